@@ -9,18 +9,19 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Named is what AdoptInbox asks of a store.
+// Named is the part of a store that AdoptInbox needs.
 type Named interface {
 	Applier
 	Database(ctx context.Context) (store.Database, error)
 }
 
-// AdoptInbox gives a consumer's group at the broker to this database, from another one: a consumer that is
-// refused with a *broker.OwnerError says which. Stop the consumers of the other database first.
+// AdoptInbox transfers a consumer's group at the broker from another database to this one. The
+// *broker.OwnerError of a refused consumer names the other database. Stop its consumers first.
 //
-// The audit gets the order before the broker does, and also the error if the broker refuses or does not
-// answer. A process that dies in between leaves the order alone: give it again. With an error that wraps
-// broker.ErrUnsupported the broker keeps no owner. A dry run does not ask the broker.
+// The audit records the order before the broker receives it. If the broker refuses or does not answer, the
+// audit also records the error. A process that dies in between leaves only the order: repeat the call. An
+// error that wraps broker.ErrUnsupported means that the broker keeps no owner. A dry run does not ask the
+// broker.
 func AdoptInbox(ctx context.Context, db Named, b broker.Adopter, consumer, from string, o Order) error {
 	if consumer == "" || from == "" {
 		return &UsageError{What: "which consumer, from which database? The refused consumer's log says both"}

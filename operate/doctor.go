@@ -15,27 +15,28 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Doctor looks at a database and a broker for what stands against Skald's promises or against the load. It
-// changes nothing. Call what applies of Store, Broker, Windows and Standing, in this order, and read Found.
+// Doctor examines a database and a broker for risks to Skald's guarantees and to throughput. It changes
+// nothing. Call those of Store, Broker, Windows and Standing that apply, in this order. Then read Found.
 type Doctor struct {
-	Consumer string   // a consumer group: what is kept for it, and on RabbitMQ its queues. "": all
-	Topics   []string // to be looked at, at the broker
+	// Consumer limits the checks to this consumer group, and on RabbitMQ adds its queues. Empty means all.
+	Consumer string
+	Topics   []string // examined at the broker
 	Exam     store.Exam
-	// Remedy says what to do about an error that a server answered, or did not answer; nil, or an empty text:
-	// it is not known.
+	// Remedy returns the remedy for an error of a server, or for an unreachable server. Nil, or an empty
+	// result, means that no remedy is known.
 	Remedy func(err error) string
-	// Inspect tells of a message of the outbox what its content type does not; nil: that is not looked at.
+	// Inspect decodes a message of the outbox. Nil skips this check.
 	Inspect func(ctx context.Context, m skald.Message) (Payload, error)
 
 	Found []Finding
 
-	keeps     *store.Retention // of the database; nil: it did not tell
+	keeps     *store.Retention // of the database; nil until Store has read it
 	consumers []store.Consumer
-	keepers   []string                    // consumers that the database keeps messages for
-	lag       map[string]map[string]int64 // by consumer and topic, as far as the broker told
+	keepers   []string                    // consumers with parked messages, dead letters or quarantine
+	lag       map[string]map[string]int64 // by consumer and topic, as far as the broker reported it
 }
 
-// A Finding is what a Doctor saw: its names in JSON are stable.
+// Finding is one result of a Doctor. Its names in JSON are stable.
 type Finding struct {
 	About  string      `json:"about"` // store, broker, window, handlers
 	Name   string      `json:"name"`
@@ -44,7 +45,7 @@ type Finding struct {
 	Remedy string      `json:"remedy"`
 }
 
-// Say adds a finding.
+// Say adds a finding. A finding of grade Fine gets no remedy.
 func (d *Doctor) Say(about, name string, grade skald.Grade, saw, remedy string) {
 	if grade == skald.Fine {
 		remedy = ""
@@ -52,7 +53,7 @@ func (d *Doctor) Say(about, name string, grade skald.Grade, saw, remedy string) 
 	d.Found = append(d.Found, Finding{about, name, grade, saw, remedy})
 }
 
-// Failed adds that something could not be looked at, or is not as it must be.
+// Failed adds a failed finding for an error: a check was impossible, or a requirement is not met.
 func (d *Doctor) Failed(about, name string, err error) {
 	todo := ""
 	if right := new(store.RightError); errors.As(err, &right) {
@@ -69,14 +70,14 @@ func (d *Doctor) take(about string, list []skald.Finding) {
 	}
 }
 
-// means tells whether a consumer is to be looked at.
-func (d *Doctor) means(consumer string) bool { return d.Consumer == "" || d.Consumer == consumer }
+// matches reports whether Doctor.Consumer selects a consumer.
+func (d *Doctor) matches(consumer string) bool { return d.Consumer == "" || d.Consumer == consumer }
 
-// Standing judges how consumers get on, once it is known what waits for them.
-func (d *Doctor) Standing() { d.take("store", Standing(d.consumers, d.lag, d.means)) }
+// Standing adds a finding for each consumer. It needs the results of Store and Broker.
+func (d *Doctor) Standing() { d.take("store", Standing(d.consumers, d.lag, d.matches)) }
 
-// Accept makes warnings of what failed and is known by one of these names. A name that nothing has is a
-// *UsageError: what it was to let pass is another.
+// Accept turns failed findings with one of these names into warnings. A name without a finding is a
+// *UsageError, because the caller meant another one.
 func (d *Doctor) Accept(names ...string) error {
 	for _, name := range names {
 		known := false
@@ -96,7 +97,7 @@ func (d *Doctor) Accept(names ...string) error {
 	return nil
 }
 
-// A Subject is what a Doctor asks of a store.
+// Subject is the part of a store that a Doctor needs.
 type Subject interface {
 	Auditor
 	store.Teller
@@ -105,13 +106,17 @@ type Subject interface {
 	Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error)
 }
 
-const checkWithin = 2 * time.Second // each look at the database
+const checkWithin = 2 * time.Second // limits each check of the database
 
-// Store looks at a database. What needs no table of Skald's comes first: where one is locked, that says by
-// whom. A look that gets no answer within 2 s is a finding, and the others go on.
+// blockedRemedy is the remedy for a check without an answer.
+const blockedRemedy = "see \"blocked\": somebody holds a lock on a table that this reads, or the " +
+	"server is overloaded"
+
+// Store examines a database. It runs the checks that need no table of Skald first: they name the session
+// that locks a table. A check without an answer within 2 s becomes a finding, and the next check runs.
 func (d *Doctor) Store(ctx context.Context, s Subject) {
 	d.secure("store", s)
-	// First what needs no table of Skald's: where one is locked, this says by whom.
+	// This check needs no table of Skald, so it works while the tables are locked.
 	d.check(ctx, "server", func(ctx context.Context) error {
 		list, err := s.Examine(ctx, store.Exam{Server: true})
 		d.take("store", list)
@@ -145,7 +150,8 @@ func (d *Doctor) Store(ctx context.Context, s Subject) {
 	})
 }
 
-// check bounds a look at the database. One that does not answer is a finding, and the others go on.
+// check runs one check of the database with the limit checkWithin. A timeout or an error becomes a
+// finding.
 func (d *Doctor) check(ctx context.Context, name string, look func(context.Context) error) {
 	const about = "store"
 	bounded, cancel := context.WithTimeout(ctx, checkWithin)
@@ -155,13 +161,14 @@ func (d *Doctor) check(ctx context.Context, name string, look func(context.Conte
 	case err == nil:
 	case bounded.Err() != nil:
 		d.Say(about, name, skald.Failed, fmt.Sprintf("no answer within %v", checkWithin),
-			"see \"blocked\": somebody holds a lock on a table that this reads, or the server is overloaded")
+			blockedRemedy)
 	default:
 		d.Failed(about, name, err)
 	}
 }
 
-// secure tells whether what goes over a network is encrypted; of what knows of no network it says nothing.
+// secure reports whether network connections of v are encrypted. It adds nothing if v is not an
+// endpoint.Wire.
 func (d *Doctor) secure(about string, v any) {
 	wire, ok := v.(endpoint.Wire)
 	if !ok {

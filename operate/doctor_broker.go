@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
-// Broker looks at a broker, and tells how long it keeps messages of each topic, as far as it says: see
-// Windows.
+// Broker examines a broker. It returns the broker's retention of each topic, as far as the broker reports
+// it: see Windows.
 func (d *Doctor) Broker(ctx context.Context, b broker.Broker) map[string]time.Duration {
 	const about = "broker"
 	keeps := map[string]time.Duration{}
@@ -43,12 +43,12 @@ func (d *Doctor) Broker(ctx context.Context, b broker.Broker) map[string]time.Du
 	return keeps
 }
 
-// waiting asks what waits for the consumers of the database. That it cannot be told of one is no fault of the
-// broker's.
+// waiting reads the lag of each consumer of the database. A lag that cannot be read is a warning, because
+// it is no fault of the broker.
 func (d *Doctor) waiting(ctx context.Context, b broker.Broker) {
 	d.lag = map[string]map[string]int64{}
 	for _, c := range d.consumers {
-		if !d.means(c.Name) || len(c.Topics) == 0 {
+		if !d.matches(c.Name) || len(c.Topics) == 0 {
 			continue
 		}
 		lag, err := b.Lag(ctx, c.Name, c.Topics...)
@@ -61,7 +61,7 @@ func (d *Doctor) waiting(ctx context.Context, b broker.Broker) {
 	}
 }
 
-// missing names topics, and what a group needs, that are not there or cannot be used.
+// missing adds a finding for each topic, or object that a group needs, that is absent or unusable.
 func (d *Doctor) missing(ctx context.Context, b broker.Broker) {
 	if len(d.Topics) == 0 {
 		return
@@ -91,12 +91,12 @@ func (d *Doctor) missing(ctx context.Context, b broker.Broker) {
 	}
 }
 
-// A groupChecker is a broker at which groups need something made: RabbitMQ, where each has queues.
+// groupChecker is a broker that needs objects for each group, as RabbitMQ needs queues.
 type groupChecker interface {
 	CheckGroup(ctx context.Context, g broker.Group) (missing []string, err error)
 }
 
-// MissingTopics says what of the topics and groups is not there, or cannot be used.
+// MissingTopics describes each absent or unusable part of the topics and groups.
 func MissingTopics(ctx context.Context, b broker.Broker, topics, groups []string) ([]string, error) {
 	missing, err := b.CheckTopics(ctx, topics...)
 	g, ok := b.(groupChecker)

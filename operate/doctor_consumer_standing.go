@@ -11,18 +11,19 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// What alerts and doctor go by.
+// Limits of the alerts and of Doctor.
 const (
-	// Gone is how long a consumer may give no sign of session, which it gives each minute.
+	// Gone is how long a consumer may send no heartbeat. It sends one each minute.
 	Gone = 3 * time.Minute
-	// Retired is after how long a consumer without a sign of session counts as one that was given up.
+	// Retired is the time without a heartbeat after which a consumer counts as given up.
 	Retired = 7 * 24 * time.Hour
-	// Stuck is how long a consumer that has messages may finish none.
+	// Stuck is how long a consumer with waiting messages may finish none.
 	Stuck = 5 * time.Minute
 )
 
-// Standing judges how consumers get on. Lag is what waits for a consumer at the broker, by topic; nil, or a
-// consumer that it lacks: not known. A consumer whose name is not in only is left out; nil: none is.
+// Standing returns a finding for each consumer. Lag is the number of messages that wait at the broker, by
+// consumer and topic. A nil lag, or a consumer that lag lacks, means not known. A consumer for which only
+// returns false is left out. Nil includes all.
 func Standing(consumers []store.Consumer, lag map[string]map[string]int64,
 	only func(consumer string) bool) []skald.Finding {
 	var out []skald.Finding

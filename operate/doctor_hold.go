@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	mostPlaces  = 1000 // in lines for entities that are looked at
-	mostHeldFor = 5    // entities that are named
+	maxPlaces    = 1000 // limits the places in line, and the sagas, that are read
+	maxHeldNamed = 5    // limits the entities that a finding names
 )
 
-// heldUp tells of entities that sagas hold which wait for an operator, while others wait for those.
+// heldUp adds a finding for entities that block other sagas because their holders wait for an operator.
 func (d *Doctor) heldUp(ctx context.Context, s store.Lister, counts []store.SagaCounts) error {
 	if !slices.ContainsFunc(counts, func(c store.SagaCounts) bool { return c.Stuck+c.Paused > 0 }) {
 		return nil
 	}
-	places, err := store.ListHolds(ctx, s, store.HoldQuery{Limit: mostPlaces})
+	places, err := store.ListHolds(ctx, s, store.HoldQuery{Limit: maxPlaces})
 	if errors.As(err, new(*store.RightError)) {
-		return nil // a relay's user may not see that
+		return nil // the user of a relay may not read this table
 	}
 	places = slices.DeleteFunc(places, func(h store.Hold) bool { return h.Before > 0 || h.Behind == 0 })
 	if err != nil || len(places) == 0 {
 		return err
 	}
-	stands, err := standing(ctx, s)
+	stands, err := waitingSagas(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -38,43 +38,43 @@ func (d *Doctor) heldUp(ctx context.Context, s store.Lister, counts []store.Saga
 	remedy := ""
 	for _, h := range places {
 		by := stands[h.Holder]
-		if by == nil { // of a family: the one that asked
+		if by == nil { // the saga that asked, which is not the top of its family
 			by = stands[h.Saga.Name+"\x00"+h.Saga.Key]
 		}
 		if by == nil {
 			continue
 		}
 		held = append(held, fmt.Sprintf("%s %s by %s %s (%s; %d wait)", shortlog.Shell(h.Space),
-			keyWord([]byte(h.Key)), by.name, by.key, by.word, h.Behind))
+			shellKey([]byte(h.Key)), by.name, by.key, by.word, h.Behind))
 		if remedy == "" {
-			remedy = "run: skald saga explain -- " + shortlog.Shell(by.name) + " " + shortlog.Shell(by.key)
+			remedy = "run: skald saga explain" + sagaArgs(by.name, by.key)
 		}
 	}
 	if len(held) == 0 {
 		return nil
 	}
-	saw := strings.Join(held[:min(len(held), mostHeldFor)], ", ")
-	if more := len(held) - mostHeldFor; more > 0 {
+	saw := strings.Join(held[:min(len(held), maxHeldNamed)], ", ")
+	if more := len(held) - maxHeldNamed; more > 0 {
 		saw += fmt.Sprintf(" and %d more", more)
 	}
 	d.Say("store", "entities of sagas", skald.Doubtful, "others wait for what these hold: "+saw, remedy)
 	return nil
 }
 
-// A stand is how a saga stands that waits for an operator.
-type stand struct{ name, key, word string }
+// waitingSaga is a saga that waits for an operator. Its word is its state.
+type waitingSaga struct{ name, key, word string }
 
-// standing are the sagas that wait for an operator, by id, and by name and key.
-func standing(ctx context.Context, s store.Lister) (map[string]*stand, error) {
-	out := map[string]*stand{}
+// waitingSagas returns the sagas that wait for an operator, by ID, and by name and key.
+func waitingSagas(ctx context.Context, s store.Lister) (map[string]*waitingSaga, error) {
+	out := map[string]*waitingSaga{}
 	for _, q := range []store.SagaQuery{{Stuck: true}, {Paused: true}} {
-		q.Light, q.Limit, q.Status = true, mostPlaces, []string{"running", "compensating"}
+		q.Light, q.Limit, q.Status = true, maxPlaces, []string{"running", "compensating"}
 		list, err := store.ListSagas(ctx, s, q)
 		if err != nil {
 			return nil, err
 		}
 		for i := range list {
-			one := &stand{list[i].Name, list[i].Key, "stuck"}
+			one := &waitingSaga{list[i].Name, list[i].Key, "stuck"}
 			switch {
 			case list[i].Stuck && list[i].Paused:
 				one.word = "stuck, paused"

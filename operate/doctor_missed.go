@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// What the audit says about messages that the broker removed unread, and about their acknowledgement.
+// Actions in the audit about messages that the broker removed before a consumer read them.
 const (
 	missed       = "missed"
 	acknowledged = "missed acknowledged"
@@ -18,20 +18,20 @@ const (
 
 const (
 	missedPage = 500
-	missedMost = 20 * missedPage // how far back the audit is read
+	maxMissed  = 20 * missedPage // limits the lines of the audit that Missed reads
 )
 
-// An Auditor is the part of a store that is about the audit.
+// Auditor is the part of a store that reads and writes the audit.
 type Auditor interface {
 	RunReader
 	Applier
 }
 
-// Missed lists what consumers noted of messages that the broker removed before they were read, and nobody has
-// acknowledged since, in order: of the last 10,000 lines of the audit.
+// Missed returns, in order, the audit's notes of messages that the broker removed before a consumer read
+// them. It leaves out acknowledged notes. It reads the last 10,000 lines of the audit.
 func Missed(ctx context.Context, a Auditor) (out []store.Audit, err error) {
-	known := map[string]int64{} // up to which number a consumer's notes are acknowledged
-	for before, read := int64(0), 0; read < missedMost; read += missedPage {
+	known := map[string]int64{} // the number up to which the notes of a consumer are acknowledged
+	for before, read := int64(0), 0; read < maxMissed; read += missedPage {
 		page, err := a.Audits(ctx, store.AuditQuery{Before: before, Limit: missedPage})
 		if err != nil {
 			return nil, fmt.Errorf("read what was removed unread: %w", err)
@@ -52,8 +52,8 @@ func Missed(ctx context.Context, a Auditor) (out []store.Audit, err error) {
 	return out, nil
 }
 
-// upTo is the number up to which an acknowledgement is about: its own, where it was made by a statement and
-// names none.
+// upTo returns the number up to which an acknowledgement applies. If it names none, because an SQL
+// statement made it, its own number applies.
 func upTo(ack store.Audit) int64 {
 	if n, err := strconv.ParseInt(ack.ID, 10, 64); err == nil {
 		return min(n, ack.Number)
@@ -61,8 +61,8 @@ func upTo(ack store.Audit) int64 {
 	return ack.Number
 }
 
-// AcknowledgeMissed notes that somebody has seen to what a consumer missed, up to the note of that number:
-// Missed lists those no more. What was noted after it stays.
+// AcknowledgeMissed acknowledges a consumer's missed messages up to the note with this number. Missed no
+// longer lists these notes. Later notes stay.
 func AcknowledgeMissed(ctx context.Context, a Auditor, consumer string, number int64, o Order) error {
 	switch {
 	case consumer == "":
@@ -80,7 +80,7 @@ func AcknowledgeMissed(ctx context.Context, a Auditor, consumer string, number i
 	return nil
 }
 
-// MissedFindings are findings for a doctor, one for each consumer that missed something.
+// MissedFindings returns a finding for each consumer that missed messages.
 func MissedFindings(notes []store.Audit) (out []skald.Finding) {
 	for _, n := range notes {
 		i := slices.IndexFunc(out, func(f skald.Finding) bool { return f.Name == "missed by "+n.Consumer })

@@ -13,35 +13,38 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Payload is what is known of a payload beside its content type.
+// Payload describes a payload beyond its content type.
 type Payload struct {
-	Schema string // the id of the schema that it names; "": it names none
-	Wrong  string // why it cannot be read as what it is said to be; "": it can be, or that is not known
+	Schema string // the ID of the schema that it names; empty means none
+	// Wrong is the reason why it cannot be decoded by its content type. Empty means that it can be, or that
+	// it was not checked.
+	Wrong string
 }
 
 const (
-	inspectedMost = 50 // payloads of an event that are inspected: a schema takes up to a millisecond
-	eventsMost    = 10 // events that are told of
-	kindsMost     = 5  // content types of one
+	maxInspected = 50 // limits the inspected payloads of an event: a schema takes up to a millisecond
+	maxEvents    = 10 // limits the events that get a finding
+	maxKinds     = 5  // limits the content types in a finding
 )
 
-// event is what is counted of one topic and type.
+// event counts the payloads of one topic and type.
 type event struct {
 	name              string
 	rows              int
 	kinds             map[string]int // by content type
-	named, plain      int            // schemas
+	named, plain      int            // payloads with and without a schema
 	inspected, broken int
-	first             string // of what cannot be read: which, and why
+	first             string // the first payload that cannot be decoded, and the reason
 }
 
-// payloads looks for events of which payloads of several kinds are on their way, or some that cannot be read.
+// payloads adds a finding for each event with payloads of several kinds, or with some that cannot be
+// decoded.
 func (d *Doctor) payloads(ctx context.Context, s Subject) error {
 	const about = "store"
 	l, err := s.List(ctx, store.List{Payloads: true})
 	var right *store.RightError
 	switch {
-	case errors.As(err, &right): // an app's user: he writes, and does not read
+	case errors.As(err, &right): // the user of an app may write the outbox, but not read it
 		d.Say(about, "payloads", skald.Fine, "this user may not read the outbox", "")
 		return nil
 	case err != nil:
@@ -71,14 +74,14 @@ func (d *Doctor) payloads(ctx context.Context, s Subject) error {
 				len(l.Payloads)), "")
 		return nil
 	}
-	slices.SortFunc(odd, func(a, b *event) int { // what cannot be read first
+	slices.SortFunc(odd, func(a, b *event) int { // payloads that cannot be decoded first
 		return cmp.Or(cmp.Compare(min(b.broken, 1), min(a.broken, 1)), strings.Compare(a.name, b.name))
 	})
-	for _, e := range odd[:min(len(odd), eventsMost)] {
+	for _, e := range odd[:min(len(odd), maxEvents)] {
 		d.Say(about, "payloads of "+e.name, e.grade(), e.saw(), e.remedy())
 	}
-	if more := len(odd) - eventsMost; more > 0 {
-		d.Say(about, "payloads", odd[eventsMost].grade(), fmt.Sprintf("%d further events are alike", more),
+	if more := len(odd) - maxEvents; more > 0 {
+		d.Say(about, "payloads", odd[maxEvents].grade(), fmt.Sprintf("%d further events are alike", more),
 			"mend those that are named, and look again")
 	}
 	return nil
@@ -87,9 +90,9 @@ func (d *Doctor) payloads(ctx context.Context, s Subject) error {
 func (e *event) count(ctx context.Context, p *store.Payload,
 	inspect func(context.Context, skald.Message) (Payload, error)) error {
 	e.rows++
-	media, _, _ := strings.Cut(p.Message.ContentType, ";") // parameters make no other kind
+	media, _, _ := strings.Cut(p.Message.ContentType, ";") // parameters do not make another kind
 	e.kinds[strings.ToLower(strings.TrimSpace(media))]++
-	if inspect == nil || !p.Read || e.inspected == inspectedMost {
+	if inspect == nil || !p.Read || e.inspected == maxInspected {
 		return nil
 	}
 	e.inspected++
@@ -122,7 +125,7 @@ func (e *event) grade() skald.Grade {
 func (e *event) saw() string {
 	var parts []string
 	for i, kind := range slices.Sorted(maps.Keys(e.kinds)) {
-		if i == kindsMost {
+		if i == maxKinds {
 			parts = append(parts, "others")
 			break
 		}

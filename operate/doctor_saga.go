@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// sagas are the orchestrated ones, of each definition, and the choreographed ones, of each flow: whether some
-// wait for an operator, for an engine, or for an event.
+// sagas adds a finding for each definition and each flow. It reports sagas that wait for an operator, an
+// engine or an event.
 func (d *Doctor) sagas(ctx context.Context, s Subject) error {
 	const about = "store"
 	status, err := s.Status(ctx, store.StatusQuery{Sagas: true})
@@ -71,34 +71,35 @@ func (d *Doctor) sagas(ctx context.Context, s Subject) error {
 	return d.heldUp(ctx, s, status.Sagas)
 }
 
-// longFailing is for how long a saga may fail before that is a finding: as long as the alert allows.
+// longFailing is how long a saga may fail before that is a finding. The alert has the same limit.
 const longFailing = 15 * time.Minute
 
-// mostLeft bounds how many sagas are counted that builds left to others.
-const mostLeft = 1000
+// maxLeft limits the sagas that leftOf counts and lateOf reads.
+const maxLeft = 1000
 
-// leftOf tells of sagas that builds left to others: a deploy may take a while, so that it is no fault yet.
+// leftOf describes sagas that builds left to other builds. A deploy may take a while, so they are no fault
+// yet.
 func leftOf(ctx context.Context, s store.Lister, c *store.SagaCounts) (string, error) {
 	if c.Failing == 0 {
 		return "", nil
 	}
 	list, err := store.ListSagas(ctx, s, store.SagaQuery{Name: c.Name, Failing: true, Light: true,
-		Error: sagarow.LeftToOthers, Limit: mostLeft, Scan: 10 * mostLeft})
+		Error: sagarow.LeftToOthers, Limit: maxLeft, Scan: 10 * maxLeft})
 	if right := new(store.RightError); errors.As(err, &right) {
-		return "", nil // a relay's user may not see that
+		return "", nil // the user of a relay may not read this table
 	}
 	if err != nil || len(list) == 0 {
 		return "", err
 	}
 	some := fmt.Sprint(len(list))
-	if len(list) == mostLeft {
+	if len(list) == maxLeft {
 		some += " or more"
 	}
 	return fmt.Sprintf("; builds left %s to others (skald saga list --name %s --error '%s')", some,
 		shortlog.Shell(c.Name), strings.TrimSuffix(sagarow.LeftToOthers, ": ")), nil
 }
 
-// tracked tells of the sagas of a flow. Overdue ones may be those of a tracker that is late itself.
+// tracked adds a finding for the sagas of a flow. An overdue saga may only mean that the tracker is late.
 func (d *Doctor) tracked(c *store.TrackedCounts) {
 	var remedies []string
 	saw := fmt.Sprintf("%d running, %d compensating", c.Running, c.Compensating)
@@ -121,10 +122,10 @@ func (d *Doctor) tracked(c *store.TrackedCounts) {
 	d.Say("store", "sagas of flow "+c.Flow, grade, saw, remedy)
 }
 
-// lateOf names the definitions of the overdue sagas of a name, and which engines run. A relay's user may not
-// read that.
+// lateOf describes the overdue sagas of a name by definition, and the engines that run. The user of a
+// relay may not read that.
 func lateOf(ctx context.Context, s store.Lister, name string) (string, error) {
-	list, err := store.ListSagas(ctx, s, store.SagaQuery{Name: name, Light: true, Limit: mostLeft,
+	list, err := store.ListSagas(ctx, s, store.SagaQuery{Name: name, Light: true, Limit: maxLeft,
 		Status: []string{string(plan.Running), string(plan.Compensating)}})
 	var noted store.Listed
 	if err == nil {
@@ -145,7 +146,7 @@ func lateOf(ctx context.Context, s store.Lister, name string) (string, error) {
 	out := ""
 	for _, hash := range slices.Sorted(maps.Keys(late)) {
 		out += fmt.Sprintf("; %d of definition %s", len(late[hash]), hash)
-		if why := noBuild(late[hash][0], noted.Definitions); why != "" {
+		if why := whyNoEngine(late[hash][0], noted.Definitions); why != "" {
 			out += ": " + strings.TrimSuffix(why, ".")
 			continue
 		}
@@ -155,7 +156,7 @@ func lateOf(ctx context.Context, s store.Lister, name string) (string, error) {
 		if at < 0 {
 			out += ", which no engine ever noted"
 		} else {
-			out += ", which an engine last noted at " + timeText(noted.Definitions[at].Noted)
+			out += ", which an engine last noted at " + formatTime(noted.Definitions[at].Noted)
 		}
 	}
 	return out, nil

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// rights tells whether the tables can be looked at: each role is told apart, and whoever has none of them
-// cannot work.
+// rights checks the rights of each role. It returns false if the tables cannot be read, or if the user has
+// the rights of no role.
 func (d *Doctor) rights(ctx context.Context, s Subject) (usable bool) {
 	const about = "store"
 	var lacking []error
@@ -31,8 +31,8 @@ func (d *Doctor) rights(ctx context.Context, s Subject) (usable bool) {
 				fmt.Sprintf("this user lacks %s", right.What), right.Remedy+", if it is to do this work")
 		case ctx.Err() != nil:
 			d.Say(about, "tables", skald.Failed, "no answer within "+checkWithin.String(),
-				"see \"blocked\": somebody holds a lock on a table that this reads, or the server is overloaded")
-			return true // what else there is to see may name the cause
+				blockedRemedy)
+			return true // another check may find the cause
 		default:
 			d.Failed(about, "tables", err)
 			return false
@@ -46,8 +46,9 @@ func (d *Doctor) rights(ctx context.Context, s Subject) (usable bool) {
 	return true
 }
 
-// known says so of a consumer of which the database knows nothing: to look at none finds nothing wrong.
-func (d *Doctor) known(b *store.Backlog) {
+// checkConsumer adds a finding if the database has no data of Doctor.Consumer. Without it, a misspelt name
+// would find no fault.
+func (d *Doctor) checkConsumer(b *store.Backlog) {
 	var names []string
 	for i := range b.Consumers {
 		names = append(names, b.Consumers[i].Name)
@@ -65,13 +66,14 @@ func (d *Doctor) known(b *store.Backlog) {
 		"give its name as its inbox has it; of one that has not started yet, start it first, or --accept consumer")
 }
 
-// callsStuck is how long a call to the outside may be so without anybody looking: as the alert has it.
+// callsStuck is how long an external call may have no settled outcome. The alert has the same limit.
 const callsStuck = 5 * time.Minute
 
-// relayCutOff is how long a relay's broker may not answer: by then the relay has given its shards to others.
+// relayCutOff is how long the broker of a relay may not answer. After that the relay has given up its
+// shards.
 const relayCutOff = 15 * time.Second
 
-// backlog is what waits in the database.
+// backlog adds findings about relays, the outbox, and messages that are kept for consumers.
 func (d *Doctor) backlog(ctx context.Context, s Subject) error {
 	const about = "store"
 	b, err := store.ReadBacklog(ctx, s)
@@ -79,7 +81,7 @@ func (d *Doctor) backlog(ctx context.Context, s Subject) error {
 		return err
 	}
 	d.consumers = b.Consumers
-	d.known(&b)
+	d.checkConsumer(&b)
 	graded := func(ok bool, worse skald.Grade) skald.Grade {
 		if ok {
 			return skald.Fine
@@ -88,7 +90,7 @@ func (d *Doctor) backlog(ctx context.Context, s Subject) error {
 	}
 	alone := skald.Doubtful
 	if b.Pending > 0 {
-		alone = skald.Failed // they wait, and nobody sees to them
+		alone = skald.Failed // rows wait, and no relay publishes them
 	}
 	d.Say(about, "relay", graded(retention.Unrelayed(b) == 0, alone),
 		fmt.Sprintf("%d shards have none", b.Free),
@@ -99,7 +101,7 @@ func (d *Doctor) backlog(ctx context.Context, s Subject) error {
 			b.Oldest.Round(time.Second), b.Deferred), "docs/operations.md: SkaldOutboxOld, SkaldDeferred")
 	for _, k := range b.Kept {
 		d.keepers = append(d.keepers, k.Consumer)
-		if d.means(k.Consumer) {
+		if d.matches(k.Consumer) {
 			d.Say(about, "kept for "+k.Consumer,
 				graded(k.Parked+k.Dead+k.Conflicts+k.TooOld == 0, skald.Doubtful),
 				fmt.Sprintf("%d parked, the oldest for %v; %d dead letters; in quarantine %d in conflict and %d too old", k.Parked, k.Oldest.Round(time.Second), k.Dead, k.Conflicts, k.TooOld),
@@ -114,7 +116,7 @@ func (d *Doctor) backlog(ctx context.Context, s Subject) error {
 	return nil
 }
 
-// cutOff names the relays whose broker does not answer.
+// cutOff adds a finding for each relay with a broker that does not answer.
 func (d *Doctor) cutOff(relays []store.RelayProgress) {
 	for _, r := range relays {
 		if r.BrokerAway < relayCutOff {
@@ -129,13 +131,13 @@ func (d *Doctor) cutOff(relays []store.RelayProgress) {
 	}
 }
 
-// types are those that not every instance of a consumer handles.
+// types adds a finding for each message type that some instance of a consumer does not handle.
 func (d *Doctor) types(ctx context.Context, s Subject) error {
 	const about = "store"
 	status, err := s.Status(ctx, store.StatusQuery{Left: true})
 	var right *store.RightError
 	switch {
-	case errors.As(err, &right): // a relay's user: it is no matter of his
+	case errors.As(err, &right): // the user of a relay may not read this
 		d.Say(about, "types", skald.Fine, "this user may not look who handles what", "")
 		return nil
 	case err != nil:
@@ -143,7 +145,7 @@ func (d *Doctor) types(ctx context.Context, s Subject) error {
 	}
 	none := true
 	for _, k := range status.Left {
-		if !d.means(k.Consumer) {
+		if !d.matches(k.Consumer) {
 			continue
 		}
 		heard := "nobody who handles it is known"
@@ -161,7 +163,7 @@ func (d *Doctor) types(ctx context.Context, s Subject) error {
 	return nil
 }
 
-// missed is what the broker removed before consumers had read it, and nobody has acknowledged.
+// missed adds findings about messages that the broker removed before a consumer read them.
 func (d *Doctor) missed(ctx context.Context, s Auditor) error {
 	notes, err := Missed(ctx, s)
 	if err == nil {

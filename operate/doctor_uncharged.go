@@ -11,33 +11,35 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// unchargedMost is how many failing messages of a consumer are read.
-const unchargedMost = 1000
+// maxUncharged limits the failing messages of a consumer that are read.
+const maxUncharged = 1000
 
-// uncharged names the consumers whose messages fail by what may pass and are charged no attempt yet.
+// uncharged adds a finding for each consumer with messages that fail temporarily and have no charged
+// attempt.
 func (d *Doctor) uncharged(ctx context.Context, s Subject) error {
 	for _, consumer := range d.keepers {
-		if !d.means(consumer) {
+		if !d.matches(consumer) {
 			continue
 		}
 		alive := false
 		failed, err := store.ListKept(ctx, s, store.Sought{Consumer: consumer, Dead: &alive, Failed: true,
-			Bare: true, Limit: unchargedMost})
+			Bare: true, Limit: maxUncharged})
 		var right *store.RightError
 		switch {
-		case errors.As(err, &right): // the user of a relay does not need it
+		case errors.As(err, &right): // the user of a relay may not read this
 			return nil
 		case err != nil:
 			return err
 		}
 		if n, oldest := unchargedOf(failed); n > 0 {
-			d.say(consumer, n, len(failed) == unchargedMost, oldest)
+			d.reportUncharged(consumer, n, len(failed) == maxUncharged, oldest)
 		}
 	}
 	return nil
 }
 
-// unchargedOf returns how many of ps have no charged attempt, and the one that has failed for longest.
+// unchargedOf counts the messages of ps without a charged attempt. It also returns the one that has failed
+// for longest.
 func unchargedOf(ps []store.Parked) (n int, oldest store.Parked) {
 	for i := range ps {
 		if ps[i].Attempts > 0 {
@@ -50,7 +52,7 @@ func unchargedOf(ps []store.Parked) (n int, oldest store.Parked) {
 	return n, oldest
 }
 
-func (d *Doctor) say(consumer string, n int, more bool, oldest store.Parked) {
+func (d *Doctor) reportUncharged(consumer string, n int, more bool, oldest store.Parked) {
 	least := ""
 	if more {
 		least = "at least "

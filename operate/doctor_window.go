@@ -12,16 +12,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Window is how late a message may come. Marks must be kept longer than the sums of these.
+// Window limits how late a message may arrive. Marks must be kept longer than the sums of its fields.
 type Window struct {
-	Outbox time.Duration // how long producers' outboxes keep rows, or their longest lag
-	Age    time.Duration // how long a failing message is tried again
-	Saga   time.Duration // the longest that a saga lives; 0: there is none
-	Dead   time.Duration // how long dead letters may still come from elsewhere; 0: they do not
+	Outbox time.Duration // retention of the producers' outboxes, or their longest lag
+	Age    time.Duration // how long a failing message is retried
+	Saga   time.Duration // the longest life of a saga; 0 means no sagas
+	Dead   time.Duration // how long dead letters may still arrive from another place; 0 means that none do
 }
 
-// Windows says which sums are more than marks are kept. keeps is how long the broker keeps messages, by
-// topic, "" of any, as far as it is known; asked: a broker was asked for it.
+// Windows adds a finding for each sum that is longer than the retention of marks. keeps is the broker's
+// known retention by topic; the topic "" applies to any. asked reports that the broker was asked.
 func (d *Doctor) Windows(given Window, keeps map[string]time.Duration, asked bool) {
 	const about = "window"
 	if d.keeps == nil && slices.ContainsFunc(d.Found, ofStore) {
@@ -47,7 +47,7 @@ func (d *Doctor) Windows(given Window, keeps map[string]time.Duration, asked boo
 			d.Say(about, "marks", skald.Failed, one.What, one.Remedy)
 		}
 	}
-	apart := w.Endless() // topics of which there is no sum
+	apart := w.Endless() // topics without a sum
 	for _, topic := range apart {
 		d.Say(about, "topic "+topic, skald.Doubtful, "the broker keeps its messages for ever, marks "+
 			keep.Marks.String(),
@@ -67,8 +67,8 @@ func (d *Doctor) Windows(given Window, keeps map[string]time.Duration, asked boo
 
 func ofStore(f Finding) bool { return f.About == "store" }
 
-// outlive says that marks are kept long enough for all that was compared, and what was not: without it, that
-// is no more than a guess.
+// outlive adds the finding that marks are kept long enough. It also names each part that was not compared:
+// without these parts the result is a guess.
 func (d *Doctor) outlive(marks time.Duration, apart []string, broker bool) {
 	saw, grade := fmt.Sprintf("kept %s: longer than a message may come, be tried again or be waited for",
 		retention.Spell(marks)), skald.Fine

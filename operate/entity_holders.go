@@ -15,11 +15,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// mostEntities bounds how many entities are named, and how many holders are looked up.
-const mostEntities = 10
+// maxEntities limits the entities that are named, and the holders that are read.
+const maxEntities = 10
 
-// holdsOf are the places in line of a saga and of its children, those first where others stand before it.
-// P is nil where no engine has noted its definition.
+// holdsOf returns the places in line of a saga and of its children. Places behind another holder come
+// first. p is nil if no engine has stored its definition.
 func holdsOf(ctx context.Context, db store.Lister, s *store.Saga, p *plan.Plan) ([]store.Hold, error) {
 	if !s.Ended.IsZero() || p != nil && !p.Locks() {
 		return nil, nil
@@ -28,7 +28,8 @@ func holdsOf(ctx context.Context, db store.Lister, s *store.Saga, p *plan.Plan) 
 	if err != nil {
 		return nil, err
 	}
-	if o, err := sagarow.OriginOf(*s); err == nil && o.Top() != nil { // a child's are those of its family
+	// The top of the family holds the places of a child.
+	if o, err := sagarow.OriginOf(*s); err == nil && o.Top() != nil {
 		of, err := store.ListHolds(ctx, db, store.HoldQuery{Holder: o.Top().ID})
 		if err != nil {
 			return nil, err
@@ -46,15 +47,16 @@ func holdsOf(ctx context.Context, db store.Lister, s *store.Saga, p *plan.Plan) 
 // entityHolder is the saga that holds an entity.
 type entityHolder struct {
 	place  store.Hold
-	row    *store.Saga // the saga; of a family, the one at its top. Nil: it is not kept any more
-	before int         // how many stand before who waits
+	row    *store.Saga // the holder; for a family the saga at its top; nil if it is deleted
+	before int         // the number of places before the waiting saga
 }
 
-// entityHolders looks up who holds the first of what others have before a saga, in the order of places.
+// entityHolders reads the holders of the entities that a saga waits for, in the order of places. It reads
+// at most maxEntities.
 func entityHolders(ctx context.Context, db store.Lister, places []store.Hold) (out []entityHolder,
 	err error) {
 	known := map[string]*store.Saga{}
-	for _, h := range places[:min(len(places), mostEntities)] {
+	for _, h := range places[:min(len(places), maxEntities)] {
 		if h.Before == 0 {
 			break
 		}
@@ -63,13 +65,13 @@ func entityHolders(ctx context.Context, db store.Lister, places []store.Hold) (o
 		if err != nil {
 			return nil, err
 		}
-		if len(first) == 0 || first[0].Holder == h.Holder { // they have left meanwhile
+		if len(first) == 0 || first[0].Holder == h.Holder { // the holder has left meanwhile
 			continue
 		}
 		by := entityHolder{place: first[0], before: h.Before}
 		row, is := known[by.place.Holder]
 		if !is {
-			if row, err = holdsHolderOf(ctx, db, &by.place); err != nil {
+			if row, err = holderSaga(ctx, db, &by.place); err != nil {
 				return nil, err
 			}
 			known[by.place.Holder] = row
@@ -80,9 +82,9 @@ func entityHolders(ctx context.Context, db store.Lister, places []store.Hold) (o
 	return out, nil
 }
 
-// holdsHolderOf is the saga whose ID is that of the holder: the one that asked, or the one at the top of its
-// family.
-func holdsHolderOf(ctx context.Context, db store.Lister, h *store.Hold) (*store.Saga, error) {
+// holderSaga returns the saga with the holder's ID: the saga that asked, or the top of its family. Nil
+// means that it is deleted.
+func holderSaga(ctx context.Context, db store.Lister, h *store.Hold) (*store.Saga, error) {
 	s, err := lightSaga(ctx, db, h.Saga.Name, h.Saga.Key)
 	if err != nil || s == nil || s.ID == h.Holder {
 		return s, err
@@ -106,9 +108,11 @@ func lightSaga(ctx context.Context, db store.Lister, name, key string) (*store.S
 	return &list[0], nil
 }
 
-// explainHold says which entities a saga waits for, and who holds those, or which it holds, and who waits for
-// them. Waits: a Lock of it does still; passed: it has one, which does not.
-func explainHold(places []store.Hold, holders []entityHolder, waits, passed bool, at string) (out []string) {
+// explainPlaces describes the entities that a saga waits for, with their holders. For entities that it
+// holds, it gives the number of waiters. waits reports that a Lock of the saga is still waiting. passed
+// reports that a Lock of it no longer waits.
+func explainPlaces(places []store.Hold, holders []entityHolder, waits, passed bool,
+	at string) (out []string) {
 	free := slices.IndexFunc(places, func(h store.Hold) bool { return h.Before == 0 })
 	if free < 0 {
 		free = len(places)
@@ -134,12 +138,12 @@ func explainHold(places []store.Hold, holders []entityHolder, waits, passed bool
 		}
 	}
 	if len(behind) > 0 {
-		text += " How many wait behind it: " + someEntities(behind) + "."
+		text += " How many wait behind it: " + joinNames(behind) + "."
 	}
 	return append(out, text)
 }
 
-// explainHolders says who holds which entities, and how each of those sagas stands.
+// explainHolders names the holder of each entity, and describes its state.
 func explainHolders(all []entityHolder, at string) (lines []string) {
 	for i := range all {
 		h := &all[i]
@@ -163,42 +167,42 @@ func explainHolders(all []entityHolder, at string) (lines []string) {
 			is = "are"
 		}
 		text := fmt.Sprintf("%s %s held since %s by ", strings.Join(names, ", "), is,
-			timeText(h.place.Since))
+			formatTime(h.place.Since))
 		if h.row == nil {
 			text += fmt.Sprintf("%s %s, which is not kept any more.", h.place.Saga.Name, h.place.Saga.Key)
 		} else {
-			text += fmt.Sprintf("%s %s, which is %s", h.row.Name, h.row.Key, entityStands(h.row))
+			text += fmt.Sprintf("%s %s, which is %s", h.row.Name, h.row.Key, sagaStateText(h.row))
 		}
 		if h.row != nil {
-			text += " " + moreEntities(h.row, at)
+			text += " " + explainCommand(h.row, at)
 		}
 		lines = append(lines, text)
 	}
 	return lines
 }
 
-// entity names one.
-func entity(h store.Hold) string { return shortlog.Shell(h.Space) + " " + keyWord([]byte(h.Key)) }
+// entity returns the name of an entity for a shell.
+func entity(h store.Hold) string { return shortlog.Shell(h.Space) + " " + shellKey([]byte(h.Key)) }
 
-// entities names them, at most Most.
+// entities returns the names of at most maxEntities entities.
 func entities(hs []store.Hold) string {
 	names := make([]string, len(hs))
 	for i := range hs {
 		names[i] = entity(hs[i])
 	}
-	return someEntities(names)
+	return joinNames(names)
 }
 
-// someEntities names the first of many.
-func someEntities(names []string) string {
-	if n := len(names) - mostEntities; n > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostEntities], ", "), n)
+// joinNames joins at most maxEntities names and counts the others.
+func joinNames(names []string) string {
+	if n := len(names) - maxEntities; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxEntities], ", "), n)
 	}
 	return strings.Join(names, ", ")
 }
 
-// entityStands says how a saga stands, as the end of a sentence, and what fails in it.
-func entityStands(s *store.Saga) string {
+// sagaStateText describes the state and the last error of a saga, as the end of a sentence.
+func sagaStateText(s *store.Saga) string {
 	text := s.Status
 	if s.Stuck {
 		text += ", stuck"
@@ -220,10 +224,7 @@ func entityStands(s *store.Saga) string {
 	return text
 }
 
-// moreEntities is what to type for more of a saga.
-func moreEntities(s *store.Saga, at string) string {
-	if at != "" {
-		at = " " + at
-	}
-	return "More: skald saga explain" + at + " -- " + shortlog.Shell(s.Name) + " " + shortlog.Shell(s.Key)
+// explainCommand returns the command that explains a saga.
+func explainCommand(s *store.Saga, at string) string {
+	return "More: skald saga explain" + spaced(at) + sagaArgs(s.Name, s.Key)
 }

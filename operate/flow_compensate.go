@@ -11,28 +11,28 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Compensator is what Compensate needs of a database: see store.Driver.
+// Compensator is the part of a database that Compensate needs: see store.Driver.
 type Compensator[TTx any] interface {
 	store.Lister
 	store.Tracker[TTx]
 	Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error)
 }
 
-// A Wish says which saga is to be undone.
+// Wish selects the saga that Compensate undoes.
 type Wish struct {
 	Key   string
-	Flow  string // "": the only one that has the key
-	Again bool   // ask once more for what was asked for before, and is not reported yet
+	Flow  string // empty selects the only flow with the key
+	Again bool   // repeats requests that were made before and are not answered yet
 }
 
-// CompensateReport tells what was asked for; in a dry run, would be.
+// CompensateReport describes the requested undos. In a dry run nothing is requested.
 type CompensateReport struct{ flow.Compensation }
 
-// Compensate has a choreographed saga undone. It publishes, through the outbox of the tracker's database, the
-// events by which the flow asks for the undo of each step that took effect. The row of the saga notes that in
-// the same commit, so a repeat asks for nothing twice. Who takes a step undoes it by inbox.Compensate: what
-// the saga itself has undone meanwhile is not undone again. If the flow declares no undo of a step that took
-// effect, that step is named, and nothing is published.
+// Compensate requests the undo of a choreographed saga. For each step that took effect, it publishes the
+// undo events that the flow declares. They go through the outbox of the tracker's database. The same
+// transaction records them in the row of the saga, so a repeat requests nothing twice. The service of a
+// step undoes it by inbox.Compensate, which skips steps that the saga itself has undone meanwhile. If the
+// flow declares no undo of such a step, Compensate publishes nothing. Its error then names the step.
 func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish,
 	o Order) (r CompensateReport, err error) {
 	if err := checkOrder(&o); err != nil {
@@ -43,7 +43,7 @@ func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish,
 		return r, err
 	}
 	w.Flow = row.Flow
-	if o.DryRun { // it locks nothing: whoever may look can do that
+	if o.DryRun { // a dry run locks nothing, so the rights of a reader suffice
 		return compensation(row, w)
 	}
 	if err := confirm(ctx, &o, 1); err != nil {
@@ -58,7 +58,7 @@ func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish,
 		r, err = compensation(rows[0], w)
 	}
 	if err != nil || len(r.Events) == 0 {
-		_, _ = unit.Rollback(ctx) // nothing was written
+		_, _ = unit.Rollback(ctx) // nothing was written, so an error changes nothing
 		return r, err
 	}
 	if err := db.SaveTracked(ctx, unit.Tx(), r.Row); err != nil {
@@ -79,7 +79,7 @@ func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish,
 	return r, nil
 }
 
-// compensation is what undoes the saga of a row.
+// compensation returns the events that undo the saga of a row.
 func compensation(row store.Tracked, w Wish) (r CompensateReport, err error) {
 	if row.Body == "" {
 		return r, &NoneError{What: fmt.Sprintf("saga %.100q of flow %s: its row is deleted",
@@ -100,7 +100,7 @@ func compensation(row store.Tracked, w Wish) (r CompensateReport, err error) {
 	return r, nil
 }
 
-// rowOf is the row of the saga that is meant.
+// rowOf returns the row of the saga that w selects.
 func rowOf(ctx context.Context, db store.Lister, w Wish) (none store.Tracked, err error) {
 	rows, err := store.ListTracked(ctx, db, store.TrackedQuery{Key: w.Key, Flow: w.Flow})
 	switch {
@@ -122,7 +122,7 @@ func rowOf(ctx context.Context, db store.Lister, w Wish) (none store.Tracked, er
 	return rows[0], nil
 }
 
-// ofAnotherFlow names the flows that do have the key.
+// ofAnotherFlow returns a *NoneError that names the flows with this key.
 func ofAnotherFlow(ctx context.Context, db store.Lister, w Wish) error {
 	rows, err := store.ListTracked(ctx, db, store.TrackedQuery{Key: w.Key})
 	if err != nil {

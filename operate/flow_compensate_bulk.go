@@ -10,19 +10,19 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A FlowSelection chooses among choreographed sagas. Zero fields choose all.
+// FlowSelection selects choreographed sagas. Zero fields select all.
 type FlowSelection struct {
 	Flow    string `json:"flow,omitempty"`
 	State   string `json:"state,omitempty"`   // running, compensating, done, compensated
-	Overdue bool   `json:"overdue,omitempty"` // what they wait for is due
+	Overdue bool   `json:"overdue,omitempty"` // only sagas that wait for an overdue event
 }
 
-// mostFlows bounds how many sagas are compensated at once.
-const mostFlows = 10_000
+// maxFlows limits the sagas that one call compensates.
+const maxFlows = 10_000
 
-// CompensateAll has each selected choreographed saga undone, as Compensate does it, each in a transaction of
-// its own. A repeat asks for nothing twice. Left are those of which nothing is left to undo, and those whose
-// flow says that they cannot be undone. With a *PartlyError the report is valid, too.
+// CompensateAll calls Compensate for each selected choreographed saga, each in its own transaction. A
+// repeat requests nothing twice. A saga with nothing left to undo, or one that its flow cannot undo, is
+// left unchanged. With a *PartlyError the report is valid, too.
 func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSelection,
 	o Order) (r SagaReport, err error) {
 	if err := checkOrder(&o); err != nil {
@@ -31,20 +31,20 @@ func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSele
 	if s == (FlowSelection{}) && !o.DryRun {
 		return r, &UsageError{What: "which sagas? Name a flow or a state, or say overdue"}
 	}
-	if s.State != "" && !slices.Contains(SagaStatuses(), s.State) { // trackers have the same words
+	if s.State != "" && !slices.Contains(SagaStatuses(), s.State) { // trackers use the same words
 		return r, &UsageError{What: fmt.Sprintf("a saga's state is one of %s, not %q",
 			strings.Join(SagaStatuses(), ", "), s.State)}
 	}
 	rows, err := store.ListTracked(ctx, db,
-		store.TrackedQuery{Flow: s.Flow, State: s.State, Overdue: s.Overdue, Limit: mostFlows + 1})
+		store.TrackedQuery{Flow: s.Flow, State: s.State, Overdue: s.Overdue, Limit: maxFlows + 1})
 	switch {
 	case err != nil:
 		return r, err
 	case len(rows) == 0:
 		return r, &NoneError{What: "no saga is selected"}
-	case len(rows) > mostFlows:
+	case len(rows) > maxFlows:
 		return r, &UsageError{What: fmt.Sprintf("more than %d sagas are selected: narrow the filter",
-			mostFlows)}
+			maxFlows)}
 	}
 	if err := confirm(ctx, &o, len(rows)); err != nil {
 		return r, err

@@ -11,33 +11,31 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Holder is a message that keeps a saga from going on, and the command that frees it: its names in JSON are
-// stable.
+// Holder is a message that blocks a saga, with the command that unblocks it. Its names in JSON are stable.
 type Holder struct {
 	Consumer   string  `json:"consumer"`
 	State      string  `json:"state"` // parked, dead or quarantined
 	Source     string  `json:"source"`
 	ID         string  `json:"id"`
 	Type       string  `json:"type"`
-	Kind       string  `json:"kind,omitempty"` // of a dead letter; of one in quarantine its cause
+	Kind       string  `json:"kind,omitempty"` // of a dead letter; in quarantine the cause
 	Attempts   int     `json:"attempts,omitempty"`
-	DueSeconds float64 `json:"due_seconds,omitempty"` // of a parked one: until it is tried again
+	DueSeconds float64 `json:"due_seconds,omitempty"` // of a parked message: until its next attempt
 	LastError  string  `json:"last_error,omitempty"`  // the first line
 	// Fingerprint of a dead letter is the group of its failure.
 	Fingerprint string    `json:"fingerprint,omitempty"`
 	Since       time.Time `json:"since"`
 	Command     string    `json:"command"`
-	// Look, of one in quarantine, is the command that shows it, to be run before Command.
+	// Look is the command that shows a message in quarantine. Run it before Command.
 	Look string `json:"look,omitempty"`
 }
 
-// Holders are the messages of these keys that failed and come first of their key, dead letters, and those in
-// quarantine. A rejection that is kept as a dead letter is an answer: it is one only where it holds its key.
-// At is how the command finds the database, "--store @orders.url"; empty where SKALD_STORE tells it.
+// Holders returns the messages with these keys that block a saga. They are failed messages that are the
+// first of their key, dead letters, and messages in quarantine. A rejection kept as a dead letter is an
+// answer, so it counts only if it blocks its key. at is the flag that selects the database, as "--store
+// @orders.url"; empty if SKALD_STORE selects it.
 func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (out []Holder, err error) {
-	if at != "" {
-		at = " " + at
-	}
+	at = spaced(at)
 	for _, key := range keys {
 		what := store.Sought{Key: key, Bare: true, Limit: pageSize}
 		for {
@@ -48,7 +46,8 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 			for i := range page {
 				p := &page[i]
 				what.After = p.Place
-				failed := p.Dead != nil || p.Last.Why != "" // else it is on its way, a call perhaps
+				// Without a failure the message is in progress, perhaps at an external call.
+				failed := p.Dead != nil || p.Last.Why != ""
 				answered := p.Dead != nil && p.Dead.Kind == failure.KindRejected && !p.Dead.BlocksKey
 				if failed && !answered && !p.Waiting {
 					out = append(out, holderOf(p, at))
@@ -96,23 +95,24 @@ func holderOf(p *store.Parked, at string) Holder {
 	const reason = " --reason 'the cause is gone'"
 	if p.Dead == nil {
 		h.DueSeconds = p.Due.Seconds()
-		h.Command = "skald parked release" + who + " --key " + keyWord(p.Message.Key) + reason
+		h.Command = "skald parked release" + who + " --key " + shellKey(p.Message.Key) + reason
 		return h
 	}
 	h.State, h.Kind, h.Fingerprint = "dead", p.Dead.Kind, p.Dead.Fingerprint
 	who += sourceFlag(p.Source)
-	id := " -- " + shortlog.Shell(p.ID) // which may begin with a dash
+	id := " -- " + shortlog.Shell(p.ID) // the ID may begin with a dash
 	h.Command = "skald dead redrive" + who + reason + id
-	if p.Dead.Kind == string(failure.Malformed) && p.Fault == "" { // another attempt would read the same
+	if p.Dead.Kind == string(failure.Malformed) && p.Fault == "" {
+		// Another attempt would read the same payload.
 		h.Command = "skald dead edit" + who + " --data @FILE --reason 'its payload is mended'" + id
 	}
-	if p.Dead.Kind == failure.KindRejected { // it was answered; to take it again changes nothing
+	if p.Dead.Kind == failure.KindRejected { // it was answered, so another attempt changes nothing
 		h.Command = "skald dead drop" + who + " --reason 'the answer stands'" + id
 	}
 	return h
 }
 
-// sourceFlag is --source as it is typed; a message without a source needs none.
+// sourceFlag returns the flag --source, or nothing for a message without a source.
 func sourceFlag(source string) string {
 	if source == "" {
 		return ""

@@ -11,39 +11,38 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// PauseInbox has every process of a consumer begin no more messages, within about 5 s, until ResumeInbox;
-// what is in hand is finished. It outlasts restarts.
+// PauseInbox stops all processes of a consumer from beginning messages, within about 5 s, until
+// ResumeInbox. Messages in progress are finished. The pause survives restarts.
 func PauseInbox(ctx context.Context, db Positions, consumer string, o Order) error {
-	return tell(ctx, db, consumer, o, "pause",
+	return applyControl(ctx, db, consumer, o, "pause",
 		control.Pause(control.Order{Who: o.Author, Why: o.Reason, At: time.Now().UTC()}))
 }
 
-// ResumeInbox ends a pause, and closes the breakers that are open in the consumer's processes, within about 5
-// s.
+// ResumeInbox ends a pause, and closes the open breakers of the consumer's processes, within about 5 s.
 func ResumeInbox(ctx context.Context, db Positions, consumer string, o Order) error {
-	return tell(ctx, db, consumer, o, "resume", control.Resume()...)
+	return applyControl(ctx, db, consumer, o, "resume", control.Resume()...)
 }
 
-// SkipInbox has each message that fails with this fingerprint become a dead letter of the kind "skipped" at
-// its next failure. It holds no key and counts for no breaker. The fingerprint is that of dead letters and of
-// an open breaker: 12 hexadecimal digits.
+// SkipInbox turns each message that fails with this fingerprint into a dead letter at its next failure.
+// Its kind is "skipped". It does not block its key, and no breaker counts it. The fingerprint is that of
+// dead letters and of an open breaker: 12 hexadecimal digits.
 func SkipInbox(ctx context.Context, db Positions, consumer, fingerprint string, o Order) error {
-	if err := printOK(fingerprint); err != nil {
+	if err := checkFingerprint(fingerprint); err != nil {
 		return err
 	}
-	return tell(ctx, db, consumer, o, "skip "+fingerprint,
+	return applyControl(ctx, db, consumer, o, "skip "+fingerprint,
 		control.Skip(fingerprint, control.Order{Who: o.Author, Why: o.Reason, At: time.Now().UTC()}))
 }
 
 // UnskipInbox ends SkipInbox.
 func UnskipInbox(ctx context.Context, db Positions, consumer, fingerprint string, o Order) error {
-	if err := printOK(fingerprint); err != nil {
+	if err := checkFingerprint(fingerprint); err != nil {
 		return err
 	}
-	return tell(ctx, db, consumer, o, "unskip "+fingerprint, control.Unskip(fingerprint))
+	return applyControl(ctx, db, consumer, o, "unskip "+fingerprint, control.Unskip(fingerprint))
 }
 
-func printOK(fingerprint string) error {
+func checkFingerprint(fingerprint string) error {
 	if !regexp.MustCompile(`^[0-9a-f]{12}$`).MatchString(fingerprint) {
 		return &UsageError{What: fmt.Sprintf(
 			"%q is no fingerprint: it has 12 hexadecimal digits, as skald dead list prints it", fingerprint)}
@@ -51,8 +50,9 @@ func printOK(fingerprint string) error {
 	return nil
 }
 
-// tell records the order and carries it out, in one transaction. It may be asked for again.
-func tell(ctx context.Context, db Positions, consumer string, o Order, what string,
+// applyControl applies the checkpoints of an order, with its audit, in one transaction. It can be
+// repeated.
+func applyControl(ctx context.Context, db Positions, consumer string, o Order, what string,
 	checkpoints ...store.Checkpoint) error {
 	if consumer == "" {
 		return &UsageError{What: "which consumer?"}

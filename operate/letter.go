@@ -16,11 +16,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// letterFormat is the version of the form of exported dead letters.
+// letterFormat is the version of the export format of dead letters.
 const letterFormat = 1
 
-// A letter is a dead letter as a line of a file: its names are stable. Bytes are base64; a text that is not
-// UTF-8 is {"bytes": base64}.
+// letter is a dead letter as a line of a file. Its names in JSON are stable. Bytes are base64. A text that
+// is not UTF-8 is {"bytes": base64}.
 type letter struct {
 	Format      int             `json:"format"` // letterFormat
 	Consumer    column.Text     `json:"consumer"`
@@ -40,7 +40,7 @@ type letter struct {
 	Stack       column.Text     `json:"stack,omitempty"`
 	Version     column.Text     `json:"version,omitempty"`
 	HoldsKey    bool            `json:"blocks_key"`
-	Call        json.RawMessage `json:"call,omitempty"` // to the outside, that it is at
+	Call        json.RawMessage `json:"call,omitempty"` // its external call in progress
 }
 
 type attempt struct {
@@ -63,8 +63,8 @@ func failureOf(f store.Failure) *attempt {
 	return &attempt{f.At, column.Text(f.Why), column.Text(f.Host)}
 }
 
-// WriteLetter writes the dead letter p, read with its payload, as one line of JSON, byte for byte.
-// ReadLetters reads it again.
+// WriteLetter writes the dead letter p as one line of JSON, byte for byte. p must include its payload.
+// ReadLetters reads the line.
 func WriteLetter(out io.Writer, p *store.Parked) error {
 	message, err := column.EncodeMessage(&p.Message)
 	if err != nil {
@@ -75,7 +75,7 @@ func WriteLetter(out io.Writer, p *store.Parked) error {
 		return err
 	}
 	died, ok := column.Time(p.Dead.At)
-	if !ok { // a dead letter that an earlier build took in
+	if !ok { // an earlier build accepted years that JSON cannot hold
 		died = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 	}
 	l := letter{Format: letterFormat, Consumer: column.Text(p.Consumer), Source: column.Text(p.Source),
@@ -96,8 +96,8 @@ func WriteLetter(out io.Writer, p *store.Parked) error {
 	return err
 }
 
-// ReadLetters reads dead letters line by line. A line that is none is a *UsageError with its number, and ends
-// it.
+// ReadLetters reads dead letters line by line. A line that is no dead letter is a *UsageError with the
+// line number, and ends the sequence.
 func ReadLetters(in io.Reader) iter.Seq2[*store.Parked, error] {
 	return func(yield func(*store.Parked, error) bool) {
 		lines := bufio.NewReader(in)

@@ -8,10 +8,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A change is what a verb does to one message. The audit is added to it, unless it has one.
+// change builds the effect of a verb on one message. changeOne adds the audit, unless the effect has one.
 type change func(ctx context.Context, p *store.Parked) (store.Effect, error)
 
-// changeAll does it to each selected message, in order, each in a transaction with its audit.
+// changeAll applies do to each selected message, in order. Each change has its own transaction with its
+// audit.
 func changeAll(ctx context.Context, db Keeper, verb string, s *Selection, o *Order,
 	do change) (r Report, err error) {
 	if err := s.check(o); err != nil {
@@ -40,7 +41,8 @@ func changeAll(ctx context.Context, db Keeper, verb string, s *Selection, o *Ord
 	return r, partly(&r, verb)
 }
 
-// changeOne does it to one message. False: it is finished, or somebody else was first.
+// changeOne applies do to one message. It returns false if the message is finished, or a rival changed it
+// first.
 func changeOne(ctx context.Context, db Keeper, verb, run string, p *store.Parked, o *Order,
 	do change) (bool, error) {
 	e, err := do(ctx, p)
@@ -54,7 +56,7 @@ func changeOne(ctx context.Context, db Keeper, verb, run string, p *store.Parked
 	return applyEffect(ctx, db, e)
 }
 
-// requeue has a message tried now.
+// requeue makes a message due now.
 func requeue(_ context.Context, p *store.Parked) (store.Effect, error) {
 	r := store.Requeue{Consumer: p.Consumer, Identity: p.Identity}
 	if p.Dead != nil {
@@ -65,9 +67,9 @@ func requeue(_ context.Context, p *store.Parked) (store.Effect, error) {
 	return store.Effect{Requeue: &r}, nil
 }
 
-// givenUp is the mark of a dead letter that will never be taken. A rejection has one already, where it was
-// made.
-func givenUp(ctx context.Context, db Keeper, p *store.Parked, why string) (*store.Mark, error) {
+// givenUpMark returns the mark of a dead letter that no consumer will handle again. A rejection that its
+// handler made has a mark already, so the result is nil.
+func givenUpMark(ctx context.Context, db Keeper, p *store.Parked, why string) (*store.Mark, error) {
 	if p.Dead != nil && p.Dead.Kind == failure.KindRejected {
 		seen, err := db.Seen(ctx, p.Consumer, []store.Identity{p.Identity})
 		if err != nil || seen[0].Outcome != store.Fresh {

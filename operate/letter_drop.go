@@ -10,30 +10,31 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Settlement is what a person found at the provider of an outside call.
+// Settlement is the outcome of an external call, as an operator found it at the provider.
 type Settlement string
 
-// Settlements.
+// Values of Settlement.
 const (
 	CallDone    Settlement = "done"
 	CallRefused Settlement = "refused"
 )
 
-// A DropReport tells of a dry run also which of its messages need a Settlement.
+// DropReport is the result of Drop. Unsettled is set in a dry run: it lists the messages that need a
+// Settlement.
 type DropReport struct {
 	Report
 	Unsettled []UnsettledError
 }
 
-// An UnsettledError says that a dead letter is at an outside call without an answer, and that a Settlement
-// must tell what became of it.
+// UnsettledError reports a dead letter with an external call without an answer. Drop needs a Settlement
+// for it.
 type UnsettledError struct {
 	ID         string // of the message
-	Step, Saga string // "": it belongs to no saga
+	Step, Saga string // empty if it belongs to no saga
 	Key        string // of the call
 }
 
-// Where says who is at the call.
+// Where names the step or the message that has the call.
 func (e *UnsettledError) Where() string {
 	if e.Step == "" {
 		return "it is at the call " + e.Key
@@ -46,13 +47,14 @@ func (e *UnsettledError) Error() string {
 		e.Where(), CallDone, CallRefused)
 }
 
-// A Dropper is what Drop asks of a store.
+// Dropper is the part of a store that Drop needs.
 type Dropper interface{ Keeper }
 
-// Drop marks the selected dead letters as finished and forgets them: what they had left to do never happens,
-// and repeats of them are dropped. Messages of their keys go on. call says what became of the outside calls
-// that they are at; it is required, with an *UnsettledError, of each that has no stored answer, since nobody
-// asks the provider again, and is noted with the reason. With a *PartlyError the report is valid, too.
+// Drop marks the selected dead letters as finished and deletes them. Their remaining work never happens,
+// and repeats of them are dropped. Messages of their keys go on. call is the outcome of their external
+// calls. Each call without a stored answer requires it, because nothing asks the provider again: else Drop
+// returns an *UnsettledError. The reason in the audit includes the outcome. With a *PartlyError the report
+// is valid, too.
 func Drop(ctx context.Context, db Dropper, s Selection, call Settlement,
 	o Order) (r DropReport, err error) {
 	switch call {
@@ -72,7 +74,7 @@ func Drop(ctx context.Context, db Dropper, s Selection, call Settlement,
 			if p.Call != nil && answered(p.Call) == "" {
 				e.Audit.Reason = fmt.Sprintf("%s (the call %s: %s)", o.Reason, p.Call.Key, call)
 			}
-			e.Mark, err = givenUp(ctx, db, p, "dropped: "+e.Audit.Reason)
+			e.Mark, err = givenUpMark(ctx, db, p, "dropped: "+e.Audit.Reason)
 			return e, err
 		})
 	if err == nil && o.DryRun {
@@ -81,7 +83,7 @@ func Drop(ctx context.Context, db Dropper, s Selection, call Settlement,
 	return r, err
 }
 
-// unsettled are the selected messages that need a Settlement.
+// unsettled returns the selected messages that need a Settlement.
 func unsettled(ctx context.Context, db Dropper, s Selection,
 	call Settlement) (out []UnsettledError, err error) {
 	for p, err := range List(ctx, db, s, true) {
@@ -100,8 +102,9 @@ func unsettled(ctx context.Context, db Dropper, s Selection,
 	return out, nil
 }
 
-// settle is what becomes of the step that p's call takes or undoes; nil: it has none. Otherwise a message
-// that is to undo the step would wait for a call that nobody settles. What the provider has said counts.
+// settle returns the new state of the step that p's call does or undoes; nil without such a step. Without
+// it, a message that undoes the step would wait forever for the outcome of the call. A stored answer of
+// the provider takes precedence over call.
 func settle(ctx context.Context, db Dropper, p *store.Parked, call Settlement) (*store.Step, error) {
 	if p.Call == nil {
 		return nil, nil
@@ -122,14 +125,15 @@ func settle(ctx context.Context, db Dropper, p *store.Parked, call Settlement) (
 	if found == "" {
 		return nil, &UnsettledError{p.ID, s.Name, s.Saga, p.Call.Key}
 	}
-	// a message that undoes a step leaves it the identity of the message that took it
+	// The step keeps the identity of the message that did it. A message that undoes the step has another
+	// one.
 	undoes := s.Identity != p.Identity
 	return &store.Step{Consumer: s.Consumer, Saga: s.Saga, Name: s.Name, Occurrence: s.Occurrence,
 		Identity: s.Identity, Code: s.Code, Result: s.Result,
-		State: became(undoes, found == CallDone), From: []store.StepState{store.StepCalling}}, nil
+		State: stateAfterCall(undoes, found == CallDone), From: []store.StepState{store.StepCalling}}, nil
 }
 
-// answered is what the provider has said of a call; "": nothing yet.
+// answered returns the stored answer of the provider to a call; empty if there is none.
 func answered(c *store.Call) Settlement {
 	var outcome struct{ Refused bool }
 	switch {
@@ -141,8 +145,8 @@ func answered(c *store.Call) Settlement {
 	return CallDone
 }
 
-// became is how a step stands after its call.
-func became(undoes, done bool) store.StepState {
+// stateAfterCall returns the state of a step after its call.
+func stateAfterCall(undoes, done bool) store.StepState {
 	switch {
 	case undoes && done:
 		return store.StepUndone

@@ -11,18 +11,18 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An EditReport tells which message takes the place of a dead letter.
+// EditReport names the message that replaces a dead letter.
 type EditReport struct {
-	ID            string // of the new message; a dry run's is never used
+	ID            string // of the new message; a dry run's ID is never used
 	InsteadOf     string
 	Consumer      string
 	Bytes, Before int // of the payloads
 }
 
-// Edit puts a new message with the payload data in the place of the one selected dead letter, for its
-// consumer alone: with an id of its own, caused by the dead letter, with its key, type and headers. The dead
-// letter is dropped in the same transaction. One that is at an outside call, or whose envelope cannot be
-// read, is refused with a *UsageError.
+// Edit replaces the one selected dead letter by a new message with the payload data, for its consumer
+// alone. The new message has its own ID, and the key, type and headers of the dead letter. Its cause is
+// the cause of the dead letter, or else the dead letter. The same transaction drops the dead letter. Edit
+// refuses a dead letter with an external call, or with an unreadable envelope, by a *UsageError.
 func Edit(ctx context.Context, db Keeper, s Selection, data []byte, o Order) (r EditReport, err error) {
 	s.Dead = true
 	if err := checkOrder(&o); err != nil {
@@ -43,7 +43,7 @@ func Edit(ctx context.Context, db Keeper, s Selection, data []byte, o Order) (r 
 	stands, err := changeOne(ctx, db, "edit", "", old, &o,
 		func(ctx context.Context, p *store.Parked) (e store.Effect, err error) {
 			e.Park = &store.Park{Parked: *instead, Instead: &p.Identity}
-			e.Mark, err = givenUp(ctx, db, p, "edited: "+o.Reason+"; instead of it: "+instead.ID)
+			e.Mark, err = givenUpMark(ctx, db, p, "edited: "+o.Reason+"; instead of it: "+instead.ID)
 			return e, err
 		})
 	if err == nil && !stands {
@@ -55,7 +55,7 @@ func Edit(ctx context.Context, db Keeper, s Selection, data []byte, o Order) (r 
 	return r, nil
 }
 
-// one is the only selected message, with its payload.
+// one returns the only selected message, with its payload.
 func one(ctx context.Context, db Keeper, s Selection) (found *store.Parked, err error) {
 	n := 0
 	for p, err := range List(ctx, db, s, false) {
@@ -75,8 +75,8 @@ func one(ctx context.Context, db Keeper, s Selection) (found *store.Parked, err 
 	return found, nil
 }
 
-// edited is the message that takes the place of old. It has the same cause, and an id of the same tail: a
-// saga knows its commands and the replies to them by these.
+// edited returns the message that replaces old. It keeps the cause, and its ID keeps the random bits of
+// the old ID. A saga correlates its commands and their replies by both.
 func edited(old *store.Parked, data []byte) (*store.Parked, error) {
 	if old.Fault != "" {
 		return nil, &UsageError{What: "its envelope cannot be read (" + old.Fault +

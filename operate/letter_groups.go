@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Group is dead letters of a consumer that failed in one way: its names in JSON are stable.
+// Group counts the dead letters of a consumer with the same fingerprint. Its names in JSON are stable.
 type Group struct {
 	Consumer    string `json:"consumer"`
 	Fingerprint string `json:"fingerprint"`
@@ -20,7 +20,8 @@ type Group struct {
 	Last  time.Time `json:"last_dead_at"`
 }
 
-// Groups counts the selected dead letters by consumer and fingerprint, in the order of the first of each.
+// Groups counts the selected dead letters by consumer and fingerprint, in the order of the first letter of
+// each group.
 func Groups(ctx context.Context, db Keeper, s Selection) (all []Group, err error) {
 	s.Dead = true
 	var g Grouping
@@ -33,9 +34,9 @@ func Groups(ctx context.Context, db Keeper, s Selection) (all []Group, err error
 	return g.All, nil
 }
 
-// A Grouping counts dead letters by consumer and fingerprint.
+// Grouping counts dead letters by consumer and fingerprint.
 type Grouping struct {
-	All []Group // in the order of the first of each
+	All []Group // in the order of the first letter of each group
 	at  map[[2]string]int
 }
 

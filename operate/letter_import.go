@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Left is a dead letter that was not imported: its names in JSON are stable.
+// Left is a dead letter that Import did not import. Its names in JSON are stable.
 type Left struct {
 	Why      string `json:"left"` // "finished", "kept already", "too old", "at a call"
 	Consumer string `json:"consumer"`
@@ -16,10 +16,11 @@ type Left struct {
 	ID       string `json:"id"`
 }
 
-// Import keeps letters as dead letters of their consumers, in order. It reads them twice: one that cannot be
-// read is found before anything is changed. A letter is left as it is, and named, whose consumer has finished
-// or keeps the message, which is at an outside call, or is older than the consumer's marks are kept; the last
-// are imported with tooOld. left is called with each of these; a repeat of an import changes nothing.
+// Import stores letters as dead letters of their consumers, in order. It reads them twice, so that an
+// unreadable letter is found before any change. It leaves out a letter that its consumer has finished or
+// keeps already, and a letter with an external call. It leaves out a letter older than the consumer's
+// marks, unless tooOld is set. It calls left for each letter that it leaves out. A repeated import changes
+// nothing.
 func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq2[*store.Parked, error],
 	tooOld bool, left func(Left) error, o Order) (r Report, err error) {
 	if err := checkOrder(&o); err != nil {
@@ -61,8 +62,8 @@ func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq
 	return r, nil
 }
 
-// importOne asks how a message stands as its consumer would, and keeps it if it is fresh. It waits for a
-// transaction that has it in hand.
+// importOne reads the state of a message as its consumer would, and stores the message if it is fresh. It
+// waits for a transaction that is handling the message.
 func importOne[TTx any](ctx context.Context, db store.Driver[TTx], p *store.Parked, tooOld bool,
 	o *Order) (store.Outcome, error) {
 	m := store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Rejected, KeyOrder: store.Arriving,
@@ -73,16 +74,16 @@ func importOne[TTx any](ctx context.Context, db store.Driver[TTx], p *store.Park
 	}
 	stands := unit.Found().Marks[0].Outcome
 	if stands == store.Behind {
-		stands = store.Fresh // after those of its key
+		stands = store.Fresh // it goes behind the messages of its key
 	}
 	if stands != store.Fresh || o.DryRun {
-		_, _ = unit.Rollback(ctx) // nothing was written: a lost connection changes nothing
+		_, _ = unit.Rollback(ctx) // nothing was written, so an error changes nothing
 		return stands, nil
 	}
 	stood, err := unit.Rollback(ctx, store.Effect{Park: &store.Park{Parked: *p},
 		Audit: auditOf(o, "import", p.Consumer, p.Identity)})
 	if err == nil && !stood[0] {
-		stands = store.Done // finished, or kept by a rival, in between
+		stands = store.Done // a rival finished or stored it meanwhile
 	}
 	return stands, err
 }

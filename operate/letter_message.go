@@ -7,8 +7,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Message is a parked message or a dead letter as people and tools see it: its names in JSON are stable.
-// Key and Data are base64 there.
+// Message is a parked message or a dead letter, for people and tools. Its names in JSON are stable. In
+// JSON, Key and Data are base64.
 type Message struct {
 	Place       int64      `json:"place"`
 	Consumer    string     `json:"consumer"`
@@ -43,21 +43,21 @@ type Message struct {
 	CausationID   string          `json:"causation_id,omitempty"`
 	TraceParent   string          `json:"traceparent,omitempty"`
 	Headers       []Header        `json:"headers,omitempty"`
-	Payload       json.RawMessage `json:"payload,omitempty"` // Data, where it is JSON
+	Payload       json.RawMessage `json:"payload,omitempty"` // Data, if it is JSON
 	Fault         string          `json:"fault,omitempty"`   // why its envelope could not be read
 	FirstAt       *time.Time      `json:"first_at,omitempty"`
 	FirstHost     string          `json:"first_host,omitempty"`
-	// how often its process ended while nothing else was run
+	// CrashCount counts the ends of its process while it ran nothing else.
 	CrashCount int `json:"crash_count,omitempty"`
 }
 
-// A Header is one header of a message.
+// Header is one header of a message.
 type Header struct {
 	Name  string `json:"name"`
 	Value []byte `json:"value"`
 }
 
-// MessageOf is p as people and tools see it.
+// MessageOf converts p to a Message.
 func MessageOf(p *store.Parked) Message {
 	m := &p.Message
 	out := Message{Place: p.Place, Consumer: p.Consumer, Source: p.Source, ID: p.ID, Topic: m.Topic,
@@ -66,10 +66,10 @@ func MessageOf(p *store.Parked) Message {
 		LastError: p.Last.Why, LastHost: p.Last.Host,
 		Partition: p.Partition, Position: p.Position, HoldsKey: m.Key != nil, ContentType: m.ContentType,
 		Data: m.Data,
-		Time: someTime(m.Time), Subject: m.Subject, DataSchema: m.Schema, CorrelationID: m.CorrelationID,
+		Time: timeOrNil(m.Time), Subject: m.Subject, DataSchema: m.Schema, CorrelationID: m.CorrelationID,
 		CausationID: m.CausationID, TraceParent: m.TraceParent,
-		Fault: p.Fault, FirstAt: someTime(p.First.At), FirstHost: p.First.Host,
-		LastAt: someTime(p.Last.At), CrashCount: p.CrashCount}
+		Fault: p.Fault, FirstAt: timeOrNil(p.First.At), FirstHost: p.First.Host,
+		LastAt: timeOrNil(p.Last.At), CrashCount: p.CrashCount}
 	for _, h := range m.Headers {
 		out.Headers = append(out.Headers, Header{h.Name, h.Value})
 	}
@@ -78,13 +78,13 @@ func MessageOf(p *store.Parked) Message {
 	}
 	if d := p.Dead; d != nil {
 		out.Kind, out.Fingerprint, out.DeadAt, out.Version, out.Stack = d.Kind, d.Fingerprint,
-			someTime(d.At), d.Version, d.Stack
+			timeOrNil(d.At), d.Version, d.Stack
 		out.HoldsKey = d.BlocksKey && m.Key != nil
 	}
 	return out
 }
 
-// State says in a few words how a kept message stands.
+// State describes the state of a kept message in a few words.
 func State(p *store.Parked) string {
 	switch {
 	case p.Dead != nil:

@@ -6,17 +6,17 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Page is some kept messages, in the order of arrival.
+// Page is a page of kept messages, in the order of arrival.
 type Page struct {
 	List []store.Parked
-	// Next is the After of the page that follows; 0: this is the last one.
+	// Next is the After of the next page; 0 if this is the last page.
 	Next int64
-	// Scanned is how many messages were looked at, where that ended the page; else 0.
+	// Scanned is the number of messages that were read, if the limit Peek.Scan ended the page; else 0.
 	Scanned int
 }
 
-// Kept reads a page of the selected messages; bare: without payloads and headers. One read of the store does
-// for most selections.
+// Kept reads a page of the selected messages. With bare it reads them without payloads and headers. Most
+// selections need one read of the store.
 func Kept(ctx context.Context, db store.Lister, s Selection, bare bool,
 	most Peek) (page Page, err error) {
 	what := s.sought(bare)
@@ -30,7 +30,7 @@ func Kept(ctx context.Context, db store.Lister, s Selection, bare bool,
 			return page, err
 		}
 		for i := range got.Kept {
-			if !s.means(&got.Kept[i]) {
+			if !s.matches(&got.Kept[i]) {
 				continue
 			}
 			if len(page.List) == most.Limit {
@@ -45,7 +45,7 @@ func Kept(ctx context.Context, db store.Lister, s Selection, bare bool,
 			return page, nil
 		case n < what.Limit:
 			return page, nil
-		default: // some were left out
+		default: // the selection left some out
 			what.After = got.Kept[n-1].Place
 			what.Scan -= n
 		}

@@ -12,35 +12,34 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Pace says how carefully dead letters are redriven. The zero Pace redrives all at once and watches
-// nothing.
+// Pace limits a redrive and its errors. The zero Pace redrives all messages at once and watches none.
 type Pace struct {
-	// Run names a run that is watched: what becomes of its messages is looked at, and a call under the name
-	// of a run that was interrupted goes on where that was, redriving none twice. Empty: nothing is watched,
-	// and the other fields are refused.
+	// Run is the name of a watched run: Redrive waits for the outcome of its messages. A call with the
+	// name of an interrupted run continues it, and redrives no message twice. Empty means that nothing is
+	// watched, and the other fields are refused.
 	Run string `json:"run,omitempty"`
-	// Canary redrives one first, and the others only if it succeeds.
+	// Canary redrives one message first, and the others only if it succeeds.
 	Canary bool `json:"canary,omitempty"`
-	// Rate is how many are redriven a second. 0: all at once.
+	// Rate is the number of redriven messages per second. 0 means no limit.
 	Rate float64 `json:"rate,omitempty"`
-	// MaxErrors is the share of those redriven that may fail again; more end the run. Of fewer than ten it is
-	// of ten.
+	// MaxErrors is the share of the redriven messages that may fail again. A larger share ends the run.
+	// Below ten messages the share is of ten.
 	MaxErrors float64 `json:"max_errors,omitempty"`
-	// Wait is how long to wait for what becomes of the canary, and of the last ones. Default 1 min.
+	// Wait is how long to wait for the outcome of the canary, and of the last messages. Default 1 min.
 	Wait time.Duration `json:"wait,omitempty"`
 }
 
-// leastRate and mostRate bound a rate: a message takes hours, or no time.
-const leastRate, mostRate = 0.0001, 1_000_000
+// minRate and maxRate bound a rate: outside them a message takes hours, or no time.
+const minRate, maxRate = 0.0001, 1_000_000
 
-// CheckNumbers is a *UsageError where a number of p is none, or out of its bounds.
+// CheckNumbers returns a *UsageError if a number of p is NaN or out of bounds.
 func (p *Pace) CheckNumbers() error {
-	switch { // what is no number is neither less than another nor more
+	switch { // comparisons with NaN are false
 	case !(p.MaxErrors >= 0 && p.MaxErrors <= 1) || p.Wait < 0:
 		return &UsageError{What: "a wait is positive, a share of errors is from 0 to 1"}
-	case p.Rate != 0 && !(p.Rate >= leastRate && p.Rate <= mostRate):
+	case p.Rate != 0 && !(p.Rate >= minRate && p.Rate <= maxRate):
 		return &UsageError{What: fmt.Sprintf("a rate is 0, or from %g to %d a second",
-			leastRate, mostRate)}
+			minRate, maxRate)}
 	}
 	return nil
 }
@@ -57,22 +56,23 @@ func (p *Pace) check() error {
 	return nil
 }
 
-// A RedriveReport tells what was redriven. Done counts those of earlier calls of the same run, too.
+// RedriveReport is the result of Redrive. Done includes the messages of earlier calls of the same run.
 type RedriveReport struct {
 	Report
-	// dead letters that are rejections, and are left as they are: others have been told of them
+	// Rejections counts dead letters that are rejections. They are left unchanged, because others have
+	// received the rejection.
 	Rejections int
 
-	Run     string    // "": it was not watched
-	Begun   time.Time // when an earlier call began the run; zero: none did
-	Stopped string    // why the run ended early; "": it did not
+	Run     string    // empty if it was not watched
+	Begun   time.Time // when an earlier call began the run; zero if none did
+	Stopped string    // why the run ended early; empty if it did not
 
-	Succeeded, Rejected, Failed, Open int // of a watched run: what became of those redriven by now
+	Succeeded, Rejected, Failed, Open int // outcomes of the messages of a watched run
 
-	Planned []store.Parked // of a dry run: what would be redriven, in order
+	Planned []store.Parked // the messages that a dry run would redrive, in order
 }
 
-// Outcome says in a line what came of a watched run.
+// Outcome describes the outcome of a watched run in one line.
 func (r *RedriveReport) Outcome() string {
 	line := fmt.Sprintf("%d redriven, %d succeeded, %d rejected, %d failed again, %d not taken yet", r.Done,
 		r.Succeeded, r.Rejected, r.Failed, r.Open)
@@ -82,20 +82,20 @@ func (r *RedriveReport) Outcome() string {
 	return line
 }
 
-// A StoppedError says that a watched redrive was ended early, since too many failed again. The report is
-// valid.
+// StoppedError reports that a watched redrive ended early, because too many messages failed again. The
+// report is valid.
 type StoppedError struct{ Why string }
 
 func (e *StoppedError) Error() string { return "redrive: stopped: " + e.Why }
 
-// A Redriver is what Redrive asks of a store.
+// Redriver is the part of a store that Redrive needs.
 type Redriver interface {
 	Keeper
 	RunReader
 }
 
-// Redrive has the selected dead letters taken again by the consumer that failed: each is parked again at its
-// place, under the same id, with a new count of attempts. Rejections are left. With a *PartlyError or a
+// Redrive parks the selected dead letters again, so that their consumers retry them. Each keeps its place
+// and its ID, and its attempts are counted from zero. Rejections are left. With a *PartlyError or a
 // *StoppedError the report is valid, too.
 func Redrive(ctx context.Context, db Redriver, s Selection, pace Pace, o Order) (RedriveReport, error) {
 	s.Dead = true
@@ -116,7 +116,7 @@ func Redrive(ctx context.Context, db Redriver, s Selection, pace Pace, o Order) 
 	return r.report, err
 }
 
-// A redrive is one run, perhaps over several calls.
+// redrive is one call of Redrive. Its run may extend over several calls.
 type redrive struct {
 	db   Redriver
 	s    *Selection
@@ -126,23 +126,23 @@ type redrive struct {
 	report RedriveReport
 	sent   []*redriven
 	known  map[runTarget]*redriven
-	looked time.Time // when it was last looked what became of them
+	looked time.Time // when look last ran
 }
 
-// A redriven is a message of the run and what has become of it.
+// redriven is a message of the run and its outcome.
 type redriven struct {
 	runTarget
 	fate fate
-	why  string // it failed, or was rejected
+	why  string // why it failed or was rejected
 }
 
 type fate int
 
 const (
-	open   fate = iota // not taken yet
-	done               // its effect is committed
-	no                 // its handler rejected it
-	failed             // it failed again
+	open     fate = iota // not handled yet
+	done                 // its effect is committed
+	rejected             // its handler rejected it
+	failed               // it failed again
 )
 
 func (r *redrive) watched() bool { return r.report.Run != "" }
@@ -186,24 +186,24 @@ func (r *redrive) run(ctx context.Context) error {
 	return partly(&r.report.Report, "redrive")
 }
 
-// sum counts what became of all of them.
+// sum counts the outcomes of all messages into the report.
 func (r *redrive) sum() {
 	r.report.Done = len(r.sent)
-	r.report.Succeeded, r.report.Rejected, r.report.Failed, r.report.Open = r.count(done), r.count(no),
+	r.report.Succeeded, r.report.Rejected, r.report.Failed, r.report.Open = r.count(done), r.count(rejected),
 		r.count(failed), r.count(open)
 }
 
-// todo is what is to be redriven yet.
+// todo returns the messages that are still to be redriven.
 func (r *redrive) todo(ctx context.Context) (todo []store.Parked, err error) {
 	all, err := selected(ctx, r.db, r.s)
 	if none := new(NoneError); errors.As(err, &none) && len(r.sent) > 0 {
-		err = nil // the run was interrupted when all were redriven, before it was noted
+		err = nil // the run was interrupted after the last redrive, before its end was noted
 	}
 	for _, p := range all {
 		switch {
 		case p.Dead.Kind == failure.KindRejected:
 			r.report.Rejections++
-		// else it is one of this run, and dead again
+		// A known message belongs to this run, and is dead again.
 		case r.known[runTarget{Consumer: p.Consumer, Identity: p.Identity}] == nil:
 			todo = append(todo, p)
 		}
@@ -211,9 +211,9 @@ func (r *redrive) todo(ctx context.Context) (todo []store.Parked, err error) {
 	return todo, err
 }
 
-// send redrives todo, in order: the canary alone, the others at the rate, as long as few of them fail.
+// send redrives todo, in order. It waits for the canary, keeps the rate, and stops if too many fail.
 func (r *redrive) send(ctx context.Context, todo []store.Parked) error {
-	// one that somebody else changed meanwhile tells nothing
+	// A canary that a rival changed meanwhile has no outcome, so the next one is the canary.
 	for r.pace.Canary && len(r.sent) == 0 && len(todo) > 0 {
 		if err := r.sendOne(ctx, &todo[0]); err != nil {
 			return err
@@ -221,7 +221,7 @@ func (r *redrive) send(ctx context.Context, todo []store.Parked) error {
 		todo = todo[1:]
 	}
 	if r.pace.Canary && len(r.sent) > 0 {
-		if err := r.firstSucceeds(ctx); err != nil || r.report.Stopped != "" {
+		if err := r.awaitCanary(ctx); err != nil || r.report.Stopped != "" {
 			return err
 		}
 	}
@@ -271,7 +271,7 @@ func (r *redrive) count(f fate) (n int) {
 	return n
 }
 
-// tooMany failed again: it is the end of the run.
+// tooMany reports whether too many messages failed again, and notes that as the end of the run.
 func (r *redrive) tooMany() bool {
 	if n := r.count(failed); float64(n) > r.pace.MaxErrors*float64(max(10, len(r.sent))) {
 		i := slices.IndexFunc(r.sent, func(s *redriven) bool { return s.fate == failed })
@@ -280,7 +280,8 @@ func (r *redrive) tooMany() bool {
 	return r.report.Stopped != ""
 }
 
-// ticks waits for the turn of the next message.
+// ticks returns next, which waits until the rate allows the next message, and stop, which releases its
+// timer.
 func ticks(rate float64) (next func(context.Context) error, stop func()) {
 	if rate <= 0 {
 		return func(ctx context.Context) error { return ctx.Err() }, func() {}

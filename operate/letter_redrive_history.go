@@ -10,13 +10,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Redriven is one redrive of one message: its names in JSON are stable.
+// Redriven is one redrive of one message. Its names in JSON are stable.
 type Redriven struct {
 	Number   int64     `json:"number"` // in skald_audit
 	At       time.Time `json:"at"`
 	Who      string    `json:"who"`
 	Reason   string    `json:"reason"`
-	Run      string    `json:"run,omitempty"` // of a redrive that was watched
+	Run      string    `json:"run,omitempty"` // of a watched redrive
 	Consumer string    `json:"consumer"`
 	Source   string    `json:"source"`
 	ID       string    `json:"id"`
@@ -28,34 +28,33 @@ func (o *Redriven) target() runTarget {
 	return runTarget{Consumer: o.Consumer, Identity: store.Identity{Source: o.Source, ID: o.ID}}
 }
 
-// RedriveOutcomes are the words for what became of a message that was redriven.
+// RedriveOutcomes returns the words for the outcome of a redriven message.
 func RedriveOutcomes() []string {
 	return []string{"done", "rejected", "barred", "dead", "failed", "calling", "waiting", "dropped", "edited",
 		"again", "finished"}
 }
 
-// A RedriveQuery chooses among redrives. Zero fields choose all.
+// RedriveQuery selects redrives. Zero fields select all.
 type RedriveQuery struct {
 	Consumer, Source, ID string
-	From, To             time.Time // when it was redriven
-	Limit                int       // at most so many, the last ones; 0: all
+	From, To             time.Time // limit the time of the redrive
+	Limit                int       // the maximum number, the last ones first; 0 means all
 }
 
-func (q *RedriveQuery) means(a *store.Audit) bool {
+func (q *RedriveQuery) matches(a *store.Audit) bool {
 	is := func(want, told string) bool { return want == "" || column.Names(told, want) }
 	return a.Action == "redrive" && is(q.Consumer, a.Consumer) && is(q.Source, a.Source) && is(q.ID, a.ID) &&
 		!a.At.Before(q.From) && (q.To.IsZero() || a.At.Before(q.To))
 }
 
-// A Historian is what Redrives asks of a store.
+// Historian is the part of a store that Redrives needs.
 type Historian interface {
 	Keeper
 	RunReader
 }
 
-// Redrives tells of each redrive when, by whom and why it was, and what has become of the message by now. It
-// reads what operators did (skald_audit) from the last on. more: there may be earlier ones that the limit
-// left out.
+// Redrives returns the time, author and reason of each redrive, and the present state of its message. It
+// reads the audit (skald_audit) backwards. more reports that the limit may have left out earlier redrives.
 func Redrives(ctx context.Context, db Historian, q RedriveQuery) (all []Redriven, more bool, err error) {
 	h := &history{q: &q, next: map[runTarget]*store.Audit{}}
 	if err := h.read(ctx, db); err != nil {
@@ -64,29 +63,30 @@ func Redrives(ctx context.Context, db Historian, q RedriveQuery) (all []Redriven
 	return h.all, h.more, nil
 }
 
-// A history is what operators redrove.
+// history collects the redrives of operators.
 type history struct {
 	q    *RedriveQuery
 	all  []Redriven
-	next map[runTarget]*store.Audit // what was done to each message next
+	next map[runTarget]*store.Audit // the next act on each message
 	more bool
 }
 
-// late is how much later than others with a smaller number something may have been done by its time: its
-// transaction was open for so long.
-const late = time.Hour
+// maxAuditDelay is how far the times in the audit may be out of the order of its numbers. A transaction
+// may stay open for so long.
+const maxAuditDelay = time.Hour
 
-// read goes through what operators did, from the last on, and looks up what nothing was done about since.
+// read reads the audit backwards, and finds the outcome of each redrive without a later act.
 func (h *history) read(ctx context.Context, db Historian) error {
 	for before, end := int64(0), false; !end; {
-		list, err := db.Audits(ctx, store.AuditQuery{Before: before, Limit: actsPage})
+		list, err := db.Audits(ctx, store.AuditQuery{Before: before, Limit: auditPage})
 		if err != nil {
 			return err
 		}
-		end = len(list) < actsPage
+		end = len(list) < auditPage
 		for i := range list {
 			before = list[i].Number
-			if h.more = h.full() && h.q.means(&list[i]); h.more || list[i].At.Before(h.q.From.Add(-late)) {
+			h.more = h.full() && h.q.matches(&list[i])
+			if h.more || list[i].At.Before(h.q.From.Add(-maxAuditDelay)) {
 				end = true
 				break
 			}
@@ -113,12 +113,12 @@ func (h *history) read(ctx context.Context, db Historian) error {
 
 func (h *history) full() bool { return h.q.Limit > 0 && len(h.all) >= h.q.Limit }
 
-// add takes a note of what was done to a message, before what it knows of.
+// add records an act on a message. Acts arrive in reverse order, so next holds the act after it.
 func (h *history) add(a *store.Audit) {
 	of := runTarget{Consumer: a.Consumer, Identity: a.Identity}
 	switch a.Action {
 	case "redrive":
-		if h.q.means(a) {
+		if h.q.matches(a) {
 			o := Redriven{a.Number, a.At, a.Author, a.Reason, a.Run, a.Consumer, a.Source, a.ID, "", ""}
 			o.Outcome, o.Why = overtaken(h.next[of])
 			h.all = append(h.all, o)
@@ -130,7 +130,7 @@ func (h *history) add(a *store.Audit) {
 	h.next[of] = a
 }
 
-// overtaken is what has become of a redrive by what was done to its message next; nil: nothing was.
+// overtaken returns the outcome of a redrive by the next act on its message; empty if next is nil.
 func overtaken(next *store.Audit) (outcome, why string) {
 	switch {
 	case next == nil:
@@ -143,7 +143,7 @@ func overtaken(next *store.Audit) (outcome, why string) {
 	return "edited", next.Reason + " (" + next.Author + ")"
 }
 
-// look says how messages stand: as they are kept, or as their marks have it.
+// look sets the outcomes of redrives from the kept messages, or else from their marks.
 func look(ctx context.Context, db Historian, part []*Redriven) error {
 	gone := map[string][]*Redriven{} // by consumer
 	for _, o := range part {
@@ -168,7 +168,7 @@ func look(ctx context.Context, db Historian, part []*Redriven) error {
 		}
 		for i, v := range seen {
 			list[i].Outcome, list[i].Why = v.Outcome.String(), v.Reason
-			if v.Outcome == store.Fresh { // it went with a mark, which is not kept any more
+			if v.Outcome == store.Fresh { // it finished, and its mark is deleted
 				list[i].Outcome = "finished"
 			}
 		}
@@ -176,7 +176,7 @@ func look(ctx context.Context, db Historian, part []*Redriven) error {
 	return nil
 }
 
-// keptOutcome is what has become of a message that was redriven, and is kept.
+// keptOutcome returns the outcome of a redriven message that is kept.
 func keptOutcome(p *store.Parked) (outcome, why string) {
 	why = firstLine(p.Last.Why)
 	switch {

@@ -8,14 +8,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lookAlone messages are looked up one by one; more in one walk over what is kept.
+// lookAlone is the number of messages up to which each is read by itself. More are found by one scan of
+// the kept messages.
 const lookAlone = 50
 
-// resume reads what earlier calls have redriven under the run's name, and what became of it. Each redriven
-// message was audited in the transaction that redrove it: nothing is missing, and nothing is there that did
-// not happen.
+// resume reads the messages that earlier calls of the run have redriven, and their outcomes. The audit of
+// each redrive is in the same transaction, so the list is exact.
 func (r *redrive) resume(ctx context.Context) error {
-	for a, err := range runActs(ctx, r.db, r.report.Run, 0) {
+	for a, err := range runAudits(ctx, r.db, r.report.Run, 0) {
 		if err != nil {
 			return err
 		}
@@ -36,8 +36,8 @@ func (r *redrive) resume(ctx context.Context) error {
 	return r.look(ctx)
 }
 
-// firstSucceeds waits for what becomes of the canary.
-func (r *redrive) firstSucceeds(ctx context.Context) error {
+// awaitCanary waits for the outcome of the canary.
+func (r *redrive) awaitCanary(ctx context.Context) error {
 	canary := r.sent[0]
 	err := r.until(ctx, func() bool { return canary.fate != open })
 	switch {
@@ -47,18 +47,18 @@ func (r *redrive) firstSucceeds(ctx context.Context) error {
 		return fmt.Errorf("the first one, %s, was not taken within %v: does its consumer run, and does a message of its key hold it?", canary.ID, r.pace.Wait)
 	case canary.fate == failed:
 		r.report.Stopped = fmt.Sprintf("the first one, %s, failed again: %s", canary.ID, canary.why)
-	case canary.fate == no:
+	case canary.fate == rejected:
 		r.report.Stopped = fmt.Sprintf("the first one, %s, was rejected: %s", canary.ID, canary.why)
 	}
 	return nil
 }
 
-// settle waits for what becomes of the last ones.
+// settle waits for the outcomes of the last messages.
 func (r *redrive) settle(ctx context.Context) error {
 	return r.until(ctx, func() bool { return r.tooMany() || r.count(open) == 0 })
 }
 
-// until looks until ok, for as long as it is to wait at most.
+// until repeats look until ok returns true, for at most Pace.Wait.
 func (r *redrive) until(ctx context.Context, ok func() bool) error {
 	end := time.Now().Add(r.pace.Wait)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -73,7 +73,7 @@ func (r *redrive) until(ctx context.Context, ok func() bool) error {
 	}
 }
 
-// look finds out what has become of those that were not taken yet.
+// look reads the outcomes of the messages that are still open.
 func (r *redrive) look(ctx context.Context) error {
 	r.looked = time.Now()
 	var waiting []*redriven
@@ -105,7 +105,7 @@ func (r *redrive) look(ctx context.Context) error {
 	return r.judge(ctx, waiting, kept)
 }
 
-// judge says what became of messages: those that are kept, and those that are not, which have a mark.
+// judge sets the outcomes of messages. A message that is not kept has a mark.
 func (r *redrive) judge(ctx context.Context, waiting []*redriven, kept map[runTarget]*store.Parked) error {
 	gone := map[string][]*redriven{} // by consumer
 	for _, s := range waiting {
@@ -127,15 +127,15 @@ func (r *redrive) judge(ctx context.Context, waiting []*redriven, kept map[runTa
 		}
 		for i, v := range seen {
 			if list[i].fate = done; v.Outcome == store.Rejected {
-				list[i].fate, list[i].why = no, firstLine(v.Reason)
+				list[i].fate, list[i].why = rejected, firstLine(v.Reason)
 			}
 		}
 	}
 	return nil
 }
 
-// note ends the run: what came of it is kept, and the same name is a new run from now on. A run whose canary
-// was not taken has not ended.
+// note records the end and the outcome of the run. After that the same name begins a new run. It is not
+// called if the canary was not handled, so that run stays open.
 func (r *redrive) note(ctx context.Context) error {
 	a := auditOf(r.o, "redrive"+runEnded+r.report.Outcome(), r.s.Consumer, store.Identity{})
 	a.Run = r.report.Run

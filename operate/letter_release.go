@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Release has the selected parked messages tried now, with a new count of attempts. The running consumer
-// takes them within seconds, of one key in their order. Those that Order.Run has released before are left.
-// With a *PartlyError the report is valid, too.
+// Release makes the selected parked messages due now, with a new count of attempts. The running consumer
+// handles them within seconds, those of one key in order. Messages that Order.Run has released before are
+// left. With a *PartlyError the report is valid, too.
 func Release(ctx context.Context, db Redriver, s Selection, o Order) (Report, error) {
 	s.Dead = false
 	if o.Run != "" && !o.DryRun {
@@ -20,14 +20,14 @@ func Release(ctx context.Context, db Redriver, s Selection, o Order) (Report, er
 	return changeAll(ctx, db, "release", &s, &o, requeue)
 }
 
-// releasedBy are the messages that a run has changed by now.
+// releasedBy returns the messages that a run has changed.
 func releasedBy(ctx context.Context, db Redriver, run string) (map[runTarget]bool, error) {
 	done := map[runTarget]bool{}
-	for a, err := range runActs(ctx, db, run, 0) {
+	for a, err := range runAudits(ctx, db, run, 0) {
 		if err != nil {
 			return nil, err
 		}
-		if a.ID != "" { // else it is about the run
+		if a.ID != "" { // without an ID the audit is about the run itself
 			done[runTarget{Consumer: a.Consumer, Identity: a.Identity}] = true
 		}
 	}

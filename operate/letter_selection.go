@@ -1,6 +1,4 @@
-// This file is about the messages that consumers keep: parked ones, dead letters, and those in quarantine.
-// It selects and shows them, and redrives, drops, edits, imports and admits them, each change in a
-// transaction with its audit.
+// This file selects the messages that consumers keep: parked messages and dead letters.
 
 package operate
 
@@ -14,41 +12,41 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Selection chooses among parked messages or, with Dead, among dead letters. Zero fields choose all.
+// Selection selects parked messages or, with Dead, dead letters. Zero fields select all.
 type Selection struct {
 	Dead        bool   `json:"dead,omitempty"`
 	Consumer    string `json:"consumer,omitempty"`
 	Source      string `json:"source,omitempty"`
 	ID          string `json:"id,omitempty"`
-	Key         []byte `json:"key,omitzero"` // nil: any; an empty key is a key, too
+	Key         []byte `json:"key,omitzero"` // nil selects any; an empty key is a key, too
 	Topic       string `json:"topic,omitempty"`
 	Type        string `json:"type,omitempty"`
-	Fingerprint string `json:"fingerprint,omitempty"` // of dead letters: those that failed in one way
-	Kind        string `json:"kind,omitempty"`        // of dead letters: how they ended
-	// DeadFrom and DeadTo choose dead letters that died in between; zero: at any time.
+	Fingerprint string `json:"fingerprint,omitempty"` // of dead letters
+	Kind        string `json:"kind,omitempty"`        // of dead letters: one of DeadKinds
+	// DeadFrom and DeadTo select dead letters that died in between. Zero sets no limit.
 	DeadFrom time.Time `json:"dead_from,omitzero"`
 	DeadTo   time.Time `json:"dead_to,omitzero"`
 	After    int64     `json:"after,omitempty"` // only those with a larger Place
-	// All is required where a verb changes messages and no other field chooses: nothing is done to all of
-	// them by an oversight.
+	// All is required if a verb changes messages and no other field selects. It prevents changes to all
+	// messages by mistake.
 	All bool `json:"all,omitempty"`
 
-	but map[runTarget]bool // those that are left out
+	but map[runTarget]bool // messages that are left out
 }
 
-// DeadKinds are the ways in which a message can end as a dead letter, as package failure names them.
+// DeadKinds returns the kinds of dead letters, as package failure names them.
 func DeadKinds() []string {
 	return []string{"attempts", "age", "malformed", "permanent", failure.KindRejected, "crash", "unhandled",
 		failure.KindSkipped, failure.KindKeyFull, failure.KindUnkept, "too_large"}
 }
 
-// Filtered tells whether a field chooses.
+// Filtered reports whether a field selects.
 func (s *Selection) Filtered() bool {
 	return s.Key != nil || s.Consumer+s.Source+s.ID+s.Topic+s.Type+s.Fingerprint+s.Kind != "" ||
 		!s.DeadFrom.IsZero() || !s.DeadTo.IsZero()
 }
 
-// check holds that a change says which messages are meant.
+// check returns a *UsageError if a change has no author, no reason or no selection.
 func (s *Selection) check(o *Order) error {
 	if err := checkOrder(o); err != nil {
 		return err
@@ -60,8 +58,8 @@ func (s *Selection) check(o *Order) error {
 	return nil
 }
 
-// means tells whether p is selected by the fields that the store does not look at.
-func (s *Selection) means(p *store.Parked) bool {
+// matches reports whether the fields that the store does not check select p.
+func (s *Selection) matches(p *store.Parked) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	named := func(want, told string) bool { return want == "" || column.Names(told, want) }
 	return !s.but[runTarget{Consumer: p.Consumer, Identity: p.Identity}] && named(s.ID, p.ID) &&
@@ -83,20 +81,20 @@ func (s *Selection) sought(bare bool) store.Sought {
 	return out
 }
 
-// A Keeper is what the verbs on parked messages and dead letters ask of a store.
+// Keeper is the part of a store that the verbs on parked messages and dead letters need.
 type Keeper interface {
 	Applier
 	Seer
 	store.Lister
 }
 
-// List reads the selected messages in the order of arrival, page by page; bare: without payloads and headers.
-// It ends after an error.
+// List reads the selected messages in the order of arrival, page by page. With bare it reads them without
+// payloads and headers. It ends after an error.
 func List(ctx context.Context, db Keeper, s Selection, bare bool) iter.Seq2[store.Parked, error] {
 	return walk(ctx, db, &s, s.sought(bare))
 }
 
-// listAny is List of parked messages and dead letters alike.
+// listAny is List for both parked messages and dead letters.
 func listAny(ctx context.Context, db Keeper, s Selection) iter.Seq2[store.Parked, error] {
 	what := s.sought(true)
 	what.Dead, what.Kind, what.DeadFrom, what.DeadTo = nil, "", time.Time{}, time.Time{}
@@ -113,7 +111,7 @@ func walk(ctx context.Context, db Keeper, s *Selection, what store.Sought) iter.
 			}
 			for _, p := range list {
 				what.After = p.Place
-				if s.means(&p) && !yield(p, nil) {
+				if s.matches(&p) && !yield(p, nil) {
 					return
 				}
 			}
@@ -124,7 +122,8 @@ func walk(ctx context.Context, db Keeper, s *Selection, what store.Sought) iter.
 	}
 }
 
-// selected are the messages, without payloads, in order. There is at least one.
+// selected returns the selected messages, without payloads, in order. It returns a *NoneError if there is
+// none.
 func selected(ctx context.Context, db Keeper, s *Selection) (all []store.Parked, err error) {
 	for p, err := range List(ctx, db, *s, true) {
 		if err != nil {
@@ -138,7 +137,7 @@ func selected(ctx context.Context, db Keeper, s *Selection) (all []store.Parked,
 	return all, nil
 }
 
-// find is one kept message, parked or dead; nil: it is not kept.
+// find returns one kept message, parked or dead; nil if it is not kept.
 func find(ctx context.Context, db Keeper, consumer string, id store.Identity) (*store.Parked, error) {
 	list, err := store.ListKept(ctx, db,
 		store.Sought{Consumer: consumer, Identity: &id, Bare: true, Limit: 1})

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Knowledge is what a consumer knows of a message: its names in JSON are stable.
+// Knowledge is the state of a message for one consumer. Its names in JSON are stable.
 type Knowledge struct {
 	Consumer    string   `json:"consumer"`
 	Source      string   `json:"source"`
@@ -17,11 +17,11 @@ type Knowledge struct {
 	Code        int32    `json:"code"`
 	Result      string   `json:"result"`
 	Fingerprint int64    `json:"fingerprint,string"`
-	Kept        *Message `json:"kept,omitempty"` // it is parked or a dead letter
+	Kept        *Message `json:"kept,omitempty"` // the parked message or dead letter
 	Quarantine  []Apart  `json:"quarantine"`
 }
 
-// An Apart is a message in quarantine: its names in JSON are stable.
+// Apart is a message in quarantine. Its names in JSON are stable.
 type Apart struct {
 	Number     int64      `json:"number"`
 	Why        string     `json:"why"`
@@ -35,13 +35,14 @@ type Apart struct {
 	TakenAt    *time.Time `json:"taken_at"`
 }
 
-// A Shower is what Show asks of a store.
+// Shower is the part of a store that Show needs.
 type Shower interface {
 	Keeper
 }
 
-// Show tells what a consumer knows of a message. If its source is not known, it is looked for among what is
-// kept by its id alone, and else taken for a key, which has no source.
+// Show returns the state of a message for one consumer. If sourced is false, the source is unknown: Show
+// then finds a kept message by its ID alone. If there is none, it treats the ID as a key, which has no
+// source.
 func Show(ctx context.Context, db Shower, consumer string, id store.Identity,
 	sourced bool) (k Knowledge, err error) {
 	var kept *store.Parked
@@ -75,12 +76,13 @@ func Show(ctx context.Context, db Shower, consumer string, id store.Identity,
 	for _, q := range list {
 		k.Quarantine = append(k.Quarantine, Apart{q.Number, q.Why.String(), q.At, q.Message.Topic,
 			q.Message.Type, q.Message.Data,
-			someTime(q.Admitted), q.By, q.Reason, someTime(q.Taken)})
+			timeOrNil(q.Admitted), q.By, q.Reason, timeOrNil(q.Taken)})
 	}
 	return k, err
 }
 
-// findByID is the message of that id as it is kept: first that without a source, a key; nil: none is.
+// findByID returns a kept message with that ID; nil if there is none. A message without a source, which is
+// a key, comes first.
 func findByID(ctx context.Context, db Keeper, consumer, id string) (*store.Parked, error) {
 	p, err := find(ctx, db, consumer, store.Identity{ID: id})
 	if err != nil || p != nil {

@@ -9,23 +9,23 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Maintainer is what Maintain asks of a store.
+// Maintainer is the part of a store that Maintain needs.
 type Maintainer interface {
 	Applier
 	store.Teller
 	Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error)
 }
 
-// A MaintainReport tells what went; in a dry run, would go.
+// MaintainReport counts the deleted rows. In a dry run it counts the rows that would be deleted.
 type MaintainReport struct {
 	store.Maintained
 	Keep   store.Retention // with the defaults
-	Before store.Retention // what it went by last; zero: never
-	Oldest time.Duration   // since the oldest row was written, before; 0: there is none
+	Before store.Retention // the retention that was last applied; zero if there was none
+	Oldest time.Duration   // the age of the oldest row before the call; 0 if there is none
 }
 
-// A ShorterError says that less is to be kept than before: what is forgotten so is no repeat any more when it
-// comes again. Nothing has changed.
+// ShorterError reports that the new retention is shorter than the one before. A repeat of a message with a
+// deleted mark is handled again. Nothing has changed.
 type ShorterError struct{ Keep, Before store.Retention }
 
 func (e *ShorterError) Error() string {
@@ -37,9 +37,9 @@ func spell(r store.Retention) string {
 		retention.Spell(r.Marks), retention.Spell(r.Steps), retention.Spell(r.Sagas))
 }
 
-// Maintain empties what is older than keep, as relays do by themselves, until nothing is left that can be
-// had. Keeping something for a shorter time than before is a *ShorterError, unless shorter is set. A dry run
-// counts what would go, one by one. It needs the rights of a relay, and INSERT on skald_audit.
+// Maintain deletes data older than keep, as relays do, until nothing more can be deleted now. A retention
+// shorter than the one before is a *ShorterError, unless shorter is set. A dry run counts each row that
+// would be deleted. Maintain needs the rights of a relay, and INSERT on skald_audit.
 func Maintain(ctx context.Context, db Maintainer, keep store.Retention, shorter bool,
 	o Order) (r MaintainReport, err error) {
 	if err := checkOrder(&o); err != nil {
@@ -70,15 +70,15 @@ func Maintain(ctx context.Context, db Maintainer, keep store.Retention, shorter 
 		if err != nil {
 			return r, err
 		}
-		r.Rows, r.Marks, r.Steps = added(r.Rows, did.Rows), added(r.Marks, did.Marks), r.Steps+did.Steps
-		r.Sagas += did.Sagas
+		r.Rows, r.Marks = addCounts(r.Rows, did.Rows), addCounts(r.Marks, did.Marks)
+		r.Steps, r.Sagas = r.Steps+did.Steps, r.Sagas+did.Sagas
 		r.Left, more = did.Left, did.More
 	}
 	return r, nil
 }
 
-// added: whole slots were not counted.
-func added(sum, n int64) int64 {
+// addCounts adds two counts. The result is -1 if either is -1: a truncated table is not counted.
+func addCounts(sum, n int64) int64 {
 	if sum < 0 || n < 0 {
 		return -1
 	}

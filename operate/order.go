@@ -1,9 +1,9 @@
 // Package operate has a function for each verb of an operator. The command skald and the console call them.
 //
-// A function that changes something takes an Order and returns a report. A function that reads returns what
-// it found. Each takes an interface with the few methods of the store that it calls; every store of Skald
-// has them. A change needs the rights of an app, unless the function documents others. A read and most dry
-// runs need those of a reader.
+// A function that changes something takes an Order and returns a report. A function that reads returns its
+// result. Each takes an interface with the few methods of the store that it calls. Every store of Skald has
+// them. A change needs the rights of an app, unless the function documents others. A read and most dry runs
+// need the rights of a reader.
 package operate
 
 import (
@@ -14,24 +14,26 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An Order says who wants a change, why, and how it is carried out.
+// Order is the author, the reason and the options of a change.
 type Order struct {
 	// Author and Reason are required, unless DryRun is set. They are recorded in skald_audit in the
 	// transaction of the change.
 	Author, Reason string
-	// DryRun changes nothing: the report tells what would be changed.
+	// DryRun changes nothing: the report describes the change that would be made.
 	DryRun bool
-	// Run, if it is not empty, is noted with each change of Release, Drop, ChangeSagas and Compensate:
-	// ReadRun counts them. ChangeSagas leaves out what the run has changed before. Redrive has Pace.Run.
+	// Run, if not empty, is recorded with each change of Release, Drop, ChangeSagas and Compensate, and
+	// ReadRun counts these changes. ChangeSagas leaves out sagas that the run has changed before. Redrive
+	// uses Pace.Run instead.
 	Run string
-	// Confirm is asked once, before the first of n changes. Its error ends the verb, and nothing has changed.
-	// Nil: nobody is asked.
+	// Confirm is called once, before the first of n changes. Its error ends the verb, and nothing has
+	// changed. Nil means no confirmation.
 	Confirm func(ctx context.Context, n int) error
-	// Progress is called after each change, with how many are done, of how many. Nil: nobody wants to know.
+	// Progress is called after each change with the number of changes that are done, and of all. Nil means
+	// no calls.
 	Progress func(done, of int)
 }
 
-// checkOrder is a UsageError where an order has no author or no reason.
+// checkOrder returns a *UsageError if an order has no author or no reason.
 func checkOrder(o *Order) error {
 	if !o.DryRun && (strings.TrimSpace(o.Author) == "" || strings.TrimSpace(o.Reason) == "") {
 		return &UsageError{"an author and a reason are required: they are recorded in skald_audit"}
@@ -39,7 +41,7 @@ func checkOrder(o *Order) error {
 	return nil
 }
 
-// confirm asks whether n changes are meant, if somebody is to be asked.
+// confirm calls Order.Confirm, unless it is nil or the order is a dry run.
 func confirm(ctx context.Context, o *Order, n int) error {
 	if o.DryRun || o.Confirm == nil {
 		return nil
@@ -47,22 +49,23 @@ func confirm(ctx context.Context, o *Order, n int) error {
 	return o.Confirm(ctx, n)
 }
 
-// progress tells how many changes are done, of how many.
+// progress calls Order.Progress, unless it is nil.
 func progress(o *Order, done, of int) {
 	if o.Progress != nil {
 		o.Progress(done, of)
 	}
 }
 
-// auditOf is what is recorded of a change to a message.
+// auditOf returns the audit of a change to a message.
 func auditOf(o *Order, what, consumer string, id store.Identity) *store.Audit {
 	return &store.Audit{Author: o.Author, Reason: o.Reason, Action: what, Consumer: consumer, Identity: id}
 }
 
-// A Report tells how many messages were selected, and how many of them were changed; in a dry run, would be.
+// Report counts the selected messages and the changed ones. In a dry run, Done counts those that would be
+// changed.
 type Report struct{ Selected, Done int }
 
-// partly is the error of a verb that was overtaken with some of its messages.
+// partly returns a *PartlyError if rivals changed some of the messages first.
 func partly(r *Report, verb string) error {
 	if r.Done == r.Selected {
 		return nil
@@ -72,24 +75,24 @@ func partly(r *Report, verb string) error {
 			verb, r.Selected-r.Done, r.Selected)}
 }
 
-// A UsageError says what is missing or wrong in what was asked for. Nothing has changed.
+// UsageError reports a missing or invalid argument. Nothing has changed.
 type UsageError struct{ What string }
 
 func (e *UsageError) Error() string { return e.What }
 
-// A NoneError says that there is nothing which the verb could be about. Nothing has changed.
+// NoneError reports that the verb applies to nothing. Nothing has changed.
 type NoneError struct{ What string }
 
 func (e *NoneError) Error() string { return e.What }
 
-// A PartlyError says that only a part was done although nothing failed: somebody else was first with the
-// rest. The report tells how much.
+// PartlyError reports that only a part was done although nothing failed: a rival changed the rest first.
+// The report counts both parts.
 type PartlyError struct{ What string }
 
 func (e *PartlyError) Error() string { return e.What }
 
-// An UnknownConsumerError says that a database knows nothing of a consumer: its name is misspelt, or it is
-// another database's.
+// UnknownConsumerError reports that the database has no data of a consumer. Its name is misspelt, or it
+// uses another database.
 type UnknownConsumerError struct{ Consumer string }
 
 func (e *UnknownConsumerError) Error() string {
@@ -98,17 +101,17 @@ func (e *UnknownConsumerError) Error() string {
 		e.Consumer)
 }
 
-// An Applier carries out effects: see store.Store.
+// Applier applies effects: see store.Store.
 type Applier interface {
 	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 }
 
-// A Seer looks up what consumers have finished: see store.Store.
+// Seer reads the messages that consumers have finished: see store.Store.
 type Seer interface {
 	Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error)
 }
 
-// applyEffect carries out one effect. False: a guard was lost, and nothing of it stands.
+// applyEffect applies one effect. It returns false if a guard was lost, so that nothing was written.
 func applyEffect(ctx context.Context, db Applier, e store.Effect) (bool, error) {
 	stood, err := db.Apply(ctx, e)
 	return err == nil && stood[0], err

@@ -9,10 +9,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// DropDeferred gives up the row of the outbox with this message id, which the broker refused and which was
-// deferred: no subscriber gets it, unless a relay is trying it at this moment. Rows of its key go on. A
-// *NoneError: the broker refused no row of this id. A dry run does not look whether there is one. It needs
-// the rights of a relay, and INSERT on skald_audit.
+// DropDeferred deletes the deferred row of the outbox with this message ID, which the broker refused. No
+// subscriber receives it, unless a relay is publishing it at this moment. Rows of its key go on. It
+// returns a *NoneError if the broker refused no row with this ID. A dry run does not check that.
+// DropDeferred needs the rights of a relay, and INSERT on skald_audit.
 func DropDeferred(ctx context.Context, db Applier, id string, o Order) error {
 	if id == "" {
 		return &UsageError{What: "which message? Give its id"}
@@ -34,9 +34,9 @@ func DropDeferred(ctx context.Context, db Applier, id string, o Order) error {
 	return nil
 }
 
-// Unpublished are rows of the outbox that no subscriber can have got, since they wait for a relay or the
-// broker refused them, and that have this id or one of these keys. It looks at the oldest of both kinds, at
-// most so many of each. It needs the rights of a relay or a reader.
+// Unpublished returns rows of the outbox with this ID or one of these keys that no subscriber can have
+// received. They wait for a relay, or the broker refused them. It reads at most `most` rows of each kind,
+// the oldest first. It needs the rights of a relay or a reader.
 func Unpublished(ctx context.Context, db store.Lister, id string, keys [][]byte,
 	most int) ([]store.WaitingRow, error) {
 	rows, err := store.ListWaiting(ctx, db, most)

@@ -1,10 +1,10 @@
 package operate
 
-// A Peek bounds a look at kept messages.
+// Peek limits one read of kept messages or of sagas.
 type Peek struct {
-	Limit int // of messages that are returned
-	Scan  int // of messages that are read for that: some fields of a Selection no index knows
+	Limit int // the maximum number that is returned
+	Scan  int // the maximum number that is read: no index covers all fields of a Selection
 }
 
-// pageSize is how many kept messages, or sagas with their states, are read at once.
+// pageSize is the number of kept messages, or of sagas with their states, in one read.
 const pageSize = 100

@@ -10,23 +10,24 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Quarantine is what the verbs on quarantine ask of a store.
+// Quarantine is the part of a store that the verbs on quarantine need.
 type Quarantine interface {
 	Applier
 	store.Lister
 }
 
-// A QuarantineGroup is messages in quarantine of one consumer, for one reason: its names in JSON are stable.
+// QuarantineGroup counts the messages of one consumer that are in quarantine for one reason. Its names in
+// JSON are stable.
 type QuarantineGroup struct {
 	Consumer string    `json:"consumer"`
 	Why      string    `json:"why"`
 	Waiting  int       `json:"waiting"`
-	Admitted int       `json:"admitted"` // and not taken yet
+	Admitted int       `json:"admitted"` // and not handled yet
 	Oldest   time.Time `json:"oldest"`
 	First    int64     `json:"first_number"`
 }
 
-// QuarantineGroups counts what is in quarantine.
+// QuarantineGroups counts the messages in quarantine by consumer and reason.
 func QuarantineGroups(ctx context.Context, db Quarantine) ([]QuarantineGroup, error) {
 	groups := []QuarantineGroup{}
 	for q, err := range quarantined(ctx, db, store.Query{Bare: true}) {
@@ -49,7 +50,7 @@ func QuarantineGroups(ctx context.Context, db Quarantine) ([]QuarantineGroup, er
 	return groups, nil
 }
 
-// quarantined goes through the quarantine page by page: the one place that asks the store for it.
+// quarantined reads the quarantine page by page. Only quarantined reads it from the store for these verbs.
 func quarantined(ctx context.Context, db Quarantine, q store.Query) iter.Seq2[store.Quarantined, error] {
 	return func(yield func(store.Quarantined, error) bool) {
 		for {
@@ -71,28 +72,28 @@ func quarantined(ctx context.Context, db Quarantine, q store.Query) iter.Seq2[st
 	}
 }
 
-// AdmitsAtOnce are admitted in one transaction.
+// AdmitsAtOnce is the number of messages that one transaction admits.
 const AdmitsAtOnce = 1000
 
-// An Admission chooses messages in quarantine. Zero fields choose all.
+// Admission selects messages in quarantine. Zero fields select all.
 type Admission struct {
 	Number      int64 // of one message
 	ID          string
 	Consumer    string
 	Topic, Type string
 	Why         store.Outcome // TooOld or Conflict
-	All         bool          // required where no other field chooses
+	All         bool          // required if no other field selects
 }
 
-// An AdmitReport tells what was admitted.
+// AdmitReport lists the selected messages, and counts the admitted ones.
 type AdmitReport struct {
 	Report
 	Chosen []store.Quarantined // without payloads
 }
 
-// Admit has messages in quarantine taken by their consumers, each once, within some seconds. One that is too
-// old may have been taken before it was forgotten; one in conflict is taken beside the one that had its
-// identity. With a *PartlyError the report is valid, too.
+// Admit releases messages from quarantine: their consumers handle each once, within some seconds. A
+// message that is too old may have been handled before its mark was deleted. A message in conflict is
+// handled in addition to the one with the same identity. With a *PartlyError the report is valid, too.
 func Admit(ctx context.Context, db Quarantine, a Admission, o Order) (r AdmitReport, err error) {
 	if err := checkOrder(&o); err != nil {
 		return r, err
@@ -135,7 +136,8 @@ func Admit(ctx context.Context, db Quarantine, a Admission, o Order) (r AdmitRep
 	return r, partly(&r.Report, "inbox admit")
 }
 
-// choose looks for what is meant and not admitted yet. It is a NoneError if nothing is meant at all.
+// choose returns the selected messages that are not admitted yet. It returns a *NoneError if no message is
+// selected at all.
 func (a *Admission) choose(ctx context.Context, db Quarantine) (chosen []store.Quarantined, err error) {
 	there := false
 	what := store.Query{Consumer: a.Consumer, ID: a.ID, Topic: a.Topic, Type: a.Type, Why: a.Why,

@@ -7,19 +7,20 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// ErrUnmoved says that there is nothing to recover.
+// ErrUnmoved reports that there is nothing to recover.
 var ErrUnmoved = errors.New(
 	"outbox recover: nothing moved: the shards speak of this database, and it has all that they have come to")
 
-// A Recoverer is what Recover asks of a store.
+// Recoverer is the part of a store that Recover needs.
 type Recoverer interface {
 	Recover(ctx context.Context, note *store.Audit) (store.Recovered, error)
 }
 
-// Recover settles a database that moved: one that was restored, went back in time, or was switched over by
-// logical replication. Each retained row that is not known as published is published once more, in order, and
-// sequences go on after what consumers keep. Make sure first that no other copy of the database has relays. A
-// dry run tells what moved. ErrUnmoved: nothing did. It needs the rights of the owner of the tables.
+// Recover adjusts a database that moved: it was restored, went back in time, or was switched over by
+// logical replication. It publishes each retained row that is not recorded as published once more, in
+// order. It raises sequences above the numbers that consumers have stored. Make sure first that no other
+// copy of the database has relays. A dry run only returns the observation. ErrUnmoved means that the
+// database did not move. Recover needs the rights of the owner of the tables.
 func Recover(ctx context.Context, db Recoverer, o Order) (r store.Recovered, err error) {
 	if err := checkOrder(&o); err != nil {
 		return r, err

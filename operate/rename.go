@@ -9,33 +9,33 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A RenameError says why a consumer was not renamed: nothing has changed.
+// RenameError is the reason why a consumer was not renamed. Nothing has changed.
 type RenameError struct{ What string }
 
 func (e *RenameError) Error() string { return e.What }
 
-// A RenameStore is what RenameInbox asks of a database. Every driver of Skald is one.
+// RenameStore is the part of a database that RenameInbox needs. Every driver of Skald implements it.
 type RenameStore interface {
 	Rename(ctx context.Context, r store.Rename) (store.Renamed, error)
 	Attend(ctx context.Context, a store.Attend) (store.Attended, error)
 }
 
-// A Waiting tells how many messages a broker holds for a group and nobody else: queues of RabbitMQ, consumers
+// Waiting counts the messages that a broker holds for one group alone, in queues of RabbitMQ or consumers
 // of NATS. See broker.Lagger.
 type Waiting interface {
 	Lag(ctx context.Context, group string, topics ...string) (map[string]int64, error)
 }
 
-// RenameInbox gives all that a database keeps of the consumer was to the name is, in one transaction, and
-// notes it: marks with their answers, positions, controls, parked messages and dead letters, quarantine,
-// steps, floors, types. It refuses with a *RenameError while a process of either name was heard of in the
-// last 3 minutes (Gone), where is has done anything, and where at holds messages for was. A nil at is for
-// Kafka, which keeps them for every group. A dry run only looks, as a reader may. Else the login
-// must own the tables.
+// RenameInbox moves all stored data of the consumer was to the name is, in one transaction with an audit.
+// The data are marks with their answers, positions, controls, parked messages and dead letters,
+// quarantine, steps, floors and types. It returns a *RenameError if a process of either name sent a
+// heartbeat in the last 3 minutes (Gone). It also returns one if the consumer is has data, or if the
+// broker at holds messages for was. at is nil for Kafka, which keeps messages for every group. A dry run
+// only reads, with the rights of a reader. Otherwise the login must own the tables.
 //
-// Each mark is written anew, and none of a consumer that starts as one of both meanwhile is lost: it waits. A
-// process that was suspended for longer than 3 minutes gives no sign, and works under the old name when it
-// wakes: end it first.
+// Each mark is written again. A consumer that starts under either name meanwhile waits, so no mark is
+// lost. A process suspended for more than 3 minutes sends no heartbeat, and uses the old name when it
+// resumes. End such a process first.
 func RenameInbox(ctx context.Context, db RenameStore, at Waiting, was, is string,
 	o Order) (store.Renamed, error) {
 	r := store.Rename{Old: was, New: is, Quiet: Gone}
@@ -93,14 +93,15 @@ func obstacle(r store.Rename, found *store.Renamed) error {
 	return nil
 }
 
-// drained is an error while the broker holds messages for the old group, which the new one would not get.
+// drained returns an error while the broker holds messages for the old group. The new group would not
+// receive them.
 func drained(ctx context.Context, db RenameStore, at Waiting, was string) error {
 	kinds, err := db.Attend(ctx, store.Attend{Consumer: was, Beat: &store.Beat{}})
 	if err != nil {
 		return fmt.Errorf("look which topics %s handles: %w", was, err)
 	}
 	var topics []string
-	for _, k := range kinds.Kinds { // in order
+	for _, k := range kinds.Kinds { // sorted by topic
 		if len(topics) == 0 || topics[len(topics)-1] != k.Topic {
 			topics = append(topics, k.Topic)
 		}

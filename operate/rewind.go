@@ -9,30 +9,30 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Positions is what the verbs on positions ask of a store.
+// Positions is the part of a store that the verbs on positions need.
 type Positions interface {
 	Applier
 	Attend(ctx context.Context, a store.Attend) (store.Attended, error)
 }
 
-// A Rewound is what became of a partition: its names in JSON are stable.
+// Rewound is the result for one partition. Its names in JSON are stable.
 type Rewound struct {
 	Partition string `json:"partition"`
-	From      int64  `json:"from"` // -1: not known
+	From      int64  `json:"from"` // -1 means not known
 	To        int64  `json:"to"`
 	Rewound   bool   `json:"rewound"`
-	Why       string `json:"why,omitempty"` // it is not
+	Why       string `json:"why,omitempty"` // why it was not rewound
 
 	origin string
 }
 
 const changedMeanwhile = "it changed meanwhile"
 
-// Rewind has a consumer read partitions again from these places on: their positions are set back in its
-// database, each in a transaction with its audit, and a running consumer starts there within seconds. What
-// has a mark is dropped as a repeat; the rest is taken or, if it is older than marks are kept, goes into
-// quarantine. A partition that is not farther is left, and says why. Confirm and Progress count partitions.
-// With a *PartlyError the report is valid, too.
+// Rewind moves the positions of a consumer back to these places. Each position changes in its own
+// transaction with its audit. A running consumer reads from there within seconds. A message with a mark is
+// dropped as a repeat. Another one is handled or, if it is older than marks are kept, goes into
+// quarantine. A partition with a position not beyond its place is left, with the reason in Why. Confirm
+// and Progress count partitions. With a *PartlyError the result is valid, too.
 func Rewind(ctx context.Context, db Positions, consumer string, places []broker.Place,
 	o Order) ([]Rewound, error) {
 	if consumer == "" {
@@ -55,7 +55,7 @@ func Rewind(ctx context.Context, db Positions, consumer string, places []broker.
 	return partitions, rewind(ctx, db, consumer, partitions, &o)
 }
 
-// compared says which partitions can be set back.
+// compared returns for each place whether its partition can be rewound.
 func compared(all store.Attended, places []broker.Place) []Rewound {
 	out := []Rewound{}
 	for _, p := range places {

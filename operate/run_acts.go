@@ -1,4 +1,4 @@
-// This file reads the acts of a run from the audit.
+// This file reads the audits of a run.
 
 package operate
 
@@ -10,22 +10,22 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// What is noted of a run beside its changes, after the verb.
+// Words that follow the verb in the notes of a run. Its changes have none of these.
 const (
 	runBegun   = " begun: "
 	runStopped = " stopped: "
 	runEnded   = " ended: "
 )
 
-// noteOf is what an audit notes of its run: one of the words above, and the text after it; "": it changed
-// something, which it names, and whose name may hold any word.
+// noteOf splits the note of a run into its verb, one of the words above, and the text after it. All are
+// empty for the audit of a change. A change has an identity, and its text may contain any word.
 func noteOf(a *store.Audit) (verb, what, text string) {
 	if a.Run == "" || a.Identity != (store.Identity{}) {
 		return "", "", ""
 	}
 	at := len(a.Action)
 	for _, word := range []string{runBegun, runStopped,
-		runEnded} { // what comes first: a text may hold the others
+		runEnded} { // the first word counts: the text may contain the others
 		if i := strings.Index(a.Action, word); i >= 0 && i < at {
 			at, what = i, word
 		}
@@ -36,19 +36,19 @@ func noteOf(a *store.Audit) (verb, what, text string) {
 	return a.Action[:at], what, a.Action[at+len(what):]
 }
 
-// A RunReader reads what operators did: see store.Store.
+// RunReader reads the audit: see store.Store.
 type RunReader interface {
 	Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error)
 }
 
-// actsPage is how many acts are read at once.
-const actsPage = 1000
+// auditPage is the number of audits in one read.
+const auditPage = 1000
 
-// runActs goes through what a run noted after a number, page by page.
-func runActs(ctx context.Context, db RunReader, run string, after int64) iter.Seq2[store.Audit, error] {
+// runAudits reads the audits of a run after a number, page by page.
+func runAudits(ctx context.Context, db RunReader, run string, after int64) iter.Seq2[store.Audit, error] {
 	return func(yield func(store.Audit, error) bool) {
 		for {
-			list, err := db.Audits(ctx, store.AuditQuery{Run: run, After: after, Limit: actsPage})
+			list, err := db.Audits(ctx, store.AuditQuery{Run: run, After: after, Limit: auditPage})
 			if err != nil {
 				yield(store.Audit{}, err)
 				return
@@ -58,14 +58,14 @@ func runActs(ctx context.Context, db RunReader, run string, after int64) iter.Se
 					return
 				}
 			}
-			if len(list) < actsPage {
+			if len(list) < auditPage {
 				return
 			}
 		}
 	}
 }
 
-// A runTarget is which message of which consumer an act was about.
+// runTarget is the consumer and the identity of the message that an audit is about.
 type runTarget struct {
 	Consumer string
 	store.Identity

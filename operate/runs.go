@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Run is a verb on many messages or sagas as it stands in skald_audit: what was asked for, and how far it
-// has come. Whoever began it may be gone: the request is all that is needed to go on.
+// Run is a verb on many messages or sagas, as skald_audit records it: the request and its progress. Its
+// request suffices to continue it, even if the process that began it is gone.
 type Run struct {
 	ID      string     `json:"run"`
 	Verb    string     `json:"verb"` // redrive, release, drop, compensate, or saga and a SagaVerb
@@ -21,28 +21,28 @@ type Run struct {
 	Begun   time.Time  `json:"begun"`
 	Request RunRequest `json:"request"`
 
-	Done    int        `json:"done"`              // that were changed by now
-	Last    *time.Time `json:"last_at,omitempty"` // when the last of them was
-	Stopped string     `json:"stopped,omitempty"` // why it was interrupted; it can go on
-	Ended   string     `json:"ended,omitempty"`   // what came of it
+	Done    int        `json:"done"`              // the number changed so far
+	Last    *time.Time `json:"last_at,omitempty"` // the time of the last change
+	Stopped string     `json:"stopped,omitempty"` // why it was interrupted; it can be continued
+	Ended   string     `json:"ended,omitempty"`   // the outcome
 
-	changed map[runTarget]bool // by now
+	changed map[runTarget]bool // the targets changed so far
 }
 
-// A RunRequest is what a run was asked to do.
+// RunRequest is the request of a run.
 type RunRequest struct {
-	Of        int        `json:"of"` // so many, when it was asked for
+	Of        int        `json:"of"` // the number selected when the run began
 	Selection Selection  `json:"selection"`
-	Pace      Pace       `json:"pace,omitzero"` // of a redrive
+	Pace      Pace       `json:"pace,omitzero"` // for a redrive
 	Call      Settlement `json:"call,omitempty"`
 
-	Sagas  *SagaSelection `json:"sagas,omitempty"` // with Change: orchestrated sagas, not messages
+	Sagas  *SagaSelection `json:"sagas,omitempty"` // with Change; selects sagas, not messages
 	Change *SagaChange    `json:"change,omitempty"`
-	Flows  *FlowSelection `json:"flows,omitempty"` // choreographed sagas, to be compensated
+	Flows  *FlowSelection `json:"flows,omitempty"` // selects choreographed sagas to compensate
 }
 
-// WithoutData is the request without the data of a signal or of a step: payloads, which not everybody may
-// see.
+// WithoutData returns the request without the data of a signal or of a step. These are payloads that not
+// every user may read.
 func (q RunRequest) WithoutData() RunRequest {
 	if q.Change != nil && q.Change.Data != nil {
 		c := *q.Change
@@ -52,7 +52,7 @@ func (q RunRequest) WithoutData() RunRequest {
 	return q
 }
 
-// ActionWithoutData is the action of an audit without what RunRequest.WithoutData leaves out.
+// ActionWithoutData returns the action of an audit without the data that RunRequest.WithoutData removes.
 func ActionWithoutData(a *store.Audit) string {
 	action := a.Action
 	verb, what, text := noteOf(a)
@@ -73,7 +73,7 @@ func ActionWithoutData(a *store.Audit) string {
 	return verb + runBegun + string(public)
 }
 
-// BeginRun notes that a run begins. What it changes afterwards is noted under its ID: see Order.Run and
+// BeginRun records the begin of a run. Its later changes are recorded under its ID: see Order.Run and
 // Pace.Run.
 func BeginRun(ctx context.Context, db Applier, r Run) error {
 	text, err := json.Marshal(r.Request)
@@ -83,22 +83,22 @@ func BeginRun(ctx context.Context, db Applier, r Run) error {
 	return r.note(ctx, db, r.Author, r.Reason, runBegun+string(text))
 }
 
-// StopRun notes that a run was interrupted, and why.
+// StopRun records the interruption of a run, and the reason.
 func StopRun(ctx context.Context, db Applier, r Run, author, why string) error {
 	return r.note(ctx, db, author, r.Reason, runStopped+why)
 }
 
-// EndRun notes what came of a run. Redrive does so by itself.
+// EndRun records the outcome of a run. Redrive does so itself.
 func EndRun(ctx context.Context, db Applier, r Run, outcome string) error {
 	return r.note(ctx, db, r.Author, r.Reason, runEnded+outcome)
 }
 
-// noteLong is how long a note of a run is tried while a step holds the file of an SQLite store: most are over
-// by then.
-const noteLong = 30 * time.Second
+// maxNoteWait limits the retries of a note of a run while a step holds the file of an SQLite store. Most
+// steps end before that.
+const maxNoteWait = 30 * time.Second
 
 func (r *Run) note(ctx context.Context, db Applier, author, reason, what string) (err error) {
-	for until := time.Now().Add(noteLong); ; {
+	for until := time.Now().Add(maxNoteWait); ; {
 		_, err = applyEffect(ctx, db, store.Effect{Audit: &store.Audit{Author: author, Reason: reason,
 			Action:   r.Verb + what,
 			Consumer: r.Request.Selection.Consumer, Run: r.ID}})
@@ -112,9 +112,10 @@ func (r *Run) note(ctx context.Context, db Applier, author, reason, what string)
 	return nil
 }
 
-// ReadRun tells how a run stands, by what it noted. A *NoneError: BeginRun noted none of this ID.
+// ReadRun returns the state of a run from its audits. It returns a *NoneError if BeginRun recorded no run
+// with this ID.
 func ReadRun(ctx context.Context, db RunReader, id string) (r Run, err error) {
-	for a, err := range runActs(ctx, db, id, 0) {
+	for a, err := range runAudits(ctx, db, id, 0) {
 		if err != nil {
 			return r, err
 		}
@@ -131,7 +132,7 @@ func beginsRun(a *store.Audit) bool {
 	return what == runBegun
 }
 
-// take adds what an audit says of the run.
+// take adds the content of one audit to the run.
 func (r *Run) take(a *store.Audit) {
 	switch verb, what, text := noteOf(a); what {
 	case runBegun:
@@ -148,7 +149,8 @@ func (r *Run) take(a *store.Audit) {
 		}
 		at := a.At
 		r.changed[runTarget{Consumer: a.Consumer, Identity: a.Identity}] = true
-		r.Done, r.Last, r.Stopped = len(r.changed), &at, "" // it went on
+		r.Done, r.Last = len(r.changed), &at
+		r.Stopped = "" // a change after an interruption means that the run was continued
 	}
 }
 
@@ -157,17 +159,17 @@ func begunRun(a *store.Audit, verb, text string) (r Run, ok bool) {
 	return r, json.Unmarshal([]byte(text), &r.Request) == nil
 }
 
-// ReadRuns are the runs that noted something among the last acts, the last begun first, each as ReadRun tells
-// it. It reads `within` acts, and up to five times as many where runs fill them. Where there may be earlier
-// ones, next is the `before` to read them with, which is 0 for the last ones: then they are those that began
-// among the acts before it, at most 20 at a time.
+// ReadRuns returns the runs among the last audits, the last begun first, each as ReadRun returns it. It
+// reads `within` audits, and up to five times as many if runs fill them. If earlier runs may exist, pass
+// next as `before` to read them; else next is 0. With such a `before` it returns the runs that began among
+// the audits before it, at most 20.
 func ReadRuns(ctx context.Context, db RunReader, before int64,
 	within int) (out []Run, next int64, err error) {
 	if before > 0 {
 		return earlierRuns(ctx, db, before, within)
 	}
 	const most, cut = 5, 20
-	runs := map[string][]store.Audit{} // the last first
+	runs := map[string][]store.Audit{} // the last audit first
 	var ids []string
 	for n := 0; n < most; n++ {
 		list, err := db.Audits(ctx, store.AuditQuery{Before: next, Limit: within})
@@ -200,12 +202,12 @@ func ReadRuns(ctx context.Context, db RunReader, before int64,
 		for i := len(acts) - 1; i >= 0; i-- {
 			r.take(&acts[i])
 		}
-		if begins := &acts[len(acts)-1]; r.Begun.IsZero() || !beginsRun(begins) { // it began before
+		if begins := &acts[len(acts)-1]; r.Begun.IsZero() || !beginsRun(begins) { // the run began earlier
 			if asked++; asked > cut {
-				continue // it is among the earlier ones
+				continue // a later call returns it among the earlier runs
 			}
 			if r, err = ReadRun(ctx, db, id); errors.As(err, new(*NoneError)) {
-				continue // of a command that watched it, and noted no request
+				continue // a watched redrive that recorded no request
 			} else if err != nil {
 				return nil, 0, err
 			}
@@ -216,7 +218,8 @@ func ReadRuns(ctx context.Context, db RunReader, before int64,
 	return out, next, nil
 }
 
-// earlierRuns are the runs that began among the acts before a number. What they did since is read of each.
+// earlierRuns returns the runs that began among the audits before a number. It reads the later changes of
+// each.
 func earlierRuns(ctx context.Context, db RunReader, before int64,
 	within int) (out []Run, next int64, err error) {
 	const most, pages = 20, 5

@@ -1,4 +1,4 @@
-// This file reads how sagas of both styles stand.
+// This file reads the state of sagas, of both styles.
 
 package operate
 
@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Saga is how an orchestrated saga stands: its names in JSON are stable.
+// Saga is the state of an orchestrated saga. Its names in JSON are stable.
 type Saga struct {
 	Name    string     `json:"name"`
 	Key     string     `json:"key"`
@@ -25,48 +25,48 @@ type Saga struct {
 	Status  string     `json:"status"` // one of SagaStatuses
 	Stuck   bool       `json:"stuck,omitempty"`
 	Paused  bool       `json:"paused,omitempty"`
-	Step    string     `json:"step,omitempty"` // that it is at, with its occurrence
+	Step    string     `json:"step,omitempty"` // the current step, with its occurrence
 	Error   string     `json:"error,omitempty"`
-	Failed  int        `json:"failed,omitempty"` // attempts in a row
-	Since   *time.Time `json:"since,omitempty"`  // of the first of them
+	Failed  int        `json:"failed,omitempty"` // failed attempts in a row
+	Since   *time.Time `json:"since,omitempty"`  // the time of the first of these attempts
 	Retry   *time.Time `json:"retry,omitempty"`
 	Hash    string     `json:"hash"`
-	Session string     `json:"session,omitempty"` // of the engine that has it in hand
+	Session string     `json:"session,omitempty"` // the engine that is running it
 	Due     *time.Time `json:"due,omitempty"`
 	Started time.Time  `json:"started"`
 	Changed time.Time  `json:"changed"`
 	Ended   *time.Time `json:"ended,omitempty"`
 }
 
-// SagaStatuses are the words for which way a saga goes.
+// SagaStatuses returns the words for the direction of a saga.
 func SagaStatuses() []string {
 	return []string{string(plan.Running), string(plan.Compensating), string(plan.Done),
 		string(plan.Compensated)}
 }
 
-// A SagaSelection chooses among orchestrated sagas. Zero fields choose all.
+// SagaSelection selects orchestrated sagas. Zero fields select all.
 type SagaSelection struct {
 	Name   string `json:"name,omitempty"`
 	Key    string `json:"key,omitempty"`
 	ID     string `json:"id,omitempty"`
 	Status string `json:"status,omitempty"` // one of SagaStatuses
 
-	Stuck   bool `json:"stuck,omitempty"` // only those
+	Stuck   bool `json:"stuck,omitempty"` // selects only stuck sagas
 	Paused  bool `json:"paused,omitempty"`
 	Failing bool `json:"failing,omitempty"`
 
-	Step          string    `json:"step,omitempty"`  // that they are at
-	Error         string    `json:"error,omitempty"` // that their error contains
+	Step          string    `json:"step,omitempty"`  // the current step
+	Error         string    `json:"error,omitempty"` // a text that the error contains
 	StartedBefore time.Time `json:"started_before,omitzero"`
 	StartedAfter  time.Time `json:"started_after,omitzero"`
-	Limit         int       `json:"limit,omitempty"` // 0: all
-	// Live leaves ended sagas out, unless Status says which. A verb on many does that by itself.
+	Limit         int       `json:"limit,omitempty"` // 0 means all
+	// Live leaves out ended sagas, unless Status is set. A verb on many sagas sets it.
 	Live bool `json:"live,omitempty"`
-	// All is required where a verb changes sagas and no other field chooses.
+	// All is required if a verb changes sagas and no other field selects.
 	All bool `json:"all,omitempty"`
 }
 
-// Filtered tells whether a field chooses.
+// Filtered reports whether a field selects.
 func (s *SagaSelection) Filtered() bool {
 	return s.Name+s.Key+s.ID+s.Status+s.Step+s.Error != "" || s.Stuck || s.Paused || s.Failing ||
 		!s.StartedBefore.IsZero() || !s.StartedAfter.IsZero()
@@ -101,16 +101,17 @@ func Sagas(ctx context.Context, db store.Lister, s SagaSelection) (out []Saga, e
 	return out, err
 }
 
-// A SagaPage is some sagas, by name and key.
+// SagaPage is a page of sagas, by name and key.
 type SagaPage struct {
 	List []Saga
-	// Next is the saga after which the page that follows begins; nil: this is the last one.
+	// Next is the saga before the next page; nil if this is the last page.
 	Next *store.SagaRef
-	// Scanned is how many sagas were looked at, where that ended the page; else 0.
+	// Scanned is the number of sagas that were read, if the limit Peek.Scan ended the page; else 0.
 	Scanned int
 }
 
-// SagasAfter reads a page of the selected sagas, after one or from the first: one read of the store.
+// SagasAfter reads a page of the selected sagas, beginning after one saga, or with the first if after is
+// nil. It needs one read of the store.
 func SagasAfter(ctx context.Context, db store.Lister, s SagaSelection, after *store.SagaRef,
 	most Peek) (page SagaPage, err error) {
 	q, err := s.query(true)
@@ -134,7 +135,7 @@ func SagasAfter(ctx context.Context, db store.Lister, s SagaSelection, after *st
 	return page, nil
 }
 
-// lightPage is how many sagas are read at once without their states.
+// lightPage is the number of sagas without their states in one read.
 const lightPage = 5000
 
 // eachSaga reads the selected sagas, page by page.
@@ -175,50 +176,50 @@ func eachSaga(ctx context.Context, db store.Lister, s *SagaSelection, light bool
 func sagaOf(s *store.Saga) Saga {
 	return Saga{Name: s.Name, Key: s.Key, ID: s.ID, Status: s.Status, Stuck: s.Stuck,
 		Paused: s.Paused && s.Ended.IsZero(), Step: s.Step, Error: s.Error,
-		Failed: s.Failed, Since: someTime(s.Since), Retry: someTime(s.Retry), Hash: s.Hash,
-		Session: s.Session, Due: someTime(s.Due), Started: s.Started,
-		Changed: s.Changed, Ended: someTime(s.Ended)}
+		Failed: s.Failed, Since: timeOrNil(s.Since), Retry: timeOrNil(s.Retry), Hash: s.Hash,
+		Session: s.Session, Due: timeOrNil(s.Due), Started: s.Started,
+		Changed: s.Changed, Ended: timeOrNil(s.Ended)}
 }
 
-// A SagaDetail is all that is known of a saga. Input and outputs may hold what is not everybody's to read.
+// SagaDetail is the full description of a saga. Not every user may read its input and its outputs.
 type SagaDetail struct {
 	Saga
-	Why         string          `json:"why,omitempty"` // it turned back
+	Why         string          `json:"why,omitempty"` // why it turned back
 	Deadline    *time.Time      `json:"deadline,omitempty"`
-	Parent      string          `json:"parent,omitempty"` // "NAME KEY" of the saga whose step it is
+	Parent      string          `json:"parent,omitempty"` // "NAME KEY" of the saga that started it as a step
 	Correlation string          `json:"correlation,omitempty"`
 	Input       json.RawMessage `json:"input,omitempty"`
-	Runs        []SagaRun       `json:"runs"` // of steps, in the order in which they began
+	Runs        []SagaRun       `json:"runs"` // of steps, in the order of their begin
 	Early       []string        `json:"early,omitempty"`
 }
 
-// A SagaRun is how one occurrence of a step stands.
+// SagaRun is the state of one occurrence of a step.
 type SagaRun struct {
 	Step       string          `json:"step"`
 	Occurrence string          `json:"occurrence,omitempty"`
 	Phase      string          `json:"phase"`
 	Stuck      bool            `json:"stuck,omitempty"`
-	Attempts   int             `json:"attempts,omitempty"` // that failed
+	Attempts   int             `json:"attempts,omitempty"` // failed attempts
 	Crashes    int             `json:"crashes,omitempty"`
 	Due        *time.Time      `json:"due,omitempty"`
 	Error      string          `json:"error,omitempty"`
 	Output     json.RawMessage `json:"output,omitempty"`
 }
 
-// A SagaRead is a saga as it was when it was read.
+// SagaRead is a saga as it was when it was read.
 type SagaRead struct {
-	row   store.Saga
-	state plan.State
-	plan  *plan.Plan // nil: no engine has noted its definition
-	alone string     // why no engine goes on with it; "": one does
+	row      store.Saga
+	state    plan.State
+	plan     *plan.Plan // nil if no engine has stored its definition
+	noEngine string     // why no engine runs it; empty if one does
 
-	children map[int]child  // that it waits for, by their runs
-	places   []store.Hold   // in lines for entities: see holdsOf
-	holders  []entityHolder // of what it waits for
+	children map[int]child  // the children that it waits for, by the index of the run
+	places   []store.Hold   // places in line for entities: see holdsOf
+	holders  []entityHolder // the holders of the entities that it waits for
 }
 
-// ReadSaga reads one saga, and how its children stand that it waits for. The name may be empty where no other
-// definition has a saga of the key.
+// ReadSaga reads one saga, and the state of the children that it waits for. The name may be empty if only
+// one definition has a saga with the key.
 func ReadSaga(ctx context.Context, db store.Lister, name, key string) (r SagaRead, err error) {
 	if r, err = readRow(ctx, db, name, key); err == nil {
 		err = r.readState()
@@ -235,10 +236,10 @@ func ReadSaga(ctx context.Context, db store.Lister, name, key string) (r SagaRea
 	return r, err
 }
 
-// Detail is all that is known of the saga. Data: its input and outputs, too.
+// Detail returns the full description of the saga. With data it includes its input and its outputs.
 func (r *SagaRead) Detail(data bool) (d SagaDetail) {
 	s, st := r.row, r.state
-	d = SagaDetail{Saga: sagaOf(&s), Deadline: someTime(st.Deadline), Runs: []SagaRun{}}
+	d = SagaDetail{Saga: sagaOf(&s), Deadline: timeOrNil(st.Deadline), Runs: []SagaRun{}}
 	if st.Cause != nil {
 		d.Why = causeText(st.Cause)
 	}
@@ -251,7 +252,7 @@ func (r *SagaRead) Detail(data bool) (d SagaDetail) {
 		one := &st.Runs[i]
 		run := SagaRun{Step: one.Step, Occurrence: one.Occurrence, Phase: string(one.Phase), Stuck: one.Stuck,
 			Attempts: one.Attempts, Crashes: one.Crashes,
-			Due: someTime(dueOf(r.plan, one)), Error: one.Error}
+			Due: timeOrNil(dueOf(r.plan, one)), Error: one.Error}
 		if data {
 			run.Output = one.Output
 		}
@@ -266,7 +267,7 @@ func (r *SagaRead) Detail(data bool) (d SagaDetail) {
 	return d
 }
 
-// causeText is a cause in words.
+// causeText describes a cause in words.
 func causeText(c *plan.Cause) string {
 	text := map[plan.Why]string{plan.WhyRejected: "a step said no",
 		plan.WhyFailed:   "a step failed for good",
@@ -276,14 +277,14 @@ func causeText(c *plan.Cause) string {
 	if c.Step != "" {
 		text += " (" + sagarow.StepName(c.Step, c.Occurrence) + ")"
 	}
-	if c.Reason != "" && c.Reason != text { // the reason of a recall is just that
+	if c.Reason != "" && c.Reason != text { // the reason of a recall repeats the text
 		text += ": " + strings.TrimSpace(c.Reason)
 	}
 	return text
 }
 
-// readRow reads one saga, but not what its state says. Of an ended one whose definition is not noted any more
-// there is no plan.
+// readRow reads one saga without decoding its state. The plan is nil if the definition is not stored, as
+// for an old ended saga.
 func readRow(ctx context.Context, db store.Lister, name, key string) (r SagaRead, err error) {
 	list, err := store.ListSagas(ctx, db, store.SagaQuery{Name: name, Key: key, Limit: 2})
 	switch {
@@ -299,7 +300,7 @@ func readRow(ctx context.Context, db store.Lister, name, key string) (r SagaRead
 		return r, err
 	}
 	r.row = list[0]
-	r.plan, r.alone = plansOf(l.Definitions)[r.row.Hash], noBuild(&r.row, l.Definitions)
+	r.plan, r.noEngine = plansOf(l.Definitions)[r.row.Hash], whyNoEngine(&r.row, l.Definitions)
 	return r, nil
 }
 
@@ -309,7 +310,7 @@ func noSaga(name, key string) error {
 		strings.TrimSpace(name+" "+key))}
 }
 
-// readState reads what the state of the row says.
+// readState decodes the state of the row.
 func (r *SagaRead) readState() (err error) {
 	deadline := time.Duration(0)
 	if r.plan != nil {
@@ -319,7 +320,7 @@ func (r *SagaRead) readState() (err error) {
 	return err
 }
 
-// readPlans are the definitions that engines have noted, by hash.
+// readPlans returns the definitions that engines have stored, by hash.
 func readPlans(ctx context.Context, db store.Lister) (map[string]*plan.Plan, error) {
 	l, err := db.List(ctx, store.List{Definitions: true})
 	if err != nil {
@@ -333,7 +334,7 @@ func plansOf(all []store.SagaDefinition) map[string]*plan.Plan {
 	for _, d := range all {
 		f, err := plan.Read(strings.NewReader(d.Written))
 		if err != nil {
-			continue // of a later version of Skald; its sagas are then said to be of an unknown definition
+			continue // a later version of Skald wrote it; its sagas have an unknown definition here
 		}
 		for _, w := range f.Definitions {
 			out[w.Hash] = plan.New(w.Graph)
@@ -342,25 +343,30 @@ func plansOf(all []store.SagaDefinition) map[string]*plan.Plan {
 	return out
 }
 
-// Forms are those in which SagaRead.Draw draws.
+// Forms returns the forms of a drawing.
 func Forms() []string { return []string{"text", "mermaid", "svg"} }
 
-// Draw draws the saga's definition with how far the saga has come. It is a NoneError where no engine has
-// noted the definition.
+// Draw draws the saga's definition with the progress of the saga. It returns a *NoneError if no engine has
+// stored the definition.
 func (r *SagaRead) Draw(form string) (string, error) {
-	st, p := r.state, r.plan
-	if p == nil {
+	if r.plan == nil {
 		return "", unknownDefinition(&r.row)
 	}
+	return drawGraph(form, r.plan.Graph, draw.Marks(r.state))
+}
+
+// drawGraph draws a graph in one of Forms. It returns a *UsageError for another form.
+func drawGraph(form string, g plan.Graph, marks map[string]draw.Mark) (string, error) {
 	switch form {
 	case "text":
-		return draw.Text(p.Graph, draw.Marks(st)), nil
+		return draw.Text(g, marks), nil
 	case "mermaid":
-		return draw.Mermaid(p.Graph, draw.Marks(st)), nil
+		return draw.Mermaid(g, marks), nil
 	case "svg":
-		return draw.SVG(p.Graph, draw.Marks(st)), nil
+		return draw.SVG(g, marks), nil
 	}
-	return "", noForm(form)
+	return "", &UsageError{What: fmt.Sprintf("a drawing is one of %s, not %q",
+		strings.Join(Forms(), ", "), form)}
 }
 
 func unknownDefinition(s *store.Saga) error {

@@ -10,17 +10,18 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lives is for how long an engine counts as one that runs after it noted its definitions: it does so each
+// engineTTL is how long an engine counts as running after it stored its definitions. It stores them each
 // minute.
-const lives = 3 * time.Minute
+const engineTTL = 3 * time.Minute
 
-// unclaimed is how long a saga may be due before that shows that no engine takes it: idle engines look once
-// in 8 s.
-const unclaimed = 15 * time.Second
+// maxUnclaimed is how long a saga may be due before that proves that no engine takes it. An idle engine
+// checks every 8 s.
+const maxUnclaimed = 15 * time.Second
 
-// noBuild says why no engine that runs goes on with s; "": one does, or has it in hand. All are the
-// definitions that engines have noted. A saga that stays due shows it sooner than the notes do.
-func noBuild(s *store.Saga, all []store.SagaDefinition) string {
+// whyNoEngine explains why no running engine takes s. It returns "" if an engine does, or has it in
+// progress. all holds the definitions that engines have stored. A saga that stays due shows the fault
+// earlier than the stored definitions do.
+func whyNoEngine(s *store.Saga, all []store.SagaDefinition) string {
 	var own *store.SagaDefinition
 	var run []*store.SagaDefinition
 	for i := range all {
@@ -31,7 +32,7 @@ func noBuild(s *store.Saga, all []store.SagaDefinition) string {
 		if d.Hash == s.Hash {
 			own = d
 		}
-		if s.Read.Sub(d.Noted) < lives {
+		if s.Read.Sub(d.Noted) < engineTTL {
 			run = append(run, d)
 		}
 	}
@@ -39,14 +40,14 @@ func noBuild(s *store.Saga, all []store.SagaDefinition) string {
 	if own == nil || leased || !s.Ended.IsZero() {
 		return ""
 	}
-	since := fmt.Sprintf("No engine with its definition (%s) has run since %s", s.Hash, timeText(own.Noted))
+	since := fmt.Sprintf("No engine with its definition (%s) has run since %s", s.Hash, formatTime(own.Noted))
 	if len(run) == 0 {
 		return since + ", nor one with another definition of its name: start the service that has it."
 	}
-	late := !s.Due.IsZero() && !s.Paused && s.Read.Sub(s.Due) > unclaimed
+	late := !s.Due.IsZero() && !s.Paused && s.Read.Sub(s.Due) > maxUnclaimed
 	if late && slices.Contains(run, own) && len(run) > 1 {
 		since = fmt.Sprintf("It is due since %s, and waits for an engine with its definition (%s), which one "+
-			"last noted at %s", timeText(s.Due), s.Hash, timeText(own.Noted))
+			"last noted at %s", formatTime(s.Due), s.Hash, formatTime(own.Noted))
 		run = slices.DeleteFunc(run, func(d *store.SagaDefinition) bool { return d == own })
 	}
 	for _, d := range run {
@@ -59,7 +60,8 @@ func noBuild(s *store.Saga, all []store.SagaDefinition) string {
 	return since + ". Start the build that has it."
 }
 
-// refuses says why engines of the definition d take on no saga of another one; "": they do, or it is own.
+// refuses explains why engines with the definition d take no saga of the definition own. It returns "" if
+// they do, or if d is own.
 func refuses(d, own *store.SagaDefinition) string {
 	if d.Hash == own.Hash {
 		return ""

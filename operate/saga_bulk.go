@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// sagaRun begins the verb of a run of a SagaVerb.
+// sagaRun is the prefix of the verb of a run on sagas.
 const sagaRun = "saga "
 
-// SagaVerbOf is the verb of a run on sagas; "": the run is about messages.
+// SagaVerbOf returns the verb of a run on orchestrated sagas; "" for another run.
 func (r *Run) SagaVerbOf() SagaVerb {
 	if r.Request.Sagas == nil || r.Request.Change == nil {
 		return ""
@@ -18,8 +18,8 @@ func (r *Run) SagaVerbOf() SagaVerb {
 	return r.Request.Change.Verb
 }
 
-// SagaRunOf is a run, which is not begun yet, of a verb on sagas. Sagas that start later are not meant: they
-// are bounded by this machine's clock.
+// SagaRunOf returns a run of a verb on sagas that has not begun. It leaves out sagas that start later, by
+// the clock of this machine.
 func SagaRunOf(id string, s SagaSelection, c SagaChange, of int, o Order) Run {
 	now := time.Now().UTC()
 	if s.StartedBefore.IsZero() {
@@ -29,9 +29,9 @@ func SagaRunOf(id string, s SagaSelection, c SagaChange, of int, o Order) Run {
 		Request: RunRequest{Of: of, Sagas: &s, Change: &c}}
 }
 
-// RunSagas is ChangeSagas of many sagas as a run: it is noted under name before the first change, each change
-// is noted under it, and so is how it ended. Called again after its process was ended, or ctx was, it goes on
-// with the run, and changes no saga twice. Once that has ended, the same name begins another run: name-2.
+// RunSagas is ChangeSagas as a run. It records the run under name before the first change, and then each
+// change and the outcome. A repeated call continues a run that was interrupted, and changes no saga twice.
+// After a run has ended, the same name begins another run: name-2.
 func RunSagas(ctx context.Context, db SagaKeeper, name string, s SagaSelection, c SagaChange,
 	o Order) (r SagaReport, err error) {
 	if err := errors.Join(checkChange(&c), checkOrder(&o)); err != nil {
@@ -39,24 +39,24 @@ func RunSagas(ctx context.Context, db SagaKeeper, name string, s SagaSelection, 
 	}
 	switch {
 	case o.DryRun:
-		o.Run = name // in a run a key is a filter
+		o.Run = name // in a run a key is a filter, and may select several sagas
 		return ChangeSagas(ctx, db, s, c, o)
-	case !s.All && !s.Filtered(): // before the run's own bound counts as a filter
+	case !s.All && !s.Filtered(): // checked before SagaRunOf sets StartedBefore, which counts as a filter
 		return r, whichSagas()
 	}
-	return carry(ctx, db, name, SagaRunOf("", s, c, 0, o), o,
+	return continueRun(ctx, db, name, SagaRunOf("", s, c, 0, o), o,
 		func(ctx context.Context, run *Run, o Order) (SagaReport, error) {
 			return ChangeSagas(ctx, db, *run.Request.Sagas, *run.Request.Change, o)
 		})
 }
 
-// A FlowKeeper is what RunFlows asks of a store.
+// FlowKeeper is the part of a store that RunFlows needs.
 type FlowKeeper[TTx any] interface {
 	Compensator[TTx]
 	runKeeper
 }
 
-// RunFlows is CompensateAll as a run, as RunSagas is ChangeSagas.
+// RunFlows is CompensateAll as a run, as RunSagas is ChangeSagas as a run.
 func RunFlows[TTx any](ctx context.Context, db FlowKeeper[TTx], name string, s FlowSelection,
 	o Order) (r SagaReport, err error) {
 	if err := checkOrder(&o); err != nil {
@@ -66,9 +66,10 @@ func RunFlows[TTx any](ctx context.Context, db FlowKeeper[TTx], name string, s F
 		return CompensateAll(ctx, db, s, o)
 	}
 	fresh := Run{Verb: "compensate", Author: o.Author, Reason: o.Reason, Request: RunRequest{Flows: &s}}
-	return carry(ctx, db, name, fresh, o, func(ctx context.Context, run *Run, o Order) (SagaReport, error) {
-		return CompensateAll(ctx, db, *run.Request.Flows, o)
-	})
+	return continueRun(ctx, db, name, fresh, o,
+		func(ctx context.Context, run *Run, o Order) (SagaReport, error) {
+			return CompensateAll(ctx, db, *run.Request.Flows, o)
+		})
 }
 
 type runKeeper interface {
@@ -76,8 +77,9 @@ type runKeeper interface {
 	RunReader
 }
 
-// carry carries out the first run of a name that has not ended: one that was begun before, or a fresh one.
-func carry(ctx context.Context, db runKeeper, name string, fresh Run, o Order,
+// continueRun runs do for the first run of a name that has not ended. It begins a fresh run if there is
+// none.
+func continueRun(ctx context.Context, db runKeeper, name string, fresh Run, o Order,
 	do func(context.Context, *Run, Order) (SagaReport, error)) (r SagaReport, err error) {
 	run, begun, err := openRun(ctx, db, name)
 	switch {
@@ -109,13 +111,14 @@ func carry(ctx context.Context, db runKeeper, name string, fresh Run, o Order,
 	}
 	r, err = do(ctx, &run, o)
 	r.Run = run.ID
-	if !begun || no != nil { // nothing was selected, or somebody said no
+	if !begun || no != nil { // nothing was selected, or Confirm returned an error
 		return r, err
 	}
 	return r, errors.Join(err, endSagas(ctx, db, &run, err))
 }
 
-// openRun is the first run of a name that has not ended; begun: it is there.
+// openRun returns the first run of a name that has not ended. begun reports that it is recorded; else the
+// result has only its ID.
 func openRun(ctx context.Context, db RunReader, name string) (r Run, begun bool, err error) {
 	const most = 1000
 	for n := 1; n <= most; n++ {
@@ -135,12 +138,11 @@ func openRun(ctx context.Context, db RunReader, name string) (r Run, begun bool,
 		most, name)}
 }
 
-// noteWithin is how long the last note of a run, or of an order that failed, may take, also after ctx has
-// ended.
+// noteWithin limits the last note of a run, or of a failed order. It also applies after ctx has ended.
 const noteWithin = 10 * time.Second
 
-// endSagas notes how a run ended, or that it was interrupted. Of several that went on with it at once,
-// usually the first one notes it; two that end together note the same.
+// endSagas records the end or the interruption of a run. If several processes continued the run at the
+// same time, usually the first one records the end. Two that end together record the same text.
 func endSagas(ctx context.Context, db runKeeper, run *Run, err error) error {
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), noteWithin)
 	defer stop()
@@ -158,7 +160,7 @@ func endSagas(ctx context.Context, db runKeeper, run *Run, err error) error {
 	return StopRun(last, db, *run, run.Author, firstLine(err.Error()))
 }
 
-// outcomeOf says what a run did in all, whoever went on with it.
+// outcomeOf describes the changes of a run, by all processes that continued it.
 func outcomeOf(done, of int) string {
 	text := fmt.Sprintf("%d of %d sagas", done, of)
 	if done < of {

@@ -14,38 +14,40 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A SagaVerb is what an operator can do with orchestrated sagas.
+// SagaVerb is a change that an operator can make to orchestrated sagas.
 type SagaVerb string
 
-// Verbs.
+// Values of SagaVerb.
 const (
-	// a step that waits or is stuck is tried now, with all its attempts; without Step, all that are stuck
+	// RetrySaga tries a step that waits or is stuck now, with all its attempts. Without a Step it tries
+	// all stuck steps.
 	RetrySaga    SagaVerb = "retry"
-	CompleteSaga SagaVerb = "complete" // a step counts as done, with Data as its output
-	SkipSaga     SagaVerb = "skip"     // a step counts as passed, or its undo as done
-	CancelSaga   SagaVerb = "cancel"   // it turns back
-	PauseSaga    SagaVerb = "pause"    // nothing is begun any more
+	CompleteSaga SagaVerb = "complete" // marks a step as done, with Data as its output
+	SkipSaga     SagaVerb = "skip"     // marks a step as skipped, or its undo as done
+	CancelSaga   SagaVerb = "cancel"   // turns the saga back
+	PauseSaga    SagaVerb = "pause"    // begins no more steps
 	ResumeSaga   SagaVerb = "resume"
-	SignalSaga   SagaVerb = "signal" // Signal comes, with Data
+	SignalSaga   SagaVerb = "signal" // sends Signal, with Data
 )
 
-// SagaVerbs are all of them.
+// SagaVerbs returns all verbs.
 func SagaVerbs() []SagaVerb {
 	return []SagaVerb{RetrySaga, CompleteSaga, SkipSaga, CancelSaga, PauseSaga, ResumeSaga, SignalSaga}
 }
 
-// A SagaChange is a verb with what belongs to it.
+// SagaChange is a verb with its arguments.
 type SagaChange struct {
 	Verb       SagaVerb `json:"verb"`
-	Step       string   `json:"step,omitempty"`       // of retry, complete and skip
-	Occurrence string   `json:"occurrence,omitempty"` // of those, and of signal
-	Signal     string   `json:"signal,omitempty"`     // of signal
-	// Data, of complete and signal, is JSON of the type of the step's output, or of the signal: else the saga
-	// is left. Without a value it is null; only for a type without fields it may be left out.
+	Step       string   `json:"step,omitempty"`       // for retry, complete and skip
+	Occurrence string   `json:"occurrence,omitempty"` // for these and for signal
+	Signal     string   `json:"signal,omitempty"`     // for signal
+	// Data is for complete and signal. It is JSON of the type of the step's output, or of the signal. A
+	// saga that it does not fit is left. JSON null means no value. It may be missing only for a type
+	// without fields.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
-// checkChange is a UsageError where a part that the verb needs is missing.
+// checkChange returns a *UsageError if an argument that the verb needs is missing or invalid.
 func checkChange(c *SagaChange) error {
 	switch {
 	case !slices.Contains(SagaVerbs(), c.Verb):
@@ -85,7 +87,7 @@ func (c *SagaChange) String() string {
 	return text
 }
 
-// A SagaKeeper is what ChangeSagas asks of a store.
+// SagaKeeper is the part of a store that ChangeSagas needs.
 type SagaKeeper interface {
 	store.Lister
 	Applier
@@ -93,30 +95,31 @@ type SagaKeeper interface {
 	Outage(err error) bool
 }
 
-// A SagaReport tells also why sagas were left as they are.
+// SagaReport counts the changed sagas, and gives the reasons of those that were left.
 type SagaReport struct {
 	Report
 	Left   []LeftSaga
-	Run    string // of RunSagas
-	Before int    // changed before, by the same run
+	Run    string // the ID that RunSagas or RunFlows used
+	Before int    // changed by earlier calls of the same run
 }
 
-// A LeftSaga was selected, and not changed.
+// LeftSaga is a selected saga that was not changed.
 type LeftSaga struct {
 	Name string `json:"name"`
 	Key  string `json:"key"`
 	Why  string `json:"why"`
-	// Unfit: what was asked for does not fit its definition. First: it is so already, or somebody else writes
-	// it. Else it stands in another way: it has ended, say.
+	// Unfit reports that the change does not fit the definition of the saga.
 	Unfit bool `json:"unfit,omitempty"`
+	// First reports that the saga is in the requested state already, or that a rival holds or writes it. A
+	// saga with neither Unfit nor First was left for another reason: it has ended, for example.
 	First bool `json:"first,omitempty"`
 }
 
-// ChangeSagas does c to each selected saga, each in a transaction with its audit, under the guard of its
-// version: what the engine writes at the same time comes before it or after it. One that a step holds, or
-// that the store refuses, is left, and the others are changed. Those that have ended are not selected, unless
-// a key, an id or a status says so. A key without a definition or an id means one saga: it is a UsageError
-// where sagas of several definitions have it. With a *PartlyError the report is valid, too.
+// ChangeSagas applies c to each selected saga, each in a transaction with its audit. The version of the
+// saga guards it, so an engine's write comes before or after the change. A saga that a step holds, or that
+// the store refuses, is left, and the others are changed. Ended sagas are not selected, unless a key, an
+// ID or a status is set. A key without a definition or an ID selects one saga. It is a *UsageError if
+// sagas of several definitions have the key. With a *PartlyError the report is valid, too.
 func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChange,
 	o Order) (r SagaReport, err error) {
 	if err := checkChange(&c); err != nil {
@@ -128,12 +131,12 @@ func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChan
 	if !o.DryRun && !s.All && !s.Filtered() {
 		return r, whichSagas()
 	}
-	// No verb applies to a saga that has ended: whoever names one is told so.
+	// An ended saga that is named gets an error; a bulk change leaves it out.
 	s.Live = s.Live || s.Key == "" && s.ID == ""
 	if o.DryRun {
 		return trySagas(ctx, db, &s, &c, &o)
 	}
-	done := &changed{db: db, run: o.Run, ids: map[string]bool{}}
+	done := &runChanges{db: db, run: o.Run, ids: map[string]bool{}}
 	if err := done.read(ctx); err != nil {
 		return r, err
 	}
@@ -141,7 +144,7 @@ func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChan
 	var all []store.Saga
 	only := single{of: &s, run: o.Run}
 	if err := eachSaga(ctx, db, &s, true, func(one store.Saga) error {
-		if err := only.also(&one); err != nil {
+		if err := only.check(&one); err != nil {
 			return err
 		}
 		if !done.ids[one.ID] {
@@ -156,9 +159,9 @@ func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChan
 	}
 	r.Selected = len(all)
 	switch err := confirm(ctx, &o, len(all)); {
-	case errors.Is(err, store.ErrBusy): // so the run could not even be noted: all rows of it are in one file
+	case errors.Is(err, store.ErrBusy): // the run itself could not be recorded: all rows are in one file
 		for i := range all {
-			r.Left = append(r.Left, held(&all[i]))
+			r.Left = append(r.Left, lockedByOther(&all[i]))
 		}
 		return r, c.partly(&r)
 	case err != nil:
@@ -171,7 +174,7 @@ func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChan
 	return r, err
 }
 
-// none is the error of a verb on no saga.
+// none returns the error for a selection without a saga.
 func (s *SagaSelection) none() error {
 	switch {
 	case s.Key != "":
@@ -182,16 +185,16 @@ func (s *SagaSelection) none() error {
 	return &NoneError{What: "no saga is selected"}
 }
 
-// A single is the saga that a key alone means: of a parent and its child, which often share a key, a verb is
-// about one. In a run a key is a filter, as each other field.
+// single checks that a key alone selects sagas of one definition. A parent and its child often share a
+// key, and a verb is for one of them. In a run a key is a filter, like each other field.
 type single struct {
 	of   *SagaSelection
 	run  string
-	name string // of the definition, once there is one
+	name string // the definition of the first saga
 }
 
-// also is an error where s is of another definition than those before.
-func (o *single) also(s *store.Saga) error {
+// check returns an error if s has another definition than the sagas before it.
+func (o *single) check(s *store.Saga) error {
 	if o.run != "" || o.of.Key == "" || o.of.Name != "" || o.of.ID != "" {
 		return nil
 	}
@@ -202,13 +205,13 @@ func (o *single) also(s *store.Saga) error {
 	return nil
 }
 
-// several is the error of a key that does not say which saga is meant.
+// several returns the error for a key that sagas of several definitions have.
 func several(key, name, other string) error {
 	return &UsageError{What: fmt.Sprintf(
 		"sagas of several definitions have the key %q: name one of them, %s or %s", key, name, other)}
 }
 
-// partly says that some were left.
+// partly returns a *PartlyError if some sagas were left.
 func (c *SagaChange) partly(r *SagaReport) error {
 	if r.Done == r.Selected {
 		return nil
@@ -217,7 +220,7 @@ func (c *SagaChange) partly(r *SagaReport) error {
 		r.Selected-r.Done, r.Selected)}
 }
 
-// whichSagas is the error of a change that selects no sagas.
+// whichSagas returns the error for a change without a selection.
 func whichSagas() error {
 	return &UsageError{What: "which sagas? Select some of them; or All, if all of them are meant"}
 }

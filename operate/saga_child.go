@@ -10,16 +10,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A child is a saga that a step waits for.
+// child is a saga that a step waits for.
 type child struct {
 	key    string
-	row    *store.Saga // nil: there is none
-	looked bool
+	row    *store.Saga // nil if it was not found or not looked up
+	looked bool        // false beyond maxChildren
 }
 
-const mostChildren = 20 // that are looked up
+const maxChildren = 20 // limits the children that are looked up
 
-// readChildren looks up the sagas that steps of r wait for, by the index of their runs.
+// readChildren reads the sagas that steps of r wait for, by the index of their runs.
 func (r *SagaRead) readChildren(ctx context.Context, db store.Lister) error {
 	if r.plan == nil {
 		return nil
@@ -33,14 +33,14 @@ func (r *SagaRead) readChildren(ctx context.Context, db store.Lister) error {
 			json.Unmarshal(run.Memo, &of) != nil || of.Key == "" {
 			continue
 		}
-		c := child{key: of.Key, looked: len(r.children) < mostChildren}
+		c := child{key: of.Key, looked: len(r.children) < maxChildren}
 		if c.looked {
 			list, err := store.ListSagas(ctx, db, store.SagaQuery{Key: of.Key, Light: true})
 			if err != nil {
 				return err
 			}
 			for j := range list {
-				if r.begat(run, &list[j]) {
+				if r.started(run, &list[j]) {
 					c.row = &list[j]
 				}
 			}
@@ -50,14 +50,14 @@ func (r *SagaRead) readChildren(ctx context.Context, db store.Lister) error {
 	return nil
 }
 
-// begat tells whether a run of r has started s.
-func (r *SagaRead) begat(run *plan.Run, s *store.Saga) bool {
+// started reports whether a run of r has started s.
+func (r *SagaRead) started(run *plan.Run, s *store.Saga) bool {
 	o, err := sagarow.OriginOf(*s)
 	return err == nil && o.Parent != nil && o.Parent.ID == r.row.ID && o.Parent.Step == run.Born() &&
 		o.Parent.Occurrence == run.Occurrence
 }
 
-// explain says how the child stands, in a line, and what to type for more.
+// explain describes the state of the child in a line, with a command for more.
 func (c child) explain(at string) string {
 	s := c.row
 	switch {
@@ -66,5 +66,5 @@ func (c child) explain(at string) string {
 	case s == nil:
 		return fmt.Sprintf(" Its child has the key %s.", c.key)
 	}
-	return fmt.Sprintf(" Its child %s %s is %s %s", s.Name, s.Key, entityStands(s), moreEntities(s, at))
+	return fmt.Sprintf(" Its child %s %s is %s %s", s.Name, s.Key, sagaStateText(s), explainCommand(s, at))
 }

@@ -3,44 +3,43 @@ package operate
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald/internal/saga/draw"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
 
-// A Definition is one version of a saga's definition, as engines have noted it: its names in JSON are stable.
+// Definition is one version of a saga's definition, as engines have stored it. Its names in JSON are
+// stable.
 type Definition struct {
 	Name     string    `json:"name"`
 	Hash     string    `json:"hash"`
-	Noted    time.Time `json:"noted"`              // when an engine last knew it
+	Noted    time.Time `json:"noted"`              // when an engine last stored it
 	Deadline string    `json:"deadline,omitempty"` // of each saga
 	Steps    []string  `json:"steps"`
-	// Unread: a later version of Skald has written it, and this one cannot read it.
+	// Unread is the reason why this version of Skald cannot read it; empty if it can.
 	Unread string `json:"unread,omitempty"`
-	// Against is the newest version of the name: the one that engines noted for the first time after all
-	// others; "" of that one itself.
+	// Against is the hash of the newest version of the name. Engines stored that version for the first
+	// time after all others. Empty for that version itself.
 	Against string `json:"against,omitempty"`
-	// Changes are what became different from this version to Against, and what becomes of this one's sagas by
-	// that. None: they go on as they are.
+	// Changes lists the differences from this version to Against, with their effect on this version's
+	// sagas. Without changes these sagas go on.
 	Changes []DefinitionChange `json:"changes"`
 
 	graph plan.Graph
 }
 
-// A DefinitionChange is one difference between two versions.
+// DefinitionChange is one difference between two versions.
 type DefinitionChange struct {
 	Step  string `json:"step,omitempty"`
 	What  string `json:"what"`
 	Class string `json:"class"`           // compatible, mapping or refused
-	Begun string `json:"begun,omitempty"` // only sagas that have begun this step
+	Begun string `json:"begun,omitempty"` // limits the change to sagas that have begun this step
 }
 
-// Definitions lists the definitions that engines have noted, by name, the newest first: one statement.
-// Each is compared with the last of its name. Name "": of all.
+// Definitions lists the definitions that engines have stored, by name, the newest first. It compares each
+// with the newest of its name. An empty name lists all. It needs one statement.
 func Definitions(ctx context.Context, db store.Lister, name string) ([]Definition, error) {
 	l, err := db.List(ctx, store.List{Definitions: true})
 	if err != nil {
@@ -112,23 +111,10 @@ func (d *Definition) against(newest *Definition, w *plan.Written) {
 	}
 }
 
-// Draw draws the definition in one of Forms; "": it cannot be read.
+// Draw draws the definition in one of Forms. It returns "" if the definition cannot be read.
 func (d *Definition) Draw(form string) (string, error) {
 	if d.Unread != "" {
 		return "", nil
 	}
-	switch form {
-	case "text":
-		return draw.Text(d.graph, nil), nil
-	case "mermaid":
-		return draw.Mermaid(d.graph, nil), nil
-	case "svg":
-		return draw.SVG(d.graph, nil), nil
-	}
-	return "", noForm(form)
-}
-
-func noForm(form string) error {
-	return &UsageError{What: fmt.Sprintf("a drawing is one of %s, not %q",
-		strings.Join(Forms(), ", "), form)}
+	return drawGraph(form, d.graph, nil)
 }

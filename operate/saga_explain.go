@@ -14,10 +14,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Explain says in plain words how the saga stands, why, and what can be done. At is as for Holders.
+// Explain describes in plain words the state of the saga, its cause, and the possible commands. at is as
+// for Holders.
 func (r *SagaRead) Explain(at string) (lines []string) {
 	s, st, p := r.row, r.state, r.plan
-	which := verbOn{&s, at}
+	which := sagaCommand{&s, at}
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	switch st.Status {
 	case plan.Done:
@@ -27,7 +28,7 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 	case plan.Compensating:
 		say("It turns back: what took effect is being undone, in the reverse of the order in which it began.")
 	default:
-		say("It goes forward since %s.", timeText(s.Started))
+		say("It goes forward since %s.", formatTime(s.Started))
 	}
 	if st.Cause != nil {
 		say("It turned back because %s.", causeText(st.Cause))
@@ -39,9 +40,9 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 	case st.Overdue:
 		say("Its deadline, or a cancellation, came after its pivot: it goes on.")
 	case st.Status == plan.Running && past == "" && !st.Deadline.IsZero() && st.Paused:
-		say("Its deadline is %s: nothing comes of that while it is paused.", timeText(st.Deadline))
+		say("Its deadline is %s: nothing comes of that while it is paused.", formatTime(st.Deadline))
 	case st.Status == plan.Running && past == "" && !st.Deadline.IsZero():
-		say("At %s it turns back by its deadline, unless its pivot is done.", timeText(st.Deadline))
+		say("At %s it turns back by its deadline, unless its pivot is done.", formatTime(st.Deadline))
 	case st.Status == plan.Running && past != "":
 		say("It cannot turn back any more: %s.", past)
 	}
@@ -60,8 +61,8 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 	if left := leftBy(&s, at); left != "" {
 		say("%s", strings.ToUpper(left[:1])+left[1:])
 	}
-	if r.alone != "" {
-		say("%s", r.alone)
+	if r.noEngine != "" {
+		say("%s", r.noEngine)
 	}
 	if p == nil && !st.Status.Final() {
 		say("No engine has noted its definition (%s), so no engine runs it: does a build run that knows it?",
@@ -70,7 +71,8 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 	return lines
 }
 
-// TurnsBack says why a cancellation would change nothing; "": it would have the saga turn back.
+// TurnsBack explains why a cancellation would have no effect. It returns "" if it would turn the saga
+// back.
 func (r *SagaRead) TurnsBack() string {
 	switch st := &r.state; {
 	case st.Status.Final():
@@ -83,7 +85,7 @@ func (r *SagaRead) TurnsBack() string {
 	return ""
 }
 
-func explainRun(s *SagaRead, r *plan.Run, which verbOn) string {
+func explainRun(s *SagaRead, r *plan.Run, which sagaCommand) string {
 	p, st := s.plan, &s.state
 	name, node := sagarow.StepName(r.Step, r.Occurrence), plan.Step{}
 	if p != nil {
@@ -92,13 +94,13 @@ func explainRun(s *SagaRead, r *plan.Run, which verbOn) string {
 	failed := ""
 	switch why := strings.TrimSpace(r.Error); {
 	case r.Error == "":
-	case r.Attempts == 0: // since a retry, or it ended otherwise than by an error
+	case r.Attempts == 0: // the attempts were reset by a retry, or it ended without an error
 		failed = fmt.Sprintf(" Its last failure: %s.", why)
 	default:
 		failed = fmt.Sprintf(" It failed %s, last with: %s.", timesText(r.Attempts), why)
 	}
 	typed := func(verb, data string) string {
-		return which.typed(verb, " --step "+shortlog.Shell(r.Step)+occurrenceWord(r)+data)
+		return which.typed(verb, " --step "+shortlog.Shell(r.Step)+occurrenceFlag(r)+data)
 	}
 	switch {
 	case r.Unsure && st.Status == plan.Compensating && !r.Sent:
@@ -120,16 +122,16 @@ func explainRun(s *SagaRead, r *plan.Run, which verbOn) string {
 		return fmt.Sprintf("%s is next: its condition is asked.%s", name, failed)
 	case r.Phase == plan.Ready && st.Status == plan.Compensating:
 		return fmt.Sprintf("%s may have taken effect: that is found out before anything is undone.%s%s", name,
-			failed, again(st, r))
+			failed, retryText(st, r))
 	case r.Phase == plan.Ready:
-		return fmt.Sprintf("%s is to be run.%s%s", name, failed, again(st, r))
+		return fmt.Sprintf("%s is to be run.%s%s", name, failed, retryText(st, r))
 	case r.Phase == plan.Undo:
-		return fmt.Sprintf("%s is to be undone.%s%s", name, failed, again(st, r))
+		return fmt.Sprintf("%s is to be undone.%s%s", name, failed, retryText(st, r))
 	case r.Phase == plan.Undoing && node.Kind == plan.Child:
-		return fmt.Sprintf("%s waits until its child is undone.%s", name, until(st, r))
+		return fmt.Sprintf("%s waits until its child is undone.%s", name, untilText(st, r))
 	case r.Phase == plan.Undoing:
-		return fmt.Sprintf("%s: the reply to its undo is waited for%s.%s%s", name, since(r), until(st, r),
-			which.asked())
+		return fmt.Sprintf("%s: the reply to its undo is waited for%s.%s%s", name, sinceText(r),
+			untilText(st, r), which.statusHint())
 	case r.Phase == plan.Waiting:
 		for_ := map[plan.Kind]string{plan.Command: "a reply", plan.Child: "its child"}[node.Kind]
 		if node.Kind == plan.Wait {
@@ -137,87 +139,83 @@ func explainRun(s *SagaRead, r *plan.Run, which verbOn) string {
 				for_ = "its time"
 			}
 		}
-		text := fmt.Sprintf("%s waits for %s%s.%s", name, for_, since(r), until(st, r))
+		text := fmt.Sprintf("%s waits for %s%s.%s", name, for_, sinceText(r), untilText(st, r))
 		if node.Kind == plan.Command {
-			text += which.asked()
+			text += which.statusHint()
 		}
 		if node.Signal != "" {
 			text += " To send it: " + which.typed("signal", " --signal "+shortlog.Shell(node.Signal)+
-				occurrenceWord(r)+sample(node.Shape))
+				occurrenceFlag(r)+sample(node.Shape))
 		}
 		return text
 	}
 	return ""
 }
 
-// A verbOn is how the verbs on a saga are typed.
-type verbOn struct {
+// sagaCommand builds the command lines of verbs on a saga.
+type sagaCommand struct {
 	saga *store.Saga
-	at   string // where its database is
+	at   string // the flag that selects its database
 }
 
-func (v verbOn) typed(verb, flags string) string {
-	if v.at != "" {
-		flags = " " + v.at + flags
-	}
-	return "skald saga " + verb + flags + " --reason '…' -- " + shortlog.Shell(v.saga.Name) + " " +
-		shortlog.Shell(v.saga.Key)
+func (v sagaCommand) typed(verb, flags string) string {
+	return "skald saga " + verb + spaced(v.at) + flags + " --reason '…'" + sagaArgs(v.saga.Name, v.saga.Key)
 }
 
-// asked says where to look for a message that is not replied to.
-func (v verbOn) asked() string {
+// statusHint names the command that finds the blocker of a message without a reply.
+func (v sagaCommand) statusHint() string {
 	return " What holds it up, at the service that replies: skald status --store '…' -- " +
 		shortlog.Shell(v.saga.Key)
 }
 
-func occurrenceWord(r *plan.Run) string {
+func occurrenceFlag(r *plan.Run) string {
 	if r.Occurrence == "" {
 		return ""
 	}
 	return " --occurrence " + shortlog.Shell(r.Occurrence)
 }
 
-func again(st *plan.State, r *plan.Run) string {
+func retryText(st *plan.State, r *plan.Run) string {
 	switch {
 	case r.Due.IsZero():
 		return ""
 	case st.Paused:
-		return fmt.Sprintf(" It is tried again at %s, once it is not paused any more.", timeText(r.Due))
+		return fmt.Sprintf(" It is tried again at %s, once it is not paused any more.", formatTime(r.Due))
 	}
-	return fmt.Sprintf(" It is tried again at %s.", timeText(r.Due))
+	return fmt.Sprintf(" It is tried again at %s.", formatTime(r.Due))
 }
 
-func since(r *plan.Run) string {
+func sinceText(r *plan.Run) string {
 	if r.At.IsZero() {
 		return ""
 	}
-	return " since " + timeText(r.At)
+	return " since " + formatTime(r.At)
 }
 
-func until(st *plan.State, r *plan.Run) string {
+func untilText(st *plan.State, r *plan.Run) string {
 	switch {
 	case r.Due.IsZero():
 		return ""
 	case st.Paused:
 		return fmt.Sprintf(" Its time is up at %s: nothing comes of that while the saga is paused.",
-			timeText(r.Due))
+			formatTime(r.Due))
 	}
-	return fmt.Sprintf(" Its time is up at %s.", timeText(r.Due))
+	return fmt.Sprintf(" Its time is up at %s.", formatTime(r.Due))
 }
 
-// A SagaCheck tells what becomes of the sagas that run when a build with other definitions takes over.
+// SagaCheck is the effect of a build with other definitions on the running sagas.
 type SagaCheck struct {
 	Name    string     `json:"name"`
-	Hash    string     `json:"hash"` // of the sagas
+	Hash    string     `json:"hash"` // the definition of the sagas
 	Sagas   int        `json:"sagas"`
-	Moves   int        `json:"moves"` // go on
+	Moves   int        `json:"moves"` // sagas that go on
 	Changes []string   `json:"changes,omitempty"`
 	Refused []LeftSaga `json:"refused,omitempty"` // at most 100
 }
 
-const mostRefused = 100
+const maxRefused = 100
 
-// CheckSagas compares the sagas that run with the definitions that saga.Write has written of the next build.
+// CheckSagas compares the running sagas with the definitions of the next build, as saga.Write wrote them.
 func CheckSagas(ctx context.Context, db store.Lister, definitions io.Reader) (out []SagaCheck, err error) {
 	text, err := io.ReadAll(definitions)
 	if err != nil {
@@ -258,7 +256,7 @@ func CheckSagas(ctx context.Context, db store.Lister, definitions io.Reader) (ou
 	return out, nil
 }
 
-// checkOf is the check of sagas like one, without any yet.
+// checkOf returns the check of sagas with the definition of one, without counting any yet.
 func checkOf(one *store.Saga, p *plan.Plan, next map[string]plan.Written) SagaCheck {
 	c := SagaCheck{Name: one.Name, Hash: one.Hash}
 	w, ok := next[one.Name]
@@ -302,7 +300,7 @@ func (c *SagaCheck) add(one *store.Saga, p *plan.Plan, next map[string]plan.Writ
 	}
 	if why == "" {
 		c.Moves++
-	} else if len(c.Refused) < mostRefused {
+	} else if len(c.Refused) < maxRefused {
 		c.Refused = append(c.Refused, LeftSaga{Name: one.Name, Key: one.Key, Why: why})
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// entities says what is told of the entities of a saga.
+// entities describes the entities of the saga.
 func (r *SagaRead) entities(at string) []string {
 	waits, passed := false, false
 	for i := range r.state.Runs {
@@ -18,33 +18,33 @@ func (r *SagaRead) entities(at string) []string {
 		open := run.Phase == plan.Ready || run.Phase == plan.Waiting
 		waits, passed = waits || isLock(r.plan, run) && open, passed || isLock(r.plan, run) && !open
 	}
-	return explainHold(r.places, r.holders, waits, passed, at)
+	return explainPlaces(r.places, r.holders, waits, passed, at)
 }
 
-// explainLock says how a Lock stands that is not done: it waits for entities, or gives them up.
+// explainLock describes a Lock that is not done: it waits for entities, or gives them up.
 func explainLock(st *plan.State, r *plan.Run, places []store.Hold, typed func(verb, data string) string,
 	failed string) string {
 	name := sagarow.StepName(r.Step, r.Occurrence)
 	if st.Status == plan.Compensating {
-		return fmt.Sprintf("%s gives up its entities.%s%s", name, failed, again(st, r))
+		return fmt.Sprintf("%s gives up its entities.%s%s", name, failed, retryText(st, r))
 	}
 	if len(places) == 0 {
 		return fmt.Sprintf("%s is to be run: it has no place in line yet.%s%s", name, failed, lockDue(st, r))
 	}
 	since := slices.MinFunc(places, func(a, b store.Hold) int { return a.Since.Compare(b.Since) }).Since
 	return fmt.Sprintf("%s waits in line for %s, since %s.%s%s To go on without them, though others may change "+
-		"them meanwhile: %s", name, entities(places), timeText(since), failed, lockDue(st, r),
+		"them meanwhile: %s", name, entities(places), formatTime(since), failed, lockDue(st, r),
 		typed("skip", ""))
 }
 
-// lockDue says when the time of a Lock is up, or when it is tried again.
+// lockDue describes the end of a Lock's time, or its next attempt.
 func lockDue(st *plan.State, r *plan.Run) string {
 	if r.Phase == plan.Ready && !r.Due.IsZero() {
-		return again(st, r)
+		return retryText(st, r)
 	}
 	end := *r
 	end.Due = plan.LockEnd(r)
-	return until(st, &end)
+	return untilText(st, &end)
 }
 
 func isLock(p *plan.Plan, r *plan.Run) bool {
@@ -55,8 +55,8 @@ func isLock(p *plan.Plan, r *plan.Run) bool {
 	return step.Kind == plan.Lock
 }
 
-// dueOf is when something comes of a run by itself. A Lock that waits looks again often: nothing comes of
-// that.
+// dueOf returns the next time that changes a run by itself. A waiting Lock checks often without a change,
+// so its end counts.
 func dueOf(p *plan.Plan, r *plan.Run) time.Time {
 	if r.Phase == plan.Waiting && isLock(p, r) {
 		return plan.LockEnd(r)

@@ -11,11 +11,10 @@ import (
 	"github.com/skald-go/skald/flow"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/sagarow"
-	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/store"
 )
 
-// orchestrated are the sagas of engines that have a key, by name.
+// orchestrated returns the sagas of engines with a key, by name.
 func orchestrated(ctx context.Context, db store.Lister, key, at string) ([]SagaStanding, error) {
 	list, err := store.ListSagas(ctx, db, store.SagaQuery{Key: key})
 	if err != nil || len(list) == 0 {
@@ -33,10 +32,10 @@ func orchestrated(ctx context.Context, db store.Lister, key, at string) ([]SagaS
 		if err != nil {
 			return out, err
 		}
-		if why := noBuild(&list[i], noted.Definitions); why != "" {
-			one.leave(why)
+		if why := whyNoEngine(&list[i], noted.Definitions); why != "" {
+			one.addNoEngine(why)
 		}
-		if err := one.inLine(ctx, db, &list[i], p); err != nil {
+		if err := one.addEntities(ctx, db, &list[i], p); err != nil {
 			return out, err
 		}
 		out = append(out, one)
@@ -44,8 +43,8 @@ func orchestrated(ctx context.Context, db store.Lister, key, at string) ([]SagaS
 	return out, nil
 }
 
-// leave notes that no engine goes on with s: its steps are not at work.
-func (s *SagaStanding) leave(why string) {
+// addNoEngine records that no engine runs s, so its steps are not in progress.
+func (s *SagaStanding) addNoEngine(why string) {
 	s.Drift = append(s.Drift, why)
 	for i := range s.Steps {
 		if s.Steps[i].Outcome == StepRunning && !slices.ContainsFunc(s.Waiting, func(w Wait) bool {
@@ -56,8 +55,9 @@ func (s *SagaStanding) leave(why string) {
 	}
 }
 
-// inLine names the entities that a Lock of s waits for, and since when.
-func (s *SagaStanding) inLine(ctx context.Context, db store.Lister, row *store.Saga, p *plan.Plan) error {
+// addEntities adds the entities that a Lock of s waits for, and since when.
+func (s *SagaStanding) addEntities(ctx context.Context, db store.Lister, row *store.Saga,
+	p *plan.Plan) error {
 	i := slices.IndexFunc(s.Waiting, func(w Wait) bool { return w.What == WaitEntities })
 	if i < 0 {
 		return nil
@@ -65,19 +65,19 @@ func (s *SagaStanding) inLine(ctx context.Context, db store.Lister, row *store.S
 	places, err := holdsOf(ctx, db, row, p)
 	for _, h := range places {
 		w := &s.Waiting[i]
-		if len(w.For) < mostEntities {
+		if len(w.For) < maxEntities {
 			w.For = append(w.For, entity(h))
 		} else {
 			w.More++
 		}
-		if w.Since == nil || h.Since.Before(*w.Since) { // that of its run is when it looked last
+		if w.Since == nil || h.Since.Before(*w.Since) { // the time of the run is that of the last check
 			w.Since = new(h.Since)
 		}
 	}
 	return err
 }
 
-// orchestratedOf is how s stands. P is nil where no engine has noted its definition.
+// orchestratedOf returns the state of s. p is nil if no engine has stored its definition.
 func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaStanding, err error) {
 	deadline := time.Duration(0)
 	if p != nil {
@@ -91,9 +91,9 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaStanding, e
 	out = SagaStanding{Style: Orchestrated, Name: s.Name, Key: s.Key, State: s.Status, Stuck: s.Stuck,
 		Paused: s.Paused && !final, Overdue: st.Overdue,
 		Forward: st.Status == plan.Running && p != nil && p.Final(st),
-		Steps:   []StandingStep{}, Due: someTime(st.Deadline), Started: s.Started, Changed: s.Changed,
-		Ended: someTime(s.Ended)}
-	if st.Overdue && out.Due == nil && deadline > 0 { // the state lost it when it passed
+		Steps:   []StandingStep{}, Due: timeOrNil(st.Deadline), Started: s.Started, Changed: s.Changed,
+		Ended: timeOrNil(s.Ended)}
+	if st.Overdue && out.Due == nil && deadline > 0 { // the state drops a deadline that has passed
 		out.Due = new(s.Started.Add(deadline))
 	}
 	if st.Cause != nil {
@@ -114,10 +114,10 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaStanding, e
 		}
 	}
 	switch {
-	case left != "" && !s.Stuck: // its error and the times are of that
+	case left != "" && !s.Stuck: // its error and times describe the build that left it
 	case s.Failed > 0 || s.Stuck:
 		out.Retrying = &Retrying{Step: s.Step, Attempt: s.Failed + 1, Error: s.Error,
-			Since: someTime(s.Since), Next: someTime(s.Retry)}
+			Since: timeOrNil(s.Since), Next: timeOrNil(s.Retry)}
 	}
 	if p != nil && !final {
 		out.Undo, out.Stays = undos(p, &st)
@@ -131,24 +131,22 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaStanding, e
 			"no engine has noted its definition (%s), so none runs it: does a build run that knows it?",
 			s.Hash))
 	}
-	out.Commands = frees(s, !final, at)
+	out.Commands = commandsToUnblock(s, !final, at)
 	return out, nil
 }
 
-// leftBy says since when and why a build has left s to another one, and what to do about it; "": none has.
+// leftBy describes since when and why a build has left s to another one, and the remedy. It returns "" if
+// none has.
 func leftBy(s *store.Saga, at string) string {
 	if !sagarow.WasLeft(s.Standing) || !s.Ended.IsZero() {
 		return ""
 	}
-	if at != "" {
-		at = " " + at
-	}
 	return fmt.Sprintf("since %s no build takes it on: one left it to another (%s). Start a build that can, "+
-		"or give the next one a mapping; to compare: skald saga check%s --definitions '…'", timeText(s.Since),
-		firstLine(strings.TrimPrefix(s.Error, sagarow.LeftToOthers)), at)
+		"or give the next one a mapping; to compare: skald saga check%s --definitions '…'", formatTime(s.Since),
+		firstLine(strings.TrimPrefix(s.Error, sagarow.LeftToOthers)), spaced(at))
 }
 
-// UndoWord says what becomes of the steps in Undo.
+// UndoWord describes the steps in Undo: their undo is pending, or a failure would start it.
 func (s *SagaStanding) UndoWord() string {
 	if s.State == string(plan.Compensating) {
 		return "to be undone"
@@ -156,16 +154,16 @@ func (s *SagaStanding) UndoWord() string {
 	return "a failure undoes"
 }
 
-// Deadline says when the time of an engine's saga that goes forward is up, and what comes of that; "": it has
-// none.
+// Deadline describes the deadline of an orchestrated saga that goes forward, and its effect. It returns ""
+// if there is no deadline.
 func (s *SagaStanding) Deadline(now time.Time) string {
 	if s.Style != Orchestrated || s.State != string(plan.Running) || s.Due == nil {
 		return ""
 	}
 	left := s.Due.Sub(now).Round(time.Second)
-	when := fmt.Sprintf("in %s, at %s", left, timeText(*s.Due))
+	when := fmt.Sprintf("in %s, at %s", left, formatTime(*s.Due))
 	if left <= 0 {
-		when = fmt.Sprintf("was %s ago, at %s", -left, timeText(*s.Due))
+		when = fmt.Sprintf("was %s ago, at %s", -left, formatTime(*s.Due))
 	}
 	switch {
 	case s.Overdue, s.Forward:
@@ -179,24 +177,24 @@ func (s *SagaStanding) Deadline(now time.Time) string {
 }
 
 func standingStep(r *plan.Run) StandingStep {
-	out := StandingStep{Name: sagarow.StepName(r.Step, r.Occurrence), At: someTime(r.At), Stuck: r.Stuck,
+	out := StandingStep{Name: sagarow.StepName(r.Step, r.Occurrence), At: timeOrNil(r.At), Stuck: r.Stuck,
 		Attempts: r.Attempts, Error: r.Error}
 	out.Outcome = cmp.Or(map[plan.Phase]string{plan.IsDone: StepDone, plan.Skipped: StepSkipped,
 		plan.Refused: StepFailed, plan.Dropped: StepDropped,
 		plan.Undo: StepUndoing, plan.Undoing: StepUndoing, plan.Undone: StepIsUndone}[r.Phase], StepRunning)
 	if r.Phase != plan.Waiting && r.Phase != plan.Undoing {
-		out.Next = someTime(r.Due)
+		out.Next = timeOrNil(r.Due)
 	}
 	return out
 }
 
-// waitOf is what a run waits for, if it does.
+// waitOf returns the wait of a run; waits is false if it does not wait.
 func waitOf(p *plan.Plan, r *plan.Run) (w Wait, waits bool) {
 	if r.Phase != plan.Waiting && r.Phase != plan.Undoing {
 		return w, false
 	}
-	w = Wait{What: WaitReply, After: sagarow.StepName(r.Step, r.Occurrence), Since: someTime(r.At),
-		Due: someTime(dueOf(p, r))}
+	w = Wait{What: WaitReply, After: sagarow.StepName(r.Step, r.Occurrence), Since: timeOrNil(r.At),
+		Due: timeOrNil(dueOf(p, r))}
 	if p == nil {
 		return w, true
 	}
@@ -213,8 +211,8 @@ func waitOf(p *plan.Plan, r *plan.Run) (w Wait, waits bool) {
 	return w, true
 }
 
-// undos are the steps that took effect: those that are undone if the saga turns back, the last first, and
-// those that are not. Past the pivot nothing is.
+// undos returns the steps that took effect. undo lists those that turning back would undo, the last first;
+// stays lists the others. Past the pivot nothing would be undone.
 func undos(p *plan.Plan, st *plan.State) (undo, stays []string) {
 	final := st.Status == plan.Running && p.Final(*st)
 	for _, r := range slices.Backward(st.Runs) {
@@ -231,8 +229,8 @@ func undos(p *plan.Plan, st *plan.State) (undo, stays []string) {
 	return undo, stays
 }
 
-// remains are the steps until the end; of a saga that turns back, those that are to be undone, and before
-// them those of which it is not known whether they took effect.
+// remains returns the steps until the end. For a saga that turns back, these are the steps to undo. The
+// steps with an unknown effect come before them.
 func remains(p *plan.Plan, st *plan.State, undo []string) (out []string) {
 	begun := map[string]bool{}
 	for _, r := range st.Runs {
@@ -252,12 +250,10 @@ func remains(p *plan.Plan, st *plan.State, undo []string) (out []string) {
 	return out
 }
 
-// frees are the commands after which an engine goes on with s, if it has not ended.
-func frees(s *store.Saga, goesOn bool, at string) (out []string) {
-	if at != "" {
-		at = " " + at
-	}
-	which := " -- " + shortlog.Shell(s.Name) + " " + shortlog.Shell(s.Key)
+// commandsToUnblock returns the commands after which an engine continues s, unless it has ended.
+func commandsToUnblock(s *store.Saga, goesOn bool, at string) (out []string) {
+	at = spaced(at)
+	which := sagaArgs(s.Name, s.Key)
 	if s.Stuck {
 		out = append(out, "skald saga retry"+at+" --reason 'the cause is gone'"+which)
 	}

@@ -4,28 +4,29 @@ import (
 	"context"
 )
 
-// changed are the sagas that a run has changed by now.
-type changed struct {
+// runChanges holds the sagas that a run has changed so far.
+type runChanges struct {
 	db   RunReader
-	run  string // "": there is none
+	run  string // empty if there is no run
 	ids  map[string]bool
-	last int64 // number that was read
+	last int64 // the highest number that was read
 }
 
-// unordered is how many numbers of acts may stand after one that stands already: transactions at the same
-// time.
-const unordered = 100
+// maxUnordered is how many lower numbers may still be committed after an audit: transactions run at the
+// same time.
+const maxUnordered = 100
 
-// read adds those that it did not know of.
-func (c *changed) read(ctx context.Context) error {
+// read adds the changes since the last call.
+func (c *runChanges) read(ctx context.Context) error {
 	if c.run == "" {
 		return nil
 	}
-	for a, err := range runActs(ctx, c.db, c.run, max(c.last-unordered, 0)) {
+	for a, err := range runAudits(ctx, c.db, c.run, max(c.last-maxUnordered, 0)) {
 		if err != nil {
 			return err
 		}
-		if c.last = max(c.last, a.Number); a.Source != "" { // else it is about the run
+		c.last = max(c.last, a.Number)
+		if a.Source != "" { // without a source the audit is about the run
 			c.ids[a.Source] = true
 		}
 	}

@@ -10,25 +10,27 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// How long a row is waited for that somebody else holds, as a step does until it is over: briefly at first,
-// so that no saga waits behind it; and then, once the others are changed, for so long for all of them.
+// Limits on the wait for a row that a running step or another transaction holds. The first attempt waits
+// briefly, so that no other saga waits. The second one comes after the others, and heldLong limits it for
+// all rows together.
 const (
 	heldBrief = 250 * time.Millisecond
 	heldLong  = 5 * time.Second
 )
 
-const sagaTries = 10 // against an engine that writes at the same time
+const sagaTries = 10 // attempts while an engine writes at the same time
 
-// A bulk changes sagas one after the other.
+// bulk changes sagas one after the other.
 type bulk struct {
 	db     SagaKeeper
 	c      *SagaChange
 	o      *Order
-	done   *changed
+	done   *runChanges
 	report *SagaReport
 }
 
-// all changes them. What is wrong with one of them leaves that one; an error is of the store, or of ctx.
+// all changes the sagas. A fault of one saga leaves only that saga. An error is one of the store, or of
+// ctx.
 func (b *bulk) all(ctx context.Context, all []store.Saga) error {
 	var busy []*store.Saga
 	for i := range all {
@@ -47,7 +49,7 @@ func (b *bulk) all(ctx context.Context, all []store.Saga) error {
 		left, err := b.one(ctx, was, max(time.Until(until), heldBrief))
 		switch {
 		case errors.Is(err, store.ErrBusy):
-			left = new(held(was))
+			left = new(lockedByOther(was))
 		case err != nil:
 			return b.failed(was, err)
 		}
@@ -60,7 +62,7 @@ func (b *bulk) failed(was *store.Saga, err error) error {
 	return fmt.Errorf("%s: %s %q, after %d others: %w", b.c, was.Name, was.Key, b.report.Done, err)
 }
 
-// settled counts a saga that is changed, or left.
+// settled counts a saga that is changed or left.
 func (b *bulk) settled(left *LeftSaga) {
 	r := b.report
 	if left == nil {
@@ -71,13 +73,14 @@ func (b *bulk) settled(left *LeftSaga) {
 	progress(b.o, r.Done+len(r.Left), r.Selected)
 }
 
-// held is a saga whose row somebody else holds.
-func held(s *store.Saga) LeftSaga {
+// lockedByOther returns s as left because another transaction holds its row.
+func lockedByOther(s *store.Saga) LeftSaga {
 	return LeftSaga{Name: s.Name, Key: s.Key, First: true, Why: "a step of it that is running, or another " +
 		"transaction, holds its row: type the verb again when that is over"}
 }
 
-// one returns why a saga was left as it is; nil: it was not. ErrBusy: somebody held its row for so long.
+// one changes a saga. It returns the reason if the saga was left; else nil. store.ErrBusy means that
+// another transaction held its row for the whole wait.
 func (b *bulk) one(ctx context.Context, was *store.Saga, wait time.Duration) (left *LeftSaga, err error) {
 	first := func(why string) (*LeftSaga, error) {
 		return &LeftSaga{Name: was.Name, Key: was.Key, Why: why, First: true}, nil
@@ -92,8 +95,8 @@ func (b *bulk) one(ctx context.Context, was *store.Saga, wait time.Duration) (le
 		case r.row.ID != was.ID:
 			return first("it ended, and another one was started under its key")
 		}
-		// After the saga was read: what another one that goes on with the run changes from now on loses its
-		// guard.
+		// This read comes after that of the saga. A later change, by another process that continues the
+		// run, breaks the guard of the version.
 		if err := b.done.read(ctx); err != nil {
 			return nil, err
 		}
@@ -108,7 +111,8 @@ func (b *bulk) one(ctx context.Context, was *store.Saga, wait time.Duration) (le
 	return first("an engine writes it again and again: try it once more")
 }
 
-// write carries out the change of a saga as it was read. Neither stands nor left: it moved meanwhile.
+// write applies the change to a saga as it was read. Neither stands nor left means that the saga changed
+// meanwhile.
 func (b *bulk) write(ctx context.Context, r *SagaRead, wait time.Duration) (stands bool, left *LeftSaga,
 	err error) {
 	s := &r.row
@@ -132,5 +136,5 @@ func (b *bulk) write(ctx context.Context, r *SagaRead, wait time.Duration) (stan
 	if err == nil || ctx.Err() != nil || store.Incurable(err) || b.db.Outage(err) {
 		return stands, nil, err
 	}
-	return false, wrong(err), nil // the store refuses this one
+	return false, wrong(err), nil // the store refuses this saga only
 }

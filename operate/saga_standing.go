@@ -17,95 +17,97 @@ const (
 	Orchestrated  = "orchestrated"  // an engine runs it
 )
 
-// A SagaStanding is how one saga stands, of either style: its names in JSON are stable.
+// SagaStanding is the state of one saga of either style. Its names in JSON are stable.
 type SagaStanding struct {
 	Style string `json:"style"` // Choreographed or Orchestrated
-	Name  string `json:"name"`  // of the flow, or of the definition
+	Name  string `json:"name"`  // the flow, or the definition
 	Key   string `json:"key"`
 	State string `json:"state"`         // running, compensating, done, compensated
-	Why   string `json:"why,omitempty"` // it turned back
+	Why   string `json:"why,omitempty"` // why it turned back
 
 	Stuck  bool `json:"stuck,omitempty"` // an operator has to decide
 	Paused bool `json:"paused,omitempty"`
-	// choreographed: what it waits for is due; orchestrated: its deadline passed, and it goes on
+	// Overdue of a choreographed saga: the event that it waits for is due. Of an orchestrated one: its
+	// deadline passed, and it goes on.
 	Overdue bool `json:"overdue"`
-	// orchestrated: it goes forward, and cannot turn back any more, since its pivot is done
+	// Forward reports that the pivot of an orchestrated saga is done, so it cannot turn back.
 	Forward bool `json:"forward,omitempty"`
 
 	Steps    []StandingStep `json:"steps"`
-	Waiting  []Wait         `json:"waiting,omitempty"` // what has to come next
+	Waiting  []Wait         `json:"waiting,omitempty"` // the next events, replies or signals
 	Retrying *Retrying      `json:"retrying,omitempty"`
-	// events: causes of what came that did not come yet
+	// Missing lists events that have not arrived, although events that they caused have.
 	Missing   []string `json:"missing,omitempty"`
 	Remaining []string `json:"remaining,omitempty"` // until the end, or until all is undone
-	// steps that took effect, and that a failure undoes; of one that turns back, that are to be undone
+	// Undo lists steps that took effect and that a failure would undo. If the saga turns back, these are
+	// the steps to undo.
 	Undo  []string `json:"would_undo,omitempty"`
 	Stays []string `json:"cannot_undo,omitempty"` // steps that took effect, and that nothing undoes
-	// undos that an operator asked for, and that nobody reported yet
+	// Asked lists undos that an operator requested, and that no service has reported yet.
 	Asked []Asked `json:"asked,omitempty"`
-	// what the flow, or an engine, does not know or allow
+	// Drift lists observations that contradict the flow, or that no engine can handle.
 	Drift    []string `json:"drift,omitempty"`
 	Commands []string `json:"commands,omitempty"` // that free it, if it is stuck or paused
 
-	Due     *time.Time `json:"due,omitempty"` // of its deadline, or of the wait that is due first
-	Started time.Time  `json:"started_at"`    // choreographed: first heard of
+	Due     *time.Time `json:"due,omitempty"` // its deadline, or the earliest due time of its waits
+	Started time.Time  `json:"started_at"`    // of a choreographed saga: its first event
 	Changed time.Time  `json:"changed_at"`
-	Ended   *time.Time `json:"ended_at,omitempty"` // of an orchestrated one
+	Ended   *time.Time `json:"ended_at,omitempty"` // of an orchestrated saga
 	Trace   string     `json:"trace,omitempty"`    // the id of the trace in which it began
 
 	Keys    [][]byte `json:"-"` // of its messages
-	Refused []string `json:"-"` // choreographed: why Compensate undoes nothing
+	Refused []string `json:"-"` // of a choreographed saga: why Compensate undoes nothing
 }
 
 // Outcomes of a StandingStep.
 const (
-	StepRunning  = "running" // it is at work, or waits for an answer
-	StepNext     = "next"    // its turn has come, and no build runs that takes it
-	StepDone     = "done"    // it took effect, or: the event came
-	StepFailed   = "failed"  // it ended without an effect, or: the saga failed by it
-	StepSkipped  = "skipped" // it counts as passed
+	StepRunning  = "running" // it is in progress, or waits for an answer
+	StepNext     = "next"    // it is next, and no running build takes it
+	StepDone     = "done"    // it took effect, or the event arrived
+	StepFailed   = "failed"  // it ended without an effect, or made the saga fail
+	StepSkipped  = "skipped" // an operator or its condition skipped it
 	StepDropped  = "dropped" // the saga turned back before it took effect
-	StepUndoing  = "undoing" // its undo is at work
+	StepUndoing  = "undoing" // its undo is in progress
 	StepIsUndone = "undone"
 )
 
-// A StandingStep is a step of an engine's saga, or what came of one kind of event.
+// StandingStep is a step of an orchestrated saga, or the events of one kind in a choreographed one.
 type StandingStep struct {
-	Name    string     `json:"name"` // with its occurrence; of an event its type
+	Name    string     `json:"name"` // the name with its occurrence, or the type of an event
 	Topic   string     `json:"topic,omitempty"`
 	Outcome string     `json:"outcome"`      // one of the Outcomes above
-	At      *time.Time `json:"at,omitempty"` // when it came to that; of an event, when it was written
+	At      *time.Time `json:"at,omitempty"` // the time of the outcome; of an event, when it was written
 
 	Stuck    bool       `json:"stuck,omitempty"`
-	Attempts int        `json:"attempts,omitempty"` // that failed, of the step or of its undo
+	Attempts int        `json:"attempts,omitempty"` // failed attempts of the step or of its undo
 	Error    string     `json:"error,omitempty"`
-	Next     *time.Time `json:"next,omitempty"`     // when it is tried again
+	Next     *time.Time `json:"next,omitempty"`     // the next attempt
 	Messages []flow.ID  `json:"messages,omitempty"` // at most 8
-	More     bool       `json:"more,omitempty"`     // there were others
+	More     bool       `json:"more,omitempty"`     // there were more messages
 }
 
-// What a Wait waits for.
+// Kinds of a Wait.
 const (
 	WaitEvent  = "event"
 	WaitReply  = "reply" // to a command, or to the undo of one
 	WaitSignal = "signal"
 	WaitTime   = "time"
 	WaitChild  = "child" // a saga that is a step of this one
-	// entities that other sagas hold, or stand in line for
+	// WaitEntities are entities that other sagas hold or wait for.
 	WaitEntities = "entities"
 )
 
-// A Wait is something that has to come.
+// Wait is an event, a reply, a signal, a time, a child or an entity that a step waits for.
 type Wait struct {
-	What  string     `json:"what"`           // one of the words above
-	After string     `json:"after"`          // the event, or the step that waits
-	For   []string   `json:"for,omitempty"`  // one of these events; the signal; all of these entities
-	More  int        `json:"more,omitempty"` // entities beyond those
+	What  string     `json:"what"`           // one of the constants above
+	After string     `json:"after"`          // the last event, or the waiting step
+	For   []string   `json:"for,omitempty"`  // any of these events, the signal, or all of these entities
+	More  int        `json:"more,omitempty"` // the number of further entities
 	Since *time.Time `json:"since,omitempty"`
 	Due   *time.Time `json:"due,omitempty"`
 }
 
-// ForText is what it waits for.
+// ForText describes For in words.
 func (w *Wait) ForText() string {
 	switch {
 	case w.More > 0:
@@ -116,24 +118,26 @@ func (w *Wait) ForText() string {
 	return strings.Join(w.For, " or ")
 }
 
-// A Retrying is the step that fails again and again, or is stuck by that. The same of a message is a Holder.
+// Retrying is the step that fails repeatedly, or is stuck after failures. A message with such a fault is a
+// Holder.
 type Retrying struct {
 	Step    string     `json:"step"`
-	Attempt int        `json:"attempt"` // the next one
-	Error   string     `json:"error"`   // of the last one
+	Attempt int        `json:"attempt"` // the number of the next attempt
+	Error   string     `json:"error"`   // of the last attempt
 	Since   *time.Time `json:"since,omitempty"`
-	Next    *time.Time `json:"next,omitempty"` // none: it is at work, or stuck
+	Next    *time.Time `json:"next,omitempty"` // nil if it is in progress or stuck
 }
 
-// An Asked is a step of which an operator asked for the undo.
+// Asked is a step with an undo that an operator requested.
 type Asked struct {
 	Step string     `json:"step"`
-	For  []string   `json:"for"` // the event that tells that it is done
+	For  []string   `json:"for"` // the events that report the undo
 	At   time.Time  `json:"at"`
 	Due  *time.Time `json:"due,omitempty"`
 }
 
-// SagaStandings tells how the sagas of a key stand, of both styles. At is as for Holders. None is no error.
+// SagaStandings returns the state of the sagas with a key, of both styles. at is as for Holders. It
+// returns no error if there is none.
 func SagaStandings(ctx context.Context, db store.Lister, key, at string) ([]SagaStanding, error) {
 	if key == "" {
 		return nil, nil
@@ -146,7 +150,7 @@ func SagaStandings(ctx context.Context, db store.Lister, key, at string) ([]Saga
 	return append(out, run...), err
 }
 
-// TrackedSagas lists choreographed sagas as trackers keep them, by key and flow.
+// TrackedSagas lists choreographed sagas, as trackers store them, by key and flow.
 func TrackedSagas(ctx context.Context, db store.Lister, q store.TrackedQuery) ([]SagaStanding, error) {
 	list, err := flow.List(ctx, db, q)
 	if err != nil {

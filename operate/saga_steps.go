@@ -10,15 +10,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A SagaStep is how a step of a saga stands: its names in JSON are stable. Result and Outcome are base64
-// there.
+// SagaStep is the state of a step of a saga. Its names in JSON are stable. In JSON, Result and Outcome are
+// base64.
 type SagaStep struct {
 	Consumer   string     `json:"consumer"`
 	Saga       string     `json:"saga"`
 	Step       string     `json:"step"`
 	Occurrence string     `json:"occurrence"`
 	State      string     `json:"state"`            // one of StepStates
-	Source     string     `json:"source,omitempty"` // of the message that took it, or waits to
+	Source     string     `json:"source,omitempty"` // of the message that did it, or waits to do it
 	ID         string     `json:"id,omitempty"`
 	BySource   string     `json:"by_source,omitempty"` // of the message that undid or barred it
 	ByID       string     `json:"by_id,omitempty"`
@@ -31,19 +31,19 @@ type SagaStep struct {
 	ChangedAt  time.Time  `json:"changed_at"`
 }
 
-// StepStates are the words for how a step stands.
+// StepStates returns the words for the state of a step.
 func StepStates() []string {
 	return []string{"done", "calling", "parked", "dead", "dropped", "rejected", "barred", "undone"}
 }
 
-// A StepSelection chooses among steps. Zero fields choose all.
+// StepSelection selects steps. Zero fields select all.
 type StepSelection struct {
 	Consumer, Saga string
 	State          string // one of StepStates
 	Limit          int    // default 1,000
 }
 
-// Steps lists how steps of sagas stand, by consumer, saga, step and occurrence.
+// Steps lists the state of steps of sagas, by consumer, saga, step and occurrence.
 func Steps(ctx context.Context, db store.Lister, s StepSelection) ([]SagaStep, error) {
 	q := store.StepQuery{Consumer: s.Consumer, Saga: s.Saga, Limit: s.Limit}
 	switch {
@@ -65,7 +65,7 @@ func Steps(ctx context.Context, db store.Lister, s StepSelection) ([]SagaStep, e
 	return out, nil
 }
 
-// stepState is the state that a word says.
+// stepState returns the state for one of StepStates.
 func stepState(word string) (state store.StepState, dropped bool) {
 	if word == "dropped" {
 		return store.StepDead, true
@@ -80,7 +80,7 @@ func sagaStep(r *store.StepRecord) SagaStep {
 	out := SagaStep{Consumer: r.Consumer, Saga: r.Saga, Step: r.Name, Occurrence: r.Occurrence,
 		State: r.State.String(), Source: r.Source, ID: r.ID,
 		BySource: r.By.Source, ByID: r.By.ID, Code: r.Code, OutsideKey: r.OutsideKey,
-		Begun: someTime(r.Begun), At: r.At, ChangedAt: r.Changed}
+		Begun: timeOrNil(r.Begun), At: r.At, ChangedAt: r.Changed}
 	if r.Dropped {
 		out.State = "dropped"
 	}

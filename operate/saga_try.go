@@ -12,7 +12,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// trySagas is the dry run of a change: one read for each hundred sagas, and one of their definitions.
+// trySagas is the dry run of a change. It needs one read for each hundred sagas, and one for their
+// definitions.
 func trySagas(ctx context.Context, db store.Lister, s *SagaSelection, c *SagaChange,
 	o *Order) (r SagaReport, err error) {
 	plans, err := readPlans(ctx, db)
@@ -21,7 +22,7 @@ func trySagas(ctx context.Context, db store.Lister, s *SagaSelection, c *SagaCha
 	}
 	only := single{of: s, run: o.Run}
 	err = eachSaga(ctx, db, s, false, func(one store.Saga) error {
-		if err := only.also(&one); err != nil {
+		if err := only.check(&one); err != nil {
 			return err
 		}
 		r.Selected++
@@ -46,8 +47,8 @@ func trySagas(ctx context.Context, db store.Lister, s *SagaSelection, c *SagaCha
 	return r, c.partly(&r)
 }
 
-// try is what becomes of a saga by c, or why it is left as it is. P is nil where no engine has noted its
-// definition.
+// try returns the state of a saga after c, or the reason why it is left. p is nil if no engine has stored
+// its definition.
 func (c *SagaChange) try(s *store.Saga, st plan.State, p *plan.Plan,
 	o *Order) (next plan.State, now time.Time, left *LeftSaga) {
 	left = &LeftSaga{Name: s.Name, Key: s.Key}
@@ -55,7 +56,7 @@ func (c *SagaChange) try(s *store.Saga, st plan.State, p *plan.Plan,
 		left.Why = unknownDefinition(s).Error()
 		return next, now, left
 	}
-	now = s.Read // by the store's clock: this machine's may be another one
+	now = s.Read // by the store's clock: this machine's clock may differ
 	next, _, out := p.Advance(st, c.event(o), now)
 	switch {
 	case out == plan.TooLarge:
@@ -67,14 +68,14 @@ func (c *SagaChange) try(s *store.Saga, st plan.State, p *plan.Plan,
 	case st.Status.Final() && (out != plan.Repeat || c.Verb == RetrySaga):
 		left.Why = "it has ended: " + s.Status
 	case out == plan.Repeat:
-		left.Why, left.First = c.again(&st, p), true
+		left.Why, left.First = c.whyUnchanged(&st, p), true
 	default:
 		left.Why, left.Unfit = c.refused(out, &st, p)
 	}
 	return next, now, left
 }
 
-// refused says why nothing came of c, and whether that is c's fault.
+// refused explains why c had no effect, and whether c itself is at fault.
 func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (why string, unfit bool) {
 	r, begun := st.Run(c.Step, c.Occurrence)
 	step, _ := p.Step(c.Step)
@@ -111,14 +112,14 @@ func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (wh
 	return outcomeText(out), false
 }
 
-// notAgain says of a run that may have taken effect, of a saga that turns back, what is to be done instead.
+// notAgain explains why a run that may have taken effect is not retried while the saga turns back.
 func notAgain(r *plan.Run) string {
 	return sagarow.StepName(r.Step, r.Occurrence) + " may have taken effect, and is not run again, since the saga " +
 		"turns back: look at what it wrote, and complete it or skip it"
 }
 
-// again says what stands already, instead of c.
-func (c *SagaChange) again(st *plan.State, p *plan.Plan) string {
+// whyUnchanged explains why the saga is already as c requests.
+func (c *SagaChange) whyUnchanged(st *plan.State, p *plan.Plan) string {
 	r, begun := st.Run(c.Step, c.Occurrence)
 	switch {
 	case c.Verb == RetrySaga && c.Step == "":

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/internal/sagarow"
 )
 
-// unfit tells why a saga cannot take the data: an undo, or a later step, would run on a zero value, or be
-// stuck with what it cannot read. What the build that noted the definition does not tell is not checked.
+// unfit explains why a saga cannot take the data. Otherwise an undo or a later step would run on a zero
+// value, or be stuck with undecodable data. A type that the build did not describe is not checked.
 func (c *SagaChange) unfit(p *plan.Plan, st *plan.State) string {
 	what, step := c.takes(p, st)
 	switch {
@@ -39,7 +39,8 @@ func (c *SagaChange) unfit(p *plan.Plan, st *plan.State) string {
 	return ""
 }
 
-// takes is what the data would be, and the step that has it; "": nothing reads it.
+// takes returns the description of the data, and the step that reads it. The description is "" if nothing
+// reads it.
 func (c *SagaChange) takes(p *plan.Plan, st *plan.State) (what string, step plan.Step) {
 	if c.Verb == SignalSaga {
 		for _, s := range p.Graph.Steps {
@@ -50,7 +51,7 @@ func (c *SagaChange) takes(p *plan.Plan, st *plan.State) (what string, step plan
 		return "", step
 	}
 	r, begun := st.Run(c.Step, c.Occurrence)
-	undo := begun && (r.Phase == plan.Undo || r.Phase == plan.Undoing) // it puts nothing out
+	undo := begun && (r.Phase == plan.Undo || r.Phase == plan.Undoing) // an undo has no output
 	if c.Verb != CompleteSaga || undo {
 		return "", step
 	}
@@ -58,17 +59,18 @@ func (c *SagaChange) takes(p *plan.Plan, st *plan.State) (what string, step plan
 	return "the output of " + c.Step, step
 }
 
-// otherData tells of data that is not what the saga took before.
+// otherData reports whether the data differ from the data that the saga took before.
 func (c *SagaChange) otherData(st *plan.State, p *plan.Plan) bool {
 	what, step := c.takes(p, st)
-	if what == "" || step.Shape == plan.Nothing || step.Kind == plan.Child { // a child's is its own
+	// The output of a child is the child's own.
+	if what == "" || step.Shape == plan.Nothing || step.Kind == plan.Child {
 		return false
 	}
 	was, taken := c.took(st, p)
 	return taken && !sameJSON(was, c.Data)
 }
 
-// took is the data that came first.
+// took returns the data that arrived first.
 func (c *SagaChange) took(st *plan.State, p *plan.Plan) (data json.RawMessage, taken bool) {
 	if c.Verb == CompleteSaga {
 		r, begun := st.Run(c.Step, c.Occurrence)
@@ -90,18 +92,18 @@ func (c *SagaChange) took(st *plan.State, p *plan.Plan) (data json.RawMessage, t
 	return nil, false
 }
 
-// sameJSON compares values, not how they are written; none is null.
+// sameJSON reports whether two JSON values are equal, regardless of their format. Empty data is null.
 func sameJSON(a, b json.RawMessage) bool {
 	value := func(data json.RawMessage) (v any) {
 		d := json.NewDecoder(bytes.NewReader(data))
 		d.UseNumber()
-		_ = d.Decode(&v) // it was checked when it came; nothing at all is null
+		_ = d.Decode(&v) // it was checked on arrival; empty data is null
 		return v
 	}
 	return reflect.DeepEqual(value(a), value(b))
 }
 
-// sample is the data as a command is printed with it: for the reader to fill in.
+// sample returns the flag --data of a printed command, with a value for the reader to fill in.
 func sample(shape string) string {
 	if shape == plan.Nothing {
 		return ""

@@ -7,14 +7,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Watcher is what Status asks of a store.
+// Watcher is the part of a store that Status needs.
 type Watcher interface {
 	store.Teller
 	Check(ctx context.Context, as store.Role) error
 }
 
-// Status tells what waits to be published, and which relays have it. It needs no more than the rights of a
-// reader. Tables that are not there, or are of another version, are a *store.SchemaError.
+// Status returns the backlog of the outbox, and the relays that publish it. It needs the rights of a
+// reader. It returns a *store.SchemaError if the tables are absent or have another version.
 func Status(ctx context.Context, db Watcher) (store.OutboxStatus, error) {
 	all, err := db.Status(ctx, store.StatusQuery{Outbox: true})
 	s := all.Outbox

@@ -12,35 +12,34 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An UnknownCall is a request to the outside of which it is not known what became of it: its names in JSON
-// are stable. It is a message's of a consumer, or a step's of an orchestrated saga.
+// UnknownCall is an external call with an unknown outcome. Its names in JSON are stable. It belongs to a
+// message of a consumer, or to a step of an orchestrated saga.
 type UnknownCall struct {
 	Consumer string `json:"consumer,omitempty"`
 	Source   string `json:"source,omitempty"`
 	ID       string `json:"id,omitempty"`
 	Type     string `json:"type,omitempty"`
-	Outside  string `json:"outside_key,omitempty"` // what the provider knows it by
-	Dead     bool   `json:"dead,omitempty"`        // nothing happens by itself
+	Outside  string `json:"outside_key,omitempty"` // the idempotency key at the provider
+	Dead     bool   `json:"dead,omitempty"`        // nothing happens without an operator
 
 	Saga string `json:"saga,omitempty"` // the definition
-	Key  string `json:"key,omitempty"`  // of that saga
-	Step string `json:"step,omitempty"` // with its occurrence
-	Undo bool   `json:"undo,omitempty"` // it is the step's undo that was asked for
+	Key  string `json:"key,omitempty"`  // the key of the saga
+	Step string `json:"step,omitempty"` // the step with its occurrence
+	Undo bool   `json:"undo,omitempty"` // the call undoes the step
 
-	Stuck    bool       `json:"stuck,omitempty"` // of a saga's: an operator decides
+	Stuck    bool       `json:"stuck,omitempty"` // the saga's step waits for an operator
 	Since    *time.Time `json:"since,omitempty"`
-	Attempts int        `json:"attempts,omitempty"` // that failed
-	Error    string     `json:"error,omitempty"`    // of the last one, its first line
-	// Commands settle it: the first has Skald ask again, the others say what somebody found at the provider.
+	Attempts int        `json:"attempts,omitempty"` // failed attempts
+	Error    string     `json:"error,omitempty"`    // the first line of the last error
+	// Commands settle the call. The first makes Skald ask the provider again. The others record an outcome
+	// that an operator found at the provider.
 	Commands []string `json:"commands"`
 }
 
-// UnknownCalls lists calls to the outside whose outcome is not known, at most so many of messages and so many
-// of sagas: four statements. One that is just being made is among them. At is as for Holders.
+// UnknownCalls lists external calls with an unknown outcome, including calls in progress. It reads at most
+// `most` messages, `most` stuck sagas and `most` failing sagas, in four statements. at is as for Holders.
 func UnknownCalls(ctx context.Context, db store.Lister, at string, most int) ([]UnknownCall, error) {
-	if at != "" {
-		at = " " + at
-	}
+	at = spaced(at)
 	list, err := store.ListKept(ctx, db, store.Sought{Calling: true, Bare: true, Limit: most})
 	if err != nil {
 		return nil, err
@@ -73,18 +72,18 @@ func UnknownCalls(ctx context.Context, db store.Lister, at string, most int) ([]
 
 func callOf(p *store.Parked, at string) UnknownCall {
 	c := UnknownCall{Consumer: p.Consumer, Source: p.Source, ID: p.ID, Type: p.Message.Type,
-		Outside: p.Call.Key, Since: someTime(p.Call.Since),
+		Outside: p.Call.Key, Since: timeOrNil(p.Call.Since),
 		Dead: p.Dead != nil, Attempts: p.Attempts, Error: firstLine(p.Last.Why)}
 	who := at + " --consumer " + shortlog.Shell(p.Consumer)
 	if p.Dead == nil {
 		if p.Message.Key != nil {
-			who += " --key " + keyWord(p.Message.Key)
+			who += " --key " + shellKey(p.Message.Key)
 		}
 		c.Commands = []string{"skald parked release" + who + " --reason 'ask again now'"}
 		return c
 	}
 	who += sourceFlag(p.Source)
-	id := " -- " + shortlog.Shell(p.ID) // which may begin with a dash
+	id := " -- " + shortlog.Shell(p.ID) // the ID may begin with a dash
 	c.Commands = []string{"skald dead redrive" + who + " --reason 'ask again'" + id}
 	for _, found := range []Settlement{CallDone, CallRefused} {
 		c.Commands = append(c.Commands, "skald dead drop"+who+" --call "+string(found)+
@@ -93,14 +92,14 @@ func callOf(p *store.Parked, at string) UnknownCall {
 	return c
 }
 
-// callsOf are those of a saga: nil, if no engine has noted its definition.
+// callsOf returns the calls of a saga; nil if no engine has stored its definition.
 func callsOf(s *store.Saga, p *plan.Plan, at string) (out []UnknownCall) {
 	if p == nil {
 		return nil
 	}
 	st, err := sagarow.StateOf(*s, p.Graph.Deadline)
 	if err != nil {
-		return nil // of a later version of Skald
+		return nil // a later version of Skald wrote the state
 	}
 	for i := range st.Runs {
 		r := &st.Runs[i]
@@ -111,14 +110,11 @@ func callsOf(s *store.Saga, p *plan.Plan, at string) (out []UnknownCall) {
 		}
 		c := UnknownCall{Saga: s.Name, Key: s.Key, Step: sagarow.StepName(r.Step, r.Occurrence),
 			Undo: r.Phase == plan.Undo, Stuck: r.Stuck,
-			Since: someTime(r.At), Attempts: r.Attempts, Error: firstLine(r.Error)}
+			Since: timeOrNil(r.At), Attempts: r.Attempts, Error: firstLine(r.Error)}
 		c.Outside = (&engine.Facts{State: &st, Step: r.Step, Occurrence: r.Occurrence,
 			Undo: c.Undo}).CallKey()
-		of := at + " --step " + shortlog.Shell(r.Step)
-		if r.Occurrence != "" {
-			of += " --occurrence " + shortlog.Shell(r.Occurrence)
-		}
-		which := " -- " + shortlog.Shell(s.Name) + " " + shortlog.Shell(s.Key)
+		of := at + " --step " + shortlog.Shell(r.Step) + occurrenceFlag(r)
+		which := sagaArgs(s.Name, s.Key)
 		c.Commands = []string{"skald saga retry" + of + " --reason 'ask again'" + which}
 		if c.Undo {
 			c.Commands = append(c.Commands, "skald saga skip"+of+" --reason 'it is undone at the provider'"+

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
-// keyWord is a key as a shell and --key take it: one that is no text in base64.
-func keyWord(key []byte) string {
+// shellKey returns a key for a shell and the flag --key. A key that is not printable text is in base64.
+func shellKey(key []byte) string {
 	const code = "base64:"
 	text := string(key)
 	if strings.HasPrefix(text, code) ||
@@ -25,21 +25,34 @@ func keyWord(key []byte) string {
 	return shortlog.Shell(text)
 }
 
-// firstLine is the first line of an error's text.
+// spaced returns text with a space before it, or nothing if text is empty.
+func spaced(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " " + text
+}
+
+// sagaArgs returns the arguments of a command that name a saga. Its name or key may begin with a dash.
+func sagaArgs(name, key string) string {
+	return " -- " + shortlog.Shell(name) + " " + shortlog.Shell(key)
+}
+
+// firstLine returns the first line of an error's text.
 func firstLine(why string) string {
 	line, _, _ := strings.Cut(why, "\n")
 	return line
 }
 
-// someTime is t, or nil where there is none, or JSON has no form for it.
-func someTime(t time.Time) *time.Time {
+// timeOrNil returns t, or nil if t is zero or JSON cannot hold it.
+func timeOrNil(t time.Time) *time.Time {
 	if _, ok := column.Time(t); !ok || t.IsZero() {
 		return nil
 	}
 	return &t
 }
 
-// timesText says how often.
+// timesText returns n as "once" or "N times".
 func timesText(n int) string {
 	if n == 1 {
 		return "once"
@@ -47,5 +60,5 @@ func timesText(n int) string {
 	return fmt.Sprint(n, " times")
 }
 
-// timeText is a moment as a sentence has it.
-func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+// formatTime formats t in UTC for a sentence.
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -11,7 +11,7 @@ func TestTypedKeys(t *testing.T) {
 		"line\n":      "base64:bGluZQo=",
 		"base64:AP8=": "base64:YmFzZTY0OkFQOD0=",
 	} {
-		if got := keyWord([]byte(key)); got != want {
+		if got := shellKey([]byte(key)); got != want {
 			t.Errorf("%q is typed as %s, want %s", key, got, want)
 		}
 	}

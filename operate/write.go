@@ -13,28 +13,29 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Draft is a message to be written by hand.
+// Draft is a message that an operator writes.
 type Draft struct {
 	Topic, Type string
-	Key         []byte // nil: it keeps no order
+	Key         []byte // nil means no order
 	Data        []byte
-	ContentType string // application/json must be JSON
-	// "": a new one. Where the answer of a write is lost, repeat it with the id that it had
+	ContentType string // with application/json, Data must be JSON
+	// ID is the message ID; empty creates a new one. If the answer of a write is lost, repeat it with the
+	// same ID.
 	ID string
-	// CausedBy is the id of the message that it is written because of. It is looked for among what is kept,
-	// for Consumer and of Source if they are given. Of one that is not kept only the id is known.
+	// CausedBy is the ID of the message that causes this one. Write looks for it among the kept messages
+	// of Consumer and Source, if they are set. If it is not kept, only its ID is recorded.
 	CausedBy         string
 	Consumer, Source string
 }
 
-// A WriteReport tells what was written.
+// WriteReport is the result of Write.
 type WriteReport struct {
 	Message   skald.Message
-	CauseKept bool // CausedBy was found, and the message belongs to its process
-	Repeated  bool // the same message was written under this id before; nothing was written
+	CauseKept bool // CausedBy was found, and the message has its correlation
+	Repeated  bool // this message was written under the ID before; nothing was written
 }
 
-// Failures of a Write with an id that was used before.
+// Errors of Write for an ID that was used before.
 var (
 	ErrOtherMessage = complete.ErrOtherMessage
 	ErrForgotten    = complete.ErrForgotten
@@ -46,7 +47,8 @@ type Writer interface {
 	Secret(ctx context.Context) ([]byte, error)
 }
 
-// A WriteError says that it is not known whether a message was written: repeating it with the id is safe.
+// WriteError reports that Write cannot determine whether the message was written. It is safe to repeat it
+// with the ID.
 type WriteError struct {
 	ID  string
 	Err error
@@ -60,22 +62,22 @@ func (e *WriteError) Error() string {
 
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// asIs is the codec of a payload that is there.
-type asIs struct {
+// rawCodec is the codec of an encoded payload.
+type rawCodec struct {
 	skald.JSON
 	contentType string
 }
 
-// Encode takes the bytes as they are.
-func (a asIs) Encode(_ context.Context, m *skald.Message, v any) error {
+// Encode stores the bytes unchanged.
+func (a rawCodec) Encode(_ context.Context, m *skald.Message, v any) error {
 	m.Data, m.ContentType = v.([]byte), a.contentType
 	return nil
 }
 
-// Write writes one message into the outbox, with its audit in the same transaction: a compensation by hand.
-// If the same message was written under Draft.ID before, it writes nothing and sets WriteReport.Repeated.
-// Returns ErrOtherMessage if another message was written under the id, and ErrForgotten if the id is older
-// than marks are kept.
+// Write writes one message into the outbox, with its audit in the same transaction: a manual compensation,
+// for example. If the same message was written under Draft.ID before, it writes nothing and sets
+// WriteReport.Repeated. It returns ErrOtherMessage if another message was written under the ID. It returns
+// ErrForgotten if the ID is older than marks are kept.
 func Write(ctx context.Context, db Writer, d Draft, o Order) (r WriteReport, err error) {
 	if err := checkOrder(&o); err != nil {
 		return r, err
@@ -86,7 +88,7 @@ func Write(ctx context.Context, db Writer, d Draft, o Order) (r WriteReport, err
 	if d.ContentType == "application/json" && fingerprint.CheckJSON(d.Data) != nil {
 		return r, &UsageError{What: "the payload: " + fingerprint.ErrNotText.Error()}
 	}
-	cause, consumer, id, found, err := because(ctx, db, &d)
+	cause, consumer, id, found, err := findCause(ctx, db, &d)
 	if err != nil {
 		return r, err
 	}
@@ -99,7 +101,7 @@ func Write(ctx context.Context, db Writer, d Draft, o Order) (r WriteReport, err
 		by.NewID = func(time.Time) string { return d.ID }
 	}
 	ms, err := by.Messages(caused, []skald.Draft{{Topic: d.Topic, Type: d.Type, Value: d.Data, Key: d.Key,
-		Codec: asIs{contentType: d.ContentType}}})
+		Codec: rawCodec{contentType: d.ContentType}}})
 	if err != nil {
 		return r, &UsageError{What: err.Error()}
 	}
@@ -126,7 +128,8 @@ func Write(ctx context.Context, db Writer, d Draft, o Order) (r WriteReport, err
 	return r, nil
 }
 
-// writeOnce writes the row of e. Marked: under its mark, which outbox.Write uses, too.
+// writeOnce writes the row of e. With marked it also writes the mark that outbox.Write uses, so that a
+// repeat writes nothing.
 func writeOnce(ctx context.Context, db Writer, e store.Effect, marked bool) (repeated bool, err error) {
 	if !marked {
 		_, err = db.Apply(ctx, e)
@@ -154,8 +157,9 @@ func writeOnce(ctx context.Context, db Writer, e store.Effect, marked bool) (rep
 	return true, nil
 }
 
-// because is the message that is written because of, and for which consumer and as what it is kept.
-func because(ctx context.Context, db Keeper,
+// findCause finds the message that causes the draft, with the consumer and the identity under which it is
+// kept.
+func findCause(ctx context.Context, db Keeper,
 	d *Draft) (cause skald.Message, consumer string, id store.Identity, found bool, err error) {
 	if d.CausedBy == "" {
 		return cause, d.Consumer, id, false, nil
@@ -166,7 +170,8 @@ func because(ctx context.Context, db Keeper,
 		switch {
 		case err != nil:
 			return cause, consumer, id, found, err
-		case found && p.Message.Source != cause.Source: // else it is the same one, kept for another consumer
+		// With an equal source it is the same message, kept for another consumer.
+		case found && p.Message.Source != cause.Source:
 			return cause, consumer, id, found,
 				&UsageError{
 					What: fmt.Sprintf(
