@@ -237,6 +237,10 @@ func TestTopicMadeAgainWhileTheConsumerIsStopped(t *testing.T) {
 			r.publish(topic, 0, 10)
 			r.consume(10, topic)
 			fatal(t, r.drop(topic))
+			until(t, "the end of the topic", func() bool { // until then it takes messages, and loses them
+				ids, err := r.bus.Topics(t.Context(), topic)
+				return err == nil && ids[topic] == ""
+			})
 			r.make(topic)
 			r.publish(topic, 10, 100)
 			r.logged("")
