@@ -27,8 +27,9 @@ type ReadByOptions struct {
 // what is published. Where a relay that publishes works, this one stands by.
 //
 // A position moves to a snapshot under two conditions. The slot has confirmed a place of the WAL that was
-// read after the snapshot. And the slot is the one that positions were moved by before, so its stream has
-// no gap. Otherwise the positions stay, and Listening returns the reason.
+// read after the snapshot. And each row above the old position is in the slot's stream: the position was
+// taken next to this slot, or the row's transaction began after the slot was seen. Otherwise the positions
+// stay, and Listening returns the reason.
 type ReadBy struct {
 	*core
 	follower *wal.Follower
