@@ -13,7 +13,7 @@ help: ## what there is
 check: ## before each commit: format, vet, short tests without servers, a build without cgo (2 minutes at most)
 	@scripts/test check
 
-test: ## everything, with PostgreSQL (oldest and newest), PgBouncer, Kafka, RabbitMQ, NATS and Redis, most of it under the race detector (15 minutes at most on two cores)
+test: ## everything, with PostgreSQL (oldest and newest), PgBouncer, Kafka, RabbitMQ, NATS and Redis, the tests in which goroutines meet under the race detector too (a quarter of an hour or more on two cores)
 	@scripts/test all
 
 lint: ## gofmt, go vet and staticcheck, for all modules
@@ -42,7 +42,7 @@ connectors: ## the real Debezium beside our relay, and a writer on Node.js: minu
 	@scripts/services up postgres kafka debezium node
 	@eval "$$(scripts/services env)" && SKALD_TEST_CONNECTORS=1 go test -count=1 -run '^(TestDebezium|TestDebeziumSwitched|TestDebeziumEmpties|TestForeignWriters)$$' ./cmd/skald
 
-bench: ## the table of docs/benchmarks.md, from bench/; BENCH='…' passes flags
+bench: ## the table of docs/dev/benchmarks.md, from bench/; BENCH='…' passes flags
 	@[ -f bench/go.mod ] || { echo "bench/ has no go.mod: there are no benchmarks in this checkout" >&2; exit 1; }
 	@scripts/services up
 	@eval "$$(scripts/services env)" && cd bench && go run . $(BENCH)

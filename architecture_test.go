@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// TestArchitectureNamesWhatIsThere: docs/architecture.md has one line for each package and for each file of
-// the largest ones, in the order of ranks, and no other.
+// TestArchitectureNamesWhatIsThere requires one line of docs/dev/architecture.md for each package, and for
+// each file of the largest packages, in the order of ranks.
 func TestArchitectureNamesWhatIsThere(t *testing.T) {
-	text, err := os.ReadFile("docs/architecture.md")
+	text, err := os.ReadFile("docs/dev/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,19 +52,19 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 		slices.Sort(named)
 		for _, name := range want {
 			if !slices.Contains(named, name) {
-				t.Errorf("docs/architecture.md: %s: there is no line for %s: say in few words what it is for",
+				t.Errorf("docs/dev/architecture.md: %s: there is no line for %s: say in few words what it is for",
 					title, name)
 			}
 		}
 		for i, name := range named {
 			if !slices.Contains(want, name) || i > 0 && named[i-1] == name {
-				t.Errorf("docs/architecture.md: %s: %s is not there, or named twice", title, name)
+				t.Errorf("docs/dev/architecture.md: %s: %s is not there, or named twice", title, name)
 			}
 		}
 		delete(there, title)
 	}
 	for title := range there {
-		t.Errorf("docs/architecture.md has no section %q", title)
+		t.Errorf("docs/dev/architecture.md has no section %q", title)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/skald-go/skald/internal/fingerprint"
 )
@@ -29,7 +28,8 @@ var _ Codec = JSON{}
 // Encode writes v as JSON. A string in v that is not UTF-8 is an error: JSON cannot hold it.
 func (JSON) Encode(_ context.Context, m *Message, v any) error {
 	data, err := json.Marshal(v)
-	if err == nil && bytes.Contains(data, []byte(`\ufffd`)) && !text(reflect.ValueOf(v)) {
+	texts := fingerprint.Texts{Tag: "json", Own: marshals}
+	if err == nil && bytes.Contains(data, []byte(`\ufffd`)) && !texts.In(reflect.ValueOf(v)) {
 		err = errBytes
 	}
 	if err != nil {
@@ -40,8 +40,9 @@ func (JSON) Encode(_ context.Context, m *Message, v any) error {
 }
 
 // Decode reads JSON into v. A string that is not UTF-8, or has half of a surrogate pair, is an error:
-// encoding/json would change it. If v is a struct and has no field for any member of the object, that is an
-// error, too: v would stay empty, so the two sides mean different types.
+// encoding/json would change it. So is null, unless v points to a pointer, a map, a slice or an interface, or
+// is a json.Unmarshaler: it would leave v as it is. If v is a struct and has no field for any member of the
+// object, that is an error, too: v would stay empty, so the two sides mean different types.
 func (c JSON) Decode(_ context.Context, m Message, v any) error {
 	if err := c.unmarshal(m.Data, v); err != nil {
 		return fmt.Errorf("decode %s as JSON: %w", typeAndID(&m), &jsonError{err})
@@ -65,6 +66,9 @@ func (c JSON) unmarshal(data []byte, v any) error {
 	if err := fingerprint.CheckJSON(data); err != nil {
 		return err
 	}
+	if string(bytes.TrimSpace(data)) == "null" && !fingerprint.HoldsNull(reflect.TypeOf(v)) {
+		return errNull
+	}
 	if !c.Strict {
 		return json.Unmarshal(data, v)
 	}
@@ -79,41 +83,15 @@ func (c JSON) unmarshal(data []byte, v any) error {
 	return nil
 }
 
+// marshals reports whether values of t encode themselves. They may have U+FFFD as an escape, too.
+func marshals(t reflect.Type) bool {
+	return t.Implements(reflect.TypeFor[json.Marshaler]()) ||
+		t.Implements(reflect.TypeFor[encoding.TextMarshaler]())
+}
+
 var errBytes = errors.New("a string in it is not UTF-8, which JSON cannot hold: make it a []byte, which travels in base64")
 
-// text reports whether all strings in v are UTF-8. Values that encode themselves count as text: raw JSON may
-// have U+FFFD as an escape, too.
-func text(v reflect.Value) bool {
-	if !v.IsValid() || v.Type().Implements(reflect.TypeFor[json.Marshaler]()) ||
-		v.Type().Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
-		return true
-	}
-	switch v.Kind() {
-	case reflect.String:
-		return utf8.ValidString(v.String())
-	case reflect.Pointer, reflect.Interface:
-		return text(v.Elem())
-	case reflect.Slice, reflect.Array:
-		for i := range v.Len() {
-			if !text(v.Index(i)) {
-				return false
-			}
-		}
-	case reflect.Map:
-		for k, one := range v.Seq2() {
-			if !text(k) || !text(one) {
-				return false
-			}
-		}
-	case reflect.Struct:
-		for f, one := range v.Fields() {
-			if (f.IsExported() || f.Anonymous) && f.Tag.Get("json") != "-" && !text(one) {
-				return false
-			}
-		}
-	}
-	return true
-}
+var errNull = errors.New("the payload is null, which its type cannot hold: send a value, or decode into a pointer")
 
 var errTrailing = errors.New("something follows the value")
 
@@ -186,7 +164,7 @@ func (e *jsonError) Error() string {
 			where = "the field " + kind.Field
 		}
 		return fmt.Sprintf("%s for %s, which is of type %v (at byte %d)", what, where, kind.Type, kind.Offset)
-	case errors.Is(e.err, errTrailing), errors.Is(e.err, fingerprint.ErrNotText):
+	case errors.Is(e.err, errTrailing), errors.Is(e.err, errNull), errors.Is(e.err, fingerprint.ErrNotText):
 		return e.err.Error()
 	case strings.HasPrefix(e.err.Error(), unknownField): // a name, no value
 		return fmt.Sprintf("there is no field for the member %.80s",

@@ -49,8 +49,9 @@ func TestDocsNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// TestEachPromiseHasItsTests: docs/proofs.md has a row with a test for each promise of docs/guarantees.md and
-// each failure of docs/failures.md, and no other.
+// TestEachPromiseHasItsTests requires a row with a test in docs/dev/proofs.md for each promise of
+// docs/guarantees.md and each failure of docs/dev/failures.md. It refuses rows of other promises and
+// failures.
 func TestEachPromiseHasItsTests(t *testing.T) {
 	rows := func(page, letter string) map[string]string {
 		text, err := os.ReadFile(page)
@@ -70,24 +71,24 @@ func TestEachPromiseHasItsTests(t *testing.T) {
 	for _, of := range []struct {
 		page, letter string
 		least        int
-	}{{"docs/guarantees.md", "P", 50}, {"docs/failures.md", "F", 90}} {
-		named, proofs := rows(of.page, of.letter), rows("docs/proofs.md", of.letter)
+	}{{"docs/guarantees.md", "P", 50}, {"docs/dev/failures.md", "F", 90}} {
+		named, proofs := rows(of.page, of.letter), rows("docs/dev/proofs.md", of.letter)
 		for row := range named {
 			if !strings.Contains(proofs[row], "`") {
-				t.Errorf("docs/proofs.md names no test of %s", row)
+				t.Errorf("docs/dev/proofs.md names no test of %s", row)
 			}
 			delete(proofs, row)
 		}
 		if len(named) < of.least || len(proofs) > 0 {
-			t.Errorf("%s has %d rows; docs/proofs.md has rows of none: %v", of.page, len(named), proofs)
+			t.Errorf("%s has %d rows; docs/dev/proofs.md has rows of none: %v", of.page, len(named), proofs)
 		}
 	}
 }
 
 // TestInterleaving: each of the numbered interleavings that touch what there is has tests, which
-// docs/attacks.md names and which say that number themselves.
+// docs/dev/attacks.md names and which say that number themselves.
 func TestInterleaving(t *testing.T) {
-	page, err := os.ReadFile("docs/attacks.md")
+	page, err := os.ReadFile("docs/dev/attacks.md")
 	if err != nil {
 		t.Fatal(err)
 	}

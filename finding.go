@@ -1,6 +1,6 @@
 package skald
 
-// A Finding is one thing that was looked at, and how it stands: skald doctor prints them.
+// Finding is one thing that was looked at, and how it stands: skald doctor prints them.
 type Finding struct {
 	Name   string // of what was looked at: "synchronous_commit". It is stable
 	Grade  Grade

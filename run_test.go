@@ -1,9 +1,14 @@
 package skald_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -85,6 +90,118 @@ func TestRunGoesOnWhenOneIsDone(t *testing.T) {
 func TestRunNothing(t *testing.T) {
 	if err := skald.Run(t.Context()); err != nil {
 		t.Errorf("Run of nothing = %v", err)
+	}
+}
+
+// A part records its name when it has ended.
+type part struct {
+	runner
+	is skald.Status
+}
+
+func (p part) Status() skald.Status { return p.is }
+
+// stopping is a part that Run informs of the shutdown.
+type stopping struct {
+	part
+	told func()
+}
+
+func (s stopping) Stopping() { s.told() }
+
+// The stages end one after the other: each part is still running when the earlier stages have ended. The
+// order of the arguments does not matter.
+func TestRunStopsInStages(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan string, 5)
+	slow := make(chan struct{})
+	web := stopping{part{drains(ended, "web", nil), skald.Status{Stage: skald.Serving}}, func() {
+		ended <- "stopping"
+		close(slow) // only now may the handlers end
+	}}
+	relay := part{drains(ended, "relay", nil), skald.Status{Stage: skald.Publishing}}
+	handler := runner(func(ctx context.Context) error {
+		<-ctx.Done()
+		<-slow
+		return drains(ended, "handler", nil)(ctx)
+	})
+	inbox := part{handler, skald.Status{Stage: skald.Handling}}
+	stop()
+	if err := skald.Run(ctx, web, relay, handler, inbox); err != nil {
+		t.Error(err)
+	}
+	close(ended)
+	var order []string
+	for name := range ended {
+		order = append(order, name)
+	}
+	if want := "[stopping handler handler relay web]"; fmt.Sprint(order) != want {
+		t.Errorf("ended in the order %v, want %s", order, want)
+	}
+}
+
+// A part that fails is named, once, and ends the others in their order.
+func TestRunNamesThePartThatFailed(t *testing.T) {
+	missing := errors.New("no table")
+	ended := make(chan string, 2)
+	err := skald.Run(t.Context(),
+		part{drains(ended, "web", nil), skald.Status{Name: "web", Stage: skald.Serving}},
+		part{drains(ended, "relay", nil), skald.Status{Name: "relay", Stage: skald.Publishing}},
+		part{runner(func(context.Context) error { return missing }), skald.Status{Name: "consumer stock"}},
+		part{runner(func(context.Context) error { return fmt.Errorf("relay: %w", missing) }),
+			skald.Status{Name: "relay"}},
+	)
+	if want := "consumer stock: no table\nrelay: no table"; !errors.Is(err, missing) || err.Error() != want {
+		t.Errorf("Run = %v, want %s", err, want)
+	}
+	if first, second := <-ended, <-ended; first != "relay" || second != "web" {
+		t.Errorf("%s ended before %s", first, second)
+	}
+}
+
+const signalled = "SKALD_TEST_RUN_UNTIL_SIGNAL"
+
+// The first signal stops Run. The second one ends a process that does not stop.
+func TestSignals(t *testing.T) {
+	if how := os.Getenv(signalled); how != "" { // the process that gets the signals
+		err := skald.RunUntilSignal(context.Background(), runner(func(ctx context.Context) error {
+			fmt.Println("running")
+			<-ctx.Done()
+			if how == "hangs" {
+				select {}
+			}
+			return errors.New("stopped")
+		}))
+		fmt.Println(err)
+		os.Exit(3)
+	}
+	for how, want := range map[string]string{"ends": "exit status 3", "hangs": "signal: terminated"} {
+		c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSignals$")
+		c.Env = append(os.Environ(), signalled+"="+how)
+		out, err := c.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Stderr = c.Stdout
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		said := ""
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			said += lines.Text() + "\n"
+			again := how == "hangs" && strings.Contains(lines.Text(), "skald: stopping")
+			if lines.Text() == "running" || again {
+				if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if err := c.Wait(); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s; it printed\n%s", how, err, want, said)
+		}
+		if !strings.Contains(said, "terminated") {
+			t.Errorf("%s: the log does not name the signal:\n%s", how, said)
+		}
 	}
 }
 

@@ -5,7 +5,7 @@
 //	your tx ─► outbox ─► relay ─► broker ─► inbox ─► handler's tx ─► outbox ─► …
 //	           (row)    (cursor)  (seam)   (seen?)   (your rows + seen mark + outbox rows: ONE commit)
 //
-// It imports nothing else of Skald. docs/path.md walks one message along the picture, file by file.
+// It imports nothing else of Skald. docs/dev/path.md walks one message along the picture, file by file.
 package skald
 
 import (
@@ -13,10 +13,11 @@ import (
 	"time"
 )
 
-// A Message is what travelled: complete, encoded, plain data. The attributes are those of CloudEvents 1.0
+// Message is what travelled: complete, encoded, plain data. The attributes are those of CloudEvents 1.0
 // (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md) under Go names.
 type Message struct {
-	// with Source: the identity for ever. Ours are UUIDs of version 7; foreign ones are any text
+	// ID is, with Source, the identity forever. Skald makes UUIDs of version 7. Those of other publishers are
+	// any text.
 	ID     string
 	Source string // who says it; set once per database by `skald migrate --source`
 	Type   string // what kind of event, "order.placed"; at most 255 bytes
@@ -47,13 +48,13 @@ type Message struct {
 	Data []byte // the payload, at most 900 KiB. Nil is a tombstone, which differs from empty
 }
 
-// A Header is one name and its bytes.
+// Header is one name and its bytes.
 type Header struct {
 	Name  string
 	Value []byte
 }
 
-// A Draft is a message that has no time and no bytes yet. outbox.Write completes it.
+// Draft is a message that has no time and no bytes yet. outbox.Write completes it.
 type Draft struct {
 	// ID is for a message that outbox.Write writes once, however often its transaction is repeated: a UUID in
 	// text form, of version 7 from uuid.NewV7 or the like. Default: a new UUID of version 7.
@@ -66,7 +67,7 @@ type Draft struct {
 	Codec       Codec // nil: JSON
 }
 
-// A Codec turns a value into the bytes of a message and back.
+// Codec turns a value into the bytes of a message and back.
 type Codec interface {
 	// Encode sets Data and ContentType, and Schema if it has one. It may ask a registry: hence the context.
 	Encode(ctx context.Context, m *Message, v any) error
@@ -74,7 +75,7 @@ type Codec interface {
 	Decode(ctx context.Context, m Message, v any) error
 }
 
-// An Event is declared once and shared by both sides of a topic:
+// Event is declared once and shared by both sides of a topic:
 //
 //	var OrderPlaced = skald.Event[Order]{Topic: "orders", Type: "order.placed"}
 //

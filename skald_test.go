@@ -123,7 +123,16 @@ func TestJSONOfOtherNames(t *testing.T) {
 		{`{"amount":0}`, &order{}, "", ""},
 		{`{"id":"7"} x`, &order{}, "invalid character", "something follows"},
 		{`{}`, &order{}, "", ""},
-		{`null`, &order{}, "", ""},
+		{`null`, &order{}, "the payload is null", "the payload is null"},
+		{" null\n", new(string), "the payload is null", "the payload is null"},
+		{`null`, new(int), "the payload is null", "the payload is null"},
+		{`null`, &[2]int{}, "the payload is null", "the payload is null"},
+		{`null`, new(*order), "", ""},
+		{`null`, &map[string]any{}, "", ""},
+		{`null`, &[]int{}, "", ""},
+		{`null`, new(any), "", ""},
+		{`null`, &time.Time{}, "", ""},
+		{`null`, &struct{}{}, "", ""},
 		{`{"other":1}`, &struct{}{}, "", `no field for the member "other"`},
 		{`{"other":1}`, &map[string]any{}, "", ""},
 		{`{"other":1}`, new(*order), `none of the members "other"`, `no field`},
@@ -256,6 +265,18 @@ func ExampleRetryAfter() {
 	err := skald.RetryAfter(time.Minute, errors.New("the warehouse opens at nine"))
 	fmt.Println(err)
 	// Output: not before 1m0s: the warehouse opens at nine
+}
+
+func ExampleRetryNow() {
+	version := 7 // of the row that the handler read
+	write := func(found int) error {
+		if found != version {
+			return skald.RetryNow(errors.New("the order has changed")) // read again, and decide again
+		}
+		return nil
+	}
+	fmt.Println(write(7), write(8))
+	// Output: <nil> overtaken: the order has changed
 }
 
 type (

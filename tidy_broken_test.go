@@ -176,6 +176,8 @@ func broken() []breach {
 		{"an init", "outbox/a.go", "package outbox\nfunc init() {}\n", "init and panic", "no init functions"},
 		{"a panic", "outbox/a.go", "package outbox\nfunc F() { defer func() { panic(\"no\") }() }\n",
 			"init and panic", "no panics"},
+		{"a panic that goes on", "outbox/a.go", "package outbox\nfunc F() { v := recover(); panic(v) }\n",
+			"init and panic", ""},
 		{"a method called init", "outbox/a.go", "package outbox\ntype T struct{}\nfunc (T) init() {}\n",
 			"init and panic", ""},
 

@@ -56,20 +56,20 @@ func (e *LaterError) Unwrap() error { return e.Err }
 
 // RetryAfter returns an error by which a handler asks for a retry after d. Skald rolls the handler's rows
 // back. The message waits, with the later messages of its key. It is not a failed attempt. The least wait
-// is Retry.First of an inbox, 100 ms by default, and 100 ms in a saga. The text of err is stored with the
-// message.
+// is Retry.InitialInterval of an inbox, 100 ms by default, and 100 ms in a saga. The text of err is stored
+// with the message.
 func RetryAfter(d time.Duration, err error) error { return &LaterError{After: d, Err: err} }
 
-// AgainError is the error of Again. Skald finds it through any wrapping.
-type AgainError struct{ Err error }
+// RetryNowError is the error of RetryNow. Skald finds it through any wrapping.
+type RetryNowError struct{ Err error }
 
-func (e *AgainError) Error() string { return fmt.Sprintf("overtaken: %v", e.Err) }
-func (e *AgainError) Unwrap() error { return e.Err }
+func (e *RetryNowError) Error() string { return fmt.Sprintf("overtaken: %v", e.Err) }
+func (e *RetryNowError) Unwrap() error { return e.Err }
 
-// Again returns an error by which a handler asks for a retry at once, because a row that it read has changed
-// before its write. Skald rolls the handler's rows back and runs it again, 16 times at most. After that the
-// error is an ordinary failure.
-func Again(err error) error { return &AgainError{Err: err} }
+// RetryNow returns an error by which a handler asks for a retry at once, because a row that it read has
+// changed before its write. Skald rolls the handler's rows back and runs it again, 16 times at most. After
+// that the error is an ordinary failure.
+func RetryNow(err error) error { return &RetryNowError{Err: err} }
 
 // PermanentError is the error of Permanent. Skald finds it through any wrapping.
 type PermanentError struct{ Err error }

@@ -123,8 +123,10 @@ const (
 	batched    = "skald inbox, batches"
 	onceForAll = "skald inbox, OnBatch"
 	handAtOnce = "by hand: 100 in a transaction"
+	byDefault  = "skald inbox, default"
 	singleNo   = "skald inbox, 5 % rejected"
 	batchedNo  = "skald inbox, batches, 5 % rejected"
+	defaultNo  = "skald inbox, default, 5 % rejected"
 )
 
 func batches() comparison {
@@ -145,15 +147,19 @@ func batches() comparison {
 				return nil, err
 			}
 			return []contender{
-				t.turn(single, t.each(1, 0)), t.turn(batched, t.each(batch, 0)), t.turn(onceForAll, t.atOnce),
-				t.byHandAtOnce(),
-				t.turn(singleNo, t.each(1, 5)), t.turn(batchedNo, t.each(batch, 5)), pays, later,
+				t.turn(single, t.each(1, 0)), t.turn(byDefault, t.each(0, 0)),
+				t.turn(batched, t.each(batch, 0)), t.turn(onceForAll, t.atOnce), t.byHandAtOnce(),
+				t.turn(singleNo, t.each(1, 5)), t.turn(defaultNo, t.each(0, 5)),
+				t.turn(batchedNo, t.each(batch, 5)), pays, later,
 			}, nil
 		},
 		bars: []bar{
 			{what: "OnBatch, messages/s", of: onceForAll, value: perSecond, least: 40_000},
 			{what: "batches, messages/s", of: batched, value: perSecond},
 			{what: "batches ÷ one by one", of: batched, to: []string{single}, value: perSecond},
+			{what: "default ÷ one by one", of: byDefault, to: []string{single}, value: perSecond},
+			{what: "default ÷ one by one, 5 % rejected", of: defaultNo, to: []string{singleNo},
+				value: perSecond},
 			{what: "OnBatch ÷ river", of: onceForAll, to: []string{riverPays}, value: perSecond, least: 5},
 			{what: "OnBatch ÷ river's best", of: onceForAll, to: []string{riverPays, riverLater},
 				value: perSecond, least: 5},

@@ -109,7 +109,7 @@ func seedPages(ctx context.Context, pool *pgxpool.Pool, db *pgstore.Store) error
 		return fmt.Errorf("make an engine: %w", err)
 	}
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		_, err := saga.Start(ctx, e, tx, d, "order-1")
+		_, err := saga.Bind(e, d).Start(ctx, tx, "order-1")
 		return err
 	})
 	for busy := true; busy && err == nil; {

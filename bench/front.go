@@ -117,7 +117,7 @@ func repeatsInFront() comparison {
 					return err
 				}
 				n := &numbered{Store: db}
-				out = append(out, d.counted(name, n, handling(n, name, &httpidem.Options{Seen: cache})))
+				out = append(out, d.counted(name, n, handling(n, name, &httpidem.Options{Cache: cache})))
 				return nil
 			}
 			err = add(cached, there, rediscmd.GuardOptions{Timeout: lateness})

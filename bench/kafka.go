@@ -64,7 +64,7 @@ func kafkaDrains() comparison {
 		},
 		bars: []bar{
 			{what: "skald relay ÷ by hand: cursor", of: "skald relay", to: []string{"by hand: cursor"},
-				value: perSecond, least: 0.75},
+				value: perSecond, least: 0.8},
 			{what: "skald relay ÷ tutorial's poller", of: "skald relay", to: []string{"tutorial's poller"},
 				value: perSecond},
 		},

@@ -57,10 +57,11 @@ func (t *till) empty(ctx context.Context) error {
 	return execAll(ctx, t.pool, "truncate payment, inbox, plain, skald_outbox, skald_mark, skald_parked")
 }
 
-// consume is Skald's inbox: the handler inserts one row and says one event.
+// consume is Skald's inbox, with a transaction for each message: the handler inserts one row and says one
+// event.
 func (t *till) consume(f *feed) *inbox.Inbox[pgx.Tx] {
 	o := t.in
-	o.Workers, o.Logger = workers, quietly()
+	o.Workers, o.Logger, o.Batch = workers, quietly(), 1
 	in := inbox.New[pgx.Tx](t.db, f, group, &o)
 	out := outbox.New[pgx.Tx](t.db, t.say)
 	value := newOrder(1)

@@ -47,7 +47,7 @@ func inFront() comparison {
 			var n atomic.Int64
 			again := func() skald.Message { return known[n.Add(1)%knownIDs] }
 			ahead := &till{pool: t.pool, db: t.db, data: t.data, in: t.in, say: t.say}
-			ahead.in.Front.Seen = cache
+			ahead.in.Cache.Finished = cache
 			return []contender{{name: raw,
 				turn: func(ctx context.Context, m *meter) error { return lookUps(ctx, m, cache) }},
 				ahead.drop(cached, again), t.drop(plain, again)}, nil

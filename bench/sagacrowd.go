@@ -27,7 +27,7 @@ func (s *sagas) fillCrowd(ctx context.Context, d *saga.Definition[trip], finishe
 	}
 	begin := func() error {
 		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-			_, err := saga.Start(ctx, e, tx, d, newTrip())
+			_, err := saga.Bind(e, d).Start(ctx, tx, newTrip())
 			return err
 		})
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// inFile starts sagas that do nothing in a new SQLite file, by n clients, each so many in a transaction when
-// its last ones have ended.
+// inFile starts sagas that do nothing in a new SQLite file, by n clients, each so many when its last ones have
+// ended: several in a transaction, one without.
 func (b *bench) inFile(name string, n, each int) contender {
 	return contender{name: name, turn: func(ctx context.Context, m *meter) (err error) {
 		dir, err := os.MkdirTemp("", prefix)
@@ -49,30 +49,27 @@ func (b *bench) inFile(name string, n, each int) contender {
 
 func someInFile(ctx context.Context, db *sql.DB, e *saga.Engine[*sql.Tx], d *saga.Definition[trip],
 	n int) error {
+	ts := make([]trip, n)
+	for i := range ts {
+		ts[i] = newTrip()
+	}
+	if n == 1 {
+		if _, err := saga.Bind(e, d).StartNow(ctx, ts[0]); err != nil {
+			return err
+		}
+		return succeeded(ctx, e, d, ts...)
+	}
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	ts := make([]trip, n)
-	for i := range ts {
-		ts[i] = newTrip()
-		if _, err := saga.Start(ctx, e, tx, d, ts[i]); err != nil {
-			return errors.Join(fmt.Errorf("start: %w", err), tx.Rollback())
-		}
+	if _, err := saga.Bind(e, d).StartAll(ctx, tx, ts); err != nil {
+		return errors.Join(fmt.Errorf("start: %w", err), tx.Rollback())
 	}
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	for _, t := range ts {
-		end, err := e.Await(ctx, d, t.ID)
-		if err == nil && !end.Done {
-			err = fmt.Errorf("saga %s did not succeed: %s %s", t.ID, end.Why, end.Reason)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return succeeded(ctx, e, d, ts...)
 }
 
 func engineInFile() comparison {

@@ -38,7 +38,7 @@ func (e parcels) definition() *saga.Definition[trip] {
 	var steps []saga.Listed[trip]
 	for i, step := range []string{"one", "two", "three"} {
 		ask := func(r saga.Run[trip]) parcel { return parcel{r.In.ID, step} }
-		steps = append(steps, saga.Command(step, e.asked[i], ask, saga.Reply(e.told[i]), nil,
+		steps = append(steps, saga.Command(step, e.asked[i], ask, saga.Reply(e.told[i]),
 			saga.NoEffect()))
 	}
 	return saga.New("parcels", &saga.Options[trip]{Key: tripKey}, steps...)
@@ -46,15 +46,13 @@ func (e parcels) definition() *saga.Definition[trip] {
 
 // does has the participant insert a row for each parcel, and reply, once.
 func (e parcels) does(in *inbox.Inbox[pgx.Tx]) {
-	of := func(m skald.Received[parcel]) inbox.Step {
-		return inbox.Step{Saga: m.Value.Trip, Name: m.Value.Step}
-	}
+	trip := func(m skald.Received[parcel]) string { return m.Value.Trip }
 	for i := range e.asked {
-		inbox.Forward(in, e.asked[i], of,
+		inbox.DoOn(inbox.NewStep(in, fmt.Sprint("step", i), trip), e.asked[i],
 			func(ctx context.Context, tx pgx.Tx, m skald.Received[parcel]) (inbox.Result, error) {
 				_, err := tx.Exec(ctx, insertPayment, m.Value.Trip)
 				return inbox.Result{Say: []skald.Draft{e.told[i].New(m.Value.Trip, "ok")}}, err
-			}, nil)
+			})
 	}
 }
 

@@ -4,6 +4,14 @@
 // publishes in order per key. brokertest holds what every driver promises.
 //
 //	your tx ─► outbox ─► relay ─► [broker] ─► inbox ─► handler's tx ─► outbox ─► …
+//
+// # For services
+//
+// A service needs Broker, to pass one on, and Envelope, for topics of other publishers.
+//
+// # For drivers
+//
+// All other symbols are for drivers, and for wrappers of drivers.
 package broker
 
 import (
@@ -13,7 +21,7 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// A Broker publishes and subscribes, and answers what an operator asks. Drivers are safe for concurrent use.
+// Broker publishes and subscribes, and answers what an operator asks. Drivers are safe for concurrent use.
 // A wrapper embeds the Broker that it stands around, and so loses nothing of what that can do.
 type Broker interface {
 	Publisher
@@ -23,7 +31,7 @@ type Broker interface {
 	Close() error
 }
 
-// A Publisher makes messages durable at the broker.
+// Publisher makes messages durable at the broker.
 //
 // The publish contract: if a message does not become durable, then no message of the same topic and key that
 // was handed over behind it becomes durable, neither in the same call nor in any later call made before Wait
@@ -66,7 +74,7 @@ type Pending interface {
 	Wait(ctx context.Context) error
 }
 
-// A Group is who listens to what: subscriptions of equal Name share the work (competing consumers); each name
+// Group is who listens to what: subscriptions of equal Name share the work (competing consumers); each name
 // sees every message of Topics (fan-out). A group that is new starts at the oldest message that the
 // broker has, unless its driver was told otherwise.
 type Group struct {
@@ -102,14 +110,14 @@ type Resumed struct {
 	At map[string]int64
 }
 
-// A Subscriber opens subscriptions.
+// Subscriber opens subscriptions.
 type Subscriber interface {
 	// Subscribe joins g. A topic that the broker refuses is an error that wraps a *TopicError, and ErrNoTopic
 	// if it does not exist yet.
 	Subscribe(ctx context.Context, g Group) (Subscription, error)
 }
 
-// A Subscription is one member of a group. Its methods may be called from one goroutine at a time; Ready's
+// Subscription is one member of a group. Its methods may be called from one goroutine at a time; Ready's
 // channel may be read from any.
 type Subscription interface {
 	// Ready has a value when something may have come: messages, or partitions gained or lost.
@@ -133,7 +141,7 @@ type Subscription interface {
 	Close(ctx context.Context) error
 }
 
-// A Batch is what Receive returns: first forget Lost, then take up Gained, then handle Deliveries.
+// Batch is what Receive returns: first forget Lost, then take up Gained, then handle Deliveries.
 type Batch struct {
 	Gained, Lost []Partition
 	Deliveries   []Delivery
@@ -149,7 +157,7 @@ type Missed struct {
 	Count     int64 // how many, as far as the broker tells
 }
 
-// A Partition is what order holds within: a partition, a queue. Deliveries of one key always come by one
+// Partition is what order holds within: a partition, a queue. Deliveries of one key always come by one
 // partition as long as the topic keeps its number of partitions.
 type Partition struct {
 	Name string // unique in the subscription, "orders/3"
@@ -173,7 +181,7 @@ type Partition struct {
 	Shared bool
 }
 
-// A Delivery is a message that arrived.
+// Delivery is a message that arrived.
 type Delivery struct {
 	skald.Message
 	Partition string
@@ -189,7 +197,7 @@ type Delivery struct {
 // replaces a header of that name that came with the message.
 const RouteHeader = "x-route"
 
-// An Admin is what a broker can be asked for besides messages. What its kind of broker cannot do is answered
+// Admin is what a broker can be asked for besides messages. What its kind of broker cannot do is answered
 // with an error that wraps ErrUnsupported.
 type Admin interface {
 	TopicMaker
@@ -201,7 +209,7 @@ type Admin interface {
 	Adopter
 }
 
-// An Adopter changes the owner of a group.
+// Adopter changes the owner of a group.
 type Adopter interface {
 	// Adopt gives a group from one owner to g.Owner. It fails with an *OwnerError if the group has a third
 	// owner, and while the group has members. A group that is g.Owner's already stays as it is. A group that
@@ -209,28 +217,30 @@ type Adopter interface {
 	Adopt(ctx context.Context, g Group, from string) error
 }
 
-// A TopicMaker makes topics on request: nothing else in Skald does.
+// TopicMaker makes topics on request: nothing else in Skald does.
 type TopicMaker interface {
 	// MakeTopics makes those of topics that do not exist, with that many partitions, and leaves the others
 	// alone.
 	MakeTopics(ctx context.Context, partitions int, topics ...string) error
 }
 
-// A TopicChecker looks whether topics are there as they need to be, for those who have them made by others.
+// TopicChecker looks whether topics are there as they need to be, for those who have them made by others.
 type TopicChecker interface {
-	// CheckTopics changes nothing. What is missing, or is there but cannot be used as it is, it says in a
-	// line each, with the topic's name; none: all can be used.
+	// CheckTopics returns a line for each missing or unusable part of the topics, and changes nothing. A line
+	// about one topic quotes its name, or the name of an object that ends in a dot and the topic's name. A
+	// line that all topics share, such as that about the queue "skald.dropped" of RabbitMQ, quotes no topic:
+	// an inbox joins its topics nevertheless.
 	CheckTopics(ctx context.Context, topics ...string) (missing []string, err error)
 }
 
-// A Finder finds positions by time: of a partition one behind all its messages of before that time, and not
+// Finder finds positions by time: of a partition one behind all its messages of before that time, and not
 // behind the first that has that time or a later one. Where there is none, it is behind the last. The time is
 // the broker's: that of its publishing on Kafka and NATS.
 type Finder interface {
 	Find(ctx context.Context, topic string, at time.Time) ([]Place, error)
 }
 
-// A Place is a position in a partition.
+// Place is a position in a partition.
 type Place struct {
 	Partition Partition
 	Position  int64

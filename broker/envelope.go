@@ -1,6 +1,6 @@
 package broker
 
-// An Envelope is how attributes travel on topics whose form others have settled; the zero value writes none.
+// Envelope is how attributes travel on topics whose form others have settled; the zero value writes none.
 // Key, data and the message's own headers travel always. On the way in it fills what is not there as
 // CloudEvents, so that a topic may hold both forms while its writers change.
 //

@@ -23,12 +23,26 @@ var (
 	// ErrHeldBack is wrapped by errors about messages that were not published because an earlier one of their
 	// key was not.
 	ErrHeldBack = errors.New("held back: an earlier message of its key is not durable")
+	// ErrShared is wrapped by refusals of several messages at once. One of them may be the reason for all.
+	// Such a refusal counts only for a message that was published alone.
+	ErrShared = errors.New("refused together with other messages")
 	// ErrUnsupported is wrapped by errors about what this kind of broker cannot do or tell, whatever its
 	// settings.
 	ErrUnsupported = errors.New("not supported by this broker")
 	// ErrClosed is returned by calls on a closed broker or subscription.
 	ErrClosed = errors.New("broker: closed")
 )
+
+// NoQueueError is the refusal of messages of a topic that no consumer group has a queue for. It wraps
+// ErrNoTopic. The remedy is a consumer, or a group's queues.
+type NoQueueError struct{ Topic string }
+
+func (e *NoQueueError) Error() string {
+	return fmt.Sprintf("no consumer group has a queue for topic %q yet", e.Topic)
+}
+
+// Unwrap returns ErrNoTopic.
+func (e *NoQueueError) Unwrap() error { return ErrNoTopic }
 
 // TopicError is the broker's refusal of one topic of a subscription: the topic does not exist, its settings
 // cannot be used, or a right to read it is missing. It says nothing about the other topics.
@@ -42,7 +56,7 @@ func (e *TopicError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *TopicError) Unwrap() error { return e.Err }
 
-// An OwnerError says that the broker keeps another database as the owner of a group. It wraps ErrOwner.
+// OwnerError says that the broker keeps another database as the owner of a group. It wraps ErrOwner.
 type OwnerError struct {
 	Group            string
 	Owner, OwnerName string // whose group it is
@@ -52,15 +66,15 @@ type OwnerError struct {
 func (e *OwnerError) Error() string {
 	return fmt.Sprintf("group %q belongs to %s (%s), and this is %s (%s): give this consumer another name, or its "+
 		"right database; if this database takes the group over, stop the consumers of the other one, then: "+
-		"skald inbox adopt --consumer %s --from %s --broker URL --reason TEXT", e.Group, e.OwnerName, e.Owner,
+		"skald consumer adopt --consumer %s --from %s --broker URL --reason TEXT", e.Group, e.OwnerName, e.Owner,
 		e.AsksName, e.Asks, e.Group, e.Owner)
 }
 
 // Unwrap is ErrOwner.
 func (*OwnerError) Unwrap() error { return ErrOwner }
 
-// A TooLargeError is the Fault of a delivery that stands for what is too large to be delivered: one record,
-// of which the message has the beginning, or a batch of records that was not unpacked, of which it has none.
+// TooLargeError is the Fault of a delivery in place of data above the limit. The data is one record, and the
+// message has its beginning. Or it is a batch of records that was not unpacked, and the message is empty.
 type TooLargeError struct {
 	Bytes       int64  // of the record; 0: it is a batch
 	Limit       int64  // that it breaks, in bytes
@@ -85,8 +99,7 @@ type PublishError struct {
 	// held back because an earlier one of its key did not make it is here.
 	Failed map[int]error
 	// Refused, by index: the broker answered, and will answer the same next time (too large, no such topic,
-	// no right). Where the broker answers for many at once a refusal may name innocent neighbours: it counts
-	// only for a message that was published alone.
+	// no right). A refusal that wraps ErrShared may name innocent neighbours.
 	Refused map[int]error
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Keeper tells how long it keeps messages.
+// Keeper tells how long it keeps messages.
 type Keeper interface {
 	// Keeps tells for how long, at most, each of topics keeps a message after it was published; Forever, if
 	// none is ever removed. Those of which it cannot be told (they are not there, or nobody may ask) are left

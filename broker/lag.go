@@ -2,7 +2,7 @@ package broker
 
 import "context"
 
-// A Lagger tells how many messages wait for a group.
+// Lagger tells how many messages wait for a group.
 type Lagger interface {
 	// Lag counts, for each of topics, the messages that group has not acknowledged yet. Topics of which the
 	// broker does not know where the group is are left out: they are not there, or the group never

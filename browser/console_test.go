@@ -278,6 +278,25 @@ func story(t *testing.T, ctx context.Context, at, scheme string) {
 		}
 	}
 	shot(t, ctx, "story-"+scheme)
+	narrow(t, ctx, at)
+}
+
+// narrow reads the story on a phone: nothing is wider than the screen, and the tall picture is shown.
+func narrow(t *testing.T, ctx context.Context, at string) {
+	t.Helper()
+	for _, c := range []struct {
+		wide  int64
+		shown string
+	}{{360, "tall"}, {1300, "broad"}} {
+		do(t, ctx, chromedp.EmulateViewport(c.wide, 900), chromedp.Navigate(at+"/story?q=order-1042"),
+			chromedp.WaitVisible(chromedp.CSS(".picture svg."+c.shown)))
+		for _, is := range []string{"document.documentElement.scrollWidth <= innerWidth",
+			"[...document.querySelectorAll('.picture, .story .wide')].every((e) => e.scrollWidth <= e.clientWidth)"} {
+			if fits, err := chromedp.Run(ctx, chromedp.Evaluate[bool](is)); err != nil || !fits {
+				t.Errorf("at %d pixels: not %s, %v", c.wide, is, err)
+			}
+		}
+	}
 }
 
 // canary redrives a group of dead letters, and sees it stop.
@@ -407,7 +426,7 @@ func shipping(t *testing.T, s *shop) {
 		t.Fatal(err)
 	}
 	tx := s.payments.BeginTx()
-	if _, err := saga.Start(t.Context(), s.engine, tx, d, "order-1099"); err != nil {
+	if _, err := saga.Bind(s.engine, d).Start(t.Context(), tx, "order-1099"); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {

@@ -34,7 +34,7 @@ func stuck(t *testing.T) *memstore.Store {
 	tx := db.BeginTx()
 	ctx := skald.WithCause(t.Context(),
 		skald.Message{TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"})
-	if _, err = saga.Start(ctx, e, tx, d, "order-1042"); err == nil {
+	if _, err = saga.Bind(e, d).Start(ctx, tx, "order-1042"); err == nil {
 		err = tx.Commit()
 	}
 	for busy := true; busy && err == nil; {

@@ -1,8 +1,15 @@
 // Package call makes external calls, for example to a payment gateway or a mail server, so that each has its
 // effect once. A call has three phases, and each may run in another process. Skald stores the intent, with
 // the idempotency key. It sends the request, outside of any transaction. It stores the answer together with
-// its consequences. The owner of a call, a parked message or a step of a saga, stores the first and the third
-// phase: see Make.
+// its consequences.
+//
+// A service makes a Provider and an Endpoint, and gives the Endpoint to saga.Call, or to New for
+// inbox.OnCall.
+//
+// # For drivers
+//
+// Bind, Bound, By, InTx, Lease, Make, Owner and Refused are for the owners of calls, the inbox and the saga
+// engine. An owner stores the first and the third phase, with a parked message or a step of a saga.
 package call
 
 import (
@@ -15,6 +22,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/store"
 )
 
@@ -108,8 +116,9 @@ type history struct {
 // ask runs the attempt and returns the encoded Outcome.
 func (c *Call[TTx, T, TReq, TOut]) ask(ctx context.Context, call store.Call, h history) (string, error) {
 	out, err := c.answer(ctx, call, h)
+	err = failure.Legible(err)
 	o := Outcome[TOut]{Value: out}
-	if refusal := (*skald.RejectedError)(nil); errors.As(err, &refusal) && refusal.Err != nil {
+	if refusal := (*skald.RejectedError)(nil); errors.As(err, &refusal) {
 		if len(refusal.Say) > 0 {
 			return "", skald.Permanent(fmt.Errorf("the refusal of a call (%v) has %d events, which no "+
 				"transaction can store: return skald.Reject with them from Settle", refusal.Err, len(refusal.Say)))

@@ -114,7 +114,7 @@ func TestCanary(t *testing.T) {
 	where := strings.TrimPrefix(w.Header().Get("Location"), "/ops")
 	until(t, func() bool { b.get(where, &run); return run.Ended != "" })
 	if run.Done != 1 || !strings.Contains(run.Ended,
-		"the first one, d-0, failed again: no route to the bank") || state(t, db, "d-1") != "dead" {
+		"the canary, d-0, failed again: no route to the bank") || state(t, db, "d-1") != "dead" {
 		t.Errorf("%+v, d-1 is %s", run, state(t, db, "d-1"))
 	}
 }

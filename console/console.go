@@ -51,7 +51,7 @@ type Options struct {
 	Logger  *slog.Logger // why a source did not answer. Default slog.Default()
 }
 
-// A Console is the handler that New makes.
+// Console is the handler that New makes.
 type Console struct {
 	pages http.Handler
 	h     *handler
@@ -74,8 +74,8 @@ type handler struct {
 	sagas    view.SagaPages
 }
 
-// New is a console under the path base, "/ops" or "", over the databases of services by name. Mount it
-// without http.StripPrefix. Whatever is wrong with its arguments is each page's answer.
+// New returns a console under the path base ("/ops" or "") for the databases of services by name. Mount it
+// without http.StripPrefix. With invalid arguments every page returns the error.
 func New(base string, sources map[string]Source, o *Options) *Console {
 	base = strings.TrimRight(base, "/")
 	h := newHandler(base, sources, o)

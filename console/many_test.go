@@ -56,7 +56,7 @@ func newEngine(t *testing.T, n int) *engine {
 func (e *engine) begin(key string) {
 	e.Helper()
 	tx := e.db.BeginTx()
-	if _, err := saga.Start(e.Context(), e.Engine, tx, e.of, key); err != nil {
+	if _, err := saga.Bind(e.Engine, e.of).Start(e.Context(), tx, key); err != nil {
 		e.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {

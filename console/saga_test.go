@@ -42,7 +42,7 @@ func TestStuckSaga(t *testing.T) {
 		}
 	}
 	tx := db.BeginTx()
-	if _, err := saga.Start(t.Context(), e, tx, d, "o-<1>"); err != nil {
+	if _, err := saga.Bind(e, d).Start(t.Context(), tx, "o-<1>"); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Source is the database of a service.
+// Source is the database of a service.
 type Source struct{ is page.Database }
 
 // Of is the source that a driver knows. Its user needs the rights of a reader, and those of an app for the
@@ -35,5 +35,5 @@ func (s Source) At(flags string) Source {
 	return s
 }
 
-// An Away is a source that did not answer, and why: so the JSON of pages has it.
+// Away is a source that did not answer, and why: so the JSON of pages has it.
 type Away = page.Away

@@ -149,7 +149,7 @@ func TestStoryWithoutAsk(t *testing.T) {
 		db   *memstore.Store
 		says string
 	}{{placed(t), "Compensate …"}, {placedAs(t),
-		"It cannot be compensated from here: stock.reserved: the tracker has no event that asks for its undo"}} {
+		"It cannot be compensated from here: stock.reserved: the tracker has no event that requests its undo"}} {
 		page := open(t, of(c.db), nil).page("/story?q=o-1")
 		if !strings.Contains(page, c.says) ||
 			strings.Contains(page, "Compensate …") != (c.says == "Compensate …") {

@@ -6,13 +6,13 @@ import (
 	"github.com/skald-go/skald/console/internal/page"
 )
 
-// A Who is somebody who asks.
+// Who is the user of a request.
 type Who struct {
 	Name string // noted with what they do; required for Act and Payloads
 	May  Right
 }
 
-// A Right is what somebody may do.
+// Right is what somebody may do.
 type Right uint8
 
 // Rights. None includes another one, and without View nothing is answered.

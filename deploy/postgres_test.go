@@ -125,11 +125,12 @@ func (s *server) saga() store.SagaRef {
 	s.Helper()
 	saga := store.Saga{Name: refund, Key: "42", ID: "1", Hash: "h", Input: "{}", State: "{}",
 		Standing: store.Standing{Status: "running"}}
+	var stored []store.Saga
 	s.must(pgx.BeginFunc(s.Context(), s.pool, func(tx pgx.Tx) (err error) {
-		saga, _, err = s.db.StartSaga(s.Context(), tx, saga)
+		stored, _, err = s.db.StartSagas(s.Context(), tx, saga)
 		return err
 	}))
-	return store.SagaRef{Name: saga.Name, Key: saga.Key, Version: saga.Version}
+	return store.SagaRef{Name: saga.Name, Key: saga.Key, Version: stored[0].Version}
 }
 
 // pass lets Prometheus' time pass, and says what fires at its end.

@@ -108,7 +108,7 @@ func (w *world) startConsumer() {
 			w.t.Fatal(err)
 		}
 		w.consumer = inbox.New[*memstore.Tx](s, w.bus.Broker, "billing",
-			&inbox.Options{Front: inbox.Front{Seen: cache}, MeterProvider: p.meters, Now: w.now,
+			&inbox.Options{Cache: inbox.Cache{Finished: cache}, MeterProvider: p.meters, Now: w.now,
 				Logger: quiet(), Limits: inbox.Limits{Held: maxHeld},
 				Timeouts: inbox.Timeouts{Handle: time.Hour},
 				Breaker:  inbox.Breaker{Least: least, Rest: 100 * time.Millisecond}})
@@ -134,7 +134,7 @@ func (w *world) startEngine() {
 		return e
 	})
 	tx := w.db.BeginTx()
-	if _, err := saga.Start(w.t.Context(), e, tx, greeting, time.Now().String()); err != nil {
+	if _, err := saga.Bind(e, greeting).Start(w.t.Context(), tx, time.Now().String()); err != nil {
 		w.t.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {
@@ -289,14 +289,14 @@ func (w *world) startSaga() store.SagaRef {
 	tx := w.db.BeginTx()
 	s := store.Saga{Name: refund, Key: "42", ID: "1", Hash: "h", Input: "{}", State: "{}",
 		Standing: store.Standing{Status: "running"}}
-	s, _, err := w.db.StartSaga(w.t.Context(), tx, s)
+	stored, _, err := w.db.StartSagas(w.t.Context(), tx, s)
 	if err == nil {
 		err = tx.Commit()
 	}
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return store.SagaRef{Name: s.Name, Key: s.Key, Version: s.Version}
+	return store.SagaRef{Name: s.Name, Key: s.Key, Version: stored[0].Version}
 }
 
 // moveSaga writes how the saga stands, as an engine does.

@@ -47,7 +47,8 @@ func TestClassOfAnError(t *testing.T) {
 // TestRetry checks that a message is retried with growing waits until its attempts or its age are used up.
 // Unknown versions do not count as attempts and end by age.
 func TestRetry(t *testing.T) {
-	retry := failure.Retry{First: time.Second, Most: 4 * time.Second, Attempts: 3, Age: time.Hour}
+	retry := failure.Retry{InitialInterval: time.Second, MaxInterval: 4 * time.Second, Attempts: 3,
+		Age: time.Hour}
 	var r failure.Record
 	at := time.Unix(1000, 0)
 	for i, least := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {

@@ -9,9 +9,11 @@ import (
 
 // Retry limits the retries of failed work, before it becomes a dead letter.
 type Retry struct {
-	First, Most time.Duration // waits between attempts: doubled from First to Most, with jitter
-	Attempts    int           // counted failures until it is a dead letter
-	Age         time.Duration // since the first failure, until it is a dead letter
+	// InitialInterval and MaxInterval are the first and the longest wait. The wait doubles, with jitter.
+	InitialInterval, MaxInterval time.Duration
+
+	Attempts int           // counted failures until it is a dead letter
+	Age      time.Duration // since the first failure, until it is a dead letter
 	// Uncharged is how long failures of the class Outage are not counted, from the first failure on.
 	Uncharged time.Duration
 }
@@ -52,12 +54,12 @@ func (t Retry) Charges(class Class, r Record, at, up time.Time) bool {
 
 // Wait returns the delay before the next attempt, after a failure of this class. The failure must be in r.
 func (t Retry) Wait(class Class, r Record) time.Duration {
-	charged := backoff.After(max(r.Attempts, 1), t.First, t.Most)
+	charged := backoff.After(max(r.Attempts, 1), t.InitialInterval, t.MaxInterval)
 	switch class {
 	case UnknownVersion:
-		return backoff.After(1, t.Most, t.Most)
+		return backoff.After(1, t.MaxInterval, t.MaxInterval)
 	case Outage: // grows with the time since the first failure, because free attempts are not counted
-		d := min(max(r.Last.At.Sub(r.First.At), t.First), t.Most, MostOutage)
+		d := min(max(r.Last.At.Sub(r.First.At), t.InitialInterval), t.MaxInterval, MostOutage)
 		return max(charged, backoff.After(1, d, d))
 	}
 	return charged
@@ -65,7 +67,7 @@ func (t Retry) Wait(class Class, r Record) time.Duration {
 
 // WaitOutage returns the delay after so many consecutive outages, at most 30 s plus jitter.
 func (t Retry) WaitOutage(outages int) time.Duration {
-	return backoff.After(outages, t.First, min(t.Most, MostOutage))
+	return backoff.After(outages, t.InitialInterval, min(t.MaxInterval, MostOutage))
 }
 
 // Dead returns the kind of dead letter that the work becomes after a failure of this class. It returns "" if

@@ -12,7 +12,8 @@ import (
 // return of the database. After that they count, and only the number of attempts ends the work.
 func TestChargesOutages(t *testing.T) {
 	now := time.Now()
-	retry := failure.Retry{First: time.Second, Most: time.Minute, Attempts: 2, Age: time.Hour,
+	retry := failure.Retry{InitialInterval: time.Second, MaxInterval: time.Minute, Attempts: 2,
+		Age:       time.Hour,
 		Uncharged: 10 * time.Minute}
 	ago := func(d time.Duration) failure.Record {
 		return failure.Record{First: store.Failure{At: now.Add(-d)}}

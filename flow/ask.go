@@ -14,15 +14,16 @@ import (
 	"github.com/skald-go/skald/internal/complete"
 )
 
-// maxAsk is how many bytes of data an event may have that asks for an undo: it lies in the row of its saga.
+// maxAsk limits the data of an event that requests an undo, in bytes, because the row of the saga stores
+// it.
 const maxAsk = 16 << 10
 
-// An Ask builds the event that asks for the undo of a step, of the message that said that the step took
-// effect. It is called when that message comes, and may be called again: it asks nobody, and the same message
-// gives the same event.
+// Ask builds the event that requests the undo of a step, from the message that reported the step. The
+// tracker calls it when that message arrives, and may call it again. It must not query other systems, and
+// must return the same event for the same message.
 type Ask func(ctx context.Context, step skald.Message) (skald.Draft, error)
 
-// AskOf is an Ask by the payload of the step's event.
+// AskOf returns an Ask that decodes the payload of the step's event.
 func AskOf[T any](step skald.Event[T], build func(skald.Received[T]) skald.Draft) Ask {
 	return func(ctx context.Context, m skald.Message) (skald.Draft, error) {
 		r, err := step.Decode(ctx, m)
@@ -33,7 +34,8 @@ func AskOf[T any](step skald.Event[T], build func(skald.Received[T]) skald.Draft
 	}
 }
 
-// A question is an event that asks for the undo of a step, as it is kept until somebody wants it published.
+// question is an event that requests the undo of a step. The row stores it until an operator wants it
+// published.
 type question struct {
 	Name                 // of the step's event
 	ID     ID            `json:"message"`
@@ -47,7 +49,7 @@ func (q question) compare(p question) int {
 	return cmp.Or(q.Name.compare(p.Name), q.ID.compare(p.ID))
 }
 
-// ask keeps the event that asks for the undo of what m tells, if the flow declares one.
+// ask stores the event that requests the undo of the step that m reports, if the flow declares one.
 func (r *record) ask(ctx context.Context, f *Flow, m *skald.Message) error {
 	n := Name{Topic: m.Topic, Type: m.Type}
 	rule, there := f.undoOf(n)
@@ -58,7 +60,7 @@ func (r *record) ask(ctx context.Context, f *Flow, m *skald.Message) error {
 	switch text, err := asked(ctx, rule.ask, m); {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case err != nil && failure.Of(err) == failure.Outage: // a registry is away, perhaps
+	case err != nil && failure.Of(err) == failure.Outage: // a schema registry may be down
 		return err
 	case err != nil:
 		q.Broken = cut(err.Error())
@@ -77,7 +79,7 @@ func (r *record) ask(ctx context.Context, f *Flow, m *skald.Message) error {
 	return nil
 }
 
-// asked is the event, without what would differ each time that m comes.
+// asked returns the encoded event, without the id and the time that differ at each call.
 func asked(ctx context.Context, ask Ask, m *skald.Message) (text string, err error) {
 	defer failure.Recover(&err)
 	d, err := ask(ctx, *m)
@@ -92,24 +94,24 @@ func asked(ctx context.Context, ask Ask, m *skald.Message) (text string, err err
 	}
 	if len(ms[0].Data) > maxAsk {
 		return "",
-			fmt.Errorf("the event %s that asks for the undo has %d bytes, at most %d are kept in the row of a saga: have it name what is to be undone",
+			fmt.Errorf("the event %s that requests the undo has %d bytes, and the row of a saga stores at most %d: put a reference into the event",
 				d.Type, len(ms[0].Data), maxAsk)
 	}
 	ms[0].TraceParent = m.TraceParent
 	return column.EncodeMessage(&ms[0])
 }
 
-// cut is the first KiB of an error.
+// cut returns the first KiB of an error.
 func cut(why string) string {
 	return strings.ToValidUTF8(why[:min(len(why), maxName)], "\ufffd")
 }
 
-// An Asked is a step of which an operator asked for the undo.
+// Asked is a step with an undo that an operator requested.
 type Asked struct {
 	Step Name       `json:"step"`
-	For  []Name     `json:"for"` // which tells that it is done
+	For  []Name     `json:"for"` // the events that report the undo
 	At   time.Time  `json:"at"`
 	Due  *time.Time `json:"due,omitempty"`
-	IDs  []string   `json:"messages"` // of the events that ask for it
-	Of   []ID       `json:"of"`       // the step's messages whose effect they undo
+	IDs  []string   `json:"messages"` // of the events that request it
+	Of   []ID       `json:"of"`       // the messages of the step that they undo
 }

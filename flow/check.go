@@ -8,11 +8,11 @@ import (
 
 const maxName = 1 << 10
 
-// mistakes are what is wrong with the flow, and what to do about each.
+// mistakes returns the faults of the flow, each with its remedy.
 func (f *Flow) mistakes() (found []string) {
 	say := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	if f.name == "" || len(f.name) > maxName || !utf8.ValidString(f.name) {
-		say("the name is text of 1 to %d bytes", maxName)
+		say("the name must be text of 1 to %d bytes", maxName)
 	}
 	if len(f.all(from)) == 0 {
 		say("nothing begins it: add flow.From")
@@ -27,20 +27,20 @@ func (f *Flow) mistakes() (found []string) {
 	for _, n := range f.Events() {
 		switch follows := f.follows(n); {
 		case !slices.Contains(reached, n):
-			say("%s cannot come: no flow.Then leads to it from the first event", n)
+			say("%s cannot occur: no flow.Then leads to it from the first event", n)
 		case !follows && !slices.Contains(f.all(end), n) && !slices.Contains(f.all(undo), n):
 			say("%s has no consumer: add flow.Then(%s, …), or name it in flow.End", n, n)
 		}
 	}
 	for _, failure := range f.all(fail) {
 		for _, step := range f.unsafe(failure) {
-			say("%s may have come before the failure %s, and nothing undoes it: add flow.Undo(%s, …)", step,
+			say("%s may occur before the failure %s, and nothing undoes it: add flow.Undo(%s, …)", step,
 				failure, step)
 		}
 	}
 	for i, r := range f.of(undo) {
 		if slices.ContainsFunc(f.of(undo)[:i], func(o Rule) bool { return o.cause == r.cause }) {
-			say("%s is undone by two rules: keep one", r.cause)
+			say("two rules undo %s: keep one of them", r.cause)
 		}
 	}
 	return found
@@ -62,7 +62,7 @@ func (r Rule) mistakes() (found []string) {
 	}
 	if r.asks > 1 || r.asks == 1 && r.ask == nil {
 		found = append(found,
-			fmt.Sprintf("the undo of %s is asked for by one event, or by none: give flow.Undo one Ask",
+			fmt.Sprintf("the undo of %s has several Asks, or a nil one: give flow.Undo at most one Ask",
 				r.cause))
 	}
 	if r.within < 0 || r.within > 0 && r.kind != then && r.kind != undo {
@@ -75,8 +75,8 @@ func (f *Flow) follows(n Name) bool {
 	return slices.ContainsFunc(f.of(then), func(r Rule) bool { return r.cause == n })
 }
 
-// reached are the events that may come from the first ones on. Where with is an event, rules that have it
-// among their outcomes have that outcome alone.
+// reached returns the events that can follow the first ones. If with is an event, each rule with it among
+// its outcomes has only that outcome.
 func (f *Flow) reached(with Name) []Name {
 	out := slices.Clone(f.all(from))
 	for i := 0; i < len(out); i++ {
@@ -98,8 +98,8 @@ func (f *Flow) reached(with Name) []Name {
 	return out
 }
 
-// unsafe are the steps that may have taken effect when failure comes, and that nothing undoes. First events,
-// failures, ends and undos need no undo, nor does what comes only after the failure.
+// unsafe returns the steps that may have taken effect before failure, and that nothing undoes. First
+// events, failures, ends and undos need no undo. Steps that only follow the failure need none, either.
 func (f *Flow) unsafe(failure Name) (out []Name) {
 	exempt := slices.Concat(f.all(from), f.all(fail), f.all(end), f.all(undo))
 	after := f.from(failure)
@@ -112,7 +112,7 @@ func (f *Flow) unsafe(failure Name) (out []Name) {
 	return out
 }
 
-// from are n and what may follow it.
+// from returns n and the events that can follow it.
 func (f *Flow) from(n Name) []Name {
 	rules := slices.DeleteFunc(slices.Clone(f.rules), func(r Rule) bool { return r.kind == from })
 	return (&Flow{rules: append(rules, Rule{kind: from, events: []Name{n}})}).reached(Name{})

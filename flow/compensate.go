@@ -11,19 +11,19 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Compensation is what undoes a saga by hand: the events that the flow declares for the steps that took
-// effect. See operate.Compensate.
+// Compensation describes the undo of a saga by an operator. Its events are those that the flow declares for
+// the steps that took effect. See operate.Compensate.
 type Compensation struct {
 	Flow, Key, State string
-	Steps            []Name          // whose undo is asked for now
-	Events           []skald.Message // that ask for it
-	Before           []Asked         // was asked for before, and is not reported yet
-	Refused          []string        // steps that nothing undoes, and why: then there are no Events
-	// the row of the saga that says so: to be saved in the transaction that publishes Events
+	Steps            []Name          // the steps with a newly requested undo
+	Events           []skald.Message // the events that request it
+	Before           []Asked         // undos that were requested before, and are not reported yet
+	Refused          []string        // steps that nothing undoes, and why; if there are any, Events is empty
+	// Row is the changed row of the saga. Save it in the transaction that publishes Events.
 	Row store.Tracked
 }
 
-// Compensate says what undoes the saga of a row at now. Again asks once more for what was asked for before.
+// Compensate returns the events that undo the saga of a row at now. With again it repeats earlier requests.
 func Compensate(row store.Tracked, now time.Time, again bool) (c Compensation, err error) {
 	c = Compensation{Flow: row.Flow, Key: row.Key, State: row.State}
 	b, err := bodyOf(&row)
@@ -61,7 +61,7 @@ func Compensate(row store.Tracked, now time.Time, again bool) (c Compensation, e
 	return c, b.into(&c.Row)
 }
 
-// stays says of which steps that took effect the flow declares no undo.
+// stays describes the steps that took effect and have no declared undo.
 func (b *body) stays() (out []string) {
 	for _, n := range b.Standing.Stays {
 		out = append(out, fmt.Sprintf("%s took effect, and the flow declares no undo of it", n))
@@ -69,7 +69,7 @@ func (b *body) stays() (out []string) {
 	return out
 }
 
-// refused says why Compensate would undo nothing.
+// refused returns the reasons for which Compensate would undo nothing.
 func (b *body) refused() []string {
 	out := b.stays()
 	for _, n := range b.Standing.Undo {
@@ -83,20 +83,20 @@ func (b *body) refused() []string {
 	return out
 }
 
-// beyond tells whether the step came with a message that is not among those.
+// beyond returns true if the step has a message that is not among those.
 func (s Step) beyond(those []ID) bool {
 	return slices.ContainsFunc(s.IDs, func(id ID) bool { return !slices.Contains(those, id) })
 }
 
-// questions are the events that ask for the undo of a step, but for its messages before, ready to be
-// published; or why there are none.
+// questions returns the events that request the undo of a step, except for the messages in before, ready to
+// be published. If there can be none, it returns the reason.
 func (b *body) questions(n Name, before []ID,
 	now time.Time) (out []skald.Message, refused string, err error) {
 	step, _ := b.Seen.find(n)
 	if step.More {
 		return nil,
 			fmt.Sprintf(
-				"%s came more than %d times, and the tracker keeps no more: undo it by skald outbox write", n,
+				"%s occurred more than %d times, which is the most that the tracker stores: undo it with skald outbox write", n,
 				maxIDs), nil
 	}
 	for _, q := range b.Seen.Asks {
@@ -104,7 +104,7 @@ func (b *body) questions(n Name, before []ID,
 			continue
 		}
 		if q.Broken != "" {
-			return nil, fmt.Sprintf("%s: the event that asks for its undo could not be built: %s", n,
+			return nil, fmt.Sprintf("%s: the event that requests its undo could not be built: %s", n,
 				q.Broken), nil
 		}
 		m, err := column.DecodeMessage(q.Event)
@@ -116,14 +116,14 @@ func (b *body) questions(n Name, before []ID,
 		out = append(out, m)
 	}
 	if len(out)+len(before) < len(step.IDs) {
-		return nil, fmt.Sprintf("%s: the tracker has no event that asks for its undo: name one in flow.Undo, and have a new group of the tracker read "+
+		return nil, fmt.Sprintf("%s: the tracker has no event that requests its undo: give flow.Undo an Ask, and let the tracker with a new group read "+
 			"the topics again", n), nil
 	}
 	return out, "", nil
 }
 
-// noteAsked notes that the undo of a step is asked for. What was asked for before stays due, unless it is
-// asked for again.
+// noteAsked records that the undo of a step is requested. An earlier request keeps its due time, unless it
+// is repeated.
 func (b *body) noteAsked(n Name, at time.Time, events []skald.Message, again bool) {
 	step, _ := b.Seen.find(n)
 	a := Asked{Step: n, At: at.UTC().Truncate(time.Microsecond), Of: step.IDs}

@@ -87,26 +87,25 @@ func (c *town[TTx]) publish(t *testing.T, name, order string) {
 // settle has everybody handle what there is, and the relay publish what they said.
 func (c *town[TTx]) settle(t *testing.T) {
 	t.Helper()
-	step := func(m skald.Received[string]) inbox.Step {
-		return inbox.Step{Saga: string(m.Key), Name: "charge"}
-	}
+	order := func(m skald.Received[string]) string { return string(m.Key) }
 	for range 3 {
 		for _, group := range []string{"payment", "tracker"} {
 			in := inbox.New(c.db, c.bus.Client(), group, nil)
 			if group == "tracker" {
 				c.tracker.On(in)
 			} else {
-				inbox.Forward(in, event("placed"), step,
+				charge := inbox.NewStep(in, "charge", order)
+				inbox.DoOn(charge, event("placed"),
 					func(context.Context, TTx, skald.Received[string]) (inbox.Result, error) {
 						return inbox.Result{}, nil
-					}, nil)
-				inbox.Compensate(in, event("refund.asked"), step,
-					func(_ context.Context, _ TTx, m skald.Received[string], _ inbox.Took) (inbox.Result,
+					})
+				inbox.UndoOn(charge, event("refund.asked"),
+					func(_ context.Context, _ TTx, m skald.Received[string], _ inbox.DoneStep) (inbox.Result,
 						error) {
 						c.undos++
 						return inbox.Result{Say: []skald.Draft{event("refunded").New(string(m.Key),
 							m.Value)}}, nil
-					}, nil)
+					})
 			}
 			for busy, err := true, error(nil); busy; {
 				if busy, err = in.Step(t.Context()); err != nil {

@@ -63,7 +63,7 @@ func TestCompensateStepThatCameTwice(t *testing.T) {
 	}
 	unsure := func(s flow.Standing) bool {
 		return slices.ContainsFunc(s.Drift,
-			func(d string) bool { return strings.Contains(d, "whether each is undone is not known") })
+			func(d string) bool { return strings.Contains(d, "some may not be undone") })
 	}
 	if s = hear("refunded", "r-1"); !unsure(s) {
 		t.Errorf("one of two is undone: %+v", s.Drift)

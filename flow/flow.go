@@ -1,5 +1,6 @@
-// Package flow lets a team declare once which events of a choreographed saga follow which, and keeps one row
-// for each saga that says where it stands: done, waiting for what and since when, what remains, overdue.
+// Package flow tracks choreographed sagas. A team declares once which event can follow which. The tracker
+// stores a row for each saga: its state, the events that it waits for and since when, the remaining events,
+// and whether it is overdue.
 //
 //	placing, err := flow.New("order", flow.From(OrderPlaced),
 //		flow.Then(OrderPlaced, PaymentTaken, PaymentDeclined).Within(time.Minute),
@@ -8,8 +9,8 @@
 //		flow.Fail(PaymentDeclined, StockShort), flow.Undo(PaymentTaken, PaymentRefunded),
 //		flow.End(OrderConfirmed, OrderCancelled))
 //
-// A Flow is a plain value. A Tracker is one more consumer of the same topics: it publishes nothing and steers
-// nothing.
+// A Flow is a plain value. A Tracker is one more consumer of the same topics. It publishes nothing and
+// controls nothing.
 package flow
 
 import (
@@ -21,12 +22,12 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// An Event names events of a flow. A skald.Event of any payload is one.
+// Event names events of a flow. A skald.Event of any payload is one.
 type Event interface {
 	Declared() (topic, typ string, codec skald.Codec)
 }
 
-// A Name is the topic and the type of an event.
+// Name is the topic and the type of an event.
 type Name struct {
 	Topic string `json:"topic"`
 	Type  string `json:"type"`
@@ -38,14 +39,14 @@ func (n Name) compare(m Name) int {
 	return strings.Compare(n.Type+"\x00"+n.Topic, m.Type+"\x00"+m.Topic)
 }
 
-// A Rule is one line of a flow.
+// Rule is one line of a flow.
 type Rule struct {
 	kind   ruleKind
 	cause  Name
 	events []Name
 	within time.Duration
-	ask    Ask // of an undo; nil: nobody can ask for it by hand
-	asks   int // that were given
+	ask    Ask // of an undo; nil if an operator cannot request it
+	asks   int // the number that were given
 }
 
 type ruleKind int
@@ -58,27 +59,28 @@ const (
 	end
 )
 
-// From names the events that a saga begins with: one of them.
+// From names the events that a saga can begin with. One of them begins it.
 func From(events ...Event) Rule { return Rule{kind: from, events: names(events)} }
 
-// Then says that after cause exactly one of the outcomes comes. Several rules of one cause run side by side:
-// each of them has an outcome.
+// Then declares that exactly one of the outcomes follows cause. Several rules with the same cause run in
+// parallel, and each has an outcome.
 func Then(cause Event, outcomes ...Event) Rule {
 	return Rule{kind: then, cause: nameOf(cause), events: names(outcomes)}
 }
 
-// Within is r with a limit: the saga is overdue if no outcome came within d after the cause. Default: none.
+// Within returns r with a limit: the saga is overdue if no outcome arrives within d after the cause.
+// Default: none.
 func (r Rule) Within(d time.Duration) Rule {
 	r.within = d
 	return r
 }
 
-// Fail names the events by which a saga fails. Every step that took effect and has an Undo is to be undone
-// then.
+// Fail names the events that make a saga fail. Every step that took effect and has an Undo must then be
+// undone.
 func Fail(events ...Event) Rule { return Rule{kind: fail, events: names(events)} }
 
-// Undo says that undone tells that step was undone. Within bounds the time after the failure. With an Ask an
-// operator can have the step undone: see operate.Compensate.
+// Undo declares that the event undone reports the undo of step. Within limits the time after the failure.
+// With an Ask an operator can request the undo: see operate.Compensate.
 func Undo(step, undone Event, ask ...Ask) Rule {
 	r := Rule{kind: undo, cause: nameOf(step), events: names([]Event{undone}), asks: len(ask)}
 	if r.asks > 0 {
@@ -87,7 +89,7 @@ func Undo(step, undone Event, ask ...Ask) Rule {
 	return r
 }
 
-// End names the events that a saga ends with: one of them.
+// End names the events that a saga can end with. One of them ends it.
 func End(events ...Event) Rule { return Rule{kind: end, events: names(events)} }
 
 func names(events []Event) []Name {
@@ -106,13 +108,13 @@ func nameOf(e Event) Name {
 	return Name{Topic: topic, Type: typ}
 }
 
-// A Flow is the declared flow of a kind of saga.
+// Flow is the declared flow of a kind of saga.
 type Flow struct {
 	name  string
 	rules []Rule
 }
 
-// A MistakeError names everything that is wrong with a flow, one line each.
+// MistakeError lists all faults of a flow.
 type MistakeError struct {
 	Flow  string
 	Found []string
@@ -122,9 +124,9 @@ func (e *MistakeError) Error() string {
 	return fmt.Sprintf("flow %s: %s", e.Flow, strings.Join(e.Found, "; "))
 }
 
-// New is a flow of rules. It is a *MistakeError where an event leads nowhere (no rule has it as its cause,
-// and it ends nothing), cannot be reached from the first ones, or where a failure leaves a step that nothing
-// undoes.
+// New returns a flow of rules. It returns a *MistakeError if an event is not the cause of a rule and does
+// not end the saga, or cannot be reached from the first events. It returns one also if a failure leaves a
+// step that nothing undoes.
 func New(name string, rules ...Rule) (*Flow, error) {
 	f := &Flow{name: name, rules: rules}
 	if found := f.mistakes(); len(found) > 0 {
@@ -133,10 +135,10 @@ func New(name string, rules ...Rule) (*Flow, error) {
 	return f, nil
 }
 
-// Name of the flow.
+// Name returns the name of the flow.
 func (f *Flow) Name() string { return f.name }
 
-// Events are all events of the flow, in the order in which the rules name them.
+// Events returns all events of the flow, in the order in which the rules name them.
 func (f *Flow) Events() []Name {
 	var out []Name
 	add := func(n Name) {
@@ -153,7 +155,7 @@ func (f *Flow) Events() []Name {
 	return out
 }
 
-// all are the events that rules of a kind name.
+// all returns the events that rules of a kind name.
 func (f *Flow) all(kind ruleKind) (out []Name) {
 	for _, r := range f.rules {
 		if r.kind == kind {
@@ -163,7 +165,7 @@ func (f *Flow) all(kind ruleKind) (out []Name) {
 	return out
 }
 
-// of are the rules of a kind.
+// of returns the rules of a kind.
 func (f *Flow) of(kind ruleKind) (out []Rule) {
 	for _, r := range f.rules {
 		if r.kind == kind {
@@ -173,7 +175,7 @@ func (f *Flow) of(kind ruleKind) (out []Rule) {
 	return out
 }
 
-// causes are the events that n may follow; none: it begins a saga.
+// causes returns the events that n can follow; none if it begins a saga.
 func (f *Flow) causes(n Name) (out []Name) {
 	for _, r := range f.rules {
 		if (r.kind == then || r.kind == undo) && slices.Contains(r.events, n) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What is kept of one saga at most: identities of each kind of event, kinds that the flow does not know, and
+// Limits of the row of a saga: identities of each kind of event, kinds that the flow does not declare, and
 // keys of messages.
 const (
 	maxIDs   = 8
@@ -15,7 +15,7 @@ const (
 	maxKeys  = 8
 )
 
-// An ID is the identity of a message.
+// ID is the identity of a message.
 type ID struct {
 	Source string `json:"source"`
 	ID     string `json:"id"`
@@ -25,25 +25,25 @@ func (i ID) compare(j ID) int {
 	return cmp.Or(cmp.Compare(i.Source, j.Source), cmp.Compare(i.ID, j.ID))
 }
 
-// A Step is what was seen of one kind of event.
+// Step is a kind of event with the recorded messages.
 type Step struct {
 	Name
-	// when the first of them was written, or came, whichever was earlier
+	// At is the time of the first message: when it was written, or when it arrived if that was earlier.
 	At   time.Time `json:"at"`
 	IDs  []ID      `json:"messages"`       // at most 8, the smallest
-	More bool      `json:"more,omitempty"` // there were others
+	More bool      `json:"more,omitempty"` // there were more
 }
 
-// A record is all that was seen of a saga. Merging is commutative, associative and idempotent, with its
-// bounds, too: of a set the smallest members stay.
+// record has all recorded events of a saga. Merging is commutative, associative and idempotent, even at the
+// limits: a set keeps its smallest members.
 type record struct {
 	Steps []Step   `json:"steps"` // by name
 	Drift bool     `json:"more_drift,omitempty"`
 	Keys  [][]byte `json:"keys,omitempty"` // of the messages
-	// Trace is the id of the first message's trace, and TraceAt when that message was written, or came.
+	// Trace is the trace ID of the first message. TraceAt is the time of that message, as Step.At.
 	Trace   string    `json:"trace,omitempty"`
 	TraceAt time.Time `json:"trace_at,omitzero"`
-	// Asks are the events that ask for undos, one of each identity of Steps, by name and identity.
+	// Asks has the events that request undos, one for each identity of Steps, by name and identity.
 	Asks []question `json:"asks,omitempty"`
 }
 
@@ -66,7 +66,7 @@ func (r *record) add(f *Flow, n Name, id ID, key []byte, at time.Time) {
 	r.bound(f)
 }
 
-// times is how many messages of these kinds were seen, as far as they are kept.
+// times counts the recorded messages of these kinds.
 func (r *record) times(names ...Name) (n int) {
 	for _, name := range names {
 		s, _ := r.find(name)
@@ -75,7 +75,7 @@ func (r *record) times(names ...Name) (n int) {
 	return n
 }
 
-// trace merges the trace of a message into r: that of the earliest one stays.
+// trace merges the trace of a message into r. The trace of the earliest message stays.
 func (r *record) trace(parent string, at time.Time) {
 	id := TraceOf(parent)
 	if id == "" {
@@ -86,7 +86,7 @@ func (r *record) trace(parent string, at time.Time) {
 	}
 }
 
-// TraceOf is the trace id of a traceparent of W3C; "": it has none.
+// TraceOf returns the trace ID of a W3C traceparent, or "" if it has none.
 func TraceOf(parent string) string {
 	parts := strings.Split(parent, "-")
 	if len(parts) < 4 || len(parts[1]) != 32 || strings.Trim(parts[1], "0123456789abcdef") != "" ||
@@ -96,7 +96,7 @@ func TraceOf(parent string) string {
 	return parts[1]
 }
 
-// bound lets go of the largest name of those that the flow does not know, if they are too many.
+// bound removes the largest name that the flow does not declare, if there are too many.
 func (r *record) bound(f *Flow) {
 	known, last, n := f.Events(), -1, 0
 	for i, s := range r.Steps {
@@ -109,7 +109,7 @@ func (r *record) bound(f *Flow) {
 	}
 }
 
-// smallest is the set with v, of which at most most members stay.
+// smallest adds v to the set and keeps at most most members.
 func smallest[T any](set []T, v T, most int, compare func(a, b T) int) (out []T, more bool) {
 	i, there := slices.BinarySearchFunc(set, v, compare)
 	if !there {
@@ -121,7 +121,7 @@ func smallest[T any](set []T, v T, most int, compare func(a, b T) int) (out []T,
 	return set, false
 }
 
-// inTime are the events by their time.
+// inTime returns the events by time.
 func (r *record) inTime() []Step {
 	steps := slices.Clone(r.Steps)
 	slices.SortStableFunc(steps, func(a, b Step) int { return cmp.Or(a.At.Compare(b.At), a.compare(b.Name)) })
@@ -141,7 +141,7 @@ func (r *record) has(n Name) bool {
 	return there
 }
 
-// of are those of names that were seen.
+// of returns the names that are recorded.
 func (r *record) of(names []Name) (out []Name) {
 	for _, n := range names {
 		if r.has(n) && !slices.Contains(out, n) {

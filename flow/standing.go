@@ -9,48 +9,48 @@ import (
 // States of a saga.
 const (
 	Running      = "running"      // it goes forward
-	Compensating = "compensating" // it failed, and has not come to its end yet
-	Done         = "done"         // it ended, and nothing failed
-	Compensated  = "compensated"  // it failed, what was done is undone, and it ended
+	Compensating = "compensating" // it failed, and has not ended yet
+	Done         = "done"         // it ended without a failure
+	Compensated  = "compensated"  // it failed, its steps are undone, and it ended
 )
 
-// A Standing is how one saga stands. It follows from the events that were seen, whatever order they came in.
+// Standing is the state of one saga. It depends only on the recorded events, not on their order of arrival.
 type Standing struct {
 	Flow  string `json:"flow,omitzero"`
 	Key   string `json:"key,omitzero"`
 	State string `json:"state,omitzero"`
-	// Steps are the events that came, by their time.
+	// Steps has the recorded events by time.
 	Steps []Step `json:"steps,omitempty"`
-	// Waiting is what has to come next.
+	// Waiting has the events that must come next.
 	Waiting []Wait `json:"waiting,omitempty"`
-	// Missing are events that must have been, since something came that follows them, and have not come yet.
+	// Missing has events that must have occurred because later events did, and that have not arrived yet.
 	Missing []Name `json:"missing,omitempty"`
-	// Remaining is what may come until the end, if nothing fails; after a failure, what may come until all is
-	// undone.
+	// Remaining has the events until the end, if nothing fails. After a failure it has the events until all
+	// is undone.
 	Remaining []Name `json:"remaining,omitempty"`
-	// Undo are the steps that took effect, and that a failure undoes, or has to.
+	// Undo has the steps that took effect, and that a failure undoes or has to undo.
 	Undo []Name `json:"would_undo,omitempty"`
-	// Stays are the steps that took effect, and of which the flow declares no undo.
+	// Stays has the steps that took effect and have no declared undo.
 	Stays []Name `json:"cannot_undo,omitempty"`
-	// Undone are the steps that took effect and were undone. Failed are the events by which the saga failed.
+	// Undone has the steps that were undone. Failed has the events that made the saga fail.
 	Undone []Name `json:"undone,omitempty"`
 	Failed []Name `json:"failed,omitempty"`
-	// Asked are the undos that an operator asked for, and that nobody has reported yet.
+	// Asked has the undos that an operator requested, and that no event has reported yet.
 	Asked []Asked `json:"asked,omitempty"`
-	// Drift is what the flow does not know, or does not allow.
+	// Drift describes events that the flow does not declare or allow.
 	Drift []string `json:"drift,omitempty"`
-	// Trace is the id of the trace of the saga's first message.
+	// Trace is the trace ID of the saga's first message.
 	Trace string `json:"trace,omitempty"`
 
 	Overdue bool       `json:"overdue,omitzero"`
-	Due     *time.Time `json:"due,omitempty"`     // of the wait that is due first
-	At      time.Time  `json:"heard_at,omitzero"` // when the saga was first heard of
+	Due     *time.Time `json:"due,omitempty"`     // the earliest due time of Waiting
+	At      time.Time  `json:"heard_at,omitzero"` // time of the first recorded event
 	Changed time.Time  `json:"changed_at,omitzero"`
 	Keys    [][]byte   `json:"-"` // of its messages
-	Refused []string   `json:"-"` // why Compensate undoes nothing; none: it does, if something is left
+	Refused []string   `json:"-"` // why Compensate undoes nothing; empty if it can undo
 }
 
-// A Wait is one of several events that has to come.
+// Wait is a wait for one of several events.
 type Wait struct {
 	After Name       `json:"after"`
 	For   []Name     `json:"for"`
@@ -58,7 +58,7 @@ type Wait struct {
 	Due   *time.Time `json:"due,omitempty"`
 }
 
-// stand says how a saga stands of which r was seen.
+// stand derives the state of a saga from its recorded events.
 func (f *Flow) stand(r *record) Standing {
 	s := Standing{Flow: f.name, Steps: r.inTime(), Trace: r.Trace, Failed: r.of(f.all(fail)),
 		Undone: f.undone(r)}
@@ -83,7 +83,7 @@ func (f *Flow) stand(r *record) Standing {
 	return s
 }
 
-// bound has s due when the first of its waits is.
+// bound sets Due to the earliest due time of the waits.
 func (s *Standing) bound() {
 	s.Due = nil
 	for _, w := range s.Waiting {
@@ -93,12 +93,12 @@ func (s *Standing) bound() {
 	}
 }
 
-// ask has s wait for undos that an operator asked for.
+// ask adds waits for the undos that an operator requested.
 func (s *Standing) ask(all []Asked) {
 	s.Asked = nil
 	for _, a := range all {
 		if !slices.Contains(s.Undo, a.Step) {
-			continue // undone since
+			continue // it is undone meanwhile
 		}
 		s.Asked = append(s.Asked, a)
 		s.State = Compensating
@@ -109,14 +109,14 @@ func (s *Standing) ask(all []Asked) {
 	}
 	if len(all) > 0 && len(s.Failed) == 0 && len(s.Undone) > 0 && len(s.Undo)+len(s.Stays)+
 		len(s.Waiting) == 0 {
-		// the operator is the failure: no event of one comes, and none that follows it has to
+		// The operator caused the compensation, so no failure event comes, and no event that would follow it.
 		s.State, s.Missing, s.Remaining = Compensated, nil, nil
 	}
 	s.bound()
 }
 
-// stays are the steps that took effect, and that nothing undoes. First events, failures, ends and undos are
-// none.
+// stays returns the steps that took effect, and that nothing undoes. First events, failures, ends and undos
+// do not count.
 func (f *Flow) stays(r *record) (out []Name) {
 	exempt := slices.Concat(f.all(from), f.all(fail), f.all(end), f.all(undo))
 	for _, s := range r.Steps {
@@ -128,8 +128,8 @@ func (f *Flow) stays(r *record) (out []Name) {
 	return out
 }
 
-// waits are the outcomes that have to come. After a failure a branch beside it may end in silence, since its
-// step may be barred: only what follows the failure has to come, and the undos.
+// waits returns the outcomes that must come. After a failure these are the undos and the events that follow
+// the failure. A parallel branch may end without an event, because its step may be barred.
 func (f *Flow) waits(r *record, failures []Name) (out []Wait) {
 	var after []Name
 	for _, n := range failures {
@@ -160,7 +160,7 @@ func (f *Flow) waits(r *record, failures []Name) (out []Wait) {
 	return out
 }
 
-// first is when the first of names came.
+// first returns the earliest time of the recorded names.
 func (r *record) first(names []Name) (at time.Time) {
 	for _, n := range names {
 		if s, seen := r.find(n); seen && (at.IsZero() || s.At.Before(at)) {
@@ -170,7 +170,8 @@ func (r *record) first(names []Name) (at time.Time) {
 	return at
 }
 
-// missing are causes of what was seen, where none of them was. One that begins a saga needs none.
+// missing returns the causes of recorded events, if none of the causes is recorded. An event that begins a
+// saga needs no cause.
 func (f *Flow) missing(r *record) (out []Name) {
 	for _, s := range r.Steps {
 		causes := f.causes(s.Name)
@@ -186,7 +187,7 @@ func (f *Flow) missing(r *record) (out []Name) {
 	return out
 }
 
-// undos are the steps that took effect and were not undone.
+// undos returns the steps that took effect and were not undone.
 func (f *Flow) undos(r *record) (out []Name) {
 	for _, rule := range f.of(undo) {
 		if r.has(rule.cause) && len(r.of(rule.events)) == 0 {
@@ -196,7 +197,7 @@ func (f *Flow) undos(r *record) (out []Name) {
 	return out
 }
 
-// undone are the steps that took effect and were undone.
+// undone returns the steps that took effect and were undone.
 func (f *Flow) undone(r *record) (out []Name) {
 	for _, rule := range f.of(undo) {
 		if r.has(rule.cause) && len(r.of(rule.events)) > 0 {
@@ -209,7 +210,7 @@ func (f *Flow) undone(r *record) (out []Name) {
 func (f *Flow) remaining(r *record, waits []Wait, failed bool) (out []Name) {
 	rules := slices.Clone(f.of(then))
 	for i := range rules {
-		if !failed { // the way on which nothing fails
+		if !failed { // leave out failures
 			rules[i].events = slices.DeleteFunc(slices.Clone(rules[i].events),
 				func(n Name) bool { return slices.Contains(f.all(fail), n) })
 		}
@@ -234,28 +235,28 @@ func (f *Flow) drift(r *record) (out []string) {
 	known := f.Events()
 	for _, s := range r.Steps {
 		if !slices.Contains(known, s.Name) {
-			out = append(out, fmt.Sprintf("the flow does not know %s of topic %s", s.Type, s.Topic))
+			out = append(out, fmt.Sprintf("the flow does not declare %s of topic %s", s.Type, s.Topic))
 		}
 	}
 	if r.Drift {
-		out = append(out, "and others that the flow does not know")
+		out = append(out, "and others that the flow does not declare")
 	}
 	for _, q := range r.Asks {
 		if q.Broken != "" {
-			out = append(out, fmt.Sprintf("the event that asks for the undo of %s cannot be built: %s",
+			out = append(out, fmt.Sprintf("the event that requests the undo of %s cannot be built: %s",
 				q.Name, q.Broken))
 		}
 	}
 	for _, rule := range f.of(undo) {
 		if did, undid := r.times(rule.cause), r.times(rule.events...); 0 < undid && undid < did {
 			out = append(out,
-				fmt.Sprintf("%s came %d times, and its undo %d times: whether each is undone is not known",
+				fmt.Sprintf("%s occurred %d times, and its undo %d times: some may not be undone",
 					rule.cause, did, undid))
 		}
 	}
 	for _, rule := range f.of(then) {
 		if came := r.of(rule.events); r.has(rule.cause) && len(came) > 1 {
-			out = append(out, fmt.Sprintf("after %s came %s and %s: the flow allows one of them", rule.cause,
+			out = append(out, fmt.Sprintf("%s was followed by %s and %s: the flow allows one of them", rule.cause,
 				came[0], came[1]))
 		}
 	}

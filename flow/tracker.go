@@ -14,23 +14,23 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Options of a Tracker. The zero value works.
+// Options configures a Tracker. The zero value works.
 type Options struct {
-	// Key says which saga a message belongs to: text without NUL, of 1 to 1,024 bytes. Default: its
-	// correlation id.
+	// Key returns the saga of a message: text without NUL, of 1 to 1,024 bytes. Default: its correlation
+	// ID.
 	Key func(skald.Message) string
 	Now func() time.Time // default time.Now
 }
 
-// A Tracker keeps a row for each saga of a flow, in the transactions of an inbox. It is one more consumer
-// group on the topics of the flow: give it an inbox of its own.
+// Tracker stores a row for each saga of a flow, in the transactions of an inbox. It is one more consumer
+// group on the topics of the flow: give it a separate inbox.
 type Tracker[TTx any] struct {
 	flow *Flow
 	db   store.Tracker[TTx]
 	o    Options
 }
 
-// NewTracker is a tracker of f, with its rows in db: the database of the inbox.
+// NewTracker returns a tracker of f. It stores its rows in db, the database of the inbox.
 func NewTracker[TTx any](f *Flow, db store.Tracker[TTx], o *Options) *Tracker[TTx] {
 	t := &Tracker[TTx]{flow: f, db: db}
 	if o != nil {
@@ -45,8 +45,8 @@ func NewTracker[TTx any](f *Flow, db store.Tracker[TTx], o *Options) *Tracker[TT
 	return t
 }
 
-// On has in handle all events of the flow. Other types of a topic do not reach a tracker by themselves:
-// in.HandleBatch(topic, t.Handle, typ) has them noted as drift.
+// On registers the tracker in an inbox for all events of the flow. Other types of a topic do not reach it:
+// in.HandleBatch(topic, t.Handle, typ) records them as drift.
 func (t *Tracker[TTx]) On(in *inbox.Inbox[TTx]) {
 	types := map[string][]string{}
 	for _, n := range t.flow.Events() {
@@ -57,8 +57,8 @@ func (t *Tracker[TTx]) On(in *inbox.Inbox[TTx]) {
 	}
 }
 
-// Handle notes messages in the rows of their sagas, in two round trips however many they are. A message may
-// come late, twice and before its causes. One without a key is a dead letter: no row could be found by it.
+// Handle records messages in the rows of their sagas, in two round trips for any number of messages. A
+// message may arrive late, repeatedly, or before its causes. A message without a key becomes a dead letter.
 func (t *Tracker[TTx]) Handle(ctx context.Context, tx TTx, ms []skald.Message) error {
 	var keys []string
 	at := make(map[string][]int, len(ms)) // of the messages of each key
@@ -89,10 +89,10 @@ func (t *Tracker[TTx]) Handle(ctx context.Context, tx TTx, ms []skald.Message) e
 	if len(changed) == 0 {
 		return nil
 	}
-	return t.db.SaveTracked(ctx, tx, changed...)
+	return t.db.Write(ctx, tx, store.Effect{Tracked: changed})
 }
 
-// key is that of the saga that m belongs to.
+// key returns the key of the saga of m.
 func (t *Tracker[TTx]) key(m *skald.Message) (string, error) {
 	key := t.o.Key(*m)
 	if key == "" || len(key) > maxName || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
@@ -106,9 +106,9 @@ func (t *Tracker[TTx]) key(m *skald.Message) (string, error) {
 	return key, nil
 }
 
-// note puts those of ms into the row that are of its saga.
+// note records the messages of the row's saga.
 func (t *Tracker[TTx]) note(ctx context.Context, row *store.Tracked, ms []skald.Message, ours []int) error {
-	var was seen // how the saga stood follows from it
+	var was seen // the state of the saga follows from it
 	if row.Body != "" {
 		if err := json.Unmarshal([]byte(row.Body), &was); err != nil {
 			return unreadable(row, err)
@@ -132,8 +132,8 @@ func (t *Tracker[TTx]) note(ctx context.Context, row *store.Tracked, ms []skald.
 	return (&body{seen: was, Standing: stands}).into(row)
 }
 
-// A body is what the row of a saga holds. How it stands is stored with what was seen, so that who reads it
-// need not know the flow: without what the row or what was seen says.
+// body is the content of a saga's row. It stores the state with the recorded events, so that readers do not
+// need the flow. It leaves out fields that the row or the events have.
 type body struct {
 	seen
 	Standing Standing `json:"standing"`
@@ -141,10 +141,10 @@ type body struct {
 
 type seen struct {
 	Seen  record  `json:"seen"`
-	Asked []Asked `json:"asked,omitempty"` // every undo that an operator asked for
+	Asked []Asked `json:"asked,omitempty"` // every undo that an operator requested
 }
 
-// into puts b into the row.
+// into stores b in the row.
 func (b *body) into(row *store.Tracked) error {
 	stored := *b
 	s := &stored.Standing
@@ -160,7 +160,7 @@ func (b *body) into(row *store.Tracked) error {
 	return nil
 }
 
-// bodyOf is what a row holds.
+// bodyOf decodes the content of a row.
 func bodyOf(row *store.Tracked) (b body, err error) {
 	if err := json.Unmarshal([]byte(row.Body), &b); err != nil {
 		return b, unreadable(row, err)
@@ -176,10 +176,11 @@ func unreadable(row *store.Tracked, err error) error {
 	return fmt.Errorf("flow %s: the row of saga %s cannot be read: %w", row.Flow, row.Key, err)
 }
 
-// ErrUnknown is returned where no tracker has heard of a saga.
-var ErrUnknown = errors.New("no tracker has heard of it")
+// ErrUnknown reports a saga without any recorded event.
+var ErrUnknown = errors.New("no tracker has an event of it")
 
-// Find tells how the sagas of a key stand, by flow: one of each flow. ErrUnknown: there is none.
+// Find returns the states of the sagas of a key, by flow, one for each flow. It returns ErrUnknown if there
+// are none.
 func Find(ctx context.Context, db store.Lister, key string) ([]Standing, error) {
 	if key == "" {
 		return nil, fmt.Errorf("saga %q: %w", key, ErrUnknown)
@@ -191,7 +192,7 @@ func Find(ctx context.Context, db store.Lister, key string) ([]Standing, error) 
 	return out, err
 }
 
-// List tells how sagas stand, by key and flow.
+// List returns the states of sagas, by key and flow.
 func List(ctx context.Context, db store.Lister, q store.TrackedQuery) ([]Standing, error) {
 	rows, err := store.ListTracked(ctx, db, q)
 	if err != nil || len(rows) == 0 {

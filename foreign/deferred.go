@@ -6,46 +6,46 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 )
 
-// deferredMost bounds what is deferred. Where more is wrong than that, it is the column map or the broker,
-// and not single rows.
+// deferredMost limits the number of deferred rows, keys and topics. If more fail, the cause is the column
+// map or the broker, and not single rows.
 const deferredMost = 10_000
 
-// failMost is how many pages a topic may fail in, one after another, before it is deferred.
+// failMost is the number of consecutive failed pages after which a topic is deferred.
 const failMost = 3
 
-// What can be deferred.
+// Kinds of deferred things.
 const (
-	aTopic = 't' // that the broker does not have, or that takes nothing
-	aKey   = 'k' // of a row that cannot be published: the key's later rows wait for it
-	aRow   = 'r' // without a key, by its place
+	aTopic = 't' // a topic that is missing at the broker, or refuses everything
+	aKey   = 'k' // the key of a row that cannot be published: later rows of the key wait
+	aRow   = 'r' // a row without a key, by its place
 )
 
-// A hold is something deferred.
+// hold identifies a deferred topic, key or row.
 type hold struct {
 	kind byte
 	name string
 }
 
-// deferred is what pages leave out until it is due. It is in memory alone: the rows are not done, so that
-// another process finds out the same.
+// deferred has the topics, keys and rows that pages leave out until they are due. It is only in memory:
+// their rows are not marked as done, so another process finds the same faults.
 type deferred struct {
 	o     *Options
 	held  map[hold]held
 	fails map[string]int // pages in a row in which a topic failed
-	puts  int            // how often something was deferred
+	puts  int            // the number of calls of put
 }
 
 type held struct {
 	tries int
 	due   time.Time
-	again time.Time // when it was left out no more; zero: it was not due yet
+	again time.Time // when it became due; zero if it is not due yet
 }
 
 func newDeferred(o *Options) deferred {
 	return deferred{o: o, held: map[hold]held{}, fails: map[string]int{}}
 }
 
-// put defers h, for longer each time, and tells whether this is the first.
+// put defers h for a growing time. It returns true at the first time.
 func (a *deferred) put(h hold) (first bool) {
 	was := a.held[h]
 	a.puts++
@@ -63,7 +63,8 @@ func (a *deferred) holds(h hold) bool {
 
 func (a *deferred) full() bool { return len(a.held) >= deferredMost }
 
-// except is what a page leaves out, as PostgreSQL takes it. What is due is tried again.
+// except returns the deferred topics, keys and rows as arrays of PostgreSQL. It leaves out those that are
+// due.
 func (a *deferred) except() (topics, keys, rows string) {
 	now, names := a.o.Now(), map[byte][]string{}
 	for h, is := range a.held {
@@ -73,14 +74,14 @@ func (a *deferred) except() (topics, keys, rows string) {
 		case is.again.IsZero():
 			is.again = now
 			a.held[h] = is
-		case now.Sub(is.again) > 10*a.o.DeferMost: // nothing of it has turned up
+		case now.Sub(is.again) > 10*a.o.DeferMost: // no row of it was read since
 			delete(a.held, h)
 		}
 	}
 	return array(names[aTopic]), array(names[aKey]), array(names[aRow])
 }
 
-// next is when the first of what is deferred is due; zero: nothing is.
+// next returns the earliest due time; zero if nothing is deferred.
 func (a *deferred) next() (at time.Time) {
 	now := a.o.Now()
 	for _, is := range a.held {
@@ -91,7 +92,7 @@ func (a *deferred) next() (at time.Time) {
 	return at
 }
 
-// took: the broker has r.
+// took removes r, which the broker acknowledged.
 func (a *deferred) took(r *row) {
 	delete(a.fails, r.message.Topic)
 	if len(a.held) == 0 {
@@ -102,8 +103,8 @@ func (a *deferred) took(r *row) {
 	}
 }
 
-// failed counts a page in which a topic failed though the broker answered, and tells whether it is deferred
-// for that.
+// failed counts a page in which a topic failed although the broker answered. It returns true if the topic
+// must be deferred.
 func (a *deferred) failed(topic string) (over bool) {
 	if a.fails[topic]++; a.fails[topic] < failMost {
 		return false

@@ -1,15 +1,15 @@
-// Package foreign publishes the rows of an outbox table that is not Skald's, as it stands in PostgreSQL. A
-// Table says, as data, which columns make a message and how a row is known to be done.
+// Package foreign publishes the rows of an existing outbox table in PostgreSQL that is not Skald's. A Table
+// maps its columns to messages, and describes how a published row is marked.
 //
 //	your tx ─► your table ─► [foreign] ─► broker ─► inbox ─► …
 //
-// A page of rows goes its way in one transaction: page.go locks the rows and reads them, message.go makes
-// messages of them, publish.go hands them to the broker, and only what the broker acknowledged is marked or
-// deleted, in one statement. A row that cannot be published is in deferred.go: its key waits, and the table
-// goes on. relay.go is the loop around these.
+// A relay publishes a page of rows in one transaction: page.go locks and reads the rows, message.go builds
+// messages, and publish.go sends them to the broker. The rows that the broker acknowledged are then marked
+// or deleted in one statement. If a row cannot be published, deferred.go defers its key, and other rows
+// continue. relay.go is the loop.
 //
-// It is no store.Source: a Source promises commit order by its columns txid and seq, shards, leases and a
-// stored progress, and another team's table has none of them.
+// A Relay is no store.Source: a Source has columns for commit order, shards, leases and a stored position,
+// and a foreign table has none of them.
 package foreign
 
 import (
@@ -33,25 +33,25 @@ import (
 //go:embed sql
 var files embed.FS
 
-// Options of a Relay. The zero value works.
+// Options configures a Relay. The zero value works.
 type Options struct {
 	// Owner is the name of this instance in logs and metrics. Default: the table's name.
 	Owner string
-	// PollMost is the longest pause between two looks for new rows. Default 250 ms. After rows, the pauses
-	// are a twentieth of the time since, from 5 ms on; and a look that takes long (no index) is followed by a
-	// pause ten times as long.
-	PollMost time.Duration
-	// Page is how many rows are locked, published and marked together. Default 500.
+	// MaxPollInterval is the longest pause between two polls. Default 250 ms. The pause is a twentieth of
+	// the time since the last row, from 5 ms on. A slow poll, without an index, is followed by a pause ten
+	// times as long.
+	MaxPollInterval time.Duration
+	// Page is the number of rows that are locked, published and marked together. Default 500.
 	Page int
-	// Patience is how long the broker may take to answer for a page before its rows are unlocked again.
-	// Default 20 s.
+	// Patience limits the wait for the broker's answer to a page. Then its rows are unlocked. Default 20 s.
 	Patience time.Duration
-	// RetryFirst and RetryMost are the waits after a failure of the database or the broker. Defaults 100 ms,
-	// 5 s.
+	// RetryFirst and RetryMost are the first and the longest delay after a failure of the database or the
+	// broker. Defaults 100 ms and 5 s.
 	RetryFirst, RetryMost time.Duration
-	// DeferFirst and DeferMost are the waits of what is deferred. Defaults 1 s and 60 s.
+	// DeferFirst and DeferMost are the first and the longest delay of a deferred row, key or topic.
+	// Defaults 1 s and 60 s.
 	DeferFirst, DeferMost time.Duration
-	// Drain bounds how long Run waits for its page once its context is done. Default 20 s.
+	// Drain limits the wait for the current page after the context of Run is done. Default 20 s.
 	Drain time.Duration
 
 	Now    func() time.Time // for waits. Default time.Now
@@ -67,7 +67,7 @@ func (o *Options) orDefaults(t *Table) Options {
 		d = *o
 	}
 	d.Owner = cmp.Or(d.Owner, t.Name)
-	d.PollMost = cmp.Or(d.PollMost, 250*time.Millisecond)
+	d.MaxPollInterval = cmp.Or(d.MaxPollInterval, 250*time.Millisecond)
 	d.Page = cmp.Or(d.Page, 500)
 	d.Patience = cmp.Or(d.Patience, 20*time.Second)
 	d.RetryFirst = cmp.Or(d.RetryFirst, 100*time.Millisecond)
@@ -85,7 +85,7 @@ func (o *Options) orDefaults(t *Table) Options {
 	return d
 }
 
-// A Relay carries the rows of one Table.
+// Relay publishes the rows of one Table.
 type Relay struct {
 	db    *sql.DB
 	bus   broker.Publisher
@@ -93,13 +93,13 @@ type Relay struct {
 	o     Options
 	tel   *telemetry.Relay
 
-	// The rest belongs to the goroutine of Run or Step.
-	text     *statements // nil: the table was not looked at yet
+	// The fields below belong to the goroutine of Run or Step.
+	text     *statements // nil until the table is checked
 	deferred deferred
-	pending  broker.Pending // a call that was given up: its answer must come before the next one
-	some     bool           // the last page had rows: there may be more
+	pending  broker.Pending // an abandoned call: the next one must wait for its answer
+	some     bool           // the last page had rows, so there may be more
 	limit    int            // rows of the next page
-	unmarked int            // pages in a row that were published and not marked
+	unmarked int            // consecutive pages that were published and not marked
 	proved   bool           // the broker answered the last call
 	say      backoff.Rarely
 
@@ -112,8 +112,8 @@ var (
 	_ skald.Stepper = (*Relay)(nil)
 )
 
-// New is a relay from the table, in the database of db, to bus. Run, or the first Step, looks whether the
-// table is as t says.
+// New returns a relay from the table, in the database db, to bus. Run or the first Step compares the table
+// with t.
 func New(db *sql.DB, t Table, bus broker.Publisher, o *Options) *Relay {
 	d := o.orDefaults(&t)
 	return &Relay{
@@ -124,24 +124,31 @@ func New(db *sql.DB, t Table, bus broker.Publisher, o *Options) *Relay {
 	}
 }
 
-// Health says how a relay does. An outage of database or broker is "not ready", never "not live".
+// Health is the state of a relay. During an outage of the database or the broker it is live, but not ready.
 type Health struct {
 	Live  bool   // false only when Run has ended
-	Ready bool   // database and broker answer, also where another relay has the table
-	Why   string // it is not ready
-	// Standby: another relay works on the table.
+	Ready bool   // database and broker answer; also true in standby
+	Why   string // why it is not ready
+	// Standby reports that another relay works on the table.
 	Standby bool
-	// Published counts what this process published, since New. A repeat counts again.
+	// Published counts the messages that this process published, including repeats.
 	Published int64
-	// Deferred is how many rows, keys and topics are deferred now.
+	// Deferred is the number of rows, keys and topics that are deferred now.
 	Deferred int
 }
 
-// Health may be called at any time from any goroutine.
+// Health returns the state. It may be called at any time from any goroutine.
 func (r *Relay) Health() Health {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.health
+}
+
+// Status returns the state for skald.Run and package health.
+func (r *Relay) Status() skald.Status {
+	h := r.Health()
+	return skald.Status{Name: "relay of " + r.table.Name, Stage: skald.Publishing, Live: h.Live,
+		Ready: h.Ready, Why: h.Why}
 }
 
 func (r *Relay) note(f func(*Health)) {

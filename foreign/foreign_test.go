@@ -142,7 +142,7 @@ func TestEqualTimestamps(t *testing.T) {
 		b.expect(strings.Join(want, ", "))
 		b.do("VACUUM outbox")
 	}
-	if !strings.Contains(b.log.String(), "the one that began first goes first") {
+	if !strings.Contains(b.log.String(), "the one that began first is published first") {
 		t.Errorf("nothing is said of the order by a time:\n%s", b.log.String())
 	}
 }
@@ -408,7 +408,7 @@ func TestSeveralRelays(t *testing.T) {
 			for range 3 {
 				relays.Go(func() {
 					r := foreign.New(b.db, table, b.bus,
-						&foreign.Options{Page: 7, PollMost: 5 * time.Millisecond,
+						&foreign.Options{Page: 7, MaxPollInterval: 5 * time.Millisecond,
 							Logger: slog.New(slog.DiscardHandler)})
 					if err := r.Run(ctx); err != nil {
 						t.Error(err)

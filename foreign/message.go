@@ -17,12 +17,12 @@ import (
 	"github.com/skald-go/skald/internal/fingerprint"
 )
 
-// A row is one of a page, as read.
+// row is a row of a page.
 type row struct {
-	part, place                              string // where it lies: tableoid and ctid
+	part, place                              string // its place: tableoid and ctid
 	id, topic, key, kind, correlation, trace sql.NullString
 	payload                                  []byte
-	bytes                                    int64 // of the payload, also where it was not read
+	bytes                                    int64 // of the payload, even if it was not read
 	at                                       sql.NullInt64
 	headersIn                                sql.NullString
 	headersInBytes                           int64
@@ -36,10 +36,10 @@ func (r *row) scan(rows *sql.Rows) error {
 		&r.trace, &r.headers)
 }
 
-// name is what the row is called for as long as it stays as it is.
+// name identifies the row until it is updated.
 func (r *row) name() string { return r.part + r.place }
 
-// shown is how a log names it.
+// shown returns the name of the row for logs.
 func (r *row) shown() string {
 	if r.id.Valid {
 		return r.id.String
@@ -47,7 +47,7 @@ func (r *row) shown() string {
 	return "ctid " + r.place
 }
 
-// read makes the message of a row, or says why there is none.
+// read builds the message of a row, or sets malformed.
 func (t *Table) read(r *row, binary bool) {
 	m := &r.message
 	*m = skald.Message{ID: r.id.String, Source: t.source(), Topic: r.topic.String, Type: r.kind.String,
@@ -74,7 +74,7 @@ func (t *Table) fault(r *row) string {
 	case !r.id.Valid || m.ID == "":
 		return "it has no id"
 	case len(m.ID) > complete.MaxText || !oneLine(m.ID):
-		return fmt.Sprintf("its id is no line of at most %d bytes", complete.MaxText)
+		return fmt.Sprintf("its id is not one line of at most %d bytes", complete.MaxText)
 	case !r.topic.Valid:
 		return "it has no topic"
 	case r.bytes > complete.MaxData:
@@ -83,7 +83,7 @@ func (t *Table) fault(r *row) string {
 	case r.headersInBytes > 0 && !r.headersIn.Valid:
 		return fmt.Sprintf("its headers are %d bytes, and were not read", r.headersInBytes)
 	}
-	// A row must not fail for what merely helps an operator.
+	// A row must not fail because of a field that is only for operators.
 	if at := time.UnixMicro(r.at.Int64).UTC(); r.at.Valid && at.Year() >= 1 && at.Year() <= 9999 {
 		m.Time = at
 	}
@@ -103,7 +103,7 @@ func (t *Table) fault(r *row) string {
 
 func oneLine(s string) bool { return utf8.ValidString(s) && !strings.ContainsAny(s, "\x00\r\n") }
 
-// readHeaders takes those of the column, in the order of their names, then those of the map.
+// readHeaders adds the headers of the column, sorted by name, then those of the map.
 func (t *Table) readHeaders(r *row) error {
 	if r.headersIn.Valid {
 		var object map[string]any
@@ -132,7 +132,7 @@ func (t *Table) readHeaders(r *row) error {
 	return nil
 }
 
-// headerText is a value as a header holds it: a text is itself, anything else its JSON.
+// headerText encodes the value of a header. A string is unchanged; another value becomes JSON.
 func headerText(v any) ([]byte, error) {
 	if s, ok := v.(string); ok {
 		return []byte(s), nil

@@ -11,22 +11,20 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// errStandby: another relay has the table.
+// errStandby reports that another relay works on the table.
 var errStandby = errors.New("another relay works on the table")
 
-// storeTimeout bounds the talk with the database about one page, so that a connection that is dead is given
-// up.
+// storeTimeout limits the statements of a page, to detect dead connections.
 const storeTimeout = 30 * time.Second
 
-// idleMost is how long the server waits for a relay in the middle of a page before it takes the locks back.
+// idleMost is the time after which the server ends an idle transaction of a relay, and frees its locks.
 func (o *Options) idleMost() time.Duration { return o.publishMost() + 5*time.Second }
 
-// publishMost bounds all calls to the broker for one page.
+// publishMost limits all calls to the broker for a page.
 func (o *Options) publishMost() time.Duration { return 2 * o.Patience }
 
-// page does one page, and tells how many rows are done and whether there may be more. Rows that the broker
-// acknowledged are repeated if the process ends before the commit, or if the commit's answer is lost and it
-// did not happen.
+// page publishes one page. It returns the number of published rows, and whether there may be more. If the
+// process ends before the commit, or if the commit fails, the rows are published again.
 func (r *Relay) page(ctx context.Context) (done int, more bool, err error) {
 	if err := r.settle(ctx); err != nil {
 		return 0, false, err
@@ -44,7 +42,7 @@ func (r *Relay) page(ctx context.Context) (done int, more bool, err error) {
 	if err != nil {
 		return 0, false, fmt.Errorf("begin: %w", err)
 	}
-	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	defer func() { _ = tx.Rollback() }() // no effect after a commit
 	if err := r.claim(ctx, tx); err != nil {
 		return 0, false, err
 	}
@@ -65,7 +63,7 @@ func (r *Relay) page(ctx context.Context) (done int, more bool, err error) {
 	}
 	fit := r.fit(rows)
 	if len(fit) == 0 {
-		return 0, true, nil // what was malformed is deferred: the next page is another one
+		return 0, true, nil // malformed rows are deferred, so the next page has other rows
 	}
 	taken, err := r.publish(ctx, fit)
 	if err != nil || len(taken) == 0 {
@@ -81,11 +79,11 @@ func (r *Relay) page(ctx context.Context) (done int, more bool, err error) {
 	return len(taken), true, nil
 }
 
-// proveWithin bounds the question whether the broker answers.
+// proveWithin limits the probe of the broker.
 const proveWithin = 5 * time.Second
 
-// prove asks the broker whether it answers, unless it answered the last call: a relay without its broker does
-// not lock the table, which other relays may work on.
+// prove checks that the broker answers, unless it answered the last call. A relay without its broker does
+// not lock the table, so that other relays can work.
 func (r *Relay) prove(ctx context.Context) error {
 	if r.proved {
 		return nil
@@ -108,7 +106,7 @@ func (r *Relay) peek(ctx context.Context, topics, keys, places string) (some boo
 	return some, nil
 }
 
-// claim makes tx the only relay's, unless rows are claimed one by one.
+// claim locks the table for this relay, unless rows are claimed one by one.
 func (r *Relay) claim(ctx context.Context, tx *sql.Tx) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -145,10 +143,10 @@ func (r *Relay) read(ctx context.Context, tx *sql.Tx, topics, keys, places strin
 	return out, nil
 }
 
-// fetchMost is how many payloads are read at once whose size is not known before.
+// fetchMost is the number of payloads that are read together if their sizes are not known before.
 const fetchMost = 32
 
-// fetch reads what rows hold, and gives those whose payloads fit into a page.
+// fetch reads payloads and headers. It returns the rows whose payloads fit into a page.
 func (r *Relay) fetch(ctx context.Context, tx *sql.Tx, rows []*row) ([]*row, error) {
 	n, bytes, most := 0, 0, len(rows)
 	if !r.text.exact {
@@ -197,13 +195,13 @@ func (r *Relay) payloads(ctx context.Context, tx *sql.Tx, rows []*row) error {
 		return fmt.Errorf("read payloads: %w", err)
 	}
 	if len(all) > 0 {
-		return fmt.Errorf("read payloads: %d of %d rows that are locked are not to be seen: is the database's default isolation read committed?", len(all), len(rows))
+		return fmt.Errorf("read payloads: %d of %d locked rows are not visible: set the default isolation of the database to read committed", len(all), len(rows))
 	}
 	return nil
 }
 
-// smaller: after a page that took too long, or had a value that the database itself cannot read, the next one
-// is half as large, so that what stands in the way is found; rows are those of the page, if it came to that.
+// smaller halves the next page after a page that took too long, or had a value that the database cannot
+// read. This isolates the row at fault. rows has the rows of the page, if they were read.
 func (r *Relay) smaller(rows []*row, why error) (more bool, err error) {
 	broken := strings.HasPrefix(sqlState(why), "22")
 	switch {
@@ -223,7 +221,7 @@ func (r *Relay) smaller(rows []*row, why error) (more bool, err error) {
 	return false, why
 }
 
-// fit are the rows that can be published. The others are deferred, with the later ones of their keys.
+// fit returns the rows that can be published. It defers the others, with later rows of their keys.
 func (r *Relay) fit(rows []*row) (fit []*row) {
 	for _, one := range rows {
 		r.table.read(one, r.text.bytes)
@@ -238,7 +236,7 @@ func (r *Relay) fit(rows []*row) (fit []*row) {
 	return fit
 }
 
-// mark has the rows done. Another number of rows than that would be rows that are published again and again.
+// mark marks the rows as done. If fewer rows are marked, some would be published again and again.
 func (r *Relay) mark(ctx context.Context, tx *sql.Tx, rows []*row) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -257,7 +255,7 @@ func (r *Relay) mark(ctx context.Context, tx *sql.Tx, rows []*row) error {
 	return nil
 }
 
-// An unmarkedError says that the database has left rows as they were.
+// unmarkedError reports that the database did not mark all rows.
 type unmarkedError struct {
 	of  int
 	did int64
@@ -265,15 +263,15 @@ type unmarkedError struct {
 
 func (e *unmarkedError) Error() string {
 	return fmt.Sprintf(
-		"mark rows as done: of %d rows %d were marked: does a trigger, or row security, keep the others?",
+		"mark rows as done: of %d rows %d were marked: check triggers and row security of the table",
 		e.of, e.did)
 }
 
-// unmarkedMost is how many pages, one after another, may be published and not marked before that ends the
-// relay: each try publishes their rows again.
+// unmarkedMost is the number of consecutive published but unmarked pages that ends the relay. Each attempt
+// publishes their rows again.
 const unmarkedMost = 3
 
-// notMarked tells what waiting does not cure from an outage.
+// notMarked returns a *TableError for a permanent failure, and err for an outage.
 func (r *Relay) notMarked(err error) error {
 	var kept *unmarkedError
 	switch state := sqlState(err); {
@@ -286,12 +284,12 @@ func (r *Relay) notMarked(err error) error {
 	if r.unmarked++; r.unmarked < unmarkedMost {
 		return err
 	}
-	return r.table.wrong(fmt.Sprintf("what is published cannot be marked as done, %d times: %v",
+	return r.table.wrong(fmt.Sprintf("published rows could not be marked as done, %d times: %v",
 		r.unmarked, err),
-		"see to it that the relay's user may change the rows as done says; until then each start publishes the first rows again")
+		"let the relay's user change the rows as done says; until then each start publishes the first rows again")
 }
 
-// addresses are where rows lie, as PostgreSQL takes it.
+// addresses returns the places and names of rows as arrays of PostgreSQL.
 func addresses(rows []*row) (at, names string) {
 	places, all := make([]string, len(rows)), make([]string, len(rows))
 	for i, one := range rows {

@@ -11,11 +11,11 @@ import (
 	"github.com/skald-go/skald/internal/telemetry"
 )
 
-// aloneMost is how many refused rows of a page are tried alone; the others come with the next page.
+// aloneMost is the number of refused rows of a page that are retried alone. Others come with the next page.
 const aloneMost = 20
 
-// publish hands rows to the broker and returns those that it acknowledged. An error is an outage: nothing is
-// known of any row.
+// publish sends rows to the broker and returns those that it acknowledged. An error means an outage: the
+// result of each row is unknown.
 func (r *Relay) publish(ctx context.Context, rows []*row) (taken []*row, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.publishMost())
 	defer cancel()
@@ -37,7 +37,7 @@ func (r *Relay) publish(ctx context.Context, rows []*row) (taken []*row, err err
 		}
 		switch topic := one.message.Topic; {
 		case errors.Is(no, broker.ErrNoTopic), errors.Is(later, broker.ErrNoTopic):
-			r.deferTopic(topic, broker.ErrNoTopic, "make the topic: skald migrate --broker URL --topic "+
+			r.deferTopic(topic, broker.ErrNoTopic, "create the topic: skald migrate --broker URL --topic "+
 				topic)
 		case no != nil:
 			refused = append(refused, one)
@@ -54,20 +54,20 @@ func (r *Relay) publish(ctx context.Context, rows []*row) (taken []*row, err err
 	r.took(taken)
 	for topic, why := range failed {
 		if r.deferred.failed(topic) {
-			r.deferTopic(topic, why, "look at the broker: it does not take what it is given for this topic")
+			r.deferTopic(topic, why, "check the broker: it refuses the messages of this topic")
 		}
 	}
 	alone, err := r.publishAlone(ctx, refused)
 	return append(taken, alone...), err
 }
 
-// publishAlone tries rows again that were refused in company: a refusal may have meant a neighbour.
+// publishAlone retries refused rows one by one, because another row may have caused the refusal.
 func (r *Relay) publishAlone(ctx context.Context, rows []*row) (taken []*row, err error) {
 	for i, one := range rows {
 		if i == aloneMost {
 			break
 		}
-		if r.waits(one) { // for one of these
+		if r.waits(one) { // an earlier row of this loop was deferred
 			continue
 		}
 		err := r.call(ctx, []skald.Message{one.message})
@@ -77,19 +77,19 @@ func (r *Relay) publishAlone(ctx context.Context, rows []*row) (taken []*row, er
 			taken = append(taken, one)
 			r.took(taken[len(taken)-1:])
 		case !errors.As(err, &part):
-			return taken, nil // an outage: the next page finds out; what is taken is taken
+			return taken, nil // an outage: the next page reports it; published rows are still marked
 		case part.Refused[0] != nil:
 			r.deferRow(one, part.Refused[0])
 		default:
 			r.tel.Failed(one.message.Topic)
-			r.deferred.put(r.holdOf(one)) // so that none of its key overtakes it
+			r.deferred.put(r.holdOf(one)) // so that no later row of its key overtakes it
 		}
 	}
 	return taken, nil
 }
 
-// call publishes and waits, for at most Patience. The broker may hold on to a call that is given up: pending
-// is it.
+// call publishes and waits for at most Patience. pending is a call without an answer, which the broker may
+// still process.
 func (r *Relay) call(ctx context.Context, msgs []skald.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Patience)
 	defer cancel()
@@ -109,7 +109,7 @@ func (r *Relay) call(ctx context.Context, msgs []skald.Message) error {
 	return err
 }
 
-// settle waits until a call that was given up is answered: whatever comes after it must not overtake it.
+// settle waits for the answer to an abandoned call, so that no later row overtakes it.
 func (r *Relay) settle(ctx context.Context) error {
 	if r.pending == nil {
 		return nil
@@ -118,7 +118,7 @@ func (r *Relay) settle(ctx context.Context) error {
 	defer cancel()
 	select {
 	case <-r.pending.Done():
-		_ = r.pending.Wait(ctx) // a failure was told when the call was given up
+		_ = r.pending.Wait(ctx) // a failure was reported when the call was abandoned
 		r.pending = nil
 		return nil
 	case <-ctx.Done():
@@ -135,7 +135,7 @@ func (r *Relay) took(rows []*row) {
 	run.End()
 }
 
-// holdOf is what is deferred with a row: its key, where keys keep their order.
+// holdOf returns the hold of a row: its key if keys keep their order, else the row.
 func (r *Relay) holdOf(one *row) hold {
 	if !r.table.rows() && one.key.Valid && len(one.key.String) <= complete.MaxKey {
 		return hold{aKey, one.key.String}
@@ -143,17 +143,17 @@ func (r *Relay) holdOf(one *row) hold {
 	return hold{aRow, one.name()}
 }
 
-// waits tells whether an earlier row of its key, or its topic, is deferred.
+// waits returns true if the topic, or an earlier row of the key, is deferred.
 func (r *Relay) waits(one *row) bool {
 	return r.deferred.holds(hold{aTopic, one.topic.String}) || r.deferred.holds(r.holdOf(one))
 }
 
-// deferRow defers a row that cannot be published, and says so the first time.
+// deferRow defers a row that cannot be published, and logs the first time.
 func (r *Relay) deferRow(one *row, why error) {
 	h := r.holdOf(one)
 	r.tel.Refused(one.message.Topic)
 	if r.deferred.put(h) {
-		r.o.Logger.Warn("relay: row deferred; it is tried again, more and more seldom", "table", r.table.Name,
+		r.o.Logger.Warn("relay: row deferred; it is retried at growing intervals", "table", r.table.Name,
 			"row", one.shown(),
 			"topic", one.message.Topic, "its key waits", h.kind == aKey, "error", why)
 	}
@@ -165,7 +165,7 @@ func (r *Relay) deferTopic(topic string, why error, remedy string) {
 		return
 	}
 	if r.deferred.put(hold{aTopic, topic}) {
-		r.o.Logger.Warn("relay: the rows of a topic are deferred; they are tried again, more and more seldom",
+		r.o.Logger.Warn("relay: the rows of a topic are deferred; they are retried at growing intervals",
 			"table", r.table.Name,
 			"topic", topic, "error", why, "remedy", remedy)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// check looks, once, whether the table is as it is said to be.
+// check compares the table with its map, once.
 func (r *Relay) check(ctx context.Context) error {
 	if r.text != nil {
 		return nil
@@ -37,8 +37,8 @@ func (r *Relay) check(ctx context.Context) error {
 		return err
 	}
 	log := r.o.Logger.With("table", r.table.Name)
-	log.InfoContext(ctx, "relay: carrying a table", "broker", endpoint.DriverName(r.bus))
-	endpoint.WarnUnencrypted(ctx, log, "relay: no TLS", r.bus)
+	log.InfoContext(ctx, "relay: publishing a table", "broker", endpoint.DriverName(r.bus))
+	endpoint.Warn(ctx, log, "relay", r.bus)
 	for _, w := range r.table.warnings(s) {
 		log.WarnContext(ctx, "relay: "+w[0], "remedy", w[1])
 	}
@@ -46,8 +46,7 @@ func (r *Relay) check(ctx context.Context) error {
 	return nil
 }
 
-// compiles has the database read the statements of the map, so that what is wrong with it is said before a
-// row is published.
+// compiles prepares the statements of the map, to find its faults before the first row is published.
 func (r *Relay) compiles(ctx context.Context, text *statements) error {
 	tx, err := r.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -60,26 +59,26 @@ func (r *Relay) compiles(ctx context.Context, text *statements) error {
 	for _, one := range []string{text.peek, text.page, text.payloads, text.mark} {
 		s, err := tx.PrepareContext(ctx, one)
 		if inMap(err) {
-			return r.table.wrong("the database cannot make a statement of its columns: "+err.Error(),
+			return r.table.wrong("the database refuses the statement for its columns: "+err.Error(),
 				"correct where, order or done, and the columns that they name")
 		}
 		if err != nil {
-			return fmt.Errorf("look at the table %s: %w", r.table.Name, err)
+			return fmt.Errorf("read the table %s: %w", r.table.Name, err)
 		}
 		if err := s.Close(); err != nil {
-			return fmt.Errorf("look at the table %s: %w", r.table.Name, err)
+			return fmt.Errorf("read the table %s: %w", r.table.Name, err)
 		}
 	}
 	return nil
 }
 
-// inMap tells an error of a statement from one of the server or the connection.
+// inMap returns true for an error of a statement, as opposed to one of the server or the connection.
 func inMap(err error) bool {
 	class := sqlState(err)
 	return class != "42501" && (strings.HasPrefix(class, "42") || strings.HasPrefix(class, "22"))
 }
 
-// sqlState is that of an error of the database; "": it is none.
+// sqlState returns the SQLSTATE of an error; "" if it has none.
 func sqlState(err error) string {
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) {
@@ -88,8 +87,8 @@ func sqlState(err error) string {
 	return ""
 }
 
-// Step does one page: it reads rows, publishes them, waits for the broker's answer and marks them. It never
-// waits for rows.
+// Step publishes one page: it reads rows, publishes them, waits for the broker's answer, and marks them. It
+// does not wait for rows.
 func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 	if err := r.check(ctx); err != nil {
 		return false, err
@@ -100,9 +99,9 @@ func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 
 func (r *Relay) turn(ctx context.Context) (done int, more bool, err error) {
 	if r.deferred.full() {
-		r.deferred.except() // forgets what is long gone
+		r.deferred.except() // removes old entries
 		if r.deferred.full() {
-			return 0, false, fmt.Errorf("%d rows, keys and topics are deferred, and no more will be: are the columns mapped rightly?", deferredMost)
+			return 0, false, fmt.Errorf("%d rows, keys and topics are deferred, which is the limit: check the column map", deferredMost)
 		}
 	}
 	done, more, err = r.page(ctx)
@@ -119,9 +118,9 @@ func (r *Relay) turn(ctx context.Context) (done int, more bool, err error) {
 	return done, more, err
 }
 
-// Run relays until ctx is done; then it waits for its page, for at most Options.Drain. Outages of database
-// and broker are waited for. It returns an error only for what waiting cannot cure: a table or column that is
-// not there, or a right.
+// Run publishes until ctx is done. Then it waits for its page, for at most Options.Drain. It waits for the
+// end of an outage of the database or the broker. It returns an error only for a permanent fault: a missing
+// table, column or right.
 func (r *Relay) Run(ctx context.Context) error {
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
@@ -136,7 +135,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	return err
 }
 
-// standing: the table is one shard.
+// standing returns the number of shards for metrics: the table counts as one.
 func (r *Relay) standing() (shards int, ready bool) {
 	h := r.Health()
 	if h.Ready && !h.Standby {
@@ -159,12 +158,12 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 		wait := r.pause(began, active)
 		switch {
 		case errors.Is(err, errStandby):
-			wait = r.o.PollMost
+			wait = r.o.MaxPollInterval
 		case err != nil:
 			fails++
 			wait = backoff.After(fails, r.o.RetryFirst, r.o.RetryMost)
 			if r.say.Due(r.o.Now()) {
-				r.o.Logger.WarnContext(ctx, "relay: cannot go on", "table", r.table.Name, "error", err)
+				r.o.Logger.WarnContext(ctx, "relay: cannot continue", "table", r.table.Name, "error", err)
 			}
 		case done > 0 || more:
 			fails, active, wait = 0, r.o.Now(), 0
@@ -172,28 +171,28 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 			fails = 0
 		}
 		if err == nil && r.say.Over() {
-			r.o.Logger.InfoContext(ctx, "relay: goes on", "table", r.table.Name)
+			r.o.Logger.InfoContext(ctx, "relay: continues", "table", r.table.Name)
 		}
 		r.rest(ctx, wait)
 	}
 	return nil
 }
 
-// incurable tells of what waiting does not cure.
+// incurable returns true for an error that waiting does not cure.
 func incurable(err error) bool {
 	var table *TableError
 	var right *store.RightError
 	return errors.As(err, &table) || errors.As(err, &right)
 }
 
-// pause is how long to wait after a look that found nothing.
+// pause returns the pause after a poll without rows.
 func (r *Relay) pause(began, active time.Time) time.Duration {
 	now := r.o.Now()
-	wait := min(max(now.Sub(active)/20, 5*time.Millisecond), r.o.PollMost)
+	wait := min(max(now.Sub(active)/20, 5*time.Millisecond), r.o.MaxPollInterval)
 	if due := r.deferred.next(); !due.IsZero() {
 		wait = min(wait, max(due.Sub(now), 5*time.Millisecond))
 	}
-	return max(wait, min(10*now.Sub(began), time.Minute)) // without an index a look reads the whole table
+	return max(wait, min(10*now.Sub(began), time.Minute)) // without an index a poll reads the whole table
 }
 
 func (r *Relay) rest(ctx context.Context, wait time.Duration) {

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// statements are those of sql/table.sql for one table.
+// statements has the statements of sql/table.sql for one table.
 type statements struct {
 	peek, bound, begin, page, payloads, mark string
 
@@ -23,7 +23,7 @@ type statements struct {
 	exact bool // the size of a payload is known before it is read
 }
 
-// A shape is what the database says of a table.
+// shape describes a table in the database.
 type shape struct {
 	oid                    int64
 	kind                   string
@@ -37,7 +37,7 @@ type columnShape struct {
 	counts, notNull bool
 }
 
-// look asks the database for the table's shape.
+// look reads the shape of the table.
 func look(ctx context.Context, db *sql.DB, t *Table) (*shape, error) {
 	text, err := sqlfile.Load(files, "sql", "")
 	if err != nil {
@@ -45,12 +45,12 @@ func look(ctx context.Context, db *sql.DB, t *Table) (*shape, error) {
 	}
 	rows, err := db.QueryContext(ctx, text["Columns"], t.quoted())
 	if err != nil && another(ctx, db, text, err) {
-		return nil, t.wrong("its database is no PostgreSQL, which alone is read",
-			"carry a table in PostgreSQL; from elsewhere, SQLite too, "+
-				"have its writers move to skald_outbox (docs/adopt.md)")
+		return nil, t.wrong("its database is not PostgreSQL",
+			"only tables in PostgreSQL are supported; from SQLite or another database, "+
+				"let writers insert into skald_outbox (docs/adopt.md)")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look at the table %s: %w", t.Name, err)
+		return nil, fmt.Errorf("read the table %s: %w", t.Name, err)
 	}
 	defer rows.Close()
 	s := &shape{columns: map[string]columnShape{}}
@@ -59,26 +59,26 @@ func look(ctx context.Context, db *sql.DB, t *Table) (*shape, error) {
 		var c columnShape
 		if err := rows.Scan(&s.oid, &s.kind, &name, &c.kind, &c.counts, &s.read, &s.update, &s.removing,
 			&c.notNull); err != nil {
-			return nil, fmt.Errorf("look at the table %s: %w", t.Name, err)
+			return nil, fmt.Errorf("read the table %s: %w", t.Name, err)
 		}
 		if name != "" {
 			s.columns[name], s.order = c, append(s.order, name)
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("look at the table %s: %w", t.Name, err)
+		return nil, fmt.Errorf("read the table %s: %w", t.Name, err)
 	}
 	switch {
 	case s.oid == 0:
-		return nil, t.wrong("there is none",
-			"check its schema and name: what is created without quotes has a name in small letters, and a part that has a dot itself stands in double quotes")
+		return nil, t.wrong("it does not exist",
+			"check its schema and name: a name that was created without quotes has lower-case letters, and a part with a dot needs double quotes")
 	case s.kind != "r" && s.kind != "p":
-		return nil, t.wrong("it is no table", "name the table itself, not a view or a foreign table")
+		return nil, t.wrong("it is not a table", "name the table itself, not a view or a foreign table")
 	}
 	return s, nil
 }
 
-// another tells whether the database answers, and is no PostgreSQL.
+// another returns true if the database answers, and is not PostgreSQL.
 func another(ctx context.Context, db *sql.DB, text map[string]string, why error) bool {
 	var version, one string
 	return sqlState(why) == "" && db.QueryRowContext(ctx, text["Version"]).Scan(&version) != nil &&
@@ -93,7 +93,7 @@ func (t *Table) quoted() string {
 	return strings.Join(parts, ".")
 }
 
-// fits says where t and the table of that shape do not go together.
+// fits returns an error if t does not match the table of that shape.
 func (t *Table) fits(s *shape) error {
 	for _, name := range t.columns() {
 		if _, ok := s.columns[name]; !ok {
@@ -106,17 +106,17 @@ func (t *Table) fits(s *shape) error {
 		for _, p := range parts {
 			if s.columns[p.column].kind == "bytea" {
 				return t.wrong(fmt.Sprintf("column %q is a bytea", p.column),
-					"only the payload may be one: a template is text")
+					"only the payload may be a bytea: a template is text")
 			}
 		}
 	}
 	if kind := s.columns[t.HeadersIn].kind; t.HeadersIn != "" && kind != "json" && kind != "jsonb" {
-		return t.wrong(fmt.Sprintf("column %q is no json or jsonb", t.HeadersIn),
+		return t.wrong(fmt.Sprintf("column %q is neither json nor jsonb", t.HeadersIn),
 			`headers_in is an object of names and texts`)
 	}
 	if t.Time != "" && !timestamp(s.columns[t.Time].kind) {
-		return t.wrong(fmt.Sprintf("column %q is no timestamp", t.Time),
-			"leave time out, or name a timestamp")
+		return t.wrong(fmt.Sprintf("column %q is not a timestamp", t.Time),
+			"omit time, or name a timestamp")
 	}
 	kind, column := s.columns[t.Done.Column].kind, t.Done.Column
 	if column != "" && (t.Done.Sent != "") == (timestamp(kind) || kind == "boolean") {
@@ -126,7 +126,7 @@ func (t *Table) fits(s *shape) error {
 	return t.allowed(s)
 }
 
-// allowed looks for the rights that a page needs.
+// allowed checks the rights that a page needs.
 func (t *Table) allowed(s *shape) error {
 	missing := ""
 	switch {
@@ -147,7 +147,7 @@ func (t *Table) allowed(s *shape) error {
 
 func timestamp(kind string) bool { return kind == "date" || strings.HasPrefix(kind, "timestamp") }
 
-// columns are all that t names, each once.
+// columns returns all columns that t names, without duplicates.
 func (t *Table) columns() []string {
 	all := map[string]bool{t.Payload: true}
 	for _, name := range append([]string{t.Time, t.HeadersIn, t.Done.Column}, t.Order...) {
@@ -163,7 +163,7 @@ func (t *Table) columns() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// compile writes the statements for t, which fits s.
+// compile returns the statements for t, which matches s.
 func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
 	files, err := sqlfile.Load(files, "sql", "")
 	if err != nil {
@@ -175,7 +175,7 @@ func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
 		where = t.Where + "\n" // a comment at its end ends there
 	}
 	expr := func(s string, most int) string {
-		parts, _ := parseTemplate(s) // check has
+		parts, _ := parseTemplate(s) // check has validated it
 		return parts.sql(most)
 	}
 	var order, named, outer []string
@@ -215,7 +215,7 @@ func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
 		strings.Join(outer, ", "),
 		"/*most*/", fmt.Sprint(complete.MaxData), "/*budget*/", fmt.Sprint(store.PageBytes), "/*skip*/", skip,
 		"/*claim*/", claim,
-		"/*idle*/", fmt.Sprintf("%dms", idle.Milliseconds()))
+		"/*idle*/", fmt.Sprintf("%dms", (idle+time.Millisecond-1).Milliseconds()))
 	out.peek, out.begin, out.page = fill.Replace(files["Peek"]), fill.Replace(files["Begin"]),
 		fill.Replace(files["Page"])
 	out.bound, out.payloads = fill.Replace(files["Bound"]), fill.Replace(files["Payloads"])
@@ -225,8 +225,8 @@ func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
 	return out, nil
 }
 
-// counting is the column that tells rows apart that are equal in Order: cmin does not always, as an UPDATE
-// that was rolled back has written over it.
+// counting returns the column that orders rows that are equal in Order. The order of insertion (cmin) is
+// not reliable, because an UPDATE that was rolled back overwrites it.
 func (t *Table) counting(s *shape) []string {
 	for _, name := range s.order {
 		if s.columns[name].counts {
@@ -236,8 +236,8 @@ func (t *Table) counting(s *shape) []string {
 	return nil
 }
 
-// payload is the payload, its size, how large it is stored, and what it comes from. The size of a text or a
-// bytea is known without its being read.
+// payload returns expressions for the payload, its size, its stored size, and its source. The size of a
+// text or a bytea is known without reading it.
 func (s *statements) payload(t *Table, kind string) (payload, size, stored, from string) {
 	c := column(t.Payload)
 	s.bytes = kind == "bytea"
@@ -256,7 +256,7 @@ func (s *statements) payload(t *Table, kind string) (payload, size, stored, from
 	return payload, size, stored, ""
 }
 
-// done is how a row says that it is not done, and how it is made to say that it is.
+// done returns the condition for a row that is not done, and the assignment that marks it as done.
 func (t *Table) done(kind string) (pending, set string) {
 	c, d := column(t.Done.Column), t.Done
 	switch {
@@ -270,14 +270,14 @@ func (t *Table) done(kind string) (pending, set string) {
 	return c + " IS NULL", quoted(d.Column) + " = clock_timestamp()"
 }
 
-// value is a text that a column's own type reads.
+// value returns a literal that has the type of its column.
 func value(s string) string { return strings.TrimSuffix(literal(s), "::text") }
 
-// warnings are what an operator should know at the start.
+// warnings returns warnings for an operator, with remedies.
 func (t *Table) warnings(s *shape) (all [][2]string) {
 	if t.rows() {
-		return [][2]string{{"rows are claimed one by one: with several relays the order of a key is lost",
-			`give "claim": "table", which lets one relay work at a time, where order matters`}}
+		return [][2]string{{"rows are claimed one by one: several relays do not keep the order of a key",
+			`give "claim": "table", with which one relay works at a time, if order matters`}}
 	}
 	first := s.columns[t.Order[0]]
 	switch {
@@ -286,12 +286,12 @@ func (t *Table) warnings(s *shape) (all [][2]string) {
 			`give "key": "${aggregate_id}", with the column of the entity`})
 	case timestamp(first.kind):
 		all = append(all, [2]string{"the order is by " + t.Order[0] +
-			": of two transactions of one key the one that began first goes first, though the other may have committed first",
-			"order by a column that counts, GENERATED ALWAYS AS IDENTITY, and have writers lock the entity before they insert; without one, rows of one " +
-				"transaction may also change places where an UPDATE of them is rolled back"})
+			": if two transactions have one key, the one that began first is published first, even if it committed later",
+			"order by a column GENERATED ALWAYS AS IDENTITY, and let writers lock the entity before they insert; without such a column, rows of one " +
+				"transaction may also change their order after an UPDATE that is rolled back"})
 	case !first.counts:
 		all = append(all, [2]string{"the order is by " + t.Order[0] +
-			", which does not count up: keys keep their order only if its writers see to it",
+			", which is not an identity column: keys keep their order only if the writers ensure it",
 			"order by a column that is GENERATED ALWAYS AS IDENTITY"})
 	}
 	return all

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/internal/sqlfile"
 )
 
-// Suggest makes a Table of what the columns of the table of that name are called, to begin with, and tells in
-// notes what to look at. Name "" is the only table of the database that is called an outbox.
+// Suggest returns a Table that it derives from the names of the columns, and notes about guesses. An empty
+// name selects the only table of the database that is named like an outbox.
 func Suggest(ctx context.Context, db *sql.DB, name string) (t Table, notes []string, err error) {
 	if name == "" {
 		if name, err = only(ctx, db); err != nil {
@@ -28,13 +28,13 @@ func Suggest(ctx context.Context, db *sql.DB, name string) (t Table, notes []str
 	g.order()
 	g.done()
 	if whole := t; whole.Done == (Done{}) {
-		whole.Done.Delete = true // whoever reads the notes says it
+		whole.Done.Delete = true // the notes ask for it
 		return t, g.notes, whole.check()
 	}
 	return t, g.notes, t.check()
 }
 
-// only is the table that is called an outbox.
+// only returns the only table that is named like an outbox.
 func only(ctx context.Context, db *sql.DB) (string, error) {
 	text, err := sqlfile.Load(files, "sql", "")
 	if err != nil {
@@ -59,14 +59,14 @@ func only(ctx context.Context, db *sql.DB) (string, error) {
 	if len(names) == 1 {
 		return names[0], nil
 	}
-	what := "several are called an outbox: " + strings.Join(names, ", ")
+	what := "several tables have such a name: " + strings.Join(names, ", ")
 	if len(names) == 0 {
-		what = "none is called an outbox"
+		what = "no table has such a name"
 	}
 	return "", &TableError{Table: "of the outbox", What: what, Remedy: "name the table"}
 }
 
-// A guess fills a Table by the names of columns.
+// guess derives a Table from the names of columns.
 type guess struct {
 	s     *shape
 	t     *Table
@@ -77,7 +77,7 @@ func (g *guess) note(format string, args ...any) {
 	g.notes = append(g.notes, fmt.Sprintf(format, args...))
 }
 
-// find is the first column that has one of the names, whatever its letters and underscores, and is fit.
+// find returns the first column with one of the names, regardless of case and underscores, that is fit.
 func (g *guess) find(fit func(columnShape) bool, names ...string) string {
 	plain := strings.NewReplacer("_", "")
 	for _, want := range names {
@@ -104,9 +104,9 @@ func (g *guess) message() {
 	t.Key = placeholder(g.find(nil, "aggregateid", "key", "partitionkey", "messagekey", "entityid"))
 	if t.Key == "" {
 		if t.Key = placeholder(g.reference()); t.Key != "" {
-			g.note("the key is %s: is it what messages are to keep their order by?", t.Key)
+			g.note("the key is %s: check that messages must keep their order by it", t.Key)
 		} else {
-			g.note("no column looks like a key: without one no order is kept")
+			g.note("no column looks like a key: without a key no order is kept")
 		}
 	}
 	t.Type = placeholder(g.find(nil, "eventtype", "type", "messagetype", "eventname", "name"))
@@ -119,7 +119,7 @@ func (g *guess) message() {
 	case t.Topic != "":
 	case aggregate != "":
 		t.Topic = placeholder(aggregate) + ".events"
-		g.note("the topic is %q, by the aggregate's type: is it where consumers look?", t.Topic)
+		g.note("the topic is %q, by the aggregate's type: check that consumers read it", t.Topic)
 	default:
 		t.Topic = topicOf(t.plain())
 		g.note("no column looks like a topic: it is %q for all rows", t.Topic)
@@ -133,7 +133,7 @@ func (g *guess) message() {
 	t.Trace = placeholder(g.find(nil, "traceparent"))
 }
 
-// topicOf is a topic that is called as nearly like that as one may be.
+// topicOf returns a valid topic name that is close to name.
 func topicOf(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '.' || !complete.Topic(string(r)) {
@@ -143,7 +143,7 @@ func topicOf(name string) string {
 	}, name)
 }
 
-// reference is the first column that is called after another thing's id.
+// reference returns the first column that looks like the ID of another entity.
 func (g *guess) reference() string {
 	for _, name := range g.s.order {
 		lower := strings.ToLower(name)
@@ -169,11 +169,11 @@ func (g *guess) order() {
 	} else if id := strings.TrimSuffix(strings.TrimPrefix(g.t.ID, "${"), "}"); id != "" {
 		g.t.Order = []string{id}
 	}
-	g.note("no column counts up, GENERATED ALWAYS AS IDENTITY: two transactions of one key may be published in the order in which they began")
+	g.note("no column is GENERATED ALWAYS AS IDENTITY: two transactions of one key may be published in the order in which they began")
 }
 
-// done guesses how a row says that it is published. It never guesses that rows are to be deleted: where a
-// table holds what was published long ago, that would publish all of it again.
+// done guesses how a published row is marked. It never guesses deletion, because that would publish all old
+// rows of the table again.
 func (g *guess) done() {
 	d, names := &g.t.Done, markNames()
 	if d.Column = g.find(func(c columnShape) bool { return timestamp(c.kind) && !c.notNull },
@@ -189,15 +189,15 @@ func (g *guess) done() {
 		return
 	}
 	if mark := g.find(nil, names...); mark != "" {
-		g.note(`done is left empty: %s, a %s, seems to say it: give "done": {"column": %q, "pending": …, "sent": …} with its values`,
+		g.note(`done is left empty: %s, a %s, seems to mark published rows: give "done": {"column": %q, "pending": …, "sent": …} with its values`,
 			mark, g.s.columns[mark].kind, mark)
 		return
 	}
-	g.note(`done is left empty, as no column says what is published: give "done": {"column": …}, or {"delete": true}, which publishes all rows ` +
-		`that are there and deletes each once it is published`)
+	g.note(`done is left empty, because no column seems to mark published rows: give "done": {"column": …}, or {"delete": true}, which publishes all existing rows ` +
+		`and deletes each after its publication`)
 }
 
-// markNames are what a column is called that says what is published.
+// markNames returns names of columns that mark published rows.
 func markNames() (names []string) {
 	for _, did := range []string{"processed", "published", "sent", "dispatched", "delivered", "completed",
 		"relayed", "handled"} {

@@ -15,7 +15,7 @@ func TestSuggest(t *testing.T) {
 		`id UUID PRIMARY KEY DEFAULT gen_random_uuid(), topic TEXT NOT NULL, key TEXT, payload JSONB NOT NULL, created_at TIMESTAMPTZ NOT NULL DEFAULT NOW(), published_at TIMESTAMPTZ`: {
 			`INSERT INTO outbox (topic, key, payload) VALUES ('orders', '7', '{"event": "order.created"}')`,
 			`{"table":"outbox","id":"${id}","source":"/outbox","topic":"${topic}","key":"${key}","payload":"payload","time":"created_at","order":["created_at"],"done":{"column":"published_at"}}`,
-			"no column counts up",
+			"no column is GENERATED",
 		},
 		`id bigserial PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload jsonb, headers jsonb`: {
 			`INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ('orders', '7', 'created', '{"event": "order.created"}')`,
@@ -127,13 +127,13 @@ func TestSuggestNeedsAName(t *testing.T) {
 	b.do("CREATE TABLE outbox_of_another (id int)")
 	b.odd("CREATE TABLE " + b.schema + `."a ""outbox" (id int)`)
 	_, _, err := foreign.Suggest(t.Context(), b.db, "")
-	if err == nil || !strings.Contains(err.Error(), "several are called an outbox") ||
+	if err == nil || !strings.Contains(err.Error(), "several tables have such a name") ||
 		!strings.Contains(err.Error(), b.schema+".outbox") ||
 		!strings.Contains(err.Error(), b.schema+`."a ""outbox"`) {
 		t.Errorf("%v", err)
 	}
 	if _, _, err := foreign.Suggest(t.Context(), b.db, b.schema+".none"); err == nil ||
-		!strings.Contains(err.Error(), "there is none") {
+		!strings.Contains(err.Error(), "it does not exist") {
 		t.Errorf("%v", err)
 	}
 }

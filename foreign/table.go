@@ -12,62 +12,64 @@ import (
 	"github.com/skald-go/skald/internal/complete"
 )
 
-// A Table is an outbox table as another team has it. Its texts are templates: "${name}" stands for the text
-// of that column, all else for itself, as in "${aggregate_type}.events.created". Where one of its columns is
-// NULL, a template is nothing.
+// Table maps an existing outbox table to messages. Its texts are templates: "${name}" is replaced by the
+// text of that column, as in "${aggregate_type}.events.created". If one of its columns is NULL, the result
+// of a template is NULL.
 type Table struct {
-	// "outbox", or "schema.outbox"; a part that has a dot itself in double quotes, as in SQL
+	// Name is "outbox", or "schema.outbox". A part with a dot is in double quotes, as in SQL.
 	Name string `json:"table"`
 
-	ID string `json:"id"` // a template: the message's id; NULL is a malformed row
-	// a text, with ID the identity for ever. Default "/" and the table's name
+	ID string `json:"id"` // a template: the message's ID; NULL makes the row malformed
+	// Source is a text. With ID it is the permanent identity. Default "/" and the name of the table.
 	Source string `json:"source,omitempty"`
 	Topic  string `json:"topic"`          // a template
-	Key    string `json:"key,omitempty"`  // a template; nothing promises no order
+	Key    string `json:"key,omitempty"`  // a template; NULL means no order
 	Type   string `json:"type,omitempty"` // a template. Default: the type is the topic
 
-	// a column: bytea is taken as it is, anything else as text. NULL is a tombstone
+	// Payload is a column. The relay publishes a bytea unchanged, and other types as text. NULL is a
+	// tombstone.
 	Payload     string `json:"payload"`
-	ContentType string `json:"content_type,omitempty"` // a text. Default "application/json"; of a bytea none
+	ContentType string `json:"content_type,omitempty"` // a text. Default "application/json", for a bytea none
 
-	// a column, timestamp or timestamptz; never used for order
+	// Time is a column, timestamp or timestamptz. It does not affect the order.
 	Time        string `json:"time,omitempty"`
 	Correlation string `json:"correlation,omitempty"` // a template
 	Trace       string `json:"trace,omitempty"`       // a template: W3C traceparent
 
-	// HeadersIn is a json or jsonb column: an object of names and texts. Headers are further ones, each a
-	// template: the names that the team's consumers know, on any broker.
+	// HeadersIn is a json or jsonb column with an object of names and texts. Headers are further headers,
+	// each a template.
 	HeadersIn string            `json:"headers_in,omitempty"`
 	Headers   map[string]string `json:"headers,omitempty"`
 
-	// Order are the columns by which rows are published. Rows that are equal in them follow as they were
-	// inserted in their transaction.
+	// Order has the columns by which rows are published. Rows with equal values keep their order of
+	// insertion within a transaction.
 	Order []string `json:"order"`
-	Where string   `json:"where,omitempty"` // SQL, beside the row's not being done: "tenant = 'x'"
+	Where string   `json:"where,omitempty"` // an additional SQL condition: "tenant = 'x'"
 	Done  Done     `json:"done"`
 
-	// Claim is how several relays share the table. By ClaimTable, the default, one at a time has it and keys
-	// keep their order; by ClaimRows all take rows, which others skip, and no order is kept.
+	// Claim selects how several relays share the table. With ClaimTable, the default, one relay works at a
+	// time, and keys keep their order. With ClaimRows all relays work, and skip each other's rows; no order
+	// is kept.
 	Claim string `json:"claim,omitempty"`
 }
 
-// How several relays share a table.
+// Values of Table.Claim.
 const (
 	ClaimTable = "table"
 	ClaimRows  = "rows"
 )
 
-// Done is how a row is known to be published: it is gone, or its column says so.
+// Done describes how a published row is marked: it is deleted, or a column changes.
 type Done struct {
 	Delete bool `json:"delete,omitempty"`
-	// Column of a timestamp is NULL until then; of a boolean, NULL or false; of anything else it is Pending,
-	// and becomes Sent.
+	// Column is NULL before, if it is a timestamp, and NULL or false if it is a boolean. Another column has
+	// the value Pending, and gets the value Sent.
 	Column  string `json:"column,omitempty"`
 	Pending string `json:"pending,omitempty"`
 	Sent    string `json:"sent,omitempty"`
 }
 
-// A TableError says what is wrong with a Table, by itself or beside the database.
+// TableError reports a fault of a Table, or a mismatch with the database.
 type TableError struct{ Table, What, Remedy string }
 
 func (e *TableError) Error() string {
@@ -78,7 +80,7 @@ func (e *TableError) Error() string {
 	return "the table " + name + ": " + e.What + ": " + e.Remedy
 }
 
-// Read reads a Table as JSON, and checks what can be checked without the database.
+// Read decodes a Table from JSON, and checks it as far as possible without the database.
 func Read(from io.Reader) (Table, error) {
 	var t Table
 	d := json.NewDecoder(from)
@@ -87,7 +89,7 @@ func Read(from io.Reader) (Table, error) {
 		return t, fmt.Errorf("read the table's columns: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return t, errors.New("read the table's columns: something follows the JSON object")
+		return t, errors.New("read the table's columns: the file has text after the JSON object")
 	}
 	return t, t.check()
 }
@@ -96,22 +98,22 @@ func (t *Table) wrong(what, remedy string) error {
 	return &TableError{Table: t.Name, What: what, Remedy: remedy}
 }
 
-// check looks at everything that needs no database.
+// check checks everything that needs no database.
 func (t *Table) check() error {
 	switch {
 	case len(t.parts()) == 0:
 		return t.wrong("no table is named",
-			`give "table": "outbox", or "schema.outbox"; a part that has a dot itself stands in double quotes`)
+			`give "table": "outbox", or "schema.outbox"; a part with a dot needs double quotes`)
 	case t.ID == "":
-		return t.wrong("nothing says which id a message has",
+		return t.wrong("the id of messages is missing",
 			`give "id": "${id}", with the column that identifies a row`)
 	case t.Topic == "":
-		return t.wrong("nothing says where messages go",
+		return t.wrong("the topic of messages is missing",
 			`give "topic": "orders", or "${topic}" with the column that holds it`)
 	case t.Payload == "":
-		return t.wrong("nothing says what a message holds", `give "payload", the column's name`)
+		return t.wrong("the payload of messages is missing", `give "payload", the column's name`)
 	case len(t.Order) == 0:
-		return t.wrong("nothing says in which order rows are published", `give "order": ["id"]`)
+		return t.wrong("the order of rows is missing", `give "order": ["id"]`)
 	case t.Claim != "" && t.Claim != ClaimTable && t.Claim != ClaimRows:
 		return t.wrong(fmt.Sprintf("claim %q", t.Claim),
 			`it is "table", which keeps the order of keys, or "rows", which does not`)
@@ -126,12 +128,12 @@ func (t *Table) check() error {
 	}
 	for _, name := range t.headerNames() {
 		if name == "" {
-			return t.wrong("a header has no name", "give it one, or leave it out")
+			return t.wrong("a header has no name", "name it, or omit it")
 		}
 		probe := skald.Message{ID: "i", Source: "s", Topic: "t", Type: "t",
 			Headers: []skald.Header{{Name: name}}}
 		if err := complete.Limits(&probe); err != nil {
-			return t.wrong("no message can have its headers: "+err.Error(), "call the header otherwise")
+			return t.wrong("its headers are invalid: "+err.Error(), "rename the header")
 		}
 	}
 	if slices.Contains(t.Order, "") {
@@ -139,7 +141,7 @@ func (t *Table) check() error {
 	}
 	if topic, _ := parseTemplate(t.Topic); len(topic) == 1 && topic[0].column == "" &&
 		!complete.Topic(t.Topic) {
-		return t.wrong(fmt.Sprintf("%q is no name of a topic", t.Topic),
+		return t.wrong(fmt.Sprintf("%q is not a valid topic", t.Topic),
 			`give "topic": "orders", or "${topic}" with the column that holds it`)
 	}
 	return nil
@@ -148,16 +150,16 @@ func (t *Table) check() error {
 func (d *Done) check(t *Table) error {
 	switch {
 	case d.Delete == (d.Column != ""):
-		return t.wrong("done is not said in one way",
-			`give "done": {"column": "processed_at"}, or "done": {"delete": true}; a table with neither needs a column more, published_at timestamptz`)
+		return t.wrong("done needs either delete or a column",
+			`give "done": {"column": "processed_at"}, or "done": {"delete": true}; a table without such a column needs a new one, published_at timestamptz`)
 	case (d.Pending != "" || d.Sent != "") && (d.Column == "" || d.Pending == d.Sent):
-		return t.wrong("pending and sent do not tell rows apart",
+		return t.wrong("pending and sent are equal, or belong to no column",
 			`give two values of the column, as in "pending": "NEW", "sent": "SENT"`)
 	}
 	return nil
 }
 
-// templates are all of t.
+// templates returns all templates of t.
 func (t *Table) templates() []string {
 	all := []string{t.ID, t.Topic, t.Key, t.Type, t.Correlation, t.Trace}
 	for _, name := range t.headerNames() {
@@ -166,7 +168,7 @@ func (t *Table) templates() []string {
 	return all
 }
 
-// headerNames are those of Headers, always in the same order.
+// headerNames returns the names of Headers, sorted.
 func (t *Table) headerNames() []string {
 	names := make([]string, 0, len(t.Headers))
 	for name := range t.Headers {
@@ -185,10 +187,11 @@ func (t *Table) source() string {
 	return "/" + t.plain()
 }
 
-// plain is the name as people say it.
+// plain returns the name without quotes.
 func (t *Table) plain() string { return strings.Join(t.parts(), ".") }
 
-// parts are the table's name, and before it that of its schema, if it is given. None: it is no name.
+// parts returns the name of the table, after that of its schema, if it is given. It returns nil for an
+// invalid name.
 func (t *Table) parts() (out []string) {
 	for rest, more := t.Name, true; more; {
 		var part string
@@ -209,7 +212,7 @@ func (t *Table) parts() (out []string) {
 	return out
 }
 
-// closing is where the name in double quotes ends that s begins with; less than 0: nowhere.
+// closing returns the index of the closing quote of the name that s begins with, or -1.
 func closing(s string) int {
 	for i := 1; i < len(s); i++ {
 		switch {

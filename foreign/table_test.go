@@ -26,23 +26,23 @@ func TestRead(t *testing.T) {
 		`{"table": "\"a"}`:              "no table is named",
 		`{"table": "\"a\"b"}`:           "no table is named",
 		`{"table": "\"\""}`:             "no table is named",
-		`{"table": "\"a.b\".c"}`:        "which id",
+		`{"table": "\"a.b\".c"}`:        "the id of messages",
 		`{"table": "a", "id": 1}`:       "string",
 		`{"tabel": "a"}`:                "tabel",
-		`{"table": "a"} x`:              "follows",
-		`{"table": "a"}`:                "which id",
-		`{"table": "a", "id": "${id}"}`: "where messages go",
-		`{"table": "a", "id": "${id}", "topic": "t"}`:                                                                                     "what a message holds",
-		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p"}`:                                                                     "in which order",
-		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"]}`:                                                    "done is not said",
+		`{"table": "a"} x`:              "after the JSON",
+		`{"table": "a"}`:                "the id of messages",
+		`{"table": "a", "id": "${id}"}`: "the topic of messages",
+		`{"table": "a", "id": "${id}", "topic": "t"}`:                                                                                     "the payload of messages",
+		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p"}`:                                                                     "the order of rows is missing",
+		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"]}`:                                                    "done needs either",
 		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "claim": "x"}`:                                      `"rows"`,
-		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "done": {"delete": true, "column": "c"}}`:           "done is not said",
+		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "done": {"delete": true, "column": "c"}}`:           "done needs either",
 		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "done": {"column": "c", "sent": ""}}`:               "",
 		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "done": {"delete": true, "sent": "x"}}`:             "pending and sent",
 		`{"table": "a", "id": "${id", "topic": "t", "payload": "p", "order": ["id"], "done": {"delete": true}}`:                           "${",
 		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "headers": {"": "x"}, "done": {"delete": true}}`:    "header",
 		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "headers": {"a b": "x"}, "done": {"delete": true}}`: `"a b" has other characters`,
-		`{"table": "a", "id": "${id}", "topic": "a b", "payload": "p", "order": ["id"], "done": {"delete": true}}`:                        "no name of a topic",
+		`{"table": "a", "id": "${id}", "topic": "a b", "payload": "p", "order": ["id"], "done": {"delete": true}}`:                        "not a valid topic",
 		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": [""], "done": {"delete": true}}`:                            "order has no name",
 	} {
 		_, err := foreign.Read(strings.NewReader(text))
@@ -70,7 +70,7 @@ func TestAnotherDatabase(t *testing.T) {
 	defer cancel()
 	err = foreign.New(db, table, membroker.New(nil), nil).Run(ctx)
 	var wrong *foreign.TableError
-	if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "no PostgreSQL") ||
+	if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "is not PostgreSQL") ||
 		!strings.Contains(err.Error(), "skald_outbox") {
 		t.Errorf("%v", err)
 	}
@@ -84,12 +84,12 @@ func TestMapBesideTheTable(t *testing.T) {
 	b.do("ALTER TABLE outbox ADD COLUMN status " + b.schema +
 		".status, ADD COLUMN made boolean GENERATED ALWAYS AS (n > 0) STORED")
 	for want, change := range map[string]func(*foreign.Table){
-		"there is none":            func(t *foreign.Table) { t.Name = "nowhere.outbox" },
+		"it does not exist":        func(t *foreign.Table) { t.Name = "nowhere.outbox" },
 		`it has no column "none"`:  func(t *foreign.Table) { t.Key = "${none}" },
 		"its columns are n, topic": func(t *foreign.Table) { t.Order = []string{"none"} },
 		`"raw" is a bytea`:         func(t *foreign.Table) { t.Key = "${raw}" },
-		`"h" is no json`:           func(t *foreign.Table) { t.HeadersIn = "h" },
-		`"h" is no timestamp`:      func(t *foreign.Table) { t.Time = "h" },
+		`"h" is neither json`:      func(t *foreign.Table) { t.HeadersIn = "h" },
+		`"h" is not a timestamp`:   func(t *foreign.Table) { t.Time = "h" },
 		"needs pending and sent":   func(t *foreign.Table) { t.Done = foreign.Done{Column: "h"} },
 		"needs no values":          func(t *foreign.Table) { t.Done.Sent = "x" },
 		"SQLSTATE 42703":           func(t *foreign.Table) { t.Where = "nosuch = 1" },
@@ -136,7 +136,7 @@ func TestRowsThatCannotBeMarked(t *testing.T) {
 			err := b.relay(b.table(countedMap), b.bus).Run(t.Context())
 			var wrong *foreign.TableError
 			if !errors.As(err, &wrong) || !strings.Contains(err.Error(),
-				"cannot be marked as done, 3 times") {
+				"could not be marked as done, 3 times") {
 				t.Errorf("%v", err)
 			}
 			b.expect("orders a 1, orders a 1, orders a 1")

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// A template is text with columns in it.
+// template is text with columns.
 type template []piece
 
-// A piece is a column or a text.
+// piece is a column or a text.
 type piece struct{ column, text string }
 
 func parseTemplate(s string) (out template, err error) {
@@ -29,8 +29,8 @@ func parseTemplate(s string) (out template, err error) {
 	return out, nil
 }
 
-// sql is the expression of a template that parseTemplate has read, of at most so many characters: more could
-// not be published, and would be read for nothing.
+// sql returns the SQL expression of a template, cut to so many characters. A longer value could not be
+// published.
 func (t template) sql(most int) string {
 	if len(t) == 0 {
 		return "NULL::text"
@@ -44,17 +44,17 @@ func (t template) sql(most int) string {
 	return fmt.Sprintf("left(%s, %d)", strings.Join(parts, " || "), most)
 }
 
-// column is a column of the table, in a statement.
+// column returns a column of the table for a statement.
 func column(name string) string { return "t." + quoted(name) }
 
 func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// literal is a text, whatever standard_conforming_strings says.
+// literal returns a string literal that does not depend on standard_conforming_strings.
 func literal(s string) string {
 	return " E'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'::text"
 }
 
-// array is a text that PostgreSQL reads as an array of texts: drivers differ in how they take a slice.
+// array returns the text of a PostgreSQL array of texts, because drivers encode slices in different ways.
 func array(all []string) string {
 	var b strings.Builder
 	b.WriteByte('{')

@@ -121,10 +121,7 @@ func on[TTx any](what, topic string, db store.Driver[TTx], bus broker.Broker) st
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := health.New(nil)
-		h.AddInbox("inbox", in)
-		h.AddRelay("relay", r)
-		h.AddEngine("engine", e)
+		h := health.New(nil, in, r, e)
 		ctx, cancel := context.WithCancel(context.Background())
 		var wg sync.WaitGroup
 		for _, one := range []skald.Runner{in, r, e} {

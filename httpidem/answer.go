@@ -15,38 +15,38 @@ import (
 	"github.com/skald-go/skald/once"
 )
 
-// An answer is what a client gets.
+// answer is the response to a client.
 type answer struct {
 	code       int
 	header     http.Header
 	body       []byte
-	reason     string // of a refusal; "": it is none
+	reason     string // of a refusal; empty if there is none
 	rejected   bool
-	stored     bool // it stands under the key
+	stored     bool // it is stored under the key
 	replayed   bool // it was stored before
-	lost       bool // the body was too large even to be sent
-	unknown    bool // it was done, and nothing of its answer is kept
+	lost       bool // the body was too large to be sent
+	unknown    bool // the request was done, and its answer is not stored
 	dropped    int64
-	negotiated bool         // its Content-Encoding is one that its client had asked for
-	instance   string       // where to look instead, of a body that is not kept
-	kept       *once.Answer // as it is stored; nil: it is not, or not known
-	outcome    string       // for metrics; "": what the fields above say
+	negotiated bool         // its client accepted its Content-Encoding
+	instance   string       // the URL to read instead of a body that is not stored
+	kept       *once.Answer // as it is stored; nil if it is not stored, or not known
+	outcome    string       // for metrics; empty means that the fields above determine it
 }
 
-// beside is what is stored with code and body, as JSON.
+// beside has the parts of an answer that are stored as JSON, in addition to code and body.
 type beside struct {
 	Header http.Header `json:"header,omitempty"`
-	// headers that are not UTF-8, which JSON would change
+	// Raw has headers that are not UTF-8, which JSON would change.
 	Raw map[string][][]byte `json:"raw,omitempty"`
-	// bytes of the body, which was too large to be kept
+	// Dropped is the size of a body that was too large to be stored.
 	Dropped  int64  `json:"dropped,omitempty"`
 	Instance string `json:"instance,omitempty"`
-	// the first client accepted the Content-Encoding of the body
+	// Negotiated reports that the first client accepted the Content-Encoding of the body.
 	Negotiated bool `json:"negotiated,omitempty"`
 }
 
-// storable tells of a status whether its answer is kept: 401, 403, 408, 409, 425, 429 and 5xx say that the
-// request was not done, and may be another time.
+// storable returns true if an answer with this status is stored. With 401, 403, 408, 409, 425, 429 and 5xx
+// the request was not done, and may succeed later.
 func storable(code int) bool {
 	switch code {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict,
@@ -56,7 +56,7 @@ func storable(code int) bool {
 	return code >= 200 && code < 500
 }
 
-// keepable is h without what belongs to one exchange alone, whatever the case of its names.
+// keepable returns h without headers that belong to one exchange, with canonical names.
 func keepable(h http.Header) http.Header {
 	out := http.Header{}
 	for _, name := range slices.Sorted(maps.Keys(h)) {
@@ -73,7 +73,8 @@ func keepable(h http.Header) http.Header {
 	return out
 }
 
-// keep is a as it is stored. A body or headers that are too large are left out, and that is stored.
+// keep returns a in the form that is stored. It leaves out a body or headers that are too large, and stores
+// that fact.
 func (a *answer) keep(path string) (once.Answer, error) {
 	out := once.Answer{Rejected: a.rejected, Reason: a.reason, Code: int32(a.code), Result: string(a.body)}
 	more := besideOf(keepable(a.header))
@@ -98,7 +99,7 @@ func (a *answer) keep(path string) (once.Answer, error) {
 	return out, err
 }
 
-// encode is b as JSON, in which no character takes six bytes that a client can send in one.
+// encode returns b as JSON without HTML escapes, so that no character of a client takes six bytes.
 func (b beside) encode() ([]byte, error) {
 	var text bytes.Buffer
 	j := json.NewEncoder(&text)
@@ -109,35 +110,35 @@ func (b beside) encode() ([]byte, error) {
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
-// Scope is the consumer of the marks of an endpoint: what its stored answers are imported under.
+// Scope returns the consumer of the marks of an endpoint. Import stored answers under this name.
 func Scope(name string) string { return "http:" + name }
 
-// Answered is an answer as an endpoint stores it, for inbox.Import: what a table of your own has of requests
-// that were answered before. Location, where the header has one, tells where to look if the body is too large
-// to be kept. An answer that an endpoint would not store is an error: its request may be done again.
+// Answered returns an answer as an endpoint stores it, for inbox.Import. Use it for answers in a table of
+// your own. A Location header is the URL to read if the body is too large to be stored. It returns an error
+// for an answer that an endpoint would not store, because its request may be done again.
 func Answered(code int, header http.Header, body []byte) (once.Answer, error) {
 	if !storable(code) {
 		return once.Answer{},
-			fmt.Errorf("an answer of %d is not stored: the request may be done again; leave it out", code)
+			fmt.Errorf("an answer with status %d is never stored, because the request may be done again: omit it", code)
 	}
 	for name, values := range header {
 		if !token(name) || slices.ContainsFunc(values,
 			func(v string) bool { return strings.ContainsAny(v, "\r\n\x00") }) {
-			return once.Answer{}, fmt.Errorf("the header %.100q cannot be sent: its name has other than letters, digits and -, or its value two lines", name)
+			return once.Answer{}, fmt.Errorf("the header %.100q cannot be sent: its name has other characters than letters, digits and -, or its value has a line break", name)
 		}
 	}
 	a := answer{code: code, header: header, body: body}
 	return a.keep("")
 }
 
-// token tells whether a header may have that name.
+// token returns true for a valid header name.
 func token(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
 		return c <= ' ' || c > '~' || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", c)
 	})
 }
 
-// restore reads what keep made.
+// restore decodes an answer that keep encoded.
 func restore(kept once.Answer) (answer, error) {
 	a := answer{code: int(kept.Code), body: []byte(kept.Result), rejected: kept.Rejected, reason: kept.Reason,
 		stored: true, replayed: true, kept: &kept}
@@ -151,7 +152,7 @@ func restore(kept once.Answer) (answer, error) {
 	a.negotiated = more.Negotiated
 	switch {
 	case a.code != 0:
-	case len(a.body) == 0 && !a.rejected: // a mark alone: an import, or a handler that ended its transaction
+	case len(a.body) == 0 && !a.rejected: // a mark of an import, or of a handler that ended its transaction
 		a.unknown = true
 	default: // stored by once.Do
 		a.code = http.StatusOK
@@ -159,10 +160,10 @@ func restore(kept once.Answer) (answer, error) {
 	return a, nil
 }
 
-// equals tells whether a client would see no difference.
+// equals returns true if a client sees no difference.
 func (a answer) equals(b answer) bool { return a.code == b.code && bytes.Equal(a.body, b.body) }
 
-// send writes a.
+// send writes a to w.
 func (a answer) send(w http.ResponseWriter) {
 	h := w.Header()
 	for name, values := range a.header {
@@ -173,12 +174,12 @@ func (a answer) send(w http.ResponseWriter) {
 	}
 	w.WriteHeader(a.code)
 	if bodyAllowed(a.code) {
-		_, _ = w.Write(a.body) // the client is gone if this fails; the answer stands
+		_, _ = w.Write(a.body) // an error means that the client is gone; the answer is stored
 	}
 }
 
-// merged are the values of a header that middleware outside has set, and those of the handler. A list has
-// both; of other headers the handler's value counts, as where it sets one in front of no endpoint.
+// merged returns the values of a header from outer middleware and from the handler. List headers have both.
+// For other headers the value of the handler replaces the other one, as without an endpoint.
 func merged(name string, outer, own []string) []string {
 	switch http.CanonicalHeaderKey(name) {
 	case "Vary", "Set-Cookie", "Link", "Via", "Warning", "Allow", "Access-Control-Expose-Headers",
@@ -195,35 +196,35 @@ func merged(name string, outer, own []string) []string {
 	return out
 }
 
-// errLength is why an answer is a failure: whoever relays it would wait for more, or cut it off.
-var errLength = errors.New("httpidem: the handler declared another Content-Length than it wrote: what it answers from may have broken off")
+// errLength reports an answer with a wrong Content-Length, which a proxy would cut off or wait for.
+var errLength = errors.New("httpidem: the handler wrote another number of bytes than its Content-Length: its source may have broken off")
 
-// declared refuses an answer whose header promises another length than written bytes.
+// declared returns an error for a Content-Length other than written.
 func declared(h http.Header, written int64) error {
 	n, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
-	if err != nil || n < 0 || n == written { // net/http leaves out what is no length
+	if err != nil || n < 0 || n == written { // net/http ignores an invalid length
 		return nil
 	}
 	return fmt.Errorf("%w: %d bytes declared, %d written", errLength, n, written)
 }
 
-// replay writes a stored answer once more.
+// replay writes a stored answer again.
 func (a answer) replay(w http.ResponseWriter, r *http.Request) {
 	if a.negotiated && !accepts(r.Header, a.header) {
 		coding := strings.Join(a.header.Values("Content-Encoding"), ", ")
 		problem := (&Problem{Type: typeCoding, Status: http.StatusNotAcceptable,
-			Title:  "The answer is kept in a coding that this request does not accept",
-			Detail: fmt.Sprintf("the request was done, and its answer is kept with Content-Encoding %.100q: send the same request with Accept-Encoding: %[1]s for it", coding)}).answer()
+			Title:  "The answer is stored in a coding that this request does not accept",
+			Detail: fmt.Sprintf("the request was done, and its answer is stored with Content-Encoding %.100q: send the same request with Accept-Encoding: %[1]s to receive it", coding)}).answer()
 		problem.header.Add("Vary", "Accept-Encoding")
 		problem.replayed = a.replayed
 		a = problem
 	}
 	if a.dropped > 0 || a.unknown {
-		p := Problem{Type: typeNotKept, Title: "The request was done, its answer is not kept",
+		p := Problem{Type: typeNotKept, Title: "The request was done, its answer is not stored",
 			Status: http.StatusConflict, Instance: a.instance,
-			Detail: fmt.Sprintf("it was answered with %d and %d bytes, which is too much to be kept. It is not done again: read what it made", a.code, a.dropped)}
+			Detail: fmt.Sprintf("its answer had status %d and %d bytes, which is too large to be stored. It is not done again: read its result", a.code, a.dropped)}
 		if a.unknown {
-			p.Detail = "what it was answered is not known here. It is not done again: read what it made"
+			p.Detail = "its answer is not known here. It is not done again: read its result"
 		}
 		problem := p.answer()
 		problem.replayed = a.replayed
@@ -235,7 +236,7 @@ func (a answer) replay(w http.ResponseWriter, r *http.Request) {
 	a.send(w)
 }
 
-// bodyAllowed tells of a status whether it has a body.
+// bodyAllowed returns true if a response with this status has a body.
 func bodyAllowed(code int) bool {
 	return code >= 200 && code != http.StatusNoContent && code != http.StatusNotModified
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// accepts tells whether a request asks for the Content-Encoding of an answer. One without Accept-Encoding
-// asks for none: clients that send no such header mostly cannot read one.
+// accepts returns true if a request accepts the Content-Encoding of an answer. A request without
+// Accept-Encoding accepts none, because most clients without it cannot decode one.
 func accepts(request, answer http.Header) bool {
 	wanted := map[string]bool{}
 	for part := range strings.SplitSeq(strings.Join(request.Values("Accept-Encoding"), ","), ",") {
@@ -28,7 +28,7 @@ func accepts(request, answer http.Header) bool {
 	return true
 }
 
-// refusedBy tells of the parameters of a coding whether their weight is 0.
+// refusedBy returns true if the parameters of a coding have the weight 0.
 func refusedBy(params string) bool {
 	for param := range strings.SplitSeq(params, ";") {
 		name, value, _ := strings.Cut(param, "=")
@@ -40,7 +40,7 @@ func refusedBy(params string) bool {
 	return false
 }
 
-// negotiates tells whether an answer to r has a Content-Encoding that r asked for.
+// negotiates returns true if an answer to r has a Content-Encoding that r accepts.
 func negotiates(r *http.Request, answer http.Header) bool {
 	return answer.Get("Content-Encoding") != "" && accepts(r.Header, answer)
 }

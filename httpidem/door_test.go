@@ -157,9 +157,9 @@ func TestOptionsAreRefused(t *testing.T) {
 		}
 		o.Logger = quiet().Logger
 		next := &old{do: func(http.ResponseWriter, *http.Request) {}}
-		answers(t, post{key: "k", body: "{}"}.to(wrapped(g.db, o, next)), 500, "something is wrong here")
+		answers(t, post{key: "k", body: "{}"}.to(wrapped(g.db, o, next)), 500, "the service failed")
 		s := &shop[mem]{ground: g}
-		answers(t, post{key: "k", body: `{"SKU":"tea"}`}.to(s.endpoint(o)), 500, "something is wrong here")
+		answers(t, post{key: "k", body: `{"SKU":"tea"}`}.to(s.endpoint(o)), 500, "the service failed")
 		if s.told(t, "placed", ""); next.runs.Load() != 0 {
 			t.Errorf("%s: %d runs", name, next.runs.Load())
 		}

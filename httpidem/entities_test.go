@@ -55,7 +55,7 @@ func testEntities[TTx any](t *testing.T, g *ground[TTx]) {
 		t.Fatalf("a request that nobody is in the way of is answered %d %s", w.Code, w.Body)
 	}
 	for _, h := range []http.Handler{one, two} {
-		answers(t, tea("k-3").to(h), 409, "about the same thing")
+		answers(t, tea("k-3").to(h), 409, "for the same entity")
 	}
 	close(goOn)
 	answers(t, <-first, 200, "waited")
@@ -69,7 +69,7 @@ func testEntities[TTx any](t *testing.T, g *ground[TTx]) {
 	s.answer = nil
 	answers(t, tea("k-5").to(two), 201, `{"ID":"version 7"}`)
 	for _, body := range []string{`{}`, `{"SKU":""}`} {
-		answers(t, post{key: "k-4", body: body}.to(one), 500, "something is wrong here")
+		answers(t, post{key: "k-4", body: body}.to(one), 500, "the service failed")
 	}
 	answers(t, post{key: "k-4", body: `{"SKU":"salt"}`}.to(one), 201, `{"ID":"version 1"}`)
 	s.told(t, "placed", "tea tea tea tea tea salt")
@@ -94,5 +94,5 @@ func TestWrapLocksNothing(t *testing.T) {
 	o := quiet()
 	o.Entities = func(*http.Request, []byte) []store.Lock { return nil }
 	h := httpidem.Wrap(inMemory(t).db, "legacy", httpidem.OneTenant, o, http.NotFoundHandler())
-	answers(t, post{key: "k", body: `{}`}.to(h), 500, "something is wrong here")
+	answers(t, post{key: "k", body: `{}`}.to(h), 500, "the service failed")
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Requests of one key that meet in one process stand behind the first: they hold no connection, and get its
-// answer from memory once it is committed. Across processes the database decides.
+// Requests with the same key in one process wait for the first. They occupy no connection, and get its
+// answer from memory after its commit. Across processes the database decides.
 
 type flightKey struct{ tenant, key string }
 
-// A flight is a request under way.
+// flight is a request in progress.
 type flight struct {
 	key    flightKey
 	print  [sha256.Size]byte
 	landed chan struct{}
 	once   sync.Once
-	answer *answer // stored; nil: there is none, somebody else is to try
+	answer *answer // the stored answer; nil if another request must try
 }
 
 type flights struct {
@@ -33,8 +33,9 @@ func newFlights() flights {
 	return flights{mu: &sync.Mutex{}, up: map[flightKey]*flight{}, recent: &recent{}}
 }
 
-// lead makes the request of q the one that is done, or returns the answer that another one of the same
-// payload has just stored. Another one still has the key after wait: store.ErrBusy.
+// lead makes q the request that is done. If another request with the same payload has just stored its
+// answer, lead returns that answer. It returns store.ErrBusy if another request still has the key after
+// wait.
 func (f flights) lead(ctx context.Context, q *asked, wait time.Duration) (*flight, *answer, error) {
 	print := sha256.Sum256(q.request.Payload)
 	timer := time.NewTimer(max(wait, 0))
@@ -67,7 +68,7 @@ func (f flights) lead(ctx context.Context, q *asked, wait time.Duration) (*fligh
 	}
 }
 
-// land ends a flight, with the answer if it is stored. Only the first call counts.
+// land ends a flight, with the answer if it is stored. Later calls have no effect.
 func (f flights) land(one *flight, a answer) {
 	one.once.Do(func() {
 		f.mu.Lock()
@@ -81,14 +82,14 @@ func (f flights) land(one *flight, a answer) {
 	})
 }
 
-// answered tells whether this process has lately seen the key answered.
+// answered returns true if this process has recently seen an answer for the key.
 func (f flights) answered(key flightKey) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.recent.has(key)
 }
 
-// recent remembers keys, the last few thousand.
+// recent stores the last few thousand keys.
 type recent struct{ young, old map[flightKey]struct{} }
 
 const generation = 4096

@@ -15,47 +15,47 @@ import (
 )
 
 const (
-	mostCached = 8 << 10         // bytes of an answer that is cached, sealed
-	sure       = 5 * time.Second // for which the run of the database's server counts as known
-	unknownAge = time.Minute     // for which an answer of unknown age is cached: its mark may soon be deleted
-	patience   = time.Second     // of the look at it, and until the next one after one that failed
+	mostCached = 8 << 10         // maximum size of a cached answer, sealed, in bytes
+	sure       = 5 * time.Second // how long a known server run stays valid
+	unknownAge = time.Minute     // how long an answer of unknown age is cached, because its mark may soon expire
+	patience   = time.Second     // the limit of a query for the run, and the pause after a failed one
 )
 
-// A Runner tells which run of its server a database is on, and how long it keeps marks. Each store.Driver is
-// one.
+// Runner returns the current run of the database server, and the retention of marks. Each store.Driver
+// implements it.
 type Runner interface {
 	store.Teller
 	Attend(ctx context.Context, a store.Attend) (store.Attended, error)
 }
 
-// Check tells, before anything is served, what of o cannot be: call it where your service starts. Nil options
-// are well. An endpoint with options that cannot be answers each request with 500.
+// Check returns an error for invalid options. Call it at the start of your service. Nil options are valid.
+// An endpoint with invalid options answers each request with 500.
 func Check(ctx context.Context, db Runner, o *Options) error {
 	if o == nil {
 		return nil
 	}
 	if o.Keep < 0 {
 		return fmt.Errorf(
-			"httpidem.Options.Keep is %v: say for how long answers are kept, or 0 for as long as marks are",
+			"httpidem.Options.Keep is %v: set how long answers are stored, or 0 for the retention of marks",
 			o.Keep)
 	}
 	if o.Lease < 0 {
 		return fmt.Errorf(
-			"httpidem.Options.Lease is %v: say how long a handler under Wrap may take, or 0 for a minute",
+			"httpidem.Options.Lease is %v: set the time limit of a handler under Wrap, or 0 for a minute",
 			o.Lease)
 	}
 	if o.MaxBody < 0 {
 		return fmt.Errorf(
-			"httpidem.Options.MaxBody is %d: say how many bytes a body may have, or 0 for 1 MiB", o.MaxBody)
+			"httpidem.Options.MaxBody is %d: set the maximum size of a body in bytes, or 0 for 1 MiB", o.MaxBody)
 	}
-	if o.Seen == nil {
+	if o.Cache == nil {
 		return nil
 	}
 	kept := o.Keep
 	if kept == 0 {
 		status, err := db.Status(ctx, store.StatusQuery{Retention: true})
 		if err != nil {
-			return fmt.Errorf("look at the retention of marks: %w", err)
+			return fmt.Errorf("read the retention of marks: %w", err)
 		}
 		keep, err := retention.OrDefaults(status.Retention)
 		if err != nil {
@@ -63,31 +63,31 @@ func Check(ctx context.Context, db Runner, o *Options) error {
 		}
 		kept = keep.Marks
 	}
-	if ttl := o.Seen.TTL(); ttl <= 0 || ttl > kept {
-		return fmt.Errorf("httpidem.Options.Seen remembers for %v, answers are kept for %v: give the cache a TTL above 0 and within that, or keep answers for longer (Keep)",
+	if ttl := o.Cache.TTL(); ttl <= 0 || ttl > kept {
+		return fmt.Errorf("httpidem.Options.Cache has the TTL %v, and answers are stored for %v: give the cache a positive TTL within that time, or store answers longer (Keep)",
 			ttl, kept)
 	}
 	return nil
 }
 
-// A front is the cache in front of the database. An entry is sealed with the run of the server that was known
-// before the statement that committed or read the answer; so an answer whose commit is lost with a failover
-// or a restore is found under no later run.
+// front is the cache in front of the database. Each entry is sealed with the server run that was known
+// before the statement that committed or read the answer. If a failover or a restore loses a commit, the
+// next run does not find its entry.
 type front struct {
 	cache once.Cache
 	db    Runner
 	keep  time.Duration
 	names gather[string, string]
 
-	looking chan struct{} // held by whoever looks at the run
+	looking chan struct{} // holds a token while a request queries the run
 	mu      sync.Mutex
 	run     string
-	seen    time.Time // when the look at it began
-	failed  time.Time // when a look last did; whoever holds looking reads and writes it
-	session string    // stands for the run of a database that has no server: entries count in this process
+	seen    time.Time // when the last query began
+	failed  time.Time // when a query last failed; guarded by looking
+	session string    // replaces the run of a database without a server
 }
 
-// newFront is nil without a cache.
+// newFront returns nil without a cache.
 func newFront(cache once.Cache, db Runner, keep time.Duration) *front {
 	if cache == nil {
 		return nil
@@ -103,14 +103,14 @@ func newFront(cache once.Cache, db Runner, keep time.Duration) *front {
 	return f
 }
 
-// A slot is where the answer to one request is in the cache. Nil: it is not cached.
+// slot is the place of an answer in the cache. Nil means that it is not cached.
 type slot struct {
 	*once.Sealed
 	began time.Time
 }
 
-// get is the answer that the cache has, and where to put one otherwise. Whatever is wrong with the cache, or
-// with the database while its run is asked for: it is not known, and the database decides.
+// get returns the cached answer, or the slot for it. After any error of the cache or the database it
+// returns a miss, and the database decides.
 func (f *front) get(ctx context.Context, secret func(context.Context) ([]byte, error),
 	q *asked) (kept once.Answer, hit bool, at *slot) {
 	if f == nil {
@@ -138,8 +138,8 @@ func (f *front) get(ctx context.Context, secret func(context.Context) ([]byte, e
 	return kept, hit, at
 }
 
-// put has an answer cached that is committed: this request's own, or one that was read. It must not be there
-// for longer than the database would answer it.
+// put caches a committed answer, which this request stored or read. The entry must not outlive the answer
+// in the database.
 func (f *front) put(at *slot, kept once.Answer, read bool) {
 	if at == nil {
 		return
@@ -152,7 +152,7 @@ func (f *front) put(at *slot, kept once.Answer, read bool) {
 		return
 	case read && kept.Left > 0:
 		stays = min(stays, kept.Left)
-	case read: // kept for as long as marks are: its age is not known
+	case read: // with the retention of marks its age is not known
 		stays = min(stays, unknownAge)
 	}
 	if e := at.Close(kept, at.began.Add(stays)); len(e.Value) <= mostCached {
@@ -160,7 +160,7 @@ func (f *front) put(at *slot, kept once.Answer, read bool) {
 	}
 }
 
-// forget has the run looked at before the cache counts again: the database was away.
+// forget makes the next request query the server run again, after an outage of the database.
 func (f *front) forget() {
 	if f != nil {
 		f.mu.Lock()
@@ -171,7 +171,7 @@ func (f *front) forget() {
 
 var errUnknown = errors.New("httpidem: the run of the database's server is not known")
 
-// server is the run of the database's server, as it was not long ago.
+// server returns the recent run of the database server.
 func (f *front) server(ctx context.Context) (string, error) {
 	if run, ok := f.known(); ok {
 		return run, nil
@@ -182,7 +182,7 @@ func (f *front) server(ctx context.Context) (string, error) {
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
-	switch run, ok := f.known(); { // another request may have looked meanwhile
+	switch run, ok := f.known(); { // another request may have queried it meanwhile
 	case ok:
 		return run, nil
 	case time.Since(f.failed) < patience:
@@ -193,7 +193,7 @@ func (f *front) server(ctx context.Context) (string, error) {
 	began := time.Now()
 	got, err := f.db.Attend(ctx, store.Attend{Consumer: "http"})
 	if err != nil {
-		f.failed = time.Now() // looking is ours
+		f.failed = time.Now() // this goroutine holds looking
 		return "", err
 	}
 	f.mu.Lock()

@@ -85,7 +85,7 @@ func cached(t *testing.T, client rediscmd.Client,
 		t.Fatal(err)
 	}
 	out := quiet()
-	out.Seen = cache
+	out.Cache = cache
 	return cache, out
 }
 
@@ -308,7 +308,7 @@ func TestCacheIsRefused(t *testing.T) {
 	if err := httpidem.Check(t.Context(), c.db, c.o); err == nil || !strings.Contains(err.Error(), "TTL") {
 		t.Errorf("48 hours of 24: %v", err)
 	}
-	answers(t, tea.to(c.endpoint(c.o)), 500, "something is wrong here")
+	answers(t, tea.to(c.endpoint(c.o)), 500, "the service failed")
 	c.told(t, "placed", "")
 	c.o.Keep = 0
 	if err := httpidem.Check(t.Context(), c.db, c.o); err != nil {

@@ -10,18 +10,19 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const mostGathered = 100 // questions of one call
+const mostGathered = 100 // maximum number of questions in one call
 
-// A gather asks for many requests in one call: questions that come while one is under way share the next.
+// gather answers the questions of many requests in one call. Questions that arrive during a call share the
+// next one.
 type gather[Q, A any] struct {
 	ask     func(ctx context.Context, all []Q) ([]A, error)
-	within  time.Duration // bounds one call; 0: finishing
+	within  time.Duration // limits one call; 0 means finishing
 	mu      sync.Mutex
 	waiting []*question[Q, A]
 	busy    bool
 }
 
-// A question is that of one request.
+// question is the question of one request.
 type question[Q, A any] struct {
 	q    Q
 	a    A
@@ -29,7 +30,7 @@ type question[Q, A any] struct {
 	done chan struct{}
 }
 
-// one asks q with others.
+// one answers q together with others.
 func (g *gather[Q, A]) one(ctx context.Context, q Q) (a A, err error) {
 	mine := &question[Q, A]{q: q, done: make(chan struct{})}
 	g.mu.Lock()
@@ -47,7 +48,7 @@ func (g *gather[Q, A]) one(ctx context.Context, q Q) (a A, err error) {
 	}
 }
 
-// run asks until nobody waits.
+// run answers questions until none is waiting.
 func (g *gather[Q, A]) run() {
 	for {
 		g.mu.Lock()
@@ -76,7 +77,7 @@ func (g *gather[Q, A]) run() {
 	}
 }
 
-// A seer looks keys of one endpoint up, those of many requests in one call.
+// seer looks up keys of one endpoint, for many requests in one call.
 type seer struct {
 	once.Seer
 	keys gather[store.Identity, store.Verdict]
@@ -91,7 +92,7 @@ func newSeer(db once.Seer, scope string, within time.Duration) *seer {
 	return s
 }
 
-// Seen looks one key up; more go the plain way.
+// Seen looks up one key together with others. It looks up several keys directly.
 func (s *seer) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
 	if len(ids) != 1 {
 		return s.Seer.Seen(ctx, consumer, ids)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -23,44 +24,45 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Request is what a handler gets.
+// Request is the input of a handler.
 type Request[In any] struct {
-	*http.Request // its Body was read
+	*http.Request // its Body has been read
 	Key, Tenant   string
 	Body          In
-	Locks         []store.Lock // of Options.Entities, with the versions that this transaction gives them
+	Locks         []store.Lock // the locked Options.Entities, with their versions in this transaction
 }
 
-// A Reply is what a handler answers. Out is sent as JSON; as it is, where it is []byte.
+// Reply is the result of a handler. Body is sent as JSON, or unchanged if it is []byte.
 type Reply[Out any] struct {
 	Code   int // default 200
 	Header http.Header
 	Body   Out
 }
 
-// OK is 200.
+// OK returns a reply with status 200.
 func OK[Out any](body Out) Reply[Out] { return Reply[Out]{Code: http.StatusOK, Body: body} }
 
-// Created is 201, with where it is.
+// Created returns a reply with status 201 and the URL of the new object.
 func Created[Out any](body Out, location string) Reply[Out] {
 	return Reply[Out]{Code: http.StatusCreated, Header: http.Header{"Location": {location}}, Body: body}
 }
 
-// Accepted is 202, with where to ask how it goes.
+// Accepted returns a reply with status 202 and a URL for the progress.
 func Accepted[Out any](body Out, location string) Reply[Out] {
 	return Reply[Out]{Code: http.StatusAccepted, Header: http.Header{"Location": {location}}, Body: body}
 }
 
-// A Handler does a request in tx. Do not commit tx. A reply of 2xx, 3xx or 4xx commits its rows, its messages
-// and the reply; 401, 403, 408, 409, 425, 429 and 5xx roll back and are not stored. skald.Reject and Refuse
-// roll back and are stored. A *Problem rolls back, and is answered; any other error too, with 500, or 503
-// where the database is away.
+// Handler does a request in tx. It must not commit tx. A reply with 2xx, 3xx or 4xx commits its rows, its
+// messages and the reply. A reply with 401, 403, 408, 409, 425, 429 or 5xx rolls back and is not stored.
+// skald.Reject and Refuse roll back, and are stored. A *Problem rolls back, and is sent. Any other error
+// rolls back: the answer is 503 during an outage of the database, and otherwise 500.
 type Handler[TTx, In, Out any] func(ctx context.Context, tx TTx, q Request[In]) (Reply[Out], error)
 
-// Handle makes fn an idempotent endpoint. Name is of the endpoint: with the tenant it is the scope of a key,
-// so give each its own. In is decoded from JSON (415 for another Content-Type, 400 for what does not decode;
-// neither is stored); []byte is the body as it is; of a struct{} nothing may come. Answers above 64 KiB are
-// sent, and kept as "done, body not kept": a repeat is 409.
+// Handle returns an idempotent endpoint for fn. The name and the tenant are the scope of a key, so give
+// each endpoint its own name. In is decoded from JSON. Another Content-Type is answered with 415, and an
+// invalid body with 400; neither is stored. If In is []byte, the handler gets the body unchanged. If In is
+// struct{}, the body must be empty. An answer above 64 KiB is sent, but only the fact is stored: a repeat
+// is answered with 409.
 func Handle[TTx, In, Out any](db Store[TTx], name string, tenant Tenant, o *Options,
 	fn Handler[TTx, In, Out]) http.Handler {
 	d := newDoor(name, tenant, o, db)
@@ -95,9 +97,9 @@ func Handle[TTx, In, Out any](db Store[TTx], name string, tenant Tenant, o *Opti
 	})
 }
 
-var errNoEntity = errors.New("httpidem.Options.Entities returned an entity without Space or Key: all such requests would wait for each other; give both, or leave it out")
+var errNoEntity = errors.New("httpidem.Options.Entities returned an entity without Space or Key: all such requests would wait for each other; set both, or omit the entity")
 
-// about has the entities of a request locked with its key.
+// about adds the entities of a request to the locks of its key.
 func (d *door) about(r *http.Request, q *asked) (err error) {
 	if d.o.Entities == nil {
 		return nil
@@ -124,7 +126,7 @@ func safely[TTx, In, Out any](ctx context.Context, tx TTx, in Request[In],
 	return reply, err
 }
 
-// handled ends run with what the handler answered.
+// handled ends run with the reply of the handler.
 func handled[TTx, Out any](ctx context.Context, d *door, run *once.Run[TTx], q *asked, r *http.Request,
 	reply Reply[Out], err error) (answer, error) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(finishing, d.o.silence()))
@@ -142,8 +144,8 @@ func handled[TTx, Out any](ctx context.Context, d *door, run *once.Run[TTx], q *
 	}
 	err = run.Commit(end, kept, rows...)
 	switch {
-	case errors.Is(err, store.ErrLent): // the key is marked as done, and what was answered is kept nowhere
-		return answer{}, fmt.Errorf("the handler ended the transaction that it was lent; repeats are told that the answer is not kept: %w", err)
+	case errors.Is(err, store.ErrLent): // the key is marked as done, and the answer is not stored
+		return answer{}, fmt.Errorf("the handler ended the transaction of the endpoint; repeats get a problem that the answer is not stored: %w", err)
 	case err != nil:
 		return d.again(end, q, err)
 	}
@@ -151,8 +153,8 @@ func handled[TTx, Out any](ctx context.Context, d *door, run *once.Run[TTx], q *
 	return a, nil
 }
 
-// judge makes of what a handler returned an answer, or an error that is not to be stored. What panics on the
-// way, in code of the handler's values and errors, is such an error.
+// judge returns the answer for the result of a handler, or an error that is not stored. A panic in code of
+// the handler's values and errors becomes such an error.
 func (d *door) judge(ctx context.Context, outage func(context.Context, error) bool, err error,
 	encode func() (answer, error)) (a answer, rows []skald.Message, bad error) {
 	defer failure.Recover(&bad)
@@ -176,18 +178,15 @@ func (d *door) judge(ctx context.Context, outage func(context.Context, error) bo
 	return a, nil, nil
 }
 
-// refused is the answer of a final "no", and what it says.
+// refused returns the answer and the messages of a final refusal.
 func refused(ctx context.Context, no *skald.RejectedError) (a answer, rows []skald.Message, err error) {
-	if no.Err == nil {
-		return a, nil, skald.ErrNoReason
-	}
 	problem := (*Problem)(nil)
 	if !errors.As(no.Err, &problem) {
 		problem = &Problem{Status: http.StatusUnprocessableEntity, Detail: no.Err.Error()}
 	}
 	if problem == nil || problem.Status < 400 || !storable(problem.Status) {
-		return a, nil, fmt.Errorf("the handler refused for good, with a status that is not stored: give 400 to 499, but 401, 403, 408, 409, 425 and 429; "+
-			"or return the problem alone, and a repeat is done again: %v", no)
+		return a, nil, fmt.Errorf("the handler refused finally with a status that is not stored: use 400 to 499 except 401, 403, 408, 409, 425 and 429; "+
+			"or return the problem without skald.Reject, so that a repeat is done again: %v", no)
 	}
 	if rows, err = (complete.Completer{}).Messages(ctx, no.Say); err != nil {
 		return a, nil, fmt.Errorf("refuse: %w", err)
@@ -197,7 +196,7 @@ func refused(ctx context.Context, no *skald.RejectedError) (a answer, rows []ska
 	return a, rows, nil
 }
 
-// decode reads the body into v.
+// decode decodes the body into v.
 func decode(r *http.Request, body []byte, v any) error {
 	bad := func(code int, why string, args ...any) error {
 		return &Problem{Status: code, Detail: fmt.Sprintf(why, args...)}
@@ -208,24 +207,28 @@ func decode(r *http.Request, body []byte, v any) error {
 		return nil
 	case *struct{}:
 		if len(body) > 0 {
-			return bad(http.StatusBadRequest, "this endpoint takes no body, %d bytes came", len(body))
+			return bad(http.StatusBadRequest, "this endpoint takes no body, but %d bytes were sent",
+				len(body))
 		}
 		return nil
 	}
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
 		return bad(http.StatusUnsupportedMediaType,
-			"the Content-Type is %.100q, this endpoint takes application/json", r.Header.Get("Content-Type"))
+			"the Content-Type is %.100q, but this endpoint takes application/json", r.Header.Get("Content-Type"))
 	}
 	if err := fingerprint.CheckJSON(body); err != nil {
-		return bad(http.StatusBadRequest, "the body does not decode: %v", err)
+		return bad(http.StatusBadRequest, "the body cannot be decoded: %v", err)
+	}
+	if string(bytes.TrimSpace(body)) == "null" && !fingerprint.HoldsNull(reflect.TypeOf(v)) {
+		return bad(http.StatusBadRequest, "the body is null, but this endpoint needs a value")
 	}
 	j := json.NewDecoder(bytes.NewReader(body))
 	if err := unmarshal(j, v); err != nil {
 		return undecoded(err)
 	}
 	if _, err := j.Token(); !errors.Is(err, io.EOF) {
-		return bad(http.StatusBadRequest, "there is more than one value in the body")
+		return bad(http.StatusBadRequest, "the body has more than one value")
 	}
 	return nil
 }
@@ -235,8 +238,8 @@ func unmarshal(j *json.Decoder, v any) (err error) {
 	return j.Decode(v)
 }
 
-// undecoded says what is wrong with a body, in the words of encoding/json. The errors of a type's own
-// UnmarshalJSON are for the log alone.
+// undecoded returns the problem for a body that cannot be decoded, with the text of encoding/json. Errors
+// of a type's own UnmarshalJSON are only logged.
 func undecoded(err error) error {
 	var (
 		syntax   *json.SyntaxError
@@ -249,9 +252,9 @@ func undecoded(err error) error {
 	case errors.As(err, &syntax), errors.As(err, &kind), errors.Is(err, io.EOF),
 		errors.Is(err, io.ErrUnexpectedEOF):
 		return &Problem{Status: http.StatusBadRequest,
-			Detail: fmt.Sprintf("the body does not decode: %v", err)}
+			Detail: fmt.Sprintf("the body cannot be decoded: %v", err)}
 	}
-	return &Problem{Status: http.StatusBadRequest, Detail: "the body does not decode", Err: err}
+	return &Problem{Status: http.StatusBadRequest, Detail: "the body cannot be decoded", Err: err}
 }
 
 // badStatus returns an error if code is no final status of HTTP.
@@ -262,7 +265,7 @@ func badStatus(code int) error {
 	return nil
 }
 
-// encode makes the answer of a reply.
+// encode returns the answer of a reply.
 func encode[Out any](reply Reply[Out]) (a answer, err error) {
 	a.code, a.header = cmp.Or(reply.Code, http.StatusOK), reply.Header.Clone()
 	if err := badStatus(a.code); err != nil {

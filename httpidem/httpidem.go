@@ -1,7 +1,7 @@
-// Package httpidem makes HTTP endpoints idempotent: a request that comes twice under one Idempotency-Key is
-// done once and answered the same. Handle runs a handler in a transaction that holds its rows, its messages
-// and the stored answer: one commit. Wrap stands before handlers that have a transaction of their own, or
-// none. Transport is the other side: it sends the key.
+// Package httpidem makes HTTP endpoints idempotent. A request that arrives twice with one Idempotency-Key
+// is done once, and gets the same answer. Handle runs a handler in a transaction with its rows, its
+// messages and the stored answer. Wrap is for handlers with a transaction of their own, or without one.
+// Transport is the client side: it sends the key.
 //
 // It follows the IETF draft "The Idempotency-Key HTTP Header Field"; problems are application/problem+json
 // (RFC 9457).
@@ -33,15 +33,15 @@ const (
 	ReplayedHeader = "Idempotent-Replayed"
 
 	maxKey     = 255
-	finishing  = 10 * time.Second // for the commit, whether or not the client still listens
+	finishing  = 10 * time.Second // limits the commit, even if the client is gone
 	retryAfter = time.Second
-	onTheWay   = time.Second // above Options.Wait, for which the database may wait by itself
+	onTheWay   = time.Second // in addition to Options.Wait, which the database may use up
 )
 
-// errSilent is why a request is answered 503 whose database does not answer.
+// errSilent is the reason for status 503 if the database does not answer.
 var errSilent = errors.New("httpidem: the database has not answered for longer than Options.Wait")
 
-// A Store is what Handle needs of a database. Each store.Driver is one.
+// Store is the part of a database that Handle needs. Each store.Driver implements it.
 type Store[TTx any] interface {
 	once.Store[TTx]
 	once.Seer
@@ -50,7 +50,7 @@ type Store[TTx any] interface {
 	Probe(ctx context.Context) error
 }
 
-// A LeaseStore is what Wrap needs of a database. Each store.Driver is one.
+// LeaseStore is the part of a database that Wrap needs. Each store.Driver implements it.
 type LeaseStore interface {
 	once.Reserver
 	once.Seer
@@ -59,45 +59,46 @@ type LeaseStore interface {
 	Probe(ctx context.Context) error
 }
 
-// A Tenant tells whose request it is, from what authentication found: keys of different tenants never meet.
-// An error is logged, and refuses the request with 401; with 503 where it is an outage: skald.Outage, a
-// context that ended, an error of the network or of the database. Its text does not reach the client,
-// unless it is a *Problem.
+// Tenant returns the tenant of a request from its authentication. Keys of different tenants are
+// independent. An error refuses the request with 401 and is logged. An outage refuses it with 503:
+// skald.Outage, a context that ended, or an error of the network or the database. The client does not see
+// the error, unless it is a *Problem.
 type Tenant func(r *http.Request) (string, error)
 
-// OneTenant is for a service whose callers all belong together. The tenant is empty: skald inbox import
-// takes its keys without --source.
+// OneTenant is the Tenant of a service with one tenant. The tenant is empty, so skald consumer import takes
+// its keys without --source.
 func OneTenant(*http.Request) (string, error) { return "", nil }
 
-// Options; nil: the defaults.
+// Options configures Handle and Wrap. Nil means the defaults.
 type Options struct {
-	// Wait is how long a request waits for another one that has its key in hand, then it is 409; and, under
-	// Handle, how long a statement of the handler waits for a lock. Default 5 s; negative: not at all. A
-	// second later a request whose database has not answered is 503; 6 s if Wait is negative.
+	// Wait limits the wait for another request with the same key; then the answer is 409. Under Handle it
+	// also limits how long a statement of the handler waits for a lock. Default 5 s; negative does not
+	// wait. If the database does not answer for one more second, the answer is 503; with a negative Wait,
+	// after 6 s.
 	Wait time.Duration
-	// MaxBody bounds a request's body, in bytes: 413. Default 1 MiB.
+	// MaxBody limits the body of a request, in bytes; a larger body gets 413. Default 1 MiB.
 	MaxBody int64
-	// Headers of a request that mean something to the handler: they belong to what must be equal under one
-	// key, as method, path, query, Content-Type and body do.
+	// Headers names headers that affect the handler. Requests with one key must have equal values of them,
+	// as well as equal method, path, query, Content-Type and body.
 	Headers []string
-	// Entities names the entities that a request under Handle is about: they are locked with its key, in the
-	// same round trip, until its commit; of several no two requests deadlock, whatever their order. Each
-	// commit, of a final "no" too, raises their versions by one. A rival that has one for longer than Wait:
-	// 409. Space and Key are text without NUL. Wrap refuses it.
+	// Entities returns the entities that a request under Handle changes. They are locked with its key, in
+	// the same round trip, until its commit. Requests with several entities cannot deadlock. Each commit
+	// raises their versions by one, even that of a final refusal. If another request has an entity for
+	// longer than Wait, the answer is 409. Space and Key are text without NUL. Wrap refuses this option.
 	Entities func(r *http.Request, body []byte) []store.Lock
-	// Lease is how long a handler under Wrap may take: its context ends at nine tenths of it, and a crash
-	// blocks the key for that long. Default 1 min.
+	// Lease limits the time of a handler under Wrap. Its context ends at nine tenths of the lease. A crash
+	// blocks the key for the lease. Default 1 min.
 	Lease time.Duration
-	// Keep is how long an answer is kept, from the claim of its key, by the database's clock: then its key
-	// is fresh again, whether or not the row is still there. A key that is a UUID of version 7 is answered
-	// for as long as the row is there, and then too old (422). Default: for as long as the database keeps
-	// marks (30 days).
+	// Keep is how long an answer is stored, from the reservation of its key, by the database's clock. After
+	// that the key is fresh, even if its row still exists. A key that is a UUID of version 7 is answered
+	// until its row is deleted, and then is too old (422). Default: the retention of marks (30 days).
 	Keep time.Duration
-	// Seen is asked before the database for the answer to a repeat, and told of answers that are committed: a
-	// hit costs no statement. What it returns is checked, see once.Sealed. Its TTL must lie within Keep.
-	// Answers above 8 KiB are not cached. rediscache has one. Default: none.
-	Seen once.Cache
-	// Logger gets what a client is not told: errors of handlers and of the database. Default slog.Default.
+	// Cache stores committed answers. The endpoint reads it before the database, so a hit costs no
+	// statement, and verifies each answer: see once.Sealed. Its TTL must not exceed Keep. Answers above 8
+	// KiB are not cached. Package rediscache has one. Default: none.
+	Cache once.Cache
+	// Logger receives errors of handlers and of the database, which clients do not see. Default
+	// slog.Default.
 	Logger *slog.Logger
 
 	MeterProvider metric.MeterProvider // default OpenTelemetry's global one
@@ -117,7 +118,7 @@ func (o *Options) orDefaults() Options {
 	return out
 }
 
-// silence is for how long the database may leave one call without an answer.
+// silence limits the wait for the database in one call.
 func (o *Options) silence() time.Duration {
 	if o.Wait < 0 {
 		return 5*time.Second + onTheWay
@@ -125,22 +126,22 @@ func (o *Options) silence() time.Duration {
 	return o.Wait + onTheWay
 }
 
-// A door is what Handle and Wrap share.
+// door is the common part of Handle and Wrap.
 type door struct {
 	name   string
 	tenant Tenant
 	o      Options
 	db     once.Seer
 	outage func(error) bool
-	front  *front // nil: no cache
+	front  *front // nil without a cache
 	tel    *telemetry.Endpoint
 	check  func(ctx context.Context) error
 	probe  *vitals.Probe
-	well   atomic.Bool // check has found nothing
+	well   atomic.Bool // check has succeeded
 	flights
 }
 
-// A base is what Handle and Wrap both need of a database.
+// base is the part of a database that both Handle and Wrap need.
 type base interface {
 	once.Seer
 	Runner
@@ -150,17 +151,17 @@ type base interface {
 
 func newDoor(name string, tenant Tenant, o *Options, db base) *door {
 	d := &door{name: name, tenant: tenant, o: o.orDefaults(), outage: db.Outage, flights: newFlights()}
-	d.db, d.front = newSeer(db, d.scope(), d.o.silence()), newFront(d.o.Seen, db, d.o.Keep)
+	d.db, d.front = newSeer(db, d.scope(), d.o.silence()), newFront(d.o.Cache, db, d.o.Keep)
 	d.tel = telemetry.NewEndpoint(telemetry.Providers{Meter: d.o.MeterProvider}, name)
 	d.check = func(ctx context.Context) error { return Check(ctx, db, o) }
 	d.probe = vitals.NewProbe(db.Probe, store.ProbeWait, time.Now, nil)
 	return d
 }
 
-// scope is the consumer of its marks.
+// scope returns the consumer of the endpoint's marks.
 func (d *door) scope() string { return Scope(d.name) }
 
-// serve answers r, and counts what became of it.
+// serve answers r and counts its outcome.
 func (d *door) serve(w http.ResponseWriter, r *http.Request,
 	do func(ctx context.Context, q *asked) (answer, error)) {
 	began := time.Now()
@@ -169,7 +170,7 @@ func (d *door) serve(w http.ResponseWriter, r *http.Request,
 	if err != nil {
 		p = d.problem(err)
 	}
-	d.tel.Answered(outcome(r.Context(), a, p), time.Since(began)) // not how fast the client reads
+	d.tel.Answered(outcome(r.Context(), a, p), time.Since(began)) // without the time of the client's read
 	switch {
 	case p != nil:
 		d.fail(w, r, p, err)
@@ -180,7 +181,8 @@ func (d *door) serve(w http.ResponseWriter, r *http.Request,
 	}
 }
 
-// decide is the answer to r: what another request of this process has just stored, or what do returns.
+// decide returns the answer to r: the stored answer of another request of this process, or the result of
+// do.
 func (d *door) decide(w http.ResponseWriter, r *http.Request,
 	do func(ctx context.Context, q *asked) (answer, error)) (a answer, err error) {
 	if err := d.checked(r.Context()); err != nil {
@@ -200,14 +202,14 @@ func (d *door) decide(w http.ResponseWriter, r *http.Request,
 	if shared != nil {
 		return *shared, nil
 	}
-	var stands answer
-	defer func() { d.land(flight, stands) }() // also where do panics
+	var result answer
+	defer func() { d.land(flight, result) }() // also if do panics
 	early, cancel := context.WithTimeout(r.Context(), d.o.silence())
 	defer cancel()
 	kept, hit, at := d.front.get(early, d.db.Secret, q)
 	if hit {
 		if a, err = restore(kept); err == nil {
-			a.outcome, stands = telemetry.KeyCached, a
+			a.outcome, result = telemetry.KeyCached, a
 			return a, nil
 		}
 	}
@@ -217,7 +219,7 @@ func (d *door) decide(w http.ResponseWriter, r *http.Request,
 	}
 	switch {
 	case err == nil:
-		if stands = a; a.stored && a.kept != nil {
+		if result = a; a.stored && a.kept != nil {
 			d.front.put(at, *a.kept, a.replayed)
 		}
 	case d.outage(err):
@@ -226,7 +228,7 @@ func (d *door) decide(w http.ResponseWriter, r *http.Request,
 	return a, err
 }
 
-// checked looks at the options until nothing was wrong with them.
+// checked checks the options until the check has succeeded.
 func (d *door) checked(ctx context.Context) error {
 	if d.well.Load() {
 		return nil
@@ -240,9 +242,8 @@ func (d *door) checked(ctx context.Context) error {
 	return nil
 }
 
-// patiently returns a context that ends when began is not called within the time that the database has for
-// one answer. A transaction may outlive the call that began it, so the context goes on after that: it ends
-// when the database has an outage.
+// patiently returns a context that ends if began is not called within the silence limit. A transaction may
+// outlive that limit, so after began the context ends only if the database has an outage.
 func (d *door) patiently(ctx context.Context) (life context.Context, began func(), cancel func()) {
 	life, end := context.WithCancelCause(ctx)
 	late := time.AfterFunc(d.o.silence(), func() { end(errSilent) })
@@ -253,8 +254,8 @@ func (d *door) patiently(ctx context.Context) (life context.Context, began func(
 	return life, began, func() { late.Stop(); end(context.Canceled) }
 }
 
-// watch calls away once a probe of the database fails while ctx lasts. The first probe is after the time that
-// the database has for one answer, so most requests cost none.
+// watch calls away after a failed probe of the database, while ctx lasts. The first probe comes after the
+// silence limit, so most requests need none.
 func (d *door) watch(ctx context.Context, away func()) *time.Timer {
 	return time.AfterFunc(d.o.silence(), func() {
 		for ctx.Err() == nil {
@@ -271,7 +272,7 @@ func (d *door) watch(ctx context.Context, away func()) *time.Timer {
 	})
 }
 
-// silent is err, or that the database was silent if that ended ctx.
+// silent returns err, or an outage if the silence of the database ended ctx.
 func silent(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errSilent) {
 		return skald.Outage(fmt.Errorf("%w: %w", errSilent, err))
@@ -279,8 +280,8 @@ func silent(ctx context.Context, err error) error {
 	return err
 }
 
-// look asks the database for the answer to a key that this process has seen answered: one round trip, and no
-// lock. Another key is most likely new, and claiming it tells.
+// look reads the answer to a key from the database if this process has seen it answered: one round trip
+// without a lock. For another key the reservation finds out.
 func (d *door) look(ctx context.Context, q *asked) (a answer, done bool, err error) {
 	if !d.answered(q.flightKey) {
 		return a, false, nil
@@ -293,8 +294,8 @@ func (d *door) look(ctx context.Context, q *asked) (a answer, done bool, err err
 	return a, err == nil, err
 }
 
-// again looks what became of the request after a commit failed: a rival may have been faster, or the commit
-// took effect. It returns the answer that is stored, else why.
+// again reads the stored answer after a failed commit. A rival may have been faster, or the commit may have
+// taken effect. If no answer is stored, it returns why.
 func (d *door) again(ctx context.Context, q *asked, why error) (answer, error) {
 	kept, done, err := once.Look(ctx, d.db, q.request)
 	if err != nil || !done {

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Types of problems that this package answers itself.
+// Types of the problems that this package sends.
 const (
 	typeKeyMissing = "urn:skald:problem:idempotency-key"
 	typeKeyReused  = "urn:skald:problem:idempotency-key-reused"
@@ -28,14 +28,15 @@ const (
 	typeBodyTaken  = "urn:skald:problem:body-taken"
 )
 
-// A Problem is an answer by RFC 9457. A handler may return one as its error, alone or in skald.Reject.
+// Problem is an error response as in RFC 9457. A handler may return one as its error, alone or in
+// skald.Reject.
 type Problem struct {
-	Type     string // a URI; "": about:blank
-	Title    string // default: the text of the status
+	Type     string // a URI; empty means about:blank
+	Title    string // default: the text of the status code
 	Status   int
 	Detail   string        // for the client
 	Instance string        // a URI
-	After    time.Duration // Retry-After; 0: none. Rounded up to seconds
+	After    time.Duration // Retry-After, rounded up to seconds; 0 means none
 	Err      error         // for the log, not for the client
 }
 
@@ -56,13 +57,13 @@ func (p *Problem) Unwrap() error {
 	return p.Err
 }
 
-// Refuse is a handler's final "no" to a request: its rows are undone, and this and each later request under
-// the key is answered so.
+// Refuse returns a final refusal of a request. Its rows are rolled back. This request and each repeat with
+// the key get this answer.
 func Refuse(status int, detail string, say ...skald.Draft) error {
 	return skald.Reject(&Problem{Status: status, Detail: detail}, say...)
 }
 
-// answer is the problem as it is sent and stored.
+// answer returns the problem as it is sent and stored.
 func (p *Problem) answer() answer {
 	body := map[string]any{"type": "about:blank", "title": p.Title, "status": p.Status}
 	if p.Type != "" {
@@ -77,7 +78,7 @@ func (p *Problem) answer() answer {
 	if p.Instance != "" {
 		body["instance"] = p.Instance
 	}
-	text, _ := json.Marshal(body) // of texts and a number it cannot fail
+	text, _ := json.Marshal(body) // strings and numbers always encode
 	h := http.Header{"Content-Type": {"application/problem+json"}}
 	if p.After > 0 {
 		h.Set("Retry-After", strconv.Itoa(int((p.After+time.Second-1)/time.Second)))
@@ -85,17 +86,17 @@ func (p *Problem) answer() answer {
 	return answer{code: p.Status, header: h, body: text}
 }
 
-// fail answers an error, which is logged where the client is not told of it.
+// fail sends the problem of an error. It logs errors that the client does not see.
 func (d *door) fail(w http.ResponseWriter, r *http.Request, p *Problem, err error) {
 	if (p.Status >= 500 || p.Err != nil) && r.Context().Err() == nil {
-		// else the client is gone, and has it undone
+		// without a client there is no one to help
 		d.o.Logger.ErrorContext(r.Context(), "httpidem: request failed", "endpoint", d.name,
 			"method", r.Method, "path", r.URL.Path, "status", p.Status, "error", err)
 	}
 	p.answer().send(w)
 }
 
-// problem says what err is for a client.
+// problem returns the problem for an error.
 func (d *door) problem(err error) *Problem {
 	var (
 		problem *Problem
@@ -115,11 +116,11 @@ func (d *door) problem(err error) *Problem {
 	case errors.As(err, &other) && other.Consumer == d.scope():
 		return &Problem{Type: typeKeyReused, Title: "Idempotency-Key is already used",
 			Status: http.StatusUnprocessableEntity,
-			Detail: "this key stands for another request: method, path, query, Content-Type or body differ. Give another request a key of its own"}
+			Detail: "this key was used for another request: method, path, query, Content-Type or body differ. Send this request with a new key"}
 	case errors.As(err, &old) && old.Consumer == d.scope():
 		return &Problem{Type: typeKeyTooOld, Title: "Idempotency-Key is too old",
 			Status: http.StatusUnprocessableEntity,
-			Detail: "this key is of a time whose answers are deleted: whether the request was done is not known here. Look before you send it under a new key"}
+			Detail: "the answers from the time of this key are deleted, so the request may have been done. Check that before you send it with a new key"}
 	case errors.As(err, &held), errors.Is(err, store.ErrBusy):
 		after := retryAfter
 		if held != nil {
@@ -127,19 +128,19 @@ func (d *door) problem(err error) *Problem {
 		}
 		return &Problem{Type: typeInProgress, Title: "A request is outstanding for this Idempotency-Key",
 			Status: http.StatusConflict, After: after,
-			Detail: "a request under this key, or about the same thing, is being done: send it again later, for its answer"}
+			Detail: "a request with this key, or for the same entity, is in progress: send the request again later to get its answer"}
 	case errors.As(err, &later):
 		return &Problem{Status: http.StatusServiceUnavailable, After: max(later.After, retryAfter),
-			Detail: "not now: send the same request again later", Err: err}
+			Detail: "the service cannot do this now: send the same request again later", Err: err}
 	case d.away(err):
 		return &Problem{Status: http.StatusServiceUnavailable, After: retryAfter,
-			Detail: "it was not done, or it was: send the same request again to know", Err: err}
+			Detail: "the request may or may not have been done: send the same request again to find out", Err: err}
 	}
 	return &Problem{Status: http.StatusInternalServerError,
-		Detail: "something is wrong here; the same request may be sent again", Err: err}
+		Detail: "the service failed; the same request may be sent again", Err: err}
 }
 
-// away tells of an error whether it is for a while: the same request may succeed later.
+// away returns true for a temporary error: the same request may succeed later.
 func (d *door) away(err error) bool {
 	var later *skald.LaterError
 	var outage *skald.OutageError
@@ -147,7 +148,7 @@ func (d *door) away(err error) bool {
 		errors.Is(err, context.DeadlineExceeded) || d.outage(err)
 }
 
-// outcome is what became of a request, for metrics. P is its error, if there was one.
+// outcome returns the outcome of a request for metrics. P is its error, or nil.
 func outcome(ctx context.Context, a answer, p *Problem) string {
 	switch {
 	case a.outcome != "":
@@ -181,5 +182,5 @@ func (p *Problem) outcome() string {
 	case p.Status >= http.StatusInternalServerError:
 		return telemetry.KeyFailed
 	}
-	return telemetry.KeyUndone // the handler's own
+	return telemetry.KeyUndone // a problem of the handler
 }

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// besideOf is h as JSON can hold it, which would write another character for bytes that are not UTF-8. It
-// takes h.
+// besideOf splits h: values that are not UTF-8 go into Raw, because JSON would replace their bytes. It
+// changes h.
 func besideOf(h http.Header) beside {
 	out := beside{Header: h, Raw: map[string][][]byte{}}
 	for name, values := range h {
@@ -22,7 +22,7 @@ func besideOf(h http.Header) beside {
 	return out
 }
 
-// headers is what besideOf took.
+// headers returns the headers that besideOf split.
 func (b beside) headers() http.Header {
 	out := b.Header
 	for name, values := range b.Raw {

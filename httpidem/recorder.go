@@ -8,24 +8,23 @@ import (
 	"net/http"
 )
 
-// mostHeld bounds an answer in memory.
+// mostHeld limits an answer in memory, in bytes.
 const mostHeld = 32 << 20
 
 var (
-	errStreams = errors.New("httpidem: a handler under Wrap cannot stream: its answer is sent once it is stored. Mount it outside of Wrap, or send a whole answer")
-	errHijacks = errors.New("httpidem: a handler under Wrap cannot hijack the connection: its answer is to be stored. Mount it outside of Wrap")
+	errStreams = errors.New("httpidem: a handler under Wrap cannot stream, because its answer is sent after it is stored: mount it outside of Wrap, or send a complete answer")
+	errHijacks = errors.New("httpidem: a handler under Wrap cannot hijack the connection, because its answer must be stored: mount it outside of Wrap")
 )
 
-// A recorder takes an answer in. It does not flush, which http.ResponseController is told, and refuses what
-// has no end.
+// recorder records an answer. It has no Flush, which http.ResponseController detects, and refuses streams.
 type recorder struct {
 	header  http.Header // the handler's
 	sent    http.Header // as it was at WriteHeader
 	code    int
 	body    []byte
-	dropped int64 // bytes of a body that is too large to be held
+	dropped int64 // size of a body that is too large to be held
 	refused error
-	invalid error // the status that the handler wrote
+	invalid error // reports an invalid status
 }
 
 func (w *recorder) Header() http.Header { return w.header }
@@ -59,7 +58,7 @@ func (w *recorder) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Hijack refuses to give the connection away.
+// Hijack returns an error.
 func (w *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.refused = errHijacks
 	return nil, nil, errHijacks
@@ -68,5 +67,5 @@ func (w *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func (w *recorder) answer() answer {
 	w.WriteHeader(http.StatusOK)
 	a := answer{code: w.code, header: w.sent, body: w.body, dropped: w.dropped, lost: w.dropped > 0}
-	return a // a Content-Type that the handler did not set net/http finds when it sends a
+	return a // net/http detects a missing Content-Type when it sends a
 }

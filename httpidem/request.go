@@ -18,15 +18,15 @@ import (
 	"github.com/skald-go/skald/once"
 )
 
-// asked is a request that has been read whole.
+// asked is a request with its complete body.
 type asked struct {
 	flightKey
 	request once.Request
 	body    []byte
 }
 
-// ask reads a request before anything is claimed for it: a slow or broken body holds nobody up. An error is a
-// *Problem, or that the client is gone.
+// ask reads a request before it reserves the key, so that a slow or broken body blocks nothing. An error is
+// a *Problem, or the end of the connection.
 func (d *door) ask(w http.ResponseWriter, r *http.Request) (*asked, error) {
 	key, err := keyOf(r.Header)
 	if err != nil {
@@ -39,7 +39,7 @@ func (d *door) ask(w http.ResponseWriter, r *http.Request) (*asked, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.o.MaxBody))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		return nil, &Problem{Status: http.StatusRequestEntityTooLarge,
-			Detail: fmt.Sprintf("the body may have %d bytes at most", d.o.MaxBody)}
+			Detail: fmt.Sprintf("the body may have at most %d bytes", d.o.MaxBody)}
 	}
 	if errors.Is(err, http.ErrBodyReadAfterClose) || err == nil && taken(r, body) {
 		return nil, errTaken
@@ -57,8 +57,8 @@ func (d *door) ask(w http.ResponseWriter, r *http.Request) (*asked, error) {
 	}, nil
 }
 
-// whose asks the user's function whose request r is. What its error quotes is for the log alone: a client
-// gets 503 where a service is away, a *Problem as it is, and else 401.
+// whose calls Options' Tenant function. Its error is only logged: the client gets 503 during an outage, a
+// *Problem unchanged, and otherwise 401.
 func (d *door) whose(r *http.Request) (tenant string, err error) {
 	defer failure.Recover(&err)
 	if tenant, err = d.tenant(r); err == nil {
@@ -77,12 +77,12 @@ func (d *door) whose(r *http.Request) (tenant string, err error) {
 	return "", &Problem{Status: http.StatusUnauthorized, Err: err}
 }
 
-// errTaken is why a request is refused whose body is not what the client sent: another body under one key
-// would get the stored answer.
-var errTaken = errors.New("httpidem: a middleware read the body before the endpoint, and what is left of it does not tell one request from another: put it behind the endpoint, or let it restore r.Body")
+// errTaken reports a body that middleware changed. Another body with the same key would get the stored
+// answer.
+var errTaken = errors.New("httpidem: a middleware read the body before the endpoint, and the rest of it does not identify the request: put the middleware behind the endpoint, or let it restore r.Body")
 
-// taken tells whether a middleware read of the body what is not in it any more, as r.PostFormValue does. One
-// that decompresses changes the body, too: it leaves Content-Encoding, or takes Content-Length away.
+// taken returns true if a middleware consumed a part of the body, as r.PostFormValue does. A middleware
+// that decompresses also changes the body, but leaves Content-Encoding, or removes Content-Length.
 func taken(r *http.Request, body []byte) bool {
 	kind, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
@@ -98,7 +98,7 @@ func taken(r *http.Request, body []byte) bool {
 		!bytes.Contains(body, []byte("--"+params["boundary"]))
 }
 
-// keyOf reads the key.
+// keyOf returns the key of the headers.
 func keyOf(h http.Header) (string, error) {
 	bad := func(why string) error {
 		return &Problem{Type: typeKeyMissing, Status: http.StatusBadRequest,
@@ -108,12 +108,12 @@ func keyOf(h http.Header) (string, error) {
 	if len(all) != 1 {
 		return "",
 			bad(
-				fmt.Sprintf("this endpoint needs the header %s once, it is there %d times: send a unique key, a UUID for example, and the same one with each repeat",
+				fmt.Sprintf("this endpoint needs the header %s once, but the request has it %d times: send a unique key, such as a UUID, and the same key with each repeat",
 					KeyHeader, len(all)))
 	}
 	text := strings.Trim(all[0], " \t")
 	if !strings.HasPrefix(text, `"`) && strings.ContainsAny(text, "\",") {
-		return "", bad(`a key that has quotes or commas must be in quotes: "…"`)
+		return "", bad(`a key with quotes or commas must be in quotes: "…"`)
 	}
 	key, err := Key(text)
 	if err != nil {
@@ -122,14 +122,14 @@ func keyOf(h http.Header) (string, error) {
 	return key, nil
 }
 
-// Key is a key as an endpoint stores it, of the text that a header or a table of yours has: a structured
-// string loses its quotes.
+// Key returns the key of the text of a header or of a table, as an endpoint stores it. It removes the
+// quotes of a structured string.
 func Key(text string) (key string, err error) {
 	if key = text; strings.HasPrefix(text, `"`) {
 		var ok bool
 		if key, ok = unquote(text); !ok {
 			return "",
-				errors.New(`the key begins with a quote, and is no structured string: "…" with \" and \\ as the only escapes`)
+				errors.New(`the key begins with a quote, but is not a structured string: "…" with \" and \\ as the only escapes`)
 		}
 	}
 	if key == "" || len(key) > maxKey ||
@@ -139,7 +139,7 @@ func Key(text string) (key string, err error) {
 	return key, nil
 }
 
-// unquote reads a structured string (RFC 9651, 3.3.3); parameters after it mean nothing.
+// unquote decodes a structured string (RFC 9651, 3.3.3). It ignores parameters.
 func unquote(text string) (string, bool) {
 	var out strings.Builder
 	for i := 1; i < len(text); i++ {
@@ -159,12 +159,12 @@ func unquote(text string) (string, bool) {
 	return "", false
 }
 
-// quote writes a structured string.
+// quote encodes a structured string.
 func quote(key string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
 }
 
-// canonical is what must be equal whenever the key is, each part with its length.
+// canonical encodes the parts of a request that must be equal for one key, each with its length.
 func canonical(r *http.Request, headers []string, body []byte) []byte {
 	parts := [][]byte{[]byte(r.Method), []byte(r.URL.EscapedPath()), []byte(r.URL.RawQuery),
 		[]byte(mediaType(r.Header.Get("Content-Type")))}
@@ -175,7 +175,7 @@ func canonical(r *http.Request, headers []string, body []byte) []byte {
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		values := r.Header.Values(name)
-		if name == "Host" { // Go moves it
+		if name == "Host" { // net/http moves this header to r.Host
 			values = []string{r.Host}
 		}
 		parts = append(parts, fmt.Appendf(nil, "%s %d", name, len(values)))
@@ -191,7 +191,7 @@ func canonical(r *http.Request, headers []string, body []byte) []byte {
 	return out.Bytes()
 }
 
-// mediaType is a Content-Type as it is compared: case and order of parameters do not count.
+// mediaType normalizes a Content-Type: the case and the order of parameters do not matter.
 func mediaType(text string) string {
 	kind, params, err := mime.ParseMediaType(text)
 	if err != nil {

@@ -32,7 +32,7 @@ func TestRowsLeftOpen(t *testing.T) {
 		})
 	p := post{key: "k", body: "tea"}
 	for range 6 { // more than the pool has connections
-		answers(t, p.to(h), 500, "something is wrong here")
+		answers(t, p.to(h), 500, "the service failed")
 	}
 	if !strings.Contains(log.String(), "close them (rows.Close)") {
 		t.Errorf("the log says %s", &log)

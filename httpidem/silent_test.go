@@ -58,12 +58,13 @@ func TestSilentDatabase(t *testing.T) {
 	pool, schema := postgres(t, 4)
 	config, l := pool.Config(), &link{}
 	config.ConnConfig.DialFunc, config.MaxConns = l.dial, 4
+	config.ConnConfig.ConnectTimeout = 5 * time.Second // of a connection that began in the silence
 	behindLink, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { go behindLink.Close() })
-	db := pgstore.New(behindLink, &pgstore.Options{Schema: schema})
+	db := pgstore.New(behindLink, &pgstore.Options{Schema: schema, Patience: time.Minute})
 	o := quiet()
 	o.Wait = 100 * time.Millisecond
 	var runs atomic.Int64
@@ -101,7 +102,7 @@ func TestSilentDatabase(t *testing.T) {
 			l.all.Store(false)
 			l.answers.Store(false)
 			at = func() {}
-			deadline := time.Now().Add(20 * time.Second)
+			deadline := time.Now().Add(time.Minute)
 			for w = p.to(h); w.Code != 200 && time.Now().Before(deadline); w = p.to(h) {
 				time.Sleep(50 * time.Millisecond)
 			}
@@ -118,12 +119,13 @@ func TestSilentDatabaseWhileAHandlerRuns(t *testing.T) {
 	pool, schema := postgres(t, 4)
 	config, l := pool.Config(), &link{}
 	config.ConnConfig.DialFunc, config.MaxConns = l.dial, 4
+	config.ConnConfig.ConnectTimeout = 5 * time.Second // of a connection that began in the silence
 	behindLink, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { go behindLink.Close() })
-	db := pgstore.New(behindLink, &pgstore.Options{Schema: schema})
+	db := pgstore.New(behindLink, &pgstore.Options{Schema: schema, Patience: time.Minute})
 	o := quiet()
 	o.Wait = 50 * time.Millisecond
 	var runs, slow atomic.Int64
@@ -159,7 +161,7 @@ func TestSilentDatabaseWhileAHandlerRuns(t *testing.T) {
 		if name == "Wrap" {
 			close(goOn)
 		}
-		deadline := time.Now().Add(20 * time.Second)
+		deadline := time.Now().Add(time.Minute)
 		for w = p.to(h); w.Code != 200 && time.Now().Before(deadline); w = p.to(h) {
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -178,7 +180,7 @@ func promptly[T any](t *testing.T, do func() T) T {
 	select {
 	case out := <-done:
 		return out
-	case <-time.After(9 * time.Second):
+	case <-time.After(40 * time.Second):
 		t.Fatal("no answer")
 		panic("unreachable")
 	}

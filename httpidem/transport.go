@@ -16,29 +16,29 @@ import (
 
 type keyKey struct{}
 
-// WithKey returns a context whose requests carry that key: of a call, or of a step of a saga. It must be the
-// same with each repeat.
+// WithKey returns a context with a key for its requests, such as that of a call or of a step of a saga.
+// Each repeat must use the same key.
 func WithKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, keyKey{}, key)
 }
 
-// A Transport sends an Idempotency-Key with each request that may change something: all but GET, HEAD,
-// OPTIONS and TRACE. A key that the request has already stays; then that of WithKey counts; then, in the
-// handler of a message, one that is made of the message, the method and the URL, so that a repeat of the
-// message repeats the key. Behind a redirect it is the key of the request that was redirected. A request that
-// has none of them is not sent, unless it is a PUT or DELETE, which HTTP itself calls idempotent.
+// Transport sends an Idempotency-Key with each request, except GET, HEAD, OPTIONS and TRACE. It uses the
+// key of the request, or else the key of WithKey. In the handler of a message it otherwise derives a key
+// from the message, the method and the URL, so that a repeat of the message sends the same key. After a
+// redirect it uses the key of the redirected request. A request without any of these keys is not sent,
+// unless it is a PUT or DELETE, which are idempotent in HTTP.
 //
-// A handler that sends two different requests of one method to one URL gives each a key by WithKey; else the
-// second is refused (422) by a server that compares payloads.
+// If a handler sends two different requests with one method to one URL, give each a key with WithKey.
+// Otherwise a server that compares payloads refuses the second one (422).
 type Transport struct {
 	Base http.RoundTripper // default http.DefaultTransport
-	// Bare sends the key without quotes, for servers that do not read structured fields. A key that a server
-	// would read as another one then is not sent.
+	// Bare sends the key without quotes, for servers that do not support structured fields. A key that a
+	// server would read as another key is then not sent.
 	Bare bool
 }
 
-// errNoKey is why a request is not sent.
-var errNoKey = errors.New("httpidem: the request has no Idempotency-Key, and a repeat of it could not be told: give it one by httpidem.WithKey, or send it with the context of a message's handler")
+// errNoKey reports a request without a key, which is not sent.
+var errNoKey = errors.New("httpidem: the request has no Idempotency-Key, so a server could not detect a repeat: set a key with httpidem.WithKey, or send it with the context of a message's handler")
 
 // RoundTrip sends r with its key.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -60,12 +60,12 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = withHeader(r, text)
 	w, err := base.RoundTrip(r)
 	if w != nil && w.Request == nil {
-		w.Request = r // the way back from a redirect
+		w.Request = r // asFirst follows it after a redirect
 	}
 	return w, err
 }
 
-// header is the header that r is sent with; "": none.
+// header returns the key header for r; "" for none.
 func (t *Transport) header(r *http.Request) (string, error) {
 	var there []string
 	for name, values := range r.Header {
@@ -81,7 +81,7 @@ func (t *Transport) header(r *http.Request) (string, error) {
 	default:
 		return "",
 			fmt.Errorf(
-				"httpidem: the request has the header %s %d times, and a server takes one: set it once",
+				"httpidem: the request has the header %s %d times, but a server accepts it once: set it once",
 				KeyHeader, len(there))
 	}
 	key, err := keyFor(r)
@@ -93,13 +93,13 @@ func (t *Transport) header(r *http.Request) (string, error) {
 	}
 	if read, err := Key(strings.Trim(key, " \t")); err != nil || read != key {
 		return "",
-			fmt.Errorf("httpidem: the key %.300q cannot be sent bare, a server reads another one: let it begin without a quote, and begin and end without a space, or send it in quotes (Bare: false)",
+			fmt.Errorf("httpidem: the key %.300q cannot be sent bare, because a server would read another key: remove a leading quote and spaces at both ends, or send it in quotes (Bare: false)",
 				key)
 	}
 	return key, nil
 }
 
-// withHeader is r with text as its only header of a key; "": without one.
+// withHeader returns r with text as its only key header; "" removes the header.
 func withHeader(r *http.Request, text string) *http.Request {
 	out := r.Clone(r.Context())
 	maps.DeleteFunc(out.Header,
@@ -126,8 +126,8 @@ func keyFor(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// asFirst is the request that r follows a redirect of, the first one: where a server redirects to may differ
-// with each repeat.
+// asFirst returns the first request of the redirects that led to r, because the target of a redirect may
+// differ at each repeat.
 func asFirst(r *http.Request) *http.Request {
 	for r.Response != nil && r.Response.Request != nil {
 		r = r.Response.Request
@@ -135,8 +135,8 @@ func asFirst(r *http.Request) *http.Request {
 	return r
 }
 
-// MessageKey is the key of what the handler of a message asks for: the same for each repeat of the message,
-// another one for another message or purpose.
+// MessageKey returns the key for a request in the handler of a message. It is the same for each repeat of
+// the message, and different for another message or purpose.
 func MessageKey(m skald.Message, purpose string) string {
 	h := sha256.New()
 	for _, part := range []string{m.Source, m.ID, purpose} {

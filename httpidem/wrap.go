@@ -17,18 +17,18 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Wrap makes next idempotent by a lease: the key is reserved in a commit of its own, next runs, and its
-// answer is stored. What next writes is not in that commit, so a process that dies in between leaves an
-// effect without an answer, and once the lease has ended a repeat runs next again. The same goes for an
-// answer of 5xx (and 401, 403, 408, 409, 425, 429), which is not stored: next should undo what it did before
-// it answers so. Where that must not be, use Handle.
+// Wrap makes next idempotent by a lease: it reserves the key in a separate commit, runs next, and stores
+// its answer. The writes of next are not in that commit. If the process dies in between, the effect has no
+// answer, and a repeat runs next again after the lease. The same holds for an answer with 5xx, 401, 403,
+// 408, 409, 425 or 429, which is not stored. So next should undo its work before such an answer. If a
+// second run is not acceptable, use Handle.
 //
-// The answer is held in memory until it is stored: up to 32 MiB are sent, up to 64 KiB are kept; of a larger
-// one it is kept that it was done, and a repeat is 409. There is nothing to flush, and hijacking and
-// text/event-stream fail by name, with 500, and leave the key reserved. The context of next ends at nine
-// tenths of Options.Lease, not when the client goes. Whoever answers later than the lease cannot overwrite:
-// the answer that is stored is sent. Keep http.TimeoutHandler outside: inside, its 503 frees the key while
-// the work goes on. Handle does not see what Wrap reserved: a new endpoint has a new name.
+// Wrap holds the answer in memory until it is stored. It sends up to 32 MiB and stores up to 64 KiB. Of a
+// larger answer it stores only the fact, and a repeat is answered with 409. Hijacking and text/event-stream
+// fail with 500, and leave the key reserved. The context of next ends at nine tenths of Options.Lease, but
+// not if the client disconnects. If next answers after its lease, the stored answer of another request is
+// sent. Put http.TimeoutHandler outside of Wrap: inside, its 503 would free the key during the work. Handle
+// does not see reservations of Wrap, so give a changed endpoint a new name.
 func Wrap(db LeaseStore, name string, tenant Tenant, o *Options, next http.Handler) http.Handler {
 	d := newDoor(name, tenant, o, db)
 	if d.o.Entities != nil {
@@ -49,7 +49,7 @@ func Wrap(db LeaseStore, name string, tenant Tenant, o *Options, next http.Handl
 				defer cancel()
 				rec, err := record(life, r, q.body, next)
 				if err != nil {
-					// what was done is not known, so the key stays until the lease ends
+					// the effect is unknown, so the key stays reserved until the lease ends
 					return answer{}, err
 				}
 				return d.finish(ctx, key, q, r, rec, began)
@@ -58,9 +58,9 @@ func Wrap(db LeaseStore, name string, tenant Tenant, o *Options, next http.Handl
 	})
 }
 
-var errNoTransaction = errors.New("httpidem.Options.Entities are locked until a commit, and Wrap has no transaction: take Handle, or lock them in the handler (redislock)")
+var errNoTransaction = errors.New("httpidem.Options.Entities are locked until a commit, and Wrap has no transaction: use Handle, or lock them in the handler (redislock)")
 
-// reserve reserves the key. Where another one has it in hand, it asks again until Options.Wait is over.
+// reserve reserves the key. While another request has the key, it retries until Options.Wait is over.
 func (d *door) reserve(ctx context.Context, db LeaseStore, q *asked) (*once.Reservation, error) {
 	ends := time.Now().Add(d.o.Wait)
 	for attempt := 1; ; attempt++ {
@@ -80,11 +80,12 @@ func (d *door) reserve(ctx context.Context, db LeaseStore, q *asked) (*once.Rese
 	}
 }
 
-// record runs next. An error is a panic of it, the end of its goroutine, or a status that HTTP does not have.
+// record runs next. It returns an error for a panic, for the end of the goroutine, or for an invalid
+// status.
 func record(ctx context.Context, r *http.Request, body []byte, next http.Handler) (rec *recorder, err error) {
 	rec = &recorder{header: http.Header{}}
 	inner := r.Clone(ctx)
-	// An answer in a coding could not be replayed to every client: compression belongs outside.
+	// An encoded answer could not be replayed to every client, so compression belongs outside.
 	inner.Header.Set("Accept-Encoding", "identity")
 	inner.Body, inner.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	err = failure.Run(func() error {
@@ -103,7 +104,7 @@ func record(ctx context.Context, r *http.Request, body []byte, next http.Handler
 	return rec, fmt.Errorf("the handler panicked: %v\n%s", p.Value, p.Stack)
 }
 
-// finish stores what next answered, or gives the key back.
+// finish stores the answer of next, or frees the key.
 func (d *door) finish(ctx context.Context, key *once.Reservation, q *asked, r *http.Request, rec *recorder,
 	began time.Time) (answer, error) {
 	a := rec.answer()
@@ -119,7 +120,7 @@ func (d *door) finish(ctx context.Context, key *once.Reservation, q *asked, r *h
 		d.o.Logger.ErrorContext(ctx, "httpidem: request failed", "endpoint", d.name, "method", r.Method,
 			"path", r.URL.Path, "error", rec.refused)
 	}
-	if rec.refused != nil { // what was done is not known, so the key stays until the lease ends
+	if rec.refused != nil { // the effect is unknown, so the key stays reserved
 		return a, nil
 	}
 	if a.stored = storable(a.code); !a.stored {
@@ -138,16 +139,16 @@ func (d *door) finish(ctx context.Context, key *once.Reservation, q *asked, r *h
 	})
 }
 
-// storing waits for do for as long as the database may be silent. Then the client gets 503, and do goes on:
-// a repeat gets the answer once it is stored.
+// storing waits for do within the silence limit. After that the client gets 503, and do continues: a repeat
+// gets the answer after it is stored.
 func (d *door) storing(ctx context.Context, do func(context.Context) (answer, error)) (answer, error) {
 	late, end := context.WithTimeout(context.Background(), d.o.silence())
 	defer end()
 	return until(ctx, late, do)
 }
 
-// working waits for do until the database has an outage. Then the client gets 503, and do goes on: what it
-// does outside of the database is not known, and a repeat gets the answer once it is stored.
+// working waits for do until the database has an outage. Then the client gets 503, and do continues,
+// because its other effects are unknown. A repeat gets the answer after it is stored.
 func (d *door) working(ctx context.Context, do func(context.Context) (answer, error)) (answer, error) {
 	away, end := context.WithCancel(context.Background())
 	defer end()
@@ -155,7 +156,7 @@ func (d *door) working(ctx context.Context, do func(context.Context) (answer, er
 	return until(ctx, away, do)
 }
 
-// until returns what do returns, or 503 once over ends.
+// until returns the result of do, or an outage after over ends.
 func until(ctx, over context.Context, do func(context.Context) (answer, error)) (answer, error) {
 	type ending struct {
 		answer
@@ -174,7 +175,7 @@ func until(ctx, over context.Context, do func(context.Context) (answer, error)) 
 	}
 }
 
-// store stores the answer to work that is done: as long as the lease lasts it is worth another try.
+// store stores the answer of finished work. It retries until the lease ends.
 func (d *door) store(end context.Context, key *once.Reservation, q *asked, a answer,
 	kept once.Answer) (answer, error) {
 	for attempt := 1; ; attempt++ {
@@ -203,7 +204,7 @@ func (d *door) store(end context.Context, key *once.Reservation, q *asked, a ans
 	}
 }
 
-// tryFinish is one attempt to store the answer: a connection that is silent is not waited for again.
+// tryFinish makes one attempt to store the answer, within the silence limit.
 func (d *door) tryFinish(ctx context.Context, key *once.Reservation, kept once.Answer) error {
 	ctx, cancel := context.WithTimeout(ctx, d.o.silence())
 	defer cancel()
@@ -217,7 +218,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// giveBack frees the key; where that fails, the end of the lease does.
+// giveBack frees the key. If that fails, the key is free when the lease ends.
 func (d *door) giveBack(ctx context.Context, key *once.Reservation) error {
 	if err := key.GiveBack(ctx); err != nil && !errors.Is(err, store.ErrLost) {
 		d.o.Logger.WarnContext(ctx, "httpidem: the key stays until its lease ends", "endpoint", d.name,

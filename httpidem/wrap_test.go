@@ -168,7 +168,7 @@ func TestWrapPanic(t *testing.T) {
 	o := &old{do: func(http.ResponseWriter, *http.Request) { panic("after the effect") }}
 	h := wrapped(db, impatient(), o)
 	p := post{key: "k", body: "{}"}
-	answers(t, p.to(h), 500, "something is wrong")
+	answers(t, p.to(h), 500, "the service failed")
 	answers(t, p.to(h), 409, "in-progress")
 	now = now.Add(2 * time.Minute)
 	o.do = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "done") }
@@ -191,7 +191,7 @@ func TestWrapInvalidStatus(t *testing.T) {
 		}}
 		h := wrapped(db, impatient(), o)
 		p := post{key: "k", body: "{}"}
-		answers(t, p.to(h), 500, "something is wrong")
+		answers(t, p.to(h), 500, "the service failed")
 		for range 3 {
 			answers(t, p.to(h), 409, "in-progress")
 		}

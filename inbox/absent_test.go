@@ -153,8 +153,57 @@ func TestRefusedTopicDoesNotStopTheOthers(t *testing.T) {
 	refused(true)
 }
 
+// unreadable is a broker that tells why a topic cannot be read.
+type unreadable struct{ *choosy }
+
+func (u unreadable) CheckReading(_ context.Context, topic string) error {
+	if topic == u.topic {
+		return errSettings
+	}
+	return nil
+}
+
+// A consumer without the right to read a topic does not disturb its group: it joins again once it has the
+// right, and not before.
+func TestUnreadableTopicDoesNotDisturbTheGroup(t *testing.T) {
+	w := newWorld(t, 1)
+	bus := &choosy{Broker: w.bus, topic: "bad"}
+	if err := w.bus.MakeTopics(t.Context(), 1, "bad"); err != nil {
+		t.Fatal(err)
+	}
+	in := inbox.New(w.db, unreadable{bus}, "unreadable", &inbox.Options{Now: w.clock,
+		Logger: slog.New(slog.DiscardHandler)})
+	inbox.On(in, said, keep)
+	inbox.On(in, skald.Event[string]{Topic: "bad", Type: "said"}, keep)
+	w.publish(w.message("a", "1"))
+	w.quiet(in)
+	w.expect("a", "1")
+	before := bus.joins
+	for range 60 {
+		w.pass(10 * time.Second)
+		w.quiet(in)
+	}
+	if bus.joins != before {
+		t.Errorf("the consumer joined %d times without the right", bus.joins-before)
+	}
+	if h := in.Health(); h.Ready || !strings.Contains(h.Why, errSettings.Error()) {
+		t.Errorf("health %+v", h)
+	}
+	bus.topic = ""
+	m := w.message("b", "2")
+	m.Topic = "bad"
+	w.publish(m)
+	w.pass(10 * time.Second)
+	w.quiet(in)
+	w.expect("b", "2")
+	if h := in.Health(); !h.Ready {
+		t.Errorf("health %+v", h)
+	}
+}
+
 // A topic that is deleted at RabbitMQ while its consumer runs does not stop the others.
 func TestDeletedRabbitMQTopicDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
 	r := newRestart(t, onRabbitMQ, "")
 	stays, goes := r.name+".stays", r.name+".goes"
 	r.make(stays, goes)
@@ -207,21 +256,28 @@ func onRabbitMQ(r *restart, _ string) {
 
 // A topic that is deleted, while its consumer runs or is stopped, does not stop the others.
 func TestDeletedTopicDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
 	for broker, on := range rewindable() {
 		t.Run(broker, func(t *testing.T) {
+			t.Parallel()
 			r := newRestart(t, on, "")
 			stays, goes := r.name+".stays", r.name+".goes"
 			r.make(stays, goes)
 			r.publish(goes, 0, 10)
 			r.publish(stays, 0, 10)
-			stop := run(t, r.consumer(stays, goes))
+			in := r.consumer(stays, goes)
+			stop := run(t, in)
 			until(t, "both are read", func() bool { return r.effects() == 20 })
 			fatal(t, r.drop(goes))
 			r.publish(stays, 10, 60)
 			until(t, "the other is read meanwhile", func() bool { return r.effects() == 70 })
+			until(t, "health names the topic", func() bool {
+				h := in.Health()
+				return !h.Ready && strings.Contains(h.Why, "no such topic: "+goes)
+			})
 			fatal(t, stop())
 
-			in := r.consumer(stays, goes)
+			in = r.consumer(stays, goes)
 			stop = run(t, in)
 			r.publish(stays, 60, 100)
 			until(t, "the other is read after a restart", func() bool { return r.effects() == 110 })

@@ -9,10 +9,12 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
@@ -201,7 +203,8 @@ func (s *stream[TTx]) run(t *testing.T, seed uint64, open opening[TTx]) []string
 	s.turns = deliveries(s.w, seed)
 	in := inbox.New(s.on.db, s.w.bus, "stock", &inbox.Options{Now: s.w.clock, Workers: 1, Batch: s.batch,
 		// Uncharged is long, because retries of lasting failures depend on the time that handlers took.
-		Retry:    inbox.Retry{Attempts: 4, First: pause / 2, Most: pause / 2, Uncharged: 1000 * time.Hour},
+		Retry: inbox.Retry{Attempts: 4, InitialInterval: pause / 2, MaxInterval: pause / 2,
+			Uncharged: 1000 * time.Hour},
 		Dead:     inbox.Dead{FreeKey: seed%2 == 0},
 		Identity: inbox.Identity{Again: func(m skald.Message) bool { return len(m.Data)%2 == 0 }},
 		Logger:   slog.New(slog.DiscardHandler)})
@@ -242,7 +245,7 @@ func endsAsOneByOne[TTx comparable](t *testing.T, seeds uint64, open opening[TTx
 	shared := 0
 	for seed := range seeds {
 		want := (&stream[tx]{batch: 1}).run(t, seed, inMemory)
-		for _, s := range []*stream[TTx]{{batch: 1}, {batch: 3}, {batch: 100}, {batch: 7, many: true},
+		for _, s := range []*stream[TTx]{{batch: 1}, {}, {batch: 3}, {batch: 100}, {batch: 7, many: true},
 			{batch: 100, many: true, guilty: true}} {
 			got := s.run(t, seed, open)
 			shared += s.shared
@@ -292,7 +295,7 @@ func costsOneRun[TTx comparable](t *testing.T, many bool, open opening[TTx]) {
 		return errors.New("no")
 	}
 	in := inbox.New(on.db, w.bus, "stock", &inbox.Options{Now: w.clock, Workers: 1, Batch: 100,
-		Retry: inbox.Retry{First: pause}, Logger: slog.New(slog.DiscardHandler)})
+		Retry: inbox.Retry{InitialInterval: pause}, Logger: slog.New(slog.DiscardHandler)})
 	inbox.On(in, said, one)
 	if many {
 		inbox.Overridable(in)
@@ -419,10 +422,10 @@ func TestBatchOfSeveralTypes(t *testing.T) {
 // Nothing waits for a batch to fill, and what waits is shared among the workers.
 func TestBatchIsWhatWaits(t *testing.T) {
 	w := newWorld(t, 1)
-	sizes := map[tx]int{}
-	in := w.inbox(&inbox.Options{Now: w.clock, Workers: 4, Batch: 10},
+	sizes, db := map[int]int{}, &begins{Driver: w.db}
+	in := w.over(db, &inbox.Options{Now: w.clock, Workers: 4, Batch: 10},
 		func(ctx context.Context, tx tx, m skald.Received[string]) error {
-			sizes[tx]++
+			sizes[db.n]++
 			return keep(ctx, tx, m)
 		})
 	step := func(want int) {
@@ -458,4 +461,72 @@ func TestBatchIsWhatWaits(t *testing.T) {
 	step(10)
 	w.quiet(in)
 	w.expect("k", strings.TrimSpace(strings.Repeat(" 1", 25)))
+}
+
+// A handler of a batch sends COMMIT AND CHAIN, and a later one fails. The consumer ends, the error names the
+// messages, and the next consumer handles each message once.
+func TestCommitInABatchLosesNoNeighbor(t *testing.T) {
+	on, w := onPostgres(t), newWorld(t, 1)
+	g := on(w)
+	consumer := func(at func(m string, tx pgx.Tx) error) *inbox.Inbox[pgx.Tx] {
+		in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Now: w.clock, Workers: 1, Batch: 50})
+		inbox.On(in, said, func(_ context.Context, tx pgx.Tx, m skald.Received[string]) error {
+			return errors.Join(g.note(tx, "k"+m.Value, "done"), at(m.Value, tx))
+		})
+		return in
+	}
+	for i := range 6 {
+		w.publish(w.message(fmt.Sprint("k", i), strconv.Itoa(i)))
+	}
+	first := consumer(func(m string, tx pgx.Tx) error {
+		switch m {
+		case "2":
+			_, _ = tx.Exec(t.Context(), "COMMIT AND CHAIN")
+		case "4":
+			return errors.New("a failure")
+		}
+		return nil
+	})
+	if err := first.Run(t.Context()); !errors.Is(err, store.ErrLent) || !strings.Contains(err.Error(), "m-3") {
+		t.Errorf("Run: %v", err)
+	}
+	if got := g.lists(t); len(got) != 0 {
+		t.Errorf("the batch left %v", got)
+	}
+	w.quiet(consumer(func(string, pgx.Tx) error { return nil }))
+	got := g.lists(t)
+	for i := range 6 {
+		if key := fmt.Sprint("k", i); got[key] != "done" {
+			t.Errorf("%s: %q", key, got[key])
+		}
+	}
+}
+
+// A rollback that hangs on the handler's context changes nothing after the handler's return.
+func TestHandlerThatReturnedChangesNothing(t *testing.T) {
+	on, w := onPostgres(t), newWorld(t, 1)
+	g := on(w)
+	in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Now: w.clock, Workers: 1, Batch: 50})
+	inbox.On(in, said, func(ctx context.Context, tx pgx.Tx, m skald.Received[string]) error {
+		if m.Value != "1" {
+			time.Sleep(20 * time.Millisecond) // the rollback runs meanwhile
+			return g.note(tx, "k"+m.Value, "done")
+		}
+		sp, err := tx.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		context.AfterFunc(ctx, func() { _ = sp.Rollback(context.WithoutCancel(ctx)) })
+		return g.note(sp, "k"+m.Value, "done")
+	})
+	for i := range 4 {
+		w.publish(w.message(fmt.Sprint("k", i), strconv.Itoa(i)))
+	}
+	w.quiet(in)
+	got := g.lists(t)
+	for i := range 4 {
+		if key := fmt.Sprint("k", i); got[key] != "done" {
+			t.Errorf("%s: %q", key, got[key])
+		}
+	}
 }

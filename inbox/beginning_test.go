@@ -195,8 +195,10 @@ const again = "the database has no checkpoint of these partitions"
 // A database that is restored from before a topic was added, or from before the first start, gets the
 // messages again, and one WARN says how many. What has marks takes effect once.
 func TestDatabaseFromBeforeATopicWasAdded(t *testing.T) {
+	t.Parallel()
 	for broker, on := range rewindable() {
 		t.Run(broker, func(t *testing.T) {
+			t.Parallel()
 			r := newRestart(t, on, "")
 			one, two := r.name+".one", r.name+".two"
 			r.make(one, two)
@@ -228,8 +230,10 @@ func TestDatabaseFromBeforeATopicWasAdded(t *testing.T) {
 // A topic that was deleted and made again while its consumer was stopped is read from its beginning, also
 // with start=latest: the consumer is not new.
 func TestTopicMadeAgainWhileTheConsumerIsStopped(t *testing.T) {
+	t.Parallel()
 	for broker, on := range rewindable() {
 		t.Run(broker, func(t *testing.T) {
+			t.Parallel()
 			r := newRestart(t, on, "latest")
 			topic := r.name + ".t"
 			r.make(topic)
@@ -255,8 +259,10 @@ func TestTopicMadeAgainWhileTheConsumerIsStopped(t *testing.T) {
 // A process with another database is refused, though the group has no members, until an operator has that
 // database adopt the group; from then on the first database is refused. It goes on as soon as it may.
 func TestAnotherDatabaseIsRefusedUntilItAdoptsTheGroup(t *testing.T) {
+	t.Parallel()
 	for broker, on := range rewindable() {
 		t.Run(broker, func(t *testing.T) {
+			t.Parallel()
 			r := newRestart(t, on, "")
 			topic := r.name + ".t"
 			r.make(topic)
@@ -269,7 +275,7 @@ func TestAnotherDatabaseIsRefusedUntilItAdoptsTheGroup(t *testing.T) {
 				in := r.consumer(topic)
 				stop = run(t, in)
 				until(t, "the refusal",
-					func() bool { return strings.Contains(in.Health().Why, "skald inbox adopt") })
+					func() bool { return strings.Contains(in.Health().Why, "skald consumer adopt") })
 				until(t, "the ERROR", func() bool { return r.logged("ERROR inbox: cannot join yet") > 0 })
 				_, rest, _ := strings.Cut(in.Health().Why, "--from ")
 				return strings.Fields(rest)[0], stop

@@ -13,8 +13,8 @@ import (
 
 var errColumn = errors.New("no column\nin the table")
 
-func breakerLimits() limits {
-	return limits{Share: 0.5, Least: 3, Window: time.Minute, Rest: time.Second}
+func breakerLimits() Breaker {
+	return Breaker{Share: 0.5, Least: 3, Window: time.Minute, Rest: time.Second}
 }
 
 func failed(print string) exec.Result {

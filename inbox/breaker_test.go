@@ -116,7 +116,7 @@ func TestBreakerUnderRun(t *testing.T) {
 	w := newWorld(t, 2)
 	mended := make(chan struct{})
 	in := w.inbox(&inbox.Options{Breaker: inbox.Breaker{Least: 10, Rest: 500 * time.Millisecond},
-		Retry: inbox.Retry{Most: time.Second, Attempts: 1000}},
+		Retry: inbox.Retry{MaxInterval: time.Second, Attempts: 1000}},
 		func(ctx context.Context, tx tx, m skald.Received[string]) error {
 			select {
 			case <-mended:

@@ -23,7 +23,7 @@ type phases[TTx any] struct {
 
 func bind[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T],
 	c call.Call[TTx, T, TReq, TOut]) phases[TTx] {
-	by := call.By{Name: in.group, Retry: in.o.Retry.First, Now: in.o.Now, Logger: in.o.Logger}
+	by := call.By{Name: in.group, Retry: in.o.Retry.InitialInterval, Now: in.o.Now, Logger: in.o.Logger}
 	bound := call.Bind(c, by,
 		func(ctx context.Context, m skald.Message) (skald.Received[T], error) { return decode(ctx, e, m) })
 	return phases[TTx]{
@@ -50,28 +50,22 @@ func (in *Inbox[TTx]) handleCall(k store.Kind, p phases[TTx]) {
 		}})
 }
 
-// ForwardCall is Forward for a step that is taken by a call: from its intent on the step is calling. A
-// compensation that comes then waits until it is known what became of the call, has its key used up for that,
-// and undoes what was done, or nothing. A call that is refused takes no effect.
-func ForwardCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step,
-	c call.Call[TTx, T, TReq, TOut],
-	barred func(m skald.Received[T]) []skald.Draft) {
-	OnCall(in, e, c)
-	in.exec.Course(store.Kind{Topic: e.Topic, Type: e.Type}, exec.Course{
-		State: store.StepDone,
-		Of:    stepOf(e, of),
-		Say:   sayOf(e, anyhow(barred)),
-	})
+// DoCallOn is DoOn for a step that an outside call does. From its intent on the step is in state calling. An
+// undo that comes then waits until the outcome of the call is known, voids its key for that, and undoes the
+// work, if there is any. A call that is refused takes no effect.
+func DoCallOn[TTx, T, TReq, TOut any](s *Step[TTx, T], e skald.Event[T], c call.Call[TTx, T, TReq, TOut],
+	opts ...DoOption[T]) {
+	OnCall(s.in, e, c)
+	s.does(e, opts)
 }
 
-// CompensateCall is Compensate for a step that is undone by a call: a refund. From its intent on the step is
-// calling, so that whoever would undo it, too, waits; it is undone with Settle. TookOf tells Intent and
-// Settle what is to be undone. The key must be one of the step, not of the message: "refund-" and the order.
-// A Settle that rejects leaves the step done.
-func CompensateCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step,
-	c call.Call[TTx, T, TReq, TOut],
-	say func(m skald.Received[T], was store.StepState) []skald.Draft) {
-	k, saying, p := store.Kind{Topic: e.Topic, Type: e.Type}, sayOf(e, say), bind(in, e, c)
+// UndoCallOn is UndoOn for a step that an outside call undoes: a refund. From its intent on the step is in
+// state calling, so that another undo waits; it is undone with Settle. Intent and Settle call DoneStepOf. The
+// key of the call must belong to the step, not to the message: "refund-" and the order. If Settle rejects,
+// the step stays done.
+func UndoCallOn[TTx, T, TReq, TOut any](s *Step[TTx, T], e skald.Event[T], c call.Call[TTx, T, TReq, TOut],
+	opts ...UndoOption[T]) {
+	k, saying, p := store.Kind{Topic: e.Topic, Type: e.Type}, sayOf(e, replyOf(opts)), bind(s.in, e, c)
 	said := func(ctx context.Context, m skald.Message, r Result, err error) (Result, error) {
 		if err == nil {
 			r.Say, err = saying(ctx, m, store.StepDone)
@@ -87,6 +81,6 @@ func CompensateCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of
 		r, err := p.settle(ctx, tx, m, outcome)
 		return said(ctx, m, r, err)
 	}
-	in.handleCall(k, with)
-	in.exec.Course(k, exec.Course{State: store.StepUndone, Of: stepOf(e, of), Say: saying})
+	s.in.handleCall(k, with)
+	s.in.exec.Course(k, exec.Course{State: store.StepUndone, Of: stepOf(e, s.of), Say: saying})
 }

@@ -579,21 +579,19 @@ func TestCompensationSettlesTheCallFirst(t *testing.T) {
 				if err := w.bus.MakeTopics(t.Context(), 1, "cancels"); err != nil {
 					t.Fatal(err)
 				}
-				step := func(m skald.Received[string]) inbox.Step {
-					return inbox.Step{Saga: m.Value, Name: "charge"}
-				}
 				how := b.call()
 				how.LookUp = nil
 				in := w.over(w.db, &inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: attempts}}, keep)
-				inbox.ForwardCall(in, said, step, how, nil)
-				inbox.Compensate(in, skald.Event[string]{Topic: "cancels", Type: "said"}, step,
-					func(_ context.Context, t tx, m skald.Received[string], _ inbox.Took) (inbox.Result,
+				step := inbox.NewStep(in, "charge", sagaInValue)
+				inbox.DoCallOn(step, said, how)
+				inbox.UndoOn(step, skald.Event[string]{Topic: "cancels", Type: "said"},
+					func(_ context.Context, t tx, m skald.Received[string], _ inbox.DoneStep) (inbox.Result,
 						error) {
 						return inbox.Result{}, note(t, "k", "undone")
 					},
-					func(_ skald.Received[string], was store.StepState) []skald.Draft {
+					inbox.Reply(func(_ skald.Received[string], was store.StepState) []skald.Draft {
 						return []skald.Draft{{Topic: "orders", Type: was.String()}}
-					})
+					}))
 				w.publish(w.message("k", "1"))
 				w.quiet(in)
 				if steps := w.db.Steps(); len(steps) != 1 || steps[0].State != store.StepCalling ||

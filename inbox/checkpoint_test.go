@@ -44,7 +44,7 @@ func (m *mortal) live() (died bool) {
 	}
 	in := inbox.New(sagatest.WrapDriver(db, session), sagatest.WrapBroker(m.bus.Client(), session), "stock",
 		&inbox.Options{Now: m.clock, Logger: slog.New(slog.DiscardHandler),
-			Instance: inbox.Instance{Member: "one"}, Retry: inbox.Retry{First: time.Millisecond},
+			Instance: inbox.Instance{Member: "one"}, Retry: inbox.Retry{InitialInterval: time.Millisecond},
 			Batch: m.batch})
 	inbox.On(in, said, func(ctx context.Context, tx tx, r skald.Received[string]) error {
 		m.runs[r.Value]++
@@ -465,7 +465,7 @@ func TestLostAnswerOfPositions(t *testing.T) {
 	bus := &subscribed{Broker: w.bus}
 	in := inbox.New(&halfDeaf{Store: w.db}, bus, "stock",
 		&inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler),
-			Retry: inbox.Retry{First: time.Millisecond}})
+			Retry: inbox.Retry{InitialInterval: time.Millisecond}})
 	inbox.On(in, said, keep)
 	var want []string
 	for i := range 60 {
@@ -524,7 +524,7 @@ func (d *halfDeaf) Attend(ctx context.Context, a store.Attend) (store.Attended, 
 func TestWhatCameFirstIsTakenFirst(t *testing.T) {
 	w := newWorld(t, 1)
 	var got, want []string
-	in := w.inbox(&inbox.Options{Now: w.clock, Workers: 1},
+	in := w.inbox(&inbox.Options{Now: w.clock, Workers: 1, Batch: 1},
 		func(ctx context.Context, t tx, m skald.Received[string]) error {
 			got = append(got, m.Value)
 			return keep(ctx, t, m)

@@ -18,14 +18,16 @@ import (
 type recovery struct {
 	w    *world
 	bad  func(value string) bool
-	in   map[tx]int // handlers that ran in a transaction
-	most int        // of these
+	db   *begins
+	in   map[int]int // handlers that ran in a transaction
+	most int         // of these
 	runs map[string]int
-	with map[string]tx
+	with map[string]int // the last transaction of a message
 }
 
 func newRecovery(t *testing.T, keys int) *recovery {
-	r := &recovery{w: newWorld(t, 2), in: map[tx]int{}, runs: map[string]int{}, with: map[string]tx{}}
+	r := &recovery{w: newWorld(t, 2), in: map[int]int{}, runs: map[string]int{}, with: map[string]int{}}
+	r.db = &begins{Driver: r.w.db}
 	r.bad = func(string) bool { return true }
 	in := r.inbox(false)
 	for i, value := range []string{"first", "second"} {
@@ -57,9 +59,9 @@ func (r *recovery) forget() {
 
 func (r *recovery) handle(ctx context.Context, t tx, m skald.Received[string]) error {
 	r.runs[m.Value]++
-	r.in[t]++
-	r.with[m.Value] = t
-	r.most = max(r.most, r.in[t])
+	r.in[r.db.n]++
+	r.with[m.Value] = r.db.n
+	r.most = max(r.most, r.in[r.db.n])
 	if r.bad(m.Value) {
 		return errors.New("no")
 	}
@@ -69,8 +71,8 @@ func (r *recovery) handle(ctx context.Context, t tx, m skald.Received[string]) e
 func (r *recovery) inbox(many bool) *inbox.Inbox[tx] { return r.over(r.w.bus, many) }
 
 func (r *recovery) over(bus *membroker.Broker, many bool) *inbox.Inbox[tx] {
-	in := inbox.New(r.w.db, bus, "stock", &inbox.Options{Now: r.w.clock, Workers: 2, Batch: 100,
-		Retry:  inbox.Retry{First: time.Minute, Most: time.Minute},
+	in := inbox.New(r.db, bus, "stock", &inbox.Options{Now: r.w.clock, Workers: 2, Batch: 100,
+		Retry:  inbox.Retry{InitialInterval: time.Minute, MaxInterval: time.Minute},
 		Logger: slog.New(slog.DiscardHandler), Breaker: inbox.Breaker{Off: true}})
 	inbox.On(in, said, r.handle)
 	if many {

@@ -103,6 +103,7 @@ func TestConfigurationErrorIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	at.Path = "/skald_no_such_database"
+	at.RawQuery += "&connect_timeout=30" // without a bound a WARN is logged
 	pool, err := pgxpool.New(t.Context(), at.String())
 	if err != nil {
 		t.Fatal(err)

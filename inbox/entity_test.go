@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker/membroker"
@@ -21,7 +23,7 @@ func TestOvertakenHandlerIsCalledAgainAtOnce(t *testing.T) {
 	in := w.stepper(func(_ context.Context, t tx, m skald.Received[string]) error {
 		if runs++; runs <= 16 {
 			return errors.Join(note(t, "done", "too early"),
-				fmt.Errorf("update: %w", skald.Again(errors.New("the version moved"))))
+				fmt.Errorf("update: %w", skald.RetryNow(errors.New("the version moved"))))
 		}
 		return note(t, "done", m.Value)
 	})
@@ -41,7 +43,7 @@ func TestOvertakenForEverIsAFailure(t *testing.T) {
 	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 2}},
 		func(context.Context, tx, skald.Received[string]) error {
 			runs++
-			return skald.Again(errors.New("the version moved"))
+			return skald.RetryNow(errors.New("the version moved"))
 		})
 	w.publish(w.message("k", "1"))
 	w.quiet(in)
@@ -69,7 +71,7 @@ func TestFence(t *testing.T) {
 			t.Error("the token of another entity")
 		}
 		if seen = append(seen, inbox.Fence(ctx, "order", "7")); len(seen) == 2 {
-			return skald.Again(errors.New("once more"))
+			return skald.RetryNow(errors.New("once more"))
 		}
 		return nil
 	})
@@ -116,4 +118,65 @@ func ExampleFence() {
 	// in SQL: UPDATE parcels SET delivered = true WHERE id = 7 AND fence = 1
 	fmt.Println("delivered:", db.User()["parcel"] == taken)
 	// Output: delivered: false
+}
+
+// Messages that wait for entities in use leave workers to the others: be it one entity, or one for each
+// message.
+func TestEntityInUseLeavesWorkersToOthers(t *testing.T) {
+	one := func(skald.Message) string { return "0" }
+	each := func(m skald.Message) string { return string(m.Key) }
+	for name, of := range map[string]func(skald.Message) string{"one": one, "each": each} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			w.db = memstore.New(nil) // by the true clock
+			const held, free = 24, 30
+			var locks []store.Lock
+			for i := range held {
+				locks = append(locks, store.Lock{Space: "held", Key: fmt.Sprint(i)})
+			}
+			rival, err := w.db.Session().Begin(t.Context(), store.Intake{Locks: locks})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ran, early atomic.Int64
+			released := make(chan struct{})
+			in := w.inbox(&inbox.Options{Workers: 8, Timeouts: inbox.Timeouts{Wait: time.Minute},
+				Transaction: inbox.Transaction{Entities: func(m skald.Message) []store.Lock {
+					if string(m.Data) == `"held"` {
+						return []store.Lock{{Space: "held", Key: of(m)}}
+					}
+					return nil
+				}}}, func(_ context.Context, _ tx, m skald.Received[string]) error {
+				select {
+				case <-released:
+				default:
+					if m.Value == "held" {
+						early.Add(1)
+					}
+				}
+				ran.Add(1)
+				return nil
+			})
+			for i := range held {
+				w.publish(w.message(fmt.Sprint(i), "held"))
+			}
+			for i := range free {
+				w.publish(w.message(fmt.Sprintf("free %d", i), "free"))
+			}
+			stop := run(t, in)
+			untilFor(t, 20*time.Second, "the others are handled", func() bool { return ran.Load() == free })
+			close(released)
+			if err := rival.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "the messages that waited are handled", func() bool { return ran.Load() == free+held })
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			if h := in.Health(); early.Load() != 0 || h.Failures != 0 || h.Parkings != 0 {
+				t.Errorf("%d ran next to the rival: %+v", early.Load(), h)
+			}
+		})
+	}
 }

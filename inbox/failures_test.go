@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Rows of docs/failures.md that no other test is about.
+// Rows of docs/dev/failures.md that no other test is about.
 
 // A handler that takes too long has failed, and nothing of it stands; its key waits, and it is tried again.
 func TestHandlerThatTakesTooLong(t *testing.T) {
@@ -127,7 +127,7 @@ func TestBatchThatTakesTooLongTogether(t *testing.T) {
 	var runs atomic.Int32
 	in := w.inbox(&inbox.Options{Workers: 1, Batch: 4,
 		Timeouts: inbox.Timeouts{Handle: 2 * time.Second, Wait: 50 * time.Millisecond},
-		Retry:    inbox.Retry{First: time.Millisecond}},
+		Retry:    inbox.Retry{InitialInterval: time.Millisecond}},
 		func(ctx context.Context, tx tx, m skald.Received[string]) error {
 			if runs.Add(1) <= 2 {
 				// of the first batch: the one takes most of the time, and the other what is left of it
@@ -158,7 +158,8 @@ func TestBatchThatTakesTooLongTogether(t *testing.T) {
 
 // A compensation under the key of its step's parked message waits for that message, and undoes what it did.
 func TestCompensationBehindItsParkedStep(t *testing.T) {
-	l := newTill(t, &inbox.Options{Retry: inbox.Retry{First: time.Minute, Most: time.Minute}})
+	l := newTill(t, &inbox.Options{Retry: inbox.Retry{InitialInterval: time.Minute,
+		MaxInterval: time.Minute}})
 	l.fail = errors.New("not now")
 	l.publish(l.message(placed, "a", purchase{Order: "a"}))
 	l.quiet(l.in)

@@ -464,7 +464,7 @@ func TestHealthAfterARestart(t *testing.T) {
 	if err := first.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	second := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{First: time.Hour}}, fails)
+	second := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{InitialInterval: time.Hour}}, fails)
 	w.quiet(second)
 	if h := second.Health(); h.Parked != 1 || h.Dead != 1 || len(h.Stuck) != 1 || h.Received != 0 {
 		t.Errorf("%+v", h)

@@ -110,7 +110,7 @@ func TestEachBeginsWithTheCommitBefore(t *testing.T) {
 			w.publish(w.message(key, value))
 			want[key] = append(want[key], value)
 		}
-		o := &inbox.Options{Workers: 4, Retry: inbox.Retry{First: 1, Most: 1}}
+		o := &inbox.Options{Workers: 4, Batch: 1, Retry: inbox.Retry{InitialInterval: 1, MaxInterval: 1}}
 		in := w.over(db, o, func(ctx context.Context, t tx, m skald.Received[string]) error {
 			switch {
 			case db.strikes(20):

@@ -23,18 +23,21 @@ import (
 
 // A ground is a consumer's database of any kind, with a table of the user's own: lists by their names.
 type ground[TTx comparable] struct {
-	db   store.Driver[TTx]
-	note func(tx TTx, list, what string) error // appends to a list
-	user func() (map[string]string, error)
-	pass func(d time.Duration) error // for what goes by the database's own clock, which nobody moves
+	db     store.Driver[TTx]
+	schema string                                // of PostgreSQL
+	pool   *pgxpool.Pool                         // of PostgreSQL
+	note   func(tx TTx, list, what string) error // appends to a list
+	user   func() (map[string]string, error)
+	pass   func(d time.Duration) error // for what goes by the database's own clock, which nobody moves
 }
 
 // An opening is an empty ground for each world.
 type opening[TTx comparable] func(w *world) *ground[TTx]
 
 func inMemory(w *world) *ground[tx] {
-	return &ground[tx]{w.db, note, func() (map[string]string, error) { return w.db.User(), nil },
-		func(time.Duration) error { return nil }}
+	return &ground[tx]{db: w.db, note: note,
+		user: func() (map[string]string, error) { return w.db.User(), nil },
+		pass: func(time.Duration) error { return nil }}
 }
 
 // passes lets time pass for the inbox and its database.
@@ -163,7 +166,9 @@ func onPostgres(t *testing.T) opening[pgx.Tx] {
 	return func(w *world) *ground[pgx.Tx] {
 		made.Anew(w.t)
 		return &ground[pgx.Tx]{
-			db: pgstore.New(pool, &pgstore.Options{Schema: schema}),
+			db:     pgstore.New(pool, &pgstore.Options{Schema: schema}),
+			schema: schema,
+			pool:   pool,
 			note: func(tx pgx.Tx, list, what string) error {
 				_, err := tx.Exec(ctx,
 					in(`INSERT INTO /*schema*/own AS o VALUES ($1, $2) ON CONFLICT (list) DO UPDATE SET told = o.told || ' ' || excluded.told`), list, what)

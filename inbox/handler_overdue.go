@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/skald-go/skald/inbox/internal/exec"
@@ -14,13 +15,15 @@ import (
 // overdueEvery is how often Run looks for handlers that ignore that their time is over.
 const overdueEvery = time.Second
 
-// stuckInHandlers are the messages whose handlers go on although their time is over.
+// stuckInHandlers returns a message for each handler that goes on although its time is over.
 func (in *Inbox[TTx]) stuckInHandlers() (out []Stuck) {
 	for _, o := range in.exec.Overdue() {
-		e := o.Entry
+		e, why := o.Entries[0], fmt.Sprintf("its handler goes on although its context ended after %v", o.Most)
+		if n := len(o.Entries) - 1; n > 0 {
+			why += fmt.Sprintf("; %d more messages are in the same call", n)
+		}
 		out = append(out, Stuck{Topic: e.Topic, Partition: e.Partition, Position: e.Position, ID: e.ID,
-			Type: e.Type, Attempts: e.Again + 1, Since: o.Begun, Uncharged: true,
-			Error: fmt.Sprintf("its handler goes on although its context ended after %v", o.Most)})
+			Type: e.Type, Attempts: e.Again + 1, Since: o.Begun, Uncharged: true, Error: why})
 	}
 	return bySince(out)
 }
@@ -44,6 +47,7 @@ func (l *loop[TTx]) countStuck() {
 	}
 	switch was := l.in.allStuck; {
 	case was == "" && why != "":
+		l.stuckSince = l.in.o.Now()
 		l.in.o.Logger.Error("inbox: nothing is handled", "consumer", l.in.group, "why", why,
 			"remedy", "let handlers end with their context, and restart the process")
 	case was != "" && why == "":
@@ -64,10 +68,12 @@ func (l *loop[TTx]) survey(now time.Time) {
 	for _, r := range l.in.exec.Running() {
 		if r.Stuck {
 			l.stuck++
-			hung[r.Entry.Identity()] = true
+			for _, e := range r.Entries {
+				hung[e.Identity()] = true
+			}
 		}
-		if r.Late && r.Entry.Parked != nil {
-			late = append(late, r.Entry)
+		if e := r.Entries[0]; r.Late && e.Parked != nil {
+			late = append(late, e)
 		}
 	}
 	l.stuck = min(l.stuck, l.running)
@@ -78,22 +84,47 @@ func (l *loop[TTx]) survey(now time.Time) {
 			l.in.retries.stuck++
 		}
 	}
-	l.renew(late)
+	l.renew(append(late, l.claimsToRenew(late)...), len(late))
 }
 
-// renew extends the claims of es. A claim may end if its renewal fails: then another instance runs the
-// message at once.
-func (l *loop[TTx]) renew(es []*partition.Entry) {
+// A hand is a message that a worker has.
+type hand struct {
+	claimed bool
+	begun   time.Time // when the worker got it
+	held    time.Time // by Options.Now: since when the claim lasts
+}
+
+// claimsToRenew returns the other claimed messages that workers have for longer than one handler may take,
+// such as those of a batch, a third of their lease after they were claimed or renewed.
+func (l *loop[TTx]) claimsToRenew(others []*partition.Entry) (out []*partition.Entry) {
+	now, most := l.in.o.Now(), l.in.exec.Lease(exec.TurnOfClaimed)/3
+	for e, h := range l.hands {
+		if h.claimed && time.Since(h.begun) >= l.in.o.Timeouts.Handle && now.Sub(h.held) >= most &&
+			!slices.Contains(others, e) && !l.renewing.Load() {
+			h.held = now
+			l.hands[e] = h
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// renew extends the claims of es. The first late ones are past their time. A claim may end if its renewal
+// fails: then another instance runs the message at once.
+func (l *loop[TTx]) renew(es []*partition.Entry, late int) {
 	if len(es) == 0 || !l.renewing.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
 		defer l.renewing.Store(false)
-		for _, e := range es {
+		for i, e := range es {
 			ctx, cancel := context.WithTimeout(l.hard, patience)
 			err := l.in.exec.Renew(ctx, e, l.in.exec.Lease(exec.TurnOfClaimed))
 			cancel()
 			// while the handler's transaction locks the row, rivals do not claim it either
+			if i >= late && errors.Is(err, context.DeadlineExceeded) {
+				return // the transaction of its batch locks the rows of the others, too
+			}
 			if err != nil && l.hard.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 				l.in.o.Logger.Warn("inbox: the claim of a handler that goes on is not renewed",
 					"consumer", l.in.group, "id", e.ID, "error", err)
@@ -107,9 +138,11 @@ func (l *loop[TTx]) renew(es []*partition.Entry) {
 func (in *Inbox[TTx]) runningNow() func(*store.Parked) bool {
 	ids, keys := map[store.Identity]bool{}, map[string]bool{}
 	for _, r := range in.exec.Running() {
-		ids[r.Entry.Identity()] = true
-		if r.Late && r.Entry.Key != nil {
-			keys[r.Entry.Topic+"\x00"+string(r.Entry.Key)] = true
+		for _, e := range r.Entries {
+			ids[e.Identity()] = true
+			if r.Late && e.Key != nil {
+				keys[e.Topic+"\x00"+string(e.Key)] = true
+			}
 		}
 	}
 	return func(p *store.Parked) bool {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/internal/vitals"
@@ -33,34 +35,33 @@ type Health struct {
 	// that refuses to keep them.
 	Stuck        []Stuck
 	Parked, Dead int64
-	// Quarantined is how many messages of the consumer are in quarantine and not taken out again, as of a
-	// moment ago. From store.QuarantineOfAll on the consumer acknowledges others without keeping them.
+	// Quarantined counts the messages of the consumer in quarantine, a moment ago. At store.QuarantineOfAll
+	// messages the consumer acknowledges further ones without storing them.
 	Quarantined int64
-	// Failing is what this process does beside the messages and fails in more than once in a row: then it is
-	// not ready.
+	// Failing lists background operations that failed more than once in a row. The process is not ready then.
 	Failing []Failing
 
-	// Counts of this process, since New.
+	// Received and the fields up to Missed are counts of this process, since New.
 	Received, Handled, Rejected, Duplicates, Skipped, Failures int64 // Failures: failed attempts
-	// their step was to be undone before they came
+	// Barred counts messages with a step that was undone before they came.
 	Barred            int64
 	Conflicts, TooOld int64 // put into quarantine
-	// of Duplicates, those that Options.Front.Seen knew
+	// Cached counts those of Duplicates that Options.Cache.Finished had.
 	Cached int64
-	// parked for a build that handles their type
+	// Left counts messages that are parked for a build with a handler for their type.
 	Left int64
-	// messages that were parked: behind others, for later, or because they failed
+	// Parkings counts parked messages: behind others, for later, or after a failure.
 	Parkings int64
-	// calls to the outside of which it was not known for a while what became of them
+	// UnknownSettled counts external calls with an outcome that was unknown for a while.
 	UnknownSettled int64
-	// messages that the broker removed before they were read
+	// Missed counts messages that the broker removed before the inbox read them.
 	Missed         int64
 	Unacknowledged int // deliveries in memory now
-	// partitions that have too many of them
+	// Paused are partitions with too many deliveries in memory.
 	Paused []string
 }
 
-// A Stuck message failed and is tried again; the messages of its key wait behind it. It is parked, or tried
+// Stuck message failed and is tried again; the messages of its key wait behind it. It is parked, or tried
 // at its place for the first times.
 type Stuck struct {
 	Topic, Partition string
@@ -69,7 +70,8 @@ type Stuck struct {
 	Attempts         int
 	Since            time.Time
 	Error            string
-	// what it fails by may pass, and is not charged yet (Retry.Uncharged), or the store refuses to keep it
+	// Uncharged reports that its failures do not count yet (Retry.Uncharged), because they may pass, or
+	// because the store refuses to park it.
 	Uncharged bool
 }
 
@@ -89,6 +91,13 @@ func (in *Inbox[TTx]) Health() Health {
 	h.Stuck, h.Paused, h.Failing = slices.Clone(h.Stuck), slices.Clone(h.Paused), slices.Clone(h.Failing)
 	in.judge(&h)
 	return h
+}
+
+// Status returns the state for skald.Run and package health.
+func (in *Inbox[TTx]) Status() skald.Status {
+	h := in.Health()
+	return skald.Status{Name: "consumer " + in.group, Stage: skald.Handling, Live: h.Live, Ready: h.Ready,
+		Why: h.Why}
 }
 
 func (in *Inbox[TTx]) standing() telemetry.Standing {
@@ -146,7 +155,7 @@ func (in *Inbox[TTx]) report(outage error) {
 	alarm := in.alarmed()
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	waits, failing := append(in.stuckInHandlers(), in.uncharged()...), in.failures()
+	waits, failing := append(in.stuckInHandlers(), in.uncharged()...), in.work.Lasting()
 	in.health.Stuck = slices.Concat(waits, bySince(slices.Clone(in.stuck)))
 	in.health.Stuck = in.health.Stuck[:min(len(in.health.Stuck), maxStuck)]
 	in.health.Failing = failing
@@ -248,4 +257,14 @@ func (in *Inbox[TTx]) uncharged() (out []Stuck) {
 			Type: m.Type, Attempts: m.Attempts, Since: m.Since, Error: m.Error, Uncharged: true})
 	}
 	return bySince(out)
+}
+
+// lag tells how much waits at the broker for this consumer. Others of its database may have another broker: a
+// relay, or their own processes, report theirs.
+func (in *Inbox[TTx]) lag(ctx context.Context, consumer string, topics []string) (map[string]int64, error) {
+	b, ok := in.bus.(broker.Lagger)
+	if !ok || consumer != in.group {
+		return nil, telemetry.ErrNotMine
+	}
+	return lag(ctx, b, consumer, topics...)
 }

@@ -11,15 +11,15 @@ import (
 )
 
 // importedSome are n messages, with an error behind them or none.
-func importedSome(n int, err error) iter.Seq2[importedFinished, error] {
-	return func(yield func(importedFinished, error) bool) {
+func importedSome(n int, err error) iter.Seq2[Finished, error] {
+	return func(yield func(Finished, error) bool) {
 		for i := range n {
-			if !yield(importedFinished{Identity: store.Identity{Source: "/old", ID: fmt.Sprint(i)}}, nil) {
+			if !yield(Finished{Identity: store.Identity{Source: "/old", ID: fmt.Sprint(i)}}, nil) {
 				return
 			}
 		}
 		if err != nil {
-			yield(importedFinished{}, err)
+			yield(Finished{}, err)
 		}
 	}
 }
@@ -31,18 +31,18 @@ func TestImportAgain(t *testing.T) {
 	for _, c := range []struct {
 		n    int
 		err  error
-		want importedCounts
+		want Imported
 	}{
-		{most + 1, errors.New("no more"), importedCounts{New: most}},
-		{most + 1, nil, importedCounts{New: 1, Known: most}},
-		{most + 3, nil, importedCounts{New: 2, Known: most + 1}},
+		{mostImported + 1, errors.New("no more"), Imported{New: mostImported}},
+		{mostImported + 1, nil, Imported{New: 1, Known: mostImported}},
+		{mostImported + 3, nil, Imported{New: 2, Known: mostImported + 1}},
 	} {
 		got, err := marks(t.Context(), db, "stock", "ann", "moves here", importedSome(c.n, c.err))
 		if got != c.want || (err != nil) != (c.err != nil) {
 			t.Errorf("%d messages: %+v, %v; want %+v", c.n, got, err, c.want)
 		}
 	}
-	if marks := db.Marks(); len(marks) != most+3 {
+	if marks := db.Marks(); len(marks) != mostImported+3 {
 		t.Errorf("%d marks", len(marks))
 	}
 }
@@ -52,7 +52,7 @@ func TestImportOfNobody(t *testing.T) {
 	if _, err := marks(t.Context(), memstore.New(nil), "", "ann", "why", importedSome(1, nil)); err == nil {
 		t.Error("a mark of no consumer")
 	}
-	none := func(yield func(importedFinished, error) bool) { yield(importedFinished{}, nil) }
+	none := func(yield func(Finished, error) bool) { yield(Finished{}, nil) }
 	if _, err := marks(t.Context(), memstore.New(nil), "stock", "ann", "why", none); err == nil {
 		t.Error("a mark of no message")
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/skald-go/skald/broker"
@@ -75,7 +77,7 @@ func (l *loop[TTx]) send() (wait time.Duration) {
 	}
 	e, wait, some := l.in.checkpoints.Next(l.in.o.Now())
 	if l.away = some; some {
-		go func() { l.storeCalls <- l.in.checkpoints.Do(l.hard, e) }()
+		l.spawn(func() { l.storeCalls <- l.in.checkpoints.Do(l.hard, e) })
 		return time.Hour
 	}
 	return wait
@@ -113,25 +115,32 @@ func (in *Inbox[TTx]) leaveGroup(ctx context.Context) {
 	in.checkpoints.Rejoin()
 }
 
-// leaveAfter is how long the database may not answer before Run leaves the group.
+// leaveAfter is how long the consumer may be unable to handle messages before Run leaves the group.
 const leaveAfter = 20 * time.Second
 
-// outside reports whether the consumer stays outside its group because its database does not answer. After
-// Options.leaveAfter without an answer the consumer leaves, so that members with a database take over.
+// outside reports whether the consumer stays outside its group because it cannot handle messages: its
+// database does not answer, or all its workers are in handlers that ignore their contexts. After
+// Options.leaveAfter in this state the consumer leaves, so that other members take over.
 func (l *loop[TTx]) outside(ctx context.Context) bool {
 	in := l.in
 	last := in.probe.Last()
+	since, why := last.Since, last.Err
+	if why == nil && in.allStuck != "" {
+		since, why = l.stuckSince, errors.New(in.allStuck)
+	}
 	switch {
-	case last.Err == nil:
+	case why == nil:
 		return false
 	case in.sub == nil:
-		in.probe.Ask(l.hard) // nothing else asks while no message comes
+		if last.Err != nil {
+			in.probe.Ask(l.hard) // nothing else asks while no message comes
+		}
 		return true
-	case l.away, in.o.Now().Sub(last.Since) < in.o.leaveAfter: // a call under way is about these partitions
+	case l.away, in.o.Now().Sub(since) < in.o.leaveAfter: // a call under way is about these partitions
 		return false
 	}
-	in.o.Logger.WarnContext(ctx, "inbox: the database does not answer: leaving the group until it does",
-		"consumer", in.group, "since", last.Since, "error", last.Err)
+	in.o.Logger.WarnContext(ctx, "inbox: nothing can be handled: leaving the group until it can",
+		"consumer", in.group, "since", since, "error", why)
 	in.leaveGroup(ctx)
 	return true
 }
@@ -143,4 +152,147 @@ func (in *Inbox[TTx]) withRemedy(err error) error {
 	}
 	return fmt.Errorf("%w; to make what is missing: skald migrate --broker URL --group %s --topic %s; "+
 		"of a broker in this process: its MakeTopics", err, in.group, strings.Join(in.topics, " --topic "))
+}
+
+const (
+	// absentEvery is how often the consumer asks for topics that do not exist.
+	absentEvery = 10 * time.Second
+	// absentSlow is how often it asks at least, after joins that brought no topic.
+	absentSlow = 5 * time.Minute
+	// absentMost bounds one such question.
+	absentMost = 5 * time.Second
+)
+
+// absent are the topics that the consumer does not read because the broker refuses them. It belongs to the
+// goroutine of Run or Step; a question in the background touches asking and exists alone.
+type absent struct {
+	topics  []string
+	why     string
+	refused bool      // Receive named a topic: the consumer joins again without it
+	next    time.Time // when to ask again
+	found   bool      // the consumer joins again because one of topics exists
+	vain    int       // how many such joins in a row brought no topic
+	asking  atomic.Bool
+	exists  atomic.Bool // one of topics
+}
+
+// every is the time between two questions.
+func (a *absent) every() time.Duration { return min(absentEvery<<min(a.vain, 10), absentSlow) }
+
+// joinGroup joins the group with all topics that the broker does not refuse. An error that wraps a
+// *broker.TopicError means that the broker refuses all topics.
+func (in *Inbox[TTx]) joinGroup(ctx context.Context, g broker.Group) (broker.Subscription, error) {
+	a := &in.absent
+	before := len(a.topics)
+	a.topics, a.why, a.refused = nil, "", false
+	_, checks := in.bus.(broker.TopicChecker)
+	var left []string
+	var why error
+	for {
+		sub, err := join(ctx, in.bus, g)
+		if err == nil {
+			in.leftOut(ctx, left, why, before)
+			return sub, nil
+		}
+		why = errors.Join(why, err)
+		var refused *broker.TopicError
+		if !checks || !errors.As(err, &refused) || len(g.Topics) == 1 {
+			return nil, why
+		}
+		others := slices.DeleteFunc(slices.Clone(g.Topics), func(t string) bool { return t == refused.Topic })
+		if len(others) == len(g.Topics) {
+			return nil, why
+		}
+		g.Topics, left = others, append(left, refused.Topic)
+	}
+}
+
+// leftOut notes the topics that the consumer does not read, and plans the next question about them. Before is
+// how many they were until now.
+func (in *Inbox[TTx]) leftOut(ctx context.Context, topics []string, why error, before int) {
+	a := &in.absent
+	if a.found && len(topics) >= before {
+		a.vain++
+	} else if !a.found {
+		a.vain = 0
+	}
+	a.found = false
+	a.exists.Store(false)
+	if len(topics) == 0 {
+		return
+	}
+	what := "no such topic: "
+	if !errors.Is(why, broker.ErrNoTopic) {
+		what = "the broker refuses the topic: "
+	}
+	why = in.withRemedy(why)
+	a.topics, a.next = topics, in.o.Now().Add(a.every())
+	a.why = fmt.Sprintf("%s%s; the consumer reads its other topics: %v", what,
+		strings.Join(topics, ", "), why)
+	in.o.Logger.ErrorContext(ctx, "inbox: topics cannot be read; the consumer reads the others and asks again",
+		"consumer", in.group, "missing", topics, "error", why)
+}
+
+// readChecker is a broker that may have a topic and refuse this user to read it, as Kafka does.
+type readChecker interface {
+	CheckReading(ctx context.Context, topic string) error
+}
+
+// exists reports whether the broker has topic in a state that can be used, and lets this user read it.
+func exists(ctx context.Context, check broker.TopicChecker, topic string) bool {
+	ctx, stop := context.WithTimeout(ctx, absentMost)
+	defer stop()
+	missing, err := check.CheckTopics(ctx, topic)
+	if err != nil || slices.ContainsFunc(missing, func(line string) bool { return concerns(line, topic) }) {
+		return false
+	}
+	reader, asks := check.(readChecker)
+	return !asks || reader.CheckReading(ctx, topic) == nil
+}
+
+// concerns reports whether a line of CheckTopics quotes topic. A line that all topics share quotes none: the
+// consumer joins a topic that exists, although "skald.dropped" is missing, for example.
+func concerns(line, topic string) bool {
+	return strings.Contains(line, `"`+topic+`"`) || strings.Contains(line, "."+topic+`"`)
+}
+
+// joinWithFound leaves the group once a topic exists that did not exist before, or the broker refuses one
+// that it did not refuse before. The consumer joins again with the topics that it can read. Run asks in the
+// background, Step at once, and each time until a join brought nothing.
+func (in *Inbox[TTx]) joinWithFound(ctx context.Context) {
+	a := &in.absent
+	if in.sub == nil {
+		return
+	}
+	if a.refused {
+		in.leaveGroup(ctx)
+		return
+	}
+	if len(a.topics) == 0 {
+		return
+	}
+	due := !in.checkpoints.Patient() && a.vain == 0 || !in.o.Now().Before(a.next)
+	if now := in.o.Now(); due && a.asking.CompareAndSwap(false, true) {
+		a.next = now.Add(a.every())
+		check, topics := in.bus.(broker.TopicChecker), a.topics
+		ask := func() {
+			defer a.asking.Store(false)
+			for _, topic := range topics {
+				if exists(context.WithoutCancel(ctx), check, topic) {
+					a.exists.Store(true)
+				}
+			}
+		}
+		if in.checkpoints.Patient() {
+			go ask()
+		} else {
+			ask()
+		}
+	}
+	if a.exists.Swap(false) {
+		in.o.Logger.InfoContext(ctx, "inbox: a missing topic exists now: joining the group with it", "consumer",
+			in.group, "missing", a.topics)
+		a.found = true
+		in.leaveGroup(ctx)
+	}
 }

@@ -3,6 +3,9 @@ package inbox_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,4 +96,107 @@ func TestWriteInASavepoint(t *testing.T) {
 	if back, err := store.ReadBacklog(t.Context(), g.db); err != nil || back.Pending != 2 {
 		t.Errorf("%+v, %v", back, err)
 	}
+}
+
+// A batch handler works by the connection below its transaction, by savepoints of its own, and by nested
+// transactions. Its rows have the order and the fate that they have in the user's own transaction, also after
+// one message of the batch failed.
+func TestBatchHandlerBelowItsTransaction(t *testing.T) {
+	for name, many := range map[string]bool{"one by one": false, "at once": true} {
+		t.Run(name, func(t *testing.T) { testBelowTransaction(t, many) })
+	}
+}
+
+// below returns a handler that writes rows, some in savepoints that it rolls back. It fails twice for "c".
+func below(g *ground[pgx.Tx], failed *int) func(context.Context, pgx.Tx, skald.Received[string]) error {
+	out, answer := outbox.New(g.db, nil), skald.Event[string]{Topic: "answers", Type: "answered"}
+	return func(ctx context.Context, own pgx.Tx, m skald.Received[string]) error {
+		write := func(tx pgx.Tx, n string) error { return out.Write(ctx, tx, answer.New("k", m.Value+n)) }
+		raw := func(sql string) error {
+			_, err := own.Conn().Exec(ctx, sql)
+			return err
+		}
+		err := errors.Join(write(own, "1"), raw("SAVEPOINT mine"), write(own, "2"),
+			g.note(own, m.Value, "undone"), raw("ROLLBACK TO SAVEPOINT mine"), g.note(own, m.Value, "noted"),
+			write(own, "3"))
+		if err != nil {
+			return err
+		}
+		kept, err := own.Begin(ctx)
+		if err == nil {
+			err = errors.Join(write(kept, "4"), kept.Commit(ctx))
+		}
+		if err != nil {
+			return err
+		}
+		undone, err := own.Begin(ctx)
+		if err == nil {
+			err = errors.Join(write(undone, "5"), undone.Rollback(ctx), write(own, "6"))
+		}
+		if m.Value == "c" && *failed < 2 {
+			*failed++
+			return errors.Join(err, errors.New("not yet"))
+		}
+		return err
+	}
+}
+
+func testBelowTransaction(t *testing.T, many bool) {
+	w, failed := newWorld(t, 1), 0
+	g := onPostgres(t)(w)
+	one := below(g, &failed)
+	in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Now: w.clock, Workers: 1, Batch: 10,
+		Retry: inbox.Retry{InitialInterval: pause}, Logger: slog.New(slog.DiscardHandler)})
+	inbox.On(in, said, one)
+	if many {
+		inbox.Overridable(in)
+		inbox.OnBatch(in, said, func(ctx context.Context, own pgx.Tx, ms []skald.Received[string]) error {
+			for i, m := range ms {
+				if err := one(ctx, own, m); err != nil {
+					return inbox.Guilty(i, err)
+				}
+			}
+			return nil
+		})
+	}
+	var want []string
+	for _, value := range []string{"a", "b", "c", "d", "e"} {
+		w.publish(w.message(value, value))
+	}
+	w.quiet(in)
+	g.passes(w, pause)
+	w.quiet(in)
+	for _, value := range []string{"a", "b", "d", "e", "c"} { // c is retried later
+		for _, n := range []string{"1", "3", "4", "6"} {
+			want = append(want, fmt.Sprintf("%q", value+n))
+		}
+	}
+	if got := written(t, g); !slices.Equal(got, want) {
+		t.Errorf("the outbox has %v, want %v", got, want)
+	}
+	for list, told := range g.lists(t) {
+		if told != "noted" {
+			t.Errorf("%s has %q", list, told)
+		}
+	}
+	if failed == 0 || len(g.lists(t)) != 5 || in.Health().Handled != 5 {
+		t.Errorf("%d failures, health %+v", failed, in.Health())
+	}
+}
+
+// written returns the payloads in the outbox, in their order.
+func written(t *testing.T, g *ground[pgx.Tx]) []string {
+	t.Helper()
+	u, err := g.db.Begin(t.Context(), store.Intake{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, schema, _ := strings.Cut(fmt.Sprint(g.db), "schema ")
+	// its error is CollectRows's, too
+	rows, _ := u.Tx().Query(t.Context(), "SELECT data FROM "+schema+".skald_outbox ORDER BY seq")
+	data, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if _, back := u.Rollback(t.Context()); err != nil || back != nil {
+		t.Fatal(errors.Join(err, back))
+	}
+	return data
 }

@@ -34,7 +34,7 @@ func TestMarksHaveToOutliveTheBroker(t *testing.T) {
 		{marks: 8 * 24 * time.Hour, broker: 20 * 24 * time.Hour, broken: true},
 	} {
 		var log strings.Builder
-		n := needs{Topics: []string{"orders"}, DB: memstore.New(nil), Bus: weekly{},
+		n := markNeeds{Topics: []string{"orders"}, DB: memstore.New(nil), Bus: weekly{},
 			Keep: &store.Retention{Outbox: time.Hour, Marks: c.marks},
 			Age:  time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil)), Outbox: time.Minute,
 			Broker: c.broker, Short: c.short}

@@ -70,7 +70,7 @@ func TestANewNameIsNoticed(t *testing.T) {
 	want(t, second, 1, is)
 	want(t, second, 1, "level=INFO", is, "consumer=stock-2", "others=[stock]")
 	want(t, fourth, 1, "level=WARN", is, "consumer=stock-3", `others="[stock stock-2]"`,
-		"give it the old name back", "skald inbox rename OLD NEW")
+		"give it the old name back", "skald consumer rename OLD NEW")
 	want(t, third, 0, is)
 }
 

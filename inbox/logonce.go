@@ -22,29 +22,17 @@ const (
 	nearly    = 2   // edits by which a type is taken for a handled one that was misspelt
 )
 
-// A config is what an Announcer tells of.
-type config struct {
-	Group   string
-	DB      store.Store
-	Bus     any             // the broker
-	Topics  func() []string // consumed
-	Handled func() []store.Kind
-	Log     *slog.Logger // that names the consumer
-}
-
 // An announcer knows what was said once. It belongs to one goroutine.
-type announcer struct {
-	o                    config
+type announcer[TTx any] struct {
+	in                   *Inbox[TTx]
+	log                  *slog.Logger // names the consumer
 	begun, ready, rivals bool
 	skipped, left        map[store.Kind]bool // of types that nobody handles, and that another build does
 	panics               map[string]bool     // by their fingerprints
 }
 
-// newLogonce is an Announcer that has said nothing.
-func newLogonce(o config) *announcer { return &announcer{o: o} }
-
 // Panic logs the stack of a panic, a frame on each line, once for all that fail with the same fingerprint.
-func (a *announcer) Panic(ctx context.Context, id, print string, err error) {
+func (a *announcer[TTx]) Panic(ctx context.Context, id, print string, err error) {
 	var p *failure.PanicError
 	if print == "" || !errors.As(err, &p) || a.panics[print] || len(a.panics) >= mostNamed {
 		return
@@ -54,42 +42,42 @@ func (a *announcer) Panic(ctx context.Context, id, print string, err error) {
 	}
 	a.panics[print] = true
 	for i, frame := range shortlog.Frames(p.Stack) {
-		a.o.Log.ErrorContext(ctx, "inbox: stack of the panic", "id", id, "frame", i, "at", frame)
+		a.log.ErrorContext(ctx, "inbox: stack of the panic", "id", id, "frame", i, "at", frame)
 	}
 }
 
 // Begin says, once, what the consumer is and where it works.
-func (a *announcer) Begin(ctx context.Context) {
+func (a *announcer[TTx]) Begin(ctx context.Context) {
 	if a.begun {
 		return
 	}
 	a.begun = true
-	if len(a.o.Topics()) == 0 {
-		a.o.Log.InfoContext(ctx, "inbox: it handles nothing, so it joins no group")
+	if len(a.in.topics) == 0 {
+		a.log.InfoContext(ctx, "inbox: it handles nothing, so it joins no group")
 		return
 	}
 	var types []string
-	for _, k := range a.o.Handled() {
+	for _, k := range a.in.exec.Kinds() {
 		types = append(types, k.Topic+": "+k.Type)
 	}
-	a.o.Log.InfoContext(ctx, "inbox: consuming", "topics", a.o.Topics(), "types", types,
-		"store", endpoint.DriverName(a.o.DB), "broker", endpoint.DriverName(a.o.Bus))
-	endpoint.WarnUnencrypted(ctx, a.o.Log, "inbox: no TLS", a.o.DB, a.o.Bus)
+	a.log.InfoContext(ctx, "inbox: consuming", "topics", a.in.topics, "types", types,
+		"store", endpoint.DriverName(a.in.db), "broker", endpoint.DriverName(a.in.bus))
+	endpoint.Warn(ctx, a.log, "inbox", a.in.db, a.in.bus)
 }
 
 // Ready says, once, how many partitions the consumer has: as soon as a look at the broker brings no more of
 // them.
-func (a *announcer) Ready(partitions int, b broker.Batch) {
+func (a *announcer[TTx]) Ready(partitions int, b broker.Batch) {
 	if a.ready || partitions == 0 || len(b.Gained)+len(b.Lost) > 0 {
 		return
 	}
 	a.ready = true
-	a.o.Log.Info("inbox: ready", "partitions", partitions)
+	a.log.Info("inbox: ready", "partitions", partitions)
 }
 
 // Skipped says once of a type that it is skipped, since nobody handles it; louder where a handled one looks
 // like it.
-func (a *announcer) Skipped(k store.Kind) {
+func (a *announcer[TTx]) Skipped(k store.Kind) {
 	if a.skipped[k] || len(a.skipped) >= mostNamed {
 		return
 	}
@@ -97,7 +85,7 @@ func (a *announcer) Skipped(k store.Kind) {
 		a.skipped = map[store.Kind]bool{}
 	}
 	a.skipped[k] = true
-	log := a.o.Log.With("topic", k.Topic, "type", k.Type)
+	log := a.log.With("topic", k.Topic, "type", k.Type)
 	if near := a.nearest(k); near != "" {
 		log.Warn("inbox: nobody handles this type, its messages are skipped: is it a handled one misspelt?",
 			"handled", near)
@@ -108,9 +96,9 @@ func (a *announcer) Skipped(k store.Kind) {
 
 // nearest is the handled type of the topic that k differs from least, by at most nearly edits; "": none is
 // that near.
-func (a *announcer) nearest(k store.Kind) (near string) {
+func (a *announcer[TTx]) nearest(k store.Kind) (near string) {
 	least := nearly + 1
-	for _, h := range a.o.Handled() {
+	for _, h := range a.in.exec.Kinds() {
 		if h.Topic != k.Topic {
 			continue
 		}
@@ -151,22 +139,22 @@ func edits(a, b string) int {
 // types they handle.
 const heardWithin = 3 * time.Minute
 
-// Renamed says so where the consumer is new to a database that knows others of the same topics: one of them
-// that is not heard of any more may be this one under its old name, and then what it has done is done again.
-func (a *announcer) Renamed(ctx context.Context) {
+// Renamed logs if the consumer is new to a database that has other consumers of the same topics. One that is
+// no longer active may be this consumer under its old name. Then this consumer handles its messages again.
+func (a *announcer[TTx]) Renamed(ctx context.Context) {
 	if a.rivals {
 		return
 	}
 	a.rivals = true
-	b, err := store.ReadBacklog(ctx, a.o.DB)
+	b, err := store.ReadBacklog(ctx, a.in.db)
 	if err != nil {
-		a.o.Log.DebugContext(ctx, "inbox: look for other consumers of the topics", "error", err)
+		a.log.DebugContext(ctx, "inbox: look for other consumers of the topics", "error", err)
 		return
 	}
-	ours := func(topic string) bool { return slices.Contains(a.o.Topics(), topic) }
+	ours := func(topic string) bool { return slices.Contains(a.in.topics, topic) }
 	var others, gone []string
 	for _, c := range b.Consumers {
-		if c.Name != a.o.Group && slices.ContainsFunc(c.Topics, ours) {
+		if c.Name != a.in.group && slices.ContainsFunc(c.Topics, ours) {
 			others = append(others, c.Name)
 			if c.Heard > heardWithin {
 				gone = append(gone, c.Name)
@@ -176,25 +164,25 @@ func (a *announcer) Renamed(ctx context.Context) {
 	if len(others) == 0 {
 		return
 	}
-	own, err := a.o.DB.Attend(ctx, store.Attend{Consumer: a.o.Group})
+	own, err := a.in.db.Attend(ctx, store.Attend{Consumer: a.in.group})
 	if err != nil || len(own.Checkpoints) > 0 {
 		return
 	}
 	if len(gone) == 0 { // they are at work under their own names
-		a.o.Log.InfoContext(ctx,
+		a.log.InfoContext(ctx,
 			"inbox: this consumer is new to the database, and handles what it has for itself",
-			"others", others, "topics", a.o.Topics())
+			"others", others, "topics", a.in.topics)
 		return
 	}
-	a.o.Log.WarnContext(ctx,
+	a.log.WarnContext(ctx,
 		"inbox: this consumer is new to the database, which knows others of the same topics: what they handled is new to it",
-		"others", gone, "topics", a.o.Topics(),
+		"others", gone, "topics", a.in.topics,
 		"remedy",
-		"if it is one of them under a new name, stop it now and give it the old name back: what it knows is kept under that. To rename it: skald inbox rename OLD NEW --reason WHY, while no process runs")
+		"if it is one of them under a new name, stop it now and give it the old name back: what it knows is kept under that. To rename it: skald consumer rename OLD NEW --reason WHY, while no process runs")
 }
 
 // Left says once of a type that its messages are parked for another build, which handles it.
-func (a *announcer) Left(k store.Kind) {
+func (a *announcer[TTx]) Left(k store.Kind) {
 	if a.left[k] {
 		return
 	}
@@ -202,6 +190,6 @@ func (a *announcer) Left(k store.Kind) {
 		a.left = map[store.Kind]bool{}
 	}
 	a.left[k] = true
-	a.o.Log.Info("inbox: messages of a type that this build has no handler for are parked, for one that has",
+	a.log.Info("inbox: messages of a type that this build has no handler for are parked, for one that has",
 		"topic", k.Topic, "type", k.Type)
 }

@@ -1,20 +1,26 @@
 package inbox
 
 import (
+	"context"
 	"log/slog"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
 )
 
-func newAnnouncer(log *strings.Builder) *announcer {
-	return newLogonce(config{Group: "stock", Topics: func() []string { return []string{"orders"} },
-		Handled: func() []store.Kind { return []store.Kind{{Topic: "orders", Type: "order.placed"}} },
-		Log:     slog.New(slog.NewTextHandler(log, nil))})
+func newAnnouncer(log *strings.Builder) *announcer[*memstore.Tx] {
+	in := New[*memstore.Tx](memstore.New(nil), membroker.New(nil), "stock",
+		&Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	in.Handle("orders", "order.placed",
+		func(context.Context, *memstore.Tx, skald.Message) error { return nil })
+	return in.said
 }
 
 // A type is told of once: louder where it looks like one that is handled.

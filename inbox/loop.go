@@ -12,26 +12,28 @@ import (
 	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/shortlog"
 )
 
 // A loop is one session of Run. Only its goroutine touches the inbox; workers get entries and answer a result
 // for each.
 type loop[TTx any] struct {
 	in *Inbox[TTx]
-	// for the workers, of whom there are never fewer than are running; a batch, or one
+	// jobs has work for the workers: a batch or one message.
 	jobs       chan []*partition.Entry
-	hired      int                  // workers there are
-	results    chan []exec.Result   // has room for all: who answers when nobody listens any more is not held
-	looks      chan looked          // the answers of the looks that are under way
-	looking    bool                 // for what may be claimed
-	counting   bool                 // what is kept
-	storeCalls chan checkpoint.Call // the answer of the one that is under way
-	away       bool                 // one is
+	hired      int                  // number of workers
+	results    chan []exec.Result   // buffered, so a worker never blocks after the loop exits
+	looks      chan looked          // answers of the looks in progress
+	looking    bool                 // a look for claimable messages is in progress
+	counting   bool                 // a count of parked messages is in progress
+	storeCalls chan checkpoint.Call // the answer of the store call in progress
+	away       bool                 // a store call is in progress
 	running    int
 	stuck      int                       // of them, those whose handlers ignore that their context ended
 	stuckAt    time.Time                 // when these were counted
+	stuckSince time.Time                 // by Options.Now, while all workers are
 	renewing   atomic.Bool               // claims of handlers past their time
-	hands      map[*partition.Entry]bool // what is in hand
+	hands      map[*partition.Entry]hand // what is in hand
 	hard       context.Context           // what the handlers work under
 	timer      *time.Timer               // of await
 	outages    int                       // of the broker, in a row
@@ -58,6 +60,14 @@ func (l *loop[TTx]) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// spawn starts a goroutine that runs f. A panic of f is logged before it ends the process.
+func (l *loop[TTx]) spawn(f func()) {
+	go func() {
+		defer shortlog.LogPanic(l.hard, l.in.o.Logger, "consumer "+l.in.group)
+		f()
+	}()
 }
 
 // turn takes everything on as far as it goes without waiting.
@@ -131,7 +141,7 @@ func (l *loop[TTx]) free() (n int, shut time.Duration) {
 
 // look has the store looked into, if it is time to, beside what else goes on.
 func (l *loop[TTx]) look() {
-	most, count, _ := l.in.parked.Wants(l.in.parked.Rest(), l.in.appetite, l.in.checkpoints.Partitions)
+	most, count, _ := l.in.parked.Wants(l.in.parked.Rest())
 	session := l.in.checkpoints.Session()
 	if most.Keys > 0 && !l.looking {
 		l.looking = true
@@ -140,29 +150,33 @@ func (l *loop[TTx]) look() {
 			a.Along, a.Attends = l.in.checkpoints.Along(l.in.o.Now())
 			l.away = a.Attends
 		}
-		go func() { l.looks <- l.in.parked.Look(l.hard, a) }()
+		l.spawn(func() { l.looks <- l.in.parked.Look(l.hard, a) })
 	}
 	if count && !l.counting {
 		l.counting = true
 		l.in.parked.Counting()
-		go func() { l.looks <- l.in.parked.Look(l.hard, ask{Session: session, Count: true}) }()
+		l.spawn(func() { l.looks <- l.in.parked.Look(l.hard, ask{Session: session, Count: true}) })
 	}
 }
 
 // start gives ready heads to free workers.
 func (l *loop[TTx]) start() {
-	for n, _ := l.free(); n > 0; n-- {
+	for {
+		if n, _ := l.free(); n <= 0 {
+			return
+		}
 		job := l.in.pick.Next(l.working())
 		if job == nil {
 			return
 		}
 		l.running++
 		for _, e := range job {
-			l.hands[e], e.Server = true, e.Chain.Partition.Server // which may be opened anew meanwhile
+			l.hands[e] = hand{claimed: e.Parked != nil && !e.Prefetches, begun: time.Now(), held: e.Since}
+			e.Server = e.Chain.Partition.Server // which may be opened anew meanwhile
 		}
 		if l.running > l.hired && l.hired < l.in.o.Workers+min(l.stuck, l.in.o.Workers) {
 			l.hired++
-			go l.work()
+			l.spawn(l.work)
 		}
 		l.jobs <- job
 	}
@@ -257,7 +271,9 @@ func (l *loop[TTx]) collect(ctx context.Context, rs []exec.Result) error {
 
 // put takes what was answered out of the hands.
 func (l *loop[TTx]) put(rs []exec.Result) {
-	l.running--
+	if !rs[0].Early {
+		l.running--
+	}
 	for _, r := range rs {
 		delete(l.hands, r.Entry)
 	}
@@ -307,3 +323,32 @@ func (l *loop[TTx]) sayWaits(what string) {
 
 // patience is how long a handler may take to notice that its context has ended.
 const patience = time.Second
+
+// work does one job after the other: a goroutine for each would grow its stack anew each time.
+func (l *loop[TTx]) work() {
+	w := l.in.exec.NewWorker(l.jobs, func(rs []exec.Result) { l.results <- rs })
+	defer w.Close()
+	ctx := w.Under(l.hard)
+	for job := range l.jobs {
+		for len(job) > 0 {
+			var rs []exec.Result
+			rs, job = w.Work(ctx, job)
+			l.results <- rs
+		}
+	}
+}
+
+// unhand takes back what no worker has begun.
+func (l *loop[TTx]) unhand() {
+	for {
+		select {
+		case job := <-l.jobs:
+			l.running--
+			for _, e := range job {
+				delete(l.hands, e)
+			}
+		default:
+			return
+		}
+	}
+}

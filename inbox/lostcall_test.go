@@ -69,9 +69,7 @@ func chargedLate(t *testing.T, b *bank,
 		return ask(ctx, t, m)
 	}
 	in := w.over(over(w.db), &inbox.Options{Now: w.clock}, keep)
-	inbox.ForwardCall(in, said,
-		func(m skald.Received[string]) inbox.Step { return inbox.Step{Saga: m.Value, Name: "charge"} }, how,
-		nil)
+	inbox.DoCallOn(inbox.NewStep(in, "charge", sagaInValue), said, how)
 	w.publish(w.message("k", "1"))
 	w.quiet(in)
 	if kept := w.kept(); len(kept) != 1 || kept[0].Call != nil {
@@ -309,7 +307,8 @@ func TestCallThatKillsBecomesADeadLetter(t *testing.T) {
 		in := inbox.New(sagatest.WrapDriver(store.Driver[tx](w.db), session),
 			sagatest.WrapBroker(w.bus.Client(), session), "stock",
 			&inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler),
-				Instance: inbox.Instance{Member: "one"}, Retry: inbox.Retry{First: time.Millisecond}})
+				Instance: inbox.Instance{Member: "one"},
+				Retry:    inbox.Retry{InitialInterval: time.Millisecond}})
 		inbox.OnCall(in, said, how)
 		for range 100 {
 			busy, err := in.Step(t.Context())

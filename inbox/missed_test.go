@@ -24,10 +24,10 @@ func TestMissedIsNoted(t *testing.T) {
 	notes := make(book, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	tell(ctx, notes, slog.New(slog.NewTextHandler(&log, nil)), "stock",
+	noteMissed(ctx, notes, slog.New(slog.NewTextHandler(&log, nil)), "stock",
 		broker.Missed{Partition: "orders/0", From: 10, To: 100, Count: 90})
 	note := <-notes
-	if note.Consumer != "stock" || note.Action != action ||
+	if note.Consumer != "stock" || note.Action != missedAction ||
 		!strings.Contains(note.Reason, "90 messages of partition orders/0") {
 		t.Errorf("noted is %+v", note)
 	}

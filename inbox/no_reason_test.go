@@ -23,6 +23,7 @@ func TestRejectionWithoutAReasonFails(t *testing.T) {
 	for name, err := range map[string]error{
 		"nil":              skald.Reject(nil),
 		"nil made by hand": &skald.RejectedError{},
+		"bare nil pointer": (*skald.RejectedError)(nil),
 		"nil pointer":      skald.Reject((*skald.RejectedError)(nil)),
 		"no text":          skald.Reject(textless{}),
 		"no text, by hand": &skald.RejectedError{Err: textless{}},

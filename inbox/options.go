@@ -25,9 +25,11 @@ import (
 type Options struct {
 	// Workers is how many handlers run at the same time. Default 16. Messages of one key never do.
 	Workers int
-	// Batch is how many messages may share a transaction, so that they share its COMMIT: each ends as it
-	// would alone, but a handler may run twice, and sees what those before it wrote. About 100 is best. As
-	// many do as there are for each worker, one where little comes; nothing waits. Default 1.
+	// Batch is how many messages may share a transaction and its COMMIT. Each message ends as it would alone,
+	// but a handler may run twice, and sees what those before it wrote. Each worker takes its part of the
+	// messages that are ready; no message waits for others. The number doubles while no message fails. It
+	// halves if a message fails or collides with another transaction, or if the handlers take over 200 ms.
+	// Default: it begins with 1 and grows up to 64. With 1 each message has a transaction of its own.
 	Batch int
 
 	Transaction Transaction // that a handler runs in
@@ -38,7 +40,7 @@ type Options struct {
 	// Breaker stops the consumer where many messages fail in one way. Default: as it says.
 	Breaker   Breaker
 	Identity  Identity
-	Front     Front
+	Cache     Cache
 	Retention Retention
 	Instance  Instance
 
@@ -53,7 +55,7 @@ type Options struct {
 	leaveAfter time.Duration // without an answer of the database; tests set it
 }
 
-// A Transaction is how the transaction of a handler begins, in the round trip that marks the message.
+// Transaction is how the transaction of a handler begins, in the round trip that marks the message.
 type Transaction struct {
 	// Isolation of the transactions that handlers run in. Those that collide by it are tried again at once.
 	// At a higher one than the default on PostgreSQL only, or on SQLite, whose transactions are serializable
@@ -94,16 +96,16 @@ type Limits struct {
 	// counted now and then, so that a few more may be; above 10,000 rows PostgreSQL estimates them.
 	ParkedRows, ParkedBytes int64
 	// KeyRows and KeyBytes bound the parked messages of one key. Above them, later messages of the key become
-	// dead letters of the kind key_full, as long as parked messages and dead letters together are fewer than
-	// ParkedRows. Defaults 10,000 and 256 MiB.
+	// dead letters of the kind key_full, as long as parked messages and dead letters together are below
+	// ParkedRows and ParkedBytes. Defaults 10,000 and 256 MiB.
 	KeyRows, KeyBytes int64
 }
 
 // Retry says when a message that failed is tried again, and when no more.
 type Retry struct {
-	// First and Most are the waits before a failed message is tried again: doubled from the one to the other,
-	// with jitter. Defaults 100 ms and 5 min. After an outage it is 30 s at most.
-	First, Most time.Duration
+	// InitialInterval and MaxInterval are the first and the longest wait before a retry. The wait doubles
+	// from one to the other, with jitter. Defaults 100 ms and 5 min. After an outage it is 30 s at most.
+	InitialInterval, MaxInterval time.Duration
 	// Attempts and Age are after how many failures, and how long after the first of them, a message becomes a
 	// dead letter. Defaults 25, which takes about an hour, and 24 h.
 	Attempts int
@@ -163,16 +165,15 @@ type Identity struct {
 	Again func(skald.Message) bool
 }
 
-// A Front saves the database queries. Correctness does not depend on it.
-type Front struct {
-	// Seen is asked before the database whether messages are finished, and told of those that are: a repeat
-	// that it knows costs no statement. It cannot make anything wrong: see once.Cache. Its TTL has to be
-	// within the time for which marks are kept, else the inbox does not start. Default: none.
-	Seen once.Cache
-	// Ahead tells of messages that another process seems to have in hand: they wait at their place, for no
-	// longer than Timeouts.Wait, without a connection. It is asked for each message that is taken alone.
-	// Default: none.
-	Ahead once.Hint
+// Cache saves the database queries. The inbox is correct without it, too.
+type Cache struct {
+	// Finished has the identities of finished messages. The inbox asks it before the database, so a duplicate
+	// that it has costs no statement. It can make nothing wrong: see once.Cache. Its TTL has to be shorter
+	// than the retention of marks, or the inbox does not start. Default: none.
+	Finished once.Cache
+	// InProgress has messages that another process handles. They wait, for at most Timeouts.Wait, without a
+	// connection. The inbox asks it for each message that it takes alone. Default: none.
+	InProgress once.Hint
 }
 
 // Retention says how long marks are kept, and what they have to outlive.
@@ -186,7 +187,7 @@ type Retention struct {
 	Window Window
 }
 
-// An Instance is who runs the inbox.
+// Instance is who runs the inbox.
 type Instance struct {
 	// Member is the stable name of this instance at the broker. Empty: none.
 	Member string
@@ -201,7 +202,6 @@ func (o *Options) orDefaults() Options {
 		d = *o
 	}
 	d.Workers = max(1, cmp.Or(d.Workers, 16))
-	d.Batch = max(1, d.Batch)
 	d.Timeouts.orDefaults()
 	d.Limits.orDefaults()
 	d.Retry.orDefaults()
@@ -233,8 +233,8 @@ func (o *Options) fault() error {
 		{"Limits.ParkedBytes", o.Limits.ParkedBytes},
 		{"Limits.KeyRows", o.Limits.KeyRows},
 		{"Limits.KeyBytes", o.Limits.KeyBytes},
-		{"Retry.First", int64(o.Retry.First)},
-		{"Retry.Most", int64(o.Retry.Most)},
+		{"Retry.InitialInterval", int64(o.Retry.InitialInterval)},
+		{"Retry.MaxInterval", int64(o.Retry.MaxInterval)},
 		{"Retry.Age", int64(o.Retry.Age)},
 		{"Retry.Uncharged", int64(o.Retry.Uncharged)},
 	} {
@@ -269,8 +269,8 @@ func (l *Limits) orDefaults() {
 }
 
 func (r *Retry) orDefaults() {
-	r.First = cmp.Or(r.First, 100*time.Millisecond)
-	r.Most = cmp.Or(r.Most, 5*time.Minute)
+	r.InitialInterval = cmp.Or(r.InitialInterval, 100*time.Millisecond)
+	r.MaxInterval = cmp.Or(r.MaxInterval, 5*time.Minute)
 	r.Attempts = max(1, cmp.Or(r.Attempts, 25))
 	r.Age = cmp.Or(r.Age, 24*time.Hour)
 	r.Uncharged = cmp.Or(r.Uncharged, 10*time.Minute)

@@ -2,6 +2,7 @@ package inbox_test
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 
@@ -15,12 +16,12 @@ func never(context.Context, tx, skald.Received[string]) error { return nil }
 // An option that nobody can mean is an error at the start that names it.
 func TestOptionsThatNobodyCanMean(t *testing.T) {
 	for want, o := range map[string]*inbox.Options{
-		"Limits.Held is below zero":     {Limits: inbox.Limits{Held: -1}},
-		"Limits.Record is below zero":   {Limits: inbox.Limits{Record: -1}},
-		"Timeouts.Handle is below zero": {Timeouts: inbox.Timeouts{Handle: -1}},
-		"Retry.First is below zero":     {Retry: inbox.Retry{First: -1}},
-		"set Dead.Rejections, too":      {Dead: inbox.Dead{RejectionsHold: true}},
-		"Dead.Topic is \"bad topic!\"":  {Dead: inbox.Dead{Topic: "bad topic!"}},
+		"Limits.Held is below zero":           {Limits: inbox.Limits{Held: -1}},
+		"Limits.Record is below zero":         {Limits: inbox.Limits{Record: -1}},
+		"Timeouts.Handle is below zero":       {Timeouts: inbox.Timeouts{Handle: -1}},
+		"Retry.InitialInterval is below zero": {Retry: inbox.Retry{InitialInterval: -1}},
+		"set Dead.Rejections, too":            {Dead: inbox.Dead{RejectionsHold: true}},
+		"Dead.Topic is \"bad topic!\"":        {Dead: inbox.Dead{Topic: "bad topic!"}},
 	} {
 		w := newWorld(t, 1)
 		in := w.inbox(o, never)
@@ -29,6 +30,22 @@ func TestOptionsThatNobodyCanMean(t *testing.T) {
 		}
 		if _, err := in.Step(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Step: %v, want %s", err, want)
+		}
+	}
+}
+
+// A name with a control character looks like another one in logs and lists.
+func TestNameOfAConsumerIsPrintable(t *testing.T) {
+	w := newWorld(t, 1)
+	for _, name := range []string{"a\nb", "a\x1bb", "a\u202eb", "a\xff"} {
+		in := inbox.New(w.db, w.bus, name, nil)
+		inbox.On(in, said, never)
+		if err := in.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "control character") {
+			t.Errorf("Run of %q: %v", name, err)
+		}
+		_, err := inbox.Import(t.Context(), w.db, name, "ann", "moved", maps.All(map[inbox.Finished]error{}))
+		if err == nil || !strings.Contains(err.Error(), "control character") {
+			t.Errorf("Import for %q: %v", name, err)
 		}
 	}
 }

@@ -52,5 +52,5 @@ func (o *operatorOrders) Why() string {
 }
 
 func (o *operatorOrders) resume() string {
-	return fmt.Sprintf("skald inbox resume --consumer %s --reason WHY", o.consumer)
+	return fmt.Sprintf("skald consumer resume --consumer %s --reason WHY", o.consumer)
 }

@@ -29,14 +29,14 @@ func TestCutKeepsTheBeginning(t *testing.T) {
 		"an attribute": {skald.Message{ID: strings.Repeat("i", most+1), Key: []byte("k")}, true, true, false},
 	} {
 		d := &broker.Delivery{Message: c.m}
-		if is(d, most) != c.is {
+		if oversized(d, most) != c.is {
 			t.Errorf("%s: too large is %v", name, !c.is)
 		}
 		if !c.is {
 			continue
 		}
 		size := len(d.Data)
-		cut(d, most)
+		cutOversized(d, most)
 		var large *broker.TooLargeError
 		if !errors.As(d.Fault, &large) || large.Bytes <= most || large.Limit != most ||
 			len(large.SHA256) != 64 {
@@ -51,7 +51,7 @@ func TestCutKeepsTheBeginning(t *testing.T) {
 		}
 	}
 	d := &broker.Delivery{Message: skald.Message{Data: bytes.Repeat([]byte("x"), most+1)}}
-	if cut(d, most); cap(d.Data) > 2*keptData {
+	if cutOversized(d, most); cap(d.Data) > 2*keptData {
 		t.Errorf("%d bytes are held for what is kept", cap(d.Data))
 	}
 }

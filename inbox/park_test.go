@@ -358,9 +358,18 @@ func TestFullKeyStopsNoOtherKey(t *testing.T) {
 // Dead letters of full keys count as parked messages do: a key with an endless stream does not fill the
 // database. Then its partition pauses.
 func TestDeadLettersOfAFullKeyAreBounded(t *testing.T) {
+	for name, limits := range map[string]inbox.Limits{
+		"rows":  {KeyRows: 2, ParkedRows: 5},
+		"bytes": {KeyRows: 2, ParkedBytes: 20}, // of key and payload each message has 4 or 5
+	} {
+		t.Run(name, func(t *testing.T) { testFullKeyIsBounded(t, limits) })
+	}
+}
+
+func testFullKeyIsBounded(t *testing.T, limits inbox.Limits) {
 	w := newWorld(t, 1)
 	f := &moody{on: map[string]error{"1": errors.New("no")}}
-	in := w.inbox(&inbox.Options{Now: w.clock, Limits: inbox.Limits{KeyRows: 2, ParkedRows: 5}}, f.handle)
+	in := w.inbox(&inbox.Options{Now: w.clock, Limits: limits}, f.handle)
 	for n := range 12 {
 		w.publish(w.message("k", fmt.Sprint(n+1)))
 		w.quiet(in)

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
 
@@ -18,19 +20,24 @@ var errNoHandler = errors.New("no handler is for its type")
 // and end as others of their key do. One that cannot be read is put back, with the reason. Which of them
 // another instance was first with, or whose key is full, the next look finds out. More: there may be more of
 // them.
-func (q *queue) Admit(ctx context.Context) (more bool, err error) {
+func (q *queue[TTx]) Admit(ctx context.Context) (more bool, err error) {
 	var left unhandled
 	defer func() { q.complain(ctx, left, err) }()
 	for after := int64(0); ; {
-		list, err := store.ListQuarantined(ctx, q.o.DB,
-			store.Query{Consumer: q.o.Group, Admitted: true, After: after, Limit: admitMost})
+		limit, bytes := q.admits.Limit(admitMost), 0
+		list, err := store.ListQuarantined(ctx, q.in.db,
+			store.Query{Consumer: q.in.group, Admitted: true, After: after, Limit: limit})
 		if err != nil {
 			return false, err
 		}
+		for i := range list {
+			bytes += column.Weight(&list[i].Message)
+		}
+		q.admits.Read(len(list), bytes)
 		var es []store.Effect
 		for i := range list {
 			if one := &list[i]; one.Fault == "" &&
-				!q.o.Handles(store.Kind{Topic: one.Message.Topic, Type: one.Message.Type}) {
+				!q.in.exec.Handles(store.Kind{Topic: one.Message.Topic, Type: one.Message.Type}) {
 				left.add(one)
 			} else {
 				es = append(es, q.fromQuarantine(ctx, one))
@@ -38,7 +45,7 @@ func (q *queue) Admit(ctx context.Context) (more bool, err error) {
 		}
 		var stood []bool
 		if len(es) > 0 {
-			stood, err = q.o.DB.Apply(ctx, es...)
+			stood, err = q.in.db.Apply(ctx, es...)
 		}
 		switch {
 		case err != nil:
@@ -46,10 +53,10 @@ func (q *queue) Admit(ctx context.Context) (more bool, err error) {
 			return false, err
 		case slices.Contains(stood, true):
 			q.Change()
-			q.Soon(q.o.Now())
+			q.Soon(q.in.o.Now())
 			q.admitted = true
 			return true, nil
-		case len(list) < admitMost:
+		case len(list) < limit:
 			q.admitted = false
 			return false, nil
 		}
@@ -72,31 +79,31 @@ func (u *unhandled) add(one *store.Quarantined) {
 }
 
 // complain logs admitted messages that stay where they are: at once, then rarely.
-func (q *queue) complain(ctx context.Context, left unhandled, err error) {
+func (q *queue[TTx]) complain(ctx context.Context, left unhandled, err error) {
 	switch {
 	case err != nil:
 	case left.messages == 0:
 		q.unhandled.Over()
-	case q.unhandled.Due(q.o.Now()):
-		q.o.Log.WarnContext(ctx, "inbox: admitted messages stay in quarantine", "messages", left.messages,
+	case q.unhandled.Due(q.in.o.Now()):
+		q.log.WarnContext(ctx, "inbox: admitted messages stay in quarantine", "messages", left.messages,
 			"number", left.first, "id", left.id, "topic", left.topic, "type", left.kind,
 			"error", errNoHandler)
 	}
 }
 
 // fromQuarantine takes an admitted message out of quarantine, or puts it back.
-func (q *queue) fromQuarantine(ctx context.Context, one *store.Quarantined) store.Effect {
+func (q *queue[TTx]) fromQuarantine(ctx context.Context, one *store.Quarantined) store.Effect {
 	if one.Fault != "" {
-		q.o.Log.ErrorContext(ctx,
+		q.log.ErrorContext(ctx,
 			"inbox: a message that was admitted cannot be read; it is put back into quarantine",
 			"number", one.Number, "id", one.ID, "error", one.Fault)
 		return store.Effect{Admit: &store.Admit{Number: one.Number, By: one.By, Reason: one.Fault,
 			Back: true}}
 	}
-	p := store.Parked{Consumer: q.o.Group, Identity: admittedAs(one), Message: one.Message,
+	p := store.Parked{Consumer: q.in.group, Identity: admittedAs(one), Message: one.Message,
 		Partition: partition.Quarantine, Position: one.Number}
 	return store.Effect{Admitted: one,
-		Park: &store.Park{MostRows: q.o.KeyRows, MostBytes: q.o.KeyBytes, Parked: p}}
+		Park: &store.Park{MostRows: q.in.o.Limits.KeyRows, MostBytes: q.in.o.Limits.KeyBytes, Parked: p}}
 }
 
 // admittedAs is the identity of an admitted message: its own, unless that has the mark of another message.
@@ -105,4 +112,41 @@ func admittedAs(q *store.Quarantined) store.Identity {
 		return q.Identity
 	}
 	return store.Identity{Source: partition.Quarantine, ID: strconv.FormatInt(q.Number, 10) + "-" + q.ID}
+}
+
+// admitEvery is the shortest pause between two attempts to park admitted messages.
+const admitEvery = 5 * time.Second
+
+// admitted parks messages in quarantine that somebody admitted, where there is room. A claim reports that
+// there are some.
+func (in *Inbox[TTx]) admitted(ctx context.Context) {
+	now := in.o.Now()
+	if !in.parked.Admitted() || now.Before(in.askAt) {
+		return
+	}
+	in.askAt = now.Add(admitEvery)
+	if !in.room() {
+		return
+	}
+	more, err := in.parked.Admit(ctx)
+	if more {
+		in.askAt = now
+	}
+	in.did(ctx, admitting, err)
+}
+
+// room tells whether the consumer may park more.
+func (in *Inbox[TTx]) room() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.kept.Parked < in.o.Limits.ParkedRows && in.kept.Bytes < in.o.Limits.ParkedBytes
+}
+
+// deadRoom reports whether messages of full keys may become dead letters. Those count as if they were parked:
+// one key with an endless stream must not fill the database.
+func (in *Inbox[TTx]) deadRoom() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.kept.Parked+in.kept.Dead < in.o.Limits.ParkedRows &&
+		in.kept.Bytes+in.kept.DeadBytes < in.o.Limits.ParkedBytes
 }

@@ -1,27 +1,26 @@
 package inbox
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
 )
 
-func newQueue(s *partition.Schedule, now func() time.Time) *queue {
-	yes := func(store.Kind) bool { return true }
-	no := func(store.Kind) bool { return false }
-	return newParked(parkedConfig{Group: "stock", Retries: func() int { return 4 }, Workers: 4,
-		Bytes: 8 << 20, Now: now,
-		Alone: func() bool { return false },
-		Lease: func() time.Duration { return time.Minute }, Handles: yes, Calls: no,
-		Running: func() func(*store.Parked) bool { return func(*store.Parked) bool { return false } },
-		Again:   func(store.Identity) int { return 0 },
-		Refused: func(store.Identity) partition.Refusals { return partition.Refusals{} }}, s)
+func aQueue(now func() time.Time) *queue[*memstore.Tx] {
+	in := New[*memstore.Tx](memstore.New(nil), membroker.New(nil), "stock",
+		&Options{Workers: 4, Now: now, Logger: slog.New(slog.DiscardHandler)})
+	in.Handle("orders", "placed", func(context.Context, *memstore.Tx, skald.Message) error { return nil })
+	return in.parked
 }
 
 // What is kept is counted at times, for what others park or free, and more seldom where that is long: a
@@ -36,11 +35,11 @@ func TestCountThatIsLongIsMadeSeldom(t *testing.T) {
 		{time.Second, 100 * time.Second, 1},
 		{time.Minute, 5 * time.Minute, 0}, {time.Minute, 5 * time.Minute, 1}} {
 		took, want, now := c.took, c.want, from
-		q := newQueue(&partition.Schedule{}, func() time.Time { return now })
-		all := map[string]*partition.Partition{"feed/0": {Full: c.full}}
+		q := aQueue(func() time.Time { return now })
+		q.in.checkpoints.Partitions = map[string]*partition.Partition{"feed/0": {Full: c.full}}
 		counts := func(at time.Duration) bool {
 			now = from.Add(at)
-			_, count, _ := q.Wants(tellKept, func() int { return 0 }, all)
+			_, count, _ := q.Wants(tellKept)
 			return count
 		}
 		q.counted, q.took, q.some, q.changed, q.at = from, took, true, false, from.Add(time.Hour)
@@ -66,8 +65,8 @@ func parkedAs(id, key string, waiting bool) store.Parked {
 // What waits behind a claimed message rides in its chain, and is let go of with it: a message that was not
 // claimed is nobody's.
 func TestRidersGoWithTheFirstOfTheirKey(t *testing.T) {
-	var s partition.Schedule
-	q := newQueue(&s, time.Now)
+	q := aQueue(time.Now)
+	s := &q.in.schedule
 	q.Take(looked{Claimed: store.Claimed{Parked: []store.Parked{
 		parkedAs("1", "a", false), parkedAs("2", "a", true), parkedAs("3", "b", false),
 		parkedAs("4", "a", true)}},
@@ -90,8 +89,8 @@ func TestRidersGoWithTheFirstOfTheirKey(t *testing.T) {
 
 // A message that a process may have died of is in no schedule: it is handed out alone.
 func TestSuspectIsTakenAlone(t *testing.T) {
-	var s partition.Schedule
-	q := newQueue(&s, time.Now)
+	q := aQueue(time.Now)
+	s := &q.in.schedule
 	killer := parkedAs("1", "a", false)
 	killer.CrashCount = 1
 	q.Take(looked{Claimed: store.Claimed{Parked: []store.Parked{killer}}})
@@ -112,7 +111,7 @@ func TestSuspectIsTakenAlone(t *testing.T) {
 // half of them where they waited here for long.
 func TestSizeFollowsHowItGoes(t *testing.T) {
 	now := time.Now()
-	q := newQueue(&partition.Schedule{}, func() time.Time { return now })
+	q := aQueue(func() time.Time { return now })
 	job := func(what decide.Ending, ago time.Duration) []exec.Result {
 		return []exec.Result{{Entry: &partition.Entry{Since: now.Add(-ago)}, What: what}}
 	}
@@ -130,7 +129,7 @@ func TestSizeFollowsHowItGoes(t *testing.T) {
 
 // Nothing is claimed while half of what may be is here, nor above a limit.
 func TestAppetiteEndsAtHalf(t *testing.T) {
-	q := newQueue(&partition.Schedule{}, time.Now)
+	q := aQueue(time.Now)
 	if n := q.Appetite(4, 1); n != 1 {
 		t.Errorf("of a limit of 1 there are %d to claim", n)
 	}

@@ -5,43 +5,27 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/inbox/internal/checkpoint"
-	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/internal/control"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
 )
 
-// silent is a store that nobody asks.
-type silent struct{}
-
-func (silent) Attend(context.Context, store.Attend) (store.Attended, error) {
-	return store.Attended{}, nil
-}
-
-// A bench is a Picker with a partition that a test fills.
+// A bench is a picker with a partition that a test fills.
 type bench struct {
-	*picker
-	s      partition.Schedule
-	l      *partition.Partition
-	paused bool
-	beside bool
+	*picker[*memstore.Tx]
+	l *partition.Partition
 }
 
 func newBench(workers, batch int) *bench {
-	b, log := &bench{l: partition.New("orders/0")}, slog.New(slog.DiscardHandler)
-	limits := limits{Share: 0.5, Least: 50, Window: time.Minute, Rest: time.Second}
-	b.picker = newPick(pickConfig{Workers: workers, Batch: batch, Now: time.Now, Schedule: &b.s,
-		Parked: newParked(parkedConfig{Now: time.Now}, &b.s), Retries: newRetries(4),
-		Breaker:     newBreaker(limits),
-		Checkpoints: checkpoint.New(checkpoint.Config{DB: silent{}, Now: time.Now, Logger: log}, &b.s),
-		Paused:      func() bool { return b.paused }, AsksBeside: func() bool { return b.beside },
-		Follows: func() bool { return false }})
-	return b
+	in := New[*memstore.Tx](memstore.New(nil), membroker.New(nil), "stock",
+		&Options{Workers: workers, Batch: batch, Logger: slog.New(slog.DiscardHandler)})
+	return &bench{in.pick, partition.New("orders/0")}
 }
 
 // add are n messages that came, each of a key of its own.
@@ -49,10 +33,10 @@ func (b *bench) add(n int) (es []*partition.Entry) {
 	for range n {
 		m := skald.Message{Topic: "orders", Key: fmt.Append(nil, len(b.l.Entries))}
 		e := b.l.Add(broker.Delivery{Message: m, Partition: b.l.Name, Position: int64(len(b.l.Entries))})
-		b.s.Number(e)
+		b.in.schedule.Number(e)
 		es = append(es, e)
 	}
-	b.s.Start(es)
+	b.in.schedule.Start(es)
 	return es
 }
 
@@ -70,8 +54,8 @@ func TestReadyIsSharedOut(t *testing.T) {
 	}
 }
 
-// Those that cannot share a transaction are taken alone: behind a failure, with a call, or where a table of
-// the user's is asked.
+// Messages that cannot share a transaction are taken alone: those behind a failure, with a call, for a step
+// of a saga, or with a table of the user's.
 func TestSomeAreTakenAlone(t *testing.T) {
 	b := newBench(1, 100)
 	es := b.add(4)
@@ -81,7 +65,14 @@ func TestSomeAreTakenAlone(t *testing.T) {
 			t.Errorf("given %d, want %d", got, want)
 		}
 	}
-	b.beside = true
+	steps := newBench(1, 100)
+	steps.in.exec.Course(store.Kind{Topic: "orders"}, exec.Course{State: store.StepDone})
+	if steps.add(4); len(steps.Next(0)) != 1 {
+		t.Error("several messages that take steps of sagas share a transaction")
+	}
+	b.in.LegacyDedup(func(context.Context, *memstore.Tx, store.Identity, skald.Message) (bool, error) {
+		return false, nil
+	})
 	if b.add(4); len(b.Next(0)) != 1 {
 		t.Error("several share a transaction in which the user's table is asked")
 	}
@@ -92,31 +83,14 @@ func TestNothingIsBegun(t *testing.T) {
 	b := newBench(1, 1)
 	b.l.Origin, b.l.Checkpoint = "one", &store.Checkpoint{InFlightEnd: 1}
 	b.add(2)
-	if b.paused = true; b.Startable(0) || b.Next(0) != nil {
+	if b.in.orders.now.Paused = new(control.Order); b.Startable(0) || b.Next(0) != nil {
 		t.Error("something is begun though it is paused")
 	}
-	b.paused = false
+	b.in.orders.now.Paused = nil
 	if first := b.Next(0); len(first) != 1 || first[0].Position != 0 || b.l.Begun != 1 {
 		t.Errorf("begun are %v", first)
 	}
 	if next := b.Next(1); next != nil || b.l.Wanted != 2 {
 		t.Errorf("begun are %v; wanted is %d", next, b.l.Wanted)
-	}
-}
-
-// Batches that came to grief by rivals become smaller, and larger again behind one that went well.
-func TestBatchesFollowHowTheyGo(t *testing.T) {
-	b := newBench(1, 100)
-	job := func(fell bool) []exec.Result {
-		e := &partition.Entry{}
-		return []exec.Result{{Entry: e, What: decide.Handled, Fell: fell}, {Entry: e, What: decide.Handled}}
-	}
-	for i, c := range []struct {
-		fell bool
-		want int
-	}{{true, 50}, {true, 25}, {false, 50}, {false, 100}, {false, 100}} {
-		if b.Adapt(job(c.fell)); b.size != c.want {
-			t.Errorf("behind job %d: %d, want %d", i+1, b.size, c.want)
-		}
 	}
 }

@@ -30,24 +30,26 @@ func (m *mortuary) live() (died bool) {
 	in := inbox.New(sagatest.WrapDriver(store.Driver[tx](m.db), session),
 		sagatest.WrapBroker(m.bus.Client(), session), "stock",
 		&inbox.Options{Now: m.clock, Logger: slog.New(slog.DiscardHandler),
-			Instance: inbox.Instance{Member: "one"}, Retry: inbox.Retry{First: time.Millisecond}})
-	inbox.Forward(in, placed, func(r skald.Received[purchase]) inbox.Step {
+			Instance: inbox.Instance{Member: "one"}, Retry: inbox.Retry{InitialInterval: time.Millisecond}})
+	unreadable := inbox.NewStep(in, "charge", func(r skald.Received[purchase]) string {
 		if m.unreadable(r.Value) {
 			_ = session.Die()
 		}
-		return charge(r)
-	}, func(ctx context.Context, tx tx, r skald.Received[purchase]) (inbox.Result, error) {
+		return r.Value.Order
+	}, inbox.Occurrence(change), inbox.Begun(begun))
+	inbox.DoOn(unreadable, placed, func(ctx context.Context, tx tx,
+		r skald.Received[purchase]) (inbox.Result, error) {
 		if m.crashCount(r.Value) {
 			return inbox.Result{}, session.Die()
 		}
 		return m.till.charge(ctx, tx, r)
-	}, func(r skald.Received[purchase]) []skald.Draft {
+	}, inbox.IfBarred(func(r skald.Received[purchase]) []skald.Draft {
 		return []skald.Draft{answer.New(r.Value.Order, "barred")}
-	})
-	inbox.Compensate(in, cancelled, charge, m.refund,
-		func(r skald.Received[purchase], was store.StepState) []skald.Draft {
+	}))
+	inbox.UndoOn(charge(in), cancelled, m.refund,
+		inbox.Reply(func(r skald.Received[purchase], was store.StepState) []skald.Draft {
 			return []skald.Draft{answer.New(r.Value.Order, "cancelled: "+was.String())}
-		})
+		}))
 	for range 1000 {
 		busy, err := in.Step(m.t.Context())
 		select {

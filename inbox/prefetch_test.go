@@ -58,11 +58,12 @@ func TestWhatWaitsRidesWithTheFirstOfItsKey(t *testing.T) {
 			key := fmt.Sprint("k", k, ".")
 			want[key] = w.chain(key, 40)
 		}
-		d := &portions{Driver: w.db}
-		runs, txs := 0, map[tx]int{}
+		db := &begins{Driver: w.db}
+		d := &portions{Driver: db}
+		runs, txs := 0, map[int]int{}
 		one := func(ctx context.Context, t tx, m skald.Received[string]) error {
 			runs++
-			txs[t]++
+			txs[db.n]++
 			return keep(ctx, t, m)
 		}
 		in := w.over(d, &inbox.Options{Now: w.clock, Workers: 2, Batch: 100}, one)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/skald-go/skald/broker"
@@ -65,7 +66,7 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 	batch, err := in.sub.Receive(ctx, receiveMax)
 	if err != nil {
 		var refused *broker.TopicError
-		in.absent.refused = in.absent.refused || errors.As(err, &refused) && len(in.topics) > 1
+		in.absent.refused = in.absent.refused || errors.As(err, &refused)
 		return false, fmt.Errorf("receive for %s: %w", in.group, err)
 	}
 	in.outage.Received(len(batch.Gained) + len(batch.Deliveries))
@@ -76,7 +77,7 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 	for _, m := range batch.Missed {
 		in.count(func(h *Health) { h.Missed += m.Count })
 		in.tel.Missed(m.Count)
-		tell(ctx, in.db, in.o.Logger.With("consumer", in.group), in.group, m)
+		noteMissed(ctx, in.db, in.o.Logger.With("consumer", in.group), in.group, m)
 	}
 	in.said.Ready(len(in.checkpoints.Partitions), batch)
 	in.checkpoints.Fetched(batch.Deliveries)
@@ -123,4 +124,31 @@ func (in *Inbox[TTx]) accept(d broker.Delivery) *partition.Entry {
 // build of the consumer needs it.
 func (in *Inbox[TTx]) skippable(e *partition.Entry) bool {
 	return e.Readable() || e.Fault == nil && e.Type != "" && !in.checkpoints.LeftToOthers(e.Kind())
+}
+
+// missedAction is what an audit says that is about messages that were removed unread.
+const missedAction = "missed"
+
+// A removedStore has the audit.
+type removedStore interface {
+	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
+}
+
+// noteMissed logs m, and notes it in the audit in the background: doctor finds it there. During an outage of
+// the database only the log has it. Log names the consumer.
+func noteMissed(ctx context.Context, db removedStore, log *slog.Logger, consumer string, m broker.Missed) {
+	why := fmt.Sprintf(
+		"%d messages of partition %s, from %d to below %d, were removed at the broker before they were read",
+		m.Count, m.Partition, m.From, m.To)
+	log.ErrorContext(ctx,
+		"inbox: messages were removed unread: by retention or a purge; have them sent again",
+		"partition", m.Partition, "from", m.From, "to", m.To, "messages", m.Count)
+	note := store.Audit{Author: "skald", Action: missedAction, Reason: why, Consumer: consumer}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		if _, err := db.Apply(ctx, store.Effect{Audit: &note}); err != nil {
+			log.WarnContext(ctx, "inbox: note what was removed unread", "note", why, "error", err)
+		}
+	}()
 }

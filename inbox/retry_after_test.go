@@ -14,8 +14,9 @@ import (
 	"github.com/skald-go/skald/inbox"
 )
 
-// TestRetryAfterHasALeastWait has a handler or a call name no wait: it is tried again after Retry.First, not
-// at once. Its error is kept with the message, and one line is logged for all attempts.
+// TestRetryAfterHasALeastWait has a handler or a call name no wait: it is tried again after
+// Retry.InitialInterval, not at once. Its error is stored with the message, and one line is logged for all
+// attempts.
 func TestRetryAfterHasALeastWait(t *testing.T) {
 	for _, wait := range []time.Duration{0, -time.Hour, 1, math.MinInt64} {
 		for way, on := range map[string]func(*inbox.Inbox[tx], func() error){
@@ -31,7 +32,8 @@ func TestRetryAfterHasALeastWait(t *testing.T) {
 			w := newWorld(t, 1)
 			var log bytes.Buffer
 			in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Now: w.clock,
-				Retry: inbox.Retry{First: time.Second}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				Retry: inbox.Retry{InitialInterval: time.Second}, Logger: slog.New(slog.NewTextHandler(&log,
+					nil))})
 			runs := 0
 			on(in, func() error {
 				if runs++; runs > 100 {

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/skald-go/skald/inbox/internal/checkpoint"
 	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -19,13 +21,14 @@ func (in *Inbox[TTx]) fault() error {
 	if err := in.o.fault(); err != nil {
 		return err
 	}
-	if err := in.registered.fault(); err != nil {
+	if err := cmp.Or(shortlog.CheckName("the name", in.group), in.registered.fault()); err != nil {
 		return fmt.Errorf("consumer %s: %w", in.group, err)
 	}
 	return nil
 }
 
-// Step does one turn: receives what has arrived, takes one message, acknowledges. It never waits for more.
+// Step does one turn: it receives messages that have arrived, takes one or several that share a transaction,
+// and acknowledges. It never waits for more.
 func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 	if err := in.fault(); err != nil {
 		return false, err
@@ -142,21 +145,25 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	l := &loop[TTx]{
 		in:         in,
 		jobs:       make(chan []*partition.Entry, 3*in.o.Workers),
-		results:    make(chan []exec.Result, 3*in.o.Workers),
+		results:    make(chan []exec.Result, 4*in.o.Workers),
 		looks:      make(chan looked, 2),
 		storeCalls: make(chan checkpoint.Call, 1),
-		hands:      map[*partition.Entry]bool{},
+		hands:      map[*partition.Entry]hand{},
 		hard:       hard,
 		timer:      time.NewTimer(time.Hour),
 	}
 	defer close(l.jobs)
 	var keeper sync.WaitGroup
-	defer keeper.Wait()
+	defer func() {
+		kill() // a panic gets here too: without kill, keeper.Wait would wait forever
+		keeper.Wait()
+	}()
 	keeper.Go(func() {
 		k := markKeeper{DB: in.db, Keep: in.o.Retention.Keep, Owner: in.session,
 			Log: in.o.Logger.With("consumer", in.group)}
 		k.Run(hard)
 	})
+	defer shortlog.LogPanic(hard, in.o.Logger, "consumer "+in.group)
 	err := l.run(ctx)
 	stopping := time.Now()
 	if err == nil {

@@ -4,30 +4,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
 )
 
-// A seenBench is a database, a cache and the attempts of a consumer, all of which a test says.
+// A seenBench is a database and a cache with the answers that a test sets.
 type seenBench struct {
+	store.Driver[*memstore.Tx]
 	done  map[string]store.Outcome
 	cache map[string]string
 	read  int
 	err   error
 	l     *partition.Partition
-	told  []string
 }
 
 func (b *seenBench) Seen(_ context.Context, _ string, ids []store.Identity) (out []store.Verdict, err error) {
 	b.read++
 	for _, id := range ids {
-		out = append(out, store.Verdict{Outcome: b.done[id.ID]})
+		v := store.Verdict{Outcome: b.done[id.ID], Fingerprint: 1}
+		if v.Outcome == store.Done {
+			v.Fingerprint = 0 // of no message in particular
+		}
+		out = append(out, v)
 	}
 	return out, b.err
 }
@@ -46,25 +53,18 @@ func (b *seenBench) Put(es ...once.Entry) {
 }
 
 func (b *seenBench) TTL() time.Duration { return time.Hour }
-func (b *seenBench) HasKey() bool       { return true }
-func (b *seenBench) AsksBeside() bool   { return false }
-func (b *seenBench) Seal(e *partition.Entry, server string) once.Entry {
-	return once.Entry{Key: e.Given.ID, Value: server}
-}
 
-func (b *seenBench) Harmless(_ *partition.Entry, v store.Verdict) bool {
-	return v.Outcome == store.Done
-}
-
-func seenNewBench() (*seenBench, *filter) {
-	b := &seenBench{done: map[string]store.Outcome{}, cache: map[string]string{},
+func seenNewBench(t *testing.T) (*seenBench, *filter[*memstore.Tx]) {
+	t.Helper()
+	b := &seenBench{Driver: memstore.New(nil), done: map[string]store.Outcome{}, cache: map[string]string{},
 		l: partition.New("orders/0")}
-	return b, newSeen(seenConfig{Group: "stock", DB: b, Session: "session", Cache: b, Attempt: b,
-		Again: func(m skald.Message) bool { return m.Type == "again" },
-		Repeat: func(e *partition.Entry, cached bool) {
-			b.told = append(b.told, fmt.Sprint(e.Given.ID, " ", cached))
-		},
-		Read: func(context.Context, error) {}})
+	in := New[*memstore.Tx](b, membroker.New(nil), "stock", &Options{Cache: Cache{Finished: b},
+		Logger:   slog.New(slog.DiscardHandler),
+		Identity: Identity{Again: func(m skald.Message) bool { return m.Type == "again" }}})
+	if err := in.exec.Rekey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return b, in.seen
 }
 
 func (b *seenBench) entry(id string) *partition.Entry {
@@ -77,7 +77,7 @@ func (b *seenBench) entry(id string) *partition.Entry {
 // What has a mark is dropped, remembered, and dropped by the cache from then on; what is a conflict, or is to
 // be answered again, is left to its attempt.
 func TestRepeatsAreDropped(t *testing.T) {
-	b, f := seenNewBench()
+	b, f := seenNewBench(t)
 	b.done["done"], b.done["conflict"], b.done["again"] = store.Done, store.Rejected, store.Done
 	fresh, done, conflict, again := b.entry("fresh"), b.entry("done"), b.entry("conflict"), b.entry("again")
 	again.Type = "again"
@@ -85,12 +85,12 @@ func TestRepeatsAreDropped(t *testing.T) {
 		t.Error("it is not known what was finished")
 	}
 	if fresh.Done || !done.Done || conflict.Done || len(b.cache) != 1 {
-		t.Errorf("dropped are %v; the cache has %v", b.told, b.cache)
+		t.Errorf("dropped are %d; the cache has %v", f.in.Health().Duplicates, b.cache)
 	}
 	repeat, other := b.entry("done"), b.entry("fresh")
 	if f.Cached(t.Context(), []*partition.Entry{repeat, other}); !repeat.Done || other.Done ||
-		b.told[len(b.told)-1] != "done true" {
-		t.Errorf("told of %v", b.told)
+		f.in.Health().Cached != 1 {
+		t.Errorf("the cache dropped %d", f.in.Health().Cached)
 	}
 	f.On("another run")
 	if repeat = b.entry("done"); repeat.Done {
@@ -104,7 +104,7 @@ func TestRepeatsAreDropped(t *testing.T) {
 // Behind many that are new it is no longer asked, but where a process may have died of one, and behind a
 // repeat.
 func TestNewOnesAreNotAskedForForEver(t *testing.T) {
-	b, f := seenNewBench()
+	b, f := seenNewBench(t)
 	for n := range trusting {
 		f.Marked(t.Context(), []*partition.Entry{b.entry(fmt.Sprint(n))})
 	}

@@ -42,7 +42,9 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []exec.Result) error {
 
 func (in *Inbox[TTx]) settleOne(ctx context.Context, r exec.Result) error {
 	e, now := r.Entry, in.o.Now()
-	in.facts.settled = time.Now()
+	if !r.Untouched {
+		in.facts.settled = time.Now()
+	}
 	switch {
 	case r.What == decide.Handled, r.What == decide.Duplicate:
 		in.facts.store.Answered()
@@ -98,7 +100,9 @@ func (in *Inbox[TTx]) pass(e *partition.Entry) {
 // postpone keeps a message at the head of its chain until it is due again.
 func (in *Inbox[TTx]) postpone(ctx context.Context, r exec.Result) {
 	e := r.Entry
-	e.Again++
+	if !r.Untouched {
+		e.Again++
+	}
 	if first := !e.Full && r.What == decide.Full; first {
 		in.o.Logger.WarnContext(ctx, "inbox: a message cannot be parked; its partition waits",
 			"consumer", in.group,
@@ -142,7 +146,7 @@ func (in *Inbox[TTx]) note(ctx context.Context, r exec.Result, now time.Time) {
 		}
 		if r.Entry.Parked == nil && r.What == decide.Dead {
 			in.mu.Lock()
-			in.kept.Dead++
+			in.kept.Dead, in.kept.DeadBytes = in.kept.Dead+1, in.kept.DeadBytes+int64(r.Entry.Size())
 			in.mu.Unlock()
 		}
 	}
@@ -150,7 +154,7 @@ func (in *Inbox[TTx]) note(ctx context.Context, r exec.Result, now time.Time) {
 		if r.What != decide.Duplicate {
 			in.parked.Change()
 		}
-		in.parked.Soon(now.Add(max(r.After, in.o.Retry.First)))
+		in.parked.Soon(now.Add(max(r.After, in.o.Retry.InitialInterval)))
 	}
 	if r.What == decide.Failed || r.What == decide.Dead {
 		e := r.Entry

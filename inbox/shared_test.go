@@ -174,7 +174,8 @@ func newSharing(t *testing.T, of func(*testing.T, string) shape) *sharing {
 	name := fmt.Sprintf("shared%x", time.Now().UnixNano())
 	config, err := pgxpool.ParseConfig(url)
 	fatal(t, err)
-	config.MaxConns = 20 // each handler has one
+	config.MaxConns = 20                                // each handler has one
+	config.ConnConfig.ConnectTimeout = 30 * time.Second // without a bound a WARN is logged
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	fatal(t, err)
 	t.Cleanup(pool.Close)

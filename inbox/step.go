@@ -11,45 +11,108 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Step is one step of one saga at this consumer: the charge of an order. At most one message takes it, and
-// once a compensation came, none does.
-type Step struct {
-	Saga string // which: the id of the order, or the message's CorrelationID
+// StepID names one step of one saga: the charge of an order. At most one message does the step, and after
+// its undo no message does.
+type StepID struct {
+	Saga string // the id of the order, or the message's CorrelationID
 	Name string // "charge"
-	// Occurrence tells steps of one name apart where a saga takes them more than once: the number of the
-	// change, if an order that is changed is charged again.
+	// Occurrence distinguishes steps of one name if a saga does them more than once: the number of the
+	// change, if an order that changed is charged again.
 	Occurrence string
-	// Begun is when the saga began, the same for all its messages. A step is forgotten once it is as old as
-	// store.Retention.Steps. Default: the time in Saga, where that is a UUID of version 7, or what an engine
-	// gives its messages as their CorrelationID; else it is kept for ever.
+	// Begun is the begin of the saga, the same for all its messages. A step expires at the age
+	// store.Retention.Steps. Default: the time in Saga, if that is a UUID of version 7 or the CorrelationID
+	// that an engine gives its messages; else the step is kept forever.
 	Begun time.Time
 }
 
-// A Took is what a compensation has to undo. Of one that an operator admitted although its step may be
-// forgotten, Step is all that is known.
-type Took struct {
-	Step   Step
-	ID     store.Identity // of the message that took it
-	Code   int32          // what its handler answered
-	Result []byte         // the same, as it was encoded
+// DoneStep is the step that an undo has to undo. If an operator admitted the undo although the step may have
+// expired, Step is the only field.
+type DoneStep struct {
+	Step   StepID
+	ID     store.Identity // of the message that did the step
+	Code   int32          // of the Result of its handler
+	Result []byte         // the encoded Value of that Result
+}
+
+// Step declares a step that messages do and undo. T is the payload of these messages. If do and undo have
+// different payloads, declare two Steps with the same name.
+type Step[TTx, T any] struct {
+	in *Inbox[TTx]
+	of func(skald.Received[T]) StepID
+}
+
+// StepOption is an option of NewStep.
+type StepOption[T any] func(skald.Received[T], *StepID)
+
+// NewStep returns the step with this name. Saga returns the id of the saga that a message belongs to, for
+// example its CorrelationID or the id of an order.
+func NewStep[TTx, T any](in *Inbox[TTx], name string, saga func(m skald.Received[T]) string,
+	opts ...StepOption[T]) *Step[TTx, T] {
+	return &Step[TTx, T]{in, func(m skald.Received[T]) StepID {
+		id := StepID{Saga: saga(m), Name: name}
+		for _, o := range opts {
+			o(m, &id)
+		}
+		return id
+	}}
+}
+
+// Occurrence sets StepID.Occurrence.
+func Occurrence[T any](of func(m skald.Received[T]) string) StepOption[T] {
+	return func(m skald.Received[T], id *StepID) { id.Occurrence = of(m) }
+}
+
+// Begun sets StepID.Begun.
+func Begun[T any](at func(m skald.Received[T]) time.Time) StepOption[T] {
+	return func(m skald.Received[T], id *StepID) { id.Begun = at(m) }
 }
 
 // ErrNoStep is the failure of a message that names no saga or no step.
 var ErrNoStep = errors.New("inbox: the message names no step of a saga: give Saga and Name")
 
-// Forward handles e with h as a step forward of a saga: in the same transaction, the step is noted as done.
-// Whatever the order in which they come, and from wherever: if its compensation was first, h is not called;
-// the message is finished as barred, and what barred says is published (nil: nothing). What h answers is kept
-// with the step, for the compensation. A second message for the same step is a repeat of the first.
-func Forward[TTx, T any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step,
-	h func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error),
-	barred func(m skald.Received[T]) []skald.Draft) {
-	OnResult(in, e, h)
-	in.exec.Course(store.Kind{Topic: e.Topic, Type: e.Type}, exec.Course{
-		State: store.StepDone,
-		Of:    stepOf(e, of),
-		Say:   sayOf(e, anyhow(barred)),
-	})
+// DoOption is an option of DoOn and DoCallOn.
+type DoOption[T any] func(*doing[T])
+
+type doing[T any] struct {
+	barred func(skald.Received[T]) []skald.Draft
+}
+
+// IfBarred publishes drafts if the step was undone before its message came. The handler is not called then.
+func IfBarred[T any](drafts func(m skald.Received[T]) []skald.Draft) DoOption[T] {
+	return func(d *doing[T]) { d.barred = drafts }
+}
+
+// UndoOption is an option of UndoOn and UndoCallOn.
+type UndoOption[T any] func(*undoing[T])
+
+type undoing[T any] struct {
+	reply func(skald.Received[T], store.StepState) []skald.Draft
+}
+
+// Reply publishes drafts, whether or not there was something to undo. The argument was is the state of the
+// step before the undo: store.StepDone if the undo ran.
+func Reply[T any](drafts func(m skald.Received[T], was store.StepState) []skald.Draft) UndoOption[T] {
+	return func(u *undoing[T]) { u.reply = drafts }
+}
+
+// DoOn handles e with do as the step s. The same transaction records the step as done, with the Result of do
+// for the undo. The order and the topics of the messages do not matter: if the undo came first, do is not
+// called, and the message is finished as barred. A second message for the same step is a duplicate of the
+// first.
+func DoOn[TTx, T any](s *Step[TTx, T], e skald.Event[T],
+	do func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error), opts ...DoOption[T]) {
+	OnResult(s.in, e, do)
+	s.does(e, opts)
+}
+
+// does registers e as a message that does the step.
+func (s *Step[TTx, T]) does(e skald.Event[T], opts []DoOption[T]) {
+	var d doing[T]
+	for _, o := range opts {
+		o(&d)
+	}
+	s.in.exec.Course(store.Kind{Topic: e.Topic, Type: e.Type}, exec.Course{State: store.StepDone,
+		Of: stepOf(e, s.of), Say: sayOf(e, anyhow(d.barred))})
 }
 
 // sayOf is what is said where no handler is run, by how the step stood; say may be nil.
@@ -74,45 +137,50 @@ func anyhow[T any](barred func(skald.Received[T]) []skald.Draft) func(skald.Rece
 	return func(r skald.Received[T], _ store.StepState) []skald.Draft { return barred(r) }
 }
 
-// Compensate handles e by undoing what Forward's message of the same step did. Undo is called only if that
-// took effect, and at most once; else the step is barred: a message that would take it and comes late, or is
-// parked or a dead letter under another key, will not. Under the same key a compensation waits for that one.
-// Say (nil: nothing) is published with how the step stood: a refund is answered if none was due, too.
-func Compensate[TTx, T any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step,
-	undo func(ctx context.Context, tx TTx, m skald.Received[T], took Took) (Result, error),
-	say func(m skald.Received[T], was store.StepState) []skald.Draft) {
-	OnResult(in, e, func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error) {
-		took, _ := TookOf(ctx) // it is called for no message without
-		r, err := undo(ctx, tx, m, took)
-		if err == nil && say != nil {
-			r.Say = append(r.Say, say(m, store.StepDone)...)
+// UndoOn handles e by undoing the step s. It calls undo only if a message of DoOn took effect, and at most
+// once. Otherwise it bars the step: a message that would do the step has no effect if it comes later, or if
+// it is parked or a dead letter under another key. Under the same key the undo waits for that message.
+func UndoOn[TTx, T any](s *Step[TTx, T], e skald.Event[T],
+	undo func(ctx context.Context, tx TTx, m skald.Received[T], done DoneStep) (Result, error),
+	opts ...UndoOption[T]) {
+	reply := replyOf(opts)
+	OnResult(s.in, e, func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error) {
+		done, _ := DoneStepOf(ctx) // the handler runs only if there is one
+		r, err := undo(ctx, tx, m, done)
+		if err == nil && reply != nil {
+			r.Say = append(r.Say, reply(m, store.StepDone)...)
 		}
 		return r, err
 	})
-	in.exec.Course(store.Kind{Topic: e.Topic, Type: e.Type}, exec.Course{
-		State: store.StepUndone,
-		Of:    stepOf(e, of),
-		Say:   sayOf(e, say),
-	})
+	s.in.exec.Course(store.Kind{Topic: e.Topic, Type: e.Type}, exec.Course{State: store.StepUndone,
+		Of: stepOf(e, s.of), Say: sayOf(e, reply)})
 }
 
-// TookOf is what the message in hand undoes: for the Intent and the Settle of CompensateCall. False: it
-// undoes nothing.
-func TookOf(ctx context.Context) (Took, bool) {
+func replyOf[T any](opts []UndoOption[T]) func(skald.Received[T], store.StepState) []skald.Draft {
+	var u undoing[T]
+	for _, o := range opts {
+		o(&u)
+	}
+	return u.reply
+}
+
+// DoneStepOf returns the step that the current message undoes. Intent and Settle of UndoCallOn call it. It
+// returns false if the message undoes nothing.
+func DoneStepOf(ctx context.Context) (DoneStep, bool) {
 	step, stood, some := exec.Undone(ctx)
 	if !some {
-		return Took{}, false
+		return DoneStep{}, false
 	}
-	return Took{Step: stepOfRow(&step), ID: stood.Identity, Code: stood.Code, Result: []byte(stood.Result)},
-		true
+	return DoneStep{Step: stepOfRow(&step), ID: stood.Identity, Code: stood.Code,
+		Result: []byte(stood.Result)}, true
 }
 
-// A LegacyLookup function asks a table of your own whether a step took effect before it had a row of Skald's,
+// LegacyLookup function asks a table of your own whether a step took effect before it had a row of Skald's,
 // and notes there, in the same statement, that it is taken now or (undo) will not be. It has to block
 // while another transaction holds that row.
-type LegacyLookup[TTx any] func(ctx context.Context, tx TTx, s Step, undo bool) (bool, error)
+type LegacyLookup[TTx any] func(ctx context.Context, tx TTx, s StepID, undo bool) (bool, error)
 
-// LegacySteps is for a consumer whose steps were taken by hand before they were taken by Forward, or still
+// LegacySteps is for a consumer whose steps were taken by hand before they were taken by DoOn, or still
 // are by others of its group: of a step that nobody here has taken took is asked, in the message's
 // transaction. What it knows of is not taken again, and is undone. Nil: nothing is asked. Tell it before Run.
 func (in *Inbox[TTx]) LegacySteps(took LegacyLookup[TTx]) {
@@ -126,13 +194,13 @@ func (in *Inbox[TTx]) LegacySteps(took LegacyLookup[TTx]) {
 }
 
 // stepOfRow is a step of the store as it is named here.
-func stepOfRow(s *store.Step) Step {
-	return Step{Saga: s.Saga, Name: s.Name, Occurrence: s.Occurrence, Begun: s.Begun}
+func stepOfRow(s *store.Step) StepID {
+	return StepID{Saga: s.Saga, Name: s.Name, Occurrence: s.Occurrence, Begun: s.Begun}
 }
 
 // stepOf names the step of a message.
 func stepOf[T any](e skald.Event[T],
-	of func(skald.Received[T]) Step) func(context.Context, skald.Message) (store.Step, error) {
+	of func(skald.Received[T]) StepID) func(context.Context, skald.Message) (store.Step, error) {
 	return func(ctx context.Context, m skald.Message) (store.Step, error) {
 		r, err := decode(ctx, e, m)
 		if err != nil {

@@ -30,9 +30,16 @@ var (
 	answer    = skald.Event[string]{Topic: "payments", Type: "payment.answered"}
 )
 
-func charge(r skald.Received[purchase]) inbox.Step {
-	return inbox.Step{Saga: r.Value.Order, Name: "charge", Occurrence: r.Value.Change, Begun: r.Value.Begun}
+func charge(in *inbox.Inbox[tx]) *inbox.Step[tx, purchase] {
+	return inbox.NewStep(in, "charge", func(r skald.Received[purchase]) string { return r.Value.Order },
+		inbox.Occurrence(change), inbox.Begun(begun))
 }
+
+func change(r skald.Received[purchase]) string { return r.Value.Change }
+
+func begun(r skald.Received[purchase]) time.Time { return r.Value.Begun }
+
+func sagaInValue(m skald.Received[string]) string { return m.Value }
 
 // A till is a consumer that charges and refunds, over two topics.
 type till struct {
@@ -57,13 +64,14 @@ func tillOver(t *testing.T, o *inbox.Options, wrap func(store.Driver[tx]) store.
 		db = wrap(db)
 	}
 	l.in = inbox.New(db, l.bus, "stock", o)
-	inbox.Forward(l.in, placed, charge, l.charge, func(m skald.Received[purchase]) []skald.Draft {
+	step := charge(l.in)
+	inbox.DoOn(step, placed, l.charge, inbox.IfBarred(func(m skald.Received[purchase]) []skald.Draft {
 		return []skald.Draft{answer.New(m.Value.Order, "barred")}
-	})
-	inbox.Compensate(l.in, cancelled, charge, l.refund,
-		func(m skald.Received[purchase], was store.StepState) []skald.Draft {
+	}))
+	inbox.UndoOn(step, cancelled, l.refund,
+		inbox.Reply(func(m skald.Received[purchase], was store.StepState) []skald.Draft {
 			return []skald.Draft{answer.New(m.Value.Order, "cancelled: "+was.String())}
-		})
+		}))
 	inbox.Overridable(l.in)
 	return l
 }
@@ -80,7 +88,7 @@ func (l *till) charge(_ context.Context, t tx, m skald.Received[purchase]) (inbo
 }
 
 func (l *till) refund(_ context.Context, t tx, m skald.Received[purchase],
-	took inbox.Took) (inbox.Result, error) {
+	took inbox.DoneStep) (inbox.Result, error) {
 	if want := fmt.Sprintf("%q", "receipt of "+took.ID.ID); took.Code != 7 || string(took.Result) != want ||
 		took.Step.Saga != m.Value.Order {
 		return inbox.Result{}, skald.Permanent(fmt.Errorf("to be undone is %+v", took))
@@ -228,7 +236,8 @@ func TestSecondMessageForAStep(t *testing.T) {
 // A step whose message is parked when it is undone is barred: tried again it ends so, and lets its key go.
 // Interleaving 1.
 func TestParkedStepIsBarred(t *testing.T) {
-	l := newTill(t, &inbox.Options{Retry: inbox.Retry{First: time.Minute, Most: time.Minute}})
+	l := newTill(t, &inbox.Options{Retry: inbox.Retry{InitialInterval: time.Minute,
+		MaxInterval: time.Minute}})
 	l.fail = errors.New("not now")
 	waits := l.come(placed, purchase{Order: "a"})
 	next := l.message(placed, "a/order.placed", purchase{Order: "b"}) // of its key
@@ -529,7 +538,8 @@ func TestMessageWithoutAStep(t *testing.T) {
 	if dead := l.dead(); len(dead) != 1 || !strings.Contains(dead[0].Last.Why, inbox.ErrNoStep.Error()) {
 		t.Errorf("dead letters %+v", dead)
 	}
-	inbox.Forward(l.in, placed, func(skald.Received[purchase]) inbox.Step { panic("oh") }, l.charge, nil)
+	inbox.DoOn(inbox.NewStep(l.in, "charge", func(skald.Received[purchase]) string { panic("oh") }), placed,
+		l.charge)
 	l.come(placed, purchase{Order: "a"})
 	if dead := l.dead(); len(dead) != 2 || dead[1].Dead.Stack == "" {
 		t.Errorf("dead letters %+v", dead)

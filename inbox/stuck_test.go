@@ -2,9 +2,12 @@ package inbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,7 +27,7 @@ func TestHandlersThatIgnoreTheirContexts(t *testing.T) {
 	var mu sync.Mutex
 	begun := map[string]int{}
 	in := w.inbox(&inbox.Options{Workers: workers, Timeouts: inbox.Timeouts{Handle: 50 * time.Millisecond},
-		Retry: inbox.Retry{First: time.Millisecond, Most: time.Millisecond}},
+		Retry: inbox.Retry{InitialInterval: time.Millisecond, MaxInterval: time.Millisecond}},
 		func(_ context.Context, t tx, m skald.Received[string]) error {
 			mu.Lock()
 			begun[m.Value]++
@@ -87,4 +90,186 @@ func begunOf(mu *sync.Mutex, begun map[string]int, prefix string) (n int) {
 		}
 	}
 	return n
+}
+
+// All workers of one consumer are stuck. It leaves its group, and the other one handles the other messages.
+// The first one joins again when a handler returns. Each message takes effect once.
+func TestConsumerWithAllWorkersStuckLeaves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	w.db = memstore.New(nil) // by the true clock
+	release := make(chan struct{})
+	var stuck, sick atomic.Int64
+	logged := &log{}
+	o := &inbox.Options{Workers: 1, Timeouts: inbox.Timeouts{Handle: 50 * time.Millisecond},
+		Logger: slog.New(slog.NewTextHandler(logged, nil))}
+	o = o.LeaveAfter(time.Millisecond)
+	first := w.inbox(o, func(ctx context.Context, t tx, m skald.Received[string]) error {
+		if strings.HasPrefix(m.Value, "stuck") {
+			stuck.Add(1)
+			<-release
+		}
+		sick.Add(1)
+		return keep(ctx, t, m)
+	})
+	stopFirst := run(t, first)
+	for n := int64(1); n <= 2; n++ {
+		w.publish(w.message(fmt.Sprint("s", n), fmt.Sprint("stuck", n)))
+		until(t, "it is stuck", func() bool { return stuck.Load() == n })
+	}
+	other := w.inbox(&inbox.Options{Workers: 4}, keep)
+	stopOther := run(t, other)
+	until(t, "it leaves", func() bool { return logged.has("leaving the group") })
+	for i := range 40 {
+		w.publish(w.message(fmt.Sprintf("k%d", i), "well"))
+	}
+	until(t, "the other one handles all", func() bool { return other.Health().Handled >= 40 })
+	if first.Health().Ready || sick.Load() != 0 {
+		t.Errorf("it is ready, or has handled %d", sick.Load())
+	}
+	close(release)
+	until(t, "it joins, and all is acknowledged",
+		func() bool { return first.Health().Ready && w.acknowledged() })
+	if err := errors.Join(stopFirst(), stopOther()); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 {
+		w.expect(fmt.Sprint("s", n+1), fmt.Sprint("stuck", n+1))
+	}
+}
+
+// One handler of a batch ignores its context. Its transaction ends, other workers handle the other keys of
+// the batch, and its own key waits. When it returns, its attempt is charged.
+func TestHungHandlerHoldsNoOtherKeyOfItsBatch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.db = memstore.New(nil) // by the true clock
+	release := make(chan struct{})
+	free := sync.OnceFunc(func() { close(release) })
+	defer free()
+	var hung atomic.Int64
+	in := w.inbox(&inbox.Options{Workers: 1, Batch: 20,
+		Timeouts: inbox.Timeouts{Handle: 50 * time.Millisecond},
+		Retry:    inbox.Retry{InitialInterval: time.Millisecond, MaxInterval: time.Millisecond}},
+		func(ctx context.Context, t tx, m skald.Received[string]) error {
+			if m.Value == "hangs" && hung.Add(1) == 1 {
+				<-release
+			}
+			return keep(ctx, t, m)
+		})
+	for i := range 10 {
+		value := "well"
+		if i == 4 {
+			value = "hangs"
+		}
+		key := fmt.Sprint("k", i)
+		w.publish(w.message(key, value), w.message(key, "behind"))
+	}
+	stop := run(t, in)
+	until(t, "the other keys are handled", func() bool { return in.Health().Handled == 18 })
+	if h := in.Health(); hung.Load() != 1 || len(h.Stuck) != 1 || !h.Ready {
+		t.Errorf("the handler ran %d times, health %+v", hung.Load(), h)
+	}
+	w.expect("k4", "")
+	free()
+	until(t, "all is acknowledged", w.acknowledged)
+	until(t, "its key goes on", func() bool { return in.Health().Handled == 20 })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		if i != 4 {
+			w.expect(fmt.Sprint("k", i), "well behind")
+		}
+	}
+	w.expect("k4", "hangs behind")
+}
+
+// hangs is a batch handler that keeps its messages. The first two of its calls with the message "hangs" end
+// when they are freed.
+type hangs struct {
+	frees              [2]chan struct{}
+	once               [2]sync.Once
+	hung, calls, alone atomic.Int64 // calls with several messages, and with one
+}
+
+func (h *hangs) free(n int) { h.once[n].Do(func() { close(h.frees[n]) }) }
+
+func (h *hangs) handle(ctx context.Context, t tx, ms []skald.Message) error {
+	if len(ms) > 1 {
+		h.calls.Add(1)
+	} else {
+		h.alone.Add(1)
+	}
+	for _, m := range ms {
+		r, err := said.Decode(ctx, m)
+		if err != nil {
+			return err
+		}
+		if n := h.hung.Load(); r.Value == "hangs" && n < 2 {
+			h.hung.Add(1)
+			<-h.frees[n]
+		}
+		if err := keep(ctx, t, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A batch handler ignores its context. Other workers handle the keys of its job that are not in its call.
+// When it returns, each message of the call is tried alone. There only the message that hangs is charged.
+func TestHungBatchHandlerHoldsNoKeyOutsideItsCall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.db = memstore.New(nil) // by the true clock
+	h, logged := &hangs{frees: [2]chan struct{}{make(chan struct{}), make(chan struct{})}}, &log{}
+	defer h.free(0)
+	defer h.free(1)
+	in := w.inbox(&inbox.Options{Workers: 1, Batch: 20,
+		Timeouts: inbox.Timeouts{Handle: 50 * time.Millisecond},
+		Retry:    inbox.Retry{InitialInterval: time.Millisecond, MaxInterval: time.Millisecond},
+		Logger:   slog.New(slog.NewTextHandler(logged, nil))}, nil)
+	in.HandleBatch(said.Topic, h.handle, said.Type)
+	in.Handle(said.Topic, "single", func(ctx context.Context, t tx, m skald.Message) error {
+		return keep(ctx, t, skald.Received[string]{Message: m, Value: "single"})
+	})
+	for i, value := range []string{"well", "well", "hangs", "well", "well"} {
+		w.publish(w.message(fmt.Sprint("b", i), value))
+	}
+	for i := range 10 {
+		m := w.message(fmt.Sprint("s", i), "single")
+		m.Type = "single"
+		w.publish(m)
+	}
+	stop := run(t, in)
+	until(t, "the keys outside of the call are handled", func() bool { return in.Health().Handled == 10 })
+	is := in.Health()
+	if h.calls.Load() != 1 || h.alone.Load() != 0 || !is.Ready || len(is.Stuck) != 1 ||
+		!strings.Contains(is.Stuck[0].Error, "4 more messages are in the same call") {
+		t.Errorf("%d calls with several messages, %d with one, health %+v", h.calls.Load(),
+			h.alone.Load(), is)
+	}
+	if !logged.has("ignores that its context ended") || !logged.has("messages=5") {
+		t.Error("the log does not name the call that hangs")
+	}
+	h.free(0)
+	until(t, "the others of the call are handled", func() bool { return in.Health().Handled == 14 })
+	w.expect("b2", "")
+	until(t, "the message that hangs alone is listed", func() bool {
+		is := in.Health()
+		return len(is.Stuck) == 1 && !strings.Contains(is.Stuck[0].Error, "more messages")
+	})
+	h.free(1)
+	until(t, "all is acknowledged", w.acknowledged)
+	until(t, "the message that hung is handled", func() bool { return in.Health().Handled == 15 })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	for i, value := range []string{"well", "well", "hangs", "well", "well"} {
+		w.expect(fmt.Sprint("b", i), value)
+	}
+	if is := in.Health(); is.Failures != 1 {
+		t.Errorf("%d failures are charged, want that of the message that hung alone", is.Failures)
+	}
 }

@@ -21,7 +21,7 @@ func TestStuckMessageIsNamedWhileItIsTriedAgain(t *testing.T) {
 	w := newWorld(t, 1)
 	var runs atomic.Int64
 	again, goOn := make(chan struct{}), make(chan struct{})
-	in := w.inbox(&inbox.Options{Retry: inbox.Retry{First: time.Millisecond}},
+	in := w.inbox(&inbox.Options{Retry: inbox.Retry{InitialInterval: time.Millisecond}},
 		func(_ context.Context, _ tx, m skald.Received[string]) error {
 			if string(m.Key) != "slow" {
 				return nil
@@ -53,7 +53,7 @@ func TestInboxCountsWhatBecameOfEachMessage(t *testing.T) {
 	read := metric.NewManualReader()
 	w := newWorld(t, 1)
 	o := &inbox.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(read)),
-		Retry: inbox.Retry{First: time.Millisecond, Most: time.Millisecond}}
+		Retry: inbox.Retry{InitialInterval: time.Millisecond, MaxInterval: time.Millisecond}}
 	var failed atomic.Bool
 	in := w.inbox(o, func(_ context.Context, _ tx, m skald.Received[string]) error {
 		switch {

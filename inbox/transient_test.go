@@ -27,16 +27,24 @@ var errService = errors.New("the service is away")
 // Attempts at many keys that fail by what may pass, for each message of other keys: counted, so that no
 // machine is too slow for it. A partition's memory has room for a part of them only.
 func TestBadKeysCostOthersLittle(t *testing.T) {
-	t.Run("uncharged", func(t *testing.T) { badKeysCostLittle(t, 0) })
-	t.Run("charged", func(t *testing.T) { badKeysCostLittle(t, time.Millisecond) })
+	for name, batch := range map[string]int{"one by one": 1, "in batches": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Run("uncharged", func(t *testing.T) { badKeysCostLittle(t, batch, 0) })
+			t.Run("charged", func(t *testing.T) { badKeysCostLittle(t, batch, time.Millisecond) })
+		})
+	}
 }
 
-func badKeysCostLittle(t *testing.T, uncharged time.Duration) {
+func badKeysCostLittle(t *testing.T, batch int, uncharged time.Duration) {
 	const bad, good = 300, 3000
+	most := good/19 + 35
+	if batch != 1 {
+		most += bad // each runs once in a batch that is undone
+	}
 	w := newWorld(t, 4)
 	tries, handled := 0, 0
-	in := w.inbox(&inbox.Options{Now: w.clock, Limits: inbox.Limits{Held: 50},
-		Retry: inbox.Retry{Uncharged: uncharged, Attempts: 1000, Most: 200 * time.Millisecond}},
+	in := w.inbox(&inbox.Options{Now: w.clock, Limits: inbox.Limits{Held: 50}, Batch: batch,
+		Retry: inbox.Retry{Uncharged: uncharged, Attempts: 1000, MaxInterval: 200 * time.Millisecond}},
 		func(_ context.Context, _ tx, m skald.Received[string]) error {
 			if m.Value == "bad" {
 				tries++
@@ -53,14 +61,15 @@ func badKeysCostLittle(t *testing.T, uncharged time.Duration) {
 	}
 	for turns := 0; handled < good; turns++ {
 		if turns > 20*good {
-			t.Fatalf("%d of %d good messages were handled, after %d attempts at bad ones", handled, good, tries)
+			t.Fatalf("%d of %d good messages were handled, after %d attempts at bad ones", handled, good,
+				tries)
 		}
 		if _, err := in.Step(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		w.pass(10 * time.Millisecond)
 	}
-	if again := tries - bad; again > good/19+35 {
+	if again := tries - bad; again > most {
 		t.Errorf("%d good messages cost %d attempts again at %d bad ones", good, again, bad)
 	}
 	if d := w.dead(); len(d) > 0 {
@@ -203,11 +212,16 @@ func TestTransientFailuresStopNobodyElse(t *testing.T) {
 			return err
 		}
 	}
+	// The deadline passes while the statement runs. If it passes before, on a busy machine, the transaction
+	// stays intact: such a failure is charged.
 	within := func(wrap string) func(context.Context, pgx.Tx) error {
-		return func(ctx context.Context, tx pgx.Tx) error {
-			ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
-			defer cancel()
-			return fmt.Errorf(wrap, sleeps(ctx, tx))
+		return func(ctx context.Context, tx pgx.Tx) (err error) {
+			for ms := 10; !tx.Conn().IsClosed() && ms < 200; ms *= 2 {
+				short, cancel := context.WithTimeout(ctx, time.Duration(ms)*time.Millisecond)
+				err = sleeps(short, tx)
+				cancel()
+			}
+			return fmt.Errorf(wrap, err)
 		}
 	}
 	open := onPostgres(t)
@@ -277,15 +291,15 @@ func asHandler(fails failing) handling {
 
 func asStep(fails failing) handling {
 	return func(in *inbox.Inbox[pgx.Tx], handled *atomic.Int64) {
-		inbox.Forward(in, said, func(m skald.Received[string]) inbox.Step {
-			return inbox.Step{Saga: m.ID, Name: "charge"}
-		}, func(ctx context.Context, tx pgx.Tx, m skald.Received[string]) (inbox.Result, error) {
+		step := inbox.NewStep(in, "charge", func(m skald.Received[string]) string { return m.ID })
+		inbox.DoOn(step, said, func(ctx context.Context, tx pgx.Tx,
+			m skald.Received[string]) (inbox.Result, error) {
 			if err := fails.at(ctx, tx, m.Value); err != nil {
 				return inbox.Result{}, err
 			}
 			handled.Add(1)
 			return inbox.Result{}, nil
-		}, func(skald.Received[string]) []skald.Draft { return nil })
+		}, inbox.IfBarred(func(skald.Received[string]) []skald.Draft { return nil }))
 	}
 }
 
@@ -321,7 +335,8 @@ func stopsNobodyElse(t *testing.T, open opening[pgx.Tx], handle handling) {
 	clock, handled := &ticking{}, atomic.Int64{}
 	in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Now: clock.now,
 		Logger: slog.New(slog.DiscardHandler), Limits: inbox.Limits{Held: 100},
-		Retry: inbox.Retry{First: 5 * time.Millisecond, Most: 20 * time.Millisecond, Attempts: 2}})
+		Retry: inbox.Retry{InitialInterval: 5 * time.Millisecond, MaxInterval: 200 * time.Millisecond,
+			Attempts: 2}})
 	handle(in, &handled)
 	for i := range bad {
 		w.publish(w.message(fmt.Sprint("bad", i), "bad"), w.message(fmt.Sprint("bad", i), "behind"))
@@ -338,7 +353,8 @@ func stopsNobodyElse(t *testing.T, open opening[pgx.Tx], handle handling) {
 		}
 		return all
 	}
-	until(t, "the good messages", func() bool { return handled.Load() == good && w.acknowledged() })
+	// a handler that shares a transaction with a bad one runs twice
+	until(t, "the good messages", func() bool { return in.Health().Handled == good && w.acknowledged() })
 	until(t, "the bad ones in the store, and listed", func() bool {
 		return len(kept(false)) == bad && len(in.Health().Stuck) == bad
 	})
@@ -352,8 +368,8 @@ func stopsNobodyElse(t *testing.T, open opening[pgx.Tx], handle handling) {
 	}
 	clock.pass(11 * time.Minute)
 	until(t, "the dead letters", func() bool { return len(kept(true)) == bad })
-	if handled.Load() != good {
-		t.Errorf("%d messages were handled: those behind a dead letter wait", handled.Load())
+	if n := in.Health().Handled; n != good {
+		t.Errorf("%d messages were handled: those behind a dead letter wait", n)
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
@@ -363,6 +379,7 @@ func stopsNobodyElse(t *testing.T, open opening[pgx.Tx], handle handling) {
 // A database that is away is nobody's fault, however long: nothing is charged, nothing is begun meanwhile,
 // and the consumer goes on.
 func TestNothingIsChargedWhileTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
 	c := need.NewCluster(t)
 	pool, err := pgxpool.New(t.Context(), c.URL("postgres"))
 	if err == nil {
@@ -375,7 +392,8 @@ func TestNothingIsChargedWhileTheDatabaseIsAway(t *testing.T) {
 	w, db := newWorld(t, 2), pgstore.New(pool, nil)
 	clock, handled, tries := &ticking{}, atomic.Int64{}, atomic.Int64{}
 	in := inbox.New(db, w.bus, "stock", &inbox.Options{Now: clock.now, Logger: slog.New(slog.DiscardHandler),
-		Retry: inbox.Retry{First: 5 * time.Millisecond, Most: 20 * time.Millisecond, Attempts: 1}})
+		Retry: inbox.Retry{InitialInterval: 5 * time.Millisecond, MaxInterval: 20 * time.Millisecond,
+			Attempts: 1}})
 	inbox.On(in, said, func(_ context.Context, _ pgx.Tx, m skald.Received[string]) error {
 		if m.Value == "bad" {
 			tries.Add(1)

@@ -21,7 +21,7 @@ func logger(text *strings.Builder) *slog.Logger { return slog.New(slog.NewTextHa
 // instance's, or was not tried for long.
 func TestOutagesThatLastAreListed(t *testing.T) {
 	var log strings.Builder
-	m, l, now := newMessages(logger(&log)), partition.New("orders/0"), time.Now()
+	m, l, now := newTroubledMessages(logger(&log)), partition.New("orders/0"), time.Now()
 	e := l.Add(broker.Delivery{Message: skald.Message{ID: "m-1", Topic: "orders"}, Partition: l.Name})
 	e.Given = store.Identity{Source: "/shop", ID: "m-1"}
 	out := exec.Result{Entry: e, What: decide.Outage, Err: errors.New("refused\nby the firewall")}
@@ -60,7 +60,7 @@ func TestOutagesThatLastAreListed(t *testing.T) {
 // Work that fails twice in a row is listed and told of, and told of again when it goes well.
 func TestWorkThatFailsIsListed(t *testing.T) {
 	var log strings.Builder
-	w, now := newWork(logger(&log)), time.Now()
+	w, now := newStoreWork(logger(&log)), time.Now()
 	if w.Did(t.Context(), "claim", errors.New("away\nfor now"), true, now); len(w.Lasting()) != 0 {
 		t.Error("once is no chance")
 	}

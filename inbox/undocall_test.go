@@ -22,7 +22,8 @@ type worker struct {
 func newDesk(t *testing.T) *worker { return deskOver(t, nil) }
 
 func deskOver(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx]) *worker {
-	d := &worker{tillOver(t, &inbox.Options{Retry: inbox.Retry{First: time.Second, Most: time.Second}}, wrap),
+	d := &worker{tillOver(t, &inbox.Options{Retry: inbox.Retry{InitialInterval: time.Second,
+		MaxInterval: time.Second}}, wrap),
 		&bank{}}
 	how := call.Call[tx, purchase, string, string]{
 		At: call.NewProvider("bank", &call.ProviderOptions{Timeout: time.Second}), Do: d.bank.do,
@@ -40,7 +41,7 @@ func deskOver(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx]) *worke
 		return note(tx, m.Value.Order, "charged")
 	}
 	refunding.Intent = func(ctx context.Context, _ tx, m skald.Received[purchase]) (string, string, error) {
-		took, ok := inbox.TookOf(ctx)
+		took, ok := inbox.DoneStepOf(ctx)
 		if !ok || took.Step.Saga != m.Value.Order || took.ID.ID == "" {
 			return "", "", skald.Permanent(errors.New("it is not said what is to be undone"))
 		}
@@ -48,7 +49,7 @@ func deskOver(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx]) *worke
 	}
 	refunding.Settle = func(ctx context.Context, tx tx, m skald.Received[purchase],
 		o call.Outcome[string]) error {
-		if _, ok := inbox.TookOf(ctx); !ok || o.Refused {
+		if _, ok := inbox.DoneStepOf(ctx); !ok || o.Refused {
 			return skald.Reject(errors.New(o.Reason), answer.New(m.Value.Order, "not refunded"))
 		}
 		return note(tx, m.Value.Order, "refunded")
@@ -56,11 +57,12 @@ func deskOver(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx]) *worke
 	barred := func(m skald.Received[purchase]) []skald.Draft {
 		return []skald.Draft{answer.New(m.Value.Order, "barred")}
 	}
-	inbox.ForwardCall(d.in, placed, charge, charging, barred)
-	inbox.CompensateCall(d.in, cancelled, charge, refunding,
-		func(m skald.Received[purchase], was store.StepState) []skald.Draft {
+	step := charge(d.in)
+	inbox.DoCallOn(step, placed, charging, inbox.IfBarred(barred))
+	inbox.UndoCallOn(step, cancelled, refunding,
+		inbox.Reply(func(m skald.Received[purchase], was store.StepState) []skald.Draft {
 			return []skald.Draft{answer.New(m.Value.Order, "cancelled: "+was.String())}
-		})
+		}))
 	return d
 }
 
@@ -222,17 +224,17 @@ func TestStepsBeside(t *testing.T) {
 		if !outside {
 			d.till = newTill(t, &inbox.Options{Logger: slog.New(slog.DiscardHandler)})
 			inbox.Overridable(d.in)
-			inbox.Compensate(d.in, cancelled, charge,
-				func(_ context.Context, tx tx, m skald.Received[purchase], _ inbox.Took) (inbox.Result,
+			inbox.UndoOn(charge(d.in), cancelled,
+				func(_ context.Context, tx tx, m skald.Received[purchase], _ inbox.DoneStep) (inbox.Result,
 					error) {
 					return inbox.Result{}, note(tx, m.Value.Order, "refunded")
-				}, nil)
+				})
 		} else {
 			refund := d.refundOfAnything()
 			inbox.Overridable(d.in)
-			inbox.CompensateCall(d.in, cancelled, charge, refund, nil)
+			inbox.UndoCallOn(charge(d.in), cancelled, refund)
 		}
-		d.in.LegacySteps(func(_ context.Context, tx tx, s inbox.Step, undo bool) (bool, error) {
+		d.in.LegacySteps(func(_ context.Context, tx tx, s inbox.StepID, undo bool) (bool, error) {
 			was, there := tx.Get("hand " + s.Saga)
 			if there {
 				return was == "taken", nil

@@ -11,13 +11,14 @@ import (
 func TestStopLeavesWhatWaitsForAWorker(t *testing.T) {
 	begun, waits := &partition.Entry{}, &partition.Entry{}
 	l := &loop[*memstore.Tx]{jobs: make(chan []*partition.Entry, 2), running: 3,
-		hands: map[*partition.Entry]bool{begun: true}}
+		hands: map[*partition.Entry]hand{begun: {}}}
 	for _, e := range []*partition.Entry{waits, {}} {
-		l.hands[e] = true
+		l.hands[e] = hand{}
 		l.jobs <- []*partition.Entry{e}
 	}
 	l.unhand()
-	if l.running != 1 || len(l.hands) != 1 || !l.hands[begun] || len(l.jobs) != 0 {
+	_, still := l.hands[begun]
+	if l.running != 1 || len(l.hands) != 1 || !still || len(l.jobs) != 0 {
 		t.Errorf("%d are in hand (%v), and %d wait", l.running, l.hands, len(l.jobs))
 	}
 }

@@ -105,6 +105,18 @@ func (w *world) over(db store.Driver[tx], o *inbox.Options,
 	return in
 }
 
+// begins counts the transactions that a stepped inbox begins. The count identifies the transaction of a
+// handler: each function of a shared transaction has a handle of its own.
+type begins struct {
+	store.Driver[tx]
+	n int
+}
+
+func (b *begins) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
+	b.n++
+	return b.Driver.Begin(ctx, in)
+}
+
 // stepper is an inbox by the world's clock.
 func (w *world) stepper(h func(ctx context.Context, t tx, m skald.Received[string]) error) *inbox.Inbox[tx] {
 	return w.inbox(&inbox.Options{Now: w.clock}, h)
@@ -125,20 +137,20 @@ func (w *world) quiet(in skald.Stepper) {
 	w.t.Fatal("never quiet")
 }
 
-// until polls ok for up to 60 s.
+// until polls ok for up to 3 minutes, which bounds a hang alone: a busy machine may be slow.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	untilFor(t, time.Minute, what, ok)
+	untilFor(t, 3*time.Minute, what, ok)
 }
 
 func untilFor(t *testing.T, patience time.Duration, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
-	for !ok() {
+	for wait := time.Millisecond; !ok(); wait = min(2*wait, 32*time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain: %s", what)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(wait) // ever longer: ok may ask a database
 	}
 }
 

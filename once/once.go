@@ -2,6 +2,11 @@
 // is committed together with the writes of the work. So a repeat gets the stored answer, and a crash leaves
 // both or nothing. Do and In run a function. Begin and Enter are the lower level, for callers that run the
 // work themselves.
+//
+// # For drivers
+//
+// Judge, Encode, EncodeEmitted, DecodeEmitted, Replay, Seal, Sealed, Entry, Hint, Seer and Reserver are for
+// packages that store or cache answers: inbox, httpidem and rediscache.
 package once
 
 import (
@@ -106,11 +111,9 @@ func finish[TTx, R any](ctx context.Context, run *Run[TTx], t *timed,
 		return result, err == nil, err
 	}
 	r, err := fn()
+	err = failure.Legible(err)
 	var rejected *skald.RejectedError
 	switch {
-	case errors.As(err, &rejected) && rejected.Err == nil:
-		run.Rollback(ctx)
-		return result, false, fmt.Errorf("once %s: %w", run.request, skald.ErrNoReason)
 	case errors.As(err, &rejected):
 		return r, false, refuse(ctx, run, r, err, rejected)
 	case err != nil:

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -24,9 +25,9 @@ type Named interface {
 // broker.
 func AdoptInbox(ctx context.Context, db Named, b broker.Adopter, consumer, from string, o Order) error {
 	if consumer == "" || from == "" {
-		return &UsageError{What: "which consumer, from which database? The refused consumer's log says both"}
+		return &UsageError{What: "name the consumer and the database that owns its group: the log of the refused consumer has both"}
 	}
-	if err := checkOrder(&o); err != nil {
+	if err := cmp.Or(checkName("the consumer", consumer), checkOrder(&o)); err != nil {
 		return err
 	}
 	is, err := db.Database(ctx)
@@ -47,7 +48,7 @@ func AdoptInbox(ctx context.Context, db Named, b broker.Adopter, consumer, from 
 	failed.Reason = column.ClipReason(firstLine(err.Error()))
 	if _, bad := applyEffect(ctx, db, store.Effect{
 		Audit: auditOf(&failed, "adopt failed", consumer, store.Identity{})}); bad != nil {
-		return fmt.Errorf("%w; the audit does not have that it failed: %w", err, bad)
+		return fmt.Errorf("%w; recording the failure in the audit failed, too: %w", err, bad)
 	}
 	return err
 }

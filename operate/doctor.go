@@ -16,7 +16,8 @@ import (
 )
 
 // Doctor examines a database and a broker for risks to Skald's guarantees and to throughput. It changes
-// nothing. Call those of Store, Broker, Windows and Standing that apply, in this order. Then read Found.
+// nothing. Call Store, Broker, Windows and Standing in this order;
+// leave out the calls that do not apply. Then read Found.
 type Doctor struct {
 	// Consumer limits the checks to this consumer group, and on RabbitMQ adds its queues. Empty means all.
 	Consumer string
@@ -61,7 +62,7 @@ func (d *Doctor) Failed(about, name string, err error) {
 	} else if d.Remedy != nil {
 		todo = d.Remedy(err)
 	}
-	d.Say(about, name, skald.Failed, err.Error(), cmp.Or(todo, "do what it says, and look again"))
+	d.Say(about, name, skald.Failed, err.Error(), cmp.Or(todo, "remove the cause, and run doctor again"))
 }
 
 func (d *Doctor) take(about string, list []skald.Finding) {
@@ -90,7 +91,7 @@ func (d *Doctor) Accept(names ...string) error {
 		}
 		if !known {
 			return &UsageError{What: fmt.Sprintf(
-				"--accept %q: there is no finding of that name; without it each is listed with its name",
+				"--accept %q: no finding has that name; run without --accept to list all names",
 				name)}
 		}
 	}
@@ -108,12 +109,12 @@ type Subject interface {
 
 const checkWithin = 2 * time.Second // limits each check of the database
 
-// blockedRemedy is the remedy for a check without an answer.
-const blockedRemedy = "see \"blocked\": somebody holds a lock on a table that this reads, or the " +
+// blockedRemedy is the remedy for a check that timed out.
+const blockedRemedy = "see \"blocked\": a session locks a table that this check reads, or the " +
 	"server is overloaded"
 
-// Store examines a database. It runs the checks that need no table of Skald first: they name the session
-// that locks a table. A check without an answer within 2 s becomes a finding, and the next check runs.
+// Store examines a database. The first check needs no table of Skald: it finds the session that locks a
+// table. A check without an answer within 2 s becomes a finding, and the next check runs.
 func (d *Doctor) Store(ctx context.Context, s Subject) {
 	d.secure("store", s)
 	// This check needs no table of Skald, so it works while the tables are locked.
@@ -175,9 +176,9 @@ func (d *Doctor) secure(about string, v any) {
 		return
 	}
 	if hosts := wire.Unencrypted(); len(hosts) > 0 {
-		d.Say(about, "tls", skald.Failed, "nothing makes sure that what is said to "+
+		d.Say(about, "tls", skald.Failed, "nothing ensures that traffic to "+
 			strings.Join(hosts, ", ")+" is encrypted", endpoint.EncryptRemedy)
 		return
 	}
-	d.Say(about, "tls", skald.Fine, "it is encrypted, or on this machine", "")
+	d.Say(about, "tls", skald.Fine, "connections are encrypted, or stay on this machine", "")
 }

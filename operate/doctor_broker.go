@@ -21,7 +21,7 @@ func (d *Doctor) Broker(ctx context.Context, b broker.Broker) map[string]time.Du
 		d.Failed(about, "connection", err)
 		return keeps
 	}
-	d.Say(about, "connection", skald.Fine, "it answers", "")
+	d.Say(about, "connection", skald.Fine, "the broker answers", "")
 	d.secure(about, b)
 	d.missing(ctx, b)
 	d.waiting(ctx, b)
@@ -33,10 +33,10 @@ func (d *Doctor) Broker(ctx context.Context, b broker.Broker) map[string]time.Du
 	if len(d.Topics) == 0 {
 		return keeps
 	}
-	told, err := b.Keeps(ctx, d.Topics...)
+	reported, err := b.Keeps(ctx, d.Topics...)
 	switch {
 	case err == nil:
-		keeps = told
+		keeps = reported
 	case !errors.Is(err, broker.ErrUnsupported):
 		d.Failed(about, "retention", err)
 	}
@@ -54,7 +54,7 @@ func (d *Doctor) waiting(ctx context.Context, b broker.Broker) {
 		lag, err := b.Lag(ctx, c.Name, c.Topics...)
 		if err != nil {
 			d.Say("broker", "lag of "+c.Name, skald.Doubtful, err.Error(),
-				"give this user the rights of a consumer, or ask as one")
+				"give this user the rights of a consumer, or run doctor as a user that has them")
 			continue
 		}
 		d.lag[c.Name] = lag
@@ -83,11 +83,11 @@ func (d *Doctor) missing(ctx context.Context, b broker.Broker) {
 		run += " --group " + shortlog.Shell(d.Consumer)
 	}
 	for _, what := range missing {
-		d.Say("broker", "topics", skald.Failed, what, run+"; or change what is said")
+		d.Say("broker", "topics", skald.Failed, what, run+"; or correct the topic names")
 	}
 	if len(missing) == 0 {
 		d.Say("broker", "topics", skald.Fine, strings.Join(d.Topics, ", ")+
-			": they are there as they need to be", "")
+			": they exist, and have the settings that Skald needs", "")
 	}
 }
 

@@ -27,14 +27,14 @@ type Auditor interface {
 	Applier
 }
 
-// Missed returns, in order, the audit's notes of messages that the broker removed before a consumer read
-// them. It leaves out acknowledged notes. It reads the last 10,000 lines of the audit.
+// Missed returns, in order, the audits of messages that the broker removed before a consumer read them. It
+// leaves out acknowledged audits. It reads the last 10,000 lines of the audit.
 func Missed(ctx context.Context, a Auditor) (out []store.Audit, err error) {
-	known := map[string]int64{} // the number up to which the notes of a consumer are acknowledged
+	known := map[string]int64{} // by consumer: the highest acknowledged number
 	for before, read := int64(0), 0; read < maxMissed; read += missedPage {
 		page, err := a.Audits(ctx, store.AuditQuery{Before: before, Limit: missedPage})
 		if err != nil {
-			return nil, fmt.Errorf("read what was removed unread: %w", err)
+			return nil, fmt.Errorf("read the audit of missed messages: %w", err)
 		}
 		for _, n := range page {
 			switch before = n.Number; {
@@ -68,14 +68,14 @@ func AcknowledgeMissed(ctx context.Context, a Auditor, consumer string, number i
 	case consumer == "":
 		return &UsageError{What: "which consumer?"}
 	case number <= 0:
-		return &UsageError{What: "up to which note? Give its number, as Missed lists it"}
+		return &UsageError{What: "up to which number? Give the number of a listed note"}
 	}
 	if err := checkOrder(&o); err != nil || o.DryRun {
 		return err
 	}
 	note := auditOf(&o, acknowledged, consumer, store.Identity{ID: strconv.FormatInt(number, 10)})
 	if _, err := applyEffect(ctx, a, store.Effect{Audit: note}); err != nil {
-		return fmt.Errorf("acknowledge what %s missed: %w", consumer, err)
+		return fmt.Errorf("acknowledge the missed messages of %s: %w", consumer, err)
 	}
 	return nil
 }
@@ -87,8 +87,8 @@ func MissedFindings(notes []store.Audit) (out []skald.Finding) {
 		if i < 0 {
 			i = len(out)
 			out = append(out, skald.Finding{Name: "missed by " + n.Consumer, Grade: skald.Failed,
-				Remedy: "have them sent again, then: skald inbox acknowledge-missed --consumer " +
-					n.Consumer + ` --reason "sent again"`})
+				Remedy: "publish them again, then run: skald consumer acknowledge-missed --consumer " +
+					n.Consumer + ` --reason "published again"`})
 		} else {
 			out[i].Saw += "; "
 		}

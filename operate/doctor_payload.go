@@ -70,7 +70,7 @@ func (d *Doctor) payloads(ctx context.Context, s Subject) error {
 	}
 	if len(odd) == 0 {
 		d.Say(about, "payloads", skald.Fine,
-			fmt.Sprintf("%d rows of the outbox were looked at: each event has payloads of one kind",
+			fmt.Sprintf("read %d rows of the outbox: each event has payloads of one kind",
 				len(l.Payloads)), "")
 		return nil
 	}
@@ -81,8 +81,8 @@ func (d *Doctor) payloads(ctx context.Context, s Subject) error {
 		d.Say(about, "payloads of "+e.name, e.grade(), e.saw(), e.remedy())
 	}
 	if more := len(odd) - maxEvents; more > 0 {
-		d.Say(about, "payloads", odd[maxEvents].grade(), fmt.Sprintf("%d further events are alike", more),
-			"mend those that are named, and look again")
+		d.Say(about, "payloads", odd[maxEvents].grade(), fmt.Sprintf("%d further events have the same fault", more),
+			"repair the named events, and run doctor again")
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (e *event) saw() string {
 	}
 	saw := fmt.Sprintf("of %d rows: %s", e.rows, strings.Join(parts, ", "))
 	if e.named > 0 && e.plain > 0 {
-		saw += fmt.Sprintf("; of the newest %d that were read %d name a schema, %d do not", e.inspected,
+		saw += fmt.Sprintf("; of the newest %d rows, %d name a schema and %d do not", e.inspected,
 			e.named, e.plain)
 	}
 	if e.broken > 0 {
@@ -144,7 +144,7 @@ func (e *event) saw() string {
 
 func (e *event) remedy() string {
 	if e.broken > 0 {
-		return "find its writer by source and id in skald_outbox, and mend it: consumers make dead letters of such messages, or park them; docs/schemas.md: What happens when"
+		return "find its writer by source and id in skald_outbox, and repair it: consumers park such messages or make dead letters of them; docs/schemas.md: Failures"
 	}
-	return "where a rollout is under way, look again when it has ended; else find the writers by source in skald_outbox, and give them one codec: docs/schemas.md"
+	return "during a rollout, run doctor again when it has ended; otherwise find the writers by source in skald_outbox, and give them one codec: docs/schemas.md"
 }

@@ -25,7 +25,7 @@ func (d *Doctor) sagas(ctx context.Context, s Subject) error {
 		return err
 	}
 	if len(status.Sagas)+len(status.Tracked) == 0 {
-		d.Say(about, "sagas", skald.Fine, "there are none", "")
+		d.Say(about, "sagas", skald.Fine, "there are no sagas", "")
 		return nil
 	}
 	for i := range status.Tracked {
@@ -57,13 +57,13 @@ func (d *Doctor) sagas(ctx context.Context, s Subject) error {
 		}
 		if c.Overdue > 0 {
 			grade, remedy = skald.Failed,
-				"start the service whose engine has this definition; skald saga explain says which one; "+
+				"start the service whose engine has this definition; skald saga explain names it; "+
 					"docs/operations.md: SkaldSagaOverdue"
 			late, err := lateOf(ctx, s, c.Name)
 			if err != nil {
 				return err
 			}
-			saw += fmt.Sprintf("; %d have been due for more than a minute, or left to another build for 15, and no engine takes them%s",
+			saw += fmt.Sprintf("; no engine runs %d of them, although they have been due for a minute, or were left to another build 15 minutes ago%s",
 				c.Overdue, late)
 		}
 		d.Say(about, "sagas of "+c.Name, grade, saw, remedy)
@@ -109,7 +109,7 @@ func (d *Doctor) tracked(c *store.TrackedCounts) {
 	}
 	if c.Drifted > 0 {
 		saw += fmt.Sprintf(
-			"; in %d something came within the last day that the flow does not allow, the last time in %s",
+			"; %d received an event within the last day that the flow does not allow, most recently %s",
 			c.Drifted, c.DriftedKey)
 		remedies = append(remedies, "skald status -- "+shortlog.Shell(c.DriftedKey))
 	}
@@ -122,8 +122,8 @@ func (d *Doctor) tracked(c *store.TrackedCounts) {
 	d.Say("store", "sagas of flow "+c.Flow, grade, saw, remedy)
 }
 
-// lateOf describes the overdue sagas of a name by definition, and the engines that run. The user of a
-// relay may not read that.
+// lateOf describes the overdue sagas of a name by definition, and the engines that run. It names no engines
+// if the user may not read them, as the user of a relay.
 func lateOf(ctx context.Context, s store.Lister, name string) (string, error) {
 	list, err := store.ListSagas(ctx, s, store.SagaQuery{Name: name, Light: true, Limit: maxLeft,
 		Status: []string{string(plan.Running), string(plan.Compensating)}})
@@ -132,7 +132,7 @@ func lateOf(ctx context.Context, s store.Lister, name string) (string, error) {
 		noted, err = s.List(ctx, store.List{Definitions: true})
 	}
 	if right := new(store.RightError); errors.As(err, &right) {
-		return "; this user may not see which engines know them", nil
+		return "; this user may not read which engines have their definition", nil
 	}
 	if err != nil {
 		return "", err
@@ -154,9 +154,9 @@ func lateOf(ctx context.Context, s store.Lister, name string) (string, error) {
 			return d.Name == name && d.Hash == hash
 		})
 		if at < 0 {
-			out += ", which no engine ever noted"
+			out += ", which no engine has stored"
 		} else {
-			out += ", which an engine last noted at " + formatTime(noted.Definitions[at].Noted)
+			out += ", which an engine last stored at " + formatTime(noted.Definitions[at].Noted)
 		}
 	}
 	return out, nil

@@ -22,13 +22,16 @@ func (d *Doctor) rights(ctx context.Context, s Subject) (usable bool) {
 	for _, role := range []store.Role{store.App, store.Relay} {
 		err := s.Check(ctx, role)
 		var right *store.RightError
+		var moved *store.MovedError
 		switch {
 		case err == nil:
-			d.Say(about, "rights of "+string(role), skald.Fine, "it has all that it needs", "")
+			d.Say(about, "rights of "+string(role), skald.Fine, "the user has all rights of this role", "")
 		case errors.As(err, &right):
 			lacking = append(lacking, err)
 			d.Say(about, "rights of "+string(role), skald.Doubtful,
-				fmt.Sprintf("this user lacks %s", right.What), right.Remedy+", if it is to do this work")
+				fmt.Sprintf("this user lacks %s", right.What), right.Remedy+", if this user needs this role")
+		case errors.As(err, &moved): // its error has the remedy
+			d.Failed(about, "moved", err)
 		case ctx.Err() != nil:
 			d.Say(about, "tables", skald.Failed, "no answer within "+checkWithin.String(),
 				blockedRemedy)
@@ -42,7 +45,7 @@ func (d *Doctor) rights(ctx context.Context, s Subject) (usable bool) {
 		d.Failed(about, "rights", lacking[0])
 		return false
 	}
-	d.Say(about, "tables", skald.Fine, "they are there, in a version that this build works with", "")
+	d.Say(about, "tables", skald.Fine, "they exist, in a version that this build supports", "")
 	return true
 }
 
@@ -63,7 +66,7 @@ func (d *Doctor) checkConsumer(b *store.Backlog) {
 	}
 	d.Say("store", "consumer", skald.Failed, fmt.Sprintf("no consumer %s is known; known: %s", d.Consumer,
 		cmp.Or(strings.Join(names, ", "), "none")),
-		"give its name as its inbox has it; of one that has not started yet, start it first, or --accept consumer")
+		"give the name that its inbox uses; if it has never started, start it first, or use --accept consumer")
 }
 
 // callsStuck is how long an external call may have no settled outcome. The alert has the same limit.
@@ -73,7 +76,7 @@ const callsStuck = 5 * time.Minute
 // shards.
 const relayCutOff = 15 * time.Second
 
-// backlog adds findings about relays, the outbox, and messages that are kept for consumers.
+// backlog adds findings about relays, the outbox, and the messages that consumers have parked.
 func (d *Doctor) backlog(ctx context.Context, s Subject) error {
 	const about = "store"
 	b, err := store.ReadBacklog(ctx, s)
@@ -93,7 +96,7 @@ func (d *Doctor) backlog(ctx context.Context, s Subject) error {
 		alone = skald.Failed // rows wait, and no relay publishes them
 	}
 	d.Say(about, "relay", graded(retention.Unrelayed(b) == 0, alone),
-		fmt.Sprintf("%d shards have none", b.Free),
+		fmt.Sprintf("%d shards have no relay", b.Free),
 		"run: skald relay, unless nothing is written here")
 	d.cutOff(b.Relays)
 	d.Say(about, "outbox", graded(b.Oldest <= time.Minute && b.Deferred == 0, skald.Doubtful),
@@ -104,11 +107,11 @@ func (d *Doctor) backlog(ctx context.Context, s Subject) error {
 		if d.matches(k.Consumer) {
 			d.Say(about, "kept for "+k.Consumer,
 				graded(k.Parked+k.Dead+k.Conflicts+k.TooOld == 0, skald.Doubtful),
-				fmt.Sprintf("%d parked, the oldest for %v; %d dead letters; in quarantine %d in conflict and %d too old", k.Parked, k.Oldest.Round(time.Second), k.Dead, k.Conflicts, k.TooOld),
+				fmt.Sprintf("%d parked (%d bytes), the oldest for %v; %d dead letters (%d bytes); in quarantine %d in conflict and %d too old (%d bytes)", k.Parked, k.Bytes, k.Oldest.Round(time.Second), k.Dead, k.DeadBytes, k.Conflicts, k.TooOld, k.ApartBytes),
 				"skald parked list, skald dead groups, skald inbox status")
 			if k.Calls > 0 {
 				d.Say(about, "calls of "+k.Consumer, graded(k.Called <= callsStuck, skald.Doubtful),
-					fmt.Sprintf("of %d calls to the outside it is not settled what became of them, the oldest was to be made %v ago", k.Calls, k.Called.Round(time.Second)),
+					fmt.Sprintf("%d calls to other systems have an unknown outcome; the oldest was due %v ago", k.Calls, k.Called.Round(time.Second)),
 					"docs/operations.md: SkaldCallUnsettled")
 			}
 		}
@@ -122,9 +125,9 @@ func (d *Doctor) cutOff(relays []store.RelayProgress) {
 		if r.BrokerAway < relayCutOff {
 			continue
 		}
-		grade, has := skald.Doubtful, "others have its shards"
+		grade, has := skald.Doubtful, "other relays own its shards"
 		if r.Shards > 0 {
-			grade, has = skald.Failed, fmt.Sprintf("it holds %d shards, whose messages wait", r.Shards)
+			grade, has = skald.Failed, fmt.Sprintf("it owns %d shards, and their messages wait", r.Shards)
 		}
 		d.Say("store", "relay "+r.Owner, grade, fmt.Sprintf("it has not reached its broker for %v; %s",
 			r.BrokerAway.Round(time.Second), has), "docs/operations.md: SkaldRelayCutOff")
@@ -138,7 +141,7 @@ func (d *Doctor) types(ctx context.Context, s Subject) error {
 	var right *store.RightError
 	switch {
 	case errors.As(err, &right): // the user of a relay may not read this
-		d.Say(about, "types", skald.Fine, "this user may not look who handles what", "")
+		d.Say(about, "types", skald.Fine, "this user may not read the types that consumers handle", "")
 		return nil
 	case err != nil:
 		return err
@@ -148,14 +151,14 @@ func (d *Doctor) types(ctx context.Context, s Subject) error {
 		if !d.matches(k.Consumer) {
 			continue
 		}
-		heard := "nobody who handles it is known"
+		heard := "no instance that handles it is known"
 		if k.Heard >= 0 {
-			heard = fmt.Sprintf("one who handles it was last heard of %v ago", k.Heard.Round(time.Second))
+			heard = fmt.Sprintf("an instance that handles it last sent a heartbeat %v ago", k.Heard.Round(time.Second))
 		}
 		none = false
 		d.Say(about, "types of "+k.Consumer, skald.Doubtful,
-			fmt.Sprintf("the instance on %s has no handler for %s of %s: %d messages were left to another build, and wait; %s", cmp.Or(k.Host, "?"), k.Type, k.Topic, k.Messages, heard),
-			"end the rollout: run the build that handles it everywhere. Where nobody does, they are dead letters within half an hour")
+			fmt.Sprintf("the instance on %s has no handler for %s of %s: %d messages wait for another build; %s", cmp.Or(k.Host, "?"), k.Type, k.Topic, k.Messages, heard),
+			"end the rollout: run the build that handles it everywhere. If no build handles it, the messages become dead letters within half an hour")
 	}
 	if none {
 		d.Say(about, "types", skald.Fine, "no message waits for a build that handles its type", "")

@@ -38,8 +38,8 @@ func (d *Doctor) uncharged(ctx context.Context, s Subject) error {
 	return nil
 }
 
-// unchargedOf counts the messages of ps without a charged attempt. It also returns the one that has failed
-// for longest.
+// unchargedOf counts the messages of ps without a charged attempt. It also returns the message that has
+// failed for the longest time.
 func unchargedOf(ps []store.Parked) (n int, oldest store.Parked) {
 	for i := range ps {
 		if ps[i].Attempts > 0 {
@@ -58,7 +58,7 @@ func (d *Doctor) reportUncharged(consumer string, n int, more bool, oldest store
 		least = "at least "
 	}
 	d.Say("store", "uncharged of "+consumer, skald.Doubtful,
-		fmt.Sprintf("%s%d messages fail by what may pass; the oldest, %s, for %v: %s", least, n,
+		fmt.Sprintf("%s%d messages fail with temporary errors; the oldest, %s, for %v: %s", least, n,
 			shortlog.Shell(oldest.ID), time.Since(oldest.First.At).Round(time.Second),
 			firstLine(oldest.Last.Why)),
 		fmt.Sprintf("repair the cause; skald parked list --consumer %s has the errors. Skald retries these messages within 30 s and charges their attempts after inbox.Retry.Uncharged (10 min unless set)",

@@ -24,9 +24,10 @@ type Window struct {
 // known retention by topic; the topic "" applies to any. asked reports that the broker was asked.
 func (d *Doctor) Windows(given Window, keeps map[string]time.Duration, asked bool) {
 	const about = "window"
+	d.stopped(keeps)
 	if d.keeps == nil && slices.ContainsFunc(d.Found, ofStore) {
-		d.Say(about, "marks", skald.Doubtful, "not looked at: the database did not tell how long they are kept",
-			"see to what failed of the store, and look again")
+		d.Say(about, "marks", skald.Doubtful, "not checked: the retention could not be read from the database",
+			"repair the failed checks of the store, and run doctor again")
 		return
 	}
 	var keep store.Retention
@@ -49,41 +50,76 @@ func (d *Doctor) Windows(given Window, keeps map[string]time.Duration, asked boo
 	}
 	apart := w.Endless() // topics without a sum
 	for _, topic := range apart {
-		d.Say(about, "topic "+topic, skald.Doubtful, "the broker keeps its messages for ever, marks "+
+		d.Say(about, "topic "+topic, skald.Doubtful, "the broker keeps its messages forever, the database keeps marks for "+
 			keep.Marks.String(),
-			"what is read again from its beginning goes into quarantine as too old, or is handled again if its id tells no time: let the broker keep it for some days")
+			"set a retention of some days at the broker: a reader that starts from the beginning puts old messages into quarantine, or handles them again if their ids contain no time")
 	}
 	for _, topic := range d.Topics {
 		if _, known := keeps[topic]; !known && asked {
 			apart = append(apart, topic)
 			d.Say(about, "topic "+topic, skald.Doubtful,
-				"the broker does not tell how long it keeps messages", "give --broker-keeps")
+				"the broker does not report its retention", "give --broker-keeps")
 		}
 	}
 	if len(broken) == 0 {
-		d.outlive(keep.Marks, apart, len(keeps) > 0)
+		d.outlive(keep.Marks, apart, len(keeps) > 0, asked)
+	}
+}
+
+// stopped adds a finding for each consumer that has sent no heartbeat, or left messages unread, for longer
+// than the broker keeps a topic: the broker removes messages before the consumer reads them.
+func (d *Doctor) stopped(keeps map[string]time.Duration) {
+	for _, c := range d.consumers {
+		if !d.matches(c.Name) {
+			continue
+		}
+		var topics []string
+		for _, topic := range c.Topics {
+			keep, known := keeps[topic]
+			if !known {
+				keep, known = keeps[""]
+			}
+			since := c.Heard
+			if d.lag[c.Name][topic] > 0 {
+				since = max(since, c.Progress)
+			}
+			if known && keep > 0 && since > max(keep, Gone) {
+				topics = append(topics, fmt.Sprintf("%s (kept %s, unread for %s)", topic,
+					retention.Spell(keep), since.Round(time.Second)))
+			}
+		}
+		if len(topics) > 0 {
+			d.Say("window", "stopped "+c.Name, skald.Doubtful,
+				"it stopped for longer than the broker keeps messages of "+strings.Join(topics, ", ")+
+					": what the broker removed meanwhile is never handled",
+				"start it: its log and the finding \"missed by "+c.Name+"\" then have the messages that "+
+					"were removed. Have them sent again, and let the broker keep messages for longer than a "+
+					"consumer may stop")
+		}
 	}
 }
 
 func ofStore(f Finding) bool { return f.About == "store" }
 
-// outlive adds the finding that marks are kept long enough. It also names each part that was not compared:
-// without these parts the result is a guess.
-func (d *Doctor) outlive(marks time.Duration, apart []string, broker bool) {
-	saw, grade := fmt.Sprintf("kept %s: longer than a message may come, be tried again or be waited for",
+// outlive adds the finding that marks are kept long enough. It also names each part that was not compared.
+// If the retention of the database or of the broker is unknown, the grade is Doubtful.
+func (d *Doctor) outlive(marks time.Duration, apart []string, broker, asked bool) {
+	saw, grade := fmt.Sprintf("kept %s: longer than a message can be delivered, retried or awaited",
 		retention.Spell(marks)), skald.Fine
 	var remedy []string
 	if d.keeps == nil {
-		saw, grade = saw+"; "+retention.Spell(marks)+" is the default, the database did not tell",
+		saw, grade = saw+"; "+retention.Spell(marks)+" is the default, since the database was not read",
 			skald.Doubtful
-		remedy = append(remedy, "give --store, of a database that can be looked at")
+		remedy = append(remedy, "give --store with a database that doctor can read")
 	}
 	switch {
+	case !broker && !asked && len(d.Topics) == 0 && d.keeps != nil: // nobody named a broker
+		saw += "; no broker was compared: give --broker with each --topic, or --broker-keeps"
 	case !broker:
-		saw, grade = saw+", if the broker keeps none: how long it does was not compared", skald.Doubtful
+		saw, grade = saw+"; the retention of the broker was not compared", skald.Doubtful
 		remedy = append(remedy, "give --broker with each --topic, or --broker-keeps")
 	case len(apart) > 0:
-		saw += ", but for what the broker keeps of " + strings.Join(apart, ", ")
+		saw += "; not compared with the retention of topic " + strings.Join(apart, ", ")
 	}
 	d.Say("window", "marks", grade, saw, strings.Join(remedy, "; "))
 }

@@ -118,7 +118,7 @@ func explainPlaces(places []store.Hold, holders []entityHolder, waits, passed bo
 		free = len(places)
 	}
 	if passed && free > 0 {
-		out = append(out, fmt.Sprintf("It goes on without %s: it keeps its place in line for that until its end.",
+		out = append(out, fmt.Sprintf("It goes on without %s, and keeps its place in line until its end.",
 			entities(places[:free])))
 	} else {
 		out = explainHolders(holders, at)
@@ -129,7 +129,7 @@ func explainPlaces(places []store.Hold, holders []entityHolder, waits, passed bo
 	}
 	text := "It holds " + entities(first) + ", until its end."
 	if free > 0 || waits {
-		text = "It stands first in line for " + entities(first) + "."
+		text = "It is first in line for " + entities(first) + "."
 	}
 	var behind []string
 	for _, h := range first {
@@ -138,7 +138,7 @@ func explainPlaces(places []store.Hold, holders []entityHolder, waits, passed bo
 		}
 	}
 	if len(behind) > 0 {
-		text += " How many wait behind it: " + joinNames(behind) + "."
+		text += " Waiting behind it: " + joinNames(behind) + "."
 	}
 	return append(out, text)
 }
@@ -158,7 +158,7 @@ func explainHolders(all []entityHolder, at string) (lines []string) {
 			}
 			name := entity(o.place)
 			if o.before > 1 {
-				name += fmt.Sprintf(" (%d stand before this saga)", o.before)
+				name += fmt.Sprintf(" (%d places before this saga)", o.before)
 			}
 			names = append(names, name)
 		}
@@ -169,7 +169,7 @@ func explainHolders(all []entityHolder, at string) (lines []string) {
 		text := fmt.Sprintf("%s %s held since %s by ", strings.Join(names, ", "), is,
 			formatTime(h.place.Since))
 		if h.row == nil {
-			text += fmt.Sprintf("%s %s, which is not kept any more.", h.place.Saga.Name, h.place.Saga.Key)
+			text += fmt.Sprintf("%s %s, which is deleted.", h.place.Saga.Name, h.place.Saga.Key)
 		} else {
 			text += fmt.Sprintf("%s %s, which is %s", h.row.Name, h.row.Key, sagaStateText(h.row))
 		}
@@ -219,7 +219,7 @@ func sagaStateText(s *store.Saga) string {
 		text += fmt.Sprintf(" That failed %s, last with: %s.", timesText(s.Failed),
 			firstLine(s.Error))
 	case s.Error != "":
-		text += fmt.Sprintf(" There it says: %s.", firstLine(s.Error))
+		text += fmt.Sprintf(" Its last error: %s.", firstLine(s.Error))
 	}
 	return text
 }

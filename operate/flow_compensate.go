@@ -31,7 +31,7 @@ type CompensateReport struct{ flow.Compensation }
 // Compensate requests the undo of a choreographed saga. For each step that took effect, it publishes the
 // undo events that the flow declares. They go through the outbox of the tracker's database. The same
 // transaction records them in the row of the saga, so a repeat requests nothing twice. The service of a
-// step undoes it by inbox.Compensate, which skips steps that the saga itself has undone meanwhile. If the
+// step undoes it by inbox.UndoOn, which skips steps that the saga itself has undone meanwhile. If the
 // flow declares no undo of such a step, Compensate publishes nothing. Its error then names the step.
 func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish,
 	o Order) (r CompensateReport, err error) {
@@ -61,20 +61,17 @@ func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish,
 		_, _ = unit.Rollback(ctx) // nothing was written, so an error changes nothing
 		return r, err
 	}
-	if err := db.SaveTracked(ctx, unit.Tx(), r.Row); err != nil {
-		_, _ = unit.Rollback(ctx)
-		return r, err
-	}
 	first := &r.Events[0]
 	did := fmt.Sprintf("compensate %s %s: %s", r.Flow, r.Key, stepsOf(&r.Compensation))
 	audit := auditOf(&o, did, "", store.Identity{Source: first.Source, ID: first.ID})
 	audit.Run = o.Run
-	err = unit.Commit(ctx, store.Effect{Rows: r.Events, Audit: audit})
+	err = unit.Commit(ctx,
+		store.Effect{Rows: r.Events, Audit: audit, Tracked: []store.Tracked{r.Row}})
 	if limit := new(store.LimitError); errors.As(err, &limit) {
 		return r, &UsageError{What: err.Error()}
 	}
 	if err != nil {
-		return r, fmt.Errorf("compensate: if it is not known whether this stands, type it again, nothing is asked for twice: %w", err)
+		return r, fmt.Errorf("compensate: if it is unclear whether this succeeded, repeat it; no undo is requested twice: %w", err)
 	}
 	return r, nil
 }
@@ -111,7 +108,7 @@ func rowOf(ctx context.Context, db store.Lister, w Wish) (none store.Tracked, er
 	case len(rows) == 0 && w.Flow != "":
 		return none, ofAnotherFlow(ctx, db, w)
 	case len(rows) == 0:
-		return none, &NoneError{What: fmt.Sprintf("no tracker has heard of saga %.100q in this database",
+		return none, &NoneError{What: fmt.Sprintf("no tracker of this database has an event of saga %.100q",
 			w.Key)}
 	case len(rows) > 1:
 		return none,
@@ -130,7 +127,7 @@ func ofAnotherFlow(ctx context.Context, db store.Lister, w Wish) error {
 	}
 	if len(rows) == 0 {
 		return &NoneError{What: fmt.Sprintf(
-			"no tracker has heard of saga %.100q in this database, of the flow %s or of another",
+			"no tracker of this database has an event of saga %.100q, of flow %s or another",
 			w.Key, w.Flow)}
 	}
 	flows := make([]string, len(rows))

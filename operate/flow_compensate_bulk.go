@@ -29,7 +29,7 @@ func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSele
 		return r, err
 	}
 	if s == (FlowSelection{}) && !o.DryRun {
-		return r, &UsageError{What: "which sagas? Name a flow or a state, or say overdue"}
+		return r, &UsageError{What: "which sagas? Name a flow or a state, or select overdue sagas"}
 	}
 	if s.State != "" && !slices.Contains(SagaStatuses(), s.State) { // trackers use the same words
 		return r, &UsageError{What: fmt.Sprintf("a saga's state is one of %s, not %q",
@@ -60,7 +60,7 @@ func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSele
 			r.Left = append(r.Left, LeftSaga{Name: rows[i].Flow, Key: rows[i].Key, Why: err.Error()})
 		case errors.Is(err, store.ErrBusy):
 			r.Left = append(r.Left, LeftSaga{Name: rows[i].Flow, Key: rows[i].Key, First: true,
-				Why: "its tracker, or another transaction, holds its row: type the verb again when that is over"})
+				Why: "its tracker or another transaction locks its row: repeat the command later"})
 		case err != nil:
 			return r, fmt.Errorf("after %d others: %w", r.Done, err)
 		default:
@@ -69,7 +69,7 @@ func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSele
 		progress(&o, i+1, len(rows))
 	}
 	if r.Done < r.Selected {
-		return r, &PartlyError{What: fmt.Sprintf("compensate: %d of %d sagas were left as they are",
+		return r, &PartlyError{What: fmt.Sprintf("compensate: %d of %d sagas were left unchanged",
 			r.Selected-r.Done, r.Selected)}
 	}
 	return r, nil

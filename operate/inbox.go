@@ -45,7 +45,7 @@ func UnskipInbox(ctx context.Context, db Positions, consumer, fingerprint string
 func checkFingerprint(fingerprint string) error {
 	if !regexp.MustCompile(`^[0-9a-f]{12}$`).MatchString(fingerprint) {
 		return &UsageError{What: fmt.Sprintf(
-			"%q is no fingerprint: it has 12 hexadecimal digits, as skald dead list prints it", fingerprint)}
+			"%q is no fingerprint: a fingerprint has 12 hexadecimal digits, as in skald dead list", fingerprint)}
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func applyControl(ctx context.Context, db Positions, consumer string, o Order, w
 	stood, err := applyEffect(ctx, db, store.Effect{Control: &store.Control{Consumer: consumer,
 		Checkpoints: checkpoints}, Audit: auditOf(&o, what, consumer, store.Identity{})})
 	if err == nil && !stood {
-		err = errors.New("it was not carried out")
+		err = errors.New("the store did not apply it")
 	}
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", what, consumer, err)

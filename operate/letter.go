@@ -142,7 +142,7 @@ func readLetter(line []byte) (*store.Parked, error) {
 	for name, t := range times {
 		at, ok := column.Time(*t)
 		if !ok {
-			return nil, fmt.Errorf("the year of its %s is, in UTC, not one of 1 to 9999: correct the line",
+			return nil, fmt.Errorf("the year of its %s is not between 1 and 9999 in UTC: correct the line",
 				name)
 		}
 		*t = at

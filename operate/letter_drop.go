@@ -43,7 +43,7 @@ func (e *UnsettledError) Where() string {
 }
 
 func (e *UnsettledError) Error() string {
-	return fmt.Sprintf("%s, and nobody asks what became of it once the message is dropped: look it up at the provider, then say whether it is %s or %s",
+	return fmt.Sprintf("%s, and Skald does not ask for its outcome after the drop: look it up at the provider, and give it as %s or %s",
 		e.Where(), CallDone, CallRefused)
 }
 
@@ -60,7 +60,7 @@ func Drop(ctx context.Context, db Dropper, s Selection, call Settlement,
 	switch call {
 	case "", CallDone, CallRefused:
 	default:
-		return r, &UsageError{What: fmt.Sprintf("a call is %s or %s, not %q", CallDone,
+		return r, &UsageError{What: fmt.Sprintf("the outcome of a call is %s or %s, not %q", CallDone,
 			CallRefused, call)}
 	}
 	s.Dead = true

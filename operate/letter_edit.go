@@ -47,7 +47,7 @@ func Edit(ctx context.Context, db Keeper, s Selection, data []byte, o Order) (r 
 			return e, err
 		})
 	if err == nil && !stands {
-		err = &NoneError{What: "the dead letter is not there any more: somebody else was first"}
+		err = &NoneError{What: "the dead letter is gone: another operator or process was first"}
 	}
 	if err != nil {
 		return r, fmt.Errorf("edit %s: %w", old.ID, err)
@@ -70,7 +70,7 @@ func one(ctx context.Context, db Keeper, s Selection) (found *store.Parked, err 
 		found = &p
 	}
 	if found == nil {
-		return nil, &NoneError{What: "no kept message is selected"}
+		return nil, &NoneError{What: "no message is selected"}
 	}
 	return found, nil
 }
@@ -81,12 +81,12 @@ func edited(old *store.Parked, data []byte) (*store.Parked, error) {
 	if old.Fault != "" {
 		return nil, &UsageError{What: "its envelope cannot be read (" + old.Fault +
 			"), so a new message would have neither its type nor its key: " +
-			"drop it, and write a message of its own with skald outbox write"}
+			"drop it, and write a new message with skald outbox write"}
 	}
 	if old.Call != nil {
-		return nil, &UsageError{What: "it is at a call to the outside, under key " + old.Call.Key +
-			": a new message would not know of that. Look there what became of it; " +
-			"then redrive it, or drop it with what you found (--call) and say by hand what follows"}
+		return nil, &UsageError{What: "it has an external call in progress, with key " + old.Call.Key +
+			": a new message would make a second call. Look up the outcome at the provider; " +
+			"then redrive it, or drop it with that outcome (--call) and write the follow-up messages by hand"}
 	}
 	if len(data) > complete.MaxData {
 		return nil, &UsageError{What: fmt.Sprintf("the payload is %d bytes, at most %d are allowed",

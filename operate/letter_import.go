@@ -16,10 +16,10 @@ type Left struct {
 	ID       string `json:"id"`
 }
 
-// Import stores letters as dead letters of their consumers, in order. It reads them twice, so that an
-// unreadable letter is found before any change. It leaves out a letter that its consumer has finished or
-// keeps already, and a letter with an external call. It leaves out a letter older than the consumer's
-// marks, unless tooOld is set. It calls left for each letter that it leaves out. A repeated import changes
+// Import stores letters as dead letters of their consumers, in order. It reads them twice, so that it finds
+// an unreadable letter before any change. It leaves out a letter that its consumer has finished or keeps
+// already. It also leaves out a letter with an external call, and one older than the consumer's marks
+// unless tooOld is set. It calls left for each letter that it leaves out. A repeated import changes
 // nothing.
 func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq2[*store.Parked, error],
 	tooOld bool, left func(Left) error, o Order) (r Report, err error) {

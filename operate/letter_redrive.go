@@ -29,7 +29,8 @@ type Pace struct {
 	Wait time.Duration `json:"wait,omitempty"`
 }
 
-// minRate and maxRate bound a rate: outside them a message takes hours, or no time.
+// minRate and maxRate bound a rate: with a lower rate a message takes hours, and a higher rate limits
+// nothing.
 const minRate, maxRate = 0.0001, 1_000_000
 
 // CheckNumbers returns a *UsageError if a number of p is NaN or out of bounds.
@@ -74,7 +75,7 @@ type RedriveReport struct {
 
 // Outcome describes the outcome of a watched run in one line.
 func (r *RedriveReport) Outcome() string {
-	line := fmt.Sprintf("%d redriven, %d succeeded, %d rejected, %d failed again, %d not taken yet", r.Done,
+	line := fmt.Sprintf("%d redriven, %d succeeded, %d rejected, %d failed again, %d not handled yet", r.Done,
 		r.Succeeded, r.Rejected, r.Failed, r.Open)
 	if r.Stopped != "" {
 		line += "; " + r.Stopped
@@ -107,7 +108,7 @@ func Redrive(ctx context.Context, db Redriver, s Selection, pace Pace, o Order) 
 	if err == nil && pace.Run != "" && !o.DryRun {
 		r.report.Run = pace.Run
 		if err = r.resume(ctx); err != nil {
-			err = fmt.Errorf("redrive: look at what was redriven before: %w", err)
+			err = fmt.Errorf("redrive: read the earlier redrives of the run: %w", err)
 		}
 	}
 	if err == nil {
@@ -158,7 +159,7 @@ func (r *redrive) run(ctx context.Context) error {
 		return nil
 	case len(todo) == 0 && len(r.sent) == 0 && r.report.Rejections > 0:
 		return &NoneError{
-			What: fmt.Sprintf("nothing is redriven: %d rejections are meant, of which others have been told: see skald dead edit and skald dead drop", r.report.Rejections)}
+			What: fmt.Sprintf("nothing is redriven: %d dead letters are rejections, and their senders have the rejection: see skald dead edit and skald dead drop", r.report.Rejections)}
 	}
 	if len(todo) > 0 {
 		if err := confirm(ctx, r.o, len(todo)); err != nil {
@@ -172,12 +173,12 @@ func (r *redrive) run(ctx context.Context) error {
 	}
 	r.sum()
 	if err != nil {
-		return fmt.Errorf("redrive, after %d of %d messages; the same command goes on: %w", r.report.Done,
+		return fmt.Errorf("redrive, after %d of %d messages; repeat the command to continue: %w", r.report.Done,
 			r.report.Selected, err)
 	}
 	if r.watched() {
 		if err := r.note(ctx); err != nil {
-			return fmt.Errorf("redrive: note what came of it: %w", err)
+			return fmt.Errorf("redrive: record the outcome: %w", err)
 		}
 	}
 	if r.report.Stopped != "" {

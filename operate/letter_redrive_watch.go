@@ -44,11 +44,11 @@ func (r *redrive) awaitCanary(ctx context.Context) error {
 	case err != nil:
 		return err
 	case canary.fate == open:
-		return fmt.Errorf("the first one, %s, was not taken within %v: does its consumer run, and does a message of its key hold it?", canary.ID, r.pace.Wait)
+		return fmt.Errorf("the canary, %s, was not handled within %v: check that its consumer runs, and that no earlier message blocks its key", canary.ID, r.pace.Wait)
 	case canary.fate == failed:
-		r.report.Stopped = fmt.Sprintf("the first one, %s, failed again: %s", canary.ID, canary.why)
+		r.report.Stopped = fmt.Sprintf("the canary, %s, failed again: %s", canary.ID, canary.why)
 	case canary.fate == rejected:
-		r.report.Stopped = fmt.Sprintf("the first one, %s, was rejected: %s", canary.ID, canary.why)
+		r.report.Stopped = fmt.Sprintf("the canary, %s, was rejected: %s", canary.ID, canary.why)
 	}
 	return nil
 }

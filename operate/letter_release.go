@@ -13,7 +13,7 @@ func Release(ctx context.Context, db Redriver, s Selection, o Order) (Report, er
 	if o.Run != "" && !o.DryRun {
 		done, err := releasedBy(ctx, db, o.Run)
 		if err != nil {
-			return Report{}, fmt.Errorf("release: look at what the run has released: %w", err)
+			return Report{}, fmt.Errorf("release: read the earlier releases of the run: %w", err)
 		}
 		s.but = done
 	}

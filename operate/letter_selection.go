@@ -53,7 +53,7 @@ func (s *Selection) check(o *Order) error {
 	}
 	if !o.DryRun && !s.All && !s.Filtered() {
 		return &UsageError{
-			What: "which messages? Select some of them; or All, if all of them are meant"}
+			What: "which messages? Select some, or set All to select all"}
 	}
 	return nil
 }
@@ -103,21 +103,28 @@ func listAny(ctx context.Context, db Keeper, s Selection) iter.Seq2[store.Parked
 
 func walk(ctx context.Context, db Keeper, s *Selection, what store.Sought) iter.Seq2[store.Parked, error] {
 	return func(yield func(store.Parked, error) bool) {
+		var page column.Page
 		for {
+			if !what.Bare {
+				what.Limit = page.Limit(pageSize)
+			}
 			list, err := store.ListKept(ctx, db, what)
 			if err != nil {
 				yield(store.Parked{}, err)
 				return
 			}
+			bytes := 0
 			for _, p := range list {
 				what.After = p.Place
+				bytes += column.Weight(&p.Message)
 				if s.matches(&p) && !yield(p, nil) {
 					return
 				}
 			}
-			if len(list) < pageSize {
+			if len(list) < what.Limit {
 				return
 			}
+			page.Read(len(list), bytes)
 		}
 	}
 }
@@ -132,7 +139,7 @@ func selected(ctx context.Context, db Keeper, s *Selection) (all []store.Parked,
 		all = append(all, p)
 	}
 	if len(all) == 0 {
-		return nil, &NoneError{What: "no kept message is selected"}
+		return nil, &NoneError{What: "no message is selected"}
 	}
 	return all, nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Knowledge is the state of a message for one consumer. Its names in JSON are stable.
+// Knowledge is the stored state of a message for one consumer. Its names in JSON are stable.
 type Knowledge struct {
 	Consumer    string   `json:"consumer"`
 	Source      string   `json:"source"`
@@ -24,11 +24,13 @@ type Knowledge struct {
 // Apart is a message in quarantine. Its names in JSON are stable.
 type Apart struct {
 	Number     int64      `json:"number"`
+	Source     string     `json:"source"`
 	Why        string     `json:"why"`
 	At         time.Time  `json:"at"`
 	Topic      string     `json:"topic"`
 	Type       string     `json:"type"`
-	Data       []byte     `json:"data"`
+	Bytes      int        `json:"bytes"` // of the payload
+	Data       []byte     `json:"data"`  // null behind the first store.QuarantineOfOne messages
 	AdmittedAt *time.Time `json:"admitted_at"`
 	AdmittedBy string     `json:"admitted_by,omitempty"`
 	Reason     string     `json:"reason,omitempty"`
@@ -72,13 +74,40 @@ func Show(ctx context.Context, db Shower, consumer string, id store.Identity,
 	if v.Outcome == store.Fresh {
 		k.Status = statusOf(kept)
 	}
-	list, err := store.ListQuarantined(ctx, db, store.Query{Consumer: consumer, ID: id.ID, Taken: true})
-	for _, q := range list {
-		k.Quarantine = append(k.Quarantine, Apart{q.Number, q.Why.String(), q.At, q.Message.Topic,
-			q.Message.Type, q.Message.Data,
-			timeOrNil(q.Admitted), q.By, q.Reason, timeOrNil(q.Taken)})
-	}
+	k.Quarantine, err = showApart(ctx, db, consumer, id, sourced || kept != nil)
 	return k, err
+}
+
+// showApart lists the messages in quarantine with that identity; all with that ID if sourced is false. It
+// reads each payload by itself, and at most store.QuarantineOfOne of them: any number of sources may use an
+// ID.
+func showApart(ctx context.Context, db store.Lister, consumer string, id store.Identity,
+	sourced bool) ([]Apart, error) {
+	what := store.Query{Consumer: consumer, ID: id.ID, Taken: true, Bare: true}
+	list, err := store.ListQuarantined(ctx, db, what)
+	if err != nil {
+		return nil, err
+	}
+	out := []Apart{}
+	for _, q := range list {
+		if sourced && q.Source != id.Source {
+			continue
+		}
+		if len(out) < store.QuarantineOfOne {
+			what.Bare, what.After, what.Limit = false, q.Number-1, 1
+			one, err := store.ListQuarantined(ctx, db, what)
+			if err != nil {
+				return nil, err
+			}
+			if len(one) == 0 || one[0].Number != q.Number { // retention has deleted it
+				continue
+			}
+			q = one[0]
+		}
+		out = append(out, Apart{q.Number, q.Source, q.Why.String(), q.At, q.Message.Topic, q.Message.Type,
+			q.Bytes, q.Message.Data, timeOrNil(q.Admitted), q.By, q.Reason, timeOrNil(q.Taken)})
+	}
+	return out, nil
 }
 
 // findByID returns a kept message with that ID; nil if there is none. A message without a source, which is

@@ -29,7 +29,7 @@ type MaintainReport struct {
 type ShorterError struct{ Keep, Before store.Retention }
 
 func (e *ShorterError) Error() string {
-	return fmt.Sprintf("before, these were kept: %s; now it is to be: %s", spell(e.Before), spell(e.Keep))
+	return fmt.Sprintf("the retention becomes shorter: it was %s; the new one is %s", spell(e.Before), spell(e.Keep))
 }
 
 func spell(r store.Retention) string {
@@ -63,7 +63,7 @@ func Maintain(ctx context.Context, db Maintainer, keep store.Retention, shorter 
 	}
 	if _, err := applyEffect(ctx, db, store.Effect{Audit: auditOf(&o, "maintain", "",
 		store.Identity{ID: spell(r.Keep)})}); err != nil {
-		return r, fmt.Errorf("note who does it: %w", err)
+		return r, fmt.Errorf("record the order: %w", err)
 	}
 	for more := true; more; {
 		did, err := db.Maintain(ctx, store.Maintain{Keep: r.Keep})

@@ -3,6 +3,7 @@ package operate_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -293,4 +294,42 @@ func TestPartOfMany(t *testing.T) {
 			t.Errorf("rewind: %+v, %v", shards, err)
 		}
 	})
+}
+
+// sized notes the most bytes of payload that one list of kept messages had.
+type sized struct {
+	*memstore.Store
+	most int
+}
+
+func (s *sized) List(ctx context.Context, what store.List) (store.Listed, error) {
+	l, err := s.Store.List(ctx, what)
+	n := 0
+	for i := range l.Kept {
+		n += len(l.Kept[i].Message.Data)
+	}
+	s.most = max(s.most, n)
+	return l, err
+}
+
+// A list with payloads reads pages of bounded size: of small messages many, of large ones few.
+func TestListReadsPagesOfBoundedSize(t *testing.T) {
+	db := &sized{Store: memstore.New(nil)}
+	const all = 300
+	for i := range all {
+		p := store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: fmt.Sprint(i)},
+			Dead: &store.Death{Kind: "attempts"}, Message: skald.Message{ID: fmt.Sprint(i), Source: "/o",
+				Topic: "t", Type: "x", Data: make([]byte, 10+i/200*200_000)}}
+		do(t, db, store.Effect{Park: &store.Park{Parked: p}})
+	}
+	n := 0
+	for p, err := range operate.List(t.Context(), db, operate.Selection{Dead: true}, false) {
+		if err != nil || p.ID != fmt.Sprint(n) {
+			t.Fatal(p.ID, err)
+		}
+		n++
+	}
+	if n != all || db.most > 2*store.PageBytes {
+		t.Errorf("%d of %d letters, the largest page has %d bytes", n, all, db.most)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/store"
 )
 
@@ -37,6 +38,15 @@ type Order struct {
 func checkOrder(o *Order) error {
 	if !o.DryRun && (strings.TrimSpace(o.Author) == "" || strings.TrimSpace(o.Reason) == "") {
 		return &UsageError{"an author and a reason are required: they are recorded in skald_audit"}
+	}
+	return checkName("the author", o.Author)
+}
+
+// checkName returns a *UsageError if name has a control character. A list, a log or a shell would show
+// another name.
+func checkName(about, name string) error {
+	if err := shortlog.CheckName(about, name); err != nil {
+		return &UsageError{What: err.Error()}
 	}
 	return nil
 }
@@ -71,7 +81,7 @@ func partly(r *Report, verb string) error {
 		return nil
 	}
 	return &PartlyError{
-		fmt.Sprintf("%s: %d of %d messages were finished, or somebody else was first: look what there is, and try again",
+		fmt.Sprintf("%s: %d of %d messages were finished, or changed by another process first: list them, and try again",
 			verb, r.Selected-r.Done, r.Selected)}
 }
 
@@ -97,7 +107,7 @@ type UnknownConsumerError struct{ Consumer string }
 
 func (e *UnknownConsumerError) Error() string {
 	return fmt.Sprintf(
-		"no consumer %s has ever run with these tables: check its name and the database",
+		"no consumer %s has used this database: check its name and the database",
 		e.Consumer)
 }
 

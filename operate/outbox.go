@@ -26,7 +26,7 @@ func DropDeferred(ctx context.Context, db Applier, id string, o Order) error {
 	stood, err := applyEffect(ctx, db, store.Effect{DropDeferred: &store.DropDeferred{ID: id},
 		Audit: auditOf(&o, "outbox drop", "", store.Identity{ID: id})})
 	if err == nil && !stood {
-		err = &NoneError{What: "no row of the outbox that the broker refused has the id " + id}
+		err = &NoneError{What: "the outbox has no deferred row with the id " + id}
 	}
 	if err != nil {
 		return fmt.Errorf("outbox drop: %w", err)

@@ -50,7 +50,7 @@ func QuarantineGroups(ctx context.Context, db Quarantine) ([]QuarantineGroup, er
 	return groups, nil
 }
 
-// quarantined reads the quarantine page by page. Only quarantined reads it from the store for these verbs.
+// quarantined reads the quarantine page by page.
 func quarantined(ctx context.Context, db Quarantine, q store.Query) iter.Seq2[store.Quarantined, error] {
 	return func(yield func(store.Quarantined, error) bool) {
 		for {
@@ -100,7 +100,7 @@ func Admit(ctx context.Context, db Quarantine, a Admission, o Order) (r AdmitRep
 	}
 	if a == (Admission{}) {
 		return r,
-			&UsageError{What: "which messages? Select some of them; or All, if all of them are meant"}
+			&UsageError{What: "which messages? Select some, or set All to select all"}
 	}
 	if r.Chosen, err = a.choose(ctx, db); err != nil {
 		return r, err

@@ -9,7 +9,7 @@ import (
 
 // ErrUnmoved reports that there is nothing to recover.
 var ErrUnmoved = errors.New(
-	"outbox recover: nothing moved: the shards speak of this database, and it has all that they have come to")
+	"outbox recover: nothing to recover: the positions of the shards match this database")
 
 // Recoverer is the part of a store that Recover needs.
 type Recoverer interface {

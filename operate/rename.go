@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -41,11 +42,12 @@ func RenameInbox(ctx context.Context, db RenameStore, at Waiting, was, is string
 	r := store.Rename{Old: was, New: is, Quiet: Gone}
 	switch {
 	case was == "" || is == "":
-		return store.Renamed{}, &UsageError{What: "from which name to which?"}
+		return store.Renamed{}, &UsageError{What: "give the old name and the new name"}
 	case was == is:
-		return store.Renamed{}, &UsageError{What: fmt.Sprintf("%s has that name already", was)}
+		return store.Renamed{}, &UsageError{
+			What: fmt.Sprintf("the old name and the new name are both %s", was)}
 	}
-	if err := checkOrder(&o); err != nil {
+	if err := cmp.Or(checkName("the new name", is), checkOrder(&o)); err != nil {
 		return store.Renamed{}, err
 	}
 	found, err := db.Rename(ctx, r)
@@ -64,7 +66,7 @@ func RenameInbox(ctx context.Context, db RenameStore, at Waiting, was, is string
 		err = obstacle(r, &did)
 		if err == nil {
 			err = &RenameError{
-				fmt.Sprintf("%s or %s changed meanwhile: look which process uses them, and try again", was,
+				fmt.Sprintf("%s or %s changed meanwhile: stop the process that uses the name, and try again", was,
 					is)}
 		}
 	}
@@ -78,7 +80,7 @@ func obstacle(r store.Rename, found *store.Renamed) error {
 	}{{r.Old, &found.Old}, {r.New, &found.New}} {
 		if column.HasSession(c.b, r.Quiet) {
 			return &RenameError{
-				fmt.Sprintf("a process of %s gave a sign of life %v ago: stop all of them, and try again once it is %v",
+				fmt.Sprintf("a process of %s sent a heartbeat %v ago: stop all its processes, and try again %v after the last heartbeat",
 					c.name, c.b.Heard.Round(time.Second), r.Quiet)}
 		}
 	}
@@ -87,7 +89,7 @@ func obstacle(r store.Rename, found *store.Renamed) error {
 	}
 	if n := &found.New; column.BelongingDone(n) > 0 {
 		return &RenameError{
-			fmt.Sprintf("%s has %d marks, %d controls, %d parked messages, %d dead letters, %d messages in quarantine, %d steps and %d floors of its own: choose a name that is new",
+			fmt.Sprintf("%s has %d marks, %d controls, %d parked messages, %d dead letters, %d messages in quarantine, %d steps and %d floors: choose a name without data",
 				r.New, n.Marks, n.Controls, n.Parked, n.Dead, n.Quarantined, n.Steps, n.Floors)}
 	}
 	return nil
@@ -98,7 +100,7 @@ func obstacle(r store.Rename, found *store.Renamed) error {
 func drained(ctx context.Context, db RenameStore, at Waiting, was string) error {
 	kinds, err := db.Attend(ctx, store.Attend{Consumer: was, Beat: &store.Beat{}})
 	if err != nil {
-		return fmt.Errorf("look which topics %s handles: %w", was, err)
+		return fmt.Errorf("read the topics of %s: %w", was, err)
 	}
 	var topics []string
 	for _, k := range kinds.Kinds { // sorted by topic
@@ -108,12 +110,12 @@ func drained(ctx context.Context, db RenameStore, at Waiting, was string) error 
 	}
 	lag, err := at.Lag(ctx, was, topics...)
 	if err != nil {
-		return fmt.Errorf("look what the broker holds for %s: %w", was, err)
+		return fmt.Errorf("read the lag of %s at the broker: %w", was, err)
 	}
 	for _, topic := range topics {
 		if n := lag[topic]; n > 0 {
 			return &RenameError{
-				fmt.Sprintf("the broker holds %d messages of %s for %s: stop the relays, let %s handle them, stop it, and try again", n, topic, was, was)}
+				fmt.Sprintf("the broker holds %d messages of %s for %s: stop the relays, wait until %s has handled the messages, stop it, and try again", n, topic, was, was)}
 		}
 	}
 	return nil

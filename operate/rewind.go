@@ -29,10 +29,10 @@ type Rewound struct {
 const changedMeanwhile = "it changed meanwhile"
 
 // Rewind moves the positions of a consumer back to these places. Each position changes in its own
-// transaction with its audit. A running consumer reads from there within seconds. A message with a mark is
-// dropped as a repeat. Another one is handled or, if it is older than marks are kept, goes into
-// quarantine. A partition with a position not beyond its place is left, with the reason in Why. Confirm
-// and Progress count partitions. With a *PartlyError the result is valid, too.
+// transaction with its audit. A running consumer reads from there within seconds. It drops a message with a
+// mark as a repeat. It handles other messages, or puts those older than its marks into quarantine. Rewind
+// leaves a partition with a position that is not after its place, and sets Why. Confirm and Progress
+// count partitions. With a *PartlyError the result is valid, too.
 func Rewind(ctx context.Context, db Positions, consumer string, places []broker.Place,
 	o Order) ([]Rewound, error) {
 	if consumer == "" {
@@ -55,21 +55,21 @@ func Rewind(ctx context.Context, db Positions, consumer string, places []broker.
 	return partitions, rewind(ctx, db, consumer, partitions, &o)
 }
 
-// compared returns for each place whether its partition can be rewound.
+// compared returns a result for each place. Why is empty if the partition can be rewound.
 func compared(all store.Attended, places []broker.Place) []Rewound {
 	out := []Rewound{}
 	for _, p := range places {
 		one := Rewound{Partition: p.Partition.Name, From: -1, To: p.Position, origin: p.Partition.Origin,
-			Why: "the consumer has not had this partition yet"}
+			Why: "the consumer has no position in this partition"}
 		for _, s := range all.Checkpoints {
 			if s.Partition != p.Partition.Name {
 				continue
 			}
 			switch one.From = s.Position; {
 			case s.Origin != p.Partition.Origin:
-				one.From, one.Why = -1, "its position is that of a topic that is not there any more"
+				one.From, one.Why = -1, "its position belongs to a deleted topic"
 			case s.Position >= 0 && s.Position <= p.Position:
-				one.Why = "it is not farther"
+				one.Why = "its position is not after this place"
 			default:
 				one.Why = ""
 			}
@@ -115,7 +115,7 @@ func rewind(ctx context.Context, db Positions, consumer string, partitions []Rew
 	}
 	if missed > 0 {
 		return &PartlyError{What: fmt.Sprintf(
-			"inbox rewind: %d of %d partitions changed meanwhile: look with --dry-run, and type it again",
+			"consumer rewind: %d of %d partitions changed meanwhile: check with --dry-run, and repeat the command",
 			missed, len(partitions))}
 	}
 	return nil

@@ -61,14 +61,14 @@ func ActionWithoutData(a *store.Audit) string {
 	}
 	var asked RunRequest
 	if err := json.Unmarshal([]byte(text), &asked); err != nil {
-		return verb + runBegun + "what cannot be read"
+		return verb + runBegun + "an unreadable request"
 	}
 	if asked.Change == nil || asked.Change.Data == nil {
 		return action
 	}
 	public, err := json.Marshal(asked.WithoutData())
 	if err != nil {
-		return verb + runBegun + "what cannot be written"
+		return verb + runBegun + "an unreadable request"
 	}
 	return verb + runBegun + string(public)
 }
@@ -122,7 +122,7 @@ func ReadRun(ctx context.Context, db RunReader, id string) (r Run, err error) {
 		r.take(&a)
 	}
 	if r.Begun.IsZero() {
-		return r, &NoneError{What: "no run has the name " + id}
+		return r, &NoneError{What: "there is no run " + id}
 	}
 	return r, nil
 }

@@ -45,7 +45,7 @@ func TestCanaryThatIsLost(t *testing.T) {
 		keep(t, db, "permanent", "1", "2", "3", "4")
 		r, err := operate.Redrive(t.Context(), firstLost{db}, operate.Selection{All: true},
 			operate.Pace{Run: "r", Canary: true, Wait: 1}, byAnn())
-		if err == nil || !strings.Contains(err.Error(), "the first one, 2, was not taken") {
+		if err == nil || !strings.Contains(err.Error(), "the canary, 2, was not handled") {
 			t.Errorf("%+v, %v", r, err)
 		}
 		if dead := kept(t, db, true); len(dead) != 2 {

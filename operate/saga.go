@@ -78,7 +78,7 @@ func (s *SagaSelection) query(light bool) (q store.SagaQuery, err error) {
 			strings.Join(SagaStatuses(), ", "), s.Status)}
 	}
 	if s.Limit < 0 {
-		return q, &UsageError{What: "a limit is how many sagas at most; 0: all"}
+		return q, &UsageError{What: "a limit is the largest number of sagas, or 0 for all"}
 	}
 	q = store.SagaQuery{Name: s.Name, Key: s.Key, ID: s.ID, Stuck: s.Stuck, Paused: s.Paused,
 		Failing: s.Failing, Step: s.Step, Error: s.Error,
@@ -94,11 +94,16 @@ func (s *SagaSelection) query(light bool) (q store.SagaQuery, err error) {
 
 // Sagas lists orchestrated sagas by name and key.
 func Sagas(ctx context.Context, db store.Lister, s SagaSelection) (out []Saga, err error) {
-	err = eachSaga(ctx, db, &s, true, func(one store.Saga) error {
-		out = append(out, sagaOf(&one))
+	err = EachSaga(ctx, db, s, func(one Saga) { out = append(out, one) })
+	return out, err
+}
+
+// EachSaga calls f with each selected orchestrated saga, by name and key. It reads them in pages.
+func EachSaga(ctx context.Context, db store.Lister, s SagaSelection, f func(Saga)) error {
+	return eachSaga(ctx, db, &s, true, func(one store.Saga) error {
+		f(sagaOf(&one))
 		return nil
 	})
-	return out, err
 }
 
 // SagaPage is a page of sagas, by name and key.
@@ -269,8 +274,8 @@ func (r *SagaRead) Detail(data bool) (d SagaDetail) {
 
 // causeText describes a cause in words.
 func causeText(c *plan.Cause) string {
-	text := map[plan.Why]string{plan.WhyRejected: "a step said no",
-		plan.WhyFailed:   "a step failed for good",
+	text := map[plan.Why]string{plan.WhyRejected: "a step refused",
+		plan.WhyFailed:   "a step failed permanently",
 		plan.WhyDeadline: "its deadline passed", plan.WhyCancel: "it was cancelled",
 		plan.WhyRecall: "its parent turned back"}[c.Why]
 	text = cmp.Or(text, string(c.Why))
@@ -306,7 +311,7 @@ func readRow(ctx context.Context, db store.Lister, name, key string) (r SagaRead
 
 func noSaga(name, key string) error {
 	return &NoneError{What: fmt.Sprintf(
-		"there is no saga %q in this database, or it ended and is not kept any more",
+		"there is no saga %q in this database, or it ended and was deleted",
 		strings.TrimSpace(name+" "+key))}
 }
 
@@ -355,6 +360,16 @@ func (r *SagaRead) Draw(form string) (string, error) {
 	return drawGraph(form, r.plan.Graph, draw.Marks(r.state))
 }
 
+// Pictures draws the saga as two SVGs for a page: a broad one, and a tall one for narrow screens. It fails as
+// Draw does.
+func (r *SagaRead) Pictures() (string, error) {
+	broad, err := r.Draw("svg")
+	if err != nil {
+		return "", err
+	}
+	return broad + draw.TallSVG(r.plan.Graph, draw.Marks(r.state)), nil
+}
+
 // drawGraph draws a graph in one of Forms. It returns a *UsageError for another form.
 func drawGraph(form string, g plan.Graph, marks map[string]draw.Mark) (string, error) {
 	switch form {
@@ -371,5 +386,5 @@ func drawGraph(form string, g plan.Graph, marks map[string]draw.Mark) (string, e
 
 func unknownDefinition(s *store.Saga) error {
 	return &NoneError{
-		What: fmt.Sprintf("the saga %s %q has the definition %s, which no engine has noted in this database: does an engine run?", s.Name, s.Key, s.Hash)}
+		What: fmt.Sprintf("the saga %s %q has the definition %s, which no engine has stored in this database: check that its engine runs", s.Name, s.Key, s.Hash)}
 }

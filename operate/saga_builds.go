@@ -42,12 +42,12 @@ func whyNoEngine(s *store.Saga, all []store.SagaDefinition) string {
 	}
 	since := fmt.Sprintf("No engine with its definition (%s) has run since %s", s.Hash, formatTime(own.Noted))
 	if len(run) == 0 {
-		return since + ", nor one with another definition of its name: start the service that has it."
+		return since + ", and no engine with another definition of its name runs: start the service with this saga."
 	}
 	late := !s.Due.IsZero() && !s.Paused && s.Read.Sub(s.Due) > maxUnclaimed
 	if late && slices.Contains(run, own) && len(run) > 1 {
-		since = fmt.Sprintf("It is due since %s, and waits for an engine with its definition (%s), which one "+
-			"last noted at %s", formatTime(s.Due), s.Hash, formatTime(own.Noted))
+		since = fmt.Sprintf("It has been due since %s, and waits for an engine with its definition (%s), which an engine "+
+			"last stored at %s", formatTime(s.Due), s.Hash, formatTime(own.Noted))
 		run = slices.DeleteFunc(run, func(d *store.SagaDefinition) bool { return d == own })
 	}
 	for _, d := range run {
@@ -57,7 +57,7 @@ func whyNoEngine(s *store.Saga, all []store.SagaDefinition) string {
 		}
 		since += fmt.Sprintf("; engines with %s run, but %s", d.Hash, why)
 	}
-	return since + ". Start the build that has it."
+	return since + ". Start the build with its definition."
 }
 
 // refuses explains why engines with the definition d take no saga of the definition own. It returns "" if
@@ -71,9 +71,9 @@ func refuses(d, own *store.SagaDefinition) string {
 	m := mappingFrom(w, own.Hash)
 	switch {
 	case is.Unread != "" || was.Unread != "":
-		return "it cannot be read here"
+		return "this build cannot read it"
 	case d.Number <= own.Number && m.From == "":
-		return "that is not a later one, and they take no saga back unless it has a saga.Mapping whose From is " +
+		return "that definition is not a later one, and it takes such sagas only with a saga.Mapping whose From is " +
 			own.Hash
 	}
 	var why []string

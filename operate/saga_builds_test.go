@@ -30,8 +30,8 @@ func TestExplainsThatNoBuildGoesOn(t *testing.T) {
 		var text strings.Builder
 		err := plan.Write(&text, plan.Written{Hash: g.Hash(), Graph: g, Mappings: ms})
 		if err == nil {
-			err = db.NoteSagaDefinitions(t.Context(),
-				[]store.SagaDefinition{{Name: g.Name, Hash: g.Hash(), Written: text.String()}})
+			_, err = db.Apply(t.Context(), store.Effect{Definitions: []store.SagaDefinition{{Name: g.Name,
+				Hash: g.Hash(), Written: text.String()}}})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func TestExplainsThatNoBuildGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	tx := db.BeginTx()
-	if _, _, err := db.StartSaga(t.Context(), tx, store.Saga{Name: "order", Key: "o", ID: "1",
+	if _, _, err := db.StartSagas(t.Context(), tx, store.Saga{Name: "order", Key: "o", ID: "1",
 		Hash: v2.Hash(), Input: "{}", State: string(state),
 		Standing: store.Standing{Status: "running"}}); err != nil {
 		t.Fatal(err)
@@ -76,20 +76,20 @@ func TestExplainsThatNoBuildGoesOn(t *testing.T) {
 	now = now.Add(20 * time.Second)
 	note(v1)
 	says("a rollback, before the notes are old", "waits for an engine with its definition ("+v2.Hash()+
-		"), which one last noted at ")
+		"), which an engine last stored at ")
 	late, err := lateOf(t.Context(), db, "order")
 	if err != nil || late != "" {
 		t.Errorf("before it counts as overdue: %q, %v", late, err)
 	}
 	now = now.Add(time.Minute)
 	if late, err = lateOf(t.Context(), db, "order"); err != nil ||
-		!strings.Contains(late, "; 1 of definition "+v2.Hash()+": It is due since ") {
+		!strings.Contains(late, "; 1 of definition "+v2.Hash()+": It has been due since ") {
 		t.Errorf("the doctor has %q, %v", late, err)
 	}
 	now = now.Add(10 * time.Minute)
-	says("none runs", "nor one with another definition of its name")
+	says("no engine runs it", "no engine with another definition of its name")
 	note(v1)
-	says("the earlier build runs again", v1.Hash()+" run, but that is not a later one")
+	says("the earlier build runs again", v1.Hash()+" run, but that definition is not a later one")
 	says("the remedy", "saga.Mapping whose From is "+v2.Hash())
 	note(v1, plan.Mapping{From: v2.Hash()})
 	says("it maps them back", "")

@@ -164,7 +164,7 @@ func endSagas(ctx context.Context, db runKeeper, run *Run, err error) error {
 func outcomeOf(done, of int) string {
 	text := fmt.Sprintf("%d of %d sagas", done, of)
 	if done < of {
-		text += "; the others were left as they are"
+		text += "; the others were left unchanged"
 	}
 	return text
 }

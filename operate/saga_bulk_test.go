@@ -33,7 +33,7 @@ func TestTwoGoOnWithARun(t *testing.T) {
 		}
 	}}
 	if r, err := operate.ChangeSagas(t.Context(), rival, all, pause, o); r.Done != 0 || len(r.Left) != 2 ||
-		!strings.Contains(r.Left[0].Why, "another one that went on") {
+		!strings.Contains(r.Left[0].Why, "another process that continues the run") {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if list, err := operate.Sagas(t.Context(), b.db, operate.SagaSelection{Paused: true}); err != nil ||
@@ -185,12 +185,12 @@ func TestSagasByLimit(t *testing.T) {
 // A call of an engine whose answer is lost is named, with the command to settle it, until it is known.
 func TestUnknownCallOfASaga(t *testing.T) {
 	lost, sent := errors.New("the connection was cut"), ""
-	pay := saga.Call("pay", saga.Request[sagaTx, string, int, string]{
+	pay := saga.CallWith("pay", saga.Request[sagaTx, string, int, string]{
 		At:     call.NewProvider("bank", nil),
 		Intent: func(context.Context, sagaTx, saga.Run[string]) (int, error) { return 100, nil },
 		Do:     func(_ context.Context, _ int, key string) (string, error) { sent = key; return "", lost },
 		LookUp: func(context.Context, int, string) (string, bool, error) { return "", false, lost },
-	}, nil, saga.Pivot(), saga.Retry(saga.Policy{First: time.Hour, Most: time.Hour}))
+	}, nil, saga.Pivot(), saga.Retry(saga.Policy{InitialInterval: time.Hour, MaxInterval: time.Hour}))
 	d := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s }}, pay)
 	db := memstore.New(nil)
 	e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler)}, d)
@@ -202,7 +202,7 @@ func TestUnknownCallOfASaga(t *testing.T) {
 	list, err := operate.UnknownCalls(t.Context(), db, "--store @x", 10)
 	if err != nil || len(list) != 1 || list[0].Saga != "order" || list[0].Step != "pay" ||
 		list[0].Attempts != 1 || list[0].Outside != sent || sent == "" ||
-		list[0].Commands[1] != "skald saga complete --store @x --step pay --data '…' --reason 'it was done' -- order k-1" {
+		list[0].Commands[1] != "skald saga complete --store @x --step pay --data '…' --reason 'done at the provider' -- order k-1" {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	c := operate.SagaChange{Verb: operate.CompleteSaga, Step: "pay", Data: []byte(`"receipt"`)}

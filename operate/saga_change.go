@@ -41,9 +41,8 @@ type SagaChange struct {
 	Step       string   `json:"step,omitempty"`       // for retry, complete and skip
 	Occurrence string   `json:"occurrence,omitempty"` // for these and for signal
 	Signal     string   `json:"signal,omitempty"`     // for signal
-	// Data is for complete and signal. It is JSON of the type of the step's output, or of the signal. A
-	// saga that it does not fit is left. JSON null means no value. It may be missing only for a type
-	// without fields.
+	// Data is for complete and signal: JSON of the type of the step's output, or of the signal. A saga with
+	// another type is left. JSON null means no value. Data may be missing only for a type without fields.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
@@ -53,11 +52,11 @@ func checkChange(c *SagaChange) error {
 	case !slices.Contains(SagaVerbs(), c.Verb):
 		return &UsageError{What: fmt.Sprintf("%q is no verb of sagas", c.Verb)}
 	case c.Step == "" && (c.Verb == CompleteSaga || c.Verb == SkipSaga):
-		return &UsageError{What: fmt.Sprintf("%s which step?", c.Verb)}
+		return &UsageError{What: fmt.Sprintf("which step? Name the step to %s", c.Verb)}
 	case c.Signal == "" && c.Verb == SignalSaga:
 		return &UsageError{What: "which signal?"}
 	case c.Data != nil && !json.Valid(c.Data):
-		return &UsageError{What: `the data is no JSON: a text is given in quotes, as --data '"sent"'`}
+		return &UsageError{What: `the data is no JSON: put a text into quotes, as --data '"sent"'`}
 	case fingerprint.CheckJSON(c.Data) != nil:
 		return &UsageError{What: "the data: " + fingerprint.ErrNotText.Error()}
 	}
@@ -110,8 +109,8 @@ type LeftSaga struct {
 	Why  string `json:"why"`
 	// Unfit reports that the change does not fit the definition of the saga.
 	Unfit bool `json:"unfit,omitempty"`
-	// First reports that the saga is in the requested state already, or that a rival holds or writes it. A
-	// saga with neither Unfit nor First was left for another reason: it has ended, for example.
+	// First reports that the saga is in the requested state already, or that a rival locks or writes its
+	// row. Without Unfit and First the saga was left for another reason: it has ended, for example.
 	First bool `json:"first,omitempty"`
 }
 
@@ -180,7 +179,7 @@ func (s *SagaSelection) none() error {
 	case s.Key != "":
 		return noSaga(s.Name, s.Key)
 	case s.Live && s.Status == "":
-		return &NoneError{What: "no saga is selected that has not ended"}
+		return &NoneError{What: "no running saga is selected"}
 	}
 	return &NoneError{What: "no saga is selected"}
 }
@@ -216,25 +215,25 @@ func (c *SagaChange) partly(r *SagaReport) error {
 	if r.Done == r.Selected {
 		return nil
 	}
-	return &PartlyError{What: fmt.Sprintf("%s: %d of %d sagas were left as they are", c,
+	return &PartlyError{What: fmt.Sprintf("%s: %d of %d sagas were left unchanged", c,
 		r.Selected-r.Done, r.Selected)}
 }
 
 // whichSagas returns the error for a change without a selection.
 func whichSagas() error {
-	return &UsageError{What: "which sagas? Select some of them; or All, if all of them are meant"}
+	return &UsageError{What: "which sagas? Select some, or set All to select all"}
 }
 
 func outcomeText(out plan.Outcome) string {
 	switch out {
 	case plan.Late:
-		return "it went another way"
+		return "the saga took another path"
 	case plan.TooLate:
 		return "it is too late to turn back: its pivot is passed, or it has ended"
 	case plan.Runs:
-		return "it may have taken effect, and nobody would undo it: cancel the saga, or count the step as done with complete"
+		return "it may have taken effect, and nothing would undo it: cancel the saga, or mark the step as done with complete"
 	case plan.Full:
-		return fmt.Sprintf("it keeps %d signals already whose steps have not begun", plan.MaxEarly)
+		return fmt.Sprintf("it already stores %d signals for steps that have not begun", plan.MaxEarly)
 	}
 	return string(out)
 }

@@ -62,7 +62,7 @@ func (c child) explain(at string) string {
 	s := c.row
 	switch {
 	case s == nil && c.looked:
-		return fmt.Sprintf(" Its child, which has the key %s, is not there.", c.key)
+		return fmt.Sprintf(" Its child with the key %s does not exist.", c.key)
 	case s == nil:
 		return fmt.Sprintf(" Its child has the key %s.", c.key)
 	}

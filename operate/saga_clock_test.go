@@ -28,8 +28,8 @@ func retriesByClock(t *testing.T, db *memstore.Store) {
 	if err := plan.Write(&text, plan.Written{Hash: graph.Hash(), Graph: graph}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.NoteSagaDefinitions(t.Context(),
-		[]store.SagaDefinition{{Name: "order", Hash: graph.Hash(), Written: text.String()}}); err != nil {
+	if _, err := db.Apply(t.Context(), store.Effect{Definitions: []store.SagaDefinition{{Name: "order",
+		Hash: graph.Hash(), Written: text.String()}}}); err != nil {
 		t.Fatal(err)
 	}
 	stuck := plan.State{ID: "1", Status: plan.Running,
@@ -39,7 +39,7 @@ func retriesByClock(t *testing.T, db *memstore.Store) {
 		t.Fatal(err)
 	}
 	tx := db.BeginTx()
-	if _, _, err := db.StartSaga(t.Context(), tx,
+	if _, _, err := db.StartSagas(t.Context(), tx,
 		store.Saga{Name: "order", Key: "o", ID: "1", Hash: graph.Hash(), Input: "{}", State: string(state),
 			Standing: store.Standing{Status: "running", Stuck: true}}); err != nil {
 		t.Fatal(err)

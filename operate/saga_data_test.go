@@ -94,7 +94,7 @@ func TestSagaTakesWhatItCanReadOnly(t *testing.T) {
 	db, far := memstore.New(nil), saga.Signal[counted]{Name: "counted"}
 	wait := saga.Wait[string]("wait", far)
 	note := saga.Do("note", func(_ context.Context, tx sagaTx, r saga.Run[string]) (bool, error) {
-		return true, tx.Put(r.Key, wait.Of(r).Note)
+		return true, tx.Put(r.Key, wait.Output(r).Note)
 	}, nil, saga.Pivot())
 	o := &saga.Options[string]{Key: func(s string) string { return s }, MaxBytes: 100}
 	d := saga.New("order", o, wait, note)
@@ -129,7 +129,7 @@ func TestSagaTakesWhatItCanReadOnly(t *testing.T) {
 	tries("k-1", `{"N":1.5}`, "N: it is a number and has to be an integer from -128 to 127")
 	tries("k-1", `{"N":300}`, "N: it is a number and has to be an integer from -128 to 127")
 	tries("k-1", `{"At":"now"}`, `At: it is a string and has to be a text such as "2006-`)
-	tries("k-1", large, "is 111 bytes as JSON, at most 100 are kept")
+	tries("k-1", large, "is 111 bytes as JSON, and the limit is 100")
 	fits := `{"N":127, "At":"2026-01-02T15:04:05Z","Note":` + strings.Repeat(" ", 100) + `"tea"}`
 	tries("k-1", fits, "")
 	b.must("k-1", operate.SagaChange{Verb: operate.SignalSaga, Signal: "counted",
@@ -151,7 +151,7 @@ func TestSagaTakesWhatItCanReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Definitions[0].Written = before.String()
-	if err := db.NoteSagaDefinitions(t.Context(), l.Definitions); err != nil {
+	if _, err := db.Apply(t.Context(), store.Effect{Definitions: l.Definitions}); err != nil {
 		t.Fatal(err)
 	}
 	tries("k-2", `{"N":300}`, "")

@@ -84,7 +84,7 @@ func definitionOf(one *store.SagaDefinition) (Definition, plan.Written) {
 		}
 		return d, w
 	}
-	d.Unread = "it does not have the hash that it is stored under"
+	d.Unread = "its hash differs from the hash under which it is stored"
 	return d, plan.Written{}
 }
 
@@ -105,7 +105,7 @@ func (d *Definition) against(newest *Definition, w *plan.Written) {
 	}
 	for _, step := range newest.Steps {
 		if !known[step] {
-			d.Changes = append(d.Changes, DefinitionChange{Step: step, What: "it is new",
+			d.Changes = append(d.Changes, DefinitionChange{Step: step, What: "the step is new",
 				Class: string(plan.Compatible)})
 		}
 	}

@@ -24,25 +24,25 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 	case plan.Done:
 		say("It is done: each step is done or skipped.")
 	case plan.Compensated:
-		say("It turned back, and what was done is undone.")
+		say("It turned back, and its completed steps are undone.")
 	case plan.Compensating:
-		say("It turns back: what took effect is being undone, in the reverse of the order in which it began.")
+		say("It turns back: the steps that took effect are undone, the last one first.")
 	default:
-		say("It goes forward since %s.", formatTime(s.Started))
+		say("It has gone forward since %s.", formatTime(s.Started))
 	}
 	if st.Cause != nil {
 		say("It turned back because %s.", causeText(st.Cause))
 	}
 	if st.Paused && !st.Status.Final() {
-		say("It is paused: nothing is begun. To go on: %s", which.typed("resume", ""))
+		say("It is paused: no step begins. To go on: %s", which.typed("resume", ""))
 	}
 	switch past := r.TurnsBack(); {
 	case st.Overdue:
 		say("Its deadline, or a cancellation, came after its pivot: it goes on.")
 	case st.Status == plan.Running && past == "" && !st.Deadline.IsZero() && st.Paused:
-		say("Its deadline is %s: nothing comes of that while it is paused.", formatTime(st.Deadline))
+		say("Its deadline is %s: it has no effect while the saga is paused.", formatTime(st.Deadline))
 	case st.Status == plan.Running && past == "" && !st.Deadline.IsZero():
-		say("At %s it turns back by its deadline, unless its pivot is done.", formatTime(st.Deadline))
+		say("At %s, its deadline, it turns back, unless its pivot is done.", formatTime(st.Deadline))
 	case st.Status == plan.Running && past != "":
 		say("It cannot turn back any more: %s.", past)
 	}
@@ -55,6 +55,10 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 			say("%s", text)
 		}
 	}
+	if names := endedNames(st); names != "" {
+		say("These steps ran in a transaction that their function ended, so their writes may be committed: %s. Each is stuck once "+
+			"the step before it is done. Complete each committed step, and retry the others.", names)
+	}
 	for _, line := range r.entities(at) {
 		say("%s", line)
 	}
@@ -65,10 +69,23 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 		say("%s", r.noEngine)
 	}
 	if p == nil && !st.Status.Final() {
-		say("No engine has noted its definition (%s), so no engine runs it: does a build run that knows it?",
+		say("No engine has stored its definition (%s), so no engine runs it: check that a build with this definition runs.",
 			s.Hash)
 	}
 	return lines
+}
+
+// endedNames names the runs that may have taken effect before they begin.
+func endedNames(st plan.State) string {
+	var names []string
+	for _, m := range st.Ended {
+		name := sagarow.StepName(m.Step, m.Occurrence)
+		if m.Undo {
+			name = "the undo of " + name
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // TurnsBack explains why a cancellation would have no effect. It returns "" if it would turn the saga
@@ -105,7 +122,7 @@ func explainRun(s *SagaRead, r *plan.Run, which sagaCommand) string {
 	switch {
 	case r.Unsure && st.Status == plan.Compensating && !r.Sent:
 		return fmt.Sprintf("%s may have taken effect: it is stuck, and nothing is undone before an operator "+
-			"looks.%s If it stands, complete it, and it is undone: %s. Else skip it: %s", name, failed,
+			"decides.%s If it took effect, complete it, and the saga undoes it: %s. Else skip it: %s", name, failed,
 			typed("complete", sample(node.Shape)), typed("skip", ""))
 	case r.Stuck:
 		what := map[plan.Phase]string{plan.Deciding: "the condition of ", plan.Undo: "the undo of ",
@@ -113,24 +130,24 @@ func explainRun(s *SagaRead, r *plan.Run, which sagaCommand) string {
 		text := fmt.Sprintf("%s%s is stuck, and waits for an operator.%s To go on, retry, complete or "+
 			"skip it: %s", what, name, failed, typed("retry", ""))
 		if node.Kind == plan.Lock && r.Phase != plan.Undo {
-			text += " Skipped or completed, it goes on without its entities, and others may change them meanwhile."
+			text += " After skip or complete, the saga goes on without its entities, and other sagas may change them meanwhile."
 		}
 		return text
 	case node.Kind == plan.Lock && (r.Phase == plan.Ready || r.Phase == plan.Waiting || r.Phase == plan.Undo):
 		return explainLock(st, r, s.places, typed, failed)
 	case r.Phase == plan.Deciding:
-		return fmt.Sprintf("%s is next: its condition is asked.%s", name, failed)
+		return fmt.Sprintf("%s is next: its condition is evaluated.%s", name, failed)
 	case r.Phase == plan.Ready && st.Status == plan.Compensating:
-		return fmt.Sprintf("%s may have taken effect: that is found out before anything is undone.%s%s", name,
+		return fmt.Sprintf("%s may have taken effect: the engine finds out before it undoes anything.%s%s", name,
 			failed, retryText(st, r))
 	case r.Phase == plan.Ready:
-		return fmt.Sprintf("%s is to be run.%s%s", name, failed, retryText(st, r))
+		return fmt.Sprintf("%s runs next.%s%s", name, failed, retryText(st, r))
 	case r.Phase == plan.Undo:
-		return fmt.Sprintf("%s is to be undone.%s%s", name, failed, retryText(st, r))
+		return fmt.Sprintf("%s is undone next.%s%s", name, failed, retryText(st, r))
 	case r.Phase == plan.Undoing && node.Kind == plan.Child:
 		return fmt.Sprintf("%s waits until its child is undone.%s", name, untilText(st, r))
 	case r.Phase == plan.Undoing:
-		return fmt.Sprintf("%s: the reply to its undo is waited for%s.%s%s", name, sinceText(r),
+		return fmt.Sprintf("%s waits for the reply to its undo%s.%s%s", name, sinceText(r),
 			untilText(st, r), which.statusHint())
 	case r.Phase == plan.Waiting:
 		for_ := map[plan.Kind]string{plan.Command: "a reply", plan.Child: "its child"}[node.Kind]
@@ -164,7 +181,7 @@ func (v sagaCommand) typed(verb, flags string) string {
 
 // statusHint names the command that finds the blocker of a message without a reply.
 func (v sagaCommand) statusHint() string {
-	return " What holds it up, at the service that replies: skald status --store '…' -- " +
+	return " To see why the reply is late, run at the service that replies: skald status --store '…' -- " +
 		shortlog.Shell(v.saga.Key)
 }
 
@@ -180,9 +197,9 @@ func retryText(st *plan.State, r *plan.Run) string {
 	case r.Due.IsZero():
 		return ""
 	case st.Paused:
-		return fmt.Sprintf(" It is tried again at %s, once it is not paused any more.", formatTime(r.Due))
+		return fmt.Sprintf(" Its next attempt is at %s, if the saga is resumed by then.", formatTime(r.Due))
 	}
-	return fmt.Sprintf(" It is tried again at %s.", formatTime(r.Due))
+	return fmt.Sprintf(" Its next attempt is at %s.", formatTime(r.Due))
 }
 
 func sinceText(r *plan.Run) string {
@@ -197,7 +214,7 @@ func untilText(st *plan.State, r *plan.Run) string {
 	case r.Due.IsZero():
 		return ""
 	case st.Paused:
-		return fmt.Sprintf(" Its time is up at %s: nothing comes of that while the saga is paused.",
+		return fmt.Sprintf(" Its time is up at %s: that has no effect while the saga is paused.",
 			formatTime(r.Due))
 	}
 	return fmt.Sprintf(" Its time is up at %s.", formatTime(r.Due))
@@ -211,27 +228,16 @@ type SagaCheck struct {
 	Moves   int        `json:"moves"` // sagas that go on
 	Changes []string   `json:"changes,omitempty"`
 	Refused []LeftSaga `json:"refused,omitempty"` // at most 100
+	Last    bool       `json:"last,omitempty"`    // the last definition in the database; see CheckDefinitions
 }
 
 const maxRefused = 100
 
 // CheckSagas compares the running sagas with the definitions of the next build, as saga.Write wrote them.
 func CheckSagas(ctx context.Context, db store.Lister, definitions io.Reader) (out []SagaCheck, err error) {
-	text, err := io.ReadAll(definitions)
+	next, err := readNext(definitions)
 	if err != nil {
-		return nil, fmt.Errorf("read definitions: %w", err)
-	}
-	f, err := plan.Read(bytes.NewReader(text))
-	switch {
-	case err != nil:
-		return nil, &UsageError{What: err.Error()}
-	case !json.Valid(text):
-		return nil, &UsageError{What: "read definitions: something follows them in the file: " +
-			"give one that saga.Write has written once, with all definitions of the build"}
-	}
-	next := map[string]plan.Written{}
-	for _, w := range f.Definitions {
-		next[w.Graph.Name] = w
+		return nil, err
 	}
 	plans, err := readPlans(ctx, db)
 	if err != nil {
@@ -256,15 +262,64 @@ func CheckSagas(ctx context.Context, db store.Lister, definitions io.Reader) (ou
 	return out, nil
 }
 
+// CheckDefinitions compares the last definition of each name in the database with the definitions of the next
+// build. Sagas of that definition may still start before the next build runs. A check without changes is left
+// out.
+func CheckDefinitions(ctx context.Context, db store.Lister,
+	definitions io.Reader) (out []SagaCheck, err error) {
+	next, err := readNext(definitions)
+	if err != nil {
+		return nil, err
+	}
+	l, err := db.List(ctx, store.List{Definitions: true})
+	if err != nil {
+		return nil, err
+	}
+	plans, seen := plansOf(l.Definitions), map[string]bool{}
+	for i := range l.Definitions { // of each name the last one first
+		d := &l.Definitions[i]
+		if seen[d.Name] {
+			continue
+		}
+		seen[d.Name] = true
+		c := checkOf(&store.Saga{Name: d.Name, Hash: d.Hash}, plans[d.Hash], next)
+		if c.Last = true; len(c.Changes) > 0 {
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}
+
+// readNext reads the definitions of the next build, by name.
+func readNext(definitions io.Reader) (map[string]plan.Written, error) {
+	text, err := io.ReadAll(definitions)
+	if err != nil {
+		return nil, fmt.Errorf("read definitions: %w", err)
+	}
+	f, err := plan.Read(bytes.NewReader(text))
+	switch {
+	case err != nil:
+		return nil, &UsageError{What: err.Error()}
+	case !json.Valid(text):
+		return nil, &UsageError{What: "read definitions: the file has text after them: " +
+			"give a file that one call of saga.Write has written, with all definitions of the build"}
+	}
+	next := map[string]plan.Written{}
+	for _, w := range f.Definitions {
+		next[w.Graph.Name] = w
+	}
+	return next, nil
+}
+
 // checkOf returns the check of sagas with the definition of one, without counting any yet.
 func checkOf(one *store.Saga, p *plan.Plan, next map[string]plan.Written) SagaCheck {
 	c := SagaCheck{Name: one.Name, Hash: one.Hash}
 	w, ok := next[one.Name]
 	switch {
 	case !ok:
-		c.Changes = []string{"the next build has no definition of this name: let the older one finish them"}
+		c.Changes = []string{"the next build has no definition of this name: run the older build until these sagas have ended"}
 	case p == nil:
-		c.Changes = []string{"no engine has noted their definition: they cannot be compared"}
+		c.Changes = []string{"no engine has stored their definition, so they cannot be compared"}
 	case w.Hash != one.Hash:
 		for _, change := range plan.Compare(p.Graph, w.Graph, mappingFrom(w, one.Hash)) {
 			c.Changes = append(c.Changes, change.String())

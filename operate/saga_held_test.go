@@ -44,7 +44,7 @@ func TestBulkLeavesWhatIsHeld(t *testing.T) {
 		r, err := operate.RunSagas(t.Context(), b.db, "pause", operate.SagaSelection{Name: "order"},
 			operate.SagaChange{Verb: operate.PauseSaga}, operate.Order{Author: "ann", Reason: "an incident"})
 		if !errors.As(err, new(*operate.PartlyError)) || r.Done != 2 || len(r.Left) != 2 ||
-			!r.Left[0].First || !strings.Contains(r.Left[0].Why, "a step of it that is running") {
+			!r.Left[0].First || !strings.Contains(r.Left[0].Why, "one of its steps, or another") {
 			t.Errorf("%+v, %v", r, err)
 		}
 		if took := time.Since(began); took > 7*time.Second {
@@ -61,7 +61,7 @@ func TestBulkLeavesWhatIsHeld(t *testing.T) {
 		one, err := operate.ChangeSagas(t.Context(), b.db, operate.SagaSelection{Key: "k-1"},
 			operate.SagaChange{Verb: operate.CancelSaga}, operate.Order{Author: "ann", Reason: "x"})
 		if !errors.As(err, new(*operate.PartlyError)) || len(one.Left) != 1 ||
-			!strings.Contains(one.Left[0].Why, "type the verb again when that is over") {
+			!strings.Contains(one.Left[0].Why, "repeat the command later") {
 			t.Errorf("of one: %+v, %v", one, err)
 		}
 	})

@@ -29,7 +29,7 @@ func twins(t *testing.T) *memstore.Store {
 	}
 	for _, d := range []*saga.Definition[string]{child, parent} {
 		tx := db.BeginTx()
-		if _, err := saga.Start(t.Context(), e, tx, d, "k-1"); err != nil {
+		if _, err := saga.Bind(e, d).Start(t.Context(), tx, "k-1"); err != nil {
 			t.Fatal(err)
 		}
 		if err := tx.Commit(); err != nil {
@@ -81,9 +81,9 @@ func TestWhyASagaIsLeft(t *testing.T) {
 		`it has no step "x": its steps are a, wait, pivot, b`: {Verb: operate.SkipSaga, Step: "x"},
 		"its step b has not begun":                            {Verb: operate.RetrySaga, Step: "b"},
 		"a is done already":                                   {Verb: operate.SkipSaga, Step: "a"},
-		"no step of it is stuck: one that waits for its next attempt is named with --step": {
+		"it has no stuck step: name a step that waits for its next attempt with --step": {
 			Verb: operate.RetrySaga},
-		"wait waits for its signal: nothing is to be tried again":                                           {Verb: operate.RetrySaga, Step: "wait"},
+		"wait waits for its signal, so there is no attempt to repeat":                                       {Verb: operate.RetrySaga, Step: "wait"},
 		`it has no signal "x": its signals are go`:                                                          {Verb: operate.SignalSaga, Signal: "x"},
 		`the signal go came for the occurrence "x", and its step wait has no occurrences: send it for none`: {Verb: operate.SignalSaga, Signal: "go", Occurrence: "x"},
 	} {
@@ -112,7 +112,7 @@ func TestExplainNamesTheChild(t *testing.T) {
 		return "red", nil
 	}, func(context.Context, sagaTx, saga.Run[string], string) error {
 		return skald.Permanent(errors.New("it is glued"))
-	}, saga.Retry(saga.Policy{First: time.Hour, Most: time.Hour}))
+	}, saga.Retry(saga.Policy{InitialInterval: time.Hour, MaxInterval: time.Hour}))
 	child := saga.New("wrapping", byKey, wrap)
 	other := saga.New("other", byKey, saga.Wait[string]("wait", goAhead)) // has the child's key, too
 	of := func(r saga.Run[string]) string { return r.Key + " inside" }
@@ -138,7 +138,8 @@ func TestExplainNamesTheChild(t *testing.T) {
 		"That failed once, last with: no paper." + more)
 	skip := operate.SagaChange{Verb: operate.SkipSaga, Step: "inside"}
 	if r, err := b.change(operate.SagaSelection{Name: "gift", Key: "g-1"}, skip); len(r.Left) != 1 ||
-		!strings.HasPrefix(r.Left[0].Why, "its child goes on, and nobody would undo what it does: cancel that") {
+		!strings.HasPrefix(r.Left[0].Why,
+			"its child is running, and nothing would undo its steps: cancel that") {
 		t.Errorf("a child that runs is skipped: %+v, %v", r, err)
 	}
 	broken = false
@@ -158,7 +159,7 @@ func TestExplainNamesTheChild(t *testing.T) {
 	}
 	retry.Step = "inside"
 	if r, err := b.change(operate.SagaSelection{Name: "gift", Key: "g-1"}, retry); len(r.Left) != 1 ||
-		r.Left[0].Why != "inside waits until its child is undone: nothing is to be tried again" {
+		r.Left[0].Why != "inside waits until its child is undone, so there is no attempt to repeat" {
 		t.Errorf("a wait for an undo is retried: %+v, %v", r, err)
 	}
 	read, err := operate.ReadSaga(t.Context(), db, "wrapping", "g-1 inside")
@@ -171,7 +172,7 @@ func TestExplainNamesTheChild(t *testing.T) {
 	complete := operate.SagaChange{Verb: operate.CompleteSaga, Step: "wrap", Data: json.RawMessage(`"red"`)}
 	which := operate.SagaSelection{Name: "wrapping", Key: "g-1 inside"}
 	if r, err := b.change(which, complete); len(r.Left) != 1 ||
-		!strings.Contains(r.Left[0].Why, "wrap is being undone, which puts nothing out: leave --data away") {
+		!strings.Contains(r.Left[0].Why, "wrap is being undone, and an undo has no output: omit --data") {
 		t.Errorf("an undo is completed with data: %+v, %v", r, err)
 	}
 	complete.Data = nil
@@ -186,7 +187,7 @@ func TestExplainNamesWhereACommandIs(t *testing.T) {
 	event := func(name string) skald.Event[string] { return skald.Event[string]{Topic: "ship", Type: name} }
 	byKey := &saga.Options[string]{Key: func(s string) string { return s }}
 	d := saga.New("order", byKey, saga.Command("ship", event("ship"),
-		func(r saga.Run[string]) string { return r.Key }, saga.Reply(event("shipped")), nil, saga.Pivot()))
+		func(r saga.Run[string]) string { return r.Key }, saga.Reply(event("shipped")), saga.Pivot()))
 	e, err := saga.NewEngine(db, nil, d)
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +197,7 @@ func TestExplainNamesWhereACommandIs(t *testing.T) {
 	read, err := operate.ReadSaga(t.Context(), db, "order", "o 1")
 	text := strings.Join(read.Explain(""), "\n")
 	for _, want := range []string{"ship waits for a reply since 20",
-		"What holds it up, at the service that replies: skald status --store '…' -- 'o 1'"} {
+		"To see why the reply is late, run at the service that replies: skald status --store '…' -- 'o 1'"} {
 		if err != nil || !strings.Contains(text, want) {
 			t.Errorf("%s, %v: want %s", text, err, want)
 		}

@@ -29,10 +29,10 @@ func explainLock(st *plan.State, r *plan.Run, places []store.Hold, typed func(ve
 		return fmt.Sprintf("%s gives up its entities.%s%s", name, failed, retryText(st, r))
 	}
 	if len(places) == 0 {
-		return fmt.Sprintf("%s is to be run: it has no place in line yet.%s%s", name, failed, lockDue(st, r))
+		return fmt.Sprintf("%s runs next: it has no place in line yet.%s%s", name, failed, lockDue(st, r))
 	}
 	since := slices.MinFunc(places, func(a, b store.Hold) int { return a.Since.Compare(b.Since) }).Since
-	return fmt.Sprintf("%s waits in line for %s, since %s.%s%s To go on without them, though others may change "+
+	return fmt.Sprintf("%s waits in line for %s, since %s.%s%s To go on without them, although others may change "+
 		"them meanwhile: %s", name, entities(places), formatTime(since), failed, lockDue(st, r),
 		typed("skip", ""))
 }

@@ -66,17 +66,17 @@ func TestToldOfALock(t *testing.T) {
 	broken := true
 	b := newLockBench(t, &broken)
 	b.start("one a b", "two a", "three b c a")
-	if one := b.tells("one a b", "It holds account a, account b, until its end. How many wait behind it: "+
+	if one := b.tells("one a b", "It holds account a, account b, until its end. Waiting behind it: "+
 		"account a: 2, account b: 1."); len(one.Undo)+len(one.Stays) > 0 {
 		t.Errorf("%+v", one)
 	}
 	three := b.tells("three b c a", "lock waits in line for account a, account b, account c, since 20",
-		" To go on without them, though others may change them meanwhile: skald saga skip --store s.db --step "+
+		" To go on without them, although others may change them meanwhile: skald saga skip --store s.db --step "+
 			"lock --reason '…' -- order 'three b c a'",
-		"account a (2 stand before this saga), account b are held since 20", "Z by order one a b, which is running, "+
+		"account a (2 places before this saga), account b are held since 20", "Z by order one a b, which is running, "+
 			"at wait. More: skald saga explain --store s.db -- order 'one a b'",
-		"It stands first in line for account c.",
-		"lock waits until other sagas are done with account a, account b, account c, since 20")
+		"It is first in line for account c.",
+		"lock waits until other sagas release account a, account b, account c, since 20")
 	if w := three.Waiting; len(w) != 1 || w[0].What != operate.WaitEntities || len(w[0].For) != 3 ||
 		w[0].Due != nil || w[0].More != 0 || time.Since(*w[0].Since) > time.Hour || len(three.Undo) > 0 {
 		t.Errorf("it waits for %+v", three)
@@ -88,7 +88,7 @@ func TestToldOfALock(t *testing.T) {
 	left, err := b.change(operate.SagaSelection{Key: "two a"},
 		operate.SagaChange{Verb: operate.RetrySaga, Step: "lock"})
 	if err == nil || len(left.Left) != 1 ||
-		left.Left[0].Why != "lock waits for entities that other sagas hold: nothing is to be tried again" {
+		left.Left[0].Why != "lock waits for entities that other sagas hold, so there is no attempt to repeat" {
 		t.Errorf("retry: %+v, %v", left, err)
 	}
 
@@ -99,14 +99,13 @@ func TestToldOfALock(t *testing.T) {
 		"That failed once, last with: ", "the table is gone. More: skald saga explain")
 	b.must("three b c a", operate.SagaChange{Verb: operate.SkipSaga, Step: "lock"})
 	b.stands("three b c a", "running wait")
-	b.tells("three b c a", "It goes on without account a, account b: it keeps its place in line for that until "+
-		"its end.", "It stands first in line for account c.")
+	b.tells("three b c a", "It goes on without account a, account b, and keeps its place in line until its end.", "It is first in line for account c.")
 	broken = false
 	b.must("one a b", operate.SagaChange{Verb: operate.ResumeSaga})
 	b.must("one a b", operate.SagaChange{Verb: operate.RetrySaga})
 	b.stands("one a b", "done")
 	b.stands("two a", "running wait")
-	b.tells("two a", "It holds account a, until its end. How many wait behind it: account a: 1.")
+	b.tells("two a", "It holds account a, until its end. Waiting behind it: account a: 1.")
 }
 
 // The end of its time is told, not when it looks again; and of many entities the first.
@@ -166,7 +165,7 @@ func TestToldOfALockOfAChild(t *testing.T) {
 	}
 	read, err := operate.ReadSaga(t.Context(), db, "order", "one")
 	if text := strings.Join(read.Explain(""), "\n"); err != nil ||
-		!strings.Contains(text, "It holds account a, until its end. How many wait behind it: account a: 1.") {
+		!strings.Contains(text, "It holds account a, until its end. Waiting behind it: account a: 1.") {
 		t.Errorf("explained: %s, %v", text, err)
 	}
 }

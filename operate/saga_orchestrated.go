@@ -88,8 +88,8 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaStanding, e
 		return out, err
 	}
 	final, left := st.Status.Final(), leftBy(s, at)
-	out = SagaStanding{Style: Orchestrated, Name: s.Name, Key: s.Key, State: s.Status, Stuck: s.Stuck,
-		Paused: s.Paused && !final, Overdue: st.Overdue,
+	out = SagaStanding{Style: Orchestrated, Name: s.Name, Key: s.Key, ID: s.ID, State: s.Status,
+		Stuck: s.Stuck, Paused: s.Paused && !final, Overdue: st.Overdue,
 		Forward: st.Status == plan.Running && p != nil && p.Final(st),
 		Steps:   []StandingStep{}, Due: timeOrNil(st.Deadline), Started: s.Started, Changed: s.Changed,
 		Ended: timeOrNil(s.Ended)}
@@ -128,21 +128,21 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaStanding, e
 	}
 	if p == nil && !final {
 		out.Drift = append(out.Drift, fmt.Sprintf(
-			"no engine has noted its definition (%s), so none runs it: does a build run that knows it?",
+			"no engine has stored its definition (%s), so no engine runs it: check that a build with this definition runs",
 			s.Hash))
 	}
 	out.Commands = commandsToUnblock(s, !final, at)
 	return out, nil
 }
 
-// leftBy describes since when and why a build has left s to another one, and the remedy. It returns "" if
-// none has.
+// leftBy describes why a build has left s to another build, since when, and the remedy. It returns "" if no
+// build has left s.
 func leftBy(s *store.Saga, at string) string {
 	if !sagarow.WasLeft(s.Standing) || !s.Ended.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("since %s no build takes it on: one left it to another (%s). Start a build that can, "+
-		"or give the next one a mapping; to compare: skald saga check%s --definitions '…'", formatTime(s.Since),
+	return fmt.Sprintf("since %s no build runs it: a build left it to another build (%s). Start a build that can run it, "+
+		"or give the next build a mapping; to compare: skald saga check%s --definitions '…'", formatTime(s.Since),
 		firstLine(strings.TrimPrefix(s.Error, sagarow.LeftToOthers)), spaced(at))
 }
 
@@ -169,9 +169,9 @@ func (s *SagaStanding) Deadline(now time.Time) string {
 	case s.Overdue, s.Forward:
 		return when + ": its pivot is done, so it goes on"
 	case s.Paused:
-		return when + ": nothing comes of that while it is paused"
+		return when + ": it has no effect while the saga is paused"
 	case left <= 0:
-		return when + ": no engine has looked at it since"
+		return when + ": no engine has run it since"
 	}
 	return when + ": then it turns back, unless its pivot is done"
 }

@@ -75,8 +75,8 @@ func (b *bulk) settled(left *LeftSaga) {
 
 // lockedByOther returns s as left because another transaction holds its row.
 func lockedByOther(s *store.Saga) LeftSaga {
-	return LeftSaga{Name: s.Name, Key: s.Key, First: true, Why: "a step of it that is running, or another " +
-		"transaction, holds its row: type the verb again when that is over"}
+	return LeftSaga{Name: s.Name, Key: s.Key, First: true, Why: "one of its steps, or another " +
+		"transaction, locks its row: repeat the command later"}
 }
 
 // one changes a saga. It returns the reason if the saga was left; else nil. store.ErrBusy means that
@@ -89,11 +89,11 @@ func (b *bulk) one(ctx context.Context, was *store.Saga, wait time.Duration) (le
 		r, err := readRow(ctx, b.db, was.Name, was.Key)
 		switch {
 		case errors.As(err, new(*NoneError)):
-			return first("it ended, and is not kept any more")
+			return first("it ended, and was deleted")
 		case err != nil:
 			return nil, err
 		case r.row.ID != was.ID:
-			return first("it ended, and another one was started under its key")
+			return first("it ended, and another saga was started with its key")
 		}
 		// This read comes after that of the saga. A later change, by another process that continues the
 		// run, breaks the guard of the version.
@@ -101,14 +101,14 @@ func (b *bulk) one(ctx context.Context, was *store.Saga, wait time.Duration) (le
 			return nil, err
 		}
 		if b.done.ids[r.row.ID] {
-			return first("another one that went on with the run has changed it")
+			return first("another process that continues the run has changed it")
 		}
 		stands, left, err := b.write(ctx, &r, wait)
 		if stands || left != nil || err != nil {
 			return left, err
 		}
 	}
-	return first("an engine writes it again and again: try it once more")
+	return first("an engine changes it all the time: try again")
 }
 
 // write applies the change to a saga as it was read. Neither stands nor left means that the saga changed

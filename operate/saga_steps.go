@@ -39,13 +39,16 @@ func StepStates() []string {
 // StepSelection selects steps. Zero fields select all.
 type StepSelection struct {
 	Consumer, Saga string
-	State          string // one of StepStates
-	Limit          int    // default 1,000
+	// Consumers and Sagas select steps of several consumers and sagas, in one query. Give both or none.
+	Consumers, Sagas []string
+	State            string // one of StepStates
+	Limit            int    // default 1,000
 }
 
 // Steps lists the state of steps of sagas, by consumer, saga, step and occurrence.
 func Steps(ctx context.Context, db store.Lister, s StepSelection) ([]SagaStep, error) {
-	q := store.StepQuery{Consumer: s.Consumer, Saga: s.Saga, Limit: s.Limit}
+	q := store.StepQuery{Consumer: s.Consumer, Saga: s.Saga, Consumers: s.Consumers, Sagas: s.Sagas,
+		Limit: s.Limit}
 	switch {
 	case s.State == "":
 	case !slices.Contains(StepStates(), s.State):

@@ -63,7 +63,7 @@ func (b *sagaBench) start(keys ...string) {
 	b.t.Helper()
 	for _, key := range keys {
 		tx := b.db.BeginTx()
-		if _, err := saga.Start(b.t.Context(), b.e, tx, b.d, key); err != nil {
+		if _, err := saga.Bind(b.e, b.d).Start(b.t.Context(), tx, key); err != nil {
 			b.t.Fatal(err)
 		}
 		if err := tx.Commit(); err != nil {
@@ -185,7 +185,7 @@ func TestSagaEndsByHand(t *testing.T) {
 	b.must("a", operate.SagaChange{Verb: operate.SignalSaga, Signal: "go", Data: json.RawMessage(`"yes"`)})
 	b.must("a", operate.SagaChange{Verb: operate.SkipSaga, Step: "b"})
 	b.stands("a", "done")
-	if end, err := b.e.Await(t.Context(), b.d, "a"); err != nil || !end.Done {
+	if end, err := saga.Bind(b.e, b.d).Await(t.Context(), "a"); err != nil || !end.Done {
 		t.Errorf("%+v, %v", end, err)
 	}
 }
@@ -281,7 +281,7 @@ func TestExplainAWaitThatTimedOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		tx := db.BeginTx()
-		if _, err := saga.Start(t.Context(), e, tx, d, "a"); err != nil || tx.Commit() != nil {
+		if _, err := saga.Bind(e, d).Start(t.Context(), tx, "a"); err != nil || tx.Commit() != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -293,7 +293,7 @@ func TestExplainAWaitThatTimedOut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const want = "because a step failed for good (approve): no signal go came within 1m0s."
+		const want = "because a step failed permanently (approve): no signal go came within 1m0s."
 		if text := strings.Join(read.Explain(""), "\n"); !strings.Contains(text, want) {
 			t.Errorf("explained: %s", text)
 		}

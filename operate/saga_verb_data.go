@@ -11,19 +11,20 @@ import (
 	"github.com/skald-go/skald/internal/sagarow"
 )
 
-// unfit explains why a saga cannot take the data. Otherwise an undo or a later step would run on a zero
-// value, or be stuck with undecodable data. A type that the build did not describe is not checked.
+// unfit explains why the data does not fit the type that a saga needs. Without this check an undo or a
+// later step would run on a zero value, or be stuck with undecodable data. A type that the build did not
+// describe is not checked.
 func (c *SagaChange) unfit(p *plan.Plan, st *plan.State) string {
 	what, step := c.takes(p, st)
 	switch {
 	case what == "" && c.Verb == CompleteSaga && c.Data != nil && string(c.Data) != "null":
-		return fmt.Sprintf("the saga turned back, and %s is being undone, which puts nothing out: "+
-			"leave --data away, if its undo is to count as done", sagarow.StepName(c.Step, c.Occurrence))
+		return fmt.Sprintf("the saga turned back, and %s is being undone, and an undo has no output: "+
+			"omit --data to mark its undo as done", sagarow.StepName(c.Step, c.Occurrence))
 	case what == "" || step.Shape == plan.Nothing && c.Data == nil:
 		return ""
 	case c.Data == nil && step.Shape != "":
 		return fmt.Sprintf(
-			"%s is %.300s, and no data was given: give it with --data; or --data null, if nothing reads it",
+			"%s is %.300s, and no data was given: use --data, or --data null if no later step reads it",
 			what, step.Shape)
 	case c.Data == nil:
 		return ""
@@ -33,8 +34,8 @@ func (c *SagaChange) unfit(p *plan.Plan, st *plan.State) string {
 	}
 	kept, err := json.Marshal(c.Data) // without blanks
 	if most := p.Graph.MaxBytes; err == nil && most > 0 && len(kept) > most {
-		return fmt.Sprintf("the data is too large: %s is %d bytes as JSON, at most %d are kept: keep it in a "+
-			"table, and give its key; or have a build raise saga.Options.MaxBytes", what, len(kept), most)
+		return fmt.Sprintf("the data is too large: %s is %d bytes as JSON, and the limit is %d: store it in a "+
+			"table, and pass its key, or raise saga.Options.MaxBytes in the service", what, len(kept), most)
 	}
 	return ""
 }

@@ -87,7 +87,7 @@ func callOf(p *store.Parked, at string) UnknownCall {
 	c.Commands = []string{"skald dead redrive" + who + " --reason 'ask again'" + id}
 	for _, found := range []Settlement{CallDone, CallRefused} {
 		c.Commands = append(c.Commands, "skald dead drop"+who+" --call "+string(found)+
-			" --reason 'the provider says so'"+id)
+			" --reason 'found at the provider'"+id)
 	}
 	return c
 }
@@ -117,11 +117,11 @@ func callsOf(s *store.Saga, p *plan.Plan, at string) (out []UnknownCall) {
 		which := sagaArgs(s.Name, s.Key)
 		c.Commands = []string{"skald saga retry" + of + " --reason 'ask again'" + which}
 		if c.Undo {
-			c.Commands = append(c.Commands, "skald saga skip"+of+" --reason 'it is undone at the provider'"+
+			c.Commands = append(c.Commands, "skald saga skip"+of+" --reason 'undone at the provider'"+
 				which)
 		} else {
 			c.Commands = append(c.Commands, "skald saga complete"+of+sample(step.Shape)+
-				" --reason 'it was done'"+which)
+				" --reason 'done at the provider'"+which)
 		}
 		out = append(out, c)
 	}

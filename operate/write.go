@@ -56,7 +56,7 @@ type WriteError struct {
 
 func (e *WriteError) Error() string {
 	return fmt.Sprintf(
-		"outbox write: if it is not known whether %s is written, type it again with --id %s: %v", e.ID,
+		"outbox write: if it is unclear whether %s was written, repeat the command with --id %s: %v", e.ID,
 		e.ID, e.Err)
 }
 
@@ -83,7 +83,7 @@ func Write(ctx context.Context, db Writer, d Draft, o Order) (r WriteReport, err
 		return r, err
 	}
 	if d.ContentType == "application/json" && !json.Valid(d.Data) {
-		return r, &UsageError{What: "the payload is no JSON: mend it, or give its content type"}
+		return r, &UsageError{What: "the payload is no JSON: correct it, or give its content type"}
 	}
 	if d.ContentType == "application/json" && fingerprint.CheckJSON(d.Data) != nil {
 		return r, &UsageError{What: "the payload: " + fingerprint.ErrNotText.Error()}
@@ -175,7 +175,7 @@ func findCause(ctx context.Context, db Keeper,
 			return cause, consumer, id, found,
 				&UsageError{
 					What: fmt.Sprintf(
-						"several kept messages have the id %s: name one by its consumer and its source",
+						"several messages have the id %s: select one by its consumer and its source",
 						d.CausedBy)}
 		}
 		cause, id, consumer, found = p.Message, p.Identity, p.Consumer, true

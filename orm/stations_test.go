@@ -31,8 +31,9 @@ func TestStationsOverPQWhoseSessionsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	in := inbox.New(s, bus.Client(), "all", &inbox.Options{Retry: inbox.Retry{First: time.Millisecond,
-		Most: 50 * time.Millisecond}, Logger: quiet})
+	in := inbox.New(s, bus.Client(), "all",
+		&inbox.Options{Retry: inbox.Retry{InitialInterval: time.Millisecond,
+			MaxInterval: 50 * time.Millisecond}, Logger: quiet})
 	inbox.On(in, OrderPlaced, func(ctx context.Context, tx *sql.Tx, m skald.Received[Order]) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (key, n) VALUES ($1, $2)", m.Value.ID,
 			m.Value.Cents)

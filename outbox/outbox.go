@@ -100,6 +100,12 @@ func (o *Outbox[TTx]) Write(ctx context.Context, tx TTx, drafts ...skald.Draft) 
 	if err != nil {
 		return fmt.Errorf("write to outbox: %w", err)
 	}
+	if l, _ := lending.In(ctx); l.Record != nil {
+		if err := l.Record(rows); err != nil {
+			return fmt.Errorf("write to outbox: %w", err)
+		}
+		return nil
+	}
 	if rows, err = o.unwritten(ctx, tx, drafts, rows); err != nil {
 		return fmt.Errorf("write to outbox: %w", err)
 	}

@@ -96,7 +96,7 @@ func (s *shop) consumer(c rediscmd.Client,
 		s.t.Fatal(err)
 	}
 	in := inbox.New(pgstore.New(s.pool, &pgstore.Options{Schema: s.schema}), s.bus, "stock",
-		&inbox.Options{Front: inbox.Front{Seen: cache}, Logger: quiet()})
+		&inbox.Options{Cache: inbox.Cache{Finished: cache}, Logger: quiet()})
 	inbox.On(in, said, func(ctx context.Context, tx pgx.Tx, m skald.Received[string]) error {
 		_, err := tx.Exec(ctx, "INSERT INTO "+s.schema+".done VALUES ($1)", m.ID)
 		return err

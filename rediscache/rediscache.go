@@ -3,7 +3,7 @@
 // (see once.Cache), and while it does not answer it is not asked.
 //
 //	cache, err := rediscache.New(goredis.New(rdb), nil)
-//	in := inbox.New(db, bus, "stock", &inbox.Options{Front: inbox.Front{Seen: cache}})
+//	in := inbox.New(db, bus, "stock", &inbox.Options{Cache: inbox.Cache{Finished: cache}})
 package rediscache
 
 import (
@@ -35,7 +35,7 @@ type Options struct {
 	MeterProvider metric.MeterProvider // default OpenTelemetry's global one
 }
 
-// A Cache is a once.Cache in Redis. It is safe for concurrent use, and needs no end.
+// Cache is a once.Cache in Redis. It is safe for concurrent use, and needs no end.
 type Cache struct {
 	redis *rediscmd.Guard
 	o     Options
@@ -209,5 +209,5 @@ func (c *Cache) staying(e once.Entry) int64 {
 	if !e.Until.IsZero() {
 		ttl = min(ttl, time.Until(e.Until))
 	}
-	return max(ttl.Milliseconds(), 0)
+	return max(ttl, ttl+time.Millisecond-1, 0).Milliseconds()
 }

@@ -76,8 +76,8 @@ func newWorld(t *testing.T, c rediscmd.Client, o *rediscache.Options) *world {
 	if w.cache, err = rediscache.New(c, o); err != nil {
 		t.Fatal(err)
 	}
-	w.in = inbox.New[tx](w.asked, w.bus, "stock", &inbox.Options{Front: inbox.Front{Seen: w.cache},
-		Logger: quiet(), Retry: inbox.Retry{First: time.Hour}})
+	w.in = inbox.New[tx](w.asked, w.bus, "stock", &inbox.Options{Cache: inbox.Cache{Finished: w.cache},
+		Logger: quiet(), Retry: inbox.Retry{InitialInterval: time.Hour}})
 	inbox.On(w.in, said, func(_ context.Context, t tx, m skald.Received[string]) error {
 		old, _ := t.Get("done")
 		if err := t.Put("done", strings.TrimPrefix(old+" "+m.Value, " ")); err != nil {
@@ -246,7 +246,7 @@ func TestClaimsAreAHint(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, now := newWorld(t, c, nil), time.Now()
-	w.in = inbox.New[tx](w.asked, w.bus, "stock", &inbox.Options{Front: inbox.Front{Ahead: ours},
+	w.in = inbox.New[tx](w.asked, w.bus, "stock", &inbox.Options{Cache: inbox.Cache{InProgress: ours},
 		Logger: quiet(), Now: func() time.Time { return now }})
 	inbox.On(w.in, said, func(_ context.Context, t tx, m skald.Received[string]) error {
 		old, _ := t.Get("done")
@@ -293,7 +293,7 @@ func TestTTLBeyondTheWindowIsRefused(t *testing.T) {
 	w := newWorld(t, c, &rediscache.Options{TTL: 31 * 24 * time.Hour})
 	_, err := w.in.Step(t.Context())
 	if err == nil || !strings.Contains(err.Error(),
-		"inbox.Options.Front.Seen remembers for 744h0m0s, marks are kept for 720h0m0s: give the cache a TTL") {
+		"inbox.Options.Cache.Finished remembers for 744h0m0s, marks are kept for 720h0m0s: give the cache a TTL") {
 		t.Error(err)
 	}
 	if _, err := rediscache.New(c, &rediscache.Options{TTL: -1}); err == nil {

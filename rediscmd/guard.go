@@ -25,7 +25,7 @@ type GuardOptions struct {
 	Logger *slog.Logger
 }
 
-// A Guard is a Client that never takes longer than its timeout, whatever the client below it does: a client
+// Guard is a Client that never takes longer than its timeout, whatever the client below it does: a client
 // that ignores its context is left alone, and one that panics has failed. At most 64 calls are under way;
 // others wait for their turn within their timeout. After a call that failed or was too slow it answers
 // ErrBypassed for a while, at once; then one call tries.

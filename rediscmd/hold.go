@@ -28,4 +28,7 @@ func Drop(key, token string) []string {
 	return []string{"EVAL", script, "1", key, token}
 }
 
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+// milliseconds returns d in milliseconds, rounded up. Redis refuses a time of 0.
+func milliseconds(d time.Duration) string {
+	return strconv.FormatInt(max(d, d+time.Millisecond-1).Milliseconds(), 10)
+}

@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-// A Client sends commands in one round trip, where they go to one server, and returns a reply for each, in
+// Client sends commands in one round trip, where they go to one server, and returns a reply for each, in
 // their order. Each command is words: its name, then its arguments. An error means that the replies are not
 // known: any of the commands may have taken effect. What the server answers to one command with an error is a
 // Reply with an Err. Clients are safe for concurrent use.
@@ -17,7 +17,7 @@ type Client interface {
 	Do(ctx context.Context, commands [][]string) ([]Reply, error)
 }
 
-// A Reply is what the server answers to one command.
+// Reply is what the server answers to one command.
 type Reply struct {
 	Text string // a string, or an integer in decimal
 	Nil  bool   // there is nothing: the key is not there, or a condition of the command did not hold

@@ -43,7 +43,7 @@ var (
 	ErrAway = errors.New("redislock: Redis does not answer")
 )
 
-// A Locker gives leases. It is safe for concurrent use. One goroutine renews all of its leases, and ends with
+// Locker gives leases. It is safe for concurrent use. One goroutine renews all of its leases, and ends with
 // the last of them.
 type Locker struct {
 	redis *rediscmd.Guard
@@ -78,7 +78,7 @@ func New(c rediscmd.Client, o *Options) (*Locker, error) {
 		say: backoff.Rarely{First: 20 * time.Second, Most: 10 * time.Minute}}, nil
 }
 
-// A Lease is held until Release, or until it is lost.
+// Lease is held until Release, or until it is lost.
 type Lease struct {
 	by     *Locker
 	keys   []string // sorted

@@ -3,11 +3,12 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/internal/vitals"
 	"github.com/skald-go/skald/store"
@@ -89,7 +90,8 @@ func (r *Relay) judge(c *call, s *shard, p *piece, v verdict) {
 			run.Took(&row.Message)
 			r.topics.published(row.Topic)
 			continue
-		case refused != nil && c.alone:
+		case refused != nil && (c.alone || r.final(row.Topic, refused)):
+			r.noteAlone(row.Topic, c.alone)
 			r.deferRefused(s, p, row, refused)
 			continue
 		case errors.Is(failed, broker.ErrRecreated):
@@ -97,7 +99,7 @@ func (r *Relay) judge(c *call, s *shard, p *piece, v verdict) {
 		case v.all == nil && failed != nil && r.deferRow(s, p, row, failed):
 			continue
 		case errors.Is(refused, broker.ErrNoTopic):
-			r.noteMissingTopic(row.Topic)
+			r.noteMissingTopic(row.Topic, refused)
 		case refused != nil:
 			s.suspects[row.Seq] = true
 		}
@@ -114,35 +116,37 @@ func (r *Relay) judge(c *call, s *shard, p *piece, v verdict) {
 	r.count(func(h *Health) { h.Published += int64(taken) })
 }
 
-// noteMissingTopic records that the broker does not have a topic, and logs it once.
-func (r *Relay) noteMissingTopic(topic string) {
-	if r.topics.miss(topic, r.o.Now()) {
+// noteMissingTopic records that the broker has no such topic, or no group's queue for it. It logs each once.
+func (r *Relay) noteMissingTopic(topic string, refused error) {
+	why := fmt.Errorf("topic %s: %w", topic, broker.ErrNoTopic)
+	none := (*broker.NoQueueError)(nil)
+	if errors.As(refused, &none) {
+		why = none
+	}
+	migrate := "skald migrate --broker URL --topic " + shortlog.Shell(topic)
+	switch {
+	case !r.topics.miss(topic, why, r.o.Now()):
+	case none != nil:
+		r.o.Logger.Warn("relay: no consumer group has a queue for a topic; its rows are deferred until one has",
+			"owner", r.o.Owner, "topic", topic, "remedy", "start a consumer, or run: "+migrate+" --group NAME")
+	default:
 		r.o.Logger.Warn("relay: a topic is missing; its rows are deferred until it is there", "owner",
-			r.o.Owner, "topic", topic,
-			"remedy", "skald migrate --broker URL --topic "+topic+"; of a broker in this process: its MakeTopics")
+			r.o.Owner, "topic", topic, "remedy", migrate+"; of a broker in this process: its MakeTopics")
 	}
 }
 
-// deferRefused defers a row that was refused when published alone. Later rows of its key wait for it.
+// deferRefused defers a row that was refused for itself. Later rows of its key wait for it.
 func (r *Relay) deferRefused(s *shard, p *piece, row *store.Row, why error) {
 	r.addDeferred(s, p, row, why)
-	now, said := r.o.Now(), r.refusals[row.Topic]
-	if said.rows++; now.Before(said.next) {
-		r.refusals[row.Topic] = said
-		return
-	}
-	r.refusals[row.Topic] = refusals{next: now.Add(refusalsEvery)}
-	r.o.Logger.Warn("relay: row deferred", "owner", r.o.Owner, "shard", s.ID, "seq", row.Seq, "id", row.ID,
-		"topic", row.Topic, "type", row.Type, "rows", said.rows, "error", why)
+	r.logDeferred(s, row, why)
 }
 
-// refusalsEvery is the least time between two lines in the log about refused rows of one topic.
-const refusalsEvery = 2 * time.Minute
-
-// refusals counts the refused rows of a topic since the last line about them in the log.
-type refusals struct {
-	rows int
-	next time.Time // of the next line
+// logDeferred logs refused rows of a topic rarely, but each new reason at once.
+func (r *Relay) logDeferred(s *shard, row *store.Row, why error) {
+	if rows, due := r.refusals.due(row.Topic, why.Error(), r.o.Now()); due {
+		r.o.Logger.Warn("relay: row deferred", "owner", r.o.Owner, "shard", s.ID, "seq", row.Seq,
+			"id", row.ID, "topic", row.Topic, "type", row.Type, "rows", rows, "error", why)
+	}
 }
 
 func (r *Relay) addDeferred(s *shard, p *piece, row *store.Row, why error) {

@@ -27,7 +27,13 @@ const (
 func (r *Relay) retryDeferred(ctx context.Context) (busy bool, err error) {
 	now := r.o.Now()
 	r.forgetPushback(now)
-	if r.retrying || now.Before(r.deferredAt) || len(r.shards) == 0 {
+	if r.retrying {
+		return false, nil
+	}
+	if r.retrySuspect() {
+		return true, nil
+	}
+	if now.Before(r.deferredAt) || len(r.shards) == 0 {
 		return false, nil
 	}
 	if !r.roomForPage() {
@@ -53,9 +59,35 @@ func (r *Relay) retryDeferred(ctx context.Context) (busy bool, err error) {
 	if due = r.publishable(due); len(due) == 0 {
 		return true, nil
 	}
-	c, msgs := &call{deferred: due, rows: len(due)}, make([]skald.Message, len(due))
+	r.sendDeferred(due)
+	return true, nil
+}
+
+// suspect is a deferred row that the broker refused together with others.
+type suspect struct {
+	row   store.DeferredRow
+	shard *shard // as it was owned then
+}
+
+// retrySuspect publishes the next suspect alone, and reports whether there was one.
+func (r *Relay) retrySuspect() bool {
+	for len(r.suspects) > 0 {
+		next := r.suspects[0]
+		r.suspects[0] = suspect{}
+		r.suspects = r.suspects[1:]
+		if s := next.shard; !s.gone && !s.awaitsReplay(next.row.Topic) && !s.defersOlder(&next.row) {
+			r.sendDeferred([]store.DeferredRow{next.row})
+			return true
+		}
+	}
+	return false
+}
+
+// sendDeferred publishes deferred rows in one call.
+func (r *Relay) sendDeferred(due []store.DeferredRow) {
+	c, msgs := &call{deferred: due, rows: len(due)}, make([]skald.Message, 0, len(due))
 	for i := range due {
-		msgs[i] = outgoing(&due[i].Row)
+		msgs = appendOutgoing(msgs, &due[i].Row)
 		c.bytes += column.Weight(&due[i].Message)
 		s := r.byBucket[due[i].Bucket]
 		c.shards = append(c.shards, s)
@@ -65,7 +97,6 @@ func (r *Relay) retryDeferred(ctx context.Context) (busy bool, err error) {
 	}
 	r.retrying = true
 	r.send(c, msgs)
-	return true, nil
 }
 
 // withoutReplays removes rows of recreated topics that wait for a replay. It also removes rows if an older
@@ -162,8 +193,15 @@ func (r *Relay) deferredAnswered(c *call, err error) {
 		case failed != nil && v.all == nil:
 			r.notePushback(s, &a.Row, failed)
 			r.deferAgain(s, a, failed)
+		case refused != nil && len(c.deferred) > 1 && errors.Is(refused, broker.ErrShared):
+			if seen.first(&a.Message) {
+				r.suspects = append(r.suspects, suspect{row: *a, shard: s})
+			}
 		case refused != nil:
 			seen.first(&a.Message)
+			if a.Attempts > 0 && withoutNumbers(a.Why) != withoutNumbers(refused.Error()) {
+				r.logDeferred(s, &a.Row, refused)
+			}
 			r.deferAgain(s, a, refused)
 			if !errors.Is(refused, broker.ErrNoTopic) {
 				r.o.Logger.Debug("relay: row refused again", "owner", r.o.Owner, "shard", s.ID, "seq", a.Seq,

@@ -74,7 +74,7 @@ func TestRowOfAMissingTopicIsRetriedSoon(t *testing.T) {
 	for b := range r.byBucket {
 		r.byBucket[b] = s
 	}
-	r.topics.missing["payments"] = now.Add(time.Minute)
+	r.topics.missing["payments"] = missingTopic{broker.ErrNoTopic, now.Add(time.Minute)}
 	r.deferredAt = now.Add(time.Hour)
 	r.publishRows(g, []store.Row{{Message: skald.Message{Topic: "payments", ID: "1"}, Seq: 1}})
 	if wait := r.deferredAt.Sub(now); !r.hasDeferred || wait > deferredPoll {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/endpoint"
 	"github.com/skald-go/skald/internal/vitals"
 	"github.com/skald-go/skald/store"
@@ -49,6 +50,12 @@ func (r *Relay) Health() Health {
 	return h
 }
 
+// Status returns the state for skald.Run and package health.
+func (r *Relay) Status() skald.Status {
+	h := r.Health()
+	return skald.Status{Name: "relay", Stage: skald.Publishing, Live: h.Live, Ready: h.Ready, Why: h.Why}
+}
+
 // away records an outage, or with nil its end, and reports whether that is new.
 func (r *Relay) away(what *string, err error) (isNew bool) {
 	why := ""
@@ -76,7 +83,7 @@ func (r *Relay) begin(ctx context.Context) {
 	r.introduced = true
 	r.o.Logger.InfoContext(ctx, "relay: carrying", "owner", r.o.Owner, "store", endpoint.DriverName(r.db),
 		"broker", endpoint.DriverName(r.bus))
-	endpoint.WarnUnencrypted(ctx, r.o.Logger.With("owner", r.o.Owner), "relay: no TLS", r.db, r.bus)
+	endpoint.Warn(ctx, r.o.Logger.With("owner", r.o.Owner), "relay", r.db, r.bus)
 }
 
 // ready logs once how many shards the relay owns.

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -31,12 +32,15 @@ type call struct {
 // missingFor is how long a topic counts as missing before the broker is asked again.
 const missingFor = 5 * time.Second
 
-// publishRows sends rows to the broker, in order, and records which shard each row belongs to.
-func (r *Relay) publishRows(g *group, rows []store.Row) {
+// publishRows sends rows to the broker, in order, and records which shard each row belongs to. It returns the
+// bytes of all rows.
+func (r *Relay) publishRows(g *group, rows []store.Row) (bytes int) {
 	c, msgs := &call{}, make([]skald.Message, 0, len(rows))
 	parts := map[*shard]*piece{}
 	for i := range rows {
 		row := &rows[i]
+		size := column.Weight(&row.Message)
+		bytes += size
 		s := r.byBucket[row.Bucket]
 		if s == nil || s.group != g || s.failing || s.leaving ||
 			(s.Cursor.Base == g.base && s.Cursor.Tip == g.tip && row.Seq <= s.Cursor.Seq) ||
@@ -61,8 +65,8 @@ func (r *Relay) publishRows(g *group, rows []store.Row) {
 		}
 		s.noteTopic(row.Topic, r.topics.ids)
 		p.rows, p.at = append(p.rows, row), append(p.at, len(msgs))
-		msgs = append(msgs, outgoing(row))
-		c.bytes += column.Weight(&row.Message)
+		msgs = appendOutgoing(msgs, row)
+		c.bytes += size
 	}
 	c.rows = len(msgs)
 	c.alone = g.isolating && c.rows == 1 && c.shards[0].suspects[c.pieces[0].rows[0].Seq]
@@ -70,6 +74,7 @@ func (r *Relay) publishRows(g *group, rows []store.Row) {
 	if c.rows > 0 {
 		r.send(c, msgs)
 	}
+	return bytes
 }
 
 // deferral returns the deferred row for a row that cannot be published now, or nil. Reasons are an earlier
@@ -82,17 +87,16 @@ func (r *Relay) deferral(s *shard, row *store.Row) *store.DeferredRow {
 		r.count(func(h *Health) { h.Deferred++ })
 		r.tel.Refused(row.Topic)
 		a := &store.DeferredRow{Row: *row, Attempts: 1, Why: why, Due: r.o.DeferFirst}
-		r.o.Logger.Warn("relay: row deferred", "owner", r.o.Owner, "shard", s.ID, "seq", row.Seq,
-			"id", row.ID, "error", a.Why)
+		r.logDeferred(s, row, errors.New(why))
 		return a
 	}
-	if !r.topics.isMissing(row.Topic, r.o.Now()) {
+	missing := r.topics.isMissing(row.Topic, r.o.Now)
+	if missing == nil {
 		return nil
 	}
 	r.count(func(h *Health) { h.Deferred++ })
 	r.tel.Refused(row.Topic)
-	return &store.DeferredRow{Row: *row, Attempts: 1, Why: "topic " + row.Topic + ": " +
-		broker.ErrNoTopic.Error(), Due: r.o.DeferFirst}
+	return &store.DeferredRow{Row: *row, Attempts: 1, Why: missing.Error(), Due: r.o.DeferFirst}
 }
 
 // unpublishable returns why a row cannot be published to any broker, or "".
@@ -136,12 +140,12 @@ func (r *Relay) send(c *call, msgs []skald.Message) {
 	r.publish(c, msgs)
 }
 
-// outgoing returns the message of a row, with its sequence number in the outbox, so that consumers can detect
-// a wrong order.
-func outgoing(row *store.Row) skald.Message {
-	m := row.Message
-	m.Sequence = sequence(row.Seq)
-	return m
+// appendOutgoing appends the message of a row, with its sequence number in the outbox, so that consumers can
+// detect a wrong order.
+func appendOutgoing(msgs []skald.Message, row *store.Row) []skald.Message {
+	msgs = append(msgs, row.Message)
+	msgs[len(msgs)-1].Sequence = sequence(row.Seq)
+	return msgs
 }
 
 func sequence(seq int64) string {

@@ -23,8 +23,8 @@ const (
 
 // pushback is the state of a topic that accepts no more rows.
 type pushback struct {
-	why         string
-	last, logAt time.Time // the last failure; when to log the next one
+	why  string
+	last time.Time // the last failure
 }
 
 // deferRow defers a row that the broker answered without accepting it, after failMost failures. If an earlier
@@ -48,12 +48,10 @@ func (r *Relay) deferRow(s *shard, p *piece, row *store.Row, why error) bool {
 	return true
 }
 
-// notePushback records that a topic did not accept a row, and logs it rarely.
+// notePushback records that a topic did not accept a row, and logs each reason rarely.
 func (r *Relay) notePushback(s *shard, row *store.Row, why error) {
-	now, was := r.o.Now(), r.pushed[row.Topic]
-	next := pushback{why: why.Error(), last: now, logAt: was.logAt}
-	if !now.Before(was.logAt) {
-		next.logAt = now.Add(pushFor)
+	next := pushback{why: why.Error(), last: r.o.Now()}
+	if _, due := r.pushbacks.due(row.Topic, next.why, next.last); due {
 		r.o.Logger.Warn("relay: a topic does not accept rows; they are deferred with their keys and retried at growing intervals",
 			"owner", r.o.Owner, "topic", row.Topic, "shard", s.ID, "seq", row.Seq, "id", row.ID, "error", why)
 	}
@@ -75,6 +73,7 @@ func (r *Relay) forgetPushback(now time.Time) {
 			continue
 		}
 		delete(r.pushed, topic)
+		delete(r.pushbacks, topic)
 		r.o.Logger.Info("relay: a topic accepts rows again", "owner", r.o.Owner, "topic", topic)
 		r.count(func(h *Health) {
 			full := maps.Clone(h.PushedBack)

@@ -5,8 +5,8 @@
 //
 // The way of a row through the files: contact.go (is the broker there?), lease.go (which shards are ours?),
 // window.go (which rows are new?), publish.go (publish them in order, with many calls in progress), answer.go
-// (the acknowledged prefix, and refused rows), deferred.go (retry deferred rows), recreated.go (recreated
-// topics), progress.go (store the progress of each shard), and run.go (the loop).
+// (the acknowledged prefix), refusal.go (refused rows), deferred.go (retry deferred rows), recreated.go
+// (recreated topics), progress.go (store the progress of each shard), and run.go (the loop).
 package relay
 
 import (
@@ -56,13 +56,13 @@ type Options struct {
 	Owner string
 	// TTL is the time without a heartbeat after which another relay takes the shards. Default 3 s.
 	TTL time.Duration
-	// PollMost is the longest pause between two looks for new rows. Default 105 ms times the number of relays
-	// on this outbox, at most a third of TTL. So all relays together query an idle database nine times a
-	// second. After new rows, or a write in this process, the pause is a twentieth of the time since then, at
-	// least 1 ms.
-	PollMost time.Duration
+	// MaxPollInterval is the longest pause between two looks for new rows. Default 105 ms times the number of
+	// relays on this outbox, at most a third of TTL. So all relays together query an idle database nine times
+	// a second. After new rows, or a write in this process, the pause is a twentieth of the time since then,
+	// at least 1 ms.
+	MaxPollInterval time.Duration
 	// Outboxes is the number of outboxes of one database that this process publishes, with a relay each. It
-	// multiplies the default of PollMost, so that more outboxes hardly mean more queries. Default 1.
+	// multiplies the default of MaxPollInterval, so that more outboxes hardly mean more queries. Default 1.
 	Outboxes int
 	// InFlight limits the published rows without an answer. Default 20,000.
 	InFlight int
@@ -131,46 +131,78 @@ type Relay struct {
 	tel      *telemetry.Relay
 	listener Listener // nil if the source is not notified of commits
 
-	// The rest belongs to the goroutine of Run or Step.
-	checked                bool
-	introduced, leasedOnce bool // store and broker, and the number of shards, were logged
-	shards                 map[int]*shard
-	byBucket               [store.Buckets]*shard
-	groups                 []*group
-	topics                 topics
-	refusals               map[string]refusals // by topic
-	pushed                 map[string]pushback // topics that accept no more rows
+	// These belong to the goroutine of Run or Step, except for first and maintaining.
+	ownership
+	sending
+	deferrals
+	lookout
+	upkeep
 
-	contact  contact // the state of the broker
-	toReturn []int   // shards that are ours in the store, but to be released
+	reports
+}
 
-	ask         func(topics []string, take func(broker.Topics, error))
-	ping        func(take func(error)) // sends a request that only the broker can answer
-	publish     func(c *call, msgs []skald.Message)
-	inFlight    int           // published rows without an answer
-	bytes       int           // memory of these rows
-	page        int           // rows to request, so that a page has about store.PageBytes
-	lastKnown   []store.Shard // shards that we owned when the store failed
-	retrying    bool          // deferred rows are being published
-	hasDeferred bool          // there may be deferred rows, so they are read more often
-
-	// deferredLast is when the last row that this process deferred is due. Rows without a key block no key.
-	deferredLast time.Time
-
-	leaseAt, expires, pollAt, deferredAt, maintainAt time.Time
-	// activity is when rows were last seen, or a write in this process.
-	activity            time.Time
-	failedAt            time.Time // the last failure of the store
-	restUntil           time.Time // after a window with rows
-	resting             bool      // no look while the source is quiet
-	outages             int       // consecutive outages of the store
-	storeLog, brokerLog backoff.Rarely
+// ownership has the shards of a Relay and its lease on them.
+type ownership struct {
+	shards    map[int]*shard
+	byBucket  [store.Buckets]*shard
+	groups    []*group
+	toReturn  []int         // shards that are ours in the store, but to be released
+	lastKnown []store.Shard // shards that we owned when the store failed
 	// sessions and waiting count the relays with work and those waiting for a shard, at the last lease.
 	sessions, waiting int
-	maintaining       atomic.Bool
+	leasedOnce        bool // the number of shards was logged
+	leaseAt, expires  time.Time
 	// first reports that the shard of the first bucket is ours. Only its relay reports the backlog.
 	first atomic.Bool
+}
 
+// sending has the rows on their way to the broker, and the state of the broker and its topics.
+type sending struct {
+	ask      func(topics []string, take func(broker.Topics, error))
+	ping     func(take func(error)) // sends a request that only the broker can answer
+	publish  func(c *call, msgs []skald.Message)
+	inFlight int // published rows without an answer
+	bytes    int // memory of these rows
+
+	contact             contact // the state of the broker
+	topics              topics
+	refusals, pushbacks reasons             // log lines about refused rows, and about full topics
+	isolated            map[string]isolated // by topic
+	pushed              map[string]pushback // topics that accept no more rows
+}
+
+// deferrals has the state of the deferred rows.
+type deferrals struct {
+	retrying    bool      // deferred rows are being published
+	suspects    []suspect // deferred rows that were refused together: to be published alone
+	hasDeferred bool      // there may be deferred rows, so they are read more often
+	deferredAt  time.Time // when to read them next
+	// deferredLast is when the last row that this process deferred is due. Rows without a key block no key.
+	deferredLast time.Time
+}
+
+// lookout has the times and the size of the looks for new rows.
+type lookout struct {
+	page   int // rows to request, so that a page has about store.PageBytes
+	pollAt time.Time
+	// activity is when rows were last seen, or a write in this process.
+	activity  time.Time
+	restUntil time.Time // after a window with rows
+	resting   bool      // no look while the source is quiet
+}
+
+// upkeep has the checks and the retention of the tables, and the outages of the store.
+type upkeep struct {
+	checked, introduced bool // introduced reports that store and broker were logged
+	maintainAt          time.Time
+	maintaining         atomic.Bool
+	failedAt            time.Time // the last failure of the store
+	outages             int       // consecutive outages of the store
+	storeLog, brokerLog backoff.Rarely
+}
+
+// reports has the values that any goroutine may read.
+type reports struct {
 	storeVitals, brokerVitals *vitals.Server
 
 	mu                    sync.Mutex
@@ -189,12 +221,14 @@ func New(db Source, bus broker.Publisher, o *Options) *Relay {
 	listener, _ := db.(Listener)
 	log := d.Logger.With("owner", d.Owner)
 	return &Relay{
-		storeVitals: vitals.Store(db, log, time.Now), brokerVitals: vitals.Broker(bus, log),
 		db: db, listener: listener, bus: bus, o: d, session: rand.Text(),
-		tel:    telemetry.NewRelay(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}),
-		shards: map[int]*shard{}, topics: newTopics(), pushed: map[string]pushback{}, page: pageFirst,
-		refusals: map[string]refusals{},
-		health:   Health{Live: true}, storeAway: "not started yet",
-		storeLog: backoff.Seldom(), brokerLog: backoff.Seldom(),
+		tel:       telemetry.NewRelay(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}),
+		ownership: ownership{shards: map[int]*shard{}},
+		sending: sending{topics: newTopics(), pushed: map[string]pushback{}, refusals: reasons{},
+			pushbacks: reasons{}, isolated: map[string]isolated{}},
+		lookout: lookout{page: pageFirst},
+		upkeep:  upkeep{storeLog: backoff.Seldom(), brokerLog: backoff.Seldom()},
+		reports: reports{storeVitals: vitals.Store(db, log, time.Now), brokerVitals: vitals.Broker(bus, log),
+			health: Health{Live: true}, storeAway: "not started yet"},
 	}
 }

@@ -261,7 +261,7 @@ func TestNeighboursOfARefusedRowAreNotDeferred(t *testing.T) {
 	w := newWorld(t, "orders")
 	w.bus.refuse = func(m skald.Message, alone bool) error {
 		if !alone || string(m.Data) == `"bad"` {
-			return errors.New("batch too large")
+			return fmt.Errorf("%w: batch too large", broker.ErrShared)
 		}
 		return nil
 	}
@@ -293,6 +293,35 @@ func TestMissingTopicDefersItsRowsUntilItExists(t *testing.T) {
 	if slices.Sort(got[""]); !slices.Equal(got[""], []string{`"x"`, `"y"`}) {
 		t.Errorf("without a key: %v", got[""])
 	}
+}
+
+// TestTopicWithoutAQueue checks that the log and the remedy name the missing queue. The topic is there.
+func TestTopicWithoutAQueue(t *testing.T) {
+	w := newWorld(t, "orders")
+	none := true
+	w.bus.refuse = func(skald.Message, bool) error {
+		if none {
+			return fmt.Errorf("returned: %w", &broker.NoQueueError{Topic: "orders"})
+		}
+		return nil
+	}
+	var log strings.Builder
+	r := relay.New(w.db, w.bus, &relay.Options{
+		Now: func() time.Time { return w.now }, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		DeferMost: 10 * time.Second,
+	})
+	w.write("orders", "k", "1", "2")
+	w.quiet(r)
+	w.write("orders", "l", "3")
+	w.quiet(r)
+	if text := log.String(); strings.Contains(text, "topic is missing") || strings.Contains(text, "no such topic") ||
+		strings.Count(text, "no consumer group has a queue") == 0 || !strings.Contains(text, "--group NAME") {
+		t.Error(text)
+	}
+	none = false
+	w.quiet(r)
+	w.expect("orders", "k", "1", "2")
+	w.expect("orders", "l", "3")
 }
 
 // TestMissingTopicIsLoggedOnce checks that each disappearance of a topic is logged once, for any number of

@@ -11,6 +11,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/retention"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/internal/vitals"
 	"github.com/skald-go/skald/store"
@@ -45,9 +46,11 @@ func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 	return busy, err
 }
 
-// Close releases the shards of a relay that is driven by Step. Run does this itself.
+// Close releases the shards of a relay that is driven by Step. A later Step leases shards again. Run does
+// this itself.
 func (r *Relay) Close(ctx context.Context) error {
 	r.forget()
+	r.leaseAt = time.Time{}
 	return r.leave(ctx)
 }
 
@@ -104,7 +107,7 @@ func (r *Relay) lost() {
 	r.leaseAt = time.Time{}
 }
 
-// Run publishes until ctx is done. Then it reads no more rows, waits at most Options.Drain for calls in
+// Run publishes until ctx is done. Then it looks for rows once more, waits at most Options.Drain for calls in
 // progress, saves its progress and releases its shards. It waits for outages of database and broker to end.
 // It returns an error only if waiting cannot help.
 func (r *Relay) Run(ctx context.Context) error {
@@ -119,6 +122,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	defer r.watch(hard)()
 	l := &loop{r: r, done: make(chan *call, 16), results: make(chan func(), 2), hard: hard}
 	r.publish, r.ask, r.ping = l.publish, l.ask, l.ping
+	defer shortlog.LogPanic(ctx, r.o.Logger, "relay "+r.o.Owner)
 	err := l.run(ctx)
 	stopping := r.o.Now()
 	if err == nil {
@@ -152,7 +156,10 @@ func (r *Relay) listen(ctx context.Context) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
-	done.Go(func() { r.listener.Listen(ctx, r.o.Logger.With("owner", r.o.Owner)) })
+	done.Go(func() {
+		defer shortlog.LogPanic(ctx, r.o.Logger, "relay "+r.o.Owner)
+		r.listener.Listen(ctx, r.o.Logger.With("owner", r.o.Owner))
+	})
 	return func() {
 		cancel()
 		done.Wait()
@@ -220,7 +227,24 @@ func (l *loop) run(ctx context.Context) error {
 		}
 		l.await(ctx, next, woken)
 	}
+	l.publishLast()
 	return nil
+}
+
+// publishLast publishes the rows that handlers of this process wrote before the shutdown reached the relay.
+// It takes at most a few pages: other relays, or the next process, publish the rest of a backlog.
+func (l *loop) publishLast() {
+	if len(l.r.shards) == 0 || l.r.outages > 0 {
+		return
+	}
+	l.r.pollAt = time.Time{}
+	for range lastTurns {
+		busy, _, err := l.turn()
+		l.collect()
+		if !busy || err != nil || l.hard.Err() != nil {
+			return
+		}
+	}
 }
 
 func (l *loop) turn() (busy bool, next time.Time, err error) {
@@ -355,6 +379,9 @@ func (l *loop) drain() {
 		r.o.Logger.Warn("relay: could not release its shards", "owner", r.o.Owner, "error", err)
 	}
 }
+
+// lastTurns is the limit of turns after the relay was told to stop: one looks, the others read.
+const lastTurns = 4
 
 const maintainEvery = time.Minute
 

@@ -13,7 +13,7 @@ import (
 type topics struct {
 	// missing has the topics that the broker did not have, and when to ask again. A published row removes its
 	// topic.
-	missing map[string]time.Time
+	missing map[string]missingTopic
 	ids     broker.Topics        // as last read; replaced, never changed, because calls in progress use it
 	idless  map[string]time.Time // topics without an ID, and how long that is trusted
 	answers int                  // number of answers about IDs
@@ -22,21 +22,28 @@ type topics struct {
 	askAt  time.Time // when the next request is due
 }
 
+type missingTopic struct {
+	why   error
+	until time.Time
+}
+
 func newTopics() topics {
-	return topics{missing: map[string]time.Time{}, idless: map[string]time.Time{}}
+	return topics{missing: map[string]missingTopic{}, idless: map[string]time.Time{}}
 }
 
-// isMissing reports whether the broker did not have a topic lately.
-func (t *topics) isMissing(topic string, now time.Time) bool {
-	until, ok := t.missing[topic]
-	return ok && !now.After(until)
+// isMissing returns why the broker did not take rows of a topic lately, or nil.
+func (t *topics) isMissing(topic string, now func() time.Time) error {
+	if m, ok := t.missing[topic]; ok && !now().After(m.until) {
+		return m.why
+	}
+	return nil
 }
 
-// miss records that the broker does not have a topic, and reports whether that is new.
-func (t *topics) miss(topic string, now time.Time) (news bool) {
-	_, known := t.missing[topic]
-	t.missing[topic] = now.Add(missingFor)
-	return !known
+// miss records why the broker does not take rows of a topic, and reports whether that is new.
+func (t *topics) miss(topic string, why error, now time.Time) (news bool) {
+	was, known := t.missing[topic]
+	t.missing[topic] = missingTopic{why: why, until: now.Add(missingFor)}
+	return !known || was.why.Error() != why.Error()
 }
 
 // published records that the broker acknowledged a row of a topic.

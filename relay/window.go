@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
@@ -174,7 +175,7 @@ func (r *Relay) planLook(now time.Time, found, all bool) {
 
 // pause returns the time between two looks.
 func (r *Relay) pause(now time.Time) time.Duration {
-	most := r.o.PollMost
+	most := r.o.MaxPollInterval
 	if most == 0 {
 		most = min(time.Duration(max(r.sessions, 1)*max(r.o.Outboxes, 1))*pollEach, r.o.TTL/3)
 	}
@@ -208,6 +209,9 @@ func (r *Relay) room(g *group) bool {
 // roomForPage reports whether the rows of one more page may be in memory.
 func (r *Relay) roomForPage() bool {
 	used := r.bytes
+	for i := range r.suspects {
+		used += column.Weight(&r.suspects[i].row.Message)
+	}
 	for _, s := range r.shards {
 		used += s.bytes()
 	}
@@ -231,11 +235,12 @@ func (r *Relay) readPage(ctx context.Context, g *group) error {
 	}
 	rows := page.Rows
 	if g.isolating {
-		rows = untilSuspect(g, rows)
-	} else {
-		r.resize(&page)
+		rows = r.untilSuspect(g, rows)
 	}
-	r.publishRows(g, rows)
+	bytes := r.publishRows(g, rows)
+	if !g.isolating {
+		r.resize(len(rows), bytes, page.Done)
+	}
 	if len(rows) > 0 {
 		g.at = rows[len(rows)-1].Seq
 	}
@@ -262,11 +267,11 @@ func (r *Relay) endWindow(g *group) {
 	}
 }
 
-// untilSuspect cuts rows so that a suspect is published alone.
-func untilSuspect(g *group, rows []store.Row) []store.Row {
+// untilSuspect cuts rows so that a suspect is published alone, unless too many of its topic were.
+func (r *Relay) untilSuspect(g *group, rows []store.Row) []store.Row {
 	for i, row := range rows {
 		for _, s := range g.shards {
-			if s.suspects[row.Seq] {
+			if s.suspects[row.Seq] && !r.final(row.Topic, broker.ErrShared) {
 				return rows[:max(i, 1)]
 			}
 		}
@@ -274,15 +279,11 @@ func untilSuspect(g *group, rows []store.Row) []store.Row {
 	return rows
 }
 
-// resize adapts the page size to the bytes of a page, so that the store does not read rows in vain.
-func (r *Relay) resize(page *store.Page) {
-	n, bytes := len(page.Rows), 0
-	for i := range page.Rows {
-		bytes += column.Weight(&page.Rows[i].Message)
-	}
+// resize adapts the page size to a page of n rows, so that the store does not read rows in vain.
+func (r *Relay) resize(n, bytes int, done bool) {
 	switch {
-	case n < r.page && !page.Done:
-		r.page = max(pageLeast, n+n/4+1)
+	case n < r.page && !done && bytes >= store.PageBytes/2:
+		r.page = max(pageLeast, n-n/8)
 	case n == r.page && bytes < store.PageBytes/2:
 		r.page = min(pageMost, 2*r.page)
 	}

@@ -47,7 +47,9 @@ func TestAnswer(t *testing.T) {
 		m := skald.Message{ID: "m", Source: "/old", Topic: "packed", Type: typ, Key: []byte(key),
 			CorrelationID: "theirs", CausationID: "theirs",
 			Time: time.Now(), ContentType: "application/json", Data: []byte(`"as they say"`)}
-		return within(t, db, func(tx tx) (bool, error) { return saga.Answer(t.Context(), e, tx, d, key, m) })
+		return within(t, db, func(tx tx) (bool, error) {
+			return saga.Bind(e, d).Answer(t.Context(), tx, key, m)
+		})
 	}
 	begin(t, db, e, d, order{"one", []string{"tea"}, 1})
 	begin(t, db, e, d, order{"two", []string{"tea", "cup"}, 1})
@@ -89,10 +91,10 @@ func TestCancel(t *testing.T) {
 		ledger("hotel"))
 	db := memstore.New(nil)
 	e := engineOf(t, db, d)
-	cancel := func(key string) saga.Received {
+	cancel := func(key string) saga.SignalResult {
 		t.Helper()
 		return within(t, db,
-			func(tx tx) (saga.Received, error) { return saga.Cancel(t.Context(), e, tx, d, key, "no more") })
+			func(tx tx) (saga.SignalResult, error) { return saga.Bind(e, d).Cancel(t.Context(), tx, key, "no more") })
 	}
 	begin(t, db, e, d, trip{ID: "early"})
 	if got := cancel("early"); got != saga.Unbegun {
@@ -102,16 +104,17 @@ func TestCancel(t *testing.T) {
 	begin(t, db, e, d, trip{ID: "b"})
 	settle(t, e)
 	undone := db.BeginTx()
-	if got, err := saga.Cancel(t.Context(), e, undone, d, "a", "no more"); got != saga.Taken || err != nil {
+	got, err := saga.Bind(e, d).Cancel(t.Context(), undone, "a", "no more")
+	if got != saga.Taken || err != nil {
 		t.Errorf("%s %v", got, err)
 	}
 	undone.Rollback()
-	for i, want := range []saga.Received{saga.Taken, saga.Again} {
+	for i, want := range []saga.SignalResult{saga.Taken, saga.Duplicate} {
 		if got := cancel("a"); got != want {
 			t.Errorf("%d: %s, want %s", i, got, want)
 		}
 	}
-	if _, err := saga.Send(t.Context(), e, d, "b", go1, true); err != nil {
+	if _, err := go1.Send(t.Context(), saga.Bind(e, d), "b", true); err != nil {
 		t.Fatal(err)
 	}
 	settle(t, e)
@@ -126,7 +129,7 @@ func TestCancel(t *testing.T) {
 		}
 	}
 	none := (*saga.NoSagaError)(nil)
-	if _, err := saga.Cancel(t.Context(), e, db.BeginTx(), d, "none", ""); !errors.As(err, &none) {
+	if _, err := saga.Bind(e, d).Cancel(t.Context(), db.BeginTx(), "none", ""); !errors.As(err, &none) {
 		t.Error(err)
 	}
 }

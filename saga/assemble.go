@@ -28,7 +28,7 @@ func assemble(name string, steps []Handle) (plan.Graph, []engine.StepBody, []err
 		s := h.of()
 		listed[s.name] = append(listed[s.name], s)
 		faults = append(faults, s.ownFaults()...)
-		if t := s.body.Tx; t != nil {
+		if t := s.body.Tx; t != nil && !engine.AnyTx(t) {
 			if tx == nil {
 				tx = t.Type()
 			} else if tx != t.Type() {
@@ -82,7 +82,12 @@ func (s *spec) ownFaults() (out []error) {
 		out = append(out, fmt.Errorf("step %q: %w", s.name, err))
 	}
 	if s.lapses && (s.kind != plan.Wait || s.signal == "" || s.try.Timeout <= 0) {
-		out = append(out, fmt.Errorf("step %q: Lapses is for a Wait with a Timeout", s.name))
+		out = append(out, fmt.Errorf("step %q: SkipOnTimeout is for a Wait with a Timeout", s.name))
+	}
+	if s.own && s.kind != plan.Do {
+		out = append(out,
+			fmt.Errorf("step %q: OwnCommit is for a Do: a %s shares its transaction with no other "+
+				"step", s.name, s.kind))
 	}
 	return out
 }
@@ -122,13 +127,13 @@ func filled(p plan.Policy, tries int, timeout time.Duration) plan.Policy {
 	case p.Attempts < 0:
 		p.Attempts = 0
 	}
-	if p.First <= 0 {
-		p.First = 100 * time.Millisecond
+	if p.InitialInterval <= 0 {
+		p.InitialInterval = 100 * time.Millisecond
 	}
-	if p.Most <= 0 {
-		p.Most = time.Minute
+	if p.MaxInterval <= 0 {
+		p.MaxInterval = time.Minute
 	}
-	p.Most = max(p.Most, p.First)
+	p.MaxInterval = max(p.MaxInterval, p.InitialInterval)
 	if p.Timeout <= 0 {
 		p.Timeout = timeout
 	}

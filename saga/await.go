@@ -10,13 +10,13 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// A NoSagaError says that there is no saga of a definition and a key.
+// NoSagaError says that there is no saga of a definition and a key.
 type NoSagaError = engine.NoSagaError
 
-// An End is how a saga has ended.
+// End is the end of a saga.
 type End struct {
 	ID     string
-	Done   bool   // each step is done or skipped; else what was done is undone
+	Done   bool   // each step is done or skipped; else each step that took effect is undone
 	Why    string // it turned back: "rejected", "failed", "deadline", "cancel", "recall"
 	Step   string // at which, if it was one
 	Reason string
@@ -24,7 +24,7 @@ type End struct {
 	state plan.State
 }
 
-// Output decodes what a step has put out into a pointer. False: it put nothing out.
+// Output decodes the output of a step into a pointer. It returns false if the step has no output.
 func (e End) Output(step, occurrence string, out any) (bool, error) {
 	r, ok := e.state.Run(step, occurrence)
 	if !ok || r.Output == nil {
@@ -33,67 +33,29 @@ func (e End) Output(step, occurrence string, out any) (bool, error) {
 	return true, json.Unmarshal(r.Output, out)
 }
 
-// Await waits until a saga has ended. It returns at once where this engine ends the saga, and up to a second
-// later where another one does. Errors: *NoSagaError where there is no saga of this key; that of ctx; that of
-// the database, also where it does not answer within 15 s.
-func (e *Engine[TTx]) Await(ctx context.Context, d Defined, key string) (End, error) {
-	s, st, err := e.core.Await(ctx, d.Name(), key)
-	if err != nil {
-		return End{}, err
-	}
-	end := End{ID: s.ID, Done: st.Status == plan.Done, state: st}
-	if c := st.Cause; c != nil {
-		end.Why, end.Step, end.Reason = string(c.Why), c.Step, c.Reason
-	}
-	return end, nil
-}
-
-// For is the signal for one occurrence of a Wait with Each.
+// For returns the signal for one occurrence of a Wait with Each.
 func (s Signal[T]) For(occurrence string) Signal[T] {
 	s.occurrence = occurrence
 	return s
 }
 
-// Received says what a signal came to.
-type Received string
+// SignalResult says how a signal or a cancellation ended.
+type SignalResult string
 
-// What a signal came to.
+// The results of signals. A cancellation ends as Taken, Duplicate, TooLate or Unbegun.
 const (
-	Taken Received = "taken"
-	Early Received = "early"  // its step has not begun: it is kept for it
-	Again Received = "repeat" // there was one already, and the first one counts
-	Late  Received = "late"   // the saga went another way
-	Full  Received = "full"   // its step has not begun, and too many are kept already
+	Taken     SignalResult = "taken"
+	Early     SignalResult = "early"  // its step has not begun: the signal is stored for the step
+	Duplicate SignalResult = "repeat" // there was a signal already, and the first one counts
+	Late      SignalResult = "late"   // the saga went another way
+	Full      SignalResult = "full"   // its step has not begun, and too many signals are stored already
+
+	// TooLate means that the pivot is passed, or that the saga is done.
+	TooLate SignalResult = "too late"
+	// Unbegun means that no step with an undo was done. The saga ends, without an undo. The caller cleans up
+	// the rows that were written in the transaction of Start.
+	Unbegun SignalResult = "unbegun"
 )
-
-// Send sends a signal to a saga, in a transaction of its own. *NoSagaError: there is none of this key.
-func Send[TTx, T any](ctx context.Context, e *Engine[TTx], d Defined, key string, s Signal[T],
-	v T) (Received, error) {
-	one, err := s.with(v)
-	if err != nil {
-		return "", err
-	}
-	out, err := e.core.SignalAlone(ctx, d.Body(), key, one)
-	return received(out, err)
-}
-
-// SendIn is Send in a transaction of the caller's, such as an inbox's handler.
-func SendIn[TTx, T any](ctx context.Context, e *Engine[TTx], tx TTx, d Defined, key string, s Signal[T],
-	v T) (Received, error) {
-	one, err := s.with(v)
-	if err != nil {
-		return "", err
-	}
-	out, err := e.core.Signal(ctx, tx, d.Body(), key, one)
-	return received(out, err)
-}
-
-func received(out plan.Outcome, err error) (Received, error) {
-	if err != nil {
-		return "", err
-	}
-	return Received(out), nil
-}
 
 func (s Signal[T]) with(v T) (engine.Signal, error) {
 	var m skald.Message

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// A Request is a Call's request to a service outside. Do, LookUp, Cancel and Memory are those of call.Call,
+// Request is a Call's request to a service outside. Do, LookUp, Cancel and Memory are those of call.Call,
 // so that a provider is written once for sagas and for inboxes. The key of a request is Run.CallKey.
 type Request[TTx, In, Req, Out any] struct {
 	// At is the provider: its timeout, its circuit breaker and its limit hold for all requests that name it.
@@ -31,10 +31,10 @@ type Request[TTx, In, Req, Out any] struct {
 	Settle func(ctx context.Context, tx TTx, r Run[In], o call.Outcome[Out]) error
 }
 
-// A Refund is a Request that undoes another one, which had put out Out.
-type Refund[TTx, In, Out, Req, Ans any] struct {
+// UndoRequest is a Request that undoes another one, which had put out Out.
+type UndoRequest[TTx, In, Out, Req, Ans any] struct {
 	At *call.Provider
-	// the key of what is undone is Run.ForwardKey
+	// Intent returns the request. The key of the step itself is Run.ForwardKey.
 	Intent func(ctx context.Context, tx TTx, r Run[In], out Out) (Req, error)
 	Do     func(ctx context.Context, req Req, key string) (Ans, error)
 	LookUp func(ctx context.Context, req Req, key string) (ans Ans, found bool, err error)
@@ -43,7 +43,13 @@ type Refund[TTx, In, Out, Req, Ans any] struct {
 	Settle func(ctx context.Context, tx TTx, r Run[In], o call.Outcome[Ans]) error
 }
 
-// CallUndo undoes a Call: a Refund, or a Local.
+// outputOf returns the output of the step that is undone.
+func outputOf[Out, In any](r Run[In]) (Out, error) {
+	run, _ := r.facts.State.Run(r.facts.Step, r.facts.Occurrence)
+	return decodeOutput[Out](r.facts, run.Output)
+}
+
+// CallUndo undoes a Call: an UndoRequest, or a Local.
 type CallUndo[TTx, In, Out any] interface {
 	undoes(o *engine.Outside[TTx], in In, out Out) error
 }
@@ -59,15 +65,14 @@ func (l Local[TTx, In, Out]) undoes(o *engine.Outside[TTx], _ In, _ Out) error {
 	return nil
 }
 
-func (u Refund[TTx, In, Out, Req, Ans]) undoes(o *engine.Outside[TTx], _ In, _ Out) error {
+func (u UndoRequest[TTx, In, Out, Req, Ans]) undoes(o *engine.Outside[TTx], _ In, _ Out) error {
 	r := Request[TTx, In, Req, Ans]{At: u.At, Do: u.Do, LookUp: u.LookUp, Cancel: u.Cancel, Memory: u.Memory,
 		Settle: u.Settle}
 	if u.Intent != nil {
 		r.Intent = func(ctx context.Context, tx TTx, r Run[In]) (Req, error) {
-			var none Req
-			run, _ := r.facts.State.Run(r.facts.Step, r.facts.Occurrence)
-			out, err := decodeOutput[Out](r.facts, run.Output)
+			out, err := outputOf[Out](r)
 			if err != nil {
+				var none Req
 				return none, err
 			}
 			return u.Intent(ctx, tx, r, out)
@@ -81,10 +86,96 @@ func (u Refund[TTx, In, Out, Req, Ans]) undoes(o *engine.Outside[TTx], _ In, _ O
 	return nil
 }
 
-// Call is a step that asks somebody outside. The request is stored before it is made, and made outside of any
-// transaction; its answer is stored together with what Settle writes. Undo is a Refund, a Local, or nil: see
-// NoEffect. A refusal (skald.Reject of Do or LookUp) turns the saga back.
-func Call[TTx, In, Req, Out any](name string, c Request[TTx, In, Req, Out], undo CallUndo[TTx, In, Out],
+// Call is a step that sends a request to an endpoint outside. The engine stores the request before it sends
+// it, outside of any transaction, and stores the answer. Request must depend on nothing but r. Undo the step
+// by the option UndoCall or UndoLocal. A refusal (skald.Reject) turns the saga back. CallWith also reads and
+// writes in transactions.
+func Call[In, Req, Out any](name string, at call.Endpoint[Req, Out], request func(r Run[In]) Req,
+	opts ...Option) *Step[In, Out] {
+	s := newStep[In, Out](name, plan.Call, engine.StepBody{}, false, nil)
+	s.spec.body.Tx = &engine.Outside[any]{Call: plain(at, func(r Run[In]) (Req, error) {
+		return request(r), nil
+	})}
+	for _, o := range opts {
+		o(s.spec)
+	}
+	if fault := at.Fault(); fault != "" {
+		s.spec.fault("%s", fault)
+	}
+	if request == nil {
+		s.spec.fault("it has no function that makes its request")
+	}
+	return s
+}
+
+// UndoCall undoes a Call by another request, which gets the output of the step. The key of the step itself is
+// Run.ForwardKey.
+func UndoCall[In, Out, Req, Ans any](at call.Endpoint[Req, Ans],
+	request func(r Run[In], out Out) Req) Option {
+	return func(s *spec) {
+		o, ok := undoable[In, Out](s, "UndoCall")
+		if fault := at.Fault(); fault != "" {
+			s.fault("its undo: %s", fault)
+		}
+		if request == nil {
+			s.fault("its undo has no function that makes its request")
+		}
+		if !ok {
+			return
+		}
+		undo := plain(at, func(r Run[In]) (req Req, err error) {
+			out, err := outputOf[Out](r)
+			if err != nil {
+				return req, err
+			}
+			return request(r, out), nil
+		})
+		o.Undo, s.undo = &undo, true
+	}
+}
+
+// UndoLocal undoes a Call in a transaction of your own database, without a request.
+func UndoLocal[TTx, In, Out any](undo func(ctx context.Context, tx TTx, r Run[In], out Out) error) Option {
+	return func(s *spec) {
+		_, ok := undoable[In, Out](s, "UndoLocal")
+		if undo == nil {
+			s.fault("its undo is a nil function: leave the option out")
+		}
+		if !ok {
+			return
+		}
+		o, _ := engine.OutsideOf[TTx](s.body.Tx)
+		o.Local = undoing(undo)
+		s.body.Tx, s.undo = o, true
+	}
+}
+
+// undoable returns the Call that an option undoes.
+func undoable[In, Out any](s *spec, option string) (o *engine.Outside[any], ok bool) {
+	o, ok = s.body.Tx.(*engine.Outside[any])
+	switch {
+	case !ok || s.undo:
+		s.fault("%s is for a Call without another undo", option)
+	case s.in != typeOf[In]() || s.out != typeOf[Out]():
+		s.fault("its %s takes %v and %v, and the step takes %v and puts out %v", option, typeOf[In](),
+			typeOf[Out](), s.in, s.out)
+		ok = false
+	}
+	return o, ok && !s.undo
+}
+
+// plain returns a request that uses no transaction.
+func plain[In, Req, Out any](at call.Endpoint[Req, Out],
+	request func(r Run[In]) (Req, error)) engine.Request[any] {
+	c := call.New[any, In](at, nil, nil)
+	return Request[any, In, Req, Out]{At: c.At, Do: c.Do, LookUp: c.LookUp, Cancel: c.Cancel,
+		Memory: c.Memory,
+		Intent: func(_ context.Context, _ any, r Run[In]) (Req, error) { return request(r) }}.bound()
+}
+
+// CallWith is Call by a Request, which reads and writes in transactions of your own. Settle commits together
+// with the answer. Undo is an UndoRequest, a Local, or nil: see NoEffect.
+func CallWith[TTx, In, Req, Out any](name string, c Request[TTx, In, Req, Out], undo CallUndo[TTx, In, Out],
 	opts ...Option) *Step[In, Out] {
 	o := &engine.Outside[TTx]{Call: c.bound()}
 	var err error

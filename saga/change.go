@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// A Mapping takes running sagas of an older definition to this one: see Options.Mappings. One that names a
+// Mapping takes running sagas of an older definition to this one: see Options.Mappings. One that names a
 // later definition takes its sagas back, after a rollback; without it they are left to the later build.
 type Mapping struct {
 	From   string            // Hash of the other definition
@@ -17,7 +17,7 @@ type Mapping struct {
 	Skip   []string          // steps that are new, and that sagas skip which are past them
 }
 
-// A Change is one difference between two definitions, and what it means for sagas that run.
+// Change is one difference between two definitions, and what it means for sagas that run.
 type Change struct {
 	Step  string
 	What  string
@@ -26,14 +26,14 @@ type Change struct {
 	Begun string
 }
 
-// A Class says what becomes of the sagas that a change means.
+// Class says what becomes of the sagas that a change means.
 type Class string
 
 // Classes of changes.
 const (
 	Compatible   Class = "compatible" // they go on
 	NeedsMapping Class = "mapping"    // they go on with a Mapping
-	// no engine of the newer definition takes them; let the older one finish them
+	// Refused means that no engine of the newer definition takes them: let the older one finish them.
 	Refused Class = "refused"
 )
 

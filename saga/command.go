@@ -18,7 +18,7 @@ type Replies[Out any] struct {
 	refused []Refusal
 }
 
-// A Refusal is a reply that says no.
+// Refusal is a reply that says no.
 type Refusal struct{ reply engine.Reply }
 
 // Reply declares the replies to a command: done, with what it put out, and all that say no.
@@ -54,38 +54,36 @@ func (p Replies[Out]) replies(to *engine.Command) {
 	}
 }
 
-// A CommandUndo is a command that undoes another one.
-type CommandUndo[In any] struct{ command engine.Command }
-
-// UndoBy undoes a Command with another command. It is also sent where no reply to the first one has come: the
-// participant undoes the step, or bars it, and replies in both cases, as inbox.Compensate does. Both have
-// the saga's key: where the participant has parked the command, or made it a dead letter, the undo waits for
-// that message.
-func UndoBy[In, Cmd, Ans any](e skald.Event[Cmd], payload func(r Run[In]) Cmd,
-	replies Replies[Ans]) *CommandUndo[In] {
-	return &CommandUndo[In]{commandOf(e, payload, replies)}
+// UndoBy undoes a Command with another command. The engine also sends it if no reply to the first command
+// has come: the participant undoes the step, or bars it, and replies in both cases, as inbox.UndoOn does.
+// Both commands have the saga's key: if the participant has parked the first one, or made it a dead letter,
+// the undo waits for that message.
+func UndoBy[In, Cmd, Ans any](e skald.Event[Cmd], payload func(r Run[In]) Cmd, replies Replies[Ans]) Option {
+	return func(s *spec) {
+		if s.kind != plan.Command || s.in != typeOf[In]() {
+			s.fault("its UndoBy is for a Command with the input %v", typeOf[In]())
+			return
+		}
+		if payload == nil {
+			s.fault("its undo has no function that makes its command")
+		}
+		c := commandOf(e, payload, replies)
+		s.body.Undo, s.undo = &c, true
+		s.faults = append(s.faults, validCommand("its undo", e.Topic, e.Type, c)...)
+	}
 }
 
-// Command is a step of another service. The command is written with the saga's state, by outbox, relay and
-// broker, under the saga's business key; the step ends with a reply. Undo is made by UndoBy; nil: see
-// NoEffect.
+// Command is a step of another service. The engine writes the command with the saga's state. Outbox, relay
+// and broker deliver it, under the saga's business key. The step ends with a reply. Undo the step by the
+// option UndoBy.
 func Command[In, Cmd, Out any](name string, e skald.Event[Cmd], payload func(r Run[In]) Cmd,
-	replies Replies[Out], undo *CommandUndo[In],
-	opts ...Option) *Step[In, Out] {
+	replies Replies[Out], opts ...Option) *Step[In, Out] {
 	c := commandOf(e, payload, replies)
-	b := engine.StepBody{Command: &c}
-	if undo != nil {
-		b.Undo = &undo.command
-	}
-	s := newStep[In, Out](name, plan.Command, b, undo != nil, opts)
+	s := newStep[In, Out](name, plan.Command, engine.StepBody{Command: &c}, false, opts)
 	if payload == nil {
 		s.spec.fault("it has no function that makes its command")
 	}
 	s.spec.faults = append(s.spec.faults, validCommand("its command", e.Topic, e.Type, c)...)
-	if undo != nil {
-		s.spec.faults = append(s.spec.faults,
-			validCommand("its undo", undo.command.Topic, undo.command.Type, undo.command)...)
-	}
 	return s
 }
 

@@ -80,7 +80,7 @@ func (p till[TTx]) start(e *saga.Engine[TTx], d *saga.Definition[trip], keys ...
 	p.Helper()
 	for _, key := range keys {
 		if err := p.in(func(tx TTx) error {
-			_, err := saga.Start(p.Context(), e, tx, d, trip{ID: key})
+			_, err := saga.Bind(e, d).Start(p.Context(), tx, trip{ID: key})
 			return err
 		}); err != nil {
 			p.Fatal(err)
@@ -91,7 +91,7 @@ func (p till[TTx]) start(e *saga.Engine[TTx], d *saga.Definition[trip], keys ...
 func (p till[TTx]) send(e *saga.Engine[TTx], d *saga.Definition[trip], keys ...string) {
 	p.Helper()
 	for _, key := range keys {
-		if got, err := saga.Send(p.Context(), e, d, key, moved, true); err != nil || got != saga.Taken {
+		if got, err := moved.Send(p.Context(), saga.Bind(e, d), key, true); err != nil || got != saga.Taken {
 			p.Fatalf("the signal to %s: %s, %v", key, got, err)
 		}
 	}
@@ -121,7 +121,7 @@ func noWayBack[TTx any](p till[TTx]) {
 	p.start(p.e2, p.v2, "untold")
 	var version *skald.VersionError
 	if err := p.in(func(tx TTx) error {
-		_, err := saga.Cancel(p.Context(), p.e1, tx, p.v1, "untold", "no more")
+		_, err := saga.Bind(p.e1, p.v1).Cancel(p.Context(), tx, "untold", "no more")
 		return err
 	}); !errors.As(err, &version) {
 		p.Errorf("a cancellation that no build can take yet: %v", err)
@@ -134,7 +134,7 @@ func noWayBack[TTx any](p till[TTx]) {
 	p.want("late", "hold", "running")
 	p.send(p.e1, p.v1, "late", "untold", "early")
 	if err := p.in(func(tx TTx) error {
-		out, err := saga.Cancel(p.Context(), p.e1, tx, p.v1, "cancelled", "no more")
+		out, err := saga.Bind(p.e1, p.v1).Cancel(p.Context(), tx, "cancelled", "no more")
 		if err == nil && out != saga.Unbegun {
 			p.Errorf("the cancellation: %s", out)
 		}

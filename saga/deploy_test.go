@@ -21,7 +21,7 @@ import (
 func packStep(name string, opts ...saga.Option) *saga.Step[order, string] {
 	box := func(r saga.Run[order]) stand { return stand{Order: r.Key, Line: name} }
 	return saga.Command(name, packIt, box, saga.Reply(packed),
-		saga.UndoBy(unpackIt, box, saga.Reply(unpacked)), opts...)
+		append([]saga.Option{saga.UndoBy(unpackIt, box, saga.Reply(unpacked))}, opts...)...)
 }
 
 func orders(name string, mapped []saga.Mapping, steps ...saga.Listed[order]) *saga.Definition[order] {
@@ -32,7 +32,7 @@ func orders(name string, mapped []saga.Mapping, steps ...saga.Listed[order]) *sa
 func (k *desk[TTx]) answers(e *saga.Engine[TTx]) *inbox.Inbox[TTx] {
 	in := inbox.New(k.db, k.bus, "orders", &inbox.Options{Workers: 1,
 		Timeouts: inbox.Timeouts{Wait: time.Minute}, Logger: k.log(),
-		Retry: inbox.Retry{First: time.Millisecond, Most: time.Millisecond}})
+		Retry: inbox.Retry{InitialInterval: time.Millisecond, MaxInterval: time.Millisecond}})
 	e.Answers(in)
 	return in
 }
@@ -129,9 +129,9 @@ func newRenamed(t *testing.T) *renamed {
 
 func (r *renamed) define(mapped []saga.Mapping, pack, pay, child string) *saga.Definition[order] {
 	b := r.bank
-	call := saga.Call(pay, saga.Request[tx, order, int, string]{At: b.at, Do: b.pay, LookUp: b.find,
+	call := saga.CallWith(pay, saga.Request[tx, order, int, string]{At: b.at, Do: b.pay, LookUp: b.find,
 		Intent: func(context.Context, tx, saga.Run[order]) (int, error) { return 100, nil }},
-		saga.Refund[tx, order, string, string, bool]{At: b.at, Do: b.refund,
+		saga.UndoRequest[tx, order, string, string, bool]{At: b.at, Do: b.refund,
 			Intent: func(_ context.Context, _ tx, r saga.Run[order], _ string) (string, error) {
 				return r.ForwardKey(), nil
 			}}, saga.AtStart())
@@ -152,7 +152,7 @@ func (r *renamed) as(d *saga.Definition[order]) {
 
 func (r *renamed) send(d *saga.Definition[order], key string, s saga.Signal[bool]) {
 	r.t.Helper()
-	if got, err := saga.Send(r.t.Context(), r.e, d, key, s, true); err != nil || got != saga.Taken {
+	if got, err := s.Send(r.t.Context(), saga.Bind(r.e, d), key, true); err != nil || got != saga.Taken {
 		r.t.Fatalf("the signal %s: %s, %v", s.Name, got, err)
 	}
 	r.goOn()
@@ -203,10 +203,10 @@ func TestRenameUnderWay(t *testing.T) {
 	}
 }
 
-func (r *renamed) cancel(key string) (out saga.Received, err error) {
+func (r *renamed) cancel(key string) (out saga.SignalResult, err error) {
 	db := r.db.(*memstore.Store)
-	return within(r.t, db, func(tx tx) (saga.Received, error) {
-		return saga.Cancel(r.t.Context(), r.e, tx, r.newer, key, "no more")
+	return within(r.t, db, func(tx tx) (saga.SignalResult, error) {
+		return saga.Bind(r.e, r.newer).Cancel(r.t.Context(), tx, key, "no more")
 	}), nil
 }
 
@@ -228,7 +228,7 @@ func TestAnotherChild(t *testing.T) {
 	was := engineAt(t, db, clock, older, train)
 	start := func(key string) {
 		begun := db.BeginTx()
-		_, err := saga.Start(t.Context(), was, begun, older, trip{ID: key})
+		_, err := saga.Bind(was, older).Start(t.Context(), begun, trip{ID: key})
 		done(t, "start", begun, err)
 	}
 	start("t")
@@ -244,8 +244,8 @@ func TestAnotherChild(t *testing.T) {
 	if err != nil || len(checks) != 2 || checks[0].Moves+checks[1].Moves != 1 {
 		t.Errorf("checked: %+v, %v", checks, err)
 	}
-	within(t, db, func(tx tx) (saga.Received, error) {
-		return saga.Cancel(t.Context(), is, tx, newer, "t", "no more")
+	within(t, db, func(tx tx) (saga.SignalResult, error) {
+		return saga.Bind(is, newer).Cancel(t.Context(), tx, "t", "no more")
 	})
 	settle(t, is)
 	if _, there := db.User()["t rail"]; !there {
@@ -284,13 +284,14 @@ func TestLeftToAnotherBuild(t *testing.T) {
 	now := time.Now()
 	clock := func() time.Time { return now }
 	db := memstore.New(&memstore.Options{Now: clock})
-	soon := saga.Retry(saga.Policy{First: time.Millisecond})
+	soon := saga.Retry(saga.Policy{InitialInterval: time.Millisecond})
 	older := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("flight"), ledger("hotel", soon))
 	newer := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("train"))
 	was, is := engineAt(t, db, clock, older), engineAt(t, db, clock, newer)
 	begun := db.BeginTx()
-	_, err := saga.Start(t.Context(), was, begun, older,
+	_, err := saga.Bind(was, older).Start(t.Context(), begun,
 		trip{ID: "t", Fail: map[string]string{"hotel": "once"}})
+
 	done(t, "start", begun, err)
 	overdue := func(want int64) {
 		t.Helper()

@@ -29,11 +29,11 @@ type EngineOptions struct {
 	// Lease is how long a saga stays with an engine that does not answer any more, before another one takes
 	// it over. Requests to the outside have as much more as they may take. Default 10 s.
 	Lease time.Duration
-	// PollMost is the longest pause between two looks for sagas that became due by a write of another
+	// MaxPollInterval is the longest pause between two looks for sagas that became due by a write of another
 	// process. Default 8 s. The pause grows with idleness, and is a twentieth of the time since something was
 	// found. Times are known, and writes in this process are seen at once, as are those of others with
 	// pgstore.Options.Notify and a Listener.
-	PollMost time.Duration
+	MaxPollInterval time.Duration
 	// Drain bounds how long Run goes on with what was begun once its context is done. Default 20 s.
 	Drain time.Duration
 	// Uncharged is how long failures of a step, or of its undo, by what may pass are free: skald.Outage, a
@@ -63,17 +63,17 @@ func (o *EngineOptions) orDefaults() engine.Options {
 	}
 	return engine.Options{Workers: cmp.Or(max(d.Workers, 0), 16), InHand: cmp.Or(max(d.InHand, 0), 4096),
 		Lease:     cmp.Or(max(d.Lease, 0), 10*time.Second),
-		PollMost:  cmp.Or(max(d.PollMost, 0), 8*time.Second),
+		PollMost:  cmp.Or(max(d.MaxPollInterval, 0), 8*time.Second),
 		Drain:     cmp.Or(max(d.Drain, 0), 20*time.Second),
 		Uncharged: cmp.Or(max(d.Uncharged, 0), 10*time.Minute),
 		Now:       d.Now, NewID: d.NewID, Logger: d.Logger,
 		Metrics: telemetry.NewSaga(telemetry.Providers{Meter: d.MeterProvider})}
 }
 
-// A DB is a store that keeps sagas: that of pgstore, sqlitestore or memstore.
+// DB is a store that keeps sagas: that of pgstore, sqlitestore or memstore.
 type DB[TTx any] = engine.DB[TTx]
 
-// An Engine starts sagas, and runs them while Run does. Any number of engines share a database: each takes
+// Engine starts sagas, and runs them while Run does. Any number of engines share a database: each takes
 // the definitions that it knows.
 type Engine[TTx any] struct {
 	db   DB[TTx]
@@ -118,7 +118,8 @@ func gather[TTx any](all map[string]*engine.Definition, d *engine.Definition) (f
 	all[d.Name] = d
 	for i := range d.Steps {
 		name := d.Plan.Graph.Steps[i].Name
-		if tx := d.Steps[i].Tx; tx != nil && tx.Type() != reflect.TypeFor[TTx]() {
+		if tx := d.Steps[i].Tx; tx != nil && !engine.AnyTx(tx) &&
+			tx.Type() != reflect.TypeFor[TTx]() {
 			faults = append(faults, fmt.Errorf("saga %q: step %q takes %v, and this database has %v", d.Name,
 				name, tx.Type(), reflect.TypeFor[TTx]()))
 		}
@@ -139,34 +140,15 @@ func (e *Engine[TTx]) Run(ctx context.Context) error { return e.core.Run(ctx) }
 // tests that decide what happens when; a program calls Run.
 func (e *Engine[TTx]) Step(ctx context.Context) (busy bool, err error) { return e.core.Step(ctx) }
 
-// Started is what Start answers.
-type Started struct {
-	ID    string // of the saga
-	Fresh bool   // false: it was started before, with the same input
-}
-
-// An OtherError refuses to start a saga under the key of one that was started with another input.
+// OtherError refuses to start a saga under the key of one that was started with another input.
 type OtherError = engine.OtherError
-
-// Start starts a saga in tx, a transaction of the caller's: the saga stands with it, or not at all. Of one
-// definition and key there is one saga: with the same input it is found, with another one the error is an
-// *OtherError. Once a saga that has ended is not kept any more, a new one can be started. The engine need not
-// run: another process's may.
-func Start[TTx, In any](ctx context.Context, e *Engine[TTx], tx TTx, d *Definition[In],
-	in In) (Started, error) {
-	if d.faults != nil {
-		return Started{}, fmt.Errorf("start a saga: %w", d.faults)
-	}
-	s, fresh, err := e.core.Start(ctx, tx, d.body, in)
-	if err != nil {
-		return Started{}, err
-	}
-	return Started{ID: s.ID, Fresh: fresh}, nil
-}
 
 // Answers has in handle the replies of participants to the commands of the engine's sagas. It is one more
 // consumer: give it an inbox of its own, over the same database. The engine need not run in this process.
-// Replies of one topic that share a transaction by inbox.Options.Batch write each of their sagas once.
+// Replies of one topic that share a transaction by inbox.Options.Batch write each of their sagas once. The
+// same transaction emits the Commands that follow, if each step that comes next is one, and ends the saga if
+// no step does. So a Command's request function runs in the process of the inbox too. If it fails, or takes
+// longer than 250 ms, the reply is taken and the engine calls the function again.
 func (e *Engine[TTx]) Answers(in *inbox.Inbox[TTx]) {
 	types := map[string][]string{}
 	for _, k := range e.core.Replies() {
@@ -185,7 +167,7 @@ func (e *Engine[TTx]) replied(ctx context.Context, tx TTx, ms []skald.Message) e
 	return err
 }
 
-// A ReplyKind is a topic and a type of replies.
+// ReplyKind is a topic and a type of replies.
 type ReplyKind struct{ Topic, Type string }
 
 // Replies are the topics and types of all replies to the commands of the engine's sagas.
@@ -210,7 +192,8 @@ type Health struct {
 	TakenOver         int64 // from processes that ended
 	Refused           int64 // claims of sagas that this build cannot take on: see Compare
 	Alarms            int64 // that somebody has to look at
-	// by what they came to: taken, early, repeat, late, too late, unknown, foreign, orphan
+	// Replies and Signals are counts by result: taken, early, repeat, late, too late, unknown, foreign,
+	// orphan.
 	Replies, Signals map[string]int64
 }
 
@@ -227,4 +210,10 @@ func (e *Engine[TTx]) Health() Health {
 		out.Signals[string(k)] = n
 	}
 	return out
+}
+
+// Status returns the state for skald.Run and package health.
+func (e *Engine[TTx]) Status() skald.Status {
+	h := e.core.Health()
+	return skald.Status{Name: "saga engine", Stage: skald.Handling, Live: h.Live, Ready: h.Ready, Why: h.Why}
 }

@@ -81,7 +81,7 @@ func (b *bank) payments() int {
 
 // paying holds, pays and packs; what it settles is a row.
 func paying(b *bank, settle error) *saga.Definition[trip] {
-	pay := saga.Call("pay", saga.Request[tx, trip, int, string]{At: b.at, Do: b.pay, LookUp: b.find,
+	pay := saga.CallWith("pay", saga.Request[tx, trip, int, string]{At: b.at, Do: b.pay, LookUp: b.find,
 		Cancel: b.void,
 		Intent: func(_ context.Context, _ tx, r saga.Run[trip]) (int, error) {
 			return map[bool]int{true: -1, false: 100}[r.In.Fail["pay"] == "decline"], nil
@@ -95,15 +95,15 @@ func paying(b *bank, settle error) *saga.Definition[trip] {
 			}
 			return settle
 		}},
-		saga.Refund[tx, trip, string, string, bool]{At: b.at, Do: b.refund,
+		saga.UndoRequest[tx, trip, string, string, bool]{At: b.at, Do: b.refund,
 			Intent: func(_ context.Context, _ tx, _ saga.Run[trip], receipt string) (string, error) {
 				return receipt, nil
 			},
 			Settle: func(_ context.Context, tx tx, r saga.Run[trip], _ call.Outcome[bool]) error {
 				return tx.Delete(r.Key + " paid")
 			}},
-		saga.Retry(saga.Policy{First: time.Millisecond}),
-		saga.RetryUndo(saga.Policy{First: time.Millisecond}))
+		saga.Retry(saga.Policy{InitialInterval: time.Millisecond}),
+		saga.RetryUndo(saga.Policy{InitialInterval: time.Millisecond}))
 	return saga.New("paying", &saga.Options[trip]{Key: tripKey}, ledger("hold"), pay, ledger("pack"))
 }
 

@@ -58,7 +58,7 @@ func TestWaitsByTheStoresClock(t *testing.T) {
 		key := fmt.Sprint("second ", off)
 		begin(t, db, e, second, trip{ID: key})
 		awaitStanding(t, db, key, func(s store.Saga) bool { return s.Step == "go" && s.Session == "" })
-		if _, err := saga.Send(t.Context(), other(), second, key, saga.Signal[bool]{Name: "go"},
+		if _, err := (saga.Signal[bool]{Name: "go"}).Send(t.Context(), saga.Bind(other(), second), key,
 			true); err != nil {
 			t.Fatal(err)
 		}

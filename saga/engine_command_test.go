@@ -35,7 +35,7 @@ func packing() *saga.Definition[order] {
 		if r.In.Cents < 0 {
 			return 0, skald.Reject(errors.New("no"))
 		}
-		return len(pack.All(r)), tx.Put(r.Key+" paid", "yes")
+		return len(pack.Outputs(r)), tx.Put(r.Key+" paid", "yes")
 	}, nil, saga.Pivot())
 	return saga.New("packing", &saga.Options[order]{Key: orderID}, pack, pay)
 }
@@ -43,10 +43,9 @@ func packing() *saga.Definition[order] {
 // packer is the participant: what it packed is in its own database.
 func packer(db *memstore.Store, bus *membroker.Broker) *inbox.Inbox[tx] {
 	in := inbox.New(db, bus, "packer", nil)
-	of := func(m skald.Received[stand]) inbox.Step {
-		return inbox.Step{Saga: m.Value.Order, Name: "pack", Occurrence: m.Value.Line}
-	}
-	inbox.Forward(in, packIt, of,
+	pack := inbox.NewStep(in, "pack", func(m skald.Received[stand]) string { return m.Value.Order },
+		inbox.Occurrence(func(m skald.Received[stand]) string { return m.Value.Line }))
+	inbox.DoOn(pack, packIt,
 		func(_ context.Context, tx tx, m skald.Received[stand]) (inbox.Result, error) {
 			if m.Value.Line == "rare" {
 				return inbox.Result{}, skald.Reject(errors.New("there is none"),
@@ -54,14 +53,14 @@ func packer(db *memstore.Store, bus *membroker.Broker) *inbox.Inbox[tx] {
 			}
 			return inbox.Result{Say: []skald.Draft{packed.New(m.Value.Order, m.Value.Line+" in a box")}},
 				tx.Put(m.Value.Order+" "+m.Value.Line, "packed")
-		}, func(m skald.Received[stand]) []skald.Draft {
+		}, inbox.IfBarred(func(m skald.Received[stand]) []skald.Draft {
 			return []skald.Draft{short.New(m.Value.Order, "it was called off")}
-		})
-	inbox.Compensate(in, unpackIt, of,
-		func(_ context.Context, tx tx, m skald.Received[stand], _ inbox.Took) (inbox.Result, error) {
+		}))
+	inbox.UndoOn(pack, unpackIt,
+		func(_ context.Context, tx tx, m skald.Received[stand], _ inbox.DoneStep) (inbox.Result, error) {
 			return inbox.Result{Say: []skald.Draft{unpacked.New(m.Value.Order, m.Value.Line)}},
 				tx.Delete(m.Value.Order + " " + m.Value.Line)
-		}, nil)
+		})
 	return in
 }
 

@@ -21,16 +21,17 @@ type tallied struct {
 	*memstore.Store
 	begins, turns atomic.Int64
 	calls         atomic.Int64 // of an idle engine
+	bound         atomic.Int64 // Intake.Handle of the first transaction of a saga
 }
 
-func (c *tallied) ClaimSagas(ctx context.Context, ask store.ClaimSagas) (store.ClaimedSagas, error) {
+func (c *tallied) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
 	c.calls.Add(1)
-	return c.Store.ClaimSagas(ctx, ask)
+	return c.Store.Claim(ctx, w)
 }
 
-func (c *tallied) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefinition) error {
+func (c *tallied) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	c.calls.Add(1)
-	return c.Store.NoteSagaDefinitions(ctx, ds)
+	return c.Store.Apply(ctx, es...)
 }
 
 func (c *tallied) List(ctx context.Context, l store.List) (store.Listed, error) {
@@ -50,6 +51,9 @@ func (c *tallied) Probe(ctx context.Context) error {
 
 func (c *tallied) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
 	c.begins.Add(1)
+	if len(in.Sagas) > 0 {
+		c.bound.CompareAndSwap(0, max(1, int64(in.Handle)))
+	}
 	return c.Store.Begin(ctx, in)
 }
 
@@ -94,6 +98,25 @@ func TestIdleEngineAsksSeldom(t *testing.T) {
 	})
 }
 
+// The engine that started a saga begins its first transaction before it reads the saga. The database ends
+// that transaction if it is idle for the Timeout of the first step and 5 s more.
+func TestFirstStepHasItsOwnTime(t *testing.T) {
+	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, saga.Do("flight",
+		func(context.Context, tx, saga.Run[trip]) (int, error) { return 0, nil }, nil, saga.NoEffect(),
+		saga.Timeout(3*time.Minute)))
+	inBubble(t, d, func(t *testing.T, ctx context.Context, db *tallied, e *saga.Engine[tx]) {
+		in := db.BeginTx()
+		_, err := saga.Bind(e, d).Start(ctx, in, trip{ID: "a"})
+		done(t, "start", in, err)
+		if end, err := saga.Bind(e, d).Await(ctx, "a"); err != nil || !end.Done {
+			t.Errorf("%+v, %v", end, err)
+		}
+		if got := time.Duration(db.bound.Load()); got != 3*time.Minute+5*time.Second {
+			t.Errorf("its transaction lives for %v", got)
+		}
+	})
+}
+
 func done(t *testing.T, what string, tx tx, errs ...error) {
 	t.Helper()
 	if err := errors.Join(append(errs, tx.Commit())...); err != nil {
@@ -108,15 +131,15 @@ func TestEarlyCancelsAndSignals(t *testing.T) {
 	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("flight"), saga.Wait[trip]("wait", now))
 	inBubble(t, d, func(t *testing.T, ctx context.Context, db *tallied, e *saga.Engine[tx]) {
 		start := func(key string, tx tx) error {
-			_, err := saga.Start(ctx, e, tx, d, trip{ID: key})
+			_, err := saga.Bind(e, d).Start(ctx, tx, trip{ID: key})
 			return err
 		}
 		cancel := func(key string, tx tx) error {
-			_, err := saga.Cancel(ctx, e, tx, d, key, "no more")
+			_, err := saga.Bind(e, d).Cancel(ctx, tx, key, "no more")
 			return err
 		}
 		send := func(key string, tx tx) error {
-			_, err := saga.SendIn(ctx, e, tx, d, key, now, true)
+			_, err := now.Send(ctx, saga.Bind(e, d).In(tx), key, true)
 			return err
 		}
 		began := time.Now()
@@ -128,7 +151,7 @@ func TestEarlyCancelsAndSignals(t *testing.T) {
 			second := db.BeginTx()
 			done(t, name+" after its start", second, change(name+" after", second))
 			for _, key := range []string{name, name + " after"} {
-				if end, err := e.Await(ctx, d, key); err != nil || end.Done != (name == "sent") {
+				if end, err := saga.Bind(e, d).Await(ctx, key); err != nil || end.Done != (name == "sent") {
 					t.Errorf("%s: %+v, %v", key, end, err)
 				}
 			}
@@ -147,7 +170,7 @@ func TestRolledBackStartsAreLookedForSeldom(t *testing.T) {
 		const ghosts = 50
 		tx := db.BeginTx()
 		for i := range ghosts {
-			if _, err := saga.Start(ctx, e, tx, d, trip{ID: fmt.Sprint("ghost-", i)}); err != nil {
+			if _, err := saga.Bind(e, d).Start(ctx, tx, trip{ID: fmt.Sprint("ghost-", i)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -155,9 +178,9 @@ func TestRolledBackStartsAreLookedForSeldom(t *testing.T) {
 			t.Fatal(err)
 		}
 		real := db.BeginTx()
-		_, err := saga.Start(ctx, e, real, d, trip{ID: "real"})
+		_, err := saga.Bind(e, d).Start(ctx, real, trip{ID: "real"})
 		done(t, "start", real, err)
-		if end, err := e.Await(ctx, d, "real"); err != nil || !end.Done {
+		if end, err := saga.Bind(e, d).Await(ctx, "real"); err != nil || !end.Done {
 			t.Errorf("%+v, %v", end, err)
 		}
 		<-time.After(time.Minute)
@@ -179,7 +202,7 @@ func TestRolledBackStartAndTheNextOfItsKey(t *testing.T) {
 		start := func(key, as string, end func(tx) error) (id string) {
 			t.Helper()
 			tx := db.BeginTx()
-			s, err := saga.Start(ctx, e, tx, d, trip{ID: key, Fail: map[string]string{"as": as}})
+			s, err := saga.Bind(e, d).Start(ctx, tx, trip{ID: key, Fail: map[string]string{"as": as}})
 			if err := errors.Join(err, end(tx)); err != nil || !s.Fresh {
 				t.Fatalf("%+v, %v", s, err)
 			}
@@ -190,7 +213,7 @@ func TestRolledBackStartAndTheNextOfItsKey(t *testing.T) {
 			key, second := fmt.Sprint("k-", i), []string{"second", "first"}[i%2]
 			start(key, "first", tx.Rollback)
 			id := start(key, second, tx.Commit)
-			if end, err := e.Await(ctx, d, key); err != nil || !end.Done {
+			if end, err := saga.Bind(e, d).Await(ctx, key); err != nil || !end.Done {
 				t.Errorf("%+v, %v", end, err)
 			}
 			if got := db.User()[key]; got != id+" "+second {
@@ -220,7 +243,7 @@ func TestEngineWithoutRoomDoesNotSpin(t *testing.T) {
 	running(t, e)
 	for i := range 10 {
 		tx := db.BeginTx()
-		_, err := saga.Start(t.Context(), e, tx, d, trip{ID: fmt.Sprint("t-", i)})
+		_, err := saga.Bind(e, d).Start(t.Context(), tx, trip{ID: fmt.Sprint("t-", i)})
 		done(t, "start", tx, err)
 	}
 	<-held
@@ -240,7 +263,7 @@ func TestAwaitOfKeysThatNoSagaCanHave(t *testing.T) {
 	e := engineOf(t, db, d)
 	begin(t, db, e, d, trip{ID: "a"})
 	for _, key := range []string{"", "a\xff", "a\x00"} {
-		if _, err := e.Await(t.Context(), d, key); !errors.As(err, new(*saga.NoSagaError)) {
+		if _, err := saga.Bind(e, d).Await(t.Context(), key); !errors.As(err, new(*saga.NoSagaError)) {
 			t.Errorf("%q: %v", key, err)
 		}
 	}
@@ -277,7 +300,7 @@ func TestAwaitsOfASlowStore(t *testing.T) {
 		answers := make(chan error, 400)
 		for range cap(answers) {
 			go func() {
-				_, err := e.Await(ctx, d, "a")
+				_, err := saga.Bind(e, d).Await(ctx, "a")
 				answers <- err
 			}()
 		}
@@ -297,7 +320,7 @@ func TestSagasThatWaitForAWorkerAreNotTakenOver(t *testing.T) {
 		return "", tx.Put(r.Key, "done")
 	}, nil, saga.NoEffect())
 	var asked, answered atomic.Int64
-	quote := saga.Call("quote", saga.Request[tx, trip, int64, int]{
+	quote := saga.CallWith("quote", saga.Request[tx, trip, int64, int]{
 		At:     call.NewProvider("agency", nil),
 		Intent: func(context.Context, tx, saga.Run[trip]) (int64, error) { return asked.Add(1), nil },
 		Do: func(_ context.Context, n int64, _ string) (int, error) {
@@ -338,11 +361,11 @@ func waitForWorkers(t *testing.T, ctx context.Context, db *tallied, d *saga.Defi
 	began, keys := time.Now(), 12
 	for i := range keys {
 		tx := db.BeginTx()
-		_, err := saga.Start(ctx, e, tx, d, trip{ID: fmt.Sprint("k-", i)})
+		_, err := saga.Bind(e, d).Start(ctx, tx, trip{ID: fmt.Sprint("k-", i)})
 		done(t, "start", tx, err)
 	}
 	for i := range keys {
-		if end, err := e.Await(ctx, d, fmt.Sprint("k-", i)); err != nil || !end.Done {
+		if end, err := saga.Bind(e, d).Await(ctx, fmt.Sprint("k-", i)); err != nil || !end.Done {
 			t.Errorf("%+v, %v", end, err)
 		}
 	}
@@ -367,9 +390,9 @@ func TestOddTimes(t *testing.T) {
 		}))
 	inBubble(t, d, func(t *testing.T, ctx context.Context, db *tallied, e *saga.Engine[tx]) {
 		began, tx := time.Now(), db.BeginTx()
-		_, err := saga.Start(ctx, e, tx, d, trip{ID: "t"})
+		_, err := saga.Bind(e, d).Start(ctx, tx, trip{ID: "t"})
 		done(t, "start", tx, err)
-		if end, err := e.Await(ctx, d, "t"); err != nil || !end.Done {
+		if end, err := saga.Bind(e, d).Await(ctx, "t"); err != nil || !end.Done {
 			t.Errorf("%+v, %v", end, err)
 		}
 		if took := time.Since(began); took < time.Minute || took > time.Minute+5*time.Second {

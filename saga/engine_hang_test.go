@@ -66,8 +66,9 @@ func TestWaitsToRunAlone(t *testing.T) {
 		process.Kill()
 		shift.Add(int64(time.Minute))
 	}
-	gone := store.ClaimSagas{Session: "gone", Hashes: []string{deadly.Hash()}, Limit: 1, Lease: time.Second}
-	if c, err := db.ClaimSagas(t.Context(), gone); err != nil || len(c.Sagas) != 1 {
+	gone := store.Want{Session: "gone", Lease: time.Second,
+		Sagas: &store.WantSagas{Hashes: []string{deadly.Hash()}, Limit: 1}}
+	if c, err := db.Claim(t.Context(), gone); err != nil || len(c.Sagas) != 1 {
 		t.Fatal(c, err)
 	}
 	e := engine(db)
@@ -106,8 +107,8 @@ func TestHangs(t *testing.T) {
 				<-end
 			}
 			return int(n), tx.Put(r.Key+" b", fmt.Sprint(n))
-		}, nil, saga.NoEffect(), saga.Retry(saga.Policy{Attempts: 3, First: time.Millisecond,
-			Timeout: time.Millisecond})))
+		}, nil, saga.NoEffect(), saga.Retry(saga.Policy{Attempts: 3, InitialInterval: time.Millisecond,
+			Timeout: 2 * time.Second})))
 	quick := saga.New("quick", &saga.Options[trip]{Key: tripKey}, ledger("a"))
 	engine := func() *saga.Engine[tx] {
 		e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler), Workers: 1},
@@ -178,7 +179,8 @@ func TestLogOfAFunctionThatHangs(t *testing.T) {
 					return 0, errCut
 				}
 				return 0, tx.Put(r.Key+" b", "done")
-			}, nil, saga.NoEffect(), saga.Retry(saga.Policy{First: time.Minute, Timeout: time.Second})))
+			}, nil, saga.NoEffect(), saga.Retry(saga.Policy{InitialInterval: time.Minute,
+				Timeout: time.Second})))
 		e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: log.Logger()}, d)
 		if err != nil {
 			t.Fatal(err)
@@ -205,7 +207,7 @@ func TestRequestThatHangsIsMadeOnce(t *testing.T) {
 			&call.ProviderOptions{Timeout: time.Second, Limit: 2})
 		var calls atomic.Int64
 		d := saga.New("s", &saga.Options[trip]{Key: tripKey},
-			saga.Call("pay", saga.Request[tx, trip, string, string]{At: at,
+			saga.CallWith("pay", saga.Request[tx, trip, string, string]{At: at,
 				Intent: func(_ context.Context, _ tx, r saga.Run[trip]) (string, error) { return r.Key, nil },
 				Do: func(_ context.Context, req, _ string) (string, error) {
 					if req == "hangs" {

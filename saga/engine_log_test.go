@@ -46,7 +46,7 @@ func TestEngineLogsWhatFails(t *testing.T) {
 					none["charged"][r.Key]++
 				}
 				return 0, nil
-			}, nil, saga.NoEffect(), saga.Retry(saga.Policy{First: time.Millisecond, Attempts: 5})),
+			}, nil, saga.NoEffect(), saga.Retry(saga.Policy{InitialInterval: time.Millisecond, Attempts: 5})),
 			saga.Wait[trip]("approve", saga.Signal[string]{Name: "approved"}, saga.Timeout(time.Minute)))
 		e := logging(t, db, log, d)
 		for i := range 20 {
@@ -69,7 +69,8 @@ func TestEngineLogsWhatFails(t *testing.T) {
 				t.Errorf("%q is in %d lines, want %d", line, n, want)
 			}
 		}
-		if n := log.Count("saga: a step failed", "saga=booking key=bad-", "step=charge", "attempt=1", "next="); n != 1 {
+		if n := log.Count("saga: a step failed", "saga=booking key=bad-", "step=charge", "attempt=1",
+			"next="); n != 1 {
 			t.Errorf("the line of the failure: %s", log)
 		}
 	})

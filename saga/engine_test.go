@@ -51,8 +51,8 @@ func ledger(name string, opts ...saga.Option) *saga.Step[trip, string] {
 		return tx.Delete(r.Key + " " + name)
 	}
 	return saga.Do(name, do, undo,
-		append([]saga.Option{saga.Retry(saga.Policy{Attempts: 3, First: time.Millisecond}),
-			saga.RetryUndo(saga.Policy{First: time.Millisecond})}, opts...)...)
+		append([]saga.Option{saga.Retry(saga.Policy{Attempts: 3, InitialInterval: time.Millisecond}),
+			saga.RetryUndo(saga.Policy{InitialInterval: time.Millisecond})}, opts...)...)
 }
 
 func tripKey(t trip) string { return t.ID }
@@ -89,7 +89,7 @@ func begin[In any](t *testing.T, db *memstore.Store, e *saga.Engine[tx], d *saga
 	in In) saga.Started {
 	t.Helper()
 	tx := db.BeginTx()
-	s, err := saga.Start(t.Context(), e, tx, d, in)
+	s, err := saga.Bind(e, d).Start(t.Context(), tx, in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,11 +100,11 @@ func begin[In any](t *testing.T, db *memstore.Store, e *saga.Engine[tx], d *saga
 }
 
 // await waits for the end, for five minutes at most.
-func await(t *testing.T, e *saga.Engine[tx], d saga.Defined, key string) saga.End {
+func await[In any](t *testing.T, e *saga.Engine[tx], d *saga.Definition[In], key string) saga.End {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	end, err := e.Await(ctx, d, key)
+	end, err := saga.Bind(e, d).Await(ctx, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestStart(t *testing.T) {
 	db, d := memstore.New(nil), trips()
 	e := engineOf(t, db, d) // which does not run
 	tx := db.BeginTx()
-	if _, err := saga.Start(t.Context(), e, tx, d, trip{ID: "gone"}); err != nil {
+	if _, err := saga.Bind(e, d).Start(t.Context(), tx, trip{ID: "gone"}); err != nil {
 		t.Fatal(err)
 	}
 	_ = tx.Rollback()
@@ -176,7 +176,7 @@ func TestStart(t *testing.T) {
 		t.Errorf("it was started again: %+v", again)
 	}
 	tx = db.BeginTx()
-	_, err := saga.Start(t.Context(), e, tx, d, trip{ID: "a", Fail: map[string]string{"car": "reject"}})
+	_, err := saga.Bind(e, d).Start(t.Context(), tx, trip{ID: "a", Fail: map[string]string{"car": "reject"}})
 	var other *saga.OtherError
 	if !errors.As(err, &other) || other.ID != first.ID || !strings.Contains(err.Error(), `{"id":"a"}`) ||
 		!strings.Contains(err.Error(), `reject`) {
@@ -194,7 +194,7 @@ func TestStart(t *testing.T) {
 	if again := begin(t, db, e, d, trip{ID: "a"}); again.Fresh || again.ID != first.ID {
 		t.Errorf("it was started again after its end: %+v", again)
 	}
-	if _, err := e.Await(t.Context(), d, "gone"); !errors.As(err, new(*saga.NoSagaError)) {
+	if _, err := saga.Bind(e, d).Await(t.Context(), "gone"); !errors.As(err, new(*saga.NoSagaError)) {
 		t.Errorf("a saga that was rolled back: %v", err)
 	}
 }

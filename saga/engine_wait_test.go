@@ -24,31 +24,35 @@ func TestWait(t *testing.T) {
 	weigh := saga.Wait[trip]("weigh", weighed,
 		saga.Each(func(saga.Run[trip]) []string { return []string{"left", "right"} }))
 	book := saga.Do("book", func(_ context.Context, tx tx, r saga.Run[trip]) (string, error) {
-		all := weigh.All(r)
-		text := fmt.Sprintf("%s, %d and %d", approve.Of(r), all["left"], all["right"])
+		all := weigh.Outputs(r)
+		text := fmt.Sprintf("%s, %d and %d", approve.Output(r), all["left"], all["right"])
 		return text, tx.Put(r.Key+" booked", text)
 	}, nil, saga.NoEffect())
 	d := saga.New("wait", &saga.Options[trip]{Key: tripKey}, approve, weigh, book)
 	e := engineOf(t, db, d)
 	running(t, e)
-	if _, err := saga.Send(t.Context(), e, d, "a", approved, "yes"); !errors.As(err, new(*saga.NoSagaError)) {
+	sagas := saga.Bind(e, d)
+	if _, err := sagas.Status(t.Context(), "a"); !errors.As(err, new(*saga.NoSagaError)) {
+		t.Errorf("the status of no saga: %v", err)
+	}
+	if _, err := approved.Send(t.Context(), sagas, "a", "yes"); !errors.As(err, new(*saga.NoSagaError)) {
 		t.Errorf("to no saga: %v", err)
 	}
 	begin(t, db, e, d, trip{ID: "a"})
-	send := func(s saga.Signal[int], v int, want saga.Received) {
+	send := func(s saga.Signal[int], v int, want saga.SignalResult) {
 		t.Helper()
-		if got, err := saga.Send(t.Context(), e, d, "a", s, v); err != nil || got != want {
+		if got, err := s.Send(t.Context(), saga.Bind(e, d), "a", v); err != nil || got != want {
 			t.Errorf("signal %d: %v, %v", v, got, err)
 		}
 	}
 	send(weighed.For("left"), 1, saga.Early)
-	send(weighed.For("left"), 2, saga.Again)
+	send(weighed.For("left"), 2, saga.Duplicate)
 	tx := db.BeginTx()
-	if got, err := saga.SendIn(t.Context(), e, tx, d, "a", approved, "no"); err != nil || got != saga.Taken {
+	if got, err := approved.Send(t.Context(), sagas.In(tx), "a", "no"); err != nil || got != saga.Taken {
 		t.Errorf("in a transaction: %v, %v", got, err)
 	}
 	_ = tx.Rollback()
-	if got, err := saga.Send(t.Context(), e, d, "a", approved, "yes"); err != nil || got != saga.Taken {
+	if got, err := approved.Send(t.Context(), saga.Bind(e, d), "a", "yes"); err != nil || got != saga.Taken {
 		t.Errorf("approved: %v, %v", got, err)
 	}
 	awaitStanding(t, db, "a", func(s store.Saga) bool { return s.Step == "weigh/right" })
@@ -56,11 +60,11 @@ func TestWait(t *testing.T) {
 	if end := await(t, e, d, "a"); !end.Done || db.User()["a booked"] != "yes, 1 and 3" {
 		t.Errorf("it ended as %+v with %v", end, db.User())
 	}
-	send(weighed.For("right"), 4, saga.Again)
-	if _, err := saga.Send(t.Context(), e, d, "a", saga.Signal[int]{Name: "approved"}, 1); err == nil {
+	send(weighed.For("right"), 4, saga.Duplicate)
+	if _, err := (saga.Signal[int]{Name: "approved"}).Send(t.Context(), saga.Bind(e, d), "a", 1); err == nil {
 		t.Error("a signal of another type was taken")
 	}
-	if _, err := saga.Send(t.Context(), e, d, "a", saga.Signal[int]{Name: "other"}, 1); err == nil {
+	if _, err := (saga.Signal[int]{Name: "other"}).Send(t.Context(), saga.Bind(e, d), "a", 1); err == nil {
 		t.Error("a signal that nobody waits for was taken")
 	}
 }
@@ -77,16 +81,17 @@ func TestSignalsThatNobodyTakes(t *testing.T) {
 	e := engineOf(t, db, d)
 	running(t, e)
 	begin(t, db, e, d, trip{ID: "a"})
-	send := func(s saga.Signal[bool], want saga.Received, why string) {
+	send := func(s saga.Signal[bool], want saga.SignalResult, why string) {
 		t.Helper()
-		got, err := saga.Send(t.Context(), e, d, "a", s, true)
+		got, err := s.Send(t.Context(), saga.Bind(e, d), "a", true)
 		if got != want || (err != nil) != (why != "") || err != nil && !strings.Contains(err.Error(), why) {
 			t.Errorf("%q, %v", got, err)
 		}
 	}
 	send(plain.For("typo"), "", `the signal plain came for the occurrence "typo", and its step p has no occurrences`)
-	send(each, "", "the signal each came for no occurrence, and its step e is one for each occurrence, which are "+
-		"not known yet")
+	send(each, "",
+		"the signal each came for no occurrence, and its step e is one for each occurrence, which are "+
+			"not known yet")
 	send(each.For("x"), saga.Early, "")
 	for i := range plan.MaxEarly - 1 {
 		send(each.For(fmt.Sprint(i)), saga.Early, "")
@@ -114,7 +119,8 @@ func TestTimes(t *testing.T) {
 	}{
 		"until": {saga.New("s", &saga.Options[trip]{Key: tripKey}, ledger("a"), soon, ledger("b")), true, ""},
 		"lapses": {saga.New("s", &saga.Options[trip]{Key: tripKey}, ledger("a"),
-			saga.Wait[trip]("wait", never, saga.Timeout(10*time.Millisecond), saga.Lapses()), ledger("b")),
+			saga.Wait[trip]("wait", never, saga.Timeout(10*time.Millisecond),
+				saga.SkipOnTimeout()), ledger("b")),
 			true, ""},
 		"fails": {saga.New("s", &saga.Options[trip]{Key: tripKey}, ledger("a"),
 			saga.Wait[trip]("wait", never, saga.Timeout(10*time.Millisecond)), ledger("b")), false, "failed"},
@@ -189,7 +195,7 @@ func TestChildEndsBySignal(t *testing.T) {
 	e := engineOf(t, db, d)
 	begin(t, db, e, d, trip{ID: "o"})
 	settle(t, e)
-	if _, err := saga.Send(t.Context(), e, inner, "o", go1, true); err != nil {
+	if _, err := go1.Send(t.Context(), saga.Bind(e, inner), "o", true); err != nil {
 		t.Fatal(err)
 	}
 	settle(t, e)
@@ -233,7 +239,7 @@ func TestAwaitOfAnEndedSaga(t *testing.T) {
 		synctest.Wait()
 		tx := db.BeginTx()
 		for i := range 3 {
-			if _, err := saga.Start(ctx, e, tx, d, trip{ID: fmt.Sprint("t-", i)}); err != nil {
+			if _, err := saga.Bind(e, d).Start(ctx, tx, trip{ID: fmt.Sprint("t-", i)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -243,7 +249,7 @@ func TestAwaitOfAnEndedSaga(t *testing.T) {
 		<-time.After(time.Minute) // of the clock of the test
 		began := time.Now()
 		for i := range 3 {
-			if end, err := e.Await(ctx, d, fmt.Sprint("t-", i)); err != nil || !end.Done {
+			if end, err := saga.Bind(e, d).Await(ctx, fmt.Sprint("t-", i)); err != nil || !end.Done {
 				t.Errorf("%+v, %v", end, err)
 			}
 		}

@@ -48,7 +48,7 @@ func deadly(payments *sql.DB) *saga.Definition[trip] {
 		return saga.Do(name, do, undo, opts...)
 	}
 	bank := call.NewProvider("bank", nil)
-	pay := saga.Call("pay", saga.Request[*sql.Tx, trip, saga.Run[trip], string]{At: bank,
+	pay := saga.CallWith("pay", saga.Request[*sql.Tx, trip, saga.Run[trip], string]{At: bank,
 		Intent: func(_ context.Context, _ *sql.Tx, r saga.Run[trip]) (saga.Run[trip], error) {
 			return r, fatal(r, "intent")
 		},
@@ -57,7 +57,7 @@ func deadly(payments *sql.DB) *saga.Definition[trip] {
 				r.Key, key)
 			return key, errors.Join(err, fatal(r, "pay"))
 		}},
-		saga.Refund[*sql.Tx, trip, string, string, bool]{At: bank,
+		saga.UndoRequest[*sql.Tx, trip, string, string, bool]{At: bank,
 			Intent: func(_ context.Context, _ *sql.Tx, _ saga.Run[trip], key string) (string, error) {
 				return key, nil
 			},
@@ -193,7 +193,7 @@ func (x *exits) start(ins ...trip) {
 		x.t.Fatal(err)
 	}
 	for _, in := range ins {
-		if _, err := saga.Start(x.t.Context(), e, tx, d, in); err != nil {
+		if _, err := saga.Bind(e, d).Start(x.t.Context(), tx, in); err != nil {
 			x.t.Fatal(err)
 		}
 	}

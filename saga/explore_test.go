@@ -60,7 +60,7 @@ func startAll(w *sagatest.World, db *memstore.Store, def *saga.Definition[trip],
 	}
 	for _, in := range ins {
 		tx := db.BeginTx()
-		if _, err := saga.Start(context.Background(), starter, tx, def, in); err != nil {
+		if _, err := saga.Bind(starter, def).Start(context.Background(), tx, in); err != nil {
 			return err
 		}
 		if err := tx.Commit(); err != nil {
@@ -237,8 +237,9 @@ func repaired(w *sagatest.World) error {
 func TestExploreScenes(t *testing.T) {
 	for name, scene := range map[string]func(b wiring) func(w *sagatest.World) error{
 		"two engines": twoEngines, "participants": participants, "impatient": impatient, "shop": shop,
-		"builds": builds,
-		"delays": delays().build, "forgotten": forgotten,
+		"starters": starters,
+		"builds":   builds,
+		"delays":   delays().build, "forgotten": forgotten,
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &sagatest.Options{Pairs: !testing.Short(), Sample: drawn(150), Rest: 15 * time.Second}

@@ -69,7 +69,7 @@ func newKin(t *testing.T) *kin {
 	final := def("inner final", k.step("x"), pivot("no way back"), mid)
 	picky := def("picky", saga.Do("y", k.writes("y"), nil, saga.NoEffect()))
 	last := saga.Wait[trip]("last", further)
-	rarely := saga.Retry(saga.Policy{First: time.Hour, Most: time.Hour})
+	rarely := saga.Retry(saga.Policy{InitialInterval: time.Hour, MaxInterval: time.Hour})
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	e, err := saga.NewEngine(k.db, &saga.EngineOptions{Logger: log},
 		def("outer", k.step("a"), saga.Child("c", inner, same, rarely), last),
@@ -121,7 +121,7 @@ func (k *kin) start(name, key string) {
 	k.t.Helper()
 	tx, err := k.file.BeginTx(k.t.Context(), nil)
 	if err == nil {
-		_, err = saga.Start(k.t.Context(), k.e, tx, k.all[name], trip{ID: key})
+		_, err = saga.Bind(k.e, k.all[name]).Start(k.t.Context(), tx, trip{ID: key})
 	}
 	if err == nil {
 		err = tx.Commit()
@@ -219,9 +219,13 @@ func childrenStand() map[string]childStands {
 		"is paused": {
 			does:    func(k *kin, inner string) { k.does(operate.PauseSaga, inner, "", "") },
 			settled: "compensating, waits", undone: "compensating, waits", rows: "a x",
-			free: func(k *kin, inner string) { k.does(operate.ResumeSaga, inner, "", "") }, then: "compensated"},
-		"is stuck on its way back": {does: glue, settled: "compensating, waits", undone: "compensating, waits",
-			rows: "a x", free: func(k *kin, inner string) { k.does(operate.SkipSaga, inner, "x", "") },
+			free: func(k *kin, inner string) {
+				k.does(operate.ResumeSaga, inner, "",
+					"")
+			}, then: "compensated"},
+		"is stuck on its way back": {does: glue, settled: "compensating, waits",
+			undone: "compensating, waits",
+			rows:   "a x", free: func(k *kin, inner string) { k.does(operate.SkipSaga, inner, "x", "") },
 			then: "compensated"},
 		"turned back": {does: turn, undone: "compensated"},
 		"turned back by hand, which is not told yet": {does: func(k *kin, inner string) {
@@ -300,7 +304,8 @@ func TestRetryOfAChildThatSaidNo(t *testing.T) {
 		was := k.row("picky")
 		k.does(operate.RetrySaga, "late", "c", "")
 		k.settle()
-		if got := k.stands("late", "picky"); got != "running, stuck: the pivot is passed, so the saga cannot "+
+		if got := k.stands("late",
+			"picky"); got != "running, stuck: the pivot is passed, so the saga cannot "+
 			"turn back for a no: it turned back: rejected at y: rejected: out of stock" {
 			t.Errorf("it is %s", got)
 		}
@@ -328,7 +333,8 @@ func TestUndoOfAChildThatWasNeverStarted(t *testing.T) {
 		k.settle()
 		k.does(operate.CancelSaga, "outer", "", "")
 		k.settle()
-		if got := k.stands("outer", "inner"); got != "compensating, stuck: permanent: it was completed by hand, "+
+		if got := k.stands("outer",
+			"inner"); got != "compensating, stuck: permanent: it was completed by hand, "+
 			"and no child was started: undo what was done instead, then skip its undo" {
 			t.Errorf("%s: it is %s", data, got)
 		}

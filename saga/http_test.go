@@ -26,7 +26,7 @@ func TestStartedByAnEndpoint(t *testing.T) {
 	h := httpidem.Handle(db, "trips", httpidem.OneTenant,
 		&httpidem.Options{Logger: slog.New(slog.DiscardHandler)},
 		func(ctx context.Context, tx pgx.Tx, q httpidem.Request[trip]) (httpidem.Reply[string], error) {
-			started, err := saga.Start(ctx, engine, tx, def, q.Body)
+			started, err := saga.Bind(engine, def).Start(ctx, tx, q.Body)
 			if err == nil && fail {
 				err = errors.New("not this time")
 			}

@@ -52,7 +52,7 @@ func TestEachFunctionSeesTheInputAsStored(t *testing.T) {
 		}, func(_ context.Context, tx tx, r saga.Run[basket], out map[string]int) error {
 			out["tea"]++
 			return note(tx, fmt.Sprint("undo ", name, r.Occurrence), r)
-		}, append(opts, saga.Retry(saga.Policy{First: time.Millisecond}))...)
+		}, append(opts, saga.Retry(saga.Policy{InitialInterval: time.Millisecond}))...)
 	}
 	first, late := step("first", 1), step("late", 3)
 	left, right := step("left", 1, saga.After(late)), step("right", 2, saga.After(late))
@@ -60,11 +60,11 @@ func TestEachFunctionSeesTheInputAsStored(t *testing.T) {
 		return halve(r.In) != "" // before its occurrences are asked
 	}), saga.Each(func(r saga.Run[basket]) []string { return []string{halve(r.In)[:2], "b"} }))
 	asked := 0
-	ask := saga.Call("ask", saga.Request[tx, basket, map[string]int, map[string]int]{At: bank,
+	ask := saga.CallWith("ask", saga.Request[tx, basket, map[string]int, map[string]int]{At: bank,
 		Intent: func(_ context.Context, _ tx, r saga.Run[basket]) (map[string]int, error) {
-			first.Of(r)["tea"] = 9
+			first.Output(r)["tea"] = 9
 			halve(r.In)
-			return first.Of(r), nil
+			return first.Output(r), nil
 		},
 		Do: func(_ context.Context, req map[string]int, _ string) (map[string]int, error) {
 			was := req["tea"]
@@ -78,10 +78,10 @@ func TestEachFunctionSeesTheInputAsStored(t *testing.T) {
 			req["tea"] = 9
 			return nil, false, nil
 		},
-	}, nil, saga.NoEffect(), saga.Retry(saga.Policy{First: time.Millisecond}))
+	}, nil, saga.NoEffect(), saga.Retry(saga.Policy{InitialInterval: time.Millisecond}))
 	last := saga.Do("last", func(_ context.Context, _ tx, r saga.Run[basket]) (bool, error) {
-		ask.Of(r)["asked for"]++
-		return false, skald.Reject(fmt.Errorf("asked for %d", ask.Of(r)["asked for"]))
+		ask.Output(r)["asked for"]++
+		return false, skald.Reject(fmt.Errorf("asked for %d", ask.Output(r)["asked for"]))
 	}, nil, saga.NoEffect())
 	d := saga.New("basket", &saga.Options[basket]{Key: func(b basket) string { return b.ID }}, first, late,
 		left, right, each, ask, last)

@@ -27,7 +27,7 @@ func TestAlmostTooLarge(t *testing.T) {
 
 func almostTooLarge[TTx any](k *desk[TTx]) {
 	undone := map[string]int{}
-	policy := saga.Policy{Attempts: 3, First: time.Millisecond}
+	policy := saga.Policy{Attempts: 3, InitialInterval: time.Millisecond}
 	first := saga.Do("first", func(_ context.Context, _ TTx, r saga.Run[order]) (string, error) {
 		n, err := strconv.Atoi(r.In.Lines[0])
 		return strings.Repeat("x", n), err
@@ -49,7 +49,7 @@ func almostTooLarge[TTx any](k *desk[TTx]) {
 		undone    int
 	}{"too large": {"first", "at most 921600", 0}, "fits": {"second", "broken: <<<", 850 << 10}} {
 		k.until(key, k.e)
-		end, err := k.e.Await(k.t.Context(), k.d, key)
+		end, err := saga.Bind(k.e, k.d).Await(k.t.Context(), key)
 		if err != nil || end.Done || end.Step != want.step || !strings.Contains(end.Reason, want.why) ||
 			undone[key] != want.undone {
 			k.t.Errorf("%s: it ended at %s, %.200s, %v; undone: %d bytes", key, end.Step, end.Reason, err,
@@ -88,7 +88,7 @@ func largeReplies[TTx any](k *desk[TTx]) {
 			undos++
 			k.take(k.reply(commands[0], "unpacked", c.o.ID))
 		}
-		end, err := k.e.Await(k.t.Context(), k.d, c.o.ID)
+		end, err := saga.Bind(k.e, k.d).Await(k.t.Context(), c.o.ID)
 		if err != nil || end.Done || end.Step != "pack" || !strings.Contains(end.Reason, c.why) ||
 			undos != len(c.o.Lines) {
 			k.t.Errorf("%s ended as %+v, %v, after %d undos", c.o.ID, end, err, undos)
@@ -118,16 +118,16 @@ func TestLargeSignal(t *testing.T) {
 	e := engineOf(t, db, d)
 	running(t, e)
 	begin(t, db, e, d, trip{ID: "a"})
-	if out, err := saga.Send(t.Context(), e, d, "a", other, strings.Repeat("x", 600<<10)); err != nil ||
+	if out, err := other.Send(t.Context(), saga.Bind(e, d), "a", strings.Repeat("x", 600<<10)); err != nil ||
 		out != saga.Taken && out != saga.Early {
 		t.Fatal(out, err)
 	}
-	_, err := saga.Send(t.Context(), e, d, "a", word, strings.Repeat("x", 300<<10))
+	_, err := word.Send(t.Context(), saga.Bind(e, d), "a", strings.Repeat("x", 300<<10))
 	if never := (*skald.PermanentError)(nil); !errors.As(err, &never) ||
 		!strings.Contains(err.Error(), "at most 921600") {
 		t.Errorf("a large one: %v", err)
 	}
-	if _, err := saga.Send(t.Context(), e, d, "a", word, "short"); err != nil {
+	if _, err := word.Send(t.Context(), saga.Bind(e, d), "a", "short"); err != nil {
 		t.Error(err)
 	}
 	if end := await(t, e, d, "a"); !end.Done {

@@ -63,7 +63,7 @@ func validEntities(es []store.Lock) error {
 	return nil
 }
 
-// A Holder is a saga that an entity is kept for: a child, for the whole family.
+// Holder is a saga that an entity is kept for: a child, for the whole family.
 type Holder struct {
 	store.Lock           // the entity
 	Name, Key  string    // of the saga

@@ -56,7 +56,7 @@ func TestPostgresLock(t *testing.T) {
 		}
 		if i%10 == 9 {
 			if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-				_, err := saga.Cancel(t.Context(), one, tx, d, in.ID, "no more")
+				_, err := saga.Bind(one, d).Cancel(t.Context(), tx, in.ID, "no more")
 				return err
 			}); err != nil {
 				t.Fatal(err)
@@ -66,7 +66,7 @@ func TestPostgresLock(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for i := range sagas {
-		end, err := one.Await(ctx, d, fmt.Sprint("t-", i))
+		end, err := saga.Bind(one, d).Await(ctx, fmt.Sprint("t-", i))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -60,7 +60,8 @@ func leave() *saga.Step[trip, string] {
 func locking(opts ...saga.Option) *saga.Definition[trip] {
 	return saga.New("locking", &saga.Options[trip]{Key: tripKey}, ledger("before"),
 		saga.Lock("lock", accounts, opts...), inside(),
-		saga.Wait[trip]("hand", hand, saga.When(func(r saga.Run[trip]) bool { return r.In.Fail["hold"] != "" })),
+		saga.Wait[trip]("hand", hand,
+			saga.When(func(r saga.Run[trip]) bool { return r.In.Fail["hold"] != "" })),
 		ledger("work"), leave())
 }
 
@@ -144,7 +145,8 @@ func TestLockInLine(t *testing.T) {
 			t.Errorf("the lines are %q, want %q", got, lines)
 		}
 	}
-	for _, s := range []struct{ key, lock string }{{"one", "a b"}, {"two", "b c"}, {"three", "c"}, {"four", "a"}} {
+	for _, s := range []struct{ key, lock string }{{"one", "a b"}, {"two", "b c"}, {"three", "c"}, {"four",
+		"a"}} {
 		begin(t, db, e, d, trip{ID: s.key, Fail: map[string]string{"lock": s.lock, "hold": "yes"}})
 		step()
 	}
@@ -152,7 +154,7 @@ func TestLockInLine(t *testing.T) {
 		"b: two after 1", "c: two after 0", "c: three after 1")
 	send := func(key string) {
 		t.Helper()
-		if _, err := saga.Send(t.Context(), e, d, key, hand, true); err != nil {
+		if _, err := hand.Send(t.Context(), saga.Bind(e, d), key, true); err != nil {
 			t.Fatal(err)
 		}
 		step()
@@ -174,7 +176,7 @@ func TestLockInLine(t *testing.T) {
 	if err != nil || len(hs) != 1 || hs[0].Name != "locking" || hs[0].Key != "two" || hs[0].Lock.Key != "c" {
 		t.Errorf("held: %+v, %v", hs, err)
 	}
-	if _, err := saga.Cancel(t.Context(), e, tx, d, "three", "no more"); err != nil {
+	if _, err := saga.Bind(e, d).Cancel(t.Context(), tx, "three", "no more"); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {
@@ -203,10 +205,10 @@ func TestLockUnbegun(t *testing.T) {
 	awaitStanding(t, db, "two", func(s store.Saga) bool { return s.Step == "lock" && s.Session == "" })
 	for _, c := range []struct {
 		key  string
-		want saga.Received
+		want saga.SignalResult
 	}{{"two", saga.Unbegun}, {"one", saga.Taken}} {
 		tx := db.BeginTx()
-		got, err := saga.Cancel(t.Context(), e, tx, d, c.key, "no more")
+		got, err := saga.Bind(e, d).Cancel(t.Context(), tx, c.key, "no more")
 		if err = errors.Join(err, tx.Commit()); err != nil || got != c.want {
 			t.Errorf("%s is cancelled: %v, %v", c.key, got, err)
 		}
@@ -287,7 +289,8 @@ func TestLockOfAChild(t *testing.T) {
 		saga.Child("inner", inner, func(r saga.Run[trip]) trip { return r.In }))
 	outer := saga.New("outer", &saga.Options[trip]{Key: tripKey},
 		saga.Child("middle", middle, func(r saga.Run[trip]) trip { return r.In }),
-		saga.Wait[trip]("hand", hand, saga.When(func(r saga.Run[trip]) bool { return r.In.Fail["hold"] != "" })),
+		saga.Wait[trip]("hand", hand,
+			saga.When(func(r saga.Run[trip]) bool { return r.In.Fail["hold"] != "" })),
 		ledger("work"), leave())
 	e := engineOf(t, db, outer)
 	running(t, e)
@@ -298,7 +301,7 @@ func TestLockOfAChild(t *testing.T) {
 	if hs := holds(t, db); len(hs) != 2 || hs[1] != "a: two/inner after 1" {
 		t.Errorf("held are %q", hs)
 	}
-	if _, err := saga.Send(t.Context(), e, outer, "one", hand, true); err != nil {
+	if _, err := hand.Send(t.Context(), saga.Bind(e, outer), "one", true); err != nil {
 		t.Fatal(err)
 	}
 	if end := await(t, e, outer, "one"); !end.Done {
@@ -366,7 +369,7 @@ func TestSQLiteLock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = saga.Start(t.Context(), engines[i%2], tx, d, one)
+		_, err = saga.Bind(engines[i%2], d).Start(t.Context(), tx, one)
 		if err = errors.Join(err, tx.Commit()); err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +377,8 @@ func TestSQLiteLock(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for i := range sagas {
-		if end, err := engines[0].Await(ctx, d, fmt.Sprint("t-", i)); err != nil || end.Done != (i%3 != 0) {
+		end, err := saga.Bind(engines[0], d).Await(ctx, fmt.Sprint("t-", i))
+		if err != nil || end.Done != (i%3 != 0) {
 			t.Errorf("t-%d ended as %+v, %v", i, end, err)
 		}
 	}
@@ -450,7 +454,7 @@ func TestExploreLock(t *testing.T) { explored(t, lockedIn()) }
 func lockedIn() stage {
 	return stage{
 		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
-			rest := saga.Wait[trip]("rest", hand, saga.Timeout(time.Second), saga.Lapses())
+			rest := saga.Wait[trip]("rest", hand, saga.Timeout(time.Second), saga.SkipOnTimeout())
 			return saga.New("locking", &saga.Options[trip]{Key: tripKey}, ledger("before"),
 				saga.Lock("lock", accounts), inside(), rest, ledger("work"), leave()), nobodyHolds
 		},
@@ -473,7 +477,7 @@ func nobodyHolds(db *memstore.Store, _ string, _ bool) error {
 func TestExploreLockOfAChild(t *testing.T) {
 	explored(t, stage{
 		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
-			rest := saga.Wait[trip]("rest", hand, saga.Timeout(time.Second), saga.Lapses())
+			rest := saga.Wait[trip]("rest", hand, saga.Timeout(time.Second), saga.SkipOnTimeout())
 			inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, saga.Lock("lock", accounts),
 				inside())
 			return saga.New("outer", &saga.Options[trip]{Key: tripKey}, ledger("before"),

@@ -9,22 +9,23 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// A Handle is a step of any type, for After.
+// Handle is a step of any type, for After.
 type Handle interface {
 	// Name is the step's.
 	Name() string
 	of() *spec
 }
 
-// An Option of a step.
+// Option of a step.
 type Option func(*spec)
 
-// A Policy says how often a step, or its undo, is tried.
+// Policy limits the attempts of a step, or of its undo.
 type Policy struct {
-	// at most. Default: 10; 20 for an undo and after the pivot; 1 for a Command. Negative: without end
-	Attempts int
-	First    time.Duration // wait after the first failure; it doubles from there. Default 100 ms
-	Most     time.Duration // longest wait; up to a half of it comes on top. Default 1 min
+	// Attempts is the limit. Default: 10; 20 for an undo and after the pivot; 1 for a Command. Negative means
+	// no limit.
+	Attempts        int
+	InitialInterval time.Duration // wait after the first failure; it doubles. Default 100 ms
+	MaxInterval     time.Duration // longest wait, plus up to a half of it as jitter. Default 1 min
 	// Timeout of one attempt. For Do it bounds the function's context; default 30 s. One that ignores it is
 	// charged, and is not called again in its process before it returns: it keeps a connection until then.
 	// For Command and Child it is how long a reply is waited for, for Wait how long the signal is, for Lock
@@ -37,12 +38,13 @@ type Policy struct {
 type spec struct {
 	name     string
 	kind     plan.Kind
-	in       reflect.Type
+	in, out  reflect.Type
 	after    []Handle
 	placed   bool // After or AtStart was said
 	pivot    bool
 	noEffect bool
 	lapses   bool
+	own      bool // OwnCommit
 	undo     bool
 	signal   string
 	child    string // the name of its definition
@@ -80,8 +82,14 @@ func Pivot() Option { return func(s *spec) { s.pivot = true } }
 // NoEffect says that a step before the pivot needs no undo: it only reads, or what it leaves does no harm.
 func NoEffect() Option { return func(s *spec) { s.noEffect = true } }
 
-// Lapses has a Wait be skipped once its Timeout is over. Without it the Wait fails then.
-func Lapses() Option { return func(s *spec) { s.lapses = true } }
+// OwnCommit runs a Do, and its undo, in a transaction that no other step shares. By default consecutive local
+// steps share one. Use it for a step with statements that set something for the rest of the transaction, that
+// holds locks which others wait for, or that is slow. On database/sql, use it for a step that leaves a
+// goroutine or a savepoint behind: a *sql.Tx is not revoked when its function returns.
+func OwnCommit() Option { return func(s *spec) { s.own, s.body.OwnCommit = true, true } }
+
+// SkipOnTimeout has a Wait be skipped once its Timeout is over. Without it the Wait fails then.
+func SkipOnTimeout() Option { return func(s *spec) { s.lapses = true } }
 
 // Retry says how a step is tried. A Timeout that was given stays, where p has none.
 func Retry(p Policy) Option {
@@ -100,8 +108,8 @@ func RetryUndo(p Policy) Option { return func(s *spec) { s.back = p } }
 // Timeout is Policy.Timeout alone.
 func Timeout(d time.Duration) Option { return func(s *spec) { s.try.Timeout = d } }
 
-// When skips a step where the condition is false: it counts as passed, and is read with Get. The condition is
-// asked once, when the steps before it are passed. It must depend on nothing but r.
+// When skips a step if the condition is false: the step counts as passed, and is read with OutputIfRun. The
+// engine asks once, when the steps before it are passed. The condition must depend on nothing but r.
 func When[In any](is func(r Run[In]) bool) Option {
 	return func(s *spec) {
 		if s.in != typeOf[In]() {

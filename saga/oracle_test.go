@@ -170,7 +170,7 @@ func (o *oracle[TTx]) definition(s score) *saga.Definition[string] {
 			}
 			return errors.New("not this time")
 		}
-		soon := saga.Policy{First: time.Millisecond, Most: time.Millisecond}
+		soon := saga.Policy{InitialInterval: time.Millisecond, MaxInterval: time.Millisecond}
 		opts := []saga.Option{saga.RetryUndo(soon), saga.When(func(saga.Run[string]) bool { return !p.skip })}
 		if i == s.pivot {
 			opts = append(opts, saga.Pivot())
@@ -213,7 +213,7 @@ func (o *oracle[TTx]) play(ctx context.Context, s score, key string) error {
 		return err
 	}
 	if err := o.in(ctx, func(tx TTx) error {
-		_, err := saga.Start(ctx, e, tx, d, key)
+		_, err := saga.Bind(e, d).Start(ctx, tx, key)
 		return err
 	}); err != nil {
 		return err
@@ -267,7 +267,7 @@ func befall[TTx any](ctx context.Context, o *oracle[TTx], e *saga.Engine[TTx], d
 	s score, key string, n int) (cancelled bool, err error) {
 	if n == s.cancel {
 		err = errors.Join(err, o.in(ctx, func(tx TTx) error {
-			got, err := saga.Cancel(ctx, e, tx, d, key, "no more")
+			got, err := saga.Bind(e, d).Cancel(ctx, tx, key, "no more")
 			cancelled = got != saga.TooLate
 			return err
 		}))
@@ -275,7 +275,7 @@ func befall[TTx any](ctx context.Context, o *oracle[TTx], e *saga.Engine[TTx], d
 	for i, at := range s.signals {
 		if at == n && s.parts[i].wait {
 			err = errors.Join(err, o.in(ctx, func(tx TTx) error {
-				_, err := saga.SendIn(ctx, e, tx, d, key, signalOf(i), "go")
+				_, err := signalOf(i).Send(ctx, saga.Bind(e, d).In(tx), key, "go")
 				return errors.Join(err, o.note(ctx, tx, key, "signal "+partName(i)))
 			}))
 		}

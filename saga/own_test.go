@@ -33,21 +33,25 @@ func writesItsOwnSaga[TTx any](k *desk[TTx]) {
 	calls, word := map[string]int{}, saga.Signal[string]{Name: "word"}
 	k.d = saga.New("own", &saga.Options[order]{Key: orderID},
 		saga.Do("first", func(ctx context.Context, tx TTx, r saga.Run[order]) (_ string, err error) {
-			if calls[r.Key]++; r.Key == "signal" {
-				_, err = saga.SendIn(ctx, k.e, tx, k.d, r.Key, word, "")
-			} else {
-				_, err = saga.Cancel(ctx, k.e, tx, k.d, r.Key, "no more")
+			calls[r.Key]++
+			switch sagas := saga.Bind(k.e, k.d); r.Key {
+			case "signal":
+				_, err = word.Send(ctx, sagas.In(tx), r.Key, "")
+			case "signal alone":
+				_, err = word.Send(ctx, sagas, r.Key, "")
+			default:
+				_, err = sagas.Cancel(ctx, tx, r.Key, "no more")
 			}
 			return "", err
-		}, nil, saga.NoEffect(), saga.Retry(saga.Policy{Attempts: 2, First: time.Millisecond})),
+		}, nil, saga.NoEffect(), saga.Retry(saga.Policy{Attempts: 2, InitialInterval: time.Millisecond})),
 		saga.Wait[order]("wait", word))
 	k.e = k.engine(k.db, metric.NewManualReader())
-	k.begin(order{ID: "cancel"}, order{ID: "signal"})
-	for _, key := range []string{"cancel", "signal"} {
+	k.begin(order{ID: "cancel"}, order{ID: "signal"}, order{ID: "signal alone"})
+	for key, want := range map[string]int{"cancel": 4, "signal": 4, "signal alone": 1} {
 		k.until(key, k.e)
-		end, err := k.e.Await(k.t.Context(), k.d, key)
+		end, err := saga.Bind(k.e, k.d).Await(k.t.Context(), key)
 		if err != nil || end.Done || end.Step != "first" ||
-			!strings.Contains(end.Reason, "its own transaction writes its saga") || calls[key] != 4 {
+			!strings.Contains(end.Reason, "its own transaction ") || calls[key] != want {
 			k.t.Errorf("%s: after %d calls it ended as %+v, %v", key, calls[key], end, err)
 		}
 	}
@@ -78,7 +82,7 @@ func TestStepWritesInAnotherTransaction(t *testing.T) {
 		meant = key == "meant"
 		k.begin(order{ID: key})
 		k.until(key, k.e)
-		end, err := k.e.Await(t.Context(), d, key)
+		end, err := saga.Bind(k.e, d).Await(t.Context(), key)
 		if err != nil || end.Done != meant || !meant && !strings.Contains(end.Reason,
 			`not the handler's transaction: this one is`) {
 			t.Errorf("%s: it ended as %+v, %v", key, end, err)
@@ -145,7 +149,7 @@ func TestWhatMayStandIsNotForgotten(t *testing.T) {
 		}
 		mayStand(newDesk(t, db), schema+".ledger", exec, func(tx pgx.Tx) error {
 			return exec(t.Context(), tx, "COMMIT")
-		}, 1, func() (n int, err error) {
+		}, 0, func() (n int, err error) { // which the store refuses
 			return n, pool.QueryRow(t.Context(), "SELECT count(*) FROM "+schema+".ledger").Scan(&n)
 		})
 	})
@@ -153,7 +157,7 @@ func TestWhatMayStandIsNotForgotten(t *testing.T) {
 
 func mayStand[TTx any](k *desk[TTx], ledger string, exec func(context.Context, TTx, string) error,
 	commit func(TTx) error, stands int, rows func() (int, error)) {
-	step := func(name string, own bool) *saga.Step[order, string] {
+	step := func(name string, own bool, opts ...saga.Option) *saga.Step[order, string] {
 		return saga.Do(name, func(ctx context.Context, tx TTx, r saga.Run[order]) (string, error) {
 			err := exec(ctx, tx, "INSERT INTO "+ledger+" VALUES ('"+r.Key+"', '"+name+"')")
 			if own {
@@ -162,9 +166,10 @@ func mayStand[TTx any](k *desk[TTx], ledger string, exec func(context.Context, T
 			return name, err
 		}, func(ctx context.Context, tx TTx, r saga.Run[order], out string) error {
 			return exec(ctx, tx, "DELETE FROM "+ledger+" WHERE key = '"+r.Key+"' AND step = '"+out+"'")
-		})
+		}, opts...)
 	}
-	k.d = saga.New("own", &saga.Options[order]{Key: orderID}, step("hold", false), step("pay", true))
+	k.d = saga.New("own", &saga.Options[order]{Key: orderID}, step("hold", false),
+		step("pay", true, saga.OwnCommit()))
 	k.e = k.engine(k.db, metric.NewManualReader())
 	k.begin(order{ID: "complete"}, order{ID: "skip"})
 	left, keeper := 2+2*stands, k.db.(operate.SagaKeeper)
@@ -205,7 +210,7 @@ func mayStand[TTx any](k *desk[TTx], ledger string, exec func(context.Context, T
 		expect("it is not tried again", k.saga(key), "compensating", true)
 		if read, err := operate.ReadSaga(k.t.Context(), keeper, "own", key); err != nil ||
 			!strings.Contains(fmt.Sprint(read.Explain("")),
-				"pay may have taken effect: it is stuck, and nothing is undone before an operator looks. "+
+				"pay may have taken effect: it is stuck, and nothing is undone before an operator decides. "+
 					"Its last failure: its function ended") {
 			k.t.Errorf("explained: %v, %v", read.Explain(""), err)
 		}
@@ -225,7 +230,7 @@ func TestStartRefusesWhatNoMessageCarries(t *testing.T) {
 	db := memstore.New(nil)
 	e := engineOf(t, db, outer, long)
 	tx := db.BeginTx()
-	if _, err := saga.Start(t.Context(), e, tx, long, trip{ID: strings.Repeat(":", 255)}); err == nil ||
+	if _, err := saga.Bind(e, long).Start(t.Context(), tx, trip{ID: strings.Repeat(":", 255)}); err == nil ||
 		!strings.Contains(err.Error(), "take a shorter key") {
 		t.Error(err)
 	}

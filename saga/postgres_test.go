@@ -65,7 +65,7 @@ func pgLedger(schema, name string,
 		_, err := tx.Exec(ctx, "DELETE FROM "+schema+".ledger WHERE key = $1 AND step = $2", r.Key, out)
 		return err
 	}
-	return saga.Do(name, do, undo, saga.Retry(saga.Policy{First: time.Millisecond}))
+	return saga.Do(name, do, undo, saga.Retry(saga.Policy{InitialInterval: time.Millisecond}))
 }
 
 func pgRun(t *testing.T, e *saga.Engine[pgx.Tx]) {
@@ -85,7 +85,7 @@ func pgStart(t *testing.T, pool *pgxpool.Pool, e *saga.Engine[pgx.Tx], d *saga.D
 	in trip) (s saga.Started, err error) {
 	t.Helper()
 	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		s, err = saga.Start(t.Context(), e, tx, d, in)
+		s, err = saga.Bind(e, d).Start(t.Context(), tx, in)
 		return err
 	})
 	return s, err
@@ -149,7 +149,7 @@ func TestPostgres(t *testing.T) {
 	}
 	for i := range sagas {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-		end, err := one.Await(ctx, d, fmt.Sprint("t-", i))
+		end, err := saga.Bind(one, d).Await(ctx, fmt.Sprint("t-", i))
 		cancel()
 		if err != nil {
 			t.Fatal(err)
@@ -194,7 +194,7 @@ func TestPostgresFences(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	end, err := two.Await(ctx, d, "a")
+	end, err := saga.Bind(two, d).Await(ctx, "a")
 	if err != nil || !end.Done {
 		t.Fatalf("it ended as %+v, %v", end, err)
 	}

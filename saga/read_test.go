@@ -59,26 +59,26 @@ func TestReading(t *testing.T) {
 		want string
 		err  string
 	}{
-		"of": {read: func(r saga.Run[order]) string { return a.Of(r) }, want: "A"},
+		"of": {read: func(r saga.Run[order]) string { return a.Output(r) }, want: "A"},
 		"the input": {read: func(r saga.Run[order]) string { return r.In.ID + r.Key },
 			want: "o-1o-1"},
 		"get": {read: func(r saga.Run[order]) string {
-			v, ok := b.Get(r)
+			v, ok := b.OutputIfRun(r)
 			return fmt.Sprint(v, ok)
 		}, want: "false"},
 		"all": {read: func(r saga.Run[order]) string {
-			return fmt.Sprint(lines.All(r))
+			return fmt.Sprint(lines.Outputs(r))
 		}, want: "map[rice:R tea:T]"},
-		"of one that may be skipped": {read: func(r saga.Run[order]) string { return b.Of(r) },
-			err: "may have been skipped: read it with Get"},
-		"of one beside": {read: func(r saga.Run[order]) string { return beside.Of(r) },
+		"of one that may be skipped": {read: func(r saga.Run[order]) string { return b.Output(r) },
+			err: "may have been skipped: read it with OutputIfRun"},
+		"of one beside": {read: func(r saga.Run[order]) string { return beside.Output(r) },
 			err: "does not come before it"},
-		"of another saga's": {read: func(r saga.Run[order]) string { return other.Of(r) },
+		"of another saga's": {read: func(r saga.Run[order]) string { return other.Output(r) },
 			err: "is none of the saga reading"},
-		"of one with occurrences": {read: func(r saga.Run[order]) string { return lines.Of(r) },
-			err: "has other occurrences (see All)"},
+		"of one with occurrences": {read: func(r saga.Run[order]) string { return lines.Output(r) },
+			err: "has other occurrences (see Outputs)"},
 		"of itself, which is not yet": {read: func(r saga.Run[order]) string {
-			v, _ := last.Get(r)
+			v, _ := last.OutputIfRun(r)
 			return v
 		}, err: "does not come before it"},
 	} {
@@ -132,7 +132,7 @@ func TestCallKeys(t *testing.T) {
 	undo.Intent = func(_ context.Context, _ tx, r saga.Run[order], out receipt) (string, error) {
 		return out.Number + " " + r.ForwardKey(), nil
 	}
-	charge := saga.Call("charge", bill(), undo)
+	charge := saga.CallWith("charge", bill(), undo)
 	d := saga.New("paying", &saga.Options[order]{Key: orderID}, charge)
 	if err := d.Faults(); err != nil {
 		t.Fatal(err)

@@ -3,8 +3,10 @@ package saga_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,12 +31,13 @@ func TestEventsOfARejection(t *testing.T) {
 		say             skald.Event[string]
 		events          int
 	}{
-		"do":         {at: "do", status: "compensated", events: 1},
-		"undo":       {at: "undo", status: "compensating", events: 1},
-		"intent":     {at: "intent", status: "compensated", events: 1},
-		"settle":     {at: "settle", status: "compensated", events: 1},
-		"settle no":  {at: "settle no", status: "compensated", events: 1},
-		"request":    {at: "request", status: "compensating", why: "return skald.Reject with them from Settle"},
+		"do":        {at: "do", status: "compensated", events: 1},
+		"undo":      {at: "undo", status: "compensating", events: 1},
+		"intent":    {at: "intent", status: "compensated", events: 1},
+		"settle":    {at: "settle", status: "compensated", events: 1},
+		"settle no": {at: "settle no", status: "compensated", events: 1},
+		"request": {at: "request", status: "compensating",
+			why: "return skald.Reject with them from Settle"},
 		"not a name": {at: "do", say: unnamed, status: "compensated", why: "events of skald.Reject"},
 		"not a name, settled": {at: "settle", say: unnamed, status: "compensating",
 			why: "events of skald.Reject"},
@@ -54,7 +57,7 @@ func TestEventsOfARejection(t *testing.T) {
 			is := settled(t, db, "a")
 			why := is.Error
 			if !is.Stuck {
-				end, err := e.Await(t.Context(), d, "a")
+				end, err := saga.Bind(e, d).Await(t.Context(), "a")
 				if why = end.Reason; err != nil {
 					t.Fatal(err)
 				}
@@ -85,12 +88,12 @@ func refusing(at string, no func() error) *saga.Definition[trip] {
 		}
 		return nil
 	}
-	hurry := []saga.Option{saga.Retry(saga.Policy{First: time.Millisecond, Attempts: 2}),
-		saga.RetryUndo(saga.Policy{First: time.Millisecond, Attempts: 2})}
+	hurry := []saga.Option{saga.Retry(saga.Policy{InitialInterval: time.Millisecond, Attempts: 2}),
+		saga.RetryUndo(saga.Policy{InitialInterval: time.Millisecond, Attempts: 2})}
 	first := saga.Do("first", func(context.Context, tx, saga.Run[trip]) (string, error) {
 		return "", says("do")
 	}, func(context.Context, tx, saga.Run[trip], string) error { return says("undo") }, hurry...)
-	ask := saga.Call("ask", saga.Request[tx, trip, string, string]{At: newBank().at,
+	ask := saga.CallWith("ask", saga.Request[tx, trip, string, string]{At: newBank().at,
 		Intent: func(context.Context, tx, saga.Run[trip]) (string, error) { return "", says("intent") },
 		Do: func(context.Context, string, string) (string, error) {
 			if at == "settle no" {
@@ -108,4 +111,37 @@ func refusing(at string, no func() error) *saga.Definition[trip] {
 		return "", skald.Reject(errors.New("it turns back at the latest here"))
 	}, nil, append(hurry, saga.NoEffect())...)
 	return saga.New("refusing", &saga.Options[trip]{Key: tripKey}, first, ask, last)
+}
+
+type textless struct{}
+
+func (textless) Error() string { panic("no text") }
+
+// A rejection without a reason that can be stored is an ordinary failure of its function, as its policy says:
+// no verdict, no success, no panic.
+func TestRejectionWithoutAReasonFails(t *testing.T) {
+	for name, no := range map[string]error{
+		"nil":         &skald.RejectedError{},
+		"nil pointer": (*skald.RejectedError)(nil),
+		"wrapped":     fmt.Errorf("charge: %w", (*skald.RejectedError)(nil)),
+		"textless":    &skald.RejectedError{Err: textless{}},
+	} {
+		for at, status := range map[string]string{"do": "compensated", "undo": "compensating",
+			"intent": "compensated", "request": "compensating", "settle": "compensating",
+			"settle no": "compensating"} {
+			t.Run(name+" "+at, func(t *testing.T) {
+				t.Parallel()
+				var calls atomic.Int64
+				db := memstore.New(nil)
+				d := refusing(at, func() error { calls.Add(1); return no })
+				e := engineOf(t, db, d)
+				running(t, e)
+				begin(t, db, e, d, trip{ID: "a"})
+				is := settled(t, db, "a")
+				if string(is.Status) != status || calls.Load() < 2 {
+					t.Errorf("it is %s after %d attempts: %q", is.Status, calls.Load(), is.Error)
+				}
+			})
+		}
+	}
 }

@@ -135,19 +135,21 @@ func join(lines []string) (out string) {
 	return out
 }
 
-// locks tells of each saga that is locked: before that, and after it.
+// locks tells of each statement that locks sagas: before that, and after it.
 type locks[TTx any] struct {
 	store.Driver[TTx]
 	before, after func(tx TTx, n int)
 	keys          []string
 }
 
-func (l *locks[TTx]) LockSaga(ctx context.Context, tx TTx, name, key string) (store.Saga, bool, error) {
+func (l *locks[TTx]) LockSagas(ctx context.Context, tx TTx, refs ...store.SagaRef) ([]store.Saga, error) {
 	l.before(tx, len(l.keys))
-	s, there, err := l.Driver.LockSaga(ctx, tx, name, key)
+	ss, err := l.Driver.LockSagas(ctx, tx, refs...)
 	l.after(tx, len(l.keys))
-	l.keys = append(l.keys, key)
-	return s, there, err
+	for _, r := range refs {
+		l.keys = append(l.keys, r.Key)
+	}
+	return ss, err
 }
 
 // Two processes are given replies to the same two sagas, in opposite orders: one waits for the other, and

@@ -38,8 +38,8 @@ func parcelsUpTo(bytes int) *saga.Definition[order] {
 	pack := saga.Command("pack", packIt, line,
 		saga.Reply(packed, saga.RefusedBy(short, func(s string) string { return s })),
 		saga.UndoBy(unpackIt, line, saga.Reply(unpacked)), saga.Each(lines))
-	pay := saga.Command("pay", payIt, func(r saga.Run[order]) int { return len(pack.All(r)) },
-		saga.Reply(paid), nil, saga.Pivot())
+	pay := saga.Command("pay", payIt, func(r saga.Run[order]) int { return len(pack.Outputs(r)) },
+		saga.Reply(paid), saga.Pivot())
 	return saga.New("parcels", &saga.Options[order]{Key: orderID, MaxBytes: bytes}, pack, pay)
 }
 
@@ -47,6 +47,7 @@ func parcelsUpTo(bytes int) *saga.Definition[order] {
 type desk[TTx any] struct {
 	t    *testing.T
 	db   store.Driver[TTx]
+	now  func() time.Time // nil: time.Now
 	d    *saga.Definition[order]
 	e    *saga.Engine[TTx]
 	seen *metric.ManualReader
@@ -78,7 +79,7 @@ func newDesk[TTx any](t *testing.T, db store.Driver[TTx]) *desk[TTx] {
 
 func (k *desk[TTx]) engine(db store.Driver[TTx], seen metric.Reader) *saga.Engine[TTx] {
 	k.t.Helper()
-	e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: k.log(),
+	e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: k.log(), Now: k.now,
 		MeterProvider: metric.NewMeterProvider(metric.WithReader(seen))}, k.d)
 	if err != nil {
 		k.t.Fatal(err)
@@ -111,7 +112,7 @@ func (k *desk[TTx]) begin(os ...order) []skald.Message {
 		k.t.Fatal(err)
 	}
 	for _, o := range os {
-		if _, err := saga.Start(k.t.Context(), k.e, u.Tx(), k.d, o); err != nil {
+		if _, err := saga.Bind(k.e, k.d).Start(k.t.Context(), u.Tx(), o); err != nil {
 			k.t.Fatal(err)
 		}
 	}
@@ -265,7 +266,7 @@ func repliesEnd[TTx any](k *desk[TTx]) {
 	if is := k.saga("o"); is.Status != "done" || is.Ended.IsZero() {
 		k.t.Errorf("the parent is %s at %s", is.Status, is.Step)
 	}
-	if end, err := k.e.Await(k.t.Context(), inner, "o"); err != nil || !end.Done {
+	if end, err := saga.Bind(k.e, inner).Await(k.t.Context(), "o"); err != nil || !end.Done {
 		k.t.Errorf("the child ended as %+v, %v", end, err)
 	}
 	if n := k.e.Health().Done; n != 2 {

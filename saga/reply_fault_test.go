@@ -15,23 +15,19 @@ func TestReplyThatIsACommandIsRefused(t *testing.T) {
 	send := func(saga.Run[order]) stand { return stand{} }
 	same := skald.Event[string]{Topic: packIt.Topic, Type: packIt.Type}
 	command := func(e skald.Event[stand], replies saga.Replies[string],
-		undo *saga.CommandUndo[order]) *saga.Definition[order] {
-		opts := []saga.Option{}
-		if undo == nil {
-			opts = append(opts, saga.NoEffect())
-		}
+		undo saga.Option) *saga.Definition[order] {
 		return saga.New(e.Type, &saga.Options[order]{Key: orderID},
-			saga.Command("send", e, send, replies, undo, opts...))
+			saga.Command("send", e, send, replies, undo))
 	}
 	for name, defs := range map[string][]saga.Defined{
-		"its own":   {command(packIt, saga.Reply(same), nil)},
-		"a refusal": {command(packIt, saga.Reply(packed, saga.RefusedBy(same, nil)), nil)},
+		"its own":   {command(packIt, saga.Reply(same), saga.NoEffect())},
+		"a refusal": {command(packIt, saga.Reply(packed, saga.RefusedBy(same, nil)), saga.NoEffect())},
 		"its undo's": {command(packIt, saga.Reply(packed),
 			saga.UndoBy(unpackIt, send, saga.Reply(same)))},
-		"another saga's": {command(packIt, saga.Reply(packed), nil),
-			command(unpackIt, saga.Reply(same), nil)},
-		"by another order": {command(unpackIt, saga.Reply(same), nil),
-			command(packIt, saga.Reply(packed), nil)},
+		"another saga's": {command(packIt, saga.Reply(packed), saga.NoEffect()),
+			command(unpackIt, saga.Reply(same), saga.NoEffect())},
+		"by another order": {command(unpackIt, saga.Reply(same), saga.NoEffect()),
+			command(packIt, saga.Reply(packed), saga.NoEffect())},
 	} {
 		_, err := saga.NewEngine(memstore.New(nil), nil, defs...)
 		if err == nil || !strings.Contains(err.Error(), `the command of step "send" of the saga "pack"`) ||

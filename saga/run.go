@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// A Run is what a step's function may know of its saga.
+// Run is what a step's function may know of its saga.
 type Run[In any] struct {
 	In         In     // as it is stored: a function that changes its own changes nothing for another
 	ID         string // of the saga: another one each time that a saga of a key is started
@@ -51,7 +51,7 @@ func runOf[In any](f *engine.Facts) (Run[In], error) {
 		facts: f}, nil
 }
 
-// A Step is one step of a saga with the input In. It is its own handle: for After, and to read what it put
+// Step is one step of a saga with the input In. It is its own handle: for After, and to read what it put
 // out.
 type Step[In, Out any] struct{ spec *spec }
 
@@ -62,29 +62,29 @@ func (s *Step[In, Out]) of() *spec { return s.spec }
 // Name is the step's.
 func (s *Step[In, Out]) Name() string { return s.spec.name }
 
-// Of is what s put out, for a step that comes after it. With occurrences on both sides it is the one of r's
-// occurrence; read all of them with All. Where s does not come before the step in hand, or may have been
-// skipped, that step fails for good: see Get.
-func (s *Step[In, Out]) Of(r Run[In]) Out {
+// Output returns the output of s, for a step that comes after it. If both have occurrences, it is the output
+// of r's occurrence; Outputs returns all of them. If s does not come before the present step, or may have
+// been skipped, the present step fails for good: see OutputIfRun.
+func (s *Step[In, Out]) Output(r Run[In]) Out {
 	var out Out
 	if err := s.fault(r); err != nil {
 		r.fail(err)
 		return out
 	}
 	if st, _ := r.facts.Definition.Plan.Step(s.spec.name); st.When || st.Lapses {
-		r.fail(fmt.Errorf("the step %s may have been skipped: read it with Get", s.spec.name))
+		r.fail(fmt.Errorf("the step %s may have been skipped: read it with OutputIfRun", s.spec.name))
 		return out
 	}
 	out, ok := s.read(r, r.Occurrence)
 	if !ok {
 		r.fail(
-			fmt.Errorf("the step %s has put nothing out: it has no answer yet, an operator skipped it, or it has other occurrences (see All)", s.spec.name))
+			fmt.Errorf("the step %s has put nothing out: it has no answer yet, an operator skipped it, or it has other occurrences (see Outputs)", s.spec.name))
 	}
 	return out
 }
 
-// Get is Of for a step that may have been skipped: then it is false.
-func (s *Step[In, Out]) Get(r Run[In]) (Out, bool) {
+// OutputIfRun is Output for a step that may have been skipped: then it returns false.
+func (s *Step[In, Out]) OutputIfRun(r Run[In]) (Out, bool) {
 	if err := s.fault(r); err != nil {
 		r.fail(err)
 		var none Out
@@ -93,8 +93,8 @@ func (s *Step[In, Out]) Get(r Run[In]) (Out, bool) {
 	return s.read(r, r.Occurrence)
 }
 
-// All is what the occurrences of s put out that were not skipped, by occurrence.
-func (s *Step[In, Out]) All(r Run[In]) map[string]Out {
+// Outputs returns the outputs of the occurrences of s that were not skipped, by occurrence.
+func (s *Step[In, Out]) Outputs(r Run[In]) map[string]Out {
 	if err := s.fault(r); err != nil {
 		r.fail(err)
 		return nil

@@ -3,8 +3,8 @@
 // A definition is a plain value. Each step stands with its undo:
 //
 //	hold   := saga.Do("hold", reserve, release)             // in your own transaction
-//	charge := saga.Call("charge", bill, refund)             // a request to the outside
-//	ship   := saga.Command("ship", ShipParcel, parcel, saga.Reply(Shipped), nil, saga.Pivot())
+//	charge := saga.Call("charge", gateway, bill, saga.UndoCall(refunds, refund)) // a request to the outside
+//	ship   := saga.Command("ship", ShipParcel, parcel, saga.Reply(Shipped), saga.Pivot())
 //	orders := saga.New("order", &saga.Options[Order]{Key: orderID, Deadline: 10 * time.Minute}, hold, charge, ship)
 //
 // A step follows the one that is listed before it, but for After and AtStart. If a step is rejected, or its
@@ -51,7 +51,7 @@ const (
 	MaxSteps     = 1000
 )
 
-// A Definition is a saga as data. It is safe for concurrent use and never changes.
+// Definition is a saga as data. It is safe for concurrent use and never changes.
 type Definition[In any] struct {
 	body   *engine.Definition
 	faults error
@@ -69,7 +69,7 @@ type Defined interface {
 	Body() *engine.Definition
 }
 
-// A Listed is a step that a saga with the input In may have: what Do, Call, Command, Wait, Until, Child and
+// Listed is a step that a saga with the input In may have: what Do, Call, Command, Wait, Until, Child and
 // Lock return.
 type Listed[In any] interface {
 	Handle

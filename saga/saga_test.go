@@ -36,8 +36,8 @@ func bill() saga.Request[tx, order, int, receipt] {
 	}
 }
 
-func refund() saga.Refund[tx, order, receipt, string, bool] {
-	return saga.Refund[tx, order, receipt, string, bool]{At: call.NewProvider("bank", nil),
+func refund() saga.UndoRequest[tx, order, receipt, string, bool] {
+	return saga.UndoRequest[tx, order, receipt, string, bool]{At: call.NewProvider("bank", nil),
 		Intent: func(_ context.Context, _ tx, _ saga.Run[order], out receipt) (string, error) {
 			return out.Number, nil
 		},
@@ -61,9 +61,9 @@ func TestDefinition(t *testing.T) {
 	held := saga.Do("hold", reserve, release,
 		saga.Each(func(r saga.Run[order]) []string { return r.In.Lines }))
 	approve := saga.Wait[order]("approve", approved, saga.Timeout(time.Hour), saga.AtStart())
-	charge := saga.Call("charge", bill(), refund(), saga.After(held, approve),
+	charge := saga.CallWith("charge", bill(), refund(), saga.After(held, approve),
 		saga.When(func(r saga.Run[order]) bool { return r.In.Cents > 0 }))
-	pack := func(r saga.Run[order]) parcel { return parcel{held.All(r)["tea"].SKU} }
+	pack := func(r saga.Run[order]) parcel { return parcel{held.Outputs(r)["tea"].SKU} }
 	shipping := saga.Command("ship", ship, pack,
 		saga.Reply(wasSent, saga.RefusedBy(wasNot, func(s string) string { return s })),
 		saga.UndoBy(unship, pack, saga.Reply(wasHeld)), saga.Pivot())
@@ -83,13 +83,13 @@ func TestDefinition(t *testing.T) {
 func TestFaults(t *testing.T) {
 	a := saga.Do("a", reserve, nil)
 	b := saga.Do("b", reserve, release, saga.NoEffect(), saga.After(a))
-	c := saga.Call("c", saga.Request[tx, order, int, receipt]{}, nil, saga.Pivot())
+	c := saga.CallWith("c", saga.Request[tx, order, int, receipt]{}, nil, saga.Pivot())
 	d := saga.Do("d",
 		func(context.Context, context.Context, saga.Run[order]) (int,
 			error) {
 			return 0, errors.New("other")
 		}, nil, saga.AtStart(), saga.NoEffect())
-	e := saga.Wait[order]("e", saga.Signal[int]{}, saga.Lapses())
+	e := saga.Wait[order]("e", saga.Signal[int]{}, saga.SkipOnTimeout())
 	f := saga.Do("f", reserve, release, saga.After(c), saga.When(func(saga.Run[string]) bool { return true }))
 	err := saga.New("", &saga.Options[order]{Deadline: -1, MaxBytes: 1 << 20}, a, b, c, d, e, f, nil,
 		saga.Do("d", reserve, release, saga.After(a))).Faults()
@@ -100,7 +100,7 @@ func TestFaults(t *testing.T) {
 		`its name`, `Options.Key`, `deadline -1ns`, `MaxBytes is 1048576`, `step "d" is there twice`,
 		`step 7 is nil`,
 		`a Request needs At, Intent and Do`, `takes context.Context`, `its signal has no name`,
-		`Lapses is for a Wait with a Timeout`,
+		`SkipOnTimeout is for a Wait with a Timeout`,
 		`its When takes string`, `has an undo, and says NoEffect`,
 		`step "f" has an undo, and comes after the pivot`,
 		`step "d" runs beside the pivot "c"`, `step "a" has no undo`,
@@ -113,7 +113,8 @@ func TestFaults(t *testing.T) {
 
 // A Call and its undo may both lack something: each fault names the step.
 func TestFaultsOfACallNameTheStep(t *testing.T) {
-	c := saga.Call("c", saga.Request[tx, order, int, receipt]{}, saga.Refund[tx, order, receipt, int, bool]{})
+	c := saga.CallWith("c", saga.Request[tx, order, int, receipt]{},
+		saga.UndoRequest[tx, order, receipt, int, bool]{})
 	err := saga.New("order", &saga.Options[order]{Key: orderID}, c).Faults()
 	if want := `saga "order": step "c": a Request needs At, Intent and Do
 step "c": its undo: a Request needs At, Intent and Do`; err == nil || err.Error() != want {

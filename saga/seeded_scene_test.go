@@ -44,8 +44,9 @@ func counted(name string, n *int) *saga.Step[trip, string] {
 		}
 		return tx.Delete(line)
 	}
-	soon := saga.Policy{Attempts: 3, First: time.Millisecond}
-	return saga.Do(name, do, undo, saga.Retry(soon), saga.RetryUndo(saga.Policy{First: time.Millisecond}))
+	soon := saga.Policy{Attempts: 3, InitialInterval: time.Millisecond}
+	return saga.Do(name, do, undo, saga.Retry(soon),
+		saga.RetryUndo(saga.Policy{InitialInterval: time.Millisecond}))
 }
 
 func oldTrips(n *int) *saga.Definition[trip] {
@@ -89,12 +90,25 @@ func twoEngines(b wiring) func(w *sagatest.World) error {
 	}.build(b)
 }
 
+// sharers run a trip with steps that all share a transaction.
+func sharers(b wiring) func(w *sagatest.World) error {
+	return stage{
+		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
+			return oldTrips(new(int)), func(db *memstore.Store, key string, done bool) error {
+				return linesOf(db, key, done, 3)
+			}
+		},
+		want: map[string]bool{"a": true},
+		ins:  []trip{{ID: "a"}},
+	}.build(b)
+}
+
 // delays are trips that rest for a while on their way.
 func delays() stage {
 	return stage{
 		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
 			rest := saga.Wait[trip]("rest", saga.Signal[int]{Name: "woken"}, saga.Timeout(time.Second),
-				saga.Lapses())
+				saga.SkipOnTimeout())
 			return saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("flight"), rest, ledger("car")),
 				func(*memstore.Store, string, bool) error { return nil }
 		},
@@ -195,7 +209,7 @@ func shop(b wiring) func(w *sagatest.World) error {
 				if err := u.Tx().Put("order a", "taken"); err != nil {
 					return true, err
 				}
-				if _, err := saga.Start(ctx, e, u.Tx(), d, trip{ID: "a"}); err != nil {
+				if _, err := saga.Bind(e, d).Start(ctx, u.Tx(), trip{ID: "a"}); err != nil {
 					_, _ = u.Rollback(ctx)
 					return true, nil
 				}
@@ -207,6 +221,63 @@ func shop(b wiring) func(w *sagatest.World) error {
 			ss, err := store.ListSagas(context.Background(), db, store.SagaQuery{})
 			if _, taken := db.User()["order a"]; taken != (len(ss) == 1) || taken && ss[0].Status != "done" {
 				return fmt.Errorf("%d sagas, without its order or with it: %v", len(ss), db.User())
+			}
+			return err
+		})
+		return nil
+	}
+}
+
+// starters start two sagas with their order, and one without a transaction, again until they succeed.
+func starters(b wiring) func(w *sagatest.World) error {
+	return func(w *sagatest.World) error {
+		db, d := memstore.New(&memstore.Options{Now: w.Now, Wait: time.Millisecond}), oldTrips(new(int))
+		tried, now := false, false
+		w.Process("shop", func(p *sagatest.Process) error {
+			db := session(p, db, b.engine)
+			e, err := saga.NewEngine(db, quietly(w), d)
+			if err != nil {
+				return err
+			}
+			p.Step(e, stepping(func(ctx context.Context) (bool, error) {
+				if tried {
+					return false, nil
+				}
+				tried = true
+				u, err := db.Begin(ctx, store.Intake{})
+				if err != nil {
+					return true, nil
+				}
+				err = u.Tx().Put("order", "taken")
+				if err == nil {
+					_, err = saga.Bind(e, d).StartAll(ctx, u.Tx(), []trip{{ID: "b"}, {ID: "a"}})
+				}
+				if err != nil {
+					_, _ = u.Rollback(ctx)
+					return true, nil
+				}
+				return true, u.Commit(ctx)
+			}), stepping(func(ctx context.Context) (bool, error) {
+				if now {
+					return false, nil
+				}
+				_, err := saga.Bind(e, d).StartNow(ctx, trip{ID: "c"})
+				now = err == nil
+				return true, nil
+			}))
+			return nil
+		})
+		w.Finally("all or none", func() error {
+			ss, err := store.ListSagas(context.Background(), db, store.SagaQuery{})
+			_, taken := db.User()["order"]
+			if all := len(ss); taken && all != 3 || !taken && all != 1 {
+				return fmt.Errorf("%d sagas, without their order or with it: %v", all, db.User())
+			}
+			for _, s := range ss {
+				if s.Status != "done" || left(db, s.Key) != 3 {
+					err = errors.Join(err, fmt.Errorf("%s is %s, and left %d lines", s.Key, s.Status,
+						left(db, s.Key)))
+				}
 			}
 			return err
 		})
@@ -237,7 +308,8 @@ func participants(b wiring) func(w *sagatest.World) error {
 // impatient is an engine that asks again before the service has answered: which refuses, then, and what comes
 // second it does.
 func impatient(b wiring) func(w *sagatest.World) error {
-	return serving(b, saga.Policy{Attempts: 3, First: time.Millisecond, Timeout: 2 * time.Second}, true)
+	return serving(b, saga.Policy{Attempts: 3, InitialInterval: time.Millisecond, Timeout: 2 * time.Second},
+		true)
 }
 
 // serving has orders packed, one of which cannot be paid for.
@@ -253,7 +325,7 @@ func serving(b wiring, retry saga.Policy, refuse bool) func(w *sagatest.World) e
 			return err
 		}
 		for _, o := range []order{{ID: "a", Cents: 1}, {ID: "b", Cents: -1}} {
-			if _, err := saga.Start(context.Background(), starter, begun, d, o); err != nil {
+			if _, err := saga.Bind(starter, d).Start(context.Background(), begun, o); err != nil {
 				return err
 			}
 		}
@@ -269,8 +341,8 @@ func serving(b wiring, retry saga.Policy, refuse bool) func(w *sagatest.World) e
 			in := inbox.New(db, sagatest.CrashBroker(p, bus.Client()), "orders",
 				&inbox.Options{Now: w.Now, NewID: w.NewID,
 					Logger: slog.New(slog.DiscardHandler), Timeouts: inbox.Timeouts{Wait: time.Millisecond,
-						Handle: time.Second}, Retry: inbox.Retry{First: time.Microsecond,
-						Most: time.Millisecond}})
+						Handle: time.Second}, Retry: inbox.Retry{InitialInterval: time.Microsecond,
+						MaxInterval: time.Millisecond}})
 			answers(e, in, d, b.bare)
 			p.Step(e, in)
 			return nil
@@ -305,7 +377,7 @@ func answers(e *saga.Engine[tx], in *inbox.Inbox[tx], d *saga.Definition[order],
 	for _, k := range e.Replies() {
 		in.Handle(k.Topic, k.Type, func(ctx context.Context, tx tx, m skald.Message) error {
 			m.CausationID = ""
-			_, err := saga.Answer(ctx, e, tx, d, string(m.Key), m)
+			_, err := saga.Bind(e, d).Answer(ctx, tx, string(m.Key), m)
 			return err
 		})
 	}

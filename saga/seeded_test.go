@@ -42,6 +42,10 @@ func bugs() []bug {
 			`compensated .* [1-3] rows`, 0},
 		{"a state is stored behind its effect", twoEngines, engine(tamper{stateApart: true}), crashes,
 			`left [4-9] lines`, 0},
+		{"what steps share is committed between two of them", sharers, engine(tamper{sharesApart: true}),
+			crashes, `left [4-9] lines`, 0},
+		{"what a failed step shares is not rolled back", twoEngines, engine(tamper{keepsShared: true}), none,
+			`left [4-9] lines`, 0},
 		{"a command is written behind its state", participants, engine(tamper{rowsApart: true}), crashes,
 			`is running .* at pack`, 0},
 		{"a reply is marked before it is taken in", participants, engine(tamper{writesLate: true}), crashes,
@@ -65,6 +69,8 @@ func bugs() []bug {
 			`is running .* at inner`, 0},
 		{"a saga is started beside the caller's transaction", shop, engine(tamper{startApart: true}), crashes,
 			`without its order`, 0},
+		{"many sagas are started beside the caller's transaction", starters, engine(tamper{startApart: true}),
+			crashes, `without their order`, 0},
 		{"who has ended stays in line", lockedIn().build, engine(tamper{stays: true}), none,
 			`b is running .* at lock`, 0},
 		{"who is second in line goes on", lockedIn().build, engine(tamper{pushes: true}), none,
@@ -140,7 +146,7 @@ func (b bug) absent(t *testing.T, s sagatest.Schedule, rest time.Duration) {
 
 // A tamper is a bug in what goes between an engine and its database.
 type tamper struct {
-	ask   func(*store.ClaimSagas)
+	ask   func(*store.Want)
 	claim func(*store.Saga)
 	move  func(*store.SagaMove)
 
@@ -156,6 +162,9 @@ type tamper struct {
 	freesApart bool
 	stays      bool // in line
 	pushes     bool // in
+
+	sharesApart bool // steps of one transaction have a commit each, before the state
+	keepsShared bool // a transaction that steps share stands though one of them failed
 }
 
 type tampered struct {
@@ -210,12 +219,14 @@ func (d *tampered) parts(es []store.Effect) (now, then []store.Effect) {
 	return now, then
 }
 
-func (d *tampered) ClaimSagas(ctx context.Context, ask store.ClaimSagas) (store.ClaimedSagas, error) {
-	if d.t.ask != nil {
-		ask.Hashes = slices.Clone(ask.Hashes)
-		d.t.ask(&ask)
+func (d *tampered) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+	if d.t.ask != nil && w.Sagas != nil {
+		sagas := *w.Sagas
+		sagas.Hashes = slices.Clone(sagas.Hashes)
+		w.Sagas = &sagas
+		d.t.ask(&w)
 	}
-	c, err := d.Driver.ClaimSagas(ctx, ask)
+	c, err := d.Driver.Claim(ctx, w)
 	for i := range c.Sagas {
 		if d.t.claim != nil {
 			d.t.claim(&c.Sagas[i])
@@ -224,17 +235,17 @@ func (d *tampered) ClaimSagas(ctx context.Context, ask store.ClaimSagas) (store.
 	return c, err
 }
 
-func (d *tampered) StartSaga(ctx context.Context, tx tx,
-	s store.Saga) (stored store.Saga, fresh bool, err error) {
+func (d *tampered) StartSagas(ctx context.Context, tx tx,
+	ss ...store.Saga) (stored []store.Saga, fresh []bool, err error) {
 	if !d.t.startApart {
-		return d.Driver.StartSaga(ctx, tx, s)
+		return d.Driver.StartSagas(ctx, tx, ss...)
 	}
 	u, err := d.Driver.Begin(ctx, store.Intake{})
 	if err != nil {
-		return stored, false, err
+		return nil, nil, err
 	}
-	if stored, fresh, err = d.Driver.StartSaga(ctx, u.Tx(), s); err != nil {
-		return stored, false, err
+	if stored, fresh, err = d.Driver.StartSagas(ctx, u.Tx(), ss...); err != nil {
+		return nil, nil, err
 	}
 	return stored, fresh, u.Commit(ctx)
 }
@@ -332,12 +343,26 @@ func (d *tampered) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], 
 	if err != nil {
 		return nil, err
 	}
-	return &tamperedUnit{u, d}, nil
+	return &tamperedUnit{u, d, in, false}, nil
 }
 
 type tamperedUnit struct {
 	store.Unit[tx]
-	d *tampered
+	d      *tampered
+	in     store.Intake
+	shared bool
+}
+
+// Usable is asked between two steps.
+func (u *tamperedUnit) Usable(ctx context.Context) (err error) {
+	u.shared = true
+	if !u.d.t.sharesApart {
+		return u.Unit.Usable(ctx)
+	}
+	if err = u.Unit.Commit(ctx); err == nil {
+		u.Unit, err = u.d.Driver.Begin(ctx, u.in)
+	}
+	return err
 }
 
 func (u *tamperedUnit) Found() store.Found {
@@ -374,6 +399,9 @@ func (u *tamperedUnit) Commit(ctx context.Context, es ...store.Effect) error {
 
 func (u *tamperedUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	u.d.late, u.d.holds = nil, nil
+	if u.shared && u.d.t.keepsShared {
+		return nil, u.Unit.Commit(ctx)
+	}
 	stood, err := u.Unit.Rollback(ctx, u.d.changed(ctx, instead)...)
 	return u.d.heard(stood), err
 }
@@ -394,7 +422,7 @@ func sleeps(m *store.SagaMove) {
 
 const ages = 1000 * time.Hour
 
-func endless(c *store.ClaimSagas) { c.Lease = ages }
+func endless(w *store.Want) { w.Lease = ages }
 
 // sooner hides from the engine how long its lease is.
 func sooner(s *store.Saga) { s.Due = s.Due.Add(3*time.Second - ages) }
@@ -428,7 +456,7 @@ func rekeys(s *store.Saga) {
 }
 
 // all has an engine claim what was begun by the old definition.
-func all(c *store.ClaimSagas) { c.Hashes = append(c.Hashes, oldTrips(new(int)).Hash()) }
+func all(w *store.Want) { w.Sagas.Hashes = append(w.Sagas.Hashes, oldTrips(new(int)).Hash()) }
 
 // own has it forget what it does not know of them.
 func own(s *store.Saga) {

@@ -12,8 +12,8 @@ import (
 
 func newStep[In, Out any](name string, kind plan.Kind, b engine.StepBody, undo bool,
 	opts []Option) *Step[In, Out] {
-	s := &spec{name: name, kind: kind, in: typeOf[In](), shape: shapeOf[Out](), reads: readsOf[Out](),
-		undo: undo, body: b}
+	s := &spec{name: name, kind: kind, in: typeOf[In](), out: typeOf[Out](), shape: shapeOf[Out](),
+		reads: readsOf[Out](), undo: undo, body: b}
 	s.body.Check = func(output json.RawMessage) error {
 		var out Out
 		return json.Unmarshal(output, &out)
@@ -57,6 +57,23 @@ func Do[TTx, In, Out any](name string, do func(ctx context.Context, tx TTx, r Ru
 	return s
 }
 
+// Exec is Do for functions without output.
+func Exec[TTx, In any](name string, do func(ctx context.Context, tx TTx, r Run[In]) error,
+	undo func(ctx context.Context, tx TTx, r Run[In]) error, opts ...Option) *Step[In, struct{}] {
+	var some func(context.Context, TTx, Run[In]) (struct{}, error)
+	if do != nil {
+		some = func(ctx context.Context, tx TTx, r Run[In]) (none struct{}, err error) {
+			return none, do(ctx, tx, r)
+		}
+	}
+	if undo == nil {
+		return Do[TTx, In, struct{}](name, some, nil, opts...)
+	}
+	return Do(name, some, func(ctx context.Context, tx TTx, r Run[In], _ struct{}) error {
+		return undo(ctx, tx, r)
+	}, opts...)
+}
+
 // undoing is undo without its types.
 func undoing[TTx, In, Out any](undo func(context.Context, TTx, Run[In], Out) error) func(context.Context, TTx,
 	*engine.Facts, json.RawMessage) error {
@@ -94,7 +111,7 @@ func Until[In any](name string, at func(r Run[In]) time.Time, opts ...Option) *S
 	return s
 }
 
-// A Signal is declared once, for the saga that waits for it and whoever sends it.
+// Signal is declared once, for the saga that waits for it and whoever sends it.
 type Signal[T any] struct {
 	Name string
 
@@ -103,7 +120,7 @@ type Signal[T any] struct {
 
 // Wait is a step that ends when the signal comes to the saga's business key: a person approved, a webhook
 // called. A signal that comes before the step has begun is kept for it. After Timeout the step fails, or is
-// skipped where Lapses is said.
+// skipped by SkipOnTimeout.
 func Wait[In, T any](name string, signal Signal[T], opts ...Option) *Step[In, T] {
 	s := newStep[In, T](name, plan.Wait, engine.StepBody{}, false, append([]Option{NoEffect()}, opts...))
 	if s.spec.signal = signal.Name; signal.Name == "" {

@@ -136,7 +136,7 @@ func (*unprobed) Probe(context.Context) error { return errors.New("no answer") }
 // was called, and how often of that within the first 10 minutes.
 func transientStep(s shelf, db saga.DB[pgx.Tx], name string, undo bool,
 	fail func(ctx context.Context, tx pgx.Tx) error) (calls, free int, is store.Saga) {
-	policy := saga.Policy{First: time.Minute, Most: 4 * time.Minute, Attempts: 2}
+	policy := saga.Policy{InitialInterval: time.Minute, MaxInterval: 4 * time.Minute, Attempts: 2}
 	failing := func(ctx context.Context, tx pgx.Tx) error { calls++; return fail(ctx, tx) }
 	first := saga.Do("first", func(ctx context.Context, tx pgx.Tx, _ saga.Run[trip]) (string, error) {
 		if undo {
@@ -144,7 +144,7 @@ func transientStep(s shelf, db saga.DB[pgx.Tx], name string, undo bool,
 		}
 		return "", failing(ctx, tx)
 	}, func(ctx context.Context, tx pgx.Tx, _ saga.Run[trip], _ string) error { return failing(ctx, tx) },
-		saga.Retry(policy), saga.RetryUndo(policy))
+		saga.Retry(policy), saga.RetryUndo(policy), saga.OwnCommit())
 	no := saga.Do("no", func(context.Context, pgx.Tx, saga.Run[trip]) (string, error) {
 		return "", skald.Reject(errors.New("no"))
 	}, nil, saga.NoEffect())
@@ -184,7 +184,7 @@ func TestTransientFailureInPlace(t *testing.T) {
 		saga.Do("first", func(ctx context.Context, tx pgx.Tx, _ saga.Run[trip]) (string, error) {
 			calls.Add(1)
 			return "", raise("40P01")(ctx, tx)
-		}, nil, saga.NoEffect(), saga.Retry(saga.Policy{First: time.Hour, Most: time.Hour})))
+		}, nil, saga.NoEffect(), saga.Retry(saga.Policy{InitialInterval: time.Hour, MaxInterval: time.Hour})))
 	e := pgEngine(t, db, saga.EngineOptions{}, d)
 	if _, err := pgStart(t, pool, e, d, trip{ID: "one"}); err != nil {
 		t.Fatal(err)

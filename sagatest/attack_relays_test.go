@@ -148,7 +148,7 @@ func (a *attack) suffer(ctx context.Context, name string) error {
 	bus := dozingBus{a.bus(name), a}
 	for ctx.Err() == nil {
 		o := &relay.Options{Owner: name, TTL: attackTTL, Save: 50 * time.Millisecond,
-			PollMost: 20 * time.Millisecond, InFlight: 200,
+			MaxPollInterval: 20 * time.Millisecond, InFlight: 200,
 			Logger: slog.New(slog.DiscardHandler)}
 		if mathrand.IntN(2) == 0 {
 			o.Drain = time.Nanosecond

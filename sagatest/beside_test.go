@@ -110,7 +110,8 @@ func halves(beside inbox.Known[*memstore.Tx]) func(*sagatest.World) error {
 			in := inbox.New(sagatest.CrashDriver[*memstore.Tx](p, session),
 				sagatest.CrashBroker(p, bus.Client()), "stock", &inbox.Options{
 					Instance: inbox.Instance{Member: "new"}, Now: w.Now, NewID: w.NewID,
-					Logger: slog.New(slog.DiscardHandler), Retry: inbox.Retry{First: time.Millisecond}})
+					Logger: slog.New(slog.DiscardHandler),
+					Retry:  inbox.Retry{InitialInterval: time.Millisecond}})
 			inbox.On(in, skald.Event[string]{Topic: "orders", Type: "said"},
 				func(_ context.Context, tx *memstore.Tx, m skald.Received[string]) error {
 					if m.ID == "m-3" {

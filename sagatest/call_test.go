@@ -109,7 +109,7 @@ func (c *calls[TTx]) session(p *sagatest.Process, name string, bus *membroker.Br
 		Now: c.w.Now, NewID: c.w.NewID, Logger: slog.New(slog.DiscardHandler),
 		Instance: inbox.Instance{Member: name},
 		Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: c.handle},
-		Retry:    inbox.Retry{First: time.Microsecond, Most: time.Millisecond, Attempts: 9},
+		Retry:    inbox.Retry{InitialInterval: time.Microsecond, MaxInterval: time.Millisecond, Attempts: 9},
 	})
 	how := c.how(p)
 	if c.bug != nil {

@@ -9,7 +9,9 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/saga"
@@ -21,7 +23,7 @@ import (
 // called, or an answer from outside.
 const (
 	Fails Mode = "fails" // the function ran, and its transaction did not commit; it is tried again
-	// the step says no: the function ran and was rolled back, or the answer is a refusal
+	// Rejects: the function ran and was rolled back by skald.Reject, or the answer is a refusal.
 	Rejects  Mode = "rejects"
 	Dies     Mode = "dies"     // the process dies after the function ran, and before its commit
 	Lost     Mode = "lost"     // a request or a command took effect, and its answer is lost
@@ -33,8 +35,8 @@ const (
 	GivesUp  Mode = "gives-up" // it fails and is not tried again; of an undo an operator has it tried again
 	Beside   Mode = "beside"   // another saga runs before the function, as far as it can: see Rival
 	Deploys  Mode = "deploys"  // the saga ran by an older definition up to here: see Older
-	// what somebody outside brings, by its number: the values after the first of each Signal and Reply, in
-	// the order of the terms, then that a signal comes too late for a step that Lapses
+	// Value is a value from outside, by its number: the values after the first of each Signal and Reply, in
+	// the order of the terms. The last one is a signal that comes too late for a step with SkipOnTimeout.
 	Value Mode = "value"
 )
 
@@ -43,14 +45,15 @@ func checkModes() []Mode {
 		Deploys, Value}
 }
 
-// An End is how a saga has ended.
+// End is how a saga has ended.
 type End struct {
 	Done bool // else it is compensated
 	Key  string
 	Why  string // it turned back: "rejected", "failed", "deadline", "cancel"
 	Step string // that it turned back at, if it was one
 
-	state *plan.State
+	state   *plan.State
+	emitted []skald.Message
 }
 
 // Output decodes what a step has put out, into a pointer. False: it put nothing out.
@@ -62,8 +65,8 @@ func (e End) Output(step, occurrence string, out any) (bool, error) {
 	return true, json.Unmarshal(r.Output, out)
 }
 
-// A Term is what Check is told beside a definition: Given, Promise, View, Outside, Signal, Reply,
-// Rival or Older.
+// Term is an argument of Check next to the definition: Given, Promise, EmitsIfDone, View, Outside,
+// Signal, Reply, Rival, Older, AlsoOn or Short.
 type Term interface{ term() }
 
 type (
@@ -76,6 +79,9 @@ type (
 	}
 	rival struct{ in any }
 	older struct{ d saga.Defined }
+
+	alsoOn[TTx any] []func(ctx context.Context) (Beginner[TTx], error)
+	noPairs         struct{}
 )
 
 func (given[TTx]) term()   {}
@@ -84,6 +90,8 @@ func (view[TTx]) term()    {}
 func (outside) term()      {}
 func (rival) term()        {}
 func (older) term()        {}
+func (alsoOn[TTx]) term()  {}
+func (noPairs) term()      {}
 
 // Given writes what has to be there before the saga starts.
 func Given[TTx any](write func(ctx context.Context, tx TTx) error) Term { return given[TTx](write) }
@@ -115,7 +123,20 @@ func Rival(in any) Term { return rival{in} }
 // out, and counted.
 func Older(d saga.Defined) Term { return older{d} }
 
-// A Beginner begins transactions: every store.Driver does.
+// AlsoOn gives CheckOn more databases, one by each function, as CheckOn's own function gives the first.
+// CheckOn runs one schedule on each database at the same time, so the functions of the saga must be safe for
+// concurrent use. The databases may be schemas of one server. CheckOn refuses AlsoOn next to Outside, because
+// a fake is reset for one run at a time.
+func AlsoOn[TTx any](fresh ...func(ctx context.Context) (Beginner[TTx], error)) Term {
+	return alsoOn[TTx](fresh)
+}
+
+// Short leaves out the schedules with two faults: each fault is still tried alone at each point. On a server
+// such a check takes a fraction of the time. Give it in a test that runs often, for example if
+// testing.Short() is true.
+func Short() Term { return noPairs{} }
+
+// Beginner begins transactions: every store.Driver does.
 type Beginner[TTx any] interface {
 	Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error)
 }
@@ -152,16 +173,16 @@ func Check[In any](t T, d *saga.Definition[In], in In, terms ...Term) Checked {
 }
 
 // CheckOn is Check over any database: fresh is asked for one without rows before each run. It needs View or a
-// Promise.
+// Promise. AlsoOn runs schedules at the same time, Short fewer of them.
 func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], error), d *saga.Definition[In],
 	in In, terms ...Term) Checked {
 	t.Helper()
-	c := &checker[TTx]{ctx: t.Context(), fresh: fresh, d: d.Body(), in: in, usual: map[string]outcome{},
-		same: map[string]int{}}
+	c := &checker[TTx]{ctx: t.Context(), fresh: alsoOn[TTx]{fresh}, d: d.Body(), in: in,
+		usual: map[string]outcome{}, same: map[string]int{}}
 	err := d.Faults()
 	for i, s := range c.d.Steps {
 		if _, local := s.Tx.(*engine.Local[TTx]); s.Tx != nil && !local {
-			if _, asks := s.Tx.(*engine.Outside[TTx]); !asks {
+			if _, asks := engine.OutsideOf[TTx](s.Tx); !asks {
 				err = errors.Join(err,
 					fmt.Errorf("the step %s takes %v: check it with CheckOn, over a database of that kind",
 						c.d.Plan.Graph.Steps[i].Name, s.Tx.Type()))
@@ -186,12 +207,22 @@ func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], e
 		case older:
 			c.older = term.d.Body()
 			err = errors.Join(err, term.d.Faults())
+		case emits:
+			c.emits = append(c.emits, term)
+		case alsoOn[TTx]:
+			c.fresh = append(c.fresh, term...)
+		case noPairs:
+			c.short = true
 		default:
 			err = errors.Join(err,
 				fmt.Errorf("a term of the type %T takes another transaction than this database has", term))
 		}
 	}
-	if len(c.views)+len(c.promises) == 0 {
+	if len(c.fresh) > 1 && len(c.outside) > 0 {
+		err = errors.Join(err, errors.New("Outside has one fake, which is reset for one run at a time: leave out AlsoOn, "+
+			"or keep what the fake has in the database"))
+	}
+	if len(c.views)+len(c.promises)+len(c.emits) == 0 {
 		err = errors.Join(err, errors.New("nothing is compared, so that no fault would be seen: give View, "+
 			"all that matters of your tables, or a Promise"))
 	}
@@ -202,6 +233,12 @@ func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], e
 		return c.replay(t, text)
 	}
 	c.all()
+	return c.report(t)
+}
+
+// report tells t of the failures.
+func (c *checker[TTx]) report(t T) Checked {
+	t.Helper()
 	for _, f := range c.failures {
 		how, others := strings.Join(f.Broken, "\n"), ""
 		if n := c.same[how]; n > 1 {
@@ -230,21 +267,25 @@ type Checked struct {
 // checker runs one saga over and over.
 type checker[TTx any] struct {
 	ctx      context.Context
-	fresh    func(ctx context.Context) (Beginner[TTx], error)
+	fresh    alsoOn[TTx] // one function for each database
 	d        *engine.Definition
 	in       any
 	given    []given[TTx]
 	promises []promise[TTx]
+	emits    []emits
 	views    []view[TTx]
 	outside  []outside
 	rival    any
 	older    *engine.Definition
+	short    bool
 
 	first  map[source]json.RawMessage // what is brought where no Value says otherwise
 	values []value                    // what else may be
 
-	usual    map[string]outcome   // of the run in which nothing goes wrong, by its values
-	serial   map[[2]bool][]string // the views of two sagas one after the other, by which of them are done
+	usual  map[string]outcome   // of the run in which nothing goes wrong, by its values
+	serial map[[2]bool][]string // the views of two sagas one after the other, by which of them are done
+
+	mu       sync.Mutex // of all below: runs end at the same time on several databases
 	runs     int
 	refused  int
 	failures []Failure
@@ -266,29 +307,29 @@ func (c *checker[TTx]) all() {
 		c.from(nil, base, map[source]bool{})
 	}
 	if c.older != nil && len(c.failures) == 0 {
+		var faults []Fault
 		for n := range len(base.log) + 20 { // the older one may have more points
-			if c.second(nil, Fault{Deploys, n + 1}); len(c.failures) >= mostFailures {
-				return
-			}
+			faults = append(faults, Fault{Deploys, n + 1})
 		}
+		c.each(nil, faults)
 	}
 }
 
 // from tries each fault where these values are brought, and then each other value of those sources that the
 // saga came to only by these.
 func (c *checker[TTx]) from(values Schedule, base *sagaRun[TTx], met map[source]bool) {
+	var faults []Fault
 	for _, beside := range []bool{false, true} { // what one saga does wrong by itself is seen there best
 		for _, first := range base.log {
 			for _, mode := range first.modes {
-				if (mode == Beside) != beside {
-					continue
-				}
-				c.second(values, Fault{mode, first.at})
-				if len(c.failures) >= mostFailures || c.ctx.Err() != nil {
-					return
+				if (mode == Beside) == beside {
+					faults = append(faults, Fault{mode, first.at})
 				}
 			}
 		}
+	}
+	if !c.each(values, faults) {
+		return
 	}
 	known := maps.Clone(met)
 	maps.Copy(known, base.met)
@@ -300,6 +341,36 @@ func (c *checker[TTx]) from(values Schedule, base *sagaRun[TTx], met map[source]
 			}
 		}
 	}
+}
+
+// each tries faults, one at a time on each database, until there are enough failures. Returns false if it
+// left some out.
+func (c *checker[TTx]) each(values Schedule, faults []Fault) bool {
+	next := 0
+	take := func() (f Fault, ok bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if next == len(faults) || len(c.failures) >= mostFailures || c.ctx.Err() != nil {
+			return f, false
+		}
+		next++
+		return faults[next-1], true
+	}
+	var wg sync.WaitGroup
+	for on := range c.fresh {
+		work := func() {
+			for f, ok := take(); ok; f, ok = take() {
+				c.second(on, values, f)
+			}
+		}
+		if on == len(c.fresh)-1 {
+			work()
+		} else {
+			wg.Go(work)
+		}
+	}
+	wg.Wait()
+	return next == len(faults) && len(c.failures) < mostFailures && c.ctx.Err() == nil
 }
 
 // begin is the run in which nothing goes wrong, twice, and those of two sagas one after the other. Nil: one
@@ -330,10 +401,10 @@ func (c *checker[TTx]) begin() *sagaRun[TTx] {
 
 // second tries a fault, and then with one more at each later point, where the first one leads to something
 // new.
-func (c *checker[TTx]) second(values Schedule, f Fault) {
+func (c *checker[TTx]) second(on int, values Schedule, f Fault) {
 	s := append(slices.Clone(values), f)
-	run := c.try(s)
-	if len(run.broken) > 0 {
+	run := c.tryOn(on, s)
+	if len(run.broken) > 0 || c.short {
 		return
 	}
 	aside := f.Mode == Beside || f.Mode == Deploys
@@ -346,16 +417,20 @@ func (c *checker[TTx]) second(values Schedule, f Fault) {
 			if !point.inLine && (back || aside && mode != Rejects && mode != GivesUp) {
 				continue
 			}
-			c.try(append(slices.Clone(s), Fault{mode, point.at}))
+			c.tryOn(on, append(slices.Clone(s), Fault{mode, point.at}))
 		}
 	}
 }
 
-// try is one run and its judgement.
-func (c *checker[TTx]) try(s Schedule) *sagaRun[TTx] {
-	c.runs++
-	r := &sagaRun[TTx]{c: c, d: c.d, faults: s}
+// try is one run on the first database, and its judgement.
+func (c *checker[TTx]) try(s Schedule) *sagaRun[TTx] { return c.tryOn(0, s) }
+
+func (c *checker[TTx]) tryOn(on int, s Schedule) *sagaRun[TTx] {
+	r := &sagaRun[TTx]{c: c, d: c.d, on: on, faults: s}
 	err := r.whole()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.runs++
 	if errors.Is(err, errRefused) {
 		c.refused++
 		return r

@@ -61,7 +61,7 @@ type shopSaga struct {
 	reserve func(context.Context, mtx, saga.Run[buy]) (kept, error)
 	release func(context.Context, mtx, saga.Run[buy], kept) error
 	bill    saga.Request[mtx, buy, int, paid]
-	refund  saga.Refund[mtx, buy, paid, paid, bool]
+	refund  saga.UndoRequest[mtx, buy, paid, paid, bool]
 	post    func(context.Context, mtx, saga.Run[buy]) (track, error)
 	unpost  func(context.Context, mtx, saga.Run[buy], track) error
 }
@@ -95,7 +95,7 @@ func aShopSaga() *shopSaga {
 			return addTo(tx, "paid", r.In.Cents)
 		},
 	}
-	s.refund = saga.Refund[mtx, buy, paid, paid, bool]{At: at,
+	s.refund = saga.UndoRequest[mtx, buy, paid, paid, bool]{At: at,
 		Intent: func(_ context.Context, _ mtx, _ saga.Run[buy], p paid) (paid, error) { return p, nil },
 		Do: func(_ context.Context, p paid, _ string) (bool, error) {
 			s.till.refunded[p.Number] = s.till.charged[p.Number]
@@ -116,9 +116,9 @@ func aShopSaga() *shopSaga {
 
 func (s *shopSaga) check(t sagatest.T, more ...sagatest.Term) sagatest.Checked {
 	hold := saga.Do("hold", s.reserve, s.release)
-	charge := saga.Call("charge", s.bill, s.refund)
+	charge := saga.CallWith("charge", s.bill, s.refund)
 	book := saga.Command("book", skald.Event[string]{Topic: "vans", Type: "book"},
-		func(r saga.Run[buy]) string { return hold.Of(r).SKU },
+		func(r saga.Run[buy]) string { return hold.Output(r).SKU },
 		saga.Reply(skald.Event[track]{Topic: "booked", Type: "booked"}),
 		saga.UndoBy(skald.Event[string]{Topic: "vans", Type: "unbook"},
 			func(r saga.Run[buy]) string { return r.Key },
@@ -178,7 +178,7 @@ func TestCheckFindsLostUpdates(t *testing.T) {
 				return n, err
 			}, nil, saga.NoEffect())
 			add := saga.Do("add", func(_ context.Context, tx mtx, r saga.Run[buy]) (bool, error) {
-				return true, c.write(tx, look.Of(r), r.In.Cents)
+				return true, c.write(tx, look.Output(r), r.In.Cents)
 			},
 				func(_ context.Context, tx mtx, r saga.Run[buy], _ bool) error {
 					return addTo(tx, "points", -r.In.Cents)
@@ -268,7 +268,7 @@ func TestCheckOfANewerDefinition(t *testing.T) {
 func TestCheckOfARenamedCall(t *testing.T) {
 	p, paid := call.NewProvider("bank", nil), map[string]bool{}
 	define := func(name string, maps ...saga.Mapping) *saga.Definition[buy] {
-		pay := saga.Call(name, saga.Request[mtx, buy, int, bool]{At: p,
+		pay := saga.CallWith(name, saga.Request[mtx, buy, int, bool]{At: p,
 			Intent: func(_ context.Context, _ mtx, r saga.Run[buy]) (int, error) { return r.In.Cents, nil },
 			Do: func(_ context.Context, _ int, key string) (bool, error) {
 				paid[key] = true
@@ -277,7 +277,7 @@ func TestCheckOfARenamedCall(t *testing.T) {
 			LookUp: func(_ context.Context, _ int, key string) (bool, bool, error) {
 				return true, paid[key], nil
 			}},
-			saga.Refund[mtx, buy, bool, string, bool]{At: p,
+			saga.UndoRequest[mtx, buy, bool, string, bool]{At: p,
 				Intent: func(_ context.Context, _ mtx, r saga.Run[buy], _ bool) (string, error) {
 					return r.ForwardKey(), nil
 				},
@@ -289,7 +289,7 @@ func TestCheckOfARenamedCall(t *testing.T) {
 					return true, !paid[of], nil
 				}})
 		tell := saga.Do("tell",
-			func(_ context.Context, _ mtx, r saga.Run[buy]) (bool, error) { return pay.Of(r), nil }, nil,
+			func(_ context.Context, _ mtx, r saga.Run[buy]) (bool, error) { return pay.Output(r), nil }, nil,
 			saga.NoEffect())
 		return saga.New("order", &saga.Options[buy]{Key: func(b buy) string { return b.ID }, Mappings: maps},
 			pay, tell)

@@ -22,14 +22,14 @@ var errFault = errors.New("sagatest: injected")
 func (r *sagaRun[TTx]) act(a plan.Action) error {
 	step, _ := r.d.Step(a.Step)
 	node, _ := r.d.Plan.Step(a.Step)
-	switch tx := step.Tx.(type) {
-	case *engine.Local[TTx]:
-		if a.Verb != plan.DecideStep {
-			return r.local(a, tx.Do, tx.Undo)
-		}
-	case *engine.Outside[TTx]:
+	if a.Verb == plan.DecideStep {
+		return r.decide(a, step)
+	}
+	if tx, ok := step.Tx.(*engine.Local[TTx]); ok {
+		return r.local(a, tx.Do, tx.Undo)
+	}
+	if tx, ok := engine.OutsideOf[TTx](step.Tx); ok {
 		switch {
-		case a.Verb == plan.DecideStep:
 		case a.Verb != plan.UndoStep:
 			return r.request(a, tx.Call)
 		case tx.Undo != nil:
@@ -37,9 +37,6 @@ func (r *sagaRun[TTx]) act(a plan.Action) error {
 		default:
 			return r.local(a, nil, tx.Local)
 		}
-	}
-	if a.Verb == plan.DecideStep {
-		return r.decide(a, step)
 	}
 	if step.Lock != nil {
 		return r.lock(a, step)
@@ -239,7 +236,7 @@ func (r *sagaRun[TTx]) intend(a plan.Action, f *engine.Facts, bound calls.Bound[
 	return nil
 }
 
-// requestOwner stores what became of a request.
+// requestOwner stores the outcome of a request.
 type requestOwner[TTx any] struct {
 	r     *sagaRun[TTx]
 	a     plan.Action

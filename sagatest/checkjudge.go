@@ -15,7 +15,7 @@ func (r *sagaRun[TTx]) judge(before string) error {
 	if err != nil {
 		return err
 	}
-	end := End{Done: r.state.Status == plan.Done, Key: r.key, state: &r.state}
+	end := End{Done: r.state.Status == plan.Done, Key: r.key, state: &r.state, emitted: r.emitted}
 	if r.state.Cause != nil {
 		end.Why, end.Step = string(r.state.Cause.Why), r.state.Cause.Step
 	}
@@ -26,6 +26,11 @@ func (r *sagaRun[TTx]) judge(before string) error {
 		for _, p := range r.c.promises {
 			if err := p(ctx, tx, end); err != nil {
 				r.broken = append(r.broken, "a promise is broken: "+err.Error())
+			}
+		}
+		for _, e := range r.c.emits {
+			if text := e.broken(end); text != "" {
+				r.broken = append(r.broken, "a promise is broken: "+text)
 			}
 		}
 		return nil

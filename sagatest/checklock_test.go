@@ -47,7 +47,7 @@ func transfers(names string, opts ...saga.Option) *saga.Definition[transfer] {
 			return tx.Delete("look " + r.Key)
 		}),
 		"write": saga.Do("write", func(_ context.Context, tx mtx, r saga.Run[transfer]) (int, error) {
-			return read.Of(r), tx.Put(r.In.From, strconv.Itoa(read.Of(r)-r.In.Cents))
+			return read.Output(r), tx.Put(r.In.From, strconv.Itoa(read.Output(r)-r.In.Cents))
 		}, func(_ context.Context, tx mtx, r saga.Run[transfer], was int) error {
 			return tx.Put(r.In.From, strconv.Itoa(was))
 		}),

@@ -46,7 +46,7 @@ func TestCheckFindsASagaThatOnePassingFailureEnds(t *testing.T) {
 	once, pivot := saga.Retry(saga.Policy{Attempts: 1}), final("pivot", saga.Pivot())
 	bank := call.NewProvider("bank", nil)
 	asks := func(lookUp func() (bool, bool, error), opts ...saga.Option) *saga.Step[buy, bool] {
-		return saga.Call("ask", saga.Request[mtx, buy, int, bool]{At: bank,
+		return saga.CallWith("ask", saga.Request[mtx, buy, int, bool]{At: bank,
 			Intent: func(context.Context, mtx, saga.Run[buy]) (int, error) { return 1, nil },
 			Do:     func(context.Context, int, string) (bool, error) { return true, nil },
 			LookUp: func(context.Context, int, string) (bool, bool, error) { return lookUp() },
@@ -62,7 +62,7 @@ func TestCheckFindsASagaThatOnePassingFailureEnds(t *testing.T) {
 				panic("it was sent")
 			}
 			return r.Key
-		}, saga.Reply(wired), nil, saga.NoEffect(),
+		}, saga.Reply(wired), saga.NoEffect(),
 		saga.Retry(saga.Policy{Attempts: 3, Timeout: time.Minute}))
 	for name, c := range map[string]struct {
 		steps []saga.Listed[buy]
@@ -84,7 +84,7 @@ func TestCheckFindsASagaThatOnePassingFailureEnds(t *testing.T) {
 		}), pivot}, "fails@1", `the step hold says "handler panicked: boom"`},
 		"a step that goes by the attempt of another": {[]saga.Listed[buy]{count,
 			puts("hold", func(r saga.Run[buy], _ mtx) error {
-				if count.Of(r) > 1 {
+				if count.Output(r) > 1 {
 					return skald.Reject(errors.New("too often"))
 				}
 				return nil
@@ -145,9 +145,10 @@ func TestCheckLeavesSagasThatMayTurnBack(t *testing.T) {
 			}, saga.Retry(saga.Policy{Attempts: 2})), pivot}},
 		"a command that is sent once": {steps: []saga.Listed[buy]{saga.Command("ship",
 			skald.Event[string]{Topic: "vans", Type: "ship"}, func(r saga.Run[buy]) string { return r.Key },
-			saga.Reply(wired), nil, saga.NoEffect(), saga.Timeout(time.Minute)), pivot}},
+			saga.Reply(wired), saga.NoEffect(), saga.Timeout(time.Minute)), pivot}},
 		"a deadline before the second attempt": {o: saga.Options[buy]{Deadline: time.Second},
-			steps: []saga.Listed[buy]{puts("hold", nil, saga.Retry(saga.Policy{First: time.Minute})), pivot}},
+			steps: []saga.Listed[buy]{puts("hold", nil,
+				saga.Retry(saga.Policy{InitialInterval: time.Minute})), pivot}},
 		"a step beside that says no to what it finds": {steps: []saga.Listed[buy]{first, second,
 			final("pivot", saga.Pivot(), saga.After(first, second))}},
 	} {
@@ -167,7 +168,8 @@ func TestCheckOnAsksForWhatToCompare(t *testing.T) {
 		{nil, "nothing is compared, so that no fault would be seen: give View, "},
 		{[]sagatest.Term{sagatest.Outside(nil, func() string { return "" })}, "nothing is compared"},
 		{[]sagatest.Term{sagatest.View(func(context.Context, mtx) (string, error) { return "", nil })}, ""},
-		{[]sagatest.Term{sagatest.Promise(func(context.Context, mtx, sagatest.End) error { return nil })}, ""},
+		{[]sagatest.Term{sagatest.Promise(func(context.Context, mtx, sagatest.End) error { return nil })},
+			""},
 	} {
 		r := &deadly{recorder{T: t}}
 		func() {

@@ -53,7 +53,7 @@ func aClaim() *claim {
 func (c *claim) check(t sagatest.T, more ...sagatest.Term) sagatest.Checked {
 	opts := []saga.Option{saga.Timeout(time.Hour)}
 	if c.lapses {
-		opts = append(opts, saga.Lapses())
+		opts = append(opts, saga.SkipOnTimeout())
 	}
 	inner := saga.New("look", &saga.Options[buy]{Key: func(b buy) string { return "look-" + b.ID }},
 		saga.Do("look", func(context.Context, mtx, saga.Run[buy]) (bool, error) { return true, nil }, nil,
@@ -62,20 +62,20 @@ func (c *claim) check(t sagatest.T, more ...sagatest.Term) sagatest.Checked {
 		saga.Timeout(time.Hour))
 	wait := saga.Wait[buy]("wait", verdicts, opts...)
 	grant := saga.Do("grant", func(_ context.Context, tx mtx, r saga.Run[buy]) (int, error) {
-		if look.Of(r).Key != "look-"+r.Key {
-			return 0, skald.Permanent(fmt.Errorf("the child is %+v", look.Of(r)))
+		if look.Output(r).Key != "look-"+r.Key {
+			return 0, skald.Permanent(fmt.Errorf("the child is %+v", look.Output(r)))
 		}
-		v, there := wait.Get(r)
+		v, there := wait.OutputIfRun(r)
 		return c.grant(tx, v, there)
 	}, func(_ context.Context, tx mtx, _ saga.Run[buy], cents int) error { return c.ungrant(tx, cents) })
 	var wire *saga.Step[buy, string]
-	wire = saga.Command("wire", skald.Event[int]{Topic: "bank", Type: "wire"}, grant.Of,
+	wire = saga.Command("wire", skald.Event[int]{Topic: "bank", Type: "wire"}, grant.Output,
 		saga.Reply(wired), saga.UndoBy(skald.Event[string]{Topic: "bank", Type: "unwire"},
 			func(r saga.Run[buy]) string { return c.undo(wire, r) },
 			saga.Reply(skald.Event[string]{Topic: "bank.out", Type: "unwired"})),
 		saga.Timeout(time.Minute))
 	last := saga.Do("last", func(_ context.Context, tx mtx, r saga.Run[buy]) (bool, error) {
-		return true, tx.Put("wired", wire.Of(r))
+		return true, tx.Put("wired", wire.Output(r))
 	}, nil, saga.Pivot())
 	d := saga.New("claim", &saga.Options[buy]{Key: func(b buy) string { return b.ID }}, look, wait, grant,
 		wire, last)
@@ -140,7 +140,7 @@ func TestCheckFindsBugsOfWhatOthersBring(t *testing.T) {
 			}
 		}, "cash = 40", "value@2,", ""},
 		"the undo needs the reply": {func(c *claim) {
-			c.undo = func(wire *saga.Step[buy, string], r saga.Run[buy]) string { return wire.Of(r) }
+			c.undo = func(wire *saga.Step[buy, string], r saga.Run[buy]) string { return wire.Output(r) }
 		}, "the step wire has put nothing out: it has no answer yet", "lost@", ""},
 		"the undo needs the signal that did not come": {func(c *claim) {
 			c.lapses = true
@@ -195,9 +195,9 @@ func TestCheckFindsBugsOfWhatOthersBring(t *testing.T) {
 // A value that the saga comes to only by another one is tried with that.
 func TestCheckTriesAValueThatAnotherOneLeadsTo(t *testing.T) {
 	wait := saga.Wait[buy]("wait", verdicts)
-	note := saga.Wait[buy]("note", notes, saga.When(func(r saga.Run[buy]) bool { return !wait.Of(r).OK }))
+	note := saga.Wait[buy]("note", notes, saga.When(func(r saga.Run[buy]) bool { return !wait.Output(r).OK }))
 	end := saga.Do("end", func(_ context.Context, tx mtx, r saga.Run[buy]) (string, error) {
-		text, _ := note.Get(r)
+		text, _ := note.OutputIfRun(r)
 		return text, nil
 	}, nil, saga.NoEffect())
 	d := saga.New("noted", &saga.Options[buy]{Key: func(b buy) string { return b.ID }}, wait, note, end)
@@ -248,7 +248,7 @@ func TestCheckSaysWhatItIsNotTold(t *testing.T) {
 		"no JSON": {fine, []sagatest.Term{sagatest.Signal(saga.Signal[any]{Name: "verdict"}, any(func() {}))},
 			"encode what the signal verdict brings"},
 		"the zero value": {step(func(r saga.Run[buy]) (string, error) {
-			if !wait.Of(r).OK {
+			if !wait.Output(r).OK {
 				return "", skald.Reject(errors.New("no"))
 			}
 			return "", nil
@@ -264,7 +264,7 @@ func TestCheckSaysWhatItIsNotTold(t *testing.T) {
 			return "", err
 		}), nil, `it turns back at "do": failed:`},
 		"an answer that is not kept": {saga.New("told", &saga.Options[buy]{Key: key, MaxBytes: 1000},
-			saga.Call("ask", saga.Request[mtx, buy, int, string]{At: bank,
+			saga.CallWith("ask", saga.Request[mtx, buy, int, string]{At: bank,
 				Intent: func(context.Context, mtx, saga.Run[buy]) (int, error) { return 1, nil },
 				Do: func(context.Context, int, string) (string, error) {
 					return strings.Repeat("x", 2000), nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/internal/lending"
 	"github.com/skald-go/skald/internal/saga/engine"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
@@ -39,6 +40,7 @@ type sagaRun[TTx any] struct {
 	c      *checker[TTx]
 	d      *engine.Definition // by which it runs now
 	faults Schedule
+	on     int // the database, by its index
 	db     Beginner[TTx]
 	key    string
 	input  json.RawMessage
@@ -56,6 +58,8 @@ type sagaRun[TTx any] struct {
 	met    map[source]bool // that were waited for
 	large  error           // what came has no room in the state
 	broken []string
+
+	emitted []skald.Message // that committed functions wrote to an outbox
 }
 
 const (
@@ -110,7 +114,7 @@ func (r *sagaRun[TTx]) begin() (err error) {
 	c := r.c
 	r.own, r.met, r.now = map[string]int{}, map[source]bool{}, time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	r.lines = lines{}
-	if r.db, err = c.fresh(c.ctx); err != nil {
+	if r.db, err = c.fresh[r.on](c.ctx); err != nil {
 		return fmt.Errorf("a fresh database: %w", err)
 	}
 	for _, o := range c.outside {
@@ -118,7 +122,7 @@ func (r *sagaRun[TTx]) begin() (err error) {
 			o.reset()
 		}
 	}
-	return r.in(true, func(ctx context.Context, tx TTx) error {
+	err = r.in(true, func(ctx context.Context, tx TTx) error {
 		for _, g := range c.given {
 			if err := g(ctx, tx); err != nil {
 				return fmt.Errorf("given: %w", err)
@@ -126,6 +130,8 @@ func (r *sagaRun[TTx]) begin() (err error) {
 		}
 		return nil
 	})
+	r.emitted = nil // messages of Given are no saga's
+	return err
 }
 
 func deployed(s Schedule) bool { return len(s) > 0 && s[0].Mode == Deploys }
@@ -200,9 +206,19 @@ func (r *sagaRun[TTx]) in(commit bool, f func(ctx context.Context, tx TTx) error
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	err = f(r.c.ctx, u.Tx())
+	var written []skald.Message
+	err = f(lending.With(r.c.ctx, lending.Loan{
+		Tx: u.Tx(), Consumer: "saga " + r.d.Name, ID: r.key,
+		Record: func(ms []skald.Message) error {
+			written = append(written, ms...)
+			return nil
+		},
+	}), u.Tx())
 	if err == nil && commit {
-		return u.Commit(r.c.ctx)
+		if err = u.Commit(r.c.ctx); err == nil {
+			r.emitted, err = joined(r.emitted, written)
+		}
+		return err
 	}
 	if _, lost := u.Rollback(r.c.ctx); err == nil {
 		err = lost

@@ -104,7 +104,7 @@ func allStations[TTx any](t *testing.T, pool *pgxpool.Pool, schema string, db st
 		t.Fatal(err)
 	}
 	out, in := outbox.New(db, nil), inbox.New(db, bus.Client(), "all",
-		&inbox.Options{Workers: 8, Retry: inbox.Retry{First: time.Millisecond},
+		&inbox.Options{Workers: 8, Retry: inbox.Retry{InitialInterval: time.Millisecond},
 			Logger: slog.New(slog.DiscardHandler)})
 	var failed sync.Map
 	inbox.On(in, asked, func(ctx context.Context, tx TTx, m skald.Received[int]) error {

@@ -75,6 +75,12 @@ func effectNote(es []store.Effect) (out string) {
 			out += fmt.Sprintf(" %s from quarantine", short(e.Admitted.ID))
 		}
 		out += keepNote(e) + sagaNote(e.Saga) + rowNote(e.Rows)
+		if len(e.Tracked) > 0 {
+			out += fmt.Sprintf(" %d tracked", len(e.Tracked))
+		}
+		if len(e.Definitions) > 0 {
+			out += fmt.Sprintf(" %d definitions", len(e.Definitions))
+		}
 		if p := e.Shard; p != nil {
 			out += fmt.Sprintf(" shard %d", p.Shard)
 			if p.Cursor != nil {
@@ -190,7 +196,11 @@ func (c *crashDriver[TTx]) Deferred(ctx context.Context,
 func (c *crashDriver[TTx]) Claim(ctx context.Context, w store.Want) (out store.Claimed, err error) {
 	err = c.p.io(call{act: "Claim", effect: true}, func() (err error) {
 		out, err = c.d.Claim(ctx, w)
-		c.p.had(len(out.Parked) > 0, " %d parked", len(out.Parked))
+		if w.Sagas != nil {
+			c.p.had(len(out.Sagas) > 0, " %d sagas", len(out.Sagas))
+		} else {
+			c.p.had(len(out.Parked) > 0, " %d parked", len(out.Parked))
+		}
 		return err
 	})
 	return out, err
@@ -315,6 +325,14 @@ func (c *crashUnit[TTx]) Found() store.Found { return c.u.Found() }
 // Outage: what was injected is one, of whatever transaction.
 func (c *crashUnit[TTx]) Outage(ctx context.Context, err error) bool {
 	return errors.Is(err, ErrCrashed) || errors.Is(err, ErrInjected) || c.u.Outage(ctx, err)
+}
+
+func (c *crashUnit[TTx]) Return() { c.u.Return() }
+func (c *crashUnit[TTx]) Drop()   { c.u.Drop() }
+
+// Usable is an I/O, so that a process can die between two functions of a transaction.
+func (c *crashUnit[TTx]) Usable(ctx context.Context) error {
+	return c.p.io(call{act: "Usable"}, func() error { return c.u.Usable(ctx) })
 }
 
 func (c *crashUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {

@@ -3,28 +3,40 @@ package sagatest
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/skald-go/skald/store"
 )
 
-func (c *crashDriver[TTx]) StartSaga(ctx context.Context, tx TTx,
-	s store.Saga) (stored store.Saga, fresh bool, err error) {
-	err = c.p.io(call{act: "StartSaga", effect: true, note: func() string { return s.Name + " " + s.Key }},
-		func() (err error) {
-			stored, fresh, err = c.d.StartSaga(ctx, tx, s)
-			c.p.had(fresh, " fresh: %v", fresh)
-			return err
-		})
+func (c *crashDriver[TTx]) StartSagas(ctx context.Context, tx TTx,
+	ss ...store.Saga) (stored []store.Saga, fresh []bool, err error) {
+	note := func() string {
+		if len(ss) == 1 {
+			return ss[0].Name + " " + ss[0].Key
+		}
+		return fmt.Sprint(len(ss))
+	}
+	err = c.p.io(call{act: "StartSagas", effect: true, note: note}, func() (err error) {
+		stored, fresh, err = c.d.StartSagas(ctx, tx, ss...)
+		c.p.had(slices.Contains(fresh, true), " fresh: %v", fresh)
+		return err
+	})
 	return stored, fresh, err
 }
 
-func (c *crashDriver[TTx]) LockSaga(ctx context.Context, tx TTx, name,
-	key string) (stored store.Saga, there bool, err error) {
-	err = c.p.io(call{act: "LockSaga", note: func() string { return name + " " + key }}, func() (err error) {
-		stored, there, err = c.d.LockSaga(ctx, tx, name, key)
+func (c *crashDriver[TTx]) LockSagas(ctx context.Context, tx TTx,
+	refs ...store.SagaRef) (stored []store.Saga, err error) {
+	note := func() string {
+		if len(refs) == 1 {
+			return refs[0].Name + " " + refs[0].Key
+		}
+		return fmt.Sprint(len(refs))
+	}
+	err = c.p.io(call{act: "LockSagas", note: note}, func() (err error) {
+		stored, err = c.d.LockSagas(ctx, tx, refs...)
 		return err
 	})
-	return stored, there, err
+	return stored, err
 }
 
 func (c *crashDriver[TTx]) HoldEntities(ctx context.Context, tx TTx, h store.EntityHold) (first bool,
@@ -62,21 +74,6 @@ func (c *crashDriver[TTx]) EntityHolders(ctx context.Context, tx TTx, es ...stor
 	return hs, err
 }
 
-func (c *crashDriver[TTx]) ClaimSagas(ctx context.Context,
-	ask store.ClaimSagas) (out store.ClaimedSagas, err error) {
-	err = c.p.io(call{act: "ClaimSagas", effect: true}, func() (err error) {
-		out, err = c.d.ClaimSagas(ctx, ask)
-		c.p.had(len(out.Sagas) > 0, " %d sagas", len(out.Sagas))
-		return err
-	})
-	return out, err
-}
-
-func (c *crashDriver[TTx]) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefinition) error {
-	return c.p.io(call{act: "NoteSagaDefinitions", effect: true},
-		func() error { return c.d.NoteSagaDefinitions(ctx, ds) })
-}
-
 func sagaNote(m *store.SagaMove) string {
 	if m == nil {
 		return ""
@@ -91,11 +88,6 @@ func (c *crashDriver[TTx]) LockTracked(ctx context.Context, tx TTx, flow string,
 		return err
 	})
 	return rows, err
-}
-
-func (c *crashDriver[TTx]) SaveTracked(ctx context.Context, tx TTx, rows ...store.Tracked) error {
-	return c.p.io(call{act: "SaveTracked", effect: true},
-		func() error { return c.d.SaveTracked(ctx, tx, rows...) })
 }
 
 func (c *crashDriver[TTx]) PayloadSchema(ctx context.Context, registry,

@@ -36,7 +36,8 @@
 // repeated, its process dying, a cancellation and the deadline, at each point; with another saga on the same
 // rows in between (Rival; who comes second at a Lock waits in line), from an older definition to a newer one
 // (Older), and with each value that signals and replies may bring (Signal, Reply). It holds that each saga
-// leaves all or nothing, and what else you promise:
+// leaves all or nothing, and what else you promise, about rows or about emitted events (EmitsIfDone,
+// Emitted):
 //
 //	sagatest.Check(t, orders, Order{ID: "o-1"}, sagatest.Promise(func(ctx context.Context, tx *memstore.Tx, end sagatest.End) error { … }))
 //
@@ -48,9 +49,9 @@
 // is:
 //
 //	faults := sagatest.NewFaults(seed, sagatest.Some())
-//	life := faults.Life()
-//	db, bus = sagatest.WrapDriver(db, life), sagatest.WrapBroker(bus, life)
-//	… build the service over db and bus, run it; when life.Died() is closed stop it and build it anew …
+//	session := faults.Session()
+//	db, bus = sagatest.WrapDriver(db, session), sagatest.WrapBroker(bus, session)
+//	… build the service over db and bus, run it; when session.Died() is closed stop it and build it anew …
 //
 // NoMark, AckFirst and DualWrite take one safeguard away each, to show what it is for.
 package sagatest

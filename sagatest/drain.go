@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/relay"
 )
 
-// A Quieter is a Stepper that can tell that nothing is left for it although it has nothing to do at the
+// Quieter is a Stepper that can tell that nothing is left for it although it has nothing to do at the
 // moment: rows may wait for a shard that another relay holds, a message for a database that is away. Relays
 // and inboxes can.
 type Quieter interface {
@@ -38,6 +39,8 @@ var (
 // has: parked messages, dead letters, quarantine, rows that no relay carries. A test that expects these says
 // so, with DrainLeaving.
 //
+// Drain then has the relays release their shards. So each Drain may have a new relay.
+//
 // With a broker in the process (membroker) and any store, your PostgreSQL too, quiet is quiet. Over a network
 // a message may be under way while nobody has anything to do: drain again until what you expect is there.
 func Drain(ctx context.Context, steppers ...skald.Stepper) error {
@@ -46,11 +49,27 @@ func Drain(ctx context.Context, steppers ...skald.Stepper) error {
 
 // DrainLeaving is Drain for a test in which some messages are not to take effect: what may names is left
 // without an error.
-func DrainLeaving(ctx context.Context, may Left, steppers ...skald.Stepper) error {
+func DrainLeaving(ctx context.Context, may Left, steppers ...skald.Stepper) (err error) {
+	defer func() { err = errors.Join(err, release(ctx, steppers)) }()
 	if err := drain(ctx, steppers); err != nil {
 		return err
 	}
 	return leftBy(ctx, may, steppers)
+}
+
+// release has relays release their shards, so that a new relay of the next Drain need not wait for the end of
+// a lease.
+func release(ctx context.Context, steppers []skald.Stepper) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	var errs []error
+	for _, s := range steppers {
+		if r, is := s.(*relay.Relay); is {
+			errs = append(errs, r.Close(ctx))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func drain(ctx context.Context, steppers []skald.Stepper) error {

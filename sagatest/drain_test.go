@@ -104,13 +104,29 @@ func TestDrainWaitsForShardsOfTheDead(t *testing.T) {
 	}
 }
 
+// A new relay of the next Drain need not wait for the lease of the last one, and an old one goes on.
+func TestDrainWithANewRelay(t *testing.T) {
+	d := newDraining(t)
+	in, old := d.inbox(d.db, &inbox.Options{}, put), d.relay(time.Hour)
+	for i, out := range []*relay.Relay{old, d.relay(time.Hour), d.relay(time.Hour), old} {
+		said := fmt.Sprint(i)
+		d.say(t, said)
+		soon, cancel := context.WithTimeout(t.Context(), time.Minute) // a good run never waits
+		err := sagatest.Drain(soon, out, in)
+		cancel()
+		if got := d.db.User()["got"]; err != nil || got != said {
+			t.Fatalf("%v, %q instead of %s", err, got, said)
+		}
+	}
+}
+
 // Drain waits for a message that fails transiently and is not parked yet. It does not wait for a parked one.
 func TestDrainWaitsForAnOutageAndForNoRetry(t *testing.T) {
 	d := newDraining(t)
 	d.say(t, "1")
 	lost := errors.New("the connection is lost")
 	away := 2 // a third failure parks the message
-	in := d.inbox(d.db, &inbox.Options{Retry: inbox.Retry{First: time.Millisecond}},
+	in := d.inbox(d.db, &inbox.Options{Retry: inbox.Retry{InitialInterval: time.Millisecond}},
 		func(ctx context.Context, tx *memstore.Tx, m skald.Received[string]) error {
 			if away--; away >= 0 {
 				return skald.Outage(lost)
@@ -121,7 +137,8 @@ func TestDrainWaitsForAnOutageAndForNoRetry(t *testing.T) {
 	if err := sagatest.Drain(t.Context(), out, in); err != nil || d.db.User()["got"] != "1" {
 		t.Fatalf("%v, %q", err, d.db.User())
 	}
-	failing := d.inbox(d.db, &inbox.Options{Retry: inbox.Retry{First: time.Hour, Most: time.Hour}},
+	failing := d.inbox(d.db, &inbox.Options{Retry: inbox.Retry{InitialInterval: time.Hour,
+		MaxInterval: time.Hour}},
 		func(context.Context, *memstore.Tx, skald.Received[string]) error { return errors.New("not yet") })
 	if err := in.Close(t.Context()); err != nil {
 		t.Fatal(err)

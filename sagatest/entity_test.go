@@ -175,7 +175,7 @@ type way string
 
 const (
 	byLock    way = "lock"    // Options.Transaction.Entities: the default
-	byVersion way = "version" // what was read is compared when it is written, and skald.Again
+	byVersion way = "version" // what was read is compared when it is written, and skald.RetryNow
 	byNothing way = "nothing"
 )
 
@@ -260,7 +260,8 @@ func clash(t *testing.T, n int) *membroker.Broker {
 func (a accounts[TTx]) consumer(db store.Driver[TTx], bus *membroker.Broker, topic string,
 	w way) *inbox.Inbox[TTx] {
 	o := &inbox.Options{Logger: slog.New(slog.DiscardHandler),
-		Retry: inbox.Retry{First: time.Millisecond, Most: 20 * time.Millisecond, Attempts: 1000}}
+		Retry: inbox.Retry{InitialInterval: time.Millisecond, MaxInterval: 20 * time.Millisecond,
+			Attempts: 1000}}
 	if w == byLock {
 		o.Transaction.Entities = func(m skald.Message) []store.Lock {
 			// of ten customers
@@ -288,7 +289,7 @@ func (a accounts[TTx]) consumer(db store.Driver[TTx], bus *membroker.Broker, top
 		}
 		stood, err := a.guarded(ctx, tx, string(m.Key), was)
 		if err == nil && !stood {
-			return skald.Again(errors.New("the order is not as it was read"))
+			return skald.RetryNow(errors.New("the order is not as it was read"))
 		}
 		return err
 	})
@@ -407,7 +408,7 @@ func waitBecomesLater[TTx any](t *testing.T, a accounts[TTx], connections func()
 	}
 	in := inbox.New(a.db, bus, "updates", &inbox.Options{
 		Workers: 2, Timeouts: inbox.Timeouts{Wait: 30 * time.Millisecond},
-		Retry: inbox.Retry{First: time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
+		Retry: inbox.Retry{InitialInterval: time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
 		Transaction: inbox.Transaction{Entities: func(m skald.Message) []store.Lock {
 			return []store.Lock{{Space: "order", Key: string(m.Key)}}
 		}},

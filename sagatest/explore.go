@@ -47,7 +47,7 @@ func (o *Options) orDefaults() Options {
 	return d
 }
 
-// A Report is what Search found.
+// Report is what Search found.
 type Report struct {
 	IOs       int // of the run in which nothing goes wrong
 	Schedules int // runs
@@ -58,14 +58,14 @@ func (r Report) String() string {
 	return fmt.Sprintf("%d schedules of %d I/Os, %d failures", r.Schedules, r.IOs, len(r.Failures))
 }
 
-// A Failure is a schedule after which an invariant does not hold.
+// Failure is a schedule after which an invariant does not hold.
 type Failure struct {
 	Schedule Schedule
 	Broken   []string // "name: why"
 	Trace    string   // each I/O of the run, one line each
 }
 
-// A T is what Explore needs of *testing.T.
+// T is what Explore needs of *testing.T.
 type T interface {
 	Helper()
 	Name() string

@@ -164,7 +164,7 @@ func answered() <-chan struct{} {
 	return done
 }
 
-// Wait tells what became of the call, or what the dice want told.
+// Wait returns the outcome of the call, or the fault that the dice chose.
 func (p *faultyPending) Wait(ctx context.Context) error {
 	if p.dead != nil {
 		return p.dead

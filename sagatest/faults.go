@@ -14,7 +14,7 @@ import (
 
 // Rates say how likely each fault is, per call or delivery, from 0 to 1. The zero value injects nothing.
 type Rates struct {
-	// Of the store.
+	// BeginFails and the fields up to SlowFor are faults of the store.
 	BeginFails    float64 // Begin opens nothing and answers with an outage
 	CommitFails   float64 // Commit rolls back and answers with an outage
 	CommitUnknown float64 // Commit takes effect and answers with an outage
@@ -23,24 +23,24 @@ type Rates struct {
 	Slow          float64 // a consumer is slow: Begin waits for up to SlowFor
 	SlowFor       time.Duration
 
-	// Of the broker.
+	// PublishFails and the fields up to AckUnknown are faults of the broker.
 	PublishFails   float64 // some messages of a call are not published, nor those of their keys behind them
 	PublishUnknown float64 // all of a call is published, and some or all of it is said not to be
 	ReceiveFails   float64 // Receive answers with an outage
 	Repeat         float64 // a delivery comes twice
-	// the last few deliveries of a partition come again, also those that were acknowledged
+	// Rewind: the last few deliveries of a partition come again, also those that were acknowledged.
 	Rewind     float64
 	Delay      float64 // the deliveries of a partition are held back, in their order, for up to DelayFor
 	DelayFor   time.Duration
 	AckLost    float64 // an acknowledgement is not stored
 	AckUnknown float64 // an acknowledgement is stored and answers with an outage
 
-	// Of handlers that call Faults.Upset.
+	// HandlerFails, HandlerPanics and HandlerGivesUp are faults of handlers that call Faults.Upset.
 	HandlerFails   float64 // it answers an error
 	HandlerPanics  float64 // it panics, as by a bug
 	HandlerGivesUp float64 // it answers an error that is skald.Permanent: a dead letter
 
-	// Die ends the session of a process in the middle of a step: see Faults.Life.
+	// Die ends the session of a process in the middle of a step: see Faults.Session.
 	Die float64
 }
 
@@ -83,7 +83,7 @@ func RatesOf(name string) (r Rates, ok bool) {
 	return Rates{}, false
 }
 
-// A FaultError is an error that was injected. It is an outage to the wrapped driver.
+// FaultError is an error that was injected. It is an outage to the wrapped driver.
 type FaultError struct {
 	Kind string // as in Faults.Counts
 }
@@ -120,7 +120,7 @@ type Faults struct {
 
 	tell func(Injection)
 
-	// Of a Life.
+	// of a Session
 	mortal bool
 	died   chan struct{}
 	mu     sync.Mutex
@@ -134,7 +134,7 @@ type dice struct {
 	counts  map[string]int64
 }
 
-// NewFaults are faults at the given rates. Nothing dies by them; a Life does.
+// NewFaults are faults at the given rates. Nothing dies by them; a Session does.
 func NewFaults(seed uint64, rates Rates) *Faults {
 	return &Faults{
 		rates: rates, died: make(chan struct{}), kill: map[any]func(){},
@@ -142,13 +142,13 @@ func NewFaults(seed uint64, rates Rates) *Faults {
 	}
 }
 
-// Life is one session of a process: the same faults, and it dies by them, in the middle of a step, or when
-// Die is called. All seams of one process are wrapped with the Life of that process:
+// Session is one session of a process: the same faults, and it dies by them, in the middle of a step, or when
+// Die is called. All seams of one process are wrapped with the Session of that process:
 //
-//	life := faults.Life()
-//	svc := build(sagatest.WrapDriver(db, life), sagatest.WrapBroker(bus, life))
+//	session := faults.Session()
+//	svc := build(sagatest.WrapDriver(db, session), sagatest.WrapBroker(bus, session))
 //	go svc.Run(ctx)
-//	<-life.Died() // cancel ctx, wait for Run to return, and build the next life
+//	<-session.Died() // cancel ctx, wait for Run to return, and build the next session
 //
 // When it dies, its subscriptions are lost uncleanly (where the driver has a Kill method, as membroker's has;
 // else they are closed without their acknowledgements), what it has open is rolled back, and all that it asks
@@ -193,7 +193,7 @@ func (f *Faults) note(kind string) {
 	f.counts[kind]++
 }
 
-// An Injection is a fault, as it struck.
+// Injection is a fault, as it struck.
 type Injection struct {
 	Kind     string           // as in Counts
 	Messages []store.Identity // it struck these
@@ -233,7 +233,7 @@ func (f *Faults) strike(kind string, rate float64, of []store.Identity) error {
 }
 
 // Upset is for handlers to call: there it panics now and then, or answers an error that the handler is to
-// answer. Only in a Life.
+// answer. Only in a Session.
 func (f *Faults) Upset(m skald.Message) error {
 	if !f.mortal {
 		return nil

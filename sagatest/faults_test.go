@@ -89,10 +89,10 @@ func (c *chain) live(ctx context.Context, name string) {
 	quiet := slog.New(slog.DiscardHandler)
 	out := outbox.New(d, nil)
 	runners := []skald.Runner{relay.New(d, bus, &relay.Options{Owner: name, Logger: quiet,
-		Save: time.Millisecond, Drain: time.Second, PollMost: 10 * time.Millisecond})}
+		Save: time.Millisecond, Drain: time.Second, MaxPollInterval: 10 * time.Millisecond})}
 	if name != "one" {
 		in := inbox.New(d, bus, name, &inbox.Options{Instance: inbox.Instance{Member: name}, Logger: quiet,
-			Retry: inbox.Retry{First: time.Millisecond, Most: 20 * time.Millisecond,
+			Retry: inbox.Retry{InitialInterval: time.Millisecond, MaxInterval: 20 * time.Millisecond,
 				Crashes: 1000}, // deaths are drawn
 			// what a session had claimed that dies, without a partition of its own, waits for so long
 			Timeouts: inbox.Timeouts{Drain: time.Second, Wait: time.Second, Handle: 3 * time.Second}})

@@ -6,19 +6,20 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-func (d *faultyDriver[TTx]) StartSaga(ctx context.Context, tx TTx, s store.Saga) (store.Saga, bool, error) {
+func (d *faultyDriver[TTx]) StartSagas(ctx context.Context, tx TTx,
+	ss ...store.Saga) ([]store.Saga, []bool, error) {
 	if err := d.f.alive(); err != nil {
-		return store.Saga{}, false, err
+		return nil, nil, err
 	}
-	return d.d.StartSaga(ctx, tx, s)
+	return d.d.StartSagas(ctx, tx, ss...)
 }
 
-func (d *faultyDriver[TTx]) LockSaga(ctx context.Context, tx TTx, name,
-	key string) (store.Saga, bool, error) {
+func (d *faultyDriver[TTx]) LockSagas(ctx context.Context, tx TTx,
+	refs ...store.SagaRef) ([]store.Saga, error) {
 	if err := d.f.alive(); err != nil {
-		return store.Saga{}, false, err
+		return nil, err
 	}
-	return d.d.LockSaga(ctx, tx, name, key)
+	return d.d.LockSagas(ctx, tx, refs...)
 }
 
 func (d *faultyDriver[TTx]) HoldEntities(ctx context.Context, tx TTx, h store.EntityHold) (bool, error) {
@@ -51,37 +52,12 @@ func (d *faultyDriver[TTx]) EntityHolders(ctx context.Context, tx TTx,
 	return d.d.EntityHolders(ctx, tx, es...)
 }
 
-func (d *faultyDriver[TTx]) ClaimSagas(ctx context.Context, c store.ClaimSagas) (store.ClaimedSagas, error) {
-	if err := d.f.live(); err != nil {
-		return store.ClaimedSagas{}, err
-	}
-	out, err := d.d.ClaimSagas(ctx, c)
-	if err == nil && len(out.Sagas) > 0 {
-		err = d.f.after(ApplyUnknown, d.f.rates.ApplyUnknown, nil)
-	}
-	return out, err
-}
-
-func (d *faultyDriver[TTx]) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefinition) error {
-	if err := d.f.alive(); err != nil {
-		return err
-	}
-	return d.d.NoteSagaDefinitions(ctx, ds)
-}
-
 func (d *faultyDriver[TTx]) LockTracked(ctx context.Context, tx TTx, flow string,
 	keys ...string) ([]store.Tracked, error) {
 	if err := d.f.alive(); err != nil {
 		return nil, err
 	}
 	return d.d.LockTracked(ctx, tx, flow, keys...)
-}
-
-func (d *faultyDriver[TTx]) SaveTracked(ctx context.Context, tx TTx, rows ...store.Tracked) error {
-	if err := d.f.alive(); err != nil {
-		return err
-	}
-	return d.d.SaveTracked(ctx, tx, rows...)
 }
 
 func (d *faultyDriver[TTx]) PayloadSchema(ctx context.Context, registry, id string) (string, error) {

@@ -148,10 +148,24 @@ func (d *faultyDriver[TTx]) Deferred(ctx context.Context, q store.DeferredQuery)
 }
 
 func (d *faultyDriver[TTx]) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+	if w.Sagas != nil {
+		return d.claimSagas(ctx, w)
+	}
 	if err := d.f.alive(); err != nil {
 		return store.Claimed{}, err
 	}
 	return d.d.Claim(ctx, w)
+}
+
+func (d *faultyDriver[TTx]) claimSagas(ctx context.Context, w store.Want) (store.Claimed, error) {
+	if err := d.f.live(); err != nil {
+		return store.Claimed{}, err
+	}
+	out, err := d.d.Claim(ctx, w)
+	if err == nil && len(out.Sagas) > 0 {
+		err = d.f.after(ApplyUnknown, d.f.rates.ApplyUnknown, nil)
+	}
+	return out, err
 }
 
 func (d *faultyDriver[TTx]) Reserve(ctx context.Context, r store.Reservation) (store.Reserved, error) {
@@ -306,6 +320,11 @@ func (u *faultyUnit[TTx]) Outage(ctx context.Context, err error) bool {
 	var fault *FaultError
 	return errors.As(err, &fault) || u.u.Outage(ctx, err)
 }
+
+func (u *faultyUnit[TTx]) Return() { u.u.Return() }
+func (u *faultyUnit[TTx]) Drop()   { u.u.Drop() }
+
+func (u *faultyUnit[TTx]) Usable(ctx context.Context) error { return u.u.Usable(ctx) }
 
 func (u *faultyUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
 	if err := u.mayCommit(ctx); err != nil {

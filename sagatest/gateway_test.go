@@ -49,7 +49,9 @@ func short(s string) string { return s[max(0, len(s)-4):] }
 type impatient[TTx any] struct{ store.Driver[TTx] }
 
 func (d *impatient[TTx]) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
-	w.Lease = 0
+	if w.Sagas == nil {
+		w.Lease = 0
+	}
 	return d.Driver.Claim(ctx, w)
 }
 

@@ -107,8 +107,8 @@ func (d *desk[TTx]) inbox(w *sagatest.World, now func() time.Time, name string, 
 	from broker.Subscriber) *inbox.Inbox[TTx] {
 	in := inbox.New(to, from, "desk", &inbox.Options{Now: now, NewID: w.NewID,
 		Logger: slog.New(slog.DiscardHandler), Instance: inbox.Instance{Member: name},
-		Timeouts: inbox.Timeouts{Wait: time.Millisecond,
-			Handle: time.Second}, Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond}})
+		Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
+		Retry:    inbox.Retry{InitialInterval: time.Microsecond, MaxInterval: time.Millisecond}})
 	inbox.OnResult(in, skald.Event[string]{Topic: deskTopic, Type: "said"},
 		func(_ context.Context, tx TTx, m skald.Received[string]) (inbox.Result, error) {
 			if err := d.add(tx, "effect/"+m.Value); err != nil {

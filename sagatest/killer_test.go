@@ -51,7 +51,7 @@ func TestMortalProcess(t *testing.T) {
 	defer bus.Close()
 	d := sqlitestore.New(db, nil)
 	in := inbox.New(d, bus, topic, &inbox.Options{Instance: inbox.Instance{Member: "one"},
-		Retry: inbox.Retry{First: 10 * time.Millisecond}})
+		Retry: inbox.Retry{InitialInterval: 10 * time.Millisecond}})
 	in.Handle(topic, "said", func(ctx context.Context, tx *sql.Tx, m skald.Message) error {
 		if string(m.Data) == `"killer"` {
 			go func() { panic("nobody recovers this") }()

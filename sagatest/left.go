@@ -18,7 +18,7 @@ const (
 	Parked      Left = 1 << iota // messages that failed, wait for their time, or wait behind such
 	Dead                         // dead letters
 	Quarantined                  // messages in quarantine that nobody admitted
-	// rows of the outbox that no relay of the test carried, and those that the broker refused
+	// Rows are rows of the outbox that no relay of the test published, and those that the broker refused.
 	Rows
 )
 

@@ -55,7 +55,7 @@ func firstReservations(t *testing.T, entity, there bool) (n int64) {
 		outage: func() { gaveUp = true }}
 	consumer := func(topic string, wait time.Duration) *inbox.Inbox[pgx.Tx] {
 		o := &inbox.Options{Logger: slog.New(slog.DiscardHandler),
-			Retry:    inbox.Retry{First: time.Millisecond, Most: 20 * time.Millisecond},
+			Retry:    inbox.Retry{InitialInterval: time.Millisecond, MaxInterval: 20 * time.Millisecond},
 			Timeouts: inbox.Timeouts{Wait: wait, Handle: 5 * time.Minute}}
 		if entity {
 			o.Transaction.Entities = func(skald.Message) []store.Lock {

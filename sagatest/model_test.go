@@ -203,8 +203,8 @@ func (m *model) process(name, service string, handlers func(*model, *session)) *
 			Now: m.w.Now, NewID: m.w.NewID, Logger: quiet, Transaction: inbox.Transaction{Entities: entities},
 			Instance: inbox.Instance{Member: name},
 			Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
-			Retry: inbox.Retry{First: time.Microsecond,
-				Most: time.Millisecond}, Identity: inbox.Identity{Of: m.wire.identity},
+			Retry: inbox.Retry{InitialInterval: time.Microsecond,
+				MaxInterval: time.Millisecond}, Identity: inbox.Identity{Of: m.wire.identity},
 		})
 		if service == "order" {
 			p.Step(&shopper{m, l})

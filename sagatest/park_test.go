@@ -83,7 +83,7 @@ func (p *parking[TTx]) session(proc *sagatest.Process, name string, bus *membrok
 		Now: p.w.Now, NewID: p.w.NewID, Logger: slog.New(slog.DiscardHandler),
 		Instance: inbox.Instance{Member: name},
 		Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
-		Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond,
+		Retry: inbox.Retry{InitialInterval: time.Microsecond, MaxInterval: time.Millisecond,
 			Attempts: 3}, Dead: inbox.Dead{FreeKey: p.free},
 		Workers: 1, Batch: p.batch,
 	})

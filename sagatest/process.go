@@ -17,7 +17,7 @@ var (
 	ErrInjected = errors.New("sagatest: injected: no answer came")
 )
 
-// A Process is one process of a World, over all its sessions.
+// Process is one process of a World, over all its sessions.
 type Process struct {
 	Name string
 	// Down is how long the process stays away after a crash, by the world's clock. Default: until its next

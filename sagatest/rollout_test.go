@@ -73,7 +73,7 @@ func (r *rollout) session(proc *sagatest.Process, name string, bus *membroker.Br
 		Now: r.w.Now, NewID: r.w.NewID, Logger: slog.New(slog.DiscardHandler),
 		Instance: inbox.Instance{Member: name},
 		Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
-		Retry:    inbox.Retry{First: time.Microsecond, Most: time.Millisecond}, Workers: 1})
+		Retry:    inbox.Retry{InitialInterval: time.Microsecond, MaxInterval: time.Millisecond}, Workers: 1})
 	for _, typ := range types {
 		inbox.On(in, skald.Event[string]{Topic: "orders", Type: typ},
 			func(_ context.Context, tx *memstore.Tx, m skald.Received[string]) error {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Mode is what goes wrong at an I/O.
+// Mode is what goes wrong at an I/O.
 type Mode string
 
 // Modes.
@@ -15,11 +15,11 @@ const (
 	CrashBefore Mode = "crash-before" // the process dies, and the I/O did not happen
 	CrashAfter  Mode = "crash-after"  // the process dies, and the I/O took effect
 	ErrorAfter  Mode = "error-after"  // the I/O took effect and answers with an outage
-	// of a publish or an apply the first half took effect, the answer is an outage
+	// PartFirst: the first half of a publish or an apply took effect, and the answer is an outage.
 	PartFirst Mode = "part-first"
-	// a publish: all but the first message's key is durable, and it is said so
+	// PartLast: a publish makes all but the key of the first message durable, and its answer is right.
 	PartLast Mode = "part-last"
-	// the process stands still before the I/O until all others have come to rest
+	// Pause: the process waits before the I/O until all others are idle.
 	Pause Mode = "pause"
 )
 
@@ -27,13 +27,13 @@ func modes() []Mode {
 	return []Mode{CrashBefore, CrashAfter, ErrorAfter, PartFirst, PartLast, Pause}
 }
 
-// A Fault is one thing that goes wrong, at the I/O of that number; the first is 1.
+// Fault is one thing that goes wrong, at the I/O of that number; the first is 1.
 type Fault struct {
 	Mode Mode
 	At   int
 }
 
-// A Schedule is what goes wrong in one run.
+// Schedule is what goes wrong in one run.
 type Schedule []Fault
 
 // String is what ParseSchedule reads: "crash-after@17,crash-before@40".

@@ -90,7 +90,7 @@ func (s *realShop[TTx]) start(p *sagatest.Process, name string) error {
 		Gateway: o.Gateway,
 		Outbox:  outbox.Options{Now: s.w.Now, NewID: s.w.NewID},
 		Inbox: inbox.Options{Now: s.w.Now, NewID: s.w.NewID, Logger: quiet,
-			Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond}},
+			Retry: inbox.Retry{InitialInterval: time.Microsecond, MaxInterval: time.Millisecond}},
 		Relay: relay.Options{Now: s.w.Now, Logger: quiet, RetryFirst: time.Microsecond,
 			RetryMost: time.Millisecond},
 		Now:   s.w.Now,

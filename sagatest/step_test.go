@@ -89,13 +89,14 @@ func (b *barring[TTx]) session(proc *sagatest.Process, name string, bus *membrok
 		Now: b.w.Now, NewID: b.w.NewID, Logger: slog.New(slog.DiscardHandler),
 		Instance: inbox.Instance{Member: name},
 		Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
-		Retry:    inbox.Retry{First: time.Microsecond, Most: time.Millisecond, Attempts: 5},
+		Retry:    inbox.Retry{InitialInterval: time.Microsecond, MaxInterval: time.Millisecond, Attempts: 5},
 	})
-	of := func(r skald.Received[string]) inbox.Step { return inbox.Step{Saga: r.Value, Name: "pay"} }
-	inbox.Forward(in, tried, of, b.take, nil)
-	inbox.Compensate(in, called, of, b.undo, func(m skald.Received[string], _ store.StepState) []skald.Draft {
-		return []skald.Draft{told.New(m.ID, m.Value)}
-	})
+	pay := inbox.NewStep(in, "pay", func(r skald.Received[string]) string { return r.Value })
+	inbox.DoOn(pay, tried, b.take)
+	inbox.UndoOn(pay, called, b.undo,
+		inbox.Reply(func(m skald.Received[string], _ store.StepState) []skald.Draft {
+			return []skald.Draft{told.New(m.ID, m.Value)}
+		}))
 	proc.Step(in)
 	return nil
 }
@@ -123,7 +124,7 @@ func (b *barring[TTx]) take(_ context.Context, tx TTx, m skald.Received[string])
 }
 
 func (b *barring[TTx]) undo(_ context.Context, tx TTx, m skald.Received[string],
-	_ inbox.Took) (inbox.Result, error) {
+	_ inbox.DoneStep) (inbox.Result, error) {
 	return inbox.Result{}, b.on.update(tx, m.Value, func(old string) string { return old + "undid " })
 }
 

@@ -73,14 +73,14 @@ func (r *refunding[TTx]) session(p *sagatest.Process, name string, bus *membroke
 		Now: r.w.Now, NewID: r.w.NewID, Logger: slog.New(slog.DiscardHandler),
 		Instance: inbox.Instance{Member: name},
 		Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
-		Retry:    inbox.Retry{First: time.Microsecond, Most: time.Millisecond, Attempts: 9},
+		Retry:    inbox.Retry{InitialInterval: time.Microsecond, MaxInterval: time.Millisecond, Attempts: 9},
 	})
-	of := func(m skald.Received[string]) inbox.Step { return inbox.Step{Saga: m.Value, Name: "pay"} }
-	inbox.ForwardCall(in, tried, of, r.how(p, "", "took "), nil)
-	inbox.CompensateCall(in, called, of, r.how(p, "-back", "undid "),
-		func(m skald.Received[string], _ store.StepState) []skald.Draft {
+	pay := inbox.NewStep(in, "pay", func(m skald.Received[string]) string { return m.Value })
+	inbox.DoCallOn(pay, tried, r.how(p, "", "took "))
+	inbox.UndoCallOn(pay, called, r.how(p, "-back", "undid "),
+		inbox.Reply(func(m skald.Received[string], _ store.StepState) []skald.Draft {
 			return []skald.Draft{told.New(m.ID, m.Value)}
-		})
+		}))
 	p.Step(in)
 	return nil
 }

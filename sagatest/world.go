@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A World is one run: databases, a broker, processes that do I/O on them, and a clock that only the run
+// World is one run: databases, a broker, processes that do I/O on them, and a clock that only the run
 // moves. A build function makes it; everything in it is driven from one thread.
 type World struct {
 	now       time.Time

@@ -22,7 +22,7 @@ const (
 	mostParts   = 20_000  // brackets, commas and semicolons
 )
 
-// A LimitError is of a schema that is larger than Skald reads, or that takes more steps to compare.
+// LimitError is of a schema that is larger than Skald reads, or that takes more steps to compare.
 type LimitError struct{ What string }
 
 func (e *LimitError) Error() string { return e.problem().Rule + ": " + e.What }

@@ -15,7 +15,7 @@ const (
 	None     = "NONE"
 )
 
-// A Verdict is what Check says of a subject.
+// Verdict is what Check says of a subject.
 type Verdict struct {
 	Subject string  `json:"subject"`
 	State   State   `json:"state"`
@@ -25,7 +25,7 @@ type Verdict struct {
 	Breaks  []Break `json:"breaks,omitempty"`
 }
 
-// A State is what becomes of a schema.
+// State is what becomes of a schema.
 type State string
 
 // States.
@@ -37,7 +37,7 @@ const (
 	Unchecked    State = "unchecked"    // the level is NONE
 )
 
-// A Break is a problem with a version.
+// Break is a problem with a version.
 type Break struct {
 	Version int    `json:"version"`
 	Reader  string `json:"reader"` // "this program", "version 3"

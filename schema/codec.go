@@ -18,7 +18,7 @@ type Options struct {
 	Place   Place  // where the id of the schema travels. Default InHeader
 }
 
-// A Codec encodes with the schema of one type, and decodes what was written with any schema that this one can
+// Codec encodes with the schema of one type, and decodes what was written with any schema that this one can
 // read. It asks the registry when it first writes an event, and when it first reads an id that is not kept;
 // see Registry.Warm. The packages of the languages make it.
 //

@@ -1,6 +1,7 @@
 package schema_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -149,6 +150,8 @@ func TestVerdicts(t *testing.T) {
 		"nothing": {skald.Message{Data: []byte{}}, failure.Malformed, "it has no schema id"},
 		"cut short": {skald.Message{Data: whole.Data[:len(whole.Data)-1]}, failure.Malformed,
 			"written with schema 3"},
+		"not UTF-8": {skald.Message{Data: bytes.Replace(whole.Data, []byte("o1"), []byte("\xff\xfe"), 1)},
+			failure.Malformed, "not UTF-8"},
 		"something follows": {skald.Message{Data: append(slices.Clone(whole.Data), 1)}, failure.Malformed,
 			"1 bytes follow"},
 		"broken header": {head(7, 7), failure.Malformed, "header __value_schema_id of 2 bytes"},
@@ -398,4 +401,26 @@ func TestGenerated(t *testing.T) {
 	if err := other.Decode(t.Context(), m, &v); failure.Of(err) != failure.UnknownVersion {
 		t.Errorf("another message of the file: %v", err)
 	}
+}
+
+// A string that is not UTF-8 is not written: other readers change or refuse it.
+func TestAvroWritesTextsAlone(t *testing.T) {
+	b := newBed(t)
+	type text struct {
+		T string
+		B []byte
+		L []string
+		M map[string]string
+		P *string
+	}
+	odd := "\xff"
+	for _, v := range []text{{T: odd}, {L: []string{odd}}, {M: map[string]string{"a": odd}},
+		{M: map[string]string{odd: "a"}}, {P: &odd}} {
+		m := skald.Message{ID: "m1", Topic: "payments", Type: "payment.processed"}
+		err := avro.Codec[text](b.registry(t, nil), nil).Encode(t.Context(), &m, v)
+		if err == nil || !strings.Contains(err.Error(), "not UTF-8") {
+			t.Errorf("%+v: %v", v, err)
+		}
+	}
+	_ = written(t, avro.Codec[text](b.registry(t, nil), nil), text{T: "größe", B: []byte(odd)})
 }

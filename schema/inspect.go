@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An Inspector tells of messages whether their payloads are what they are said to be: by their content type,
-// by the schema that they name, and by the schema that a program declares. It is not safe for concurrent use.
+// Inspector compares payloads with their content type, with the schema that the message names, and with the
+// schema that a program declares. It is not safe for concurrent use.
 type Inspector struct {
 	Kept     store.PayloadSchemas // the schemas that messages name; nil: they are not known
 	Registry string               // the name of the registry, as of Config.Name
@@ -30,7 +30,7 @@ type pairing struct {
 	subject string
 }
 
-// An Inspection is what was seen of a payload.
+// Inspection is what was seen of a payload.
 type Inspection struct {
 	ID    string // of the schema that it names; "": it names none
 	Place Place

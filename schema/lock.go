@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// A Lock is the schemas of a program, as a file that is kept beside its code: WriteLock writes it, skald
+// Lock is the schemas of a program, as a file that is kept beside its code: WriteLock writes it, skald
 // schema reads it.
 type Lock struct {
 	Lock     int      `json:"lock"` // version of this form
 	Subjects []Locked `json:"subjects"`
 }
 
-// A Locked is the schema of a subject.
+// Locked is the schema of a subject.
 type Locked struct {
 	Subject string   `json:"subject"`
 	Events  []string `json:"events"` // topic and type of each
@@ -26,7 +26,7 @@ type Locked struct {
 
 const lockForm = 1
 
-// A Text is a schema that is good to read in a file: JSON as it is, a .proto line by line.
+// Text is a schema that is good to read in a file: JSON as it is, a .proto line by line.
 type Text struct {
 	Format  string          `json:"format"`
 	Schema  json.RawMessage `json:"schema"`

@@ -206,7 +206,7 @@ func (r *rolling[TTx]) consumer(version int) skald.Runner {
 	keep := r.db
 	group := r.group(version)
 	in := inbox.New(r.db, r.bus, group, &inbox.Options{Logger: r.quiet,
-		Retry: inbox.Retry{First: 50 * time.Millisecond, Most: 200 * time.Millisecond}})
+		Retry: inbox.Retry{InitialInterval: 50 * time.Millisecond, MaxInterval: 200 * time.Millisecond}})
 	codec := through{r.versions[version], r.versions[version].codec(r.b.registry(r.t, keep), nil)}
 	inbox.On(in, skald.Event[seen]{Topic: r.topic, Type: "payment.processed", Codec: codec},
 		func(ctx context.Context, tx TTx, m skald.Received[seen]) error {

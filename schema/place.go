@@ -12,7 +12,7 @@ import (
 // four bytes of a number, or 1 and sixteen bytes of a GUID; with Protobuf the index of the message follows.
 const Header = "__value_schema_id"
 
-// A Place says where the id of the schema travels. Both are read, whatever is written.
+// Place says where the id of the schema travels. Both are read, whatever is written.
 type Place int
 
 // Places.

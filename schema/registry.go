@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Registry knows schemas by their ids: from memory, else from the database of its consumer, else from a
+// Registry knows schemas by their ids: from memory, else from the database of its consumer, else from a
 // schema registry. It is safe for concurrent use. The zero value is not connected, so that events can be
 // declared before it is.
 type Registry struct {
@@ -121,7 +121,7 @@ func (r *Registry) config() (*Config, error) {
 	return r.c, nil
 }
 
-// A Declaration is an event of any type: skald.Event is one.
+// Declaration is an event of any type: skald.Event is one.
 type Declaration interface {
 	Declared() (topic, typ string, codec skald.Codec)
 }

@@ -23,14 +23,14 @@ const (
 	JSON     = "JSON"
 )
 
-// A Schema is a text with all that it refers to.
+// Schema is a text with all that it refers to.
 type Schema struct {
 	Format  string   `json:"format"`
 	Text    string   `json:"text"`
 	Imports []Import `json:"imports,omitempty"` // each after those that it needs
 }
 
-// An Import is a schema that another one refers to by name. Registries keep it as a subject of that name.
+// Import is a schema that another one refers to by name. Registries keep it as a subject of that name.
 type Import struct {
 	Name  string   `json:"name"`
 	Text  string   `json:"text"`
@@ -71,7 +71,7 @@ func defined(id ID, definition string) (s Schema, there bool, err error) {
 	return s, s.Text != "", nil
 }
 
-// An ID is how a payload names its schema: the number that the registry gave it, or its GUID.
+// ID is how a payload names its schema: the number that the registry gave it, or its GUID.
 type ID struct {
 	Number int32
 	GUID   [16]byte // not zero: the GUID names it
@@ -95,7 +95,7 @@ func guidOf(text string) (out [16]byte, ok bool) {
 	return out, err == nil && n == 16 && out != [16]byte{}
 }
 
-// A Problem is one reason why what was written with one schema cannot be read with another.
+// Problem is one reason why what was written with one schema cannot be read with another.
 type Problem struct {
 	Field string `json:"field"` // a path, "Payment.method"
 	Rule  string `json:"rule"`  // "reader field has no default"
@@ -104,7 +104,7 @@ type Problem struct {
 
 func (p Problem) String() string { return fmt.Sprintf("%s: %s (%s)", p.Field, p.Rule, p.Saw) }
 
-// A Format is a language of schemas.
+// Format is a language of schemas.
 type Format interface {
 	// Name is Avro, Protobuf or JSON.
 	Name() string
@@ -115,12 +115,12 @@ type Format interface {
 	Readable(writer Schema, index []int, data []byte) ([]byte, error)
 }
 
-// A Verifier is a Format in which a payload that is good to read may still not be as its schema says.
+// Verifier is a Format in which a payload that is good to read may still not be as its schema says.
 type Verifier interface {
 	Verify(s Schema, data []byte) error
 }
 
-// A Language is a Format for one type of Go.
+// Language is a Format for one type of Go.
 type Language interface {
 	Format
 	// ContentType of a payload without prefix.
@@ -136,7 +136,7 @@ type Language interface {
 	Plain() (Reader, error)
 }
 
-// A Reader fills v, a pointer, from a payload without prefix. It is safe for concurrent use.
+// Reader fills v, a pointer, from a payload without prefix. It is safe for concurrent use.
 type Reader interface {
 	Read(data []byte, v any) error
 }

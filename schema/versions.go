@@ -17,15 +17,15 @@ type Versions struct {
 	Subjects []SubjectHistory `json:"subjects"`
 }
 
-// A SubjectHistory is all that a registry has of a subject.
+// SubjectHistory is all that a registry has of a subject.
 type SubjectHistory struct {
 	Subject string `json:"subject"`
-	// of compatibility: BACKWARD, FORWARD, FULL or NONE. Whether it is transitive is left out
+	// Level is that of compatibility: BACKWARD, FORWARD, FULL or NONE, without the suffix TRANSITIVE.
 	Level    string    `json:"level"`
 	Versions []Version `json:"versions"`
 }
 
-// A Version is one schema of a subject.
+// Version is one schema of a subject.
 type Version struct {
 	Version int    `json:"version"`
 	ID      int    `json:"id"`
@@ -152,7 +152,7 @@ func Push(ctx context.Context, client *sr.Client, lock Lock, done func(subject s
 	return nil
 }
 
-// A RefusedError says that a registry does not take a schema.
+// RefusedError says that a registry does not take a schema.
 type RefusedError struct {
 	Subject string
 	Err     error

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Word is how a saga stands, in a few words: "running, overdue".
+// Word describes the state of a saga in a few words: "running, overdue".
 func (s *Saga) Word() string {
 	word := s.State
 	for _, more := range []struct {
@@ -25,7 +25,8 @@ func (s *Saga) Word() string {
 	return word
 }
 
-// Again says how the step of s.Retrying fares: "retrying, attempt 4, same error since T, next in 5s".
+// Again describes the state of the step in s.Retrying: "is retrying, attempt 4, failing since T, next in
+// 5s".
 func (s *Saga) Again(now time.Time) string {
 	r := s.Retrying
 	if r == nil {
@@ -46,24 +47,24 @@ func (s *Saga) Again(now time.Time) string {
 	case r.Next != nil && r.Next.After(now):
 		text += ", next in " + r.Next.Sub(now).Round(time.Second).String()
 	default:
-		text += ", next at once"
+		text += ", next now"
 	}
 	return text
 }
 
-// Explain is a in plain words at now, a sentence or two each, for people who know the order and not Skald.
+// Explain describes a at now in sentences, for people who know the order but not Skald.
 func Explain(a *Answer, now time.Time) (lines []string) {
 	for i := range a.Sagas {
 		lines = append(lines, a.Sagas[i].explain(now)...)
 	}
 	if len(a.Sagas) == 0 {
-		lines = append(lines, fmt.Sprintf("Nobody who answered has begun a saga for %s.", a.Key))
+		lines = append(lines, fmt.Sprintf("No service that answered has a saga for %s.", a.Key))
 	}
 	for i := range a.Held {
 		lines = append(lines, a.Held[i].explain())
 	}
 	for _, s := range a.Silent {
-		lines = append(lines, fmt.Sprintf("%s did not answer (%s): what stands there is not known.",
+		lines = append(lines, fmt.Sprintf("%s did not answer (%s): its state is not known.",
 			s.Service, s.Why))
 	}
 	return lines
@@ -74,13 +75,13 @@ func (s *Saga) explain(now time.Time) (lines []string) {
 	name := s.Name + " " + s.Key
 	switch s.State {
 	case "done":
-		say("%s is done: nothing is left to do.", name)
+		say("%s is done.", name)
 	case "compensated":
 		say("%s %s.", name, s.turned("is undone"))
 	case "compensating":
 		say("%s %s.", name, s.turned("is being undone"))
 	default:
-		say("%s is under way since %s.", name, moment(s.Started))
+		say("%s has been running since %s.", name, moment(s.Started))
 	}
 	if s.Why != "" {
 		say("It turned back because %s.", s.Why)
@@ -89,9 +90,9 @@ func (s *Saga) explain(now time.Time) (lines []string) {
 	for i := range s.Steps {
 		did[s.Steps[i].Outcome] = append(did[s.Steps[i].Outcome], s.Steps[i].Name)
 	}
-	for _, one := range [][2]string{{operate.StepDone, "What happened so far: %s."},
-		{operate.StepFailed, "What said no: %s."}, {operate.StepSkipped, "Passed over: %s."},
-		{operate.StepIsUndone, "What was done and then undone: %s."},
+	for _, one := range [][2]string{{operate.StepDone, "Done so far: %s."},
+		{operate.StepFailed, "Refused or failed: %s."}, {operate.StepSkipped, "Skipped: %s."},
+		{operate.StepIsUndone, "Done and then undone: %s."},
 		{operate.StepUndoing, "Being undone now: %s."}} {
 		if len(did[one[0]]) > 0 {
 			say(one[1], strings.Join(did[one[0]], ", "))
@@ -108,7 +109,7 @@ func (s *Saga) explain(now time.Time) (lines []string) {
 		say("If it fails, this is undone: %s.", strings.Join(s.Undo, ", "))
 	}
 	if s.State == "running" && len(s.Stays) > 0 {
-		say("This stays, whatever happens: %s.", strings.Join(s.Stays, ", "))
+		say("This is never undone: %s.", strings.Join(s.Stays, ", "))
 	}
 	if s.TraceURL != "" {
 		say("Its trace: %s", s.TraceURL)
@@ -116,7 +117,8 @@ func (s *Saga) explain(now time.Time) (lines []string) {
 	return lines
 }
 
-// turned says why a choreographed saga turned back, as far as its steps tell, and what became of its effects.
+// turned describes why a choreographed saga turned back, as far as its steps show it, and the state of its
+// effects.
 func (s *Saga) turned(undone string) string {
 	has := func(outcome string) bool {
 		return slices.ContainsFunc(s.Steps,
@@ -124,15 +126,15 @@ func (s *Saga) turned(undone string) string {
 	}
 	switch {
 	case s.Style != operate.Choreographed:
-	case !has(operate.StepFailed): // an operator asked for it, or the failure is not heard of yet
-		return "turned back, and what was done for it " + undone
+	case !has(operate.StepFailed): // an operator requested it, or the failure event has not arrived yet
+		return "turned back, and its work " + undone
 	case !has(operate.StepIsUndone) && !has(operate.StepUndoing) && len(s.Undo) == 0:
-		return "failed, and nothing of it has to be undone"
+		return "failed, and nothing has to be undone"
 	}
-	return "failed, and what was done for it " + undone
+	return "failed, and its work " + undone
 }
 
-// troubles are why s does not go on, and what to do about it.
+// troubles describes why s does not continue, and the remedies.
 func (s *Saga) troubles(now time.Time) (lines []string) {
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	if s.Overdue && s.Style == operate.Choreographed {
@@ -140,32 +142,32 @@ func (s *Saga) troubles(now time.Time) (lines []string) {
 	} else if text := s.Deadline(now); text != "" {
 		say("Its deadline: %s.", text)
 	} else if s.Overdue {
-		say("It was to turn back, but could not any more: it goes on.")
+		say("Its deadline passed after its pivot, so it continues.")
 	}
 	if r := s.Retrying; r != nil {
 		say("%s %s. The last error: %s", r.Step, s.Again(now), r.Error)
 	}
 	if s.Stuck {
-		say("It does not go on by itself: somebody has to remove the cause, and then run: %s", s.command(0))
+		say("It does not continue by itself: remove the cause, and then run: %s", s.command(0))
 	}
 	if s.Paused {
-		say("An operator paused it. To go on: %s", s.command(len(s.Commands)-1))
+		say("An operator paused it. To continue: %s", s.command(len(s.Commands)-1))
 	}
 	if len(s.Missing) > 0 {
-		say("Something was heard of that follows %s, which was not: that news is on its way, or lost.",
+		say("An event arrived that follows %s, which has not arrived: it is delayed or lost.",
 			strings.Join(s.Missing, " or "))
 	}
 	for _, a := range s.Asked {
-		say("An operator asked at %s that %s is undone, and nobody has said yet that it is.",
+		say("An operator requested at %s that %s is undone, and no event has reported it yet.",
 			moment(a.At), a.Step)
 	}
 	for _, d := range s.Drift {
-		say("Something is not as declared: %s.", strings.TrimRight(d, "."))
+		say("It does not follow its declaration: %s.", strings.TrimRight(d, "."))
 	}
 	return lines
 }
 
-// command is the nth of those that free s. Another service, of another build, may name none.
+// command returns the nth command that unblocks s. A service of another build may return no commands.
 func (s *Saga) command(n int) string {
 	if n < 0 || n >= len(s.Commands) {
 		return "skald saga explain, at its service"
@@ -179,9 +181,9 @@ func waits(w *operate.Wait, now time.Time) string {
 	case operate.WaitEvent:
 		text = fmt.Sprintf("After %s it waits for %s", w.After, strings.Join(w.For, " or "))
 	case operate.WaitSignal:
-		text = fmt.Sprintf("%s waits until somebody says %s", w.After, strings.Join(w.For, " or "))
+		text = fmt.Sprintf("%s waits for the signal %s", w.After, strings.Join(w.For, " or "))
 	case operate.WaitEntities:
-		text = fmt.Sprintf("%s waits until other sagas are done with %s", w.After, w.ForText())
+		text = fmt.Sprintf("%s waits until other sagas release %s", w.After, w.ForText())
 	case operate.WaitTime:
 		text = w.After + " waits for its time"
 	case operate.WaitChild:
@@ -193,9 +195,9 @@ func waits(w *operate.Wait, now time.Time) string {
 		text += ", since " + moment(*w.Since)
 	}
 	if w.Due != nil && w.Due.After(now) {
-		text += fmt.Sprintf(", for %s at most from now", w.Due.Sub(now).Round(time.Second))
+		text += fmt.Sprintf(", for at most %s from now", w.Due.Sub(now).Round(time.Second))
 	} else if w.Due != nil {
-		text += ", and should have had it at " + moment(*w.Due)
+		text += ", and it was due at " + moment(*w.Due)
 	}
 	return text + "."
 }
@@ -209,14 +211,14 @@ func (h *Held) explain() string {
 	switch {
 	case h.State == "dead" && h.Kind == failure.KindRejected:
 		return fmt.Sprintf(
-			"%s said no to %s (%s): %s. That stands, and messages after it wait until somebody drops it: %s",
+			"%s rejected %s (%s): %s. The rejection is final, and messages after it wait until an operator drops it: %s",
 			at, h.Type, h.ID, strings.TrimRight(h.LastError, "."), h.Command)
 	case h.State == "parked":
-		text = fmt.Sprintf("%s could not take %s (%s) so far, and tries again by itself.", at, h.Type, h.ID)
+		text = fmt.Sprintf("%s could not handle %s (%s) so far, and retries it automatically.", at, h.Type, h.ID)
 	case h.State == "dead":
-		text = fmt.Sprintf("%s gave %s (%s) up: somebody has to decide.", at, h.Type, h.ID)
+		text = fmt.Sprintf("%s gave up %s (%s): an operator has to decide.", at, h.Type, h.ID)
 	default:
-		return fmt.Sprintf("%s does not trust %s (%s): %s. Somebody has to decide. Look: %s; if it is meant: %s",
+		return fmt.Sprintf("%s put %s (%s) into quarantine: %s. An operator has to decide. To see it: %s; to deliver it: %s",
 			at, h.Type, h.ID, h.Doubt(), h.Look, h.Command)
 	}
 	if h.LastError != "" {
@@ -224,15 +226,15 @@ func (h *Held) explain() string {
 			moment(h.Since), strings.TrimRight(h.LastError, "."))
 	}
 	if h.State == "dead" && h.Kind == string(failure.Malformed) {
-		return text + " Another attempt would read the same: " + h.Command
+		return text + " Another attempt would read the same payload: " + h.Command
 	}
-	return text + " Once the cause is gone: " + h.Command
+	return text + " After the cause is removed: " + h.Command
 }
 
-// Doubt is why a message is in quarantine.
+// Doubt returns the reason why a message is in quarantine.
 func (h *Held) Doubt() string {
 	if h.Kind == store.Conflict.String() {
-		return "a message with another payload came under its id before, and was taken"
+		return "another message with its id and another payload was handled before"
 	}
-	return "it is older than marks are kept, so nobody knows whether it was taken before"
+	return "it is older than the retention of marks, so it may have been handled before"
 }

@@ -15,11 +15,11 @@ func TestExplainTurnedBack(t *testing.T) {
 		return operate.StandingStep{Name: outcome, Outcome: outcome}
 	}
 	for want, s := range map[string]operate.SagaStanding{
-		"failed, and nothing of it has to be undone.": {State: "compensating",
+		"failed, and nothing has to be undone.": {State: "compensating",
 			Steps: []operate.StandingStep{step(operate.StepDone), step(operate.StepFailed)}},
-		"failed, and what was done for it is undone.": {State: "compensated",
+		"failed, and its work is undone.": {State: "compensated",
 			Steps: []operate.StandingStep{step(operate.StepIsUndone), step(operate.StepFailed)}},
-		"turned back, and what was done for it is being undone.": {State: "compensating",
+		"turned back, and its work is being undone.": {State: "compensating",
 			Steps: []operate.StandingStep{step(operate.StepDone)}},
 	} {
 		s.Style, s.Name, s.Key = operate.Choreographed, "order", "o-1"
@@ -38,8 +38,8 @@ func TestExplainRejectionThatHolds(t *testing.T) {
 	lines := status.Explain(&status.Answer{Key: "o-1",
 		Held: []status.Held{{Service: "inventory", Holder: h}}},
 		time.Now())
-	want := "stock of inventory said no to order.placed (m-1): sold out. That stands, and messages after it " +
-		"wait until somebody drops it: skald dead drop m-1"
+	want := "stock of inventory rejected order.placed (m-1): sold out. The rejection is final, and messages after it " +
+		"wait until an operator drops it: skald dead drop m-1"
 	if got := lines[len(lines)-1]; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}

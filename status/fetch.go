@@ -12,8 +12,8 @@ import (
 	"slices"
 )
 
-// fetch asks another service which sagas of the key it has, and what holds them up there: in parts, where
-// there are many keys. A message with a longer key than Skald writes is not asked for.
+// fetch reads the sagas of the key from another service, and the messages that block them there. With many
+// keys it sends several requests. It leaves out keys that are longer than Skald allows.
 func (h *handler) fetch(ctx context.Context, at *url.URL, key string, keys [][]byte) (all part, err error) {
 	keys = slices.DeleteFunc(slices.Clone(keys), func(k []byte) bool { return len(k) > maxKey })
 	for some := range slices.Chunk(keys, maxKeys) {
@@ -26,7 +26,7 @@ func (h *handler) fetch(ctx context.Context, at *url.URL, key string, keys [][]b
 	return all, nil
 }
 
-// fetchPart asks once. Whatever else comes back than an answer to that is an error.
+// fetchPart sends one request. Any other response than a valid answer is an error.
 func (h *handler) fetchPart(ctx context.Context, at *url.URL, key string, keys [][]byte) (p part, err error) {
 	to := at.JoinPath(url.PathEscape(key), "held")
 	ask := url.Values{}
@@ -54,7 +54,7 @@ func (h *handler) fetchPart(ctx context.Context, at *url.URL, key string, keys [
 	case len(text) > maxAnswer:
 		return part{}, fmt.Errorf("it answered more than %d bytes", maxAnswer)
 	case err != nil:
-		return part{}, fmt.Errorf("it answered what is no JSON of a status: %w", err)
+		return part{}, fmt.Errorf("its answer is not the JSON of a status: %w", err)
 	case p.Key != key || p.Held == nil || p.Sagas == nil:
 		return part{}, fmt.Errorf("it answered for the key %.40q", p.Key)
 	}

@@ -22,41 +22,41 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Options of a Handler. The zero value works.
+// Options configures a Handler. The zero value works.
 type Options struct {
 	// Service is the name of this service in answers. Default "this service".
 	Service string
-	// Services are the others that are asked, by name: the URL under which each has its Handler mounted.
-	// Default: none.
+	// Services has the URLs under which the Handlers of other services are mounted, by name. The handler
+	// queries them, too. Default: none.
 	Services map[string]string
-	// Databases are those of other services which this process has open itself, by name: they are asked
+	// Databases has databases of other services that this process opened, by name. The handler reads them
 	// without HTTP. Default: none.
 	Databases map[string]Database
-	// Deadline is how long an answer may take. This service's database has half of it, then the others are
-	// asked, all at once. Default 2 s.
+	// Deadline limits an answer. This service's database gets half of it; then the others are queried in
+	// parallel. Default 2 s.
 	Deadline time.Duration
-	// Client asks them. It adds the credentials that their Auth wants. Default: a client of its own, without
-	// any.
+	// Client sends the requests to other services. It must add the credentials that their Auth requires.
+	// Default: a new client without credentials.
 	Client *http.Client
-	// Auth lets requests in, or answers them itself. Nil: those from this machine are let in, unless a proxy
-	// marked them as passed on. Behind a proxy set Auth: some mark nothing.
+	// Auth authenticates requests, or answers them itself. Nil accepts requests from this machine, unless a
+	// proxy marked them as forwarded. Behind a proxy set Auth, because some proxies mark nothing.
 	Auth func(http.Handler) http.Handler
-	// Store is how the command finds this service's database, "--store @orders.url": part of the commands
-	// that are shown, so no place for a password. Default: none, for who has SKALD_STORE set.
+	// Store is the flag that selects this service's database in printed commands: "--store @orders.url". It
+	// must not have a password. Default: none, for shells with SKALD_STORE.
 	Store string
-	// TraceURL is where the trace of a saga is seen, with {trace} in the place of its id:
-	// "https://traces.example/{trace}". Default: no link, the id alone.
+	// TraceURL is the address of a trace, with {trace} in the place of its ID:
+	// "https://traces.example/{trace}". Default: the answer has only the ID.
 	TraceURL string
-	Logger   *slog.Logger // why somebody did not answer. Default slog.Default()
+	Logger   *slog.Logger // receives the errors of services that did not answer. Default slog.Default()
 }
 
-// A Database is that of another service.
+// Database is the database of another service.
 type Database struct {
 	DB    store.Lister
 	Store string // as Options.Store
 }
 
-// A handler answers for one database.
+// handler serves the answers for one database.
 type handler struct {
 	db     store.Lister
 	o      Options
@@ -70,13 +70,16 @@ const (
 	maxKeys   = 64
 )
 
-// Handler answers for db and the services of o. Mount it under a prefix by http.StripPrefix:
+// Handler returns a handler for db and the services of o. Mount it under a prefix with http.StripPrefix:
 //
-//	GET /{key}       where the sagas of the key stand: JSON, or a page where the client accepts HTML
-//	GET /{key}/held  the same of this service alone, in short: what Handlers of other services ask for
+//	GET /{key}       the state of the sagas of the key: JSON, or a page if the client accepts HTML
+//	GET /{key}/held  a short answer of this service alone, for the Handlers of other services
 //
-// 200; 404: everybody asked knows nothing of the key; 503: nothing is known, and somebody did not answer. It
-// needs the rights of a reader.
+// You can also mount it at a route with {key}: "GET /subscriptions/{key}/status" answers as GET /{key}.
+// Other services need the prefix. The answer is for operators; Customer is for customers.
+//
+// The status is 200 if the key is known, and 404 if no service has anything about it. It is 503 if nothing
+// was found and a service did not answer. Handler needs the rights of a reader.
 func Handler(db store.Lister, o *Options) (http.Handler, error) {
 	h := &handler{db: db, others: map[string]*url.URL{}}
 	if o != nil {
@@ -101,14 +104,14 @@ func Handler(db store.Lister, o *Options) (http.Handler, error) {
 		u, err := url.Parse(at)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" ||
 			u.Fragment != "" || name == h.o.Service {
-			return nil, fmt.Errorf("status: where is %q? Give the http or https URL under which its handler is mounted, under a name that is not this service's", name)
+			return nil, fmt.Errorf("status: the URL of %q is invalid, or it is the name of this service: give the http or https URL under which the other service's handler is mounted", name)
 		}
 		h.others[name] = u
 	}
 	for name := range h.o.Databases {
 		if h.others[name] != nil || name == h.o.Service {
 			return nil,
-				fmt.Errorf("status: %q is asked twice: give each service once, by its URL or its database",
+				fmt.Errorf("status: %q is given twice: give each service once, by its URL or its database",
 					name)
 		}
 	}
@@ -117,15 +120,35 @@ func Handler(db store.Lister, o *Options) (http.Handler, error) {
 	}
 	h.mux.HandleFunc("GET /{key}", h.answer)
 	h.mux.HandleFunc("GET /{key}/held", h.held)
-	return h.o.Auth(&h.mux), nil
+	return h.o.Auth(http.HandlerFunc(h.route)), nil
 }
 
-// loopback lets in requests from this machine.
+// route answers at the caller's own route with {key}, such as /subscriptions/{key}/status, or under a prefix.
+func (h *handler) route(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.PathValue("key") == "":
+		h.mux.ServeHTTP(w, r)
+	case reads(w, r): // the caller's route may accept each method
+		h.answer(w, r)
+	}
+}
+
+// reads reports whether r is a GET or a HEAD. For another method it answers 405.
+func reads(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return true
+	}
+	w.Header().Set("Allow", "GET, HEAD")
+	http.Error(w, "use GET", http.StatusMethodNotAllowed)
+	return false
+}
+
+// loopback accepts requests from this machine.
 func loopback(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !endpoint.FromThisMachine(r) {
 			http.Error(w,
-				"only requests from this machine are answered: set status.Options.Auth to let others in",
+				"only requests from this machine are accepted: set status.Options.Auth to accept others",
 				http.StatusForbidden)
 			return
 		}
@@ -133,10 +156,10 @@ func loopback(next http.Handler) http.Handler {
 	})
 }
 
-const keyIs = "a key is text in UTF-8 without NUL, of at most 1024 bytes, and not a dot or two: for such a key run skald status KEY"
+const keyIs = "a key is text in UTF-8 without NUL, of at most 1024 bytes, and is not . or ..: for another key run skald status KEY"
 
-// textual tells whether a tracker may have such a key, and a URL. JSON would name another one in the place of
-// bytes that are no text; dots lead to another path.
+// textual returns true if a tracker and a URL can have this key. JSON would replace bytes that are not
+// UTF-8, and dots lead to another path.
 func textual(key string) bool {
 	dots := key == "." || key == ".."
 	return len(key) <= maxKey && !dots && utf8.ValidString(key) && !strings.ContainsRune(key, 0)
@@ -171,10 +194,10 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request) {
 	head.Set("Content-Security-Policy",
 		"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
 	w.WriteHeader(code)
-	_, _ = w.Write(pageOf(&a, time.Now())) // who asked is gone if this fails
+	_, _ = w.Write(pageOf(&a, time.Now())) // an error means that the client is gone
 }
 
-// acceptsHTML tells whether the client names HTML among what it accepts, as browsers do and programs do not.
+// acceptsHTML returns true if the client accepts HTML explicitly, as browsers do.
 func acceptsHTML(h http.Header) bool {
 	for _, one := range strings.Split(strings.Join(h.Values("Accept"), ","), ",") {
 		kind, params, err := mime.ParseMediaType(one)
@@ -189,14 +212,14 @@ func acceptsHTML(h http.Header) bool {
 func (*handler) json(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // who asked is gone if this fails
+	_ = json.NewEncoder(w).Encode(v) // an error means that the client is gone
 }
 
-// ask asks this database and then, with the keys of the saga's messages, all others at once.
+// ask reads this database. Then it queries all others in parallel, with the keys of the saga's messages.
 func (h *handler) ask(ctx context.Context, key string) Answer {
 	const broken = "its database gave no answer"
 	a := empty(key)
-	// the others are asked even if this database hangs
+	// leave time for the others if this database hangs
 	own, enough := context.WithTimeout(ctx, h.o.Deadline/2)
 	sagas, err := operate.SagaStandings(own, h.db, key, h.o.Store)
 	if err != nil {
@@ -222,7 +245,7 @@ func (h *handler) ask(ctx context.Context, key string) Answer {
 	for name, at := range h.others {
 		go func() {
 			part, err := h.fetch(ctx, at, key, keys)
-			replies <- reply{name, fmt.Sprintf("asked at %s, it gave no answer that can be used",
+			replies <- reply{name, fmt.Sprintf("no usable answer from %s",
 				at.Redacted()), part, err}
 		}()
 	}
@@ -263,7 +286,7 @@ func (h *handler) silent(ctx context.Context, a *Answer, service, why string, er
 	h.o.Logger.WarnContext(ctx, "status: no answer", "service", service, "error", err)
 }
 
-// part is what one service says.
+// part is the answer of one service.
 type part struct {
 	Key   string                 `json:"key"`
 	Sagas []operate.SagaStanding `json:"sagas"`
@@ -281,7 +304,7 @@ func (h *handler) held(w http.ResponseWriter, r *http.Request) {
 		if err != nil || len(key) > maxKey || len(keys) == maxKeys {
 			http.Error(w,
 				fmt.Sprintf(
-					"key is given at most %d times, in base64url without padding, with at most %d bytes",
+					"give key at most %d times, in base64url without padding, with at most %d bytes",
 					maxKeys, maxKey), http.StatusBadRequest)
 			return
 		}
@@ -298,7 +321,7 @@ func (h *handler) held(w http.ResponseWriter, r *http.Request) {
 	h.json(w, http.StatusOK, out)
 }
 
-// look asks one database.
+// look reads one database.
 func (*handler) look(ctx context.Context, d Database, key string, keys [][]byte) (part, error) {
 	out := part{Key: key, Sagas: []operate.SagaStanding{}, Held: []operate.Holder{}}
 	sagas, err := operate.SagaStandings(ctx, d.DB, key, d.Store)

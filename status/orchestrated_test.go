@@ -42,7 +42,7 @@ func newOffice(t *testing.T) *office {
 			return errors.Join(tx.Delete(r.Key+" "+name), o.broken["undo "+name])
 		}
 	}
-	often := saga.Retry(saga.Policy{First: time.Hour, Most: time.Hour})
+	often := saga.Retry(saga.Policy{InitialInterval: time.Hour, MaxInterval: time.Hour})
 	o.d = saga.New("order", &saga.Options[string]{Key: func(s string) string { return s }},
 		saga.Do("hold", do("hold"), undo("hold")), saga.Do("look", do("look"), nil, saga.NoEffect()),
 		saga.Wait[string]("approve", saga.Signal[bool]{Name: "approved"}, saga.Timeout(24*time.Hour)),
@@ -56,7 +56,7 @@ func newOffice(t *testing.T) *office {
 	tx := o.db.BeginTx()
 	ctx := skald.WithCause(t.Context(), skald.Message{ID: "m-1", Source: "/shop", CorrelationID: "c",
 		TraceParent: "00-" + trace + "-00f067aa0ba902b7-01"})
-	if _, err = saga.Start(ctx, o.e, tx, o.d, "o-1"); err == nil {
+	if _, err = saga.Bind(o.e, o.d).Start(ctx, tx, "o-1"); err == nil {
 		err = tx.Commit()
 	}
 	if err != nil {
@@ -147,8 +147,8 @@ func TestOrchestrated(t *testing.T) {
 		len(s.Commands) > 0 {
 		t.Errorf("it is %+v", s)
 	}
-	o.says("order o-1 is under way since", "approve waits until somebody says approved, since",
-		"for 24h0m0s at most from now", "Still to come: approve, charge, ship, thank",
+	o.says("order o-1 has been running since", "approve waits for the signal approved, since",
+		"for at most 24h0m0s from now", "Still to come: approve, charge, ship, thank",
 		"If it fails, this is undone: hold.")
 
 	o.broken["charge"] = errors.New("no route to the bank")
@@ -170,8 +170,8 @@ func TestOrchestrated(t *testing.T) {
 		t.Errorf("it is freed by %q: %+v", s.Commands, s.Steps[5])
 	}
 	o.says("thank is stuck after it failed once, failing since",
-		"somebody has to remove the cause, and then run: skald saga retry",
-		"This stays, whatever happens: ship, charge, hold.")
+		"remove the cause, and then run: skald saga retry",
+		"This is never undone: ship, charge, hold.")
 
 	o.change(operate.SagaChange{Verb: operate.PauseSaga})
 	if s, _ = o.stands(); s.Word() != "running, stuck, paused" || len(s.Commands) != 2 ||
@@ -200,8 +200,8 @@ func TestOrchestratedBack(t *testing.T) {
 		s.Retrying.Step != "hold" || len(s.Commands) != 1 {
 		t.Errorf("it is %+v", s)
 	}
-	o.says("order o-1 failed, and what was done for it is being undone.", "It turned back because",
-		"What was done and then undone: charge.", "Being undone now: hold.")
+	o.says("order o-1 failed, and its work is being undone.", "It turned back because",
+		"Done and then undone: charge.", "Being undone now: hold.")
 	delete(o.broken, "undo hold")
 	o.change(operate.SagaChange{Verb: operate.RetrySaga})
 	o.must(
@@ -271,7 +271,7 @@ func TestDeadlineOfAnOrchestratedSaga(t *testing.T) {
 		t.Fatal(err)
 	}
 	tx := o.db.BeginTx()
-	if _, err = saga.Start(t.Context(), o.e, tx, d, "o-1"); err == nil {
+	if _, err = saga.Bind(o.e, d).Start(t.Context(), tx, "o-1"); err == nil {
 		err = tx.Commit()
 	}
 	if err != nil {
@@ -295,7 +295,7 @@ func TestDeadlineOfAnOrchestratedSaga(t *testing.T) {
 	}
 	deadline("in 10m0s, at T: then it turns back, unless its pivot is done")
 	now = now.Add(12 * time.Minute)
-	deadline("was 2m0s ago, at T: no engine has looked at it since")
+	deadline("was 2m0s ago, at T: no engine has run it since")
 	now = now.Add(-12 * time.Minute)
 	o.approve()
 	deadline("in 10m0s, at T: its pivot is done, so it goes on")

@@ -15,8 +15,7 @@ import (
 //go:embed page.html
 var head string
 
-// A page is written by hand: html/template would make every program that mounts a Handler larger by
-// megabytes.
+// page is written by hand, because html/template would enlarge every program with a Handler by megabytes.
 type page struct{ bytes.Buffer }
 
 // put writes markup, with its arguments escaped.
@@ -41,13 +40,13 @@ func (p *page) either(before string, names []string, between, after string) {
 
 func moment(at time.Time) string { return at.Format("2006-01-02 15:04:05 MST") }
 
-// pageOf is a as people read it at now.
+// pageOf returns the HTML page for a at now.
 func pageOf(a *Answer, now time.Time) []byte {
 	p := &page{}
 	p.WriteString(head)
 	p.put("<title>%s</title>\n<main>\n<h1>%s</h1>\n", a.Key, a.Key)
 	if len(a.Sagas) == 0 {
-		p.put("<p>No tracker and no engine has heard of it.</p>\n")
+		p.put("<p>No tracker and no engine has a saga with this key.</p>\n")
 	}
 	for i := range a.Sagas {
 		p.saga(&a.Sagas[i], now)
@@ -56,7 +55,7 @@ func pageOf(a *Answer, now time.Time) []byte {
 		p.held(&a.Held[i])
 	}
 	for _, s := range a.Silent {
-		p.put("<p class=\"warn\">%s did not answer: %s. Something may hold the saga up there.</p>\n",
+		p.put("<p class=\"warn\">%s did not answer: %s. A message there may block the saga.</p>\n",
 			s.Service, s.Why)
 	}
 	p.put("</main>\n</html>\n")
@@ -77,7 +76,7 @@ func (p *page) saga(s *Saga, now time.Time) {
 		what := map[string]string{operate.WaitReply: "a reply", operate.WaitTime: "its time",
 			operate.WaitChild: "the saga that it started", operate.WaitSignal: "the signal "}[w.What]
 		if w.What == operate.WaitEntities {
-			p.put("It waits until other sagas are done with <b>%s</b>, after %s", w.ForText(), w.After)
+			p.put("It waits until other sagas release <b>%s</b>, after %s", w.ForText(), w.After)
 		} else {
 			p.either("It waits for "+what, w.For, " or ", " after "+w.After)
 		}
@@ -100,8 +99,8 @@ func (p *page) saga(s *Saga, now time.Time) {
 		what, between string
 		is            []string
 	}{
-		{"Not heard of yet, though something that follows was: ", " or ", s.Missing},
-		{"What remains: ", ", ", s.Remaining},
+		{"Not arrived yet, although later events have: ", " or ", s.Missing},
+		{"Remaining: ", ", ", s.Remaining},
 		{undo + ": ", ", ", s.Undo}, {"Nothing undoes: ", ", ", s.Stays},
 	} {
 		if len(more.is) > 0 {
@@ -111,7 +110,7 @@ func (p *page) saga(s *Saga, now time.Time) {
 		}
 	}
 	for i := range s.Asked {
-		p.put("<p>An operator asked at %s that <b>%s</b> is undone.</p>\n", moment(s.Asked[i].At),
+		p.put("<p>An operator requested at %s that <b>%s</b> is undone.</p>\n", moment(s.Asked[i].At),
 			s.Asked[i].Step)
 	}
 	for _, d := range s.Drift {
@@ -142,7 +141,7 @@ func (p *page) steps(s *Saga) {
 	p.put("</table>\n")
 }
 
-// outcome is how a step stands, in a line.
+// outcome describes the state of a step in a line.
 func outcome(s *operate.StandingStep) string {
 	text := s.Outcome
 	if s.Stuck {

@@ -1,7 +1,7 @@
-// Package status answers "where is order 123?": how the sagas of a key stand, choreographed and
-// orchestrated, what holds them up, and the command that frees each.
+// Package status answers "where is order 123?". It returns the state of the sagas of a key, choreographed
+// and orchestrated, the messages that block them, and the commands that unblock them.
 //
-// It asks one database, or over HTTP those of several services. What nobody answered is named, never guessed.
+// It reads one database, or queries several services over HTTP. It names each service that did not answer.
 package status
 
 import (
@@ -16,36 +16,36 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An Answer says where the sagas of a key stand: its names in JSON are stable.
+// Answer has the state of the sagas of a key. Its names in JSON are stable.
 type Answer struct {
 	Key   string `json:"key"`
 	Sagas []Saga `json:"sagas"`
 	Held  []Held `json:"held"`
-	// Silent are those who did not answer: messages that hold the saga may be there, too.
+	// Silent has the services that did not answer. They may have messages that block the saga.
 	Silent []Silent `json:"silent"`
 }
 
-// A Saga is how a saga stands, at the service in whose database that is kept.
+// Saga is the state of a saga at one service.
 type Saga struct {
 	Service string `json:"service,omitempty"`
 	operate.SagaStanding
 	TraceURL string `json:"trace_url,omitempty"` // of its trace: see Options.TraceURL
 }
 
-// Held is a message that holds the saga up at a service.
+// Held is a message that blocks the saga at a service.
 type Held struct {
 	Service string `json:"service,omitempty"`
 	operate.Holder
 }
 
-// Silent is a service that gave no answer, and why.
+// Silent is a service that did not answer, and the reason.
 type Silent struct {
 	Service string `json:"service"`
 	Why     string `json:"why"`
 }
 
-// Ask asks one database. At is how the command finds that database: see operate.Holders. A key that nothing
-// is known of is no error: see Answer.Known.
+// Ask reads one database. At is the flag that selects the database: see operate.Holders. An unknown key is
+// no error: see Answer.Known.
 func Ask(ctx context.Context, db store.Lister, key, at string) (Answer, error) {
 	a := empty(key)
 	sagas, err := operate.SagaStandings(ctx, db, key, at)
@@ -58,7 +58,7 @@ func Ask(ctx context.Context, db store.Lister, key, at string) (Answer, error) {
 	return a, err
 }
 
-// Known tells whether anything is known of the key.
+// Known returns true if there is anything about the key.
 func (a *Answer) Known() bool { return len(a.Sagas)+len(a.Held) > 0 }
 
 func (a *Answer) hold(service string, held []operate.Holder) {
@@ -73,7 +73,7 @@ func (a *Answer) stand(service string, sagas []operate.SagaStanding) {
 	}
 }
 
-// Link names the trace of each saga that has one by a template such as "https://traces.example/{trace}".
+// Link sets the URL of each saga's trace from a template such as "https://traces.example/{trace}".
 func (a *Answer) Link(template string) {
 	for i := range a.Sagas {
 		if s := &a.Sagas[i]; s.Trace != "" && template != "" {
@@ -82,7 +82,7 @@ func (a *Answer) Link(template string) {
 	}
 }
 
-// CheckTraceURL refuses a template that Link cannot use.
+// CheckTraceURL returns an error for a template that Link cannot use.
 func CheckTraceURL(template string) error {
 	u, err := url.Parse(template)
 	if template != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" ||
@@ -96,7 +96,7 @@ func empty(key string) Answer {
 	return Answer{Key: key, Sagas: []Saga{}, Held: []Held{}, Silent: []Silent{}}
 }
 
-// keysOf are the keys of the messages of sagas: the key of the sagas is taken for one.
+// keysOf returns the keys of the messages of sagas, including the key of the sagas itself.
 func keysOf(key string, sagas []operate.SagaStanding) [][]byte {
 	keys := [][]byte{[]byte(key)}
 	for i := range sagas {

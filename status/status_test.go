@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/skald-go/skald"
@@ -127,7 +128,7 @@ func TestAcrossServices(t *testing.T) {
 		"payment parked m-1 no route to the bank skald parked release --store @payment.url --consumer payment --key 'k <1>' --reason 'the cause is gone'",
 		"stock dead m-1 no route to the bank skald dead redrive --consumer payment --source /shop --reason 'the cause is gone' -- m-1",
 		"stock quarantined m-9  skald inbox admit --number 1 --reason 'it is meant'",
-		"a message with another payload came under its id before, and was taken: " +
+		"another message with its id and another payload was handled before: " +
 			"skald inbox show --consumer payment --source /shop -- m-9",
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) || len(a.Silent) > 0 {
@@ -282,16 +283,28 @@ func TestAsk(t *testing.T) {
 }
 
 // A database that hangs keeps nobody else from being asked.
-func TestOwnDatabaseHangs(t *testing.T) {
-	other := httptest.NewServer(handler(t, tracked(t), status.Options{Service: "orders"}))
-	defer other.Close()
+func TestOwnDatabaseHangs(t *testing.T) { synctest.Test(t, ownDatabaseHangs) }
+
+func ownDatabaseHangs(t *testing.T) {
+	other := direct{handler(t, tracked(t), status.Options{Service: "orders"})}
 	h := handler(t, hanging{}, status.Options{Service: "payment",
-		Services: map[string]string{"orders": other.URL}, Deadline: 10 * time.Second})
+		Services: map[string]string{"orders": "http://localhost"}, Client: &http.Client{Transport: other},
+		Deadline: 10 * time.Second})
 	code, a := answer(t, h, "o-1")
 	if code != http.StatusOK || len(a.Sagas) != 1 || len(a.Silent) != 1 || a.Silent[0].Service != "payment" ||
 		a.Silent[0].Why != "no answer within 5s" {
 		t.Errorf("%d: sagas %v, silent %v", code, a.Sagas, a.Silent)
 	}
+}
+
+// direct answers requests without a network: its waits end by the clock of a test.
+type direct struct{ http.Handler }
+
+func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	r, w := r.Clone(r.Context()), httptest.NewRecorder()
+	r.RemoteAddr = "127.0.0.1:1"
+	d.ServeHTTP(w, r)
+	return w.Result(), nil
 }
 
 // A key of dots is another path.

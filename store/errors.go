@@ -93,10 +93,25 @@ func (e *EncodingError) Error() string {
 	return fmt.Sprintf("store: %s has the encoding %s, Skald needs UTF8: %s", e.Where, e.Encoding, e.Remedy)
 }
 
+// LentError is a failure of a transaction that was lent to a function, while Skald's own transactions
+// succeed. The function caused it, for example by a role that it set: Incurable returns false for it.
+type LentError struct{ Err error }
+
+func (e *LentError) Error() string {
+	return "Skald's tables and rights are in order outside of this transaction, so a handler or step changed something in it: " +
+		e.Err.Error()
+}
+
+// Unwrap returns Err.
+func (e *LentError) Unwrap() error { return e.Err }
+
 // Incurable reports whether waiting cannot cure err. This holds for a missing table, a wrong version, a
 // missing right, unsupported settings or isolation, an impossible retention, an encoding other than UTF-8,
-// and a database that moved.
+// and a database that moved. Returns false for a LentError.
 func Incurable(err error) bool {
+	if lent := (*LentError)(nil); errors.As(err, &lent) {
+		return false
+	}
 	var schema *SchemaError
 	var right *RightError
 	var retention *RetentionError

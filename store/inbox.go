@@ -25,11 +25,14 @@ type Taker interface {
 	// other verdicts are final.
 	Seen(ctx context.Context, consumer string, ids []Identity) ([]Verdict, error)
 
-	// Claim claims due work of one kind for a session. It postpones the work by Want.Lease, so that no other
-	// session claims it meanwhile. It reads at most PageBytes, but at least one message.
+	// Claim claims due work for a session, in one transaction: parked messages of a consumer, or sagas. It
+	// postpones the work by Want.Lease, so that no other session claims it meanwhile.
 	//
 	// Parked messages are claimed if they are due and first of their key. Their mark in the intake has
-	// KeyOrder Retrying. Prefetched messages are not claimed: see ClaimSize.
+	// KeyOrder Retrying. Prefetched messages are not claimed: see ClaimSize. A claim reads at most PageBytes,
+	// but at least one message.
+	//
+	// Sagas are claimed longest due first, and a claim raises their versions.
 	Claim(ctx context.Context, w Want) (Claimed, error)
 
 	// Reserve reserves a key for work outside of a transaction, in one round trip and one commit. Only one of
@@ -42,28 +45,32 @@ type Taker interface {
 	Attend(ctx context.Context, a Attend) (Attended, error)
 }
 
-// Work is a kind of due work.
-type Work int8
-
-// ParkedWork is the work of parked messages, the only kind today. A store returns an error for other kinds.
-const ParkedWork Work = 0
-
 // Want selects the due work that a session claims.
 type Want struct {
-	Consumer, Session string
-	Work              Work
+	Session string
+	Lease   time.Duration // from now; 0 means that the work is due again immediately
+	// Sagas selects sagas; nil selects parked messages, by the fields below.
+	Sagas *WantSagas
+
+	Consumer string
 	ClaimSize
-	Lease time.Duration // from now; 0 means that the work is due again immediately
 	// Not are types of messages that are left to other builds. Claimed.Next ignores them.
 	Not []Kind
 	// Attend requests Claimed.Attended.
 	Attend bool
 }
 
+// WantSagas selects the due sagas that a session claims.
+type WantSagas struct {
+	Hashes []string // definitions that the session can run; it leaves other sagas alone
+	Limit  int
+}
+
 // Unit is a transaction that Skald began and a handler uses.
 type Unit[TTx any] interface {
 	// Tx returns the transaction. Its own Commit and Rollback return ErrLent. If a driver cannot prevent them
-	// (*sql.Tx), Commit of the Unit detects it and returns ErrLent.
+	// (*sql.Tx), Commit and Rollback of the Unit detect it and return ErrLent. The database refuses a COMMIT
+	// that a function sends, so no mark is stored by it.
 	Tx() TTx
 	// Found returns the result of the Intake, index by index.
 	Found() Found
@@ -73,6 +80,17 @@ type Unit[TTx any] interface {
 	// The driver first checks the state of the transaction, then reads from err why it was aborted. An error
 	// of another connection is never an outage.
 	Outage(ctx context.Context, err error) bool
+	// Return revokes the transaction that Tx returned: its function has returned. Later calls of Tx return
+	// another handle. A driver cannot revoke a *sql.Tx, or the connection below a transaction.
+	Return()
+	// Drop closes the connection of the transaction, also while a function uses it: the database rolls back.
+	// Call it from any goroutine. The caller still ends the Unit.
+	Drop()
+	// Usable reports whether another function may go on in the transaction: between two functions that share
+	// it. It returns ErrLent if a function ended the transaction itself, and another error if the transaction
+	// is aborted or lost. It also returns an error if an earlier function kept a savepoint or the connection:
+	// then Commit still succeeds.
+	Usable(ctx context.Context) error
 	// Commit writes the buffered effects, then es, and commits: all or nothing. It stores nothing if a guard
 	// is lost (ErrLost) or the transaction was already aborted. After another error the commit may have taken
 	// effect; the marks show whether it did. Commit always ends the Unit.
@@ -81,7 +99,8 @@ type Unit[TTx any] interface {
 	// commit neither depends on next nor waits for it. A nil Unit means that none was begun, for example
 	// because the driver does not support it: call Begin.
 	CommitThen(ctx context.Context, next Intake, es ...Effect) (Unit[TTx], error)
-	// Rollback undoes everything and then does Apply(instead...). It ends the Unit. Without instead its error
-	// only reports a lost connection: the transaction is undone in any case.
+	// Rollback undoes everything and then does Apply(instead...). It ends the Unit. It returns ErrLent, and
+	// applies nothing, if a function ended the transaction and began another. Other errors without instead
+	// report a lost connection: the transaction is undone in any case.
 	Rollback(ctx context.Context, instead ...Effect) ([]bool, error)
 }

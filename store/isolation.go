@@ -18,6 +18,19 @@ var ErrNoIsolation = errors.New("store: this database has no levels of isolation
 // Collided reports whether an error with this SQLSTATE aborted one transaction in favour of another, so that
 // a retry may succeed immediately. These are serialization failures and deadlocks.
 func Collided(err error) bool {
+	code := sqlState(err)
+	return code == "40001" || code == "40P01"
+}
+
+// Contended reports whether a transaction of a rival caused err: Collided, a lock timeout (55P03) or ErrBusy.
+func Contended(err error) bool {
+	return Collided(err) || sqlState(err) == "55P03" || errors.Is(err, ErrBusy)
+}
+
+func sqlState(err error) string {
 	var s interface{ SQLState() string }
-	return errors.As(err, &s) && (s.SQLState() == "40001" || s.SQLState() == "40P01")
+	if !errors.As(err, &s) {
+		return ""
+	}
+	return s.SQLState()
 }

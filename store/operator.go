@@ -41,7 +41,9 @@ type List struct {
 	Holds    *HoldQuery
 	// Waiting lists unpublished rows of the outbox, oldest first. The list has at most so many deferred rows,
 	// and so many others among the first WaitingScan rows. 0 lists none.
-	Waiting int
+	Waiting  int
+	Written  *WrittenQuery
+	Finished *FinishedQuery
 }
 
 // Bounds of List.Payloads: rows of the outbox and of the deferred ones each, bytes of one payload, and bytes
@@ -74,6 +76,8 @@ type Listed struct {
 	Locks       Locks
 	Holds       []Hold       // by space, key and place
 	Waiting     []WaitingRow // by Seq
+	Written     []WrittenRow // by Seq; the newest if there are more than the limit
+	Finished    []Finished   // by At
 }
 
 // ListKept lists parked messages and dead letters by Place.

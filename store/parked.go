@@ -180,10 +180,10 @@ type ClaimSize struct {
 
 // Claimed is the result of Claim.
 type Claimed struct {
-	Work   Work     // the requested kind
 	Parked []Parked // by Place; prefetched ones are Waiting
-	// Next is the time until the next message is due. 0 means that there is none, or that others may be due
-	// already because as many keys were claimed as requested.
+	Sagas  []Saga   // longest due first
+	// Next is the time until more work is due. 0 means that more may be due already: the claim ended at a
+	// limit. Negative means that there is none.
 	Next time.Duration
 	// Admitted reports that a message in the consumer's quarantine was admitted and is not taken yet.
 	Admitted bool
@@ -196,6 +196,7 @@ type Claimed struct {
 type Keeping struct {
 	Parked, Dead int64
 	Bytes        int64         // keys and payloads of parked messages
+	DeadBytes    int64         // keys and payloads of dead letters
 	Oldest       time.Duration // since the oldest was parked; 0 if there is none
 }
 

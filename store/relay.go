@@ -53,7 +53,8 @@ func DeferredKeys(ctx context.Context, db Deferrer, shards []int) ([]Held, error
 	return d.Keys, err
 }
 
-// DueRows reads due deferred rows of these shards, at most limit.
+// DueRows reads due deferred rows of these shards, at most limit. Rows that were due first come first, so
+// that rows which are refused again and again delay no others for long.
 func DueRows(ctx context.Context, db Deferrer, shards []int, limit int) ([]DeferredRow, error) {
 	d, err := db.Deferred(ctx, DeferredQuery{Shards: shards, Due: limit})
 	return d.Due, err

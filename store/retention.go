@@ -50,6 +50,7 @@ type Kept struct {
 	Consumer string
 	Keeping
 	Conflicts, TooOld int64         // in quarantine and not admitted
+	ApartBytes        int64         // payloads of these
 	Apart             time.Duration // since the oldest of these arrived; 0 if there is none
 	// Calls is the number of external calls with an unknown outcome, including those of dead letters. Called
 	// is the time since the oldest of them was stored; 0 if there is none.

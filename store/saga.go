@@ -11,14 +11,17 @@ import (
 // A saga's version grows with each write and each claim. It is the fence: a writer passes the version that it
 // read, and its effect is not stored if another version is stored.
 type Sagas[TTx any] interface {
-	// StartSaga writes a new saga in tx, leased to s.Session for s.Lease. If one with its name and key is
-	// stored, it returns that with fresh false and writes nothing. It waits for a concurrent start of the
-	// same saga. With s.Instead the new saga replaces the saga of that ID, if that has ended.
-	StartSaga(ctx context.Context, tx TTx, s Saga) (stored Saga, fresh bool, err error)
+	// StartSagas writes new sagas in tx, each leased to its Session for its Lease. If a saga with the same
+	// name and key is stored, it returns that one with fresh false and writes nothing. It waits for a
+	// concurrent start of the same saga. Of two with the same name and key it writes the first one. It writes
+	// in the order of names and keys, in one statement if the database has round trips. A saga with Instead
+	// must be the only one: it replaces the saga of that ID, if that saga has ended.
+	StartSagas(ctx context.Context, tx TTx, ss ...Saga) (stored []Saga, fresh []bool, err error)
 
-	// LockSaga reads a saga in tx and locks it until tx ends. It returns false if there is none. Write stores
-	// changes, as an Effect.
-	LockSaga(ctx context.Context, tx TTx, name, key string) (Saga, bool, error)
+	// LockSagas reads sagas in tx and locks them until tx ends, in the order of their names and keys: in one
+	// statement if the database has round trips. Versions of refs do not count. The result has the order of
+	// refs. A saga that is not there has no Name. Write stores changes, as an Effect.
+	LockSagas(ctx context.Context, tx TTx, refs ...SagaRef) ([]Saga, error)
 
 	// HoldEntities puts a saga in the line of each entity, of all at the same time, unless it is there
 	// already. It returns true if the saga is first in each line: it then holds the entities until
@@ -37,13 +40,6 @@ type Sagas[TTx any] interface {
 	// EntityHolders returns in tx the holders of those entities that are held. If tx has locked an entity, as
 	// an Intake does, its line does not change before tx ends.
 	EntityHolders(ctx context.Context, tx TTx, es ...Lock) ([]Hold, error)
-
-	// ClaimSagas leases due sagas, longest due first, and raises their versions. One transaction.
-	ClaimSagas(ctx context.Context, c ClaimSagas) (ClaimedSagas, error)
-
-	// NoteSagaDefinitions stores definitions, so that operators and other builds can read them, and the
-	// current time as Noted. A new definition gets a Number, which never changes.
-	NoteSagaDefinitions(ctx context.Context, ds []SagaDefinition) error
 }
 
 // Saga is a stored orchestrated saga. Package saga encodes Input, Origin and State.
@@ -57,15 +53,15 @@ type Saga struct {
 	Origin      string // correlation, trace, and the parent of a child
 	State       string // JSON
 
-	// Version is the fence. StartSaga stores this as the first version. It should differ at each start. Then
+	// Version is the fence. StartSagas stores this as the first version. It should differ at each start. Then
 	// a version read from a start that was rolled back never matches a later start of its key. 0 means 1.
 	Version int64
 	Standing
 
 	// Session leases the saga until Due. If Session is empty, Due is when an engine next claims the saga.
 	Session string
-	Lease   time.Duration // only StartSaga reads it
-	Instead string        // only StartSaga reads it: the ID of the ended saga to replace
+	Lease   time.Duration // only StartSagas reads it
+	Instead string        // only StartSagas reads it: the ID of the ended saga to replace
 	Due     time.Time     // zero means not before another write
 	// Lapsed, on a claimed saga, is the session that let the previous lease expire. Drivers set it on
 	// reading.
@@ -74,7 +70,7 @@ type Saga struct {
 	// Drivers set the rest on reading. Times are the store's.
 	Started, Changed time.Time
 	Ended            time.Time // zero until it ends
-	// Read is when LockSaga or a list read the saga; LockSaga may have waited before or after that.
+	// Read is when LockSagas or a list read the saga; LockSagas may have waited before or after that.
 	Read time.Time
 }
 
@@ -113,21 +109,6 @@ type SagaMove struct {
 	// Wait limits the wait for a lock on the saga's row, if the move is applied alone; then ErrBusy. 0 means
 	// 5 s.
 	Wait time.Duration
-}
-
-// ClaimSagas selects the sagas that a session claims.
-type ClaimSagas struct {
-	Session string
-	Hashes  []string // definitions that the session can run; it leaves other sagas alone
-	Limit   int
-	Lease   time.Duration // longer than any step takes
-}
-
-// ClaimedSagas is the result of ClaimSagas.
-type ClaimedSagas struct {
-	Sagas []Saga
-	// Next is the time until another saga is due; negative if none is.
-	Next time.Duration
 }
 
 // SagaDefinition is a definition as package saga encodes it.

@@ -5,10 +5,12 @@ import "time"
 // StepQuery selects steps. Zero fields select all.
 type StepQuery struct {
 	Consumer, Saga string
-	OutsideKey     string    // of the last external call
-	State          StepState // as in StepRecord; see Dropped
-	Dropped        bool      // with StepDead: only those whose dead letter was dropped
-	Limit          int       // default 1,000
+	// Consumers and Sagas select steps of several consumers and sagas, in one query. Give both or none.
+	Consumers, Sagas []string
+	OutsideKey       string    // of the last external call
+	State            StepState // as in StepRecord; see Dropped
+	Dropped          bool      // with StepDead: only those whose dead letter was dropped
+	Limit            int       // default 1,000
 }
 
 // StepRecord is a step and its history.

@@ -6,6 +6,15 @@
 // step writes; it is stored only if each of its guards holds. Effects are sent in three ways: Write (in the
 // caller's transaction), Unit.Commit (all or nothing, with the COMMIT) and Apply (one commit, one result
 // each). So a driver can send each in one round trip, and a test can simulate a crash between any two.
+//
+// # For services
+//
+// A service needs Retention (how long rows are kept), Lock (an entity), Identity (of a message), StepState
+// (in inbox.Reply), ErrBusy, and for lists the queries and their List functions.
+//
+// # For drivers
+//
+// All other symbols are for drivers, and for wrappers of drivers.
 package store
 
 import (
@@ -268,7 +277,11 @@ type Effect struct {
 	DropDeferred *DropDeferred
 	Audit        *Audit
 
-	Saga *SagaMove // guard: its version
+	Saga    *SagaMove // guard: its version
+	Tracked []Tracked // rows that LockTracked locked in the same transaction
+	// Definitions of sagas are stored with the current time as Noted, so that operators and other builds can
+	// read them. A new one gets a Number, which never changes.
+	Definitions []SagaDefinition
 }
 
 // Progress is the progress that a relay stores for a shard that it owns.

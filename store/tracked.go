@@ -6,13 +6,13 @@ import (
 )
 
 // Tracker is the part of a Driver that stores choreographed sagas, one row for each saga of a flow. Flow and
-// key are text without NUL, at most 1 KiB each.
+// key are text without NUL, at most 1 KiB each. Write stores changed rows, as an Effect.
 type Tracker[TTx any] interface {
+	Outbox[TTx]
+
 	// LockTracked reads and locks the rows of sagas in tx, and creates missing ones with an empty Body. Keys
 	// must be distinct, in any order. Concurrent transactions wait until tx ends.
 	LockTracked(ctx context.Context, tx TTx, flow string, keys ...string) ([]Tracked, error)
-	// SaveTracked writes rows that LockTracked locked in tx.
-	SaveTracked(ctx context.Context, tx TTx, rows ...Tracked) error
 }
 
 // Tracked is the stored state of one saga of a flow.

@@ -22,7 +22,7 @@ import (
 // Broker is what is tested.
 type Broker = broker.Broker
 
-// A Harness is one broker under test, as one test sees it.
+// Harness is one broker under test, as one test sees it.
 type Harness struct {
 	// Open makes another client of the broker; the suite closes it.
 	Open func(t *testing.T) Broker
@@ -84,7 +84,7 @@ type Harness struct {
 	Messages int
 }
 
-// A Record is a message as it lies on the wire.
+// Record is a message as it lies on the wire.
 type Record struct {
 	Key, Data []byte
 	Headers   []skald.Header
@@ -92,6 +92,9 @@ type Record struct {
 
 // Holds is how many messages members of Harness.Frugal hold, about: never twice as many.
 const Holds = 50
+
+// disturbing is the test that runs alone: Harness.Disturb may fail the publishes of every client.
+const disturbing = "Contract/FailuresAmongPipelinedCalls"
 
 // patience is how long a test waits for what must come. It is never waited for in a run that passes; a bug
 // that is seeded is to be found soon.
@@ -102,13 +105,26 @@ func patience() time.Duration {
 	return 4 * time.Minute
 }
 
-// Run runs the suite. Each test asks for a harness of its own; several may share one broker, for each test
-// makes topics and groups under names that nobody else has.
+// Run runs the suite, each test with its own harness. Harnesses may share a broker, because each test makes
+// topics and groups with unique names. The tests run in parallel: most of their time is waiting.
 func Run(t *testing.T, harness func(t *testing.T) Harness) {
-	for _, c := range []struct {
-		name string
-		test func(*testing.T, *suite)
-	}{
+	for _, c := range contract() {
+		t.Run(c.name, func(t *testing.T) {
+			if c.name != disturbing {
+				t.Parallel()
+			}
+			c.test(t, newSuite(t, harness(t)))
+		})
+	}
+}
+
+type promise struct {
+	name string
+	test func(*testing.T, *suite)
+}
+
+func contract() []promise {
+	return []promise{
 		{"Messages/EveryFieldArrives", testFields},
 		{"Messages/NilIsNotEmpty", testNil},
 		{"Messages/NamesOfHeaders", testNames},
@@ -165,10 +181,8 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 		{"Contract/RefusedAlone", testRefused},
 		{"Contract/HeldBackUntilWait", testHeldBack},
 		{"Contract/RefusalsAmongPipelinedCalls", testRefusals},
-		{"Contract/FailuresAmongPipelinedCalls", testFailures},
+		{disturbing, testFailures},
 		{"Contract/FullTopicFailsAlone", testFull},
-	} {
-		t.Run(c.name, func(t *testing.T) { c.test(t, newSuite(t, harness(t))) })
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A Fault is what a Proxy does to a connection.
+// Fault is what a Proxy does to a connection.
 type Fault int
 
 const (
@@ -27,7 +27,7 @@ const (
 // delay is how long Delay lets bytes wait.
 const delay = 300 * time.Millisecond
 
-// A Proxy stands between a client and its servers, and harms one of its connections once, at a step that it
+// Proxy stands between a client and its servers, and harms one of its connections once, at a step that it
 // is told: the n-th time that the client sends something. Clients that can be given a dialer take Dial; for
 // others it listens.
 type Proxy struct {

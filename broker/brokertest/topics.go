@@ -52,7 +52,7 @@ func testCheckTopics(t *testing.T, s *suite) {
 	there, missing := s.topic(t, b, "there", 1), s.id+".missing"
 	got, err := b.CheckTopics(t.Context(), there, missing)
 	must(t, "check topics", err)
-	if len(got) != 1 || !strings.Contains(got[0], missing) {
+	if len(got) != 1 || !strings.Contains(got[0], missing+`"`) {
 		t.Errorf("missing is %q", got)
 	}
 	must(t, "make topics", b.MakeTopics(t.Context(), 1, there, missing))

@@ -17,9 +17,9 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// begin commits start= for a group that neither its database nor Kafka knows. Not as the client's own reset,
-// which would apply as well to partitions that are added later and to members that die before their first
-// commit: both would skip messages.
+// begin commits start= for a group without any position in its database or in Kafka. The reset of the
+// client is not used, because it would also apply to partitions that are added later, and to members that
+// die before their first commit. Both would skip messages.
 func (b *Broker) begin(ctx context.Context, g broker.Group) error {
 	if b.with.start == (start{}) {
 		return nil
@@ -27,11 +27,11 @@ func (b *Broker) begin(ctx context.Context, g broker.Group) error {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Session)
 	defer cancel()
 	if g.Resume != nil {
-		told, err := g.Resume(ctx, nil)
+		stored, err := g.Resume(ctx, nil)
 		if err != nil {
-			return fmt.Errorf("look up where the group starts: %w", err)
+			return fmt.Errorf("read the start of the group: %w", err)
 		}
-		if told.Known {
+		if stored.Known {
 			return nil
 		}
 	}
@@ -57,7 +57,7 @@ func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 		}
 		ids, err := b.Topics(ctx, g.Topics...)
 		if err != nil {
-			return fmt.Errorf("look up where the group starts: %w", err)
+			return fmt.Errorf("read the start of the group: %w", err)
 		}
 		at, err := b.resolve(ctx, g)
 		if err != nil {
@@ -75,11 +75,11 @@ func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 		case err == nil:
 			return nil
 		case !faultAny(err, kerr.UnknownMemberID, kerr.RebalanceInProgress):
-			return fmt.Errorf("commit where the group starts: %w", orAway(err))
-		case try > 0: // a rival that came first has committed before it joined
+			return fmt.Errorf("commit the start of the group: %w", orAway(err))
+		case try > 0: // a rival that was first has committed before it joined
 			return fmt.Errorf(
-				"the group has members and has committed nothing: end them, or set the start with "+
-					"kafka-consumer-groups.sh --reset-offsets, or choose start earliest: %w", err)
+				"the group has members and no committed offsets: stop the members, or set the start with "+
+					"kafka-consumer-groups.sh --reset-offsets, or use start=earliest: %w", err)
 		}
 	}
 }
@@ -107,12 +107,12 @@ func (b *Broker) resolve(ctx context.Context, g broker.Group) (kadm.Offsets, err
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look up where the group starts: %w", orAway(err))
+		return nil, fmt.Errorf("read the start of the group: %w", orAway(err))
 	}
 	return listed.Offsets(), nil
 }
 
-// await remembers that group subscribed to a topic before it existed, if err says so.
+// await records that group subscribed to a topic before it existed, if err reports that.
 func (b *Broker) await(group, topic string, err error) {
 	if errors.Is(err, broker.ErrNoTopic) {
 		b.mu.Lock()
@@ -133,15 +133,15 @@ func (b *Broker) came(g *broker.Group) (topics []string) {
 	return topics
 }
 
-// renew goes on with topics that were deleted, and are or will be made anew: their partitions are gone, with
-// all that was acknowledged there, and franz-go looks for the topics again. A broker that lags says the same
-// of a topic that is there: see forget.
+// renew continues with topics that were deleted, and may be created again. Their partitions are lost, with
+// all acknowledgements, and franz-go looks for the topics again. A broker with old metadata may report an
+// existing topic as deleted: see forget.
 func (s *Subscription) renew(topics []string) {
 	if len(topics) == 0 {
 		return
 	}
 	ps := map[string][]int32{}
-	s.committing.Lock() // no commit of the old one reaches the new one
+	s.committing.Lock() // no commit of the old topic reaches the new one
 	s.mu.Lock()
 	for _, t := range topics {
 		ps[t] = s.assigned.partitions(t)
@@ -154,10 +154,10 @@ func (s *Subscription) renew(topics []string) {
 	s.cl.AddConsumeTopics(topics...)
 }
 
-// offsets are those of partitions, by topic and partition.
+// offsets has offsets by topic and partition.
 type offsets = map[string]map[int32]kgo.Offset
 
-// from is where partitions are read from: feed.Facts has the rule.
+// from returns the first offsets of partitions, by the rule of feed.Facts.
 func (s *Subscription) from(ctx context.Context, at offsets) (offsets, error) {
 	<-s.made
 	if err := s.b.checkOwner(ctx, s.group); err != nil {
@@ -166,7 +166,7 @@ func (s *Subscription) from(ctx context.Context, at offsets) (offsets, error) {
 	topics := slices.Sorted(maps.Keys(at))
 	ids, err := s.b.Topics(ctx, topics...)
 	if err != nil {
-		return nil, fmt.Errorf("look up where partitions begin: %w", err)
+		return nil, fmt.Errorf("read the first offsets of partitions: %w", err)
 	}
 	s.forget(at, ids)
 	var partitions []broker.Partition
@@ -176,10 +176,10 @@ func (s *Subscription) from(ctx context.Context, at offsets) (offsets, error) {
 				Origin: ids[t]})
 		}
 	}
-	var told broker.Resumed
+	var stored broker.Resumed
 	if s.group.Resume != nil && len(partitions) > 0 {
-		if told, err = s.group.Resume(ctx, partitions); err != nil {
-			return nil, fmt.Errorf("look up where partitions begin: %w", err)
+		if stored, err = s.group.Resume(ctx, partitions); err != nil {
+			return nil, fmt.Errorf("read the first offsets of partitions: %w", err)
 		}
 	}
 	committed, err := s.b.standing(ctx, s.group.Name)
@@ -194,20 +194,20 @@ func (s *Subscription) from(ctx context.Context, at offsets) (offsets, error) {
 	for t, ps := range at {
 		for p, offset := range ps {
 			name := partitionName(t, p)
-			f := feed.FactsOf(s.group.Resume != nil, told, name)
+			f := feed.FactsOf(s.group.Resume != nil, stored, name)
 			is := committed.note(t, p)
 			f.Group, f.Position = committed.known(), offset.EpochOffset().Offset
 			f.Oldest, f.End = held.of(t, p)
 			f.First, f.Own = feed.None, is.ours
 			switch {
-			case is.ours && is.Topic != ids[t]: // of a topic that was deleted
+			case is.ours && is.Topic != ids[t]: // the offset of a deleted topic
 				f.Position = feed.None
 			case is.ours:
 				f.First = is.First
 			}
 			one := s.beginning(&f, broker.Partition{Name: name, Clean: true, Origin: ids[t]})
 			one.unsigned = !is.ours || is.note != one.says
-			if begun = append(begun, one); one.Start <= f.End { // else Kafka resets it to the oldest
+			if begun = append(begun, one); one.Start <= f.End { // otherwise Kafka resets it to the oldest
 				ps[p] = kgo.NewOffset().At(one.Start)
 			}
 		}
@@ -220,21 +220,21 @@ func (s *Subscription) from(ctx context.Context, at offsets) (offsets, error) {
 	return at, nil
 }
 
-// A beginning is where a partition begins, with what its commits note.
+// beginning is the start of a partition, with the note for its commits.
 type beginning struct {
 	broker.Partition
 	says     note
-	unsigned bool // Kafka does not have that note
+	unsigned bool // Kafka does not have that note yet
 	missed   int64
 }
 
-// beginning goes by the rule. Retention may have removed what comes first.
+// beginning applies the rule. Retention may have removed the first messages.
 func (s *Subscription) beginning(f *feed.Facts, of broker.Partition) beginning {
 	out := beginning{Partition: of, says: note{feed.Of(&s.group), of.Origin, f.First}}
 	start, again := f.Begin()
 	out.Again, out.Started = again, true
 	switch o, _ := f.Origin(); {
-	case start < 0: // earliest: another start was committed before the group was joined
+	case start < 0: // earliest; another start was committed before the group was joined
 		start = f.Oldest
 		out.says.First = start
 	case o == feed.Oldest, o == feed.Position && !f.Own:
@@ -245,9 +245,9 @@ func (s *Subscription) beginning(f *feed.Facts, of broker.Partition) beginning {
 	return out
 }
 
-// forget drops what is committed of a topic that was made anew: it may be of the old one. A topic that has
-// the id that it had is the one that was read: a broker that did not know it yet had answered. The id has to
-// be that by which this client fetches, too: so what is committed of one topic is never read of another.
+// forget drops the committed offsets of a topic that was created again, because they may belong to the old
+// one. If the topic still has its ID, it is the same topic, and a broker with old metadata had answered.
+// This client must also fetch by that ID, so that offsets of one topic are never used for another.
 func (s *Subscription) forget(at offsets, ids broker.Topics) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,7 +267,7 @@ func (s *Subscription) forget(at offsets, ids broker.Topics) {
 	}
 }
 
-// Find asks Kafka where partitions are from a time on.
+// Find returns the first offsets of partitions at or after a time.
 func (b *Broker) Find(ctx context.Context, topic string, at time.Time) ([]broker.Place, error) {
 	listed, err := b.adm.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topic)
 	if err == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// Ack notes ds; they are committed soon, with others, and at the latest when their partition is handed over
-// or the subscription is closed. What is acknowledged and not committed when the process dies comes again.
+// Ack records acknowledgements. They are committed together soon, at the latest when their partition moves
+// or the subscription is closed. If the process dies before, their messages are redelivered.
 func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,7 +26,7 @@ func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 	return err
 }
 
-// commitLoop commits what is acknowledged, not more often than Options.Commit says.
+// commitLoop commits acknowledgements, with a pause of Options.Commit before each.
 func (s *Subscription) commitLoop() {
 	for {
 		select {
@@ -42,13 +42,13 @@ func (s *Subscription) commitLoop() {
 		s.committing.Lock()
 		err := s.commit(s.ctx, nil, true)
 		s.committing.Unlock()
-		if err != nil { // a rebalance is under way, or Kafka is: the next turn has it
+		if err != nil { // a rebalance, or Kafka is down: the next turn commits
 			feed.Signal(s.dirty)
 		}
 	}
 }
 
-// commitLast commits before the member leaves; what a rebalance refuses is tried again.
+// commitLast commits before the member leaves. It retries during a rebalance.
 func (s *Subscription) commitLast(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.b.opts.Session)
 	defer cancel()
@@ -67,8 +67,8 @@ func (s *Subscription) commitLast(ctx context.Context) error {
 	}
 }
 
-// commit stores what is acknowledged of ps, or of all partitions. s.committing is held, so that no partition
-// is handed over, and then moved back by a commit that was still under way.
+// commit stores the acknowledgements of ps, or of all partitions. The caller holds s.committing, so that no
+// partition moves during a commit, which would set it back.
 func (s *Subscription) commit(ctx context.Context, ps map[string][]int32, sign bool) (err error) {
 	s.mu.Lock()
 	offsets, notes := s.assigned.offsets(ps, sign), s.assigned.notes()
@@ -102,7 +102,7 @@ func (s *Subscription) commit(ctx context.Context, ps map[string][]int32, sign b
 	return nil
 }
 
-// stored notes what Kafka has. From version 10 on it answers with the ids of topics only.
+// stored records the offsets that Kafka stored. From version 10 on Kafka answers with topic IDs only.
 func (s *Subscription) stored(offsets map[string]map[int32]kgo.EpochOffset, req *kmsg.OffsetCommitRequest,
 	resp *kmsg.OffsetCommitResponse) error {
 	names := map[[16]byte]string{}

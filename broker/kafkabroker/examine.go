@@ -7,18 +7,18 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Examine looks at replicas and settings of topics.
+// Examine checks replicas and settings of topics.
 func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding, error) {
 	out := []skald.Finding{{Name: "acks", Grade: skald.Fine,
 		Saw: "all: a message counts as published once min.insync.replicas have it"}}
 	if len(topics) == 0 {
 		return out, nil
 	}
-	told, err := b.adm.ListTopics(ctx, topics...)
+	listed, err := b.adm.ListTopics(ctx, topics...)
 	if err != nil {
-		return nil, fmt.Errorf("look at topics: %w", orAway(err))
+		return nil, fmt.Errorf("list topics: %w", orAway(err))
 	}
-	found, err := findings(ctx, b.cl, topics, told)
+	found, err := findings(ctx, b.cl, topics, listed)
 	if err != nil {
 		return nil, err
 	}

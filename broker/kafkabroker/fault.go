@@ -1,4 +1,4 @@
-// This file says what an error of Kafka, or of the way to it, means for whoever asked.
+// This file classifies errors of Kafka and of the network.
 
 package kafkabroker
 
@@ -14,16 +14,16 @@ import (
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
-// A kind is what a failed message means for its caller.
+// kind is the consequence of a failed message for its caller.
 type kind int
 
 const (
-	failed  kind = iota // worth another try
-	refused             // it will be answered the same next time
-	outage              // nothing is known
+	failed  kind = iota // a retry may succeed
+	refused             // a retry would fail in the same way
+	outage              // the outcome is unknown
 )
 
-// classify says what the error of one message means for its caller.
+// classify returns the consequence of the error of one message, and the error for its caller.
 func classify(topic string, err error) (kind, error) {
 	switch {
 	case errors.Is(err, broker.ErrHeldBack):
@@ -41,13 +41,13 @@ func classify(topic string, err error) (kind, error) {
 	}
 	var answered *kerr.Error
 	if !errors.As(err, &answered) {
-		return outage, orAway(err) // of the network
+		return outage, orAway(err) // an error of the network
 	}
 	return failed, fmt.Errorf("publish to %q: %w", topic, err)
 }
 
-// orAway marks an error that did not come from Kafka itself, or that Kafka gives while it starts, elects or
-// moves.
+// orAway wraps an error in broker.ErrAway if it did not come from Kafka, or if Kafka returns it during a
+// start, an election or a move.
 func orAway(err error) error {
 	var answered *kerr.Error
 	switch {
@@ -61,13 +61,13 @@ func orAway(err error) error {
 	return fmt.Errorf("%w: %w", broker.ErrAway, err)
 }
 
-// stale reports whether err means that what is known of the topic no longer holds.
+// stale returns true if err means that the metadata of the topic is out of date.
 func stale(err error) bool {
 	return faultAny(err, broker.ErrRecreated, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID,
 		kerr.MessageTooLarge, kerr.RecordListTooLarge)
 }
 
-// faultAny tells whether err is one of targets.
+// faultAny returns true if err is one of targets.
 func faultAny(err error, targets ...error) bool {
 	for _, t := range targets {
 		if errors.Is(err, t) {
@@ -77,14 +77,14 @@ func faultAny(err error, targets ...error) bool {
 	return false
 }
 
-// lacking names the right that err says is missing.
+// lacking adds the missing right to err.
 func lacking(err error, right, thing string) error {
 	if !faultAny(err, kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed,
 		kerr.ClusterAuthorizationFailed) {
 		return err
 	}
 	if errors.Is(err, kerr.ClusterAuthorizationFailed) && right == "WRITE" {
-		right, thing = "IDEMPOTENT_WRITE", "the cluster (Kafka before 2.8 asks for it)"
+		right, thing = "IDEMPOTENT_WRITE", "the cluster (required before Kafka 2.8)"
 	}
 	return fmt.Errorf("no right to %s %s: give %s on it to this user: %w", right, thing, right, err)
 }

@@ -1,4 +1,4 @@
-// This file keeps records out of a topic that was made anew since they were meant for it.
+// This file keeps records out of a topic that was deleted and created again after they were meant for it.
 
 package kafkabroker
 
@@ -11,27 +11,26 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A topicFence keeps records out of a topic of another id than they are meant for. A client of franz-go
-// takes the id that a topic has when it first has something for it, and no other as long as it lives; what
-// it sends goes to that id or nowhere (from Kafka 4.1 on; before, by name). So it is enough to look at that
-// id before the first record, which is here: franz-go asks for a partition as soon as it knows the topic.
+// topicFence keeps records out of a topic with another ID than they are meant for. A client of franz-go
+// takes the ID of a topic at its first record, and keeps that ID. It sends by ID from Kafka 4.1 on, and by
+// name before. So the fence checks the ID before the first record, when franz-go asks for its partition.
 type topicFence struct {
 	kgo.Partitioner
-	cl *kgo.Client // of which this is the partitioner; nobody else asks it about topics
+	cl *kgo.Client // the client with this partitioner; no other code asks it about topics
 
 	mu sync.Mutex
-	up map[string]bool // topics that the client has taken up
+	up map[string]bool // topics that the client has
 }
 
-// newFence is a fence that places records as by does.
+// newFence returns a fence that places records as by does.
 func newFence(by kgo.Partitioner) *topicFence {
 	return &topicFence{Partitioner: by, up: map[string]bool{}}
 }
 
-// On says of which client it is the partitioner: franz-go wants the one before the other.
+// On sets the client, which franz-go creates after its partitioner.
 func (f *topicFence) On(cl *kgo.Client) { f.cl = cl }
 
-// ForTopic is called by franz-go each time that it takes up a topic, when it knows its partitions.
+// ForTopic is called by franz-go each time that it adds a topic, when it knows its partitions.
 func (f *topicFence) ForTopic(topic string) kgo.TopicPartitioner {
 	f.mu.Lock()
 	f.up[topic] = true
@@ -39,7 +38,7 @@ func (f *topicFence) ForTopic(topic string) kgo.TopicPartitioner {
 	return &fenceOf{placeTopic: f.Partitioner.ForTopic(topic).(placeTopic), cl: f.cl}
 }
 
-// TookUp reports whether the client puts what it gets for topic on a partition at once.
+// TookUp returns true if the client places records of topic immediately.
 func (f *topicFence) TookUp(topic string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,16 +53,16 @@ type fenceOf struct {
 
 var _ kgo.TopicPartitionerOnNewBatch = (*fenceOf)(nil)
 
-// meant is the id of the topic that a record is for, as its context.
+// meant is the context of a record, with the ID of its topic.
 type meant struct {
 	context.Context
 	id string
 }
 
-// fenceFor is the context of records that are for the topic of that id.
+// fenceFor returns the context of records for the topic with that ID.
 func fenceFor(id string) *meant { return &meant{context.Background(), id} }
 
-// astray is the context of a record for a topic that has another id.
+// astray is the context of a record for a topic that has another ID now.
 type astray struct{ context.Context }
 
 // Partition is called by franz-go, under a lock.
@@ -80,7 +79,7 @@ func (f *fenceOf) Partition(r *kgo.Record, n int) int {
 	return f.placeTopic.Partition(r, n)
 }
 
-// known is the id of a topic as its client knows it. It asks nobody.
+// known returns the ID of a topic from the metadata of its client, without a request.
 func known(cl *kgo.Client, topic string) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

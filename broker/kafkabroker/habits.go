@@ -9,18 +9,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// place is the partition of a key, as Partitioner or Partition chooses it.
+// place returns the function for the partition of a key, by Partitioner or Partition.
 func (o *Options) place() (func(topic string, key []byte, n int) int, error) {
 	if o.Partition == nil {
 		return byName(o.Partitioner)
 	}
 	if o.Partitioner != "" {
-		return nil, errors.New("the partition is chosen by Partitioner or by Partition, not by both")
+		return nil, errors.New("set either Partitioner or Partition, not both")
 	}
 	return o.Partition, nil
 }
 
-// balancers are those of Options.Balancers, in the order of preference.
+// balancers returns the balancers of Options.Balancers, in order of preference.
 func balancers(names []string) ([]kgo.GroupBalancer, error) {
 	if len(names) == 0 {
 		names = []string{"cooperative-sticky"}
@@ -39,7 +39,7 @@ func balancers(names []string) ([]kgo.GroupBalancer, error) {
 	return out, nil
 }
 
-// start is where a group begins in a topic of which it has committed nothing.
+// start is the start of a group in a topic without committed offsets.
 type start struct {
 	latest bool
 	at     time.Time // if not zero
@@ -54,7 +54,7 @@ func parseStart(s string) (start, error) {
 	}
 	at, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		return start{}, fmt.Errorf("start is earliest, latest, or a time as in 2026-11-21T12:00:00Z, not %q",
+		return start{}, fmt.Errorf("start is earliest, latest, or a time such as 2026-11-21T12:00:00Z, not %q",
 			s)
 	}
 	return start{at: at}, nil

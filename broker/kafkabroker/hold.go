@@ -11,14 +11,14 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// A hold keeps messages until something is over that they must not overtake, or would hang behind: a round
-// that hangs with its client, or a question about topics. All else goes on.
+// hold keeps messages back until an event. They must not overtake a round that hangs in its client, or they
+// wait for the metadata of topics. Other messages continue.
 type hold struct {
-	round      *round          // nil: a question
-	topics     map[string]bool // asked about
+	round      *round          // nil for a request for metadata
+	topics     map[string]bool // the topics of that request
 	keys       map[successors]bool
-	partitions map[partitionID]bool // where the messages of the round are
-	waiting    []segment            // under the publisher's mu, as are keys and over
+	partitions map[partitionID]bool // the partitions of the round's messages
+	waiting    []segment            // guarded by the publisher's mu, as are keys and over
 	over       bool
 }
 
@@ -27,7 +27,7 @@ type partitionID struct {
 	partition int
 }
 
-// under are the messages on their way.
+// under returns the messages that are being sent.
 func (h *hold) under() []segment {
 	if h.round == nil {
 		return nil
@@ -35,7 +35,7 @@ func (h *hold) under() []segment {
 	return h.round.segs
 }
 
-// keeper is the hold that r has to wait for; nil if there is none. The caller has mu.
+// keeper returns the hold that r must wait for; nil if there is none. The caller holds mu.
 func (p *publisher) keeper(r *kgo.Record, by *sender) *hold {
 	if len(p.holds) == 0 {
 		return nil
@@ -54,8 +54,8 @@ func (p *publisher) keeper(r *kgo.Record, by *sender) *hold {
 	return nil
 }
 
-// partition is where r goes, as far as is known. That a topic grows meanwhile does no harm: keys are looked
-// at, too.
+// partition returns the known partition of r. If the topic grows meanwhile, the check of keys still
+// applies.
 func (p *publisher) partition(r *kgo.Record) partitionID {
 	n := p.limits.About(r.Topic).Partitions
 	if n == 0 {
@@ -64,7 +64,7 @@ func (p *publisher) partition(r *kgo.Record) partitionID {
 	return partitionID{r.Topic, p.place(r.Topic, r.Key, n)}
 }
 
-// keep lets message i of c wait.
+// keep adds message i of c to the waiting messages.
 func (h *hold) keep(p *publisher, c *call, i int) {
 	h.waiting = extend(h.waiting, c, i)
 	if r := &c.recs[i]; r.Key != nil {
@@ -72,7 +72,7 @@ func (h *hold) keep(p *publisher, c *call, i int) {
 	}
 }
 
-// learn asks about those topics of segs that are not known, all of them at once.
+// learn requests the metadata of all unknown topics of segs together.
 func (p *publisher) learn(segs []segment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,7 +113,7 @@ func (p *publisher) ask(h *hold) {
 	}
 	err := p.limits.Learn(ctx, p.asks, topics)
 	if p.ctx.Err() != nil {
-		return // end has the rest
+		return // end answers the rest
 	}
 	if err != nil {
 		p.mu.Lock()
@@ -127,7 +127,7 @@ func (p *publisher) ask(h *hold) {
 	feed.Signal(p.wake)
 }
 
-// leave makes a round that hangs a hold of its own.
+// leave turns a round that hangs into a hold.
 func (p *publisher) leave(r *round) {
 	p.settle(r)
 	p.mu.Lock()
@@ -145,12 +145,11 @@ func (p *publisher) leave(r *round) {
 	p.wg.Go(func() { p.await(h) })
 }
 
-// await waits for the answers to a round. After patience the callers are told of an outage, yet the round
-// goes on.
+// await waits for the answers to a round. After patience the callers get an outage, but the wait continues.
 func (p *publisher) await(h *hold) {
 	for wait := p.patience - p.stall; !p.flush(h.round, wait); wait = p.patience {
 		if p.ctx.Err() != nil {
-			return // end has the rest
+			return // end answers the rest
 		}
 		p.mu.Lock()
 		segs := slices.Concat(h.under(), h.waiting)
@@ -173,8 +172,8 @@ func (h *hold) outage(patience time.Duration, l *line) error {
 	return fmt.Errorf("no answer from Kafka for %v%s: %w", patience, about, l.Why(context.DeadlineExceeded))
 }
 
-// endHolds puts what waited for what is over in front of the queue. Only run takes messages off the queue: so
-// nothing is between a hold's end and this that could overtake.
+// endHolds moves the messages of finished holds to the front of the queue. Only run takes messages off the
+// queue, so nothing can overtake them.
 func (p *publisher) endHolds() {
 	p.mu.Lock()
 	var free []*sender

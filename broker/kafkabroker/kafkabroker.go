@@ -1,11 +1,12 @@
-// Package kafkabroker speaks to Apache Kafka (and what speaks its protocol) by franz-go.
+// Package kafkabroker is the driver for Apache Kafka and compatible brokers, by franz-go.
 //
-// A message travels as CloudEvents in binary mode: its topic verbatim, the partition by murmur2 of the key as
-// Java's client has it, no key as no Kafka key, the value the payload, everything else in headers
-// (package record), unless Options say otherwise (habits.go). url.go and package login read kafka://
-// URLs. Publishing: publish.go, round.go, hold.go; subscriptions: subscription.go, partitions.go, commit.go,
-// begin.go. A partition is a partition, "orders/3"; a position is an offset; an acknowledgement is a
-// committed offset. Kafka does not count deliveries: Attempt is always 0.
+// A message is a CloudEvent in binary mode. Its topic is unchanged. The partition is the murmur2 hash of
+// the key, as in Java's client, and a message without a key has no Kafka key. The value is the payload, and
+// other attributes are headers (record.go). Options can change all this (habits.go). url.go and login_*.go
+// read kafka:// URLs. Publishing is in publish.go, round.go and hold.go. Subscriptions are in
+// subscription.go, partitions.go, commit.go and begin.go. A partition is named "orders/3", a position is an
+// offset, and an acknowledgement is a committed offset. Kafka does not count deliveries, so Attempt is
+// always 0.
 package kafkabroker
 
 import (
@@ -27,47 +28,49 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 )
 
-// Options of a Broker. The zero value is fine.
+// Options configures a Broker. The zero value works.
 type Options struct {
-	// Patience is how long a call to Publish waits for Kafka before it is answered as an outage. What was
-	// sent by then may still become durable later. Default 10 s, at least 100 ms.
+	// Patience limits the wait for Kafka in Publish; then the call reports an outage. Messages that were
+	// sent by then may still become durable. Default 10 s, at least 100 ms.
 	Patience time.Duration
-	// Session is how long a member of a group may be silent before its partitions go to others. Default 6 s,
-	// which is also the least that Kafka allows unless told otherwise.
+	// Session is how long a member of a group may be silent before its partitions move. Default 6 s, which
+	// is the least that Kafka allows by default.
 	Session time.Duration
-	// Heartbeat is how often a member says that it lives, and hears that partitions move: a hand-over takes
-	// about as long. Default 500 ms, at most a third of Session.
+	// Heartbeat is the interval of a member's heartbeats. It also limits how soon a member learns of a
+	// rebalance. Default 500 ms, at most a third of Session.
 	Heartbeat time.Duration
-	// Commit is how long an acknowledgement may wait to be committed with others. Default 100 ms.
+	// Commit is how long an acknowledgement may wait for others before it is committed. Default 100 ms.
 	Commit time.Duration
-	// Prefetch is how many messages a subscription holds ready, at most about 16 MiB of them. Default 2,000.
+	// Prefetch is the number of messages that a subscription holds ready, at most about 16 MiB. Default
+	// 2,000.
 	Prefetch int
-	// Round is how many messages are handed to Kafka before the answers to all of them are awaited. Default
-	// 20,000, at most 100,000, and at most about 32 MiB of them.
+	// Round is the number of messages that are sent to Kafka before their answers are awaited. Default
+	// 20,000, at most 100,000, and at most about 32 MiB.
 	Round int
-	// Replicas is the replication factor of topics that MakeTopics makes. Default: the cluster's.
+	// Replicas is the replication factor of new topics. Default: the cluster's.
 	Replicas int16
-	// Partitioner is the client whose places of keys are kept: "murmur2" (Java, librdkafka's murmur2_random),
-	// "crc32" (librdkafka's default, consistent_random) or "fnv1a" (sarama, librdkafka's fnv1a_random).
-	// Default "murmur2".
+	// Partitioner selects the partitions of keys as a client does: "murmur2" (Java, librdkafka's
+	// murmur2_random), "crc32" (librdkafka's default, consistent_random) or "fnv1a" (sarama, librdkafka's
+	// fnv1a_random). Default "murmur2".
 	Partitioner string
-	// Partition places messages with a key among the n partitions of a topic instead. Equal keys need equal
-	// places. Default: none.
+	// Partition selects the partition of a key among the n partitions of a topic instead. Equal keys must
+	// get equal partitions. Default: none.
 	Partition func(topic string, key []byte, n int) int
-	// Balancers are how a group shares its partitions, the preferred first: "cooperative-sticky", "sticky",
-	// "range" or "roundrobin". All members of a group need one in common. Default "cooperative-sticky".
+	// Balancers lists the strategies by which a group divides its partitions, in order of preference:
+	// "cooperative-sticky", "sticky", "range" or "roundrobin". All members of a group need a common one.
+	// Default "cooperative-sticky".
 	Balancers []string
-	// Start is where a group begins in a topic of which it has committed nothing: "earliest", "latest", or a
-	// time as in RFC 3339. Partitions that are added later are read from their beginning. Default "earliest".
+	// Start is the start of a group in a topic without committed offsets: "earliest", "latest", or a time
+	// as in RFC 3339. Partitions that are added later are read from their beginning. Default "earliest".
 	Start string
-	// Envelope maps attributes to what others write and read. Default: CloudEvents.
+	// Envelope maps attributes to the format of other programs. Default: CloudEvents.
 	Envelope *broker.Envelope
-	// Client are further options of the franz-go clients: TLS, SASL, a logger. What the driver sets itself
-	// wins.
+	// Client has further options of the franz-go clients: TLS, SASL, a logger. Settings of the driver take
+	// precedence.
 	Client []kgo.Opt
 }
 
-// compiled is what Options say, ready for use.
+// compiled has the validated Options.
 type compiled struct {
 	partitioner kgo.Partitioner
 	place       func(topic string, key []byte, n int) int
@@ -91,11 +94,11 @@ func (o *Options) compile() (c compiled, err error) {
 	return c, err
 }
 
-// metadataAge is how often clients look whether topics have grown.
+// metadataAge is the interval at which clients check whether topics have grown.
 const metadataAge = 15 * time.Second
 
-// requestPatience is how long an answer may take, beyond what the request itself asks for, before another
-// broker is asked.
+// requestPatience is how long an answer may take, beyond the timeout of the request, before the client asks
+// another broker.
 const requestPatience = 5 * time.Second
 
 const maxBytesRound = 32 << 20
@@ -132,16 +135,17 @@ type Broker struct {
 
 	publisher
 
-	mu     sync.Mutex // of what follows; never held together with the publisher's
+	mu     sync.Mutex // guards the fields below; never held together with the publisher's mu
 	subs   map[*Subscription]bool
 	closed bool
-	// awaited are groups with the topics that did not exist when they subscribed
+	// awaited has the pairs of a group and a topic that did not exist when the group subscribed
 	awaited map[[2]string]bool
 }
 
 var _ broker.Broker = (*Broker)(nil)
 
-// New makes a client of the cluster that seeds, "host:port[,host:port]", belong to. It does not connect yet.
+// New returns a client of the cluster with these seed brokers, "host:port[,host:port]". It opens no
+// connection.
 func New(seeds string, opts *Options) (*Broker, error) {
 	if err := checkSeeds(seeds); err != nil {
 		return nil, err
@@ -150,19 +154,19 @@ func New(seeds string, opts *Options) (*Broker, error) {
 		awaited: map[[2]string]bool{}}
 	var err error
 	if b.with, err = b.opts.compile(); err != nil {
-		return nil, fmt.Errorf("make Kafka client: %w", err)
+		return nil, fmt.Errorf("create Kafka client: %w", err)
 	}
 	b.publisher.init(b.opts, b.with)
 	cl, err := kgo.NewClient(b.client(kgo.WithHooks(&b.line))...)
 	if err != nil {
-		return nil, fmt.Errorf("make Kafka client: %w", err)
+		return nil, fmt.Errorf("create Kafka client: %w", err)
 	}
 	b.cl, b.adm = cl, kadm.NewClient(cl)
 	b.publisher.start(cl, b.dial)
 	return b, nil
 }
 
-// client are the options of every client of this broker.
+// client returns the options of every client of this broker.
 func (b *Broker) client(more ...kgo.Opt) []kgo.Opt {
 	out := append([]kgo.Opt{kgo.ClientID("skald"), kgo.RetryBackoffFn(backoff.Soon),
 		kgo.MetadataMaxAge(metadataAge), kgo.RequestTimeoutOverhead(requestPatience)}, b.opts.Client...)
@@ -174,22 +178,22 @@ func (b *Broker) client(more ...kgo.Opt) []kgo.Opt {
 	return append(out, more...)
 }
 
-// Incarnation returns the cluster's id. It asks Kafka each time: a cached answer would hide an outage.
+// Incarnation returns the ID of the cluster. It asks Kafka each time, because a cached answer would hide an
+// outage.
 func (b *Broker) Incarnation(ctx context.Context) (string, error) {
 	ask := kmsg.NewPtrMetadataRequest()
 	ask.Topics = []kmsg.MetadataRequestTopic{}
 	md, err := ask.RequestWith(ctx, b.cl)
 	if err != nil {
-		return "", fmt.Errorf("ask Kafka for its cluster id: %w", orAway(err))
+		return "", fmt.Errorf("read the cluster id: %w", orAway(err))
 	}
 	if md.ClusterID == nil || *md.ClusterID == "" {
-		return "", errors.New("ask Kafka for its cluster id: it has none")
+		return "", errors.New("read the cluster id: Kafka has none")
 	}
 	return *md.ClusterID, nil
 }
 
-// MakeTopics makes those of topics that do not exist. With partitions 0 the cluster decides how many they
-// get.
+// MakeTopics creates missing topics. With 0 partitions the cluster decides the number.
 func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...string) error {
 	n := int32(partitions)
 	if partitions <= 0 {
@@ -197,24 +201,24 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 	}
 	for _, t := range topics {
 		if !feed.OK(t) {
-			return fmt.Errorf("make topic %q: a name is 1 to 249 of A-Z a-z 0-9 . _ -", t)
+			return fmt.Errorf("create topic %q: a name has 1 to 249 characters of A-Z a-z 0-9 . _ -", t)
 		}
 	}
 	made, err := b.adm.CreateTopics(ctx, n, b.opts.Replicas, nil, topics...)
 	if err != nil {
-		return fmt.Errorf("make topics: %w",
+		return fmt.Errorf("create topics: %w",
 			lacking(orAway(err), "CREATE", strings.Join(topics, ", ")))
 	}
 	for _, t := range made.Sorted() {
 		if t.Err != nil && !errors.Is(t.Err, kerr.TopicAlreadyExists) {
-			return fmt.Errorf("make topic %q: %w: %s", t.Topic,
+			return fmt.Errorf("create topic %q: %w: %s", t.Topic,
 				lacking(b.unmade(t.Err), "CREATE", "it"), t.ErrMessage)
 		}
 	}
 	return b.awaitTopics(ctx, topics)
 }
 
-// Close leaves all groups, answers what is under way with an outage and closes all connections.
+// Close leaves all groups, answers pending calls with an outage, and closes all connections.
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	subs := b.subs
@@ -234,8 +238,8 @@ func (b *Broker) Close() error {
 	return nil
 }
 
-// unmade says why a topic was not made. A cluster that starts has too few brokers for its own replication
-// factor.
+// unmade returns the error of a topic that was not created. A starting cluster may have fewer brokers than
+// its default replication factor.
 func (b *Broker) unmade(err error) error {
 	if b.opts.Replicas < 0 && errors.Is(err, kerr.InvalidReplicationFactor) {
 		return fmt.Errorf("%w: %w", broker.ErrAway, err)

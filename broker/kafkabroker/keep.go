@@ -9,14 +9,14 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// Keeps is retention.ms and segment.ms together: a segment is removed when its last message is old enough,
-// and its first may be as much older as it took to fill. A compacted topic keeps the last message of each
-// key.
+// Keeps returns retention.ms plus segment.ms. Kafka removes a segment when its last message is old enough,
+// and its first message may be older by the time that the segment took to fill. A compacted topic keeps the
+// last message of each key.
 func (b *Broker) Keeps(ctx context.Context, topics ...string) (map[string]time.Duration, error) {
 	out := map[string]time.Duration{}
 	all, err := settings(ctx, b.cl, topics, "retention.ms", "segment.ms", "cleanup.policy")
 	if err != nil {
-		_, err = look(ctx, b.cl, topics) // what speaks Kafka's protocol need not know this question
+		_, err = look(ctx, b.cl, topics) // a compatible broker may not support this request
 		return out, err
 	}
 	for topic, is := range all {

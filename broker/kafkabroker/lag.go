@@ -9,9 +9,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// Lag is the distance from what the group has committed to the ends of the partitions; of a partition that it
-// has committed nothing of, to its beginning. A marker of a producer's transaction counts as a message, until
-// what is before it was acknowledged.
+// Lag returns the distance from the committed offsets to the ends of the partitions. Without a committed
+// offset it counts from the beginning. A marker of a producer's transaction counts as a message until all
+// messages before it are acknowledged.
 func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[string]int64, error) {
 	out := map[string]int64{}
 	committed, err := b.adm.FetchOffsets(ctx, group)
@@ -19,7 +19,7 @@ func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[s
 		return out, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look up what group %q has committed: %w", group,
+		return nil, fmt.Errorf("read the committed offsets of group %q: %w", group,
 			lacking(orAway(err), "READ", "the group"))
 	}
 	var known []string
@@ -36,12 +36,12 @@ func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[s
 	}
 	ends, err := b.adm.ListEndOffsets(ctx, known...)
 	if err != nil {
-		return nil, fmt.Errorf("look up the ends of partitions: %w",
+		return nil, fmt.Errorf("read the ends of partitions: %w",
 			lacking(orAway(err), "DESCRIBE", "the topics"))
 	}
 	starts, err := b.adm.ListStartOffsets(ctx, known...)
 	if err != nil {
-		return nil, fmt.Errorf("look up the beginnings of partitions: %w",
+		return nil, fmt.Errorf("read the beginnings of partitions: %w",
 			lacking(orAway(err), "DESCRIBE", "the topics"))
 	}
 	ends.Each(func(end kadm.ListedOffset) {

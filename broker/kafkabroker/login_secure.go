@@ -1,4 +1,4 @@
-// This file reads from a URL who a client of Kafka is.
+// This file reads the identity of a Kafka client from a URL.
 
 package kafkabroker
 
@@ -19,7 +19,7 @@ func mechanism(u *endpoint.URL, secure bool) (sasl.Mechanism, error) {
 	name := u.Get("sasl")
 	if name == "" {
 		if u.Get("user")+u.Get("password_file") != "" {
-			return nil, errors.New("user or password_file is given without sasl: say sasl=plain, scram-sha-256 or scram-sha-512")
+			return nil, errors.New("user or password_file is given without sasl: add sasl=plain, scram-sha-256 or scram-sha-512")
 		}
 		return nil, nil
 	}
@@ -39,7 +39,7 @@ func mechanism(u *endpoint.URL, secure bool) (sasl.Mechanism, error) {
 	switch name {
 	case "plain":
 		if !secure && u.Get("tls") != "off" {
-			return nil, errors.New("sasl=plain without TLS shows the password to the network: say tls=on, or tls=off if it may")
+			return nil, errors.New("sasl=plain without TLS shows the password to the network: add tls=on, or tls=off to accept that")
 		}
 		return plain.Plain(func(context.Context) (plain.Auth, error) {
 			pass, err := who.Password()

@@ -18,7 +18,7 @@ import (
 // again for each connection, or in SKALD_KAFKA_TOKEN.
 func bearer(u *endpoint.URL, secure bool) (sasl.Mechanism, error) {
 	if !secure && u.Get("tls") != "off" {
-		return nil, errors.New("sasl=oauthbearer without TLS shows the token to the network: say tls=on, or tls=off if it may")
+		return nil, errors.New("sasl=oauthbearer without TLS shows the token to the network: add tls=on, or tls=off to accept that")
 	}
 	token := func() (string, error) {
 		file, text := u.Get("token_file"), u.Env("SKALD_KAFKA_TOKEN")
@@ -44,13 +44,13 @@ func bearer(u *endpoint.URL, secure bool) (sasl.Mechanism, error) {
 	}), nil
 }
 
-// iam says who we are by a request that is signed with an access key of AWS (version 4 of their signature).
-// The key is in a file of the form of ~/.aws/credentials, profile default, which is read again for each
-// connection; or in AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. The region is told by the
-// broker's name, else by AWS_REGION.
+// iam returns the mechanism that signs a request with an AWS access key (signature version 4). The key is
+// in a file with the format of ~/.aws/credentials, profile default, which is read again for each
+// connection. Otherwise it is in AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. The region
+// comes from the broker's name, or else from AWS_REGION.
 func iam(u *endpoint.URL, secure bool) (sasl.Mechanism, error) {
 	if !secure && u.Get("tls") != "off" {
-		return nil, errors.New("sasl=aws-msk-iam without TLS shows a session's token to the network: say tls=on, or tls=off if it may")
+		return nil, errors.New("sasl=aws-msk-iam without TLS shows a session's token to the network: add tls=on, or tls=off to accept that")
 	}
 	read := func(context.Context) (aws.Auth, error) {
 		auth := aws.Auth{AccessKey: u.Env("AWS_ACCESS_KEY_ID"), SecretKey: u.Env("AWS_SECRET_ACCESS_KEY"),
@@ -74,7 +74,7 @@ func iam(u *endpoint.URL, secure bool) (sasl.Mechanism, error) {
 	return aws.ManagedStreamingIAM(read), nil
 }
 
-// profile reads [default] of a file of credentials.
+// profile reads the section [default] of a credentials file.
 func profile(text string) (key, secret, session string) {
 	section := ""
 	for _, line := range strings.Split(text, "\n") {

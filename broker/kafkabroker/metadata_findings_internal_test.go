@@ -22,7 +22,7 @@ func TestFindingsOfReplicas(t *testing.T) {
 		"three, two at least":      {3, 3, 2, skald.Fine, "3, 3 of them in sync, min.insync.replicas 2"},
 		"one alone":                {1, 1, 1, skald.Doubtful, "three replicas"},
 		"one may acknowledge":      {3, 3, 1, skald.Failed, "min.insync.replicas=2"},
-		"each restart stops it":    {3, 3, 3, skald.Doubtful, "min.insync.replicas=2, or more replicas"},
+		"each restart stops it":    {3, 3, 3, skald.Doubtful, "min.insync.replicas=2, or add replicas"},
 		"one is behind":            {3, 2, 2, skald.Doubtful, "under-replicated-partitions"},
 		"nothing can be published": {3, 1, 2, skald.Failed, "under-min-isr-partitions"},
 	} {

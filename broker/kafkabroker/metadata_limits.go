@@ -9,27 +9,26 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// usualLimit is Kafka's default of max.message.bytes, as franz-go has it.
+// usualLimit is Kafka's default of max.message.bytes, as in franz-go.
 const usualLimit = 1000012
 
-// limits are what is known of topics: whether they are there, how large a batch may be, and how many
-// partitions there are.
+// limits caches metadata of topics: existence, maximum batch size, and number of partitions.
 type limits struct {
 	mu    sync.Mutex
 	topic map[string]limit
 }
 
-// A limit is what is known of one topic.
+// limit has the metadata of one topic.
 type limit struct {
-	Bytes      int // of a batch, at most
+	Bytes      int // the maximum size of a batch
 	Partitions int
-	Err        error // the topic cannot be published to
+	Err        error // why messages cannot be published to the topic
 }
 
-// Init makes room; nothing is known yet.
+// Init creates the empty cache.
 func (l *limits) Init() { l.topic = map[string]limit{} }
 
-// Of is the largest batch for topic.
+// Of returns the maximum batch size of topic.
 func (l *limits) Of(topic string) int32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,7 +38,7 @@ func (l *limits) Of(topic string) int32 {
 	return usualLimit
 }
 
-// Knows reports whether anything is known of topic.
+// Knows returns true if topic is in the cache.
 func (l *limits) Knows(topic string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,21 +46,21 @@ func (l *limits) Knows(topic string) bool {
 	return ok
 }
 
-// About is what is known of topic.
+// About returns the metadata of topic.
 func (l *limits) About(topic string) limit {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.topic[topic]
 }
 
-// Forget makes the next round ask again.
+// Forget removes topic, so that the next round asks again.
 func (l *limits) Forget(topic string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.topic, topic)
 }
 
-// Lapse forgets those of topics that could not be used: the next round asks again.
+// Lapse removes unusable topics, so that the next round asks again.
 func (l *limits) Lapse(topics []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +71,7 @@ func (l *limits) Lapse(topics []string) {
 	}
 }
 
-// Learn asks Kafka about topics. An error is an outage.
+// Learn reads the metadata of topics from Kafka. An error means an outage.
 func (l *limits) Learn(ctx context.Context, cl *kgo.Client, topics []string) error {
 	there, err := look(ctx, cl, topics)
 	if err != nil {
@@ -80,7 +79,7 @@ func (l *limits) Learn(ctx context.Context, cl *kgo.Client, topics []string) err
 	}
 	bytes := maxBytes(ctx, cl, topics)
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("look up limits of topics: %w", orAway(err))
+		return fmt.Errorf("read limits of topics: %w", orAway(err))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +89,7 @@ func (l *limits) Learn(ctx context.Context, cl *kgo.Client, topics []string) err
 			known.Bytes = usualLimit
 		}
 		if err := there[t].Err; err != nil && !kerr.IsRetriable(err) {
-			// else it will be ready when the records are sent
+			// a retriable error is over when the records are sent
 			known.Err = err
 		}
 		l.topic[t] = known

@@ -1,5 +1,4 @@
-// This file asks Kafka what it knows of topics: whether they are there, their partitions and ids,
-// their settings and limits, and what of those is doubtful.
+// This file reads metadata of topics: existence, partitions, IDs, settings and limits.
 
 package kafkabroker
 
@@ -15,16 +14,26 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// found is a topic as Kafka tells it to whoever asks.
+// found is the metadata of a topic.
 type found struct {
-	Err        error // it cannot be used; nil if it can
+	Err        error // why it cannot be used; nil if it can
 	partitions int
 	ID         string
+	unreadable bool // the right to read it is missing; false if unknown
 }
 
-// look asks Kafka about topics. Without a right to one of them, it alone has an error.
+// reading returns the reason why a consumer cannot read the topic, or nil.
+func (f found) reading(topic string) error {
+	if f.Err == nil && f.unreadable {
+		return fmt.Errorf("topic %q: %w", topic, kerr.TopicAuthorizationFailed)
+	}
+	return f.Err
+}
+
+// look reads the metadata of topics. Without a right to a topic, only its entry has an error.
 func look(ctx context.Context, cl *kgo.Client, topics []string) (map[string]found, error) {
 	req := kmsg.NewPtrMetadataRequest()
+	req.IncludeTopicAuthorizedOperations = true
 	for _, t := range topics {
 		one := kmsg.NewMetadataRequestTopic()
 		one.Topic = kmsg.StringPtr(t)
@@ -32,7 +41,7 @@ func look(ctx context.Context, cl *kgo.Client, topics []string) (map[string]foun
 	}
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return nil, fmt.Errorf("look up topics: %w", orAway(err))
+		return nil, fmt.Errorf("read metadata of topics: %w", orAway(err))
 	}
 	out := map[string]found{}
 	for _, t := range topics {
@@ -55,8 +64,10 @@ func foundAs(name string, t kmsg.MetadataResponseTopic) found {
 	case err != nil || len(t.Partitions) == 0:
 		return found{Err: fmt.Errorf("topic %q is not ready: %w", name, kerr.LeaderNotAvailable)}
 	}
-	return found{partitions: len(t.Partitions), ID: topicID(t.TopicID)}
+	allowed, untold := t.AuthorizedOperations, kmsg.NewMetadataResponseTopic().AuthorizedOperations
+	return found{partitions: len(t.Partitions), ID: topicID(t.TopicID), unreadable: allowed != untold &&
+		allowed != 0 && allowed&(1<<kmsg.ACLOperationRead) == 0}
 }
 
-// topicID is an id as Kafka's own tools show it.
+// topicID formats an ID as Kafka's tools do.
 func topicID(id [16]byte) string { return base64.RawURLEncoding.EncodeToString(id[:]) }

@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// settings asks for settings of topics, by topic and name. Topics that are not there, or that nobody may ask
-// about, are left out.
+// settings reads settings by topic and name. It leaves out topics that do not exist or that the user may
+// not read.
 func settings(ctx context.Context, cl *kgo.Client, topics []string,
 	names ...string) (map[string]map[string]string, error) {
 	req := kmsg.NewPtrDescribeConfigsRequest()
@@ -22,7 +22,7 @@ func settings(ctx context.Context, cl *kgo.Client, topics []string,
 	}
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return nil, fmt.Errorf("ask for settings of topics: %w", orAway(err))
+		return nil, fmt.Errorf("read settings of topics: %w", orAway(err))
 	}
 	out := map[string]map[string]string{}
 	for _, r := range resp.Resources {
@@ -46,7 +46,7 @@ func text(s *string) string {
 
 const largestSetting = "max.message.bytes"
 
-// maxBytes asks how large a batch of each topic may be. Without the right to ask, the usual limit holds.
+// maxBytes reads the maximum batch size of each topic. Without the right to read it, the default applies.
 func maxBytes(ctx context.Context, cl *kgo.Client, topics []string) map[string]int {
 	out := map[string]int{}
 	all, err := settings(ctx, cl, topics, largestSetting)

@@ -14,8 +14,8 @@ var _ endpoint.Wire = (*Broker)(nil)
 // String names the seed brokers.
 func (b *Broker) String() string { return "Kafka at " + strings.Join(b.seeds, ",") }
 
-// Unencrypted names the seed brokers that are spoken to without TLS. A dialer of the caller's counts as one
-// without.
+// Unencrypted returns the seed brokers with connections without TLS. A custom dialer of the caller counts
+// as one without TLS.
 func (b *Broker) Unencrypted() []string {
 	if c, _ := b.cl.OptValue(kgo.DialTLSConfig).(*tls.Config); c != nil {
 		return nil

@@ -11,11 +11,11 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// ownerMark parts a client's id from the owner of its group. Kafka shows each member's client id to whoever
-// may read the group.
+// ownerMark separates a client's ID from the owner of its group. Kafka shows the client IDs of members to
+// users that may read the group.
 const ownerMark = "#owner-"
 
-// clientID is that of a member of an owner's.
+// clientID returns the client ID of a member with this owner.
 func (b *Broker) clientID(owner string) string {
 	id, _ := b.cl.OptValue(kgo.ClientID).(string)
 	if owner == "" {
@@ -24,24 +24,24 @@ func (b *Broker) clientID(owner string) string {
 	return id + ownerMark + owner
 }
 
-// checkOwner refuses to share a group with members of another owner, and a group whose offsets another owner
-// has committed. Two that join at the same moment are
-// told when partitions are assigned.
+// checkOwner returns an error if a member of another owner is in the group, or if another owner has
+// committed its offsets. If two members join at the same moment, the check at the assignment of partitions
+// finds the conflict.
 func (b *Broker) checkOwner(ctx context.Context, g broker.Group) error {
 	if g.Owner == "" {
 		return nil
 	}
 	all, err := b.adm.DescribeGroups(ctx, g.Name)
 	if err != nil {
-		return fmt.Errorf("look who is in group %q: %w", g.Name, orAway(err))
+		return fmt.Errorf("read the members of group %q: %w", g.Name, orAway(err))
 	}
-	if err := all.Error(); err != nil && !faultAny(err, kerr.GroupIDNotFound) { // it is new
-		return fmt.Errorf("look who is in group %q: %w", g.Name,
+	if err := all.Error(); err != nil && !faultAny(err, kerr.GroupIDNotFound) { // the group is new
+		return fmt.Errorf("read the members of group %q: %w", g.Name,
 			lacking(orAway(err), "READ", "the group"))
 	}
 	for _, m := range all[g.Name].Members {
 		if _, owner, told := strings.Cut(m.ClientID, ownerMark); told && owner != g.Owner {
-			return fmt.Errorf("group %q has a member at %s (%s) that works for another database or schema: give this consumer another name, or stop that one: %w",
+			return fmt.Errorf("group %q has a member at %s (%s) for another database or schema: rename this consumer, or stop the other one: %w",
 				g.Name, m.ClientHost, m.ClientID, broker.ErrOwner)
 		}
 	}

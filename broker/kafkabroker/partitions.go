@@ -14,32 +14,31 @@ import (
 
 const maxBytesHeld = 16 << 20
 
-// assignment is the partitions of a member, with what was fetched of them.
+// assignment has the partitions of a member, with their fetched records.
 type assignment struct {
 	*feed.Feed[*partition]
 	codec *cloudevents.Codec
 }
 
-// partition is one partition, from one assignment to one loss. It waits until it is known from where it is
-// read.
+// partition is one partition from its assignment to its loss. It waits until its first offset is known.
 type partition struct {
 	feed.Holding
 	codec     *cloudevents.Codec
 	queue     []*kgo.Record
-	unread    map[int64]error // why records in queue stand for what was not read
+	unread    map[int64]error // errors of records that replace unreadable batches
 	bytes     int
-	next      int64  // what is to be fetched next, -1: not known
-	committed int64  // the offset that Kafka has, 0: none
+	next      int64  // the next offset to fetch; -1 if not known
+	committed int64  // the committed offset; 0 for none
 	note      string // the metadata of its commits
 	unsigned  bool   // Kafka has other metadata
 	markers   []marker
-	marked    int64 // the last marker behind which all was acknowledged, -1: none
+	marked    int64 // the last marker with all messages before it acknowledged; -1 for none
 }
 
-// marker is the end of a producer's transaction, which nobody receives: it is finished with the record before
-// it.
+// marker is the end of a producer's transaction. It is not delivered, and is finished with the record
+// before it.
 type marker struct {
-	after int64 // the last record before it, -1: none in this ownership
+	after int64 // the last record before it in this assignment; -1 for none
 	at    int64
 }
 
@@ -77,7 +76,7 @@ func (a *assignment) lose(ps map[string][]int32, clean bool) {
 	}
 }
 
-// begin notes from where partitions are read: now they can be told of.
+// begin records the first offsets of partitions, which can then be reported.
 func (a *assignment) begin(begun []beginning) {
 	for _, one := range begun {
 		l, owned := a.Find(one.Name)
@@ -93,7 +92,7 @@ func (a *assignment) begin(begun []beginning) {
 	}
 }
 
-// partitions are those of topic that are owned.
+// partitions returns the owned partitions of topic.
 func (a *assignment) partitions(topic string) (out []int32) {
 	for _, l := range a.All() {
 		if l.Topic == topic {
@@ -103,8 +102,8 @@ func (a *assignment) partitions(topic string) (out []int32) {
 	return out
 }
 
-// held is what was fetched and not delivered. Paused partitions do not count, or they would starve the
-// others.
+// held returns the amount of fetched and undelivered records. Paused partitions do not count, because they
+// would block the others.
 func (a *assignment) held() (records, bytes int) {
 	for _, l := range a.All() {
 		if !l.Paused() {
@@ -115,7 +114,7 @@ func (a *assignment) held() (records, bytes int) {
 	return records, bytes
 }
 
-// put adds records. It reports whether one is a marker.
+// put adds records. It returns true if one of them is a marker.
 func (a *assignment) put(topic string, partition int32, recs []*kgo.Record) (marked bool) {
 	l := a.partition(topic, partition)
 	if l == nil || len(recs) == 0 {
@@ -146,7 +145,7 @@ func (l *partition) mark(at int64) {
 	l.markers = append(l.markers, marker{after, at})
 }
 
-// finished is the offset below which all is acknowledged, 0: none is.
+// finished returns the offset below which all is acknowledged; 0 for none.
 func (l *partition) finished() int64 {
 	for len(l.markers) > 0 && l.markers[0].after <= l.Acked {
 		l.marked = l.markers[0].at
@@ -155,9 +154,9 @@ func (l *partition) finished() int64 {
 	return max(l.Acked, l.marked) + 1
 }
 
-// from notes where a partition begins now. If that is beyond what was to be fetched next, retention removed
-// what lies between, unread. Kafka counts places: the mark at the end of a transaction is one, and so is what
-// was compacted.
+// from records the first retained offset of a partition. If it is above the next offset to fetch, retention
+// removed unread messages. The difference counts offsets, including markers of transactions and compacted
+// records.
 func (a *assignment) from(topic string, partition int32, start int64) {
 	l := a.partition(topic, partition)
 	if l == nil || l.next < 0 || start <= l.next {
@@ -175,15 +174,15 @@ func weight(r *kgo.Record) int {
 	return n
 }
 
-// Len is how many records were fetched and not delivered.
+// Len returns the number of fetched and undelivered records.
 func (l *partition) Len() int { return len(l.queue) }
 
-// Take delivers the first n. They are decoded only now: records are small.
+// Take delivers the first n records. It decodes them only now, because encoded records need less memory.
 func (l *partition) Take(out []broker.Delivery, n int) []broker.Delivery {
 	before := &skald.Message{}
 	for _, r := range l.queue[:n] {
 		out = append(out, broker.Delivery{Partition: l.Name, Position: r.Offset})
-		d := &out[len(out)-1] // in place: a delivery is large
+		d := &out[len(out)-1] // in place, because a delivery is large
 		if d.Fault = decode(r, l.codec, &d.Message, before); l.unread[r.Offset] != nil {
 			d.Fault = l.unread[r.Offset]
 			delete(l.unread, r.Offset)
@@ -198,7 +197,7 @@ func (l *partition) Take(out []broker.Delivery, n int) []broker.Delivery {
 	return out
 }
 
-// byTopic are partitions as franz-go has them.
+// byTopic returns partitions in the form of franz-go.
 func byTopic(partitions []*partition) map[string][]int32 {
 	ps := map[string][]int32{}
 	for _, l := range partitions {
@@ -207,8 +206,8 @@ func byTopic(partitions []*partition) map[string][]int32 {
 	return ps
 }
 
-// offsets are what is acknowledged and not committed, of all partitions or only of those in ps. With sign
-// they are also the beginnings of partitions of which Kafka has other metadata.
+// offsets returns the acknowledged offsets that are not committed, of all partitions or of those in ps.
+// With sign it adds the beginnings of partitions with other metadata in Kafka.
 func (a *assignment) offsets(ps map[string][]int32, sign bool) map[string]map[int32]kgo.EpochOffset {
 	out := map[string]map[int32]kgo.EpochOffset{}
 	for _, l := range a.All() {
@@ -227,7 +226,7 @@ func (a *assignment) offsets(ps map[string][]int32, sign bool) map[string]map[in
 	return out
 }
 
-// notes are the metadata of commits, by partition.
+// notes returns the metadata for commits, by partition.
 func (a *assignment) notes() map[string]string {
 	out := map[string]string{}
 	for _, l := range a.All() {

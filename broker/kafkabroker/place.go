@@ -1,4 +1,4 @@
-// This file chooses the partitions of keys as Kafka's clients do.
+// This file selects the partitions of keys, as other Kafka clients do.
 
 package kafkabroker
 
@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// byName places keys as the client of that name does: "murmur2", the default, "crc32" or "fnv1a". A key of
-// no bytes is a key here; some of those clients scatter it, so that any place of it is theirs.
+// byName returns the placement of the client with that name: "murmur2", the default, "crc32" or "fnv1a". An
+// empty key is a key here. Some of those clients place it at random, so any partition agrees with them.
 func byName(name string) (func(topic string, key []byte, n int) int, error) {
 	switch name {
 	case "", "murmur2":
@@ -56,13 +56,13 @@ func murmur2(b []byte) uint32 {
 	return h ^ h>>15
 }
 
-// placeKeyed places what has a key, and leaves the rest to franz-go.
+// placeKeyed places records with a key. franz-go places the others.
 type placeKeyed struct {
 	kgo.Partitioner
 	place func(topic string, key []byte, n int) int
 }
 
-// by places what has a key by place.
+// by returns a partitioner that places records with a key by place.
 func by(place func(topic string, key []byte, n int) int) kgo.Partitioner {
 	return placeKeyed{kgo.StickyPartitioner(), place}
 }
@@ -72,7 +72,7 @@ func (k placeKeyed) ForTopic(topic string) kgo.TopicPartitioner {
 	return placeTopic{k.Partitioner.ForTopic(topic), topic, k.place}
 }
 
-// A placeTopic places the records of one topic.
+// placeTopic places the records of one topic.
 type placeTopic struct {
 	kgo.TopicPartitioner
 	Name  string

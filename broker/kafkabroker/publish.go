@@ -16,62 +16,62 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// publisher keeps the publish contract. franz-go alone does not: when a batch fails for good it fails
-// everything that is buffered for the partition, but what is buffered a moment later, before anyone heard of
-// the failure, goes out. So records are handed to it in rounds: one round is buffered whole before any of it
-// is sent, and all its answers are there before the next begins. What fails holds back what was handed over
-// behind it with the same key, until the caller has been told. A round that hangs, because one of the brokers
-// does, is left to itself with its client, and the next goes by another: a hold (hold.go) keeps what must not
-// overtake.
+// publisher implements the contract of Publish. franz-go alone does not: if a batch fails, franz-go fails
+// all buffered records of the partition. But records that are buffered a moment later, before any caller
+// knows of the failure, are sent. So the publisher gives records to franz-go in rounds. A round is buffered
+// completely before any of it is sent, and all its answers arrive before the next round begins. A failed
+// message holds back later messages of its key until its caller has the result. If a round hangs because a
+// broker does not answer, it keeps its client, and the next round uses another client. A hold (hold.go)
+// keeps back messages that must not overtake.
 type publisher struct {
 	limits   limits
 	line     line
 	patience time.Duration
-	stall    time.Duration // after which a round hangs
+	stall    time.Duration // the time after which a round counts as hanging
 	round    int
 	codec    *cloudevents.Codec
 	place    func(topic string, key []byte, n int) int
-	checked  bool // place is the user's
+	checked  bool // place is a function of the user
 	seed     maphash.Seed
 	dial     func() (*sender, error)
-	asks     *kgo.Client // for all but messages
+	asks     *kgo.Client // for all requests except messages
 
 	mu      sync.Mutex
 	queue   []segment
-	held    map[successors]int // how many calls that were not asked yet hold these back
+	held    map[successors]int // the number of unfinished calls that hold these messages back
 	untold  []*call            // those calls
-	holds   []*hold            // added and removed by run alone
+	holds   []*hold            // only run adds and removes them
 	senders []*sender
 	closed  bool
 
-	idle   []*sender // of run alone
-	lapsed []string  // of run alone: topics that could not be used this time
+	idle   []*sender // used only by run
+	lapsed []string  // used only by run: topics that were unusable this time
 	wake   chan struct{}
-	ctx    context.Context // of the publisher's own life; ended by stop
+	ctx    context.Context // ended by stop
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // of the holds
+	wg     sync.WaitGroup // for the holds
 	done   chan struct{}
 }
 
-// successors are the messages of a topic whose keys have this hash. Two keys with one hash share their fate,
-// which costs a repetition and nothing else.
+// successors are the messages of a topic whose keys have this hash. Two keys with one hash are held back
+// together, which only costs a retry.
 type successors struct {
 	topic string
 	hash  uint64
 }
 
-// call is one call to Publish under way.
+// call is one unfinished call of Publish.
 type call struct {
 	p   *publisher
-	ctx context.Context // while it lives, the caller may ask for the answer
+	ctx context.Context // until it ends, the caller may wait for the answer
 
 	recs   []kgo.Record
-	sizes  []int         // in a batch, at most
-	broken map[int]error // cannot travel
+	sizes  []int         // the maximum size in a batch
+	broken map[int]error // why a message cannot be encoded
 
-	// under p.mu until answered is closed; constant from then on
-	left     int    // how many are not answered
-	durable  []bool // those that are
+	// The fields below are guarded by p.mu until answered is closed, and constant after that.
+	left     int    // the number of messages without an answer
+	durable  []bool // the durable messages
 	bad      broker.PublishError
 	outage   error
 	holds    []successors
@@ -90,10 +90,10 @@ func (p *publisher) init(o Options, with compiled) {
 	p.limits.Init()
 }
 
-// Publish hands msgs over and returns at once. What was handed over is sent even if ctx ends meanwhile. Once
-// ctx has ended, failed messages of this call no longer hold back later ones of their keys. A message that
-// is larger than its topic allows, counted uncompressed, is refused; when Kafka itself finds a batch too
-// large, all messages of that batch and those after it in the partition are named.
+// Publish queues msgs and returns immediately. Queued messages are sent even if ctx ends meanwhile. After
+// ctx has ended, failed messages of this call no longer hold back later messages of their keys. A message
+// above the limit of its topic, uncompressed, is refused. If Kafka refuses a batch as too large, all
+// messages of that batch and the later ones of the partition get that error.
 func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	c := &call{p: p, ctx: ctx, left: len(msgs), answered: make(chan struct{})}
 	if err := ctx.Err(); err != nil {
@@ -133,17 +133,17 @@ func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...b
 	return c
 }
 
-// ended answers a call that nobody else knows yet.
+// ended answers a call that is not queued yet.
 func (c *call) ended(err error) *call {
 	c.outage = err
 	close(c.answered)
 	return c
 }
 
-// Done is closed when all is answered.
+// Done is closed when all messages are answered.
 func (c *call) Done() <-chan struct{} { return c.answered }
 
-// Wait has the answer as soon as all is answered.
+// Wait returns the result as soon as all messages are answered.
 func (c *call) Wait(ctx context.Context) error {
 	select {
 	case <-c.answered:
@@ -151,13 +151,13 @@ func (c *call) Wait(ctx context.Context) error {
 		select {
 		case <-c.answered:
 		case <-ctx.Done():
-			c.p.tell(c) // it may never ask again
+			c.p.tell(c) // the caller may never call Wait again
 			return fmt.Errorf("wait for Kafka: %w", ctx.Err())
 		}
 	}
 	c.p.tell(c)
 	switch {
-	case c.outage != nil && (len(c.bad.Failed) == len(c.recs) || len(c.bad.Failed) == 0): // of the whole call
+	case c.outage != nil && (len(c.bad.Failed) == len(c.recs) || len(c.bad.Failed) == 0): // the whole call
 		return fmt.Errorf("publish: %w", c.outage)
 	case len(c.bad.Failed)+len(c.bad.Refused) > 0:
 		return &c.bad
@@ -165,7 +165,7 @@ func (c *call) Wait(ctx context.Context) error {
 	return nil
 }
 
-// tell ends what c holds back: its caller has an answer, if only that there is none.
+// tell ends the holding back by c: its caller has a result.
 func (p *publisher) tell(c *call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +175,7 @@ func (p *publisher) tell(c *call) {
 	}
 }
 
-// release forgets the calls whose callers know of their failures, or gave up asking.
+// release removes the calls whose callers have their failures, or stopped waiting.
 func (p *publisher) release() {
 	p.untold = slices.DeleteFunc(p.untold, func(c *call) bool {
 		if !c.told && c.ctx.Err() == nil {
@@ -190,8 +190,8 @@ func (p *publisher) release() {
 	})
 }
 
-// rest are those of segs that may still go out: not what is held back, which is answered so, and nothing of
-// calls that are answered.
+// rest returns the messages of segs that can still be sent. It fails messages that are held back, and
+// leaves out finished calls.
 func (p *publisher) rest(segs []segment) (out []segment) {
 	for _, s := range segs {
 		c := s.call
@@ -221,7 +221,7 @@ func (p *publisher) successors(r *kgo.Record) successors {
 	return successors{r.Topic, maphash.Bytes(p.seed, r.Key)}
 }
 
-// over says whether c is answered.
+// over returns true if c is answered.
 func (c *call) over() bool {
 	select {
 	case <-c.answered:
@@ -231,7 +231,7 @@ func (c *call) over() bool {
 	}
 }
 
-// fail answers message i of c, which has no answer yet, with err, and holds its successors back.
+// fail sets the error of message i of c, which has no answer yet, and holds back later messages of its key.
 func (p *publisher) fail(c *call, i int, what kind, err error) {
 	defer c.one()
 	switch what {
@@ -253,13 +253,13 @@ func (p *publisher) fail(c *call, i int, what kind, err error) {
 		p.untold = append(p.untold, c)
 	}
 	if !slices.Contains(c.holds[max(0, len(c.holds)-8):], s) {
-		// not worth more: twice is held twice and released twice
+		// a short search suffices: a duplicate is also released twice
 		c.holds = append(c.holds, s)
 		p.held[s]++
 	}
 }
 
-// one more of c is answered.
+// one counts an answered message of c.
 func (c *call) one() {
 	if c.left--; c.left == 0 {
 		c.answer()
@@ -272,8 +272,8 @@ func (c *call) answer() {
 	}
 }
 
-// giveUp answers the calls of segs: nothing is known of those messages that have no answer. What else of
-// these calls was not sent goes, and so does all behind them, so that nothing overtakes.
+// giveUp ends the calls of segs with an outage: the state of messages without an answer is unknown. It also
+// fails unsent messages of these calls and all later ones of their keys, so that nothing overtakes.
 func (p *publisher) giveUp(segs []segment, why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -288,7 +288,7 @@ func (p *publisher) giveUp(segs []segment, why error) {
 	p.sweep()
 }
 
-// sweep fails what was handed over before anyone could know of a failure, even if meanwhile someone does.
+// sweep fails queued messages that must be held back, even if the caller learns of the failure meanwhile.
 func (p *publisher) sweep() {
 	p.queue = p.rest(p.queue)
 	for _, h := range p.holds {
@@ -297,7 +297,7 @@ func (p *publisher) sweep() {
 	p.release()
 }
 
-// stop answers what is under way and ends the rounds.
+// stop answers unfinished calls and ends the rounds.
 func (p *publisher) stop() {
 	p.mu.Lock()
 	p.closed = true

@@ -1,4 +1,4 @@
-// This file is how a message travels through Kafka: as a CloudEvent in binary mode.
+// This file encodes a message as a Kafka record: a CloudEvent in binary mode.
 
 package kafkabroker
 
@@ -14,18 +14,17 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// style is the CloudEvents Kafka binding, binary mode.
+// style returns the Kafka binding of CloudEvents in binary mode.
 func style() cloudevents.Style {
 	return cloudevents.Style{Prefixes: []string{"ce_"}, ContentType: "content-type", Exact: true}
 }
 
-// codec writes and reads messages as Skald has them, and as e says; nil: as Skald alone.
+// codec returns the codec for Skald's format and that of e; nil means only Skald's format.
 func codec(e *broker.Envelope) (*cloudevents.Codec, error) { return cloudevents.New(style()).For(e) }
 
-const nHeaders = 13 // of the envelope, at most
+const nHeaders = 13 // the maximum number of headers of the envelope
 
-// An encoder makes records of the messages of one call with few allocations: bytes and headers share two
-// slabs.
+// encoder encodes the messages of one call with few allocations: bytes and headers share two buffers.
 type encoder struct {
 	bytes   []byte
 	headers []kgo.RecordHeader
@@ -33,7 +32,7 @@ type encoder struct {
 	codec   *cloudevents.Codec
 }
 
-// newEncoder makes one with room for msgs.
+// newEncoder returns an encoder with room for msgs.
 func newEncoder(msgs []skald.Message, codec *cloudevents.Codec) *encoder {
 	size, headers := 0, 0
 	for i := range msgs {
@@ -53,8 +52,8 @@ func newEncoder(msgs []skald.Message, codec *cloudevents.Codec) *encoder {
 	}
 }
 
-// Encode fills r, and returns how many bytes it can take in a batch at most; an error if it cannot travel.
-// Everything is copied: franz-go may hold a record longer than its caller waits.
+// Encode fills r and returns its maximum size in a batch, or an error if it cannot be encoded. It copies
+// everything, because franz-go may hold a record longer than its caller waits.
 func (e *encoder) Encode(m *skald.Message, r *kgo.Record) (size int, err error) {
 	from := len(e.headers)
 	data, err := e.codec.Encode(m, e)
@@ -63,7 +62,7 @@ func (e *encoder) Encode(m *skald.Message, r *kgo.Record) (size int, err error) 
 	return sizeOf(r), err
 }
 
-// Text, Bytes and Time write a header; see cloudevents.Headers.
+// Text writes a header; see cloudevents.Headers.
 func (e *encoder) Text(name, value string) {
 	at := len(e.bytes)
 	e.bytes = append(e.bytes, value...)
@@ -91,7 +90,8 @@ func (e *encoder) copy(b []byte) []byte {
 	return e.bytes[at:len(e.bytes):len(e.bytes)]
 }
 
-// sizeOf is at least what a batch of r alone takes, uncompressed: lengths are varints of at most 5 bytes.
+// sizeOf returns an upper limit for the size of a batch with only r, uncompressed. Lengths are varints of
+// at most 5 bytes.
 func sizeOf(r *kgo.Record) int {
 	n := 61 + 40 + len(r.Key) + len(r.Value)
 	for i := range r.Headers {
@@ -100,7 +100,7 @@ func sizeOf(r *kgo.Record) int {
 	return n
 }
 
-// decode is the way back, into m; see cloudevents.Decode.
+// decode decodes r into m; see cloudevents.Decode.
 func decode(r *kgo.Record, codec *cloudevents.Codec, m, before *skald.Message) (fault error) {
 	m.Topic, m.Key, m.Data = r.Topic, r.Key, r.Value
 	if fault = cloudevents.Decode(codec, r.Headers, headerAt, m, before); fault != nil || !codec.Mapped() {

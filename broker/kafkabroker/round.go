@@ -30,17 +30,17 @@ func extend(segs []segment, c *call, i int) []segment {
 	return append(segs, segment{c, i, i + 1})
 }
 
-// round is what one client was given at once.
+// round has the messages that one client sends together.
 type round struct {
 	by   *sender
-	segs []segment // not settled
-	left int       // how many messages that are
+	segs []segment // without an answer
+	left int       // the number of these messages
 
 	mu      sync.Mutex
-	answers []answer // not settled
+	answers []answer // not processed yet
 }
 
-// answer is what Kafka, or franz-go, said to a record.
+// answer is the result of a record from Kafka or franz-go.
 type answer struct {
 	rec *kgo.Record
 	err error
@@ -51,18 +51,18 @@ type sender struct {
 	cl    *kgo.Client
 	fence *topicFence
 	gate  *gate
-	spent bool // no good any more; under the publisher's mu
+	spent bool // must not be used again; guarded by the publisher's mu
 }
 
-// Two clients take turns, so that when a round hangs the other client knows its topics and has its
-// connections: a new one would have to ask for all that, perhaps the very broker that does not answer.
+// Two clients take turns. If a round hangs, the other client already has the topics and connections. A new
+// client would have to request them, perhaps from the broker that does not answer.
 const (
 	usualSenders = 2
 	maxSenders   = 4
 )
 
-// producing are the options of a client that publishes. Records are never given up while they may be on their
-// way: that would break the sequence of the partition. An outage is answered by giveUp instead.
+// producing returns the options of a client that publishes. franz-go never gives up records that may be on
+// their way, because that would break the sequence of the partition. giveUp reports an outage instead.
 func (b *Broker) producing(f *topicFence) []kgo.Opt {
 	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()),
@@ -77,7 +77,7 @@ func (b *Broker) producing(f *topicFence) []kgo.Opt {
 	}
 }
 
-// dial makes a client that publishes.
+// dial creates a client that publishes.
 func (b *Broker) dial() (*sender, error) {
 	s := &sender{fence: newFence(b.with.partitioner), gate: &gate{}}
 	cl, err := kgo.NewClient(b.client(append(b.producing(s.fence), s.gate.Through(b.cl)...)...)...)
@@ -86,13 +86,13 @@ func (b *Broker) dial() (*sender, error) {
 	return s, err
 }
 
-// start begins the rounds. Questions go by a client of their own: see fence.
+// start starts the rounds. A separate client sends requests for metadata: see fence.
 func (p *publisher) start(asks *kgo.Client, dial func() (*sender, error)) {
 	p.asks, p.dial = asks, dial
 	go p.run()
 }
 
-// run does one round after the other.
+// run does the rounds, one after the other.
 func (p *publisher) run() {
 	defer close(p.done)
 	for {
@@ -107,7 +107,7 @@ func (p *publisher) run() {
 	}
 }
 
-// end answers all that has no answer.
+// end answers all messages without an answer.
 func (p *publisher) end() {
 	p.wg.Wait()
 	p.mu.Lock()
@@ -122,7 +122,7 @@ func (p *publisher) end() {
 	}
 }
 
-// turn is one round: everything queued, up to the bound. It reports whether there was anything.
+// turn does one round with all queued messages, up to the limit. It returns false if the queue was empty.
 func (p *publisher) turn() bool {
 	p.endHolds()
 	if p.ctx.Err() != nil {
@@ -151,7 +151,7 @@ func (p *publisher) turn() bool {
 	return true
 }
 
-// take cuts a round off the queue.
+// take removes a round from the queue.
 func (p *publisher) take() (segs []segment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,7 +172,7 @@ func (p *publisher) take() (segs []segment) {
 	return segs
 }
 
-// sender is the next client that nothing hangs in; nil if there is none.
+// sender returns the next client without a hanging round; nil if there is none.
 func (p *publisher) sender() *sender {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -208,21 +208,21 @@ func (p *publisher) rehire(s *sender) {
 	}
 }
 
-// dismiss ends a sender that has nothing on its way.
+// dismiss closes a sender without pending messages.
 func (p *publisher) dismiss(s *sender) {
 	p.senders = slices.DeleteFunc(p.senders, func(o *sender) bool { return o == s })
 	p.wg.Go(s.cl.Close)
 }
 
-// sift answers the messages of segs that cannot be sent: those held back, and those too large for their
-// topic. What a hold keeps waits there. The rest is for the sender; without one it waits with the last hold.
-// The first message of a sender to a topic goes alone: what franz-go got before it knew the topic, it hands
-// over record by record.
+// sift fails the messages of segs that are held back or too large. Messages of a hold wait there. The rest
+// is for the sender; without a sender it waits with the last hold. The first message of a sender to a topic
+// is sent alone, because franz-go sends records one by one that it received before the metadata of their
+// topic.
 func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var again []segment        // forgotten since learn, or after a first one
-	first := map[string]bool{} // topics that the sender takes up
+	var again []segment        // metadata removed since learn, or behind a first message
+	first := map[string]bool{} // new topics of the sender
 	for _, s := range p.rest(segs) {
 		c := s.call
 		var topic string
@@ -259,7 +259,7 @@ func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 	return out
 }
 
-// unfit says why message i of c cannot be sent.
+// unfit returns the reason why message i of c cannot be sent; nil if it can.
 func (p *publisher) unfit(c *call, i int, known limit) error {
 	switch r := &c.recs[i]; {
 	case c.broken[i] != nil:
@@ -271,21 +271,21 @@ func (p *publisher) unfit(c *call, i int, known limit) error {
 			c.sizes[i], known.Bytes)
 	case p.checked && r.Key != nil && known.Partitions > 0:
 		if at := p.place(r.Topic, r.Key, known.Partitions); at < 0 || at >= known.Partitions {
-			return fmt.Errorf("%w: Options.Partition puts it on partition %d, the topic has %d",
+			return fmt.Errorf("%w: Options.Partition returned partition %d, but the topic has %d",
 				cloudevents.ErrCannotCarry, at, known.Partitions)
 		}
 	}
 	return nil
 }
 
-// send buffers the round: all of it before any of it goes out.
+// send buffers the whole round before any of it is sent.
 func (p *publisher) send(by *sender, segs []segment) *round {
 	r := &round{by: by, segs: segs}
 	for _, s := range segs {
 		r.left += s.to - s.from
 	}
 	r.answers = make([]answer, 0, r.left)
-	promise := func(rec *kgo.Record, err error) { // all of them before flush returns
+	promise := func(rec *kgo.Record, err error) { // called for all records before flush returns
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.answers = append(r.answers, answer{rec, err})
@@ -300,20 +300,20 @@ func (p *publisher) send(by *sender, segs []segment) *round {
 	return r
 }
 
-// flush sends the round, and reports whether all of it is answered within d.
+// flush sends the round. It returns true if all answers arrive within d.
 func (p *publisher) flush(r *round, d time.Duration) bool {
 	ctx, cancel := context.WithTimeout(p.ctx, d)
 	defer cancel()
 	return r.by.cl.Flush(ctx) == nil
 }
 
-// settle takes the answers that are there, and holds back what was handed over behind failures.
+// settle processes the answers so far, and holds back messages behind failures.
 func (p *publisher) settle(r *round) {
 	r.mu.Lock()
 	answers := r.answers
 	r.answers = nil
 	r.mu.Unlock()
-	var settled map[*kgo.Record]bool // all, if it is nil
+	var settled map[*kgo.Record]bool // nil means all
 	if len(answers) < r.left {
 		settled = make(map[*kgo.Record]bool, len(answers))
 		for _, a := range answers {
@@ -347,7 +347,7 @@ func (p *publisher) settle(r *round) {
 	}
 }
 
-// blame finds the failures, and what they say about their sender.
+// blame returns the failures, and marks senders that must not be used again.
 func (p *publisher) blame(by *sender, answers []answer) map[*kgo.Record]error {
 	var bad map[*kgo.Record]error
 	for _, a := range answers {
@@ -366,17 +366,44 @@ func (p *publisher) blame(by *sender, answers []answer) map[*kgo.Record]error {
 			}
 		}
 		bad[a.rec] = a.err
-		// A client that was refused a producer id once does not ask again, whatever rights are given.
+		// A client that was refused a producer ID does not request one again, even with new rights.
 		by.spent = by.spent || faultAny(a.err, kerr.ClusterAuthorizationFailed)
 		if stale(a.err) {
 			p.limits.Forget(a.rec.Topic)
-			// Nor does it ask again about a topic that it took up. If it were told to forget it, it would
-			// count from 0 again: Kafka takes that for what it has already, and says so, and the message is
-			// lost.
+			// It does not read the metadata of its topics again, either. If it were told to forget the
+			// topic, its sequence would restart at 0. Kafka would take the messages for duplicates and lose
+			// them.
 			for _, s := range p.senders {
 				s.spent = s.spent || s.fence.TookUp(a.rec.Topic)
 			}
 		}
 	}
+	markShared(bad)
 	return bad
+}
+
+// markShared marks refusals of several records of a partition: Kafka refuses a whole batch because of one
+// record.
+func markShared(bad map[*kgo.Record]error) {
+	type at struct {
+		topic     string
+		partition int32
+	}
+	n := map[at]int{}
+	for rec, err := range bad {
+		if ofBatch(err) {
+			n[at{rec.Topic, rec.Partition}]++
+		}
+	}
+	for rec, err := range bad {
+		if ofBatch(err) && n[at{rec.Topic, rec.Partition}] > 1 {
+			bad[rec] = fmt.Errorf("%w: %w", broker.ErrShared, err)
+		}
+	}
+}
+
+// ofBatch returns true if Kafka refuses a batch with err because of one of its records.
+func ofBatch(err error) bool {
+	return faultAny(err, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord,
+		kerr.PolicyViolation, kerr.InvalidTimestamp)
 }

@@ -194,14 +194,17 @@ func TestMissingRights(t *testing.T) {
 		return nil
 	}
 	refusal := func() error { return answered(attempt) }
-	names(t, refusal(), "READ", "group", g.group)
-	g.allow("group", kadm.OpRead)
-	until(t, "the right to the group", func() bool {
-		err = refusal()
-		return err != nil && !strings.Contains(err.Error(), "group \""+g.group+"\": no right")
-	})
+	var topic *broker.TopicError
+	if _, err = b.Subscribe(t.Context(), group); !errors.As(err, &topic) || topic.Topic != g.topic {
+		t.Errorf("subscribed without the right to read: %v", err)
+	}
 	names(t, err, "READ", g.topic)
+	names(t, b.CheckReading(t.Context(), g.topic), "READ", g.topic)
 	g.allow("topic", kadm.OpRead)
+	until(t, "the right to the topic", func() bool { err = refusal(); return !errors.As(err, &topic) })
+	until(t, "the right is seen", func() bool { return b.CheckReading(t.Context(), g.topic) == nil })
+	names(t, err, "READ", "group", g.group)
+	g.allow("group", kadm.OpRead)
 	sub, err := b.Subscribe(t.Context(), group)
 	must(t, err)
 	until(t, "the message",

@@ -15,14 +15,14 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// notePrefix is what the metadata of an offset begins with that Skald committed.
+// notePrefix begins the metadata of an offset that Skald committed.
 const notePrefix = "skald "
 
-// A note is the metadata of a committed offset. Kafka takes up to 4,096 bytes of it.
+// note is the metadata of a committed offset. Kafka limits it to 4,096 bytes.
 type note struct {
 	feed.OwnerDatabase
-	Topic string `json:"topic"` // its id: offsets of another one mean nothing
-	First int64  `json:"first"` // where the group began; -1: not known
+	Topic string `json:"topic"` // its ID: offsets of another topic are invalid
+	First int64  `json:"first"` // the first offset of the group; -1 if not known
 }
 
 func (n note) text() string {
@@ -33,7 +33,7 @@ func (n note) text() string {
 	return notePrefix + string(text)
 }
 
-// A noted is the note of an offset. Ours is false of what another client committed.
+// noted is the note of an offset. ours is false if another client committed the offset.
 type noted struct {
 	note
 	ours bool
@@ -45,19 +45,19 @@ func parseNote(metadata string) (n noted) {
 	return n
 }
 
-// A standing is what a group has committed, of all topics.
+// standing has the committed offsets of a group, of all topics.
 type standing kadm.OffsetResponses
 
 func (b *Broker) standing(ctx context.Context, group string) (standing, error) {
 	committed, err := b.adm.FetchOffsets(ctx, group)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return nil, fmt.Errorf("look up what the group has committed: %w",
+		return nil, fmt.Errorf("read the committed offsets of the group: %w",
 			lacking(orAway(err), "READ", "the group"))
 	}
 	return standing(committed), nil
 }
 
-// known tells whether the group has committed anything.
+// known returns true if the group has committed offsets.
 func (s standing) known() bool {
 	for _, ps := range s {
 		for _, p := range ps {
@@ -73,7 +73,7 @@ func (s standing) note(topic string, partition int32) noted {
 	return parseNote(s[topic][partition].Metadata)
 }
 
-// check refuses a group whose offsets were committed for another database.
+// check returns an error for a group whose offsets were committed for another database.
 func (s standing) check(g *broker.Group) error {
 	for _, ps := range s {
 		for _, p := range ps {
@@ -85,12 +85,13 @@ func (s standing) check(g *broker.Group) error {
 	return nil
 }
 
-// A retained is what Kafka has of topics: from the first offset to behind the last.
+// retained has the first and the end offsets of topics.
 type retained struct{ first, end kadm.ListedOffsets }
 
-// retained leaves out partitions that do not answer: these do not hold up the others.
+// retained reads these offsets. It leaves out partitions that do not answer, so that they do not block the
+// others.
 func (b *Broker) retained(ctx context.Context, topics []string) (r retained, err error) {
-	if len(topics) == 0 { // which would list all there are
+	if len(topics) == 0 { // an empty list would select all topics
 		return r, nil
 	}
 	var some *kadm.ShardErrors
@@ -98,13 +99,13 @@ func (b *Broker) retained(ctx context.Context, topics []string) (r retained, err
 		r.end, err = b.adm.ListEndOffsets(ctx, topics...)
 	}
 	if err != nil && !errors.As(err, &some) {
-		return r, fmt.Errorf("look up what partitions retain: %w",
+		return r, fmt.Errorf("read the retained offsets of partitions: %w",
 			lacking(orAway(err), "READ", "the topics"))
 	}
 	return r, nil
 }
 
-// of is what Kafka has of a partition; of one that does not answer, anything.
+// of returns the offsets of a partition. If the partition does not answer, the widest range applies.
 func (r retained) of(topic string, partition int32) (first, end int64) {
 	f, known := r.first.Lookup(topic, partition)
 	e, ends := r.end.Lookup(topic, partition)
@@ -114,7 +115,7 @@ func (r retained) of(topic string, partition int32) (first, end int64) {
 	return f.Offset, e.Offset
 }
 
-// Adopt writes the owner into the metadata of all offsets, which stay. Kafka refuses that while the group has
+// Adopt writes the owner into the metadata of all committed offsets. Kafka refuses that while the group has
 // members.
 func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
 	committed, err := b.standing(ctx, g.Name)

@@ -16,15 +16,15 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// Subscription is one member of a group: a consumer of its own, with a goroutine that fetches ahead and one
-// that commits. Rebalances are cooperative: partitions that stay flow on.
+// Subscription is one member of a group, with its own consumer. One goroutine fetches ahead and another one
+// commits. Rebalances are cooperative: partitions that stay continue.
 type Subscription struct {
 	b     *Broker
 	cl    *kgo.Client
-	made  chan struct{} // closed when cl is set: a client calls back before its maker has it
+	made  chan struct{} // closed when cl is set, because the client calls back before that
 	group broker.Group
-	room  chan struct{} // something was taken out, or resumed
-	dirty chan struct{} // something was acknowledged
+	room  chan struct{} // signals free room, or a resume
+	dirty chan struct{} // signals an acknowledgement
 
 	unpacker *unpacker
 
@@ -32,13 +32,13 @@ type Subscription struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	committing sync.Mutex // at most one commit at a time, and none of a partition that is gone
+	committing sync.Mutex // allows one commit at a time, and none of a lost partition
 
 	mu       sync.Mutex
 	assigned assignment
-	lazy     bool              // died: the end stores nothing and tells nobody
-	ids      map[string]string // of topics, when their partitions were last assigned
-	// topics that are said to be deleted, until they are read again, with the ids that they had
+	lazy     bool              // end commits nothing and does not leave the group
+	ids      map[string]string // topic IDs at the last assignment of their partitions
+	// anew has topics that were reported as deleted, with their old IDs, until they are read again
 	anew map[string]string
 }
 
@@ -57,7 +57,7 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 		return nil, fmt.Errorf("subscribe group %q: %w", g.Name, err)
 	}
 	for _, t := range g.Topics {
-		if err := there[t].Err; err != nil {
+		if err := there[t].reading(t); err != nil {
 			b.await(g.Name, t, err)
 			err = fmt.Errorf("subscribe group %q: %w", g.Name, lacking(err, "READ", "the topic"))
 			return nil, &broker.TopicError{Topic: t, Err: err}
@@ -92,9 +92,9 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	return s, nil
 }
 
-// consuming are the options of the client that consumes. Rebalances wait only while fetched records are put
-// into their partitions, so that what was fetched in one ownership of a partition is never taken for
-// another's.
+// consuming returns the options of the client that consumes. A rebalance waits only while fetched records
+// are put into their partitions. So records of one assignment of a partition are never taken for those of
+// another.
 func (s *Subscription) consuming() []kgo.Opt {
 	o := s.b.opts
 	out := []kgo.Opt{
@@ -129,17 +129,17 @@ func (s *Subscription) consuming() []kgo.Opt {
 	return out
 }
 
-// onGroupError hears why a session of the group ended.
+// onGroupError receives the reason why a session of the group ended.
 type onGroupError func(error)
 
 func (f onGroupError) OnGroupManageError(err error) { f(err) }
 
-// trouble keeps err for Receive. A member whose name has a new session ends: rejoining would throw that one
-// out.
+// trouble stores err for Receive. If another process uses the same member name, the subscription ends,
+// because rejoining would remove the other process.
 func (s *Subscription) trouble(err error) {
 	<-s.made
 	if errors.Is(err, kerr.FencedInstanceID) {
-		fenced := fmt.Errorf("member %q of group %q: a new life of the same member took over: %w: %w",
+		fenced := fmt.Errorf("member %q of group %q: another process with this member name took over: %w: %w",
 			s.group.Member, s.group.Name, err, broker.ErrClosed)
 		s.mu.Lock()
 		s.lazy = true
@@ -156,12 +156,12 @@ func (s *Subscription) gain(ps map[string][]int32) {
 	s.assigned.gain(ps)
 }
 
-// handOver commits what was acknowledged of ps, and only then lets others have them.
+// handOver commits the acknowledgements of ps before the partitions move.
 func (s *Subscription) handOver(ctx context.Context, ps map[string][]int32) {
 	<-s.made
 	s.committing.Lock()
 	defer s.committing.Unlock()
-	_ = s.commit(ctx, ps, false) // what is not stored comes again
+	_ = s.commit(ctx, ps, false) // uncommitted messages are redelivered
 	s.lose(ps, true)
 }
 
@@ -177,7 +177,7 @@ func (s *Subscription) lose(ps map[string][]int32, clean bool) {
 	feed.Signal(s.room)
 }
 
-// fetch brings records into their partitions while there is room.
+// fetch moves records into their partitions while there is room.
 func (s *Subscription) fetch() {
 	defer s.cl.AllowRebalance()
 	for s.ctx.Err() == nil {
@@ -206,7 +206,7 @@ func (s *Subscription) hasRoom() bool {
 	return records < s.b.opts.Prefetch && bytes < maxBytesHeld
 }
 
-// put takes what was fetched, and returns the topics that are not there any more, and batches to be skipped.
+// put stores fetched records. It returns deleted topics, and batches to skip.
 func (s *Subscription) put(fetched kgo.Fetches) (deleted []string, past skips) {
 	past = skips{}
 	s.mu.Lock()
@@ -225,9 +225,12 @@ func (s *Subscription) put(fetched kgo.Fetches) (deleted []string, past skips) {
 			}
 			s.assigned.SetFault(fmt.Errorf("fetch %s: the topic was deleted: %w: %w",
 				partitionName(p.Topic, p.Partition), broker.ErrNoTopic, err))
+		case faultAny(err, kerr.TopicAuthorizationFailed):
+			s.assigned.SetFault(&broker.TopicError{Topic: p.Topic, Err: fmt.Errorf("fetch %s: %w",
+				partitionName(p.Topic, p.Partition), lacking(err, "READ", "the topic"))})
 		case err == nil, faultAny(err, context.Canceled, kgo.ErrClientClosed, errBudget),
 			errors.As(err, &session):
-			// trouble has the last
+			// trouble handles a group session
 		default:
 			s.assigned.SetFault(fmt.Errorf("fetch %s: %w", partitionName(p.Topic, p.Partition),
 				lacking(err, "READ", "the topic")))
@@ -238,19 +241,19 @@ func (s *Subscription) put(fetched kgo.Fetches) (deleted []string, past skips) {
 	return deleted, past
 }
 
-// Ready has a value when something may have come.
+// Ready returns a channel that has a value after new deliveries.
 func (s *Subscription) Ready() <-chan struct{} { return s.assigned.Ready() }
 
-// Receive returns what was fetched.
+// Receive returns fetched messages.
 func (s *Subscription) Receive(_ context.Context, max int) (broker.Batch, error) {
 	defer feed.Signal(s.room)
 	return s.assigned.Receive(max)
 }
 
-// Alarm is never raised.
+// Alarm returns "", because Kafka has no alarm.
 func (*Subscription) Alarm() string { return "" }
 
-// Pause stops deliveries from partitions that are owned.
+// Pause stops deliveries from owned partitions.
 func (s *Subscription) Pause(partitions ...string) {
 	if paused := s.assigned.Pause(partitions...); len(paused) > 0 {
 		s.cl.PauseFetchPartitions(byTopic(paused))
@@ -258,7 +261,7 @@ func (s *Subscription) Pause(partitions ...string) {
 	feed.Signal(s.room)
 }
 
-// Resume lets deliveries flow again.
+// Resume ends a pause.
 func (s *Subscription) Resume(partitions ...string) {
 	if resumed := s.assigned.Resume(partitions...); len(resumed) > 0 {
 		s.cl.ResumeFetchPartitions(byTopic(resumed))
@@ -266,7 +269,7 @@ func (s *Subscription) Resume(partitions ...string) {
 	feed.Signal(s.room)
 }
 
-// Close commits, leaves the group, also one with a stable member name, and ends.
+// Close commits, leaves the group, even with a stable member name, and ends the subscription.
 func (s *Subscription) Close(ctx context.Context) error { return s.end(ctx, broker.ErrClosed) }
 
 func (s *Subscription) end(ctx context.Context, why error) error {
@@ -293,7 +296,7 @@ func (s *Subscription) end(ctx context.Context, why error) error {
 	return err
 }
 
-// close ends the client, for at most as long as ctx lasts: the rest goes on behind the caller's back.
+// close closes the client until ctx ends; the rest runs in the background.
 func (s *Subscription) close(ctx context.Context) {
 	_ = s.cl.LeaveGroupContext(ctx)
 	closed := make(chan struct{})
@@ -307,7 +310,7 @@ func (s *Subscription) close(ctx context.Context) {
 	}
 }
 
-// leave does what franz-go leaves to others for a member with a stable name.
+// leave removes a member with a stable name from the group, which franz-go does not.
 func (s *Subscription) leave(ctx context.Context, member string) error {
 	req := kmsg.NewPtrLeaveGroupRequest()
 	req.Group = s.group.Name

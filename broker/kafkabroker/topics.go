@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// CheckTopics names those of topics that do not exist.
+// CheckTopics returns the missing topics.
 func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []string, err error) {
 	all, err := look(ctx, b.cl, topics)
 	if err != nil {
@@ -26,7 +26,16 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 	return missing, nil
 }
 
-// awaitTopics waits until the brokers know what was made: Kafka answers a little before they do.
+// CheckReading returns the reason why a consumer cannot read the topic, with the missing right.
+func (b *Broker) CheckReading(ctx context.Context, topic string) error {
+	all, err := look(ctx, b.cl, []string{topic})
+	if err != nil {
+		return err
+	}
+	return lacking(all[topic].reading(topic), "READ", "the topic")
+}
+
+// awaitTopics waits until the brokers have the metadata of new topics, which takes a moment after creation.
 func (b *Broker) awaitTopics(ctx context.Context, topics []string) error {
 	for {
 		there, err := look(ctx, b.cl, topics)
@@ -48,7 +57,7 @@ func (b *Broker) awaitTopics(ctx context.Context, topics []string) error {
 	}
 }
 
-// Capabilities of this driver.
+// Capabilities returns the capabilities of this driver.
 func Capabilities() broker.Capabilities {
 	return broker.Capabilities{Partition: "a partition", Position: "the offset",
 		Incarnation: "the cluster's id",
@@ -56,7 +65,7 @@ func Capabilities() broker.Capabilities {
 		Checks: true, Keeps: true, Owners: true}
 }
 
-// Topics tells the ids of topics. Kafka before 2.8 has none: all are the same there.
+// Topics returns the IDs of topics. Before Kafka 2.8 all IDs are equal.
 func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, error) {
 	there, err := look(ctx, b.cl, names)
 	if err != nil {

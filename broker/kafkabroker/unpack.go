@@ -17,31 +17,31 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// unpackedMost is how many bytes of memory a batch may take unpacked, with its records and headers. A few
-// megabytes suffice for most producers. An attacker packs a gigabyte into a few kilobytes.
+// unpackedMost is the maximum memory of an unpacked batch, with records and headers. A few megabytes
+// suffice for most producers, but an attacker can pack a gigabyte into a few kilobytes.
 const unpackedMost = 32 << 20
 
-// unpackedBudget is how many bytes of memory the unpacked batches of a subscription may take, with garbage.
+// unpackedBudget is the maximum memory of the unpacked batches of a subscription, with garbage.
 const unpackedBudget = 48 << 20
 
-// unpackedUsual is how large a batch may be that is unpacked while there is no room for the largest one.
+// unpackedUsual is the maximum size of a batch that is unpacked while there is no room for the largest one.
 const unpackedUsual = 4 << 20
 
 const (
-	recordBytes = 200 // of a kgo.Record and the pointer to it
-	headerBytes = 40  // of a kgo.RecordHeader
-	// chargedFrom is from how many bytes on a block counts. The runtime may put smaller ones together.
+	recordBytes = 200 // size of a kgo.Record and the pointer to it
+	headerBytes = 40  // size of a kgo.RecordHeader
+	// chargedFrom is the smallest block that counts. The runtime may combine smaller blocks.
 	chargedFrom = 1 << 10
 )
 
 // errBudget delays a batch. The client fetches the batch again.
 var errBudget = errors.New("the batches fetched before it take all memory for unpacking")
 
-// An unpacker decompresses batches within a budget. It counts the memory of unpacked bytes, records and
-// headers until the garbage collector frees the memory. A batch that is too large for the budget's rest is
+// unpacker decompresses batches within a budget. It counts the memory of unpacked bytes, records and
+// headers until the garbage collector frees it. A batch that is too large for the rest of the budget is
 // fetched again later. A batch above unpackedMost fails with kgo.ErrMaxDecompress.
 //
-// Uncompressed batches count, too, but are never delayed: their bytes are bounded by the fetch.
+// Uncompressed batches count, too, but are never delayed, because the fetch limits their size.
 type unpacker struct {
 	largest, usual kgo.Decompressor
 	one            sync.Mutex // batches of several brokers are unpacked in turn
@@ -57,8 +57,8 @@ func newUnpacker() (*unpacker, error) {
 	return &unpacker{largest: largest, usual: usual}, err
 }
 
-// codecs are those of franz-go, which bounds them only in a client. They refuse what unpacks to more than
-// most bytes before they make room for it.
+// codecs returns franz-go's decompressor with a limit, which only a client can set. It refuses a larger
+// result before it allocates memory.
 func codecs(most int) (kgo.Decompressor, error) {
 	cl, err := kgo.NewClient(kgo.MaxDecompressBatchBytes(most))
 	if err != nil {
@@ -113,7 +113,7 @@ func (u *unpacker) Decompress(src []byte, codec kgo.CompressionCodecType) ([]byt
 	return out, nil
 }
 
-// GetRecords makes the records of a batch. It implements kgo.PoolRecords, with which franz-go asks for them.
+// GetRecords allocates the records of a batch. It implements kgo.PoolRecords.
 func (u *unpacker) GetRecords(n int) []kgo.Record {
 	recs := make([]kgo.Record, n)
 	if n*recordBytes >= chargedFrom {
@@ -131,8 +131,8 @@ func charge[T any](u *unpacker, p *T, n int) {
 	runtime.AddCleanup(p, func(n int64) { u.used.Add(-n) }, int64(n))
 }
 
-// count is how many records and headers franz-go will make room for. unpacked is the inside of a batch, or of
-// a message set of before Kafka 0.11, which begins with an offset.
+// count returns the number of records and headers that franz-go will allocate. unpacked is the content of a
+// batch, or of a message set before Kafka 0.11, which begins with an offset.
 func count(unpacked []byte) (records, headers int) {
 	if len(unpacked) > 0 && unpacked[0] == 0 {
 		for len(unpacked) >= 12 {
@@ -160,7 +160,7 @@ func count(unpacked []byte) (records, headers int) {
 	return records, headers
 }
 
-// own copies records out of their batches: one record must not keep the memory of its batch.
+// own copies records out of their batches, so that one record does not keep the memory of its batch.
 func own(fetched []*kgo.Record) []*kgo.Record {
 	recs, out := make([]kgo.Record, len(fetched)), make([]*kgo.Record, len(fetched))
 	for i, r := range fetched {
@@ -175,11 +175,11 @@ func own(fetched []*kgo.Record) []*kgo.Record {
 	return out
 }
 
-// skips are where to go on in partitions: after a batch that is too large, or at records that were dropped.
+// skips has the next offsets of partitions, after a batch that is too large or after dropped records.
 type skips = map[string]map[int32]kgo.EpochOffset
 
-// tooLarge puts a delivery with a Fault in the place of a batch that is not to be unpacked. It stands for all
-// positions of it: its own is the last.
+// tooLarge replaces a batch that must not be unpacked by a delivery with a Fault. The delivery has the last
+// position of the batch, and stands for all of them.
 func (s *Subscription) tooLarge(err error, past skips) bool {
 	var large *kgo.ErrDecompressTooLarge
 	if !errors.As(err, &large) {
@@ -201,7 +201,7 @@ func (s *Subscription) tooLarge(err error, past skips) bool {
 	return true
 }
 
-// skip reads on after batches that are too large. No rebalance is under way.
+// skip continues after batches that are too large. No rebalance is in progress.
 func (s *Subscription) skip(past skips) {
 	if len(past) == 0 {
 		return
@@ -211,8 +211,8 @@ func (s *Subscription) skip(past skips) {
 	s.cl.SetOffsets(past)
 }
 
-// dropPaused frees what was fetched of paused partitions if that is more than maxBytesHeld. They are fetched
-// again after the pause.
+// dropPaused drops fetched records of paused partitions above maxBytesHeld. They are fetched again after
+// the pause.
 func (a *assignment) dropPaused(past skips) {
 	bytes := 0
 	for _, l := range a.All() {

@@ -10,9 +10,9 @@ import (
 	"github.com/skald-go/skald/internal/endpoint"
 )
 
-// ParseURL reads kafka://host:port[,host:port][?option=value&…]: the seed brokers, and the options that the
-// URL gives, for New. The caller may set more of them. Secrets are in files or in the environment (getenv,
-// os.Getenv in most programs), never in the URL, and so in no argument list, log or error.
+// ParseURL parses kafka://host:port[,host:port][?option=value&…]. It returns the seed brokers and the
+// options for New; the caller may set more options. Secrets are in files or in the environment (getenv,
+// mostly os.Getenv), never in the URL. So they appear in no list of processes, log or error.
 //
 //	tls=on|off             speak TLS. Default: on if ca or cert is given, else off
 //	ca=FILE                the authorities, PEM, that the brokers' certificates are checked against. Default: the system's
@@ -48,7 +48,7 @@ func checkSeeds(seeds string) error {
 	return nil
 }
 
-// options turns those of a URL into those of New.
+// options converts the options of a URL to those of New.
 func options(u *endpoint.URL) (*Options, error) {
 	out := &Options{}
 	secure, err := u.TLS()

@@ -1,5 +1,5 @@
-// This file is the connections of a client of Kafka: a gate that keeps it from writing while a round is
-// buffered, and why Kafka cannot be reached.
+// This file has the connections of a client: a gate that stops writes while a round is buffered, and the
+// last connection error.
 
 package kafkabroker
 
@@ -11,17 +11,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A gate keeps a client from writing while a round is buffered. Manual flushing alone does not: the loop of
-// franz-go that sent the last round may still be on its way out when the next is begun, and takes what it
-// finds, the first part of a round. If that part fails before the rest is buffered, the rest goes out. What
-// was serialised before the gate was shut may pass at any time, as it has nothing of the round.
+// gate stops the writes of a client while a round is buffered. Manual flushing alone does not: franz-go's
+// loop of the last round may still be running when the next round begins, and may send its first part. If
+// that part fails before the rest is buffered, the rest would be sent. Bytes that were serialised before
+// the gate was closed may pass, because they are not of the new round.
 type gate struct{ sync.RWMutex }
 
 type dialer = func(ctx context.Context, network, host string) (net.Conn, error)
 
-// Through are options of a client whose connections, made as cl makes its own, go through g.
+// Through returns options for connections through g, dialled as cl dials.
 func (g *gate) Through(cl *kgo.Client) []kgo.Opt {
-	dial := cl.OptValue(kgo.Dialer).(dialer) // with its TLS, which franz-go does not take beside a Dialer
+	dial := cl.OptValue(kgo.Dialer).(dialer) // includes its TLS, which franz-go refuses next to a Dialer
 	return []kgo.Opt{kgo.DialTLSConfig(nil),
 		kgo.Dialer(func(ctx context.Context, network, host string) (net.Conn, error) {
 			c, err := dial(ctx, network, host)
@@ -37,10 +37,10 @@ type gated struct {
 	gate *gate
 }
 
-// Write waits while the gate is shut, which is never for long: to buffer a round waits for nobody.
+// Write waits while the gate is closed, which is short, because buffering never blocks.
 func (c *gated) Write(b []byte) (int, error) {
 	c.gate.RLock()
-	//lint:ignore SA2001 only to have waited
+	//lint:ignore SA2001 the lock is only for waiting
 	c.gate.RUnlock()
 	return c.Conn.Write(b)
 }

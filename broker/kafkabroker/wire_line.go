@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A line knows why Kafka cannot be reached, which franz-go keeps to itself while it tries again.
+// line stores the last connection error, which franz-go does not report while it retries.
 type line struct{ last atomic.Pointer[error] }
 
 var _ kgo.HookBrokerConnect = (*line)(nil)
@@ -22,7 +22,7 @@ func (l *line) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn
 	l.last.Store(&err)
 }
 
-// Why is the last error of a connection, or otherwise.
+// Why returns the last connection error, or otherwise.
 func (l *line) Why(otherwise error) error {
 	if err := l.last.Load(); err != nil {
 		return *err

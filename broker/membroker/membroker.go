@@ -60,7 +60,7 @@ func (o *Options) orDefaults() Options {
 	return out
 }
 
-// A Broker is one client of an in-process broker.
+// Broker is one client of an in-process broker.
 type Broker struct {
 	c *cluster
 

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// A Subscription is one member of a group. Kill and Expire, which no real broker has, are for tests.
+// Subscription is one member of a group. Kill and Expire, which no real broker has, are for tests.
 type Subscription struct {
 	group  *group
 	name   string
@@ -49,7 +49,7 @@ func (s *Subscription) Receive(ctx context.Context, max int) (broker.Batch, erro
 	return s.feed.Next(max)
 }
 
-// gained are the partitions that are to be told of as such.
+// gained returns the partitions that the subscription has not yet reported as gained.
 func (s *Subscription) gained() (out []broker.Partition) {
 	for _, c := range s.feed.Untold() {
 		told := c.Partition

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/broker/internal/perkey"
 )
 
-// kindOf says what an error means that was not an answer to the message itself.
+// kindOf returns the consequence of an error that is no answer to one message.
 func kindOf(err error) perkey.Kind {
 	for _, no := range []error{broker.ErrNoTopic, errUnsafe, cloudevents.ErrCannotCarry,
 		nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadHeaderMsg} {
@@ -23,10 +23,13 @@ func kindOf(err error) perkey.Kind {
 			return perkey.Refused
 		}
 	}
+	if errors.Is(err, perkey.ErrSilent) {
+		return perkey.Failed
+	}
 	return perkey.Outage
 }
 
-// unsent is why nats.go did not take a message.
+// unsent returns the reason why nats.go did not accept a message.
 func (p *publisher) unsent(err error) error {
 	if kindOf(err) == perkey.Refused {
 		return err
@@ -34,10 +37,10 @@ func (p *publisher) unsent(err error) error {
 	return p.orAway(err)
 }
 
-// forbid is told what NATS refused without an answer to the message: what went to that subject is refused.
+// forbid refuses the messages to a subject that NATS refused without an answer to the message.
 func (p *publisher) forbid(err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
-		return // told by the calls that it hits
+		return // the affected calls report it
 	}
 	p.hear(err)
 	p.Mu.Lock()
@@ -53,13 +56,13 @@ func (p *publisher) forbid(err error) {
 // errTooLarge is JetStream's code for a message above its stream's max_msg_size.
 const errTooLarge jetstream.ErrorCode = 10054
 
-// errNotStored is JetStream's code for a message that its stream has no room for: max_msgs or max_bytes with
-// discard new. It is about that stream alone.
+// errNotStored is JetStream's code for a message without room in its stream: max_msgs or max_bytes with
+// discard new. It concerns only that stream.
 const errNotStored jetstream.ErrorCode = 10077
 
-// answer hears from JetStream about one message.
+// answer processes the answer of JetStream to one message.
 func (p *publisher) answer(m *nats.Msg) {
-	token, _ := strconv.ParseUint(m.Subject[len(p.inbox):], 10, 64) // no message has 0
+	token, _ := strconv.ParseUint(m.Subject[len(p.inbox):], 10, 64) // 0 is no message
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	it := p.Lines.Aloft(token)
@@ -72,10 +75,10 @@ func (p *publisher) answer(m *nats.Msg) {
 		Error  *jetstream.APIError `json:"error"`
 	}
 	switch err := json.Unmarshal(m.Data, &ack); {
-	case m.Header.Get("Status") == "503": // nobody listens: no such stream, or nobody leads it
+	case m.Header.Get("Status") == "503": // no responder: the stream is missing, or has no leader
 		p.relook(it)
 	case err != nil || ack.Error == nil && ack.Stream == "":
-		p.Lines.Fail(it, perkey.Outage, fmt.Errorf("publish to %q: %w: an answer that is none of JetStream's",
+		p.Lines.Fail(it, perkey.Outage, fmt.Errorf("publish to %q: %w: an answer that is not JetStream's",
 			it.Topic, broker.ErrAway))
 	case ack.Error == nil:
 		p.Lines.Done(it)
@@ -90,12 +93,11 @@ func (p *publisher) answer(m *nats.Msg) {
 	}
 }
 
-// relook sends once more what nobody listened to, after another look at the topic.
+// relook sends a message without a responder again, after it has read the topic again.
 func (p *publisher) relook(it *item) {
 	delete(p.Topics, it.Topic)
 	if it.Out.again || p.Lines.Closed() {
-		p.Lines.Fail(it, perkey.Outage, fmt.Errorf("publish to %q: %w: nobody leads its stream", it.Topic,
-			broker.ErrAway))
+		p.Doubt(it, fmt.Errorf("publish to %q: its stream has no leader: %w", it.Topic, nats.ErrNoResponders))
 		return
 	}
 	it.Out.again = true

@@ -1,4 +1,4 @@
-// This file is the key-value bucket in which groups live: its keys, and what lies under them.
+// This file has the key-value bucket for groups.
 
 package natsbroker
 
@@ -19,18 +19,18 @@ import (
 
 const (
 	name         = "skald"
-	bucketStream = "KV_" + name        // the stream below it
-	subjects     = "$KV." + name + "." // what its keys are subjects under
+	bucketStream = "KV_" + name        // the stream of the bucket
+	subjects     = "$KV." + name + "." // the prefix of the subjects of its keys
 	incarnation  = "incarnation"
 )
 
-// row is a partition of a group in the bucket. It is changed only at the revision that was read, so that who
-// was paused while others took over can store nothing.
+// row is a partition of a group in the bucket. It is only changed at the revision that was read, so that a
+// process that was suspended during a take-over cannot write.
 type row struct {
-	Member    string `json:"member,omitempty"` // who owns it; empty: nobody
+	Member    string `json:"member,omitempty"` // the owner; empty if there is none
 	SessionID string `json:"life,omitempty"`
-	Position  uint64 `json:"position"` // all up to here is finished
-	Stream    string `json:"stream"`   // when the stream was made: another one begins anew
+	Position  uint64 `json:"position"` // all messages up to here are finished
+	Stream    string `json:"stream"`   // creation time; another stream starts the partition again
 }
 
 // presence is a member of a group in the bucket.
@@ -41,8 +41,8 @@ type presence struct {
 	feed.Claim
 }
 
-// stale says that a row is not at the revision that was read. A bucket with replicas has a second code for
-// it, for a row that is being changed at this moment.
+// stale returns true if a row is not at the revision that was read. A bucket with replicas has a second
+// code for a row that is being changed.
 func stale(err error) bool {
 	var answered *jetstream.APIError
 	return errors.Is(err, jetstream.ErrKeyExists) || errors.As(err, &answered) &&
@@ -51,7 +51,7 @@ func stale(err error) bool {
 			answered.ErrorCode)
 }
 
-// bucketOpen is the bucket, if it is there and forgets nothing; away says what an error of NATS means.
+// bucketOpen returns the bucket, if it exists and has no expiry. away classifies errors of NATS.
 func bucketOpen(ctx context.Context, js jetstream.JetStream, away func(error) error) (jetstream.KeyValue,
 	error) {
 	kv, err := js.KeyValue(ctx, name)
@@ -61,11 +61,11 @@ func bucketOpen(ctx context.Context, js jetstream.JetStream, away func(error) er
 			name, broker.ErrNoTopic)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look up the bucket %q: %w", name, away(err))
+		return nil, fmt.Errorf("read the bucket %q: %w", name, away(err))
 	}
 	status, err := kv.Status(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("look up the bucket %q: %w", name, away(err))
+		return nil, fmt.Errorf("read the bucket %q: %w", name, away(err))
 	}
 	if status.TTL() > 0 || status.Config().Storage != jetstream.FileStorage {
 		return nil, fmt.Errorf(
@@ -75,7 +75,7 @@ func bucketOpen(ctx context.Context, js jetstream.JetStream, away func(error) er
 	return kv, nil
 }
 
-// bucketMake makes the bucket where it is not there, and draws its incarnation.
+// bucketMake creates the bucket if it is missing, with a random incarnation.
 func bucketMake(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	kv, err := js.KeyValue(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -96,7 +96,7 @@ func bucketMake(ctx context.Context, js jetstream.JetStream, replicas int) error
 	return err
 }
 
-// keys are those that filter is for.
+// keys returns the keys that match filter.
 func keys(ctx context.Context, kv jetstream.KeyValue, filter string) (out []string, err error) {
 	list, err := kv.ListKeysFiltered(ctx, filter)
 	if err != nil {
@@ -108,11 +108,11 @@ func keys(ctx context.Context, kv jetstream.KeyValue, filter string) (out []stri
 	return out, nil
 }
 
-// errInUse: somebody is in the group.
-var errInUse = errors.New("somebody is in it")
+// errInUse reports that the group has a member.
+var errInUse = errors.New("it has a member")
 
-// outlive waits until the member of a key is gone, or silent for its session; away says what an error of NATS
-// means.
+// outlive waits until the member of a key has left, or was silent for its session. away classifies errors
+// of NATS.
 func outlive(ctx context.Context, kv jetstream.KeyValue, key string, away func(error) error) error {
 	heard, since := uint64(0), time.Time{}
 	for {
@@ -126,7 +126,7 @@ func outlive(ctx context.Context, kv jetstream.KeyValue, key string, away func(e
 		case err != nil:
 			return away(err)
 		case json.Unmarshal(e.Value(), &p) != nil:
-			return nil // no member that this build knows
+			return nil // an unknown format of a presence
 		case e.Revision() != heard:
 			heard, since = e.Revision(), time.Now()
 		case time.Since(since) > p.Session:

@@ -17,9 +17,9 @@ import (
 	"github.com/skald-go/skald/internal/column"
 )
 
-// durable is one instance among the clients of consumers that are there already, one partition for each: what
-// the server gave to it, in the order in which it did. A message is acknowledged by itself; until then the
-// server is told that it is at work.
+// durable is one instance among the clients of existing consumers, one partition for each. It has the
+// messages that the server delivered to it, in order. Each message is acknowledged separately. Until then
+// the instance reports progress to the server.
 type durable struct {
 	b    *Broker
 	ctx  context.Context
@@ -30,19 +30,19 @@ type durable struct {
 	feed *feed.Feed[*share]
 }
 
-// share is what one instance has of a consumer.
+// share is one instance's part of a consumer.
 type share struct {
 	feed.Holding
 	consumer string
 	topic    topic
 
-	// of the goroutine that reads
+	// The fields below belong to the goroutine that reads.
 	from   jetstream.Consumer
 	looked time.Time
-	wait   time.Duration // the consumer's ack_wait, when it was first seen
+	wait   time.Duration // the consumer's ack_wait at the first look
 
-	// under the subscription's lock
-	held []*held // in order; the first told are delivered
+	// The fields below are guarded by the subscription's lock.
+	held []*held // in order; the first `told` are delivered
 	told int
 	last int64
 	room chan struct{}
@@ -69,7 +69,7 @@ func (l *share) Take(out []broker.Delivery, n int) []broker.Delivery {
 type held struct {
 	d      broker.Delivery
 	m      jetstream.Msg
-	weight int  // bytes of memory, about
+	weight int  // approximate bytes of memory
 	done   bool // acknowledged, but the server may not know it
 }
 
@@ -84,7 +84,7 @@ func durables(topics []topic) (n int) {
 	return n
 }
 
-// subscribeDurable opens g on the consumers of its name.
+// subscribeDurable subscribes g to the consumers of its name.
 func (b *Broker) subscribeDurable(ctx context.Context, g broker.Group,
 	topics []topic) (broker.Subscription, error) {
 	s := &durable{b: b}
@@ -117,7 +117,7 @@ func (b *Broker) subscribeDurable(ctx context.Context, g broker.Group,
 	return s, nil
 }
 
-// lookShare looks at the consumer, which may be another than it was.
+// lookShare reads the consumer, which may have changed.
 func (b *Broker) lookShare(ctx context.Context, l *share) error {
 	c, err := b.js.Consumer(ctx, l.topic.stream, l.consumer)
 	switch {
@@ -130,7 +130,7 @@ func (b *Broker) lookShare(ctx context.Context, l *share) error {
 			"topic %q: consumer %q has a deliver_subject: it pushes; make one that is pulled: %w",
 			l.topic.name, l.consumer, errUnsafe)
 	case err != nil:
-		return fmt.Errorf("topic %q: look up consumer %q: %w", l.topic.name, l.consumer, b.orAway(err))
+		return fmt.Errorf("topic %q: read consumer %q: %w", l.topic.name, l.consumer, b.orAway(err))
 	}
 	config := c.CachedInfo().Config
 	if bad := ofConsumer(&config); bad != "" {
@@ -143,14 +143,15 @@ func (b *Broker) lookShare(ctx context.Context, l *share) error {
 
 func (s *durable) Ready() <-chan struct{} { return s.feed.Ready() }
 
-func (s *durable) lookAgain() {} // each fetch looks
+func (s *durable) lookAgain() {} // each fetch reads the consumer
 
-// Receive returns what is there.
+// Receive returns buffered messages.
 func (s *durable) Receive(_ context.Context, max int) (broker.Batch, error) {
 	return s.feed.Receive(max)
 }
 
-// Ack acknowledges each message up to those of ds. What the server does not hear comes again.
+// Ack acknowledges each message up to those of ds. If the server does not receive it, the message is
+// redelivered.
 func (s *durable) Ack(_ context.Context, ds []broker.Delivery) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +165,7 @@ func (s *durable) Ack(_ context.Context, ds []broker.Delivery) error {
 	return err
 }
 
-// settle tells the server what is done, as far as it hears; the lock is held.
+// settle sends acknowledgements, as far as possible. The caller holds the lock.
 func (l *share) settle() {
 	n := len(l.held)
 	l.held = slices.DeleteFunc(l.held, func(h *held) bool { return h.done && h.m.Ack() == nil })
@@ -172,16 +173,16 @@ func (l *share) settle() {
 	feed.Signal(l.room)
 }
 
-// Alarm is never raised.
+// Alarm returns "", because NATS has no alarm.
 func (*durable) Alarm() string { return "" }
 
 // Pause stops deliveries from partitions.
 func (s *durable) Pause(partitions ...string) { s.feed.Pause(partitions...) }
 
-// Resume lets deliveries flow again.
+// Resume ends a pause.
 func (s *durable) Resume(partitions ...string) { s.feed.Resume(partitions...) }
 
-// Close tells the server what is done, and gives back the rest at once.
+// Close sends acknowledgements, and gives the other messages back immediately.
 func (s *durable) Close(ctx context.Context) error {
 	s.b.mu.Lock()
 	delete(s.b.subs, s)
@@ -211,12 +212,12 @@ func (s *durable) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.b.opts.Session)
 	defer cancel()
 	if err := errors.Join(append(errs, s.b.nc.FlushWithContext(ctx))...); err != nil {
-		return fmt.Errorf("give back what was not finished: %w", s.b.orAway(err))
+		return fmt.Errorf("give back unfinished messages: %w", s.b.orAway(err))
 	}
 	return nil
 }
 
-// work tells the server, well within its patience, that what is held is at work.
+// work reports progress on buffered messages to the server, well within ack_wait.
 func (s *durable) work(l *share) {
 	tick := time.NewTicker(l.wait / 4)
 	defer tick.Stop()
@@ -228,14 +229,14 @@ func (s *durable) work(l *share) {
 			s.mu.Lock()
 			l.settle()
 			for _, h := range l.held {
-				_ = h.m.InProgress() // unheard, it comes again
+				_ = h.m.InProgress() // if it is lost, the message is redelivered
 			}
 			s.mu.Unlock()
 		}
 	}
 }
 
-// read fetches as much as there is room for, until the end.
+// read fetches messages while there is room, until the end.
 func (s *durable) read(l *share) {
 	for fails := 1; s.ctx.Err() == nil; {
 		s.mu.Lock()
@@ -267,8 +268,7 @@ func (s *durable) read(l *share) {
 	}
 }
 
-// fetch asks for at most n messages. Now and then it looks whether the consumer has been changed into one
-// that loses.
+// fetch requests at most n messages. From time to time it checks that the consumer still loses no messages.
 func (s *durable) fetch(l *share, n int) error {
 	if l.from == nil || time.Since(l.looked) > s.b.opts.Session {
 		ctx, cancel := context.WithTimeout(s.ctx, patience)
@@ -278,7 +278,7 @@ func (s *durable) fetch(l *share, n int) error {
 		}
 	}
 	from := l.from
-	l.from = nil // looked at again after an error
+	l.from = nil // read again after an error
 	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
 	n = min(n, max(1, int(aheadBytes/max(1, s.b.nc.MaxPayload()))))

@@ -9,10 +9,10 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// Examine looks at the server and at the streams of topics. Settings that lose messages CheckTopics names.
+// Examine checks the server and the streams of topics. CheckTopics reports settings that lose messages.
 func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding, error) {
 	if _, err := b.js.AccountInfo(ctx); err != nil {
-		return nil, fmt.Errorf("look at JetStream: %w", b.orAway(err))
+		return nil, fmt.Errorf("read JetStream: %w", b.orAway(err))
 	}
 	nc := b.js.Conn()
 	out := ofServer(nc.ConnectedServerVersion(), nc.MaxPayload())
@@ -23,7 +23,7 @@ func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding
 			continue // CheckTopics reports it
 		}
 		if err != nil {
-			return nil, fmt.Errorf("look up topic %q: %w", name, err)
+			return nil, fmt.Errorf("read topic %q: %w", name, err)
 		}
 		f := skald.Finding{Name: "replicas of " + name, Grade: skald.Fine,
 			Saw: fmt.Sprint(s.CachedInfo().Config.Replicas)}

@@ -11,11 +11,11 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// findFor is how long a consumer stays that was made only to be asked where it begins.
+// findFor is the lifetime of a consumer that is created only to read its first position.
 const findFor = 5 * time.Second
 
-// Find asks NATS where the topic's stream is from a time on. Its sequences count through all partitions, so
-// the answer is the same for each: none has a message of that time before it.
+// Find returns the first position of the topic's stream at or after a time. All partitions share the
+// sequence, so the position is the same for each: no partition has an earlier message of that time.
 func (b *Broker) Find(ctx context.Context, name string, at time.Time) ([]broker.Place, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Patience)
 	defer cancel()
@@ -24,7 +24,7 @@ func (b *Broker) Find(ctx context.Context, name string, at time.Time) ([]broker.
 		return nil, fmt.Errorf("find a time in %q: %w", name, err)
 	}
 	if t.shape != nil && t.shape.Durable {
-		return nil, fmt.Errorf("find a time in %q: its consumers are a team's own durable ones, which the server moves on message by message: reset them there: %w", name, errUnsafe)
+		return nil, fmt.Errorf("find a time in %q: its consumers are existing durables, whose positions the server stores: reset them there: %w", name, errUnsafe)
 	}
 	at = at.UTC()
 	c, err := b.js.CreateConsumer(ctx, t.stream, jetstream.ConsumerConfig{

@@ -15,10 +15,11 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// patience is how long one question to the bucket may take.
+// patience limits one request to the bucket.
 const patience = 3 * time.Second
 
-// peer is a member as this one sees it; it is dead when its revision has not moved for its session.
+// peer is another member, from the view of this one. It counts as dead when its revision has not changed
+// for its session.
 type peer struct {
 	presence
 	rev  uint64
@@ -30,7 +31,7 @@ type seenRow struct {
 	rev uint64
 }
 
-// group is what a member knows of its group.
+// group is a member's view of its group.
 type group struct {
 	kv                jetstream.KeyValue
 	groupName         string
@@ -39,16 +40,16 @@ type group struct {
 
 	peers    map[string]peer
 	rows     map[string]seenRow // by key
-	synced   bool               // all that was there has been seen
-	rev      uint64             // of its own presence
-	standing feed.Claim         // of this member
-	beaten   time.Time          // when its presence was stored last
-	warned   time.Time          // when it was last told that the group is another's
-	looked   time.Time          // when it looked at the silence of others last
+	synced   bool               // all initial keys have been read
+	rev      uint64             // the revision of its own presence
+	standing feed.Claim         // the claim of this member
+	beaten   time.Time          // when its presence was last stored
+	warned   time.Time          // when the foreign owner of the group was last reported
+	looked   time.Time          // when the other members were last checked
 }
 
 func newGroup(kv jetstream.KeyValue, g broker.Group, topics []topic, sessionID string) group {
-	member := "m-" + g.Member // no name that is drawn is one that is given
+	member := "m-" + g.Member // random names have another form
 	if g.Member == "" {
 		member = "r-" + sessionID
 	}
@@ -63,7 +64,7 @@ func (g *group) partitionKey(t topic, partition int) string {
 	return partitionKey(g.groupName, t.stream, partition)
 }
 
-// put stores v under key if it is still at rev; 0: if it is not there.
+// put stores v under key if the key is still at rev. 0 means that the key must not exist.
 func (s *Subscription) store(ctx context.Context, key string, v any, rev uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -85,10 +86,10 @@ func (s *Subscription) presence() presence {
 	return p
 }
 
-// join writes the member's name down, over that of an earlier life.
+// join stores the member's presence, over that of an earlier session.
 func (s *Subscription) join(ctx context.Context) error {
 	if err := s.kv.PurgeDeletes(ctx, jetstream.DeleteMarkersOlderThan(time.Hour)); err != nil {
-		// of members long gone
+		// presences of earlier members
 		return fmt.Errorf("join group %q: %w", s.groupName, s.b.orAway(err))
 	}
 	key := s.memberKey(s.member)
@@ -111,7 +112,7 @@ func (s *Subscription) join(ctx context.Context) error {
 	}
 }
 
-// beat says that the member lives.
+// beat renews the member's presence.
 func (s *Subscription) beat() {
 	if time.Since(s.beaten) < s.b.opts.Heartbeat {
 		return
@@ -124,15 +125,15 @@ func (s *Subscription) beat() {
 	if err == nil {
 		s.rev, s.beaten = rev, time.Now()
 	}
-	if time.Since(s.beaten) > s.b.opts.Session { // others may have taken over
+	if time.Since(s.beaten) > s.b.opts.Session { // other members may have taken over
 		for _, l := range s.feed.Owned() {
 			s.lose(l, false)
 		}
 	}
 }
 
-// defend writes the member down again after somebody changed its presence: an earlier try of its own whose
-// answer was lost, one that took it for dead, or a new session.
+// defend stores the presence again after another change of it: by an earlier attempt with a lost answer, by
+// a member that took this one for dead, or by a new session.
 func (s *Subscription) defend(key string) (uint64, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
@@ -152,7 +153,7 @@ func (s *Subscription) defend(key string) (uint64, error) {
 	return s.store(ctx, key, s.presence(), e.Revision())
 }
 
-// see takes up a change in the bucket.
+// see processes a change in the bucket.
 func (s *Subscription) see(e jetstream.KeyValueEntry) {
 	key, prefix := e.Key(), s.memberKey("")
 	gone := e.Operation() != jetstream.KeyValuePut
@@ -181,10 +182,10 @@ func (s *Subscription) see(e jetstream.KeyValueEntry) {
 	}
 }
 
-// bury removes members that have been silent for their whole session.
+// bury removes members that were silent for their whole session.
 func (s *Subscription) bury(period time.Duration) {
 	now := time.Now()
-	late := now.Sub(s.looked) - 2*period // while this process stood still it heard nobody
+	late := now.Sub(s.looked) - 2*period // a suspended process has received nothing
 	s.looked = now
 	for name, p := range s.peers {
 		if late > 0 {
@@ -197,14 +198,14 @@ func (s *Subscription) bury(period time.Duration) {
 		ctx, cancel := context.WithTimeout(s.ctx, patience)
 		err := s.kv.Delete(ctx, s.memberKey(name), jetstream.LastRevision(p.rev))
 		cancel()
-		if err == nil || stale(err) { // else it has been heard of meanwhile, and will be seen
+		if err == nil || stale(err) { // otherwise its presence changed meanwhile
 			delete(s.peers, name)
 		}
 	}
 }
 
-// share is how many of n partitions of a topic belong to this member: as many as to each other, and of those
-// that remain one each to the first, where another member is the first of each topic.
+// share returns this member's number of the n partitions of a topic. All members get equal numbers. The
+// remainder goes to the first members, and the first member differs for each topic.
 func (s *Subscription) share(t topic) int {
 	members := []string{s.member}
 	for _, name := range slices.Sorted(maps.Keys(s.peers)) {
@@ -222,18 +223,18 @@ func (s *Subscription) share(t topic) int {
 	return n
 }
 
-// free says whether a partition may be claimed.
+// free returns true if a partition may be claimed.
 func (s *Subscription) free(r row) bool {
 	switch p, there := s.peers[r.Member]; {
-	case r.Member == "", r.Member == s.member: // an earlier life's, or this one's, unknown to it
+	case r.Member == "", r.Member == s.member: // unowned, of an earlier session, or of an unanswered claim
 		return true
 	default:
 		return !there || p.SessionID != r.SessionID
 	}
 }
 
-// ours tells whether partitions are this member's to take: the group is not that of members who work for
-// another database or schema.
+// ours returns true if this member may take partitions. It returns false if the members of the group work
+// for another database or schema.
 func (s *Subscription) ours() bool {
 	var others []feed.Claim
 	for name, p := range s.peers {
@@ -252,12 +253,12 @@ func (s *Subscription) ours() bool {
 		return false
 	}
 	if !s.standing.Settled {
-		s.standing.Settled, s.beaten = true, time.Time{} // which is told at once
+		s.standing.Settled, s.beaten = true, time.Time{} // publish it now
 	}
 	return true
 }
 
-// balance releases what is too much, and claims what is free.
+// balance releases surplus partitions, and claims free ones.
 func (s *Subscription) balance() {
 	if !s.synced || s.ctx.Err() != nil || time.Since(s.beaten) > s.b.opts.Session {
 		return
@@ -269,7 +270,7 @@ func (s *Subscription) balance() {
 		return
 	}
 	for _, t := range s.topics {
-		s.beat() // many claims take a while
+		s.beat() // many claims take time
 		mine := map[int]*partition{}
 		for _, l := range s.feed.Owned() {
 			if l.topic.name == t.name {
@@ -279,7 +280,7 @@ func (s *Subscription) balance() {
 		share := s.share(t)
 		for _, i := range slices.Backward(slices.Sorted(maps.Keys(mine))) {
 			if len(mine) > share {
-				_ = s.release(s.ctx, mine[i]) // what does not get through is an orphan below
+				_ = s.release(s.ctx, mine[i]) // a failed release is an orphan below
 				delete(mine, i)
 			}
 		}
@@ -287,7 +288,7 @@ func (s *Subscription) balance() {
 	}
 }
 
-// resume asks from where partitions are wanted.
+// resume reads the stored positions of partitions.
 func (s *Subscription) resume(t topic, free []int) (broker.Resumed, error) {
 	if s.resumes == nil {
 		return broker.Resumed{}, nil
@@ -302,7 +303,7 @@ func (s *Subscription) resume(t topic, free []int) (broker.Resumed, error) {
 	return s.resumes(ctx, partitions)
 }
 
-// take claims partitions of a topic until this member has its share. They are told of together.
+// take claims partitions of a topic until this member has its share, and reports them together.
 func (s *Subscription) take(t topic, mine map[int]*partition, share int) {
 	var free []int
 	for i := range t.partitions {
@@ -327,7 +328,7 @@ func (s *Subscription) take(t topic, mine map[int]*partition, share int) {
 	}
 	wanted, err := s.resume(now, free)
 	if err != nil {
-		return // at the next look
+		return // retried at the next look
 	}
 	var claimed []*partition
 	for _, i := range free {

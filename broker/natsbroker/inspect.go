@@ -10,14 +10,14 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
+	"github.com/skald-go/skald/broker/internal/perkey"
 )
 
-var errRecreated = errors.New("its stream was made anew")
+var errRecreated = errors.New("its stream was deleted and created again")
 
-// inspect looks whether the stream of a partition is the one that the partition was claimed of, and holds
-// what is to be read next. A stream of another birth has other messages at the same positions, so the
-// partition is lost, uncleanly: whoever claims it begins where that stream does. What was removed unread is
-// told once.
+// inspect checks that the stream of a partition is the one of its claim, and has the next message. A
+// recreated stream has other messages at the same positions. So the partition is lost uncleanly, and the
+// next owner starts at the beginning of the stream. Messages that were removed unread are reported once.
 func (s *Subscription) inspect(ctx context.Context, l *partition) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -30,7 +30,7 @@ func (s *Subscription) inspect(ctx context.Context, l *partition) error {
 
 func (s *Subscription) compare(l *partition, info *jetstream.StreamInfo) error {
 	if born(info) != l.topic.created {
-		err := fmt.Errorf("partition %s: stream %s: %w: its partitions begin anew", l.Name, l.topic.stream,
+		err := fmt.Errorf("partition %s: stream %s: %w: its partitions start again", l.Name, l.topic.stream,
 			errRecreated)
 		s.lose(l, false)
 		s.feed.Fail(err)
@@ -44,18 +44,18 @@ func (s *Subscription) compare(l *partition, info *jetstream.StreamInfo) error {
 	return nil
 }
 
-// dense says whether every message of the stream is one of its only partition.
+// dense returns true if all messages of the stream belong to its only partition.
 func (t *topic) dense() bool { return t.partitions == 1 && (t.shape == nil || t.shape.Filter == "") }
 
-// misses notes what was removed unread, from what was to be read next on; the lock is held.
+// misses records removed messages, from the next one to read on. The caller holds the lock.
 func (s *Subscription) misses(l *partition, to uint64, count int64) {
 	s.feed.Miss(broker.Missed{Partition: l.Name, From: int64(l.read), To: int64(to), Count: count})
 	l.read = to
 }
 
-// reached notes what has come of a partition. The partitions of a stream share its positions, so a gap tells
-// nothing by itself; but behind each message the server tells how many of the partition are left, and what is
-// left can only become more, unless some are removed.
+// reached records the progress of a partition. The partitions of a stream share its positions, so a gap
+// alone proves nothing. But with each message the server sends the number of remaining messages of the
+// partition. That number can only fall further than expected if messages were removed.
 func (s *Subscription) reached(l *partition, meta *jetstream.MsgMetadata) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,9 +65,9 @@ func (s *Subscription) reached(l *partition, meta *jetstream.MsgMetadata) {
 	l.read, l.behind = max(l.read, meta.Sequence.Stream+1), meta.NumPending
 }
 
-// removed is what a stream of several partitions removed before this one is claimed. Its partitions share
-// positions, so certain is only what lies behind the farthest of the group. The partition that has come
-// farthest tells, and is moved up to the first message, so that nobody tells again.
+// removed finds messages of a stream with several partitions that were removed before this partition was
+// claimed. The partitions share positions, so only positions behind the farthest partition of the group are
+// certain. That partition reports them, and is moved to the first message, so that they are reported once.
 func (s *Subscription) removed(t topic, index int) (m broker.Missed) {
 	if t.partitions == 1 || t.shape != nil && t.shape.Filter != "" {
 		return m
@@ -85,8 +85,8 @@ func (s *Subscription) removed(t topic, index int) (m broker.Missed) {
 		Count: int64(t.first - most - 1)}
 }
 
-// stopped tells of a partition that shares its stream that all it had left was removed: then no message
-// follows that would tell. It needs two turns of the patrol, so that nothing is on its way.
+// stopped reports that all remaining messages of a partition in a shared stream were removed, because no
+// later message would show that. It takes two turns of the patrol, so that no message is on its way.
 func (s *Subscription) stopped(l *partition, info *jetstream.StreamInfo) {
 	s.mu.Lock()
 	read, behind, was := l.read, l.behind, l.stuck
@@ -113,26 +113,47 @@ func (s *Subscription) stopped(l *partition, info *jetstream.StreamInfo) {
 	}
 }
 
-// patrol inspects the streams of all partitions now and then: one that was made anew, or purged, sends
-// nothing by itself.
+// missing returns the topics whose stream is gone, or silent while NATS answers. A topic that was missing
+// in the previous turn, too, becomes an error, because reading from it ends without one.
+func (s *Subscription) missing(before map[string]bool) map[string]bool {
+	now := map[string]bool{}
+	for _, t := range s.topics {
+		ctx, cancel := context.WithTimeout(s.ctx, 2*patience)
+		_, err := s.b.lookSoon(ctx, t.name)
+		cancel()
+		if errors.Is(err, broker.ErrNoTopic) || errors.Is(err, perkey.ErrSilent) {
+			if now[t.name] = true; before[t.name] {
+				s.feed.Fail(&broker.TopicError{Topic: t.name, Err: err})
+			}
+		}
+	}
+	return now
+}
+
+// patrol inspects the streams of all partitions periodically. A recreated or purged stream sends no notice.
 func (s *Subscription) patrol() {
 	tick := time.NewTicker(s.b.opts.Session / 2)
 	defer tick.Stop()
+	missing := map[string]bool{} // topics without an answering stream in the last turn
 	for {
 		select {
 		case <-s.ctx.Done():
 			return
 		case <-tick.C:
 		}
+		missing = s.missing(missing)
 		known := map[string]*jetstream.StreamInfo{}
 		for _, l := range s.feed.Owned() {
 			info := known[l.topic.stream]
+			if missing[l.topic.name] {
+				continue
+			}
 			if info == nil {
 				ctx, cancel := context.WithTimeout(s.ctx, patience)
 				stream, err := s.b.js.Stream(ctx, l.topic.stream)
 				cancel()
 				if err != nil {
-					continue // who reads it says so
+					continue // its reader reports that
 				}
 				info = stream.CachedInfo()
 				known[l.topic.stream] = info

@@ -11,11 +11,15 @@ import (
 	"github.com/skald-go/skald/broker/internal/perkey"
 )
 
-// Keeps is max_age of the topics' streams.
+// Keeps returns the max_age of the topics' streams.
 func (b *Broker) Keeps(ctx context.Context, topics ...string) (map[string]time.Duration, error) {
 	out := map[string]time.Duration{}
 	for _, name := range topics {
-		stream, err := b.streamOf(ctx, name)
+		var stream jetstream.Stream
+		err := b.soon(ctx, name, func(ctx context.Context) (err error) {
+			stream, err = b.streamOf(ctx, name)
+			return err
+		})
 		switch {
 		case err == nil && stream.CachedInfo().Config.MaxAge > 0:
 			out[name] = stream.CachedInfo().Config.MaxAge
@@ -28,7 +32,7 @@ func (b *Broker) Keeps(ctx context.Context, topics ...string) (map[string]time.D
 	return out, nil
 }
 
-// streamOf is the stream of a topic, whatever its settings.
+// streamOf returns the stream of a topic, regardless of its settings.
 func (b *Broker) streamOf(ctx context.Context, name string) (jetstream.Stream, error) {
 	stream := token(name)
 	if shape, there := b.shapes[name]; there {

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// Lag asks the server what lies behind the position of each partition in the group's bucket, and of a durable
-// consumer what is pending or not acknowledged.
+// Lag counts the messages behind the position of each partition in the group's bucket. For a durable
+// consumer it counts pending and unacknowledged messages.
 func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[string]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Patience)
 	defer cancel()
@@ -28,7 +28,7 @@ func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[s
 			n, known, err = b.lagOf(ctx, group, t)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("what of %q waits for group %q: %w", name, group, b.orAway(err))
+			return nil, fmt.Errorf("read the lag of %q for group %q: %w", name, group, b.orAway(err))
 		}
 		if known {
 			out[name] = n
@@ -69,7 +69,7 @@ func (b *Broker) lagOf(ctx context.Context, groupName string, t topic) (n int64,
 		if err != nil {
 			return 0, false, err
 		}
-		if r.Stream != t.created { // of a stream that is not there any more
+		if r.Stream != t.created { // the row of a deleted stream
 			continue
 		}
 		behind, err := b.behind(ctx, t, partition, r.Position)
@@ -81,7 +81,7 @@ func (b *Broker) lagOf(ctx context.Context, groupName string, t topic) (n int64,
 	return n, known, nil
 }
 
-// behind counts the messages of a partition behind a position: only a consumer that begins there is told.
+// behind counts the messages of a partition behind a position, with a consumer that starts there.
 func (b *Broker) behind(ctx context.Context, t topic, partition int, position uint64) (int64, error) {
 	if position >= t.last {
 		return 0, nil

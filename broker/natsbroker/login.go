@@ -1,5 +1,5 @@
-// This file reads from a URL who a client is, and how its connection to NATS is secured; and knows when
-// NATS refuses it.
+// This file reads the identity of a client and its TLS settings from a URL, and recognizes a refusal by
+// NATS.
 
 package natsbroker
 
@@ -37,11 +37,11 @@ func identity(u *endpoint.URL) (nats.Option, error) {
 	case creds+nkey == "":
 		return password(u)
 	case creds != "" && nkey != "", u.InFront(), u.Get("user")+u.Get("password_file") != "":
-		return nil, errors.New("creds, nkey, or user and password_file: one of them says who this is")
+		return nil, errors.New("creds, nkey, and user with password_file exclude each other: give one of them")
 	case nkey != "":
 		with, err := nats.NkeyOptionFromSeed(nkey)
 		if err != nil {
-			return nil, fmt.Errorf("read the nkey %s: it is no file with the seed of a user: %w", nkey, err)
+			return nil, fmt.Errorf("read the nkey %s: the file has no seed of a user: %w", nkey, err)
 		}
 		return with, nil
 	}
@@ -60,12 +60,12 @@ func password(u *endpoint.URL) (nats.Option, error) {
 		return nil, err
 	}
 	return nats.UserInfoHandler(func() (string, string) {
-		pass, _ := who.Password() // a file that is gone is an empty password, which the server refuses
+		pass, _ := who.Password() // without the file the password is empty, and the server refuses it
 		return who.User, pass
 	}), nil
 }
 
-// refused says whether NATS refuses who a client is, or what it wants.
+// refused returns true if NATS refuses the identity or a right of the client.
 func refused(err error) bool {
 	return slices.ContainsFunc([]error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked,
 		nats.ErrAccountAuthExpired, nats.ErrPermissionViolation},

@@ -4,7 +4,7 @@ import "github.com/skald-go/skald/internal/endpoint"
 
 var _ endpoint.Wire = (*Broker)(nil)
 
-// String names the server that the connection is to, or those that it is tried with.
+// String names the connected server, or those that are tried.
 func (b *Broker) String() string {
 	if at := b.nc.ConnectedAddr(); at != "" {
 		return "NATS at " + at
@@ -12,8 +12,7 @@ func (b *Broker) String() string {
 	return "NATS"
 }
 
-// Unencrypted names the server, if the connection to it has no TLS. While there is no connection it is not
-// known.
+// Unencrypted returns the server if its connection has no TLS. Without a connection that is not known.
 func (b *Broker) Unencrypted() []string {
 	if _, err := b.nc.TLSConnectionState(); err == nil || !b.nc.IsConnected() {
 		return nil

@@ -1,12 +1,11 @@
-// Package natsbroker speaks to NATS JetStream; tested with server 2.15.
+// Package natsbroker is the driver for NATS JetStream. It is tested with server 2.15.
 //
-// A topic is a stream, "orders.eu" is the stream orders=eu, and a partition is a subject of it: orders=eu.0,
-// orders=eu.1, … A message goes to the partition that FNV-1a of its key says, as CloudEvents in binary mode
-// (package record). A position is the stream's sequence. Who owns which partition of a group, and how far it
-// has come, lies in the key-value bucket "skald", one row per partition that is changed only at the revision
-// that was read: that is the fence. JetStream's own consumers only read, without acknowledgements, so none of
-// their settings can drop a message or bring it out of order. Deliveries are not counted: Attempt is always
-// 0.
+// A topic is a stream: "orders.eu" is the stream orders=eu. A partition is a subject of it: orders=eu.0,
+// orders=eu.1, … FNV-1a of a message's key selects its partition. A message is a CloudEvent in binary mode
+// (record.go). A position is the stream's sequence. The key-value bucket "skald" has a row for each
+// partition of a group, with its owner and position. A row is only changed at the revision that was read,
+// which is the fence. JetStream's own consumers only read, without acknowledgements, so none of their
+// settings can drop or reorder a message. Deliveries are not counted, so Attempt is always 0.
 package natsbroker
 
 import (
@@ -23,37 +22,37 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 )
 
-// Options of a Broker. The zero value is fine.
+// Options configures a Broker. The zero value works.
 type Options struct {
-	// Patience is how long a publish waits for NATS before it is answered as an outage. What was sent by then
-	// may still become durable later. Default 10 s, at least 100 ms.
+	// Patience limits the wait for NATS in a publish; then the call reports an outage. Messages that were
+	// sent by then may still become durable. Default 10 s, at least 100 ms.
 	Patience time.Duration
-	// Session is how long a member of a group may be silent before its partitions go to others. Default 6 s,
-	// at least 1 s.
+	// Session is how long a member of a group may be silent before its partitions move. Default 6 s, at
+	// least 1 s.
 	Session time.Duration
-	// Heartbeat is how often a member says that it lives. Default 500 ms, at most a third of Session.
+	// Heartbeat is the interval at which a member renews its presence. Default 500 ms, at most a third of
+	// Session.
 	Heartbeat time.Duration
-	// Commit is how long an acknowledgement may wait to be stored with others. Default 100 ms.
+	// Commit is how long an acknowledgement may wait for others before it is stored. Default 100 ms.
 	Commit time.Duration
-	// Prefetch is how many messages are held ready for each partition, at most 4 MiB of them and 32 MiB of
-	// all partitions. Of a durable it is how many are unacknowledged: at most 16 MiB and one fetch. Default
-	// 200.
+	// Prefetch is the number of messages that are held ready for each partition, at most 4 MiB, and 32 MiB
+	// for all partitions. For a durable it is the number of unacknowledged messages, at most 16 MiB and one
+	// fetch. Default 200.
 	Prefetch int
-	// Flying is how many messages may wait for their answer at once, at most about 16 MiB of them: so many a
-	// relay that dies may repeat. Default 256.
+	// Flying is the maximum number of messages without an answer, at most about 16 MiB. A relay that dies
+	// may repeat them. Default 256.
 	Flying int
-	// Replicas is how many servers hold the streams that MakeTopics makes. Default 1, at most 5.
+	// Replicas is the number of servers with a copy of a new stream. Default 1, at most 5.
 	Replicas int
-	// Retain is how long streams that MakeTopics makes keep messages; a stream that drops them sooner is
-	// refused. Default 0: for ever.
+	// Retain is the max_age of new streams. A stream with a shorter one is refused. Default 0: forever.
 	Retain time.Duration
-	// Shapes are the topics that are streams of others, by the topic's name. Default: none.
+	// Shapes has the topics that are existing streams, by the topic's name. Default: none.
 	Shapes map[string]Shape
-	// Envelope maps attributes to what others write and read; "position" is topic/sequence. Default:
+	// Envelope maps attributes to the format of other programs; "position" is topic/sequence. Default:
 	// CloudEvents.
 	Envelope *broker.Envelope
-	// Client are further options of the nats.go connection: TLS, credentials, a dialer. What the driver sets
-	// itself wins.
+	// Client has further options of the nats.go connection: TLS, credentials, a dialer. Settings of the
+	// driver take precedence.
 	Client []nats.Option
 }
 
@@ -84,12 +83,12 @@ type Broker struct {
 	opts Options
 	publisher
 
-	mu     sync.Mutex // of what follows; never held together with the publisher's
+	mu     sync.Mutex // guards the fields below; never held together with the publisher's lock
 	subs   map[member]bool
 	closed bool
 }
 
-// A member is one of either kind of subscription.
+// member is a subscription of either kind.
 type member interface {
 	lookAgain()
 	end(ctx context.Context) error
@@ -97,7 +96,7 @@ type member interface {
 
 var _ broker.Broker = (*Broker)(nil)
 
-// New makes a client of the servers "host:port[,host:port]". If none can be reached it goes on trying.
+// New returns a client of the servers "host:port[,host:port]". If no server can be reached, it retries.
 func New(servers string, opts *Options) (*Broker, error) {
 	if err := checkServers(servers); err != nil {
 		return nil, err
@@ -105,13 +104,13 @@ func New(servers string, opts *Options) (*Broker, error) {
 	b := &Broker{opts: opts.orDefaults(), subs: map[member]bool{}}
 	codec, err := codec(b.opts.Envelope)
 	if err != nil {
-		return nil, fmt.Errorf("make NATS client: %w", err)
+		return nil, fmt.Errorf("create NATS client: %w", err)
 	}
 	w := &wire{codec: codec, retain: b.opts.Retain, shapes: b.opts.Shapes, heard: make(chan struct{}, 1)}
 	b.publisher.init(b.opts, w)
 	nc, err := nats.Connect("nats://"+strings.ReplaceAll(servers, ",", ",nats://"), b.client()...)
 	if err != nil {
-		return nil, fmt.Errorf("make NATS client: %w", b.orAway(err))
+		return nil, fmt.Errorf("create NATS client: %w", b.orAway(err))
 	}
 	w.nc = nc
 	if w.js, err = jetstream.New(nc); err == nil {
@@ -119,10 +118,10 @@ func New(servers string, opts *Options) (*Broker, error) {
 	}
 	if err != nil {
 		nc.Close()
-		return nil, fmt.Errorf("make NATS client: %w", b.orAway(err))
+		return nil, fmt.Errorf("create NATS client: %w", b.orAway(err))
 	}
 	if !nc.IsConnected() {
-		select { // nats.go tells why in a goroutine of its own, which is under way
+		select { // nats.go reports the reason in another goroutine
 		case <-w.heard:
 		case <-time.After(time.Second):
 		}
@@ -130,13 +129,13 @@ func New(servers string, opts *Options) (*Broker, error) {
 	return b, nil
 }
 
-// client are the options of the connection. What is published while it is down is not kept for later by
-// nats.go: the publisher does that, which knows what must not overtake what.
+// client returns the options of the connection. nats.go does not buffer messages while the connection is
+// down, because the publisher keeps the order.
 func (b *Broker) client() []nats.Option {
 	return append(append([]nats.Option{nats.Name("skald")}, b.opts.Client...),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), // a secret that is renewed is taken up
+		nats.IgnoreAuthErrorAbort(), // a renewed secret is used
 		nats.ReconnectBufSize(-1),
 		nats.CustomReconnectDelay(backoff.Soon),
 		nats.PingInterval(5*time.Second),
@@ -156,7 +155,7 @@ func (b *Broker) reconnected() {
 	}
 }
 
-// Close leaves all groups, answers what is under way with an outage and closes the connection.
+// Close leaves all groups, answers pending calls with an outage, and closes the connection.
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	subs := b.subs

@@ -13,7 +13,8 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// belongs fails if the bucket has another owner of g. A group without an owner gets that of g.
+// belongs returns an error if the bucket has another owner of g. If the group has no owner, it stores that
+// of g.
 func (b *Broker) belongs(ctx context.Context, kv jetstream.KeyValue, g *broker.Group) error {
 	if g.Owner == "" {
 		return nil
@@ -29,7 +30,7 @@ func (b *Broker) belongs(ctx context.Context, kv jetstream.KeyValue, g *broker.G
 	}
 }
 
-// ownerOf is the owner of a group in the bucket, and its revision; 0: there is none.
+// ownerOf returns the owner of a group in the bucket, and its revision; 0 if there is none.
 func (b *Broker) ownerOf(ctx context.Context, kv jetstream.KeyValue, group string) (is feed.OwnerDatabase,
 	rev uint64, err error) {
 	e, err := kv.Get(ctx, ownerKey(group))
@@ -40,7 +41,7 @@ func (b *Broker) ownerOf(ctx context.Context, kv jetstream.KeyValue, group strin
 		err = json.Unmarshal(e.Value(), &is)
 	}
 	if err != nil {
-		return is, 0, fmt.Errorf("look up the owner of group %q: %w", group, b.orAway(err))
+		return is, 0, fmt.Errorf("read the owner of group %q: %w", group, b.orAway(err))
 	}
 	return is, e.Revision(), nil
 }
@@ -58,8 +59,8 @@ func (b *Broker) storeOwner(ctx context.Context, kv jetstream.KeyValue, g *broke
 	return nil
 }
 
-// Adopt writes the owner into the bucket, once the members of the other one have left or been silent for
-// their session; it waits for that until ctx ends.
+// Adopt stores the new owner after the members of the other owner have left or were silent for their
+// session. It waits for that until ctx ends.
 func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
 	if !feed.OK(g.Name) {
 		return fmt.Errorf("adopt group %q: %w", g.Name, errName)

@@ -62,11 +62,11 @@ func stopWatch(w jetstream.KeyWatcher) {
 	}
 }
 
-// watch looks at the group from its beginning.
+// watch starts to watch the group.
 func (s *Subscription) watch() jetstream.KeyWatcher {
 	w, err := s.kv.WatchFiltered(s.ctx, []string{s.memberKey("*"), partitionsOf(s.groupName)})
 	if err != nil {
-		return nil // at the next tick
+		return nil // retried at the next tick
 	}
 	clear(s.peers)
 	clear(s.rows)
@@ -74,7 +74,7 @@ func (s *Subscription) watch() jetstream.KeyWatcher {
 	return w
 }
 
-// drain takes up all that is there, so that one look at the group follows many changes.
+// drain processes all pending changes, so that one balance follows many changes.
 func (s *Subscription) drain(e jetstream.KeyValueEntry, more <-chan jetstream.KeyValueEntry) {
 	for {
 		if e == nil {
@@ -94,8 +94,8 @@ func (s *Subscription) drain(e jetstream.KeyValueEntry, more <-chan jetstream.Ke
 	}
 }
 
-// begin is where a partition begins, as feed.Facts has it. Messages that the stream lost at its end are of no
-// matter.
+// begin returns the start of a partition, by the rule of feed.Facts. Messages that the stream lost at its
+// end do not matter.
 func (s *Subscription) begin(ctx context.Context, t topic, index int, told broker.Resumed) (at, again int64) {
 	f := feed.FactsOf(s.resumes != nil, told, feed.Partition(t.name, index))
 	f.Own, f.Oldest, f.End = true, int64(t.first), int64(t.last)+1
@@ -120,8 +120,8 @@ func (s *Subscription) begin(ctx context.Context, t topic, index int, told broke
 	return at, again
 }
 
-// claim takes a free partition of a topic, as it is now, at the revision that was seen; nil: somebody else
-// was quicker, or NATS does not answer.
+// claim takes a free partition of a topic at the revision that was read. It returns nil if another member
+// was faster, or if NATS does not answer.
 func (s *Subscription) claim(t topic, index int, resumed broker.Resumed) *partition {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
@@ -146,13 +146,13 @@ func (s *Subscription) claim(t topic, index int, resumed broker.Resumed) *partit
 	l := &partition{Holding: feed.Holding{Partition: told, Topic: t.name, Index: index,
 		Acked: int64(r.Position)}, topic: t, key: key, row: r, rev: rev, missed: missed,
 		room: make(chan struct{}, 1)}
-	if l.read = r.Position + 1; at < 1 { // a group that is new misses nothing of before
+	if l.read = r.Position + 1; at < 1 { // a new group misses no earlier message
 		l.read = max(l.read, t.first)
 	}
 	return l
 }
 
-// tellFault keeps what waiting does not cure for the next Receive.
+// tellFault stores an error that waiting does not cure for the next Receive.
 func (s *Subscription) tellFault(err error) {
 	if !errors.Is(err, broker.ErrNoTopic) && !errors.Is(err, errUnsafe) {
 		return
@@ -160,7 +160,7 @@ func (s *Subscription) tellFault(err error) {
 	s.feed.Fail(err)
 }
 
-// reread looks at one row again.
+// reread reads one row again.
 func (s *Subscription) reread(ctx context.Context, key string) {
 	e, err := s.kv.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -173,7 +173,7 @@ func (s *Subscription) reread(ctx context.Context, key string) {
 	}
 }
 
-// flush stores how far partitions are finished.
+// flush stores the positions of partitions.
 func (s *Subscription) flush() {
 	for _, l := range s.feed.Owned() {
 		s.mu.Lock()
@@ -190,10 +190,10 @@ func (s *Subscription) flush() {
 	}
 }
 
-// change stores the row of a partition that this member owns; errFenced: it does not any longer.
+// change stores the row of an owned partition. It returns errFenced if the partition has another owner.
 func (s *Subscription) change(ctx context.Context, l *partition, r row) (uint64, error) {
 	rev, err := s.store(ctx, l.key, r, l.rev)
-	if stale(err) { // perhaps by an earlier try whose answer was lost
+	if stale(err) { // an earlier attempt may have succeeded without an answer
 		s.reread(ctx, l.key)
 		is := s.rows[l.key]
 		if is.Member != s.member || is.SessionID != s.sessionID {
@@ -209,11 +209,11 @@ func (s *Subscription) change(ctx context.Context, l *partition, r row) (uint64,
 	return rev, nil
 }
 
-// release hands a partition over: from here on nothing of it is delivered, then its row says so.
+// release gives a partition back: deliveries stop, and then its row is changed.
 func (s *Subscription) release(ctx context.Context, l *partition) error {
 	r := row{Position: s.lose(l, true), Stream: l.row.Stream}
 	_, err := s.change(ctx, l, r)
-	if err != nil && !errors.Is(err, errFenced) { // its row, seen later, says that it is still this member's
+	if err != nil && !errors.Is(err, errFenced) { // its row still names this member
 		s.rows[l.key] = seenRow{row{Member: s.member, SessionID: s.sessionID, Position: r.Position,
 			Stream: r.Stream}, l.rev}
 		return err
@@ -221,7 +221,7 @@ func (s *Subscription) release(ctx context.Context, l *partition) error {
 	return nil
 }
 
-// orphan releases a partition whose release did not get through.
+// orphan releases a partition after a failed release.
 func (s *Subscription) orphan(key string, r seenRow) {
 	free := row{Position: r.Position, Stream: r.Stream}
 	rev, err := s.store(s.ctx, key, free, r.rev)
@@ -232,7 +232,7 @@ func (s *Subscription) orphan(key string, r seenRow) {
 	}
 }
 
-// goodbye stores acknowledgements, hands all partitions over and leaves the group.
+// goodbye stores acknowledgements, gives all partitions back and leaves the group.
 func (s *Subscription) goodbye(ctx context.Context) {
 	var errs []error
 	for _, l := range s.feed.Owned() {

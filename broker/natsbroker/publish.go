@@ -18,9 +18,9 @@ import (
 	"github.com/skald-go/skald/broker/internal/perkey"
 )
 
-// publisher keeps the contract by itself: of one key at most one message is unanswered at any time, while
-// those of other keys fly beside it. No fence of JetStream's does that for a pipeline, for a message would
-// have to name the sequence of its predecessor before that has one.
+// publisher implements the contract of Publish: at most one message of a key is unanswered at a time, and
+// messages of other keys are sent in parallel. JetStream has no fence for a pipeline, because a message
+// would have to name the sequence of its predecessor before that is known.
 type publisher struct {
 	*wire
 	perkey.Pump[parcel, topic]
@@ -30,10 +30,10 @@ type publisher struct {
 
 type item = perkey.Item[parcel]
 
-// A parcel is a message as NATS takes it.
+// parcel is an encoded message.
 type parcel struct {
 	msg   *nats.Msg
-	again bool // sent a second time, after nobody listened
+	again bool // sent a second time, after no responder
 }
 
 func (p *publisher) init(opts Options, w *wire) {
@@ -49,7 +49,7 @@ func (p *publisher) start() error {
 	p.Start(func() int { return p.opts.Flying }, p.send, func(it *item) error {
 		return fmt.Errorf("publish to %q: no answer in %v: %w: %w", it.Topic, p.opts.Patience,
 			broker.ErrAway, p.why())
-	})
+	}, p.answers)
 	return nil
 }
 
@@ -60,7 +60,7 @@ func (p *publisher) connected() {
 	p.Rouse()
 }
 
-// disconnected: of what flies nothing will be heard.
+// disconnected fails the messages in flight, because their answers are lost.
 func (p *publisher) disconnected() {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -73,7 +73,7 @@ func (p *publisher) disconnected() {
 	}
 }
 
-// Publish queues msgs behind what was published before.
+// Publish queues msgs behind earlier ones.
 func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	return b.publisher.Publish(ctx, msgs, only, func(m *skald.Message) (parcel, error) {
 		msg, err := encode(b.codec, m)
@@ -81,7 +81,7 @@ func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...brok
 	})
 }
 
-// send waits for a connection, as long as the patience lasts, and sends.
+// send waits for a connection, at most for the patience, and sends.
 func (p *publisher) send(it *item) {
 	for !p.up() {
 		if p.Late(it) || !p.Pause(50*time.Millisecond) {
@@ -122,7 +122,7 @@ func (p *publisher) launch(it *item, t topic) {
 	}
 }
 
-var errSilent = errors.New("it says nothing")
+var errSilent = errors.New("NATS does not answer")
 
 func (p *publisher) why() error {
 	if err := cmp.Or(p.said(), p.nc.LastError()); err != nil {

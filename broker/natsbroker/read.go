@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 )
 
-// read follows a partition, from next on, until ctx ends.
+// read reads a partition from next on, until ctx ends.
 func (s *Subscription) read(ctx context.Context, l *partition, next uint64) {
 	for fails := 1; ctx.Err() == nil; fails++ {
 		from := next
@@ -31,8 +31,8 @@ func (s *Subscription) read(ctx context.Context, l *partition, next uint64) {
 	}
 }
 
-// follow reads from next on until there is an error. The consumer is one that the server forgets by itself,
-// and that nats.go makes anew behind the last message where there is a gap.
+// follow reads from next on until an error. The consumer is temporary, and nats.go creates it again behind
+// the last message after a gap.
 func (s *Subscription) follow(ctx context.Context, l *partition, next *uint64) error {
 	c, err := s.b.js.OrderedConsumer(ctx, l.topic.stream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: l.topic.reads(l.Index), DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
@@ -58,7 +58,7 @@ func (s *Subscription) follow(ctx context.Context, l *partition, next *uint64) e
 			return err
 		}
 		if meta.Consumer != name {
-			// nats.go made one anew: it begins at this place, whatever stream is there now
+			// nats.go created a consumer again at this position, perhaps of another stream
 			if err := s.inspect(ctx, l); err != nil {
 				return err
 			}
@@ -79,18 +79,18 @@ func (s *Subscription) follow(ctx context.Context, l *partition, next *uint64) e
 }
 
 const (
-	// aheadBytes bounds the messages that a member buffers for all its partitions, fetchBytes those of one.
+	// aheadBytes limits the buffered messages of a member for all its partitions, fetchBytes those of one.
 	aheadBytes = 32 << 20
 	fetchBytes = 4 << 20
 )
 
-// room reports whether l may hold one more message. The lock is held.
+// room returns true if l may buffer one more message. The caller holds the lock.
 func (s *Subscription) room(l *partition) bool {
 	most := min(fetchBytes, aheadBytes/max(1, len(s.feed.All())))
 	return l.Len() == 0 || l.Len() < s.b.opts.Prefetch && l.Bytes() < most
 }
 
-// put waits for room, so that a slow member holds no more than it asked for.
+// put waits for room, so that a slow member buffers no more than it requested.
 func (s *Subscription) put(ctx context.Context, l *partition, d broker.Delivery) bool {
 	for {
 		s.mu.Lock()

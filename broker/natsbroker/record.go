@@ -1,4 +1,4 @@
-// This file is how a message travels through NATS: as a CloudEvent in binary mode.
+// This file encodes a message for NATS: a CloudEvent in binary mode.
 
 package natsbroker
 
@@ -15,26 +15,26 @@ import (
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
-// style is the CloudEvents NATS binding, binary mode.
+// style returns the NATS binding of CloudEvents in binary mode.
 func style() cloudevents.Style {
 	return cloudevents.Style{Prefixes: []string{"ce-"}, ContentType: "content-type", Escapes: true,
 		Plain: plain}
 }
 
-// codec writes and reads messages as Skald has them, and as e says; nil: as Skald alone.
+// codec returns the codec for Skald's format and that of e; nil means only Skald's format.
 func codec(e *broker.Envelope) (*cloudevents.Codec, error) { return cloudevents.New(style()).For(e) }
 
-// headers take what a message has in them.
+// headers collects the headers of a message.
 type headers nats.Header
 
-// Text, Bytes and Time write a header; see cloudevents.Headers.
+// Text writes a header; see cloudevents.Headers.
 func (h headers) Text(name, value string)         { h[name] = append(h[name], value) }
 func (h headers) Bytes(name string, value []byte) { h.Text(name, string(value)) }
 func (h headers) Time(name string, value time.Time) {
 	h.Text(name, value.Format(time.RFC3339Nano))
 }
 
-// encode is m as it travels; everything is copied.
+// encode encodes m and copies everything.
 func encode(codec *cloudevents.Codec, m *skald.Message) (*nats.Msg, error) {
 	h := headers{}
 	data, err := codec.Encode(m, h)
@@ -44,12 +44,12 @@ func encode(codec *cloudevents.Codec, m *skald.Message) (*nats.Msg, error) {
 	return &nats.Msg{Header: nats.Header(h), Data: bytes.Clone(data)}, nil
 }
 
-// unnamed are the characters that nats.go takes in no name of a header: a message with one would never be
-// sent.
+// unnamed has the characters that nats.go does not accept in the name of a header. A message with such a
+// name could not be sent.
 const unnamed = "\"()/,:;<=>?@[\\]{}"
 
-// plain says whether NATS carries a as it is. A header that NATS itself obeys (Nats-Rollup empties a stream)
-// never comes from a message.
+// plain returns true if NATS transports a unchanged. A header that NATS acts on (Nats-Rollup empties a
+// stream) is never taken from a message.
 func plain(a skald.Header) bool {
 	if reserved(a.Name) {
 		return false
@@ -62,12 +62,13 @@ func plain(a skald.Header) bool {
 	return cloudevents.Printable(string(a.Value))
 }
 
-// reserved are NATS's own, whatever their case, and those that nats.go makes of a status.
+// reserved returns true for headers of NATS, regardless of case, and for those that nats.go derives from a
+// status.
 func reserved(name string) bool {
 	return len(name) >= 5 && strings.EqualFold(name[:5], "nats-") || name == "Status" || name == "Description"
 }
 
-// decode is the way back of what lies at sequence in the topic's stream.
+// decode decodes the message at sequence in the topic's stream.
 func decode(codec *cloudevents.Codec, topic string, h nats.Header, data []byte, sequence uint64) (
 	m skald.Message, fault error,
 ) {

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// RemoveTopics takes away the streams of topics that were made when Made says; one that was made anew since
-// is another's and stays. Those that are gone are no matter. JetStream's consumers of a stream go with it.
+// RemoveTopics deletes the streams of topics with these creation times, and leaves streams that were
+// created again since. Missing topics are no error. JetStream deletes the consumers of a stream with it.
 func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(made)) {
 		s, err := b.js.Stream(ctx, token(name))
@@ -29,13 +29,13 @@ func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error
 	return nil
 }
 
-// Used is which of topics have had a message.
+// Used returns the topics that have had a message.
 func (b *Broker) Used(ctx context.Context, topics ...string) (used []string, err error) {
 	for _, name := range topics {
 		switch s, err := b.js.Stream(ctx, token(name)); {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 		case err != nil:
-			return nil, fmt.Errorf("look up topic %q: %w", name, b.orAway(err))
+			return nil, fmt.Errorf("read topic %q: %w", name, b.orAway(err))
 		case s.CachedInfo().State.LastSeq > 0:
 			used = append(used, name)
 		}
@@ -43,7 +43,7 @@ func (b *Broker) Used(ctx context.Context, topics ...string) (used []string, err
 	return used, nil
 }
 
-// GroupTopics are the topics that a group has read.
+// GroupTopics returns the topics that a group has read.
 func (b *Broker) GroupTopics(ctx context.Context, group string) (topics []string, err error) {
 	rows, err := b.keys(ctx, partitionsOf(group))
 	if err != nil {
@@ -59,7 +59,7 @@ func (b *Broker) GroupTopics(ctx context.Context, group string) (topics []string
 	return topics, nil
 }
 
-// keys are those in the bucket that filter is for; none, if there is no bucket.
+// keys returns the keys of the bucket that match filter; none without a bucket.
 func (b *Broker) keys(ctx context.Context, filter string) (out []string, err error) {
 	kv, err := b.bucket(ctx)
 	if errors.Is(err, broker.ErrNoTopic) {
@@ -74,8 +74,8 @@ func (b *Broker) keys(ctx context.Context, filter string) (out []string, err err
 	return out, nil
 }
 
-// RemoveGroup takes away what a group has stored, once its last member has left or been silent for its
-// session; it waits for that until ctx ends. A group that is not there is no matter.
+// RemoveGroup deletes the rows of a group, after its last member has left or was silent for its session. It
+// waits for that until ctx ends. A missing group is no error.
 func (b *Broker) RemoveGroup(ctx context.Context, group string) error {
 	if !feed.OK(group) {
 		return fmt.Errorf("remove group %q: %w", group, errName)

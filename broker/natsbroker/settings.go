@@ -1,4 +1,4 @@
-// This file names those of streams, consumers and servers by which messages are lost in silence.
+// This file finds settings of streams, consumers and servers that lose messages silently.
 
 package natsbroker
 
@@ -13,10 +13,10 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// errUnsafe is of streams, consumers and buckets with such a setting.
-var errUnsafe = errors.New("skald cannot keep its promises on it")
+// errUnsafe reports a stream, consumer or bucket with such a setting.
+var errUnsafe = errors.New("skald cannot keep its guarantees with this setting")
 
-// settingsStream is how a stream is made that loses nothing.
+// settingsStream returns the settings of a stream that loses nothing.
 func settingsStream(name, description string, retain time.Duration, replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: name, Description: description, Storage: jetstream.FileStorage,
@@ -25,8 +25,8 @@ func settingsStream(name, description string, retain time.Duration, replicas int
 	}
 }
 
-// ofStream names the setting by which a stream loses messages, or takes them without storing them; empty:
-// none does.
+// ofStream returns the setting by which a stream loses messages, or accepts them without storing them;
+// empty if there is none.
 func ofStream(c *jetstream.StreamConfig, retain time.Duration) string {
 	old := c.Discard == jetstream.DiscardOld
 	for _, s := range []struct {
@@ -60,8 +60,8 @@ func ofStream(c *jetstream.StreamConfig, retain time.Duration) string {
 	return ""
 }
 
-// ofConsumer names the setting by which a durable loses messages, or is none that instances can share;
-// empty: none does.
+// ofConsumer returns the setting by which a durable loses messages, or cannot be shared by instances; empty
+// if there is none.
 func ofConsumer(c *jetstream.ConsumerConfig) string {
 	for _, s := range []struct {
 		bad  bool
@@ -91,7 +91,7 @@ func ofConsumer(c *jetstream.ConsumerConfig) string {
 
 const minAckWait = 2 * time.Second
 
-// ofServer is what is doubtful of a server, by what it tells of itself.
+// ofServer returns doubtful settings of a server.
 func ofServer(version string, mostBytes int64) []skald.Finding {
 	limit := skald.Finding{Name: "max_payload", Grade: skald.Fine, Saw: fmt.Sprint(mostBytes)}
 	if mostBytes < feed.LargestPayload {
@@ -101,6 +101,6 @@ func ofServer(version string, mostBytes int64) []skald.Finding {
 			feed.LargestPayload)
 	}
 	return []skald.Finding{{Name: "version", Grade: skald.Fine, Saw: "NATS " + version},
-		{Name: "sync_interval", Grade: skald.Doubtful, Saw: "no client can see it",
-			Remedy: "sync_interval: always, or three replicas: by default a server answers two minutes before it writes to disk"}, limit}
+		{Name: "sync_interval", Grade: skald.Doubtful, Saw: "clients cannot read it",
+			Remedy: "set sync_interval: always, or use three replicas: by default a server writes to disk up to two minutes after its answer"}, limit}
 }

@@ -14,25 +14,25 @@ import (
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
-// A Shape is a stream that a team has already, as a topic. MakeTopics does not make it. Without Durable the
-// stream is one partition, in its own order, for each group. With it the group's instances share the work in
-// no order.
+// Shape is an existing stream as a topic. MakeTopics does not create it. Without Durable the stream is one
+// partition for each group, in its own order. With Durable the group's instances share the messages without
+// order.
 type Shape struct {
-	// Stream is its name.
+	// Stream is the name of the stream.
 	Stream string
-	// Subject is what a message is published to, with {type} and {key} for those of the message:
-	// "orders.{type}". Default: nothing is published to the topic.
+	// Subject is the subject of published messages, with {type} and {key} for those of the message:
+	// "orders.{type}". Default: the topic is only read.
 	Subject string
-	// Filter is which of the stream's subjects a group without Durable reads. Default: all.
+	// Filter has the subjects of the stream that a group without Durable reads. Default: all.
 	Filter string
-	// Durable says that a group is the stream's pull consumer of the same name, which is there already and
-	// may have other clients: each message goes to one of all instances, and comes again where it was not
-	// acknowledged. One that loses messages in silence (by max_deliver, ack_policy, inactive_threshold …) is
-	// refused. Default false.
+	// Durable declares that a group is an existing pull consumer of the stream with the same name, which
+	// may have other clients. Each message goes to one of all instances, and is redelivered without an
+	// acknowledgement. A consumer that loses messages silently (by max_deliver, ack_policy,
+	// inactive_threshold …) is refused. Default false.
 	Durable bool
 }
 
-// parseShapes reads "topic:stream[:subject],…" of a URL; topic:stream* has durables.
+// parseShapes parses "topic:stream[:subject],…" of a URL. With topic:stream* groups are durables.
 func parseShapes(list string) (map[string]Shape, error) {
 	out := map[string]Shape{}
 	for one := range strings.SplitSeq(list, ",") {
@@ -50,14 +50,14 @@ func parseShapes(list string) (map[string]Shape, error) {
 	return out, nil
 }
 
-// lookShaped asks NATS about a stream of others.
+// lookShaped reads an existing stream.
 func (w *wire) lookShaped(ctx context.Context, name string, shape Shape) (topic, error) {
 	s, err := w.js.Stream(ctx, shape.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrInvalidStreamName) {
 		return topic{}, fmt.Errorf("topic %q: stream %s: %w", name, shape.Stream, broker.ErrNoTopic)
 	}
 	if err != nil {
-		return topic{}, fmt.Errorf("look up topic %q: %w", name, w.orAway(err))
+		return topic{}, fmt.Errorf("read topic %q: %w", name, w.orAway(err))
 	}
 	info := s.CachedInfo()
 	config := info.Config
@@ -73,8 +73,8 @@ func (w *wire) lookShaped(ctx context.Context, name string, shape Shape) (topic,
 		last: info.State.LastSeq, created: born(info), shape: &shape, typed: typeIn(shape.Subject)}, nil
 }
 
-// typeIn matches the subjects of a shape, with the type as its first group; nil: they have none. A key next
-// to it is one token, and a type may have several.
+// typeIn matches the subjects of a shape, with the type as its first group; nil if they have no type. A key
+// next to it is one token, and a type may have several.
 func typeIn(subject string) *regexp.Regexp {
 	if !strings.Contains(subject, "{type}") {
 		return nil
@@ -82,11 +82,11 @@ func typeIn(subject string) *regexp.Regexp {
 	pattern := regexp.QuoteMeta(subject)
 	pattern = strings.Replace(pattern, `\{type\}`, `(.+)`, 1)
 	pattern = strings.NewReplacer(`\{type\}`, `.+`, `\{key\}`, `[^.]+`).Replace(pattern)
-	return regexp.MustCompile("^" + pattern + "$") // of quoted text it always compiles
+	return regexp.MustCompile("^" + pattern + "$") // quoted text always compiles
 }
 
-// routed reads the type of a message without one from its subject. The handler gets a subject that Skald
-// would not publish the message to in a header.
+// routed sets the missing type of a message from its subject. If Skald would publish the message to another
+// subject, the handler gets the original one in a header.
 func (t *topic) routed(m *skald.Message, subject string) {
 	if t.shape == nil {
 		return
@@ -107,25 +107,26 @@ func (t *topic) matches(subject string) []string {
 	return t.typed.FindStringSubmatch(subject)
 }
 
-// target is the subject of a message for a partition of t.
+// target returns the subject of a message for a partition of t.
 func (t *topic) target(partition int, typ string, key []byte) (string, error) {
 	if t.shape == nil {
 		return subject(t.stream, partition), nil
 	}
 	if t.shape.Subject == "" {
-		return "", fmt.Errorf("publish to %q: its shape has no subject: it is only read: %w", t.name,
+		return "", fmt.Errorf("publish to %q: its shape has no subject, so the topic is only read: %w", t.name,
 			cloudevents.ErrCannotCarry)
 	}
 	out := strings.NewReplacer("{type}", typ, "{key}", string(key)).Replace(t.shape.Subject)
 	odd := func(c rune) bool { return c <= ' ' || c == 0x7f || c == '*' || c == '>' }
 	if strings.ContainsFunc(out, odd) || strings.HasPrefix(out, ".") || strings.HasSuffix(out, ".") ||
 		strings.Contains(out, "..") {
-		return "", fmt.Errorf("publish to %q: %q is no subject: %w", t.name, out, cloudevents.ErrCannotCarry)
+		return "", fmt.Errorf("publish to %q: %q is not a valid subject: %w",
+			t.name, out, cloudevents.ErrCannotCarry)
 	}
 	return out, nil
 }
 
-// reads is what a partition of t is read by.
+// reads returns the filter for a partition of t.
 func (t *topic) reads(partition int) []string {
 	switch {
 	case t.shape == nil:

@@ -223,7 +223,7 @@ func TestShapedInOrder(t *testing.T) {
 	var pe *broker.PublishError
 	if err := b.Publish(t.Context(), []skald.Message{bad}).Wait(t.Context()); !errors.As(err, &pe) ||
 		pe.Refused[0] == nil {
-		t.Errorf("a type that is no subject: %v", err)
+		t.Errorf("a type that is not a valid subject: %v", err)
 	}
 }
 

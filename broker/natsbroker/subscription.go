@@ -13,24 +13,24 @@ import (
 	"github.com/skald-go/skald/broker/internal/perkey"
 )
 
-var errFenced = errors.New("a new life of this member has taken over")
+var errFenced = errors.New("another process with this member name took over")
 
-// A Subscription is one member of a group. One goroutine, run, does all that concerns the bucket; each
-// partition that is owned has one that reads.
+// Subscription is one member of a group. The goroutine of run uses the bucket, and each owned partition has
+// a goroutine that reads.
 type Subscription struct {
 	b     *Broker
 	ctx   context.Context // ends with the member
 	kill  context.CancelFunc
-	leave chan context.Context // once: go in peace, until that context ends
-	again chan struct{}        // look at the whole group again
+	leave chan context.Context // asks run once to leave the group, until that context ends
+	again chan struct{}        // requests a new watch of the group
 	done  chan struct{}        // run has ended
 
-	group   // of run alone
+	group   // used only by run
 	resumes func(ctx context.Context, partitions []broker.Partition) (broker.Resumed, error)
 
 	mu   sync.Mutex
 	feed *feed.Feed[*partition]
-	left error // what kept it from leaving in peace
+	left error // the error of leaving the group
 }
 
 var _ broker.Subscription = (*Subscription)(nil)
@@ -48,9 +48,9 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	}
 	var topics []topic
 	for _, name := range g.Topics {
-		t, err := b.look(ctx, name)
+		t, err := b.lookSoon(ctx, name)
 		if err != nil {
-			if err = fmt.Errorf("subscribe: %w", err); kindOf(err) == perkey.Refused {
+			if err = fmt.Errorf("subscribe: %w", err); kindOf(err) != perkey.Outage {
 				err = &broker.TopicError{Topic: name, Err: err}
 			}
 			return nil, err
@@ -96,7 +96,7 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	return s, nil
 }
 
-// Ready has a value when something may have come.
+// Ready returns a channel that has a value after new deliveries.
 func (s *Subscription) Ready() <-chan struct{} { return s.feed.Ready() }
 
 func (s *Subscription) lookAgain() {
@@ -106,12 +106,12 @@ func (s *Subscription) lookAgain() {
 	}
 }
 
-// Receive returns what was read.
+// Receive returns messages that were read.
 func (s *Subscription) Receive(_ context.Context, max int) (broker.Batch, error) {
 	return s.feed.Receive(max)
 }
 
-// Ack notes what is finished; run stores it.
+// Ack records acknowledgements; run stores them.
 func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,16 +119,16 @@ func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 	return err
 }
 
-// Alarm is never raised.
+// Alarm returns "", because NATS has no alarm.
 func (*Subscription) Alarm() string { return "" }
 
 // Pause stops deliveries from partitions until Resume, or until they are lost.
 func (s *Subscription) Pause(partitions ...string) { s.feed.Pause(partitions...) }
 
-// Resume lets deliveries flow again.
+// Resume ends a pause.
 func (s *Subscription) Resume(partitions ...string) { s.feed.Resume(partitions...) }
 
-// Close stores acknowledgements, hands the partitions over and leaves the group.
+// Close stores acknowledgements, gives the partitions back and leaves the group.
 func (s *Subscription) Close(ctx context.Context) error {
 	s.b.mu.Lock()
 	delete(s.b.subs, s)
@@ -136,11 +136,11 @@ func (s *Subscription) Close(ctx context.Context) error {
 	return s.end(ctx)
 }
 
-// end makes run leave, until ctx ends.
+// end makes run leave the group, until ctx ends.
 func (s *Subscription) end(ctx context.Context) error {
 	select {
 	case s.leave <- ctx:
-	default: // it is leaving
+	default: // it is leaving already
 	}
 	select {
 	case <-s.done:
@@ -153,7 +153,7 @@ func (s *Subscription) end(ctx context.Context) error {
 	return s.left
 }
 
-// gain takes partitions into what is owned, and reads them.
+// gain adds partitions to the owned ones, and starts to read them.
 func (s *Subscription) gain(partitions []*partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,11 +164,11 @@ func (s *Subscription) gain(partitions []*partition) {
 		}
 		ctx, cancel := context.WithCancel(s.ctx)
 		l.stop = cancel
-		go s.read(ctx, l, l.row.Position+1) // its row may have changed when that begins
+		go s.read(ctx, l, l.row.Position+1) // evaluated now, because the row may change
 	}
 }
 
-// lose drops a partition, and what was read of it; it reports how far the partition was finished.
+// lose drops a partition and its buffered messages. It returns the finished position.
 func (s *Subscription) lose(l *partition, clean bool) (acked uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +177,7 @@ func (s *Subscription) lose(l *partition, clean bool) (acked uint64) {
 	return uint64(l.Acked)
 }
 
-// die makes all further calls answer why.
+// die makes all further calls return why.
 func (s *Subscription) die(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +188,7 @@ func (s *Subscription) die(why error) {
 	s.feed.Clear()
 }
 
-// partition is one that this member owns, from one claim to one loss.
+// partition is an owned partition, from its claim to its loss.
 type partition struct {
 	feed.Holding
 	feed.Buffer
@@ -197,16 +197,16 @@ type partition struct {
 	row   row
 	rev   uint64
 	stop  context.CancelFunc
-	room  chan struct{} // has a value when there may be room in the buffer
+	room  chan struct{} // signals room in the buffer
 
-	// under the subscription's lock
-	missed broker.Missed // before it was claimed
-	read   uint64        // the next position that is to come
-	behind uint64        // how many were left behind the last that came
-	stuck  uint64        // read, when the patrol found that it has stopped there
+	// The fields below are guarded by the subscription's lock.
+	missed broker.Missed // messages that were removed before its claim
+	read   uint64        // the next position to read
+	behind uint64        // the number of messages left behind the last one
+	stuck  uint64        // the value of read when the patrol found no progress
 }
 
-// Take is that of the buffer; then there is room.
+// Take removes messages from the buffer, and signals room.
 func (l *partition) Take(out []broker.Delivery, n int) []broker.Delivery {
 	defer feed.Signal(l.room)
 	return l.Buffer.Take(out, n)

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,28 +21,28 @@ const (
 	defaultPartitions = 8
 	maxPartitions     = 1024
 
-	errUnclustered jetstream.ErrorCode = 10074 // one server, more replicas
+	errUnclustered jetstream.ErrorCode = 10074 // several replicas with one server
 	errNoPeers     jetstream.ErrorCode = 10005
 )
 
-var errName = errors.New("a name is 1 to 249 of A-Z a-z 0-9 . _ -")
+var errName = errors.New("a name has 1 to 249 characters of A-Z a-z 0-9 . _ -")
 
-// topic is a stream that was looked at.
+// topic is a stream that was read.
 type topic struct {
 	name, stream string
 	partitions   int
 	created      string
 	first, last  uint64
-	shape        *Shape         // nil: a stream as MakeTopics makes it
-	typed        *regexp.Regexp // finds the type in a subject of the shape; nil: the subject has none
+	shape        *Shape         // nil for a stream of MakeTopics
+	typed        *regexp.Regexp // finds the type in a subject of the shape; nil without one
 }
 
-// Stream is the name of a topic's stream.
+// Stream returns the name of a topic's stream.
 func Stream(topic string) string { return token(topic) }
 
 func subject(stream string, partition int) string { return stream + "." + strconv.Itoa(partition) }
 
-// look asks NATS about a topic.
+// look reads a topic.
 func (w *wire) look(ctx context.Context, name string) (topic, error) {
 	if !feed.OK(name) {
 		return topic{}, fmt.Errorf("topic %q: %w: %w", name, errName, broker.ErrNoTopic)
@@ -54,7 +55,7 @@ func (w *wire) look(ctx context.Context, name string) (topic, error) {
 		return topic{}, fmt.Errorf("topic %q: stream %s: %w", name, token(name), broker.ErrNoTopic)
 	}
 	if err != nil {
-		return topic{}, fmt.Errorf("look up topic %q: %w", name, w.orAway(err))
+		return topic{}, fmt.Errorf("read topic %q: %w", name, w.orAway(err))
 	}
 	info := s.CachedInfo()
 	t := topic{name: name, stream: info.Config.Name, partitions: len(info.Config.Subjects),
@@ -75,41 +76,89 @@ func (w *wire) look(ctx context.Context, name string) (topic, error) {
 	return t, nil
 }
 
-// born is what tells a stream from another of its name.
+// lookSoon reads a topic. The error wraps perkey.ErrSilent if its stream does not answer while NATS does.
+func (w *wire) lookSoon(ctx context.Context, name string) (t topic, err error) {
+	err = w.soon(ctx, name, func(ctx context.Context) error {
+		t, err = w.look(ctx, name)
+		return err
+	})
+	return t, err
+}
+
+// soon reads the stream of a topic, for half of the remaining time, and at most for patience. Without an
+// answer it reads the bucket; if NATS answers then, the error wraps perkey.ErrSilent.
+func (w *wire) soon(ctx context.Context, topic string, ask func(context.Context) error) error {
+	most := patience
+	if end, there := ctx.Deadline(); there {
+		most = min(most, time.Until(end)/2)
+	}
+	short, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	err := ask(short)
+	if err == nil || short.Err() == nil || ctx.Err() != nil {
+		return err
+	}
+	ctx, cancel = context.WithTimeout(ctx, patience)
+	defer cancel()
+	if !w.answers(ctx) {
+		return err
+	}
+	return fmt.Errorf("topic %q: %w", topic, perkey.ErrSilent)
+}
+
+// answers returns true if NATS answers a request for the bucket, which concerns no topic.
+func (w *wire) answers(ctx context.Context) bool {
+	kv, err := bucketOpen(ctx, w.js, w.orAway)
+	if err == nil {
+		_, err = kv.Get(ctx, incarnation)
+	}
+	return err == nil || !errors.Is(w.orAway(err), broker.ErrAway)
+}
+
+// born returns the creation time of a stream, which distinguishes it from another stream with its name.
 func born(info *jetstream.StreamInfo) string { return info.Created.UTC().Format(time.RFC3339Nano) }
 
-// MakeTopics makes those of topics that do not exist, and the bucket of groups. With partitions 0 a topic
-// gets 8.
+// MakeTopics creates missing topics, and the bucket of groups. With 0 partitions a topic gets 8.
 func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...string) error {
 	n := or(partitions, defaultPartitions)
 	if n > maxPartitions {
-		return fmt.Errorf("make topics with %d partitions: at most %d", n, maxPartitions)
+		return fmt.Errorf("create topics with %d partitions: use at most %d", n, maxPartitions)
 	}
 	for _, t := range topics {
 		if !feed.OK(t) {
-			return fmt.Errorf("make topic %q: %w", t, errName)
+			return fmt.Errorf("create topic %q: %w", t, errName)
 		}
 	}
 	if err := bucketMake(ctx, b.js, b.opts.Replicas); err != nil {
-		return fmt.Errorf("make the bucket %q: %w", name, b.unmade(err))
+		return fmt.Errorf("create the bucket %q: %w", name, b.unmade(err))
 	}
 	for _, t := range topics {
 		if err := b.makeTopic(ctx, n, t); err != nil {
-			return fmt.Errorf("make topic %q: %w", t, b.unmade(err))
+			return fmt.Errorf("create topic %q: %w", t, b.unmade(err))
 		}
 	}
 	return nil
 }
 
-// Topics tells when topics were made: that is their id.
+// Topics returns the creation times of topics, which are their IDs.
 func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, error) {
+	type found struct {
+		topic
+		err error
+	}
+	all := make([]found, len(names)) // in parallel, so that a silent stream does not delay the others
+	var asking sync.WaitGroup
+	for i, name := range names {
+		asking.Go(func() { all[i].topic, all[i].err = b.lookSoon(ctx, name) })
+	}
+	asking.Wait()
 	out := broker.Topics{}
-	for _, name := range names {
-		switch t, err := b.look(ctx, name); {
-		case err == nil:
-			out[name] = t.created
-		case kindOf(err) == perkey.Outage:
-			return nil, err
+	for i, f := range all {
+		switch {
+		case f.err == nil:
+			out[names[i]] = f.created
+		case kindOf(f.err) == perkey.Outage:
+			return nil, f.err
 		}
 	}
 	return out, nil
@@ -117,7 +166,7 @@ func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, er
 
 func (b *Broker) makeTopic(ctx context.Context, partitions int, name string) error {
 	if _, shaped := b.shapes[name]; shaped {
-		return nil // it is others'
+		return nil // an existing stream of a shape
 	}
 	_, err := b.js.Stream(ctx, token(name))
 	if err == nil || !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -128,13 +177,14 @@ func (b *Broker) makeTopic(ctx context.Context, partitions int, name string) err
 		c.Subjects = append(c.Subjects, subject(c.Name, i))
 	}
 	_, err = b.js.CreateStream(ctx, c)
-	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // a rival's, a moment ago
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process has just created it
 		return nil
 	}
 	return err
 }
 
-// unmade says why nothing was made. Too few servers for so many replicas is a setting, not an outage.
+// unmade returns the reason why nothing was created. Too few servers for the replicas is a wrong setting,
+// not an outage.
 func (b *Broker) unmade(err error) error {
 	var answered *jetstream.APIError
 	if errors.As(err, &answered) && slices.Contains([]jetstream.ErrorCode{errUnclustered, errNoPeers},
@@ -145,7 +195,7 @@ func (b *Broker) unmade(err error) error {
 	return b.orAway(err)
 }
 
-// CheckTopics names what is missing, streams and the bucket, and streams with a setting that loses messages.
+// CheckTopics returns missing streams, a missing bucket, and streams with a setting that loses messages.
 func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []string, err error) {
 	_, err = b.Incarnation(ctx)
 	for i := range len(topics) + 1 {
@@ -162,24 +212,24 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 	return missing, nil
 }
 
-// bucket is where groups live.
+// bucket returns the bucket of groups.
 func (b *Broker) bucket(ctx context.Context) (jetstream.KeyValue, error) {
 	return bucketOpen(ctx, b.js, b.orAway)
 }
 
-// Incarnation is a name that was drawn when the bucket was made: where JetStream's files are lost, so is it.
+// Incarnation returns the random name of the bucket. If JetStream loses its files, it loses the name.
 func (b *Broker) Incarnation(ctx context.Context) (string, error) {
 	kv, err := b.bucket(ctx)
 	if err != nil {
-		return "", fmt.Errorf("ask NATS for its incarnation: %w", err)
+		return "", fmt.Errorf("read NATS's incarnation: %w", err)
 	}
 	e, err := kv.Get(ctx, incarnation)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return "",
-			fmt.Errorf("ask NATS for its incarnation: the bucket %q has no %q: make topics again, which writes it: %w", name, incarnation, broker.ErrNoTopic)
+			fmt.Errorf("read NATS's incarnation: the bucket %q has no %q, which MakeTopics writes: %w", name, incarnation, broker.ErrNoTopic)
 	}
 	if err != nil {
-		return "", fmt.Errorf("ask NATS for its incarnation: %w", b.orAway(err))
+		return "", fmt.Errorf("read NATS's incarnation: %w", b.orAway(err))
 	}
 	return string(e.Value()), nil
 }

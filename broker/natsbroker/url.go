@@ -9,10 +9,9 @@ import (
 	"github.com/skald-go/skald/internal/endpoint"
 )
 
-// ParseURL reads nats://[user:password@]host[:port][,host[:port]][?option=value&…]: the servers, and the
-// options that the URL gives, for New. The caller may set more of them. A token may stand for user:password.
-// Secrets may also be in files or in the environment (getenv, os.Getenv in most programs); no error shows
-// one.
+// ParseURL parses nats://[user:password@]host[:port][,host[:port]][?option=value&…]. It returns the servers
+// and the options for New; the caller may set more options. A token may replace user:password. Secrets may
+// also be in files or in the environment (getenv, mostly os.Getenv). Errors do not show them.
 //
 //	tls=on|off           speak TLS. Default: on if ca or cert is given, else as the server wants it
 //	ca=FILE              the authorities, PEM, that the servers' certificates are checked against. Default: the system's
@@ -57,7 +56,7 @@ func (o *Options) login(u *endpoint.URL) error {
 	return err
 }
 
-// mapped is the envelope of others.
+// mapped reads the envelope.
 func (o *Options) mapped(u *endpoint.URL) (err error) {
 	if o.Envelope, err = cloudevents.ParseEnvelope(u.Get("envelope")); err == nil {
 		_, err = codec(o.Envelope)
@@ -74,7 +73,7 @@ func (o *Options) streams(u *endpoint.URL) (err error) {
 	}
 	if v := u.Get("retain"); v != "" {
 		if o.Retain, err = time.ParseDuration(v); err != nil || o.Retain <= 0 {
-			return fmt.Errorf("retain is a duration as 168h, not %q", v)
+			return fmt.Errorf("retain is a duration such as 168h, not %q", v)
 		}
 	}
 	if v := u.Get("shapes"); v != "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
-// wire is the connection, and what NATS has said on it.
+// wire is the connection, with its errors.
 type wire struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
@@ -22,13 +22,13 @@ type wire struct {
 	shapes map[string]Shape
 	codec  *cloudevents.Codec
 
-	heard chan struct{} // has a value once NATS, or the lack of it, was heard of
+	heard chan struct{} // signals the result of a connection attempt
 
 	mu sync.Mutex
-	no error // why there is no connection, or what this connection has no right to; nil: nothing is known
+	no error // why there is no connection, or the missing right; nil if unknown
 }
 
-// hear is told why a connection was not made, or nil when one is.
+// hear records why a connection failed; nil after a success.
 func (w *wire) hear(err error) {
 	w.mu.Lock()
 	w.no = err
@@ -45,8 +45,8 @@ func (w *wire) said() error {
 	return w.no
 }
 
-// orAway marks an error that says that NATS cannot be reached or is not ready yet. What NATS refuses for want
-// of a right is none: waiting does not cure it.
+// orAway wraps an error in broker.ErrAway if NATS cannot be reached or is not ready. A missing right is no
+// outage, because waiting does not cure it.
 func (w *wire) orAway(err error) error {
 	var answered *jetstream.APIError
 	switch {
@@ -73,7 +73,8 @@ func (w *wire) orAway(err error) error {
 	return fmt.Errorf("%w: %w", broker.ErrAway, err)
 }
 
-// Capabilities of this driver, on streams that it has made; Shape tells of others'.
+// Capabilities returns the capabilities of this driver for its own streams. Shape documents those of
+// existing streams.
 func Capabilities() broker.Capabilities {
 	return broker.Capabilities{Partition: "a subject of a stream", Position: "the stream's sequence",
 		Incarnation: "drawn with the bucket", LateGroup: "oldest message", Acks: "up to here",

@@ -12,9 +12,9 @@ import (
 	"github.com/skald-go/skald/broker/internal/perkey"
 )
 
-var errRejected = errors.New("a queue of it is full, or has no majority, and rejected it")
+var errRejected = errors.New("a queue is full or has no majority, and rejected the message")
 
-// kindOf says what an error means that was not an answer to the message itself.
+// kindOf returns the consequence of an error that is no answer to one message.
 func kindOf(err error) perkey.Kind {
 	if errors.Is(err, broker.ErrNoTopic) || errors.Is(err, ErrSettings) ||
 		errors.Is(err, cloudevents.ErrCannotCarry) || code(err) == amqp.AccessRefused {
@@ -23,14 +23,14 @@ func kindOf(err error) perkey.Kind {
 	return perkey.Outage
 }
 
-// confirmed hears from RabbitMQ about one message.
+// confirmed processes the confirmation of one message by RabbitMQ.
 func (p *publisher) confirmed(token uint64, w *wire, acked bool) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	p.drain(w)
 	it := p.Lines.Aloft(token)
 	if it == nil || !acked && w.ch.IsClosed() {
-		return // its caller was told that nothing is known, or will be
+		return // its caller gets an outage
 	}
 	p.Lines.Land(it)
 	p.careful = max(p.careful-1, 0)
@@ -38,7 +38,8 @@ func (p *publisher) confirmed(token uint64, w *wire, acked bool) {
 	case it.Out.returned != "":
 		delete(p.Topics, it.Topic)
 		p.Lines.Fail(it, perkey.Refused,
-			fmt.Errorf("publish to %q under %q: no queue is bound to it, for no group has joined yet (RabbitMQ says %s): %w", it.Topic, it.Out.route, it.Out.returned, broker.ErrNoTopic))
+			fmt.Errorf("publish under %q: RabbitMQ returned it (%s): %w", it.Out.route, it.Out.returned,
+				&broker.NoQueueError{Topic: it.Topic}))
 	case !acked:
 		p.Lines.Fail(it, perkey.Failed, fmt.Errorf("publish to %q: %w", it.Topic, errRejected))
 	default:
@@ -46,7 +47,8 @@ func (p *publisher) confirmed(token uint64, w *wire, acked bool) {
 	}
 }
 
-// drain takes up what was returned. Whatever is alike in all that can be seen may stand for the other.
+// drain processes returned messages. A returned message is matched by its visible fields, so equal messages
+// may be exchanged.
 func (p *publisher) drain(w *wire) {
 	for {
 		select {

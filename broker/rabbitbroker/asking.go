@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// with asks on the connection that publishes, if there is one that works, else on one of its own.
+// with calls f with the connection that publishes, if it works, or else with a new one.
 func (b *Broker) with(ctx context.Context, do func(*amqp.Connection) error) error {
 	if conn := b.publisher.working(); conn != nil {
 		return do(conn)
@@ -18,7 +18,7 @@ func (b *Broker) with(ctx context.Context, do func(*amqp.Connection) error) erro
 	return b.withOwn(ctx, do)
 }
 
-// withOwn asks on a connection of its own.
+// withOwn calls f with a new connection.
 func (b *Broker) withOwn(ctx context.Context, do func(*amqp.Connection) error) error {
 	conn, err := b.open(ctx)
 	if err != nil {
@@ -28,8 +28,8 @@ func (b *Broker) withOwn(ctx context.Context, do func(*amqp.Connection) error) e
 	return do(conn)
 }
 
-// withKept asks as with does, and keeps a connection of its own for the next question: health asks every few
-// seconds whether RabbitMQ answers.
+// withKept is with, and keeps a new connection for the next call, because health checks ask RabbitMQ every
+// few seconds.
 func (b *Broker) withKept(ctx context.Context, do func(*amqp.Connection) error) error {
 	if conn := b.publisher.working(); conn != nil {
 		b.forget(nil)
@@ -54,7 +54,7 @@ func (b *Broker) withKept(ctx context.Context, do func(*amqp.Connection) error) 
 	return err
 }
 
-// keep returns false if there is a connection that is kept, or no more questions.
+// keep returns false if there is a kept connection already, or if the broker is closed.
 func (b *Broker) keep(conn *amqp.Connection) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,7 +65,7 @@ func (b *Broker) keep(conn *amqp.Connection) bool {
 	return true
 }
 
-// forget closes the kept connection if it is conn; nil: whichever it is.
+// forget closes the kept connection if it is conn, or in any case if conn is nil.
 func (b *Broker) forget(conn *amqp.Connection) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +77,7 @@ func (b *Broker) forget(conn *amqp.Connection) {
 
 func hangUp(conn *amqp.Connection) { _ = conn.CloseDeadline(time.Now().Add(time.Second)) }
 
-// open makes a connection that asks.
+// open opens a connection for requests.
 func (b *Broker) open(ctx context.Context) (*amqp.Connection, error) {
 	b.mu.Lock()
 	closed := b.closed

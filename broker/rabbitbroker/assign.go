@@ -1,5 +1,5 @@
-// This file shares the partitions of a topic among the members of a group, who all come to the same
-// answer.
+// This file divides the partitions of a topic among the members of a group. All members compute the same
+// result.
 
 package rabbitbroker
 
@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// owners is who of members owns which of the partitions of a topic. Everybody gets as many as the others,
-// those that remain go to other members for each topic, and few partitions move when members come and go.
+// owners returns the owner of each partition of a topic among members. Each member gets an equal number.
+// The remainder goes to other members for each topic. Few partitions move when members join or leave.
 func owners(topic string, partitions int, members []string) []string {
 	members = slices.Sorted(slices.Values(members))
 	room := map[string]int{}
@@ -41,7 +41,7 @@ func weight(parts ...string) uint64 {
 	for _, p := range parts {
 		_, _ = io.WriteString(h, p+"\x00")
 	}
-	w := h.Sum64() // mixed, for FNV's last bytes reach few bits
+	w := h.Sum64() // mixed, because FNV's last bytes change few bits
 	w = (w ^ w>>33) * 0xff51afd7ed558ccd
 	return w ^ w>>33
 }

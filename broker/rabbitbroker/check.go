@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// CheckTopics says which of topics are not there, or are none of Skald's, and changes nothing.
+// CheckTopics returns the topics that are missing or not Skald's. It changes nothing.
 func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []string, err error) {
 	err = b.with(ctx, func(conn *amqp.Connection) error {
 		if !b.opts.ByType {
@@ -20,7 +20,7 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 					fmt.Sprintf("the exchange %q and the queue %q, which all topics share: %v", membersName,
 						recordName, errMissing))
 			case err != nil:
-				return fmt.Errorf("look up exchange %q: %w", membersName, orAway(err))
+				return fmt.Errorf("read exchange %q: %w", membersName, orAway(err))
 			}
 			switch _, err := lookDropped(ctx, conn); {
 			case notFound(err):
@@ -29,10 +29,10 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 						"the exchange and the queue %q, which keep what policies make queues drop: %v",
 						droppedName, errMissing))
 			case err != nil:
-				return fmt.Errorf("look up queue %q: %w", droppedName, orAway(err))
+				return fmt.Errorf("read queue %q: %w", droppedName, orAway(err))
 			}
 		}
-		if b.opts.Queue != "" { // which all groups share: it must be there, whichever group is meant
+		if b.opts.Queue != "" { // all groups share it, so it must exist
 			if missing, err = told(missing, b.there(ctx, conn, b.opts.Queue)); err != nil {
 				return err
 			}
@@ -50,9 +50,8 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 	return missing, err
 }
 
-// CheckGroup says what of a group is not there, or is there with other settings, and changes nothing.
-// Settings are seen by those who have the right to configure the queues; bindings and policies are seen by
-// nobody.
+// CheckGroup returns the missing objects of a group, and those with other settings. It changes nothing. A
+// check of settings needs the right to configure the queues. Bindings and policies cannot be checked.
 func (b *Broker) CheckGroup(ctx context.Context, g broker.Group) (missing []string, err error) {
 	if err := checkGroup(g); err != nil {
 		return nil, err
@@ -77,7 +76,7 @@ func (b *Broker) CheckGroup(ctx context.Context, g broker.Group) (missing []stri
 	return missing, err
 }
 
-// told adds to missing what is missing; any other error it gives back.
+// told adds err to missing if it reports a missing object, and otherwise returns it.
 func told(missing []string, err error) ([]string, error) {
 	if errors.Is(err, errMissing) || errors.Is(err, ErrSettings) || errors.Is(err, broker.ErrNoTopic) {
 		return append(missing, err.Error()), nil
@@ -85,8 +84,8 @@ func told(missing []string, err error) ([]string, error) {
 	return missing, err
 }
 
-// checkPartition looks whether a queue is there with the settings of a partition. RabbitMQ compares them only
-// when it is asked to declare the queue, which is one more reason to ask first whether it is there.
+// checkPartition checks that a queue exists with the settings of a partition. RabbitMQ compares settings
+// only in a declaration, so the function first checks that the queue exists.
 func (b *Broker) checkPartition(ctx context.Context, conn *amqp.Connection, queue string) error {
 	if err := b.there(ctx, conn, queue); err != nil {
 		return err

@@ -6,24 +6,25 @@ import (
 	"time"
 )
 
-// gate keeps a connection from reading far ahead of the goroutines that take deliveries: the client queues
-// all that it has read, without a bound.
+// gate stops a connection from reading far ahead of the goroutines that take deliveries, because the client
+// queues everything that it reads, without a limit.
 type gate struct {
 	mu    sync.Mutex
-	ahead int // bytes that were read and not taken, roughly
+	ahead int // approximate number of bytes that were read and not taken
 	moved chan struct{}
 }
 
 const (
 	readAhead = 8 << 20 // bytes
-	envelope  = 512     // bytes of a delivery next to its payload; too many do no harm
-	// idle is how long nothing is taken if the client's queue is empty. Then other frames were read.
+	envelope  = 512     // bytes of a delivery without its payload; a high estimate is harmless
+	// idle is how long the client's queue may be empty before ahead is reset, because other frames were
+	// read.
 	idle = 50 * time.Millisecond
 )
 
 func newGate() *gate { return &gate{moved: make(chan struct{}, 1)} }
 
-// take notes that a delivery of so many bytes has left the client's queue.
+// take records that a delivery of so many bytes has left the client's queue.
 func (g *gate) take(bytes int) {
 	g.mu.Lock()
 	g.ahead = max(0, g.ahead-bytes-bytes>>10-envelope)
@@ -34,7 +35,7 @@ func (g *gate) take(bytes int) {
 	}
 }
 
-// wait returns once there is room.
+// wait returns when there is room.
 func (g *gate) wait() {
 	for g.full() {
 		select {
@@ -53,13 +54,13 @@ func (g *gate) full() bool {
 	return g.ahead > readAhead
 }
 
-// gated is a connection behind a gate.
+// gated is a connection with a gate.
 type gated struct {
 	net.Conn
 	*gate
 }
 
-// Read reads once the gate has room.
+// Read reads when the gate has room.
 func (c gated) Read(p []byte) (n int, err error) {
 	c.wait()
 	n, err = c.Conn.Read(p)

@@ -11,10 +11,10 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// hello is what a member tells the others of its group now and then.
+// hello is the message that a member sends to the others of its group periodically.
 type hello struct {
 	Member    string        `json:"member"`
-	SessionID string        `json:"life"` // a later one is greater
+	SessionID string        `json:"life"` // a later session has a greater ID
 	Queue     string        `json:"queue"`
 	Topics    []string      `json:"topics,omitempty"`
 	Session   time.Duration `json:"session,omitempty"`
@@ -22,39 +22,39 @@ type hello struct {
 	feed.Claim
 }
 
-// peer is another member as this one sees it.
+// peer is another member, from the view of this one.
 type peer struct {
 	hello
 	heard, pinged time.Time
 }
 
-// group is what a member knows of its group. Wrong knowledge costs time, never order: a queue has one active
-// consumer.
+// group is a member's view of its group. A wrong view delays messages but never breaks order, because a
+// queue has one active consumer.
 type group struct {
 	name              string
 	member, sessionID string
 	topicNames        []string
 	peers             map[string]peer
 	shares            map[string]share // by topic
-	standing          feed.Claim       // of this member
+	standing          feed.Claim       // the claim of this member
 	joined            time.Time
-	warned            time.Time // when it was last told that the group is another's
+	warned            time.Time // when the foreign owner of the group was last reported
 	beaten            time.Time
 	refused           map[string]refusal
-	prefetch          map[string]int // of partitions that take fewer messages at once than Options.Prefetch
-	windows           map[string]int // of those that do for now, since their messages are large
+	prefetch          map[string]int // of partitions with a lower prefetch than Options.Prefetch
+	windows           map[string]int // temporary prefetch of partitions with large messages
 }
 
-// refusal is how often RabbitMQ refused a partition, and until when the member does not ask for it.
+// refusal has the number of refusals of a partition by RabbitMQ, and the time of the next attempt.
 type refusal struct {
 	times int
 	until time.Time
 }
 
-// listen is how long a member that joins waits for others to tell of themselves.
+// listen is how long a joining member waits for the hellos of others.
 const listen = 250 * time.Millisecond
 
-// greet tells everybody that this member lives, or leaves.
+// greet sends a hello, or a goodbye, to the group.
 func (s *Subscription) greet(l *link, bye bool) {
 	h := hello{Member: s.member, SessionID: s.sessionID, Queue: l.queue, Topics: s.topicNames,
 		Session: s.b.opts.Session, Bye: bye, Claim: s.standing}
@@ -68,13 +68,12 @@ func (s *Subscription) greet(l *link, bye bool) {
 	}
 }
 
-// ping asks RabbitMQ whether the queue of a silent member is still there: it ends with the member's
-// connection.
+// ping checks that the queue of a silent member exists. The queue ends with the member's connection.
 func (s *Subscription) ping(l *link, p peer) {
 	_ = l.voice.ch.Publish("", p.Queue, true, false, amqp.Publishing{Body: []byte("{}")})
 }
 
-// hear takes up what a member says; it reports whether this member's name has a new session.
+// hear processes a hello. It returns true if another session uses this member's name.
 func (s *Subscription) hear(l *link, d amqp.Delivery) (fenced bool) {
 	var h hello
 	if json.Unmarshal(d.Body, &h) != nil || h.SessionID == "" || h.SessionID == s.sessionID {
@@ -85,7 +84,7 @@ func (s *Subscription) hear(l *link, d amqp.Delivery) (fenced bool) {
 			return true
 		}
 		if !h.Bye {
-			s.greet(l, false) // so that the earlier life hears of this one
+			s.greet(l, false) // so that the earlier session learns of this one
 		}
 		return false
 	}
@@ -103,13 +102,13 @@ func (s *Subscription) hear(l *link, d amqp.Delivery) (fenced bool) {
 	return false
 }
 
-// returned: the queue of a member is gone, and so is the member.
+// returned removes a member whose queue is gone.
 func (s *Subscription) returned(r amqp.Return) {
 	maps.DeleteFunc(s.peers, func(_ string, p peer) bool { return p.Queue == r.RoutingKey })
 }
 
-// block: RabbitMQ does not listen for a while, or does again. Nobody is heard then, and nobody is taken for
-// dead for it.
+// block records whether RabbitMQ blocks the connection. Meanwhile hellos do not arrive, so no member counts
+// as dead.
 func (s *Subscription) block(l *link, b amqp.Blocking) {
 	l.voice.mute = ""
 	if b.Active {
@@ -126,7 +125,7 @@ func (s *Subscription) block(l *link, b amqp.Blocking) {
 	s.feed.Wake()
 }
 
-// silenced ends the voice of a link.
+// silenced closes the voice of a link.
 func (s *Subscription) silenced(l *link) {
 	l.voice.end()
 	s.mu.Lock()
@@ -134,14 +133,14 @@ func (s *Subscription) silenced(l *link) {
 	s.mu.Unlock()
 }
 
-// Alarm is why RabbitMQ takes nothing, while it goes on delivering.
+// Alarm returns the reason why RabbitMQ blocks publishing, while it continues to deliver.
 func (s *Subscription) Alarm() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.alarm
 }
 
-// beat says that the member lives, and looks after those that are silent.
+// beat sends a hello, and checks silent members.
 func (s *Subscription) beat(l *link) {
 	if l.voice.mute != "" {
 		return
@@ -163,7 +162,8 @@ func (s *Subscription) beat(l *link) {
 	}
 }
 
-// ours tells whether partitions are this member's to take: the group is not that of members who work for
+// ours returns true if this member may take partitions. It returns false if the members of the group work
+// for another database or schema.
 // another database or schema.
 func (s *Subscription) ours(l *link) bool {
 	var others []feed.Claim
@@ -187,14 +187,14 @@ func (s *Subscription) ours(l *link) bool {
 	return true
 }
 
-// share is what a member has worked out of a topic: each word of a peer asks for it again.
+// share is the computed assignment of a topic. Each hello of a peer invalidates it.
 type share struct {
 	members    []string
 	partitions int
 	mine       map[int]bool
 }
 
-// mine are the partitions of a topic that this member is to own.
+// mine returns the partitions of a topic that this member must own.
 func (s *Subscription) mine(t topic) map[int]bool {
 	members := []string{s.member}
 	for name, p := range s.peers {

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// Lag counts what is ready in the queues of the group's partitions. A queue that its members share does not
-// tell topics apart: it is counted for the first of topics.
+// Lag counts the ready messages in the queues of the group's partitions. A queue that members share does
+// not separate topics, so it counts for the first topic.
 func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[string]int64, error) {
 	out := map[string]int64{}
 	err := b.with(ctx, func(conn *amqp.Connection) error {
@@ -24,7 +24,7 @@ func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[s
 				return err
 			})
 			if err != nil && !notFound(err) {
-				return fmt.Errorf("look up queue %q: %w", queue, orAway(err))
+				return fmt.Errorf("read queue %q: %w", queue, orAway(err))
 			}
 			return nil
 		}

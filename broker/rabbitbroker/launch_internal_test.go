@@ -42,6 +42,11 @@ func TestLaunchOnAClosedChannel(t *testing.T) {
 		t.Fatal("the channel is not closed")
 	}
 	<-w.closed
+	known, err := b.look(t.Context(), w.conn, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Topics[topic] = known
 	msgs := []skald.Message{{ID: "1", Topic: topic, Type: "t", Key: []byte("k")}}
 	call := p.Publish(t.Context(), msgs, nil, func(m *skald.Message) (parcel, error) {
 		msg, err := encode(b.codec, m)

@@ -14,25 +14,25 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// link is the connection of a subscription, with its channel for all messages except those of partitions.
+// link is the connection of a subscription, with a channel for all messages except those of partitions.
 type link struct {
 	gate   *gate
 	conn   *amqp.Connection
-	cut    func() // ends it as sudden death would
+	cut    func() // closes the socket immediately
 	ctl    *amqp.Channel
 	closed chan *amqp.Error
 
 	topics  []topic
-	shared  string // the queue that all members share; empty: partitions
-	queue   string // of this member, where it hears the others
+	shared  string // the queue that all members share; empty with partitions
+	queue   string // this member's queue for hellos
 	hellos  <-chan amqp.Delivery
 	refused chan *amqp.Error // why RabbitMQ closed ctl
-	voice   *voice           // by which the others hear this one; nil: there are none
+	voice   *voice           // sends hellos; nil without other members
 }
 
-// A voice is a connection that publishes and does nothing else. Where RabbitMQ is short of memory or disk it
-// reads nothing more of a connection that publishes, acknowledgements neither: on the connection that
-// consumes they would never free what it is short of.
+// voice is a connection that only publishes. If RabbitMQ is short of memory or disk, it reads nothing from
+// a connection that publishes, including acknowledgements. On the connection that consumes, they could then
+// never free memory.
 type voice struct {
 	conn    *amqp.Connection
 	cut     func()
@@ -40,7 +40,7 @@ type voice struct {
 	refused chan *amqp.Error // why RabbitMQ closed ch
 	blocked chan amqp.Blocking
 	returns chan amqp.Return
-	mute    string // why it is blocked; "": it is not. Of run alone
+	mute    string // why it is blocked; empty if it is not. Used only by run
 }
 
 // speak opens a voice.
@@ -60,7 +60,7 @@ func (b *Broker) speak(name string) (v *voice, err error) {
 	return v, nil
 }
 
-// end closes the connection behind what was said, where that is heard.
+// end closes the connection after the last message is sent, if it is not blocked.
 func (v *voice) end() {
 	if v == nil {
 		return
@@ -71,7 +71,7 @@ func (v *voice) end() {
 	v.cut()
 }
 
-// join connects, and looks that all is there that the group needs.
+// join connects, and checks that the objects of the group exist.
 func (s *Subscription) join(ctx context.Context) (*link, error) {
 	type made struct {
 		l   *link
@@ -125,14 +125,14 @@ func (s *Subscription) prepare(ctx context.Context, l *link) (err error) {
 		l.voice, err = s.b.speak("group " + s.group.name + " member " + s.member)
 	}
 	if err != nil {
-		return fmt.Errorf("hear of the group's other members: %w", orAway(err))
+		return fmt.Errorf("receive hellos of the group: %w", orAway(err))
 	}
 	return nil
 }
 
-// hearOthers makes the queue by which this member hears of the others. It ends with the connection.
+// hearOthers declares the queue for the hellos of this member. The queue ends with the connection.
 func (l *link) hearOthers(group string) error {
-	// heard by nobody while the process stands still
+	// drops hellos while the process is suspended
 	q, err := l.ctl.QueueDeclare("", false, true, true, false, amqp.Table{"x-max-length": int64(1000)})
 	if err == nil {
 		err = l.ctl.QueueBind(q.Name, group, membersName, false, nil)
@@ -146,8 +146,8 @@ func (l *link) hearOthers(group string) error {
 	return err
 }
 
-// provide declares what a group needs, or only looks that it is there. It returns its topics, or the one
-// queue that its members share.
+// provide declares the objects of a group, or only checks them. It returns its topics, or the queue that
+// its members share.
 func (b *Broker) provide(ctx context.Context, conn *amqp.Connection, g broker.Group,
 	declare bool) (topics []topic, shared string, err error) {
 	if b.opts.Queue != "" {
@@ -169,7 +169,7 @@ func (b *Broker) provide(ctx context.Context, conn *amqp.Connection, g broker.Gr
 	return topics, "", b.checkPartitions(ctx, conn, g.Name, topics)
 }
 
-// aboutTopic makes a refusal one of the topic alone. It returns an outage as it is.
+// aboutTopic wraps a refusal in a *broker.TopicError. It returns an outage unchanged.
 func aboutTopic(name string, err error) error {
 	for _, outage := range []error{broker.ErrAway, broker.ErrClosed, context.Canceled} {
 		if errors.Is(err, outage) {
@@ -179,7 +179,7 @@ func aboutTopic(name string, err error) error {
 	return &broker.TopicError{Topic: name, Err: err}
 }
 
-// there looks whether a queue is.
+// there returns an error unless a queue exists.
 func (b *Broker) there(ctx context.Context, conn *amqp.Connection, queue string) error {
 	err := ask(ctx, conn, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
@@ -189,12 +189,12 @@ func (b *Broker) there(ctx context.Context, conn *amqp.Connection, queue string)
 		return fmt.Errorf("queue %q in %q: %w", queue, b.opts.VHost, errMissing)
 	}
 	if err != nil {
-		return fmt.Errorf("look up queue %q: %w", queue, orAway(err))
+		return fmt.Errorf("read queue %q: %w", queue, orAway(err))
 	}
 	return nil
 }
 
-// provideShared takes the queue of a group as it is, or makes one, and binds it.
+// provideShared uses the existing queue of a group, or declares one, and binds it.
 func (b *Broker) provideShared(ctx context.Context, conn *amqp.Connection, g broker.Group,
 	declare bool) error {
 	err := b.there(ctx, conn, g.Name)
@@ -226,11 +226,11 @@ func (b *Broker) provideShared(ctx context.Context, conn *amqp.Connection, g bro
 	return nil
 }
 
-// declarePartitions declares the queues of a group's partitions, and binds them.
+// declarePartitions declares and binds the queues of a group's partitions.
 func (b *Broker) declarePartitions(ctx context.Context, conn *amqp.Connection, group string,
 	topics []topic) error {
 	if err := ask(ctx, conn, lookMembers); err != nil {
-		return fmt.Errorf("look up exchange %q: whoever makes the topics makes it too (MakeTopics): %w",
+		return fmt.Errorf("read exchange %q, which MakeTopics creates with the topics: %w",
 			membersName, orAway(err))
 	}
 	for _, t := range topics {
@@ -253,7 +253,7 @@ func (b *Broker) declarePartitions(ctx context.Context, conn *amqp.Connection, g
 	return nil
 }
 
-// declarePartition declares a queue. RabbitMQ itself refuses one that exists with other settings, and names
+// declarePartition declares a queue. If the queue exists with other settings, RabbitMQ refuses and names
 // the setting.
 func declarePartition(ctx context.Context, conn *amqp.Connection, queue string) error {
 	err := ask(ctx, conn, func(ch *amqp.Channel) error {
@@ -266,7 +266,7 @@ func declarePartition(ctx context.Context, conn *amqp.Connection, queue string) 
 	return orAway(err)
 }
 
-// checkPartitions names what is missing, all of it.
+// checkPartitions returns all missing objects in one error.
 func (b *Broker) checkPartitions(ctx context.Context, conn *amqp.Connection, group string,
 	topics []topic) error {
 	var missing []string
@@ -276,7 +276,7 @@ func (b *Broker) checkPartitions(ctx context.Context, conn *amqp.Connection, gro
 	if shared {
 		missing = append(missing, "exchange "+membersName)
 	} else if err != nil {
-		return fmt.Errorf("look up exchange %q: %w", membersName, orAway(err))
+		return fmt.Errorf("read exchange %q: %w", membersName, orAway(err))
 	}
 	for _, t := range topics {
 		for i := range t.partitions {
@@ -301,13 +301,13 @@ func (b *Broker) checkPartitions(ctx context.Context, conn *amqp.Connection, gro
 	return nil
 }
 
-// Declare makes the queues of a group, so that it begins here, before its first member joins. It is also what
-// Subscribe does.
+// Declare creates the queues of a group before its first member joins, so that the group receives messages
+// from now on. Subscribe does the same.
 func (b *Broker) Declare(ctx context.Context, g broker.Group) error {
 	return b.settleGroup(ctx, g, true)
 }
 
-// Check says what of a group is missing, and makes nothing.
+// Check returns an error for missing objects of a group. It creates nothing.
 func (b *Broker) Check(ctx context.Context, g broker.Group) error {
 	return b.settleGroup(ctx, g, false)
 }

@@ -13,8 +13,7 @@ func (b *Broker) String() string {
 	return "RabbitMQ at " + strings.Join(b.hosts, ",") + ", virtual host " + b.opts.VHost
 }
 
-// Unencrypted names the servers that are spoken to without TLS. What a dialer of the caller's does is not
-// known.
+// Unencrypted returns the servers with connections without TLS. The TLS of a custom dialer is not known.
 func (b *Broker) Unencrypted() []string {
 	if b.opts.TLS != nil || b.opts.Dial != nil {
 		return nil

@@ -19,17 +19,17 @@ import (
 	"github.com/skald-go/skald/internal/column"
 )
 
-// partition is a queue that this member is registered for, from one registration to one loss.
+// partition is a queue from its registration by this member to its loss.
 type partition struct {
 	feed.Holding
-	feed.Buffer // never more than Prefetch: RabbitMQ waits for acknowledgements
+	feed.Buffer // at most Prefetch messages, because RabbitMQ waits for acknowledgements
 	flight
-	gate *gate // of its connection
+	gate *gate // the gate of its connection
 
 	sends   sync.Mutex
-	closing bool // nothing is sent on ch from then on: RabbitMQ would end the connection
+	closing bool // nothing may be sent on ch any more, or RabbitMQ would close the connection
 
-	base int64 // positions are above it
+	base int64 // positions are above this number
 	ch   *amqp.Channel
 	in   <-chan amqp.Delivery
 	shut chan *amqp.Error // why RabbitMQ closed ch
@@ -58,7 +58,7 @@ func (s *Subscription) run(l *link) {
 			return
 		case <-s.leave:
 			s.mu.Lock()
-			s.left = fmt.Errorf("leave group %q: %w: what was acknowledged last may come again", s.group.name,
+			s.left = fmt.Errorf("leave group %q: %w: the last acknowledged messages may be redelivered", s.group.name,
 				broker.ErrAway)
 			s.mu.Unlock()
 			s.die(broker.ErrClosed)
@@ -72,7 +72,7 @@ func (s *Subscription) run(l *link) {
 	}
 }
 
-// live is the time of one connection; it reports whether the member's own time is over with it.
+// live handles one connection. It returns true if the member has ended, too.
 func (s *Subscription) live(l *link) (over bool) {
 	defer l.cut()
 	spoken := cmp.Or(l.voice, &voice{})
@@ -132,16 +132,16 @@ func (s *Subscription) live(l *link) (over bool) {
 	}
 }
 
-// unheard ends a link because RabbitMQ closed a channel by which members hear of each other: a right is
-// missing, or the connection ended.
+// unheard ends a link after RabbitMQ closed a channel for hellos, because a right is missing or the
+// connection ended.
 func (s *Subscription) unheard(err *amqp.Error) (over bool) {
 	if err != nil {
-		s.tellFault(fmt.Errorf("tell the group's other members that this one lives: %w", orAway(err)))
+		s.tellFault(fmt.Errorf("send a hello to the group: %w", orAway(err)))
 	}
 	return false
 }
 
-// balance releases what belongs to others, and registers for what belongs to this member.
+// balance releases partitions of other members, and registers for those of this member.
 func (s *Subscription) balance(l *link) error {
 	defer time.AfterFunc(silence, l.cut).Stop()
 	have := map[string]bool{}
@@ -200,8 +200,8 @@ func (s *Subscription) balance(l *link) error {
 	return nil
 }
 
-// refuse makes the member wait before it asks again for a partition that RabbitMQ refuses. The wait grows
-// from 1 s to 1 min. The other partitions go on.
+// refuse delays the next attempt for a partition that RabbitMQ refuses, from 1 s to 1 min. The other
+// partitions continue.
 func (s *Subscription) refuse(partition string, err error) {
 	r := s.refused[partition]
 	r.times++
@@ -210,8 +210,8 @@ func (s *Subscription) refuse(partition string, err error) {
 	s.tellFault(fmt.Errorf("partition %s: %w", partition, err))
 }
 
-// release hands queues back: closing the channel returns what is not acknowledged, in order, in front of what
-// came later; cancelling the consumer would let the next one start behind it.
+// release gives queues back. Closing the channel returns unacknowledged messages in order, before later
+// ones. Cancelling the consumer would let the next consumer start behind them.
 func release(partitions []*partition) {
 	var wg sync.WaitGroup
 	for _, o := range partitions {
@@ -220,7 +220,7 @@ func release(partitions []*partition) {
 	wg.Wait()
 }
 
-// close closes the channel of o. Where that fails, so does the connection.
+// close closes the channel of o, or the connection if that fails.
 func (o *partition) close() {
 	o.sends.Lock()
 	o.closing = true
@@ -228,7 +228,8 @@ func (o *partition) close() {
 	_ = o.ch.Close()
 }
 
-// ack acknowledges all up to a delivery tag. Where that fails, the partition is being lost, and comes again.
+// ack acknowledges all messages up to a delivery tag. After an error the partition is lost, and its
+// messages are redelivered.
 func (o *partition) ack(tag uint64) {
 	o.sends.Lock()
 	defer o.sends.Unlock()
@@ -237,7 +238,7 @@ func (o *partition) ack(tag uint64) {
 	}
 }
 
-// register asks for a queue. Messages come once nobody who registered before is left.
+// register starts a consumer of a queue. Messages arrive when all earlier consumers are gone.
 func (s *Subscription) register(l *link, o *partition, queue string) error {
 	ch, err := l.conn.Channel()
 	if err == nil {
@@ -251,7 +252,7 @@ func (s *Subscription) register(l *link, o *partition, queue string) error {
 		o.in, err = ch.Consume(queue, "", false, false, false, false, nil)
 	}
 	if notFound(err) {
-		return fmt.Errorf("read queue %q: %w: it was deleted, with what was in it: %w", queue,
+		return fmt.Errorf("read queue %q: %w: it was deleted, with its messages: %w", queue,
 			errMissing, err)
 	}
 	if err != nil {
@@ -262,8 +263,8 @@ func (s *Subscription) register(l *link, o *partition, queue string) error {
 	return nil
 }
 
-// tellShut tells why RabbitMQ closed the channel of a partition. After a consumer_timeout the member asks for
-// half as many messages of that partition at once: each waits half as long for its acknowledgement.
+// tellShut reports why RabbitMQ closed the channel of a partition. After a consumer_timeout the prefetch is
+// halved, so that each message waits half as long for its acknowledgement.
 func (s *Subscription) tellShut(o *partition) {
 	err := <-o.shut
 	if err == nil || !err.Server || err.Code == amqp.ConnectionForced {
@@ -276,11 +277,11 @@ func (s *Subscription) tellShut(o *partition) {
 		more = fmt.Sprintf(": consumer_timeout: from now on at most %d messages of it are in progress: "+
 			"raise consumer_timeout at RabbitMQ, or make handlers faster", n)
 	}
-	s.feed.Fail(fmt.Errorf("partition %s: RabbitMQ closed the channel, and delivers again what was not acknowledged%s: %w",
+	s.feed.Fail(fmt.Errorf("partition %s: RabbitMQ closed the channel, and redelivers unacknowledged messages%s: %w",
 		o.Name, more, err))
 }
 
-// gain takes partitions into what is owned, and reads them. They are told of together.
+// gain adds partitions to the owned ones, starts to read them, and reports them together.
 func (s *Subscription) gain(partitions []*partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,7 +296,7 @@ func (s *Subscription) read(o *partition) {
 	for d := range o.in {
 		o.gate.take(len(d.Body))
 		if s.reopens(o) {
-			continue // it comes again
+			continue // it is redelivered
 		}
 		topic := o.Topic // empty for a shared queue
 		if topic == "" {
@@ -317,15 +318,15 @@ func (s *Subscription) read(o *partition) {
 		s.mu.Unlock()
 		s.feed.Wake()
 	}
-	o.close() // where RabbitMQ has only cancelled: the queue was deleted
+	o.close() // RabbitMQ only cancels the consumer if the queue was deleted
 	select {
 	case s.ended <- o:
 	case <-s.ctx.Done():
 	}
 }
 
-// routed reads the type of a message without one from its routing key, PARTITION.TYPE or, with ByType, TYPE.
-// Of a message in a topology of others the handler gets a routing key that is not the type in a header.
+// routed sets the missing type of a message from its routing key: PARTITION.TYPE or, with ByType, TYPE. In
+// a foreign topology the handler gets another routing key in a header.
 func (s *Subscription) routed(m *skald.Message, partitioned bool, key string) {
 	if partitioned {
 		_, typ, _ := strings.Cut(key, ".")
@@ -341,7 +342,7 @@ func (s *Subscription) routed(m *skald.Message, partitioned bool, key string) {
 	cloudevents.NoteRoute(m, key)
 }
 
-// topicOf is what a message of a shared queue belongs to.
+// topicOf returns the topic of a message in a shared queue.
 func (s *Subscription) topicOf(exchange string) string {
 	for _, t := range s.topicNames {
 		if t == exchange {
@@ -351,7 +352,7 @@ func (s *Subscription) topicOf(exchange string) string {
 	return s.topicNames[0]
 }
 
-// goodbye hands all partitions over and leaves the group. RabbitMQ answers the end of a channel behind its
+// goodbye gives all partitions back and leaves the group. RabbitMQ confirms the end of a channel after its
 // acknowledgements.
 func (s *Subscription) goodbye(ctx context.Context, l *link) {
 	all := s.feed.Owned()

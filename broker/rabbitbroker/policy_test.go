@@ -63,11 +63,11 @@ func TestPoliciesThatDrop(t *testing.T) {
 			}
 		}
 		dropped += each - c.left
-		until(t, c.policy+": word of what was dropped", func() bool {
+		until(t, c.policy+": the number of dropped messages", func() bool {
 			found, err := b.Examine(t.Context(), topic)
 			return err == nil && slices.ContainsFunc(found, func(f skald.Finding) bool {
 				return f.Name == "dropped" && f.Grade == skald.Failed &&
-					strings.HasPrefix(f.Saw, fmt.Sprint(dropped, " messages were dropped"))
+					strings.HasPrefix(f.Saw, fmt.Sprintf("a policy dropped %d messages", dropped))
 			})
 		})
 		if missing, err := b.CheckTopics(t.Context(), topic); err != nil || len(missing) > 0 {

@@ -17,24 +17,25 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 )
 
-// publisher keeps the contract by itself: of one key at most one message is unconfirmed at any time, while
-// those of other keys fly beside it. RabbitMQ confirms, refuses and returns each message for itself, so that
-// in a pipeline a successor would get in where its predecessor did not.
+// publisher implements the contract of Publish: at most one message of a key is unconfirmed at a time, and
+// messages of other keys are sent in parallel. RabbitMQ confirms, refuses and returns each message
+// separately, so in a pipeline a later message could succeed after its predecessor failed.
 type publisher struct {
 	perkey.Pump[parcel, topic]
 	b    *Broker
 	opts Options
 
-	// under Mu
-	wire *wire // nil: there is no connection
-	// so many messages go one by one, to learn which it was that RabbitMQ closed the channel for
+	// The fields below are guarded by Mu.
+	wire *wire // nil without a connection
+	// careful is the number of messages that are sent one by one, to find the one for which RabbitMQ closed
+	// the channel.
 	careful int
-	most    int // how large a message may be, by an answer of mostAt
+	most    int // the maximum message size, as read at mostAt
 	mostAt  time.Time
 	denied  map[string]denial // topics that RabbitMQ closed the channel for, by name
 	why     error             // why nothing can be sent
 
-	fails int // of the sender alone
+	fails int // used only by the sender
 }
 
 // wire is one channel in confirm mode.
@@ -44,7 +45,7 @@ type wire struct {
 	ch      *amqp.Channel
 	closed  chan *amqp.Error
 	blocked chan amqp.Blocking
-	returns chan amqp.Return // each has come before the confirmation of its message does
+	returns chan amqp.Return // each return arrives before the confirmation of its message
 }
 
 // deniedFor is how long the publisher refuses messages to a topic without sending them, after RabbitMQ closed
@@ -59,7 +60,7 @@ type denial struct {
 
 type item = perkey.Item[parcel]
 
-// A parcel is a message as RabbitMQ takes it, and where it was sent.
+// parcel is an encoded message, with its route.
 type parcel struct {
 	msg      amqp.Publishing
 	wire     *wire
@@ -73,10 +74,13 @@ func (p *publisher) start(b *Broker) {
 	p.Start(p.flying, p.send, func(it *item) error {
 		return fmt.Errorf("publish to %q: %w: no confirmation in %v: %w", it.Topic, broker.ErrAway,
 			p.opts.Patience, p.reason())
+	}, func(ctx context.Context) bool {
+		_, err := b.Incarnation(ctx)
+		return err == nil || !errors.Is(err, broker.ErrAway)
 	})
 }
 
-// flying is how many messages may be unconfirmed; the lock is held.
+// flying returns the maximum number of unconfirmed messages. The caller holds the lock.
 func (p *publisher) flying() int {
 	if p.careful > 0 {
 		return 1
@@ -84,11 +88,11 @@ func (p *publisher) flying() int {
 	return p.opts.Flying
 }
 
-// stop answers everything with an outage.
+// stop answers all messages with an outage.
 func (p *publisher) stop() {
 	p.Stop(func() {
 		p.Mu.Lock()
-		w := p.wire // there will be no other
+		w := p.wire // no other follows
 		p.Mu.Unlock()
 		if w != nil {
 			_ = w.conn.CloseDeadline(time.Now().Add(time.Second))
@@ -96,7 +100,7 @@ func (p *publisher) stop() {
 	})
 }
 
-// Publish queues msgs behind what was published before.
+// Publish queues msgs behind earlier ones.
 func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	return b.publisher.Publish(ctx, msgs, only, func(m *skald.Message) (parcel, error) {
 		msg, err := encode(b.codec, m)
@@ -104,7 +108,7 @@ func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...brok
 	})
 }
 
-// send connects, on the first message, and sends.
+// send connects at the first message, and sends.
 func (p *publisher) send(it *item) {
 	w, err := p.connected()
 	if err == nil {
@@ -115,7 +119,7 @@ func (p *publisher) send(it *item) {
 		p.fails = 0
 	case p.Late(it):
 		p.Refuse(it, perkey.Outage, fmt.Errorf("publish to %q: %w: %w", it.Topic, broker.ErrAway, err))
-	default: // the same line, first again
+	default: // first in its line again
 		p.Mu.Lock()
 		p.Lines.First(it)
 		p.Mu.Unlock()
@@ -124,8 +128,8 @@ func (p *publisher) send(it *item) {
 	}
 }
 
-// launch sends a message. Its confirmation comes later. It returns an error if the message has to be sent
-// again: RabbitMQ closed the channel for another message before, and follow has not handled that yet.
+// launch sends a message; its confirmation arrives later. It returns an error if the message must be sent
+// again, because RabbitMQ closed the channel for another message, and follow has not handled that yet.
 func (p *publisher) launch(w *wire, it *item) error {
 	it.Err = cmp.Or(it.Err, p.refusal(it))
 	look := func(ctx context.Context, name string) (topic, error) { return p.b.look(ctx, w.conn, name) }
@@ -156,7 +160,7 @@ func (p *publisher) launch(w *wire, it *item) error {
 	return nil
 }
 
-// route is the routing key of a message.
+// route returns the routing key of a message.
 func route(it *item, t topic) string {
 	switch {
 	case t.partitions == 0:
@@ -167,9 +171,9 @@ func route(it *item, t topic) string {
 	return routingKey(feed.PartitionOf(it.Key, t.partitions), it.Type)
 }
 
-var errSilent = errors.New("it says nothing")
+var errSilent = errors.New("RabbitMQ does not answer")
 
-// reason is why nothing can be sent, as far as RabbitMQ said; the lock is held.
+// reason returns why nothing can be sent. The caller holds the lock.
 func (p *publisher) reason() error {
 	if p.why != nil {
 		return p.why

@@ -1,14 +1,13 @@
-// Package rabbitbroker speaks to RabbitMQ, 3.10 or later, by AMQP 0-9-1.
+// Package rabbitbroker is the driver for RabbitMQ 3.10 or later, by AMQP 0-9-1.
 //
-// A topic is an exchange of type topic, and a partition of a group is a quorum queue with a single active
-// consumer, GROUP/TOPIC/0, GROUP/TOPIC/1, …, bound to it by "0.#", "1.#", … A message goes out under
-// LANE.TYPE, where FNV-1a of its key says the partition, as a CloudEvent in binary mode (package record). The
-// members of a group tell each other that they live, and each registers for its share of the partitions; the
-// queue's single active consumer is what makes the owner. How many partitions a topic has says a queue beside
-// it.
+// A topic is an exchange of type topic. A partition of a group is a quorum queue with a single active
+// consumer: GROUP/TOPIC/0, GROUP/TOPIC/1, …, bound by "0.#", "1.#", … A message is published with the key
+// PARTITION.TYPE, as a CloudEvent in binary mode (record.go). FNV-1a of its key selects the partition. The
+// members of a group send each other hellos, and each consumes its share of the partitions. The single
+// active consumer of the queue is the owner. A separate queue stores the number of partitions of a topic.
 //
-// RabbitMQ cannot rewind: a new group starts where its queues were declared. Positions number what one owner
-// of a partition was given, and are other ones for the next.
+// RabbitMQ cannot rewind, so a new group starts when its queues are declared. A position numbers the
+// deliveries to one owner of a partition, and the next owner has other positions.
 package rabbitbroker
 
 import (
@@ -28,54 +27,54 @@ import (
 	"github.com/skald-go/skald/internal/endpoint"
 )
 
-// Options of a Broker. The zero value is fine.
+// Options configures a Broker. The zero value works.
 type Options struct {
-	// Patience is how long a publish waits for RabbitMQ before it is answered as an outage. What was sent by
-	// then may still become durable later. Default 10 s, at least 100 ms.
+	// Patience limits the wait for RabbitMQ in a publish; then the call reports an outage. Messages that
+	// were sent by then may still become durable. Default 10 s, at least 100 ms.
 	Patience time.Duration
-	// Session is how long a connection, or a member of a group, may be silent before it counts as dead. A
-	// process that ends is noticed at once. Default 6 s, at least 2 s.
+	// Session is how long a connection or a member may be silent before it counts as dead. The end of a
+	// process is noticed immediately. Default 6 s, at least 2 s.
 	Session time.Duration
-	// Heartbeat is how often a member tells the others of its group that it lives. Default 500 ms, at most a
-	// third of Session.
+	// Heartbeat is the interval of a member's hellos to its group. Default 500 ms, at most a third of
+	// Session.
 	Heartbeat time.Duration
-	// Prefetch is how many messages of each partition may be with its owner, unacknowledged: what lies behind
-	// one that is stuck, too. It is lowered while messages are large: a member has at most about 32 MiB of
-	// them. Default 1,000, at most 65,535.
+	// Prefetch is the maximum number of unacknowledged messages of each partition at its owner, including
+	// those behind a stuck one. It is lowered while messages are large, so that a member has at most about
+	// 32 MiB. Default 1,000, at most 65,535.
 	Prefetch int
-	// Flying is how many messages may wait for their confirmation at once, at most about 16 MiB of them: so
-	// many a relay that dies may repeat. Default 256.
+	// Flying is the maximum number of unconfirmed messages, at most about 16 MiB. A relay that dies may
+	// repeat them. Default 256.
 	Flying int
-	// CheckOnly makes Subscribe declare no queues: what is missing is an error. Default: a group's queues are
-	// declared when its first member joins.
+	// CheckOnly makes Subscribe declare no queues; a missing queue is an error. Default: the first member
+	// of a group declares its queues.
 	CheckOnly bool
-	// ByType makes the topics those of a team that has settled its topology: a topic is an exchange of type
-	// topic that exists, the routing key is the type, and a group is one queue of its name that all members
-	// share without order. Default: partitions.
+	// ByType uses an existing topology: a topic is an existing exchange of type topic, and the routing key
+	// is the type. A group is one queue with its name, which all members share without order. Default:
+	// partitions.
 	ByType bool
-	// Bind are the patterns by which the queue of a group is bound to its topics ("orders.*.created"), only
-	// with ByType. Default: "#", all.
+	// Bind has the patterns that bind the queue of a group to its topics ("orders.*.created"), only with
+	// ByType. Default: "#", all.
 	Bind []string
-	// DropUnrouted lets RabbitMQ drop a message that no queue is bound for, as a team's topology may mean it.
-	// Default: such a message is refused, so that a relay keeps it until there is one.
+	// DropUnrouted lets RabbitMQ drop a message without a bound queue. Default: such a message is refused,
+	// so that the relay retries it until a queue is bound.
 	DropUnrouted bool
-	// Queue is an existing queue that all members of all groups share without order, whatever the topics;
-	// nothing is declared or bound. Default: none.
+	// Queue is an existing queue that all members of all groups share without order, for all topics.
+	// Nothing is declared or bound. Default: none.
 	Queue string
-	// Envelope maps attributes to what others write and read; AMQP's own fields stand beside it, and fill
-	// what it leaves open. There is no "position" that stays. Default: CloudEvents.
+	// Envelope maps attributes to the format of other programs. AMQP's own fields are also written, and
+	// fill attributes without a place. A stable "position" is not available. Default: CloudEvents.
 	Envelope *broker.Envelope
 	// VHost is the virtual host. Default "/".
 	VHost string
-	// TLS, if not nil, is how connections are secured. Default: they are not.
+	// TLS, if not nil, configures TLS. Default: no TLS.
 	TLS *tls.Config
-	// User and Password say who this is, at each connection. Default: guest, whom RabbitMQ knows on its own
-	// machine only.
+	// User and Password authenticate each connection. Default: guest, which RabbitMQ accepts only from its
+	// own machine.
 	User     string
 	Password func() (string, error)
-	// External lets the client's certificate say who this is (SASL EXTERNAL), instead of User. Default: no.
+	// External authenticates with the client's certificate (SASL EXTERNAL), instead of User. Default: no.
 	External bool
-	// Dial makes the connections. Default: a TCP dialer that gives up after Patience.
+	// Dial opens connections. Default: a TCP dialer with the timeout Patience.
 	Dial func(network, address string) (net.Conn, error)
 }
 
@@ -105,7 +104,7 @@ func or[T int | time.Duration](v, otherwise T) T {
 	return v
 }
 
-// Broker is a client of RabbitMQ: one connection that publishes, and one for each subscription.
+// Broker is a client of RabbitMQ. It has one connection that publishes, and one for each subscription.
 type Broker struct {
 	opts  Options
 	hosts []string
@@ -113,15 +112,15 @@ type Broker struct {
 
 	publisher
 
-	mu     sync.Mutex // of what follows; never held together with the publisher's
+	mu     sync.Mutex // guards the fields below; never held together with the publisher's lock
 	subs   map[*Subscription]bool
-	asks   *amqp.Connection // kept for the next question; nil: none
+	asks   *amqp.Connection // kept for the next request; nil if there is none
 	closed bool
 }
 
 var _ broker.Broker = (*Broker)(nil)
 
-// New makes a client of the servers "host:port[,host:port]". If none can be reached it goes on trying.
+// New returns a client of the servers "host:port[,host:port]". If no server can be reached, it retries.
 func New(servers string, opts *Options) (*Broker, error) {
 	if err := endpoint.CheckHosts(servers); err != nil {
 		return nil, fmt.Errorf("RabbitMQ servers: %w", err)
@@ -129,16 +128,16 @@ func New(servers string, opts *Options) (*Broker, error) {
 	b := &Broker{opts: opts.orDefaults(), hosts: strings.Split(servers, ","), subs: map[*Subscription]bool{}}
 	var err error
 	if b.codec, err = codec(b.opts.Envelope); err != nil {
-		return nil, fmt.Errorf("make RabbitMQ client: %w", err)
+		return nil, fmt.Errorf("create RabbitMQ client: %w", err)
 	}
 	if b.opts.Queue != "" && b.opts.ByType {
-		return nil, errors.New("make RabbitMQ client: Queue and ByType exclude each other")
+		return nil, errors.New("create RabbitMQ client: Queue and ByType exclude each other")
 	}
 	b.publisher.start(b)
 	return b, nil
 }
 
-// Close leaves all groups, answers what is under way with an outage and closes the connections.
+// Close leaves all groups, answers pending calls with an outage, and closes the connections.
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	subs := b.subs
@@ -158,8 +157,8 @@ func (b *Broker) Close() error {
 	return nil
 }
 
-// connect makes a connection, to the first of the servers that takes one. cut ends it as sudden death would,
-// whatever waits for it. Its reads pass g, if that is not nil.
+// connect connects to the first server that accepts. cut closes the socket immediately. Reads pass g,
+// unless it is nil.
 func (b *Broker) connect(name string, g *gate) (conn *amqp.Connection, cut func(), err error) {
 	var last error
 	for _, host := range b.hosts {
@@ -171,7 +170,7 @@ func (b *Broker) connect(name string, g *gate) (conn *amqp.Connection, cut func(
 		dial := config.Dial
 		config.Dial = func(network, address string) (c net.Conn, err error) {
 			if raw, err = dial(network, address); err == nil {
-				// the client clears it once it is connected
+				// the client clears the deadline after the handshake
 				err = raw.SetDeadline(time.Now().Add(b.opts.Patience))
 			}
 			if err == nil && g != nil {
@@ -221,10 +220,10 @@ func (b *Broker) config(name string) (amqp.Config, error) {
 	return c, nil
 }
 
-// silence is how long RabbitMQ may take for an answer. While it starts, it may not answer at all.
+// silence is how long RabbitMQ may take for an answer. During its start it may not answer at all.
 const silence = 20 * time.Second
 
-// ask does what has no context of its own on a channel that is made for it; the connection's end ends it.
+// ask calls f with a new channel. f has no context; the end of the connection ends it.
 func ask(ctx context.Context, conn *amqp.Connection, do func(*amqp.Channel) error) error {
 	ctx, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
@@ -253,14 +252,14 @@ func code(err error) int {
 	return 0
 }
 
-// notFound says whether something is not there. That RabbitMQ says the same of a queue which is there, but
-// not ready after a start, counts as an outage.
+// notFound returns true if an object does not exist. RabbitMQ reports the same for a queue that is not
+// ready after a start, which counts as an outage.
 func notFound(err error) bool {
 	return code(err) == amqp.NotFound && !strings.Contains(err.Error(), "down or inaccessible")
 }
 
-// orAway marks an error that says that RabbitMQ cannot be reached or is not ready yet. What it refuses (a
-// right, a password, a queue of other settings) is none: waiting does not cure it.
+// orAway wraps an error in broker.ErrAway if RabbitMQ cannot be reached or is not ready. A refusal (a
+// right, a password, other settings of a queue) is no outage, because waiting does not cure it.
 func orAway(err error) error {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, broker.ErrAway),

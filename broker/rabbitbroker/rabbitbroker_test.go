@@ -179,7 +179,9 @@ func TestNobodyListens(t *testing.T) {
 	p := newPlace(t, at, nil, 2)
 	err := p.Publish(t.Context(), []skald.Message{message(p.topic, "k", 0)}).Wait(t.Context())
 	var pe *broker.PublishError
-	if !errors.As(err, &pe) || !errors.Is(pe.Refused[0], broker.ErrNoTopic) {
+	none := (*broker.NoQueueError)(nil)
+	if !errors.As(err, &pe) || !errors.Is(pe.Refused[0], broker.ErrNoTopic) ||
+		!errors.As(pe.Refused[0], &none) {
 		t.Fatalf("published to nobody: %v", err)
 	}
 	if err := p.Declare(t.Context(), p.group("g")); err != nil {

@@ -1,5 +1,4 @@
-// This file is how a message travels through RabbitMQ: as a CloudEvent in binary mode, beside AMQP's
-// own fields.
+// This file encodes a message for RabbitMQ: a CloudEvent in binary mode, with AMQP's own fields.
 
 package rabbitbroker
 
@@ -31,13 +30,13 @@ const (
 	maxHeaders = 120 << 10 // all headers must fit into one frame, of 128 KiB
 )
 
-// style is the CloudEvents AMQP binding, binary mode, which allows two prefixes. AMQP's own fields stand
-// beside it for whoever knows no CloudEvents.
+// style returns the AMQP binding of CloudEvents in binary mode, which allows two prefixes. AMQP's own
+// fields are for programs without CloudEvents.
 func style() cloudevents.Style {
 	return cloudevents.Style{Prefixes: []string{prefix, altPrefix}, Once: true, Plain: plain}
 }
 
-// codec writes and reads messages as Skald has them, and as e says; nil: as Skald alone.
+// codec returns the codec for Skald's format and that of e; nil means only Skald's format.
 func codec(e *broker.Envelope) (*cloudevents.Codec, error) {
 	if e != nil && e.ID == "position" {
 		return nil, errors.New(
@@ -47,15 +46,15 @@ func codec(e *broker.Envelope) (*cloudevents.Codec, error) {
 	return cloudevents.New(style()).For(e)
 }
 
-// table takes what a message has in headers.
+// table collects the headers of a message.
 type table amqp.Table
 
-// Text, Bytes and Time write a header; see cloudevents.Headers.
+// Text writes a header; see cloudevents.Headers.
 func (t table) Text(name, value string)           { t[name] = value }
 func (t table) Bytes(name string, value []byte)   { t[name] = string(value) }
 func (t table) Time(name string, value time.Time) { t[name] = value.Format(time.RFC3339Nano) }
 
-// encode is m as it travels; everything is copied.
+// encode encodes m and copies everything.
 func encode(codec *cloudevents.Codec, m *skald.Message) (amqp.Publishing, error) {
 	p := amqp.Publishing{DeliveryMode: amqp.Persistent, Headers: amqp.Table{},
 		ContentType: short(m.ContentType), MessageId: short(m.ID), CorrelationId: short(m.CorrelationID),
@@ -83,7 +82,8 @@ func encode(codec *cloudevents.Codec, m *skald.Message) (amqp.Publishing, error)
 	return p, nil
 }
 
-// short is v where it fits into a field; a field is read as it stands, so it holds no part.
+// short returns v if it fits into a field. A field is never cut, because readers would take the part for
+// the whole.
 func short(v string) string {
 	if len(v) > maxShort {
 		return ""
@@ -91,16 +91,16 @@ func short(v string) string {
 	return v
 }
 
-// plain says whether RabbitMQ carries a as it is.
+// plain returns true if RabbitMQ transports a unchanged.
 func plain(a skald.Header) bool {
 	ours := strings.HasPrefix(a.Name, prefix) || strings.HasPrefix(a.Name, altPrefix) ||
 		strings.HasPrefix(a.Name, "Skald-")
 	return len(a.Name) <= maxShort && !obeyed(a.Name) && !ours
 }
 
-// obeyed tells whether RabbitMQ or one of its plugins acts on a header of that name, or writes it itself: CC
-// copies a message into other queues, x-death ends a cycle of dead-lettering, x-delay holds a message back.
-// No header of a message travels under such a name.
+// obeyed returns true if RabbitMQ or a plugin acts on a header of that name, or writes it: CC copies a
+// message into other queues, x-death ends a cycle of dead-lettering, and x-delay delays a message. Such
+// headers of a message are not sent.
 func obeyed(name string) bool {
 	switch name = strings.ToLower(name); name {
 	case "cc", "bcc", "x-death", hDeliveries, hAcquired, "x-delay", "x-match", "x-exchange", "x-routing-key",
@@ -115,7 +115,7 @@ func obeyed(name string) bool {
 	return false
 }
 
-// text is what a header's value is to a reader of bytes.
+// text returns the value of a header as bytes.
 func text(v any) []byte {
 	switch v := v.(type) {
 	case nil:
@@ -134,7 +134,7 @@ func text(v any) []byte {
 	return fmt.Append(nil, inJSON(v))
 }
 
-// inJSON returns v with each value as JSON holds it. Bytes and strings that are not UTF-8 become base64.
+// inJSON returns v with each value in the form of JSON. Bytes and strings that are not UTF-8 become base64.
 func inJSON(v any) any {
 	switch v := v.(type) {
 	case amqp.Decimal:
@@ -169,7 +169,7 @@ func inJSON(v any) any {
 	return v
 }
 
-// timeText is a time of AMQP. Years that RFC 3339 does not have are written as seconds since 1970.
+// timeText formats a time of AMQP. A year outside of RFC 3339 becomes seconds since 1970.
 func timeText(t time.Time) string {
 	if at, ok := column.Time(t); ok {
 		return at.Format(time.RFC3339Nano)
@@ -177,7 +177,7 @@ func timeText(t time.Time) string {
 	return strconv.FormatInt(t.Unix(), 10)
 }
 
-// decimal writes d with its point: Scale digits follow it.
+// decimal formats d with Scale digits after the point.
 func decimal(d amqp.Decimal) string {
 	digits, sign := strconv.FormatInt(int64(d.Value), 10), ""
 	if d.Value < 0 {
@@ -191,8 +191,8 @@ func decimal(d amqp.Decimal) string {
 	return sign + digits[:at] + "." + digits[at:]
 }
 
-// decode is the way back. What is no CloudEvent is read by the envelope of others, if the codec has one, and
-// then by AMQP's own fields.
+// decode decodes a message. If it is no CloudEvent, the envelope of other programs is used, if the codec
+// has one, and then AMQP's own fields.
 func decode(codec *cloudevents.Codec, topic string, d *amqp.Delivery) (m skald.Message, fault error) {
 	m = skald.Message{Topic: topic, Data: d.Body}
 	event := false
@@ -203,7 +203,7 @@ func decode(codec *cloudevents.Codec, topic string, d *amqp.Delivery) (m skald.M
 			event = event || codec.Attribute(name)
 		}
 	}
-	// one attribute may be there under both prefixes
+	// an attribute may be present with both prefixes
 	slices.SortFunc(hs, func(a, b skald.Header) int { return strings.Compare(a.Name, b.Name) })
 	if fault = cloudevents.Decode(codec, hs, headerAt, &m, nil); fault == nil {
 		fault = codec.Fill(&m)
@@ -212,7 +212,7 @@ func decode(codec *cloudevents.Codec, topic string, d *amqp.Delivery) (m skald.M
 	if !event {
 		m.ID, m.CorrelationID, m.Type = cmp.Or(m.ID, d.MessageId), d.CorrelationId, cmp.Or(m.Type, d.Type)
 		at, ok := column.Time(d.Timestamp)
-		if m.Time = at; !ok && fault == nil { // some write milliseconds where AMQP has seconds
+		if m.Time = at; !ok && fault == nil { // some programs write milliseconds instead of AMQP's seconds
 			m.Headers = append(m.Headers, skald.Header{Name: "timestamp",
 				Value: strconv.AppendInt(nil, d.Timestamp.Unix(), 10)})
 		}
@@ -225,15 +225,15 @@ func decode(codec *cloudevents.Codec, topic string, d *amqp.Delivery) (m skald.M
 
 func headerAt(h *skald.Header) (string, []byte) { return h.Name, h.Value }
 
-// counts are headers that a queue adds by itself, about how often it delivered.
+// counts returns true for headers in which a queue counts deliveries.
 func counts(header string) bool { return header == hDeliveries || header == hAcquired }
 
 const (
 	hDeliveries = "x-delivery-count"
-	hAcquired   = "x-acquired-count" // of RabbitMQ 4.3: with hand-overs in peace
+	hAcquired   = "x-acquired-count" // since RabbitMQ 4.3; also counts regular hand-overs
 )
 
-// attempts is how often the queue delivered a message before.
+// attempts returns the number of earlier deliveries of a message by the queue.
 func attempts(h amqp.Table) int {
 	for _, name := range []string{hAcquired, hDeliveries} {
 		switch n := h[name].(type) {

@@ -14,11 +14,11 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// errInUse: somebody is in the group.
-var errInUse = errors.New("somebody is in it")
+// errInUse reports that the group has a member.
+var errInUse = errors.New("it has a consumer")
 
-// RemoveTopics takes away the exchanges of topics that are those that Made told of; one that was made anew
-// since is another's and stays. Those that are gone are no matter. Queues of groups stay: RemoveGroup.
+// RemoveTopics deletes the exchanges of topics with these IDs, and leaves topics that were created again
+// since. Missing topics are no error. Queues of groups stay: see RemoveGroup.
 func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error {
 	return b.with(ctx, func(conn *amqp.Connection) error {
 		for _, name := range slices.Sorted(maps.Keys(made)) {
@@ -43,8 +43,8 @@ func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error
 	})
 }
 
-// RemoveGroup takes away the queues of a group for topics that are still there, with what is in them, once
-// nobody reads them any longer; it waits for that until ctx ends. Queues that are not there are no matter.
+// RemoveGroup deletes the queues of a group for existing topics, with their messages. It waits until no
+// consumer is left, or until ctx ends. Missing queues are no error.
 func (b *Broker) RemoveGroup(ctx context.Context, group string, topics ...string) error {
 	if !feed.OK(group) {
 		return fmt.Errorf("remove group %q: %w", group, errName)
@@ -66,7 +66,7 @@ func (b *Broker) RemoveGroup(ctx context.Context, group string, topics ...string
 	})
 }
 
-// removeQueue waits until nobody is registered for it.
+// removeQueue waits until the queue has no consumer, and deletes it.
 func removeQueue(ctx context.Context, conn *amqp.Connection, queue string) error {
 	for {
 		readers := 0

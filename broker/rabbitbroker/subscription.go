@@ -13,26 +13,26 @@ import (
 	"github.com/skald-go/skald/internal/uuid7"
 )
 
-var errFenced = errors.New("a new life of this member has taken over")
+var errFenced = errors.New("another process with this member name took over")
 
-// A Subscription is one member of a group. One goroutine, run, does all that concerns the group; each
-// partition that is registered for has one that reads.
+// Subscription is one member of a group. The goroutine of run handles the group, and each registered
+// partition has a goroutine that reads.
 type Subscription struct {
 	b     *Broker
 	ctx   context.Context // ends with the member
 	kill  context.CancelFunc
-	leave chan context.Context // once: go in peace, until that context ends
-	ended chan *partition      // RabbitMQ has closed it
+	leave chan context.Context // asks run once to leave the group, until that context ends
+	ended chan *partition      // partitions that RabbitMQ closed
 	done  chan struct{}        // run has ended
 
-	group // of run alone
+	group // used only by run
 
 	mu    sync.Mutex
 	feed  *feed.Feed[*partition]
 	alarm string
-	// flying is the flight.bytes of all partitions.
+	// flying is the sum of flight.bytes of all partitions.
 	flying int
-	left   error // what kept it from leaving in peace
+	left   error // the error of leaving the group
 }
 
 var _ broker.Subscription = (*Subscription)(nil)
@@ -66,7 +66,7 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 			refused: map[string]refusal{}},
 	}
 	s.standing = feed.Claim{SessionID: s.sessionID, Owner: g.Owner}
-	s.member = "m-" + g.Member // no name that is drawn is one that is given
+	s.member = "m-" + g.Member // random names have another form
 	if g.Member == "" {
 		s.member = "r-" + s.sessionID
 	}
@@ -89,15 +89,15 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	return s, nil
 }
 
-// Ready has a value when something may have come.
+// Ready returns a channel that has a value after new deliveries.
 func (s *Subscription) Ready() <-chan struct{} { return s.feed.Ready() }
 
-// Receive returns what was delivered by RabbitMQ.
+// Receive returns deliveries of RabbitMQ.
 func (s *Subscription) Receive(_ context.Context, max int) (broker.Batch, error) {
 	return s.feed.Receive(max)
 }
 
-// Ack tells RabbitMQ what of ds was delivered from partitions that are still owned.
+// Ack acknowledges the deliveries of ds from partitions that are still owned.
 func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 	s.mu.Lock()
 	acked, err := s.feed.Ack(ds)
@@ -116,10 +116,10 @@ func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 // Pause stops deliveries from partitions until Resume, or until they are lost.
 func (s *Subscription) Pause(partitions ...string) { s.feed.Pause(partitions...) }
 
-// Resume lets deliveries flow again.
+// Resume ends a pause.
 func (s *Subscription) Resume(partitions ...string) { s.feed.Resume(partitions...) }
 
-// Close stores acknowledgements, hands the partitions over and leaves the group.
+// Close stores acknowledgements, gives the partitions back and leaves the group.
 func (s *Subscription) Close(ctx context.Context) error {
 	s.b.mu.Lock()
 	delete(s.b.subs, s)
@@ -127,11 +127,11 @@ func (s *Subscription) Close(ctx context.Context) error {
 	return s.end(ctx)
 }
 
-// end makes run leave, until ctx ends.
+// end makes run leave the group, until ctx ends.
 func (s *Subscription) end(ctx context.Context) error {
 	select {
 	case s.leave <- ctx:
-	default: // it is leaving
+	default: // it is leaving already
 	}
 	select {
 	case <-s.done:
@@ -144,7 +144,7 @@ func (s *Subscription) end(ctx context.Context) error {
 	return s.left
 }
 
-// lose drops a partition, and what was read of it.
+// lose drops a partition and its buffered messages.
 func (s *Subscription) lose(l *partition, clean bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +153,7 @@ func (s *Subscription) lose(l *partition, clean bool) {
 	}
 }
 
-// die makes all further calls answer why.
+// die makes all further calls return why.
 func (s *Subscription) die(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +162,7 @@ func (s *Subscription) die(why error) {
 	s.flying = 0
 }
 
-// tellFault keeps what waiting does not cure for the next Receive.
+// tellFault stores an error that waiting does not cure for the next Receive.
 func (s *Subscription) tellFault(err error) {
 	if !errors.Is(err, broker.ErrAway) && !errors.Is(err, broker.ErrClosed) {
 		s.feed.Fail(err)

@@ -20,63 +20,63 @@ import (
 
 const (
 	recordName  = "skald"         // the record that names this RabbitMQ
-	makingName  = "skald.making"  // exclusive to whoever makes topics
-	membersName = "skald.members" // the exchange by which the members of a group hear of each other
-	// the exchange and the queue that keep what a policy makes a partition's queue drop
+	makingName  = "skald.making"  // exclusive during the creation of topics
+	membersName = "skald.members" // the exchange for the hellos of members
+	// the exchange and the queue for messages that a policy drops from partitions
 	droppedName       = "skald.dropped"
 	defaultPartitions = 8
 	maxPartitions     = 256
 
-	// deliveryLimit is what no message reaches: without a limit, and with RabbitMQ 4's own of 20, what comes
-	// again too often is dropped or comes behind newer messages.
+	// deliveryLimit is a limit that no message reaches. Without a limit, or with RabbitMQ 4's default of
+	// 20, messages with many redeliveries are dropped or reordered.
 	deliveryLimit = 2_000_000_000
 )
 
 var (
-	// ErrSettings is wrapped by errors about an exchange or a queue that exists, as Skald cannot use it.
-	ErrSettings = errors.New("skald cannot keep its promises on it")
+	// ErrSettings is wrapped by errors about an existing exchange or queue that Skald cannot use.
+	ErrSettings = errors.New("skald cannot keep its guarantees with these settings")
 
 	errName = errors.New(
 		"a name is 1 to 249 of A-Z a-z 0-9 . _ -, and that of a queue, group/topic/partition, at most 255")
-	errNoPartitions = errors.New("there is another message in it")
-	errMissing      = errors.New("it is missing, and nobody asked for it to be declared")
+	errNoPartitions = errors.New("it has another message")
+	errMissing      = errors.New("it is missing, and must not be declared here")
 )
 
-// topic is an exchange that was looked at.
+// topic is an exchange that was checked.
 type topic struct {
 	name       string
 	id         string
-	partitions int // 0: it has none, for its routing keys are types
+	partitions int // 0 if its routing keys are types
 }
 
-// fact is what a record says: a queue with one message, which everybody reads and nobody takes.
+// fact is the content of a record: a queue with one message that readers put back.
 type fact struct {
 	ID         string `json:"id"`
 	Partitions int    `json:"partitions,omitempty"`
 }
 
-// Record is the name of the queue that says how many partitions a topic has.
+// Record returns the name of the queue that stores the number of partitions of a topic.
 func Record(topic string) string { return recordName + "/" + topic }
 
-// Queue is the name of the queue of a group's partition.
+// Queue returns the name of the queue of a group's partition.
 func Queue(group, topic string, partition int) string {
 	return group + "/" + topic + "/" + strconv.Itoa(partition)
 }
 
-// routingKey is LANE.TYPE, cut where AMQP cuts.
+// routingKey returns PARTITION.TYPE, cut to the limit of AMQP.
 func routingKey(partition int, kind string) string {
 	key := strconv.Itoa(partition) + "." + kind
 	return key[:min(len(key), 255)]
 }
 
-// recordArgs are the arguments of a record's queue, from which nothing may go however often it is read.
+// recordArgs returns the arguments of a record's queue, whose message must never be dropped.
 func recordArgs() amqp.Table {
 	return amqp.Table{"x-queue-type": "quorum", "x-overflow": "reject-publish",
 		"x-delivery-limit": int64(deliveryLimit)}
 }
 
-// partitionArgs are the arguments of a partition's queue: those that keep messages from being dropped or from
-// coming out of order. A policy wins over them, but not over where it goes what is dropped.
+// partitionArgs returns the arguments of a partition's queue, which prevent dropped or reordered messages.
+// A policy overrides them, except the exchange for dropped messages.
 func partitionArgs() amqp.Table {
 	return amqp.Table{
 		"x-queue-type": "quorum", "x-single-active-consumer": true,
@@ -85,7 +85,7 @@ func partitionArgs() amqp.Table {
 	}
 }
 
-// look asks RabbitMQ about a topic.
+// look reads the state of a topic.
 func (b *Broker) look(ctx context.Context, conn *amqp.Connection, name string) (topic, error) {
 	t := topic{name: name}
 	if !feed.OK(name) {
@@ -107,17 +107,21 @@ func (b *Broker) look(ctx context.Context, conn *amqp.Connection, name string) (
 		}
 	}
 	if err != nil {
-		return t, fmt.Errorf("look up topic %q: %w", name, orAway(err))
+		return t, fmt.Errorf("read topic %q: %w", name, orAway(err))
 	}
 	return t, nil
 }
 
-// fetch is what the message of a record says. Who reads it has it for a moment, alone, and gives it back;
-// others ask again.
+// recordMost limits the wait while other readers have the message of a record.
+const recordMost = 3 * time.Second
+
+// fetch returns the content of a record. A reader takes the message for a moment and puts it back; other
+// readers retry.
 func fetch(ctx context.Context, conn *amqp.Connection, record string) (f fact, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	whole := ctx
+	ctx, cancel := context.WithTimeout(ctx, recordMost)
 	defer cancel()
-	for {
+	for empty := false; ; empty = true {
 		found := false
 		err := ask(ctx, conn, func(ch *amqp.Channel) error {
 			d, ok, err := ch.Get(record, false)
@@ -126,24 +130,29 @@ func fetch(ctx context.Context, conn *amqp.Connection, record string) (f fact, e
 			}
 			found = true
 			if err := json.Unmarshal(d.Body, &f); err != nil {
-				return fmt.Errorf("what is in the queue %q is none of Skald's: %w: %w", record,
+				return fmt.Errorf("the content of the queue %q is not Skald's: %w: %w", record,
 					ErrSettings, err)
 			}
 			return nil
 		})
+		if empty && ctx.Err() != nil && whole.Err() == nil { // RabbitMQ answers, but this record is empty
+			return f, fmt.Errorf("the queue %q is empty: was it purged, or is there a policy with message-ttl? Delete it and the topic's exchange, and make the topic again: %w", record, ErrSettings)
+		}
 		if found || err != nil {
 			return f, err
 		}
 		select {
 		case <-ctx.Done():
-			return f, fmt.Errorf("the message of the queue %q is gone (has it expired, by a policy with message-ttl?), or somebody holds it: %w", record, ctx.Err())
+			if whole.Err() != nil {
+				return f, fmt.Errorf("the message of the queue %q is gone (has it expired, by a policy with message-ttl?), or somebody holds it: %w", record, whole.Err())
+			}
 		case <-time.After(backoff.After(1, 5*time.Millisecond, 20*time.Millisecond)):
 		}
 	}
 }
 
-// write makes a record that says f, unless it says something already; it returns what is true. Nobody else
-// writes meanwhile, and nobody reads what is not there yet.
+// write writes f into a record, unless the record has content. It returns the content. The caller excludes
+// other writers, and readers do not see an empty record.
 func write(ctx context.Context, conn *amqp.Connection, record string, f fact) (fact, error) {
 	err := ask(ctx, conn, func(ch *amqp.Channel) error {
 		q, err := ch.QueueDeclare(record, true, false, false, false, recordArgs())
@@ -173,7 +182,7 @@ func write(ctx context.Context, conn *amqp.Connection, record string, f fact) (f
 	return fetch(ctx, conn, record)
 }
 
-// alone waits until nobody else makes topics, until the connection ends.
+// alone waits for the exclusive right to create topics, until the connection ends.
 func alone(ctx context.Context, conn *amqp.Connection) error {
 	for {
 		err := ask(ctx, conn, func(ch *amqp.Channel) error {
@@ -185,23 +194,23 @@ func alone(ctx context.Context, conn *amqp.Connection) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("somebody else is making topics: %w", ctx.Err())
+			return fmt.Errorf("another process is creating topics: %w", ctx.Err())
 		case <-time.After(backoff.After(1, 20*time.Millisecond, 50*time.Millisecond)):
 		}
 	}
 }
 
-// MakeTopics makes those of topics that do not exist. With partitions 0 a topic gets 8.
+// MakeTopics creates missing topics. With 0 partitions a topic gets 8.
 func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...string) error {
 	if partitions == 0 {
 		partitions = defaultPartitions
 	}
 	if partitions < 0 || partitions > maxPartitions {
-		return fmt.Errorf("make topics: %d partitions: want 1 to %d", partitions, maxPartitions)
+		return fmt.Errorf("create topics: %d partitions: use 1 to %d", partitions, maxPartitions)
 	}
 	for _, name := range topics {
 		if !feed.OK(name) {
-			return fmt.Errorf("make topic %q: %w", name, errName)
+			return fmt.Errorf("create topic %q: %w", name, errName)
 		}
 	}
 	err := b.withOwn(ctx, func(conn *amqp.Connection) error {
@@ -220,12 +229,13 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("make topics: %w", orAway(err))
+		return fmt.Errorf("create topics: %w", orAway(err))
 	}
 	return nil
 }
 
-// makeShared makes what all topics need once; the exchange of the members says that there is a record.
+// makeShared creates the objects that all topics need. The exchange of the members proves that the record
+// exists.
 func makeShared(ctx context.Context, conn *amqp.Connection) error {
 	if _, err := lookDropped(ctx, conn); notFound(err) {
 		err = ask(ctx, conn, declareDropped)
@@ -245,7 +255,7 @@ func makeShared(ctx context.Context, conn *amqp.Connection) error {
 	return ask(ctx, conn, declareMembers)
 }
 
-// lookDropped is how many messages policies made the queues of partitions drop.
+// lookDropped returns the number of messages that policies dropped from queues of partitions.
 func lookDropped(ctx context.Context, conn *amqp.Connection) (n int, err error) {
 	err = ask(ctx, conn, func(ch *amqp.Channel) error {
 		q, err := ch.QueueDeclarePassive(droppedName, true, false, false, false, nil)
@@ -255,7 +265,8 @@ func lookDropped(ctx context.Context, conn *amqp.Connection) (n int, err error) 
 	return n, err
 }
 
-// declareDropped makes a quorum queue. A stream, which no policy lets expire, takes no dead letters in 3.10.
+// declareDropped declares a quorum queue. A stream, which no policy can expire, accepts no dead letters in
+// 3.10.
 func declareDropped(ch *amqp.Channel) error {
 	err := ch.ExchangeDeclare(droppedName, amqp.ExchangeFanout, true, false, false, false, nil)
 	if err == nil {
@@ -275,7 +286,7 @@ func declareMembers(ch *amqp.Channel) error {
 	return ch.ExchangeDeclare(membersName, amqp.ExchangeDirect, true, false, false, false, nil)
 }
 
-// makeTopic writes down how many partitions the topic has before there is an exchange to be found.
+// makeTopic stores the number of partitions before it declares the exchange.
 func (b *Broker) makeTopic(ctx context.Context, conn *amqp.Connection, name string, partitions int) error {
 	if _, err := b.look(ctx, conn, name); err == nil || !errors.Is(err, broker.ErrNoTopic) {
 		return err
@@ -292,8 +303,7 @@ func (b *Broker) makeTopic(ctx context.Context, conn *amqp.Connection, name stri
 
 func newID() string { return uuid7.New(time.Now()) }
 
-// Topics tells the ids of topics, which were drawn when they were made; those that others made have an empty
-// one.
+// Topics returns the random IDs of topics. Topics that other programs created have an empty ID.
 func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, error) {
 	out := broker.Topics{}
 	err := b.with(ctx, func(conn *amqp.Connection) error {
@@ -310,8 +320,8 @@ func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, er
 	return out, err
 }
 
-// Incarnation is a name that was drawn when the first topics were made: where RabbitMQ's files are lost, so
-// is it.
+// Incarnation returns the random name that MakeTopics stored with the first topics. If RabbitMQ loses its
+// files, it loses the name.
 func (b *Broker) Incarnation(ctx context.Context) (name string, err error) {
 	err = b.withKept(ctx, func(conn *amqp.Connection) error {
 		f, err := fetch(ctx, conn, recordName)
@@ -320,15 +330,15 @@ func (b *Broker) Incarnation(ctx context.Context) (name string, err error) {
 	})
 	if notFound(err) {
 		return "",
-			fmt.Errorf("ask RabbitMQ for its incarnation: there is no queue %q in %q: whoever makes the topics makes it too (MakeTopics)", recordName, b.opts.VHost)
+			fmt.Errorf("read RabbitMQ's incarnation: there is no queue %q in %q, which MakeTopics creates with the topics", recordName, b.opts.VHost)
 	}
 	if err != nil {
-		return "", fmt.Errorf("ask RabbitMQ for its incarnation: %w", orAway(err))
+		return "", fmt.Errorf("read RabbitMQ's incarnation: %w", orAway(err))
 	}
 	return name, nil
 }
 
-// Capabilities of this driver.
+// Capabilities returns the capabilities of this driver.
 func Capabilities() broker.Capabilities {
 	return broker.Capabilities{Partition: "a queue with one active consumer",
 		Position: "the number of the delivery", Incarnation: "drawn with the first topic",

@@ -11,9 +11,9 @@ import (
 	"github.com/skald-go/skald/internal/endpoint"
 )
 
-// ParseURL reads amqp://[user:password@]host[:port][,host[:port]][/vhost][?option=value&…], amqps:// with
-// TLS: the servers, and the options that the URL gives, for New. The caller may set more of them. Secrets may
-// also be in files or in the environment (getenv, os.Getenv in most programs); no error shows one.
+// ParseURL parses amqp://[user:password@]host[:port][,host[:port]][/vhost][?option=value&…], or amqps://
+// with TLS. It returns the servers and the options for New; the caller may set more options. Secrets may
+// also be in files or in the environment (getenv, mostly os.Getenv). Errors do not show them.
 //
 //	tls=on|off           speak TLS. Default: on with amqps, or if ca or cert is given
 //	ca=FILE              the authorities, PEM, that the servers' certificates are checked against. Default: the system's
@@ -46,7 +46,7 @@ func ParseURL(s string, getenv func(string) string) (servers string, opts *Optio
 	return u.Hosts, opts, nil
 }
 
-// place is the virtual host: /a%2Fb is "a/b", / and nothing are "/".
+// place returns the virtual host: /a%2Fb is "a/b", and an empty path or / is "/".
 func (o *Options) place(u *endpoint.URL) (err error) {
 	if o.VHost, err = url.PathUnescape(u.Path); err != nil {
 		return errors.New("the virtual host is not percent-encoded")
@@ -60,7 +60,7 @@ func (o *Options) secure(u *endpoint.URL) (err error) {
 	case err != nil || u.Scheme != "amqps" || o.TLS != nil:
 		return err
 	case u.Get("tls") == "off":
-		return errors.New("amqps, and yet tls=off")
+		return errors.New("amqps and tls=off exclude each other")
 	}
 	o.TLS = secured()
 	return nil
@@ -69,9 +69,9 @@ func (o *Options) secure(u *endpoint.URL) (err error) {
 func (o *Options) identity(u *endpoint.URL) error {
 	switch auth := u.Get("auth"); {
 	case auth != "" && auth != "external":
-		return fmt.Errorf("auth is external, or not given, not %q", auth)
+		return fmt.Errorf("auth can only be external, not %q", auth)
 	case auth != "" && (u.Get("cert") == "" || u.InFront() || u.Get("user")+u.Get("password_file") != ""):
-		return errors.New("auth=external wants cert and key, and neither user nor password_file")
+		return errors.New("auth=external needs cert and key, and excludes user and password_file")
 	case auth != "":
 		o.External = true
 		return nil
@@ -81,7 +81,7 @@ func (o *Options) identity(u *endpoint.URL) error {
 	return err
 }
 
-// shape is what topics and groups are at RabbitMQ.
+// shape reads the options for topics and groups.
 func (o *Options) shape(u *endpoint.URL) (err error) {
 	switch v := u.Get("topology"); v {
 	case "", "declare":
@@ -108,7 +108,7 @@ func (o *Options) shape(u *endpoint.URL) (err error) {
 		o.Bind = strings.Split(v, ",")
 	}
 	if o.Queue = u.Get("queue"); o.Queue != "" && o.ByType || len(o.Bind) > 0 && !o.ByType {
-		return errors.New("bind goes with route=type, and queue without it")
+		return errors.New("bind needs route=type, and queue excludes it")
 	}
 	if o.Envelope, err = cloudevents.ParseEnvelope(u.Get("envelope")); err != nil {
 		return err

@@ -5,27 +5,26 @@ import (
 	"time"
 )
 
-// RabbitMQ bounds unacknowledged deliveries by number. Here they are bounded in bytes as well. A quorum queue
-// fixes the number (prefetch) for the life of a consumer: it refuses basic.qos with global. So a member that
-// has too much closes the channel of the partition with the most, which returns its messages to the queue, in
-// order, and reads them again with a smaller prefetch.
+// RabbitMQ limits unacknowledged deliveries by number. This file also limits their bytes. A quorum queue
+// fixes the number (prefetch) for the life of a consumer, and refuses a global basic.qos. So a member above
+// the limit closes the channel of the partition with the most bytes, which returns its messages in order,
+// and opens it again with a lower prefetch.
 
 const (
-	inFlight = 32 << 20         // bytes of a member, delivered and not acknowledged
-	calm     = 10 * time.Second // before a prefetch is raised again
+	inFlight = 32 << 20         // maximum unacknowledged bytes of a member
+	calm     = 10 * time.Second // pause before a prefetch is raised again
 )
 
-// flight is the messages of a partition that were delivered and not acknowledged. The subscription's lock
-// guards it.
+// flight has the unacknowledged messages of a partition. The subscription's lock guards it.
 type flight struct {
 	prefetch int
-	since    time.Time // the channel was opened
+	since    time.Time // when the channel was opened
 	sizes    []int     // by delivery tag
-	acked    int64     // the tag before these
+	acked    int64     // the last acknowledged tag
 	bytes    int
-	largest  int // since the channel was opened
-	seen     int // since then
-	next     int // the prefetch of the next channel, since this one is being closed; 0: it is not
+	largest  int // largest message since the channel was opened
+	seen     int // number of messages since then
+	next     int // the prefetch of the next channel while this one is being closed; otherwise 0
 }
 
 func (f *flight) add(size int) {
@@ -33,7 +32,7 @@ func (f *flight) add(size int) {
 	f.largest, f.seen = max(f.largest, size), f.seen+1
 }
 
-// done forgets the messages up to a tag, and returns their bytes.
+// done removes the messages up to a tag, and returns their bytes.
 func (f *flight) done(tag int64) (bytes int) {
 	n := max(0, min(int(tag-f.acked), len(f.sizes)))
 	for _, size := range f.sizes[:n] {
@@ -43,9 +42,9 @@ func (f *flight) done(tag int64) (bytes int) {
 	return bytes
 }
 
-// deliver counts a message of o. Where the member has too much, the partition with the most is to be read
-// with a smaller prefetch. It reports whether o takes the message: one of a channel that is being closed
-// comes again.
+// deliver counts a message of o. If the member is above the limit, the partition with the most bytes gets a
+// lower prefetch. It returns false if o must ignore the message, because its channel is being closed and
+// the message is redelivered.
 func (s *Subscription) deliver(o *partition, size int) bool {
 	if o.next > 0 {
 		return false
@@ -67,21 +66,21 @@ func (s *Subscription) deliver(o *partition, size int) bool {
 	return o.next == 0
 }
 
-// reopen closes the channel of o. It is opened again with that prefetch.
+// reopen closes the channel of o, so that it is opened again with that prefetch.
 func (s *Subscription) reopen(o *partition, prefetch int) {
 	s.flying -= o.bytes
 	o.next, o.bytes, o.sizes = prefetch, 0, nil
 	go o.close()
 }
 
-// reopens reports whether the channel of o is being closed, to be opened again.
+// reopens returns true if the channel of o is being closed in order to be opened again.
 func (s *Subscription) reopens(o *partition) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return o.next > 0
 }
 
-// widen raises prefetches that were lowered, once messages are small.
+// widen raises lowered prefetches after messages have become small.
 func (s *Subscription) widen(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,8 +92,8 @@ func (s *Subscription) widen(now time.Time) {
 	}
 }
 
-// wider returns the prefetch, up to most, with which messages as large as the largest fit into that many
-// bytes; 0: f stays as it is. It changes where nothing is in progress, or after a while all the same.
+// wider returns the prefetch, up to most, with which messages of the largest size fit into that many bytes;
+// 0 means no change. It changes a partition without messages in progress, or any partition after a while.
 func (f *flight) wider(most, bytes int, now time.Time) int {
 	old := now.Sub(f.since)
 	if f.next > 0 || f.prefetch >= most || f.seen < f.prefetch || old < calm {
@@ -107,7 +106,8 @@ func (f *flight) wider(most, bytes int, now time.Time) int {
 	return n
 }
 
-// reopened notes the prefetch with which a partition is opened again; false: its channel ended otherwise.
+// reopened returns the prefetch with which a partition is opened again; false if its channel ended for
+// another reason.
 func (s *Subscription) reopened(o *partition) bool {
 	if !s.reopens(o) {
 		return false

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/broker/internal/perkey"
 )
 
-// connected is the channel to send by, made anew where the last one was lost; an error is why there is none.
+// connected returns the channel for sending, and opens a new one if the last one was lost.
 func (p *publisher) connected() (*wire, error) {
 	p.Mu.Lock()
 	w, down, closed := p.wire, p.Down, p.Lines.Closed()
@@ -26,7 +26,7 @@ func (p *publisher) connected() (*wire, error) {
 		return nil, broker.ErrClosed
 	case w != nil && down.IsZero():
 		return w, nil
-	case w != nil && !w.conn.IsClosed() && !w.ch.IsClosed(): // RabbitMQ has blocked it
+	case w != nil && !w.conn.IsClosed() && !w.ch.IsClosed(): // RabbitMQ blocks it
 		return nil, why
 	}
 	fresh, err := p.open(w)
@@ -45,7 +45,7 @@ func (p *publisher) connected() (*wire, error) {
 	return fresh, nil
 }
 
-// working is the connection, unless it is lost or blocked.
+// working returns the connection, unless it is lost or blocked.
 func (p *publisher) working() *amqp.Connection {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -55,7 +55,7 @@ func (p *publisher) working() *amqp.Connection {
 	return p.wire.conn
 }
 
-// open makes a channel in confirm mode, on the connection of old if that stands.
+// open opens a channel in confirm mode, on the connection of old if it works.
 func (p *publisher) open(old *wire) (*wire, error) {
 	w := &wire{}
 	if old != nil && !old.conn.IsClosed() {
@@ -67,7 +67,7 @@ func (p *publisher) open(old *wire) (*wire, error) {
 		}
 		w.conn, w.cut, w.blocked = conn, cut, conn.NotifyBlocked(make(chan amqp.Blocking, 8))
 	}
-	defer time.AfterFunc(p.opts.Patience, w.cut).Stop() // where there is no answer
+	defer time.AfterFunc(p.opts.Patience, w.cut).Stop() // if there is no answer
 	var err error
 	if w.ch, err = w.conn.Channel(); err == nil {
 		w.closed = w.ch.NotifyClose(make(chan *amqp.Error, 1))
@@ -81,7 +81,7 @@ func (p *publisher) open(old *wire) (*wire, error) {
 	return w, nil
 }
 
-// follow hears what becomes of a channel.
+// follow processes the events of a channel.
 func (p *publisher) follow(w *wire) {
 	blocked := w.blocked
 	for {
@@ -99,7 +99,8 @@ func (p *publisher) follow(w *wire) {
 	}
 }
 
-// block: RabbitMQ is low on memory or disk, and reads nothing of those who publish until it is better.
+// block records that RabbitMQ is low on memory or disk, and reads nothing from publishers until that is
+// over.
 func (p *publisher) block(w *wire, b amqp.Blocking) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -108,14 +109,15 @@ func (p *publisher) block(w *wire, b amqp.Blocking) {
 	}
 	p.Down, p.why = time.Time{}, nil
 	if b.Active {
-		p.Down, p.why = time.Now(), fmt.Errorf("RabbitMQ takes nothing, for it is short of resources: %s",
+		p.Down, p.why = time.Now(), fmt.Errorf("RabbitMQ blocks publishers because it is short of resources: %s",
 			b.Reason)
 	}
 	p.Rouse()
 }
 
-// lost answers the messages in flight of a channel that is closed. It refuses those that RabbitMQ closed the
-// channel for, and publishes the others again on the next channel. An end of the connection is an outage.
+// lost handles the messages in flight of a closed channel. It refuses the messages for which RabbitMQ
+// closed the channel, and sends the others again on the next channel. The end of the connection is an
+// outage.
 func (p *publisher) lost(w *wire, err *amqp.Error) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -156,8 +158,8 @@ func (p *publisher) lost(w *wire, err *amqp.Error) {
 	p.Rouse()
 }
 
-// blame says why a message is what RabbitMQ closed the channel for; nil: it is not, as far as can be told.
-// The lock is held.
+// blame returns the reason if RabbitMQ closed the channel for this message; nil if not, or if that is not
+// known. The caller holds the lock.
 func (p *publisher) blame(it *item, err *amqp.Error) error {
 	if err == nil {
 		return nil

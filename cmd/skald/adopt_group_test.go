@@ -29,7 +29,7 @@ func testInboxAdopt(t *testing.T, bus said, b *bed) {
 	})
 	must(t, sub.Close(t.Context()))
 
-	at := []string{"inbox", "adopt", "--store=" + b.at, "--broker=" + bus.url}
+	at := []string{"consumer", "adopt", "--store=" + b.at, "--broker=" + bus.url}
 	with := func(more ...string) []string { return append(at[:len(at):len(at)], more...) }
 	start(t, nil, with()...).expect(2, "--consumer")
 	start(t, nil, with("--consumer="+group.Name)...).expect(2, "--from")

@@ -147,8 +147,8 @@ func TestAdoptFinishedMessages(t *testing.T) {
 	if err = errors.Join(err, file.Close()); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{found(t, `skald (inbox import .* --dry-run)`),
-		found(t, `skald (inbox import .* --yes)`), found(t, `skald (inbox import .* --yes)`)} {
+	for _, line := range []string{found(t, `skald (consumer import .* --dry-run)`),
+		found(t, `skald (consumer import .* --yes)`), found(t, `skald (consumer import .* --yes)`)} {
 		args := strings.Fields(strings.NewReplacer("URL", at, "known.csv", known, `"`, "").Replace(line))
 		start(t, nil, args...).expect(0)
 	}

@@ -22,26 +22,26 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const consoleAbout = `Serves pages that show what the databases of several services say, and that run the same verbs as skald dead, parked and
-inbox: with a dry run first, and noted in skald_audit. It keeps nothing of its own. A service mounts the same pages with package console.
+const consoleAbout = `Serves web pages over the databases of one or more services. The pages show messages, consumers and
+sagas, and have the verbs of skald dead, parked, inbox, consumer, saga and compensate. Each verb begins
+with a dry run and is recorded in skald_audit. The console stores nothing itself. A service can mount
+the same pages with package console.
 
-  skald console --store orders=@orders.url --store payments=sqlite:payments.db
-
-The URL that is printed has a token, which opens one session. Only requests of that session, from this machine, are answered, and
-they may do everything. The audit names the session. A bulk action ends with this process; it can be
-gone on with in another one.`
+The printed URL has a token that opens one session. Only that session on this machine has access, with
+all rights. The audit names the session. A bulk action ends with this process; another console or the
+same command continues it.`
 
 func consoleCommand(errs io.Writer) *cobra.Command {
 	var stores, schemas []string
 	var listen string
-	c := &cobra.Command{Use: "console", Short: "Pages that show what waits, and act on it",
+	c := &cobra.Command{Use: "console", Short: "Serve the web console: inspect and repair messages and sagas",
 		Long: consoleAbout, Args: cobra.NoArgs}
 	f := c.Flags()
 	f.StringArrayVar(&stores, "store", nil,
-		"NAME=URL of a service's database: sqlite:FILE, postgres://… or @FILE; may be given again. SKALD_STORE stands for one, the name is then store")
+		"`NAME=URL` of a service's database: sqlite:FILE, postgres://… or @FILE; repeatable (default: store=SKALD_STORE)")
 	f.StringArrayVar(&schemas, "schema", nil,
-		"NAME=SCHEMA, where the tables of a service are; PostgreSQL only (default: public)")
-	f.StringVar(&listen, "listen", "127.0.0.1:7780", "an address of this machine; port 0: a free one")
+		"`NAME=SCHEMA` of a service's tables, PostgreSQL only; repeatable (default: public)")
+	f.StringVar(&listen, "listen", "127.0.0.1:7780", "`ADDRESS` of this machine; port 0 selects a free port")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if at := os.Getenv("SKALD_STORE"); len(stores) == 0 && at != "" {
 			stores = []string{"store=" + at}
@@ -56,7 +56,7 @@ func consoleCommand(errs io.Writer) *cobra.Command {
 	return c
 }
 
-// named are the values of NAME=VALUE flags.
+// named returns the names and values of NAME=VALUE flags.
 func named(flag string, given []string) (names []string, values map[string]string, err error) {
 	values = map[string]string{}
 	for _, one := range given {
@@ -89,7 +89,7 @@ func consoleSources(ctx context.Context, stores,
 	for name := range of {
 		if urls[name] == "" {
 			return nil, nil,
-				&cli.UsageError{What: fmt.Sprintf("--schema %s: there is no --store of that name", name)}
+				&cli.UsageError{What: fmt.Sprintf("--schema %s: no --store has that name", name)}
 		}
 	}
 	sources = map[string]console.Source{}
@@ -110,7 +110,7 @@ func consoleSources(ctx context.Context, stores,
 	return sources, end, nil
 }
 
-// consoleSource opens a database. One whose server is away is opened, too: the pages say so.
+// consoleSource opens a database. It succeeds if the server does not answer: the pages then show the error.
 func consoleSource(ctx context.Context, typed, schema string) (s console.Source, end func(), err error) {
 	at := typed
 	if file, ok := strings.CutPrefix(typed, "@"); ok {
@@ -135,7 +135,7 @@ func consoleSource(ctx context.Context, typed, schema string) (s console.Source,
 	is, ok := all[0].(store.Driver[*sql.Tx])
 	if !ok {
 		end()
-		return s, nil, fmt.Errorf("%T has no pages", all[0])
+		return s, nil, fmt.Errorf("the console does not support %T", all[0])
 	}
 	return console.Of(is).At(connect.SQLite(at)), end, nil
 }
@@ -168,12 +168,12 @@ func serveConsole(ctx context.Context, listen string, sources map[string]console
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if s.Shutdown(last) != nil {
-		_ = s.Close() // who still asks has had the time to
+		_ = s.Close() // it ends requests that are still running
 	}
 	noted, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
 	if err := h.Wait(noted); err != nil { // the databases are closed next
-		fmt.Fprintf(errs, "console: %v: they can be gone on with\n", err)
+		fmt.Fprintf(errs, "console: %v: another console or command can continue them\n", err)
 	}
 	if err := <-over; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve HTTP: %w", err)

@@ -7,15 +7,15 @@ import (
 	"sync"
 )
 
-// A session is that of whoever started the console. The URL that is printed has a token that opens it once;
-// other users of the machine may reach the address, and have no token.
+// session is the only session of a console. The printed URL has a token that opens it once. Other users of
+// the machine may reach the address, but have no token.
 type session struct {
 	pages  http.Handler
-	name   string // noted with what is done
-	jar    string // the name of its cookie: browsers give those of one address to each of its ports
+	name   string // recorded in the audit
+	jar    string // the name of its cookie, unique because browsers share cookies between ports
 	cookie string
 	mu     sync.Mutex
-	token  string // empty once it was used
+	token  string // empty after its use
 }
 
 func newSession() *session {
@@ -26,11 +26,11 @@ func newSession() *session {
 
 const (
 	tokenArg   = "token"
-	cookieHint = "this console answers who started it: open the URL that `skald console` has printed. " +
-		"Its token works once; start the console again for another one"
+	cookieHint = "this console has one session: open the URL that `skald console` printed. " +
+		"Its token works once; restart the console for a new token"
 )
 
-// ServeHTTP lets a request of the session in, and begins the session for the token.
+// ServeHTTP serves requests of the session, and begins the session for the token.
 func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c, err := r.Cookie(s.jar); err == nil && same(c.Value, s.cookie) {
 		s.pages.ServeHTTP(w, r)
@@ -50,7 +50,7 @@ func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to.RequestURI(), http.StatusSeeOther)
 }
 
-// open tells whether token is the one that was printed, and takes it back.
+// open returns true for the printed token, and invalidates it.
 func (s *session) open(token string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

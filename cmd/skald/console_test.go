@@ -172,7 +172,7 @@ func TestConsoleUsage(t *testing.T) {
 		{[]string{"--store", at}, 4, "there is no file"},
 		{[]string{"--store", at, "--store", at}, 2, "--store a is given twice"},
 		{[]string{"--store", "a=@/no/such"}, 4, "read the URL"},
-		{[]string{"--store", at, "--schema", "b=x"}, 2, "there is no --store of that name"},
+		{[]string{"--store", at, "--schema", "b=x"}, 2, "no --store has that name"},
 		{[]string{"--store", "a=postgres://127.0.0.1:1/x", "--listen", "0.0.0.0:0"}, 2,
 			"only addresses of this machine"},
 	} {

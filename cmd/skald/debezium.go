@@ -17,13 +17,14 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/verbs"
 )
 
-const debeziumAbout = `Prints the JSON of a Debezium connector that reads Skald's outbox, for Kafka Connect's API, with the stock EventRouter:
-same topics, keys, payloads and CloudEvents headers as those of skald relay. What differs is in docs/debezium.md.
+const debeziumAbout = `Prints the JSON of a Debezium connector for Kafka Connect. The connector reads Skald's outbox with the
+standard EventRouter and publishes the same topics, keys, payloads and CloudEvents headers as
+skald relay. docs/adopt.md lists the differences.
 
-Standard error has the SQL of the publication, which goes first. Every INSERT after that is published; without a password in the
-JSON: add database.password, or a config provider of Connect's.`
+Standard error has the SQL of the publication. Run it first: the connector publishes every INSERT that
+follows. The JSON has no password: add database.password, or use a config provider of Kafka Connect.`
 
-// A debezium is what its connector is told.
+// debezium holds the settings of a connector.
 type debezium struct {
 	schema, slot, publication  string
 	payload, routeBy, routeTo  string
@@ -33,27 +34,27 @@ type debezium struct {
 }
 
 func debeziumCommand(out, errs io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "debezium", Short: "Have Debezium read the outbox", Long: debeziumAbout}
+	c := &cobra.Command{Use: "debezium", Short: "Let Debezium read the outbox"}
 	c.AddCommand(debeziumConfigCommand(out, errs))
 	return c
 }
 
 func debeziumConfigCommand(out, errs io.Writer) *cobra.Command {
 	var d debezium
-	c := &cobra.Command{Use: "config", Short: "Print the connector's JSON", Long: debeziumAbout,
+	c := &cobra.Command{Use: "config", Short: "Print the JSON of the connector", Long: debeziumAbout,
 		Args: cobra.NoArgs}
 	f := c.Flags()
-	f.String("store", "", "postgres://… of the server itself, no pooler's; SKALD_STORE stands for it")
-	f.StringVar(&d.schema, "schema", "public", "where the tables are")
-	f.StringVar(&d.name, "name", "skald", "of the connector, and topic.prefix of its own topics")
-	f.StringVar(&d.slot, "slot", "skald_debezium", "the replication slot, which the connector makes")
-	f.StringVar(&d.publication, "publication", "skald_debezium", "the publication")
+	f.String("store", "", "`URL` of the PostgreSQL server, not of a pooler (default: SKALD_STORE)")
+	f.StringVar(&d.schema, "schema", "public", "PostgreSQL `SCHEMA` of the tables")
+	f.StringVar(&d.name, "name", "skald", "`NAME` of the connector, and the topic.prefix of its own topics")
+	f.StringVar(&d.slot, "slot", "skald_debezium", "replication `SLOT`, which the connector creates")
+	f.StringVar(&d.publication, "publication", "skald_debezium", "`NAME` of the publication")
 	f.StringVar(&d.payload, "payload", "text",
-		"text or bytes: which rows are read, those with data or with data_bytes; it must be all of them")
+		"column of the payloads: text (data) or bytes (data_bytes); all rows must use it")
 	f.StringVar(&d.routeBy, "route-by", "topic",
-		"the column that names the topic: topic, type, subject or key")
+		"`COLUMN` that names the topic: topic, type, subject or key")
 	f.StringVar(&d.routeTo, "route-to", "${routedByValue}",
-		"the topic's name made of that column's value, \"${routedByValue}.events.created\"")
+		"`NAME` of the topic, made of the value of that column: \"${routedByValue}.events.created\"")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		store := connect.From(c, "store", "SKALD_STORE")
 		db, err := verbs.Open(store, d.schema, "")
@@ -73,7 +74,7 @@ func debeziumConfigCommand(out, errs io.Writer) *cobra.Command {
 		}
 		if len(d.slot) == 0 || len(d.slot) > 63 || strings.ContainsFunc(d.slot, noSlot) {
 			return &cli.UsageError{
-				What: "--slot is 1 to 63 of a-z 0-9 _: PostgreSQL takes no other name of a slot"}
+				What: "--slot has 1 to 63 characters of a-z 0-9 _, as PostgreSQL requires"}
 		}
 		d.tls = sslMode(store)
 		at := s.Config.ConnConfig
@@ -90,12 +91,13 @@ func (d *debezium) print(out, errs io.Writer) error {
 	if err := enc.Encode(map[string]any{"name": d.name, "config": d.config()}); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(errs, "skald: Kafka needs the topic __debezium-heartbeat.%s, too; first run\n%s;\n",
+	_, err := fmt.Fprintf(errs, "skald: create the topic __debezium-heartbeat.%s in Kafka, too; first run\n%s;\n",
 		d.name, d.makePublication())
 	return err
 }
 
-// makePublication: the root stands for the slots of the ring, and what empties them is not for the connector.
+// makePublication returns the statement that creates the publication. The partition root stands for all
+// slots of the outbox. Only inserts are published, because retention empties the slots.
 func (d *debezium) makePublication() string {
 	return fmt.Sprintf("CREATE PUBLICATION %s FOR TABLE %s.skald_outbox WITH (publish = 'insert', publish_via_partition_root = true)",
 		pgx.Identifier{d.publication}.Sanitize(), pgx.Identifier{d.schema}.Sanitize())
@@ -103,7 +105,7 @@ func (d *debezium) makePublication() string {
 
 func noSlot(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_') }
 
-// sslMode is what the URL, or libpq's environment, says of TLS; "": nothing.
+// sslMode returns the TLS mode of the URL, or of PGSSLMODE; empty if neither has one.
 func sslMode(at string) string {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -112,7 +114,8 @@ func sslMode(at string) string {
 	return cmp.Or(u.Query().Get("sslmode"), os.Getenv("PGSSLMODE"))
 }
 
-// config has no ce_specversion: Connect's InsertHeader makes the number 1 of the text 1.0.
+// config returns the settings of the connector. They do not include ce_specversion, because Connect's
+// InsertHeader turns the text 1.0 into the number 1.
 func (d *debezium) config() map[string]string {
 	payload, converter := "data", "org.apache.kafka.connect.storage.StringConverter"
 	if d.payload == "bytes" {
@@ -134,8 +137,8 @@ func (d *debezium) config() map[string]string {
 		"snapshot.mode":               "no_data",
 		"tombstones.on.delete":        "false",
 		"extended.headers.enabled":    "false",
-		// On a quiet table the last rows would be confirmed with the next ones; and the slot would hold
-		// back the WAL of other tables.
+		// Without a heartbeat, a quiet table would leave its last rows unconfirmed, and the slot would
+		// retain the WAL of other tables.
 		"heartbeat.interval.ms":       "10000",
 		"heartbeat.action.query":      "SELECT pg_logical_emit_message(true, 'skald', '')",
 		"message.prefix.exclude.list": "skald",
@@ -156,13 +159,13 @@ func (d *debezium) config() map[string]string {
 			"key:header:ce_partitionkey,seq:header:ce_sequence,content_type:header:content-type,subject:header:ce_subject,schema:header:ce_dataschema," +
 			"correlation_id:header:ce_correlationid,causation_id:header:ce_causationid,traceparent:header:ce_traceparent,headers:header:Skald-Headers",
 		"transforms.plain.type": "org.apache.kafka.connect.transforms.DropHeaders",
-		// ce_id is the same as id
+		// ce_id has the same value as id
 		"transforms.plain.headers": "id,__debezium.context.connectorLogicalName,__debezium.context.taskId,__debezium.context.connectorName",
 	}
 	if d.tls != "" {
 		all["database.sslmode"] = d.tls
 	}
-	if d.payload == "bytes" { // of a heartbeat they are none
+	if d.payload == "bytes" { // heartbeats have no bytes
 		all["value.converter.delegate.converter.type"] = "org.apache.kafka.connect.json.JsonConverter"
 		all["value.converter.delegate.converter.type.schemas.enable"] = "false"
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// From the relay to Debezium and back, as docs/debezium.md has it, under writers that never stop: every row
+// From the relay to Debezium and back, as docs/adopt.md has it, under writers that never stop: every row
 // is on the topic, what is new of a key comes in order, and an inbox takes each once, in order.
 func TestDebeziumSwitched(t *testing.T) {
 	t.Parallel()

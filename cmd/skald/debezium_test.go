@@ -52,7 +52,7 @@ func connectBed(t *testing.T, partitions int, topics ...string) (c transit) {
 }
 
 // The real Debezium, with the configuration that the command prints, publishes what our relay publishes; what
-// differs is listed here, and in docs/debezium.md. An inbox takes of both each message once.
+// differs is listed here, and in docs/adopt.md. An inbox takes of both each message once.
 func TestDebezium(t *testing.T) {
 	t.Parallel()
 	b := connectBed(t, 1, "orders", "Order.events.created")
@@ -282,7 +282,7 @@ func TestDoctorOnDebezium(t *testing.T) {
 	examined(8, "failed publication listed leaves out the columns")
 	do(t, conn, "DROP PUBLICATION carried; DROP PUBLICATION listed; DROP PUBLICATION numbers")
 	start(t, nil, "doctor", "--store", at, "--accept", "debezium").expect(2,
-		"there is no finding of that name")
+		"no finding has that name")
 }
 
 // The configuration has no password, and names what it was told.
@@ -308,7 +308,7 @@ func TestDebeziumConfig(t *testing.T) {
 	start(t, env, "debezium", "config", "--payload", "both").expect(2, "text or bytes")
 	start(t, env, "debezium", "config", "--route-by", "data").expect(2, "--route-by")
 	start(t, env, "debezium", "config", "--route-by", "topic type").expect(2, "--route-by")
-	start(t, env, "debezium", "config", "--slot", "Bad Slot").expect(2, "--slot is")
+	start(t, env, "debezium", "config", "--slot", "Bad Slot").expect(2, "--slot has 1 to 63 characters")
 	start(t, []string{"SKALD_STORE=sqlite:x.db"}, "debezium", "config").expect(2, "PostgreSQL")
 	p = start(t, []string{"SKALD_STORE=postgres://u@db.example/orders?sslmode=verify-full"}, "debezium",
 		"config", "--publication", `a"b`, "--schema", `s"`)

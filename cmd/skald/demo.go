@@ -21,29 +21,30 @@ import (
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
-// smallHeap is how much garbage a demo may have, in percent of what it needs: it stays below 60 MB resident,
-// six databases, a broker and the command itself included.
+// smallHeap is the GOGC of a demo, in percent. It keeps the process below 60 MB resident, with six
+// databases, a broker and the command.
 const smallHeap = 50
 
-const demoAbout = `Runs the six services of a shop in this process, places orders, throws faults at all of it, waits until everything
-has come to rest, and lets an auditor that reads only the services' databases say whether every promise was kept.
+const demoAbout = `Runs the six services of a shop in this process, places orders and injects faults. When all orders
+have ended, an auditor checks every promise from the databases of the services alone.
 
-Killed at any moment, it goes on where it was when it is started again with the same --dir or --prefix. Two at once with
-the same are refused (exit code 5).
+If the process is killed, the same command with the same --dir or --prefix continues. A second demo
+with the same folder or prefix is refused with exit code 5.
 
-Stores: sqlite:FOLDER, postgres://…    Brokers: mem:, kafka://host:port[,host:port], nats://…, amqp://…
+--keep leaves the services running after the verdict, without faults and with all safeguards. Standard
+error then has the addresses for orders and of the console. A signal ends them.
 
-With --keep the services then go on, without faults and with all safeguards, and say on standard error where they take
-orders, and where the console over their databases is; a signal ends them. The exit code is the verdict's.
+The exit code is 0 if all promises are kept, else 8. --sabotage removes a safeguard, so promises break:
+the exit code is 8, or 1 if the auditor finds nothing.
 
-Exit code 0 only if all promises are kept, else 8. With --sabotage: 8, and 1 if the auditor finds nothing.`
+Stores: sqlite:FOLDER, postgres://…    Brokers: mem:, kafka://host:port[,host:port], nats://…, amqp://…`
 
 func demoCommand(out, errs io.Writer) *cobra.Command {
 	var o demo.Options
 	var dir string
 	var asJSON, verbose, keep bool
 	c := &cobra.Command{
-		Use: "demo", Short: "Six services, faults thrown at them, and an auditor", Long: demoAbout,
+		Use: "demo", Short: "Run six services under faults and audit their databases", Long: demoAbout,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.Given = map[string]bool{}
@@ -63,28 +64,28 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 				o.Operator = connect.Whoami()
 				o.Keep = func(orders, console string) { fmt.Fprintf(errs, staying, orders, console) }
 			}
-			return runDemo(c.Context(), o, asJSON, out, errs)
+			return runDemo(c.Context(), o, asJSON, verbose, out, errs)
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&o.Orders, "orders", 200, "how many")
-	f.StringVar(&o.Faults, "faults", "some", "none, some or wild")
+	f.IntVar(&o.Orders, "orders", 200, "place `N` orders")
+	f.StringVar(&o.Faults, "faults", "some", "`LEVEL` of faults: none, some or wild")
 	f.StringVar(&o.Store, "store", "",
-		"sqlite:FOLDER or postgres://… or @FILE (default: a new temporary folder)")
+		"`URL` of the databases: sqlite:FOLDER, postgres://… or @FILE (default: a new temporary folder)")
 	f.StringVar(&o.Broker, "broker", "mem:",
-		"mem:, kafka://host:port[,host:port][?option=value&…], nats://…, amqp://… or @FILE")
+		"`URL` of the broker: mem:, kafka://…, nats://…, amqp://… or @FILE")
 	f.StringVar(&o.Redis, "redis", "",
-		"redis://HOST:PORT, a cache in front of the databases: it may be away, empty or wrong (default: none)")
-	f.StringVar(&dir, "dir", "", "stands for --store sqlite:DIR")
-	f.StringVar(&o.Prefix, "prefix", "skald_demo", "of schemas (P_order, …), topics (P.orders, …) and groups")
-	f.Uint64Var(&o.Seed, "seed", 1, "other numbers are other orders and other faults")
-	f.StringVar(&o.Sabotage, "sabotage", "", "leave a safeguard out: "+strings.Join(demo.Sabotages(), ", "))
+		"`URL` of a cache, redis://HOST:PORT: it may fail, be empty or be wrong (default: none)")
+	f.StringVar(&dir, "dir", "", "`DIR` of SQLite files, short for --store sqlite:DIR")
+	f.StringVar(&o.Prefix, "prefix", "skald_demo", "`P` of the names of schemas (P_order, …), topics (P.orders, …) and groups")
+	f.Uint64Var(&o.Seed, "seed", 1, "`N` selects other orders and other faults")
+	f.StringVar(&o.Sabotage, "sabotage", "", "remove this `SAFEGUARD`: "+strings.Join(demo.Sabotages(), ", "))
 	f.StringVar(&o.Style, "style", demo.Styles()[0],
-		"choreographed: each service knows what comes next; or orchestrated: a saga of Order's does")
-	f.BoolVar(&asJSON, "json", false, "print one object and nothing else")
+		"`STYLE` of the saga: choreographed, by events between services, or orchestrated, by the order service")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	f.BoolVar(&keep, "keep", false,
-		"stay up after the verdict, without faults, take orders over HTTP and show the console, until a signal")
-	f.BoolVar(&verbose, "verbose", false, "let the services log to standard error")
+		"keep the services running after the verdict, with an HTTP endpoint for orders and the console")
+	f.BoolVar(&verbose, "verbose", false, "print each broken order, the whole story, and the logs of the services")
 	c.AddCommand(showCommand(out), removeCommand(out, errs))
 	return c
 }
@@ -92,9 +93,9 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 func showCommand(out io.Writer) *cobra.Command {
 	var o demo.Options
 	var dir string
-	t := &cli.Tidings{Out: out}
+	t := &cli.Output{Out: out}
 	c := &cobra.Command{
-		Use: "show ORDER", Short: "The story of one order of a demo, from its databases",
+		Use: "show ORDER", Short: "Show the history of one order of a demo",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := whichDemo(c, &o, dir); err != nil {
@@ -109,13 +110,13 @@ func showCommand(out io.Writer) *cobra.Command {
 	}
 	t.Flag(c)
 	f := c.Flags()
-	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER, postgres://… or @FILE")
-	f.StringVar(&dir, "dir", "", "stands for --store sqlite:DIR")
-	f.StringVar(&o.Prefix, "prefix", "skald_demo", "of the schemas (P_order, …)")
+	f.StringVar(&o.Store, "store", "", "`URL` of the databases: sqlite:FOLDER, postgres://… or @FILE")
+	f.StringVar(&dir, "dir", "", "`DIR` of SQLite files, short for --store sqlite:DIR")
+	f.StringVar(&o.Prefix, "prefix", "skald_demo", "`P` of the names of schemas (P_order, …)")
 	return c
 }
 
-// leftAlone says that a demo takes no database and no broker from the environment: they are a service's.
+// leftAlone warns that the demo ignores SKALD_STORE and SKALD_BROKER, because they belong to a service.
 func leftAlone(c *cobra.Command, errs io.Writer) {
 	var names, flags []string
 	for _, flag := range []string{"store", "broker"} {
@@ -126,43 +127,43 @@ func leftAlone(c *cobra.Command, errs io.Writer) {
 		}
 	}
 	if len(names) > 0 {
-		fmt.Fprintf(errs, "skald: the demo leaves %s alone; if it is meant, give %s\n",
+		fmt.Fprintf(errs, "skald: the demo ignores %s; to use it, give %s\n",
 			strings.Join(names, " and "), strings.Join(flags, " and "))
 	}
 }
 
-// whichDemo is the store of a demo that has been.
+// whichDemo sets the store of an earlier demo.
 func whichDemo(c *cobra.Command, o *demo.Options, dir string) error {
 	if dir != "" && o.Store == "" {
 		o.Store = "sqlite:" + dir
 	}
 	if o.Store == "" || dir != "" && c.Flags().Changed("store") {
-		return &cli.UsageError{What: "which demo? Give --dir or --store, one of them"}
+		return &cli.UsageError{What: "which demo? Give either --dir or --store"}
 	}
 	return nil
 }
 
-// chooseStore is --dir, --store, or else a new temporary folder.
+// chooseStore sets the store by --dir or --store, or else to a new temporary folder.
 func chooseStore(c *cobra.Command, o *demo.Options, dir string) error {
 	if dir != "" {
 		if c.Flags().Changed("store") {
-			return &cli.UsageError{What: "--dir stands for --store sqlite:DIR: give one of them"}
+			return &cli.UsageError{What: "--dir means --store sqlite:DIR: give one of the two"}
 		}
 		o.Store = "sqlite:" + dir
 		return nil
 	}
 	if err := o.Check(); o.Store != "" || err != nil {
-		return err // before a folder is made for nothing
+		return err // checked before it creates a folder
 	}
 	folder, err := os.MkdirTemp("", "skald-demo-")
 	if err != nil {
-		return fmt.Errorf("make a folder: %w", err)
+		return fmt.Errorf("create a folder: %w", err)
 	}
 	o.Store = "sqlite:" + folder
 	return nil
 }
 
-func runDemo(ctx context.Context, o demo.Options, asJSON bool, out, errs io.Writer) error {
+func runDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out, errs io.Writer) error {
 	began := time.Now()
 	t := &ticker{out: errs, terminal: cli.Terminal(errs), quiet: asJSON}
 	t.begin(o)
@@ -171,7 +172,7 @@ func runDemo(ctx context.Context, o demo.Options, asJSON bool, out, errs io.Writ
 	o.Told = func(r *demo.Report) error {
 		t.end()
 		if !asJSON {
-			return tell(out, r, o)
+			return tell(out, r, o, verbose)
 		}
 		enc := cli.JSON(out)
 		enc.SetEscapeHTML(false)
@@ -180,19 +181,19 @@ func runDemo(ctx context.Context, o demo.Options, asJSON bool, out, errs io.Writ
 	err := demo.Run(ctx, o)
 	t.end()
 	if errors.Is(err, cli.ErrInterrupted) {
-		return fmt.Errorf("%w: go on with: %s", err, command(self()+" demo", o, connect.Shown(o.Store)))
+		return fmt.Errorf("%w: to continue: %s", err, command(self()+" demo", o, connect.Shown(o.Store)))
 	}
 	return err
 }
 
-// staying says, after the verdict, how to place an order, and where to look at all of them.
-const staying = `orders: %[1]s until a signal; place one, and ask for it by GET /orders/ID/status:
+// staying is the message after the verdict, with the address for orders and of the console.
+const staying = `orders: %[1]s until a signal; place an order, and read its state with GET /orders/ID/status:
   curl -H 'Idempotency-Key: mine-1' -d '{"customer":"ada","items":[{"sku":"tea","quantity":2}]}' %[1]s
-console: %[2]s shows the six databases, and acts on them
+console: %[2]s shows and changes the six databases
 `
 
-// self is what to type for this command: `go run` leaves no skald behind, only a program among what it has
-// built.
+// self returns the name of this command for a shell. After `go run` there is no program skald, so it
+// returns the go command.
 func self() string {
 	path, err := os.Executable()
 	if err == nil && strings.Contains(filepath.ToSlash(path), "/go-build") {
@@ -201,7 +202,7 @@ func self() string {
 	return "skald"
 }
 
-// command is what to call with the same databases and broker; store is without a password.
+// command returns a command line with the same databases and broker. The store has no password.
 func command(call string, o demo.Options, store string) string {
 	words := []string{call}
 	if folder, ok := strings.CutPrefix(store, "sqlite:"); ok {

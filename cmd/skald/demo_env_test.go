@@ -14,10 +14,10 @@ func TestDemoLeavesTheEnvironmentAlone(t *testing.T) {
 	mine := filepath.Join(t.TempDir(), "mine")
 	env := []string{"SKALD_STORE=sqlite:" + mine, "SKALD_BROKER=kafka://127.0.0.1:1", "TMPDIR=" + t.TempDir()}
 	start(t, env, "demo", "--orders", "3", "--faults", "none").expect(0,
-		"leaves SKALD_STORE and SKALD_BROKER alone; if it is meant, give --store and --broker")
+		"ignores SKALD_STORE and SKALD_BROKER; to use it, give --store and --broker")
 	dir := filepath.Join(t.TempDir(), "demo")
 	start(t, env, "demo", "--orders", "3", "--faults", "none", "--dir", dir).expect(0,
-		"leaves SKALD_BROKER alone; if it is meant, give --broker")
+		"ignores SKALD_BROKER; to use it, give --broker")
 	start(t, env, "demo", "show", "o-1").expect(2, "which demo?")
 	start(t, env, "demo", "remove", "--yes").expect(2, "which demo?")
 	start(t, env, "demo", "remove", "--yes", "--dir", dir).expect(0)

@@ -12,27 +12,28 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/demo"
 )
 
-const removeAbout = `Takes away what a demo made: the folder of its databases, or their schemas, and its topics and groups.
+const removeAbout = `Removes everything that a demo created: its folder or schemas, its topics and its groups.
 
-It looks first whether all of it is the demo's own, and touches nothing where something is not (exit code 5). Killed at
-any moment and started again, it ends what it began; where there is no demo it does nothing.`
+It first checks that all of them belong to the demo. If one does not, it removes nothing and exits with
+code 5. If the process is killed, run the same command again. Without a demo it does nothing.`
 
 func removeCommand(out, errs io.Writer) *cobra.Command {
 	var o demo.Options
 	var dir string
 	var sure bool
-	t := &cli.Tidings{Out: out}
+	t := &cli.Output{Out: out}
 	c := &cobra.Command{
-		Use: "remove", Short: "Take away what a demo made", Long: removeAbout, Args: cobra.NoArgs,
+		Use: "remove", Short: "Remove the databases, topics and groups of a demo",
+		Long: removeAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := whichDemo(c, &o, dir); err != nil {
 				return err
 			}
 			leftAlone(c, errs)
 			ask := func(what string) error {
-				return connect.Yes(c.Context(), errs, what+".\nShall all of this be removed?",
+				return connect.Yes(c.Context(), errs, what+".\nRemove all of this?",
 					"demo remove: "+
-						what+": if all of this shall go, add --yes")
+						what+": to remove all of this, add --yes")
 			}
 			if sure {
 				ask = func(string) error { return nil }
@@ -46,11 +47,11 @@ func removeCommand(out, errs io.Writer) *cobra.Command {
 	}
 	t.Flag(c)
 	f := c.Flags()
-	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER, postgres://… or @FILE")
+	f.StringVar(&o.Store, "store", "", "`URL` of the databases: sqlite:FOLDER, postgres://… or @FILE")
 	f.StringVar(&o.Broker, "broker", "mem:",
-		"as the demo had it: mem:, kafka://…, nats://…, amqp://… or @FILE")
-	f.StringVar(&dir, "dir", "", "stands for --store sqlite:DIR")
-	f.StringVar(&o.Prefix, "prefix", "skald_demo", "of schemas (P_order, …), topics (P.orders, …) and groups")
-	f.BoolVar(&sure, "yes", false, "do not ask")
+		"`URL` of the demo's broker: mem:, kafka://…, nats://…, amqp://… or @FILE")
+	f.StringVar(&dir, "dir", "", "`DIR` of SQLite files, short for --store sqlite:DIR")
+	f.StringVar(&o.Prefix, "prefix", "skald_demo", "`P` of the names of schemas (P_order, …), topics (P.orders, …) and groups")
+	f.BoolVar(&sure, "yes", false, "do not ask for confirmation")
 	return c
 }

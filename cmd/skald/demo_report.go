@@ -18,27 +18,27 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/demo"
 )
 
-// A ticker says on standard error how far a run has come: on a terminal in one line that it repaints, else
-// now and then.
+// ticker prints the progress of a run to standard error: on a terminal in one line that it repaints, else
+// every 5 s.
 type ticker struct {
 	out             io.Writer
 	terminal, quiet bool
 
 	mu      sync.Mutex
 	painted bool
-	said    time.Time
+	last    time.Time
 }
 
 const repaint = 100 * time.Millisecond
 
 func (t *ticker) begin(o demo.Options) {
-	t.said = time.Now()
+	t.last = time.Now()
 	if folder, ok := strings.CutPrefix(o.Store, "sqlite:"); ok {
 		t.note("databases in %s", folder)
 	}
 }
 
-// note says a line of its own.
+// note prints a separate line.
 func (t *ticker) note(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,10 +56,10 @@ func (t *ticker) progress(p demo.Progress) {
 	if t.terminal {
 		every = repaint
 	}
-	if t.quiet || time.Since(t.said) < every {
+	if t.quiet || time.Since(t.last) < every {
 		return
 	}
-	t.said = time.Now()
+	t.last = time.Now()
 	line := fmt.Sprintf("%d of %d orders ended, %d messages written, %d handled", p.Confirmed+p.Cancelled,
 		p.Orders, p.Written, p.Handled)
 	if !t.terminal {
@@ -70,7 +70,7 @@ func (t *ticker) progress(p demo.Progress) {
 	t.painted = true
 }
 
-// wipe takes the repainted line away.
+// wipe clears the repainted line.
 func (t *ticker) wipe() {
 	if t.painted {
 		fmt.Fprint(t.out, "\r\x1b[K")
@@ -84,7 +84,7 @@ func (t *ticker) end() {
 	t.wipe()
 }
 
-// logger is what the services log to.
+// logger returns the logger of the services.
 func logger(errs io.Writer, verbose bool) *slog.Logger {
 	if !verbose {
 		return slog.New(slog.DiscardHandler)
@@ -92,22 +92,33 @@ func logger(errs io.Writer, verbose bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(errs, nil))
 }
 
-// tell prints a report: the table, the story, what was made, and what to try next.
-func tell(out io.Writer, r *demo.Report, o demo.Options) error {
+// briefStory is the number of lines of a story that a report shows without --verbose.
+const briefStory = 20
+
+// tell prints a report: numbers, promises, the story of one order, and the next commands.
+func tell(out io.Writer, r *demo.Report, o demo.Options, verbose bool) error {
 	w := bufio.NewWriter(out)
 	if r.Again {
 		fmt.Fprintln(w, "This run had ended before; the auditor has read the databases once more.")
 	}
-	if err := tellNumbers(w, r); err != nil {
+	if err := tellNumbers(w, r, verbose); err != nil {
 		return err
 	}
 	if len(r.Story) > 0 {
 		fmt.Fprintf(w, "\nThe story of %s\n", r.Story[0])
-		for _, line := range r.Story[1:] {
+		lines, more := r.Story[1:], 0
+		if !verbose && len(lines) > briefStory {
+			lines, more = lines[:briefStory], len(lines)-briefStory
+		}
+		for _, line := range lines {
 			fmt.Fprintln(w, line)
 		}
+		if more > 0 {
+			fmt.Fprintf(w, "  … and %d lines more: --verbose, or %s\n", more,
+				command(self()+" demo show ORDER", o, r.Store))
+		}
 	}
-	fmt.Fprintf(w, "\n%s\nTo remove what was made: %s\n\nNext:\n", r.Remains,
+	fmt.Fprintf(w, "\n%s\nTo remove everything that the demo created: %s\n\nNext:\n", r.Remains,
 		command(self()+" demo remove", o, r.Store))
 	for _, next := range nexts(r, o) {
 		fmt.Fprintln(w, "  "+next)
@@ -115,7 +126,7 @@ func tell(out io.Writer, r *demo.Report, o demo.Options) error {
 	return w.Flush()
 }
 
-func tellNumbers(out io.Writer, r *demo.Report) error {
+func tellNumbers(out io.Writer, r *demo.Report, verbose bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	m := r.Messages
 	fmt.Fprintf(w, "orders\t%d placed, %d confirmed, %d cancelled\n", r.Orders.Placed, r.Orders.Confirmed,
@@ -130,13 +141,20 @@ func tellNumbers(out io.Writer, r *demo.Report) error {
 			s.Compensated, s.Stuck)
 	}
 	if c := r.Cache; c != nil {
-		fmt.Fprintf(w, "redis\t%d keys found, %d not, %d not asked for because it was away or slow\n", c.Hits,
+		fmt.Fprintf(w, "redis\t%d keys found, %d missing, %d skipped because Redis was down or slow\n", c.Hits,
 			c.Misses, c.Unasked)
 	}
-	fmt.Fprintf(w, "faults\t%s\n", faults(r.Faults))
+	fmt.Fprintf(w, "faults\t%s\n", faults(r.Faults, verbose))
 	fmt.Fprintf(w, "seconds\t%.1f\n\n", r.Seconds)
 	for _, i := range r.Invariants {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", i.Name, cmp.Or(map[bool]string{true: "ok"}[i.OK], "BROKEN"), i.Detail)
+		verdict, detail := "ok", i.Detail
+		if !i.OK {
+			verdict = "BROKEN"
+			if !verbose {
+				detail = i.Brief()
+			}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", i.Name, verdict, detail)
 	}
 	verdict := "All promises are kept."
 	if !r.OK {
@@ -146,14 +164,20 @@ func tellNumbers(out io.Writer, r *demo.Report) error {
 	return w.Flush()
 }
 
-// faults are the kinds, the most frequent first.
-func faults(counts map[string]int64) string {
+// commonFaults is the number of kinds of faults that a report shows without --verbose.
+const commonFaults = 4
+
+// faults lists the kinds, the most frequent first.
+func faults(counts map[string]int64, verbose bool) string {
 	kinds := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
 	})
 	words := make([]string, len(kinds))
 	for i, kind := range kinds {
 		words[i] = fmt.Sprintf("%d %s", counts[kind], kind)
+	}
+	if !verbose && len(words) > commonFaults+1 {
+		words = append(words[:commonFaults], fmt.Sprintf("and %d kinds more", len(words)-commonFaults))
 	}
 	return cmp.Or(strings.Join(words, ", "), "none")
 }
@@ -168,7 +192,7 @@ func nexts(r *demo.Report, o demo.Options) []string {
 		audit + "   # the auditor alone"}
 	if o.Sabotage == "" {
 		return append(out,
-			self()+" demo --sabotage no-mark   # the same load without the mark: see what it is for")
+			self()+" demo --sabotage no-mark   # the same load without the mark")
 	}
 	return append(out, self()+" demo   # the same load with all safeguards")
 }

@@ -117,7 +117,7 @@ func TestDemoTells(t *testing.T) {
 	for _, want := range []string{"30 placed", "duplicates dropped", " rejected, ", " barred, ", " parked, ",
 		" dead: ", " calls unknown for a while, and settled", "money_conserved", "All promises are kept.",
 		"The story of order",
-		"says order.placed: row ", "marks it done", "skald demo remove --dir ", "skald demo --dir ",
+		"writes order.placed: row ", "marks it done", "skald demo remove --dir ", "skald demo --dir ",
 		"skald demo --sabotage"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -292,7 +292,7 @@ func TestDemoInterrupted(t *testing.T) {
 		return number(t.Context(), filepath.Join(dir, "notification.db"), "SELECT count(*) FROM mails") > 10
 	})
 	p.signal(syscall.SIGINT)
-	p.expect(130, "interrupted: go on with: skald demo --dir "+dir)
+	p.expect(130, "interrupted: to continue: skald demo --dir "+dir)
 }
 
 // Each safeguard is missed: without it the auditor names an order.
@@ -346,7 +346,7 @@ func (o outcome) namesOrders(t *testing.T) {
 func TestSabotageThatShowsNothing(t *testing.T) {
 	t.Parallel()
 	start(t, nil, "demo", "--orders", "10", "--faults", "none", "--sabotage", "ack-first").expect(1,
-		"finds nothing wrong")
+		"no promise is broken")
 }
 
 // Two demos at once on the same databases: the second is refused, and the first does not notice.
@@ -357,7 +357,7 @@ func TestSecondDemoIsRefused(t *testing.T) {
 	first.until("its first order", func() bool {
 		return number(t.Context(), filepath.Join(dir, "order.db"), "SELECT count(*) FROM orders") > 0
 	})
-	start(t, nil, "demo", "--dir", dir).expect(5, "another demo is at work", "--dir")
+	start(t, nil, "demo", "--dir", dir).expect(5, "another demo is running", "--dir")
 	first.shop() // it has its verdict
 	first.signal(syscall.SIGTERM)
 	first.expect(0)
@@ -366,7 +366,7 @@ func TestSecondDemoIsRefused(t *testing.T) {
 func TestDemoShow(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	start(t, nil, "demo", "show", "X", "--dir", dir).expect(4, "no demo has run")
+	start(t, nil, "demo", "show", "X", "--dir", dir).expect(4, "there is no demo")
 	start(t, nil, "demo", "show", "X").expect(2, "--dir")
 	start(t, nil, "demo", "--orders", "20", "--dir", dir).expect(0)
 	db, err := sqlitestore.Open(filepath.Join(dir, "order.db"))

@@ -57,7 +57,7 @@ func TestDoctorOnConsumers(t *testing.T) {
 			fmt.Sprintf("INSERT INTO skald_consumer (consumer, heard_at, progress_at) SELECT '%s', n, n FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) - %s * 1000 AS n)", consumer, seconds))
 	}
 	heard("mail", "1")
-	doctor(t, 0, map[string]string{"store/consumer mail": "ok it was heard of",
+	doctor(t, 0, map[string]string{"store/consumer mail": "ok last heartbeat",
 		"store/free disk": "any GiB are free"}, "--store", at)
 	heard("billing", "600")
 	doctor(t, 8, map[string]string{"store/consumer billing": "failed SkaldConsumerGone",

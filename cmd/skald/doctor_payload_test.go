@@ -71,7 +71,7 @@ func TestDoctorOnPayloads(t *testing.T) {
 			examined(0,
 				map[string]string{
 					"store/payloads of payments payment.processed": "warning of 3 rows: 2 application/avro, 1 application/json; " +
-						"of the newest 3 that were read 2 name a schema, 1 do not → where a rollout is under way"})
+						"of the newest 3 rows, 2 name a schema and 1 do not → during a rollout"})
 			examined(8,
 				map[string]string{
 					"store/payloads of payments payment.processed": "failed 1 of the newest 3 cannot be read, first"}, "--lock", lock)
@@ -88,6 +88,6 @@ func TestDoctorOnPayloads(t *testing.T) {
 		})
 	}
 	p := start(t, nil, "doctor", "--broker", "nats://127.0.0.1:1", "--lock", lock)
-	p.expect(2, "--lock are asked of the database")
+	p.expect(2, "--lock need the database")
 	start(t, nil, "doctor", "--store", "sqlite:"+file, "--lock", filepath.Join(t.TempDir(), "none")).expect(4)
 }

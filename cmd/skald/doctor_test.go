@@ -62,12 +62,12 @@ func TestDoctorOnSQLite(t *testing.T) {
 	at := "sqlite:" + filepath.Join(t.TempDir(), "shop.db")
 	start(t, nil, "doctor").expect(2, "--store")
 	doctor(t, 8, map[string]string{"store/connection": "failed skald migrate",
-		"window/marks": "warning not looked at"}, "--store", at)
+		"window/marks": "warning not checked"}, "--store", at)
 	start(t, nil, "migrate", "--store", at).expect(0)
 	doctor(t, 0, map[string]string{"store/tables": "ok", "store/rights of relay": "ok",
 		"store/relay": "ok", "store/journal_mode": "ok wal",
-		"store/synchronous": "ok", "store/retention": "warning nobody has seen to it",
-		"window/marks": "warning how long it does was not compared → give --broker with each --topic, or --broker-keeps"}, "--store", at, "--rate", "10", "--connections", "5")
+		"store/synchronous": "ok", "store/retention": "ok nothing to delete",
+		"window/marks": "ok no broker was compared: give --broker with each --topic, or --broker-keeps"}, "--store", at, "--rate", "10", "--connections", "5")
 	start(t, nil, "maintain", "--store", at, "--reason", "test", "--keep-marks", "480h").expect(0)
 	doctor(t, 8, map[string]string{"store/retention": "ok marks 20 days", "store/disk": "ok 10 messages/s",
 		"window/marks": "failed marks are kept 20 days, less than 21 days, in which a message of topic orders may come: 7 days in the outbox of its producer and 14 days at the broker"},
@@ -84,7 +84,7 @@ func TestDoctorOnSQLite(t *testing.T) {
 	exec1(t, strings.TrimPrefix(at, "sqlite:"),
 		"INSERT INTO skald_outbox (topic, key, type, data, time) VALUES ('t', 'k', 't', '1', '2020-01-01T00:00:00.000Z')")
 	doctor(t, 8, map[string]string{"store/outbox": "warning 1 rows wait",
-		"store/relay": "failed 16 shards have none"}, "--store", at)
+		"store/relay": "failed 16 shards have no relay"}, "--store", at)
 	exec1(t, strings.TrimPrefix(at, "sqlite:"), "DELETE FROM skald_outbox")
 	doctor(t, 0, map[string]string{"store/types": "ok no message waits"}, "--store", at)
 	exec1(t, strings.TrimPrefix(at, "sqlite:"),
@@ -96,7 +96,7 @@ func TestDoctorOnSQLite(t *testing.T) {
 		"INSERT INTO skald_handled_type VALUES ('billing', 'orders', 'order.renamed', CAST(unixepoch('subsec') * 1000 AS INTEGER) - 90000)")
 	doctor(t, 0,
 		map[string]string{
-			"store/types of billing": "warning the instance on old-7 has no handler for order.renamed of orders: 1 messages", "store/calls of billing": "warning of 1 calls"},
+			"store/types of billing": "warning the instance on old-7 has no handler for order.renamed of orders: 1 messages", "store/calls of billing": "warning 1 calls"},
 		"--store", at, "--consumer", "billing")
 	doctor(t, 8, map[string]string{"store/types": "ok no message waits",
 		"store/consumer": "failed no consumer mail is known; known: billing"}, "--store", at,
@@ -104,7 +104,7 @@ func TestDoctorOnSQLite(t *testing.T) {
 	exec1(t, strings.TrimPrefix(at, "sqlite:"), `UPDATE skald_parked SET last_error = 'the service is away
 		goroutine 1', first_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-7 minutes'), call = NULL`)
 	doctor(t, 0, map[string]string{
-		"store/uncharged of billing": "warning 1 messages fail by what may pass; the oldest, 1, for 7m",
+		"store/uncharged of billing": "warning 1 messages fail with temporary errors; the oldest, 1, for 7m",
 	}, "--store", at)
 	doctor(t, 0, map[string]string{
 		"store/uncharged of billing": "warning the service is away → repair the cause; skald parked list --consumer billing",
@@ -116,28 +116,28 @@ func TestDoctorOnSQLite(t *testing.T) {
 	exec1(t, strings.TrimPrefix(at, "sqlite:"), insertedSaga("transfer", "false", "1"))
 	doctor(t, 8,
 		map[string]string{
-			"store/sagas of transfer": "failed 1 have been due for more than a minute, or left to another build for 15, and no engine takes them; 1 of definition h, which no engine ever noted"}, "--store", at)
+			"store/sagas of transfer": "failed no engine runs 1 of them, although they have been due for a minute, or were left to another build 15 minutes ago; 1 of definition h, which no engine has stored"}, "--store", at)
 	exec1(t, strings.TrimPrefix(at, "sqlite:"),
 		"INSERT INTO skald_saga_definition (name, hash, number, written, noted_at) VALUES ('transfer', 'h', 1, '{}', 1000)")
 	doctor(t, 8,
 		map[string]string{
-			"store/sagas of transfer": "failed No engine with its definition (h) has run since 1970-01-01T00:00:01Z, nor one with another definition of its name: start the service that has it → start the service"}, "--store", at)
+			"store/sagas of transfer": "failed No engine with its definition (h) has run since 1970-01-01T00:00:01Z, and no engine with another definition of its name runs: start the service with this saga → start the service"}, "--store", at)
 	exec1(t, strings.TrimPrefix(at, "sqlite:"), "DELETE FROM skald_saga")
 	exec1(t, strings.TrimPrefix(at, "sqlite:"),
 		`INSERT INTO skald_tracked (flow, key, state, due, drift, drifted_at) VALUES
 		('order', 'o-2', 'compensating', 2, 0, NULL), ('order', 'o 1', 'running', 1, 0, NULL), ('order', 'o-3', 'done', NULL, 1, CAST(unixepoch('subsec') * 1000 AS INTEGER))`)
 	doctor(t, 0,
 		map[string]string{
-			"store/sagas of flow order": "warning 1 running, 1 compensating; 2 overdue, o 1 the longest; in 1 something came within the last day " +
-				"that the flow does not allow, the last time in o-3 → run: skald status -- 'o 1', skald status -- o-3"}, "--store", at)
+			"store/sagas of flow order": "warning 1 running, 1 compensating; 2 overdue, o 1 the longest; 1 received an event within the last day " +
+				"that the flow does not allow, most recently o-3 → run: skald status -- 'o 1', skald status -- o-3"}, "--store", at)
 	exec1(t, strings.TrimPrefix(at, "sqlite:"), "DELETE FROM skald_tracked")
-	doctor(t, 0, map[string]string{"store/sagas": "ok there are none"}, "--store", at)
+	doctor(t, 0, map[string]string{"store/sagas": "ok there are no sagas"}, "--store", at)
 	doctor(t, 8, map[string]string{"broker/connection": "failed"}, "--store", at, "--broker",
 		"nats://127.0.0.1:1")
 	p := start(t, nil, "doctor", "--store", at)
 	p.expect(0)
-	if out := p.out.String(); !strings.Contains(out, "warning  window  marks") ||
-		!strings.Contains(out, "→ give --broker") {
+	if out := p.out.String(); !strings.Contains(out, "ok       window  marks") ||
+		!strings.Contains(out, "→ skald parked list") {
 		t.Errorf("it prints\n%s", out)
 	}
 }
@@ -148,8 +148,8 @@ func insertedSaga(name, stuck, due string) string {
 		failed, session, due, started_at, changed_at) VALUES ('%s', '1', '1', 'h', '{}', 0, '', '{}', 1, 'running', %s, false, 'a', '', 0, '', %s, 1, 1)`, name, stuck, due)
 }
 
-// What the broker keeps is compared wherever it is told, with a topic or without; where it is not, the marks
-// are not said to be well.
+// The retention of the broker is compared, with a topic or without. If a broker or a topic is named and its
+// retention is unknown, there is a warning.
 func TestDoctorWithoutTheBroker(t *testing.T) {
 	t.Parallel()
 	at := "sqlite:" + filepath.Join(t.TempDir(), "shop.db")
@@ -157,7 +157,11 @@ func TestDoctorWithoutTheBroker(t *testing.T) {
 	start(t, nil, "migrate", "--store", at, "--broker", bus, "--topic", "orders").expect(0)
 	const not = "warning was not compared → give --broker with each --topic, or --broker-keeps"
 	for _, args := range [][]string{nil, {"--broker", bus}, {"--topic", "orders"}} {
-		doctor(t, 0, map[string]string{"window/marks": not}, append(args, "--store", at)...)
+		want := not
+		if args == nil {
+			want = "ok no broker was compared"
+		}
+		doctor(t, 0, map[string]string{"window/marks": want}, append(args, "--store", at)...)
 		doctor(t, 0, map[string]string{"window/marks": "ok kept 30 days"},
 			append(args, "--store", at, "--broker-keeps", "552h")...)
 		doctor(t, 8,
@@ -165,15 +169,15 @@ func TestDoctorWithoutTheBroker(t *testing.T) {
 				"window/marks": "failed marks are kept 30 days, less than 1068h, in which a message"},
 			append(args, "--store", at, "--broker-keeps", "900h")...)
 	}
-	both := []string{"--store", at, "--broker", bus, "--topic", "orders"} // which is kept for ever
-	doctor(t, 0, map[string]string{"window/topic orders": "warning for ever",
-		"window/marks": "ok but for what the broker keeps of orders"}, both...)
+	both := []string{"--store", at, "--broker", bus, "--topic", "orders"} // which is kept forever
+	doctor(t, 0, map[string]string{"window/topic orders": "warning forever",
+		"window/marks": "ok not compared with the retention of topic orders"}, both...)
 	doctor(t, 8,
 		map[string]string{
 			"window/marks": "failed less than 50 days, in which a message may leave the outbox"},
 		append(both, "--outbox", "1200h")...)
 	for flag, says := range map[string]string{"--broker-keeps=0s": "a time above 0, not 0s",
-		"--broker-keeps=-1h": "a time above 0", "--outbox=-1h": "--outbox is a time from 0 on",
+		"--broker-keeps=-1h": "a time above 0", "--outbox=-1h": "--outbox cannot be negative",
 		"--dead=-1h": "--dead",
 		"--rate=-1":  "--rate", "--rate=NaN": "--rate", "--connections=-1": "--connections"} {
 		start(t, nil, "doctor", "--store", at, flag).expect(2, says)
@@ -208,9 +212,9 @@ func TestDoctorOnHandlers(t *testing.T) {
 	doctor(t, 0, map[string]string{"handlers/p99 of billing": "ok at most 1s",
 		"handlers/p99 of stock": "warning at most 1m0s"}, "--store", at, "--metrics", url)
 	doctor(t, 8, map[string]string{"handlers/p99 of billing": "ok",
-		"handlers/p99 of stock": "failed a handler may take 30s"}, "--store", at, "--metrics", url,
+		"handlers/p99 of stock": "failed the limit of a handler is 30s"}, "--store", at, "--metrics", url,
 		"--handle", "30s")
-	doctor(t, 0, map[string]string{"handlers/metrics": "warning no message was handled there yet"},
+	doctor(t, 0, map[string]string{"handlers/metrics": "warning this process has not handled a message yet"},
 		"--store", at, "--metrics", url, "--consumer", "mail", "--accept", "consumer")
 	doctor(t, 8, map[string]string{"handlers/metrics": "failed 404"}, "--store", at, "--metrics", service.URL)
 }
@@ -253,7 +257,7 @@ func TestDoctorOnPostgres(t *testing.T) {
 	do(t, conn,
 		`UPDATE skald_retention_run SET ran_at = ran_at - interval '2 hours', keep = interval '100 days'`)
 	doctor(t, 8, map[string]string{"store/retention": "failed last looked",
-		"store/rings": "failed --outbox-slots", "window/marks": "warning kept 100 days: longer"},
+		"store/rings": "failed --outbox-slots", "window/marks": "ok kept 100 days: longer"},
 		"--store", at)
 	do(t, conn,
 		`INSERT INTO skald_quarantine (consumer, source, id, fingerprint, cause, topic, type, message) VALUES ('billing', 's', 'i', 1, -1, 't', 't', '{}')`)
@@ -272,7 +276,7 @@ func TestDoctorOnPostgres(t *testing.T) {
 	do(t, conn, p.out.String())
 	doctor(t, 8, map[string]string{"store/rights of app": "ok", "store/rights of relay": "warning GRANT",
 		"store/retention": "failed"}, "--store", as)
-	doctor(t, 8, map[string]string{"store/connection": "failed is the server running"},
+	doctor(t, 8, map[string]string{"store/connection": "failed check that the server runs"},
 		"--store", "postgres://127.0.0.1:1/x")
 }
 
@@ -294,11 +298,11 @@ func TestDoctorOnKafka(t *testing.T) {
 		"broker/topics": "ok " + good, "broker/replicas of " + good: "warning three replicas",
 		"broker/unclean.leader.election.enable of " + good: "ok false", "broker/cleanup.policy of " +
 			good: "ok delete",
-		"window/marks": "warning 30 days is the default, the database did not tell → give --store"},
+		"window/marks": "warning 30 days is the default, since the database was not read → give --store"},
 		"--broker", at, "--topic", good)
 	doctor(t, 8, map[string]string{"broker/unclean.leader.election.enable of " + bad: "failed true",
 		"broker/cleanup.policy of " + bad:    "warning compact",
-		"broker/max.message.bytes of " + bad: "warning 100000", "window/topic " + bad: "warning for ever"},
+		"broker/max.message.bytes of " + bad: "warning 100000", "window/topic " + bad: "warning forever"},
 		"--broker", at, "--topic", bad)
 	doctor(t, 8, map[string]string{"broker/topics": "failed no such topic"}, "--broker", at,
 		"--topic", good+".missing")
@@ -312,7 +316,7 @@ func TestDoctorOnNATSAndRabbitMQ(t *testing.T) {
 	start(t, nil, "migrate", "--broker", at, "--topic", "orders").expect(0)
 	doctor(t, 0, map[string]string{"broker/version": "ok NATS 2.", "broker/max_payload": "ok",
 		"broker/sync_interval": "warning always", "broker/replicas of orders": "ok 1",
-		"window/topic orders": "warning for ever"}, "--broker", at, "--topic", "orders")
+		"window/topic orders": "warning forever"}, "--broker", at, "--topic", "orders")
 	doctor(t, 8, map[string]string{"broker/topics": "failed nowhere"}, "--broker", at, "--topic", "nowhere")
 	rabbit := need.RabbitMQ(t)
 	// on a new server nobody did

@@ -33,7 +33,7 @@ func newTill(b *bed) *tillSays {
 func (w *tillSays) run(what string, done func() bool) {
 	w.t.Helper()
 	in := inbox.New(w.s, w.bus, "till", &inbox.Options{Logger: slog.New(slog.DiscardHandler)})
-	step := func(m skald.Received[string]) inbox.Step { return inbox.Step{Saga: m.Value, Name: "charge"} }
+	step := inbox.NewStep(in, "charge", func(m skald.Received[string]) string { return m.Value })
 	how := func(prefix string) call.Call[*sql.Tx, string, string, string] {
 		return call.Call[*sql.Tx, string, string, string]{
 			At: call.NewProvider("bank", &call.ProviderOptions{Timeout: time.Second}),
@@ -55,8 +55,8 @@ func (w *tillSays) run(what string, done func() bool) {
 			},
 		}
 	}
-	inbox.ForwardCall(in, skald.Event[string]{Topic: "orders", Type: "placed"}, step, how(""), nil)
-	inbox.CompensateCall(in, skald.Event[string]{Topic: "orders", Type: "cancelled"}, step, how("back-"), nil)
+	inbox.DoCallOn(step, skald.Event[string]{Topic: "orders", Type: "placed"}, how(""))
+	inbox.UndoCallOn(step, skald.Event[string]{Topic: "orders", Type: "cancelled"}, how("back-"))
 	ctx, cancel := context.WithCancel(w.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- in.Run(ctx) }()
@@ -99,7 +99,7 @@ func testDropAtACallOfAStep(t *testing.T, fresh func(*testing.T) *bed) {
 		p.expect(0)
 		for _, want := range []string{map[bool]string{false: "drop: 2 of 2 messages would be done\n",
 			true: `"wanted":["placed-`}[json],
-			"placed-a: step charge of a is at the call a", "then say --call done or --call refused",
+			"placed-a: step charge of a is at the call a", "then give --call done or --call refused",
 			"placed-b: step charge of b"} {
 			if said := p.out.String(); !strings.Contains(said, want) {
 				t.Errorf("a dry run has no %q: %s", want, said)

@@ -69,7 +69,8 @@ func shopOn(t *testing.T, folder string, attempts int) (orders http.Handler, ste
 		}
 	})
 	o := &service.Options{}
-	o.Inbox.Retry.First, o.Inbox.Retry.Most, o.Inbox.Retry.Attempts = time.Hour, time.Hour, attempts
+	r := &o.Inbox.Retry
+	r.InitialInterval, r.MaxInterval, r.Attempts = time.Hour, time.Hour, attempts
 	for _, name := range service.Names() {
 		client, err := bus.Connect(name)
 		if err == nil {

@@ -38,7 +38,7 @@ func TestHoldsByTheCommand(t *testing.T) {
 	for _, key := range []string{"o-1", "o-2"} {
 		tx, err := file.BeginTx(t.Context(), nil)
 		must(t, err)
-		_, err = saga.Start(t.Context(), e, tx, d, key)
+		_, err = saga.Bind(e, d).Start(t.Context(), tx, key)
 		must(t, err)
 		must(t, tx.Commit())
 		for busy := true; busy; {
@@ -61,7 +61,7 @@ func TestHoldsByTheCommand(t *testing.T) {
 		"account 'a 1' is held since 20", "by order o-1, which is running, stuck, at ship. That failed once, "+
 			"last with: permanent: no van. More: skald saga explain --store 'sqlite:"+path+"' -- order o-1")
 	says([]string{"status", "o-2"}, "waits for account 'a 1', which other sagas hold, by lock, since 20")
-	says([]string{"saga", "holds"}, "space key saga saga key since before it wait for it", "order o-1 20", " 0 1")
+	says([]string{"saga", "holds"}, "space key saga saga key since before it waiting", "order o-1 20", " 0 1")
 	says([]string{"saga", "holds", "account", "a 1"}, "order o-1 20", " 0 1", "order o-2 20", " 1 0")
 	says([]string{"saga", "holds", "--json"}, `"space":"account"`, `"saga_key":"o-1"`, `"waiting":1`)
 	start(t, env, "saga", "holds", "account", "b").expect(4, "no saga holds account b")

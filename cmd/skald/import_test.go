@@ -38,17 +38,17 @@ func TestInboxImport(t *testing.T) {
 				args = append(args, "--consumer", "stock")
 			}
 			p := start(t, []string{"SKALD_STORE=" + at},
-				append([]string{"inbox", "import", "--source", "/d"}, args...)...)
+				append([]string{"consumer", "import", "--source", "/d"}, args...)...)
 			if p.expect(0); !strings.Contains(p.out.String(), want) {
 				t.Errorf("%v: %q, want %q", args, p.out.String(), want)
 			}
 		}
-		imports("3 messages would be marked, 0 were known", "--from", lines, "--dry-run")
+		imports("3 messages would be marked, 0 had a mark", "--from", lines, "--dry-run")
 		imports(`{"dry_run":false,"known":0,"new":3,"too_old":0}`, "--from", lines, "--reason", "cut-over",
 			"--yes", "--json", "--by", "ann")
-		imports("0 messages are marked, 3 were known, 0 are older", "--from", lines, "--reason",
+		imports("0 messages are marked, 3 had a mark, 0 are older", "--from", lines, "--reason",
 			"cut-over", "--yes")
-		imports("1 messages are marked, 1 were known", "--from", table, "--reason", "cut-over", "--yes")
+		imports("1 messages are marked, 1 had a mark", "--from", table, "--reason", "cut-over", "--yes")
 		p := start(t, nil, "inbox", "show", "4,5", "--consumer", "stock", "--source", "/o", "--store",
 			at, "--json")
 		if p.expect(0); !strings.Contains(p.out.String(), `"status":"done"`) {
@@ -58,7 +58,7 @@ func TestInboxImport(t *testing.T) {
 			file("keys.jsonl",
 				`{"id":"k-1","code":201,"body":"{}","headers":{"Location":"/orders/1","Link":["a","b"]}}
 {"id":"\"k-2\"","code":402,"body":"declined"}`), "--consumer", "http:orders", "--reason", "cut-over", "--yes")
-		imports("1 messages are marked, 1 were known", "--from",
+		imports("1 messages are marked, 1 had a mark", "--from",
 			file("keys.csv",
 				"id,code,body,headers\nk-2,402,x,\nk-3,200,done,\"{\"\"Location\"\":\"\"/o/3\"\"}\"\n"),
 			"--consumer", "http:orders",
@@ -92,7 +92,7 @@ func TestInboxImport(t *testing.T) {
 	bad := func(code int, word string, args ...string) {
 		t.Helper()
 		start(t, []string{"SKALD_STORE=" + sqlite},
-			append([]string{"inbox", "import"}, args...)...).expect(code, word)
+			append([]string{"consumer", "import"}, args...)...).expect(code, word)
 	}
 	bad(2, "--consumer", "--from", lines)
 	bad(2, "--from", "--consumer", "stock")
@@ -104,7 +104,7 @@ func TestInboxImport(t *testing.T) {
 	bad(2, "object 1 of the file", "--from", file("b", `{"id":1}`), "--consumer", "stock", "--dry-run")
 	bad(2, "not text", "--from", file("t", "{\"id\":\"a\x80\"}"), "--consumer", "stock", "--dry-run")
 	bad(2, "not text", "--from", file("u", `{"id":"a\ud800"}`), "--consumer", "stock", "--dry-run")
-	bad(2, "object 1 of the file: an answer of 503", "--from", file("e", `{"id":"1","code":503}`),
+	bad(2, "object 1 of the file: an answer with status 503", "--from", file("e", `{"id":"1","code":503}`),
 		"--consumer", "http:o", "--dry-run")
 	bad(2, "object 1 of the file: an answer of once.Do", "--from", file("f", `{"id":"1","body":"no JSON"}`),
 		"--consumer", "o", "--dry-run")
@@ -114,7 +114,7 @@ func TestInboxImport(t *testing.T) {
 		file("i", `{"id":"a","code":200,"headers":{"A\nB":"c"}}`), "--consumer", "http:o", "--dry-run")
 	bad(2, "line 2 of the file: code", "--from", file("g.csv", "id,code\n1,ok\n"), "--consumer", "http:o",
 		"--dry-run")
-	bad(2, "id among them", "--from", file("c.csv", "1,2\n"), "--consumer", "stock", "--dry-run")
+	bad(2, "including id", "--from", file("c.csv", "1,2\n"), "--consumer", "stock", "--dry-run")
 	bad(2, "line 3 of the file", "--from", file("d.csv", "id,fingerprint\n1,\n2,many\n"), "--consumer",
 		"stock", "--dry-run")
 }

@@ -1,72 +1,130 @@
 package main_test
 
 import (
+	"cmp"
 	"go/format"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
-// What init writes is formatted, compiles, is vetted, and its tests pass on PostgreSQL, or say what they
-// lack. The commands of its README have the flags that it names.
+// A variant is one of the services that init writes.
+type variant struct{ kind, broker string }
+
+func (v variant) String() string { return v.kind + "-" + cmp.Or(v.broker, "alone") }
+
+func (v variant) flags() (out []string) {
+	if v.kind != "events" {
+		out = append(out, "--"+v.kind)
+	}
+	if v.broker != "" {
+		out = append(out, "--broker", v.broker)
+	}
+	return out
+}
+
+func variants() []variant {
+	all := []variant{{"saga", ""}}
+	for _, broker := range cli.Brokers() {
+		all = append(all, variant{"events", broker}, variant{"saga", broker}, variant{"participant", broker})
+	}
+	return all
+}
+
+// Each service that init writes is formatted, compiles and is vetted, and its tests pass on PostgreSQL, or
+// name the database that they need. The commands of its README and its Makefile have the flags that they
+// give. Main has at most 25 lines. Without nightly the tests run for one broker of each kind: they are the
+// same for all, with a broker in the process.
 func TestInit(t *testing.T) {
 	t.Parallel()
-	written(t, 3, []string{"TestOrderOnce"})
+	all := t.TempDir()
+	for _, v := range variants() {
+		v.write(t, filepath.Join(all, v.String()))
+	}
+	// One module of all: the go command then reads the requirements once.
+	must(t, os.Rename(filepath.Join(all, "saga-alone", "go.mod"), filepath.Join(all, "go.mod")))
+	for _, v := range variants() {
+		_ = os.Remove(filepath.Join(all, v.String(), "go.mod"))
+	}
+	mod := modfile(t, all)
+	goTool(t, all, mod, "vet", "./...")
+	tests := map[variant][]string{
+		{"events", "kafka"}:         {"TestOrderOnce"},
+		{"saga", "nats"}:            {"TestOrderOnce", "TestPlacing"},
+		{"participant", "rabbitmq"}: {"TestCommands"},
+	}
+	at, _ := postgres(t)
+	for _, v := range variants() {
+		want := tests[v]
+		if want == nil && os.Getenv("SKALD_EXPLORE") != "all" { // nightly
+			continue
+		}
+		dir := filepath.Join(all, v.String())
+		goTool(t, dir, mod, "test", "-c", "-vet=off", "-o", "tests", ".") // once: linking takes long
+		without, with := testsOf(t, dir, ""), testsOf(t, dir, at)
+		for _, test := range want {
+			if !strings.Contains(without, "SKIP: "+test) || !strings.Contains(without, "DATABASE_URL") {
+				t.Errorf("%v without a database: %s", v, without)
+			}
+			if !strings.Contains(with, "PASS: "+test) {
+				t.Errorf("%v on PostgreSQL: %s", v, with)
+			}
+		}
+	}
 }
 
-func TestInitSaga(t *testing.T) {
-	t.Parallel()
-	written(t, 4, []string{"TestOrderOnce", "TestPlacing"}, "--saga")
+func testsOf(t *testing.T, dir, database string) string {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "./tests", "-test.v")
+	c.Dir, c.Env = dir, append(os.Environ(), "DATABASE_URL="+database)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("the tests of the service %s: %v\n%s", dir, err, out)
+	}
+	return string(out)
 }
 
-func written(t *testing.T, programs int, want []string, flags ...string) {
-	dir := filepath.Join(t.TempDir(), "my-orders")
-	p := start(t, nil, append([]string{"init", dir, "--module", "example.com/my-orders"}, flags...)...)
+// write has init write the service, and reads its files.
+func (v variant) write(t *testing.T, dir string) {
+	t.Helper()
+	p := start(t, nil, append([]string{"init", dir, "--module", "example.com/my-orders"}, v.flags()...)...)
 	p.expect(0)
 	for _, says := range []string{"service_test.go", "go mod edit -replace", "go mod tidy", "cd " + dir} {
 		if !strings.Contains(p.out.String(), says) {
-			t.Errorf("init does not say %q: %s", says, p.out.String())
+			t.Errorf("init does not print %q: %s", says, p.out.String())
 		}
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil || len(files) != programs {
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) < 9 {
 		t.Fatalf("%q, %v", files, err)
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+		must(t, err)
+		if word := regexp.MustCompile(`{{[\w ]+}}`).Find(text); word != nil {
+			t.Errorf("%s has %s", file, word)
+		}
+		if filepath.Ext(file) != ".go" {
+			continue
 		}
 		if nice, err := format.Source(text); err != nil || string(nice) != string(text) {
-			t.Errorf("%s is not formatted: %v", filepath.Base(file), err)
+			t.Errorf("%s is not formatted: %v", file, err)
+		}
+		if _, body, is := strings.Cut(string(text), "\nfunc main() {\n"); is {
+			body, _, _ = strings.Cut(body, "\n}\n")
+			if n := strings.Count(body, "\n") + 3; n > 25 {
+				t.Errorf("%s: main has %d lines", file, n)
+			}
 		}
 	}
 	knows(t, filepath.Join(dir, "README.md"))
-	mod := modfile(t, dir)
-	goTool(t, dir, mod, "vet", "./...")
-	goTool(t, dir, mod, "test", "-c", "-vet=off", "-o", "tests", ".") // once: linking takes long
-	tests := func(database string) string {
-		c := exec.CommandContext(t.Context(), "./tests", "-test.v")
-		c.Dir, c.Env = dir, append(os.Environ(), "DATABASE_URL="+database)
-		said, err := c.CombinedOutput()
-		if err != nil {
-			t.Fatalf("the tests of the service: %v\n%s", err, said)
-		}
-		return string(said)
-	}
-	at, _ := postgres(t)
-	without, with := tests(""), tests(at)
-	for _, test := range want {
-		if !strings.Contains(without, "SKIP: "+test) || !strings.Contains(without, "DATABASE_URL") {
-			t.Errorf("without a database: %s", without)
-		}
-		if !strings.Contains(with, "PASS: "+test) {
-			t.Errorf("on PostgreSQL: %s", with)
-		}
-	}
+	knows(t, filepath.Join(dir, "Makefile"))
 }
 
 // knows tells whether the command has the flags that a README gives it.
@@ -145,10 +203,12 @@ func TestInitRefuses(t *testing.T) {
 	if err := os.WriteFile(mine, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	start(t, nil, "init", dir).expect(2, "already", "new or empty")
-	start(t, nil, "init", mine).expect(2, "already")
+	start(t, nil, "init", dir).expect(2, "is not empty", "new or empty")
+	start(t, nil, "init", mine).expect(2, "is not empty")
 	start(t, nil, "init").expect(2)
 	start(t, nil, "init", filepath.Join(dir, "not a name")).expect(2, "--module")
+	start(t, nil, "init", filepath.Join(dir, "b"), "--broker", "redis").expect(2, "kafka, nats, rabbitmq")
+	start(t, nil, "init", filepath.Join(dir, "b"), "--saga", "--participant").expect(2, "two services")
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("%v, %v", entries, err)
 	}

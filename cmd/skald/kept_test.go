@@ -47,7 +47,7 @@ func testKeptMessagesByTheCommand(t *testing.T, fresh func(*testing.T) *bed) {
 	says(0, []string{"dead", "groups"}, "2", "abc", "no such column")
 	says(0, []string{"dead", "show", "m-2", "--json"}, `"data":"InNlY3JldCI="`)
 	says(0, []string{"dead", "show", "m-2"}, "dead: ", "payload\n\"secret\"\n")
-	says(2, []string{"dead", "redrive", "--yes"}, "--reason")
+	says(2, []string{"dead", "redrive", "--yes", "--all"}, "--reason")
 	for _, all := range [][]string{{"dead", "redrive"}, {"dead", "drop"}, {"parked", "release"}} {
 		says(2, append(all, "--yes", "--reason", "fixed"), "which messages", "--all")
 		// of a variable that was not set
@@ -60,7 +60,7 @@ func testKeptMessagesByTheCommand(t *testing.T, fresh func(*testing.T) *bed) {
 	says(0, []string{"dead", "redrive", "m-2", "--yes", "--reason", "fixed", "--by", "ann"}, "1 of 1")
 	says(0, []string{"dead", "drop", "--yes", "--all", "--reason", "not ours", "--by", "ann", "--json"},
 		`"done":1`)
-	says(4, []string{"dead", "drop", "--yes", "--all", "--reason", "not ours"}, "skald: no kept message")
+	says(0, []string{"dead", "drop", "--yes", "--all", "--reason", "not ours"}, "skald: no message is selected")
 	says(4, []string{"dead", "show", "m-3"}, "skald: no dead letter")
 	until(t, "what was redriven is taken",
 		func() bool { return b.taken() == "m-2" && b.count("skald_parked") == 1 })

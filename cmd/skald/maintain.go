@@ -18,15 +18,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const maintainAbout = `Empties what is older than it is kept: rows that every shard has passed, marks, answers, what was taken out of
-quarantine, and steps of sagas that began before. Relays do this by themselves, and consumers with inbox.Options.Retention.Keep: this is for where neither runs, or for
-a look. What somebody has in hand it leaves for the next time, and says so.
+const maintainAbout = `Deletes rows after their retention: published outbox rows, marks with their answers, admitted messages
+of the quarantine, steps and ended sagas. Relays do this by themselves, and so do consumers
+(inbox.Options.Retention.Keep). Use the command if neither runs, or with --dry-run to see the numbers.
+Rows that another process has locked remain until the next run; the command reports them.
 
-It is noted who did it and why, so it needs what a relay needs and INSERT on skald_audit. Where less is to be kept than was gone by before, it asks: what
-is forgotten so is no repeat any more when it comes again. With --dry-run it says how many would go, what was kept before, and how old the oldest row is. It counts
-them one by one: of 10⁷ rows that takes seconds, which nobody waits for.`
+If the new retention is shorter than the last one, the command asks first: without its mark, a
+redelivered message is handled again. It needs the rights of a relay, and INSERT on skald_audit.
+--dry-run counts each row, which takes seconds for 10⁷ rows.`
 
-// A maintainer is what the command asks of a store.
+// maintainer is the part of a store that the command needs.
 type maintainer interface {
 	operate.Maintainer
 	Check(ctx context.Context, as store.Role) error
@@ -39,13 +40,13 @@ type maintenance struct {
 	keep         store.Retention
 }
 
-// A maintained is what --json prints: its names are stable. Times are in seconds.
+// maintained is the result as --json prints it. Its names are stable. Times are in seconds.
 type maintained struct {
 	DryRun bool     `json:"dry_run"`
 	Keep   keptFor  `json:"keep"`
-	Before keptFor  `json:"before"` // what was gone by the last time; 0: nobody has seen to it
-	Oldest float64  `json:"oldest"` // row, before; 0: there is none
-	Rows   int64    `json:"rows"`   // that went, or would go; -1: whole slots, which were not counted
+	Before keptFor  `json:"before"` // the last retention; 0 if none was applied
+	Oldest float64  `json:"oldest"` // age of the oldest row before; 0 without a row
+	Rows   int64    `json:"rows"`   // deleted, or in a dry run to delete; -1 for uncounted slots
 	Marks  int64    `json:"marks"`
 	Steps  int64    `json:"steps"`
 	Sagas  int64    `json:"sagas"`
@@ -65,20 +66,19 @@ func keptOf(r store.Retention) keptFor {
 
 func maintainCommand(out, errs io.Writer) *cobra.Command {
 	var m maintenance
-	c := &cobra.Command{Use: "maintain", Short: "Empty what is older than it is kept", Long: maintainAbout,
+	c := &cobra.Command{Use: "maintain", Short: "Delete expired rows", Long: maintainAbout,
 		Args: cobra.NoArgs}
 	connect.StoreFlags(c, &m.schema, &m.asJSON)
 	f := c.Flags()
 	connect.KeepFlags(f, &m.keep)
-	f.StringVar(&m.Reason, "reason", "", "why; it is noted")
-	f.StringVar(&m.Author, "by", connect.Whoami(), "who does it, for the audit")
-	f.BoolVar(&m.DryRun, "dry-run", false, "say how many would go, and do nothing")
-	f.BoolVar(&m.sure, "yes", false, "do not ask")
+	connect.AuditFlags(f, &m.Reason, &m.Author)
+	f.BoolVar(&m.DryRun, "dry-run", false, "count the rows, and delete nothing")
+	f.BoolVar(&m.sure, "yes", false, "do not ask for confirmation")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if !m.DryRun && strings.TrimSpace(m.Reason) == "" {
 			return &cli.UsageError{What: "why? Give --reason"}
 		}
-		if _, err := retention.OrDefaults(m.keep); err != nil { // before a database is asked for
+		if _, err := retention.OrDefaults(m.keep); err != nil { // checked before it needs a database
 			return fmt.Errorf("maintain: %w", err)
 		}
 		return verbs.With(c, m.schema, store.Relay, func(ctx context.Context, db maintainer) error {
@@ -94,8 +94,8 @@ func maintainCommand(out, errs io.Writer) *cobra.Command {
 func (m *maintenance) run(ctx context.Context, out, errs io.Writer, db operate.Maintainer) error {
 	did, err := operate.Maintain(ctx, db, m.keep, m.sure, m.Order)
 	if less := new(operate.ShorterError); errors.As(err, &less) {
-		if err := connect.Yes(ctx, errs, less.Error()+".\nShall less be kept?", less.Error()+
-			": if that is meant, add --yes"); err != nil {
+		if err := connect.Yes(ctx, errs, less.Error()+".\nDelete more?", less.Error()+
+			": to delete more, add --yes"); err != nil {
 			return err
 		}
 		did, err = operate.Maintain(ctx, db, m.keep, true, m.Order)
@@ -115,7 +115,7 @@ func (m *maintenance) tell(out io.Writer, t maintained) error {
 	}
 	if t.DryRun {
 		w := cli.Table(out)
-		fmt.Fprintln(w, "\twould go\twould be kept\twere kept before\t")
+		fmt.Fprintln(w, "\tto delete\tretention\tlast retention\t")
 		for _, l := range []struct {
 			what        string
 			would       int64
@@ -123,12 +123,16 @@ func (m *maintenance) tell(out io.Writer, t maintained) error {
 		}{{"rows", t.Rows, t.Keep.Rows, t.Before.Rows}, {"marks", t.Marks, t.Keep.Marks, t.Before.Marks},
 			{"steps", t.Steps, t.Keep.Steps, t.Before.Steps},
 			{"sagas", t.Sagas, t.Keep.Sagas, t.Before.Sagas}} {
-			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t\n", l.what, l.would, span(l.now), span(l.before))
+			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t\n", l.what, l.would, span(l.now), ran(l.before))
 		}
 		for _, what := range t.Left {
-			fmt.Fprintln(w, "would be left: "+what)
+			fmt.Fprintln(w, "locked by another process: "+what)
 		}
-		fmt.Fprintf(w, "the oldest row was written %s ago\n", span(t.Oldest))
+		oldest := "there is no row"
+		if t.Oldest > 0 {
+			oldest = fmt.Sprintf("the oldest row was written %s ago", span(t.Oldest))
+		}
+		fmt.Fprintln(w, oldest)
 		return w.Flush()
 	}
 	fmt.Fprintf(out, "rows   %s\nmarks  %s\nsteps  %d\nsagas  %d\n", gone(t.Rows), gone(t.Marks),
@@ -141,6 +145,14 @@ func (m *maintenance) tell(out io.Writer, t maintained) error {
 
 func span(seconds float64) string {
 	return retention.Spell(time.Duration(seconds * float64(time.Second)))
+}
+
+// ran returns the retention that was last applied.
+func ran(seconds float64) string {
+	if seconds == 0 {
+		return "never ran"
+	}
+	return span(seconds)
 }
 
 func gone(n int64) string {

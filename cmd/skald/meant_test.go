@@ -32,7 +32,7 @@ func (b *bed) idle(sagas ...[2]string) {
 	for _, s := range sagas {
 		tx, err := b.db.BeginTx(t.Context(), nil)
 		must(t, err)
-		_, err = saga.Start(t.Context(), e, tx, defs[s[0]], s[1])
+		_, err = saga.Bind(e, defs[s[0]]).Start(t.Context(), tx, s[1])
 		must(t, err)
 		must(t, tx.Commit())
 	}
@@ -53,21 +53,21 @@ func TestEmptyIsNotAll(t *testing.T) {
 	for _, args := range []string{"saga cancel order |", "saga cancel |", "saga cancel | o-1",
 		"saga cancel | --all", "saga retry |", "saga show order |", "saga explain |", "saga graph |",
 		"status |", "compensate | --state running", "parked list |", "dead list |", "dead redrive | --all",
-		"dead drop | --all", "dead redrives |", "inbox show |", "inbox admit | --all", "inbox rename a |",
+		"dead drop | --all", "dead redrives |", "inbox show |", "inbox admit | --all", "consumer rename a |",
 		"outbox drop |", "dead import |"} {
 		p := start(t, env, strings.Split(strings.ReplaceAll(args, "|", ""), " ")...)
 		p.expect(2, "an argument is empty")
 	}
 	start(t, env, append([]string{"saga", "cancel", "order", ""}, why...)...).expect(2,
-		"to mean all, leave it out, and give --all or flags that choose: skald saga cancel [[NAME] KEY]")
+		"to select all, omit the argument, and give --all or a filter: skald saga cancel [[NAME] KEY]")
 	for _, args := range []string{"saga cancel --name", "saga cancel --all --id", "saga list --status",
 		"saga list --at", "saga list --error", "saga list --since", "saga list --until",
 		"saga retry o-1 --step", "steps list --consumer", "steps list --saga", "steps list --state",
 		"compensate --state running --flow", "compensate --state", "dead list --consumer",
 		"dead list --source", "dead list --topic", "dead list --type", "dead list --fingerprint",
 		"dead list --kind", "dead list --since", "parked release --all --topic", "dead redrives --consumer",
-		"inbox admit --all --why", "inbox resume --consumer a --fingerprint",
-		"inbox acknowledge-missed --consumer"} {
+		"inbox admit --all --why", "consumer resume --consumer a --fingerprint",
+		"consumer acknowledge-missed --consumer"} {
 		words := strings.Split(args, " ")
 		start(t, env, append(append(words, ""), why...)...).expect(2, words[len(words)-1], "it is empty")
 	}
@@ -101,7 +101,7 @@ func TestLimitBelowZero(t *testing.T) {
 	env := onSQLite(t).migrate().env
 	for _, list := range []string{"saga list", "steps list", "dead list", "dead groups", "dead export",
 		"dead redrives", "parked list"} {
-		start(t, env, append(strings.Fields(list), "--limit", "-1")...).expect(2, "--limit is how many at most")
+		start(t, env, append(strings.Fields(list), "--limit", "-1")...).expect(2, "--limit cannot be negative")
 	}
 }
 

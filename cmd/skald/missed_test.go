@@ -20,7 +20,7 @@ func testAcknowledgeMissed(t *testing.T, fresh func(*testing.T) *bed) {
 	}
 	says := func(code int, want string, args ...string) {
 		t.Helper()
-		p := start(t, b.env, append([]string{"inbox", "acknowledge-missed"}, args...)...)
+		p := start(t, b.env, append([]string{"consumer", "acknowledge-missed"}, args...)...)
 		if code > 0 {
 			p.expect(code, want)
 		} else if p.expect(0); !strings.Contains(p.out.String(), want) {
@@ -28,7 +28,7 @@ func testAcknowledgeMissed(t *testing.T, fresh func(*testing.T) *bed) {
 		}
 	}
 	says(2, "--reason")
-	says(4, "no consumer missed", "--consumer", "stock", "--reason", "x", "--yes")
+	says(4, "unacknowledged losses", "--consumer", "stock", "--reason", "x", "--yes")
 	missed("stock", "3 messages of partition orders/0")
 	says(2, "--yes", "--reason", "sent again")
 	says(0, "3 messages of partition orders/0", "--dry-run")
@@ -38,8 +38,8 @@ func testAcknowledgeMissed(t *testing.T, fresh func(*testing.T) *bed) {
 	start(t, b.env, "doctor").expect(8)
 	says(0, `"missed":["3 messages of partition orders/0"]`, "--consumer", "stock", "--reason", "sent again",
 		"--by", "ann", "--yes", "--json")
-	says(0, "What billing missed so far is acknowledged", "--reason", "not needed", "--by", "ann", "--yes")
-	says(4, "no consumer missed", "--reason", "x", "--yes")
+	says(0, "The losses of billing so far are acknowledged", "--reason", "not needed", "--by", "ann", "--yes")
+	says(4, "unacknowledged losses", "--reason", "x", "--yes")
 	if left, err := operate.Missed(t.Context(), b.s); err != nil || len(left) != 0 {
 		t.Errorf("left are %v: %v", left, err)
 	}

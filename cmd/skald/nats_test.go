@@ -46,9 +46,7 @@ func natsServer(t *testing.T, dir string, port int) *server.Server {
 // Faults in the shop, a NATS that ends and begins again twice, a demo that is killed and started again: every
 // promise is kept.
 func TestDemoOnNATSThatRestarts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a demo of half a minute: in make test")
-	}
+	need.Nightly(t, "natsbroker TestRestart and TestDemoOnForeignNATS stay")
 	t.Parallel()
 	files, dir := t.TempDir(), filepath.Join(t.TempDir(), "demo")
 	port := need.FreePort(t)

@@ -32,7 +32,7 @@ func TestDemoOrchestrated(t *testing.T) {
 	}
 	start(t, nil, "demo", "--style", "choreographed", "--dir", dir).expect(5, "--style orchestrated")
 	start(t, nil, "demo", "--style", "danced").expect(2, "choreographed or orchestrated")
-	start(t, nil, "demo", "--style", "orchestrated", "--sabotage", "no-mark").expect(2, "give one of them")
+	start(t, nil, "demo", "--style", "orchestrated", "--sabotage", "no-mark").expect(2, "exclude each other")
 	again := start(t, nil, "demo", "--dir", dir)
 	again.expect(0)
 	if !strings.Contains(again.out.String(), "sagas     80 started, ") {

@@ -15,8 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// The programs of docs/start.md run with the commands that it gives before them: one writes, one relays, one
-// consumes, once, one charges and, where the stock is short, gives the money back, once, and one asks a
+// The programs of examples/README.md run with the commands that it gives before them: one writes, one relays,
+// one consumes, once, one charges and, where the stock is short, gives the money back, once, and one asks a
 // gateway for it, once for each order.
 func TestProgramsOfTheReadme(t *testing.T) {
 	t.Parallel()
@@ -28,18 +28,18 @@ func TestProgramsOfTheReadme(t *testing.T) {
 	}
 	t.Cleanup(kafka.Close)
 	seed := kafka.ListenAddrs()[0]
-	page, err := os.ReadFile("../../docs/start.md")
+	page, err := os.ReadFile("../../examples/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	const migrate = `skald migrate --store "$DATABASE_URL" --broker "kafka://$KAFKA" --topic orders --topic inventory --topic payments`
+	const migrate = `skald migrate --broker "kafka://$KAFKA" --topic orders --topic inventory --topic payments`
 	for _, line := range []string{migrate, `psql "$DATABASE_URL" -f examples/tables.sql`,
 		"go run ./examples/write", "go run ./examples/consume"} {
 		if !strings.Contains(string(page), line) {
-			t.Errorf("docs/start.md has not the line %q, which is run here", line)
+			t.Errorf("examples/README.md has not the line %q, which is run here", line)
 		}
 	}
-	start(t, nil, "migrate", "--store", at, "--broker", "kafka://"+seed, "--topic", "orders", "--topic",
+	start(t, []string{"SKALD_STORE=" + at}, "migrate", "--broker", "kafka://"+seed, "--topic", "orders", "--topic",
 		"inventory", "--topic", "payments").expect(0)
 	tables, err := os.ReadFile("../../examples/tables.sql")
 	if err != nil {

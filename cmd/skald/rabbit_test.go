@@ -14,6 +14,7 @@ import (
 // Faults in the shop, and a RabbitMQ that is killed and comes back twice: every promise is kept. What the
 // demo made can be removed, and nothing of it is left.
 func TestDemoOnRabbitMQThatRestarts(t *testing.T) {
+	need.Nightly(t, "rabbitbroker TestRestart and TestDemoOnForeignRabbitMQ stay")
 	t.Parallel()
 	at, restart := need.OwnRabbitMQ(t)
 	dir := filepath.Join(t.TempDir(), "demo")

@@ -105,7 +105,7 @@ func TestRelayReadByUsage(t *testing.T) {
 	env := []string{"SKALD_STORE=postgres://db.example/orders", "SKALD_BROKER=kafka://kafka.example:9092"}
 	for want, args := range map[string][]string{
 		"--trust-slot are for --read-by": {"--publication", "p"},
-		"not for --wal":                  {"--read-by", "s", "--wal"},
+		"cannot be combined with --wal":  {"--read-by", "s", "--wal"},
 		"one schema":                     {"--read-by", "s", "--schema", "a", "--schema", "b"},
 		"cannot be a slot's name":        {"--read-by", "An Outbox"},
 		"not for --table":                {"--read-by", "s", "--table", "x.json"},

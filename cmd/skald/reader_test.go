@@ -25,7 +25,7 @@ func TestReaderLooks(t *testing.T) {
 		{"parked", "list"}, {"parked", "release", "--all", "--dry-run"}, {"inbox", "status"},
 		{"inbox", "show", "m-1", "--consumer", "stock"}, {"outbox", "status"},
 		{"compensate", "o-1", "--dry-run"}, {"compensate", "--state", "running", "--dry-run"},
-		{"inbox", "rename", "stock", "shelf", "--broker", "kafka://localhost:1", "--dry-run"},
+		{"consumer", "rename", "stock", "shelf", "--broker", "kafka://localhost:1", "--dry-run"},
 		{"outbox", "write", "--topic", "t", "--type", "a", "--data", "1", "--caused-by", "m-2", "--dry-run"}}
 	for _, args := range looks {
 		start(t, b.env, args...).expect(5, "skald migrate")

@@ -19,7 +19,7 @@ func TestOutboxRecover(t *testing.T) {
 	ctx := context.Background()
 	start(t, nil, "migrate", "--store", at).expect(0)
 	start(t, nil, "outbox", "recover", "--store", at, "--yes", "--reason", "a copy").expect(5,
-		"nothing moved")
+		"nothing to recover")
 	for _, sql := range []string{
 		`INSERT INTO skald_outbox (topic, type) VALUES ('orders', 'a')`,
 		`INSERT INTO skald_snapshot (token, snapshot, seq, own_txid, at) SELECT 'x', pg_current_snapshot(), 1, pg_current_xact_id(), now()`,
@@ -78,9 +78,9 @@ func TestOutboxRecover(t *testing.T) {
 		&noted); err != nil || noted != "ada recover a copy" {
 		t.Errorf("noted is %q, %v", noted, err)
 	}
-	start(t, nil, "outbox", "recover", "--store", copied, "--dry-run").expect(5, "nothing moved")
+	start(t, nil, "outbox", "recover", "--store", copied, "--dry-run").expect(5, "nothing to recover")
 	start(t, nil, "outbox", "recover", "--store", copied, "--yes", "--reason", "again").expect(5,
-		"nothing moved")
+		"nothing to recover")
 }
 
 func TestOutboxRecoverOfFile(t *testing.T) {
@@ -101,5 +101,5 @@ func TestOutboxRecoverOfFile(t *testing.T) {
 		t.Errorf("in words:\n%s", &p.out)
 	}
 	start(t, nil, "outbox", "recover", "--store", at, "--yes", "--reason", "a copy").expect(5,
-		"nothing moved")
+		"nothing to recover")
 }

@@ -60,7 +60,8 @@ func (m *morgue) bury(n int, key string, change func(p *store.Parked)) {
 // run starts the consumer; it fails on what is told, and notes what it was given.
 func (m *morgue) run() {
 	m.bed.run(m.bus("orders"), "stock", "orders", "placed",
-		inbox.Options{Retry: inbox.Retry{First: time.Hour, Most: time.Hour}}, func(msg skald.Message) error {
+		inbox.Options{Retry: inbox.Retry{InitialInterval: time.Hour,
+			MaxInterval: time.Hour}}, func(msg skald.Message) error {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			what := strings.Trim(string(msg.Data), `"`)
@@ -142,12 +143,12 @@ func testRedriveWithACanary(t *testing.T, fresh func(*testing.T) *bed) {
 	said := text(t, m.db,
 		`SELECT string_agg(action || '/' || author || '/' || id, ' | ' ORDER BY seq) FROM skald_audit WHERE author = 'ann'`)
 	if !strings.HasSuffix(said,
-		"redrive/ann/m-05 | redrive ended: 5 redriven, 5 succeeded, 0 rejected, 0 failed again, 0 not taken yet/ann/") {
+		"redrive/ann/m-05 | redrive ended: 5 redriven, 5 succeeded, 0 rejected, 0 failed again, 0 not handled yet/ann/") {
 		t.Errorf("the audit has %s", said)
 	}
 	p := start(t, m.env, "dead", "redrive", "--fingerprint", "other", "--canary", "--reason", "mended",
 		"--yes", "--wait", "1s")
-	p.expect(1, "was not taken within 1s") // no handler is for it
+	p.expect(1, "was not handled within 1s") // no handler is for it
 	if took := m.taken(); len(took) != len("m-00 m-01 m-02 m-04 m-05") || m.count("skald_mark") != 5 ||
 		m.count("skald_parked") != 1 {
 		t.Errorf("effects of %s, %d marks, %d kept", took, m.count("skald_mark"), m.count("skald_parked"))
@@ -256,8 +257,8 @@ func testRedriveDryRun(t *testing.T, fresh func(*testing.T) *bed) {
 	wants(t, m.told(0, "dead", "redrive", "--dry-run", "--since", "1h", "--kind", "attempts"),
 		map[string]any{"meant": 3})
 	wants(t, m.told(0, "dead", "redrive", "--dry-run", "--until", "1h"), map[string]any{"meant": 1})
-	start(t, m.env, "dead", "redrive", "--dry-run", "--until", "2020-01-01T00:00:00Z").expect(4,
-		"no kept message")
+	start(t, m.env, "dead", "redrive", "--dry-run", "--until", "2020-01-01T00:00:00Z").expect(0,
+		"no message is selected")
 	start(t, m.env, "dead", "redrive", "--dry-run", "--since", "soon").expect(2, "--since")
 	if m.count("skald_parked WHERE dead_at IS NOT NULL") != 5 || m.count("skald_audit") != 0 {
 		t.Error("a dry run has changed something")
@@ -408,7 +409,7 @@ func TestEditADeadLetter(t *testing.T) {
 	wants(t, m.told(0, append(args, "--dry-run")...),
 		map[string]any{"instead_of": "m-01", "dry_run": true, "bytes": 8})
 	got := m.told(0, append(args, "--reason", "a comma", "--by", "ann")...)
-	start(t, m.env, append(args, "--reason", "a comma", "--yes")...).expect(4, "no kept message")
+	start(t, m.env, append(args, "--reason", "a comma", "--yes")...).expect(4, "no message is selected")
 	id := store.Identity{Source: "/orders", ID: fmt.Sprint(got["id"])}
 	kept, err := store.ListKept(t.Context(), m.s, store.Sought{Consumer: "stock", Limit: 10})
 	must(t, err)

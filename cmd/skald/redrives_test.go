@@ -33,7 +33,7 @@ func testWhatBecameOfRedrivenMessages(t *testing.T, fresh func(*testing.T) *bed)
 	p := start(t, m.env, "dead", "redrive", "--fingerprint", "abc", "--reason", "mended", "--by",
 		"ann", "--yes")
 	p.expect(0)
-	if said := p.out.String(); said != "redrive: 7 of 7 messages done\nwhat becomes of them: skald dead redrives\n" {
+	if said := p.out.String(); said != "redrive: 7 of 7 messages done\noutcomes: skald dead redrives\n" {
 		t.Errorf("it says %s", said)
 	}
 	outcomes := func(args ...string) (out []string) {
@@ -57,7 +57,7 @@ func testWhatBecameOfRedrivenMessages(t *testing.T, fresh func(*testing.T) *bed)
 			t.Errorf("it says\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
-	is(outcomes("--limit", "2"), "m-05 ann waiting", "m-06 ann waiting") // nobody runs
+	is(outcomes("--limit", "2"), "m-06 ann waiting", "m-05 ann waiting") // nobody runs
 	m.run()
 	until(t, "all but one are taken",
 		func() bool { return len(m.ran()) == 6 && m.count("skald_parked WHERE dead_at IS NOT NULL") == 5 })
@@ -74,16 +74,16 @@ func testWhatBecameOfRedrivenMessages(t *testing.T, fresh func(*testing.T) *bed)
 		map[string]any{"done": 1})
 	until(t, "what was redriven and edited is taken",
 		func() bool { return len(m.ran()) == 8 && m.count("skald_parked") == 3 })
-	is(outcomes(), "m-00 ann done", "m-01 ann dead: m-01: permanent: still no such column",
-		"m-02 ann dropped: not ours (bob)", "m-03 ann edited: a comma (bob)",
-		"m-04 ann again", "m-05 ann waiting", "m-06 ann rejected: no", "m-04 bob done")
+	is(outcomes(), "m-04 bob done", "m-06 ann rejected: no", "m-05 ann waiting", "m-04 ann again",
+		"m-03 ann edited: a comma (bob)", "m-02 ann dropped: not ours (bob)",
+		"m-01 ann dead: m-01: permanent: still no such column", "m-00 ann done")
 	is(outcomes("m-04", "--limit", "1"), "m-04 bob done")
 	is(outcomes("--consumer", "another"))
 	is(outcomes("--until", "1h"))
 	p = start(t, m.env, "dead", "redrives", "--limit", "7", "--since", "1h")
 	p.expect(0)
 	if said := p.out.String(); !strings.Contains(said,
-		"7 redriven: 1 done, 1 rejected, 1 dead, 1 waiting, 1 dropped, 1 edited, 1 again; what was before is not shown: --limit 0") {
+		"7 redriven: 1 done, 1 rejected, 1 dead, 1 waiting, 1 dropped, 1 edited, 1 again; earlier redrives are not shown: --limit 0") {
 		t.Errorf("it says %s", said)
 	}
 	m.exec("DELETE FROM skald_mark")
@@ -137,7 +137,7 @@ func TestKeysAreTypedAsTheyArePrinted(t *testing.T) {
 	// the empty key, and not all of them
 	wants(t, m.told(0, "dead", "drop", "--key", "", "--reason", "not ours"), map[string]any{"meant": 1})
 	start(t, m.env, "dead", "drop", "--key", "base64:no", "--reason", "x", "--yes").expect(2,
-		"as --json prints it")
+		"copy the key from --json")
 	wants(t, m.said(0, "outbox", "write", "--topic", "t", "--type", "refund", "--key", "base64:YQD/",
 		"--data", "{}", "--reason", "x"), map[string]any{"key": "YQD/"})
 }

@@ -13,10 +13,17 @@ func TestInboxRename(t *testing.T) {
 	onEachStore(t, func(t *testing.T, fresh func(*testing.T) *bed) {
 		b := fresh(t)
 		s := b.migrate().s
-		at := []string{"inbox", "rename", "stock", "shelf", "--store=" + b.at, "--broker=kafka://localhost:1"}
+		at := []string{"consumer", "rename", "stock", "shelf", "--store=" + b.at, "--broker=kafka://localhost:1"}
 		with := func(more ...string) []string { return append(at[:len(at):len(at)], more...) }
 		start(t, nil, with("--yes")...).expect(2, "--reason")
 		start(t, nil, with("--dry-run")...).expect(4, "no consumer stock")
+		for _, name := range []string{"a\nb", "a\x1b[2Jb", "a\u202eb", "a\xff"} {
+			at[3] = name
+			start(t, nil, with("--dry-run")...).expect(2, "the new name", "control character")
+			start(t, nil, "consumer", "pause", "--store="+b.at, "--consumer="+name, "--reason=r").
+				expect(2, "--consumer", "control character")
+		}
+		at[3] = "shelf"
 		m := store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: "1"}, As: store.Done}
 		_, err := s.Apply(t.Context(), store.Effect{Mark: &m})
 		must(t, err)
@@ -28,7 +35,7 @@ func TestInboxRename(t *testing.T) {
 		_, err = s.Attend(t.Context(), store.Attend{Consumer: "shelf",
 			Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "placed"}}}})
 		must(t, err)
-		start(t, nil, with("--yes", "--reason=split")...).expect(2, "a process of shelf gave a sign of life")
+		start(t, nil, with("--yes", "--reason=split")...).expect(2, "a process of shelf sent a heartbeat")
 		at[3] = "rack"
 		p = start(t, nil, with("--yes", "--json", "--reason=split", "--by=ann")...)
 		if p.expect(0); !strings.Contains(p.out.String(), `"renamed":true`) {

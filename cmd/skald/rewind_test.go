@@ -87,7 +87,7 @@ func TestInboxRewind(t *testing.T) { rewindable(t, testRewind) }
 func testRewind(t *testing.T, bus said, b *bed) {
 	topic, ids, middle, end := bus.topic, bus.ids, bus.middle, bus.end
 	s := b.migrate().s
-	at := []string{"inbox", "rewind", "--store=" + b.at, "--broker=" + bus.url, "--consumer=stock",
+	at := []string{"consumer", "rewind", "--store=" + b.at, "--broker=" + bus.url, "--consumer=stock",
 		"--topic=" + topic,
 		"--to-time=" + middle.Format(time.RFC3339Nano)}
 	with := func(more ...string) []string { return append(at[:len(at):len(at)], more...) }
@@ -99,7 +99,7 @@ func testRewind(t *testing.T, bus said, b *bed) {
 			t.Errorf("no %q in %s", word, &p.out)
 		}
 	}
-	says("has not had this partition", with("--dry-run")...)
+	says("has no position in this partition", with("--dry-run")...)
 	if _, err := s.Attend(t.Context(), store.Attend{Consumer: "stock", Take: true, Session: "", Stamp: "1",
 		Checkpoints: []store.Checkpoint{{Partition: topic + "/0", Origin: ids[topic], Position: end,
 			InFlightEnd: end + 5}}}); err != nil {
@@ -140,7 +140,7 @@ func testRewind(t *testing.T, bus said, b *bed) {
 		who != "ann" || why != "restored" || partition != topic+"/0" {
 		t.Errorf("the audit has %q %q %q: %v", who, why, partition, err)
 	}
-	says("not farther", with("--yes", "--reason=again")...)
+	says("not after this place", with("--yes", "--reason=again")...)
 }
 
 // A consumer that has nothing to do is set back while it runs: it finds out by itself, and what its database
@@ -157,7 +157,7 @@ func testRewindIdle(t *testing.T, bus said, b *bed) {
 	})
 	b.exec("DELETE FROM taken WHERE id IN ('2', '3')") // as if somebody had put these tables back
 	b.exec("DELETE FROM skald_mark WHERE id IN ('2', '3')")
-	start(t, nil, "inbox", "rewind", "--store="+b.at, "--broker="+bus.url, "--consumer="+bus.topic,
+	start(t, nil, "consumer", "rewind", "--store="+b.at, "--broker="+bus.url, "--consumer="+bus.topic,
 		"--topic="+bus.topic,
 		"--to-time="+bus.middle.Add(-time.Hour).Format(time.RFC3339Nano), "--yes",
 		"--reason=restored").expect(0)
@@ -175,9 +175,9 @@ func TestRewindOnRabbitMQIsRefused(t *testing.T) {
 	t.Parallel()
 	at, path := need.RabbitMQ(t), filepath.Join(t.TempDir(), "r.db")
 	start(t, nil, "migrate", "--store=sqlite:"+path).expect(0)
-	start(t, nil, "inbox", "rewind", "--store=sqlite:"+path, "--broker="+at, "--consumer=stock",
+	start(t, nil, "consumer", "rewind", "--store=sqlite:"+path, "--broker="+at, "--consumer=stock",
 		"--topic=orders", "--to-time=1h", "--yes", "--reason=r").
-		expect(2, "cannot be rewound", "say it again")
+		expect(2, "cannot be rewound", "publish them again")
 	if n := number(t.Context(), path, "SELECT count(*) FROM skald_audit"); n != 0 {
 		t.Errorf("%d entries were noted", n)
 	}

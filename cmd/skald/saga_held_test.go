@@ -56,7 +56,7 @@ func (b *bed) sagas(keys ...string) {
 	for _, key := range keys {
 		tx, err := b.db.BeginTx(b.t.Context(), nil)
 		must(b.t, err)
-		_, err = saga.Start(b.t.Context(), e, tx, d, key)
+		_, err = saga.Bind(e, d).Start(b.t.Context(), tx, key)
 		must(b.t, err)
 		must(b.t, tx.Commit())
 	}

@@ -22,25 +22,25 @@ func TestStatusByTheCommand(t *testing.T) {
 	start(t, env, "status", "o-1").expect(4)
 	start(t, env, "migrate").expect(0)
 	start(t, env, "status").expect(2, "accepts 1 arg(s), received 0: skald status KEY")
-	start(t, env, "status", "o-1").expect(4, "does a tracker or an engine write here?")
+	start(t, env, "status", "o-1").expect(4, "a tracker or an engine uses this database")
 	start(t, env, "status").expect(2)
 	start(t, env, "outbox", "write", "--topic", "t", "--type", "order.sent", "--key", "o-9", "--data", "{}",
 		"--reason", "x").expect(0)
 	start(t, env, "status", "o-9").expect(4, "order.sent",
-		"to t is not published: it waits in the outbox since")
+		"to t is not published: it has waited in the outbox since")
 	sagaIsHeld(t, path)
 
-	start(t, env, "parked", "list", "--consumer", "paymnt").expect(4, "known are payment")
-	start(t, env, "parked", "release", "--consumer", "paymnt", "--reason", "x").expect(4, "known are payment")
+	start(t, env, "parked", "list", "--consumer", "paymnt").expect(4, "it has payment")
+	start(t, env, "parked", "release", "--consumer", "paymnt", "--reason", "x").expect(4, "it has payment")
 	for _, verb := range []string{"list", "groups", "export"} { // it has none, and is known
 		start(t, env, "dead", verb, "--consumer", "payment").expect(0)
-		start(t, env, "dead", verb, "--consumer", "paymnt").expect(4, "known are payment")
+		start(t, env, "dead", verb, "--consumer", "paymnt").expect(4, "it has payment")
 	}
 	p := start(t, env, "status", "o-1", "--explain")
 	p.expect(0)
-	for _, want := range []string{"order o-1 is under way since",
-		"After order.placed it waits for payment.taken or payment.declined", "and should have had it at",
-		"payment could not take order.placed (m-1) so far, and tries again by itself. It failed 3 times since", "Once the cause is gone: skald parked release"} {
+	for _, want := range []string{"order o-1 has been running since",
+		"After order.placed it waits for payment.taken or payment.declined", "and it was due at",
+		"payment could not handle order.placed (m-1) so far, and retries it automatically. It failed 3 times since", "After the cause is removed: skald parked release"} {
 		if !strings.Contains(p.out.String(), want) {
 			t.Errorf("it does not explain %q: %s", want, p.out.String())
 		}
@@ -50,8 +50,8 @@ func TestStatusByTheCommand(t *testing.T) {
 	said, free := strings.Join(strings.Fields(p.out.String()), " "), ""
 	for _, want := range []string{"order o-1: running, overdue", "order.placed",
 		"waits for payment.taken or payment.declined, since", "remains payment.taken",
-		"order.placed m-1 holds it up: parked at payment since", "last error no route to the bank",
-		"attempts 3", "free it skald parked release",
+		"order.placed m-1 blocks it: parked at payment since", "last error no route to the bank",
+		"attempts 3", "to unblock skald parked release",
 		"trace https://traces.example/4bf92f3577b34da6a3ce929d0e0e4736/all"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("it does not say %q: %s", want, said)
@@ -112,7 +112,7 @@ func TestCompensateByTheCommand(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.db")
 	env := []string{"SKALD_STORE=sqlite:" + path}
 	start(t, env, "migrate").expect(0)
-	start(t, env, "compensate", "o-1", "--reason", "x", "--yes").expect(4, "no tracker has heard of")
+	start(t, env, "compensate", "o-1", "--reason", "x", "--yes").expect(4, "no tracker of this database has an event of saga")
 	file, err := sqlitestore.Open(path)
 	must(t, err)
 	defer func() { _ = file.Close() }()
@@ -121,7 +121,7 @@ func TestCompensateByTheCommand(t *testing.T) {
 		"no saga \"o-1\" of the flow ordr", "there is one of: order")
 	start(t, env, "compensate", "--state", "runing", "--reason", "x", "--yes").expect(2,
 		"one of running, compensating, done, compensated, not \"runing\"")
-	start(t, env, "compensate", "o-1").expect(2, "wants a --reason")
+	start(t, env, "compensate", "o-1").expect(2, "needs a --reason")
 	start(t, env, "compensate", "o-1", "--reason", "x").expect(2, "add --yes")
 	dry := start(t, env, "compensate", "o-1", "--dry-run")
 	dry.expect(0)
@@ -130,7 +130,7 @@ func TestCompensateByTheCommand(t *testing.T) {
 	}
 	start(t, env, "outbox", "status").expect(0)
 	for _, want := range []string{"is written: refund.asked to orders",
-		"the undo of payment.taken was asked for"} {
+		"the undo of payment.taken was requested"} {
 		p := start(t, env, "compensate", "o-1", "--reason", "fraud", "--by", "ada", "--yes")
 		p.expect(0)
 		if !strings.Contains(p.out.String(), want) {
@@ -152,7 +152,7 @@ func TestCompensateByTheCommand(t *testing.T) {
 	p = start(t, env, "status", "o-1")
 	p.expect(0)
 	if said := strings.Join(strings.Fields(p.out.String()), " "); !strings.Contains(said,
-		"undo asked for payment.taken") || !strings.Contains(said, "order o-1: compensating") {
+		"undo requested payment.taken") || !strings.Contains(said, "order o-1: compensating") {
 		t.Errorf("the status says %s", said)
 	}
 	var rows, audits int

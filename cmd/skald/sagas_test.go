@@ -52,7 +52,7 @@ func TestSagasByTheCommand(t *testing.T) {
 	for _, key := range []string{"o-1", "o-2"} {
 		tx, err := file.BeginTx(t.Context(), nil)
 		if err == nil {
-			_, err = saga.Start(t.Context(), e, tx, d, key)
+			_, err = saga.Bind(e, d).Start(t.Context(), tx, key)
 		}
 		if err == nil {
 			err = tx.Commit()
@@ -127,9 +127,9 @@ func TestSagasByTheCommand(t *testing.T) {
 		}
 	}
 	tells([]string{"order o-1: running, stuck", " pay ", " ship is running, stuck: permanent: no van",
-		"is stuck after it failed once", "free it " + free, "nothing undoes pay"}, "o-1")
-	tells([]string{"order o-1 is under way since", "ship is stuck",
-		"somebody has to remove the cause, and then run: " + free}, "o-1", "--explain")
+		"is stuck after it failed once", "to unblock " + free, "nothing undoes pay"}, "o-1")
+	tells([]string{"order o-1 has been running since", "ship is stuck",
+		"remove the cause, and then run: " + free}, "o-1", "--explain")
 	tells([]string{"order o-2: running", "waits for the signal approved, since",
 		"remains approve, pay, ship", " deadline in ",
 		"then it turns back, unless its pivot is done"}, "o-2")
@@ -147,11 +147,11 @@ func TestSagasByTheCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	says([]string{"2 of 2 sagas go on"}, "check", "--definitions", definitions)
+	says([]string{"2 of 2 sagas can continue"}, "check", "--definitions", definitions)
 	once, err := os.ReadFile(definitions)
 	must(t, err)
 	must(t, os.WriteFile(definitions, slices.Concat(once, once), 0o600))
-	start(t, env, "saga", "check", "--definitions", definitions).expect(2, "something follows them")
+	start(t, env, "saga", "check", "--definitions", definitions).expect(2, "the file has text after them")
 	says([]string{"retry: 1 of 1 sagas would be changed"}, "retry", "--stuck", "--dry-run")
 	mended.Store(true)
 	says([]string{"retry: 1 of 1 sagas changed; run saga-retry-"}, "retry", "--stuck", "--yes", "--reason",
@@ -159,24 +159,24 @@ func TestSagasByTheCommand(t *testing.T) {
 	awaits("o-1", func(s store.Saga) bool { return s.Status == "done" })
 	says([]string{"cancel: 1 of 1"}, "cancel", "o-2", "--reason", "nobody wants it")
 	awaits("o-2", func(s store.Saga) bool { return s.Status == "compensated" })
-	start(t, env, "saga", "cancel", "o-1", "--reason", "too late").expect(5, "left as they are")
+	start(t, env, "saga", "cancel", "o-1", "--reason", "too late").expect(5, "left unchanged")
 	says7 := func(word string, args ...string) {
 		t.Helper()
 		p := start(t, env, slices.Concat([]string{"saga"}, args, []string{"--reason", "again"})...)
-		if p.expect(7, "left as they are"); !strings.Contains(p.out.String(), "o-1 is left: "+word) {
+		if p.expect(7, "left unchanged"); !strings.Contains(p.out.String(), "o-1 is left: "+word) {
 			t.Errorf("%v: it does not say %q: %s", args, word, &p.out)
 		}
 	}
-	says7("it is so already", "signal", "o-1", "--signal", "approved", "--data", " true")
-	says7("this signal came before, with another value: that one counts, and this one was not taken", "signal",
+	says7("nothing changes: the saga is in this state already", "signal", "o-1", "--signal", "approved", "--data", " true")
+	says7("this signal arrived before with another value: the saga keeps the first value, and ignored this one", "signal",
 		"o-1", "--signal", "approved", "--data", "false")
-	says7("approve is done already, with another output", "complete", "o-1", "--step", "approve", "--data",
+	says7("approve is done already with another output", "complete", "o-1", "--step", "approve", "--data",
 		"false")
 	ended := start(t, env, "saga", "retry", "o-1", "--reason", "x")
 	if ended.expect(5); !strings.Contains(ended.out.String(), "o-1 is left: it has ended: done") {
 		t.Errorf("it says %s", &ended.out)
 	}
-	start(t, env, "saga", "list", "--name", "ordr").expect(4, `a saga "ordr"`, "known are order")
+	start(t, env, "saga", "list", "--name", "ordr").expect(4, `no saga "ordr"`, "it has order")
 	start(t, env, "saga", "list", "--name", "order", "--stuck").expect(0)
 	start(t, env, "saga", "show", "o-9").expect(4, `there is no saga "o-9"`)
 	start(t, env, "saga", "cancel", "--reason", "all of them").expect(2, "cancel which sagas?", "--all")
@@ -195,7 +195,7 @@ func TestExplainAChild(t *testing.T) {
 		must(t, err)
 		tx, err := b.db.BeginTx(t.Context(), nil)
 		must(t, err)
-		_, err = saga.Start(t.Context(), e, tx, outer, "o-1")
+		_, err = saga.Bind(e, outer).Start(t.Context(), tx, "o-1")
 		must(t, err)
 		must(t, tx.Commit())
 		for busy := true; busy; {

@@ -95,7 +95,7 @@ func TestSchemaBadInput(t *testing.T) {
 		{2, "--level is backward", []string{"check", "--lock", lock, "--level", "some"}},
 		{2, "which registry?", []string{"push", "--lock", lock}},
 		{2, "which registry?", []string{"pull", "--lock", lock}},
-		{6, "is the server running", []string{"pull", "--lock", lock, "--registry", "http://127.0.0.1:1"}},
+		{6, "check that the server runs", []string{"pull", "--lock", lock, "--registry", "http://127.0.0.1:1"}},
 	} {
 		start(t, nil, append([]string{"schema"}, c.args...)...).expect(c.code, c.says)
 	}

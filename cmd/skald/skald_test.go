@@ -278,7 +278,7 @@ func TestUsage(t *testing.T) {
 		"slots in SQLite": {[]string{"migrate", "--store", "sqlite:x", "--outbox-slots", "20"},
 			"SQLite has no slots"},
 		"slots and check": {[]string{"migrate", "--store", "postgres://127.0.0.1:1/x", "--outbox-slots",
-			"20", "--check"}, "not with --check"},
+			"20", "--check"}, "omit --check"},
 		"files of nobody": {[]string{"migrate", "--store", "postgres://127.0.0.1:1/x", "--print",
 			"--format", "flyway", "--dir", "."}, "golang-migrate, goose, atlas or dbmate"},
 		"files to nowhere": {[]string{"migrate", "--store", "postgres://127.0.0.1:1/x", "--print",
@@ -328,7 +328,7 @@ func TestHelpNamesTheOptionsOfBrokers(t *testing.T) {
 	t.Parallel()
 	help := start(t, nil, "relay", "--help")
 	help.expect(0)
-	about := start(t, nil, "--help")
+	about := start(t, nil, "help", "environment")
 	about.expect(0)
 	page, err := os.ReadFile("../../docs/brokers.md")
 	if err != nil {

@@ -27,9 +27,9 @@ func TestStepsByTheCommand(t *testing.T) {
 	defer func() { _ = db.Close() }()
 	stepsAreTaken(t, sqlitestore.New(db, nil))
 	stepsAreTold(t, env)
-	start(t, env, "status", "b").expect(4, `steps of a saga "b" are known here (charge/2 at payment: done)`,
-		"skald steps list --store", "--saga b; where it stands is known where its tracker or its engine writes")
-	start(t, env, "parked", "list", "--consumer", "paymnt").expect(4, `nothing is known of a consumer "paymnt"`)
+	start(t, env, "status", "b").expect(4, `this database has steps of a saga "b" (charge/2 at payment: done)`,
+		"skald steps list --store", "--saga b; the database of its tracker or engine has its state")
+	start(t, env, "parked", "list", "--consumer", "paymnt").expect(4, `this database has no consumer "paymnt"`)
 	start(t, env, "steps").expect(2)
 	start(t, env, "steps", "show").expect(2, "--saga")
 	start(t, env, "steps", "show", "--saga", "none").expect(4, "saga none")
@@ -81,9 +81,9 @@ func stepsAreTold(t *testing.T, env []string) {
 		"payment b charge/2 done", "payment c charge barred")
 	says([]string{"steps", "list", "--state", "barred", "--json"},
 		`"saga":"c","step":"charge","occurrence":"","state":"barred","by_source":"/orders","by_id":"cancel-c"`)
-	says([]string{"steps", "list", "--consumer", "payment", "--limit", "1", "--json"}, `"saga":"a"`)
+	says([]string{"steps", "list", "--consumer", "payment", "--limit", "1", "--json"}, `"consumer":"payment","saga":`)
 	says([]string{"steps", "show", "--saga", "a"}, "charge of a at payment: undone",
-		"taken by charge-a of /orders", "undone or barred by cancel-a of /orders", "answered 7 receipt")
+		"done by charge-a of /orders", "undone or barred by cancel-a of /orders", "answer 7 receipt")
 	says([]string{"steps", "show", "--saga", "b", "--json"}, `"occurrence":"2"`, `"code":7`,
 		`"result":"cmVjZWlwdA=="`)
 }

@@ -22,7 +22,7 @@ func TestRelayTable(t *testing.T) {
 		created_at TIMESTAMPTZ NOT NULL DEFAULT NOW(), published_at TIMESTAMPTZ)`)
 	env := []string{"SKALD_STORE=" + at}
 	shown := start(t, env, "adopt", "outbox", "--print")
-	shown.expect(0, "no column counts up")
+	shown.expect(0, "no column is GENERATED")
 	path := filepath.Join(t.TempDir(), "outbox.json")
 	must(t, os.WriteFile(path, []byte(shown.out.String()), 0o600))
 
@@ -47,7 +47,7 @@ func TestRelayTable(t *testing.T) {
 			continue
 		}
 		must(t, p.cmd.Process.Signal(syscall.SIGTERM))
-		p.expect(0, "carrying a table")
+		p.expect(0, "publishing a table")
 	}
 	ids, last := map[string]bool{}, skald.Message{}
 	for len(ids) < 51 {
@@ -83,16 +83,16 @@ func TestRelayTableBadInput(t *testing.T) {
 		{"", at, []string{"relay", "--broker", "nats://127.0.0.1:1", "--table", path + ".none"}, 4,
 			"skald adopt outbox --print"},
 		{`{`, at, relay, 2, "unexpected"},
-		{`{"table": "outbox"}`, at, relay, 2, "which id"},
-		{good, at, relay, 5, "there is none"},
+		{`{"table": "outbox"}`, at, relay, 2, "the id of messages is missing"},
+		{good, at, relay, 5, "it does not exist"},
 		{good, at, append(relay, "--schema", "a"), 2, "not for --table"},
 		{good, at, append(relay, "--table", path), 2, "given twice"},
 		{good, at, append(relay, "--keep-sagas", "1h"), 2, "--keep-sagas is for Skald's own outbox"},
-		{good, "sqlite:" + path, relay, 2, "has one writer at a time"},
+		{good, "sqlite:" + path, relay, 2, "supported in PostgreSQL only"},
 		{good, at, []string{"relay", "--table", path}, 2, "give --broker"},
 		{good, at, []string{"adopt", "outbox"}, 2, "give --print"},
 		{good, at, []string{"adopt"}, 2, "skald adopt [command]"},
-		{good, at, []string{"adopt", "outbox", "--print"}, 5, "none is called an outbox"},
+		{good, at, []string{"adopt", "outbox", "--print"}, 5, "no table has such a name"},
 	} {
 		must(t, os.WriteFile(path, []byte(c.text), 0o600))
 		p := start(t, []string{"SKALD_STORE=" + c.store}, c.args...)

@@ -44,28 +44,6 @@ func TestAskedAtTheTerminal(t *testing.T) {
 	})
 }
 
-// Who looks at an empty list is told that it is empty; a program that reads it sees nothing.
-func TestAnEmptyListSaysSoAtTheTerminal(t *testing.T) {
-	b := onSQLite(t).migrate()
-	for _, args := range [][]string{{"dead", "list"}, {"dead", "groups"}, {"parked", "list"},
-		{"inbox", "status"},
-		{"saga", "list", "--stuck"}, {"steps", "list"}} {
-		keyboard, terminal := b.terminal()
-		p := prepare(t, binary(), b.env, args...)
-		p.cmd.Stderr = terminal
-		p.begin().expect(0)
-		must(t, terminal.Close()) // what nobody says is an error, and no wait
-		said := make([]byte, 100)
-		n, err := keyboard.Read(said)
-		if must(t, err); !strings.Contains(string(said[:n]), "(none)") || p.out.String() != "" {
-			t.Errorf("%v says %q, and prints %q", args, said[:n], &p.out)
-		}
-		if p = start(t, b.env, args...); p.wait() != 0 || p.errs.String() != "" {
-			t.Errorf("%v says %q where nobody looks", args, &p.errs)
-		}
-	}
-}
-
 func (b *bed) terminal() (keyboard, terminal *os.File) {
 	b.t.Helper()
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

@@ -53,7 +53,7 @@ func full(t *testing.T) *morgue {
 	for _, key := range []string{"r-1", "-r 2"} {
 		var tx *sql.Tx
 		if tx, err = m.db.BeginTx(t.Context(), nil); err == nil {
-			_, err = saga.Start(t.Context(), e, tx, d, key)
+			_, err = saga.Bind(e, d).Start(t.Context(), tx, key)
 		}
 		must(t, err)
 		must(t, tx.Commit())

@@ -22,6 +22,6 @@ func versionCommand(out io.Writer) *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print one object and nothing else")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
 }

@@ -84,7 +84,7 @@ func TestDeadLettersOnPostgres(t *testing.T) {
 	wants(t, m.told(0, "dead", "edit", "m-02", "--data", "@"+file, "--reason", "bytes"),
 		map[string]any{"instead_of": "m-02"})
 	start(t, m.env, "dead", "redrive", "--all", "--canary", "--wait", "100ms", "--reason", "mended",
-		"--yes").expect(1, "was not taken")
+		"--yes").expect(1, "was not handled")
 	// Its consumer takes it, and the same command goes on.
 	if _, err := conn.Exec(t.Context(),
 		"DELETE FROM skald_parked WHERE id = 'm-01'; INSERT INTO skald_mark (consumer, source, id, outcome) VALUES ('stock', '/orders', 'm-01', 1)"); err != nil {
@@ -103,7 +103,7 @@ func TestDeadLettersOnPostgres(t *testing.T) {
 	if err := conn.QueryRow(t.Context(),
 		"SELECT string_agg(action, ',' ORDER BY seq) FROM skald_audit WHERE action NOT LIKE 'write%'").Scan(
 		&said); err != nil ||
-		said != "import,import,edit,redrive,redrive ended: 1 redriven, 1 succeeded, 0 rejected, 0 failed again, 0 not taken yet" {
+		said != "import,import,edit,redrive,redrive ended: 1 redriven, 1 succeeded, 0 rejected, 0 failed again, 0 not handled yet" {
 		t.Errorf("the audit has %s, %v", said, err)
 	}
 }

@@ -9,9 +9,7 @@ import (
 	"log"
 	"net/http"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -35,8 +33,7 @@ var (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
 	check(err)
 	bus, err := kafkabroker.New(os.Getenv("KAFKA"), nil)
@@ -60,7 +57,7 @@ func main() {
 			return err
 		},
 	})
-	check(skald.Run(ctx, in, relay.New(db, bus, nil)))
+	check(skald.RunUntilSignal(ctx, in, relay.New(db, bus, nil)))
 }
 
 // charge asks the gateway, which knows a key again and gives the same receipt for it.

@@ -86,7 +86,7 @@ func run(ctx context.Context, dir string, out io.Writer) (err error) {
 		if err := orders.place(ctx, o); err != nil {
 			return err
 		}
-		end, err := orders.engine.Await(ctx, orders.process, o.ID)
+		end, err := orders.sagas.Await(ctx, o.ID)
 		if err != nil {
 			return err
 		}

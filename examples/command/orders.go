@@ -26,8 +26,7 @@ type Order struct {
 // The service that has the saga.
 type orders struct {
 	db      *sql.DB
-	process *saga.Definition[Order]
-	engine  *saga.Engine[*sql.Tx]
+	sagas   *saga.Sagas[*sql.Tx, Order]
 	runners []skald.Runner
 }
 
@@ -40,18 +39,18 @@ func newOrders(db *sql.DB, bus broker.Broker) (*orders, error) {
 	replies := inbox.New(store, bus, "orders-replies", nil) // a consumer of its own, over the same database
 	engine.Answers(replies)                                 // has it handle all of engine.Replies()
 	commands := relay.New(store, bus, nil)
-	return &orders{db, process, engine, []skald.Runner{engine, replies, commands}}, nil
+	return &orders{db, saga.Bind(engine, process), []skald.Runner{engine, replies, commands}}, nil
 }
 
 func define() *saga.Definition[Order] {
 	pick := func(r saga.Run[Order]) Pick { return Pick{r.ID, r.In.SKU, r.In.Quantity} }
 	why := func(r Refusal) string { return r.Why }
 
-	open := saga.Do("open", insert, cancel) // owns the row of the order
+	open := saga.Exec("open", insert, cancel) // owns the row of the order
 	reserve := saga.Command("reserve", ReserveStock, pick,
 		saga.Reply(StockReserved, saga.RefusedBy(StockShort, why)),
 		saga.UndoBy(ReleaseStock, pick, saga.Reply(StockReleased)))
-	pay := saga.Do("pay", pay, nil, saga.Pivot())
+	pay := saga.Exec("pay", pay, nil, saga.Pivot())
 	return saga.New("order", &saga.Options[Order]{Key: func(o Order) string { return o.ID }},
 		open, reserve, pay)
 }
@@ -62,31 +61,31 @@ func (s *orders) place(ctx context.Context, o Order) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := saga.Start(ctx, s.engine, tx, s.process, o); err != nil {
+	if _, err := s.sagas.Start(ctx, tx, o); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
-func insert(ctx context.Context, tx *sql.Tx, r saga.Run[Order]) (bool, error) {
+func insert(ctx context.Context, tx *sql.Tx, r saga.Run[Order]) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO orders (id, state) VALUES (?, 'open')`, r.Key)
-	return true, err
+	return err
 }
 
-func cancel(ctx context.Context, tx *sql.Tx, r saga.Run[Order], _ bool) error {
+func cancel(ctx context.Context, tx *sql.Tx, r saga.Run[Order]) error {
 	_, err := tx.ExecContext(ctx, `UPDATE orders SET state = 'cancelled' WHERE id = ?`, r.Key)
 	return err
 }
 
-func pay(ctx context.Context, tx *sql.Tx, r saga.Run[Order]) (bool, error) {
+func pay(ctx context.Context, tx *sql.Tx, r saga.Run[Order]) error {
 	done, err := tx.ExecContext(ctx, `UPDATE account SET cents = cents - ? WHERE cents >= ?`, r.In.Cents,
 		r.In.Cents)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if n, err := done.RowsAffected(); err != nil || n == 0 {
-		return false, errors.Join(err, skald.Reject(errors.New("not enough money")))
+		return errors.Join(err, skald.Reject(errors.New("not enough money")))
 	}
 	_, err = tx.ExecContext(ctx, `UPDATE orders SET state = 'paid' WHERE id = ?`, r.Key)
-	return true, err
+	return err
 }

@@ -21,11 +21,9 @@ INSERT INTO stock VALUES ('tea', 10);`
 func warehouse(db *sql.DB, bus broker.Broker) []skald.Runner {
 	own := sqlitestore.New(db, nil)
 	in := inbox.New(own, bus, "warehouse", nil)
-	step := func(m skald.Received[Pick]) inbox.Step { // the step that both commands are about
-		return inbox.Step{Saga: m.Value.Saga, Name: "reserve"}
-	}
-	inbox.Forward(in, ReserveStock, step, reserve, nil)
-	inbox.Compensate(in, ReleaseStock, step, release, released)
+	step := inbox.NewStep(in, "reserve", func(m skald.Received[Pick]) string { return m.Value.Saga })
+	inbox.DoOn(step, ReserveStock, reserve)
+	inbox.UndoOn(step, ReleaseStock, release, inbox.Reply(released))
 	replies := relay.New(own, bus, nil)
 	return []skald.Runner{in, replies}
 }
@@ -47,13 +45,14 @@ func reserve(ctx context.Context, tx *sql.Tx, m skald.Received[Pick]) (inbox.Res
 }
 
 // release is called only where reserve took effect, and once.
-func release(ctx context.Context, tx *sql.Tx, m skald.Received[Pick], _ inbox.Took) (inbox.Result, error) {
+func release(ctx context.Context, tx *sql.Tx, m skald.Received[Pick],
+	_ inbox.DoneStep) (inbox.Result, error) {
 	_, err := tx.ExecContext(ctx, `UPDATE stock SET free = free + ? WHERE sku = ?`, m.Value.Quantity,
 		m.Value.SKU)
 	return inbox.Result{}, err
 }
 
-// released is said in any case, also where there was nothing to release: the saga waits for it.
+// released always replies, even if nothing was released: the saga waits for the reply.
 func released(m skald.Received[Pick], _ store.StepState) []skald.Draft {
 	return []skald.Draft{StockReleased.New(string(m.Key), m.Value)}
 }

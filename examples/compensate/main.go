@@ -5,8 +5,6 @@ import (
 	"context"
 	"log"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -28,30 +26,28 @@ var (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
 	check(err)
 	bus, err := kafkabroker.New(os.Getenv("KAFKA"), nil)
 	check(err)
 
 	in := inbox.New(pgstore.New(pool, nil), bus, "payment", nil)
-	charge := func(m skald.Received[Order]) inbox.Step { // the step that both messages are about
-		return inbox.Step{Saga: m.Value.ID, Name: "charge"}
-	}
-	inbox.Forward(in, OrderPlaced, charge,
+	charge := inbox.NewStep(in, "charge", func(m skald.Received[Order]) string { return m.Value.ID })
+	inbox.DoOn(charge, OrderPlaced,
 		func(ctx context.Context, tx pgx.Tx, m skald.Received[Order]) (inbox.Result, error) {
 			_, err := tx.Exec(ctx, `INSERT INTO payments (order_id, cents) VALUES ($1, $2)`, m.Value.ID,
 				250*m.Value.Quantity)
 			return inbox.Result{}, err
-		}, nil)
-	inbox.Compensate(in, StockShort, charge,
-		func(ctx context.Context, tx pgx.Tx, m skald.Received[Order], _ inbox.Took) (inbox.Result, error) {
+		})
+	inbox.UndoOn(charge, StockShort, // calls the function only if the charge took effect, and at most once
+		func(ctx context.Context, tx pgx.Tx, m skald.Received[Order],
+			_ inbox.DoneStep) (inbox.Result, error) {
 			_, err := tx.Exec(ctx,
 				`INSERT INTO payments SELECT order_id, -cents FROM payments WHERE order_id = $1`, m.Value.ID)
-			return inbox.Result{}, err // called only if the charge took effect; if it did not, it never will
-		}, nil)
-	check(skald.Run(ctx, in))
+			return inbox.Result{}, err
+		})
+	check(skald.RunUntilSignal(ctx, in))
 }
 
 func check(err error) {

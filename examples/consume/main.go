@@ -6,8 +6,6 @@ import (
 	"errors"
 	"log"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -32,8 +30,7 @@ var (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
 	check(err)
 	bus, err := kafkabroker.New(os.Getenv("KAFKA"), nil)
@@ -46,14 +43,14 @@ func main() {
 		tag, err := tx.Exec(ctx, `UPDATE stock SET free = free - $1 WHERE sku = $2 AND free >= $1`,
 			o.Quantity, o.SKU)
 		if err != nil {
-			return err // undone and tried again later; only this order waits
+			return err // rolled back and retried; only this order waits
 		}
-		if tag.RowsAffected() == 0 { // undone for good, and the others are told
+		if tag.RowsAffected() == 0 { // rolled back for good; StockShort is published
 			return skald.Reject(errors.New("out of stock"), StockShort.New(o.ID, o))
 		}
 		return out.Write(ctx, tx, StockReserved.New(o.ID, o))
 	})
-	check(skald.Run(ctx, in, relay.New(db, bus, nil)))
+	check(skald.RunUntilSignal(ctx, in, relay.New(db, bus, nil)))
 }
 
 func check(err error) {

@@ -103,7 +103,7 @@ func (s setting) inbox(ctx context.Context, pool *pgxpool.Pool) error {
 			Wait: time.Second}, // what a killed one had claimed is free 10 s behind both
 		Instance: inbox.Instance{Member: s.name},
 		Identity: inbox.Identity{Attempt: inbox.AttemptByHeader(attemptHeader)},
-		Retry:    inbox.Retry{Most: time.Second},
+		Retry:    inbox.Retry{MaxInterval: time.Second},
 		Logger:   slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	in.LegacyDedup(processed)
 	for _, topic := range []string{s.topic, s.retry} {

@@ -30,7 +30,8 @@ func TestRivalByHandIsWaitedFor(t *testing.T) {
 			must(t, bus.MakeTopics(t.Context(), 1, "moves"))
 			in := inbox.New(pgstore.New(pool, nil), bus, "bank",
 				&inbox.Options{Timeouts: inbox.Timeouts{Wait: 100 * time.Millisecond},
-					Retry: inbox.Retry{First: time.Millisecond}, Logger: slog.New(slog.DiscardHandler)})
+					Retry:  inbox.Retry{InitialInterval: time.Millisecond},
+					Logger: slog.New(slog.DiscardHandler)})
 			in.LegacyDedup(processed)
 			in.Handle("moves", "moved", func(ctx context.Context, tx pgx.Tx, m skald.Message) error {
 				_, err := tx.Exec(ctx, `INSERT INTO effect (message_id, kind) VALUES ($1, 'new')`, m.ID)

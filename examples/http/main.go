@@ -1,4 +1,5 @@
-// Http takes orders over HTTP, each once: row, message and answer are one commit.
+// Http takes orders over HTTP, each once: row, message and answer are one commit. A relay publishes the
+// message.
 package main
 
 import (
@@ -12,8 +13,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/kafkabroker"
+	"github.com/skald-go/skald/health"
 	"github.com/skald-go/skald/httpidem"
 	"github.com/skald-go/skald/outbox"
+	"github.com/skald-go/skald/relay"
 	"github.com/skald-go/skald/store/pgstore"
 )
 
@@ -25,12 +29,13 @@ type Order struct {
 var OrderPlaced = skald.Event[Order]{Topic: "orders", Type: "order.placed"}
 
 func main() {
-	pool, err := pgxpool.New(context.Background(), os.Getenv("DATABASE_URL"))
-	if err != nil {
-		log.Fatal(err)
-	}
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	check(err)
+	bus, err := kafkabroker.New(os.Getenv("KAFKA"), nil)
+	check(err)
 	db := pgstore.New(pool, nil)
-	out := outbox.New(db, nil)
+	out, relays := outbox.New(db, nil), relay.New(db, bus, nil)
 
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders", httpidem.Handle(db, "orders", httpidem.OneTenant, nil,
@@ -50,9 +55,15 @@ func main() {
 	// A handler that knows nothing of keys, or of our transaction.
 	mux.Handle("POST /legacy", httpidem.Wrap(db, "legacy", httpidem.OneTenant, nil, http.HandlerFunc(legacy)))
 
-	server := &http.Server{Addr: "127.0.0.1:8080", Handler: mux, ReadTimeout: 10 * time.Second,
-		WriteTimeout: 30 * time.Second}
-	log.Fatal(server.ListenAndServe())
+	web := health.NewServer(&http.Server{Addr: "127.0.0.1:8080", Handler: mux, ReadTimeout: 10 * time.Second,
+		WriteTimeout: 30 * time.Second}, health.New(nil, relays)) // /livez and /readyz
+	check(skald.RunUntilSignal(ctx, relays, web))
 }
 
 func legacy(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -41,37 +39,32 @@ func release(ctx context.Context, tx pgx.Tx, r saga.Run[Order], quantity int) er
 }
 
 // accept does nothing: the order is written with the start of its saga. The step is there for its undo.
-func accept(context.Context, pgx.Tx, saga.Run[Order]) (bool, error) { return true, nil }
+func accept(context.Context, pgx.Tx, saga.Run[Order]) error { return nil }
 
-func cancel(ctx context.Context, tx pgx.Tx, r saga.Run[Order], _ bool) error {
+func cancel(ctx context.Context, tx pgx.Tx, r saga.Run[Order]) error {
 	_, err := tx.Exec(ctx, `UPDATE orders SET cancelled = true WHERE id = $1`, r.Key)
 	return err
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
 	check(err)
 
 	gateway := call.NewProvider("gateway", nil)
 	hold := saga.Do("hold", reserve, release)
-	pay := saga.Call("pay", saga.Request[pgx.Tx, Order, int, string]{At: gateway, Do: charge, LookUp: find,
-		Intent: func(_ context.Context, _ pgx.Tx, r saga.Run[Order]) (int, error) {
-			return 250 * hold.Of(r), nil
-		}},
-		saga.Refund[pgx.Tx, Order, string, string, bool]{At: gateway, Do: refund,
-			Intent: func(_ context.Context, _ pgx.Tx, _ saga.Run[Order], receipt string) (string, error) {
-				return receipt, nil
-			}})
-	note := saga.Do("note", func(ctx context.Context, tx pgx.Tx, r saga.Run[Order]) (bool, error) {
-		_, err := tx.Exec(ctx, `INSERT INTO receipts (order_id, receipt) VALUES ($1, $2)`, r.Key, pay.Of(r))
-		return err == nil, err
+	pay := saga.Call("pay", call.NewEndpoint(gateway, charge).WithLookup(find),
+		func(r saga.Run[Order]) int { return 250 * hold.Output(r) },
+		saga.UndoCall(call.NewEndpoint(gateway, refund),
+			func(_ saga.Run[Order], receipt string) string { return receipt }))
+	note := saga.Exec("note", func(ctx context.Context, tx pgx.Tx, r saga.Run[Order]) error {
+		_, err := tx.Exec(ctx, `INSERT INTO receipts (order_id, receipt) VALUES ($1, $2)`, r.Key, pay.Output(r))
+		return err
 	}, nil, saga.Pivot())
 	orders := saga.New("order", &saga.Options[Order]{
 		Key:      func(o Order) string { return o.ID },
 		Deadline: 10 * time.Minute,
-	}, saga.Do("accept", accept, cancel), hold, pay, note) // cancel marks the order if the saga turns back
+	}, saga.Exec("accept", accept, cancel), hold, pay, note) // cancel marks the order if the saga turns back
 
 	engine, err := saga.NewEngine(pgstore.New(pool, nil), nil, orders)
 	check(err)
@@ -80,11 +73,11 @@ func main() {
 		_, err := tx.Exec(ctx, `INSERT INTO orders (id, sku, quantity) VALUES ($1, $2, $3)`, order.ID,
 			order.SKU, order.Quantity)
 		if err == nil {
-			_, err = saga.Start(ctx, engine, tx, orders, order)
+			_, err = saga.Bind(engine, orders).Start(ctx, tx, order)
 		}
 		return err
 	}))
-	check(skald.Run(ctx, engine))
+	check(skald.RunUntilSignal(ctx, engine))
 }
 
 // The gateway of this example takes whatever it is asked for; a key is paid once.

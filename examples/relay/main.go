@@ -5,8 +5,6 @@ import (
 	"context"
 	"log"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -17,13 +15,12 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
 	check(err)
 	bus, err := kafkabroker.New(os.Getenv("KAFKA"), nil)
 	check(err)
-	check(skald.Run(ctx, relay.New(pgstore.New(pool, nil), bus, nil)))
+	check(skald.RunUntilSignal(ctx, relay.New(pgstore.New(pool, nil), bus, nil)))
 }
 
 func check(err error) {

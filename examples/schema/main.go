@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -27,8 +25,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
 	check(err)
 	bus, err := kafkabroker.New(os.Getenv("KAFKA"), nil)
@@ -54,7 +51,7 @@ func main() {
 		return out.Write(ctx, tx, processed.New("o1",
 			payment.Payment{Order: "o1", Amount: 4999, Method: "card"}))
 	}))
-	check(skald.Run(ctx, in, relay.New(db, bus, nil)))
+	check(skald.RunUntilSignal(ctx, in, relay.New(db, bus, nil)))
 }
 
 func check(err error) {

@@ -62,8 +62,8 @@ func TestWhoIsAsked(t *testing.T) {
 		"order --ask order=http://h:1":                                "leave it out",
 		"all --ask payment=http://h:1":                                "leave it out",
 		"payment --ask inventory=http://h:1":                          "the process that serves order",
-		"payment --answer nowhere:x --broker nats://127.0.0.1:1":      "--answer: listen",
-		"payment --answer 127.0.0.1:port --broker nats://127.0.0.1:1": "--answer: listen",
+		"payment --answer nowhere:x --broker nats://127.0.0.1:1":      "--answer: HTTP server",
+		"payment --answer 127.0.0.1:port --broker nats://127.0.0.1:1": "--answer: HTTP server",
 	} {
 		all := append([]string{"serve", "--store", "sqlite:" + t.TempDir()}, strings.Fields(args)...)
 		if code, _, errs := shop(t, all...); code != exitUsage || !strings.Contains(errs, want) {

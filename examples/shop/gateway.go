@@ -46,11 +46,11 @@ func openGateway(ctx context.Context, args []string, out, errs io.Writer) (err e
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	at, err := listen(*addr, answers)
+	web, at, err := listen(*addr, answers)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "gateway: http://%s\n", at.listener.Addr())
+	fmt.Fprintf(out, "gateway: http://%s\n", at)
 	log.Info("serving", "service", "gateway")
-	return at.Run(ctx)
+	return web.Run(ctx)
 }

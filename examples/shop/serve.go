@@ -22,6 +22,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/examples/shop/wire"
+	"github.com/skald-go/skald/health"
 )
 
 const (
@@ -136,12 +137,12 @@ func (s serving) run(ctx context.Context) (err error) {
 	defer func() { s.seen.close(ctx, s.log); err = errors.Join(err, shop.Close(), bus.Close()) }()
 	runners := s.seen.runners()
 	if s.answer != "" {
-		at, err := listen(s.answer, shop.Answer())
+		web, at, err := listen(s.answer, shop.Answer())
 		if err != nil {
 			return fmt.Errorf("--answer: %w", err)
 		}
-		fmt.Fprintf(s.out, "answers: http://%s\n", at.listener.Addr())
-		runners = append(runners, at)
+		fmt.Fprintf(s.out, "answers: http://%s\n", at)
+		runners = append(runners, web)
 	}
 	for _, name := range s.names {
 		more, err := s.ready(ctx, name, shop, bus)
@@ -233,45 +234,24 @@ func (s serving) try(ctx context.Context, name string, shop place.Shop,
 	one.Watched(s.seen.health)
 	runners := one.Runners()
 	if h := one.HTTP(); h != nil {
-		at, err := listen(s.listen, traced(h, tracers))
+		web, at, err := listen(s.listen, traced(h, tracers))
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(s.out, "orders: http://%s/orders\n", at.listener.Addr())
-		runners = append(runners, at)
+		fmt.Fprintf(s.out, "orders: http://%s/orders\n", at)
+		runners = append(runners, web)
 	}
 	s.log.Info("serving", "service", name, "instance", s.instance)
 	return runners, nil
 }
 
-// web runs an HTTP server as others run a relay.
-type web struct {
-	listener net.Listener
-	server   *http.Server
-}
-
-func listen(addr string, h http.Handler) (*web, error) {
-	l, err := net.Listen("tcp", addr)
+// listen binds addr for a server of h.
+func listen(addr string, h http.Handler) (*health.Server, net.Addr, error) {
+	web := health.NewServer(&http.Server{Addr: addr, Handler: h, ReadTimeout: 30 * time.Second,
+		WriteTimeout: time.Minute}, nil)
+	at, err := web.Listen()
 	if err != nil {
-		return nil, &place.UsageError{What: fmt.Sprintf("listen: %v", err)}
+		return nil, nil, &place.UsageError{What: err.Error()}
 	}
-	return &web{l, &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute}}, nil
-}
-
-// Run serves until ctx is done, then ends the requests that it has.
-func (w *web) Run(ctx context.Context) error {
-	done := make(chan error, 1)
-	go func() { done <- w.server.Serve(w.listener) }()
-	select {
-	case err := <-done:
-		return fmt.Errorf("serve HTTP: %w", err)
-	case <-ctx.Done():
-	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	if err := w.server.Shutdown(last); err != nil {
-		return fmt.Errorf("end HTTP: %w", err)
-	}
-	return nil
+	return web, at, nil
 }

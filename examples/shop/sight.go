@@ -25,7 +25,7 @@ import (
 // environment has it.
 type sight struct {
 	*export.Export
-	web    *web // nil: nobody serves metrics
+	web    *health.Server // nil without an address for metrics
 	health *health.Handler
 }
 
@@ -40,10 +40,12 @@ func newSight(ctx context.Context, addr string, out io.Writer) (*sight, error) {
 		}
 		s.health = health.New(&health.Options{Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 			Waiting: "waiting for a server"})
-		if s.web, err = listen(addr, s.health); err != nil {
+		web, at, err := listen(addr, s.health)
+		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(out, "metrics: http://%s/metrics\n", s.web.listener.Addr())
+		s.web = web
+		fmt.Fprintf(out, "metrics: http://%s/metrics\n", at)
 		readers = append(readers, exporter)
 	}
 	var err error

@@ -6,7 +6,6 @@ import (
 	"log"
 	"net/http"
 	"os"
-	"os/signal"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,6 +13,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker/kafkabroker"
 	"github.com/skald-go/skald/flow"
+	"github.com/skald-go/skald/health"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/status"
 	"github.com/skald-go/skald/store/pgstore"
@@ -36,8 +36,7 @@ func placing() (*flow.Flow, error) {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	ctx := context.Background()
 	placing, err := placing()
 	check(err)
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
@@ -51,9 +50,10 @@ func main() {
 		&flow.Options{Key: func(m skald.Message) string { return string(m.Key) }}).On(in)
 	answers, err := status.Handler(db, nil)
 	check(err)
-	http.Handle("/status/", http.StripPrefix("/status", answers))
-	go func() { check(http.ListenAndServe("127.0.0.1:8080", nil)) }()
-	check(skald.Run(ctx, in))
+	mux := http.NewServeMux()
+	mux.Handle("/status/", http.StripPrefix("/status", answers))
+	web := health.NewServer(&http.Server{Addr: "127.0.0.1:8080", Handler: mux}, health.New(nil, in))
+	check(skald.RunUntilSignal(ctx, in, web))
 }
 
 func check(err error) {

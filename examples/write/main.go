@@ -34,7 +34,7 @@ func main() {
 		if err != nil {
 			return err
 		}
-		return out.Write(ctx, tx, OrderPlaced.New(o.ID, o)) // sent if, and only if, you commit
+		return out.Write(ctx, tx, OrderPlaced.New(o.ID, o)) // published if, and only if, you commit
 	}))
 }
 

@@ -11,11 +11,11 @@ import (
 
 // ErrRowsOnly is the error of an effect that cannot be written in a transaction of the caller.
 var ErrRowsOnly = errors.New(
-	"an effect in your own transaction may have only rows, an answer and the move of a saga")
+	"an effect in your own transaction may have only rows, an answer, the move of a saga and tracked sagas")
 
-// RowsOnly reports whether e has no parts other than rows, an answer and the move of a saga.
+// RowsOnly reports whether e has no parts other than rows, an answer, the move of a saga and tracked sagas.
 func RowsOnly(e store.Effect) bool {
-	e.Rows, e.Answer, e.Saga = nil, nil, nil
+	e.Rows, e.Answer, e.Saga, e.Tracked = nil, nil, nil, nil
 	return reflect.ValueOf(e).IsZero()
 }
 

@@ -128,12 +128,16 @@ func (k Kind) form() string {
 	return k.Schemes[0] + "://" + front + "host" + port + "[,host" + port + "]" + path + "[?option=value]"
 }
 
-// HasPassword tells whether a URL, of whatever kind, has a password in front of its host.
+// HasPassword reports whether a URL of any kind has a password, or a token of NATS, in front of its host. A
+// user of NATS whose password stands in the environment counts as a token.
 func HasPassword(s string) bool {
-	front, _, _ := strings.Cut(s, "?")
-	_, rest, ok := strings.Cut(front, "://")
+	front, query, _ := strings.Cut(s, "?")
+	scheme, rest, ok := strings.Cut(front, "://")
 	at := strings.LastIndexByte(rest, '@')
-	return ok && at > 0 && strings.Contains(rest[:at], ":")
+	if !ok || at <= 0 {
+		return false
+	}
+	return strings.Contains(rest[:at], ":") || scheme == "nats" && !strings.Contains(query, "password_file=")
 }
 
 // check refuses options that are not known, or are given twice.

@@ -85,6 +85,19 @@ func TestInFrontOfTheHost(t *testing.T) {
 	}
 }
 
+// A token of NATS is a secret, too; a user is none.
+func TestTokenIsAPassword(t *testing.T) {
+	for text, want := range map[string]bool{
+		"nats://token@host": true, "nats://u:p@host": true, "nats://token@one,token@two/?tls=on": true,
+		"nats://host": false, "nats://u@host?password_file=f": false, "postgres://u@host/d": false,
+		"amqp://u@host": false,
+	} {
+		if HasPassword(text) != want {
+			t.Errorf("%s: %v", text, !want)
+		}
+	}
+}
+
 // TestIdentity: who it is comes from the URL or the environment, the password from a file that is read each
 // time or from the environment.
 func TestIdentity(t *testing.T) {

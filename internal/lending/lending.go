@@ -1,9 +1,13 @@
-// Package lending tells an outbox which transaction the handler that calls it was lent.
+// Package lending tells an outbox which transaction the handler that calls it was lent, and the handler when
+// that transaction is committed.
 package lending
 
 import (
 	"context"
 	"fmt"
+	"sync"
+
+	"github.com/skald-go/skald"
 )
 
 // A Loan is a transaction in the hands of a handler.
@@ -11,6 +15,8 @@ type Loan struct {
 	Tx       any    // the driver's transaction
 	Consumer string // whose handler
 	ID, Type string // of the message in hand; empty where there is none, as in once.Do
+	// Record takes the messages that the handler writes, instead of the table. Nil: they go to the table.
+	Record func([]skald.Message) error
 }
 
 type loanKey struct{}
@@ -56,4 +62,47 @@ func (l Loan) NameOf(tx any) string {
 		return t.NameOf(tx)
 	}
 	return fmt.Sprintf("%T %p", tx, tx)
+}
+
+type commitKey struct{}
+
+// commitHooks are the functions to call after the commit of one transaction.
+type commitHooks struct {
+	mu    sync.Mutex
+	hooks []func()
+}
+
+// Watch returns a context in which the handler of one transaction notes functions with OnCommit. The owner of
+// the transaction calls Committed after the commit.
+func Watch(ctx context.Context) context.Context {
+	return context.WithValue(ctx, commitKey{}, &commitHooks{})
+}
+
+// OnCommit notes f to be called after the commit of tx. Returns false if tx is not the transaction that the
+// handler was lent, or if its owner does not call Committed.
+func OnCommit(ctx context.Context, tx any, f func()) bool {
+	c, ok := ctx.Value(commitKey{}).(*commitHooks)
+	loan, lent := In(ctx)
+	if !ok || c == nil || !lent || !loan.Is(tx) {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hooks = append(c.hooks, f)
+	return true
+}
+
+// Committed calls the functions that OnCommit noted, once.
+func Committed(ctx context.Context) {
+	c, _ := ctx.Value(commitKey{}).(*commitHooks)
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	hooks := c.hooks
+	c.hooks = nil
+	c.mu.Unlock()
+	for _, f := range hooks {
+		f()
+	}
 }

@@ -4,6 +4,7 @@ package sagarow
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,6 +51,20 @@ func Check(s *store.Saga) error {
 		text("state", s.State, 0, MaxData),
 		text("session", s.Session, 0, MaxName), standing(&s.Standing))
 	return told(s.Name, s.Key, err)
+}
+
+// CheckStarts returns an error if a saga breaks a limit, or if one of several has Instead.
+func CheckStarts(ss []store.Saga) error {
+	for i := range ss {
+		err := Check(&ss[i])
+		if err == nil && ss[i].Instead != "" && len(ss) > 1 {
+			err = told(ss[i].Name, ss[i].Key, errors.New("it replaces an ended saga: start it by itself"))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // CheckMove says which limit a move breaks.

@@ -66,7 +66,7 @@ func TestEachBugOfTheListKeepsItsTest(t *testing.T) {
 func TestProofsAreNotNightly(t *testing.T) {
 	var named []byte
 	for _, page := range []string{"proofs.md", "attacks.md"} {
-		text, err := os.ReadFile(filepath.Join(root, "docs", page))
+		text, err := os.ReadFile(filepath.Join(root, "docs", "dev", page))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestProofsAreNotNightly(t *testing.T) {
 	for _, folder := range folders(t) {
 		for test, nightly := range suiteOf(t, folder).tests {
 			if nightly && bytes.Contains(named, []byte("`"+test+"`")) {
-				t.Errorf("%s %s calls need.Nightly, and docs/proofs.md or docs/attacks.md names it", folder, test)
+				t.Errorf("%s %s calls need.Nightly, and docs/dev/proofs.md or docs/dev/attacks.md names it", folder, test)
 			}
 		}
 	}
@@ -92,8 +92,12 @@ func TestMeetingsAreThere(t *testing.T) {
 	if names == nil {
 		t.Fatal("scripts/test has no meetings='^(TestA|TestB)$'")
 	}
+	folders := regexp.MustCompile(`(?m)^meet=\((.*)\)$`).FindSubmatch(script)
+	if folders == nil {
+		t.Fatal("scripts/test has no meet=(./a ./b)")
+	}
 	there := map[string]bool{}
-	for _, folder := range []string{"examples/shop/place", "store/pgstore", "store/sqlitestore"} {
+	for folder := range strings.FieldsSeq(string(folders[1])) {
 		maps.Insert(there, maps.All(suiteOf(t, folder).tests))
 	}
 	for _, name := range strings.Split(string(names[1]), "|") {

@@ -12,6 +12,16 @@ import (
 // text. A terminal or an editor acts on it, so that a reader sees something else than the text.
 func Control(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
+// CheckName returns an error if name has a control character, such as a line break, or is not UTF-8. The
+// error begins with about, the word for the name.
+func CheckName(about, name string) error {
+	if strings.ContainsFunc(name, unprintable) {
+		return fmt.Errorf("%s %q has a control character, such as a line break, or is not UTF-8: give a printable name",
+			about, name)
+	}
+	return nil
+}
+
 // Visible is text with each control character and each byte that is no text written out as in a Go string.
 // With layout, tabs and line feeds stay.
 func Visible(text string, layout bool) string {

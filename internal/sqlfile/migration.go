@@ -59,7 +59,7 @@ func builds(text string) (int, error) {
 	return 0, nil
 }
 
-// Reached is the version that tables have come to: the last one before the first of files that they lack.
+// Reached returns the schema version: the version before the first file that was not applied.
 func Reached(files []Migration, applied []int) int {
 	reached := 0
 	for _, f := range files {

@@ -56,7 +56,7 @@ func WatchBacklog(p Providers, now func() time.Time, ask func(context.Context) (
 		b.kept[c] = &kept{}
 	}
 	return p.meter().watch(b.read, Pending, OldestAge, Deferred, RetainedAge, FreeShards, Parked, ParkedSize,
-		ParkedAge, DeadLetters, Quarantined, QuarantinedAge, Calls, CallAge,
+		ParkedAge, DeadLetters, DeadSize, Quarantined, QuarantinedSize, QuarantinedAge, Calls, CallAge,
 		Heard, Progress, RelayProgress, RelayBrokerAway, Lag,
 		ReservedHeld, ReservedExpired, SagasLive, SagasStuck,
 		SagasPaused, SagasFailing, SagaFailingAge, SagasOverdue, SagaAge,
@@ -92,8 +92,10 @@ func (b *Backlog) read(ctx context.Context, gauge see) {
 		gauge(ParkedSize, float64(k.Bytes), k.labels)
 		gauge(ParkedAge, k.Oldest.Seconds(), k.labels)
 		gauge(DeadLetters, float64(k.Dead), k.labels)
+		gauge(DeadSize, float64(k.DeadBytes), k.labels)
 		gauge(Quarantined, float64(k.Conflicts), k.conflict)
 		gauge(Quarantined, float64(k.TooOld), k.tooOld)
+		gauge(QuarantinedSize, float64(k.ApartBytes), k.labels)
 		gauge(QuarantinedAge, k.Apart.Seconds(), k.labels)
 		gauge(Calls, float64(k.Calls), k.labels)
 		gauge(CallAge, k.Called.Seconds(), k.labels)

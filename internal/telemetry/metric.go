@@ -37,7 +37,9 @@ const (
 	ParkedSize       = "skald.inbox.message.parked_size"
 	ParkedAge        = "skald.inbox.message.parked_age"
 	DeadLetters      = "skald.inbox.message.dead"
+	DeadSize         = "skald.inbox.message.dead_size"
 	Quarantined      = "skald.inbox.message.quarantined"
+	QuarantinedSize  = "skald.inbox.message.quarantined_size"
 	QuarantinedAge   = "skald.inbox.message.quarantined_age"
 	Calls            = "skald.inbox.call.unsettled"
 	CallAge          = "skald.inbox.call.unsettled_age"
@@ -133,10 +135,12 @@ func inboxMetrics() []Metric {
 		{ParkedSize, "By", "Keys and payloads of them", kept},
 		{ParkedAge, "s", "Since the oldest of them was parked; 0: there is none", kept},
 		{DeadLetters, "{message}", "Dead letters", kept},
+		{DeadSize, "By", "Keys and payloads of dead letters", kept},
 		{Quarantined, "{message}", "Messages in quarantine that nobody has admitted",
 			[]string{labelSource, labelConsumer, labelOutcome}},
+		{QuarantinedSize, "By", "Payloads of these messages", kept},
 		{QuarantinedAge, "s", "Since the oldest of them came; 0: there is none", kept},
-		{Calls, "{call}", "Calls to the outside of which it is not settled what became of them", kept},
+		{Calls, "{call}", "Calls to other systems with an unknown outcome", kept},
 		{CallAge, "s", "Since the oldest of them was to be made; 0: there is none", kept},
 		{InboxReady, "{process}",
 			"1 while this process can consume: subscribed, the broker answers, not stopped",

@@ -297,7 +297,8 @@ func TestBacklogIsAskedSeldom(t *testing.T) {
 func TestKeptIsReportedUntilItIsNothing(t *testing.T) {
 	read, now := metric.NewManualReader(), time.Now()
 	kept := []store.Kept{{Consumer: "mail", Keeping: store.Keeping{Parked: 2, Dead: 3, Bytes: 50,
-		Oldest: time.Minute}, Conflicts: 4, TooOld: 5, Apart: time.Hour, Calls: 6, Called: 5 * time.Minute}}
+		DeadBytes: 70, Oldest: time.Minute}, Conflicts: 4, TooOld: 5, ApartBytes: 90, Apart: time.Hour,
+		Calls: 6, Called: 5 * time.Minute}}
 	defer WatchBacklog(Providers{Meter: metric.NewMeterProvider(metric.WithReader(read))},
 		func() time.Time { return now },
 		func(context.Context) (store.Backlog,
@@ -305,7 +306,8 @@ func TestKeptIsReportedUntilItIsNothing(t *testing.T) {
 			return store.Backlog{Source: "/orders", Kept: kept}, nil
 		}, Always, nil, "billing")()
 	want := map[string][]float64{Parked: {2}, ParkedSize: {50}, ParkedAge: {60}, DeadLetters: {3},
-		Quarantined: {4, 5}, QuarantinedAge: {3600}, Calls: {6}, CallAge: {300}}
+		DeadSize: {70}, Quarantined: {4, 5}, QuarantinedSize: {90}, QuarantinedAge: {3600},
+		Calls: {6}, CallAge: {300}}
 	for _, left := range []float64{1, 0} {
 		for _, m := range collect(t, read) {
 			data := m.Data.(metricdata.Gauge[float64])

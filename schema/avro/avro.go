@@ -3,12 +3,16 @@
 package avro
 
 import (
+	"encoding"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"unicode/utf8"
 
 	"github.com/twmb/avro"
 
+	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/schema"
 )
 
@@ -21,13 +25,13 @@ import (
 // otherwise.
 func Codec[T any](reg *schema.Registry, o *schema.Options, with ...avro.SchemaOpt) *schema.Codec {
 	return schema.NewCodec(reg,
-		&language[T]{own: func() (*avro.Schema, error) { return avro.SchemaFor[T](with...) }}, o)
+		newLanguage[T](func() (*avro.Schema, error) { return avro.SchemaFor[T](with...) }), o)
 }
 
 // CodecOf is a codec for T with a schema of one's own, in JSON. T has a field for each of the schema, under
 // its name or avro tag.
 func CodecOf[T any](reg *schema.Registry, text string, o *schema.Options) *schema.Codec {
-	return schema.NewCodec(reg, &language[T]{own: func() (*avro.Schema, error) { return avro.Parse(text) }},
+	return schema.NewCodec(reg, newLanguage[T](func() (*avro.Schema, error) { return avro.Parse(text) }),
 		o)
 }
 
@@ -35,6 +39,11 @@ type language[T any] struct {
 	Format
 	own    func() (*avro.Schema, error)
 	parsed *avro.Schema // after Own
+	texts  fingerprint.Texts
+}
+
+func newLanguage[T any](own func() (*avro.Schema, error)) *language[T] {
+	return &language[T]{own: own, texts: fingerprint.Texts{Tag: "avro", Own: marshals}}
 }
 
 var _ schema.Language = (*language[int])(nil)
@@ -53,7 +62,10 @@ func (l *language[T]) Own() (schema.Schema, []int, error) {
 
 func (l *language[T]) Append(dst []byte, v any) ([]byte, error) {
 	out, err := l.parsed.AppendEncode(dst, v)
-	return out, quiet(err)
+	if err != nil {
+		return out, quiet(err)
+	}
+	return out, textsIn(&l.texts, out, v)
 }
 
 // Plain: nothing in Avro can be read without the schema that it was written with.
@@ -81,18 +93,38 @@ func (l *language[T]) Reader(writer schema.Schema, _ []int) (schema.Reader, erro
 	if err != nil {
 		return nil, err
 	}
-	return reader{both}, nil
+	return reader{both, &l.texts}, nil
 }
 
-type reader struct{ *avro.Schema }
+type reader struct {
+	*avro.Schema
+	texts *fingerprint.Texts // nil: not checked, as for a page that shows a payload
+}
 
 func (r reader) Read(data []byte, v any) error {
 	rest, err := r.Decode(data, v)
 	if err == nil && len(rest) > 0 {
 		return fmt.Errorf("%d bytes follow the value", len(rest))
 	}
+	if err == nil && r.texts != nil {
+		return textsIn(r.texts, data, v)
+	}
 	return quiet(err)
 }
+
+var errBytes = errors.New("a string in it is not UTF-8, as the strings of Avro are: make it a []byte, and its Avro type bytes")
+
+// textsIn returns errBytes if a string in v, which data encodes, is not UTF-8. Readers in other languages
+// change or refuse it.
+func textsIn(t *fingerprint.Texts, data []byte, v any) error {
+	ascii := !slices.ContainsFunc(data, func(b byte) bool { return b >= utf8.RuneSelf })
+	if !ascii && !t.In(reflect.ValueOf(v)) {
+		return errBytes
+	}
+	return nil
+}
+
+func marshals(t reflect.Type) bool { return t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) }
 
 // quiet tells where a value does not fit, without the value: errors are read by more people than payloads
 // are.

@@ -79,7 +79,7 @@ func (Format) Readable(writer schema.Schema, _ []int, data []byte) ([]byte, erro
 		return nil, err
 	}
 	var v any
-	if err := (reader{s}).Read(data, &v); err != nil {
+	if err := (reader{Schema: s}).Read(data, &v); err != nil {
 		return nil, err
 	}
 	out, err := s.EncodeJSON(v)

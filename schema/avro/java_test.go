@@ -75,7 +75,7 @@ func read(t *testing.T, p pair) string {
 	writer, reader := schema.Schema{Format: schema.Avro, Text: p.Writer}, schema.Schema{Format: schema.Avro,
 		Text: p.Reader}
 	found, problem := Format{}.Problems(reader, writer)
-	l := &language[any]{own: func() (*avro.Schema, error) { return avro.Parse(p.Reader) }}
+	l := newLanguage[any](func() (*avro.Schema, error) { return avro.Parse(p.Reader) })
 	r, err := l.Reader(writer, nil)
 	if refused := problem != nil || len(found) > 0; refused != (err != nil) {
 		t.Errorf("%d: check says %v, %v; the reader %v", p.ID, found, problem, err)
@@ -181,10 +181,10 @@ func TestMeaningOfAvro(t *testing.T) {
 		if err != nil || (len(found) == 0) != (c.want == "") || !strings.Contains(fmt.Sprint(found), c.want) {
 			t.Errorf("%s: check says %v, %v", name, found, err)
 		}
-		_, err = (&language[any]{own: func() (*avro.Schema,
+		_, err = newLanguage[any](func() (*avro.Schema,
 			error) {
 			return avro.Parse(c.reader)
-		}}).Reader(writer, nil)
+		}).Reader(writer, nil)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: the reader says %v", name, err)
 		}

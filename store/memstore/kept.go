@@ -8,12 +8,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Claim takes due work: parked messages.
+// Claim takes due work: sagas, or parked messages.
 func (s *Store) Claim(ctx context.Context, w store.Want) (c store.Claimed, err error) {
-	if w.Work != store.ParkedWork {
-		return c, fmt.Errorf("claim: work of kind %d is not known to this build", w.Work)
-	}
 	err = s.enter(ctx, func() error {
+		if w.Sagas != nil {
+			c = s.db.sagas.Claim(w, s.db.lockedSaga, s.db.now())
+			return nil
+		}
 		c = s.db.kept.Claim(w, s.db.now())
 		c.Admitted = s.db.quarantine.SomeAdmitted(w.Consumer)
 		if w.Attend {

@@ -14,10 +14,16 @@ func (ms *messages) Claim(w store.Want, now time.Time) (c store.Claimed) {
 	left := func(k row) bool {
 		return slices.Contains(w.Not, store.Kind{Topic: k.Message.Topic, Type: k.Message.Type})
 	}
-	of := store.Sought{Consumer: w.Consumer}
-	for _, k := range ms.sought(of) {
-		if keys == w.Keys || !k.claimable() || left(k) || k.due.After(now) {
-			continue
+	var due []row
+	for _, k := range ms.rows {
+		if k.Consumer == w.Consumer && k.claimable() && !left(k) && !k.due.After(now) {
+			due = append(due, k)
+		}
+	}
+	slices.SortFunc(due, byPlace)
+	for _, k := range due {
+		if keys == w.Keys {
+			break
 		}
 		size := column.MessageBytes(&k.Message)
 		if keys > 0 && bytes+size > store.PageBytes {
@@ -42,9 +48,10 @@ func (ms *messages) Claim(w store.Want, now time.Time) (c store.Claimed) {
 	if keys == w.Keys {
 		return c
 	}
-	for _, k := range ms.sought(of) {
-		if in := max(k.due.Sub(now), 1); k.claimable() && !left(k) && (c.Next == 0 || in < c.Next) {
-			c.Next = in
+	c.Next = -1
+	for _, k := range ms.rows {
+		if k.Consumer == w.Consumer && k.claimable() && !left(k) {
+			c.Next = soonest(c.Next, max(k.due.Sub(now), 1))
 		}
 	}
 	return c

@@ -3,7 +3,6 @@ package memstore
 import (
 	"bytes"
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -37,7 +36,7 @@ func (ms *messages) List(what store.Sought, most int, now time.Time) (out []stor
 }
 
 func (ms *messages) sought(what store.Sought) (out []row) {
-	for _, k := range slices.SortedFunc(maps.Values(ms.rows), byPlace) {
+	for _, k := range ms.rows {
 		switch {
 		case what.Consumer != "" && k.Consumer != what.Consumer,
 			what.Identity != nil && k.Identity != *what.Identity,
@@ -51,6 +50,7 @@ func (ms *messages) sought(what store.Sought) (out []row) {
 			out = append(out, k)
 		}
 	}
+	slices.SortFunc(out, byPlace)
 	return out
 }
 
@@ -85,6 +85,7 @@ func (ms *messages) Count(of func(consumer string) *store.Kept, now time.Time) {
 func count(n *store.Keeping, k row, now time.Time) {
 	if k.Dead != nil {
 		n.Dead++
+		n.DeadBytes += k.bytes()
 		return
 	}
 	n.Parked++

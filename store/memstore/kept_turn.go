@@ -22,6 +22,11 @@ func turnOf(consumer string, id store.Identity, key []byte) turn {
 	return turn{consumer: consumer, key: "k" + string(key)}
 }
 
+// has reports whether t, the turn of a key, is that of k. It copies no key: many rows are compared.
+func (t turn) has(k *row) bool {
+	return k.Message.Key != nil && k.Consumer == t.consumer && string(k.Message.Key) == t.key[1:]
+}
+
 // TurnAt is the turn of a message that is kept.
 func (ms *messages) TurnAt(id markKey) (turn, bool) {
 	k, there := ms.rows[id]
@@ -75,7 +80,7 @@ func (ms *messages) behind(t turn) (out []row) {
 		return nil
 	}
 	for _, k := range ms.rows {
-		if k.holding() && k.turn() == t {
+		if k.holding() && t.has(&k) {
 			out = append(out, k)
 		}
 	}

@@ -59,7 +59,7 @@ type Options struct {
 	Wait time.Duration
 }
 
-// A Store is a process's handle on a database in memory. It is safe for concurrent use.
+// Store is a process's handle on a database in memory. It is safe for concurrent use.
 type Store struct {
 	db     *database
 	killed bool // by db.mu

@@ -51,6 +51,12 @@ func (d *database) list(l *store.List, out *store.Listed) {
 	if l.Waiting > 0 {
 		out.Waiting = d.outbox.Waiting(l.Waiting, now)
 	}
+	if q := l.Written; q != nil {
+		out.Written = d.outbox.Written(q, cmp.Or(q.Limit, defaultLimit))
+	}
+	if q := l.Finished; q != nil {
+		out.Finished = d.marks.Finished(q, cmp.Or(q.Limit, defaultLimit))
+	}
 }
 
 // Audits lists what operators did.

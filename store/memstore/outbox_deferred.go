@@ -75,14 +75,14 @@ func (o *outboxTable) Keys(shards []int) (out []store.Held) {
 	return out
 }
 
-// Due reads rows that were deferred and are due.
+// Due reads rows that were deferred and are due, those that were due first before the others.
 func (o *outboxTable) Due(shards []int, limit int, now time.Time) (out []store.DeferredRow) {
-	bytes := 0
-	shut, begun := map[outboxKeyOf]bool{}, map[outboxKeyOf]bool{}
+	shut, head := map[outboxKeyOf]bool{}, map[outboxKeyOf]time.Time{}
+	var due []deferredRow
 	for _, a := range o.behind(shards) {
 		k := a.keyOf()
-		if !begun[k] {
-			begun[k] = true
+		if _, begun := head[k]; !begun {
+			head[k] = a.due
 			shut[k] = a.due.After(now)
 		} else if a.Attempts > 0 {
 			shut[k] = true
@@ -91,6 +91,11 @@ func (o *outboxTable) Due(shards []int, limit int, now time.Time) (out []store.D
 			continue
 		}
 		shut[k] = a.Attempts > 0
+		due = append(due, a)
+	}
+	slices.SortStableFunc(due, func(a, b deferredRow) int { return head[a.keyOf()].Compare(head[b.keyOf()]) })
+	bytes := 0
+	for _, a := range due {
 		if bytes += column.MessageBytes(&a.Message); len(out) == limit || bytes > store.PageBytes &&
 			len(out) > 0 {
 			return out

@@ -140,7 +140,7 @@ func (qs *quarantineTable) Count(of func(consumer string) *store.Kept, now time.
 			continue
 		}
 		k := of(q.Consumer)
-		k.Apart = max(k.Apart, now.Sub(q.At))
+		k.Apart, k.ApartBytes = max(k.Apart, now.Sub(q.At)), k.ApartBytes+int64(len(q.Message.Data))
 		if q.Why == store.Conflict {
 			k.Conflicts++
 		} else {

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,51 +22,65 @@ func (tx *Tx) lockSaga(ctx context.Context, at sagaKey, until time.Time) error {
 	return nil
 }
 
-// StartSaga writes a new saga, or reads the one that is there. A rival that starts it is waited for.
-func (s *Store) StartSaga(ctx context.Context, tx *Tx,
-	start store.Saga) (stored store.Saga, fresh bool, err error) {
+// StartSagas writes new sagas, or reads those that are there, in the order of their names and keys. It waits
+// for a rival that starts one of them.
+func (s *Store) StartSagas(ctx context.Context, tx *Tx,
+	ss ...store.Saga) (stored []store.Saga, fresh []bool, err error) {
 	if tx.s.db != s.db {
-		return stored, false, errOther
+		return nil, nil, errOther
 	}
-	err = tx.do(func(d *database) error {
-		if err := sagarow.Check(&start); err != nil {
-			return err
+	if err := sagarow.CheckStarts(ss); err != nil {
+		return nil, nil, err
+	}
+	stored, fresh = make([]store.Saga, len(ss)), make([]bool, len(ss))
+	bySaga := func(a, b store.Saga) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
+	}
+	for _, i := range order(ss, bySaga) {
+		err := tx.do(func(d *database) error {
+			at := sagaKeyOf(ss[i].Name, ss[i].Key)
+			if err := d.acquire(ctx, tx, at, time.Now().Add(tx.wait)); err != nil {
+				return err
+			}
+			if stored[i], fresh[i] = tx.sagas.Start(ss[i], d.now()); fresh[i] {
+				tx.wakes(s)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, nil, fmt.Errorf("start a saga: %w", err)
 		}
-		at := sagaKeyOf(start.Name, start.Key)
-		if err := d.acquire(ctx, tx, at, time.Now().Add(tx.wait)); err != nil {
-			return err
-		}
-		if stored, fresh = tx.sagas.Start(start, d.now()); fresh {
-			tx.wakes(s)
-		}
-		return nil
-	})
-	if err != nil {
-		return store.Saga{}, false, fmt.Errorf("start a saga: %w", err)
 	}
 	return stored, fresh, nil
 }
 
-// LockSaga reads a saga and locks it until tx ends.
-func (s *Store) LockSaga(ctx context.Context, tx *Tx, name,
-	key string) (stored store.Saga, there bool, err error) {
+// LockSagas reads sagas and locks them until tx ends, in the order of their names and keys.
+func (s *Store) LockSagas(ctx context.Context, tx *Tx, refs ...store.SagaRef) ([]store.Saga, error) {
 	if tx.s.db != s.db {
-		return stored, false, errOther
+		return nil, errOther
 	}
-	err = tx.do(func(d *database) error {
-		at := sagaKeyOf(name, key)
-		if err := tx.lockSaga(ctx, at, time.Now().Add(tx.wait)); err != nil {
-			return err
-		}
-		if stored, there = tx.sagas.Get(at); there {
-			stored.Read = d.now()
-		}
-		return nil
-	})
-	if err != nil {
-		return store.Saga{}, false, fmt.Errorf("lock: %w", err)
+	out := make([]store.Saga, len(refs))
+	bySaga := func(a, b store.SagaRef) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
 	}
-	return stored, there, nil
+	for _, i := range order(refs, bySaga) {
+		err := tx.do(func(d *database) error {
+			at := sagaKeyOf(refs[i].Name, refs[i].Key)
+			if err := tx.lockSaga(ctx, at, time.Now().Add(tx.wait)); err != nil {
+				return err
+			}
+			one, there := tx.sagas.Get(at)
+			if there {
+				one.Read = d.now()
+			}
+			out[i] = one
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("lock: %w", err)
+		}
+	}
+	return out, nil
 }
 
 // standsSaga locks a saga that stands as ref says.
@@ -77,6 +92,15 @@ func (tx *Tx) standsSaga(ctx context.Context, ref store.SagaRef, until time.Time
 		return false, err
 	}
 	return tx.sagas.Stands(ref), nil
+}
+
+// changeSagas stages the parts of e about sagas.
+func (tx *Tx) changeSagas(ctx context.Context, e *store.Effect, until time.Time) error {
+	if err := tx.moveSaga(ctx, e.Saga, until); err != nil {
+		return err
+	}
+	tx.saveTracked(e.Tracked)
+	return tx.noteDefinitions(e.Definitions)
 }
 
 // moveSaga is the guard of an effect, and what it makes of the saga.
@@ -100,29 +124,15 @@ func (tx *Tx) wakes(s *Store) {
 	}
 }
 
-// ClaimSagas leases sagas that are due.
-func (s *Store) ClaimSagas(ctx context.Context, c store.ClaimSagas) (out store.ClaimedSagas, err error) {
-	err = s.enter(ctx, func() error {
-		out = s.db.sagas.Claim(c, s.db.lockedSaga, s.db.now())
-		return nil
-	})
-	if err != nil {
-		return store.ClaimedSagas{}, fmt.Errorf("claim sagas: %w", err)
-	}
-	return out, nil
-}
-
 func (d *database) lockedSaga(at sagaKey) bool { return d.held[at] != nil }
 
-// NoteSagaDefinitions stores definitions.
-func (s *Store) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefinition) error {
+// noteDefinitions stores definitions with the commit.
+func (tx *Tx) noteDefinitions(ds []store.SagaDefinition) error {
 	for i := range ds {
 		if err := sagarow.CheckDefinition(&ds[i]); err != nil {
 			return err
 		}
 	}
-	return s.enter(ctx, func() error {
-		s.db.sagas.Define(ds, s.db.now())
-		return nil
-	})
+	tx.changes = append(tx.changes, func(now time.Time) { tx.s.db.sagas.Define(ds, now) })
+	return nil
 }

@@ -11,10 +11,10 @@ import (
 )
 
 // Claim leases sagas that are due and not locked.
-func (ss *sagaTable) Claim(c store.ClaimSagas, locked locked, now time.Time) (out store.ClaimedSagas) {
+func (ss *sagaTable) Claim(w store.Want, locked locked, now time.Time) (out store.Claimed) {
 	bytes := 0
 	out.Next = -1
-	for _, s := range ss.due(c.Hashes) {
+	for _, s := range ss.due(w.Sagas.Hashes) {
 		at := sagaKeyOf(s.Name, s.Key)
 		switch {
 		case s.Due.After(now):
@@ -23,13 +23,14 @@ func (ss *sagaTable) Claim(c store.ClaimSagas, locked locked, now time.Time) (ou
 		case locked(at):
 			out.Next = sagarow.Skipped
 			continue
-		case len(out.Sagas) == c.Limit, len(out.Sagas) > 0 && bytes+sagarow.Bytes(&s) > sagarow.MaxClaim:
+		case len(out.Sagas) == w.Sagas.Limit,
+			len(out.Sagas) > 0 && bytes+sagarow.Bytes(&s) > sagarow.MaxClaim:
 			out.Next = 0
 			return out
 		}
 		bytes += sagarow.Bytes(&s)
 		lapsed := s.Session
-		s.Version, s.Session, s.Due = s.Version+1, c.Session, now.Add(c.Lease)
+		s.Version, s.Session, s.Due = s.Version+1, w.Session, now.Add(w.Lease)
 		ss.rows[at] = s
 		s.Lapsed = lapsed
 		out.Sagas = append(out.Sagas, s)

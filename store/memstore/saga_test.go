@@ -21,7 +21,8 @@ func TestClaimTakesWhatIsDueAndNotLocked(t *testing.T) {
 	ss, now := newSaga(), time.Now()
 	start(ss, "a", now)
 	start(ss, "b", now)
-	want := store.ClaimSagas{Hashes: []string{"h"}, Session: "s", Limit: 9, Lease: time.Hour}
+	want := store.Want{Session: "s", Lease: time.Hour,
+		Sagas: &store.WantSagas{Hashes: []string{"h"}, Limit: 9}}
 	if got := ss.Claim(want, sagaFree, now); len(got.Sagas) != 0 || got.Next != time.Minute {
 		t.Errorf("before they are due: %+v", got)
 	}

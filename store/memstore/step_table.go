@@ -73,6 +73,9 @@ func (ss *stepTable) List(q *store.StepQuery, kept kept, limit int) (out []store
 // stepMeans tells whether q asks for r.
 func stepMeans(q *store.StepQuery, r *store.StepRecord) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
+	if q.Sagas != nil && (!slices.Contains(q.Consumers, r.Consumer) || !slices.Contains(q.Sagas, r.Saga)) {
+		return false
+	}
 	return is(q.Consumer, r.Consumer) && is(q.Saga, r.Saga) && is(q.OutsideKey, r.OutsideKey) &&
 		(q.State == store.StepAbsent || q.State == r.State && q.Dropped == r.Dropped)
 }

@@ -29,12 +29,9 @@ func (s *Store) LockTracked(ctx context.Context, tx *Tx, flow string,
 	return rows, nil
 }
 
-// SaveTracked writes rows that LockTracked locked.
-func (*Store) SaveTracked(_ context.Context, tx *Tx, rows ...store.Tracked) error {
-	return tx.do(func(d *database) error {
-		for _, t := range rows {
-			tx.tracks.Save(t, d.now())
-		}
-		return nil
-	})
+// saveTracked writes rows that LockTracked locked.
+func (tx *Tx) saveTracked(rows []store.Tracked) {
+	for _, t := range rows {
+		tx.tracks.Save(t, tx.s.db.now())
+	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Tx is a transaction. Beside what Skald writes into it, it has a small table of the user's own: keys and
+// Tx is a transaction. Beside what Skald writes into it, it has a small table of the user's own: keys and
 // values, seen by others once it is committed. A Tx is for one goroutine at a time.
 type Tx struct {
 	s      *Store
@@ -87,6 +87,19 @@ func (tx *Tx) end(why error) {
 	tx.over = why
 	delete(tx.s.open, tx)
 	tx.s.db.release(tx)
+}
+
+// pass ends tx for a function that has returned, and returns the transaction for the next one. mu is held.
+func (tx *Tx) pass() *Tx {
+	next := *tx
+	next.waiters, next.waitsFor = 0, nil
+	for _, l := range tx.locks {
+		tx.s.db.held[l] = &next
+	}
+	delete(tx.s.open, tx)
+	tx.s.open[&next] = struct{}{}
+	tx.over, tx.locks, tx.waitsFor = errReturned, nil, &next // rivals that wait for tx wait for next
+	return &next
 }
 
 // do runs a statement: its error aborts the transaction.

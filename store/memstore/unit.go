@@ -13,6 +13,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
+var errReturned = fmt.Errorf("the function that was lent this transaction has returned: write before it returns, and wait for your goroutines: %w", ErrEnded)
+
 var errOther = errors.New("the transaction is of another database")
 
 type unit struct {
@@ -145,6 +147,32 @@ func (u *unit) Outage(_ context.Context, err error) bool {
 	return u.tx.s.Outage(u.tx.over) || errors.Is(u.tx.failed, store.ErrBusy) && errors.Is(err, store.ErrBusy)
 }
 
+// Return revokes the handle of a function that has returned.
+func (u *unit) Return() {
+	d := u.tx.s.db
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if u.tx.over == nil {
+		u.tx = u.tx.pass()
+	}
+}
+
+// Drop ends the transaction as if it had been idle for too long.
+func (u *unit) Drop() {
+	d := u.tx.s.db
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	u.tx.end(ErrIdle)
+}
+
+// Usable returns why the transaction was ended or aborted.
+func (u *unit) Usable(context.Context) error {
+	d := u.tx.s.db
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return u.tx.usable()
+}
+
 // Commit writes es, then commits.
 func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	d := u.tx.s.db
@@ -245,7 +273,7 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 			return err
 		}
 	}
-	if err := tx.moveSaga(ctx, e.Saga, until); err != nil {
+	if err := tx.changeSagas(ctx, &e, until); err != nil {
 		return err
 	}
 	if err := tx.keep(ctx, &e, until); err != nil {
@@ -297,6 +325,7 @@ func (s *Store) Write(ctx context.Context, tx *Tx, es ...store.Effect) error {
 			if err := tx.moveSaga(ctx, e.Saga, time.Now().Add(tx.wait)); err != nil {
 				return err
 			}
+			tx.saveTracked(e.Tracked)
 			if err := tx.write(e); err != nil {
 				return err
 			}

@@ -71,7 +71,7 @@ func (u *gatedUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bo
 func consume(ctx context.Context, b *bed, g *gated, bus broker.Broker, no bool) func(a *actor) error {
 	return func(a *actor) error {
 		g.actor = a
-		in := inbox.New(g, bus, "c", &inbox.Options{Retry: inbox.Retry{First: 1, Most: 1},
+		in := inbox.New(g, bus, "c", &inbox.Options{Retry: inbox.Retry{InitialInterval: 1, MaxInterval: 1},
 			Logger: slog.New(slog.DiscardHandler)})
 		in.Handle("orders", "order.placed", func(ctx context.Context, tx pgx.Tx, m skald.Message) error {
 			g.actor.gate()

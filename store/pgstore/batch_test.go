@@ -70,7 +70,7 @@ func (c *crew) inbox(t *testing.T, bus *membroker.Broker) *inbox.Inbox[pgx.Tx] {
 				n, _ := strconv.Atoi(string(m.Data))
 				return []store.Lock{{Space: "count", Key: strconv.Itoa(n % 3)},
 					{Space: "key", Key: string(m.Key)}}
-			}}, Retry: inbox.Retry{First: time.Millisecond, Most: time.Millisecond},
+			}}, Retry: inbox.Retry{InitialInterval: time.Millisecond, MaxInterval: time.Millisecond},
 			Logger: slog.New(slog.DiscardHandler)})
 	if !c.many {
 		inbox.On(in, countedEvent, c.one)

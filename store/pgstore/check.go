@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/skald-go/skald/store"
@@ -20,15 +21,24 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 	var there bool
 	look := c.pg.Call("Encoding", c.pg.Schema).Into(&server, &client, &database, &there)
 	missing := c.pg.Call("MissingRight", c.pg.Schema, need.Rights, need.Columns, need.Kinds, need.Names)
-	if err := c.pg.Short(ctx, "check", look, missing.Into(&what, &remedy)); err != nil {
+	missing = missing.Into(&what, &remedy)
+	read := missing.Scan
+	missing.Scan = func(row sqlexec.Scanner) error {
+		err := read(row)
+		if err == nil && what != "" {
+			err = &store.RightError{What: what, Remedy: remedy,
+				Err: fmt.Errorf("permission denied (all that it needs: %s)", c.rolesCommand(as))}
+		}
+		return err
+	}
+	if err := c.pg.Short(ctx, "check", look, missing); err != nil {
+		if right := (*store.RightError)(nil); what != "" && errors.As(err, &right) {
+			return right
+		}
 		return err
 	}
 	if err := sqlexec.CheckEncoding(server, client, database); err != nil {
 		return fmt.Errorf("check: %w", err)
-	}
-	if what != "" {
-		return &store.RightError{What: what, Remedy: remedy,
-			Err: fmt.Errorf("permission denied (all that it needs: %s)", c.rolesCommand(as))}
 	}
 	var applied string
 	var builds int
@@ -41,6 +51,10 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 	}
 	if version < oldest || builds > c.pg.Newest {
 		return c.pg.SchemaError(version)
+	}
+	if as == store.Relay {
+		var here string
+		return c.pg.Short(ctx, "check", c.pg.Call("Here").Into(&here))
 	}
 	if as != store.App {
 		return nil

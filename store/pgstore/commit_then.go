@@ -58,9 +58,8 @@ func (u *unit) CommitThen(ctx context.Context, next store.Intake,
 		u.end()
 		return nil, err
 	}
-	then.lend(u.conn, tx, next)
 	u.tx.end()
-	u.conn = nil
+	then.lend(u.leave(), tx, next)
 	return then, nil
 }
 
@@ -72,7 +71,7 @@ func (u *unit) yields(next store.Intake) bool {
 	}
 	one := len(next.Marks) == 1 && len(next.Sagas) == 0 || len(next.Marks) == 0 && len(next.Steps) == 0 &&
 		len(next.Sagas) == 1
-	return u.nth < most && !s.hooked && len(next.Locks) == 0 && one &&
+	return u.nth < most && !s.hooked && !u.tx.unshared && !u.tx.sets && len(next.Locks) == 0 && one &&
 		isoLevel(next.Isolation) == pgx.ReadCommitted
 }
 

@@ -17,8 +17,11 @@ func (c *core) Rename(ctx context.Context, r store.Rename) (store.Renamed, error
 	return c.consumers.Rename(c.patience.Long(ctx), r)
 }
 
-// Claim takes due work.
+// Claim takes due work: one round trip, which writes nothing if there is none.
 func (c *core) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+	if w.Sagas != nil {
+		return c.sagas.Claim(ctx, w)
+	}
 	var read store.Attended
 	var look []sqlexec.Call
 	if w.Attend {

@@ -114,7 +114,7 @@ func consumer[TTx any](l *linked, db store.Driver[TTx],
 	note func(ctx context.Context, tx TTx, sql, id string) error) *inbox.Inbox[TTx] {
 	in := inbox.New(db, l.bus.Client(), "stock", &inbox.Options{Workers: 4,
 		Timeouts: inbox.Timeouts{Handle: 5 * time.Second, Wait: 500 * time.Millisecond, Drain: time.Second},
-		Retry:    inbox.Retry{First: 10 * time.Millisecond, Most: 100 * time.Millisecond},
+		Retry:    inbox.Retry{InitialInterval: 10 * time.Millisecond, MaxInterval: 100 * time.Millisecond},
 		Logger:   slog.New(slog.NewTextHandler(&l.log, nil))})
 	out := outbox.New(db, nil)
 	in.Handle("orders", "said", func(ctx context.Context, tx TTx, m skald.Message) error {

@@ -45,6 +45,16 @@ func (c *core) outflow(es []store.Effect, rows []query.Row, have query.Locked,
 			return nil, err
 		}
 		calls = append(calls, moves...)
+		tracked, err := c.sagas.SaveTracked(e.Tracked)
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, tracked...)
+		definitions, err := c.sagas.NoteDefinitions(e.Definitions)
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, definitions...)
 		more, err := query.Rows(e.Rows)
 		if err != nil {
 			return nil, err

@@ -9,8 +9,26 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/query"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
+
+// writings are the groups of calls that carry out es without their rows: one call for all moves of sagas, if
+// es have no other part.
+func (c *core) writings(es []store.Effect) (groups [][]sqlexec.Call, err error) {
+	if len(es) > 1 && query.MovesOnly(es) {
+		move, err := c.sagas.MoveEach(es)
+		return [][]sqlexec.Call{{move}}, err
+	}
+	for i := range es {
+		calls, err := c.writing(&es[i])
+		if err != nil {
+			return nil, err
+		}
+		groups = append(groups, calls)
+	}
+	return groups, nil
+}
 
 // writing are the calls of what an effect in a transaction of the caller's holds beside rows.
 func (c *core) writing(e *store.Effect) ([]sqlexec.Call, error) {
@@ -19,7 +37,11 @@ func (c *core) writing(e *store.Effect) ([]sqlexec.Call, error) {
 		return nil, err
 	}
 	moves, err := c.sagas.Move(e.Saga)
-	return append(calls, moves...), err
+	if err != nil {
+		return nil, err
+	}
+	tracked, err := c.sagas.SaveTracked(e.Tracked)
+	return append(append(calls, moves...), tracked...), err
 }
 
 // entering are the calls of an intake in a transaction of the caller's own.

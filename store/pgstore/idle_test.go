@@ -116,7 +116,7 @@ func (b *bed) saga(ctx context.Context, t *testing.T) store.SagaMove {
 		Lease: time.Minute, Standing: store.Standing{Status: "running"}}
 	s := b.store(t)
 	if err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
-		_, _, err := s.StartSaga(ctx, tx, one)
+		_, _, err := s.StartSagas(ctx, tx, one)
 		return err
 	}); err != nil {
 		t.Fatal(err)

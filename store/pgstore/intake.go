@@ -81,7 +81,11 @@ func (c *core) bind(in store.Intake, calls []sqlexec.Call) []sqlexec.Call {
 	case in.Server != "":
 		calls = slices.Insert(calls, 1, c.pg.Call("GuardServer", query.Began(in.Server)))
 	}
-	return calls
+	held := len(calls)
+	if len(in.Settings) > 0 {
+		held-- // a role may not have its rights
+	}
+	return slices.Insert(calls, held, c.pg.HoldLent())
 }
 
 // bounds are how long a transaction of in waits for a lock, and how long it may be idle.

@@ -15,10 +15,10 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// lent is the transaction as the handler has it: it does all but end.
+// lent is the handler's pgx.Tx. The handler cannot commit it or roll it back.
 //
-// Write keeps its rows here. The handler's next statement sends them before itself, or the commit does. So
-// rows have the place among the statements, the savepoints and the role that Write was called in.
+// Write buffers its rows here. The handler's next statement, or the commit, sends them first. So the rows
+// have the order, the savepoint and the role of the call to Write.
 type lent struct {
 	s *Store
 
@@ -33,7 +33,10 @@ type lent struct {
 	raw        bool   // the handler has the connection itself: rows are sent at once
 	over       bool   // the handler has returned
 	fault      error  // of rows that were sent where no error could be returned
-	savepoints int
+	savepoints int    // that were ever set
+	openPoints int    // savepoints of Begin that are neither released nor rolled back
+	unshared   bool   // a function kept a savepoint or the connection: a later one could meet it
+	sets       bool   // a function changed a setting of the session
 }
 
 // ahead are rows that are sent before the next statement.
@@ -135,6 +138,21 @@ func (l *lent) close() (rows []query.Row, fault error) {
 	return l.kept.rows, l.fault
 }
 
+// pass revokes the transaction, and returns the handle of the next function.
+func (l *lent) pass() *lent {
+	alone := l.sending.TryLock() // else a goroutine of the function is in a statement
+	if alone {
+		defer l.sending.Unlock()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := &lent{s: l.s, tx: l.tx, kept: l.kept, wrote: l.wrote, status: l.status, encoding: l.encoding,
+		raw: l.raw, fault: l.fault, savepoints: l.savepoints, sets: l.sets,
+		unshared: l.unshared || l.raw || l.openPoints > 0 || !alone}
+	l.kept, l.over, l.tx = ahead{}, true, ended()
+	return next
+}
+
 // end makes the transaction, and all in it, refuse to be used.
 func (l *lent) end() {
 	l.mu.Lock()
@@ -176,7 +194,8 @@ func (l *lent) take() ahead {
 	return a
 }
 
-// sent notes what became of rows that were sent. Where the transaction goes on without them they wait again.
+// sent records the outcome of rows that were sent. If they were not written and the transaction goes on, it
+// buffers them again.
 func (l *lent) sent(a ahead, err error) error {
 	if err == nil {
 		l.look()
@@ -189,7 +208,7 @@ func (l *lent) sent(a ahead, err error) error {
 		return err
 	}
 	return fmt.Errorf("send what outbox.Write was given before this statement: %w",
-		sqlexec.Limit(l.s.pg.Explain(err), named(a.says)))
+		sqlexec.Limit(l.s.pg.Explain(sqlexec.Lent(err)), named(a.says)))
 }
 
 // back has rows wait again, if the transaction goes on without them.
@@ -297,14 +316,14 @@ func (s *Store) write(ctx context.Context, tx pgx.Tx, es []store.Effect) error {
 
 // writeNow carries out what es hold beside rows.
 func (s *Store) writeNow(ctx context.Context, tx pgx.Tx, l *lent, es []store.Effect) error {
-	for i := range es {
-		calls, err := s.writing(&es[i])
+	groups, err := s.writings(es)
+	for _, calls := range groups {
 		if err == nil {
 			err = l.alone(func() error { return sqlexec.SendIn(ctx, tx, calls) })
 		}
-		if err != nil {
-			return s.pg.Losing(err)
-		}
+	}
+	if err != nil {
+		return s.pg.Losing(err)
 	}
 	return nil
 }

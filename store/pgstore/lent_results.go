@@ -112,8 +112,10 @@ func (sp *savepoint) end(ctx context.Context, sql string) error {
 	if sp.closed.Load() {
 		return pgx.ErrTxClosed
 	}
-	_, err := sp.of.Exec(ctx, sql+" "+sp.name)
-	sp.closed.Store(true)
+	_, err := sp.of.exec(ctx, sql+" "+sp.name)
+	if sp.closed.CompareAndSwap(false, true) && err == nil {
+		sp.of.counts(-1)
+	}
 	return err
 }
 

@@ -23,10 +23,50 @@ func (l *lent) Begin(ctx context.Context) (pgx.Tx, error) {
 	l.savepoints++
 	name := fmt.Sprint("sp_", l.savepoints)
 	l.mu.Unlock()
-	if _, err := l.Exec(ctx, "savepoint "+name); err != nil {
+	if _, err := l.exec(ctx, "savepoint "+name); err != nil {
 		return nil, err
 	}
+	l.counts(1)
 	return &savepoint{of: l, name: name}, nil
+}
+
+// counts adds n to the savepoints of Begin that are open.
+func (l *lent) counts(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.openPoints += n
+}
+
+// reads notes a text that may set a savepoint, to which a later function could roll back, or that changes a
+// setting of the session, which the next message would meet.
+func (l *lent) reads(sql string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unshared = l.unshared || strings.Contains(strings.ToUpper(sql), "SAVEPOINT")
+	l.sets = l.sets || setsSession(sql)
+}
+
+// setsSession reports whether sql is a SET or RESET that outlives its transaction.
+func setsSession(sql string) bool {
+	switch firstWord(sql) {
+	case "RESET":
+		return true
+	case "SET":
+	default:
+		return false
+	}
+	words := strings.Fields(strings.ToUpper(sql))
+	return len(words) > 1 && words[1] != "LOCAL" && words[1] != "TRANSACTION" && words[1] != "CONSTRAINTS"
+}
+
+// errPrepares is of the function that sends PREPARE TRANSACTION. The server would refuse it and end the
+// transaction.
+var errPrepares = errors.New("PREPARE TRANSACTION: Skald lent the transaction and ends it: leave this statement out")
+
+// preparesTransaction reports whether sql is PREPARE TRANSACTION.
+func preparesTransaction(sql string) bool {
+	words := strings.Fields(sql)
+	return firstWord(sql) == "PREPARE" && len(words) > 1 && strings.EqualFold(words[1], "TRANSACTION")
 }
 
 // Conn is the connection itself. What the handler sends through it is not seen here: rows are sent before,
@@ -67,6 +107,14 @@ func (l *lent) LargeObjects() pgx.LargeObjects {
 }
 
 func (l *lent) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	l.reads(sql)
+	if preparesTransaction(sql) {
+		return pgconn.CommandTag{}, errPrepares
+	}
+	return l.exec(ctx, sql, args...)
+}
+
+func (l *lent) exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	l.sending.Lock()
 	defer l.sending.Unlock()
 	tx, err := l.open(ctx)
@@ -93,6 +141,7 @@ func (l *lent) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 	if err != nil {
 		return failedRows(err)
 	}
+	l.reads(sql)
 	br, err := l.ahead(ctx, tx, &sql, &args)
 	if err != nil {
 		return failedRows(err)
@@ -126,6 +175,9 @@ func (l *lent) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	// of a batch that would begin a transaction pgx says so itself
 	if b.Len() == 0 || pgx.FailedBatchResults(b, errEnded).Tx() != nil {
 		return tx.SendBatch(ctx, b)
+	}
+	for _, q := range b.QueuedQueries {
+		l.reads(q.SQL)
 	}
 	a := l.take()
 	if len(a.rows) == 0 {
@@ -169,6 +221,7 @@ func (l *lent) Prepare(ctx context.Context, name, sql string) (*pgconn.Statement
 	if err != nil {
 		return nil, err
 	}
+	l.reads(sql)
 	defer l.look()
 	return tx.Prepare(ctx, name, sql)
 }

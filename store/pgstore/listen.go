@@ -2,7 +2,7 @@ package pgstore
 
 import "github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 
-// A Listener wakes the relays of this process when another one has written, or is about to commit what it
+// Listener wakes the relays of this process when another one has written, or is about to commit what it
 // wrote. It has one connection of its own, which must go to the server itself: a pooler in transaction mode
 // has no LISTEN. Writers in Go need Options.Notify; others say SELECT pg_notify('skald_outbox', '<schema>')
 // after their COMMIT. What is missed while the connection is lost is found by the relays' own looks.

@@ -45,6 +45,12 @@ func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err er
 	if err == nil && l.Waiting > 0 {
 		out.Waiting, err = c.outbox.Waiting(ctx, l.Waiting)
 	}
+	if err == nil && l.Written != nil {
+		out.Written, err = c.outbox.Written(ctx, l.Written, cmp.Or(l.Written.Limit, defaultLimit))
+	}
+	if err == nil && l.Finished != nil {
+		out.Finished, err = c.marks.Finished(ctx, l.Finished, cmp.Or(l.Finished.Limit, defaultLimit))
+	}
 	return out, err
 }
 

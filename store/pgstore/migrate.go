@@ -27,7 +27,7 @@ func Migrations() fs.FS {
 	return sub
 }
 
-// A Migration is one file.
+// Migration is one file.
 type Migration = admin.Migration
 
 // MigrateOptions say how to migrate. The zero value works.
@@ -40,17 +40,17 @@ type MigrateOptions struct {
 	files fs.FS // instead of Migrations(), in tests of migrating
 }
 
-// A ChangedError says that a migration was changed after it had been applied.
+// ChangedError says that a migration was changed after it had been applied.
 type ChangedError = admin.ChangedError
 
-// A SourceError says that the database has another name than the one that was asked for. The name is part of
+// SourceError says that the database has another name than the one that was asked for. The name is part of
 // the identity of every message: changing it would make repeats look new.
 type SourceError = admin.SourceError
 
-// A BusyError says that a lock was not to be had: whoever works on goes first.
+// BusyError says that a lock was not to be had: whoever works on goes first.
 type BusyError = admin.BusyError
 
-// A Database is a *pgxpool.Pool or a *pgx.Conn.
+// Database is a *pgxpool.Pool or a *pgx.Conn.
 type Database = admin.Database
 
 // Migrate makes the tables, or brings them up to date, in one transaction, and says what it did. Two at once
@@ -80,7 +80,7 @@ func (o *MigrateOptions) tables() admin.Options {
 		Pause: admin.LockPause}
 }
 
-// A Step is one migration as SQL for a tool of your own, with the note that it was applied. Run it as one
+// Step is one migration as SQL for a tool of your own, with the note that it was applied. Run it as one
 // transaction.
 type Step = admin.Step
 

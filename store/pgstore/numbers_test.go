@@ -70,6 +70,32 @@ func TestNumbersGivenOutTwice(t *testing.T) {
 	}
 }
 
+// A relay is refused where the outbox has rows that its sequence has not come to.
+func TestOutboxNumbersGivenOutTwice(t *testing.T) {
+	b := newBed(t)
+	s, ctx := b.store(t), t.Context()
+	for range 2 {
+		b.exec(t, strings.Replace(plainInsert, "$1", "'1'", 1))
+	}
+	if err := s.Check(ctx, store.Relay); err != nil {
+		t.Fatal(err)
+	}
+	b.exec(t, "ALTER SEQUENCE {skald_outbox_seq_seq} RESTART")
+	var moved *store.MovedError
+	if err := s.Check(ctx, store.Relay); !errors.As(err, &moved) ||
+		!strings.Contains(err.Error(), "the sequence has come to") ||
+		!strings.Contains(err.Error(), "skald outbox recover") {
+		t.Errorf("check says %v", err)
+	}
+	note := &store.Audit{Author: "ann", Reason: "switched over", Action: "recover"}
+	if _, err := s.Recover(ctx, note); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(ctx, store.Relay); err != nil {
+		t.Error(err)
+	}
+}
+
 // Sequences that were set to go on behind what is there accuse nobody, and stay where they are.
 func TestNumbersThatGoOnElsewhere(t *testing.T) {
 	b := newBed(t)

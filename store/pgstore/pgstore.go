@@ -48,7 +48,7 @@ func (o *Options) patience() sqlexec.Patience {
 	return sqlexec.Patience(o.Patience)
 }
 
-// A Store is PostgreSQL through a pgx pool. It is safe for concurrent use. Close the pool yourself.
+// Store is PostgreSQL through a pgx pool. It is safe for concurrent use. Close the pool yourself.
 type Store struct {
 	*core
 	pool    *pgxpool.Pool
@@ -60,10 +60,15 @@ var (
 	_ store.Driver[pgx.Tx] = (*Store)(nil)
 )
 
-// New is a store in the database of pool. It asks nothing of the database yet: Check does.
+// New returns a store in the database of pool. It sends no statement: Check sends the first one.
+//
+// Set connect_timeout in the URL of the pool to a few seconds. Without connect_timeout, a connection that pgx
+// opens to a silent server uses a place of the pool for 2 minutes, even after the server recovers. An inbox,
+// a relay and sagas log a warning for such a pool.
 func New(pool *pgxpool.Pool, o *Options) *Store {
 	s := &Store{core: newCore(sqlexec.OverPool(pool, o.patience()), o), pool: pool}
 	if pool != nil {
+		s.dials = pool
 		c := pool.Config()
 		//lint:ignore SA1019 a pool of the user's may still have it
 		s.hooked = c.PrepareConn != nil || c.BeforeAcquire != nil || c.AfterRelease != nil
@@ -86,6 +91,8 @@ type core struct {
 	steward   *admin.Steward
 	recovery  *query.Recovery
 	waker     *sqlexec.Waker
+	dials     *pgxpool.Pool // nil: database/sql
+	warned    atomic.Bool   // of the pool's connects
 }
 
 func newCore(r sqlexec.Runner, o *Options) *core {
@@ -132,7 +139,7 @@ func texts() (map[string]string, error) {
 // CheckSchema tells by a *NameError whether a schema cannot have that name.
 func CheckSchema(name string) error { return sqlexec.Nameable("schema", name) }
 
-// A NameError says that a schema or role cannot have that name.
+// NameError says that a schema or role cannot have that name.
 type NameError = sqlexec.NameError
 
 // Code is the SQLSTATE of err, "" if it has none. PgBouncer has one for all that it refuses: of that it is

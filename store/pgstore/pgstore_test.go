@@ -280,7 +280,11 @@ func harnessOf(b *bed, mode pgx.QueryExecMode) storetest.Harness[pgx.Tx] {
 				_, err := tx.Exec(context.Background(), b.q(sql))
 				return err
 			},
-			Nest: func(tx pgx.Tx) (pgx.Tx, error) { return tx.Begin(context.Background()) }},
+			Nest: func(tx pgx.Tx) (pgx.Tx, error) { return tx.Begin(context.Background()) },
+			Raw: func(tx pgx.Tx, sql string) error {
+				_, err := tx.Conn().Exec(context.Background(), b.q(sql))
+				return err
+			}},
 	}
 }
 

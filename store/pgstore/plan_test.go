@@ -56,7 +56,8 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 	defer conn.Release()
 	for _, sql := range []string{`SET plan_cache_mode = force_generic_plan`, s.pg.SQL["Walk"],
 		"PREPARE pull AS " + s.pg.SQL["Pull"], "PREPARE pullsome AS " + s.pg.SQL["PullSome"],
-		"PREPARE pullon AS " + s.pg.SQL["PullOn"], "PREPARE tick AS " + s.pg.SQL["Snapshot"]} {
+		"PREPARE pullon AS " + s.pg.SQL["PullOn"],
+		"PREPARE pulllight AS " + s.pg.SQL["PullLight"], "PREPARE tick AS " + s.pg.SQL["Snapshot"]} {
 		if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +93,9 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 		"pull some": b.explain(t, conn.Conn(), fmt.Sprintf(`pullsome(%d, '%s', %d, '%s', 25000, 101, '%s')`,
 			base.ID, base.Token, top.ID, top.Token, query.Bitmap([][2]int{{0, 511}}))),
 		"pull on": b.explain(t, conn.Conn(), fmt.Sprintf(`pullon(%d, '%s', 25000, 1001)`, top.ID, top.Token)),
-		"tick":    b.explain(t, conn.Conn(), fmt.Sprintf(`tick(%d, '%s', 'x')`, top.ID, top.Token)),
+		"pull light": b.explain(t, conn.Conn(), fmt.Sprintf(`pulllight(%d, '%s', 25000, 1001, 6000)`, top.ID,
+			top.Token)),
+		"tick": b.explain(t, conn.Conn(), fmt.Sprintf(`tick(%d, '%s', 'x')`, top.ID, top.Token)),
 	} {
 		var n int
 		if m := pages.FindStringSubmatch(plan); m != nil {

@@ -46,8 +46,8 @@ func TestNoStatementIsCompiled(t *testing.T) {
 	t.Cleanup(func() { go pool.Close() })
 	s := New(pool, &Options{Schema: b.schema})
 	everyPath(t, s)
-	if _, err := s.ClaimSagas(t.Context(), store.ClaimSagas{Session: "s", Hashes: []string{"h"},
-		Limit: 5}); err != nil {
+	if _, err := s.Claim(t.Context(), store.Want{Session: "s", Sagas: &store.WantSagas{Hashes: []string{"h"},
+		Limit: 5}}); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Attend(t.Context(), store.Attend{Consumer: "c"}); err != nil {

@@ -21,7 +21,7 @@ type ReadByOptions struct {
 	Trust bool
 }
 
-// A ReadBy is a store as the source of a relay that publishes nothing but rows that were deferred: somebody
+// ReadBy is a store as the source of a relay that publishes nothing but rows that were deferred: somebody
 // else reads the outbox from a replication slot, Debezium for one. It moves the positions of the shards to
 // where that reader has confirmed the slot, so that the retention, the backlog and all that tells of it know
 // what is published. Where a relay that publishes works, this one stands by.

@@ -60,13 +60,26 @@ func (b *bed) readsSlot(t testing.TB) *slotReader {
 
 func (r *slotReader) leave() { _ = r.s.Conn.Conn.Close() }
 
-// confirm moves the slot to a place.
+// confirm moves the slot to a place. It repeats the place, as Debezium does: the server may be busy.
 func (r *slotReader) confirm(t testing.TB, at int64) {
 	t.Helper()
 	r.at = at
 	if err := r.s.Status(false); err != nil {
 		t.Fatal(err)
 	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	defer func() { close(stop); <-stopped }()
+	go func() {
+		defer close(stopped)
+		for tick := time.NewTicker(time.Second); ; {
+			select {
+			case <-tick.C:
+				_ = r.s.Status(false)
+			case <-stop:
+				return
+			}
+		}
+	}()
 	r.b.until(t, "it is confirmed",
 		`SELECT confirmed_flush_lsn >= '0/0'::pg_lsn + $2::bigint FROM pg_replication_slots WHERE slot_name = $1`, r.b.slot(), at)
 }

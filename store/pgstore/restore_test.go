@@ -53,7 +53,7 @@ func newReader(t *testing.T) *reader {
 		}
 		in := inbox.New(pgstore.New(pool, nil), r.bus.Client(), "stock",
 			&inbox.Options{Instance: inbox.Instance{Member: fmt.Sprint("i", i)}, Workers: 4,
-				Retry: inbox.Retry{Most: time.Second}, Logger: slog.New(slog.DiscardHandler)})
+				Retry: inbox.Retry{MaxInterval: time.Second}, Logger: slog.New(slog.DiscardHandler)})
 		in.Handle("orders", "said", func(ctx context.Context, tx pgx.Tx, m skald.Message) error {
 			_, err := tx.Exec(ctx, "INSERT INTO effect (key, id) VALUES ($1, $2)", string(m.Key), m.ID)
 			return err

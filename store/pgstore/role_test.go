@@ -310,11 +310,11 @@ func sagaDay(ctx context.Context, s *Store) error {
 		start := store.Saga{Name: ref.Name, Key: ref.Key, ID: ref.Key, Hash: hash, Input: "{}", State: "{}",
 			Standing: store.Standing{Status: "running"}}
 		for _, start.Instead = range []string{"", "none"} {
-			if _, _, err := s.StartSaga(ctx, tx, start); err != nil {
+			if _, _, err := s.StartSagas(ctx, tx, start); err != nil {
 				return err
 			}
 		}
-		if _, _, err := s.LockSaga(ctx, tx, ref.Name, ref.Key); err != nil {
+		if _, err := s.LockSagas(ctx, tx, ref); err != nil {
 			return err
 		}
 		es := []store.Lock{{Space: "order", Key: ref.Key}}
@@ -332,12 +332,12 @@ func sagaDay(ctx context.Context, s *Store) error {
 	if err != nil {
 		return err
 	}
-	if err := s.NoteSagaDefinitions(ctx,
-		[]store.SagaDefinition{{Name: ref.Name, Hash: hash, Written: "{}"}}); err != nil {
+	if _, err := s.Apply(ctx, store.Effect{Definitions: []store.SagaDefinition{{Name: ref.Name, Hash: hash,
+		Written: "{}"}}}); err != nil {
 		return err
 	}
-	c, err := s.ClaimSagas(ctx, store.ClaimSagas{Session: "a", Hashes: []string{hash}, Limit: 1,
-		Lease: time.Minute})
+	c, err := s.Claim(ctx, store.Want{Session: "a", Lease: time.Minute,
+		Sagas: &store.WantSagas{Hashes: []string{hash}, Limit: 1}})
 	if err != nil {
 		return err
 	}
@@ -375,7 +375,7 @@ func trackedDay(ctx context.Context, s *Store) error {
 		}
 		t := rows[0]
 		t.State, t.Due, t.Drift, t.Body = "running", time.Now(), 1, "{}"
-		return s.SaveTracked(ctx, tx, t)
+		return s.Write(ctx, tx, store.Effect{Tracked: []store.Tracked{t}})
 	})
 }
 

@@ -10,36 +10,48 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// StartSaga writes a new saga, or reads the one that is there: a round trip, two for the latter.
-func (s *Store) StartSaga(ctx context.Context, tx pgx.Tx, start store.Saga) (store.Saga, bool, error) {
-	return s.sagas.Start(&start,
-		func(c sqlexec.Call) sqlexec.Scanner { return tx.QueryRow(ctx, c.SQL, c.Args...) })
+// StartSagas writes new sagas, or reads those that are there: a round trip, two for the latter.
+func (s *Store) StartSagas(ctx context.Context, tx pgx.Tx, ss ...store.Saga) ([]store.Saga, []bool, error) {
+	return s.sagas.Start(ss, s.asks(ctx, tx), s.sends(ctx, tx))
 }
 
-// LockSaga reads a saga and locks it: a round trip.
-func (s *Store) LockSaga(ctx context.Context, tx pgx.Tx, name, key string) (store.Saga, bool, error) {
-	return s.sagas.Lock(name, key,
-		func(c sqlexec.Call) sqlexec.Scanner { return tx.QueryRow(ctx, c.SQL, c.Args...) })
+// LockSagas reads sagas and locks them: a round trip.
+func (s *Store) LockSagas(ctx context.Context, tx pgx.Tx, refs ...store.SagaRef) ([]store.Saga, error) {
+	return s.sagas.Lock(refs, s.asks(ctx, tx), s.sends(ctx, tx))
 }
 
-// StartSaga writes a new saga, or reads the one that is there: a round trip, two for the latter.
-func (s *SQLStore) StartSaga(ctx context.Context, tx *sql.Tx, start store.Saga) (store.Saga, bool, error) {
-	return s.sagas.Start(&start,
-		func(c sqlexec.Call) sqlexec.Scanner { return tx.QueryRowContext(ctx, c.SQL, c.Args...) })
+func (*Store) asks(ctx context.Context, tx pgx.Tx) func(sqlexec.Call) sqlexec.Scanner {
+	return func(c sqlexec.Call) sqlexec.Scanner { return tx.QueryRow(ctx, c.SQL, c.Args...) }
 }
 
-// LockSaga reads a saga and locks it: a round trip.
-func (s *SQLStore) LockSaga(ctx context.Context, tx *sql.Tx, name, key string) (store.Saga, bool, error) {
-	return s.sagas.Lock(name, key,
-		func(c sqlexec.Call) sqlexec.Scanner { return tx.QueryRowContext(ctx, c.SQL, c.Args...) })
+func (*Store) sends(ctx context.Context, tx pgx.Tx) func([]sqlexec.Call) error {
+	return func(calls []sqlexec.Call) error {
+		return lentOf(tx).alone(func() error { return sqlexec.SendIn(ctx, tx, calls) })
+	}
 }
 
-// ClaimSagas leases sagas that are due: one round trip, which writes nothing where none is.
-func (c *core) ClaimSagas(ctx context.Context, ask store.ClaimSagas) (store.ClaimedSagas, error) {
-	return c.sagas.Claim(ctx, ask)
+// StartSagas writes new sagas, or reads those that are there: a round trip, and one for each of the latter.
+func (s *SQLStore) StartSagas(ctx context.Context, tx *sql.Tx,
+	ss ...store.Saga) ([]store.Saga, []bool, error) {
+	return s.sagas.Start(ss, s.asks(ctx, tx), s.sends(ctx, tx))
 }
 
-// NoteSagaDefinitions stores definitions: one statement.
-func (c *core) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefinition) error {
-	return c.sagas.NoteDefinitions(ctx, ds)
+// LockSagas reads sagas and locks them: a round trip.
+func (s *SQLStore) LockSagas(ctx context.Context, tx *sql.Tx, refs ...store.SagaRef) ([]store.Saga, error) {
+	return s.sagas.Lock(refs, s.asks(ctx, tx), s.sends(ctx, tx))
+}
+
+func (*SQLStore) asks(ctx context.Context, tx *sql.Tx) func(sqlexec.Call) sqlexec.Scanner {
+	return func(c sqlexec.Call) sqlexec.Scanner { return tx.QueryRowContext(ctx, c.SQL, c.Args...) }
+}
+
+func (s *SQLStore) sends(ctx context.Context, tx *sql.Tx) func([]sqlexec.Call) error {
+	return func(calls []sqlexec.Call) error {
+		for _, c := range calls {
+			if err := s.one(ctx, tx, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }

@@ -18,7 +18,7 @@ func TestSagaMovesAreHot(t *testing.T) {
 		Lease:    time.Minute,
 		Standing: store.Standing{Status: "running"}}
 	err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
-		_, _, err := s.StartSaga(ctx, tx, start)
+		_, _, err := s.StartSagas(ctx, tx, start)
 		return err
 	})
 	if err != nil {

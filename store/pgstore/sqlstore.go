@@ -1,11 +1,12 @@
 package pgstore
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,12 +18,12 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// A SQLStore is PostgreSQL through database/sql. It is safe for concurrent use. Close the DB yourself.
+// SQLStore is PostgreSQL through database/sql. It is safe for concurrent use. Close the DB yourself.
 //
-// A message costs five round trips beside the handler's own, each further Write in the handler one more: rows
-// are written at once, because a savepoint of the handler's is not to be seen here. A handler that commits
-// the transaction that it was lent has committed its mark too: Commit then answers store.ErrLent and the
-// consumer should stop.
+// A message costs five round trips beside the handler's own, each further Write in the handler one more.
+// Write sends rows at once, because the store does not see a savepoint of the handler. The database refuses
+// the COMMIT of a handler that was lent the transaction. Commit and Rollback of the unit then return
+// store.ErrLent, and the consumer ends.
 type SQLStore struct {
 	*core
 	db     *sql.DB
@@ -50,6 +51,7 @@ type sqlUnit struct {
 	found store.Found
 	have  query.Locked
 	kept  bool // see unit
+	used  bool // by a function
 }
 
 // Begin opens a transaction and takes in: two round trips.
@@ -62,12 +64,28 @@ func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.
 	err = s.patience.Within(ctx, in.Wait, func(ctx context.Context) error {
 		return u.open(ctx, in, s.bind(in, calls))
 	})
-	if err != nil {
+	if err = u.noteLent(ctx, err); err != nil {
 		u.drop(err)
 		return nil, fmt.Errorf("begin: %w", s.pg.Beginning(err))
 	}
 	u.have, u.kept = query.LockedBy(in, u.found), query.Holding(u.found) && !query.Many(in)
 	return u, nil
+}
+
+// noteLent notes that a function gets the connection, or returns what Leftover makes of err.
+func (u *sqlUnit) noteLent(ctx context.Context, err error) error {
+	if u.conn == nil {
+		return err
+	}
+	_ = sqlexec.Below(u.conn, func(c *pgx.Conn) error {
+		if err == nil {
+			sqlexec.NoteLent(c)
+		} else if err = sqlexec.Leftover(ctx, c, err); c.IsClosed() {
+			return driver.ErrBadConn
+		}
+		return nil
+	})
+	return err
 }
 
 func (u *sqlUnit) open(ctx context.Context, in store.Intake, calls []sqlexec.Call) (err error) {
@@ -151,7 +169,10 @@ func (u *sqlUnit) send(ctx context.Context, before string, calls []sqlexec.Call)
 	return sqlexec.SendOn(ctx, u.conn, u.tx, before, calls)
 }
 
-func (u *sqlUnit) Tx() *sql.Tx        { return u.tx }
+func (u *sqlUnit) Tx() *sql.Tx {
+	u.used = true
+	return u.tx
+}
 func (u *sqlUnit) Found() store.Found { return u.found }
 
 // Outage tells whether the connection was lost, or the transaction aborted by what is nobody's fault. A
@@ -237,7 +258,8 @@ func (u *sqlUnit) commit(ctx context.Context, es []store.Effect) error {
 	if err != nil {
 		return err
 	}
-	if err := u.send(ctx, inTransaction, append([]sqlexec.Call{u.s.pg.GuardLent()}, calls...)); err != nil {
+	calls = append(append([]sqlexec.Call{u.s.pg.GuardLent()}, calls...), u.s.pg.FreeLent())
+	if err := u.send(ctx, inTransaction, calls); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -249,21 +271,41 @@ func (u *sqlUnit) commit(ctx context.Context, es []store.Effect) error {
 
 // ready tells whether the transaction is still there, and not aborted. Drivers other than pgx find out later.
 func (u *sqlUnit) ready() error {
-	err := sqlexec.Below(u.conn, func(c *pgx.Conn) error {
-		if c.IsClosed() {
-			return errors.New("the connection was lost: nothing was committed")
-		}
-		switch c.PgConn().TxStatus() {
-		case 'I':
-			return store.ErrLent
-		case 'E':
-			return fmt.Errorf("an error that the handler swallowed had aborted the transaction: %w",
-				pgx.ErrTxCommitRollback)
-		}
-		return nil
-	})
+	err := sqlexec.Below(u.conn, usable)
 	if errors.Is(err, sqlexec.ErrForeign) {
 		return nil
+	}
+	return err
+}
+
+// Return does nothing: a *sql.Tx cannot be revoked.
+func (*sqlUnit) Return() {}
+
+// Drop ends the context of the transaction: database/sql rolls it back.
+func (u *sqlUnit) Drop() { u.stop() }
+
+// Usable asks pgx for the status of the last statement. With another driver it asks the server for the
+// setting of the transaction that Skald began.
+func (u *sqlUnit) Usable(ctx context.Context) error {
+	if u.conn == nil {
+		return errEnded
+	}
+	if u.s.pgx {
+		return u.ready()
+	}
+	return u.lent(ctx)
+}
+
+// lent asks the server whether the transaction is the one that Skald began.
+func (u *sqlUnit) lent(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), sqlexec.DefaultWait)
+	defer stop()
+	if err := u.ready(); err != nil {
+		return err
+	}
+	err := u.send(ctx, inTransaction, []sqlexec.Call{u.s.pg.GuardLent()})
+	if errors.Is(err, sql.ErrTxDone) || sqlexec.SQLState(err) == "25P01" {
+		return store.ErrLent
 	}
 	return err
 }
@@ -273,7 +315,7 @@ func (u *sqlUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 	if u.conn == nil {
 		return nil, fmt.Errorf("roll back: %w", errEnded)
 	}
-	if errors.Is(u.ready(), store.ErrLent) {
+	if u.used && errors.Is(u.lent(ctx), store.ErrLent) {
 		u.end()
 		return make([]bool, len(instead)), fmt.Errorf("roll back: %w", store.ErrLent)
 	}
@@ -300,14 +342,14 @@ func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) er
 	if err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
-	for i := range es {
-		calls, err := s.writing(&es[i])
-		for _, c := range calls {
-			err = cmp.Or(err, s.one(ctx, tx, c))
+	groups, err := s.writings(es)
+	for _, c := range slices.Concat(groups...) {
+		if err == nil {
+			err = s.one(ctx, tx, c)
 		}
-		if err != nil {
-			return fmt.Errorf("write: %w", s.pg.Losing(err))
-		}
+	}
+	if err != nil {
+		return fmt.Errorf("write: %w", s.pg.Losing(err))
 	}
 	if query.Stirs(es) {
 		s.waker.Wake()

@@ -31,18 +31,6 @@ func (s *Store) LockTracked(ctx context.Context, tx pgx.Tx, flow string,
 	return *out, nil
 }
 
-// SaveTracked writes rows that LockTracked locked: a round trip.
-func (s *Store) SaveTracked(ctx context.Context, tx pgx.Tx, rows ...store.Tracked) error {
-	save, err := s.sagas.SaveTracked(rows)
-	if err == nil {
-		err = sqlexec.Exec(ctx, tx, save)
-	}
-	if err != nil {
-		return fmt.Errorf("save tracked sagas: %w", s.pg.Explain(err))
-	}
-	return nil
-}
-
 // LockTracked reads the rows of sagas, or makes them: a round trip.
 func (s *SQLStore) LockTracked(ctx context.Context, tx *sql.Tx, flow string,
 	keys ...string) ([]store.Tracked, error) {
@@ -54,18 +42,6 @@ func (s *SQLStore) LockTracked(ctx context.Context, tx *sql.Tx, flow string,
 		return nil, fmt.Errorf("lock tracked sagas: %w", s.pg.Own(err))
 	}
 	return *out, nil
-}
-
-// SaveTracked writes rows that LockTracked locked: a round trip.
-func (s *SQLStore) SaveTracked(ctx context.Context, tx *sql.Tx, rows ...store.Tracked) error {
-	save, err := s.sagas.SaveTracked(rows)
-	if err == nil {
-		_, err = tx.ExecContext(ctx, save.SQL, save.Args...)
-	}
-	if err != nil {
-		return fmt.Errorf("save tracked sagas: %w", s.pg.Explain(err))
-	}
-	return nil
 }
 
 // scanAll scans each row that a call answers.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,6 +18,7 @@ import (
 // A unit is a transaction of ours, lent to a handler.
 type unit struct {
 	s     *Store
+	mu    sync.Mutex    // of writing conn, and of Drop
 	conn  *pgxpool.Conn // nil: ended
 	tx    *lent
 	found store.Found
@@ -49,6 +51,7 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 		return err
 	})
 	if err != nil {
+		err = sqlexec.Leftover(ctx, conn.Conn(), err)
 		sqlexec.Release(conn)
 		return nil, fmt.Errorf("begin: %w", s.pg.Beginning(err))
 	}
@@ -64,6 +67,7 @@ func (s *Store) roundTrip(ctx context.Context, conn *pgxpool.Conn, wait time.Dur
 }
 
 func (u *unit) lend(conn *pgxpool.Conn, tx pgx.Tx, in store.Intake) {
+	sqlexec.NoteLent(conn.Conn())
 	u.conn, u.tx, u.marks = conn, newLent(u.s, tx, conn.Conn()), in.Marks
 	u.have = query.LockedBy(in, u.found)
 	u.sagas, u.kept = query.Held(in, u.found), query.Holding(u.found) && !query.Many(in)
@@ -107,14 +111,76 @@ func failedItself(closed, aborted bool, err error) bool {
 	return aborted && sqlexec.SQLState(err) != "" && Outage(sqlexec.Lent(err))
 }
 
+// Usable asks the connection for the status of its last statement: no round trip.
+func (u *unit) Usable(context.Context) error {
+	if u.conn == nil {
+		return errEnded
+	}
+	if u.tx.unshared {
+		return errKeptOpen
+	}
+	if _, ok := u.tx.live().(*over); ok {
+		return nil
+	}
+	return usable(u.conn.Conn())
+}
+
+var errKeptOpen = errors.New("a function kept a savepoint, or the connection: what follows needs another transaction")
+
+// Return revokes the handle of a function that has returned.
+func (u *unit) Return() {
+	if u.conn != nil {
+		u.tx = u.tx.pass()
+	}
+}
+
+// Drop closes the socket: pgx's own Close waits for a statement. The cancel request ends a statement that the
+// server is in, since it reads from the socket only after that.
+func (u *unit) Drop() {
+	u.mu.Lock()
+	conn := u.conn
+	if conn == nil {
+		u.mu.Unlock()
+		return
+	}
+	server := conn.Conn().PgConn()
+	_ = server.Conn().Close()
+	u.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), sqlexec.DefaultWait)
+	defer cancel()
+	_ = server.CancelRequest(ctx)
+}
+
+// leave takes the connection away from the unit.
+func (u *unit) leave() *pgxpool.Conn {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	conn := u.conn
+	u.conn = nil
+	return conn
+}
+
+// usable returns why the transaction of a handler cannot be committed.
+func usable(conn *pgx.Conn) error {
+	switch {
+	case conn.IsClosed():
+		return errors.New("the connection was lost: nothing was committed")
+	case conn.PgConn().TxStatus() == 'I': // by a statement of the handler's own
+		return store.ErrLent
+	case conn.PgConn().TxStatus() == 'E':
+		return fmt.Errorf("an error that the handler swallowed had aborted the transaction: %w",
+			pgx.ErrTxCommitRollback)
+	}
+	return nil
+}
+
 // end takes the transaction away from the handler and hands the connection back, once.
 func (u *unit) end() {
 	if u.conn == nil {
 		return
 	}
 	u.tx.end()
-	sqlexec.Release(u.conn)
-	u.conn = nil
+	sqlexec.Release(u.leave())
 }
 
 // Commit writes what was kept, then es, then commits: one round trip.
@@ -134,13 +200,16 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	return u.committed(ctx, err, es)
 }
 
-// committed tells of what became of a commit.
+// committed reports the outcome of a commit.
 func (u *unit) committed(ctx context.Context, err error, es []store.Effect) error {
 	if err == nil {
 		if u.tx.wrote {
 			u.s.waker.Wake()
 		}
 		u.s.stood(es...)
+		if u.tx.sets { // which outlives the transaction
+			sqlexec.Close(ctx, u.conn.Conn())
+		}
 		return nil
 	}
 	_ = sqlexec.Undo(ctx, u.conn.Conn())
@@ -167,18 +236,14 @@ func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]s
 			return nil, err
 		}
 	}
-	switch conn.PgConn().TxStatus() {
-	case 'I': // by a statement of the handler's own
-		return nil, store.ErrLent
-	case 'E':
-		return nil, fmt.Errorf("an error that the handler swallowed had aborted the transaction: %w",
-			pgx.ErrTxCommitRollback)
+	if err := usable(conn); err != nil {
+		return nil, err
 	}
 	calls, err := u.s.outflow(es, rows, u.have, u.marks...)
-	if u.s.sagas.MoveHeld(u.sagas, calls) {
-		return calls, err
+	if !u.s.sagas.MoveHeld(u.sagas, calls) {
+		calls = append([]sqlexec.Call{u.s.pg.GuardLent()}, calls...)
 	}
-	return append([]sqlexec.Call{u.s.pg.GuardLent()}, calls...), err
+	return append(calls, u.s.pg.FreeLent()), err
 }
 
 // Rollback undoes everything and then does Apply(instead...): one round trip for the first of them.
@@ -189,11 +254,10 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 	_, _ = u.tx.close()
 	if len(instead) == 0 {
 		defer u.end()
-		conn := u.conn.Conn()
-		if _, ok := u.tx.live().(*over); !ok && !conn.IsClosed() && conn.PgConn().TxStatus() == 'I' {
-			return nil, fmt.Errorf("roll back: %w", store.ErrLent)
+		if _, ok := u.tx.live().(*over); ok {
+			return nil, nil
 		}
-		if err := sqlexec.Undo(ctx, conn); err != nil {
+		if err := sqlexec.UndoLent(ctx, u.conn.Conn()); err != nil {
 			return nil, fmt.Errorf("roll back: %w", err)
 		}
 		return nil, nil

@@ -23,7 +23,7 @@ type WALOptions struct {
 	BeforeConnect func(context.Context, *pgx.ConnConfig) error
 }
 
-// A WAL is a store as the source of a relay that hears of commits from a logical replication slot, and so
+// WAL is a store as the source of a relay that hears of commits from a logical replication slot, and so
 // does not look at the table while nothing is committed. Rows are read from the table, in the order and with
 // the positions of any other relay: whatever happens to the slot, its relay looks as others do meanwhile, and
 // loses nothing. Of several relays with one slot one reads it and holds all shards; the others stand by.

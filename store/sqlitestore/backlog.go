@@ -78,8 +78,8 @@ func keptFor(ctx context.Context, p *sqlexec.Prepared) (out []store.Kept, err er
 	for rows.Next() {
 		var k store.Kept
 		var parked, apart, called int64 // milliseconds
-		if err := rows.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &parked, &k.Conflicts, &k.TooOld,
-			&apart, &k.Calls, &called); err != nil {
+		if err := rows.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &k.DeadBytes, &parked, &k.Conflicts,
+			&k.TooOld, &k.ApartBytes, &apart, &k.Calls, &called); err != nil {
 			return nil, err
 		}
 		k.Oldest, k.Apart = sqlexec.Past(parked), sqlexec.Past(apart)

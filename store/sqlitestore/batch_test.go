@@ -35,7 +35,7 @@ func newStation(t *testing.T, tables string) *station {
 	}
 	// What failed is due in an hour, on no machine before the test lets that pass.
 	w.in = inbox.New(store, w.bus, "stock", &inbox.Options{Now: func() time.Time { return w.now }, Workers: 1,
-		Batch: 100, Retry: inbox.Retry{First: time.Hour, Most: time.Hour},
+		Batch: 100, Retry: inbox.Retry{InitialInterval: time.Hour, MaxInterval: time.Hour},
 		Logger: slog.New(slog.DiscardHandler)})
 	return w
 }

@@ -43,6 +43,9 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 		if err := move(ctx, x, e.Saga); err != nil {
 			return failed(err)
 		}
+		if err := saveTracked(ctx, x, e.Tracked); err != nil {
+			return failed(err)
+		}
 		if err := insert(ctx, x, e.Rows); err != nil {
 			return failed(err)
 		}
@@ -166,6 +169,12 @@ func put(ctx context.Context, x *sqlexec.Session, e store.Effect, given map[enti
 		}
 	}
 	if err := move(ctx, x, e.Saga); err != nil {
+		return err
+	}
+	if err := saveTracked(ctx, x, e.Tracked); err != nil {
+		return err
+	}
+	if err := noteDefinitions(ctx, x, e.Definitions); err != nil {
 		return err
 	}
 	if err := keep(ctx, x, &e); err != nil {

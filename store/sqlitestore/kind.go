@@ -38,7 +38,7 @@ func (s *Store) known(ctx context.Context, a store.Attend) (bool, error) {
 func beat(ctx context.Context, x *sqlexec.Session, consumer string, b store.Beat) (was []store.Kind,
 	err error) {
 	if b.Forget > 0 {
-		if _, err := x.Exec(ctx, "ForgetTypes", consumer, b.Forget.Milliseconds()); err != nil {
+		if _, err := x.Exec(ctx, "ForgetTypes", consumer, sqlexec.Milliseconds(b.Forget)); err != nil {
 			return nil, fmt.Errorf("forget types: %w", err)
 		}
 	}

@@ -44,7 +44,7 @@ func markReserve(ctx context.Context, x *sqlexec.Session, r store.Reservation) (
 	}
 	fingerprint := sql.NullInt64{Int64: r.Fingerprint, Valid: r.Fingerprint != 0}
 	n, err := x.Count(ctx, "Reserve", r.Consumer, r.Source, r.ID, fingerprint, r.Token,
-		r.Lease.Milliseconds())
+		sqlexec.Milliseconds(r.Lease))
 	if err != nil || n == 1 {
 		return out, err
 	}

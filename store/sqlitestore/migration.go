@@ -27,7 +27,7 @@ func Migrations() fs.FS {
 	return sub
 }
 
-// A Migration is one file.
+// Migration is one file.
 type Migration = admin.Migration
 
 // MigrateOptions say how to migrate. The zero value works.

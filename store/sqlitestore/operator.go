@@ -42,6 +42,12 @@ func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err e
 	if err == nil && l.Waiting > 0 {
 		out.Waiting, err = s.outbox.Waiting(ctx, l.Waiting)
 	}
+	if err == nil && l.Written != nil {
+		out.Written, err = s.outbox.Written(ctx, l.Written)
+	}
+	if err == nil && l.Finished != nil {
+		out.Finished, err = s.finished(ctx, l.Finished)
+	}
 	return out, err
 }
 

@@ -21,7 +21,7 @@ func setAside(ctx context.Context, x *sqlexec.Session, a *store.DeferredRow) err
 		}
 		for _, name := range names {
 			if _, err := x.Exec(ctx, name, a.Seq, a.Bucket, a.Attempts, column.ClipReason(a.Why),
-				a.Due.Milliseconds()); err != nil {
+				sqlexec.Milliseconds(a.Due)); err != nil {
 				return fmt.Errorf("set row aside: %w", err)
 			}
 		}
@@ -33,7 +33,7 @@ func setAside(ctx context.Context, x *sqlexec.Session, a *store.DeferredRow) err
 	}
 	source, id, rest, bucket := args[0], args[1], args[2:len(args)-1], args[len(args)-1]
 	all := append([]any{a.Seq, bucket, id, source}, rest...)
-	all = append(all, a.Attempts, column.ClipReason(a.Why), a.Due.Milliseconds(), nil, nil)
+	all = append(all, a.Attempts, column.ClipReason(a.Why), sqlexec.Milliseconds(a.Due), nil, nil)
 	if a.Large != nil {
 		all[len(all)-2], all[len(all)-1] = a.Large.Bytes, a.Large.SHA256
 	}

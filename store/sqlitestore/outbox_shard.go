@@ -65,8 +65,8 @@ func lease(ctx context.Context, x *sqlexec.Session, ask store.Ask) (got store.Le
 		return leave(ctx, x, ask)
 	}
 	ttl := cmp.Or(ask.TTL, defaultTTL)
-	if _, err := x.Exec(ctx, "KeepRelay", ask.Owner, ask.Session, ttl.Milliseconds(),
-		cmp.Or(ask.Wait, ttl).Milliseconds(), max(ask.Away.Milliseconds(), min(1, int64(ask.Away))),
+	if _, err := x.Exec(ctx, "KeepRelay", ask.Owner, ask.Session, sqlexec.Milliseconds(ttl),
+		sqlexec.Milliseconds(cmp.Or(ask.Wait, ttl)), sqlexec.Milliseconds(ask.Away),
 		ask.Yield); err != nil {
 		return got, fmt.Errorf("keep relay: %w", err)
 	}

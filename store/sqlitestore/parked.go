@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
@@ -10,8 +9,8 @@ import (
 
 // Claim takes due work.
 func (s *Store) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
-	if w.Work != store.ParkedWork {
-		return store.Claimed{}, fmt.Errorf("claim: work of kind %d is not known to this build", w.Work)
+	if w.Sagas != nil {
+		return s.sagas.Claim(ctx, w)
 	}
 	c, err := claim(ctx, s.run, w)
 	if err == nil && w.Attend {

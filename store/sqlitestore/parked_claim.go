@@ -26,7 +26,7 @@ func claim(ctx context.Context, run *sqlexec.DB, w store.Want) (c store.Claimed,
 	keys := 0
 	if some {
 		err = run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) error {
-			rows, err := x.Rows(ctx, "Claim", w.Consumer, most.Keys, w.Lease.Milliseconds(), w.Session,
+			rows, err := x.Rows(ctx, "Claim", w.Consumer, most.Keys, sqlexec.Milliseconds(w.Lease), w.Session,
 				others, store.PageBytes)
 			if err == nil {
 				c.Parked, err = sqlexec.Collect(rows, scanKept)
@@ -51,7 +51,9 @@ func claim(ctx context.Context, run *sqlexec.DB, w store.Want) (c store.Claimed,
 	if err := p.Row(ctx, "NextDue", w.Consumer, others).Scan(&next); err != nil {
 		return store.Claimed{}, sqlexec.Failed("claim", err)
 	}
-	c.Next = time.Duration(next) * time.Millisecond
+	if c.Next = time.Duration(next) * time.Millisecond; next == 0 {
+		c.Next = -1
+	}
 	return c, nil
 }
 

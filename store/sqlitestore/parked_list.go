@@ -109,7 +109,7 @@ func keeping(ctx context.Context, run *sqlexec.DB, consumer string) (n store.Kee
 		return n, 0, sqlexec.Failed("count kept messages", err)
 	}
 	var oldest int64
-	err = p.Row(ctx, "Keeping", consumer).Scan(&n.Parked, &n.Dead, &n.Bytes, &oldest)
+	err = p.Row(ctx, "Keeping", consumer).Scan(&n.Parked, &n.Dead, &n.Bytes, &n.DeadBytes, &oldest)
 	if err == nil || errors.Is(err, sql.ErrNoRows) {
 		err = p.Row(ctx, "CountQuarantined", consumer).Scan(&quarantined)
 	}

@@ -136,7 +136,7 @@ func stateArgs(p *store.Parked) []any {
 		d = *p.Dead
 		dead = d.At.UTC().Format(time.RFC3339Nano)
 	}
-	return []any{p.Attempts, p.Due.Milliseconds(), d.BlocksKey, sqlexec.Moment(p.First.At),
+	return []any{p.Attempts, sqlexec.Milliseconds(p.Due), d.BlocksKey, sqlexec.Moment(p.First.At),
 		column.Clip(p.First.Why, maxWhy), p.First.Host,
 		sqlexec.Moment(p.Last.At), column.Clip(p.Last.Why, maxWhy), p.Last.Host, dead, d.Kind, d.Fingerprint,
 		column.Clip(d.Stack, maxStack), d.Version}

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
@@ -12,20 +13,21 @@ import (
 // wakes tells of an effect that somebody waits for.
 func wakes(e *store.Effect) bool { return len(e.Rows) > 0 || e.Saga != nil }
 
-// StartSaga writes a new saga, or reads the one that is there.
-func (s *Store) StartSaga(ctx context.Context, tx *sql.Tx,
-	start store.Saga) (stored store.Saga, fresh bool, err error) {
-	if err := sagarow.Check(&start); err != nil {
-		return stored, false, err
+// StartSagas writes new sagas, or reads those that are there. In a file there are no round trips to save.
+func (s *Store) StartSagas(ctx context.Context, tx *sql.Tx,
+	ss ...store.Saga) (stored []store.Saga, fresh []bool, err error) {
+	if err := sagarow.CheckStarts(ss); err != nil {
+		return nil, nil, err
 	}
 	x, u, err := s.within(ctx, tx)
-	if err == nil {
-		stored, fresh, err = sagaStart(ctx, x, &start)
+	stored, fresh = make([]store.Saga, len(ss)), make([]bool, len(ss))
+	for i := 0; i < len(ss) && err == nil; i++ {
+		stored[i], fresh[i], err = sagaStart(ctx, x, &ss[i])
 	}
 	if err != nil {
-		return store.Saga{}, false, sqlexec.Failed("start a saga", err)
+		return nil, nil, sqlexec.Failed("start sagas", err)
 	}
-	if fresh {
+	if slices.Contains(fresh, true) {
 		s.moved(u)
 	}
 	return stored, fresh, nil
@@ -40,28 +42,18 @@ func (s *Store) moved(u *unit) {
 	s.run.Wake()
 }
 
-// LockSaga reads a saga. SQLite has one writer: nothing need be locked but the file, for which the
+// LockSagas reads sagas. SQLite has one writer: nothing need be locked but the file, for which the
 // transaction writes.
-func (s *Store) LockSaga(ctx context.Context, tx *sql.Tx, name,
-	key string) (stored store.Saga, there bool, err error) {
+func (s *Store) LockSagas(ctx context.Context, tx *sql.Tx, refs ...store.SagaRef) ([]store.Saga, error) {
 	x, _, err := s.within(ctx, tx)
-	if err == nil {
-		stored, there, err = lock(ctx, x, name, key)
+	out := make([]store.Saga, len(refs))
+	for i := 0; i < len(refs) && err == nil; i++ {
+		out[i], err = lock(ctx, x, refs[i].Name, refs[i].Key)
 	}
 	if err != nil {
-		return store.Saga{}, false, sqlexec.Failed("lock a saga", err)
+		return nil, sqlexec.Failed("lock sagas", err)
 	}
-	return stored, there, nil
-}
-
-// ClaimSagas leases sagas that are due; it writes nothing where none is.
-func (s *Store) ClaimSagas(ctx context.Context, c store.ClaimSagas) (store.ClaimedSagas, error) {
-	return s.sagas.Claim(ctx, c)
-}
-
-// NoteSagaDefinitions stores definitions, in one transaction.
-func (s *Store) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefinition) error {
-	return s.sagas.NoteDefinitions(ctx, ds)
+	return out, nil
 }
 
 var _ store.Tracker[*sql.Tx] = (*Store)(nil)
@@ -74,13 +66,4 @@ func (s *Store) LockTracked(ctx context.Context, tx *sql.Tx, flow string,
 		rows, err = lockTracked(ctx, x, flow, keys...)
 	}
 	return rows, sqlexec.Failed("lock tracked sagas", err)
-}
-
-// SaveTracked writes rows that LockTracked locked.
-func (s *Store) SaveTracked(ctx context.Context, tx *sql.Tx, rows ...store.Tracked) error {
-	x, _, err := s.within(ctx, tx)
-	if err == nil {
-		err = saveTracked(ctx, x, rows...)
-	}
-	return sqlexec.Failed("save tracked sagas", err)
 }

@@ -26,17 +26,17 @@ func scanDue(scan func(...any) error) (d dueSaga, err error) {
 }
 
 // Claim leases sagas that are due; it writes nothing where none is.
-func (s *sagaTable) Claim(ctx context.Context, c store.ClaimSagas) (out store.ClaimedSagas, err error) {
-	hashes := slices.Compact(slices.Sorted(slices.Values(c.Hashes)))
+func (s *sagaTable) Claim(ctx context.Context, w store.Want) (out store.Claimed, err error) {
+	hashes := slices.Compact(slices.Sorted(slices.Values(w.Sagas.Hashes)))
 	some, next, err := s.look(ctx, hashes)
 	if err == nil && some {
 		err = s.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
-			out.Sagas, some, err = claimDue(ctx, x, c, hashes)
+			out.Sagas, some, err = claimDue(ctx, x, w, hashes)
 			return err
 		})
 	}
 	if err != nil {
-		return store.ClaimedSagas{}, sqlexec.Failed("claim sagas", err)
+		return store.Claimed{}, sqlexec.Failed("claim sagas", err)
 	}
 	if out.Next = next; some {
 		out.Next = 0
@@ -66,11 +66,11 @@ func (s *sagaTable) look(ctx context.Context, hashes []string) (some bool, next 
 }
 
 // claimDue tells also whether it left some that are due.
-func claimDue(ctx context.Context, x *sqlexec.Session, c store.ClaimSagas,
+func claimDue(ctx context.Context, x *sqlexec.Session, w store.Want,
 	hashes []string) (out []store.Saga, left bool, err error) {
 	var all []dueSaga
 	for _, hash := range hashes {
-		rows, err := x.Rows(ctx, "DueSagas", hash, c.Limit+1)
+		rows, err := x.Rows(ctx, "DueSagas", hash, w.Sagas.Limit+1)
 		if err != nil {
 			return nil, false, err
 		}
@@ -85,10 +85,11 @@ func claimDue(ctx context.Context, x *sqlexec.Session, c store.ClaimSagas,
 	})
 	bytes := 0
 	for _, d := range all {
-		if bytes += d.bytes; len(out) == c.Limit || len(out) > 0 && bytes > sagarow.MaxClaim {
+		if bytes += d.bytes; len(out) == w.Sagas.Limit || len(out) > 0 && bytes > sagarow.MaxClaim {
 			return out, true, nil
 		}
-		if _, err := x.Exec(ctx, "ClaimSaga", d.name, d.key, c.Session, c.Lease.Milliseconds()); err != nil {
+		if _, err := x.Exec(ctx, "ClaimSaga", d.name, d.key, w.Session,
+			sqlexec.Milliseconds(w.Lease)); err != nil {
 			return nil, false, err
 		}
 		one, err := scanSaga(x.Row(ctx, "FindSaga", d.name, d.key).Scan)

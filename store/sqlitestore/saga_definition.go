@@ -3,28 +3,26 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"fmt"
 
 	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// NoteDefinitions stores definitions, in one transaction.
-func (s *sagaTable) NoteDefinitions(ctx context.Context, ds []store.SagaDefinition) error {
+// noteDefinitions stores definitions.
+func noteDefinitions(ctx context.Context, x *sqlexec.Session, ds []store.SagaDefinition) error {
 	for i := range ds {
 		if err := sagarow.CheckDefinition(&ds[i]); err != nil {
 			return err
 		}
 	}
-	return sqlexec.Failed("note definitions of sagas", s.run.Alone(ctx, func(ctx context.Context,
-		x *sqlexec.Session) error {
-		for _, d := range ds {
-			if _, err := x.Exec(ctx, "NoteSagaDefinition", d.Name, d.Hash, d.Written); err != nil {
-				return err
-			}
+	for _, d := range ds {
+		if _, err := x.Exec(ctx, "NoteSagaDefinition", d.Name, d.Hash, d.Written); err != nil {
+			return fmt.Errorf("note definitions of sagas: %w", err)
 		}
-		return nil
-	}))
+	}
+	return nil
 }
 
 // Definitions lists definitions of sagas.

@@ -63,7 +63,8 @@ func (s *sagaTable) List(ctx context.Context, q store.SagaQuery,
 
 // Count counts sagas that have not ended.
 func (s *sagaTable) Count(ctx context.Context, b *store.Backlog) error {
-	rows, err := s.run.Query(ctx, "CountSagas", sagarow.Overdue.Milliseconds(), sagarow.Left.Milliseconds(),
+	rows, err := s.run.Query(ctx, "CountSagas", sqlexec.Milliseconds(sagarow.Overdue),
+		sqlexec.Milliseconds(sagarow.Left),
 		sagarow.LeftToOthers)
 	if err != nil {
 		return sqlexec.Failed("count sagas", err)

@@ -40,7 +40,7 @@ func sagaStart(ctx context.Context, x *sqlexec.Session, start *store.Saga) (was 
 	how, args := "StartSaga", []any{start.Name, start.Key, start.ID, start.Hash, start.Input,
 		start.Fingerprint, start.Origin, start.State, at.Status,
 		at.Stuck, at.Paused, at.Step, at.Error, at.Failed, sqlexec.Millis(at.Since), sqlexec.Millis(at.Retry),
-		start.Session, start.Lease.Milliseconds(), sagarow.First(start)}
+		start.Session, sqlexec.Milliseconds(start.Lease), sagarow.First(start)}
 	if start.Instead != "" {
 		how, args = "StartSagaInstead", append(args, start.Instead)
 	}
@@ -51,18 +51,18 @@ func sagaStart(ctx context.Context, x *sqlexec.Session, start *store.Saga) (was 
 	return was, n == 1, err
 }
 
-// lock reads a saga. SQLite has one writer: nothing need be locked but the file, for which the transaction
-// writes.
-func lock(ctx context.Context, x *sqlexec.Session, name, key string) (was store.Saga, there bool, err error) {
+// lock reads a saga; one that is not there has no Name. SQLite has one writer: nothing need be locked but the
+// file, for which the transaction writes.
+func lock(ctx context.Context, x *sqlexec.Session, name, key string) (was store.Saga, err error) {
 	if _, err := x.Exec(ctx, "LockSaga", name, key); err != nil {
-		return was, false, err
+		return was, err
 	}
 	was, err = scanSaga(x.Row(ctx, "FindSaga", name, key).Scan)
 	was.Read = time.Now().UTC() // the clock of the statements, too
 	if errors.Is(err, sql.ErrNoRows) {
-		return store.Saga{}, false, nil
+		return store.Saga{}, nil
 	}
-	return was, err == nil, err
+	return was, err
 }
 
 // stands tells whether a saga is at a version.
@@ -83,12 +83,13 @@ func move(ctx context.Context, x *sqlexec.Session, m *store.SagaMove) error {
 	}
 	wake := int64(-1)
 	if m.Wake >= 0 {
-		wake = m.Wake.Milliseconds()
+		wake = sqlexec.Milliseconds(m.Wake)
 	}
 	at := sagarow.Standing(m.Standing)
 	n, err := x.Count(ctx, "MoveSaga", m.Name, m.Key, m.Version, m.Hash, m.State, at.Status, at.Stuck,
 		at.Paused, at.Step, at.Error, at.Failed,
-		sqlexec.Millis(at.Since), sqlexec.Millis(at.Retry), m.Release, wake, m.Final, m.Lease.Milliseconds())
+		sqlexec.Millis(at.Since), sqlexec.Millis(at.Retry), m.Release, wake, m.Final,
+		sqlexec.Milliseconds(m.Lease))
 	if err != nil {
 		return fmt.Errorf("move a saga: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"fmt"
 	"time"
 
 	"github.com/skald-go/skald/store"
@@ -27,12 +28,12 @@ func lockTracked(ctx context.Context, x *sqlexec.Session, flow string, keys ...s
 }
 
 // saveTracked writes rows that LockTracked locked.
-func saveTracked(ctx context.Context, x *sqlexec.Session, rows ...store.Tracked) error {
+func saveTracked(ctx context.Context, x *sqlexec.Session, rows []store.Tracked) error {
 	for i := range rows {
 		t := &rows[i]
 		if _, err := x.Exec(ctx, "SaveTracked", t.Key, t.Flow, t.State, sqlexec.Millis(t.Due), t.Body,
 			t.Drift); err != nil {
-			return err
+			return fmt.Errorf("save tracked sagas: %w", err)
 		}
 	}
 	return nil

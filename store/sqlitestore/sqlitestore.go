@@ -49,7 +49,7 @@ type Options struct {
 	Wait time.Duration
 }
 
-// A Store is a handle on a file. It is safe for concurrent use.
+// Store is a handle on a file. It is safe for concurrent use.
 type Store struct {
 	run     *sqlexec.DB
 	outbox  *outboxTable

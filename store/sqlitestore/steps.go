@@ -14,7 +14,7 @@ import (
 func (s *Store) steps(ctx context.Context, q store.StepQuery) ([]store.StepRecord, error) {
 	limit := cmp.Or(q.Limit, 1000)
 	rows, err := s.run.Query(ctx, "ListSteps", q.Consumer, q.Saga, q.OutsideKey, int64(q.State), q.Dropped,
-		limit)
+		limit, q.Sagas != nil, jsonList(q.Consumers), jsonList(q.Sagas))
 	if err != nil {
 		return nil, sqlexec.Failed("list steps", err)
 	}

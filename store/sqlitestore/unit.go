@@ -21,6 +21,7 @@ type unit struct {
 	found store.Found
 	given map[entity]int64
 	wrote atomic.Bool // rows into the outbox, or sagas
+	lost  bool        // SQLite rolled it back
 	over  bool
 }
 
@@ -113,10 +114,37 @@ func (u *unit) Outage(ctx context.Context, err error) bool {
 		return true
 	}
 	if sqlexec.Unable(err) {
-		var there int
-		return u.x.Row(sqlexec.Quiet(ctx), "StillLent", u.hold).Scan(&there) != nil
+		u.lost = u.ended(ctx) != nil
 	}
-	return false
+	return u.lost
+}
+
+// ended returns store.ErrLent if the row is gone that keeps others from committing the transaction.
+func (u *unit) ended(ctx context.Context) error {
+	var there int
+	err := u.x.Row(sqlexec.Quiet(ctx), "StillLent", u.hold).Scan(&there)
+	if errors.Is(err, sql.ErrNoRows) {
+		return store.ErrLent // it was ended in SQL
+	}
+	return err
+}
+
+// Return does nothing: a *sql.Tx cannot be revoked.
+func (*unit) Return() {}
+
+// Drop ends the transaction as if it had been held for too long.
+func (u *unit) Drop() { u.x.Drop() }
+
+// Usable reads the row that keeps others from committing the transaction.
+func (u *unit) Usable(ctx context.Context) error {
+	if u.over {
+		return sql.ErrTxDone
+	}
+	err := u.ended(ctx)
+	if err != nil && !errors.Is(err, store.ErrLent) {
+		return sqlexec.Failed("use the transaction", u.x.Why(err))
+	}
+	return err
 }
 
 // Commit writes es and commits. The handler's own Commit or Rollback is found here: store.ErrLent.
@@ -188,8 +216,12 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 	if err := u.finish(); err != nil {
 		return nil, fmt.Errorf("roll back: %w", err)
 	}
+	ended := !u.lost && !u.x.Held() && errors.Is(u.ended(ctx), store.ErrLent)
 	if err := u.x.Undo(); err != nil {
 		return nil, fmt.Errorf("roll back: %w", err)
+	}
+	if ended {
+		return nil, fmt.Errorf("roll back: %w", store.ErrLent)
 	}
 	if len(instead) == 0 {
 		return nil, nil

@@ -145,3 +145,41 @@ func (s *suite[TTx]) inOrder(want, got int, subject func(int) string) {
 		}
 	}
 }
+
+// windowUneven checks that a heavy row among light ones takes its place in the order, and that light rows end
+// a page by their bytes.
+func (s *suite[TTx]) windowUneven() {
+	const light, size = 700, 8 << 10
+	data := append(append([]byte{'"'}, bytes.Repeat([]byte("x"), size-2)...), '"')
+	var ms []skald.Message
+	for i := range light {
+		m := message("", i)
+		if m.Key, m.Data = []byte("uneven"), data; i == 5 || i == light-5 {
+			m.Data = heavy(1)[0].Data
+		}
+		m.Subject = strconv.Itoa(i)
+		ms = append(ms, m)
+	}
+	s.say(ms...)
+	w := store.Window{Tip: s.tick("")}
+	var got []store.Row
+	for done := false; !done; {
+		page, err := s.d.Pull(s.Context(), w, 1000)
+		s.ok(err, "pull")
+		n := 0
+		for _, r := range page.Rows {
+			n += len(r.Data)
+		}
+		if n > store.PageBytes || len(page.Rows) == 0 {
+			s.Fatalf("a page has %d rows of %d bytes", len(page.Rows), n)
+		}
+		got, done = append(got, page.Rows...), page.Done
+		w.After = got[len(got)-1].Seq
+	}
+	s.inOrder(len(ms), len(got), func(i int) string { return got[i].Subject })
+	for i, r := range got {
+		if r.Large != nil || len(r.Data) != len(ms[i].Data) {
+			s.Fatalf("row %d has %d bytes of %d", i, len(r.Data), len(ms[i].Data))
+		}
+	}
+}

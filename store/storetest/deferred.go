@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ func asideTests[TTx any]() map[string]func(*suite[TTx]) {
 		"RunsOfAKey":     (*suite[TTx]).asideRunsOfAKey,
 		"InOrder":        (*suite[TTx]).asideInOrder,
 		"WithoutKey":     (*suite[TTx]).asideWithoutKey,
+		"Fair":           (*suite[TTx]).asideFair,
 		"Again":          (*suite[TTx]).asideAgain,
 		"Due":            (*suite[TTx]).asideDue,
 		"Bytes":          (*suite[TTx]).asideBytes,
@@ -76,8 +78,10 @@ func (s *suite[TTx]) retry(limit int) []store.DeferredRow {
 
 func (s *suite[TTx]) wantRetry(want ...string) {
 	s.Helper()
+	due := s.retry(1000)
+	slices.SortFunc(due, func(a, b store.DeferredRow) int { return cmp.Compare(a.Seq, b.Seq) })
 	var got []string
-	for _, a := range s.retry(1000) {
+	for _, a := range due {
 		got = append(got, a.Subject)
 	}
 	if !slices.Equal(got, want) {
@@ -196,15 +200,30 @@ func (s *suite[TTx]) asideInOrder() {
 	}
 	s.wantRetry(want...) // all of a, the first of b, the first of c alone
 	for limit := 1; limit <= len(want); limit++ {
-		got := s.retry(limit)
-		for i, a := range got {
-			if a.Subject != want[i] || i >= limit {
-				s.Fatalf("with a limit of %d row %d is %s, want %s", limit, i, a.Subject, want[i])
+		got, last := s.retry(limit), map[string]int64{}
+		for _, a := range got {
+			if !slices.Contains(want, a.Subject) || a.Seq <= last[string(a.Key)] {
+				s.Fatalf("with a limit of %d there is %s after %d", limit, a.Subject, last[string(a.Key)])
 			}
+			last[string(a.Key)] = a.Seq
 		}
 		if len(got) != limit {
 			s.Fatalf("with a limit of %d there are %d", limit, len(got))
 		}
+	}
+}
+
+// asideFair checks that rows that were due first come first.
+func (s *suite[TTx]) asideFair() {
+	first, second := s.run([]byte("a"), 1)[0], append(s.run([]byte("b"), 1), s.run([]byte("c"), 1)...)
+	s.setAside(store.DeferredRow{Row: first, Attempts: 2, Due: 20 * time.Millisecond})
+	s.until("all are due", func() bool { return len(s.retry(10)) == 3 })
+	var got []int64
+	for _, a := range s.retry(2) {
+		got = append(got, a.Seq)
+	}
+	if !slices.Equal(got, []int64{second[0].Seq, second[1].Seq}) {
+		s.Fatalf("got %v; a is %d, the others are %d and %d", got, first.Seq, second[0].Seq, second[1].Seq)
 	}
 }
 

@@ -32,7 +32,7 @@ func (s *suite[TTx]) fieldNewOnes() {
 		"Name", "Value")
 	refused(s, store.Effect{}, apply, "Mark", "Step", "Locks", "Rows", "Shard", "Answer", "Quarantine",
 		"Admitted", "Admit", "Park", "Requeue", "Finish", "Rewind", "Control", "DropDeferred", "Audit",
-		"Reservation", "Saga")
+		"Reservation", "Saga", "Tracked", "Definitions")
 	apart := quarantined(message("a", 1), store.Conflict)
 	refused(s, apart, func(q store.Quarantined) error { return apply(store.Effect{Quarantine: &q}) },
 		"Consumer", "Identity", "Fingerprint", "Why", "Message", "Bytes", "Number", "At", "Admitted", "By",
@@ -41,7 +41,7 @@ func (s *suite[TTx]) fieldNewOnes() {
 		_, err := s.d.Claim(s.Context(), w)
 		return err
 	}, "Consumer", "Session", "ClaimSize", "Lease", "Not",
-		"Attend") // Work: of an unknown kind nothing is claimed
+		"Attend", "Sagas")
 	refused(s, store.Admit{Number: 1}, func(a store.Admit) error { return apply(store.Effect{Admit: &a}) },
 		"Number", "By", "Reason", "Back")
 	refused(s, store.Query{}, func(q store.Query) error {

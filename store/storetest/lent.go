@@ -8,28 +8,49 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A handler that ends its transaction and begins another has taken the mark off its own rows: no commit of
-// that is a success.
+// A handler that ends its transaction and begins another has taken the mark off its own rows. Neither commit
+// nor rollback of that is a success, and no COMMIT of a handler's own stores the marks of the unit.
 func (s *suite[TTx]) unitBegunAnew() {
 	if s.can.Anew == nil {
 		s.Skip("no statement ends a transaction and begins another here")
 	}
+	instead := rows(message("a", 2))
 	for _, anew := range s.can.Anew {
-		for _, es := range [][]store.Effect{nil, {rows(message("a", 1))}} {
+		for name, end := range map[string]func(u store.Unit[TTx]) error{
+			"commit":      func(u store.Unit[TTx]) error { return u.Commit(s.Context()) },
+			"commit rows": func(u store.Unit[TTx]) error { return u.Commit(s.Context(), instead) },
+			"rollback":    func(u store.Unit[TTx]) error { return second(u.Rollback(s.Context())) },
+			"instead":     func(u store.Unit[TTx]) error { return second(u.Rollback(s.Context(), instead)) },
+		} {
 			u := s.begin(s.d, intake(mark()))
-			if err := anew(u.Tx()); err != nil {
-				s.Fatal(err)
+			s.put(u.Tx(), "before", "v")
+			if err := anew(u.Tx()); err == nil {
+				s.put(u.Tx(), "anew", "v")
 			}
-			s.put(u.Tx(), "anew", "v")
-			s.is(u.Commit(s.Context(), es...), store.ErrLent,
-				"commit of a transaction that the handler began")
+			s.is(end(u), store.ErrLent, name+" of a transaction that the handler began")
+			s.user("before", "")
 			s.user("anew", "")
-			if got := s.db.Count(s).Rows; got != 0 {
-				s.Fatalf("%d rows were written", got)
-			}
+			s.counts(0, 0, 0)
 		}
+		s.anewAborted(anew)
 	}
 }
+
+// anewAborted checks that nothing of a transaction stands after an error behind its end.
+func (s *suite[TTx]) anewAborted(anew func(TTx) error) {
+	if s.can.Poison == nil {
+		return
+	}
+	u := s.begin(s.d, intake(mark()))
+	s.put(u.Tx(), "before", "v")
+	_ = anew(u.Tx())
+	_ = s.can.Poison(u.Tx())
+	_, _ = u.Rollback(s.Context())
+	s.user("before", "")
+	s.counts(0, 0, 0)
+}
+
+func second(_ []bool, err error) error { return err }
 
 // Whatever a failed handler left, nobody waits for a connection while it holds one: with one connection, and
 // with one for each worker.
@@ -74,17 +95,65 @@ func (s *suite[TTx]) unitLent() {
 		u := s.begin(s.d, intake(mark()))
 		s.put(u.Tx(), name, "v")
 		s.write(u.Tx(), message("a", 1))
+		s.is(u.Usable(s.Context()), nil, "a unit before "+name)
 		err, before := end(u.Tx()), s.db.Count(s)
 		if s.can.StopsCommit {
 			s.is(err, store.ErrLent, name+" of a lent transaction")
+			s.is(u.Usable(s.Context()), nil, "a unit whose "+name+" was refused")
 			s.user(name, "")
 			s.commit(u)
 			s.user(name, "v")
 			continue
 		}
+		s.is(u.Usable(s.Context()), store.ErrLent, "a unit after the handler's "+name)
 		s.is(u.Commit(s.Context(), rows(message("a", 2))), store.ErrLent, "commit after the handler's "+name)
 		if got := s.db.Count(s).Rows; got != before.Rows {
 			s.Fatalf("after ErrLent %d rows were written", got-before.Rows)
 		}
 	}
+}
+
+// unitReturn revokes a transaction after its function has returned. Its writes are committed with those of
+// the next function.
+func (s *suite[TTx]) unitReturn() {
+	if !s.can.StopsCommit {
+		s.Skip("a handle that cannot refuse a commit cannot be revoked")
+	}
+	u := s.begin(s.d, intake(mark()))
+	first := u.Tx()
+	s.put(first, "first", "v")
+	s.write(first, message("a", 1))
+	u.Return()
+	s.is(u.Usable(s.Context()), nil, "a unit whose function returned")
+	if s.db.Put(first, "late", "v") == nil || s.d.Write(s.Context(), first, rows(message("a", 2))) == nil {
+		s.Fatal("it writes after its function has returned")
+	}
+	s.put(u.Tx(), "second", "v")
+	s.write(u.Tx(), message("a", 3))
+	s.commit(u)
+	s.user("first", "v")
+	s.user("late", "")
+	s.user("second", "v")
+	s.counts(2, 1, 0)
+}
+
+// unitDrop drops a transaction while a function has it: its locks are free, and nothing is committed.
+func (s *suite[TTx]) unitDrop() {
+	u := s.begin(s.d, intake(mark()))
+	s.put(u.Tx(), "k", "dropped")
+	dropped := make(chan bool)
+	go func() {
+		defer close(dropped)
+		u.Drop()
+	}()
+	<-dropped
+	then := s.begin(s.d, intake(mark()))
+	s.put(then.Tx(), "k", "v")
+	s.commit(then)
+	if u.Commit(s.Context()) == nil {
+		s.Error("it is committed after Drop")
+	}
+	u.Drop() // of one that has ended
+	s.user("k", "v")
+	s.counts(0, 1, 0)
 }

@@ -15,6 +15,7 @@ func operatorTests[TTx any]() map[string]func(*suite[TTx]) {
 		"LookThrough":  (*suite[TTx]).lookThrough,
 		"ListLocks":    (*suite[TTx]).listLocks,
 		"ListWaiting":  (*suite[TTx]).listWaiting,
+		"ListWritten":  (*suite[TTx]).listWritten,
 	}
 }
 
@@ -61,6 +62,10 @@ func (s *suite[TTx]) listSteps() {
 		{store.StepQuery{}, []string{"barred barred by undo", "calling calling", "dead dead", "done done"}},
 		{store.StepQuery{Consumer: consumer, Limit: 1}, []string{"barred barred by undo"}},
 		{store.StepQuery{Saga: "done"}, []string{"done done"}},
+		{store.StepQuery{Consumers: []string{"other", consumer}, Sagas: []string{"dead", "no", "done"}},
+			[]string{"dead dead", "done done"}},
+		{store.StepQuery{Consumers: []string{"other"}, Sagas: []string{"dead"}}, nil},
+		{store.StepQuery{Sagas: []string{}}, nil},
 		{store.StepQuery{OutsideKey: "key", State: store.StepCalling}, []string{"calling calling"}},
 		{store.StepQuery{State: store.StepDead}, []string{"dead dead"}},
 		{store.StepQuery{State: store.StepDead, Dropped: true}, nil},

@@ -147,12 +147,17 @@ func (s *suite[TTx]) backlogKept() {
 			k.Called = 0
 		}
 	}
-	mine := store.Kept{Consumer: consumer, Conflicts: 1, TooOld: 1, Calls: 2,
-		Keeping: store.Keeping{Parked: 2, Dead: 1, Bytes: int64(len(a.Message.Data)+len(b.Message.Data)) + 2}}
-	others := store.Kept{Consumer: "another", TooOld: 1}
+	apart := int64(len(message("q", 0).Data)) // of each message in quarantine
+	mine := store.Kept{Consumer: consumer, Conflicts: 1, TooOld: 1, ApartBytes: 2 * apart, Calls: 2,
+		Keeping: store.Keeping{Parked: 2, Dead: 1, Bytes: int64(len(a.Message.Data)+len(b.Message.Data)) + 2,
+			DeadBytes: int64(len(dead.Message.Data)) + 1}}
+	others := store.Kept{Consumer: "another", TooOld: 1, ApartBytes: apart}
 	status, err := s.d.Status(s.Context(), store.StatusQuery{Keeping: consumer})
 	if s.ok(err, "count"); status.Quarantined != 2 {
 		s.Errorf("%d messages are in quarantine, want 2", status.Quarantined)
+	}
+	if status.Keeping.Oldest = 0; status.Keeping != mine.Keeping {
+		s.Errorf("the consumer keeps %+v, want %+v", status.Keeping, mine.Keeping)
 	}
 	if want := []store.Kept{others, mine}; !reflect.DeepEqual(got, want) {
 		s.Errorf("the backlog says %+v, want %+v", got, want)

@@ -252,6 +252,10 @@ func tellRow(r store.Row) string {
 
 func (p *player[TTx]) retry(ctx context.Context, o op) string {
 	got, err := store.DueRows(ctx, p.d, o.Shards, o.Limit)
+	if len(got) == o.Limit { // the store's clock decides the order
+		return tell(err, len(got))
+	}
+	slices.SortFunc(got, func(a, b store.DeferredRow) int { return cmp.Compare(a.Seq, b.Seq) })
 	var out []string
 	for _, a := range got {
 		out = append(out, fmt.Sprint(tellRow(a.Row), a.Attempts, a.Why, a.Due))

@@ -18,8 +18,9 @@ import (
 type program[TTx any] struct {
 	*suite[TTx]
 	name  string
-	lent  bool
+	unit  store.Unit[TTx] // nil: the transaction is the user's own
 	tx    TTx
+	raw   bool             // statements go by the connection itself
 	marks []savepoint[TTx] // that are open, the newest last
 	told  int
 	keys  map[string]bool
@@ -42,11 +43,13 @@ const (
 	opGoroutines
 	opFail
 	opRefused
+	opRaw  // the next statements go by the connection itself, or no longer
+	opPass // the handler returns, and the next handler of a batch goes on
 	ops
 )
 
 // writePrograms runs random programs in a lent transaction and in one of the user's own: rows and the user's
-// keys are the same.
+// keys are the same. Every other lent transaction is that of a batch.
 func (s *suite[TTx]) writePrograms() {
 	programs := 30
 	if explore := os.Getenv("SKALD_EXPLORE"); explore == "all" || explore == "full" {
@@ -55,21 +58,24 @@ func (s *suite[TTx]) writePrograms() {
 	draw := rapid.SliceOfN(rapid.IntRange(0, ops-1), 1, 20)
 	for seed := range programs {
 		does := draw.Example(seed)
-		lent := s.program(fmt.Sprint("lent", seed), true, does)
-		own := s.program(fmt.Sprint("own", seed), false, does)
+		in := store.Intake{}
+		if seed%2 == 1 {
+			in = intake(mark(), mark(), mark())
+		}
+		lent := s.program(fmt.Sprint("lent", seed), s.begin(s.d, in), does)
+		own := s.program(fmt.Sprint("own", seed), nil, does)
 		if !maps.EqualFunc(lent, own, slices.Equal) {
 			s.Fatalf("program %d, %v: in a lent transaction %v, in the user's own %v", seed, does, lent, own)
 		}
 	}
 }
 
-// program is what is there after a program: payloads by key, in order, and what the user put.
-func (s *suite[TTx]) program(name string, lent bool, does []int) map[string][]string {
+// program runs a program in u, or in a transaction of the user's if u is nil. It returns the payloads by key,
+// in order, and the user's values.
+func (s *suite[TTx]) program(name string, u store.Unit[TTx], does []int) map[string][]string {
 	s.Helper()
-	p := &program[TTx]{suite: s, name: name, lent: lent, keys: map[string]bool{}}
-	var u store.Unit[TTx]
-	if lent {
-		u = s.begin(s.d, store.Intake{})
+	p := &program[TTx]{suite: s, name: name, unit: u, keys: map[string]bool{}}
+	if u != nil {
 		p.tx = u.Tx()
 	} else {
 		p.tx = s.db.Begin(s)
@@ -78,7 +84,7 @@ func (s *suite[TTx]) program(name string, lent bool, does []int) map[string][]st
 	for _, op := range does {
 		p.do(op)
 	}
-	if lent {
+	if u != nil {
 		s.commit(u)
 	} else {
 		s.ok(s.db.Commit(whole), "commit the user's transaction")
@@ -103,7 +109,7 @@ func (p *program[TTx]) do(op int) {
 	p.told++
 	sql := func(text string, args ...any) {
 		p.Helper()
-		p.ok(p.can.Statement(p.db, p.tx, fmt.Sprintf(text, args...)), "%s", text)
+		p.ok(p.statement(fmt.Sprintf(text, args...)), "%s", text)
 	}
 	open, speaks := len(p.marks), p.can.Statement != nil
 	switch {
@@ -115,6 +121,13 @@ func (p *program[TTx]) do(op int) {
 		p.put(p.tx, key, fmt.Sprint(p.told))
 	case op == opGoroutines:
 		p.goroutines()
+	case op == opPass:
+		if p.unit != nil && open == 0 { // a savepoint ends with its handler
+			p.unit.Return()
+			p.tx = p.unit.Tx()
+		}
+	case op == opRaw:
+		p.raw = !p.raw && p.can.Raw != nil
 	case !speaks:
 	case op == opInsert:
 		sql(`INSERT INTO {skald_outbox} (topic, key, type, data)
@@ -132,7 +145,7 @@ func (p *program[TTx]) do(op int) {
 	case op == opKeep:
 		p.end("RELEASE SAVEPOINT ", p.db.Commit)
 	case op == opFail:
-		if p.can.Statement(p.db, p.tx, "INSERT INTO no_such_table VALUES (1)") == nil {
+		if p.statement("INSERT INTO no_such_table VALUES (1)") == nil {
 			p.Fatal("a statement about no table succeeds")
 		}
 		p.end("ROLLBACK TO SAVEPOINT ", p.db.Rollback)
@@ -142,6 +155,13 @@ func (p *program[TTx]) do(op int) {
 		_ = p.d.Write(p.Context(), p.tx, rows(bad)) // or the next statement says so
 		p.end("ROLLBACK TO SAVEPOINT ", p.db.Rollback)
 	}
+}
+
+func (p *program[TTx]) statement(sql string) error {
+	if p.raw {
+		return p.can.Raw(p.tx, sql)
+	}
+	return p.can.Statement(p.db, p.tx, sql)
 }
 
 func (p *program[TTx]) message(key string, n int) skald.Message { return message(p.name+"/"+key, n) }
@@ -154,7 +174,7 @@ func (p *program[TTx]) end(sql string, call func(TTx) error) {
 	if last.name == "" {
 		p.ok(call(p.tx), "end a nested transaction")
 	} else {
-		p.ok(p.can.Statement(p.db, p.tx, sql+last.name), "%s%s", sql, last.name)
+		p.ok(p.statement(sql+last.name), "%s%s", sql, last.name)
 	}
 	p.tx = last.before
 }
@@ -171,7 +191,7 @@ func (p *program[TTx]) goroutines() {
 				}
 			}
 		}
-		if !p.lent {
+		if p.unit == nil {
 			work()
 			continue
 		}

@@ -15,6 +15,8 @@ func sagaTests[TTx any]() map[string]func(*suite[TTx]) {
 	return map[string]func(*suite[TTx]){
 		"Start":       (*suite[TTx]).sagaStart,
 		"StartAgain":  (*suite[TTx]).sagaStartAgain,
+		"StartMany":   (*suite[TTx]).sagaStartMany,
+		"LockMany":    (*suite[TTx]).sagaLockMany,
 		"StartRival":  (*suite[TTx]).sagaStartRival,
 		"Instead":     (*suite[TTx]).sagaStartInstead,
 		"Move":        (*suite[TTx]).sagaMove,
@@ -28,6 +30,7 @@ func sagaTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Limits":      (*suite[TTx]).sagaLimits,
 		"Wakes":       (*suite[TTx]).sagaWakes,
 		"Definitions": (*suite[TTx]).sagaDefinitions,
+		"Tracked":     (*suite[TTx]).tracked,
 	}
 }
 
@@ -42,8 +45,7 @@ func (s *suite[TTx]) start(sagas ...store.Saga) (out []store.Saga) {
 	s.Helper()
 	tx := s.db.Begin(s)
 	for _, one := range sagas {
-		stored, fresh, err := s.d.StartSaga(s.Context(), tx, one)
-		s.ok(err, "start %s", one.Key)
+		stored, fresh := s.startIn(tx, one)
 		if !fresh {
 			s.Fatalf("saga %s %s was there: %+v", one.Name, one.Key, stored)
 		}
@@ -51,6 +53,17 @@ func (s *suite[TTx]) start(sagas ...store.Saga) (out []store.Saga) {
 	}
 	s.ok(s.db.Commit(tx), "commit the start")
 	return out
+}
+
+// startIn starts a saga in tx.
+func (s *suite[TTx]) startIn(tx TTx, one store.Saga) (stored store.Saga, fresh bool) {
+	s.Helper()
+	all, are, err := s.d.StartSagas(s.Context(), tx, one)
+	s.ok(err, "start %s", one.Key)
+	if len(all) != 1 || len(are) != 1 {
+		s.Fatalf("a start answers %+v, %v", all, are)
+	}
+	return all[0], are[0]
 }
 
 func refOf(m store.Saga) store.SagaRef {
@@ -95,12 +108,12 @@ func (s *suite[TTx]) sagaStands(key, state string, version int64) {
 // sagaIn locks and reads a saga in tx.
 func (s *suite[TTx]) sagaIn(tx TTx, key string) store.Saga {
 	s.Helper()
-	got, there, err := s.d.LockSaga(s.Context(), tx, "order", key)
+	got, err := s.d.LockSagas(s.Context(), tx, store.SagaRef{Name: "order", Key: key})
 	s.ok(err, "lock saga %s", key)
-	if there != (got.Key == key) {
-		s.Errorf("saga %s is there: %v, %+v", key, there, got)
+	if len(got) != 1 || got[0].Name != "" && got[0].Key != key {
+		s.Fatalf("locked as %s: %+v", key, got)
 	}
-	return s.readSaga(got)
+	return s.readSaga(got[0])
 }
 
 // An intake locks the sagas that stand as it names them, and moves of those stand with the commit.
@@ -147,8 +160,8 @@ func (s *suite[TTx]) sagaIntakeRival() {
 	a := s.start(one)[0]
 	holder := s.begin(s.db.Driver(s), store.Intake{Sagas: []store.SagaRef{refOf(a)}})
 	if s.can.Rivals {
-		got, err := s.d.ClaimSagas(s.Context(), store.ClaimSagas{Session: "two", Hashes: []string{"v1"},
-			Limit: 9, Lease: time.Hour})
+		got, err := s.d.Claim(s.Context(), store.Want{Session: "two", Lease: time.Hour,
+			Sagas: &store.WantSagas{Hashes: []string{"v1"}, Limit: 9}})
 		s.ok(err, "claim")
 		if len(got.Sagas) != 0 || got.Next <= 0 || got.Next > time.Minute {
 			s.Errorf("a claim beside a unit that has the saga: %+v", got)
@@ -239,7 +252,7 @@ func (s *suite[TTx]) sagaWakes() {
 }
 
 func (s *suite[TTx]) sagaDefinitions() {
-	note := func(ds ...store.SagaDefinition) { s.ok(s.d.NoteSagaDefinitions(s.Context(), ds), "note") }
+	note := func(ds ...store.SagaDefinition) { s.apply(store.Effect{Definitions: ds}) }
 	note()
 	v1, v2, other := store.SagaDefinition{Name: "order", Hash: "v1", Written: "{}"},
 		store.SagaDefinition{Name: "order", Hash: "v2", Written: `{"n":2}`},
@@ -271,8 +284,8 @@ func (s *suite[TTx]) sagaDefinitions() {
 	var errs [4]error
 	for i := range errs {
 		wg.Go(func() {
-			errs[i] = s.d.NoteSagaDefinitions(s.Context(), []store.SagaDefinition{{Name: "order",
-				Hash: fmt.Sprint("rival-", i), Written: "{}"}, v1})
+			errs[i] = s.tryApply(store.Effect{Definitions: []store.SagaDefinition{{Name: "order",
+				Hash: fmt.Sprint("rival-", i), Written: "{}"}, v1}})
 		})
 	}
 	wg.Wait()
@@ -284,7 +297,7 @@ func (s *suite[TTx]) sagaDefinitions() {
 		}
 	}
 	for _, bad := range []store.SagaDefinition{{Hash: "v1"}, {Name: "order"}, {Name: "\xff", Hash: "v1"}} {
-		if err := s.d.NoteSagaDefinitions(s.Context(), []store.SagaDefinition{bad}); err == nil {
+		if err := s.tryApply(store.Effect{Definitions: []store.SagaDefinition{v1, bad}}); err == nil {
 			s.Errorf("the definition %+v is taken", bad)
 		}
 	}

@@ -32,13 +32,13 @@ func dueSaga(key string, since time.Duration) store.Saga {
 	return one
 }
 
-func (s *suite[TTx]) claimSagas(session string, limit int, hashes ...string) store.ClaimedSagas {
+func (s *suite[TTx]) claimSagas(session string, limit int, hashes ...string) store.Claimed {
 	s.Helper()
 	if hashes == nil {
 		hashes = []string{"v1"}
 	}
-	got, err := s.d.ClaimSagas(s.Context(), store.ClaimSagas{Session: session, Hashes: hashes, Limit: limit,
-		Lease: time.Hour})
+	got, err := s.d.Claim(s.Context(), store.Want{Session: session, Lease: time.Hour,
+		Sagas: &store.WantSagas{Hashes: hashes, Limit: limit}})
 	s.ok(err, "claim sagas")
 	return got
 }
@@ -144,8 +144,8 @@ func (s *suite[TTx]) sagaClaimNext() {
 func (s *suite[TTx]) sagaClaimHashes() {
 	s.start(dueSaga("a", time.Second))
 	for _, hashes := range [][]string{{"v2"}, {}, {"V1", "v10", "v"}} {
-		got, err := s.d.ClaimSagas(s.Context(), store.ClaimSagas{Session: "two", Hashes: hashes, Limit: 9,
-			Lease: time.Hour})
+		got, err := s.d.Claim(s.Context(), store.Want{Session: "two", Lease: time.Hour,
+			Sagas: &store.WantSagas{Hashes: hashes, Limit: 9}})
 		s.ok(err, "claim sagas")
 		if len(got.Sagas) != 0 || got.Next >= 0 {
 			s.Errorf("a claim for %v: %+v", hashes, got)
@@ -169,8 +169,8 @@ func (s *suite[TTx]) sagaClaimAtOnce() {
 		d := s.db.Driver(s)
 		wg.Go(func() {
 			for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-				got, err := d.ClaimSagas(s.Context(), store.ClaimSagas{Session: fmt.Sprint(i),
-					Hashes: []string{"v1"}, Limit: 7, Lease: time.Hour})
+				got, err := d.Claim(s.Context(), store.Want{Session: fmt.Sprint(i), Lease: time.Hour,
+					Sagas: &store.WantSagas{Hashes: []string{"v1"}, Limit: 7}})
 				if err != nil && !d.Outage(err) {
 					s.Errorf("claim: %v", err)
 					return
@@ -336,8 +336,8 @@ func (s *suite[TTx]) sagaForget() {
 	}
 	forget(2*day, false, 0)
 	tx := s.db.Begin(s)
-	if _, fresh, err := s.d.StartSaga(s.Context(), tx, sagaOf("a")); err != nil || fresh {
-		s.Errorf("the start of a key that is kept: fresh %v, %v", fresh, err)
+	if _, fresh := s.startIn(tx, sagaOf("a")); fresh {
+		s.Error("the start of a key that is kept is fresh")
 	}
 	s.ok(s.db.Rollback(tx), "roll back")
 	forget(2*day, true, 1)

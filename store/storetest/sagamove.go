@@ -207,7 +207,7 @@ func (s *suite[TTx]) sagaLimits() {
 		bad := most
 		change(&bad)
 		tx := s.db.Begin(s)
-		if _, _, err := s.d.StartSaga(s.Context(), tx, bad); err == nil || errors.Is(err, store.ErrLost) ||
+		if _, _, err := s.d.StartSagas(s.Context(), tx, bad); err == nil || errors.Is(err, store.ErrLost) ||
 			s.d.Outage(err) {
 			s.Errorf("a saga with %s: %v", what, err)
 		}

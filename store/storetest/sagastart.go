@@ -9,7 +9,7 @@ import (
 
 func (s *suite[TTx]) sagaStart() {
 	tx := s.db.Begin(s)
-	_, _, err := s.d.StartSaga(s.Context(), tx, sagaOf("a"))
+	_, _, err := s.d.StartSagas(s.Context(), tx, sagaOf("a"))
 	s.ok(err, "start")
 	s.ok(s.db.Rollback(tx), "roll back")
 	if got := s.saga("a"); got.Key != "" {
@@ -44,8 +44,7 @@ func (s *suite[TTx]) sagaStartAgain() {
 		if i == 0 {
 			again = first
 		}
-		stored, fresh, err := s.d.StartSaga(s.Context(), tx, again)
-		s.ok(err, "start")
+		stored, fresh := s.startIn(tx, again)
 		if fresh != (i == 0) || stored.Fingerprint != first.Fingerprint || stored.Input != first.Input {
 			s.Errorf("start %d: fresh %v, %+v", i, fresh, stored)
 		}
@@ -53,8 +52,7 @@ func (s *suite[TTx]) sagaStartAgain() {
 	s.ok(s.db.Commit(tx), "commit")
 	s.apply(store.Effect{Saga: moved(s.saga("a"), "1")})
 	u := s.begin(s.d, store.Intake{})
-	stored, fresh, err := s.d.StartSaga(s.Context(), u.Tx(), sagaOf("a"))
-	s.ok(err, "start in a unit")
+	stored, fresh := s.startIn(u.Tx(), sagaOf("a"))
 	if fresh || stored != s.sagaIn(u.Tx(), "a") || stored.State != "1" || stored.Version != 2 {
 		s.Errorf("in a unit: fresh %v, %+v", fresh, stored)
 	}
@@ -64,18 +62,90 @@ func (s *suite[TTx]) sagaStartAgain() {
 	s.start(other, sagaOf("b"), sagaOf("A")) // of another definition, and other keys
 }
 
+// sagaStartMany starts many sagas together: those that are there, or are named twice, are found.
+func (s *suite[TTx]) sagaStartMany() {
+	was := s.start(sagaOf("b"))[0]
+	many := []store.Saga{sagaOf("d"), sagaOf("b"), sagaOf("a"), sagaOf("c"), sagaOf("a")}
+	many[4].Input, many[2].Version = "{}", 1<<50
+	tx := s.db.Begin(s)
+	stored, fresh, err := s.d.StartSagas(s.Context(), tx, many...)
+	s.ok(err, "start many")
+	s.ok(s.db.Commit(tx), "commit")
+	for i, is := range []bool{true, false, true, true, false} {
+		if want := s.saga(many[i].Key); fresh[i] != is || stored[i] != want {
+			s.Errorf("the start of %s is fresh: %v, and answers\n%+v, stored is\n%+v", many[i].Key, fresh[i],
+				stored[i], want)
+		}
+	}
+	if stored[1] != was || stored[4].Version != 1<<50 {
+		s.Errorf("they are\n%+v\n%+v", stored[1], stored[4])
+	}
+	tx = s.db.Begin(s)
+	_, _, err = s.d.StartSagas(s.Context(), tx, sagaOf("e"), sagaOf("f"))
+	s.ok(err, "start two")
+	s.ok(s.db.Rollback(tx), "roll back")
+	if e := s.saga("e"); e.Key != "" {
+		s.Errorf("a start that was rolled back left %+v", e)
+	}
+	u := s.begin(s.d, store.Intake{})
+	none, _, err := s.d.StartSagas(s.Context(), u.Tx())
+	s.ok(err, "start none")
+	if len(none) != 0 {
+		s.Errorf("no start answers %+v", none)
+	}
+	if _, fresh, err = s.d.StartSagas(s.Context(), u.Tx(), many[:1]...); err != nil || fresh[0] {
+		s.Errorf("in a unit: %v, %v", fresh, err)
+	}
+	s.rollback(u)
+}
+
+// sagaLockMany locks many sagas together, and writes all of them: those that are not there have no name.
+func (s *suite[TTx]) sagaLockMany() {
+	s.start(sagaOf("b"), sagaOf("a"))
+	refs := []store.SagaRef{{Name: "order", Key: "none"}, {Name: "order", Key: "b"}, {Name: "order"},
+		{Name: "order", Key: "a"}}
+	tx := s.db.Begin(s)
+	none, err := s.d.LockSagas(s.Context(), tx)
+	s.ok(err, "lock none")
+	got, err := s.d.LockSagas(s.Context(), tx, refs...)
+	s.ok(err, "lock many")
+	if len(none) != 0 || len(got) != len(refs) {
+		s.Fatalf("%d and %d sagas are locked", len(none), len(got))
+	}
+	for i, want := range []store.Saga{{}, s.saga("b"), {}, s.saga("a")} {
+		if want.Key != "" && got[i].Read.IsZero() {
+			s.Errorf("%s was read at no time", want.Key)
+		}
+		if s.readSaga(got[i]) != want {
+			s.Errorf("locked\n%+v, stored is\n%+v", got[i], want)
+		}
+	}
+	err = s.d.Write(s.Context(), tx, store.Effect{Saga: moved(got[1], "1")},
+		store.Effect{Saga: moved(got[3], "2"), Rows: rows(message("a", 1)).Rows})
+	s.ok(err, "write two")
+	s.ok(s.db.Commit(tx), "commit")
+	s.sagaStands("b", "1", 2)
+	s.sagaStands("a", "2", 2)
+	tx = s.db.Begin(s)
+	err = s.d.Write(s.Context(), tx, store.Effect{Saga: moved(s.saga("a"), "3")},
+		store.Effect{Saga: moved(got[1], "3")})
+	s.is(err, store.ErrLost, "write two, one of which was moved")
+	s.ok(s.db.Rollback(tx), "roll back")
+	s.sagaStands("a", "2", 2)
+}
+
 func (s *suite[TTx]) sagaStartRival() {
 	for _, end := range []string{"rolled back", "committed"} {
 		tx := s.db.Begin(s)
-		_, _, err := s.d.StartSaga(s.Context(), tx, sagaOf(end))
-		s.ok(err, "start")
-		var fresh bool
+		s.startIn(tx, sagaOf(end))
+		var err error
+		var fresh []bool
 		came := meanwhile(func() {
 			u, begun := s.db.Driver(s).Begin(s.Context(), store.Intake{Wait: patience})
 			if err = begun; err != nil {
 				return
 			}
-			if _, fresh, err = s.d.StartSaga(s.Context(), u.Tx(), sagaOf(end)); err == nil {
+			if _, fresh, err = s.d.StartSagas(s.Context(), u.Tx(), sagaOf(end)); err == nil {
 				err = u.Commit(s.Context())
 			}
 		})
@@ -87,7 +157,7 @@ func (s *suite[TTx]) sagaStartRival() {
 		}
 		s.comes(came, "the rival")
 		s.ok(err, "the rival's start")
-		if fresh != (end == "rolled back") {
+		if fresh[0] != (end == "rolled back") {
 			s.Errorf("the first was %s, and the rival's is fresh: %v", end, fresh)
 		}
 	}
@@ -105,8 +175,7 @@ func (s *suite[TTx]) sagaStartInstead() {
 		one.Instead = of
 		before := s.saga("a").ID
 		tx := s.db.Begin(s)
-		stored, fresh, err := s.d.StartSaga(s.Context(), tx, one)
-		s.ok(err, "start instead of another")
+		stored, fresh := s.startIn(tx, one)
 		s.ok(s.db.Commit(tx), "commit")
 		if is := s.saga("a"); stored != is || fresh != (is.ID != before) {
 			s.Errorf("fresh %v, the answer is\n%+v, stored is\n%+v", fresh, stored, is)
@@ -116,6 +185,12 @@ func (s *suite[TTx]) sagaStartInstead() {
 	if instead(was.ID) {
 		s.Fatal("it takes the place of one that goes on")
 	}
+	tx := s.db.Begin(s)
+	_, _, err := s.d.StartSagas(s.Context(), tx, sagaOf("b"), next)
+	if err == nil || s.d.Outage(err) {
+		s.Errorf("one that takes another's place, started with others: %v", err)
+	}
+	s.ok(s.db.Rollback(tx), "roll back")
 	end := moved(was, "1")
 	end.Final, end.Stuck, end.Error, end.Failed = true, true, "no", 3
 	end.Since, end.Retry = time.UnixMilli(1_700_000_000_123).UTC(), time.UnixMilli(1_700_000_060_000).UTC()

@@ -21,7 +21,7 @@ import (
 // Source is the source that every database of the suite is made with.
 const Source = "/storetest"
 
-// A Harness lets the suite reach a driver and, beside it, the database.
+// Harness lets the suite reach a driver and, beside it, the database.
 type Harness[TTx any] struct {
 	// Open makes an empty database: the tables are there, Source is its source, it has 16 shards. It goes
 	// with t.
@@ -60,9 +60,11 @@ type Can[TTx any] struct {
 	Statement func(db Database[TTx], tx TTx, sql string) error
 	// Nest begins a transaction in tx, which Database.Commit and Rollback end. Nil: tx has no such call.
 	Nest func(tx TTx) (TTx, error)
+	// Raw carries out sql, like Statement, by the connection below tx. Nil: tx does not expose it.
+	Raw func(tx TTx, sql string) error
 }
 
-// A Database is what one Open made.
+// Database is what one Open made.
 type Database[TTx any] interface {
 	// Driver is the driver of another process each time: with a pool, a file handle, a session of its own.
 	Driver(t testing.TB) store.Driver[TTx]

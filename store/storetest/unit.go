@@ -25,6 +25,8 @@ func unitTests[TTx any]() map[string]func(*suite[TTx]) {
 		"GuardsThatHold":          (*suite[TTx]).unitGuardsThatHold,
 		"SwallowedError":          (*suite[TTx]).unitSwallowedError,
 		"Lent":                    (*suite[TTx]).unitLent,
+		"Return":                  (*suite[TTx]).unitReturn,
+		"Drop":                    (*suite[TTx]).unitDrop,
 		"BegunAnew":               (*suite[TTx]).unitBegunAnew,
 		"FewConnections":          (*suite[TTx]).unitFewConnections,
 		"Ended":                   (*suite[TTx]).unitEnded,

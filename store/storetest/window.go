@@ -16,6 +16,7 @@ func windowTests[TTx any]() map[string]func(*suite[TTx]) {
 		"OneAfterTheOther":    (*suite[TTx]).windowOneAfterTheOther,
 		"Pages":               (*suite[TTx]).windowPages,
 		"Bytes":               (*suite[TTx]).windowBytes,
+		"Uneven":              (*suite[TTx]).windowUneven,
 		"Buckets":             (*suite[TTx]).windowBuckets,
 		"LateWithLowNumber":   (*suite[TTx]).windowLateWithLowNumber,
 		"OpenDelaysNothing":   (*suite[TTx]).windowOpenDelaysNothing,

@@ -19,7 +19,7 @@ func TestTableOfBeginnings(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{page, "../../../docs/brokers.md"} {
+	for _, name := range []string{page, "../../../docs/dev/design.md"} {
 		want, err := os.ReadFile(name)
 		if err != nil || !strings.Contains(string(want), got) {
 			t.Errorf("%s does not have the table (%v), which is:\n%s", name, err, got)

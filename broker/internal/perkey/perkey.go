@@ -72,12 +72,14 @@ type Lines[M any] struct {
 	bytes  int // of what flies
 	token  uint64
 	closed bool
+	// silent are topics that do not answer, and when the next message may try one.
+	silent map[string]time.Time
 }
 
 // New makes lines to the broker of that name; rouse is called when Next may have something.
 func New[M any](name string, mu *sync.Mutex, rouse func()) *Lines[M] {
 	return &Lines[M]{name: name, mu: mu, rouse: rouse, lines: map[lineKey]*line[M]{},
-		flying: map[uint64]*Item[M]{}}
+		flying: map[uint64]*Item[M]{}, silent: map[string]time.Time{}}
 }
 
 // Publish queues msgs behind what was published before.
@@ -191,9 +193,40 @@ func (ls *Lines[M]) Overdue(now time.Time, why func(*Item[M]) error) {
 	}
 }
 
+// waits reports whether a message in flight has a deadline before late.
+func (ls *Lines[M]) waits(late time.Time) bool {
+	for it := range ls.Flying() {
+		if it.deadline.Before(late) {
+			return true
+		}
+	}
+	return false
+}
+
+// silence fails the messages in flight that have a deadline before late. Their topics are silent until then.
+func (ls *Lines[M]) silence(late, until time.Time) {
+	for it := range ls.Flying() {
+		if it.deadline.Before(late) {
+			ls.silent[it.Topic] = until
+			ls.Down(it, Failed, fmt.Errorf("publish to %q: %w", it.Topic, ErrSilent))
+		}
+	}
+}
+
+// isSilent reports whether a topic does not answer. Every so often it lets one message try.
+func (ls *Lines[M]) isSilent(topic string, now time.Time, every time.Duration) bool {
+	until, silent := ls.silent[topic]
+	if silent && !now.Before(until) {
+		ls.silent[topic] = now.Add(every)
+		return false
+	}
+	return silent
+}
+
 // Done answers it, and lets the next one of its key go.
 func (ls *Lines[M]) Done(it *Item[M]) {
 	l := it.line
+	delete(ls.silent, it.Topic)
 	it.settle(Failed, nil)
 	l.queue = l.queue[1:]
 	if len(l.queue) > 0 {

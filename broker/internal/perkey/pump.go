@@ -2,6 +2,7 @@ package perkey
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -19,21 +20,33 @@ type Pump[M, T any] struct {
 	Down     time.Time    // since when nothing can be sent, zero: it can; under Mu
 	Patience time.Duration
 
+	looking  map[string][]*Item[M] // messages that wait for a look at their topic; under Mu
+	answers  func(context.Context) bool
+	doubting bool // answers is being asked because of messages without an answer; under Mu
+
 	wake chan struct{}
 	over chan struct{} // closed by Stop
 	wg   sync.WaitGroup
 }
 
+// ErrSilent is wrapped by errors about a topic that does not answer while the broker does. Only the messages
+// of that topic fail.
+var ErrSilent = errors.New("the topic does not answer, while the broker does: look at its stream or queue")
+
 // Init makes it ready for messages to the broker of that name. Nothing is sent before Start.
 func (p *Pump[M, T]) Init(name string, patience time.Duration) {
 	p.Patience, p.Down = patience, time.Now()
 	p.Topics, p.Lines = map[string]T{}, New[M](name, &p.Mu, p.Rouse)
+	p.looking = map[string][]*Item[M]{}
 	p.wake, p.over = make(chan struct{}, 1), make(chan struct{})
 }
 
 // Start lets send have each message that may be sent, in a goroutine. At most most may be unanswered: it is
-// called under Mu. Overdue, under Mu, is the error of one whose answer has not come within Patience.
-func (p *Pump[M, T]) Start(most func() int, send func(*Item[M]), overdue func(*Item[M]) error) {
+// called under Mu. Overdue, under Mu, is the error of one whose answer has not come within Patience. Answers
+// asks the broker something that concerns no topic.
+func (p *Pump[M, T]) Start(most func() int, send func(*Item[M]), overdue func(*Item[M]) error,
+	answers func(context.Context) bool) {
+	p.answers = answers
 	p.Go(func() {
 		for {
 			p.Mu.Lock()
@@ -64,9 +77,61 @@ func (p *Pump[M, T]) watch(overdue func(*Item[M]) error) {
 		case now := <-tick.C:
 			p.Mu.Lock()
 			p.Lines.Overdue(now, overdue)
+			p.doubt(now)
 			p.Mu.Unlock()
 		}
 	}
+}
+
+// doubt fails messages without an answer for half of Patience, if the broker answers otherwise: their topic
+// is silent. Mu is held.
+func (p *Pump[M, T]) doubt(now time.Time) {
+	late := now.Add(p.Patience / 2)
+	if p.doubting || !p.Down.IsZero() || !p.Lines.waits(late) {
+		return
+	}
+	p.doubting = true
+	p.Go(func() {
+		answers := p.Answers()
+		p.Mu.Lock()
+		defer p.Mu.Unlock()
+		p.doubting = false
+		if answers && p.Down.IsZero() {
+			p.Lines.silence(late, time.Now().Add(p.Patience))
+		}
+	})
+}
+
+// Answers reports whether the broker answers, within half of Patience.
+func (p *Pump[M, T]) Answers() bool {
+	ctx, cancel := p.context(p.Patience / 2)
+	defer cancel()
+	return p.answers(ctx)
+}
+
+// Doubt answers a message that found no taker. It failed if the broker answers otherwise. Mu is held, and the
+// message has landed.
+func (p *Pump[M, T]) Doubt(it *Item[M], err error) {
+	p.Go(func() {
+		kind := Outage
+		if p.Answers() {
+			kind = Failed
+		}
+		p.Refuse(it, kind, err)
+	})
+}
+
+// context is a context that ends after d, or with Stop.
+func (p *Pump[M, T]) context(d time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	go func() {
+		select {
+		case <-p.over:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
 
 // Go runs f in a goroutine that Stop waits for.
@@ -155,37 +220,61 @@ func (p *Pump[M, T]) Aim(it *Item[M], look func(context.Context, string) (T, err
 		p.Refuse(it, Refused, it.Err)
 		return t, false
 	}
-	t, err := p.topic(it.Topic, look)
-	if err != nil {
-		p.Refuse(it, kind(err), fmt.Errorf("publish: %w", err))
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
+	if p.Lines.isSilent(it.Topic, time.Now(), p.Patience) {
+		p.Lines.Fail(it, Failed, fmt.Errorf("publish to %q: %w", it.Topic, ErrSilent))
+		return t, false
+	}
+	t, known := p.Topics[it.Topic]
+	if !known {
+		p.lookUp(it, look, kind)
 		return t, false
 	}
 	if !it.Fenced || id(&t) == it.Only {
 		return t, true
 	}
-	p.Mu.Lock()
-	defer p.Mu.Unlock()
 	delete(p.Topics, it.Topic) // another look tells which is right
 	p.Lines.Fail(it, Failed, fmt.Errorf("publish to %q: %w", it.Topic, broker.ErrRecreated))
 	return t, false
 }
 
-// topic looks a topic up, and remembers it until the driver forgets it.
-func (p *Pump[M, T]) topic(name string, look func(context.Context, string) (T, error)) (T, error) {
-	p.Mu.Lock()
-	t, known := p.Topics[name]
-	p.Mu.Unlock()
-	if known {
-		return t, nil
+// lookUp looks a topic up in the background, for all messages that come meanwhile, and remembers it until the
+// driver forgets it. Then they are sent. Mu is held.
+func (p *Pump[M, T]) lookUp(it *Item[M], look func(context.Context, string) (T, error),
+	kind func(error) Kind) {
+	name := it.Topic
+	p.looking[name] = append(p.looking[name], it)
+	if len(p.looking[name]) > 1 {
+		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), p.Patience)
-	defer cancel()
-	t, err := look(ctx, name)
-	if err != nil {
-		return t, err
-	}
-	p.Mu.Lock()
-	defer p.Mu.Unlock()
-	p.Topics[name] = t
-	return t, nil
+	p.Go(func() {
+		ctx, cancel := p.context(p.Patience / 2)
+		t, err := look(ctx, name)
+		late := ctx.Err() != nil
+		cancel()
+		k := Failed
+		if err != nil {
+			k = kind(err)
+		}
+		silent := k == Outage && late && p.Answers()
+		p.Mu.Lock()
+		defer p.Mu.Unlock()
+		if silent {
+			k, err = Failed, fmt.Errorf("%w: %w", ErrSilent, err)
+			p.Lines.silent[name] = time.Now().Add(p.Patience)
+		}
+		items := p.looking[name]
+		delete(p.looking, name)
+		if err == nil {
+			p.Topics[name] = t
+		}
+		for _, it := range items {
+			if err != nil {
+				p.Lines.Fail(it, k, fmt.Errorf("publish: %w", err))
+			} else {
+				p.Lines.Again(it)
+			}
+		}
+	})
 }

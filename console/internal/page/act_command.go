@@ -59,8 +59,8 @@ func LookCommand(at, consumer, from, id string) string {
 
 // AdmitCommand is what to type to admit what is chosen.
 func AdmitCommand(at string, a *operate.Admission, why string) string {
-	c := InboxCommand(at, "admit", "consumer", a.Consumer, "number", Digits(a.Number), "topic", a.Topic,
-		"type", a.Type, "why", why)
+	c := orderCommand("skald inbox admit", at, "consumer", a.Consumer, "number", Digits(a.Number),
+		"topic", a.Topic, "type", a.Type, "why", why)
 	if a.All {
 		c += " --all"
 	}
@@ -70,9 +70,13 @@ func AdmitCommand(at string, a *operate.Admission, why string) string {
 	return c
 }
 
-// InboxCommand is what to type for a verb on a consumer; flags are names and values in turns.
-func InboxCommand(at string, verb string, flags ...string) string {
-	c := begun("skald inbox "+verb, at)
+// ConsumerCommand returns the command line of a verb on a consumer; flags alternates names and values.
+func ConsumerCommand(at, verb string, flags ...string) string {
+	return orderCommand("skald consumer "+verb, at, flags...)
+}
+
+func orderCommand(command, at string, flags ...string) string {
+	c := begun(command, at)
 	for i := 0; i+1 < len(flags); i += 2 {
 		if flags[i+1] != "" {
 			c += " --" + flags[i] + " " + shortlog.Shell(flags[i+1])

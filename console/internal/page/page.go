@@ -66,6 +66,13 @@ func (p *Page) When(t time.Time) {
 		t.Format("2006-01-02 15:04:05 UTC"))
 }
 
+// Moment writes a time in UTC with milliseconds.
+func (p *Page) Moment(t time.Time) {
+	t = t.UTC()
+	p.Put(`<time datetime="%s">%s</time>`, t.Format("2006-01-02T15:04:05.000Z"),
+		t.Format("2006-01-02 15:04:05.000 UTC"))
+}
+
 // Render answers with the view, or with the error.
 func (q *Request) Render(w http.ResponseWriter, v View, err error) {
 	if to, ok := v.(seeOther); ok && err == nil {

@@ -21,6 +21,14 @@ func Ago(d time.Duration) string {
 	return strconv.Itoa(int(d.Hours()/24)) + " days"
 }
 
+// Exactly formats a duration with milliseconds, from an hour on with seconds.
+func Exactly(d time.Duration) string {
+	if d >= time.Hour {
+		return d.Round(time.Second).String()
+	}
+	return d.Round(time.Millisecond).String()
+}
+
 // Seconds is a duration of so many.
 func Seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 

@@ -52,3 +52,12 @@ func TestCut(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestExactly(t *testing.T) {
+	for d, want := range map[time.Duration]string{0: "0s", 1_234_567: "1ms", 2_458_400_000: "2.458s",
+		time.Hour + 1500*time.Millisecond: "1h0m2s"} {
+		if got := Exactly(d); got != want {
+			t.Errorf("%d: %s, want %s", d, got, want)
+		}
+	}
+}

@@ -139,7 +139,7 @@ func (v *plan) steer(q *page.Request) error {
 	case "unskip":
 		verb = "resume"
 	}
-	v.Command = page.InboxCommand(v.at.At, verb, "consumer", v.Request.Selection.Consumer, "fingerprint",
+	v.Command = page.ConsumerCommand(v.at.At, verb, "consumer", v.Request.Selection.Consumer, "fingerprint",
 		fingerprint)
 	_, err := page.One(q, v.at, func(ctx context.Context, s *page.Source) (struct{}, error) {
 		if err := v.tell(ctx, s, operate.Order{DryRun: true}); err != nil {

@@ -200,7 +200,7 @@ func readSaga(q *page.Request, data bool) (*sagaPage, error) {
 		}
 		v := &sagaPage{Source: s.Name, SagaDetail: r.Detail(data), Explained: r.Explain(s.At), at: s,
 			forward: r.TurnsBack() != ""}
-		v.picture, err = r.Draw("svg")
+		v.picture, err = r.Pictures()
 		if none := new(operate.NoneError); errors.As(err, &none) {
 			err = nil
 		}

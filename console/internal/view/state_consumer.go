@@ -174,7 +174,7 @@ func (v *consumerPage) button(p *page.Page, verb, fingerprint string) {
 		p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", v.Source, "consumer",
 			v.Name, "fingerprint", fingerprint), page.Title(verb))
 	}
-	p.Put("<code>%s</code></p>\n", page.InboxCommand(v.from.At, typed, "consumer", v.Name, "fingerprint",
+	p.Put("<code>%s</code></p>\n", page.ConsumerCommand(v.from.At, typed, "consumer", v.Name, "fingerprint",
 		fingerprint))
 }
 

@@ -4,10 +4,14 @@
 package view
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/console/internal/page"
 )
 
@@ -59,16 +63,77 @@ func (*overviewPage) Live()           {}
 
 func (v *overviewPage) HTML(p *page.Page) {
 	p.Away(v.Away)
-	var bad int
-	for i := range v.Sources {
-		bad += len(v.Sources[i].Findings)
-	}
-	if bad == 0 && len(v.Away) == 0 {
-		p.Put("<p class=\"note fine\">Nothing calls for anybody.</p>\n")
-	}
+	v.health(p)
+	v.waits(p)
 	for i := range v.Sources {
 		standingHTML(p, &v.Sources[i])
 	}
+}
+
+// health writes one line for all sources: healthy, or the services that need attention.
+func (v *overviewPage) health(p *page.Page) {
+	names := make([]string, 0, len(v.Sources))
+	worst := skald.Doubtful
+	for i := range v.Sources {
+		s := &v.Sources[i]
+		if len(s.Findings) == 0 {
+			continue
+		}
+		if worst != skald.Failed {
+			worst = s.Findings[0].Grade // Findings begins with the worst
+		}
+		names = append(names, fmt.Sprintf("%s (%s)", s.Source, s.Findings[0].Saw))
+	}
+	for _, a := range v.Away {
+		worst = skald.Failed
+		names = append(names, a.Source+" (does not answer)")
+	}
+	if len(names) == 0 {
+		p.Put("<p class=\"note fine\" id=\"health\"><b>Healthy</b>: all services (%d).</p>\n", len(v.Sources))
+		return
+	}
+	p.Put("<p class=\"note %s\" id=\"health\"><b>Look at %d of %d services</b>: %s.</p>\n",
+		page.ClassOf(worst), len(names), len(v.Sources)+len(v.Away), strings.Join(names, "; "))
+}
+
+// longest is a wait at a source.
+type longest struct {
+	source, what, path string
+	args               []string
+	since              time.Duration
+}
+
+const mostLongest = 8 // in the list
+
+// waits lists the longest waits over all sources.
+func (v *overviewPage) waits(p *page.Page) {
+	var all []longest
+	for i := range v.Sources {
+		s := &v.Sources[i]
+		if s.Oldest > 0 {
+			all = append(all, longest{s.Source, "a message to be published", "/outbox",
+				[]string{"in", s.Source}, s.Oldest})
+		}
+		for j := range s.Consumers {
+			if c := &s.Consumers[j]; c.Parked > 0 {
+				all = append(all, longest{s.Source, "a parked message of " + c.Name, "/parked",
+					[]string{"in", s.Source, "consumer", c.Name}, page.Seconds(c.ParkedSeconds)})
+			}
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	slices.SortStableFunc(all, func(a, b longest) int { return cmp.Compare(b.since, a.since) })
+	p.Put("<section class=\"card\">\n<h2>Waits longest</h2>\n")
+	p.Table("The longest waits, in all sources")
+	p.Heads("for", "source", "what")
+	for _, w := range all[:min(mostLongest, len(all))] {
+		p.Put("<tr><td>%s</td><td>%s</td><td>", page.Ago(w.since), w.source)
+		p.Link(w.what, w.path, w.args...)
+		p.Put("</td></tr>\n")
+	}
+	p.Put("</table></div>\n</section>\n")
 }
 
 func standingHTML(p *page.Page, s *page.Standing) {

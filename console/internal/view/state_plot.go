@@ -46,13 +46,13 @@ func lines(points []page.Point, end time.Time,
 	return parts, most
 }
 
-// plots draws the last hour, as far as somebody looked.
+// plots draws the last hour, as far as somebody looked. It leaves out figures that were 0 all the time.
 func plots(p *page.Page, s *page.Standing) {
 	if len(s.Hour) < 2 {
 		return
 	}
-	end := s.Hour[len(s.Hour)-1].At
-	p.Put("<div class=\"plots\">\n")
+	last := &s.Hour[len(s.Hour)-1]
+	drawn := 0
 	for _, plot := range []struct {
 		what  string
 		value func(*page.Point) float64
@@ -65,16 +65,25 @@ func plots(p *page.Page, s *page.Standing) {
 		{"parked and dead", func(at *page.Point) float64 { return float64(at.Kept) },
 			func(v float64) string { return page.Counted(int64(v)) }},
 	} {
-		parts, most := lines(s.Hour, end, plot.value)
-		p.Put(
-			"<figure><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s in the last hour: at most %s\">",
-			plotWide, plotHigh+2, plot.what, plot.text(most))
+		parts, most := lines(s.Hour, last.At, plot.value)
+		if most == 0 {
+			continue
+		}
+		if drawn++; drawn == 1 {
+			p.Put("<div class=\"plots\">\n")
+		}
+		now := plot.text(plot.value(last))
+		p.Put("<figure><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s: %s now, at most %s in the last hour\">",
+			plotWide, plotHigh+2, plot.what, now, plot.text(most))
 		for _, part := range parts {
 			p.Put("<polyline points=\"%s\"/>", part)
 		}
-		p.Put("</svg><figcaption>%s, at most %s</figcaption></figure>\n", plot.what, plot.text(most))
+		p.Put("</svg><figcaption>%s: <b>%s</b> now, at most %s</figcaption></figure>\n", plot.what, now,
+			plot.text(most))
 	}
-	p.Put("</div>\n<p class=\"dim\">The last hour, as far as somebody looked at this console: since ")
-	p.When(s.Hour[0].At)
-	p.Put(".</p>\n")
+	if drawn > 0 {
+		p.Put("</div>\n<p class=\"dim\">The last hour, as far as somebody looked at this console: since ")
+		p.When(s.Hour[0].At)
+		p.Put(".</p>\n")
+	}
 }

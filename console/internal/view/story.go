@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -35,21 +34,26 @@ type storyPart struct {
 	Steps  []operate.SagaStep     `json:"steps"`
 	Outbox []row                  `json:"outbox"`                  // what is not published
 	Unread string                 `json:"outbox_unread,omitempty"` // why that could not be read
+	// Written are rows that are still in the outbox, published or not. Finished are messages with a mark.
+	Written  []writtenLine  `json:"written"`
+	Finished []finishedLine `json:"finished"`
 	// More: so many messages are kept that only the first 10,000 were looked through for the id or
 	// correlation.
 	More bool `json:"more"`
 	// Cut: there are more messages of the key than are shown, or more in quarantine than were looked through.
 	Cut bool `json:"cut"`
 
-	from *page.Source
-	held []store.Parked
+	from      *page.Source
+	held      []store.Parked
+	rows      []store.WrittenRow
+	consumers []string
 }
 
 func (v *storyPage) known() bool {
 	return slices.ContainsFunc(v.Parts,
 		func(p storyPart) bool {
 			return len(p.Sagas)+len(p.Kept)+len(p.Apart)+len(p.Steps)+
-				len(p.Outbox) > 0
+				len(p.Outbox)+len(p.Written)+len(p.Finished) > 0
 		})
 }
 
@@ -86,12 +90,16 @@ func storyOf(q *page.Request, asked string) (*storyPage, error) {
 	for _, a := range away {
 		gone[a.Source] = true
 	}
-	hunt := &hunt{asked: v.Asked, saga: string(key), keys: [][]byte{key}}
+	hunt := &hunt{asked: v.Asked, sagas: []string{string(key)}, keys: [][]byte{key}}
 	of := map[string][]operate.SagaStanding{}
 	for _, g := range sagas {
 		of[g.Name] = g.Is
+		hunt.correlations = append(hunt.correlations, correlationsOf(g.Is)...)
 		for i := range g.Is {
 			hunt.keys = append(hunt.keys, g.Is[i].Keys...)
+			if id := g.Is[i].ID; id != "" && len(hunt.sagas) <= mostSagasOfKey {
+				hunt.sagas = append(hunt.sagas, id)
+			}
 		}
 	}
 	slices.SortFunc(hunt.keys, bytes.Compare)
@@ -116,15 +124,42 @@ func storyOf(q *page.Request, asked string) (*storyPage, error) {
 		g.Is.Sagas = append([]operate.SagaStanding{}, of[g.Name]...)
 		v.Parts = append(v.Parts, g.Is)
 	}
+	v.marks(q)
 	v.Line = timeline(v.Parts)
 	return v, nil
+}
+
+// marks looks up the messages of all sources among the finished ones of each.
+func (v *storyPage) marks(q *page.Request) {
+	ids, types := named(v.Parts)
+	at := map[string]int{}
+	for i := range v.Parts {
+		at[v.Parts[i].Source] = i
+	}
+	found, away := page.Each(q.Context(), q.Sources, "",
+		func(ctx context.Context, s *page.Source) ([]finishedLine, error) {
+			i, answered := at[s.Name]
+			if !answered { // it is named as away
+				return nil, nil
+			}
+			return finished(ctx, s, v.Parts[i].consumers, ids, types)
+		})
+	for _, g := range found {
+		if i, answered := at[g.Name]; answered {
+			v.Parts[i].Finished = append(v.Parts[i].Finished, g.Is...)
+		}
+	}
+	v.Away = append(v.Away, away...)
 }
 
 // A hunt looks for the messages of some keys, and those of an id or a correlation.
 type hunt struct {
 	asked string
-	saga  string // asked as the key of a saga
+	// sagas are the names under which participants may have recorded steps: the key and the ids of its sagas.
+	sagas []string
 	keys  [][]byte
+	// correlations are those of the messages of its sagas.
+	correlations []string
 }
 
 func (h *hunt) means(m *skald.Message) bool {
@@ -136,16 +171,19 @@ func (h *hunt) means(m *skald.Message) bool {
 func (h *hunt) look(ctx context.Context, s *page.Source) (part storyPart, err error) {
 	part = storyPart{Source: s.Name, Kept: []messageLine{}, Apart: []apart{},
 		Steps:  []operate.SagaStep{},
-		Outbox: []row{}, from: s}
+		Outbox: []row{}, Written: []writtenLine{}, Finished: []finishedLine{}, from: s}
 	now, err := s.Stands(ctx)
 	if err == nil {
+		for _, c := range now.Consumers[:min(mostConsumers, len(now.Consumers))] {
+			part.consumers = append(part.consumers, c.Name)
+		}
 		err = h.kept(ctx, s, &part, now.Consumers)
 	}
 	if err == nil {
 		err = h.apart(ctx, s, &part)
 	}
 	if err == nil {
-		err = h.steps(ctx, s, &part, now.Consumers)
+		err = h.steps(ctx, s, &part)
 	}
 	for i := range part.held {
 		part.Kept = append(part.Kept, messageLineOf(&part.held[i]))
@@ -162,10 +200,15 @@ func (h *hunt) kept(ctx context.Context, s *page.Source, part *storyPart,
 		return err
 	}
 	part.held, part.More = got.Kept, got.KeptTo > 0
+	lookups := 0
 	for _, c := range consumers {
 		for _, key := range h.keys {
 			if c.Parked+c.Dead == 0 {
 				continue
+			}
+			if lookups++; lookups > mostLookups {
+				part.Cut = true
+				break
 			}
 			list, err := store.ListKept(ctx, s.DB,
 				store.Sought{Consumer: c.Name, Key: key, Bare: true, Limit: page.Rows + 1})
@@ -205,20 +248,22 @@ func (h *hunt) apart(ctx context.Context, s *page.Source, part *storyPart) error
 
 const mostApart = 1000 // in quarantine that are looked through
 
-const mostConsumers = 20 // whose steps are looked up
+const (
+	mostConsumers  = 20 // whose steps and marks are looked up
+	mostSagasOfKey = 8  // whose steps are looked up by id
+	mostLookups    = 40 // of kept messages, by consumer and key: only of consumers that keep some
+)
 
-func (h *hunt) steps(ctx context.Context, s *page.Source, part *storyPart,
-	consumers []page.Consumer) error {
-	for _, c := range consumers[:min(mostConsumers, len(consumers))] {
-		list, err := operate.Steps(ctx, s.DB,
-			operate.StepSelection{Consumer: c.Name, Saga: h.saga, Limit: page.Rows})
-		if usage := new(operate.UsageError); err != nil && !errors.As(err, &usage) {
-			return err
-		}
-		for i := range list {
-			list[i].Result, list[i].Outcome = nil, nil // they are payloads
-		}
-		part.Steps = append(part.Steps, list...)
+// steps looks the steps of all sagas up, in one query.
+func (h *hunt) steps(ctx context.Context, s *page.Source, part *storyPart) error {
+	if len(part.consumers) == 0 {
+		return nil
 	}
-	return nil
+	list, err := operate.Steps(ctx, s.DB,
+		operate.StepSelection{Consumers: part.consumers, Sagas: h.sagas, Limit: page.Rows})
+	for i := range list {
+		list[i].Result, list[i].Outcome = nil, nil // they are payloads
+	}
+	part.Steps = append(part.Steps, list...)
+	return err
 }

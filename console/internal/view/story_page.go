@@ -9,6 +9,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/draw"
 	graph "github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
 )
 
 func (v *storyPage) Heading() string { return page.Cut(v.Asked, 80) }
@@ -17,7 +18,7 @@ func (*storyPage) Live()             {}
 func (v *storyPage) HTML(p *page.Page) {
 	p.Away(v.Away)
 	if !v.known() {
-		p.Put("<p class=\"note\">No source that answered knows anything of it. What was taken without failing leaves only a mark, which is looked up with <code>skald inbox show</code>. Of an outbox the oldest %s rows that wait were looked through, and as many that the broker refused, by id and key.</p>\n", page.Number(mostRows))
+		p.Put("<p class=\"note\">No source that answered knows anything of it. The search covers the newest %s rows of each outbox, published or not, by id, key and correlation. A mark has no key: <code>skald inbox show</code> finds it by the id of its message.</p>\n", page.Number(store.WrittenScan))
 	}
 	for i := range v.Parts {
 		part := &v.Parts[i]
@@ -237,19 +238,46 @@ func picture(s *operate.SagaStanding) string {
 			next = []string{n}
 		}
 	}
-	return draw.SVG(g, marks)
+	return draw.SVG(g, marks) + draw.TallSVG(g, marks)
 }
 
 func (v *storyPage) timeline(p *page.Page) {
-	p.Put("<section class=\"card\">\n<h2>What happened</h2>\n")
+	p.Put("<section class=\"card story\">\n<h2>What happened</h2>\n")
 	p.Table("What happened, in all sources")
-	p.Put("<tr><th scope=\"col\">at</th><th scope=\"col\">source</th><th scope=\"col\">where</th>" +
+	p.Put("<tr><th scope=\"col\">at</th><th scope=\"col\" class=\"n\">after</th>" +
+		"<th scope=\"col\">took</th><th scope=\"col\">source</th><th scope=\"col\">where</th>" +
 		"<th scope=\"col\">what</th></tr>\n")
+	first, last := v.Line[0].At, v.Line[len(v.Line)-1].At
 	for i := range v.Line {
 		m := &v.Line[i]
 		p.Put("<tr class=\"%s\"><td>", m.Grade)
-		p.When(m.At)
+		p.Moment(m.At)
+		p.Put("</td><td class=\"n\">%s</td><td>", page.Exactly(m.At.Sub(first)))
+		bar(p, m, first, last)
 		p.Put("</td><td>%s</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Source, m.Where, m.What)
 	}
-	p.Put("</table></div>\n</section>\n")
+	p.Put("</table></div>\n<p class=\"dim\">A bar begins at the previous entry of the same source and place. The clocks of services differ.</p>\n</section>\n")
+}
+
+// bar draws the time of e, between the first and the last entry.
+func bar(p *page.Page, e *event, first, last time.Time) {
+	since := e.At
+	if e.Since != nil {
+		since = *e.Since
+	}
+	place := func(at time.Time) float64 {
+		if !last.After(first) {
+			return 0
+		}
+		return max(0, min(1, at.Sub(first).Seconds()/last.Sub(first).Seconds()))
+	}
+	const wide = 1000 // units of the SVG
+	from, to := int(wide*place(since)), int(wide*place(e.At))
+	const least = 12 // a bar that can be seen
+	from = min(from, wide-least)
+	p.Put("<svg class=\"bar\" viewBox=\"0 0 %d 10\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"%s\"><rect x=\"%d\" width=\"%d\" height=\"10\"/></svg>",
+		wide, page.Exactly(e.At.Sub(since)), from, max(least, to-from))
+	if e.At.After(since) {
+		p.Put("<span class=\"dim\">%s</span>", page.Exactly(e.At.Sub(since)))
+	}
 }

@@ -16,20 +16,37 @@ type event struct {
 	What   string    `json:"what"`
 	Where  string    `json:"where,omitempty"` // the consumer, or the flow
 	Grade  string    `json:"grade,omitempty"` // bad, warn or nothing
+	// Since is the time of the entry before, of the same source and place.
+	Since *time.Time `json:"since,omitempty"`
 }
 
-// timeline is what happened in all sources, in the order of its time. Clocks differ: so may the order of what
-// is close.
+// timeline returns the events of all sources by time. The clocks of services differ, so the order of events
+// that are close in time may be wrong.
 func timeline(parts []storyPart) []event {
-	out := []event{}
+	out, written := []event{}, map[string]bool{}
 	for i := range parts {
-		out = append(out, parts[i].events()...)
+		for _, w := range parts[i].Written {
+			written[w.ID] = true
+		}
+	}
+	for i := range parts {
+		out = append(out, parts[i].events(written)...)
 	}
 	slices.SortStableFunc(out, func(a, b event) int { return a.At.Compare(b.At) })
+	last := map[[2]string]*event{}
+	for i := range out {
+		e := &out[i]
+		place := [2]string{e.Source, e.Where}
+		if before := last[place]; before != nil {
+			e.Since = &before.At
+		}
+		last[place] = e
+	}
 	return out
 }
 
-func (part *storyPart) events() (out []event) {
+// events returns what one source knows. Of written messages the outbox knows the time.
+func (part *storyPart) events(written map[string]bool) (out []event) {
 	add := func(at *time.Time, what, where, grade string) {
 		if at != nil && !at.IsZero() {
 			out = append(out, event{At: *at, Source: part.Source, What: what, Where: where, Grade: grade})
@@ -40,8 +57,12 @@ func (part *storyPart) events() (out []event) {
 		part.sagaEvents(s, add)
 	}
 	for i := range part.Kept {
+		if m := &part.Kept[i].Message; !written[m.ID] {
+			add(m.Time, m.Type+" was published", "topic "+m.Topic, "")
+		}
 		part.keptEvents(&part.Kept[i].Message, add)
 	}
+	part.finishedEvents(add)
 	for i := range part.Apart {
 		a := &part.Apart[i]
 		add(&a.At, a.Type+" went into quarantine: "+a.Why, a.Consumer, "warn")
@@ -50,7 +71,11 @@ func (part *storyPart) events() (out []event) {
 	}
 	for i := range part.Steps {
 		s := &part.Steps[i]
-		add(&s.ChangedAt, fmt.Sprintf("step %s is %s", s.Step, s.State), s.Consumer, stepGrade(s.State))
+		what := fmt.Sprintf("step %s is %s", s.Step, s.State)
+		if s.OutsideKey != "" {
+			what += ", by a call outside under the key " + page.Cut(s.OutsideKey, 80)
+		}
+		add(&s.ChangedAt, what, s.Consumer, stepGrade(s.State))
 	}
 	return out
 }
@@ -61,7 +86,12 @@ func (part *storyPart) sagaEvents(s *operate.SagaStanding,
 		add(&s.Started, "started", "saga "+s.Name, "")
 		for i := range s.Steps {
 			step := &s.Steps[i]
-			add(step.At, "step "+step.Name+" is "+step.Outcome, "saga "+s.Name, "")
+			what, grade := "step "+step.Name+" is "+step.Outcome, ""
+			if step.Attempts > 0 {
+				what, grade = fmt.Sprintf("%s, failed %s: %s", what, page.Times(step.Attempts),
+					page.Cut(page.FirstLine(step.Error), 200)), "warn"
+			}
+			add(step.At, what, "saga "+s.Name, grade)
 			if step.Stuck {
 				add(&s.Changed, "step "+step.Name+" is stuck: "+page.Cut(page.FirstLine(step.Error), 200),
 					"saga "+s.Name, "bad")
@@ -79,7 +109,6 @@ func (part *storyPart) sagaEvents(s *operate.SagaStanding,
 }
 
 func (part *storyPart) keptEvents(m *operate.Message, add func(at *time.Time, what, where, grade string)) {
-	add(m.Time, m.Type+" was published", "topic "+m.Topic, "")
 	add(&m.Since, m.Type+" was parked", m.Consumer, "")
 	if m.FirstAt != nil && (m.LastAt == nil || !m.FirstAt.Equal(*m.LastAt)) {
 		add(m.FirstAt, m.Type+" failed: "+page.Cut(page.FirstLine(m.FirstError), 200), m.Consumer, "warn")

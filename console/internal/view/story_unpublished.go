@@ -1,25 +1,51 @@
 package view
 
 import (
+	"bytes"
 	"context"
+	"slices"
 
 	"github.com/skald-go/skald/console/internal/page"
-	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
 )
 
 // mostRows of the outbox are looked through for a story: so many of those that wait, and of those that the
 // broker refused. Rows have no index by key, and there may be millions.
 const mostRows = 1000
 
-// outbox looks for what a source has written and not published: no consumer can know of it. An app may not
-// read the outbox; all else is told in any case.
+// outbox looks for what a source has written, in one query for all rows and one for those that wait. An app
+// may not read the outbox; all else is told in any case.
 func (h *hunt) outbox(ctx context.Context, s *page.Source, part *storyPart, why func(error) string) {
-	rows, err := operate.Unpublished(ctx, s.DB, h.asked, h.keys, mostRows)
+	got, err := s.DB.List(ctx, store.List{Waiting: mostRows, Written: &store.WrittenQuery{About: h.asked,
+		Correlations: h.correlations, Keys: h.keys, Limit: page.Rows}})
 	if err != nil {
 		part.Unread = why(err)
+		return
 	}
-	for i := range rows {
-		part.Outbox = append(part.Outbox, rowOf(&rows[i]))
+	part.rows = got.Written
+	ours := map[int64]bool{}
+	for i := range got.Written {
+		ours[got.Written[i].Seq] = true
+	}
+	waits := map[int64]bool{}
+	for i := range got.Waiting {
+		w := &got.Waiting[i]
+		waits[w.Seq] = true
+		if ours[w.Seq] || w.ID == h.asked || w.Key != nil && slices.ContainsFunc(h.keys,
+			func(key []byte) bool { return bytes.Equal(key, w.Key) }) {
+			part.Outbox = append(part.Outbox, rowOf(w))
+		}
+	}
+	for i := range got.Written {
+		w := &got.Written[i]
+		line := writtenLine{w.ID, w.Topic, w.Type, w.Written, "published"}
+		switch n := len(got.Waiting); {
+		case waits[w.Seq]:
+			line.State = "waits"
+		case n >= mostRows && w.Seq > got.Waiting[n-1].Seq:
+			line.State = "unknown" // beyond the rows that wait and were read
+		}
+		part.Written = append(part.Written, line)
 	}
 }
 

@@ -58,7 +58,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	in := inbox.New(db, bus, "payment", &inbox.Options{Front: inbox.Front{Seen: cache}, Logger: quiet})
+	in := inbox.New(db, bus, "payment", &inbox.Options{Cache: inbox.Cache{Finished: cache}, Logger: quiet})
 	charges := 0
 	inbox.On(in, OrderCreated, func(_ context.Context, tx *memstore.Tx, m skald.Received[Order]) error {
 		charges++

@@ -10,12 +10,14 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// An Invariant is one promise and whether it is kept.
+// Invariant is one promise of the shop and the auditor's verdict.
 type Invariant struct {
-	Name    string `json:"name"`
-	OK      bool   `json:"ok"`
-	Checked int    `json:"checked"` // how many things it was held against
-	Detail  string `json:"detail"`
+	Name     string `json:"name"`
+	OK       bool   `json:"ok"`
+	Checked  int    `json:"checked"`            // number of things compared with the promise
+	Detail   string `json:"detail"`             // the first five breaches, or a summary
+	First    string `json:"first,omitempty"`    // the first breach
+	Breaches int    `json:"breaches,omitempty"` // number of breaches
 }
 
 // Run reads the databases, which are named by their services: order, payment, inventory, fulfilment,
@@ -32,6 +34,17 @@ func Run(ctx context.Context, databases map[string]table.DB) ([]Invariant, error
 		b.ordersEnded(),
 		b.deliveredToAll(), b.orderPerKey(), b.effectOnce(), b.mailedOnce(), b.postedOnce(),
 	}, nil
+}
+
+// Brief returns the first breach and the number of the others, or the summary of a kept promise.
+func (i *Invariant) Brief() string {
+	switch i.Breaches {
+	case 0:
+		return i.Detail
+	case 1:
+		return i.First
+	}
+	return fmt.Sprintf("%s; and %d more", i.First, i.Breaches-1)
 }
 
 // OK tells whether all of invariants hold.
@@ -63,6 +76,7 @@ const maxTold = 5
 func (f *findings) verdict(name, good string) Invariant {
 	i := Invariant{Name: name, OK: len(f.wrong) == 0, Checked: f.checked, Detail: good}
 	if !i.OK {
+		i.First, i.Breaches = f.wrong[0], len(f.wrong)
 		i.Detail = strings.Join(f.wrong[:min(len(f.wrong), maxTold)], "; ")
 	}
 	if more := len(f.wrong) - maxTold; more > 0 {

@@ -95,7 +95,7 @@ type Chapter struct {
 	Taken   []Taken
 }
 
-// Taken is what became of a message at one service.
+// Taken is the outcome of a message at one service.
 type Taken struct {
 	Service string
 	Outcome string // done, rejected, barred

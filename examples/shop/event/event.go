@@ -66,7 +66,7 @@ type Item struct {
 	Cents    int64  `json:"cents" avro:"cents"` // of one piece
 }
 
-// A Verdict is what became of an order at one service.
+// A Verdict is the outcome of an order at one service.
 type Verdict struct {
 	Order
 	Reason string `json:"reason,omitempty"` // of a "no"

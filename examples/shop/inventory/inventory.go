@@ -109,8 +109,8 @@ func (s *Inventory[TTx]) Listen(in *inbox.Inbox[TTx]) {
 	}
 }
 
-func step(m skald.Received[event.Verdict]) inbox.Step {
-	return inbox.Step{Saga: m.Value.ID, Name: "reserve"}
+func step[TTx any](in *inbox.Inbox[TTx]) *inbox.Step[TTx, event.Verdict] {
+	return inbox.NewStep(in, "reserve", func(m skald.Received[event.Verdict]) string { return m.Value.ID })
 }
 
 // react does what follows from what other services have said.
@@ -118,9 +118,10 @@ func (s *Inventory[TTx]) react(in *inbox.Inbox[TTx]) {
 	barred := func(m skald.Received[event.Verdict]) []skald.Draft {
 		return []skald.Draft{s.no(m.Value.Order, ErrBarred)}
 	}
-	inbox.Forward(in, s.events.PaymentTaken, step, s.reserve, barred)  // it is paid
-	inbox.Compensate(in, s.events.ParcelFailed, step, s.release, nil)  // the carrier does not take it
-	inbox.Compensate(in, s.events.ParcelStopped, step, s.release, nil) // its customer has cancelled it
+	reserve := step(in)
+	inbox.DoOn(reserve, s.events.PaymentTaken, s.reserve, inbox.IfBarred(barred)) // it is paid
+	inbox.UndoOn(reserve, s.events.ParcelFailed, s.release)                       // the carrier does not take it
+	inbox.UndoOn(reserve, s.events.ParcelStopped, s.release)                      // its customer has cancelled it
 }
 
 // obey does what the order's saga says. The saga waits for the answer to an undo, also where there was
@@ -136,8 +137,9 @@ func (s *Inventory[TTx]) obey(in *inbox.Inbox[TTx]) {
 		v := event.Verdict{Order: m.Value.Order, Reason: "nothing was put aside"}
 		return []skald.Draft{s.events.StockReleased.New(v.ID, v)}
 	}
-	inbox.Forward(in, s.events.ReserveStock, step, s.reserve, barred)
-	inbox.Compensate(in, s.events.ReleaseStock, step, s.release, nothing)
+	reserve := step(in)
+	inbox.DoOn(reserve, s.events.ReserveStock, s.reserve, inbox.IfBarred(barred))
+	inbox.UndoOn(reserve, s.events.ReleaseStock, s.release, inbox.Reply(nothing))
 }
 
 // Entities are the SKUs of the order, sorted: a "short" stands only if none of them came back meanwhile.
@@ -197,7 +199,7 @@ func (s *Inventory[TTx]) no(order event.Order, why error) skald.Draft {
 // release undoes reserve. It is called only where something was put aside: else a reservation that should
 // come late is barred.
 func (s *Inventory[TTx]) release(ctx context.Context, tx TTx, m skald.Received[event.Verdict],
-	_ inbox.Took) (r inbox.Result, err error) {
+	_ inbox.DoneStep) (r inbox.Result, err error) {
 	if err := s.journal.Note(ctx, tx, m.Message); err != nil {
 		return r, err
 	}
@@ -233,9 +235,9 @@ func (s *Inventory[TTx]) state(ctx context.Context, db table.DB, order,
 	return state, asked, nil
 }
 
-// reservedBefore tells of what was put aside by a build that knew no steps, and tells such builds what
-// becomes of it from now on.
-func (s *Inventory[TTx]) reservedBefore(ctx context.Context, tx TTx, step inbox.Step,
+// reservedBefore reports whether a build without steps reserved the goods. It also records the new state for
+// such builds.
+func (s *Inventory[TTx]) reservedBefore(ctx context.Context, tx TTx, step inbox.StepID,
 	undo bool) (bool, error) {
 	first := reserved
 	if undo {

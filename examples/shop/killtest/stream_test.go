@@ -76,8 +76,8 @@ func work(name, schema, postgres, at string) error {
 	db, quiet := pgstore.New(pool, &pgstore.Options{Schema: schema}), slog.New(slog.DiscardHandler)
 	in := inbox.New(db, bus, schema, &inbox.Options{
 		Workers: 8, Instance: inbox.Instance{Member: name}, Timeouts: inbox.Timeouts{Handle: time.Second,
-			Wait: time.Second}, Retry: inbox.Retry{First: 20 * time.Millisecond, Most: 500 * time.Millisecond,
-			Attempts: 1000}, Logger: quiet,
+			Wait: time.Second}, Retry: inbox.Retry{InitialInterval: 20 * time.Millisecond,
+			MaxInterval: 500 * time.Millisecond, Attempts: 1000}, Logger: quiet,
 	})
 	insert := "INSERT INTO " + schema + ".effects (worker, key, n) VALUES ($1, $2, $3)"
 	inbox.On(in, skald.Event[int]{Topic: schema, Type: "counted"},
@@ -290,11 +290,13 @@ func TestStream(t *testing.T) {
 
 // The same through NATS and RabbitMQ, with fewer messages.
 func TestStreamOnNATS(t *testing.T) {
+	need.Nightly(t, "TestStream and the brokers' contracts stay")
 	t.Parallel()
 	streamUnderKills(newStreamAt(t, need.NATS, 3), *streamMessages/5)
 }
 
 func TestStreamOnRabbitMQ(t *testing.T) {
+	need.Nightly(t, "TestStream and the brokers' contracts stay")
 	t.Parallel()
 	streamUnderKills(newStreamAt(t, need.RabbitMQ, 3), *streamMessages/5)
 }

@@ -96,7 +96,7 @@ func (s *Notification[TTx]) Listen(in *inbox.Inbox[TTx]) {
 // Entities are none: mails do not concern each other.
 func (s *Notification[TTx]) Entities(skald.Message) []store.Lock { return nil }
 
-// about is the mail on what became of the order.
+// about is the mail about the outcome of the order.
 func about(m skald.Received[event.Verdict]) mail.Mail {
 	subject := "Your order is on its way"
 	if m.Type == event.OrderCancelled {
@@ -137,7 +137,7 @@ func (s *Notification[TTx]) send() call.Call[TTx, event.Verdict, mail.Mail, stru
 	}
 }
 
-// note writes down that the customer was told what became of the order.
+// note records that the customer received a mail about the outcome of the order.
 func (s *Notification[TTx]) note(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
 	if err := s.journal.Note(ctx, tx, m.Message); err != nil {
 		return err

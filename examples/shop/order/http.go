@@ -38,7 +38,7 @@ const (
 func (s *Order[TTx]) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders", httpidem.Handle(s.home.Store, "POST /orders", httpidem.OneTenant,
-		&httpidem.Options{MaxBody: maxBody, Seen: s.o.Seen, Logger: s.o.Logger}, s.post))
+		&httpidem.Options{MaxBody: maxBody, Cache: s.o.Seen, Logger: s.o.Logger}, s.post))
 	mux.HandleFunc("GET /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
 		found, err := s.Find(r.Context(), r.PathValue("id"))
 		answer(w, r, http.StatusOK, found, err)

@@ -127,7 +127,7 @@ func (s *Order[TTx]) Entities(skald.Message) []store.Lock { return nil }
 func (s *Order[TTx]) hear(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
 	db, id := s.home.DB(tx), m.Value.ID
 	if s.saga != nil { // first: the saga's functions have it locked when they lock the order
-		if _, err := saga.Answer(ctx, s.saga.engine, tx, s.saga.order, id, m.Message); err != nil {
+		if _, err := s.saga.orders.Answer(ctx, tx, id, m.Message); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/table"
 	"github.com/skald-go/skald/once"
-	"github.com/skald-go/skald/saga"
 )
 
 var (
@@ -104,7 +103,7 @@ func (s *Order[TTx]) place(ctx context.Context, tx TTx, r Request) (event.Order,
 		return o, err
 	}
 	if s.saga != nil {
-		if _, err := saga.Start(ctx, s.saga.engine, tx, s.saga.order, o); err != nil {
+		if _, err := s.saga.orders.Start(ctx, tx, o); err != nil {
 			return o, err
 		}
 	}

@@ -19,10 +19,10 @@ var ErrNotYet = errors.New("the order is being placed: ask again in a moment")
 // answerWait is how long the end of an order waits for an answer that it needs, before it looks again.
 const answerWait = 100 * time.Millisecond
 
-// A process is the saga that takes orders through the shop, and the engine that runs it.
+// process is the saga that takes orders through the shop, and the engine that runs it.
 type process[TTx any] struct {
 	engine *saga.Engine[TTx]
-	order  *saga.Definition[event.Order]
+	orders *saga.Sagas[TTx, event.Order]
 }
 
 // define is the whole process of an order: what is done, in this order, and how each of it is undone.
@@ -32,7 +32,7 @@ func (s *Order[TTx]) define() *saga.Definition[event.Order] {
 	reason := func(v event.Verdict) string { return v.Reason }
 	e := s.events
 
-	accept := saga.Do("accept", s.accept, s.cancel, saga.Retry(saga.Policy{Attempts: -1}))
+	accept := saga.Exec("accept", s.accept, s.cancel, saga.Retry(saga.Policy{Attempts: -1}))
 	charge := saga.Command("charge", e.ChargePayment, order,
 		saga.Reply(e.PaymentTaken, saga.RefusedBy(e.PaymentDeclined, reason)),
 		saga.UndoBy(e.RefundPayment, bare, saga.Reply(e.PaymentRefunded)))
@@ -42,8 +42,8 @@ func (s *Order[TTx]) define() *saga.Definition[event.Order] {
 	ship := saga.Command("ship", e.ShipParcel, bare,
 		saga.Reply(e.ParcelShipped, saga.RefusedBy(e.ParcelFailed, reason),
 			saga.RefusedBy(e.ParcelStopped, reason)),
-		nil, saga.Pivot())
-	confirm := saga.Do("confirm", s.confirm, nil)
+		saga.Pivot())
+	confirm := saga.Exec("confirm", s.confirm, nil)
 
 	return saga.New("order", &saga.Options[event.Order]{Key: func(o event.Order) string { return o.ID }},
 		accept, charge, reserve, ship, confirm)
@@ -58,10 +58,9 @@ func (s *Order[TTx]) orchestrate() (*process[TTx], error) {
 		return nil, fmt.Errorf("%T keeps no sagas: take another store, or the choreographed style",
 			s.home.Store)
 	}
-	p := &process[TTx]{order: s.define()}
-	var err error
-	p.engine, err = saga.NewEngine(db, &s.o.Saga, p.order)
-	return p, err
+	definition := s.define()
+	engine, err := saga.NewEngine(db, &s.o.Saga, definition)
+	return &process[TTx]{engine, saga.Bind(engine, definition)}, err
 }
 
 // Engine runs the sagas of the orchestrated style; nil in the other.
@@ -73,17 +72,15 @@ func (s *Order[TTx]) Engine() *saga.Engine[TTx] {
 }
 
 // accept does nothing: the order was written with the start of its saga. It is there for its undo.
-func (s *Order[TTx]) accept(context.Context, TTx, saga.Run[event.Order]) (struct{}, error) {
-	return struct{}{}, nil
-}
+func (s *Order[TTx]) accept(context.Context, TTx, saga.Run[event.Order]) error { return nil }
 
 // confirm ends an order whose parcel has left.
-func (s *Order[TTx]) confirm(ctx context.Context, tx TTx, r saga.Run[event.Order]) (struct{}, error) {
-	return struct{}{}, s.end(ctx, tx, r.In, Confirmed)
+func (s *Order[TTx]) confirm(ctx context.Context, tx TTx, r saga.Run[event.Order]) error {
+	return s.end(ctx, tx, r.In, Confirmed)
 }
 
 // cancel ends an order of which all else is undone.
-func (s *Order[TTx]) cancel(ctx context.Context, tx TTx, r saga.Run[event.Order], _ struct{}) error {
+func (s *Order[TTx]) cancel(ctx context.Context, tx TTx, r saga.Run[event.Order]) error {
 	return s.end(ctx, tx, r.In, Cancelled)
 }
 
@@ -114,7 +111,7 @@ func (s *Order[TTx]) turnBack(ctx context.Context, tx TTx, id string) error {
 	if s.saga == nil {
 		return nil
 	}
-	came, err := saga.Cancel(ctx, s.saga.engine, tx, s.saga.order, id, ByCustomer)
+	came, err := s.saga.orders.Cancel(ctx, tx, id, ByCustomer)
 	none := (*saga.NoSagaError)(nil)
 	switch {
 	case errors.As(err, &none):

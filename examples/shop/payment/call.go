@@ -37,12 +37,15 @@ func ofOrder(o event.Order) bill     { return bill{order: o, cents: o.Cents} }
 func ofVerdict(v event.Verdict) bill { return ofOrder(v.Order) }
 func ofChange(c event.Change) bill   { return bill{order: c.Order, change: c.Number, cents: c.Fee} }
 
-func (b bill) step() inbox.Step {
-	s := inbox.Step{Saga: b.order.ID, Name: "charge"}
-	if b.change > 0 {
-		s.Occurrence = strconv.FormatInt(b.change, 10)
-	}
-	return s
+// step returns the step that charges the bill of a message.
+func step[TTx, T any](in *inbox.Inbox[TTx], of func(T) bill) *inbox.Step[TTx, T] {
+	return inbox.NewStep(in, "charge", func(m skald.Received[T]) string { return of(m.Value).order.ID },
+		inbox.Occurrence(func(m skald.Received[T]) string {
+			if b := of(m.Value); b.change > 0 {
+				return strconv.FormatInt(b.change, 10)
+			}
+			return ""
+		}))
 }
 
 // key is the gateway's for what is done with it.

@@ -166,37 +166,33 @@ func (s *Payment[TTx]) listenToOrders(in *inbox.Inbox[TTx]) {
 			return []skald.Draft{refunded(event.Verdict{Order: m.Value.Order, Reason: "nothing was charged"})}
 		}
 	}
-	inbox.ForwardCall(in, asked,
-		func(m skald.Received[event.Order]) inbox.Step { return ofOrder(m.Value).step() },
-		charge(s, ofOrder, taken, declined),
-		func(m skald.Received[event.Order]) []skald.Draft {
+	inbox.DoCallOn(step(in, ofOrder), asked, charge(s, ofOrder, taken, declined),
+		inbox.IfBarred(func(m skald.Received[event.Order]) []skald.Draft {
 			return []skald.Draft{declined(m.Value, ErrBarred.Error())}
-		})
+		}))
 	for _, e := range givenUp {
-		inbox.CompensateCall(in, e,
-			func(m skald.Received[event.Verdict]) inbox.Step { return ofVerdict(m.Value).step() },
-			refund(s, ofVerdict, refunded), nothing)
+		inbox.UndoCallOn(step(in, ofVerdict), e, refund(s, ofVerdict, refunded), inbox.Reply(nothing))
 	}
 }
 
 // listenToChanges: a change that is refused is answered though nothing was charged for it yet, for nothing
 // will be any more. So who comes late, and is barred, says nothing.
 func (s *Payment[TTx]) listenToChanges(in *inbox.Inbox[TTx]) {
-	step := func(m skald.Received[event.Change]) inbox.Step { return ofChange(m.Value).step() }
 	paid := func(c event.Change) skald.Draft { return s.events.ChangePaid.New(c.ID, c) }
 	declined := func(c event.Change, why string) skald.Draft {
 		c.Reason = why
 		return s.events.ChangeDeclined.New(c.ID, c)
 	}
 	undone := func(c event.Change) skald.Draft { return s.events.ChangeUndone.New(c.ID, c) }
-	inbox.ForwardCall(in, s.events.ChangeAsked, step, charge(s, ofChange, paid, declined), nil)
-	inbox.CompensateCall(in, s.events.ChangeRefused, step, refund(s, ofChange, undone),
-		func(m skald.Received[event.Change], was store.StepState) []skald.Draft {
+	change := step(in, ofChange)
+	inbox.DoCallOn(change, s.events.ChangeAsked, charge(s, ofChange, paid, declined))
+	inbox.UndoCallOn(change, s.events.ChangeRefused, refund(s, ofChange, undone),
+		inbox.Reply(func(m skald.Received[event.Change], was store.StepState) []skald.Draft {
 			if was == store.StepDone {
 				return nil // it is said with the refund
 			}
 			return []skald.Draft{undone(m.Value)}
-		})
+		}))
 }
 
 // Entities is the order's payment: what is to be asked of the gateway is stored only if nobody touched it
@@ -207,7 +203,7 @@ func (s *Payment[TTx]) Entities(m skald.Message) []store.Lock {
 
 // takenBefore tells of a payment that was taken by a build that knew no steps, and tells such builds what
 // becomes of it from now on. They knew no changes that cost anything.
-func (s *Payment[TTx]) takenBefore(ctx context.Context, tx TTx, step inbox.Step, undo bool) (bool, error) {
+func (s *Payment[TTx]) takenBefore(ctx context.Context, tx TTx, step inbox.StepID, undo bool) (bool, error) {
 	if step.Occurrence != "" {
 		return false, nil
 	}

@@ -33,7 +33,7 @@ func TestStatusNamesWhatHoldsAnOrderElsewhere(t *testing.T) {
 		}
 	})
 	o := &service.Options{}
-	o.Inbox.Retry.First, o.Inbox.Retry.Most = time.Hour, time.Hour
+	o.Inbox.Retry.InitialInterval, o.Inbox.Retry.MaxInterval = time.Hour, time.Hour
 	s.addWith("payment", "payment", bus, o)
 	answers := httptest.NewServer(there.Answer())
 	defer answers.Close()

@@ -53,7 +53,7 @@ func TestStatusNamesWhatHoldsAnOrder(t *testing.T) {
 
 func heldAndFreed[TTx any](t *testing.T, d *place.Databases[TTx], state, flags, sick, well string) {
 	o := &service.Options{}
-	o.Inbox.Retry.First, o.Inbox.Retry.Most = time.Hour, time.Hour
+	o.Inbox.Retry.InitialInterval, o.Inbox.Retry.MaxInterval = time.Hour, time.Hour
 	if state == "dead" {
 		o.Inbox.Retry.Attempts = 1
 	}

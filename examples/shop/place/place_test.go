@@ -232,6 +232,7 @@ func TestPostgresStepByStep(t *testing.T) {
 
 // The newest version that is supported; the other tests have the oldest.
 func TestPostgres18StepByStep(t *testing.T) {
+	need.Nightly(t, "TestPostgresStepByStep and the conformance of pgstore on 18 stay")
 	t.Parallel()
 	s := open(t, databaseAt(t, need.PostgresVersion(t, "18")), "mem:", "test", "1")
 	s.order(1, 50)
@@ -296,6 +297,7 @@ func TestTwoInstancesOnPostgres(t *testing.T) {
 }
 
 func TestTwoInstancesThroughPgBouncer(t *testing.T) {
+	need.Nightly(t, "TestTwoInstancesOnPostgres and the conformance through PgBouncer stay")
 	t.Parallel()
 	at, err := url.Parse(need.PgBouncer(t))
 	if err != nil {

@@ -191,7 +191,7 @@ func TestUnknownSettledIsCounted(t *testing.T) {
 			server := httptest.NewServer(gateway.NewServer(ledger, gateway.NewMoods(1, c.rates)).Handler())
 			t.Cleanup(server.Close)
 			s := newShop(t, &service.Options{Gateway: gateway.NewClient(server.URL),
-				Inbox: inbox.Options{Retry: inbox.Retry{First: time.Millisecond}}})
+				Inbox: inbox.Options{Retry: inbox.Retry{InitialInterval: time.Millisecond}}})
 			s.dbs["gateway"] = db
 			var o order.Summary
 			for _, body := range c.orders {

@@ -83,8 +83,8 @@ func TestMailsAreDeliveredOnce(t *testing.T) {
 			sender.n.Store(c.times)
 			own, there := home(t, "notification")
 			r := rigAt(t, "notification", own, there, &service.Options{Mail: sender, MailMemory: c.memory,
-				Inbox: inbox.Options{Retry: inbox.Retry{First: time.Millisecond,
-					Most: 10 * time.Millisecond}}})
+				Inbox: inbox.Options{Retry: inbox.Retry{InitialInterval: time.Millisecond,
+					MaxInterval: 10 * time.Millisecond}}})
 			customer := "ada"
 			if c.recipient != "" {
 				customer = c.recipient

@@ -17,6 +17,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/order"
 	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/internal/need"
 )
 
 // post sends a body to POST /orders.
@@ -140,7 +141,8 @@ func TestPostOrderAtOnce(t *testing.T) {
 }
 
 // All that can be said about one order, in every order in which it can arrive, twice each: the state, the
-// history and what is said at last are right, and said once.
+// history and what is said at last are right, and said once. Of five messages, make nightly alone takes every
+// order.
 func TestOrderHearsInAnyOrder(t *testing.T) {
 	r := newRig(t, "order")
 	say := map[string]skald.Event[event.Verdict]{
@@ -184,6 +186,9 @@ func TestOrderHearsInAnyOrder(t *testing.T) {
 		asked, changed := strings.Contains(c.says, "gone") || strings.Contains(c.says, "stopped"),
 			strings.Contains(c.says, "change.")
 		all := permutations(strings.Fields(c.says))
+		if len(all) > 24 && !need.Full() {
+			all = oneInSeven(all)
+		}
 		orders := make([]event.Order, len(all))
 		for i := range all {
 			orders[i] = r.placed(fmt.Sprint(c.says, i))
@@ -212,6 +217,15 @@ func TestOrderHearsInAnyOrder(t *testing.T) {
 			r.checkEnd(orders[i].ID, says, said[orders[i].ID], c.said, c.state, c.reason)
 		}
 	}
+}
+
+// oneInSeven is a sample of the orders of five messages. In it each message comes at each place, and directly
+// before each other one.
+func oneInSeven(all [][]string) (some [][]string) {
+	for i := 1; i < len(all); i += 7 {
+		some = append(some, all[i])
+	}
+	return some
 }
 
 // saidOf counts what the service said, by order.

@@ -230,12 +230,15 @@ func (s *Service[TTx]) Steppers() []skald.Stepper {
 	return []skald.Stepper{s.Inbox, s.Relay}
 }
 
-// Watched has probes ask the service's inbox and relay.
+// Watched adds the service's inbox, relay, tracker and engine to the health pages.
 func (s *Service[TTx]) Watched(h *health.Handler) {
-	h.AddInbox(s.Name, s.Inbox)
-	h.AddRelay("relay of "+s.Name, s.Relay)
+	h.Add(s.Name, s.Inbox)
+	h.Add("relay of "+s.Name, s.Relay)
 	if s.tracker != nil {
-		h.AddInbox(event.Tracker, s.tracker)
+		h.Add(event.Tracker, s.tracker)
+	}
+	if s.engine != nil {
+		h.Add("sagas of "+s.Name, s.engine)
 	}
 }
 

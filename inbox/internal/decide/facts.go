@@ -66,7 +66,7 @@ const (
 	LegacyTook
 	LegacyNot
 
-	// What the handler answered: nil, skald.Again, a call to make, skald.Reject, skald.RetryAfter, another
+	// What the handler answered: nil, skald.RetryNow, a call to make, skald.Reject, skald.RetryAfter, another
 	// error.
 	SaysDone
 	SaysAgain

@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/internal/lending"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -22,10 +26,11 @@ import (
 // guilty one is taken alone, at its place, and the others share again, so that it costs each of them one more
 // run at most.
 
-// Sociable tells of a message that came from the broker just now, or was claimed, has killed nobody and has
-// not failed, and makes no call to the outside. Others are taken alone.
-func Sociable(e *partition.Entry) bool {
-	return e.Again == 0 && !e.Troubled() && !e.Lonely && !e.Foreign && e.Call == nil && !e.Suspect &&
+// Sociable reports whether e may share a transaction. It came from the broker just now, or was claimed. It
+// has killed no process, has not failed, makes no call to the outside, and is about no step of a saga.
+func (g *registry[TTx]) Sociable(e *partition.Entry) bool {
+	_, step := g.steps[e.Kind()]
+	return !step && e.Again == 0 && !e.Troubled() && !e.Lonely && !e.Foreign && e.Call == nil && !e.Suspect &&
 		!e.Alone && e.Unreadable() == nil
 }
 
@@ -44,21 +49,102 @@ type sharing[TTx any] struct {
 	shut map[*partition.Chain]bool // of which a message stays: those behind it do, too
 	down bool                      // there is no use in going on
 	fell bool
+
+	collided time.Duration // in transactions that collided with those of rivals
+
+	job   []*partition.Entry
+	early func([]Result) // nil: results go out with the end of the job
+	mu    sync.Mutex
+	at    []*partition.Entry        // the messages that a handler has
+	hung  []*partition.Entry        // the messages whose handler ignored its context
+	given map[*partition.Entry]bool // with results that went out early
 }
 
-// Work does a job and answers a result for each message of it.
-func (x *Executor[TTx]) Work(ctx context.Context, job []*partition.Entry) []Result {
-	if len(job) == 1 {
-		return []Result{x.hinted(ctx, job[0])}
+// share does a job of several messages.
+func (x *Executor[TTx]) share(ctx context.Context, job []*partition.Entry) []Result {
+	s := &sharing[TTx]{x: x, shut: map[*partition.Chain]bool{}, job: job}
+	if d, _ := ctx.Value(workerKey{}).(*Worker[TTx]); d != nil && d.x == x {
+		s.early = d.early
 	}
-	s := &sharing[TTx]{x: x, shut: map[*partition.Chain]bool{}}
 	for len(job) > 0 {
 		var ms []member
 		ms, job = x.alike(ctx, job)
 		s.take(ctx, ms)
 	}
-	s.out[0].Fell = s.fell
+	s.out = slices.DeleteFunc(s.out, func(r Result) bool { return s.given[r.Entry] })
+	s.out[0].Fell, s.out[0].Collided = s.fell, s.collided
 	return s.out
+}
+
+// watched runs f, which runs one handler with the messages es. If f takes longer than most, the other keys of
+// the job go back to their partitions. watched then drops the unit, if there is one.
+func (s *sharing[TTx]) watched(unit store.Unit[TTx], es []*partition.Entry, most time.Duration, f func()) {
+	if s.early == nil {
+		f()
+		return
+	}
+	s.mu.Lock()
+	s.at = es
+	s.mu.Unlock()
+	defer time.AfterFunc(most, func() { s.giveUp(unit, es) }).Stop()
+	f()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = nil
+	s.down = s.down || s.hung != nil
+}
+
+func (s *sharing[TTx]) giveUp(unit store.Unit[TTx], es []*partition.Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hung != nil || s.at == nil || s.at[0] != es[0] {
+		return
+	}
+	s.hung, s.given = es, map[*partition.Entry]bool{}
+	if unit != nil {
+		unit.Drop()
+	}
+	keys := map[*partition.Chain]bool{}
+	for _, e := range es {
+		keys[e.Chain] = true
+	}
+	var out []Result
+	stays := s.out[:0:0]
+	ended := map[*partition.Entry]bool{}
+	for _, r := range s.out {
+		if ended[r.Entry] = true; keys[r.Entry.Chain] {
+			stays = append(stays, r)
+		} else {
+			out = append(out, r)
+		}
+	}
+	for _, other := range s.job {
+		if !ended[other] && !keys[other.Chain] {
+			out = append(out, Result{Entry: other, What: decide.Left})
+		}
+	}
+	for i := range out {
+		out[i].Early, s.given[out[i].Entry] = true, true
+	}
+	if s.out = stays; len(out) > 0 {
+		s.early(out)
+	}
+}
+
+// late ends ms after a handler ignored its context. A message that the handler had alone is charged. Of
+// several none is charged, and each is tried alone. The others stay.
+func (s *sharing[TTx]) late(ctx context.Context, ms []member) {
+	s.fell = true
+	for _, m := range ms {
+		switch hung := slices.Contains(s.hung, m.e); {
+		case hung && len(s.hung) == 1:
+			s.note(s.x.failure(ctx, m.e, s.x.db.Apply, fmt.Errorf("%w (%v): it ignored its context for %v",
+				failure.ErrTimeout, s.x.o.Handle, m.took.Round(time.Millisecond))))
+		default:
+			m.e.Lonely = m.e.Lonely || hung
+			s.note(Result{Entry: m.e, What: decide.Left})
+		}
+	}
 }
 
 // alike takes the first of es, and those that can share its transaction: they ask for the same settings, go
@@ -107,9 +193,8 @@ func (s *sharing[TTx]) take(ctx context.Context, ms []member) {
 		s.alone(ctx, ms)
 		return
 	}
-	guilty, err := s.together(ctx, ms)
-	s.fell = s.fell || err != nil &&
-		(failure.IsOutage(err) || guilty == nobody && s.x.db.Outage(err) || ms[0].e.Parked != nil)
+	guilty, err := s.try(ctx, ms)
+	s.fell = s.fell || err != nil
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -133,11 +218,22 @@ func (s *sharing[TTx]) again(ctx context.Context, ms []member) {
 		s.alone(ctx, ms)
 		return
 	}
-	if guilty, err := s.together(ctx, ms); err != nil && guilty == nobody {
+	if guilty, err := s.try(ctx, ms); err != nil && guilty == nobody {
 		s.failed(ctx, ms, err)
 	} else if err != nil {
 		s.alone(ctx, ms)
 	}
+}
+
+// try is together. If the transaction collided with a rival's, no message is guilty.
+func (s *sharing[TTx]) try(ctx context.Context, ms []member) (guilty int, err error) {
+	begun := time.Now()
+	guilty, err = s.together(ctx, ms)
+	if store.Contended(err) && (guilty == nobody || failure.IsOutage(err)) {
+		s.collided += max(1, time.Since(begun))
+		guilty = nobody
+	}
+	return guilty, err
 }
 
 // failed is for a transaction that failed by itself. Where a database that is away is not the reason, they
@@ -147,7 +243,7 @@ func (s *sharing[TTx]) failed(ctx context.Context, ms []member, err error) {
 	switch {
 	case store.Incurable(err), errors.Is(err, store.ErrLent):
 		r.What = decide.Broken
-	case !s.x.db.Outage(err), errors.Is(err, store.ErrBusy), store.Collided(err):
+	case !s.x.db.Outage(err), store.Contended(err):
 		s.alone(ctx, ms)
 		return
 	case r.Entry.Parked != nil:
@@ -194,7 +290,10 @@ func (s *sharing[TTx]) alone(ctx context.Context, ms []member) {
 		if m.e.Prefetches || s.stays(m.e) {
 			s.note(Result{Entry: m.e, What: decide.Left})
 		} else {
-			s.note(s.x.attempt(ctx, m.e))
+			var r Result
+			s.watched(nil, []*partition.Entry{m.e}, s.x.o.Handle+s.x.o.Wait+mercy,
+				func() { r = s.x.attempt(ctx, m.e) })
+			s.note(r)
 		}
 	}
 }
@@ -206,7 +305,7 @@ func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, e
 	defer cancel()
 	all := joined(ms)
 	begun := time.Now()
-	unit, err := s.x.db.Begin(bound, all)
+	unit, err := s.x.begin(bound, all)
 	s.x.o.Telemetry.TookIn(ms[0].e.Topic, time.Since(begun))
 	if err != nil {
 		return nobody, fmt.Errorf("take in %d messages: %w", len(ms), err)
@@ -221,7 +320,10 @@ func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, e
 	}
 	if len(fresh) == 0 {
 		_, _ = unit.Rollback(bound) // nothing was written
-	} else if guilty, err = s.carryOut(bound, unit, ms, fresh); err != nil {
+	} else if guilty, err = s.carryOut(bound, unit, ms, fresh); s.hung != nil {
+		s.late(ctx, ms)
+		return nobody, nil
+	} else if err != nil {
 		return guilty, err
 	}
 	for i := range ms {
@@ -255,35 +357,71 @@ func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []
 	what := decide.Left
 	defer func() {
 		if v := recover(); v != nil { // alone, the one that it is about panics again
-			_, _ = unit.Rollback(ctx)
 			guilty, err = unnamed, bug(ms[0].e, v)
+			if _, back := unit.Rollback(ctx); errors.Is(back, store.ErrLent) {
+				guilty, err = nobody, ranIn(ms, fresh, guilty, back)
+			}
 		}
 		for _, i := range fresh {
 			telemetry.End(ms[i].span, what.String(), nil)
 		}
 	}()
+	ctx = lending.Watch(ctx)
 	run := s.each
 	if s.x.many[ms[0].e.Kind()] != nil {
 		run = s.atOnce
 	}
-	effects, guilty, err := run(ctx, unit.Tx(), ms, fresh)
+	effects, guilty, err := run(ctx, unit, ms, fresh)
 	if err != nil {
 		err = s.x.unitsOwn(ctx, unit, err)
-		_, _ = unit.Rollback(ctx) // the rows are undone in any case
+		if _, back := unit.Rollback(ctx); errors.Is(back, store.ErrLent) {
+			return nobody, ranIn(ms, fresh, guilty, back)
+		}
 		return guilty, err
 	}
 	if err := unit.Commit(ctx, effects...); err != nil {
-		return nobody, fmt.Errorf("commit %d messages: %w", len(fresh), err)
+		err = s.x.lent(ctx, fmt.Errorf("commit %d messages: %w", len(fresh), err))
+		return nobody, ranIn(ms, fresh, nobody, err)
 	}
 	what = decide.Handled
+	lending.Committed(ctx)
 	return nobody, nil
 }
 
+// mostNamed bounds the messages that an error names.
+const mostNamed = 20
+
+// ranIn adds to store.ErrLent the messages whose handlers ran, up to the guilty one. The database refuses a
+// handler's COMMIT, so their marks are undone. Statements behind a handler's ROLLBACK may stand.
+func ranIn(ms []member, fresh []int, guilty int, err error) error {
+	if !errors.Is(err, store.ErrLent) {
+		return err
+	}
+	if at := slices.Index(fresh, guilty); at >= 0 {
+		fresh = fresh[:at+1]
+	}
+	names := make([]string, 0, mostNamed)
+	for _, i := range fresh[:min(len(fresh), mostNamed)] {
+		names = append(names, ms[i].e.Name())
+	}
+	return fmt.Errorf("a handler ended the transaction of a batch; look at the effects of these %d messages, "+
+		"which are delivered again (%s): %w", len(fresh), strings.Join(names, ", "), err)
+}
+
 // each runs the handler of each fresh message, in their order.
-func (s *sharing[TTx]) each(ctx context.Context, tx TTx, ms []member,
+func (s *sharing[TTx]) each(ctx context.Context, unit store.Unit[TTx], ms []member,
 	fresh []int) (effects []store.Effect, guilty int, err error) {
-	for _, i := range fresh {
-		leaves, err := s.one(ctx, tx, &ms[i])
+	for n, i := range fresh {
+		var leaves store.Effect
+		var err error
+		s.watched(unit, []*partition.Entry{ms[i].e}, s.x.o.Handle+mercy,
+			func() { leaves, err = s.one(ctx, unit, &ms[i]) })
+		if s.hung != nil {
+			return nil, i, failure.ErrTimeout
+		}
+		if err == nil && n < len(fresh)-1 { // a savepoint that it left open is not for the next one
+			err = unit.Usable(ctx)
+		}
 		if err != nil {
 			return nil, i, err
 		}
@@ -296,15 +434,16 @@ func (s *sharing[TTx]) each(ctx context.Context, tx TTx, ms []member,
 
 // one runs the handler of m. What it says is written at once, so that it stands before what the next one
 // says.
-func (s *sharing[TTx]) one(ctx context.Context, tx TTx, m *member) (leaves store.Effect, err error) {
+func (s *sharing[TTx]) one(ctx context.Context, unit store.Unit[TTx],
+	m *member) (leaves store.Effect, err error) {
 	begun := time.Now()
 	ctx, m.span = s.x.o.Telemetry.Process(ctx, &m.e.Message, m.e.Again+1)
-	r, err := s.x.run(ctx, m.e, tx)
+	r, err := s.x.run(ctx, m.e, unit)
 	if err == nil {
 		leaves, err = s.x.leaves(ctx, m.e, r, m.intake, decide.SaysDone)
 	}
 	if err == nil && len(leaves.Rows) > 0 {
-		err = s.x.db.Write(ctx, tx, store.Effect{Rows: leaves.Rows})
+		err = s.x.db.Write(ctx, unit.Tx(), store.Effect{Rows: leaves.Rows})
 	}
 	leaves.Rows = nil
 	m.took = time.Since(begun)
@@ -321,4 +460,57 @@ func leading() func(*partition.Entry) bool {
 		}
 		return !e.Prefetches || first[e.Chain]
 	}
+}
+
+// atOnce gives the fresh messages to their batch handler.
+func (s *sharing[TTx]) atOnce(ctx context.Context, unit store.Unit[TTx], ms []member,
+	fresh []int) (effects []store.Effect, guilty int, err error) {
+	tx := unit.Tx()
+	begun := time.Now()
+	all, es := make([]skald.Message, len(fresh)), make([]*partition.Entry, len(fresh))
+	for n, i := range fresh {
+		all[n], es[n] = ms[i].e.Message, ms[i].e
+		_, ms[i].span = s.x.o.Telemetry.Process(ctx, &ms[i].e.Message, ms[i].e.Again+1)
+	}
+	hctx, cancel := context.WithTimeout(lends(ctx, s.x.o.Group, tx, all[0]), s.x.o.Handle)
+	defer cancel()
+	over := s.x.acts.begin(s.x.o.Handle, es...)
+	at := unnamed
+	s.watched(unit, es, s.x.o.Handle+mercy, func() {
+		at, err = safelyMany(*s.x.many[ms[fresh[0]].e.Kind()], hctx, tx, all)
+		unit.Return() // before its context ends
+	})
+	over()
+	for _, i := range fresh {
+		ms[i].took = time.Since(begun) / time.Duration(len(fresh))
+	}
+	switch {
+	case s.hung != nil:
+		return nil, unnamed, failure.ErrTimeout
+	case err == nil:
+		return s.freed(ms, fresh), nobody, nil
+	case at >= 0 && at < len(fresh):
+		return nil, fresh[at], err
+	}
+	return nil, unnamed, err
+}
+
+// freed ends the keeping of those that were claimed.
+func (s *sharing[TTx]) freed(ms []member, fresh []int) (effects []store.Effect) {
+	for _, i := range fresh {
+		if free := s.x.freed(ms[i].e); free != nil {
+			effects = append(effects, store.Effect{Finish: free})
+		}
+	}
+	return effects
+}
+
+func safelyMany[TTx any](h BatchHandler[TTx], ctx context.Context, tx TTx,
+	ms []skald.Message) (guilty int, err error) {
+	guilty = unnamed // unless it returns
+	err = guarded[TTx](ctx, func() (err error) {
+		guilty, err = h(ctx, tx, ms)
+		return err
+	})
+	return guilty, err
 }

@@ -3,10 +3,12 @@ package exec
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/internal/lending"
 	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/store"
 )
@@ -16,24 +18,31 @@ func (x *Executor[TTx]) finish(ctx context.Context, e *partition.Entry, unit sto
 	intake store.Intake, r Reply) Result {
 	leaves, err := x.leaves(ctx, e, r, intake, decide.SaysDone)
 	if err != nil {
-		return x.lentFailed(ctx, e, unit, fmt.Errorf("answer of %s: %w", e.Given.ID, err))
+		return x.lentFailed(ctx, e, unit, fmt.Errorf("answer of %s: %w", partition.Shown(e.Given.ID), err))
 	}
 	return x.commit(ctx, e, unit, leaves, decide.Handled)
 }
 
+// commit commits e with its effects beside the handler's rows. In the same round trip it begins the next
+// message, where the worker has one and the store can.
 func (x *Executor[TTx]) commit(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	leaves store.Effect, what decide.Ending) Result {
+	var es []store.Effect
+	if leaves.Answer != nil || leaves.Step != nil || leaves.Finish != nil || leaves.Requeue != nil ||
+		len(leaves.Rows) > 0 {
+		es = append(es, leaves)
+	}
 	var err error
-	if leaves.Answer == nil && leaves.Step == nil && leaves.Finish == nil && leaves.Requeue == nil &&
-		len(leaves.Rows) == 0 {
-		err = x.end(ctx, e, unit)
+	if d := x.next(ctx, e, unit); d != nil {
+		d.unit, err = unit.CommitThen(ctx, d.intake, es...)
 	} else {
-		err = x.end(ctx, e, unit, leaves)
+		err = unit.Commit(ctx, es...)
 	}
 	if err == nil {
+		lending.Committed(ctx)
 		return Result{Entry: e, What: what}
 	}
-	return x.storeFailed(ctx, e, fmt.Errorf("commit %s: %w", e.Given.ID, err))
+	return x.storeFailed(ctx, e, x.lent(ctx, fmt.Errorf("commit %s: %w", partition.Shown(e.Given.ID), err)))
 }
 
 // leaves is what is committed beside the rows of the handler, which has answered with done or a rejection.
@@ -64,4 +73,42 @@ func (x *Executor[TTx]) leaves(ctx context.Context, e *partition.Entry, r Reply,
 		out.Answer = &mark
 	}
 	return out, nil
+}
+
+// reject rolls the handler's rows back. A second transaction repeats the intake and stores the rejection and
+// its events. It commits only if no entity changed between the two, because the rejection may be wrong then.
+// After a change the handler runs again.
+func (x *Executor[TTx]) reject(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	intake store.Intake, no *skald.RejectedError, r Reply) Result {
+	r.Say = slices.Concat(no.Say, r.Say)
+	verdict, err := x.leaves(ctx, e, r, intake, decide.SaysNo)
+	if err != nil {
+		return x.lentFailed(ctx, e, unit, fmt.Errorf("reject %s: %w", e.Name(), err))
+	}
+	mark := intake.Marks[0]
+	if verdict.Answer != nil {
+		mark = *verdict.Answer
+	}
+	mark.As, mark.Reason = store.Rejected, no.Err.Error()
+	verdict.Mark, verdict.Answer = &mark, nil
+	if x.o.Rejections {
+		verdict.Park, verdict.Finish = x.rejection(e, no, r.Code), nil
+		verdict.Rows = append(verdict.Rows, x.o.Announce.Rows(ctx, &verdict.Park.Parked)...)
+	}
+	verdict.Locks = slices.Clone(intake.Locks)
+	for i, version := range unit.Found().Locks {
+		verdict.Locks[i].Version = version
+	}
+	if x.beside != nil {
+		return x.rejectBeside(ctx, e, unit, intake, verdict)
+	}
+	stands, err := unit.Rollback(ctx, verdict)
+	switch {
+	case err != nil:
+		return x.storeFailed(ctx, e, fmt.Errorf("reject %s: %w", e.Name(), err))
+	case !stands[0]:
+		x.giveBack(ctx, e, x.db.Apply)
+		return Result{Entry: e, What: decide.Again, Err: fmt.Errorf("reject %s: %w", e.Name(), store.ErrLost)}
+	}
+	return Result{Entry: e, What: decide.Rejected}
 }

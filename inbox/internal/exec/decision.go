@@ -19,6 +19,17 @@ import (
 // errUndecided stops the consumer. No test knows how to come here.
 var errUndecided = errors.New("inbox: nothing is decided about what was found")
 
+// decided returns the decision of the table about e, by the answer to its intake.
+func (x *Executor[TTx]) decided(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	print int64) (d decide.Decision, err error) {
+	facts := x.found(e, unit.Found(), print)
+	if d = x.table.TakenIn(facts); d.Do != decide.AskLegacy {
+		return d, nil
+	}
+	knows, err := x.askedLegacy(ctx, e, unit.Tx())
+	return x.table.TakenIn(facts ^ decide.LegacyUnasked | knows), err
+}
+
 // found is what the table asks about a message whose intake has answered.
 func (x *Executor[TTx]) found(e *partition.Entry, found store.Found, print int64) decide.Facts {
 	if e.Step != nil && len(found.Steps) > 0 {
@@ -122,63 +133,6 @@ func becomes(e *partition.Entry, c decide.Change, code int32, result string) *st
 	return &at
 }
 
-// carryOut decides about a message after its intake, by the table, and carries the decision out.
-func (x *Executor[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
-	intake store.Intake) (r Result) {
-	defer func() {
-		if v := recover(); v != nil {
-			r = x.lentFailed(ctx, e, unit, bug(e, v))
-		}
-	}()
-	print := intake.Marks[0].Fingerprint
-	facts := x.found(e, unit.Found(), print)
-	d := x.table.TakenIn(facts)
-	if d.Do == decide.AskLegacy {
-		knows, err := x.askedLegacy(ctx, e, unit.Tx())
-		if err != nil {
-			return x.lentFailed(ctx, e, unit, err)
-		}
-		d = x.table.TakenIn(facts ^ decide.LegacyUnasked | knows)
-	}
-	switch d.Do {
-	case decide.Handle:
-		return x.handle(ctx, e, unit, intake)
-	case decide.Undo:
-		return x.handle(undoing(ctx, e), e, unit, intake)
-	case decide.FinishBare:
-		return x.finishBare(ctx, e, unit, intake, d)
-	case decide.IntendAgain:
-		return x.intendAgain(ctx, e, unit, intake)
-	case decide.Wait:
-		return x.waitForCall(ctx, e, unit.Rollback, d)
-	case decide.Leave:
-		return x.unhandled(ctx, e, unit.Rollback)
-	case decide.Queue:
-		return x.queue(ctx, e, unit.Rollback)
-	case decide.LookUp:
-		return x.keptAlready(ctx, e, unit, print)
-	case decide.Quarantine:
-		return x.quarantine(ctx, e, unit, d, print)
-	case decide.Repeat:
-		return x.repeat(ctx, e, unit, unit.Found().Marks[0])
-	case decide.TakeInStep:
-		_, _ = unit.Rollback(ctx) // its intake was of a message that is to be handled
-		return x.finishedElsewhere(ctx, e, unit.Found().Marks[0], print)
-	case decide.LetGo:
-		_, _ = unit.Rollback(ctx, store.Effect{Finish: x.freed(e)}) // else it is claimed again
-		return Result{Entry: e, What: d.Ending}
-	}
-	_, _ = unit.Rollback(ctx)
-	r = Result{Entry: e, What: d.Ending}
-	switch d.Ending {
-	case decide.Full:
-		r.Err = ErrFull
-	case decide.Broken:
-		r.Err = errUndecided
-	}
-	return r
-}
-
 // waitForCall parks a message whose step has a call outside under way.
 func (x *Executor[TTx]) waitForCall(ctx context.Context, e *partition.Entry, end undo,
 	d decide.Decision) Result {
@@ -200,7 +154,7 @@ type answer struct {
 
 // answerOf sorts what a handler said. Again: it may be taken again at once.
 func answerOf(err error, again bool) (a answer) {
-	var overtaken *skald.AgainError
+	var overtaken *skald.RetryNowError
 	var outside *Intent
 	switch {
 	case err == nil:
@@ -209,7 +163,7 @@ func answerOf(err error, again bool) (a answer) {
 		a.says = decide.SaysAgain
 	case errors.As(err, &outside):
 		a.says, a.call = decide.SaysCall, outside.Call
-	case errors.As(err, &a.no) && a.no.Err != nil:
+	case errors.As(err, &a.no):
 		a.says = decide.SaysNo
 	case errors.As(err, &a.wait):
 		a.says = decide.SaysWait
@@ -217,37 +171,4 @@ func answerOf(err error, again bool) (a answer) {
 		a.says = decide.SaysError
 	}
 	return a
-}
-
-// mostOvertaken is how often a message whose handler was overtaken is taken again at once.
-const mostOvertaken = 16
-
-// handle runs the handler of e, unless a table of the user's knows the message, and does what is decided
-// about its answer.
-func (x *Executor[TTx]) handle(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
-	intake store.Intake) Result {
-	known, err := x.askedBeside(ctx, e, unit.Tx())
-	switch {
-	case err != nil:
-		return x.lentFailed(ctx, e, unit, err)
-	case known:
-		return x.knownBeside(ctx, e, unit, intake)
-	}
-	r, err := x.run(fenced(ctx, intake.Locks, unit.Found().Locks), e, unit.Tx())
-	a := answerOf(err, e.Overtaken < mostOvertaken && ctx.Err() == nil)
-	switch d := x.table.Answered(a.says | x.stepFacts(e)); d.Do {
-	case decide.Commit:
-		return x.finish(ctx, e, unit, intake, r)
-	case decide.TakeAgain:
-		e.Overtaken++
-		_, _ = unit.Rollback(ctx) // the rows are undone in any case
-		return x.take(ctx, e)     // in what is left of its time
-	case decide.Intend:
-		return x.intend(ctx, e, unit, intake, a.call, d)
-	case decide.Reject:
-		return x.reject(ctx, e, unit, intake, a.no, r)
-	case decide.Wait:
-		return x.later(ctx, e, unit.Rollback, a.wait.After, err)
-	}
-	return x.lentFailed(ctx, e, unit, fmt.Errorf("handle %s: %w", e.TypeAndName(), err))
 }

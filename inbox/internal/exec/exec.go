@@ -10,6 +10,8 @@ package exec
 
 import (
 	"log/slog"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/control"
@@ -39,6 +42,8 @@ type Config struct {
 	Isolation store.Isolation
 	Entities  func(skald.Message) []store.Lock    // nil: none
 	Settings  func(skald.Message) []store.Setting // nil: none
+
+	Workers int // that run at the same time; 0: one
 
 	Handle time.Duration // a handler's time
 	Wait   time.Duration // how long an intake waits for rivals
@@ -79,6 +84,7 @@ type Executor[TTx any] struct {
 	skips   atomic.Pointer[map[string]control.Order]
 	follows atomic.Bool // the store can begin a message with the commit of another
 	acts    acts
+	waits   entityWaits
 	untold  apart
 }
 
@@ -91,6 +97,7 @@ func New[TTx any](db store.Driver[TTx], o Config) *Executor[TTx] {
 		registry: newRegistry[TTx](),
 		printer:  printer{of: o.Fingerprint, without: o.Without},
 		prints:   failure.NewFingerprints(),
+		waits:    entityWaits{workers: o.Workers},
 		untold:   apart{say: backoff.Rarely{First: time.Second, Most: time.Minute}},
 	}
 }
@@ -102,12 +109,93 @@ func (x *Executor[TTx]) Follows() bool { return x.follows.Load() }
 func (x *Executor[TTx]) Skip(orders map[string]control.Order) { x.skips.Store(&orders) }
 
 // Longest describes the handlers that run for the longest, at most n.
-func (x *Executor[TTx]) Longest(n int) []string { return x.acts.Longest(n) }
+func (x *Executor[TTx]) Longest(n int) []string { return x.acts.longest(n) }
 
-// Running lists the messages in handlers and calls that run now, also of an earlier session.
-func (x *Executor[TTx]) Running() []running { return x.acts.Running(mercy) }
+// Running lists the handlers and calls that run now, also of an earlier session.
+func (x *Executor[TTx]) Running() []Running { return x.acts.running(mercy) }
 
 // Overdue lists the handlers and calls that go on although their time is over, and logs each once.
-func (x *Executor[TTx]) Overdue() []overdue {
-	return x.acts.Overdue(mercy, x.o.Logger.With("consumer", x.o.Group))
+func (x *Executor[TTx]) Overdue() []Running {
+	return x.acts.overdue(mercy, x.o.Logger.With("consumer", x.o.Group))
+}
+
+// A registry is what is run for which messages. Nothing changes it after the first job.
+type registry[TTx any] struct {
+	handlers map[store.Kind]Handler[TTx]
+	many     map[store.Kind]*BatchHandler[TTx] // for several messages at once; in handlers, for one
+	steps    map[store.Kind]Course
+	calls    map[store.Kind]Outside[TTx]
+	beside   Known[TTx]  // nil: nothing
+	took     Lookup[TTx] // nil: nothing
+}
+
+func newRegistry[TTx any]() registry[TTx] {
+	return registry[TTx]{
+		handlers: map[store.Kind]Handler[TTx]{},
+		many:     map[store.Kind]*BatchHandler[TTx]{},
+		steps:    map[store.Kind]Course{},
+		calls:    map[store.Kind]Outside[TTx]{},
+	}
+}
+
+// Handle has messages of k run by h, and by nothing else that was said before.
+func (g *registry[TTx]) Handle(k store.Kind, h Handler[TTx]) {
+	g.handlers[k] = h
+	delete(g.many, k)
+	delete(g.steps, k)
+	delete(g.calls, k)
+}
+
+// HandleBatch has several messages of k, which has a handler, run by h at once. Those whose h is the same
+// may be of several kinds.
+func (g *registry[TTx]) HandleBatch(k store.Kind, h *BatchHandler[TTx]) { g.many[k] = h }
+
+// Course says what messages of k, which has a handler, are to a saga.
+func (g *registry[TTx]) Course(k store.Kind, c Course) { g.steps[k] = c }
+
+// Call says which call the handler of k intends.
+func (g *registry[TTx]) Call(k store.Kind, c Outside[TTx]) { g.calls[k] = c }
+
+// Beside has known asked of each message in its transaction.
+func (g *registry[TTx]) Beside(known Known[TTx]) { g.beside = known }
+
+// LegacySteps has took asked of steps that nobody here has taken.
+func (g *registry[TTx]) LegacySteps(took Lookup[TTx]) { g.took = took }
+
+// Handles tells whether there is a handler for k.
+func (g *registry[TTx]) Handles(k store.Kind) bool { return g.handlers[k] != nil }
+
+// Calls tells whether the handler of k makes a call.
+func (g *registry[TTx]) Calls(k store.Kind) bool {
+	_, some := g.calls[k]
+	return some
+}
+
+// Kinds are those that there are handlers for, in their order.
+func (g *registry[TTx]) Kinds() []store.Kind {
+	return slices.SortedFunc(maps.Keys(g.handlers), partition.CompareKinds)
+}
+
+// AsksBeside tells whether a table of the user's is asked of each message.
+func (g *registry[TTx]) AsksBeside() bool { return g.beside != nil }
+
+// A Result is what became of one attempt at a message.
+type Result struct {
+	Entry    *partition.Entry
+	What     decide.Ending
+	After    time.Duration // for later and failed: not before
+	Attempts int           // for failed and dead: how many there were
+	Since    time.Time     // for delayed: the first failure
+	Kept     bool          // the store has it, and it may be due
+	Took     time.Duration
+	Fell     bool // the transaction that it shared
+	// Collided is how long the transactions took that it shared and that collided with those of rivals.
+	Collided time.Duration
+	Early    bool // the job goes on: a handler of it ignores its context
+	// Untouched reports that no attempt was made: another worker or process has the message or its entity.
+	Untouched bool
+	Print     string        // for failed and dead: the fingerprint, where it is the message's first failure
+	Class     failure.Class // of that
+	Untried   bool          // for dead: no handler has failed, the message could not be parked
+	Err       error
 }

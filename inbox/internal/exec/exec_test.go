@@ -35,7 +35,8 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 		InPlace: func() int { return 0 },
 		Group:   "stock", Telemetry: telemetry.NewInbox(telemetry.Providers{}, "stock"), Now: time.Now,
 		Logger: slog.New(slog.DiscardHandler), Handle: time.Minute, Wait: time.Second,
-		Retry:   failure.Retry{First: time.Second, Most: time.Minute, Attempts: 3, Age: time.Hour},
+		Retry: failure.Retry{InitialInterval: time.Second, MaxInterval: time.Minute, Attempts: 3,
+			Age: time.Hour},
 		Crashes: 3, KeyRows: 100, KeyBytes: 1 << 20, Room: func() bool { return true },
 		DeadRoom: func() bool { return true },
 		Without:  func(data []byte) []byte { return data },
@@ -167,9 +168,9 @@ func TestQuarantineIsToldAtTimes(t *testing.T) {
 func TestOverdueHandler(t *testing.T) {
 	b := newBench(t, nil)
 	in, late := b.entry("m-1", "in time"), b.entry("m-2", "late")
-	defer b.acts.Begin(in, time.Minute)()
-	over := b.acts.Begin(late, -mercy)
-	if all := b.Overdue(); len(all) != 1 || all[0].Entry != late {
+	defer b.acts.begin(time.Minute, in)()
+	over := b.acts.begin(-mercy, late)
+	if all := b.Overdue(); len(all) != 1 || all[0].Entries[0] != late {
 		t.Errorf("overdue are %+v", all)
 	}
 	if over(); len(b.Overdue()) != 0 {

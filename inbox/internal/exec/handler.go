@@ -33,13 +33,15 @@ type Known[TTx any] func(ctx context.Context, tx TTx, id store.Identity,
 
 // run calls the handler of e, with a bound on its time. One that took longer has failed, unless the whole
 // consumer was told to end; and where its transaction may be gone meanwhile, what it says does not count.
-func (x *Executor[TTx]) run(ctx context.Context, e *partition.Entry, tx TTx) (r Reply, err error) {
-	begun := time.Now()
+func (x *Executor[TTx]) run(ctx context.Context, e *partition.Entry,
+	unit store.Unit[TTx]) (r Reply, err error) {
+	begun, tx := time.Now(), unit.Tx()
 	hctx, cancel := context.WithTimeout(lends(skald.WithCause(ctx, e.Message), x.o.Group, tx, e.Message),
 		x.o.Handle)
 	defer cancel()
-	over := x.acts.Begin(e, x.o.Handle)
+	over := x.acts.begin(x.o.Handle, e)
 	r, err = safely(x.handler(e), hctx, tx, e.Message)
+	unit.Return() // before its context ends: a function that waits for that end changes nothing
 	over()
 	took := time.Since(begun)
 	x.o.Telemetry.Ran(e.Topic, took)
@@ -67,4 +69,24 @@ func safely[TTx any](h Handler[TTx], ctx context.Context, tx TTx, m skald.Messag
 		return err
 	})
 	return r, err
+}
+
+type fenceKey struct{}
+
+// fenced is ctx with the versions that a transaction gives the entities it has locked.
+func fenced(ctx context.Context, locks []store.Lock, versions []int64) context.Context {
+	if len(locks) == 0 {
+		return ctx
+	}
+	held := make(map[store.Lock]int64, len(locks))
+	for i, l := range locks {
+		held[store.Lock{Space: l.Space, Key: l.Key}] = versions[i]
+	}
+	return context.WithValue(ctx, fenceKey{}, held)
+}
+
+// Fence is the version that the transaction of ctx gives an entity; 0: the entity is not locked.
+func Fence(ctx context.Context, space, key string) int64 {
+	held, _ := ctx.Value(fenceKey{}).(map[store.Lock]int64)
+	return held[store.Lock{Space: space, Key: key}]
 }

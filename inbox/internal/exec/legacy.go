@@ -70,7 +70,7 @@ func (x *Executor[TTx]) rejectBeside(ctx context.Context, e *partition.Entry, un
 	if err = unit.Commit(ctx, verdict); err == nil {
 		return Result{Entry: e, What: decide.Rejected}
 	}
-	return x.storeFailed(ctx, e, fmt.Errorf("reject %s: %w", e.Name(), err))
+	return x.storeFailed(ctx, e, x.lent(ctx, fmt.Errorf("reject %s: %w", e.Name(), err)))
 }
 
 // stepElse tells whether a step moved between two intakes.

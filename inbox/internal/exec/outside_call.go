@@ -26,22 +26,6 @@ type Intent struct{ Call store.Call }
 
 func (i *Intent) Error() string { return "a call under key " + i.Call.Key + " is to be made" }
 
-// aheadOf does what is next about a message: all of it, or, where that is a call, one phase after the other
-// as far as it goes.
-func (x *Executor[TTx]) aheadOf(ctx context.Context, e *partition.Entry) Result {
-	if e.Call != nil {
-		return x.call(ctx, e, true)
-	}
-	r := x.take(ctx, e)
-	if r.What != decide.Calling {
-		return r
-	}
-	own := r.Entry
-	r = x.call(ctx, own, false)
-	r.Entry, r.Kept, e.Settled = e, true, own.Settled
-	return r
-}
-
 // The longest that a message waits for its worker: one that was claimed, and one whose call was intended
 // just now.
 const (
@@ -84,7 +68,7 @@ func (x *Executor[TTx]) intend(ctx context.Context, e *partition.Entry, unit sto
 	stands, err := unit.Rollback(ctx, effect)
 	switch {
 	case err != nil:
-		err = fmt.Errorf("intend the call of %s: %w", e.Given.ID, err)
+		err = fmt.Errorf("intend the call of %s: %w", partition.Shown(e.Given.ID), err)
 		if e.Parked != nil && !store.Incurable(err) && (ctx.Err() != nil || x.Away(err)) {
 			x.retell(ctx, effect)
 			return Result{Entry: e, What: decide.Outage, Err: err}
@@ -94,9 +78,9 @@ func (x *Executor[TTx]) intend(ctx context.Context, e *partition.Entry, unit sto
 	case !stands[0]:
 		x.giveBack(ctx, e, x.db.Apply)
 		r := Result{Entry: e, What: decide.Again,
-			Err: fmt.Errorf("intend the call of %s: %w", e.Given.ID, store.ErrLost)}
+			Err: fmt.Errorf("intend the call of %s: %w", partition.Shown(e.Given.ID), store.ErrLost)}
 		if e.Again > 0 { // what was in the way once is found by the next intake
-			r.After = backoff.After(e.Again, x.o.Retry.First, x.o.Retry.Most)
+			r.After = backoff.After(e.Again, x.o.Retry.InitialInterval, x.o.Retry.MaxInterval)
 		}
 		return r
 	}
@@ -108,20 +92,20 @@ func (x *Executor[TTx]) intend(ctx context.Context, e *partition.Entry, unit sto
 func (x *Executor[TTx]) intendAgain(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	intake store.Intake) Result {
 	key := e.Stood.OutsideKey
-	_, err := x.run(fenced(ctx, intake.Locks, unit.Found().Locks), e, unit.Tx())
+	_, err := x.run(fenced(ctx, intake.Locks, unit.Found().Locks), e, unit)
 	var outside *Intent
 	if !errors.As(err, &outside) {
 		if err == nil {
 			err = errors.New("nothing is to be asked for")
 		}
 		err = fmt.Errorf("intend the call of %s again, which its step is at under key %s: %w",
-			e.Given.ID, key, err)
+			partition.Shown(e.Given.ID), key, err)
 		return x.lentFailed(ctx, e, unit, err)
 	}
 	c := outside.Call
 	c.Key, c.Since = key, e.Parked.Since
 	k := x.Parcel(e)
-	k.Call, k.Due = &c, x.o.Retry.First
+	k.Call, k.Due = &c, x.o.Retry.InitialInterval
 	return x.store(ctx, e, unit.Rollback, store.Effect{Park: k},
 		Result{Entry: e, What: decide.Later, After: k.Due})
 }
@@ -143,7 +127,7 @@ func (x *Executor[TTx]) retell(ctx context.Context, effect store.Effect) {
 		}
 		effect = store.Effect{Park: asRead(&p)}
 	}
-	effect.Park.Due, effect.Park.Claims, effect.Park.Session = x.o.Retry.First, 0, ""
+	effect.Park.Due, effect.Park.Claims, effect.Park.Session = x.o.Retry.InitialInterval, 0, ""
 	_, _ = x.db.Apply(ctx, effect)
 }
 
@@ -158,7 +142,8 @@ func asRead(p *store.Parked) *store.Park {
 }
 
 // call makes the call that e is at, unless its answer is known, and has it settled. Begun: somebody may have
-// made it before.
+// made it before. A process may have died of a call, so it is guarded as a handler is; one that is not timely
+// is not made.
 func (x *Executor[TTx]) call(ctx context.Context, e *partition.Entry, begun bool) Result {
 	c, there := x.calls[e.Kind()]
 	if !there && x.handlers[e.Kind()] == nil {
@@ -167,6 +152,11 @@ func (x *Executor[TTx]) call(ctx context.Context, e *partition.Entry, begun bool
 	if !there {
 		err := fmt.Errorf("this build makes no call for %s", e.Type)
 		return x.failure(ctx, e, x.db.Apply, skald.UnknownVersion(err))
+	}
+	if e.Alone && e.Call.Outcome == "" && c.Timely(x.leaseOf(e)) {
+		if r, over := x.careful(ctx, e); over {
+			return r
+		}
 	}
 	return call.Make(ctx, c.Bound, owner[TTx]{x, e, begun}, *e.Call, begun)
 }
@@ -185,7 +175,7 @@ func (x *Executor[TTx]) leaseOf(e *partition.Entry) call.Lease {
 }
 
 func (o owner[TTx]) Sending(ctx context.Context, timeout time.Duration) (context.Context, func()) {
-	return skald.WithCause(ctx, o.e.Message), o.x.acts.Begin(o.e, timeout)
+	return skald.WithCause(ctx, o.e.Message), o.x.acts.begin(timeout, o.e)
 }
 
 func (o owner[TTx]) Answered(ctx context.Context, c store.Call) Result {

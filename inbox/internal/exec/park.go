@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/store"
 )
 
@@ -39,71 +41,18 @@ func (x *Executor[TTx]) queue(ctx context.Context, e *partition.Entry, end undo)
 }
 
 // later parks e until the handler wants it again; that is no failure. A skald.RetryAfter waits for at least
-// Retry.First, and its reason is kept with e.
+// Retry.InitialInterval, and its reason is kept with e.
 func (x *Executor[TTx]) later(ctx context.Context, e *partition.Entry, end undo,
 	after time.Duration, err error) Result {
 	k := x.Parcel(e)
 	var asked *skald.LaterError
 	if errors.As(err, &asked) {
-		after = max(after, x.o.Retry.First)
+		after = max(after, x.o.Retry.InitialInterval)
 		k.Last.Why, k.Last.Host = err.Error(), x.o.Host // without a time it is no failed attempt
 	}
 	k.Due = after
 	return x.store(ctx, e, end, store.Effect{Park: k},
 		Result{Entry: e, What: decide.Later, After: after, Err: err})
-}
-
-// failure sorts an error: whose fault it is decides what becomes of the message.
-func (x *Executor[TTx]) failure(ctx context.Context, e *partition.Entry, end undo, err error) Result {
-	drop := func(what decide.Ending) Result {
-		r := Result{Entry: e, What: what, Err: err}
-		if what == decide.Outage {
-			r.After = x.giveBack(ctx, e, end)
-		} else {
-			_, _ = end(ctx)
-		}
-		return r
-	}
-	if store.Incurable(err) || errors.Is(err, store.ErrLent) {
-		return drop(decide.Broken)
-	}
-	class := x.classify(e.Message, err)
-	if stopped(ctx, err) || class == failure.Outage && x.stays(e, err) {
-		return drop(decide.Outage)
-	}
-	k, now := x.Parcel(e), x.o.Now()
-	if e.Parked == nil {
-		k.First = e.First
-	}
-	up, _ := x.o.Up()
-	charged := x.o.Retry.Charges(class, recordOf(k), now, up)
-	first := k.Attempts == 0 && charged
-	if first {
-		k.Attempts = x.earlier(e)
-	}
-	record := x.failed(k, err.Error(), now, charged)
-	k.Due = x.apart(e, x.o.Retry.Wait(class, record))
-	r := Result{Entry: e, What: decide.Failed, After: k.Due, Err: err, Attempts: k.Attempts}
-	if first {
-		r.Print, r.Class = x.prints.Of(class, e.Type, err.Error()), class
-	}
-	if class == failure.Outage && !charged {
-		r.What, r.Since = decide.Delayed, k.First.At
-		return x.store(ctx, e, end, store.Effect{Park: k}, r)
-	}
-	effect := store.Effect{Park: k}
-	kind := x.o.Retry.Dead(class, record)
-	order, skip := x.skipped(class, e, err)
-	if skip {
-		kind, r.Print, k.Last.Why = failure.KindSkipped, "", errSkipped(order, err).Error()
-	}
-	if kind != "" {
-		k.Dead = x.death(kind, class, e, err, now)
-		k.Dead.BlocksKey = k.Dead.BlocksKey && !skip
-		r.What = decide.Dead
-		effect.Rows = x.o.Announce.Rows(ctx, &k.Parked)
-	}
-	return x.store(ctx, e, end, effect, r)
 }
 
 // store ends the transaction of e and keeps it instead. If that is refused, it is not for us to know why yet:
@@ -127,6 +76,91 @@ func (x *Executor[TTx]) store(ctx context.Context, e *partition.Entry, end undo,
 		return x.refused(ctx, e, effect.Park, r.Err)
 	}
 	return r
+}
+
+// ErrKeyFull is the failure of a dead letter of the kind key_full.
+var ErrKeyFull = errors.New("inbox: no more may be parked of its key (Options.Limits.KeyRows, KeyBytes): " +
+	"repair the first message of the key, then redrive this letter")
+
+// refused ends an effect of which the store rejected the guard. A rival finished or kept the message, or its
+// key is full. Of a full key it becomes a dead letter, which needs no room: else the messages of all other
+// keys of its partition would wait behind it.
+func (x *Executor[TTx]) refused(ctx context.Context, e *partition.Entry, p *store.Park, err error) Result {
+	if r, is := x.keptAs(ctx, e, x.printed(e)); is {
+		return r // its take may fail each time, and not find that out
+	}
+	full := Result{Entry: e, What: decide.Full, Err: fmt.Errorf("%w: %w", ErrFull, Cause(err))}
+	if p.Dead != nil || !x.o.DeadRoom() {
+		return full
+	}
+	r := x.untried(ctx, e, form{park: *p, announced: true}, failure.KindKeyFull,
+		fmt.Errorf("%w: %w", ErrKeyFull, Cause(err)))
+	if r.What == decide.Stale {
+		return full // a rival finished it: the next attempt finds out
+	}
+	return x.lastly(ctx, e, p, r)
+}
+
+// lastly ends r, an attempt that the store did not keep. After many of them over minutes, e becomes a dead
+// letter: else its partition stops. Of the forms of it the first that the store takes is kept.
+func (x *Executor[TTx]) lastly(ctx context.Context, e *partition.Entry, p *store.Park, r Result) Result {
+	if r.What != decide.Unkept || !e.Refused.Last(x.o.Now()) {
+		return r
+	}
+	forms := []form{{park: *p, announced: true}, {park: *p}}
+	if e.Parked == nil {
+		forms = append(forms, form{park: bare(*p)})
+	}
+	err := fmt.Errorf("%w: %s", errUnkept, shortlog.Text(r.Err.Error(), mostCause))
+	for _, f := range forms {
+		if out := x.untried(ctx, e, f, failure.KindUnkept, err); out.What != decide.Unkept {
+			return out
+		}
+	}
+	return r
+}
+
+var errUnkept = errors.New("inbox: the store refused again and again to park it, for a reason that Skald " +
+	"does not know: repair the store, then redrive this letter")
+
+const mostCause = 1 << 10 // bytes
+
+// form describes how a message is kept that could not be parked.
+type form struct {
+	park      store.Park
+	announced bool
+}
+
+// bare returns p without payload and headers.
+func bare(p store.Park) store.Park {
+	m := &p.Message
+	if failure.Whole(p.Fault) {
+		p.Fault = fmt.Sprintf("%sits payload has %d bytes, SHA-256 %x", failure.FaultUnkept, len(m.Data),
+			sha256.Sum256(m.Data))
+	}
+	m.Data, m.Headers = nil, nil
+	return p
+}
+
+// untried makes a dead letter of a message that the store refused to park.
+func (x *Executor[TTx]) untried(ctx context.Context, e *partition.Entry, f form, kind string,
+	err error) Result {
+	p, now := f.park, x.o.Now()
+	x.failed(&p, err.Error(), now, false)
+	p.MostRows, p.MostBytes, p.Due = 0, 0, 0
+	p.Dead = x.death(kind, failure.Class(kind), e, err, now)
+	effect := store.Effect{Park: &p}
+	if f.announced {
+		effect.Rows = x.o.Announce.Rows(ctx, &p.Parked)
+	}
+	stands, failed := x.db.Apply(ctx, effect)
+	switch {
+	case failed != nil:
+		return x.unkept(e, failed, err)
+	case !stands[0]:
+		return Result{Entry: e, What: decide.Stale}
+	}
+	return Result{Entry: e, What: decide.Dead, Attempts: p.Attempts, Untried: true, Err: err}
 }
 
 // unkept is e after the store answered its parking with an error. Cause is why it was to be parked.
@@ -209,16 +243,4 @@ func (x *Executor[TTx]) keptAs(ctx context.Context, e *partition.Entry, print in
 		return x.storeFailed(ctx, e, fmt.Errorf("put %s into quarantine: %w", id.ID, err)), true
 	}
 	return Result{Entry: e, What: decide.Conflict}, true
-}
-
-// earlier returns how often e failed elsewhere.
-func (x *Executor[TTx]) earlier(e *partition.Entry) (n int) {
-	if x.o.Earlier == nil {
-		return 0
-	}
-	_ = failure.Run(func() error {
-		n = max(0, x.o.Earlier(e.Delivery))
-		return nil
-	}) // else the count starts here
-	return n
 }

@@ -39,18 +39,6 @@ func (x *Executor[TTx]) charge(ctx context.Context, e *partition.Entry, k *store
 	return x.store(ctx, e, x.db.Apply, store.Effect{Park: k}, Result{Entry: e, What: decide.Handled})
 }
 
-// ahead is aheadOf, careful first of a call that a process may have died of: what asks the outside is run
-// before its message is taken. One that is not timely is not made.
-func (x *Executor[TTx]) ahead(ctx context.Context, e *partition.Entry) Result {
-	c, calls := x.calls[e.Kind()]
-	if calls && e.Alone && e.Call != nil && e.Call.Outcome == "" && c.Timely(x.leaseOf(e)) {
-		if r, over := x.careful(ctx, e); over {
-			return r
-		}
-	}
-	return x.aheadOf(ctx, e)
-}
-
 // putAside parks a suspect, if it is one that may be taken at all; else it goes the way of others. What it
 // takes in beside its mark is not asked of it: to read that may be what a process died of. Nor is it where
 // the suspect is kept already, and was not acknowledged.

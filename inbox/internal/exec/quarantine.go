@@ -20,7 +20,8 @@ func (x *Executor[TTx]) quarantine(ctx context.Context, e *partition.Entry, unit
 		store.Effect{Quarantine: apartOf(x.o.Group, e, d.Mark, print), Finish: x.freed(e)})
 	switch {
 	case err != nil:
-		return x.storeFailed(ctx, e, fmt.Errorf("put %s into quarantine: %w", e.Given.ID, err))
+		return x.storeFailed(ctx, e,
+			fmt.Errorf("put %s into quarantine: %w", partition.Shown(e.Given.ID), err))
 	case !stands[0]:
 		return Result{Entry: e, What: decide.Stale} // it was claimed, and somebody else has it
 	}

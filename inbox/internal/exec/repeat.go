@@ -100,7 +100,8 @@ func (x *Executor[TTx]) repeat(ctx context.Context, e *partition.Entry, unit sto
 		_, err = unit.Rollback(ctx, store.Effect{Rows: rows})
 	}
 	if err != nil {
-		return x.storeFailed(ctx, e, fmt.Errorf("say again what %s said: %w", e.Given.ID, err))
+		return x.storeFailed(ctx, e,
+			fmt.Errorf("write the messages of %s again: %w", partition.Shown(e.Given.ID), err))
 	}
 	return Result{Entry: e, What: decide.Duplicate}
 }

@@ -18,7 +18,7 @@ import (
 
 // An act is a handler, or a call to the outside, that is running.
 type act struct {
-	e     *partition.Entry
+	es    []*partition.Entry // several: of a batch handler
 	begun time.Time
 	most  time.Duration
 	told  bool
@@ -30,9 +30,9 @@ type acts struct {
 	now map[*act]bool
 }
 
-// Begin notes that something of e begins that may take most; over says that it is done.
-func (a *acts) Begin(e *partition.Entry, most time.Duration) (over func()) {
-	one := &act{e: e, begun: time.Now(), most: most}
+// begin adds an act with the messages es that may take most. Over removes it.
+func (a *acts) begin(most time.Duration, es ...*partition.Entry) (over func()) {
+	one := &act{es: es, begun: time.Now(), most: most}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.now == nil {
@@ -46,41 +46,40 @@ func (a *acts) Begin(e *partition.Entry, most time.Duration) (over func()) {
 	}
 }
 
-// Longest describes the acts that run for the longest, at most n.
-func (a *acts) Longest(n int) []string {
+// longest describes the acts that run for the longest, at most n.
+func (a *acts) longest(n int) []string {
 	a.mu.Lock()
 	all := slices.SortedFunc(maps.Keys(a.now), func(x, y *act) int { return x.begun.Compare(y.begun) })
 	a.mu.Unlock()
 	out := make([]string, 0, n)
 	for _, one := range all[:min(n, len(all))] {
-		out = append(out, fmt.Sprintf("%s %s of %s for %v", one.e.Type, one.e.ID, one.e.Topic,
+		e, more := one.es[0], ""
+		if n := len(one.es) - 1; n > 0 {
+			more = fmt.Sprintf(" and %d more", n)
+		}
+		out = append(out, fmt.Sprintf("%s %s of %s%s for %v", e.Type, e.ID, e.Topic, more,
 			time.Since(one.begun).Round(time.Millisecond)))
 	}
 	return out
 }
 
-// An overdue is a handler, or a call, that goes on although its time is over and its context has ended.
-type overdue struct {
-	Entry *partition.Entry
-	Begun time.Time
-	Most  time.Duration // that it had
+// Running is a handler or a call that runs now.
+type Running struct {
+	Entries []*partition.Entry // several: of a batch handler
+	Begun   time.Time
+	Most    time.Duration // that it has
+	Late    bool          // its time is over
+	Stuck   bool          // its time and mercy are over: it goes on although its context ended
 }
 
-// running is a message in a handler or a call.
-type running struct {
-	Entry *partition.Entry
-	Late  bool // its time is over
-	Stuck bool // its time and mercy are over
-}
-
-// Running lists all acts.
-func (a *acts) Running(grace time.Duration) []running {
+// running lists all acts.
+func (a *acts) running(grace time.Duration) []Running {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	out := make([]running, 0, len(a.now))
+	out := make([]Running, 0, len(a.now))
 	for one := range a.now {
 		took := time.Since(one.begun)
-		out = append(out, running{one.e, took >= one.most, took >= one.most+grace})
+		out = append(out, Running{one.es, one.begun, one.most, took >= one.most, took >= one.most+grace})
 	}
 	return out
 }
@@ -102,8 +101,8 @@ func (x *Executor[TTx]) Renew(ctx context.Context, e *partition.Entry, lease tim
 	return nil
 }
 
-// Overdue lists what goes on for grace longer than it may, and logs each once.
-func (a *acts) Overdue(grace time.Duration, log *slog.Logger) (out []overdue) {
+// overdue lists the acts that go on for grace longer than they may, and logs each once.
+func (a *acts) overdue(grace time.Duration, log *slog.Logger) (out []Running) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for one := range a.now {
@@ -111,14 +110,14 @@ func (a *acts) Overdue(grace time.Duration, log *slog.Logger) (out []overdue) {
 		if took < one.most+grace {
 			continue
 		}
-		e := one.e
-		out = append(out, overdue{Entry: e, Begun: one.begun, Most: one.most})
+		e := one.es[0]
+		out = append(out, Running{one.es, one.begun, one.most, true, true})
 		if !one.told {
 			one.told = true
-			log.Warn("inbox: a handler ignores that its context ended; its key waits until it returns",
+			log.Warn("inbox: a handler ignores that its context ended; its keys wait until it returns",
 				"note", "another worker takes its place; the handler may keep a connection of the pool",
 				"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.ID,
-				"type", e.Type, "after", took.Round(time.Second))
+				"type", e.Type, "messages", len(one.es), "after", took.Round(time.Second))
 		}
 	}
 	return out

@@ -3,6 +3,7 @@ package exec
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox/internal/decide"
@@ -57,4 +58,78 @@ func (x *Executor[TTx]) step(ctx context.Context, e *partition.Entry) (s *store.
 	}
 	own.Consumer, own.State, own.Identity = x.o.Group, c.State, e.Identity()
 	return &own, nil
+}
+
+// settleFirst is how long a message waits whose step has a call outside under way.
+const settleFirst = time.Second
+
+// An undone is a step that a message undoes: what it is of, and how the store has it.
+type undone struct{ step, stood store.Step }
+
+type undoneKey struct{}
+
+// undoing is ctx for the handler of a message that undoes a step.
+func undoing(ctx context.Context, e *partition.Entry) context.Context {
+	return context.WithValue(ctx, undoneKey{}, undone{step: *e.Step, stood: e.Stood})
+}
+
+// Undone is the step that the message in hand undoes, and how the step stands; false: it undoes none.
+func Undone(ctx context.Context) (step, stood store.Step, some bool) {
+	u, some := ctx.Value(undoneKey{}).(undone)
+	return u.step, u.stood, some
+}
+
+// finishBare finishes a message without its handler: only its mark stands, and what is to be said. A repeat
+// of a step has the answer of the first, and says nothing. A dead letter whose step is barred by it is let
+// go: it is taken once more, is finished as barred, and the messages of its key go on.
+func (x *Executor[TTx]) finishBare(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+	intake store.Intake, d decide.Decision) Result {
+	r, was := Reply{}, e.Stood
+	if _, err := x.askedBeside(ctx, e, unit.Tx()); err != nil {
+		// what it knows changes nothing here: it is to note it
+		return x.lentFailed(ctx, e, unit, err)
+	}
+	if d.Ending != decide.Duplicate {
+		var err error
+		if r.Say, err = x.saying(ctx, e, was.State); err != nil {
+			return x.lentFailed(ctx, e, unit, fmt.Errorf("say that step %s is %v: %w", e.Step.Name,
+				was.State, err))
+		}
+	}
+	leaves, err := x.leaves(ctx, e, r, intake, decide.SaysDone)
+	if err != nil {
+		return x.lentFailed(ctx, e, unit, fmt.Errorf("answer of %s: %w", e.Name(), err))
+	}
+	if d.Requeue {
+		leaves.Requeue = x.requeued(e)
+	}
+	if d.Mark != store.Done || d.Ending == decide.Duplicate {
+		mark := intake.Marks[0]
+		if leaves.Answer != nil {
+			mark = *leaves.Answer
+		}
+		if mark.As = d.Mark; d.Ending == decide.Duplicate {
+			mark.Code, mark.Result = was.Code, was.Result
+		}
+		if d.Mark == store.Rejected {
+			mark.Reason = "its step was rejected before: message " + was.ID
+		}
+		leaves.Answer = &mark
+	}
+	return x.commit(ctx, e, unit, leaves, d.Ending)
+}
+
+// requeued has the dead letter go on that would take the step of e.
+func (x *Executor[TTx]) requeued(e *partition.Entry) *store.Requeue {
+	return &store.Requeue{Consumer: x.o.Group, Identity: e.Stood.Identity, Dead: true}
+}
+
+// saying is what is to be said where a message has nothing to do.
+func (x *Executor[TTx]) saying(ctx context.Context, e *partition.Entry,
+	was store.StepState) (say []skald.Draft, err error) {
+	err = guarded[TTx](ctx, func() (err error) {
+		say, err = x.steps[e.Kind()].Say(ctx, e.Message, was)
+		return err
+	})
+	return say, err
 }

@@ -2,8 +2,10 @@ package exec
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
@@ -18,6 +20,7 @@ type Worker[TTx any] struct {
 	intake store.Intake
 	unit   store.Unit[TTx] // of next; nil: not begun
 	guard  guard           // of the handlers
+	early  func([]Result)  // gets results of a job that goes on
 }
 
 type workerKey struct{}
@@ -42,23 +45,22 @@ func (x *Executor[TTx]) begun(ctx context.Context, e *partition.Entry) (store.In
 	return intake, unit
 }
 
-// end commits a unit, and begins the next with it where the worker finds one and the store can.
-func (x *Executor[TTx]) end(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
-	es ...store.Effect) error {
+// next returns the worker that is at e, with the intake of its next message, if that message may be begun
+// with the commit of e; nil: e is committed alone.
+func (x *Executor[TTx]) next(ctx context.Context, e *partition.Entry, unit store.Unit[TTx]) *Worker[TTx] {
 	if !unit.Found().Follows {
-		return unit.Commit(ctx, es...)
+		return nil
 	}
 	x.follows.Store(true)
 	d := x.workerOf(ctx, e)
 	if d == nil || !d.follows(ctx) {
-		return unit.Commit(ctx, es...)
+		return nil
 	}
 	var err error
 	if d.intake, err = x.intake(ctx, d.next[0]); err != nil {
-		return unit.Commit(ctx, es...) // it is said when it is that one's turn
+		return nil // the message fails when it is its turn
 	}
-	d.unit, err = unit.CommitThen(ctx, d.intake, es...)
-	return err
+	return d
 }
 
 // follows takes the next job, if there is one, and tells whether its transaction may be begun with the commit
@@ -80,10 +82,10 @@ func (d *Worker[TTx]) follows(ctx context.Context) bool {
 	return e.Again == 0 && !e.Troubled() && e.Call == nil && !e.Suspect && !e.Alone && e.Unreadable() == nil
 }
 
-// NewWorker is a worker that takes the job after its own out of jobs where it begins that with the end of its
-// own.
-func (x *Executor[TTx]) NewWorker(jobs <-chan []*partition.Entry) *Worker[TTx] {
-	return &Worker[TTx]{x: x, jobs: jobs}
+// NewWorker returns a worker that takes the job after its own out of jobs if it begins that job with the end
+// of its own. It calls early with the other messages of a batch if a handler ignores its context.
+func (x *Executor[TTx]) NewWorker(jobs <-chan []*partition.Entry, early func([]Result)) *Worker[TTx] {
+	return &Worker[TTx]{x: x, jobs: jobs, early: early}
 }
 
 // Close ends d.
@@ -94,14 +96,65 @@ func (d *Worker[TTx]) Under(ctx context.Context) context.Context {
 	return context.WithValue(ctx, workerKey{}, d)
 }
 
-// Work does a job and answers a result for each message of it, and the job that is to be done next: it has
-// been begun.
-func (d *Worker[TTx]) Work(ctx context.Context,
-	job []*partition.Entry) (rs []Result, next []*partition.Entry) {
-	d.at, d.next = nil, nil
-	if len(job) == 1 { // behind each of several there are others
-		d.at = job[0]
+// A guard runs the user's functions of one worker, one after the other, in a goroutine that it keeps. A
+// goroutine for each function would grow its stack each time. Its zero value has no goroutine yet.
+type guard struct {
+	busy  atomic.Bool
+	calls chan func() error // nil: there is no goroutine
+	ends  chan end
+}
+
+// An end is how a function ended: quit, if its goroutine did, too.
+type end struct {
+	err  error
+	quit bool
+}
+
+// guarded is failure.Run in the goroutine of ctx's worker. A function that comes back here while it runs, or
+// that has no worker, gets a goroutine of its own.
+func guarded[TTx any](ctx context.Context, f func() error) error {
+	d, _ := ctx.Value(workerKey{}).(*Worker[TTx])
+	if d == nil || !d.guard.busy.CompareAndSwap(false, true) {
+		return failure.Run(f)
 	}
-	rs = d.x.Work(ctx, job)
-	return rs, d.next
+	defer d.guard.busy.Store(false)
+	return d.guard.run(f)
+}
+
+func (g *guard) run(f func() error) error {
+	if g.calls == nil {
+		g.calls, g.ends = make(chan func() error), make(chan end)
+		go serve(g.calls, g.ends)
+	}
+	g.calls <- f
+	e := <-g.ends
+	if e.quit {
+		g.calls = nil
+	}
+	return e.err
+}
+
+// close ends the goroutine.
+func (g *guard) close() {
+	if g.calls != nil {
+		close(g.calls)
+	}
+}
+
+func serve(calls <-chan func() error, ends chan<- end) {
+	quit := true
+	defer func() {
+		if quit {
+			ends <- end{failure.ErrQuit, true}
+		}
+	}()
+	for f := range calls {
+		ends <- end{err: recovered(f)}
+	}
+	quit = false
+}
+
+func recovered(f func() error) (err error) {
+	defer failure.Recover(&err)
+	return failure.Legible(f())
 }

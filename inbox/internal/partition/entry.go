@@ -5,11 +5,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 )
@@ -43,7 +46,7 @@ type Entry struct {
 	Alone   bool // it is run while nothing else runs
 	Foreign bool // this build has no handler for its type
 	Untyped bool // it has no type, and no build has a handler for that
-	Lonely  bool // its handler makes a call
+	Lonely  bool // it shares no transaction: its handler makes a call, or a batch with it hung
 
 	// What its attempts know. They have it to themselves while it is in hand.
 	Step      *store.Step // that it takes or undoes; nil: none, or not known yet
@@ -53,6 +56,7 @@ type Entry struct {
 	Settled   bool        // that was not known for a while
 	Hints     int         // how often another process seemed to have it in hand
 	Overtaken int         // how often in this attempt
+	InLine    time.Time   // since when its entity is in use; zero: it is not
 	Refused   Refusals
 	// the first of its failures by what may pass, while it is not parked; zero: there is none
 	First store.Failure
@@ -124,13 +128,22 @@ func (e *Entry) Identity() store.Identity {
 // leaves out what is in quotes.
 func (e *Entry) Name() string {
 	if e.ID != "" {
-		return e.ID
+		return Shown(e.ID)
 	}
 	return strconv.Quote(e.Identity().ID)
 }
 
+// Shown returns s for an error, which is one line: in quotes if a character of s cannot be printed.
+func Shown(s string) string {
+	hidden := func(r rune) bool { return !strconv.IsPrint(r) }
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, hidden) {
+		return s
+	}
+	return strconv.Quote(s)
+}
+
 // TypeAndName is Name behind the type, if e has one.
-func (e *Entry) TypeAndName() string { return strings.TrimPrefix(e.Type+" "+e.Name(), " ") }
+func (e *Entry) TypeAndName() string { return strings.TrimPrefix(Shown(e.Type)+" "+e.Name(), " ") }
 
 // Readable tells whether it is known what e is.
 func (e *Entry) Readable() bool { return e.Fault == nil && e.Unknown == nil }
@@ -187,3 +200,43 @@ func (e *Entry) Admitted() bool { return e.Parked != nil && e.Parked.Partition =
 
 // Another tells whether e comes from the quarantine although another message has its identity.
 func (e *Entry) Another() bool { return e.Admitted() && e.Given.Source == Quarantine }
+
+var (
+	// ErrNoEnvelope is the failure of a message whose envelope cannot be read.
+	ErrNoEnvelope = errors.New("inbox: the envelope cannot be read")
+	// ErrTooLarge is the failure of a dead letter of the kind too_large that is redriven.
+	ErrTooLarge = errors.New("inbox: it was too large, and not all of it is kept: have it sent again in parts, or after Options.Limits.Record was raised, and drop this letter")
+	// ErrUnkept is the failure of a dead letter of the kind unkept that is redriven, if its payload is not
+	// kept.
+	ErrUnkept = errors.New("inbox: the store refused it again and again, and its payload is not kept: repair the store, have the message sent again under another id, and drop this letter")
+)
+
+// Unreadable is why e cannot be taken; nil: it can.
+func (e *Entry) Unreadable() error {
+	switch {
+	case e.Parked != nil && strings.HasPrefix(e.Parked.Fault, failure.FaultTooLarge):
+		return fmt.Errorf("%w: %s", ErrTooLarge, strings.TrimPrefix(e.Parked.Fault, failure.FaultTooLarge))
+	case e.Parked != nil && !failure.Whole(e.Parked.Fault):
+		return fmt.Errorf("%w: %s", ErrUnkept, strings.TrimPrefix(e.Parked.Fault, failure.FaultUnkept))
+	case e.Parked != nil && e.Parked.Fault != "":
+		return fmt.Errorf("%w: %s", ErrNoEnvelope, e.Parked.Fault)
+	case e.TooLarge():
+		return e.Fault
+	case e.Fault != nil:
+		return fmt.Errorf("%w: %w", ErrNoEnvelope, e.Fault)
+	case e.Unknown != nil && e.Parked == nil:
+		return fmt.Errorf("what is it: %w", e.Unknown)
+	}
+	return nil
+}
+
+// Kept is the Fault that is kept of e; "": e can be read.
+func (e *Entry) Kept() string {
+	switch {
+	case e.Readable():
+		return ""
+	case e.TooLarge():
+		return failure.FaultTooLarge + e.Unreadable().Error()
+	}
+	return e.Unreadable().Error()
+}

@@ -116,3 +116,82 @@ func (l *Partition) Visited(s store.Checkpoint, ours string) bool {
 	return s.Session == "" && !strings.HasPrefix(s.Stamp, ours+"-") && s.Origin == l.Checkpoint.Origin &&
 		s.Position >= l.Checkpoint.Position && s.At.After(seen)
 }
+
+// A Chain is the deliveries of one key in one partition: only its head may be in hand.
+type Chain struct {
+	Partition *Partition
+	key       string // "" for a message without a key, which is a chain of its own
+	Queue     []*Entry
+	due       time.Time // the head's
+	nth       int64     // of the head, while it is ready
+	Busy      bool      // scheduled or in hand: somebody will look at the head
+}
+
+// Pass takes entries that are done from the head of the chain; false when nothing is left of it.
+func (c *Chain) Pass() bool {
+	for len(c.Queue) > 0 && c.Queue[0].Done {
+		c.Queue[0] = nil
+		c.Queue = c.Queue[1:]
+	}
+	if len(c.Queue) == 0 && c.key != "" {
+		delete(c.Partition.chains, c.key)
+	}
+	return len(c.Queue) > 0
+}
+
+// Suspect looks for what a process may have died of: of each key the first that is not finished was in its
+// hand, or none. Unless all that was finished is known, any may be the first.
+func Suspect(es []*Entry, known bool) {
+	for _, e := range es {
+		l := e.Chain.Partition
+		switch {
+		case e.Done || !e.Readable():
+		case l.Shared: // nobody knows who had it, nor what became of that
+			e.Suspect = e.Attempt > 0
+			continue
+		case l.Tried == nil:
+		case l.Redelivered:
+			e.Suspect = e.Attempt > 0 && !l.Tried[e.Chain.key]
+		case e.Position < l.Suspects:
+			e.Suspect = !l.Tried[e.Chain.key]
+		default:
+			l.Tried = nil
+		}
+		if e.Suspect && known && e.Chain.key != "" {
+			l.Tried[e.Chain.key] = true
+		}
+	}
+}
+
+// maxHeldBytes bounds what one partition may hold unacknowledged, whatever the size of its messages.
+const maxHeldBytes = 16 << 20
+
+// A Bound is how much may be unacknowledged before partitions pause.
+type Bound struct {
+	Held  int // deliveries of a partition
+	Bytes int // of all partitions together; once they hold as many, one with more than its share pauses
+}
+
+// Apply are the partitions that are to pause now, as they have too much unacknowledged, and those that are to
+// go on: they have worked half of it off.
+func (b Bound) Apply(all map[string]*Partition) (pause, resume []string) {
+	bytes := 0
+	for _, l := range all {
+		bytes += l.Bytes
+	}
+	most := min(maxHeldBytes, b.Bytes)
+	if bytes >= b.Bytes {
+		most = min(most, b.Bytes/len(all))
+	}
+	for name, l := range all {
+		switch n := len(l.Entries); {
+		case !l.Paused && (n >= b.Held || l.Bytes >= most || l.Full > 0):
+			l.Paused = true
+			pause = append(pause, name)
+		case l.Paused && n <= b.Held/2 && l.Bytes <= most/2 && l.Full == 0:
+			l.Paused = false
+			resume = append(resume, name)
+		}
+	}
+	return pause, resume
+}

@@ -3,6 +3,7 @@ package draw
 import (
 	"fmt"
 	"html"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -15,6 +16,7 @@ const (
 	high     = 58 // of a box
 	gapX     = 46
 	gapY     = 22
+	gapDown  = 28 // between the rows of a tall picture
 	margin   = 16
 	perRune  = 9 // bold, in the widest of the usual fonts
 	perSmall = 7
@@ -28,21 +30,41 @@ const (
 // Marks may be nil.
 func SVG(g plan.Graph, marks map[string]Mark) string {
 	boxes, width, height := layout(g)
+	return picture(g, marks, boxes, width, height, false)
+}
+
+// TallSVG draws as SVG does, from the top to the bottom, for a narrow screen. A page may hold both: their
+// classes are broad and tall.
+func TallSVG(g plan.Graph, marks map[string]Mark) string {
+	boxes, width, height := turn(layout(g))
+	return picture(g, marks, boxes, width, height, true)
+}
+
+func picture(g plan.Graph, marks map[string]Mark, boxes []box, width, height int, tall bool) string {
+	class, arrow := "broad", "a"
+	if tall {
+		class, arrow = "tall", "t" // the arrow of a hidden picture is not drawn
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b,
-		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s" `+
-			`font-family="sans-serif" font-size="13">`+"\n", width, height, width, height,
+		`<svg class="%s" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s" `+
+			`font-family="sans-serif" font-size="13">`+"\n", class, width, height, width, height,
 		html.EscapeString(line("saga "+g.Name)))
-	b.WriteString(`<defs><marker id="a" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">` +
-		`<path d="M0 0 8 4 0 8z" fill="#4a5568"/></marker></defs>` + "\n")
+	fmt.Fprintf(&b, `<defs><marker id="%s" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">`+
+		`<path d="M0 0 8 4 0 8z" fill="#4a5568"/></marker></defs>`+"\n", arrow)
 	for i, s := range g.Steps {
 		for _, a := range s.After {
 			from := boxes[slices.IndexFunc(g.Steps, func(s plan.Step) bool { return s.Name == a })]
 			to := boxes[i]
 			x1, y1, x2, y2 := from.x+from.w, from.y+high/2, to.x, to.y+high/2
+			bendX, bendY := gapX/2, 0
+			if tall {
+				x1, y1, x2, y2 = from.x+from.w/2, from.y+high, to.x+to.w/2, to.y
+				bendX, bendY = 0, gapDown/2
+			}
 			fmt.Fprintf(&b,
-				`<path d="M%d %dC%d %d %d %d %d %d" fill="none" stroke="#4a5568" marker-end="url(#a)"/>`+"\n",
-				x1, y1, x1+gapX/2, y1, x2-gapX/2, y2, x2, y2)
+				`<path d="M%d %dC%d %d %d %d %d %d" fill="none" stroke="#4a5568" marker-end="url(#%s)"/>`+"\n",
+				x1, y1, x1+bendX, y1+bendY, x2-bendX, y2-bendY, x2, y2, arrow)
 		}
 	}
 	for i, s := range g.Steps {
@@ -131,6 +153,34 @@ func layout(g plan.Graph) (boxes []box, width, height int) {
 		x += w + gapX
 	}
 	return boxes, x - gapX + margin, height
+}
+
+// turn makes each column of a layout a row. Rows are centred.
+func turn(boxes []box, _, _ int) (turned []box, width, height int) {
+	columns := map[int][]int{} // boxes by x
+	for i, b := range boxes {
+		columns[b.x] = append(columns[b.x], i)
+	}
+	turned = make([]box, len(boxes))
+	ends := map[int]int{} // of the row of a column
+	for x, column := range columns {
+		slices.SortFunc(column, func(a, b int) int { return boxes[a].y - boxes[b].y })
+		ends[x] = margin
+		for _, i := range column {
+			turned[i] = box{x: ends[x], w: boxes[i].w}
+			ends[x] += boxes[i].w + gapY
+		}
+		width = max(width, ends[x]-gapY+margin)
+	}
+	y := margin
+	for _, x := range slices.Sorted(maps.Keys(columns)) {
+		for _, i := range columns[x] {
+			turned[i].x += (width - (ends[x] - gapY + margin)) / 2
+			turned[i].y = y
+		}
+		y += high + gapDown
+	}
+	return turned, width, y - gapDown + margin
 }
 
 // level is the mean height of the steps that a step waits for.

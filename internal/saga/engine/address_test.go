@@ -9,11 +9,11 @@ import (
 
 func TestAnAddressTellsWhenItsSagaBegan(t *testing.T) {
 	began := time.UnixMilli(1_700_000_000_123)
-	at, ok := uuid7.Begun(of("a:b", "saga:%", uuid7.New(began)))
+	at, ok := uuid7.Begun(Address("a:b", "saga:%", uuid7.New(began)))
 	if !ok || !at.Equal(began) {
 		t.Errorf("it began at %v, %v", at, ok)
 	}
-	for _, other := range []string{of("order", "4711", "id"), "order:" + uuid7.New(began)} {
+	for _, other := range []string{Address("order", "4711", "id"), "order:" + uuid7.New(began)} {
 		if at, ok := uuid7.Begun(other); ok {
 			t.Errorf("%q began at %v", other, at)
 		}
@@ -24,7 +24,7 @@ func TestParseGivesBackWhatOfWasGiven(t *testing.T) {
 	for _, c := range [][3]string{
 		{"order", "4711", "id"}, {"a:b", "100%", "id"}, {"%3A", "line\none\r", "id"}, {"", "", ""},
 	} {
-		name, key, id, ok := parse(of(c[0], c[1], c[2]))
+		name, key, id, ok := parse(Address(c[0], c[1], c[2]))
 		if !ok || name != c[0] || key != c[1] || id != c[2] {
 			t.Errorf("%q became %q %q %q", c, name, key, id)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
 
@@ -17,7 +18,7 @@ func (l *live[TTx]) appear(ctx context.Context) bool {
 	if len(todo) == 0 || !l.inTx(todo[0]) {
 		return true
 	}
-	if l.left() > 0 && !l.e.stopping() && l.begun(ctx) {
+	if l.left() > 0 && !l.e.stopping() && l.begun(ctx, todo[0]) {
 		l.unseen = false
 		l.e.commits.Saw()
 		return true
@@ -27,14 +28,14 @@ func (l *live[TTx]) appear(ctx context.Context) bool {
 	// Looks take no slot of the sagas that are worked on.
 	there := l.untilSeen(ctx, func(s store.Saga) bool {
 		moved = s.Version != l.Row.Version
-		return moved || l.begun(ctx)
+		return moved || l.begun(ctx, todo[0])
 	})
 	return there && !moved
 }
 
-// begun tells whether the transaction of the first step could begin.
-func (l *live[TTx]) begun(ctx context.Context) bool {
-	u, err := l.begin(ctx, 0)
+// begun reports whether the transaction of the first action could begin.
+func (l *live[TTx]) begun(ctx context.Context, a plan.Action) bool {
+	u, err := l.begin(ctx, l.Timeout(a)+mercy)
 	if l.unit = u; err != nil {
 		l.rollback(ctx)
 	}

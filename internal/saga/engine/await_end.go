@@ -15,11 +15,16 @@ func (e *Engine[TTx]) tell(s store.Saga, st plan.State, told []plan.Action) {
 	e.tally.Alarms(s, told)
 	for _, a := range told {
 		if a.Verb == plan.Finish {
-			e.tally.Ended(s, st.Status, e.clock.Now())
-			e.o.Logger.Debug("saga: it has ended", "saga", s.Name, "key", s.Key, "status", a.Reason)
-			e.wake(endNotifier{Saga: s, State: st})
+			e.ended(s, st)
 		}
 	}
+}
+
+// ended counts the end of a saga, and tells those that wait for it.
+func (e *Engine[TTx]) ended(s store.Saga, st plan.State) {
+	e.tally.Ended(s, st.Status, e.clock.Now())
+	e.o.Logger.Debug("saga: it has ended", "saga", s.Name, "key", s.Key, "status", string(st.Status))
+	e.wake(endNotifier{Saga: s, State: st})
 }
 
 // wake tells those that wait for a saga in this process how it has ended.
@@ -83,6 +88,22 @@ func (e *Engine[TTx]) Await(ctx context.Context, name, key string) (store.Saga, 
 			return fail(ctx.Err())
 		}
 	}
+}
+
+// Find returns the saga of a key and its state.
+func (e *Engine[TTx]) Find(ctx context.Context, name, key string) (store.Saga, plan.State, error) {
+	s, there, err := e.lookUp(ctx, name, key)
+	var st plan.State
+	switch {
+	case err == nil && there:
+		st, err = sagarow.StateOf(s, 0)
+	case err == nil:
+		err = &NoSagaError{name, key}
+	}
+	if err != nil {
+		return store.Saga{}, plan.State{}, fmt.Errorf("find %s %q: %w", name, key, err)
+	}
+	return s, st, nil
 }
 
 // lookMany is how many Awaits may ask the database at once. Thousands would wait for its connections until

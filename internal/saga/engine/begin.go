@@ -21,7 +21,7 @@ func (e *Engine[TTx]) introduce(ctx context.Context) {
 	slices.Sort(names)
 	e.o.Logger.InfoContext(ctx, "saga: running", "sagas", names, "session", e.session, "store",
 		endpoint.DriverName(e.db))
-	endpoint.WarnUnencrypted(ctx, e.o.Logger, "saga: no TLS", e.db)
+	endpoint.Warn(ctx, e.o.Logger, "saga", e.db)
 }
 
 // sayReady says, once, that the engine has looked for sagas; and, beside its work, what it finds around it.
@@ -69,6 +69,6 @@ func (e *Engine[TTx]) lookAround(ctx context.Context) {
 	for _, un := range unheardOf(e.book, b.Consumers) {
 		e.o.Logger.WarnContext(ctx, "saga: no consumer of this database was ever heard of that handles replies to "+
 			"commands: their sagas wait for ever", "saga", un.Saga, "steps", un.Steps, "topics", un.Topics,
-			"remedy", "give an inbox to engine.Answers, here or in another process; or hand replies to saga.Answer")
+			"remedy", "give an inbox to engine.Answers, here or in another process; or give replies to Answer of saga.Bind")
 	}
 }

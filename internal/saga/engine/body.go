@@ -36,12 +36,14 @@ type StepBody struct {
 	When func(f *Facts) (bool, error)     // nil: always
 	Each func(f *Facts) ([]string, error) // nil: once
 
-	Tx      Transacted                           // a Do: *Local[TTx]; a Call: *Outside[TTx]
+	Tx      Transacted                           // a Do: *Local[TTx]; a Call: see OutsideOf
 	Lock    func(f *Facts) ([]store.Lock, error) // a Lock: which entities
 	Command *Command
 	Undo    *Command // of a Command
 	Until   func(f *Facts) (time.Time, error)
-	Child   *Child
+
+	OwnCommit bool // of a Tx: it shares its transaction with no other step
+	Child     *Child
 
 	// Check tells whether an output, or a signal, is one of the step's type.
 	Check func(output json.RawMessage) error
@@ -60,6 +62,31 @@ func (*Local[TTx]) Type() reflect.Type { return reflect.TypeFor[TTx]() }
 
 // Type is that of the transactions.
 func (*Outside[TTx]) Type() reflect.Type { return reflect.TypeFor[TTx]() }
+
+// AnyTx reports whether the functions of t use no transaction, so that t fits transactions of each type.
+func AnyTx(t Transacted) bool { return t.Type() == reflect.TypeFor[any]() }
+
+// OutsideOf returns t as a Call with transactions of type TTx. It returns false if t is no such Call.
+func OutsideOf[TTx any](t Transacted) (*Outside[TTx], bool) {
+	if o, ok := t.(*Outside[TTx]); ok {
+		return o, true
+	}
+	plain, ok := t.(*Outside[any])
+	if !ok {
+		return nil, false
+	}
+	o := &Outside[TTx]{Call: inTx[TTx](plain.Call)}
+	if plain.Undo != nil {
+		undo := inTx[TTx](*plain.Undo)
+		o.Undo = &undo
+	}
+	return o, true
+}
+
+func inTx[TTx any](r Request[any]) Request[TTx] {
+	return Request[TTx]{Read: r.Read,
+		Bind: func(by call.By) call.Bound[TTx] { return call.InTx[TTx](r.Bind(by)) }}
+}
 
 // Local is a Do. Undo is nil where there is none.
 type Local[TTx any] struct {

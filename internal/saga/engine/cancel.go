@@ -24,7 +24,7 @@ func (e *Engine[TTx]) Cancel(ctx context.Context, tx TTx, d *Definition, key,
 	case out != plan.Taken:
 		return out, false, nil
 	}
-	s, _, err := e.db.LockSaga(ctx, tx, d.Name, key)
+	s, _, err := e.lock(ctx, tx, d.Name, key)
 	st, wrong := sagarow.StateOf(s, 0)
 	if err = cmp.Or(err, wrong); err != nil {
 		return fail(err)

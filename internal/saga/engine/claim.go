@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/sagarow"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/internal/vitals"
 	"github.com/skald-go/skald/store"
 )
@@ -35,16 +37,13 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 	e.mu.Lock()
 	e.stop = make(chan struct{})
 	e.mu.Unlock()
-	flushed := make(chan struct{})
-	go func() {
-		defer close(flushed)
+	var beside sync.WaitGroup
+	beside.Go(func() {
+		defer shortlog.LogPanic(hard, e.o.Logger, "saga engine")
 		e.moves.Run(hard)
-	}()
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		e.vitals.Watch(hard)
-	}()
+	})
+	beside.Go(func() { e.vitals.Watch(hard) })
+	defer shortlog.LogPanic(ctx, e.o.Logger, "saga engine")
 	err := e.loop(ctx, hard)
 	e.running.Store(false)
 	close(e.stop)
@@ -53,8 +52,7 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 	e.workers.Wait()
 	e.giveBack(hard)
 	kill()
-	<-flushed
-	<-watched
+	beside.Wait()
 	why := "stopped"
 	if err != nil {
 		why = vitals.Why(err)
@@ -209,8 +207,8 @@ func (e *Engine[TTx]) due(ctx context.Context, room int) (ls []*live[TTx], next 
 	}
 	within, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	c, err := e.db.ClaimSagas(within, store.ClaimSagas{Session: e.session, Hashes: e.book.Claimed(),
-		Limit: room, Lease: e.o.Lease})
+	c, err := e.db.Claim(within, store.Want{Session: e.session, Lease: e.o.Lease,
+		Sagas: &store.WantSagas{Hashes: e.book.Claimed(), Limit: room}})
 	if err != nil {
 		return nil, -1, fmt.Errorf("claim sagas: %w", err)
 	}

@@ -21,7 +21,7 @@ import (
 type db interface {
 	Check(ctx context.Context, as store.Role) error
 	List(ctx context.Context, l store.List) (store.Listed, error)
-	NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefinition) error
+	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 }
 
 // A book has the definitions of this build, and the plans of other builds' as far as they are known.
@@ -130,7 +130,7 @@ func (b *book) Note(ctx context.Context) error {
 		ds = append(ds, store.SagaDefinition{Name: d.Name, Hash: d.Hash, Written: text.String()})
 	}
 	slices.SortFunc(ds, func(a, b store.SagaDefinition) int { return strings.Compare(a.Name, b.Name) })
-	if err := b.db.NoteSagaDefinitions(ctx, ds); err != nil {
+	if _, err := b.db.Apply(ctx, store.Effect{Definitions: ds}); err != nil {
 		return fmt.Errorf("note definitions: %w", err)
 	}
 	if err := b.readOthers(ctx); err != nil {

@@ -24,15 +24,15 @@ func (s *shelf) List(context.Context, store.List) (store.Listed, error) {
 	return store.Listed{Definitions: s.noted}, nil
 }
 
-func (s *shelf) NoteSagaDefinitions(_ context.Context, ds []store.SagaDefinition) error {
-	for _, d := range ds {
+func (s *shelf) Apply(_ context.Context, es ...store.Effect) ([]bool, error) {
+	for _, d := range es[0].Definitions {
 		same := func(was store.SagaDefinition) bool { return was.Hash == d.Hash }
 		if !slices.ContainsFunc(s.noted, same) {
 			d.Number = int64(len(s.noted) + 1)
 			s.noted = append(s.noted, d)
 		}
 	}
-	return nil
+	return []bool{true}, nil
 }
 
 func defined(steps ...string) *Definition {

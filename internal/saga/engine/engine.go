@@ -1,12 +1,17 @@
 // Package engine runs sagas. It knows no type of a user's: package saga gives it bodies.
 //
-// The way of a saga through the files: start.go (in the caller's transaction), await_commit.go (until the
-// caller has committed), claim.go (which are due), work.go (the loop around one saga), then by what it asks
-// for: package progress (decisions, commands, times, in memory), local.go (functions in a transaction),
-// request.go (calls to the outside), family.go (children and parents), await_end.go (who waits for its end).
-// What ends its process runs alone: run_alone.go; what does not return is given up: hang.go. What moves it
-// from elsewhere: advance.go, cancel.go, reply.go, signal.go. How a move is written: write.go, and packages
-// groupcommit and fault; whose fault it is that it is not: blame.go. What the log says at first: begin.go.
+// A saga passes these files in order:
+//   - start.go starts it in the caller's transaction, start_many.go in one that starts share.
+//   - await_commit.go waits until the caller has committed.
+//   - claim.go claims the sagas that are due, and work.go is the loop around one saga.
+//   - progress_*.go decide in memory: commands, times, signals.
+//   - local.go and share.go run functions in a transaction, request.go calls the outside.
+//   - family.go has children and parents, and await_end.go the waiters for the end of a saga.
+//
+// A function that ends its process runs alone: run_alone.go. One that does not return is given up: hang.go.
+// Moves from elsewhere: advance.go, cancel.go, reply.go, signal.go; emissions of replies: reply_next.go.
+// How a move is written: write.go, and packages groupcommit and fault; whose fault it is that it is not:
+// blame.go. The first lines of the log: begin.go.
 //
 // Each write names the version that was read. Whoever comes second writes nothing, reads anew and goes on
 // from there, so no lease has to be believed.
@@ -29,10 +34,7 @@ import (
 )
 
 // A DB is what an engine needs of a database.
-type DB[TTx any] interface {
-	store.Driver[TTx]
-	store.Sagas[TTx]
-}
+type DB[TTx any] interface{ store.Driver[TTx] }
 
 // Options of an Engine, with their defaults filled in by package saga.
 type Options struct {
@@ -56,47 +58,71 @@ type Engine[TTx any] struct {
 	session string
 	book    *book
 	clock   *storeClock
-	commits usual
+	tally   *counters
+	vitals  *vitals.Server               // of the database
+	failed  func(name string, err error) // reports panics
 
-	mu     sync.Mutex
-	hands  map[store.SagaRef]*live[TTx] // sagas in hand, by name and key
+	custody[TTx]
+	lifecycle
+	writes
+	hazards
+	awaited
+}
+
+// custody has the sagas that this process works on, or is about to.
+type custody[TTx any] struct {
+	mu     sync.Mutex                   // of hands, coming and sayCrowded
+	hands  map[store.SagaRef]*live[TTx] // by name and key
 	coming map[store.SagaRef]bool       // started here, and not in hand yet
-	// how often to say that every worker is busy
+	begun  chan *live[TTx]              // started here, for the loop to take up
+	inHand atomic.Int64
+	ready  atomic.Int64 // of them: those that wait for a slot
+	// sayCrowded limits how often the engine logs that every worker is busy.
 	sayCrowded backoff.Rarely
+}
 
-	waiters waiters
-	hanging functions
-	lookers chan struct{} // Awaits that ask the database
-
-	// said once: what it runs, and what is around it
-	introduced, looked bool
-	asked              atomic.Bool // which replies it takes
-
+// lifecycle has the loop of Run, its goroutines, and what it logs once.
+type lifecycle struct {
 	running  atomic.Bool
 	stop     chan struct{} // closed when Run is to end
-	slots    chan struct{} // of transactions
 	kicked   chan struct{} // there is something to be claimed
-	begun    chan *live[TTx]
-	inHand   atomic.Int64
-	ready    atomic.Int64 // of them: those that wait for a slot
-	gate     *crashGate
-	moves    *writer
-	straight bool // each alone, in the caller's goroutine: Step does so
+	slots    chan struct{} // of transactions
 	workers  sync.WaitGroup
-	tally    *counters
-	vitals   *vitals.Server               // of the database
-	failed   func(name string, err error) // tells of panics
-	noted    time.Time                    // by Step
+	straight bool      // Step runs each saga alone, in the caller's goroutine
+	noted    time.Time // by Step
+	// introduced and looked report that the engine logged its sagas, and what is around it.
+	introduced, looked bool
+	asked              atomic.Bool // which replies it takes
+}
+
+// writes has the moves and starts that share commits, and the commands that share the commits of replies.
+type writes struct {
+	moves   *writer
+	starts  queue[*starting]
+	commits usual
+	follows following
+}
+
+// hazards has the functions that may harm other sagas: by a crash, a hang or their locks.
+type hazards struct {
+	gate     *crashGate
+	hanging  functions
+	collided collisions
+}
+
+// awaited has the callers that wait for the end of a saga.
+type awaited struct {
+	waiters waiters
+	lookers chan struct{} // Awaits that ask the database
 }
 
 // New is an engine of definitions without faults, one of each name. Children's are among them.
 func New[TTx any](db DB[TTx], o Options, defs []*Definition) *Engine[TTx] {
-	e := &Engine[TTx]{db: db, o: o, clock: newClock(o.Now), session: rand.Text(),
-		hands:  map[store.SagaRef]*live[TTx]{},
-		coming: map[store.SagaRef]bool{},
-		slots:  make(chan struct{}, o.Workers), kicked: make(chan struct{}, 1),
-		begun: make(chan *live[TTx], o.InHand),
-		stop:  make(chan struct{}), lookers: make(chan struct{}, lookMany)}
+	e := &Engine[TTx]{db: db, o: o, clock: newClock(o.Now), session: rand.Text()}
+	e.hands, e.coming = map[store.SagaRef]*live[TTx]{}, map[store.SagaRef]bool{}
+	e.begun = make(chan *live[TTx], o.InHand)
+	e.slots, e.kicked = make(chan struct{}, o.Workers), make(chan struct{}, 1)
+	e.stop, e.lookers = make(chan struct{}), make(chan struct{}, lookMany)
 	e.o.Logger = shortlog.New(o.Logger)
 	e.tally = newCounters(e.o.Logger, o.Metrics, defs)
 	e.failed = e.tally.Panicked
@@ -143,10 +169,23 @@ func (e *Engine[TTx]) Definition(name string) (*Definition, bool) {
 	return d, d != nil
 }
 
-// lock is LockSaga, by which a process that has seen nothing of the store's clock learns what it shows.
-func (e *Engine[TTx]) lock(ctx context.Context, tx TTx, name, key string) (store.Saga, bool, error) {
+// lockAll reads sagas and locks them until tx ends. A saga that is not there has no Name. A process that has
+// seen nothing of the store's clock learns its time.
+func (e *Engine[TTx]) lockAll(ctx context.Context, tx TTx, refs ...store.SagaRef) ([]store.Saga, error) {
 	from := e.o.Now()
-	s, there, err := e.db.LockSaga(ctx, tx, name, key)
-	e.clock.Read(s.Read, from, e.o.Now())
-	return s, there, err
+	ss, err := e.db.LockSagas(ctx, tx, refs...)
+	now := e.o.Now()
+	for i := range ss {
+		e.clock.Read(ss[i].Read, from, now)
+	}
+	return ss, err
+}
+
+// lock reads a saga and locks it until tx ends. Returns false if there is none.
+func (e *Engine[TTx]) lock(ctx context.Context, tx TTx, name, key string) (store.Saga, bool, error) {
+	ss, err := e.lockAll(ctx, tx, store.SagaRef{Name: name, Key: key})
+	if err != nil {
+		return store.Saga{}, false, err
+	}
+	return ss[0], ss[0].Name != "", nil
 }

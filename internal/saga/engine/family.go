@@ -89,9 +89,9 @@ func (l *live[TTx]) relateTo(ctx context.Context, tx TTx, c *child) (*store.Effe
 func (l *live[TTx]) startChild(ctx context.Context, tx TTx, c *child) error {
 	from := sagarow.Origin{Correlation: l.Origin.Correlation, Causation: l.Origin.Causation,
 		Trace: l.Origin.Trace, Parent: &c.Parent, Root: l.Origin.Top()}
-	s, fresh, err := l.e.start(ctx, tx, c.Def, c.Key, c.Input, from, "")
+	s, fresh, err := l.e.startWith(ctx, tx, c, from, "")
 	if c.Undone(s) {
-		s, fresh, err = l.e.start(ctx, tx, c.Def, c.Key, c.Input, from, s.ID)
+		s, fresh, err = l.e.startWith(ctx, tx, c, from, s.ID)
 	}
 	var other *OtherError
 	switch {
@@ -100,10 +100,20 @@ func (l *live[TTx]) startChild(ctx context.Context, tx TTx, c *child) error {
 	case err != nil:
 		return err
 	case fresh:
-		l.then = append(l.then, func() { l.e.hand(s, c.Def) })
+		l.then = append(l.then, func() { l.e.hand(s, c.Def, false) })
 		return nil
 	}
 	return c.Meets(s, true, l.State)
+}
+
+// startWith starts a child; instead is as in newRow.
+func (e *Engine[TTx]) startWith(ctx context.Context, tx TTx, c *child, from sagarow.Origin,
+	instead string) (store.Saga, bool, error) {
+	row, err := e.newRow(c.Def, c.Key, c.Input, from, instead)
+	if err != nil {
+		return row, false, err
+	}
+	return e.start(ctx, tx, row)
 }
 
 // ascend tells a parent that its child has ended, and its parent, if it ends with that.

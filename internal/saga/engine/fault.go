@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
 
@@ -18,6 +19,7 @@ var errMoved = errors.New("the saga has moved on")
 // once the saga was read again.
 type refusal struct {
 	Action plan.Action
+	With   []plan.Action // that may stand, too: they shared its transaction, which a function ended
 	Err    error
 }
 
@@ -29,8 +31,8 @@ var errEnded = errors.New("its function ended the transaction that it was lent, 
 	"look at what it wrote before you say how to go on, and have it return nil to commit and an error to roll back")
 
 // errOwn is what an action is charged with that keeps itself from being committed.
-var errOwn = errors.New("its own transaction writes its saga, by saga.Cancel, SendIn or Answer, so it can never be committed with the saga's " +
-	"next state: to turn back return skald.Reject, and send a signal in a transaction of its own")
+var errOwn = errors.New("its own transaction writes its saga, by Cancel, Signal.Send or Answer, so it can never be committed with the saga's " +
+	"next state: to turn back return skald.Reject; a later step reads the output of this one, without a signal")
 
 // errShut is what an action is charged with whose function has left its transaction so that nobody but a
 // function can go on in it.
@@ -42,9 +44,7 @@ func (r *refusal) Event() plan.Event {
 	var large *plan.TooLargeError
 	switch {
 	case errors.Is(r.Err, store.ErrLent):
-		e := failed(r.Action, errEnded)
-		e.Permanent, e.Stick = true, true
-		return e
+		return r.stands(r.Action)
 	case errors.Is(r.Err, errOwn):
 		return failed(r.Action, errOwn)
 	case shut(r.Err):
@@ -53,6 +53,25 @@ func (r *refusal) Event() plan.Event {
 		return failed(r.Action, skald.Permanent(large))
 	}
 	return failed(r.Action, fmt.Errorf("the database refuses what it did: %w", r.Err))
+}
+
+// stands is the event of a step that may stand, since a function has ended its transaction.
+func (r *refusal) stands(a plan.Action) plan.Event {
+	err := errEnded
+	if len(r.With) > 0 {
+		names := sagarow.StepName(r.Action.Step, r.Action.Occurrence)
+		for _, other := range r.With {
+			names += ", " + sagarow.StepName(other.Step, other.Occurrence)
+		}
+		err = fmt.Errorf("%w. These steps shared the transaction: %s", errEnded, names)
+	}
+	e := failed(a, err)
+	e.Permanent, e.Stick = true, true
+	for _, other := range r.With {
+		e.With = append(e.With, plan.Member{Step: other.Step, Occurrence: other.Occurrence,
+			Undo: other.Verb == plan.UndoStep})
+	}
+	return e
 }
 
 // shut tells of an error of the engine's own in a transaction that was lent whether it may come of what the

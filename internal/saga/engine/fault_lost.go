@@ -41,5 +41,5 @@ func (n *alone) Own(err error, version int64) *refusal {
 		return nil
 	}
 	*n = 0
-	return &refusal{lost.a, errOwn}
+	return &refusal{Action: lost.a, Err: errOwn}
 }

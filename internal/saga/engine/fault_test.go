@@ -32,7 +32,8 @@ func TestOwnIsWhatFailsTwiceThoughNobodyElseWrote(t *testing.T) {
 }
 
 func TestAFunctionThatEndedItsTransactionIsStuck(t *testing.T) {
-	e := (&refusal{plan.Action{Verb: plan.RunStep, Step: "pay"}, fmt.Errorf("it: %w", store.ErrLent)}).Event()
+	pay := plan.Action{Verb: plan.RunStep, Step: "pay"}
+	e := (&refusal{Action: pay, Err: fmt.Errorf("it: %w", store.ErrLent)}).Event()
 	if !e.Stick || !e.Permanent {
 		t.Errorf("it is tried again: %+v", e)
 	}

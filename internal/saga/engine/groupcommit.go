@@ -5,7 +5,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/skald-go/skald/store"
@@ -22,10 +21,8 @@ type commitDB interface {
 type writer struct {
 	db      commitDB
 	timeout time.Duration // of one commit
-
-	mu    sync.Mutex
-	waits []*waiting
-	more  chan struct{}
+	queue[*waiting]
+	more chan struct{}
 }
 
 // newGroupCommit is a Writer whose commits may take timeout each.
@@ -41,20 +38,11 @@ type waiting struct {
 	done   chan struct{}
 }
 
-const (
-	most      = 500     // effects of one commit
-	mostBytes = 4 << 20 // of states and messages
-)
-
 // Write returns whether the effect stands, once Run has written it with others.
 func (w *writer) Write(ctx context.Context, e store.Effect) (bool, error) {
 	one := &waiting{effect: e, done: make(chan struct{})}
-	w.mu.Lock()
-	w.waits = append(w.waits, one)
-	w.mu.Unlock()
-	select {
-	case w.more <- struct{}{}:
-	default:
+	if w.add(one) {
+		w.more <- struct{}{}
 	}
 	select {
 	case <-one.done:
@@ -77,37 +65,17 @@ func (w *writer) Alone(ctx context.Context, e store.Effect) (bool, error) {
 
 // Run writes until ctx is done.
 func (w *writer) Run(ctx context.Context) {
+	bytes := func(one *waiting) int { return size(&one.effect) }
 	for {
 		select {
 		case <-w.more:
 		case <-ctx.Done():
 			return
 		}
-		for {
-			ws := w.take()
-			if len(ws) == 0 {
-				break
-			}
+		for ws := w.take(bytes); len(ws) > 0; ws = w.take(bytes) {
 			w.flush(ctx, ws)
 		}
 	}
-}
-
-// take is what waits, up to the bounds of one commit.
-func (w *writer) take() (out []*waiting) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	bytes := 0
-	for _, one := range w.waits {
-		if bytes += size(&one.effect); len(out) == most || len(out) > 0 && bytes > mostBytes {
-			break
-		}
-		out = append(out, one)
-	}
-	if w.waits = w.waits[len(out):]; len(w.waits) == 0 {
-		w.waits = nil
-	}
-	return out
 }
 
 func size(e *store.Effect) (n int) {

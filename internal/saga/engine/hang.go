@@ -21,21 +21,32 @@ type hung[TTx any] struct {
 	a    plan.Action
 	saga store.Saga // as it was read
 	took time.Duration
+	unit store.Unit[TTx]
 }
 
-// timed is guard for a function in a transaction, which the database ends when the function's time and mercy
-// are over. The charge waits for the saga's lock a little before that, so it comes before whoever claims it.
-func (l *live[TTx]) timed(ctx context.Context, a plan.Action, timeout time.Duration, f func() error) error {
+// timed is guard for a function in a transaction. If the function goes on a while after its time, the engine
+// gives it up: it closes the connection, so that its locks are free, and charges the attempt. The database
+// ends such a transaction by itself a little later.
+func (l *live[TTx]) timed(ctx context.Context, u store.Unit[TTx], a plan.Action, timeout time.Duration,
+	f func() error) (err error) {
+	defer u.Return() // before its context ends, after which it may roll back a savepoint
 	l.e.gate.Expect(&l.seat, timeout+mercy)
 	if l.e.straight {
 		return l.Guard(f)
 	}
 	h := &hung[TTx]{hangingFunction: hangingFunction{Key: hangsOf(l.Row.ID, a)}, l: l, a: a, saga: l.Row,
-		took: timeout}
-	timer := time.AfterFunc(timeout+mercy*4/5, func() { l.e.hangs(ctx, h) })
+		took: timeout, unit: u}
+	wait := mercy * 4 / 5
+	if len(l.share.actions) > 1 { // with locks of other steps
+		wait = mercy / 5
+	}
+	timer := time.AfterFunc(timeout+wait, func() { l.e.hangs(ctx, h) })
 	defer func() {
 		if !timer.Stop() {
 			l.e.hanging.Returned(&h.hangingFunction)
+		}
+		if l.givenUp.Load() { // nothing that it did counts
+			err = errors.Join(errLate, err)
 		}
 	}()
 	return l.Guard(f)
@@ -46,11 +57,13 @@ func (e *Engine[TTx]) hangs(ctx context.Context, h *hung[TTx]) {
 	if !e.hanging.Hangs(&h.hangingFunction, h.giveUp) {
 		return
 	}
+	h.unit.Drop()
 	h.l.unslot()
 	e.o.Logger.ErrorContext(ctx,
-		"saga: a function does not return, so it ignores its context: its connection is lost until it returns, "+
-			"or this process ends", "saga", h.saga.Name, "key", h.saga.Key, "step", h.a.Step, "occurrence",
-		h.a.Occurrence, "timeout", h.took)
+		"saga: a function does not return, so it ignores its context: its transaction is rolled back; its "+
+			"goroutine and its place in the pool of connections are lost until it returns",
+		"saga", h.saga.Name, "key", h.saga.Key, "step", h.a.Step, "occurrence", h.a.Occurrence,
+		"timeout", h.took)
 	timer := time.NewTicker(time.Second)
 	defer timer.Stop()
 	for tries := 1; ; tries++ {
@@ -98,14 +111,32 @@ func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hung[TTx]) (again bool,
 		return false, err
 	}
 	l.Think(ctx) // up to where it was
-	l.Wrong(h.a, fmt.Errorf("%w (%v), and does not return: it ignores its context", errSlow, h.took))
-	l.Think(ctx)
+	if l.Wrong(h.a, hangError(h.took)) {
+		l.Think(ctx)
+	} else { // it follows steps of its transaction that have to run again first
+		e.hanging.ChargeLater(h.Key, h.took)
+	}
 	m, err := l.move(0)
 	if err != nil {
 		return false, err
 	}
 	m = l.GivenBack(m)
 	return l.putAlone(ctx, m)
+}
+
+func hangError(took time.Duration) error {
+	return fmt.Errorf("%w (%v), and does not return: it ignores its context", errSlow, took)
+}
+
+// chargeHung charges a function that hangs, where chargeHang could not: it hung behind others in their
+// transaction.
+func (l *live[TTx]) chargeHung() (charged bool) {
+	for _, a := range l.Pending() {
+		if took, is := l.e.hanging.Uncharged(hangsOf(l.Row.ID, a)); is {
+			charged = l.Wrong(a, hangError(took)) || charged
+		}
+	}
+	return charged
 }
 
 // putAlone writes m in a transaction of its own: it waits for a lock, and others are not to wait with it.

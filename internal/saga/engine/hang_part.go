@@ -5,6 +5,7 @@ package engine
 
 import (
 	"sync"
+	"time"
 
 	"github.com/skald-go/skald/internal/saga/plan"
 )
@@ -29,6 +30,28 @@ type hangingFunction struct {
 type functions struct {
 	mu      sync.Mutex
 	hanging map[key]bool
+	later   map[key]time.Duration // those that are to be charged yet, and how long they took
+}
+
+// ChargeLater notes that a function that hangs is charged once its saga has come so far.
+func (h *functions) ChargeLater(k key, took time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.hanging[k] {
+		if h.later == nil {
+			h.later = map[key]time.Duration{}
+		}
+		h.later[k] = took
+	}
+}
+
+// Uncharged returns, once, that a function is to be charged, and how long it took.
+func (h *functions) Uncharged(k key) (took time.Duration, is bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	took, is = h.later[k]
+	delete(h.later, k)
+	return took, is
 }
 
 // Hangs notes that f goes on though its time is over. GiveUp is called then, before Returned can be. False: f
@@ -54,6 +77,7 @@ func (h *functions) Returned(f *hangingFunction) {
 	f.returned = true
 	if f.hangs {
 		delete(h.hanging, f.Key)
+		delete(h.later, f.Key)
 	}
 }
 

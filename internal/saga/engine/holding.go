@@ -19,7 +19,7 @@ const lookAgain = 30 * time.Second
 
 // A holdDB is what is needed of the store.
 type holdDB[TTx any] interface {
-	LockSaga(ctx context.Context, tx TTx, name, key string) (store.Saga, bool, error)
+	LockSagas(ctx context.Context, tx TTx, refs ...store.SagaRef) ([]store.Saga, error)
 	HoldEntities(ctx context.Context, tx TTx, h store.EntityHold) (first bool, err error)
 	InLine(ctx context.Context, tx TTx, holder string) (stands, first bool, err error)
 	FreeEntities(ctx context.Context, tx TTx, holder string) error
@@ -80,11 +80,11 @@ func end[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga) error {
 	if top == nil {
 		return free(ctx, db, tx, s.Row.ID)
 	}
-	first, there, err := db.LockSaga(ctx, tx, top.Name, top.Key)
+	tops, err := db.LockSagas(ctx, tx, store.SagaRef{Name: top.Name, Key: top.Key})
 	if err != nil {
 		return fmt.Errorf("lock the saga at the top of the family: %w", err)
 	}
-	if there && first.ID == top.ID && first.Ended.IsZero() {
+	if tops[0].Name != "" && tops[0].ID == top.ID && tops[0].Ended.IsZero() {
 		return nil
 	}
 	return free(ctx, db, tx, top.ID)

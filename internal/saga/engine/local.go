@@ -13,6 +13,9 @@ import (
 
 var errSlow = errors.New("it took longer than its Timeout")
 
+// errLate is the result of a function that returned after the engine had given it up.
+var errLate = errors.New("it returned after the engine had closed its connection")
+
 // mercy is after a function's time, before the database ends its transaction.
 const mercy = 5 * time.Second
 
@@ -22,6 +25,21 @@ const inPlace = 3
 
 // A function of a step, in a transaction, and what it says became of an action.
 type function[TTx any] func(ctx context.Context, tx TTx, f *Facts) (plan.Event, error)
+
+// function is the function of the user's that an action asks for; nil: it asks for none in a transaction.
+func (l *live[TTx]) function(a plan.Action) function[TTx] {
+	step, _ := l.Def.Step(a.Step)
+	if tx, ok := step.Tx.(*Local[TTx]); ok {
+		return l.functionOf(a, tx)
+	}
+	if _, is := l.outside(a); is { // a request
+		return nil
+	}
+	if tx, ok := OutsideOf[TTx](step.Tx); ok { // undone by a function
+		return l.functionOf(a, &Local[TTx]{Undo: tx.Local})
+	}
+	return nil
+}
 
 // functionOf is the function of the user's that an action asks for.
 func (l *live[TTx]) functionOf(a plan.Action, tx *Local[TTx]) function[TTx] {
@@ -36,7 +54,8 @@ func (l *live[TTx]) functionOf(a plan.Action, tx *Local[TTx]) function[TTx] {
 	}
 }
 
-// local runs a function in a transaction that is committed with the saga's next state.
+// local runs a function in a transaction, and those of the steps after it that may share it. The commit has
+// the saga's next state.
 func (l *live[TTx]) local(ctx context.Context, a plan.Action, run function[TTx]) error {
 	defer l.free()
 	timeout := l.Timeout(a)
@@ -44,12 +63,40 @@ func (l *live[TTx]) local(ctx context.Context, a plan.Action, run function[TTx])
 	if err != nil {
 		return err
 	}
+	l.opens(a, timeout)
+	for {
+		if ran, err := l.runs(ctx, u, a, run); !ran {
+			return l.ranAlone(err)
+		}
+		l.Think(ctx)
+		next, joins := l.joins(ctx, u)
+		if !joins {
+			return l.ranAlone(l.parted(l.commit(ctx, u, a)))
+		}
+		l.share.follows(next, l.State)
+		a, run = next, l.function(next)
+	}
+}
+
+// ranAlone ends a transaction. It counts a step that ran again alone, after one that it shared had failed.
+func (l *live[TTx]) ranAlone(err error) error {
+	if err == nil {
+		l.share, l.apart = shared{}, max(l.apart-1, 0)
+	}
+	return err
+}
+
+// runs runs a function in u. Returns false if it failed: u is rolled back, and err is nil if the failure is
+// stored.
+func (l *live[TTx]) runs(ctx context.Context, u store.Unit[TTx], a plan.Action,
+	run function[TTx]) (ran bool, err error) {
+	timeout := l.Timeout(a)
 	var e plan.Event
 	f := l.Facts(a)
 	within, cancel := context.WithTimeoutCause(l.Caused(ctx), timeout, errSlow)
 	defer cancel()
 	lent := lending.With(within, lending.Loan{Tx: u.Tx(), Consumer: "saga " + l.Row.Name, ID: l.Row.Key})
-	err = l.timed(ctx, a, timeout, func() (err error) {
+	err = l.timed(ctx, u, a, timeout, func() (err error) {
 		e, err = run(lent, u.Tx(), f)
 		return err
 	})
@@ -57,13 +104,17 @@ func (l *live[TTx]) local(ctx context.Context, a plan.Action, run function[TTx])
 		err = l.FeedData(e)
 	}
 	if err != nil {
-		return l.failedIn(within, u, a, err)
+		return false, l.failedIn(within, u, a, err)
 	}
-	return l.commit(ctx, u, a)
+	l.share.bytes += len(e.Output)
+	return true, nil
 }
 
 // failedIn ends a transaction in which a function failed, and stores that.
 func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Action, err error) error {
+	if len(l.share.actions) > 1 {
+		return l.split(ctx, u, a, err)
+	}
 	outside := context.WithoutCancel(ctx)
 	slow := errors.Is(context.Cause(ctx), errSlow)
 	passing := u.Outage(ctx, err) && !slow

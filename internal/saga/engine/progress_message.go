@@ -22,7 +22,7 @@ func checkAddress(name, key string) error {
 	if rest+widest*(len(name)+len(key)) <= complete.MaxText {
 		return nil // as nearly all: each start of a saga asks
 	}
-	if n := len(of(name, key, uuid7.From(time.Time{}, [10]byte{}))); n > complete.MaxText {
+	if n := len(Address(name, key, uuid7.From(time.Time{}, [10]byte{}))); n > complete.MaxText {
 		return fmt.Errorf("the saga's name and key are %d bytes as an address, with three for each of : %% and "+
 			"line breaks, at most %d are possible: take a shorter key", n, complete.MaxText)
 	}

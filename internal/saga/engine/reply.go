@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/plan"
@@ -16,29 +17,19 @@ func (e *Engine[TTx]) Replies() []kind {
 	return kinds(e.book)
 }
 
-// ReplyAll takes participants' replies into their sagas, in the transaction of an inbox. Each saga is locked,
-// read and written once, however many replies it gets. What they came to is counted, and logged where they
-// did not count: that is no failure, and not tried again. With an error nothing is counted, and guilty is the
-// first reply that has one of its own; -1: it is none's.
+// ReplyAll takes participants' replies into their sagas, in the transaction of an inbox. One statement locks
+// and reads all sagas, one writes them: each once, however many replies it gets. See goOn for the commands
+// that follow. Outcomes are counted, and logged if a reply does not count: that is no failure, and not tried
+// again. With an error nothing is counted, and guilty is the first reply that has an error of its own, or -1.
 func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) (guilty int, err error) {
 	all, mails := sort(e.book, ms)
-	var guilt *fault
-	for _, to := range mails {
-		if guilt != nil && to.First() > guilt.At {
-			continue
-		}
-		err := e.open(ctx, tx, to)
+	if err := e.open(ctx, tx, mails); err != nil {
 		if own := (*fault)(nil); errors.As(err, &own) {
-			if guilt == nil || own.At < guilt.At {
-				guilt = own
-			}
-		} else if err != nil {
-			return -1, err
+			return own.At, own.Err
 		}
+		return -1, err
 	}
-	if guilt != nil {
-		return guilt.At, guilt.Err
-	}
+	e.goOn(ctx, tx, mails)
 	if err := e.deliver(ctx, tx, mails...); err != nil {
 		return -1, err
 	}
@@ -61,7 +52,7 @@ func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) 
 func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *Definition, key string,
 	m skald.Message) (plan.Outcome, error) {
 	to, r := to(d, key, m)
-	err := e.open(ctx, tx, to)
+	err := e.open(ctx, tx, []*mail{to})
 	if err == nil {
 		err = e.deliver(ctx, tx, to)
 	}
@@ -72,13 +63,35 @@ func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *Definition, key str
 	return r.Out, nil
 }
 
-// open locks the saga of a mail, and finds out what its replies come to.
-func (e *Engine[TTx]) open(ctx context.Context, tx TTx, to *mail) error {
-	s, there, err := e.lock(ctx, tx, to.Name, to.Key)
-	if err != nil {
-		return fmt.Errorf("lock the saga %s %q: %w", to.Name, to.Key, err)
+// open locks the sagas of mails, and finds out what their replies come to. The error is a *fault if replies
+// have errors of their own: that of the first one in the batch.
+func (e *Engine[TTx]) open(ctx context.Context, tx TTx, mails []*mail) error {
+	refs := make([]store.SagaRef, len(mails))
+	for i, to := range mails {
+		refs[i] = store.SagaRef{Name: to.Name, Key: to.Key}
 	}
-	return to.Take(ctx, s, there, e.book, e.clock)
+	ss, err := e.lockAll(ctx, tx, refs...)
+	if err != nil {
+		return fmt.Errorf("lock %d sagas: %w", len(refs), err)
+	}
+	var guilt *fault
+	for i, to := range mails {
+		if guilt != nil && to.First() > guilt.At {
+			continue
+		}
+		err := to.Take(ctx, ss[i], ss[i].Name != "", e.book, e.clock)
+		if own := (*fault)(nil); errors.As(err, &own) {
+			if guilt == nil || own.At < guilt.At {
+				guilt = own
+			}
+		} else if err != nil {
+			return err
+		}
+	}
+	if guilt != nil {
+		return guilt
+	}
+	return nil
 }
 
 // deliver writes the sagas of mails.
@@ -102,6 +115,8 @@ func (e *Engine[TTx]) deliver(ctx context.Context, tx TTx, mails ...*mail) error
 			e.tally.TurnedBack(to.Saga, to.Back)
 		}
 	}
-	e.kick() // it is seen once the caller has committed
+	if slices.ContainsFunc(es, func(one store.Effect) bool { return one.Saga.Wake >= 0 }) {
+		e.kick() // it is seen once the caller has committed
+	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/plan"
@@ -40,6 +41,8 @@ type mail struct {
 	Effects   []store.Effect // none: no reply counts
 
 	d       *Definition // nil: this build has none of the name
+	state   plan.State  // after the replies
+	now     time.Time   // by the store's clock
 	replies []*reply
 }
 
@@ -113,7 +116,7 @@ func (to *mail) Take(ctx context.Context, s store.Saga, there bool, book *book,
 	}
 	m = sagarow.LeaveToOthers(m)
 	to.Saga, to.Changes, to.Told, to.Effects = s, t.changes, t.course.Told(), []store.Effect{{Saga: &m}}
-	to.Back = back(t.st, st)
+	to.Back, to.state, to.now = back(t.st, st), st, t.now
 	return nil
 }
 

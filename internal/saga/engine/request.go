@@ -41,7 +41,7 @@ func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r Request[TTx]) e
 	within, cancel := context.WithTimeoutCause(l.Caused(ctx), usualTimeout, errSlow)
 	defer cancel()
 	var c *store.Call
-	err = l.timed(ctx, a, usualTimeout, func() (err error) {
+	err = l.timed(ctx, u, a, usualTimeout, func() (err error) {
 		if c, err = bound.Intend(WithFacts(within, f), u.Tx(), skald.Message{}); err == nil && c == nil {
 			err = skald.Permanent(errors.New("its Intent requests nothing"))
 		}
@@ -214,7 +214,7 @@ func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b c
 	f := l.Facts(a)
 	within, cancel := context.WithTimeoutCause(l.Caused(ctx), usualTimeout, errSlow)
 	defer cancel()
-	err = l.timed(ctx, a, usualTimeout,
+	err = l.timed(ctx, u, a, usualTimeout,
 		func() error { return b.Settle(WithFacts(within, f), u.Tx(), skald.Message{}, c.Outcome) })
 	var no *skald.RejectedError
 	if err == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/call"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -20,7 +21,7 @@ const answerTime = 10 * time.Second
 
 // requestFor is the request that an action of a step is about; false: it is about none.
 func requestFor[TTx any](step *StepBody, a plan.Action) (Request[TTx], bool) {
-	tx, ok := step.Tx.(*Outside[TTx])
+	tx, ok := OutsideOf[TTx](step.Tx)
 	switch {
 	case !ok || a.Verb == plan.DecideStep:
 		return Request[TTx]{}, false
@@ -68,7 +69,7 @@ func (q *ask[TTx]) Make(ctx context.Context) (out answer) {
 	if failed != nil {
 		out = answer{Action: q.Action, Call: c, Err: failed}
 	}
-	out.Err = legible(out.Err)
+	out.Err = failure.Legible(out.Err)
 	return out
 }
 

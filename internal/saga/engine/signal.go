@@ -3,8 +3,10 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/store"
 )
@@ -40,9 +42,19 @@ func (e *Engine[TTx]) Signal(ctx context.Context, tx TTx, d *Definition, key str
 	return out, nil
 }
 
-// SignalAlone is Signal in a transaction of its own.
+// runsFor is the key of the saga in the context of a function.
+type runsFor struct{}
+
+var errSelf = errors.New("a function of this saga sent it, and its own transaction holds the saga, so the signal could only wait: " +
+	"return the value instead, and read it in a later step by Output")
+
+// SignalAlone is Signal in a transaction of its own. It refuses a signal from a function of the same saga.
 func (e *Engine[TTx]) SignalAlone(ctx context.Context, d *Definition, key string,
 	s Signal) (plan.Outcome, error) {
+	if of, _ := ctx.Value(runsFor{}).(store.SagaRef); of.Name == d.Name && of.Key == key {
+		err := fmt.Errorf("signal %s to %s %q: %w", s.Name, d.Name, key, errSelf)
+		return plan.Unknown, skald.Permanent(err)
+	}
 	u, err := e.db.Begin(ctx, store.Intake{})
 	if err != nil {
 		return plan.Unknown, fmt.Errorf("signal %s to %s %q: %w", s.Name, d.Name, key, err)

@@ -3,8 +3,8 @@ package engine
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
+	"hash/fnv"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/fingerprint"
@@ -32,23 +32,15 @@ func (e *OtherError) Error() string {
 func (e *Engine[TTx]) Start(ctx context.Context, tx TTx, d *Definition,
 	in any) (s store.Saga, fresh bool, err error) {
 	fail := func(err error) (store.Saga, bool, error) { return s, false, fmt.Errorf("start a saga: %w", err) }
-	if !e.book.Has(d) {
-		return fail(fmt.Errorf("the engine does not know this definition of %s: give it to NewEngine",
-			d.Name))
-	}
-	key, data, err := d.Encode(in)
-	if err == nil {
-		err = checkAddress(d.Name, key)
-	}
+	one, err := e.prepare(ctx, d, in)
 	if err != nil {
-		return fail(err)
+		return s, false, err
 	}
-	s, fresh, err = e.start(ctx, tx, d, key, data, originOf(ctx), "")
-	if err != nil {
+	if s, fresh, err = e.start(ctx, tx, one.row); err != nil {
 		return fail(err)
 	}
 	if fresh {
-		e.hand(s, d)
+		e.hand(s, d, true)
 	}
 	return s, fresh, nil
 }
@@ -59,51 +51,43 @@ func originOf(ctx context.Context) sagarow.Origin {
 		Trace: cmp.Or(telemetry.TraceParent(ctx), cause.TraceParent)}
 }
 
+func fingerprintOf(d *Definition, in []byte) int64 { return fingerprint.Of([]byte(d.Name), in) }
+
 // firstVersion is that of the saga of an id. Nobody knows at first whether the start of a saga that is handed
 // to a worker is committed: its writes name its version, which no other start of the key has. It has 52
 // bits, so that it is exact in JSON.
 func firstVersion(id string) int64 {
-	return fingerprint.Of([]byte("version"), []byte(id))&(1<<52-1) | 1
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(id))
+	return int64(h.Sum64()>>12) | 1
 }
 
 // start inserts a saga. This session gets its lease if it runs and has room; otherwise the saga is due at
-// once, for any engine. Instead is the id of an ended saga with the same key, which start replaces; ""
-// replaces none.
-func (e *Engine[TTx]) start(ctx context.Context, tx TTx, d *Definition, key string, in json.RawMessage,
-	from sagarow.Origin, instead string) (s store.Saga, fresh bool, err error) {
-	now := e.clock.Now()
-	state, _ := d.Plan.Begin(e.o.NewID(now), now)
-	s = store.Saga{Name: d.Name, Key: key, ID: state.ID, Hash: d.Hash, Input: string(in),
-		Fingerprint: fingerprint.Of([]byte(d.Name), in), Version: firstVersion(state.ID),
-		Instead: instead, Origin: from.Encode(), Standing: sagarow.NextStanding(store.Standing{}, state, now)}
-	if err = d.Plan.Room(state); err == nil {
-		s.State, err = sagarow.EncodeState(state)
-	}
-	if err != nil {
-		return s, false, err
-	}
+// once, for any engine.
+func (e *Engine[TTx]) start(ctx context.Context, tx TTx, s store.Saga) (stored store.Saga, fresh bool,
+	err error) {
 	if e.running.Load() && e.inHand.Load() < int64(e.o.InHand) {
 		s.Session, s.Lease = e.session, e.o.Lease
 	}
-	was, fresh, err := e.db.StartSaga(ctx, tx, s)
+	started, isFresh, err := e.db.StartSagas(ctx, tx, s)
 	if err != nil {
 		return s, false, fmt.Errorf("the saga %s %q: %w", s.Name, s.Key, err)
 	}
-	if fresh {
+	was := started[0]
+	if isFresh[0] {
 		e.clock.Saw(was.Started)
 		e.tally.Started(s.Name)
 		return was, true, nil
 	}
 	if was.Fingerprint != s.Fingerprint {
-		return was, false, &OtherError{Name: s.Name, Key: s.Key, ID: was.ID, Status: was.Status,
-			Input: was.Input, Refused: s.Input}
+		return was, false, otherError(was, s)
 	}
 	return was, false, nil
 }
 
-// hand gives a saga that was started in this process to a worker. It is not visible before its caller
+// hand gives a saga that was started in this process to a worker. Unseen: it is not visible before its caller
 // commits.
-func (e *Engine[TTx]) hand(s store.Saga, d *Definition) {
+func (e *Engine[TTx]) hand(s store.Saga, d *Definition, unseen bool) {
 	if s.Session != e.session {
 		e.kick()
 		return
@@ -112,7 +96,7 @@ func (e *Engine[TTx]) hand(s store.Saga, d *Definition) {
 	if err != nil {
 		return // it is claimed when its lease is over, and found out then
 	}
-	l.unseen = true
+	l.unseen = unseen
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	select {

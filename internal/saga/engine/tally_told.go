@@ -165,11 +165,12 @@ func (t *counters) Panicked(saga string, err error) {
 	if !errors.As(err, &p) {
 		return
 	}
-	_, fresh, _ := t.faults.due(tallyFault{what: panicked, saga: saga}, fmt.Sprint(p.Value), time.Now())
+	value := fmt.Sprintf("%.200v", p.Value)
+	_, fresh, _ := t.faults.due(tallyFault{what: panicked, saga: saga}, value, time.Now())
 	if !fresh {
 		return
 	}
 	for i, frame := range shortlog.Frames(p.Stack) {
-		t.log.Error(panicked, "saga", saga, "frame", i, "at", frame)
+		t.log.Error(panicked, "saga", saga, "frame", i, "at", frame, "panic", value)
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/store"
 )
 
@@ -36,6 +38,9 @@ type live[TTx any] struct {
 	lostAlone alone
 
 	refused *refusal // to be charged
+
+	share shared // the transaction that was begun last
+	apart int    // so many steps have a commit each, since they failed together
 }
 
 // taken is a saga that is leased to this session.
@@ -52,7 +57,7 @@ func (e *Engine[TTx]) taken(s store.Saga, d *Definition, older plan.Graph) (*liv
 
 // read takes s as what is so.
 func (l *live[TTx]) read(s store.Saga, older plan.Graph) error {
-	l.then = nil
+	l.then, l.share = nil, shared{}
 	err := l.Read(s, older)
 	if err == nil {
 		l.Turn() // that may be what moved it
@@ -87,10 +92,25 @@ func (e *Engine[TTx]) employ(ctx context.Context, l *live[TTx]) {
 	go func() {
 		defer e.workers.Done()
 		for l := l; l != nil; l = e.done(at, l) {
-			l.work(ctx)
+			l.survive(ctx)
 			l.rise()
 		}
 	}()
+}
+
+// survive is work. A panic outside of the saga's own functions ends neither the process nor other sagas: it
+// is logged with its stack, and the saga is claimed again after its lease.
+func (l *live[TTx]) survive(ctx context.Context) {
+	defer func() {
+		if v := recover(); v != nil {
+			l.e.o.Logger.ErrorContext(ctx, "saga: a panic outside of its functions; it is tried again after its lease",
+				"saga", l.Row.Name, "key", l.Row.Key, "panic", fmt.Sprint(v))
+			for i, frame := range shortlog.Frames(debug.Stack()) {
+				l.e.o.Logger.ErrorContext(ctx, panicked, "saga", l.Row.Name, "frame", i, "at", frame)
+			}
+		}
+	}()
+	l.work(ctx)
 }
 
 // done is what is to be done about a saga after l; nil: nothing.
@@ -251,6 +271,9 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	case len(asks) > 0:
 		return true, l.request(ctx, asks)
 	case len(l.Pending()) > 0: // which hangs
+		if l.chargeHung() {
+			return true, l.write(ctx, 0)
+		}
 		return false, l.stepAside(ctx, hangWait)
 	}
 	return false, l.blamed(ctx, l.settleDown(ctx))
@@ -284,14 +307,10 @@ func (l *live[TTx]) transact(ctx context.Context, a plan.Action) error {
 	if r, is := l.outside(a); is {
 		return l.intend(ctx, a, r)
 	}
-	step, _ := l.Def.Step(a.Step)
-	switch tx := step.Tx.(type) {
-	case *Local[TTx]:
-		return l.local(ctx, a, l.functionOf(a, tx))
-	case *Outside[TTx]: // undone by a function
-		return l.local(ctx, a, l.functionOf(a, &Local[TTx]{Undo: tx.Local}))
+	if run := l.function(a); run != nil {
+		return l.local(ctx, a, run)
 	}
-	if step.Lock != nil {
+	if step, _ := l.Def.Step(a.Step); step.Lock != nil {
 		l.then = append(l.then, l.e.kick) // it may be the turn of another one
 		return l.local(ctx, a, func(ctx context.Context, tx TTx, f *Facts) (plan.Event, error) {
 			return holdStep(ctx, l.e.db, tx, &l.saga, a, f, l.e.clock.Now())

@@ -30,7 +30,11 @@ func (l *live[TTx]) wrote(m store.SagaMove) {
 	}
 	l.unseen, l.over = false, m.Release || m.Final
 	was, told := l.Wrote(&m)
-	l.e.tally.Moved(l.Row, was, l.State)
+	for _, next := range append(l.share.between, l.State) { // each step has its own time
+		l.e.tally.Moved(l.Row, was, next)
+		was = next
+	}
+	l.share = shared{}
 	l.e.tell(l.Row, l.State, told)
 	for _, f := range l.then {
 		f()

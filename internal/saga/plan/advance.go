@@ -248,6 +248,7 @@ func (w *work) finish(as Status) {
 func (w *work) enter(r *Run, step *Step) {
 	r.Phase, r.Attempts, r.Free, r.Error = Ready, 0, Free{}, ""
 	if step.Kind != Wait || step.Signal == "" {
+		w.stickEnded(r, false)
 		return
 	}
 	for i, early := range w.s.Early {
@@ -271,11 +272,11 @@ func (w *work) timeout(by Policy) time.Time {
 // wait is how long to wait after so many failures. Runs that failed together do not come back together, and
 // the same failure of the same run always waits as long: a crash does not shorten it.
 func (w *work) wait(r *Run, by Policy) time.Duration {
-	d, failed := max(by.First, time.Millisecond), r.Attempts+r.Free.Times
-	for i := 1; i < failed && d < by.Most; i++ {
+	d, failed := max(by.InitialInterval, time.Millisecond), r.Attempts+r.Free.Times
+	for i := 1; i < failed && d < by.MaxInterval; i++ {
 		d *= 2
 	}
-	d = min(d, max(by.Most, time.Millisecond))
+	d = min(d, max(by.MaxInterval, time.Millisecond))
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, w.s.ID, "\x00", r.Step, "\x00", r.Occurrence, "\x00", r.Phase, failed)
 	return d + time.Duration(h.Sum64()%uint64(d/2+1))

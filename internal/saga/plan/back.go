@@ -11,6 +11,7 @@ func (w *work) turnBack(why Cause) bool {
 	for i := range w.s.Runs {
 		w.leave(&w.s.Runs[i])
 	}
+	w.beginEnded()
 	return true
 }
 
@@ -71,6 +72,7 @@ func (w *work) back() {
 			if step.Undo && (r.Phase != Skipped || step.Kind == Command && r.Sends > 0) {
 				settled(r)
 				r.Phase = Undo
+				w.stickEnded(r, true)
 				return
 			}
 		}
@@ -106,6 +108,7 @@ func (w *work) undid(r *Run, e Event) Outcome {
 			return Late
 		}
 		w.undoFailed(r, e)
+		w.endedWith(e.With)
 	}
 	return Taken
 }

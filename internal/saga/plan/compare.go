@@ -186,6 +186,10 @@ func Move(older, newer Graph, m Mapping, s State) (State, error) {
 		}
 		begun[r.Step] = begun[r.Step] || r.Phase != Dropped
 	}
+	s.Ended = slices.Clone(s.Ended)
+	for i := range s.Ended {
+		s.Ended[i].Step = m.Name(s.Ended[i].Step)
+	}
 	if s.Cause != nil {
 		cause := *s.Cause
 		cause.Step = m.Name(cause.Step)

@@ -31,10 +31,10 @@ const (
 
 	Cancel   What = "cancel"   // turn back. Reason
 	Recall   What = "recall"   // of a child that is done: its parent turned back. Reason
-	Retry    What = "retry"    // a run that waits or is stuck; without Step: all of them
+	Retry    What = "retry"    // a run that waits or is stuck; all such runs if Step is empty
 	Complete What = "complete" // a run, by hand. Output
 	Skip     What = "skip"     // a run, or its undo. Reason
-	Pause    What = "pause"    // nothing is begun any more; what is under way is still taken in
+	Pause    What = "pause"    // no step starts; running steps finish
 	Resume   What = "resume"
 )
 
@@ -50,6 +50,7 @@ type Event struct {
 	Reason    string
 	Permanent bool
 	Stick     bool          // of Failed: leave it to an operator, since it may have taken effect
+	With      []Member      // of Stick: others that may have taken effect with it, in their order
 	Later     time.Duration // above 0: try again then
 	// Passing, of Failed and UndoFailed: by what may pass, such as a deadlock. It is tried again with the
 	// waits of the policy, and is not charged

@@ -108,8 +108,8 @@ func stored(t *testing.T, s plan.State) (back plan.State) {
 
 func stepOf(t *testing.T, g plan.Graph, words []string) plan.Step {
 	s := plan.Step{Name: words[0], Kind: plan.Kind(words[1]),
-		Try:  plan.Policy{Attempts: 2, First: time.Second, Most: time.Minute},
-		Back: plan.Policy{Attempts: 2, First: time.Second, Most: time.Minute}}
+		Try:  plan.Policy{Attempts: 2, InitialInterval: time.Second, MaxInterval: time.Minute},
+		Back: plan.Policy{Attempts: 2, InitialInterval: time.Second, MaxInterval: time.Minute}}
 	if n := len(g.Steps); n > 0 {
 		s.After = []string{g.Steps[n-1].Name}
 	}

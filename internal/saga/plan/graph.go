@@ -30,10 +30,10 @@ const (
 
 // A Policy says how often one direction of a step is tried.
 type Policy struct {
-	Attempts int           `json:"attempts,omitempty"` // at most; 0: without end
-	First    time.Duration `json:"first,omitempty"`    // wait after the first failure; it doubles from there
+	Attempts        int           `json:"attempts,omitempty"` // at most; 0: without end
+	InitialInterval time.Duration `json:"first,omitempty"`    // wait after the first failure; it doubles
 	// longest wait, without the half of it that may come on top
-	Most time.Duration `json:"most,omitempty"`
+	MaxInterval time.Duration `json:"most,omitempty"`
 	// of one attempt: of a run, or of the wait for a reply. 0: none
 	Timeout time.Duration `json:"timeout,omitempty"`
 }

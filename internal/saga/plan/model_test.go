@@ -91,10 +91,11 @@ func graphs(t *rapid.T) plan.Graph {
 	for i := range n {
 		s := plan.Step{Name: string(rune('a' + i)), Kind: rapid.SampledFrom(kinds).Draw(t, "kind"),
 			Pivot: i == pivot,
-			Try: plan.Policy{Attempts: rapid.IntRange(0, 3).Draw(t, "attempts"), First: time.Second,
-				Most: time.Minute},
-			Back: plan.Policy{Attempts: rapid.IntRange(0, 3).Draw(t, "undo attempts"), First: time.Second,
-				Most: time.Minute}}
+			Try: plan.Policy{Attempts: rapid.IntRange(0, 3).Draw(t, "attempts"), InitialInterval: time.Second,
+				MaxInterval: time.Minute},
+			Back: plan.Policy{Attempts: rapid.IntRange(0, 3).Draw(t, "undo attempts"),
+				InitialInterval: time.Second,
+				MaxInterval:     time.Minute}}
 		for j := range i {
 			if i == pivot || j == pivot || rapid.Bool().Draw(t, "after") {
 				s.After = append(s.After, g.Steps[j].Name)

@@ -83,7 +83,7 @@ func TestRoom(t *testing.T) {
 	for _, kind := range []plan.Kind{plan.Do, plan.Call, plan.Command} {
 		for _, name := range []string{strings.Repeat("l", 200), strings.Repeat("<", 240)} {
 			t.Run(fmt.Sprintf("%s %.1s", kind, name), func(t *testing.T) {
-				without := plan.Policy{First: time.Second, Most: time.Second}
+				without := plan.Policy{InitialInterval: time.Second, MaxInterval: time.Second}
 				k := &packed{T: t, now: time.Date(2026, 1, 1, 1, 1, 1, 123456789, time.FixedZone("", 5*3600)),
 					p: plan.New(plan.Graph{Name: "d", Deadline: time.Hour, Steps: []plan.Step{
 						{Name: "first", Kind: plan.Do, Undo: true, Back: without},

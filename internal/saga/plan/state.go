@@ -49,6 +49,16 @@ type State struct {
 	// Runs are in the order in which they began. A step without one has not begun.
 	Runs  []Run  `json:"runs,omitempty"`
 	Early []Data `json:"early,omitempty"` // signals whose steps have not begun
+	// Ended are runs that may have taken effect before they begin, in a transaction that a function ended.
+	// Each is stuck when it begins, or when the saga turns back.
+	Ended []Member `json:"ended,omitempty"`
+}
+
+// Member is a run, or its undo, in a transaction that several share.
+type Member struct {
+	Step       string `json:"step"`
+	Occurrence string `json:"occurrence,omitempty"`
+	Undo       bool   `json:"undo,omitempty"`
 }
 
 // A Cause is why a saga turned back.

@@ -229,6 +229,7 @@ func (w *work) failed(r *Run, e Event) Outcome {
 	if e.Stick {
 		r.Unsure = true
 		w.stick(r, e.Reason)
+		w.endedWith(e.With)
 		return Taken
 	}
 	by := w.step(r).Try

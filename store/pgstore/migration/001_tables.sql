@@ -505,7 +505,7 @@ CREATE UNIQUE INDEX skald_parked_identity ON /*schema*/skald_parked (consumer, s
 CREATE INDEX skald_parked_due ON /*schema*/skald_parked (consumer, due) WHERE dead_at IS NULL AND NOT waiting;
 CREATE INDEX skald_parked_key ON /*schema*/skald_parked (consumer, key, place) WHERE key IS NOT NULL AND blocks_key;
 CREATE INDEX skald_parked_front ON /*schema*/skald_parked (consumer, key, place) WHERE key IS NOT NULL AND blocks_key AND NOT waiting;
-CREATE INDEX skald_parked_dead ON /*schema*/skald_parked (consumer, fingerprint, place) INCLUDE (dead_at) WHERE dead_at IS NOT NULL;
+CREATE INDEX skald_parked_dead ON /*schema*/skald_parked (consumer, fingerprint, place) INCLUDE (dead_at, bytes) WHERE dead_at IS NOT NULL;
 CREATE INDEX skald_parked_failed ON /*schema*/skald_parked (consumer, place) WHERE attempts > 0 AND dead_at IS NULL;
 CREATE INDEX skald_parked_call ON /*schema*/skald_parked (consumer, place) WHERE call IS NOT NULL;
 -- For who counts or looks, and says bytes >= 0, which is always so: else plans that were made for an empty table take these in place of
@@ -764,7 +764,7 @@ FROM /*schema*/skald_parked WHERE call IS NOT NULL;
 
 -- What is parked and dead for each consumer, or for one. Up to 10,000 of each are counted; above that, number and bytes are estimated by
 -- what is on 500 pages of the table, the same ones each time. Where more are dead, the oldest is that of those that were counted. A function, as skald_late_rows is.
-CREATE FUNCTION /*schema*/skald_kept_counts(only_of text) RETURNS TABLE (consumer text, parked bigint, parked_bytes bigint, parked_at timestamptz, dead bigint, dead_at timestamptz)
+CREATE FUNCTION /*schema*/skald_kept_counts(only_of text) RETURNS TABLE (consumer text, parked bigint, parked_bytes bigint, parked_at timestamptz, dead bigint, dead_bytes bigint, dead_at timestamptz)
 LANGUAGE sql STABLE ROWS 10 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 	WITH RECURSIVE every AS (
 		(SELECT k.consumer FROM /*schema*/skald_parked AS k ORDER BY k.consumer LIMIT 1)
@@ -775,18 +775,20 @@ LANGUAGE sql STABLE ROWS 10 SECURITY DEFINER SET search_path = pg_catalog, pg_te
 	), sample AS MATERIALIZED (
 		SELECT k.consumer, (count(*) FILTER (WHERE k.dead_at IS NULL) / max(read))::bigint AS parked,
 			(coalesce(sum(k.bytes) FILTER (WHERE k.dead_at IS NULL), 0) / max(read))::bigint AS parked_bytes,
-			(count(*) FILTER (WHERE k.dead_at IS NOT NULL) / max(read))::bigint AS dead
+			(count(*) FILTER (WHERE k.dead_at IS NOT NULL) / max(read))::bigint AS dead,
+			(coalesce(sum(k.bytes) FILTER (WHERE k.dead_at IS NOT NULL), 0) / max(read))::bigint AS dead_bytes
 		FROM /*schema*/skald_parked AS k TABLESAMPLE SYSTEM (100 * (SELECT read FROM share)) REPEATABLE (0) CROSS JOIN share GROUP BY k.consumer
 	)
 	SELECT e.consumer,
 		CASE WHEN p.n <= 10000 THEN p.n ELSE greatest(p.n, (SELECT s.parked FROM sample AS s WHERE s.consumer = e.consumer)) END,
 		CASE WHEN p.n <= 10000 THEN p.bytes ELSE greatest(p.bytes, (SELECT s.parked_bytes FROM sample AS s WHERE s.consumer = e.consumer)) END, p.at,
-		CASE WHEN d.n <= 10000 THEN d.n ELSE greatest(d.n, (SELECT s.dead FROM sample AS s WHERE s.consumer = e.consumer)) END, d.at
+		CASE WHEN d.n <= 10000 THEN d.n ELSE greatest(d.n, (SELECT s.dead FROM sample AS s WHERE s.consumer = e.consumer)) END,
+		CASE WHEN d.n <= 10000 THEN d.bytes ELSE greatest(d.bytes, (SELECT s.dead_bytes FROM sample AS s WHERE s.consumer = e.consumer)) END, d.at
 	FROM (SELECT consumer FROM every WHERE only_of IS NULL UNION ALL SELECT only_of WHERE only_of IS NOT NULL) AS e
 	CROSS JOIN LATERAL (SELECT count(*) AS n, coalesce(sum(k.bytes), 0)::bigint AS bytes, min(k.since) AS at FROM (
 		SELECT a.bytes, a.since FROM /*schema*/skald_parked AS a WHERE a.consumer = e.consumer AND a.dead_at IS NULL AND a.bytes >= 0 ORDER BY a.since LIMIT 10001) AS k) AS p
-	CROSS JOIN LATERAL (SELECT count(*) AS n, min(k.dead_at) AS at FROM (
-		SELECT a.dead_at FROM /*schema*/skald_parked AS a WHERE a.consumer = e.consumer AND a.dead_at IS NOT NULL ORDER BY a.fingerprint, a.place LIMIT 10001) AS k) AS d
+	CROSS JOIN LATERAL (SELECT count(*) AS n, coalesce(sum(k.bytes), 0)::bigint AS bytes, min(k.dead_at) AS at FROM (
+		SELECT a.bytes, a.dead_at FROM /*schema*/skald_parked AS a WHERE a.consumer = e.consumer AND a.dead_at IS NOT NULL ORDER BY a.fingerprint, a.place LIMIT 10001) AS k) AS d
 	WHERE p.n + d.n > 0
 $$;
 REVOKE EXECUTE ON FUNCTION /*schema*/skald_kept_counts(text) FROM PUBLIC;
@@ -795,14 +797,16 @@ REVOKE EXECUTE ON FUNCTION /*schema*/skald_kept_counts(text) FROM PUBLIC;
 CREATE VIEW /*schema*/skald_consumers AS
 SELECT consumer, sum(parked)::bigint AS parked, sum(parked_bytes)::bigint AS parked_bytes, min(parked_at) AS parked_at,
 	coalesce(greatest(extract(epoch FROM clock_timestamp() - min(parked_at)), 0), 0)::double precision AS parked_seconds,
-	sum(dead)::bigint AS dead, min(dead_at) AS dead_at,
-	sum(conflicts)::bigint AS conflicts, sum(too_old)::bigint AS too_old, min(quarantined_at) AS quarantined_at,
+	sum(dead)::bigint AS dead, sum(dead_bytes)::bigint AS dead_bytes, min(dead_at) AS dead_at,
+	sum(conflicts)::bigint AS conflicts, sum(too_old)::bigint AS too_old, sum(quarantined_bytes)::bigint AS quarantined_bytes, min(quarantined_at) AS quarantined_at,
 	coalesce(greatest(extract(epoch FROM clock_timestamp() - min(quarantined_at)), 0), 0)::double precision AS quarantined_seconds
 FROM (
-	SELECT consumer, parked, parked_bytes, parked_at, dead, dead_at, 0::bigint AS conflicts, 0::bigint AS too_old, NULL::timestamptz AS quarantined_at
+	SELECT consumer, parked, parked_bytes, parked_at, dead, dead_bytes, dead_at, 0::bigint AS conflicts, 0::bigint AS too_old,
+		0::bigint AS quarantined_bytes, NULL::timestamptz AS quarantined_at
 	FROM /*schema*/skald_kept_counts(NULL)
 	UNION ALL
-	SELECT consumer, 0, 0, NULL, 0, NULL, count(*) FILTER (WHERE cause = -2), count(*) FILTER (WHERE cause = -1), min(at)
+	SELECT consumer, 0, 0, NULL, 0, 0, NULL, count(*) FILTER (WHERE cause = -2), count(*) FILTER (WHERE cause = -1),
+		coalesce(sum(octet_length(data)), 0), min(at)
 	FROM /*schema*/skald_quarantine WHERE taken_at IS NULL AND admitted_at IS NULL GROUP BY consumer
 ) AS k GROUP BY consumer;
 

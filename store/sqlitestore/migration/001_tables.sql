@@ -492,15 +492,16 @@ FROM skald_parked WHERE call IS NOT NULL;
 CREATE VIEW skald_consumers AS
 SELECT consumer, sum(parked) AS parked, sum(parked_bytes) AS parked_bytes,
 	strftime('%Y-%m-%dT%H:%M:%fZ', min(parked_at), 'unixepoch') AS parked_at, max(coalesce(unixepoch('subsec') - min(parked_at), 0), 0) AS parked_seconds,
-	sum(dead) AS dead, min(dead_at) AS dead_at, sum(conflicts) AS conflicts, sum(too_old) AS too_old,
-	min(quarantined_at) AS quarantined_at, max(coalesce(unixepoch('subsec') - unixepoch(min(quarantined_at), 'subsec'), 0), 0) AS quarantined_seconds
+	sum(dead) AS dead, sum(dead_bytes) AS dead_bytes, min(dead_at) AS dead_at, sum(conflicts) AS conflicts, sum(too_old) AS too_old,
+	sum(quarantined_bytes) AS quarantined_bytes, min(quarantined_at) AS quarantined_at, max(coalesce(unixepoch('subsec') - unixepoch(min(quarantined_at), 'subsec'), 0), 0) AS quarantined_seconds
 FROM (
 	SELECT consumer, sum(dead_at IS NULL) AS parked, coalesce(sum(CASE WHEN dead_at IS NULL THEN bytes END), 0) AS parked_bytes,
-		min(CASE WHEN dead_at IS NULL THEN since END) / 1000.0 AS parked_at, sum(dead_at IS NOT NULL) AS dead, min(dead_at) AS dead_at,
-		0 AS conflicts, 0 AS too_old, NULL AS quarantined_at
+		min(CASE WHEN dead_at IS NULL THEN since END) / 1000.0 AS parked_at, sum(dead_at IS NOT NULL) AS dead,
+		coalesce(sum(CASE WHEN dead_at IS NOT NULL THEN bytes END), 0) AS dead_bytes, min(dead_at) AS dead_at,
+		0 AS conflicts, 0 AS too_old, 0 AS quarantined_bytes, NULL AS quarantined_at
 	FROM skald_parked GROUP BY consumer
 	UNION ALL
-	SELECT consumer, 0, 0, NULL, 0, NULL, sum(cause = -2), sum(cause = -1), min(at)
+	SELECT consumer, 0, 0, NULL, 0, 0, NULL, sum(cause = -2), sum(cause = -1), coalesce(sum(length(data)), 0), min(at)
 	FROM skald_quarantine WHERE taken_at IS NULL AND admitted_at IS NULL GROUP BY consumer
 ) AS k GROUP BY consumer;
 

@@ -12,7 +12,7 @@ SELECT kind, name, CAST(round(coalesce(heard_seconds, 0) * 1000) AS INTEGER), CA
 FROM skald_progress ORDER BY kind, name;
 
 -- name: KeptFor
-SELECT k.consumer, k.parked, k.dead, k.parked_bytes, CAST(round(k.parked_seconds * 1000) AS INTEGER), k.conflicts, k.too_old,
+SELECT k.consumer, k.parked, k.dead, k.parked_bytes, k.dead_bytes, CAST(round(k.parked_seconds * 1000) AS INTEGER), k.conflicts, k.too_old, k.quarantined_bytes,
 	CAST(round(k.quarantined_seconds * 1000) AS INTEGER), coalesce(c.calls, 0), CAST(round(coalesce(c.seconds, 0) * 1000) AS INTEGER)
 FROM skald_consumers AS k
 LEFT JOIN (SELECT consumer, count(*) AS calls, max(seconds) AS seconds FROM skald_calls GROUP BY consumer) AS c ON c.consumer = k.consumer

@@ -138,4 +138,4 @@ WHERE place > ?1/*where*/
 ORDER BY place LIMIT ?3;
 
 -- name: Keeping
-SELECT parked, dead, parked_bytes, CAST(parked_seconds * 1000 AS INTEGER) FROM skald_consumers WHERE consumer = ?1;
+SELECT parked, dead, parked_bytes, dead_bytes, CAST(parked_seconds * 1000 AS INTEGER) FROM skald_consumers WHERE consumer = ?1;

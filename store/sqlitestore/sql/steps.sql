@@ -9,5 +9,6 @@ SELECT consumer, saga, step, occurrence, state, dropped, source, id, by_source, 
 	FROM skald_step AS s
 	LEFT JOIN skald_parked AS p ON p.consumer = s.consumer AND p.source = s.source AND p.id = s.id AND s.state IN (3, 4)
 	WHERE (?1 = '' OR s.consumer = ?1) AND (?2 = '' OR s.saga = ?2) AND (?3 = '' OR s.outside_key = ?3)
+		AND (NOT ?7 OR s.consumer IN (SELECT value FROM json_each(?8)) AND s.saga IN (SELECT value FROM json_each(?9)))
 ) AS q WHERE ?4 = 0 OR state = ?4 AND dropped = ?5
 ORDER BY consumer, saga, step, occurrence LIMIT ?6;

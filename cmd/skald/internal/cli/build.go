@@ -1,4 +1,4 @@
-// This file tells which version this binary is, as the Go tool noted it there.
+// This file returns the version of this binary, as the Go tool recorded it.
 
 package cli
 
@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// A build is what --json prints: its names are stable.
+// build is the version as --json prints it. Its names are stable.
 type build struct {
-	Version string `json:"version"` // (devel): of a checkout
-	Commit  string `json:"commit"`  // "": the Go tool noted none
+	Version string `json:"version"` // "(devel)" for a checkout
+	Commit  string `json:"commit"`  // empty if the Go tool recorded none
 	Go      string `json:"go"`
 	OS      string `json:"os"`
 	Arch    string `json:"arch"`
 }
 
-// This is what the Go tool noted in this binary.
+// This returns the version of this binary.
 func This() build {
 	b := build{Version: "(unknown)", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -37,7 +37,7 @@ func (b build) String() string {
 		b.Arch)), " ")
 }
 
-// Unreleased tells whether the Go tool cannot fetch this version: it is of a checkout.
+// Unreleased returns true if the Go tool cannot fetch this version, because it was built from a checkout.
 func (b build) Unreleased() bool {
 	return !strings.HasPrefix(b.Version, "v") || strings.Contains(b.Version, "+dirty")
 }

@@ -1,5 +1,4 @@
-// This file has the exit codes of the command, the errors that have one of their own, and what to do about
-// an error.
+// This file has the exit codes of the command, the errors with a code, and the remedies for errors.
 
 package cli
 
@@ -34,67 +33,67 @@ const (
 	exitNone    = 4 // no such database, schema, topic or message
 	exitState   = 5 // missing table, wrong version, objects of others
 	unreachable = 6
-	exitPartly  = 7 // of what was meant, part was done
+	exitPartly  = 7 // part of the work is done
 	exitFailed  = 8 // a check failed
 	interrupted = 130
 )
 
-// ErrNone: there is no such database or schema.
+// ErrNone reports that a database or schema does not exist.
 var ErrNone = errors.New("no such database")
 
-// ErrInterrupted: a demo was stopped before its end.
+// ErrInterrupted reports that a demo was stopped before its end.
 var ErrInterrupted = errors.New("interrupted")
 
-// ErrTold is wrapped by errors that need no further word.
-var ErrTold = errors.New("told")
+// ErrTold is wrapped by errors whose text is printed already.
+var ErrTold = errors.New("printed already")
 
-// A NoneError says that what a command names does not exist. It is ErrNone.
+// NoneError reports that an object that a command names does not exist. It is ErrNone.
 type NoneError struct{ What string }
 
 func (e *NoneError) Error() string        { return e.What }
 func (e *NoneError) Is(target error) bool { return target == ErrNone }
 
-// A UsageError says that the command was called wrongly.
+// UsageError reports wrong arguments.
 type UsageError struct{ What string }
 
 func (e *UsageError) Error() string { return e.What }
 
-// A FailedError says that a check was made and failed.
+// FailedError reports that a check failed.
 type FailedError struct{ Err error }
 
 func (e *FailedError) Error() string { return e.Err.Error() }
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// A partlyError says that only part of the work was done although nothing failed: another process did the
+// partlyError reports that only part of the work was done although nothing failed: another process did the
 // rest first.
 type partlyError struct{ What string }
 
 func (e *partlyError) Error() string { return e.What }
 
-// A StateError says that what there is stands in a way in which the command does not apply.
+// StateError reports that the command does not apply to the present state.
 type StateError struct{ What string }
 
 func (e *StateError) Error() string { return e.What }
 
-// A ForeignError says that an object in the database or at the broker was made by somebody else.
+// ForeignError reports an object in the database or at the broker that another program created.
 type ForeignError struct{ What, Remedy string }
 
 func (e *ForeignError) Error() string { return e.What + ": " + e.Remedy }
 
-// A PasswordError says that the command which prints the password failed.
+// PasswordError reports that the command for the password failed.
 type PasswordError struct {
 	Variable string // which holds the command
 	Why      error
 }
 
 func (e *PasswordError) Error() string {
-	return fmt.Sprintf("ask for the password: %v: see what %s does when you run it by hand",
+	return fmt.Sprintf("read the password: %v: run the command of %s by hand",
 		e.Why, e.Variable)
 }
 
 func (e *PasswordError) Unwrap() error { return e.Why }
 
-// Code is the exit code for err; 0 for nil.
+// Code returns the exit code for err; 0 for nil.
 func Code(err error) int {
 	if code := verbCode(err); code != 0 {
 		return code
@@ -102,7 +101,7 @@ func Code(err error) int {
 	return ownCode(err)
 }
 
-// ownCode is the exit code for an error of this command, or of what it stands on.
+// ownCode returns the exit code for an error of this command or of a library.
 func ownCode(err error) int {
 	var usage *UsageError
 	var failed *FailedError
@@ -127,7 +126,7 @@ func ownCode(err error) int {
 	case errors.As(err, &failed):
 		return exitFailed
 	case errors.As(err, &right), errors.As(err, &password), errors.Is(err, fs.ErrPermission),
-		kafkaSaysNo(err), natsSaysNo(err), rabbitSaysNo(err):
+		kafkaDenied(err), natsDenied(err), rabbitDenied(err):
 		return exitRight
 	case errors.Is(err, ErrNone), errors.Is(err, broker.ErrNoTopic), errors.Is(err, broker.ErrNoGroup):
 		return exitNone
@@ -137,23 +136,23 @@ func ownCode(err error) int {
 	return serverCode(err)
 }
 
-// kafkaSaysNo: a wrong password, or a missing right.
-func kafkaSaysNo(err error) bool {
+// kafkaDenied returns true for a wrong password or a missing right.
+func kafkaDenied(err error) bool {
 	var answered *kerr.Error
 	return errors.As(err, &answered) && slices.Contains([]*kerr.Error{kerr.SaslAuthenticationFailed,
 		kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed},
 		answered)
 }
 
-// natsSaysNo: a wrong password, or a missing right.
-func natsSaysNo(err error) bool {
+// natsDenied returns true for a wrong password or a missing right.
+func natsDenied(err error) bool {
 	return slices.ContainsFunc([]error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked,
 		nats.ErrAccountAuthExpired,
 		nats.ErrPermissionViolation}, func(no error) bool { return errors.Is(err, no) })
 }
 
-// rabbitSaysNo: a wrong password, a missing right, or no right to the virtual host.
-func rabbitSaysNo(err error) bool {
+// rabbitDenied returns true for a wrong password or a missing right, also to the virtual host.
+func rabbitDenied(err error) bool {
 	var answered *amqp.Error
 	return errors.As(err, &answered) &&
 		(answered.Code == amqp.AccessRefused || answered.Code == amqp.NotAllowed)
@@ -171,13 +170,13 @@ func wrongState(err error) bool {
 		errors.As(err, &pgSource) || errors.As(err, &pgChanged) || errors.As(err, &encoding) || noTable(err)
 }
 
-// noTable: SQLite has no code for it.
+// noTable returns true if a table is missing. SQLite has no error code for that.
 func noTable(err error) bool {
 	var lite *sqlite.Error
 	return errors.As(err, &lite) && strings.Contains(lite.Error(), "no such table")
 }
 
-// serverCode tells what a server said, or that it said nothing.
+// serverCode returns the exit code for an answer of a server, or for a server without an answer.
 func serverCode(err error) int {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
@@ -210,8 +209,8 @@ func serverCode(err error) int {
 	return other
 }
 
-// Away tells of a server that cannot be reached, is not ready or had no time, or of tables that others had in
-// use: what failed is worth another try.
+// Away returns true for errors that a retry can cure: an unreachable, starting or overloaded server, or
+// tables that are locked.
 func Away(err error) bool {
 	var busy *pgstore.BusyError
 	return Code(err) == unreachable || err != nil && pgstore.Outage(err) || errors.As(err, &busy)

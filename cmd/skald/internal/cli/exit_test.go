@@ -50,3 +50,11 @@ func TestAway(t *testing.T) {
 		}
 	}
 }
+
+// Attempts to connect that fail in the same way are one.
+func TestOneLine(t *testing.T) {
+	err := errors.New("failed to connect:\n\ta: refused\n\ta: refused\n\tb: refused")
+	if got := OneLine(err); got != "failed to connect: a: refused; b: refused" {
+		t.Error(got)
+	}
+}

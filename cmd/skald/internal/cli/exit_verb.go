@@ -6,7 +6,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// verbCode is the exit code for an error of operate; 0: it is none.
+// verbCode returns the exit code for an error of package operate; 0 for another error.
 func verbCode(err error) int {
 	var usage *operate.UsageError
 	var refused *operate.RenameError
@@ -31,7 +31,7 @@ func verbCode(err error) int {
 	return 0
 }
 
-// Reported tells whether a verb that returned err has a report to print.
+// Reported returns true if a verb that returned err has a report to print.
 func Reported(err error) bool {
 	var partly *operate.PartlyError
 	var stopped *operate.StoppedError

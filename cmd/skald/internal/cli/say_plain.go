@@ -10,19 +10,19 @@ import (
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
-// Texts of participants, and ids and keys of strangers, may hold what a terminal takes for a command. Whoever
-// looks sees it as strconv.Quote writes it.
+// Texts of participants, ids and keys may contain control sequences of a terminal. The functions below
+// escape them as strconv.Quote does.
 
-// Line is a text as one line.
+// Line returns a text as one line.
 func Line(text string) string { return shortlog.Visible(strings.TrimRight(text, "\r\n"), false) }
 
-// FirstLine is that of a text of several.
+// FirstLine returns the first line of a text.
 func FirstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return Line(line)
 }
 
-// Lines are a line each.
+// Lines joins texts, each as one line.
 func Lines(all []string) string {
 	out := make([]string, len(all))
 	for i, one := range all {
@@ -31,7 +31,7 @@ func Lines(all []string) string {
 	return strings.Join(out, "\n")
 }
 
-// Plain writes to w for who looks: control characters are written out. Each write is of whole characters.
+// Plain returns a writer that escapes control characters. Each write must have whole characters.
 func Plain(w io.Writer) io.Writer { return plain{w} }
 
 type plain struct{ to io.Writer }
@@ -72,12 +72,12 @@ func (c *Columns) Write(b []byte) (int, error) {
 // Flush writes the lines since the last Flush, padded.
 func (c *Columns) Flush() error { return c.tabs.Flush() }
 
-// JSON writes values as JSON, a line each, for who looks.
+// JSON returns an encoder that writes one value per line, with control characters escaped.
 func JSON(w io.Writer) *json.Encoder { return json.NewEncoder(visibleJSON{w}) }
 
 type visibleJSON struct{ to io.Writer }
 
-// Write takes whole values, as an encoder writes them.
+// Write writes whole values, as an encoder does.
 func (v visibleJSON) Write(b []byte) (int, error) {
 	if _, err := io.Copy(v.to, bytes.NewReader(shortlog.VisibleJSON(b))); err != nil {
 		return 0, err

@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// Terminal tells whether somebody looks.
+// Terminal returns true if w is a terminal.
 func Terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -16,9 +16,12 @@ func Terminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// None tells who looks that nothing is listed. A program that reads the list sees nothing of it.
-func None(errs io.Writer, n int, asJSON bool) {
-	if n == 0 && !asJSON && Terminal(errs) {
-		fmt.Fprintln(errs, "(none)")
+// Ended prints the end of a list on standard error: that it is empty, or that it has only a part of all.
+func Ended(errs io.Writer, shown, all int, what string, asJSON bool) {
+	switch {
+	case shown < all:
+		fmt.Fprintf(errs, "%d of %d shown\n", shown, all)
+	case all == 0 && !asJSON:
+		fmt.Fprintln(errs, "no "+what)
 	}
 }

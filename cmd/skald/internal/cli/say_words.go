@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Time is a time in one form, whatever zone this machine has: seconds, in UTC, as logs and --json have it.
+// Time formats a time in UTC with seconds, as logs and --json have it.
 func Time(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// When is a time that may be none: then it is "".
+// When formats a time, or returns "" for nil.
 func When(at *time.Time) string {
 	if at == nil {
 		return ""
@@ -17,10 +17,10 @@ func When(at *time.Time) string {
 	return Time(*at)
 }
 
-// ShortKey keeps a key in its column.
+// ShortKey returns a quoted key of at most 60 characters.
 func ShortKey(key string) string { return strings.Trim(fmt.Sprintf("%.60q", key), `"`) }
 
-// Count is so many of what, 1 message or 2 messages.
+// Count returns a number with its noun: "1 message", "2 messages".
 func Count(n int, what string) string {
 	if n != 1 {
 		what += "s"

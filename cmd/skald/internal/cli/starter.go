@@ -1,5 +1,4 @@
-// This file is what `skald init` writes: a service that compiles, with one table, one endpoint, one
-// handler and a test; or one with a saga.
+// This file writes the files of `skald init`: a service that compiles, with its tests.
 
 package cli
 
@@ -8,36 +7,49 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 )
 
-//go:embed template/*.tmpl template/saga/*.tmpl
+//go:embed template/*.tmpl template/*/*.tmpl
 var templates embed.FS
 
-// A Service is what the templates are filled with.
+// Service fills the templates.
 type Service struct {
 	Module string // its path
-	Name   string // the last part of it: the consumer group, too
+	Name   string // the last part of it, and the consumer group
 	Go     string // the version of the language
-	Skald  string // the version that is required
-	Pgx    string // the same; "": go mod tidy finds one
-	Saga   bool   // it runs a saga, and no messages
+	Skald  string // the required version
+	Pgx    string // the same; "" leaves the version to go mod tidy
+	Kind   Kind
+	Broker string // a name of Brokers; "" means a saga without a broker
 }
 
-// Unreleased is the version of a build that has none: it must be replaced by a folder.
+// Kind selects the templates: it is the name of their folder.
+type Kind string
+
+// The kinds of services.
+const (
+	Events      Kind = "events"      // an endpoint, an event and its handler
+	Saga        Kind = "saga"        // an endpoint that starts a saga
+	Participant Kind = "participant" // commands of sagas
+)
+
+// Unreleased is the version of a build without one. A folder must replace it.
 const Unreleased = "v0.0.0"
 
 const root = "github.com/skald-go/skald"
 
-// Of is a service of that module path, which requires what this build was made of.
+// Of returns a service of that module path, which requires the modules of this build.
 func Of(module string) Service {
 	s := Service{Module: module, Name: module[strings.LastIndex(module, "/")+1:], Go: "1.26.0",
-		Skald: Unreleased}
+		Skald: Unreleased, Kind: Events}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return s
@@ -53,14 +65,64 @@ func Of(module string) Service {
 	return s
 }
 
-// A NotEmptyError says that there is something where a service was to be written.
+// Brokers returns the brokers for which there are templates.
+func Brokers() []string { return slices.Sorted(maps.Keys(starterBrokers())) }
+
+// starterBroker describes a broker to the templates.
+type starterBroker struct {
+	title, driver, variable, port, url, open string
+	compose                                  []string
+}
+
+func starterBrokers() map[string]starterBroker {
+	return map[string]starterBroker{
+		"kafka": {title: "Kafka", driver: "kafkabroker", variable: "KAFKA", port: "9092", url: "kafka://$(KAFKA)",
+			open: `kafkabroker.New(os.Getenv("KAFKA"), nil)`,
+			compose: []string{
+				"  kafka:",
+				"    image: apache/kafka:4.1.1",
+				`    ports: ["127.0.0.1:9092:9092"]`,
+				"    healthcheck:",
+				"      test: [CMD-SHELL, /opt/kafka/bin/kafka-broker-api-versions.sh --bootstrap-server localhost:9092 >/dev/null]",
+				"      interval: 3s",
+				"      retries: 30"}},
+		"nats": {title: "NATS", driver: "natsbroker", variable: "NATS", port: "4222",
+			url:  "nats://$(NATS)?retain=168h",
+			open: `natsbroker.New(os.Getenv("NATS"), &natsbroker.Options{Retain: 7 * 24 * time.Hour})`,
+			compose: []string{
+				"  nats:",
+				"    image: nats:2.15.2-alpine",
+				"    entrypoint: [sh, -c]",
+				"    command:",
+				"      - |",
+				`        printf 'http: 8222\njetstream { store_dir: /data, sync_interval: always }\n' >/tmp/nats.conf`,
+				"        exec nats-server -c /tmp/nats.conf",
+				`    ports: ["127.0.0.1:4222:4222"]`,
+				"    healthcheck:",
+				`      test: [CMD, wget, -q, -O, /dev/null, "http://127.0.0.1:8222/healthz?js-enabled-only=true"]`,
+				"      interval: 1s",
+				"      retries: 60"}},
+		"rabbitmq": {title: "RabbitMQ", driver: "rabbitbroker", variable: "RABBITMQ", port: "5672",
+			url: "amqp://$(RABBITMQ)", open: `rabbitbroker.New(os.Getenv("RABBITMQ"), nil)`,
+			compose: []string{
+				"  rabbitmq:",
+				"    image: rabbitmq:3.10.8",
+				`    ports: ["127.0.0.1:5672:5672"]`,
+				"    healthcheck:",
+				"      test: [CMD, rabbitmq-diagnostics, -q, check_port_connectivity]",
+				"      interval: 3s",
+				"      retries: 30"}},
+	}
+}
+
+// NotEmptyError refuses a folder that is not empty.
 type NotEmptyError struct{ Dir string }
 
 func (e *NotEmptyError) Error() string {
-	return fmt.Sprintf("there is something at %s already: give a folder that is new or empty", e.Dir)
+	return fmt.Sprintf("%s is not empty: give a new or empty folder", e.Dir)
 }
 
-// Write writes the service into dir, which it makes if it is not there, and returns the names of its files.
+// Write writes the service into dir, creates dir if needed, and returns the names of the files.
 func (s Service) Write(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -75,11 +137,15 @@ func (s Service) Write(dir string) (names []string, err error) {
 	case len(entries) > 0:
 		return nil, &NotEmptyError{dir}
 	}
-	all, err := s.templates()
+	common, err := fs.Glob(templates, "template/*.tmpl")
 	if err != nil {
 		return nil, err
 	}
-	for _, file := range all {
+	own, err := fs.Glob(templates, "template/"+string(s.Kind)+"/*.tmpl")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range append(common, own...) {
 		text, err := templates.ReadFile(file)
 		if err != nil {
 			return nil, err
@@ -93,21 +159,60 @@ func (s Service) Write(dir string) (names []string, err error) {
 	return names, nil
 }
 
-func (s Service) templates() ([]string, error) {
-	if !s.Saga {
-		return fs.Glob(templates, "template/*.tmpl")
-	}
-	all, err := fs.Glob(templates, "template/saga/*.tmpl")
-	return append(all, "template/go.mod.tmpl"), err
-}
-
-// fill replaces what stands in double braces. Package text/template would keep every exported method of the
+// fill replaces the words in double braces. Package text/template would keep every exported method of the
 // program in the binary, which is 20 % of it.
 func (s Service) fill(text string) string {
 	requires := root + " " + s.Skald
 	if s.Pgx != "" {
 		requires = "github.com/jackc/pgx/v5 " + s.Pgx + "\n\t" + requires
 	}
-	return strings.NewReplacer("{{module}}", s.Module, "{{name}}", s.Name, "{{go}}", s.Go, "{{requires}}",
-		requires).Replace(text)
+	b, with := starterBrokers()[s.Broker]
+	reads, writes, group, parts := "orders", "orders", s.Name, "s.engine"
+	switch {
+	case s.Kind == Participant:
+		reads, writes = "warehouse", "stock"
+	case s.Kind == Saga && with:
+		reads, writes, group, parts = "stock", "warehouse", s.Name+"-replies", "s.engine, s.replies, s.relay"
+	}
+	words := []string{"{{module}}", s.Module, "{{name}}", s.Name, "{{go}}", s.Go, "{{requires}}", requires,
+		"{{broker}}", b.title, "{{driver}}", b.driver, "{{open}}", b.open, "{{BROKER}}", b.variable,
+		"{{port}}", b.port, "{{url}}", b.url, "{{flag}}", s.Broker, "{{parts}}", parts,
+		"{{shellurl}}", strings.NewReplacer("(", "", ")", "").Replace(b.url),
+		"{{compose}}\n", lines(b.compose), "{{reads}}", reads, "{{writes}}", writes, "{{group}}", group}
+	for word, its := range map[string]string{"broker": " and " + b.title, "BROKER": " and " + b.variable,
+		"topics": " and topics", "warehouse": " at another service",
+		"commands": ", and the commands to the warehouse", "played": " The check plays the warehouse."} {
+		if !with {
+			its = ""
+		}
+		words = append(words, "{{and "+word+"}}", its)
+	}
+	holds := map[string]bool{"broker": with, "local": !with, "writes": with && writes != reads,
+		"time": strings.Contains(b.open, "time.")}
+	return strings.NewReplacer(words...).Replace(chosen(text, holds))
+}
+
+func lines(all []string) string {
+	var text strings.Builder
+	for _, line := range all {
+		text.WriteString(line + "\n")
+	}
+	return text.String()
+}
+
+// chosen returns text without the lines between {{if X}} and {{end}} for which X does not hold.
+func chosen(text string, holds map[string]bool) string {
+	var out strings.Builder
+	keep := true
+	for line := range strings.Lines(text) {
+		switch word := strings.TrimSpace(line); {
+		case strings.HasPrefix(word, "{{if "):
+			keep = holds[strings.TrimSuffix(strings.TrimPrefix(word, "{{if "), "}}")]
+		case word == "{{end}}":
+			keep = true
+		case keep:
+			out.WriteString(line)
+		}
+	}
+	return out.String()
 }

@@ -17,8 +17,8 @@ import (
 // BrokerPatience is how long a broker may take to answer.
 const BrokerPatience = 10 * time.Second
 
-// Dial returns a function that makes clients of the server at url: kafka://host:port[,host:port], nats://… or
-// amqp://…. It connects to nothing yet. A wrong URL is an *exit.UsageError.
+// Dial returns a function that creates clients of the server at url: kafka://host:port[,host:port],
+// nats://… or amqp://…. Dial opens no connection. A wrong URL is a *cli.UsageError.
 func Dial(url string) (connect func() (broker.Broker, error), err error) {
 	switch {
 	case strings.HasPrefix(url, "kafka:"):
@@ -36,7 +36,7 @@ func Dial(url string) (connect func() (broker.Broker, error), err error) {
 			What: "the broker is mem:, kafka://, nats:// or amqp://host:port[,host:port][?option=value]"}
 }
 
-// Kafka returns what kafkabroker.New needs for the cluster at url. A wrong URL is an *exit.UsageError.
+// Kafka returns the arguments of kafkabroker.New for the cluster at url. A wrong URL is a *cli.UsageError.
 func Kafka(url string) (seeds string, opts *kafkabroker.Options, err error) {
 	seeds, opts, err = kafkabroker.ParseURL(url, os.Getenv)
 	return seeds, opts, usage(err)

@@ -14,12 +14,11 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
-// passwordCommand is the variable that holds a command which prints the password of PostgreSQL.
+// passwordCommand is the variable with a command that prints the password for PostgreSQL.
 const passwordCommand = "SKALD_PASSWORD_COMMAND"
 
-// AskPassword is for BeforeConnect. Where SKALD_PASSWORD_COMMAND is set, it asks for the password again for
-// each connection: the token of a cloud is valid for minutes, and a process opens connections as long as it
-// lives.
+// AskPassword sets the password from SKALD_PASSWORD_COMMAND, if it is set. pgx calls it before each
+// connection, because a cloud token is valid for minutes only.
 func AskPassword(ctx context.Context, c *pgx.ConnConfig) (err error) {
 	if command := os.Getenv(passwordCommand); command != "" {
 		c.Password, err = printed(ctx, command)
@@ -27,7 +26,8 @@ func AskPassword(ctx context.Context, c *pgx.ConnConfig) (err error) {
 	return err
 }
 
-// printed is the first line that a command prints. No error has its output: it may be the password.
+// printed returns the first line that a command prints. Errors leave out its output, because that may be
+// the password.
 func printed(ctx context.Context, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -40,7 +40,7 @@ func printed(ctx context.Context, command string) (string, error) {
 	line, _, _ := bytes.Cut(out, []byte("\n"))
 	password := strings.TrimSpace(string(line))
 	if err == nil && password == "" {
-		err = errors.New("it prints nothing")
+		err = errors.New("the command prints nothing")
 	}
 	if err != nil {
 		return "", &cli.PasswordError{Variable: passwordCommand, Why: err}

@@ -14,13 +14,13 @@ import (
 	"github.com/skald-go/skald/internal/endpoint"
 )
 
-// connectTimeout is how long a server may take to answer, unless the URL has connect_timeout.
+// connectTimeout limits the wait for a server, unless the URL has connect_timeout.
 const connectTimeout = 10 * time.Second
 
-// PoolConfig is how the command connects to PostgreSQL at a URL. Passwords may also come from PGPASSWORD,
+// PoolConfig returns the settings for PostgreSQL at a URL. Passwords may also come from PGPASSWORD,
 // ~/.pgpass or SKALD_PASSWORD_COMMAND. Statements are prepared by name, so that the server parses and plans
-// them once, except through a pooler (PgBouncer before 1.21 loses them in transaction mode) and where the URL
-// has default_query_exec_mode.
+// them once. That does not apply through a pooler, because PgBouncer before 1.21 loses them in transaction
+// mode. It does not apply either if the URL has default_query_exec_mode.
 func PoolConfig(at string) (*pgxpool.Config, error) {
 	const form = ": the store is postgres://user@host:port/database"
 	if err := endpoint.CheckPostgres(at); err != nil {
@@ -46,7 +46,7 @@ func PoolConfig(at string) (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
-// Shown is a store's URL without its password.
+// Shown returns the URL of a store without its password.
 func Shown(store string) string {
 	if strings.HasPrefix(store, "sqlite:") {
 		return store
@@ -68,7 +68,7 @@ func Shown(store string) string {
 	return u.String()
 }
 
-// Postgres opens one connection as cfg's pool would.
+// Postgres opens one connection with the settings of cfg's pool.
 func Postgres(ctx context.Context, cfg *pgxpool.Config) (*pgx.Conn, error) {
 	c := cfg.ConnConfig.Copy()
 	if err := AskPassword(ctx, c); err != nil {
@@ -77,9 +77,9 @@ func Postgres(ctx context.Context, cfg *pgxpool.Config) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, c)
 }
 
-// A mode is how statements are sent to a server. The first connection finds it out.
+// mode decides how pgx sends statements to a server. The first connection determines it.
 type mode struct {
-	turn  chan struct{} // holds a token while one connection asks
+	turn  chan struct{} // holds a token while one connection determines the mode
 	known bool
 	exec  pgx.QueryExecMode
 }
@@ -109,7 +109,7 @@ func (m *mode) ask(ctx context.Context, cfg *pgx.ConnConfig) error {
 	if m.known {
 		return nil
 	}
-	c, err := pgx.ConnectConfig(ctx, cfg.Copy()) // connect_timeout holds for each host
+	c, err := pgx.ConnectConfig(ctx, cfg.Copy()) // connect_timeout applies to each host
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (m *mode) ask(ctx context.Context, cfg *pgx.ConnConfig) error {
 	defer func() { _ = c.Close(ctx) }()
 	var pid uint32
 	if err := c.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid); err != nil {
-		return fmt.Errorf("ask who answers, the server or a pooler: %w", err)
+		return fmt.Errorf("detect a pooler: %w", err)
 	}
 	m.known, m.exec = true, pgx.QueryExecModeCacheDescribe
 	if pid == c.PgConn().PID() {

@@ -1,5 +1,5 @@
-// This file is the broker that a run of the demo is on: its topics are made there, told from those of
-// others, and taken away again.
+// This file connects to the broker of a run of the demo. It creates the topics of the run, distinguishes
+// them from others, and removes them.
 
 package demo
 
@@ -24,44 +24,44 @@ import (
 )
 
 const (
-	// partitions is how many partitions each topic of a run gets.
+	// partitions is the number of partitions of each topic.
 	partitions = 4
-	// connectTimeout is how long a server may take to answer.
+	// connectTimeout limits the wait for a server.
 	connectTimeout = 10 * time.Second
-	// makeTimeout is how long it may take to make the topics of a run, and RabbitMQ's queues, some fifty.
+	// makeTimeout limits the creation of the topics of a run, and of some fifty queues at RabbitMQ.
 	makeTimeout = time.Minute
 	session     = 6 * time.Second
-	// emptyWithin is how long a group may take to notice that the members of a demo that was killed are gone.
+	// emptyWithin limits the wait until a group has removed the members of a killed demo.
 	emptyWithin = 10 * session
 )
 
-// A messageBus is the broker of a run. Each life of a service connects anew, as a process would.
+// messageBus is the broker of a run. Each session of a service opens a new connection, as a process would.
 type messageBus struct {
 	Connect func() (broker.Broker, error)
 	URL     string
-	Own     broker.Broker // for what the run itself asks
+	Own     broker.Broker // the connection of the run itself
 	kind    kind
 }
 
-// A busRun is what the ledger knows of a run's topics.
+// busRun is the record of a run's topics in the ledger.
 type busRun struct {
 	Prefix  string
 	Style   event.Style
-	Cluster string            // the broker's
-	Topics  map[string]string // the ids of those that the run made; none until then
+	Cluster string            // the ID of the broker
+	Topics  map[string]string // the IDs of created topics; empty until then
 }
 
-// topics are the names of the run's topics.
+// topics returns the names of the run's topics.
 func (r *busRun) topics() []string { return event.New(r.Prefix).Topics() }
 
-// kind is what differs between the brokers.
+// kind has the operations that differ between brokers.
 type kind interface {
-	// there are the cluster's id and the ids of those of names that exist.
+	// there returns the ID of the cluster, and the IDs of the existing topics among names.
 	there(ctx context.Context, names []string) (cluster string, ids map[string]string, err error)
-	// own is a *exit.ForeignError if a group of the run's names is another's; or if one of the topics with
-	// these ids has messages, and the run had not noted its topics: it died before it used them.
+	// own returns a *cli.ForeignError if a group of the run's names belongs to another program. It returns
+	// one also if a topic has messages although the run had not recorded its topics.
 	own(ctx context.Context, r *busRun, ids map[string]string) error
-	// remove takes these groups away and then the topics, if they still have these ids.
+	// remove deletes these groups, and then the topics that still have these IDs.
 	remove(ctx context.Context, groups []string, ids map[string]string) error
 }
 
@@ -97,22 +97,23 @@ func open(url string) (b *messageBus, err error) {
 	return b, nil
 }
 
-// Close closes the run's own client.
+// Close closes the connection of the run itself.
 func (b *messageBus) Close() error { return b.Own.Close() }
 
-// Cluster names the broker, for ever; with what is there under the names of a run that is not begun yet:
-// nothing, or it is not ours.
+// Cluster returns the permanent ID of the broker, before a run begins. It returns a *cli.ForeignError if a
+// topic of the run exists.
 func (b *messageBus) Cluster(ctx context.Context, prefix string) (string, error) {
 	cluster, ids, err := b.there(ctx, event.New(prefix).Topics())
 	if err == nil && len(ids) > 0 {
 		found := strings.Join(slices.Sorted(maps.Keys(ids)), ", ")
-		err = &cli.ForeignError{What: "there are topics that this demo did not make: " + found,
+		err = &cli.ForeignError{What: "there are topics that this demo did not create: " + found,
 			Remedy: "choose another --prefix, or remove them"}
 	}
 	return cluster, err
 }
 
-// Topics finds the topics of a run, or makes them. Those that are made are to be noted.
+// Topics finds the topics of a run, or creates them. made reports that they were created and must be
+// recorded.
 func (b *messageBus) Topics(ctx context.Context, r busRun) (ids map[string]string, made bool, err error) {
 	cluster, ids, err := b.there(ctx, r.topics())
 	if err != nil {
@@ -120,8 +121,8 @@ func (b *messageBus) Topics(ctx context.Context, r busRun) (ids map[string]strin
 	}
 	if r.Cluster != cluster || len(r.Topics) > 0 && !maps.Equal(r.Topics, ids) {
 		return nil, false, &cli.ForeignError{
-			What:   "the topics at " + b.URL + " are not those that this run has made",
-			Remedy: "give the same --broker, or choose another --dir or --prefix, or remove what the run made",
+			What:   "this run did not create the topics at " + b.URL + "",
+			Remedy: "give the same --broker, or choose another --dir or --prefix, or remove the objects of the run",
 		}
 	}
 	if len(r.Topics) > 0 {
@@ -140,7 +141,7 @@ func (b *messageBus) make(ctx context.Context, r busRun) error {
 	events := event.New(r.Prefix)
 	events.Style = r.Style
 	if err := place.MakeTopics(ctx, b.Own, events, partitions); err != nil {
-		return fmt.Errorf("make topics: %w", err)
+		return fmt.Errorf("create topics: %w", err)
 	}
 	return nil
 }
@@ -155,21 +156,21 @@ func (b *messageBus) there(ctx context.Context, names []string) (cluster string,
 	return cluster, ids, nil
 }
 
-// Made is which of the run's topics are still there, with their ids, or a *exit.ForeignError where one of its
-// names is another's: a topic with another id, a group that reads other topics.
+// Made returns the IDs of the run's topics that still exist. It returns a *cli.ForeignError if a topic has
+// another ID, or if a group reads other topics.
 func (b *messageBus) Made(ctx context.Context, r busRun) (ids map[string]string, err error) {
 	cluster, ids, err := b.there(ctx, r.topics())
 	if err != nil {
 		return nil, err
 	}
 	if cluster != r.Cluster {
-		return nil, &cli.ForeignError{What: "the run is not on the broker " + b.URL,
+		return nil, &cli.ForeignError{What: "the run does not use the broker " + b.URL,
 			Remedy: "give its --broker"}
 	}
 	for name, id := range ids {
 		if len(r.Topics) > 0 && r.Topics[name] != id {
-			return nil, &cli.ForeignError{What: "the demo did not make the topic " + name + " at " + b.URL,
-				Remedy: "remove it, or give its own --broker; nothing is removed yet"}
+			return nil, &cli.ForeignError{What: "the demo did not create the topic " + name + " at " + b.URL,
+				Remedy: "remove it, or give the broker of the run; nothing is removed yet"}
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
@@ -177,15 +178,15 @@ func (b *messageBus) Made(ctx context.Context, r busRun) (ids map[string]string,
 	return ids, b.kind.own(ctx, &r, ids)
 }
 
-// Remove deletes the run's groups and then its topics, by their ids: one that was made anew since they were
-// looked at is another's. Those that are gone already are no matter.
+// Remove deletes the run's groups, and then its topics by their IDs, so that it spares a topic that was
+// created again. Missing topics are no error.
 func (b *messageBus) Remove(ctx context.Context, prefix string, ids map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, emptyWithin)
 	defer cancel()
 	return b.kind.remove(ctx, groups(prefix), ids)
 }
 
-// Remains says what the run leaves at the broker.
+// Remains describes the objects of the run at the broker.
 func (b *messageBus) Remains(prefix string) string {
 	if b.kind == (memory{}) {
 		return ""
@@ -194,7 +195,7 @@ func (b *messageBus) Remains(prefix string) string {
 		strings.Join(event.New(prefix).Topics(), ", "), b.URL, strings.Join(groups(prefix), ", "))
 }
 
-// groups are the names of the run's groups.
+// groups returns the names of the run's groups.
 func groups(prefix string) (names []string) {
 	for _, name := range service.Names() {
 		names = append(names, event.New(prefix).Group(name))
@@ -202,24 +203,25 @@ func groups(prefix string) (names []string) {
 	return append(names, event.New(prefix).Group(event.Tracker))
 }
 
-// notRead is about a group that reads topics beside those of the demo; nil, if it reads none.
+// notRead returns an error if a group reads topics that are not the demo's.
 func notRead(group string, read, ours []string) error {
 	for _, topic := range read {
 		if !slices.Contains(ours, topic) {
 			return &cli.ForeignError{What: "the group " + group + " reads " + topic +
-				", which the demo does not", Remedy: "remove the group by hand; nothing is removed yet"}
+				", which is no topic of the demo", Remedy: "remove the group by hand; nothing is removed yet"}
 		}
 	}
 	return nil
 }
 
-// notWritten is about a topic with messages that are not the demo's; what is what to remove for it.
+// notWritten returns the error for a topic with messages of another program. what names the object to
+// remove.
 func notWritten(topic, what string) error {
 	return &cli.ForeignError{What: "there are messages that the demo did not write in " + topic,
 		Remedy: "remove " + what + " by hand; nothing is removed yet"}
 }
 
-// memory is the broker in this process: nothing at it outlives the process.
+// memory is the broker in this process. Nothing of it survives the process.
 type memory struct{}
 
 func (memory) there(context.Context, []string) (string, map[string]string, error) {

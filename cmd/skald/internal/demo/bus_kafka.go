@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/broker/kafkabroker"
 )
 
-// kafka asks Kafka with clients of its own.
+// kafka uses separate clients for administration.
 type kafka struct {
 	seeds string
 	opts  *kafkabroker.Options
@@ -71,7 +71,7 @@ func unused(ctx context.Context, adm *kadm.Client, topics []string) (err error) 
 	}
 	ends, err := adm.ListEndOffsets(ctx, topics...)
 	if err = errors.Join(err, ends.Error()); err != nil {
-		return fmt.Errorf("look into topics: %w", err)
+		return fmt.Errorf("read the offsets of topics: %w", err)
 	}
 	ends.Each(func(at kadm.ListedOffset) {
 		if at.Offset > 0 {
@@ -85,7 +85,7 @@ func ownGroups(ctx context.Context, adm *kadm.Client, groups, topics []string) e
 	for _, group := range groups {
 		read, err := adm.FetchOffsets(ctx, group)
 		if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-			return fmt.Errorf("look at group %s: %w", group, err)
+			return fmt.Errorf("read group %s: %w", group, err)
 		}
 		if err := notRead(group, slices.Collect(maps.Keys(read)), topics); err != nil {
 			return err
@@ -106,12 +106,12 @@ func (k *kafka) remove(ctx context.Context, groups []string, ids map[string]stri
 	})
 }
 
-// deleteTopics needs Kafka 2.8, as topics with ids do.
+// deleteTopics deletes topics by ID, which needs Kafka 2.8.
 func deleteTopics(ctx context.Context, cl *kgo.Client, ids map[string]string) error {
 	ask := kmsg.NewPtrDeleteTopicsRequest()
 	ask.TimeoutMillis = int32(connectTimeout.Milliseconds())
 	for _, name := range slices.Sorted(maps.Keys(ids)) {
-		id, err := base64.StdEncoding.DecodeString(ids[name]) // as kadm.TopicID has it
+		id, err := base64.StdEncoding.DecodeString(ids[name]) // as kadm.TopicID encodes it
 		one := kmsg.NewDeleteTopicsRequestTopic()
 		if copy(one.TopicID[:], id) != len(one.TopicID) || err != nil {
 			return fmt.Errorf("the id of topic %s is %q", name, ids[name])
@@ -150,7 +150,7 @@ func deleteGroups(ctx context.Context, adm *kadm.Client, names []string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("remove group %s: somebody is still in it: %w", busy, ctx.Err())
+			return fmt.Errorf("remove group %s: it still has a member: %w", busy, ctx.Err())
 		case <-time.After(250 * time.Millisecond):
 		}
 	}

@@ -11,14 +11,15 @@ import (
 	"github.com/skald-go/skald/broker/rabbitbroker"
 )
 
-// A keeper is a broker that tells by itself which it is and which its topics are: NATS, RabbitMQ.
+// keeper is a broker that returns its ID and the IDs of its topics: NATS, RabbitMQ.
 type keeper interface {
 	broker.TopicMaker
 	Incarnation(ctx context.Context) (string, error)
 	Topics(ctx context.Context, names ...string) (broker.Topics, error)
 }
 
-// busKept is what a keeper tells; its name is made with its first topics.
+// busKept returns the ID of the broker, and the IDs of its topics. MakeTopics creates the ID if it is
+// missing.
 func busKept(ctx context.Context, k keeper, names []string) (cluster string, ids map[string]string,
 	err error) {
 	if err := k.MakeTopics(ctx, partitions); err != nil {
@@ -31,7 +32,7 @@ func busKept(ctx context.Context, k keeper, names []string) (cluster string, ids
 	return cluster, ids, err
 }
 
-// nats is a NATS. What other groups keep in the bucket of the run's groups stays, and so does its name.
+// nats is a NATS server. Removal leaves its ID, and the entries of other groups.
 type nats struct {
 	broker *natsbroker.Broker
 	url    string
@@ -45,7 +46,7 @@ func (n *nats) own(ctx context.Context, r *busRun, _ map[string]string) error {
 	if len(r.Topics) == 0 {
 		used, err := n.broker.Used(ctx, r.topics()...)
 		if err != nil {
-			return fmt.Errorf("look into topics at %s: %w", n.url, err)
+			return fmt.Errorf("read topics at %s: %w", n.url, err)
 		}
 		for _, topic := range used {
 			return notWritten(topic, "its stream")
@@ -54,7 +55,7 @@ func (n *nats) own(ctx context.Context, r *busRun, _ map[string]string) error {
 	for _, group := range groups(r.Prefix) {
 		read, err := n.broker.GroupTopics(ctx, group)
 		if err != nil {
-			return fmt.Errorf("look at group %s at %s: %w", group, n.url, err)
+			return fmt.Errorf("read group %s at %s: %w", group, n.url, err)
 		}
 		if err := notRead(group, read, r.topics()); err != nil {
 			return err
@@ -75,14 +76,14 @@ func (n *nats) remove(ctx context.Context, groups []string, ids map[string]strin
 	return nil
 }
 
-// rabbit is a RabbitMQ. What all that speak to it share stays.
+// rabbit is a RabbitMQ server. Removal leaves the objects that all users of Skald share.
 type rabbit struct{ broker *rabbitbroker.Broker }
 
 func (r *rabbit) there(ctx context.Context, names []string) (string, map[string]string, error) {
 	return busKept(ctx, r.broker, names)
 }
 
-// own finds nothing foreign: a group's queue is of one topic, and its name says so.
+// own finds nothing foreign: the name of a group's queue contains its only topic.
 func (r *rabbit) own(context.Context, *busRun, map[string]string) error { return nil }
 
 func (r *rabbit) remove(ctx context.Context, groups []string, ids map[string]string) error {

@@ -21,7 +21,7 @@ import (
 	"github.com/skald-go/skald/sagatest"
 )
 
-// A crew is the six services at work in one process.
+// crew runs the six services in one process.
 type crew struct {
 	site      site
 	book      *ledger
@@ -31,46 +31,45 @@ type crew struct {
 	lack      *lack
 	watch     *observer
 	once      sync.Once
-	open      chan struct{} // closed when customers are there
+	open      chan struct{} // closed when customers can place orders
 	customers *shoppers
-	ready     chan string // gets each service whose database is there
+	ready     chan string // receives each service with an open database
 	moods     *gateway.Moods
-	cache     *rediscache.Cache // in front of all databases; nil: none
+	cache     *rediscache.Cache // in front of all databases; nil without --redis
 	bank      gateway.Gateway   // set before Payment's first session
 	manner    *mail.Moods       // of the mail server
 	mailer    mail.Sender       // set before Notification's first session
 
-	poisoned atomic.Int64 // messages that nobody can read, published by this process
-	dropped  atomic.Int64 // of these, by the consumers that were given them
+	poisoned atomic.Int64 // unreadable messages that this process published
+	dropped  atomic.Int64 // their deliveries that the operator dropped
 
 	mu    sync.Mutex
 	tally tally
 }
 
-// tally is what this process counts.
+// tally has the counts of this process.
 type tally struct{ published, delivered, duplicates, parked, unknownSettled int64 }
 
-// deadlyEnough is how often a service dies, of its calls, where it is deaths that show what is missing: often
-// enough for twenty orders.
+// deadlyEnough is the share of calls at which a service dies under ack-first. It breaks a promise within
+// twenty orders.
 const deadlyEnough = 0.003
 
-// drain is how long a service that is told to stop may take.
+// drain limits the stop of a service.
 const drain = 5 * time.Second
 
-// turns is how many handlers of a service run at the same time where the transactions of a database take
-// turns: more of them only wait, each with a connection whose pages and schema are in memory.
+// turns is the number of handlers of a service on SQLite, where one transaction runs at a time. More
+// handlers would only wait, and each needs memory for its connection.
 const turns = 3
 
-// An order is placed by an engine that does not run, as the customers' door has one: it is seen with the
-// next look. What a dead engine had in hand is soon claimed again.
+// An engine that does not run places the orders, and another one finds them with its next poll. The lease
+// of a dead engine ends soon.
 const (
 	look  = 50 * time.Millisecond
 	lease = 3 * time.Second
 )
 
-// kills is how often a message may be in hand, and nothing else, when its process dies. Deaths are drawn
-// here, at any call and at a rate that no estate has, and no message is what a process dies of: by the
-// default of 3 one of thousands would be taken for it.
+// kills is the number of crashes after which a message counts as their cause. The default of 3 is too low
+// here: the demo kills services at random, much more often than real services die.
 const kills = 20
 
 func newCrew(s site, b *messageBus, book *ledger, o *Options) (*crew, error) {
@@ -78,7 +77,7 @@ func newCrew(s site, b *messageBus, book *ledger, o *Options) (*crew, error) {
 	if err != nil {
 		return nil, err
 	}
-	rates, _ := sagatest.RatesOf(o.Faults) // Check has seen to the name
+	rates, _ := sagatest.RatesOf(o.Faults) // Check has checked the name
 	moods, _ := gateway.RatesOf(o.Faults)
 	manner, _ := mail.RatesOf(o.Faults)
 	if o.Sabotage == ackFirst && rates.Die > 0 {
@@ -90,13 +89,13 @@ func newCrew(s site, b *messageBus, book *ledger, o *Options) (*crew, error) {
 		moods:  gateway.NewMoods(o.Seed, moods),
 		manner: mail.NewMoods(o.Seed, manner),
 		lack:   lack,
-		watch:  newWitness(),
+		watch:  newObserver(),
 		open:   make(chan struct{}),
 		ready:  make(chan string, len(service.Names())),
 	}, nil
 }
 
-// work is the whole run: services, orders, and the end of all that moves.
+// work runs the services, places the orders, and waits until nothing moves any more.
 func (c *crew) work(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -105,7 +104,7 @@ func (c *crew) work(ctx context.Context) error {
 		return c.trade(ctx)
 	})}
 	for _, name := range service.Names() {
-		runners = append(runners, &hand{c, name})
+		runners = append(runners, &serviceRunner{c, name})
 	}
 	if c.upsets() {
 		runners = append(runners, runner(c.operate))
@@ -113,7 +112,7 @@ func (c *crew) work(ctx context.Context) error {
 	return skald.Run(ctx, runners...)
 }
 
-// trade places the orders as soon as the shop is open, and waits for the end of all that follows from them.
+// trade places the orders as soon as the shop is open, and waits until their sagas have ended.
 func (c *crew) trade(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -136,15 +135,15 @@ type runner func(ctx context.Context) error
 // Run calls r.
 func (r runner) Run(ctx context.Context) error { return r(ctx) }
 
-// A hand keeps one service running: when it dies, in the middle of a step, it comes back.
-type hand struct {
+// serviceRunner keeps one service running: after each simulated death it starts the service again.
+type serviceRunner struct {
 	*crew
 	name string
 }
 
-// Run lives until ctx is done.
-func (h *hand) Run(ctx context.Context) error {
-	if h.name != "order" { // which is not to wait for the others' databases
+// Run restarts the service until ctx is done.
+func (h *serviceRunner) Run(ctx context.Context) error {
+	if h.name != "order" { // Order starts first
 		select {
 		case <-ctx.Done():
 			return nil
@@ -161,8 +160,8 @@ func (h *hand) Run(ctx context.Context) error {
 	return fmt.Errorf("service %s: %w", h.name, err)
 }
 
-// prepare makes the database and the service's first rows, untroubled.
-func (h *hand) prepare(ctx context.Context) error {
+// prepare creates the database and the first rows of the service, without faults.
+func (h *serviceRunner) prepare(ctx context.Context) error {
 	if err := h.site.Prepare(ctx, h.name); err != nil {
 		return err
 	}
@@ -183,7 +182,7 @@ func (h *hand) prepare(ctx context.Context) error {
 	if h.name != "order" {
 		return nil
 	}
-	// customers see no service die: they ask again
+	// This service does not die: customers retry.
 	s, err := h.site.session(ctx, h.name, h.faults, h.bus.Own, h.crew)
 	if err != nil {
 		return err
@@ -199,7 +198,7 @@ func (h *hand) prepare(ctx context.Context) error {
 
 func (c *crew) options(name string) *service.Options {
 	o := &service.Options{Prefix: c.o.Prefix, Style: styleOf(c.o.Style)}
-	o.Saga = saga.EngineOptions{Logger: c.o.Logger, PollMost: look, Lease: lease, Drain: drain}
+	o.Saga = saga.EngineOptions{Logger: c.o.Logger, MaxPollInterval: look, Lease: lease, Drain: drain}
 	switch name {
 	case "payment":
 		o.Gateway = c.bank
@@ -207,24 +206,25 @@ func (c *crew) options(name string) *service.Options {
 		o.Mail = c.mailer
 	}
 	o.Inbox.Logger, o.Relay.Logger = c.o.Logger, c.o.Logger
-	o.Inbox.Retry.First, o.Inbox.Retry.Most = 20*time.Millisecond, time.Second
+	o.Inbox.Retry.InitialInterval, o.Inbox.Retry.MaxInterval = 20*time.Millisecond, time.Second
 	o.Relay.RetryFirst, o.Relay.RetryMost = 20*time.Millisecond, time.Second
 	o.Inbox.Timeouts.Drain, o.Relay.Drain = drain, drain
-	if strings.HasPrefix(c.o.Store, "sqlite:") && c.o.Sabotage == "" { // which shows what rivals do
+	if strings.HasPrefix(c.o.Store, "sqlite:") && c.o.Sabotage == "" { // a sabotage needs concurrent handlers
 		o.Inbox.Workers = turns
 	}
-	// where a busy machine has handlers time out; 16 s at most, which patience outlasts
+	// A busy machine lets handlers time out. The breaker rests at most 16 s, which is shorter than
+	// patience.
 	o.Inbox.Breaker.Rest = time.Second
 	o.Inbox.Retry.Crashes = kills
 	if c.cache != nil {
-		o.Inbox.Front.Seen, o.Seen = c.cache, c.cache
+		o.Inbox.Cache.Finished, o.Seen = c.cache, c.cache
 	}
-	o.Inbox.Timeouts.Wait = time.Second // and so what a service had claimed that dies is soon claimed again
+	o.Inbox.Timeouts.Wait = time.Second // claims of a dead service end soon, too
 	return o
 }
 
-// live is one session of the service, until it dies or ctx is done.
-func (h *hand) live(ctx context.Context) error {
+// live runs one session of the service, until it dies or ctx is done.
+func (h *serviceRunner) live(ctx context.Context) error {
 	client, err := h.bus.Connect()
 	if err != nil {
 		return err
@@ -252,7 +252,7 @@ func (h *hand) live(ctx context.Context) error {
 	return errors.Join(err, client.Close())
 }
 
-// count adds what a session did to the tally.
+// count adds the counts of a session to the tally.
 func (c *crew) count(s place.Service) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -269,7 +269,7 @@ func (c *crew) count(s place.Service) {
 	}
 }
 
-// placed is told of each order that was placed.
+// placed is called after each placed order.
 func (c *crew) placed(ctx context.Context, id string, n int) {
 	if c.o.First != nil {
 		c.once.Do(c.o.First)

@@ -1,5 +1,5 @@
-// This file is who places the orders of a run, has some changed and cancelled, and asks until there
-// is an answer.
+// This file has the customers of a run. They place orders, change and cancel some, and retry until they
+// receive an answer.
 
 package demo
 
@@ -21,24 +21,24 @@ const (
 	posts       = 2 // of each order
 )
 
-// wishes are what customers want at the Order service behind their orders, and the answers that they note.
+// wishes are the changes and cancellations of customers at the Order service, and their record of answers.
 type wishes interface {
 	Note(ctx context.Context, key string, code int, body string) error
 	Change(ctx context.Context, id, address string) (fresh bool, err error)
 	Cancel(ctx context.Context, id string) (fresh bool, err error)
 }
 
-// shoppers of a shop.
+// shoppers are the customers of the shop.
 type shoppers struct {
 	Door   http.Handler // of the Order service
 	Wishes wishes
 	Logger *slog.Logger
-	// Placed is told of each order that is placed, the nth of all.
+	// Placed is called after the nth order is placed.
 	Placed func(ctx context.Context, id string, n int)
 }
 
-// Load places the orders of a seed, has some changed and cancelled, several at the same time, each under its
-// Idempotency-Key: what an earlier life of this process placed is found again.
+// Load places the orders of a seed, several at a time, and changes and cancels some. Each order has an
+// Idempotency-Key, so a repeated run of this process finds the orders that exist.
 func (c *shoppers) Load(ctx context.Context, seed uint64, most int) {
 	type nth struct {
 		sample.Order
@@ -69,7 +69,7 @@ func (c *shoppers) Load(ctx context.Context, seed uint64, most int) {
 	wg.Wait()
 }
 
-// place places an order: posts of it that arrive at the same time, as where a proxy has sent one again.
+// place sends an order several times at the same time, like a proxy that repeats a request.
 func (c *shoppers) place(ctx context.Context, o sample.Order) string {
 	var ids [posts]string
 	var wg sync.WaitGroup
@@ -80,8 +80,7 @@ func (c *shoppers) place(ctx context.Context, o sample.Order) string {
 	return ids[0]
 }
 
-// wish asks for what a customer wants behind an order: what an earlier life of this process asked for is
-// found again.
+// wish changes or cancels an order. A repeated request has no further effect.
 func (c *shoppers) wish(ctx context.Context, id string, w sample.Wish) {
 	if w.Address != "" {
 		insist(ctx, c.Logger, id, func() error { return answered(c.Wishes.Change(ctx, id, w.Address)) })
@@ -91,7 +90,7 @@ func (c *shoppers) wish(ctx context.Context, id string, w sample.Wish) {
 	}
 }
 
-// answered: that it is too late is an answer.
+// answered accepts ErrTooLate as an answer.
 func answered(_ bool, err error) error {
 	if errors.Is(err, order.ErrTooLate) {
 		return nil
@@ -99,7 +98,7 @@ func answered(_ bool, err error) error {
 	return err
 }
 
-// insist tries until it is answered, as a customer would.
+// insist retries until ask succeeds, as a customer would.
 func insist(ctx context.Context, logger *slog.Logger, about string, ask func() error) {
 	for ctx.Err() == nil {
 		err := ask()

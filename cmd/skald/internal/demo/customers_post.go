@@ -11,7 +11,8 @@ import (
 	"github.com/skald-go/skald/httpidem"
 )
 
-// post posts an order until it is taken, and notes the answer: "" if that never came.
+// post sends an order until the service accepts it, and records the answer. It returns "" if ctx ends
+// before.
 func (c *shoppers) post(ctx context.Context, o sample.Order) (id string) {
 	var got answer
 	insist(ctx, c.Logger, o.Key, func() (err error) {
@@ -29,7 +30,7 @@ func (c *shoppers) post(ctx context.Context, o sample.Order) (id string) {
 	return placed.ID
 }
 
-// ask sends one post to the Order service's handler: the network of the demo is none.
+// ask calls the handler of the Order service directly. The demo uses no network.
 func (c *shoppers) ask(ctx context.Context, o sample.Order) (got answer, err error) {
 	body, err := json.Marshal(o.Request)
 	if err != nil {
@@ -46,7 +47,7 @@ func (c *shoppers) ask(ctx context.Context, o sample.Order) (got answer, err err
 	return got, nil
 }
 
-// An answer takes in what a handler writes.
+// answer records the response of a handler.
 type answer struct {
 	header http.Header
 	code   int

@@ -1,11 +1,11 @@
-// Package demo is what `skald demo` does: the shop's six services in one process, orders, faults, and the
-// auditor.
+// Package demo runs `skald demo`: the six services of a shop in one process, with orders and faults. At the
+// end an auditor checks all promises.
 //
-// The way of a run through the files: ledger.go (is there a run here, and is it ours), site.go (its
-// databases), crew.go (the services, each running until it dies, and again), session.go (one life of one),
-// rest.go (until nothing moves any more), report.go and story.go (what is told). The rooms: ground (where
-// the databases are), bus (the broker), sabotage (a safeguard left out), customers, oncall (who sees to dead
-// letters), witness (who watches), story (how it is told).
+// A run passes through these files: ledger.go (the record of the run), site.go (its databases), crew.go
+// (the services, which die and start again), session.go (one session of a service), rest.go (the wait until
+// nothing moves any more), report.go and story.go (the result). Other files: ground (databases), bus
+// (broker), sabotage (a removed safeguard), customers, oncall (the operator of dead letters), observer
+// (records deliveries and faults).
 package demo
 
 import (
@@ -22,14 +22,14 @@ import (
 	"github.com/skald-go/skald/examples/shop/event"
 )
 
-// ErrGreen: a safeguard was taken out, and the auditor found nothing.
+// ErrGreen reports that the auditor found nothing although a safeguard was removed.
 var ErrGreen = errors.New(
-	"the auditor finds nothing wrong although a safeguard is missing; try more --orders, or --faults wild")
+	"no promise is broken although a safeguard is missing; try more --orders, or --faults wild")
 
-// ErrRed: the auditor found a broken promise.
+// ErrRed reports a broken promise.
 var ErrRed = errors.New("promises are broken")
 
-// Options of a run.
+// Options configures a run.
 type Options struct {
 	Orders   int
 	Seed     uint64
@@ -37,35 +37,35 @@ type Options struct {
 	Sabotage string // "", or the safeguard to leave out
 	Style    string // choreographed, or orchestrated
 	Prefix   string // of schemas, topics and groups
-	// Typed is how a command names Store, as a word of a shell: without a password.
+	// Typed is the quoted name of Store for a printed command, without a password.
 	Typed string
 	// Store and Broker are URLs. sqlite: takes a folder.
 	Store, Broker string
-	Redis         string // URL of a Redis in front of the databases; "": none
-	// Given are the flags that were given. An earlier run is asked about the others.
+	Redis         string // URL of a Redis in front of the databases; empty means none
+	// Given has the flags that were given. The record of an earlier run sets the others.
 	Given map[string]bool
-	// Progress is told how far the run has come; nil: nobody is.
+	// Progress is called with the progress of the run. Nil means no calls.
 	Progress func(Progress)
-	// Logger of the services. Faults are no news.
+	// Logger receives the logs of the services. Injected faults are not logged as errors.
 	Logger *slog.Logger
-	// First is when the first order was placed; it is called once.
+	// First is called once, after the first order was placed.
 	First func()
-	// Told gets the report, as soon as there is one.
+	// Told is called with the report.
 	Told func(*Report) error
-	// Keep, if set, is told where orders are taken, and where the console is, when the report is told: the
-	// services go on until they are stopped, without faults and with all safeguards.
+	// Keep, if set, is called after the report with the URLs for orders and of the console. The services
+	// then run until they are stopped, without faults and with all safeguards.
 	Keep func(orders, console string)
-	// Operator is whoever acts in that console.
+	// Operator is the author of changes in that console.
 	Operator string
 }
 
-// Progress is how far a run has come.
+// Progress is the progress of a run.
 type Progress struct {
-	Orders int // there are to be
+	Orders int // the number of orders to place
 	audit.Tally
 }
 
-// Check finds fault with the options before anything is touched.
+// Check returns a usage error for invalid options.
 func (o *Options) Check() error {
 	switch {
 	case o.Orders < 1 || o.Orders > 1_000_000:
@@ -73,7 +73,7 @@ func (o *Options) Check() error {
 	case !oneOf(o.Faults, "none", "some", "wild"):
 		return &cli.UsageError{What: fmt.Sprintf("--faults is none, some or wild, not %q", o.Faults)}
 	case !regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,39}$`).MatchString(o.Prefix):
-		return &cli.UsageError{What: "--prefix is 1 to 40 of A-Z a-z 0-9 _ -"}
+		return &cli.UsageError{What: "--prefix has 1 to 40 characters of A-Z a-z 0-9 _ -"}
 	}
 	switch {
 	case !oneOf(o.Style, Styles()...):
@@ -81,24 +81,24 @@ func (o *Options) Check() error {
 			o.Style)}
 	case o.orchestrated() && o.Sabotage != "":
 		return &cli.UsageError{
-			What: "--style orchestrated and --sabotage: what a missing safeguard breaks is shown by the choreographed shop; give one of them"}
+			What: "--style orchestrated and --sabotage exclude each other: only the choreographed shop can run without a safeguard"}
 	}
 	if o.Redis != "" && o.Sabotage != "" {
 		return &cli.UsageError{
-			What: "--redis and --sabotage: a cache would hide some of what a missing safeguard does; give one of them"}
+			What: "--redis and --sabotage exclude each other: a cache would hide effects of the missing safeguard"}
 	}
 	return check(o.Sabotage, o.Store)
 }
 
-// Styles are the words for --style.
+// Styles returns the values of --style.
 func Styles() []string { return []string{"choreographed", "orchestrated"} }
 
-// Sabotages are the words for --sabotage.
+// Sabotages returns the values of --sabotage.
 func Sabotages() []string { return names() }
 
 func (o *Options) orchestrated() bool { return styleOf(o.Style) == event.Orchestrated }
 
-// styleOf is the style of the shop that a word names.
+// styleOf returns the style for a value of --style.
 func styleOf(word string) event.Style {
 	if word == Styles()[1] {
 		return event.Orchestrated
@@ -115,9 +115,9 @@ func oneOf(s string, all ...string) bool {
 	return false
 }
 
-// Run makes a run, or goes on with the one that is there; a finished one is audited again. It returns ErrRed
-// when a promise is broken, and under sabotage also when none is: ErrGreen. A signal after the report is told
-// does not change that.
+// Run starts a run or continues an unfinished one. It audits a finished run again. It returns an error that
+// wraps ErrRed if a promise is broken. With a sabotage it returns ErrGreen if no promise is broken. A
+// signal after the report does not change the result.
 func Run(ctx context.Context, o Options) error {
 	if err := o.Check(); err != nil {
 		return err
@@ -136,7 +136,7 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// run returns a report if one was told.
+// run returns the report if Told was called with it.
 func run(ctx context.Context, o *Options) (r *Report, err error) {
 	began := time.Now()
 	s, err := openSite(o)
@@ -201,7 +201,7 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 	return r, err
 }
 
-// told tells r, if there is one.
+// told calls Told with the report r, if there is one.
 func (o *Options) told(r *Report, err error) (*Report, error) {
 	if r == nil || err != nil {
 		return nil, err
@@ -209,7 +209,7 @@ func (o *Options) told(r *Report, err error) (*Report, error) {
 	return r, o.Told(r)
 }
 
-// run is the work and its report, which e gets; none if it was interrupted.
+// run works and returns the report, which it also stores in e. It returns nil if it was interrupted.
 func (c *crew) run(ctx context.Context, began time.Time, e *entry) (*Report, error) {
 	if err := c.work(ctx); err != nil || ctx.Err() != nil {
 		return nil, err
@@ -223,7 +223,7 @@ func (c *crew) run(ctx context.Context, began time.Time, e *entry) (*Report, err
 	return r, c.book.finish(ctx, *e.report)
 }
 
-// find is the run that the databases belong to; nothing, if there is none.
+// find returns the run that created the databases; nil if there is none.
 func find(ctx context.Context, s site, o *Options) (*ledger, *entry, error) {
 	book, err := s.book(ctx)
 	if err != nil || book == nil {
@@ -236,7 +236,7 @@ func find(ctx context.Context, s site, o *Options) (*ledger, *entry, error) {
 	return book, e, e.agree(o)
 }
 
-// claim begins a run, where nothing of its names is in use yet.
+// claim begins a run if none of its names is in use.
 func claim(ctx context.Context, s site, b *messageBus, o *Options) (*ledger, error) {
 	cluster, err := b.Cluster(ctx, o.Prefix)
 	if err != nil {
@@ -247,20 +247,20 @@ func claim(ctx context.Context, s site, b *messageBus, o *Options) (*ledger, err
 	return s.claim(ctx, e)
 }
 
-// finished is a report as demo_run keeps it.
+// finished is a report as demo_run stores it.
 type finished struct {
 	Report  Report   `json:"report"`
 	Story   []string `json:"story"`
 	Remains string   `json:"remains"`
-	// Repeats are those of the orders that were watched.
+	// Repeats has the repeated deliveries of the observed orders.
 	Repeats map[string][]repeat `json:"repeats"`
-	// Faults are those that were injected into their messages.
+	// Faults has the faults that were injected into their messages.
 	Faults map[string][]fault `json:"faults"`
-	// Open: orders were taken behind the report, and may be under way.
+	// Open reports that orders were placed after the report, so their sagas may be running.
 	Open bool `json:"open,omitempty"`
 }
 
-// again tells of a finished run once more, and asks the auditor anew.
+// again returns the report of a finished run, with a new audit.
 func (f *finished) again(ctx context.Context, s site) (*Report, error) {
 	r := f.Report
 	r.Story, r.Again, r.Remains = f.Story, true, f.Remains

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/examples/shop/sample"
 )
 
-// openBank opens the payment gateway as Payment meets it, over HTTP and in these moods, until ctx is done.
-// Its ledger lies in a database of its own: so it goes on where a run was killed.
+// openBank starts the payment gateway for Payment over HTTP, with these moods, until ctx is done. The
+// gateway has a separate database, so it continues after a killed run.
 func (c *crew) openBank(ctx context.Context, moods *gateway.Moods) error {
 	h, err := c.site.Gateway(ctx, &gateway.Options{Funds: sample.Accounts()}, moods)
 	if err != nil {
@@ -28,15 +28,15 @@ func (c *crew) openBank(ctx context.Context, moods *gateway.Moods) error {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute}
 	go func() {
 		if err := server.Serve(at); !errors.Is(err, http.ErrServerClosed) {
-			c.o.Logger.Error("the gateway is gone", "error", err)
+			c.o.Logger.Error("the gateway failed", "error", err)
 		}
 	}()
-	context.AfterFunc(ctx, func() { _ = server.Close() }) // who asks now is left without an answer
+	context.AfterFunc(ctx, func() { _ = server.Close() }) // running requests get no answer
 	c.bank = gateway.NewClient("http://" + at.Addr().String())
 	return nil
 }
 
-// moves is what the gateway has moved for an order, as its ledger says; none where it is not there yet.
+// moves returns the gateway's transfers for an order; none if its ledger does not exist yet.
 func (s *shop[TTx]) moves(ctx context.Context, order string) ([]gateway.Moved, error) {
 	names, err := s.Present(ctx, place.Bank)
 	if err != nil || !slices.Contains(names, "gateway_moves") {

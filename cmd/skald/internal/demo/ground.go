@@ -1,5 +1,5 @@
-// This file is where the databases of a run are: files in a folder, or schemas of a PostgreSQL. It tells
-// a run's databases from others, keeps a second demo away from them, and takes them away.
+// This file has the databases of a run: files in a folder, or schemas in PostgreSQL. It distinguishes them
+// from other databases, locks them against a second demo, and removes them.
 
 package demo
 
@@ -15,54 +15,54 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// A playground is the databases of a run, of one kind.
+// playground has the databases of a run.
 type playground[TTx any] struct {
 	*place.Databases[TTx]
 	groundKind[TTx]
 	order *table.Home[TTx] // Order's database, without Skald; nil until it is needed
 }
 
-// groundKind is what differs between the kinds.
+// groundKind has the operations that differ between SQLite and PostgreSQL.
 type groundKind[TTx any] interface {
-	// Present are the names of the tables in a service's database; nil, if that is not there.
+	// Present returns the names of the tables in a service's database; nil if it does not exist.
 	Present(ctx context.Context, service string) ([]string, error)
-	// First is the statement that goes before the one that makes the first table in Order's database, in its
-	// transaction; "": none.
+	// First returns the statement that runs before the first table is created in Order's database, in the
+	// same transaction; "" for none.
 	First(ctx context.Context) (statement string, err error)
-	// Lock keeps other demos away from these databases until it is released, or this process ends: else a
-	// *exit.ForeignError.
+	// Lock locks these databases against other demos until release is called or this process ends. If they
+	// are locked already, it returns a *cli.ForeignError.
 	Lock(ctx context.Context) (release func(), err error)
-	// URL is what to say for --store, without a password.
+	// URL returns the URL for --store, without a password.
 	URL() string
-	// Remains says what the run leaves behind.
+	// Remains describes the databases that remain after the run.
 	Remains() string
-	// Sweep takes away what a removal leaves that was killed behind the last database.
+	// Sweep removes the files that a killed removal left.
 	Sweep() error
 
 	called(service string) string
-	// bare opens Order's database without Skald's tables. It is made where it is not there.
+	// bare opens Order's database without Skald's tables, and creates the database if needed.
 	bare(ctx context.Context) (table.Home[TTx], error)
-	// foreign is what is in a service's database and not the demo's; "": nothing.
+	// foreign names objects in a service's database that are not the demo's; "" for none.
 	foreign(ctx context.Context, service string) (what string, err error)
-	// drop takes a service's database away, if it is there.
+	// drop removes a service's database, if it exists.
 	drop(ctx context.Context, service string) error
-	// clean takes away what is left behind the last database, and says what it leaves.
+	// clean removes the files after the last database, and describes the files that it cannot remove.
 	clean() (stays string, err error)
 	close() error
 }
 
-// other: two at once would each take the other's services for dead ones.
+// other returns the error for a locked run. Two demos would each treat the services of the other as dead.
 func other(at string) error {
-	return &cli.ForeignError{What: "another demo is at work at " + at,
+	return &cli.ForeignError{What: "another demo is running at " + at,
 		Remedy: "wait for its end, or choose another --dir or --prefix"}
 }
 
-// removed: who waited for the lock finds nothing left.
+// removed returns the error for a run that was removed while this process waited for its lock.
 func removed(at string) error {
 	return &cli.ForeignError{What: "the run at " + at + " has just been removed", Remedy: "start again"}
 }
 
-// Read is an *exit.NoneError if a database is not there.
+// Read returns a *cli.NoneError if a database does not exist.
 func (g *playground[TTx]) Read(ctx context.Context) (map[string]table.DB, error) {
 	dbs, err := g.Databases.Read(ctx)
 	if errors.Is(err, place.ErrNone) {
@@ -71,15 +71,15 @@ func (g *playground[TTx]) Read(ctx context.Context) (map[string]table.DB, error)
 	return dbs, err
 }
 
-// Has tells whether the databases are those of a run, by a table that it has made; false, if there is
-// nothing yet. Else a *exit.ForeignError.
+// Has returns true if a run created the databases, which a table proves. It returns false if there are no
+// tables yet. Otherwise it returns a *cli.ForeignError.
 func (g *playground[TTx]) Has(ctx context.Context, table string) (bool, error) {
 	var found []string
 	for _, name := range place.Names() {
 		tables, err := g.Present(ctx, name)
 		switch {
 		case err != nil:
-			return false, fmt.Errorf("look at %s: %w", g.called(name), err)
+			return false, fmt.Errorf("read %s: %w", g.called(name), err)
 		case slices.Contains(tables, table):
 			return true, nil
 		case len(tables) > 0:
@@ -90,12 +90,12 @@ func (g *playground[TTx]) Has(ctx context.Context, table string) (bool, error) {
 		return false, nil
 	}
 	return false, &cli.ForeignError{
-		What:   "there are objects that this demo did not make: " + strings.Join(found, ", "),
+		What:   "there are objects that this demo did not create: " + strings.Join(found, ", "),
 		Remedy: "choose another --dir or --prefix, or remove them",
 	}
 }
 
-// Order is Order's database, without Skald's tables. It is made where it is not there.
+// Order returns Order's database without Skald's tables. It creates the database if needed.
 func (g *playground[TTx]) Order(ctx context.Context) (*table.Home[TTx], error) {
 	if g.order == nil {
 		home, err := g.bare(ctx)

@@ -15,17 +15,17 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// lockFile is what a demo at work holds locked.
+// lockFile is locked by a running demo.
 const lockFile = "demo.lock"
 
 // files is a folder of SQLite files.
 type files struct {
 	folder string
 	sql    map[string]string
-	order  *sql.DB // Order's, once it was needed
+	order  *sql.DB // Order's database; nil until it is needed
 }
 
-// sqLite is the ground in a folder. It touches nothing.
+// sqLite returns the playground in a folder. It opens nothing.
 func sqLite(folder string) (*playground[*sql.Tx], error) {
 	statements, err := table.Statements(queries)
 	if err != nil {
@@ -71,14 +71,14 @@ func (f *files) bare(context.Context) (home table.Home[*sql.Tx], err error) {
 
 func (f *files) First(context.Context) (string, error) { return "", nil }
 
-// Lock is a transaction that writes to a file of its own.
+// Lock opens a write transaction on a separate file.
 func (f *files) Lock(ctx context.Context) (func(), error) {
 	db, err := sqlitestore.Open(filepath.Join(f.folder, lockFile))
 	if err != nil {
 		return nil, err
 	}
 	tx, err := db.BeginTx(ctx, nil)
-	if err == nil && (f.gone("order.db") || f.gone(lockFile)) { // while this one waited
+	if err == nil && (f.gone("order.db") || f.gone(lockFile)) { // removed while this process waited
 		err = errors.Join(removed(f.folder), tx.Rollback())
 	}
 	if err != nil {
@@ -105,8 +105,8 @@ func (f *files) foreign(ctx context.Context, service string) (string, error) {
 	return strings.Join(names, ", "), err
 }
 
-// drop takes the log last: with the file gone it is nobody's, without its log the file would lose what it
-// says.
+// drop removes the write-ahead log after the database file. A file without its log would lose data; a log
+// without its file is harmless.
 func (f *files) drop(_ context.Context, service string) error {
 	if service == "order" {
 		if err := f.close(); err != nil {
@@ -126,13 +126,13 @@ func removeFiles(names ...string) error {
 	return nil
 }
 
-// rest are the files that can be left when no database has a table.
+// rest returns the files that may remain if no database has a table.
 func (f *files) rest() []string {
 	return []string{"order.db", "order.db-wal", "order.db-shm", lockFile, lockFile + "-wal",
 		lockFile + "-shm"}
 }
 
-// clean takes the lock's file before the lock is released: who waits for it sees that it is gone.
+// clean removes the lock file before it releases the lock, so that a waiting process finds it deleted.
 func (f *files) clean() (stays string, err error) {
 	for _, name := range f.rest() {
 		if err := removeFiles(filepath.Join(f.folder, name)); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/place"
 )
 
-// tables are those that a service makes beside Skald's, and those outside without any of Skald's.
+// tables returns the tables that a service creates, apart from Skald's.
 func tables(service string) []string {
 	all := map[string][]string{
 		"order": {"demo_run", "prices", "orders", "order_items", "order_history", "receipts",
@@ -26,24 +26,24 @@ func tables(service string) []string {
 	return append(all[service], "journal")
 }
 
-// Own is a *exit.ForeignError if there is something in the databases that the run did not make.
+// Own returns a *cli.ForeignError if the databases have objects that the run did not create.
 func (g *playground[TTx]) Own(ctx context.Context) error {
 	for _, name := range place.Names() {
 		foreign, err := g.foreign(ctx, name)
 		if err != nil {
-			return fmt.Errorf("look at %s: %w", g.called(name), err)
+			return fmt.Errorf("read %s: %w", g.called(name), err)
 		}
 		if foreign != "" {
 			return &cli.ForeignError{
-				What:   "there is something in " + g.called(name) + " that the demo did not make: " + foreign,
-				Remedy: "take it out; nothing is removed yet",
+				What:   "the demo did not create these objects in " + g.called(name) + ": " + foreign,
+				Remedy: "move them elsewhere; nothing is removed yet",
 			}
 		}
 	}
 	return nil
 }
 
-// Remove takes the databases away, Order's last.
+// Remove removes the databases, Order's last.
 func (g *playground[TTx]) Remove(ctx context.Context) (said string, err error) {
 	for _, name := range slices.Backward(place.Names()) {
 		if err := g.drop(ctx, name); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// schemas are those of one PostgreSQL database.
+// schemas are the schemas of a run in one PostgreSQL database.
 type schemas struct {
 	at, prefix string
 	cfg        *pgxpool.Config
@@ -24,8 +24,8 @@ type schemas struct {
 	sql        map[string]string
 }
 
-// postgres is the ground in schemas whose names begin with prefix, at the URL at; typed is how a command
-// names that, as a word of a shell. It touches nothing.
+// postgres returns the playground in schemas whose names begin with prefix, at the URL at. typed is the
+// quoted name of that URL for a printed command. It opens nothing.
 func postgres(at, prefix, typed string) (*playground[pgx.Tx], error) {
 	statements, err := table.Statements(queries)
 	if err != nil {
@@ -44,7 +44,7 @@ func postgres(at, prefix, typed string) (*playground[pgx.Tx], error) {
 	return &playground[pgx.Tx]{Databases: place.Schemas(theirs, prefix, typed), groundKind: s}, nil
 }
 
-// serviceConns is how many connections a service opens at most, unless the URL has pool_max_conns.
+// serviceConns is the largest number of connections of a service, unless the URL has pool_max_conns.
 const serviceConns = 6
 
 func (s *schemas) called(service string) string { return s.prefix + "_" + service }
@@ -59,7 +59,7 @@ func (s *schemas) Remains() string {
 	return fmt.Sprintf("The databases are the schemas %s at %s", strings.Join(names, ", "), s.URL())
 }
 
-// open connects, once.
+// open opens the pool at the first call.
 func (s *schemas) open(ctx context.Context) (*pgxpool.Pool, error) {
 	if s.pool == nil {
 		pool, err := pgxpool.NewWithConfig(ctx, s.cfg)
@@ -92,7 +92,7 @@ func (s *schemas) bare(ctx context.Context) (table.Home[pgx.Tx], error) {
 	return table.Postgres(pool, s.called("order"), nil), nil
 }
 
-// First makes the schema, unless somebody with more rights has made it for us.
+// First returns the statement that creates the schema, unless the schema exists.
 func (s *schemas) First(ctx context.Context) (string, error) {
 	var there bool
 	err := s.pool.QueryRow(ctx,
@@ -104,7 +104,7 @@ func (s *schemas) First(ctx context.Context) (string, error) {
 	return "CREATE SCHEMA " + pgx.Identifier{s.called("order")}.Sanitize(), nil
 }
 
-// Lock is a transaction that stays open, on a connection of its own.
+// Lock opens a transaction on a separate connection.
 func (s *schemas) Lock(ctx context.Context) (func(), error) {
 	conn, err := connect.Postgres(ctx, s.cfg)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *schemas) Lock(ctx context.Context) (func(), error) {
 	release := func() { _ = conn.Close(context.WithoutCancel(ctx)) }
 	held := false
 	for end := time.Now().Add(lockWait); err == nil && !held; {
-		// one that was killed just now is not gone yet
+		// the server may still have the session of a killed demo
 		var tx pgx.Tx
 		if tx, err = conn.Begin(ctx); err == nil {
 			err = tx.QueryRow(ctx, s.sql["Lock"], s.prefix).Scan(&held)
@@ -139,24 +139,24 @@ func (s *schemas) Lock(ctx context.Context) (func(), error) {
 
 const lockWait = 5 * time.Second
 
-// foreign tries to drop, and undoes it: the server knows best what depends on what.
+// foreign drops the objects in a transaction and rolls it back. The server then reports the dependencies.
 func (s *schemas) foreign(ctx context.Context, service string) (what string, err error) {
 	err = s.dropped(ctx, service, func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) })
-	if said := (*pgconn.PgError)(nil); errors.As(err, &said) && said.Code == dependsOnIt {
-		return strings.ReplaceAll(said.Detail, "\n", "; "), nil
+	if reply := (*pgconn.PgError)(nil); errors.As(err, &reply) && reply.Code == dependsOnIt {
+		return strings.ReplaceAll(reply.Detail, "\n", "; "), nil
 	}
 	return "", err
 }
 
-// dependsOnIt: what is to be dropped is needed by something, or holds it.
+// dependsOnIt is the code for an object that another object depends on.
 const dependsOnIt = "2BP01"
 
 func (s *schemas) drop(ctx context.Context, service string) error {
 	return s.dropped(ctx, service, func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) })
 }
 
-// dropped drops what the demo made in a schema, and the schema, in one transaction that end ends. Nothing
-// goes that needs CASCADE.
+// dropped drops the demo's objects in a schema, and the schema, in one transaction, and calls end. It never
+// uses CASCADE.
 func (s *schemas) dropped(ctx context.Context, service string,
 	end func(context.Context, pgx.Tx) error) error {
 	pool, err := s.open(ctx)

@@ -12,18 +12,18 @@ import (
 	"github.com/skald-go/skald/examples/shop/service"
 )
 
-// keep runs the six services once more, without faults and with all safeguards, and takes orders over HTTP,
-// until ctx is done; then it ends what was begun. Killed, the run counts as one that is not finished, so that
-// the next ends it.
+// keep runs the six services again, without faults and with all safeguards, and accepts orders over HTTP
+// until ctx is done. Then it waits until the orders have ended. If the process is killed, the run counts as
+// unfinished, and the next process finishes it.
 func (c *crew) keep(ctx context.Context, f *finished) (err error) {
 	f.Open = true
 	if err := c.book.finish(ctx, *f); err != nil {
 		return err
 	}
-	told := ctx // to stop
+	signal := ctx // ends at the signal to stop
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	if err := c.openBank(ctx, nil); err != nil { // that of the run is closed
+	if err := c.openBank(ctx, nil); err != nil { // the gateway of the run is closed
 		return fmt.Errorf("keep: %w", err)
 	}
 	if err := c.openPost(ctx, nil); err != nil {
@@ -48,7 +48,7 @@ func (c *crew) keep(ctx context.Context, f *finished) (err error) {
 	}
 	runners = append(runners, runner(func(ctx context.Context) error {
 		defer stop()
-		if err := c.counter(ctx, told, orders); err != nil || ctx.Err() != nil {
+		if err := c.counter(ctx, signal, orders); err != nil || ctx.Err() != nil {
 			return err
 		}
 		return c.rest(ctx)
@@ -60,9 +60,8 @@ func (c *crew) keep(ctx context.Context, f *finished) (err error) {
 	return c.book.finish(context.WithoutCancel(ctx), *f)
 }
 
-// counter is where orders are taken, and the console is, at a port that is free, until one of the two is
-// done.
-func (c *crew) counter(ctx, told context.Context, orders http.Handler) error {
+// counter serves the orders and the console at a free port, until ctx or signal is done.
+func (c *crew) counter(ctx, signal context.Context, orders http.Handler) error {
 	at, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
@@ -81,12 +80,12 @@ func (c *crew) counter(ctx, told context.Context, orders http.Handler) error {
 	case err := <-over:
 		return fmt.Errorf("serve HTTP: %w", err)
 	case <-ctx.Done():
-	case <-told.Done():
+	case <-signal.Done():
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
 	if server.Shutdown(last) != nil {
-		_ = server.Close() // who still asks has had the time to
+		_ = server.Close() // it ends requests that are still running
 	}
 	<-over
 	return nil

@@ -14,35 +14,34 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// An entry is what demo_run, a table beside Order's, knows of a run.
+// entry is the record of a run in demo_run, a table in Order's database.
 type entry struct {
 	prefix   string
 	seed     uint64
 	orders   int
 	sabotage string
 	style    string
-	cluster  string            // the broker's
-	topics   map[string]string // the ids of those that the run made; none until then
+	cluster  string            // the ID of the broker
+	topics   map[string]string // the IDs of created topics; empty until then
 	report   *finished         // nil until the run is finished
 }
 
-// over tells that nothing of the run is under way.
+// over returns true if nothing of the run is in progress.
 func (e *entry) over() bool { return e.report != nil && !e.report.Open }
 
-// onBus is what a run has at its broker.
+// onBus returns the record of the run's topics.
 func (e *entry) onBus() busRun {
 	return busRun{Prefix: e.prefix, Style: styleOf(e.style), Cluster: e.cluster, Topics: e.topics}
 }
 
-// A ledger keeps the entry. It is the first thing that a run makes and what tells a run's own objects from
-// others.
+// ledger stores the entry. A run creates it first, and identifies its objects by it.
 type ledger struct {
 	db    table.DB
 	begin func(ctx context.Context, do func(table.DB) error) error
 	sql   map[string]string
 }
 
-// find is the entry of the run that made these databases; nil, if none did.
+// find returns the entry of the run that created these databases; nil if there is none.
 func (l *ledger) find(ctx context.Context) (*entry, error) {
 	var e entry
 	var seed, topics, report string
@@ -66,7 +65,8 @@ func (l *ledger) find(ctx context.Context) (*entry, error) {
 	return &e, nil
 }
 
-// claim makes the table, with e in it, in one transaction whose first statement is first, unless that is "".
+// claim creates the table with the entry e in one transaction. The statement first runs before, unless it
+// is "".
 func (l *ledger) claim(ctx context.Context, e *entry, first string) error {
 	err := l.begin(ctx, func(db table.DB) error {
 		for _, q := range []string{first, l.sql["Make"]} {
@@ -82,36 +82,36 @@ func (l *ledger) claim(ctx context.Context, e *entry, first string) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("make demo_run: %w", err)
+		return fmt.Errorf("create demo_run: %w", err)
 	}
 	return nil
 }
 
-// made notes whose topics the run uses.
+// made records the IDs of the created topics.
 func (l *ledger) made(ctx context.Context, e *entry) error {
 	ids, err := json.Marshal(e.topics)
 	if err == nil {
 		_, err = l.db.Exec(ctx, l.sql["Topics"], string(ids))
 	}
 	if err != nil {
-		return fmt.Errorf("note topics in demo_run: %w", err)
+		return fmt.Errorf("record topics in demo_run: %w", err)
 	}
 	return nil
 }
 
-// finish notes how the run ended.
+// finish records the report.
 func (l *ledger) finish(ctx context.Context, f finished) error {
 	text, err := json.Marshal(f)
 	if err == nil {
 		_, err = l.db.Exec(ctx, l.sql["Finish"], string(text))
 	}
 	if err != nil {
-		return fmt.Errorf("note the end in demo_run: %w", err)
+		return fmt.Errorf("record the report in demo_run: %w", err)
 	}
 	return nil
 }
 
-// agree takes over from the entry what o was not told, and refuses what it was told otherwise.
+// agree sets the options that were not given from the entry. It refuses given options that differ.
 func (e *entry) agree(o *Options) error {
 	var other []string
 	settle := func(flag string, same bool, was string, take func()) {
@@ -133,6 +133,6 @@ func (e *entry) agree(o *Options) error {
 	}
 	return &cli.ForeignError{
 		What:   "there is a run of the demo already, with " + strings.Join(other, " "),
-		Remedy: "leave these flags out to go on with it, or choose another --dir or --prefix",
+		Remedy: "omit these flags to continue it, or choose another --dir or --prefix",
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/examples/shop/mail"
 )
 
-// openPost opens the mail server as Notification meets it, by SMTP and in these moods, until ctx is done. Its
-// mailbox lies in a database of its own, as the gateway's ledger does.
+// openPost starts the mail server for Notification over SMTP, with these moods, until ctx is done. The
+// mailbox has a separate database, as the gateway's ledger has.
 func (c *crew) openPost(ctx context.Context, moods *mail.Moods) error {
 	server, err := c.site.Mail(ctx, moods)
 	if err != nil {
@@ -21,7 +21,7 @@ func (c *crew) openPost(ctx context.Context, moods *mail.Moods) error {
 	}
 	go func() {
 		if err := server.Serve(ctx, at); err != nil {
-			c.o.Logger.Error("the mail server is gone", "error", err)
+			c.o.Logger.Error("the mail server failed", "error", err)
 		}
 	}()
 	c.mailer = mail.NewClient(at.Addr().String())

@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// poisonEvery is after how many orders there is one more of it.
+	// poisonEvery is the number of orders from one unreadable message to the next.
 	poisonEvery = 40
-	// round is how often the operator looks at what is kept.
+	// round is the pause between two rounds of the operator.
 	round = 250 * time.Millisecond
 )
 
-// upsets tells whether dead letters are to be expected.
+// upsets returns true if dead letters are possible.
 func (c *crew) upsets() bool {
-	rates, _ := sagatest.RatesOf(c.o.Faults) // Check has seen to the name
+	rates, _ := sagatest.RatesOf(c.o.Faults) // Check has checked the name
 	return rates.HandlerGivesUp > 0
 }
 
-// poison publishes, under the key of an order, what no service can read: half a payload, or one of a version
-// that no build here knows. The order waits behind it, until the operator has dropped it.
+// poison publishes an unreadable message with the key of an order: half a payload, or a payload of an
+// unknown version. The order waits behind it until the operator drops it.
 func (c *crew) poison(ctx context.Context, order string, n int) {
 	if !c.upsets() || n%poisonEvery != poisonEvery/2 {
 		return
@@ -43,8 +43,7 @@ func (c *crew) poison(ctx context.Context, order string, n int) {
 	c.poisoned.Add(int64(len(audit.Subscribers(kind, c.o.orchestrated()))))
 }
 
-// operate does, until ctx is done, what somebody on call does: redrives dead letters of failures that do not
-// last, drops, for a reason, what nobody can read, and releases what a dead service had in hand.
+// operate is the operator, until ctx is done: see mend and retry.
 func (c *crew) operate(ctx context.Context) error {
 	for {
 		select {
@@ -68,7 +67,8 @@ func (c *crew) operate(ctx context.Context) error {
 	}
 }
 
-// mended tells that nobody keeps a message any more, and that all that nobody can read was seen.
+// mended returns true if no consumer has parked messages or dead letters, and all unreadable messages are
+// dropped.
 func (c *crew) mended(ctx context.Context) (bool, error) {
 	if c.dropped.Load() < c.poisoned.Load() {
 		return false, nil
@@ -83,14 +83,14 @@ func (c *crew) mended(ctx context.Context) (bool, error) {
 	return kept == 0, err
 }
 
-// mend sees to what a service keeps, if its database is there.
+// mend repairs the messages of a service, if its database exists.
 func (s *shop[TTx]) mend(ctx context.Context, name, consumer string) (dropped int, err error) {
 	home, err := s.Home(ctx, name)
 	if err != nil {
 		return 0, nil // not yet
 	}
 	if dropped, err = mend(ctx, home.Store, consumer); err != nil {
-		err = fmt.Errorf("see to what %s keeps: %w", name, err)
+		err = fmt.Errorf("repair the messages of %s: %w", name, err)
 	}
 	return dropped, err
 }
@@ -103,7 +103,7 @@ func (s *shop[TTx]) retry(ctx context.Context) error {
 	return retry(ctx, home.Store)
 }
 
-// keeping is how many messages a service keeps.
+// keeping returns the number of parked messages and dead letters of a service.
 func (s *shop[TTx]) keeping(ctx context.Context, name, consumer string) (int64, error) {
 	home, err := s.Home(ctx, name)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/skald-go/skald/examples/shop/service"
 )
 
-// consoleAt is where the pages are, beside the orders.
+// consoleAt is the path of the console.
 const consoleAt = "/console"
 
-// sources are the databases of the six services, as a console knows them.
+// sources returns the databases of the six services for the console.
 func (s *shop[TTx]) sources(ctx context.Context) (map[string]console.Source, error) {
 	out := map[string]console.Source{}
 	for _, name := range service.Names() {
@@ -25,7 +25,7 @@ func (s *shop[TTx]) sources(ctx context.Context) (map[string]console.Source, err
 	return out, nil
 }
 
-// pages are the orders, and the console over the six databases beside them. Bulk actions end with actions.
+// pages serves the orders, and the console of the six databases. Bulk actions end when actions is done.
 func (c *crew) pages(actions context.Context, orders http.Handler) (http.Handler, error) {
 	all, err := c.site.sources(actions)
 	if err != nil {

@@ -14,21 +14,22 @@ import (
 	"github.com/skald-go/skald/rediscmd/goredis"
 )
 
-// cacheTTL is how long a run's entries stay in Redis: nothing else removes them.
+// cacheTTL is the lifetime of a run's entries in Redis. Nothing else removes them.
 const cacheTTL = time.Hour
 
-// cacheTimeout is above the default: six services, and perhaps their databases, share two processors.
+// cacheTimeout is above the default, because six services, and perhaps their databases, share two
+// processors.
 const cacheTimeout = 250 * time.Millisecond
 
-// Cached is what a cache in front of the databases did: keys that it had, had not, and was not asked for
-// because Redis was away.
+// Cached counts the requests to the cache: keys found, keys missing, and requests skipped because Redis was
+// down.
 type Cached struct {
 	Hits    int64 `json:"hits"`
 	Misses  int64 `json:"misses"`
 	Unasked int64 `json:"unasked"`
 }
 
-// openCache is the cache in the Redis of a URL, whether that answers or not; nil without one.
+// openCache returns the cache in Redis, even if Redis does not answer. It returns nil without --redis.
 func openCache(o *Options) (cache *rediscache.Cache, end func() error, err error) {
 	if o.Redis == "" {
 		return nil, func() error { return nil }, nil
@@ -46,12 +47,12 @@ func openCache(o *Options) (cache *rediscache.Cache, end func() error, err error
 		Guard: rediscmd.GuardOptions{Timeout: cacheTimeout, Logger: o.Logger},
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("the cache in Redis: %w", err)
+		return nil, nil, fmt.Errorf("open the cache in Redis: %w", err)
 	}
 	return cache, client.Close, nil
 }
 
-// cached is what the cache of this process did; nil without one.
+// cached returns the counts of the cache; nil without one.
 func (c *crew) cached() *Cached {
 	if c.cache == nil {
 		return nil

@@ -5,9 +5,10 @@ import (
 	"errors"
 )
 
-// Remove takes away what a run made: its groups and topics, then its databases, Order's last, which tells
-// whose they are: killed at any moment and run again it ends. Nothing is touched before all of it is known to
-// be the run's own and ask, which is told what there is, agrees. What it did is said in a line.
+// Remove removes the objects of a run: its groups and topics, then its databases. Order's database comes
+// last, because it has the record of the run. A killed removal can be repeated. Remove first checks that
+// all objects belong to the run, and calls ask with their description. It returns one line about the
+// removed objects.
 func Remove(ctx context.Context, o Options, ask func(what string) error) (said string, err error) {
 	s, err := openSite(&o)
 	if err != nil {

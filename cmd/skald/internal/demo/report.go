@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/examples/shop/audit"
 )
 
-// A Report is how a run ended. Orders, written and handled messages are counted in the databases, the rest by
-// the process that ended the run.
+// Report is the result of a run. Orders, written messages and handled messages are counted in the
+// databases. The process that ended the run counts the rest.
 type Report struct {
 	OK         bool              `json:"ok"`
 	Store      string            `json:"store"`
@@ -26,21 +26,20 @@ type Report struct {
 	Invariants []audit.Invariant `json:"invariants"`
 
 	Story   []string `json:"-"` // of one order
-	Again   bool     `json:"-"` // the run had ended before
-	Remains string   `json:"-"` // what was made, and how to remove it
+	Again   bool     `json:"-"` // the run had ended earlier
+	Remains string   `json:"-"` // the objects that remain
 }
 
-// Orders of a run.
+// Orders counts the orders of a run.
 type Orders struct {
 	Placed    int `json:"placed"`
 	Confirmed int `json:"confirmed"`
 	Cancelled int `json:"cancelled"`
 }
 
-// Messages of a run: rows in the outboxes, acknowledged by the broker, received by consumers, dropped by
-// their marks, and marked. Of the latter, those that a handler said no to; parked on the way there; dead
-// letters, which were redriven, or dropped because nobody could read them. Barred are payments and
-// reservations that were undone before they were done.
+// Messages counts the messages of a run: written to outboxes, published, delivered, dropped as duplicates,
+// and handled. Of the handled ones, some were rejected, or were parked before. Dead letters were redriven,
+// or dropped as unreadable. Barred counts payments and reservations that were undone before they were done.
 type Messages struct {
 	Written    int   `json:"written"`
 	Published  int64 `json:"published"`
@@ -53,11 +52,11 @@ type Messages struct {
 	Dead       int   `json:"dead"`
 	Redriven   int   `json:"redriven"`
 	Dropped    int   `json:"dropped"`
-	// UnknownSettled are calls of the gateway of which it was not known for a while what became of them.
+	// UnknownSettled counts calls of the gateway with an outcome that was unknown for a while.
 	UnknownSettled int64 `json:"unknown_settled"`
 }
 
-// report asks the auditor, when everything has come to rest.
+// report runs the auditor, after nothing moves any more.
 func (c *crew) report(ctx context.Context, took time.Duration) (*Report, error) {
 	dbs, err := c.site.Read(ctx)
 	if err != nil {
@@ -106,7 +105,7 @@ func (c *crew) report(ctx context.Context, took time.Duration) (*Report, error) 
 	}, nil
 }
 
-// broken is ErrRed with the names of the promises.
+// broken returns ErrRed with the names of the broken promises.
 func (r *Report) broken(sabotage string) error {
 	var names []string
 	for _, i := range r.Invariants {
@@ -115,7 +114,7 @@ func (r *Report) broken(sabotage string) error {
 		}
 	}
 	if sabotage != "" {
-		return fmt.Errorf("%w without a safeguard (%s), as they must be: %s", ErrRed, sabotage,
+		return fmt.Errorf("%w without a safeguard (%s), as expected: %s", ErrRed, sabotage,
 			strings.Join(names, ", "))
 	}
 	return fmt.Errorf("%w: %s", ErrRed, strings.Join(names, ", "))

@@ -11,18 +11,18 @@ import (
 const (
 	lookFirst = 20 * time.Millisecond
 	lookMost  = 250 * time.Millisecond
-	// patience is how long nothing may change in the databases before the run counts as stuck, in looks of
-	// lookMost each: on a busy machine looks take longer, and so does all else. A broker that starts again
-	// may take most of it. With a safeguard taken out that is how many runs end.
+	// patience is how long the databases may stay unchanged before the run counts as stuck, in looks of
+	// lookMost each. On a busy machine looks take longer. A restart of a broker may take most of it. Many
+	// runs without a safeguard end by this limit.
 	patience          = 2 * time.Minute
 	sabotagedPatience = 4 * time.Second
-	// multiplied is how many rows for each order end a run in which messages are handled again and again: a
-	// dozen is the most that a shop with all its safeguards writes for one, and half of that the rule.
+	// multiplied is the number of rows per order at which a run counts as a runaway. With all safeguards a
+	// shop writes at most a dozen rows for an order.
 	multiplied = 20
 )
 
-// rest waits until all orders have ended and all that was said has been heard, by looking into the databases;
-// or until nothing has changed there for too long, which the auditor will explain.
+// rest waits until all orders have ended and all messages are handled, or until the databases have not
+// changed for too long. The auditor then finds the reason.
 func (c *crew) rest(ctx context.Context) error {
 	dbs, err := c.site.Read(ctx)
 	if err != nil {
@@ -58,13 +58,13 @@ func (c *crew) rest(ctx context.Context) error {
 	}
 }
 
-// runaway tells that repeats are handled, and what they say is repeated, faster than they can end: the busier
-// the machine, the more of them are under way at the next fault. The auditor has enough to show.
+// runaway returns true if duplicates cause more duplicates than the run can handle. The auditor then has
+// enough evidence.
 func (c *crew) runaway(now audit.Tally) bool {
 	return c.o.Sabotage != "" && now.Written > multiplied*c.o.Orders
 }
 
-// over asks the auditor whether anything is still to come, once it may be that nothing is.
+// over returns true if the auditor finds no order and no message in progress.
 func (c *crew) over(ctx context.Context, dbs map[string]table.DB, now audit.Tally) (bool, error) {
 	if now.Confirmed+now.Cancelled < c.o.Orders {
 		return false, nil

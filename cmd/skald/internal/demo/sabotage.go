@@ -1,4 +1,4 @@
-// This file takes one safeguard out of the shop's services: what it is for is seen by what breaks.
+// This file removes one safeguard from the services, to show the promises that it protects.
 
 package demo
 
@@ -24,12 +24,13 @@ const (
 	dualWrite    = "dual-write"
 )
 
-// names are the names of the safeguards that can be left out.
+// names returns the safeguards that can be removed.
 func names() []string {
 	return []string{noMark, checkThenAct, ackFirst, idCursor, createdAt, dualWrite}
 }
 
-// check finds fault with the name of a safeguard, "" for none, in a shop whose databases are at store.
+// check returns a usage error for an unknown safeguard, or one that does not apply to the store. An empty
+// name is no error.
 func check(name, store string) error {
 	switch {
 	case name != "" && !slices.Contains(names(), name):
@@ -38,21 +39,21 @@ func check(name, store string) error {
 	case (name == idCursor || name == createdAt) && !strings.HasPrefix(store, "postgres"):
 		return &cli.UsageError{What: "--sabotage " + name +
 			" needs --store postgres://…: SQLite has one writer at a time, " +
-			"which commits in the order of the rows, so that a cursor over their numbers or times misses nothing there"}
+			"so its commits are in the order of the rows, and such a cursor misses nothing"}
 	}
 	return nil
 }
 
-// A lack is the safeguard that a shop has not.
+// lack is the safeguard that the shop is missing.
 type lack struct {
-	name string // "": it has all
+	name string // empty if all are present
 	sql  map[string]string
 
 	mu     sync.Mutex
 	polled map[string]*polled // by service, for the cursors
 }
 
-// newSabotage is the lack of the safeguard of this name; "": of none.
+// newSabotage returns the lack of this safeguard; "" removes none.
 func newSabotage(name string) (*lack, error) {
 	statements, err := table.Statements(queries)
 	if err != nil {
@@ -61,8 +62,8 @@ func newSabotage(name string) (*lack, error) {
 	return &lack{name: name, sql: statements, polled: map[string]*polled{}}, nil
 }
 
-// without takes the safeguard out of what a service works with; customers tells that its handlers answer
-// them, and not messages.
+// without removes the safeguard from the database or the broker of a service. customers reports that its
+// handlers serve customers, not messages.
 func without[TTx any](l *lack, service string, customers bool, home table.Home[TTx],
 	b broker.Broker) (table.Home[TTx], broker.Broker) {
 	switch l.name {

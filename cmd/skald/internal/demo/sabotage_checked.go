@@ -6,8 +6,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// checked is a driver that looks whether there is a mark, lets the handler act and commit, and then sets the
-// mark, as many tutorials do. Whoever comes in between has found none, either.
+// checked is a driver that checks for a mark, lets the handler commit, and then sets the mark, as many
+// tutorials do. A duplicate that arrives in between finds no mark, either.
 type checked[TTx any] struct{ store.Driver[TTx] }
 
 func (d *checked[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
@@ -45,7 +45,7 @@ func (u *checkedUnit[TTx]) Found() store.Found {
 	return f
 }
 
-// Commit acts, then marks. What fails in between is tried again from the beginning.
+// Commit commits, then sets the marks. A failure in between causes a complete retry.
 func (u *checkedUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
 	if err := u.Unit.Commit(ctx, es...); err != nil {
 		return err

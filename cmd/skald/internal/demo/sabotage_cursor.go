@@ -11,28 +11,28 @@ import (
 )
 
 // polling is a driver for a relay that reads "the rows with a larger value than the last one seen", as most
-// pollers do: a row whose transaction drew its value early and committed late is never seen. With each tick
-// it remembers the largest value that could be seen when it was drawn; of a window only the rows above that
-// of its base are read.
+// pollers do. It misses a row whose transaction drew its value early and committed late. At each tick it
+// stores the largest visible value. It returns only those rows of a window that are above the value of its
+// base.
 type polling[TTx any] struct {
 	store.Driver[TTx]
 	db     table.DB
 	by     polledBy
 	polled *polled
-	holds  bool // keeps transactions open: those of customers, whose rows are drawn before their commit
+	holds  bool // holds transactions of customers open after they drew their values
 }
 
-// polledBy is what a poller goes by.
+// polledBy has the value that a poller compares.
 type polledBy struct {
-	largest string                               // statement: of the rows that are committed
-	drawn   func(context.Context) (int64, error) // at least what a row that is written already has
-	value   func(store.Row) int64                // as largest has it
+	largest string                               // the statement for the largest committed value
+	drawn   func(context.Context) (int64, error) // at least the value of each written row
+	value   func(store.Row) int64                // the value of a row
 }
 
 func bySeq(r store.Row) int64  { return r.Seq }
 func byTime(r store.Row) int64 { return r.Time.UnixMicro() }
 
-// polled is what was seen of one service's database, in all sessions of the service.
+// polled has the values that were seen in one service's database, by all sessions of the service.
 type polled struct {
 	mu      sync.Mutex
 	seen    map[string]int64 // the largest values by tick
@@ -45,11 +45,11 @@ func newPolled() *polled {
 	return &polled{seen: map[string]int64{}, grown: make(chan struct{})}
 }
 
-// number reads one by a statement.
+// number returns a function that reads a number by a statement.
 func number(db table.DB, statement string) func(context.Context) (int64, error) {
 	return func(ctx context.Context) (n int64, err error) {
 		if err := db.QueryRow(ctx, statement).Scan(&n); err != nil {
-			return 0, fmt.Errorf("last value drawn: %w", err)
+			return 0, fmt.Errorf("read the last drawn value: %w", err)
 		}
 		return n, nil
 	}
@@ -58,7 +58,7 @@ func number(db table.DB, statement string) func(context.Context) (int64, error) 
 func (p *polled) saw(tip string, largest int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, again := p.seen[tip]; !again { // the base again has its value already
+	if _, again := p.seen[tip]; !again { // a repeated tick keeps its first value
 		p.seen[tip] = largest
 	}
 	if largest > p.largest {
@@ -68,14 +68,14 @@ func (p *polled) saw(tip string, largest int64) {
 	}
 }
 
-// at is what had been seen at a tick: 0 for the beginning, or a tick of a run before this one.
+// at returns the largest value at a tick; 0 for the beginning, or for a tick of an earlier run.
 func (p *polled) at(tick string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen[tick]
 }
 
-// fourth tells every fourth write.
+// fourth returns true for every fourth write.
 func (p *polled) fourth() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,8 +83,7 @@ func (p *polled) fourth() bool {
 	return p.writes%4 == 0
 }
 
-// beyond waits until a relay has seen a larger value, or for as long as a transaction can stay open
-// unnoticed.
+// beyond waits until a relay has seen a larger value, at most longOpen.
 func (p *polled) beyond(ctx context.Context, value int64) {
 	ctx, stop := context.WithTimeout(ctx, longOpen)
 	defer stop()
@@ -105,11 +104,11 @@ func (p *polled) beyond(ctx context.Context, value int64) {
 
 const longOpen = time.Second
 
-// look draws a tick by do.
+// look stores the largest value for the tick that do returns.
 func (d *polling[TTx]) look(ctx context.Context, do func() (tip string, err error)) error {
 	var largest int64
 	if err := d.db.QueryRow(ctx, d.by.largest).Scan(&largest); err != nil {
-		return fmt.Errorf("largest row: %w", err)
+		return fmt.Errorf("read the largest value: %w", err)
 	}
 	tip, err := do()
 	if err == nil {
@@ -150,8 +149,8 @@ func (d *polling[TTx]) Pull(ctx context.Context, w store.Window, limit int) (sto
 	}
 }
 
-// Write keeps some transactions open behind the drawing of their values until a relay has seen a larger one,
-// which on a busy database happens by itself.
+// Write keeps some transactions open after they drew their values, until a relay has seen a larger value.
+// On a busy database this happens by chance.
 func (d *polling[TTx]) Write(ctx context.Context, tx TTx, es ...store.Effect) error {
 	err := d.Driver.Write(ctx, tx, es...)
 	if err != nil || !d.holds || !d.polled.fourth() {

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/sagatest"
 )
 
-// session is one session of a service: its seams wrapped with faults, one safeguard taken out where that was
-// asked for.
+// session returns one session of a service. Faults are injected into its store, broker and tables, and a
+// safeguard may be removed.
 func (s *shop[TTx]) session(ctx context.Context, name string, session *sagatest.Faults,
 	client broker.Broker, c *crew) (place.Service, error) {
 	home, err := s.Home(ctx, name)
@@ -27,7 +27,7 @@ func (s *shop[TTx]) session(ctx context.Context, name string, session *sagatest.
 	return service.New(name, home, c.watch.Over(b), c.options(name))
 }
 
-// upsetting is a service's tables, at which its handlers fail now and then.
+// upsetting has the tables of a service, with random failures of statements in handlers.
 type upsetting struct {
 	table.DB
 	session *sagatest.Faults

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
-// Show tells the story of one order of a run, from its databases: each message, its row, each mark with the
-// file of its handler, and the repeats and injected faults, as far as the order was watched.
+// Show returns the story of one order of a run from its databases: each message, its row, and each mark
+// with the file of its handler. For an observed order it includes repeats and injected faults.
 func Show(ctx context.Context, o Options, order string) (lines []string, err error) {
 	s, err := openSite(&o)
 	if err != nil {
@@ -18,7 +18,7 @@ func Show(ctx context.Context, o Options, order string) (lines []string, err err
 	defer func() { err = errors.Join(err, s.Close()) }()
 	_, e, err := find(ctx, s, &o)
 	if err == nil && e == nil {
-		err = fmt.Errorf("%w: no demo has run at %s", cli.ErrNone, s.URL())
+		err = fmt.Errorf("%w: there is no demo at %s", cli.ErrNone, s.URL())
 	}
 	if err != nil {
 		return nil, err
@@ -44,10 +44,10 @@ func Show(ctx context.Context, o Options, order string) (lines []string, err err
 	switch {
 	case e.report == nil:
 		lines = append(lines,
-			"The run is not finished: what came again and which faults struck is not known yet.")
+			"The run is not finished: repeats and injected faults are not recorded yet.")
 	case !watched:
 		lines = append(lines,
-			fmt.Sprintf("Not one of the first %d orders that were watched: what came again and which faults struck is not known.", orders))
+			fmt.Sprintf("Repeats and injected faults are recorded for the first %d orders only, and not for this one.", orders))
 	}
 	return lines, nil
 }

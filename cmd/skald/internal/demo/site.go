@@ -22,30 +22,30 @@ import (
 //go:embed sql/query
 var queries embed.FS
 
-// A site is where the databases of a run are.
+// site has the databases of a run.
 type site interface {
 	place.Shop
-	// session is one session of a service.
+	// session returns one session of a service.
 	session(ctx context.Context, name string, session *sagatest.Faults, client broker.Broker,
 		c *crew) (place.Service, error)
-	// moves is what the gateway has moved for an order, by its own ledger.
+	// moves returns the transfers of the gateway for an order, from its ledger.
 	moves(ctx context.Context, order string) ([]gateway.Moved, error)
-	// wishes are those at the Order service.
+	// wishes returns the customers' interface of the Order service.
 	wishes(s place.Service) (wishes, error)
-	// mend sees to what a service keeps, and tells how many it has dropped.
+	// mend repairs the messages of a service. It returns the number of dropped messages.
 	mend(ctx context.Context, name, consumer string) (dropped int, err error)
-	// retry has the steps of stuck sagas tried again.
+	// retry retries the steps of stuck sagas.
 	retry(ctx context.Context) error
-	// keeping is how many messages a service keeps: parked ones and dead letters.
+	// keeping returns the number of parked messages and dead letters of a service.
 	keeping(ctx context.Context, name, consumer string) (int64, error)
-	// sources are the databases of the services for a console.
+	// sources returns the databases of the services for a console.
 	sources(ctx context.Context) (map[string]console.Source, error)
-	// book is the ledger of the run that made these databases, nil if there is nothing yet. Else a
-	// *exit.ForeignError.
+	// book returns the ledger of the run that created these databases; nil if there is none. If other
+	// objects are there, it returns a *cli.ForeignError.
 	book(ctx context.Context) (*ledger, error)
-	// claim makes the ledger, before anything else.
+	// claim creates the ledger, before any other object.
 	claim(ctx context.Context, e *entry) (*ledger, error)
-	// The rest is the ground's.
+	// The playground implements the methods below.
 	Lock(ctx context.Context) (release func(), err error)
 	URL() string
 	Remains() string
@@ -54,7 +54,7 @@ type site interface {
 	Sweep() error
 }
 
-// openSite knows the databases by --store. It touches nothing.
+// openSite returns the databases of --store. It opens nothing.
 func openSite(o *Options) (site, error) {
 	sql, err := table.Statements(queries)
 	if err != nil {
@@ -71,7 +71,7 @@ func openSite(o *Options) (site, error) {
 	return nil, &cli.UsageError{What: "the store is sqlite:FOLDER or postgres://…"}
 }
 
-// A shop is a site on one kind of database.
+// shop is a site on one kind of database.
 type shop[TTx any] struct {
 	*playground[TTx]
 	sql map[string]string
@@ -83,7 +83,7 @@ func (s *shop[TTx]) wishes(order place.Service) (wishes, error) {
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("%T takes no orders", order)
+	return nil, fmt.Errorf("%T is not the Order service", order)
 }
 
 func (s *shop[TTx]) book(ctx context.Context) (*ledger, error) {

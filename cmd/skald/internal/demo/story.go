@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// story tells of one order of the run that has just ended; nothing, where there is none to tell of.
+// story returns the story of one order of the finished run; nil if there is no interesting order.
 func (c *crew) story(ctx context.Context, dbs map[string]table.DB,
 	found []audit.Invariant) ([]string, error) {
 	id, title, err := hero(ctx, dbs["order"], found, c.watch)
@@ -23,7 +23,7 @@ func (c *crew) story(ctx context.Context, dbs map[string]table.DB,
 	return append([]string{title}, one.Lines()...), nil
 }
 
-// kept is what the databases keep of an order; no chapters, where they have none of it.
+// kept returns the stored data of an order; without chapters if there are none.
 func kept(ctx context.Context, s site, dbs map[string]table.DB, order string) (one storyBook, err error) {
 	if one.Chapters, err = audit.Story(ctx, dbs, order); err == nil && len(one.Chapters) > 0 {
 		one.Moves, err = s.moves(ctx, order)

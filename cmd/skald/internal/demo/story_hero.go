@@ -10,9 +10,8 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// hero is the order whose story is told, by Order's database db: the first that the auditor blames a broken
-// promise with, or one that w has watched, of which much had to be undone, with repeats; "", if there is
-// none.
+// hero selects the order for the story from Order's database. It is the first order of a broken promise, or
+// else an observed order with repeats that was undone. It returns "" if there is none.
 func hero(ctx context.Context, db table.DB, found []audit.Invariant,
 	w *observer) (id, title string, err error) {
 	statements, err := table.Statements(queries)
@@ -33,7 +32,7 @@ func hero(ctx context.Context, db table.DB, found []audit.Invariant,
 		return nil
 	})
 	if err != nil {
-		return "", "", fmt.Errorf("look for a story: %w", err)
+		return "", "", fmt.Errorf("select an order for the story: %w", err)
 	}
 	return id, title, nil
 }
@@ -51,7 +50,7 @@ func score(w *observer, order, victim string) int {
 	return 1
 }
 
-// victim is the first order that the auditor blames a broken promise with; "" if none is broken.
+// victim returns the first order that the auditor names for a broken promise; "" if there is none.
 func victim(found []audit.Invariant) string {
 	named := regexp.MustCompile(`order ([A-Z2-7]{26})\b`)
 	for _, one := range found {

@@ -1,5 +1,5 @@
-// This file tells of one order of a run, line by line: each message, each mark, each repeat and each
-// fault, and what happened outside.
+// This file describes one order of a run, line by line: each message, mark, repeat and fault, and the
+// transfers of the gateway.
 
 package demo
 
@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/gateway"
 )
 
-// A storyBook is what is known of one order.
+// storyBook has the data of one order.
 type storyBook struct {
 	Chapters     []audit.Chapter
 	Repeats      []repeat
@@ -22,8 +22,8 @@ type storyBook struct {
 	Orchestrated bool            // the shop's style
 }
 
-// Lines tell the story: each row and mark that the databases have, each repeat that was seen on the way, each
-// fault that was injected.
+// Lines returns the story: each row and mark in the databases, each observed repeat, and each injected
+// fault.
 func (s *storyBook) Lines() (lines []string) {
 	for _, ch := range s.Chapters {
 		lines = append(lines, s.chapter(ch)...)
@@ -31,10 +31,10 @@ func (s *storyBook) Lines() (lines []string) {
 	return append(lines, outside(s.Moves)...)
 }
 
-// chapter is one message: its row, and what became of it where.
+// chapter describes one message: its row, and its results at each subscriber.
 func (s *storyBook) chapter(ch audit.Chapter) []string {
 	indent := strings.Repeat("  ", ch.Depth)
-	lines := []string{line(ch.At, "%s%s says %s: row %d of its outbox, message %s", indent, ch.Service,
+	lines := []string{line(ch.At, "%s%s writes %s: row %d of its outbox, message %s", indent, ch.Service,
 		ch.Type, ch.Row, ch.ID)}
 	var behind []string // each begins with its time
 	for _, t := range ch.Taken {
@@ -51,23 +51,24 @@ func (s *storyBook) chapter(ch audit.Chapter) []string {
 				f.Kind, file(f)))
 		}
 	}
-	if at, who := again(s.Repeats, ch.ID); who != "" {
-		behind = append(behind, line(at, "%s  again: %s", indent, who))
+	if at, services := again(s.Repeats, ch.ID); services != "" {
+		behind = append(behind, line(at, "%s  again: %s", indent, services))
 	}
 	slices.SortStableFunc(behind,
 		func(a, b string) int { return strings.Compare(a[:len(clock)], b[:len(clock)]) })
 	lines = append(lines, behind...)
 	for _, name := range audit.Subscribers(ch.Type, s.Orchestrated) {
 		if !slices.ContainsFunc(ch.Taken, func(t audit.Taken) bool { return t.Service == name }) {
-			lines = append(lines, fmt.Sprintf("                %s  %s has no mark of it   # %s", indent, name,
+			lines = append(lines, fmt.Sprintf("                %s  %s stored no mark   # %s", indent, name,
 				handler(name)))
 		}
 	}
 	return lines
 }
 
-// again is which services received a message once more, "order, payment ×2", and when the first of them did.
-func again(repeats []repeat, message string) (first time.Time, who string) {
+// again returns the services that received a message repeatedly, as "order, payment ×2", and the time of
+// the first repeat.
+func again(repeats []repeat, message string) (first time.Time, services string) {
 	var names []string
 	times := map[string]int{}
 	for _, r := range repeats {
@@ -89,17 +90,17 @@ func again(repeats []repeat, message string) (first time.Time, who string) {
 	return first, strings.Join(names, ", ")
 }
 
-// handler is where a service has its handlers.
+// handler returns the file with the handlers of a service.
 func handler(service string) string { return "examples/shop/" + service + "/" + service + ".go" }
 
-// clock is how a line begins.
+// clock is the format of the time at the beginning of a line.
 const clock = "  15:04:05.000"
 
 func line(at time.Time, format string, args ...any) string {
 	return at.UTC().Format(clock) + "  " + fmt.Sprintf(format, args...)
 }
 
-// outside is the end of an order's story: what happened outside, where Skald has no tables.
+// outside returns the lines about the payment gateway, which has no tables of Skald.
 func outside(moves []gateway.Moved) (lines []string) {
 	for _, m := range moves {
 		lines = append(lines,

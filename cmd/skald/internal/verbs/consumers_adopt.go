@@ -16,11 +16,13 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-const adoptGroupAbout = `Gives a consumer's group at the broker to this database. Kafka and NATS keep which database a group belongs to, and refuse the
-consumers of another one: a second service of the same name, or one with the wrong database, would take its messages away. A copy
-by pg_dump and an upgrade by pg_upgrade are another database, too. The log of the refused consumer says which database has the
-group: --from. Stop the consumers of that one first. The consumer then begins at its checkpoints, and where it has none at the
-oldest retained message. It is noted who did it and why.`
+const adoptGroupAbout = `Assigns a consumer group at the broker to this database. Kafka and NATS record the database of each
+group and refuse the consumers of any other: they would take its messages away. A restored pg_dump or a
+database after pg_upgrade counts as another database.
+
+The log of the refused consumer names the present database of the group: give it as --from. Stop the
+consumers of that database first. The consumer then starts at its checkpoints, or at the oldest retained
+message if it has none.`
 
 type groupAdoption struct {
 	operate.Order
@@ -30,17 +32,16 @@ type groupAdoption struct {
 
 func adoptGroupCommand(out io.Writer) *cobra.Command {
 	var a groupAdoption
-	c := &cobra.Command{Use: "adopt", Short: "Give a consumer's group at the broker to this database",
+	c := &cobra.Command{Use: "adopt", Short: "Assign a consumer group at the broker to this database",
 		Long: adoptGroupAbout, Args: cobra.NoArgs}
 	connect.StoreFlags(c, &a.schema, &a.asJSON)
 	f := c.Flags()
 	f.String("broker", "",
-		"kafka:// or nats://host:port[,host:port][?option=value&…]; SKALD_BROKER stands for it")
-	connect.Filter(f, &a.consumer, "consumer", "the consumer group")
-	f.StringVar(&a.from, "from", "", "the database that has the group, as the refused consumer's log says")
-	f.StringVar(&a.Reason, "reason", "", "why; it is noted")
-	f.StringVar(&a.Author, "by", connect.Whoami(), "who does it, for the audit")
-	f.BoolVar(&a.DryRun, "dry-run", false, "print the database that would get the group; do not ask the broker")
+		"`URL` of the broker: kafka://… or nats://… (default: SKALD_BROKER)")
+	connect.Filter(f, &a.consumer, "consumer", "consumer `GROUP`")
+	f.StringVar(&a.from, "from", "", "`ID` of the database of the group, from the log of the refused consumer")
+	connect.AuditFlags(f, &a.Reason, &a.Author)
+	f.BoolVar(&a.DryRun, "dry-run", false, "print the database that would get the group, without the broker")
 	c.RunE = func(c *cobra.Command, _ []string) error { return a.run(c, out) }
 	return c
 }
@@ -51,9 +52,9 @@ func (a *groupAdoption) run(c *cobra.Command, out io.Writer) error {
 	case a.consumer == "":
 		return &cli.UsageError{What: "which consumer? Give --consumer"}
 	case a.from == "":
-		return &cli.UsageError{What: "from which database? Give --from, as the refused consumer's log says"}
+		return &cli.UsageError{What: "from which database? Give --from with the ID in the log of the refused consumer"}
 	case url == "":
-		return &cli.UsageError{What: "at which broker? Give --broker, or SKALD_BROKER"}
+		return &cli.UsageError{What: "which broker? Give --broker, or set SKALD_BROKER"}
 	case !a.DryRun && strings.TrimSpace(a.Reason) == "":
 		return &cli.UsageError{What: "why? Give --reason"}
 	}
@@ -69,7 +70,7 @@ func (a *groupAdoption) run(c *cobra.Command, out io.Writer) error {
 	return withKnower(c, a.schema, a.DryRun, func(ctx context.Context, k knower) error {
 		db, ok := k.(operate.Named)
 		if !ok {
-			return fmt.Errorf("inbox adopt: %T has no name", k)
+			return fmt.Errorf("consumer adopt: %T is not supported", k)
 		}
 		asking, cancel := context.WithTimeout(ctx, connect.BrokerPatience)
 		defer cancel()
@@ -78,7 +79,7 @@ func (a *groupAdoption) run(c *cobra.Command, out io.Writer) error {
 			return &cli.UsageError{What: err.Error()}
 		}
 		if err != nil {
-			return fmt.Errorf("inbox adopt: %w", err)
+			return fmt.Errorf("consumer adopt: %w", err)
 		}
 		return a.tell(asking, out, db)
 	})
@@ -91,14 +92,14 @@ func (a *groupAdoption) tell(ctx context.Context, out io.Writer, db operate.Name
 			"dry_run": a.DryRun})
 	}
 	if !a.DryRun {
-		_, err := fmt.Fprintf(out, "%s belongs to this database.\n", a.consumer)
+		_, err := fmt.Fprintf(out, "The group %s belongs to this database.\n", a.consumer)
 		return err
 	}
 	is, err := db.Database(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s would belong to %s (%s), if the broker has it as that of %s.\n", a.consumer,
+	_, err = fmt.Fprintf(out, "The group %s would belong to %s (%s), if it belongs to %s at the broker now.\n", a.consumer,
 		is.Name, is.ID, a.from)
 	return err
 }

@@ -28,42 +28,44 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const importAbout = `Marks messages as finished by a consumer without handling them: what a dedup table of your own knows. The file has a line
-for each message, JSON objects or, where its name ends in .csv, values under a line of names: id; source, unless --source says it
-for all; fingerprint, where it is known, as skald_keys has it. Other names are passed over. Marks are kept from now on.
+const importAbout = `Marks messages as finished without handling them, from a deduplication table of your own. Each line of
+the file is a message: a JSON object or, in a .csv file, values under a line of names. The names are id,
+source (default: --source) and, if known, fingerprint as in skald_keys. Other names are ignored. The
+retention of the marks begins now.
 
-A line may have the answer that each repeat gets. Of an idempotent endpoint (--consumer http:NAME; id is the key, source the tenant):
-code, body, and headers as a JSON object. Of once.Do: body, a JSON value. Leave out what was not answered, and answers of 5xx.
+A line may have the answer for duplicates. For an idempotent endpoint (--consumer http:NAME) the id is
+the key, the source is the tenant, and the answer is code, body and headers (a JSON object). For once.Do
+it is body, a JSON value. refused has the reason of a final refusal. Leave out requests without an
+answer, and answers of 5xx.
 
-What is there already is left alone, so whoever was interrupted runs it again. Import before the first inbox reads the topic,
-and once more what came until the last old consumer stopped. It is noted who imported and why.`
+Existing marks do not change, so an interrupted import can be repeated. Import before the first inbox
+reads the topic, and again for the messages until the last old consumer has stopped.`
 
 func importCommand(out, errs io.Writer) *cobra.Command {
 	var schema, consumer, path, source, reason, by string
 	var asJSON, dry, sure bool
 	var keep time.Duration
-	c := &cobra.Command{Use: "import", Short: "Mark messages as finished that a table of your own knows",
+	c := &cobra.Command{Use: "import", Short: "Import finished messages from a deduplication table",
 		Long: importAbout, Args: cobra.NoArgs}
 	connect.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
-	f.StringVar(&consumer, "consumer", "", "whose messages: the group that will read the topic")
-	f.StringVar(&path, "from", "", "the file; - is standard input, JSON objects")
+	f.StringVar(&consumer, "consumer", "", "consumer `GROUP` that will read the topic")
+	f.StringVar(&path, "from", "", "`FILE` with the messages; - reads JSON from standard input")
 	f.StringVar(&source, "source", "",
-		"the source of messages for which the file has none; of an endpoint the tenant, none under httpidem.OneTenant")
+		"`SOURCE` of messages without one in the file; for an endpoint the tenant, empty with httpidem.OneTenant")
 	f.DurationVar(&keep, "keep", 0,
-		"how long from now, as Options.Keep of the endpoint says; 0: as long as marks are kept")
-	f.StringVar(&reason, "reason", "", "why; it is noted")
-	f.StringVar(&by, "by", connect.Whoami(), "who does it, for the audit")
-	f.BoolVar(&dry, "dry-run", false, "say what would be marked, and change nothing")
-	f.BoolVar(&sure, "yes", false, "do not ask")
+		"`TIME` to retain the answers, Options.Keep of the endpoint (default: as marks)")
+	connect.AuditFlags(f, &reason, &by)
+	f.BoolVar(&dry, "dry-run", false, "count the messages, and change nothing")
+	f.BoolVar(&sure, "yes", false, "do not ask for confirmation")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		switch {
 		case consumer == "" || path == "":
-			return &cli.UsageError{What: "what, and whose? Give --from and --consumer"}
+			return &cli.UsageError{What: "which file and which consumer? Give --from and --consumer"}
 		case !dry && strings.TrimSpace(reason) == "":
 			return &cli.UsageError{What: "why? Give --reason"}
 		case keep < 0:
-			return &cli.UsageError{What: "--keep is below 0: say how long, or leave it out"}
+			return &cli.UsageError{What: "--keep is negative: give a positive time, or omit it"}
 		}
 		list, end, err := finishedIn(path, c.InOrStdin(), consumer, source)
 		if err != nil {
@@ -73,14 +75,14 @@ func importCommand(out, errs io.Writer) *cobra.Command {
 		return withKnower(c, schema, dry, func(ctx context.Context, k knower) error {
 			if !dry && !sure {
 				if err := connect.Yes(ctx, errs,
-					fmt.Sprintf("What %s names is never handled by %s.\nShall it be marked?", path, consumer),
-					"inbox import: look with --dry-run; if it is meant, add --yes"); err != nil {
+					fmt.Sprintf("%[2]s will never handle the messages in %[1]s.\nMark them?", path, consumer),
+					"consumer import: count them with --dry-run; to mark them, add --yes"); err != nil {
 					return err
 				}
 			}
 			done, err := importInto(ctx, k, consumer, by, reason, dry, keeping(list, keep))
 			if err != nil {
-				return fmt.Errorf("inbox import: %w", err)
+				return fmt.Errorf("consumer import: %w", err)
 			}
 			return tellImported(out, done, dry, asJSON)
 		})
@@ -88,7 +90,7 @@ func importCommand(out, errs io.Writer) *cobra.Command {
 	return c
 }
 
-// keeping is list with how long each is kept.
+// keeping sets the retention of each message of list.
 func keeping(list iter.Seq2[inbox.Finished, error], keep time.Duration) iter.Seq2[inbox.Finished, error] {
 	return func(yield func(inbox.Finished, error) bool) {
 		for one, err := range list {
@@ -99,7 +101,7 @@ func keeping(list iter.Seq2[inbox.Finished, error], keep time.Duration) iter.Seq
 	}
 }
 
-// importInto marks what list has, or with dry counts what would be.
+// importInto marks the messages of list, or with dry counts them.
 func importInto(ctx context.Context, k knower, consumer, by, reason string, dry bool,
 	list iter.Seq2[inbox.Finished, error]) (inbox.Imported, error) {
 	if dry {
@@ -111,10 +113,10 @@ func importInto(ctx context.Context, k knower, consumer, by, reason string, dry 
 	case store.Driver[*sql.Tx]:
 		return inbox.Import(ctx, db, consumer, by, reason, list)
 	}
-	return inbox.Imported{}, fmt.Errorf("%T has no transactions to import in", k)
+	return inbox.Imported{}, fmt.Errorf("%T does not support an import", k)
 }
 
-// lookedUp counts what an import would do, but for what is too old: only a mark tells.
+// lookedUp counts the messages that an import would mark. It cannot count messages that are too old.
 func lookedUp(ctx context.Context, k knower, consumer string,
 	list iter.Seq2[inbox.Finished, error]) (done inbox.Imported, err error) {
 	var ids []store.Identity
@@ -152,7 +154,7 @@ func tellImported(out io.Writer, done inbox.Imported, dry, asJSON bool) error {
 	if dry {
 		verb = "would be marked"
 	}
-	_, err := fmt.Fprintf(out, "%d messages %s, %d were known, %d are older than marks are kept\n", done.New,
+	_, err := fmt.Fprintf(out, "%d messages %s, %d had a mark, %d are older than the retention of marks\n", done.New,
 		verb, done.Known, done.TooOld)
 	return err
 }
@@ -177,7 +179,7 @@ func finishedIn(path string, in io.Reader, consumer,
 	return objects(file, consumer, source), end, nil
 }
 
-// objects are JSON, one after the other.
+// objects reads a sequence of JSON objects.
 func objects(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, error] {
 	return func(yield func(inbox.Finished, error) bool) {
 		dec := json.NewDecoder(from)
@@ -185,7 +187,7 @@ func objects(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, 
 			o := struct {
 				Source      string      `json:"source"`
 				ID          string      `json:"id"`
-				Fingerprint json.Number `json:"fingerprint"` // a number, or text that is one
+				Fingerprint json.Number `json:"fingerprint"` // a number, or a number as text
 				answered
 			}{Source: source}
 			var raw json.RawMessage
@@ -210,7 +212,7 @@ func objects(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, 
 	}
 }
 
-// values are CSV under a line of names.
+// values reads CSV under a line of names.
 func values(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, error] {
 	return func(yield func(inbox.Finished, error) bool) {
 		r := csv.NewReader(from)
@@ -222,7 +224,7 @@ func values(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, e
 		if err != nil || id < 0 {
 			yield(inbox.Finished{},
 				&cli.UsageError{What: fmt.Sprintf(
-					"the first line of the file names its columns, id among them, and says %q", names)})
+					"the first line of the file must name its columns, including id; it has %q", names)})
 			return
 		}
 		for n := 2; ; n++ {
@@ -258,7 +260,7 @@ func printOf(text string) (int64, error) {
 	return n, nil
 }
 
-// placed says of what cannot be read where it stands.
+// placed adds the position in the file to the error of a line.
 func placed(one inbox.Finished, err error, what string, n int) error {
 	if err == nil && one.ID == "" {
 		err = errors.New("it has no id")

@@ -19,10 +19,10 @@ type answered struct {
 	Code    int                `json:"code"`
 	Body    *string            `json:"body"`
 	Headers map[string]oneMany `json:"headers"`
-	Refused string             `json:"refused"` // why it was refused for good; empty: it was done
+	Refused string             `json:"refused"` // the reason of a final refusal; empty if there was none
 }
 
-// oneMany is a header's value, or several.
+// oneMany is one or several values of a header.
 type oneMany []string
 
 func (m *oneMany) UnmarshalJSON(b []byte) error {
@@ -34,8 +34,8 @@ func (m *oneMany) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]string)(m))
 }
 
-// onto gives one what the line says: the answer, if there is one, and of an endpoint the key as the endpoint
-// stores it.
+// onto adds the answer of the line to one, if it has an answer. For an endpoint it sets the ID to the key
+// as the endpoint stores it.
 func (a *answered) onto(one *inbox.Finished, consumer string) (err error) {
 	endpoint := strings.HasPrefix(consumer, httpidem.Scope(""))
 	if endpoint && one.ID != "" {
@@ -60,7 +60,7 @@ func (a *answered) onto(one *inbox.Finished, consumer string) (err error) {
 func (a *answered) ofOnce() (*once.Answer, error) {
 	if a.Headers != nil || a.Refused == "" && (a.Body == nil || a.Code != 0) ||
 		a.Body != nil && !json.Valid([]byte(*a.Body)) {
-		return nil, errors.New("an answer of once.Do is a body that is JSON, and a code only with refused; one with headers is of an endpoint, --consumer http:NAME")
+		return nil, errors.New("an answer of once.Do is a JSON body, and a code only with refused; an answer with headers needs an endpoint: --consumer http:NAME")
 	}
 	out := &once.Answer{Code: int32(a.Code)}
 	if a.Body != nil {
@@ -83,7 +83,7 @@ func (a *answered) ofEndpoint() (*once.Answer, error) {
 	return &kept, err
 }
 
-// answeredIn gives one what a line of CSV says.
+// answeredIn adds the answer of a line of CSV to one.
 func answeredIn(names, line []string, one *inbox.Finished, consumer string) error {
 	var a answered
 	column := func(name string) (string, bool) {

@@ -1,9 +1,9 @@
-// This file has the commands of skald inbox: what a consumer knows of messages, where it stands, and
-// what an operator has it do.
+// This file has the commands skald inbox, on messages at consumers, and skald consumer, on consumers.
 
 package verbs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,21 +18,30 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// ConsumersCommand is skald inbox.
+const inboxAbout = `Shows the state of messages at consumers, and the quarantine: messages that Skald can neither drop nor
+handle without a decision of an operator.`
+
+// InboxCommand returns skald inbox.
+func InboxCommand(out, errs io.Writer) *cobra.Command {
+	c := &cobra.Command{Use: "inbox", Short: "Inspect messages at consumers and manage the quarantine",
+		Long: inboxAbout}
+	c.AddCommand(statusCommand(out), showCommand(out), admitCommand(out, errs))
+	return c
+}
+
+// ConsumersCommand returns skald consumer.
 func ConsumersCommand(out, errs io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "inbox",
-		Short: "What consumers know of messages, and what they can neither drop nor take"}
-	c.AddCommand(statusCommand(out), showCommand(out), admitCommand(out, errs), importCommand(out, errs),
-		rewindCommand(out, errs),
-		renameCommand(out, errs), adoptGroupCommand(out),
-		steerCommand(out, "pause", "Have a consumer begin no more messages", pauseAbout),
-		steerCommand(out, "resume", "Have a consumer go on", resumeAbout),
-		steerCommand(out, "skip", "Have messages that fail in one way put away as dead letters", skipAbout),
+	c := &cobra.Command{Use: "consumer", Short: "Pause, resume, rewind, rename and adopt consumers",
+		Long: `Operates consumers. Each change is recorded in skald_audit, with its author and its reason.`}
+	c.AddCommand(steerCommand(out, "pause", "Pause a consumer; running handlers finish", pauseAbout),
+		steerCommand(out, "resume", "Resume a consumer and close its circuit breakers", resumeAbout),
+		steerCommand(out, "skip", "Turn messages that fail with one error into dead letters", skipAbout),
+		rewindCommand(out, errs), renameCommand(out, errs), adoptGroupCommand(out), importCommand(out, errs),
 		missedCommand(out, errs))
 	return c
 }
 
-// knower is what these commands ask of a store.
+// knower is the part of a store that these commands need.
 type knower interface {
 	operate.Shower
 	operate.Quarantine
@@ -42,8 +51,8 @@ type knower interface {
 	Check(ctx context.Context, as store.Role) error
 }
 
-// withKnower opens the store that the flags name for as long as f takes. A look, as each dry run is one,
-// wants no right to write.
+// withKnower opens the store of the flags for the duration of f. With look it needs no right to write, as
+// in a dry run.
 func withKnower(c *cobra.Command, schema string, look bool, f func(context.Context, knower) error) error {
 	if look {
 		return unchecked(c, schema, f)
@@ -51,14 +60,17 @@ func withKnower(c *cobra.Command, schema string, look bool, f func(context.Conte
 	return With(c, schema, store.App, f)
 }
 
-const statusAbout = `Says how many messages are in quarantine, of which consumer and why, and since when: those of which another payload was
-taken under the same identity (conflict), and those that are older than marks are kept, so that nobody knows whether they
-were taken (too old). They hold nobody up, and wait for skald inbox admit, which takes the number of one.`
+const statusAbout = `Counts the messages in quarantine by consumer and reason, with the time of the oldest:
+
+  conflict   a different payload was handled under the same source and id
+  too old    older than the retention of marks, so it may have been handled before
+
+They block no other message. skald inbox admit delivers them.`
 
 func statusCommand(out io.Writer) *cobra.Command {
 	var schema string
 	var asJSON bool
-	c := &cobra.Command{Use: "status", Short: "What is in quarantine, and nothing else", Long: statusAbout,
+	c := &cobra.Command{Use: "status", Short: "List the messages in quarantine", Long: statusAbout,
 		Args: cobra.NoArgs}
 	connect.StoreFlags(c, &schema, &asJSON)
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -70,7 +82,7 @@ func statusCommand(out io.Writer) *cobra.Command {
 			if asJSON {
 				return cli.JSON(out).Encode(map[string]any{"quarantine": groups})
 			}
-			cli.None(c.ErrOrStderr(), len(groups), asJSON)
+			cli.Ended(c.ErrOrStderr(), len(groups), len(groups), "messages in quarantine", asJSON)
 			w := cli.Table(out)
 			for i, g := range groups {
 				if i == 0 {
@@ -85,53 +97,65 @@ func statusCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-const admitAbout = `Has messages in quarantine taken by their consumers, each once, within some seconds. One that is too old may have been
-taken before it was forgotten; one in conflict is taken beside the one that had its identity: look first, with skald
-inbox show. It is noted who admitted a message and why.`
+const admitAbout = `Delivers messages in quarantine to their consumers, once each, within seconds. A message that is too
+old may have been handled before. A message in conflict is handled in addition to the other one with
+its id. Look at it first with skald inbox show.`
 
 func admitCommand(out, errs io.Writer) *cobra.Command {
 	var schema, why string
 	var a operate.Admission
 	var o operate.Order
 	var asJSON, sure bool
-	c := &cobra.Command{Use: "admit", Short: "Have messages in quarantine taken", Long: admitAbout,
+	c := &cobra.Command{Use: "admit", Short: "Deliver quarantined messages to the consumer", Long: admitAbout,
 		Args: cobra.NoArgs}
 	connect.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
-	f.Int64Var(&a.Number, "number", 0, "this one, as skald inbox show numbers it")
+	f.Int64Var(&a.Number, "number", 0, "the message with this `NUMBER` in skald inbox show")
 	connect.ByID(c, &a.ID)
-	connect.Filter(f, &a.Consumer, "consumer", "those of this consumer")
-	connect.Filter(f, &a.Topic, "topic", "those of this topic")
-	connect.Filter(f, &a.Type, "type", "those of this type")
-	connect.Filter(f, &why, "why", "conflict or too-old: those that are there for that")
-	f.BoolVar(&a.All, "all", false, "all that there are")
-	f.StringVar(&o.Reason, "reason", "", "why; it is noted")
-	f.StringVar(&o.Author, "by", connect.Whoami(), "who does it, for the audit")
-	f.BoolVar(&o.DryRun, "dry-run", false, "say what would be admitted, and change nothing")
-	f.BoolVar(&sure, "yes", false, "do not ask")
+	connect.Filter(f, &a.Consumer, "consumer", "messages of this consumer `GROUP`")
+	connect.Filter(f, &a.Topic, "topic", "messages of this `TOPIC`")
+	connect.Filter(f, &a.Type, "type", "messages of this `TYPE`")
+	connect.Filter(f, &why, "why", "messages with this `REASON`: conflict or too-old")
+	f.BoolVar(&a.All, "all", false, "all messages in quarantine")
+	connect.AuditFlags(f, &o.Reason, &o.Author)
+	f.BoolVar(&o.DryRun, "dry-run", false, "print the messages, and change nothing")
+	f.BoolVar(&sure, "yes", false, "do not ask for confirmation")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		var err error
 		if a.Why, err = reasonOf(why); err != nil {
 			return err
 		}
-		switch {
-		case a == (operate.Admission{}):
+		if a == (operate.Admission{}) {
 			return &cli.UsageError{
 				What: "which messages? Give an ID, --number, --consumer, --topic, --type, --why or --all"}
-		case !o.DryRun && strings.TrimSpace(o.Reason) == "":
-			return &cli.UsageError{What: "why? Give --reason"}
+		}
+		if !o.DryRun && strings.TrimSpace(o.Reason) == "" {
+			return withKnower(c, schema, true, func(ctx context.Context, k knower) error {
+				_, err := operate.Admit(ctx, k, a, operate.Order{DryRun: true})
+				if a.ID == "" && a.Number == 0 {
+					err = nil
+				}
+				return cmp.Or(err, error(&cli.UsageError{What: "why? Give --reason"}))
+			})
 		}
 		if !sure {
 			o.Confirm = func(ctx context.Context, n int) error {
 				return connect.Yes(ctx, errs, cli.Count(n,
-					"message")+".\nShall consumers take what is admitted?",
+					"message")+".\nDeliver them to their consumers?",
 					fmt.Sprintf(
-						"inbox admit: %s: look with --dry-run; if that is meant, add --yes",
+						"inbox admit: %s: list them with --dry-run; to deliver them, add --yes",
 						cli.Count(n, "message")))
 			}
 		}
 		return withKnower(c, schema, o.DryRun, func(ctx context.Context, k knower) error {
 			r, err := operate.Admit(ctx, k, a, o)
+			if none := new(operate.NoneError); errors.As(err, &none) && a.ID == "" && a.Number == 0 {
+				fmt.Fprintln(errs, "skald: "+none.What)
+				if !asJSON {
+					return nil
+				}
+				err = nil
+			}
 			if !cli.Reported(err) {
 				return fmt.Errorf("inbox admit: %w", err)
 			}
@@ -167,10 +191,10 @@ func tellAdmitted(out io.Writer, r *operate.AdmitReport, dry, asJSON bool) error
 		return w.Flush()
 	case r.Selected == 0:
 		_, err := fmt.Fprintln(out,
-			"What is selected is admitted already; its consumers take it within some seconds.")
+			"The selected messages are admitted already; their consumers handle them within seconds.")
 		return err
 	}
-	_, err := fmt.Fprintf(out, "admitted: %s; consumers take what is admitted within some seconds.\n",
+	_, err := fmt.Fprintf(out, "admitted: %s; their consumers handle them within seconds.\n",
 		cli.Count(r.Done, "message"))
 	return err
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const missedAbout = `Notes that somebody has seen to the messages that the broker removed before a consumer had read them, by retention or a
-purge: that they were sent again, or are not needed. It lists them first, and skald doctor lists them no more. What is
-removed afterwards is listed again. It is noted who acknowledged it and why.`
+const missedAbout = `Acknowledges messages that the broker removed before a consumer read them, by retention or a purge: for
+example, after the producer has sent them again. The command lists them first. skald doctor does not
+report them afterwards. Later losses are reported again.`
 
 type acknowledging struct {
 	schema, consumer, reason, by string
@@ -27,22 +27,21 @@ type acknowledging struct {
 func missedCommand(out, errs io.Writer) *cobra.Command {
 	var a acknowledging
 	c := &cobra.Command{Use: "acknowledge-missed",
-		Short: "Note that messages which the broker removed unread are seen to", Long: missedAbout,
+		Short: "Acknowledge the loss of messages that the broker removed unread", Long: missedAbout,
 		Args: cobra.NoArgs}
 	connect.StoreFlags(c, &a.schema, &a.asJSON)
 	f := c.Flags()
-	connect.Filter(f, &a.consumer, "consumer", "the consumer group (default: the one that missed something)")
-	f.StringVar(&a.reason, "reason", "", "why; it is noted")
-	f.StringVar(&a.by, "by", connect.Whoami(), "who does it, for the audit")
-	f.BoolVar(&a.dry, "dry-run", false, "list them, and note nothing")
-	f.BoolVar(&a.sure, "yes", false, "do not ask")
+	connect.Filter(f, &a.consumer, "consumer", "consumer `GROUP` (default: the only one with losses)")
+	connect.AuditFlags(f, &a.reason, &a.by)
+	f.BoolVar(&a.dry, "dry-run", false, "list the losses, and change nothing")
+	f.BoolVar(&a.sure, "yes", false, "do not ask for confirmation")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if !a.dry && strings.TrimSpace(a.reason) == "" {
 			return &cli.UsageError{What: "why? Give --reason"}
 		}
 		return withKnower(c, a.schema, a.dry, func(ctx context.Context, k knower) error {
 			if err := a.run(ctx, out, errs, k); err != nil {
-				return fmt.Errorf("inbox acknowledge-missed: %w", err)
+				return fmt.Errorf("consumer acknowledge-missed: %w", err)
 			}
 			return nil
 		})
@@ -64,10 +63,10 @@ func (a *acknowledging) run(ctx context.Context, out, errs io.Writer, db operate
 		}
 	}
 	if !a.dry && !a.sure {
-		err = connect.Yes(ctx, errs, fmt.Sprintf("%d notes of what %s missed.\nAre they all seen to?",
+		err = connect.Yes(ctx, errs, fmt.Sprintf("%d losses of %s.\nAre they all settled?",
 			len(notes), a.consumer),
 			fmt.Sprintf(
-				"%d notes of what %s missed: look at them with --dry-run; if all are seen to, add --yes",
+				"%d losses of %s: list them with --dry-run; if all are settled, add --yes",
 				len(notes), a.consumer))
 	}
 	if err == nil && !a.dry {
@@ -78,20 +77,20 @@ func (a *acknowledging) run(ctx context.Context, out, errs io.Writer, db operate
 	case err != nil:
 		return err
 	case a.asJSON:
-		said := []string{}
+		reasons := []string{}
 		for _, n := range notes {
-			said = append(said, n.Reason)
+			reasons = append(reasons, n.Reason)
 		}
-		return cli.JSON(out).Encode(map[string]any{"consumer": a.consumer, "missed": said,
+		return cli.JSON(out).Encode(map[string]any{"consumer": a.consumer, "missed": reasons,
 			"acknowledged": !a.dry})
 	case a.dry:
 		return nil
 	}
-	_, err = fmt.Fprintf(out, "What %s missed so far is acknowledged.\n", a.consumer)
+	_, err = fmt.Fprintf(out, "The losses of %s so far are acknowledged.\n", a.consumer)
 	return err
 }
 
-// choose is the notes of the consumer that is meant. There is at least one.
+// choose returns the losses of the selected consumer. There is at least one.
 func (a *acknowledging) choose(notes []store.Audit) (chosen []store.Audit, err error) {
 	var names []string
 	for _, n := range notes {
@@ -116,8 +115,8 @@ func (a *acknowledging) choose(notes []store.Audit) (chosen []store.Audit, err e
 		return chosen, nil
 	case len(names) > 0:
 		return nil,
-			&cli.NoneError{What: fmt.Sprintf("consumer %s missed nothing that is not acknowledged; %s did",
+			&cli.NoneError{What: fmt.Sprintf("consumer %s has no unacknowledged losses; these consumers have some: %s",
 				a.consumer, strings.Join(names, ", "))}
 	}
-	return nil, &cli.NoneError{What: "no consumer missed anything that is not acknowledged"}
+	return nil, &cli.NoneError{What: "no consumer has unacknowledged losses"}
 }

@@ -14,10 +14,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const renameAbout = `Gives all that the database keeps of a consumer to a new name, in one transaction: marks with their answers, positions,
-controls, parked messages and dead letters, quarantine, steps, floors, types. Stop all processes of the consumer first: it refuses
-while one of either name was heard of within 3 minutes, where the new name has done anything, and on RabbitMQ and NATS while the
-broker holds messages for the old one. It needs the role that migrates. What the broker keeps of the old group stays there.`
+const renameAbout = `Moves all records of a consumer to a new name in one transaction: marks with their answers, positions,
+controls, parked messages, dead letters, quarantine, steps, floors and types. The old group at the
+broker remains.
+
+Stop all processes of the consumer first. The command refuses if a process of either name was alive
+within 3 minutes, if the new name has records, and on RabbitMQ and NATS if the broker has messages for
+the old name. It needs the role that migrates.`
 
 type renaming struct {
 	schema, reason, by string
@@ -26,16 +29,15 @@ type renaming struct {
 
 func renameCommand(out, errs io.Writer) *cobra.Command {
 	var r renaming
-	c := &cobra.Command{Use: "rename OLD NEW", Short: "Give what is kept of a consumer to a new name",
+	c := &cobra.Command{Use: "rename OLD NEW", Short: "Rename a consumer",
 		Long: renameAbout, Args: cobra.ExactArgs(2)}
 	connect.StoreFlags(c, &r.schema, &r.asJSON)
 	f := c.Flags()
 	f.String("broker", "",
-		"kafka://, amqp:// or nats://…, where the consumer reads; SKALD_BROKER stands for it")
-	f.StringVar(&r.reason, "reason", "", "why; it is noted")
-	f.StringVar(&r.by, "by", connect.Whoami(), "who does it, for the audit")
-	f.BoolVar(&r.dry, "dry-run", false, "count what would be moved, and change nothing")
-	f.BoolVar(&r.sure, "yes", false, "do not ask")
+		"`URL` of the consumer's broker: kafka://…, nats://… or amqp://… (default: SKALD_BROKER)")
+	connect.AuditFlags(f, &r.reason, &r.by)
+	f.BoolVar(&r.dry, "dry-run", false, "count the records, and change nothing")
+	f.BoolVar(&r.sure, "yes", false, "do not ask for confirmation")
 	c.RunE = func(c *cobra.Command, args []string) error { return r.run(c, out, errs, args[0], args[1]) }
 	return c
 }
@@ -44,7 +46,7 @@ func (r *renaming) run(c *cobra.Command, out, errs io.Writer, was, is string) er
 	url := connect.From(c, "broker", "SKALD_BROKER")
 	switch {
 	case url == "":
-		return &cli.UsageError{What: "at which broker? Give --broker, or SKALD_BROKER"}
+		return &cli.UsageError{What: "which broker? Give --broker, or set SKALD_BROKER"}
 	case !r.dry && strings.TrimSpace(r.reason) == "":
 		return &cli.UsageError{What: "why? Give --reason"}
 	}
@@ -64,19 +66,20 @@ func (r *renaming) run(c *cobra.Command, out, errs io.Writer, was, is string) er
 	return withKnower(c, r.schema, r.dry, func(ctx context.Context, k knower) error {
 		db, ok := k.(operate.RenameStore)
 		if !ok {
-			return fmt.Errorf("inbox rename: %T renames no consumer", k)
+			return fmt.Errorf("consumer rename: %T does not support a rename", k)
 		}
 		found, err := operate.RenameInbox(ctx, db, at, was, is, operate.Order{DryRun: true})
 		if err == nil && !r.dry && !r.sure {
-			err = connect.Yes(ctx, errs, fmt.Sprintf("%s\nShall it be %s's?", counted(was, &found.Old), is),
-				fmt.Sprintf("%s: look with --dry-run; if that is meant, add --yes", counted(was, &found.Old)))
+			err = connect.Yes(ctx, errs,
+				fmt.Sprintf("%s\nMove all of it to %s?", counted(was, &found.Old), is),
+				fmt.Sprintf("%s: count it with --dry-run; to move it, add --yes", counted(was, &found.Old)))
 		}
 		if err == nil && !r.dry {
 			found, err = operate.RenameInbox(ctx, db, at, was, is,
 				operate.Order{Author: r.by, Reason: r.reason})
 		}
 		if err != nil {
-			return fmt.Errorf("inbox rename: %w", err)
+			return fmt.Errorf("consumer rename: %w", err)
 		}
 		return r.tell(out, was, is, &found)
 	})
@@ -95,9 +98,9 @@ func (r *renaming) tell(out io.Writer, was, is string, found *store.Renamed) err
 			"controls": b.Controls, "parked": b.Parked, "dead": b.Dead, "quarantined": b.Quarantined,
 			"steps": b.Steps, "floors": b.Floors, "types": b.Types})
 	}
-	word := "it is all " + is + "'s now"
+	word := "all of it is moved to " + is
 	if r.dry {
-		word = "it would all be " + is + "'s"
+		word = "all of it would move to " + is
 	}
 	_, err := fmt.Fprintf(out, "%s: %s.\n", counted(was, b), word)
 	return err

@@ -16,10 +16,11 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-const rewindAbout = `Has a consumer read a topic again from a time on: the position of each partition is set back in the consumer's database, and a
-consumer that runs finds out within some seconds, joins its group anew, and starts there. Messages whose marks are kept are
-dropped as repeats; those without one are taken, or, if they are older than marks are kept, go into quarantine. The broker must
-be one that can be rewound: Kafka or NATS (see docs/brokers.md). It is noted who did it and why.`
+const rewindAbout = `Makes a consumer read a topic again from a point in time. The command sets back the positions of the
+partitions in the consumer's database. Running consumers notice within seconds and start there.
+
+A message with a mark is dropped as a duplicate. A message without a mark is handled or, if it is older
+than the retention of marks, quarantined. The broker must be Kafka or NATS (docs/brokers.md).`
 
 type rewinding struct {
 	operate.Order
@@ -29,20 +30,19 @@ type rewinding struct {
 
 func rewindCommand(out, errs io.Writer) *cobra.Command {
 	var r rewinding
-	c := &cobra.Command{Use: "rewind", Short: "Have a consumer read a topic again from a time on",
+	c := &cobra.Command{Use: "rewind", Short: "Let a consumer read a topic again from a point in time",
 		Long: rewindAbout, Args: cobra.NoArgs}
 	connect.StoreFlags(c, &r.schema, &r.asJSON)
 	f := c.Flags()
 	f.String("broker", "",
-		"kafka:// or nats://host:port[,host:port][?option=value&…]; SKALD_BROKER stands for it")
+		"`URL` of the broker: kafka://… or nats://… (default: SKALD_BROKER)")
 	connect.Filter(f, &r.consumer, "consumer",
-		"the consumer group (default: that of the database, where it knows one)")
-	f.StringVar(&r.topic, "topic", "", "the topic")
-	f.StringVar(&r.to, "to-time", "", "a time as in RFC 3339, or how long ago: 90m")
-	f.StringVar(&r.Reason, "reason", "", "why; it is noted")
-	f.StringVar(&r.Author, "by", connect.Whoami(), "who does it, for the audit")
-	f.BoolVar(&r.DryRun, "dry-run", false, "say what would be done, and do nothing")
-	f.BoolVar(&r.sure, "yes", false, "do not ask")
+		"consumer `GROUP` (default: the only consumer of the database)")
+	f.StringVar(&r.topic, "topic", "", "`TOPIC` to read again")
+	f.StringVar(&r.to, "to-time", "", "`TIME` to start at: 2026-01-31T08:00:00Z, or 90m for 90 minutes ago")
+	connect.AuditFlags(f, &r.Reason, &r.Author)
+	f.BoolVar(&r.DryRun, "dry-run", false, "print what would change, and change nothing")
+	f.BoolVar(&r.sure, "yes", false, "do not ask for confirmation")
 	c.RunE = func(c *cobra.Command, _ []string) error { return r.run(c, out, errs) }
 	return c
 }
@@ -55,15 +55,15 @@ func (r *rewinding) run(c *cobra.Command, out, errs io.Writer) error {
 	url := connect.From(c, "broker", "SKALD_BROKER")
 	switch {
 	case r.topic == "":
-		return &cli.UsageError{What: "what? Give --topic"}
+		return &cli.UsageError{What: "which topic? Give --topic"}
 	case url == "":
-		return &cli.UsageError{What: "at which broker? Give --broker, or SKALD_BROKER"}
+		return &cli.UsageError{What: "which broker? Give --broker, or set SKALD_BROKER"}
 	case !r.DryRun && strings.TrimSpace(r.Reason) == "":
 		return &cli.UsageError{What: "why? Give --reason"}
 	}
 	places, err := r.find(c.Context(), url, at)
 	if err != nil {
-		return fmt.Errorf("inbox rewind: %w", err)
+		return fmt.Errorf("consumer rewind: %w", err)
 	}
 	return withKnower(c, r.schema, r.DryRun, func(ctx context.Context, k knower) error {
 		if r.consumer == "" {
@@ -74,14 +74,14 @@ func (r *rewinding) run(c *cobra.Command, out, errs io.Writer) error {
 		if !r.sure {
 			r.Confirm = func(ctx context.Context, n int) error {
 				return connect.Yes(ctx, errs,
-					fmt.Sprintf("%d partitions of %s.\nShall %s read them again?", n,
+					fmt.Sprintf("%d partitions of %s.\nLet %s read them again?", n,
 						r.topic, r.consumer),
-					fmt.Sprintf("%d partitions: look at them with --dry-run; if that is meant, add --yes", n))
+					fmt.Sprintf("%d partitions: list them with --dry-run; to rewind them, add --yes", n))
 			}
 		}
 		partitions, err := operate.Rewind(ctx, k, r.consumer, places, r.Order)
 		if !cli.Reported(err) {
-			return fmt.Errorf("inbox rewind: %w", err)
+			return fmt.Errorf("consumer rewind: %w", err)
 		}
 		return errors.Join(r.tell(out, partitions), err)
 	})
@@ -95,7 +95,7 @@ func (r *rewinding) time(now time.Time) (time.Time, error) {
 	if err != nil {
 		return at,
 			&cli.UsageError{
-				What: "--to-time is a time as in RFC 3339 (2026-01-02T15:04:05Z), or how long ago: 90m"}
+				What: "--to-time is a time such as 2026-01-02T15:04:05Z, or an age such as 90m"}
 	}
 	return at, nil
 }
@@ -116,12 +116,12 @@ func (r *rewinding) find(ctx context.Context, url string, at time.Time) ([]broke
 	if errors.Is(err, broker.ErrUnsupported) {
 		return nil,
 			&cli.UsageError{
-				What: fmt.Sprintf("%s:// cannot be rewound: what was acknowledged there is gone; have the services that said it say it again (docs/brokers.md)", redacted(url))}
+				What: fmt.Sprintf("%s:// cannot be rewound, because it deletes acknowledged messages; let their producers publish them again (docs/brokers.md)", redacted(url))}
 	}
 	return places, err
 }
 
-// redacted is the kind of a broker: a URL may name more than is to be shown.
+// redacted returns the kind of a broker, without the rest of its URL, which may have a password.
 func redacted(url string) string {
 	kind, _, _ := strings.Cut(url, ":")
 	return kind

@@ -14,13 +14,14 @@ import (
 )
 
 const (
-	pauseAbout = `Has all processes of a consumer begin no more messages, within about 5 seconds, until skald inbox resume. What is in
-hand is finished, what was received waits unacknowledged, and a process that starts is paused, too.`
-	resumeAbout = `Ends a pause, and closes the breakers that are open in the consumer's processes, within about 5 seconds. With --fingerprint
-it ends a skip of that instead.`
-	skipAbout = `Has each message that fails with this fingerprint become a dead letter of the kind skipped, at its next failure, until
-skald inbox resume --fingerprint. It holds no key, and counts for no breaker. An open breaker and skald dead list say
-fingerprints; skald inbox resume closes the breaker.`
+	pauseAbout = `Stops all processes of a consumer from starting handlers, within about 5 seconds, until skald consumer
+resume. Running handlers finish. Received messages wait unacknowledged. New processes are paused, too.`
+	resumeAbout = `Ends a pause and closes the open circuit breakers of a consumer, within about 5 seconds. With
+--fingerprint it ends a skip instead.`
+	skipAbout = `Turns each message that fails with this fingerprint into a dead letter of kind skipped, at its next
+failure, until skald consumer resume --fingerprint. These dead letters block no key and do not count
+for circuit breakers. skald dead groups and open breakers print fingerprints; skald consumer resume
+closes a breaker.`
 )
 
 type steering struct {
@@ -28,18 +29,17 @@ type steering struct {
 	asJSON                                    bool
 }
 
-// steerCommand is pause, resume or skip.
+// steerCommand returns the command pause, resume or skip.
 func steerCommand(out io.Writer, verb, short, about string) *cobra.Command {
 	var s steering
 	c := &cobra.Command{Use: verb, Short: short, Long: about, Args: cobra.NoArgs}
 	connect.StoreFlags(c, &s.schema, &s.asJSON)
 	f := c.Flags()
-	connect.Filter(f, &s.consumer, "consumer", "the consumer group")
+	connect.Filter(f, &s.consumer, "consumer", "consumer `GROUP`")
 	if verb != "pause" {
-		connect.Filter(f, &s.fingerprint, "fingerprint", "of the failures that are meant")
+		connect.Filter(f, &s.fingerprint, "fingerprint", "`FINGERPRINT` of the error")
 	}
-	f.StringVar(&s.reason, "reason", "", "why; it is noted")
-	f.StringVar(&s.by, "by", connect.Whoami(), "who does it, for the audit")
+	connect.AuditFlags(f, &s.reason, &s.by)
 	c.RunE = func(c *cobra.Command, _ []string) error { return s.run(c, out, verb) }
 	return c
 }
@@ -61,7 +61,7 @@ func (s *steering) run(c *cobra.Command, out io.Writer, verb string) error {
 			return cli.JSON(out).Encode(map[string]any{"consumer": s.consumer, "told": verb,
 				"fingerprint": s.fingerprint})
 		}
-		_, err := fmt.Fprintf(out, "%s is told: its processes heed it within about 5 seconds.\n", s.consumer)
+		_, err := fmt.Fprintf(out, "%s: its processes follow within about 5 seconds.\n", s.consumer)
 		return err
 	})
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// known is an error where a database has never heard of a consumer, and keeps nothing for it: "nothing is
-// there" would hide that the name is misspelt. Consumer "": none is named.
+// known returns an error if a database has no data of a consumer. An empty result would hide that the name
+// is misspelt. An empty name is no error.
 func known(ctx context.Context, db store.Teller, consumer string) error {
 	if consumer == "" {
 		return nil
 	}
 	b, err := store.ReadBacklog(ctx, db)
 	if err != nil {
-		return fmt.Errorf("which consumers there are: %w", err)
+		return fmt.Errorf("list the consumers: %w", err)
 	}
 	var all []string
 	for _, c := range b.Consumers {
@@ -33,12 +33,12 @@ func known(ctx context.Context, db store.Teller, consumer string) error {
 	return unknown("consumer", consumer, all)
 }
 
-// unknown is the error of a name that is none of those that there are.
+// unknown returns the error for a name that does not exist, with the names that do.
 func unknown(what, name string, all []string) error {
 	slices.Sort(all)
-	text := fmt.Sprintf("nothing is known of a %s %q in this database", what, name)
+	text := fmt.Sprintf("this database has no %s %q", what, name)
 	if all = slices.Compact(all); len(all) > 0 {
-		text += ": known are " + strings.Join(all[:min(20, len(all))], ", ")
+		text += ": it has " + strings.Join(all[:min(20, len(all))], ", ")
 	}
 	return &cli.NoneError{What: text}
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// listen hears, over one connection, what is written to any of the schemas.
+// listen returns a listener for writes to all schemas, over one connection.
 func listen(url string, all []relay.Source, log *slog.Logger) (skald.Runner, error) {
 	stores := make([]*pgstore.Store, len(all))
 	for i, one := range all {
 		h, ok := one.(schemaStore)
 		if !ok {
-			return nil, &cli.UsageError{What: "--listen: only PostgreSQL tells of what others write"}
+			return nil, &cli.UsageError{What: "--listen: only PostgreSQL notifies of writes"}
 		}
 		stores[i] = h.Store
 	}
-	heard, err := pgstore.Listen(url, stores...)
+	listener, err := pgstore.Listen(url, stores...)
 	if err != nil {
 		return nil, &cli.UsageError{What: err.Error()}
 	}
-	heard.BeforeConnect, heard.Logger = connect.AskPassword, log
-	return heard, nil
+	listener.BeforeConnect, listener.Logger = connect.AskPassword, log
+	return listener, nil
 }

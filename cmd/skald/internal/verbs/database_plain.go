@@ -10,14 +10,14 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
-// plain opens a PostgreSQL database that need not have Skald's tables.
+// plain opens a PostgreSQL database that may lack Skald's tables.
 func plain(ctx context.Context, db Database, connections int) (*sql.DB, func(), error) {
 	s, ok := db.(Server)
 	if !ok {
 		return nil, nil,
 			&cli.UsageError{
-				What: "tables of other teams are read in PostgreSQL alone: give --store postgres://…; " +
-					"a SQLite file has one writer at a time, so no order of commits to miss: let what inserts there insert into skald_outbox (docs/adopt.md)"}
+				What: "foreign tables are supported in PostgreSQL only: give --store postgres://…; " +
+					"in SQLite insert into skald_outbox instead (docs/adopt.md)"}
 	}
 	cfg := s.Config.Copy()
 	if !s.bounded {

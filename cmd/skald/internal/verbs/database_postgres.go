@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	leastConnections   = 2 // emptying a slot takes one for a while; the lease must not wait for it
+	leastConnections   = 2 // emptying a slot occupies one of them, and the lease needs another
 	defaultConnections = 4
 )
 
@@ -50,7 +50,7 @@ func (s Server) Script() (string, error) {
 	return "BEGIN;\n" + text + "COMMIT;\n", err
 }
 
-// Steps are the migrations, one by one.
+// Steps returns the migrations as separate scripts.
 func (s Server) Steps() ([]pgstore.Step, error) { return pgstore.Steps(s.options()) }
 
 func (s Server) Pending(ctx context.Context) ([]string, error) { return s.with(ctx, pgstore.Pending) }
@@ -71,7 +71,7 @@ func (s Server) with(ctx context.Context, do migration) (names []string, err err
 	return names, err
 }
 
-// Resize changes the ring of the outbox to so many slots.
+// Resize changes the number of slots of the outbox.
 func (s Server) Resize(ctx context.Context, rows int) ([]string, error) {
 	pool, err := pgxpool.NewWithConfig(ctx, s.Config)
 	if err != nil {
@@ -81,7 +81,8 @@ func (s Server) Resize(ctx context.Context, rows int) ([]string, error) {
 	return pgstore.Resize(ctx, pool, &pgstore.ResizeOptions{Schema: s.schema, Outbox: rows})
 }
 
-// Console is for pages: they say what a server that is away cannot tell.
+// Console returns a source for the console. It succeeds if the server does not answer: the pages show the
+// error.
 func (s Server) Console(ctx context.Context, typed string) (out console.Source, end func(), err error) {
 	cfg := s.Config.Copy()
 	if !s.bounded {
@@ -104,7 +105,7 @@ func (s Server) Stores(ctx context.Context, r Rooms) (all []relay.Source, done f
 	case r.Connections != 0 && r.Connections < leastConnections:
 		return nil, nil,
 			&cli.UsageError{What: fmt.Sprintf(
-				"--connections is %d or more: one alone would keep a lease waiting", leastConnections)}
+				"--connections is %d or more: a lease needs its own connection", leastConnections)}
 	case r.Connections != 0:
 		cfg.MaxConns = int32(r.Connections)
 	case !s.bounded:
@@ -125,7 +126,7 @@ func (s Server) Stores(ctx context.Context, r Rooms) (all []relay.Source, done f
 		}
 		all = append(all, one)
 	}
-	if len(all) > 1 { // each is looked at by itself
+	if len(all) > 1 { // the relay checks each schema itself
 		return all, pool.Close, nil
 	}
 	if err := (schemaStore{nil, pool, r.Schemas[0]}).there(ctx); err != nil {
@@ -135,7 +136,7 @@ func (s Server) Stores(ctx context.Context, r Rooms) (all []relay.Source, done f
 	return all, pool.Close, nil
 }
 
-// relayed is what a relay of a schema reads.
+// relayed returns the source for a relay of a schema.
 func (s Server) relayed(pool *pgxpool.Pool, schema string, r Rooms) (relay.Source, error) {
 	if err := pgstore.CheckSchema(schema); err != nil {
 		return nil, err

@@ -11,32 +11,32 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// schemaStore is a store in a schema that may not be there.
+// schemaStore is a store in a schema that may not exist.
 type schemaStore struct {
 	*pgstore.Store
 	pool   *pgxpool.Pool
 	schema string
 }
 
-// schemaWAL is one that hears of commits.
+// schemaWAL is a schemaStore that reads commits from a replication slot.
 type schemaWAL struct {
 	*pgstore.WAL
 	in schemaStore
 }
 
-// Check looks for the schema, too.
+// Check also checks that the schema exists.
 func (h schemaWAL) Check(ctx context.Context, as store.Role) error { return h.in.Check(ctx, as) }
 
-// A schemaReadBy is a schema whose outbox somebody else reads.
+// schemaReadBy is a schemaStore with an outbox that another program reads.
 type schemaReadBy struct {
 	*pgstore.ReadBy
 	in schemaStore
 }
 
-// Check looks for the schema, too.
+// Check also checks that the schema exists.
 func (h schemaReadBy) Check(ctx context.Context, as store.Role) error { return h.in.Check(ctx, as) }
 
-// Check looks for the schema, too.
+// Check also checks that the schema exists.
 func (h schemaStore) Check(ctx context.Context, as store.Role) error {
 	if err := h.there(ctx); err != nil {
 		return err

@@ -29,7 +29,7 @@ func (f file) Pending(ctx context.Context) (names []string, err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	todo, err := sqlitestore.Pending(ctx, db)
-	if err == nil && len(todo) == 0 { // there is nothing to do: what is left is to compare the source
+	if err == nil && len(todo) == 0 { // without pending migrations Migrate only compares the source
 		_, err = sqlitestore.Migrate(ctx, db, &sqlitestore.MigrateOptions{Source: f.source})
 	}
 	for _, one := range todo {
@@ -41,7 +41,7 @@ func (f file) Pending(ctx context.Context) (names []string, err error) {
 func (f file) Migrate(ctx context.Context) (names []string, err error) {
 	if folder := filepath.Dir(f.path); !isFolder(folder) {
 		return nil, &cli.NoneError{What: "there is no folder " + folder +
-			": make it, or give another --store"}
+			": create it, or give another --store"}
 	}
 	db, err := sqlitestore.Open(f.path)
 	if err != nil {
@@ -64,7 +64,7 @@ func (f file) Stores(_ context.Context, r Rooms) ([]relay.Source, func(), error)
 	if len(r.Schemas) > 0 || r.Connections != 0 || r.WAL || r.ReadBy != "" {
 		return nil, nil,
 			&cli.UsageError{
-				What: "--schema, --connections, --wal and --read-by are for PostgreSQL: SQLite has none"}
+				What: "--schema, --connections, --wal and --read-by are for PostgreSQL: SQLite does not support them"}
 	}
 	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("%w: there is no file %s: run: skald migrate --store sqlite:%s",

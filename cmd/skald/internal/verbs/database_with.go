@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// With opens the store that the flags name, as one that can do what K says, for as long as f takes. It checks
-// that the tables are there, and that the user has the rights of the role.
+// With opens the store of the flags for the duration of f. It checks the version of the tables and the
+// rights of the role.
 func With[K interface {
 	Check(ctx context.Context, as store.Role) error
 }](c *cobra.Command, schema string, as store.Role, f func(context.Context, K) error) error {
@@ -23,7 +23,7 @@ func With[K interface {
 	})
 }
 
-// unchecked is With for commands that want no role: a right that the user lacks is told by what they ask.
+// unchecked is With without a role. A missing right becomes an error of the statement that needs it.
 func unchecked[K any](c *cobra.Command, schema string, f func(context.Context, K) error) error {
 	db, err := Open(connect.From(c, "store", "SKALD_STORE"), schema, "")
 	if err != nil {
@@ -36,7 +36,7 @@ func unchecked[K any](c *cobra.Command, schema string, f func(context.Context, K
 	defer end()
 	k, ok := all[0].(K)
 	if !ok {
-		return fmt.Errorf("%T cannot do what %q needs", all[0], c.CommandPath())
+		return fmt.Errorf("%T does not support %q", all[0], c.CommandPath())
 	}
 	return f(c.Context(), k)
 }

@@ -1,4 +1,4 @@
-// This file has the command skald doctor: what stands against the promises, or the load.
+// This file has the command skald doctor: it checks a database, a broker and settings.
 
 package verbs
 
@@ -20,15 +20,13 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-const about = `Looks at a database and a broker for what stands against Skald's promises or against the load, and says what to do about it.
-It changes nothing; with --rate it times a small file of its own beside one of SQLite. Exit code 8 if something failed; a warning is no failure. What failed and is meant so, --accept NAME makes a warning.
+const about = `Checks a database and a broker against Skald's promises and the expected load, and prints remedies. It
+changes nothing. With --rate it times writes to a temporary file next to a SQLite database.
 
-  skald doctor --store postgres://… --broker kafka://… --topic orders --topic payments --consumer billing --rate 500
+The exit code is 8 if a check fails. A warning does not change the exit code. --accept NAME turns an
+accepted failure into a warning. --metrics URL compares the duration of handlers with --handle.`
 
-With --metrics URL, where a service serves what its inboxes measure for Prometheus, it compares how long handlers take with
-how long they may (--handle).`
-
-// A doctor is what is to be examined, and what it is to be ready for.
+// doctor holds the flags and the findings of skald doctor.
 type doctor struct {
 	operate.Doctor
 	schema, bus, metrics string
@@ -40,36 +38,36 @@ type doctor struct {
 	asJSON               bool
 }
 
-// DoctorCommand is skald doctor.
+// DoctorCommand returns skald doctor.
 func DoctorCommand(out io.Writer) *cobra.Command {
 	d := &doctor{}
 	d.Remedy = func(err error) string { return strings.TrimPrefix(cli.Remedy(err), ": ") }
-	c := &cobra.Command{Use: "doctor", Short: "What stands against the promises, or the load", Long: about,
+	c := &cobra.Command{Use: "doctor", Short: "Check database, broker and settings", Long: about,
 		Args: cobra.NoArgs}
 	connect.StoreFlags(c, &d.schema, &d.asJSON)
 	f := c.Flags()
-	f.String("broker", "", "kafka://…, nats://… or amqp://…; SKALD_BROKER stands for it")
-	f.StringArrayVar(&d.Topics, "topic", nil, "to be looked at, at the broker; again for each further one")
+	f.String("broker", "", "`URL` of the broker: kafka://…, nats://… or amqp://… (default: SKALD_BROKER)")
+	f.StringArrayVar(&d.Topics, "topic", nil, "`TOPIC` to check at the broker; repeatable")
 	f.StringVar(&d.Consumer, "consumer", "",
-		"a consumer group: what is kept for it, and on RabbitMQ its queues")
-	f.Float64Var(&d.Exam.Rate, "rate", 0, "how many messages a second it is to be ready for")
+		"consumer `GROUP` to check, on RabbitMQ with its queues")
+	f.Float64Var(&d.Exam.Rate, "rate", 0, "expected `N` messages per second")
 	f.DurationVar(&d.Exam.Handle, "handle", time.Minute,
-		"inbox.Options.Timeouts.Handle: how long a handler may take")
-	f.IntVar(&d.Exam.Connections, "connections", 0, "how many connections all processes want together")
+		"`TIME` limit of a handler: inbox.Options.Timeouts.Handle")
+	f.IntVar(&d.Exam.Connections, "connections", 0, "`N` connections of all processes together")
 	f.StringArrayVar(&d.accepted, "accept", nil,
-		"the name of a finding that is known and meant: if it failed, it is a warning; again for each further one")
+		"`NAME` of a check whose failure is a warning; repeatable")
 	f.StringVar(&d.lock, "lock", "",
-		"the file that schema.WriteLock wrote: whether payloads of the outbox can be read as what the program declares")
-	f.StringVar(&d.metrics, "metrics", "", "http://…/metrics of a service: how long its handlers take")
+		"`FILE` of schema.WriteLock: check that payloads of the outbox match its schemas")
+	f.StringVar(&d.metrics, "metrics", "", "`URL` of a service's metrics, http://…/metrics: check the duration of its handlers")
 	f.DurationVar(&d.window.Outbox, "outbox", 7*24*time.Hour,
-		"how long producers' outboxes keep rows, or their longest lag")
+		"`TIME` that the outboxes of producers retain rows, or their longest lag")
 	f.DurationVar(&d.window.Age, "age", 24*time.Hour,
-		"inbox.Options.Retry.Age: how long a failing message is tried again")
-	f.DurationVar(&d.window.Saga, "saga", 0, "the longest that a saga lives (default: there is none)")
+		"`TIME` that a failing message is retried: inbox.Options.Retry.Age")
+	f.DurationVar(&d.window.Saga, "saga", 0, "`TIME` of the longest saga (default: no sagas)")
 	f.DurationVar(&d.window.Dead, "dead", 0,
-		"how long dead letters may still come from elsewhere (default: they do not)")
+		"`TIME` that dead letters may arrive from elsewhere (default: they do not)")
 	f.DurationVar(&d.brokerKeeps, "broker-keeps", 0,
-		"how long the broker keeps messages of each --topic, or of any (default: it is asked, of each --topic)")
+		"`TIME` that the broker retains messages (default: ask it for each --topic)")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := d.sensible(c); err != nil {
 			return err
@@ -79,11 +77,11 @@ func DoctorCommand(out io.Writer) *cobra.Command {
 		at := connect.From(c, "store", "SKALD_STORE")
 		d.bus = connect.From(c, "broker", "SKALD_BROKER")
 		if at == "" && d.bus == "" {
-			return &cli.UsageError{What: "whom? Give --store, --broker or both"}
+			return &cli.UsageError{What: "which server? Give --store, --broker or both"}
 		}
 		if at == "" && (d.Exam.Rate != 0 || d.Exam.Connections != 0 || d.lock != "") {
 			return &cli.UsageError{
-				What: "--rate, --connections and --lock are asked of the database: give --store, too"}
+				What: "--rate, --connections and --lock need the database: give --store, too"}
 		}
 		if at != "" {
 			if err := d.readLock(); err != nil {
@@ -108,7 +106,7 @@ func DoctorCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-// doctor answers within 10 s, whatever is locked or away.
+// These limits make doctor answer within 10 s, even if tables are locked or servers are down.
 const (
 	answerWithin = 9500 * time.Millisecond
 	storeWithin  = 7 * time.Second
@@ -157,7 +155,7 @@ func (d *doctor) tell(out io.Writer) error {
 	return errors.Join(w.Flush(), verdictOf(failed, len(d.Found)))
 }
 
-// verdictOf is exit code 8 if something failed.
+// verdictOf returns the error for exit code 8 if a check failed.
 func verdictOf(failed, all int) error {
 	if failed == 0 {
 		return nil

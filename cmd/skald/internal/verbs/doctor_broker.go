@@ -20,7 +20,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
 )
 
-// broker looks at the broker, if one is given, and compares the windows. What cannot be a URL is an error.
+// broker examines the broker, if there is one, and compares the windows. An invalid URL is an error.
 func (d *doctor) broker(ctx context.Context) error {
 	keeps := map[string]time.Duration{}
 	if d.bus != "" {
@@ -42,21 +42,21 @@ func (d *doctor) broker(ctx context.Context) error {
 	return nil
 }
 
-// sensible refuses times and numbers that no comparison could go by: they would be passed over, or hide that
-// marks go too early.
+// sensible returns a usage error for times and numbers that cannot be compared. They would skip a check, or
+// hide that marks are deleted too early.
 func (d *doctor) sensible(c *cobra.Command) error {
 	if c.Flags().Changed("broker-keeps") && d.brokerKeeps <= 0 {
 		return &cli.UsageError{What: fmt.Sprintf(
-			"--broker-keeps is a time above 0, not %v: leave it out where the broker is to be asked",
+			"--broker-keeps is a time above 0, not %v: omit it to read the retention from the broker",
 			d.brokerKeeps)}
 	}
 	if !(d.Exam.Rate >= 0) || d.Exam.Connections < 0 {
 		return &cli.UsageError{What: fmt.Sprintf(
-			"--rate and --connections are numbers from 0 on, not %v and %d", d.Exam.Rate, d.Exam.Connections)}
+			"--rate and --connections cannot be negative: they are %v and %d", d.Exam.Rate, d.Exam.Connections)}
 	}
 	for _, name := range []string{"outbox", "age", "saga", "dead"} {
 		if t, err := c.Flags().GetDuration(name); err != nil || t < 0 {
-			return &cli.UsageError{What: fmt.Sprintf("--%s is a time from 0 on, not %v", name, t)}
+			return &cli.UsageError{What: fmt.Sprintf("--%s cannot be negative: it is %v", name, t)}
 		}
 	}
 	return nil
@@ -74,8 +74,8 @@ func (d *doctor) atBroker(ctx context.Context, dial func() (broker.Broker, error
 	return d.Broker(ctx, b)
 }
 
-// handlers compares what a service measured with how long a handler may take: half of it leaves room for a
-// bad day.
+// handlers compares the measured durations of handlers with their limit. More than half of the limit is a
+// warning.
 func (d *doctor) handlers(ctx context.Context) {
 	if d.metrics == "" {
 		return
@@ -93,27 +93,28 @@ func (d *doctor) handlers(ctx context.Context) {
 		}
 	}
 	if len(late) == 0 {
-		d.Say(about, "metrics", skald.Doubtful, "no message was handled there yet",
-			"ask again later, or ask another process")
+		d.Say(about, "metrics", skald.Doubtful, "this process has not handled a message yet",
+			"run doctor again later, or give the metrics of another process")
 	}
 	for _, consumer := range slices.Sorted(maps.Keys(late)) {
 		grade, remedy := skald.Fine, ""
 		switch may := d.Exam.Handle.Seconds(); {
 		case late[consumer] > may:
 			grade, remedy = skald.Failed,
-				"raise inbox.Options.Timeouts.Handle (and --handle), or call what is slow outside of the transaction"
+				"raise inbox.Options.Timeouts.Handle (and --handle), or move slow calls out of the transaction"
 		case late[consumer] > may/2:
 			grade, remedy = skald.Doubtful,
-				"raise inbox.Options.Timeouts.Handle, or make handlers quicker: little is left before they are cut off"
+				"raise inbox.Options.Timeouts.Handle, or make handlers faster: they are close to their limit"
 		}
 		d.Say(about, "p99 of "+consumer, grade,
-			fmt.Sprintf("at most %v, a handler may take %v", seconds(late[consumer]), d.Exam.Handle), remedy)
+			fmt.Sprintf("at most %v; the limit of a handler is %v",
+				seconds(late[consumer]), d.Exam.Handle), remedy)
 	}
 }
 
 func seconds(s float64) string {
 	if math.IsInf(s, 1) {
-		return "more than the largest that is measured"
+		return "more than the largest bucket"
 	}
 	return time.Duration(s * float64(time.Second)).String()
 }
@@ -127,11 +128,11 @@ func scrape(ctx context.Context, url, name string) (*dto.MetricFamily, error) {
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("ask for metrics: %w", err)
+		return nil, fmt.Errorf("read metrics: %w", err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("ask for metrics: %s", resp.Status)
+		return nil, fmt.Errorf("read metrics: %s", resp.Status)
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	all, err := parser.TextToMetricFamilies(resp.Body)
@@ -141,7 +142,7 @@ func scrape(ctx context.Context, url, name string) (*dto.MetricFamily, error) {
 	return all[name], nil
 }
 
-// merged adds the histograms of a consumer, of all topics and outcomes, by upper bounds.
+// merged adds the histograms of each consumer over topics and outcomes, by upper bound.
 func merged(family *dto.MetricFamily) map[string]map[float64]uint64 {
 	out := map[string]map[float64]uint64{}
 	for _, m := range family.GetMetric() {
@@ -161,7 +162,7 @@ func merged(family *dto.MetricFamily) map[string]map[float64]uint64 {
 	return out
 }
 
-// quantile is the upper bound of the bucket that it falls into.
+// quantile returns the upper bound of the bucket with the quantile.
 func quantile(q float64, cumulative map[float64]uint64) float64 {
 	bounds := slices.Sorted(maps.Keys(cumulative))
 	if len(bounds) == 0 {

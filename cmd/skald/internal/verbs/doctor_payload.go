@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// readLock reads what a program declares, if it is given.
+// readLock reads the schemas that a program declares, if --lock is given.
 func (d *doctor) readLock() (err error) {
 	if d.lock != "" {
 		d.declared, err = readLock(d.lock)
@@ -18,7 +18,7 @@ func (d *doctor) readLock() (err error) {
 	return err
 }
 
-// inspectBy has payloads read by the schemas that a database keeps, and by those that are declared.
+// inspectBy makes doctor decode payloads with the schemas of the database and of --lock.
 func (d *doctor) inspectBy(db any) {
 	by := &schema.Inspector{Lock: d.declared, Formats: formats()}
 	if kept, ok := db.(store.PayloadSchemas); ok {
@@ -30,7 +30,7 @@ func (d *doctor) inspectBy(db any) {
 	}
 }
 
-// allowedSchemas are none to a user who may not read them, as a relay's.
+// allowedSchemas returns no schema to a user without the right to read schemas, such as that of a relay.
 type allowedSchemas struct{ store.PayloadSchemas }
 
 func (a allowedSchemas) PayloadSchema(ctx context.Context, registry, id string) (string, error) {

@@ -1,9 +1,9 @@
-// This file has the commands on messages that a consumer keeps: skald parked, and skald dead for dead
-// letters.
+// This file has the commands skald parked and skald dead, on parked messages and dead letters.
 
 package verbs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A keeper is what the commands on kept messages ask of a store.
+// keeper is the part of a store that these commands need.
 type keeper interface {
 	operate.Dropper
 	operate.Redriver
@@ -31,43 +31,71 @@ func listCommand(out io.Writer, dead bool, short string) *cobra.Command {
 	w := &wanted{dead: dead}
 	c := &cobra.Command{Use: "list", Short: short, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			table := cli.Table(out)
-			n := 0
-			err := w.each(c, true, func(p *store.Parked) error {
-				n++
-				if w.JSON {
-					return cli.JSON(out).Encode(operate.MessageOf(p))
-				}
-				if n == 1 {
-					fmt.Fprintln(table, "consumer\tid\ttype\tkey\tattempts\tstate\terror")
-				}
-				_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", p.Consumer,
-					cli.Line(p.ID), cli.Line(p.Message.Type),
-					connect.KeyText(p.Message.Key), p.Attempts, operate.State(p), cli.FirstLine(p.Last.Why))
+			found := newestBy(w.limit, keptOrder)
+			all := *w
+			all.limit = 0
+			if err := w.valid(); err != nil {
 				return err
-			})
-			if err == nil {
-				cli.None(c.ErrOrStderr(), n, w.JSON)
 			}
-			return errors.Join(err, table.Flush())
+			if err := all.each(c, true, func(p *store.Parked) error {
+				found.add(*p)
+				return nil
+			}); err != nil {
+				return err
+			}
+			list := found.sort()
+			err := tellKept(out, list, w.JSON)
+			cli.Ended(c.ErrOrStderr(), len(list), found.all, keptWord(dead), w.JSON)
+			return err
 		}}
 	w.flags(c, false)
 	return c
 }
 
-// each has f print what is selected, up to the limit.
-func (w *wanted) each(c *cobra.Command, bare bool, f func(p *store.Parked) error) error {
-	return w.eachIn(c, bare, func(_ context.Context, _ keeper, p *store.Parked) error { return f(p) })
+// keptWord returns the word for dead letters or for parked messages.
+func keptWord(dead bool) string {
+	if dead {
+		return "dead letters"
+	}
+	return "parked messages"
 }
 
-// eachIn also hands over where it is kept.
-func (w *wanted) eachIn(c *cobra.Command, bare bool,
-	f func(ctx context.Context, k keeper, p *store.Parked) error) error {
+// keptOrder orders dead letters by their death, and parked messages by their arrival.
+func keptOrder(a, b *store.Parked) int {
+	died := 0
+	if a.Dead != nil && b.Dead != nil {
+		died = a.Dead.At.Compare(b.Dead.At)
+	}
+	return cmp.Or(died, cmp.Compare(a.Place, b.Place))
+}
+
+func tellKept(out io.Writer, list []store.Parked, asJSON bool) error {
+	table := cli.Table(out)
+	for i := range list {
+		p := &list[i]
+		if asJSON {
+			if err := cli.JSON(out).Encode(operate.MessageOf(p)); err != nil {
+				return err
+			}
+			continue
+		}
+		if i == 0 {
+			fmt.Fprintln(table, "consumer\tid\ttype\tkey\tattempts\tstate\terror")
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", p.Consumer, cli.Line(p.ID),
+			cli.Line(p.Message.Type), connect.KeyText(p.Message.Key), p.Attempts, operate.State(p),
+			cli.FirstLine(p.Last.Why))
+	}
+	return table.Flush()
+}
+
+// each calls f with the selected messages, up to the limit.
+func (w *wanted) each(c *cobra.Command, bare bool, f func(p *store.Parked) error) error {
 	return w.look(c, func(ctx context.Context, k keeper) error {
 		n := 0
 		for p, err := range operate.List(ctx, k, w.selection(), bare) {
 			if err == nil {
-				err = f(ctx, k, &p)
+				err = f(&p)
 			}
 			if n++; err != nil || n == w.limit {
 				return err
@@ -80,14 +108,14 @@ func (w *wanted) eachIn(c *cobra.Command, bare bool,
 	})
 }
 
-// tellBulk prints the report of a verb on many messages, and what else will be wanted.
+// tellBulk prints the report of a verb on many messages. wanted lists arguments that a real run will need.
 func tellBulk(out io.Writer, w *wanted, verb string, r operate.Report, wanted ...string) error {
 	if w.JSON {
-		said := map[string]any{"what": verb, "meant": r.Selected, "done": r.Done, "dry_run": w.Dry}
+		result := map[string]any{"what": verb, "meant": r.Selected, "done": r.Done, "dry_run": w.Dry}
 		if len(wanted) > 0 {
-			said["wanted"] = wanted
+			result["wanted"] = wanted
 		}
-		return cli.JSON(out).Encode(said)
+		return cli.JSON(out).Encode(result)
 	}
 	word := "done"
 	if w.Dry {

@@ -12,14 +12,17 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// Parked is skald parked.
+// Parked returns skald parked.
 func Parked(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "parked",
-		Short: "Messages that failed and are tried again, and those behind them"}
+		Short: "Inspect parked messages: failed ones and those behind them",
+		Long: `Inspects parked messages. They failed and wait for their next attempt, or they wait behind such a
+message of the same key.`}
 	w := &wanted{}
 	free := &cobra.Command{Use: "release",
-		Short: "Have parked messages tried now, with all their attempts before them", Args: cobra.NoArgs,
-		Long: `The running consumer takes them within seconds, under their own ids; of one key in their order, one at a time.`,
+		Short: "Retry parked messages now and reset their attempts", Args: cobra.NoArgs,
+		Long: `Retries parked messages now and resets their attempts. The running consumer handles them within seconds,
+under their own ids, and messages of one key in order, one at a time.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return w.bulk(c, errs, "release", func(ctx context.Context, k keeper, o operate.Order) error {
 				r, err := operate.Release(ctx, k, w.selection(), o)
@@ -30,14 +33,16 @@ func Parked(out, errs io.Writer) *cobra.Command {
 			})
 		}}
 	w.bulkFlags(free)
-	c.AddCommand(listCommand(out, false, "What is parked, in the order of arrival"), free)
+	c.AddCommand(listCommand(out, false, "List parked messages"), free)
 	return c
 }
 
-// Dead is skald dead.
+// Dead returns skald dead.
 func Dead(out, errs io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "dead", Short: "Dead letters: look, redrive, drop"}
-	c.AddCommand(groupsCommand(out), listCommand(out, true, "Dead letters, in the order of arrival"),
+	c := &cobra.Command{Use: "dead", Short: "Inspect, deliver again, edit and drop dead letters",
+		Long: `Inspects and settles dead letters: messages that a consumer gave up because their attempts are used up,
+their handler rejected them, or they cannot be decoded.`}
+	c.AddCommand(groupsCommand(out), listCommand(out, true, "List dead letters"),
 		showDeadCommand(out), redriveCommand(out, errs), redrivesCommand(out), dropCommand(out, errs),
 		editCommand(out), exportCommand(out), keptImportCommand(out, errs))
 	return c
@@ -45,7 +50,7 @@ func Dead(out, errs io.Writer) *cobra.Command {
 
 func groupsCommand(out io.Writer) *cobra.Command {
 	w := &wanted{dead: true}
-	c := &cobra.Command{Use: "groups", Short: "Dead letters by what went wrong", Args: cobra.NoArgs,
+	c := &cobra.Command{Use: "groups", Short: "Group dead letters by error", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return w.look(c, func(ctx context.Context, k keeper) error {
 				all, err := operate.Groups(ctx, k, w.selection())
@@ -57,11 +62,14 @@ func groupsCommand(out io.Writer) *cobra.Command {
 						return err
 					}
 				}
-				if w.limit > 0 {
-					all = all[:min(w.limit, len(all))]
+				found := newestBy(w.limit, func(a, b *operate.Group) int { return a.Last.Compare(b.Last) })
+				for i := range all {
+					found.add(all[i])
 				}
-				cli.None(c.ErrOrStderr(), len(all), w.JSON)
-				return tellGroups(out, all, w.JSON)
+				list := found.sort()
+				err = tellGroups(out, list, w.JSON)
+				cli.Ended(c.ErrOrStderr(), len(list), found.all, "dead letters", w.JSON)
+				return err
 			})
 		}}
 	w.flags(c, false)

@@ -12,16 +12,17 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-const dropAbout = `The message is marked as finished and forgotten: what it had left to do never happens, and a repeat of it is dropped. Messages of
-its key that wait for it go on. To do instead what it should have done, write another message.
+const dropAbout = `Marks dead letters as finished. Their remaining work never happens, and duplicates of them are dropped.
+Messages of the same key that wait behind them continue. To replace their effect, write another message.
 
-Of one at a call outside, --call says what you found at the provider, since nobody asks there again: done or refused. It is kept in
-skald_audit. A step of a saga that the call takes then counts as taken (or undone, where the call was to undo it), or as never called.
-Where the provider has answered already, that counts. What its handler would have written after the call is yours to write.`
+If a dead letter has an external call in progress, give the outcome that you found at the provider with
+--call: nobody asks the provider afterwards. With done, a saga step of the call counts as done (or as
+undone, if the call undoes it). With refused, it counts as never called. An answer that Skald already
+has takes precedence. The further writes of its handler are left to you.`
 
 func dropCommand(out, errs io.Writer) *cobra.Command {
 	w, call := &wanted{dead: true}, ""
-	c := &cobra.Command{Use: "drop", Short: "Give dead letters up, for a reason", Long: dropAbout,
+	c := &cobra.Command{Use: "drop", Short: "Drop dead letters, with a reason", Long: dropAbout,
 		Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 			found := operate.Settlement(call)
 			if call != "" && found != operate.CallDone && found != operate.CallRefused {
@@ -40,16 +41,16 @@ func dropCommand(out, errs io.Writer) *cobra.Command {
 			})
 		}}
 	w.bulkFlags(c)
-	c.Flags().StringVar(&call, "call", "", "what became of the calls outside that they are at: "+
+	c.Flags().StringVar(&call, "call", "", "`OUTCOME` of their external calls: "+
 		string(operate.CallDone)+" or "+string(operate.CallRefused))
 	return c
 }
 
-// callWanted says of which messages --call will be wanted.
+// callWanted describes the messages that need --call.
 func callWanted(list []operate.UnsettledError) (out []string) {
 	for _, u := range list {
 		out = append(out,
-			fmt.Sprintf("%s: %s, and nobody asks what became of it once the message is dropped: look it up at the provider, then say --call %s or --call %s",
+			fmt.Sprintf("%s: %s, and its outcome is never queried after the drop: look it up at the provider, then give --call %s or --call %s",
 				u.ID, u.Where(), operate.CallDone, operate.CallRefused))
 	}
 	return out

@@ -12,28 +12,30 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-const editAbout = `Puts a new message with another payload in the place of a dead letter, for the consumer that failed and nobody else: with an id
-of its own, caused by the dead letter, with its key, type and headers. The dead letter is dropped, with that for a reason, in the
-same transaction; a repeat of it is not taken. The consumer takes the new message within seconds. One that is at a call to
-the outside is not edited: what became of the call would be forgotten. Nor is one whose envelope cannot be read: it has no type and
-no key that a new message could have.`
+const editAbout = `Replaces a dead letter by a message with another payload, only for the consumer that failed. The new
+message has its own id, the dead letter as its cause, and the same key, type and headers. The dead letter
+is dropped in the same transaction, and its duplicates are ignored. The consumer handles the new message
+within seconds.
+
+A dead letter with an external call in progress cannot be edited: the outcome of the call would be lost.
+Nor can a dead letter with an unreadable envelope, which has no type and no key.`
 
 func editCommand(out io.Writer) *cobra.Command {
 	w := &wanted{dead: true}
 	var data string
 	c := &cobra.Command{Use: "edit",
-		Short: "Put a message with another payload in the place of a dead letter", Long: editAbout,
+		Short: "Replace a dead letter by a message with another payload", Long: editAbout,
 		Args: cobra.NoArgs}
 	w.flags(c, true)
-	connect.DataFlag(c, &data, "the new payload")
+	connect.DataFlag(c, &data, "the new `PAYLOAD`")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		switch {
 		case w.id == "":
-			return &cli.UsageError{What: "edit wants the ID of one dead letter"}
+			return &cli.UsageError{What: "edit needs the ID of one dead letter"}
 		case !c.Flags().Changed("data"):
-			return &cli.UsageError{What: "edit wants --data, the new payload; @FILE is what is in that file"}
+			return &cli.UsageError{What: "edit needs --data, the new payload; @FILE reads a file"}
 		}
-		if err := w.Reasoned("edit"); err != nil {
+		if err := w.reasoned(c, "edit"); err != nil {
 			return err
 		}
 		payload, err := connect.Payload(data, c.InOrStdin())

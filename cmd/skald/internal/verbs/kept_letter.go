@@ -19,15 +19,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const exportAbout = `Prints dead letters as JSON lines, byte for byte: keys, payloads, headers and diagnostics. They stay where they are. skald dead
-import reads them again, here or elsewhere. The lines hold payloads: keep the file as you keep the database.`
+const exportAbout = `Prints dead letters as JSON lines, byte for byte: keys, payloads, headers and diagnostics. They stay in
+the database. skald dead import reads the lines, here or elsewhere. The lines have payloads: protect the
+file like the database.`
 
 func exportCommand(out io.Writer) *cobra.Command {
 	w := &wanted{dead: true}
 	c := &cobra.Command{Use: "export", Short: "Print dead letters as JSON lines, for skald dead import",
 		Long: exportAbout, Args: cobra.NoArgs}
 	w.flags(c, false)
-	c.Flags().Lookup("limit").Usage = "at most so many; 0: all"
+	c.Flags().Lookup("limit").Usage = "list at most `N`; 0 lists all"
 	c.Flags().Lookup("limit").DefValue, w.limit = "0", 0
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		lines := bufio.NewWriter(out)
@@ -37,19 +38,22 @@ func exportCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-const keptImportAbout = `Reads what skald dead export printed, and keeps each line as a dead letter of its consumer, in the order of the file. What the
-consumer has finished, or keeps already, is named and left as it is: a repeat of an import changes nothing. So is what is older than the
-consumer's marks are kept, as nobody knows whether it was taken: --too-old imports that, too. And so is one at a call to the outside, of
-which nobody would know here: redrive it where it came from. FILE may be - for standard input.`
+const keptImportAbout = `Stores each line of skald dead export as a dead letter of its consumer, in the order of the file. FILE may
+be - for standard input.
+
+The command lists the messages that it leaves out. They are messages that the consumer has finished or
+still has, so a repeated import changes nothing; messages older than the retention of marks, which may
+have been handled, unless --too-old is given; and messages with an external call in progress, which only
+the old database knows: redrive those there.`
 
 func keptImportCommand(out, errs io.Writer) *cobra.Command {
 	w, tooOld := &wanted{dead: true}, false
 	c := &cobra.Command{Use: "import FILE",
-		Short: "Keep what skald dead export printed as dead letters, here or elsewhere", Long: keptImportAbout,
+		Short: "Store exported dead letters in this or another database", Long: keptImportAbout,
 		Args: cobra.ExactArgs(1)}
 	connect.ListFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
-	f.BoolVar(&tooOld, "too-old", false, "what is older than marks are kept, too")
+	f.BoolVar(&tooOld, "too-old", false, "also import messages older than the retention of marks")
 	w.ChangeFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := w.Reasoned("import"); err != nil {
@@ -61,7 +65,7 @@ func keptImportCommand(out, errs io.Writer) *cobra.Command {
 		}
 		defer func() { _ = file.Close() }() // it was only read
 		left := func(l operate.Left) error { return tellLeft(out, w, l) }
-		for _, err := range lettersOf(file) { // before a database is asked for
+		for _, err := range lettersOf(file) { // checked before it needs a database
 			if err != nil {
 				return err
 			}
@@ -85,10 +89,10 @@ func importLetters(ctx context.Context, k keeper, letters iter.Seq2[*store.Parke
 	case store.Driver[*sql.Tx]:
 		return operate.Import(ctx, db, letters, tooOld, left, o)
 	}
-	return operate.Report{}, fmt.Errorf("%T takes in nothing", k)
+	return operate.Report{}, fmt.Errorf("%T does not support an import", k)
 }
 
-// lettersOf reads the file from its beginning, as often as it is gone through.
+// lettersOf reads the file from its beginning. It can be read several times.
 func lettersOf(file *os.File) iter.Seq2[*store.Parked, error] {
 	return func(yield func(*store.Parked, error) bool) {
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
@@ -99,7 +103,7 @@ func lettersOf(file *os.File) iter.Seq2[*store.Parked, error] {
 	}
 }
 
-// spooled is the file of that name; standard input is kept in one, which has no name any more.
+// spooled opens the file with this name. It copies standard input to a temporary file without a name.
 func spooled(name string, in io.Reader) (*os.File, error) {
 	if name != "-" {
 		file, err := os.Open(name)
@@ -117,7 +121,7 @@ func spooled(name string, in io.Reader) (*os.File, error) {
 	}
 	if err != nil {
 		_ = file.Close()
-		return nil, fmt.Errorf("keep standard input in a file: %w", err)
+		return nil, fmt.Errorf("copy standard input to a file: %w", err)
 	}
 	return file, nil
 }

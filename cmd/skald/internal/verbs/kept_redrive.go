@@ -17,28 +17,29 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-const redriveAbout = `The message is parked again at its place, and the running consumer takes it within seconds: only the one that failed, under the
-same id, one of a key at a time. Messages of its key that wait for it go on behind it. One that had freed its key goes behind those of its
-key where one of them is at a call to the outside. If it fails again, it has all its
-attempts before it. A rejection is left as it is: others have been told of it (skald dead edit, skald dead drop).
+const redriveAbout = `Delivers dead letters again to the consumer that failed, within seconds, under the same id, one message
+of a key at a time. Messages of the same key that wait behind them follow. A redriven message has all
+its attempts again. If it no longer blocks its key, it goes behind messages of the key if one of them has
+an external call in progress. Rejections are left out, because other services know of them: use skald
+dead edit or skald dead drop.
 
-With --canary the first one goes alone, and the others only if it succeeds; with --rate so many go each second. Both watch what becomes of
-them: if more than --max-error-ratio of those redriven failed again, no more are. Ended half way, the same command goes on where
-it was, and redrives none twice. What it did and what came of it is in skald_audit. Exit code 8 if it stopped before the end.
-Without them it waits for nothing: skald dead redrives says what became of each, at any time.`
+--canary redrives one message, and the others only if it succeeds. --rate limits the messages per second.
+Both wait for the outcomes and stop if more than --max-error-ratio of the redriven messages fail again;
+the exit code is then 8. If the command is interrupted, the same command continues and redrives nothing
+twice. Without these flags it does not wait: skald dead redrives lists the outcomes.`
 
 func redriveCommand(out, errs io.Writer) *cobra.Command {
 	w, pace := &wanted{dead: true}, operate.Pace{}
-	c := &cobra.Command{Use: "redrive", Short: "Have dead letters taken again by the consumer that failed",
+	c := &cobra.Command{Use: "redrive", Short: "Deliver dead letters again to the consumer that failed",
 		Long: redriveAbout, Args: cobra.NoArgs}
 	w.bulkFlags(c)
 	f := c.Flags()
-	f.BoolVar(&pace.Canary, "canary", false, "one first; the others if it succeeds")
-	f.Float64Var(&pace.Rate, "rate", 0, "so many a second (default: all at once)")
+	f.BoolVar(&pace.Canary, "canary", false, "redrive one message, and the others only if it succeeds")
+	f.Float64Var(&pace.Rate, "rate", 0, "redrive `N` messages per second (default: all at once)")
 	f.Float64Var(&pace.MaxErrors, "max-error-ratio", 0.1,
-		"stop when more than this share of those redriven failed again; of fewer than ten, of ten")
+		"stop if more than this `SHARE` of the redriven messages, counted as ten or more, fail again")
 	f.DurationVar(&pace.Wait, "wait", time.Minute,
-		"with --canary and --rate: how long to wait for what becomes of the last ones, and of the canary")
+		"with --canary and --rate: `TIME` to wait for the outcome of the canary and of the last messages")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if pace.Rate < 0 || pace.MaxErrors < 0 || pace.MaxErrors > 1 || pace.Wait <= 0 {
 			return &cli.UsageError{What: "--rate and --wait are positive, --max-error-ratio is from 0 to 1"}
@@ -57,8 +58,8 @@ func redriveCommand(out, errs io.Writer) *cobra.Command {
 	return c
 }
 
-// run names the redrive of these messages for this reason: the same command again is the same run, until it
-// has ended.
+// run returns the name of the redrive run of these messages for this reason. The same command continues
+// this run until the run has ended.
 func (w *wanted) run() string {
 	key := "any"
 	if w.key != nil {
@@ -66,7 +67,7 @@ func (w *wanted) run() string {
 	}
 	b, err := json.Marshal([]string{w.consumer, w.source, w.id, key, w.fingerprint, w.topic, w.typ, w.kind,
 		w.since, w.until, w.Reason})
-	if err != nil { // texts can be written
+	if err != nil { // texts can be encoded
 		return "redrive"
 	}
 	sum := sha256.Sum256(b)
@@ -81,7 +82,7 @@ func tellRedrive(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool
 		if err := tellBulk(out, w, "redrive", r.Report); err != nil || w.JSON {
 			return err
 		}
-		_, err := fmt.Fprintln(out, "what becomes of them: skald dead redrives")
+		_, err := fmt.Fprintln(out, "outcomes: skald dead redrives")
 		return err
 	case w.JSON:
 		return cli.JSON(out).Encode(map[string]any{"what": "redrive", "meant": r.Selected,
@@ -98,7 +99,7 @@ func tellRedrive(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool
 	return err
 }
 
-// tellPlan says what would happen.
+// tellPlan prints the result of a dry run.
 func tellPlan(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool) error {
 	firsts, groups := map[string]bool{}, map[string]bool{}
 	behind := 0
@@ -125,7 +126,7 @@ func tellPlan(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool) e
 		case i == 0 && canary:
 			how = "first, alone"
 		case p.Waiting:
-			how = "behind others of its key"
+			how = "behind earlier messages of its key"
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Consumer, cli.Line(p.ID), cli.Line(p.Message.Type),
 			connect.KeyText(p.Message.Key), operate.State(&p), how)
@@ -134,7 +135,7 @@ func tellPlan(out io.Writer, w *wanted, r *operate.RedriveReport, canary bool) e
 		return err
 	}
 	_, err := fmt.Fprintf(out,
-		"redrive: %d of %d messages would be done, of %d keys and %d groups; %d keys wait for another dead letter or a parked message; %d rejections are left\n",
+		"redrive: %d of %d messages would be done, of %d keys and %d groups; %d keys wait for another dead letter or a parked message; %d rejections are left out\n",
 		r.Done, r.Selected, len(firsts), len(groups), behind, r.Rejections)
 	return err
 }

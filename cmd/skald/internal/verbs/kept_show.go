@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,31 +22,63 @@ import (
 
 func showDeadCommand(out io.Writer) *cobra.Command {
 	w := &wanted{dead: true}
-	c := &cobra.Command{Use: "show", Short: "Dead letters with all that is known, payloads too",
-		Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-			n := 0
-			err := w.eachIn(c, false, func(ctx context.Context, k keeper, p *store.Parked) error {
-				m := operate.MessageOf(p)
-				if m.Payload == nil { // what cannot be read by a schema is shown as bytes alone
-					m.Payload, _ = schema.Readable(ctx, k, "", p.Message, formats()...)
-				}
-				if n++; !w.JSON {
-					return tellLetter(out, &m, operate.State(p), n > 1)
-				}
-				enc := cli.JSON(out)
-				enc.SetEscapeHTML(false)
-				return enc.Encode(m)
-			})
-			if err == nil && n == 0 {
-				err = &cli.NoneError{What: "no dead letter is meant by these flags"}
-			}
-			return err
-		}}
+	c := &cobra.Command{Use: "show", Short: "Show dead letters with payloads and attempts",
+		Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return w.show(c, out) }}
 	w.flags(c, false)
 	return c
 }
 
-// tellLetter writes a dead letter for who looks; after an empty line, if others came before it.
+// show prints the newest of the selected dead letters. It reads one payload at a time.
+func (w *wanted) show(c *cobra.Command, out io.Writer) error {
+	if err := w.valid(); err != nil {
+		return err
+	}
+	found, all := newestBy(w.limit, keptOrder), *w
+	all.limit = 0
+	return all.look(c, func(ctx context.Context, k keeper) error {
+		for p, err := range operate.List(ctx, k, w.selection(), true) {
+			if err != nil {
+				return err
+			}
+			found.add(p)
+		}
+		list, shown := found.sort(), 0
+		for i := range list {
+			one := operate.Selection{Dead: true, Consumer: list[i].Consumer, Source: list[i].Source,
+				ID: list[i].ID}
+			for p, err := range operate.List(ctx, k, one, false) {
+				if err == nil {
+					err = tellDead(ctx, out, k, &p, w.JSON, shown > 0)
+				}
+				if shown++; err != nil {
+					return err
+				}
+			}
+		}
+		if shown == 0 {
+			return cmp.Or(known(ctx, k, w.consumer),
+				error(&cli.NoneError{What: "no dead letter is selected by these flags"}))
+		}
+		cli.Ended(c.ErrOrStderr(), len(list), found.all, "dead letters", w.JSON)
+		return nil
+	})
+}
+
+// tellDead prints one dead letter; more adds an empty line before it.
+func tellDead(ctx context.Context, out io.Writer, k keeper, p *store.Parked, asJSON, more bool) error {
+	m := operate.MessageOf(p)
+	if m.Payload == nil { // without a readable schema it is printed as bytes
+		m.Payload, _ = schema.Readable(ctx, k, "", p.Message, formats()...)
+	}
+	if !asJSON {
+		return tellLetter(out, &m, operate.State(p), more)
+	}
+	enc := cli.JSON(out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(m)
+}
+
+// tellLetter prints a dead letter for people; more adds an empty line before it.
 func tellLetter(out io.Writer, m *operate.Message, state string, more bool) error {
 	t := cli.Table(out)
 	if more {
@@ -58,7 +91,7 @@ func tellLetter(out io.Writer, m *operate.Message, state string, more bool) erro
 	}
 	failed := func(what, why, host string, when *time.Time) {
 		switch {
-		case why == "" || when == nil: // or it came from a build that noted no more
+		case why == "" || when == nil: // a letter of an older build has no time
 			line(what, cli.FirstLine(why))
 		default:
 			line(what, fmt.Sprintf("%s on %s: %s", cli.Time(*when), host, cli.FirstLine(why)))
@@ -69,7 +102,7 @@ func tellLetter(out io.Writer, m *operate.Message, state string, more bool) erro
 	line("topic", fmt.Sprintf("%s, at %d of %s", m.Topic, m.Position, m.Partition))
 	line("type", m.Type)
 	line("key", connect.KeyText(m.Key))
-	line("its key waits", map[bool]string{true: "yes"}[m.HoldsKey])
+	line("blocks its key", map[bool]string{true: "yes"}[m.HoldsKey])
 	line("published", cli.When(m.Time))
 	line("kept since", cli.Time(m.Since))
 	line("dead since", cli.When(m.DeadAt))
@@ -91,7 +124,7 @@ func tellLetter(out io.Writer, m *operate.Message, state string, more bool) erro
 	return errors.Join(t.Flush(), tellTexts(cli.Plain(out), m))
 }
 
-// tellTexts writes what has lines of its own: the whole of the last failure, its stack, and the payload.
+// tellTexts prints the texts with several lines: the last failure, its stack, and the payload.
 func tellTexts(out io.Writer, m *operate.Message) (err error) {
 	part := func(what, text string) {
 		if text != "" && err == nil {
@@ -109,7 +142,7 @@ func tellTexts(out io.Writer, m *operate.Message) (err error) {
 	case utf8.Valid(m.Data):
 		part("payload", string(m.Data))
 	default:
-		part("payload", fmt.Sprintf("%d bytes that are no text: --json prints them in base64", len(m.Data)))
+		part("payload", fmt.Sprintf("%d bytes of binary data: --json prints them in base64", len(m.Data)))
 	}
 	return err
 }

@@ -14,11 +14,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const outboxesDropAbout = `Gives up a message of the outbox that the broker refused and that is deferred (docs/operations.md: SkaldDeferred): no subscriber gets
-it. Messages of its key that wait for it go on. If a relay is trying it at this moment it may be published all the same.
-The view skald_outbox_state has the ids, with the broker's reason. It needs what a relay needs, and INSERT on skald_audit.`
+const outboxesDropAbout = `Drops a deferred message of the outbox, which the broker refused (docs/operations.md: SkaldDeferred). No
+subscriber receives it. Later messages of its key continue. If a relay is publishing it at this moment,
+subscribers may still receive it.
 
-// An applier is what the command asks of a store.
+The view skald_outbox_state has the ids and the reasons of the broker. The command needs the rights of a
+relay, and INSERT on skald_audit.`
+
+// applier is the part of a store that the command needs.
 type applier interface {
 	operate.Applier
 	Check(ctx context.Context, as store.Role) error
@@ -28,13 +31,12 @@ func outboxesDropCommand(out io.Writer) *cobra.Command {
 	var schema string
 	var o operate.Order
 	var asJSON, sure bool
-	c := &cobra.Command{Use: "drop ID", Short: "Give up a message that the broker refused, for a reason",
+	c := &cobra.Command{Use: "drop ID", Short: "Drop a message that the broker refused, with a reason",
 		Long: outboxesDropAbout, Args: cobra.ExactArgs(1)}
 	connect.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
-	f.StringVar(&o.Reason, "reason", "", "why; it is kept in skald_audit")
-	f.StringVar(&o.Author, "by", connect.Whoami(), "who does it, for the audit")
-	f.BoolVar(&sure, "yes", false, "do not ask; nothing is asked of one message")
+	connect.AuditFlags(f, &o.Reason, &o.Author)
+	f.BoolVar(&sure, "yes", false, "accepted for scripts: one message needs no confirmation")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if strings.TrimSpace(o.Reason) == "" {
 			return &cli.UsageError{What: "why? Give --reason"}
@@ -46,7 +48,7 @@ func outboxesDropCommand(out io.Writer) *cobra.Command {
 			if asJSON {
 				return cli.JSON(out).Encode(map[string]any{"what": "outbox drop", "id": args[0]})
 			}
-			_, err := fmt.Fprintf(out, "%s is given up.\n", args[0])
+			_, err := fmt.Fprintf(out, "%s is dropped.\n", args[0])
 			return err
 		})
 	}

@@ -1,5 +1,5 @@
-// This file has the commands of skald outbox: what waits to be published, a message by hand, a message
-// that is given up, and a database that moved.
+// This file has the commands of skald outbox: they count unpublished messages, write a message, drop one,
+// and recover a moved database.
 
 package verbs
 
@@ -17,24 +17,24 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// OutboxesCommand is skald outbox.
+// OutboxesCommand returns skald outbox.
 func OutboxesCommand(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "outbox",
-		Short: "What the outbox holds, a message by hand, and what to do when it moved"}
+		Short: "Inspect the outbox, write a message, recover a moved database"}
 	c.AddCommand(outboxesStatusCommand(out), recoverCommand(out, errs), writeCommand(out),
 		outboxesDropCommand(out))
 	return c
 }
 
-const outboxesStatusAbout = `Says how many messages wait to be published, for how long the oldest has, how many the broker refused, and who owns
-each shard. It reads the views skald_backlog and skald_shards (docs/sql.md), which are cheap however long the outbox is:
-beyond 10,000 messages a number is an estimate.`
+const outboxesStatusAbout = `Shows the number of unpublished messages, the age of the oldest, the number of messages that the broker
+refused, and the owner of each shard. It reads the views skald_backlog and skald_shards (docs/sql.md),
+which are cheap for an outbox of any size: above 10,000 messages a number is an estimate.`
 
 func outboxesStatusCommand(out io.Writer) *cobra.Command {
 	var schema string
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "status", Short: "What waits to be published, and who owns the shards",
+		Use: "status", Short: "Show pending messages and the owners of shards",
 		Long: outboxesStatusAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			err := unchecked(c, schema, func(ctx context.Context, db operate.Watcher) error {
@@ -54,10 +54,10 @@ func outboxesStatusCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-// A status is what --json prints: its names are stable.
+// status is the result as --json prints it. Its names are stable.
 type status struct {
 	Pending       int64         `json:"pending"`
-	Exact         bool          `json:"exact"` // false: pending is an estimate
+	Exact         bool          `json:"exact"` // false if pending is an estimate
 	OldestSeconds float64       `json:"oldest_seconds"`
 	Deferred      int64         `json:"deferred"`
 	Shards        []shardStatus `json:"shards"`
@@ -65,22 +65,22 @@ type status struct {
 
 type shardStatus struct {
 	Shard   int     `json:"shard"`
-	Owner   *string `json:"owner"` // null: nobody
+	Owner   *string `json:"owner"` // null if the shard is free
 	Epoch   int64   `json:"epoch"`
 	Pending int64   `json:"pending"`
 }
 
 func tellStatus(out io.Writer, s *store.OutboxStatus, asJSON bool) error {
 	if asJSON {
-		told := status{s.Pending, s.Exact, s.Oldest.Seconds(), s.Deferred, []shardStatus{}}
+		result := status{s.Pending, s.Exact, s.Oldest.Seconds(), s.Deferred, []shardStatus{}}
 		for _, l := range s.Shards {
 			one := shardStatus{l.Shard, nil, l.Epoch, l.Pending}
 			if l.Owner != "" {
 				one.Owner = &l.Owner
 			}
-			told.Shards = append(told.Shards, one)
+			result.Shards = append(result.Shards, one)
 		}
-		return cli.JSON(out).Encode(told)
+		return cli.JSON(out).Encode(result)
 	}
 	about := ""
 	if !s.Exact {

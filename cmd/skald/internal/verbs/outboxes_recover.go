@@ -15,21 +15,23 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const recoverAbout = `Settles the outbox of a database that moved: one that was restored elsewhere, went back in time, or was switched over
-by logical replication. Its relays have stopped and said what they saw. Afterwards each retained row that is not known as
-published is published once more, in order; inboxes drop repeats. Sequences that have not come to what consumers keep, as after a
-logical switch-over, which copies none, go on after it: consumers have stopped, too, and said so.
+const recoverAbout = `Recovers the outbox of a database that was restored elsewhere, went back in time, or was switched over
+by logical replication. Its relays have stopped and logged the reason. Afterwards the relays publish
+each retained row again, in order, unless it is known as published. Inboxes drop the duplicates.
+Sequences continue after the highest number in use: a logical switch-over copies none, and consumers
+stop and log it.
 
-Make sure first that no other copy of the database has relays: both would publish. Writers may go on; they are locked out
-for a moment at the end. It may be run as often as you like, also after it was ended half way; where nothing moved it
-does nothing, with exit code 5. It needs the rights of whoever migrated the tables.`
+First make sure that no other copy of the database has relays: both would publish. Writers may go on;
+they are locked out for a moment at the end. The command can be repeated and interrupted. If the
+database has not moved, it does nothing and exits with code 5. It needs the rights of the role that
+migrated the tables.`
 
 func recoverCommand(out, errs io.Writer) *cobra.Command {
 	var schema string
 	var o operate.Order
 	var sure, asJSON bool
 	c := &cobra.Command{
-		Use: "recover", Short: "Settle a database that moved", Long: recoverAbout, Args: cobra.NoArgs,
+		Use: "recover", Short: "Recover the relay's cursors after a database was moved or restored", Long: recoverAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !o.DryRun && strings.TrimSpace(o.Reason) == "" {
 				return &cli.UsageError{What: "why? Give --reason"}
@@ -45,9 +47,9 @@ func recoverCommand(out, errs io.Writer) *cobra.Command {
 						done.Renumbered, done.Shards, done.Raised})
 				case o.DryRun:
 					_, err = fmt.Fprintf(out,
-						"moved       %s\n\nWith a --reason instead of --dry-run it is settled: "+
-							"rows that are not known as published are published once more, "+
-							"sequences go on after what is there.\n", done.Moved)
+						"moved       %s\n\nWith --reason instead of --dry-run the relays publish again each row "+
+							"that is not known as published, and sequences continue after the highest "+
+							"number in use.\n", done.Moved)
 					return err
 				}
 				return tellRecover(out, done)
@@ -56,14 +58,13 @@ func recoverCommand(out, errs io.Writer) *cobra.Command {
 	}
 	connect.StoreFlags(c, &schema, &asJSON)
 	f := c.Flags()
-	f.StringVar(&o.Reason, "reason", "", "why; it is kept in skald_audit")
-	f.StringVar(&o.Author, "by", connect.Whoami(), "who does it, for the audit")
-	f.BoolVar(&o.DryRun, "dry-run", false, "say what moved, and do nothing")
-	f.BoolVar(&sure, "yes", false, "do not ask")
+	connect.AuditFlags(f, &o.Reason, &o.Author)
+	f.BoolVar(&o.DryRun, "dry-run", false, "print what has moved, and change nothing")
+	f.BoolVar(&sure, "yes", false, "do not ask for confirmation")
 	return c
 }
 
-// recovered is what --json prints: its names are stable.
+// recovered is the result as --json prints it. Its names are stable.
 type recovered struct {
 	DryRun     bool   `json:"dry_run"`
 	Moved      string `json:"moved"`
@@ -83,13 +84,13 @@ func tellRecover(out io.Writer, done store.Recovered) error {
 				"shards      %d, free\n", done.Covered, done.Again, done.Renumbered, done.Shards)
 	}
 	if done.Raised > 0 {
-		fmt.Fprintf(w, "sequences   %d, which go on after what consumers keep\n", done.Raised)
+		fmt.Fprintf(w, "sequences   %d, which continue after the highest number in use\n", done.Raised)
 	}
 	fmt.Fprintln(w, "\nStart relays and consumers again.")
 	return w.Flush()
 }
 
-// outboxesRecover looks, asks and does it.
+// outboxesRecover finds out whether the database moved, asks for confirmation, and recovers the outbox.
 func outboxesRecover(ctx context.Context, db operate.Recoverer, errs io.Writer, sure bool,
 	o operate.Order) (store.Recovered, error) {
 	look, err := operate.Recover(ctx, db, operate.Order{DryRun: true})
@@ -102,9 +103,9 @@ func outboxesRecover(ctx context.Context, db operate.Recoverer, errs io.Writer, 
 	return operate.Recover(ctx, db, o)
 }
 
-// confirm asks whoever sits at the terminal.
+// confirm asks the user at the terminal.
 func confirm(ctx context.Context, errs io.Writer, saw string) error {
 	return connect.Yes(ctx, errs,
-		saw+".\nHas no other copy of this database relays, and shall its rows be settled?",
-		"outbox recover: "+saw+": if that is meant, and no other copy of it has relays, add --yes")
+		saw+".\nDoes no other copy of this database have relays? Recover its outbox?",
+		"outbox recover: "+saw+": if no other copy of it has relays, add --yes")
 }

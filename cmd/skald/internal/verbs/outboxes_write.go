@@ -14,10 +14,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const writeAbout = `Writes one message into the outbox, from where every subscriber of its topic gets it: a compensation by hand. It is noted who wrote it,
-and why. With --caused-by it belongs to the process of that message, which is looked for among what is kept; of one that is not kept any more only
-the id is known, and that is said. Where the answer is lost, type it again with the --id that it had:
-the same message is left out, another one is refused.`
+const writeAbout = `Writes one message into the outbox. Every subscriber of its topic receives it: use it to compensate by
+hand.
+
+With --caused-by the message belongs to the process of its cause, if the cause is still retained. If not,
+only the id of the cause is recorded, and the output says so. If you lost the output, repeat the command
+with the same --id: the same message is not written twice, and another message is refused.`
 
 // writer is the part of a store that the command needs.
 type writer interface {
@@ -27,29 +29,29 @@ type writer interface {
 
 func writeCommand(out io.Writer) *cobra.Command {
 	w, d, key, data := &connect.Change{}, operate.Draft{}, connect.Key(nil), ""
-	c := &cobra.Command{Use: "write", Short: "Write one message by hand, for a reason", Long: writeAbout,
+	c := &cobra.Command{Use: "write", Short: "Write one message into the outbox, with a reason",
+		Long: writeAbout,
 		Args: cobra.NoArgs}
 	connect.StoreFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
-	f.StringVar(&d.Topic, "topic", "", "where it goes")
-	f.Var(&key, "key", "whose order it keeps, base64:… where that is no text; none is given: it keeps none")
-	f.StringVar(&d.Type, "type", "", "what kind of event it is")
-	connect.DataFlag(c, &data, "the payload")
-	f.StringVar(&d.ContentType, "content-type", "application/json", "of the payload")
-	f.StringVar(&d.ID, "id", "", "its id (default: a new one)")
-	f.StringVar(&d.CausedBy, "caused-by", "", "the id of the message that it is written because of")
-	f.StringVar(&d.Consumer, "consumer", "", "with --caused-by: the consumer that keeps that")
-	f.StringVar(&d.Source, "source", "", "with --caused-by: its source")
-	f.BoolVar(&w.Yes, "yes", false, "do not ask; nothing is asked of one message")
-	f.BoolVar(&w.Dry, "dry-run", false, "say what would be written, and write nothing")
-	f.StringVar(&w.Reason, "reason", "", "why; it is kept in skald_audit")
-	f.StringVar(&w.By, "by", connect.Whoami(), "who does it, for the audit")
+	f.StringVar(&d.Topic, "topic", "", "`TOPIC` of the message")
+	f.Var(&key, "key", "`KEY` of the message, a binary key as base64:… (default: no key, no order)")
+	f.StringVar(&d.Type, "type", "", "`TYPE` of the message")
+	connect.DataFlag(c, &data, "`PAYLOAD` of the message")
+	f.StringVar(&d.ContentType, "content-type", "application/json", "content `TYPE` of the payload")
+	f.StringVar(&d.ID, "id", "", "`ID` of the message (default: a new id)")
+	f.StringVar(&d.CausedBy, "caused-by", "", "`ID` of the message that caused it")
+	f.StringVar(&d.Consumer, "consumer", "", "with --caused-by: consumer `GROUP` that has the cause")
+	f.StringVar(&d.Source, "source", "", "with --caused-by: `SOURCE` of the cause")
+	f.BoolVar(&w.Yes, "yes", false, "accepted for scripts: one message needs no confirmation")
+	f.BoolVar(&w.Dry, "dry-run", false, "print the message, and write nothing")
+	connect.AuditFlags(f, &w.Reason, &w.By)
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		switch {
 		case d.Topic == "" || d.Type == "":
-			return &cli.UsageError{What: "write wants a --topic and a --type"}
+			return &cli.UsageError{What: "write needs a --topic and a --type"}
 		case !c.Flags().Changed("data"):
-			return &cli.UsageError{What: "write wants --data, the payload"}
+			return &cli.UsageError{What: "write needs --data, the payload"}
 		}
 		if err := w.Reasoned("write"); err != nil {
 			return err
@@ -59,7 +61,7 @@ func writeCommand(out io.Writer) *cobra.Command {
 			return err
 		}
 		if d.ContentType == "application/json" && !json.Valid(d.Data) {
-			return &cli.UsageError{What: "the payload is no JSON: mend it, or give its --content-type"}
+			return &cli.UsageError{What: "the payload is no JSON: correct it, or give its --content-type"}
 		}
 		write := func(ctx context.Context, k writer) error {
 			r, err := operate.Write(ctx, k, d, w.Order(nil, "write"))
@@ -86,13 +88,13 @@ func tellWritten(out io.Writer, w *connect.Change, d *operate.Draft, r *operate.
 	}
 	word := "is written"
 	if r.Repeated {
-		word = "was written before, as the same message, and is left out"
+		word = "was written before, so nothing is written"
 	}
 	if w.Dry {
 		word = "would be written"
 	}
 	if d.CausedBy != "" && !r.CauseKept {
-		word += ", the beginning of a process of its own, as " + d.CausedBy + " is not kept here"
+		word += ", without a correlation, because " + d.CausedBy + " is not in this database"
 	}
 	_, err := fmt.Fprintf(out, "%s %s: %s to %s, %d bytes\n", m.ID, word, m.Type, m.Topic, len(m.Data))
 	return err

@@ -12,15 +12,14 @@ import (
 	"github.com/skald-go/skald/foreign"
 )
 
-const adoptAbout = `Writes down, as JSON, how the rows of an outbox table that is there make messages. Look it over, and give it to
-skald relay --table FILE, which carries the table as it stands. Notes about what is a guess go to standard error. It changes nothing.
+const adoptAbout = `Prints a JSON map from the columns of an existing outbox table to messages. It changes nothing.
 
-  skald adopt outbox --print --store URL > outbox.json`
+Check the map, then give it to skald relay --table FILE: the relay publishes the table as it is.
+Standard error lists the columns that are guesses.`
 
-// Adopt is skald adopt.
+// Adopt returns skald adopt.
 func Adopt(out, errs io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "adopt", Short: "Write down how an outbox table that is there makes messages",
-		Long: adoptAbout}
+	c := &cobra.Command{Use: "adopt", Short: "Map an existing outbox table to messages"}
 	c.AddCommand(adoptOutboxCommand(out, errs))
 	return c
 }
@@ -31,13 +30,13 @@ func adoptOutboxCommand(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "outbox", Short: "Print a column map for an outbox table", Long: adoptAbout,
 		Args: cobra.NoArgs}
 	f := c.Flags()
-	f.String("store", "", "postgres://…; SKALD_STORE stands for it")
+	f.String("store", "", "`URL` of the database: postgres://… (default: SKALD_STORE)")
 	f.StringVar(&table, "table", "",
-		"its name, outbox or schema.outbox; a part that has a dot itself in double quotes (default: the only table that is called an outbox)")
-	f.BoolVar(&show, "print", false, "print it")
+		"`NAME` of the table: outbox or schema.outbox, with double quotes around a part that has a dot (default: the only table named like an outbox)")
+	f.BoolVar(&show, "print", false, "print the map (required)")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if !show {
-			return &cli.UsageError{What: "give --print: the map is printed, and nothing is changed"}
+			return &cli.UsageError{What: "give --print: the command prints the map, and changes nothing"}
 		}
 		db, err := Open(connect.From(c, "store", "SKALD_STORE"), "", "")
 		if err != nil {

@@ -1,5 +1,5 @@
-// This file has the commands skald relay and skald adopt: it runs the relays of a process, of Skald's
-// outbox or of tables of other teams.
+// This file has the commands skald relay and skald adopt. It runs the relays of a process, for Skald's
+// outbox or for foreign tables.
 
 package verbs
 
@@ -23,29 +23,30 @@ import (
 	"github.com/skald-go/skald/relay"
 )
 
-const relaysAbout = `Carries committed messages from the outbox to the broker until SIGTERM or SIGINT, and empties what is older than
-the retention. Several may run on one outbox: they share its shards, and take over from one another. One can serve
-several schemas of a database, over one pool of connections: one that lacks a table or a right is tried again while the
-others are served, and /readyz names it.
+const relaysAbout = `Publishes committed messages from the outbox to the broker until SIGTERM or SIGINT, and deletes rows
+after their retention. Several relays share the shards of an outbox and take over from one another. One
+relay can serve several schemas of a database with one pool of connections. A schema without a table or
+a right is retried while the others are served; /readyz names it.
 
-It needs the tables (skald migrate) and existing topics, nothing else. Servers that are away are waited for.
+The relay needs the tables (skald migrate) and existing topics. It waits for unavailable servers.
 
 Stores: sqlite:FILE, postgres://…    Brokers: kafka://host:port[,host:port][?option=value&…], nats://…, amqp://…
 
-Options of a broker's URL, which docs/brokers.md explains:
+Options of a broker's URL, explained in docs/brokers.md:
   kafka://  tls, ca, cert, key, sasl, user, password_file, token_file, credentials_file, partitioner, balancers, start, envelope
   nats://   tls, ca, cert, key, user, password_file, creds, nkey, replicas, retain, envelope, shapes
   amqp://   tls, ca, cert, key, user, password_file, auth, topology, prefetch, envelope, route, bind, unrouted, queue
-amqp:// and nats:// URLs may be as their own clients take them: user:password@ in front of the host, without a port. Else
-a password is read from its file, or from SKALD_KAFKA_PASSWORD, SKALD_NATS_PASSWORD or SKALD_RABBITMQ_PASSWORD.`
+amqp:// and nats:// URLs may also have the form of their own clients: user:password@ before the host, and no port. Else
+the password is in password_file, or in SKALD_KAFKA_PASSWORD, SKALD_NATS_PASSWORD or SKALD_RABBITMQ_PASSWORD.`
 
-// RelaysCommand is skald relay.
+// RelaysCommand returns skald relay.
 func RelaysCommand(errs io.Writer) *cobra.Command {
 	var r Rooms
 	var metrics string
 	var tables []string
 	c := &cobra.Command{
-		Use: "relay", Short: "Carry committed messages to the broker", Long: relaysAbout, Args: cobra.NoArgs,
+		Use: "relay", Short: "Publish committed messages to the broker",
+		Long: relaysAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			db, err := Open(connect.From(c, "store", "SKALD_STORE"), "", "")
 			if err != nil {
@@ -78,33 +79,32 @@ func RelaysCommand(errs io.Writer) *cobra.Command {
 }
 
 func flags(f *pflag.FlagSet, r *Rooms, tables *[]string, metrics *string) {
-	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
+	f.String("store", "", "`URL` of the database: sqlite:FILE or postgres://… (default: SKALD_STORE)")
 	f.String("broker", "",
-		"kafka://host:port[,host:port][?option=value&…], nats://… or amqp://…; SKALD_BROKER stands for it")
+		"`URL` of the broker: kafka://…, nats://… or amqp://… (default: SKALD_BROKER)")
 	f.StringArrayVar(&r.Schemas, "schema", nil,
-		"where the tables are; again for each further schema of the database; PostgreSQL only (default: public)")
+		"PostgreSQL `SCHEMA` of the tables; repeatable (default: public)")
 	f.IntVar(&r.Connections, "connections", 0,
-		"to the database, at most, for all schemas together, 2 or more; PostgreSQL only (default: 4, or the URL's pool_max_conns)")
+		"at most `N` connections to PostgreSQL for all schemas, 2 or more (default: 4, or pool_max_conns of the URL)")
 	f.StringArrayVar(tables, "table", nil,
-		"FILE that says, as JSON, which columns of another outbox table make a message: carry that table instead of Skald's; again for each further one; PostgreSQL only (skald adopt outbox --print writes one)")
+		"publish another outbox table with the column map in this `FILE`, from skald adopt outbox --print; PostgreSQL only; repeatable")
 	f.String("listen", "",
-		"postgres://… of the server itself, no pooler's: be told of what services with Options.Notify write, over one more connection; with --wal, read the slot there; SKALD_LISTEN stands for it")
+		"`URL` of the PostgreSQL server, not of a pooler, for notifications of services with Options.Notify, and for the slot of --wal (default: SKALD_LISTEN)")
 	f.BoolVar(&r.WAL, "wal", false,
-		"hear of commits from a logical replication slot, which is made where it is missing, instead of looking; PostgreSQL with wal_level=logical, a role with REPLICATION")
+		"read commits from a logical replication slot instead of polling; creates the slot; needs wal_level=logical and a role with REPLICATION")
 	f.StringVar(&r.Slot, "slot", "",
-		"the slot, and the publication of that name; with --wal and one schema (default: skald_<database>_<schema>)")
+		"with --wal and one schema: `NAME` of the slot and its publication (default: skald_<database>_<schema>)")
 	f.StringVar(&r.ReadBy, "read-by", "",
-		"the replication slot from which Debezium reads the outbox: publish nothing but "+
-			"what was deferred, move the positions to where that slot is confirmed, and empty what is older than the "+
-			"retention; PostgreSQL only (docs/debezium.md)")
+		"`SLOT` from which Debezium reads the outbox: publish only deferred messages, follow the "+
+			"confirmed position of the slot, and delete rows after their retention; PostgreSQL only (docs/adopt.md)")
 	f.StringVar(&r.Publication, "publication", "",
-		"that the slot is read by; with --read-by (default: skald_debezium)")
+		"with --read-by: `NAME` of the publication (default: skald_debezium)")
 	f.BoolVar(&r.TrustSlot, "trust-slot", false,
-		"take it, for this start, that the slot has had or will have every row of "+
-			"the outbox, where that cannot be proved: Debezium has read it all along; with --read-by")
+		"with --read-by: assume for this start that Debezium reads every row of the outbox "+
+			"from this slot, if that cannot be proved")
 	connect.KeepFlags(f, &r.Keep)
 	f.StringVar(metrics, "metrics", "",
-		"serve /metrics for Prometheus, /livez and /readyz at this address, \":9090\" (default: do not)")
+		"serve /metrics, /livez and /readyz at this `ADDRESS`, such as :9090 (default: none)")
 }
 
 // slots checks --wal, --slot and --read-by.
@@ -116,10 +116,10 @@ func slots(r Rooms) error {
 		return &cli.UsageError{What: "--publication and --trust-slot are for --read-by"}
 	case r.ReadBy != "" && (r.WAL || len(r.Schemas) > 1):
 		return &cli.UsageError{
-			What: "--read-by is for one schema, and not for --wal: who reads by the slot publishes"}
+			What: "--read-by is for one schema, and cannot be combined with --wal: Debezium publishes"}
 	case r.Slot != "" && len(r.Schemas) > 1:
 		return &cli.UsageError{
-			What: "--slot is for one schema: each needs its own; leave it out, and each has skald_<database>_<schema>"}
+			What: "--slot is for one schema: omit it, and each schema gets the slot skald_<database>_<schema>"}
 	}
 	return nil
 }
@@ -131,13 +131,13 @@ func runRelay(ctx context.Context, db Database, r Rooms, bus, metrics string,
 	}
 	if r.Keep.Outbox <= 0 || r.Keep.Marks < r.Keep.Outbox {
 		return &cli.UsageError{
-			What: "--keep-outbox is more than 0, and --keep-marks is at least as much: a row that is kept can be published again, and then its mark must still be there"}
+			What: "--keep-outbox is positive, and --keep-marks is at least as long: a retained row can be published again, and then needs its mark"}
 	}
 	connect, err := dial(bus)
 	if err != nil {
 		return err
 	}
-	seen, err := newSight(metrics, log)
+	seen, err := newMonitor(metrics, log)
 	if err != nil {
 		return err
 	}
@@ -159,23 +159,23 @@ func runRelay(ctx context.Context, db Database, r Rooms, bus, metrics string,
 	return skald.Run(ctx, all...)
 }
 
-// dial is connect.Dial for who publishes to others.
+// dial is connect.Dial for a relay: it refuses a broker inside the process.
 func dial(bus string) (func() (broker.Broker, error), error) {
 	switch bus {
 	case "mem:":
 		return nil,
 			&cli.UsageError{
-				What: "mem: is a broker inside of one process: nobody could hear a relay of its own"}
+				What: "mem: is a broker inside one process: no other process receives its messages"}
 	case "":
 		return nil,
 			&cli.UsageError{
-				What: "the broker is kafka://, nats:// or amqp://host:port[,host:port]; give --broker, or SKALD_BROKER"}
+				What: "the broker is kafka://, nats:// or amqp://host:port[,host:port]; give --broker, or set SKALD_BROKER"}
 	}
 	return connect.Dial(bus)
 }
 
-// runners are a schemaRelay for each schema, and with --listen one listener for all of them.
-func runners(r Rooms, from []relay.Source, to broker.Broker, seen *sight,
+// runners returns a schemaRelay for each schema, and with --listen one listener for all of them.
+func runners(r Rooms, from []relay.Source, to broker.Broker, seen *monitor,
 	log *slog.Logger) (all []skald.Runner, err error) {
 	open := &supervisor{open: len(from)}
 	for i, source := range from {
@@ -187,21 +187,21 @@ func runners(r Rooms, from []relay.Source, to broker.Broker, seen *sight,
 			return relay.New(source, to, &relay.Options{Keep: r.Keep, Outboxes: len(from), Logger: one.log,
 				MeterProvider: seen.meters})
 		}
-		seen.health.AddRelay("", one)
+		seen.health.Add("", one)
 		all = append(all, one)
 	}
-	if r.Listen != "" && !r.WAL && r.ReadBy == "" { // who reads by a slot is told of nothing
-		heard, err := listen(r.Listen, from, log)
+	if r.Listen != "" && !r.WAL && r.ReadBy == "" { // a reader of a slot needs no notifications
+		listener, err := listen(r.Listen, from, log)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, heard)
+		all = append(all, listener)
 	}
 	return all, nil
 }
 
-// openPatiently opens the database and looks whether there is something to relay; it waits for a server that
-// is away, until ctx is done: then it returns nothing.
+// openPatiently opens the database, and checks that a schema can be relayed. It waits for a server that is
+// down. After ctx is done it returns nothing.
 func openPatiently(ctx context.Context, db Database, r Rooms,
 	log *slog.Logger) (from []relay.Source, done func(), err error) {
 	err = patiently(ctx, log, func() error {
@@ -218,9 +218,9 @@ func openPatiently(ctx context.Context, db Database, r Rooms,
 	return from, done, err
 }
 
-// patiently tries again while the database is away, until ctx is done: then it returns nil.
+// patiently retries while the database is down. After ctx is done it returns nil.
 func patiently(ctx context.Context, log *slog.Logger, try func() error) error {
-	say := backoff.Rarely{First: sayEvery, Most: sayMost}
+	due := backoff.Rarely{First: logEvery, Most: logMost}
 	for {
 		err := try()
 		if err == nil || ctx.Err() != nil {
@@ -229,8 +229,8 @@ func patiently(ctx context.Context, log *slog.Logger, try func() error) error {
 		if !cli.Away(err) {
 			return err
 		}
-		if say.Due(time.Now()) {
-			log.Warn("waiting for the database", "error", err)
+		if due.Due(time.Now()) {
+			log.Warn("waiting for the database", "error", cli.OneLine(err))
 		}
 		select {
 		case <-ctx.Done():
@@ -240,23 +240,23 @@ func patiently(ctx context.Context, log *slog.Logger, try func() error) error {
 }
 
 const (
-	// sayEvery is the shortest pause between two lines about the same state.
-	sayEvery = 5 * time.Second
-	// sayMost is the longest pause between two lines about an outage that lasts.
-	sayMost = 10 * time.Minute
+	// logEvery is the shortest pause between two lines about the same state.
+	logEvery = 5 * time.Second
+	// logMost is the longest pause between two lines about a long outage.
+	logMost = 10 * time.Minute
 )
 
-// A voice says when a relay begins to work, and that it cannot: after 5 s, then after pauses that double, up
-// to 10 min. Once it can again it says for how long it could not.
-type voice struct {
+// relayLog logs when a relay starts to work and when it cannot work. It logs an outage after 5 s, and then
+// after pauses that double, up to 10 min. When the relay works again, it logs the duration of the outage.
+type relayLog struct {
 	relay *relay.Relay
 	log   *slog.Logger
 }
 
-// Run listens until ctx is done.
-func (v voice) Run(ctx context.Context) error {
+// Run checks the relay until ctx is done.
+func (v relayLog) Run(ctx context.Context) error {
 	var ready bool
-	say := backoff.Rarely{First: sayEvery, Most: sayMost}
+	due := backoff.Rarely{First: logEvery, Most: logMost}
 	since := time.Now() // when it was last ready, or began
 	for {
 		select {
@@ -266,11 +266,11 @@ func (v voice) Run(ctx context.Context) error {
 		}
 		h := v.relay.Health()
 		switch {
-		case h.Ready && !ready && say.Over():
+		case h.Ready && !ready && due.Over():
 			v.log.Info("relaying again", "shards", h.Shards, "waited", time.Since(since).Round(time.Second))
 		case h.Ready && !ready:
 			v.log.Info("relaying", "shards", h.Shards)
-		case !h.Ready && time.Since(since) >= sayEvery && say.Due(time.Now()):
+		case !h.Ready && time.Since(since) >= logEvery && due.Due(time.Now()):
 			v.log.Warn("waiting", "why", h.Why, "since", since.Format(time.RFC3339))
 		}
 		if ready = h.Ready; ready {

@@ -14,34 +14,34 @@ import (
 )
 
 const (
-	// retryEvery is the pause before a schema that cannot be relayed is tried again.
+	// retryEvery is the pause before a schema that failed is retried.
 	retryEvery = 5 * time.Second
-	// sayStuckEvery is the shortest pause between two log lines about it.
-	sayStuckEvery = time.Minute
+	// logStuckEvery is the shortest pause between two log lines about such a schema.
+	logStuckEvery = time.Minute
 )
 
-// A schemaRelay runs the relay of one schema. While another schema can be relayed, a missing right or table
-// does not end the process: the schema is tried again, the process is not ready and names it.
+// schemaRelay runs the relay of one schema. While another schema is served, a missing right or table does
+// not end the process. The schema is retried, and the process is not ready and names it.
 type schemaRelay struct {
-	name   string // "": it is the only one
+	name   string // empty for the only schema
 	source relay.Source
 	make   func() *relay.Relay
 	log    *slog.Logger
 	all    *supervisor
 
 	mu     sync.Mutex
-	relay  *relay.Relay // nil: none at work
-	why    error        // it cannot be served
-	closed time.Time    // when that was said
+	relay  *relay.Relay // nil while it does not run
+	why    error        // why the schema cannot be served; nil if it is
+	closed time.Time    // when why was last logged
 }
 
-// A supervisor counts the schemas that are relayed. The process ends when none is left.
+// supervisor counts the schemas that are served. The process ends when none of them is left.
 type supervisor struct {
 	mu   sync.Mutex
 	open int
 }
 
-// stop counts a schema that cannot be relayed, and tells whether it was the last.
+// stop counts a schema that cannot be served. It returns true if it was the last one.
 func (s *supervisor) stop() (last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,18 +49,18 @@ func (s *supervisor) stop() (last bool) {
 	return s.open == 0
 }
 
-// resume counts a schema that is relayed again.
+// resume counts a schema that is served again.
 func (s *supervisor) resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open++
 }
 
-// Run relays until ctx is done, or no schema is left that can be relayed.
+// Run serves the schema until ctx is done, or until no schema can be served.
 func (r *schemaRelay) Run(ctx context.Context) error {
 	for stuck := false; ; {
 		err := r.source.Check(ctx, store.Relay)
-		if err == nil || cli.Away(err) { // which the relay waits for
+		if err == nil || cli.Away(err) { // the relay waits for a server that is down
 			if stuck {
 				r.all.resume()
 			}
@@ -75,7 +75,7 @@ func (r *schemaRelay) Run(ctx context.Context) error {
 			return err
 		}
 		stuck = true
-		r.say(err)
+		r.fail(err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(retryEvery):
@@ -83,44 +83,46 @@ func (r *schemaRelay) Run(ctx context.Context) error {
 	}
 }
 
-// serve is one session of the relay.
+// serve runs the relay once.
 func (r *schemaRelay) serve(ctx context.Context) error {
 	one := r.make()
 	r.mu.Lock()
 	r.relay, r.why, r.closed = one, nil, time.Time{}
 	r.mu.Unlock()
-	return skald.Run(ctx, one, voice{one, r.log})
+	return skald.Run(ctx, one, relayLog{one, r.log})
 }
 
-func (r *schemaRelay) say(err error) {
+// fail records why the schema cannot be served, and logs it.
+func (r *schemaRelay) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.relay, r.why = nil, err
-	if time.Since(r.closed) >= sayStuckEvery {
+	if time.Since(r.closed) >= logStuckEvery {
 		r.closed = time.Now()
-		r.log.Error("this schema cannot be relayed; the others are, and it is tried again", "error", err)
+		r.log.Error("this schema cannot be relayed; it is retried, and the other schemas are served", "error", err)
 	}
 }
 
-// Health is that of its relay. The process lives while another schema is relayed.
-func (r *schemaRelay) Health() relay.Health {
+// Status returns the state of its relay. The process is live while another schema is relayed.
+func (r *schemaRelay) Status() skald.Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := relay.Health{Live: true, Why: "not started yet"}
+	is := skald.Status{Live: true, Why: "not started yet"}
 	switch {
 	case r.why != nil:
-		h.Why = r.why.Error()
+		is.Why = r.why.Error()
 	case r.relay != nil:
-		h = r.relay.Health()
+		is = r.relay.Status()
 	}
-	if r.name != "" && h.Why != "" {
-		h.Why = "schema " + r.name + ": " + h.Why
+	is.Name, is.Stage = "relay", skald.Publishing
+	if r.name != "" && is.Why != "" {
+		is.Why = "schema " + r.name + ": " + is.Why
 	}
-	return h
+	return is
 }
 
-// checkAny is nil if one of them can be served, and the errors of all if none can be. While the server is
-// away it is that.
+// checkAny returns nil if one of the schemas can be served, else the errors of all. If the server is down
+// it returns that error.
 func checkAny(ctx context.Context, all []relay.Source) error {
 	var errs []error
 	for _, one := range all {

@@ -11,10 +11,9 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/foreign"
-	"github.com/skald-go/skald/health"
 )
 
-// runTables carries outbox tables that are not Skald's.
+// runTables publishes foreign outbox tables.
 func runTables(ctx context.Context, db Database, paths []string, connections int, bus,
 	metrics string, log *slog.Logger) (err error) {
 	var tables []foreign.Table
@@ -34,7 +33,7 @@ func runTables(ctx context.Context, db Database, paths []string, connections int
 	if err != nil {
 		return err
 	}
-	seen, err := newSight(metrics, log)
+	seen, err := newMonitor(metrics, log)
 	if err != nil {
 		return err
 	}
@@ -57,10 +56,7 @@ func runTables(ctx context.Context, db Database, paths []string, connections int
 	all := make([]skald.Runner, len(tables))
 	for i, t := range tables {
 		one := foreign.New(from, t, to, &foreign.Options{Logger: log, MeterProvider: seen.meters})
-		seen.health.Add(t.Name, func() health.Status {
-			h := one.Health()
-			return health.Status{Live: h.Live, Ready: h.Ready, Why: h.Why}
-		})
+		seen.health.Add(t.Name, one)
 		all[i] = one
 	}
 	return tableState(skald.Run(ctx, all...))
@@ -80,7 +76,8 @@ func readTable(path string) (t foreign.Table, err error) {
 	return t, nil
 }
 
-// tableState gives a map that does not go with its table the exit code of a wrong state.
+// tableState returns a *cli.ForeignError for a map that does not match its table. Its exit code is that of
+// a wrong state.
 func tableState(err error) error {
 	var wrong *foreign.TableError
 	if errors.As(err, &wrong) {

@@ -3,7 +3,10 @@
 package verbs
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,19 +21,20 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const sagasAbout = `Orchestrated sagas: which there are, how they stand and why, and what to do about one that is stuck.
+const sagasAbout = `Inspects and repairs orchestrated sagas. For choreographed sagas see skald status, steps and compensate.
 
-A saga is named by its key, or by its definition and its key: skald saga show order o-1. Verbs that change sagas want a --reason, which is
-kept in skald_audit, and take flags that select many; --dry-run says which. Many are a run, which the console shows: if it is interrupted, the
-same command, or the console, goes on with it and changes no saga twice. Engines see a change at once, or within half a second.
+A saga is selected by its key, or by its definition and its key: skald saga show order o-1. Verbs that
+change sagas need a --reason, recorded in skald_audit. Instead of a key, flags select many sagas;
+--dry-run lists them. Such a run appears in the console. If it is interrupted, the same command or the
+console continues it and changes no saga twice. Engines notice a change within half a second.
 
-There is no rewind: to go back to a step would mean to undo what came after it and do that again, and an undo that was called counts as
-final at participants and providers. Cancel the saga, and start another one under a new key.`
+There is no way back to an earlier step: an undo is final at participants and providers. Cancel the saga,
+and start another one with a new key.`
 
-// SagasCommand is skald saga.
+// SagasCommand returns skald saga.
 func SagasCommand(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "saga",
-		Short: "Orchestrated sagas: look, explain, draw, holds, check, retry, complete, skip, cancel, pause, resume, signal", Long: sagasAbout}
+		Short: "Inspect and repair orchestrated sagas", Long: sagasAbout}
 	c.AddCommand(sagasListCommand(out), sagasShowCommand(out), explainCommand(out), graphCommand(out),
 		holdsCommand(out), checkCommand(out))
 	for _, verb := range operate.SagaVerbs() {
@@ -39,7 +43,7 @@ func SagasCommand(out, errs io.Writer) *cobra.Command {
 	return c
 }
 
-// sagasWanted are the flags that say which sagas are meant.
+// sagasWanted holds the flags that select sagas.
 type sagasWanted struct {
 	connect.Change
 	which           operate.SagaSelection
@@ -52,20 +56,21 @@ func (w *sagasWanted) flags(c *cobra.Command) {
 
 func (w *sagasWanted) filters(c *cobra.Command) {
 	f, s := c.Flags(), &w.which
-	connect.Filter(f, &s.Name, "name", "only sagas of this definition")
-	connect.Filter(f, &s.ID, "id", "only the saga of this id")
-	connect.Filter(f, &s.Status, "status", "only those that are "+strings.Join(operate.SagaStatuses(), ", "))
-	f.BoolVar(&s.Stuck, "stuck", false, "only those that wait for an operator")
-	f.BoolVar(&s.Paused, "paused", false, "only those that are paused")
-	f.BoolVar(&s.Failing, "failing", false, "only those that wait for another attempt")
-	connect.Filter(f, &s.Step, "at", "only those that are at this step; with its occurrence: pack/line-1")
-	connect.Filter(f, &s.Error, "error", "only those whose last error contains this")
+	connect.Filter(f, &s.Name, "name", "only sagas of the definition with this `NAME`")
+	connect.Filter(f, &s.ID, "id", "only the saga with this `ID`")
+	connect.Filter(f, &s.Status, "status", "only sagas with this `STATUS`: "+
+		strings.Join(operate.SagaStatuses(), ", "))
+	f.BoolVar(&s.Stuck, "stuck", false, "only sagas that wait for an operator")
+	f.BoolVar(&s.Paused, "paused", false, "only paused sagas")
+	f.BoolVar(&s.Failing, "failing", false, "only sagas that wait for another attempt")
+	connect.Filter(f, &s.Step, "at", "only sagas at this `STEP`, with its occurrence as pack/line-1")
+	connect.Filter(f, &s.Error, "error", "only sagas with this `TEXT` in their last error")
 	connect.Filter(f, &w.started, "since",
-		"only those that were started since then: 2026-01-31T08:00:00Z, or 2h: two hours ago")
-	connect.Filter(f, &w.before, "until", "only those that were started before; the same")
+		"only sagas started since this `TIME`: 2026-01-31T08:00:00Z, or 2h for two hours ago")
+	connect.Filter(f, &w.before, "until", "only sagas started before this `TIME`")
 }
 
-// named reads [NAME] KEY.
+// named reads the arguments [NAME] KEY.
 func (w *sagasWanted) named(args []string) (err error) {
 	switch len(args) {
 	case 1:
@@ -79,24 +84,24 @@ func (w *sagasWanted) named(args []string) (err error) {
 	return err
 }
 
-// keyArgs are those of a command about one saga.
+// keyArgs adds the arguments of a command about one saga.
 func keyArgs(c *cobra.Command) {
 	c.Use += " [NAME] KEY"
 	c.Args = cobra.RangeArgs(1, 2)
 }
 
-// A sagasKeeper is a store as these commands need it.
+// sagasKeeper is the part of a store that these commands need.
 type sagasKeeper interface {
 	operate.SagaKeeper
 	Check(ctx context.Context, as store.Role) error
 }
 
-// look has f ask the store. It wants no right to write: a dry run is a look, too.
+// look opens the store for the duration of f. It needs no right to write, as in a dry run.
 func (w *sagasWanted) look(c *cobra.Command, f func(ctx context.Context, k sagasKeeper) error) error {
 	return unchecked(c, w.Schema, f)
 }
 
-// write has f change what the store has.
+// write opens the store for a change by f.
 func (w *sagasWanted) write(c *cobra.Command, f func(ctx context.Context, k sagasKeeper) error) error {
 	return writing(c, &w.Change, f)
 }
@@ -110,10 +115,10 @@ func writing(c *cobra.Command, w *connect.Change, f func(ctx context.Context, k 
 
 func sagasListCommand(out io.Writer) *cobra.Command {
 	w := &sagasWanted{}
-	c := &cobra.Command{Use: "list", Short: "How sagas stand", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "list", Short: "List sagas and their states", Args: cobra.NoArgs}
 	w.flags(c)
 	w.filters(c)
-	c.Flags().IntVar(&w.which.Limit, "limit", 100, "at most so many; 0: all")
+	c.Flags().IntVar(&w.which.Limit, "limit", 100, "list at most `N`; 0 lists all")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := connect.Limit(w.which.Limit); err != nil {
 			return err
@@ -122,22 +127,29 @@ func sagasListCommand(out io.Writer) *cobra.Command {
 			return err
 		}
 		return w.look(c, func(ctx context.Context, k sagasKeeper) error {
-			list, err := operate.Sagas(ctx, k, w.which)
-			if err == nil && len(list) == 0 {
+			found := newestBy(w.which.Limit, func(a, b *operate.Saga) int {
+				return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(b.Key, a.Key))
+			})
+			which := w.which
+			which.Limit = 0
+			err := operate.EachSaga(ctx, k, which, func(s operate.Saga) { found.add(s) })
+			if err == nil && found.all == 0 {
 				err = w.known(ctx, k)
 			}
 			if err != nil {
 				return err
 			}
-			cli.None(c.ErrOrStderr(), len(list), w.JSON)
-			return listSagas(out, list, w.JSON)
+			list := found.sort()
+			err = listSagas(out, list, w.JSON)
+			cli.Ended(c.ErrOrStderr(), len(list), found.all, "sagas", w.JSON)
+			return err
 		})
 	}
 	return c
 }
 
-// known is an error where --name is of no definition, and of no saga, or --at is no step of one: "nothing is
-// there" would hide that it is misspelt.
+// known returns an error if --name or --at is not in the database. An empty list would hide that it is
+// misspelt.
 func (w *sagasWanted) known(ctx context.Context, k sagasKeeper) error {
 	if w.which.Name+w.which.Step == "" {
 		return nil
@@ -199,7 +211,7 @@ func statusOf(s *operate.Saga) string {
 	return text
 }
 
-// read hands f the saga that the arguments name.
+// read calls f with the saga of the arguments.
 func (w *sagasWanted) read(c *cobra.Command, args []string, f func(r *operate.SagaRead) error) error {
 	if err := w.named(args); err != nil {
 		return err
@@ -215,10 +227,10 @@ func (w *sagasWanted) read(c *cobra.Command, args []string, f func(r *operate.Sa
 
 func sagasShowCommand(out io.Writer) *cobra.Command {
 	w, data := &sagasWanted{}, false
-	c := &cobra.Command{Use: "show", Short: "All that is known of a saga"}
+	c := &cobra.Command{Use: "show", Short: "Show the state and history of a saga"}
 	keyArgs(c)
 	w.flags(c)
-	c.Flags().BoolVar(&data, "data", false, "with its input and the outputs of its steps")
+	c.Flags().BoolVar(&data, "data", false, "also print the input and the outputs of steps")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return w.read(c, args, func(r *operate.SagaRead) error {
 			d := r.Detail(data)
@@ -245,11 +257,11 @@ func tellOrchestrated(out io.Writer, d *operate.SagaDetail) error {
 	line("changed", cli.Time(d.Changed))
 	line("ended", cli.When(d.Ended))
 	line("deadline", cli.When(d.Deadline))
-	line("it turned back", d.Why)
+	line("turned back", d.Why)
 	line("step of", d.Parent)
 	line("correlation", d.Correlation)
-	line("in hand of", d.Session)
-	line("next look", cli.When(d.Due))
+	line("run by", d.Session)
+	line("due", cli.When(d.Due))
 	if d.Error != "" && d.Ended == nil {
 		line("error", cli.FirstLine(d.Error)+", since "+cli.When(d.Since))
 	}
@@ -282,7 +294,7 @@ func tellOrchestrated(out io.Writer, d *operate.SagaDetail) error {
 
 func explainCommand(out io.Writer) *cobra.Command {
 	w := &sagasWanted{}
-	c := &cobra.Command{Use: "explain", Short: "How a saga stands, why, and what can be done, in plain words"}
+	c := &cobra.Command{Use: "explain", Short: "Explain the state of a saga and the possible next commands"}
 	keyArgs(c)
 	w.flags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -300,10 +312,10 @@ func explainCommand(out io.Writer) *cobra.Command {
 
 func graphCommand(out io.Writer) *cobra.Command {
 	w, form := &sagasWanted{}, ""
-	c := &cobra.Command{Use: "graph", Short: "Draw a saga with how far it has come"}
+	c := &cobra.Command{Use: "graph", Short: "Draw a saga and its progress"}
 	keyArgs(c)
 	w.flags(c)
-	c.Flags().StringVar(&form, "form", "text", strings.Join(operate.Forms(), ", "))
+	c.Flags().StringVar(&form, "form", "text", "`FORM` of the drawing: "+strings.Join(operate.Forms(), ", "))
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return w.read(c, args, func(r *operate.SagaRead) error {
 			text, err := r.Draw(form)
@@ -319,40 +331,47 @@ func graphCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-const checkAbout = `Compares the sagas that run with the definitions of the next build, as saga.Write has written them: which go on, and which would be
-left to the older build. The exit code is 8 if some would.`
+const checkAbout = `Checks whether the next build can resume sagas of the present one. --definitions is the file that
+saga.Write wrote for the next build.
+
+The command compares it with the running sagas, and with the last definition of each name that an engine
+noted in the database, of which sagas may still start. Sagas that the next build cannot resume stay with
+the older build. The exit code is 8 if there are any.`
 
 func checkCommand(out io.Writer) *cobra.Command {
 	w, file := &sagasWanted{}, ""
-	c := &cobra.Command{Use: "check", Short: "Whether the next build can take on the sagas that run",
+	c := &cobra.Command{Use: "check", Short: "Check whether the next build can resume the running sagas",
 		Long: checkAbout, Args: cobra.NoArgs}
 	w.flags(c)
-	c.Flags().StringVar(&file, "definitions", "", "the file that saga.Write has written of the next build")
+	c.Flags().StringVar(&file, "definitions", "", "`FILE` of saga.Write from the next build")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if file == "" {
 			return &cli.UsageError{What: "which definitions? Give --definitions FILE"}
 		}
-		f, err := os.Open(file)
+		text, err := os.ReadFile(file)
 		if err != nil {
 			return &cli.UsageError{What: err.Error()}
 		}
-		defer func() { _ = f.Close() }()
 		return w.look(c, func(ctx context.Context, k sagasKeeper) error {
-			list, err := operate.CheckSagas(ctx, k, f)
+			list, err := operate.CheckSagas(ctx, k, bytes.NewReader(text))
 			if err != nil {
 				return err
 			}
-			if len(list) == 0 {
-				return noneRuns(c, out, w)
+			last, err := operate.CheckDefinitions(ctx, k, bytes.NewReader(text))
+			if err == nil && len(list) == 0 {
+				err = noneRuns(c, out, w, len(last) == 0)
 			}
-			return tellCheck(out, list, w.JSON)
+			if err != nil {
+				return err
+			}
+			return errors.Join(tellLast(out, last, list, w.JSON), tellCheck(out, list, w.JSON))
 		})
 	}
 	return c
 }
 
-// noneRuns says that there was nothing to compare: perhaps it is another schema, or another database.
-func noneRuns(c *cobra.Command, out io.Writer, w *sagasWanted) error {
+// noneRuns prints that no saga runs, and names the schema, which may be the wrong one.
+func noneRuns(c *cobra.Command, out io.Writer, w *sagasWanted, same bool) error {
 	where := "in this database"
 	if w.Schema != "" {
 		where = "in the schema " + w.Schema + " of this database"
@@ -362,6 +381,10 @@ func noneRuns(c *cobra.Command, out io.Writer, w *sagasWanted) error {
 	if w.JSON { // a line of out is a check
 		out = c.ErrOrStderr()
 	}
-	_, err := fmt.Fprintf(out, "no saga runs %s: there is nothing to compare, and each build can be deployed\n", where)
+	text := "no saga runs " + where
+	if same {
+		text += ": there is nothing to compare, and each build can be deployed"
+	}
+	_, err := fmt.Fprintln(out, text)
 	return err
 }

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -17,34 +18,36 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-const compensateAbout = `Has a choreographed saga undone, for a reason. For each step that took effect it publishes the event by which the flow asks
-for the undo (flow.Undo), through the outbox of the tracker's database, which a relay has to serve. It is noted who wanted it, in the same
-commit, so typing it again asks for nothing twice. What the saga itself has undone meanwhile is not undone again. A step of which the flow
-declares no undo is named, and then nothing is published. A step that takes effect later is not undone: look with skald status.
+const compensateAbout = `Requests the undo of choreographed sagas. For each step that took effect it publishes the event that
+flow.Undo declares, through the outbox of the tracker's database. A relay must serve that outbox.
 
-Without KEY all that the filter chooses are undone, in a run that the console shows; the same command again goes on with one that was
-interrupted.`
+The request is recorded in the same transaction, so a repeat publishes nothing twice. Steps that the
+saga has undone by itself are left out. If a step has no declared undo, the command names the step and
+publishes nothing. A step that takes effect later is not undone: check with skald status.
 
-// Compensate is skald compensate.
+Without KEY it compensates all sagas that --state, --overdue and --flow select. The console shows the
+progress of such a run. If it is interrupted, the same command continues it.`
+
+// Compensate returns skald compensate.
 func Compensate(out, errs io.Writer) *cobra.Command {
 	w, wish, all := &connect.Change{}, operate.Wish{}, operate.FlowSelection{}
-	c := &cobra.Command{Use: "compensate [KEY]", Short: "Have a saga undone, or many, for a reason",
+	c := &cobra.Command{Use: "compensate [KEY]", Short: "Undo one saga or many, with a reason",
 		Long: compensateAbout, Args: cobra.MaximumNArgs(1)}
 	connect.StoreFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
-	connect.Filter(f, &wish.Flow, "flow", "of this flow, where sagas of several flows have the key")
-	connect.Filter(f, &all.State, "state", "without KEY: all that are so, one of "+
-		strings.Join(operate.SagaStatuses(), ", ")+"; with --flow, of this one")
-	f.BoolVar(&all.Overdue, "overdue", false, "without KEY: all that wait for something that is due")
+	connect.Filter(f, &wish.Flow, "flow", "only sagas of this `FLOW`")
+	connect.Filter(f, &all.State, "state", "without KEY: all sagas with this `STATE`: "+
+		strings.Join(operate.SagaStatuses(), ", "))
+	f.BoolVar(&all.Overdue, "overdue", false, "without KEY: all sagas that wait for an overdue event")
 	f.BoolVar(&wish.Again, "again", false,
-		"ask once more for what was asked for before, and is not reported yet")
-	f.BoolVar(&w.Yes, "yes", false, "do not ask")
-	f.BoolVar(&w.Dry, "dry-run", false, "say what would be asked for, and change nothing")
-	f.StringVar(&w.Reason, "reason", "", "why; it is kept in skald_audit")
-	f.StringVar(&w.By, "by", connect.Whoami(), "who does it, for the audit")
+		"request again the undos that were requested before and are not confirmed")
+	f.BoolVar(&w.Yes, "yes", false, "do not ask for confirmation")
+	f.BoolVar(&w.Dry, "dry-run", false, "print the events, and change nothing")
+	connect.AuditFlags(f, &w.Reason, &w.By)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := w.Reasoned("compensate"); err != nil {
-			return err
+		missing := w.Reasoned("compensate")
+		if len(args) == 0 && missing != nil {
+			return missing
 		}
 		if len(args) == 0 {
 			all.Flow = wish.Flow
@@ -53,15 +56,21 @@ func Compensate(out, errs io.Writer) *cobra.Command {
 			})
 		}
 		if all != (operate.FlowSelection{}) {
-			return &cli.UsageError{What: "--state and --overdue choose many: give them, or a KEY"}
+			return &cli.UsageError{What: "--state and --overdue select many sagas: give them, or a KEY"}
 		}
 		wish.Key = args[0]
+		if missing != nil {
+			return unchecked(c, w.Schema, func(ctx context.Context, k sagasKeeper) error {
+				_, err := compensateIn(ctx, k, wish, operate.Order{DryRun: true})
+				return cmp.Or(err, missing)
+			})
+		}
 		return writing(c, w, func(ctx context.Context, k sagasKeeper) error {
 			o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
 			if !w.Yes {
 				o.Confirm = func(ctx context.Context, _ int) error {
-					return connect.Yes(ctx, errs, fmt.Sprintf("Shall saga %.100s be undone?", wish.Key),
-						"compensate: look with --dry-run; if it is meant, add --yes")
+					return connect.Yes(ctx, errs, fmt.Sprintf("Undo saga %.100s?", wish.Key),
+						"compensate: list the events with --dry-run; to publish them, add --yes")
 				}
 			}
 			r, err := compensateIn(ctx, k, wish, o)
@@ -74,15 +83,14 @@ func Compensate(out, errs io.Writer) *cobra.Command {
 	return c
 }
 
-// compensateMany has all that are chosen undone, in a run: the same command again goes on with one that was
-// interrupted.
+// compensateMany undoes all selected sagas in a run. The same command continues an interrupted run.
 func compensateMany(ctx context.Context, k sagasKeeper, w *connect.Change, all operate.FlowSelection, out,
 	errs io.Writer) error {
 	o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
 	if !w.Yes {
 		o.Confirm = func(ctx context.Context, n int) error {
-			return connect.Yes(ctx, errs, fmt.Sprintf("Shall %s be undone?", cli.Count(n, "saga")),
-				"compensate: look with --dry-run; if it is meant, add --yes")
+			return connect.Yes(ctx, errs, fmt.Sprintf("Undo %s?", cli.Count(n, "saga")),
+				"compensate: list the events with --dry-run; to publish them, add --yes")
 		}
 	}
 	name, err := runName("compensate", all, w.Reason)
@@ -96,7 +104,11 @@ func compensateMany(ctx context.Context, k sagasKeeper, w *connect.Change, all o
 	case operate.FlowKeeper[*sql.Tx]:
 		r, err = operate.RunFlows(ctx, db, name, all, o)
 	default:
-		return fmt.Errorf("%T keeps no sagas", k)
+		return fmt.Errorf("%T does not store sagas", k)
+	}
+	if none := new(operate.NoneError); errors.As(err, &none) {
+		fmt.Fprintln(errs, "skald: "+none.What)
+		err = nil
 	}
 	if err != nil && !errors.As(err, new(*operate.PartlyError)) {
 		return err
@@ -112,7 +124,7 @@ func compensateIn(ctx context.Context, k sagasKeeper, wish operate.Wish,
 	case operate.Compensator[*sql.Tx]:
 		return operate.Compensate(ctx, db, wish, o)
 	}
-	return operate.CompensateReport{}, fmt.Errorf("%T keeps no sagas", k)
+	return operate.CompensateReport{}, fmt.Errorf("%T does not store sagas", k)
 }
 
 func tellCompensated(out io.Writer, w *connect.Change, r *operate.CompensateReport) error {
@@ -139,7 +151,7 @@ func tellCompensated(out io.Writer, w *connect.Change, r *operate.CompensateRepo
 	}
 	for _, a := range r.Before {
 		if _, err := fmt.Fprintf(out,
-			"the undo of %s was asked for at %s, and %s is not heard of yet: --again asks once more\n",
+			"the undo of %s was requested at %s, and %s has not arrived yet: --again requests it again\n",
 			a.Step, cli.Time(a.At), listed(a.For, " or ")); err != nil {
 			return err
 		}

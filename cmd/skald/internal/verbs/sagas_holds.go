@@ -13,27 +13,27 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A hold is a place in the line for an entity, as JSON.
+// hold is a place in the queue of an entity, as JSON.
 type hold struct {
 	Space  string    `json:"space"`
 	Key    []byte    `json:"key"`
-	Name   string    `json:"saga"` // that asked, its definition
+	Name   string    `json:"saga"` // the definition of the waiting saga
 	Saga   string    `json:"saga_key"`
-	Holder string    `json:"holder"` // its id, or that of the saga at the top of its family
+	Holder string    `json:"holder"` // its id, or the id of the top of its family
 	Since  time.Time `json:"since"`
-	Before int       `json:"before"`  // how many stand before it; 0: it holds the entity
-	Behind int       `json:"waiting"` // how many stand behind it
+	Before int       `json:"before"`  // places before it; 0 if it holds the entity
+	Behind int       `json:"waiting"` // places behind it
 }
 
-const holdsAbout = `Which sagas hold entities, by a step that is a Lock, and how many wait for each.
-With an entity, its space and its key: the whole line for it. A key that is no text is given as base64:…, as the list prints it.`
+const holdsAbout = `Lists the entities that sagas have locked by a Lock step, and the number of sagas that wait for each.
+With SPACE and KEY it lists the whole queue of one entity. A binary key has the form base64:….`
 
 func holdsCommand(out io.Writer) *cobra.Command {
 	w, limit := &sagasWanted{}, 0
-	c := &cobra.Command{Use: "holds [SPACE KEY]", Short: "Which sagas hold entities, and who waits for them",
+	c := &cobra.Command{Use: "holds [SPACE KEY]", Short: "List entity locks of sagas and their queues",
 		Long: holdsAbout, Args: cobra.MaximumNArgs(2)}
 	w.flags(c)
-	c.Flags().IntVar(&limit, "limit", 1000, "look at so many places in lines, at most")
+	c.Flags().IntVar(&limit, "limit", 1000, "read at most `N` places of queues")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		q := store.HoldQuery{Limit: limit}
 		switch len(args) {
@@ -47,7 +47,7 @@ func holdsCommand(out io.Writer) *cobra.Command {
 			q.Entity = &store.Lock{Space: args[0], Key: string(key)}
 		}
 		if limit < 1 {
-			return &cli.UsageError{What: "a limit is how many places at most: 1 or more"}
+			return &cli.UsageError{What: "--limit is 1 or more"}
 		}
 		return w.look(c, func(ctx context.Context, k sagasKeeper) error {
 			list, err := store.ListHolds(ctx, k, q)
@@ -59,21 +59,21 @@ func holdsCommand(out io.Writer) *cobra.Command {
 				return err
 			}
 			if len(list) == limit {
-				fmt.Fprintf(c.ErrOrStderr(), "only %d places were looked at: there are others, see --limit\n",
+				fmt.Fprintf(c.ErrOrStderr(), "only the first %d places are shown: raise --limit to see more\n",
 					limit)
 			}
 			if n == 0 && q.Entity != nil {
-				return &cli.NoneError{What: fmt.Sprintf("no saga holds %s %s, or waits for it", args[0],
+				return &cli.NoneError{What: fmt.Sprintf("no saga holds %s %s or waits for it", args[0],
 					args[1])}
 			}
-			cli.None(c.ErrOrStderr(), n, w.JSON)
+			cli.Ended(c.ErrOrStderr(), n, n, "entities held by sagas", w.JSON)
 			return nil
 		})
 	}
 	return c
 }
 
-// tellHolds lists places; alone: those of who holds an entity.
+// tellHolds prints places; with alone only those of holders.
 func tellHolds(out io.Writer, list []store.Hold, alone, asJSON bool) (n int, err error) {
 	t := cli.Table(out)
 	for _, h := range list {
@@ -89,7 +89,7 @@ func tellHolds(out io.Writer, list []store.Hold, alone, asJSON bool) (n int, err
 			}
 			continue
 		case n == 1:
-			fmt.Fprintln(t, "space\tkey\tsaga\tsaga key\tsince\tbefore it\twait for it")
+			fmt.Fprintln(t, "space\tkey\tsaga\tsaga key\tsince\tbefore it\twaiting")
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\n", cli.Line(h.Space), connect.KeyText([]byte(h.Key)),
 			h.Saga.Name, cli.ShortKey(h.Saga.Key), cli.Time(h.Since), h.Before, h.Behind)

@@ -14,24 +14,28 @@ import (
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
+	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/operate"
 	where "github.com/skald-go/skald/status"
 	"github.com/skald-go/skald/store"
 )
 
-const sagasStatusAbout = `Says where the sagas of a key stand, choreographed ones as a tracker keeps them, orchestrated ones as their engine does: what
-happened, what they wait for and since when, what fails again and again, what remains. It names the messages of this database that hold them
-up, and the command that frees each. --explain says it in plain words.`
+const sagasStatusAbout = `Shows the progress of a saga, choreographed or orchestrated: what has happened, what it waits for, since
+when, and what fails. It names the messages of this database that block the saga, and the command that
+unblocks each. --explain prints sentences.
 
-// Status is skald status.
+It is the short view for a customer's question. skald saga show prints all of an orchestrated saga, and
+skald steps show the steps of a choreographed saga at a participant.`
+
+// Status returns skald status.
 func Status(out io.Writer) *cobra.Command {
 	var schema, traces string
 	var asJSON, explain bool
-	c := &cobra.Command{Use: "status KEY", Short: "Where a saga stands, and what holds it up",
+	c := &cobra.Command{Use: "status KEY", Short: "Show the progress of a saga and its obstacles",
 		Long: sagasStatusAbout, Args: cobra.ExactArgs(1)}
 	connect.StoreFlags(c, &schema, &asJSON)
-	c.Flags().BoolVar(&explain, "explain", false, "in plain words")
-	c.Flags().StringVar(&traces, "trace-url", "", "where traces are seen: https://…/{trace}")
+	c.Flags().BoolVar(&explain, "explain", false, "explain in sentences")
+	c.Flags().StringVar(&traces, "trace-url", "", "`URL` of traces, https://…/{trace}")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := where.CheckTraceURL(traces); err != nil {
 			return &cli.UsageError{What: err.Error()}
@@ -43,11 +47,11 @@ func Status(out io.Writer) *cobra.Command {
 			}
 			rows := unpublishedOf(ctx, db, &a)
 			if !a.Known() {
-				none := fmt.Sprintf("nothing is known of %.100q in this database: "+
-					"is it the key of a saga, and does a tracker or an engine write here?", args[0])
+				none := fmt.Sprintf("this database has nothing about %.100q: "+
+					"check that this is the key of a saga, and that a tracker or an engine uses this database", args[0])
 				steps, err := stepsTold(ctx, db, args[0], connect.Same(c, schema))
 				if len(steps) > 0 {
-					none = "where it stands is known where its tracker or its engine writes"
+					none = "the database of its tracker or engine has its state"
 				}
 				return errors.Join(err, &cli.NoneError{What: strings.Join(slices.Concat(rows, steps,
 					[]string{none}), "; ")})
@@ -63,14 +67,15 @@ func Status(out io.Writer) *cobra.Command {
 				_, err = fmt.Fprintln(out, cli.Lines(where.Explain(&a, time.Now())))
 				return err
 			}
-			return sagasTellStatus(out, &a, time.Now())
+			return errors.Join(sagasTellStatus(out, &a, time.Now()),
+				tellMore(c.ErrOrStderr(), &a, connect.Same(c, schema)))
 		})
 	}
 	return c
 }
 
-// unpublishedOf tells of the messages of a saga that are still in the outbox, by id and key, among the oldest
-// that wait there. Nothing is said of it where the user may not read the outbox: the rest does not need it.
+// unpublishedOf describes the messages of a saga that are still in the outbox, by ID and key, among the
+// oldest rows. It returns nothing if the user may not read the outbox.
 func unpublishedOf(ctx context.Context, db store.Lister, a *where.Answer) (out []string) {
 	keys := [][]byte{[]byte(a.Key)}
 	for i := range a.Sagas {
@@ -78,11 +83,11 @@ func unpublishedOf(ctx context.Context, db store.Lister, a *where.Answer) (out [
 	}
 	rows, err := operate.Unpublished(ctx, db, a.Key, keys, 1000)
 	if err != nil && !errors.As(err, new(*store.RightError)) {
-		out = append(out, "whether messages of it wait in the outbox could not be read: "+err.Error())
+		out = append(out, "its unpublished messages could not be read: "+err.Error())
 	}
 	for i := range rows {
 		r := &rows[i]
-		text := fmt.Sprintf("%s %s to %s is not published: it waits in the outbox since %s", r.Type, r.ID,
+		text := fmt.Sprintf("%s %s to %s is not published: it has waited in the outbox since %s", r.Type, r.ID,
 			r.Topic, cli.Time(r.Written))
 		if r.Deferred {
 			text += " (deferred; skald outbox status)"
@@ -117,15 +122,15 @@ func sagasTellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 			line(r.Step, s.Again(now)+": "+cli.FirstLine(r.Error))
 		}
 		for _, c := range s.Commands {
-			line("free it", c)
+			line("to unblock", c)
 		}
 		for _, a := range s.Asked {
-			line("undo asked for", fmt.Sprintf("%s, at %s", a.Step, cli.Time(a.At)))
+			line("undo requested", fmt.Sprintf("%s, at %s", a.Step, cli.Time(a.At)))
 		}
 		for _, more := range []struct {
 			what string
 			is   []string
-		}{{"not heard of yet", s.Missing}, {"remains", s.Remaining}, {s.UndoWord(), s.Undo},
+		}{{"not arrived yet", s.Missing}, {"remains", s.Remaining}, {s.UndoWord(), s.Undo},
 			{"nothing undoes", s.Stays}, {"drift", s.Drift}} {
 			if len(more.is) > 0 {
 				line(more.what, strings.Join(more.is, ", "))
@@ -137,7 +142,7 @@ func sagasTellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 	}
 	for i := range a.Held {
 		h := &a.Held[i]
-		fmt.Fprintf(t, "%s %s holds it up: %s at %s since %s\n", cli.Line(h.Type),
+		fmt.Fprintf(t, "%s %s blocks it: %s at %s since %s\n", cli.Line(h.Type),
 			cli.Line(h.ID), h.State, h.Consumer,
 			cli.Time(h.Since))
 		if h.LastError != "" {
@@ -150,9 +155,24 @@ func sagasTellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 			line("why", h.Doubt())
 			line("look", h.Look)
 		}
-		line("free it", h.Command)
+		line("to unblock", h.Command)
 	}
 	return t.Flush()
+}
+
+// tellMore prints the command that shows each saga in full.
+func tellMore(errs io.Writer, a *where.Answer, at string) (err error) {
+	for i := range a.Sagas {
+		s := &a.Sagas[i]
+		more := "skald steps show" + spaced(at) + " --saga " + shortlog.Shell(s.Key) +
+			", at the database of each participant"
+		if s.Style == operate.Orchestrated {
+			more = "skald saga show" + spaced(at) + " " + shortlog.Shell(s.Name) + " " + shortlog.Shell(s.Key)
+		}
+		_, wrote := fmt.Fprintln(errs, "more: "+cli.Line(more))
+		err = errors.Join(err, wrote)
+	}
+	return err
 }
 
 func toldStep(s *operate.StandingStep) (when, what string) {

@@ -17,14 +17,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Steps is skald steps.
+// Steps returns skald steps.
 func Steps(out io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "steps", Short: "Steps of sagas: what took effect, what is barred, and by what"}
+	c := &cobra.Command{Use: "steps", Short: "Inspect the steps of choreographed sagas"}
 	c.AddCommand(stepsListCommand(out), stepsShowCommand(out))
 	return c
 }
 
-// stepsWanted say which steps are meant; empty ones do not matter.
+// stepsWanted selects steps. Empty fields select all.
 type stepsWanted struct {
 	schema, consumer, saga, state string
 	limit                         int
@@ -34,13 +34,13 @@ type stepsWanted struct {
 func (w *stepsWanted) flags(c *cobra.Command) {
 	connect.ListFlags(c, &w.schema, &w.asJSON)
 	f := c.Flags()
-	connect.Filter(f, &w.consumer, "consumer", "only of this consumer group")
-	connect.Filter(f, &w.saga, "saga", "only of this saga")
+	connect.Filter(f, &w.consumer, "consumer", "only of this consumer `GROUP`")
+	connect.Filter(f, &w.saga, "saga", "only of the saga with this `KEY`")
 }
 
 func stepsListCommand(out io.Writer) *cobra.Command {
 	w := &stepsWanted{}
-	c := &cobra.Command{Use: "list", Short: "How steps stand", Args: cobra.NoArgs,
+	c := &cobra.Command{Use: "list", Short: "List steps and their states", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if w.state != "" && !slices.Contains(operate.StepStates(), w.state) {
 				return &cli.UsageError{What: fmt.Sprintf("--state is one of %s, not %q",
@@ -49,36 +49,56 @@ func stepsListCommand(out io.Writer) *cobra.Command {
 			if err := connect.Limit(w.limit); err != nil {
 				return err
 			}
-			t := cli.Table(out)
-			n := 0
-			err := w.each(c, func(s *operate.SagaStep) error {
-				n++
-				if w.asJSON {
-					return cli.JSON(out).Encode(s)
-				}
-				if n == 1 {
-					fmt.Fprintln(t, "consumer\tsaga\tstep\tstate\tsince\ttaken by\tundone or barred by")
-				}
-				_, err := fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Consumer, cli.Line(s.Saga),
-					stepName(s), s.State, cli.Time(s.ChangedAt), cli.Line(s.ID),
-					cli.Line(s.ByID))
-				return err
-			})
-			if err == nil {
-				cli.None(c.ErrOrStderr(), n, w.asJSON)
-			}
-			return errors.Join(err, t.Flush())
+			return w.list(c, out)
 		}}
 	w.flags(c)
-	connect.Filter(c.Flags(), &w.state, "state", "only those that stand so: "+
+	connect.Filter(c.Flags(), &w.state, "state", "only steps in this `STATE`: "+
 		strings.Join(operate.StepStates(), ", "))
-	c.Flags().IntVar(&w.limit, "limit", 100, "at most so many")
+	c.Flags().IntVar(&w.limit, "limit", 100, "list at most `N`")
 	return c
+}
+
+// stepsRead is the number of steps that a list reads at most.
+const stepsRead = 10_000
+
+// list prints the newest of the selected steps.
+func (w *stepsWanted) list(c *cobra.Command, out io.Writer) error {
+	found := newestBy(w.limit, func(a, b *operate.SagaStep) int { return a.ChangedAt.Compare(b.ChangedAt) })
+	all := *w
+	all.limit = stepsRead
+	if err := all.each(c, func(s *operate.SagaStep) error {
+		found.add(*s)
+		return nil
+	}); err != nil {
+		return err
+	}
+	t, list := cli.Table(out), found.sort()
+	for i := range list {
+		s := &list[i]
+		if w.asJSON {
+			if err := cli.JSON(out).Encode(s); err != nil {
+				return err
+			}
+			continue
+		}
+		if i == 0 {
+			fmt.Fprintln(t, "consumer\tsaga\tstep\tstate\tsince\tdone by\tundone or barred by")
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Consumer, cli.Line(s.Saga), stepName(s), s.State,
+			cli.Time(s.ChangedAt), cli.Line(s.ID), cli.Line(s.ByID))
+	}
+	err := t.Flush()
+	if found.all == stepsRead {
+		fmt.Fprintf(c.ErrOrStderr(), "only %d steps were read, by consumer and saga: select with --consumer, --saga or --state\n",
+			stepsRead)
+	}
+	cli.Ended(c.ErrOrStderr(), len(list), found.all, "steps", w.asJSON)
+	return err
 }
 
 func stepsShowCommand(out io.Writer) *cobra.Command {
 	w := &stepsWanted{limit: 1000}
-	c := &cobra.Command{Use: "show", Short: "All that is known of the steps of a saga", Args: cobra.NoArgs,
+	c := &cobra.Command{Use: "show", Short: "Show the steps of one saga", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if w.saga == "" {
 				return &cli.UsageError{What: "which saga? Give --saga"}
@@ -92,7 +112,7 @@ func stepsShowCommand(out io.Writer) *cobra.Command {
 				return tellStep(out, s)
 			})
 			if err == nil && n == 0 {
-				err = &cli.NoneError{What: "nothing is known of any step of saga " + w.saga}
+				err = w.elsewhere(c)
 			}
 			return err
 		}}
@@ -100,7 +120,28 @@ func stepsShowCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-// stepName is of the step, with its occurrence.
+// elsewhere returns the error of a saga without steps. An orchestrated saga has its own command.
+func (w *stepsWanted) elsewhere(c *cobra.Command) error {
+	none := &cli.NoneError{What: "this database has no step of saga " + w.saga}
+	return unchecked(c, w.schema, func(ctx context.Context, db store.Lister) error {
+		list, err := operate.Sagas(ctx, db, operate.SagaSelection{Key: w.saga, Limit: 1})
+		if err == nil && len(list) > 0 {
+			none.What = fmt.Sprintf("%s is an orchestrated saga: skald saga show%s %s %s", w.saga,
+				spaced(connect.Same(c, w.schema)), list[0].Name, shortlog.Shell(w.saga))
+		}
+		return none // also if this user may not read sagas
+	})
+}
+
+// spaced returns flags with a space before them.
+func spaced(flags string) string {
+	if flags == "" {
+		return ""
+	}
+	return " " + flags
+}
+
+// stepName returns the name of a step with its occurrence.
 func stepName(s *operate.SagaStep) string {
 	if s.Occurrence == "" {
 		return s.Step
@@ -116,16 +157,16 @@ func tellStep(out io.Writer, s *operate.SagaStep) error {
 		}
 	}
 	fmt.Fprintf(t, "%s of %s at %s: %s\n", stepName(s), cli.Line(s.Saga), s.Consumer, s.State)
-	line("taken by", messageName(s.Source, s.ID))
+	line("done by", messageName(s.Source, s.ID))
 	line("undone or barred by", messageName(s.BySource, s.ByID))
 	if s.Code != 0 || len(s.Result) > 0 {
-		line("answered", fmt.Sprintf("%d %s", s.Code, s.Result))
+		line("answer", fmt.Sprintf("%d %s", s.Code, s.Result))
 	}
-	line("called outside as", s.OutsideKey)
+	line("key at the provider", s.OutsideKey)
 	line("outcome", string(s.Outcome))
 	line("saga begun", cli.When(s.Begun))
-	line("first heard of", cli.Time(s.At))
-	line("so since", cli.Time(s.ChangedAt))
+	line("first seen", cli.Time(s.At))
+	line("changed", cli.Time(s.ChangedAt))
 	return t.Flush()
 }
 
@@ -136,7 +177,7 @@ func messageName(source, id string) string {
 	return id + " of " + source
 }
 
-// each reads the steps that are meant.
+// each calls f with each selected step.
 func (w *stepsWanted) each(c *cobra.Command, f func(*operate.SagaStep) error) error {
 	return unchecked(c, w.schema, func(ctx context.Context, db store.Lister) error {
 		list, err := operate.Steps(ctx, db, operate.StepSelection{Consumer: w.consumer, Saga: w.saga,
@@ -150,8 +191,8 @@ func (w *stepsWanted) each(c *cobra.Command, f func(*operate.SagaStep) error) er
 	})
 }
 
-// stepsTold tells of steps that participants have taken for a saga where nobody tracks it. Nothing is said
-// where the user may not read them.
+// stepsTold describes the steps of a saga without a tracker or an engine here. It returns nothing if the
+// user may not read steps.
 func stepsTold(ctx context.Context, db store.Lister, saga, at string) ([]string, error) {
 	list, err := operate.Steps(ctx, db, operate.StepSelection{Saga: saga, Limit: 10})
 	if len(list) == 0 || err != nil {
@@ -164,6 +205,6 @@ func stepsTold(ctx context.Context, db store.Lister, saga, at string) ([]string,
 	for i := range list {
 		names[i] = fmt.Sprintf("%s at %s: %s", stepName(&list[i]), list[i].Consumer, list[i].State)
 	}
-	return []string{fmt.Sprintf("steps of a saga %.100q are known here (%s): skald steps list %s", saga,
+	return []string{fmt.Sprintf("this database has steps of a saga %.100q (%s): skald steps list %s", saga,
 		strings.Join(names, ", "), strings.TrimSpace(at+" --saga "+shortlog.Shell(saga)))}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,60 +31,122 @@ func tellCheck(out io.Writer, list []operate.SagaCheck, asJSON bool) error {
 			}
 			continue
 		}
-		fmt.Fprintf(out, "%s %s: %d of %d sagas go on\n", c.Name, c.Hash, c.Moves, c.Sagas)
+		fmt.Fprintf(out, "%s %s: %d of %d sagas can continue\n", c.Name, c.Hash, c.Moves, c.Sagas)
 		for _, change := range c.Changes {
 			fmt.Fprintf(out, "  %s\n", cli.Line(change))
 		}
-		for _, r := range c.Refused {
-			fmt.Fprintf(out, "  %s stays with the older build: %s\n", cli.ShortKey(r.Key), cli.Line(r.Why))
-		}
+		tellRefused(out, c)
 	}
 	if left > 0 {
 		return &cli.FailedError{Err: fmt.Errorf(
-			"left to the older build: %s: let it finish them, or give a mapping", cli.Count(left, "saga"))}
+			"left to the older build: %s: let that build finish them, or add a mapping", cli.Count(left, "saga"))}
 	}
 	return nil
 }
 
-// short says what each verb does.
-func short(verb operate.SagaVerb) string {
-	return map[operate.SagaVerb]string{
-		operate.RetrySaga:    "Try a step now that waits or is stuck; without --step all that are stuck",
-		operate.CompleteSaga: "Count a step as done, with --data as its output",
-		operate.SkipSaga:     "Count a step as passed, or its undo as done",
-		operate.CancelSaga:   "Turn sagas back: what was done is undone",
-		operate.PauseSaga:    "Begin nothing any more; what is under way is still taken in",
-		operate.ResumeSaga:   "Go on with sagas that are paused",
-		operate.SignalSaga:   "Send a signal, with --data",
+// tellRefused prints the sagas that stay with the older build, by reason.
+func tellRefused(out io.Writer, c *operate.SagaCheck) {
+	var reasons []string
+	keys := map[string][]string{}
+	for _, r := range c.Refused {
+		if keys[r.Why] == nil {
+			reasons = append(reasons, r.Why)
+		}
+		keys[r.Why] = append(keys[r.Why], cli.ShortKey(r.Key))
+	}
+	for _, why := range reasons {
+		shown := strings.Join(keys[why][:min(len(keys[why]), 5)], ", ")
+		if len(keys[why]) > 5 {
+			shown += ", …"
+		}
+		fmt.Fprintf(out, "  %s with the older build: %s: %s\n", stays(len(keys[why])), cli.Line(why), shown)
+	}
+	if more := c.Sagas - c.Moves - len(c.Refused); more > 0 {
+		fmt.Fprintf(out, "  %s, too\n", stays(more))
+	}
+}
+
+func stays(n int) string {
+	if n == 1 {
+		return "1 saga stays"
+	}
+	return fmt.Sprintf("%d sagas stay", n)
+}
+
+// tellLast prints changes from the last definitions in the database, without those that running sagas have.
+func tellLast(out io.Writer, last, running []operate.SagaCheck, asJSON bool) error {
+	for i := range last {
+		c := &last[i]
+		same := func(r operate.SagaCheck) bool { return r.Hash == c.Hash && r.Name == c.Name }
+		if slices.ContainsFunc(running, same) {
+			continue
+		}
+		if asJSON {
+			if err := cli.JSON(out).Encode(c); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(out, "%s %s: the last definition in this database; sagas may still start with it\n", c.Name,
+			c.Hash)
+		for _, change := range c.Changes {
+			fmt.Fprintf(out, "  %s\n", cli.Line(change))
+		}
+	}
+	return nil
+}
+
+// help returns the one-line help of a verb, and the longer one.
+func help(verb operate.SagaVerb) (short, long string) {
+	text := map[operate.SagaVerb][2]string{
+		operate.RetrySaga: {"Run a waiting or stuck step now",
+			`Runs a waiting or stuck step now. Without --step it runs each stuck step.`},
+		operate.CompleteSaga: {"Record a step as done, with --data as its output",
+			`Records a step as done without running it, with --data as its output. Use it if the effect has
+happened: the saga continues, and undoes the step if it turns back.`},
+		operate.SkipSaga: {"Skip a step, or record its undo as done",
+			`Skips a step. Use it if the effect has not happened: the saga continues and never undoes the step. If
+the saga is turning back, it records the undo of the step as done.`},
+		operate.CancelSaga: {"Cancel sagas and undo their finished steps",
+			`Cancels sagas: they turn back and undo their finished steps. A saga past its pivot cannot turn back.`},
+		operate.PauseSaga: {"Pause sagas; running steps finish",
+			`Pauses sagas. Running steps finish, and no other step begins until skald saga resume.`},
+		operate.ResumeSaga: {"Resume paused sagas", `Resumes paused sagas.`},
+		operate.SignalSaga: {"Send a signal to a saga, with --data",
+			`Sends a signal to sagas, with --data as its value.`},
 	}[verb]
+	return text[0], text[1]
 }
 
 func verbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command {
 	w, change, data := &sagasWanted{}, operate.SagaChange{Verb: verb}, ""
-	c := &cobra.Command{Use: string(verb) + " [[NAME] KEY]", Short: short(verb), Args: cobra.MaximumNArgs(2)}
+	short, long := help(verb)
+	c := &cobra.Command{Use: string(verb) + " [[NAME] KEY]", Short: short, Long: long + `
+
+Give the key of a saga, or flags that select many.`, Args: cobra.MaximumNArgs(2)}
 	w.ChangeFlags(c)
 	w.flags(c)
 	w.filters(c)
 	f := c.Flags()
-	f.BoolVar(&w.which.All, "all", false, "all that there are, where nothing else says which")
+	f.BoolVar(&w.which.All, "all", false, "all sagas that have not ended, if nothing else selects")
 	steps := verb == operate.RetrySaga || verb == operate.CompleteSaga || verb == operate.SkipSaga
 	if steps {
-		connect.Filter(f, &change.Step, "step", "which step")
+		connect.Filter(f, &change.Step, "step", "the `STEP`")
 	}
 	if verb == operate.SignalSaga {
-		f.StringVar(&change.Signal, "signal", "", "which signal")
+		f.StringVar(&change.Signal, "signal", "", "`NAME` of the signal")
 	}
 	if steps || verb == operate.SignalSaga {
-		f.StringVar(&change.Occurrence, "occurrence", "", "which occurrence of it")
+		f.StringVar(&change.Occurrence, "occurrence", "", "its `OCCURRENCE`")
 	}
 	if verb == operate.CompleteSaga || verb == operate.SignalSaga {
-		connect.DataFlag(c, &data, "JSON")
+		connect.DataFlag(c, &data, "`JSON` value")
 	}
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		if err := w.named(args); err != nil {
 			return err
 		}
-		if err := w.Reasoned(string(verb)); err != nil {
+		if err := w.reasoned(c, string(verb)); err != nil {
 			return err
 		}
 		if c.Flags().Changed("data") {
@@ -92,13 +155,17 @@ func verbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command {
 			}
 		}
 		if !w.Dry && !w.which.All && !w.which.Filtered() {
-			return &cli.UsageError{What: string(verb) + " which sagas? Give a KEY, or flags that choose " +
-				"(--name, --status, --at …); or --all, if all of them are meant"}
+			return &cli.UsageError{What: string(verb) + " which sagas? Give a KEY, or flags that select " +
+				"(--name, --status, --at …); or give --all to select all"}
 		}
 		return w.write(c, func(ctx context.Context, k sagasKeeper) error {
 			r, err := w.change(ctx, k, change, w.order(errs, verb))
-			if errors.As(err, new(*operate.NoneError)) {
+			if none := new(operate.NoneError); errors.As(err, &none) {
 				err = cmp.Or(w.known(ctx, k), err)
+				if errors.As(err, &none) && w.which.Key+w.which.ID == "" {
+					fmt.Fprintln(errs, "skald: "+none.What)
+					err = nil
+				}
 			}
 			if err != nil && !errors.As(err, new(*operate.PartlyError)) {
 				return err
@@ -109,8 +176,20 @@ func verbCommand(out, errs io.Writer, verb operate.SagaVerb) *cobra.Command {
 	return c
 }
 
-// refused is err, or where nothing came of the verb, and nobody was first: what was wrong, with it or with
-// how the sagas stand.
+// reasoned requires a reason. If the saga does not exist, it returns that error first.
+func (w *sagasWanted) reasoned(c *cobra.Command, verb string) error {
+	missing := w.Reasoned(verb)
+	if missing == nil || w.which.Key == "" {
+		return missing
+	}
+	return w.look(c, func(ctx context.Context, k sagasKeeper) error {
+		_, err := operate.ReadSaga(ctx, k, w.which.Name, w.which.Key)
+		return cmp.Or(err, missing)
+	})
+}
+
+// refused returns err. If no saga was changed, and no rival was first, it returns a usage error or a state
+// error instead.
 func refused(r *operate.SagaReport, err error) error {
 	unfit := func(l operate.LeftSaga) bool { return l.Unfit }
 	first := func(l operate.LeftSaga) bool { return l.First }
@@ -123,7 +202,7 @@ func refused(r *operate.SagaReport, err error) error {
 	return &cli.StateError{What: err.Error()}
 }
 
-// change is of one saga, or of many in a run: the same command again goes on with one that was interrupted.
+// change changes one saga, or many in a run. The same command continues an interrupted run.
 func (w *sagasWanted) change(ctx context.Context, k sagasKeeper, c operate.SagaChange,
 	o operate.Order) (operate.SagaReport, error) {
 	if w.which.Key != "" {
@@ -136,14 +215,14 @@ func (w *sagasWanted) change(ctx context.Context, k sagasKeeper, c operate.SagaC
 	return operate.RunSagas(ctx, k, name, w.which, c, o)
 }
 
-// run names the change of these sagas for this reason.
+// run returns the name of the run that changes these sagas for this reason.
 func (w *sagasWanted) run(c operate.SagaChange) (string, error) {
 	which := w.which
-	which.StartedAfter, which.StartedBefore = time.Time{}, time.Time{} // "2h ago" is another time each time
+	which.StartedAfter, which.StartedBefore = time.Time{}, time.Time{} // "2h ago" differs at each call
 	return runName("saga-"+string(c.Verb), which, w.started, w.before, c, w.Reason)
 }
 
-// runName is the same each time that the same is wanted, so that the same command goes on with a run.
+// runName returns the same name for the same arguments, so that the same command continues a run.
 func runName(verb string, wanted ...any) (string, error) {
 	b, err := json.Marshal(wanted)
 	if err != nil {
@@ -153,7 +232,7 @@ func runName(verb string, wanted ...any) (string, error) {
 	return verb + "-" + hex.EncodeToString(sum[:6]), nil
 }
 
-// order asks before more than one saga is changed.
+// order returns the order. It asks for confirmation before several sagas change.
 func (w *sagasWanted) order(errs io.Writer, verb operate.SagaVerb) operate.Order {
 	o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
 	if !w.Yes {
@@ -162,7 +241,7 @@ func (w *sagasWanted) order(errs io.Writer, verb operate.SagaVerb) operate.Order
 				return nil
 			}
 			return connect.Yes(ctx, errs, fmt.Sprintf("%s %s?", verb, cli.Count(n, "saga")),
-				fmt.Sprintf("%s would change %s: if that is meant, add --yes", verb, cli.Count(n, "saga")))
+				fmt.Sprintf("%s would change %s: to confirm, add --yes", verb, cli.Count(n, "saga")))
 		}
 	}
 	return o
@@ -178,7 +257,7 @@ func tellChanged(out io.Writer, asJSON, dry bool, verb string, r *operate.SagaRe
 		word = "would be changed"
 	}
 	if r.Before > 0 {
-		word += fmt.Sprintf(", and %d before, by the same run", r.Before)
+		word += fmt.Sprintf(", and %d earlier in the same run", r.Before)
 	}
 	if r.Run != "" {
 		word += "; run " + r.Run

@@ -11,12 +11,12 @@ import (
 	"github.com/skald-go/skald/schema/protobuf"
 )
 
-// formats are the languages of schemas that this command knows.
+// formats returns the supported schema languages.
 func formats() []schema.Format {
 	return []schema.Format{avro.Format{}, protobuf.Format{}, jsonschema.Format{}}
 }
 
-// readLock reads what a program declares.
+// readLock reads the schemas that a program declares.
 func readLock(path string) (schema.Lock, error) {
 	file, err := os.Open(path)
 	if err != nil {

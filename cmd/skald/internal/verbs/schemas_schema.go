@@ -1,4 +1,4 @@
-// This file has the commands of skald schema, which compare the schemas of a program with a registry's.
+// This file has the commands of skald schema. They compare the schemas of a program with a registry.
 
 package verbs
 
@@ -24,44 +24,47 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-const schemasAbout = `Compares the schemas of a program with those of a schema registry (Confluent's API), and brings them there.
+const (
+	schemasAbout = `Compares the schemas of a program with a schema registry (Confluent's API), and registers them.
 
-A program of yours prints its schemas: schema.WriteLock(os.Stdout, OrderPlaced, Paid) > schemas.json
+The program prints its schemas: schema.WriteLock(os.Stdout, OrderPlaced, Paid) > schemas.json.
+The URL of the registry may have a user and a password: use SKALD_REGISTRY or --registry @FILE.`
+	checkSchemasAbout = `Compares each schema of the program with all versions of its subject. Without --registry it compares
+with the file of skald schema pull. The exit code is 8 if old and new programs cannot read each other.`
+	pushAbout = `Runs skald schema check, then registers the schemas. Run it before the rollout of the program.`
+	pullAbout = `Writes the versions of the registry to a file next to the lock: schemas.registry.json for schemas.json.
+skald schema check reads it without a registry.`
+)
 
-  skald schema check --lock schemas.json --registry URL   exits with 8 where old and new programs cannot read each other
-  skald schema push  --lock schemas.json --registry URL   checks, then registers; before the program is rolled out
-  skald schema pull  --lock schemas.json --registry URL   writes schemas.registry.json: check without --registry reads that
-
-All versions of a subject are compared, not the last one alone. --level overrules the registry's level of compatibility.
-The registry's URL may hold a user and a password: SKALD_REGISTRY, or --registry @FILE.`
-
-// schemasFlags are what each of its commands is given.
+// schemasFlags holds the flags of these commands.
 type schemasFlags struct {
-	t           *cli.Tidings
+	t           *cli.Output
 	lock, level string
 	registry    string
 }
 
-// SchemasCommand is skald schema.
+// SchemasCommand returns skald schema.
 func SchemasCommand(out io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "schema", Short: "Compare schemas with a registry, and register them",
+	c := &cobra.Command{Use: "schema", Short: "Compare schemas with a registry and register them",
 		Long: schemasAbout}
-	c.AddCommand(verb(out, "check", "Say which schemas old and new programs cannot read", true, check),
-		verb(out, "push", "Check schemas, then register them", true, push),
-		verb(out, "pull", "Write what the registry has beside the lock", false, pull))
+	c.AddCommand(
+		verb(out, "check", "Check that old and new programs can read each other", checkSchemasAbout, true,
+			check),
+		verb(out, "push", "Check schemas, then register them", pushAbout, true, push),
+		verb(out, "pull", "Save the versions of the registry next to the lock", pullAbout, false, pull))
 	return c
 }
 
-func verb(out io.Writer, name, short string, level bool,
+func verb(out io.Writer, name, short, long string, level bool,
 	do func(ctx context.Context, f schemasFlags) error) *cobra.Command {
-	s := schemasFlags{t: &cli.Tidings{Out: out}}
-	c := &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs, Long: schemasAbout}
+	s := schemasFlags{t: &cli.Output{Out: out}}
+	c := &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs, Long: long}
 	f := c.Flags()
-	f.StringVar(&s.lock, "lock", "", "the file that schema.WriteLock wrote")
-	f.String("registry", "", "URL of the schema registry; SKALD_REGISTRY stands for it")
+	f.StringVar(&s.lock, "lock", "", "`FILE` of schema.WriteLock")
+	f.String("registry", "", "`URL` of the schema registry (default: SKALD_REGISTRY)")
 	if level {
 		f.StringVar(&s.level, "level", "",
-			"backward, forward, full or none, instead of what the registry says")
+			"compatibility `LEVEL` instead of the registry's: backward, forward, full or none")
 	}
 	s.t.Flag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -78,7 +81,7 @@ func verb(out io.Writer, name, short string, level bool,
 	return c
 }
 
-// client is that of --registry.
+// client returns a client for --registry.
 func (s schemasFlags) client() (*sr.Client, error) {
 	if err := endpoint.CheckFront(s.registry); err != nil {
 		return nil, &cli.UsageError{What: "--registry: " + err.Error()}
@@ -86,7 +89,7 @@ func (s schemasFlags) client() (*sr.Client, error) {
 	at, err := url.Parse(s.registry)
 	if err != nil || at.Host == "" {
 		return nil,
-			&cli.UsageError{What: "which registry? Give --registry http://HOST:PORT, or SKALD_REGISTRY"}
+			&cli.UsageError{What: "which registry? Give --registry http://HOST:PORT, or set SKALD_REGISTRY"}
 	}
 	var auth []sr.ClientOpt
 	if at.User != nil {
@@ -97,17 +100,17 @@ func (s schemasFlags) client() (*sr.Client, error) {
 	return sr.NewClient(append(auth, sr.URLs(strings.TrimSuffix(at.String(), "/")))...)
 }
 
-// asking bounds what is asked of a registry.
+// asking limits the requests to a registry.
 func asking(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, 2*time.Minute)
 }
 
-// pulled is where pull leaves what the registry has.
+// pulled returns the path of the file that pull writes.
 func (s schemasFlags) pulled() string {
 	return strings.TrimSuffix(s.lock, filepath.Ext(s.lock)) + ".registry.json"
 }
 
-// versions are those of the registry, or those that were pulled.
+// versions returns the versions of the registry, or of the pulled file.
 func (s schemasFlags) versions(ctx context.Context, lock schema.Lock) (schema.Versions, error) {
 	if s.registry != "" {
 		client, err := s.client()
@@ -122,7 +125,7 @@ func (s schemasFlags) versions(ctx context.Context, lock schema.Lock) (schema.Ve
 	if errors.Is(err, fs.ErrNotExist) {
 		return schema.Versions{},
 			&cli.UsageError{What: fmt.Sprintf(
-				"compared with what? Give --registry URL, or run skald schema pull first: there is no %s",
+				"no versions to compare with: give --registry URL, or run skald schema pull first: there is no %s",
 				s.pulled())}
 	}
 	if err != nil {
@@ -162,7 +165,7 @@ func (s schemasFlags) check(ctx context.Context, lock schema.Lock) error {
 	}
 	if bad > 0 {
 		return &cli.FailedError{Err: fmt.Errorf(
-			"%d of %d schemas break programs that are there: see docs/schemas.md for changes that do not",
+			"%d of %d schemas break existing programs: docs/schemas.md lists compatible changes",
 			bad, len(verdicts))}
 	}
 	return nil
@@ -218,7 +221,7 @@ func pull(ctx context.Context, s schemasFlags) error {
 		return err
 	}
 	if s.registry == "" {
-		return &cli.UsageError{What: "which registry? Give --registry http://HOST:PORT, or SKALD_REGISTRY"}
+		return &cli.UsageError{What: "which registry? Give --registry http://HOST:PORT, or set SKALD_REGISTRY"}
 	}
 	versions, err := s.versions(ctx, lock)
 	if err != nil {

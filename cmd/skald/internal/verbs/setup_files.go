@@ -15,10 +15,10 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A form is how a migration tool wants its files.
+// form is the file format of a migration tool.
 type form struct {
 	suffix, before, after string
-	then                  string // what is left to do
+	then                  string // the next command
 }
 
 func formOf(tool string) (form, error) {
@@ -36,15 +36,15 @@ func formOf(tool string) (form, error) {
 	return form{}, &cli.UsageError{What: "--format is golang-migrate, goose, atlas or dbmate"}
 }
 
-// A stepper is a database whose migrations can be had one by one.
+// stepper is a database that has its migrations as separate scripts.
 type stepper interface {
 	Steps() ([]pgstore.Step, error)
 }
 
-// writeFiles writes a numbered file into dir for each migration that has none there. What is there stays as
-// it is, so that it can be run again with a later build; new files get numbers after all others, which these
-// tools go by.
-func writeFiles(t *cli.Tidings, db Database, tool, dir string) error {
+// writeFiles writes a numbered file into dir for each migration without a file. Existing files do not
+// change, so the command can run again with a later build. New files get numbers after all others, because
+// these tools apply files by number.
+func writeFiles(t *cli.Output, db Database, tool, dir string) error {
 	f, err := formOf(tool)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func writeFiles(t *cli.Tidings, db Database, tool, dir string) error {
 	return err
 }
 
-// writeMissing writes those steps that none of names is of.
+// writeMissing writes the steps that no name in names belongs to.
 func writeMissing(steps []pgstore.Step, f form, dir string, names []string) (wrote []string, err error) {
 	number := nextNumber(names, time.Now())
 	for _, s := range steps {
@@ -95,8 +95,8 @@ func writeMissing(steps []pgstore.Step, f form, dir string, names []string) (wro
 	return wrote, nil
 }
 
-// nextNumber counts on from the largest number there is, in as many digits; without any, or where they are
-// times, from the time now.
+// nextNumber continues after the largest number, with as many digits. If there are no numbers, or if they
+// are times, it starts at the current time.
 func nextNumber(names []string, now time.Time) func() string {
 	last, digits := int64(0), 0
 	for _, name := range names {
@@ -115,7 +115,7 @@ func nextNumber(names []string, now time.Time) func() string {
 	}
 }
 
-// printing is what --print, --format and --dir ask for.
+// printing holds the flags --print, --format and --dir.
 type printing struct {
 	script    bool
 	tool, dir string
@@ -123,12 +123,12 @@ type printing struct {
 
 func (p printing) check() error {
 	if (p.tool != "" || p.dir != "") && (!p.script || p.tool == "" || p.dir == "") {
-		return &cli.UsageError{What: "--print --format TOOL --dir FOLDER, all three"}
+		return &cli.UsageError{What: "--print, --format TOOL and --dir FOLDER belong together: give all three"}
 	}
 	return nil
 }
 
-func (p printing) print(t *cli.Tidings, db Database) error {
+func (p printing) print(t *cli.Output, db Database) error {
 	if p.tool != "" {
 		return writeFiles(t, db, p.tool, p.dir)
 	}

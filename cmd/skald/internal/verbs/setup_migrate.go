@@ -1,4 +1,4 @@
-// This file has the commands that make what services need before they start: skald migrate for tables and
+// This file has the commands that prepare servers before services start: skald migrate for tables and
 // topics, skald roles for rights.
 
 package verbs
@@ -19,36 +19,37 @@ import (
 
 var errPending = errors.New("there are migrations to apply: run skald migrate without --check")
 
-const migrateAbout = `Makes Skald's tables, or brings them up to date. It changes nothing that is up to date, and two at once do no harm.
+const migrateAbout = `Creates Skald's tables, or updates them. It does nothing if they are up to date. Two runs at the same
+time are safe.
 
---outbox-slots changes the ring that retention empties slot by slot, while everything works: rows can be kept two days
-less than the outbox has slots of a day (10 at first). Ended before it was done, it goes on where it was.
+--topic creates topics at the broker, with or without a database. --group creates the queues of a
+consumer group on RabbitMQ, which receive only later messages; other brokers need none. Existing topics
+and queues do not change. The command refuses those that lose messages.
 
---print --format TOOL --dir FOLDER writes a numbered file for each migration that has none in the folder of your own
-migration tool. Run it again with each later build.
+--outbox-slots resizes the ring of the outbox while services run. Rows can be retained for two days less
+than the number of slots (10 at first). An interrupted resize continues with the same command.
 
---broker URL --topic NAME, once for each topic, makes topics and what groups need at the broker, where they are not there
-yet; what is there stays as it is, and is refused if it would lose messages. With --store or without. On RabbitMQ a group
-hears what is published once its queues are there: --group NAME, once for each, makes those for all of the topics.
+--print --format TOOL --dir DIR writes each missing migration as a numbered file for your own migration
+tool. Repeat it after each upgrade.
 
 Stores: sqlite:FILE, postgres://…    Brokers: kafka://host:port[,host:port][?option=value&…], nats://…, amqp://…`
 
-// Migrate is skald migrate.
+// Migrate returns skald migrate.
 func Migrate(out io.Writer) *cobra.Command {
 	var schema, source string
 	var check bool
 	var p printing
 	var rows int
 	var topics topology
-	t := &cli.Tidings{Out: out}
+	t := &cli.Output{Out: out}
 	c := &cobra.Command{
-		Use: "migrate", Short: "Make the tables, or bring them up to date", Long: migrateAbout,
+		Use: "migrate", Short: "Create or update the tables", Long: migrateAbout,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			defer func() { err = t.End(err) }()
 			atBroker, err := topics.asked(c)
 			if err == nil && atBroker && p.script {
-				err = &cli.UsageError{What: "--print is for databases: not with --broker"}
+				err = &cli.UsageError{What: "--print is for databases: omit --broker"}
 			}
 			store := connect.From(c, "store", "SKALD_STORE")
 			switch {
@@ -79,47 +80,47 @@ func Migrate(out io.Writer) *cobra.Command {
 	}
 	t.Flag(c)
 	f := c.Flags()
-	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
-	f.StringVar(&schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
+	f.String("store", "", "`URL` of the database: sqlite:FILE or postgres://… (default: SKALD_STORE)")
+	f.StringVar(&schema, "schema", "", "PostgreSQL `SCHEMA` of the tables (default: public)")
 	f.StringVar(&source, "source", "",
-		"who says the messages of this database, for ever (default: /DATABASE/SCHEMA)")
+		"`SOURCE` of all messages of this database, forever (default: /DATABASE/SCHEMA)")
 	f.IntVar(&rows, "outbox-slots", 0,
-		"how many slots of a day the outbox has; PostgreSQL only (default: as it is)")
+		"resize the outbox to `N` slots of a day, PostgreSQL only")
 	f.String("broker", "",
-		"kafka://host:port[,host:port][?option=value&…], nats://… or amqp://…; SKALD_BROKER stands for it, with --topic")
-	f.StringArrayVar(&topics.topics, "topic", nil, "a topic at the broker; again for each further one")
+		"`URL` of the broker: kafka://…, nats://… or amqp://… (default with --topic: SKALD_BROKER)")
+	f.StringArrayVar(&topics.topics, "topic", nil, "`TOPIC` to create at the broker; repeatable")
 	f.StringArrayVar(&topics.groups, "group", nil,
-		"a group that listens to these topics; again for each further one (other brokers than RabbitMQ need nothing)")
+		"consumer `GROUP` that reads these topics, for RabbitMQ; repeatable")
 	f.IntVar(&topics.partitions, "partitions", 0,
-		"how many partitions topics get that are made (default: the broker's)")
-	f.BoolVar(&check, "check", false, "change nothing; exit code 8 if there is work to do")
-	f.BoolVar(&p.script, "print", false, "change nothing; print the SQL that makes all tables")
+		"create topics with `N` partitions (default: the broker's)")
+	f.BoolVar(&check, "check", false, "change nothing; exit with code 8 if something is missing")
+	f.BoolVar(&p.script, "print", false, "change nothing; print the SQL of all tables")
 	f.StringVar(&p.tool, "format", "",
-		"with --print and --dir: files for golang-migrate, goose, atlas or dbmate; PostgreSQL only")
+		"with --print and --dir: write files for this `TOOL`: golang-migrate, goose, atlas or dbmate; PostgreSQL only")
 	f.StringVar(&p.dir, "dir", "",
-		"the folder of that tool's migrations; what is there stays, new files get the next numbers")
+		"`DIR` of the tool's migrations; existing files remain, new ones get the next numbers")
 	return c
 }
 
-// together says which of the flags exclude each other, or what the database does not have.
+// together returns a usage error for flags that exclude each other, or that the database does not support.
 func together(db Database, rows int, check bool, p printing) error {
 	switch {
 	case !resizes(db) && rows != 0:
 		return &cli.UsageError{
-			What: "--outbox-slots is for PostgreSQL: SQLite has no slots, it deletes in batches"}
+			What: "--outbox-slots is for PostgreSQL: SQLite has no slots"}
 	case wrongRing(rows):
-		return &cli.UsageError{What: fmt.Sprintf("a ring has %d to %d slots", pgstore.LeastSlots,
+		return &cli.UsageError{What: fmt.Sprintf("an outbox has %d to %d slots", pgstore.LeastSlots,
 			pgstore.MostSlots)}
 	case (check || p.script) && rows != 0:
-		return &cli.UsageError{What: "--outbox-slots changes the database: not with --check or --print"}
+		return &cli.UsageError{What: "--outbox-slots changes the database: omit --check and --print"}
 	case check && p.script:
-		return &cli.UsageError{What: "--check or --print, not both"}
+		return &cli.UsageError{What: "--check and --print exclude each other"}
 	}
 	return p.check()
 }
 
-// migrate applies what is pending, then changes the ring.
-func migrate(ctx context.Context, t *cli.Tidings, db Database, rows int) error {
+// migrate applies the pending migrations, then changes the number of slots.
+func migrate(ctx context.Context, t *cli.Output, db Database, rows int) error {
 	did, err := db.Migrate(ctx)
 	if err == nil || len(did) > 0 {
 		err = errors.Join(t.List("applied", "applied", did), err)
@@ -136,7 +137,7 @@ func migrate(ctx context.Context, t *cli.Tidings, db Database, rows int) error {
 
 func wrongRing(n int) bool { return n != 0 && (n < pgstore.LeastSlots || n > pgstore.MostSlots) }
 
-// A resizer is a database with a ring.
+// resizer is a database with slots.
 type resizer interface {
 	Resize(ctx context.Context, rows int) ([]string, error)
 }
@@ -146,7 +147,7 @@ func resizes(db Database) bool {
 	return ok
 }
 
-func checkPending(c *cobra.Command, t *cli.Tidings, db Database) error {
+func checkPending(c *cobra.Command, t *cli.Output, db Database) error {
 	todo, err := db.Pending(c.Context())
 	if err == nil {
 		err = t.List("pending", "pending", todo)

@@ -12,23 +12,22 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-const rolesAbout = `Prints the SQL that makes roles in PostgreSQL and gives each what it needs, and no more; it runs nothing.
+const rolesAbout = `Prints the SQL that creates roles in PostgreSQL with the rights that each needs, and no more. It runs
+nothing.
 
-  migrator  owns the tables; run its part before skald migrate
-  app       writes messages and consumes them
-  relay     carries messages to the broker and empties what is old
+  migrator  owns the tables: run its part before skald migrate, which then runs as a member of it
+  app       writes and handles messages
+  relay     publishes messages and deletes expired rows
   reader    reads
 
-  skald roles migrator --schema orders | psql URL
-  skald migrate --schema orders                                # as a member of skald_migrator
-  skald roles app relay reader --schema orders | psql URL      # after each migration
-  psql URL -c 'GRANT skald_app TO orders_service'`
+Run the parts of the other roles after each migration. Then grant a role to each service:
+GRANT skald_app TO orders_service.`
 
-// Roles is skald roles.
+// Roles returns skald roles.
 func Roles(out io.Writer) *cobra.Command {
 	var schema string
 	var names []string
-	t := &cli.Tidings{Out: out}
+	t := &cli.Output{Out: out}
 	c := &cobra.Command{
 		Use: "roles [migrator|app|relay|reader]…", Short: "Print the SQL that gives each role its rights",
 		Long: rolesAbout,
@@ -45,13 +44,13 @@ func Roles(out io.Writer) *cobra.Command {
 	}
 	t.Flag(c)
 	f := c.Flags()
-	f.StringVar(&schema, "schema", "", "where the tables are (default: public)")
+	f.StringVar(&schema, "schema", "", "PostgreSQL `SCHEMA` of the tables (default: public)")
 	f.StringArrayVar(&names, "name", nil,
-		"ROLE=NAME: what a role is called in the database (default: skald_ROLE)")
+		"`ROLE=NAME` of a role in the database; repeatable (default: skald_ROLE)")
 	return c
 }
 
-// roleNames are the names that were given, by role.
+// roleNames returns the given names, by role.
 func roleNames(given []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, one := range given {
@@ -65,8 +64,8 @@ func roleNames(given []string) (map[string]string, error) {
 	return out, nil
 }
 
-// printRoles prints the SQL of each; with --json it is under the role.
-func printRoles(t *cli.Tidings, roles []string, schema string, called map[string]string) error {
+// printRoles prints the SQL of each role; with --json under the name of the role.
+func printRoles(t *cli.Output, roles []string, schema string, called map[string]string) error {
 	for _, role := range roles {
 		text, err := pgstore.Grants(role, &pgstore.GrantOptions{Schema: schema, Name: called[role]})
 		if err != nil {

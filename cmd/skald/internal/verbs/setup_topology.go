@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// topology is what migrate makes at a broker.
+// topology holds the topics and groups that migrate creates at a broker.
 type topology struct {
 	url        string
 	topics     []string
@@ -22,13 +22,13 @@ type topology struct {
 	partitions int
 }
 
-// groupMaker is a broker at which groups need something made: RabbitMQ, where each has queues.
+// groupMaker is a broker that needs objects for each group, as RabbitMQ needs queues.
 type groupMaker interface {
 	Declare(ctx context.Context, g broker.Group) error
 }
 
-// asked tells whether migrate is to look at the broker. SKALD_BROKER alone does not ask: a service has it for
-// itself.
+// asked reports whether migrate checks the broker. SKALD_BROKER alone does not count, because it may be set
+// for a service.
 func (w *topology) asked(c *cobra.Command) (bool, error) {
 	w.url = connect.From(c, "broker", "SKALD_BROKER")
 	given := c.Flags().Changed("broker")
@@ -38,18 +38,18 @@ func (w *topology) asked(c *cobra.Command) (bool, error) {
 	case len(w.topics) == 0:
 		return true, &cli.UsageError{What: "--broker: which topics? Give --topic NAME, once for each"}
 	case w.url == "":
-		return true, &cli.UsageError{What: "--topic: at which broker? Give --broker, or SKALD_BROKER"}
+		return true, &cli.UsageError{What: "--topic: which broker? Give --broker, or set SKALD_BROKER"}
 	case w.url == "mem:":
 		return true, &cli.UsageError{What: w.url +
-			" is a broker inside of one process: its topics are made there"}
+			" is a broker inside one process: that process creates its topics"}
 	case w.partitions < 0 || w.partitions > 1024:
 		return true, &cli.UsageError{What: "--partitions is 1 to 1,024"}
 	}
 	return true, nil
 }
 
-// migrate makes those topics that are missing; with check it only says which.
-func (w *topology) migrate(ctx context.Context, t *cli.Tidings, check bool) (err error) {
+// migrate creates the missing topics; with check it only lists them.
+func (w *topology) migrate(ctx context.Context, t *cli.Output, check bool) (err error) {
 	dial, err := connect.Dial(w.url)
 	if err != nil {
 		return err
@@ -80,12 +80,12 @@ func (w *topology) migrate(ctx context.Context, t *cli.Tidings, check bool) (err
 		return err
 	}
 	if len(still) > 0 {
-		return &cli.ForeignError{What: still[0], Remedy: "change it, or remove it; it was not made here"}
+		return &cli.ForeignError{What: still[0], Remedy: "change or remove it: it has other settings than Skald needs"}
 	}
 	return t.List("made", "made", made(missing))
 }
 
-// made names what was missing, without the words that it was.
+// made returns the names of the created objects.
 func made(missing []string) []string {
 	out := make([]string, len(missing))
 	for i, what := range missing {
@@ -104,7 +104,7 @@ func (w *topology) make(ctx context.Context, b broker.Broker) error {
 	}
 	for _, name := range w.groups {
 		if err := g.Declare(ctx, broker.Group{Name: name, Topics: w.topics}); err != nil {
-			return fmt.Errorf("make group %s: %w", name, err)
+			return fmt.Errorf("create group %s: %w", name, err)
 		}
 	}
 	return nil

@@ -41,6 +41,6 @@ func (d *doctor) debezium(ctx context.Context, p *patient) error {
 		fmt.Sprintf("publication %s; of the newest rows %d have data, %d data_bytes, %d key_bytes", names,
 			texts, bytes, keys),
 		"its EventRouter reads one of data and data_bytes, and not key_bytes: give all events one kind of payload and keys of text, or publish by skald relay; "+
-			"docs/debezium.md. DROP PUBLICATION if no connector reads it")
+			"docs/adopt.md. DROP PUBLICATION if no connector reads it")
 	return err
 }

@@ -281,7 +281,7 @@ func (p *patient) load() {
 	const workers, trips = 16, 3
 	most := workers / (trips * p.trip.Seconds())
 	p.say("rate", doubt(most >= p.Rate),
-		fmt.Sprintf("one inbox of %d workers takes at most %.0f messages/s by its round trips alone (docs/benchmarks.md has what was measured), %.0f are wanted", workers, most, p.Rate),
+		fmt.Sprintf("one inbox of %d workers takes at most %.0f messages/s by its round trips alone (docs/dev/benchmarks.md has what was measured), %.0f are wanted", workers, most, p.Rate),
 		fmt.Sprintf("run %.0f instances, raise inbox.Options.Workers, or go nearer to the database",
 			math.Ceil(p.Rate/most)))
 	gib := func(bytes float64, keep time.Duration, turn time.Duration) float64 {

@@ -20,8 +20,7 @@ func Newest(files fs.FS, least int) int {
 	return all[len(all)-1].Version
 }
 
-// Reached is the version that tables have come to by those of the migrations that were applied, as the
-// statement Version has them.
+// Reached returns the schema version. Applied lists the migrations, as statement Version returns them.
 func Reached(files fs.FS, applied string) (int, error) {
 	all, err := sqlfile.Migrations(files, ".")
 	if err != nil {

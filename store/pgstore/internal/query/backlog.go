@@ -21,8 +21,8 @@ func Read(ctx context.Context, pg *sqlexec.DB, outbox *store.OutboxStatus) (stor
 	kept.Scan = func(row sqlexec.Scanner) error {
 		var k store.Kept
 		var parked, apart, called int64 // milliseconds
-		err := row.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &parked, &k.Conflicts, &k.TooOld, &apart,
-			&k.Calls, &called)
+		err := row.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &k.DeadBytes, &parked, &k.Conflicts,
+			&k.TooOld, &k.ApartBytes, &apart, &k.Calls, &called)
 		sqlexec.Handles(&k.Consumer)
 		k.Oldest, k.Apart = sqlexec.Past(parked), sqlexec.Past(apart)
 		k.Called = sqlexec.Past(called)

@@ -3,7 +3,6 @@ package query
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -64,16 +63,8 @@ func joined(kinds []store.Kind) []string {
 // few is how many claimed messages make room for all that were asked for.
 const few = 16
 
-// Claim takes due work. Also are calls of the same transaction.
+// Claim takes parked messages that are due: one round trip, which writes nothing where none is.
 func (c *Kept) Claim(ctx context.Context, w store.Want, also ...sqlexec.Call) (store.Claimed, error) {
-	if w.Work != store.ParkedWork {
-		return store.Claimed{}, fmt.Errorf("claim: work of kind %d is not known to this build", w.Work)
-	}
-	return c.claim(ctx, w, also)
-}
-
-// claim takes parked messages that are due: one round trip, which writes nothing where none is.
-func (c *Kept) claim(ctx context.Context, w store.Want, also []sqlexec.Call) (store.Claimed, error) {
 	var out store.Claimed
 	var next int64
 	most, others, keys := w.ClaimSize, joined(w.Not), 0
@@ -97,7 +88,11 @@ func (c *Kept) claim(ctx context.Context, w store.Want, also []sqlexec.Call) (st
 		return store.Claimed{}, err
 	}
 	slices.SortFunc(out.Parked, func(a, b store.Parked) int { return cmp.Compare(a.Place, b.Place) })
-	if keys < most.Keys {
+	switch {
+	case keys == most.Keys:
+	case next == 0:
+		out.Next = -1
+	default:
 		out.Next = time.Duration(next) * time.Microsecond
 	}
 	return out, nil

@@ -6,6 +6,7 @@ package query
 import (
 	"crypto/rand"
 	"strings"
+	"sync/atomic"
 
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
@@ -16,6 +17,7 @@ type Outbox struct {
 	none  string // stands for NULL in an array
 	bases bases
 	place place
+	heavy atomic.Bool // the next page is read by PullOn, because PullLight failed or met a heavy row
 }
 
 // NewOutbox is the outbox in pg.
@@ -23,9 +25,9 @@ func NewOutbox(pg *sqlexec.DB) *Outbox { return &Outbox{pg: pg, none: rand.Text(
 
 // pulls makes the forms of the statements that read a page.
 func pulls(raw map[string]string) {
-	for name, bits := range map[string]string{"Pull": "$7", "PullOn": "$5"} {
-		text := strings.NewReplacer("/*columns*/", rowColumns, "/*raw*/", rawColumns, "/*plain*/",
-			plainColumns, "/*size*/", rawSize, "/*upto*/", upto).Replace(raw[name])
+	for name, bits := range map[string]string{"Pull": "$7", "PullOn": "$5", "PullLight": "$6"} {
+		text := strings.NewReplacer("/*columns*/", rowColumns, "/*raw*/", rawColumns, "/*lightcolumns*/",
+			lightColumns, "/*lightraw*/", lightRaw, "/*upto*/", upto).Replace(raw[name])
 		text = bounded(text)
 		raw[name] = strings.ReplaceAll(text, "/*filter*/", "")
 		raw[name+"Some"] = strings.ReplaceAll(text, "/*filter*/",

@@ -23,17 +23,15 @@ const (
 		FROM (SELECT sha256(coalesce(o.key_bytes, convert_to(coalesce(o.key, o.id::text), 'UTF8'))) AS h) AS s))::integer`
 	bucketFilter = `AND get_bit((SELECT $bits::text::bit(1024)), ` + bucketOf + `) = 1`
 
+	fewColumns = `o.seq, ` + bucketOf +
+		` AS bucket, o.id, o.time, o.source, o.topic, o.type, o.content_type, o.schema, o.subject,
+	o.correlation_id, o.causation_id, o.traceparent, o.key, o.key_bytes, o.data, o.data_bytes`
 	// Headers that keep their limit take less than 64 KiB. Others are not made a text of: a little of what is
 	// compressed can be much.
-	someColumns = `o.seq, ` + bucketOf +
-		` AS bucket, o.id, o.time, o.source, o.topic, o.type, o.content_type, o.schema, o.subject,
-	o.correlation_id, o.causation_id, o.traceparent, CASE WHEN pg_column_size(o.headers) <= 65536 THEN o.headers::text END AS headers,
-	o.key, o.key_bytes, o.data, o.data_bytes`
-	rawColumns = someColumns + `, ` + rawSize + ` AS size`
-	// plainColumns are rowColumns of a page of which no row is too large.
-	plainColumns = someColumns +
-		`, NULL::bigint AS large, NULL::text AS hash, o.seq = (SELECT last FROM cut) AS last`
-	rawSize = rowSize + ` + CASE WHEN pg_column_size(o.headers) > 65536 THEN /*rowbytes*/
+	rawColumns = fewColumns + `, CASE WHEN pg_column_size(o.headers) <= 65536 THEN o.headers::text END AS headers, ` +
+		rawSize + ` AS size`
+	lightRaw = fewColumns + `, o.headers, ` + rawSize + ` <= $5::bigint AS light`
+	rawSize  = rowSize + ` + CASE WHEN pg_column_size(o.headers) > 65536 THEN /*rowbytes*/
 		ELSE coalesce(pg_column_size(o.headers), 0) END`
 	rowSize = `octet_length(o.source)::bigint + octet_length(o.topic) + octet_length(o.type) + octet_length(o.content_type)
 	+ coalesce(octet_length(o.schema), 0) + coalesce(octet_length(o.subject), 0) + coalesce(octet_length(o.correlation_id), 0)
@@ -49,6 +47,12 @@ const (
 	/*whole*/o.data, /*whole*/o.data_bytes, CASE WHEN o.size > /*rowbytes*/ THEN o.size END AS large,
 	CASE WHEN o.size > /*rowbytes*/ THEN coalesce(encode(sha256(coalesce(o.data_bytes, convert_to(o.data, 'UTF8'))), 'hex'), '') END AS hash, o.last`
 
+	// lightColumns are rowColumns of PullLight. A row that is too heavy for it has large and no content.
+	lightColumns = `o.seq, o.bucket, o.id, o.time, /*textlight*/o.source, /*textlight*/o.topic, /*textlight*/o.type, /*textlight*/o.content_type,
+	/*light*/o.schema, /*light*/o.subject, /*light*/o.correlation_id, /*light*/o.causation_id, /*light*/o.traceparent,
+	CASE WHEN o.light THEN o.headers::text END AS headers, /*light*/o.key, /*light*/o.key_bytes, /*light*/o.data, /*light*/o.data_bytes,
+	CASE WHEN NOT o.light THEN 0::bigint END AS large, NULL::text AS hash, false AS last`
+
 	columnCount = 21
 )
 
@@ -61,6 +65,10 @@ func bounded(sql string) string {
 		`CASE WHEN o.size <= /*rowbytes*/ THEN o.$1 ELSE '' END AS $1`)
 	sql = regexp.MustCompile(`/\*whole\*/o\.(\w+)`).ReplaceAllString(sql,
 		`CASE WHEN o.size <= /*rowbytes*/ THEN o.$1 END AS $1`)
+	sql = regexp.MustCompile(`/\*textlight\*/o\.(\w+)`).ReplaceAllString(sql,
+		`CASE WHEN o.light THEN o.$1 ELSE '' END AS $1`)
+	sql = regexp.MustCompile(`/\*light\*/o\.(\w+)`).ReplaceAllString(sql,
+		`CASE WHEN o.light THEN o.$1 END AS $1`)
 	return strings.NewReplacer("/*rowbytes*/", strconv.Itoa(store.RowBytes), "/*pagebytes*/",
 		strconv.Itoa(store.PageBytes)).Replace(sql)
 }

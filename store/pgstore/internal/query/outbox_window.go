@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/skald-go/skald/internal/column"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
@@ -71,7 +72,7 @@ func (l *look) Tip() (string, error) {
 	return l.Next.String(), nil
 }
 
-// Pull reads a page of a window: one round trip.
+// Pull reads a page of a window: one round trip, and another one if the first row is too heavy for PullLight.
 func (o *Outbox) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
 	base, err := ParseTick(w.Base)
 	if err != nil {
@@ -84,44 +85,100 @@ func (o *Outbox) Pull(ctx context.Context, w store.Window, limit int) (store.Pag
 	if limit < 1 || w.Tip == w.Base || w.Tip == "" {
 		return store.Page{Done: true}, o.pg.Err
 	}
+	p, err := o.pullPage(ctx, base, tip, w, limit)
+	if err == nil && p.cut && len(p.rows) == 0 {
+		p, err = o.pullPage(ctx, base, tip, w, limit)
+	}
+	if err != nil {
+		return store.Page{}, err
+	}
+	done := len(p.rows) == 0 || p.last && len(p.rows) <= limit
+	if p.light {
+		done = !p.cut && len(p.rows) <= limit
+	}
+	return store.Page{Rows: p.rows[:min(limit, len(p.rows))], Done: done}, nil
+}
+
+// pullPage reads up to limit+1 rows: the last one shows that the window has more.
+func (o *Outbox) pullPage(ctx context.Context, base, tip Tick, w store.Window, limit int) (*pulled, error) {
 	var there, want int
 	for _, t := range []Tick{base, tip} {
 		if t.ID != 0 {
 			want++
 		}
 	}
-	var r reader
 	var seq int64
-	page := store.Page{Rows: make([]store.Row, 0, limit+1)}
-	pull := o.pull(base, tip, w, limit+1)
-	pull.Scan = func(row sqlexec.Scanner) error {
-		page.Rows = append(page.Rows, store.Row{})
-		return r.read(row, &page.Rows[len(page.Rows)-1])
+	p := &pulled{rows: make([]store.Row, 0, limit+1), lightest: min(store.RowBytes, lightPage/(limit+1))}
+	known, walk := o.bases.get(base)
+	walk = walk && w.After >= known
+	p.light = walk && !o.heavy.Load()
+	if p.light {
+		o.heavy.Store(true) // until PullLight succeeds
 	}
-	err = o.pg.Short(ctx, "pull", o.walk(),
+	pull := o.pull(base, tip, w, limit+1, walk, p)
+	pull.Scan = p.add
+	err := o.pg.Short(ctx, "pull", o.walk(),
 		o.pg.Call("Snapshots", base.ID, base.Token, tip.ID, tip.Token).Into(&there, &seq), pull)
 	switch {
 	case err != nil:
-		return store.Page{}, err
+		return nil, err
 	case there != want:
-		return store.Page{}, fmt.Errorf("pull: %w: a tick of the window is not there", store.ErrMoved)
+		return nil, fmt.Errorf("pull: %w: a tick of the window is not there", store.ErrMoved)
 	}
 	o.bases.put(base, seq)
-	page.Done = len(page.Rows) == 0 || r.last && len(page.Rows) <= limit
-	page.Rows = page.Rows[:min(limit, len(page.Rows))]
-	return page, nil
+	if walk {
+		o.heavy.Store(p.heavy)
+	}
+	return p, nil
 }
 
 // pull chooses the statement.
-func (o *Outbox) pull(base, tip Tick, w store.Window, limit int) sqlexec.Call {
+func (o *Outbox) pull(base, tip Tick, w store.Window, limit int, walk bool, p *pulled) sqlexec.Call {
 	name, args := "Pull", []any{base.ID, base.Token, tip.ID, tip.Token, w.After, int32(limit)}
-	if seq, ok := o.bases.get(base); ok && w.After >= seq {
+	switch {
+	case p.light:
+		name, args = "PullLight", append(args[2:], int64(p.lightest))
+	case walk:
 		name, args = "PullOn", args[2:]
 	}
 	if w.Buckets != nil {
 		name, args = name+"Some", append(args, Bitmap(w.Buckets))
 	}
 	return o.pg.Call(name, args...)
+}
+
+// lightPage is the limit of bytes that PullLight reads. The client keeps at most store.PageBytes of them.
+const lightPage = 8 * store.PageBytes
+
+// pulled is a page as the client reads it.
+type pulled struct {
+	reader
+	rows     []store.Row
+	light    bool // read by PullLight: the client ends the page
+	lightest int  // bytes of a row above which PullLight does not read it
+	bytes    int
+	cut      bool // the window has more rows than those of the page
+	heavy    bool // the page met a row that PullLight does not read
+}
+
+// add appends a row. It ends a page of PullLight before a heavy row, and where its bytes end.
+func (p *pulled) add(row sqlexec.Scanner) error {
+	if p.cut {
+		return nil
+	}
+	n := len(p.rows)
+	p.rows = append(p.rows, store.Row{}) // read in place: a row is large
+	r := &p.rows[n]
+	if err := p.read(row, r); err != nil {
+		return err
+	}
+	size := column.MessageBytes(&r.Message)
+	p.bytes += size
+	p.heavy = p.heavy || r.Large != nil || size > p.lightest
+	if p.cut = p.light && (r.Large != nil || p.bytes > store.PageBytes && n > 0); p.cut {
+		p.rows = p.rows[:n]
+	}
+	return nil
 }
 
 // bases remembers the seqs of ticks. A tick never changes; that it is still there is asked each time.

@@ -42,22 +42,17 @@ func scanSaga(row sqlexec.Scanner, more ...any) (s store.Saga, err error) {
 // asking has one statement answered in a transaction of the caller's.
 type asking func(sqlexec.Call) sqlexec.Scanner
 
+// sending sends statements in a transaction of the caller's.
+type sending func([]sqlexec.Call) error
+
 // turns is how often a start looks again for a saga that another transaction wrote, and that the retention
 // has deleted meanwhile.
 const turns = 3
 
-// Start writes a new saga, or reads the one that is there.
-func (c *Sagas) Start(s *store.Saga, ask asking) (stored store.Saga, fresh bool, err error) {
-	if c.pg.Err != nil {
-		return stored, false, c.pg.Err
-	}
-	if err := sagarow.Check(s); err != nil {
-		return stored, false, err
-	}
+// startOne writes a new saga, or reads the stored one.
+func (c *Sagas) startOne(s *store.Saga, ask asking) (stored store.Saga, fresh bool, err error) {
 	for range turns {
-		stored = *s
-		stored.Standing, stored.Version = sagarow.Standing(s.Standing), sagarow.First(s)
-		stored.Lease, stored.Instead, stored.Ended = 0, "", time.Time{}
+		stored = written(s)
 		at := &stored.Standing
 		var started, due *int64
 		how, args := "StartSaga", []any{s.Name, s.Key, s.ID, s.Hash, s.Input, s.Fingerprint, s.Origin,
@@ -90,19 +85,59 @@ func (c *Sagas) Start(s *store.Saga, ask asking) (stored store.Saga, fresh bool,
 	return stored, false, nil
 }
 
-// Lock reads a saga and locks it.
-func (c *Sagas) Lock(name, key string, ask asking) (store.Saga, bool, error) {
-	if c.pg.Err != nil || !sagarow.Named(name, key) {
-		return store.Saga{}, false, c.pg.Err
+// written is a new saga as it is stored, without the times of the store.
+func written(s *store.Saga) store.Saga {
+	out := *s
+	out.Standing, out.Version = sagarow.Standing(s.Standing), sagarow.First(s)
+	out.Lease, out.Instead, out.Ended = 0, "", time.Time{}
+	return out
+}
+
+// Lock reads sagas and locks them, in one statement. A single saga has a statement of its own.
+func (c *Sagas) Lock(refs []store.SagaRef, ask asking, send sending) ([]store.Saga, error) {
+	if len(refs) == 1 {
+		one, err := c.lockOne(refs[0], ask)
+		return []store.Saga{one}, err
 	}
-	s, err := scanSaga(ask(c.pg.Call("LockSaga", name, key)))
+	out := make([]store.Saga, len(refs))
+	var names, keys []string
+	var place []int // of each among refs
+	for i, r := range refs {
+		if sagarow.Named(r.Name, r.Key) {
+			names, keys, place = append(names, r.Name), append(keys, r.Key), append(place, i)
+		}
+	}
+	if c.pg.Err != nil || len(names) == 0 {
+		return out, c.pg.Err
+	}
+	lock := c.pg.Call("LockSagas", names, keys)
+	lock.Scan = func(row sqlexec.Scanner) error {
+		var n int64
+		s, err := scanSaga(row, &n)
+		if err == nil {
+			out[place[n-1]] = s
+		}
+		return err
+	}
+	if err := send([]sqlexec.Call{lock}); err != nil {
+		return nil, fmt.Errorf("lock %d sagas: %w", len(names), c.pg.Explain(err))
+	}
+	return out, nil
+}
+
+// lockOne reads a saga and locks it. A saga that is not there has no Name.
+func (c *Sagas) lockOne(r store.SagaRef, ask asking) (store.Saga, error) {
+	if c.pg.Err != nil || !sagarow.Named(r.Name, r.Key) {
+		return store.Saga{}, c.pg.Err
+	}
+	s, err := scanSaga(ask(c.pg.Call("LockSaga", r.Name, r.Key)))
 	switch {
 	case sqlexec.NoRow(err):
-		return store.Saga{}, false, nil
+		return store.Saga{}, nil
 	case err != nil:
-		return store.Saga{}, false, fmt.Errorf("lock a saga: %w", c.pg.Explain(err))
+		return store.Saga{}, fmt.Errorf("lock a saga: %w", c.pg.Explain(err))
 	}
-	return s, true, nil
+	return s, nil
 }
 
 // Hold are the calls that lock sagas which stand as they are named.

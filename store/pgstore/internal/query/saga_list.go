@@ -11,13 +11,13 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Claim leases sagas that are due: one round trip, which writes nothing where none is.
-func (c *Sagas) Claim(ctx context.Context, ask store.ClaimSagas) (out store.ClaimedSagas, err error) {
+// Claim leases due sagas: one round trip, which writes nothing where none is.
+func (c *Sagas) Claim(ctx context.Context, w store.Want) (out store.Claimed, err error) {
 	out.Next = -1
-	hashes := slices.Compact(slices.Sorted(slices.Values(ask.Hashes)))
+	hashes := slices.Compact(slices.Sorted(slices.Values(w.Sagas.Hashes)))
 	var due, next *int64
 	was := map[store.SagaRef]int64{}
-	claim := c.pg.Call("ClaimSagas", hashes, int64(ask.Limit), ask.Session, ask.Lease.Microseconds(),
+	claim := c.pg.Call("ClaimSagas", hashes, int64(w.Sagas.Limit), w.Session, w.Lease.Microseconds(),
 		int64(sagarow.MaxClaim))
 	claim.Scan = func(row sqlexec.Scanner) error {
 		var at int64
@@ -34,7 +34,7 @@ func (c *Sagas) Claim(ctx context.Context, ask store.ClaimSagas) (out store.Clai
 		return err
 	}
 	if err := c.pg.Short(ctx, "claim sagas", c.pg.Call("Walk"), claim); err != nil {
-		return store.ClaimedSagas{}, err
+		return store.Claimed{}, err
 	}
 	slices.SortFunc(out.Sagas, func(a, b store.Saga) int {
 		return cmp.Or(cmp.Compare(was[ref(&a)], was[ref(&b)]), bySaga(ref(&a), ref(&b)))
@@ -43,7 +43,7 @@ func (c *Sagas) Claim(ctx context.Context, ask store.ClaimSagas) (out store.Clai
 		out.Next = max(time.Duration(*next)*time.Microsecond, 0)
 	}
 	if due != nil && int(*due) > len(out.Sagas) {
-		out.Next = sooner(out.Next, leftOver(out.Sagas, ask.Limit))
+		out.Next = sooner(out.Next, leftOver(out.Sagas, w.Sagas.Limit))
 	}
 	return out, nil
 }
@@ -71,17 +71,17 @@ func leftOver(claimed []store.Saga, limit int) time.Duration {
 	return sagarow.Skipped
 }
 
-// NoteDefinitions stores definitions: one statement.
-func (c *Sagas) NoteDefinitions(ctx context.Context, ds []store.SagaDefinition) error {
+// NoteDefinitions are the calls that store definitions: one statement.
+func (c *Sagas) NoteDefinitions(ds []store.SagaDefinition) ([]sqlexec.Call, error) {
+	if len(ds) == 0 {
+		return nil, nil
+	}
 	known := map[[2]string]string{}
 	for i := range ds {
 		if err := sagarow.CheckDefinition(&ds[i]); err != nil {
-			return err
+			return nil, err
 		}
 		known[[2]string{ds[i].Name, ds[i].Hash}] = ds[i].Written
-	}
-	if len(known) == 0 {
-		return c.pg.Err
 	}
 	var keys [][2]string
 	for k := range known {
@@ -93,8 +93,7 @@ func (c *Sagas) NoteDefinitions(ctx context.Context, ds []store.SagaDefinition) 
 	for _, k := range keys {
 		names, hashes, written = append(names, k[0]), append(hashes, k[1]), append(written, known[k])
 	}
-	return c.pg.Short(ctx, "note definitions of sagas",
-		c.pg.Call("NoteSagaDefinitions", names, hashes, written))
+	return []sqlexec.Call{c.pg.Call("NoteSagaDefinitions", names, hashes, written)}, nil
 }
 
 // List lists sagas, and where it ended.

@@ -36,6 +36,15 @@ func (c *Sagas) Move(m *store.SagaMove) ([]sqlexec.Call, error) {
 	return []sqlexec.Call{c.pg.Call("MoveSaga", moveArgs(m)...)}, nil
 }
 
+// MoveEach is Move for each effect of MovesOnly, in one statement that fails unless all of them stand.
+func (c *Sagas) MoveEach(es []store.Effect) (sqlexec.Call, error) {
+	b, err := batchOf(es)
+	if err != nil {
+		return sqlexec.Call{}, err
+	}
+	return c.pg.Call("MoveAllSagas", b.args()...), nil
+}
+
 // MoveHeld turns the move of a saga that a unit has locked into one that needs no guard before it; false:
 // the calls are others.
 func (c *Sagas) MoveHeld(locked []store.SagaRef, calls []sqlexec.Call) bool {

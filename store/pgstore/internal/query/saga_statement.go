@@ -45,7 +45,7 @@ func sagaComplete(raw map[string]string) {
 	fill := strings.NewReplacer("/*saga*/", sagaColumns, "/*session*/", sagaSession, "/*move*/",
 		strings.NewReplacer(one...).Replace(sagaMove),
 		"/*moves*/", sagaMove, "/*moved*/", moved)
-	for _, name := range []string{"FindSaga", "LockSaga", "TakeSaga", "FollowSaga", "MoveSaga", "MoveHeld",
+	for _, name := range []string{"FindSaga", "LockSaga", "LockSagas", "TakeSaga", "FollowSaga", "MoveSaga", "MoveHeld",
 		"MoveSagas", "MoveAllSagas", "ClaimSagas", "ListSagas", "ListSagasOfKey"} {
 		raw[name] = fill.Replace(raw[name])
 	}

@@ -31,8 +31,11 @@ func (c *Sagas) LockTracked(flow string, keys []string) (list sqlexec.Call, rows
 	return list, rows, nil
 }
 
-// SaveTracked is the call that writes rows which LockTracked locked.
-func (c *Sagas) SaveTracked(rows []store.Tracked) (sqlexec.Call, error) {
+// SaveTracked are the calls that write rows which LockTracked locked: one statement.
+func (c *Sagas) SaveTracked(rows []store.Tracked) ([]sqlexec.Call, error) {
+	if len(rows) == 0 {
+		return nil, nil
+	}
 	type saved struct {
 		Key   string     `json:"key"`
 		Flow  string     `json:"flow"`
@@ -50,7 +53,7 @@ func (c *Sagas) SaveTracked(rows []store.Tracked) (sqlexec.Call, error) {
 		}
 	}
 	text, err := json.Marshal(all)
-	return c.pg.Call("SaveTracked", string(text)), cmp.Or(c.pg.Err, err)
+	return []sqlexec.Call{c.pg.Call("SaveTracked", string(text))}, err
 }
 
 // ListTracked lists tracked sagas.

@@ -98,3 +98,10 @@ func (d *DB) GuardLent() Call {
 	}
 	return guard
 }
+
+// HoldLent keeps the transaction from being committed before FreeLent. A function that sends COMMIT itself
+// gets an error, and the database rolls back the transaction with all marks in it.
+func (d *DB) HoldLent() Call { return d.Call("HoldLent") }
+
+// FreeLent permits the COMMIT that follows.
+func (d *DB) FreeLent() Call { return d.Call("FreeLent") }

@@ -104,7 +104,7 @@ func (p Patience) leave(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn,
 		_ = conn.PgConn().Conn().Close()
 		renew(context.WithoutCancel(ctx), pool)
 	case cannotWrite(err) && (SQLState(err) != "25006" || inRecovery(conn)):
-		closeNow(ctx, conn)
+		Close(ctx, conn)
 		renew(ctx, pool)
 	default:
 		_ = Undo(ctx, conn)
@@ -133,7 +133,7 @@ func inRecovery(conn *pgx.Conn) bool {
 // Leave closes the connection of a caller's transaction that failed with err because the server is a standby.
 func (p Patience) Leave(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, err error) {
 	if conn != nil && cannotWrite(err) && inRecovery(conn) {
-		closeNow(ctx, conn)
+		Close(ctx, conn)
 		renew(ctx, pool)
 	}
 }
@@ -142,7 +142,7 @@ func (p Patience) Leave(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn,
 // Reset alone would wait up to 15 s for a dead one to end, and count it until then.
 func renew(ctx context.Context, pool *pgxpool.Pool) {
 	for _, c := range pool.AcquireAllIdle(ctx) {
-		go closeNow(ctx, c.Hijack())
+		go Close(ctx, c.Hijack())
 	}
 	pool.Reset()
 }
@@ -165,7 +165,8 @@ func Release(conn *pgxpool.Conn) {
 	}()
 }
 
-func closeNow(ctx context.Context, conn *pgx.Conn) {
+// Close ends conn, and waits no longer than a second for that.
+func Close(ctx context.Context, conn *pgx.Conn) {
 	shut, end := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer end()
 	_ = conn.Close(shut)

@@ -85,7 +85,7 @@ func Outage(err error) bool {
 	if err == nil || store.Incurable(err) || errors.Is(err, errReadOnly) {
 		return false
 	}
-	if errors.Is(err, store.ErrBusy) || standby(err) {
+	if errors.Is(err, store.ErrBusy) || errors.Is(err, errLeftover) || standby(err) {
 		return true
 	}
 	switch code := SQLState(err); {

@@ -2,11 +2,14 @@ package sqlexec
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/skald-go/skald/store"
 )
 
 const (
@@ -35,9 +38,10 @@ func (r poolRunner) Run(ctx context.Context, calls ...Call) error {
 	defer Release(conn)
 	all := make([]Call, 0, len(calls)+1)
 	all = append(append(all, Call{SQL: Begin}), calls...)
-	return r.p.RoundTrip(ctx, r.pool, conn.Conn(), 0, func(ctx context.Context) error {
+	err = r.p.RoundTrip(ctx, r.pool, conn.Conn(), 0, func(ctx context.Context) error {
 		return SendCommit(ctx, conn.Conn(), all)
 	})
+	return Leftover(ctx, conn.Conn(), err)
 }
 
 func (r poolRunner) Within(ctx context.Context, session Call, f func(send Sender) error) error {
@@ -61,7 +65,7 @@ func (r poolRunner) Within(ctx context.Context, session Call, f func(send Sender
 	}
 	if err != nil {
 		r.p.leave(ctx, r.pool, conn.Conn(), err)
-		return err
+		return Leftover(ctx, conn.Conn(), err)
 	}
 	return trip(ctx, func(ctx context.Context) error { return committed(conn.Exec(ctx, commit)) })
 }
@@ -160,6 +164,32 @@ func Undo(ctx context.Context, conn *pgx.Conn) error {
 		_ = conn.Close(shut) // its state is unknown
 	}
 	return err
+}
+
+// lentRollback reads whether a transaction is the one that Skald began, and rolls it back.
+const lentRollback = "SELECT coalesce(current_setting('skald.lent', true), '') = 'yes'; ROLLBACK"
+
+// UndoLent rolls back the transaction that conn was lent with: one round trip. It returns store.ErrLent if a
+// statement ended that transaction. A connection that was lost has no transaction.
+func UndoLent(ctx context.Context, conn *pgx.Conn) error {
+	switch {
+	case conn.IsClosed():
+		return nil
+	case conn.PgConn().TxStatus() == 'I':
+		return store.ErrLent
+	case conn.PgConn().TxStatus() == 'E': // which refuses each query
+		return Undo(ctx, conn)
+	}
+	within, stop := context.WithTimeout(context.WithoutCancel(ctx), DefaultWait)
+	defer stop()
+	rs, err := conn.PgConn().Exec(within, lentRollback).ReadAll()
+	if err != nil {
+		return errors.Join(err, Undo(ctx, conn))
+	}
+	if rows := rs[0].Rows; len(rows) != 1 || string(rows[0][0]) != "t" {
+		return store.ErrLent
+	}
+	return nil
 }
 
 // Open begins a transaction and carries out calls in it.

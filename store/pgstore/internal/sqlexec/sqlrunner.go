@@ -34,7 +34,7 @@ func run(ctx context.Context, conn *sql.Conn, calls []Call) error {
 		if err != nil {
 			_ = Undo(ctx, c)
 		}
-		return err
+		return Leftover(ctx, c, err)
 	})
 	if errors.Is(err, ErrForeign) {
 		return runText(ctx, conn, calls)
@@ -63,7 +63,7 @@ func within(ctx context.Context, conn *pgx.Conn, session Call, f func(send Sende
 	if err != nil {
 		_ = Undo(ctx, conn)
 	}
-	return err
+	return Leftover(ctx, conn, err)
 }
 
 // Below gives f the pgx connection below conn, also below a driver that only traces, or answers ErrForeign.

@@ -168,7 +168,7 @@ func Examine(ctx context.Context, pg *sqlexec.DB, say func(grade skald.Grade, sa
 			return err
 		}
 		const remedy = "run skald relay until skald outbox shows nothing pending: it publishes again what is not known to be " +
-			"published. Or begin once with skald relay --read-by --trust-slot, if the slot has had all; docs/debezium.md"
+			"published. Or begin once with skald relay --read-by --trust-slot, if the slot has had all; docs/adopt.md"
 		switch {
 		case is.there && is.hidden:
 			say(skald.Fine, "this user may not see who reads slot "+was.slot, "")

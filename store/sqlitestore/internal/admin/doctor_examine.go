@@ -57,6 +57,8 @@ func (d *doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, er
 	const remedy = "start a relay, set inbox.Options.Retention.Keep in one service, or run: skald maintain"
 	ago := time.Duration(looked) * time.Second
 	switch {
+	case looked == -2: // there are no rows and no marks
+		say("retention", true, "", "it has not run yet, and there is nothing to delete", "")
 	case looked < 0:
 		say("retention", false, skald.Doubtful, "nobody has seen to it yet", remedy)
 	default:

@@ -15,7 +15,7 @@ func (s *Steward) own(ctx context.Context, what, owner string, ttl time.Duration
 			_, err := x.Count(ctx, "Disown", what, owner)
 			return err
 		}
-		n, err := x.Count(ctx, "Own", what, owner, ttl.Milliseconds())
+		n, err := x.Count(ctx, "Own", what, owner, sqlexec.Milliseconds(ttl))
 		mine = n > 0
 		return err
 	})

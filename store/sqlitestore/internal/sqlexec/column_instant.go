@@ -47,6 +47,15 @@ func OfMillis(n sql.NullInt64) time.Time {
 	return time.UnixMilli(n.Int64).UTC()
 }
 
+// Milliseconds returns d in milliseconds, rounded up: a short time never becomes none.
+func Milliseconds(d time.Duration) int64 {
+	n := d.Milliseconds()
+	if time.Duration(n)*time.Millisecond < d {
+		n++
+	}
+	return n
+}
+
 // Past is so many milliseconds, or as many of them as a Duration has room for.
 func Past(n int64) time.Duration {
 	return time.Duration(min(n, int64(math.MaxInt64/time.Millisecond))) * time.Millisecond

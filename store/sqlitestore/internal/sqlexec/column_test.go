@@ -2,6 +2,7 @@ package sqlexec
 
 import (
 	"database/sql"
+	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -43,5 +44,15 @@ func TestTimes(t *testing.T) {
 	}
 	if Millis(time.Time{}).Valid || !OfMillis(sql.NullInt64{}).IsZero() || Moment(time.Time{}) != nil {
 		t.Error("no time is one")
+	}
+}
+
+// A time below a millisecond is not none: a lease of none would be over at once.
+func TestMillisecondsRoundsUp(t *testing.T) {
+	for d, want := range map[time.Duration]int64{0: 0, 1: 1, time.Microsecond: 1, time.Millisecond: 1,
+		time.Millisecond + 1: 2, -time.Second: -1000, math.MaxInt64: 9223372036855} {
+		if got := Milliseconds(d); got != want {
+			t.Errorf("%v is %d ms, want %d", d, got, want)
+		}
 	}
 }

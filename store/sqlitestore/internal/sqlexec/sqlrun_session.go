@@ -118,6 +118,9 @@ func (x *Session) Undo() error {
 	return nil
 }
 
+// Drop rolls a transaction of our own back, from any goroutine. Then it is Held.
+func (x *Session) Drop() { x.end() }
+
 // Held tells whether a transaction of our own is over, since it was held for too long.
 func (x *Session) Held() bool { return x.life.Err() != nil }
 

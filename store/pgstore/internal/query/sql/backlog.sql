@@ -18,7 +18,7 @@ SELECT kind, name, coalesce(round(heard_seconds * 1000), 0)::bigint, round(progr
 FROM /*schema*/skald_progress ORDER BY kind COLLATE "C", name COLLATE "C";
 
 -- name: KeptFor
-SELECT k.consumer, k.parked, k.dead, k.parked_bytes, round(k.parked_seconds * 1000)::bigint, k.conflicts, k.too_old, round(k.quarantined_seconds * 1000)::bigint,
+SELECT k.consumer, k.parked, k.dead, k.parked_bytes, k.dead_bytes, round(k.parked_seconds * 1000)::bigint, k.conflicts, k.too_old, k.quarantined_bytes, round(k.quarantined_seconds * 1000)::bigint,
 	coalesce(c.calls, 0), coalesce(round(c.seconds * 1000)::bigint, 0)
 FROM /*schema*/skald_consumers AS k
 LEFT JOIN (SELECT consumer, count(*) AS calls, max(seconds) AS seconds FROM /*schema*/skald_calls GROUP BY consumer) AS c ON c.consumer = k.consumer

@@ -33,6 +33,7 @@ ORDER BY a.topic, a.key;
 
 -- name: Retry
 -- Of a key the first row, if it is due; behind it what only waits, up to the first that was tried. Bytes are bounded as by Pull.
+-- Those that were due first come first, so that many rows that are refused again and again do not keep others away.
 SELECT o.seq, o.bucket, o.id, /*left*/o.source, /*left*/o.topic, CASE WHEN o.size <= /*rowbytes*/ OR octet_length(o.key) <= 1024 THEN o.key END AS key, /*none*/o.type, /*whole*/o.data,
 	/*none*/o.content_type, /*whole*/o.schema, /*whole*/o.subject, /*whole*/o.correlation_id, /*whole*/o.causation_id, /*whole*/o.traceparent,
 	/*whole*/o.headers,
@@ -40,8 +41,8 @@ SELECT o.seq, o.bucket, o.id, /*left*/o.source, /*left*/o.topic, CASE WHEN o.siz
 	o.attempts, o.reason, CASE WHEN o.size > /*rowbytes*/ THEN o.size END AS large,
 	CASE WHEN o.size > /*rowbytes*/ THEN coalesce(o.sha256, encode(sha256(o.data), 'hex'), '') END AS hash
 FROM (
-	SELECT w.*, sum(CASE WHEN w.size <= /*rowbytes*/ THEN w.size::integer ELSE 0 END) OVER (ORDER BY w.seq ROWS UNBOUNDED PRECEDING) AS upto FROM (
-		SELECT a.*, coalesce(a.bytes, octet_length(a.source)::bigint + octet_length(a.topic) + octet_length(a.type) + octet_length(a.content_type)
+	SELECT w.*, sum(CASE WHEN w.size <= /*rowbytes*/ THEN w.size::integer ELSE 0 END) OVER (ORDER BY w.head, w.seq ROWS UNBOUNDED PRECEDING) AS upto FROM (
+		SELECT a.*, h.due AS head, coalesce(a.bytes, octet_length(a.source)::bigint + octet_length(a.topic) + octet_length(a.type) + octet_length(a.content_type)
 			+ coalesce(octet_length(a.key), 0) + coalesce(octet_length(a.data), 0) + coalesce(octet_length(a.headers), 0)
 			+ coalesce(octet_length(a.schema), 0) + coalesce(octet_length(a.subject), 0) + coalesce(octet_length(a.correlation_id), 0)
 			+ coalesce(octet_length(a.causation_id), 0) + coalesce(octet_length(a.traceparent), 0)) AS size
@@ -52,11 +53,11 @@ FROM (
 			WINDOW w AS (PARTITION BY o.topic, o.key, CASE WHEN o.key IS NULL THEN o.seq END ORDER BY o.seq)
 		) AS h ON h.seq = a.seq
 		WHERE h.due <= clock_timestamp() AND (h.place = 1 OR h.tried = 0)
-		ORDER BY a.seq
+		ORDER BY h.due, a.seq
 		LIMIT $2::integer
 	) AS w
 ) AS o WHERE o.upto <= /*pagebytes*/
-ORDER BY o.seq;
+ORDER BY o.head, o.seq;
 
 -- name: LockDeferred
 -- Against a relay that stores what became of it: that guards the same shard.

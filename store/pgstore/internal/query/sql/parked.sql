@@ -228,7 +228,7 @@ ORDER BY place LIMIT $3::integer;
 SELECT place FROM /*from*/ WHERE place > $1::bigint/*where*/ ORDER BY place OFFSET $2::bigint LIMIT 1;
 
 -- name: Keeping
-SELECT parked, dead, parked_bytes, coalesce(round(greatest(extract(epoch FROM clock_timestamp() - parked_at), 0) * 1000000), 0)::bigint,
+SELECT parked, dead, parked_bytes, dead_bytes, coalesce(round(greatest(extract(epoch FROM clock_timestamp() - parked_at), 0) * 1000000), 0)::bigint,
 	(SELECT count(*) FROM /*schema*/skald_quarantine WHERE consumer = $1::text AND taken_at IS NULL)
 FROM /*schema*/skald_kept_counts($1::text);
 

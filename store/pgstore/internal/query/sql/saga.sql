@@ -8,6 +8,20 @@ FROM (SELECT clock_timestamp() AS at) AS n
 ON CONFLICT (name, key) DO NOTHING
 RETURNING (extract(epoch FROM started_at) * 1000000)::bigint, (extract(epoch FROM due) * 1000000)::bigint;
 
+-- name: StartSagas
+-- StartSaga for many, in the order of names and keys: two of these never wait for each other in a circle.
+INSERT INTO /*schema*/skald_saga (name, key, id, hash, input, origin, state, status, step, error, session, fingerprint, version, stuck, paused,
+	failed, since, retry, started_at, changed_at, due)
+SELECT m.name, m.key, m.id, m.hash, m.input, m.origin, m.state, m.status, m.step, m.error, m.session, m.fingerprint, m.version, m.stuck, m.paused,
+	m.failed, m.since, m.retry, n.at, n.at, n.at + m.lease * interval '1 microsecond'
+FROM (SELECT clock_timestamp() AS at) AS n, unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
+	$9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::boolean[], $16::boolean[], $17::integer[],
+	$18::timestamptz[], $19::timestamptz[]) WITH ORDINALITY
+	AS m(name, key, id, hash, input, origin, state, status, step, error, session, fingerprint, lease, version, stuck, paused, failed, since, retry, nth)
+ORDER BY m.name COLLATE "C", m.key COLLATE "C", m.nth
+ON CONFLICT (name, key) DO NOTHING
+RETURNING name, key, (extract(epoch FROM started_at) * 1000000)::bigint, (extract(epoch FROM due) * 1000000)::bigint;
+
 -- name: StartSagaInstead
 -- StartSaga in the place of one that has ended.
 UPDATE /*schema*/skald_saga AS s SET id = $3::text, hash = $4::text, input = $5::text, fingerprint = $6::bigint, origin = $7::text, state = $8::text,
@@ -23,6 +37,15 @@ SELECT /*saga*/ FROM /*schema*/skald_saga AS s WHERE s.name = $1::text AND s.key
 
 -- name: LockSaga
 SELECT /*saga*/ FROM /*schema*/skald_saga AS s WHERE s.name = $1::text AND s.key = $2::text FOR NO KEY UPDATE;
+
+-- name: LockSagas
+-- LockSaga for many, in the order of names and keys: two of these never wait for each other in a circle. The rows of a subquery that locks
+-- are read by the index, one after the other.
+SELECT s.*, m.n FROM (
+	SELECT r.name, r.key, r.n FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS r(name, key, n)
+	ORDER BY r.name COLLATE "C", r.key COLLATE "C") AS m
+CROSS JOIN LATERAL (
+	SELECT /*saga*/ FROM /*schema*/skald_saga AS s WHERE s.name = m.name AND s.key = m.key FOR NO KEY UPDATE) AS s;
 
 -- name: HoldSaga
 -- Locks a saga that stands as it is named.

@@ -9,5 +9,6 @@ SELECT consumer, saga, step, occurrence, state, dropped, source, id, by_source, 
 	FROM /*schema*/skald_step AS s
 	LEFT JOIN /*schema*/skald_parked AS p ON p.consumer = s.consumer AND p.source = s.source AND p.id = s.id AND s.state IN (3, 4)
 	WHERE ($1::text = '' OR s.consumer = $1::text) AND ($2::text = '' OR s.saga = $2::text) AND ($3::text = '' OR s.outside_key = $3::text)
+		AND (NOT $7::boolean OR s.consumer = ANY($8::text[]) AND s.saga = ANY($9::text[]))
 ) AS q WHERE $4::smallint = 0 OR state = $4::smallint AND dropped = $5::boolean
 ORDER BY consumer, saga, step, occurrence LIMIT $6::integer;

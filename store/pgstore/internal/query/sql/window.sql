@@ -63,26 +63,26 @@ LIMIT $6::integer
 ) AS w WINDOW p AS (ROWS UNBOUNDED PRECEDING)) AS o WHERE o.upto <= /*pagebytes*/;
 
 -- name: PullOn
--- Pull for a page behind the base's seq, where only the walk is left: a third of the planning. It first looks at the sizes, then reads as
--- much as the page may have: cheaper than a window over whole rows, which are for pages with a row that is too large.
+-- Pull for a page behind the base's seq, where only the walk is left: a third of the planning.
 WITH t AS MATERIALIZED (
 	SELECT snapshot, seq FROM /*schema*/skald_snapshot WHERE id = $1::bigint AND token = $2::text
-), cut AS MATERIALIZED (
-	SELECT max(w.seq) FILTER (WHERE w.upto <= /*pagebytes*/) AS seq, max(w.seq) AS last, coalesce(bool_or(w.size > /*rowbytes*/), false) AS large
-	FROM (SELECT o.seq, o.size, sum(o.size) OVER (ROWS UNBOUNDED PRECEDING) AS upto FROM (
-		SELECT o.seq, /*size*/ AS size FROM /*schema*/skald_outbox AS o
-		WHERE o.seq > $3::bigint AND o.seq <= (SELECT seq FROM t)
-			AND pg_visible_in_snapshot(o.txid, (SELECT snapshot FROM t)) /*filter*/
-		ORDER BY o.seq LIMIT $4::integer) AS o) AS w
 )
-(SELECT /*plain*/ FROM /*schema*/skald_outbox AS o
-WHERE NOT (SELECT large FROM cut) AND o.seq > $3::bigint AND o.seq <= (SELECT seq FROM cut)
-	AND pg_visible_in_snapshot(o.txid, (SELECT snapshot FROM t)) /*filter*/
-ORDER BY o.seq)
-UNION ALL
-(SELECT /*columns*/ FROM (SELECT w.*, /*upto*/ FROM (
+SELECT /*columns*/ FROM (SELECT w.*, /*upto*/ FROM (
 SELECT /*raw*/ FROM /*schema*/skald_outbox AS o
-WHERE (SELECT large FROM cut) AND o.seq > $3::bigint AND o.seq <= (SELECT seq FROM t)
+WHERE o.seq > $3::bigint AND o.seq <= (SELECT seq FROM t)
 	AND pg_visible_in_snapshot(o.txid, (SELECT snapshot FROM t)) /*filter*/
 ORDER BY o.seq LIMIT $4::integer
-) AS w WINDOW p AS (ROWS UNBOUNDED PRECEDING)) AS o WHERE o.upto <= /*pagebytes*/);
+) AS w WINDOW p AS (ROWS UNBOUNDED PRECEDING)) AS o WHERE o.upto <= /*pagebytes*/;
+
+-- name: PullLight
+-- PullOn without the sum of bytes, which takes longer than the rows: no row of more than $5 bytes is read, and the client ends the
+-- page before the first such row, or where its bytes end.
+WITH t AS MATERIALIZED (
+	SELECT snapshot, seq FROM /*schema*/skald_snapshot WHERE id = $1::bigint AND token = $2::text
+)
+SELECT /*lightcolumns*/ FROM (
+SELECT /*lightraw*/ FROM /*schema*/skald_outbox AS o
+WHERE o.seq > $3::bigint AND o.seq <= (SELECT seq FROM t)
+	AND pg_visible_in_snapshot(o.txid, (SELECT snapshot FROM t)) /*filter*/
+ORDER BY o.seq LIMIT $4::integer
+) AS o;

@@ -10,6 +10,15 @@ SELECT set_config('skald.lent', 'yes', true), set_config('lock_timeout', $1::tex
 -- and begun another, which has the same state and none of our marks.
 SELECT 1 / (coalesce(current_setting('skald.lent', true), '') = 'yes')::integer;
 
+-- name: HoldLent
+-- Makes each COMMIT fail (22P02) that comes before FreeLent. PostgreSQL runs the query of this cursor at COMMIT, also at COMMIT AND CHAIN.
+-- current_setting keeps the planner from running it earlier.
+DECLARE skald_lent NO SCROLL CURSOR WITH HOLD FOR SELECT ('COMMIT refused: Skald lent the transaction to a function and ends it itself. The function returns nil to commit, an error to roll back'
+	|| left(current_setting('skald.lent', true), 0))::integer;
+
+-- name: FreeLent
+CLOSE skald_lent;
+
 -- name: OwnSession
 -- Session for a transaction of Skald's own, in which nobody else's statement runs: how the server writes and reads text is Skald's
 -- to say there, whatever the database or role has set. To compile a short statement takes longer than to run it, and its tables are walked by key.

@@ -1,0 +1,65 @@
+// This file prints the output of commands: text for people, or one JSON object for programs.
+
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Output prints text immediately. With --json it collects the values, and prints them as one object at the
+// end.
+type Output struct {
+	Out    io.Writer
+	asJSON bool
+	all    map[string]any
+}
+
+// Flag adds --json to the command.
+func (t *Output) Flag(c *cobra.Command) {
+	c.Flags().BoolVar(&t.asJSON, "json", false, "print one JSON object")
+}
+
+// Say prints the text, or with --json adds the value under this name.
+func (t *Output) Say(name string, value any, words string) error {
+	if !t.asJSON {
+		_, err := fmt.Fprintln(t.Out, words)
+		return err
+	}
+	if t.all == nil {
+		t.all = map[string]any{}
+	}
+	t.all[name] = value
+	return nil
+}
+
+// List prints each name after what, or "up to date" if there are none. With --json it adds the names.
+func (t *Output) List(name, what string, names []string) error {
+	if t.asJSON {
+		return t.Say(name, append([]string{}, names...), "")
+	}
+	if len(names) == 0 {
+		return t.Say("", nil, "up to date")
+	}
+	for _, one := range names {
+		if err := t.Say("", nil, strings.TrimSpace(what+" "+one)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// End prints the collected object, also after an error.
+func (t *Output) End(err error) error {
+	if len(t.all) == 0 {
+		return err
+	}
+	enc := json.NewEncoder(t.Out)
+	enc.SetEscapeHTML(false)
+	return errors.Join(enc.Encode(t.all), err)
+}

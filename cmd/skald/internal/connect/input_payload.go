@@ -1,0 +1,37 @@
+package connect
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
+)
+
+// DataFlag adds the flag of a payload.
+func DataFlag(c *cobra.Command, data *string, what string) {
+	c.Flags().StringVar(data, "data", "", what+"; @FILE reads a file, @- standard input")
+}
+
+// Payload returns the payload of DataFlag.
+func Payload(data string, in io.Reader) ([]byte, error) {
+	if name, file := strings.CutPrefix(data, "@"); file {
+		return contents(name, in)
+	}
+	return []byte(data), nil
+}
+
+// contents reads a file; - is standard input.
+func contents(name string, in io.Reader) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(in)
+	}
+	b, err := os.ReadFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		err = &cli.NoneError{What: "there is no file " + name}
+	}
+	return b, err
+}

@@ -1,0 +1,84 @@
+package connect
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/internal/endpoint"
+	"github.com/skald-go/skald/internal/shortlog"
+)
+
+// URLFlags returns the flags whose value may contain a password, with their environment variables.
+func URLFlags() map[string]string {
+	return map[string]string{"store": "SKALD_STORE", "broker": "SKALD_BROKER", "listen": "SKALD_LISTEN",
+		"registry": "SKALD_REGISTRY"}
+}
+
+// Resolve replaces each @FILE by the URL in that file. It warns about a password in an argument.
+func Resolve(c *cobra.Command) (err error) {
+	c.Flags().Visit(func(f *pflag.Flag) {
+		env, is := URLFlags()[f.Name]
+		given, urls := f.Value.String(), []string{f.Value.String()}
+		if many, is := f.Value.(pflag.SliceValue); is {
+			urls = many.GetSlice() // each begins with a name, so it is not @FILE
+			given = ""
+		}
+		file, inFile := strings.CutPrefix(given, "@")
+		switch {
+		case !is || err != nil:
+		case inFile:
+			var text []byte
+			if text, err = os.ReadFile(file); err != nil {
+				err = &cli.NoneError{What: fmt.Sprintf("--%s: read the URL: %v", f.Name, err)}
+				return
+			}
+			line, _, _ := strings.Cut(string(text), "\n")
+			value := f.Value
+			if o, is := value.(*once); is { // the first value was @FILE, so this one counts as the first
+				value = o.Value
+			}
+			if err = value.Set(strings.TrimSpace(line)); err == nil {
+				err = c.Flags().SetAnnotation(f.Name, fromFile, []string{given})
+			}
+		case slices.ContainsFunc(urls, endpoint.HasPassword):
+			set := "set " + env + ", or "
+			if strings.HasPrefix(c.CommandPath(), "skald demo") { // the demo ignores the environment
+				set = ""
+			}
+			fmt.Fprintf(c.ErrOrStderr(),
+				"skald: warning: --%s has a password: lists of processes show it to all users of this machine; %sgive --%s @FILE\n",
+				f.Name, set, f.Name)
+		}
+	})
+	return err
+}
+
+// fromFile annotates a flag with its @FILE.
+const fromFile = "skald/from-file"
+
+// Typed formats a database for a printed command, quoted for a shell: as @FILE if it was given so, or else
+// as a URL without a password.
+func Typed(given, at string) string {
+	switch {
+	case strings.HasPrefix(given, "@"):
+		return shortlog.Shell(given)
+	case endpoint.HasPassword(at), strings.Contains(at, "password"):
+		return `"$SKALD_STORE"`
+	}
+	return shortlog.Shell(at)
+}
+
+// Store returns --store as it was typed.
+func Store(c *cobra.Command) string {
+	f := c.Flags().Lookup("store")
+	if file := f.Annotations[fromFile]; len(file) > 0 {
+		return file[0]
+	}
+	return f.Value.String()
+}

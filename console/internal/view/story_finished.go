@@ -1,0 +1,130 @@
+package view
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/console/internal/page"
+	"github.com/skald-go/skald/internal/saga/engine"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// mostIDs are looked up among the finished messages of each source.
+const mostIDs = 200
+
+// writtenLine is a message that a source has written to its outbox.
+type writtenLine struct {
+	ID      string    `json:"id"`
+	Topic   string    `json:"topic"`
+	Type    string    `json:"type"`
+	Written time.Time `json:"written_at"`
+	State   string    `json:"state"` // published, waits, or unknown if too many rows wait
+}
+
+// finishedLine is a message that a consumer finished, by its mark.
+type finishedLine struct {
+	Consumer string    `json:"consumer"`
+	Source   string    `json:"source"`
+	ID       string    `json:"id"`
+	Type     string    `json:"type,omitempty"`
+	Outcome  string    `json:"outcome"`
+	Reason   string    `json:"reason,omitempty"`
+	Code     int32     `json:"code,omitempty"`
+	At       time.Time `json:"at"`
+}
+
+// named returns the messages that the parts name, and the types of those that are known.
+func named(parts []storyPart) (ids []store.Identity, types map[store.Identity]string) {
+	types = map[store.Identity]string{}
+	known := map[store.Identity]bool{}
+	add := func(id store.Identity, typ string) {
+		if id.ID != "" && !known[id] && len(ids) < mostIDs {
+			known[id] = true
+			ids = append(ids, id)
+		}
+		if typ != "" {
+			types[id] = typ
+		}
+	}
+	for i := range parts {
+		part := &parts[i]
+		for j := range part.rows {
+			add(part.rows[j].Identity, part.rows[j].Type)
+		}
+		for j := range part.held {
+			add(part.held[j].Identity, part.held[j].Message.Type)
+		}
+		for j := range part.Steps {
+			s := &part.Steps[j]
+			add(store.Identity{Source: s.Source, ID: s.ID}, "")
+			add(store.Identity{Source: s.BySource, ID: s.ByID}, "")
+		}
+	}
+	return ids, types
+}
+
+// finished looks up the marks of messages for the consumers of a source, in one query.
+func finished(ctx context.Context, s *page.Source, consumers []string, ids []store.Identity,
+	types map[store.Identity]string) (out []finishedLine, err error) {
+	if len(ids) == 0 || len(consumers) == 0 {
+		return nil, nil
+	}
+	got, err := s.DB.List(ctx, store.List{Finished: &store.FinishedQuery{Consumers: consumers, IDs: ids}})
+	for i := range got.Finished {
+		f := &got.Finished[i]
+		out = append(out, finishedLine{f.Consumer, f.Source, f.ID, types[f.Identity], f.Outcome.String(),
+			f.Reason, f.Code, f.At})
+	}
+	return out, err
+}
+
+// correlationsOf returns the correlation IDs of the messages of orchestrated sagas.
+func correlationsOf(list []operate.SagaStanding) (out []string) {
+	for i := range list {
+		if s := &list[i]; s.ID != "" {
+			out = append(out, engine.Address(s.Name, s.Key, s.ID))
+		}
+	}
+	return out
+}
+
+func (part *storyPart) finishedEvents(add func(at *time.Time, what, where, grade string)) {
+	for i := range part.Written {
+		w := &part.Written[i]
+		what, grade := w.Type+" was written", ""
+		switch w.State {
+		case "published":
+			what += " and published"
+		case "waits":
+			what, grade = what+", and is not published yet", "warn"
+		}
+		add(&w.Written, what, "topic "+w.Topic, grade)
+	}
+	for i := range part.Finished {
+		f := &part.Finished[i]
+		what := f.Type
+		if what == "" {
+			what = "message " + page.Cut(f.ID, 80)
+		}
+		switch f.Outcome {
+		case store.Rejected.String():
+			add(&f.At, what+" was rejected: "+page.Cut(page.FirstLine(f.Reason), 200), f.Consumer, "warn")
+		case store.Barred.String():
+			add(&f.At, what+" was barred: its step was undone before", f.Consumer, "")
+		default:
+			add(&f.At, what+" was handled", f.Consumer, "")
+		}
+	}
+	for i := range part.held {
+		if c := part.held[i].Call; c != nil {
+			outcome := "its outcome is not known"
+			if c.Outcome != "" {
+				outcome = "its outcome is stored"
+			}
+			add(&c.Since, fmt.Sprintf("%s calls outside under the key %s: %s", part.held[i].Message.Type,
+				page.Cut(c.Key, 80), outcome), part.held[i].Consumer, "warn")
+		}
+	}
+}

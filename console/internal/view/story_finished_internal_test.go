@@ -1,0 +1,20 @@
+package view
+
+import (
+	"testing"
+
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// A message that a step and an outbox name is looked up once, with the type that the outbox has.
+func TestNamed(t *testing.T) {
+	id := store.Identity{Source: "/order", ID: "m-1"}
+	ids, types := named([]storyPart{
+		{Steps: []operate.SagaStep{{Source: id.Source, ID: id.ID}, {Source: id.Source, ID: id.ID}}},
+		{rows: []store.WrittenRow{{Identity: id, Type: "stock.reserve"}}},
+	})
+	if len(ids) != 1 || ids[0] != id || types[id] != "stock.reserve" {
+		t.Errorf("%v, %v", ids, types)
+	}
+}

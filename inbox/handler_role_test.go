@@ -1,0 +1,148 @@
+package inbox_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/outbox"
+	"github.com/skald-go/skald/store"
+)
+
+// roleFor makes a role that may use the user's table of g and nothing of Skald's.
+func roleFor(t *testing.T, g *ground[pgx.Tx]) string {
+	t.Helper()
+	ctx, role := context.Background(), "r"+strings.ToLower(rand.Text()[:10])
+	pool, err := pgxpool.New(ctx, need.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	for _, q := range []string{"CREATE ROLE " + role, "GRANT USAGE ON SCHEMA " + g.schema + " TO " + role,
+		"GRANT ALL ON " + g.schema + ".own TO " + role} {
+		if _, err := pool.Exec(ctx, q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if _, err := pool.Exec(ctx, "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
+			t.Error(err)
+		}
+	})
+	return role
+}
+
+// One message's handler leaves its transaction or its session so that Skald cannot write there. That message
+// is charged, or handled if it writes nothing; each other message is handled once, alone and in a batch.
+func TestHandlerThatChangesItsTransaction(t *testing.T) {
+	open := onPostgres(t)
+	for _, c := range []struct {
+		name    string
+		sets    string // ROLE and SCHEMA are replaced
+		writes  bool   // the message is sent to the outbox
+		setting bool   // Options.Transaction.Settings have the role
+		done    bool   // the message is handled
+	}{
+		{name: "local role", sets: "SET LOCAL ROLE ROLE", done: true},
+		{name: "local role, writes", sets: "SET LOCAL ROLE ROLE", writes: true},
+		{name: "role of the settings", setting: true, done: true},
+		{name: "role of the settings, writes", setting: true, writes: true},
+		{name: "session role", sets: "SET ROLE ROLE", done: true},
+		{name: "session role, writes", sets: "SET ROLE ROLE", writes: true},
+		{name: "session authorization", sets: "SET SESSION AUTHORIZATION ROLE", done: true},
+		{name: "session role by a block", sets: "DO $$BEGIN SET ROLE ROLE; END$$", done: true},
+		{name: "schema hidden", sets: "SET LOCAL search_path = pg_catalog", writes: true, done: true},
+		{name: "table renamed", sets: "ALTER TABLE SCHEMA.skald_outbox RENAME TO skald_hidden", writes: true},
+		{name: "column renamed", sets: "ALTER TABLE SCHEMA.skald_outbox RENAME COLUMN topic TO away",
+			writes: true},
+		{name: "schema renamed", sets: "ALTER SCHEMA SCHEMA RENAME TO SCHEMA_away", writes: true},
+		{name: "read only", sets: "SET TRANSACTION READ ONLY", writes: true},
+		{name: "prepared", sets: "PREPARE TRANSACTION 'skald'"},
+		{name: "error of another store"},
+	} {
+		for _, batch := range []int{1, 20} {
+			t.Run(fmt.Sprintf("%s, batch of %d", c.name, batch), func(t *testing.T) {
+				w := newWorld(t, 1)
+				g := open(w)
+				role := roleFor(t, g)
+				t.Cleanup(g.pool.Reset) // a setting that was left there would hinder the next case
+				sets := strings.NewReplacer("ROLE ROLE", "ROLE "+role, "AUTHORIZATION ROLE",
+					"AUTHORIZATION "+role, "SCHEMA.", g.schema+".", "SCHEMA SCHEMA", "SCHEMA "+g.schema,
+					"SCHEMA_", g.schema+"_").Replace(c.sets)
+				out, answer := outbox.New(g.db, nil), skald.Event[string]{Topic: "answers", Type: "answered"}
+				o := &inbox.Options{Now: w.clock, Workers: 1, Batch: batch, Retry: inbox.Retry{Attempts: 1}}
+				if c.setting {
+					o.Transaction.Settings = func(m skald.Message) []store.Setting {
+						if string(m.Key) != "k5" {
+							return nil
+						}
+						return []store.Setting{{Name: "role", Value: role}}
+					}
+				}
+				in := inbox.New(g.db, w.bus, "stock", o)
+				inbox.On(in, said, func(ctx context.Context, tx pgx.Tx, m skald.Received[string]) error {
+					if err := g.note(tx, "k"+m.Value, "done"); err != nil {
+						return err
+					}
+					if m.Value != "5" {
+						return out.Write(ctx, tx, answer.New("k"+m.Value, m.Value))
+					}
+					if sets == "" && !c.setting {
+						return &store.RightError{What: "INSERT", Err: errors.New("of another database")}
+					}
+					if sets != "" {
+						if _, err := tx.Exec(ctx, sets); err != nil {
+							return err
+						}
+					}
+					if !c.writes {
+						return nil
+					}
+					return out.Write(ctx, tx, answer.New("k"+m.Value, m.Value))
+				})
+				const all = 12
+				for i := range all {
+					w.publish(w.message(fmt.Sprint("k", i), strconv.Itoa(i)))
+				}
+				for range 3 {
+					w.quiet(in)
+					g.pool.Reset()
+					g.passes(w, 10*time.Minute)
+				}
+				w.quiet(in)
+				g.pool.Reset()
+				lists := g.lists(t)
+				for i := range all {
+					want := "done"
+					if i == 5 && !c.done {
+						want = ""
+					}
+					if got := lists[fmt.Sprint("k", i)]; got != want {
+						t.Errorf("effect of %d: %q, want %q", i, got, want)
+					}
+				}
+				kept, err := in.Kept(t.Context(), 10)
+				if err != nil || (len(kept) == 0) != c.done {
+					t.Errorf("kept: %+v, %v", kept, err)
+				}
+				for _, k := range kept {
+					if string(k.Message.Key) != "k5" || k.Dead == nil || !strings.Contains(k.Last.Why, "m-6") {
+						t.Errorf("kept: %s, dead: %v, %q", k.Message.Key, k.Dead, k.Last.Why)
+					}
+					t.Log(k.Last.Why)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/store"
+)
+
+// untaken is for a message of which it cannot be told what to take in. Where it cannot be kept either, it may
+// have come before: then it ends as any repeat does, or as a conflict.
+func (x *Executor[TTx]) untaken(ctx context.Context, e *partition.Entry, why error) Result {
+	r := x.failure(ctx, e, x.db.Apply, why)
+	if r.What != decide.Full || e.Parked != nil {
+		return r
+	}
+	m := store.Mark{Consumer: x.o.Group, Identity: e.Identity(), As: store.Done, Fingerprint: x.printed(e),
+		KeyOrder: store.Arriving, Key: e.Key}
+	intake := store.Intake{Marks: []store.Mark{m}, Server: e.Server, Wait: x.o.Wait, Handle: x.o.Handle}
+	unit, err := x.db.Begin(ctx, intake)
+	if err != nil {
+		return r
+	}
+	switch unit.Found().Marks[0].Outcome {
+	case store.Fresh, store.Behind:
+		_, _ = unit.Rollback(ctx)
+		return r
+	}
+	return x.carryOut(ctx, e, unit, intake)
+}
+
+func (x *Executor[TTx]) intake(ctx context.Context, e *partition.Entry) (intake store.Intake, err error) {
+	if x.asksUser(e) {
+		err = guarded[TTx](ctx, func() (err error) {
+			intake, err = x.asked(ctx, e)
+			return err
+		})
+		return intake, err
+	}
+	return x.asked(ctx, e)
+}
+
+// asksUser tells whether functions of the user's say what is taken in with e.
+func (x *Executor[TTx]) asksUser(e *partition.Entry) bool {
+	_, steps := x.steps[e.Kind()]
+	return steps || x.o.Entities != nil || x.o.Settings != nil || x.of != nil
+}
+
+// asked is intake, in which functions of the user's may panic.
+func (x *Executor[TTx]) asked(ctx context.Context, e *partition.Entry) (intake store.Intake, err error) {
+	intake = store.Intake{
+		Marks:     []store.Mark{x.mark(e)},
+		Server:    e.Server,
+		Wait:      x.o.Wait,
+		Handle:    x.o.Handle + mercy,
+		Isolation: x.o.Isolation,
+	}
+	if x.handlers[e.Kind()] == nil {
+		return intake, nil // what this build could say of it is about other messages
+	}
+	if e.Step, err = x.step(ctx, e); err != nil {
+		return intake, err
+	}
+	if e.Step != nil {
+		intake.Steps = []store.Step{*e.Step}
+	}
+	if x.o.Entities != nil {
+		intake.Locks = x.o.Entities(e.Message)
+		if slices.ContainsFunc(intake.Locks,
+			func(l store.Lock) bool { return l.Space == "" || l.Key == "" }) {
+			return intake, errNoEntity
+		}
+	}
+	if x.o.Settings != nil {
+		intake.Settings = x.o.Settings(e.Message)
+	}
+	return intake, nil
+}
+
+var errNoEntity = errors.New("inbox.Options.Transaction.Entities returned an entity without Space or Key: all such messages would wait for each other; give both, or leave it out")
+
+func (x *Executor[TTx]) mark(e *partition.Entry) store.Mark {
+	m := store.Mark{Consumer: x.o.Group, Identity: e.Identity(), As: store.Done, Fingerprint: x.print(e),
+		KeyOrder: store.Arriving, Key: e.Key}
+	if e.Parked != nil {
+		m.KeyOrder, m.Attempts, m.Held = store.Retrying, e.Parked.Attempts, true
+	}
+	return m
+}

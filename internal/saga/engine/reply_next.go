@@ -1,0 +1,242 @@
+// This file emits, in the transaction that takes a saga's replies, the commands that follow them.
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/internal/lending"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/sagarow"
+	"github.com/skald-go/skald/store"
+)
+
+const (
+	// draftMost limits the request functions of one saga in a transaction of replies, and those of all its
+	// sagas together. The engine runs the others, where each has usualTimeout.
+	draftMost = 250 * time.Millisecond
+	// draftRest is the rest of a definition after a slow request function, in times of that function. The
+	// engine emits its commands meanwhile. A busy machine delays functions too, so this is short.
+	draftRest = 10
+	// emitMost is the number of bytes of commands that one transaction of replies emits.
+	emitMost = 4 << 20
+	// triedMost is the number of emissions without a known commit that an engine remembers.
+	triedMost = 10_000
+)
+
+// goOn adds to mails the commands that follow their replies, and the ends of sagas. It does so only in the
+// transaction of an inbox, whose commit it observes, and once for each version of a saga: if that transaction
+// fails, the engine emits the commands, and charges their step if they are the reason.
+func (e *Engine[TTx]) goOn(ctx context.Context, tx TTx, mails []*mail) {
+	if !lending.OnCommit(ctx, tx, func() { e.stand(mails) }) {
+		return
+	}
+	bytes, begun := 0, time.Now()
+	for _, to := range mails {
+		if len(to.Effects) == 0 || to.leaves() || !e.follows.Try(to.Saga, e.o.Now()) {
+			continue
+		}
+		if todo := to.commands(); len(todo) > 0 && bytes < emitMost && time.Since(begun) < draftMost {
+			bytes += e.emit(ctx, to, todo)
+		}
+		to.ends()
+	}
+}
+
+// stand notes that the transaction of mails is committed.
+func (e *Engine[TTx]) stand(mails []*mail) {
+	e.follows.Stand(mails)
+	for _, to := range mails {
+		if len(to.Effects) == 0 || !to.Effects[0].Saga.Final {
+			continue
+		}
+		m, s := to.Effects[0].Saga, to.Saga
+		s.Version, s.State, s.Standing = m.Version+1, m.State, m.Standing
+		e.ended(s, to.state)
+	}
+}
+
+// leaves reports whether only the engine may go on with the saga: it has another definition than this build,
+// holds entities, has a time that is due, or was in progress when its process ended.
+func (to *mail) leaves() bool {
+	next := to.state.Next()
+	return to.Saga.Hash != to.d.Hash || to.d.Plan.Locks() || !next.IsZero() && !next.After(to.now) ||
+		slices.ContainsFunc(to.state.Runs, func(r plan.Run) bool { return r.Crashes > 0 || r.Alone })
+}
+
+// commands returns the actions that the saga asks for, if each is the first attempt at a command; else none.
+func (to *mail) commands() []plan.Action {
+	todo := to.d.Plan.Pending(to.state)
+	for _, a := range todo {
+		step, ok := to.d.Step(a.Step)
+		if !ok || step.Command == nil || a.Attempt != 1 {
+			return nil
+		}
+		run, _ := to.state.Run(a.Step, a.Occurrence)
+		forward := a.Verb == plan.RunStep
+		if run.Free.Times > 0 || !forward && (a.Verb != plan.UndoStep || step.Undo == nil) {
+			return nil
+		}
+	}
+	return todo
+}
+
+// emit drafts commands, adds them to the effect of a mail, and returns the size of their data. A function
+// that fails or takes too long, and a state that becomes too large, change nothing: the engine goes on then.
+func (e *Engine[TTx]) emit(ctx context.Context, to *mail, todo []plan.Action) (bytes int) {
+	origin, err := sagarow.OriginOf(to.Saga)
+	if err != nil {
+		return 0
+	}
+	s := &saga{Def: to.d, Row: to.Saga, Origin: origin, State: to.state, clock: e.clock, straight: true,
+		input: []byte(to.Saga.Input)}
+	at := &drafting{name: to.Name, begun: e.o.Now()}
+	done := make(chan error, 1)
+	go func() {
+		err := failure.Run(func() error { return s.sends(todo) })
+		e.follows.Returned(at, e.o.Now())
+		done <- err
+	}()
+	timer := time.NewTimer(draftMost)
+	defer timer.Stop()
+	select {
+	case err = <-done:
+	case <-timer.C:
+		if !e.follows.Slow(at) {
+			err = <-done
+			break
+		}
+		e.o.Logger.WarnContext(ctx, "saga: a request function takes long, so replies leave its sagas to the engine",
+			"saga", to.Name, "key", to.Key, "after", draftMost)
+		return 0
+	}
+	if err != nil {
+		return 0 // the engine calls the function again, and reports its error
+	}
+	m, err := sagarow.GivenBack(to.Saga, s.State, to.now, len(to.d.Plan.Pending(s.State)) > 0)
+	if err != nil {
+		return 0
+	}
+	to.state, to.Effects = s.State, []store.Effect{{Saga: &m, Rows: s.rows}}
+	for _, row := range s.rows {
+		bytes += len(row.Data)
+	}
+	return bytes
+}
+
+// sends drafts the commands of todo.
+func (s *saga) sends(todo []plan.Action) error {
+	for _, a := range todo {
+		step, _ := s.Def.Step(a.Step)
+		e, m, err := s.draft(context.Background(), a, step)
+		if err != nil {
+			return err
+		}
+		if s.rows = append(s.rows, m); !s.Feed(e).Changed() {
+			return errors.New("its saga does not ask for it")
+		}
+	}
+	return nil
+}
+
+// draft completes the message of a command, and returns the event that it is sent.
+func (s *saga) draft(ctx context.Context, a plan.Action, step *StepBody) (e plan.Event, m skald.Message,
+	err error) {
+	e, c := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence}, step.Command
+	if a.Verb == plan.UndoStep {
+		e.What, c = plan.UndoSent, step.Undo
+	}
+	var d skald.Draft
+	f := s.Facts(a)
+	err = s.Guard(func() (err error) {
+		d, err = c.Draft(f)
+		return err
+	})
+	if err == nil {
+		m, err = s.message(ctx, a, d)
+	}
+	return e, m, err
+}
+
+// ends has the transaction end a saga that has nothing left to do, and that no parent waits for.
+func (to *mail) ends() {
+	m := to.Effects[0].Saga
+	if !to.state.Status.Final() {
+		return
+	}
+	if origin, err := sagarow.OriginOf(to.Saga); err == nil && origin.Parent == nil {
+		m.Final, m.Wake = true, -1
+	}
+}
+
+// drafting is one run of the request functions of a saga.
+type drafting struct {
+	name       string // of the definition
+	begun      time.Time
+	over, slow bool // under following.mu
+}
+
+// following is the emission of commands in transactions of replies. The zero value has none. It is for any
+// goroutine.
+type following struct {
+	mu    sync.Mutex
+	tried map[store.SagaRef]bool // emissions whose commit is not known
+	slow  map[string]int         // draftings that took too long and did not return, by definition
+	rest  map[string]time.Time   // until when the engine emits the commands of a definition
+}
+
+// Try notes that a saga at its version is gone on with. Returns false if that was tried before, or if request
+// functions of its definition take too long.
+func (f *following) Try(s store.Saga, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := sagarow.Ref(s)
+	if f.tried[at] || f.slow[s.Name] > 0 || now.Before(f.rest[s.Name]) {
+		return false
+	}
+	if f.tried == nil || len(f.tried) >= triedMost {
+		f.tried = map[store.SagaRef]bool{}
+	}
+	f.tried[at] = true
+	return true
+}
+
+// Stand notes that the transaction of mails is committed.
+func (f *following) Stand(mails []*mail) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, to := range mails {
+		delete(f.tried, sagarow.Ref(to.Saga))
+	}
+}
+
+// Slow notes that a drafting takes too long. Returns false if it is over.
+func (f *following) Slow(d *drafting) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if d.over {
+		return false
+	}
+	if f.slow == nil {
+		f.slow, f.rest = map[string]int{}, map[string]time.Time{}
+	}
+	d.slow = true
+	f.slow[d.name]++
+	return true
+}
+
+// Returned notes that a drafting is over.
+func (f *following) Returned(d *drafting, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if d.over = true; d.slow {
+		f.slow[d.name]--
+		f.rest[d.name] = now.Add(draftRest * now.Sub(d.begun))
+	}
+}

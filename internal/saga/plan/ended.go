@@ -1,0 +1,55 @@
+package plan
+
+import "slices"
+
+const endedReason = "a function ended the transaction in which it ran with others, so its writes may stand: " +
+	"look at them before you say how to go on"
+
+// endedWith leaves members of a transaction that a function ended to an operator: now, or when they begin.
+func (w *work) endedWith(members []Member) {
+	for _, m := range members {
+		i := w.runOf(m)
+		if !m.Undo && i >= 0 && w.s.Runs[i].Phase == Ready {
+			w.s.Runs[i].Unsure = true
+			w.stick(&w.s.Runs[i], endedReason)
+			continue
+		}
+		w.s.Ended = append(slices.Clip(w.s.Ended), m)
+	}
+}
+
+// stickEnded leaves a run that begins, or its undo, to an operator if it is one of Ended.
+func (w *work) stickEnded(r *Run, undo bool) {
+	i := slices.Index(w.s.Ended, Member{r.Step, r.Occurrence, undo})
+	if i < 0 {
+		return
+	}
+	w.s.Ended = slices.Delete(slices.Clone(w.s.Ended), i, i+1)
+	r.Unsure = !undo
+	w.stick(r, endedReason)
+}
+
+// beginEnded begins all of Ended in a saga that turns back. Nothing is undone before they are settled.
+func (w *work) beginEnded() {
+	members := w.s.Ended
+	w.s.Ended = nil
+	for _, m := range members {
+		if _, known := w.p.index[m.Step]; !known || m.Undo {
+			continue
+		}
+		i := w.runOf(m)
+		if i < 0 {
+			i = len(w.s.Runs)
+			w.s.Runs = append(w.s.Runs,
+				Run{Step: m.Step, As: born(w.s.Runs, m.Step), Occurrence: m.Occurrence})
+		}
+		r := &w.s.Runs[i]
+		r.Phase, r.Unsure = Ready, true
+		w.stick(r, endedReason)
+	}
+}
+
+func (w *work) runOf(m Member) int {
+	return slices.IndexFunc(w.s.Runs,
+		func(r Run) bool { return r.Step == m.Step && r.Occurrence == m.Occurrence })
+}

@@ -1,0 +1,23 @@
+package shortlog
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+)
+
+// LogPanic logs a panic of the part with the first frames of its stack, and panics again. Defer LogPanic in
+// each goroutine that many messages share: the process ends, and its log has the reason.
+func LogPanic(ctx context.Context, log *slog.Logger, part string) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	value := Text(fmt.Sprint(v), 200)
+	for i, frame := range Frames(debug.Stack()) {
+		log.ErrorContext(ctx, "panic: the process ends", "part", part, "panic", value,
+			"frame", i, "at", frame)
+	}
+	panic(v)
+}

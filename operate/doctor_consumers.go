@@ -1,0 +1,62 @@
+package operate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+// Limits of the alerts and of Doctor.
+const (
+	// Gone is how long a consumer may send no heartbeat. It sends one each minute.
+	Gone = 3 * time.Minute
+	// Retired is the time without a heartbeat after which a consumer counts as given up.
+	Retired = 7 * 24 * time.Hour
+	// Stuck is how long a consumer with waiting messages may finish none.
+	Stuck = 5 * time.Minute
+)
+
+// Standing returns a finding for each consumer. Lag is the number of messages that wait at the broker, by
+// consumer and topic. A nil lag, or a consumer that lag lacks, means not known. A consumer for which only
+// returns false is left out. Nil includes all.
+func Standing(consumers []store.Consumer, lag map[string]map[string]int64,
+	only func(consumer string) bool) []skald.Finding {
+	var out []skald.Finding
+	for _, c := range consumers {
+		if only != nil && !only(c.Name) {
+			continue
+		}
+		f := skald.Finding{Name: "consumer " + c.Name, Grade: skald.Fine}
+		f.Saw = fmt.Sprintf("last heartbeat %v ago, last progress %v ago", c.Heard.Round(time.Second),
+			c.Progress.Round(time.Second))
+		waits := int64(0)
+		if of, known := lag[c.Name]; known {
+			var parts []string
+			for _, topic := range slices.Sorted(maps.Keys(of)) {
+				waits += of[topic]
+				parts = append(parts, fmt.Sprintf("%d of %s", of[topic], topic))
+			}
+			if len(parts) > 0 {
+				f.Saw += "; waiting at the broker: " + strings.Join(parts, ", ")
+			}
+		}
+		switch {
+		case c.Heard > Retired:
+			f.Grade, f.Remedy = skald.Doubtful,
+				"it counts as given up: if you removed it, delete its rows of skald_consumer; if not, start it"
+		case c.Heard > Gone:
+			f.Grade, f.Remedy = skald.Failed,
+				"start it, or find out why it ended or cannot write to this database; docs/operations.md: SkaldConsumerGone"
+		case waits > 0 && c.Progress > Stuck:
+			f.Grade, f.Remedy = skald.Failed,
+				"its handlers hang or fail: see \"blocked\", and its log; docs/operations.md: SkaldConsumerLag"
+		}
+		out = append(out, f)
+	}
+	return out
+}

@@ -1,0 +1,122 @@
+package operate
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/internal/shortlog"
+	"github.com/skald-go/skald/store"
+)
+
+// Holder is a message that blocks a saga, with the command that unblocks it. Its names in JSON are stable.
+type Holder struct {
+	Consumer   string  `json:"consumer"`
+	State      string  `json:"state"` // parked, dead or quarantined
+	Source     string  `json:"source"`
+	ID         string  `json:"id"`
+	Type       string  `json:"type"`
+	Kind       string  `json:"kind,omitempty"` // of a dead letter; in quarantine the cause
+	Attempts   int     `json:"attempts,omitempty"`
+	DueSeconds float64 `json:"due_seconds,omitempty"` // of a parked message: until its next attempt
+	LastError  string  `json:"last_error,omitempty"`  // the first line
+	// Fingerprint of a dead letter is the group of its failure.
+	Fingerprint string    `json:"fingerprint,omitempty"`
+	Since       time.Time `json:"since"`
+	Command     string    `json:"command"`
+	// Look is the command that shows a message in quarantine. Run it before Command.
+	Look string `json:"look,omitempty"`
+}
+
+// Holders returns the messages with these keys that block a saga. They are failed messages that are the
+// first of their key, dead letters, and messages in quarantine. A rejection kept as a dead letter is an
+// answer, so it counts only if it blocks its key. at is the flag that selects the database, as "--store
+// @orders.url"; empty if SKALD_STORE selects it.
+func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (out []Holder, err error) {
+	at = spaced(at)
+	for _, key := range keys {
+		what := store.Sought{Key: key, Bare: true, Limit: pageSize}
+		for {
+			page, err := store.ListKept(ctx, db, what)
+			if err != nil {
+				return out, err
+			}
+			for i := range page {
+				p := &page[i]
+				what.After = p.Place
+				// Without a failure the message is in progress, perhaps at an external call.
+				failed := p.Dead != nil || p.Last.Why != ""
+				answered := p.Dead != nil && p.Dead.Kind == failure.KindRejected && !p.Dead.BlocksKey
+				if failed && !answered && !p.Waiting {
+					out = append(out, holderOf(p, at))
+				}
+			}
+			if len(page) < pageSize {
+				break
+			}
+		}
+	}
+	q := store.Query{Bare: true, Limit: 1000}
+	for {
+		page, err := store.ListQuarantined(ctx, db, q)
+		if err != nil {
+			return out, err
+		}
+		for i := range page {
+			one := &page[i]
+			q.After = one.Number
+			ours := slices.ContainsFunc(keys,
+				func(key []byte) bool {
+					return one.Message.Key != nil &&
+						string(key) == string(one.Message.Key)
+				})
+			if ours && one.Admitted.IsZero() {
+				out = append(out, Holder{Consumer: one.Consumer, State: "quarantined", Source: one.Source,
+					ID: one.ID, Type: one.Message.Type,
+					Kind: one.Why.String(), Since: one.At,
+					Command: "skald inbox admit" + at + " --number " + strconv.FormatInt(one.Number, 10) +
+						" --reason 'a message of its own'",
+					Look: "skald inbox show" + at + " --consumer " + shortlog.Shell(one.Consumer) +
+						sourceFlag(one.Source) + " -- " + shortlog.Shell(one.ID)})
+			}
+		}
+		if len(page) < q.Limit {
+			return out, nil
+		}
+	}
+}
+
+func holderOf(p *store.Parked, at string) Holder {
+	h := Holder{Consumer: p.Consumer, State: "parked", Source: p.Source, ID: p.ID, Type: p.Message.Type,
+		Attempts: p.Attempts, LastError: firstLine(p.Last.Why), Since: p.Since}
+	who := at + " --consumer " + shortlog.Shell(p.Consumer)
+	const reason = " --reason 'the cause is gone'"
+	if p.Dead == nil {
+		h.DueSeconds = p.Due.Seconds()
+		h.Command = "skald parked release" + who + " --key " + shellKey(p.Message.Key) + reason
+		return h
+	}
+	h.State, h.Kind, h.Fingerprint = "dead", p.Dead.Kind, p.Dead.Fingerprint
+	who += sourceFlag(p.Source)
+	id := " -- " + shortlog.Shell(p.ID) // the ID may begin with a dash
+	h.Command = "skald dead redrive" + who + reason + id
+	if p.Dead.Kind == string(failure.Malformed) && p.Fault == "" {
+		// Another attempt would read the same payload.
+		h.Command = "skald dead edit" + who + " --data @FILE --reason 'its payload is corrected'" + id
+	}
+	// The sender has the rejection, so another attempt changes nothing.
+	if p.Dead.Kind == failure.KindRejected {
+		h.Command = "skald dead drop" + who + " --reason 'the rejection is final'" + id
+	}
+	return h
+}
+
+// sourceFlag returns the flag --source, or nothing for a message without a source.
+func sourceFlag(source string) string {
+	if source == "" {
+		return ""
+	}
+	return " --source " + shortlog.Shell(source)
+}

@@ -1,0 +1,38 @@
+package saga_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/skald-go/skald/internal/testlog"
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// brokenStore is a store that panics.
+type brokenStore struct{ *memstore.Store }
+
+func (brokenStore) Claim(context.Context, store.Want) (store.Claimed, error) {
+	panic("a driver is broken")
+}
+
+// A panic in the loop that all sagas share is logged before it ends Run.
+func TestPanicInTheEngineIsLoggedAndEndsRun(t *testing.T) {
+	var log testlog.Log
+	d := saga.New("order", &saga.Options[trip]{Key: tripKey}, ledger("a"))
+	e, err := saga.NewEngine(brokenStore{memstore.New(nil)}, &saga.EngineOptions{Logger: log.Logger()}, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if v := recover(); v != "a driver is broken" {
+			t.Errorf("Run ended with %v", v)
+		}
+		if log.Count("level=ERROR", "saga engine", "a driver is broken", "frame=0",
+			"brokenStore.Claim") != 1 {
+			t.Error(log.String())
+		}
+	}()
+	t.Error(e.Run(t.Context()))
+}

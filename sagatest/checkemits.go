@@ -1,0 +1,72 @@
+package sagatest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/skald-go/skald"
+)
+
+// Emitted returns the payloads of the events e that the saga's functions have written to an outbox, in the
+// order of their commits. A function has to call Write with the ctx and the transaction that it gets.
+//
+// Check records these messages instead of writing rows, so the database needs no tables of Skald. Commands of
+// the saga are not among them: the engine writes them.
+func Emitted[T any](end End, e skald.Event[T]) ([]T, error) {
+	var out []T
+	for i := range end.emitted {
+		if m := &end.emitted[i]; m.Topic == e.Topic && m.Type == e.Type {
+			got, err := e.Decode(context.Background(), *m)
+			if err != nil {
+				return nil, fmt.Errorf("decode %s on %s, which a function wrote: %w", e.Type, e.Topic, err)
+			}
+			out = append(out, got.Value)
+		}
+	}
+	return out, nil
+}
+
+// EmitsIfDone promises that a saga which is done has written e exactly once, and any other never. See
+// Emitted, which a Promise calls for events of other ends.
+func EmitsIfDone[T any](e skald.Event[T]) Term { return emits{e.Topic, e.Type} }
+
+type emits struct{ topic, typ string }
+
+func (emits) term() {}
+
+// broken returns the difference between the messages of a saga and the promise. "": none.
+func (p emits) broken(end End) string {
+	want, state := 0, "compensated"
+	if end.Done {
+		want, state = 1, "done"
+	}
+	n := 0
+	for i := range end.emitted {
+		if m := &end.emitted[i]; m.Topic == p.topic && m.Type == p.typ {
+			n++
+		}
+	}
+	if n == want {
+		return ""
+	}
+	return fmt.Sprintf("the saga is %s, and its functions wrote the event %s on %s %d times instead of %d", state,
+		p.typ, p.topic, n, want)
+}
+
+// joined adds the messages of a transaction. As in the outbox, an ID that is there adds nothing.
+func joined(all, written []skald.Message) ([]skald.Message, error) {
+	for i := range written {
+		m := &written[i]
+		at := slices.IndexFunc(all, func(old skald.Message) bool { return old.ID == m.ID })
+		switch {
+		case at < 0:
+			all = append(all, *m)
+		case all[at].Topic != m.Topic || all[at].Type != m.Type || !bytes.Equal(all[at].Data, m.Data):
+			return all, fmt.Errorf("a function wrote %s on %s under the id %s of another message: give each message an id of its own",
+				m.Type, m.Topic, m.ID)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,129 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// Progress is the answer to a customer. It has no error text, no step and no command of an operator.
+type Progress struct {
+	Key     string    `json:"key"`
+	State   string    `json:"state"` // by CustomerOptions.State
+	Started time.Time `json:"started_at"`
+	Changed time.Time `json:"changed_at"`
+}
+
+// CustomerOptions configures Customer. The zero value works.
+type CustomerOptions struct {
+	// Name is the flow or definition that the answer describes. Default: the saga of the key that started
+	// last.
+	Name string
+	// State maps a saga to a word of the team. An empty word selects the default, CustomerState.
+	State func(*operate.SagaStanding) string
+	// Deadline bounds an answer. Default 2 s.
+	Deadline time.Duration
+	// Logger receives the errors of the database, which customers do not see. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// CustomerState maps a saga to in_progress, completed, cancelling or cancelled. A saga that is stuck, paused
+// or overdue is in progress for a customer.
+func CustomerState(s *operate.SagaStanding) string {
+	switch s.State {
+	case "done":
+		return "completed"
+	case "compensating":
+		return "cancelling"
+	case "compensated":
+		return "cancelled"
+	}
+	return "in_progress"
+}
+
+// Customer returns a handler that answers customers with a Progress in JSON. It fits any route:
+//
+//	mux.Handle("GET /subscriptions/{id}/status", status.Customer(db, keyOf, nil))
+//
+// The function key returns the key that the request asks for, such as r.PathValue("id"). It also checks
+// access: if the caller may not ask, it returns "". The handler answers 404 for "" and for an unknown key.
+// It answers 503 with Retry-After if the database does not answer. It needs the rights of a reader.
+func Customer(db store.Lister, key func(*http.Request) string, o *CustomerOptions) http.Handler {
+	h := &customer{db: db, key: key}
+	if o != nil {
+		h.o = *o
+	}
+	if h.o.Deadline <= 0 {
+		h.o.Deadline = 2 * time.Second
+	}
+	if h.o.Logger == nil {
+		h.o.Logger = slog.Default()
+	}
+	return h
+}
+
+type customer struct {
+	db  store.Lister
+	key func(*http.Request) string
+	o   CustomerOptions
+}
+
+func (h *customer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, stop := context.WithTimeout(r.Context(), h.o.Deadline)
+	defer stop()
+	head := w.Header()
+	head.Set("Cache-Control", "no-store")
+	if !reads(w, r) {
+		return
+	}
+	key := h.key(r)
+	if key == "" || !textual(key) {
+		http.Error(w, "not found", http.StatusNotFound)
+		return
+	}
+	s, err := h.saga(ctx, key)
+	switch {
+	case r.Context().Err() != nil: // the client is gone
+		return
+	case err != nil:
+		h.o.Logger.WarnContext(ctx, "status: a customer got no answer", "key", key, "error", err)
+		head.Set("Retry-After", "2")
+		http.Error(w, "the status is not available now, try again later", http.StatusServiceUnavailable)
+		return
+	case s == nil:
+		http.Error(w, "not found", http.StatusNotFound)
+		return
+	}
+	state := ""
+	if h.o.State != nil {
+		state = h.o.State(s)
+	}
+	if state == "" {
+		state = CustomerState(s)
+	}
+	head.Set("Content-Type", "application/json")
+	head.Set("X-Content-Type-Options", "nosniff")
+	// a failure here means that the client is gone
+	_ = json.NewEncoder(w).Encode(Progress{Key: key, State: state, Started: s.Started, Changed: s.Changed})
+}
+
+// saga returns the saga to describe, or nil if there is none.
+func (h *customer) saga(ctx context.Context, key string) (last *operate.SagaStanding, err error) {
+	list, err := operate.SagaStandings(ctx, h.db, key, "")
+	if err != nil {
+		return nil, fmt.Errorf("read the sagas of a key: %w", err)
+	}
+	for i := range list {
+		s := &list[i]
+		if (h.o.Name == "" || s.Name == h.o.Name) && (last == nil || s.Started.After(last.Started)) {
+			last = s
+		}
+	}
+	return last, nil
+}

@@ -1,0 +1,23 @@
+package sqlitestore
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestPullWeighsEachRowOnce checks that a coroutine computes the size of a row. Without one, SQLite computes
+// it again for each column. Nothing may sort or materialize the window: it has no limit.
+func TestPullWeighsEachRowOnce(t *testing.T) {
+	_, db, _ := fresh(t)
+	text, err := texts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := planWith(t, db, ask{sql: text["Pull"], args: []any{0, 100, 0, 1023}})
+	if !strings.HasPrefix(plan[0], "CO-ROUTINE") || slices.ContainsFunc(plan, func(line string) bool {
+		return strings.Contains(line, "TEMP B-TREE") || strings.HasPrefix(line, "MATERIALIZE")
+	}) {
+		t.Error(strings.Join(plan, "\n"))
+	}
+}
