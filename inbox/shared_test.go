@@ -227,7 +227,8 @@ func (s *sharing) start(who string, each hands) (cut, stop func()) {
 	bus := s.open(way)
 	name := strings.SplitN(s.topic, ".", 2)[0]
 	in := inbox.New(storedWrongly(pgstore.New(s.pool, &pgstore.Options{Schema: name})), bus, s.group,
-		&inbox.Options{Logger: slog.New(s), Workers: 4, Timeouts: inbox.Timeouts{Drain: 10 * time.Second}})
+		&inbox.Options{Logger: slog.New(s), Workers: 4, Batch: 1,
+			Timeouts: inbox.Timeouts{Drain: 10 * time.Second}})
 	for typ, hand := range each {
 		if typ == "called" {
 			s.call(in, hand)
@@ -265,7 +266,7 @@ func (s *sharing) effects(n int) map[string]int {
 	s.Helper()
 	patience := 5 * time.Minute
 	if seeded.Bug() != "" {
-		patience = 20 * time.Second
+		patience = time.Minute
 	}
 	deadline := time.After(patience)
 	for {
@@ -283,6 +284,9 @@ func (s *sharing) effects(n int) map[string]int {
 		if len(ids) == n {
 			return by
 		}
+		if len(ids) > n {
+			s.Fatalf("%d effects of %d", len(ids), n)
+		}
 		select {
 		case <-s.wake:
 		case <-time.After(20 * time.Millisecond):
@@ -295,7 +299,7 @@ func (s *sharing) effects(n int) map[string]int {
 // awaitBug waits, in a process that is to have a bug, until that shows: what the cut instance had in hand may
 // come to others later than all else.
 func (s *sharing) awaitBug() {
-	for deadline := time.After(20 * time.Second); seeded.Bug() != "" && !s.Failed(); {
+	for deadline := time.After(time.Minute); seeded.Bug() != "" && !s.Failed(); {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-deadline:

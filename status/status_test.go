@@ -127,7 +127,7 @@ func TestAcrossServices(t *testing.T) {
 	want := []string{
 		"payment parked m-1 no route to the bank skald parked release --store @payment.url --consumer payment --key 'k <1>' --reason 'the cause is gone'",
 		"stock dead m-1 no route to the bank skald dead redrive --consumer payment --source /shop --reason 'the cause is gone' -- m-1",
-		"stock quarantined m-9  skald inbox admit --number 1 --reason 'it is meant'",
+		"stock quarantined m-9  skald inbox admit --number 1 --reason 'a message of its own'",
 		"another message with its id and another payload was handled before: " +
 			"skald inbox show --consumer payment --source /shop -- m-9",
 	}
