@@ -13,13 +13,14 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// assemble makes a graph of the steps as they are listed. A step without a place follows the one before it.
+// assemble makes a graph of the listed steps. A step without After or AtStart follows the step listed
+// before it.
 func assemble(name string, steps []Handle) (plan.Graph, []engine.StepBody, []error) {
 	g := plan.Graph{Name: name}
 	var bodies []engine.StepBody
 	var faults []error
 	var tx reflect.Type
-	listed := map[string][]*spec{} // a name that is there twice is a fault of the graph
+	listed := map[string][]*spec{} // the graph reports duplicate names
 	for i, h := range steps {
 		if h == nil || h.of() == nil {
 			faults = append(faults, fmt.Errorf("step %d is nil", i+1))
@@ -59,7 +60,7 @@ func assemble(name string, steps []Handle) (plan.Graph, []engine.StepBody, []err
 	return g, bodies, faults
 }
 
-// node is the step as data, listed after others.
+// node converts the step for a graph; before are the steps listed before it.
 func (s *spec) node(before []plan.Step) plan.Step {
 	n := plan.Step{Name: s.name, Kind: s.kind, Pivot: s.pivot, Undo: s.undo, NoEffect: s.noEffect,
 		When: s.body.When != nil,
@@ -92,7 +93,7 @@ func (s *spec) ownFaults() (out []error) {
 	return out
 }
 
-// policies fills in what was not said.
+// policies fills in the defaults.
 func policies(steps []plan.Step) {
 	p := plan.New(plan.Graph{Steps: steps})
 	pivot := ""
@@ -140,7 +141,7 @@ func filled(p plan.Policy, tries int, timeout time.Duration) plan.Policy {
 	return p
 }
 
-// validText tells why a name, a key or an occurrence cannot be kept.
+// validText returns an error if a name, a key or an occurrence cannot be stored.
 func validText(what, s string) error {
 	switch {
 	case s == "":
@@ -148,7 +149,7 @@ func validText(what, s string) error {
 	case len(s) > MaxKey:
 		return fmt.Errorf("the %s %.40q is %d bytes, at most %d are possible", what, s, len(s), MaxKey)
 	case !utf8.ValidString(s) || strings.ContainsRune(s, 0):
-		return fmt.Errorf("the %s %.40q is no text", what, s)
+		return fmt.Errorf("the %s %.40q is not UTF-8 text without NUL", what, s)
 	}
 	return nil
 }
@@ -160,7 +161,7 @@ func validOccurrences(all []string) error {
 		if err := validText("occurrence", o); err != nil {
 			faults = append(faults, err)
 		} else if seen[o] {
-			faults = append(faults, fmt.Errorf("the occurrence %.40q is there twice", o))
+			faults = append(faults, fmt.Errorf("the occurrence %.40q is given twice", o))
 		}
 		seen[o] = true
 		if len(faults) == 5 {

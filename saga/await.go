@@ -10,15 +10,15 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// NoSagaError says that there is no saga of a definition and a key.
+// NoSagaError is the error if a definition has no saga with a key.
 type NoSagaError = engine.NoSagaError
 
-// End is the end of a saga.
+// End is the result of a saga that has ended.
 type End struct {
 	ID     string
 	Done   bool   // each step is done or skipped; else each step that took effect is undone
-	Why    string // it turned back: "rejected", "failed", "deadline", "cancel", "recall"
-	Step   string // at which, if it was one
+	Why    string // why it turned back: "rejected", "failed", "deadline", "cancel" or "recall"
+	Step   string // the step that made it turn back, if any
 	Reason string
 
 	state plan.State
@@ -39,18 +39,18 @@ func (s Signal[T]) For(occurrence string) Signal[T] {
 	return s
 }
 
-// SignalResult says how a signal or a cancellation ended.
+// SignalResult is the result of a signal or a cancellation.
 type SignalResult string
 
 // The results of signals. A cancellation ends as Taken, Duplicate, TooLate or Unbegun.
 const (
 	Taken     SignalResult = "taken"
 	Early     SignalResult = "early"  // its step has not begun: the signal is stored for the step
-	Duplicate SignalResult = "repeat" // there was a signal already, and the first one counts
-	Late      SignalResult = "late"   // the saga went another way
+	Duplicate SignalResult = "repeat" // ignored: an earlier signal was taken
+	Late      SignalResult = "late"   // the step no longer waits
 	Full      SignalResult = "full"   // its step has not begun, and too many signals are stored already
 
-	// TooLate means that the pivot is passed, or that the saga is done.
+	// TooLate means that the pivot or the saga is done.
 	TooLate SignalResult = "too late"
 	// Unbegun means that no step with an undo was done. The saga ends, without an undo. The caller cleans up
 	// the rows that were written in the transaction of Start.

@@ -13,25 +13,26 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// Request is a Call's request to a service outside. Do, LookUp, Cancel and Memory are those of call.Call,
-// so that a provider is written once for sagas and for inboxes. The key of a request is Run.CallKey.
+// Request is the request of a CallWith to an external service. Do, LookUp, Cancel and Memory are as in
+// call.Call, so the same functions serve sagas and inboxes. The key of a request is Run.CallKey.
 type Request[TTx, In, Req, Out any] struct {
-	// At is the provider: its timeout, its circuit breaker and its limit hold for all requests that name it.
+	// At is the provider. Its timeout, circuit breaker and limit apply to all its requests together.
 	At *call.Provider
-	// Intent says what to request. It reads in tx; what it writes there is rolled back.
+	// Intent returns the request. It may read in tx; its writes are rolled back.
 	Intent func(ctx context.Context, tx TTx, r Run[In]) (Req, error)
-	// Do, LookUp, Cancel, Memory: see call.Call. What became of a request without an answer is looked up, and
-	// requested again under the same key, until it is known: an undo never sees an unknown.
+	// Do, LookUp, Cancel and Memory are as in call.Call. If a request gets no answer, the engine looks up
+	// the outcome, and sends the request again under the same key, until the outcome is known. Only then
+	// may the step be undone.
 	Do     func(ctx context.Context, req Req, key string) (Out, error)
 	LookUp func(ctx context.Context, req Req, key string) (out Out, found bool, err error)
 	Cancel func(ctx context.Context, req Req, key string) (out Out, done bool, err error)
 	Memory time.Duration
-	// Settle writes in tx what follows from the answer. Nil: nothing. Where it rejects an answer that is no
-	// refusal, the step is done, and the saga turns back and undoes it.
+	// Settle writes the consequences of the answer in tx. Nil writes nothing. If Settle rejects an answer
+	// that is not a refusal, the step is done, and the saga turns back and undoes the step.
 	Settle func(ctx context.Context, tx TTx, r Run[In], o call.Outcome[Out]) error
 }
 
-// UndoRequest is a Request that undoes another one, which had put out Out.
+// UndoRequest is a Request that undoes another Request with the output Out.
 type UndoRequest[TTx, In, Out, Req, Ans any] struct {
 	At *call.Provider
 	// Intent returns the request. The key of the step itself is Run.ForwardKey.
@@ -54,7 +55,7 @@ type CallUndo[TTx, In, Out any] interface {
 	undoes(o *engine.Outside[TTx], in In, out Out) error
 }
 
-// Local undoes a Call in a transaction of your own, without asking anybody.
+// Local undoes a Call in a transaction of your own database, without a request.
 type Local[TTx, In, Out any] func(ctx context.Context, tx TTx, r Run[In], out Out) error
 
 func (l Local[TTx, In, Out]) undoes(o *engine.Outside[TTx], _ In, _ Out) error {
@@ -86,9 +87,9 @@ func (u UndoRequest[TTx, In, Out, Req, Ans]) undoes(o *engine.Outside[TTx], _ In
 	return nil
 }
 
-// Call is a step that sends a request to an endpoint outside. The engine stores the request before it sends
-// it, outside of any transaction, and stores the answer. Request must depend on nothing but r. Undo the step
-// by the option UndoCall or UndoLocal. A refusal (skald.Reject) turns the saga back. CallWith also reads and
+// Call returns a step that sends a request to an external endpoint. The engine stores the request, sends it
+// outside of any transaction, and stores the answer. The function request must depend only on r. The option
+// UndoCall or UndoLocal adds an undo. A refusal (skald.Reject) turns the saga back. CallWith also reads and
 // writes in transactions.
 func Call[In, Req, Out any](name string, at call.Endpoint[Req, Out], request func(r Run[In]) Req,
 	opts ...Option) *Step[In, Out] {
@@ -108,8 +109,8 @@ func Call[In, Req, Out any](name string, at call.Endpoint[Req, Out], request fun
 	return s
 }
 
-// UndoCall undoes a Call by another request, which gets the output of the step. The key of the step itself is
-// Run.ForwardKey.
+// UndoCall undoes a Call by another request, made from the output of the step. Run.ForwardKey is the key of
+// the request that is undone.
 func UndoCall[In, Out, Req, Ans any](at call.Endpoint[Req, Ans],
 	request func(r Run[In], out Out) Req) Option {
 	return func(s *spec) {
@@ -173,8 +174,8 @@ func plain[In, Req, Out any](at call.Endpoint[Req, Out],
 		Intent: func(_ context.Context, _ any, r Run[In]) (Req, error) { return request(r) }}.bound()
 }
 
-// CallWith is Call by a Request, which reads and writes in transactions of your own. Settle commits together
-// with the answer. Undo is an UndoRequest, a Local, or nil: see NoEffect.
+// CallWith is like Call, with a Request that reads and writes in transactions of your own database. Settle
+// commits together with the answer. Undo is an UndoRequest, a Local, or nil: see NoEffect.
 func CallWith[TTx, In, Req, Out any](name string, c Request[TTx, In, Req, Out], undo CallUndo[TTx, In, Out],
 	opts ...Option) *Step[In, Out] {
 	o := &engine.Outside[TTx]{Call: c.bound()}
@@ -200,7 +201,8 @@ func (c Request[TTx, In, Req, Out]) valid() error {
 	return nil
 }
 
-// bound is the request without its types. The message of the call is none: the facts come with the context.
+// bound returns the request without its type parameters. A saga has no message for the call: the facts come
+// with the context.
 func (c Request[TTx, In, Req, Out]) bound() engine.Request[TTx] {
 	made := call.Call[TTx, *engine.Facts, Req, Out]{At: c.At, Do: c.Do, LookUp: c.LookUp, Cancel: c.Cancel,
 		Memory: c.Memory,

@@ -9,15 +9,15 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// Mapping takes running sagas of an older definition to this one: see Options.Mappings. One that names a
-// later definition takes its sagas back, after a rollback; without it they are left to the later build.
+// Mapping moves running sagas of another definition to this one: see Options.Mappings. After a rollback, a
+// mapping from the later definition moves its sagas back; without it, only the later build runs them.
 type Mapping struct {
 	From   string            // Hash of the other definition
-	Rename map[string]string // steps: their older name, their newer one
-	Skip   []string          // steps that are new, and that sagas skip which are past them
+	Rename map[string]string // from the older name of a step to its newer name
+	Skip   []string          // new steps; a saga that is past one skips it
 }
 
-// Change is one difference between two definitions, and what it means for sagas that run.
+// Change is one difference between two definitions, and its consequence for running sagas.
 type Change struct {
 	Step  string
 	What  string
@@ -26,14 +26,15 @@ type Change struct {
 	Begun string
 }
 
-// Class says what becomes of the sagas that a change means.
+// Class is the consequence of a change for running sagas.
 type Class string
 
 // Classes of changes.
 const (
 	Compatible   Class = "compatible" // they go on
 	NeedsMapping Class = "mapping"    // they go on with a Mapping
-	// Refused means that no engine of the newer definition takes them: let the older one finish them.
+	// Refused means that engines with the newer definition cannot run them: let the older build finish
+	// them.
 	Refused Class = "refused"
 )
 
@@ -41,8 +42,8 @@ func (c Change) String() string {
 	return plan.Change{Step: c.Step, What: c.What, Class: plan.Class(c.Class), Begun: c.Begun}.String()
 }
 
-// Compare tells what becomes of running sagas when newer takes the place of older, through newer's mapping of
-// older, if it has one. None: they go on as if nothing had changed.
+// Compare returns the changes for running sagas if newer replaces older. It applies newer's mapping of
+// older, if there is one. Without a change, running sagas go on.
 func Compare(older, newer Defined) (out []Change) {
 	var m plan.Mapping
 	for _, mapping := range newer.Body().Mappings {
@@ -56,8 +57,8 @@ func Compare(older, newer Defined) (out []Change) {
 	return out
 }
 
-// Write writes definitions, with their children's, as JSON, for `skald saga check --definitions FILE`, which
-// compares them with the sagas that run.
+// Write writes definitions, and those of their children, as JSON. `skald saga check --definitions FILE`
+// compares the file with the running sagas.
 func Write(w io.Writer, ds ...Defined) error {
 	var all []*engine.Definition
 	for _, d := range ds {
@@ -73,7 +74,7 @@ func Write(w io.Writer, ds ...Defined) error {
 	return plan.Write(w, out...)
 }
 
-// withChildren adds a definition and its children to all, each once.
+// withChildren adds a definition and its children to all, without duplicates.
 func withChildren(all []*engine.Definition, d *engine.Definition) []*engine.Definition {
 	if slices.Contains(all, d) {
 		return all
@@ -87,11 +88,11 @@ func withChildren(all []*engine.Definition, d *engine.Definition) []*engine.Defi
 	return all
 }
 
-// Text is the definition as a table.
+// Text returns the definition as a table.
 func (d *Definition[In]) Text() string { return draw.Text(d.body.Plan.Graph, nil) }
 
-// Mermaid is the definition as a flow chart, for Markdown.
+// Mermaid returns the definition as a flow chart, for Markdown.
 func (d *Definition[In]) Mermaid() string { return draw.Mermaid(d.body.Plan.Graph, nil) }
 
-// SVG is the definition as a picture.
+// SVG returns the definition as an SVG image.
 func (d *Definition[In]) SVG() string { return draw.SVG(d.body.Plan.Graph, nil) }

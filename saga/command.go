@@ -11,23 +11,23 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// Replies are what a participant answers to a command. It need not name the saga: a message that is emitted
-// in the command's transaction carries the command as its cause.
+// Replies are the replies of a participant to a command. A reply need not name the saga: a message emitted
+// in the command's transaction carries the id of the command as its cause.
 type Replies[Out any] struct {
 	done    skald.Event[Out]
 	refused []Refusal
 }
 
-// Refusal is a reply that says no.
+// Refusal is a reply that refuses a command.
 type Refusal struct{ reply engine.Reply }
 
-// Reply declares the replies to a command: done, with what it put out, and all that say no.
+// Reply declares the replies to a command: done, with the output, and the refusals.
 func Reply[Out any](done skald.Event[Out], refused ...Refusal) Replies[Out] {
 	return Replies[Out]{done, refused}
 }
 
-// RefusedBy declares a reply that says no. Why is its reason, for the one who reads the saga; nil: the type
-// of the event.
+// RefusedBy declares a refusal. Why returns its reason, for an operator; if why is nil, the reason is the
+// type of the event.
 func RefusedBy[T any](e skald.Event[T], why func(T) string) Refusal {
 	return Refusal{engine.Reply{Topic: e.Topic, Type: e.Type,
 		Read: func(ctx context.Context, m skald.Message) (json.RawMessage, string, error) {
@@ -54,10 +54,10 @@ func (p Replies[Out]) replies(to *engine.Command) {
 	}
 }
 
-// UndoBy undoes a Command with another command. The engine also sends it if no reply to the first command
-// has come: the participant undoes the step, or bars it, and replies in both cases, as inbox.UndoOn does.
-// Both commands have the saga's key: if the participant has parked the first one, or made it a dead letter,
-// the undo waits for that message.
+// UndoBy undoes a Command by another command. The engine also sends it if the first command has no reply
+// yet. The participant then undoes the step, or bars a later run of it, and replies in both cases, as
+// inbox.UndoOn does. Both commands have the saga's key. So if the participant has the first command parked
+// or as a dead letter, the undo waits for it.
 func UndoBy[In, Cmd, Ans any](e skald.Event[Cmd], payload func(r Run[In]) Cmd, replies Replies[Ans]) Option {
 	return func(s *spec) {
 		if s.kind != plan.Command || s.in != typeOf[In]() {
@@ -73,9 +73,9 @@ func UndoBy[In, Cmd, Ans any](e skald.Event[Cmd], payload func(r Run[In]) Cmd, r
 	}
 }
 
-// Command is a step of another service. The engine writes the command with the saga's state. Outbox, relay
-// and broker deliver it, under the saga's business key. The step ends with a reply. Undo the step by the
-// option UndoBy.
+// Command returns a step that another service runs. The engine writes the command together with the saga's
+// state. Outbox, relay and broker deliver it, under the saga's business key. The step ends with a reply.
+// The option UndoBy adds an undo.
 func Command[In, Cmd, Out any](name string, e skald.Event[Cmd], payload func(r Run[In]) Cmd,
 	replies Replies[Out], opts ...Option) *Step[In, Out] {
 	c := commandOf(e, payload, replies)
@@ -142,7 +142,7 @@ func validCommand(what, topic, typ string, c engine.Command) (faults []error) {
 			faults = append(faults, errors.New(what+" has a reply without a topic or a type"))
 		case seen[k]:
 			faults = append(faults,
-				fmt.Errorf("%s has two replies of the type %s on %s: how are they told apart?", what,
+				fmt.Errorf("%s has two replies of the type %s on %s: give them different types", what,
 					r.Type, r.Topic))
 		default:
 			seen[k] = true

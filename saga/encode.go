@@ -19,7 +19,7 @@ import (
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
-// encode checks a size when a value is written.
+// encode encodes v as JSON, and returns an error if it has more than most bytes.
 func encode(what string, v any, most int) (json.RawMessage, error) {
 	var m skald.Message
 	if err := (skald.JSON{}).Encode(context.Background(), &m, v); err != nil {
@@ -45,15 +45,15 @@ func decodeOutput[Out any](f *engine.Facts, data json.RawMessage) (out Out, err 
 	return out, nil
 }
 
-// shapeOf is how values of a type look as JSON: {"id":string,"lines":[{"sku":string}]}. Two types of one
-// shape read each other.
+// shapeOf returns the JSON structure of a type's values: {"id":string,"lines":[{"sku":string}]}. Types with
+// the same shape can decode each other's values.
 func shapeOf[T any]() string {
 	var s shaper
 	s.shape(typeOf[T](), nil)
 	return s.String()
 }
 
-// readsOf is what JSON has to be to be read as a value of a type; "": its shape tells.
+// readsOf returns the JSON structure that a type can decode, or "" if it is the shape.
 func readsOf[T any]() string {
 	s := shaper{reads: true}
 	s.shape(typeOf[T](), nil)
@@ -63,10 +63,10 @@ func readsOf[T any]() string {
 	return s.String()
 }
 
-// A shaper writes how values of a type look as JSON, or else what they are read from.
+// A shaper writes the JSON structure of a type.
 type shaper struct {
 	strings.Builder
-	reads bool
+	reads bool // the structure that it decodes, not the one that it encodes
 }
 
 func (s *shaper) shape(t reflect.Type, within []reflect.Type) {
@@ -123,13 +123,14 @@ func (s *shaper) either(shape, reads string) string {
 
 func number(k reflect.Kind) bool { return k >= reflect.Int && k <= reflect.Float64 }
 
-// sized is the kind of a number with its bits: int64 for an int.
+// sized returns the kind of a number with its bits: int64 for an int.
 func sized(t reflect.Type) string {
 	kind := strings.TrimSuffix(strings.TrimRight(t.Kind().String(), "0123456789"), "ptr")
 	return kind + strconv.Itoa(t.Bits())
 }
 
-// own tells of a type that writes itself, or else reads itself, and what that is read from, if it is known.
+// own reports whether a type has its own JSON encoding (or decoding, if s.reads), and its structure, if
+// known.
 func (s *shaper) own(t reflect.Type) (own bool, as string) {
 	is := func(i reflect.Type) bool { return t.Implements(i) || reflect.PointerTo(t).Implements(i) }
 	switch {
@@ -155,7 +156,7 @@ func (s *shaper) fields(t reflect.Type, within []reflect.Type) {
 		if in.Kind() == reflect.Pointer {
 			in = in.Elem()
 		}
-		// its fields are visible themselves
+		// VisibleFields lists the fields of an embedded struct, too
 		embedded := f.Anonymous && name == "" && in.Kind() == reflect.Struct
 		if !f.IsExported() || name == "-" && opts == "" || embedded || len(f.Index) > 1 &&
 			!promoted(t, f.Index) {
@@ -177,7 +178,7 @@ func (s *shaper) fields(t reflect.Type, within []reflect.Type) {
 	s.WriteString("{" + strings.Join(out, ",") + "}")
 }
 
-// inText is the shape of a field whose JSON stands in a text.
+// inText returns the structure of a field with the JSON option "string".
 func (s *shaper) inText(t reflect.Type) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -196,8 +197,8 @@ func (s *shaper) inText(t reflect.Type) string {
 	return "any"
 }
 
-// promoted tells of a field of embedded structs whether JSON shows it on the outside: none of them has a name
-// of its own.
+// promoted reports whether JSON has a field of embedded structs at the outer level. That is so if none of
+// the structs has a JSON name.
 func promoted(t reflect.Type, index []int) bool {
 	for i := 1; i < len(index); i++ {
 		if f := t.FieldByIndex(index[:i]); f.Tag.Get("json") != "" {

@@ -22,31 +22,31 @@ import (
 
 // EngineOptions of an Engine. The zero value works.
 type EngineOptions struct {
-	// Workers is how many transactions may be open at a time. Default 16. Requests to the outside need none.
+	// Workers limits the transactions open at a time. Default 16. External calls do not hold a transaction.
 	Workers int
-	// InHand bounds the sagas that are worked on at a time. Default 4,096.
+	// InHand limits the sagas in progress at a time in this engine. Default 4,096.
 	InHand int
-	// Lease is how long a saga stays with an engine that does not answer any more, before another one takes
-	// it over. Requests to the outside have as much more as they may take. Default 10 s.
+	// Lease is how long an engine that stopped answering keeps a saga. Then another engine takes the saga
+	// over. An external call extends the lease by the call's timeout. Default 10 s.
 	Lease time.Duration
-	// MaxPollInterval is the longest pause between two looks for sagas that became due by a write of another
-	// process. Default 8 s. The pause grows with idleness, and is a twentieth of the time since something was
-	// found. Times are known, and writes in this process are seen at once, as are those of others with
-	// pgstore.Options.Notify and a Listener.
+	// MaxPollInterval is the longest pause between two polls for sagas that became due through writes of
+	// other processes. Default 8 s. The pause grows while idle: it is a twentieth of the time since a poll
+	// last found a saga. Timers and writes of this process need no poll. With pgstore.Options.Notify and a
+	// Listener, writes of other processes need none either.
 	MaxPollInterval time.Duration
-	// Drain bounds how long Run goes on with what was begun once its context is done. Default 20 s.
+	// Drain limits how long Run waits for steps in progress after its context is done. Default 20 s.
 	Drain time.Duration
-	// Uncharged is how long failures of a step, or of its undo, by what may pass are free: skald.Outage, a
-	// lost connection, a deadlock (40P01), a serialization failure (40001), a lock timeout (55P03), a
-	// cancelled statement or transaction (57014, 25P04), a context of the function's own that ended in a
-	// statement. They wait as Policy says. After that they are charged, unless the database does not answer a
-	// probe. Default 10 min.
+	// Uncharged is how long transient failures of a step, or of its undo, are retried without counting as
+	// attempts. Transient are: skald.Outage, a lost connection, a deadlock (40P01), a serialization failure
+	// (40001), a lock timeout (55P03), a cancelled statement or transaction (57014, 25P04), and a statement
+	// cancelled by a context of the function's own. Retries wait as Policy describes. Later failures count,
+	// unless the database does not answer a probe. Default 10 min.
 	Uncharged time.Duration
 
-	Now    func() time.Time           // for waits; times of sagas are by the store's clock. Default time.Now
+	Now    func() time.Time           // for waits; times of sagas use the store's clock. Default time.Now
 	NewID  func(now time.Time) string // ids of sagas. Default UUIDs of version 7
-	Logger *slog.Logger               // keys and ids, never inputs or outputs. Default slog.Default()
-	// MeterProvider takes the metrics. Default: OpenTelemetry's global one.
+	Logger *slog.Logger               // gets keys and ids, never inputs or outputs. Default slog.Default()
+	// MeterProvider receives the metrics. Default: OpenTelemetry's global provider.
 	MeterProvider metric.MeterProvider
 }
 
@@ -70,19 +70,19 @@ func (o *EngineOptions) orDefaults() engine.Options {
 		Metrics: telemetry.NewSaga(telemetry.Providers{Meter: d.MeterProvider})}
 }
 
-// DB is a store that keeps sagas: that of pgstore, sqlitestore or memstore.
+// DB is a store for sagas: pgstore, sqlitestore or memstore.
 type DB[TTx any] = engine.DB[TTx]
 
-// Engine starts sagas, and runs them while Run does. Any number of engines share a database: each takes
-// the definitions that it knows.
+// Engine starts sagas, and runs them during Run. Any number of engines can share a database. Each runs only
+// sagas of its own definitions.
 type Engine[TTx any] struct {
 	db   DB[TTx]
 	core *engine.Engine[TTx]
 }
 
-// NewEngine is an engine of these definitions, with their children's. It refuses those that have faults, that
-// take another kind of transactions than db has, or of which two have one name; all that is wrong is in one
-// error.
+// NewEngine returns an engine for these definitions and for those of their children. It returns one error
+// with all faults: of a definition, of a step whose transaction type differs from that of db, or of two
+// definitions with the same name.
 func NewEngine[TTx any](db DB[TTx], o *EngineOptions, defs ...Defined) (*Engine[TTx], error) {
 	all := map[string]*engine.Definition{}
 	var faults []error
@@ -130,25 +130,26 @@ func gather[TTx any](all map[string]*engine.Definition, d *engine.Definition) (f
 	return faults
 }
 
-// Run runs sagas until ctx is done. Then it begins no more steps, waits for those under way, for at most
-// EngineOptions.Drain, and gives its sagas back. A function that does not end with its context is waited for
-// longer: nothing that it did stands. Outages of the database are waited for. It returns an error
-// only for what waiting cannot cure.
+// Run runs sagas until ctx is done. Then it begins no more steps, waits for steps in progress for at most
+// EngineOptions.Drain, and releases its sagas. If a function ignores its context, Run waits longer, and
+// rolls the function's writes back. Run waits for the database during an outage. It returns an error only
+// if waiting cannot help.
 func (e *Engine[TTx]) Run(ctx context.Context) error { return e.core.Run(ctx) }
 
-// Step takes up the sagas that are due and goes on with each as far as it can, in this goroutine. It is for
-// tests that decide what happens when; a program calls Run.
+// Step claims the due sagas and runs each as far as possible, in the caller's goroutine. It is for tests
+// that control the order of events; a program calls Run.
 func (e *Engine[TTx]) Step(ctx context.Context) (busy bool, err error) { return e.core.Step(ctx) }
 
-// OtherError refuses to start a saga under the key of one that was started with another input.
+// OtherError is the error of a start whose key already has a saga with a different input.
 type OtherError = engine.OtherError
 
-// Answers has in handle the replies of participants to the commands of the engine's sagas. It is one more
-// consumer: give it an inbox of its own, over the same database. The engine need not run in this process.
-// Replies of one topic that share a transaction by inbox.Options.Batch write each of their sagas once. The
-// same transaction emits the Commands that follow, if each step that comes next is one, and ends the saga if
-// no step does. So a Command's request function runs in the process of the inbox too. If it fails, or takes
-// longer than 250 ms, the reply is taken and the engine calls the function again.
+// Answers registers handlers on in for the replies of participants to the commands of the engine's sagas.
+// Use a separate inbox over the same database. The engine need not run in this process.
+//
+// Replies of one topic that share a transaction (inbox.Options.Batch) write each saga once. If only
+// Commands come next, the same transaction emits them. If no step comes next, it ends the saga. So the
+// function that makes a Command's payload also runs in the process of the inbox. If that function fails or
+// takes longer than 250 ms, the reply is stored and the engine calls the function again.
 func (e *Engine[TTx]) Answers(in *inbox.Inbox[TTx]) {
 	types := map[string][]string{}
 	for _, k := range e.core.Replies() {
@@ -167,10 +168,10 @@ func (e *Engine[TTx]) replied(ctx context.Context, tx TTx, ms []skald.Message) e
 	return err
 }
 
-// ReplyKind is a topic and a type of replies.
+// ReplyKind is the topic and the type of a reply.
 type ReplyKind struct{ Topic, Type string }
 
-// Replies are the topics and types of all replies to the commands of the engine's sagas.
+// Replies returns the topics and types of all replies to the commands of the engine's sagas.
 func (e *Engine[TTx]) Replies() []ReplyKind {
 	ks := e.core.Replies()
 	out := make([]ReplyKind, len(ks))
@@ -180,24 +181,25 @@ func (e *Engine[TTx]) Replies() []ReplyKind {
 	return out
 }
 
-// Health is how an engine stands. Counts are since it was made. An outage of the database makes it not ready,
-// never not live: a restart cures none. docs/operations.md has what is reported for each fault, and how soon.
+// Health is the state of an engine. Counts start at zero with the engine. During an outage of the database
+// the engine is live but not ready, because a restart does not help. docs/operations.md lists the report
+// for each fault, and its delay.
 type Health struct {
-	Live   bool   // false only when Run has ended
-	Ready  bool   // it claims sagas: the database answers
-	Why    string // it is not ready: one line, the innermost cause first
-	InHand int    // sagas that it works on now
+	Live   bool   // false only after Run has ended
+	Ready  bool   // the engine claims sagas, and the database answers
+	Why    string // why it is not ready: one line, the innermost cause first
+	InHand int    // sagas in progress in this engine
 
 	Done, Compensated int64 // sagas that ended here
 	TakenOver         int64 // from processes that ended
-	Refused           int64 // claims of sagas that this build cannot take on: see Compare
-	Alarms            int64 // that somebody has to look at
-	// Replies and Signals are counts by result: taken, early, repeat, late, too late, unknown, foreign,
+	Refused           int64 // claims of sagas that this build cannot run: see Compare
+	Alarms            int64 // events that need an operator
+	// Replies and Signals are counts by result: taken, early, repeat, late, too late, unknown, foreign or
 	// orphan.
 	Replies, Signals map[string]int64
 }
 
-// Health tells how the engine stands.
+// Health returns the state of the engine.
 func (e *Engine[TTx]) Health() Health {
 	h := e.core.Health()
 	out := Health{Live: h.Live, Ready: h.Ready, Why: h.Why, InHand: h.InHand, Done: h.Done,

@@ -12,20 +12,21 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// MaxEntities is how many entities a Lock may name.
+// MaxEntities is the limit of entities in a Lock.
 const MaxEntities = 1000
 
-// Lock is a step that ends once entities are the saga's own: no other saga has one of them until this one has
-// ended, or has undone all that came after the Lock. It is a semantic lock: rows stay free for whoever does
-// not ask, and no transaction is open meanwhile. Sagas that wait for an entity have it in the order in which
-// they came. All entities are taken at once, and a saga has one Lock at most, its children's with it: so no
-// two sagas wait for each other. What a child has locked its parent keeps until its own end.
+// Lock returns a step that ends once the saga has locked all its entities. No other saga gets one of them
+// until this saga has ended, or has undone all steps after the Lock. It is a semantic lock: it holds no
+// transaction open, and locks no rows against code that does not check with Held. Sagas that wait for an
+// entity get it in the order of arrival. A saga gets all its entities at once, and it has at most one Lock,
+// counting its children's. So two sagas never deadlock. The parent keeps the entities of a child until the
+// parent's own end.
 //
-// Entities is asked once, unless that fails, and must depend on nothing but r. Of each, space and key are
-// texts of 1 to 255 bytes; none: there is nothing to wait for. With a Timeout the step fails when it has
-// waited for so long (past the pivot it is stuck then, and keeps its place); by default it waits as long as
-// the saga lasts. An inbox, or a request, that locks the same entities for its transaction does not wait for
-// the saga: it asks with Held.
+// The engine calls entities once, and again only after an error. The function must depend only on r. Space
+// and key of an entity are texts of 1 to 255 bytes. Without an entity the step ends at once. After Timeout
+// the step fails; after the pivot it gets stuck instead and keeps its place in the queue. By default it
+// waits as long as the saga lasts. An inbox or a request that locks the same entities for its transaction
+// does not wait for the saga: it checks with Held.
 func Lock[In any](name string, entities func(r Run[In]) []store.Lock, opts ...Option) *Step[In, struct{}] {
 	b := engine.StepBody{Lock: func(f *engine.Facts) ([]store.Lock, error) {
 		r, err := runOf[In](f)
@@ -44,8 +45,8 @@ func Lock[In any](name string, entities func(r Run[In]) []store.Lock, opts ...Op
 
 func validEntities(es []store.Lock) error {
 	if len(es) > MaxEntities {
-		return skald.Permanent(fmt.Errorf("%d entities are named, at most %d are possible: name what they "+
-			"belong to instead, the order and not its lines", len(es), MaxEntities))
+		return skald.Permanent(fmt.Errorf("%d entities are named, at most %d are possible: name their owner "+
+			"instead, for example the order and not its lines", len(es), MaxEntities))
 	}
 	var faults []error
 	for _, e := range es {
@@ -63,21 +64,21 @@ func validEntities(es []store.Lock) error {
 	return nil
 }
 
-// Holder is a saga that an entity is kept for: a child, for the whole family.
+// Holder is a saga that holds an entity. A child holds it for its parent and siblings, too.
 type Holder struct {
 	store.Lock           // the entity
 	Name, Key  string    // of the saga
-	Since      time.Time // when it came into the line
+	Since      time.Time // the time when it joined the queue
 }
 
-// Held tells, in a transaction of the caller's, which of entities a saga keeps for itself: one that waits for
-// others of its entities, too. At READ COMMITTED the answer holds until the transaction ends where the caller
-// has them locked: an inbox whose Transaction.Entities names them, a request of httpidem's that does,
-// lock.In. Above that it may name one that has left since the transaction began. A handler that must not
-// change them returns skald.RetryAfter.
+// Held returns the holders of entities, read in a transaction of the caller. A saga may hold an entity
+// while it waits for its other entities. At READ COMMITTED the result holds until the transaction ends if
+// the caller has locked the entities: by inbox Transaction.Entities, by package httpidem, or by lock.In. At
+// a higher isolation level the result may contain a saga that released the entity since the transaction
+// began. A handler that must not change a held entity returns skald.RetryAfter.
 func Held[TTx any](ctx context.Context, e *Engine[TTx], tx TTx, entities ...store.Lock) ([]Holder, error) {
 	if err := validEntities(entities); err != nil {
-		return nil, fmt.Errorf("ask who holds entities: %w", err)
+		return nil, fmt.Errorf("read the holders of entities: %w", err)
 	}
 	hs, err := e.db.EntityHolders(ctx, tx, entities...)
 	out := make([]Holder, len(hs))

@@ -11,7 +11,7 @@ import (
 
 // Handle is a step of any type, for After.
 type Handle interface {
-	// Name is the step's.
+	// Name returns the name of the step.
 	Name() string
 	of() *spec
 }
@@ -25,12 +25,13 @@ type Policy struct {
 	// no limit.
 	Attempts        int
 	InitialInterval time.Duration // wait after the first failure; it doubles. Default 100 ms
-	MaxInterval     time.Duration // longest wait, plus up to a half of it as jitter. Default 1 min
-	// Timeout of one attempt. For Do it bounds the function's context; default 30 s. One that ignores it is
-	// charged, and is not called again in its process before it returns: it keeps a connection until then.
-	// For Command and Child it is how long a reply is waited for, for Wait how long the signal is, for Lock
-	// how long its entities are; default: as long as the saga lasts, and 5 min for the reply to an undo. A
-	// Call has the timeout of its provider.
+	MaxInterval     time.Duration // longest wait, without up to 50 % of jitter. Default 1 min
+	// Timeout of one attempt. For Do it limits the function's context; default 30 s. If the function
+	// ignores its context, the attempt counts, and this process does not call the function again before it
+	// returns. The function keeps a connection until then. For Command and Child, Timeout limits the wait
+	// for the reply, for Wait the wait for the signal, for Lock the wait for the entities. Default there:
+	// as long as the saga lasts, and 5 min for the reply to an undo. A Call has the timeout of its
+	// provider.
 	Timeout time.Duration
 }
 
@@ -40,7 +41,7 @@ type spec struct {
 	kind     plan.Kind
 	in, out  reflect.Type
 	after    []Handle
-	placed   bool // After or AtStart was said
+	placed   bool // by After or AtStart
 	pivot    bool
 	noEffect bool
 	lapses   bool
@@ -61,37 +62,37 @@ func (s *spec) fault(format string, args ...any) {
 	s.faults = append(s.faults, fmt.Errorf(format, args...))
 }
 
-// After has a step begin once all of these are passed. Without it a step follows the one that is listed
-// before it.
+// After begins a step once all of these steps are done or skipped. By default a step follows the step
+// listed before it.
 func After(steps ...Handle) Option {
 	return func(s *spec) {
 		s.placed, s.after = true, append(s.after, steps...)
 		if len(steps) == 0 {
-			s.fault("After names no step: name some, or say AtStart")
+			s.fault("After names no step: name some, or use AtStart")
 		}
 	}
 }
 
-// AtStart has a step begin with the saga.
+// AtStart begins a step at the start of the saga.
 func AtStart() Option { return func(s *spec) { s.placed = true } }
 
-// Pivot marks the step after which nothing is undone any more. Each other step of the saga has to come before
-// it or after it; those after it are tried until they succeed, or are stuck.
+// Pivot marks a step as the point of no return: once it is done, nothing is undone. Each other step must
+// come before or after the pivot. Steps after it are retried until they succeed, or get stuck.
 func Pivot() Option { return func(s *spec) { s.pivot = true } }
 
-// NoEffect says that a step before the pivot needs no undo: it only reads, or what it leaves does no harm.
+// NoEffect declares that a step before the pivot needs no undo: it only reads, or its effect is harmless.
 func NoEffect() Option { return func(s *spec) { s.noEffect = true } }
 
-// OwnCommit runs a Do, and its undo, in a transaction that no other step shares. By default consecutive local
-// steps share one. Use it for a step with statements that set something for the rest of the transaction, that
-// holds locks which others wait for, or that is slow. On database/sql, use it for a step that leaves a
-// goroutine or a savepoint behind: a *sql.Tx is not revoked when its function returns.
+// OwnCommit runs a Do, and its undo, in a transaction that no other step shares. By default consecutive
+// local steps share a transaction. Use OwnCommit for a step that changes settings of the transaction, holds
+// locks that others need, or is slow. On database/sql, use it for a step that leaves a goroutine or a
+// savepoint behind: a *sql.Tx stays usable after its function returns.
 func OwnCommit() Option { return func(s *spec) { s.own, s.body.OwnCommit = true, true } }
 
-// SkipOnTimeout has a Wait be skipped once its Timeout is over. Without it the Wait fails then.
+// SkipOnTimeout skips a Wait after its Timeout. By default the Wait fails then.
 func SkipOnTimeout() Option { return func(s *spec) { s.lapses = true } }
 
-// Retry says how a step is tried. A Timeout that was given stays, where p has none.
+// Retry sets the policy of a step. If p has no Timeout, an earlier Timeout option remains in force.
 func Retry(p Policy) Option {
 	return func(s *spec) {
 		if p.Timeout == 0 {
@@ -101,15 +102,15 @@ func Retry(p Policy) Option {
 	}
 }
 
-// RetryUndo says how the undo of a step is tried, and how the step is settled before that where it may have
-// taken effect.
+// RetryUndo sets the policy for the undo of a step, and for finding out before that whether the step took
+// effect.
 func RetryUndo(p Policy) Option { return func(s *spec) { s.back = p } }
 
-// Timeout is Policy.Timeout alone.
+// Timeout sets only Policy.Timeout.
 func Timeout(d time.Duration) Option { return func(s *spec) { s.try.Timeout = d } }
 
-// When skips a step if the condition is false: the step counts as passed, and is read with OutputIfRun. The
-// engine asks once, when the steps before it are passed. The condition must depend on nothing but r.
+// When skips a step if is returns false. The next steps then begin; read the output with OutputIfRun. The
+// engine calls is once, when the steps before are done or skipped. The function must depend only on r.
 func When[In any](is func(r Run[In]) bool) Option {
 	return func(s *spec) {
 		if s.in != typeOf[In]() {
@@ -129,9 +130,10 @@ func When[In any](is func(r Run[In]) bool) Option {
 	}
 }
 
-// Each runs a step once for each occurrence, side by side: the lines of an order. They are asked once, when
-// the steps before it are passed; each is a text of at most 255 bytes, no two are equal. Without any the step
-// is skipped. Its functions find theirs in Run.Occurrence.
+// Each runs a step once for each occurrence, in parallel: for example, for each line of an order. The
+// engine calls of once, when the steps before are done or skipped. An occurrence is a text of 1 to 255
+// bytes, and no two are equal. Without an occurrence the step is skipped. Run.Occurrence is the occurrence
+// of a call.
 func Each[In any](of func(r Run[In]) []string) Option {
 	return func(s *spec) {
 		if s.in != typeOf[In]() {

@@ -74,7 +74,7 @@ func TestReading(t *testing.T) {
 		"of one beside": {read: func(r saga.Run[order]) string { return beside.Output(r) },
 			err: "does not come before it"},
 		"of another saga's": {read: func(r saga.Run[order]) string { return other.Output(r) },
-			err: "is none of the saga reading"},
+			err: "does not belong to the saga reading"},
 		"of one with occurrences": {read: func(r saga.Run[order]) string { return lines.Output(r) },
 			err: "has other occurrences (see Outputs)"},
 		"of itself, which is not yet": {read: func(r saga.Run[order]) string {

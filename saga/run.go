@@ -9,19 +9,19 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// Run is what a step's function may know of its saga.
+// Run describes the saga and the attempt to the function of a step.
 type Run[In any] struct {
-	In         In     // as it is stored: a function that changes its own changes nothing for another
-	ID         string // of the saga: another one each time that a saga of a key is started
+	In         In     // the stored input; each function gets its own copy
+	ID         string // the id of the saga, unique even among sagas with the same key
 	Key        string // the business key
-	Occurrence string // of a step with Each; else ""
+	Occurrence string // the occurrence of a step with Each; else ""
 	Attempt    int    // 1 is the first
 
 	facts *engine.Facts
 }
 
-// CallKey is what an outside service should know a request of this step by: the same whenever the step is
-// tried again, another one for its undo. 32 hexadecimal digits.
+// CallKey returns an idempotency key for external requests of this step: 32 hexadecimal digits. The key is
+// the same for each attempt. The undo has another key.
 func (r Run[In]) CallKey() string {
 	if r.facts == nil {
 		return ""
@@ -29,7 +29,7 @@ func (r Run[In]) CallKey() string {
 	return r.facts.CallKey()
 }
 
-// ForwardKey is the CallKey of the step itself, for its undo.
+// ForwardKey returns the CallKey of the step itself, for use by its undo.
 func (r Run[In]) ForwardKey() string {
 	if r.facts == nil {
 		return ""
@@ -51,20 +51,19 @@ func runOf[In any](f *engine.Facts) (Run[In], error) {
 		facts: f}, nil
 }
 
-// Step is one step of a saga with the input In. It is its own handle: for After, and to read what it put
-// out.
+// Step is a step of a saga with the input In. Use it with After, and to read the step's output.
 type Step[In, Out any] struct{ spec *spec }
 
 func (s *Step[In, Out]) takes(In) {}
 
 func (s *Step[In, Out]) of() *spec { return s.spec }
 
-// Name is the step's.
+// Name returns the name of the step.
 func (s *Step[In, Out]) Name() string { return s.spec.name }
 
-// Output returns the output of s, for a step that comes after it. If both have occurrences, it is the output
-// of r's occurrence; Outputs returns all of them. If s does not come before the present step, or may have
-// been skipped, the present step fails for good: see OutputIfRun.
+// Output returns the output of s to a later step. If s has occurrences, it returns the output of r's
+// occurrence; Outputs returns all of them. If s does not come before the current step, or may have been
+// skipped, the current step fails without a retry: see OutputIfRun.
 func (s *Step[In, Out]) Output(r Run[In]) Out {
 	var out Out
 	if err := s.fault(r); err != nil {
@@ -78,12 +77,13 @@ func (s *Step[In, Out]) Output(r Run[In]) Out {
 	out, ok := s.read(r, r.Occurrence)
 	if !ok {
 		r.fail(
-			fmt.Errorf("the step %s has put nothing out: it has no answer yet, an operator skipped it, or it has other occurrences (see Outputs)", s.spec.name))
+			fmt.Errorf("the step %s has no output: it has no answer yet, an operator skipped it, or it has other occurrences (see Outputs)", s.spec.name))
 	}
 	return out
 }
 
-// OutputIfRun is Output for a step that may have been skipped: then it returns false.
+// OutputIfRun is like Output, for a step that may have been skipped. It returns false if the step was
+// skipped.
 func (s *Step[In, Out]) OutputIfRun(r Run[In]) (Out, bool) {
 	if err := s.fault(r); err != nil {
 		r.fail(err)
@@ -110,7 +110,7 @@ func (s *Step[In, Out]) Outputs(r Run[In]) map[string]Out {
 	return all
 }
 
-// fault tells why s is not to be read by r.
+// fault returns an error if r may not read s.
 func (s *Step[In, Out]) fault(r Run[In]) error {
 	f := r.facts
 	if f == nil {
@@ -119,7 +119,7 @@ func (s *Step[In, Out]) fault(r Run[In]) error {
 	own, ok := f.Definition.Step(s.spec.name)
 	switch {
 	case !ok || own.Handle != Handle(s):
-		return fmt.Errorf("the step %s is none of the saga %s", s.spec.name, f.Definition.Name)
+		return fmt.Errorf("the step %s does not belong to the saga %s", s.spec.name, f.Definition.Name)
 	case f.Step == s.spec.name && f.Undo:
 		return nil
 	case !f.Definition.Plan.Before(s.spec.name, f.Step):

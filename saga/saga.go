@@ -1,19 +1,19 @@
-// Package saga runs a process of several steps, each of which is done once or undone once.
+// Package saga runs a process of several steps. Each step takes effect once, or is undone once.
 //
-// A definition is a plain value. Each step stands with its undo:
+// A definition is a plain value. It lists each step together with its undo:
 //
 //	hold   := saga.Do("hold", reserve, release)             // in your own transaction
 //	charge := saga.Call("charge", gateway, bill, saga.UndoCall(refunds, refund)) // a request to the outside
 //	ship   := saga.Command("ship", ShipParcel, parcel, saga.Reply(Shipped), saga.Pivot())
 //	orders := saga.New("order", &saga.Options[Order]{Key: orderID, Deadline: 10 * time.Minute}, hold, charge, ship)
 //
-// A step follows the one that is listed before it, but for After and AtStart. If a step is rejected, or its
-// retries are used up, or the deadline passes, or somebody cancels, the saga turns back: what is under way
-// outside is settled first, then all that was done is undone, in the reverse of the order in which the steps
-// began. Once the pivot is done it does not turn back any more.
+// A step follows the step listed before it, unless After or AtStart places it. The saga turns back if a
+// step is rejected or fails its last attempt, if the deadline passes, or if somebody cancels. The engine
+// then waits for the outcome of requests in progress, and undoes the steps that took effect, in the reverse
+// of the order in which they began. Once the pivot is done, the saga no longer turns back.
 //
-// Functions may be called again after a crash or a failed commit. What they write in the transaction that
-// they are lent stands once.
+// The engine may call a function again after a crash or a failed commit. Writes in the function's
+// transaction are committed once.
 package saga
 
 import (
@@ -28,18 +28,18 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// Options of a definition. Key is needed.
+// Options of a definition. Key is required.
 type Options[In any] struct {
-	// Key is the business key of a saga: "o-1". There is one saga of a definition for each key. At most 255
-	// bytes.
+	// Key returns the business key of a saga, for example "o-1": 1 to 255 bytes. A definition has one saga
+	// for each key.
 	Key func(In) string
-	// Deadline is how long a saga may take from its start to its pivot, or to its end where it has none. Then
-	// it turns back. After the pivot a deadline only alarms. Default: none.
+	// Deadline limits the time from the start to the pivot, or to the end if there is no pivot. Then the
+	// saga turns back. After the pivot, a passed deadline only raises an alarm. Default: none.
 	Deadline time.Duration
-	// MaxBytes bounds the input, and each output, as JSON. Default 64 KiB, at most 900 KiB.
+	// MaxBytes limits the size of the input, and of each output, as JSON. Default 64 KiB, at most 900 KiB.
 	MaxBytes int
-	// Mappings take running sagas of older definitions to this one. Those of older definitions that Compare
-	// finds compatible go on without.
+	// Mappings move running sagas of older definitions to this one. If Compare finds an older definition
+	// compatible, its sagas need no mapping.
 	Mappings []Mapping
 }
 
@@ -51,32 +51,32 @@ const (
 	MaxSteps     = 1000
 )
 
-// Definition is a saga as data. It is safe for concurrent use and never changes.
+// Definition describes a kind of saga. It is immutable and safe for concurrent use.
 type Definition[In any] struct {
 	body   *engine.Definition
 	faults error
 }
 
-// Defined is a Definition of any input.
+// Defined is a Definition with any type of input.
 type Defined interface {
-	// Name is the one given to New.
+	// Name returns the name given to New.
 	Name() string
-	// Hash is the same for definitions with the same steps, order and types.
+	// Hash returns a hash that is equal for definitions with equal steps, order and types.
 	Hash() string
-	// Faults are all that is wrong with the definition, joined. Nil: it can run.
+	// Faults returns all errors in the definition, joined, or nil.
 	Faults() error
-	// Body is for engines.
+	// Body is for internal use by engines.
 	Body() *engine.Definition
 }
 
-// Listed is a step that a saga with the input In may have: what Do, Call, Command, Wait, Until, Child and
-// Lock return.
+// Listed is a step of a saga with the input In. Do, Exec, Call, CallWith, Command, Wait, Until, Child and
+// Lock return one.
 type Listed[In any] interface {
 	Handle
 	takes(In)
 }
 
-// New defines a saga. What is wrong with it, Faults tells, and engines refuse it.
+// New returns a definition. Faults reports its errors; NewEngine refuses a definition that has any.
 func New[In any](name string, o *Options[In], steps ...Listed[In]) *Definition[In] {
 	if o == nil {
 		o = &Options[In]{}
@@ -91,7 +91,7 @@ func New[In any](name string, o *Options[In], steps ...Listed[In]) *Definition[I
 	graph.Deadline, graph.Shape = o.Deadline, shapeOf[In]()
 	if o.Key == nil {
 		faults = append(faults,
-			errors.New("Options.Key is not given: say what the business key of an input is"))
+			errors.New("Options.Key is not given: it returns the business key of an input"))
 	}
 	if o.Deadline < 0 || o.Deadline > plan.MaxWait {
 		faults = append(faults, fmt.Errorf("the deadline %v is not between 0 and %v", o.Deadline,
@@ -102,7 +102,7 @@ func New[In any](name string, o *Options[In], steps ...Listed[In]) *Definition[I
 		most = DefaultBytes
 	}
 	if most < 0 || most > MostBytes {
-		faults = append(faults, fmt.Errorf("Options.MaxBytes is %d, and at most %d are possible",
+		faults = append(faults, fmt.Errorf("Options.MaxBytes is %d, at most %d are possible",
 			o.MaxBytes, MostBytes))
 	}
 	graph.MaxBytes = most
@@ -115,7 +115,7 @@ func New[In any](name string, o *Options[In], steps ...Listed[In]) *Definition[I
 	return &Definition[In]{body: engine.NewDefinition(d, decoder[In]()), faults: joined(name, faults)}
 }
 
-// mappings checks what can be known without the older definitions.
+// mappings converts ms, and checks them as far as possible without the older definitions.
 func mappings(g plan.Graph, ms []Mapping) (out []plan.Mapping, faults []error) {
 	is := plan.New(g)
 	for _, m := range ms {
@@ -135,16 +135,16 @@ func mappings(g plan.Graph, ms []Mapping) (out []plan.Mapping, faults []error) {
 	return out, faults
 }
 
-// Name is the one given to New.
+// Name returns the name given to New.
 func (d *Definition[In]) Name() string { return d.body.Name }
 
-// Hash is the same for definitions with the same steps, order and types.
+// Hash returns a hash that is equal for definitions with equal steps, order and types.
 func (d *Definition[In]) Hash() string { return d.body.Hash }
 
-// Faults are all that is wrong with the definition, joined. Nil: it can run.
+// Faults returns all errors in the definition, joined, or nil.
 func (d *Definition[In]) Faults() error { return d.faults }
 
-// Body is for engines.
+// Body is for internal use by engines.
 func (d *Definition[In]) Body() *engine.Definition { return d.body }
 
 func joined(name string, faults []error) error {
@@ -154,7 +154,7 @@ func joined(name string, faults []error) error {
 	return fmt.Errorf("saga %q: %w", name, errors.Join(faults...))
 }
 
-// encoder checks an input when it is written, and not when some step is stuck with it.
+// encoder returns a function that checks and encodes an input at the start, before any step can fail on it.
 func encoder[In any](name string, key func(In) string, most int) func(any) (string, json.RawMessage, error) {
 	return func(v any) (string, json.RawMessage, error) {
 		in, ok := v.(In)

@@ -26,13 +26,13 @@ func newStep[In, Out any](name string, kind plan.Kind, b engine.StepBody, undo b
 	return step
 }
 
-// Do is a step in a transaction of your own database: what do writes in tx is committed together with the
-// saga's next state. Undo gets what do put out, and is called only where that was committed; nil: see
-// NoEffect.
+// Do returns a step that writes to your own database. The writes of do in tx commit together with the
+// saga's next state. Undo receives the output of do, and runs only if do was committed. Undo may be nil:
+// see NoEffect.
 //
-// An error of skald.Reject turns the saga back, and its events are published with that. One of
-// skald.Permanent is not tried again, after skald.RetryAfter the attempt is not charged; after any other the
-// step is tried again as Retry says. The output is kept as JSON.
+// An error of skald.Reject turns the saga back, and publishes the events of that error. An error of
+// skald.Permanent is not retried. After skald.RetryAfter the attempt is not counted. Any other error is
+// retried by the policy of Retry. The output is stored as JSON.
 func Do[TTx, In, Out any](name string, do func(ctx context.Context, tx TTx, r Run[In]) (Out, error),
 	undo func(ctx context.Context, tx TTx, r Run[In], out Out) error, opts ...Option) *Step[In, Out] {
 	local := &engine.Local[TTx]{Do: func(ctx context.Context, tx TTx, f *engine.Facts) (json.RawMessage,
@@ -57,7 +57,7 @@ func Do[TTx, In, Out any](name string, do func(ctx context.Context, tx TTx, r Ru
 	return s
 }
 
-// Exec is Do for functions without output.
+// Exec is like Do, for functions without output.
 func Exec[TTx, In any](name string, do func(ctx context.Context, tx TTx, r Run[In]) error,
 	undo func(ctx context.Context, tx TTx, r Run[In]) error, opts ...Option) *Step[In, struct{}] {
 	var some func(context.Context, TTx, Run[In]) (struct{}, error)
@@ -74,7 +74,7 @@ func Exec[TTx, In any](name string, do func(ctx context.Context, tx TTx, r Run[I
 	}, opts...)
 }
 
-// undoing is undo without its types.
+// undoing returns undo without its type parameters.
 func undoing[TTx, In, Out any](undo func(context.Context, TTx, Run[In], Out) error) func(context.Context, TTx,
 	*engine.Facts, json.RawMessage) error {
 	return func(ctx context.Context, tx TTx, f *engine.Facts, output json.RawMessage) error {
@@ -90,8 +90,8 @@ func undoing[TTx, In, Out any](undo func(context.Context, TTx, Run[In], Out) err
 	}
 }
 
-// Until is a step that ends when a time has come, by the store's clock. At is asked once. A time that has
-// passed is one that has come; one more than ten years off is a fault.
+// Until returns a step that ends at a time, by the store's clock. The engine calls at once. A time in the
+// past ends the step immediately. A time more than ten years ahead is an error.
 func Until[In any](name string, at func(r Run[In]) time.Time, opts ...Option) *Step[In, struct{}] {
 	s := newStep[In, struct{}](name, plan.Wait, engine.StepBody{Until: func(f *engine.Facts) (time.Time,
 		error) {
@@ -111,16 +111,16 @@ func Until[In any](name string, at func(r Run[In]) time.Time, opts ...Option) *S
 	return s
 }
 
-// Signal is declared once, for the saga that waits for it and whoever sends it.
+// Signal is the declaration of a signal, shared by the saga that waits for it and by its senders.
 type Signal[T any] struct {
 	Name string
 
 	occurrence string
 }
 
-// Wait is a step that ends when the signal comes to the saga's business key: a person approved, a webhook
-// called. A signal that comes before the step has begun is kept for it. After Timeout the step fails, or is
-// skipped by SkipOnTimeout.
+// Wait returns a step that ends when the saga receives the signal: a person approved, or a webhook was
+// called. A signal that arrives before the step begins is stored for the step. After Timeout the step
+// fails, or is skipped with SkipOnTimeout.
 func Wait[In, T any](name string, signal Signal[T], opts ...Option) *Step[In, T] {
 	s := newStep[In, T](name, plan.Wait, engine.StepBody{}, false, append([]Option{NoEffect()}, opts...))
 	if s.spec.signal = signal.Name; signal.Name == "" {
@@ -129,15 +129,15 @@ func Wait[In, T any](name string, signal Signal[T], opts ...Option) *Step[In, T]
 	return s
 }
 
-// Ended is what a Child puts out.
+// Ended is the output of a Child.
 type Ended struct {
 	ID  string // of the child's saga
 	Key string // its business key
 }
 
-// Child is a step that is a saga of its own. The step is done when the child is; it is rejected where the
-// child turned back. Its undo is the child's: it is undone from its last step to its first. A child with a
-// pivot cannot be undone any more once it is done.
+// Child returns a step that runs another saga. The step is done when the child is done, and rejected if the
+// child turned back. To undo the step, the engine undoes the child's steps from the last to the first. A
+// child that is done and has a pivot cannot be undone.
 func Child[In, CIn any](name string, d *Definition[CIn], input func(r Run[In]) CIn,
 	opts ...Option) *Step[In, Ended] {
 	b, undo := engine.StepBody{}, false

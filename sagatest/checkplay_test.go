@@ -141,7 +141,7 @@ func TestCheckFindsBugsOfWhatOthersBring(t *testing.T) {
 		}, "cash = 40", "value@2,", ""},
 		"the undo needs the reply": {func(c *claim) {
 			c.undo = func(wire *saga.Step[buy, string], r saga.Run[buy]) string { return wire.Output(r) }
-		}, "the step wire has put nothing out: it has no answer yet", "lost@", ""},
+		}, "the step wire has no output: it has no answer yet", "lost@", ""},
 		"the undo needs the signal that did not come": {func(c *claim) {
 			c.lapses = true
 			c.grant = func(tx mtx, v verdict, there bool) (int, error) {
