@@ -22,7 +22,7 @@ type unit struct {
 	found store.Found
 }
 
-// Begin opens a unit and takes in.
+// Begin opens a unit and applies in.
 func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*Tx], error) {
 	if len(in.Settings) > 0 {
 		return nil, fmt.Errorf("begin: %w", store.ErrNoSettings)
@@ -52,7 +52,7 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*Tx], er
 	return u, nil
 }
 
-// Enter takes in within a transaction of the caller's own.
+// Enter applies in within a transaction of the caller.
 func (s *Store) Enter(ctx context.Context, tx *Tx, in store.Intake) (store.Found, error) {
 	u := &unit{tx: tx}
 	if len(in.Settings) > 0 {
@@ -68,10 +68,11 @@ func (s *Store) Enter(ctx context.Context, tx *Tx, in store.Intake) (store.Found
 	return u.found, nil
 }
 
-// take does the intake, marks first, each kind in sorted order so that two intakes never wait in a circle.
+// take applies the intake, marks first. It sorts each kind, so that two intakes cannot deadlock.
 func (u *unit) take(ctx context.Context, in store.Intake) error {
 	until := time.Now().Add(u.tx.wait)
-	stands, before := make([]store.Outcome, len(in.Marks)), ahead{} // by what is kept
+	// stands has the outcomes of parked and dead messages.
+	stands, before := make([]store.Outcome, len(in.Marks)), ahead{}
 	for _, i := range order(in.Marks, byTurn) {
 		if in.Marks[i].KeyOrder == store.Anytime {
 			continue
@@ -94,10 +95,10 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 		}
 		if found := &u.found.Marks[i].Outcome; *found == store.Fresh || *found == store.TooOld &&
 			(stands[i] == store.Waiting || stands[i] == store.Dead) {
-			*found = stands[i] // what is kept is not too old
+			*found = stands[i] // a parked or dead message is never too old
 		}
 		if stands[i] != store.Fresh {
-			// the others may be committed
+			// a mark that is not fresh is not committed with the others
 			u.tx.marks.Undo(keyOf(&in.Marks[i]))
 		}
 	}
@@ -122,7 +123,7 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 	return nil
 }
 
-// entity locks l and says which version tx gives it.
+// entity locks l and returns the version that tx gives it.
 func (tx *Tx) entity(ctx context.Context, l store.Lock, until time.Time) (int64, error) {
 	d, e := tx.s.db, entity{l.Space, l.Key}
 	if err := d.acquire(ctx, tx, e, until); err != nil {
@@ -135,8 +136,8 @@ func (tx *Tx) entity(ctx context.Context, l store.Lock, until time.Time) (int64,
 func (u *unit) Tx() *Tx            { return u.tx }
 func (u *unit) Found() store.Found { return u.found }
 
-// Outage tells whether the transaction was ended by Kill or for being idle, or aborted by a rival that had a
-// key for too long.
+// Outage reports whether Kill or an idle timeout ended the transaction, or a rival that had a key for too
+// long aborted it.
 func (u *unit) Outage(_ context.Context, err error) bool {
 	d := u.tx.s.db
 	d.mu.Lock()
@@ -165,7 +166,7 @@ func (u *unit) Drop() {
 	u.tx.end(ErrIdle)
 }
 
-// Usable returns why the transaction was ended or aborted.
+// Usable returns the reason why the transaction was ended or aborted.
 func (u *unit) Usable(context.Context) error {
 	d := u.tx.s.db
 	d.mu.Lock()
@@ -184,7 +185,7 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	return nil
 }
 
-// CommitThen commits; a commit here is no round trip that the next unit could share.
+// CommitThen only commits: the store has no round trip to share.
 func (u *unit) CommitThen(ctx context.Context, _ store.Intake, es ...store.Effect) (store.Unit[*Tx], error) {
 	return nil, u.Commit(ctx, es...)
 }
@@ -205,7 +206,7 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 	return u.tx.s.Apply(ctx, instead...)
 }
 
-// finish stages es and commits, or undoes all; mu is held.
+// finish stages es and commits, or undoes everything. The caller has d.mu locked.
 func (tx *Tx) finish(ctx context.Context, es []store.Effect) error {
 	until := time.Now().Add(tx.wait)
 	for _, e := range es {
@@ -221,7 +222,7 @@ func (tx *Tx) finish(ctx context.Context, es []store.Effect) error {
 	return tx.commit()
 }
 
-// stage checks the guards of e and keeps what it writes for the commit.
+// stage checks the guards of e and stages its writes for the commit.
 func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error {
 	if e.Mark != nil && e.Mark.KeyOrder != store.Anytime {
 		stands, err := tx.turn(ctx, e.Mark, nil, until)
@@ -291,7 +292,7 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 	return tx.write(e)
 }
 
-// write draws numbers for the rows of e.
+// write assigns sequence numbers to the rows of e.
 func (tx *Tx) write(e store.Effect) error {
 	d := tx.s.db
 	for i := range e.Rows {
@@ -338,9 +339,9 @@ func (s *Store) Write(ctx context.Context, tx *Tx, es ...store.Effect) error {
 	return nil
 }
 
-// Apply carries out the effects in order. Rows that break a limit refuse all of them. An outage in their
-// midst leaves those before it: the memory store has no savepoints, and the caller does not know of an outage
-// how far it came.
+// Apply applies the effects in order. It applies none if a row exceeds a limit. After an outage, earlier
+// effects stay, because the memory store has no savepoints. A caller cannot tell from an outage which
+// effects were stored.
 func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	stood := make([]bool, len(es))
 	for i := range es {

@@ -15,21 +15,21 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// A unit is a transaction of ours, lent to a handler.
+// unit is a transaction that Skald began and lent to a handler.
 type unit struct {
 	s     *Store
-	mu    sync.Mutex    // of writing conn, and of Drop
-	conn  *pgxpool.Conn // nil: ended
+	mu    sync.Mutex    // guards writes of conn, and Drop
+	conn  *pgxpool.Conn // nil after the unit ended
 	tx    *lent
 	found store.Found
 	marks []store.Mark // of the intake
 	have  query.Locked
-	sagas []store.SagaRef // that it has locked
-	kept  bool            // a message of it is, and has a mark all the same: it is for rolling back
-	nth   int             // of those in a row that were begun after each other's commit
+	sagas []store.SagaRef // locked by it
+	kept  bool            // a parked message already has a mark: the unit can only be rolled back
+	nth   int             // number of units begun in a row, each after the commit of the one before
 }
 
-// Begin opens a transaction and takes in: one round trip, two where a mark is there.
+// Begin opens a transaction and applies in: one round trip, or two if a mark already exists.
 func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx], error) {
 	u := &unit{s: s}
 	calls, err := s.intake(in, &u.found)
@@ -60,7 +60,8 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 	return u, nil
 }
 
-// roundTrip does f on conn within the patience, and wait for rivals. Where it fails, nothing is left open.
+// roundTrip runs f on conn within the patience plus wait, the time that its statements may wait for rivals.
+// If f fails, no transaction stays open.
 func (s *Store) roundTrip(ctx context.Context, conn *pgxpool.Conn, wait time.Duration,
 	f func(ctx context.Context) error) error {
 	return s.patience.RoundTrip(ctx, s.pool, conn.Conn(), wait, f)
@@ -90,7 +91,7 @@ func (u *unit) Found() store.Found {
 	return found
 }
 
-// Outage tells whether the connection was lost, or the transaction aborted by what is nobody's fault.
+// Outage reports whether the connection was lost, or an outage aborted the transaction.
 func (u *unit) Outage(_ context.Context, err error) bool {
 	if u.conn == nil {
 		return false
@@ -99,8 +100,9 @@ func (u *unit) Outage(_ context.Context, err error) bool {
 	return failedItself(conn.IsClosed(), conn.PgConn().TxStatus() == 'E', err)
 }
 
-// failedItself tells of a transaction whose handler answered err whether it failed by what may pass. pgx
-// closes the connection where a context of the handler's own ends in a statement, whatever err says of that.
+// failedItself reports whether an outage is the cause of a handler's err. closed and aborted are the state
+// of the connection and the transaction. pgx closes the connection if a context of the handler ends during
+// a statement, so err may then have another cause.
 func failedItself(closed, aborted bool, err error) bool {
 	switch {
 	case err == nil:
@@ -111,7 +113,7 @@ func failedItself(closed, aborted bool, err error) bool {
 	return aborted && sqlexec.SQLState(err) != "" && Outage(sqlexec.Lent(err))
 }
 
-// Usable asks the connection for the status of its last statement: no round trip.
+// Usable reads the transaction status that came with the last statement: no round trip.
 func (u *unit) Usable(context.Context) error {
 	if u.conn == nil {
 		return errEnded
@@ -125,7 +127,7 @@ func (u *unit) Usable(context.Context) error {
 	return usable(u.conn.Conn())
 }
 
-var errKeptOpen = errors.New("a function kept a savepoint, or the connection: what follows needs another transaction")
+var errKeptOpen = errors.New("a function kept a savepoint or the connection: the next function needs another transaction")
 
 // Return revokes the handle of a function that has returned.
 func (u *unit) Return() {
@@ -151,7 +153,7 @@ func (u *unit) Drop() {
 	_ = server.CancelRequest(ctx)
 }
 
-// leave takes the connection away from the unit.
+// leave takes the connection from the unit.
 func (u *unit) leave() *pgxpool.Conn {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -174,7 +176,7 @@ func usable(conn *pgx.Conn) error {
 	return nil
 }
 
-// end takes the transaction away from the handler and hands the connection back, once.
+// end revokes the transaction and releases the connection, once.
 func (u *unit) end() {
 	if u.conn == nil {
 		return
@@ -183,7 +185,7 @@ func (u *unit) end() {
 	sqlexec.Release(u.leave())
 }
 
-// Commit writes what was kept, then es, then commits: one round trip.
+// Commit writes the buffered rows and effects, then es, and commits: one round trip.
 func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	if u.conn == nil {
 		return fmt.Errorf("commit: %w", errEnded)
@@ -207,7 +209,7 @@ func (u *unit) committed(ctx context.Context, err error, es []store.Effect) erro
 			u.s.waker.Wake()
 		}
 		u.s.stood(es...)
-		if u.tx.sets { // which outlives the transaction
+		if u.tx.sets { // these outlive the transaction
 			sqlexec.Close(ctx, u.conn.Conn())
 		}
 		return nil
@@ -220,7 +222,7 @@ func (u *unit) committed(ctx context.Context, err error, es []store.Effect) erro
 	return fmt.Errorf("commit: %w", sqlexec.Limit(u.s.pg.Explain(sqlexec.Lent(err)), said))
 }
 
-// last are the calls before COMMIT.
+// last returns the calls to send before COMMIT.
 func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]sqlexec.Call, error) {
 	rows, fault := u.tx.close()
 	switch {
@@ -246,7 +248,7 @@ func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]s
 	return append(calls, u.s.pg.FreeLent()), err
 }
 
-// Rollback undoes everything and then does Apply(instead...): one round trip for the first of them.
+// Rollback undoes everything and then applies instead. The first of them needs no extra round trip.
 func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	if u.conn == nil {
 		return nil, fmt.Errorf("roll back: %w", errEnded)
@@ -268,7 +270,7 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 	}
 	first, again, err := u.instead(ctx, instead[0])
 	u.end()
-	if again { // on a connection of its own, for which ours may be needed
+	if again { // on another connection: the pool may need this one for it
 		first, err = u.s.applyOne(ctx, instead[0])
 	}
 	if err != nil {
@@ -278,7 +280,8 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 	return append([]bool{first}, rest...), err
 }
 
-// instead rolls back and applies e in the same pipeline, or tells that e is to be applied again, by itself.
+// instead rolls back and applies e in the same pipeline. again reports that the caller must apply e
+// separately.
 func (u *unit) instead(ctx context.Context, e store.Effect) (stood, again bool, err error) {
 	conn := u.conn.Conn()
 	calls, err := u.s.outflow([]store.Effect{e}, nil, nil)
@@ -304,7 +307,7 @@ func (u *unit) instead(ctx context.Context, e store.Effect) (stood, again bool, 
 	})
 	if err != nil {
 		if sqlexec.SQLState(err) == "25P02" {
-			// statements that are new to the connection cannot be prepared in an aborted transaction
+			// An aborted transaction cannot prepare statements that are new to the connection.
 			return false, true, nil
 		}
 		err = u.s.pg.Explain(err)

@@ -12,24 +12,24 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// unit is a transaction lent to a handler. Until Commit it holds a row of skald_commit_guard whose reference
-// leads nowhere, so that nobody else can commit it.
+// unit is a transaction that Skald began and lent to a handler. Until Commit it has a row in
+// skald_commit_guard whose foreign key points nowhere, so a COMMIT of anyone else fails.
 type unit struct {
 	x     *sqlexec.Session
 	s     *Store
-	hold  int64 // the row of skald_commit_guard
+	hold  int64 // the number of that row
 	found store.Found
 	given map[entity]int64
 	wrote atomic.Bool // rows into the outbox, or sagas
-	lost  bool        // SQLite rolled it back
+	lost  bool        // SQLite rolled the transaction back
 	over  bool
 }
 
 type entity struct{ space, key string }
 
-// Begin opens a unit and takes in. store.ErrBusy: another writer had the file for longer than in.Wait, one of
-// another process for longer than that and a second.
-// In.Handle bounds the whole time to Commit, since the unit holds up every other writer of the file.
+// Begin opens a unit and applies in. It returns store.ErrBusy if other writers have the file for longer than
+// in.Wait; for those of other processes it waits up to 1 s longer. In.Handle limits the time until Commit,
+// because the unit blocks every other writer of the file.
 func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.Tx], error) {
 	if len(in.Settings) > 0 {
 		return nil, sqlexec.Failed("begin", store.ErrNoSettings)
@@ -79,7 +79,7 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 					return err
 				}
 			}
-			*found = stands // what is kept is not too old
+			*found = stands // a parked or dead message is never too old
 		}
 	}
 	for i := range in.Steps {
@@ -103,9 +103,9 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 func (u *unit) Tx() *sql.Tx        { return u.x.Tx }
 func (u *unit) Found() store.Found { return u.found }
 
-// Outage tells whether the transaction was held for too long, or SQLite rolled it back in the middle: for a
-// disk that is full, an I/O error, memory that was not to be had. Where SQLite ended the statement alone, the
-// transaction still stands, and whether the file can be written the next transaction finds out.
+// Outage reports whether the transaction was held for too long, or SQLite rolled it back: for a full disk,
+// an I/O error or lack of memory. If SQLite ended only the statement, the transaction is still open; the
+// next transaction shows whether the file can be written.
 func (u *unit) Outage(ctx context.Context, err error) bool {
 	switch {
 	case err == nil || u.over:
@@ -119,12 +119,12 @@ func (u *unit) Outage(ctx context.Context, err error) bool {
 	return u.lost
 }
 
-// ended returns store.ErrLent if the row is gone that keeps others from committing the transaction.
+// ended returns store.ErrLent if the unit's row in skald_commit_guard is gone.
 func (u *unit) ended(ctx context.Context) error {
 	var there int
 	err := u.x.Row(sqlexec.Quiet(ctx), "StillLent", u.hold).Scan(&there)
 	if errors.Is(err, sql.ErrNoRows) {
-		return store.ErrLent // it was ended in SQL
+		return store.ErrLent // a statement ended the transaction
 	}
 	return err
 }
@@ -135,7 +135,7 @@ func (*unit) Return() {}
 // Drop ends the transaction as if it had been held for too long.
 func (u *unit) Drop() { u.x.Drop() }
 
-// Usable reads the row that keeps others from committing the transaction.
+// Usable reads the unit's row in skald_commit_guard.
 func (u *unit) Usable(ctx context.Context) error {
 	if u.over {
 		return sql.ErrTxDone
@@ -147,7 +147,7 @@ func (u *unit) Usable(ctx context.Context) error {
 	return err
 }
 
-// Commit writes es and commits. The handler's own Commit or Rollback is found here: store.ErrLent.
+// Commit writes es and commits. It returns store.ErrLent if the handler called Commit or Rollback itself.
 func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	if err := u.finish(); err != nil {
 		return fmt.Errorf("commit: %w", err)
@@ -158,7 +158,7 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	}
 	if err != nil {
 		err = u.x.Why(err)
-		_ = u.x.Close() // err says why it has to go
+		_ = u.x.Close()
 		return sqlexec.Failed("commit", err)
 	}
 	if err := u.x.Commit(); err != nil {
@@ -170,14 +170,14 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	return nil
 }
 
-// settle takes the transaction back and writes es into it.
+// settle deletes the unit's row in skald_commit_guard and writes es.
 func (u *unit) settle(ctx context.Context, es []store.Effect) error {
 	n, err := u.x.Count(ctx, "TakeBack", u.hold)
 	if err != nil {
 		return err
 	}
 	if n != 1 {
-		return store.ErrLent // it was ended in SQL
+		return store.ErrLent // a statement ended the transaction
 	}
 	for _, e := range es {
 		if err := put(ctx, u.x, e, u.given); err != nil {
@@ -204,14 +204,14 @@ func (u *unit) finish() error {
 	return nil
 }
 
-// CommitThen commits; a commit here is no round trip that the next unit could share.
+// CommitThen only commits: SQLite has no round trip to share.
 func (u *unit) CommitThen(ctx context.Context, _ store.Intake,
 	es ...store.Effect) (store.Unit[*sql.Tx], error) {
 	return nil, u.Commit(ctx, es...)
 }
 
-// Rollback undoes everything and then applies instead. store.ErrLent: the handler had ended the transaction
-// itself; then instead is not applied.
+// Rollback undoes everything and then applies instead. It returns store.ErrLent, and applies nothing, if
+// the handler ended the transaction itself.
 func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	if err := u.finish(); err != nil {
 		return nil, fmt.Errorf("roll back: %w", err)

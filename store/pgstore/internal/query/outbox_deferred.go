@@ -96,7 +96,7 @@ func scanAside(row sqlexec.Scanner) (a store.DeferredRow, err error) {
 	a.Schema, a.Subject, a.CorrelationID, a.CausationID, a.TraceParent = sqlexec.OrEmpty(schema),
 		sqlexec.OrEmpty(subject), sqlexec.OrEmpty(correlation), sqlexec.OrEmpty(cause), sqlexec.OrEmpty(trace)
 	if a.Headers, err = parseHeaders(headers); at == nil {
-		err = errors.New("its time lies outside of the years 1 to 9999")
+		err = errors.New("its time is outside of the years 1 to 9999")
 	} else {
 		a.Time = time.UnixMicro(*at).UTC()
 	}

@@ -9,74 +9,74 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Bounds of a transaction that has none of its own: on a lock, and on what its caller does in between.
+// Default limits of a transaction: the wait for a lock, and the time that its caller may leave it idle.
 const (
 	DefaultWait   = 5 * time.Second
 	DefaultHandle = 60 * time.Second
 )
 
-// A Call is one statement of a pipeline and what becomes of its answer.
+// Call is one statement of a pipeline and the functions that receive its result.
 type Call struct {
 	SQL  string
 	Args []any
-	Scan func(Scanner) error // for each row; nil: rows are not looked at
-	Done func(n int64)       // the rows that it touched, or answered
-	Fail func(error) error   // says more about its error; nil: it says enough
-	// Need tells, once the calls before it are answered, whether it is needed; nil: always. Not every runner
-	// asks.
+	Scan func(Scanner) error // for each row; nil ignores the rows
+	Done func(n int64)       // receives the number of rows changed or returned
+	Fail func(error) error   // adds detail to its error; nil adds none
+	// Need reports whether the call is needed, after the calls before it were answered; nil means always.
+	// Some runners send the call without asking.
 	Need   func() bool
-	Also   bool   // of a mark that has another call that is needed when this one is
-	With   string // the statement that does the work of Session too; "": none does
-	Server bool   // With is given the server that is meant, too
+	Also   bool   // it belongs to a mark, and is needed if another call of that mark is
+	With   string // the statement that also does the work of Session; "" means that none does
+	Server bool   // With also gets the required server as an argument
 }
 
-// A Scanner is a row.
+// Scanner scans a row.
 type Scanner interface{ Scan(dest ...any) error }
 
-// A Runner carries out calls as one transaction of its own, READ COMMITTED, in one round trip where it can.
+// Runner runs calls as one READ COMMITTED transaction, in one round trip if it can.
 type Runner interface {
 	Run(ctx context.Context, calls ...Call) error
-	// Within gives f a transaction of that kind, and commits it unless f fails. Each send is a round trip.
-	// BEGIN and session, which bounds the transaction, are one: a process that stops between two round trips
-	// must not keep locks forever.
+	// Within runs f in a transaction that session configures, and commits unless f fails. Each send is a
+	// round trip. BEGIN and session share one, because session sets the timeouts: a process that stops
+	// between two round trips must not keep locks forever.
 	Within(ctx context.Context, session Call, f func(send Sender) error) error
 }
 
-// A Sender carries out calls in an open transaction.
+// Sender runs calls in an open transaction.
 type Sender func(ctx context.Context, calls ...Call) error
 
-// Call is the statement of that name, with its arguments.
+// Call returns the statement of that name with its arguments.
 func (d *DB) Call(name string, args ...any) Call { return Call{SQL: d.SQL[name], Args: args} }
 
-// Into reads a row into dest.
+// Into sets Scan to read a row into dest.
 func (c Call) Into(dest ...any) Call {
 	c.Scan = func(row Scanner) error { return row.Scan(dest...) }
 	return c
 }
 
-// Session binds the transaction that it opens: see the statement.
+// Session returns the call that sets the timeouts of its transaction: see the statement.
 func (d *DB) Session(wait, idle time.Duration) Call {
 	return d.Call("Session", Millis(wait), Millis(idle))
 }
 
-// OwnSession is Session for a transaction of our own.
+// OwnSession returns Session for a transaction of Skald's own.
 func (d *DB) OwnSession() Call { return d.ownSession(DefaultWait) }
 
 func (d *DB) ownSession(wait time.Duration) Call {
 	return d.Call("OwnSession", Millis(wait), Millis(DefaultHandle))
 }
 
-// Millis is d as PostgreSQL's settings have it; there 0 would be for ever.
+// Millis returns d in milliseconds for a setting of PostgreSQL, at least 1, because 0 means no limit there.
 func Millis(d time.Duration) string {
 	return strconv.FormatInt(max(d.Milliseconds(), 1), 10)
 }
 
-// Short runs calls in a short transaction of our own.
+// Short runs calls in a short transaction of Skald's own.
 func (d *DB) Short(ctx context.Context, act string, calls ...Call) error {
 	return d.Within(ctx, DefaultWait, act, calls...)
 }
 
-// Within is Short, and waits for so long for a rival at most.
+// Within does as Short, and waits at most wait for a rival.
 func (d *DB) Within(ctx context.Context, wait time.Duration, act string, calls ...Call) error {
 	if d.Err != nil {
 		return d.Err
@@ -87,7 +87,7 @@ func (d *DB) Within(ctx context.Context, wait time.Duration, act string, calls .
 	return nil
 }
 
-// GuardLent fails with store.ErrLent in a transaction that a handler began itself.
+// GuardLent returns a call that fails with store.ErrLent in a transaction that a handler began itself.
 func (d *DB) GuardLent() Call {
 	guard := d.Call("GuardLent")
 	guard.Fail = func(err error) error {
@@ -99,9 +99,9 @@ func (d *DB) GuardLent() Call {
 	return guard
 }
 
-// HoldLent keeps the transaction from being committed before FreeLent. A function that sends COMMIT itself
+// HoldLent returns a call that makes each COMMIT before FreeLent fail. A function that sends COMMIT itself
 // gets an error, and the database rolls back the transaction with all marks in it.
 func (d *DB) HoldLent() Call { return d.Call("HoldLent") }
 
-// FreeLent permits the COMMIT that follows.
+// FreeLent returns a call that permits the COMMIT after it.
 func (d *DB) FreeLent() Call { return d.Call("FreeLent") }

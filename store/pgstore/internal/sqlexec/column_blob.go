@@ -10,17 +10,17 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// A Blob is a bytea in whatever form the server sends it: bytea_output of a transaction that is the handler's
-// is not ours to set.
+// Blob is a bytea in any format that the server sends. Skald may not set bytea_output in a transaction of a
+// handler.
 type Blob []byte
 
-// ScanBytes takes the binary form.
+// ScanBytes reads the binary format.
 func (b *Blob) ScanBytes(v []byte) error {
 	*b = bytes.Clone(v)
 	return nil
 }
 
-// Scan takes what a driver of database/sql has read.
+// Scan reads a value of a database/sql driver.
 func (b *Blob) Scan(src any) error {
 	switch v := src.(type) {
 	case nil:
@@ -33,8 +33,8 @@ func (b *Blob) Scan(src any) error {
 	return nil
 }
 
-// ScanText takes the text form: hex, or escape, which has three octal digits for a byte, and two backslashes
-// for one.
+// ScanText reads the text format: hex, or escape, in which a byte has three octal digits and a backslash is
+// doubled.
 func (b *Blob) ScanText(v pgtype.Text) error {
 	s := v.String
 	if !v.Valid {
@@ -57,7 +57,7 @@ func (b *Blob) ScanText(v pgtype.Text) error {
 		default:
 			n, err := strconv.ParseUint(s[i+1:min(i+4, len(s))], 8, 8)
 			if err != nil {
-				return fmt.Errorf("a bytea in a form of its own: %w", err)
+				return fmt.Errorf("a bytea in an unknown format: %w", err)
 			}
 			out = append(out, byte(n))
 			i += 3

@@ -5,13 +5,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Identity is that of a message for a consumer.
+// Identity returns the key columns of a message at a consumer.
 func Identity(consumer string, id store.Identity) []any {
 	return []any{Name(consumer), Name(id.Source), Name(id.ID)}
 }
 
-// Key is a key as an index can hold it, a long one as its hash: an entry is limited. What looks like a hash
-// is hashed too.
+// Key returns key as an index can store it. The size of an index entry is limited, so a long key is
+// replaced by its hash. A key that looks like a hash is hashed, too.
 func Key(key string) []byte {
 	if len(key) <= MaxName && !column.IsHashed(key) {
 		return []byte(key)
@@ -19,7 +19,7 @@ func Key(key string) []byte {
 	return []byte(Name(key))
 }
 
-// MessageKey is Key of a message's; nil: it has none.
+// MessageKey returns Key of a message's key; nil if it has none.
 func MessageKey(key []byte) []byte {
 	if key == nil {
 		return nil
@@ -27,13 +27,13 @@ func MessageKey(key []byte) []byte {
 	return Key(string(key))
 }
 
-// Identities are those of one table, and their places in the answer.
+// Identities collects identities of one table, with their places in the result.
 type Identities struct {
 	Sources, IDs []string
 	Places       []int32
 }
 
-// Add adds one.
+// Add adds one identity.
 func (w *Identities) Add(id store.Identity, place int) {
 	w.Sources, w.IDs, w.Places = append(w.Sources, Name(id.Source)), append(w.IDs, Name(id.ID)),
 		append(w.Places, int32(place))

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Moment is nil for the zero time, which is none.
+// Moment returns nil for the zero time, so that the column is NULL.
 func Moment(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -15,7 +15,7 @@ func Moment(t time.Time) *time.Time {
 	return &t
 }
 
-// OrZero is t in UTC, the zero time for NULL.
+// OrZero returns t in UTC, or the zero time for NULL.
 func OrZero(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -23,7 +23,7 @@ func OrZero(t *time.Time) time.Time {
 	return t.UTC()
 }
 
-// AtMicros is a time in microseconds, which may be NULL.
+// AtMicros returns the time of microseconds since 1970, or the zero time for NULL.
 func AtMicros(micros *int64) time.Time {
 	if micros == nil {
 		return time.Time{}
@@ -31,35 +31,35 @@ func AtMicros(micros *int64) time.Time {
 	return time.UnixMicro(*micros).UTC()
 }
 
-// Past is so many milliseconds, or as many of them as a Duration has room for.
+// Past returns n milliseconds as a Duration, at most the largest Duration.
 func Past(n int64) time.Duration {
 	return time.Duration(min(n, int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }
 
-// Seconds is n seconds.
+// Seconds returns n seconds as a Duration.
 func Seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// Sayable tells whether RFC 3339, and so every broker, has a form for at.
+// Sayable returns an error if RFC 3339 cannot represent at. Brokers use that format.
 func Sayable(at time.Time) error {
 	if year := at.Year(); year < 1 || year > 9999 {
-		return errors.New("its time lies outside of the years 1 to 9999")
+		return errors.New("its time is outside of the years 1 to 9999")
 	}
 	return nil
 }
 
-// An Instant takes whatever a driver makes of a timestamptz, infinity too, which time.Time does not.
+// Instant scans a timestamptz of any driver. It accepts infinity, which time.Time does not.
 type Instant struct{ is any }
 
-// Scan takes what a driver of database/sql has read.
+// Scan reads a value of a database/sql driver.
 func (m *Instant) Scan(src any) error {
 	if b, ok := src.([]byte); ok {
-		src = string(b) // which is the driver's
+		src = string(b) // the bytes belong to the driver
 	}
 	m.is = src
 	return nil
 }
 
-// Read is the time, or why it cannot be said.
+// Read returns the time, or an error if RFC 3339 cannot represent it.
 func (m *Instant) Read() (time.Time, error) {
 	at, ok := m.is.(time.Time)
 	if !ok {

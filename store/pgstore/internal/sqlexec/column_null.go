@@ -1,6 +1,6 @@
 package sqlexec
 
-// Some is nil for "", which is not there.
+// Some returns nil for "", so that the column is NULL.
 func Some(s string) *string {
 	if s == "" {
 		return nil
@@ -8,7 +8,7 @@ func Some(s string) *string {
 	return &s
 }
 
-// Given is what p points to: pgx takes longer over a pointer.
+// Given returns the value of p, or nil: pgx encodes a pointer more slowly.
 func Given[T any](p *T) any {
 	if p == nil {
 		return nil
@@ -16,7 +16,7 @@ func Given[T any](p *T) any {
 	return *p
 }
 
-// Number is nil for 0, which is not known.
+// Number returns nil for 0, so that the column is NULL.
 func Number(n int64) *int64 {
 	if n == 0 {
 		return nil
@@ -24,7 +24,7 @@ func Number(n int64) *int64 {
 	return &n
 }
 
-// OrEmpty is what s points to, "" for NULL.
+// OrEmpty returns the value of s, or "" for NULL.
 func OrEmpty(s *string) string {
 	if s == nil {
 		return ""

@@ -1,5 +1,5 @@
-// This file is what columns of PostgreSQL can hold, and what comes back from them: text that may be
-// none, names that are too long for an index, times and bytes in whatever form a driver has them.
+// This file converts values to and from columns of PostgreSQL: optional text, names that are too long for
+// an index, and times and bytes in the formats of different drivers.
 
 package sqlexec
 
@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// MaxName bounds a consumer, source or id that is kept as it is. A longer one is kept as its hash: an
-	// index entry is limited.
+	// MaxName is the maximum length in bytes of a consumer, source or ID that is stored unchanged. A longer
+	// one is stored as its hash, because the size of an index entry is limited.
 	MaxName = 1 << 10
 )
 
-// Storable tells whether a text column can hold s.
+// Storable reports whether a text column can store s.
 func Storable(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
-// Legible is what text can hold of an attribute that a foreign message brought along.
+// Legible returns s with the parts replaced that a text column cannot store. It is for attributes of
+// foreign messages.
 func Legible(s string) string {
 	if Storable(s) {
 		return s
@@ -29,8 +30,8 @@ func Legible(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
 }
 
-// Name is s as a key column can hold it. What looks like a hash is hashed too: else an id could be that of
-// another's long one.
+// Name returns s as a key column can store it. A name that looks like a hash is hashed, too: otherwise an
+// ID could equal the hash of another, long one.
 func Name(s string) string {
 	if len(s) <= MaxName && Storable(s) && !column.IsHashed(s) {
 		return s
@@ -38,14 +39,15 @@ func Name(s string) string {
 	return column.HashName(s)
 }
 
-// Handles makes of names that were read what Name knows again: a hash would be hashed once more.
+// Handles marks names that were read, so that Name does not hash a hash again.
 func Handles(names ...*string) {
 	for _, s := range names {
 		*s = column.Handle(*s)
 	}
 }
 
-// Fault says of a row or message, which is deferred for it, why it cannot be read.
+// Fault returns the text of err for a row or message that cannot be read and is deferred for it; "" for
+// nil.
 func Fault(err error) string {
 	if err == nil {
 		return ""
@@ -53,8 +55,8 @@ func Fault(err error) string {
 	return column.ClipReason(Legible("it cannot be read: " + err.Error()))
 }
 
-// Quote is s as a literal of SQL; it has no backslash.
+// Quote returns s as a literal of SQL. s must not contain a backslash.
 func Quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// Quoted is name as an identifier of SQL.
+// Quoted returns name as an identifier of SQL.
 func Quoted(name string) string { return pgx.Identifier{name}.Sanitize() }

@@ -1,5 +1,5 @@
-// This file runs statements: each set of them as one transaction, in one round trip where that can be,
-// over a pool of pgx or over database/sql. It says what PostgreSQL's errors mean.
+// This file runs statements, each set as one transaction and in one round trip if possible, over a pgx pool
+// or over database/sql. It also translates PostgreSQL's errors.
 
 package sqlexec
 
@@ -16,19 +16,19 @@ import (
 //go:embed sql/*.sql
 var statements embed.FS
 
-// A DB runs the statements of the tables in one schema.
+// DB runs the statements of the tables in one schema.
 type DB struct {
 	Runner         Runner
 	Schema         string
-	Prefix         string            // of each table: the quoted schema and a dot
+	Prefix         string            // before each table: the quoted schema and a dot
 	Raw            map[string]string // the statements, with a placeholder for the schema
-	SQL            map[string]string // and with the schema
-	Err            error             // of New, answered by every call
-	Oldest, Newest int               // versions of the tables that this build works with
+	SQL            map[string]string // the statements with the schema
+	Err            error             // of New; every call returns it
+	Oldest, Newest int               // the versions of the tables that this build supports
 }
 
-// New runs the statements raw by r. err is the error of reading them, if there was one: then each call
-// answers it. The schema is "public" by default.
+// New returns a DB that runs the statements raw on r. err is the error of reading them; if it is not nil,
+// every call returns it. The schema defaults to "public".
 func New(r Runner, schema string, raw map[string]string, err error) *DB {
 	own, bad := sqlfile.Load(statements, "sql", Placeholder)
 	d := &DB{Runner: r, Schema: cmp.Or(schema, "public"), Raw: own, SQL: map[string]string{}}
@@ -38,7 +38,7 @@ func New(r Runner, schema string, raw map[string]string, err error) *DB {
 		return d
 	}
 	d.Prefix = prefix
-	// Walk that raises where the database is not the one that its shards speak of
+	// WalkHere is Walk, and fails if the database is not the one that the shards belong to.
 	check := Placeholder + "skald_check_identity($1::text), "
 	d.Raw["WalkHere"] = strings.ReplaceAll(d.Raw["Walk"], "/*here*/", check)
 	if err := Merge(d.Raw, raw); err != nil {
@@ -51,32 +51,32 @@ func New(r Runner, schema string, raw map[string]string, err error) *DB {
 	return d
 }
 
-// Merge adds the statements more to raw. Each name is there once, whichever package has it.
+// Merge adds the statements more to raw. It returns an error if a name exists already.
 func Merge(raw, more map[string]string) error {
 	for name, text := range more {
 		if raw[name] != "" {
-			return fmt.Errorf("statement %s is there twice", name)
+			return fmt.Errorf("statement %s is defined twice", name)
 		}
 		raw[name] = text
 	}
 	return nil
 }
 
-// Placeholder stands before each table in a .sql file.
+// Placeholder precedes each table in a .sql file.
 const Placeholder = "/*schema*/"
 
-// Qualified puts prefix before each table: last of all, since the schema may be named like anything in the
-// text.
+// Qualified replaces Placeholder by prefix. It must be the last replacement, because the name of the schema
+// may contain any text.
 func Qualified(text, prefix string) string {
 	return strings.NewReplacer("'"+Placeholder, "'"+strings.ReplaceAll(prefix, "'", "''"), Placeholder,
 		prefix).Replace(text)
 }
 
-// FirstRows is the first leaf of the outbox. Statements name a leaf: one through the parent would lock all
-// leaves until COMMIT.
+// FirstRows is the first leaf of the outbox. Statements name a leaf, because a statement on the parent
+// would lock all leaves until COMMIT.
 const FirstRows = "skald_outbox_0"
 
-// RowTexts are the statements that name a leaf of the outbox, for the leaf n.
+// RowTexts returns the statements that name a leaf of the outbox, for the leaf n.
 func (d *DB) RowTexts(n int) map[string]string {
 	out := map[string]string{}
 	for name, text := range d.Raw {
@@ -89,13 +89,13 @@ func (d *DB) RowTexts(n int) map[string]string {
 	return out
 }
 
-// schemaPrefix is what stands before each table: the quoted schema and a dot.
+// schemaPrefix returns the prefix of each table: the quoted schema and a dot.
 func schemaPrefix(schema string) (string, error) {
 	return Quoted(schema) + ".", Nameable("schema", schema)
 }
 
-// Nameable tells whether a schema or role can have that name. A longer one PostgreSQL cuts without a word;
-// with two $ in it it could end the body of a function or of a DO.
+// Nameable returns a *NameError if a schema or role cannot have that name. PostgreSQL would silently cut a
+// longer name. A name with two $ could end the body of a function or of a DO block.
 func Nameable(what, name string) error {
 	if name == "" || len(name) > 63 || !Storable(name) || strings.Count(name, "$") > 1 {
 		return &NameError{What: what, Name: name}
@@ -103,7 +103,7 @@ func Nameable(what, name string) error {
 	return nil
 }
 
-// ShellWord is s as a word of a command line.
+// ShellWord quotes s as one word of a command line, if necessary.
 func ShellWord(s string) string {
 	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" {
 		return s
@@ -111,13 +111,13 @@ func ShellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// A NameError says that a schema or role cannot have that name.
+// NameError reports a name that a schema or role cannot have.
 type NameError struct{ What, Name string }
 
 func (e *NameError) Error() string {
-	return fmt.Sprintf("store: the %s %q cannot be: its name is 1 to 63 bytes of text with one $ at most",
+	return fmt.Sprintf("store: the %s %q cannot have this name: use 1 to 63 bytes of UTF-8 text with at most one $",
 		e.What, e.Name)
 }
 
-// RowLeaf is the name of the leaf n of the outbox.
+// RowLeaf returns the name of the leaf n of the outbox.
 func RowLeaf(n int) string { return fmt.Sprintf("skald_outbox_%d", n) }

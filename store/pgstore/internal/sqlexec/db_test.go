@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// A statement of one package must not take the place of another's.
+// TestStatementTwice checks that two packages cannot define a statement of the same name.
 func TestStatementTwice(t *testing.T) {
 	d := New(nil, "", map[string]string{"Walk": "SELECT 1"}, nil)
-	if d.Err == nil || !strings.Contains(d.Err.Error(), "Walk is there twice") {
+	if d.Err == nil || !strings.Contains(d.Err.Error(), "Walk is defined twice") {
 		t.Errorf("a second Walk: %v", d.Err)
 	}
 	raw := map[string]string{"A": "SELECT 1"}

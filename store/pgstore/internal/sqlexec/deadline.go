@@ -12,27 +12,26 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// DefaultPatience is how long the server may take to answer one round trip, DefaultWait for a rival's lock
-// included.
+// DefaultPatience is the maximum time of one round trip, including DefaultWait for a rival's lock.
 const DefaultPatience = Patience(15 * time.Second)
 
 const (
-	// longTimes is how many times the patience a list, a count or a round of retention may take.
+	// longTimes is the factor of the patience for a list, a count or a round of retention.
 	longTimes = 60
-	// tries is how many connections of the pool may stay silent, each for its part of the patience, before a
-	// caller gives up.
+	// tries is the number of connections of the pool that may not answer, each for its part of the
+	// patience, before a caller gives up.
 	tries = 3
-	// firstTry bounds the first of the tries, which may ping a dead connection.
+	// firstTry limits the first of the tries, which may ping a dead connection.
 	firstTry = time.Second
-	// suspicious is how long an answer may take, above the wait for rivals, before a caller that gives up
-	// shows that the connection may be dead.
+	// suspicious is the time, above the wait for rivals, after which a caller that gives up indicates a
+	// dead connection.
 	suspicious = time.Second / 2
-	// lastWords is how long a server may take to cancel the statement of a connection that is closed.
+	// lastWords is the maximum time for a server to cancel the statement of a connection that is closed.
 	lastWords = time.Second
 )
 
-// A Patience bounds each round trip of Skald's own, whoever calls: a connection that carries nothing any more
-// and does not end would hold its caller forever. A pgx connection whose deadline passes is closed by pgx.
+// Patience limits each round trip of Skald's own. Without it a dead connection that does not end would
+// block its caller forever. pgx closes a connection whose deadline passes.
 type Patience time.Duration
 
 type allowedKey struct{}
@@ -45,7 +44,7 @@ func longer(ctx context.Context, d time.Duration) context.Context {
 	return context.WithValue(ctx, allowedKey{}, allowed(ctx)+d)
 }
 
-// waiting returns ctx for round trips whose statements may wait so long for rivals.
+// waiting returns ctx for round trips whose statements may wait that long for rivals.
 func waiting(ctx context.Context, wait time.Duration) context.Context {
 	return longer(ctx, wait-DefaultWait)
 }
@@ -55,7 +54,7 @@ func allowed(ctx context.Context) time.Duration {
 	return d
 }
 
-// Long returns ctx for statements that read or change much.
+// Long returns ctx for statements that read or change many rows.
 func (p Patience) Long(ctx context.Context) context.Context {
 	return longer(ctx, longTimes*time.Duration(p))
 }
@@ -67,11 +66,11 @@ func (p Patience) bound(ctx context.Context) (context.Context, context.CancelFun
 
 var (
 	errSilent = errors.New("the database gave no answer in time; the connection is closed")
-	// errUnanswered: the caller's context ended long after the answer was due.
+	// errUnanswered reports that the caller's context ended long after the answer was due.
 	errUnanswered = errors.New("the database had not answered when the caller gave up; the connection is closed")
 )
 
-// missed names a deadline of ours that passed: ctx is what bound returned.
+// missed adds errSilent to err if the deadline of ctx, which bound returned, has passed.
 func missed(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errSilent) && !errors.Is(err, errSilent) {
 		return fmt.Errorf("%w: %w", errSilent, err)
@@ -79,8 +78,8 @@ func missed(ctx context.Context, err error) error {
 	return err
 }
 
-// RoundTrip does f on conn within the patience, and wait for what its statements may wait for rivals. After a
-// failure the connection is outside of a transaction, or closed: see Leave.
+// RoundTrip runs f on conn within the patience plus wait, the time that its statements may wait for rivals.
+// After a failure the connection has no transaction, or is closed.
 func (p Patience) RoundTrip(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, wait time.Duration,
 	f func(ctx context.Context) error) error {
 	began := time.Now()
@@ -94,13 +93,13 @@ func (p Patience) RoundTrip(ctx context.Context, pool *pgxpool.Pool, conn *pgx.C
 	return err
 }
 
-// leave rolls back after err. A connection that leads to a server which cannot write is closed, and with one
-// that missed its deadline, or its caller's, the other connections of the pool, which were made when it was:
-// they are likely to lead to the same place. The pool makes new ones.
+// leave rolls back after err. It closes a connection to a server that cannot write, or one that missed its
+// deadline or its caller's. In these cases it also replaces the other connections of the pool. They
+// probably lead to the same server.
 func (p Patience) leave(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, err error) {
 	switch {
 	case errors.Is(err, errSilent), errors.Is(err, errUnanswered):
-		// pgx has closed it, would wait 15 s for its end, and the pool would count it until then
+		// pgx closed it, would wait 15 s for its end, and the pool would count it until then
 		_ = conn.PgConn().Conn().Close()
 		renew(context.WithoutCancel(ctx), pool)
 	case cannotWrite(err) && (SQLState(err) != "25006" || inRecovery(conn)):
@@ -111,8 +110,8 @@ func (p Patience) leave(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn,
 	}
 }
 
-// cannotWrite tells that a server answered which is a standby, or starts or stops. Its connection may lead
-// there until it ends, while a new one leads to the primary.
+// cannotWrite reports that the server is a standby, or starts or stops. Its connection may stay there until
+// it ends, while a new one may reach the primary.
 func cannotWrite(err error) bool {
 	if standby(err) {
 		return true
@@ -124,13 +123,14 @@ func cannotWrite(err error) bool {
 	return false
 }
 
-// inRecovery tells whether conn leads to a standby. A handler that made its own transaction READ ONLY gets
-// the same error on a primary.
+// inRecovery reports whether conn leads to a standby. On a primary, a handler that made its transaction
+// READ ONLY gets the same error.
 func inRecovery(conn *pgx.Conn) bool {
 	return conn.PgConn().ParameterStatus("in_hot_standby") == "on"
 }
 
-// Leave closes the connection of a caller's transaction that failed with err because the server is a standby.
+// Leave closes the connection of a caller's transaction if it failed with err because the server is a
+// standby.
 func (p Patience) Leave(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, err error) {
 	if conn != nil && cannotWrite(err) && inRecovery(conn) {
 		Close(ctx, conn)
@@ -138,8 +138,8 @@ func (p Patience) Leave(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn,
 	}
 }
 
-// renew has the pool make new connections: those that are idle are closed now, others when they come back.
-// Reset alone would wait up to 15 s for a dead one to end, and count it until then.
+// renew makes the pool replace its connections. It closes idle ones now; the pool closes others when they
+// return. Reset alone would wait up to 15 s for the end of a dead one, and count it until then.
 func renew(ctx context.Context, pool *pgxpool.Pool) {
 	for _, c := range pool.AcquireAllIdle(ctx) {
 		go Close(ctx, c.Hijack())
@@ -147,8 +147,8 @@ func renew(ctx context.Context, pool *pgxpool.Pool) {
 	pool.Reset()
 }
 
-// Release returns conn to its pool. pgx waits up to 15 s for the end of a connection whose statement was cut,
-// and the pool counts it until then: Release waits for a second, then ends it.
+// Release returns conn to its pool. pgx waits up to 15 s for the end of a connection whose statement was
+// aborted, and the pool counts it until then. Release waits at most 1 s, then closes the socket.
 func Release(conn *pgxpool.Conn) {
 	if !conn.Conn().IsClosed() {
 		conn.Release()
@@ -165,16 +165,16 @@ func Release(conn *pgxpool.Conn) {
 	}()
 }
 
-// Close ends conn, and waits no longer than a second for that.
+// Close closes conn and waits at most 1 s.
 func Close(ctx context.Context, conn *pgx.Conn) {
 	shut, end := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer end()
 	_ = conn.Close(shut)
 }
 
-// Acquire takes a connection of the pool, which pings one that was idle: where the link is dead, until the
-// caller's context ends. So each try is bounded. While all connections are in use, it waits as long as ctx
-// lets it.
+// Acquire takes a connection of the pool. The pool pings one that was idle; on a dead link that would block
+// until ctx ends. So each try is limited. While all connections are in use, Acquire waits as long as ctx
+// permits.
 func (p Patience) Acquire(ctx context.Context, pool *pgxpool.Pool) (conn *pgxpool.Conn, err error) {
 	err = p.try(ctx, func(ctx context.Context) (err error) {
 		conn, err = pool.Acquire(ctx)
@@ -203,7 +203,7 @@ func (p Patience) try(ctx context.Context, take func(context.Context) error, ful
 		if err != nil && ctx.Err() != nil && time.Since(began) > suspicious {
 			full() // the caller gave up first: the next one gets a new connection
 		}
-		if late && (full() || n < tries) { // the first does not count
+		if late && (full() || n < tries) { // the first try does not count
 			continue
 		}
 		if err != nil {
@@ -213,14 +213,14 @@ func (p Patience) try(ctx context.Context, take func(context.Context) error, ful
 	}
 }
 
-// Within does f within the patience, and wait for what its statements may wait for rivals.
+// Within runs f within the patience plus wait, the time that its statements may wait for rivals.
 func (p Patience) Within(ctx context.Context, wait time.Duration, f func(context.Context) error) error {
 	within, stop := p.bound(waiting(ctx, wait))
 	defer stop()
 	return missed(within, f(within))
 }
 
-// OnConn does f on a connection of db, within the patience.
+// OnConn runs f on a connection of db, within the patience.
 func (p Patience) OnConn(ctx context.Context, db *sql.DB,
 	f func(ctx context.Context, conn *sql.Conn) error) error {
 	conn, err := p.Conn(ctx, db)
@@ -235,7 +235,7 @@ func (p Patience) OnConn(ctx context.Context, db *sql.DB,
 	return err
 }
 
-// Conn is Acquire for database/sql.
+// Conn does for database/sql as Acquire does for a pool.
 func (p Patience) Conn(ctx context.Context, db *sql.DB) (conn *sql.Conn, err error) {
 	err = p.try(ctx, func(ctx context.Context) (err error) {
 		conn, err = db.Conn(ctx)
@@ -247,8 +247,7 @@ func (p Patience) Conn(ctx context.Context, db *sql.DB) (conn *sql.Conn, err err
 	return conn, err
 }
 
-// Dropped closes conn instead of giving it back where err says that it must not be used again, whatever its
-// driver.
+// Dropped closes conn if err means that it must not be used again. Otherwise it does nothing.
 func Dropped(conn *sql.Conn, err error) {
 	if cannotWrite(err) || errors.Is(err, errSilent) {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })

@@ -2,20 +2,20 @@ package sqlexec
 
 import "github.com/skald-go/skald/store"
 
-// everyText is the encoding in which every text can be said.
+// everyText is the encoding that can represent every text.
 const everyText = "UTF8"
 
-// CheckEncoding: what a client of another encoding sends is stored as other letters than it meant, and
-// nothing would tell.
+// CheckEncoding returns an error unless server and client both use UTF-8. A client with another encoding
+// would store wrong letters without an error.
 func CheckEncoding(server, client, database string) error {
 	if server != everyText {
 		return &store.EncodingError{Where: "the database " + database, Encoding: server,
-			Remedy: "make another one: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"}
+			Remedy: "create another database: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"}
 	}
 	return CheckClient(client)
 }
 
-// CheckClient looks at the encoding of a connection.
+// CheckClient checks the encoding of a connection.
 func CheckClient(encoding string) error {
 	if encoding == everyText {
 		return nil

@@ -18,18 +18,18 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lostGuard is what skald_require raises.
+// lostGuard is the SQLSTATE that skald_require raises.
 const lostGuard = "SK001"
 
-// What a session answers that has been given to somebody else in between: a statement that was prepared is
-// not there, one that was not is.
+// Errors of a session that a pooler gave to another client in the meantime: a prepared statement is
+// missing, or exists already.
 const (
 	UnknownStatement = "26000"
 	DoubledStatement = "42P05"
 )
 
-// SQLState is that of err; "": it has none. PgBouncer has one for all that it refuses: of that it is the one
-// that PostgreSQL would have.
+// SQLState returns the SQLSTATE of err; "" if it has none. PgBouncer uses a single code for everything that
+// it refuses. For that, SQLState returns the code that PostgreSQL would use.
 func SQLState(err error) string {
 	var s interface {
 		error
@@ -54,9 +54,10 @@ func SQLState(err error) string {
 	return code
 }
 
-// ofStatement tells whether a server calls one statement a violation of the protocol, and goes on with the
-// session: a text with a NUL that pgx has put into a query (simple_protocol), parameters that do not fit. No
-// try again cures that. What ends a session is FATAL; PgBouncer does not tell the unlocalized severity.
+// ofStatement reports a violation of the protocol that concerns one statement only, so that the session
+// continues. Examples are a text with a NUL that pgx put into a query (simple_protocol), and parameters
+// that do not match. A retry cannot succeed. An error that ends the session is FATAL; PgBouncer does not
+// send the unlocalized severity.
 func ofStatement(err error) bool {
 	if pe := (*pgconn.PgError)(nil); errors.As(err, &pe) {
 		return pe.SeverityUnlocalized == "ERROR"
@@ -65,22 +66,22 @@ func ofStatement(err error) bool {
 	return strings.Contains(text, "invalid message format") || strings.Contains(text, "bind message supplies")
 }
 
-// movedAway is what skald_check_identity raises.
+// movedAway is the SQLSTATE that skald_check_identity raises.
 const movedAway = "SK002"
 
-// Lost tells whether err is of a guard that was lost.
+// Lost reports whether err is a lost guard.
 func Lost(err error) bool { return SQLState(err) == lostGuard }
 
-// standby tells of a transaction that would write and was begun on a standby. The routine's name is in no
-// language.
+// standby reports whether a writing transaction was begun on a standby. The name of the routine does not
+// depend on the server's language.
 func standby(err error) bool {
 	var pe *pgconn.PgError
 	return errors.As(err, &pe) && pe.Code == "0A000" && pe.Routine == "call_bool_check_hook"
 }
 
-// Outage tells whether err, of a store or of pgx, is nobody's fault and worth the same try again: a
-// server that is away, starts or stops, a lost connection, a deadlock, a serialisation failure, a timeout, a
-// full disk.
+// Outage reports whether err, of a store or of pgx, is nobody's fault, so that the caller should retry.
+// Examples are a server that is unreachable, starts or stops, a lost connection, a deadlock, a
+// serialization failure, a timeout and a full disk.
 func Outage(err error) bool {
 	if err == nil || store.Incurable(err) || errors.Is(err, errReadOnly) {
 		return false
@@ -92,24 +93,25 @@ func Outage(err error) bool {
 	case code == "":
 		return brokenLine(err)
 	case code == "40001", code == "40P01", code == "55P03", code == "57014", code == "25P03", code == "25P04":
-		return true // serialisation, deadlock, lock, cancelled, idle or long transaction ended
+		return true // serialization, deadlock, lock, cancelled, idle or long transaction ended
 	case code == "25006", code == "58030":
-		return true // a standby, or read-only for now; an I/O error
+		return true // a standby, or read-only at present; an I/O error
 	case code == UnknownStatement, code == DoubledStatement:
-		return true // no message's fault, and another session may do
+		return true // not the message's fault; another session may work
 	case code == "28000", code == "28P01", code == "3D000":
 		return false
 	}
 	return classOf(err, "08", "53", "57")
 }
 
-// errReadOnly is the fault of a function, and no outage.
-var errReadOnly = errors.New("the function that was lent this transaction has made it READ ONLY, so that Skald cannot write in it: leave that out")
+// errReadOnly is the fault of a function, not an outage.
+var errReadOnly = errors.New("the function that was lent this transaction made it READ ONLY, so Skald cannot write in it: remove that statement")
 
-// errRefused is of a right that was there when the transaction began, as far as Skald knows.
+// errRefused is for a missing right that the role had when the transaction began, as far as Skald knows.
 var errRefused = errors.New("refused at the end of a transaction that was lent to a function")
 
-// Lent is err of a transaction that was lent: it began as one that writes, under the role of the process.
+// Lent returns err of a transaction that was lent, with the cause. The transaction began as read-write,
+// under the role of the process, so a function must have changed that.
 func Lent(err error) error {
 	switch SQLState(err) {
 	case "25006":
@@ -130,7 +132,7 @@ func classOf(err error, classes ...string) bool {
 	return false
 }
 
-// brokenLine tells errors that no server sent.
+// brokenLine reports errors that no server sent.
 func brokenLine(err error) bool {
 	var dial *pgconn.ConnectError
 	var op net.Error
@@ -143,7 +145,7 @@ func brokenLine(err error) bool {
 		pgconn.Timeout(err) || pgconn.SafeToRetry(err) || closedLine(err)
 }
 
-// inUse tells that rows of a query are open, or that another goroutine uses the transaction.
+// inUse reports that rows of a query are open, or that another goroutine uses the transaction.
 func inUse(err error) bool { return strings.Contains(err.Error(), "conn busy") }
 
 func closedLine(err error) bool {
@@ -166,7 +168,7 @@ func (d *DB) Explain(err error) error {
 		if errors.Is(err, errReadOnly) {
 			return err
 		}
-		return fmt.Errorf("%w: transactions of this role or database only read unless told otherwise: begin yours with READ WRITE, "+
+		return fmt.Errorf("%w: transactions of this role or database are read-only by default: begin yours with READ WRITE, "+
 			"or ALTER ROLE … SET default_transaction_read_only = off", err)
 	case "57014":
 		return fmt.Errorf("%w: if it was a statement_timeout of this role or database, raise it above inbox.Options.Timeouts.Wait", err)
@@ -180,7 +182,7 @@ func (d *DB) Explain(err error) error {
 		return fmt.Errorf("%w: a pooler in transaction mode lost a named statement: add default_query_exec_mode=cache_describe to the URL, "+
 			"or use PgBouncer 1.21 or later with max_prepared_statements above 0", err)
 	case "42501":
-		// What a trigger or a policy of the user's own refuses is the fault of one message.
+		// An error of a trigger or policy of the application concerns one message only.
 		if bad := (*settingError)(nil); !errors.As(err, &bad) &&
 			(strings.Contains(err.Error(), "skald_") || strings.Contains(err.Error(), d.Schema)) {
 			remedy := "run what `skald roles --schema " + ShellWord(d.Schema) + "` prints"
@@ -194,7 +196,7 @@ func (d *DB) Explain(err error) error {
 	return err
 }
 
-// Refused is what the server says a right is missing for.
+// Refused returns the object that a right is missing for, from the server's message.
 func Refused(err error) string {
 	if text := message(err); text != "" {
 		return strings.TrimPrefix(text, "permission denied for ")
@@ -202,7 +204,7 @@ func Refused(err error) string {
 	return "a table"
 }
 
-// message is the server's message, "" if it is of no server.
+// message returns the server's message; "" if no server sent err.
 func message(err error) string {
 	var pe *pgconn.PgError
 	if errors.As(err, &pe) {
@@ -218,7 +220,8 @@ func message(err error) string {
 	return ""
 }
 
-// SchemaError says that the tables have version have, with which this build does not work; 0: none is known.
+// SchemaError reports that the tables have version have, which this build does not support; 0 means
+// unknown.
 func (d *DB) SchemaError(have int) error {
 	e := &store.SchemaError{Where: "schema " + d.Schema, Have: have, Need: d.Oldest, Last: d.Newest,
 		Remedy: "run: skald migrate --store URL --schema " + ShellWord(d.Schema)}
@@ -228,7 +231,7 @@ func (d *DB) SchemaError(have int) error {
 	return e
 }
 
-// Limit names the message of rows that broke a limit of the outbox.
+// Limit replaces the error of a row that exceeds a limit of the outbox by one that names the message.
 func Limit(err error, rows []skald.Message) error {
 	if SQLState(err) != "23514" || !strings.Contains(err.Error(), "skald_outbox_") {
 		return err
@@ -238,18 +241,18 @@ func Limit(err error, rows []skald.Message) error {
 			return e
 		}
 	}
-	e := &store.LimitError{What: "a limit of the outbox is broken"}
+	e := &store.LimitError{What: "the message exceeds a limit of the outbox"}
 	if len(rows) > 0 {
 		e.Topic, e.Type = rows[0].Topic, rows[0].Type
 	}
 	var pe *pgconn.PgError
 	if errors.As(err, &pe) {
-		e.What = "the constraint " + pe.ConstraintName + " is broken"
+		e.What = "it violates the constraint " + pe.ConstraintName
 	}
 	return e
 }
 
-// Beginning tells a rival from what else may hinder a begin.
+// Beginning returns the reason of a failed begin: a rival (store.ErrLost) or another one.
 func (d *DB) Beginning(err error) error {
 	if Lost(err) {
 		return fmt.Errorf("%w: %w", store.ErrLost, err)
@@ -257,7 +260,7 @@ func (d *DB) Beginning(err error) error {
 	return d.Own(err)
 }
 
-// Own says what the matter is in a transaction of our own: a lock that was not to be had there, a rival has.
+// Own explains an error in a transaction of Skald's own. There a lock timeout means a rival: store.ErrBusy.
 func (d *DB) Own(err error) error {
 	if SQLState(err) == "55P03" {
 		return fmt.Errorf("%w: %w", store.ErrBusy, err)
@@ -265,7 +268,7 @@ func (d *DB) Own(err error) error {
 	return d.Explain(err)
 }
 
-// Losing names a guard that was lost in a transaction of the caller's.
+// Losing explains an error in a transaction of the caller, with store.ErrLost for a lost guard.
 func (d *DB) Losing(err error) error {
 	if Lost(err) {
 		return fmt.Errorf("%w: %w", store.ErrLost, err)
@@ -273,25 +276,25 @@ func (d *DB) Losing(err error) error {
 	return d.Explain(err)
 }
 
-// ConnectionLost tells of a connection that was lost.
+// ConnectionLost reports whether the connection was lost.
 func ConnectionLost(err error) bool {
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
 		errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || classOf(err, "08", "57")
 }
 
-// A settingError is the fault of whoever chose the settings of one message: never a missing right of the
-// process, which would stop it for all.
+// settingError is an error in the settings of one message. It is never a missing right of the process,
+// which would stop the process for all messages.
 type settingError struct {
 	Names string
 	Err   error
 }
 
 func (e *settingError) Error() string {
-	return fmt.Sprintf("set %s for the handler: %v: see inbox.Options.Transaction.Settings, and pg_settings for what there is", e.Names, e.Err)
+	return fmt.Sprintf("set %s for the handler: %v: see inbox.Options.Transaction.Settings, and pg_settings for the settings that exist", e.Names, e.Err)
 }
 
 func (e *settingError) Unwrap() error { return e.Err }
 
-// NoRow tells of a query that found nothing.
+// NoRow reports whether a query returned no row.
 func NoRow(err error) bool { return errors.Is(err, pgx.ErrNoRows) || errors.Is(err, sql.ErrNoRows) }

@@ -12,7 +12,7 @@ import (
 
 const lentKey = "skald: lent to a function"
 
-// NoteLent records that a function gets conn. Its SET ROLE, or another setting of the session, outlives its
+// NoteLent records that a function gets conn. A SET ROLE or another setting of the function may outlive its
 // transaction.
 func NoteLent(conn *pgx.Conn) { conn.PgConn().CustomData()[lentKey] = true }
 
@@ -20,14 +20,14 @@ func NoteLent(conn *pgx.Conn) { conn.PgConn().CustomData()[lentKey] = true }
 var errLeftover = errors.New("a function that was lent this connection may have left a role or a setting in its session, " +
 	"so the connection is closed: let handlers and steps use SET LOCAL")
 
-// changed reads whether the session has another role or user than at its start, or settings that hinder
+// changed reports whether the session has another role or user than at its start, or settings that affect
 // Skald's statements.
 const changed = `SELECT current_setting('role') <> 'none' OR session_user <> $1 OR EXISTS (SELECT FROM pg_settings
 	WHERE source = 'session' AND name IN ('search_path', 'statement_timeout'))`
 
-// Leftover closes conn and returns an outage, if a function had conn earlier and left a setting that may be
-// the cause. Else it returns cause. Call it for a transaction of Skald's own, and for the begin of one that
-// is lent.
+// Leftover closes conn and returns an outage if a function used conn earlier and left a setting that may be
+// the cause. Otherwise it returns cause. Call it for a transaction of Skald's own, and for the begin of a
+// transaction that is lent.
 func Leftover(ctx context.Context, conn *pgx.Conn, cause error) error {
 	if conn.PgConn().CustomData()[lentKey] == nil || !ofSetting(cause) {
 		return cause

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Inlined is sql with its arguments in place of $1, $2, …, as quoted literals: for drivers of database/sql
-// that send several statements at once only where they have no arguments. Every literal stands for the
-// parameter that it was: of no type yet, and read as UTF-8.
+// Inlined returns sql with its arguments in place of $1, $2, … as quoted literals. Some drivers of
+// database/sql can send several statements together only if they have no arguments. A literal is treated as
+// the parameter would be: without a type yet, and as UTF-8.
 func Inlined(sql string, args []any) (string, error) {
 	literals := make([]string, len(args))
 	for i, a := range args {
@@ -25,7 +25,7 @@ func Inlined(sql string, args []any) (string, error) {
 		}
 	}
 	var b strings.Builder
-	quote := byte(0) // in which a $1 is none
+	quote := byte(0) // the open quote; $1 within quotes is not a parameter
 	for i := 0; i < len(sql); i++ {
 		c := sql[i]
 		switch {
@@ -53,7 +53,8 @@ func Inlined(sql string, args []any) (string, error) {
 	return b.String(), nil
 }
 
-// Literal is s as a literal of SQL, after a blank. It is right whatever standard_conforming_strings is.
+// Literal returns s as a literal of SQL, with a blank before it. It is correct for any
+// standard_conforming_strings.
 func Literal(s string) string {
 	quoted := strings.ReplaceAll(s, "'", "''")
 	if strings.Contains(s, `\`) {
@@ -62,7 +63,7 @@ func Literal(s string) string {
 	return " '" + quoted + "'"
 }
 
-// asText is v in PostgreSQL's text form.
+// asText returns v in PostgreSQL's text format.
 func asText(v reflect.Value) (text string, null bool, err error) {
 	for v.Kind() == reflect.Pointer && !v.IsNil() {
 		v = v.Elem()
@@ -72,7 +73,7 @@ func asText(v reflect.Value) (text string, null bool, err error) {
 		return "", true, nil
 	case reflect.String:
 		if !Storable(v.String()) { // a NUL would end the statement
-			return "", false, errors.New("a text is not UTF-8, or has a NUL in it")
+			return "", false, errors.New("a text is not UTF-8 or contains a NUL")
 		}
 		return v.String(), false, nil
 	case reflect.Bool:

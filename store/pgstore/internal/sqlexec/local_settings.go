@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Settings is the call that makes list hold until the end of the transaction.
+// Settings returns the call that applies list until the end of the transaction.
 func (d *DB) Settings(list []store.Setting) (Call, error) {
 	names, values := make([]string, len(list)), make([]string, len(list))
 	for i, s := range list {
@@ -22,7 +22,7 @@ func (d *DB) Settings(list []store.Setting) (Call, error) {
 		}
 		if !Storable(s.Name) || !Storable(s.Value) {
 			return Call{}, &settingError{Names: all,
-				Err: fmt.Errorf("%q is no text, or its value is none", s.Name)}
+				Err: fmt.Errorf("%q or its value is not UTF-8 text without NUL", s.Name)}
 		}
 	}
 	set := d.Call("Settings", names, values)

@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// A driver of database/sql that is not pgx has no pipeline. Where a statement has no arguments, that of
-// lib/pq sends several at once and answers them one by one: so a whole intake or outflow is one round trip
-// there, too.
+// A database/sql driver other than pgx has no pipeline. lib/pq sends several statements in one round trip
+// if they have no arguments, and returns one result for each. So a whole intake or outflow needs one round
+// trip there, too.
 
-// ErrForeign: the connection is not one of pgx.
+// ErrForeign reports that the connection is not one of pgx.
 var ErrForeign = errors.New("the driver is not that of github.com/jackc/pgx/v5/stdlib")
 
-// answerOf stands before the answer of a call that wants it, in a column of this name.
+// answerOf is the column of a row that precedes the result of a call. The row has the index of the call.
 const answerOf = "skald_call"
 
-// script is calls as one text.
+// script joins calls into one text, with their arguments as literals.
 func script(calls []Call) (string, error) {
 	var b strings.Builder
 	for i, c := range calls {
@@ -27,11 +27,11 @@ func script(calls []Call) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if c.Done != nil && c.Scan == nil { // how many rows a statement touched is told for the last one only
+		if c.Done != nil && c.Scan == nil { // the driver counts the changed rows of the last statement only
 			text += " RETURNING 1"
 		}
 		if c.answers() || i > 0 && calls[i-1].Fail != nil {
-			// so that an error is not taken for that of the call before
+			// so that an error is not attributed to the call before
 			b.WriteString("SELECT " + strconv.Itoa(i) + " AS " + answerOf + ";\n")
 		}
 		b.WriteString(text + ";\n")
@@ -39,7 +39,7 @@ func script(calls []Call) (string, error) {
 	return b.String(), nil
 }
 
-// SendText carries out calls in tx.
+// SendText runs calls in tx, after the text before.
 func SendText(ctx context.Context, tx *sql.Tx, before string, calls []Call) error {
 	text, err := script(calls)
 	if err != nil {
@@ -55,7 +55,7 @@ func SendText(ctx context.Context, tx *sql.Tx, before string, calls []Call) erro
 	return err
 }
 
-// hear reads the answers.
+// hear passes each result to its call.
 func hear(rows *sql.Rows, calls []Call) error {
 	for at := -1; ; {
 		columns, err := rows.Columns()
@@ -91,10 +91,10 @@ func hear(rows *sql.Rows, calls []Call) error {
 	}
 }
 
-// answers tells whether anybody wants to know what became of c.
+// answers reports whether c needs its result.
 func (c Call) answers() bool { return c.Scan != nil || c.Done != nil || c.Fail != nil }
 
-// runText is a transaction of our own in three round trips.
+// runText runs calls as one transaction, in three round trips.
 func runText(ctx context.Context, conn *sql.Conn, calls []Call) error {
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
@@ -107,8 +107,8 @@ func runText(ctx context.Context, conn *sql.Conn, calls []Call) error {
 	return tx.Commit()
 }
 
-// withinText is a Runner's Within. BEGIN has a round trip of its own, after which the transaction holds
-// nothing yet.
+// withinText implements Runner.Within. BEGIN has its own round trip; the transaction holds no locks at that
+// point.
 func withinText(ctx context.Context, conn *sql.Conn, session Call, f func(send Sender) error) error {
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {

@@ -16,12 +16,12 @@ const (
 	Begin    = "begin isolation level read committed read write"
 	commit   = "commit"
 	Rollback = "rollback"
-	// Writes is for transactions that pgx began for database/sql, which knows "read only" and not its
-	// contrary.
+	// Writes is for transactions that pgx began for database/sql, which can request "read only" but not
+	// "read write".
 	Writes = "set transaction read write"
 )
 
-// OverPool is a runner over a pool.
+// OverPool returns a runner over a pool.
 func OverPool(pool *pgxpool.Pool, p Patience) Runner { return poolRunner{pool, p} }
 
 // poolRunner sends a whole transaction as one pipeline.
@@ -70,7 +70,7 @@ func (r poolRunner) Within(ctx context.Context, session Call, f func(send Sender
 	return trip(ctx, func(ctx context.Context) error { return committed(conn.Exec(ctx, commit)) })
 }
 
-// Send carries out calls in the transaction that conn is in, or that the first of them begins.
+// Send sends calls as one pipeline in the transaction of conn; the first call may begin it.
 func Send(ctx context.Context, conn *pgx.Conn, calls []Call) error {
 	b := &pgx.Batch{}
 	queue(b, calls)
@@ -82,7 +82,7 @@ func Send(ctx context.Context, conn *pgx.Conn, calls []Call) error {
 	return br.Close()
 }
 
-// SendCommit sends calls and a COMMIT. Success is the tag COMMIT and nothing else.
+// SendCommit sends calls and a COMMIT in one round trip. Any tag other than COMMIT is an error.
 func SendCommit(ctx context.Context, conn *pgx.Conn, calls []Call) error {
 	b := &pgx.Batch{}
 	queue(b, calls)
@@ -98,7 +98,7 @@ func SendCommit(ctx context.Context, conn *pgx.Conn, calls []Call) error {
 	return br.Close()
 }
 
-// committed is for the answer of a COMMIT.
+// committed checks the result of a COMMIT.
 func committed(tag pgconn.CommandTag, err error) error {
 	if err == nil && tag.String() != "COMMIT" {
 		return pgx.ErrTxCommitRollback
@@ -150,7 +150,7 @@ func answer(br pgx.BatchResults, c Call) error {
 	return rows.Err()
 }
 
-// Undo leaves conn outside of a transaction, or closed.
+// Undo rolls back. Afterwards conn has no transaction, or is closed.
 func Undo(ctx context.Context, conn *pgx.Conn) error {
 	if conn.IsClosed() || conn.PgConn().TxStatus() == 'I' {
 		return nil
@@ -166,18 +166,18 @@ func Undo(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// lentRollback reads whether a transaction is the one that Skald began, and rolls it back.
+// lentRollback reads whether the transaction is the one that Skald began, and rolls it back.
 const lentRollback = "SELECT coalesce(current_setting('skald.lent', true), '') = 'yes'; ROLLBACK"
 
-// UndoLent rolls back the transaction that conn was lent with: one round trip. It returns store.ErrLent if a
-// statement ended that transaction. A connection that was lost has no transaction.
+// UndoLent rolls back the transaction that was lent, in one round trip. It returns store.ErrLent if a
+// statement ended that transaction. Returns nil for a lost connection.
 func UndoLent(ctx context.Context, conn *pgx.Conn) error {
 	switch {
 	case conn.IsClosed():
 		return nil
 	case conn.PgConn().TxStatus() == 'I':
 		return store.ErrLent
-	case conn.PgConn().TxStatus() == 'E': // which refuses each query
+	case conn.PgConn().TxStatus() == 'E': // it refuses every query
 		return Undo(ctx, conn)
 	}
 	within, stop := context.WithTimeout(context.WithoutCancel(ctx), DefaultWait)
@@ -192,7 +192,7 @@ func UndoLent(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// Open begins a transaction and carries out calls in it.
+// Open begins a transaction and runs calls in it, in one round trip.
 func Open(ctx context.Context, conn *pgx.Conn, level pgx.TxIsoLevel, calls []Call) (pgx.Tx, error) {
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{IsoLevel: level, AccessMode: pgx.ReadWrite})
@@ -208,8 +208,9 @@ func Open(ctx context.Context, conn *pgx.Conn, level pgx.TxIsoLevel, calls []Cal
 	return br.Tx(), br.Close()
 }
 
-// SendFollowing sends calls and a COMMIT, and after it BEGIN and then. PostgreSQL skips what follows an
-// error: a transaction is begun only after a commit that succeeded. err is the commit's.
+// SendFollowing sends calls and a COMMIT, then BEGIN and then, in one round trip. PostgreSQL skips
+// everything after an error, so the second transaction begins only if the commit succeeded. err is the
+// commit's.
 func SendFollowing(ctx context.Context, conn *pgx.Conn, calls, then []Call) (begun bool, err error) {
 	b := &pgx.Batch{}
 	queue(b, calls)
@@ -230,7 +231,7 @@ func SendFollowing(ctx context.Context, conn *pgx.Conn, calls, then []Call) (beg
 	return answers(br, then) == nil && br.Close() == nil, nil
 }
 
-// SendIn carries out calls in tx.
+// SendIn runs calls in tx, in one round trip.
 func SendIn(ctx context.Context, tx pgx.Tx, calls []Call) error {
 	if len(calls) == 0 {
 		return nil
@@ -245,7 +246,7 @@ func SendIn(ctx context.Context, tx pgx.Tx, calls []Call) error {
 	return br.Close()
 }
 
-// Exec carries out c in tx, and looks at no row.
+// Exec runs c in tx and ignores its rows.
 func Exec(ctx context.Context, tx pgx.Tx, c Call) error {
 	_, err := tx.Exec(ctx, c.SQL, c.Args...)
 	return err

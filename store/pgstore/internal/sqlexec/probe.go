@@ -13,7 +13,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// ProbePool asks the server of a pgx pool whether it takes writes, on a connection that is not of the pool.
+// ProbePool checks that the server of a pool accepts writes. It uses a connection outside of the pool, so
+// it works while all connections of the pool are in use. If the server refuses another connection, it uses
+// one of the pool.
 func (d *DB) ProbePool(ctx context.Context, pool *pgxpool.Pool) error {
 	config := pool.Config()
 	if config.BeforeConnect != nil {
@@ -33,8 +35,8 @@ func (d *DB) ProbePool(ctx context.Context, pool *pgxpool.Pool) error {
 	return d.writable(ctx, conn.Conn())
 }
 
-// ProbeSQL asks the server of db whether it takes writes: on a connection of its own where config is known,
-// else on one of db. Returns nil if all connections of db are lent: nobody can be asked then.
+// ProbeSQL checks that the server of db accepts writes: on an extra connection if config is known,
+// otherwise on one of db. Returns nil if all connections of db are in use and it cannot check.
 func (d *DB) ProbeSQL(ctx context.Context, db *sql.DB, config *pgx.ConnConfig) error {
 	if config != nil {
 		if err := d.probe(ctx, config); !refusedOne(err) {
@@ -53,15 +55,15 @@ func (d *DB) ProbeSQL(ctx context.Context, db *sql.DB, config *pgx.ConnConfig) e
 	return err
 }
 
-// refusedOne reports whether a server that runs refused one more connection, as at max_connections or with a
-// password that was changed since. Connections that are open may work all the same.
+// refusedOne reports whether a running server refused one more connection, for example at max_connections
+// or because the password was changed. Open connections may still work.
 func refusedOne(err error) bool {
 	var dial *pgconn.ConnectError
 	code := SQLState(err)
 	return errors.As(err, &dial) && code != "" && !classOf(err, "08", "57")
 }
 
-// probe asks on a connection of its own.
+// probe checks the server on a new connection.
 func (d *DB) probe(ctx context.Context, config *pgx.ConnConfig) error {
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {

@@ -2,7 +2,8 @@ package sqlexec
 
 import "slices"
 
-// Order is the indices of list, stably sorted: intakes that take in the same order never wait in a circle.
+// Order returns the indices of list in stable sorted order. Intakes that lock in the same order cannot
+// deadlock.
 func Order[T any](list []T, compare func(a, b T) int) []int {
 	idx := make([]int, len(list))
 	for i := range idx {

@@ -11,10 +11,10 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// OverSQL is a runner over database/sql.
+// OverSQL returns a runner over database/sql.
 func OverSQL(db *sql.DB, p Patience) Runner { return dbRunner{db, p} }
 
-// dbRunner borrows the pgx connection below one of database/sql, and so sends a whole transaction as one
+// dbRunner uses the pgx connection below one of database/sql, so it can send a whole transaction as one
 // pipeline.
 type dbRunner struct {
 	db *sql.DB
@@ -66,7 +66,8 @@ func within(ctx context.Context, conn *pgx.Conn, session Call, f func(send Sende
 	return Leftover(ctx, conn, err)
 }
 
-// Below gives f the pgx connection below conn, also below a driver that only traces, or answers ErrForeign.
+// Below passes f the pgx connection below conn, also through a driver that only traces. It returns
+// ErrForeign if there is none.
 func Below(conn *sql.Conn, f func(*pgx.Conn) error) error {
 	return conn.Raw(func(c any) error {
 		for {
@@ -82,8 +83,8 @@ func Below(conn *sql.Conn, f func(*pgx.Conn) error) error {
 	})
 }
 
-// SendOn carries out calls in tx, which conn is in. A driver that is not pgx is sent before, then the calls
-// as one text.
+// SendOn runs calls in tx, the transaction of conn. A driver other than pgx gets before and the calls as
+// one text.
 func SendOn(ctx context.Context, conn *sql.Conn, tx *sql.Tx, before string, calls []Call) error {
 	err := Below(conn, func(c *pgx.Conn) error { return Send(ctx, c, calls) })
 	if errors.Is(err, ErrForeign) {

@@ -6,7 +6,7 @@ import (
 	"github.com/skald-go/skald/internal/endpoint"
 )
 
-// Unencrypted names the hosts that may be spoken to without TLS.
+// Unencrypted returns the hosts that may be reached without TLS, except loopback.
 func Unencrypted(c *pgx.ConnConfig) (hosts []string) {
 	seen := map[string]bool{}
 	add := func(host string, plain bool) {

@@ -1,5 +1,4 @@
-// This file tells relays and engines that something was written: those of this process at once, those of
-// others by a NOTIFY.
+// This file wakes relays and engines after a write: those of this process immediately, others by NOTIFY.
 
 package sqlexec
 
@@ -8,16 +7,16 @@ import (
 	"sync"
 )
 
-// A Waker knows of writes to one schema.
+// Waker wakes the relays and engines of one schema after a write.
 type Waker struct {
 	pg       *DB
 	notifier notifier
 
 	mu sync.Mutex
-	ch chan struct{} // nil: nobody asks
+	ch chan struct{} // closed at the next write; nil: nobody waits
 }
 
-// NewWake is the waker of pg. It tells other processes if it is to notify.
+// NewWake returns the waker of pg. With notify it also notifies other processes.
 func NewWake(pg *DB, notify bool) *Waker {
 	w := &Waker{pg: pg}
 	if notify {
@@ -26,7 +25,7 @@ func NewWake(pg *DB, notify bool) *Waker {
 	return w
 }
 
-// Woken is closed at the next write.
+// Woken returns a channel that is closed at the next write.
 func (w *Waker) Woken() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -36,13 +35,13 @@ func (w *Waker) Woken() <-chan struct{} {
 	return w.ch
 }
 
-// Wake tells of a write in this process.
+// Wake reports a write, here and to other processes.
 func (w *Waker) Wake() {
 	w.Here()
 	w.notifier.tell()
 }
 
-// Here tells this process alone of a write.
+// Here reports a write to this process only.
 func (w *Waker) Here() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,7 +51,7 @@ func (w *Waker) Here() {
 	}
 }
 
-// notify sends one notification; who misses it polls.
+// notify sends one notification. A process that misses it polls.
 func (w *Waker) notify(ctx context.Context) {
 	_ = w.pg.Short(ctx, "notify", w.pg.Call("Notify", channel, w.pg.Schema))
 }

@@ -16,19 +16,20 @@ import (
 )
 
 const (
-	defaultPingEvery = 15 * time.Second // without a notification
-	defaultCallMost  = 10 * time.Second // for which the server may take to answer
+	defaultPingEvery = 15 * time.Second // the maximum time without a notification before a ping
+	defaultCallMost  = 10 * time.Second // the maximum time for an answer of the server
 )
 
-// A Listener wakes the relays of this process when another one has written, or is about to commit what it
-// wrote. It has one connection of its own, which must go to the server itself: a pooler in transaction mode
-// has no LISTEN. Writers in Go need Options.Notify; others say SELECT pg_notify('skald_outbox', '<schema>')
-// after their COMMIT. What is missed while the connection is lost is found by the relays' own looks.
+// Listener wakes the relays of this process when another process has written, or is about to commit. It has
+// one connection of its own. This must reach the server directly, because a pooler in transaction mode does
+// not support LISTEN. Writers in Go need Options.Notify; others run SELECT pg_notify('skald_outbox',
+// '<schema>') after their COMMIT. Relays also poll, so they find rows that are written while the connection
+// is lost.
 type Listener struct {
-	// BeforeConnect may change what is connected with, such as a password that lasts for minutes only. Its
-	// error is waited for. Default nil.
+	// BeforeConnect may change the settings of a connection, such as a short-lived password. After an error
+	// the listener tries again later. Default nil.
 	BeforeConnect func(context.Context, *pgx.ConnConfig) error
-	// Logger is told, once, when the connection cannot be had. Default slog.Default().
+	// Logger logs a warning once if the listener cannot connect. Default slog.Default().
 	Logger *slog.Logger
 
 	all    []*Waker
@@ -39,10 +40,10 @@ type Listener struct {
 
 var _ skald.Runner = (*Listener)(nil)
 
-// Listen is a Listener at url that tells all of writes to their schemas.
+// Listen returns a Listener at url that wakes all after writes to their schemas.
 func Listen(url string, all ...*Waker) (*Listener, error) {
 	if len(all) == 0 {
-		return nil, errors.New("listen: for which stores? Give one or more")
+		return nil, errors.New("listen: give at least one store")
 	}
 	if err := endpoint.CheckPostgres(url); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
@@ -55,7 +56,7 @@ func Listen(url string, all ...*Waker) (*Listener, error) {
 		pingEvery: defaultPingEvery, callMost: defaultCallMost}, nil
 }
 
-// Run listens until ctx is done. A server that is away is tried again, at most 5 s later.
+// Run listens until ctx is done. If the server is unreachable, it tries again, at most 5 s later.
 func (l *Listener) Run(ctx context.Context) error {
 	for fails := 0; ctx.Err() == nil; {
 		heard, err := l.hear(ctx)
@@ -68,8 +69,8 @@ func (l *Listener) Run(ctx context.Context) error {
 		case err == nil || ctx.Err() != nil:
 		case !Outage(err) && !errors.As(err, &before):
 			return fmt.Errorf("listen: %w", l.all[0].pg.Explain(err))
-		case fails == 2: // not the first time: a connection may be lost
-			l.Logger.Warn("listen: no connection; relays find what is written by looking", "error", err)
+		case fails == 2: // the first failure may be one lost connection
+			l.Logger.Warn("listen: not connected; until it is, relays poll for new rows", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -79,12 +80,12 @@ func (l *Listener) Run(ctx context.Context) error {
 	return nil
 }
 
-// A beforeError is one of BeforeConnect.
+// beforeError is an error of BeforeConnect.
 type beforeError struct{ error }
 
 func (e *beforeError) Unwrap() error { return e.error }
 
-// hear is one connection's life. It tells whether it came to listen.
+// hear connects and listens until the connection fails. heard reports whether it began to listen.
 func (l *Listener) hear(ctx context.Context) (heard bool, err error) {
 	conn, err := l.connect(ctx)
 	if err != nil {
@@ -103,7 +104,7 @@ func (l *Listener) hear(ctx context.Context) (heard bool, err error) {
 		return false, err
 	}
 	for _, w := range l.all {
-		w.Here() // for what was said before
+		w.Here() // for writes before it listened
 	}
 	for {
 		n, err := l.next(ctx, conn)
@@ -118,7 +119,7 @@ func (l *Listener) hear(ctx context.Context) (heard bool, err error) {
 	}
 }
 
-// connect is bounded as a call is; so is BeforeConnect.
+// connect opens a connection, within callMost.
 func (l *Listener) connect(ctx context.Context) (conn *pgx.Conn, err error) {
 	config := l.config.Copy()
 	err = l.within(ctx, func(ctx context.Context) error {
@@ -133,8 +134,8 @@ func (l *Listener) connect(ctx context.Context) (conn *pgx.Conn, err error) {
 	return conn, err
 }
 
-// next waits for a notification. A connection that carries nothing any more does not end by itself, so next
-// asks the server after each time without a notification.
+// next waits for a notification. A dead connection does not end by itself, so next pings the server if none
+// arrives within pingEvery.
 func (l *Listener) next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	for {
 		quiet, stop := context.WithTimeout(ctx, l.pingEvery)
@@ -145,12 +146,12 @@ func (l *Listener) next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notificati
 			return n, err
 		}
 		if err := l.within(ctx, conn.Ping); err != nil {
-			return nil, fmt.Errorf("the server gives no sign: %w", err)
+			return nil, fmt.Errorf("the server does not answer a ping: %w", err)
 		}
 	}
 }
 
-// within bounds a call of the server.
+// within runs call with the limit callMost.
 func (l *Listener) within(ctx context.Context, call func(context.Context) error) error {
 	ctx, stop := context.WithTimeout(ctx, l.callMost)
 	defer stop()

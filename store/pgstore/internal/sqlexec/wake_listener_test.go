@@ -12,7 +12,8 @@ import (
 	"github.com/skald-go/skald/internal/sqlfile"
 )
 
-// A connection that carries nothing any more does not end. The listener leaves it and listens on another one.
+// TestListenerLeavesADeadConnection checks that the listener replaces a dead connection, which does not end
+// by itself.
 func TestListenerLeavesADeadConnection(t *testing.T) {
 	at, err := url.Parse(need.Postgres(t))
 	if err != nil {

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// channel carries the names of schemas that were written to.
+// channel receives the names of schemas that were written to.
 const channel = "skald_outbox"
 
 const (
-	notifyGap = 20 * time.Millisecond // between two notifications of one process
-	// for a connection and the answer; relays find the rows without it, too
+	notifyGap = 20 * time.Millisecond // minimum time between two notifications of one process
+	// notifyWait limits the connection and the answer. Relays find the rows without a notification, too.
 	notifyWait = time.Second
 )
 
-// A notifier tells other processes of writes in this one, never in the caller's transaction: there a NOTIFY
-// makes all commits of a database wait for one another.
+// notifier notifies other processes of writes in this one. It does so outside of the caller's transaction:
+// a NOTIFY inside makes all commits of the database wait for one another.
 type notifier struct {
 	send func(ctx context.Context)
 
@@ -25,7 +25,7 @@ type notifier struct {
 	last    time.Time
 }
 
-// tell has one notification sent soon, however many writes there are until then.
+// tell sends one notification soon for all writes until then.
 func (n *notifier) tell() {
 	if n.send == nil {
 		return
@@ -41,7 +41,7 @@ func (n *notifier) tell() {
 
 func (n *notifier) fire() {
 	n.mu.Lock()
-	n.pending, n.last = false, time.Now() // before it is sent: a write from here on has one of its own
+	n.pending, n.last = false, time.Now() // before sending: a later write needs its own
 	n.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), notifyWait)
 	defer cancel()

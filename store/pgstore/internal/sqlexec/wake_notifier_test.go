@@ -6,7 +6,8 @@ import (
 	"testing/synctest"
 )
 
-// TestNotifyOfManyWrites: a burst is told by few, and the last of it always.
+// TestNotifyOfManyWrites checks that a burst of writes sends few notifications, and one after the last
+// write.
 func TestNotifyOfManyWrites(t *testing.T) { synctest.Test(t, manyWrites) }
 
 func manyWrites(t *testing.T) {

@@ -1,5 +1,4 @@
-// This file is what columns of SQLite can hold, and what comes back from them: text or bytes that may be
-// none, times, headers.
+// This file converts values to and from columns of SQLite: optional text and bytes, times and headers.
 
 package sqlexec
 
@@ -12,7 +11,7 @@ import (
 	"github.com/skald-go/skald/internal/column"
 )
 
-// Split puts b into the one column or the other; nil is NULL in both.
+// Split stores b in the text column or the bytes column; the other is NULL. For nil both are.
 func Split(b []byte, text bool) (any, any) {
 	switch {
 	case b == nil:
@@ -23,7 +22,7 @@ func Split(b []byte, text bool) (any, any) {
 	return nil, b
 }
 
-// Join is what Split put into two columns.
+// Join returns the bytes that Split stored in two columns.
 func Join(text sql.NullString, raw sql.Null[[]byte]) []byte {
 	if text.Valid {
 		return []byte(text.String)
@@ -31,10 +30,10 @@ func Join(text sql.NullString, raw sql.Null[[]byte]) []byte {
 	return Blob(raw)
 }
 
-// CanBeText: SQL reads text up to the first NUL.
+// CanBeText reports whether a text column can store b. SQLite reads text up to the first NUL.
 func CanBeText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }
 
-// Bytes is b, NULL if there is none.
+// Bytes returns b, or NULL for nil.
 func Bytes(b []byte) any {
 	if b == nil {
 		return nil
@@ -42,7 +41,7 @@ func Bytes(b []byte) any {
 	return b
 }
 
-// Blob is what a column has, nil for NULL.
+// Blob returns the value of a column, nil for NULL.
 func Blob(b sql.Null[[]byte]) []byte {
 	if b.Valid && b.V == nil {
 		return []byte{}
@@ -50,7 +49,7 @@ func Blob(b sql.Null[[]byte]) []byte {
 	return b.V
 }
 
-// Text is s, NULL for "".
+// Text returns s, or NULL for "".
 func Text(s string) any {
 	if s == "" {
 		return nil
@@ -58,7 +57,7 @@ func Text(s string) any {
 	return s
 }
 
-// TextBytes is s as bytes, NULL for "".
+// TextBytes returns s as bytes, or NULL for "".
 func TextBytes(s string) any {
 	if s == "" {
 		return nil
@@ -66,7 +65,7 @@ func TextBytes(s string) any {
 	return []byte(s)
 }
 
-// Fault says of a row or message, which is deferred for it, why it cannot be read.
+// Fault returns the text of err for a row or message that cannot be read and is deferred for it.
 func Fault(err error) string {
 	return column.ClipReason(strings.ToValidUTF8("it cannot be read: "+err.Error(), "\ufffd"))
 }

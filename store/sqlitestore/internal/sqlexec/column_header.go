@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Headers are headers as text, NULL if there are none.
+// Headers encodes headers as text, or NULL if there are none.
 func Headers(hs []skald.Header) (any, error) {
 	if len(hs) == 0 {
 		return nil, nil
@@ -25,7 +25,7 @@ func Headers(hs []skald.Header) (any, error) {
 	return string(text), nil
 }
 
-// ReadHeaders reads what Headers made.
+// ReadHeaders decodes the text of Headers.
 func ReadHeaders(text sql.NullString) ([]skald.Header, error) {
 	if !text.Valid {
 		return nil, nil

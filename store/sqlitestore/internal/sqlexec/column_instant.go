@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Layout of a time sorts as text, and has what PostgreSQL keeps.
+// Layout is the format of a time. It sorts as text and has PostgreSQL's precision.
 const Layout = "2006-01-02T15:04:05.000000Z"
 
-// ReadTime reads what SQLite calls a time; other text is the zero time.
+// ReadTime reads a time in any format of SQLite. Other text gives the zero time.
 func ReadTime(s string) time.Time {
 	t, _ := ParseTime(s)
 	return t
 }
 
-// ParseTime reads what SQLite calls a time; false: it is none.
+// ParseTime reads a time in any format of SQLite. Returns false if s is none.
 func ParseTime(s string) (time.Time, bool) {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00",
 		"2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05.999999999"} {
@@ -26,7 +26,7 @@ func ParseTime(s string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Moment is a time as text, NULL where it is zero.
+// Moment returns a time as text, or NULL for the zero time.
 func Moment(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -34,12 +34,12 @@ func Moment(t time.Time) any {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// Millis is a time in milliseconds, NULL where it is zero.
+// Millis returns a time in milliseconds, or NULL for the zero time.
 func Millis(t time.Time) sql.NullInt64 {
 	return sql.NullInt64{Int64: t.UnixMilli(), Valid: !t.IsZero()}
 }
 
-// OfMillis is a time that Millis wrote.
+// OfMillis returns the time that Millis stored.
 func OfMillis(n sql.NullInt64) time.Time {
 	if !n.Valid {
 		return time.Time{}
@@ -47,7 +47,7 @@ func OfMillis(n sql.NullInt64) time.Time {
 	return time.UnixMilli(n.Int64).UTC()
 }
 
-// Milliseconds returns d in milliseconds, rounded up: a short time never becomes none.
+// Milliseconds returns d in milliseconds, rounded up, so that a short time does not become 0.
 func Milliseconds(d time.Duration) int64 {
 	n := d.Milliseconds()
 	if time.Duration(n)*time.Millisecond < d {
@@ -56,7 +56,7 @@ func Milliseconds(d time.Duration) int64 {
 	return n
 }
 
-// Past is so many milliseconds, or as many of them as a Duration has room for.
+// Past returns n milliseconds as a Duration, at most the largest Duration.
 func Past(n int64) time.Duration {
 	return time.Duration(min(n, int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }

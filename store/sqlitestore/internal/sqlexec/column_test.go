@@ -47,7 +47,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// A time below a millisecond is not none: a lease of none would be over at once.
+// TestMillisecondsRoundsUp checks that a time below a millisecond does not become 0: a lease of 0 would end
+// immediately.
 func TestMillisecondsRoundsUp(t *testing.T) {
 	for d, want := range map[time.Duration]int64{0: 0, 1: 1, time.Microsecond: 1, time.Millisecond: 1,
 		time.Millisecond + 1: 2, -time.Second: -1000, math.MaxInt64: 9223372036855} {

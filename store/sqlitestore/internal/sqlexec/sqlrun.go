@@ -1,5 +1,5 @@
-// This file runs statements on a SQLite file: outside of transactions, where they wait for nobody, and
-// in transactions, which take turns. It opens the file, and says what SQLite's errors mean.
+// This file runs statements on a SQLite file: outside of transactions, where they do not wait, and in
+// transactions, one at a time. It also opens the file and translates SQLite's errors.
 
 package sqlexec
 
@@ -18,38 +18,38 @@ import (
 //go:embed sql/*.sql
 var statements embed.FS
 
-// texts are those of this package, by name.
+// texts returns the statements of this package, by name.
 func texts() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
 
-// Merge adds the statements more to all. Each name is there once, whichever package has it.
+// Merge adds the statements more to all. It returns an error if a name exists already.
 func Merge(all, more map[string]string) error {
 	for name, text := range more {
 		if all[name] != "" {
-			return fmt.Errorf("statement %s is there twice", name)
+			return fmt.Errorf("statement %s is defined twice", name)
 		}
 		all[name] = text
 	}
 	return nil
 }
 
-// DefaultHandle is how long a transaction is at most, if nothing else is said.
+// DefaultHandle is the default maximum time of a transaction.
 const DefaultHandle = 60 * time.Second
 
-// A DB runs the statements of a store on one file. It is safe for concurrent use.
+// DB runs the statements of a store on one file. It is safe for concurrent use.
 type DB struct {
 	*waker
 	SQL  *sql.DB
-	Wait time.Duration // for other writers
+	Wait time.Duration // the maximum wait for other writers
 
 	texts   func() (map[string]string, error)
 	lacking func(context.Context) error
-	turns   turnstile // nil: SQL was not opened by Open
+	turns   turnstile // nil if Open did not open SQL
 	setUp   sync.Mutex
 	ready   atomic.Pointer[Prepared]
 }
 
-// New runs the statements of texts on db, which should come from Open. Lacking says what is wrong with a file
-// that they cannot be prepared for, if it knows.
+// New returns a DB for the statements of texts on db, which should come from Open. If they cannot be
+// prepared, lacking returns the reason, or nil if it finds none.
 func New(db *sql.DB, wait time.Duration, texts func() (map[string]string, error),
 	lacking func(context.Context) error) *DB {
 	d := &DB{SQL: db, Wait: wait, texts: texts, lacking: lacking}
@@ -61,13 +61,13 @@ func New(db *sql.DB, wait time.Duration, texts func() (map[string]string, error)
 	return d
 }
 
-// Prepared are the statements, by name.
+// Prepared has the prepared statements, by name.
 type Prepared struct {
 	text  map[string]string
 	stmts map[string]*sql.Stmt
 }
 
-// Prepare makes the statements ready, once the tables are there.
+// Prepare prepares the statements once; the tables must exist.
 func (d *DB) Prepare(ctx context.Context) (*Prepared, error) {
 	if p := d.ready.Load(); p != nil {
 		return p, nil
@@ -99,24 +99,24 @@ func (d *DB) Prepare(ctx context.Context) (*Prepared, error) {
 
 func (p *Prepared) close() {
 	for _, stmt := range p.stmts {
-		_ = stmt.Close() // there is nothing to be lost
+		_ = stmt.Close()
 	}
 }
 
-// Text is the text of a statement.
+// Text returns the text of a statement.
 func (p *Prepared) Text(name string) string { return p.text[name] }
 
-// Row runs a statement outside any transaction, for one row.
+// Row runs a statement outside of any transaction, for one row.
 func (p *Prepared) Row(ctx context.Context, name string, args ...any) *sql.Row {
 	return p.stmts[name].QueryRowContext(ctx, args...)
 }
 
-// Rows runs a statement outside any transaction: it sees what is committed and waits for nobody.
+// Rows runs a statement outside of any transaction. It reads committed rows and does not wait.
 func (p *Prepared) Rows(ctx context.Context, name string, args ...any) (*sql.Rows, error) {
 	return p.stmts[name].QueryContext(ctx, args...)
 }
 
-// In is a statement in a transaction.
+// In returns a statement bound to tx.
 func (p *Prepared) In(ctx context.Context, tx *sql.Tx, name string) *sql.Stmt {
 	return tx.StmtContext(ctx, p.stmts[name])
 }

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Alone does f in a transaction of its own.
+// Alone runs f in a transaction of its own.
 func (d *DB) Alone(ctx context.Context, f func(context.Context, *Session) error) error {
 	return d.AloneFor(ctx, d.Wait, DefaultHandle, f)
 }
 
-// AloneFor is Alone with other bounds: on the waiting for other writers, and on how long f takes.
+// AloneFor does as Alone with other limits: wait for other writers, and most for f.
 func (d *DB) AloneFor(ctx context.Context, wait, most time.Duration,
 	f func(context.Context, *Session) error) error {
 	x, err := d.Begin(ctx, wait, most)

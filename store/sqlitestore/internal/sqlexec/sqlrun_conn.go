@@ -10,7 +10,7 @@ import (
 	"modernc.org/sqlite"
 )
 
-// fullConn is what the vendor's connection can do and database/sql makes use of.
+// fullConn has the methods of the vendor's connection that database/sql uses.
 type fullConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -27,22 +27,23 @@ type conn struct {
 	fullConn
 	turns turnstile
 	same  func() error // see place
-	turn  *turn        // while in a transaction that writes
+	turn  *turn        // during a write transaction
 	inTx  bool
-	// the transaction was rolled back, and not by its owner: SQLite would commit each statement for itself
+	// gone reports that SQLite rolled the transaction back. Without it SQLite would commit each later
+	// statement by itself.
 	gone bool
-	set  bool // a PRAGMA was run on it: whatever that changed stays with the connection
+	set  bool // a PRAGMA ran on it and may have changed settings of the connection
 }
 
-// IsValid: database/sql closes a connection that is not, instead of lending it to the next.
+// IsValid returns false to make database/sql close the connection instead of lending it again.
 func (c *conn) IsValid() bool { return !c.set && c.fullConn.IsValid() }
 
-// heed takes note of what a statement may leave behind.
+// heed records a PRAGMA.
 func (c *conn) heed(q string) {
 	c.set = c.set || setsSomething(q)
 }
 
-// setsSomething tells of a text with a PRAGMA in it. A table-valued pragma_… only reads.
+// setsSomething reports whether q contains a PRAGMA. A table-valued pragma_… only reads.
 func setsSomething(q string) bool {
 	const word = "pragma"
 	for i := 0; i+len(word) < len(q); i++ {
@@ -117,7 +118,7 @@ func (c *conn) PrepareContext(ctx context.Context, q string) (driver.Stmt, error
 	}
 	full, ok := base.(fullStmt)
 	if !ok {
-		return nil, fmt.Errorf("prepare: %T is not a statement that Skald knows", base)
+		return nil, fmt.Errorf("prepare: %T is not a statement of the supported SQLite driver", base)
 	}
 	return &stmt{full, c}, nil
 }
@@ -155,7 +156,7 @@ type connTx struct {
 func (t *connTx) Commit() error {
 	defer t.c.leave()
 	if t.c.gone {
-		// of what may have been begun behind it, in the same text: no answer where nothing was
+		// The same text may have begun another transaction; this fails harmlessly if it did not.
 		_ = t.Tx.Rollback()
 		return ErrGone
 	}

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// connector makes connections whose transactions take turns.
+// connector opens connections whose transactions take turns.
 type connector struct {
 	driver.Connector
 	turn  turnstile
 	waker *waker
-	place atomic.Pointer[place] // nil: not yet known
+	place atomic.Pointer[place] // nil until it is known
 }
 
-// same tells whether the file is still the one that was opened.
+// same returns an error if another file now has the name of the file that was opened.
 func (c *connector) same() error {
 	if at := c.place.Load(); at != nil {
 		return at.same()
@@ -31,14 +31,15 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	full, ok := base.(fullConn)
 	if !ok {
-		return nil, fmt.Errorf("connect: %T is not a connection that Skald knows", base)
+		return nil, fmt.Errorf("connect: %T is not a connection of the supported SQLite driver", base)
 	}
 	out := &conn{fullConn: full, turns: c.turn, same: c.same}
 	full.RegisterRollbackHook(func() { out.gone = out.inTx })
 	return out, nil
 }
 
-// connect tries again while others turn a new file to WAL: SQLite does not wait for that itself.
+// connect tries again while another process switches a new file to WAL. SQLite does not wait for that
+// itself.
 func (c *connector) connect(ctx context.Context) (driver.Conn, error) {
 	until := time.Now().Add(BusyTimeout)
 	for {
@@ -54,7 +55,8 @@ func (c *connector) connect(ctx context.Context) (driver.Conn, error) {
 	}
 }
 
-// Driver is found again by New, which lets its own transactions wait before they take a connection.
+// Driver returns a *files. New finds the turnstile in it, so that transactions of Skald wait before they
+// take a connection.
 func (c *connector) Driver() driver.Driver { return &files{c.Connector.Driver(), c.turn, c.waker} }
 
 type files struct {

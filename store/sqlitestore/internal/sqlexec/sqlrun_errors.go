@@ -13,14 +13,14 @@ import (
 )
 
 var (
-	// errHeld: the transaction outlived Intake.Handle.
+	// errHeld reports that the transaction lasted longer than Intake.Handle.
 	errHeld = errors.New("the transaction was held for too long and is rolled back")
-	// ErrGone: SQLite rolled the transaction back in the middle.
-	ErrGone = errors.New("the transaction was rolled back in the middle, after an earlier error or by a ROLLBACK: nothing more can be done in it")
+	// ErrGone reports that SQLite rolled the transaction back before its end.
+	ErrGone = errors.New("SQLite rolled the transaction back after an earlier error, or a ROLLBACK ended it: no further statement is possible")
 )
 
-// Outage tells of what is nobody's fault and worth the same try again: what Unable tells of, an interrupted
-// statement, a transaction that was held for too long.
+// Outage reports whether err is nobody's fault, so that the caller should retry: an error of Unable, an
+// interrupted statement, or a transaction that was held for too long.
 func Outage(err error) bool {
 	for _, e := range []error{store.ErrBusy, errHeld, sql.ErrConnDone, sql.ErrTxDone, driver.ErrBadConn} {
 		if errors.Is(err, e) {
@@ -30,7 +30,7 @@ func Outage(err error) bool {
 	return Unable(err) || code(err) == sqlite3.SQLITE_INTERRUPT
 }
 
-// Unable tells of a busy or locked file, a full disk, an I/O error, memory that was not to be had.
+// Unable reports a busy or locked file, a full disk, an I/O error or lack of memory.
 func Unable(err error) bool {
 	switch code(err) {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL,
@@ -40,7 +40,7 @@ func Unable(err error) bool {
 	return false
 }
 
-// code is the primary result code in err; 0: it is not SQLite's.
+// code returns SQLite's primary result code in err; 0 if it has none.
 func code(err error) int {
 	var e *sqlite.Error
 	if errors.As(err, &e) {
@@ -49,14 +49,13 @@ func code(err error) int {
 	return 0
 }
 
-// Busy tells that somebody else holds the file.
+// Busy reports whether another connection has the file locked.
 func Busy(err error) bool {
 	c := code(err)
 	return c == sqlite3.SQLITE_BUSY || c == sqlite3.SQLITE_LOCKED
 }
 
-// Failed names the act and, where the file cannot be written, the right that is missing; of no error it makes
-// none.
+// Failed adds the act to err, and the missing right if the file cannot be written. Returns nil for nil.
 func Failed(act string, err error) error {
 	if err == nil {
 		return nil

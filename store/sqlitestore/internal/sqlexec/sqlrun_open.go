@@ -16,16 +16,17 @@ import (
 const (
 	// BusyTimeout is how long a statement waits for another process's write lock.
 	BusyTimeout = 5 * time.Second
-	// Connections are not limited: one that waits for its turn must not keep another from taking its own.
-	idleConns = 256 // each new one reads the schema, which takes a millisecond of a processor
+	// The number of connections is not limited: one that waits for its turn must not block the one whose
+	// turn it is.
+	idleConns = 256 // opening one reads the schema: 1 ms of CPU
 	idleTime  = time.Minute
 )
 
-// Open opens the file at path, which it makes if it is not there, as Skald needs it. Its transactions take
-// turns; they refuse statements once SQLite rolled them back, and another file that stands at path.
+// Open opens the file at path with Skald's settings, and creates it if it does not exist. Its transactions
+// take turns. They refuse statements after SQLite rolled them back, or if path leads to another file.
 func Open(path string) (*sql.DB, error) {
 	if path == "" || path == ":memory:" {
-		return nil, fmt.Errorf("open %q: a database of Skald is a file", path)
+		return nil, fmt.Errorf("open %q: Skald needs a file", path)
 	}
 	base, err := sqlite.NewConnector(DSN(path))
 	if err != nil {
@@ -49,7 +50,7 @@ func Open(path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// DSN names the file at path to the driver, as Skald needs it.
+// DSN returns the driver's name of the file at path, with Skald's settings.
 func DSN(path string) string {
 	q := url.Values{
 		"_busy_timeout": {strconv.FormatInt(BusyTimeout.Milliseconds(), 10)},
@@ -62,7 +63,7 @@ func DSN(path string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
 }
 
-// Engine checks the version of SQLite.
+// Engine returns an error if this SQLite is too old.
 func Engine(ctx context.Context, db *sql.DB) error {
 	text, err := texts()
 	if err != nil {

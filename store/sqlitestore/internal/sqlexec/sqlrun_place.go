@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A place is the file that was opened, by its name and by what stood there.
+// place identifies the file that was opened, by its path and its inode.
 type place struct {
 	path string
 	was  os.FileInfo
@@ -25,8 +25,8 @@ func placeOf(path string) (*place, error) {
 	return &place{path, was}, err
 }
 
-// same fails where another file, or none, stands under the name: what is committed to the one that was opened
-// would be seen by nobody. It costs about a microsecond.
+// same returns a *store.MovedError if path leads to another file or none. Nobody would read a commit to the
+// old one. It takes about 1 µs.
 func (p *place) same() error {
 	is, err := os.Stat(p.path)
 	switch {
@@ -39,5 +39,5 @@ func (p *place) same() error {
 		return &store.MovedError{Saw: fmt.Sprintf(
 			"%s is gone while this process has it open, end the process first", p.path)}
 	}
-	return nil // of a folder that cannot be read for now nothing is known
+	return nil // a folder that cannot be read at present proves nothing
 }

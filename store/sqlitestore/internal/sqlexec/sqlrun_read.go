@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// Query runs a statement outside any transaction: it sees what is committed and waits for nobody.
+// Query runs a statement outside of any transaction. It reads committed rows and does not wait.
 func (d *DB) Query(ctx context.Context, name string, args ...any) (*sql.Rows, error) {
 	p, err := d.Prepare(ctx)
 	if err != nil {

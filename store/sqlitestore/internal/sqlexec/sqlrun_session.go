@@ -10,29 +10,29 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Session is a transaction that holds the file's write lock.
+// Session is a transaction that has the file's write lock.
 type Session struct {
 	Tx *sql.Tx
 	p  *Prepared
 
-	// Of our own transactions: life is the context that Tx lives under, cut off by end or by the timer.
+	// Only for transactions of Skald's own: life is the context of Tx, which end or the timer cancels.
 	life  context.Context
 	end   context.CancelFunc
 	timer *time.Timer
 }
 
-// leastBegin is what BEGIN gets in any case: the machine may be slow, and nobody in the way.
+// leastBegin is the minimum time for BEGIN, because the machine may be slow.
 const leastBegin = time.Second
 
-// Begin opens a transaction of our own: it waits for other writers for wait at most, for those of other
-// processes for leastBegin at least, and is rolled back once it is older than most.
+// Begin opens a transaction of Skald's own. It waits at most wait for other writers; for those of other
+// processes at least leastBegin. The transaction is rolled back when it lasts longer than most.
 func (d *DB) Begin(ctx context.Context, wait, most time.Duration) (*Session, error) {
 	p, err := d.Prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	life := context.WithoutCancel(ctx) // the transaction outlives the context that it was begun under
+	life := context.WithoutCancel(ctx) // the transaction outlives ctx
 	var mine *turn
 	if d.turns != nil {
 		if mine, err = d.turns.take(ctx, wait); err != nil {
@@ -63,7 +63,7 @@ func (d *DB) Begin(ctx context.Context, wait, most time.Duration) (*Session, err
 	return nil, err
 }
 
-// lock begins a transaction; a busy timeout that is shorter than its life is waited for again.
+// lock begins a transaction. It tries again if SQLite's busy timeout ends before life does.
 func (d *DB) lock(life context.Context) (*sql.Tx, error) {
 	for {
 		tx, err := d.SQL.BeginTx(life, nil)
@@ -78,14 +78,14 @@ func (d *DB) lock(life context.Context) (*sql.Tx, error) {
 	}
 }
 
-// Join is the session of a transaction of the caller's, perhaps on another *sql.DB: it has no prepared
-// statements, and somebody else ends it.
+// Join returns a session for a transaction of the caller, perhaps of another *sql.DB. It has no prepared
+// statements, and the caller ends it.
 func (d *DB) Join(ctx context.Context, tx *sql.Tx) (*Session, error) {
 	p, err := d.Prepare(ctx)
 	return &Session{Tx: tx, p: p}, err
 }
 
-// Close ends a transaction of our own, if it is still open.
+// Close rolls back a transaction of Skald's own, if it is still open.
 func (x *Session) Close() error {
 	defer x.end()
 	x.timer.Stop()
@@ -95,7 +95,7 @@ func (x *Session) Close() error {
 	return nil
 }
 
-// Commit ends a transaction of our own.
+// Commit commits a transaction of Skald's own.
 func (x *Session) Commit() error {
 	defer x.end()
 	x.timer.Stop()
@@ -105,8 +105,8 @@ func (x *Session) Commit() error {
 	return nil
 }
 
-// Undo rolls a transaction of our own back. store.ErrLent: somebody had ended it; whatever else there is to
-// be said, its rows are undone.
+// Undo rolls back a transaction of Skald's own. It returns store.ErrLent if it was ended already. Other
+// errors are ignored, because SQLite then undoes its rows in any case.
 func (x *Session) Undo() error {
 	held := x.Held()
 	x.timer.Stop()
@@ -118,13 +118,13 @@ func (x *Session) Undo() error {
 	return nil
 }
 
-// Drop rolls a transaction of our own back, from any goroutine. Then it is Held.
+// Drop rolls back a transaction of Skald's own, from any goroutine. Afterwards Held returns true.
 func (x *Session) Drop() { x.end() }
 
-// Held tells whether a transaction of our own is over, since it was held for too long.
+// Held reports whether a transaction of Skald's own was rolled back because it was held for too long.
 func (x *Session) Held() bool { return x.life.Err() != nil }
 
-// Why tells of err in a transaction of our own what the matter is.
+// Why adds to err the reason why a transaction of Skald's own ended.
 func (x *Session) Why(err error) error {
 	switch {
 	case x.Held():
@@ -135,7 +135,7 @@ func (x *Session) Why(err error) error {
 	return err
 }
 
-// Exec runs a statement. Where the session has no prepared statements it runs the text.
+// Exec runs a statement, by its text if the session has no prepared statements.
 func (x *Session) Exec(ctx context.Context, name string, args ...any) (sql.Result, error) {
 	if x.life == nil {
 		return x.Tx.ExecContext(ctx, x.p.text[name], args...)
@@ -143,7 +143,7 @@ func (x *Session) Exec(ctx context.Context, name string, args ...any) (sql.Resul
 	return x.p.In(ctx, x.Tx, name).ExecContext(ctx, args...)
 }
 
-// Count runs a statement and counts the rows that it changed.
+// Count runs a statement and returns the number of changed rows.
 func (x *Session) Count(ctx context.Context, name string, args ...any) (int64, error) {
 	res, err := x.Exec(ctx, name, args...)
 	if err != nil {
@@ -160,11 +160,11 @@ func (x *Session) Row(ctx context.Context, name string, args ...any) *sql.Row {
 	return x.p.In(ctx, x.Tx, name).QueryRowContext(ctx, args...)
 }
 
-// Rows runs a statement, in a transaction of our own.
+// Rows runs a statement in a transaction of Skald's own.
 func (x *Session) Rows(ctx context.Context, name string, args ...any) (*sql.Rows, error) {
 	return x.p.In(ctx, x.Tx, name).QueryContext(ctx, args...)
 }
 
-// Quiet is ctx without its end: under the write lock statements do not wait, and one that were interrupted
-// would take the whole transaction with it.
+// Quiet returns ctx without its cancellation. Statements under the write lock do not wait, and an
+// interrupted one would roll back the whole transaction.
 func Quiet(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }

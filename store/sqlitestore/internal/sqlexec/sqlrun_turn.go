@@ -9,13 +9,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A turnstile lets one transaction of this process at a time at the file, in the order of their coming.
-// SQLite alone would let them poll for its lock.
+// turnstile admits one transaction of this process at a time, in order of arrival. SQLite alone would let
+// them poll for its lock.
 type turnstile chan struct{}
 
 func newTurnstile() turnstile { return make(turnstile, 1) }
 
-// A turn is given back once, however often asked.
+// turn is the right to the file. Only the first call of end gives it back.
 type turn struct {
 	at   turnstile
 	over atomic.Bool
@@ -27,10 +27,10 @@ func (t *turn) end() {
 	}
 }
 
-// take waits for the turn; most bounds it where ctx does not.
+// take waits for the turn, until ctx is done or at most most.
 func (t turnstile) take(ctx context.Context, most time.Duration) (*turn, error) {
 	select {
-	case t <- struct{}{}: // however little most is, nobody is in the way
+	case t <- struct{}{}: // a free turn is taken even if most is 0
 		return &turn{at: t}, nil
 	default:
 	}

@@ -2,7 +2,7 @@ package sqlexec
 
 import "sync"
 
-// A waker tells all who wait.
+// waker notifies all that wait for a write.
 type waker struct {
 	mu sync.Mutex
 	ch chan struct{}
@@ -10,14 +10,14 @@ type waker struct {
 
 func newWaker() *waker { return &waker{ch: make(chan struct{})} }
 
-// Woken is closed by the next Wake.
+// Woken returns a channel that the next Wake closes.
 func (w *waker) Woken() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.ch
 }
 
-// Wake wakes them.
+// Wake closes the channel of Woken.
 func (w *waker) Wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
