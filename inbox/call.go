@@ -9,12 +9,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// OnCall handles the event e by an outside call.
+// OnCall handles the event e with an outside call.
 func OnCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], c call.Call[TTx, T, TReq, TOut]) {
 	in.handleCall(store.Kind{Topic: e.Topic, Type: e.Type}, bind(in, e, c))
 }
 
-// phases are the functions of an outside call: what is run before the call, and what after it.
+// phases has the functions that run before (intend) and after (settle) an outside call.
 type phases[TTx any] struct {
 	call.Bound[TTx]
 	intend ResultHandler[TTx]
@@ -51,18 +51,18 @@ func (in *Inbox[TTx]) handleCall(k store.Kind, p phases[TTx]) {
 }
 
 // DoCallOn is DoOn for a step that an outside call does. From its intent on the step is in state calling. An
-// undo that comes then waits until the outcome of the call is known, voids its key for that, and undoes the
-// work, if there is any. A call that is refused takes no effect.
+// undo that comes then waits for the outcome of the call, and voids the key of the call to get one. Then it
+// undoes the work, if there is any. A refused call has no effect.
 func DoCallOn[TTx, T, TReq, TOut any](s *Step[TTx, T], e skald.Event[T], c call.Call[TTx, T, TReq, TOut],
 	opts ...DoOption[T]) {
 	OnCall(s.in, e, c)
 	s.does(e, opts)
 }
 
-// UndoCallOn is UndoOn for a step that an outside call undoes: a refund. From its intent on the step is in
-// state calling, so that another undo waits; it is undone with Settle. Intent and Settle call DoneStepOf. The
-// key of the call must belong to the step, not to the message: "refund-" and the order. If Settle rejects,
-// the step stays done.
+// UndoCallOn is UndoOn for a step that an outside call undoes, for example a refund. From its intent on the
+// step is in state calling, so another undo waits. Settle makes it undone; if Settle rejects, the step stays
+// done. Intent and Settle call DoneStepOf. Derive the key of the call from the step, not from the message:
+// "refund-" and the order.
 func UndoCallOn[TTx, T, TReq, TOut any](s *Step[TTx, T], e skald.Event[T], c call.Call[TTx, T, TReq, TOut],
 	opts ...UndoOption[T]) {
 	k, saying, p := store.Kind{Topic: e.Topic, Type: e.Type}, sayOf(e, replyOf(opts)), bind(s.in, e, c)

@@ -1,4 +1,4 @@
-// This file has the handlers of an inbox, of one message or several, and the calls that register them.
+// This file has the types of handlers, for one message or several, and the functions that register them.
 
 package inbox
 
@@ -17,24 +17,29 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Handler works on one message inside tx, which the inbox commits. Nil: done. skald.Reject: undone for
-// good, and others are told. skald.RetryAfter: not yet. skald.Permanent: a dead letter. Any other error:
-// undone, parked and tried again, with the messages of its key waiting behind it.
+// Handler handles one message inside tx, which the inbox commits if the handler returns nil. The inbox rolls
+// back after any error:
+//
+//   - skald.Reject rejects the message for good, and publishes drafts about it.
+//   - skald.RetryAfter parks the message until a later time.
+//   - skald.Permanent makes it a dead letter.
+//   - Any other error parks it for a retry. The later messages of its key wait.
 type Handler[TTx any] func(ctx context.Context, tx TTx, m skald.Message) error
 
-// ResultHandler is a Handler that answers something, which is stored with the mark. With skald.Reject it is
-// the rejection's answer; with any other error it is nothing.
+// ResultHandler is a Handler with a Result, which is stored with the mark. With skald.Reject it is the result
+// of the rejection; with any other error it is ignored.
 type ResultHandler[TTx any] func(ctx context.Context, tx TTx, m skald.Message) (Result, error)
 
-// Result is what a handler answers besides its effect.
+// Result is the answer of a handler.
 type Result struct {
 	Code  int32         // of your choice
-	Value any           // encoded once, by Options.Codec; at most 64 KiB then. Nil: none
-	Say   []skald.Draft // written into the outbox, after what the handler wrote itself
+	Value any           // encoded once, by Options.Codec, to at most 64 KiB. Nil: none
+	Say   []skald.Draft // published through the outbox, after the drafts that the handler wrote itself
 }
 
-// On handles the event e with h. Types of the same topic that no handler is for are skipped, without a mark;
-// those that another build of the consumer handles, as while a new one is rolled out, are parked for it.
+// On registers h as the handler of the event e. The inbox skips types of the same topic without a handler,
+// and writes no mark for them. If another build of the consumer handles the type, for example during a
+// rollout, the inbox parks the message for that build.
 func On[TTx, T any](in *Inbox[TTx], e skald.Event[T],
 	h func(ctx context.Context, tx TTx, m skald.Received[T]) error) {
 	in.Handle(e.Topic, e.Type, func(ctx context.Context, tx TTx, m skald.Message) error {
@@ -54,13 +59,13 @@ func decode[T any](ctx context.Context, e skald.Event[T], m skald.Message) (skal
 	return r, nil
 }
 
-// Handle is On for whole messages. Run and Step refuse two handlers for one type of a topic.
+// Handle is On for encoded messages. With two handlers for one type of a topic, Run and Step return an error.
 func (in *Inbox[TTx]) Handle(topic, typ string, h Handler[TTx]) {
 	in.HandleResult(topic, typ,
 		func(ctx context.Context, tx TTx, m skald.Message) (Result, error) { return Result{}, h(ctx, tx, m) })
 }
 
-// OnResult is On for handlers that answer something.
+// OnResult is On for handlers with a Result.
 func OnResult[TTx, T any](in *Inbox[TTx], e skald.Event[T],
 	h func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error)) {
 	in.HandleResult(e.Topic, e.Type, func(ctx context.Context, tx TTx, m skald.Message) (Result, error) {
@@ -72,7 +77,7 @@ func OnResult[TTx, T any](in *Inbox[TTx], e skald.Event[T],
 	})
 }
 
-// HandleResult is Handle for handlers that answer something.
+// HandleResult is Handle for handlers with a Result.
 func (in *Inbox[TTx]) HandleResult(topic, typ string, h ResultHandler[TTx]) {
 	in.registered.add(store.Kind{Topic: topic, Type: typ})
 	if !slices.Contains(in.topics, topic) {
@@ -85,15 +90,15 @@ func (in *Inbox[TTx]) HandleResult(topic, typ string, h ResultHandler[TTx]) {
 		})
 }
 
-// BatchHandler works on several messages at once inside tx, which the inbox commits: one INSERT for all of
-// them, for example. Those of one key are in their order. Nil: all are done. Guilty says which one failed,
-// and how, as a Handler would; it is taken alone, at its place, and the others again without it. After any
-// other error the inbox halves the batch until it finds the message. After a handler ignored that its context
-// ended, the inbox tries each message alone. Drafts are said because of a message under
-// skald.WithCause(ctx, m).
+// BatchHandler handles several messages together inside tx, which the inbox commits: with one INSERT, for
+// example. Messages of one key are in order. Nil means that all are handled. Guilty identifies the message
+// that failed, with an error as from a Handler. The inbox then handles that message alone, in order, and the
+// others again without it. After any other error the inbox halves the batch until it finds the message. After
+// a handler ignored the end of its context, the inbox tries each message alone. Write the drafts caused by a
+// message with skald.WithCause(ctx, m).
 type BatchHandler[TTx any] func(ctx context.Context, tx TTx, ms []skald.Message) error
 
-// OnBatch handles the event e with h, up to Options.Batch messages at once.
+// OnBatch registers h as the handler of the event e, for up to Options.Batch messages at a time.
 func OnBatch[TTx, T any](in *Inbox[TTx], e skald.Event[T],
 	h func(ctx context.Context, tx TTx, ms []skald.Received[T]) error) {
 	in.HandleBatch(e.Topic, func(ctx context.Context, tx TTx, ms []skald.Message) error {
@@ -108,8 +113,8 @@ func OnBatch[TTx, T any](in *Inbox[TTx], e skald.Event[T],
 	}, e.Type)
 }
 
-// HandleBatch is OnBatch for whole messages, of one type or several: those of all types of one call share a
-// batch.
+// HandleBatch is OnBatch for encoded messages of one type or several. Messages of all types of one call share
+// a batch.
 func (in *Inbox[TTx]) HandleBatch(topic string, h BatchHandler[TTx], types ...string) {
 	many := exec.BatchHandler[TTx](func(ctx context.Context, tx TTx, ms []skald.Message) (int, error) {
 		err := h(ctx, tx, ms)
@@ -130,7 +135,7 @@ func (in *Inbox[TTx]) HandleBatch(topic string, h BatchHandler[TTx], types ...st
 	}
 }
 
-// GuiltyError is what Guilty returns. The inbox finds it through any wrapping.
+// GuiltyError is the error that Guilty returns. The inbox also finds it if it is wrapped.
 type GuiltyError struct {
 	Index int
 	Err   error
@@ -139,42 +144,44 @@ type GuiltyError struct {
 func (e *GuiltyError) Error() string { return fmt.Sprintf("message %d of a batch: %v", e.Index, e.Err) }
 func (e *GuiltyError) Unwrap() error { return e.Err }
 
-// Guilty is a BatchHandler's error of the message with that index; err as of a Handler, skald.Reject for
-// example.
+// Guilty returns an error of a BatchHandler for the message with this index. Err is an error as from a
+// Handler, for example skald.Reject.
 func Guilty(index int, err error) error { return &GuiltyError{Index: index, Err: err} }
 
-// Fence is the fencing token of an entity that Options.Transaction.Entities names: the version that the
-// handler's transaction gives it, which only grows. 0: the entity is not locked. Write it with your rows;
-// who works on after the commit then writes only WHERE it is still the same, and so finds out that it was
-// overtaken. A transaction that is rolled back leaves its token to the next: show it to others only once it
-// is committed.
+// Fence returns the fencing token of an entity that Options.Transaction.Entities names, or 0 if the entity is
+// not locked. The token is the version of the entity in the handler's transaction; it only grows. Store it
+// with your rows. Work after the commit then updates rows only WHERE the token is unchanged, and so detects
+// later transactions. A transaction that is rolled back leaves its token to the next one: give it to others
+// only after the commit.
 func Fence(ctx context.Context, space, key string) int64 {
 	return exec.Fence(ctx, space, key)
 }
 
-// Known function asks a table of your own whether a message was handled, and notes that it is, in one
-// statement that waits for a rival: INSERT … ON CONFLICT DO NOTHING, and known is that nothing was inserted.
-// To look first and note then lets two through. Id is what Options.Identity.Of made of the message.
+// Known records a message in a deduplication table of your own, and returns true if the message was there
+// before. It must do both in one statement that waits for other transactions: INSERT … ON CONFLICT DO
+// NOTHING, where known is true if nothing was inserted. With a SELECT before the INSERT, two transactions can
+// both handle the message. Id is the result of Options.Identity.Of.
 type Known[TTx any] func(ctx context.Context, tx TTx, id store.Identity,
 	m skald.Message) (known bool, err error)
 
-// LegacyDedup keeps a table of your own up to date beside the marks, for as long as consumers that were
-// written by hand share the group, or may take it back: known is asked in each message's transaction, before
-// its handler. What your table knows counts as a duplicate: it is marked, and not handled. What it does not
-// know is noted there and marked, in one commit with its effect or its rejection; a message that fails is
-// noted in neither. An error of known is one of the handler. Messages are taken one by one meanwhile,
-// whatever Options.Batch. Tell it before Run. A message that was admitted out of quarantine although
-// another has its identity is handled without asking.
+// LegacyDedup keeps a deduplication table of your own up to date, in addition to the marks. Use it while
+// consumers without Skald share the group, or may replace this one again. Call it before Run.
+//
+// The inbox calls known in each message's transaction, before the handler. If known returns true the message
+// is a duplicate: it gets a mark, and no handler runs. Otherwise your row, the mark and the effect or
+// rejection are committed together. If the message fails, neither table has it. An error of known counts as
+// an error of the handler. The inbox ignores Options.Batch, and handles messages one by one. It does not call
+// known for a message that was admitted from quarantine although another message has its identity.
 func (in *Inbox[TTx]) LegacyDedup(known Known[TTx]) { in.exec.Beside(exec.Known[TTx](known)) }
 
-// registered are the calls that gave an Inbox its handlers.
+// registered has the callers that registered the handlers of an Inbox.
 type registered struct {
 	by     map[store.Kind]string
 	faults []error
 }
 
-// add notes the call that gives a handler for k. Two handlers for one type of a topic are a fault: the later
-// one would replace the other without a word.
+// add notes the caller that registers a handler for k. Two handlers for one type of a topic are a fault: the
+// later one would silently replace the other.
 func (r *registered) add(k store.Kind) {
 	if r.by == nil {
 		r.by = map[store.Kind]string{}
@@ -189,7 +196,7 @@ func (r *registered) add(k store.Kind) {
 
 func (r *registered) fault() error { return errors.Join(r.faults...) }
 
-// caller returns the function of this module that the user called, and where.
+// caller returns the function of this module that the user called, and the place of that call.
 func caller() string {
 	pc := make([]uintptr, 16)
 	frames := runtime.CallersFrames(pc[:runtime.Callers(1, pc)])

@@ -1,13 +1,18 @@
-// Package inbox takes each message once: mark, lock, handle, emit, commit, in one transaction of the
-// consumer's own database.
+// Package inbox is an idempotent consumer. It marks a message, locks entities, runs the handler, writes the
+// outbox and commits, all in one transaction of the consumer's own database. So each message has its effect
+// once, although brokers redeliver.
 //
 //	your tx ─► outbox ─► relay ─► broker ─► [inbox] ─► handler's tx ─► outbox ─► …
 //
-// The path of a delivery: receive.go (from the broker into its partition and chain: internal/partition),
-// pick.go (the next job of a worker), internal/exec (the attempt: intake, handler, commit, or parking, by the
-// table of internal/decide), settle.go (the next of the chain, the acknowledged prefix), loop.go (the loop
-// around these). parked.go claims parked messages. docs/dev/path.md follows one message;
-// docs/dev/architecture.md has a line for each file.
+// A delivery passes these files:
+//
+//   - receive.go: from the broker into a partition and a chain (internal/partition).
+//   - pick.go: selects the next job of a worker.
+//   - internal/exec: one attempt: intake, handler, commit or parking. internal/decide has the decisions.
+//   - settle.go: continues the chain and acknowledges.
+//   - loop.go: the loop around these. parked.go claims parked messages.
+//
+// docs/dev/path.md follows one message; docs/dev/architecture.md has a line for each file.
 package inbox
 
 import (
@@ -28,7 +33,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Inbox consumes for one group: the consumer of the marks.
+// Inbox consumes messages for one consumer group. Its marks bear the name of the group.
 type Inbox[TTx any] struct {
 	db         store.Driver[TTx]
 	bus        broker.Subscriber
@@ -48,17 +53,17 @@ type Inbox[TTx any] struct {
 	reports
 }
 
-// membership is the place of an Inbox in its group.
+// membership is the membership of an Inbox in its group.
 type membership struct {
-	checked     bool   // the tables, once
-	session     string // of this inbox, random: the owner of its leases
+	checked     bool   // open has checked the tables
+	session     string // random: the owner of the leases of this inbox
 	sub         broker.Subscription
 	absent      absent
 	outage      *brokerOutage
 	checkpoints *checkpoint.Checkpointer
 }
 
-// selection has the messages that wait, and selects the next one of a worker.
+// selection has the waiting messages, and selects the next job of a worker.
 type selection[TTx any] struct {
 	schedule partition.Schedule
 	parked   *queue[TTx]
@@ -67,12 +72,12 @@ type selection[TTx any] struct {
 	retries  *retries
 	breaker  *consumerBreaker
 	orders   *operatorOrders
-	inPlace  atomic.Int64 // messages that wait here for their next attempt
-	askAt    time.Time    // when to look again for admitted messages
-	allStuck string       // why no worker is left; "": there is one
+	inPlace  atomic.Int64 // messages that wait in memory for their next attempt
+	askAt    time.Time    // when to look for admitted messages again
+	allStuck string       // why no worker is left; "" if one is
 }
 
-// findings has the observations that become logs and Health.
+// findings has the observations for logs and Health.
 type findings[TTx any] struct {
 	facts  facts
 	probe  *vitals.Probe // of the database
@@ -85,7 +90,7 @@ type findings[TTx any] struct {
 type reports struct {
 	mu     sync.Mutex
 	health Health
-	kept   store.Keeping // as last counted, and parked since
+	kept   store.Keeping // the last count, and the messages parked since
 	stuck  []Stuck
 }
 
@@ -94,8 +99,8 @@ var (
 	_ skald.Stepper = (*Inbox[int])(nil)
 )
 
-// New is an inbox over db for the consumer group, fed by bus. Tell it what to handle with On or Handle before
-// Run.
+// New returns an inbox for the consumer group. It receives from bus, and writes to db. Register handlers with
+// On or Handle before Run.
 func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *Options) *Inbox[TTx] {
 	d := o.orDefaults()
 	size := newBatchSize(d.Batch)
@@ -126,7 +131,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 	return in
 }
 
-// execConfig is what the attempts at messages go by.
+// execConfig returns the settings for attempts at messages.
 func (in *Inbox[TTx]) execConfig() exec.Config {
 	o, complete := &in.o, complete.Completer{Now: in.o.Now, NewID: in.o.NewID, Codec: in.o.Codec}
 	return exec.Config{

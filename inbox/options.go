@@ -23,77 +23,83 @@ import (
 
 // Options of an Inbox. The zero value works.
 type Options struct {
-	// Workers is how many handlers run at the same time. Default 16. Messages of one key never do.
+	// Workers is how many handlers run at the same time. Handlers of messages with the same key never do.
+	// Default 16.
 	Workers int
 	// Batch is how many messages may share a transaction and its COMMIT. Each message ends as it would alone,
-	// but a handler may run twice, and sees what those before it wrote. Each worker takes its part of the
-	// messages that are ready; no message waits for others. The number doubles while no message fails. It
-	// halves if a message fails or collides with another transaction, or if the handlers take over 200 ms.
-	// Default: it begins with 1 and grows up to 64. With 1 each message has a transaction of its own.
+	// but a handler may run twice, and sees the writes of the handlers before it. The ready messages are
+	// divided among the workers; no message waits for a batch to fill. The number doubles while no message
+	// fails. It halves if a message fails or collides with another transaction, or if the handlers take over
+	// 200 ms. Default: it begins with 1 and grows up to 64. With 1 each message has its own transaction.
 	Batch int
 
-	Transaction Transaction // that a handler runs in
+	Transaction Transaction // of a handler
 	Timeouts    Timeouts
 	Limits      Limits
 	Retry       Retry
 	Dead        Dead
-	// Breaker stops the consumer where many messages fail in one way. Default: as it says.
+	// Breaker stops the consumer if many messages fail for the same reason. It has its own defaults.
 	Breaker   Breaker
 	Identity  Identity
 	Cache     Cache
 	Retention Retention
 	Instance  Instance
 
-	Codec  skald.Codec                // for drafts of a rejection that name none. Default JSON
+	Codec  skald.Codec                // for results, and for drafts without a codec. Default JSON
 	Now    func() time.Time           // default time.Now
 	NewID  func(now time.Time) string // default: UUIDs of version 7
-	Logger *slog.Logger               // ids and positions, never payloads. Default slog.Default()
+	Logger *slog.Logger               // gets ids and positions, never payloads. Default slog.Default()
 
-	MeterProvider  metric.MeterProvider // default OpenTelemetry's global one
-	TracerProvider trace.TracerProvider // for a span of each attempt at a message. Default the global one
+	MeterProvider  metric.MeterProvider // default: the global one of OpenTelemetry
+	TracerProvider trace.TracerProvider // gets a span for each attempt at a message. Default: the global one
 
 	leaveAfter time.Duration // without an answer of the database; tests set it
 }
 
-// Transaction is how the transaction of a handler begins, in the round trip that marks the message.
+// Transaction has the settings of a handler's transaction. They are sent in the round trip that marks the
+// message.
 type Transaction struct {
-	// Isolation of the transactions that handlers run in. Those that collide by it are tried again at once.
-	// At a higher one than the default on PostgreSQL only, or on SQLite, whose transactions are serializable
-	// in any case. Default store.ReadCommitted.
+	// Isolation is the isolation level. Transactions that collide because of it are retried immediately. Only
+	// PostgreSQL supports levels above the default; on SQLite all transactions are serializable. Default
+	// store.ReadCommitted.
 	Isolation store.Isolation
-	// Entities names the entities that a message is about: they are locked with the mark. Default: none.
+	// Entities returns the entities that a message is about. They are locked together with the mark. Default:
+	// none.
 	Entities func(skald.Message) []store.Lock
-	// Settings of the database hold until the handler's COMMIT: the tenant that row-level security asks for,
-	// a role. PostgreSQL only. Default: none.
+	// Settings returns database settings that are in effect until the handler's COMMIT: a role, or the tenant
+	// for row-level security. PostgreSQL only. Default: none.
 	Settings func(skald.Message) []store.Setting
 }
 
-// Timeouts bound how long something may take.
+// Timeouts bound how long handlers, waits and the end of Run may take.
 type Timeouts struct {
-	// Handle is how long one handler may take; then its context ends and the message is tried again. Default
+	// Handle is how long one handler may take. Then its context ends, and the message is retried. Default
 	// 60 s.
 	Handle time.Duration
-	// Wait is how long an intake may wait for a rival that has the message or an entity in hand. Default 5 s.
+	// Wait is how long a message may wait for another transaction that has it or one of its entities. Default
+	// 5 s.
 	Wait time.Duration
-	// Drain bounds how long Run goes on with what was begun once its context is done. Default 20 s. Handlers
-	// still at work then have their context ended; Run leaves a second later, whether they heed it or not.
+	// Drain is how long Run waits for running handlers after its context is done. Default 20 s. Then the
+	// contexts of the handlers end. Run returns one second later, even if a handler ignores its context.
 	Drain time.Duration
 }
 
-// Limits bound what is in memory and what is parked. At a limit partitions pause at the broker.
+// Limits bound the messages in memory and the parked messages. At a limit partitions pause at the broker.
 type Limits struct {
-	// Held is how many unacknowledged deliveries a partition may have. Default 10,000; at 16 MiB of them it
+	// Held is how many unacknowledged deliveries a partition may have. Default 10,000. At 16 MiB of them it
 	// pauses in any case.
 	Held int
-	// Bytes bounds the messages in memory: the unacknowledged ones of all partitions together, and half as
-	// many claimed ones. What the broker's client has fetched is apart. Default 64 MiB, at least 8 MiB.
+	// Bytes bounds the unacknowledged messages of all partitions together. Claimed messages may take half as
+	// much in addition. Messages in the buffers of the broker's client do not count. Default 64 MiB, at least
+	// 8 MiB.
 	Bytes int
-	// Record is the largest payload that is handled, in bytes, and the most that key, headers and attributes
-	// may take together. A larger record is a dead letter of the kind too_large, with its size, its SHA-256,
-	// its position and its first 64 KiB. Default 900 KiB, which is the most that an outbox takes.
+	// Record is the largest payload, in bytes, that handlers get. It is also the limit for key, headers and
+	// attributes together. A larger record becomes a dead letter of the kind too_large, with its size, its
+	// SHA-256, its position and its first 64 KiB. Default 900 KiB, which is the limit of the outbox.
 	Record int
-	// ParkedRows and ParkedBytes bound what is parked for the consumer. Defaults 100,000 and 1 GiB. They are
-	// counted now and then, so that a few more may be; above 10,000 rows PostgreSQL estimates them.
+	// ParkedRows and ParkedBytes bound the parked messages of the consumer. Defaults 100,000 and 1 GiB. The
+	// inbox counts at intervals, so the number may exceed the limit a little. Above 10,000 rows PostgreSQL
+	// estimates the count.
 	ParkedRows, ParkedBytes int64
 	// KeyRows and KeyBytes bound the parked messages of one key. Above them, later messages of the key become
 	// dead letters of the kind key_full, as long as parked messages and dead letters together are below
@@ -101,97 +107,97 @@ type Limits struct {
 	KeyRows, KeyBytes int64
 }
 
-// Retry says when a message that failed is tried again, and when no more.
+// Retry limits the attempts at a message that fails.
 type Retry struct {
 	// InitialInterval and MaxInterval are the first and the longest wait before a retry. The wait doubles
 	// from one to the other, with jitter. Defaults 100 ms and 5 min. After an outage it is 30 s at most.
 	InitialInterval, MaxInterval time.Duration
-	// Attempts and Age are after how many failures, and how long after the first of them, a message becomes a
-	// dead letter. Defaults 25, which takes about an hour, and 24 h.
+	// Attempts is how many failures make a message a dead letter. Age is how long after its first failure it
+	// becomes one in any case. Defaults 25, which takes about an hour, and 24 h.
 	Attempts int
 	Age      time.Duration
-	// Uncharged is how long failures are free by what may pass: skald.Outage, a deadlock or a serialization
-	// failure (40P01, 40001), a lock that was not to be had (55P03), a cancelled statement or transaction
-	// (57014, 25P04), a context of the handler's own that ended in a statement. It begins with the first of
-	// them, or when the database is back. From then on they are charged, and the message dies by Attempts.
-	// Default 10 min.
+	// Uncharged is how long temporary failures do not count towards Attempts: skald.Outage, a deadlock or a
+	// serialization failure (40P01, 40001), an unavailable lock (55P03), a cancelled statement or transaction
+	// (57014, 25P04), and a handler's own context that ends during a statement. The time begins with the
+	// first of them, or when the database is back. Then they count. Default 10 min.
 	Uncharged time.Duration
-	// Crashes is how often a message may end its process, by what cannot be recovered from, while nothing but
-	// it is run; then it is a dead letter. What was left in hand by a process that died is run so. Default 3.
+	// Crashes is how often a message may crash its process while it runs alone. Then it becomes a dead
+	// letter. The inbox runs a message alone if a process died while it had the message. Default 3.
 	Crashes int
-	// Classify says what an error means for its message, "" leaves it to Skald: a panic, skald.Permanent,
-	// skald.UnknownVersion and what the codec cannot read are told apart; all else, the violation of a
-	// constraint of yours and the error of another service too, is Transient. Default: none. It is not asked
-	// of Reject, RetryAfter and Outage, nor of outages of the transaction that was lent.
+	// Classify returns the class of a handler's error; "" leaves that to Skald. Skald recognizes a panic,
+	// skald.Permanent, skald.UnknownVersion and a payload that the codec cannot read. All other errors are
+	// Transient, also a violated constraint of yours and an error of another service. Classify is not called
+	// for Reject, RetryAfter, Outage and outages of the handler's transaction. Default: none.
 	Classify func(m skald.Message, err error) failure.Class
 }
 
-// Dead says what becomes of dead letters, and of the other messages of their keys.
+// Dead has the options for dead letters.
 type Dead struct {
-	// FreeKey lets the messages of a key go on after a dead letter. Default: they wait, in order, until it is
-	// redriven or dropped.
+	// FreeKey lets later messages of a key continue after a dead letter. Default: they wait, in order, until
+	// the dead letter is redriven or dropped.
 	FreeKey bool
-	// Rejections keeps each rejection as a dead letter, too, with its code and reason; the verdict stands,
-	// and is answered again. It does not hold its key, unless RejectionsHold. Default: no.
+	// Rejections stores each rejection as a dead letter, too, with its code and reason. The message remains
+	// rejected, and repeats get the same answer. With RejectionsHold such a dead letter blocks its key.
+	// Default: false.
 	Rejections, RejectionsHold bool
-	// Topic is told of each dead letter, through the outbox: by reference (a failure.Announcement), or with
-	// Copy by the message itself, unless that would be too large, which is logged. A copy of a message
-	// without a type has failure.CopyType; of one without an id the copy's x-original-id is what it is known
-	// by. Default: none.
+	// Topic gets a message for each dead letter, through the outbox: a reference (failure.Announcement), or
+	// with Copy a copy of the message. A copy that would be too large is replaced by a reference and logged.
+	// The copy of a message without a type has the type failure.CopyType. If the message has no id,
+	// x-original-id is the identity that Skald gave it. Default: none.
 	Topic string
 	Copy  bool
-	// Headers are the names that the headers of a copy have instead of x-attempt, x-failed-reason,
-	// x-failed-at, x-original-id, x-original-source and x-original-topic; "" leaves one out. They follow the
-	// message's own, of which those of the same names are left out. Default: these names.
+	// Headers renames headers of a copy. The keys are x-attempt, x-failed-reason, x-failed-at, x-original-id,
+	// x-original-source and x-original-topic; the value "" omits a header. These headers follow the message's
+	// own headers, and replace those with the same name. Default: no header is renamed.
 	Headers map[string]string
 }
 
-// Identity says which messages are the same one.
+// Identity determines which messages are duplicates of each other.
 type Identity struct {
-	// Of says what a message is, for ever: a second one of the same identity is not taken. Default ByID.
-	// ByHeader, ByField, ByHash and ByPosition are for messages without an id of their own; a business key is
-	// a function of yours. Where it gives an error the message fails. Ids that are UUIDs of version 7 carry
+	// Of returns the identity of a message. A second message with the same identity is a duplicate, forever.
+	// Default ByID. ByHeader, ByField, ByHash and ByPosition are for messages without an id; for a business
+	// key write a function. If Of returns an error the message fails. Ids that are UUIDs of version 7 contain
 	// their time: see Retention in docs/operations.md.
 	Of func(broker.Delivery) (store.Identity, error)
 	// Attempt reads how often a message failed before it came here, as a retry topic notes it:
 	// AttemptByHeader or AttemptByField. Those failures count towards Retry.Attempts. Default: none.
 	Attempt AttemptSource
-	// Fingerprint is what must not differ between messages of one identity: one that does is put into
-	// quarantine. Nil bytes: nothing is compared. Default: type and payload, without the field that
-	// AttemptByField reads.
+	// Fingerprint returns the bytes that must be equal in all messages of one identity. A message with other
+	// bytes is put into quarantine. Nil bytes: nothing is compared. Default: type and payload, without the
+	// field that AttemptByField reads.
 	Fingerprint func(skald.Message) []byte
-	// Again: repeats of these messages have sent again what was said with them the first time (Result.Say,
-	// and that of a rejection), under the same ids. It must have been so then. Default: of none.
+	// Again selects messages with answers that are sent again for each duplicate, under the same ids: the
+	// drafts of Result.Say and of a rejection. Again must have returned true for the first message, too.
+	// Default: none.
 	Again func(skald.Message) bool
 }
 
-// Cache saves the database queries. The inbox is correct without it, too.
+// Cache saves database queries. The inbox is correct without it, too.
 type Cache struct {
 	// Finished has the identities of finished messages. The inbox asks it before the database, so a duplicate
-	// that it has costs no statement. It can make nothing wrong: see once.Cache. Its TTL has to be shorter
-	// than the retention of marks, or the inbox does not start. Default: none.
+	// in the cache costs no statement. A wrong or lost entry does no harm: see once.Cache. Its TTL must be
+	// shorter than the retention of marks, or the inbox does not start. Default: none.
 	Finished once.Cache
 	// InProgress has messages that another process handles. They wait, for at most Timeouts.Wait, without a
 	// connection. The inbox asks it for each message that it takes alone. Default: none.
 	InProgress once.Hint
 }
 
-// Retention says how long marks are kept, and what they have to outlive.
+// Retention has the options for how long marks are kept.
 type Retention struct {
-	// Keep has Run see to the retention of the database, marks first of all: of all instances that have it,
-	// one at a time does. Nil: a relay of this database does, and Run logs a warning if none did after 2 min.
-	// It needs the rights of a relay.
+	// Keep makes Run delete expired rows of the database, such as marks. One instance at a time does that.
+	// Nil: a relay of this database does it, and Run logs a warning if no relay did after 2 min. It needs the
+	// rights of a relay.
 	Keep *store.Retention
-	// Window says what marks have to outlive; it is compared at the start with how long they are kept. See
-	// there.
+	// Window is how long marks are needed. Run compares it at the start with how long marks are kept.
 	Window Window
 }
 
-// Instance is who runs the inbox.
+// Instance describes the process that runs the inbox.
 type Instance struct {
 	// Member is the stable name of this instance at the broker. Empty: none.
 	Member string
-	// Host and Version are noted with failures. Defaults: the name of the host, the version of the main
+	// Host and Version are stored with failures. Defaults: the name of the host, the version of the main
 	// module.
 	Host, Version string
 }
@@ -218,7 +224,7 @@ func (o *Options) orDefaults() Options {
 	return d
 }
 
-// fault names an option that nobody can mean.
+// fault returns an error for an invalid option.
 func (o *Options) fault() error {
 	for _, n := range []struct {
 		name  string

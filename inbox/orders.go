@@ -1,4 +1,4 @@
-// This file takes up what operators told a consumer: to pause, to go on, to skip what fails in one way.
+// This file applies the orders of operators to a consumer: pause, resume, skip messages by fingerprint.
 
 package inbox
 
@@ -11,44 +11,44 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// operatorOrders are what holds now. They belong to one goroutine.
+// operatorOrders has the current orders. It belongs to one goroutine.
 type operatorOrders struct {
 	consumer string
 	log      *slog.Logger
-	read     bool // once, at least
+	read     bool // they were read at least once
 	now      control.Orders
 }
 
-// newOrders are none yet. Log names the consumer.
+// newOrders returns operatorOrders without an order. Log has the name of the consumer.
 func newOrders(consumer string, log *slog.Logger) *operatorOrders {
 	return &operatorOrders{consumer: consumer, log: log}
 }
 
-// Take takes up what stands among the positions, which are read anyway: what is to be skipped, and whether an
-// operator has the consumer go on since the last time.
+// Take reads the orders, which are stored among the checkpoints. It returns the fingerprints to skip, and
+// reports whether an operator resumed the consumer since the last call.
 func (o *operatorOrders) Take(ctx context.Context,
 	checkpoints []store.Checkpoint) (skipped map[string]control.Order, resumed bool) {
 	next := control.Read(checkpoints)
 	if resumed = o.read && next.Resumed != o.now.Resumed; resumed {
-		o.log.WarnContext(ctx, "inbox: an operator has the consumer go on")
+		o.log.WarnContext(ctx, "inbox: an operator resumed the consumer")
 	}
 	if was := o.now.Paused; next.Paused != nil && (was == nil || *was != *next.Paused) {
-		o.log.WarnContext(ctx, "inbox: an operator has the consumer pause",
+		o.log.WarnContext(ctx, "inbox: an operator paused the consumer",
 			"who", next.Paused.Who, "why", next.Paused.Why, "remedy", o.resume())
 	}
 	o.read, o.now = true, next
 	return next.Skipped, resumed
 }
 
-// Pause tells whether the consumer is to pause.
+// Pause reports whether the consumer is to pause.
 func (o *operatorOrders) Pause() bool { return o.now.Paused != nil }
 
-// Why says who paused the consumer and why; "": nobody did.
+// Why returns why the consumer is paused, or "".
 func (o *operatorOrders) Why() string {
 	if o.now.Paused == nil {
 		return ""
 	}
-	return fmt.Sprintf("paused by %s: %s: %s ends that", o.now.Paused.Who, o.now.Paused.Why, o.resume())
+	return fmt.Sprintf("paused by %s: %s: to resume: %s", o.now.Paused.Who, o.now.Paused.Why, o.resume())
 }
 
 func (o *operatorOrders) resume() string {

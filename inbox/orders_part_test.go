@@ -20,7 +20,7 @@ func TestPauseAndResume(t *testing.T) {
 			t.Fatalf("paused: %q, resumed: %v", o.Why(), resumed)
 		}
 	}
-	if n := strings.Count(log.String(), "has the consumer pause"); n != 1 {
+	if n := strings.Count(log.String(), "an operator paused the consumer"); n != 1 {
 		t.Errorf("told %d times: %s", n, &log)
 	}
 	skip := control.Skip("print", control.Order{Who: "ann"})

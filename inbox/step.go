@@ -19,9 +19,9 @@ type StepID struct {
 	// Occurrence distinguishes steps of one name if a saga does them more than once: the number of the
 	// change, if an order that changed is charged again.
 	Occurrence string
-	// Begun is the begin of the saga, the same for all its messages. A step expires at the age
+	// Begun is the time when the saga began, the same for all its messages. A step expires at the age
 	// store.Retention.Steps. Default: the time in Saga, if that is a UUID of version 7 or the CorrelationID
-	// that an engine gives its messages; else the step is kept forever.
+	// of an engine's messages; otherwise the step is kept forever.
 	Begun time.Time
 }
 
@@ -67,7 +67,7 @@ func Begun[T any](at func(m skald.Received[T]) time.Time) StepOption[T] {
 	return func(m skald.Received[T], id *StepID) { id.Begun = at(m) }
 }
 
-// ErrNoStep is the failure of a message that names no saga or no step.
+// ErrNoStep is the failure of a message without a saga or a step.
 var ErrNoStep = errors.New("inbox: the message names no step of a saga: give Saga and Name")
 
 // DoOption is an option of DoOn and DoCallOn.
@@ -89,8 +89,8 @@ type undoing[T any] struct {
 	reply func(skald.Received[T], store.StepState) []skald.Draft
 }
 
-// Reply publishes drafts, whether or not there was something to undo. The argument was is the state of the
-// step before the undo: store.StepDone if the undo ran.
+// Reply publishes drafts, even if there was nothing to undo. The argument was is the state of the step before
+// the undo: store.StepDone if the undo ran.
 func Reply[T any](drafts func(m skald.Received[T], was store.StepState) []skald.Draft) UndoOption[T] {
 	return func(u *undoing[T]) { u.reply = drafts }
 }
@@ -115,7 +115,8 @@ func (s *Step[TTx, T]) does(e skald.Event[T], opts []DoOption[T]) {
 		Of: stepOf(e, s.of), Say: sayOf(e, anyhow(d.barred))})
 }
 
-// sayOf is what is said where no handler is run, by how the step stood; say may be nil.
+// sayOf returns a function that builds the drafts for a message without a handler call. They depend on the
+// state of the step; say may be nil.
 func sayOf[T any](e skald.Event[T],
 	say func(skald.Received[T], store.StepState) []skald.Draft) func(context.Context, skald.Message,
 	store.StepState) ([]skald.Draft, error) {
@@ -128,7 +129,7 @@ func sayOf[T any](e skald.Event[T],
 	}
 }
 
-// anyhow is barred, however the step stood; it may be nil.
+// anyhow adapts barred, which does not depend on the state of the step and may be nil.
 func anyhow[T any](barred func(skald.Received[T]) []skald.Draft) func(skald.Received[T],
 	store.StepState) []skald.Draft {
 	if barred == nil {
@@ -138,14 +139,14 @@ func anyhow[T any](barred func(skald.Received[T]) []skald.Draft) func(skald.Rece
 }
 
 // UndoOn handles e by undoing the step s. It calls undo only if a message of DoOn took effect, and at most
-// once. Otherwise it bars the step: a message that would do the step has no effect if it comes later, or if
-// it is parked or a dead letter under another key. Under the same key the undo waits for that message.
+// once. Otherwise it bars the step. A message for a barred step has no effect, whether it comes later, or is
+// parked or a dead letter under another key. Under the same key the undo waits for that message.
 func UndoOn[TTx, T any](s *Step[TTx, T], e skald.Event[T],
 	undo func(ctx context.Context, tx TTx, m skald.Received[T], done DoneStep) (Result, error),
 	opts ...UndoOption[T]) {
 	reply := replyOf(opts)
 	OnResult(s.in, e, func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error) {
-		done, _ := DoneStepOf(ctx) // the handler runs only if there is one
+		done, _ := DoneStepOf(ctx) // true: the handler runs only if there is a step to undo
 		r, err := undo(ctx, tx, m, done)
 		if err == nil && reply != nil {
 			r.Say = append(r.Say, reply(m, store.StepDone)...)
@@ -175,14 +176,14 @@ func DoneStepOf(ctx context.Context) (DoneStep, bool) {
 		Result: []byte(stood.Result)}, true
 }
 
-// LegacyLookup function asks a table of your own whether a step took effect before it had a row of Skald's,
-// and notes there, in the same statement, that it is taken now or (undo) will not be. It has to block
-// while another transaction holds that row.
+// LegacyLookup returns true if a table of your own has a step that took effect without Skald. In the same
+// statement it records in that table that the step is done now or, with undo, never will be. It must block
+// while another transaction has that row.
 type LegacyLookup[TTx any] func(ctx context.Context, tx TTx, s StepID, undo bool) (bool, error)
 
-// LegacySteps is for a consumer whose steps were taken by hand before they were taken by DoOn, or still
-// are by others of its group: of a step that nobody here has taken took is asked, in the message's
-// transaction. What it knows of is not taken again, and is undone. Nil: nothing is asked. Tell it before Run.
+// LegacySteps looks up steps that were done without DoOn, in the past or by other members of the group. The
+// inbox calls took in the message's transaction, for a step that DoOn has not done. If took returns true, the
+// step is not done again, and an undo undoes it. Nil disables the lookup. Call LegacySteps before Run.
 func (in *Inbox[TTx]) LegacySteps(took LegacyLookup[TTx]) {
 	if took == nil {
 		in.exec.LegacySteps(nil)
@@ -193,12 +194,12 @@ func (in *Inbox[TTx]) LegacySteps(took LegacyLookup[TTx]) {
 	})
 }
 
-// stepOfRow is a step of the store as it is named here.
+// stepOfRow returns the id of a step in the store.
 func stepOfRow(s *store.Step) StepID {
 	return StepID{Saga: s.Saga, Name: s.Name, Occurrence: s.Occurrence, Begun: s.Begun}
 }
 
-// stepOf names the step of a message.
+// stepOf returns a function that returns the step of a message.
 func stepOf[T any](e skald.Event[T],
 	of func(skald.Received[T]) StepID) func(context.Context, skald.Message) (store.Step, error) {
 	return func(ctx context.Context, m skald.Message) (store.Step, error) {
