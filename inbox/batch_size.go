@@ -6,10 +6,10 @@ const (
 	// defaultBatch is also the number of savepoints of a transaction that PostgreSQL keeps in shared memory.
 	// With more of them, each snapshot of other sessions becomes slower.
 	defaultBatch = 64
-	// longestBatch is how long the handlers of one transaction may take together. Its commit is then a small
-	// part of the time, and more messages would only hold locks for longer.
+	// longestBatch is how long the handlers of one transaction may take together. The commit is then a small
+	// part of the time, and a larger batch would only hold locks for longer.
 	longestBatch = 200 * time.Millisecond
-	// collisionPart is which part of the time collisions of shared transactions may take: 1/collisionPart.
+	// collisionPart limits the time lost by collisions of shared transactions to 1/collisionPart.
 	collisionPart = 20
 	// longestCalm bounds the time without growth after a collision.
 	longestCalm = 10 * time.Minute
@@ -22,11 +22,11 @@ type batchSize struct {
 	most int // Options.Batch
 	now  int
 
-	collisions int       // that made it smaller, since it was at most
+	collisions int       // that halved the size since it was at its limit
 	calm       time.Time // no growth before
 }
 
-// newBatchSize begins with what the user chose, or with one message if the user chose nothing.
+// newBatchSize returns a size that starts at chosen (Options.Batch), or at 1 if chosen is 0.
 func newBatchSize(chosen int) batchSize {
 	if chosen == 0 {
 		return batchSize{most: defaultBatch, now: 1}
@@ -35,8 +35,8 @@ func newBatchSize(chosen int) batchSize {
 	return batchSize{most: most, now: most}
 }
 
-// succeeded notes n messages of a transaction in which nothing failed, and how long their handlers took
-// together. Messages that are fewer than might have been prove nothing about more.
+// succeeded notes a transaction of n messages without a failure, and how long their handlers took together.
+// Fewer messages than the size allows are no reason to grow.
 func (b *batchSize) succeeded(n int, took time.Duration, at time.Time) {
 	switch {
 	case took > longestBatch:
@@ -49,11 +49,12 @@ func (b *batchSize) succeeded(n int, took time.Duration, at time.Time) {
 	}
 }
 
-// failed notes n messages whose transaction was rolled back. Many such jobs may have begun before the first
-// of them ended: together they halve the size once.
+// failed notes that a transaction of n messages was rolled back. Several jobs that began with the same size
+// halve it once.
 func (b *batchSize) failed(n int) { b.now = max(1, min(b.now, n/2)) }
 
-// collided is failed for transactions that collided with those of rivals, which cost so much time.
+// collided notes that a transaction of n messages was rolled back after a collision with another transaction.
+// Cost is the lost time.
 func (b *batchSize) collided(n int, cost time.Duration, at time.Time) {
 	if was := b.now; n > 1 {
 		if b.failed(n); b.now < was {

@@ -1,4 +1,4 @@
-// This file stops a consumer of which many messages fail in one way.
+// This file stops a consumer if many messages fail for the same reason.
 
 package inbox
 
@@ -15,41 +15,41 @@ import (
 )
 
 const (
-	breakerParts = 6 // of a window
-	mostRests    = 4 // doublings
+	breakerParts = 6 // parts of a window
+	mostRests    = 4 // doublings of Breaker.Rest
 )
 
 // A tally counts the messages of a part of the window.
 type tally struct {
 	all   int
-	kinds map[string]int // those that failed, by fingerprint
+	kinds map[string]int // failed messages by fingerprint
 }
 
 // A consumerBreaker stops a consumer. It belongs to one goroutine.
 type consumerBreaker struct {
 	o     Breaker
-	parts []tally   // the last one is being counted
-	began time.Time // the last one
+	parts []tally   // the last one is the current part
+	began time.Time // when the current part began
 
-	why   string    // it is open; "": it is not
-	until time.Time // nothing is taken
+	why   string    // the breaker is open; "": it is closed
+	until time.Time // no message is begun before
 	rests int
-	probe *partition.Entry // the one that is tried
+	probe *partition.Entry // the message that is tried while the breaker is open
 }
 
-// newBreaker is a Breaker that is closed.
+// newBreaker returns a closed breaker.
 func newBreaker(o Breaker) *consumerBreaker { return &consumerBreaker{o: o} }
 
-// Reset closes it, and forgets what was counted.
+// Reset closes the breaker and clears its counts.
 func (b *consumerBreaker) Reset() { *b = consumerBreaker{o: b.o} }
 
-// Why it is open; "": it is not.
+// Why returns why the breaker is open; "" if it is closed.
 func (b *consumerBreaker) Why() string { return b.why }
 
-// Until is the time before which nothing is taken.
+// Until returns the time before which no message is begun.
 func (b *consumerBreaker) Until() time.Time { return b.until }
 
-// Closed says for how long nothing should be taken, and whether what is taken then should be taken alone.
+// Closed returns how long no message may be begun, and reports whether the next message must run alone.
 func (b *consumerBreaker) Closed(now time.Time) (wait time.Duration, alone bool) {
 	if b.why == "" {
 		return 0, false
@@ -57,15 +57,15 @@ func (b *consumerBreaker) Closed(now time.Time) (wait time.Duration, alone bool)
 	return max(0, b.until.Sub(now)), true
 }
 
-// Try is told of what is taken.
+// Try notes that e is begun: while the breaker is open, e is the probe.
 func (b *consumerBreaker) Try(e *partition.Entry) {
 	if b.why != "" {
 		b.probe = e
 	}
 }
 
-// Note counts a result, and reports whether that opens, opens again, or closes the breaker. Malformed
-// messages and large ones decide nothing: else each publisher could stop the consumer.
+// Note counts a result, and reports whether that opens, reopens or closes the breaker. Malformed and too
+// large messages do not count: otherwise each publisher could stop the consumer.
 func (b *consumerBreaker) Note(r exec.Result, now time.Time) (opened, closed bool) {
 	good := r.What == decide.Handled || r.What == decide.Rejected
 	bad := (r.What == decide.Failed || r.What == decide.Dead) && r.Class != failure.Malformed &&
@@ -86,7 +86,7 @@ func (b *consumerBreaker) Note(r exec.Result, now time.Time) (opened, closed boo
 	return false, false
 }
 
-// tried is what became of the one that was taken alone. What was in hand before says nothing.
+// tried evaluates the result of the probe. Results of messages begun before the breaker opened do not count.
 func (b *consumerBreaker) tried(e *partition.Entry, good, bad bool, now time.Time) (opened, closed bool) {
 	if e != b.probe {
 		return false, false
@@ -104,7 +104,7 @@ func (b *consumerBreaker) tried(e *partition.Entry, good, bad bool, now time.Tim
 	return false, false
 }
 
-// full opens the breaker where too many failed as r did.
+// full opens the breaker if too many messages failed with the fingerprint of r.
 func (b *consumerBreaker) full(r exec.Result, now time.Time) bool {
 	all, same := 0, 0
 	for _, t := range b.parts {
@@ -120,13 +120,13 @@ func (b *consumerBreaker) full(r exec.Result, now time.Time) bool {
 	return true
 }
 
-// part is what is being counted now; what is older than the window is forgotten.
+// part returns the current part, and drops parts that are older than the window.
 func (b *consumerBreaker) part(now time.Time) *tally {
 	if long := max(b.o.Window/breakerParts, 1); len(b.parts) == 0 || now.Sub(b.began) >= long {
 		if now.Sub(b.began) >= b.o.Window {
 			b.parts = nil
 		}
-		for range min(int(now.Sub(b.began)/long), breakerParts) - 1 { // nothing came
+		for range min(int(now.Sub(b.began)/long), breakerParts) - 1 { // parts without a message
 			b.parts = append(b.parts, tally{})
 		}
 		b.parts = append(b.parts, tally{kinds: map[string]int{}})
@@ -138,23 +138,23 @@ func (b *consumerBreaker) part(now time.Time) *tally {
 	return &b.parts[len(b.parts)-1]
 }
 
-// Breaker stops the consumer where many messages fail in one way, instead of letting a topic drain into the
-// dead letters: it takes nothing for a while, then one message, and goes on once one succeeds. Failures of
-// one way have the same fingerprint; each message counts once, whatever is tried with it later. An outage is
-// none. What was received stays unacknowledged meanwhile.
+// Breaker stops the consumer if many messages fail for the same reason, so that a topic does not drain into
+// the dead letters. The consumer begins no message for a while, then one, and continues after a success.
+// Failures have the same reason if their fingerprints are equal. Each message counts once, on its first
+// failure. Outages do not count. Received messages stay unacknowledged meanwhile.
 //
-// Malformed messages and records that are too large do not count. They become dead letters one by one, so
-// that no producer can stop a consumer.
+// Malformed messages and too large records do not count. They become dead letters one by one, so no producer
+// can stop a consumer.
 type Breaker struct {
-	// Off: it never stops.
+	// Off disables the breaker.
 	Off bool
-	// Share of the messages of a Window that must fail in one way, and Least how many of them. Defaults 0.5
-	// and 50 in a minute.
+	// Share and Least are which part of the messages in a Window, and how many of them, must fail for the
+	// same reason. Defaults 0.5 and 50 in a minute.
 	Share  float64
 	Least  int
 	Window time.Duration
-	// Rest is how long nothing is taken before one message is tried: doubled, up to 16 times as long, while
-	// that fails. Default 30 s.
+	// Rest is the pause before the consumer tries one message. It doubles, up to 16 times as long, while that
+	// message fails. Default 30 s.
 	Rest time.Duration
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 )
 
-// storeCalls does what is to be asked until nothing is: for Step, which has nothing beside it.
+// storeCalls makes the due calls of the store, at most five. Step has no other goroutine for them.
 func (in *Inbox[TTx]) storeCalls(ctx context.Context) error {
 	for range 5 {
 		e, _, some := in.checkpoints.Next(in.o.Now())
@@ -23,7 +23,7 @@ func (in *Inbox[TTx]) storeCalls(ctx context.Context) error {
 	return nil
 }
 
-// done takes up what a call found. An error stops the consumer.
+// done applies the result of a call. An error stops the consumer.
 func (in *Inbox[TTx]) done(ctx context.Context, e checkpoint.Call) error {
 	doing := noting
 	if e.Types() {
@@ -48,18 +48,18 @@ func (in *Inbox[TTx]) done(ctx context.Context, e checkpoint.Call) error {
 	return err
 }
 
-// goodbye says of all partitions that they were left in peace.
-func (in *Inbox[TTx]) goodbye(ctx context.Context) {
+// releasePartitions stores in the database that this process left all its partitions cleanly.
+func (in *Inbox[TTx]) releasePartitions(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if err := in.checkpoints.Leave(ctx); err != nil {
-		in.o.Logger.DebugContext(ctx, "inbox: say that partitions were left", "consumer", in.group,
-			"error", err)
+		in.o.Logger.DebugContext(ctx, "inbox: cannot store that partitions were left cleanly", "consumer",
+			in.group, "error", err)
 	}
 }
 
-// enroll notes which types this build handles, before it joins the group. Where other builds may
-// not have read that yet, Run waits until each has: from then on, none skips them.
+// enroll stores which types this build handles, before it joins the group. Other builds may not have read
+// that yet. Run waits until they have: from then on they do not skip these types.
 func (in *Inbox[TTx]) enroll(ctx context.Context) error {
 	first, wait, err := in.checkpoints.Enroll(ctx)
 	if err != nil {
@@ -75,8 +75,8 @@ func (in *Inbox[TTx]) enroll(ctx context.Context) error {
 	return nil
 }
 
-// skip is done with a message that no build handles; one that another build handles is taken, so as to be
-// left to it. A message without a type may be any message, so it becomes a dead letter.
+// skip finishes a message of a type that no build handles. If another build handles it, the attempt parks it
+// for that build. A message without a type may be any message, so it becomes a dead letter.
 func (in *Inbox[TTx]) skip(e *partition.Entry) {
 	k := e.Kind()
 	others := in.checkpoints.LeftToOthers(k)

@@ -12,13 +12,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// overdueEvery is how often Run looks for handlers that ignore that their time is over.
+// overdueEvery is how often Run looks for handlers that ignore the end of their context.
 const overdueEvery = time.Second
 
-// stuckInHandlers returns a message for each handler that goes on although its time is over.
+// stuckInHandlers returns a message for each handler that still runs although its context has ended.
 func (in *Inbox[TTx]) stuckInHandlers() (out []Stuck) {
 	for _, o := range in.exec.Overdue() {
-		e, why := o.Entries[0], fmt.Sprintf("its handler goes on although its context ended after %v", o.Most)
+		e, why := o.Entries[0], fmt.Sprintf("its handler still runs although its context ended after %v", o.Most)
 		if n := len(o.Entries) - 1; n > 0 {
 			why += fmt.Sprintf("; %d more messages are in the same call", n)
 		}
@@ -28,12 +28,12 @@ func (in *Inbox[TTx]) stuckInHandlers() (out []Stuck) {
 	return bySince(out)
 }
 
-// working is how many workers count towards Options.Workers: each that is stuck in a handler has a
-// replacement, for at most as many as Options.Workers.
+// working returns how many workers count towards Options.Workers. Workers that are stuck in a handler do not
+// count, at most Options.Workers of them: each of these has a replacement.
 func (l *loop[TTx]) working() int { return l.running - min(l.stuck, l.in.o.Workers) }
 
-// countStuck counts the workers whose handlers ignore that their context ended, and logs when no worker is
-// left. A stuck message stays in hand: nothing of its key is begun.
+// countStuck counts the workers in handlers that ignore the end of their context, and logs when no worker is
+// left. No other message of the same key begins.
 func (l *loop[TTx]) countStuck() {
 	now := time.Now()
 	if l.running == 0 || now.Sub(l.stuckAt) >= overdueEvery || l.stuck > l.running {
@@ -56,8 +56,7 @@ func (l *loop[TTx]) countStuck() {
 	l.in.allStuck = why
 }
 
-// survey notes which handlers ignore that their context ended, and renews the claims of those past their
-// time.
+// survey notes which handlers ignore the end of their context, and renews their claims.
 func (l *loop[TTx]) survey(now time.Time) {
 	if l.running == 0 && l.stuck == 0 && len(l.in.parked.hung) == 0 {
 		return
@@ -87,15 +86,15 @@ func (l *loop[TTx]) survey(now time.Time) {
 	l.renew(append(late, l.claimsToRenew(late)...), len(late))
 }
 
-// A hand is a message that a worker has.
+// A hand is the state of a message that a worker has.
 type hand struct {
 	claimed bool
-	begun   time.Time // when the worker got it
-	held    time.Time // by Options.Now: since when the claim lasts
+	begun   time.Time // when the worker got the message
+	held    time.Time // by Options.Now: when the claim began or was renewed
 }
 
-// claimsToRenew returns the other claimed messages that workers have for longer than one handler may take,
-// such as those of a batch, a third of their lease after they were claimed or renewed.
+// claimsToRenew returns claimed messages except others, if a worker has them for longer than
+// Timeouts.Handle, for example in a batch. Each is due a third of its lease after its claim or renewal.
 func (l *loop[TTx]) claimsToRenew(others []*partition.Entry) (out []*partition.Entry) {
 	now, most := l.in.o.Now(), l.in.exec.Lease(exec.TurnOfClaimed)/3
 	for e, h := range l.hands {
@@ -109,8 +108,8 @@ func (l *loop[TTx]) claimsToRenew(others []*partition.Entry) (out []*partition.E
 	return out
 }
 
-// renew extends the claims of es. The first late ones are past their time. A claim may end if its renewal
-// fails: then another instance runs the message at once.
+// renew extends the claims of es. The handlers of the first late ones are past their time. If a renewal fails
+// the claim may end: then another instance runs the message immediately.
 func (l *loop[TTx]) renew(es []*partition.Entry, late int) {
 	if len(es) == 0 || !l.renewing.CompareAndSwap(false, true) {
 		return
@@ -121,20 +120,20 @@ func (l *loop[TTx]) renew(es []*partition.Entry, late int) {
 			ctx, cancel := context.WithTimeout(l.hard, patience)
 			err := l.in.exec.Renew(ctx, e, l.in.exec.Lease(exec.TurnOfClaimed))
 			cancel()
-			// while the handler's transaction locks the row, rivals do not claim it either
+			// while the handler's transaction locks the row, other instances cannot claim it either
 			if i >= late && errors.Is(err, context.DeadlineExceeded) {
 				return // the transaction of its batch locks the rows of the others, too
 			}
 			if err != nil && l.hard.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
-				l.in.o.Logger.Warn("inbox: the claim of a handler that goes on is not renewed",
+				l.in.o.Logger.Warn("inbox: the claim of a handler that still runs is not renewed",
 					"consumer", l.in.group, "id", e.ID, "error", err)
 			}
 		}
 	}()
 }
 
-// runningNow returns a function that reports whether a handler or a call still has a message, or is past its
-// time with another message of its key.
+// runningNow returns a function that reports whether a handler or a call still runs for a message, or is past
+// its time with another message of the same key.
 func (in *Inbox[TTx]) runningNow() func(*store.Parked) bool {
 	ids, keys := map[store.Identity]bool{}, map[string]bool{}
 	for _, r := range in.exec.Running() {
@@ -150,8 +149,8 @@ func (in *Inbox[TTx]) runningNow() func(*store.Parked) bool {
 	}
 }
 
-// abandon waits a little for handlers whose context has ended. What they did is not acknowledged: it comes
-// again, and waits at its mark for a handler that still runs.
+// abandon waits a second for handlers after their context has ended. Their messages are not acknowledged, and
+// will be delivered again. Then they wait at the mark while the handler still runs.
 func (l *loop[TTx]) abandon() {
 	enough := time.NewTimer(patience)
 	defer enough.Stop()

@@ -16,27 +16,27 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Health is how an inbox does. An outage of broker or database makes it not ready, never not live: a restart
-// cures none. docs/operations.md has what is reported for each fault, and how soon.
+// Health is the state of an inbox. During an outage of the broker or the database it is not ready, but live:
+// a restart would not help. docs/operations.md lists the reports for each fault, and the delays.
 type Health struct {
-	Live  bool   // false only when Run has ended
-	Ready bool   // subscribed; database and broker answer; and where messages are at work, some are finished
+	Live  bool   // false only after Run has ended
+	Ready bool   // it is subscribed, database and broker answer, and if messages are ready, some are finished
 	Why   string // it is not ready: one line, the innermost cause first
-	// Alarm says why the broker takes nothing for the moment, while messages go on coming: it is short of
-	// memory or disk. "": it does.
+	// Alarm is why the broker accepts nothing at the moment, for example because it is short of memory or
+	// disk. It still delivers. Empty means that it accepts messages.
 	Alarm string
-	// Stopped says who paused the consumer, or why the breaker lets nothing be taken, or one message at a
-	// time; "": neither. Then it is not ready.
+	// Stopped is why the consumer is stopped: an operator paused it, or the breaker is open. Then it is not
+	// ready. Empty means that it is not stopped.
 	Stopped string
 
-	// Stuck are the parked messages that failed and hold their keys, whichever instance parked them, at most
-	// 100, and Parked and Dead how many the store keeps, dead letters too: as of a moment ago. Before them
-	// stand those that this process tries again and again without a charge, because of an outage or a store
-	// that refuses to keep them.
-	Stuck        []Stuck
+	// Stuck lists at most 100 messages. First come those that this process retries without counting the
+	// failures, because of an outage or because the store refuses to park them. Then come the parked messages
+	// of all instances that failed and block their keys, as of the last count.
+	Stuck []Stuck
+	// Parked and Dead count the parked messages and the dead letters in the store, as of the last count.
 	Parked, Dead int64
-	// Quarantined counts the messages of the consumer in quarantine, a moment ago. At store.QuarantineOfAll
-	// messages the consumer acknowledges further ones without storing them.
+	// Quarantined counts the messages of the consumer in quarantine, as of the last count. At
+	// store.QuarantineOfAll messages the consumer acknowledges further ones without storing them.
 	Quarantined int64
 	// Failing lists background operations that failed more than once in a row. The process is not ready then.
 	Failing []Failing
@@ -57,12 +57,12 @@ type Health struct {
 	// Missed counts messages that the broker removed before the inbox read them.
 	Missed         int64
 	Unacknowledged int // deliveries in memory now
-	// Paused are partitions with too many deliveries in memory.
+	// Paused lists the partitions with too many deliveries in memory.
 	Paused []string
 }
 
-// Stuck message failed and is tried again; the messages of its key wait behind it. It is parked, or tried
-// at its place for the first times.
+// Stuck is a message that failed and is retried. The later messages of its key wait. It is parked, or still
+// in its partition for the first attempts.
 type Stuck struct {
 	Topic, Partition string
 	Position         int64
@@ -70,8 +70,8 @@ type Stuck struct {
 	Attempts         int
 	Since            time.Time
 	Error            string
-	// Uncharged reports that its failures do not count yet (Retry.Uncharged), because they may pass, or
-	// because the store refuses to park it.
+	// Uncharged reports that its failures do not count yet, because they are temporary (Retry.Uncharged) or
+	// the store refuses to park it.
 	Uncharged bool
 }
 
@@ -83,7 +83,7 @@ func (s Stuck) String() string {
 
 const maxStuck = 100
 
-// Health may be called at any time from any goroutine.
+// Health returns the current state. It is safe for concurrent use.
 func (in *Inbox[TTx]) Health() Health {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -138,7 +138,7 @@ func (h *Health) add(what decide.Ending) {
 	}
 }
 
-// report publishes what the goroutine of Run or Step knows.
+// report updates the health with the state of the goroutine of Run or Step.
 func (in *Inbox[TTx]) report(outage error) {
 	held, paused, full := 0, []string(nil), []string(nil)
 	for name, l := range in.checkpoints.Partitions {
@@ -164,7 +164,7 @@ func (in *Inbox[TTx]) report(outage error) {
 	in.health.Live, in.health.Ready, in.health.Why = true, outage == nil, ""
 	if len(full) > 0 {
 		in.health.Ready, in.health.Why = false, fmt.Sprintf("partitions wait, as no more may be parked "+
-			"for the consumer: %s: repair what fails (skald parked list --consumer %s), or raise Limits",
+			"for the consumer: %s: repair the cause of the failures (skald parked list --consumer %s), or raise Limits",
 			strings.Join(full, ", "), in.group)
 	}
 	if in.health.Stopped = in.breaker.Why(); in.health.Stopped != "" {
@@ -190,7 +190,7 @@ func (in *Inbox[TTx]) report(outage error) {
 	}
 }
 
-// alarmed is why the broker takes nothing, which is logged when it begins and when it is over.
+// alarmed returns why the broker accepts no messages, or "". It logs the begin and the end of that.
 func (in *Inbox[TTx]) alarmed() string {
 	if in.sub == nil { // not open yet
 		return ""
@@ -198,15 +198,15 @@ func (in *Inbox[TTx]) alarmed() string {
 	now := in.sub.Alarm()
 	switch was := in.Health().Alarm; {
 	case was == "" && now != "":
-		in.o.Logger.Warn("inbox: the broker takes nothing; what it has goes on coming", "consumer",
+		in.o.Logger.Warn("inbox: the broker accepts no messages; it still delivers those it has", "consumer",
 			in.group, "why", now)
 	case was != "" && now == "":
-		in.o.Logger.Info("inbox: the broker takes messages again", "consumer", in.group)
+		in.o.Logger.Info("inbox: the broker accepts messages again", "consumer", in.group)
 	}
 	return now
 }
 
-// stuckOf names parked messages that failed.
+// stuckOf converts parked messages that failed.
 func stuckOf(ps []store.Parked) []Stuck {
 	var out []Stuck
 	for _, p := range ps {
@@ -226,8 +226,8 @@ func bySince(all []Stuck) []Stuck {
 	return all
 }
 
-// Quiet tells whether no delivery is in hand: each that came is finished, or kept by the store. It is for
-// those who step an inbox: a Step may do nothing while a delivery waits for a rival or for the database.
+// Quiet reports whether each received delivery is acknowledged: it is finished or in the store. It is for
+// callers of Step, which may do nothing while a delivery waits for another transaction or the database.
 func (in *Inbox[TTx]) Quiet(context.Context) (bool, error) {
 	return in.Health().Unacknowledged == 0, nil
 }
@@ -236,21 +236,21 @@ func (in *Inbox[TTx]) backlog(ctx context.Context) (store.Backlog, error) {
 	return store.ReadBacklog(ctx, in.db)
 }
 
-// Backlog tells how the database stands, for those who step an inbox: its outbox, and what it keeps for this
-// consumer.
+// Backlog returns the backlog of the database, for callers of Step: its outbox, and the stored messages
+// of this consumer.
 func (in *Inbox[TTx]) Backlog(ctx context.Context) (store.Backlog, error) {
 	b, err := store.ReadBacklog(ctx, in.db)
 	b.Kept = slices.DeleteFunc(b.Kept, func(k store.Kept) bool { return k.Consumer != in.group })
 	return b, err
 }
 
-// Kept are the first parked messages and dead letters of this consumer, at most limit, without their
+// Kept returns the first parked messages and dead letters of this consumer, at most limit, without their
 // payloads.
 func (in *Inbox[TTx]) Kept(ctx context.Context, limit int) ([]store.Parked, error) {
 	return store.ListKept(ctx, in.db, store.Sought{Consumer: in.group, Bare: true, Limit: limit})
 }
 
-// uncharged are messages whose attempts end without a charge again and again, the oldest first.
+// uncharged returns the messages with several attempts in a row that did not count, the oldest first.
 func (in *Inbox[TTx]) uncharged() (out []Stuck) {
 	for _, m := range in.delays.Lasting(in.o.Now()) {
 		out = append(out, Stuck{Topic: m.Topic, Partition: m.Partition, Position: m.Position, ID: m.ID,
@@ -259,8 +259,8 @@ func (in *Inbox[TTx]) uncharged() (out []Stuck) {
 	return bySince(out)
 }
 
-// lag tells how much waits at the broker for this consumer. Others of its database may have another broker: a
-// relay, or their own processes, report theirs.
+// lag returns how many messages wait at the broker for this consumer. Other consumers of its database may
+// have another broker: a relay or their own processes report their lag.
 func (in *Inbox[TTx]) lag(ctx context.Context, consumer string, topics []string) (map[string]int64, error) {
 	b, ok := in.bus.(broker.Lagger)
 	if !ok || consumer != in.group {

@@ -15,38 +15,37 @@ import (
 // Finished is a message that a previous consumer handled.
 type Finished struct {
 	store.Identity
-	// Fingerprint is that of skald_keys, of a database with the same fingerprint key. 0 means unknown.
+	// Fingerprint comes from skald_keys, of a database with the same fingerprint key. 0 means unknown.
 	Fingerprint int64
-	Answer      *once.Answer // what each repeat gets; nil: nothing but that it is done
-	// Keep is for how long from now, where the scope has a retention of its own: as in once.Request. Default:
-	// for as long as marks are.
+	Answer      *once.Answer // for each duplicate; nil: none
+	// Keep is how long the mark is kept from now on, for a scope with its own retention: see once.Request.
+	// Default: the retention of marks.
 	Keep time.Duration
 }
 
-// Imported is what became of messages that were imported.
+// Imported counts imported messages.
 type Imported struct {
-	New    int // marks that are there now
-	Known  int // that were there before
-	TooOld int // whose marks would be forgotten already: a repeat of one goes into quarantine
+	New    int // marks that the import wrote
+	Known  int // marks that existed before
+	TooOld int // messages older than the retention of marks: a duplicate goes into quarantine
 }
 
-// Import marks messages as finished by consumer, without handling them: what a table of your own knows,
-// before the first inbox reads its topic. Marks are kept from now on for as long as marks are, or for
-// Finished.Keep. Each transaction of some hundred marks has its own entry in skald_audit, which says who and
-// why and names the first of them; whoever is interrupted starts again from the beginning: what is there
-// already is left alone.
+// Import marks messages as finished by consumer, without handling them. Call it before the first inbox reads
+// the topic, with the rows of your own deduplication table. Each transaction of at most 500 marks has an
+// entry in skald_audit with who, why and the first new mark. If Import is interrupted, call it again with all
+// messages: it skips those that have a mark.
 func Import[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, why string,
 	from iter.Seq2[Finished, error]) (Imported, error) {
 	return marks(ctx, db, consumer, who, why, from)
 }
 
-const mostImported = 500 // in a transaction
+const mostImported = 500 // marks in a transaction
 
 // marks marks messages as finished by consumer, as inbox.Import says.
 func marks[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, why string,
 	from iter.Seq2[Finished, error]) (done Imported, err error) {
 	if consumer == "" {
-		return done, errors.New("import marks: whose? A mark needs a consumer")
+		return done, errors.New("import marks: the name of the consumer is empty")
 	}
 	if err := shortlog.CheckName("import marks: the consumer", consumer); err != nil {
 		return done, err
@@ -66,10 +65,10 @@ func marks[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, wh
 		case err != nil:
 			return done, err
 		case f.ID == "":
-			return done, fmt.Errorf("import marks: one of %q has no id", f.Source)
+			return done, fmt.Errorf("import marks: a message of the source %q has no id", f.Source)
 		case f.Keep < 0:
 			return done, fmt.Errorf(
-				"import marks: %.200q is to be kept for %v: say how long, or 0 for as long as marks are",
+				"import marks: the Keep of %.200q is %v: give a time above 0, or 0 for the retention of marks",
 				f.ID, f.Keep)
 		case has[f.Identity]:
 			done.Known++
@@ -91,14 +90,14 @@ func marks[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, wh
 	return done, send()
 }
 
-// importBatch is one transaction.
+// importBatch imports batch in one transaction.
 func importBatch[TTx any](ctx context.Context, db store.Driver[TTx], batch []Finished,
 	audit store.Audit, done *Imported) error {
 	ids := make([]store.Identity, len(batch))
 	for i := range batch {
 		ids[i] = batch[i].Identity
 	}
-	seen, err := db.Seen(ctx, audit.Consumer, ids) // one read for those of a run before
+	seen, err := db.Seen(ctx, audit.Consumer, ids) // one read finds the marks of an earlier import
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// fault is what is wrong with the options and the handlers.
+// fault returns an error if the options or the handlers are invalid.
 func (in *Inbox[TTx]) fault() error {
 	if err := in.o.fault(); err != nil {
 		return err
@@ -27,8 +27,8 @@ func (in *Inbox[TTx]) fault() error {
 	return nil
 }
 
-// Step does one turn: it receives messages that have arrived, takes one or several that share a transaction,
-// and acknowledges. It never waits for more.
+// Step does one turn: it receives messages that have arrived, handles one or several in one transaction, and
+// acknowledges. It never waits for more messages.
 func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 	if err := in.fault(); err != nil {
 		return false, err
@@ -68,10 +68,10 @@ func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 	return busy || acked, err
 }
 
-// Close gives the subscription of a Step'ed inbox back. Run does it by itself.
+// Close leaves the group, after calls of Step. Run does this itself.
 func (in *Inbox[TTx]) Close(ctx context.Context) error {
-	in.handBack(ctx) // also where it could not join anew
-	in.goodbye(ctx)
+	in.handBack(ctx) // even if it could not join again
+	in.releasePartitions(ctx)
 	var err error
 	if in.sub != nil {
 		err = in.sub.Close(ctx)
@@ -119,8 +119,8 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 }
 
 // Run consumes until ctx is done. Then it waits for running handlers, for at most Options.Timeouts.Drain, and
-// leaves the group. It waits through outages of the database and the broker. While a topic does not exist, it
-// reads the others. It returns an error only if waiting cannot help.
+// leaves the group. It continues after outages of the database and the broker. While a topic does not exist,
+// it reads the others. It returns an error only if waiting cannot help.
 //
 // Run does not wait longer for a handler that ignores its context. It logs the handler, and does not
 // acknowledge its message.
@@ -136,10 +136,10 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	defer telemetry.WatchBacklog(telemetry.Providers{Meter: in.o.MeterProvider}, in.o.Now, in.backlog,
 		telemetry.Always, in.lag, in.group)()
 	if err := in.openPatiently(ctx); err != nil || ctx.Err() != nil {
-		in.leave() // it may have joined just before it was told to stop
+		in.leave() // it may have joined just before ctx ended
 		return err
 	}
-	// Handlers live on when ctx ends; hard ends them when the drain is over.
+	// Handlers continue when ctx ends; hard ends them when the drain is over.
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	l := &loop[TTx]{
