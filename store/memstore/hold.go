@@ -105,7 +105,7 @@ func (s *Store) EntityHolders(_ context.Context, tx *Tx, es ...store.Lock) (out 
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look who holds entities: %w", err)
+		return nil, fmt.Errorf("list the holders of entities: %w", err)
 	}
 	return out, nil
 }

@@ -16,56 +16,57 @@ const (
 	keepEffect = "release savepoint skald_effect"
 )
 
-// Apply carries out the effects in order, in one transaction: one commit for all. A lost guard drops its
-// effect alone, an error all of them. As a rule no guard is lost, and one round trip does. If one is, it
-// starts again and sends effect after effect.
+// Apply applies the effects in order, in one transaction with one commit. A lost guard undoes only its
+// effect, an error all. Usually no guard is lost, and one round trip is enough. Otherwise Apply starts
+// again and sends the effects one by one.
 func (c *core) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
-	stood := make([]bool, len(es))
+	stored := make([]bool, len(es))
 	switch {
 	case c.pg.Err != nil:
-		return stood, c.pg.Err
+		return stored, c.pg.Err
 	case len(es) == 1:
 		var err error
-		stood[0], err = c.applyOne(ctx, es[0])
-		return stood, err
+		stored[0], err = c.applyOne(ctx, es[0])
+		return stored, err
 	case len(es) > 0 && query.CursorsOnly(es) == len(es):
-		return stood, c.outbox.KeepAll(ctx, es, stood)
+		return stored, c.outbox.KeepAll(ctx, es, stored)
 	case len(es) > 1 && query.MovesOnly(es):
 		return c.moveMany(ctx, es)
 	}
-	groups, err := c.groups(es, stood)
+	groups, err := c.groups(es, stored)
 	if err == nil {
 		if err = c.together(ctx, groups); sqlexec.Lost(err) {
-			err = c.oneByOne(ctx, groups, stood)
+			err = c.oneByOne(ctx, groups, stored)
 		}
 	}
 	if err != nil {
 		return make([]bool, len(es)), sqlexec.Limit(err, messages(es))
 	}
 	for i := range es {
-		if stood[i] {
-			c.stood(es[i])
+		if stored[i] {
+			c.wakeFor(es[i])
 		}
 	}
-	return stood, nil
+	return stored, nil
 }
 
-// groups are the calls of each effect. One that is lost before anything is sent has none, and did not stand.
-func (c *core) groups(es []store.Effect, stood []bool) ([][]sqlexec.Call, error) {
+// groups returns the calls of each effect. An effect whose guard is already lost has none, and stood is
+// false for it.
+func (c *core) groups(es []store.Effect, stored []bool) ([][]sqlexec.Call, error) {
 	groups := make([][]sqlexec.Call, len(es))
 	for i := range es {
 		calls, err := c.outflow(es[i:i+1], nil, nil)
 		if err != nil && !errors.Is(err, store.ErrLost) {
 			return nil, fmt.Errorf("apply effect %d of %d: %w", i+1, len(es), err)
 		}
-		if stood[i] = err == nil; stood[i] {
+		if stored[i] = err == nil; stored[i] {
 			groups[i] = calls
 		}
 	}
 	return groups, nil
 }
 
-// together sends all of them as one transaction.
+// together sends all groups as one transaction.
 func (c *core) together(ctx context.Context, groups [][]sqlexec.Call) error {
 	var all []sqlexec.Call
 	for _, calls := range groups {
@@ -77,9 +78,9 @@ func (c *core) together(ctx context.Context, groups [][]sqlexec.Call) error {
 	return c.pg.Short(ctx, "apply", all...)
 }
 
-// oneByOne sends them as one transaction with a savepoint for each: a round trip for each, and one more for
-// each that is lost.
-func (c *core) oneByOne(ctx context.Context, groups [][]sqlexec.Call, stood []bool) error {
+// oneByOne sends the groups as one transaction with a savepoint for each: one round trip for each, and
+// another for each lost one.
+func (c *core) oneByOne(ctx context.Context, groups [][]sqlexec.Call, stored []bool) error {
 	err := c.pg.Runner.Within(ctx, c.pg.OwnSession(), func(send sqlexec.Sender) error {
 		for i, calls := range groups {
 			if len(calls) == 0 {
@@ -88,7 +89,7 @@ func (c *core) oneByOne(ctx context.Context, groups [][]sqlexec.Call, stood []bo
 			all := append(append([]sqlexec.Call{{SQL: markEffect}}, calls...), sqlexec.Call{SQL: keepEffect})
 			err := send(ctx, all...)
 			if sqlexec.Lost(err) {
-				stood[i] = false
+				stored[i] = false
 				err = send(ctx, sqlexec.Call{SQL: undoEffect})
 			}
 			if err != nil {
@@ -118,11 +119,11 @@ func (c *core) applyOne(ctx context.Context, e store.Effect) (bool, error) {
 	return c.verdict(err, e)
 }
 
-// verdict tells a lost guard from an error, and wakes whoever waits for rows.
+// verdict returns false for a lost guard and wakes relays and engines after a success.
 func (c *core) verdict(err error, e store.Effect) (bool, error) {
 	switch {
 	case err == nil:
-		c.stood(e)
+		c.wakeFor(e)
 		return true, nil
 	case sqlexec.Lost(err) || errors.Is(err, store.ErrLost):
 		return false, nil
@@ -130,26 +131,26 @@ func (c *core) verdict(err error, e store.Effect) (bool, error) {
 	return false, sqlexec.Limit(err, e.Rows)
 }
 
-// moveMany moves sagas together.
+// moveMany applies the moves of several sagas together.
 func (c *core) moveMany(ctx context.Context, es []store.Effect) ([]bool, error) {
-	stood, err := c.sagas.MoveMany(ctx, es,
-		func(said []store.Effect) ([]sqlexec.Call, error) { return c.outflow(said, nil, nil) })
+	stored, err := c.sagas.MoveMany(ctx, es,
+		func(with []store.Effect) ([]sqlexec.Call, error) { return c.outflow(with, nil, nil) })
 	if err != nil {
 		return make([]bool, len(es)), sqlexec.Limit(err, messages(es))
 	}
-	var stand []store.Effect
+	var applied []store.Effect
 	for i := range es {
-		if stood[i] {
-			stand = append(stand, es[i])
+		if stored[i] {
+			applied = append(applied, es[i])
 		}
 	}
-	c.stood(stand...)
-	return stood, nil
+	c.wakeFor(applied...)
+	return stored, nil
 }
 
-// stood wakes whoever waits for rows or sagas of effects that stand.
-func (c *core) stood(es ...store.Effect) {
-	if speaks(es) || query.Stirs(es) {
+// wakeFor wakes relays and engines after es were stored, if they have rows or claimable sagas.
+func (c *core) wakeFor(es ...store.Effect) {
+	if hasRows(es) || query.Stirs(es) {
 		c.waker.Wake()
 	}
 }

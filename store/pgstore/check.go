@@ -10,8 +10,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Check tells, before first use, whether the tables are there, with the rights that as needs. The rights come
-// first: without them the version cannot be read.
+// Check implements store.Common. It checks the rights first, because it needs them to read the version.
 func (c *core) Check(ctx context.Context, as store.Role) error {
 	need, err := admin.Of(as)
 	if err != nil {
@@ -27,7 +26,7 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 		err := read(row)
 		if err == nil && what != "" {
 			err = &store.RightError{What: what, Remedy: remedy,
-				Err: fmt.Errorf("permission denied (all that it needs: %s)", c.rolesCommand(as))}
+				Err: fmt.Errorf("permission denied (all rights: %s)", c.rolesCommand(as))}
 		}
 		return err
 	}
@@ -62,7 +61,7 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 	return c.pg.Short(ctx, "check", c.recovery.Behind()...)
 }
 
-// rolesCommand prints the rights of a role.
+// rolesCommand returns the command that prints the rights of a role.
 func (c *core) rolesCommand(as store.Role) string {
 	return "skald roles " + string(as) + " --schema " + sqlexec.ShellWord(c.pg.Schema)
 }

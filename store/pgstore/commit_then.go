@@ -10,19 +10,19 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// How many units in a row may have one connection: others wait for it, too, of whom we know nothing; and
-// where a Begin is known to wait.
+// Maximum number of units in a row on one connection: normally, and while a Begin waits for a connection.
+// Other users of the pool may wait, too.
 const (
-	mostFollowing = 16
-	fewFollowing  = 4
+	maxFollowing     = 16
+	maxFollowingBusy = 4
 )
 
-// CommitThen is Commit and Begin in one round trip, for one message, or one saga, that locks no entities:
-// nothing is waited for but what a rival does with the same message or saga. Now and then the connection is
-// given back instead, and always where the pool's owner wants to know of each use.
+// CommitThen does Commit and Begin in one round trip if next is for one message or one saga and locks no
+// entities. Then the begin waits at most for a rival with the same message or saga. After several units in
+// a row it returns the connection to the pool instead, and it always does so if the pool has hooks.
 func (u *unit) CommitThen(ctx context.Context, next store.Intake,
 	es ...store.Effect) (store.Unit[pgx.Tx], error) {
-	if u.conn == nil || !u.yields(next) {
+	if u.conn == nil || !u.canFollow(next) {
 		return nil, u.Commit(ctx, es...)
 	}
 	then, conn := &unit{s: u.s, nth: u.nth + 1}, u.conn.Conn()
@@ -30,11 +30,11 @@ func (u *unit) CommitThen(ctx context.Context, next store.Intake,
 	if err != nil {
 		return nil, u.Commit(ctx, es...)
 	}
-	now, later := apart(next, u.s.bind(next, take))
+	now, later := splitNeeded(next, u.s.bind(next, take))
 	if !prepared(conn, now) {
 		return nil, u.Commit(ctx, es...)
 	}
-	if now = u.s.tried(now); now == nil {
+	if now = u.s.tryingLocks(now); now == nil {
 		return nil, u.Commit(ctx, es...)
 	}
 	begun := false
@@ -45,7 +45,7 @@ func (u *unit) CommitThen(ctx context.Context, next store.Intake,
 		}
 		return err
 	})
-	tx := u.tx.live() // pgx's own, which knows of nothing but the connection
+	tx := u.tx.live() // pgx's own, which depends on nothing but the connection
 	if err = u.committed(ctx, err, es); err == nil && begun {
 		look := func(ctx context.Context) (err error) {
 			tx, err = then.look(ctx, conn, tx, next, later)
@@ -63,11 +63,11 @@ func (u *unit) CommitThen(ctx context.Context, next store.Intake,
 	return then, nil
 }
 
-// yields tells whether the connection may go on to next.
-func (u *unit) yields(next store.Intake) bool {
-	s, most := u.s, mostFollowing
+// canFollow reports whether next may use the connection of u.
+func (u *unit) canFollow(next store.Intake) bool {
+	s, most := u.s, maxFollowing
 	if s.waiting.Load() > 0 {
-		most = fewFollowing
+		most = maxFollowingBusy
 	}
 	one := len(next.Marks) == 1 && len(next.Sagas) == 0 || len(next.Marks) == 0 && len(next.Steps) == 0 &&
 		len(next.Sagas) == 1
@@ -75,9 +75,8 @@ func (u *unit) yields(next store.Intake) bool {
 		isoLevel(next.Isolation) == pgx.ReadCommitted
 }
 
-// tried are the calls of an intake that tries the lock of its key instead of waiting for it; nil: it locks
-// otherwise.
-func (c *core) tried(calls []sqlexec.Call) []sqlexec.Call {
+// tryingLocks returns calls that try to lock the key instead of waiting for it. Returns nil for other intakes.
+func (c *core) tryingLocks(calls []sqlexec.Call) []sqlexec.Call {
 	switch calls[0].SQL {
 	case c.pg.SQL["TakeArrive"]:
 		calls[0].SQL = c.pg.SQL["FollowArrive"]
@@ -93,8 +92,8 @@ func (c *core) tried(calls []sqlexec.Call) []sqlexec.Call {
 
 const preparedKey = "skald: statements of intakes"
 
-// prepares notes that conn has carried out calls, so that they are prepared there, or can be.
-func prepares(conn *pgx.Conn, calls []sqlexec.Call) {
+// notePrepared records that conn ran calls, so it has prepared them or can.
+func notePrepared(conn *pgx.Conn, calls []sqlexec.Call) {
 	data := conn.PgConn().CustomData()
 	texts, _ := data[preparedKey].(map[string]bool)
 	if texts == nil {
@@ -106,9 +105,8 @@ func prepares(conn *pgx.Conn, calls []sqlexec.Call) {
 	}
 }
 
-// prepared tells whether conn has carried out such calls before. Statements that are new to it are prepared
-// before all others of a pipeline: one for which a right is missing would fail the transaction that is to be
-// committed.
+// prepared reports whether conn ran such calls before. pgx prepares new statements before it sends the
+// pipeline. If a right for one is missing, that would abort the transaction to be committed.
 func prepared(conn *pgx.Conn, calls []sqlexec.Call) bool {
 	texts, _ := conn.PgConn().CustomData()[preparedKey].(map[string]bool)
 	for _, c := range calls {

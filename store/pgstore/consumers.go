@@ -7,17 +7,17 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Attend reads how far a consumer has come, and writes what its process knows: one round trip.
+// Attend exchanges the state of a consumer's process with the database: one round trip.
 func (c *core) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
 	return c.consumers.Attend(ctx, a)
 }
 
-// Rename gives what is kept of a consumer to another name.
+// Rename moves the rows of a consumer to another name.
 func (c *core) Rename(ctx context.Context, r store.Rename) (store.Renamed, error) {
 	return c.consumers.Rename(c.patience.Long(ctx), r)
 }
 
-// Claim takes due work: one round trip, which writes nothing if there is none.
+// Claim claims due work: one round trip, which writes nothing if there is none.
 func (c *core) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
 	if w.Sagas != nil {
 		return c.sagas.Claim(ctx, w)
@@ -34,17 +34,17 @@ func (c *core) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
 	return out, err
 }
 
-// Seen looks marks up, all in one statement.
+// Seen returns the verdicts of messages, in one statement.
 func (c *core) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
 	return c.marks.Seen(ctx, consumer, ids)
 }
 
-// Reserve takes a key by lease: one round trip.
+// Reserve reserves a key: one round trip.
 func (c *core) Reserve(ctx context.Context, r store.Reservation) (store.Reserved, error) {
 	return c.marks.Reserve(ctx, r)
 }
 
-// Database names this database among others.
+// Database returns the identity of this database.
 func (c *core) Database(ctx context.Context) (store.Database, error) {
 	return c.consumers.Database(ctx)
 }

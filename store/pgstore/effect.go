@@ -13,12 +13,12 @@ import (
 )
 
 var (
-	errEnded = errors.New("the unit is ended")
-	errKept  = fmt.Errorf("its message is kept: %w", store.ErrLost)
+	errEnded = errors.New("the unit has ended")
+	errKept  = fmt.Errorf("its message is parked or dead: %w", store.ErrLost)
 )
 
-// outflow are the calls that carry out es in one transaction, which has taken in those marks: guards first,
-// then all rows, in order.
+// outflow returns the calls that apply es in one transaction that took marks in its intake: guards first,
+// then all rows in order.
 func (c *core) outflow(es []store.Effect, rows []query.Row, have query.Locked,
 	marks ...store.Mark) ([]sqlexec.Call, error) {
 	ours := query.TakenOf(marks, es)
@@ -63,7 +63,7 @@ func (c *core) outflow(es []store.Effect, rows []query.Row, have query.Locked,
 		if e.Shard != nil {
 			calls = append(calls, c.outbox.Progress(e.Shard)...)
 		}
-		apart, err := c.keepApart(e)
+		others, err := c.consumerCalls(e)
 		if err != nil {
 			return nil, err
 		}
@@ -71,7 +71,7 @@ func (c *core) outflow(es []store.Effect, rows []query.Row, have query.Locked,
 		if err != nil {
 			return nil, err
 		}
-		calls = append(append(append(calls, apart...), keep...), c.operate(e)...)
+		calls = append(append(append(calls, others...), keep...), c.operate(e)...)
 		calls = append(calls, c.steps.Note(e.Park)...)
 	}
 	if len(rows) > 0 {
@@ -80,8 +80,8 @@ func (c *core) outflow(es []store.Effect, rows []query.Row, have query.Locked,
 	return calls, nil
 }
 
-// keepApart are the calls for what e does with answers, reservations and the quarantine.
-func (c *core) keepApart(e *store.Effect) ([]sqlexec.Call, error) {
+// consumerCalls returns the calls for the answer, the reservation and the quarantine of e.
+func (c *core) consumerCalls(e *store.Effect) ([]sqlexec.Call, error) {
 	calls := c.marks.GuardReservation(e.Reservation)
 	if e.Answer != nil {
 		answer, err := c.marks.Answer(e.Answer)
@@ -90,11 +90,11 @@ func (c *core) keepApart(e *store.Effect) ([]sqlexec.Call, error) {
 		}
 		calls = append(calls, answer...)
 	}
-	apart, err := c.kept.Quarantine(e)
-	return append(calls, apart...), err
+	others, err := c.kept.Quarantine(e)
+	return append(calls, others...), err
 }
 
-// operate are the calls for what an operator does beside kept messages.
+// operate returns the calls for an operator's actions other than those on parked messages.
 func (c *core) operate(e *store.Effect) (calls []sqlexec.Call) {
 	if e.Rewind != nil {
 		calls = append(calls, c.consumers.Rewind(e.Rewind))
@@ -111,7 +111,7 @@ func (c *core) operate(e *store.Effect) (calls []sqlexec.Call) {
 	return calls
 }
 
-// messages are the rows of es.
+// messages returns the rows of es.
 func messages(es []store.Effect) []skald.Message {
 	var out []skald.Message
 	for _, e := range es {
@@ -120,13 +120,13 @@ func messages(es []store.Effect) []skald.Message {
 	return out
 }
 
-// speaks tells whether es have any.
-func speaks(es []store.Effect) bool {
+// hasRows reports whether es have rows.
+func hasRows(es []store.Effect) bool {
 	return slices.ContainsFunc(es, func(e store.Effect) bool { return len(e.Rows) > 0 })
 }
 
-// said are the rows of effects that may hold nothing else.
-func said(es []store.Effect) ([]query.Row, error) {
+// onlyRows returns the rows of effects that may have only the parts that RowsOnly allows.
+func onlyRows(es []store.Effect) ([]query.Row, error) {
 	var out []query.Row
 	for i := range es {
 		e := &es[i]

@@ -13,8 +13,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// writings are the groups of calls that carry out es without their rows: one call for all moves of sagas, if
-// es have no other part.
+// writings returns the calls, in groups, for the parts of es other than rows. If es only move sagas, all
+// moves are one call.
 func (c *core) writings(es []store.Effect) (groups [][]sqlexec.Call, err error) {
 	if len(es) > 1 && query.MovesOnly(es) {
 		move, err := c.sagas.MoveEach(es)
@@ -30,9 +30,9 @@ func (c *core) writings(es []store.Effect) (groups [][]sqlexec.Call, err error) 
 	return groups, nil
 }
 
-// writing are the calls of what an effect in a transaction of the caller's holds beside rows.
+// writing returns the calls for the parts other than rows of an effect in a transaction of the caller.
 func (c *core) writing(e *store.Effect) ([]sqlexec.Call, error) {
-	calls, err := c.keepApart(e)
+	calls, err := c.consumerCalls(e)
 	if err != nil {
 		return nil, err
 	}
@@ -44,9 +44,9 @@ func (c *core) writing(e *store.Effect) ([]sqlexec.Call, error) {
 	return append(append(calls, moves...), tracked...), err
 }
 
-// entering are the calls of an intake in a transaction of the caller's own.
+// entering returns the calls of an intake in a transaction of the caller.
 func (c *core) entering(in store.Intake, found *store.Found) ([]sqlexec.Call, error) {
-	in.Isolation = store.Serializable // of the caller's transaction nothing is known
+	in.Isolation = store.Serializable // the isolation of the caller's transaction is not known
 	calls, err := c.intake(in, found)
 	for i := range calls {
 		calls[i].With = ""
@@ -54,14 +54,14 @@ func (c *core) entering(in store.Intake, found *store.Found) ([]sqlexec.Call, er
 	return calls, err
 }
 
-// Enter takes in within a transaction of the caller's own: one round trip, two where a mark is there.
+// Enter applies in within a transaction of the caller: one round trip, or two if a mark already exists.
 func (s *Store) Enter(ctx context.Context, tx pgx.Tx, in store.Intake) (found store.Found, err error) {
 	calls, err := s.entering(in, &found)
 	if err != nil {
 		return found, fmt.Errorf("enter: %w", err)
 	}
 	defer func() { s.patience.Leave(ctx, s.pool, connOf(tx), err) }()
-	now, later := apart(in, calls)
+	now, later := splitNeeded(in, calls)
 	if err := sqlexec.SendIn(ctx, tx, now); err != nil {
 		return found, fmt.Errorf("enter: %w", s.pg.Beginning(err))
 	}
@@ -80,7 +80,7 @@ func wantedOf(calls []sqlexec.Call) (out []sqlexec.Call) {
 	return out
 }
 
-// Enter takes in within a transaction of the caller's own, statement by statement.
+// Enter applies in within a transaction of the caller, statement by statement.
 func (s *SQLStore) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found store.Found, err error) {
 	calls, err := s.entering(in, &found)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *SQLStore) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (foun
 	return found, nil
 }
 
-// one carries out a call by itself.
+// one runs a single call.
 func (s *SQLStore) one(ctx context.Context, tx *sql.Tx, c sqlexec.Call) (err error) {
 	if !s.pgx {
 		return sqlexec.SendText(ctx, tx, "", []sqlexec.Call{c})
@@ -105,7 +105,7 @@ func (s *SQLStore) one(ctx context.Context, tx *sql.Tx, c sqlexec.Call) (err err
 	if c.Scan == nil {
 		did, err := tx.ExecContext(ctx, c.SQL, c.Args...)
 		if err == nil && c.Done != nil {
-			n, _ := did.RowsAffected() // pgx always knows
+			n, _ := did.RowsAffected() // pgx always returns the number
 			c.Done(n)
 		}
 		return err

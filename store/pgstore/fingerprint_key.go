@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Secret is the key of this database's fingerprints.
+// Secret returns the key of this database's fingerprints.
 func (c *core) Secret(ctx context.Context) ([]byte, error) {
 	if c.pg.Err != nil {
 		return nil, c.pg.Err
@@ -29,7 +29,7 @@ func (c *core) Secret(ctx context.Context) ([]byte, error) {
 	return key, nil
 }
 
-// A secret is remembered for a while, for calls that ask for it each time.
+// secret is cached for secretFor, because callers read it often.
 type secret struct {
 	key  []byte
 	read time.Time

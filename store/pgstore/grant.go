@@ -6,18 +6,18 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/admin"
 )
 
-// Roles are those that Grants knows: who migrates, who writes and consumes, who relays, and who only looks.
+// Roles returns the roles of Grants: one that migrates, one that writes and consumes, one that relays, and
+// one that only reads.
 func Roles() []string { return admin.Roles() }
 
-// GrantOptions say to whom. The zero value works.
+// GrantOptions selects the database role. The zero value works.
 type GrantOptions struct {
 	Schema string // where the tables are. Default "public"
-	Name   string // of the role in the database, made where it is missing. Default "skald_" and the role
+	Name   string // of the database role, created if missing. Default "skald_" and the role
 }
 
-// Grants is the SQL that gives a role the rights that it needs and no more, for whoever owns the schema to
-// run: that of the migrator before the tables are made, those of the others after each migration. It can run
-// twice.
+// Grants returns the SQL that gives a role exactly the rights that it needs. The owner of the schema runs
+// it: for the migrator before the tables exist, for the others after each migration. It can run repeatedly.
 func Grants(role string, o *GrantOptions) (string, error) {
 	if o == nil {
 		o = &GrantOptions{}

@@ -11,40 +11,40 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// holding are the calls of HoldEntities.
+// holding returns the calls of HoldEntities.
 func (c *core) holding(h store.EntityHold, first *bool) ([]sqlexec.Call, error) {
 	hold, err := c.sagas.HoldEntities(h, first)
 	return append(c.entities.Take(nil, h.Entities, make([]int64, len(h.Entities))), hold), err
 }
 
-// HoldEntities has a saga stand in line for entities: one round trip.
+// HoldEntities puts a saga in line for entities: one round trip.
 func (s *Store) HoldEntities(ctx context.Context, tx pgx.Tx, h store.EntityHold) (first bool, err error) {
 	calls, err := s.holding(h, &first)
 	err = s.line(ctx, tx, "hold entities", calls, err)
 	return first, err
 }
 
-// InLine tells how a holder stands: one round trip.
-func (s *Store) InLine(ctx context.Context, tx pgx.Tx, holder string) (stands, first bool, err error) {
-	calls, err := s.sagas.InLine(holder, &stands, &first)
-	err = s.line(ctx, tx, "look in line", calls, err)
-	return stands, first, err
+// InLine reports the places of a holder: one round trip.
+func (s *Store) InLine(ctx context.Context, tx pgx.Tx, holder string) (inLine, first bool, err error) {
+	calls, err := s.sagas.InLine(holder, &inLine, &first)
+	err = s.line(ctx, tx, "read places in line", calls, err)
+	return inLine, first, err
 }
 
-// FreeEntities has a holder leave all lines: one round trip.
+// FreeEntities removes a holder from all lines: one round trip.
 func (s *Store) FreeEntities(ctx context.Context, tx pgx.Tx, holder string) error {
 	calls, err := s.sagas.FreeEntities(holder)
 	return s.line(ctx, tx, "free entities", calls, err)
 }
 
-// EntityHolders tells who holds entities: one round trip.
+// EntityHolders returns the holders of entities: one round trip.
 func (s *Store) EntityHolders(ctx context.Context, tx pgx.Tx, es ...store.Lock) ([]store.Hold, error) {
 	list, out, err := s.sagas.EntityHolders(es)
-	err = s.line(ctx, tx, "look who holds entities", []sqlexec.Call{list}, err)
+	err = s.line(ctx, tx, "list the holders of entities", []sqlexec.Call{list}, err)
 	return *out, err
 }
 
-// line sends calls about lines in a transaction of the caller's.
+// line sends calls about lines in a transaction of the caller, in one round trip.
 func (s *Store) line(ctx context.Context, tx pgx.Tx, act string, calls []sqlexec.Call, err error) error {
 	if err == nil {
 		err = sqlexec.SendIn(ctx, tx, calls)
@@ -55,34 +55,34 @@ func (s *Store) line(ctx context.Context, tx pgx.Tx, act string, calls []sqlexec
 	return nil
 }
 
-// HoldEntities has a saga stand in line for entities, statement by statement.
+// HoldEntities puts a saga in line for entities, statement by statement.
 func (s *SQLStore) HoldEntities(ctx context.Context, tx *sql.Tx, h store.EntityHold) (first bool, err error) {
 	calls, err := s.holding(h, &first)
 	err = s.line(ctx, tx, "hold entities", calls, err)
 	return first, err
 }
 
-// InLine tells how a holder stands: two round trips.
-func (s *SQLStore) InLine(ctx context.Context, tx *sql.Tx, holder string) (stands, first bool, err error) {
-	calls, err := s.sagas.InLine(holder, &stands, &first)
-	err = s.line(ctx, tx, "look in line", calls, err)
-	return stands, first, err
+// InLine reports the places of a holder: two round trips.
+func (s *SQLStore) InLine(ctx context.Context, tx *sql.Tx, holder string) (inLine, first bool, err error) {
+	calls, err := s.sagas.InLine(holder, &inLine, &first)
+	err = s.line(ctx, tx, "read places in line", calls, err)
+	return inLine, first, err
 }
 
-// FreeEntities has a holder leave all lines: two round trips.
+// FreeEntities removes a holder from all lines: two round trips.
 func (s *SQLStore) FreeEntities(ctx context.Context, tx *sql.Tx, holder string) error {
 	calls, err := s.sagas.FreeEntities(holder)
 	return s.line(ctx, tx, "free entities", calls, err)
 }
 
-// EntityHolders tells who holds entities: one round trip.
+// EntityHolders returns the holders of entities: one round trip.
 func (s *SQLStore) EntityHolders(ctx context.Context, tx *sql.Tx, es ...store.Lock) ([]store.Hold, error) {
 	list, out, err := s.sagas.EntityHolders(es)
-	err = s.line(ctx, tx, "look who holds entities", []sqlexec.Call{list}, err)
+	err = s.line(ctx, tx, "list the holders of entities", []sqlexec.Call{list}, err)
 	return *out, err
 }
 
-// line sends calls about lines in a transaction of the caller's, one by one.
+// line sends calls about lines in a transaction of the caller, one by one.
 func (s *SQLStore) line(ctx context.Context, tx *sql.Tx, act string, calls []sqlexec.Call, err error) error {
 	for i := 0; err == nil && i < len(calls); i++ {
 		err = s.one(ctx, tx, calls[i])

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// intake are the calls that take in, their answers going to found.
+// intake returns the calls that apply in; their results go to found.
 func (c *core) intake(in store.Intake, found *store.Found) ([]sqlexec.Call, error) {
 	if c.pg.Err != nil {
 		return nil, c.pg.Err
@@ -34,12 +34,12 @@ func (c *core) intake(in store.Intake, found *store.Found) ([]sqlexec.Call, erro
 		if err != nil {
 			return nil, err
 		}
-		calls = append(calls, set) // last: a role or tenant is for the handler, not for marks and locks
+		calls = append(calls, set) // last: a role or tenant applies to the handler, not to marks and locks
 	}
 	return calls, nil
 }
 
-// takeEach takes mark by mark and lock by lock.
+// takeEach returns a call for each mark, step and lock.
 func (c *core) takeEach(in store.Intake, found *store.Found) ([]sqlexec.Call, error) {
 	calls, err := c.marks.Take(in.Marks, found.Marks, isoLevel(in.Isolation) == pgx.ReadCommitted)
 	if err != nil {
@@ -55,7 +55,7 @@ func (c *core) takeEach(in store.Intake, found *store.Found) ([]sqlexec.Call, er
 	return c.entities.Take(calls, in.Locks, found.Locks), nil
 }
 
-// takeMany is takeEach for many messages.
+// takeMany does as takeEach, with few calls for many messages.
 func (c *core) takeMany(in store.Intake, found *store.Found) ([]sqlexec.Call, error) {
 	calls, err := c.marks.TakeMany(in.Marks, found.Marks)
 	if err != nil {
@@ -65,8 +65,8 @@ func (c *core) takeMany(in store.Intake, found *store.Found) ([]sqlexec.Call, er
 	return append(calls, c.marks.Widen()), nil
 }
 
-// bind puts the session's bounds before the calls of an intake: into the first of them where it can take them
-// along.
+// bind sets the timeouts of the transaction before the calls of an intake, as part of the first call if
+// that supports it.
 func (c *core) bind(in store.Intake, calls []sqlexec.Call) []sqlexec.Call {
 	wait, idle := bounds(in)
 	if len(calls) > 0 && calls[0].With != "" {
@@ -83,12 +83,12 @@ func (c *core) bind(in store.Intake, calls []sqlexec.Call) []sqlexec.Call {
 	}
 	held := len(calls)
 	if len(in.Settings) > 0 {
-		held-- // a role may not have its rights
+		held-- // the handler's role may not have the right to it
 	}
 	return slices.Insert(calls, held, c.pg.HoldLent())
 }
 
-// bounds are how long a transaction of in waits for a lock, and how long it may be idle.
+// bounds returns the lock timeout and the idle timeout of a transaction for in.
 func bounds(in store.Intake) (wait, idle time.Duration) {
 	return cmp.Or(in.Wait, sqlexec.DefaultWait), cmp.Or(in.Handle, sqlexec.DefaultHandle)
 }

@@ -22,7 +22,7 @@ import (
 type lent struct {
 	s *Store
 
-	sending sync.Mutex // held while rows or a short statement are sent
+	sending sync.Mutex // locked while rows or a short statement are sent
 
 	mu         sync.Mutex
 	tx         pgx.Tx // pgx's own
@@ -30,26 +30,26 @@ type lent struct {
 	wrote      bool   // rows were sent before the commit
 	status     byte   // of the connection, after the last statement
 	encoding   string // of the client, after the last statement
-	raw        bool   // the handler has the connection itself: rows are sent at once
+	raw        bool   // the handler uses the connection directly, so rows are sent immediately
 	over       bool   // the handler has returned
 	fault      error  // of rows that were sent where no error could be returned
-	savepoints int    // that were ever set
+	savepoints int    // savepoints ever set
 	openPoints int    // savepoints of Begin that are neither released nor rolled back
-	unshared   bool   // a function kept a savepoint or the connection: a later one could meet it
+	unshared   bool   // a function kept a savepoint or the connection, which a later function could collide with
 	sets       bool   // a function changed a setting of the session
 }
 
-// ahead are rows that are sent before the next statement.
+// ahead is the rows to send before the next statement.
 type ahead struct {
-	rows []query.Row
-	says [][2]string // topic and type of each, to name one that breaks a limit
+	rows  []query.Row
+	kinds [][2]string // topic and type of each, for the error of one that exceeds a limit
 }
 
 const (
 	inTransactionStatus = 'T'
 	abortedStatus       = 'E'
 	idleStatus          = 'I'
-	lostStatus          = 'C' // ours: the connection is closed
+	lostStatus          = 'C' // Skald's own: the connection is closed
 )
 
 var errReturned = fmt.Errorf("the function that was lent this transaction has returned: write before it returns, and wait for your goroutines: %w",
@@ -60,7 +60,8 @@ func newLent(s *Store, tx pgx.Tx, conn *pgx.Conn) *lent {
 		encoding: conn.PgConn().ParameterStatus("client_encoding")}
 }
 
-// lentOf is the lent transaction that tx is, or is a savepoint in; nil: it is none, or inside a wrapper.
+// lentOf returns the lent transaction that tx is, or is a savepoint of. Returns nil for any other, also for
+// a wrapper.
 func lentOf(tx any) *lent {
 	switch tx := tx.(type) {
 	case *lent:
@@ -71,8 +72,8 @@ func lentOf(tx any) *lent {
 	return nil
 }
 
-// Same tells whether other is in the session of this transaction: then it is this one, a savepoint in it, or
-// a wrapper around either. Of one that has ended its own error tells more.
+// Same reports whether other uses the session of this transaction: it is this one, a savepoint in it, or a
+// wrapper of either. Returns true for an ended one, whose own error is clearer.
 func (l *lent) Same(other any) bool {
 	tx, ok := other.(pgx.Tx)
 	if !ok {
@@ -82,7 +83,7 @@ func (l *lent) Same(other any) bool {
 	return conn == nil || conn == l.live().Conn()
 }
 
-// NameOf names the session and the database of other, and nothing that is secret.
+// NameOf identifies the session and the database of other, without secrets.
 func (*lent) NameOf(other any) string {
 	tx, ok := other.(pgx.Tx)
 	if !ok || connOf(tx) == nil {
@@ -94,7 +95,7 @@ func (*lent) NameOf(other any) string {
 		at.Database)
 }
 
-// connOf is the connection of tx. To ask a lent transaction itself would end its keeping of rows.
+// connOf returns the connection of tx. The method Conn of a lent transaction would end its buffering.
 func connOf(tx pgx.Tx) *pgx.Conn {
 	if l := lentOf(tx); l != nil {
 		return l.live().Conn()
@@ -102,7 +103,7 @@ func connOf(tx pgx.Tx) *pgx.Conn {
 	return tx.Conn()
 }
 
-// live is pgx's own transaction, or one that answers that it is closed.
+// live returns pgx's own transaction, or one whose methods return an error after the end.
 func (l *lent) live() pgx.Tx {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +116,7 @@ func (l *lent) swap(tx pgx.Tx) {
 	l.tx = tx
 }
 
-// open is the transaction for the handler's next statement.
+// open returns the transaction for the handler's next statement.
 func (l *lent) open(ctx context.Context) (pgx.Tx, error) {
 	l.mu.Lock()
 	tx, returned := l.tx, l.over
@@ -129,7 +130,7 @@ func (l *lent) open(ctx context.Context) (pgx.Tx, error) {
 	return tx, nil
 }
 
-// close takes the transaction away from the handler, with the rows that are still to be sent.
+// close revokes the transaction and returns the rows that are not sent yet.
 func (l *lent) close() (rows []query.Row, fault error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,7 +141,7 @@ func (l *lent) close() (rows []query.Row, fault error) {
 
 // pass revokes the transaction, and returns the handle of the next function.
 func (l *lent) pass() *lent {
-	alone := l.sending.TryLock() // else a goroutine of the function is in a statement
+	alone := l.sending.TryLock() // if it fails, a goroutine of the function runs a statement
 	if alone {
 		defer l.sending.Unlock()
 	}
@@ -153,21 +154,21 @@ func (l *lent) pass() *lent {
 	return next
 }
 
-// end makes the transaction, and all in it, refuse to be used.
+// end makes each later call of the transaction and its parts fail.
 func (l *lent) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.over, l.tx = true, ended()
 }
 
-// ended is a transaction that answers pgx.ErrTxClosed to all.
+// ended returns a transaction whose calls return pgx.ErrTxClosed.
 func ended() pgx.Tx {
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{})
 	return pgx.FailedBatchResults(b, errEnded).Tx()
 }
 
-// look notes how the connection is after a statement.
+// look records the state of the connection after a statement.
 func (l *lent) look() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,8 +182,8 @@ func (l *lent) look() {
 	l.encoding = conn.PgConn().ParameterStatus("client_encoding")
 }
 
-// take takes the rows that wait. In a transaction that is aborted none can stand: each savepoint that it can
-// go back to is older than they are.
+// take removes the buffered rows and returns them. An aborted transaction cannot store them, because each
+// of its savepoints is older than they are.
 func (l *lent) take() ahead {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -204,14 +205,14 @@ func (l *lent) sent(a ahead, err error) error {
 		l.wrote = true
 		return nil
 	}
-	if l.back(a) { // nothing was sent: the caller's statement cannot be, either
+	if l.back(a) { // nothing was sent, so the caller's statement cannot be sent either
 		return err
 	}
-	return fmt.Errorf("send what outbox.Write was given before this statement: %w",
-		sqlexec.Limit(l.s.pg.Explain(sqlexec.Lent(err)), named(a.says)))
+	return fmt.Errorf("send the rows of outbox.Write before this statement: %w",
+		sqlexec.Limit(l.s.pg.Explain(sqlexec.Lent(err)), named(a.kinds)))
 }
 
-// back has rows wait again, if the transaction goes on without them.
+// back buffers rows again if the transaction continues without them.
 func (l *lent) back(a ahead) bool {
 	l.look()
 	l.mu.Lock()
@@ -220,11 +221,11 @@ func (l *lent) back(a ahead) bool {
 		return false
 	}
 	l.kept.rows = append(slices.Clip(a.rows), l.kept.rows...)
-	l.kept.says = append(slices.Clip(a.says), l.kept.says...)
+	l.kept.kinds = append(slices.Clip(a.kinds), l.kept.kinds...)
 	return true
 }
 
-// flush sends the rows that wait by themselves.
+// flush sends the buffered rows, without another statement.
 func (l *lent) flush(ctx context.Context, tx pgx.Tx) error {
 	return l.send(ctx, tx, l.take())
 }
@@ -236,8 +237,8 @@ func (l *lent) send(ctx context.Context, tx pgx.Tx, a ahead) error {
 	return l.sent(a, sqlexec.Exec(ctx, tx, l.s.outbox.Insert(a.rows)))
 }
 
-// keep has rows wait. False: they are to be sent at once, since an answer is known to come, or the handler
-// may send statements that are not seen here.
+// keep buffers rows. It returns false if the caller must send them now: the transaction is not in a normal
+// state, or the handler may send statements that Skald does not see.
 func (l *lent) keep(ctx context.Context, rows []query.Row, es []store.Effect) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -249,7 +250,7 @@ func (l *lent) keep(ctx context.Context, rows []query.Row, es []store.Effect) (b
 	case ctx.Err() != nil:
 		return false, ctx.Err()
 	case l.status == idleStatus:
-		return false, fmt.Errorf("a statement has ended the transaction: %w", store.ErrLent)
+		return false, fmt.Errorf("a statement ended the transaction: %w", store.ErrLent)
 	case l.raw || l.status != inTransactionStatus:
 		return false, nil
 	}
@@ -260,22 +261,22 @@ func (l *lent) keep(ctx context.Context, rows []query.Row, es []store.Effect) (b
 	}
 	l.kept.rows = append(l.kept.rows, rows...)
 	for _, m := range messages(es) {
-		l.kept.says = append(l.kept.says, [2]string{m.Topic, m.Type})
+		l.kept.kinds = append(l.kept.kinds, [2]string{m.Topic, m.Type})
 	}
 	return true, nil
 }
 
-// named are messages of those topics and types.
-func named(says [][2]string) []skald.Message {
+// named returns messages with those topics and types.
+func named(kinds [][2]string) []skald.Message {
 	var out []skald.Message
-	for _, s := range says {
+	for _, s := range kinds {
 		out = append(out, skald.Message{Topic: s[0], Type: s[1]})
 	}
 	return out
 }
 
-// Write adds es to tx, which it never commits. In a lent transaction rows wait for the next statement there,
-// or for the commit: its error is then that statement's, or the commit's.
+// Write adds es to tx and never commits it. In a lent transaction it buffers the rows until the next
+// statement or the commit, which then returns their error.
 func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) error {
 	err := s.write(ctx, tx, es)
 	s.patience.Leave(ctx, s.pool, connOf(tx), err)
@@ -289,7 +290,7 @@ func (s *Store) write(ctx context.Context, tx pgx.Tx, es []store.Effect) error {
 	if s.pg.Err != nil {
 		return s.pg.Err
 	}
-	rows, err := said(es)
+	rows, err := onlyRows(es)
 	if err != nil {
 		return err
 	}
@@ -314,7 +315,7 @@ func (s *Store) write(ctx context.Context, tx pgx.Tx, es []store.Effect) error {
 	return s.insertNow(ctx, tx, l, rows, es)
 }
 
-// writeNow carries out what es hold beside rows.
+// writeNow writes the parts of es other than rows.
 func (s *Store) writeNow(ctx context.Context, tx pgx.Tx, l *lent, es []store.Effect) error {
 	groups, err := s.writings(es)
 	for _, calls := range groups {
@@ -328,7 +329,8 @@ func (s *Store) writeNow(ctx context.Context, tx pgx.Tx, l *lent, es []store.Eff
 	return nil
 }
 
-// alone keeps two goroutines of a handler from using the connection at once; nil: it is not a handler's.
+// alone keeps two goroutines of a handler from using the connection concurrently. A nil l is not a
+// handler's.
 func (l *lent) alone(f func() error) error {
 	if l == nil {
 		return f()
@@ -341,9 +343,9 @@ func (l *lent) alone(f func() error) error {
 func (s *Store) insertNow(ctx context.Context, tx pgx.Tx, l *lent, rows []query.Row,
 	es []store.Effect) error {
 	err := l.alone(func() error {
-		if conn := connOf(tx); conn != nil { // no round trip: the server tells it unasked
+		if conn := connOf(tx); conn != nil { // no round trip: the server sends the setting by itself
 			if l != nil && conn.PgConn().TxStatus() == idleStatus {
-				return fmt.Errorf("a statement has ended the transaction: %w", store.ErrLent)
+				return fmt.Errorf("a statement ended the transaction: %w", store.ErrLent)
 			}
 			if encoding := conn.PgConn().ParameterStatus("client_encoding"); encoding != "" {
 				if err := sqlexec.CheckClient(encoding); err != nil {

@@ -10,11 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// lentRows are the rows of a query in a lent transaction, which looks at the connection after them.
+// lentRows is the result of a query in a lent transaction. After the last row it records the state of the
+// connection.
 type lentRows struct {
 	pgx.Rows
 	of   *lent
-	in   pgx.BatchResults // that they are the last of; nil: none
+	in   pgx.BatchResults // the batch that ends with these rows; nil if there is none
 	done bool
 	err  error
 }
@@ -50,7 +51,7 @@ func (r *lentRows) Err() error {
 	return r.err
 }
 
-// Scan closes the rows where it fails, as pgx does.
+// Scan closes the rows if it fails, as pgx does.
 func (r *lentRows) Scan(dest ...any) error {
 	err := r.Rows.Scan(dest...)
 	if err != nil {
@@ -67,13 +68,13 @@ func (r *lentRows) Values() ([]any, error) {
 	return values, err
 }
 
-// lentRow is the first of rows.
+// lentRow is the first row of rows.
 type lentRow struct{ rows pgx.Rows }
 
 func (r lentRow) Scan(dest ...any) error {
 	defer r.rows.Close()
 	for _, d := range dest {
-		if _, ok := d.(*pgtype.DriverBytes); ok { // which would be overwritten
+		if _, ok := d.(*pgtype.DriverBytes); ok { // its memory would be overwritten
 			return errors.New("cannot scan into *pgtype.DriverBytes from QueryRow")
 		}
 	}
@@ -90,7 +91,7 @@ func (r lentRow) Scan(dest ...any) error {
 	return r.rows.Err()
 }
 
-// lentBatch is the results of a batch in a lent transaction.
+// lentBatch is the result of a batch in a lent transaction.
 type lentBatch struct {
 	pgx.BatchResults
 	of *lent
@@ -101,7 +102,7 @@ func (b *lentBatch) Close() error {
 	return b.BatchResults.Close()
 }
 
-// A savepoint is what lent.Begin gives.
+// savepoint is the transaction that lent.Begin returns.
 type savepoint struct {
 	of     *lent
 	name   string
@@ -123,7 +124,7 @@ func (sp *savepoint) Commit(ctx context.Context) error { return sp.end(ctx, "rel
 
 func (sp *savepoint) Rollback(ctx context.Context) error { return sp.end(ctx, "rollback to savepoint") }
 
-// tx is the transaction that the savepoint is in, or one that answers that it is closed.
+// tx returns the transaction of the savepoint, or one whose calls return pgx.ErrTxClosed.
 func (sp *savepoint) tx() pgx.Tx {
 	if sp.closed.Load() {
 		return ended()

@@ -17,7 +17,7 @@ import (
 func (*lent) Commit(context.Context) error   { return store.ErrLent }
 func (*lent) Rollback(context.Context) error { return store.ErrLent }
 
-// Begin makes a savepoint.
+// Begin sets a savepoint.
 func (l *lent) Begin(ctx context.Context) (pgx.Tx, error) {
 	l.mu.Lock()
 	l.savepoints++
@@ -30,15 +30,15 @@ func (l *lent) Begin(ctx context.Context) (pgx.Tx, error) {
 	return &savepoint{of: l, name: name}, nil
 }
 
-// counts adds n to the savepoints of Begin that are open.
+// counts adds n to the number of open savepoints of Begin.
 func (l *lent) counts(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.openPoints += n
 }
 
-// reads notes a text that may set a savepoint, to which a later function could roll back, or that changes a
-// setting of the session, which the next message would meet.
+// reads records a statement that may set a savepoint, or that changes a setting of the session. A later
+// function could roll back to that savepoint, and the next message would have that setting.
 func (l *lent) reads(sql string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,9 +59,8 @@ func setsSession(sql string) bool {
 	return len(words) > 1 && words[1] != "LOCAL" && words[1] != "TRANSACTION" && words[1] != "CONSTRAINTS"
 }
 
-// errPrepares is of the function that sends PREPARE TRANSACTION. The server would refuse it and end the
-// transaction.
-var errPrepares = errors.New("PREPARE TRANSACTION: Skald lent the transaction and ends it: leave this statement out")
+// errPrepares is the result of PREPARE TRANSACTION. The server would refuse it and end the transaction.
+var errPrepares = errors.New("PREPARE TRANSACTION: Skald lent the transaction and ends it: remove this statement")
 
 // preparesTransaction reports whether sql is PREPARE TRANSACTION.
 func preparesTransaction(sql string) bool {
@@ -69,8 +68,8 @@ func preparesTransaction(sql string) bool {
 	return firstWord(sql) == "PREPARE" && len(words) > 1 && strings.EqualFold(words[1], "TRANSACTION")
 }
 
-// Conn is the connection itself. What the handler sends through it is not seen here: rows are sent before,
-// and from now on at once.
+// Conn returns the connection itself. Skald does not see the statements that the handler sends through it.
+// So it sends the buffered rows first, and later rows immediately.
 func (l *lent) Conn() *pgx.Conn {
 	l.mu.Lock()
 	done := l.raw || l.over
@@ -99,7 +98,7 @@ func (l *lent) expose() {
 	}
 }
 
-// LargeObjects are pgx's own, which use the connection past this transaction: see Conn.
+// LargeObjects returns pgx's own, which use the connection outside of this transaction: see Conn.
 func (l *lent) LargeObjects() pgx.LargeObjects {
 	l.Conn()
 	tx := l.live()
@@ -123,7 +122,7 @@ func (l *lent) exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 	}
 	defer l.look()
 	br, err := l.ahead(ctx, tx, &sql, &args)
-	if err != nil && !undoes(sql) { // else what could not be sent is undone
+	if err != nil && !undoes(sql) { // a ROLLBACK also undoes the rows that could not be sent
 		return pgconn.CommandTag{}, err
 	}
 	if br == nil {
@@ -133,7 +132,7 @@ func (l *lent) exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 	return tag, cmp.Or(err, br.Close())
 }
 
-// undoes tells a statement that goes back to a savepoint, or ends the transaction.
+// undoes reports whether sql goes back to a savepoint or ends the transaction.
 func undoes(sql string) bool { return firstWord(sql) == "ROLLBACK" }
 
 func (l *lent) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
@@ -172,7 +171,7 @@ func (l *lent) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	if err != nil {
 		return pgx.FailedBatchResults(b, err)
 	}
-	// of a batch that would begin a transaction pgx says so itself
+	// pgx itself refuses a batch that begins a transaction
 	if b.Len() == 0 || pgx.FailedBatchResults(b, errEnded).Tx() != nil {
 		return tx.SendBatch(ctx, b)
 	}
@@ -195,7 +194,7 @@ func (l *lent) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 		}
 		return &lentBatch{BatchResults: tx.SendBatch(ctx, b), of: l}
 	}
-	br, err := l.along(ctx, tx, a, b.QueuedQueries)
+	br, err := l.sendWith(ctx, tx, a, b.QueuedQueries)
 	if err != nil {
 		return pgx.FailedBatchResults(b, err)
 	}
@@ -206,7 +205,7 @@ func (l *lent) CopyFrom(ctx context.Context, table pgx.Identifier, columns []str
 	from pgx.CopyFromSource) (int64, error) {
 	tx, err := l.open(ctx)
 	if err == nil {
-		err = l.flush(ctx, tx) // COPY is no part of a pipeline
+		err = l.flush(ctx, tx) // a pipeline cannot include COPY
 	}
 	if err != nil {
 		return 0, err
@@ -215,7 +214,7 @@ func (l *lent) CopyFrom(ctx context.Context, table pgx.Identifier, columns []str
 	return tx.CopyFrom(ctx, table, columns, from)
 }
 
-// Prepare touches no rows, so that those that wait go on waiting.
+// Prepare does not send the buffered rows, because it reads none.
 func (l *lent) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
 	tx, err := l.open(ctx)
 	if err != nil {
@@ -226,8 +225,8 @@ func (l *lent) Prepare(ctx context.Context, name, sql string) (*pgconn.Statement
 	return tx.Prepare(ctx, name, sql)
 }
 
-// ahead sends the rows that wait before a statement. Where the statement can go along it does, and its answer
-// is the next of br; nil: the statement is to be sent now.
+// ahead sends the buffered rows before a statement. If the statement fits into the same pipeline, its
+// result is the next one of br. If br is nil, the caller must send the statement.
 func (l *lent) ahead(ctx context.Context, tx pgx.Tx, sql *string, args *[]any) (pgx.BatchResults, error) {
 	a := l.take()
 	if len(a.rows) == 0 {
@@ -241,11 +240,11 @@ func (l *lent) ahead(ctx context.Context, tx pgx.Tx, sql *string, args *[]any) (
 	if !fits {
 		return nil, l.send(ctx, tx, a)
 	}
-	return l.along(ctx, tx, a, []*pgx.QueuedQuery{{SQL: *sql, Arguments: *args}})
+	return l.sendWith(ctx, tx, a, []*pgx.QueuedQuery{{SQL: *sql, Arguments: *args}})
 }
 
-// along sends rows and queries in one pipeline. The next answer is that of the first query.
-func (l *lent) along(ctx context.Context, tx pgx.Tx, a ahead,
+// sendWith sends rows and queries in one pipeline. The next result of br is that of the first query.
+func (l *lent) sendWith(ctx context.Context, tx pgx.Tx, a ahead,
 	qs []*pgx.QueuedQuery) (pgx.BatchResults, error) {
 	insert := l.s.outbox.Insert(a.rows)
 	b := &pgx.Batch{}
@@ -259,33 +258,33 @@ func (l *lent) along(ctx context.Context, tx pgx.Tx, a ahead,
 	_ = br.Close()
 	sent := l.sent(a, err)
 	if bad := (pgx.ErrPreprocessingBatch{}); errors.As(err, &bad) && bad.SQL() != insert.SQL {
-		return nil, bad.Unwrap() // the statement's own
+		return nil, bad.Unwrap() // the error of the statement
 	}
 	return nil, sent
 }
 
-// The longest statement without arguments that goes along: pgx keeps what does prepared.
+// Maximum length of a statement without arguments in a pipeline, because pgx caches it as prepared.
 const longestAlong = 1 << 10
 
-// fits tells whether a statement means the same behind rows in a pipeline as it does by itself. Where an
-// argument does not fit its parameter pgx closes the connection of a pipeline, so that is looked at first.
+// fits reports whether a statement has the same effect in a pipeline after the rows as alone. pgx closes
+// the connection if an argument in a pipeline does not match its parameter, so fits checks that first.
 func (l *lent) fits(ctx context.Context, conn *pgx.Conn, sql *string, args *[]any) (bool, error) {
 	switch firstWord(*sql) {
 	case "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE", "ROLLBACK",
 		"SET", "LOCK", "TRUNCATE":
 	default:
-		return false, nil // a prepared statement's name, among others
+		return false, nil // for example the name of a prepared statement
 	}
 	if !rewritten(ctx, conn, sql, args) {
 		return false, nil
 	}
 	if len(*args) == 0 && (len(*sql) > longestAlong ||
 		strings.Contains(strings.TrimRight(*sql, "; \t\r\n"), ";")) {
-		return false, nil // it may be several, which are sent in another form
+		return false, nil // several statements need another protocol
 	}
 	switch conn.Config().DefaultQueryExecMode {
 	case pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol:
-		return true, nil // pgx looks at all arguments before it sends anything
+		return true, nil // pgx checks all arguments before it sends anything
 	}
 	if len(*args) == 0 && !strings.Contains(*sql, "$") {
 		return true, nil
@@ -297,8 +296,8 @@ func (l *lent) fits(ctx context.Context, conn *pgx.Conn, sql *string, args *[]an
 	return (&pgx.ExtendedQueryBuilder{}).Build(conn.TypeMap(), what, *args) == nil, nil
 }
 
-// rewritten rewrites what names its arguments. False: an option among args is none of a pipeline's, or pgx
-// has to tell what is wrong with the names.
+// rewritten replaces named arguments. Returns false if args have an option that a pipeline does not
+// support, or names that pgx must refuse.
 func rewritten(ctx context.Context, conn *pgx.Conn, sql *string, args *[]any) bool {
 	for i, arg := range (*args)[:min(len(*args), 4)] {
 		switch arg := arg.(type) {
@@ -324,7 +323,7 @@ const (
 	mostDescribed = 256
 )
 
-// described is the description of a statement: one round trip for the first time on a connection.
+// described returns the description of a statement: one round trip at its first use on a connection.
 func described(ctx context.Context, conn *pgx.Conn, sql string) (*pgconn.StatementDescription, error) {
 	data := conn.PgConn().CustomData()
 	known, _ := data[describedKey].(map[string]*pgconn.StatementDescription)

@@ -8,10 +8,10 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/query"
 )
 
-// defaultLimit is how many a list has at most if it is not said.
+// defaultLimit is the default limit of a list.
 const defaultLimit = 1000
 
-// List lists messages that are kept or in quarantine, steps, and sagas.
+// List implements store.Operator.
 func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err error) {
 	ctx = c.patience.Long(ctx)
 	if l.Kept != nil {
@@ -54,12 +54,12 @@ func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err er
 	return out, err
 }
 
-// Audits lists what operators did.
+// Audits lists the actions of operators.
 func (c *core) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error) {
 	return query.List(c.patience.Long(ctx), c.pg, q, cmp.Or(q.Limit, defaultLimit))
 }
 
-// Status tells how the database stands.
+// Status counts the records of the database.
 func (c *core) Status(ctx context.Context, q store.StatusQuery) (out store.Status, err error) {
 	ctx = c.patience.Long(ctx)
 	if q.Outbox {

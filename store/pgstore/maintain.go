@@ -9,19 +9,18 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/query"
 )
 
-// Maintain empties what is older than it is to be kept, under the lease on the retention if there is an
-// owner.
+// Maintain deletes expired rows. With an owner, it first takes the retention lease.
 func (c *core) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
 	return c.steward.Maintain(c.patience.Long(ctx), m)
 }
 
-// Examine looks at the server's settings, its clock and connections, the rings and the load.
+// Examine checks the server's settings, clock and connections, the rings and the load.
 func (c *core) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
 	return admin.NewDoctor(c.pg, c.steward).Examine(c.patience.Long(ctx), e)
 }
 
-// Recover settles the outbox of a database that moved, and brings the numbers of what consumers keep up to
-// what is there. Without a note it only tells what it saw.
+// Recover repairs the outbox of a database that moved, and sequences that are behind the stored rows.
+// Without a note it only reports.
 func (c *core) Recover(ctx context.Context, note *store.Audit) (store.Recovered, error) {
 	ctx = c.patience.Long(ctx)
 	if note == nil {

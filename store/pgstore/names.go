@@ -9,17 +9,18 @@ import (
 
 var _ endpoint.Wire = (*Store)(nil)
 
-// String names the server, the database and the schema, and nothing that is secret.
+// String returns the server, the database and the schema, without secrets.
 func (s *Store) String() string {
 	at := s.pool.Config().ConnConfig
 	return fmt.Sprintf("PostgreSQL at %s:%d, database %s, schema %s", at.Host, at.Port, at.Database,
 		s.pg.Schema)
 }
 
-// String names the schema.
+// String returns the schema.
 func (s *SQLStore) String() string {
 	return fmt.Sprintf("PostgreSQL through database/sql, schema %s", s.pg.Schema)
 }
 
-// Unencrypted names the hosts that the pool may speak to without TLS: sslmode is disable, allow or prefer.
+// Unencrypted returns the hosts that the pool may reach without TLS, because sslmode is disable, allow or
+// prefer.
 func (s *Store) Unencrypted() []string { return sqlexec.Unencrypted(s.pool.Config().ConnConfig) }

@@ -9,7 +9,7 @@ import (
 
 var _ store.PayloadSchemas = (*core)(nil)
 
-// PayloadSchema reads a schema that was kept.
+// PayloadSchema returns a stored schema.
 func (c *core) PayloadSchema(ctx context.Context, registry, id string) (definition string, err error) {
 	read := c.pg.Call("PayloadSchema", registry, id)
 	read.Scan = func(row sqlexec.Scanner) error { return row.Scan(&definition) }
@@ -19,8 +19,8 @@ func (c *core) PayloadSchema(ctx context.Context, registry, id string) (definiti
 	return definition, nil
 }
 
-// KeepPayloadSchema keeps a schema, unless one is kept under this id.
+// KeepPayloadSchema stores a schema, unless the ID has one already.
 func (c *core) KeepPayloadSchema(ctx context.Context, registry, id, definition string) error {
-	return c.pg.Short(ctx, "keep the schema of a payload",
+	return c.pg.Short(ctx, "store the schema of a payload",
 		c.pg.Call("KeepPayloadSchema", registry, id, definition))
 }

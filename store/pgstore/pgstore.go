@@ -1,10 +1,9 @@
-// Package pgstore keeps outbox, marks, shards and entities in PostgreSQL 15 or newer: the store seam over a
-// pgx pool (New) or database/sql (NewSQL).
+// Package pgstore is the driver for PostgreSQL 15 or newer, over a pgx pool (New) or database/sql (NewSQL).
 //
-// Every intake and every outflow is one pipeline: a message costs two round trips beside the handler's own, a
-// duplicate two, in every exec mode of pgx. Nothing needs session state, so any pooler in transaction mode
-// will do (below PgBouncer 1.21 use an exec mode without named statements). The tables come by Migrate;
-// nothing is made or dropped at run time.
+// Each intake and each commit is one pipeline. So a message costs two round trips in addition to the
+// handler's own statements, in every exec mode of pgx; a duplicate costs two. Skald needs no session state,
+// so a pooler in transaction mode works. With PgBouncer before 1.21, use an exec mode without named
+// statements. Migrate creates the tables; at run time Skald creates and drops nothing.
 package pgstore
 
 import (
@@ -30,14 +29,15 @@ var statements embed.FS
 type Options struct {
 	Schema string // where the tables are. Default "public"
 
-	// Notify tells relays in other processes of each write, by a NOTIFY outside of your transaction, at most
-	// 50 a second. They need a Listener. Without it a relay finds what others wrote by looking. Default off.
+	// Notify notifies relays in other processes of each write, by a NOTIFY outside of your transaction, at
+	// most 50 a second. They need a Listener. Without it, a relay polls for rows of other processes.
+	// Default off.
 	Notify bool
 
-	// Patience is how long the database may take to answer one round trip of Skald's own, up to 5 s for
-	// rivals included. Lists, counts and retention have 60 times as long. Then the connection is closed, the
-	// pool makes new ones, and the call fails as an outage. Contexts of handlers bound their own statements.
-	// Default 15 s.
+	// Patience limits one round trip of Skald's own, including up to 5 s for rivals. Lists, counts and
+	// retention may take 60 times as long. After that, Skald closes the connection, the pool replaces its
+	// others, and the call fails as an outage. Statements of handlers have only the limits of their
+	// contexts. Default 15 s.
 	Patience time.Duration
 }
 
@@ -48,12 +48,12 @@ func (o *Options) patience() sqlexec.Patience {
 	return sqlexec.Patience(o.Patience)
 }
 
-// Store is PostgreSQL through a pgx pool. It is safe for concurrent use. Close the pool yourself.
+// Store is a driver over a pgx pool. It is safe for concurrent use. Close the pool yourself.
 type Store struct {
 	*core
 	pool    *pgxpool.Pool
-	waiting atomic.Int64 // Begins that wait for a connection
-	hooked  bool         // the pool does something about each use of a connection
+	waiting atomic.Int64 // calls of Begin that wait for a connection
+	hooked  bool         // the pool has hooks that run at each use of a connection
 }
 
 var (
@@ -76,7 +76,7 @@ func New(pool *pgxpool.Pool, o *Options) *Store {
 	return s
 }
 
-// core is what both stores share: everything but the user's transaction.
+// core has the parts that both stores share: all except the user's transaction.
 type core struct {
 	pg        *sqlexec.DB
 	patience  sqlexec.Patience
@@ -91,8 +91,8 @@ type core struct {
 	steward   *admin.Steward
 	recovery  *query.Recovery
 	waker     *sqlexec.Waker
-	dials     *pgxpool.Pool // nil: database/sql
-	warned    atomic.Bool   // of the pool's connects
+	dials     *pgxpool.Pool // nil for database/sql
+	warned    atomic.Bool   // the log has the warning about the pool's connect timeout
 }
 
 func newCore(r sqlexec.Runner, o *Options) *core {
@@ -136,22 +136,22 @@ func texts() (map[string]string, error) {
 	return raw, nil
 }
 
-// CheckSchema tells by a *NameError whether a schema cannot have that name.
+// CheckSchema returns a *NameError if a schema cannot have that name.
 func CheckSchema(name string) error { return sqlexec.Nameable("schema", name) }
 
-// NameError says that a schema or role cannot have that name.
+// NameError reports a name that a schema or role cannot have.
 type NameError = sqlexec.NameError
 
-// Code is the SQLSTATE of err, "" if it has none. PgBouncer has one for all that it refuses: of that it is
-// the one that PostgreSQL would have.
+// Code returns the SQLSTATE of err; "" if it has none. PgBouncer uses a single code for everything that it
+// refuses. For that, Code returns the code that PostgreSQL would use.
 func Code(err error) string { return sqlexec.SQLState(err) }
 
-// Outage tells whether err, of this package or of pgx, is nobody's fault and worth the same try again: a
-// server that is away, starts or stops, a lost connection, a deadlock, a serialisation failure, a timeout, a
-// full disk.
+// Outage reports whether err, of this package or of pgx, is nobody's fault, so that the caller should
+// retry. Examples are a server that is unreachable, starts or stops, a lost connection, a deadlock, a
+// serialization failure, a timeout and a full disk.
 func Outage(err error) bool { return sqlexec.Outage(err) }
 
 func (c *core) Outage(err error) bool { return sqlexec.Outage(err) }
 
-// Woken is closed at the next write.
+// Woken returns a channel that is closed at the next write.
 func (c *core) Woken() <-chan struct{} { return c.waker.Woken() }

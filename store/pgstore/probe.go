@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Probe asks the server whether it takes writes, on a connection that is not of the pool.
+// Probe checks that the server accepts writes, on a connection outside of the pool.
 func (s *Store) Probe(ctx context.Context) error {
 	if s.pg.Err != nil {
 		return s.pg.Err
@@ -13,9 +13,9 @@ func (s *Store) Probe(ctx context.Context) error {
 	return probed(s.pg.ProbePool(ctx, s.pool))
 }
 
-// Probe asks the server whether it takes writes. The connection is none of the DB's once pgx's driver has
-// begun a transaction. With another driver it is one of the DB's: Probe then returns nil while all of them
-// are lent.
+// Probe checks that the server accepts writes. With pgx's driver it uses an extra connection, after the
+// first transaction. With another driver it uses one of the DB, and returns nil while all of them are in
+// use.
 func (s *SQLStore) Probe(ctx context.Context) error {
 	if s.pg.Err != nil {
 		return s.pg.Err

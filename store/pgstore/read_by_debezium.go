@@ -12,32 +12,27 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/wal"
 )
 
-// ReadByOptions of a ReadBy. The zero value is for what skald debezium config prints.
+// ReadByOptions configures a ReadBy. The zero value fits the output of skald debezium config.
 type ReadByOptions struct {
-	Slot        string // the replication slot that is read. Default skald_debezium
-	Publication string // of the outbox, from which it is read. Default skald_debezium
-	// Trust takes it, once, that the slot has had, or will have, every row that the positions do not show:
-	// its reader was there before this one looked.
+	Slot        string // the replication slot to follow. Default skald_debezium
+	Publication string // the slot's publication of the outbox. Default skald_debezium
+	// Trust assumes, once, that the slot's reader received, or will receive, every row above the stored
+	// positions: the reader existed before this relay first looked.
 	Trust bool
 }
 
-// ReadBy is a store as the source of a relay that publishes nothing but rows that were deferred: somebody
-// else reads the outbox from a replication slot, Debezium for one. It moves the positions of the shards to
-// where that reader has confirmed the slot, so that the retention, the backlog and all that tells of it know
-// what is published. Where a relay that publishes works, this one stands by.
-//
-// A position moves to a snapshot under two conditions. The slot has confirmed a place of the WAL that was
-// read after the snapshot. And each row above the old position is in the slot's stream: the position was
-// taken next to this slot, or the row's transaction began after the slot was seen. Otherwise the positions
-// stay, and Listening returns the reason.
+// ReadBy is the source of a relay for an outbox that another program reads from a replication slot, for
+// example Debezium. The relay publishes only deferred rows. It moves the positions of the shards to the
+// place that the slot has confirmed, so that retention and backlog are correct. While a relay that
+// publishes runs, this one is a standby.
 type ReadBy struct {
 	*core
 	follower *wal.Follower
 	named    endpoint.Wire
 }
 
-// ReadBy is s as the source of such a relay. Its user must see whose session reads the slot: it is that
-// session's, or has pg_read_all_stats, which pg_monitor includes.
+// ReadBy returns s as the source of such a relay. Its user must see the session that reads the slot: it
+// owns that session, or has pg_read_all_stats, which pg_monitor includes.
 func (s *Store) ReadBy(o *ReadByOptions) (*ReadBy, error) {
 	var at ReadByOptions
 	if o != nil {
@@ -59,26 +54,26 @@ func (s *Store) readBy(o wal.FollowerOptions) *ReadBy {
 
 var _ endpoint.Wire = (*ReadBy)(nil)
 
-// String names the server, the database and the schema.
+// String returns the server, the database and the schema.
 func (r *ReadBy) String() string { return endpoint.DriverName(r.named) }
 
-// Unencrypted names the hosts that may be spoken to without TLS.
+// Unencrypted returns the hosts that may be reached without TLS.
 func (r *ReadBy) Unencrypted() []string { return r.named.Unencrypted() }
 
-// Listen logs why positions stay, until ctx is done.
+// Listen logs the reason while positions stay, until ctx is done.
 func (r *ReadBy) Listen(ctx context.Context, log *slog.Logger) { r.follower.Listen(ctx, log) }
 
-// Listening returns why positions stay.
+// Listening returns the reason why positions stay.
 func (r *ReadBy) Listening() store.Listening { return r.follower.Listening() }
 
-// Pull finds nothing: what is in a window was read by the slot's reader. It looks whether the window is
-// there.
+// Pull returns no rows, because the slot's reader has them. It checks that the window exists.
 func (r *ReadBy) Pull(ctx context.Context, w store.Window, most int) (store.Page, error) {
 	return r.follower.Pull(ctx, w, most)
 }
 
-// Lease is the store's; what it answers to a look is the end of a window of which all was read. A window that
-// a relay has left half published is not open here: the slot may not have its rows.
+// Lease does as the store's. A look returns the end of a window whose rows the slot's reader has confirmed.
+// A window that a publishing relay left half published is not open here, because the slot may not have its
+// rows.
 func (r *ReadBy) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 	return r.follower.Lease(ctx, ask)
 }

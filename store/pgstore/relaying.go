@@ -7,8 +7,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/query"
 )
 
-// Lease takes, renews and gives back shards: one round trip. A shard belongs to a live relay, so a renewal
-// writes one row.
+// Lease takes, renews and releases shards: one round trip. A renewal writes one row, because only one relay
+// owns a shard.
 func (c *core) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 	return c.outbox.Lease(ctx, ask, query.Besides{})
 }
@@ -18,7 +18,7 @@ func (c *core) Pull(ctx context.Context, w store.Window, limit int) (store.Page,
 	return c.outbox.Pull(ctx, w, limit)
 }
 
-// Deferred reads rows that the broker refused, and those that wait after them.
+// Deferred reads the rows that the broker refused, and the rows that wait for them.
 func (c *core) Deferred(ctx context.Context, q store.DeferredQuery) (store.Deferred, error) {
 	return c.outbox.Deferred(ctx, q)
 }

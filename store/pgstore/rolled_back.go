@@ -11,9 +11,9 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// apart takes out of the calls of an intake those that are seldom needed. Behind settings none may wait: they
-// are for the handler, whose role need not see marks.
-func apart(in store.Intake, calls []sqlexec.Call) (now, later []sqlexec.Call) {
+// splitNeeded separates the calls of an intake that are rarely needed. With settings it separates none: those are
+// for the handler, whose role may have no right to read marks.
+func splitNeeded(in store.Intake, calls []sqlexec.Call) (now, later []sqlexec.Call) {
 	if len(in.Settings) > 0 {
 		return calls, nil
 	}
@@ -32,8 +32,8 @@ func apart(in store.Intake, calls []sqlexec.Call) (now, later []sqlexec.Call) {
 	return now, later
 }
 
-// look finds the verdicts of the marks that were there. If all were, the unit will most likely be rolled
-// back: that goes along, so that a duplicate costs two round trips.
+// look reads the verdicts of marks that exist already. If all do, the unit will probably be rolled back. So
+// look does that in the same round trip, and a duplicate costs two.
 func (u *unit) look(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, in store.Intake,
 	later []sqlexec.Call) (pgx.Tx, error) {
 	calls := slices.DeleteFunc(later, func(c sqlexec.Call) bool { return !c.Need() })
@@ -55,15 +55,15 @@ func (u *unit) look(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, in store.Int
 	return tx, nil
 }
 
-// over is the transaction of a unit that found nothing to be done and was rolled back with that. Whoever uses
-// it all the same has it begin again, with the same intake.
+// over is the transaction of a unit without new messages, which was already rolled back. Its first
+// statement begins it again with the same intake.
 type over struct {
 	pgx.Tx
 	u  *unit
 	in store.Intake
 }
 
-// again begins anew, once; the marks are there, so they are not looked up.
+// again begins the transaction again, once. The verdicts are known and not read again.
 func (o *over) again(ctx context.Context) (pgx.Tx, error) {
 	u := o.u
 	if tx := u.tx.live(); u.conn == nil || tx != pgx.Tx(o) {
@@ -77,7 +77,7 @@ func (o *over) again(ctx context.Context) (pgx.Tx, error) {
 	tx, err := sqlexec.Open(ctx, u.conn.Conn(), isoLevel(o.in.Isolation), u.s.bind(o.in, calls))
 	if err == nil && (!slices.Equal(found.Locks, u.found.Locks) ||
 		!slices.Equal(found.Sagas, u.found.Sagas)) {
-		err = fmt.Errorf("an entity or a saga moved meanwhile: %w", store.ErrBusy)
+		err = fmt.Errorf("an entity or a saga changed meanwhile: %w", store.ErrBusy)
 	}
 	if err != nil {
 		_ = sqlexec.Undo(ctx, u.conn.Conn())

@@ -10,12 +10,12 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// StartSagas writes new sagas, or reads those that are there: a round trip, two for the latter.
+// StartSagas writes new sagas and reads existing ones: one round trip, or two if there are existing ones.
 func (s *Store) StartSagas(ctx context.Context, tx pgx.Tx, ss ...store.Saga) ([]store.Saga, []bool, error) {
 	return s.sagas.Start(ss, s.asks(ctx, tx), s.sends(ctx, tx))
 }
 
-// LockSagas reads sagas and locks them: a round trip.
+// LockSagas reads and locks sagas: one round trip.
 func (s *Store) LockSagas(ctx context.Context, tx pgx.Tx, refs ...store.SagaRef) ([]store.Saga, error) {
 	return s.sagas.Lock(refs, s.asks(ctx, tx), s.sends(ctx, tx))
 }
@@ -30,13 +30,13 @@ func (*Store) sends(ctx context.Context, tx pgx.Tx) func([]sqlexec.Call) error {
 	}
 }
 
-// StartSagas writes new sagas, or reads those that are there: a round trip, and one for each of the latter.
+// StartSagas writes new sagas and reads existing ones: one round trip, and one more for each existing one.
 func (s *SQLStore) StartSagas(ctx context.Context, tx *sql.Tx,
 	ss ...store.Saga) ([]store.Saga, []bool, error) {
 	return s.sagas.Start(ss, s.asks(ctx, tx), s.sends(ctx, tx))
 }
 
-// LockSagas reads sagas and locks them: a round trip.
+// LockSagas reads and locks sagas: one round trip.
 func (s *SQLStore) LockSagas(ctx context.Context, tx *sql.Tx, refs ...store.SagaRef) ([]store.Saga, error) {
 	return s.sagas.Lock(refs, s.asks(ctx, tx), s.sends(ctx, tx))
 }

@@ -8,7 +8,7 @@ import (
 
 var _ endpoint.Dialer = (*core)(nil)
 
-// longestConnect is the longest bound of a connect without a warning.
+// longestConnect is the longest connect timeout without a warning.
 const longestConnect = 30 * time.Second
 
 // SlowConnect reports whether a connect of the pool may take more than 30 s, or has no bound. It returns

@@ -18,26 +18,26 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// SQLStore is PostgreSQL through database/sql. It is safe for concurrent use. Close the DB yourself.
+// SQLStore is a driver over database/sql. It is safe for concurrent use. Close the DB yourself.
 //
-// A message costs five round trips beside the handler's own, each further Write in the handler one more.
-// Write sends rows at once, because the store does not see a savepoint of the handler. The database refuses
-// the COMMIT of a handler that was lent the transaction. Commit and Rollback of the unit then return
-// store.ErrLent, and the consumer ends.
+// A message costs five round trips in addition to the handler's own, and each Write in the handler one
+// more. Write sends rows immediately, because the store does not see the handler's savepoints. The database
+// refuses a COMMIT that a handler sends. Commit and Rollback of the unit then return store.ErrLent, and the
+// consumer ends.
 type SQLStore struct {
 	*core
 	db     *sql.DB
-	pgx    bool                           // the driver's own name is pgx
-	config atomic.Pointer[pgx.ConnConfig] // of a connection below db; nil: none is known
+	pgx    bool                           // db uses pgx's driver directly
+	config atomic.Pointer[pgx.ConnConfig] // of a connection of db; nil until it is known
 }
 
 var (
 	_ store.Driver[*sql.Tx] = (*SQLStore)(nil)
 )
 
-// NewSQL is a store in db: opened with pgx's driver (sql.Open("pgx", …) or stdlib.OpenDBFromPool), also
-// inside a driver that only traces and has a method Raw, or with that of lib/pq, where a relay's and a
-// store's own transactions take three round trips instead of one.
+// NewSQL returns a store in db, which uses pgx's driver (sql.Open("pgx", …) or stdlib.OpenDBFromPool). A
+// driver that only traces and has a method Raw may wrap it. With lib/pq's driver, Skald's own transactions
+// take three round trips instead of one.
 func NewSQL(db *sql.DB, o *Options) *SQLStore {
 	_, ok := db.Driver().(*stdlib.Driver)
 	return &SQLStore{core: newCore(sqlexec.OverSQL(db, o.patience()), o), db: db, pgx: ok}
@@ -45,16 +45,16 @@ func NewSQL(db *sql.DB, o *Options) *SQLStore {
 
 type sqlUnit struct {
 	s     *SQLStore
-	conn  *sql.Conn // nil: ended
+	conn  *sql.Conn // nil after the unit ended
 	tx    *sql.Tx
-	stop  context.CancelFunc // of the transaction, which would else outlive a lost server
+	stop  context.CancelFunc // cancels the transaction, which would otherwise outlive a lost server
 	found store.Found
 	have  query.Locked
 	kept  bool // see unit
-	used  bool // by a function
+	used  bool // a function used it
 }
 
-// Begin opens a transaction and takes in: two round trips.
+// Begin opens a transaction and applies in: two round trips.
 func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.Tx], error) {
 	u := &sqlUnit{s: s}
 	calls, err := s.intake(in, &u.found)
@@ -72,7 +72,7 @@ func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.
 	return u, nil
 }
 
-// noteLent notes that a function gets the connection, or returns what Leftover makes of err.
+// noteLent records that a function gets the connection. For an err it returns the result of Leftover.
 func (u *sqlUnit) noteLent(ctx context.Context, err error) error {
 	if u.conn == nil {
 		return err
@@ -106,8 +106,8 @@ func (u *sqlUnit) open(ctx context.Context, in store.Intake, calls []sqlexec.Cal
 	return u.prepare(ctx, in, calls)
 }
 
-// prepare sends the calls of an intake. For statements that are new to a connection, pgx needs a round trip
-// that locks their tables. So prepare first bounds the transaction, in one more round trip.
+// prepare sends the calls of an intake. For statements that are new to a connection, pgx needs an extra
+// round trip that locks their tables. So prepare first sets the timeouts, in one more round trip.
 func (u *sqlUnit) prepare(ctx context.Context, in store.Intake, calls []sqlexec.Call) error {
 	err := sqlexec.Below(u.conn, func(c *pgx.Conn) error {
 		if prepared(c, calls) {
@@ -126,7 +126,7 @@ func (u *sqlUnit) prepare(ctx context.Context, in store.Intake, calls []sqlexec.
 	if err := u.send(ctx, "", calls); err != nil {
 		return err
 	}
-	_ = sqlexec.Below(u.conn, func(c *pgx.Conn) error { prepares(c, calls); return nil })
+	_ = sqlexec.Below(u.conn, func(c *pgx.Conn) error { notePrepared(c, calls); return nil })
 	return nil
 }
 
@@ -140,9 +140,8 @@ func sqlLevel(level store.Isolation) sql.IsolationLevel {
 	return sql.LevelReadCommitted
 }
 
-// write has the transaction write where the session's only read unless told otherwise: one more round trip.
-// It comes before all else, also before pgx asks for the types of what follows. The driver of lib/pq says so
-// by itself.
+// write makes the transaction read-write if the session is read-only by default: one more round trip. It
+// runs first, even before pgx reads the types of the next statements. lib/pq requests read-write itself.
 func (u *sqlUnit) write(ctx context.Context) error {
 	err := sqlexec.Below(u.conn, func(c *pgx.Conn) error {
 		if u.s.config.Load() == nil {
@@ -160,11 +159,12 @@ func (u *sqlUnit) write(ctx context.Context) error {
 	return err
 }
 
-// inTransaction fails outside of one, where a handler's own COMMIT would have what follows stand by itself.
+// inTransaction fails outside of a transaction. After a COMMIT of the handler, the next statements would
+// each commit alone.
 const inTransaction = "SAVEPOINT skald_unit;\n"
 
-// send carries out calls in the transaction: one round trip. What goes before them is for drivers that do not
-// know whether they are in one.
+// send sends calls in the transaction: one round trip. before is sent first by drivers that do not track
+// the state of the transaction.
 func (u *sqlUnit) send(ctx context.Context, before string, calls []sqlexec.Call) error {
 	return sqlexec.SendOn(ctx, u.conn, u.tx, before, calls)
 }
@@ -175,8 +175,8 @@ func (u *sqlUnit) Tx() *sql.Tx {
 }
 func (u *sqlUnit) Found() store.Found { return u.found }
 
-// Outage tells whether the connection was lost, or the transaction aborted by what is nobody's fault. A
-// driver other than pgx does not tell how its transaction stands: a statement finds out.
+// Outage reports whether the connection was lost, or an outage aborted the transaction. A driver other than
+// pgx does not expose that state, so Outage sends a statement.
 func (u *sqlUnit) Outage(ctx context.Context, err error) bool {
 	if u.conn == nil || u.tx == nil || err == nil {
 		return false
@@ -195,13 +195,13 @@ func (u *sqlUnit) Outage(ctx context.Context, err error) bool {
 	return failedItself(closed || sqlexec.ConnectionLost(seen), aborted, err)
 }
 
-// end undoes what is not committed and hands the connection back.
+// end rolls back and returns the connection.
 func (u *sqlUnit) end() {
 	if u.conn == nil {
 		return
 	}
 	if u.tx != nil {
-		_ = u.tx.Rollback() // no more than an answer where it was ended before
+		_ = u.tx.Rollback() // an error only means that the transaction ended before
 	}
 	if u.stop != nil {
 		u.stop()
@@ -210,7 +210,7 @@ func (u *sqlUnit) end() {
 	u.conn = nil
 }
 
-// drop is end after err, which may say that the connection must not be used again.
+// drop does as end, and closes the connection if err means that it must not be used again.
 func (u *sqlUnit) drop(err error) {
 	if u.tx != nil {
 		_ = u.tx.Rollback()
@@ -237,11 +237,12 @@ func (u *sqlUnit) Commit(ctx context.Context, es ...store.Effect) error {
 	if err != nil {
 		return fmt.Errorf("commit: %w", sqlexec.Limit(u.s.pg.Explain(sqlexec.Lent(err)), messages(es)))
 	}
-	u.s.stood(es...)
+	u.s.wakeFor(es...)
 	return nil
 }
 
-// CommitThen commits: database/sql sends statement by statement, so nothing is saved by beginning with it.
+// CommitThen only commits: database/sql sends each statement separately, so a common round trip is not
+// possible.
 func (u *sqlUnit) CommitThen(ctx context.Context, _ store.Intake,
 	es ...store.Effect) (store.Unit[*sql.Tx], error) {
 	return nil, u.Commit(ctx, es...)
@@ -266,10 +267,11 @@ func (u *sqlUnit) commit(ctx context.Context, es []store.Effect) error {
 		return err
 	}
 	defer context.AfterFunc(ctx, u.stop)()
-	return u.tx.Commit() // whose driver tells the tag ROLLBACK from COMMIT
+	return u.tx.Commit() // the driver detects the tag ROLLBACK
 }
 
-// ready tells whether the transaction is still there, and not aborted. Drivers other than pgx find out later.
+// ready returns an error if the transaction ended or is aborted. With drivers other than pgx, the next
+// statement returns it.
 func (u *sqlUnit) ready() error {
 	err := sqlexec.Below(u.conn, usable)
 	if errors.Is(err, sqlexec.ErrForeign) {
@@ -281,10 +283,10 @@ func (u *sqlUnit) ready() error {
 // Return does nothing: a *sql.Tx cannot be revoked.
 func (*sqlUnit) Return() {}
 
-// Drop ends the context of the transaction: database/sql rolls it back.
+// Drop cancels the context of the transaction, so database/sql rolls it back.
 func (u *sqlUnit) Drop() { u.stop() }
 
-// Usable asks pgx for the status of the last statement. With another driver it asks the server for the
+// Usable reads pgx's status after the last statement. With another driver it asks the server for the
 // setting of the transaction that Skald began.
 func (u *sqlUnit) Usable(ctx context.Context) error {
 	if u.conn == nil {
@@ -296,7 +298,7 @@ func (u *sqlUnit) Usable(ctx context.Context) error {
 	return u.lent(ctx)
 }
 
-// lent asks the server whether the transaction is the one that Skald began.
+// lent returns store.ErrLent unless the transaction is the one that Skald began. It asks the server.
 func (u *sqlUnit) lent(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), sqlexec.DefaultWait)
 	defer stop()
@@ -310,7 +312,7 @@ func (u *sqlUnit) lent(ctx context.Context) error {
 	return err
 }
 
-// Rollback undoes everything and then does Apply(instead...).
+// Rollback undoes everything and then applies instead.
 func (u *sqlUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	if u.conn == nil {
 		return nil, fmt.Errorf("roll back: %w", errEnded)
@@ -333,12 +335,12 @@ func (u *sqlUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 	return nil, nil
 }
 
-// Write adds es to tx at once, which it never commits.
+// Write sends es to tx immediately and never commits it.
 func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error {
 	if s.pg.Err != nil {
 		return s.pg.Err
 	}
-	rows, err := said(es)
+	rows, err := onlyRows(es)
 	if err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
@@ -358,7 +360,7 @@ func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) er
 		return ctx.Err()
 	}
 	c := s.outbox.Insert(rows)
-	if !s.pgx { // others take no arrays
+	if !s.pgx { // other drivers do not support arrays
 		if c.SQL, err = sqlexec.Inlined(c.SQL, c.Args); err != nil {
 			return fmt.Errorf("write: %w", err)
 		}

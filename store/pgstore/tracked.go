@@ -16,12 +16,12 @@ var (
 	_ store.Tracker[*sql.Tx] = (*SQLStore)(nil)
 )
 
-// LockTracked reads the rows of sagas, or makes them: a round trip.
+// LockTracked reads and locks the rows of sagas, and creates missing ones: one round trip.
 func (s *Store) LockTracked(ctx context.Context, tx pgx.Tx, flow string,
 	keys ...string) ([]store.Tracked, error) {
 	list, out, err := s.sagas.LockTracked(flow, keys)
 	if err == nil {
-		rows, _ := tx.Query(ctx, list.SQL, list.Args...) // CollectRows and its like answer its error
+		rows, _ := tx.Query(ctx, list.SQL, list.Args...) // CollectRows returns its error
 		_, err = pgx.CollectRows(rows,
 			func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, list.Scan(row) })
 	}
@@ -31,7 +31,7 @@ func (s *Store) LockTracked(ctx context.Context, tx pgx.Tx, flow string,
 	return *out, nil
 }
 
-// LockTracked reads the rows of sagas, or makes them: a round trip.
+// LockTracked reads and locks the rows of sagas, and creates missing ones: one round trip.
 func (s *SQLStore) LockTracked(ctx context.Context, tx *sql.Tx, flow string,
 	keys ...string) ([]store.Tracked, error) {
 	list, out, err := s.sagas.LockTracked(flow, keys)
@@ -44,7 +44,7 @@ func (s *SQLStore) LockTracked(ctx context.Context, tx *sql.Tx, flow string,
 	return *out, nil
 }
 
-// scanAll scans each row that a call answers.
+// scanAll scans each row of a call's result.
 func scanAll(ctx context.Context, tx *sql.Tx, c sqlexec.Call) error {
 	rows, err := tx.QueryContext(ctx, c.SQL, c.Args...)
 	if err != nil {

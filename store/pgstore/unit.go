@@ -42,7 +42,7 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	now, later := apart(in, s.bind(in, calls))
+	now, later := splitNeeded(in, s.bind(in, calls))
 	var tx pgx.Tx
 	err = s.roundTrip(ctx, conn, in.Wait, func(ctx context.Context) (err error) {
 		if tx, err = sqlexec.Open(ctx, conn.Conn(), isoLevel(in.Isolation), now); err == nil {
@@ -55,7 +55,7 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 		sqlexec.Release(conn)
 		return nil, fmt.Errorf("begin: %w", s.pg.Beginning(err))
 	}
-	prepares(conn.Conn(), now)
+	notePrepared(conn.Conn(), now)
 	u.lend(conn, tx, in)
 	return u, nil
 }
@@ -170,7 +170,7 @@ func usable(conn *pgx.Conn) error {
 	case conn.PgConn().TxStatus() == 'I': // by a statement of the handler's own
 		return store.ErrLent
 	case conn.PgConn().TxStatus() == 'E':
-		return fmt.Errorf("an error that the handler swallowed had aborted the transaction: %w",
+		return fmt.Errorf("an earlier error, which the handler ignored, aborted the transaction: %w",
 			pgx.ErrTxCommitRollback)
 	}
 	return nil
@@ -208,7 +208,7 @@ func (u *unit) committed(ctx context.Context, err error, es []store.Effect) erro
 		if u.tx.wrote {
 			u.s.waker.Wake()
 		}
-		u.s.stood(es...)
+		u.s.wakeFor(es...)
 		if u.tx.sets { // these outlive the transaction
 			sqlexec.Close(ctx, u.conn.Conn())
 		}
@@ -218,8 +218,8 @@ func (u *unit) committed(ctx context.Context, err error, es []store.Effect) erro
 	if sqlexec.Lost(err) {
 		err = fmt.Errorf("%w: %w", store.ErrLost, err)
 	}
-	said := append(named(u.tx.kept.says), messages(es)...)
-	return fmt.Errorf("commit: %w", sqlexec.Limit(u.s.pg.Explain(sqlexec.Lent(err)), said))
+	sent := append(named(u.tx.kept.kinds), messages(es)...)
+	return fmt.Errorf("commit: %w", sqlexec.Limit(u.s.pg.Explain(sqlexec.Lent(err)), sent))
 }
 
 // last returns the calls to send before COMMIT.
@@ -282,13 +282,13 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 
 // instead rolls back and applies e in the same pipeline. again reports that the caller must apply e
 // separately.
-func (u *unit) instead(ctx context.Context, e store.Effect) (stood, again bool, err error) {
+func (u *unit) instead(ctx context.Context, e store.Effect) (stored, again bool, err error) {
 	conn := u.conn.Conn()
 	calls, err := u.s.outflow([]store.Effect{e}, nil, nil)
 	if err != nil {
 		_ = sqlexec.Undo(ctx, conn)
-		stood, err = u.s.verdict(err, e)
-		return stood, false, err
+		stored, err = u.s.verdict(err, e)
+		return stored, false, err
 	}
 	if conn.IsClosed() {
 		return false, true, nil
@@ -312,6 +312,6 @@ func (u *unit) instead(ctx context.Context, e store.Effect) (stood, again bool, 
 		}
 		err = u.s.pg.Explain(err)
 	}
-	stood, err = u.s.verdict(err, e)
-	return stood, false, err
+	stored, err = u.s.verdict(err, e)
+	return stored, false, err
 }

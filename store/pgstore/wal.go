@@ -13,28 +13,29 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/wal"
 )
 
-// WALOptions of a WAL. The zero value works.
+// WALOptions configures a WAL. The zero value works.
 type WALOptions struct {
-	// Slot is the replication slot to read, and the publication of the same name. Both are made where they
-	// are missing. Each schema needs its own. Default skald_<database>_<schema>.
+	// Slot is the name of the replication slot and of its publication. Missing ones are created. Each
+	// schema needs its own. Default skald_<database>_<schema>.
 	Slot string
-	// BeforeConnect may change what is connected with, such as a password that lasts for minutes only.
-	// Default the pool's, where the connection is as the pool's.
+	// BeforeConnect may change the settings of a connection, such as a short-lived password. Default the
+	// pool's, if url is empty.
 	BeforeConnect func(context.Context, *pgx.ConnConfig) error
 }
 
-// WAL is a store as the source of a relay that hears of commits from a logical replication slot, and so
-// does not look at the table while nothing is committed. Rows are read from the table, in the order and with
-// the positions of any other relay: whatever happens to the slot, its relay looks as others do meanwhile, and
-// loses nothing. Of several relays with one slot one reads it and holds all shards; the others stand by.
+// WAL is the source of a relay that is notified of commits by a logical replication slot, so it does not
+// poll. It reads the rows from the table, in the order and with the positions of any other relay. If the
+// slot fails, the relay polls meanwhile and loses nothing. Of several relays with one slot, one reads it
+// and owns all shards; the others are standbys.
 type WAL struct {
 	*core
 	reader *wal.Reader
 	named  endpoint.Wire
 }
 
-// WAL is s as the source of one relay that hears of commits, over a connection of its own to url: to the
-// server itself, no pooler's, as a role with REPLICATION. An empty url is as the pool connects.
+// WAL returns s as the source of one relay, with a connection of its own to url. The connection must reach
+// the server directly, without a pooler, as a role with REPLICATION. An empty url connects as the pool
+// does.
 func (s *Store) WAL(url string, o *WALOptions) (*WAL, error) {
 	var at WALOptions
 	if o != nil {
@@ -66,21 +67,21 @@ func (s *Store) WAL(url string, o *WALOptions) (*WAL, error) {
 
 var _ endpoint.Wire = (*WAL)(nil)
 
-// String names the server, the database and the schema.
+// String returns the server, the database and the schema.
 func (w *WAL) String() string { return endpoint.DriverName(w.named) }
 
-// Unencrypted names the hosts that may be spoken to without TLS.
+// Unencrypted returns the hosts that may be reached without TLS.
 func (w *WAL) Unencrypted() []string { return append(w.named.Unencrypted(), w.reader.Unencrypted()...) }
 
-// Listen reads the slot until ctx is done; a relay's Run calls it. While that cannot be, it says so once and
-// tries again every few seconds, and commits are found by looking.
+// Listen reads the slot until ctx is done; a relay's Run calls it. While it cannot read, it logs that once
+// and tries again every few seconds, and the relay polls.
 func (w *WAL) Listen(ctx context.Context, log *slog.Logger) { w.reader.Listen(ctx, log) }
 
 // Listening returns the state of the notifications. It is safe for concurrent use.
 func (w *WAL) Listening() store.Listening { return w.reader.Listening() }
 
-// Lease is the store's. By the way it learns what its looks have seen, and whether the stream still tells of
-// everything.
+// Lease does as the store's. It also records the rows that its looks found, and checks that the stream is
+// complete.
 func (w *WAL) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 	return w.reader.Lease(ctx, ask)
 }

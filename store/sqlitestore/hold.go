@@ -32,7 +32,7 @@ func (s *Store) InLine(ctx context.Context, tx *sql.Tx, holder string) (stands, 
 	if err == nil {
 		stands, first, err = inLine(ctx, x, holder)
 	}
-	return stands, first, sqlexec.Failed("look in line", err)
+	return stands, first, sqlexec.Failed("read places in line", err)
 }
 
 // FreeEntities has a holder leave all lines.
@@ -55,5 +55,5 @@ func (s *Store) EntityHolders(ctx context.Context, tx *sql.Tx, es ...store.Lock)
 	if err == nil {
 		out, err = entityHolders(ctx, x, es)
 	}
-	return out, sqlexec.Failed("look who holds entities", err)
+	return out, sqlexec.Failed("list the holders of entities", err)
 }

@@ -27,7 +27,7 @@ func (s *Store) PayloadSchema(ctx context.Context, registry, id string) (string,
 
 // KeepPayloadSchema keeps a schema, unless one is kept under this id.
 func (s *Store) KeepPayloadSchema(ctx context.Context, registry, id, definition string) error {
-	return sqlexec.Failed("keep the schema of a payload", s.run.Alone(ctx, func(ctx context.Context,
+	return sqlexec.Failed("store the schema of a payload", s.run.Alone(ctx, func(ctx context.Context,
 		x *sqlexec.Session) error {
 		_, err := x.Exec(ctx, "KeepPayloadSchema", registry, id, definition)
 		return err
