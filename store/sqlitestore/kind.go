@@ -68,5 +68,5 @@ func (s *Store) leftKinds(ctx context.Context) (out []store.LeftKind, err error)
 			return k, err
 		})
 	}
-	return out, sqlexec.Failed("look who handles what", err)
+	return out, sqlexec.Failed("list types without a handler", err)
 }

@@ -19,7 +19,7 @@ func parkedList(ctx context.Context, run *sqlexec.DB, what store.Sought,
 	limit int) (out []store.Parked, to int64, err error) {
 	p, err := run.Prepare(ctx)
 	if err != nil {
-		return nil, 0, sqlexec.Failed("list kept messages", err)
+		return nil, 0, sqlexec.Failed("list parked messages", err)
 	}
 	most := min(limit, cmp.Or(what.Scan, limit))
 	if column.NeedsEachRow(&what) {
@@ -28,11 +28,11 @@ func parkedList(ctx context.Context, run *sqlexec.DB, what store.Sought,
 	text, args := sought(p.Text("Parked"), what, most)
 	rows, err := run.SQL.QueryContext(ctx, text, args...)
 	if err != nil {
-		return nil, 0, sqlexec.Failed("list kept messages", err)
+		return nil, 0, sqlexec.Failed("list parked messages", err)
 	}
 	defer func() {
 		if err = errors.Join(err, rows.Close()); err != nil {
-			out, to, err = nil, 0, sqlexec.Failed("list kept messages", err)
+			out, to, err = nil, 0, sqlexec.Failed("list parked messages", err)
 		}
 	}()
 	for read := 1; len(out) < limit && rows.Next(); read++ {
@@ -106,7 +106,7 @@ func keeping(ctx context.Context, run *sqlexec.DB, consumer string) (n store.Kee
 	err error) {
 	p, err := run.Prepare(ctx)
 	if err != nil {
-		return n, 0, sqlexec.Failed("count kept messages", err)
+		return n, 0, sqlexec.Failed("count parked messages", err)
 	}
 	var oldest int64
 	err = p.Row(ctx, "Keeping", consumer).Scan(&n.Parked, &n.Dead, &n.Bytes, &n.DeadBytes, &oldest)
@@ -114,7 +114,7 @@ func keeping(ctx context.Context, run *sqlexec.DB, consumer string) (n store.Kee
 		err = p.Row(ctx, "CountQuarantined", consumer).Scan(&quarantined)
 	}
 	if err != nil {
-		return n, 0, sqlexec.Failed("count kept messages", err)
+		return n, 0, sqlexec.Failed("count parked messages", err)
 	}
 	n.Oldest = time.Duration(oldest) * time.Millisecond
 	return n, quarantined, nil

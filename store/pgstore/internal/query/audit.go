@@ -1,4 +1,4 @@
-// This file is the book of what operators did, and why.
+// This file has the audit log of operators' actions and their reasons.
 
 package query
 
@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Note writes down what an operator does.
+// Note returns the call that records an operator's action.
 func Note(pg *sqlexec.DB, a *store.Audit) sqlexec.Call {
 	id := sqlexec.Identity(a.Consumer, a.Identity)
 	return pg.Call("InsertAudit",
@@ -19,7 +19,7 @@ func Note(pg *sqlexec.DB, a *store.Audit) sqlexec.Call {
 			id...), sqlexec.Legible(a.Run))...)
 }
 
-// List lists what operators did.
+// List lists the actions of operators.
 func List(ctx context.Context, pg *sqlexec.DB, q store.AuditQuery, limit int) (out []store.Audit, err error) {
 	read := pg.Call("AuditedLast", cmp.Or(q.Before, math.MaxInt64), int32(limit))
 	if q.Run != "" {

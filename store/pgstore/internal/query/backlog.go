@@ -1,4 +1,4 @@
-// This file is how much waits in a database, and for how long.
+// This file counts the work that waits in a database.
 
 package query
 
@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Read reads the views of the contract. How the outbox stands is taken from its status, where that was
-// read: to look at its rows again takes as long as all the rest.
+// Read reads the backlog from the public views. It takes the state of the outbox from outbox, if that is
+// not nil: reading those rows again would take as long as all the rest.
 func Read(ctx context.Context, pg *sqlexec.DB, outbox *store.OutboxStatus) (store.Backlog, error) {
 	var b store.Backlog
 	var oldest, retained int64 // milliseconds
@@ -59,7 +59,7 @@ func Read(ctx context.Context, pg *sqlexec.DB, outbox *store.OutboxStatus) (stor
 	return b, nil
 }
 
-// scanProgress adds how one consumer or relay gets on.
+// scanProgress adds the state of one consumer or relay to b.
 func scanProgress(row sqlexec.Scanner, b *store.Backlog) error {
 	var kind, name, topics string
 	var shards int

@@ -1,5 +1,5 @@
-// This file is what a database knows of consumers beside their messages: how far they have come, who
-// reads which partition, and which types they handle. It also gives what is kept of one to another name.
+// This file has the state of consumers other than messages: checkpoints, owners of partitions, and the
+// types that they handle. It also renames consumers.
 
 package query
 
@@ -7,11 +7,11 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Consumers are those of one database.
+// Consumers has the consumers of one database.
 type Consumers struct {
 	pg       *sqlexec.DB
-	recovery *Recovery // tells why a partition cannot be taken
+	recovery *Recovery // explains why a partition cannot be taken
 }
 
-// NewConsumer are the consumers in pg.
+// NewConsumer returns the consumers of pg.
 func NewConsumer(pg *sqlexec.DB, r *Recovery) *Consumers { return &Consumers{pg, r} }

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// spotting are the calls that read a consumer's checkpoints by the statement of that name, and say which
-// server it is.
+// spotting returns the calls that read a consumer's checkpoints, by the statement of that name, and
+// identify the server.
 func (c *Consumers) spotting(statement, consumer string, out *store.Attended) []sqlexec.Call {
 	server := c.pg.Call("Server")
 	server.Scan = func(row sqlexec.Scanner) error {
@@ -36,12 +36,12 @@ func (c *Consumers) spotting(statement, consumer string, out *store.Attended) []
 	return []sqlexec.Call{read, server}
 }
 
-// Look are the calls that read a consumer's checkpoints into out.
+// Look returns the calls that read a consumer's checkpoints into out.
 func (c *Consumers) Look(consumer string, out *store.Attended) []sqlexec.Call {
 	return c.spotting("Checkpoints", consumer, out)
 }
 
-// Began is when the server of that name began; nil: it is none.
+// Began returns the start time of the server in Attended.Server; nil if server is not valid.
 func Began(server string) *time.Time {
 	at, _, _ := strings.Cut(server, "/")
 	if t, err := time.Parse(time.RFC3339Nano, at); err == nil {
@@ -50,18 +50,18 @@ func Began(server string) *time.Time {
 	return nil
 }
 
-// tablesOf are the number of the database on that server, and the name of the tables in it.
+// tablesOf returns the number of the database and the name of the tables in Attended.Server.
 func tablesOf(server string) (database int64, tables string) {
 	_, rest, _ := strings.Cut(server, "/")
 	number, tables, _ := strings.Cut(rest, "/")
 	database, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
-		return 0, tables // no database has it
+		return 0, tables // no database has this number
 	}
 	return database, tables
 }
 
-// Attend reads how far a consumer has come, and writes what its process knows: one round trip.
+// Attend exchanges the state of a consumer's process with the database: one round trip.
 func (c *Consumers) Attend(ctx context.Context, a store.Attend) (out store.Attended, err error) {
 	var l lists
 	for i := range a.Checkpoints {
@@ -70,8 +70,8 @@ func (c *Consumers) Attend(ctx context.Context, a store.Attend) (out store.Atten
 	var calls []sqlexec.Call
 	switch {
 	case a.Take:
-		// after a change of the server nothing is taken before it, so GuardNumbers looks at the new one's
-		// numbers
+		// No call before GuardNumbers may lock rows, so that it checks the numbers of the new server after
+		// a change of servers.
 		calls = append(append([]sqlexec.Call{c.pg.Call("Walk"), c.pg.Call("GuardNumbers")},
 			c.spotting("CheckpointsLocked", a.Consumer, &out)...),
 			c.pg.Call("Unclaim", sqlexec.Name(a.Consumer), sqlexec.Legible(a.Session), l.partitions),
@@ -90,7 +90,7 @@ func (c *Consumers) Attend(ctx context.Context, a store.Attend) (out store.Atten
 		calls = append(calls, c.beat(a.Consumer, *a.Beat, &out)...)
 	}
 	if err = c.pg.Short(ctx, "attend", calls...); a.Take && sqlexec.Lost(err) {
-		err = cmp.Or(c.pg.Short(ctx, "attend", c.recovery.Behind()...), err) // why
+		err = cmp.Or(c.pg.Short(ctx, "attend", c.recovery.Behind()...), err) // the reason
 	}
 	if err != nil {
 		return store.Attended{}, err
@@ -98,7 +98,7 @@ func (c *Consumers) Attend(ctx context.Context, a store.Attend) (out store.Atten
 	return out, nil
 }
 
-// Control are the calls that give an order to the processes of a consumer.
+// Control returns the calls that store an instruction for the processes of a consumer.
 func (c *Consumers) Control(o *store.Control) (calls []sqlexec.Call) {
 	for i := range o.Checkpoints {
 		var l lists
@@ -110,13 +110,13 @@ func (c *Consumers) Control(o *store.Control) (calls []sqlexec.Call) {
 	return calls
 }
 
-// Rewind has a consumer begin again at an earlier position.
+// Rewind returns the call that moves a consumer back to an earlier position.
 func (c *Consumers) Rewind(r *store.Rewind) sqlexec.Call {
 	return c.pg.Call("RewindCheckpoint", sqlexec.Name(r.Consumer), sqlexec.Legible(r.Partition),
 		sqlexec.Legible(r.Origin), r.Position, sqlexec.Legible(r.Stamp))
 }
 
-// lists are the columns of checkpoints.
+// lists has the columns of checkpoints.
 type lists struct {
 	partitions, origins, sessions, notes []string
 	positions, reaches                   []int64

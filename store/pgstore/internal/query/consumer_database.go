@@ -9,18 +9,18 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Database names the database by what a restart, a fail-over and a physical backup keep.
+// Database identifies the database by values that survive a restart, a fail-over and a physical backup.
 func (c *Consumers) Database(ctx context.Context) (store.Database, error) {
 	if c.pg.Err != nil {
 		return store.Database{}, c.pg.Err
 	}
 	var system, name string
 	var oid int64
-	err := c.pg.Short(ctx, "name the database", c.pg.Call("Database").Into(&system, &oid, &name))
+	err := c.pg.Short(ctx, "identify the database", c.pg.Call("Database").Into(&system, &oid, &name))
 	if err != nil {
 		return store.Database{}, err
 	}
-	told := fmt.Sprintf("database %q, schema %q, of the PostgreSQL system %s", name, c.pg.Schema, system)
+	title := fmt.Sprintf("database %q, schema %q, of the PostgreSQL system %s", name, c.pg.Schema, system)
 	id := fingerprint.Database(system, strconv.FormatInt(oid, 10), c.pg.Schema)
-	return store.Database{ID: id, Name: told}, nil
+	return store.Database{ID: id, Name: title}, nil
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Rename gives what is kept of a consumer to another name. It looks first, and what it has seen is a guard of
-// the transaction that moves. The marks are what takes time: each is written anew, with its entries in two
+// Rename moves the rows of a consumer to another name. It first checks the conditions; the transaction that
+// moves checks them again. The marks take most of the time: each is rewritten, with its entries in two
 // indexes.
 func (c *Consumers) Rename(ctx context.Context, r store.Rename) (out store.Renamed, err error) {
 	was, is := sqlexec.Name(r.Old), sqlexec.Name(r.New)
-	err = c.pg.Short(ctx, "look what is kept of consumers", c.pg.Call("Patient"), c.belongings(was, &out.Old),
+	err = c.pg.Short(ctx, "count the rows of consumers", c.pg.Call("Patient"), c.belongings(was, &out.Old),
 		c.belongings(is, &out.New))
 	if err != nil || r.Audit == nil || !column.Movable(&out, r.Quiet) {
 		return out, err
@@ -39,7 +39,7 @@ func (c *Consumers) Rename(ctx context.Context, r store.Rename) (out store.Renam
 func (c *Consumers) belongings(consumer string, b *store.Belongings) sqlexec.Call {
 	read := c.pg.Call("Belongings", consumer, control.Prefix)
 	read.Scan = func(row sqlexec.Scanner) error {
-		var heard int64 // milliseconds
+		var heard int64 // in milliseconds
 		err := row.Scan(&b.Marks, &b.Positions, &b.Controls, &b.Parked, &b.Dead, &b.Quarantined, &b.Steps,
 			&b.Floors, &b.Types, &heard)
 		if b.Heard = -1; heard >= 0 {

@@ -8,8 +8,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// beat are the calls that write what a process of a consumer says of itself, and read which types were noted
-// before.
+// beat returns the calls that write a heartbeat and read the types recorded before it.
 func (c *Consumers) beat(consumer string, b store.Beat, out *store.Attended) []sqlexec.Call {
 	read := c.pg.Call("Types", sqlexec.Name(consumer))
 	read.Scan = func(row sqlexec.Scanner) error {
@@ -34,12 +33,12 @@ func (c *Consumers) beat(consumer string, b store.Beat, out *store.Attended) []s
 	return calls
 }
 
-// Left lists the types of messages that were left to another build, and wait.
+// Left lists the types of waiting messages that were left to another build.
 func (c *Consumers) Left(ctx context.Context) (out []store.LeftKind, err error) {
 	read := c.pg.Call("LeftTypes")
 	read.Scan = func(row sqlexec.Scanner) error {
 		var k store.LeftKind
-		var heard int64 // milliseconds
+		var heard int64 // in milliseconds
 		err := row.Scan(&k.Consumer, &k.Topic, &k.Type, &k.Messages, &k.Host, &heard)
 		sqlexec.Handles(&k.Consumer)
 		if k.Heard = -1; heard >= 0 {
@@ -48,7 +47,7 @@ func (c *Consumers) Left(ctx context.Context) (out []store.LeftKind, err error) 
 		out = append(out, k)
 		return err
 	}
-	if err := c.pg.Short(ctx, "look who handles what", read); err != nil {
+	if err := c.pg.Short(ctx, "list types without a handler", read); err != nil {
 		return nil, err
 	}
 	return out, nil

@@ -1,4 +1,4 @@
-// This file is the entities that messages lock: a row each, with a version that every lock raises.
+// This file has the entities that messages lock: one row each, with a version that every lock raises.
 
 package query
 
@@ -10,14 +10,14 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Entities are those of one database.
+// Entities has the entities of one database.
 type Entities struct{ pg *sqlexec.DB }
 
-// NewEntity are the entities in pg.
+// NewEntity returns the entities of pg.
 func NewEntity(pg *sqlexec.DB) *Entities { return &Entities{pg} }
 
-// Locked are the entities that a transaction has locked: each is raised once, however often it is named. The
-// version is 0 where only the server knows it yet.
+// Locked has the entities that a transaction has locked, with their versions. Each is raised once per
+// transaction. 0 means that only the server has the version yet.
 type Locked map[[2]string]int64
 
 func byEntity(a, b store.Lock) int {
@@ -26,7 +26,7 @@ func byEntity(a, b store.Lock) int {
 
 func args(l store.Lock) []any { return []any{sqlexec.Name(l.Space), sqlexec.Key(l.Key)} }
 
-// LockedBy are those that an intake has locked.
+// LockedBy returns the entities that an intake has locked.
 func LockedBy(in store.Intake, found store.Found) Locked {
 	if len(in.Locks) == 0 {
 		return nil
@@ -38,7 +38,7 @@ func LockedBy(in store.Intake, found store.Found) Locked {
 	return out
 }
 
-// Take adds to calls those that lock entities, one after the other.
+// Take appends to calls one that locks each entity.
 func (c *Entities) Take(calls []sqlexec.Call, locks []store.Lock, found []int64) []sqlexec.Call {
 	last := -1
 	for _, i := range sqlexec.Order(locks, byEntity) {
@@ -63,7 +63,7 @@ func chain(scan func(sqlexec.Scanner) error, then func()) func(sqlexec.Scanner) 
 	}
 }
 
-// TakeMany is the call that locks entities, each once.
+// TakeMany returns the call that locks entities, each once.
 func (c *Entities) TakeMany(locks []store.Lock, found []int64) []sqlexec.Call {
 	if len(locks) == 0 {
 		return nil
@@ -95,7 +95,7 @@ func (c *Entities) TakeMany(locks []store.Lock, found []int64) []sqlexec.Call {
 	return []sqlexec.Call{lock}
 }
 
-// Guard locks what is not locked yet, and compares versions.
+// Guard returns calls that lock entities which are not locked yet, and compare versions.
 func (c *Entities) Guard(locks []store.Lock, have *Locked) ([]sqlexec.Call, error) {
 	var calls []sqlexec.Call
 	for _, i := range sqlexec.Order(locks, byEntity) {

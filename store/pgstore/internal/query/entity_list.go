@@ -7,10 +7,10 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// entityPages is how many pages of the table of entities are looked through for those that are locked.
+// entityPages is the maximum number of pages of the table that are searched for locked entities.
 const entityPages = 1000
 
-// List lists entities that are locked, and keys that are reserved: one round trip.
+// List lists locked entities and reserved keys: one round trip.
 func (c *Entities) List(ctx context.Context, q store.LockQuery, most int) (out store.Locks, err error) {
 	out.Told = true
 	limit := int32(most)

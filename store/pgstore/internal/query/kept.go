@@ -1,5 +1,5 @@
-// This file is the messages that a consumer keeps: parked ones, dead ones, those in quarantine. Those of
-// one key go in their order: whoever handles one of them locks the key.
+// This file has the messages that the store keeps for consumers: parked ones, dead letters and the
+// quarantine. Messages of one key stay in order, because each transaction that handles one locks the key.
 
 package query
 
@@ -9,11 +9,11 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// ofKey is what is kept, for who looks for a key: of two indexes, which have a part of it each.
+// ofKey selects the messages for a search by key. Two partial indexes cover them.
 const ofKey = `(SELECT * FROM /*schema*/skald_parked WHERE blocks_key
 	UNION ALL SELECT * FROM /*schema*/skald_parked WHERE NOT blocks_key AND bytes >= 0) AS k`
 
-// choices makes the forms of the statements that list what is kept.
+// choices derives the variants of the statements that list messages.
 func choices(raw map[string]string) {
 	for _, name := range []string{"Parked", "ParkedEnd"} {
 		raw[name+"OfKey"] = strings.ReplaceAll(raw[name], "/*from*/", ofKey)
@@ -21,8 +21,8 @@ func choices(raw map[string]string) {
 	}
 }
 
-// Kept is the messages that are kept in one database.
+// Kept has the parked messages, dead letters and quarantine of one database.
 type Kept struct{ pg *sqlexec.DB }
 
-// NewKept is what is kept in pg.
+// NewKept returns the kept messages of pg.
 func NewKept(pg *sqlexec.DB) *Kept { return &Kept{pg} }

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// scanKept reads what the statements Claim and Parked answer.
+// scanKept reads a row of Claim or Parked.
 func scanKept(row sqlexec.Scanner) (p store.Parked, err error) {
 	var (
 		env, key, data        []byte
@@ -51,7 +51,7 @@ func scanKept(row sqlexec.Scanner) (p store.Parked, err error) {
 	return p, nil
 }
 
-// joined is kinds as a statement compares them.
+// joined returns kinds in the form that statements compare.
 func joined(kinds []store.Kind) []string {
 	out := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -60,10 +60,10 @@ func joined(kinds []store.Kind) []string {
 	return out
 }
 
-// few is how many claimed messages make room for all that were asked for.
+// few is the number of claimed messages after which Claim allocates memory for all that it requested.
 const few = 16
 
-// Claim takes parked messages that are due: one round trip, which writes nothing where none is.
+// Claim claims due parked messages: one round trip, which writes nothing if there are none.
 func (c *Kept) Claim(ctx context.Context, w store.Want, also ...sqlexec.Call) (store.Claimed, error) {
 	var out store.Claimed
 	var next int64
@@ -73,7 +73,7 @@ func (c *Kept) Claim(ctx context.Context, w store.Want, also ...sqlexec.Call) (s
 	claim.Scan = func(row sqlexec.Scanner) error {
 		p, err := scanKept(row)
 		if n := len(out.Parked); n >= few && n == cap(out.Parked) {
-			// where there are more than a few there are mostly all
+			// if there are more than a few, there are usually all
 			out.Parked = slices.Grow(out.Parked, most.Keys+most.PrefetchAll-n)
 		}
 		out.Parked = append(out.Parked, p)

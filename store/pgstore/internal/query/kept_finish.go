@@ -9,13 +9,13 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// A taken message is one whose key an intake has locked.
+// taken identifies a message whose key the intake has locked.
 type taken struct {
 	consumer string
 	store.Identity
 }
 
-// TakenOf are the messages of an intake whose keys it has locked, where any are to be freed.
+// TakenOf returns the messages whose keys the intake has locked. Returns nil if es finish none.
 func TakenOf(marks []store.Mark, es []store.Effect) map[taken]bool {
 	if len(marks) == 0 || !slices.ContainsFunc(es, func(e store.Effect) bool { return e.Finish != nil }) {
 		return nil
@@ -29,8 +29,8 @@ func TakenOf(marks []store.Mark, es []store.Effect) map[taken]bool {
 	return out
 }
 
-// FinishMany is the calls that end the keeping of messages of one consumer that were claimed; nil: es are not
-// of that kind.
+// FinishMany returns the calls that finish claimed messages of one consumer together. Returns nil if es
+// need single calls.
 func (c *Kept) FinishMany(es []store.Effect, ours map[taken]bool) []sqlexec.Call {
 	var all []*store.Finish
 	for i := range es {
@@ -51,7 +51,7 @@ func (c *Kept) FinishMany(es []store.Effect, ours map[taken]bool) []sqlexec.Call
 	var asked, locked sqlexec.Identities
 	var places []int64
 	var tries []int32
-	var calls []string // that they are at
+	var calls []string // the keys of their external calls
 	for i, f := range all {
 		if asked.Add(f.Identity, i); !ours[taken{f.Consumer, f.Identity}] {
 			locked.Add(f.Identity, i)

@@ -10,10 +10,10 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Turn is the number of the advisory lock of a consumer's key, or of a message without one. Two that share a
-// number only wait for each other.
+// Turn returns the number of the advisory lock for a consumer's key, or for a message without a key. If two
+// keys share a number, they only wait for each other.
 func (c *Kept) Turn(consumer string, id store.Identity, key []byte) int64 {
-	var room [256]byte // enough for most, so that nothing is allocated
+	var room [256]byte // enough for most keys, so that no memory is allocated
 	b := room[:0]
 	part := func(s string) { b = append(binary.BigEndian.AppendUint64(b, uint64(len(s))), s...) }
 	part(c.pg.Prefix)
@@ -33,7 +33,7 @@ func (c *Kept) turnArgs(m *store.Mark) []any {
 		sqlexec.Name(m.ID), sqlexec.MessageKey(m.Key), tries(m)}
 }
 
-// tries is the attempts that m was claimed with; nil: it arrives.
+// tries returns the attempts that m was claimed with; nil for a message from the broker.
 func tries(m *store.Mark) *int32 {
 	if m.KeyOrder != store.Retrying {
 		return nil
@@ -42,7 +42,8 @@ func tries(m *store.Mark) *int32 {
 	return &n
 }
 
-// TakeTurns are the calls that lock the keys of marks, in one order for all, and say how the messages stand.
+// TakeTurns returns the calls that lock the keys of marks in one order, and read whether each message may
+// be taken.
 func (c *Kept) TakeTurns(marks []store.Mark, found []store.Verdict) []sqlexec.Call {
 	var calls []sqlexec.Call
 	for i := range marks {
@@ -57,13 +58,13 @@ func (c *Kept) TakeTurns(marks []store.Mark, found []store.Verdict) []sqlexec.Ca
 			return cmp.Compare(a.Args[0].(int64), b.Args[0].(int64)) // the numbers of their locks
 		})
 		for i := range calls[1:] {
-			calls[i+1].With = "" // the session is bound by the first
+			calls[i+1].With = "" // the first call sets the timeouts
 		}
 	}
 	return calls
 }
 
-// GuardTurn are the calls that lock the key of a mark, or raise.
+// GuardTurn returns the call that locks the key of a mark, or fails.
 func (c *Kept) GuardTurn(m *store.Mark) []sqlexec.Call {
 	if m.KeyOrder == store.Anytime {
 		return nil

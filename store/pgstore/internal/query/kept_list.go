@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// A choice is what a list of kept messages is made by: conditions, with their arguments.
+// choice is the conditions of a list of messages, with their arguments.
 type choice struct {
 	where strings.Builder
 	args  []any
@@ -26,7 +26,7 @@ func (w *choice) add(how, condition, as string, arg any) {
 	w.where.WriteString(how + strings.ReplaceAll(condition, "?", "$"+strconv.Itoa(len(w.args))+"::"+as))
 }
 
-// byIndex adds what leads to few rows.
+// byIndex adds the conditions that an index supports.
 func (w *choice) byIndex(what *store.Sought) {
 	if what.Consumer != "" {
 		w.is("consumer = ?", "text", sqlexec.Name(what.Consumer))
@@ -47,7 +47,7 @@ func (w *choice) byIndex(what *store.Sought) {
 		w.where.WriteString(" AND dead_at IS NULL")
 	}
 	switch {
-	case what.Failed && what.Dead != nil && !*what.Dead: // as the index has it
+	case what.Failed && what.Dead != nil && !*what.Dead: // as in the index
 		w.where.WriteString(" AND (attempts > 0 OR last_at >= first_at)")
 	case what.Failed:
 		w.where.WriteString(" AND (attempts > 0 OR dead_at IS NULL AND last_at >= first_at)")
@@ -57,7 +57,7 @@ func (w *choice) byIndex(what *store.Sought) {
 	}
 }
 
-// byRow adds what is looked at row by row.
+// byRow adds the conditions that the database checks for each row.
 func (w *choice) byRow(what *store.Sought) {
 	for _, c := range [][2]string{{"topic = ?", what.Topic}, {"type = ?", what.Type},
 		{"kind = ?", what.Kind}} {
@@ -71,7 +71,7 @@ func (w *choice) byRow(what *store.Sought) {
 	if !what.DeadTo.IsZero() {
 		w.is("dead_at < ?", "timestamptz", sqlexec.Moment(what.DeadTo))
 	}
-	if column.IsHandle(what.About) { // which is in no envelope
+	if column.IsHandle(what.About) { // no envelope has a handle
 		w.is("id = ?", "text", sqlexec.Name(what.About))
 	} else if what.About != "" { // other parts of an envelope may have that text, too: see List
 		w.is("(id = ?", "text", sqlexec.Name(what.About))
@@ -80,7 +80,7 @@ func (w *choice) byRow(what *store.Sought) {
 	}
 }
 
-// List lists kept messages, and says how far it looked where Scan ended the list.
+// List lists messages. to is the last place examined if Scan ended the list, otherwise 0.
 func (c *Kept) List(ctx context.Context, what store.Sought,
 	most int) (out []store.Parked, to int64, err error) {
 	if c.pg.Err != nil {
@@ -96,7 +96,7 @@ func (c *Kept) List(ctx context.Context, what store.Sought,
 	if what.Scan > 0 && (column.NeedsEachRow(&what) || what.Scan < most) {
 		w := choice{args: []any{what.After, int64(what.Scan) - 1}}
 		w.byIndex(&what)
-		if err := c.pg.Short(ctx, "look how far to read", chosen("ParkedEnd", &w).Into(&to)); err != nil {
+		if err := c.pg.Short(ctx, "find the end of the scan", chosen("ParkedEnd", &w).Into(&to)); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -118,7 +118,7 @@ func (c *Kept) List(ctx context.Context, what store.Sought,
 		}
 		return err
 	}
-	err = c.pg.Short(ctx, "list kept messages", kept)
+	err = c.pg.Short(ctx, "list parked messages", kept)
 	switch {
 	case len(out) == most: // the next list begins after the last one
 		to = 0
@@ -128,10 +128,10 @@ func (c *Kept) List(ctx context.Context, what store.Sought,
 	return out, to, err
 }
 
-// Count counts the kept and the quarantined messages of a consumer.
+// Count counts the parked, dead and quarantined messages of a consumer.
 func (c *Kept) Count(ctx context.Context, consumer string) (n store.Keeping, quarantined int64, err error) {
 	var oldest int64
-	err = c.pg.Short(ctx, "count kept messages", c.pg.Call("Keeping", sqlexec.Name(consumer)).Into(&n.Parked,
+	err = c.pg.Short(ctx, "count parked messages", c.pg.Call("Keeping", sqlexec.Name(consumer)).Into(&n.Parked,
 		&n.Dead, &n.Bytes, &n.DeadBytes, &oldest, &quarantined))
 	n.Oldest = time.Duration(oldest) * time.Microsecond
 	return n, quarantined, err

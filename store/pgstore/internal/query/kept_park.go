@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	maxWhy   = 4 << 10  // of an error
-	maxStack = 16 << 10 // of a panic
+	maxWhy   = 4 << 10  // bytes of an error text
+	maxStack = 16 << 10 // bytes of a stack
 )
 
-// Change are the calls that carry out what e says of kept messages; of freeing it nothing, if that is done
-// for many together. What is ours has its key locked.
+// Change returns the calls for the changes of e to parked messages. together means that FinishMany has the
+// Finish already. Keys of messages in ours are locked.
 func (c *Kept) Change(e *store.Effect, together bool, ours map[taken]bool) (calls []sqlexec.Call, err error) {
 	change := func(name string, id []any, more ...any) {
 		calls = append(calls, c.pg.Call("Walk"), c.pg.Call("LockParked", id...),
@@ -102,7 +102,7 @@ func (c *Kept) insertKept(k *store.Park) ([]sqlexec.Call, error) {
 		int32(k.Claims), int32(k.CrashCount), sqlexec.Legible(k.Session))...)), nil
 }
 
-// claimArgs are the guard of a claim; nil: none.
+// claimArgs returns the guard of a claim; for nil no guard.
 func claimArgs(c *store.Claim) []any {
 	if c == nil {
 		return []any{(*int32)(nil), ""}
@@ -111,7 +111,7 @@ func claimArgs(c *store.Claim) []any {
 	return []any{&n, sqlexec.Legible(c.Session)}
 }
 
-// stateArgs are the columns that an attempt changes, from attempts on.
+// stateArgs returns the columns that an attempt changes, from attempts on.
 func stateArgs(p *store.Parked) []any {
 	d, dead := store.Death{BlocksKey: true}, (*time.Time)(nil)
 	if p.Dead != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Quarantine are the calls for what e does with the quarantine.
+// Quarantine returns the calls for the changes of e to the quarantine.
 func (c *Kept) Quarantine(e *store.Effect) (calls []sqlexec.Call, err error) {
 	if q := e.Quarantine; q != nil {
 		text, err := column.EncodeBare(&q.Message)
@@ -45,7 +45,7 @@ func (c *Kept) Quarantined(ctx context.Context, q store.Query, most int) ([]stor
 		int16(q.Why), q.Taken, q.Admitted, limit, q.Bare)
 	if waiting := (store.Query{Consumer: q.Consumer, Admitted: true, After: q.After,
 		Limit: q.Limit}); q == waiting && q.Consumer != "" {
-		// by an index of its own: consumers ask for it all the time
+		// Consumers read this list often, so it has its own index.
 		list = c.pg.Call("Admitted", q.After, sqlexec.Name(q.Consumer), limit)
 	}
 	list.Scan = func(row sqlexec.Scanner) error {

@@ -1,5 +1,5 @@
-// This file is the marks of messages that were taken, and the keys that are reserved for work to come: by
-// them each message is taken once.
+// This file has the marks of finished messages and the reservations of keys. Because of them each message
+// has its effect once.
 
 package query
 
@@ -9,22 +9,23 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Marks are those of one database.
+// Marks has the marks of one database.
 type Marks struct {
 	pg   *sqlexec.DB
-	kept *Kept // has the order of messages of one key
+	kept *Kept // for the order of the messages of a key
 }
 
-// NewMark are the marks in pg.
+// NewMark returns the marks of pg.
 func NewMark(pg *sqlexec.DB, k *Kept) *Marks { return &Marks{pg, k} }
 
-// Fragments of the statements that insert marks: see InsertMark. Where they insert many, $n stands for a
-// column.
+// Fragments of the statements that insert marks: see InsertMark. For a statement that inserts many, $n is
+// replaced by a column.
 const (
 	arrived = `CASE WHEN to_timestamp($written / 1000.0) < clock_timestamp() + interval '7 days'
 	THEN greatest(to_timestamp($written / 1000.0), clock_timestamp()) ELSE clock_timestamp() END`
 
-	// No floor is above an id of the last hour: see leastMarks in package steward.
+	// known is true without a look for IDs of the last hour, because no floor is later: see leastMarks in
+	// package admin.
 	known = `CASE WHEN $written = 0 OR to_timestamp($written / 1000.0) > clock_timestamp() - interval '1 hour' THEN true
 		ELSE (SELECT k.arrival FROM /*schema*/skald_mark AS k WHERE k.consumer = $1::text AND k.source = $source AND k.id = $id) IS NULL
 			AND ($held OR (SELECT f.at FROM /*schema*/skald_floor AS f

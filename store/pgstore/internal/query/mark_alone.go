@@ -7,10 +7,10 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// alone are the calls of an intake of m alone, where m has just come and most likely is new, or was claimed
-// and most likely is as it was then: two statements, and what tells it of all others only where it is not.
-// None: m has to be taken otherwise. A transaction that sees all as of its first statement would not see what
-// a rival did before it gave the key back.
+// alone returns the calls of an intake with the single mark m: two statements for the usual case, and
+// others that run only if it does not apply. The usual case is a new message, or a claimed one that has not
+// changed since. Returns nil if m needs other calls. The transaction must be READ COMMITTED, because it
+// must read the rows that a rival wrote before it released the key.
 func (c *Marks) alone(m *store.Mark, v *store.Verdict) ([]sqlexec.Call, error) {
 	tries := tries(m)
 	if m.KeyOrder == store.Anytime || m.Keep > 0 || tries != nil && !m.Held {
@@ -27,7 +27,7 @@ func (c *Marks) alone(m *store.Mark, v *store.Verdict) ([]sqlexec.Call, error) {
 	fresh := true
 	insert.Done = func(n int64) {
 		if fresh = n > 0; !fresh {
-			v.Outcome = store.TooOld // unless it is kept, or a mark is found
+			v.Outcome = store.TooOld // unless it is parked, or a mark is found
 		}
 	}
 	not := func() bool { return !fresh }
@@ -48,7 +48,7 @@ func (c *Marks) alone(m *store.Mark, v *store.Verdict) ([]sqlexec.Call, error) {
 			Scan: turned, Need: not, Also: true},
 		c.findMark(args, &fresh, v),
 	}
-	if at := floored(m); at > 0 { // that it is too old goes before that it waits
+	if at := floored(m); at > 0 { // too old takes precedence over waiting
 		below := func(sqlexec.Scanner) error {
 			if !fresh && v.Outcome == store.Behind {
 				v.Outcome = store.TooOld

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Reserve takes a key by lease: one round trip.
+// Reserve reserves a key: one round trip.
 func (c *Marks) Reserve(ctx context.Context, r store.Reservation) (out store.Reserved, err error) {
 	key := []any{sqlexec.Name(r.Consumer), sqlexec.Name(r.Source), sqlexec.Name(r.ID)}
 	written := writtenAt(r.ID)
@@ -51,7 +51,7 @@ func (c *Marks) Reserve(ctx context.Context, r store.Reservation) (out store.Res
 	return out, nil
 }
 
-// GuardReservation are the calls that give a key back, or raise.
+// GuardReservation returns the call that releases a key, or fails.
 func (c *Marks) GuardReservation(r *store.Reservation) []sqlexec.Call {
 	if r == nil {
 		return nil

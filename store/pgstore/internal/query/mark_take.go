@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// writtenAt is the time that an id tells, in milliseconds; 0: it tells none. The server judges it, by its own
-// clock.
+// writtenAt returns the time in an ID, in milliseconds; 0 if it has none. The server compares it with its
+// own clock.
 func writtenAt(id string) int64 {
 	at, ok := uuid7.Time(id)
 	if !ok {
@@ -24,7 +24,7 @@ func writtenAt(id string) int64 {
 	return max(at.UnixMilli(), 1)
 }
 
-// markArgs are the arguments of InsertMark. m.As must be one that can be stored.
+// markArgs returns the arguments of InsertMark. It returns an error if m.As cannot be stored.
 func markArgs(m *store.Mark) ([]any, error) {
 	if m.As != store.Done && m.As != store.Rejected && m.As != store.Barred {
 		return nil, fmt.Errorf("mark %.40q: outcome %d cannot be stored", m.ID, m.As)
@@ -37,7 +37,7 @@ func markArgs(m *store.Mark) ([]any, error) {
 		sqlexec.Number(m.Fingerprint), writtenAt(m.ID), m.Held}, nil
 }
 
-// verdict reads what FindMark and its like answer.
+// verdict reads a row of FindMark or a similar statement.
 func verdict(row sqlexec.Scanner, v *store.Verdict, before ...any) error {
 	var result sqlexec.Blob
 	var left *int64 // microseconds
@@ -57,10 +57,11 @@ func byIdentity(a, b store.Mark) int {
 		cmp.Compare(a.ID, b.ID))
 }
 
-// expires tells of a mark that stands for as long as its scope says. Where the id tells a time, that decides.
+// expires reports whether the scope of m limits how long its mark counts. For an ID with a timestamp, the
+// floor applies instead.
 func expires(m *store.Mark) bool { return m.Keep > 0 && writtenAt(m.ID) == 0 }
 
-// keepArg is for how long m stands, in microseconds; nil: as long as marks are kept.
+// keepArg returns Keep in microseconds; nil means the general retention of marks.
 func keepArg(m *store.Mark) *int64 {
 	if m.Keep <= 0 {
 		return nil
@@ -68,8 +69,8 @@ func keepArg(m *store.Mark) *int64 {
 	return new(m.Keep.Microseconds())
 }
 
-// Take are the calls for the marks of an intake, and their turns. A transaction that is READ COMMITTED sees
-// what a rival has committed meanwhile.
+// Take returns the calls for the marks of an intake and the locks of their keys. committed means READ
+// COMMITTED: the transaction reads rows that a rival committed meanwhile.
 func (c *Marks) Take(marks []store.Mark, found []store.Verdict, committed bool) ([]sqlexec.Call, error) {
 	if len(marks) == 1 && committed {
 		if calls, err := c.alone(&marks[0], &found[0]); len(calls) > 0 || err != nil {
@@ -87,7 +88,7 @@ func (c *Marks) Take(marks []store.Mark, found []store.Verdict, committed bool) 
 	return calls, nil
 }
 
-// takeOne are the calls that insert m, or find what is there, into v.
+// takeOne returns the calls that insert m, or read the existing mark into v.
 func (c *Marks) takeOne(m *store.Mark, v *store.Verdict) ([]sqlexec.Call, error) {
 	args, err := markArgs(m)
 	if err != nil {
@@ -117,20 +118,20 @@ func (c *Marks) takeOne(m *store.Mark, v *store.Verdict) ([]sqlexec.Call, error)
 	return append(calls, c.findMark(args, &fresh, v)), nil
 }
 
-// findMark is the call that reads into v the mark that was there, if it was not fresh.
+// findMark returns the call that reads an existing mark into v, if m was not fresh.
 func (c *Marks) findMark(args []any, fresh *bool, v *store.Verdict) sqlexec.Call {
 	find := c.pg.Call("FindMark", args[:3]...)
 	find.Need = func() bool { return !*fresh }
 	find.Scan = func(row sqlexec.Scanner) error {
 		if *fresh {
-			return nil // it is ours
+			return nil // the mark of this intake
 		}
 		return verdict(row, v)
 	}
 	return find
 }
 
-// Guard are the calls that insert m or raise.
+// Guard returns the calls that insert m, or fail.
 func (c *Marks) Guard(m *store.Mark) ([]sqlexec.Call, error) {
 	args, err := markArgs(m)
 	if err != nil {
@@ -148,7 +149,7 @@ func (c *Marks) Guard(m *store.Mark) ([]sqlexec.Call, error) {
 	return calls, nil
 }
 
-// Answer are the calls that store an answer with the mark, or raise.
+// Answer returns the calls that store an answer with the mark, or fail.
 func (c *Marks) Answer(m *store.Mark) ([]sqlexec.Call, error) {
 	args, err := markArgs(m)
 	if err != nil {
@@ -162,7 +163,7 @@ func (c *Marks) Answer(m *store.Mark) ([]sqlexec.Call, error) {
 		sqlexec.Some(m.Headers))...)}, nil
 }
 
-// Seen looks marks up, all in one statement.
+// Seen reads the marks of messages, in one statement.
 func (c *Marks) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
 	out := make([]store.Verdict, len(ids))
 	if len(ids) == 0 {
@@ -181,7 +182,7 @@ func (c *Marks) Seen(ctx context.Context, consumer string, ids []store.Identity)
 			return err
 		}
 		if n < 0 || int(n) >= len(out) {
-			return errors.New("an answer to no question")
+			return errors.New("a result for an unknown mark")
 		}
 		if !over || writtenAt(ids[n].ID) > 0 {
 			out[n] = v

@@ -1,5 +1,4 @@
-// This file is the table of messages to be published, with its shards: what writers add to it, and what
-// relays read of it and note about it.
+// This file has the outbox and its shards: writers insert rows; relays read them and store progress.
 
 package query
 
@@ -11,19 +10,19 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// An Outbox is the table in one database.
+// Outbox is the outbox of one database.
 type Outbox struct {
 	pg    *sqlexec.DB
-	none  string // stands for NULL in an array
+	none  string // replaces NULL in an array
 	bases bases
 	place place
-	heavy atomic.Bool // the next page is read by PullOn, because PullLight failed or met a heavy row
+	heavy atomic.Bool // read the next page by PullOn, because PullLight failed or found a heavy row
 }
 
-// NewOutbox is the outbox in pg.
+// NewOutbox returns the outbox of pg.
 func NewOutbox(pg *sqlexec.DB) *Outbox { return &Outbox{pg: pg, none: rand.Text()} }
 
-// pulls makes the forms of the statements that read a page.
+// pulls derives the variants of the statements that read a page.
 func pulls(raw map[string]string) {
 	for name, bits := range map[string]string{"Pull": "$7", "PullOn": "$5", "PullLight": "$6"} {
 		text := strings.NewReplacer("/*columns*/", rowColumns, "/*raw*/", rawColumns, "/*lightcolumns*/",
@@ -37,5 +36,5 @@ func pulls(raw map[string]string) {
 	raw["DeferUnread"] = bucketed(raw["DeferUnread"])
 }
 
-// bucketed has a statement know the bucket of a row that has none.
+// bucketed adds the bucket of a row that has none to a statement.
 func bucketed(text string) string { return strings.ReplaceAll(text, "/*bucket*/", bucketOf) }

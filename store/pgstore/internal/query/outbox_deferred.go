@@ -10,12 +10,13 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// setAside are the calls that keep a full copy of a row: its outbox row may go. One that could not be read is
-// copied as it lies in the outbox; of one that is deferred already only the attempt is new.
+// setAside returns the calls that store a full copy of a row, because its outbox row may be deleted. They
+// copy an unreadable row unchanged inside the database. For a row that is deferred already, they only
+// update the attempt.
 func (o *Outbox) setAside(a *store.DeferredRow) []sqlexec.Call {
 	state := []any{a.Seq, int32(a.Attempts), column.ClipReason(sqlexec.Legible(a.Why)), a.Due.Microseconds()}
 	switch {
-	case a.Attempts > 1: // it is there, or was dropped meanwhile
+	case a.Attempts > 1: // it exists already, or was dropped
 		return []sqlexec.Call{o.pg.Call("PutOffDeferred", state...)}
 	case a.Fault != "":
 		return []sqlexec.Call{o.pg.Call("DeferUnread", state...), o.pg.Call("PutOffDeferred", state...)}
@@ -43,7 +44,7 @@ func shardIDs(shards []int) []int32 {
 	return out
 }
 
-// Deferred reads rows that the broker refused, and those that wait after them.
+// Deferred reads the rows that the broker refused, and the rows that wait for them.
 func (o *Outbox) Deferred(ctx context.Context, q store.DeferredQuery) (out store.Deferred, err error) {
 	if q.Keys {
 		out.Keys, err = o.deferredKeys(ctx, q.Shards)
@@ -54,7 +55,7 @@ func (o *Outbox) Deferred(ctx context.Context, q store.DeferredQuery) (out store
 	return out, err
 }
 
-// deferredKeys lists the keys that have rows deferred.
+// deferredKeys lists the keys with deferred rows.
 func (o *Outbox) deferredKeys(ctx context.Context, shards []int) ([]store.Held, error) {
 	var out []store.Held
 	held := o.pg.Call("Held", shardIDs(shards))
@@ -64,10 +65,10 @@ func (o *Outbox) deferredKeys(ctx context.Context, shards []int) ([]store.Held, 
 		out = append(out, h)
 		return err
 	}
-	return out, o.pg.Short(ctx, "held keys", held)
+	return out, o.pg.Short(ctx, "read held keys", held)
 }
 
-// dueRows reads rows that were deferred and are due.
+// dueRows reads deferred rows that are due.
 func (o *Outbox) dueRows(ctx context.Context, shards []int, limit int) ([]store.DeferredRow, error) {
 	var out []store.DeferredRow
 	retry := o.pg.Call("Retry", shardIDs(shards), int32(limit))
@@ -76,7 +77,7 @@ func (o *Outbox) dueRows(ctx context.Context, shards []int, limit int) ([]store.
 		out = append(out, a)
 		return err
 	}
-	return out, o.pg.Short(ctx, "rows set aside", retry)
+	return out, o.pg.Short(ctx, "read deferred rows", retry)
 }
 
 func scanAside(row sqlexec.Scanner) (a store.DeferredRow, err error) {
@@ -100,13 +101,13 @@ func scanAside(row sqlexec.Scanner) (a store.DeferredRow, err error) {
 	} else {
 		a.Time = time.UnixMicro(*at).UTC()
 	}
-	if a.Large == nil { // of a large row nothing more is needed
+	if a.Large == nil { // of a large row nothing else is needed
 		a.Fault = sqlexec.Fault(err)
 	}
 	return a, nil
 }
 
-// DropDeferred are the calls that give up a row that was deferred.
+// DropDeferred returns the calls that drop a deferred row.
 func (o *Outbox) DropDeferred(id string) []sqlexec.Call {
 	return []sqlexec.Call{o.pg.Call("LockDeferred", sqlexec.Legible(id)),
 		o.pg.Call("DropDeferred", sqlexec.Legible(id))}

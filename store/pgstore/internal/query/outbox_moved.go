@@ -8,9 +8,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// A place is the name of the database that was last looked at and found to be the one that its shards speak
-// of. Who hands the name in is spared the look if the database is that one; it costs no more than reading the
-// name.
+// place caches the name of the database after a check that its shards belong to it. A caller that passes
+// this name skips the check while the name is the same. Reading the name is cheap.
 type place struct{ name atomic.Pointer[string] }
 
 func (p *place) known() string {
@@ -20,8 +19,7 @@ func (p *place) known() string {
 	return ""
 }
 
-// walk is the call that begins what a relay reads: it raises where the database is not the one that the
-// shards speak of.
+// walk returns the first call of each read of a relay. It fails if the shards belong to another database.
 func (o *Outbox) walk() sqlexec.Call {
 	walk := o.pg.Call("WalkHere", o.place.known())
 	walk.Scan = func(row sqlexec.Scanner) error {
@@ -33,12 +31,13 @@ func (o *Outbox) walk() sqlexec.Call {
 	return walk
 }
 
-// noteMoved compares what a relay knew with what is here. What it finds stays until the recover.
-func (o *Outbox) noteMoved(ctx context.Context, knew []store.Shard) error {
-	n := len(knew)
+// noteMoved compares the shards that a relay had with the stored ones. A difference is recorded until
+// Recover.
+func (o *Outbox) noteMoved(ctx context.Context, owned []store.Shard) error {
+	n := len(owned)
 	ids, epochs := make([]int32, n), make([]int64, n)
 	tokens, bases, tips := make([]string, n), make([]string, n), make([]string, n)
-	for i, l := range knew {
+	for i, l := range owned {
 		ids[i], epochs[i], tokens[i], bases[i], tips[i] = int32(l.ID), l.Epoch, l.Token, l.Cursor.Base,
 			l.Cursor.Tip
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Payloads reads what rows of the outbox carry.
+// Payloads reads payloads of the outbox.
 func (o *Outbox) Payloads(ctx context.Context) (out []store.Payload, err error) {
 	list := o.pg.Call("ListPayloads", int32(store.PayloadRows), int64(store.PayloadBytes),
 		int64(store.PayloadsAll))
@@ -19,7 +19,7 @@ func (o *Outbox) Payloads(ctx context.Context) (out []store.Payload, err error) 
 			return err
 		}
 		var err error
-		if m.Headers, err = parseHeaders(headers); err != nil { // it is the row's own fault
+		if m.Headers, err = parseHeaders(headers); err != nil { // concerns this row only
 			p.Read = false
 		}
 		out = append(out, p)

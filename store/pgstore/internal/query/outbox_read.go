@@ -26,8 +26,8 @@ const (
 	fewColumns = `o.seq, ` + bucketOf +
 		` AS bucket, o.id, o.time, o.source, o.topic, o.type, o.content_type, o.schema, o.subject,
 	o.correlation_id, o.causation_id, o.traceparent, o.key, o.key_bytes, o.data, o.data_bytes`
-	// Headers that keep their limit take less than 64 KiB. Others are not made a text of: a little of what is
-	// compressed can be much.
+	// Headers within the limit need less than 64 KiB. Larger ones are not converted to text, because
+	// compressed data may expand to very much.
 	rawColumns = fewColumns + `, CASE WHEN pg_column_size(o.headers) <= 65536 THEN o.headers::text END AS headers, ` +
 		rawSize + ` AS size`
 	lightRaw = fewColumns + `, o.headers, ` + rawSize + ` <= $5::bigint AS light`
@@ -37,8 +37,8 @@ const (
 	+ coalesce(octet_length(o.schema), 0) + coalesce(octet_length(o.subject), 0) + coalesce(octet_length(o.correlation_id), 0)
 	+ coalesce(octet_length(o.causation_id), 0) + coalesce(octet_length(o.traceparent), 0) + coalesce(octet_length(o.key), 0)
 	+ coalesce(octet_length(o.key_bytes), 0) + coalesce(octet_length(o.data), 0) + coalesce(octet_length(o.data_bytes), 0)`
-	// upto is how many bytes a page has up to and with this row, and whether the page without that bound ends
-	// here.
+	// upto has the number of bytes of a page including this row, and whether the page without that limit
+	// ends here.
 	upto       = `sum(CASE WHEN w.size <= /*rowbytes*/ THEN w.size::integer ELSE 0 END) OVER p AS upto, lead(w.seq) OVER p IS NULL AS last`
 	rowColumns = `o.seq, o.bucket, o.id, o.time, /*left*/o.source, /*left*/o.topic, /*none*/o.type, /*none*/o.content_type, /*whole*/o.schema, /*whole*/o.subject,
 	/*whole*/o.correlation_id, /*whole*/o.causation_id, /*whole*/o.traceparent, o.headers,
@@ -47,7 +47,7 @@ const (
 	/*whole*/o.data, /*whole*/o.data_bytes, CASE WHEN o.size > /*rowbytes*/ THEN o.size END AS large,
 	CASE WHEN o.size > /*rowbytes*/ THEN coalesce(encode(sha256(coalesce(o.data_bytes, convert_to(o.data, 'UTF8'))), 'hex'), '') END AS hash, o.last`
 
-	// lightColumns are rowColumns of PullLight. A row that is too heavy for it has large and no content.
+	// lightColumns are rowColumns for PullLight. A row that is too heavy for it has large and no content.
 	lightColumns = `o.seq, o.bucket, o.id, o.time, /*textlight*/o.source, /*textlight*/o.topic, /*textlight*/o.type, /*textlight*/o.content_type,
 	/*light*/o.schema, /*light*/o.subject, /*light*/o.correlation_id, /*light*/o.causation_id, /*light*/o.traceparent,
 	CASE WHEN o.light THEN o.headers::text END AS headers, /*light*/o.key, /*light*/o.key_bytes, /*light*/o.data, /*light*/o.data_bytes,
@@ -56,8 +56,7 @@ const (
 	columnCount = 21
 )
 
-// bounded fills what rowColumns and their like leave open: the bounds of what is read, and what a column is
-// of a row above them.
+// bounded fills in the limits of a read, and the columns of a row above them.
 func bounded(sql string) string {
 	sql = regexp.MustCompile(`/\*left\*/o\.(\w+)`).ReplaceAllString(sql,
 		`CASE WHEN o.size <= /*rowbytes*/ THEN o.$1 ELSE left(o.$1, 256) END AS $1`)
@@ -73,17 +72,17 @@ func bounded(sql string) string {
 		strconv.Itoa(store.PageBytes)).Replace(sql)
 }
 
-// A reader reads rows of Pull. It reads what the server sent, in text or binary: Scan would take twice as
-// long.
+// reader reads the rows of Pull from the bytes of the server, in text or binary format. Scan would take
+// twice as long.
 type reader struct {
 	fields  [columnCount]bool // binary
 	kinds   *pgtype.Map
 	started bool
-	last    bool // the row read last is the last of those that were asked for
+	last    bool // the last row was the last of the page
 
-	source, topic, kind, contentType, schema string // of the row before: most are the same
+	source, topic, kind, contentType, schema string // of the previous row, because most are equal
 
-	slab []byte // what keys and payloads are copied into: one piece of memory for many
+	slab []byte // one block of memory for many keys and payloads
 }
 
 func (r *reader) read(row sqlexec.Scanner, out *store.Row) error {
@@ -126,18 +125,18 @@ func (r *reader) raw(v [][]byte, out *store.Row) (err error) {
 	out.Source, out.Topic, out.Type = same(&r.source, v[4]), same(&r.topic, v[5]), same(&r.kind, v[6])
 	out.ContentType, out.Schema = same(&r.contentType, v[7]), same(&r.schema, v[8])
 	out.Subject, out.CausationID, out.TraceParent = string(v[9]), string(v[11]), string(v[12])
-	out.CorrelationID = out.ID // of the first message of a process
+	out.CorrelationID = out.ID // the default: this is the first message of a process
 	same(&out.CorrelationID, v[10])
-	if out.Key, err = r.either(14, v); err != nil { // without it nothing is known of the order
+	if out.Key, err = r.either(14, v); err != nil { // the order of the row is unknown without its key
 		return fmt.Errorf("read row %d: %w", out.Seq, err)
 	}
-	if err = r.content(v, out); out.Large == nil { // of a large row nothing more is needed
+	if err = r.content(v, out); out.Large == nil { // of a large row nothing else is needed
 		out.Fault = sqlexec.Fault(err)
 	}
 	return nil
 }
 
-// content reads what a row that is deferred unread can do without.
+// content reads the fields without which a row can still be deferred.
 func (r *reader) content(v [][]byte, out *store.Row) (err error) {
 	if out.Time, err = r.time(v[3]); err != nil {
 		return err
@@ -149,7 +148,7 @@ func (r *reader) content(v [][]byte, out *store.Row) (err error) {
 	return err
 }
 
-// same is b as a string, the one before if it is equal.
+// same returns b as a string, and reuses the previous one if it is equal.
 func same(before *string, b []byte) string {
 	if *before != string(b) {
 		*before = string(b)
@@ -166,17 +165,17 @@ func (r *reader) integer(i int, v [][]byte) (int64, error) {
 	case len(b) == 4:
 		return int64(int32(binary.BigEndian.Uint32(b))), nil
 	}
-	return 0, fmt.Errorf("column %d is no integer", i)
+	return 0, fmt.Errorf("column %d is not an integer", i)
 }
 
-// epoch of PostgreSQL: 2000-01-01, in microseconds of Unix.
+// epoch is the start of PostgreSQL's time, 2000-01-01, in microseconds of Unix time.
 const epoch = 946_684_800_000_000
 
 func (r *reader) time(b []byte) (time.Time, error) {
 	if r.fields[3] && len(b) == 8 {
 		n := int64(binary.BigEndian.Uint64(b))
 		if n == math.MinInt64 || n > math.MaxInt64-epoch {
-			// infinity, and what an addition would make negative
+			// infinity, or a number whose sum would overflow
 			return time.Time{}, errors.New("its time is infinite")
 		}
 		at := time.UnixMicro(n + epoch).UTC()
@@ -192,7 +191,7 @@ func (r *reader) time(b []byte) (time.Time, error) {
 	return at.Time.UTC(), sqlexec.Sayable(at.Time.UTC())
 }
 
-// either is the text column i, or the bytea column after it: a copy.
+// either returns a copy of the text column i, or of the bytea column after it.
 func (r *reader) either(i int, v [][]byte) ([]byte, error) {
 	switch text, b := v[i], v[i+1]; {
 	case text != nil:
@@ -212,10 +211,10 @@ func (r *reader) either(i int, v [][]byte) ([]byte, error) {
 
 const (
 	slab     = 32 << 10
-	slabMost = slab / 8 // larger ones have memory of their own
+	slabMost = slab / 8 // a larger value gets its own memory
 )
 
-// keep is a copy of b, not nil.
+// keep returns a copy of b, never nil.
 func (r *reader) keep(b []byte) []byte {
 	if len(b) > slabMost {
 		return append([]byte{}, b...)
@@ -244,7 +243,7 @@ func uuidText(b []byte) string {
 	return string(t[:])
 }
 
-// scanRow reads a row through Scan, as database/sql has it.
+// scanRow reads a row through Scan, for database/sql.
 func scanRow(row sqlexec.Scanner, out *store.Row, last *bool) error {
 	var large *int64
 	var hash *string

@@ -17,8 +17,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// A Row is what one message is in the columns of InsertRow, in their order. It shares nothing with the
-// message.
+// Row has a message as the columns of InsertRow, in their order. It shares no memory with the message.
 type Row struct {
 	topic, key, kind   *string
 	data               *string
@@ -32,7 +31,7 @@ type Row struct {
 	bucket             *int16
 }
 
-// Rows turns messages into rows.
+// Rows converts messages to rows.
 func Rows(ms []skald.Message) ([]Row, error) {
 	out := make([]Row, len(ms))
 	for i := range ms {
@@ -59,7 +58,7 @@ func (r *Row) set(m *skald.Message) error {
 		}
 		id := m.ID
 		r.id = &id
-		if complete.Limits(m) == nil { // who fills bucket vouches for the row: the table does not ask again
+		if complete.Limits(m) == nil { // a row with a bucket is trusted: the table does not check its limits again
 			n := int16(column.Bucket(m))
 			r.bucket = &n
 		}
@@ -81,13 +80,13 @@ func (r *Row) set(m *skald.Message) error {
 	return nil
 }
 
-// detach copies what points into the message itself.
+// detach copies the strings that are shared with the message.
 func (r *Row) detach() {
 	topic, kind, ct := *r.topic, *r.kind, *r.contentType
 	r.topic, r.kind, r.contentType = &topic, &kind, &ct
 }
 
-// textOrBytes chooses the column: text where b should and can be text.
+// textOrBytes selects the column: text if text is true and b is valid text.
 func textOrBytes(b []byte, text bool) (*string, []byte) {
 	if s := string(b); text && sqlexec.Storable(s) {
 		return &s, nil
@@ -95,7 +94,7 @@ func textOrBytes(b []byte, text bool) (*string, []byte) {
 	return nil, append([]byte{}, b...)
 }
 
-// isText tells the content types that are kept as text.
+// isText reports whether a content type is stored as text.
 func isText(contentType string) bool {
 	media, _, _ := strings.Cut(contentType, ";")
 	media = strings.ToLower(strings.TrimSpace(media))
@@ -103,7 +102,7 @@ func isText(contentType string) bool {
 		strings.HasPrefix(media, "text/")
 }
 
-// headersJSON is [[name, base64], …].
+// headersJSON encodes headers as [[name, base64], …].
 func headersJSON(hs []skald.Header) []byte {
 	var b bytes.Buffer
 	b.WriteByte('[')
@@ -111,14 +110,14 @@ func headersJSON(hs []skald.Header) []byte {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		name, _ := json.Marshal(h.Name) // a string always can
+		name, _ := json.Marshal(h.Name) // cannot fail for a string
 		fmt.Fprintf(&b, `[%s,"%s"]`, name, base64.StdEncoding.EncodeToString(h.Value))
 	}
 	b.WriteByte(']')
 	return b.Bytes()
 }
 
-// parseHeaders reads what headersJSON wrote.
+// parseHeaders decodes the text of headersJSON.
 func parseHeaders(text []byte) ([]skald.Header, error) {
 	if len(text) == 0 {
 		return nil, nil
@@ -138,8 +137,8 @@ func parseHeaders(text []byte) ([]skald.Header, error) {
 	return out, nil
 }
 
-// Insert is the call that writes rows; there is at least one. Most rows leave most columns empty: each
-// parameter costs.
+// Insert returns the call that writes rows, at least one. Most rows leave most columns empty and each
+// parameter costs time, so usual rows have a shorter statement.
 func (o *Outbox) Insert(rows []Row) sqlexec.Call {
 	usual := true
 	for i := range rows {
@@ -197,8 +196,8 @@ func (o *Outbox) Insert(rows []Row) sqlexec.Call {
 		text(func(r *Row) *string { return r.headers }), times, ids, buckets, o.none)
 }
 
-// orNone is what p points to, else none: a random word that no row has, for NULL. Where array_nulls is off an
-// array has no NULL of its own, and in a transaction of yours that is not ours to set.
+// orNone returns the value of p, or none instead of NULL. none is a random word that no row has. With
+// array_nulls off, an array cannot contain NULL, and Skald may not set that in a transaction of the caller.
 func orNone(p *string, none string) string {
 	if p == nil {
 		return none
@@ -206,7 +205,7 @@ func orNone(p *string, none string) string {
 	return *p
 }
 
-// usual tells rows that InsertUsual can write.
+// usual reports whether InsertUsual can write the row.
 func (r *Row) usual() bool {
 	return r.id != nil && r.time != nil && *r.contentType == UsualType && r.dataBytes == nil &&
 		r.keyByte == nil &&
@@ -216,13 +215,13 @@ func (r *Row) usual() bool {
 const (
 	UsualType = "application/json" // the default of the column
 
-	// UsualMost rows go as a list of VALUES, by a statement for each number of them. From 16 rows on arrays
-	// cost the same.
+	// UsualMost is the maximum number of rows in a list of VALUES; each number has its own statement. From
+	// 16 rows on, arrays are equally fast.
 	UsualMost    = 10
 	usualColumns = 10
 )
 
-// insertUsual is the name of the statement for n usual rows.
+// insertUsual returns the name of the statement for n usual rows.
 func insertUsual(n int) string {
 	if n == 1 {
 		return "InsertUsual"
@@ -230,7 +229,7 @@ func insertUsual(n int) string {
 	return "InsertUsual" + strconv.Itoa(n)
 }
 
-// outboxLists makes the forms of InsertUsual for more than one row.
+// outboxLists derives the statements of insertUsual for more than one row.
 func outboxLists(raw map[string]string) {
 	head, one, _ := strings.Cut(raw["InsertUsual"], "VALUES ")
 	text := head + "VALUES " + one
@@ -240,7 +239,7 @@ func outboxLists(raw map[string]string) {
 	}
 }
 
-// shifted is text with its parameters numbered by n higher.
+// shifted adds n to the numbers of the parameters in text.
 func shifted(text string, n int) string {
 	var b strings.Builder
 	for i, part := range strings.Split(text, "$") {
@@ -249,13 +248,13 @@ func shifted(text string, n int) string {
 			continue
 		}
 		digits := len(part) - len(strings.TrimLeft(part, "0123456789"))
-		at, _ := strconv.Atoi(part[:digits]) // TestStatements prepares what comes of it
+		at, _ := strconv.Atoi(part[:digits]) // TestStatements prepares the result
 		fmt.Fprintf(&b, "$%d%s", at+n, part[digits:])
 	}
 	return b.String()
 }
 
-// usualArgs are the arguments of insertUsual.
+// usualArgs returns the arguments of insertUsual.
 func usualArgs(rows []Row) []any {
 	out := make([]any, 0, usualColumns*len(rows))
 	for i := range rows {

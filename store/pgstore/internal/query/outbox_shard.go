@@ -14,14 +14,14 @@ import (
 
 const defaultTTL = 3 * time.Second
 
-// Besides is what a lease or a look does for a source that hears of commits.
+// Besides adds to a lease or a look for a source that is notified of commits.
 type Besides struct {
-	First   []sqlexec.Call // in the transaction of the look, before it
-	Standby bool           // it takes no shard and gives back what it has, where another relay works
+	First   []sqlexec.Call // run before the look, in its transaction
+	Standby bool           // while another relay works, it releases its shards and takes none
 }
 
-// Lease takes, renews and gives back shards: one round trip. A shard belongs to a live relay, so a renewal
-// writes one row.
+// Lease takes, renews and releases shards: one round trip. A renewal writes one row, because only one relay
+// owns a shard.
 func (o *Outbox) Lease(ctx context.Context, ask store.Ask, too Besides) (store.Leased, error) {
 	if ask.Owner == "" {
 		return o.onlyLook(ctx, ask.Look, too)
@@ -59,7 +59,8 @@ func (o *Outbox) Lease(ctx context.Context, ask store.Ask, too Besides) (store.L
 	return got, nil
 }
 
-// onlyLook looks for new rows: one round trip. While there are none it writes nothing and draws no number.
+// onlyLook looks for new rows: one round trip. While there are none it writes nothing and uses no sequence
+// number.
 func (o *Outbox) onlyLook(ctx context.Context, from *string, too Besides) (got store.Leased, err error) {
 	if from == nil {
 		return got, nil
@@ -75,8 +76,8 @@ func (o *Outbox) onlyLook(ctx context.Context, from *string, too Besides) (got s
 	return got, err
 }
 
-// leaseAndLook does both in one transaction, so that an idle database has one for each look. It looks first:
-// a tick's number must be drawn after its snapshot, and a lease draws one.
+// leaseAndLook does both in one transaction, so that an idle database has one for each heartbeat. It looks
+// first: a tick needs a number that was taken after its snapshot, and the lease takes one.
 func (o *Outbox) leaseAndLook(ctx context.Context, lease []sqlexec.Call, from *string, too Besides,
 	got *store.Leased) error {
 	if from == nil {
@@ -93,7 +94,7 @@ func (o *Outbox) leaseAndLook(ctx context.Context, lease []sqlexec.Call, from *s
 	return err
 }
 
-// leased reads a row of Shards, and whether no other relay works.
+// leased reads a row of Shards. It sets alone if no other relay works.
 func leased(row sqlexec.Scanner, got *store.Leased, alone *bool) error {
 	var l store.Shard
 	err := row.Scan(&l.ID, &l.First, &l.Last, &l.Epoch, &l.Token, &l.Cursor.Base, &l.Cursor.Tip,
@@ -109,16 +110,16 @@ func leased(row sqlexec.Scanner, got *store.Leased, alone *bool) error {
 	got.Sessions, got.Waiting = l.Last, int(l.Cursor.Seq)
 	if *alone = got.Sessions == 1; l.Token != "" {
 		*alone = got.Sessions == 0
-		return nil // it waits: no share
+		return nil // a waiting relay has no share
 	}
 	got.Share = shards / max(got.Sessions, 1)
 	if place < shards%max(got.Sessions, 1) {
-		got.Share++ // what is left over goes to the first owners by name
+		got.Share++ // the remaining shards go to the first owners by name
 	}
 	return nil
 }
 
-// cursorArgs are base, tip, seq and incarnation, nil where they stay.
+// cursorArgs returns base, tip, seq and incarnation; nil leaves one unchanged.
 func cursorArgs(p *store.Progress) (base, tip *string, seq *int64, incarnation *string) {
 	if p.Cursor != nil {
 		base, tip, seq = &p.Cursor.Base, &p.Cursor.Tip, &p.Cursor.Seq
@@ -126,7 +127,7 @@ func cursorArgs(p *store.Progress) (base, tip *string, seq *int64, incarnation *
 	return base, tip, seq, p.Incarnation
 }
 
-// Progress are the calls that store what a shard's owner reports, or raise.
+// Progress returns the calls that store the progress of a shard. They fail if another relay owns it.
 func (o *Outbox) Progress(p *store.Progress) []sqlexec.Call {
 	base, tip, seq, incarnation := cursorArgs(p)
 	calls := []sqlexec.Call{o.pg.Call("KeepProgress", int32(p.Shard), p.Epoch, p.Token, base, tip, seq,
@@ -140,7 +141,8 @@ func (o *Outbox) Progress(p *store.Progress) []sqlexec.Call {
 	return calls
 }
 
-// CursorsOnly is how many effects at the head of es do no more than move the cursors of different shards.
+// CursorsOnly returns the number of effects at the start of es that only move cursors, each of another
+// shard.
 func CursorsOnly(es []store.Effect) int {
 	var shards []int
 	for i := range es {
@@ -154,8 +156,9 @@ func CursorsOnly(es []store.Effect) int {
 	return len(es)
 }
 
-// KeepAll stores the progress of many shards in one statement.
-func (o *Outbox) KeepAll(ctx context.Context, es []store.Effect, stood []bool) error {
+// KeepAll stores the progress of many shards in one statement. It sets stored for each shard that is still
+// owned.
+func (o *Outbox) KeepAll(ctx context.Context, es []store.Effect, stored []bool) error {
 	n := len(es)
 	ids, epochs, tokens := make([]int32, n), make([]int64, n), make([]string, n)
 	bases, tips, incarnations, seqs := make([]*string, n), make([]*string, n), make([]*string, n),
@@ -172,13 +175,13 @@ func (o *Outbox) KeepAll(ctx context.Context, es []store.Effect, stood []bool) e
 			return err
 		}
 		if i := slices.Index(ids, id); i >= 0 {
-			stood[i] = true
+			stored[i] = true
 		}
 		return nil
 	}
-	err := o.pg.Short(ctx, "keep progress", keep)
+	err := o.pg.Short(ctx, "store progress", keep)
 	if err != nil {
-		clear(stood)
+		clear(stored)
 	}
 	return err
 }

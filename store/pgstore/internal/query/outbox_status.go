@@ -7,14 +7,14 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Status reads how each shard stands: one statement.
+// Status reads the state of each shard: one statement.
 func (o *Outbox) Status(ctx context.Context) (out store.OutboxStatus, err error) {
 	out.Exact = true
 	shards := o.pg.Call("OutboxShards")
 	shards.Scan = func(row sqlexec.Scanner) error {
 		var l store.OutboxShard
 		var exact bool
-		var oldest, deferred int64 // the first in milliseconds
+		var oldest, deferred int64 // oldest is in milliseconds
 		err := row.Scan(&l.Shard, &l.Owner, &l.Epoch, &l.Pending, &exact, &oldest, &deferred)
 		out.Shards = append(out.Shards, l)
 		out.Pending, out.Deferred = out.Pending+l.Pending, out.Deferred+deferred

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Waiting lists rows of the outbox that are not published: one statement.
+// Waiting lists unpublished rows of the outbox: one statement.
 func (o *Outbox) Waiting(ctx context.Context, most int) (out []store.WaitingRow, err error) {
 	list := o.pg.Call("ListWaiting", int32(most), int32(store.WaitingScan))
 	list.Scan = func(row sqlexec.Scanner) error {

@@ -13,14 +13,14 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// A Tick in the text that the seam carries: id, a dash, a random token. A database that went back in time may
-// give out an id again, but not its token.
+// Tick is a position in the outbox. Its text is the ID, a dash and a random token. A database that went
+// back in time may use an ID again, but never its token.
 type Tick struct {
-	ID    int64 // 0: the beginning
+	ID    int64 // 0 is the beginning
 	Token string
 }
 
-// ParseTick reads what Tick.String wrote; "" is the beginning.
+// ParseTick reads the text of a tick; "" is the beginning.
 func ParseTick(s string) (Tick, error) {
 	if s == "" {
 		return Tick{}, nil
@@ -28,25 +28,25 @@ func ParseTick(s string) (Tick, error) {
 	id, token, ok := strings.Cut(s, "-")
 	n, err := strconv.ParseInt(id, 10, 64)
 	if !ok || err != nil || n <= 0 {
-		return Tick{}, fmt.Errorf("%w: %.40q is no tick", store.ErrMoved, s)
+		return Tick{}, fmt.Errorf("%w: %.40q is not a tick", store.ErrMoved, s)
 	}
 	return Tick{n, token}, nil
 }
 
 func (t Tick) String() string { return strconv.FormatInt(t.ID, 10) + "-" + t.Token }
 
-// A look is the calls that look for new rows, and what they answered.
+// look has the calls that look for new rows, and their results.
 type look struct {
 	Calls []sqlexec.Call
-	Next  Tick // the new one; without an ID where there are no new rows
+	Next  Tick // the new tick; its ID is 0 if there are no new rows
 
 	base  string
 	from  Tick
 	there int
 }
 
-// Look looks for rows that base does not show. about, if any, goes into the token of the new tick, after a
-// dot.
+// Look returns calls that look for rows after base. about, if not empty, is appended to the token of the
+// new tick, after a dot.
 func (o *Outbox) Look(base, about string) (*look, error) {
 	from, err := ParseTick(base)
 	if err != nil {
@@ -61,7 +61,7 @@ func (o *Outbox) Look(base, about string) (*look, error) {
 	return l, nil
 }
 
-// Tip is the end of the window that the look opens: base, where there are no new rows.
+// Tip returns the end of the window that the look opened, or base if there are no new rows.
 func (l *look) Tip() (string, error) {
 	switch {
 	case l.base != "" && l.there == 0:
@@ -72,7 +72,7 @@ func (l *look) Tip() (string, error) {
 	return l.Next.String(), nil
 }
 
-// Pull reads a page of a window: one round trip, and another one if the first row is too heavy for PullLight.
+// Pull reads a page of a window: one round trip, or two if the first row is too large for PullLight.
 func (o *Outbox) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
 	base, err := ParseTick(w.Base)
 	if err != nil {
@@ -99,7 +99,7 @@ func (o *Outbox) Pull(ctx context.Context, w store.Window, limit int) (store.Pag
 	return store.Page{Rows: p.rows[:min(limit, len(p.rows))], Done: done}, nil
 }
 
-// pullPage reads up to limit+1 rows: the last one shows that the window has more.
+// pullPage reads up to limit+1 rows. One more than limit shows that the window has more.
 func (o *Outbox) pullPage(ctx context.Context, base, tip Tick, w store.Window, limit int) (*pulled, error) {
 	var there, want int
 	for _, t := range []Tick{base, tip} {
@@ -132,7 +132,7 @@ func (o *Outbox) pullPage(ctx context.Context, base, tip Tick, w store.Window, l
 	return p, nil
 }
 
-// pull chooses the statement.
+// pull returns the call of the fastest suitable statement.
 func (o *Outbox) pull(base, tip Tick, w store.Window, limit int, walk bool, p *pulled) sqlexec.Call {
 	name, args := "Pull", []any{base.ID, base.Token, tip.ID, tip.Token, w.After, int32(limit)}
 	switch {
@@ -147,27 +147,28 @@ func (o *Outbox) pull(base, tip Tick, w store.Window, limit int, walk bool, p *p
 	return o.pg.Call(name, args...)
 }
 
-// lightPage is the limit of bytes that PullLight reads. The client keeps at most store.PageBytes of them.
+// lightPage is the maximum number of bytes that PullLight reads. The client keeps at most store.PageBytes
+// of them.
 const lightPage = 8 * store.PageBytes
 
-// pulled is a page as the client reads it.
+// pulled is a page while the client reads it.
 type pulled struct {
 	reader
 	rows     []store.Row
 	light    bool // read by PullLight: the client ends the page
-	lightest int  // bytes of a row above which PullLight does not read it
+	lightest int  // maximum size of a row that PullLight reads
 	bytes    int
-	cut      bool // the window has more rows than those of the page
-	heavy    bool // the page met a row that PullLight does not read
+	cut      bool // the window has more rows than the page
+	heavy    bool // the page has a row that PullLight does not read
 }
 
-// add appends a row. It ends a page of PullLight before a heavy row, and where its bytes end.
+// add appends a row. It ends a page of PullLight before a heavy row, and at the limit of bytes.
 func (p *pulled) add(row sqlexec.Scanner) error {
 	if p.cut {
 		return nil
 	}
 	n := len(p.rows)
-	p.rows = append(p.rows, store.Row{}) // read in place: a row is large
+	p.rows = append(p.rows, store.Row{}) // read in place, because a row is large
 	r := &p.rows[n]
 	if err := p.read(row, r); err != nil {
 		return err
@@ -181,7 +182,8 @@ func (p *pulled) add(row sqlexec.Scanner) error {
 	return nil
 }
 
-// bases remembers the seqs of ticks. A tick never changes; that it is still there is asked each time.
+// bases caches the sequence numbers of ticks, which never change. Each Pull still checks that the tick
+// exists.
 type bases struct {
 	mu  sync.Mutex
 	seq map[Tick]int64
@@ -203,7 +205,7 @@ func (b *bases) put(t Tick, seq int64) {
 	b.seq[t] = seq
 }
 
-// Bitmap has a 1 for each bucket that is asked for.
+// Bitmap returns a text with a 1 for each bucket in ranges.
 func Bitmap(ranges [][2]int) string {
 	bits := []byte(strings.Repeat("0", store.Buckets))
 	for _, r := range ranges {

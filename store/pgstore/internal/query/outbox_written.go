@@ -54,7 +54,7 @@ func (c *Marks) Finished(ctx context.Context, q *store.FinishedQuery, most int) 
 	return out, nil
 }
 
-// asHeld returns names as columns hold them.
+// asHeld converts each of names with as.
 func asHeld(names []string, as func(string) string) []string {
 	out := make([]string, len(names))
 	for i, name := range names {

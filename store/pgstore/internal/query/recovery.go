@@ -1,5 +1,5 @@
-// This file settles an outbox after a restore, a copy or a switch-over, and has the sequences go on
-// after the numbers that are there.
+// This file repairs an outbox after a restore, a copy or a switch-over, and moves sequences past the
+// numbers in use.
 
 package query
 
@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// completeRecovery derives the statements that combine others.
+// completeRecovery derives statements that combine others.
 func completeRecovery(raw map[string]string) {
 	behind, arrivals := strings.TrimSuffix(raw["After"], ";"), strings.TrimSuffix(raw["ArrivalAfter"], ";")
 	raw["GuardNumbers"] = "SELECT " + sqlexec.Placeholder + "skald_require((" + behind +
@@ -19,11 +19,11 @@ func completeRecovery(raw map[string]string) {
 	raw["SettlePage"] = bucketed(raw["SettlePage"])
 }
 
-// A Recovery is that of one database.
+// Recovery repairs one database.
 type Recovery struct {
 	pg   *sqlexec.DB
-	wake func() // relays in this process
+	wake func() // wakes the relays in this process
 }
 
-// NewRecovery is the recovery of pg, which wakes relays when it is done.
+// NewRecovery returns the recovery of pg. It calls wake when it is done.
 func NewRecovery(pg *sqlexec.DB, wake func()) *Recovery { return &Recovery{pg, wake} }

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	pageRows  = 5000            // settled in one transaction, beside writers
-	lockWait  = 2 * time.Second // for writers to end, while others wait for the same lock after us
+	pageRows  = 5000            // rows in one transaction, while writers continue
+	lockWait  = 2 * time.Second // maximum wait for writers, while others queue behind the lock
 	lockTries = 20
-	lockPause = 500 * time.Millisecond // in which they go on
+	lockPause = 500 * time.Millisecond // in which writers continue
 )
 
-// Recover settles the outbox of a database that moved, and brings the numbers of what consumers keep up to
-// what is there. Most of it goes page by page beside writers, and may be repeated; what remains are two
-// transactions that lock them out. Each carries note; without one it only tells what it saw.
+// Recover repairs the outbox of a database that moved, and sequences that are behind the stored rows. It
+// works page by page while writers continue; this part may be repeated. Then two transactions block
+// writers. Each stores note. Without a note, Recover only reports.
 func (r *Recovery) Recover(ctx context.Context, note *sqlexec.Call) (done store.Recovered, err error) {
 	var recovers, horizon, moved, behind, arrivals string
 	var last int64
@@ -45,7 +45,7 @@ func (r *Recovery) Recover(ctx context.Context, note *sqlexec.Call) (done store.
 		err := r.insist(ctx, func() error { return r.raise(ctx, last, &done, note) })
 		switch {
 		case sqlexec.Lost(err) && moved == "":
-			return store.Recovered{}, nil // somebody else did it meanwhile
+			return store.Recovered{}, nil // another recover did it meanwhile
 		case sqlexec.Lost(err):
 		case err != nil || moved == "":
 			return done, err
@@ -53,7 +53,7 @@ func (r *Recovery) Recover(ctx context.Context, note *sqlexec.Call) (done store.
 	}
 	switch err := r.settle(ctx, recovers, horizon, &done, note); {
 	case sqlexec.Lost(err) && done.Raised == 0:
-		return store.Recovered{}, nil // the same
+		return store.Recovered{}, nil // another recover did it meanwhile
 	case err != nil && !sqlexec.Lost(err):
 		return done, err
 	}
@@ -61,7 +61,7 @@ func (r *Recovery) Recover(ctx context.Context, note *sqlexec.Call) (done store.
 	return done, nil
 }
 
-// insist does what locks writers out, and comes again where it does not get the lock.
+// insist runs do, which blocks writers, and tries again if it cannot get the lock.
 func (r *Recovery) insist(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
@@ -69,7 +69,7 @@ func (r *Recovery) insist(ctx context.Context, do func() error) error {
 		case err == nil || sqlexec.Lost(err):
 			return err
 		case sqlexec.SQLState(err) != "55P03" && sqlexec.SQLState(err) != "40P01" || try == lockTries:
-			return fmt.Errorf("recover: lock writers out: %w", r.pg.Explain(err))
+			return fmt.Errorf("recover: block writers: %w", r.pg.Explain(err))
 		}
 		select {
 		case <-ctx.Done():
@@ -79,9 +79,9 @@ func (r *Recovery) insist(ctx context.Context, do func() error) error {
 	}
 }
 
-// Behind tells, before what consumers keep is numbered, that sequences are where other rows were: logical
-// replication leaves them so. A number that is given out twice would be another message's place, or its
-// answer.
+// Behind returns the calls that fail with a *store.MovedError if sequences are behind the stored rows, as
+// after logical replication. A number that is used twice would be the place of another message, or return
+// its answer.
 func (r *Recovery) Behind() []sqlexec.Call {
 	look := r.pg.Call("After")
 	look.Scan = func(row sqlexec.Scanner) error {
@@ -94,7 +94,7 @@ func (r *Recovery) Behind() []sqlexec.Call {
 	return []sqlexec.Call{r.pg.Call("Walk"), look}
 }
 
-// raise has the sequences go on after the numbers that are there, and notes it.
+// raise moves the sequences past the numbers in use, and stores note.
 func (r *Recovery) raise(ctx context.Context, arrival int64, done *store.Recovered,
 	note *sqlexec.Call) error {
 	raised := 0
@@ -116,8 +116,8 @@ func (r *Recovery) raise(ctx context.Context, arrival int64, done *store.Recover
 	return err
 }
 
-// settle judges all rows that are there, page by page, and then has the relays begin with what is left of
-// them. An error for which lost is true tells that another recover has done it.
+// settle examines all rows, page by page. Then it resets the shards, so that relays publish the rest. A
+// lost guard means that another recover did it.
 func (r *Recovery) settle(ctx context.Context, recovers, horizon string, done *store.Recovered,
 	note *sqlexec.Call) error {
 	guarded := func(act string, calls ...sqlexec.Call) error {
@@ -143,7 +143,7 @@ func (r *Recovery) settle(ctx context.Context, recovers, horizon string, done *s
 	return r.insist(ctx, func() error { return r.seat(ctx, recovers, horizon, done, note) })
 }
 
-// seat does the rest: rows that came meanwhile, numbers, shards.
+// seat does the rest in one transaction: rows written meanwhile, their numbers, and the shards.
 func (r *Recovery) seat(ctx context.Context, recovers, horizon string, done *store.Recovered,
 	note *sqlexec.Call) error {
 	token := rand.Text()

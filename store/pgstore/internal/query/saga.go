@@ -1,4 +1,4 @@
-// This file is the tables of sagas: orchestrated ones, which an engine moves, and choreographed ones,
+// This file has the tables of sagas: orchestrated ones, which an engine moves, and choreographed ones,
 // which are tracked.
 
 package query
@@ -13,20 +13,20 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Sagas are those of one database.
+// Sagas has the sagas of one database.
 type Sagas struct {
 	pg    *sqlexec.DB
-	waker *sqlexec.Waker // is told of sagas that are for any engine
+	waker *sqlexec.Waker // wakes engines for claimable sagas
 }
 
-// NewSaga are the sagas in pg.
+// NewSaga returns the sagas of pg.
 func NewSaga(pg *sqlexec.DB, w *sqlexec.Waker) *Sagas { return &Sagas{pg, w} }
 
 func bySaga(a, b store.SagaRef) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
 }
 
-// scanSaga reads sagaColumns, and more after them.
+// scanSaga reads sagaColumns, then more.
 func scanSaga(row sqlexec.Scanner, more ...any) (s store.Saga, err error) {
 	var since, retry, due, started, changed, ended, read *int64
 	err = row.Scan(append([]any{&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin,
@@ -39,14 +39,14 @@ func scanSaga(row sqlexec.Scanner, more ...any) (s store.Saga, err error) {
 	return s, err
 }
 
-// asking has one statement answered in a transaction of the caller's.
+// asking runs a statement in a transaction of the caller and returns its row.
 type asking func(sqlexec.Call) sqlexec.Scanner
 
-// sending sends statements in a transaction of the caller's.
+// sending sends statements in a transaction of the caller.
 type sending func([]sqlexec.Call) error
 
-// turns is how often a start looks again for a saga that another transaction wrote, and that the retention
-// has deleted meanwhile.
+// turns is the number of tries of a start. Another transaction may write the saga, and the retention may
+// delete it before it is read.
 const turns = 3
 
 // startOne writes a new saga, or reads the stored one.
@@ -85,7 +85,7 @@ func (c *Sagas) startOne(s *store.Saga, ask asking) (stored store.Saga, fresh bo
 	return stored, false, nil
 }
 
-// written is a new saga as it is stored, without the times of the store.
+// written returns a new saga as stored, without the store's times.
 func written(s *store.Saga) store.Saga {
 	out := *s
 	out.Standing, out.Version = sagarow.Standing(s.Standing), sagarow.First(s)
@@ -93,7 +93,7 @@ func written(s *store.Saga) store.Saga {
 	return out
 }
 
-// Lock reads sagas and locks them, in one statement. A single saga has a statement of its own.
+// Lock reads and locks sagas, in one statement. A single saga has its own statement.
 func (c *Sagas) Lock(refs []store.SagaRef, ask asking, send sending) ([]store.Saga, error) {
 	if len(refs) == 1 {
 		one, err := c.lockOne(refs[0], ask)
@@ -101,7 +101,7 @@ func (c *Sagas) Lock(refs []store.SagaRef, ask asking, send sending) ([]store.Sa
 	}
 	out := make([]store.Saga, len(refs))
 	var names, keys []string
-	var place []int // of each among refs
+	var place []int // index of each in refs
 	for i, r := range refs {
 		if sagarow.Named(r.Name, r.Key) {
 			names, keys, place = append(names, r.Name), append(keys, r.Key), append(place, i)
@@ -125,7 +125,7 @@ func (c *Sagas) Lock(refs []store.SagaRef, ask asking, send sending) ([]store.Sa
 	return out, nil
 }
 
-// lockOne reads a saga and locks it. A saga that is not there has no Name.
+// lockOne reads and locks a saga. Without a row the result has no Name.
 func (c *Sagas) lockOne(r store.SagaRef, ask asking) (store.Saga, error) {
 	if c.pg.Err != nil || !sagarow.Named(r.Name, r.Key) {
 		return store.Saga{}, c.pg.Err
@@ -140,7 +140,7 @@ func (c *Sagas) lockOne(r store.SagaRef, ask asking) (store.Saga, error) {
 	return s, nil
 }
 
-// Hold are the calls that lock sagas which stand as they are named.
+// Hold returns the calls that lock sagas with the given versions.
 func (c *Sagas) Hold(refs []store.SagaRef, found []bool) []sqlexec.Call {
 	var calls []sqlexec.Call
 	for _, i := range sqlexec.Order(refs, bySaga) {
@@ -153,7 +153,7 @@ func (c *Sagas) Hold(refs []store.SagaRef, found []bool) []sqlexec.Call {
 	return calls
 }
 
-// Held are those that an intake has locked.
+// Held returns the sagas that an intake has locked.
 func Held(in store.Intake, found store.Found) (out []store.SagaRef) {
 	for i, r := range in.Sagas {
 		if found.Sagas[i] {

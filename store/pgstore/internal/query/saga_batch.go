@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// MovesOnly tells of effects that each move another saga, and say and note something at most.
+// MovesOnly reports whether each effect moves another saga, with at most rows and an audit.
 func MovesOnly(es []store.Effect) bool {
 	known := make(map[[2]string]bool, len(es))
 	for i := range es {
@@ -29,7 +29,7 @@ func MovesOnly(es []store.Effect) bool {
 	return true
 }
 
-// rest are effects without the moves of their sagas.
+// rest returns the effects that have rows or an audit, without their moves.
 func rest(es []store.Effect) (out []store.Effect) {
 	for i := range es {
 		if e := es[i]; len(e.Rows) > 0 || e.Audit != nil {
@@ -40,11 +40,10 @@ func rest(es []store.Effect) (out []store.Effect) {
 	return out
 }
 
-// A batch is the moves of many sagas, in the order of their names and keys: two batches never wait for
-// each other in a circle.
+// batch has the moves of many sagas, in the order of names and keys, so that two batches cannot deadlock.
 type batch struct {
 	moves []*store.SagaMove
-	place []int // of each among the effects
+	place []int // index of each in the effects
 }
 
 func batchOf(es []store.Effect) (b batch, err error) {
@@ -61,7 +60,7 @@ func batchOf(es []store.Effect) (b batch, err error) {
 	return b, nil
 }
 
-// args are the columns of the moves.
+// args returns the columns of the moves.
 func (b *batch) args() []any {
 	n := len(b.moves)
 	names, keys, hashes, states := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -82,43 +81,43 @@ func (b *batch) args() []any {
 		retry, releases, wakes, finals, leases}
 }
 
-// saying are the calls that carry out effects without moves of sagas.
-type saying func([]store.Effect) ([]sqlexec.Call, error)
+// callMaker returns the calls for effects without moves.
+type callMaker func([]store.Effect) ([]sqlexec.Call, error)
 
-// MoveMany carries out effects of MovesOnly, and tells which stood: a statement for the moves, one for the
-// rows, one commit, in one round trip. Where a move is lost and others say something, the moves go first, and
-// what those say that stand follows.
-func (c *Sagas) MoveMany(ctx context.Context, es []store.Effect, say saying) ([]bool, error) {
-	stood := make([]bool, len(es))
+// MoveMany applies effects of MovesOnly. The result is true for each one that was stored. It needs one
+// statement for the moves, one for the rows, one commit and one round trip. If a move is lost, it sends the
+// moves first, and then the rows of the moves that were stored.
+func (c *Sagas) MoveMany(ctx context.Context, es []store.Effect, callsFor callMaker) ([]bool, error) {
+	stored := make([]bool, len(es))
 	b, err := batchOf(es)
 	if err != nil {
-		return stood, err
+		return stored, err
 	}
 	moves := c.pg.Call("MoveSagas", b.args()...)
 	moves.Scan = func(row sqlexec.Scanner) error {
 		var n int64
 		err := row.Scan(&n)
 		if err == nil {
-			stood[b.place[n-1]] = true
+			stored[b.place[n-1]] = true
 		}
 		return err
 	}
-	said := rest(es)
-	if len(said) == 0 {
-		return stood, c.pg.Short(ctx, "apply", c.pg.Call("Walk"), moves)
+	others := rest(es)
+	if len(others) == 0 {
+		return stored, c.pg.Short(ctx, "apply", c.pg.Call("Walk"), moves)
 	}
-	err = c.moveAll(ctx, b.args(), said, say)
+	err = c.moveAll(ctx, b.args(), others, callsFor)
 	if err == nil {
 		return slices.Repeat([]bool{true}, len(es)), nil
 	}
 	if sqlexec.Lost(err) {
-		err = c.moveSome(ctx, moves, es, stood, say)
+		err = c.moveSome(ctx, moves, es, stored, callsFor)
 	}
-	return stood, err
+	return stored, err
 }
 
-func (c *Sagas) moveAll(ctx context.Context, args []any, said []store.Effect, say saying) error {
-	calls, err := say(said)
+func (c *Sagas) moveAll(ctx context.Context, args []any, others []store.Effect, callsFor callMaker) error {
+	calls, err := callsFor(others)
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
@@ -126,20 +125,20 @@ func (c *Sagas) moveAll(ctx context.Context, args []any, said []store.Effect, sa
 		append([]sqlexec.Call{c.pg.Call("Walk"), c.pg.Call("MoveAllSagas", args...)}, calls...)...)
 }
 
-// moveSome moves those that can be, and says what they say.
-func (c *Sagas) moveSome(ctx context.Context, moves sqlexec.Call, es []store.Effect, stood []bool,
-	say saying) error {
+// moveSome applies the moves whose guards hold, and writes their rows.
+func (c *Sagas) moveSome(ctx context.Context, moves sqlexec.Call, es []store.Effect, stored []bool,
+	callsFor callMaker) error {
 	err := c.pg.Runner.Within(ctx, c.pg.OwnSession(), func(send sqlexec.Sender) error {
 		if err := send(ctx, c.pg.Call("Walk"), moves); err != nil {
 			return err
 		}
-		var stand []store.Effect
+		var applied []store.Effect
 		for i := range es {
-			if stood[i] {
-				stand = append(stand, es[i])
+			if stored[i] {
+				applied = append(applied, es[i])
 			}
 		}
-		calls, err := say(rest(stand))
+		calls, err := callsFor(rest(applied))
 		if err != nil || len(calls) == 0 {
 			return err
 		}

@@ -9,24 +9,24 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// HoldEntities is the call by which a saga stands in line for entities that are locked.
+// HoldEntities returns the call that puts a saga in line for entities, which must be locked.
 func (c *Sagas) HoldEntities(h store.EntityHold, first *bool) (sqlexec.Call, error) {
 	es, err := entities(h.Entities)
 	return c.pg.Call("HoldEntities", es, h.Holder, h.Saga.Name, h.Saga.Key).Into(first), cmp.Or(c.pg.Err, err)
 }
 
-// InLine are the calls that tell how a holder stands.
-func (c *Sagas) InLine(holder string, stands, first *bool) ([]sqlexec.Call, error) {
-	look := c.pg.Call("InLine", holder).Into(stands, first)
+// InLine returns the calls that read the places of a holder.
+func (c *Sagas) InLine(holder string, inLine, first *bool) ([]sqlexec.Call, error) {
+	look := c.pg.Call("InLine", holder).Into(inLine, first)
 	return []sqlexec.Call{c.pg.Call("LockHeldEntities", holder), look}, c.pg.Err
 }
 
-// FreeEntities are the calls by which a holder leaves all lines.
+// FreeEntities returns the calls that remove a holder from all lines.
 func (c *Sagas) FreeEntities(holder string) ([]sqlexec.Call, error) {
 	return []sqlexec.Call{c.pg.Call("LockHeldEntities", holder), c.pg.Call("FreeEntities", holder)}, c.pg.Err
 }
 
-// EntityHolders is the call that tells who holds entities.
+// EntityHolders returns the call that reads the holders of entities.
 func (c *Sagas) EntityHolders(es []store.Lock) (list sqlexec.Call, out *[]store.Hold, err error) {
 	text, err := entities(es)
 	list, out = holds(c.pg.Call("EntityHolders", text))
@@ -62,7 +62,7 @@ func holds(list sqlexec.Call) (sqlexec.Call, *[]store.Hold) {
 	return list, out
 }
 
-// entities are es as JSON, each once: not every driver of database/sql takes arrays.
+// entities returns es as JSON, without duplicates. Some drivers of database/sql do not support arrays.
 func entities(es []store.Lock) (string, error) {
 	type entity struct {
 		Space string `json:"space"`

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Claim leases due sagas: one round trip, which writes nothing where none is.
+// Claim claims due sagas: one round trip, which writes nothing if there are none.
 func (c *Sagas) Claim(ctx context.Context, w store.Want) (out store.Claimed, err error) {
 	out.Next = -1
 	hashes := slices.Compact(slices.Sorted(slices.Values(w.Sagas.Hashes)))
@@ -50,7 +50,7 @@ func (c *Sagas) Claim(ctx context.Context, w store.Want) (out store.Claimed, err
 
 func ref(s *store.Saga) store.SagaRef { return store.SagaRef{Name: s.Name, Key: s.Key} }
 
-// sooner is the smaller of two times, of which the first may be none.
+// sooner returns the smaller time; a negative a means none.
 func sooner(a, b time.Duration) time.Duration {
 	if a < 0 {
 		return b
@@ -58,8 +58,8 @@ func sooner(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// leftOver is when to ask for sagas that are due and were not claimed: at once where a bound was reached,
-// else rivals have them locked.
+// leftOver returns the time until the next claim if due sagas were not claimed: 0 if a limit was reached,
+// otherwise a delay, because rivals have them locked.
 func leftOver(claimed []store.Saga, limit int) time.Duration {
 	bytes := 0
 	for i := range claimed {
@@ -71,7 +71,7 @@ func leftOver(claimed []store.Saga, limit int) time.Duration {
 	return sagarow.Skipped
 }
 
-// NoteDefinitions are the calls that store definitions: one statement.
+// NoteDefinitions returns the call that stores definitions.
 func (c *Sagas) NoteDefinitions(ds []store.SagaDefinition) ([]sqlexec.Call, error) {
 	if len(ds) == 0 {
 		return nil, nil
@@ -96,7 +96,7 @@ func (c *Sagas) NoteDefinitions(ds []store.SagaDefinition) ([]sqlexec.Call, erro
 	return []sqlexec.Call{c.pg.Call("NoteSagaDefinitions", names, hashes, written)}, nil
 }
 
-// List lists sagas, and where it ended.
+// List lists sagas. It also returns the last one examined if Scan ended the list.
 func (c *Sagas) List(ctx context.Context, q store.SagaQuery,
 	limit int) ([]store.Saga, *store.SagaRef, error) {
 	var name, key *string
@@ -117,7 +117,7 @@ func (c *Sagas) List(ctx context.Context, q store.SagaQuery,
 		sqlexec.Moment(q.StartedAfter), name, key, int32(limit), scan)
 	calls := []sqlexec.Call{c.pg.Call("PlanOnce"), list}
 	switch {
-	case !sagarow.OnlyKey(&q): // which is asked often: no plan is made for it
+	case !sagarow.OnlyKey(&q): // this list is frequent, so it uses a cached plan
 	case q.Name != "":
 		calls = []sqlexec.Call{c.pg.Call("FindSaga", sqlexec.Legible(q.Name), sqlexec.Legible(q.Key))}
 	default:

@@ -17,7 +17,7 @@ func moveArgs(m *store.SagaMove) []any {
 		m.Lease.Microseconds()}
 }
 
-// wakeIn is when a saga is due again, in microseconds; below 0: never.
+// wakeIn returns the time until a saga is due again, in microseconds; negative means never.
 func wakeIn(m *store.SagaMove) int64 {
 	if m.Wake < 0 {
 		return -1
@@ -25,7 +25,7 @@ func wakeIn(m *store.SagaMove) int64 {
 	return m.Wake.Microseconds()
 }
 
-// Move is the guard of an effect, and what becomes of its saga.
+// Move returns the call that checks the version of a saga and stores its new state.
 func (c *Sagas) Move(m *store.SagaMove) ([]sqlexec.Call, error) {
 	if m == nil {
 		return nil, nil
@@ -36,7 +36,7 @@ func (c *Sagas) Move(m *store.SagaMove) ([]sqlexec.Call, error) {
 	return []sqlexec.Call{c.pg.Call("MoveSaga", moveArgs(m)...)}, nil
 }
 
-// MoveEach is Move for each effect of MovesOnly, in one statement that fails unless all of them stand.
+// MoveEach does as Move for the effects of MovesOnly, in one statement. It fails unless all versions match.
 func (c *Sagas) MoveEach(es []store.Effect) (sqlexec.Call, error) {
 	b, err := batchOf(es)
 	if err != nil {
@@ -45,8 +45,8 @@ func (c *Sagas) MoveEach(es []store.Effect) (sqlexec.Call, error) {
 	return c.pg.Call("MoveAllSagas", b.args()...), nil
 }
 
-// MoveHeld turns the move of a saga that a unit has locked into one that needs no guard before it; false:
-// the calls are others.
+// MoveHeld changes the first call, if it moves a saga that the unit has locked, so that it needs no guard
+// before it. Returns false for other calls.
 func (c *Sagas) MoveHeld(locked []store.SagaRef, calls []sqlexec.Call) bool {
 	if len(calls) == 0 || calls[0].SQL != c.pg.SQL["MoveSaga"] {
 		return false
@@ -71,7 +71,7 @@ func (c *Sagas) MoveHeld(locked []store.SagaRef, calls []sqlexec.Call) bool {
 	return true
 }
 
-// Stirs tells whether one of the sagas that es move is for any engine then.
+// Stirs reports whether es make a saga claimable.
 func Stirs(es []store.Effect) bool {
 	return slices.ContainsFunc(es,
 		func(e store.Effect) bool { return e.Saga != nil && e.Saga.Release && e.Saga.Wake >= 0 })

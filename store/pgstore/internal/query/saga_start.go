@@ -9,8 +9,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Start writes new sagas in one statement, and reads those that are there. A single saga has a statement of
-// its own.
+// Start writes new sagas in one statement, and reads existing ones. A single saga has its own statement.
 func (c *Sagas) Start(ss []store.Saga, ask asking, send sending) (stored []store.Saga, fresh []bool,
 	err error) {
 	if c.pg.Err != nil || len(ss) == 0 {
@@ -68,8 +67,7 @@ func (c *Sagas) startMany(ss []store.Saga, ask asking, send sending) (stored []s
 	return stored, fresh, nil
 }
 
-// findStarted reads the sagas that were there. The retention may have deleted one meanwhile: it is started
-// again.
+// findStarted reads the existing sagas. If the retention deleted one meanwhile, it starts that one again.
 func (c *Sagas) findStarted(ss, stored []store.Saga, fresh []bool, ask asking, send sending) error {
 	var calls []sqlexec.Call
 	found := make([]bool, len(ss))
@@ -103,7 +101,7 @@ func (c *Sagas) findStarted(ss, stored []store.Saga, fresh []bool, ask asking, s
 	return nil
 }
 
-// startColumns are the columns of new sagas.
+// startColumns returns the columns of new sagas.
 func startColumns(ss []store.Saga) []any {
 	n := len(ss)
 	texts := make([][]string, 11) // name, key, id, hash, input, origin, state, status, step, error, session

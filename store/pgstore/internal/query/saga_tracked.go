@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// LockTracked is the call that reads into rows. Lists go as JSON: not every driver of database/sql takes
-// arrays.
+// LockTracked returns the call that reads into rows. Lists are JSON, because some drivers of database/sql
+// do not support arrays.
 func (c *Sagas) LockTracked(flow string, keys []string) (list sqlexec.Call, rows *[]store.Tracked,
 	err error) {
 	text, err := json.Marshal(keys)
@@ -31,7 +31,7 @@ func (c *Sagas) LockTracked(flow string, keys []string) (list sqlexec.Call, rows
 	return list, rows, nil
 }
 
-// SaveTracked are the calls that write rows which LockTracked locked: one statement.
+// SaveTracked returns the call that writes rows which LockTracked locked.
 func (c *Sagas) SaveTracked(rows []store.Tracked) ([]sqlexec.Call, error) {
 	if len(rows) == 0 {
 		return nil, nil
@@ -75,14 +75,14 @@ func (c *Sagas) ListTracked(ctx context.Context, q store.TrackedQuery,
 	return out, nil
 }
 
-// dated is t with its times in UTC.
+// dated returns t with its times in UTC.
 func dated(t store.Tracked, due, drifted *time.Time) store.Tracked {
 	t.At, t.Changed, t.Due, t.Drifted = t.At.UTC(), t.Changed.UTC(), sqlexec.OrZero(due),
 		sqlexec.OrZero(drifted)
 	return t
 }
 
-// trackedCounts counts tracked sagas into out.
+// trackedCounts returns the call that counts tracked sagas into out.
 func (c *Sagas) trackedCounts(out *[]store.TrackedCounts) sqlexec.Call {
 	count := c.pg.Call("CountTracked")
 	count.Scan = func(row sqlexec.Scanner) error {

@@ -1,4 +1,4 @@
-// This file is the steps of sagas that messages take and undo.
+// This file has the steps of sagas that messages take and undo.
 
 package query
 
@@ -12,25 +12,25 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// forgottenStep is a fragment of the statements that take a step: see TakeStep. No floor is above a saga of
-// the last hour: see leastSteps in package steward.
+// forgottenStep is a part of the statements that take a step: see TakeStep. It does not look for a saga of
+// the last hour, because no floor is later: see leastSteps in package admin.
 const forgottenStep = `s.was = 0 AND CASE WHEN s.begun > clock_timestamp() - interval '1 hour' THEN false
 		ELSE EXISTS (SELECT FROM /*schema*/skald_step AS o
 				WHERE o.consumer = $1::text AND o.saga = $2::text AND o.step = $3::text AND o.occurrence = $4::text)
 			OR EXISTS (SELECT FROM /*schema*/skald_step_floor AS f
 				WHERE f.consumer = $1::text AND f.step = $3::text AND f.at > coalesce(s.begun, '-infinity')) END`
 
-// completeSteps fills in how a step is forgotten.
+// completeSteps fills in forgottenStep.
 func completeSteps(raw map[string]string) {
 	for name, text := range raw {
 		raw[name] = strings.ReplaceAll(text, "/*forgotten*/", forgottenStep)
 	}
 }
 
-// Steps are those of one database.
+// Steps has the steps of one database.
 type Steps struct{ pg *sqlexec.DB }
 
-// NewStep are the steps in pg.
+// NewStep returns the steps of pg.
 func NewStep(pg *sqlexec.DB) *Steps { return &Steps{pg} }
 
 // Compare orders steps.
@@ -44,12 +44,12 @@ func stepArgs(s *store.Step, more ...any) []any {
 		sqlexec.Name(s.Occurrence)}, more...)
 }
 
-// free tells of a step that a message may take.
+// free reports whether a message may take a step in state s.
 func free(s store.StepState) bool {
 	return s == store.StepAbsent || s == store.StepParked || s == store.StepDead
 }
 
-// Take is the call that takes or undoes s, and says into found how it stood before.
+// Take returns the call that takes or undoes s and reads the state before into found.
 func (c *Steps) Take(s, found *store.Step) (take sqlexec.Call, err error) {
 	switch s.State {
 	case store.StepDone, store.StepCalling:
@@ -88,7 +88,7 @@ func (c *Steps) Take(s, found *store.Step) (take sqlexec.Call, err error) {
 	return take, nil
 }
 
-// Set is the guard of an effect, and what it makes of the step.
+// Set returns the call that checks the state of s and stores the new one.
 func (c *Steps) Set(s *store.Step) []sqlexec.Call {
 	if s == nil {
 		return nil
@@ -109,7 +109,7 @@ func blobOrNull(s string) []byte {
 	return []byte(s)
 }
 
-// Note notes whose message waits to take a step.
+// Note returns the calls that record the step of a message that is parked or dead.
 func (c *Steps) Note(k *store.Park) []sqlexec.Call {
 	if k == nil || k.Step == nil {
 		return nil

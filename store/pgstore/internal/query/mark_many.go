@@ -7,12 +7,12 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// An intake of many messages takes a handful of statements, whatever their number: their keys are locked,
-// then their marks are inserted, then the entities are locked, each in one order for all. A message that is
-// kept gets no mark, so that the others can be committed.
+// An intake of many messages needs only a few statements. They lock the keys, then insert the marks, then
+// lock the entities, each in one order. A parked or dead message gets no mark, so that the others can be
+// committed.
 
-// Many tells an intake that these statements can take: its marks are of one consumer, and each of another
-// message.
+// Many reports whether these statements support an intake: all marks have one consumer and different
+// messages.
 func Many(in store.Intake) bool {
 	marks := in.Marks
 	if len(marks) < 2 || len(in.Steps) > 0 {
@@ -29,10 +29,10 @@ func Many(in store.Intake) bool {
 	return true
 }
 
-// called is the identity of m as the columns have it.
+// called returns the identity of m as stored in columns.
 func called(m *store.Mark) [2]string { return [2]string{sqlexec.Name(m.Source), sqlexec.Name(m.ID)} }
 
-// Holding tells of verdicts by which a message must get no mark.
+// Holding reports whether a message must not get a mark, because it or an earlier one of its key is parked.
 func Holding(found store.Found) bool {
 	return slices.ContainsFunc(found.Marks, func(v store.Verdict) bool {
 		return v.Outcome == store.Waiting || v.Outcome == store.Dead || v.Outcome == store.Behind ||
@@ -40,17 +40,17 @@ func Holding(found store.Found) bool {
 	})
 }
 
-// A crowd is the marks of such an intake.
-type crowd struct {
+// manyMarks is the intake of many marks.
+type manyMarks struct {
 	c     *Marks
 	marks []store.Mark
-	fresh []bool // so far
+	fresh []bool // set to false for marks that exist already
 	found []store.Verdict
 }
 
-// TakeMany are the calls for marks of Many. The planner is narrowed then: Widen ends it.
+// TakeMany returns the calls for marks of Many. They restrict the planner until Widen.
 func (c *Marks) TakeMany(marks []store.Mark, found []store.Verdict) ([]sqlexec.Call, error) {
-	w := &crowd{c: c, marks: marks, found: found, fresh: make([]bool, len(marks))}
+	w := &manyMarks{c: c, marks: marks, found: found, fresh: make([]bool, len(marks))}
 	list := sqlexec.Order(marks, byIdentity)
 	for _, i := range list {
 		w.fresh[i] = true
@@ -64,11 +64,12 @@ func (c *Marks) TakeMany(marks []store.Mark, found []store.Verdict) ([]sqlexec.C
 	return append(append([]sqlexec.Call{narrow}, w.turns()...), insert, w.find(list)), nil
 }
 
-// Widen has the planner as it was before TakeMany.
+// Widen returns the call that ends the restriction of TakeMany.
 func (c *Marks) Widen() sqlexec.Call { return c.pg.Call("Widen") }
 
-// turns are the calls that lock the keys, and say which messages are kept, or behind one that is.
-func (w *crowd) turns() []sqlexec.Call {
+// turns returns the calls that lock the keys, and find messages that are parked or must wait for a parked
+// one.
+func (w *manyMarks) turns() []sqlexec.Call {
 	var locks []int64
 	var arrive, claimed []int
 	for i := range w.marks {
@@ -97,28 +98,28 @@ func (w *crowd) turns() []sqlexec.Call {
 	return calls
 }
 
-// stand is the call of that name, which tells of messages that may not be taken.
-func (w *crowd) stand(name string, args ...any) sqlexec.Call {
+// refused returns the call of that name, which finds messages that may not be taken.
+func (w *manyMarks) refused(name string, args ...any) sqlexec.Call {
 	find := w.c.pg.Call(name, args...)
 	find.Scan = func(row sqlexec.Scanner) error {
 		var n int32
-		var stands store.Outcome
+		var outcome store.Outcome
 		var noted string
-		err := row.Scan(&n, &stands, &noted)
+		err := row.Scan(&n, &outcome, &noted)
 		if err == nil {
-			w.found[n].Outcome = stands
+			w.found[n].Outcome = outcome
 		}
 		return err
 	}
 	return find
 }
 
-// arriving is the call that asks for those that came from the broker.
-func (w *crowd) arriving(list []int) sqlexec.Call {
+// arriving returns the call for messages from the broker.
+func (w *manyMarks) arriving(list []int) sqlexec.Call {
 	var asked sqlexec.Identities
 	var keys [][]byte
 	var old []int64
-	var of []int32 // the number of its source, from 1 on
+	var of []int32 // the index of its source, from 1
 	var sources []string
 	numbers := map[string]int32{}
 	for _, i := range list {
@@ -132,11 +133,11 @@ func (w *crowd) arriving(list []int) sqlexec.Call {
 		}
 		of = append(of, numbers[source])
 	}
-	return w.stand("FindKeyOrders", sqlexec.Name(w.marks[0].Consumer), asked.Sources, asked.IDs, keys, old,
+	return w.refused("FindKeyOrders", sqlexec.Name(w.marks[0].Consumer), asked.Sources, asked.IDs, keys, old,
 		asked.Places, sources, of)
 }
 
-// floored is the time that a floor is compared with; 0: no floor counts.
+// floored returns the time to compare with a floor; 0 if no floor applies.
 func floored(m *store.Mark) int64 {
 	if m.Held {
 		return 0
@@ -144,8 +145,8 @@ func floored(m *store.Mark) int64 {
 	return writtenAt(m.ID)
 }
 
-// claimed is the call that asks for those that were claimed.
-func (w *crowd) claimed(list []int) sqlexec.Call {
+// claimed returns the call for claimed messages.
+func (w *manyMarks) claimed(list []int) sqlexec.Call {
 	var keyed, loose sqlexec.Identities
 	var keys [][]byte
 	var many, before, tries, looseTries []int32
@@ -171,13 +172,13 @@ func (w *crowd) claimed(list []int) sqlexec.Call {
 			tries = append(tries, int32(w.marks[i].Attempts))
 		}
 	}
-	return w.stand("FindClaimed", sqlexec.Name(w.marks[0].Consumer), keys, many, before, keyed.Sources,
+	return w.refused("FindClaimed", sqlexec.Name(w.marks[0].Consumer), keys, many, before, keyed.Sources,
 		keyed.IDs, tries, keyed.Places,
 		loose.Sources, loose.IDs, looseTries, loose.Places)
 }
 
-// insert is the call that inserts the marks, in the order of list.
-func (w *crowd) insert(list []int) (sqlexec.Call, error) {
+// insert returns the call that inserts the marks in the order of list.
+func (w *manyMarks) insert(list []int) (sqlexec.Call, error) {
 	var (
 		id        sqlexec.Identities
 		outcomes  []int16
@@ -223,8 +224,8 @@ func (w *crowd) insert(list []int) (sqlexec.Call, error) {
 	}, nil
 }
 
-// find is the call that reads the marks that were there.
-func (w *crowd) find(list []int) sqlexec.Call {
+// find returns the call that reads the existing marks.
+func (w *manyMarks) find(list []int) sqlexec.Call {
 	var id sqlexec.Identities
 	for _, i := range list {
 		id.Add(w.marks[i].Identity, i)
@@ -235,7 +236,7 @@ func (w *crowd) find(list []int) sqlexec.Call {
 		Need: func() bool { return slices.ContainsFunc(list, func(i int) bool { return !w.fresh[i] }) },
 		Scan: func(row sqlexec.Scanner) error {
 			var n int32
-			var over bool // none of them goes by its scope
+			var over bool // ignored: none of these marks expires by its scope
 			var v store.Verdict
 			err := verdict(row, &v, &n, &over)
 			if err == nil && !w.fresh[n] {
