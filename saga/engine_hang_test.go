@@ -191,7 +191,7 @@ func TestLogOfAFunctionThatHangs(t *testing.T) {
 			t.Errorf("after %d calls: %v", calls.Load(), db.User())
 		}
 		for line, want := range map[string]int{"saga: a function does not return": 1,
-			"saga: a function that did not return in time has returned": 1, "the database does not take": 0} {
+			"saga: a function that did not return in time has returned": 1, "the database does not store": 0} {
 			if n := log.Count(line); n != want {
 				t.Errorf("%q is in %d lines: %s", line, n, log)
 			}

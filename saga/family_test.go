@@ -202,7 +202,7 @@ type childStands struct {
 }
 
 func childrenStand() map[string]childStands {
-	const gone = "compensating, stuck: the child inner \"k\" is not kept any more"
+	const gone = "compensating, stuck: the child inner \"k\" was deleted"
 	turn := func(k *kin, inner string) {
 		k.does(operate.CancelSaga, inner, "", "")
 		k.settle()

@@ -1,9 +1,9 @@
-// This file says which saga, and which of its commands, a message belongs to.
+// This file maps a message to its saga and its command.
 //
-// Messages of a saga have its address as their correlation id: saga:NAME:KEY:ID. A participant that emits its
-// reply in the command's transaction keeps that, as Skald does, and names the command as the reply's cause.
-// The id of a command is made of its saga, step, occurrence, way and number, so a reply tells which command
-// it answers.
+// The correlation id of a saga's messages is its address: saga:NAME:KEY:ID. A participant that emits its
+// reply in the command's transaction copies the correlation id, as Skald does, and names the command as the
+// reply's cause. The id of a command is derived from saga, step, occurrence, direction and number, so a
+// reply identifies its command.
 
 package engine
 
@@ -24,13 +24,13 @@ func Address(name, key, id string) string {
 }
 
 func escaped(s string) string {
-	if !strings.ContainsAny(s, "%:\n\r") { // as nearly all: to make a Replacer costs kilobytes
+	if !strings.ContainsAny(s, "%:\n\r") { // almost none has one; making a Replacer costs kilobytes
 		return s
 	}
 	return strings.NewReplacer("%", "%25", ":", "%3A", "\n", "%0A", "\r", "%0D").Replace(s)
 }
 
-// parse takes an address apart.
+// parse splits an address.
 func parse(correlation string) (name, key, id string, ok bool) {
 	rest, ok := strings.CutPrefix(correlation, addressed)
 	parts := strings.Split(rest, ":")
@@ -47,7 +47,7 @@ func unescaped(s string) string {
 	return strings.NewReplacer("%25", "%", "%3A", ":", "%0A", "\n", "%0D", "\r").Replace(s)
 }
 
-// A command is one of a saga: of a step, forward or back, the first, second … that was sent.
+// A command identifies a command of a saga: the step, the direction, and the number of the attempt.
 type command struct {
 	Saga             string // its id
 	Step, Occurrence string
@@ -55,10 +55,10 @@ type command struct {
 	Number           int
 }
 
-// ID is the id of the message that carries a command.
+// ID returns the id of the message that carries a command.
 func (c command) ID(now time.Time) string { return uuid7.From(now, c.tail()) }
 
-// Own is the part of that id that is not its time.
+// Own returns the part of that id that does not depend on the time.
 func (c command) Own() string { return own(uuid7.From(time.Time{}, c.tail())) }
 
 func (c command) tail() (out [10]byte) {
@@ -68,7 +68,8 @@ func (c command) tail() (out [10]byte) {
 	return out
 }
 
-// own is the part of a message's id that is not its time, where it may be the id of a command; else "".
+// own returns the part of a message's id that does not depend on the time, or "" if the id has another
+// form.
 func own(id string) string {
 	const time_, whole = len("00000000-0000"), len("00000000-0000-0000-0000-000000000000")
 	if len(id) != whole {

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/internal/uuid7"
 )
 
-func TestAnAddressTellsWhenItsSagaBegan(t *testing.T) {
+func TestAddressContainsTheStartOfItsSaga(t *testing.T) {
 	began := time.UnixMilli(1_700_000_000_123)
 	at, ok := uuid7.Begun(Address("a:b", "saga:%", uuid7.New(began)))
 	if !ok || !at.Equal(began) {
@@ -20,7 +20,7 @@ func TestAnAddressTellsWhenItsSagaBegan(t *testing.T) {
 	}
 }
 
-func TestParseGivesBackWhatOfWasGiven(t *testing.T) {
+func TestParseInvertsAddress(t *testing.T) {
 	for _, c := range [][3]string{
 		{"order", "4711", "id"}, {"a:b", "100%", "id"}, {"%3A", "line\none\r", "id"}, {"", "", ""},
 	} {
@@ -31,15 +31,15 @@ func TestParseGivesBackWhatOfWasGiven(t *testing.T) {
 	}
 	for _, other := range []string{"", "order", "saga:a:b", "saga:a:b:c:d", "0198c0de-0000"} {
 		if _, _, _, ok := parse(other); ok {
-			t.Errorf("%q is taken for an address", other)
+			t.Errorf("%q is parsed as an address", other)
 		}
 	}
 }
 
-func TestACommandIsKnownByItsIDWheneverItWasSent(t *testing.T) {
+func TestOwnIDDoesNotDependOnTheTime(t *testing.T) {
 	c := command{Saga: "s", Step: "pay", Number: 1}
 	if own(c.ID(time.Now())) != c.Own() || c.Own() == "" {
-		t.Errorf("%q is not known by %q", c.ID(time.Now()), c.Own())
+		t.Errorf("%q has another own id than %q", c.ID(time.Now()), c.Own())
 	}
 	for _, other := range []command{
 		{Saga: "t", Step: "pay", Number: 1}, {Saga: "s", Step: "pack", Number: 1},
@@ -47,10 +47,10 @@ func TestACommandIsKnownByItsIDWheneverItWasSent(t *testing.T) {
 		{Saga: "s", Step: "pay", Number: 1, Occurrence: "a"},
 	} {
 		if other.Own() == c.Own() {
-			t.Errorf("%+v is taken for %+v", other, c)
+			t.Errorf("%+v has the same own id as %+v", other, c)
 		}
 	}
 	if own("another id") != "" {
-		t.Error("an id of another form is taken for a command's")
+		t.Error("an id of another form has an own id")
 	}
 }

@@ -10,17 +10,18 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A moved saga is what an event from elsewhere makes of one.
+// A moved saga is the result of an event from outside the engine's own work.
 type moved struct {
 	store.SagaMove
 	was   plan.State
-	state plan.State // as it is to be
+	state plan.State // the new state
 	told  []plan.Action
-	tell  func() // once it is stored
+	tell  func() // to be called after the commit
 }
 
-// advance takes an event into a saga that is locked, or whose version guards the write. It is given back, and
-// due at once: whoever has it in hand finds its version gone, and reads anew.
+// advance applies events to a saga that is locked, or whose version guards the write. The write releases
+// the saga, which is due at once. A worker that has the saga then fails its own write and re-reads the
+// saga.
 func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga,
 	events ...plan.Event) (m moved, out plan.Outcome, err error) {
 	p, err := e.book.Plan(ctx, s.Name, s.Hash)
@@ -59,7 +60,7 @@ func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga,
 	return m, out, nil
 }
 
-// put takes an event into a saga in tx. False: there is none.
+// put applies an event to a saga in tx. Returns there=false if the saga does not exist.
 func (e *Engine[TTx]) put(ctx context.Context, tx TTx, name, key string,
 	ev plan.Event) (out plan.Outcome, there bool, err error) {
 	s, there, err := e.lock(ctx, tx, name, key)
@@ -77,8 +78,8 @@ func (e *Engine[TTx]) put(ctx context.Context, tx TTx, name, key string,
 	if err := e.db.Write(ctx, tx, store.Effect{Saga: &m.SagaMove}); err != nil {
 		return out, true, fmt.Errorf("write the saga %s %q: %w", name, key, err)
 	}
-	e.tally.Moved(s, m.was, m.state) // which may still be rolled back
+	e.tally.Moved(s, m.was, m.state) // the caller may still roll back
 	e.tally.Alarms(s, m.told)
-	e.kick() // it is seen once the caller has committed
+	e.kick() // the change is visible once the caller has committed
 	return out, true, nil
 }

@@ -1,4 +1,4 @@
-// This file runs a function of the user's once, and says what its error means for a saga.
+// This file calls a user's function once, and converts its error for a saga.
 
 package engine
 
@@ -6,8 +6,9 @@ import (
 	"github.com/skald-go/skald/failure"
 )
 
-// run runs a function of the user's, and makes errors of its panic and of the end of its goroutine. That
-// is one of its own, since that of the saga has a transaction to end; straight: it is the caller's, a test's.
+// run calls a user's function, and converts a panic or the end of its goroutine to an error. The function
+// gets its own goroutine, because the saga's goroutine must end the transaction. If straight, it runs in
+// the caller's goroutine, for tests.
 func run(f func() error, straight bool) error {
 	if straight {
 		return safely(f)

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// leastWait is how soon an attempt that is not charged is made again.
+	// leastWait is the shortest wait before an attempt that does not count.
 	leastWait = 100 * time.Millisecond
-	// versionWait is how long a saga waits for another build, which knows what this one does not.
+	// versionWait is how long a saga waits for another build, which has its definition.
 	versionWait = 30 * time.Second
 )
 
-// failed is the event of an error.
+// failed returns the event of an error.
 func failed(a plan.Action, err error) plan.Event {
 	e := plan.Event{What: plan.Failed, Step: a.Step, Occurrence: a.Occurrence, Attempt: a.Attempt,
 		Reason: err.Error()}
@@ -45,15 +45,15 @@ func failed(a plan.Action, err error) plan.Event {
 	return e
 }
 
-// charges reports whether a failure by what may pass is charged now, where the first one was at since and the
-// database came back last at that time. Zero: there was no such failure; it was not away.
+// charges reports whether a transient failure counts as an attempt now. Since is the time of the first one,
+// and back is the end of the last outage; zero means that there was none.
 func charges(uncharged time.Duration, since, now, back time.Time) bool {
 	var r failure.Record
 	r.First.At = since
 	return failure.Retry{Uncharged: uncharged}.Charges(failure.Outage, r, now, back)
 }
 
-// without is an event of what took effect, and whose output cannot be kept: err says why.
+// without returns the event of an effect whose output cannot be stored. The reason is err.
 func without(e plan.Event, err error) plan.Event {
 	if e.Output = nil; e.Reason != "" {
 		err = fmt.Errorf("%s; %w", e.Reason, err)

@@ -15,7 +15,7 @@ type nilError struct{ text string }
 
 func (e *nilError) Error() string { return e.text }
 
-func TestRunMakesErrorsOfWhateverAFunctionDoes(t *testing.T) {
+func TestRunConvertsPanicsAndGoexitToErrors(t *testing.T) {
 	own := errors.New("no stock")
 	if err := run(func() error { return own }, false); err != own {
 		t.Errorf("its own error became %v", err)
@@ -33,7 +33,7 @@ func TestRunMakesErrorsOfWhateverAFunctionDoes(t *testing.T) {
 	}
 }
 
-func TestFailedSaysWhatAnErrorMeans(t *testing.T) {
+func TestFailedConvertsErrorsToEvents(t *testing.T) {
 	do := plan.Action{Verb: plan.RunStep, Step: "pay", Attempt: 2}
 	undo := plan.Action{Verb: plan.UndoStep, Step: "pay", Attempt: 2}
 	no, never := skald.Reject(errors.New("no")), skald.Permanent(errors.New("never"))

@@ -9,9 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// appear waits until the caller has committed what started the saga, as far as that shows before something is
-// written: a first write that needs no transaction of the user's finds out by itself. False: it is not there
-// in time.
+// appear waits until the caller of Start has committed, if the first action needs a user's transaction. A
+// first write without one detects a missing saga itself. Returns false if the saga does not appear in time.
 func (l *live[TTx]) appear(ctx context.Context) bool {
 	l.linger(ctx, l.e.commits.Usual()-l.e.o.Now().Sub(l.since))
 	todo := l.Pending()
@@ -24,8 +23,8 @@ func (l *live[TTx]) appear(ctx context.Context) bool {
 		return true
 	}
 	l.e.commits.Missed()
-	moved := false // by a cancel, or a signal: the saga was released, and is claimed anew
-	// Looks take no slot of the sagas that are worked on.
+	moved := false // by Cancel or a signal: the saga was released, and is claimed again
+	// Polls use no worker.
 	there := l.untilSeen(ctx, func(s store.Saga) bool {
 		moved = s.Version != l.Row.Version
 		return moved || l.begun(ctx, todo[0])
@@ -35,19 +34,20 @@ func (l *live[TTx]) appear(ctx context.Context) bool {
 
 // begun reports whether the transaction of the first action could begin.
 func (l *live[TTx]) begun(ctx context.Context, a plan.Action) bool {
-	u, err := l.begin(ctx, l.Timeout(a)+mercy)
+	u, err := l.begin(ctx, l.Timeout(a)+graceTime)
 	if l.unit = u; err != nil {
 		l.rollback(ctx)
 	}
 	if errors.Is(err, errCrowded) {
-		l.crowded(ctx) // nothing is written where it is not there yet
+		l.crowded(ctx) // drop writes nothing if the saga is not committed
 		return false
 	}
 	l.unsure(ctx, err)
 	return err == nil
 }
 
-// look waits for the same after a write that found no saga. Same: nobody else has written it meanwhile.
+// look waits for the caller's commit after a write that found no saga. Same reports that nothing else has
+// written the saga.
 func (l *live[TTx]) look(ctx context.Context) (same, there bool) {
 	l.e.commits.Missed()
 	there = l.untilSeen(ctx, func(s store.Saga) bool {
@@ -57,9 +57,9 @@ func (l *live[TTx]) look(ctx context.Context) (same, there bool) {
 	return same, there
 }
 
-// untilSeen looks for the start again and again, less and less often, until it is there and enough says that
-// it is seen. False: the lease is over, the engine stops, or another start of the key is stored: this one was
-// rolled back.
+// untilSeen polls for the start with growing pauses until it is committed and enough returns true. It
+// returns false if the lease ends, the engine stops, or another start of the key is stored, because this
+// one was rolled back.
 func (l *live[TTx]) untilSeen(ctx context.Context, enough func(store.Saga) bool) (seen bool) {
 	wait := soonest
 	for l.left() > 0 && !l.e.stopping() && ctx.Err() == nil {
@@ -82,7 +82,7 @@ func (l *live[TTx]) untilSeen(ctx context.Context, enough func(store.Saga) bool)
 	return false
 }
 
-// unsure tells of an error by which nobody knows whether the start is there.
+// unsure logs an error that hides whether the start is committed.
 func (l *live[TTx]) unsure(ctx context.Context, err error) {
 	if err != nil && !errors.Is(err, errMoved) && ctx.Err() == nil {
 		l.outages++

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// tell has everybody know what a write of a saga came to.
+// tell publishes the alarms and the end that a write of a saga caused.
 func (e *Engine[TTx]) tell(s store.Saga, st plan.State, told []plan.Action) {
 	e.tally.Alarms(s, told)
 	for _, a := range told {
@@ -20,19 +20,19 @@ func (e *Engine[TTx]) tell(s store.Saga, st plan.State, told []plan.Action) {
 	}
 }
 
-// ended counts the end of a saga, and tells those that wait for it.
+// ended counts the end of a saga, and notifies its waiters.
 func (e *Engine[TTx]) ended(s store.Saga, st plan.State) {
 	e.tally.Ended(s, st.Status, e.clock.Now())
-	e.o.Logger.Debug("saga: it has ended", "saga", s.Name, "key", s.Key, "status", string(st.Status))
+	e.o.Logger.Debug("saga: ended", "saga", s.Name, "key", s.Key, "status", string(st.Status))
 	e.wake(endNotifier{Saga: s, State: st})
 }
 
-// wake tells those that wait for a saga in this process how it has ended.
+// wake notifies the waiters for a saga in this process.
 func (e *Engine[TTx]) wake(is endNotifier) {
 	at := refOf(is.Saga)
 	e.mu.Lock()
 	if l := e.hands[at]; l != nil {
-		l.ended.Store(true) // before they are told: see here
+		l.ended.Store(true) // before the notification: see here
 	}
 	e.mu.Unlock()
 	e.waiters.Tell(at, is)
@@ -40,7 +40,7 @@ func (e *Engine[TTx]) wake(is endNotifier) {
 
 func refOf(s store.Saga) store.SagaRef { return store.SagaRef{Name: s.Name, Key: s.Key} }
 
-// here tells whether this process works on a saga now, or is about to: its end is told to who waits already.
+// here reports whether this process works on a saga, or will: then waiters are notified of its end.
 func (e *Engine[TTx]) here(at store.SagaRef) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -48,9 +48,8 @@ func (e *Engine[TTx]) here(at store.SagaRef) bool {
 	return l != nil && !l.ended.Load() || e.coming[at]
 }
 
-// Await waits until a saga has ended, and returns how it stands then. The end of a saga that this process
-// works on is known at once. For the others Await asks the database: at first, then less and less often, at
-// least each second.
+// Await waits until a saga has ended, and returns its final state. This process reports the end of its own
+// sagas at once. For others Await polls the database with growing pauses, at least once a second.
 func (e *Engine[TTx]) Await(ctx context.Context, name, key string) (store.Saga, plan.State, error) {
 	fail := func(err error) (store.Saga, plan.State, error) {
 		return store.Saga{}, plan.State{}, fmt.Errorf("await %s %q: %w", name, key, err)
@@ -106,11 +105,11 @@ func (e *Engine[TTx]) Find(ctx context.Context, name, key string) (store.Saga, p
 	return s, st, nil
 }
 
-// lookMany is how many Awaits may ask the database at once. Thousands would wait for its connections until
+// lookMany limits the Awaits that query the database at once. Thousands would wait for connections until
 // storeTimeout, and fail.
 const lookMany = 4
 
-// lookUp is find, once fewer than lookMany others look.
+// lookUp calls find once fewer than lookMany others do.
 func (e *Engine[TTx]) lookUp(ctx context.Context, name, key string) (s store.Saga, there bool, err error) {
 	select {
 	case e.lookers <- struct{}{}:
@@ -124,7 +123,7 @@ func (e *Engine[TTx]) lookUp(ctx context.Context, name, key string) (s store.Sag
 // find reads a saga.
 func (e *Engine[TTx]) find(ctx context.Context, name, key string) (s store.Saga, there bool, err error) {
 	if !sagarow.Named(name, key) {
-		return s, false, nil // an empty key would ask for any
+		return s, false, nil // an empty key would match any saga
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// introduce says, once, which sagas the engine runs, and where.
+// introduce logs once which sagas the engine runs, and where.
 func (e *Engine[TTx]) introduce(ctx context.Context) {
 	if e.introduced {
 		return
@@ -24,7 +24,8 @@ func (e *Engine[TTx]) introduce(ctx context.Context) {
 	endpoint.Warn(ctx, e.o.Logger, "saga", e.db)
 }
 
-// sayReady says, once, that the engine has looked for sagas; and, beside its work, what it finds around it.
+// sayReady logs once that the engine has polled for sagas. It then checks their surroundings in the
+// background.
 func (e *Engine[TTx]) sayReady(ctx context.Context) {
 	if e.looked {
 		return
@@ -38,8 +39,8 @@ func (e *Engine[TTx]) sayReady(ctx context.Context) {
 	}()
 }
 
-// lookAround warns of sagas that wait for what is not there: an engine that knows their name, a consumer of
-// their replies. Each may be in another process.
+// lookAround warns of sagas without an engine that has their definition, and of commands without a consumer
+// of their replies. Both may also be missing because their process has not started yet.
 func (e *Engine[TTx]) lookAround(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -55,20 +56,20 @@ func (e *Engine[TTx]) lookAround(ctx context.Context) {
 		switch {
 		case e.book.Named(c.Name) != nil || c.Running+c.Compensating == 0:
 		case c.Overdue > 0:
-			e.o.Logger.WarnContext(ctx, "saga: no engine takes the sagas of a name, and this one does not know it",
+			e.o.Logger.WarnContext(ctx, "saga: no engine runs the sagas of this name, and this engine has no definition of it",
 				"name", c.Name, "running", c.Running, "compensating", c.Compensating, "overdue", c.Overdue,
 				"remedy", "start the service whose engine has this definition, or give it to this engine")
 		default:
-			e.o.Logger.InfoContext(ctx, "saga: sagas of a name that this engine does not know are another one's",
+			e.o.Logger.InfoContext(ctx, "saga: another engine runs the sagas of this name; this engine has no definition of it",
 				"name", c.Name, "running", c.Running, "compensating", c.Compensating)
 		}
 	}
 	if e.asked.Load() {
 		return
 	}
-	for _, un := range unheardOf(e.book, b.Consumers) {
-		e.o.Logger.WarnContext(ctx, "saga: no consumer of this database was ever heard of that handles replies to "+
-			"commands: their sagas wait for ever", "saga", un.Saga, "steps", un.Steps, "topics", un.Topics,
+	for _, un := range unhandledReplies(e.book, b.Consumers) {
+		e.o.Logger.WarnContext(ctx, "saga: no consumer of this database has ever handled the replies to "+
+			"these commands: their sagas wait forever", "saga", un.Saga, "steps", un.Steps, "topics", un.Topics,
 			"remedy", "give an inbox to engine.Answers, here or in another process; or give replies to Answer of saga.Bind")
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// blame tells whether it is the fault of a that something was not stored. Else the same is tried again. What
-// was thought in the same commit may be to blame as well: then it is tried again with a commit for each.
+// blame converts err to a refusal if a is the reason that the store did not accept the commit. Otherwise
+// the commit is retried. If prepared actions in the same commit may be the reason, each is first retried in
+// its own commit.
 func (l *live[TTx]) blame(ctx context.Context, a plan.Action, err error) error {
 	var kin *familyError
 	var known *refusal
@@ -33,7 +34,7 @@ func (l *live[TTx]) blame(ctx context.Context, a plan.Action, err error) error {
 	return &refusal{Action: a, Err: err}
 }
 
-// unwritten is blame for what was not written in the transaction that the function of a was lent.
+// unwritten is blame for a commit in the transaction that the function of a used.
 func (l *live[TTx]) unwritten(ctx context.Context, a plan.Action, err error) error {
 	if shut(err) {
 		return &refusal{Action: a, Err: err}
@@ -41,15 +42,15 @@ func (l *live[TTx]) unwritten(ctx context.Context, a plan.Action, err error) err
 	return l.blame(ctx, a, lost(err, a, l.Row.Version))
 }
 
-// blamed is blame for a write of what was thought alone.
+// blamed is blame for a write with only prepared actions.
 func (l *live[TTx]) blamed(ctx context.Context, err error) error {
-	if l.Thought() == nil || l.Related() {
+	if l.Prepared() == nil || l.Related() {
 		return err
 	}
-	return l.blame(ctx, *l.Thought(), err)
+	return l.blame(ctx, *l.Prepared(), err)
 }
 
-// undone rolls u back after err. Where a function has ended that transaction itself, what it did is to blame.
+// undone rolls u back after err. If a function ended that transaction itself, the refusal is for a.
 func (l *live[TTx]) undone(ctx context.Context, u store.Unit[TTx], a plan.Action, err error) error {
 	if _, back := u.Rollback(ctx); errors.Is(back, store.ErrLent) {
 		return l.blame(ctx, a, back)
@@ -57,24 +58,24 @@ func (l *live[TTx]) undone(ctx context.Context, u store.Unit[TTx], a plan.Action
 	return err
 }
 
-// charged stores a refusal, before anything else is begun: else it could be lost with the next one.
+// charged stores a refusal before any other action, so that a crash does not lose it.
 func (l *live[TTx]) charged(ctx context.Context) error {
 	no := l.refused
 	l.refused = nil
-	l.Think(ctx) // up to where it was
+	l.Prepare(ctx) // the actions before it
 	l.Feed(no.Event())
 	return l.write(ctx, 0)
 }
 
-// answerRefused stores that the answer to a request cannot be stored with what its function did.
+// answerRefused stores that Settle could not be committed with the answer to a request.
 func (l *live[TTx]) answerRefused(ctx context.Context, is answer, no *refusal) error {
 	if !l.again(ctx) {
 		return errMoved
 	}
-	if is.Known { // it is not to be asked again
+	if is.Known { // the request must not be sent again
 		l.Feed(noted(no.Action, is.Call))
 	}
 	l.Feed(no.Event())
-	l.Think(ctx)
+	l.Prepare(ctx)
 	return l.write(ctx, 0)
 }

@@ -1,5 +1,5 @@
-// This file defines a saga's definition without type parameters, as an engine runs it. Package saga builds it
-// from typed functions. Each function gets the facts about its saga in Facts.
+// This file defines a saga's definition without type parameters. Package saga builds it from typed
+// functions. Each function gets the facts about its saga in Facts.
 
 package engine
 
@@ -25,7 +25,7 @@ type Definition struct {
 	Steps    []StepBody // as in Plan.Graph.Steps
 	Mappings []plan.Mapping
 
-	// Key and Encode read an input, of the definition's type.
+	// Encode returns the key and the JSON of an input of the definition's type.
 	Encode func(in any) (key string, data json.RawMessage, err error)
 	decode func(data json.RawMessage) (any, error)
 	index  map[string]int
@@ -36,31 +36,31 @@ type StepBody struct {
 	When func(f *Facts) (bool, error)     // nil: always
 	Each func(f *Facts) ([]string, error) // nil: once
 
-	Tx      Transacted                           // a Do: *Local[TTx]; a Call: see OutsideOf
-	Lock    func(f *Facts) ([]store.Lock, error) // a Lock: which entities
+	Tx      Transacted                           // of a Do: *Local[TTx]; of a Call: see OutsideOf
+	Lock    func(f *Facts) ([]store.Lock, error) // of a Lock: its entities
 	Command *Command
 	Undo    *Command // of a Command
 	Until   func(f *Facts) (time.Time, error)
 
-	OwnCommit bool // of a Tx: it shares its transaction with no other step
+	OwnCommit bool // a Tx that shares its transaction with no other step
 	Child     *Child
 
-	// Check tells whether an output, or a signal, is one of the step's type.
+	// Check returns an error if an output or a signal does not have the step's type.
 	Check func(output json.RawMessage) error
-	// Handle is the step's handle in package saga: it tells two steps of one name apart.
+	// Handle is the step's handle in package saga. It distinguishes steps with the same name.
 	Handle any
 }
 
-// InTx tells whether the step runs in a transaction of the engine's database.
+// InTx reports whether the step runs in a transaction of the engine's database.
 func (s *StepBody) InTx() bool { return s.Tx != nil || s.Lock != nil }
 
-// Transacted is what is done in transactions of a type.
+// Transacted has functions for transactions of one type.
 type Transacted interface{ Type() reflect.Type }
 
-// Type is that of the transactions.
+// Type returns the type of the transactions.
 func (*Local[TTx]) Type() reflect.Type { return reflect.TypeFor[TTx]() }
 
-// Type is that of the transactions.
+// Type returns the type of the transactions.
 func (*Outside[TTx]) Type() reflect.Type { return reflect.TypeFor[TTx]() }
 
 // AnyTx reports whether the functions of t use no transaction, so that t fits transactions of each type.
@@ -88,13 +88,13 @@ func inTx[TTx any](r Request[any]) Request[TTx] {
 		Bind: func(by call.By) call.Bound[TTx] { return call.InTx[TTx](r.Bind(by)) }}
 }
 
-// Local is a Do. Undo is nil where there is none.
+// Local is the body of a Do. Undo may be nil.
 type Local[TTx any] struct {
 	Do   func(ctx context.Context, tx TTx, f *Facts) (output json.RawMessage, err error)
 	Undo func(ctx context.Context, tx TTx, f *Facts, output json.RawMessage) error
 }
 
-// Outside is a Call; its undo is another one, a local function, or nothing.
+// Outside is the body of a Call. Undo, Local or neither undoes it.
 type Outside[TTx any] struct {
 	Call  Request[TTx]
 	Undo  *Request[TTx]
@@ -105,7 +105,7 @@ type Outside[TTx any] struct {
 // facts: see WithFacts.
 type Request[TTx any] struct {
 	Bind func(by call.By) call.Bound[TTx]
-	// Read takes a stored outcome apart.
+	// Read decodes a stored outcome.
 	Read func(outcome string) (output json.RawMessage, refused bool, reason string, err error)
 }
 
@@ -121,7 +121,7 @@ type Command struct {
 // A Reply is one kind of reply.
 type Reply struct {
 	Topic, Type string
-	// Read returns what the reply says: an output, or the reason of a refusal.
+	// Read decodes a reply: the output, or the reason of a refusal.
 	Read func(ctx context.Context, m skald.Message) (output json.RawMessage, reason string, err error)
 }
 
@@ -149,11 +149,11 @@ func (d *Definition) Step(name string) (*StepBody, bool) {
 	return &d.Steps[i], true
 }
 
-// CheckSize tells why data may not be kept, with both numbers.
+// CheckSize returns an error if data has more than most bytes. The error contains both numbers.
 func CheckSize(what string, data []byte, most int) error {
 	if len(data) > most {
 		return skald.Permanent(
-			fmt.Errorf("%s is %d bytes as JSON, at most %d are kept: keep it in a table of yours, and its key in the saga, or "+
+			fmt.Errorf("%s is %d bytes as JSON, at most %d are allowed: store it in a table of yours, and its key in the saga, or "+
 				"raise saga.Options.MaxBytes", what, len(data), most))
 	}
 	return nil

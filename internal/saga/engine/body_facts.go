@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// Facts are what a step's function may know of its saga. They are for one run of one function.
+// Facts describe the saga to one call of one function.
 type Facts struct {
 	Definition *Definition
 	Key        string // the business key
@@ -19,14 +19,13 @@ type Facts struct {
 	State      *plan.State
 
 	Step, Occurrence string
-	Undo             bool // it is the step's undo that runs
+	Undo             bool // the undo of the step runs
 	Attempt          int
 
 	fault error
 }
 
-// In is the input as the definition's type, decoded for each function: one that changes its own changes
-// nothing for another.
+// In decodes the input anew, so that a function's changes to it do not reach other functions.
 func (f *Facts) In() (any, error) {
 	in, err := f.Definition.decode(f.Input)
 	if err != nil {
@@ -36,15 +35,15 @@ func (f *Facts) In() (any, error) {
 	return in, nil
 }
 
-// Fail notes a fault in how a function reads its saga, the first one. Whatever the function returns then, it
-// has failed.
+// Fail records an error in how the function reads its saga. The first one counts, and the function fails
+// with it, whatever it returns.
 func (f *Facts) Fail(err error) {
 	if f.fault == nil {
 		f.fault = skald.Permanent(err)
 	}
 }
 
-// Fault returns the fault that was noted, or else err.
+// Fault returns the recorded error, or else err.
 func (f *Facts) Fault(err error) error {
 	if f.fault != nil {
 		return f.fault
@@ -52,11 +51,11 @@ func (f *Facts) Fault(err error) error {
 	return err
 }
 
-// CallKey is what an outside service knows a request of this step by: the same whenever it is sent again,
-// another one for the undo.
+// CallKey returns the idempotency key for external requests of this step. It is the same for each attempt;
+// the undo has another.
 func (f *Facts) CallKey() string { return f.callKey(f.Undo) }
 
-// ForwardKey is the CallKey of the step itself, for its undo.
+// ForwardKey returns the CallKey of the step itself, for its undo.
 func (f *Facts) ForwardKey() string { return f.callKey(false) }
 
 func (f *Facts) callKey(undo bool) string {
@@ -79,7 +78,7 @@ func WithFacts(ctx context.Context, f *Facts) context.Context {
 	return context.WithValue(ctx, factsKey{}, f)
 }
 
-// FactsOf returns the facts that With put into ctx.
+// FactsOf returns the facts that WithFacts put into ctx.
 func FactsOf(ctx context.Context) (*Facts, bool) {
 	f, ok := ctx.Value(factsKey{}).(*Facts)
 	return f, ok

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/internal/sagarow"
 )
 
-// Cancel turns a saga back in tx. Nothing: there was nothing to be undone, so it ends with that.
+// Cancel turns a saga back in tx. Nothing reports that no step needs an undo, so the saga ends.
 func (e *Engine[TTx]) Cancel(ctx context.Context, tx TTx, d *Definition, key,
 	reason string) (out plan.Outcome, nothing bool, err error) {
 	fail := func(err error) (plan.Outcome, bool, error) {

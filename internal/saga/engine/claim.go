@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	storeTimeout = 20 * time.Second // of a call, where the store has no shorter bound of its own
-	noteEvery    = time.Minute      // that definitions are noted, and those of other builds are read
-	claimMost    = 128              // sagas at once
-	// lookMost is how soon after a look that found nothing the next one may be. Each write in this process
-	// asks for one, and most are about sagas that it has in hand.
+	storeTimeout = 20 * time.Second // timeout of a call, unless the store has a shorter one
+	noteEvery    = time.Minute      // interval for storing the definitions and reading those of other builds
+	claimMost    = 128              // limit of sagas in one claim
+	// lookMost is the shortest pause after a poll that found nothing. Each write in this process triggers a
+	// poll, and most writes concern sagas already in progress here.
 	lookMost = 5 * time.Millisecond
 )
 
-// Run runs sagas until ctx is done. Then it begins nothing, and gives back what it has in hand.
+// Run runs sagas until ctx is done. Then it begins nothing more, and releases its sagas.
 func (e *Engine[TTx]) Run(ctx context.Context) error {
 	if !e.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("saga: this engine runs already")
@@ -63,7 +63,7 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 	return err
 }
 
-// giveBack has what was started here, and not begun, run by others.
+// giveBack releases the sagas that were started here and not begun, so that other engines run them.
 func (e *Engine[TTx]) giveBack(ctx context.Context) {
 	for {
 		select {
@@ -87,12 +87,12 @@ func (e *Engine[TTx]) stopping() bool {
 	}
 }
 
-// loop claims what is due and hands it out.
+// loop claims due sagas and starts a worker for each.
 func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 	var noted time.Time
 	say := backoff.Seldom()
-	var due, activity time.Time // when to look next, and when something was last found
-	var looked time.Time        // when nothing was due at the last look
+	var due, activity time.Time // time of the next poll; time when a poll last found a saga
+	var looked time.Time        // time of the last poll, if it found nothing
 	outages := 0
 	for ctx.Err() == nil {
 		woken, now := e.db.Woken(), time.Now()
@@ -103,7 +103,7 @@ func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 			}
 		}
 		room := e.room()
-		if err == nil && !now.Before(due) && room <= 0 { // room that comes back kicks nobody
+		if err == nil && !now.Before(due) && room <= 0 { // nothing signals that there is room again
 			due = now.Add(lookMost)
 		}
 		if err == nil && !now.Before(due) {
@@ -153,8 +153,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// pause is how long to wait before the next look: less and less often after something was found. Engines that
-// are idle for long do not look together.
+// pause returns the time until the next poll. It grows with the time since a poll last found a saga. Jitter
+// keeps engines that are idle for long from polling at the same time.
 func pause(since, next, most time.Duration) time.Duration {
 	p := max(since/20, time.Millisecond)
 	if p >= most {
@@ -166,7 +166,7 @@ func pause(since, next, most time.Duration) time.Duration {
 	return p
 }
 
-// sleep waits until it is time to look, and takes up what is started here meanwhile. True: there was a write.
+// sleep waits until due, and begins sagas that are started here meanwhile. Returns true after a write.
 func (e *Engine[TTx]) sleep(ctx, hard context.Context, due time.Time, woken <-chan struct{}) bool {
 	timer := time.NewTimer(max(0, time.Until(due)))
 	defer timer.Stop()
@@ -186,13 +186,13 @@ func (e *Engine[TTx]) sleep(ctx, hard context.Context, due time.Time, woken <-ch
 	}
 }
 
-// room is how many more sagas may be claimed: no more than transactions are free for them soon.
+// room returns how many more sagas may be claimed, so that each gets a worker soon.
 func (e *Engine[TTx]) room() int {
 	waits := 2*cap(e.slots) - int(e.ready.Load())
 	return min(waits, e.o.InHand-int(e.inHand.Load()), claimMost)
 }
 
-// claim takes what is due, at most room sagas.
+// claim claims due sagas, at most room, and starts a worker for each.
 func (e *Engine[TTx]) claim(ctx context.Context, room int) (n int, next time.Duration, err error) {
 	ls, next, err := e.due(ctx, room)
 	for _, l := range ls {
@@ -230,7 +230,7 @@ func (e *Engine[TTx]) due(ctx context.Context, room int) (ls []*live[TTx], next 
 	return now, c.Next, nil
 }
 
-// claimed is a saga that was just claimed, moved to this build's definition.
+// claimed returns a claimed saga, moved to this build's definition.
 func (e *Engine[TTx]) claimed(ctx context.Context, s store.Saga) (*live[TTx], error) {
 	d := e.book.Named(s.Name)
 	if d == nil {
@@ -242,13 +242,14 @@ func (e *Engine[TTx]) claimed(ctx context.Context, s store.Saga) (*live[TTx], er
 	}
 	l, err := e.taken(s, d, older)
 	if err == nil {
-		l.Turn() // that may be why it is due
+		l.Turn() // the saga may be due because it got its entities
 		l.suspect = s.Lapsed != "" && s.Lapsed != e.session
 	}
 	return l, err
 }
 
-// leaveToOthers leaves a saga to another build, and notes why. The next write of its state forgets that.
+// leaveToOthers releases a saga for another build, and stores the reason. The next write of the state
+// clears it.
 func (e *Engine[TTx]) leaveToOthers(ctx context.Context, s store.Saga, why error) {
 	e.tally.Refused(ctx, s, why)
 	m := store.SagaMove{SagaRef: sagarow.Ref(s), State: s.State, Standing: s.Standing, Release: true,
@@ -257,14 +258,15 @@ func (e *Engine[TTx]) leaveToOthers(ctx context.Context, s store.Saga, why error
 	if !sagarow.WasLeft(m.Standing) {
 		m.Since = now
 	}
-	if m.Retry.Before(now) { // as of one that is tried again: an index knows it
+	if m.Retry.Before(now) { // a saga that is to be retried has an index entry
 		m.Retry = now.Add(versionWait)
 	}
 	m.Error = sagarow.LeftToOthers + why.Error()
-	_, _ = e.db.Apply(ctx, store.Effect{Saga: &m}) // else it is claimed again when the lease is over
+	_, _ = e.db.Apply(ctx, store.Effect{Saga: &m}) // on an error, the saga is claimed again after its lease
 }
 
-// Step claims what is due and works on it, in this goroutine: for tests that decide what happens when.
+// Step claims due sagas and works on them in the caller's goroutine. It is for tests that control the order
+// of events.
 func (e *Engine[TTx]) Step(ctx context.Context) (busy bool, err error) {
 	e.straight = true
 	if now := e.o.Now(); e.noted.IsZero() || now.Sub(e.noted) >= noteEvery {

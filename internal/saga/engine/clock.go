@@ -1,4 +1,4 @@
-// This file tells the time of the store, by which sagas wait and end.
+// This file estimates the time of the store's clock, which sagas use for waits and ends.
 
 package engine
 
@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// A storeClock is the store's, as far as this process knows it.
+// A storeClock is an estimate of the store's clock.
 type storeClock struct {
 	local func() time.Time
 	ahead atomic.Int64
 }
 
-// newClock is the store's clock before anything was seen of it: the process's own.
+// newClock returns a clock that shows the local time until the store's time is read.
 func newClock(local func() time.Time) *storeClock { return &storeClock{local: local} }
 
-// Now is what the store's clock shows.
+// Now returns the store's time.
 func (c *storeClock) Now() time.Time { return c.local().Add(time.Duration(c.ahead.Load())).UTC() }
 
-// Saw notes what the store's clock shows now.
+// Saw sets the store's current time.
 func (c *storeClock) Saw(at time.Time) {
 	if !at.IsZero() {
 		c.ahead.Store(int64(at.Sub(c.local())))
 	}
 }
 
-// Read notes what it showed at some time between two of this process: how far off it is stays as it was
-// believed, as far as that can be.
+// Read sets the store's time at some moment between the local times from and to. It keeps the earlier
+// offset as far as possible.
 func (c *storeClock) Read(at, from, to time.Time) {
 	if !at.IsZero() {
 		c.ahead.Store(int64(min(max(time.Duration(c.ahead.Load()), at.Sub(to)), at.Sub(from))))

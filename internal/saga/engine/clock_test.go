@@ -7,10 +7,10 @@ import (
 
 func at(seconds int) time.Time { return time.Unix(1_000+int64(seconds), 0).UTC() }
 
-func TestNowIsTheStoresTimeOnceItWasSeen(t *testing.T) {
+func TestNowIsTheStoresTimeOnceItWasRead(t *testing.T) {
 	c := newClock(func() time.Time { return at(0) })
 	if got := c.Now(); !got.Equal(at(0)) {
-		t.Errorf("before the store was seen: %v, want the process's own time", got)
+		t.Errorf("before the first reading: %v, want the local time", got)
 	}
 	c.Saw(at(5))
 	c.Saw(time.Time{})
@@ -19,8 +19,9 @@ func TestNowIsTheStoresTimeOnceItWasSeen(t *testing.T) {
 	}
 }
 
-// A reading between two times bounds how far off the store's clock is: a belief within the bounds stays.
-func TestReadMovesTheBeliefNoFurtherThanItMust(t *testing.T) {
+// TestReadKeepsTheOffsetIfPossible: a reading between two times limits the clock's offset. An offset within
+// the limits stays.
+func TestReadKeepsTheOffsetIfPossible(t *testing.T) {
 	for _, c := range []struct{ believed, read, from, to, want int }{
 		{believed: 5, read: 5, from: -1, to: 1, want: 5},
 		{believed: 5, read: 3, from: -1, to: 0, want: 4},

@@ -1,4 +1,4 @@
-// This file learns how long callers take, usually, from a saga's start to their commit.
+// This file estimates the usual time from a saga's start to the caller's commit.
 
 package engine
 
@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// Soonest and latest bound what is learned.
+// soonest and latest limit the estimate.
 const (
 	soonest = 100 * time.Microsecond
 	latest  = 5 * time.Millisecond
 )
 
-// A usual is such a time: who looks sooner looks in vain. One look in seven may, so that few wait longer than
-// they must.
+// A usual is such an estimate. A poll before it is mostly too early. One poll in seven may be too early, so
+// that few sagas wait too long.
 type usual struct{ after atomic.Int64 }
 
-// Usual is that time.
+// Usual returns the estimate.
 func (u *usual) Usual() time.Duration {
 	return min(max(time.Duration(u.after.Load()), soonest), latest)
 }
 
-// Saw notes a look that found the commit.
+// Saw lowers the estimate after a poll that found the commit.
 func (u *usual) Saw() { u.after.Store(int64(u.Usual() * 31 / 32)) }
 
-// Missed notes one that did not.
+// Missed raises the estimate after a poll that was too early.
 func (u *usual) Missed() { u.after.Store(int64(u.Usual() * 5 / 4)) }

@@ -1,5 +1,4 @@
-// This file knows the definitions of sagas: those of this build, and those that other builds have
-// noted in the database.
+// This file has the definitions of this build, and those that other builds stored in the database.
 
 package engine
 
@@ -17,29 +16,29 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A db is where definitions are noted.
+// A db stores definitions.
 type db interface {
 	Check(ctx context.Context, as store.Role) error
 	List(ctx context.Context, l store.List) (store.Listed, error)
 	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 }
 
-// A book has the definitions of this build, and the plans of other builds' as far as they are known.
+// A book has the definitions of this build, and those of other builds as far as they were read.
 type book struct {
 	db      db
 	log     *slog.Logger
-	timeout time.Duration // of one talk with the database
+	timeout time.Duration // of one call of the database
 	byName  map[string]*Definition
 	byHash  map[string]*Definition
-	checked bool // the tables and rights, since the last error. Of the goroutine that notes
+	checked bool // tables and rights were checked since the last error; only for the caller of Note
 
 	mu      sync.Mutex
-	others  map[string]plan.Graph // by hash: of other builds
-	number  map[string]int64      // by hash: in which order the first engine noted each of its name
-	claimed []string              // hashes of sagas that this build can take on
+	others  map[string]plan.Graph // of other builds, by hash
+	number  map[string]int64      // by hash: the order in which definitions of a name were first stored
+	claimed []string              // hashes of the sagas that this build can run
 }
 
-// newDefinitions is a book of this build's definitions, one of each name.
+// newDefinitions returns a book of this build's definitions, with distinct names.
 func newDefinitions(db db, log *slog.Logger, timeout time.Duration, defs []*Definition) *book {
 	b := &book{db: db, log: log, timeout: timeout, byName: map[string]*Definition{},
 		byHash: map[string]*Definition{}, others: map[string]plan.Graph{}, number: map[string]int64{}}
@@ -59,26 +58,26 @@ func (b *book) All(yield func(*Definition) bool) {
 	}
 }
 
-// Named is this build's definition of a name; nil: it has none.
+// Named returns this build's definition of a name, or nil.
 func (b *book) Named(name string) *Definition { return b.byName[name] }
 
-// Has tells whether d is one of this build's.
+// Has reports whether d is a definition of this build.
 func (b *book) Has(d *Definition) bool { return b.byHash[d.Hash] == d }
 
-// Claimed are the hashes of the definitions whose sagas this build can take on.
+// Claimed returns the hashes of the definitions whose sagas this build can run.
 func (b *book) Claimed() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.claimed)
 }
 
-// Plan is the plan of a hash: of this build, or of another one that noted it. A message about a saga of one
-// that nobody has noted yet is left to the build that has it.
+// Plan returns the plan of a hash, from this build or from the database. If no engine has stored the
+// definition, the error leaves the message to a build that has it.
 func (b *book) Plan(ctx context.Context, name, hash string) (*plan.Plan, error) {
 	if d, ok := b.byHash[hash]; ok {
 		return d.Plan, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.timeout/3) // a caller's transaction may be open meanwhile
+	ctx, cancel := context.WithTimeout(ctx, b.timeout/3) // a caller's transaction may be open
 	defer cancel()
 	for range 2 {
 		b.mu.Lock()
@@ -95,8 +94,8 @@ func (b *book) Plan(ctx context.Context, name, hash string) (*plan.Plan, error) 
 		"run an engine of the build that has it", name, hash))
 }
 
-// Before is the graph of what a saga was begun by, where that is not d; else an empty one. A saga of a later
-// definition than d is refused.
+// Before returns the definition with which a saga was begun, or an empty graph if that is d. It returns an
+// error if that definition is later than d.
 func (b *book) Before(ctx context.Context, s store.Saga, d *Definition) (older plan.Graph, err error) {
 	if s.Hash == d.Hash {
 		return older, nil
@@ -110,7 +109,7 @@ func (b *book) Before(ctx context.Context, s store.Saga, d *Definition) (older p
 	return p.Graph, b.backward(d, s.Hash)
 }
 
-// Note stores the definitions of this build, and looks which of other builds' it can take on.
+// Note stores the definitions of this build, and finds out which definitions of other builds it can run.
 func (b *book) Note(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
@@ -140,7 +139,7 @@ func (b *book) Note(ctx context.Context) error {
 	return nil
 }
 
-// readOthers reads the definitions that other builds have noted.
+// readOthers reads the definitions of other builds.
 func (b *book) readOthers(ctx context.Context) error {
 	l, err := b.db.List(ctx, store.List{Definitions: true})
 	if err != nil {
@@ -183,8 +182,8 @@ func (b *book) readOthers(ctx context.Context) error {
 	return nil
 }
 
-// backward tells why sagas of another definition of d's name are not taken on by d: it is no earlier one, and
-// no mapping of d says that its sagas are to go back. Nil: they may be.
+// backward returns an error if d cannot run sagas of another definition of its name, because that is not an
+// earlier one, and no mapping of d names it.
 func (b *book) backward(d *Definition, hash string) error {
 	own, other := b.number[d.Hash], b.number[hash]
 	if own > other && other > 0 || mapping(d, hash).From == hash {
@@ -194,7 +193,7 @@ func (b *book) backward(d *Definition, hash string) error {
 		"has it; after a rollback for good, give this build a saga.Mapping whose From is %s", hash, d.Hash, hash)
 }
 
-// takesOn tells whether d can take on sagas of an older definition, but for some of them.
+// takesOn reports whether d can run all or most sagas of an older definition.
 func takesOn(d *Definition, hash string, older plan.Graph) bool {
 	return !slices.ContainsFunc(plan.Compare(older, d.Plan.Graph, mapping(d, hash)),
 		func(c plan.Change) bool {
@@ -202,7 +201,7 @@ func takesOn(d *Definition, hash string, older plan.Graph) bool {
 		})
 }
 
-// mapping is how d takes on sagas of the definition of a hash.
+// mapping returns d's mapping of the definition with a hash.
 func mapping(d *Definition, from string) plan.Mapping {
 	for _, m := range d.Mappings {
 		if m.From == from {

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A shelf has what builds have noted.
+// A shelf stores the definitions of builds.
 type shelf struct {
 	noted []store.SagaDefinition
 	reads int
@@ -43,7 +43,7 @@ func defined(steps ...string) *Definition {
 	return NewDefinition(Definition{Name: "order", Hash: g.Hash(), Plan: plan.New(g)}, nil)
 }
 
-// bookOf is a book that has noted its definition.
+// bookOf returns a book that has stored its definition.
 func bookOf(t *testing.T, db *shelf, d *Definition) *book {
 	b := newDefinitions(db, slog.New(slog.DiscardHandler), time.Second, []*Definition{d})
 	if err := b.Note(t.Context()); err != nil {
@@ -52,16 +52,17 @@ func bookOf(t *testing.T, db *shelf, d *Definition) *book {
 	return b
 }
 
-// A build takes on sagas of definitions that were noted before its own, and of no others, unless a mapping of
-// its names them: a build that is older, and one that was noted at the same time, would leave out steps.
-func TestSagasGoNoWayBack(t *testing.T) {
+// TestBuildsRunOnlyEarlierDefinitions: a build runs sagas of definitions that were stored before its own,
+// and of others only with a mapping. A build that is older, or was stored at the same time, would omit
+// steps.
+func TestBuildsRunOnlyEarlierDefinitions(t *testing.T) {
 	old, now := defined("pay"), defined("check", "pay", "ship")
 	back := *old
 	back.Mappings = []plan.Mapping{{From: now.Hash}}
 	saga := store.Saga{Name: "order", Hash: now.Hash}
 	for name, of := range map[string]struct {
 		d       *Definition
-		numbers []int64 // of old and now, where they are not as they were noted
+		numbers []int64 // of old and now, if they differ from the order of storing
 		takes   bool
 	}{
 		"an older build":              {d: old},
@@ -81,7 +82,7 @@ func TestSagasGoNoWayBack(t *testing.T) {
 				t.Errorf("it claims them: %t, want %t", got, of.takes)
 			}
 			if _, err := b.Before(t.Context(), saga, of.d); (err == nil) != of.takes {
-				t.Errorf("it takes one on that it has in hand: %v, want %t", err, of.takes)
+				t.Errorf("a saga in progress is accepted: %v, want %t", err, of.takes)
 			}
 			if p, err := b.Plan(t.Context(), "order", now.Hash); err != nil || len(p.Graph.Steps) != 3 {
 				t.Errorf("a reply or a verb finds no plan: %v", err)
@@ -90,16 +91,16 @@ func TestSagasGoNoWayBack(t *testing.T) {
 	}
 }
 
-func TestABookKnowsWhatOtherBuildsHaveNoted(t *testing.T) {
+func TestBookReadsDefinitionsOfOtherBuilds(t *testing.T) {
 	db := &shelf{}
 	old, now := defined("pay"), defined("pay", "ship")
 	bookOf(t, db, old)
 	b := bookOf(t, db, now)
 	if got := b.Claimed(); !slices.Contains(got, old.Hash) || !slices.Contains(got, now.Hash) {
-		t.Errorf("it takes on sagas of %v", got)
+		t.Errorf("it can run sagas of %v", got)
 	}
 	if !b.Has(now) || b.Has(old) || b.Named("order") != now || b.Named("other") != nil {
-		t.Error("it takes another build's definition for its own")
+		t.Error("another build's definition counts as its own")
 	}
 	reads := db.reads
 	older, err := b.Before(t.Context(), store.Saga{Name: "order", Hash: old.Hash}, now)
@@ -108,9 +109,9 @@ func TestABookKnowsWhatOtherBuildsHaveNoted(t *testing.T) {
 	}
 	same := store.Saga{Name: "order", Hash: now.Hash}
 	if older, err := b.Before(t.Context(), same, now); err != nil || len(older.Steps) != 0 {
-		t.Errorf("a saga of the same definition was another one's before: %+v, %v", older, err)
+		t.Errorf("a saga of the same definition has an older one: %+v, %v", older, err)
 	}
-	if _, err := b.Plan(t.Context(), "order", "unheard of"); err == nil || db.reads == reads {
-		t.Errorf("a definition that nobody has noted: %v, without a look", err)
+	if _, err := b.Plan(t.Context(), "order", "unhandled of"); err == nil || db.reads == reads {
+		t.Errorf("an unknown definition: %v, want a read and an error", err)
 	}
 }

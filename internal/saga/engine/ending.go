@@ -1,4 +1,4 @@
-// This file tells those that wait for a saga how it has ended in this process.
+// This file notifies waiters in this process of the end of a saga.
 
 package engine
 
@@ -10,19 +10,19 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An endNotifier is a saga as it has ended.
+// An endNotifier is a saga that has ended.
 type endNotifier struct {
 	Saga  store.Saga
 	State plan.State
 }
 
-// waiters are those that wait. The zero value has none. It is for any goroutine.
+// waiters are the callers that wait for ends. The zero value is empty. It is safe for concurrent use.
 type waiters struct {
 	mu sync.Mutex
 	by map[store.SagaRef][]chan endNotifier // by name and key
 }
 
-// Add returns a channel that is told once how the saga ends. Leave ends the wait.
+// Add returns a channel that receives the end of the saga. Leave ends the wait.
 func (w *waiters) Add(at store.SagaRef) (c <-chan endNotifier, leave func()) {
 	told := make(chan endNotifier, 1)
 	w.mu.Lock()
@@ -43,7 +43,7 @@ func (w *waiters) leave(at store.SagaRef, told chan endNotifier) {
 	}
 }
 
-// Tell tells those that wait for a saga how it has ended.
+// Tell sends the end of a saga to its waiters.
 func (w *waiters) Tell(at store.SagaRef, is endNotifier) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

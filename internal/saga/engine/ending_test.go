@@ -6,7 +6,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-func TestTellReachesThoseThatWaitForTheSaga(t *testing.T) {
+func TestTellReachesTheWaitersForTheSaga(t *testing.T) {
 	var w waiters
 	at := store.SagaRef{Name: "order", Key: "1"}
 	first, leaveFirst := w.Add(at)
@@ -16,16 +16,16 @@ func TestTellReachesThoseThatWaitForTheSaga(t *testing.T) {
 
 	is := endNotifier{Saga: store.Saga{ID: "id"}}
 	w.Tell(at, is)
-	w.Tell(at, is) // there is nobody any more, and nothing waits for that
+	w.Tell(at, is) // no waiter is left, so this does not block
 	if got := <-first; got.Saga.ID != "id" {
 		t.Errorf("told %+v", got)
 	}
 	if len(second) > 0 || len(other) > 0 {
-		t.Error("told one that has left, or waits for another saga")
+		t.Error("a caller that left, or waits for another saga, was notified")
 	}
 	leaveFirst()
 	leaveOther()
 	if len(w.by) != 0 {
-		t.Errorf("%d sagas are waited for by nobody", len(w.by))
+		t.Errorf("%d sagas without a waiter are left", len(w.by))
 	}
 }

@@ -1,20 +1,21 @@
-// Package engine runs sagas. It knows no type of a user's: package saga gives it bodies.
+// Package engine runs sagas. It has no types of users: package saga builds the definitions for it.
 //
 // A saga passes these files in order:
-//   - start.go starts it in the caller's transaction, start_many.go in one that starts share.
+//   - start.go starts it in the caller's transaction, start_many.go in a transaction that starts share.
 //   - await_commit.go waits until the caller has committed.
-//   - claim.go claims the sagas that are due, and work.go is the loop around one saga.
-//   - progress_*.go decide in memory: commands, times, signals.
-//   - local.go and share.go run functions in a transaction, request.go calls the outside.
+//   - claim.go claims due sagas, and work.go is the loop around one saga.
+//   - progress_*.go make decisions in memory: commands, times, signals.
+//   - local.go and share.go run functions in a transaction, request.go makes external calls.
 //   - family.go has children and parents, and await_end.go the waiters for the end of a saga.
 //
-// A function that ends its process runs alone: run_alone.go. One that does not return is given up: hang.go.
-// Moves from elsewhere: advance.go, cancel.go, reply.go, signal.go; emissions of replies: reply_next.go.
-// How a move is written: write.go, and packages groupcommit and fault; whose fault it is that it is not:
-// blame.go. The first lines of the log: begin.go.
+// A function that crashes its process runs alone: run_alone.go. The engine gives up a function that does
+// not return: hang.go. Events from outside: advance.go, cancel.go, reply.go, signal.go; commands that
+// follow replies: reply_next.go. Writing a move: write.go, groupcommit.go and fault.go; finding the reason
+// for a failed write: blame.go. The first lines of the log: begin.go.
 //
-// Each write names the version that was read. Whoever comes second writes nothing, reads anew and goes on
-// from there, so no lease has to be believed.
+// Each write names the version that was read. If another process has written the saga since, the write has
+// no effect, and the engine re-reads the saga and continues from there. So correctness does not depend on
+// leases.
 package engine
 
 import (
@@ -33,17 +34,17 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A DB is what an engine needs of a database.
+// A DB is the store of an engine.
 type DB[TTx any] interface{ store.Driver[TTx] }
 
-// Options of an Engine, with their defaults filled in by package saga.
+// Options of an Engine. Package saga fills in the defaults.
 type Options struct {
 	Workers  int
 	InHand   int
 	Lease    time.Duration
 	PollMost time.Duration
 	Drain    time.Duration
-	// Uncharged is how long failures of a step by what may pass are free
+	// Uncharged is how long transient failures of a step are retried without counting as attempts.
 	Uncharged time.Duration
 	Now       func() time.Time
 	NewID     func(now time.Time) string
@@ -51,7 +52,7 @@ type Options struct {
 	Metrics   *telemetry.Saga
 }
 
-// An Engine runs sagas of the definitions that it knows.
+// An Engine runs sagas of its own definitions.
 type Engine[TTx any] struct {
 	db      DB[TTx]
 	o       Options
@@ -59,7 +60,7 @@ type Engine[TTx any] struct {
 	book    *book
 	clock   *storeClock
 	tally   *counters
-	vitals  *vitals.Server               // of the database
+	vitals  *vitals.Server               // watches the database
 	failed  func(name string, err error) // reports panics
 
 	custody[TTx]
@@ -69,30 +70,30 @@ type Engine[TTx any] struct {
 	awaited
 }
 
-// custody has the sagas that this process works on, or is about to.
+// custody has the sagas in progress in this process, and those about to be.
 type custody[TTx any] struct {
 	mu     sync.Mutex                   // of hands, coming and sayCrowded
 	hands  map[store.SagaRef]*live[TTx] // by name and key
-	coming map[store.SagaRef]bool       // started here, and not in hand yet
-	begun  chan *live[TTx]              // started here, for the loop to take up
+	coming map[store.SagaRef]bool       // started here, and not in progress yet
+	begun  chan *live[TTx]              // started here, for the loop to begin
 	inHand atomic.Int64
-	ready  atomic.Int64 // of them: those that wait for a slot
+	ready  atomic.Int64 // those in progress that wait for a worker
 	// sayCrowded limits how often the engine logs that every worker is busy.
 	sayCrowded backoff.Rarely
 }
 
-// lifecycle has the loop of Run, its goroutines, and what it logs once.
+// lifecycle has the loop of Run, its goroutines, and the log lines that are written once.
 type lifecycle struct {
 	running  atomic.Bool
-	stop     chan struct{} // closed when Run is to end
-	kicked   chan struct{} // there is something to be claimed
-	slots    chan struct{} // of transactions
+	stop     chan struct{} // closed at the end of Run
+	kicked   chan struct{} // a saga may be due
+	slots    chan struct{} // one for each open transaction
 	workers  sync.WaitGroup
 	straight bool      // Step runs each saga alone, in the caller's goroutine
-	noted    time.Time // by Step
-	// introduced and looked report that the engine logged its sagas, and what is around it.
+	noted    time.Time // when Step last stored the definitions
+	// introduced and looked report that the engine logged its sagas, and checked their surroundings.
 	introduced, looked bool
-	asked              atomic.Bool // which replies it takes
+	asked              atomic.Bool // Replies was called
 }
 
 // writes has the moves and starts that share commits, and the commands that share the commits of replies.
@@ -103,7 +104,7 @@ type writes struct {
 	follows following
 }
 
-// hazards has the functions that may harm other sagas: by a crash, a hang or their locks.
+// hazards has the functions that may harm other sagas: by a crash, by hanging or by their locks.
 type hazards struct {
 	gate     *crashGate
 	hanging  functions
@@ -113,10 +114,10 @@ type hazards struct {
 // awaited has the callers that wait for the end of a saga.
 type awaited struct {
 	waiters waiters
-	lookers chan struct{} // Awaits that ask the database
+	lookers chan struct{} // Awaits that query the database
 }
 
-// New is an engine of definitions without faults, one of each name. Children's are among them.
+// New returns an engine. Defs have no faults and distinct names, and include children.
 func New[TTx any](db DB[TTx], o Options, defs []*Definition) *Engine[TTx] {
 	e := &Engine[TTx]{db: db, o: o, clock: newClock(o.Now), session: rand.Text()}
 	e.hands, e.coming = map[store.SagaRef]*live[TTx]{}, map[store.SagaRef]bool{}
@@ -137,7 +138,7 @@ func New[TTx any](db DB[TTx], o Options, defs []*Definition) *Engine[TTx] {
 	return e
 }
 
-// suspect has the database asked whether it is there: by Run in the background, by Step at once.
+// suspect probes the database: in the background during Run, at once in Step.
 func (e *Engine[TTx]) suspect(ctx context.Context) {
 	if e.straight {
 		e.vitals.Probe().AskNow(ctx)
@@ -146,15 +147,15 @@ func (e *Engine[TTx]) suspect(ctx context.Context) {
 	}
 }
 
-// up asks the database, unless it did a moment ago, whether it is there, and returns since when it is back;
-// zero: it was not away.
+// up probes the database, unless it was just probed, and reports whether it answers. Since is the end of
+// the last outage, or zero if there was none.
 func (e *Engine[TTx]) up() (since time.Time, up bool) {
 	e.vitals.Probe().AskNow(context.Background())
 	last := e.vitals.Probe().Last()
 	return last.Since, last.Err == nil && !last.At.IsZero()
 }
 
-// Health tells how the engine stands.
+// Health returns the state of the engine.
 func (e *Engine[TTx]) Health() health {
 	h := e.tally.Health(int(e.inHand.Load()))
 	if why, _ := e.vitals.Away(); h.Live && why != "" {
@@ -163,14 +164,14 @@ func (e *Engine[TTx]) Health() health {
 	return h
 }
 
-// Definition returns the one of a name.
+// Definition returns the definition with a name.
 func (e *Engine[TTx]) Definition(name string) (*Definition, bool) {
 	d := e.book.Named(name)
 	return d, d != nil
 }
 
-// lockAll reads sagas and locks them until tx ends. A saga that is not there has no Name. A process that has
-// seen nothing of the store's clock learns its time.
+// lockAll reads sagas and locks them until tx ends. A saga that does not exist has no Name. The read also
+// updates the store's clock.
 func (e *Engine[TTx]) lockAll(ctx context.Context, tx TTx, refs ...store.SagaRef) ([]store.Saga, error) {
 	from := e.o.Now()
 	ss, err := e.db.LockSagas(ctx, tx, refs...)
@@ -181,7 +182,7 @@ func (e *Engine[TTx]) lockAll(ctx context.Context, tx TTx, refs ...store.SagaRef
 	return ss, err
 }
 
-// lock reads a saga and locks it until tx ends. Returns false if there is none.
+// lock reads a saga and locks it until tx ends. Returns false if it does not exist.
 func (e *Engine[TTx]) lock(ctx context.Context, tx TTx, name, key string) (store.Saga, bool, error) {
 	ss, err := e.lockAll(ctx, tx, store.SagaRef{Name: name, Key: key})
 	if err != nil {

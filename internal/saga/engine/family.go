@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// putRelated writes m, by a worker, in a transaction with what other sagas are told.
+// putRelated writes m in a transaction together with changes to parents and children. It needs a worker.
 func (l *live[TTx]) putRelated(ctx context.Context, m store.SagaMove) error {
 	if err := l.slot(ctx); err != nil {
 		return err
@@ -32,7 +32,8 @@ func (l *live[TTx]) putRelated(ctx context.Context, m store.SagaMove) error {
 	return nil
 }
 
-// relate does in tx what concerns other sagas, and returns what is to be written of them.
+// relate makes in tx the changes to parents, children and locks, and returns the effects to commit with
+// them.
 func (l *live[TTx]) relate(ctx context.Context, tx TTx) (es []store.Effect, err error) {
 	if !l.Related() {
 		return nil, nil
@@ -84,8 +85,8 @@ func (l *live[TTx]) relateTo(ctx context.Context, tx TTx, c *child) (*store.Effe
 	return &store.Effect{Saga: &m.SagaMove}, nil
 }
 
-// startChild starts a child, or finds the one that this saga has started before. One that has turned back,
-// and is tried again past the pivot, gives its place to another one.
+// startChild starts a child, or finds the child that this saga started before. After the pivot a step is
+// retried: then it replaces a child that turned back.
 func (l *live[TTx]) startChild(ctx context.Context, tx TTx, c *child) error {
 	from := sagarow.Origin{Correlation: l.Origin.Correlation, Causation: l.Origin.Causation,
 		Trace: l.Origin.Trace, Parent: &c.Parent, Root: l.Origin.Top()}
@@ -116,7 +117,7 @@ func (e *Engine[TTx]) startWith(ctx context.Context, tx TTx, c *child, from saga
 	return e.start(ctx, tx, row)
 }
 
-// ascend tells a parent that its child has ended, and its parent, if it ends with that.
+// ascend notifies a parent that its child has ended, and the grandparent if the parent ends, too.
 func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as plan.State,
 	parent *sagarow.Ancestor) (es []store.Effect, err error) {
 	if parent == nil {
@@ -127,7 +128,7 @@ func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as pla
 		return nil, fmt.Errorf("lock the parent: %w", err)
 	}
 	if !there || s.ID != parent.ID {
-		l.e.o.Logger.WarnContext(ctx, "saga: the parent of a child that ended is not kept any more", "saga",
+		l.e.o.Logger.WarnContext(ctx, "saga: a child has ended, but its parent was deleted", "saga",
 			child.Name, "key", child.Key,
 			"parent", parent.Name, "parent key", parent.Key)
 		return nil, nil
@@ -145,7 +146,7 @@ func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as pla
 		return nil, err
 	}
 	if !out.Changed() {
-		l.e.o.Logger.WarnContext(ctx, "saga: a child ended, and its parent does not wait for it", "saga",
+		l.e.o.Logger.WarnContext(ctx, "saga: a child has ended, but its parent does not wait for it", "saga",
 			child.Name, "key", child.Key,
 			"parent", parent.Name, "parent key", parent.Key, "outcome", string(out))
 		return nil, nil

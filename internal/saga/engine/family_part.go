@@ -1,4 +1,4 @@
-// This file knows what parents and children among sagas tell each other.
+// This file has the events between parents and children.
 
 package engine
 
@@ -13,17 +13,17 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A child is one that is to be started, or told to turn back, in the commit that says so of its parent.
+// A child is to be started, or turned back, in the commit of its parent's state.
 type child struct {
 	Action plan.Action // of the parent's step
 	Def    *Definition
 	Key    string
-	Input  json.RawMessage // of one that is started
+	Input  json.RawMessage // of a child that is to be started
 	Parent sagarow.Ancestor
 }
 
-// An familyError is why a child is not started, or told: Event is what the parent takes in instead, once its
-// transaction is rolled back.
+// A familyError is the reason why a child was not started or turned back. After its transaction is rolled
+// back, the parent applies Event instead.
 type familyError struct {
 	Event plan.Event
 	Err   error
@@ -31,21 +31,22 @@ type familyError struct {
 
 func (e *familyError) Error() string { return e.Err.Error() }
 
-// ended is what a Child puts out: saga.Ended.
+// ended is the output of a Child: saga.Ended.
 type ended struct{ ID, Key string }
 
-// Fails makes the parent's step fail with err.
+// Fails returns an error that makes the parent's step fail with err.
 func (c *child) Fails(err error) error {
 	e := failed(c.Action, err)
 	e.Permanent = true
 	return &familyError{e, err}
 }
 
-// Meets is an Error where s is not there, or is not this step's child, or has ended: whoever ended it told
-// its parent, and nobody will again. Was is how the parent stands. One that is done is no error to its undo.
+// Meets returns an error if s does not exist, is not the child of this step, or has ended. The end of s was
+// reported to its parent before, and will not be reported again. Was is the state of the parent. For an
+// undo, a child that is done is no error.
 func (c *child) Meets(s store.Saga, there bool, was plan.State) error {
 	if !there {
-		return c.Fails(fmt.Errorf("the child %s %q is not kept any more", c.Def.Name, c.Key))
+		return c.Fails(fmt.Errorf("the child %s %q was deleted", c.Def.Name, c.Key))
 	}
 	if err := c.own(s); err != nil || s.Ended.IsZero() {
 		return err
@@ -61,12 +62,12 @@ func (c *child) Meets(s store.Saga, there bool, was plan.State) error {
 	return &familyError{e, errors.New("the child has ended")}
 }
 
-// Undone tells of this step's own child that it has turned back: nothing of it is left.
+// Undone reports whether s is this step's own child and has been undone completely.
 func (c *child) Undone(s store.Saga) bool {
 	return !s.Ended.IsZero() && s.Status == string(plan.Compensated) && c.own(s) == nil
 }
 
-// own refuses a saga that is another one's child, or nobody's.
+// own returns an error if another step, or no step, started the saga.
 func (c *child) own(s store.Saga) error {
 	o, err := sagarow.OriginOf(s)
 	if err != nil {
@@ -86,7 +87,7 @@ func (c *child) own(s store.Saga) error {
 	return c.Fails(fmt.Errorf("the saga %s %q was not started by this step", s.Name, s.Key))
 }
 
-// Back is the event that tells the child to turn back.
+// Back returns the event that turns the child back.
 func (c *child) Back() plan.Event {
 	e := plan.Event{What: plan.Cancel, Reason: "its parent turned back"}
 	if c.Action.Verb == plan.UndoStep {
@@ -95,7 +96,7 @@ func (c *child) Back() plan.Event {
 	return e
 }
 
-// Refuses makes the parent's step fail where a child that came to out cannot be undone.
+// Refuses returns an error for the parent's step if the child cannot be undone.
 func (c *child) Refuses(e plan.Event, out plan.Outcome) error {
 	if out == plan.TooLate && e.What == plan.Recall {
 		return c.Fails(pastPivot(c.Def.Name, c.Key))
@@ -108,7 +109,7 @@ func pastPivot(name, key string) error {
 		"skip its undo", name, key)
 }
 
-// up is the event that tells a parent, which stands as was, how its child has ended.
+// up returns the event that reports the end of a child to its parent, whose state is was.
 func up(was plan.State, parent *sagarow.Ancestor, child store.Saga, as plan.State) (e plan.Event, err error) {
 	run := bornAs(was, parent)
 	e = plan.Event{What: plan.Rejected, Step: run.Step, Occurrence: run.Occurrence}
@@ -136,7 +137,7 @@ func bornAs(of plan.State, parent *sagarow.Ancestor) (run plan.Run) {
 	return run
 }
 
-// reason says why a saga turned back.
+// reason describes why a saga turned back.
 func reason(s plan.State) string {
 	if s.Cause == nil {
 		return "it turned back"

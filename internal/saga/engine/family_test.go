@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-func TestUpTellsAParentHowItsChildEnded(t *testing.T) {
+func TestUpReportsTheEndOfAChild(t *testing.T) {
 	parent := &sagarow.Ancestor{Name: "order", Key: "1", ID: "o", Step: "ship"}
 	child := store.Saga{Name: "shipping", Key: "s1", ID: "c"}
 	back := plan.State{Status: plan.Compensated,
@@ -37,7 +37,7 @@ func TestUpTellsAParentHowItsChildEnded(t *testing.T) {
 	}
 }
 
-func TestAChildMeetsItsOwnStepAlone(t *testing.T) {
+func TestMeetsRefusesTheChildOfAnotherStep(t *testing.T) {
 	c := child{Def: &Definition{Name: "shipping"}, Key: "s1",
 		Parent: sagarow.Ancestor{Name: "order", Key: "1", ID: "o", Step: "ship", Occurrence: "tea"}}
 	other, sister := c.Parent, c.Parent

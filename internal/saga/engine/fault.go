@@ -1,4 +1,4 @@
-// This file says whose fault it is that the database does not take what a saga came to.
+// This file decides whether an action is the reason that the database refused a commit.
 
 package engine
 
@@ -12,34 +12,35 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// errMoved says that the saga was written by somebody else since it was read.
+// errMoved means that the saga was written by another process or transaction since it was read.
 var errMoved = errors.New("the saga has moved on")
 
-// A refusal is why the database, which is there, does not take what an action came to. It is charged to that,
-// once the saga was read again.
+// A refusal is the reason why the database, which answers, refuses the result of an action. It counts as a
+// failed attempt of the action, after the saga was read again.
 type refusal struct {
 	Action plan.Action
-	With   []plan.Action // that may stand, too: they shared its transaction, which a function ended
+	With   []plan.Action // shared the transaction, which a function ended, so they may be committed, too
 	Err    error
 }
 
 func (r *refusal) Error() string { return r.Err.Error() }
 func (r *refusal) Unwrap() error { return r.Err }
 
-// errEnded is what a step is stuck with whose effect may stand without the saga's state.
+// errEnded is the error of a step that gets stuck because its writes may be committed without the saga's
+// state.
 var errEnded = errors.New("its function ended the transaction that it was lent, by a COMMIT or ROLLBACK of its own, so what it wrote may stand: " +
 	"look at what it wrote before you say how to go on, and have it return nil to commit and an error to roll back")
 
-// errOwn is what an action is charged with that keeps itself from being committed.
+// errOwn is the error of an action that prevents its own commit.
 var errOwn = errors.New("its own transaction writes its saga, by Cancel, Signal.Send or Answer, so it can never be committed with the saga's " +
 	"next state: to turn back return skald.Reject; a later step reads the output of this one, without a signal")
 
-// errShut is what an action is charged with whose function has left its transaction so that nobody but a
-// function can go on in it.
-var errShut = errors.New("its function left the transaction that it was lent so that the saga's state cannot be written in it: " +
-	"a role that it sets is to be RESET before it returns, SET TRANSACTION READ ONLY and PRAGMA query_only left out")
+// errShut is the error of an action whose function left the transaction in a state in which the engine
+// cannot write.
+var errShut = errors.New("its function changed the transaction so that the saga's state cannot be written in it: " +
+	"RESET a role before the function returns, and do not use SET TRANSACTION READ ONLY or PRAGMA query_only")
 
-// Event is a refusal as the saga takes it.
+// Event returns the event of a refusal.
 func (r *refusal) Event() plan.Event {
 	var large *plan.TooLargeError
 	switch {
@@ -52,10 +53,11 @@ func (r *refusal) Event() plan.Event {
 	case errors.As(r.Err, &large):
 		return failed(r.Action, skald.Permanent(large))
 	}
-	return failed(r.Action, fmt.Errorf("the database refuses what it did: %w", r.Err))
+	return failed(r.Action, fmt.Errorf("the database refuses its commit: %w", r.Err))
 }
 
-// stands is the event of a step that may stand, since a function has ended its transaction.
+// stands returns the event of a step whose writes may be committed, because a function ended its
+// transaction.
 func (r *refusal) stands(a plan.Action) plan.Event {
 	err := errEnded
 	if len(r.With) > 0 {
@@ -74,16 +76,16 @@ func (r *refusal) stands(a plan.Action) plan.Event {
 	return e
 }
 
-// shut tells of an error of the engine's own in a transaction that was lent whether it may come of what the
-// function has set there: another role, or that it only reads. Where it does not, what the engine writes in a
-// transaction of its own fails as well.
+// shut reports whether an error of the engine's own statement in a function's transaction may be due to a
+// setting of the function: another role, or read-only. If it is not, the engine's write in its own
+// transaction fails, too.
 func shut(err error) bool {
 	var right *store.RightError
 	var server interface{ SQLState() string }
 	return errors.As(err, &right) || errors.As(err, &server) && server.SQLState() == "25006"
 }
 
-// bare is what the database said where a right is missing, without what to do about that; else err.
+// bare returns the database's own error for a missing right, without the advice; else err.
 func bare(err error) error {
 	if right := (*store.RightError)(nil); errors.As(err, &right) {
 		return right.Err
@@ -91,13 +93,13 @@ func bare(err error) error {
 	return err
 }
 
-// aborted tells of an error that comes of an earlier one, which a function has swallowed.
+// aborted reports whether err follows an earlier error that a function ignored.
 func aborted(err error) bool {
 	var server interface{ SQLState() string }
 	return errors.As(err, &server) && server.SQLState() == "25P02"
 }
 
-// movedFault is ErrMoved for a guard that did not hold.
+// movedFault converts a lost guard to errMoved.
 func movedFault(err error) error {
 	if errors.Is(err, store.ErrLost) {
 		return errMoved

@@ -7,8 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A lostError is ErrMoved for what an action did: when it was to be committed, the saga was not as it was
-// read.
+// A lostError is errMoved for an action: at the commit, the saga no longer had the version that was read.
 type lostError struct {
 	a       plan.Action
 	version int64
@@ -17,7 +16,7 @@ type lostError struct {
 func (e *lostError) Error() string { return errMoved.Error() }
 func (e *lostError) Unwrap() error { return errMoved }
 
-// lost is err of a commit of what a did to a saga that was read with a version.
+// lost converts err of the commit of a, for a saga that was read with a version.
 func lost(err error, a plan.Action, version int64) error {
 	if errors.Is(err, store.ErrLost) {
 		return &lostError{a, version}
@@ -25,12 +24,11 @@ func lost(err error, a plan.Action, version int64) error {
 	return err
 }
 
-// alone counts how often in a row what an action did could not be committed, though nobody else had written
-// the saga.
+// alone counts consecutive commits of an action that failed although nothing else had written the saga.
 type alone int
 
-// Own is the refusal of what writes the saga in its own transaction: twice it could not be committed, and
-// nobody else has written the saga, whose version was read again after err. Nil: it is not that.
+// Own returns a refusal if an action writes its own saga in its own transaction. That is so if two commits
+// failed, and the saga still has the same version after err. Otherwise it returns nil.
 func (n *alone) Own(err error, version int64) *refusal {
 	var lost *lostError
 	if !errors.As(err, &lost) || version != lost.version {

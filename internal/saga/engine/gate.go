@@ -1,4 +1,4 @@
-// This file lets a saga that may end its process run alone: whatever else the process has in hand waits.
+// This file lets a saga that may crash the process run alone: the other sagas of the process wait.
 
 package engine
 
@@ -10,41 +10,41 @@ import (
 )
 
 const (
-	// asideWait is how long a saga stays away that is to run alone, while another one does.
+	// asideWait is how long a saga is released that has to wait for another one to run alone.
 	asideWait = 50 * time.Millisecond
-	// restFor is how long others go on, where waiting for them was in vain.
+	// restFor is how long the other sagas go on after they kept a saga from running alone.
 	restFor = 4 * patience
 
-	patience = time.Second // how long others are kept from beginning, for one that is to run alone
-	inVain   = time.Minute // it was in vain for so long: it does not run alone then
+	patience = time.Second // how long other sagas wait for one that is to run alone
+	inVain   = time.Minute // after so long without success, the saga does not run alone
 )
 
-// A seat is what a gate knows of a saga in hand.
+// A seat is the state of a saga at the gate.
 type seat struct {
-	LeaseEnd atomic.Int64 // when the saga's lease ends, in nanoseconds by this process
-	Alone    bool         // it runs alone, or waits until it may. Of the saga's goroutine
+	LeaseEnd atomic.Int64 // end of the saga's lease, in nanoseconds by this process's clock
+	Alone    bool         // it runs alone, or waits to. Used only by the saga's goroutine
 }
 
-// A crashGate keeps what may end the process from whatever else the process has in hand.
+// A crashGate keeps a saga that may crash the process away from all others in the process.
 type crashGate struct {
 	now  func() time.Time
-	over chan struct{} // a turn is
+	over chan struct{} // signals the end of a turn
 
 	mu    sync.Mutex
-	solo  *seat               // runs alone, or waits until it may
+	solo  *seat               // runs alone, or waits to
 	since time.Time           // when that began
-	rest  time.Time           // nothing else is to run alone before
-	tried time.Time           // since when one has waited in vain
-	turns map[*seat]time.Time // sagas at a turn, and when their functions are to be over
+	rest  time.Time           // no saga is to run alone before
+	tried time.Time           // when a saga first failed to get the process alone
+	turns map[*seat]time.Time // sagas in a turn, and when their functions should have returned
 }
 
-// newCrashGate is a gate that nobody has passed.
+// newCrashGate returns an open gate.
 func newCrashGate(now func() time.Time) *crashGate {
 	return &crashGate{now: now, turns: map[*seat]time.Time{}, over: make(chan struct{}, 1)}
 }
 
-// Sit has s be the one that runs alone. Above 0: another one is, or was, for so long. Tireless:
-// by Step, which has no clock to rest by after another one.
+// Sit reserves the gate for s, which is to run alone. A result above 0 is the time to wait, because of
+// another saga. Tireless ignores the rest after another saga; Step uses it.
 func (g *crashGate) Sit(s *seat, tireless bool) (after time.Duration) {
 	now := g.now()
 	g.mu.Lock()
@@ -60,22 +60,23 @@ func (g *crashGate) Sit(s *seat, tireless bool) (after time.Duration) {
 	return 0
 }
 
-// taken tells whether another saga than s is to run alone. One whose lease is over, and whose function should
-// be, hangs: nobody waits for it.
+// taken reports whether another saga than s is to run alone. A saga whose lease and function should be over
+// hangs, and does not count.
 func (g *crashGate) taken(s *seat, now time.Time) bool {
 	return g.solo != nil && g.solo != s &&
 		(now.UnixNano() < g.solo.LeaseEnd.Load() || now.Before(g.turns[g.solo]))
 }
 
-// Taken tells whether a saga in hand is to run alone. Meanwhile nothing is claimed, and nothing else begun.
+// Taken reports whether a saga is to run alone. Meanwhile nothing is claimed, and no other saga begins an
+// action.
 func (g *crashGate) Taken() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.taken(nil, g.now())
 }
 
-// Enter begins a turn of s whose function is to be over in d. Leave ends it. False: another saga is to run
-// alone.
+// Enter begins a turn of s, whose function should return within d. Leave ends it. Returns false if another
+// saga is to run alone.
 func (g *crashGate) Enter(s *seat, d time.Duration) bool {
 	now := g.now()
 	g.mu.Lock()
@@ -87,8 +88,8 @@ func (g *crashGate) Enter(s *seat, d time.Duration) bool {
 	return true
 }
 
-// Quiet waits until no other saga than s is at a turn. False: one is for long, and others are not kept
-// waiting for that. Where there was such a one for a minute, s runs beside it in the end, lest it never does.
+// Quiet waits until no other saga than s is in a turn. It returns false if one takes long, so that the
+// others do not wait for it. After a minute of such failures it returns true, and s runs next to the other.
 func (g *crashGate) Quiet(ctx context.Context, s *seat, stop <-chan struct{}) bool {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -108,8 +109,8 @@ func (g *crashGate) Quiet(ctx context.Context, s *seat, stop <-chan struct{}) bo
 	return true
 }
 
-// busy tells whether another saga than s is at a turn. One whose function should be over hangs, and does not
-// count.
+// busy reports whether another saga than s is in a turn. A saga whose function should have returned hangs,
+// and does not count.
 func (g *crashGate) busy(s *seat) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -122,7 +123,7 @@ func (g *crashGate) busy(s *seat) bool {
 	return false
 }
 
-// waited notes that one has waited in vain. True: that goes on for too long.
+// waited records a failed wait. Returns true if waits have failed for too long.
 func (g *crashGate) waited(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -137,7 +138,7 @@ func (g *crashGate) waited(now time.Time) bool {
 	return false
 }
 
-// Expect has the turn of s be over in d.
+// Expect sets the time within which the function of s should return.
 func (g *crashGate) Expect(s *seat, d time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -155,7 +156,7 @@ func (g *crashGate) Leave(s *seat) {
 	}
 }
 
-// Rise lets others run again, if s was to run alone: for as long as it did, at least. True: it was.
+// Rise lets others run again after s ran alone, for at least as long. Returns false if s did not run alone.
 func (g *crashGate) Rise(s *seat) bool {
 	if !s.Alone {
 		return false

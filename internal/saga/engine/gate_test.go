@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A bench is a gate by a clock that the test moves.
+// A bench is a gate with a clock that the test moves.
 func bench() (g *crashGate, pass func(time.Duration)) {
 	now := time.Unix(1_000, 0)
 	return newCrashGate(func() time.Time { return now }), func(d time.Duration) { now = now.Add(d) }
@@ -24,7 +24,7 @@ func TestNothingBeginsWhileOneRunsAlone(t *testing.T) {
 		t.Fatalf("the first one waits for %v", after)
 	}
 	if !g.Taken() || g.Enter(other, time.Second) || g.Sit(other, false) != asideWait {
-		t.Error("another saga begins beside it")
+		t.Error("another saga begins at the same time")
 	}
 	if !g.Enter(solo, time.Second) {
 		t.Error("the one that runs alone cannot begin")
@@ -35,7 +35,7 @@ func TestNothingBeginsWhileOneRunsAlone(t *testing.T) {
 	}
 }
 
-func TestOneThatHangsAloneIsWaitedForUntilItsLeaseAndTurnAreOver(t *testing.T) {
+func TestOthersWaitForAHangingSagaUntilItsLeaseAndTurnEnd(t *testing.T) {
 	g, pass := bench()
 	solo, other := leased(g, time.Second), leased(g, time.Minute)
 	g.Sit(solo, false)
@@ -48,7 +48,7 @@ func TestOneThatHangsAloneIsWaitedForUntilItsLeaseAndTurnAreOver(t *testing.T) {
 	}
 }
 
-func TestOthersRunForAsLongAsOneDidAlone(t *testing.T) {
+func TestOthersRunForAsLongAsASagaRanAlone(t *testing.T) {
 	g, pass := bench()
 	first, second := leased(g, time.Hour), leased(g, time.Hour)
 	g.Sit(first, false)
@@ -58,24 +58,24 @@ func TestOthersRunForAsLongAsOneDidAlone(t *testing.T) {
 		t.Errorf("the next one waits for %v, want 3s", after)
 	}
 	if after := g.Sit(second, true); after != 0 {
-		t.Errorf("one that is tireless waits for %v", after)
+		t.Errorf("a tireless one waits for %v", after)
 	}
 }
 
-func TestQuietGivesUpAtOnceWhereTheEngineStops(t *testing.T) {
+func TestQuietReturnsAtOnceIfTheEngineStops(t *testing.T) {
 	g, pass := bench()
 	solo, other := leased(g, time.Hour), leased(g, time.Hour)
 	stop := make(chan struct{})
 	close(stop)
 	g.Expect(other, time.Hour)
 	if g.Quiet(t.Context(), solo, stop) {
-		t.Error("it runs beside another one")
+		t.Error("it runs next to another one")
 	}
 	if after := g.Sit(solo, false); after != restFor {
 		t.Errorf("the others go on for %v, want %v", after, restFor)
 	}
 	if pass(inVain + time.Second); !g.Quiet(t.Context(), solo, stop) {
-		t.Error("it waits in vain for more than a minute")
+		t.Error("it still waits after more than a minute")
 	}
 	if pass(time.Hour); !g.Quiet(t.Context(), solo, nil) {
 		t.Error("it waits for one whose function should be over")

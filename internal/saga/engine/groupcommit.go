@@ -10,14 +10,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A commitDB is what a Writer needs of a database.
+// A commitDB is the store of a writer.
 type commitDB interface {
 	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 	Outage(err error) bool
 }
 
-// A writer writes, in one commit, the effects that came while the commit before was written. It waits for
-// nobody.
+// A writer writes, in one commit, all effects that arrived during the previous commit. It does not wait for
+// more.
 type writer struct {
 	db      commitDB
 	timeout time.Duration // of one commit
@@ -25,12 +25,12 @@ type writer struct {
 	more chan struct{}
 }
 
-// newGroupCommit is a Writer whose commits may take timeout each.
+// newGroupCommit returns a writer with a timeout for each commit.
 func newGroupCommit(db commitDB, timeout time.Duration) *writer {
 	return &writer{db: db, timeout: timeout, more: make(chan struct{}, 1)}
 }
 
-// waiting is an effect, and what becomes of it.
+// waiting is an effect and its result.
 type waiting struct {
 	effect store.Effect
 	stands bool
@@ -38,7 +38,7 @@ type waiting struct {
 	done   chan struct{}
 }
 
-// Write returns whether the effect stands, once Run has written it with others.
+// Write reports whether the effect is stored, after Run has written it.
 func (w *writer) Write(ctx context.Context, e store.Effect) (bool, error) {
 	one := &waiting{effect: e, done: make(chan struct{})}
 	if w.add(one) {
@@ -48,11 +48,11 @@ func (w *writer) Write(ctx context.Context, e store.Effect) (bool, error) {
 	case <-one.done:
 		return one.stands, one.err
 	case <-ctx.Done():
-		return false, ctx.Err() // it may stand all the same: its version tells
+		return false, ctx.Err() // it may be stored all the same: the version will show
 	}
 }
 
-// Alone writes an effect in a commit of its own, in the caller's goroutine.
+// Alone writes an effect in its own commit, in the caller's goroutine.
 func (w *writer) Alone(ctx context.Context, e store.Effect) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
@@ -88,8 +88,8 @@ func size(e *store.Effect) (n int) {
 	return n
 }
 
-// flush writes ws in one commit. Where that fails, and the database is there, one of them is to blame: each
-// is written alone.
+// flush writes ws in one commit. If that fails while the database answers, one of them is the reason: then
+// each is written alone.
 func (w *writer) flush(ctx context.Context, ws []*waiting) {
 	es := make([]store.Effect, len(ws))
 	for i, one := range ws {

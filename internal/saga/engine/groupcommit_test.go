@@ -12,7 +12,7 @@ import (
 
 var errBad = errors.New("a check constraint")
 
-// A table takes effects, but for those of one key, and waits in its first commit until it may.
+// A table applies effects, except those of one key. Its first commit blocks until the test allows it.
 type table struct {
 	may chan struct{}
 
@@ -44,7 +44,7 @@ func move(key string) store.Effect {
 	return store.Effect{Saga: &store.SagaMove{SagaRef: store.SagaRef{Key: key}}}
 }
 
-func TestWhatComesDuringACommitIsWrittenInTheNextOne(t *testing.T) {
+func TestEffectsDuringACommitShareTheNextOne(t *testing.T) {
 	db := &table{may: make(chan struct{})}
 	w := newGroupCommit(db, time.Minute)
 	var runs, writes sync.WaitGroup
@@ -75,7 +75,7 @@ func TestWhatComesDuringACommitIsWrittenInTheNextOne(t *testing.T) {
 	}
 	close(db.may)
 	writes.Wait()
-	// The three go together; since one of them is bad, each is written alone after that.
+	// The three share a commit. One of them is bad, so each is then written alone.
 	if got := db.commits; len(got) != 5 || got[1] != 3 || got[2] != 1 {
 		t.Errorf("commits of %v effects", got)
 	}

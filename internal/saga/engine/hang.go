@@ -10,11 +10,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// hangWait is how long a saga stays away whose function hangs in this process: another one may take it.
+// hangWait is how long a saga with a hanging function is released, so that another process may run it.
 const hangWait = 2 * time.Second
 
-// A hung function is one in a transaction that goes on though its time is over. Its attempt is charged, its
-// slot and its saga are given back, and it is not called again here while it hangs.
+// A hung function runs in a transaction after its timeout. The attempt counts, the saga and its worker are
+// released, and this process does not call the function again while it hangs.
 type hung[TTx any] struct {
 	hangingFunction
 	l    *live[TTx]
@@ -24,35 +24,35 @@ type hung[TTx any] struct {
 	unit store.Unit[TTx]
 }
 
-// timed is guard for a function in a transaction. If the function goes on a while after its time, the engine
-// gives it up: it closes the connection, so that its locks are free, and charges the attempt. The database
-// ends such a transaction by itself a little later.
+// timed calls Guard for a function in a transaction. If the function runs too long after its timeout, the
+// engine gives it up: it closes the connection, which releases the locks, and counts the attempt. The
+// database itself ends such a transaction a little later.
 func (l *live[TTx]) timed(ctx context.Context, u store.Unit[TTx], a plan.Action, timeout time.Duration,
 	f func() error) (err error) {
-	defer u.Return() // before its context ends, after which it may roll back a savepoint
-	l.e.gate.Expect(&l.seat, timeout+mercy)
+	defer u.Return() // before its context ends, which may roll back a savepoint
+	l.e.gate.Expect(&l.seat, timeout+graceTime)
 	if l.e.straight {
 		return l.Guard(f)
 	}
 	h := &hung[TTx]{hangingFunction: hangingFunction{Key: hangsOf(l.Row.ID, a)}, l: l, a: a, saga: l.Row,
 		took: timeout, unit: u}
-	wait := mercy * 4 / 5
-	if len(l.share.actions) > 1 { // with locks of other steps
-		wait = mercy / 5
+	wait := graceTime * 4 / 5
+	if len(l.share.actions) > 1 { // other steps' locks, too
+		wait = graceTime / 5
 	}
 	timer := time.AfterFunc(timeout+wait, func() { l.e.hangs(ctx, h) })
 	defer func() {
 		if !timer.Stop() {
 			l.e.hanging.Returned(&h.hangingFunction)
 		}
-		if l.givenUp.Load() { // nothing that it did counts
+		if l.givenUp.Load() { // its result does not count
 			err = errors.Join(errLate, err)
 		}
 	}()
 	return l.Guard(f)
 }
 
-// hangs is called when a function's time has been over for a while.
+// hangs is called a while after the timeout of a function.
 func (e *Engine[TTx]) hangs(ctx context.Context, h *hung[TTx]) {
 	if !e.hanging.Hangs(&h.hangingFunction, h.giveUp) {
 		return
@@ -69,7 +69,7 @@ func (e *Engine[TTx]) hangs(ctx context.Context, h *hung[TTx]) {
 	for tries := 1; ; tries++ {
 		again, err := e.chargeHang(ctx, h)
 		if err != nil && tries&(tries-1) == 0 { // the first, second, fourth …
-			e.o.Logger.WarnContext(ctx, "saga: the attempt of a function that does not return is not charged",
+			e.o.Logger.WarnContext(ctx, "saga: the attempt of a function that does not return could not be counted",
 				"saga", h.saga.Name,
 				"key", h.saga.Key, "times", tries, "again", again, "error", err)
 		}
@@ -85,15 +85,15 @@ func (e *Engine[TTx]) hangs(ctx context.Context, h *hung[TTx]) {
 	e.kick()
 }
 
-// giveUp gives up the goroutine that h hangs in.
+// giveUp gives up the goroutine in which h hangs.
 func (h *hung[TTx]) giveUp() {
 	h.l.e.inHand.Add(-1)
 	h.l.givenUp.Store(true)
 	h.l.seat.LeaseEnd.Store(0)
 }
 
-// chargeHang counts the attempt as failed, and gives the saga back. Again: the database did not answer, so it
-// is to be tried again.
+// chargeHang counts the attempt as failed, and releases the saga. Again reports that it must be called
+// again, because the database did not answer.
 func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hung[TTx]) (again bool, err error) {
 	s, there, err := e.find(ctx, h.saga.Name, h.saga.Key)
 	if err != nil {
@@ -110,10 +110,10 @@ func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hung[TTx]) (again bool,
 	if err != nil {
 		return false, err
 	}
-	l.Think(ctx) // up to where it was
+	l.Prepare(ctx) // the actions before it
 	if l.Wrong(h.a, hangError(h.took)) {
-		l.Think(ctx)
-	} else { // it follows steps of its transaction that have to run again first
+		l.Prepare(ctx)
+	} else { // it follows steps of its transaction, which have to run again first
 		e.hanging.ChargeLater(h.Key, h.took)
 	}
 	m, err := l.move(0)
@@ -128,8 +128,8 @@ func hangError(took time.Duration) error {
 	return fmt.Errorf("%w (%v), and does not return: it ignores its context", errSlow, took)
 }
 
-// chargeHung charges a function that hangs, where chargeHang could not: it hung behind others in their
-// transaction.
+// chargeHung counts the attempt of a function that hangs, if chargeHang could not, because the function
+// hung behind other steps of its transaction.
 func (l *live[TTx]) chargeHung() (charged bool) {
 	for _, a := range l.Pending() {
 		if took, is := l.e.hanging.Uncharged(hangsOf(l.Row.ID, a)); is {
@@ -139,7 +139,7 @@ func (l *live[TTx]) chargeHung() (charged bool) {
 	return charged
 }
 
-// putAlone writes m in a transaction of its own: it waits for a lock, and others are not to wait with it.
+// putAlone writes m in its own transaction: it waits for a lock, and other writes should not wait for that.
 func (l *live[TTx]) putAlone(ctx context.Context, m store.SagaMove) (again bool, err error) {
 	within, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

@@ -1,5 +1,5 @@
-// This file knows which functions of a user's go on in this process though their time is over, and which
-// requests are under way.
+// This file lists the users' functions that still run in this process after their timeout, and the requests
+// in progress.
 
 package engine
 
@@ -10,30 +10,30 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// A key names what a function is called for: a step of a saga, or its undo.
+// A key identifies the call of a function: for a step of a saga, or for its undo.
 type key struct {
 	ID, Step, Occurrence string // ID is the saga's
 	Verb                 plan.Verb
 }
 
-// hangsOf is the key of an action of the saga of an id.
+// hangsOf returns the key of an action of the saga with an id.
 func hangsOf(id string, a plan.Action) key { return key{id, a.Step, a.Occurrence, a.Verb} }
 
-// A hangingFunction is one that runs, or did.
+// A hangingFunction is a running function, or one that has returned.
 type hangingFunction struct {
 	Key key
-	// under Functions.mu
+	// under functions.mu
 	hangs, returned bool
 }
 
-// functions are those that hang. The zero value has none. It is for any goroutine.
+// functions are those that hang. The zero value is empty. It is safe for concurrent use.
 type functions struct {
 	mu      sync.Mutex
 	hanging map[key]bool
-	later   map[key]time.Duration // those that are to be charged yet, and how long they took
+	later   map[key]time.Duration // attempts that are still to be counted, and their durations
 }
 
-// ChargeLater notes that a function that hangs is charged once its saga has come so far.
+// ChargeLater records that the attempt of a hanging function is counted once its saga has got so far.
 func (h *functions) ChargeLater(k key, took time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,7 +45,7 @@ func (h *functions) ChargeLater(k key, took time.Duration) {
 	}
 }
 
-// Uncharged returns, once, that a function is to be charged, and how long it took.
+// Uncharged returns an attempt that is still to be counted, and its duration. It returns each only once.
 func (h *functions) Uncharged(k key) (took time.Duration, is bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -54,8 +54,8 @@ func (h *functions) Uncharged(k key) (took time.Duration, is bool) {
 	return took, is
 }
 
-// Hangs notes that f goes on though its time is over. GiveUp is called then, before Returned can be. False: f
-// has returned.
+// Hangs records that f runs after its timeout, and calls giveUp before Returned can be called. Returns
+// false if f has returned.
 func (h *functions) Hangs(f *hangingFunction, giveUp func()) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,7 +70,7 @@ func (h *functions) Hangs(f *hangingFunction, giveUp func()) bool {
 	return true
 }
 
-// Returned notes that f has returned after all.
+// Returned records that f has returned after all.
 func (h *functions) Returned(f *hangingFunction) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,7 +81,7 @@ func (h *functions) Returned(f *hangingFunction) {
 	}
 }
 
-// Has tells whether a function hangs.
+// Has reports whether a function hangs.
 func (h *functions) Has(k key) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

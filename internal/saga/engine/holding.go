@@ -1,5 +1,5 @@
-// This file has sagas hold entities. A saga holds them for its whole family: what a child has locked
-// its parent keeps until its own end.
+// This file locks entities for sagas. A saga holds them for its whole family: the parent keeps the entities
+// of a child until its own end.
 
 package engine
 
@@ -13,11 +13,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lookAgain is how often a saga that waits for entities looks whether it has them, beside being woken: it is
-// not where another step of it is in a transaction just then.
+// lookAgain is how often a waiting saga checks its entities in addition to being woken. A saga is not woken
+// while another step of it is in a transaction.
 const lookAgain = 30 * time.Second
 
-// A holdDB is what is needed of the store.
+// A holdDB is the store of entities.
 type holdDB[TTx any] interface {
 	LockSagas(ctx context.Context, tx TTx, refs ...store.SagaRef) ([]store.Saga, error)
 	HoldEntities(ctx context.Context, tx TTx, h store.EntityHold) (first bool, err error)
@@ -25,7 +25,7 @@ type holdDB[TTx any] interface {
 	FreeEntities(ctx context.Context, tx TTx, holder string) error
 }
 
-// holdStep does in tx what an action of a Lock asks for, at a time of the engine's clock.
+// holdStep performs an action of a Lock in tx, at a time of the engine's clock.
 func holdStep[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a plan.Action, f *Facts,
 	now time.Time) (e plan.Event, err error) {
 	switch a.Verb {
@@ -53,7 +53,7 @@ func holdStep[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a p
 	return e, nil
 }
 
-// enter has the saga stand in line. First: it has its entities at once, or needs none.
+// enter adds the saga to the queues of its entities. First reports that it has them at once, or needs none.
 func enter[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a plan.Action,
 	f *Facts) (first bool, err error) {
 	step, _ := s.Def.Step(a.Step)
@@ -65,7 +65,7 @@ func enter[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a plan
 		Entities: es})
 }
 
-// holder is who holds what a saga locks: the top of its family.
+// holder returns the id under which a saga locks entities: that of the root of its family.
 func holder(s *saga) string {
 	if top := s.Origin.Top(); top != nil {
 		return top.ID
@@ -73,8 +73,8 @@ func holder(s *saga) string {
 	return s.Row.ID
 }
 
-// end has a saga that ends give up what it holds. A child holds nothing itself; where an operator has ended
-// the top of its family before it, nobody else gives that up.
+// end releases the entities of a saga that ends. A child holds none itself. But if an operator has ended
+// the root of the family before, the child releases the entities.
 func end[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga) error {
 	top := s.Origin.Top()
 	if top == nil {
@@ -82,7 +82,7 @@ func end[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga) error {
 	}
 	tops, err := db.LockSagas(ctx, tx, store.SagaRef{Name: top.Name, Key: top.Key})
 	if err != nil {
-		return fmt.Errorf("lock the saga at the top of the family: %w", err)
+		return fmt.Errorf("lock the root of the family: %w", err)
 	}
 	if tops[0].Name != "" && tops[0].ID == top.ID && tops[0].Ended.IsZero() {
 		return nil
@@ -90,10 +90,10 @@ func end[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga) error {
 	return free(ctx, db, tx, top.ID)
 }
 
-// free has a saga give up the entities that it holds, and its places in line.
+// free releases the entities of a saga, and removes it from their queues.
 func free[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, holder string) error {
 	if err := db.FreeEntities(ctx, tx, holder); err != nil {
-		return fmt.Errorf("give up entities: %w", err)
+		return fmt.Errorf("release entities: %w", err)
 	}
 	return nil
 }

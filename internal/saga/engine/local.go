@@ -13,20 +13,20 @@ import (
 
 var errSlow = errors.New("it took longer than its Timeout")
 
-// errLate is the result of a function that returned after the engine had given it up.
+// errLate is the error of a function that returned after the engine had given it up.
 var errLate = errors.New("it returned after the engine had closed its connection")
 
-// mercy is after a function's time, before the database ends its transaction.
-const mercy = 5 * time.Second
+// graceTime is the time after a function's timeout until the database ends its transaction.
+const graceTime = 5 * time.Second
 
-// inPlace is how often in a row a function's transaction fails by what may pass before that is stored: a
-// deadlock is over by then. What has failed so before is stored at once.
+// inPlace is how often a function's transaction may fail in a row by a transient error before that is
+// stored. A deadlock is over by then. After such a failure was stored, the next one is stored at once.
 const inPlace = 3
 
-// A function of a step, in a transaction, and what it says became of an action.
+// A function runs a step in a transaction, and returns the resulting event.
 type function[TTx any] func(ctx context.Context, tx TTx, f *Facts) (plan.Event, error)
 
-// function is the function of the user's that an action asks for; nil: it asks for none in a transaction.
+// function returns the user's function for an action, or nil if the action needs none in a transaction.
 func (l *live[TTx]) function(a plan.Action) function[TTx] {
 	step, _ := l.Def.Step(a.Step)
 	if tx, ok := step.Tx.(*Local[TTx]); ok {
@@ -35,13 +35,13 @@ func (l *live[TTx]) function(a plan.Action) function[TTx] {
 	if _, is := l.outside(a); is { // a request
 		return nil
 	}
-	if tx, ok := OutsideOf[TTx](step.Tx); ok { // undone by a function
+	if tx, ok := OutsideOf[TTx](step.Tx); ok { // a function undoes the call
 		return l.functionOf(a, &Local[TTx]{Undo: tx.Local})
 	}
 	return nil
 }
 
-// functionOf is the function of the user's that an action asks for.
+// functionOf returns the user's function for an action.
 func (l *live[TTx]) functionOf(a plan.Action, tx *Local[TTx]) function[TTx] {
 	return func(ctx context.Context, in TTx, f *Facts) (e plan.Event, err error) {
 		if a.Verb == plan.UndoStep {
@@ -54,12 +54,12 @@ func (l *live[TTx]) functionOf(a plan.Action, tx *Local[TTx]) function[TTx] {
 	}
 }
 
-// local runs a function in a transaction, and those of the steps after it that may share it. The commit has
-// the saga's next state.
+// local runs a function in a transaction, and then the functions of later steps that may share it. The
+// commit includes the saga's next state.
 func (l *live[TTx]) local(ctx context.Context, a plan.Action, run function[TTx]) error {
 	defer l.free()
 	timeout := l.Timeout(a)
-	u, err := l.begin(ctx, timeout+mercy)
+	u, err := l.begin(ctx, timeout+graceTime)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (l *live[TTx]) local(ctx context.Context, a plan.Action, run function[TTx])
 		if ran, err := l.runs(ctx, u, a, run); !ran {
 			return l.ranAlone(err)
 		}
-		l.Think(ctx)
+		l.Prepare(ctx)
 		next, joins := l.joins(ctx, u)
 		if !joins {
 			return l.ranAlone(l.parted(l.commit(ctx, u, a)))
@@ -78,7 +78,7 @@ func (l *live[TTx]) local(ctx context.Context, a plan.Action, run function[TTx])
 	}
 }
 
-// ranAlone ends a transaction. It counts a step that ran again alone, after one that it shared had failed.
+// ranAlone ends a transaction. It counts down the steps that run alone after they failed together.
 func (l *live[TTx]) ranAlone(err error) error {
 	if err == nil {
 		l.share, l.apart = shared{}, max(l.apart-1, 0)
@@ -86,8 +86,8 @@ func (l *live[TTx]) ranAlone(err error) error {
 	return err
 }
 
-// runs runs a function in u. Returns false if it failed: u is rolled back, and err is nil if the failure is
-// stored.
+// runs runs a function in u. Returns false if it failed: then u is rolled back, and err is nil if the
+// failure is stored.
 func (l *live[TTx]) runs(ctx context.Context, u store.Unit[TTx], a plan.Action,
 	run function[TTx]) (ran bool, err error) {
 	timeout := l.Timeout(a)
@@ -110,7 +110,7 @@ func (l *live[TTx]) runs(ctx context.Context, u store.Unit[TTx], a plan.Action,
 	return true, nil
 }
 
-// failedIn ends a transaction in which a function failed, and stores that.
+// failedIn ends a transaction in which a function failed, and stores the failure.
 func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Action, err error) error {
 	if len(l.share.actions) > 1 {
 		return l.split(ctx, u, a, err)
@@ -119,7 +119,7 @@ func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Acti
 	slow := errors.Is(context.Cause(ctx), errSlow)
 	passing := u.Outage(ctx, err) && !slow
 	if errors.Is(context.Cause(ctx), context.Canceled) {
-		return l.undone(outside, u, a, err) // this process is told to stop
+		return l.undone(outside, u, a, err) // this process is stopping
 	}
 	if passing && l.tryInPlace(a) {
 		return l.undone(outside, u, a, err)
@@ -131,17 +131,17 @@ func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Acti
 		err = errors.Join(errSlow, err)
 	}
 	l.Wrong(a, err)
-	l.Think(outside)
+	l.Prepare(outside)
 	return l.blame(outside, a, l.insteadOf(outside, u, 0))
 }
 
-// tryInPlace reports whether a, which has failed by what may pass, is tried again before that is stored.
+// tryInPlace reports whether a, after a transient failure, is retried before that is stored.
 func (l *live[TTx]) tryInPlace(a plan.Action) bool {
 	run, _ := l.State.Run(a.Step, a.Occurrence)
 	return !l.e.straight && run.Free.Times == 0 && l.outages < inPlace && l.left() > l.e.o.Lease/2
 }
 
-// insteadOf undoes what was written in u, and stores the state as it is to be.
+// insteadOf rolls the writes of u back, and stores the new state.
 func (l *live[TTx]) insteadOf(ctx context.Context, u store.Unit[TTx], need time.Duration) error {
 	if l.Related() {
 		if _, err := u.Rollback(ctx); errors.Is(err, store.ErrLent) {
@@ -165,9 +165,10 @@ func (l *live[TTx]) insteadOf(ctx context.Context, u store.Unit[TTx], need time.
 	return nil
 }
 
-// commit stores the state with what a has written in u, and begins the next function's transaction with that.
+// commit stores the state with the writes of a in u. It begins the next function's transaction in the same
+// round trip.
 func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action) error {
-	l.Think(ctx)
+	l.Prepare(ctx)
 	others, err := l.relate(ctx, u.Tx())
 	if err != nil {
 		if aborted(err) || shut(err) {
@@ -182,7 +183,7 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 	}
 	timeout, follows := l.next(u)
 	done := !follows && len(l.Pending()) == 0
-	if done { // the lease is given back with it
+	if done { // the commit releases the lease, too
 		m = l.GivenBack(m)
 	}
 	es := append([]store.Effect{l.Effect(&m)}, others...)
@@ -193,7 +194,7 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 		l.wrote(m)
 		return nil
 	}
-	in := l.intake(timeout + mercy)
+	in := l.intake(timeout + graceTime)
 	in.Sagas[0].Version++
 	next, err := u.CommitThen(ctx, in, es...)
 	if err != nil {
@@ -204,7 +205,7 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 	return nil
 }
 
-// next tells whether another function in a transaction follows at once, and how long it may take.
+// next reports whether another function in a transaction follows at once, and its timeout.
 func (l *live[TTx]) next(u store.Unit[TTx]) (timeout time.Duration, follows bool) {
 	if !u.Found().Follows || l.e.stopping() || l.State.Status.Final() {
 		return 0, false

@@ -1,5 +1,5 @@
-// This file works out, in memory, how a saga in hand goes on: as it was read, as it is to be, and what
-// is stored with that. It knows no database.
+// This file computes in memory how a saga continues: the state that was read, the new state, and the
+// messages to store with it. It does not use a database.
 
 package engine
 
@@ -18,57 +18,57 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// usualTimeout is that of a function whose policy names none.
+// usualTimeout is the timeout of a function without its own.
 const usualTimeout = 30 * time.Second
 
-// A saga is one that is worked on, by one goroutine.
+// A saga is in progress in one goroutine.
 type saga struct {
 	Def    *Definition
-	Row    store.Saga // as it was read or written last
+	Row    store.Saga // as last read or written
 	Origin sagarow.Origin
-	State  plan.State                   // as it is to be
-	Failed func(name string, err error) // is told how functions of the definition fail; for any goroutine
-	// Uncharged is how long failures by what may pass are free. They stay free while Up is false, and as long
-	// again from since on, when the database came back; zero: it was not away.
+	State  plan.State                   // the new state
+	Failed func(name string, err error) // receives failures of functions; safe for concurrent use
+	// Uncharged is how long transient failures do not count. They also do not count while Up returns false,
+	// and for Uncharged after since, the end of an outage.
 	Uncharged time.Duration
 	Up        func() (since time.Time, up bool)
 
 	clock    *storeClock
-	straight bool // functions run in the caller's goroutine: a test's
+	straight bool // functions run in the caller's goroutine, for tests
 	input    json.RawMessage
 
-	was     plan.State // as it was read or written last
-	dirty   bool       // State is not stored yet
-	hash    string     // to be stored with it: of another definition; "": as it is
-	rows    []skald.Message
-	family  []child
-	told    []plan.Action // alarms, and that it ends
-	thought *plan.Action  // the last one of those that were thought, and are not stored
-	careful bool          // each is stored by itself: of several together the database has refused one
-	wary    bool          // something of it may have ended its process: what is run is noted, alone, before
+	was      plan.State // as last read or written
+	dirty    bool       // State is not stored yet
+	hash     string     // the new definition to store with State, or ""
+	rows     []skald.Message
+	family   []child
+	told     []plan.Action // alarms, and the end
+	prepared *plan.Action  // the last prepared action that is not stored
+	oneByOne bool          // each prepared action is stored alone: the database refused one of several
+	mayCrash bool          // it may have crashed its process: each action is noted alone before it begins
 }
 
-// newProgress is a saga that was read as s, of d or of an older definition. Straight: its functions run in
-// the caller's goroutine.
+// newProgress returns a saga that was read as s, of d or of an older definition. If straight, its functions
+// run in the caller's goroutine.
 func newProgress(s store.Saga, d *Definition, older plan.Graph, clock *storeClock,
 	straight bool) (is saga, err error) {
 	is = saga{Def: d, input: json.RawMessage(s.Input), clock: clock, straight: straight}
 	if is.Origin, err = sagarow.OriginOf(s); err != nil {
 		return is, err
 	}
-	err = is.Read(s, older) // which changes is
+	err = is.Read(s, older) // changes is
 	return is, err
 }
 
 // Read replaces the state of s by that of row.
 func (s *saga) Read(row store.Saga, older plan.Graph) (err error) {
-	s.Row, s.dirty, s.hash, s.rows, s.family, s.told, s.thought = row, false, "", nil, nil, nil, nil
+	s.Row, s.dirty, s.hash, s.rows, s.family, s.told, s.prepared = row, false, "", nil, nil, nil, nil
 	if s.State, err = sagarow.StateOf(row, s.Def.Plan.Graph.Deadline); err != nil {
 		return err
 	}
-	s.was, s.wary = s.State, s.wary || slices.ContainsFunc(s.State.Runs,
+	s.was, s.mayCrash = s.State, s.mayCrash || slices.ContainsFunc(s.State.Runs,
 		func(r plan.Run) bool { return r.Crashes > 0 || r.Alone })
-	if s.State.Status.Final() { // an operator ended it, and nobody was told yet
+	if s.State.Status.Final() { // an operator ended it, and no waiter was notified yet
 		s.told = append(s.told, plan.Action{Verb: plan.Finish, Reason: string(s.State.Status)})
 	}
 	if row.Hash == s.Def.Hash {
@@ -83,13 +83,14 @@ func (s *saga) Read(row store.Saga, older plan.Graph) (err error) {
 	return nil
 }
 
-// Pending is what is to be done next.
+// Pending returns the next actions.
 func (s *saga) Pending() []plan.Action { return s.Def.Plan.Pending(s.State) }
 
-// Next is what may be done before the next write: of a saga that is wary, what was noted.
+// Next returns the actions that may begin before the next write. If the saga may crash, that is only the
+// noted one.
 func (s *saga) Next() []plan.Action {
 	todo := s.Pending()
-	if !s.wary {
+	if !s.mayCrash {
 		return todo
 	}
 	return slices.DeleteFunc(todo, func(a plan.Action) bool { return !s.noted(a) })
@@ -100,10 +101,10 @@ func (s *saga) noted(a plan.Action) bool {
 	return run.Alone
 }
 
-// Note notes what a wary saga is to do next, but what hangs: what ended its process most often. True: that is
-// to be stored before it is begun.
+// Note notes the next action of a saga that may crash: the one with the most crashes that does not hang.
+// Returns true if the note must be stored before the action begins.
 func (s *saga) Note(hangs func(plan.Action) bool) bool {
-	if !s.wary {
+	if !s.mayCrash {
 		return false
 	}
 	var next plan.Action
@@ -120,42 +121,42 @@ func (s *saga) Note(hangs func(plan.Action) bool) bool {
 		Occurrence: next.Occurrence}).Changed()
 }
 
-// Rest notes that nothing is begun.
+// Rest notes that no action is in progress.
 func (s *saga) Rest() { s.Feed(plan.Event{What: plan.Alone}) }
 
-// Family are the children that are to be started, or told, in the commit of its state.
+// Family returns the children to start or turn back in the commit of the state.
 func (s *saga) Family() []child { return s.family }
 
-// Related tells whether the state can only be written in a transaction, with those of other sagas.
+// Related reports whether the state must be written in a transaction with those of other sagas.
 func (s *saga) Related() bool {
 	return len(s.family) > 0 || s.State.Status.Final() && (s.Origin.Parent != nil || s.Holds())
 }
 
-// Holds tells whether the saga may hold entities.
+// Holds reports whether the saga may hold entities.
 func (s *saga) Holds() bool { return s.Def.Plan.Holds(s.State) }
 
-// Dirty tells whether the state is not stored yet.
+// Dirty reports whether the state is not stored yet.
 func (s *saga) Dirty() bool { return s.dirty }
 
-// Thought is the last action that was thought, and is not stored. Nil: there is none.
-func (s *saga) Thought() *plan.Action { return s.thought }
+// Prepared returns the last prepared action that is not stored, or nil.
+func (s *saga) Prepared() *plan.Action { return s.prepared }
 
-// First tells whether what was thought is to be stored before anything else is done.
+// First reports whether prepared actions must be stored before anything else.
 func (s *saga) First() bool {
-	return len(s.family) > 0 || (s.careful || s.wary) && s.thought != nil
+	return len(s.family) > 0 || (s.oneByOne || s.mayCrash) && s.prepared != nil
 }
 
-// Doubt has each thought be stored by itself from now on, since one of several may be why the database
-// refuses them. False: none was thought, or each was stored by itself before.
+// Doubt makes each prepared action be stored alone from now on, because one of several may be the reason
+// for a refusal. Returns false if none is prepared, or if they were stored alone before.
 func (s *saga) Doubt() bool {
-	if s.thought == nil || s.careful {
+	if s.prepared == nil || s.oneByOne {
 		return false
 	}
-	s.careful = true
+	s.oneByOne = true
 	return true
 }
 
-// Crashed tells whether something is next that ended its process at least n times.
+// Crashed reports whether a next action has crashed its process at least n times.
 func (s *saga) Crashed(n int) bool {
 	if !slices.ContainsFunc(s.State.Runs, func(r plan.Run) bool { return r.Crashes >= n }) {
 		return false
@@ -163,8 +164,8 @@ func (s *saga) Crashed(n int) bool {
 	return slices.ContainsFunc(s.Pending(), func(a plan.Action) bool { return a.Crashes >= n })
 }
 
-// Charge counts the end of a process against what the saga was at: what was noted, else what comes first, and
-// then it is wary. False: it was at nothing.
+// Charge counts a crash against the noted action, or else the first one, and sets mayCrash. Returns
+// false if no action was in progress.
 func (s *saga) Charge() bool {
 	todo := s.Pending()
 	if len(todo) == 0 {
@@ -172,19 +173,19 @@ func (s *saga) Charge() bool {
 	}
 	i := slices.IndexFunc(todo, s.noted)
 	switch {
-	case i < 0 && s.wary:
-		return true // nothing of it had begun
+	case i < 0 && s.mayCrash:
+		return true // no action had begun
 	case i < 0:
 		first := slices.MinFunc(todo, func(a, b plan.Action) int { return s.turn(a) - s.turn(b) })
 		i = slices.Index(todo, first)
 	}
-	s.wary = true
+	s.mayCrash = true
 	s.Feed(plan.Event{What: plan.Crashed, Step: todo[i].Step, Occurrence: todo[i].Occurrence,
 		Reason: fmt.Sprintf("its process (session %s) ended", s.Row.Lapsed)})
 	return true
 }
 
-// turn is when an action has its turn: first what is thought, requests last.
+// turn orders actions: first those in memory, last the requests.
 func (s *saga) turn(a plan.Action) int {
 	step, _ := s.Def.Step(a.Step)
 	node, _ := s.Def.Plan.Step(a.Step)
@@ -197,7 +198,7 @@ func (s *saga) turn(a plan.Action) int {
 	return 1
 }
 
-// Timeout is how long a function may take.
+// Timeout returns the timeout of the function for an action.
 func (s *saga) Timeout(a plan.Action) time.Duration {
 	node, _ := s.Def.Plan.Step(a.Step)
 	by := node.Try
@@ -207,10 +208,10 @@ func (s *saga) Timeout(a plan.Action) time.Duration {
 	if by.Timeout <= 0 || node.Kind != plan.Do {
 		return usualTimeout
 	}
-	return min(by.Timeout, plan.MaxWait) // to which a pause can be added
+	return min(by.Timeout, plan.MaxWait) // a pause can be added to MaxWait
 }
 
-// Facts are those of an action.
+// Facts returns the facts for the function of an action.
 func (s *saga) Facts(a plan.Action) *Facts {
 	st := s.State
 	return &Facts{Definition: s.Def, Key: s.Row.Key, Input: s.input, State: &st, Step: a.Step,
@@ -220,28 +221,28 @@ func (s *saga) Facts(a plan.Action) *Facts {
 
 func (s *saga) address() string { return Address(s.Row.Name, s.Row.Key, s.Row.ID) }
 
-// Caused is ctx for a function of the user's: what it emits is stamped as the saga's.
+// Caused returns ctx for a user's function, so that its messages carry the saga's ids.
 func (s *saga) Caused(ctx context.Context) context.Context {
 	ctx = context.WithValue(ctx, runsFor{}, store.SagaRef{Name: s.Row.Name, Key: s.Row.Key})
 	return skald.WithCause(ctx, skald.Message{ID: s.Origin.Causation, CorrelationID: s.address(),
 		TraceParent: s.Origin.Trace})
 }
 
-// Think does, in memory, what needs no transaction of the user's: it is stored with what comes next.
-// Conditions and occurrences are asked, commands are written down, times are set.
-func (s *saga) Think(ctx context.Context) {
-	for !s.careful && s.thinkOnce(ctx, false) {
+// Prepare performs in memory the actions that need no user's transaction: it calls conditions and
+// occurrences, drafts commands and sets times. The next write stores the results.
+func (s *saga) Prepare(ctx context.Context) {
+	for !s.oneByOne && s.prepareOnce(ctx, false) {
 	}
 }
 
-// ThinkAll is Think, and has children started, or told: in a transaction of their own, so that what is wrong
-// with one undoes nothing else.
-func (s *saga) ThinkAll(ctx context.Context) {
-	for s.thinkOnce(ctx, true) && !s.careful {
+// PrepareAll is like Prepare, and also starts or turns back children. Those are written in their own
+// transaction, so that an error of one undoes nothing else.
+func (s *saga) PrepareAll(ctx context.Context) {
+	for s.prepareOnce(ctx, true) && !s.oneByOne {
 	}
 }
 
-func (s *saga) thinkOnce(ctx context.Context, children bool) (did bool) {
+func (s *saga) prepareOnce(ctx context.Context, children bool) (did bool) {
 	for _, a := range s.Next() {
 		step, _ := s.Def.Step(a.Step)
 		switch {
@@ -258,14 +259,14 @@ func (s *saga) thinkOnce(ctx context.Context, children bool) (did bool) {
 		default:
 			continue
 		}
-		if did, s.thought = true, &a; s.careful {
+		if did, s.prepared = true, &a; s.oneByOne {
 			break
 		}
 	}
 	return did
 }
 
-// decide asks a step's condition and occurrences.
+// decide calls a step's condition and occurrences.
 func (s *saga) decide(a plan.Action, step *StepBody) {
 	e := plan.Event{What: plan.Decided, Step: a.Step}
 	f := s.Facts(a)
@@ -289,13 +290,13 @@ func (s *saga) decide(a plan.Action, step *StepBody) {
 	}
 }
 
-// until asks what time a step waits for.
+// until calls a step's function for its time.
 func (s *saga) until(a plan.Action, step *StepBody) {
 	e := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence}
 	f := s.Facts(a)
 	err := s.Guard(func() (err error) {
 		e.Until, err = step.Until(f)
-		e.Until = e.Until.UTC() // JSON has no seconds of an offset, and no offset of a day
+		e.Until = e.Until.UTC() // JSON supports neither seconds nor a whole day in an offset
 		return err
 	})
 	if err != nil {
@@ -308,7 +309,7 @@ func (s *saga) until(a plan.Action, step *StepBody) {
 	}
 }
 
-// command writes down a message to a participant. It is emitted with the state that says so.
+// command drafts a message to a participant. It is emitted together with the state.
 func (s *saga) command(ctx context.Context, a plan.Action, step *StepBody) {
 	e, m, err := s.draft(ctx, a, step)
 	if err != nil {
@@ -319,7 +320,7 @@ func (s *saga) command(ctx context.Context, a plan.Action, step *StepBody) {
 	s.Feed(e)
 }
 
-// child has a child started, or told to turn back.
+// child adds a child to start or to turn back.
 func (s *saga) child(a plan.Action, step *StepBody) {
 	e := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence}
 	run, _ := s.State.Run(a.Step, a.Occurrence)
@@ -365,7 +366,7 @@ func (s *saga) child(a plan.Action, step *StepBody) {
 	s.family = append(s.family, c)
 }
 
-// Feed takes an event into the state.
+// Feed applies an event to the state.
 func (s *saga) Feed(e plan.Event) plan.Outcome {
 	e.Passing = e.Passing && !s.charges(e)
 	next, actions, out := s.Def.Plan.Advance(s.State, e, s.clock.Now())
@@ -380,8 +381,8 @@ func (s *saga) Feed(e plan.Event) plan.Outcome {
 	return out
 }
 
-// charges reports whether a failure by what may pass is charged to its run: it has failed so for longer than
-// Uncharged, while the database was there.
+// charges reports whether a transient failure counts: the run has failed so for longer than Uncharged while
+// the database answered.
 func (s *saga) charges(e plan.Event) bool {
 	run, _ := s.State.Run(e.Step, e.Occurrence)
 	if s.Up == nil || !charges(s.Uncharged, run.Free.Since, s.clock.Now(), time.Time{}) {
@@ -391,7 +392,7 @@ func (s *saga) charges(e plan.Event) bool {
 	return up && charges(s.Uncharged, run.Free.Since, s.clock.Now(), back)
 }
 
-// FeedData is Feed for an event with data: that may be too large to be kept.
+// FeedData is like Feed, for an event whose data may be too large.
 func (s *saga) FeedData(e plan.Event) error {
 	if s.Feed(e) == plan.TooLarge {
 		return skald.Permanent(s.Def.Plan.Large(s.State, e, s.clock.Now()))
@@ -399,16 +400,16 @@ func (s *saga) FeedData(e plan.Event) error {
 	return nil
 }
 
-// FeedEffect is Feed for what took effect. Where its output is too large to be kept it is done without, and
-// turned back.
+// FeedEffect is like Feed, for a step that took effect. If its output is too large, the step is done
+// without output, and the saga turns back.
 func (s *saga) FeedEffect(e plan.Event) {
 	if err := s.FeedData(e); err != nil {
 		s.Feed(without(e, err))
 	}
 }
 
-// Wrong feeds an error of a function of the user's. The events of a rejection are stored with it. If they
-// cannot be encoded, that is an ordinary failure of a. Returns false if the saga does not take it.
+// Wrong applies an error of a user's function. The events of a rejection are stored with it. If they cannot
+// be encoded, the action fails instead. Returns false if the saga does not accept the event.
 func (s *saga) Wrong(a plan.Action, err error) bool {
 	e := failed(a, err)
 	var rows []skald.Message
@@ -438,7 +439,7 @@ func (s *saga) rejection(err error) ([]skald.Message, error) {
 	return rows, nil
 }
 
-// Guard runs a function of the user's.
+// Guard calls a user's function.
 func (s *saga) Guard(f func() error) error {
 	err := run(f, s.straight)
 	if err != nil && s.Failed != nil {
@@ -447,21 +448,22 @@ func (s *saga) Guard(f func() error) error {
 	return err
 }
 
-// Turn feeds that it may be the saga's turn at its entities.
+// Turn feeds that the saga may have got its entities.
 func (s *saga) Turn() {
 	if s.Def.Plan.Locks() {
 		s.Feed(plan.Event{What: plan.Turn})
 	}
 }
 
-// Due feeds that it is time for what waits until now.
+// Due feeds that a time has come, if one has.
 func (s *saga) Due() {
 	if next := s.State.Next(); !next.IsZero() && !next.After(s.clock.Now()) {
 		s.Feed(plan.Event{What: plan.Tick})
 	}
 }
 
-// Move writes the state as it is to be. Mine: session has the saga; else whoever has it is to look again.
+// Move returns the write of the new state. Mine reports that session has the saga; otherwise its owner must
+// re-read it.
 func (s *saga) Move(session string) (m store.SagaMove, mine bool, err error) {
 	now := s.clock.Now()
 	if m, err = sagarow.MoveTo(s.Row, s.State, now); err != nil {
@@ -474,23 +476,23 @@ func (s *saga) Move(session string) (m store.SagaMove, mine bool, err error) {
 	return m, true, nil
 }
 
-// GivenBack is m with the lease given back.
+// GivenBack returns m with the lease released.
 func (s *saga) GivenBack(m store.SagaMove) store.SagaMove {
 	m = sagarow.Released(m, s.State, s.clock.Now(), len(s.Pending()) > 0)
 	m.Lease = 0
 	return m
 }
 
-// Effect is m with the commands that were thought.
+// Effect returns m with the drafted commands.
 func (s *saga) Effect(m *store.SagaMove) store.Effect { return store.Effect{Saga: m, Rows: s.rows} }
 
-// Wrote notes that m stands. It returns how the saga stood before, and what is to be told.
+// Wrote records that m is stored. It returns the previous state, and the alarms and end to publish.
 func (s *saga) Wrote(m *store.SagaMove) (was plan.State, told []plan.Action) {
 	s.Row.Version, s.Row.State, s.Row.Standing = m.Version+1, m.State, m.Standing
 	if m.Hash != "" {
 		s.Row.Hash = m.Hash
 	}
 	was, told = s.was, s.told
-	s.was, s.dirty, s.hash, s.rows, s.family, s.thought, s.told = s.State, false, "", nil, nil, nil, nil
+	s.was, s.dirty, s.hash, s.rows, s.family, s.prepared, s.told = s.State, false, "", nil, nil, nil, nil
 	return was, told
 }

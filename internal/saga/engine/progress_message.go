@@ -16,11 +16,11 @@ import (
 // headerOrigin carries, on commands, the correlation id of the message in whose handler the saga was started.
 const headerOrigin = "saga-origin"
 
-// checkAddress is an error where the address of a saga of a name and a key is longer than a message carries.
+// checkAddress returns an error if the address of a saga is too long for a message.
 func checkAddress(name, key string) error {
-	const rest, widest = 64, 3 // more than all but name and key; a byte of these at most
+	const rest, widest = 64, 3 // an upper bound for the rest; the widest encoding of a byte
 	if rest+widest*(len(name)+len(key)) <= complete.MaxText {
-		return nil // as nearly all: each start of a saga asks
+		return nil // the usual case: each start calls this
 	}
 	if n := len(Address(name, key, uuid7.From(time.Time{}, [10]byte{}))); n > complete.MaxText {
 		return fmt.Errorf("the saga's name and key are %d bytes as an address, with three for each of : %% and "+

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// ordered is a saga of two commands, the second one where ask says so, that begins now.
+// ordered returns a saga of two commands that begins now. The second one has the condition ask.
 func ordered(t *testing.T, ask func() (bool, error)) *saga {
 	t.Helper()
 	send := func(topic string) *Command {
@@ -40,10 +40,10 @@ func ordered(t *testing.T, ask func() (bool, error)) *saga {
 	return &s
 }
 
-func TestThinkWritesDownAllCommandsThatCanBeSent(t *testing.T) {
+func TestPrepareDraftsAllCommandsThatCanBeSent(t *testing.T) {
 	s := ordered(t, func() (bool, error) { return true, nil })
-	s.Think(t.Context())
-	if n := len(s.Pending()); n != 0 || !s.Dirty() || s.Thought() == nil {
+	s.Prepare(t.Context())
+	if n := len(s.Pending()); n != 0 || !s.Dirty() || s.Prepared() == nil {
 		t.Fatalf("%d actions are left, dirty: %t", n, s.Dirty())
 	}
 	m, mine, err := s.Move("mine")
@@ -57,42 +57,42 @@ func TestThinkWritesDownAllCommandsThatCanBeSent(t *testing.T) {
 		t.Errorf("a saga of another session moves by %+v, mine: %t, %v", m, mine, err)
 	}
 	was, _ := s.Wrote(&m)
-	if was.Runs[0].Phase != plan.Ready || s.Dirty() || s.Thought() != nil || s.Row.Version != 4 ||
+	if was.Runs[0].Phase != plan.Ready || s.Dirty() || s.Prepared() != nil || s.Row.Version != 4 ||
 		len(s.Effect(&m).Rows) != 0 {
 		t.Errorf("after it was stored: %+v, before that %+v", s, was)
 	}
 }
 
-func TestAnAddressFitsIntoAMessage(t *testing.T) {
+func TestAddressFitsIntoAMessage(t *testing.T) {
 	name, most := strings.Repeat("n", 255), strings.Repeat(":", 242)
 	if err, longer := checkAddress(name, most), checkAddress(name, most+":"); err != nil || longer == nil {
 		t.Error(err, longer)
 	}
 }
 
-func TestDoubtHasEachThoughtStoredByItself(t *testing.T) {
+func TestDoubtStoresEachPreparedActionAlone(t *testing.T) {
 	s := ordered(t, func() (bool, error) { return true, nil })
 	if s.Doubt() {
-		t.Error("there is doubt about nothing")
+		t.Error("Doubt returns true without a prepared action")
 	}
-	s.ThinkAll(t.Context())
+	s.PrepareAll(t.Context())
 	if !s.Doubt() || s.Doubt() {
-		t.Error("what was thought is not doubted once")
+		t.Error("Doubt does not return true exactly once")
 	}
-	if err := s.Read(s.Row, plan.Graph{}); err != nil || s.Dirty() || s.Thought() != nil {
+	if err := s.Read(s.Row, plan.Graph{}); err != nil || s.Dirty() || s.Prepared() != nil {
 		t.Fatalf("read again: %+v, %v", s, err)
 	}
-	if s.Think(t.Context()); s.Dirty() {
-		t.Error("it thinks on its own")
+	if s.Prepare(t.Context()); s.Dirty() {
+		t.Error("Prepare prepares an action")
 	}
-	if s.ThinkAll(t.Context()); !s.First() || len(s.rows) > 1 {
-		t.Errorf("it thought %d commands at once", len(s.rows))
+	if s.PrepareAll(t.Context()); !s.First() || len(s.rows) > 1 {
+		t.Errorf("%d commands were prepared together", len(s.rows))
 	}
 }
 
-func TestAConditionThatFailsIsChargedToItsStepAlone(t *testing.T) {
+func TestAFailingConditionCountsForItsStepOnly(t *testing.T) {
 	s := ordered(t, func() (bool, error) { return false, errors.New("no") })
-	s.ThinkAll(t.Context())
+	s.PrepareAll(t.Context())
 	pay, _ := s.State.Run("pay", "")
 	ship, _ := s.State.Run("ship", "")
 	if pay.Phase == plan.Ready || ship.Attempts != 1 || ship.Error != "no" {

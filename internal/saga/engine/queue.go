@@ -7,14 +7,14 @@ const (
 	mostBytes = 4 << 20 // of states and messages
 )
 
-// queue collects entries while those before are committed. The zero value is empty.
+// queue collects entries during a commit of earlier ones. The zero value is empty.
 type queue[T any] struct {
 	mu    sync.Mutex
 	waits []T
-	led   bool // somebody commits what waits, until nothing does
+	led   bool // a goroutine commits the waiting entries, until there are none
 }
 
-// add returns true if the caller has to see that it is committed, since nobody does yet.
+// add returns true if the caller must start the commit, because no goroutine does yet.
 func (q *queue[T]) add(one T) (leads bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -23,7 +23,8 @@ func (q *queue[T]) add(one T) (leads bool) {
 	return leads
 }
 
-// take returns the entries that wait, up to the bounds of one commit. Without any, nobody leads any more.
+// take returns the waiting entries, up to the limits of one commit. If there are none, the commit loop
+// ends.
 func (q *queue[T]) take(size func(T) int) (out []T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -11,16 +11,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Replies are the kinds of messages that participants reply with.
+// Replies returns the topics and types of replies.
 func (e *Engine[TTx]) Replies() []kind {
 	e.asked.Store(true)
 	return kinds(e.book)
 }
 
-// ReplyAll takes participants' replies into their sagas, in the transaction of an inbox. One statement locks
-// and reads all sagas, one writes them: each once, however many replies it gets. See goOn for the commands
-// that follow. Outcomes are counted, and logged if a reply does not count: that is no failure, and not tried
-// again. With an error nothing is counted, and guilty is the first reply that has an error of its own, or -1.
+// ReplyAll applies participants' replies to their sagas in the transaction of an inbox. One statement locks
+// and reads all sagas, and one writes each once, however many replies it gets. See goOn for the commands
+// that follow. Outcomes are counted. A reply without effect is logged, but is no error. If an error is
+// returned, nothing is counted; guilty is the first reply with its own error, or -1.
 func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) (guilty int, err error) {
 	all, mails := sort(e.book, ms)
 	if err := e.open(ctx, tx, mails); err != nil {
@@ -48,7 +48,7 @@ func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) 
 	return -1, nil
 }
 
-// Answer takes a message as a reply to the saga of a key, whatever the message says of its cause.
+// Answer applies a message as a reply to the saga of a key, with or without a cause in the message.
 func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *Definition, key string,
 	m skald.Message) (plan.Outcome, error) {
 	to, r := to(d, key, m)
@@ -63,8 +63,8 @@ func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *Definition, key str
 	return r.Out, nil
 }
 
-// open locks the sagas of mails, and finds out what their replies come to. The error is a *fault if replies
-// have errors of their own: that of the first one in the batch.
+// open locks the sagas of mails, and applies their replies in memory. The error is a *fault if replies have
+// errors of their own: that of the first one in the batch.
 func (e *Engine[TTx]) open(ctx context.Context, tx TTx, mails []*mail) error {
 	refs := make([]store.SagaRef, len(mails))
 	for i, to := range mails {
@@ -104,9 +104,9 @@ func (e *Engine[TTx]) deliver(ctx context.Context, tx TTx, mails ...*mail) error
 		return nil
 	}
 	if err := e.db.Write(ctx, tx, es...); err != nil {
-		return fmt.Errorf("write what %d sagas were replied: %w", len(es), err)
+		return fmt.Errorf("write the replies to %d sagas: %w", len(es), err)
 	}
-	for _, to := range mails { // which may still be rolled back
+	for _, to := range mails { // the transaction may still be rolled back
 		for _, c := range to.Changes {
 			e.tally.Ran(to.Name, c)
 		}
@@ -116,7 +116,7 @@ func (e *Engine[TTx]) deliver(ctx context.Context, tx TTx, mails ...*mail) error
 		}
 	}
 	if slices.ContainsFunc(es, func(one store.Effect) bool { return one.Saga.Wake >= 0 }) {
-		e.kick() // it is seen once the caller has committed
+		e.kick() // the change is visible once the caller has committed
 	}
 	return nil
 }

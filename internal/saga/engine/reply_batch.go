@@ -1,4 +1,4 @@
-// This file finds out what participants' replies come to in their sagas. It locks and writes nothing.
+// This file applies participants' replies to their sagas in memory. It locks and writes nothing.
 
 package engine
 
@@ -16,47 +16,47 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Outcomes of replies, beside those of events.
+// foreign and orphan are outcomes of replies, in addition to those of events.
 const (
 	foreign plan.Outcome = "foreign" // it answers no command of a saga
-	orphan  plan.Outcome = "orphan"  // its saga, or its command, is not known
+	orphan  plan.Outcome = "orphan"  // its saga or its command is unknown
 )
 
-// A reply is one of a batch, and what becomes of it.
+// A reply is one reply of a batch, and its outcome.
 type reply struct {
 	Message skald.Message
 	Out     plan.Outcome
 
 	at int    // its place in the batch
-	id string // of the saga; "": only the key is known, and the message need not name its command
+	id string // of the saga; "" if only the key is known, so that the message need not name its command
 }
 
-// A mail is the replies of a batch to one saga, in their order.
+// A mail is the replies of a batch to one saga, in order.
 type mail struct {
 	Name, Key string
 	Saga      store.Saga
 	Told      []plan.Action
 	Changes   []change       // of the saga's runs, one reply after the other
-	Back      *plan.Cause    // why the saga turned back with them; nil: it did not
-	Effects   []store.Effect // none: no reply counts
+	Back      *plan.Cause    // why the replies turned the saga back, or nil
+	Effects   []store.Effect // empty if no reply had an effect
 
-	d       *Definition // nil: this build has none of the name
+	d       *Definition // nil if this build has none of the name
 	state   plan.State  // after the replies
 	now     time.Time   // by the store's clock
 	replies []*reply
 }
 
-// to is the mail of one message, that is taken as a reply to the saga of a key.
+// to returns the mail of one message to the saga of a key.
 func to(d *Definition, key string, m skald.Message) (*mail, *reply) {
 	r := &reply{Message: m}
 	return &mail{Name: d.Name, Key: key, d: d, replies: []*reply{r}}, r
 }
 
-// First is the place in the batch of the first reply.
+// First returns the place in the batch of the first reply.
 func (to *mail) First() int { return to.replies[0].at }
 
-// sort puts replies to their sagas. These are in the order of their names and keys, so that of two engines
-// that lock the same ones none has what the other waits for.
+// sort groups replies by saga. The sagas are ordered by name and key, so that engines that lock the same
+// sagas cannot deadlock.
 func sort(book *book, ms []skald.Message) (all []reply, mails []*mail) {
 	all = make([]reply, len(ms))
 	known := map[store.SagaRef]*mail{}
@@ -82,7 +82,7 @@ func sort(book *book, ms []skald.Message) (all []reply, mails []*mail) {
 	return all, mails
 }
 
-// about is ctx for what is done about m. Who is given several messages at once has none of them there.
+// about returns ctx for the handling of m. For a batch, the inbox puts no message into the context.
 func about(ctx context.Context, m skald.Message) context.Context {
 	if telemetry.TraceParent(ctx) == "" {
 		ctx = telemetry.Remote(ctx, m.TraceParent)
@@ -90,8 +90,7 @@ func about(ctx context.Context, m skald.Message) context.Context {
 	return skald.WithCause(ctx, m)
 }
 
-// Take finds out what the replies of a mail come to in their saga, which was read as s: each by the state
-// that the one before it has left.
+// Take applies the replies of a mail to their saga, read as s, one after the other.
 func (to *mail) Take(ctx context.Context, s store.Saga, there bool, book *book,
 	clock *storeClock) error {
 	if to.d == nil {
@@ -120,8 +119,8 @@ func (to *mail) Take(ctx context.Context, s store.Saga, there bool, book *book,
 	return nil
 }
 
-// unknown leaves replies to a saga of which this build has no definition to a build that has one. Those
-// to a saga that is not in this database are another service's.
+// unknown returns an error for a reply to a saga whose definition this build does not have, so that another
+// build handles the reply. If the saga is not in this database, the reply is for another service.
 func (to *mail) unknown(s store.Saga, there bool) error {
 	for _, r := range to.replies {
 		if there && r.id == s.ID {

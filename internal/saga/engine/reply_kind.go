@@ -7,10 +7,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A kind is a topic and a type of replies.
+// A kind is the topic and the type of a reply.
 type kind struct{ Topic, Type string }
 
-// kinds are those of messages that participants reply with.
+// kinds returns the kinds of replies to the definitions in book.
 func kinds(book *book) (out []kind) {
 	for d := range book.All {
 		for i := range d.Steps {
@@ -31,16 +31,16 @@ func kinds(book *book) (out []kind) {
 	return out
 }
 
-// unheard are the steps of a saga to whose commands nobody takes the replies.
-type unheard struct {
+// unhandled lists the commands of a saga whose replies no consumer handles.
+type unhandled struct {
 	Saga          string
 	Steps, Topics []string
 }
 
-// unheardOf lists, by saga, the steps whose replies come by topics that none of the consumers handles.
-func unheardOf(book *book, consumers []store.Consumer) (out []unheard) {
+// unhandledReplies lists, by saga, the steps whose replies arrive on topics that no consumer handles.
+func unhandledReplies(book *book, consumers []store.Consumer) (out []unhandled) {
 	for d := range book.All {
-		un := unheard{Saga: d.Name}
+		un := unhandled{Saga: d.Name}
 		for i := range d.Steps {
 			for _, c := range []*Command{d.Steps[i].Command, d.Steps[i].Undo} {
 				if c == nil || slices.ContainsFunc(consumers, func(one store.Consumer) bool {
@@ -56,7 +56,7 @@ func unheardOf(book *book, consumers []store.Consumer) (out []unheard) {
 			out = append(out, un)
 		}
 	}
-	slices.SortFunc(out, func(a, b unheard) int { return cmp.Compare(a.Saga, b.Saga) })
+	slices.SortFunc(out, func(a, b unhandled) int { return cmp.Compare(a.Saga, b.Saga) })
 	return out
 }
 

@@ -39,7 +39,7 @@ func (e *Engine[TTx]) goOn(ctx context.Context, tx TTx, mails []*mail) {
 	}
 	bytes, begun := 0, time.Now()
 	for _, to := range mails {
-		if len(to.Effects) == 0 || to.leaves() || !e.follows.Try(to.Saga, e.o.Now()) {
+		if len(to.Effects) == 0 || to.needsEngine() || !e.follows.Try(to.Saga, e.o.Now()) {
 			continue
 		}
 		if todo := to.commands(); len(todo) > 0 && bytes < emitMost && time.Since(begun) < draftMost {
@@ -49,7 +49,7 @@ func (e *Engine[TTx]) goOn(ctx context.Context, tx TTx, mails []*mail) {
 	}
 }
 
-// stand notes that the transaction of mails is committed.
+// stand records that the transaction of mails is committed.
 func (e *Engine[TTx]) stand(mails []*mail) {
 	e.follows.Stand(mails)
 	for _, to := range mails {
@@ -62,9 +62,9 @@ func (e *Engine[TTx]) stand(mails []*mail) {
 	}
 }
 
-// leaves reports whether only the engine may go on with the saga: it has another definition than this build,
-// holds entities, has a time that is due, or was in progress when its process ended.
-func (to *mail) leaves() bool {
+// needsEngine reports whether only the engine may continue the saga: it has another definition than this build,
+// holds entities, has a due time, or was in progress when its process ended.
+func (to *mail) needsEngine() bool {
 	next := to.state.Next()
 	return to.Saga.Hash != to.d.Hash || to.d.Plan.Locks() || !next.IsZero() && !next.After(to.now) ||
 		slices.ContainsFunc(to.state.Runs, func(r plan.Run) bool { return r.Crashes > 0 || r.Alone })
@@ -145,7 +145,7 @@ func (s *saga) sends(todo []plan.Action) error {
 	return nil
 }
 
-// draft completes the message of a command, and returns the event that it is sent.
+// draft completes the message of a command, and returns it with its event.
 func (s *saga) draft(ctx context.Context, a plan.Action, step *StepBody) (e plan.Event, m skald.Message,
 	err error) {
 	e, c := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence}, step.Command
@@ -164,7 +164,7 @@ func (s *saga) draft(ctx context.Context, a plan.Action, step *StepBody) (e plan
 	return e, m, err
 }
 
-// ends has the transaction end a saga that has nothing left to do, and that no parent waits for.
+// ends makes the transaction end a saga that is final and has no parent.
 func (to *mail) ends() {
 	m := to.Effects[0].Saga
 	if !to.state.Status.Final() {
@@ -191,8 +191,8 @@ type following struct {
 	rest  map[string]time.Time   // until when the engine emits the commands of a definition
 }
 
-// Try notes that a saga at its version is gone on with. Returns false if that was tried before, or if request
-// functions of its definition take too long.
+// Try records that the saga is continued from its version. Returns false if that was tried before, or if
+// request functions of its definition take too long.
 func (f *following) Try(s store.Saga, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -207,7 +207,7 @@ func (f *following) Try(s store.Saga, now time.Time) bool {
 	return true
 }
 
-// Stand notes that the transaction of mails is committed.
+// Stand records that the transaction of mails is committed.
 func (f *following) Stand(mails []*mail) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -216,7 +216,7 @@ func (f *following) Stand(mails []*mail) {
 	}
 }
 
-// Slow notes that a drafting takes too long. Returns false if it is over.
+// Slow records that a drafting takes too long. Returns false if it is over.
 func (f *following) Slow(d *drafting) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -231,7 +231,7 @@ func (f *following) Slow(d *drafting) bool {
 	return true
 }
 
-// Returned notes that a drafting is over.
+// Returned records that a drafting is over.
 func (f *following) Returned(d *drafting, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

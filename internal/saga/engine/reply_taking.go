@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A taking is a saga to which several replies come.
+// A taking applies replies to one saga.
 type taking struct {
 	book    *book
 	clock   *storeClock
@@ -17,9 +17,9 @@ type taking struct {
 	s       store.Saga
 	st      plan.State // as it was read
 	sent    map[string]target
-	names   plan.Mapping // of the saga's definition to d
+	names   plan.Mapping // from the saga's definition to d
 	p       *plan.Plan
-	course  *plan.Course // from the first reply that answers something
+	course  *plan.Course // begins with the first reply to a command
 	now     time.Time
 	moved   bool
 	before  []plan.Run
@@ -60,7 +60,7 @@ func (t *taking) take(ctx context.Context, r *reply) (err error) {
 	was := t.course.State()
 	t.before = append(t.before[:0], was.Runs...)
 	was.Runs = t.before
-	if r.Out = t.course.Take(ev); r.Out == plan.TooLarge { // it took effect, so it is done, and turned back
+	if r.Out = t.course.Take(ev); r.Out == plan.TooLarge { // it took effect, so it is done, and then undone
 		r.Out = t.course.Take(without(ev, t.course.Large()))
 	}
 	if r.Out.Changed() {

@@ -14,12 +14,13 @@ import (
 // A target is a command that a reply may answer.
 type target struct {
 	run     plan.Run
-	command *Command // nil: this build does not know it
+	command *Command // nil if this build does not have it
 	undo    bool
-	sends   int // 0: not known
+	sends   int // 0 if unknown
 }
 
-// commands are those that a saga has sent, by what their ids have of their own. Replies do not change them.
+// commands returns the commands that a saga has sent, by the time-independent part of their ids. Replies do
+// not change them.
 func (t *taking) commands() map[string]target {
 	all := map[string]target{}
 	for _, r := range t.st.Runs {
@@ -35,8 +36,8 @@ func (t *taking) commands() map[string]target {
 	return all
 }
 
-// ways are the commands of a run, forward and back. A saga may be of a definition that knows more of them
-// than this build does.
+// ways returns the commands of a run, forward and undo. The saga's definition may have commands that this
+// build does not have.
 func (t *taking) ways(r plan.Run) []target {
 	if node, _ := t.p.Step(r.Step); node.Kind != plan.Command {
 		return nil
@@ -49,12 +50,12 @@ func (t *taking) ways(r plan.Run) []target {
 		func(to target) bool { return to.command == nil && !t.strange() })
 }
 
-// strange tells whether the saga is of another definition than this build's.
+// strange reports whether the saga has another definition than this build.
 func (t *taking) strange() bool { return t.s.Hash != t.d.Hash }
 
-// answers is the command that a reply answers. One that names it is told by that; where only the saga's key
-// is known, one that names another message is taken for an answer to the one command of its kind that waits.
-// What may answer a command that another build knows is left to that one.
+// answers returns the command that a reply answers. The cause of the reply identifies it. If only the
+// saga's key is known, a reply with another cause answers the only waiting command of its kind. A reply
+// that may answer a command of another build is left to that build.
 func (t *taking) answers(r *reply, st plan.State) (to target, ok bool, err error) {
 	to, ok = t.sent[own(r.Message.CausationID)]
 	switch {
@@ -78,10 +79,10 @@ func (t *taking) answers(r *reply, st plan.State) (to target, ok bool, err error
 			}
 		}
 	}
-	return to, n == 1, nil // none, or who knows which
+	return to, n == 1, nil // no command, or ambiguous
 }
 
-// elsewhere leaves a reply to a build that knows the command.
+// elsewhere returns an error that leaves a reply to a build with the command.
 func (t *taking) elsewhere(to target) error {
 	return skald.UnknownVersion(fmt.Errorf(
 		"the saga %s %q is of the definition %s, and this build has another one, whose step %s "+
@@ -96,7 +97,7 @@ func (t *target) open() bool {
 	return t.run.Phase == plan.Waiting
 }
 
-// by tells whether the command is answered by messages like m.
+// by reports whether messages like m answer the command.
 func (t *target) by(m skald.Message) bool {
 	is := func(r Reply) bool { return r.Topic == m.Topic && r.Type == m.Type }
 	return t.command != nil && (is(t.command.Done) || slices.ContainsFunc(t.command.Refused, is))

@@ -14,13 +14,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// outside is the call that an action is about; false: it is about none.
+// outside returns the call of an action. Returns false if it has none.
 func (l *live[TTx]) outside(a plan.Action) (Request[TTx], bool) {
 	step, _ := l.Def.Step(a.Step)
 	return requestFor[TTx](step, a)
 }
 
-// asks tells whether a is a request that is stored, and to be made.
+// asks reports whether a is a stored request that is to be sent.
 func (l *live[TTx]) asks(a plan.Action) bool {
 	_, is := l.outside(a)
 	return is && a.Sent
@@ -33,7 +33,7 @@ func (l *live[TTx]) bind(r Request[TTx]) call.Bound[TTx] {
 // intend runs Intend in a transaction. It rolls the writes back and stores the request instead.
 func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r Request[TTx]) error {
 	defer l.free()
-	u, err := l.begin(ctx, usualTimeout+mercy)
+	u, err := l.begin(ctx, usualTimeout+graceTime)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r Request[TTx]) e
 	if err := l.FeedData(e); err != nil {
 		return l.failedIn(within, u, a, err)
 	}
-	l.Think(ctx)
+	l.Prepare(ctx)
 	if err := l.insteadOf(ctx, u, bound.Timeout()+answerTime); err != nil {
 		return l.blame(ctx, a, err)
 	}
@@ -70,7 +70,7 @@ func requestOf(a plan.Action) string {
 	return fmt.Sprint(a.Verb, sagarow.StepName(a.Step, a.Occurrence))
 }
 
-// request makes requests side by side, and stores what they came to as it comes.
+// request sends requests in parallel, and stores each answer when it arrives.
 func (l *live[TTx]) request(ctx context.Context, asks []plan.Action) error {
 	need := time.Duration(0)
 	for _, a := range asks {
@@ -107,12 +107,12 @@ func (l *live[TTx]) request(ctx context.Context, asks []plan.Action) error {
 	return first
 }
 
-// requesting notes that a request of this process is under way until over is called. Another claim of the
-// saga does not make the request again here.
+// requesting records that a request of this process is in progress until over is called. Another claim of
+// the saga does not send the request again in this process.
 func (l *live[TTx]) requesting(ctx context.Context, a plan.Action, timeout time.Duration) (over func()) {
 	f, name, key := &hangingFunction{Key: hangsOf(l.Row.ID, a)}, l.Row.Name, l.Row.Key
 	l.e.hanging.Hangs(f, func() {})
-	late := time.AfterFunc(timeout+mercy, func() {
+	late := time.AfterFunc(timeout+graceTime, func() {
 		l.e.o.Logger.ErrorContext(ctx,
 			"saga: a request does not return, so it ignores its context: it counts towards its provider's "+
 				"limit until it returns, or this process ends; another process may make it again",
@@ -124,7 +124,7 @@ func (l *live[TTx]) requesting(ctx context.Context, a plan.Action, timeout time.
 	}
 }
 
-// asking is a request to be made by another goroutine.
+// asking returns a request for another goroutine to send.
 func (l *live[TTx]) asking(a plan.Action) *ask[TTx] {
 	r, _ := l.outside(a)
 	run, _ := l.State.Run(a.Step, a.Occurrence)
@@ -135,8 +135,8 @@ func (l *live[TTx]) asking(a plan.Action) *ask[TTx] {
 		Guard: l.Guard}
 }
 
-// answered stores what a request came to, whoever has written the saga meanwhile: its outcome is known and
-// not to be asked for again.
+// answered stores the result of a request even if the saga was written meanwhile, so that a known outcome
+// is not requested again.
 func (l *live[TTx]) answered(ctx context.Context, is answer) error {
 	if is.Nothing {
 		return errMoved
@@ -166,7 +166,7 @@ func (l *live[TTx]) answered(ctx context.Context, is answer) error {
 	}
 }
 
-// again reads the saga anew, whoever has it.
+// again reads the saga again, regardless of its lease.
 func (l *live[TTx]) again(ctx context.Context) bool {
 	s, there, err := l.e.find(ctx, l.Row.Name, l.Row.Key)
 	return err == nil && there && s.ID == l.Row.ID && s.Ended.IsZero() && s.Hash == l.Def.Hash &&
@@ -177,7 +177,7 @@ func (l *live[TTx]) note(ctx context.Context, is answer) error {
 	a := is.Action
 	run, _ := l.State.Run(a.Step, a.Occurrence)
 	if !run.Sent || run.Sends != a.Sends {
-		return nil // it was settled otherwise
+		return nil // it was settled by other means
 	}
 	if l.State.Status == plan.Compensating && a.Verb == plan.RunStep {
 		a.Verb = plan.SettleStep
@@ -185,7 +185,7 @@ func (l *live[TTx]) note(ctx context.Context, is answer) error {
 	if !is.Known {
 		is.Action = a
 		l.Feed(is.Unknown())
-		l.Think(ctx)
+		l.Prepare(ctx)
 		return l.write(ctx, 0)
 	}
 	r, _ := l.outside(a)
@@ -197,17 +197,17 @@ func (l *live[TTx]) note(ctx context.Context, is answer) error {
 	return l.settle(ctx, a, is.Call, l.bind(r), e, refused)
 }
 
-// settle stores an answer together with what the user writes because of it.
+// settle stores an answer together with the user's writes of Settle.
 func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b call.Bound[TTx], e plan.Event,
 	refused bool) error {
 	defer l.free()
-	if !l.slotAtOnce() { // the answer is stored first: it is not asked for again, however long that takes
+	if !l.slotAtOnce() { // the answer is stored before the wait, so it is not requested again
 		l.Feed(noted(a, c))
 		if err := l.write(ctx, 0); err != nil {
 			return err
 		}
 	}
-	u, err := l.begin(ctx, usualTimeout+mercy)
+	u, err := l.begin(ctx, usualTimeout+graceTime)
 	if err != nil {
 		return err
 	}
@@ -227,13 +227,13 @@ func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b c
 		err = bad
 	case errors.As(err, &no) && (refused || a.Verb != plan.UndoStep):
 		if !refused {
-			e.Reason = no.Error() // done, and rejected after that
+			e.Reason = no.Error() // done, and then rejected
 		}
 		l.FeedEffect(e)
 		l.rows = append(l.rows, rows...)
-		l.Think(ctx)
+		l.Prepare(ctx)
 		return l.blame(ctx, a, l.insteadOf(ctx, u, 0))
 	}
-	l.Feed(noted(a, c)) // it is not to be asked again, unless the answer is too large to be kept
+	l.Feed(noted(a, c)) // the request is not sent again, unless the answer is too large to be stored
 	return l.failedIn(within, u, a, err)
 }

@@ -1,5 +1,5 @@
-// This file makes the requests of a saga's steps to the outside, one attempt at a time, and says what
-// their answers mean for the saga.
+// This file sends the external requests of steps, one attempt at a time, and converts the answers to
+// events.
 
 package engine
 
@@ -16,10 +16,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// answerTime is how long it may take to get round to a request, and to store its answer.
+// answerTime is the time reserved for sending a request and storing its answer, in addition to its timeout.
 const answerTime = 10 * time.Second
 
-// requestFor is the request that an action of a step is about; false: it is about none.
+// requestFor returns the request of a step's action. Returns false if it has none.
 func requestFor[TTx any](step *StepBody, a plan.Action) (Request[TTx], bool) {
 	tx, ok := OutsideOf[TTx](step.Tx)
 	switch {
@@ -33,28 +33,28 @@ func requestFor[TTx any](step *StepBody, a plan.Action) (Request[TTx], bool) {
 	return Request[TTx]{}, false
 }
 
-// An answer is what one attempt at a request came to.
+// An answer is the result of one attempt at a request.
 type answer struct {
 	Action  plan.Action
 	Call    store.Call
 	Known   bool // Call has the outcome
 	Later   time.Duration
 	Err     error
-	Nothing bool // as if it had not been tried
+	Nothing bool // the attempt has no effect on the saga
 }
 
-// An ask is a request that is to be made, with all that another goroutine needs for it.
+// An ask is a request to be sent by another goroutine.
 type ask[TTx any] struct {
 	Action plan.Action
 	Bound  call.Bound[TTx]
 	Memo   json.RawMessage // the stored call
-	Begun  bool            // it may have been made before
+	Begun  bool            // it may have been sent before
 	Lease  call.Lease
 	Now    time.Time // by the store's clock
 	Guard  func(func() error) error
 }
 
-// Make makes the request, once.
+// Make sends the request once.
 func (q *ask[TTx]) Make(ctx context.Context) (out answer) {
 	var c store.Call
 	if err := json.Unmarshal(q.Memo, &c); err != nil {
@@ -73,7 +73,7 @@ func (q *ask[TTx]) Make(ctx context.Context) (out answer) {
 	return out
 }
 
-// An owner notes what an attempt came to. It is stored by the goroutine that has the saga.
+// An owner converts the result of an attempt. The saga's goroutine stores it.
 type owner struct {
 	a     plan.Action
 	lease call.Lease

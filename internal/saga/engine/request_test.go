@@ -12,7 +12,7 @@ import (
 
 type tx struct{}
 
-// read is a request whose stored outcome is "no", or an output.
+// read returns a request whose stored outcome is "no" or an output.
 func read(outcome string) (json.RawMessage, bool, string, error) {
 	switch outcome {
 	case "":
@@ -23,7 +23,7 @@ func read(outcome string) (json.RawMessage, bool, string, error) {
 	return json.RawMessage(outcome), false, "", nil
 }
 
-func TestOfFindsTheRequestOfAnAction(t *testing.T) {
+func TestRequestForFindsTheRequestOfAnAction(t *testing.T) {
 	undo := Request[tx]{Read: read}
 	both := &StepBody{Tx: &Outside[tx]{Undo: &undo}}
 	one := &StepBody{Tx: &Outside[tx]{}}
@@ -45,7 +45,7 @@ func TestOfFindsTheRequestOfAnAction(t *testing.T) {
 	}
 }
 
-func TestEventSaysWhatAnAnswerMeans(t *testing.T) {
+func TestEventConvertsAnswers(t *testing.T) {
 	for _, c := range []struct {
 		verb    plan.Verb
 		outcome string
@@ -66,15 +66,15 @@ func TestEventSaysWhatAnAnswerMeans(t *testing.T) {
 	}
 	a := plan.Action{Verb: plan.RunStep, Step: "pay"}
 	if _, _, err := event(Request[tx]{Read: read}, a, store.Call{}, 100); err == nil {
-		t.Error("an outcome that cannot be read is taken")
+		t.Error("a malformed outcome is accepted")
 	}
 	e, _, err := event(Request[tx]{Read: read}, a, store.Call{Outcome: `"much too long"`}, 4)
 	if err != nil || e.What != plan.Succeeded || e.Output != nil || e.Reason == "" {
-		t.Errorf("an output too large to be kept: %+v, %v", e, err)
+		t.Errorf("an output that is too large: %+v, %v", e, err)
 	}
 }
 
-func TestAStoredCallThatCannotBeReadFailsForGood(t *testing.T) {
+func TestAMalformedStoredCallFailsPermanently(t *testing.T) {
 	q := ask[tx]{Action: plan.Action{Verb: plan.RunStep, Step: "pay"}, Memo: json.RawMessage("?")}
 	out := q.Make(t.Context())
 	if e := out.Unknown(); e.What != plan.Failed || !e.Permanent {
@@ -82,9 +82,9 @@ func TestAStoredCallThatCannotBeReadFailsForGood(t *testing.T) {
 	}
 	late := answer{Action: q.Action, Err: errors.New("not now"), Later: time.Minute}
 	if e := late.Unknown(); e.Later != time.Minute || e.Permanent {
-		t.Errorf("what is to be asked again later becomes %+v", e)
+		t.Errorf("a request that is to be retried later becomes %+v", e)
 	}
 	if e := (&answer{Action: q.Action, Err: errors.New("not now")}).Unknown(); e.Later >= leastWait {
-		t.Errorf("what failed becomes %+v", e)
+		t.Errorf("a failed request becomes %+v", e)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// setAside keeps what may be worked on now, of what was just claimed: one at most that ended its process
-// twice. If the process ends, whatever it has leased is charged with that, and is stuck once it was charged
-// three times: only what ran alone comes so far.
+// setAside returns the claimed sagas that may run now: at most one of them has crashed its process twice.
+// If the process crashes, each of its leased sagas counts that, and is stuck after three counts. So only a
+// saga that ran alone gets that far.
 func (e *Engine[TTx]) setAside(ctx context.Context, ls []*live[TTx]) (now []*live[TTx]) {
 	var charged, away []*live[TTx]
 	for _, l := range ls {
@@ -37,8 +37,8 @@ func (e *Engine[TTx]) setAside(ctx context.Context, ls []*live[TTx]) (now []*liv
 	return now
 }
 
-// putAll writes the states of sagas in one transaction, and gives them back for so long; 0: it keeps them. It
-// returns those that stand. The others are claimed again, by whoever has them, when their leases are over.
+// putAll writes the states of sagas in one transaction, and releases them for the duration away; 0 keeps
+// them. It returns those that are stored. The others are claimed again after their leases.
 func (e *Engine[TTx]) putAll(ctx context.Context, ls []*live[TTx], away time.Duration) (stand []*live[TTx]) {
 	if len(ls) == 0 {
 		return nil
@@ -72,7 +72,7 @@ func (e *Engine[TTx]) putAll(ctx context.Context, ls []*live[TTx], away time.Dur
 	return stand
 }
 
-// stepAside gives the saga back for a moment.
+// stepAside releases the saga for a moment.
 func (l *live[TTx]) stepAside(ctx context.Context, away time.Duration) error {
 	l.Rest()
 	m, err := l.move(0)
@@ -86,8 +86,8 @@ func (l *live[TTx]) stepAside(ctx context.Context, away time.Duration) error {
 	return l.put(ctx, m)
 }
 
-// enter begins a turn, which leave ends. False: another saga is to run alone, or this one is and cannot yet.
-// It was given back.
+// enter begins a turn, which Leave ends. Returns false if another saga is to run alone, or if this saga
+// must run alone and cannot yet. Then the saga was released.
 func (l *live[TTx]) enter(ctx context.Context) (begins bool, err error) {
 	if l.seat.Alone && !l.Crashed(2) {
 		l.rise()
@@ -95,23 +95,23 @@ func (l *live[TTx]) enter(ctx context.Context) (begins bool, err error) {
 	if l.State.Status.Final() || len(l.Family()) > 0 {
 		return true, nil // no function is next
 	}
-	if l.Crashed(2) { // nothing runs beside it
+	if l.Crashed(2) { // nothing else runs at the same time
 		if after := l.e.gate.Sit(&l.seat, l.e.straight); after > 0 {
 			return false, l.stepAside(ctx, after)
 		}
 		if !l.e.straight && !l.e.gate.Quiet(ctx, &l.seat, l.e.stop) {
 			return false, l.stepAside(ctx, restFor)
 		}
-		l.e.gate.Expect(&l.seat, usualTimeout+mercy)
+		l.e.gate.Expect(&l.seat, usualTimeout+graceTime)
 		return true, nil
 	}
-	if l.e.gate.Enter(&l.seat, usualTimeout+mercy) {
+	if l.e.gate.Enter(&l.seat, usualTimeout+graceTime) {
 		return true, nil
 	}
 	return false, l.stepAside(ctx, asideWait)
 }
 
-// rise lets others run again, if l was to run alone.
+// rise lets others run again if l ran alone.
 func (l *live[TTx]) rise() {
 	if l.e.gate.Rise(&l.seat) {
 		l.e.kick()

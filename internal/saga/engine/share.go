@@ -12,32 +12,32 @@ import (
 
 // Limits of a transaction that steps share.
 const (
-	shareMost = 50 * time.Millisecond // from its beginning to the beginning of the last step
+	shareMost = 50 * time.Millisecond // from the beginning of the transaction to that of the last step
 	shareSize = 20                    // steps
-	// shareRest is how long sagas of a definition do not share after a collision in such a transaction: steps
-	// that lock rows one after the other meet rivals that lock them in another order.
+	// shareRest is how long sagas of a definition do not share after a collision in a shared transaction.
+	// Steps that lock rows one after the other conflict with rivals that lock them in another order.
 	shareRest = time.Minute
 )
 
-// shared is a transaction in which consecutive local steps run. They stand together or not at all.
+// shared is a transaction in which consecutive local steps run. They commit together.
 type shared struct {
-	actions []plan.Action // in the order in which they ran
+	actions []plan.Action // in the order of their runs
 	between []plan.State  // after each of them but the last
 	since   time.Time
-	timeout time.Duration // of the first step; the database ends the transaction a while after that
+	timeout time.Duration // of the first step; the database ends the transaction a while later
 	bytes   int           // of outputs
 	closed  bool          // no other step may follow
 }
 
-// opens begins the sharing of a transaction at a. A step that failed before, or that has OwnCommit, shares
-// with no other one. Neither does a step that is run again after a group failed.
+// opens begins a shared transaction with a. A step shares with no other step if it failed before, has
+// OwnCommit, or runs again after a group failed.
 func (l *live[TTx]) opens(a plan.Action, timeout time.Duration) {
 	l.share = shared{since: l.e.o.Now(), timeout: timeout, actions: []plan.Action{a}}
-	l.share.closed = l.apart > 0 || l.careful || l.wary || !l.sharable(a) ||
+	l.share.closed = l.apart > 0 || l.oneByOne || l.mayCrash || !l.sharable(a) ||
 		l.e.collided.Recently(l.Def.Name, l.share.since)
 }
 
-// sharable reports whether a is a function that may share a transaction with others.
+// sharable reports whether a is a function that may share a transaction.
 func (l *live[TTx]) sharable(a plan.Action) bool {
 	step, _ := l.Def.Step(a.Step)
 	if step.OwnCommit || l.function(a) == nil || l.asks(a) {
@@ -47,7 +47,7 @@ func (l *live[TTx]) sharable(a plan.Action) bool {
 	return run.Attempts == 0 && run.Free.Times == 0 && run.Crashes == 0
 }
 
-// joins returns the step that is to run next in the transaction of the steps before it; false: they are to be
+// joins returns the step that runs next in the same transaction. Returns false if the steps before must be
 // committed first.
 func (l *live[TTx]) joins(ctx context.Context, u store.Unit[TTx]) (next plan.Action, joins bool) {
 	s := &l.share
@@ -56,7 +56,7 @@ func (l *live[TTx]) joins(ctx context.Context, u store.Unit[TTx]) (next plan.Act
 	case s.closed, len(s.actions) >= shareSize, s.bytes >= l.Def.MaxBytes,
 		l.e.o.Now().Sub(s.since) >= shareMost:
 		return next, false
-	case l.halts(ctx), l.First(), l.careful, l.Related(), len(l.rows) > 0: // messages keep the order of steps
+	case l.halts(ctx), l.First(), l.oneByOne, l.Related(), len(l.rows) > 0: // messages keep the order of steps
 		return next, false
 	case !due.IsZero() && !due.After(l.e.clock.Now()):
 		return next, false
@@ -68,19 +68,19 @@ func (l *live[TTx]) joins(ctx context.Context, u store.Unit[TTx]) (next plan.Act
 		case step.Child != nil, !l.sharable(a), a.Verb != s.actions[0].Verb, l.Timeout(a) > s.timeout:
 			return next, false
 		default:
-			return a, u.Usable(ctx) == nil // else the commit fails and says why
+			return a, u.Usable(ctx) == nil // on an error the commit fails, too, and reports it
 		}
 	}
 	return next, false
 }
 
-// follows notes that a is to run in the transaction of the steps before it.
+// follows records that a runs next in the transaction.
 func (s *shared) follows(a plan.Action, after plan.State) {
 	s.actions, s.between = append(s.actions, a), append(s.between, after)
 }
 
-// parted tells how to go on after err of a transaction that several steps shared. They run again one by one,
-// so that only the guilty one is charged.
+// parted converts err of a transaction that several steps shared. They run again one by one, so that only
+// the failing step counts an attempt.
 func (l *live[TTx]) parted(err error) error {
 	s := &l.share
 	var no *refusal
@@ -88,7 +88,7 @@ func (l *live[TTx]) parted(err error) error {
 	switch {
 	case err == nil || len(s.actions) < 2:
 		return err
-	case errors.As(err, &no) && errors.Is(no.Err, store.ErrLent): // all of them may stand
+	case errors.As(err, &no) && errors.Is(no.Err, store.ErrLent): // all of them may be committed
 		no.Action, no.With = s.actions[0], s.actions[1:]
 		return no
 	case errors.As(err, &no), errors.As(err, &kin):
@@ -101,7 +101,7 @@ func (l *live[TTx]) parted(err error) error {
 	return err
 }
 
-// split rolls a transaction back in which a, after other steps, failed with err.
+// split rolls back a transaction in which a failed with err after other steps.
 func (l *live[TTx]) split(ctx context.Context, u store.Unit[TTx], a plan.Action, err error) error {
 	outside := context.WithoutCancel(ctx)
 	stopped := errors.Is(context.Cause(ctx), context.Canceled) || l.givenUp.Load()
@@ -112,14 +112,14 @@ func (l *live[TTx]) split(ctx context.Context, u store.Unit[TTx], a plan.Action,
 	return l.parted(err)
 }
 
-// collides notes err if a rival's locks caused it.
+// collides records err if a rival's locks caused it.
 func (l *live[TTx]) collides(err error) {
 	if store.Contended(err) {
 		l.e.collided.Note(l.Def.Name, l.e.o.Now())
 	}
 }
 
-// collisions are the definitions with shared transactions that met rivals. The zero value has none.
+// collisions are the definitions whose shared transactions met rivals. The zero value is empty.
 type collisions struct {
 	mu   sync.Mutex
 	last map[string]time.Time // by name
@@ -134,7 +134,7 @@ func (c *collisions) Note(name string, now time.Time) {
 	c.last[name] = now
 }
 
-// Recently returns true if sagas of a definition are not to share transactions now.
+// Recently reports whether sagas of a definition must not share transactions now.
 func (c *collisions) Recently(name string, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

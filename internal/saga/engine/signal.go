@@ -11,20 +11,20 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A NoSagaError says that there is no saga of a definition and a key.
+// A NoSagaError means that a definition has no saga with a key.
 type NoSagaError struct{ Name, Key string }
 
 func (e *NoSagaError) Error() string {
-	return fmt.Sprintf("there is no saga %s %q: it was not started, its start is not committed, or it ended and is not kept any more", e.Name, e.Key)
+	return fmt.Sprintf("there is no saga %s %q: it was not started, its start is not committed, or it ended and was deleted", e.Name, e.Key)
 }
 
-// A Signal is one that comes to a saga.
+// A Signal is a signal to a saga.
 type Signal struct {
 	Name, Occurrence string
 	Data             json.RawMessage
 }
 
-// Signal takes a signal into a saga in tx.
+// Signal applies a signal to a saga in tx.
 func (e *Engine[TTx]) Signal(ctx context.Context, tx TTx, d *Definition, key string,
 	s Signal) (plan.Outcome, error) {
 	if err := fits(d, s); err != nil {
@@ -42,13 +42,13 @@ func (e *Engine[TTx]) Signal(ctx context.Context, tx TTx, d *Definition, key str
 	return out, nil
 }
 
-// runsFor is the key of the saga in the context of a function.
+// runsFor is the context key of the saga for which a function runs.
 type runsFor struct{}
 
-var errSelf = errors.New("a function of this saga sent it, and its own transaction holds the saga, so the signal could only wait: " +
+var errSelf = errors.New("a function of this saga sent it, and that function's transaction holds the saga, so the signal would wait forever: " +
 	"return the value instead, and read it in a later step by Output")
 
-// SignalAlone is Signal in a transaction of its own. It refuses a signal from a function of the same saga.
+// SignalAlone is Signal in its own transaction. It refuses a signal from a function of the same saga.
 func (e *Engine[TTx]) SignalAlone(ctx context.Context, d *Definition, key string,
 	s Signal) (plan.Outcome, error) {
 	if of, _ := ctx.Value(runsFor{}).(store.SagaRef); of.Name == d.Name && of.Key == key {
@@ -71,7 +71,7 @@ func (e *Engine[TTx]) SignalAlone(ctx context.Context, d *Definition, key string
 	return out, nil
 }
 
-// fits refuses data that no step of d waits for.
+// fits returns an error if no step of d waits for the signal, or if the data has the wrong type or size.
 func fits(d *Definition, s Signal) error {
 	for i, step := range d.Plan.Graph.Steps {
 		if step.Kind != plan.Wait || step.Signal != s.Name {

@@ -14,11 +14,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An OtherError refuses to start a saga under the key of another one.
+// An OtherError is the error of a start whose key already has a saga with another input.
 type OtherError struct {
 	Name, Key  string
-	ID, Status string // of the one that is there
-	Input      string // of it; "": it is not kept any more
+	ID, Status string // of the existing saga
+	Input      string // of the existing saga; "" if it was deleted
 	Refused    string // the input that was refused
 }
 
@@ -28,7 +28,7 @@ func (e *OtherError) Error() string {
 		e.ID, e.Status, e.Refused)
 }
 
-// Start writes a saga in tx, or finds the one that was started with the same input.
+// Start inserts a saga in tx, or returns the existing one with the same input.
 func (e *Engine[TTx]) Start(ctx context.Context, tx TTx, d *Definition,
 	in any) (s store.Saga, fresh bool, err error) {
 	fail := func(err error) (store.Saga, bool, error) { return s, false, fmt.Errorf("start a saga: %w", err) }
@@ -53,17 +53,17 @@ func originOf(ctx context.Context) sagarow.Origin {
 
 func fingerprintOf(d *Definition, in []byte) int64 { return fingerprint.Of([]byte(d.Name), in) }
 
-// firstVersion is that of the saga of an id. Nobody knows at first whether the start of a saga that is handed
-// to a worker is committed: its writes name its version, which no other start of the key has. It has 52
-// bits, so that it is exact in JSON.
+// firstVersion returns the version of a new saga, derived from its id. A worker may get a saga whose start
+// is rolled back later. The worker's writes name this version, which no other start of the key has. It has
+// 52 bits, so that it is exact in JSON.
 func firstVersion(id string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(id))
 	return int64(h.Sum64()>>12) | 1
 }
 
-// start inserts a saga. This session gets its lease if it runs and has room; otherwise the saga is due at
-// once, for any engine.
+// start inserts a saga. This session gets the lease if the engine runs and has room. Otherwise the saga is
+// due at once, for any engine.
 func (e *Engine[TTx]) start(ctx context.Context, tx TTx, s store.Saga) (stored store.Saga, fresh bool,
 	err error) {
 	if e.running.Load() && e.inHand.Load() < int64(e.o.InHand) {
@@ -85,8 +85,8 @@ func (e *Engine[TTx]) start(ctx context.Context, tx TTx, s store.Saga) (stored s
 	return was, false, nil
 }
 
-// hand gives a saga that was started in this process to a worker. Unseen: it is not visible before its caller
-// commits.
+// hand gives a saga that was started in this process to a worker. Unseen means that the caller may not have
+// committed yet.
 func (e *Engine[TTx]) hand(s store.Saga, d *Definition, unseen bool) {
 	if s.Session != e.session {
 		e.kick()
@@ -94,7 +94,7 @@ func (e *Engine[TTx]) hand(s store.Saga, d *Definition, unseen bool) {
 	}
 	l, err := e.taken(s, d, plan.Graph{})
 	if err != nil {
-		return // it is claimed when its lease is over, and found out then
+		return // the saga is claimed after its lease, and the claim reports the error
 	}
 	l.unseen = unseen
 	e.mu.Lock()
@@ -106,7 +106,7 @@ func (e *Engine[TTx]) hand(s store.Saga, d *Definition, unseen bool) {
 	}
 }
 
-// kick has the engine look for what is due.
+// kick triggers a poll for due sagas.
 func (e *Engine[TTx]) kick() {
 	select {
 	case e.kicked <- struct{}{}:

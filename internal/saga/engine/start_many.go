@@ -1,4 +1,5 @@
-// This file starts many sagas in one statement, and those without a transaction of the caller in one commit.
+// This file starts many sagas in one statement, and shares a commit among starts without a caller's
+// transaction.
 
 package engine
 
@@ -13,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// startWait is how long starts of one commit wait for rivals. After that each is in a commit of its own.
+// startWait limits how long starts that share a commit wait for locks. After that each gets its own commit.
 const startWait = 50 * time.Millisecond
 
 // starting is a saga that is to be started.
@@ -22,13 +23,13 @@ type starting struct {
 	row   store.Saga
 	fresh bool
 	err   error
-	done  chan struct{} // of a start without a transaction of the caller
+	done  chan struct{} // closed after a start without a caller's transaction
 }
 
-// prepare reads an input, and makes a row of it.
+// prepare encodes an input and makes the row of a new saga.
 func (e *Engine[TTx]) prepare(ctx context.Context, d *Definition, in any) (*starting, error) {
 	if !e.book.Has(d) {
-		return nil, fmt.Errorf("start a saga: the engine does not know this definition of %s: "+
+		return nil, fmt.Errorf("start a saga: the engine does not have this definition of %s: "+
 			"give it to NewEngine", d.Name)
 	}
 	key, data, err := d.Encode(in)
@@ -45,8 +46,8 @@ func (e *Engine[TTx]) prepare(ctx context.Context, d *Definition, in any) (*star
 	return &starting{def: d, row: row}, nil
 }
 
-// StartAll writes sagas in tx in one statement, or finds those that were started with the same input. After
-// an error nothing may be committed.
+// StartAll inserts sagas in tx by one statement, or returns the existing ones with the same input. After an
+// error the caller must roll back.
 func (e *Engine[TTx]) StartAll(ctx context.Context, tx TTx, d *Definition,
 	ins []any) ([]store.Saga, []bool, error) {
 	all := make([]*starting, len(ins))
@@ -74,7 +75,7 @@ func (e *Engine[TTx]) StartAll(ctx context.Context, tx TTx, d *Definition,
 	return stored, fresh, nil
 }
 
-// startIn writes sagas in tx. This session leases as many as it has room for.
+// startIn inserts sagas in tx. This session leases as many as it has room for.
 func (e *Engine[TTx]) startIn(ctx context.Context, tx TTx, all []*starting) error {
 	rows := make([]store.Saga, len(all))
 	room := e.o.InHand - int(e.inHand.Load()) - len(e.begun)
@@ -101,8 +102,8 @@ func (e *Engine[TTx]) startIn(ctx context.Context, tx TTx, all []*starting) erro
 	return nil
 }
 
-// StartNow starts a saga in a transaction of the engine's, which other starts share. After an error it may be
-// started all the same: with the same input it is found.
+// StartNow starts a saga in a transaction of the engine, shared with other starts. After an error the saga
+// may have started: a call with the same input finds it.
 func (e *Engine[TTx]) StartNow(ctx context.Context, d *Definition, in any) (store.Saga, bool, error) {
 	one, err := e.prepare(ctx, d, in)
 	if err != nil {
@@ -124,8 +125,8 @@ func (e *Engine[TTx]) StartNow(ctx context.Context, d *Definition, in any) (stor
 	}
 }
 
-// commitStarts commits starts, and those that come meanwhile, until there is none. If one may be to blame
-// that several are not committed, each has a commit of its own, and others do not wait for that.
+// commitStarts commits starts until none is waiting. If one of several may be the reason for an error, each
+// gets its own commit, and later starts do not wait for that.
 func (e *Engine[TTx]) commitStarts(ctx context.Context) {
 	size := func(one *starting) int { return len(one.row.Input) + len(one.row.State) }
 	for all := e.starts.take(size); len(all) > 0; all = e.starts.take(size) {
@@ -139,7 +140,7 @@ func (e *Engine[TTx]) commitStarts(ctx context.Context) {
 	}
 }
 
-// startApart starts each in a commit of its own.
+// startApart starts each saga in its own commit.
 func (e *Engine[TTx]) startApart(ctx context.Context, all []*starting) {
 	var each sync.WaitGroup
 	places := make(chan struct{}, e.o.Workers)
@@ -154,7 +155,7 @@ func (e *Engine[TTx]) startApart(ctx context.Context, all []*starting) {
 	each.Wait()
 }
 
-// startTogether starts sagas in one commit. Returns false if one of them may be why nothing is committed.
+// startTogether starts sagas in one commit. Returns false if one of them may be the reason for an error.
 func (e *Engine[TTx]) startTogether(ctx context.Context, all []*starting, wait time.Duration) bool {
 	within, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -190,8 +191,8 @@ func otherError(was, refused store.Saga) error {
 		Refused: refused.Input}
 }
 
-// newRow is the row of a saga that begins now, without a lease. Instead is the id of an ended saga with the
-// same key, which the start replaces; "" replaces none.
+// newRow returns the row of a saga that begins now, without a lease. Instead is the id of an ended saga
+// with the same key that the start replaces, or "".
 func (e *Engine[TTx]) newRow(d *Definition, key string, in json.RawMessage, from sagarow.Origin,
 	instead string) (s store.Saga, err error) {
 	now := e.clock.Now()

@@ -1,4 +1,4 @@
-// This file counts and measures what an engine does, and logs what somebody has to look at.
+// This file counts and measures the work of an engine, and logs events for an operator.
 
 package engine
 
@@ -13,22 +13,22 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// health is how an engine stands. Counts are since it was made.
+// health is the state of an engine. Counts start with the engine.
 type health struct {
 	Live   bool   // it runs
 	Ready  bool   // the database answers, and it claims
-	Why    string // it is not ready
-	InHand int    // sagas that it works on
+	Why    string // why it is not ready
+	InHand int    // sagas in progress
 
 	Done, Compensated int64 // sagas that ended here
 	TakenOver         int64 // from processes that ended
-	Refused           int64 // claims of sagas that this build cannot take on
-	Alarms            int64 // that somebody has to look at
+	Refused           int64 // claims of sagas that this build cannot run
+	Alarms            int64 // events that need an operator
 	Replies           map[plan.Outcome]int64
 	Signals           map[plan.Outcome]int64
 }
 
-// A counters is of one engine. It is for any goroutine.
+// counters belongs to one engine. It is safe for concurrent use.
 type counters struct {
 	log     *slog.Logger
 	metrics *telemetry.Saga
@@ -38,7 +38,7 @@ type counters struct {
 	faults faults
 }
 
-// newCounters is a tally of an engine that runs sagas of defs.
+// newCounters returns the counters of an engine that runs sagas of defs.
 func newCounters(log *slog.Logger, metrics *telemetry.Saga, defs []*Definition) *counters {
 	for _, d := range defs {
 		var steps []string
@@ -52,7 +52,7 @@ func newCounters(log *slog.Logger, metrics *telemetry.Saga, defs []*Definition) 
 			Signals: map[plan.Outcome]int64{}}}
 }
 
-// Health tells how the engine stands.
+// Health returns the state of the engine.
 func (t *counters) Health(inHand int) health {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -67,17 +67,17 @@ func (t *counters) add(n *int64) {
 	*n++
 }
 
-// Stands notes whether the engine runs, and why it does nothing; "": it claims.
+// Stands records whether the engine runs, and why it does not claim, or "".
 func (t *counters) Stands(live bool, why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.health.Live, t.health.Ready, t.health.Why = live, live && why == "", why
 }
 
-// TakenOver counts a saga of a process that ended.
+// TakenOver counts a saga that was taken over from a process that ended.
 func (t *counters) TakenOver() { t.add(&t.health.TakenOver) }
 
-// Started counts a saga that was given to a transaction of the caller's.
+// Started counts a saga that was inserted in a caller's transaction.
 func (t *counters) Started(saga string) { t.metrics.Started(saga) }
 
 // Ended counts the end of a saga.
@@ -90,7 +90,7 @@ func (t *counters) Ended(s store.Saga, as plan.Status, now time.Time) {
 	t.metrics.Ended(s.Name, string(as), took(s.Started, now))
 }
 
-// Replied counts a reply by what it came to.
+// Replied counts a reply by its outcome.
 func (t *counters) Replied(out plan.Outcome) {
 	t.mu.Lock()
 	t.health.Replies[out]++
@@ -98,7 +98,7 @@ func (t *counters) Replied(out plan.Outcome) {
 	t.metrics.Replied(string(out))
 }
 
-// Signalled counts a signal by what it came to.
+// Signalled counts a signal by its outcome.
 func (t *counters) Signalled(out plan.Outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -7,10 +7,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A change is how a run stood before a transition and after it.
+// A change is a run before and after a transition.
 type change struct{ Was, Is plan.Run }
 
-// changed appends to list the runs whose phase or attempts a transition from was to is has changed.
+// changed appends to list the runs whose phase or attempts differ between was and is.
 func changed(list []change, was, is plan.State) []change {
 	for i := range is.Runs {
 		before, now := earlier(was, is, i), is.Runs[i]
@@ -21,8 +21,7 @@ func changed(list []change, was, is plan.State) []change {
 	return list
 }
 
-// Moved measures what a transition that is stored did to the steps of a saga: what has changed between two
-// states. It tells what went wrong.
+// Moved measures and logs a stored transition of a saga between two states.
 func (t *counters) Moved(s store.Saga, was, is plan.State) {
 	back := back(was, is)
 	if back != nil {
@@ -36,7 +35,7 @@ func (t *counters) Moved(s store.Saga, was, is plan.State) {
 	}
 }
 
-// back is why a saga turned back between two states; nil: it did not.
+// back returns why a saga turned back between two states, or nil.
 func back(was, is plan.State) *plan.Cause {
 	if was.Cause != nil {
 		return nil
@@ -54,19 +53,19 @@ func (t *counters) Ran(saga string, c change) {
 	}
 }
 
-// earlier is how a run of is stood in was.
+// earlier returns the run i of is, as it was in was.
 func earlier(was, is plan.State, i int) plan.Run {
 	r := &is.Runs[i]
 	if i < len(was.Runs) && was.Runs[i].Step == r.Step && was.Runs[i].Occurrence == r.Occurrence {
 		return was.Runs[i]
 	}
-	if other, there := was.Run(r.Step, r.Occurrence); there { // the definition is another one
+	if other, there := was.Run(r.Step, r.Occurrence); there { // the definition has changed
 		return other
 	}
 	return plan.Run{At: r.At}
 }
 
-// settled tells whether a run has come to an outcome, of the step or of its undo.
+// settled reports whether a run has an outcome, of the step or of its undo.
 func settled(p plan.Phase) bool {
 	switch p {
 	case plan.IsDone, plan.Skipped, plan.Refused, plan.Dropped, plan.Undone:

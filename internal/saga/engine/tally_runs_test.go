@@ -8,7 +8,7 @@ import (
 
 func state(runs ...plan.Run) plan.State { return plan.State{Runs: runs} }
 
-func TestChangedFindsRunsByNameWhereTheirPlacesDiffer(t *testing.T) {
+func TestChangedFindsMovedRunsByName(t *testing.T) {
 	pay := plan.Run{Step: "pay", Phase: plan.Ready}
 	paid, tried := pay, pay
 	paid.Phase, tried.Attempts = plan.IsDone, 1
@@ -22,7 +22,7 @@ func TestChangedFindsRunsByNameWhereTheirPlacesDiffer(t *testing.T) {
 	}
 	got := changed(nil, state(pay, ship), state(ship, paid))
 	if len(got) != 1 || got[0].Was.Phase != plan.Ready || got[0].Is.Phase != plan.IsDone {
-		t.Errorf("pay was done, and stands elsewhere: found %+v", got)
+		t.Errorf("pay was done, and has moved: found %+v", got)
 	}
 	if got := changed(nil, state(), state(ship)); len(got) != 1 || got[0].Was.Phase != "" {
 		t.Errorf("ship is new, and found: %+v", got)

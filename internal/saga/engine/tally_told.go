@@ -15,41 +15,41 @@ import (
 )
 
 const (
-	mostFaults = 200 // that are told apart: an error may say anything. What is left is told by step
-	eachStuck  = 10  // sagas that are stuck by one fault are told each; after that rarely, as the rest
+	mostFaults = 200 // different faults that are logged separately; further ones are grouped by step
+	eachStuck  = 10  // sagas stuck by one fault that are logged each; further ones are rate-limited
 )
 
-// A tallyFault is what many sagas may meet, and is told rarely.
+// A tallyFault is a kind of fault that may hit many sagas. Its log lines are rate-limited.
 type tallyFault struct{ what, saga, step, print string }
 
-// A said fault: how often it came, and how often since it was told last.
-type said struct {
+// A faultCount counts a fault: in total, and since it was last logged.
+type faultCount struct {
 	backoff.Rarely
 	times, more int
 }
 
-// faults are those that were told.
+// faults are those that were logged.
 type faults struct {
 	mu     sync.Mutex
 	prints *failure.Fingerprints
-	said   map[tallyFault]*said
+	counts map[tallyFault]*faultCount
 }
 
-// due tells whether a fault is to be told now, whether it is a new one, and how often it came untold.
+// due reports whether a fault is to be logged now, whether it is new, and how often it was suppressed.
 func (f *faults) due(is tallyFault, text string, now time.Time) (due, fresh bool, more int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.prints == nil {
-		f.prints, f.said = failure.NewFingerprints(), map[tallyFault]*said{}
+		f.prints, f.counts = failure.NewFingerprints(), map[tallyFault]*faultCount{}
 	}
 	is.print = f.prints.Of(failure.Class(is.what), is.saga, text)
-	if f.said[is] == nil && len(f.said) >= mostFaults {
+	if f.counts[is] == nil && len(f.counts) >= mostFaults {
 		is.print = ""
 	}
-	s := f.said[is]
+	s := f.counts[is]
 	if fresh = s == nil; fresh {
-		s = &said{Rarely: backoff.Seldom()}
-		f.said[is] = s
+		s = &faultCount{Rarely: backoff.Seldom()}
+		f.counts[is] = s
 	}
 	s.times++
 	if !s.Due(now) && (is.what != stuck || s.times > eachStuck) {
@@ -67,12 +67,12 @@ const (
 	unundone    = "saga: an undo failed; it is tried again; see: skald saga explain NAME KEY"
 	turned      = "saga: turns back; see: skald saga explain NAME KEY"
 	panicked    = "saga: stack of the panic"
-	left        = "saga: it is left to another build"
-	unstored    = "saga: the database does not take a transition, or does not show a start"
+	left        = "saga: a saga is left to another build"
+	unstored    = "saga: the database does not store a transition, or does not show a start"
 )
 
-// told is what a line says of where a fault is; nil: it is not to be told now. Faults are told apart by
-// step and not by occurrence, of which there may be many.
+// told returns the attributes of a log line, or nil if the fault is not to be logged now. Faults are
+// distinguished by step, not by occurrence, because there may be many occurrences.
 func (t *counters) told(what string, s store.Saga, step, occurrence, text string) (with []any) {
 	due, _, more := t.faults.due(tallyFault{what: what, saga: s.Name, step: step}, text, time.Now())
 	if !due {
@@ -85,12 +85,12 @@ func (t *counters) told(what string, s store.Saga, step, occurrence, text string
 		with = append(with, "occurrence", occurrence)
 	}
 	if more > 0 {
-		with = append(with, "others", more) // that failed so, since a line told of it
+		with = append(with, "others", more) // sagas that failed so since the last line
 	}
 	return with
 }
 
-// failed tells of an attempt that failed, and is made again.
+// failed logs an attempt that failed and is retried.
 func (t *counters) failed(s store.Saga, was, r *plan.Run) {
 	if r.Error == "" || r.Stuck || r.Crashes <= was.Crashes && (r.Due.IsZero() || r.Due.Equal(was.Due)) {
 		return
@@ -113,7 +113,7 @@ func (t *counters) failed(s store.Saga, was, r *plan.Run) {
 	t.log.Warn(what, append(with, "attempt", max(r.Attempts, r.Crashes, 1), "error", r.Error)...)
 }
 
-// TurnedBack tells that a saga turned back, and why: louder where nobody wanted it.
+// TurnedBack logs why a saga turned back: a failure or a deadline as a warning.
 func (t *counters) TurnedBack(s store.Saga, why *plan.Cause) {
 	with := t.told(turned, s, why.Step, "", string(why.Why)+" "+why.Reason)
 	if with == nil {
@@ -127,7 +127,7 @@ func (t *counters) TurnedBack(s store.Saga, why *plan.Cause) {
 	}
 }
 
-// Alarms tells what somebody has to look at, of what was told about a saga.
+// Alarms logs the alarms among the notices about a saga.
 func (t *counters) Alarms(s store.Saga, told []plan.Action) {
 	for _, a := range told {
 		if a.Verb != plan.Alarm {
@@ -144,7 +144,7 @@ func (t *counters) Alarms(s store.Saga, told []plan.Action) {
 	}
 }
 
-// Refused counts a claim of a saga that this build cannot take on.
+// Refused counts a claim of a saga that this build cannot run.
 func (t *counters) Refused(ctx context.Context, s store.Saga, why error) {
 	t.add(&t.health.Refused)
 	if with := t.told(left, s, "", "", why.Error()); with != nil {
@@ -152,14 +152,14 @@ func (t *counters) Refused(ctx context.Context, s store.Saga, why error) {
 	}
 }
 
-// Unstored tells that a move could not be stored, for so often in a row, by nobody's fault.
+// Unstored logs that a move could not be stored, times times in a row, and that no action is the reason.
 func (t *counters) Unstored(ctx context.Context, s store.Saga, times int, err error) {
 	if with := t.told(unstored, s, "", "", err.Error()); with != nil {
 		t.log.WarnContext(ctx, unstored, append(with, "times", times, "error", err)...)
 	}
 }
 
-// Panicked tells the stack of a panic in a function of a definition's, a frame on each line, once.
+// Panicked logs once the stack of a panic in a function of a definition, a frame on each line.
 func (t *counters) Panicked(saga string, err error) {
 	var p *failure.PanicError
 	if !errors.As(err, &p) {

@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// logged is what a Tally logs of f, one line each.
+// logged returns the log lines of f.
 func logged(t *testing.T, f func(*counters)) []string {
 	t.Helper()
 	var log bytes.Buffer
@@ -30,14 +30,15 @@ func logged(t *testing.T, f func(*counters)) []string {
 
 func one(key int) store.Saga { return store.Saga{Name: "order", Key: fmt.Sprint("o-", key)} }
 
-// failing is a step that has failed so often, and is tried again.
+// failing returns a step that has failed several times, and is retried.
 func failing(attempts int, why string) plan.State {
 	return plan.State{Status: plan.Running, Runs: []plan.Run{{Step: "pay", Phase: plan.Ready,
 		Attempts: attempts, Error: why, Due: time.Unix(int64(1_000+attempts), 0)}}}
 }
 
-// However many sagas an outage hits, the log has few lines of it, and they say how many there were.
-func TestAFaultOfManySagasIsToldRarely(t *testing.T) {
+// TestAFaultOfManySagasIsRateLimited: the log has few lines about an outage that hits many sagas, and they
+// contain the number of sagas.
+func TestAFaultOfManySagasIsRateLimited(t *testing.T) {
 	lines := logged(t, func(y *counters) {
 		ready := plan.State{Status: plan.Running, Runs: []plan.Run{{Step: "pay", Phase: plan.Ready}}}
 		for i := range 100_000 {
@@ -55,42 +56,42 @@ func TestAFaultOfManySagasIsToldRarely(t *testing.T) {
 	}
 }
 
-// So it is with what the database, or this build, does not take.
-func TestOutagesAreToldRarely(t *testing.T) {
+// TestOutagesAreRateLimited: so are refusals by the database or by this build.
+func TestOutagesAreRateLimited(t *testing.T) {
 	lines := logged(t, func(y *counters) {
 		for i := range 1_000 {
 			y.Unstored(context.Background(), one(i), 1, fmt.Errorf("dial %d: refused", i))
 			y.Refused(context.Background(), one(i), errors.New("it has another step"))
 		}
 		if n := y.Health(0).Refused; n != 1_000 {
-			t.Errorf("%d refusals are counted", n)
+			t.Errorf("%d refusals were counted", n)
 		}
 	})
 	if len(lines) != 2 {
-		t.Errorf("told: %s", strings.Join(lines, "\n"))
+		t.Errorf("logged: %s", strings.Join(lines, "\n"))
 	}
 }
 
-// Whatever errors say, what is kept of them is bounded.
+// TestFaultsAreBounded: the memory for faults is bounded, whatever their texts contain.
 func TestFaultsAreBounded(t *testing.T) {
 	var kept int
 	lines := logged(t, func(y *counters) {
 		for i := range 10 * mostFaults {
 			y.Moved(one(i), failing(0, ""), failing(1, strings.Repeat("x", i)))
 		}
-		for i := range 10 * mostFaults { // and however many occurrences a step has
+		for i := range 10 * mostFaults { // and whatever the number of occurrences
 			y.Alarms(one(i), []plan.Action{{Verb: plan.Alarm, Stuck: true, Step: "pay",
 				Occurrence: strings.Repeat("y", i), Reason: "no"}})
 		}
-		kept = len(y.faults.said)
+		kept = len(y.faults.counts)
 	})
 	if len(lines) > mostFaults+1+eachStuck || kept > mostFaults+2 {
-		t.Errorf("%d lines, %d are kept", len(lines), kept)
+		t.Errorf("%d lines, %d are stored", len(lines), kept)
 	}
 }
 
-// What succeeds, or waits for its reply, is not told.
-func TestNothingIsToldOfWhatGoesOn(t *testing.T) {
+// TestSuccessIsNotLogged: neither is a step that waits for its reply.
+func TestSuccessIsNotLogged(t *testing.T) {
 	done, waits := failing(0, ""), failing(1, "there was no reply within 1s")
 	done.Runs[0].Phase, done.Runs[0].Due = plan.IsDone, time.Time{}
 	waits.Runs[0].Phase, waits.Runs[0].Due = plan.Waiting, time.Unix(5_000, 0)
@@ -100,11 +101,12 @@ func TestNothingIsToldOfWhatGoesOn(t *testing.T) {
 		y.Moved(one(1), failing(1, "there was no reply within 1s"), waits)
 	})
 	if lines[0] != "" {
-		t.Errorf("told: %s", lines)
+		t.Errorf("logged: %s", lines)
 	}
 }
 
-// Why a saga turns back is told once, louder where nobody wanted it; sagas that are stuck each, while few.
+// TestTurnedBackAndStuck: the reason why a saga turns back is logged once, as a warning after a failure.
+// Stuck sagas are logged each, up to a limit.
 func TestTurnedBackAndStuck(t *testing.T) {
 	back := func(why plan.Why) plan.State {
 		st := failing(1, "no")
@@ -126,7 +128,7 @@ func TestTurnedBackAndStuck(t *testing.T) {
 		}
 		y.Alarms(one(1), []plan.Action{{Verb: plan.Alarm, Reason: "its deadline has passed"}})
 		if n := y.Health(0).Alarms; n != 1_001 {
-			t.Errorf("%d alarms are counted", n)
+			t.Errorf("%d alarms were counted", n)
 		}
 	})
 	if len(lines) != eachStuck+1 || !strings.Contains(lines[1], "saga: stuck; see: skald saga explain") ||
@@ -135,8 +137,8 @@ func TestTurnedBackAndStuck(t *testing.T) {
 	}
 }
 
-// The stack of a panic is told once, a frame on each line.
-func TestPanickedTellsTheStackOnce(t *testing.T) {
+// TestPanickedLogsTheStackOnce: a line for each frame.
+func TestPanickedLogsTheStackOnce(t *testing.T) {
 	lines := logged(t, func(y *counters) {
 		for i := range 100 {
 			var err error
@@ -150,6 +152,6 @@ func TestPanickedTellsTheStackOnce(t *testing.T) {
 	})
 	if len(lines) > 16 || strings.Count(fmt.Sprint(lines), "frame=0 ") != 1 ||
 		!strings.Contains(lines[0], "told_test.go") {
-		t.Errorf("told: %s", strings.Join(lines, "\n"))
+		t.Errorf("logged: %s", strings.Join(lines, "\n"))
 	}
 }

@@ -15,35 +15,34 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// live is a saga that this process has in hand. One goroutine works on it.
+// live is a saga in progress in this process. One goroutine works on it.
 type live[TTx any] struct {
 	saga
 	e     *Engine[TTx]
-	then  []func()   // what follows once it is stored
-	after *live[TTx] // the same saga, claimed again meanwhile
+	then  []func()   // called after the next commit of the state
+	after *live[TTx] // the next claim of the same saga
 
-	since   time.Time     // when the lease began, by this process
-	lease   time.Duration // how long it is
-	seat    seat
-	unit    store.Unit[TTx]
-	slotted atomic.Bool // it may open a transaction
-	givenUp atomic.Bool // a function of it hangs, or did: somebody else has the saga
-	over    bool        // it was given back, or has ended
-	unseen  bool        // it was started here, and may not be committed yet
-	// it was taken over from a session that left it: what it was at may have ended the process
-	suspect   bool
-	sent      map[string]bool // requests whose intent was stored here and that nobody has made yet
+	since     time.Time     // start of the lease, by this process's clock
+	lease     time.Duration // its length
+	seat      seat
+	unit      store.Unit[TTx]
+	slotted   atomic.Bool     // it has a worker, and may open a transaction
+	givenUp   atomic.Bool     // its function hung, so another engine has the saga
+	over      bool            // it was released, or has ended
+	unseen    bool            // it was started here, and may not be committed yet
+	suspect   bool            // it was taken over from a session that ended, possibly because of this saga
+	sent      map[string]bool // requests stored here that no goroutine has sent yet
 	outages   int
-	ended     atomic.Bool // whoever waits for it was told
+	ended     atomic.Bool // its waiters were notified
 	lostAlone alone
 
-	refused *refusal // to be charged
+	refused *refusal // to be counted as a failed attempt
 
-	share shared // the transaction that was begun last
-	apart int    // so many steps have a commit each, since they failed together
+	share shared // the last transaction
+	apart int    // number of steps to commit one by one, because they failed together
 }
 
-// taken is a saga that is leased to this session.
+// taken returns a live saga that is leased to this session.
 func (e *Engine[TTx]) taken(s store.Saga, d *Definition, older plan.Graph) (*live[TTx], error) {
 	l := &live[TTx]{e: e, sent: map[string]bool{}}
 	var err error
@@ -55,12 +54,12 @@ func (e *Engine[TTx]) taken(s store.Saga, d *Definition, older plan.Graph) (*liv
 	return l, nil
 }
 
-// read takes s as what is so.
+// read replaces the state by s, as read from the store.
 func (l *live[TTx]) read(s store.Saga, older plan.Graph) error {
 	l.then, l.share = nil, shared{}
 	err := l.Read(s, older)
 	if err == nil {
-		l.Turn() // that may be what moved it
+		l.Turn() // the saga may have been moved because it got its entities
 	}
 	return err
 }
@@ -70,13 +69,14 @@ func (l *live[TTx]) leased(lease time.Duration) {
 	l.seat.LeaseEnd.Store(l.since.Add(lease).UnixNano())
 }
 
-// left is how much of the lease is left.
+// left returns the rest of the lease.
 func (l *live[TTx]) left() time.Duration {
 	now := l.e.o.Now()
 	return l.lease - max(now.Sub(l.since), now.Round(0).Sub(l.since.Round(0)))
 }
 
-// employ has a goroutine work on l; or the one that has the saga in hand, once it is done with that.
+// employ starts a goroutine that works on l. If the saga is in progress already, its goroutine continues
+// with l.
 func (e *Engine[TTx]) employ(ctx context.Context, l *live[TTx]) {
 	at := refOf(l.Row)
 	e.mu.Lock()
@@ -86,7 +86,7 @@ func (e *Engine[TTx]) employ(ctx context.Context, l *live[TTx]) {
 		was.after = l
 		return
 	}
-	e.hands[at] = l // one whose lease is over hangs in a function, and cannot write any more
+	e.hands[at] = l // a saga whose lease ended hangs in a function, and cannot write any more
 	e.inHand.Add(1)
 	e.workers.Add(1)
 	go func() {
@@ -98,12 +98,12 @@ func (e *Engine[TTx]) employ(ctx context.Context, l *live[TTx]) {
 	}()
 }
 
-// survive is work. A panic outside of the saga's own functions ends neither the process nor other sagas: it
-// is logged with its stack, and the saga is claimed again after its lease.
+// survive calls work. A panic outside of the saga's own functions ends neither the process nor other sagas.
+// It is logged with its stack, and the saga is claimed again after its lease.
 func (l *live[TTx]) survive(ctx context.Context) {
 	defer func() {
 		if v := recover(); v != nil {
-			l.e.o.Logger.ErrorContext(ctx, "saga: a panic outside of its functions; it is tried again after its lease",
+			l.e.o.Logger.ErrorContext(ctx, "saga: a panic outside of its functions; the saga is retried after its lease",
 				"saga", l.Row.Name, "key", l.Row.Key, "panic", fmt.Sprint(v))
 			for i, frame := range shortlog.Frames(debug.Stack()) {
 				l.e.o.Logger.ErrorContext(ctx, panicked, "saga", l.Row.Name, "frame", i, "at", frame)
@@ -113,7 +113,7 @@ func (l *live[TTx]) survive(ctx context.Context) {
 	l.work(ctx)
 }
 
-// done is what is to be done about a saga after l; nil: nothing.
+// done ends the work on l. It returns the next claim of the same saga, or nil.
 func (e *Engine[TTx]) done(at store.SagaRef, l *live[TTx]) *live[TTx] {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -135,7 +135,7 @@ func (e *Engine[TTx]) done(at store.SagaRef, l *live[TTx]) *live[TTx] {
 	return nil
 }
 
-// work goes on with a saga until it waits for something, or is somebody else's.
+// work continues a saga until the saga waits, or another engine has it.
 func (l *live[TTx]) work(ctx context.Context) {
 	defer l.rollback(ctx)
 	if l.unseen && !l.appear(ctx) {
@@ -181,22 +181,22 @@ func (l *live[TTx]) work(ctx context.Context) {
 		}
 		l.refused = no
 		if kin != nil {
-			l.Think(ctx) // up to where it was
+			l.Prepare(ctx) // the actions before it
 			l.Feed(kin.Event)
 		}
 	}
 }
 
 func (l *live[TTx]) complain(ctx context.Context, err error) {
-	if l.givenUp.Load() { // it is the connection of the function that hung
+	if l.givenUp.Load() { // the error is that of the closed connection
 		l.e.o.Logger.InfoContext(ctx, "saga: a function that did not return in time has returned, after "+
-			"its attempt was charged: nothing of it is stored", "saga", l.Row.Name, "key", l.Row.Key, "error", err)
+			"its attempt was counted: its writes are not stored", "saga", l.Row.Name, "key", l.Row.Key, "error", err)
 		return
 	}
 	l.e.tally.Unstored(ctx, l.Row, l.outages, err)
 }
 
-// rest waits; false: there is no time for that.
+// rest waits. Returns false if the lease or the engine ends first.
 func (l *live[TTx]) rest(ctx context.Context, d time.Duration) bool {
 	if l.e.straight || l.left() < d {
 		return false
@@ -212,7 +212,7 @@ func (l *live[TTx]) rest(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// reread takes the saga as it is stored now. False: it is somebody else's, or has ended.
+// reread reads the saga from the store. Returns false if another session has it, or if it has ended.
 func (l *live[TTx]) reread(ctx context.Context) bool {
 	l.rollback(ctx)
 	if l.givenUp.Load() {
@@ -221,13 +221,13 @@ func (l *live[TTx]) reread(ctx context.Context) bool {
 	s, there, err := l.e.find(ctx, l.Row.Name, l.Row.Key)
 	if err != nil || !there || s.ID != l.Row.ID || s.Session != l.e.session || !s.Ended.IsZero() ||
 		l.left() <= 0 {
-		return false // after an error it is claimed again when its lease is over
+		return false // after an error, the saga is claimed again after its lease
 	}
 	older, err := l.e.book.Before(ctx, s, l.Def)
 	return err == nil && l.read(s, older) == nil
 }
 
-// turn does what is next. More: there may be something after it.
+// turn performs the next actions. More reports that others may follow.
 func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	if l.over {
 		return false, nil
@@ -250,7 +250,7 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
-	l.ThinkAll(ctx)
+	l.PrepareAll(ctx)
 	if l.halts(ctx) {
 		return false, l.settleDown(ctx)
 	}
@@ -270,7 +270,7 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	switch {
 	case len(asks) > 0:
 		return true, l.request(ctx, asks)
-	case len(l.Pending()) > 0: // which hangs
+	case len(l.Pending()) > 0: // the pending function hangs
 		if l.chargeHung() {
 			return true, l.write(ctx, 0)
 		}
@@ -279,22 +279,22 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	return false, l.blamed(ctx, l.settleDown(ctx))
 }
 
-// halts tells whether nothing is to be begun any more.
+// halts reports whether the saga must not begin another action.
 func (l *live[TTx]) halts(ctx context.Context) bool {
 	return l.left() <= 0 || l.givenUp.Load() || l.e.stopping() || ctx.Err() != nil
 }
 
-// hangs tells whether a function that a is about goes on in this process though its time is over, or a
-// request is under way since an earlier claim.
+// hangs reports whether the function of a still runs in this process after its timeout, or whether its
+// request is in progress since an earlier claim.
 func (l *live[TTx]) hangs(a plan.Action) bool { return l.e.hanging.Has(hangsOf(l.Row.ID, a)) }
 
-// accuse notes, before a saga that was taken over goes on, that what it is at may have ended its process.
+// accuse stores, before a saga that was taken over continues, that its action may have crashed its process.
 func (l *live[TTx]) accuse(ctx context.Context) error {
 	l.charge()
 	return l.write(ctx, 0)
 }
 
-// charge counts the end of a process against what the saga was at.
+// charge counts the end of a process against the saga's action.
 func (l *live[TTx]) charge() {
 	l.suspect = false
 	if l.Charge() {
@@ -302,7 +302,7 @@ func (l *live[TTx]) charge() {
 	}
 }
 
-// transact does what needs a transaction of the user's.
+// transact performs an action that needs a user's transaction.
 func (l *live[TTx]) transact(ctx context.Context, a plan.Action) error {
 	if r, is := l.outside(a); is {
 		return l.intend(ctx, a, r)
@@ -311,7 +311,7 @@ func (l *live[TTx]) transact(ctx context.Context, a plan.Action) error {
 		return l.local(ctx, a, run)
 	}
 	if step, _ := l.Def.Step(a.Step); step.Lock != nil {
-		l.then = append(l.then, l.e.kick) // it may be the turn of another one
+		l.then = append(l.then, l.e.kick) // another saga may get the entities
 		return l.local(ctx, a, func(ctx context.Context, tx TTx, f *Facts) (plan.Event, error) {
 			return holdStep(ctx, l.e.db, tx, &l.saga, a, f, l.e.clock.Now())
 		})

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// move writes the state as it is to be, and keeps the lease for at least need.
+// move returns the write of the new state. It extends the lease to at least need.
 func (l *live[TTx]) move(need time.Duration) (store.SagaMove, error) {
 	m, mine, err := l.Move(l.e.session)
 	if err == nil && mine && !m.Final && l.left() < max(need, l.e.o.Lease/2) {
@@ -20,7 +20,7 @@ func (l *live[TTx]) move(need time.Duration) (store.SagaMove, error) {
 	return m, err
 }
 
-// wrote notes that m stands.
+// wrote records that m is stored.
 func (l *live[TTx]) wrote(m store.SagaMove) {
 	if m.Lease > 0 {
 		l.leased(m.Lease)
@@ -42,7 +42,7 @@ func (l *live[TTx]) wrote(m store.SagaMove) {
 	l.then = nil
 }
 
-// write stores the state as it is to be, together with what other sagas store now.
+// write stores the new state, in a commit shared with other sagas.
 func (l *live[TTx]) write(ctx context.Context, need time.Duration) error {
 	if !l.Dirty() {
 		return nil
@@ -70,7 +70,7 @@ func (l *live[TTx]) put(ctx context.Context, m store.SagaMove) error {
 	return nil
 }
 
-// write has a move stored, in a commit that it shares with others.
+// write stores a move, in a commit shared with other sagas.
 func (e *Engine[TTx]) write(ctx context.Context, m store.Effect) (stands bool, err error) {
 	if e.straight {
 		return e.moves.Alone(ctx, m)
@@ -78,7 +78,7 @@ func (e *Engine[TTx]) write(ctx context.Context, m store.Effect) (stands bool, e
 	return e.moves.Write(ctx, m)
 }
 
-// settleDown gives the saga back, until it is to be looked at again.
+// settleDown stores the state and releases the saga until it is due.
 func (l *live[TTx]) settleDown(ctx context.Context) error {
 	l.Rest()
 	m, err := l.move(0)
@@ -88,18 +88,18 @@ func (l *live[TTx]) settleDown(ctx context.Context) error {
 	return l.put(ctx, l.GivenBack(m))
 }
 
-// drop gives back what nothing was done about.
+// drop releases a saga on which nothing was done.
 func (l *live[TTx]) drop(ctx context.Context) {
 	m := store.SagaMove{SagaRef: sagarow.Ref(l.Row), State: l.Row.State, Standing: l.Row.Standing,
 		Release: true}
-	if sagarow.WasLeft(m.Standing) { // this build can
+	if sagarow.WasLeft(m.Standing) { // this build can run it
 		m.Standing = sagarow.NextStanding(m.Standing, l.State, l.e.clock.Now())
 	}
-	_, _ = l.e.write(ctx, store.Effect{Saga: &m}) // else it is claimed when the lease is over
+	_, _ = l.e.write(ctx, store.Effect{Saga: &m}) // on an error, the saga is claimed again after its lease
 }
 
-// begin opens a transaction in which the saga stands as it was read, or takes the one that the last commit
-// began.
+// begin opens a transaction if the saga still has the version that was read. It uses the transaction that
+// the last commit began, if there is one.
 func (l *live[TTx]) begin(ctx context.Context, handle time.Duration) (store.Unit[TTx], error) {
 	if u := l.unit; u != nil {
 		l.unit = nil
@@ -127,7 +127,7 @@ func (l *live[TTx]) standing(ctx context.Context, u store.Unit[TTx]) (store.Unit
 	return nil, errMoved
 }
 
-// rollback ends a transaction that the last commit began and that is not needed.
+// rollback ends an unused transaction that the last commit began.
 func (l *live[TTx]) rollback(ctx context.Context) {
 	if l.unit != nil {
 		_, _ = l.unit.Rollback(ctx)
@@ -136,18 +136,18 @@ func (l *live[TTx]) rollback(ctx context.Context) {
 	l.free()
 }
 
-// inTx tells whether a function in a transaction is asked for.
+// inTx reports whether an action needs a function in a transaction.
 func (l *live[TTx]) inTx(a plan.Action) bool {
 	step, ok := l.Def.Step(a.Step)
 	return ok && step.InTx() && a.Verb != plan.DecideStep && !l.asks(a)
 }
 
-// errCrowded: the saga has waited for a worker for as long as its lease allows. It is to be given back: if
-// the lease ended, whoever claims it would take this process for one that ended.
+// errCrowded means that the saga waited for a worker for most of its lease, so it is to be released.
+// Otherwise the lease would run out, and the next claim would count a crash of this process.
 var errCrowded = errors.New("every worker is busy")
 
-// slot waits for a worker: leave to open a transaction. It is kept with the transaction that a commit has
-// begun.
+// slot waits for a worker, which allows one open transaction. The saga keeps the worker if a commit begins
+// the next transaction.
 func (l *live[TTx]) slot(ctx context.Context) error {
 	if l.slotAtOnce() {
 		return nil
@@ -167,7 +167,7 @@ func (l *live[TTx]) slot(ctx context.Context) error {
 	}
 }
 
-// crowded gives the saga back, since every worker is busy.
+// crowded releases the saga because every worker is busy.
 func (l *live[TTx]) crowded(ctx context.Context) {
 	l.rollback(ctx)
 	l.drop(ctx)
@@ -176,7 +176,7 @@ func (l *live[TTx]) crowded(ctx context.Context) {
 	l.e.mu.Unlock()
 	if say {
 		l.e.o.Logger.WarnContext(ctx,
-			"saga: every worker is busy, so sagas are given back before their lease ends: "+
+			"saga: every worker is busy, so sagas are released before their lease ends: "+
 				"raise EngineOptions.Workers, or start another engine", "workers", l.e.o.Workers)
 	}
 }
@@ -194,7 +194,7 @@ func (l *live[TTx]) slotAtOnce() bool {
 	}
 }
 
-// free gives the leave back, unless a transaction is open.
+// free releases the worker, unless a transaction is open.
 func (l *live[TTx]) free() {
 	if l.unit == nil {
 		l.unslot()
