@@ -1,5 +1,5 @@
 -- name: Defer
--- One that is there already gets its attempts, why and due.
+-- A row that is deferred already gets the new attempts, why and due.
 INSERT INTO /*schema*/skald_deferred (seq, bucket, id, source, topic, key, type, data, content_type, schema, subject,
 	correlation_id, causation_id, traceparent, headers, time, attempts, reason, due, bytes, sha256)
 VALUES ($1::bigint, $2::smallint, $3::text, $4::text, $5::text, $6::bytea, $7::text, $8::bytea, $9::text, $10::text, $11::text,
@@ -8,7 +8,7 @@ VALUES ($1::bigint, $2::smallint, $3::text, $4::text, $5::text, $6::bytea, $7::t
 ON CONFLICT (seq) DO UPDATE SET attempts = excluded.attempts, reason = excluded.reason, due = excluded.due;
 
 -- name: DeferUnread
--- SetAside for a row that could not be read: as it lies in the outbox.
+-- Defer for a row that cannot be read: it is copied unchanged from the outbox.
 INSERT INTO /*schema*/skald_deferred (seq, bucket, id, source, topic, key, type, data, content_type, schema, subject,
 	correlation_id, causation_id, traceparent, headers, time, attempts, reason, due)
 SELECT o.seq, /*bucket*/, o.id, o.source, o.topic, coalesce(o.key_bytes, convert_to(o.key, 'UTF8')), o.type,
@@ -32,8 +32,8 @@ WHERE a.key IS NOT NULL AND l.id = ANY ($1::integer[])
 ORDER BY a.topic, a.key;
 
 -- name: Retry
--- Of a key the first row, if it is due; behind it what only waits, up to the first that was tried. Bytes are bounded as by Pull.
--- Those that were due first come first, so that many rows that are refused again and again do not keep others away.
+-- Of each key: the first row, if it is due, and the waiting rows after it, up to the next one with attempts. Bytes are limited as in Pull.
+-- Rows that were due first come first, so that many rows that are refused again and again do not delay others.
 SELECT o.seq, o.bucket, o.id, /*left*/o.source, /*left*/o.topic, CASE WHEN o.size <= /*rowbytes*/ OR octet_length(o.key) <= 1024 THEN o.key END AS key, /*none*/o.type, /*whole*/o.data,
 	/*none*/o.content_type, /*whole*/o.schema, /*whole*/o.subject, /*whole*/o.correlation_id, /*whole*/o.causation_id, /*whole*/o.traceparent,
 	/*whole*/o.headers,
@@ -60,7 +60,7 @@ FROM (
 ORDER BY o.head, o.seq;
 
 -- name: LockDeferred
--- Against a relay that stores what became of it: that guards the same shard.
+-- Locks out a relay that stores progress: that locks the same shard.
 SELECT l.id FROM /*schema*/skald_shard AS l WHERE EXISTS (
 	SELECT FROM /*schema*/skald_deferred AS a WHERE a.id = $1::text AND a.bucket BETWEEN l.first_bucket AND l.last_bucket)
 ORDER BY l.id FOR UPDATE OF l;

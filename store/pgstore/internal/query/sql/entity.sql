@@ -12,7 +12,7 @@ WITH l AS (
 SELECT /*schema*/skald_require(version = $3::bigint, 'an entity') FROM l;
 
 -- name: CheckEntity
--- For one that this transaction has locked before.
+-- For an entity that this transaction has locked before.
 SELECT /*schema*/skald_require(EXISTS (
 	SELECT FROM /*schema*/skald_entity WHERE space = $1::text AND key = $2::bytea AND version = $3::bigint), 'an entity');
 

@@ -1,7 +1,7 @@
 -- name: ListLocked
--- A transaction that has locked an entity has a lock on the table, and its number in the row, until it ends: rows are found by that
--- number in the first $3 pages, and after those where somebody waits for the row. It has a number for each savepoint, too. Who waits
--- and has no row is not told of: it may have none.
+-- Until it ends, a transaction that locked an entity has a lock on the table, and its number is in the row. So this reads rows with such a
+-- number: those in the first $3 pages, and those that others wait for. Each savepoint of a transaction has its own number. A waiting
+-- transaction that has locked no row is not listed.
 WITH l AS MATERIALIZED (
 	SELECT locktype, relation, page, tuple, transactionid, virtualtransaction AS vt, pid, mode, granted FROM pg_catalog.pg_locks
 	WHERE database IS NULL OR database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())

@@ -1,14 +1,14 @@
 -- name: InsertMark
--- Waits for a rival. "arrived" is when the mark arrived by the server's clock, or the time of its id ($7, milliseconds; 0: it tells none)
--- if that is later. "known": the snapshot shows neither a floor above the id nor a mark of it. The index alone would not do: it
--- shows what is there now, and the retention may have taken the mark away since the snapshot was drawn, which does not show its floor yet.
+-- Waits for a rival. "arrived" is when the mark was stored by the server's clock, or the time in its ID ($7, in milliseconds; 0 if it has
+-- none) if that is later. "known": the snapshot has neither a floor above the ID nor its mark. A look in the index alone is not enough,
+-- because it shows the present. The retention may have deleted the mark after this snapshot, which does not have the new floor yet.
 INSERT INTO /*schema*/skald_mark (consumer, source, id, outcome, reason, fingerprint, at, until)
 SELECT $1::text, $2::text, $3::text, $4::smallint, $5::text, $6::bigint, /*arrived*/, clock_timestamp() + $9::bigint * interval '1 microsecond'
 WHERE /*known*/
 ON CONFLICT DO NOTHING;
 
 -- name: TakeMark
--- InsertMark with what Session does: a statement less for each message. CASE, so that the bounds hold whatever is found.
+-- InsertMark with the work of Session: one statement less for each message. CASE applies the timeouts in any case.
 INSERT INTO /*schema*/skald_mark (consumer, source, id, outcome, reason, fingerprint, at, until)
 SELECT $1::text, $2::text, $3::text, $4::smallint, $5::text, $6::bigint, /*arrived*/, clock_timestamp() + $9::bigint * interval '1 microsecond'
 WHERE CASE WHEN set_config('skald.lent', 'yes', true) IS NOT NULL AND set_config('lock_timeout', $10::text, true) IS NOT NULL
@@ -18,8 +18,8 @@ WHERE CASE WHEN set_config('skald.lent', 'yes', true) IS NOT NULL AND set_config
 ON CONFLICT DO NOTHING;
 
 -- name: InsertArriving
--- InsertMark behind TakeArrive: none for a message that is kept, or comes behind one of its key that is; and the planner is told what it was
--- told before. CASE, so that this is done whatever is found.
+-- InsertMark after TakeArrive. It inserts no mark for a message that is parked or must wait for one, and then resets the planner's
+-- settings. CASE does this in any case.
 INSERT INTO /*schema*/skald_mark (consumer, source, id, outcome, reason, fingerprint, at)
 SELECT $1::text, $2::text, $3::text, $4::smallint, $5::text, $6::bigint, /*arrived*/
 WHERE CASE WHEN set_config('enable_seqscan', current_setting('skald.seqscan'), true) IS NOT NULL
@@ -29,7 +29,7 @@ WHERE CASE WHEN set_config('enable_seqscan', current_setting('skald.seqscan'), t
 ON CONFLICT DO NOTHING;
 
 -- name: InsertClaimed
--- InsertArriving for a message that was claimed: none unless it is as it was then ($10), and the first of its key.
+-- InsertArriving for a claimed message. It inserts no mark unless the message has the same attempts ($10) and is the first of its key.
 INSERT INTO /*schema*/skald_mark (consumer, source, id, outcome, reason, fingerprint, at)
 SELECT $1::text, $2::text, $3::text, $4::smallint, $5::text, $6::bigint, /*arrived*/
 WHERE CASE WHEN set_config('enable_seqscan', current_setting('skald.seqscan'), true) IS NOT NULL
@@ -41,15 +41,15 @@ WHERE CASE WHEN set_config('enable_seqscan', current_setting('skald.seqscan'), t
 ON CONFLICT DO NOTHING;
 
 -- name: ExpireMark
--- After an InsertMark that inserted nothing, and before it runs again: a mark whose time is over stands for nothing.
+-- After an InsertMark that inserted nothing, and before the next try: deletes a mark whose Keep is over.
 SELECT /*schema*/skald_expire($1::text, $2::text, $3::text);
 
 -- name: BelowFloor
--- Of an id that tells its time.
+-- For an ID with a timestamp.
 SELECT true FROM /*schema*/skald_floor AS f WHERE f.consumer = $1::text AND f.at >= to_timestamp($2::bigint / 1000.0);
 
 -- name: GuardMark
--- InsertMark that raises where there is a mark.
+-- InsertMark that fails if there is a mark.
 WITH i AS (
 	INSERT INTO /*schema*/skald_mark (consumer, source, id, outcome, reason, fingerprint, at, until)
 	SELECT $1::text, $2::text, $3::text, $4::smallint, $5::text, $6::bigint, /*arrived*/, clock_timestamp() + $9::bigint * interval '1 microsecond'
@@ -60,13 +60,13 @@ WITH i AS (
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM i), 'a mark');
 
 -- name: FindMark
--- A statement of its own behind InsertMark, where that hit nothing: only a new snapshot sees the mark of the rival that it waited for.
+-- A separate statement after an InsertMark without a row: only a new snapshot has the mark of the rival that it waited for.
 SELECT coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result, coalesce(a.emitted, ''), coalesce(a.headers, ''), (extract(epoch FROM m.until - clock_timestamp()) * 1000000)::bigint
 FROM /*schema*/skald_mark AS m LEFT JOIN /*schema*/skald_answer AS a ON a.arrival = m.arrival
 WHERE m.consumer = $1::text AND m.source = $2::text AND m.id = $3::text;
 
 -- name: SeenMarks
--- OFFSET 0 keeps the look-up one probe of the key for each id, whatever the statistics say.
+-- OFFSET 0 makes each look-up one probe of the index, for any statistics.
 SELECT i.n, coalesce(m.until <= clock_timestamp(), false), coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result, coalesce(a.emitted, ''), coalesce(a.headers, ''), (extract(epoch FROM m.until - clock_timestamp()) * 1000000)::bigint
 FROM unnest($2::text[], $3::text[], $4::integer[]) AS i(source, id, n)
 CROSS JOIN LATERAL (
@@ -86,8 +86,8 @@ WITH i AS (
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM i), 'an answer');
 
 -- name: InsertMarks
--- InsertMark for many, in their order. Those that FindTurns told get none. Scalar subqueries stay probes of a key, whatever the
--- statistics say.
+-- InsertMark for many, in their order. Messages that FindKeyOrders returned get none. Scalar subqueries stay probes of the index, for any
+-- statistics.
 INSERT INTO /*schema*/skald_mark (consumer, source, id, outcome, reason, fingerprint, at)
 SELECT $1::text, i.source, i.id, i.outcome, i.reason, i.fingerprint, /*arrived*/
 FROM unnest($2::text[], $3::text[], $4::smallint[], $5::text[], $6::bigint[], $7::integer[], $8::bigint[], $9::boolean[])

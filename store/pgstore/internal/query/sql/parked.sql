@@ -2,7 +2,7 @@
 SELECT /*schema*/skald_check_key_order($1::bigint, $2::text, $3::text, $4::text, $5::bytea, $6::integer);
 
 -- name: TakeKeyOrder
--- Turn with what Session does, before it: a statement less for each message.
+-- KeyOrder after the work of Session: one statement less for each message.
 SELECT CASE WHEN coalesce($9::timestamptz <> pg_postmaster_start_time(), false) AND /*schema*/skald_require(false, 'the server') THEN 0::smallint
 	WHEN set_config('skald.lent', 'yes', true) IS NOT NULL AND set_config('lock_timeout', $7::text, true) IS NOT NULL
 		AND set_config('idle_in_transaction_session_timeout', $8::text, true) IS NOT NULL
@@ -10,8 +10,7 @@ SELECT CASE WHEN coalesce($9::timestamptz <> pg_postmaster_start_time(), false) 
 	THEN /*schema*/skald_check_key_order($1::bigint, $2::text, $3::text, $4::text, $5::bytea, $6::integer) END;
 
 -- name: TakeArrive
--- What Session does, and the lock of a key, for InsertArriving, which has a snapshot behind it and is planned without scans of whole
--- tables: see Walk.
+-- The work of Session and the lock of a key, for InsertArriving: that gets a later snapshot, and a plan without full scans (see Walk).
 SELECT CASE WHEN coalesce($4::timestamptz <> pg_postmaster_start_time(), false) AND /*schema*/skald_require(false, 'the server') THEN NULL
 	WHEN set_config('skald.lent', 'yes', true) IS NOT NULL AND set_config('lock_timeout', $2::text, true) IS NOT NULL
 		AND set_config('idle_in_transaction_session_timeout', $3::text, true) IS NOT NULL
@@ -20,7 +19,7 @@ SELECT CASE WHEN coalesce($4::timestamptz <> pg_postmaster_start_time(), false) 
 	THEN set_config('enable_seqscan', 'off', true) END;
 
 -- name: FollowArrive
--- TakeArrive behind the COMMIT of another message, whose answer must not wait for a rival of this one.
+-- TakeArrive after the COMMIT of another message, whose result must not wait for a rival of this message.
 SELECT CASE WHEN coalesce($4::timestamptz <> pg_postmaster_start_time(), false) AND /*schema*/skald_require(false, 'the server') THEN NULL
 	WHEN set_config('skald.lent', 'yes', true) IS NOT NULL AND set_config('lock_timeout', $2::text, true) IS NOT NULL
 		AND set_config('idle_in_transaction_session_timeout', $3::text, true) IS NOT NULL
@@ -30,7 +29,7 @@ SELECT CASE WHEN coalesce($4::timestamptz <> pg_postmaster_start_time(), false) 
 	THEN set_config('enable_seqscan', 'off', true) END;
 
 -- name: FollowKeyOrder
--- What FollowArrive does about a rival, before TakeTurn.
+-- Tries the lock of the key before TakeKeyOrder, as FollowArrive does.
 SELECT CASE WHEN pg_try_advisory_xact_lock($1::bigint) THEN true ELSE /*schema*/skald_require(false, 'a free key') END;
 
 -- name: GuardKeyOrder
@@ -40,7 +39,7 @@ SELECT /*schema*/skald_require(/*schema*/skald_check_key_order($1::bigint, $2::t
 SELECT pg_advisory_xact_lock($1::bigint) IS NULL;
 
 -- name: LockParked
--- The key of a kept message. What follows has a snapshot behind it.
+-- The key of a parked message or dead letter. The next statement has a later snapshot.
 SELECT pg_advisory_xact_lock((SELECT key_lock FROM /*schema*/skald_parked WHERE consumer = $1::text AND source = $2::text AND id = $3::text)) IS NULL;
 
 -- name: NoMark
@@ -48,8 +47,8 @@ SELECT /*schema*/skald_require(NOT EXISTS (
 	SELECT FROM /*schema*/skald_mark WHERE consumer = $1::text AND source = $2::text AND id = $3::text), 'no mark');
 
 -- name: InsertParked
--- f and l are the first and the last that hold the key: what lies between them is a subtraction. A dead letter that holds its key
--- again has numbers of another time: it counts as one at least.
+-- f and l are the first and the last message that block the key; the difference of their numbers is the count. A dead letter that blocks
+-- its key again has an older number and counts as at least one.
 WITH f AS (
 	SELECT running_count, running_bytes, bytes FROM /*schema*/skald_parked WHERE consumer = $1::text AND key = $18::bytea AND blocks_key ORDER BY place LIMIT 1
 ), l AS (
@@ -72,7 +71,7 @@ WITH f AS (
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM i), 'a message to be kept');
 
 -- name: ReplaceParked
--- Another message of the key, which is not kept yet, takes the place of the one at $28 and $29.
+-- Another message of the key, which is not stored yet, replaces the one at $28 and $29.
 WITH u AS (
 	UPDATE /*schema*/skald_parked SET source = $2::text, id = $3::text, attempts = $4::integer, due = clock_timestamp() + $5::bigint * interval '1 microsecond',
 		blocks_key = $6::boolean, first_at = $7::timestamptz, first_error = $8::text, first_host = $9::text, last_at = $10::timestamptz, last_error = $11::text,
@@ -103,8 +102,8 @@ WITH u AS (
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a parked message');
 
 -- name: StepBack
--- Before a dead letter that had freed its key holds it again. Where one that came behind it is at a call, it goes behind all of its key: else each
--- may wait for the other.
+-- Before a dead letter that did not block its key blocks it again. If a later message has an external call, the letter goes to the end of
+-- the key. Otherwise each might wait for the other.
 UPDATE /*schema*/skald_parked AS p SET place = DEFAULT,
 	running_count = 1 + coalesce((SELECT l.running_count FROM /*schema*/skald_parked AS l WHERE l.consumer = p.consumer AND l.key = p.key AND l.blocks_key ORDER BY l.place DESC LIMIT 1), 0),
 	running_bytes = p.bytes + coalesce((SELECT l.running_bytes FROM /*schema*/skald_parked AS l WHERE l.consumer = p.consumer AND l.key = p.key AND l.blocks_key ORDER BY l.place DESC LIMIT 1), 0)
@@ -112,7 +111,7 @@ WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND key IS NOT
 	SELECT FROM /*schema*/skald_parked AS c WHERE c.consumer = p.consumer AND c.call IS NOT NULL AND c.place > p.place AND c.key = p.key);
 
 -- name: RequeueParked
--- A message's age counts from here: a letter that lay for days is tried as often as others.
+-- The age of the message counts from now, so that an old dead letter gets as many tries as a new message.
 WITH u AS (
 	UPDATE /*schema*/skald_parked SET attempts = 0, claims = 0, crash_count = 0, due = clock_timestamp(), blocks_key = true, dead_at = NULL,
 		kind = '', fingerprint = '', stack = '', version = '', first_at = CASE WHEN first_at IS NOT NULL THEN clock_timestamp() END
@@ -128,13 +127,13 @@ UPDATE /*schema*/skald_parked SET attempts = 0, claims = 0, crash_count = 0, due
 WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND dead_at IS NOT NULL;
 
 -- name: LetGo
--- A dead letter whose step is barred or undone can do nothing any more: it holds nobody.
+-- A dead letter whose step is barred or undone can have no effect, so it blocks no other message.
 UPDATE /*schema*/skald_parked SET blocks_key = false
 WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND dead_at IS NOT NULL AND EXISTS (
 	SELECT FROM /*schema*/skald_step WHERE consumer = $1::text AND saga = $4::text AND step = $5::text AND occurrence = $6::text AND state IN (6, 7));
 
 -- name: SettleParked
--- Behind a change of a message: the first of its key is due, the others wait.
+-- After a change of a message: the first of its key becomes due, the others wait.
 WITH k AS (
 	SELECT key FROM /*schema*/skald_parked WHERE consumer = $1::text AND source = $2::text AND id = $3::text
 ), f AS (
@@ -148,7 +147,7 @@ WITH k AS (
 SELECT 1;
 
 -- name: FinishParked
--- The next of its key is due.
+-- The next message of the key becomes due.
 WITH d AS (
 	DELETE FROM /*schema*/skald_parked WHERE consumer = $1::text AND source = $2::text AND id = $3::text
 		AND ($4::integer IS NULL OR attempts = $4::integer AND dead_at IS NULL AND coalesce(call::json ->> 'key', '') = $5::text)
@@ -163,9 +162,9 @@ WITH d AS (
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM d), 'a kept message');
 
 -- name: Claim
--- Only the first of a key is ever due, so nobody overtakes by what is locked. The clock is asked once: asked for each row it ends no
--- walk of the index, and what is due in an hour would be looked at each time. c counts for those that were read along the last time, if that
--- had no answer; a are those that are read along now, a prefix of what is behind h. Both end where the bytes of a page do.
+-- Only the first message of a key is ever due, so locked rows let no message overtake. The clock is read once: a condition with a clock for
+-- each row would not end the walk of the index. c updates the messages prefetched last time, if that claim had no answer. a has the
+-- messages prefetched now, a prefix of those after h. Both end at the limit of bytes.
 WITH d AS (
 	SELECT place, key, claims, prefetched_to, crash_count = 0 AND call IS NULL AND claims = 0 AND key IS NOT NULL AS plain,
 		bytes + coalesce(octet_length(envelope), 0) AS size
@@ -211,7 +210,7 @@ SELECT consumer, source, id, attempts, 0::bigint, blocks_key, first_at, first_er
 	clock_timestamp() FROM a;
 
 -- name: NextDue
--- When the next one is due, and whether a message in quarantine was admitted.
+-- The time until the next message is due, and whether a message in quarantine was admitted.
 SELECT coalesce((SELECT greatest((extract(epoch FROM due - clock_timestamp()) * 1000000)::bigint, 1) FROM /*schema*/skald_parked
 	WHERE consumer = $1::text AND dead_at IS NULL AND NOT waiting AND topic || chr(31) || type <> ALL ($2::text[]) ORDER BY due LIMIT 1), 0),
 	EXISTS (SELECT FROM /*schema*/skald_quarantine WHERE consumer = $1::text AND admitted_at IS NOT NULL AND taken_at IS NULL);
@@ -237,11 +236,11 @@ FROM /*schema*/skald_kept_counts($1::text);
 SELECT count(pg_advisory_xact_lock(t) IS NULL) FROM unnest($1::bigint[]) AS t;
 
 -- name: FindKeyOrders
--- What skald_check_key_order says of messages that arrive, of those that it says something of. Their keys are locked by now. Their numbers are kept in
--- a setting, for the statements behind this one, which give them no mark. $7 are the sources that there are: an id that sorts behind all
--- that are kept of its source is not looked for, and ids that tell their time mostly do. A key that is held has a first that waits for
--- nobody, and these are few: a key is looked for among them. Where nothing is found, no message is looked at. Not key = ANY: planned when
--- nothing is parked, that reads all that wait for nobody.
+-- The result of skald_check_key_order for each message from the broker that has one; their keys are locked. A setting keeps the numbers of
+-- these messages, so that the next statements insert no mark for them. $7 has the distinct sources: an ID above all stored IDs of its
+-- source needs no look-up, and IDs with a timestamp usually are. A blocked key has a first message that waits for none, and there are few
+-- of these, so keys are searched among them. If none is found, no message is examined. Not key = ANY: a plan that was made for an empty
+-- table would read all of them.
 SELECT t.n, (CASE WHEN t.dead THEN -4 WHEN NOT t.dead THEN -3
 		WHEN (SELECT true FROM /*schema*/skald_floor AS f WHERE f.consumer = $1::text AND t.old > 0 AND f.at >= to_timestamp(t.old / 1000.0)) THEN -1
 		ELSE -5 END)::smallint,
@@ -263,9 +262,9 @@ FROM (
 ) AS t WHERE t.dead IS NOT NULL OR t.behind;
 
 -- name: FindClaimed
--- The same of messages that were claimed: of each key those stand that are first of it, in that order, as they were claimed. $5 to $8 are
--- the messages, one key behind the other, and $2 to $4 the keys, how many are of each, and how many are before them; those that have no key
--- are in $9 to $12.
+-- The same for claimed messages. Of each key those may be taken that come first, in that order, with the attempts of their claim. $5 to $8
+-- have the messages, grouped by key. $2 to $4 have the keys, the number of messages of each, and the number before them. $9 to $12 have
+-- messages without a key.
 SELECT ($8::integer[])[g.at], -6::smallint, set_config('skald.kept', concat(current_setting('skald.kept'), ',', ($8::integer[])[g.at]), true)
 FROM unnest($2::bytea[], $3::integer[], $4::integer[]) AS k(key, many, before)
 CROSS JOIN LATERAL (
@@ -286,15 +285,15 @@ WHERE (SELECT p.place FROM /*schema*/skald_parked AS p
 	WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id AND p.attempts = i.tries AND p.dead_at IS NULL) IS NULL;
 
 -- name: LockManyParked
--- LockKept for many, in the order of the locks.
+-- LockParked for many, in the order of the locks.
 SELECT count(pg_advisory_xact_lock(t.key_lock) IS NULL) FROM (
 	SELECT (SELECT p.key_lock FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id) AS key_lock
 	FROM unnest($2::text[], $3::text[]) AS i(source, id) ORDER BY 1 OFFSET 0
 ) AS t;
 
 -- name: FinishMany
--- FreeKept for many that were claimed, at the places where they lay then, in that order: to find them again by their names takes longer. So
--- does a join with them, without a hash.
+-- FinishParked for many claimed messages, by their places and in that order. A look-up by their names takes longer, and so does a join with
+-- them, except by hash.
 WITH d AS (
 	DELETE FROM /*schema*/skald_parked WHERE place = ANY ($2::bigint[]) RETURNING place, consumer, source, id, attempts, dead_at, call, key
 ), n AS (

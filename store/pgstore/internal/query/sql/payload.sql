@@ -1,6 +1,6 @@
 -- name: ListPayloads
--- The newest rows and the first that are deferred. A length is looked up without reading what is measured; what is beyond the bounds
--- is never read.
+-- The newest rows and the first deferred ones. The length of a value is known without reading it, so values beyond the limits are never
+-- read.
 SELECT id, topic, type, content_type, is_read, CASE WHEN is_read THEN coalesce(data_bytes, convert_to(data, 'UTF8')) END,
 	CASE WHEN is_read THEN coalesce(convert_to(headers::text, 'UTF8'), headers_bytes) END
 FROM (

@@ -1,6 +1,6 @@
--- A row that was acknowledged gets the transaction 3 if its own means nothing here. One that is to be read again gets 4, at the
--- next recovery 5, and so on, and the snapshot of the recovery names that one as running. No transaction of a user's ever had a
--- number so small: making a cluster takes hundreds.
+-- An acknowledged row gets the transaction 3 if its own is not valid here. A row to read again gets 4; at the next recovery 5, and so on.
+-- The snapshot of the recovery lists that number as running. User transactions never have such small numbers: creating a cluster takes
+-- hundreds.
 
 -- name: Moved
 SELECT coalesce(/*schema*/skald_recovery_reason(), '');
@@ -9,24 +9,24 @@ SELECT coalesce(/*schema*/skald_recovery_reason(), '');
 SELECT /*schema*/skald_check_identity('');
 
 -- name: Horizon
--- Transactions from here on may not have ended yet.
+-- Transactions from this number on may not have ended yet.
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text;
 
 -- name: Recoveries
--- How many there were. A recovery reads it before anything else: whatever it settles, it settles for that number, and under GuardReseats.
+-- The number of recoveries. A recovery reads it first and settles only under GuardRecoveries with this number.
 SELECT value FROM /*schema*/skald_setting WHERE name = 'recoveries';
 
 -- name: LockPage
--- Waits for a recovery that holds LockOutbox, whose answer nobody may have heard.
+-- Waits for a recovery that has LockOutbox. Its client may not have received the result.
 LOCK TABLE /*schema*/skald_outbox IN ROW EXCLUSIVE MODE;
 
 -- name: GuardRecoveries
--- Behind a lock of the outbox: of two that recover at the same time the second must not settle what the first has given to the relays.
+-- After a lock of the outbox. Of two recoveries at the same time, the second must not settle rows that the first gave to the relays.
 SELECT /*schema*/skald_require((SELECT value FROM /*schema*/skald_setting WHERE name = 'recoveries') = $1::text, 'the recovery');
 
 -- name: SettlePage
--- The rows behind $1, at most $2; $3 is the horizon, $4 is Reseats. Acknowledged is what a shard's base saw by its snapshot and by its number: what was written
--- here since has a number behind it, unless the sequence was left behind and gave numbers out again.
+-- The rows after $1, at most $2. $3 is the horizon, $4 the number of recoveries. A row is acknowledged if the base of a shard includes it
+-- by snapshot and by number. Rows written here since then have larger numbers, unless the sequence was behind and used numbers again.
 WITH again AS MATERIALIZED (
 	SELECT (4 + $4::text::integer)::text::xid8 AS txid
 ), page AS MATERIALIZED (
@@ -51,8 +51,8 @@ WITH again AS MATERIALIZED (
 SELECT count(*), coalesce(max(seq), 0), count(*) FILTER (WHERE covered), count(*) FILTER (WHERE NOT covered) FROM judged;
 
 -- name: After
--- What is there that its sequence has not come to, or ''. Rows are read by the snapshot, and the sequence behind it. Of marks, whose numbers
--- have no index, it takes the latest: of a sequence that begins again any of them tells.
+-- A description of the stored rows that their sequence is behind, or ''. It reads rows by the snapshot, and then the sequence. Numbers of
+-- marks have no index, so it reads the latest marks: after a reset of the sequence, any of them shows it.
 SELECT coalesce((SELECT format('number %s of %s is there, the sequence %s has come to %s', t.top, t.action, t.name, t.last) FROM (
 	SELECT 1 AS n, 'skald_parked' AS action, 'skald_parked_place_seq' AS name, (SELECT p.place FROM /*schema*/skald_parked AS p ORDER BY p.place DESC LIMIT 1) AS top, (SELECT s.last_value - (NOT s.is_called)::integer FROM /*schema*/skald_parked_place_seq AS s) AS last
 	UNION ALL
@@ -69,7 +69,7 @@ SELECT coalesce((SELECT format('number %s of %s is there, the sequence %s has co
 SELECT set_config('statement_timeout', '0', true);
 
 -- name: LastArrival
--- It reads all marks, and locks nobody out: what is written meanwhile has a number of the sequence.
+-- Reads all marks and blocks no writer: rows written meanwhile have numbers of the sequence.
 SELECT coalesce(greatest((SELECT max(m.arrival) FROM /*schema*/skald_mark AS m),
 	(SELECT max(a.arrival) FROM /*schema*/skald_answer AS a)), 0);
 
@@ -78,7 +78,7 @@ SELECT coalesce((SELECT format('number %s of a mark is there, the sequence skald
 	WHERE $1::bigint > s.last_value - (NOT s.is_called)::integer), '');
 
 -- name: LockNumbered
--- Who writes draws a number; nobody does from here on. In the order in which an intake takes them.
+-- Each writer takes a number, so none can write from here on. The order is that of an intake.
 LOCK TABLE /*schema*/skald_mark, /*schema*/skald_answer, /*schema*/skald_quarantine, /*schema*/skald_parked, /*schema*/skald_audit
 	IN SHARE ROW EXCLUSIVE MODE;
 
@@ -95,18 +95,18 @@ SELECT setval('/*schema*/skald_quarantine_number_seq'::regclass, t.top) FROM (SE
 WHERE t.top > s.last_value - (NOT s.is_called)::integer;
 
 -- name: RaiseArrivals
--- To LastArrival.
+-- To the result of LastArrival.
 SELECT setval('/*schema*/skald_arrival'::regclass, t.top) FROM (SELECT $1::bigint) AS t(top), /*schema*/skald_arrival AS s
 WHERE t.top > s.last_value - (NOT s.is_called)::integer;
 
 -- name: RaiseSnapshots
--- In a transaction of its own: it draws a number.
+-- In its own transaction, because it uses a transaction number.
 SELECT setval('/*schema*/skald_snapshot_id_seq'::regclass, t.id) FROM (SELECT id FROM /*schema*/skald_snapshot ORDER BY id DESC LIMIT 1) AS t
 WHERE t.id > coalesce(pg_sequence_last_value('/*schema*/skald_snapshot_id_seq'::regclass), 0);
 
 -- name: LockOutbox
--- Waits for those who have written; nobody writes from here on. It draws no transaction number: the snapshot that follows
--- would count our own among those that are over.
+-- Waits for open writers; none can write from here on. It uses no transaction number, because the snapshot after it would count that as
+-- finished.
 LOCK TABLE /*schema*/skald_outbox IN EXCLUSIVE MODE;
 
 -- name: RecoverSnapshot
@@ -125,16 +125,16 @@ SELECT $1::text, (again || ':' || pg_snapshot_xmax(s)::text || ':' || again
 FROM now, h, (SELECT 4 + value::integer AS again FROM /*schema*/skald_setting WHERE name = 'recoveries') AS n;
 
 -- name: RecoverOnce
--- Of two that recover at the same time the second finds that nothing moved.
+-- Of two recoveries at the same time, the second finds that nothing moved.
 SELECT /*schema*/skald_require(/*schema*/skald_recovery_reason() IS NOT NULL, 'the recovery') FROM /*schema*/skald_setting WHERE name = 'shard lock' FOR UPDATE;
 
 -- name: SettleNew
--- What was committed since the pages were settled.
+-- Rows that were committed since the pages were settled.
 UPDATE /*schema*/skald_outbox SET txid = (SELECT (4 + value::integer)::text::xid8 FROM /*schema*/skald_setting WHERE name = 'recoveries')
 WHERE txid >= $1::text::xid8;
 
 -- name: Renumber
--- Rows that got a number a second time come behind all others, in their order. The sequence goes on behind them.
+-- Rows with a number that was used twice go after all others, in their order. The sequence continues after them.
 WITH s AS MATERIALIZED (
 	SELECT coalesce(pg_sequence_last_value('/*schema*/skald_outbox_seq_seq'::regclass), 0) AS last, t.seq AS top FROM /*schema*/skald_snapshot AS t WHERE t.token = $1::text
 ), raised AS MATERIALIZED (
@@ -156,7 +156,7 @@ FROM /*schema*/skald_snapshot AS t, /*schema*/skald_database_identity() AS p
 WHERE t.token = $1::text;
 
 -- name: ForgetAllRelays
--- Those that stopped have left nothing; one that sessions comes again.
+-- Relays that stopped have nothing to lose; a running one registers again.
 DELETE FROM /*schema*/skald_relay;
 
 -- name: EndRecover

@@ -1,5 +1,5 @@
 -- name: StartSaga
--- A rival that starts it is waited for. The clock is asked once.
+-- Waits for a rival that starts the same saga. The clock is read once.
 INSERT INTO /*schema*/skald_saga (name, key, id, hash, input, fingerprint, origin, state, status, stuck, paused, step, error, failed, since, retry,
 	session, version, started_at, changed_at, due)
 SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::bigint, $7::text, $8::text, $9::text, $10::boolean, $11::boolean, $12::text, $13::text,
@@ -9,7 +9,7 @@ ON CONFLICT (name, key) DO NOTHING
 RETURNING (extract(epoch FROM started_at) * 1000000)::bigint, (extract(epoch FROM due) * 1000000)::bigint;
 
 -- name: StartSagas
--- StartSaga for many, in the order of names and keys: two of these never wait for each other in a circle.
+-- StartSaga for many, in the order of names and keys, so that two of these cannot deadlock.
 INSERT INTO /*schema*/skald_saga (name, key, id, hash, input, origin, state, status, step, error, session, fingerprint, version, stuck, paused,
 	failed, since, retry, started_at, changed_at, due)
 SELECT m.name, m.key, m.id, m.hash, m.input, m.origin, m.state, m.status, m.step, m.error, m.session, m.fingerprint, m.version, m.stuck, m.paused,
@@ -23,7 +23,7 @@ ON CONFLICT (name, key) DO NOTHING
 RETURNING name, key, (extract(epoch FROM started_at) * 1000000)::bigint, (extract(epoch FROM due) * 1000000)::bigint;
 
 -- name: StartSagaInstead
--- StartSaga in the place of one that has ended.
+-- StartSaga that replaces an ended saga.
 UPDATE /*schema*/skald_saga AS s SET id = $3::text, hash = $4::text, input = $5::text, fingerprint = $6::bigint, origin = $7::text, state = $8::text,
 	status = $9::text, stuck = $10::boolean, paused = $11::boolean, step = $12::text, error = $13::text, failed = $14::integer,
 	since = $15::timestamptz, retry = $16::timestamptz, session = $17::text, version = $19::bigint, started_at = n.at, changed_at = n.at,
@@ -39,8 +39,8 @@ SELECT /*saga*/ FROM /*schema*/skald_saga AS s WHERE s.name = $1::text AND s.key
 SELECT /*saga*/ FROM /*schema*/skald_saga AS s WHERE s.name = $1::text AND s.key = $2::text FOR NO KEY UPDATE;
 
 -- name: LockSagas
--- LockSaga for many, in the order of names and keys: two of these never wait for each other in a circle. The rows of a subquery that locks
--- are read by the index, one after the other.
+-- LockSaga for many, in the order of names and keys, so that two of these cannot deadlock. The locking subquery reads its rows through the
+-- index one by one.
 SELECT s.*, m.n FROM (
 	SELECT r.name, r.key, r.n FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS r(name, key, n)
 	ORDER BY r.name COLLATE "C", r.key COLLATE "C") AS m
@@ -48,16 +48,17 @@ CROSS JOIN LATERAL (
 	SELECT /*saga*/ FROM /*schema*/skald_saga AS s WHERE s.name = m.name AND s.key = m.key FOR NO KEY UPDATE) AS s;
 
 -- name: HoldSaga
--- Locks a saga that stands as it is named.
+-- Locks a saga that has the given version.
 SELECT true FROM /*schema*/skald_saga WHERE name = $1::text AND key = $2::text AND version = $3::bigint FOR NO KEY UPDATE;
 
 -- name: TakeSaga
--- HoldSaga with what Session does: a statement less for each step. The bounds are set before a row is looked at, and if there is none.
+-- HoldSaga with the work of Session: one statement less for each step. The timeouts are set before the row is read, and also if there is
+-- none.
 SELECT true FROM /*schema*/skald_saga WHERE name = $1::text AND key = $2::text AND version = $3::bigint AND (/*session*/)
 FOR NO KEY UPDATE;
 
 -- name: FollowSaga
--- TakeSaga that does not wait: it stands in the round trip of another unit's COMMIT.
+-- TakeSaga that does not wait, because it shares a round trip with another unit's COMMIT.
 SELECT true FROM /*schema*/skald_saga WHERE name = $1::text AND key = $2::text AND version = $3::bigint AND (/*session*/)
 FOR NO KEY UPDATE NOWAIT;
 
@@ -70,8 +71,8 @@ WITH m AS (
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM m), 'a saga');
 
 -- name: MoveHeld
--- MoveSaga, with what GuardLent does, of a saga that this transaction has locked by TakeSaga. Of another version it fails with 22P02, which
--- no role needs a right for.
+-- MoveSaga and GuardLent for a saga that TakeSaga locked in this transaction. For another version it fails with 22P02, which needs no
+-- right.
 UPDATE /*schema*/skald_saga AS s
 SET version = CASE WHEN s.version = $3::bigint THEN s.version + 1 ELSE ('the saga is at ' || s.version)::bigint END
 		/ (coalesce(current_setting('skald.lent', true), '') = 'yes')::integer,
@@ -79,14 +80,14 @@ SET version = CASE WHEN s.version = $3::bigint THEN s.version + 1 ELSE ('the sag
 WHERE s.name = $1::text AND s.key = $2::text;
 
 -- name: MoveSagas
--- MoveSaga for many, in their order. It answers which of them moved.
+-- MoveSaga for many, in their order. It returns those that moved.
 UPDATE /*schema*/skald_saga AS s SET version = s.version + 1, /*moves*/
 FROM /*moved*/
 WHERE s.name = m.name AND s.key = m.key AND s.version = m.version
 RETURNING m.n;
 
 -- name: MoveAllSagas
--- MoveSagas that fails unless all of them moved.
+-- MoveSagas that fails unless all moved.
 WITH d AS (
 	UPDATE /*schema*/skald_saga AS s SET version = s.version + 1, /*moves*/
 	FROM /*moved*/
@@ -96,8 +97,8 @@ WITH d AS (
 SELECT /*schema*/skald_require((SELECT count(*) FROM d) = cardinality($1::text[]), 'a saga');
 
 -- name: ClaimSagas
--- "due" looks at more than are wanted, since rivals have some of them locked; "free" locks one by one, until there are enough. The last
--- row tells how many were due, and how long it is until another one is, in microseconds; NULL: none is.
+-- "due" reads more sagas than requested, because rivals may have some locked. "free" locks one by one until there are enough. The last row
+-- has the number of due sagas and the microseconds until the next one is due; NULL if there is none.
 WITH now AS MATERIALIZED (
 	SELECT clock_timestamp() AS at
 ), due AS MATERIALIZED (
@@ -128,7 +129,7 @@ SELECT '', '', '', '', '', 0, '', '', 0, '', false, false, '', '', 0, NULL, NULL
 FROM now AS n;
 
 -- name: NoteSagaDefinitions
--- Two that are noted at once, and for the first time, may get the same number: then neither is the later one.
+-- Two definitions that are first stored at the same time may get the same number. Then neither is the later one.
 INSERT INTO /*schema*/skald_saga_definition (name, hash, number, written, noted_at)
 SELECT d.name, d.hash, (SELECT coalesce(max(o.number), 0) + 1 FROM /*schema*/skald_saga_definition AS o WHERE o.name = d.name),
 	d.written, clock_timestamp() FROM unnest($1::text[], $2::text[], $3::text[]) AS d(name, hash, written)
@@ -138,8 +139,8 @@ ON CONFLICT (name, hash) DO UPDATE SET written = EXCLUDED.written, noted_at = EX
 SELECT name, hash, number, written, noted_at FROM /*schema*/skald_saga_definition ORDER BY name, number DESC, hash;
 
 -- name: ListSagas
--- What an index knows is chosen first, at most $17 of it (NULL: all), and is looked through for the rest. The last
--- one that is looked at ends the list, whether it is meant or not.
+-- First selects by the conditions that an index supports, at most $17 rows (NULL: all), then filters the rest. The last row examined ends
+-- the list, even if it does not match.
 SELECT /*saga*/, s.n, s.meant FROM (
 	SELECT l.*, ($4::text = '' OR l.id = $4::text) AND ($5::text[] IS NULL OR l.status = ANY ($5::text[]))
 		AND ($10::text = '' OR l.step = $10::text) AND ($11::text = '' OR strpos(l.error, $11::text) > 0)
@@ -157,7 +158,7 @@ SELECT /*saga*/, s.n, s.meant FROM (
 WHERE s.meant OR s.n = $17::bigint ORDER BY s.name, s.key LIMIT $16::integer;
 
 -- name: ListSagasOfKey
--- Names are few: each is looked up in the index, and the key with it.
+-- There are few names, so each is looked up in the index together with the key.
 WITH RECURSIVE name AS (
 	(SELECT name AS name FROM /*schema*/skald_saga ORDER BY name LIMIT 1)
 	UNION ALL
@@ -166,8 +167,8 @@ WITH RECURSIVE name AS (
 SELECT /*saga*/ FROM name AS n JOIN /*schema*/skald_saga AS s ON s.name = n.name AND s.key = $1::text ORDER BY s.name LIMIT $2::integer;
 
 -- name: CountSagas
--- Each count is a walk of one part of an index, of at most 10,000 entries. Overdue is what sagarow.Late says: what builds leave to others is
--- among those that are tried again.
+-- Each count reads a part of an index, at most 10,000 entries. Overdue follows sagarow.Late: sagas left to other builds are counted among
+-- the failing ones.
 WITH RECURSIVE name AS (
 	(SELECT name AS name FROM /*schema*/skald_saga ORDER BY name LIMIT 1)
 	UNION ALL

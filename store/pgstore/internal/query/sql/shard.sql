@@ -1,10 +1,11 @@
 -- name: LockLease
--- One relay at a time is dealt shards; what follows sees what those before were dealt. It raises where the shards speak of
--- another place.
+-- Only one relay at a time gets shards, and the statements after this see earlier assignments. It fails if the shards belong to another
+-- database.
 SELECT /*schema*/skald_check_identity('') FROM /*schema*/skald_setting WHERE name = 'shard lock' FOR UPDATE;
 
 -- name: KeepPlace
--- A failover begins a timeline; nothing else of a place changes without a recovery, but in a copy in which nothing was ever said.
+-- A fail-over begins a timeline. No other part of the identity changes without a recovery, except in a copy to which no message was ever
+-- written.
 WITH was AS MATERIALIZED (
 	SELECT max(timeline) AS timeline FROM /*schema*/skald_shard
 ), u AS (
@@ -16,7 +17,8 @@ WITH was AS MATERIALIZED (
 SELECT coalesce((SELECT max(u.timeline) FROM u HAVING max(u.timeline) <> (SELECT timeline FROM was)), 0);
 
 -- name: NoteMoved
--- What a relay knew, and what is here: the first of its shards that is as it was, without its snapshot, or at an earlier epoch.
+-- Compares the shards that a relay had with the stored ones. It returns the first that is unchanged but lacks its snapshot, or that has an
+-- earlier epoch.
 UPDATE /*schema*/skald_setting AS s SET value = m.saw
 FROM (SELECT CASE WHEN l.epoch < k.epoch THEN format('shard %s is at epoch %s, a relay held it at epoch %s', l.id, l.epoch, k.epoch)
 		ELSE format('snapshot %s, to which a relay had come in shard %s, is not there', split_part(n.snapshot, '-', 1), l.id) END AS saw
@@ -31,8 +33,8 @@ WHERE s.name = 'recovery reason' AND s.value = '';
 DELETE FROM /*schema*/skald_relay WHERE until <= clock_timestamp() AND owner <> $1::text;
 
 -- name: KeepRelay
--- It waits if others hold all there is, or will, or if another is to hold all. Relays that yield do not count while a broker of a
--- relay answers.
+-- A relay waits if other relays own all shards, or will, or if one relay is to own all. Relays that yield do not count while another
+-- relay's broker answers.
 WITH others AS MATERIALIZED (
 	SELECT until FROM /*schema*/skald_relay AS o
 	WHERE owner <> $1::text AND NOT standby AND NOT (yields AND ($6::bigint = 0
@@ -59,8 +61,8 @@ UPDATE /*schema*/skald_shard SET owner = NULL, session = NULL, token = gen_rando
 WHERE owner = $1::text AND id = ANY ($2::integer[]);
 
 -- name: TakeShards
--- All of an earlier session of the owner, then free ones up to its share; not those that it gives back. A relay that yields gives its
--- shards back by itself: until then they are not free.
+-- All shards of an earlier session of the owner, then free ones up to its share, except those that it releases. A relay that yields
+-- releases its own shards; until then they are not free.
 WITH alive AS MATERIALIZED (
 	SELECT owner, NOT (yields AND EXISTS (SELECT FROM /*schema*/skald_relay WHERE broker_away_at IS NULL AND until > clock_timestamp())) AS works
 	FROM /*schema*/skald_relay WHERE until > clock_timestamp() AND NOT standby
@@ -79,8 +81,8 @@ WHERE owner = $1::text AND session <> $2::text OR id = ANY (ARRAY(
 	LIMIT (SELECT greatest(n, 0) FROM room)));
 
 -- name: Shards
--- First, as shard -1, how many shards there are, how many relays live and may hold some, how many of them come before the owner, and how
--- many wait; 'standby' if the owner does. Then the shards that the owner holds.
+-- First a row with shard -1: the number of shards, of live relays that may own some, of those before the owner, and of waiting ones;
+-- 'standby' if the owner waits. Then the shards of the owner.
 SELECT -1, (SELECT count(*) FROM /*schema*/skald_shard)::integer, count(*) FILTER (WHERE works)::integer,
 	count(*) FILTER (WHERE works AND owner COLLATE "C" < $1::text), coalesce(max('standby') FILTER (WHERE NOT works AND owner = $1::text), ''),
 	'', '', count(*) FILTER (WHERE NOT works), ''
@@ -103,7 +105,7 @@ WITH u AS (
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a shard');
 
 -- name: KeepAllProgress
--- Each for itself: those that are not returned lost their guard.
+-- Each shard separately: those that are not returned lost their guard.
 UPDATE /*schema*/skald_shard AS l SET base = coalesce(p.base, l.base), tip = coalesce(p.tip, l.tip), seq = coalesce(p.seq, l.seq),
 	incarnation = coalesce(p.incarnation, l.incarnation), changed_at = clock_timestamp()
 FROM unnest($1::integer[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[])

@@ -1,6 +1,6 @@
 -- name: LockTracked
--- Rows that are there are locked in the order of their keys, then the others are made in that order: rivals do not wait in a circle.
--- A rival may have made one meanwhile: then this waits for the rival, and reads what it wrote.
+-- Existing rows are locked in the order of their keys, then missing ones are created in that order, so that rivals cannot deadlock. If a
+-- rival creates one meanwhile, this waits and reads the rival's row.
 WITH found AS (
 	SELECT key, state, due, drift, body, at, changed_at, drifted_at FROM /*schema*/skald_tracked
 	WHERE flow = $1::text AND key = ANY(ARRAY(SELECT jsonb_array_elements_text($2::text::jsonb))) ORDER BY key FOR UPDATE
@@ -13,7 +13,7 @@ WITH found AS (
 SELECT * FROM found UNION ALL SELECT * FROM made;
 
 -- name: SaveTracked
--- Its last condition has it use the index, with a plan that was made on an empty table, too.
+-- The last condition makes it use the index, even with a plan for an empty table.
 UPDATE /*schema*/skald_tracked AS t SET state = n.state, due = n.due, body = n.body, changed_at = clock_timestamp(), drift = n.drift,
 	drifted_at = CASE WHEN n.drift = 0 THEN NULL WHEN n.drift > t.drift THEN clock_timestamp() ELSE t.drifted_at END
 FROM jsonb_to_recordset($1::text::jsonb) AS n(key text, flow text, state text, due timestamptz, drift integer, body text)
@@ -27,7 +27,7 @@ WHERE ($1::text = '' OR flow = $1::text) AND ($2::text = '' OR key = $2::text) A
 ORDER BY key, flow LIMIT $5::integer;
 
 -- name: CountTracked
--- Each count is a walk of one part of an index, of at most 10,000 entries. A flow has a row if a saga of it lives or drifted.
+-- Each count reads a part of an index, at most 10,000 entries. A flow has a row if one of its sagas is running or drifted.
 WITH RECURSIVE live AS (
 	(SELECT flow AS flow FROM /*schema*/skald_tracked WHERE state IN ('running', 'compensating') ORDER BY flow LIMIT 1)
 	UNION ALL

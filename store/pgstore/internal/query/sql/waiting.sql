@@ -1,5 +1,5 @@
 -- name: ListWaiting
--- At most so many rows after the position of the slowest shard are read, whether or not another shard has published them.
+-- Reads at most that many rows after the position of the slowest shard, including rows that other shards have published.
 WITH p AS MATERIALIZED (
 	SELECT l.id AS shard, l.first_bucket, l.last_bucket, b.snapshot AS base, t.snapshot AS tip, CASE WHEN t.id IS NULL THEN 0 ELSE l.seq END AS tip_seq,
 		greatest(b.seq, CASE WHEN t.id IS NULL THEN 0 ELSE l.seq END) AS published_to

@@ -1,7 +1,7 @@
 -- name: Snapshot
--- Rows that are not in this snapshot are of transactions that it names as running, of those up to our own
--- number, or have a larger seq: one with a larger number drew it behind our reading of seq, and its seqs behind
--- its number. So the snapshot comes first, then seq, then the number. A poll looks at 10,000 uncommitted rows at most.
+-- A row that is not in this snapshot has a transaction that the snapshot lists as running or that is up to our own number, or it has a
+-- larger seq. A transaction with a larger number took it after this read seq, and took its seqs after its number. So the order is:
+-- snapshot, seq, number. A poll reads at most 10,000 uncommitted rows.
 WITH b AS MATERIALIZED (
 	SELECT snapshot, seq, own_txid FROM /*schema*/skald_snapshot WHERE id = $1::bigint AND token = $2::text
 ), h AS MATERIALIZED (
@@ -26,13 +26,13 @@ WITH b AS MATERIALIZED (
 SELECT (SELECT count(*) FROM b)::integer, coalesce((SELECT id FROM i), 0)::bigint;
 
 -- name: Snapshots
--- How many of the two are there, and the seq of the first.
+-- How many of the two ticks exist, and the seq of the first.
 SELECT count(*)::integer, coalesce(max(seq) FILTER (WHERE id = $1::bigint), 0)::bigint FROM /*schema*/skald_snapshot WHERE (id, token) IN (($1::bigint, $2::text), ($3::bigint, $4::text));
 
 -- name: Pull
--- First the rows of transactions that were running at the base, all of them at or below its seq; then the walk of
--- the key. No txid predicate there could use an index: the page must not be sorted. The page ends where its bytes do; of a row
--- that is too large only that is read. The window has no ORDER BY: its rows come in their order, and are not to be sorted.
+-- First the rows of transactions that were running at the base, all at or below its seq; then the walk of the key. A condition on txid
+-- could not use an index there, and the page must not be sorted. The page ends at the limit of bytes; of a row that is too large, only the
+-- size and hash are read. The window has no ORDER BY, because its rows are in order already.
 WITH b AS MATERIALIZED (
 	SELECT snapshot, seq, own_txid FROM /*schema*/skald_snapshot WHERE id = $1::bigint AND token = $2::text
 ), t AS MATERIALIZED (
@@ -63,7 +63,7 @@ LIMIT $6::integer
 ) AS w WINDOW p AS (ROWS UNBOUNDED PRECEDING)) AS o WHERE o.upto <= /*pagebytes*/;
 
 -- name: PullOn
--- Pull for a page behind the base's seq, where only the walk is left: a third of the planning.
+-- Pull for a page after the base's seq, where only the walk remains: a third of the planning time.
 WITH t AS MATERIALIZED (
 	SELECT snapshot, seq FROM /*schema*/skald_snapshot WHERE id = $1::bigint AND token = $2::text
 )
@@ -75,8 +75,8 @@ ORDER BY o.seq LIMIT $4::integer
 ) AS w WINDOW p AS (ROWS UNBOUNDED PRECEDING)) AS o WHERE o.upto <= /*pagebytes*/;
 
 -- name: PullLight
--- PullOn without the sum of bytes, which takes longer than the rows: no row of more than $5 bytes is read, and the client ends the
--- page before the first such row, or where its bytes end.
+-- PullOn without the sum of bytes, which takes longer than the rows. It reads no row of more than $5 bytes. The client ends the page before
+-- the first such row, or at the limit of bytes.
 WITH t AS MATERIALIZED (
 	SELECT snapshot, seq FROM /*schema*/skald_snapshot WHERE id = $1::bigint AND token = $2::text
 )
