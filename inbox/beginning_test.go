@@ -276,7 +276,7 @@ func TestAnotherDatabaseIsRefusedUntilItAdoptsTheGroup(t *testing.T) {
 				stop = run(t, in)
 				until(t, "the refusal",
 					func() bool { return strings.Contains(in.Health().Why, "skald consumer adopt") })
-				until(t, "the ERROR", func() bool { return r.logged("ERROR inbox: cannot join yet") > 0 })
+				until(t, "the ERROR", func() bool { return r.logged("ERROR inbox: cannot join the group yet") > 0 })
 				_, rest, _ := strings.Cut(in.Health().Why, "--from ")
 				return strings.Fields(rest)[0], stop
 			}

@@ -115,13 +115,13 @@ func TestConfigurationErrorIsAnError(t *testing.T) {
 	}
 	placed := skald.Event[string]{Topic: "orders", Type: "placed"}
 	for want, in := range map[string]func(o *inbox.Options) skald.Runner{
-		`ERROR inbox: cannot join yet, tries again|database "skald_no_such_database" does not exist`: func(
+		`ERROR inbox: cannot join the group yet; will retry|database "skald_no_such_database" does not exist`: func(
 			o *inbox.Options) skald.Runner {
 			in := inbox.New(pgstore.New(pool, nil), bus, "stock", o)
 			inbox.On(in, placed, func(context.Context, pgx.Tx, skald.Received[string]) error { return nil })
 			return in
 		},
-		"ERROR inbox: cannot join yet, tries again|belongs to the database a": func(
+		"ERROR inbox: cannot join the group yet; will retry|belongs to the database a": func(
 			o *inbox.Options) skald.Runner {
 			in := inbox.New(memstore.New(nil), foreign{bus}, "stock", o)
 			inbox.On(in, placed,

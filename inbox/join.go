@@ -25,6 +25,7 @@ func (in *Inbox[TTx]) leave() {
 	in.count(func(h *Health) { h.Live, h.Ready, h.Why = false, false, "stopped" })
 }
 
+// openPatiently joins the group, and tries again until it succeeds, ctx is done, or waiting cannot help.
 func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
 	say := backoff.Seldom()
 	for attempt := 1; ; attempt++ {
@@ -38,7 +39,7 @@ func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
 		in.called(ctx, err)
 		in.report(err)
 		if level := levelOf(err); say.DueAs(level, time.Now()) {
-			in.o.Logger.Log(ctx, level, "inbox: cannot join yet, tries again", "consumer", in.group,
+			in.o.Logger.Log(ctx, level, "inbox: cannot join the group yet; will retry", "consumer", in.group,
 				"error", err)
 		}
 		if !backoff.Sleep(ctx, backoff.After(attempt, 100*time.Millisecond, time.Second)) {
@@ -47,7 +48,7 @@ func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
 	}
 }
 
-// A subscribeError is what the broker answered to a consumer that would join.
+// A subscribeError is an error of the broker on joining the group.
 type subscribeError struct {
 	group string
 	err   error
@@ -57,7 +58,7 @@ func (e *subscribeError) Error() string { return fmt.Sprintf("subscribe %s: %v",
 
 func (e *subscribeError) Unwrap() error { return e.err }
 
-// levelOf returns how an error of a start is logged that is tried again.
+// levelOf returns the log level of an error of a join that is retried.
 func levelOf(err error) slog.Level {
 	if joining := (*subscribeError)(nil); errors.As(err, &joining) {
 		return vitals.BrokerLevel(joining.err)
@@ -83,12 +84,12 @@ func (l *loop[TTx]) send() (wait time.Duration) {
 	return wait
 }
 
-// joinAgain leaves the group, unless the consumer has left it already, and joins it. Partitions begin where
-// the database says.
+// joinAgain leaves the group, unless the consumer has left it already, and joins it again. Partitions begin
+// at their checkpoints.
 func (in *Inbox[TTx]) joinAgain(ctx context.Context) error {
 	left := in.sub == nil
 	if !left {
-		in.o.Logger.WarnContext(ctx, "inbox: the database went back, or was rewound: joining the group anew",
+		in.o.Logger.WarnContext(ctx, "inbox: the database was restored or rewound: joining the group again",
 			"consumer", in.group)
 	}
 	in.leaveGroup(ctx)
@@ -101,8 +102,8 @@ func (in *Inbox[TTx]) joinAgain(ctx context.Context) error {
 	return nil
 }
 
-// leaveGroup leaves the group and forgets its partitions. Handlers that run go on. Their results acknowledge
-// nothing: a message that they finish comes again, and has a mark.
+// leaveGroup leaves the group and drops its partitions. Running handlers continue, but their results
+// acknowledge nothing: a message that they finish is delivered again, and has a mark.
 func (in *Inbox[TTx]) leaveGroup(ctx context.Context) {
 	if in.sub != nil {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -133,10 +134,10 @@ func (l *loop[TTx]) outside(ctx context.Context) bool {
 		return false
 	case in.sub == nil:
 		if last.Err != nil {
-			in.probe.Ask(l.hard) // nothing else asks while no message comes
+			in.probe.Ask(l.hard) // no message comes that would ask the database
 		}
 		return true
-	case l.away, in.o.Now().Sub(since) < in.o.leaveAfter: // a call under way is about these partitions
+	case l.away, in.o.Now().Sub(since) < in.o.leaveAfter: // a store call is in progress for these partitions
 		return false
 	}
 	in.o.Logger.WarnContext(ctx, "inbox: nothing can be handled: leaving the group until it can",
@@ -145,26 +146,26 @@ func (l *loop[TTx]) outside(ctx context.Context) bool {
 	return true
 }
 
-// withRemedy says how a topic is made that is not there.
+// withRemedy adds to an error how to create the missing topics.
 func (in *Inbox[TTx]) withRemedy(err error) error {
 	if !errors.Is(err, broker.ErrNoTopic) {
 		return err
 	}
-	return fmt.Errorf("%w; to make what is missing: skald migrate --broker URL --group %s --topic %s; "+
-		"of a broker in this process: its MakeTopics", err, in.group, strings.Join(in.topics, " --topic "))
+	return fmt.Errorf("%w; to create what is missing: skald migrate --broker URL --group %s --topic %s; "+
+		"with a broker in this process: its MakeTopics", err, in.group, strings.Join(in.topics, " --topic "))
 }
 
 const (
 	// absentEvery is how often the consumer asks for topics that do not exist.
 	absentEvery = 10 * time.Second
-	// absentSlow is how often it asks at least, after joins that brought no topic.
+	// absentSlow is the longest pause between two questions, after joins that brought no topic.
 	absentSlow = 5 * time.Minute
 	// absentMost bounds one such question.
 	absentMost = 5 * time.Second
 )
 
-// absent are the topics that the consumer does not read because the broker refuses them. It belongs to the
-// goroutine of Run or Step; a question in the background touches asking and exists alone.
+// absent has the topics that the consumer does not read because the broker refuses them. It belongs to the
+// goroutine of Run or Step; a question in the background accesses only asking and exists.
 type absent struct {
 	topics  []string
 	why     string
@@ -173,10 +174,10 @@ type absent struct {
 	found   bool      // the consumer joins again because one of topics exists
 	vain    int       // how many such joins in a row brought no topic
 	asking  atomic.Bool
-	exists  atomic.Bool // one of topics
+	exists  atomic.Bool // one of topics exists
 }
 
-// every is the time between two questions.
+// every returns the time between two questions.
 func (a *absent) every() time.Duration { return min(absentEvery<<min(a.vain, 10), absentSlow) }
 
 // joinGroup joins the group with all topics that the broker does not refuse. An error that wraps a
@@ -207,8 +208,8 @@ func (in *Inbox[TTx]) joinGroup(ctx context.Context, g broker.Group) (broker.Sub
 	}
 }
 
-// leftOut notes the topics that the consumer does not read, and plans the next question about them. Before is
-// how many they were until now.
+// leftOut notes the topics that the consumer does not read, and schedules the next question about them.
+// Before is their number until now.
 func (in *Inbox[TTx]) leftOut(ctx context.Context, topics []string, why error, before int) {
 	a := &in.absent
 	if a.found && len(topics) >= before {
@@ -233,12 +234,12 @@ func (in *Inbox[TTx]) leftOut(ctx context.Context, topics []string, why error, b
 		"consumer", in.group, "missing", topics, "error", why)
 }
 
-// readChecker is a broker that may have a topic and refuse this user to read it, as Kafka does.
+// readChecker is a broker, such as Kafka, that may have a topic but not allow this user to read it.
 type readChecker interface {
 	CheckReading(ctx context.Context, topic string) error
 }
 
-// exists reports whether the broker has topic in a state that can be used, and lets this user read it.
+// exists reports whether topic exists, can be used, and may be read by this user.
 func exists(ctx context.Context, check broker.TopicChecker, topic string) bool {
 	ctx, stop := context.WithTimeout(ctx, absentMost)
 	defer stop()
@@ -250,15 +251,15 @@ func exists(ctx context.Context, check broker.TopicChecker, topic string) bool {
 	return !asks || reader.CheckReading(ctx, topic) == nil
 }
 
-// concerns reports whether a line of CheckTopics quotes topic. A line that all topics share quotes none: the
-// consumer joins a topic that exists, although "skald.dropped" is missing, for example.
+// concerns reports whether a line of CheckTopics quotes topic. Lines about all topics quote none. So the
+// consumer joins a topic that exists even if, for example, "skald.dropped" is missing.
 func concerns(line, topic string) bool {
 	return strings.Contains(line, `"`+topic+`"`) || strings.Contains(line, "."+topic+`"`)
 }
 
-// joinWithFound leaves the group once a topic exists that did not exist before, or the broker refuses one
-// that it did not refuse before. The consumer joins again with the topics that it can read. Run asks in the
-// background, Step at once, and each time until a join brought nothing.
+// joinWithFound leaves the group if a missing topic exists now, or the broker refuses a topic that it did not
+// refuse before. The consumer then joins again with the topics that it can read. Run asks in the background.
+// Step asks each time and waits, until a join brought no topic.
 func (in *Inbox[TTx]) joinWithFound(ctx context.Context) {
 	a := &in.absent
 	if in.sub == nil {

@@ -1,5 +1,4 @@
-// This file sees to how long the marks of a consumer live: whether they outlive what they have to, and
-// that they go when they are old.
+// This file checks that the marks of a consumer are kept for long enough, and deletes expired rows.
 
 package inbox
 
@@ -19,22 +18,22 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// markNeeds are what marks have to outlive.
+// markNeeds computes how long marks are needed.
 type markNeeds struct {
 	Topics []string
 	DB     store.Store
-	Bus    any              // the broker, which may tell how long it keeps messages
-	Keep   *store.Retention // that we see to; nil: somebody else does
-	Age    time.Duration    // up to which a message is tried again
-	Log    *slog.Logger     // that names the consumer
+	Bus    any              // the broker; it may be a broker.Keeper
+	Keep   *store.Retention // Options.Retention.Keep; nil: another process deletes expired rows
+	Age    time.Duration    // Options.Retry.Age
+	Log    *slog.Logger     // has the name of the consumer
 
-	// As inbox.Window has them.
+	// see inbox.Window
 	Outbox, Broker, Saga, Dead time.Duration
 	Short                      bool
 }
 
-// Compare tells of a window whether marks are kept for as long as they are needed, or says in the log that
-// they are not, where that is allowed.
+// Compare returns an error if marks are not kept for as long as they are needed. With Short it logs a warning
+// instead.
 func (n *markNeeds) Compare(ctx context.Context, w retention.Window) error {
 	broken := w.Broken()
 	if len(broken) > 0 && !n.Short {
@@ -42,20 +41,20 @@ func (n *markNeeds) Compare(ctx context.Context, w retention.Window) error {
 		for _, more := range broken[1:] {
 			err = fmt.Errorf("%w; %w", err, more)
 		}
-		return fmt.Errorf("%w; to start all the same: inbox.Options.Retention.Window.Short", err)
+		return fmt.Errorf("%w; to start anyway: inbox.Options.Retention.Window.Short", err)
 	}
 	for _, err := range broken {
 		n.Log.WarnContext(ctx, "inbox: marks are kept too briefly", "error", err)
 	}
 	if topics := w.Endless(); len(topics) > 0 {
 		n.Log.WarnContext(ctx,
-			"inbox: the broker keeps messages for ever, marks go: what is read again from the beginning is put into quarantine as too old, or taken again if its id tells no time",
+			"inbox: the broker keeps messages forever, but marks expire: old messages that are read again are put into quarantine as too old, or handled again if their ids contain no time",
 			"topics", strings.Join(topics, ", "), "marks", w.Marks)
 	}
 	return nil
 }
 
-// Window is what is to be compared.
+// Window returns how long marks and messages are kept.
 func (n *markNeeds) Window(ctx context.Context) (retention.Window, error) {
 	w := retention.Window{Outbox: cmp.Or(n.Outbox, 7*24*time.Hour), Age: n.Age, Saga: n.Saga,
 		Dead: n.Dead}
@@ -68,20 +67,20 @@ func (n *markNeeds) Window(ctx context.Context) (retention.Window, error) {
 	return w, err
 }
 
-// keeps is the retention that holds for the marks: ours, if we see to it, or that which was seen to last.
+// keeps returns the retention of marks: Keep, or the retention that the database was last maintained with.
 func (n *markNeeds) keeps(ctx context.Context) (store.Retention, error) {
 	if n.Keep != nil {
 		return retention.OrDefaults(*n.Keep)
 	}
 	status, err := n.DB.Status(ctx, store.StatusQuery{Retention: true})
 	if err != nil {
-		return store.Retention{}, fmt.Errorf("look at the retention of marks: %w", err)
+		return store.Retention{}, fmt.Errorf("read the retention of marks: %w", err)
 	}
-	// of none: what a relay will go by, unless it is told otherwise
+	// without one: the defaults of a relay
 	return retention.OrDefaults(status.Retention)
 }
 
-// brokerKeeps is how long the broker keeps a message, by topic.
+// brokerKeeps returns how long the broker keeps a message, by topic.
 func (n *markNeeds) brokerKeeps(ctx context.Context) (map[string]time.Duration, error) {
 	out := map[string]time.Duration{}
 	if d := n.Broker; d > 0 {
@@ -112,29 +111,29 @@ func (n *markNeeds) brokerKeeps(ctx context.Context) (map[string]time.Duration, 
 	if len(unknown) > 0 {
 		slices.Sort(unknown)
 		n.Log.InfoContext(ctx,
-			"inbox: the broker does not tell how long it keeps messages; give inbox.Options.Retention.Window.Broker to have it compared with the marks",
+			"inbox: the broker does not report how long it keeps messages; set inbox.Options.Retention.Window.Broker to compare that with the retention of marks",
 			"topics", strings.Join(unknown, ", "))
 	}
 	return out, nil
 }
 
-// Window says for how long after it was written a message may come, where the inbox cannot find that out:
-// marks have to be kept as long, and Run, or the first Step, ends with a *store.RetentionError where they are
-// not. The zero value works.
+// Window is how long after it was written a message may be delivered, where the inbox cannot find that out.
+// Marks must be kept for as long. Otherwise Run, or the first Step, returns a *store.RetentionError. The zero
+// value works.
 type Window struct {
-	// Outbox is how long after it was written a message may leave the outbox of its producer: what that
-	// keeps, or its longest lag if that is more. Default 7 days.
+	// Outbox is how long after it was written a message may leave the outbox of its producer: the producer's
+	// outbox retention, or its longest lag if that is more. Default 7 days.
 	Outbox time.Duration
-	// Broker is how long the broker keeps a message, and is taken for what it says itself. Default: it is
-	// asked; RabbitMQ and a broker that gives no right to ask cannot tell, and count as 0.
+	// Broker is how long the broker keeps a message. Default: the inbox asks the broker. RabbitMQ, and a
+	// broker that does not permit the question, count as 0.
 	Broker time.Duration
-	// Saga is the longest that a saga lives in which this consumer takes part. Default 0: it is in none.
+	// Saga is the longest duration of a saga with this consumer. Default 0: there is none.
 	Saga time.Duration
-	// Dead is how long after it was written a dead letter may still come from elsewhere, from a topic of them
-	// say. Those in the store are kept as long as they are there, and need no mark. Default 0: none does.
+	// Dead is how long after it was written a dead letter may come from outside the store, for example from a
+	// dead letter topic. Dead letters in the store need no mark. Default 0: none comes.
 	Dead time.Duration
-	// Short lets it start although marks are kept for less: what comes later is put into quarantine as too
-	// old, or, if its id tells no time, taken again. Default: it does not start.
+	// Short starts the consumer even if marks are kept for a shorter time. A later message is put into
+	// quarantine as too old or, if its id contains no time, handled again. Default: it does not start.
 	Short bool
 }
 
@@ -155,25 +154,24 @@ func (in *Inbox[TTx]) checkWindow(ctx context.Context) error {
 }
 
 const (
-	// keepEvery is how often the instance that has the lease looks, and how often the others ask for it.
+	// keepEvery is how often the owner of the lease deletes rows, and how often others ask for the lease.
 	keepEvery = 10 * time.Minute
-	// keepLease is how long it is that instance's: one that died is followed by another within 25 minutes.
+	// keepLease is how long the lease lasts: another instance follows a dead owner within 25 minutes.
 	keepLease = 15 * time.Minute
-	// startsWithin is how soon after an inbox a relay of its database has looked at the retention.
+	// startsWithin is how long after the inbox a relay of its database may start deleting rows.
 	startsWithin = 2 * time.Minute
 )
 
-// A markKeeper sees to the retention of a database.
+// A markKeeper deletes expired rows of a database.
 type markKeeper struct {
 	DB    store.Store
-	Keep  *store.Retention // nil: it logs if nobody else does
-	Owner string           // who it is, among all that have a lease
-	Log   *slog.Logger     // that names the consumer
+	Keep  *store.Retention // nil: it only logs if no process deletes expired rows
+	Owner string           // of the lease
+	Log   *slog.Logger     // has the name of the consumer
 }
 
-// Run sees to the retention until ctx is done, where no relay does: one of all instances by a lease,
-// whatever consumers of this database they are of. Two that both believe to have it do no harm: each slot
-// goes under its own lock.
+// Run deletes expired rows until ctx is done. A lease selects one instance among all consumers of the
+// database. Two instances that both believe they own the lease do no harm: each slot has its own lock.
 func (k *markKeeper) Run(ctx context.Context) {
 	if k.Keep == nil {
 		if backoff.Sleep(ctx, startsWithin) { // a relay may start with this process
@@ -203,15 +201,15 @@ func (k *markKeeper) Run(ctx context.Context) {
 	}
 }
 
-// missed logs if nobody sees to the retention: then marks are kept for ever.
+// missed logs if no process deletes expired rows: then marks are kept forever.
 func (k *markKeeper) missed(ctx context.Context) {
 	found, err := k.DB.Examine(ctx, store.Exam{})
 	if err != nil {
-		return // an outage, which others log
+		return // an outage, which is logged elsewhere
 	}
-	for _, f := range found { // what is fine has no remedy
+	for _, f := range found { // a finding without a problem has no remedy
 		if f.Name == "retention" && f.Remedy != "" {
-			k.Log.WarnContext(ctx, "inbox: nobody deletes expired marks", "saw", f.Saw, "remedy", f.Remedy)
+			k.Log.WarnContext(ctx, "inbox: no process deletes expired marks", "saw", f.Saw, "remedy", f.Remedy)
 		}
 	}
 }
@@ -225,11 +223,11 @@ func (k *markKeeper) maintain(ctx context.Context) (more bool, err error) {
 	return err == nil && did.More, err
 }
 
-// disown gives the lease back, so that the next instance need not wait for its end.
+// disown ends the lease, so that the next instance need not wait.
 func (k *markKeeper) disown(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if _, err := k.DB.Maintain(ctx, store.Maintain{Owner: k.Owner, Leave: true}); err != nil {
-		k.Log.WarnContext(ctx, "inbox: give the lease on the retention back", "error", err)
+		k.Log.WarnContext(ctx, "inbox: cannot end the lease on the retention", "error", err)
 	}
 }

@@ -67,7 +67,7 @@ func TestKeeperNamesThatNobodyDeletesMarks(t *testing.T) {
 			k := markKeeper{Log: slog.New(slog.NewTextHandler(&log, nil)), DB: examined{memstore.New(nil),
 				skald.Finding{Name: "retention", Saw: "nobody", Remedy: remedy}}}
 			k.Run(t.Context())
-			if n := strings.Count(log.String(), "nobody deletes expired marks"); n != told {
+			if n := strings.Count(log.String(), "no process deletes expired marks"); n != told {
 				t.Errorf("with the remedy %q the log has %s", remedy, &log)
 			}
 		})

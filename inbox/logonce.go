@@ -1,5 +1,5 @@
-// This file tells the log of an inbox what is worth a line once: where it works, what it skips, how a
-// handler panics, and that its name may be a new one.
+// This file writes log lines that an inbox writes once: its servers, skipped types, stacks of panics, and a
+// warning if its name may be a new one.
 
 package inbox
 
@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	mostNamed = 100 // types that nobody handles and that are named in the log: senders may make up any number
-	nearly    = 2   // edits by which a type is taken for a handled one that was misspelt
+	mostNamed = 100 // unhandled types, or panics, in the log: producers could send any number of types
+	nearly    = 2   // edits between a handled type and a misspelt one, at most
 )
 
-// An announcer knows what was said once. It belongs to one goroutine.
+// An announcer writes each of its log lines once. It belongs to one goroutine.
 type announcer[TTx any] struct {
 	in                   *Inbox[TTx]
-	log                  *slog.Logger // names the consumer
+	log                  *slog.Logger // has the name of the consumer
 	begun, ready, rivals bool
-	skipped, left        map[store.Kind]bool // of types that nobody handles, and that another build does
-	panics               map[string]bool     // by their fingerprints
+	skipped, left        map[store.Kind]bool // types that no build handles, and types of another build
+	panics               map[string]bool     // by fingerprint
 }
 
-// Panic logs the stack of a panic, a frame on each line, once for all that fail with the same fingerprint.
+// Panic logs the stack of a panic, with one frame per line, once for each fingerprint.
 func (a *announcer[TTx]) Panic(ctx context.Context, id, print string, err error) {
 	var p *failure.PanicError
 	if print == "" || !errors.As(err, &p) || a.panics[print] || len(a.panics) >= mostNamed {
@@ -46,14 +46,14 @@ func (a *announcer[TTx]) Panic(ctx context.Context, id, print string, err error)
 	}
 }
 
-// Begin says, once, what the consumer is and where it works.
+// Begin logs topics, types, database and broker of the consumer.
 func (a *announcer[TTx]) Begin(ctx context.Context) {
 	if a.begun {
 		return
 	}
 	a.begun = true
 	if len(a.in.topics) == 0 {
-		a.log.InfoContext(ctx, "inbox: it handles nothing, so it joins no group")
+		a.log.InfoContext(ctx, "inbox: no handler is registered, so the consumer joins no group")
 		return
 	}
 	var types []string
@@ -65,8 +65,7 @@ func (a *announcer[TTx]) Begin(ctx context.Context) {
 	endpoint.Warn(ctx, a.log, "inbox", a.in.db, a.in.bus)
 }
 
-// Ready says, once, how many partitions the consumer has: as soon as a look at the broker brings no more of
-// them.
+// Ready logs how many partitions the consumer has, as soon as a batch changes their number no more.
 func (a *announcer[TTx]) Ready(partitions int, b broker.Batch) {
 	if a.ready || partitions == 0 || len(b.Gained)+len(b.Lost) > 0 {
 		return
@@ -75,8 +74,8 @@ func (a *announcer[TTx]) Ready(partitions int, b broker.Batch) {
 	a.log.Info("inbox: ready", "partitions", partitions)
 }
 
-// Skipped says once of a type that it is skipped, since nobody handles it; louder where a handled one looks
-// like it.
+// Skipped logs that the messages of a type are skipped, because no build handles it. It logs a warning if the
+// type looks like a misspelt one.
 func (a *announcer[TTx]) Skipped(k store.Kind) {
 	if a.skipped[k] || len(a.skipped) >= mostNamed {
 		return
@@ -87,15 +86,14 @@ func (a *announcer[TTx]) Skipped(k store.Kind) {
 	a.skipped[k] = true
 	log := a.log.With("topic", k.Topic, "type", k.Type)
 	if near := a.nearest(k); near != "" {
-		log.Warn("inbox: nobody handles this type, its messages are skipped: is it a handled one misspelt?",
+		log.Warn("inbox: no build handles this type, its messages are skipped: is it a handled one misspelt?",
 			"handled", near)
 		return
 	}
-	log.Info("inbox: nobody handles this type, its messages are skipped")
+	log.Info("inbox: no build handles this type, its messages are skipped")
 }
 
-// nearest is the handled type of the topic that k differs from least, by at most nearly edits; "": none is
-// that near.
+// nearest returns the handled type of the same topic with the fewest edits to k, at most nearly, or "".
 func (a *announcer[TTx]) nearest(k store.Kind) (near string) {
 	least := nearly + 1
 	for _, h := range a.in.exec.Kinds() {
@@ -109,8 +107,8 @@ func (a *announcer[TTx]) nearest(k store.Kind) (near string) {
 	return near
 }
 
-// edits is how many letters are to be inserted, dropped or replaced to make b of a; more than nearly where it
-// is more for certain.
+// edits returns the number of inserted, deleted or replaced letters from a to b. It may return any number
+// above nearly for a larger one.
 func edits(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	if d := len(x) - len(y); d > nearly || -d > nearly {
@@ -135,12 +133,12 @@ func edits(a, b string) int {
 	return row[len(y)]
 }
 
-// heardWithin is how long nothing may be heard of a consumer at work: its processes note each minute which
-// types they handle.
+// heardWithin is the longest time between two heartbeats of an active consumer: its processes store each
+// minute which types they handle.
 const heardWithin = 3 * time.Minute
 
-// Renamed logs if the consumer is new to a database that has other consumers of the same topics. One that is
-// no longer active may be this consumer under its old name. Then this consumer handles its messages again.
+// Renamed logs if the consumer is new to a database that has other consumers of the same topics. An inactive
+// one may be this consumer under its old name. Then this consumer handles the same messages again.
 func (a *announcer[TTx]) Renamed(ctx context.Context) {
 	if a.rivals {
 		return
@@ -168,20 +166,20 @@ func (a *announcer[TTx]) Renamed(ctx context.Context) {
 	if err != nil || len(own.Checkpoints) > 0 {
 		return
 	}
-	if len(gone) == 0 { // they are at work under their own names
+	if len(gone) == 0 { // the others are active
 		a.log.InfoContext(ctx,
-			"inbox: this consumer is new to the database, and handles what it has for itself",
+			"inbox: this consumer is new to the database, and handles all messages of its topics",
 			"others", others, "topics", a.in.topics)
 		return
 	}
 	a.log.WarnContext(ctx,
-		"inbox: this consumer is new to the database, which knows others of the same topics: what they handled is new to it",
+		"inbox: this consumer is new to the database, which has inactive consumers of the same topics: it will handle again what they handled",
 		"others", gone, "topics", a.in.topics,
 		"remedy",
-		"if it is one of them under a new name, stop it now and give it the old name back: what it knows is kept under that. To rename it: skald consumer rename OLD NEW --reason WHY, while no process runs")
+		"if it is one of them under a new name, stop it now and use the old name again: its marks have that name. To rename it: skald consumer rename OLD NEW --reason WHY, while no process runs")
 }
 
-// Left says once of a type that its messages are parked for another build, which handles it.
+// Left logs that the messages of a type are parked for another build, which handles it.
 func (a *announcer[TTx]) Left(k store.Kind) {
 	if a.left[k] {
 		return
@@ -190,6 +188,6 @@ func (a *announcer[TTx]) Left(k store.Kind) {
 		a.left = map[store.Kind]bool{}
 	}
 	a.left[k] = true
-	a.log.Info("inbox: messages of a type that this build has no handler for are parked, for one that has",
+	a.log.Info("inbox: messages of a type without a handler in this build are parked for another build",
 		"topic", k.Topic, "type", k.Type)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
-// A loop is one session of Run. Only its goroutine touches the inbox; workers get entries and answer a result
-// for each.
+// A loop is one session of Run. Only its goroutine accesses the inbox; workers get entries and return
+// results.
 type loop[TTx any] struct {
 	in *Inbox[TTx]
 	// jobs has work for the workers: a batch or one message.
@@ -28,17 +28,17 @@ type loop[TTx any] struct {
 	counting   bool                 // a count of parked messages is in progress
 	storeCalls chan checkpoint.Call // the answer of the store call in progress
 	away       bool                 // a store call is in progress
-	running    int
-	stuck      int                       // of them, those whose handlers ignore that their context ended
-	stuckAt    time.Time                 // when these were counted
-	stuckSince time.Time                 // by Options.Now, while all workers are
-	renewing   atomic.Bool               // claims of handlers past their time
-	hands      map[*partition.Entry]hand // what is in hand
-	hard       context.Context           // what the handlers work under
-	timer      *time.Timer               // of await
-	outages    int                       // of the broker, in a row
-	told       time.Time                 // when Health was last brought up to date
-	stale      bool                      // Health is not up to date
+	running    int                  // jobs that workers have
+	stuck      int                  // jobs with handlers that ignore the end of their context
+	stuckAt    time.Time            // when stuck was counted
+	stuckSince time.Time            // by Options.Now: since when all workers are stuck
+	renewing   atomic.Bool          // a renewal of claims is in progress
+	hands      map[*partition.Entry]hand
+	hard       context.Context // of the handlers
+	timer      *time.Timer     // of await
+	outages    int             // errors of the broker in a row
+	told       time.Time       // when Health was last updated
+	stale      bool            // Health is not up to date
 }
 
 func (l *loop[TTx]) run(ctx context.Context) error {
@@ -70,10 +70,10 @@ func (l *loop[TTx]) spawn(f func()) {
 	}()
 }
 
-// turn takes everything on as far as it goes without waiting.
+// turn does all steps that are possible without waiting.
 func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 	in := l.in
-	if !l.away { // a call under way is about the partitions of now
+	if !l.away { // a store call in progress is about the current partitions
 		in.joinWithFound(ctx)
 	}
 	if !l.outside(ctx) {
@@ -95,14 +95,14 @@ func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 	case err == nil:
 		l.outages = 0
 		in.outage.Over(now)
-	case errors.Is(err, ErrPositions), errors.Is(err, broker.ErrClosed): // closed, or fenced by a new session
+	case errors.Is(err, ErrPositions), errors.Is(err, broker.ErrClosed): // or a new session replaced it
 		in.report(err)
 		return busy, fmt.Errorf("consumer %s: %w", in.group, err)
 	default:
 		l.outages++
 		in.outage.Failed(now, err)
 		in.facts.broker.Suspect()
-		if in.sub == nil { // the database may have refused
+		if in.sub == nil { // the error may come from the database
 			in.suspectOutage(ctx)
 		}
 	}
@@ -110,20 +110,20 @@ func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 	return busy, nil
 }
 
-// tellEvery is how old Health may be: bringing it up to date looks at every chain that waits.
+// tellEvery is how old Health may be: each update reads all waiting chains.
 const tellEvery = 100 * time.Millisecond
 
 func (l *loop[TTx]) tell(now time.Time, failed bool) {
 	why, due := l.in.outage.Why(), failed || now.Sub(l.told) >= tellEvery
-	if l.stale = !due || why != nil; due { // the end of an outage is to be noticed
+	if l.stale = !due || why != nil; due { // in an outage, the next update may find its end
 		l.told = now
 		l.watchProgress()
 		l.in.report(why)
 	}
 }
 
-// free returns how many more workers may start now, and for how long none may. None may while the probe of
-// the database fails: then it asks again.
+// free returns how many more jobs may start now, and how long no job may start. While the database does not
+// answer, free asks it again, and no job may start.
 func (l *loop[TTx]) free() (n int, shut time.Duration) {
 	if l.in.probe.Last().Err != nil {
 		l.in.probe.Ask(l.hard)
@@ -139,7 +139,7 @@ func (l *loop[TTx]) free() (n int, shut time.Duration) {
 	return l.in.pick.Most() - l.working(), 0
 }
 
-// look has the store looked into, if it is time to, beside what else goes on.
+// look starts a claim or a count of parked messages in the background, if one is due.
 func (l *loop[TTx]) look() {
 	most, count, _ := l.in.parked.Wants(l.in.parked.Rest())
 	session := l.in.checkpoints.Session()
@@ -172,7 +172,7 @@ func (l *loop[TTx]) start() {
 		l.running++
 		for _, e := range job {
 			l.hands[e] = hand{claimed: e.Parked != nil && !e.Prefetches, begun: time.Now(), held: e.Since}
-			e.Server = e.Chain.Partition.Server // which may be opened anew meanwhile
+			e.Server = e.Chain.Partition.Server // the partition may be opened again meanwhile
 		}
 		if l.running > l.hired && l.hired < l.in.o.Workers+min(l.stuck, l.in.o.Workers) {
 			l.hired++
@@ -182,8 +182,7 @@ func (l *loop[TTx]) start() {
 	}
 }
 
-// await sleeps until something may have changed, or for pause if that is not 0, and settles what was
-// answered.
+// await waits for an event or the next due time, or for pause if pause is not 0. It settles results.
 func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	in := l.in
 	wait, timed := in.schedule.Wake(in.o.Now())
@@ -239,6 +238,7 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	}
 }
 
+// shelve applies an answer of look.
 func (l *loop[TTx]) shelve(ctx context.Context, found looked) error {
 	if l.stale = true; found.Counted {
 		l.counting = false
@@ -254,7 +254,7 @@ func (l *loop[TTx]) shelve(ctx context.Context, found looked) error {
 	return l.in.shelve(ctx, found)
 }
 
-// collect settles rs and whatever else has been answered meanwhile.
+// collect settles rs and all results that have come meanwhile.
 func (l *loop[TTx]) collect(ctx context.Context, rs []exec.Result) error {
 	for {
 		l.put(rs)
@@ -269,7 +269,7 @@ func (l *loop[TTx]) collect(ctx context.Context, rs []exec.Result) error {
 	}
 }
 
-// put takes what was answered out of the hands.
+// put removes the entries of rs from hands.
 func (l *loop[TTx]) put(rs []exec.Result) {
 	if !rs[0].Early {
 		l.running--
@@ -279,7 +279,7 @@ func (l *loop[TTx]) put(rs []exec.Result) {
 	}
 }
 
-// drain waits for what is in hand, until hard is done, and acknowledges what is finished.
+// drain waits for running jobs and calls until hard is done, and acknowledges finished messages.
 func (l *loop[TTx]) drain(hard context.Context) error {
 	say := time.NewTicker(sayWaitsEvery)
 	defer say.Stop()
@@ -307,15 +307,15 @@ func (l *loop[TTx]) drain(hard context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), 5*time.Second)
 	defer cancel()
 	if _, err := l.in.ack(ctx); err != nil {
-		l.in.o.Logger.Warn("inbox: acknowledge at the end", "consumer", l.in.group, "error", err)
+		l.in.o.Logger.Warn("inbox: cannot acknowledge the last messages", "consumer", l.in.group, "error", err)
 	}
 	return nil
 }
 
-// sayWaitsEvery is how often a consumer that stops logs what it waits for.
+// sayWaitsEvery is how often a stopping consumer logs the handlers that it waits for.
 const sayWaitsEvery = 5 * time.Second
 
-// sayWaits logs which handlers a consumer that stops waits for, and for how long at most.
+// sayWaits logs which handlers a stopping consumer waits for, and the longest wait.
 func (l *loop[TTx]) sayWaits(what string) {
 	l.in.o.Logger.Info(what, "consumer", l.in.group, "running", l.running, "handlers", l.in.exec.Longest(5),
 		"at_most", l.in.o.Timeouts.Drain)
@@ -324,7 +324,7 @@ func (l *loop[TTx]) sayWaits(what string) {
 // patience is how long a handler may take to notice that its context has ended.
 const patience = time.Second
 
-// work does one job after the other: a goroutine for each would grow its stack anew each time.
+// work does one job after the other. A goroutine per job would have to grow its stack again each time.
 func (l *loop[TTx]) work() {
 	w := l.in.exec.NewWorker(l.jobs, func(rs []exec.Result) { l.results <- rs })
 	defer w.Close()
@@ -338,7 +338,7 @@ func (l *loop[TTx]) work() {
 	}
 }
 
-// unhand takes back what no worker has begun.
+// unhand removes the jobs that no worker has begun.
 func (l *loop[TTx]) unhand() {
 	for {
 		select {

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// joinMost bounds one attempt to join. What it has declared stays, so the next one is quicker.
+	// joinMost bounds one attempt to join. Its declarations at the broker remain, so the next one is quicker.
 	joinMost = 30 * time.Second
-	// leaveMost bounds the end of a membership.
+	// leaveMost bounds leaving the group.
 	leaveMost = 5 * time.Second
 	// callMost bounds every other call. Drivers receive and acknowledge without waiting for the server.
 	callMost = 10 * time.Second
 )
 
-// join joins g at bus. Without topics nothing is joined, and nothing comes.
+// join joins g at bus. Without topics it returns a subscription without messages.
 func join(ctx context.Context, bus broker.Subscriber, g broker.Group) (broker.Subscription, error) {
 	if len(g.Topics) == 0 {
 		return idle{}, nil
@@ -53,7 +53,7 @@ func (b bounded) Close(ctx context.Context) error {
 	return b.Subscription.Close(ctx)
 }
 
-// lag returns how much waits for a consumer, by topic.
+// lag returns how many messages wait for a consumer, by topic.
 func lag(ctx context.Context, b broker.Lagger, consumer string, topics ...string) (map[string]int64, error) {
 	ctx, stop := context.WithTimeout(ctx, callMost)
 	defer stop()

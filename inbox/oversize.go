@@ -1,4 +1,4 @@
-// This file makes of a record that is too large what is kept of it as a dead letter.
+// This file cuts too large records to the part that a dead letter stores.
 
 package inbox
 
@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	keptData = 64 << 10 // of the data, and of the key and the headers
-	keptText = 1 << 10  // of each of the attributes
+	keptData = 64 << 10 // bytes of the data that are stored; the limit for key and headers
+	keptText = 1 << 10  // bytes of each attribute
 )
 
-// oversized tells whether the data of d, or all else of it, oversized more than most bytes.
+// oversized reports whether the data of d, or the rest of d, has more than most bytes.
 func oversized(d *broker.Delivery, most int) bool {
 	return len(d.Data) > most || bytesBesideData(d) > most
 }
@@ -27,13 +27,13 @@ func oversized(d *broker.Delivery, most int) bool {
 // bytesBesideData returns the bytes of d without its data.
 func bytesBesideData(d *broker.Delivery) int { return column.MessageBytes(&d.Message) - len(d.Data) }
 
-// cutOversized leaves of d what is kept of it, and says in its Fault what it was.
+// cutOversized removes from d the part that is not stored, and describes the whole record in d.Fault.
 func cutOversized(d *broker.Delivery, most int) {
 	rest, sum := bytesBesideData(d), sha256.Sum256(d.Data)
 	d.Fault = &broker.TooLargeError{Bytes: int64(len(d.Data) + rest), Limit: int64(most),
 		SHA256: hex.EncodeToString(sum[:])}
 	m := &d.Message
-	m.Data = bytes.Clone(m.Data[:min(len(m.Data), keptData)]) // a copy: the rest is to be free
+	m.Data = bytes.Clone(m.Data[:min(len(m.Data), keptData)]) // a copy, so the memory of the rest is freed
 	if len(m.Key) > keptData {
 		m.Key = nil
 	}
@@ -46,9 +46,8 @@ func cutOversized(d *broker.Delivery, most int) {
 	}
 }
 
-// regulate pauses the partitions that have too much unacknowledged and resumes those that have worked half of
-// it off. Where all partitions together have half of Options.Limits.Bytes, a partition that has more than its
-// share of the other half waits, too.
+// regulate pauses partitions with too many unacknowledged messages, and resumes them at half of the limit. If
+// all partitions together have half of Options.Limits.Bytes, it also pauses each with more than its share.
 func (in *Inbox[TTx]) regulate() {
 	bound := partition.Bound{Held: in.o.Limits.Held, Bytes: in.o.Limits.Bytes / 2}
 	pause, resume := bound.Apply(in.checkpoints.Partitions)
@@ -63,8 +62,8 @@ func (in *Inbox[TTx]) regulate() {
 	}
 }
 
-// limit makes of a record that is too large what is kept of it. A type that nobody handles is left as it is:
-// it is skipped.
+// limit cuts a too large record. It does not change a record of a type that no build handles: the inbox skips
+// that record.
 func (in *Inbox[TTx]) limit(d *broker.Delivery) {
 	if !oversized(d, in.o.Limits.Record) {
 		return

@@ -1,8 +1,8 @@
-// This file claims parked messages that are due, together with the messages directly behind them. It limits
+// This file claims parked messages that are due, and prefetches the messages directly behind them. It limits
 // each claim and counts the parked messages.
 //
-// A claimed message becomes an entry in a chain of its own, and the schedule treats it like the others. If a
-// process may have died of the message before, it is a suspect: it runs while nothing else is in progress.
+// Each claimed message becomes an entry in its own chain, and the schedule treats it like other chains. If a
+// message may have crashed a process before, it is a suspect: it runs while no other message runs.
 
 package inbox
 
@@ -25,40 +25,39 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// at once, to share transactions: where the process dies twice, each of them is taken alone; as many more may
-// ride
+// mostClaimed bounds the claimed messages in memory that share transactions. If the process dies twice, each
+// of them runs alone. As many more may be prefetched.
 const mostClaimed = 1000
 
-// A queue is what an inbox knows of the messages that the store keeps for it. But for Look it belongs to one
-// goroutine.
+// A queue has the parked messages that this process claimed. All methods except Look belong to one goroutine.
 type queue[TTx any] struct {
 	in  *Inbox[TTx]
-	log *slog.Logger // names the consumer
+	log *slog.Logger // has the name of the consumer
 	// unhandled is for admitted messages of types without a handler.
 	unhandled backoff.Rarely
 	shelf
 }
 
-// A shelf is what is known until the group is left.
+// A shelf is the part of a queue that is cleared when the consumer leaves its group.
 type shelf struct {
-	partition *partition.Partition      // of what was claimed: none of the broker's, never acknowledged
-	claimed   map[*partition.Entry]bool // and not finished
-	size      int                       // how many of it may share a transaction
-	along     int                       // how many may ride with each key
-	riding    int                       // how many did, of what was claimed last
+	partition *partition.Partition      // of claimed messages; the broker has no such partition
+	claimed   map[*partition.Entry]bool // unfinished messages, claimed or prefetched
+	size      int                       // how many of them may share a transaction
+	along     int                       // how many messages of each key to prefetch
+	riding    int                       // messages prefetched per key in the last claim
 	at        time.Time                 // when to look again
 	idle      int                       // looks in a row that found nothing
 	changed   bool                      // something was parked or freed since the last count
 	admitted  bool                      // the last claim saw admitted messages in quarantine
 	admits    column.Page               // of admitted messages
-	counted   time.Time
-	some      bool          // at the last count something was kept
-	took      time.Duration // the last count
+	counted   time.Time                 // the last count
+	some      bool                      // the last count was not 0
+	took      time.Duration             // the last count
 
-	suspects []*partition.Chain // of what was claimed: a process may have died of them
-	alone    *partition.Entry   // of these, the one in hand: nothing else is
+	suspects []*partition.Chain // claimed messages that may have crashed a process
+	alone    *partition.Entry   // the suspect that runs now, alone
 
-	hung map[store.Identity]bool // handlers that ignore that their context ended
+	hung map[store.Identity]bool // messages with handlers that ignore the end of their context
 }
 
 // newQueue returns a queue without claimed messages. Its first look counts the parked messages of all
@@ -69,27 +68,27 @@ func newQueue[TTx any](in *Inbox[TTx]) *queue[TTx] {
 	return q
 }
 
-// lease is how long a claim is ours.
+// lease returns how long a claim lasts.
 func (q *queue[TTx]) lease() time.Duration { return q.in.exec.Lease(exec.TurnOfClaimed) }
 
-// Clear forgets what was claimed.
+// Clear drops the claimed messages.
 func (q *queue[TTx]) Clear() {
 	q.shelf = shelf{partition: partition.New(""), claimed: map[*partition.Entry]bool{}, size: 1, along: 1,
 		changed: true}
 }
 
-// Size is how many of what was claimed may share a transaction.
+// Size returns how many claimed messages may share a transaction.
 func (q *queue[TTx]) Size() int { return q.size }
 
-// Claimed is how many were claimed and are not finished.
+// Claimed returns the number of claimed and prefetched messages that are not finished.
 func (q *queue[TTx]) Claimed() int { return len(q.claimed) }
 
-// Appetite is how many more messages may be claimed where so many jobs may be in hand, and at most limit:
-// what waits here for a worker wears its lease out. Nothing is claimed while half of that is here.
+// Appetite returns how many more messages may be claimed, at most limit. Jobs is how many jobs workers may
+// have. A waiting message uses up its lease, so none is claimed while half of the possible number is here.
 func (q *queue[TTx]) Appetite(jobs, limit int) int {
 	most := max(2*jobs, min(q.in.o.Workers*q.size, mostClaimed))
 	if q.riding > 0 {
-		most *= 2 // half of it at least was not claimed
+		most *= 2 // at least half of the messages are prefetched, not claimed
 	}
 	most = min(most, limit)
 	n := q.count(func(e *partition.Entry) bool { return !q.hangs(e) })
@@ -99,11 +98,12 @@ func (q *queue[TTx]) Appetite(jobs, limit int) int {
 	return 0
 }
 
-// Hang notes which handlers ignore that their context ended. A suspect among them runs alone no longer.
+// Hang notes the messages with handlers that ignore the end of their context. If a suspect is one of them,
+// other messages may run again.
 func (q *queue[TTx]) Hang(ids map[store.Identity]bool) {
 	q.hung = ids
 	if q.alone != nil && q.hangs(q.alone) {
-		q.log.Warn("inbox: others go on next to a message that ran alone: its handler does not return",
+		q.log.Warn("inbox: other messages run again next to one that ran alone: its handler does not return",
 			"topic", q.alone.Topic, "id", q.alone.ID, "type", q.alone.Type)
 		q.alone = nil
 	}
@@ -111,7 +111,7 @@ func (q *queue[TTx]) Hang(ids map[store.Identity]bool) {
 
 func (q *queue[TTx]) hangs(e *partition.Entry) bool { return len(q.hung) > 0 && q.hung[e.Identity()] }
 
-// count returns how many claimed messages are so.
+// count returns how many claimed messages satisfy so.
 func (q *queue[TTx]) count(so func(*partition.Entry) bool) (n int) {
 	for e := range q.claimed {
 		if so(e) {
@@ -121,7 +121,7 @@ func (q *queue[TTx]) count(so func(*partition.Entry) bool) (n int) {
 	return n
 }
 
-// bytes is what the messages take that were claimed.
+// bytes returns the memory of the claimed messages.
 func (q *queue[TTx]) bytes() (n int) {
 	for e := range q.claimed {
 		n += e.Weight()
@@ -129,9 +129,9 @@ func (q *queue[TTx]) bytes() (n int) {
 	return n
 }
 
-// Adapt lets what was claimed share transactions, most at a time, for as long as that goes well: what failed
-// once mostly fails again. Nor is so much to be claimed that it waits here for half the time that its lease
-// has for that.
+// Adapt doubles how many claimed messages share a transaction, up to most, while none fails. After a failure
+// each runs alone: a message that failed will probably fail again. If messages waited here for over half of
+// exec.TurnOfClaimed, fewer are claimed.
 func (q *queue[TTx]) Adapt(rs []exec.Result, most int) {
 	well := []decide.Ending{decide.Handled, decide.Duplicate, decide.Rejected, decide.Barred, decide.Stale,
 		decide.Left}
@@ -147,7 +147,7 @@ func (q *queue[TTx]) Adapt(rs []exec.Result, most int) {
 	}
 }
 
-// Suspect is the next one that a process may have died of; nil: there is none. It is in hand from then on.
+// Suspect returns the next suspect, which runs alone from then on, or nil.
 func (q *queue[TTx]) Suspect() *partition.Entry {
 	if len(q.suspects) == 0 {
 		return nil
@@ -157,11 +157,11 @@ func (q *queue[TTx]) Suspect() *partition.Entry {
 	return q.alone
 }
 
-// Suspects tells whether a suspect waits for everything else to end, or is in hand, which nothing may be
-// beside.
+// Suspects reports whether a suspect waits for the others to end, and whether one runs now. No other message
+// may run next to it.
 func (q *queue[TTx]) Suspects() (wait, inHand bool) { return len(q.suspects) > 0, q.alone != nil }
 
-// Settle takes a message out that was claimed. Wait is how long it takes until the next of its key is due.
+// Settle removes a claimed message. Wait is the time until the next message of its key is due.
 func (q *queue[TTx]) Settle(e *partition.Entry, wait time.Duration) {
 	e.Done = true
 	delete(q.claimed, e)
@@ -172,7 +172,7 @@ func (q *queue[TTx]) Settle(e *partition.Entry, wait time.Duration) {
 	q.Soon(q.in.o.Now().Add(wait))
 }
 
-// Unbegun are the messages that were claimed and not begun.
+// Unbegun returns the claimed messages that no worker has begun.
 func (q *queue[TTx]) Unbegun() (out []*partition.Entry) {
 	for _, c := range slices.Concat(q.in.schedule.Heads(), q.suspects) {
 		if e := c.Queue; len(e) > 0 && e[0].Parked != nil && q.claimed[e[0]] {
@@ -186,38 +186,38 @@ const (
 	// retryLater is the pause before a look for messages that another instance has, or that cannot be parked.
 	retryLater = lookEvery
 
-	lookEvery = time.Second               // for what others parked, or an operator freed
-	lookIdle  = checkpoint.LookPartitions // the same, where nothing was found for long
-	tellIdle  = 30 * time.Second          // the same, to count it
-	// how old what is told of parked messages may be, while there is much to do
+	lookEvery = time.Second               // between looks for messages that others parked or freed
+	lookIdle  = checkpoint.LookPartitions // the same, after looks that found nothing
+	tellIdle  = 30 * time.Second          // between counts, if nothing changed here
+	// how old the count of parked messages may be, while many change
 	tellKept  = 250 * time.Millisecond
-	tellShare = 100 // where that is long to count, it takes this part of the time
-	// the same, where only others may have changed it, and no partition waits for them
+	tellShare = 100 // counting takes at most 1/tellShare of the time
+	// the same, if only other processes may have changed the count and no partition waits for room
 	tellOther = 400
-	tellMost  = 5 * time.Minute // bounds both: one slow count must not end the counting
+	tellMost  = 5 * time.Minute // bounds both: counting continues even after one slow count
 
-	mostFailed = 100 // that failed, and are named
+	mostFailed = 100 // failed messages in Health.Stuck
 )
 
-// A looked answers a look into the store.
+// A looked is the answer of a look into the store.
 type looked struct {
 	Claimed store.Claimed
 	Asked   store.ClaimSize
 	Counted bool
-	Kept    store.Keeping  // if counted
-	Apart   int64          // the same: in quarantine
-	Failed  []store.Parked // the same: those that failed
+	Kept    store.Keeping  // if Counted
+	Apart   int64          // if Counted: messages in quarantine
+	Failed  []store.Parked // if Counted: parked messages that failed
 	Err     error
-	Along   checkpoint.Call // what the claim read of checkpoints, if Attends
+	Along   checkpoint.Call // the checkpoints that the claim read, if Attends
 	Attends bool
 	began   time.Time
 	took    time.Duration
 }
 
-// Claims tells whether it was to claim, not to count.
+// Claims reports whether the look was a claim, not only a count.
 func (l *looked) Claims() bool { return l.Asked.Keys > 0 }
 
-// keys is how many messages were claimed, without those that ride.
+// keys returns the number of claimed messages, without the prefetched ones.
 func (l *looked) keys() (n int) {
 	for i := range l.Claimed.Parked {
 		if !l.Claimed.Parked[i].Waiting {
@@ -227,11 +227,11 @@ func (l *looked) keys() (n int) {
 	return n
 }
 
-// Due tells how long to wait for the next look.
+// Due returns the time until the next look.
 func (q *queue[TTx]) Due(now time.Time) time.Duration { return max(0, q.at.Sub(now)) }
 
-// Wants says what the next look is to do; false: there is no need for one yet. Rest is how long not to count
-// again what we have changed.
+// Wants returns the size of the next claim and whether to count. It returns false if no look is due. Rest is
+// the shortest time between two counts after changes of this process.
 func (q *queue[TTx]) Wants(rest time.Duration) (most store.ClaimSize, count, some bool) {
 	now := q.in.o.Now()
 	if q.Due(now) == 0 {
@@ -241,16 +241,16 @@ func (q *queue[TTx]) Wants(rest time.Duration) (most store.ClaimSize, count, som
 	return most, count, most.Keys > 0 || count
 }
 
-// Rest is how long not to count again, while there is much to do.
+// Rest returns the shortest time between two counts of Run.
 func (q *queue[TTx]) Rest() time.Duration { return max(tellKept, q.share(tellShare)) }
 
-// Counting says that what is kept is counted from now on: the count may not see what changes after that.
+// Counting notes that a count begins. It may not include later changes.
 func (q *queue[TTx]) Counting() { q.changed = false }
 
-// Change says that something was parked or freed.
+// Change notes that a message was parked or freed.
 func (q *queue[TTx]) Change() { q.changed = true }
 
-// Changed tells whether something was, since the last count began.
+// Changed reports whether a message was parked or freed since the last count began.
 func (q *queue[TTx]) Changed() bool { return q.changed }
 
 // recount reports whether to count the parked messages again, so long after the last count: other instances
@@ -265,10 +265,10 @@ func (q *queue[TTx]) recount(since time.Duration) bool {
 	return false
 }
 
-// share is how long to wait between counts so that they take one part in n of the time.
+// share returns the pause between counts with which they take 1/n of the time.
 func (q *queue[TTx]) share(n time.Duration) time.Duration { return min(n*q.took, tellMost) }
 
-// crowded tells whether a partition waits for room among what is parked.
+// crowded reports whether a partition waits until more messages may be parked.
 func crowded(all map[string]*partition.Partition) bool {
 	for _, l := range all {
 		if l.Full > 0 {
@@ -315,8 +315,8 @@ func (q *queue[TTx]) Look(ctx context.Context, a ask) looked {
 	return l
 }
 
-// Take takes up what a look found. It returns what is to be given back: messages that have failed, beyond
-// those that may be here.
+// Take applies the result of a look. It returns claimed messages to give back: failed ones above the limit,
+// and messages that this process still runs.
 func (q *queue[TTx]) Take(l looked) (back []*partition.Entry) {
 	now := q.in.o.Now()
 	if l.Err != nil {
@@ -338,7 +338,7 @@ func (q *queue[TTx]) Take(l looked) (back []*partition.Entry) {
 	return back
 }
 
-// next says when to look again: when the next is due that is known of, and now and then for what is not.
+// next plans the next look: when the next known message is due, and at intervals for unknown ones.
 func (q *queue[TTx]) next(l *looked, now time.Time) {
 	if len(l.Claimed.Parked) == 0 {
 		q.idle = min(q.idle+1, 10)
@@ -355,24 +355,25 @@ func (q *queue[TTx]) next(l *looked, now time.Time) {
 	}
 }
 
-// jitter is how much sooner an idle instance looks, so that several do not look together.
+// jitter returns how much earlier an idle instance looks, so that several do not look together.
 func jitter() time.Duration { return rand.N(lookIdle / 8) }
 
 // Admitted reports whether the last claim saw admitted messages in quarantine.
 func (q *queue[TTx]) Admitted() bool { return q.admitted }
 
-// Soon has the next look at t, at the latest.
+// Soon moves the next look to t, if it would be later.
 func (q *queue[TTx]) Soon(t time.Time) {
 	if t.Before(q.at) {
 		q.at = t
 	}
 }
 
-// What waits directly behind a claimed message is read along with it, and rides: it is taken in the
-// transaction of that one, or is left in the store. So its claim is that of the first, which stands until
-// that transaction is over, and a key costs a claim for each transaction instead of one for each message.
+// A claim prefetches the messages directly behind a claimed one. They are handled in its transaction, or stay
+// in the store. The claim of the first message covers them until that transaction ends. So a key needs one
+// claim for each transaction, not for each message.
 
-// portion is how much to claim where so many messages are wanted. Each key brings what the last ones brought.
+// portion returns the size of a claim for at most limit messages. It assumes that each key has as many
+// prefetched messages as the keys of the last claim.
 func (q *queue[TTx]) portion(limit int) store.ClaimSize {
 	along := min(q.along, q.size-1)
 	if along <= 0 || limit < 2 || q.in.exec.AsksBeside() {
@@ -382,20 +383,20 @@ func (q *queue[TTx]) portion(limit int) store.ClaimSize {
 	return store.ClaimSize{Keys: keys, Prefetch: along, PrefetchAll: max(limit-keys, limit/4)}
 }
 
-// learn notes how many came along with each key.
+// learn notes how many messages were prefetched with each key.
 func (q *queue[TTx]) learn(keys, along int, asked store.ClaimSize) {
 	switch {
 	case keys == 0 || asked.Prefetch == 0:
 	case along == asked.PrefetchAll:
-		q.riding = 2*q.riding + 1 // and there are more
+		q.riding = 2*q.riding + 1 // the claim reached its limit: there are more
 	default:
 		q.riding = (along + keys - 1) / keys
 	}
 }
 
-// claimAll makes a chain for each key of the claimed messages, together with the later messages of the key
-// that were claimed along. It takes only a few of the messages that have failed, and returns the others. It
-// also returns messages that this process still runs.
+// claimAll makes a chain for each key of the claimed messages, with the prefetched messages of that key. It
+// takes only a few of the messages that have failed, and returns the others. It also returns messages that
+// this process still runs.
 func (q *queue[TTx]) claimAll(l *looked) (back []*partition.Entry) {
 	first, along := map[string]*partition.Chain{}, 0
 	inHand := q.inHand()
@@ -406,14 +407,14 @@ func (q *queue[TTx]) claimAll(l *looked) (back []*partition.Entry) {
 		key := string(p.Message.Key)
 		c, known := first[key]
 		switch known = known && p.Waiting && p.Message.Key != nil; {
-		case known && c == nil: // the first of its key goes back
+		case known && c == nil: // the first message of its key is given back
 			along++
 			continue
 		case known:
 			q.ride(c, p)
 			along++
 			continue
-		case inHand(p): // its lease ended before its handler did
+		case inHand(p): // its lease ended before its handler
 			e := &partition.Entry{Parked: p, Call: p.Call, Given: p.Identity, Lease: q.lease()}
 			back, c = append(back, e), nil
 		case partition.Lasting(p, q.in.o.Retry.Uncharged) && !suspected(p) && room <= 0:
@@ -432,8 +433,8 @@ func (q *queue[TTx]) claimAll(l *looked) (back []*partition.Entry) {
 	return back
 }
 
-// inHand returns a function that reports whether a claimed message is in hand here already. A claim that was
-// answered since counts from 1 again.
+// inHand returns a function that reports whether this process already has a claimed message. If it finished
+// the message in the meantime, Claims starts from 1 again.
 func (q *queue[TTx]) inHand() func(*store.Parked) bool {
 	running, claims := q.in.runningNow(), map[store.Identity]int{}
 	for e := range q.claimed {
@@ -447,10 +448,10 @@ func (q *queue[TTx]) inHand() func(*store.Parked) bool {
 	}
 }
 
-// suspected reports whether a process may have died of p.
+// suspected reports whether p may have crashed a process.
 func suspected(p *store.Parked) bool { return p.Claims > exec.Trusted || p.CrashCount > 0 }
 
-// entry is p, not in a chain yet.
+// entry returns an entry for p that is in no chain yet.
 func (q *queue[TTx]) entry(p *store.Parked) *partition.Entry {
 	d := broker.Delivery{Message: p.Message, Partition: p.Partition, Position: p.Position}
 	e := &partition.Entry{Delivery: d, Parked: p, Given: p.Identity}
@@ -461,7 +462,7 @@ func (q *queue[TTx]) entry(p *store.Parked) *partition.Entry {
 	return e
 }
 
-// claim makes a chain of its own of a claimed message, and has it taken.
+// claim makes a chain for a claimed message, and adds it to the schedule or the suspects.
 func (q *queue[TTx]) claim(p *store.Parked, began time.Time) *partition.Chain {
 	e := q.entry(p)
 	e.Since, e.Lease, e.Call = began, q.lease(), p.Call
@@ -475,15 +476,15 @@ func (q *queue[TTx]) claim(p *store.Parked, began time.Time) *partition.Chain {
 	return e.Chain
 }
 
-// ride puts p behind the first of its key.
+// ride adds the prefetched message p to the chain of its key.
 func (q *queue[TTx]) ride(c *partition.Chain, p *store.Parked) {
 	h, e := c.Queue[0], q.entry(p)
 	e.Chain, e.Prefetches, e.Since, e.Lease = c, true, h.Since, h.Lease
 	c.Queue = append(c.Queue, e)
 }
 
-// LeaveRiders lets go of what rides behind a message that is finished: its claim is over. False: c has
-// nothing that rides.
+// LeaveRiders drops the prefetched messages behind a finished one, because its claim is over. It returns
+// false if c has none.
 func (q *queue[TTx]) LeaveRiders(c *partition.Chain) bool {
 	if !c.Queue[0].Prefetches {
 		return false
@@ -492,16 +493,16 @@ func (q *queue[TTx]) LeaveRiders(c *partition.Chain) bool {
 		delete(q.claimed, e)
 	}
 	c.Queue = nil
-	q.along /= 4 // a job that went well doubles it
+	q.along /= 4 // a job without a failure doubles it
 	q.Soon(q.in.o.Now())
 	return true
 }
 
-// appetite is how many more messages may be claimed.
+// appetite returns how many more messages may be claimed.
 func (in *Inbox[TTx]) appetite() int {
 	limit := math.MaxInt
 	switch wait, alone := in.breaker.Closed(in.o.Now()); {
-	case wait > 0, in.orders.Pause(), in.allStuck != "": // a claim would keep others from the message
+	case wait > 0, in.orders.Pause(), in.allStuck != "": // a claim would only block other instances
 		limit = 0
 	case alone:
 		limit = 1
@@ -509,7 +510,7 @@ func (in *Inbox[TTx]) appetite() int {
 	return in.parked.Appetite(in.pick.Most(), limit)
 }
 
-// lookNow is a turn's look into the store.
+// lookNow claims and counts parked messages for Step, if that is due.
 func (in *Inbox[TTx]) lookNow(ctx context.Context) (found bool, err error) {
 	most, count, some := in.parked.Wants(0)
 	if !some {
@@ -526,7 +527,7 @@ func (in *Inbox[TTx]) lookNow(ctx context.Context) (found bool, err error) {
 	return len(l.Claimed.Parked) > 0 || in.parked.Admitted(), l.Err
 }
 
-// shelve takes up what a look found. An error stops the consumer.
+// shelve applies the result of a look. An error stops the consumer.
 func (in *Inbox[TTx]) shelve(ctx context.Context, l looked) error {
 	if l.Err != nil && store.Incurable(l.Err) {
 		return fmt.Errorf("consumer %s: %w", in.group, l.Err)
@@ -548,12 +549,12 @@ func (in *Inbox[TTx]) shelve(ctx context.Context, l looked) error {
 	return nil
 }
 
-// settleClaimed is settle for a message that was claimed.
+// settleClaimed is settleOne for a claimed message.
 func (in *Inbox[TTx]) settleClaimed(r exec.Result) {
 	if !in.exec.Handles(r.Entry.Kind()) {
 		in.checkpoints.AskTypes()
 	}
-	wait := time.Duration(0) // the next of its key
+	wait := time.Duration(0) // until the next message of its key is due
 	switch r.What {
 	case decide.Later, decide.Failed, decide.Delayed:
 		wait = r.After
@@ -565,15 +566,16 @@ func (in *Inbox[TTx]) settleClaimed(r exec.Result) {
 	in.parked.Settle(r.Entry, wait)
 }
 
-// putOff gives back messages that have failed and were claimed beyond those that may be tried soon: else they
-// would be claimed first again, and the others never. Those in hand here keep their claim for one more lease.
+// putOff gives back claimed messages that have failed and may not run soon, and makes them due later.
+// Otherwise they would be claimed first again, and the others never. Messages that this process still runs
+// keep their claim for one more lease.
 func (in *Inbox[TTx]) putOff(ctx context.Context, es []*partition.Entry) {
 	var back []store.Effect
 	for _, e := range es {
 		k := in.exec.Parcel(e)
-		k.Claims = e.Parked.Claims - 1 // as if it had not been claimed
+		k.Claims = e.Parked.Claims - 1 // this claim does not count
 		k.WasClaim = &store.Claim{Claims: e.Parked.Claims, Session: e.Parked.Session}
-		if k.Due = in.retry.WaitOutage(math.MaxInt32); e.Lease > 0 { // it stays ours
+		if k.Due = in.retry.WaitOutage(math.MaxInt32); e.Lease > 0 { // this process keeps it
 			k.Due, k.Session = e.Lease, e.Parked.Session
 		}
 		back = append(back, store.Effect{Park: k})
@@ -584,7 +586,7 @@ func (in *Inbox[TTx]) putOff(ctx context.Context, es []*partition.Entry) {
 	put := func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		_, _ = in.db.Apply(ctx, back...) // what it cannot put off is claimed when its lease is over
+		_, _ = in.db.Apply(ctx, back...) // after an error they are claimed again when their lease ends
 	}
 	if in.checkpoints.Patient() {
 		go put()
@@ -593,20 +595,20 @@ func (in *Inbox[TTx]) putOff(ctx context.Context, es []*partition.Entry) {
 	}
 }
 
-// handBack lets others claim what was claimed and not begun. What it cannot hand back is claimed when its
-// lease is over.
+// handBack releases claimed messages that are not begun. After an error, others claim them when their lease
+// ends.
 func (in *Inbox[TTx]) handBack(ctx context.Context) {
 	var back []store.Effect
 	for _, e := range in.parked.Unbegun() {
 		k := in.exec.Parcel(e)
-		k.Claims = e.Parked.Claims - 1 // as if it had not been claimed
+		k.Claims = e.Parked.Claims - 1 // this claim does not count
 		back = append(back, store.Effect{Park: k})
 	}
 	if len(back) == 0 {
 		return
 	}
 	if _, err := in.db.Apply(ctx, back...); err != nil {
-		in.o.Logger.WarnContext(ctx, "inbox: could not hand claimed messages back", "consumer", in.group,
+		in.o.Logger.WarnContext(ctx, "inbox: cannot give claimed messages back", "consumer", in.group,
 			"messages", len(back), "error", err)
 	}
 }

@@ -14,12 +14,12 @@ import (
 
 const admitMost = 100 // at a time
 
-var errNoHandler = errors.New("no handler is for its type")
+var errNoHandler = errors.New("no handler is registered for its type")
 
-// Admit parks messages in quarantine that somebody admitted: from then on they are tried, wait for their turn
-// and end as others of their key do. One that cannot be read is put back, with the reason. Which of them
-// another instance was first with, or whose key is full, the next look finds out. More: there may be more of
-// them.
+// Admit parks messages that an operator admitted from quarantine. From then on they are handled as other
+// parked messages of their keys. A message that cannot be read is put back, with the reason. If another
+// instance was first with a message, or its key is full, the next look finds that out. Admit returns true if
+// there may be more of them.
 func (q *queue[TTx]) Admit(ctx context.Context) (more bool, err error) {
 	var left unhandled
 	defer func() { q.complain(ctx, left, err) }()
@@ -64,7 +64,7 @@ func (q *queue[TTx]) Admit(ctx context.Context) (more bool, err error) {
 	}
 }
 
-// unhandled is admitted messages of types without a handler: their number, and the first of them.
+// unhandled counts the admitted messages of types without a handler, and has the first of them.
 type unhandled struct {
 	messages  int
 	first     int64
@@ -78,7 +78,7 @@ func (u *unhandled) add(one *store.Quarantined) {
 	}
 }
 
-// complain logs admitted messages that stay where they are: at once, then rarely.
+// complain logs admitted messages that stay in quarantine: immediately, then rarely.
 func (q *queue[TTx]) complain(ctx context.Context, left unhandled, err error) {
 	switch {
 	case err != nil:
@@ -91,11 +91,11 @@ func (q *queue[TTx]) complain(ctx context.Context, left unhandled, err error) {
 	}
 }
 
-// fromQuarantine takes an admitted message out of quarantine, or puts it back.
+// fromQuarantine returns the effect that parks an admitted message, or puts it back into quarantine.
 func (q *queue[TTx]) fromQuarantine(ctx context.Context, one *store.Quarantined) store.Effect {
 	if one.Fault != "" {
 		q.log.ErrorContext(ctx,
-			"inbox: a message that was admitted cannot be read; it is put back into quarantine",
+			"inbox: an admitted message cannot be read; it is put back into quarantine",
 			"number", one.Number, "id", one.ID, "error", one.Fault)
 		return store.Effect{Admit: &store.Admit{Number: one.Number, By: one.By, Reason: one.Fault,
 			Back: true}}
@@ -106,7 +106,7 @@ func (q *queue[TTx]) fromQuarantine(ctx context.Context, one *store.Quarantined)
 		Park: &store.Park{MostRows: q.in.o.Limits.KeyRows, MostBytes: q.in.o.Limits.KeyBytes, Parked: p}}
 }
 
-// admittedAs is the identity of an admitted message: its own, unless that has the mark of another message.
+// admittedAs returns the identity of an admitted message: its own, unless another message has that identity.
 func admittedAs(q *store.Quarantined) store.Identity {
 	if q.Why != store.Conflict {
 		return q.Identity
@@ -117,8 +117,8 @@ func admittedAs(q *store.Quarantined) store.Identity {
 // admitEvery is the shortest pause between two attempts to park admitted messages.
 const admitEvery = 5 * time.Second
 
-// admitted parks messages in quarantine that somebody admitted, where there is room. A claim reports that
-// there are some.
+// admitted parks messages that an operator admitted from quarantine, if more may be parked. A claim reports
+// whether there are any.
 func (in *Inbox[TTx]) admitted(ctx context.Context) {
 	now := in.o.Now()
 	if !in.parked.Admitted() || now.Before(in.askAt) {
@@ -135,15 +135,15 @@ func (in *Inbox[TTx]) admitted(ctx context.Context) {
 	in.did(ctx, admitting, err)
 }
 
-// room tells whether the consumer may park more.
+// room reports whether the consumer may park more messages.
 func (in *Inbox[TTx]) room() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.kept.Parked < in.o.Limits.ParkedRows && in.kept.Bytes < in.o.Limits.ParkedBytes
 }
 
-// deadRoom reports whether messages of full keys may become dead letters. Those count as if they were parked:
-// one key with an endless stream must not fill the database.
+// deadRoom reports whether messages of full keys may become dead letters. They count together with parked
+// messages: a key with an endless stream must not fill the database.
 func (in *Inbox[TTx]) deadRoom() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()

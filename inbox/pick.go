@@ -1,5 +1,5 @@
-// This file says what a worker is given next: of all that may start and is not held back, in the order in
-// which it came; one message, or several that share a transaction.
+// This file selects the next job of a worker: one message, or several that share a transaction. Messages that
+// may start are selected in the order in which they came.
 
 package inbox
 
@@ -12,16 +12,15 @@ import (
 	"github.com/skald-go/skald/inbox/internal/partition"
 )
 
-// A picker picks jobs. It belongs to one goroutine.
+// A picker selects jobs. It belongs to one goroutine.
 type picker[TTx any] struct {
 	in     *Inbox[TTx]
 	size   batchSize
-	shares bool // the last job was of several messages
+	shares bool // the last job had several messages
 }
 
-// Next is what a worker is given next: a message, or a batch of what is ready, as large as each worker's
-// share of that is. Nothing waits for a batch to fill. What a process may have died of is taken while nothing
-// else is in hand.
+// Next returns the next job of a worker: a message, or a batch of ready messages. A batch has at most a
+// worker's share of them; no message waits for a batch to fill. A suspect runs while no other message runs.
 func (p *picker[TTx]) Next(running int) []*partition.Entry {
 	job := p.next(running)
 	if len(job) > 0 {
@@ -53,7 +52,7 @@ func (p *picker[TTx]) next(running int) []*partition.Entry {
 	share := p.in.schedule.Len()/p.in.o.Workers + 1 // chains
 	p.in.schedule.Drop()
 	most, claimed := p.size.now, e.Parked != nil
-	if claimed { // of these a part at most is ready: there are new ones only when half of them are finished
+	if claimed { // only part of them is ready: new ones are claimed when half of them are finished
 		most, share = min(most, p.in.parked.Size()), p.in.parked.Claimed()/p.in.o.Workers+1 // messages
 	}
 	if alone || most < 2 || p.in.exec.AsksBeside() || !p.in.exec.Sociable(e) {
@@ -65,7 +64,7 @@ func (p *picker[TTx]) next(running int) []*partition.Entry {
 	for n := 1; n < share && len(job) < most && (!claimed || len(job) < share); n++ {
 		e = p.first()
 		if e == nil || !p.in.exec.Sociable(e) || claimed != (e.Parked != nil) ||
-			claimed && len(job)+len(e.Chain.Queue) > most { // no prefetched one is left behind
+			claimed && len(job)+len(e.Chain.Queue) > most { // a job has all prefetched messages of a key
 			break
 		}
 		p.in.schedule.Drop()
@@ -75,7 +74,7 @@ func (p *picker[TTx]) next(running int) []*partition.Entry {
 	return partition.Begin(job)
 }
 
-// collect adds to job what is next in the chain.
+// collect adds the next messages of the chain to job.
 func (p *picker[TTx]) collect(c *partition.Chain, job []*partition.Entry, most int) []*partition.Entry {
 	for _, e := range c.Queue {
 		if len(job) == most || !e.Done && (!p.in.exec.Sociable(e) || !c.Partition.Covers(e.Position)) {
@@ -92,7 +91,7 @@ func (p *picker[TTx]) collect(c *partition.Chain, job []*partition.Entry, most i
 func (p *picker[TTx]) Adapt(rs []exec.Result) {
 	first, now := rs[0], p.in.o.Now()
 	switch {
-	case first.Entry.Retry: // it was taken alone
+	case first.Entry.Retry: // it ran alone
 	case first.Entry.Parked != nil:
 		p.in.parked.Adapt(rs, p.in.o.Batch)
 	case first.Collided > 0:
@@ -112,12 +111,13 @@ func (p *picker[TTx]) Adapt(rs []exec.Result) {
 	}
 }
 
-// first is the head of the chain that may be taken next, of those that have not failed. It stays where it is.
+// first returns the first message that may start and has not failed. It stays in the schedule.
 func (p *picker[TTx]) first() *partition.Entry {
 	return p.head(p.in.schedule.First, p.in.schedule.Drop)
 }
 
-// retry takes out a head that has failed, if one may begin now; others: first has one, too.
+// retry takes a message that has failed out of the schedule, if one may begin now. Others reports that other
+// messages are ready, too.
 func (p *picker[TTx]) retry(others bool) *partition.Entry {
 	if p.in.schedule.Retries() == 0 || !p.in.retries.Allowed(others, p.in.o.Now()) {
 		return nil
@@ -131,21 +131,24 @@ func (p *picker[TTx]) retry(others bool) *partition.Entry {
 	return e
 }
 
+// head returns the first head that may begin. It drops lost and finished chains, and chains that have to wait
+// for a checkpoint.
 func (p *picker[TTx]) head(first func() *partition.Chain, drop func()) *partition.Entry {
 	for c := first(); c != nil; c = first() {
-		stands := !c.Partition.Lost && c.Pass()
-		if stands && c.Partition.Covers(c.Queue[0].Position) {
+		valid := !c.Partition.Lost && c.Pass()
+		if valid && c.Partition.Covers(c.Queue[0].Position) {
 			return c.Queue[0]
 		}
 		drop()
-		if c.Busy = stands; stands {
+		if c.Busy = valid; valid {
 			p.in.checkpoints.Wait(c)
 		}
 	}
 	return nil
 }
 
-// Startable tells whether anything may be begun: a suspect alone, and nothing beside it.
+// Startable reports whether a message may begin. A suspect begins only if no message runs, and none begins
+// while a suspect runs.
 func (p *picker[TTx]) Startable(running int) bool {
 	switch wait, inHand := p.in.parked.Suspects(); {
 	case p.in.orders.Pause(), inHand:
@@ -156,8 +159,8 @@ func (p *picker[TTx]) Startable(running int) bool {
 	return p.in.schedule.Len() > 0 || p.in.schedule.Retries() > 0 && p.in.retries.Allowed(false, p.in.o.Now())
 }
 
-// Most is how many jobs may be in hand: one for each worker, and while jobs are single messages one more that
-// it finds when it commits.
+// Most returns how many jobs workers may have: one per worker, or two while each job is a single message. The
+// worker then has its next message at the commit.
 func (p *picker[TTx]) Most() int {
 	if p.shares || !p.in.exec.Follows() {
 		return p.in.o.Workers
@@ -165,24 +168,23 @@ func (p *picker[TTx]) Most() int {
 	return 2 * p.in.o.Workers
 }
 
-// retryPart is which part of the workers' time, and of the messages begun, goes to retries that fail while
-// others are ready: 1/retryPart.
+// retryPart limits failing retries while other messages are ready: to 1/retryPart of the workers' time and of
+// the messages that begin.
 const retryPart = 20
 
-// retries bounds what a consumer spends on messages that have failed. Where they succeed again, as after an
-// outage of a service, twice as many may run after each, up to all workers. Where they fail, few run, and
-// only between many others. It belongs to one goroutine.
+// retries limits the work on messages that have failed. After each success twice as many may run, up to all
+// workers. While they fail, few run, and only between many other messages. It belongs to one goroutine.
 type retries struct {
 	workers int
-	window  int  // that may run at a time
-	running int  // of them
-	stuck   int  // of those, in handlers that ignore that their context ended
-	failing bool // the last one that ended
-	others  int  // messages begun since the last one that began
-	until   time.Time
+	window  int       // retries that may run at a time
+	running int       // retries
+	stuck   int       // retries in handlers that ignore the end of their context
+	failing bool      // the last retry failed
+	others  int       // other messages begun since the last retry began
+	until   time.Time // no retry begins before, while the last one failed and others are ready
 }
 
-// newRetries returns Retries for so many workers.
+// newRetries returns the limits for this number of workers.
 func newRetries(workers int) *retries {
 	r := &retries{workers: workers}
 	r.window = r.least()
@@ -191,10 +193,10 @@ func newRetries(workers int) *retries {
 
 func (r *retries) least() int { return max(1, r.workers/retryPart) }
 
-// idle is how many may run where nothing else is ready: what comes then still finds workers.
+// idle returns how many may run if no other message is ready. It leaves workers for messages that come.
 func (r *retries) idle() int { return max(r.window, r.workers/4) }
 
-// Allowed reports whether one more may begin now. Others: other messages are ready.
+// Allowed reports whether one more may begin now. Others reports that other messages are ready.
 func (r *retries) Allowed(others bool, now time.Time) bool {
 	running := r.running - r.stuck
 	if !others {
@@ -203,7 +205,8 @@ func (r *retries) Allowed(others bool, now time.Time) bool {
 	return running < r.window && (!r.failing || r.others >= retryPart-1 && !now.Before(r.until))
 }
 
-// Most returns how many may be claimed, so that one that is allowed is there: any number while they succeed.
+// Most returns how many failed messages may be claimed: any number while retries succeed, otherwise enough to
+// have one when it may begin.
 func (r *retries) Most() int {
 	if !r.failing {
 		return math.MaxInt
@@ -217,7 +220,7 @@ func (r *retries) Begin() { r.running, r.others = r.running+1, 0 }
 // Others notes that n other messages begin.
 func (r *retries) Others(n int) { r.others = min(r.others+n, retryPart) }
 
-// End notes that one ended, after so long.
+// End notes that a retry ended, and how long it took.
 func (r *retries) End(well bool, took time.Duration, now time.Time) {
 	r.running--
 	if r.failing = !well; well {

@@ -15,8 +15,7 @@ import (
 
 const receiveMax = 1000
 
-// receive takes what has arrived into partitions and chains, and drops at once what is not for us or was
-// finished before.
+// receive puts deliveries into partitions and chains. It drops messages without a handler and duplicates.
 func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
 	in.did(ctx, readingKey, in.exec.Rekey(ctx))
 	in.admitted(ctx)
@@ -47,18 +46,17 @@ func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
 	return busy || len(ds) > 0, nil
 }
 
-// lookMost bounds a look into the marks, which waits for a connection of the pool: handlers may hold all of
-// them.
+// lookMost bounds a read of the marks. It may wait for a connection, because handlers may have all of them.
 const lookMost = 2 * time.Second
 
-// lookUp drops finished messages and reports whether the look was made.
+// lookUp drops finished messages, and reports whether it could read their marks.
 func (in *Inbox[TTx]) lookUp(ctx context.Context, fresh []*partition.Entry) (known bool) {
 	ctx, cancel := context.WithTimeout(ctx, lookMost)
 	defer cancel()
 	return in.seen.Marked(ctx, fresh)
 }
 
-// fetch takes what the broker has, unless something of it waits still.
+// fetch receives from the broker, unless deliveries still wait for their partitions.
 func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 	if in.checkpoints.Waits() {
 		return false, nil
@@ -84,6 +82,7 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 	return len(batch.Deliveries)+len(batch.Gained)+len(batch.Lost) > 0, nil
 }
 
+// move adds gained partitions and removes lost ones.
 func (in *Inbox[TTx]) move(b broker.Batch) {
 	for _, gone := range b.Lost {
 		in.checkpoints.Lose(gone.Name)
@@ -103,7 +102,7 @@ func (in *Inbox[TTx]) move(b broker.Batch) {
 	}
 }
 
-// accept gives a delivery its place in partition and chain. What is skipped is done with that.
+// accept puts a delivery into its partition and chain. It finishes a message that is skipped.
 func (in *Inbox[TTx]) accept(d broker.Delivery) *partition.Entry {
 	l := in.checkpoints.Of(d.Partition)
 	in.limit(&d)
@@ -126,7 +125,7 @@ func (in *Inbox[TTx]) skippable(e *partition.Entry) bool {
 	return e.Readable() || e.Fault == nil && e.Type != "" && !in.checkpoints.LeftToOthers(e.Kind())
 }
 
-// missedAction is what an audit says that is about messages that were removed unread.
+// missedAction is the action of an audit about messages that the broker removed unread.
 const missedAction = "missed"
 
 // A removedStore has the audit.
@@ -134,21 +133,21 @@ type removedStore interface {
 	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 }
 
-// noteMissed logs m, and notes it in the audit in the background: doctor finds it there. During an outage of
-// the database only the log has it. Log names the consumer.
+// noteMissed logs m, and writes it to the audit in the background, for skald doctor. During an outage of the
+// database only the log has it. Log has the name of the consumer.
 func noteMissed(ctx context.Context, db removedStore, log *slog.Logger, consumer string, m broker.Missed) {
 	why := fmt.Sprintf(
 		"%d messages of partition %s, from %d to below %d, were removed at the broker before they were read",
 		m.Count, m.Partition, m.From, m.To)
 	log.ErrorContext(ctx,
-		"inbox: messages were removed unread: by retention or a purge; have them sent again",
+		"inbox: the broker removed unread messages (retention or a purge): have them sent again",
 		"partition", m.Partition, "from", m.From, "to", m.To, "messages", m.Count)
 	note := store.Audit{Author: "skald", Action: missedAction, Reason: why, Consumer: consumer}
 	go func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		if _, err := db.Apply(ctx, store.Effect{Audit: &note}); err != nil {
-			log.WarnContext(ctx, "inbox: note what was removed unread", "note", why, "error", err)
+			log.WarnContext(ctx, "inbox: cannot write the removed messages to the audit", "note", why, "error", err)
 		}
 	}()
 }

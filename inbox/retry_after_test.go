@@ -56,7 +56,7 @@ func TestRetryAfterHasALeastWait(t *testing.T) {
 				kept[0].Attempts != 0 {
 				t.Errorf("%s: kept %+v", way, kept)
 			}
-			if n := strings.Count(log.String(), "is to be tried later"); n != 1 {
+			if n := strings.Count(log.String(), "asked for a later retry"); n != 1 {
 				t.Errorf("%s: %d lines:\n%s", way, n, log.String())
 			}
 			if h := in.Health(); h.Failures != 0 || len(h.Stuck) != 0 {

@@ -1,5 +1,5 @@
-// This file drops what was finished before, before it is taken: by the cache in front of the database, and
-// by one read of the marks of all that has come. It guards nothing: each intake finds out for itself.
+// This file drops duplicates early: by the cache in front of the database, and by one read of the marks of
+// all received messages. It only saves work: each attempt checks the mark itself.
 
 package inbox
 
@@ -17,30 +17,30 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// trusting is after how many messages in a row, of which none was finished before, the marks are read no
-// more: the read is a sixth of what a hundred messages cost the database that share a transaction. After a
-// repeat, and with each partition that is gained, the marks are read again.
+// trusting is the number of messages in a row without a duplicate after which the marks are not read early
+// any more. The read is a sixth of the database's work for a hundred messages that share a transaction. After
+// a duplicate, and with each gained partition, the marks are read again.
 const trusting = 5000
 
-// lookRest is the pause after a look without an answer. Each intake finds repeats by itself meanwhile.
+// lookRest is the pause after a read without an answer. Each attempt checks the mark itself meanwhile.
 const lookRest = 30 * time.Second
 
-// A filter drops repeats. It belongs to one goroutine.
+// A filter drops duplicates. It belongs to one goroutine.
 type filter[TTx any] struct {
 	in      *Inbox[TTx]
-	server  string    // the run of the database's server that was seen last; "": none yet, or it has none
-	strange int       // messages in a row that were looked up, and not finished before
-	until   time.Time // no look is made before, since one got no answer in time
+	server  string    // the last known run of the database server; "": none yet, or it has none
+	strange int       // messages in a row that were looked up and were no duplicates
+	until   time.Time // no read before this time, since one got no answer in time
 }
 
-// On says on which run of the database's server we are.
+// On notes the current run of the database server.
 func (f *filter[TTx]) On(server string) { f.server = server }
 
-// Distrust has it asked again whether messages were finished before.
+// Distrust makes the filter read marks again.
 func (f *filter[TTx]) Distrust() { f.strange = 0 }
 
-// Cached drops what the cache knows to be finished, without a statement of the database. It is asked once for
-// all of es.
+// Cached drops messages that are finished according to the cache, without a statement of the database. It
+// asks the cache once for all of es.
 func (f *filter[TTx]) Cached(ctx context.Context, es []*partition.Entry) {
 	if f.in.o.Cache.Finished == nil {
 		return
@@ -66,7 +66,7 @@ func (f *filter[TTx]) Cached(ctx context.Context, es []*partition.Entry) {
 	}
 }
 
-// Marked looks all of es up in one read. Known: all that was finished is.
+// Marked drops duplicates among es with one read of the marks. It returns true if all duplicates are found.
 func (f *filter[TTx]) Marked(ctx context.Context, es []*partition.Entry) (known bool) {
 	if !f.wary(es) || time.Now().Before(f.until) {
 		return false
@@ -101,25 +101,24 @@ func (f *filter[TTx]) Marked(ctx context.Context, es []*partition.Entry) (known 
 	return true
 }
 
-// wary tells whether it is to be asked for es.
+// wary reports whether the marks of es are to be read.
 func (f *filter[TTx]) wary(es []*partition.Entry) bool {
 	suspected := func(e *partition.Entry) bool { return e.Chain.Partition.Tried != nil }
 	return f.strange < trusting || slices.ContainsFunc(es, suspected)
 }
 
-// Remember has the cache keep that e is finished: its mark was read, or is committed.
+// Remember adds e to the cache, after its mark was read or committed.
 func (f *filter[TTx]) Remember(e *partition.Entry) {
 	if f.in.o.Cache.Finished != nil && !f.in.exec.AsksBeside() && f.cacheable(e) {
 		f.in.o.Cache.Finished.Put(f.in.exec.Seal(e, f.on(e.Server)))
 	}
 }
 
-// on is the run of the server that a message was taken on. Where the database cannot tell, it is the session
-// of this process: another process may find another database.
+// on returns the run of the database server on which a message was handled. If that is not known, it returns
+// the session of this process: another process may have another database.
 func (f *filter[TTx]) on(server string) string { return cmp.Or(server, f.server, f.in.session) }
 
-// cacheable reports whether a repeat of a message is dropped without an answer. Stored answers are in the
-// database.
+// cacheable reports whether duplicates of a message need no answer. Stored answers are in the database.
 func (f *filter[TTx]) cacheable(e *partition.Entry) (yes bool) {
 	if !e.Readable() || !f.in.exec.HasKey() {
 		return false
@@ -130,11 +129,11 @@ func (f *filter[TTx]) cacheable(e *partition.Entry) (yes bool) {
 	_ = failure.Run(func() error {
 		yes = !f.in.o.Identity.Again(e.Message)
 		return nil
-	}) // else the attempt at it says so
+	}) // after a panic, the attempt at the message reports it
 	return yes
 }
 
-// repeated counts a message that was dropped because it was finished before; cached: the cache had it.
+// repeated counts a dropped duplicate. Cached reports that the cache had it.
 func (in *Inbox[TTx]) repeated(e *partition.Entry, cached bool) {
 	in.count(func(h *Health) {
 		h.Duplicates++
@@ -145,7 +144,7 @@ func (in *Inbox[TTx]) repeated(e *partition.Entry, cached bool) {
 	in.tel.Count(e.Topic, decide.Duplicate.String())
 }
 
-// checkCache refuses a cache that remembers for longer than marks do.
+// checkCache returns an error if the cache keeps entries for longer than marks are kept.
 func (in *Inbox[TTx]) checkCache(marks time.Duration) error {
 	if in.o.Cache.Finished == nil || in.o.Cache.Finished.TTL() > 0 && in.o.Cache.Finished.TTL() <= marks {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/skald-go/skald/inbox/internal/partition"
 )
 
-// settle writes what became of a job into partitions and chains, and lets the chains go on. An error stops
-// the consumer.
+// settle applies the results of a job to partitions and chains, and continues the chains. An error stops the
+// consumer.
 func (in *Inbox[TTx]) settle(ctx context.Context, rs []exec.Result) error {
 	in.pick.Adapt(rs)
 	for _, r := range rs {
@@ -79,7 +79,7 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r exec.Result) error {
 	return nil
 }
 
-// trip has the breaker count a result, and says aloud what comes of it.
+// trip counts a result in the breaker, and logs if that opens or closes it.
 func (in *Inbox[TTx]) trip(ctx context.Context, r exec.Result, now time.Time) {
 	opened, closed := in.breaker.Note(r, now)
 	switch {
@@ -87,11 +87,11 @@ func (in *Inbox[TTx]) trip(ctx context.Context, r exec.Result, now time.Time) {
 		in.o.Logger.ErrorContext(ctx, "inbox: the consumer is stopped", "consumer", in.group,
 			"why", in.breaker.Why(), "until", in.breaker.Until())
 	case closed:
-		in.o.Logger.InfoContext(ctx, "inbox: the consumer goes on: a message succeeded", "consumer", in.group)
+		in.o.Logger.InfoContext(ctx, "inbox: the consumer continues: a message succeeded", "consumer", in.group)
 	}
 }
 
-// pass is done with e.
+// pass finishes e.
 func (in *Inbox[TTx]) pass(e *partition.Entry) {
 	e.Done = true
 	e.Crowd(false)
@@ -117,7 +117,7 @@ func (in *Inbox[TTx]) postpone(ctx context.Context, r exec.Result) {
 	in.schedule.Hold(e.Chain, in.o.Now().Add(wait))
 }
 
-// note counts a result, tells of failures, and has what was parked looked for when it is due.
+// note counts a result, logs failures, and plans the next look for parked messages.
 func (in *Inbox[TTx]) note(ctx context.Context, r exec.Result, now time.Time) {
 	in.count(func(h *Health) {
 		h.add(r.What)
@@ -174,7 +174,7 @@ func (in *Inbox[TTx]) ack(ctx context.Context) (busy bool, err error) {
 	if len(done) == 0 {
 		return false, nil
 	}
-	// so that what an explorer saw can be replayed
+	// in a fixed order, so that tests can replay a run
 	slices.SortFunc(done, func(a, b broker.Delivery) int { return cmp.Compare(a.Partition, b.Partition) })
 	if err := in.sub.Ack(ctx, done); err != nil {
 		return true, fmt.Errorf("acknowledge for %s: %w", in.group, err)

@@ -207,7 +207,7 @@ func (s *sharing) Handle(_ context.Context, r slog.Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	said := r.Message
-	if strings.Contains(said, "the broker keeps messages for ever") {
+	if strings.Contains(said, "the broker keeps messages forever") {
 		return nil // so it is
 	}
 	r.Attrs(func(a slog.Attr) bool { said += " " + a.String(); return true })

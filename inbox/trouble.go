@@ -1,6 +1,5 @@
-// This file knows what fails again and again without an end of its own: messages whose attempts are
-// not charged, and work on the store beside the messages. Once is chance; what lasts is logged, seldom, and
-// listed.
+// This file logs and lists failures that repeat without a limit: attempts that do not count, and background
+// operations on the store. It logs them rarely, and not the first time.
 
 package inbox
 
@@ -24,15 +23,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lasting is how many attempts in a row a message may end without a charge before it is logged and listed: a
-// deadlock, a rival, a failover of a second are over by then.
+// lasting is the number of uncharged attempts in a row after which a message is logged and listed. A deadlock
+// or a failover of a second is over by then.
 const lasting = 3
 
-// forgotten is how long a message that was not tried again is listed: it is another instance's by then.
+// forgotten is how long a message is listed after its last attempt. Later another instance has it.
 const forgotten = 5 * time.Minute
 
-// troubledMessage is a message with attempts that ended without a charge: its database or a service is away,
-// or the store refuses to keep it.
+// troubledMessage is a message with attempts that did not count: its database or a service is away, or the
+// store refuses to park it.
 type troubledMessage struct {
 	Topic, Partition string
 	Position         int64
@@ -46,37 +45,37 @@ type troubledMessage struct {
 	refused partition.Refusals
 }
 
-// troubledMessages are those whose last attempts ended so. They belong to one goroutine.
+// troubledMessages has the messages with a last attempt that did not count. It belongs to one goroutine.
 type troubledMessages struct {
 	log *slog.Logger
 	of  map[store.Identity]*troubledMessage
 	say backoff.Rarely
-	// of those that are parked
+	// parked is for messages that were parked after a temporary failure.
 	parked backoff.Rarely
 	// later is for messages that wait after skald.RetryAfter.
 	later backoff.Rarely
-	// of dead letters that their publishers cause, and of those that were not tried
+	// faulty is for dead letters caused by publishers, and for untried ones.
 	faulty   backoff.Rarely
-	unlogged int // of these, since the last line
+	unlogged int // dead letters of this kind since the last line
 }
 
-// newTroubledMessages are none yet. Log names the consumer.
+// newTroubledMessages returns an empty set. Log has the name of the consumer.
 func newTroubledMessages(log *slog.Logger) *troubledMessages {
 	return &troubledMessages{log: log, of: map[store.Identity]*troubledMessage{}, say: backoff.Seldom(),
 		parked: backoff.Seldom(), later: backoff.Seldom(), faulty: backoff.Seldom()}
 }
 
-// Note notes how an attempt ended.
+// Note notes the result of an attempt.
 func (m *troubledMessages) Note(ctx context.Context, r exec.Result, now time.Time) {
 	e := r.Entry
 	if r.What == decide.Delayed && m.parked.Due(now) {
-		m.log.WarnContext(ctx, "inbox: a message fails by what may pass; it is parked, and its key waits",
+		m.log.WarnContext(ctx, "inbox: a message fails temporarily; it is parked, and its key waits",
 			"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.Identity().ID,
 			"type", e.Type, "since", r.Since, "next", r.After, "error", r.Err)
 	}
 	if asked := (*skald.LaterError)(nil); r.What == decide.Later && errors.As(r.Err, &asked) &&
 		m.later.Due(now) {
-		m.log.InfoContext(ctx, "inbox: a message is to be tried later; it is parked, and its key waits",
+		m.log.InfoContext(ctx, "inbox: a handler asked for a later retry; its message is parked, and its key waits",
 			"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.Identity().ID,
 			"type", e.Type, "next", r.After, "error", r.Err)
 	}
@@ -109,7 +108,7 @@ func (m *troubledMessages) Note(ctx context.Context, r exec.Result, now time.Tim
 	e.Refused = d.refused
 	text, unknown := "inbox: a message waits for an outage to end", r.What == decide.Unkept
 	if unknown {
-		text = "inbox: a message cannot be parked, for a reason that Skald does not know; it is tried again, and its key waits"
+		text = "inbox: a message cannot be parked, for an unknown reason; it is retried, and its key waits"
 	}
 	if unknown && bits.OnesCount(uint(d.Attempts)) == 1 || !unknown && d.Attempts >= lasting &&
 		m.say.Due(now) {
@@ -118,9 +117,9 @@ func (m *troubledMessages) Note(ctx context.Context, r exec.Result, now time.Tim
 	}
 }
 
-// Complain logs the failures 1, 2, 4, 8 … of a message, and each dead letter: an endless failure must not
-// fill the log. Of malformed, too large and untried messages it logs the first, then one after a pause,
-// with the count of the others: a publisher must not fill the log either.
+// Complain logs the failures 1, 2, 4, 8 … of a message, and each dead letter, so that an endless failure does
+// not fill the log. For malformed, too large and untried messages it logs one line per pause, with their
+// count, so that a publisher cannot fill the log.
 func (m *troubledMessages) Complain(ctx context.Context, r exec.Result, keyWaits bool, now time.Time) {
 	e := r.Entry
 	with := []any{"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.Identity().ID,
@@ -143,7 +142,7 @@ func (m *troubledMessages) Complain(ctx context.Context, r exec.Result, keyWaits
 	}
 }
 
-// Attempts are those in a row that a message ended without a charge.
+// Attempts returns the number of attempts in a row that did not count.
 func (m *troubledMessages) Attempts(id store.Identity) int {
 	if d := m.of[id]; d != nil {
 		return d.Attempts
@@ -151,7 +150,7 @@ func (m *troubledMessages) Attempts(id store.Identity) int {
 	return 0
 }
 
-// Refused are the refusals of the store to park a message, in a row.
+// Refused returns the refusals of the store, in a row, to park a message.
 func (m *troubledMessages) Refused(id store.Identity) (r partition.Refusals) {
 	if d := m.of[id]; d != nil {
 		return d.refused
@@ -159,8 +158,8 @@ func (m *troubledMessages) Refused(id store.Identity) (r partition.Refusals) {
 	return r
 }
 
-// Unkept returns why a message can neither be parked nor become a dead letter, so that its partition will
-// stop; "": there is none.
+// Unkept returns an error text if a message can neither be parked nor become a dead letter, so that its
+// partition stops. It returns "" if there is no such message.
 func (m *troubledMessages) Unkept(now time.Time) string {
 	for id, d := range m.of {
 		if !d.of.Lost && d.refused.Last(now) {
@@ -171,7 +170,7 @@ func (m *troubledMessages) Unkept(now time.Time) string {
 	return ""
 }
 
-// Lasting are those that are listed. Those that are not ours any more are forgotten.
+// Lasting returns the messages to list. It drops those that this process does not have any more.
 func (m *troubledMessages) Lasting(now time.Time) (out []troubledMessage) {
 	for id, d := range m.of {
 		if d.of.Lost || now.Sub(d.last) > forgotten {
@@ -183,32 +182,33 @@ func (m *troubledMessages) Lasting(now time.Time) (out []troubledMessage) {
 	return out
 }
 
-// storeWork is what fails so. It belongs to one goroutine.
+// storeWork has the failing background operations on the store. It belongs to one goroutine.
 type storeWork struct {
 	log *slog.Logger
-	of  map[string]*lastingFailure // by what is done
+	of  map[string]*lastingFailure // by Failing.Doing
 }
 
-// A lastingFailure is a Failing with what is logged of it.
+// A lastingFailure is a Failing with the state of its log lines.
 type lastingFailure struct {
 	Failing
 	say backoff.Rarely
 }
 
-// newStoreWork is work of which nothing fails. Log names the consumer.
+// newStoreWork returns a storeWork without failures. Log has the name of the consumer.
 func newStoreWork(log *slog.Logger) *storeWork {
 	return &storeWork{log: log, of: map[string]*lastingFailure{}}
 }
 
-// Did notes how work on the store ended; outage: a failure was nobody's fault. What fails twice in a row is
-// logged, seldom while it lasts.
+// Did notes the result of an operation on the store. Outage reports that the database was away. From the
+// second failure in a row on it logs, rarely.
 func (w *storeWork) Did(ctx context.Context, doing string, err error, outage bool, now time.Time) {
 	f := w.of[doing]
 	if err == nil {
 		if f != nil {
 			delete(w.of, doing)
 			if f.say.Over() {
-				w.log.InfoContext(ctx, "inbox: what failed goes well again", "doing", doing, "since", f.Since)
+				w.log.InfoContext(ctx, "inbox: an operation on the store succeeds again", "doing", doing, "since",
+					f.Since)
 			}
 		}
 		return
@@ -220,12 +220,12 @@ func (w *storeWork) Did(ctx context.Context, doing string, err error, outage boo
 	f.Times++
 	f.Error = vitals.Why(err)
 	if f.Times > 1 && f.say.Due(now) {
-		w.log.WarnContext(ctx, "inbox: the store fails again and again", "doing", doing, "times", f.Times,
+		w.log.WarnContext(ctx, "inbox: an operation on the store fails repeatedly", "doing", doing, "times", f.Times,
 			"since", f.Since, "outage", outage, "error", err)
 	}
 }
 
-// Lasting is what failed more than once in a row, by name.
+// Lasting returns the operations that failed more than once in a row, sorted by name.
 func (w *storeWork) Lasting() (out []Failing) {
 	for _, f := range w.of {
 		if f.Times > 1 {
@@ -236,7 +236,7 @@ func (w *storeWork) Lasting() (out []Failing) {
 	return out
 }
 
-// Failing is work on the store, beside the messages themselves, that fails again and again.
+// Failing is a background operation on the store that fails repeatedly.
 type Failing struct {
 	Doing string // "claim parked messages"
 	Since time.Time
@@ -244,18 +244,18 @@ type Failing struct {
 	Error string
 }
 
-// What may fail so.
+// Values of Failing.Doing.
 const (
 	claiming     = "claim parked messages"
 	counting     = "count parked messages"
 	noting       = "store positions"
-	knowingTypes = "look up who handles which types"
+	knowingTypes = "look up which types other builds handle"
 	lookingUp    = "look up finished messages"
 	readingKey   = "read the key of fingerprints"
 	admitting    = "take admitted messages out of quarantine"
 )
 
-// did notes how work on the store ended.
+// did notes the result of an operation on the store.
 func (in *Inbox[TTx]) did(ctx context.Context, doing string, err error) {
 	away := err != nil && in.exec.Away(err)
 	if err != nil {
@@ -265,14 +265,14 @@ func (in *Inbox[TTx]) did(ctx context.Context, doing string, err error) {
 	in.work.Did(ctx, doing, err, away, in.o.Now())
 }
 
-// up tells whether the database answered when it was asked last, or was never asked; and since when, if it
-// did not before.
+// up reports whether the database answered the last probe, or there was none. Since is when this state began,
+// or zero if it never changed.
 func (in *Inbox[TTx]) up() (since time.Time, up bool) {
 	a := in.probe.Last()
 	return a.Since, a.Err == nil
 }
 
-// suspectOutage asks the database whether it is there: Run in the background, Step at once.
+// suspectOutage probes the database: Run in the background, Step in the foreground.
 func (in *Inbox[TTx]) suspectOutage(ctx context.Context) {
 	if in.checkpoints.Patient() {
 		in.probe.Ask(context.WithoutCancel(ctx))

@@ -11,18 +11,18 @@ import (
 	"github.com/skald-go/skald/internal/vitals"
 )
 
-// slack is how much longer than a handler and its intake may take nothing may be finished, while messages are
-// at work or could be, before the consumer counts as standing still.
+// slack is added to Timeouts.Handle and Timeouts.Wait. If messages are ready and none is finished for this
+// time, the consumer is not ready.
 const slack = 15 * time.Second
 
-// facts are what Ready is computed from.
+// facts has the inputs of Health.Ready.
 type facts struct {
 	store, broker *vitals.Server
-	settled       time.Time // when a message was last settled, or the last time that none was at work
-	still         string    // why nothing is finished; "": something is, or nothing waits
+	settled       time.Time // when a message was last settled, or the last time that none was in progress
+	still         string    // that no message is finished; "": some are, or none waits
 }
 
-// watch asks the servers that give no sign, until ctx ends and stop is called.
+// watch asks servers that have not answered lately, until ctx ends or stop is called.
 func (f *facts) watch(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var both sync.WaitGroup
@@ -31,7 +31,7 @@ func (f *facts) watch(ctx context.Context) (stop func()) {
 	return func() { cancel(); both.Wait() }
 }
 
-// called notes how a call of the store ended.
+// called notes the result of a call of the store.
 func (in *Inbox[TTx]) called(ctx context.Context, err error) {
 	switch {
 	case err == nil:
@@ -41,7 +41,7 @@ func (in *Inbox[TTx]) called(ctx context.Context, err error) {
 	}
 }
 
-// watchProgress notes whether messages are finished, where some are at work or could be.
+// watchProgress notes if no message is finished although some are running or ready.
 func (l *loop[TTx]) watchProgress() {
 	in, now := l.in, time.Now()
 	busy := l.running > l.stuck || in.pick.Startable(l.working())
@@ -51,7 +51,7 @@ func (l *loop[TTx]) watchProgress() {
 	case !busy || in.allStuck != "":
 		in.facts.settled = now
 	case !in.facts.settled.IsZero() && now.Sub(in.facts.settled) > most:
-		still = fmt.Sprintf("messages wait, and none was finished since %s",
+		still = fmt.Sprintf("messages wait, and none has been finished since %s",
 			in.facts.settled.UTC().Format(time.TimeOnly))
 	}
 	in.mu.Lock()
@@ -59,7 +59,7 @@ func (l *loop[TTx]) watchProgress() {
 	in.facts.still = still
 }
 
-// judge takes Ready back where a fact is against it. The store comes first: without it nothing else is known.
+// judge sets Ready to false if a server is away or no message is finished. The database comes first.
 func (in *Inbox[TTx]) judge(h *Health) {
 	if !h.Live {
 		return
@@ -75,13 +75,12 @@ func (in *Inbox[TTx]) judge(h *Health) {
 	}
 }
 
-// calm is how long a broker that brings nothing must be without an error to be called back. A driver that
-// reads in the background hears only now and then that it still cannot reach its broker: Kafka's every 2.5 s.
+// calm is how long a broker without deliveries must be without an error before its outage is over. A driver
+// that reads in the background reports a lasting error only at intervals: Kafka's every 2.5 s.
 const calm = 5 * time.Second
 
-// An brokerOutage is one of the broker: from the first error until the broker brings something, or gives no
-// error for 5 s. An acknowledgement that it takes says nothing: a driver may keep that until it can send
-// it.
+// A brokerOutage lasts from the first error of the broker until it delivers something, or until calm without
+// an error. A successful acknowledgement does not end it: a driver may buffer that while the broker is away.
 type brokerOutage struct {
 	log   *slog.Logger
 	say   backoff.Rarely
@@ -90,10 +89,10 @@ type brokerOutage struct {
 	alive bool
 }
 
-// newOutage makes an Outage of a broker that is there.
+// newOutage returns the state of a broker without an outage.
 func newOutage(log *slog.Logger) *brokerOutage { return &brokerOutage{log: log, say: backoff.Seldom()} }
 
-// Failed notes an error of the broker. It is logged at first, then more and more seldom.
+// Failed notes an error of the broker. It logs the first one, and then at growing intervals.
 func (o *brokerOutage) Failed(now time.Time, why error) {
 	o.why, o.last, o.alive = why, now, false
 	if level := vitals.BrokerLevel(why); o.say.DueAs(level, now) {
@@ -105,7 +104,7 @@ func (o *brokerOutage) Failed(now time.Time, why error) {
 	}
 }
 
-// Received notes that the broker brought n things.
+// Received notes that the broker delivered n partitions and messages.
 func (o *brokerOutage) Received(n int) { o.alive = o.alive || n > 0 }
 
 // Over ends the outage if the broker is back.
@@ -118,5 +117,5 @@ func (o *brokerOutage) Over(now time.Time) {
 	}
 }
 
-// Why is the last error while the outage lasts; nil: there is none.
+// Why returns the last error of an outage, or nil if there is no outage.
 func (o *brokerOutage) Why() error { return o.why }
