@@ -79,8 +79,8 @@ func (s unpackerSubscription) Receive(ctx context.Context, most int) (broker.Bat
 	return b, err
 }
 
-// A batch that was not unpacked is a dead letter of the kind too_large with its range, and what comes after
-// it is taken. Redriven, it dies of the same again, and says what to do.
+// A batch that was not unpacked becomes a dead letter of the kind too_large with its range, and later messages
+// are handled. After a redrive it is a dead letter again, and its error has the remedy.
 func TestBatchThatIsNotUnpackedIsADeadLetter(t *testing.T) {
 	w := newWorld(t, 1)
 	in := inbox.New(w.db, unpacker{w.bus}, "stock",
@@ -91,7 +91,7 @@ func TestBatchThatIsNotUnpackedIsADeadLetter(t *testing.T) {
 	w.quiet(in)
 	w.expect("all", "a c")
 	for _, want := range []string{"the batch of positions 1 to 7",
-		"Limits.Record was raised, and drop this letter: the batch of positions 1 to 7"} {
+		"have it sent again, and drop this dead letter: the batch of positions 1 to 7"} {
 		dead := w.dead()
 		if len(dead) != 1 || dead[0].Dead.Kind != "too_large" || dead[0].Position != 1 ||
 			!strings.Contains(dead[0].Last.Why, want) {

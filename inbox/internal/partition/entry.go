@@ -17,52 +17,51 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Quarantine is the partition that messages come from which were admitted out of quarantine.
+// Quarantine is the partition of messages that an operator admitted from quarantine.
 const Quarantine = "skald:quarantine"
 
 // An Entry is one delivery on its way through the inbox.
 type Entry struct {
 	broker.Delivery
 	Chain *Chain
-	Nth   int64 // in which order it came
+	Nth   int64 // in the order of arrival
 
-	Given   store.Identity // what Options.Identity.Of says of it
+	Given   store.Identity // by Options.Identity.Of
 	Unknown error          // why it has no id
 
-	// It was claimed, if not nil: it comes from the store, not from the broker.
+	// Parked is set if the entry was claimed: it comes from the store, not from the broker.
 	Parked     *store.Parked
-	Since      time.Time     // the claim was asked for then, and has lasted no longer
-	Lease      time.Duration // for which it is ours, from then
-	Lasting    bool          // see the function
-	Prefetches bool          // it was not claimed, but read along with the first of its key
+	Since      time.Time     // when the claim was sent: its lease begins then or later
+	Lease      time.Duration // of the claim
+	Lasting    bool          // see the function Lasting
+	Prefetches bool          // it was not claimed, but prefetched with the first message of its key
 
-	Retry bool      // it was begun as one of Troubled
-	Begun time.Time // the attempt that is in progress
+	Retry bool      // it began as a failed message: see Troubled
+	Begun time.Time // when the current attempt began
 
 	Done    bool
-	Again   int  // attempts in a row after which it is still here: outages, and no room to park it
-	Full    bool // of those, the latter
-	Suspect bool // it may have been in hand when a process died
-	Alone   bool // it is run while nothing else runs
+	Again   int  // attempts in a row that left it here: in an outage, or because it could not be parked
+	Full    bool // it could not be parked at the last attempt
+	Suspect bool // it may have crashed a process
+	Alone   bool // it runs while no other message runs
 	Foreign bool // this build has no handler for its type
 	Untyped bool // it has no type, and no build has a handler for that
-	Lonely  bool // it shares no transaction: its handler makes a call, or a batch with it hung
+	Lonely  bool // it shares no transaction: its handler makes a call, or hung in a batch
 
-	// What its attempts know. They have it to themselves while it is in hand.
-	Step      *store.Step // that it takes or undoes; nil: none, or not known yet
-	Stood     store.Step  // how that stood, in this attempt
-	Call      *store.Call // to the outside that it is at; nil: none yet, or never
-	Outcome   string      // of it, which is to be settled now; "": not yet
-	Settled   bool        // that was not known for a while
-	Hints     int         // how often another process seemed to have it in hand
-	Overtaken int         // how often in this attempt
+	// These fields belong to the worker while it has the entry.
+	Step      *store.Step // that it does or undoes; nil: none, or not known yet
+	Stood     store.Step  // the state of Step before this attempt
+	Call      *store.Call // its current outside call; nil: none
+	Outcome   string      // of Call, to be settled now; "": none yet
+	Settled   bool        // the outcome was unknown for a while
+	Hints     int         // how often another process seemed to handle it
+	Overtaken int         // the same, in this attempt
 	InLine    time.Time   // since when its entity is in use; zero: it is not
 	Refused   Refusals
-	// the first of its failures by what may pass, while it is not parked; zero: there is none
-	First store.Failure
+	First     store.Failure // its first temporary failure, while it is not parked; zero: none
 
-	Server  string // on which its partition was taken, as it was when the entry was handed out; "": any
-	session string // ours, when it came
+	Server  string // Partition.Server when a worker got the entry; "": any
+	session string // of this process when the entry came
 }
 
 // Refusals counts how often in a row a store refused to park a message for an unknown reason.
@@ -78,8 +77,8 @@ func (r *Refusals) Add(now time.Time) {
 	}
 }
 
-// Last reports whether one more refusal is the last: there were many, for long enough that a failover or a
-// migration is over.
+// Last reports whether the next refusal makes the message a dead letter: it is at least the 16th, after 3
+// minutes or more. A failover or a migration is over by then.
 func (r *Refusals) Last(now time.Time) bool {
 	return r.Times+1 >= mostRefusals && now.Sub(r.Since) >= refusedFor
 }
@@ -89,21 +88,21 @@ const (
 	refusedFor   = 3 * time.Minute
 )
 
-// Uncharged reports whether attempts at p have failed since it was parked or released, and none was charged.
+// Uncharged reports whether attempts at p have failed since it was parked or requeued, and none counted.
 func Uncharged(p *store.Parked) bool {
 	return p.Dead == nil && p.Attempts == 0 && !p.First.At.IsZero() && !p.Last.At.Before(p.First.At)
 }
 
-// Lasting reports whether attempts at p have failed uncharged, or for longer than free: it has cost enough to
-// wait for others.
+// Lasting reports whether attempts at p have failed without counting, or for longer than free. Such a message
+// waits for others.
 func Lasting(p *store.Parked, free time.Duration) bool {
 	return Uncharged(p) || p.Dead == nil && p.Attempts > 0 && p.Last.At.Sub(p.First.At) >= free
 }
 
-// Troubled reports whether e waits for others: attempts at it failed uncharged, or for long.
+// Troubled reports whether e waits for others, because attempts at it failed without counting, or for long.
 func (e *Entry) Troubled() bool { return !e.First.At.IsZero() || e.Lasting }
 
-// Kind is the type of e within its topic.
+// Kind returns the topic and type of e.
 func (e *Entry) Kind() store.Kind { return store.Kind{Topic: e.Topic, Type: e.Type} }
 
 // CompareKinds orders kinds by their topics, and by their types within a topic.
@@ -111,7 +110,7 @@ func CompareKinds(a, b store.Kind) int {
 	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Type, b.Type))
 }
 
-// Identity is what a message is known by: where it has no id, by where it lies at the broker and what it is.
+// Identity returns the identity of a message. Without an id that is its position and a hash of key and data.
 func (e *Entry) Identity() store.Identity {
 	switch {
 	case e.Parked != nil:
@@ -124,8 +123,8 @@ func (e *Entry) Identity() store.Identity {
 	return store.Identity{Source: "skald:" + e.Partition, ID: id}
 }
 
-// Name is the id of e in errors: its own, else, in quotes, what it is known by. A fingerprint of an error
-// leaves out what is in quotes.
+// Name returns the id of e for errors. Without an id it returns the quoted id of Identity: fingerprints of
+// errors ignore quoted text.
 func (e *Entry) Name() string {
 	if e.ID != "" {
 		return Shown(e.ID)
@@ -133,7 +132,7 @@ func (e *Entry) Name() string {
 	return strconv.Quote(e.Identity().ID)
 }
 
-// Shown returns s for an error, which is one line: in quotes if a character of s cannot be printed.
+// Shown returns s for an error of one line: in quotes if a character of s cannot be printed.
 func Shown(s string) string {
 	hidden := func(r rune) bool { return !strconv.IsPrint(r) }
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, hidden) {
@@ -142,25 +141,25 @@ func Shown(s string) string {
 	return strconv.Quote(s)
 }
 
-// TypeAndName is Name behind the type, if e has one.
+// TypeAndName returns the type of e, if it has one, and its Name.
 func (e *Entry) TypeAndName() string { return strings.TrimPrefix(Shown(e.Type)+" "+e.Name(), " ") }
 
-// Readable tells whether it is known what e is.
+// Readable reports whether e has a readable envelope and an id.
 func (e *Entry) Readable() bool { return e.Fault == nil && e.Unknown == nil }
 
-// TooLarge tells whether e is what is kept of a record, or stands for records, that nobody reads.
+// TooLarge reports whether e is the stored part of a too large record, or a placeholder for such records.
 func (e *Entry) TooLarge() bool {
 	var large *broker.TooLargeError
 	return errors.As(e.Fault, &large)
 }
 
-// Size is what e takes of what may be parked.
+// Size returns the bytes of e that count towards the limit of parked bytes.
 func (e *Entry) Size() int { return len(e.Key) + len(e.Data) }
 
-// Weight is what e takes of memory.
+// Weight returns the memory of e in bytes.
 func (e *Entry) Weight() int { return column.Weight(&e.Message) }
 
-// InHandOf is the session of ours in which it is in hand; "": nobody knows of it.
+// InHandOf returns the session of this process that has e, or "" if it came before the partition was opened.
 func (e *Entry) InHandOf() string {
 	if e.Parked != nil {
 		return e.Parked.Session
@@ -168,7 +167,7 @@ func (e *Entry) InHandOf() string {
 	return e.session
 }
 
-// CallKey is the key of the call that e was read at; "": of none.
+// CallKey returns the key of the call that e had when it was claimed, or "".
 func (e *Entry) CallKey() string {
 	if e.Parked == nil || e.Parked.Call == nil {
 		return ""
@@ -176,7 +175,7 @@ func (e *Entry) CallKey() string {
 	return e.Parked.Call.Key
 }
 
-// Takes is the step that e takes, for what becomes of it; nil: it takes none.
+// Takes returns the step that e does, or nil if it does none or undoes one.
 func (e *Entry) Takes() *store.Step {
 	if e.Step == nil || e.Step.State == store.StepUndone {
 		return nil
@@ -184,7 +183,7 @@ func (e *Entry) Takes() *store.Step {
 	return e.Step
 }
 
-// Crowd counts the entries of a partition that should be parked and cannot.
+// Crowd notes whether e could not be parked, and counts such entries of its partition.
 func (e *Entry) Crowd(full bool) {
 	switch l := e.Chain.Partition; {
 	case full && !e.Full:
@@ -195,23 +194,23 @@ func (e *Entry) Crowd(full bool) {
 	e.Full = full
 }
 
-// Admitted tells whether e comes from the quarantine.
+// Admitted reports whether e comes from the quarantine.
 func (e *Entry) Admitted() bool { return e.Parked != nil && e.Parked.Partition == Quarantine }
 
-// Another tells whether e comes from the quarantine although another message has its identity.
+// Another reports whether e comes from the quarantine although another message has its identity.
 func (e *Entry) Another() bool { return e.Admitted() && e.Given.Source == Quarantine }
 
 var (
 	// ErrNoEnvelope is the failure of a message whose envelope cannot be read.
 	ErrNoEnvelope = errors.New("inbox: the envelope cannot be read")
 	// ErrTooLarge is the failure of a dead letter of the kind too_large that is redriven.
-	ErrTooLarge = errors.New("inbox: it was too large, and not all of it is kept: have it sent again in parts, or after Options.Limits.Record was raised, and drop this letter")
+	ErrTooLarge = errors.New("inbox: the record was too large, and only part of it is stored: raise Options.Limits.Record or split it, have it sent again, and drop this dead letter")
 	// ErrUnkept is the failure of a dead letter of the kind unkept that is redriven, if its payload is not
 	// kept.
-	ErrUnkept = errors.New("inbox: the store refused it again and again, and its payload is not kept: repair the store, have the message sent again under another id, and drop this letter")
+	ErrUnkept = errors.New("inbox: the store refused the message repeatedly, and its payload is not stored: repair the store, have the message sent again under another id, and drop this dead letter")
 )
 
-// Unreadable is why e cannot be taken; nil: it can.
+// Unreadable returns why e cannot be handled, or nil.
 func (e *Entry) Unreadable() error {
 	switch {
 	case e.Parked != nil && strings.HasPrefix(e.Parked.Fault, failure.FaultTooLarge):
@@ -225,12 +224,12 @@ func (e *Entry) Unreadable() error {
 	case e.Fault != nil:
 		return fmt.Errorf("%w: %w", ErrNoEnvelope, e.Fault)
 	case e.Unknown != nil && e.Parked == nil:
-		return fmt.Errorf("what is it: %w", e.Unknown)
+		return fmt.Errorf("the message cannot be identified: %w", e.Unknown)
 	}
 	return nil
 }
 
-// Kept is the Fault that is kept of e; "": e can be read.
+// Kept returns the fault to store with e, or "" if e can be read.
 func (e *Entry) Kept() string {
 	switch {
 	case e.Readable():

@@ -1,12 +1,11 @@
-// Package partition is what an inbox has of the broker's partitions in memory: which messages are not
-// finished, which of them may start, how far all before are finished, and where it pauses.
+// Package partition has an inbox's partitions in memory: their unfinished messages, the messages that may
+// start, the position up to which all are finished, and the limits at which partitions pause.
 //
-// Messages of one key make a chain, of which only the head may be in hand. A schedule has the chains whose
-// heads may start, in the order in which they came. What is finished from the head of a partition on is
-// acknowledged.
+// The messages of one key form a chain; only its head may run. A schedule has the chains with heads that may
+// start, in the order in which they came. The inbox acknowledges the finished messages at the head of a
+// partition.
 //
-// All of it belongs to one goroutine. A worker has the entries of its job to itself, and touches nothing
-// else.
+// All of it belongs to one goroutine. Only the entries of a job belong to its worker.
 package partition
 
 import (
@@ -17,47 +16,45 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Partition is what the broker gave us of one of its partitions and is not acknowledged yet, in its order.
+// A Partition has the unacknowledged messages of one partition of the broker, in order.
 type Partition struct {
 	Name    string
 	Entries []*Entry // the unacknowledged ones, oldest first
-	Bytes   int      // that they take
+	Bytes   int      // memory of Entries
 	chains  map[string]*Chain
 	Paused  bool
-	Full    int  // entries that should be parked, and no more may be
-	Lost    bool // the broker took the partition away: what still runs may end, but is not acknowledged
+	Full    int  // entries that wait until more messages may be parked
+	Lost    bool // the broker took the partition away: jobs may end, but are not acknowledged
 
-	// How far it is, and what the database knows of that.
-	Origin     string // of its positions; "": they mean nothing
+	// The progress of the partition, and the checkpoint of it in the database.
+	Origin     string // of its positions; "": positions have no meaning after the connection
 	At         int64  // the first position that is not finished; -1: not known yet
-	Front      int64  // the position after the last that was begun
-	Begun      int    // since it was stored how far the partition is
-	Wanted     int64  // the one after the first that waits until more is noted; 0: none waits
-	Open       bool   // the database knows that we have it
-	Server     string // on which that was
-	Session    string // ours, then
+	Front      int64  // the position after the last begun one
+	Begun      int    // messages begun since the last checkpoint
+	Wanted     int64  // the position after the first one that waits for a checkpoint; 0: none waits
+	Open       bool   // the database has stored that this process occupies the partition
+	Server     string // the run of the database server at that time
+	Session    string // of this process at that time
 	Checkpoint *store.Checkpoint
-	// the names of what was to be stored since, where no answer came: one of them may stand
-	Trying  []string
-	Was     *store.Checkpoint // while it is not open: as others left it
-	Foreign bool              // not in peace
-	Since   time.Time         // when it was gained
-	// with other members: it is open at once, and the database knows nothing of it
-	Shared bool
-	Looked time.Time
+	Trying     []string          // stamps of later checkpoints without an answer: one of them may be stored
+	Was        *store.Checkpoint // while the partition is not open: as its last owner left it
+	Foreign    bool              // its last owner did not leave it cleanly
+	Since      time.Time         // when it was gained
+	Shared     bool              // with other members: it is open immediately and has no checkpoint
+	Looked     time.Time         // when Was was read
 
-	// What a process may have died of.
-	Suspects    int64 // up to here a message may have been in hand whenever a process died
-	Redelivered bool  // the same, of messages that were delivered before
-	Tried       map[string]bool
+	// Suspects is the end of the messages that may have crashed each process that died.
+	Suspects    int64
+	Redelivered bool            // instead of Suspects: messages that were delivered before are suspects
+	Tried       map[string]bool // keys with a suspect already
 }
 
-// New is a partition of which nothing has come yet.
+// New returns an empty partition.
 func New(name string) *Partition {
 	return &Partition{Name: name, At: -1, chains: map[string]*Chain{}}
 }
 
-// Add puts a delivery behind those of its key.
+// Add adds a delivery to the chain of its key.
 func (l *Partition) Add(d broker.Delivery) *Entry {
 	e := &Entry{Delivery: d, session: l.Session}
 	l.Entries = append(l.Entries, e)
@@ -75,7 +72,7 @@ func (l *Partition) Add(d broker.Delivery) *Entry {
 	return e
 }
 
-// Prefix takes the finished entries at the partition's head and returns the last of them.
+// Prefix removes the finished entries at the partition's head, and returns the last of them.
 func (l *Partition) Prefix() (last broker.Delivery, ok bool) {
 	n := 0
 	for n < len(l.Entries) && l.Entries[n].Done {
@@ -94,20 +91,18 @@ func (l *Partition) Prefix() (last broker.Delivery, ok bool) {
 	return last, true
 }
 
-// Covers tells whether a position may be begun.
+// Covers reports whether a position may begin: the stored checkpoint must include it.
 func (l *Partition) Covers(position int64) bool {
 	return l.Origin == "" || l.Checkpoint != nil && position < l.Checkpoint.InFlightEnd
 }
 
-// Dirty tells whether the database does not know how far the partition has come. Where positions mean
-// nothing, there is nothing to know.
+// Dirty reports whether the checkpoint has to be stored. A partition without an origin has none.
 func (l *Partition) Dirty() bool {
 	return l.Open && l.Origin != "" && (l.At != l.Checkpoint.Position || l.Wanted > l.Checkpoint.InFlightEnd)
 }
 
-// Visited tells whether a rival occupied the partition and left it in peace between two looks. A database
-// that went back tells of something older than what was seen there before; one that was rewound of an earlier
-// position.
+// Visited reports whether another process occupied the partition and left it cleanly between two looks. A
+// restored database has an older checkpoint than the last one seen; a rewound partition an earlier position.
 func (l *Partition) Visited(s store.Checkpoint, ours string) bool {
 	seen := l.Checkpoint.At
 	if l.Was != nil && l.Was.At.After(seen) {
@@ -117,17 +112,17 @@ func (l *Partition) Visited(s store.Checkpoint, ours string) bool {
 		s.Position >= l.Checkpoint.Position && s.At.After(seen)
 }
 
-// A Chain is the deliveries of one key in one partition: only its head may be in hand.
+// A Chain has the deliveries of one key in one partition. Only its head may run.
 type Chain struct {
 	Partition *Partition
-	key       string // "" for a message without a key, which is a chain of its own
+	key       string // "" for a message without a key, which has its own chain
 	Queue     []*Entry
-	due       time.Time // the head's
-	nth       int64     // of the head, while it is ready
-	Busy      bool      // scheduled or in hand: somebody will look at the head
+	due       time.Time // of the head
+	nth       int64     // Entry.Nth of the head, while it is ready
+	Busy      bool      // the head is scheduled, waits or runs
 }
 
-// Pass takes entries that are done from the head of the chain; false when nothing is left of it.
+// Pass removes the finished entries from the head of the chain. It returns false if the chain is empty.
 func (c *Chain) Pass() bool {
 	for len(c.Queue) > 0 && c.Queue[0].Done {
 		c.Queue[0] = nil
@@ -139,14 +134,14 @@ func (c *Chain) Pass() bool {
 	return len(c.Queue) > 0
 }
 
-// Suspect looks for what a process may have died of: of each key the first that is not finished was in its
-// hand, or none. Unless all that was finished is known, any may be the first.
+// Suspect marks entries that may have crashed a process: only the first unfinished message of a key can have
+// run. If the finished messages are not known, each message may be that first one.
 func Suspect(es []*Entry, known bool) {
 	for _, e := range es {
 		l := e.Chain.Partition
 		switch {
 		case e.Done || !e.Readable():
-		case l.Shared: // nobody knows who had it, nor what became of that
+		case l.Shared: // the previous attempt may have run in any member
 			e.Suspect = e.Attempt > 0
 			continue
 		case l.Tried == nil:
@@ -163,17 +158,17 @@ func Suspect(es []*Entry, known bool) {
 	}
 }
 
-// maxHeldBytes bounds what one partition may hold unacknowledged, whatever the size of its messages.
+// maxHeldBytes bounds the unacknowledged bytes of one partition.
 const maxHeldBytes = 16 << 20
 
-// A Bound is how much may be unacknowledged before partitions pause.
+// A Bound limits unacknowledged messages. Partitions pause at it.
 type Bound struct {
 	Held  int // deliveries of a partition
-	Bytes int // of all partitions together; once they hold as many, one with more than its share pauses
+	Bytes int // of all partitions together: at this limit each partition with more than its share pauses
 }
 
-// Apply are the partitions that are to pause now, as they have too much unacknowledged, and those that are to
-// go on: they have worked half of it off.
+// Apply returns the partitions that have to pause now, and those that resume because they are at half of
+// their limit.
 func (b Bound) Apply(all map[string]*Partition) (pause, resume []string) {
 	bytes := 0
 	for _, l := range all {

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// add is a delivery at the next position; key "" is none.
+// add adds a delivery at the next position. Without a key if key is "".
 func add(l *Partition, key string) *Entry {
 	d := broker.Delivery{Message: skald.Message{Topic: "orders"}, Partition: l.Name,
 		Position: int64(len(l.Entries))}
@@ -22,9 +22,9 @@ func add(l *Partition, key string) *Entry {
 	return l.Add(d)
 }
 
-// Messages of one key wait for each other, those without one for nobody. Finished ones are passed wherever
-// they lie, and a chain of which nothing is left is forgotten.
-func TestChainPassesWhatIsDone(t *testing.T) {
+// Messages of one key are in one chain; each message without a key has its own chain. Pass removes finished
+// messages, and an empty chain is dropped.
+func TestChainPassesFinishedEntries(t *testing.T) {
 	l := New("orders/0")
 	first, other, second, alone, lone := add(l, "a"), add(l, "b"), add(l, "a"), add(l, ""), add(l, "")
 	if first.Chain != second.Chain || first.Chain == other.Chain || alone.Chain == lone.Chain {
@@ -35,15 +35,15 @@ func TestChainPassesWhatIsDone(t *testing.T) {
 		t.Errorf("the head of the chain is %+v", c.Queue)
 	}
 	if second.Done = true; second.Chain.Pass() {
-		t.Error("there is something left of the chain")
+		t.Error("the chain is not empty")
 	}
 	if again := add(l, "a"); again.Chain == first.Chain {
-		t.Error("a chain that was forgotten goes on")
+		t.Error("the empty chain is used again")
 	}
 }
 
-// Acknowledged is what is finished from the beginning on, and no more.
-func TestPrefixEndsBeforeWhatIsNotDone(t *testing.T) {
+// Prefix returns the finished entries at the head of the partition, and no others.
+func TestPrefixEndsBeforeUnfinishedEntry(t *testing.T) {
 	l := New("orders/0")
 	es := []*Entry{add(l, "a"), add(l, "b"), add(l, "c"), add(l, "d")}
 	es[0].Done, es[1].Done, es[3].Done = true, true, true
@@ -55,7 +55,7 @@ func TestPrefixEndsBeforeWhatIsNotDone(t *testing.T) {
 			last.Position, ok, l.At, len(l.Entries), l.Bytes)
 	}
 	if _, ok = l.Prefix(); ok {
-		t.Error("what is in hand was acknowledged")
+		t.Error("an unfinished entry was acknowledged")
 	}
 	es[2].Done = true
 	if last, ok = l.Prefix(); !ok || last.Position != 3 || l.Bytes != 0 {
@@ -63,9 +63,9 @@ func TestPrefixEndsBeforeWhatIsNotDone(t *testing.T) {
 	}
 }
 
-// What came first starts first, whatever became ready first; what waits starts once it is due, unless its
-// partition is lost.
-func TestScheduleStartsWhatCameFirst(t *testing.T) {
+// Messages start in the order in which they came, not in the order in which they became ready. Waiting ones
+// start once they are due, unless their partition is lost.
+func TestScheduleStartsInOrderOfArrival(t *testing.T) {
 	var s Schedule
 	l, lost := New("orders/0"), New("orders/1")
 	var es []*Entry
@@ -86,7 +86,7 @@ func TestScheduleStartsWhatCameFirst(t *testing.T) {
 		t.Errorf("%d may start; the next in %v (%v)", s.Len(), wait, some)
 	}
 	if _, some := s.Wake(now.Add(time.Second)); some {
-		t.Error("something waits still")
+		t.Error("a chain still waits")
 	}
 	var came []int64
 	for c := s.First(); c != nil; c = s.First() {
@@ -98,8 +98,8 @@ func TestScheduleStartsWhatCameFirst(t *testing.T) {
 	}
 }
 
-// A partition pauses at its bound, and goes on when half of that is worked off; where all together are at
-// theirs, those with more than their share pause.
+// A partition pauses at its bound, and resumes at half of it. If all partitions together are at their bound,
+// those with more than their share pause.
 func TestBoundPausesAndResumes(t *testing.T) {
 	l, small := New("orders/0"), New("orders/1")
 	all := map[string]*Partition{"orders/0": l, "orders/1": small}
@@ -127,8 +127,8 @@ func TestBoundPausesAndResumes(t *testing.T) {
 	check("more than its share", 1, 0)
 }
 
-// Of each key the first that is not finished is suspected, below the position up to which messages may have
-// been in hand: each of them, where it is not known what was finished.
+// The first unfinished message of each key is a suspect, below the position up to which messages may have
+// begun. If the finished messages are not known, each message of the key is one.
 func TestSuspectIsTheFirstOfItsKey(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		l := New("orders/0")
@@ -145,23 +145,23 @@ func TestSuspectIsTheFirstOfItsKey(t *testing.T) {
 			t.Errorf("known %v: suspected are %v, want %v", known, got, want)
 		}
 		if l.Tried != nil {
-			t.Error("it goes on behind the last of them")
+			t.Error("the search continues after the last suspect")
 		}
 	}
 }
 
-// Nothing is begun that the database does not know of, where positions mean something.
-func TestCoversWhatIsNoted(t *testing.T) {
+// A message begins only if the stored checkpoint covers it, in a partition with an origin.
+func TestCoversPositionsOfTheCheckpoint(t *testing.T) {
 	l := New("orders/0")
 	if !l.Covers(7) {
-		t.Error("where positions mean nothing, nothing need be noted")
+		t.Error("a partition without an origin needs no checkpoint")
 	}
 	l.Origin = "one"
 	if l.Covers(0) {
-		t.Error("nothing is noted yet")
+		t.Error("a position is covered without a checkpoint")
 	}
 	l.Checkpoint = &store.Checkpoint{InFlightEnd: 5}
 	if !l.Covers(4) || l.Covers(5) {
-		t.Error("what lies below the end of what is noted may be begun, and no more")
+		t.Error("only positions below InFlightEnd are covered")
 	}
 }

@@ -6,23 +6,22 @@ import (
 	"time"
 )
 
-// A Schedule is the chains that somebody looks after: those whose heads may start, and those whose heads wait
-// for a time. Its zero value has none.
+// A Schedule has the chains with heads that may start, or that wait for a time. The zero value is empty.
 type Schedule struct {
 	ready   readiness
-	retries readiness // the same, of heads that have failed
-	waiting []*Chain  // whose head may not start before its due time
-	alarm   time.Time // the earliest of these
-	came    int64     // messages there were
+	retries readiness // chains with heads that have failed
+	waiting []*Chain  // chains with heads that are not due yet
+	alarm   time.Time // the earliest due time of waiting
+	came    int64     // number of messages so far
 }
 
-// Number notes in which order e came.
+// Number numbers e in the order of arrival.
 func (s *Schedule) Number(e *Entry) {
 	s.came++
 	e.Nth = s.came
 }
 
-// Start makes the chains of es ready that nobody looks after yet.
+// Start adds the chains of es that are not busy yet.
 func (s *Schedule) Start(es []*Entry) {
 	for _, e := range es {
 		if c := e.Chain; !c.Busy && c.Pass() {
@@ -32,7 +31,7 @@ func (s *Schedule) Start(es []*Entry) {
 	}
 }
 
-// Add puts c, which has a head, among those that may start.
+// Add makes c ready. C has a head.
 func (s *Schedule) Add(c *Chain) {
 	if c.Queue[0].Troubled() {
 		s.retries.add(c)
@@ -41,31 +40,31 @@ func (s *Schedule) Add(c *Chain) {
 	s.ready.add(c)
 }
 
-// Retries are the chains that may start with a head that has failed. Len, First and Drop do not see them.
+// Retries returns the number of ready chains with a head that has failed. Len, First and Drop ignore them.
 func (s *Schedule) Retries() int { return len(s.retries) }
 
-// FirstRetry is First of Retries.
+// FirstRetry is First for chains with a head that has failed.
 func (s *Schedule) FirstRetry() *Chain { return s.retries.first() }
 
-// DropRetry is Drop of Retries.
+// DropRetry is Drop for chains with a head that has failed.
 func (s *Schedule) DropRetry() { s.retries.drop() }
 
 // InPlace returns how many chains wait for a time, or have a head that has failed.
 func (s *Schedule) InPlace() int { return len(s.waiting) + len(s.retries) }
 
-// Len is how many may start.
+// Len returns the number of ready chains.
 func (s *Schedule) Len() int { return len(s.ready) }
 
-// First is the chain whose head came first of those that may start, and stays where it is; nil: none may.
+// First returns the ready chain with the earliest head, or nil. The chain stays in the schedule.
 func (s *Schedule) First() *Chain { return s.ready.first() }
 
-// Drop takes the first one out.
+// Drop removes the first ready chain.
 func (s *Schedule) Drop() { s.ready.drop() }
 
-// Heads are the chains that may start, in no order.
+// Heads returns all ready chains, in no order.
 func (s *Schedule) Heads() []*Chain { return slices.Concat(s.ready, s.retries) }
 
-// Hold has c wait until it is due.
+// Hold makes c wait until it is due.
 func (s *Schedule) Hold(c *Chain, due time.Time) {
 	c.due, c.Busy = due, true
 	if len(s.waiting) == 0 || due.Before(s.alarm) {
@@ -74,7 +73,7 @@ func (s *Schedule) Hold(c *Chain, due time.Time) {
 	s.waiting = append(s.waiting, c)
 }
 
-// Wake has those start that are due, and says when the next one will be; false: none waits.
+// Wake makes the due chains ready. It returns the time until the next one is due, or false if none waits.
 func (s *Schedule) Wake(now time.Time) (wait time.Duration, some bool) {
 	if len(s.waiting) == 0 || now.Before(s.alarm) {
 		return s.alarm.Sub(now), len(s.waiting) > 0
@@ -97,10 +96,10 @@ func (s *Schedule) Wake(now time.Time) (wait time.Duration, some bool) {
 	return s.alarm.Sub(now), len(kept) > 0
 }
 
-// Clear forgets all of them.
+// Clear removes all chains.
 func (s *Schedule) Clear() { *s = Schedule{came: s.came} }
 
-// Begin notes that a job is given to a worker.
+// Begin notes that a worker gets job, and returns it.
 func Begin(job []*Entry) []*Entry {
 	for _, e := range job {
 		l := e.Chain.Partition
@@ -110,8 +109,8 @@ func Begin(job []*Entry) []*Entry {
 	return job
 }
 
-// readiness is the chains whose heads may start, the one first whose head came first. What came first is
-// finished first, so that a partition's position goes on, and little lies between that and what was begun.
+// readiness is a heap of ready chains, the one with the earliest head first. Messages that came first finish
+// first, so the position of a partition advances, and few begun messages lie behind it.
 type readiness []*Chain
 
 func (r readiness) Len() int           { return len(r) }
@@ -126,13 +125,13 @@ func (r *readiness) Pop() any {
 	return c
 }
 
-// add puts c, which has a head, among them.
+// add adds c, which has a head.
 func (r *readiness) add(c *Chain) {
 	c.nth = c.Queue[0].Nth
 	heap.Push(r, c)
 }
 
-// first is the one whose head came first; nil: there is none.
+// first returns the chain with the earliest head, or nil.
 func (r readiness) first() *Chain {
 	if len(r) == 0 {
 		return nil
@@ -140,5 +139,5 @@ func (r readiness) first() *Chain {
 	return r[0]
 }
 
-// drop takes the first one out.
+// drop removes the first chain.
 func (r *readiness) drop() { heap.Pop(r) }
