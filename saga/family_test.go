@@ -306,7 +306,7 @@ func TestRetryOfAChildThatSaidNo(t *testing.T) {
 		k.settle()
 		if got := k.stands("late",
 			"picky"); got != "running, stuck: the pivot is passed, so the saga cannot "+
-			"turn back for a no: it turned back: rejected at y: rejected: out of stock" {
+			"turn back after the refusal: it turned back: rejected at y: rejected: out of stock" {
 			t.Errorf("it is %s", got)
 		}
 		is := k.row("picky")

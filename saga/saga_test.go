@@ -97,13 +97,13 @@ func TestFaults(t *testing.T) {
 		t.Fatal("no faults")
 	}
 	for _, want := range []string{
-		`its name`, `Options.Key`, `deadline -1ns`, `MaxBytes is 1048576`, `step "d" is there twice`,
+		`its name`, `Options.Key`, `deadline -1ns`, `MaxBytes is 1048576`, `step "d" is listed twice`,
 		`step 7 is nil`,
 		`a Request needs At, Intent and Do`, `takes context.Context`, `its signal has no name`,
 		`SkipOnTimeout is for a Wait with a Timeout`,
-		`its When takes string`, `has an undo, and says NoEffect`,
+		`its When takes string`, `has an undo and NoEffect`,
 		`step "f" has an undo, and comes after the pivot`,
-		`step "d" runs beside the pivot "c"`, `step "a" has no undo`,
+		`step "d" runs in parallel with the pivot "c"`, `step "a" has no undo`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("it does not say %q:\n%v", want, err)
@@ -140,11 +140,11 @@ func TestFaultsBesideANameTwice(t *testing.T) {
 		saga.Do("a", reserve, nil), saga.Do("pay", reserve, nil, saga.Pivot()),
 		saga.Do("late", reserve, release, saga.AtStart()), saga.Do("c", reserve, release,
 			saga.After(a))).Faults()
-	want := `saga "order": step "a" is there twice: each step needs a name of its own
-step "b" has no undo: give one, or say NoEffect where there is nothing to undo
-step "a (again)" has no undo: give one, or say NoEffect where there is nothing to undo
-step "late" runs beside the pivot "pay": it has to come before it or after it
-step "c" runs beside the pivot "pay": it has to come before it or after it`
+	want := `saga "order": step "a" is listed twice: each step needs its own name
+step "b" has no undo: add one, or NoEffect if there is nothing to undo
+step "a (again)" has no undo: add one, or NoEffect if there is nothing to undo
+step "late" runs in parallel with the pivot "pay": it must come before or after it
+step "c" runs in parallel with the pivot "pay": it must come before or after it`
 	if err == nil || err.Error() != want {
 		t.Errorf("%v\nwant\n%s", err, want)
 	}

@@ -1,5 +1,5 @@
-// Package draw shows a graph, and how far a saga has come in it, as text, as Mermaid and as SVG. All three
-// say the same.
+// Package draw shows a graph, and the progress of a saga in it, as text, as Mermaid and as SVG. All three
+// have the same content.
 package draw
 
 import (
@@ -12,16 +12,16 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// A Mark is how a step stands.
+// A Mark is the progress of a step.
 type Mark struct {
 	Text  string // "done", "2 of 3 done, 1 stuck"
 	Class Class
 }
 
-// A Class is what a step is coloured by.
+// A Class determines the colour of a step.
 type Class string
 
-// Classes.
+// The classes.
 const (
 	None   Class = ""
 	Done   Class = "done"
@@ -31,7 +31,7 @@ const (
 	Undone Class = "undone"
 )
 
-// Marks are how the steps of a saga stand, by name.
+// Marks returns the progress of a saga's steps, by name.
 func Marks(s plan.State) map[string]Mark {
 	out, counts := map[string]Mark{}, map[string]map[string]int{}
 	for _, r := range s.Runs {
@@ -83,7 +83,7 @@ func classOf(r plan.Run) Class {
 	return Active
 }
 
-// worse is the one of two classes that somebody has to see first.
+// worse returns the more urgent of two classes.
 func worse(a, b Class) Class {
 	order := []Class{None, Undone, Done, Active, Failed, Stuck}
 	if slices.Index(order, a) > slices.Index(order, b) {
@@ -92,7 +92,7 @@ func worse(a, b Class) Class {
 	return b
 }
 
-// words are what is said of a step beside its name.
+// words returns the properties of a step, without its name.
 func words(s plan.Step) (out []string) {
 	if out = append(out, string(s.Kind)); s.Signal != "" {
 		out = append(out, "for "+s.Signal)
@@ -112,7 +112,7 @@ func words(s plan.Step) (out []string) {
 	return out
 }
 
-// Text is a table, one line for each step. Marks may be nil.
+// Text returns a table with a line for each step. Marks may be nil.
 func Text(g plan.Graph, marks map[string]Mark) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "saga %s", g.Name)
@@ -140,7 +140,7 @@ func Text(g plan.Graph, marks map[string]Mark) string {
 	return out.String()
 }
 
-// line keeps a name in its line of a terminal.
+// line replaces control characters, so that a name stays in one line of a terminal.
 func line(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -150,7 +150,7 @@ func line(s string) string {
 	}, s)
 }
 
-// Mermaid is a flow chart. Marks may be nil.
+// Mermaid returns a flow chart. Marks may be nil.
 func Mermaid(g plan.Graph, marks map[string]Mark) string {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")

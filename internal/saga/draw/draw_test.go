@@ -62,7 +62,7 @@ func TestMermaid(t *testing.T) {
 	}
 }
 
-// The picture is XML, whatever the names are, and has neither a script nor a link.
+// TestSVG: the picture is valid XML for all names, and has neither a script nor a link.
 func TestSVG(t *testing.T) {
 	got := draw.SVG(graph(), draw.Marks(state()))
 	if out := os.Getenv("SVG_OUT"); out != "" {

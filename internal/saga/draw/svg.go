@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// Sizes of the picture, in pixels.
+// The sizes of the picture, in pixels.
 const (
 	high     = 58 // of a box
 	gapX     = 46
@@ -20,21 +20,21 @@ const (
 	margin   = 16
 	perRune  = 9 // bold, in the widest of the usual fonts
 	perSmall = 7
-	beside   = 8 // a text, on each side
+	beside   = 8 // on each side of a text
 	narrow   = 96
 	wide     = 260
 )
 
-// SVG is a picture from the left to the right: each step stands in the column after the last one that it
-// waits for. It has no script, no font and no link, and names the saga and its steps for screen readers.
-// Marks may be nil.
+// SVG returns a picture from left to right. Each step is in the column after the last step that it waits
+// for. The picture has no script, font or link, and names the saga and its steps for screen readers. Marks
+// may be nil.
 func SVG(g plan.Graph, marks map[string]Mark) string {
 	boxes, width, height := layout(g)
 	return picture(g, marks, boxes, width, height, false)
 }
 
-// TallSVG draws as SVG does, from the top to the bottom, for a narrow screen. A page may hold both: their
-// classes are broad and tall.
+// TallSVG is like SVG, but from top to bottom, for a narrow screen. A page may contain both: their classes
+// are broad and tall.
 func TallSVG(g plan.Graph, marks map[string]Mark) string {
 	boxes, width, height := turn(layout(g))
 	return picture(g, marks, boxes, width, height, true)
@@ -43,7 +43,7 @@ func TallSVG(g plan.Graph, marks map[string]Mark) string {
 func picture(g plan.Graph, marks map[string]Mark, boxes []box, width, height int, tall bool) string {
 	class, arrow := "broad", "a"
 	if tall {
-		class, arrow = "tall", "t" // the arrow of a hidden picture is not drawn
+		class, arrow = "tall", "t" // an arrow defined in a hidden picture is not drawn
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b,
@@ -100,7 +100,7 @@ func draw(b *strings.Builder, at box, s plan.Step, m Mark) {
 	b.WriteString("</g>\n")
 }
 
-// short cuts a text that has no room; n is its line in the box, of which the first is bold.
+// short cuts a text that does not fit; n is its line in the box. The first line is bold.
 func short(s string, width, n int) string {
 	most := (width - beside) / perRune
 	if n > 0 {
@@ -114,14 +114,14 @@ func short(s string, width, n int) string {
 
 type box struct{ x, y, w int }
 
-// layout places the steps: columns by the longest way from the start, rows near the steps that they wait for.
+// layout places the steps: the column by the longest path from the start, the row near the predecessors.
 func layout(g plan.Graph) (boxes []box, width, height int) {
 	at := map[string]int{}
 	for i, s := range g.Steps {
 		at[s.Name] = i
 	}
 	column := make([]int, len(g.Steps))
-	for range g.Steps { // as often as the longest way can be; a graph without faults has no cycle
+	for range g.Steps { // the longest possible path; a graph without faults has no cycle
 		for i, s := range g.Steps {
 			for _, a := range s.After {
 				column[i] = max(column[i], column[at[a]]+1)
@@ -155,14 +155,14 @@ func layout(g plan.Graph) (boxes []box, width, height int) {
 	return boxes, x - gapX + margin, height
 }
 
-// turn makes each column of a layout a row. Rows are centred.
+// turn makes each column of a layout a centred row.
 func turn(boxes []box, _, _ int) (turned []box, width, height int) {
 	columns := map[int][]int{} // boxes by x
 	for i, b := range boxes {
 		columns[b.x] = append(columns[b.x], i)
 	}
 	turned = make([]box, len(boxes))
-	ends := map[int]int{} // of the row of a column
+	ends := map[int]int{} // by column: the end of its row
 	for x, column := range columns {
 		slices.SortFunc(column, func(a, b int) int { return boxes[a].y - boxes[b].y })
 		ends[x] = margin
@@ -183,7 +183,7 @@ func turn(boxes []box, _, _ int) (turned []box, width, height int) {
 	return turned, width, y - gapDown + margin
 }
 
-// level is the mean height of the steps that a step waits for.
+// level returns the mean height of the predecessors of a step.
 func level(g plan.Graph, boxes []box, at map[string]int, i int) int {
 	sum := 0
 	for _, a := range g.Steps[i].After {

@@ -28,8 +28,8 @@ func (r *refusal) Unwrap() error { return r.Err }
 
 // errEnded is the error of a step that gets stuck because its writes may be committed without the saga's
 // state.
-var errEnded = errors.New("its function ended the transaction that it was lent, by a COMMIT or ROLLBACK of its own, so what it wrote may stand: " +
-	"look at what it wrote before you say how to go on, and have it return nil to commit and an error to roll back")
+var errEnded = errors.New("its function ended the transaction by its own COMMIT or ROLLBACK, so its writes may be committed: " +
+	"check its writes before you decide how to continue, and let it return nil to commit or an error to roll back")
 
 // errOwn is the error of an action that prevents its own commit.
 var errOwn = errors.New("its own transaction writes its saga, by Cancel, Signal.Send or Answer, so it can never be committed with the saga's " +

@@ -19,16 +19,15 @@ func (p *Plan) Begin(id string, now time.Time) (State, []Action) {
 	return w.s, append(p.Pending(w.s), w.told...)
 }
 
-// Advance returns what becomes of s by e. The actions are those that s did not ask for yet, in the order of
-// the runs, then alarms and Finish.
+// Advance returns the state after e. The actions are those that s did not ask for, in the order of the
+// runs, followed by alarms and Finish.
 func (p *Plan) Advance(s State, e Event, now time.Time) (State, []Action, Outcome) {
 	next, actions, outs := p.AdvanceAll(s, []Event{e}, now)
 	return next, actions, outs[0]
 }
 
-// AdvanceAll is Advance for events in their order, with an outcome each. A step with many occurrences takes
-// many replies so for the price of a few. An action that a later one of the events has answered, or made
-// pointless, is not among the actions.
+// AdvanceAll is like Advance, for several events in order, with an outcome for each. It makes many replies
+// to a step with many occurrences cheap. It omits actions that a later event answers or makes pointless.
 func (p *Plan) AdvanceAll(s State, es []Event, now time.Time) (State, []Action, []Outcome) {
 	c, outs := p.Course(s, now), make([]Outcome, len(es))
 	for i, e := range es {
@@ -40,15 +39,15 @@ func (p *Plan) AdvanceAll(s State, es []Event, now time.Time) (State, []Action, 
 	return c.w.s, append(added(s, c.w.s), c.w.told...), outs
 }
 
-// A Course is AdvanceAll where what the next event is depends on what the one before it came to.
+// A Course is AdvanceAll for events that depend on the outcomes of earlier events.
 type Course struct {
 	w       work
 	changed bool
-	most    int // how large the state may become without data, at most; 0: not looked at
-	refused int // how large what was refused may have become
+	most    int // upper bound of the state's size without further data; 0 if unknown
+	refused int // the size that the state would have had after a refused event
 }
 
-// Course begins one at s.
+// Course returns a course from s.
 func (p *Plan) Course(s State, now time.Time) *Course {
 	c := &Course{w: work{p: p, s: s, now: now}}
 	c.w.s.Runs = slices.Clone(s.Runs)
@@ -58,7 +57,7 @@ func (p *Plan) Course(s State, now time.Time) *Course {
 	return c
 }
 
-// Take takes the next event in.
+// Take applies the next event.
 func (c *Course) Take(e Event) Outcome {
 	e.Reason = cut(e.Reason)
 	if n := c.w.brings(e); n > 0 && !c.fits(n) {
@@ -77,14 +76,14 @@ func (c *Course) takeAny(e Event) Outcome {
 	return out
 }
 
-// State is how far the saga has come. Its runs are the course's own until there is no further event.
+// State returns the progress of the saga. The course changes its runs with the next event.
 func (c *Course) State() State { return c.w.s }
 
-// Told are the alarms so far, and Finish.
+// Told returns the alarms so far, and Finish.
 func (c *Course) Told() []Action { return c.w.told }
 
-// Pending returns all actions that s asks for, but Finish and alarms. Runs that wait for a time ask after the
-// Tick of that time.
+// Pending returns all actions that s asks for, except Finish and alarms. Runs that wait for a time ask
+// after the Tick of that time.
 func (p *Plan) Pending(s State) (out []Action) {
 	for i := range s.Runs {
 		if a := asks(&s, i); a.Verb != "" {
@@ -94,7 +93,7 @@ func (p *Plan) Pending(s State) (out []Action) {
 	return out
 }
 
-// asks is the action that a run asks for; without a Verb, none.
+// asks returns the action that a run asks for. Without one, the Verb is "".
 func asks(s *State, i int) (a Action) {
 	r := &s.Runs[i]
 	if s.Paused || s.Status.Final() || r.Stuck || !r.Due.IsZero() {
@@ -118,14 +117,14 @@ func asks(s *State, i int) (a Action) {
 	return a
 }
 
-// added returns the actions that after asks for and before did not. Runs keep their order; where a step was
-// decided, its occurrences stand in the place of the run that was being decided.
+// added returns the actions that after asks for and before did not. Runs keep their order. Occurrences
+// replace the run that was being decided.
 func added(before, after State) (out []Action) {
 	j := 0
 	for i := range after.Runs {
 		r := &after.Runs[i]
 		for j < len(before.Runs) && before.Runs[j].Phase == Deciding && before.Runs[j].Step != r.Step {
-			j++ // it was decided, and its occurrences are over
+			j++ // it was decided, and its occurrences are behind
 		}
 		same := j < len(before.Runs) && before.Runs[j].Step == r.Step &&
 			before.Runs[j].Occurrence == r.Occurrence
@@ -158,7 +157,7 @@ func (w *work) alarm(r *Run, reason string) {
 
 func (w *work) step(r *Run) *Step { return &w.p.Graph.Steps[w.p.index[r.Step]] }
 
-// passed tells for each step whether all its runs are done or skipped; begun, whether it has any.
+// passed reports for each step whether all its runs are done or skipped; begun, whether it has any.
 func (w *work) passed() (passed, begun []bool) {
 	all := make([]bool, 2*len(w.p.Graph.Steps))
 	passed, begun = all[:len(all)/2], all[len(all)/2:]
@@ -179,7 +178,7 @@ func (w *work) passed() (passed, begun []bool) {
 	return passed, begun
 }
 
-// pastPivot tells whether nothing may be undone any more.
+// pastPivot reports whether nothing may be undone.
 func (w *work) pastPivot() bool {
 	if w.p.pivot < 0 {
 		return false
@@ -188,13 +187,13 @@ func (w *work) pastPivot() bool {
 	return passed[w.p.pivot]
 }
 
-// Final tells whether nothing of s may be undone any more, since its pivot is passed.
+// Final reports whether nothing of s may be undone, because its pivot is done.
 func (p *Plan) Final(s State) bool {
 	w := work{p: p, s: s}
 	return w.pastPivot()
 }
 
-// proceed begins what can begin, undoes what is to be undone next, and finishes.
+// proceed begins the next steps, or the next undo, or finishes the saga.
 func (w *work) proceed() {
 	switch w.s.Status {
 	case Running:
@@ -204,7 +203,7 @@ func (w *work) proceed() {
 	}
 }
 
-// date notes when runs came to their phases.
+// date records when runs came to their phases.
 func (w *work) date() {
 	for i := range w.s.Runs {
 		if r := &w.s.Runs[i]; r.dated != r.Phase {
@@ -213,7 +212,7 @@ func (w *work) date() {
 	}
 }
 
-// forward begins each step whose predecessors are passed.
+// forward begins each step whose predecessors are done or skipped.
 func (w *work) forward() {
 	for {
 		passed, begun := w.passed()
@@ -244,7 +243,7 @@ func (w *work) finish(as Status) {
 	w.told = append(w.told, Action{Verb: Finish, Reason: string(as)})
 }
 
-// enter puts a run to its work: a Wait for a signal needs none.
+// enter makes a run ready. A Wait for a signal waits at once, or is done if the signal is stored.
 func (w *work) enter(r *Run, step *Step) {
 	r.Phase, r.Attempts, r.Free, r.Error = Ready, 0, Free{}, ""
 	if step.Kind != Wait || step.Signal == "" {
@@ -261,7 +260,7 @@ func (w *work) enter(r *Run, step *Step) {
 	r.Phase, r.Due = Waiting, w.timeout(step.Try)
 }
 
-// timeout is when the time of an attempt is up that begins now. Zero: never.
+// timeout returns the end of an attempt that begins now, or zero if it has no timeout.
 func (w *work) timeout(by Policy) time.Time {
 	if by.Timeout <= 0 {
 		return time.Time{}
@@ -269,8 +268,8 @@ func (w *work) timeout(by Policy) time.Time {
 	return w.now.Add(min(by.Timeout, MaxWait))
 }
 
-// wait is how long to wait after so many failures. Runs that failed together do not come back together, and
-// the same failure of the same run always waits as long: a crash does not shorten it.
+// wait returns the wait after a failure. Jitter keeps runs that failed together from retrying together. It
+// is derived from the run and its failures, so a crash does not shorten the wait.
 func (w *work) wait(r *Run, by Policy) time.Duration {
 	d, failed := max(by.InitialInterval, time.Millisecond), r.Attempts+r.Free.Times
 	for i := 1; i < failed && d < by.MaxInterval; i++ {
@@ -282,7 +281,7 @@ func (w *work) wait(r *Run, by Policy) time.Duration {
 	return d + time.Duration(h.Sum64()%uint64(d/2+1))
 }
 
-// cut is s as a database keeps it.
+// cut shortens s, and removes bytes that a database cannot store.
 func cut(s string) string {
 	s = strings.ReplaceAll(s, "\x00", "")
 	if len(s) > MaxError {

@@ -2,7 +2,7 @@ package plan
 
 import "time"
 
-// turnBack begins to compensate, unless the pivot is passed or the saga goes that way already.
+// turnBack begins to compensate. Returns false if the pivot is done or the saga is not running.
 func (w *work) turnBack(why Cause) bool {
 	if w.s.Status != Running || w.pastPivot() {
 		return false
@@ -15,15 +15,15 @@ func (w *work) turnBack(why Cause) bool {
 	return true
 }
 
-// leave takes a run out of the way forward. What may have taken effect is left to be settled, or to an
-// operator.
+// leave ends a run of a saga that turns back. A run that may have taken effect is left to be settled, or to
+// an operator.
 func (w *work) leave(r *Run) {
 	_, known := w.p.index[r.Step]
 	if !known || r.Unsure || r.Phase != Deciding && r.Phase != Ready && r.Phase != Waiting {
 		return
 	}
 	step := w.step(r)
-	if !r.Sent || step.Kind == Command && !step.Undo && !step.Pivot { // no effect that counts, then or later
+	if !r.Sent || step.Kind == Command && !step.Undo && !step.Pivot { // no effect to undo, now or later
 		reason := r.Error
 		settled(r)
 		r.Phase, r.Error = Dropped, reason
@@ -33,7 +33,7 @@ func (w *work) leave(r *Run) {
 	switch {
 	case step.Kind != Command:
 		r.Phase = Ready
-	default: // its undo settles it at the participant; without one only the reply tells
+	default: // its undo settles it at the participant; without an undo only the reply can
 		r.Phase = Waiting
 		if !step.Undo {
 			r.Due = w.timeout(step.Back)
@@ -41,7 +41,7 @@ func (w *work) leave(r *Run) {
 	}
 }
 
-// unsettled tells of a run that may have taken effect, so that it is not known what to undo.
+// unsettled reports whether a run may have taken effect, so that undoing must wait.
 func (w *work) unsettled(r *Run) bool {
 	if r.Phase != Ready && r.Phase != Waiting {
 		return false
@@ -50,8 +50,7 @@ func (w *work) unsettled(r *Run) bool {
 	return step.Kind != Command || !step.Undo
 }
 
-// back undoes, in the reverse of the order in which the runs began, one at a time, once everything is
-// settled.
+// back undoes one run at a time, in the reverse order of their beginnings, once all runs are settled.
 func (w *work) back() {
 	for i := range w.s.Runs {
 		if _, known := w.p.index[w.s.Runs[i].Step]; known && w.unsettled(&w.s.Runs[i]) {
@@ -68,7 +67,7 @@ func (w *work) back() {
 			return
 		case IsDone, Waiting, Skipped:
 			step := w.step(r)
-			// a command that was skipped after it was sent may have taken effect: its undo settles that
+			// a skipped command that was sent may have taken effect: its undo settles that
 			if step.Undo && (r.Phase != Skipped || step.Kind == Command && r.Sends > 0) {
 				settled(r)
 				r.Phase = Undo
@@ -80,7 +79,7 @@ func (w *work) back() {
 	w.finish(Compensated)
 }
 
-// undid takes in what became of an undo.
+// undid applies an event about an undo.
 func (w *work) undid(r *Run, e Event) Outcome {
 	if r.Phase != Undo && r.Phase != Undoing {
 		return late(r.Phase == Undone)
@@ -101,7 +100,7 @@ func (w *work) undid(r *Run, e Event) Outcome {
 	case UndoDone:
 		w.undone(r)
 	case UndoFailed:
-		if e.Sends != 0 && (!r.Sent || e.Sends != r.Sends) { // another command is under way since, or will be
+		if e.Sends != 0 && (!r.Sent || e.Sends != r.Sends) { // another command was sent since, or will be
 			return late(r.Stuck && e.Sends == r.Sends)
 		}
 		if e.Attempt != 0 && e.Attempt != r.Attempts+1 || r.Stuck && !e.Permanent {

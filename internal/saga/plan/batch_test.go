@@ -11,7 +11,8 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// Many events at once do what they do one after the other, and ask for what is to be done in the end.
+// TestManyEventsAtOnce: many events at once have the same effect as one by one, and ask for the actions of
+// the final state.
 func TestManyEventsAtOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, now := plan.New(graphs(t)), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -47,12 +48,12 @@ func TestManyEventsAtOnce(t *testing.T) {
 		pending, before := p.Pending(s), p.Pending(begun)
 		for _, a := range actions {
 			if a.Verb != plan.Alarm && a.Verb != plan.Finish && !slices.Contains(pending, a) {
-				t.Fatalf("%+v is asked for, and not pending", a)
+				t.Fatalf("%+v is returned, but not pending", a)
 			}
 		}
 		for _, a := range pending {
 			if !slices.Contains(actions, a) && !slices.Contains(before, a) {
-				t.Fatalf("%+v is pending, and nobody was told", a)
+				t.Fatalf("%+v is pending, but was not returned", a)
 			}
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// BenchmarkThreeSteps is one saga of three steps with its states as JSON, as an engine has it.
+// BenchmarkThreeSteps runs one saga of three steps, with its states as JSON, as an engine does.
 func BenchmarkThreeSteps(b *testing.B) {
 	p := plan.New(plan.Graph{Name: "three", Steps: []plan.Step{
 		{Name: "a", Kind: plan.Do, Undo: true}, {Name: "b", Kind: plan.Do, Undo: true, After: []string{"a"}},
@@ -29,7 +29,7 @@ func BenchmarkThreeSteps(b *testing.B) {
 	}
 }
 
-// BenchmarkWide is one reply to a step with as many occurrences.
+// BenchmarkWide applies one reply to a step with many occurrences.
 func BenchmarkWide(b *testing.B) {
 	for _, n := range []int{100, 5_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// A Mapping takes sagas of an older graph to a newer one, as data.
+// A Mapping moves sagas of an older graph to a newer one, as data.
 type Mapping struct {
 	From   string            `json:"from"`             // hash of the older graph
-	Rename map[string]string `json:"rename,omitempty"` // steps: their older name, their newer one
-	Skip   []string          `json:"skip,omitempty"`   // newer steps that sagas skip which are past them
+	Rename map[string]string `json:"rename,omitempty"` // from the older name of a step to its newer name
+	Skip   []string          `json:"skip,omitempty"`   // new steps; a saga that is past one skips it
 }
 
-// A Class says which sagas of an older graph a newer one can take on.
+// A Class tells which sagas of an older graph a newer one can run.
 type Class string
 
 // Classes.
 const (
 	Compatible Class = "compatible" // all
-	// those that have not begun the step that Begun names; for the others a Mapping can say Skip
+	// NeedsMap means those that have not begun the step in Begun; for the others a Mapping can have a Skip.
 	NeedsMap Class = "mapping"
-	// those that have not begun the step that Begun names; if it names none, no saga
+	// Refuses means those that have not begun the step in Begun; if Begun is "", none.
 	Refuses Class = "refused"
 )
 
@@ -31,7 +31,7 @@ type Change struct {
 	Class Class  `json:"class"`
 	Begun string `json:"begun,omitempty"`
 
-	skip bool // the mapping has those sagas skip the step
+	skip bool // by the mapping, those sagas skip the step
 }
 
 func (c Change) String() string {
@@ -45,7 +45,8 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s: %s", c.Class, text)
 }
 
-// Compare tells what becomes of sagas of one graph in another one. None: all of them go on as they are.
+// Compare returns the differences for sagas of one graph that another one runs. Without a difference, all
+// of them continue unchanged.
 func Compare(older, newer Graph, m Mapping) (out []Change) {
 	older = m.renamed(older)
 	was, is := New(older), New(newer)
@@ -87,7 +88,7 @@ func Compare(older, newer Graph, m Mapping) (out []Change) {
 	return append(append(out, locks(older, newer)...), pivots(was, is)...)
 }
 
-// locks: a saga that holds entities by one step does not wait for others by another one.
+// locks returns the changes by which a saga that holds entities could wait for others.
 func locks(older, newer Graph) (out []Change) {
 	for _, s := range newer.Steps {
 		for _, held := range older.Steps {
@@ -100,7 +101,7 @@ func locks(older, newer Graph) (out []Change) {
 	return out
 }
 
-// pivots: what was past it stays past it.
+// pivots returns the changes of the pivot. A saga that is past its pivot must stay past it.
 func pivots(was, is *Plan) []Change {
 	name := func(p *Plan) string {
 		if p.pivot < 0 {
@@ -124,7 +125,7 @@ func pivots(was, is *Plan) []Change {
 		Class: Refuses, Begun: from}}
 }
 
-// changes are those of one step.
+// changes returns the changes of one step.
 func changes(was, is Step) (out []Change) {
 	add := func(c Class, format string, args ...any) {
 		out = append(out, Change{Step: was.Name, What: fmt.Sprintf(format, args...), Class: c,
@@ -164,7 +165,7 @@ func (m Mapping) renamed(g Graph) Graph {
 	return g
 }
 
-// Name is the newer name of a step.
+// Name returns the newer name of a step.
 func (m Mapping) Name(step string) string {
 	if to, ok := m.Rename[step]; ok {
 		return to
@@ -172,7 +173,7 @@ func (m Mapping) Name(step string) string {
 	return step
 }
 
-// Move takes the state of a saga from an older graph to a newer one, or tells why that cannot be.
+// Move moves the state of a saga from an older graph to a newer one, or returns the reason why it cannot.
 func Move(older, newer Graph, m Mapping, s State) (State, error) {
 	if s.Status.Final() {
 		return s, nil

@@ -22,7 +22,7 @@ func line(t *testing.T, steps ...string) plan.Graph {
 	return g
 }
 
-// at is a saga that has done the steps named, of its graph.
+// at returns a saga that has done the named steps of its graph.
 func at(g plan.Graph, done ...string) plan.State {
 	p := plan.New(g)
 	s, _ := p.Begin("id", time.Now())
@@ -38,8 +38,8 @@ func TestChanges(t *testing.T) {
 		newer  plan.Graph
 		by     plan.Mapping
 		want   []string
-		young  string // what becomes of a saga that is at hold, "" for nothing
-		middle string // of one that is at charge
+		young  string // the error for a saga at hold, or ""
+		middle string // the error for a saga at charge
 	}{
 		"the same": {newer: line(t, "hold do undo", "charge call undo",
 			"ship do undo attempts=5 timeout=1m")},
@@ -93,12 +93,12 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// A saga that has begun a child of one definition cannot undo it by another one.
+// TestAnotherChild: a saga that began a child of one definition cannot undo it by another.
 func TestAnotherChild(t *testing.T) {
 	older, newer := line(t, "pay do undo", "trip child undo child=train"),
 		line(t, "pay do undo", "trip child undo child=plane")
 	if older.Hash() == newer.Hash() {
-		t.Error("the hashes are the same")
+		t.Error("the hashes are equal")
 	}
 	want := `[refused: step "trip": its child is a saga "plane", and was a saga "train" (for sagas that have begun "trip")]`
 	if got := fmt.Sprint(plan.Compare(older, newer, plan.Mapping{})); got != want {
@@ -106,12 +106,12 @@ func TestAnotherChild(t *testing.T) {
 	}
 	for n, s := range []plan.State{at(older), at(older, "pay")} {
 		if _, err := plan.Move(older, newer, plan.Mapping{}, s); (err == nil) != (n == 0) {
-			t.Errorf("one that has done %d steps: %v", n, err)
+			t.Errorf("a saga that has done %d steps: %v", n, err)
 		}
 	}
 }
 
-// A run that is renamed keeps the name that it had, and a newer step of that name gets another one.
+// TestNamesForLife: a renamed run keeps its earlier name, and a newer step of that name gets another.
 func TestNamesForLife(t *testing.T) {
 	older, newer := line(t, "hold do undo", "charge call undo"),
 		line(t, "reserve do undo", "charge call undo", "hold do undo")
@@ -132,8 +132,8 @@ func TestNamesForLife(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// Whatever two definitions are, a saga that is moved stands in the newer one as if it had always been there:
-// what it has begun had all that comes before it, nothing is done twice, and what was done can be undone.
+// TestMove: a moved saga is in the newer definition as if it had begun there, for any two definitions. All
+// predecessors of its runs have run, nothing runs twice, and each effect can be undone.
 func TestMove(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		older, newer := graphs(t), graphs(t)
@@ -167,7 +167,7 @@ func TestMove(t *testing.T) {
 			}
 		}
 		moved, err := plan.Move(older, newer, m, s)
-		if err != nil || s.Status.Final() { // that one stays as it is
+		if err != nil || s.Status.Final() { // it stays as it is
 			return
 		}
 		for _, r := range moved.Runs {
@@ -195,7 +195,7 @@ func TestMove(t *testing.T) {
 	})
 }
 
-// without is a graph without some steps. What came after them comes after what they came after.
+// without returns a graph without some steps. Their successors follow their predecessors.
 func without(g plan.Graph, names ...string) plan.Graph {
 	for _, name := range names {
 		at := slices.IndexFunc(g.Steps, func(s plan.Step) bool { return s.Name == name })

@@ -2,10 +2,11 @@ package plan
 
 import "slices"
 
-const endedReason = "a function ended the transaction in which it ran with others, so its writes may stand: " +
-	"look at them before you say how to go on"
+const endedReason = "a function ended the transaction in which it ran with others, so its writes may be committed: " +
+	"check them before you decide how to continue"
 
-// endedWith leaves members of a transaction that a function ended to an operator: now, or when they begin.
+// endedWith leaves the members of a transaction that a function ended to an operator, now or when they
+// begin.
 func (w *work) endedWith(members []Member) {
 	for _, m := range members {
 		i := w.runOf(m)
@@ -18,7 +19,7 @@ func (w *work) endedWith(members []Member) {
 	}
 }
 
-// stickEnded leaves a run that begins, or its undo, to an operator if it is one of Ended.
+// stickEnded makes a run that begins, or its undo, stuck if it is one of Ended.
 func (w *work) stickEnded(r *Run, undo bool) {
 	i := slices.Index(w.s.Ended, Member{r.Step, r.Occurrence, undo})
 	if i < 0 {
@@ -29,7 +30,7 @@ func (w *work) stickEnded(r *Run, undo bool) {
 	w.stick(r, endedReason)
 }
 
-// beginEnded begins all of Ended in a saga that turns back. Nothing is undone before they are settled.
+// beginEnded begins all of Ended in a saga that turns back. They must be settled before anything is undone.
 func (w *work) beginEnded() {
 	members := w.s.Ended
 	w.s.Ended = nil

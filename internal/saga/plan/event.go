@@ -5,22 +5,23 @@ import (
 	"time"
 )
 
-// A What tells events apart.
+// A What is the kind of an event.
 type What string
 
-// Events. Those of the first block come from an engine that carries out an action, or from a participant's
-// reply.
+// The events. Those of the first block come from an engine that performs an action, or from a participant's
+// reply. Comments name the fields that are used.
 const (
-	Decided What = "decided" // Skip, or Occurrences where the step has them
-	// the request is stored, the command is written, the child is started: in the same commit. Memo, Until.
-	// Again for a Call: a new Memo
+	Decided What = "decided" // Skip, or Occurrences if the step has them
+	// Sent means that the request is stored, the command written or the child started, in the same commit.
+	// Memo, Until. For a Call it may come again, with a new Memo.
 	Sent      What = "sent"
-	Succeeded What = "done"     // the step took effect. Output; Reason: and yet the saga has to turn back
+	Succeeded What = "done"     // the step took effect. Output; with a Reason the saga turns back
 	Rejected  What = "rejected" // the step took no effect and never will. Reason
-	// this attempt. Reason, Memo; Permanent: no other one will do better; Later: it is not charged
+	// Failed is about one attempt. Reason, Memo; Permanent prevents a retry; with Later the attempt does
+	// not count.
 	Failed     What = "failed"
-	Turn       What = "turn"        // of a Lock that waits: it may be its turn
-	Alone      What = "alone"       // the attempt begins, with nothing of the saga beside it; without Step: none
+	Turn       What = "turn"        // of a Lock that waits: it may be first in line
+	Alone      What = "alone"       // the attempt begins, and no other of the saga; without Step, none
 	Crashed    What = "crashed"     // the process ended during this attempt, or during the undo's
 	UndoSent   What = "undo sent"   // as Sent, of the undo
 	UndoDone   What = "undone"      // of the undo
@@ -42,79 +43,78 @@ const (
 type Event struct {
 	What             What
 	Step, Occurrence string
-	Attempt          int // that failed; 0: whichever
-	// of a reply that says no: which sending it answers; 0: whichever. One that says yes always counts
+	Attempt          int // the one that failed; 0 means any
+	// Sends is the number of the message that a refusal answers; 0 means any. A success always counts.
 	Sends     int
 	Output    json.RawMessage // JSON
 	Memo      json.RawMessage // JSON
 	Reason    string
 	Permanent bool
-	Stick     bool          // of Failed: leave it to an operator, since it may have taken effect
-	With      []Member      // of Stick: others that may have taken effect with it, in their order
-	Later     time.Duration // above 0: try again then
-	// Passing, of Failed and UndoFailed: by what may pass, such as a deadlock. It is tried again with the
-	// waits of the policy, and is not charged
+	Stick     bool          // of Failed: an operator must decide, because the run may have taken effect
+	With      []Member      // of Stick: others that may have taken effect with it, in order
+	Later     time.Duration // above 0: the time until the next attempt
+	// Passing means that Failed or UndoFailed is due to a transient error, such as a deadlock. The attempt
+	// is retried after the waits of the policy, and does not count.
 	Passing     bool
-	Until       time.Time // of Sent, for a Wait: when its time is up; for a Lock: when it looks again
+	Until       time.Time // of Sent: for a Wait, the end of the wait; for a Lock, the next check
 	Name        string    // of a signal
 	Skip        bool
 	Occurrences []string // distinct, not empty texts
 }
 
-// An Outcome is what became of an event.
+// An Outcome is the result of an event.
 type Outcome string
 
 // Outcomes. After Taken and Early the new state is to be stored; after the others nothing has changed, and a
 // transaction that depends on the event is to be rolled back.
 const (
 	Taken   Outcome = "taken"
-	Early   Outcome = "early"    // a signal whose step has not begun: it is kept for it
-	Full    Outcome = "full"     // the same, and MaxEarly are kept already
-	Repeat  Outcome = "repeat"   // it is so already
-	Late    Outcome = "late"     // the saga went another way
-	TooLate Outcome = "too late" // to turn back: the pivot is passed, or the saga has ended
-	Runs    Outcome = "runs"     // the child of a step that is to be skipped: it is to be cancelled first
-	Unknown Outcome = "unknown"  // there is no such step, occurrence or signal
-	// TooLarge: its data would leave no room in the state for what may follow; see Large
+	Early   Outcome = "early"    // a signal is stored for its step, which has not begun
+	Full    Outcome = "full"     // the same, but MaxEarly signals are stored already
+	Repeat  Outcome = "repeat"   // the saga is in this state already
+	Late    Outcome = "late"     // the saga took another way
+	TooLate Outcome = "too late" // the pivot is done, or the saga has ended, so it cannot turn back
+	Runs    Outcome = "runs"     // the step cannot be skipped, because its child or call may have an effect
+	Unknown Outcome = "unknown"  // no such step, occurrence or signal exists
+	// TooLarge means that its data would leave too little room in the state; see Large.
 	TooLarge Outcome = "too large"
 )
 
-// Changed tells whether the state is to be stored.
+// Changed reports whether the state must be stored.
 func (o Outcome) Changed() bool { return o == Taken || o == Early }
 
-// A Verb tells actions apart.
+// A Verb is the kind of an action.
 type Verb string
 
-// Actions.
+// The actions, and the events that answer them.
 const (
-	// DecideStep: ask the step's condition and occurrences, and answer with Decided or Failed.
+	// DecideStep calls the step's condition and occurrences. Answered by Decided or Failed.
 	DecideStep Verb = "decide"
-	// RunStep: a Do in a transaction; a Call's intent, or where Sent is set its request; a command or a child
-	// to be sent; the time of a Wait to be asked; a Lock to stand in line, or to look whether it is first.
-	// Answered with Sent, Succeeded, Rejected or Failed.
+	// RunStep runs a step: a Do in a transaction; the intent of a Call or, if Sent is set, its request; the
+	// sending of a command; the start of a child; the function of a Wait for a time; the queueing of a
+	// Lock, or its check. Answered by Sent, Succeeded, Rejected or Failed.
 	RunStep Verb = "run"
-	// SettleStep: learn what became of a call, with its key used up, cancel a child, or have a Lock leave the
-	// line. The saga turned back.
-	// Answered as RunStep is.
+	// SettleStep finds out, after the saga turned back, whether a step took effect: it uses up the key of a
+	// call, cancels a child, or removes a Lock from its queue. Answered as RunStep is.
 	SettleStep Verb = "settle"
-	// UndoStep: answered with UndoSent, UndoDone or UndoFailed.
+	// UndoStep is answered by UndoSent, UndoDone or UndoFailed.
 	UndoStep Verb = "undo"
-	// Finish: the saga is final. Whoever waits for it is to be told.
+	// Finish means that the saga is final. Its waiters are to be notified.
 	Finish Verb = "finish"
-	// Alarm: somebody has to look. Reason.
+	// Alarm means that an operator must look at the saga. Reason.
 	Alarm Verb = "alarm"
 )
 
-// An Action is something to be done. Those with a step are known by all their fields: a state that is
-// advanced twice, or an engine that takes over, may ask for one that is under way already.
+// An Action is to be performed. All fields together identify an action of a step. A state that is advanced
+// twice, or an engine that takes over, may ask for an action in progress.
 type Action struct {
 	Verb             Verb
 	Step, Occurrence string
 	Attempt          int // 1 is the first, also after Retry
-	// how often something was sent before: with Step and Occurrence it tells messages apart
+	// Sends is how often a message was sent before. With Step and Occurrence it identifies a message.
 	Sends   int
 	Sent    bool
-	Crashes int  // above 0: it ended its process before, and nothing else should run beside it
-	Stuck   bool // of an Alarm: the run waits for an operator. Else the saga goes on
+	Crashes int  // above 0: it crashed its process, and nothing else should run at the same time
+	Stuck   bool // of an Alarm: the run waits for an operator. Otherwise the saga continues
 	Reason  string
 }

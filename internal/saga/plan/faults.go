@@ -11,17 +11,17 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a graph.
+// The limits of a graph.
 const (
 	maxSteps = 1000
 	maxName  = 255
 )
 
-// Faults are all that is wrong with a graph.
+// Faults returns all errors in a graph.
 func (g Graph) Faults() (out []error) {
 	fault := func(format string, args ...any) { out = append(out, fmt.Errorf(format, args...)) }
 	if g.Name == "" || len(g.Name) > maxName || !text(g.Name) {
-		fault("its name %.40q is no text of 1 to %d bytes", g.Name, maxName)
+		fault("its name %.40q is not a text of 1 to %d bytes", g.Name, maxName)
 	}
 	if n := len(g.Steps); n == 0 || n > maxSteps {
 		fault("it has %d steps, and needs 1 to %d", n, maxSteps)
@@ -31,9 +31,9 @@ func (g Graph) Faults() (out []error) {
 	for i, s := range g.Steps {
 		switch {
 		case s.Name == "" || len(s.Name) > maxName || !text(s.Name):
-			fault("step %d: its name %.40q is no text of 1 to %d bytes", i+1, s.Name, maxName)
+			fault("step %d: its name %.40q is not a text of 1 to %d bytes", i+1, s.Name, maxName)
 		case names[s.Name]:
-			fault("step %q is there twice: each step needs a name of its own", s.Name)
+			fault("step %q is listed twice: each step needs its own name", s.Name)
 		}
 		names[s.Name] = true
 		if other, twice := signals[s.Signal]; twice && s.Signal != "" {
@@ -52,7 +52,7 @@ func (g Graph) Faults() (out []error) {
 				s.Name)
 		}
 		if s.NoEffect && s.Undo {
-			fault("step %q: it has an undo, and says NoEffect: which?", s.Name)
+			fault("step %q: it has an undo and NoEffect: remove one of them", s.Name)
 		}
 	}
 	out = append(out, g.lockFaults()...)
@@ -64,8 +64,8 @@ func (g Graph) Faults() (out []error) {
 	return append(out, g.pivotFaults()...)
 }
 
-// apart is g with a name of its own for each step, so that one which is there twice hides no other fault.
-// What comes after it comes after the one that is listed before, if there is one.
+// apart returns g with a unique name for each step, so that a duplicate name hides no other fault. A step
+// after the duplicate name comes after the one listed last before it.
 func (g Graph) apart() Graph {
 	g.Steps = slices.Clone(g.Steps)
 	taken, now := map[string]bool{}, map[string]string{}
@@ -91,7 +91,7 @@ func (g Graph) apart() Graph {
 
 func text(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// cycle returns the names of steps that wait for each other, the first again at the end.
+// cycle returns the names of steps that wait for each other, with the first one repeated at the end.
 func (g Graph) cycle() []string {
 	p := New(g)
 	const under, over = 1, 2
@@ -126,7 +126,7 @@ func (g Graph) cycle() []string {
 	return nil
 }
 
-// pivotFaults: what may have to be undone can be, and what is past the pivot is past it for good.
+// pivotFaults returns the faults by which a step could not be undone, or could be undone after the pivot.
 func (g Graph) pivotFaults() (out []error) {
 	p := New(g)
 	var pivots []string
@@ -145,7 +145,7 @@ func (g Graph) pivotFaults() (out []error) {
 			after = p.Before(pivots[0], s.Name)
 			if !after && !p.Before(s.Name, pivots[0]) {
 				out = append(out,
-					fmt.Errorf("step %q runs beside the pivot %q: it has to come before it or after it",
+					fmt.Errorf("step %q runs in parallel with the pivot %q: it must come before or after it",
 						s.Name, pivots[0]))
 				continue
 			}
@@ -161,14 +161,15 @@ func (g Graph) pivotFaults() (out []error) {
 				fmt.Errorf("step %q: its child has a pivot, so it cannot be undone: let it be this saga's pivot, or come after it", s.Name))
 		case !after && !s.Undo && !s.NoEffect:
 			out = append(out,
-				fmt.Errorf("step %q has no undo: give one, or say NoEffect where there is nothing to undo",
+				fmt.Errorf("step %q has no undo: add one, or NoEffect if there is nothing to undo",
 					s.Name))
 		}
 	}
 	return out
 }
 
-// lockFaults: nobody holds entities and waits for others, so no two sagas wait for each other.
+// lockFaults returns the faults by which a saga could hold entities and wait for others, so that sagas
+// could deadlock.
 func (g Graph) lockFaults() (out []error) {
 	var locks []string
 	for _, s := range g.Steps {
@@ -188,11 +189,11 @@ func (g Graph) lockFaults() (out []error) {
 	return out
 }
 
-// HasPivot tells whether there is a step after which nothing is undone.
+// HasPivot reports whether there is a step after which nothing is undone.
 func (p *Plan) HasPivot() bool { return p.pivot >= 0 }
 
-// Hash is the same for graphs that a saga cannot tell apart: policies, the deadline and what an operator's
-// data is checked by do not count.
+// Hash returns a hash that is equal for graphs that are equal to a saga. Policies, the deadline, and the
+// data for checking an operator's input do not count.
 func (g Graph) Hash() string {
 	g.Deadline, g.MaxBytes, g.Steps = 0, 0, slices.Clone(g.Steps)
 	for i := range g.Steps {
@@ -200,7 +201,7 @@ func (g Graph) Hash() string {
 		g.Steps[i].After = slices.Sorted(slices.Values(g.Steps[i].After))
 	}
 	data, err := json.Marshal(g)
-	if err != nil { // texts, numbers and flags alone
+	if err != nil { // a Graph has only texts, numbers and flags
 		return ""
 	}
 	sum := sha256.Sum256(data)

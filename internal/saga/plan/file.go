@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// A File is what a build knows of its sagas, for the command.
+// A File has the definitions of a build, for the command.
 type File struct {
 	Format      int       `json:"format"`
 	Definitions []Written `json:"definitions"`
@@ -31,20 +31,20 @@ func Write(w io.Writer, ds ...Written) error {
 	return nil
 }
 
-// Read reads what Write has written. It refuses a definition that has faults, or another hash than it says.
+// Read reads a file of Write. It returns an error for a definition with faults, or with a wrong hash.
 func Read(r io.Reader) (f File, err error) {
 	if err := json.NewDecoder(r).Decode(&f); err != nil {
 		return f, fmt.Errorf("read definitions: %w", err)
 	}
 	if f.Format != format {
-		return f, fmt.Errorf("read definitions: the format is %d, this build reads %d: take a command of the same version as the build that wrote it", f.Format, format)
+		return f, fmt.Errorf("read definitions: the format is %d, this build reads %d: use the command of the same version as the build that wrote the file", f.Format, format)
 	}
 	for _, d := range f.Definitions {
 		for _, fault := range d.Graph.Faults() {
 			return f, fmt.Errorf("read definitions: saga %q: %w", d.Graph.Name, fault)
 		}
 		if h := d.Graph.Hash(); h != d.Hash {
-			return f, fmt.Errorf("read definitions: saga %q: the hash is %s, and it says %s: was it edited, or written by another version?", d.Graph.Name, h, d.Hash)
+			return f, fmt.Errorf("read definitions: saga %q: the hash is %s, but the file has %s: was it edited, or written by another version?", d.Graph.Name, h, d.Hash)
 		}
 	}
 	return f, nil

@@ -14,17 +14,17 @@ import (
 	"time"
 )
 
-// Nothing is the shape of a type without a field: no data has to be given for it.
+// Nothing is the shape of a type without fields: it needs no data.
 const Nothing = "{}"
 
-// Fits tells why JSON cannot be a value of a shape, or of what is read; "" where it can, or where that does
-// not tell. Null and an object that lacks fields can be one of any: encoding/json takes them, too.
+// Fits returns the reason why JSON cannot be decoded to a shape, or "" if it can, or if the shape does not
+// determine that. As for encoding/json, null and missing fields fit any shape.
 func Fits(shape string, data []byte) string {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	var v any
 	if err := d.Decode(&v); err != nil {
-		return "it is no JSON"
+		return "it is not JSON"
 	}
 	return fits(shape, v, "")
 }
@@ -67,7 +67,7 @@ func (o *object) fits(v map[string]any, at string) string {
 		known[i] = quoted
 		if name, err := strconv.Unquote(quoted); err == nil {
 			known[i], of[name] = name, o.of[quoted]
-			if other := strings.ToLower(name); of[other] == "" { // as encoding/json matches them
+			if other := strings.ToLower(name); of[other] == "" { // as encoding/json matches names
 				of[other] = o.of[quoted]
 			}
 		}
@@ -99,15 +99,16 @@ func (o *object) fits(v map[string]any, at string) string {
 	return ""
 }
 
-// What is read of one value, beside string, number, bool and the sizes of numbers.
+// The shapes for reading one value, in addition to string, number, bool and the sizes of numbers.
 const (
 	Bytes   = "bytes"   // in base64, or as an array
-	Numeral = "numeral" // a number that is kept as it is written
+	Numeral = "numeral" // a number that keeps its text
 	Moment  = "time"
-	Quoted  = "quoted " // before another one: its JSON is in a text
+	Quoted  = "quoted " // a prefix: the JSON is in a string
 )
 
-// wanted is what v has to be and is not; "": it is, or shape does not tell.
+// wanted returns the expected kind if v does not fit, or "" if it does, or if shape does not determine
+// that.
 func wanted(shape string, v any) string {
 	text, isText := v.(string)
 	number, isNumber := v.(json.Number)
@@ -150,7 +151,7 @@ func wanted(shape string, v any) string {
 	return want
 }
 
-// wantedIn is wanted of what stands in a text.
+// wantedIn is wanted for JSON in a string.
 func wantedIn(shape, text string, isText bool) string {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -158,7 +159,7 @@ func wantedIn(shape, text string, isText bool) string {
 	if isText && json.Valid([]byte(text)) && d.Decode(&v) == nil && (v == nil || wanted(shape, v) == "") {
 		return ""
 	}
-	return wanted(shape, nil) + " in quotes" // nil is none of them
+	return wanted(shape, nil) + " in quotes" // nil fits none of them
 }
 
 func integer(shape string) bool {
@@ -166,7 +167,7 @@ func integer(shape string) bool {
 	return slices.Contains(sizes, shape)
 }
 
-// wantedInteger tells whether a number is one, as encoding/json reads it: 1.0 and 1e3 are none.
+// wantedInteger reports whether a number is an integer as encoding/json reads it: 1.0 and 1e3 are not.
 func wantedInteger(shape, number string) (ok bool, want string) {
 	if size, unsigned := strings.CutPrefix(shape, "uint"); unsigned {
 		bits, _ := strconv.Atoi(size)

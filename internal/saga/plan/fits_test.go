@@ -7,8 +7,8 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// Data of another kind, or with a field that nothing reads, fits no output; null and what a shape does not
-// tell fits all.
+// TestFits: data of another kind, or with a field that is not read, does not fit. Null, and anything that a
+// shape does not determine, fits.
 func TestFits(t *testing.T) {
 	const order = `{"id":string,"lines":[{"sku":string,"n":number}],"paid":bool,"tags":{*:string},"at":time.Time}`
 	for _, c := range []struct{ shape, data, want string }{

@@ -16,13 +16,13 @@ import (
 
 var update = flag.Bool("update", false, "write testdata anew, for a reader to check")
 
-// Each file of testdata is one table of transitions: a graph, and events with what becomes of the saga. A
-// line is
+// TestTransitions plays the tables of transitions in testdata. A table has a graph, and then events with
+// their results. A line is
 //
 //	event | outcome | state | actions
 //
-// A run is name:phase, with + for what was sent, ! for one that is stuck, ~n for failed attempts and @ for
-// one that waits for a time. "tick" is the time that the saga waits for.
+// A run is name:phase, followed by + if sent, ! if stuck, ~n for n failed attempts and @ if it waits for a
+// time. The event "tick" is the time that the saga waits for.
 func TestTransitions(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) < 10 {
@@ -46,7 +46,7 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// table plays a table and returns it with what came out.
+// table plays a table, and returns it with the results.
 func table(t *testing.T, text string) string {
 	var out []string
 	var g plan.Graph
@@ -94,7 +94,7 @@ func table(t *testing.T, text string) string {
 	return strings.Join(out, "\n") + "\n"
 }
 
-// stored takes a state through JSON: what is lost there would be lost in a store.
+// stored encodes and decodes a state as JSON, because a store would lose fields that JSON loses.
 func stored(t *testing.T, s plan.State) (back plan.State) {
 	data, err := json.Marshal(s)
 	if err == nil {

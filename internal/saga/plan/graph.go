@@ -1,13 +1,10 @@
-// Package plan decides how a saga moves on. It is pure: it reads no clock, calls nobody, and knows no type of
-// a user's.
+// Package plan decides how a saga continues. It is pure: it reads no clock, makes no call, and has no types
+// of users.
 //
-// A Graph is what a definition says; a Plan is a graph that is ready to use. A State is how far one saga has
-// come. Advance takes a state and an event and returns the next state with the actions that follow. Pending
-// returns the actions of a state alone, so an engine that takes a saga over after a crash goes on where the
-// other one stood.
-//
-//	event ─► Advance(state) ─► state to store, with its guard
-//	                       └─► actions: decide, run, settle, undo, finish, alarm
+// A Graph is a definition as data. A Plan is a graph that is ready to use. A State is the progress of one
+// saga. Advance takes a state and an event, and returns the next state with the actions that follow.
+// Pending returns the actions of a state. So an engine that takes over a saga after a crash continues from
+// the stored state.
 package plan
 
 import (
@@ -15,59 +12,59 @@ import (
 	"time"
 )
 
-// A Kind is how a step does its work.
+// A Kind is the way in which a step does its work.
 type Kind string
 
 // Kinds of steps.
 const (
 	Do      Kind = "do"      // in the user's transaction, together with the saga's next state
-	Call    Kind = "call"    // a request to the outside: intent, request, answer
+	Call    Kind = "call"    // an external request: intent, request, answer
 	Command Kind = "command" // a message to a participant, which replies
 	Wait    Kind = "wait"    // for a signal, or for a time
 	Child   Kind = "child"   // another saga
-	Lock    Kind = "lock"    // until entities are the saga's own
+	Lock    Kind = "lock"    // until the saga has locked its entities
 )
 
-// A Policy says how often one direction of a step is tried.
+// A Policy limits the attempts of a step, or of its undo.
 type Policy struct {
-	Attempts        int           `json:"attempts,omitempty"` // at most; 0: without end
+	Attempts        int           `json:"attempts,omitempty"` // at most; 0 means no limit
 	InitialInterval time.Duration `json:"first,omitempty"`    // wait after the first failure; it doubles
-	// longest wait, without the half of it that may come on top
+	// MaxInterval is the longest wait, without jitter of up to half of it.
 	MaxInterval time.Duration `json:"most,omitempty"`
-	// of one attempt: of a run, or of the wait for a reply. 0: none
+	// Timeout of one attempt, or of the wait for a reply. 0 means none.
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
-// A Step is one node of a graph.
+// A Step is a node of a graph.
 type Step struct {
 	Name     string   `json:"name"`
 	Kind     Kind     `json:"kind"`
-	After    []string `json:"after,omitempty"` // steps that have to be passed before it begins
-	Pivot    bool     `json:"pivot,omitempty"` // once it is done, nothing is undone any more
+	After    []string `json:"after,omitempty"` // steps that must be done or skipped before it begins
+	Pivot    bool     `json:"pivot,omitempty"` // once it is done, nothing is undone
 	Undo     bool     `json:"undo,omitempty"`  // it has an undo
 	NoEffect bool     `json:"no_effect,omitempty"`
-	When     bool     `json:"when,omitempty"`   // its condition is asked first: Decide
-	Each     bool     `json:"each,omitempty"`   // its occurrences are asked first: Decide
-	Signal   string   `json:"signal,omitempty"` // of a Wait: what it waits for; "": for a time
+	When     bool     `json:"when,omitempty"`   // it has a condition, which is decided first
+	Each     bool     `json:"each,omitempty"`   // it has occurrences, which are decided first
+	Signal   string   `json:"signal,omitempty"` // of a Wait: the name of the signal; "" for a time
 	Child    string   `json:"child,omitempty"`  // of a Child: the name of its definition
-	Locks    bool     `json:"locks,omitempty"`  // of a Child: a Lock is among its steps, or its children's
-	// of a Wait for a signal: it is skipped once its time is up. Else it fails then
+	Locks    bool     `json:"locks,omitempty"`  // of a Child: it, or a child of it, has a Lock
+	// Lapses means that a Wait for a signal is skipped after its timeout. Otherwise it fails.
 	Lapses bool   `json:"lapses,omitempty"`
 	Shape  string `json:"shape,omitempty"` // of its output, as JSON
-	// what its output is read as, where the shape does not tell: int8 for a number. It is no part of the
-	// hash, and earlier builds do not note it
+	// Reads is the type into which the output is decoded, if that differs from Shape: int8 for a number. It
+	// is not part of the hash, and earlier builds do not store it.
 	Reads string `json:"reads,omitempty"`
 
 	Try  Policy `json:"try,omitzero"`
-	Back Policy `json:"back,omitzero"` // of its undo, and of settling it before that
+	Back Policy `json:"back,omitzero"` // of its undo, and of settling it before the undo
 }
 
 // A Graph is a definition as data.
 type Graph struct {
 	Name     string        `json:"name"`
-	Deadline time.Duration `json:"deadline,omitempty"` // since the saga began. 0: none
+	Deadline time.Duration `json:"deadline,omitempty"` // since the start; 0 means none
 	Shape    string        `json:"shape,omitempty"`    // of the input, as JSON
-	// of each output, as JSON; 0: it is not known. It is no part of the hash
+	// MaxBytes limits each output as JSON; 0 means unknown. It is not part of the hash.
 	MaxBytes int    `json:"max_bytes,omitempty"`
 	Steps    []Step `json:"steps"`
 }
@@ -77,7 +74,7 @@ type Plan struct {
 	Graph Graph
 	index map[string]int
 	after [][]int
-	pivot int // -1: none
+	pivot int // -1 if there is none
 }
 
 // New returns the plan of a graph that has no Faults.
@@ -100,7 +97,7 @@ func New(g Graph) *Plan {
 	return p
 }
 
-// Step returns the step of a name.
+// Step returns the step with a name.
 func (p *Plan) Step(name string) (Step, bool) {
 	i, ok := p.index[name]
 	if !ok {
@@ -109,7 +106,7 @@ func (p *Plan) Step(name string) (Step, bool) {
 	return p.Graph.Steps[i], true
 }
 
-// Before tells whether the step b has to wait for a, directly or through others.
+// Before reports whether the step b waits for a, directly or indirectly.
 func (p *Plan) Before(a, b string) bool {
 	from, ok := p.index[b]
 	to, also := p.index[a]

@@ -7,24 +7,25 @@ import (
 	"time"
 )
 
-// locks tells whether a step locks entities, itself or in a child.
+// locks reports whether a step locks entities, itself or in a child.
 func (s Step) locks() bool { return s.Kind == Lock || s.Locks }
 
-// Locks tells whether sagas of the plan lock entities, themselves or in children.
+// Locks reports whether sagas of the plan lock entities, themselves or in children.
 func (p *Plan) Locks() bool {
 	return slices.ContainsFunc(p.Graph.Steps, Step.locks)
 }
 
-// LockTimeout is the Memo of a Lock that begins to wait: when its time is up. Nil: never.
+// LockTimeout returns the Memo of a Lock that begins to wait: the end of its wait, or nil without a
+// timeout.
 func LockTimeout(by Policy, now time.Time) json.RawMessage {
 	if by.Timeout <= 0 {
 		return nil
 	}
-	at, _ := json.Marshal(now.UTC().Add(min(by.Timeout, MaxWait))) // a time of these years is JSON
+	at, _ := json.Marshal(now.UTC().Add(min(by.Timeout, MaxWait))) // a time in this range can be encoded
 	return at
 }
 
-// LockEnd is when the time of a Lock that waits is up. Zero: never.
+// LockEnd returns the end of the wait of a Lock, or zero without a timeout.
 func LockEnd(r *Run) (end time.Time) {
 	if json.Unmarshal(r.Memo, &end) != nil {
 		return time.Time{}
@@ -32,7 +33,7 @@ func LockEnd(r *Run) (end time.Time) {
 	return end
 }
 
-// turn has a Lock that waits look again, unless it is due anyway: its time may be up.
+// turn makes a waiting Lock check its entities, unless it is due anyway.
 func (w *work) turn() Outcome {
 	out := Repeat
 	for i := range w.s.Runs {
@@ -45,7 +46,7 @@ func (w *work) turn() Outcome {
 	return out
 }
 
-// inLine is what becomes of a Lock that has waited for a while: it looks again, or its time is up.
+// inLine ends a Lock's pause between checks: it checks again, or its time is over.
 func (w *work) inLine(r *Run, step *Step) {
 	r.Phase = Ready
 	if end := LockEnd(r); !end.IsZero() && !end.After(w.now) {
@@ -54,7 +55,7 @@ func (w *work) inLine(r *Run, step *Step) {
 	}
 }
 
-// Unbegun tells of a saga that turns back that it only has to give up entities: nothing else is undone.
+// Unbegun reports whether a saga that turns back only has to release entities, with nothing to undo.
 func (p *Plan) Unbegun(s State) bool {
 	return s.Status == Compensating && !slices.ContainsFunc(s.Runs, func(r Run) bool {
 		step, known := p.Step(r.Step)
@@ -63,7 +64,7 @@ func (p *Plan) Unbegun(s State) bool {
 	})
 }
 
-// Holds tells whether a saga may hold entities, or stand in line for some, itself or for its children.
+// Holds reports whether a saga may hold entities or wait for them, itself or in a child.
 func (p *Plan) Holds(s State) bool {
 	return slices.ContainsFunc(s.Runs, func(r Run) bool {
 		step, known := p.Step(r.Step)

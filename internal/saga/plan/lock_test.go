@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A child that holds entities is not left behind by hand: they would be free while it goes on.
+// TestCompleteOfAChildThatLocks: an operator cannot complete a running child that holds entities. They
+// would be free while the child still runs.
 func TestCompleteOfAChildThatLocks(t *testing.T) {
 	for _, locks := range []bool{true, false} {
 		p := New(Graph{Name: "outer", Steps: []Step{{Name: "kid", Kind: Child, Undo: true, Locks: locks}}})

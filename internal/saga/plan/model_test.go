@@ -13,21 +13,22 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// The model knows the world outside of the saga: which step took effect there, and was undone. It says by
-// itself what a saga may ask for next, and at the end whether each step was done once, or undone once.
+// The model records the effects outside of the saga: which steps took effect and were undone. It computes
+// independently which actions a saga may ask for, and checks at the end that each step was done once or
+// undone once.
 
 type key struct{ step, occurrence string }
 
-// A truth is what became of one run in the world.
+// A truth is the real state of one run.
 type truth struct {
-	began   int // place in the order of beginning
+	began   int // its place in the order of beginnings
 	sent    bool
-	open    bool // begun on the way forward, and not known to be over
+	open    bool // begun on the way forward, and not ended
 	passed  bool
-	effect  int // how often it took effect
+	effect  int // number of effects
 	undone  int
-	barred  bool // at the participant, or the key is voided: it will take no effect
-	settled bool // what became of it is known
+	barred  bool // barred at the participant, or the key is voided: no effect will follow
+	settled bool // its outcome is known
 }
 
 type world struct {
@@ -39,7 +40,7 @@ type world struct {
 	truths map[key]*truth
 	back   bool // it turned back
 	past   []plan.Event
-	stop   bool // nothing new goes wrong
+	stop   bool // no new faults
 	byHand bool // an operator skipped something
 }
 
@@ -72,7 +73,7 @@ func play(t *rapid.T) {
 		w.finish()
 	}
 	w.judge()
-	for _, e := range w.past { // whatever comes once more changes nothing
+	for _, e := range w.past { // a repeated event changes nothing
 		if _, _, out := w.advance(w.p, w.s, e, w.now); out.Changed() {
 			t.Errorf("%+v after the end: %s", e, out)
 		}
@@ -125,7 +126,7 @@ func (w *world) step(name string) plan.Step {
 	return s
 }
 
-// feed advances the saga and checks what holds of every transition.
+// feed advances the saga, and checks the invariants of each transition.
 func (w *world) feed(e plan.Event) plan.Outcome {
 	before, err := json.Marshal(w.s)
 	if err != nil {
@@ -134,10 +135,10 @@ func (w *world) feed(e plan.Event) plan.Outcome {
 	was := w.s
 	s, actions, out := w.advance(w.p, w.s, e, w.now)
 	if after, _ := json.Marshal(was); !bytes.Equal(before, after) {
-		w.t.Fatalf("%+v changed the state that it was given", e)
+		w.t.Fatalf("%+v changed its argument", e)
 	}
 	if e.What == plan.Tick || e.What == plan.Retry || e.What == plan.Pause || e.What == plan.Resume {
-		// may come again at any time, with an effect
+		// may be repeated at any time, with an effect
 	} else if out.Changed() {
 		w.past = append(w.past, e)
 		if _, _, again := w.advance(w.p, s, e, w.now); again.Changed() &&
@@ -149,7 +150,7 @@ func (w *world) feed(e plan.Event) plan.Outcome {
 	}
 	if !out.Changed() {
 		if now, _ := json.Marshal(s); !bytes.Equal(before, now) || len(actions) > 0 {
-			w.t.Fatalf("%+v is %s, and changed the state or asked for %v", e, out, actions)
+			w.t.Fatalf("%+v is %s, but changed the state or returned %v", e, out, actions)
 		}
 		return out
 	}
@@ -163,12 +164,12 @@ func (w *world) feed(e plan.Event) plan.Outcome {
 	return out
 }
 
-// look compares what the saga asks for with what the model says it must.
+// look compares the saga's actions with those of the model.
 func (w *world) look(before, told []plan.Action) {
 	pending := w.p.Pending(w.s)
 	for _, a := range pending {
 		if !slices.Contains(before, a) && !slices.Contains(told, a) {
-			w.t.Fatalf("%+v is pending, and nobody was told", a)
+			w.t.Fatalf("%+v is pending, but was not returned", a)
 		}
 	}
 	w.watchTurn()
@@ -202,7 +203,7 @@ func (w *world) look(before, told []plan.Action) {
 	}
 }
 
-// watchTurn notes that the saga turned back, or went on after all.
+// watchTurn records that the saga turned back, or continued after all.
 func (w *world) watchTurn() {
 	backwards := w.s.Status == plan.Compensating || w.s.Status == plan.Compensated
 	if backwards && !w.back && w.pivotPassed() {
@@ -226,7 +227,7 @@ func (w *world) passed(step string) bool {
 	return some
 }
 
-// pivotPassed as of before the event in hand.
+// pivotPassed reports whether the pivot was done before the current event.
 func (w *world) pivotPassed() bool {
 	for _, s := range w.p.Graph.Steps {
 		if s.Pivot {
@@ -237,8 +238,8 @@ func (w *world) pivotPassed() bool {
 	return false
 }
 
-// may tells whether an action is allowed: this is where an undo of what was never done, of an unknown, or out
-// of order would show.
+// may checks that an action is allowed. It finds undos of steps that were not done, have an unknown
+// outcome, or are out of order.
 func (w *world) may(a plan.Action) {
 	tr := w.truths[key{a.Step, a.Occurrence}]
 	step := w.step(a.Step)
@@ -280,7 +281,7 @@ func (w *world) may(a plan.Action) {
 
 func output(step string) json.RawMessage { return json.RawMessage(fmt.Sprintf("%q", step)) }
 
-// judge: each step was done once or undone once, and what is left is as the saga says.
+// judge checks that each step was done once or undone once, and that the saga's state matches the effects.
 func (w *world) judge() {
 	for _, s := range w.p.Graph.Steps {
 		for k, tr := range w.truths {

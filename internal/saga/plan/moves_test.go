@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// move does one thing that may happen to a saga.
+// move performs one random event of a saga.
 func (w *world) move() {
 	switch rapid.SampledFrom([]string{"act", "act", "act", "act", "answer", "answer", "tick", "signal",
 		"cancel", "again", "pause", "retry", "skip"}).Draw(w.t, "move") {
@@ -59,7 +59,7 @@ func (w *world) move() {
 	}
 }
 
-// lookAfter has an operator say what became of the runs that may have taken effect.
+// lookAfter plays an operator who settles the runs that may have taken effect.
 func (w *world) lookAfter() {
 	for _, r := range w.s.Runs {
 		if !r.Unsure {
@@ -80,14 +80,14 @@ func (w *world) lookAfter() {
 	}
 }
 
-// feedPast sends an event once more, but one that names an attempt: it is another one now.
+// feedPast repeats an earlier event, unless it names an attempt: the attempt is another one now.
 func (w *world) feedPast(e plan.Event) plan.Outcome {
 	switch e.What {
 	case plan.Failed, plan.UndoFailed, plan.Skip, plan.Complete, plan.Cancel, plan.Signal, plan.Crashed,
 		plan.Decided, plan.Sent, plan.UndoSent:
-		return plan.Late // these are told by attempts, by operators, or by an engine under its guard
+		return plan.Late // these are bound to attempts, operators, or the engine's guard
 	}
-	if e.What == plan.Rejected && e.Sends == 0 { // an engine's own
+	if e.What == plan.Rejected && e.Sends == 0 { // from an engine
 		return plan.Late
 	}
 	return w.feed(e)
@@ -100,12 +100,12 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// goes draws whether something goes well. At the end all does.
+// goes draws whether an action succeeds. At the end all do.
 func (w *world) goes(what string) bool {
 	return w.stop || rapid.IntRange(0, 3).Draw(w.t, what) > 0
 }
 
-// act carries an action out, in a world where answers are lost.
+// act performs an action in a world where answers are lost.
 func (w *world) act(a plan.Action) {
 	e := plan.Event{Step: a.Step, Occurrence: a.Occurrence, Attempt: a.Attempt, Reason: "r"}
 	tr := w.truths[key{a.Step, a.Occurrence}]
@@ -184,8 +184,8 @@ func (w *world) local(e plan.Event, tr *truth) {
 	default:
 		e.What = plan.Failed
 	}
-	// The effect is committed with the state: it stands if the event is taken, and what the saga asks for
-	// next already sees it.
+	// The effect is committed together with the state: it exists if the event is taken. The saga's next
+	// actions already see the effect.
 	if e.What == plan.Succeeded {
 		tr.effect++
 		tr.settled = true
@@ -195,7 +195,7 @@ func (w *world) local(e plan.Event, tr *truth) {
 	}
 }
 
-// request asks a provider that knows keys again. Its answer may be lost.
+// request repeats a request to a provider that deduplicates by key. Its answer may be lost.
 func (w *world) request(e plan.Event, tr *truth) {
 	if tr.effect == 0 && !tr.barred && w.goes("provider") {
 		tr.effect = 1
@@ -244,7 +244,7 @@ func (w *world) undo(e plan.Event, step plan.Step, tr *truth, a plan.Action) {
 	w.feed(e)
 }
 
-// answer has somebody outside answer: a participant, a child.
+// answer plays a participant or a child.
 func (w *world) answer() {
 	for _, r := range w.s.Runs {
 		step, tr := w.step(r.Step), w.truths[key{r.Step, r.Occurrence}]
@@ -278,7 +278,7 @@ func (w *world) answer() {
 	}
 }
 
-// finish brings the saga to its end: everybody answers, and operators retry.
+// finish brings the saga to its end: all replies arrive, and operators retry.
 func (w *world) finish() {
 	if w.s.Paused {
 		w.feed(plan.Event{What: plan.Resume})

@@ -8,41 +8,41 @@ import (
 	"unicode/utf8"
 )
 
-// A saga keeps so much and no more, and how it fails, turns back and is told so has to be kept, too. So an
-// event that brings data is refused where not all that may follow without data would have room. That is known
-// beforehand: a run grows by its times and counts alone, errors and the times that nothing is decided by give
-// way to those (Lean), and there is a reserve for what a state has once.
+// The size of a state is limited, and there must always be room for failures and for turning back. So an
+// event with data is refused if later events without data might not fit. Their size is bounded: a run grows
+// only by its times and counts; errors and informative times are dropped for those (Lean); and a reserve
+// covers the fields that a state has once.
 
-// MaxState is how large a state may be, in bytes as JSON.
+// MaxState is the limit of a state's size as JSON, in bytes.
 const MaxState = 900 << 10
 
 const (
-	// reserve is for the cause (a reason of MaxError bytes and two names of 255, as JSON six for each:
-	// 10 KiB), the saga's own fields (1 KiB), errors as Lean leaves them (12 KiB), and ofUndo.
+	// reserve is for the cause (a reason of MaxError bytes and two names of 255, each six times as long as
+	// JSON: 10 KiB), the saga's own fields (1 KiB), errors as Lean leaves them (12 KiB), and ofUndo.
 	reserve = 48 << 10
-	ofUndo  = 24 << 10 // what is noted of the one undo that is under way
+	ofUndo  = 24 << 10 // data about the one undo in progress
 
-	leanErrors = 2 << 10 // bytes of errors that give no way
+	leanErrors = 2 << 10 // bytes of errors that are kept
 	leanError  = 256     // of one of them
 
-	// without names and data: phase, attempts, free ones, crashes, and when it is due or that it is stuck
+	// ofRun is a run without names and data: phase, attempts, free ones, crashes, due time or stuck
 	ofRun        = 172
-	ofSent       = 32 // that it was sent, and how often
-	ofOccurrence = 16 // the field without its text, as of the others
+	ofSent       = 32 // Sent and Sends
+	ofOccurrence = 16 // the field without its text, as below
 	ofAs         = 8
 	ofOutput     = 10
 	ofMemo       = 8
 	ofError      = 11
 	ofEarly      = 48
-	ofEnded      = 64 // what a child puts out beside its key, which is noted when it is sent
+	ofEnded      = 64 // the output of a child in addition to its key, which is stored when it is sent
 	ofAll        = ofRun + ofSent + ofOccurrence + ofAs + ofOutput + ofMemo + ofEnded
-	asJSON       = 6 // bytes that one byte of a text may be
+	asJSON       = 6 // longest encoding of one byte of a text
 )
 
-// A TooLargeError refuses a state that no store keeps, or one that would leave too little free.
+// A TooLargeError is the error of a state that is too large, or would leave too little room.
 type TooLargeError struct {
 	Bytes int
-	Free  bool // counted with what is to stay free
+	Free  bool // counted with the room for later events
 }
 
 func (e *TooLargeError) Error() string {
@@ -50,11 +50,11 @@ func (e *TooLargeError) Error() string {
 	if e.Free {
 		with = " and what its failures and undos may add"
 	}
-	return fmt.Sprintf("the saga's state with all outputs%s would be %d bytes, at most %d are kept: keep large outputs in tables "+
+	return fmt.Sprintf("the saga's state with all outputs%s would be %d bytes, at most %d are allowed: store large outputs in tables "+
 		"of yours, and their keys in the saga", with, e.Bytes, MaxState)
 }
 
-// Room is nil where a state leaves enough free, else a *TooLargeError.
+// Room returns nil if a state leaves enough room, else a *TooLargeError.
 func (p *Plan) Room(s State) error {
 	w := work{p: p, s: s}
 	if n := w.most(); n > MaxState {
@@ -63,20 +63,20 @@ func (p *Plan) Room(s State) error {
 	return nil
 }
 
-// Large is why the outcome of an event is TooLarge.
+// Large returns the error of an event whose outcome is TooLarge.
 func (p *Plan) Large(s State, e Event, now time.Time) error {
 	c := p.Course(s, now)
 	c.Take(e)
 	return c.Large()
 }
 
-// Large is why the outcome of the last event is TooLarge.
+// Large returns the error of the last event, if its outcome is TooLarge.
 func (c *Course) Large() error { return &TooLargeError{c.refused, true} }
 
-// brings is how much an event may add to a state beyond what that has room for; 0: nothing.
+// brings returns how much data an event may add to a state.
 func (w *work) brings(e Event) (n int) {
 	if step, _ := w.p.Step(e.Step); step.Kind == Child && (e.What == Succeeded || e.What == UndoSent) {
-		return 0 // the engine's own, of the child's name
+		return 0 // the engine's own data, from the child's name
 	}
 	if len(e.Output) > 0 && (e.What == Succeeded || e.What == Signal || e.What == Complete) {
 		n += ofEarly + asJSON*(len(e.Output)+len(e.Name)+len(e.Occurrence))
@@ -90,7 +90,7 @@ func (w *work) brings(e Event) (n int) {
 	return n
 }
 
-// fits tells whether n more have room for sure.
+// fits reports whether n more bytes surely have room.
 func (c *Course) fits(n int) bool {
 	if c.most == 0 {
 		if c.most = c.w.atMost(); c.most+n > MaxState {
@@ -104,7 +104,7 @@ func (c *Course) fits(n int) bool {
 	return true
 }
 
-// takeData takes an event that may bring too much.
+// takeData applies an event that may have too much data.
 func (c *Course) takeData(e Event) Outcome {
 	was, changed := c.w, c.changed
 	c.w.s.Runs = slices.Clone(c.w.s.Runs)
@@ -124,7 +124,7 @@ func (c *Course) takeData(e Event) Outcome {
 	return TooLarge
 }
 
-// most is how large the state may become without data.
+// most returns the limit of the state's growth without data.
 func (w *work) most() int {
 	n := reserve
 	for _, d := range w.s.Early {
@@ -165,7 +165,7 @@ func ofKind(kind Kind) int {
 	return ofRun + ofSent
 }
 
-// atMost is a bound of most that costs no look at any byte.
+// atMost returns an upper bound of most that is cheap to compute.
 func (w *work) atMost() int {
 	n := 0
 	for i := range w.s.Runs {
@@ -182,7 +182,7 @@ func (w *work) atMost() int {
 	return reserve + ofAll*(len(w.s.Runs)+len(w.p.Graph.Steps)) + ofEarly*len(w.s.Early) + asJSON*n
 }
 
-// textBytes is how long a text is as JSON, without its quotes.
+// textBytes returns the length of a text as JSON, without its quotes.
 func textBytes(s string) int {
 	if !utf8.ValidString(s) {
 		return asJSON * len(s)
@@ -199,22 +199,22 @@ func textBytes(s string) int {
 	return n
 }
 
-// dataBytes is how long JSON is within other JSON.
+// dataBytes returns the length of JSON within other JSON.
 func dataBytes(data []byte) int {
 	n := len(data)
 	for _, c := range data {
 		switch c {
 		case '<', '>', '&':
 			n += asJSON - 1
-		case 0xE2: // a line separator may follow
+		case 0xE2: // the first byte of a line separator
 			n += asJSON - 3
 		}
 	}
 	return n
 }
 
-// Lean is s with what gives way where a state is large: when its runs came to their phases, and most of their
-// errors. Those of runs that are stuck stay longest.
+// Lean returns s with less of the dispensable data: without the times of phases, and with less of the
+// errors. Errors of stuck runs are kept first.
 func (s State) Lean() State {
 	s.Runs = slices.Clone(s.Runs)
 	left := leanErrors

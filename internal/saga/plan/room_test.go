@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// A packed saga is as full as a state may be.
+// A packed saga is as large as a state may be.
 type packed struct {
 	*testing.T
 	p   *plan.Plan
@@ -18,7 +18,7 @@ type packed struct {
 	now time.Time
 }
 
-// most gives the largest event that is taken, of those that make(n) are.
+// most returns the largest event among make(n) that is accepted.
 func (k *packed) most(bound int, event func(n int) plan.Event) (n int) {
 	k.Helper()
 	for most := bound; n+1 < most; {
@@ -54,7 +54,7 @@ func (k *packed) take(es ...plan.Event) {
 	}
 }
 
-// each is an event for each run of a step.
+// each returns an event for each run of a step.
 func (k *packed) each(e plan.Event) {
 	k.Helper()
 	var es []plan.Event
@@ -76,8 +76,8 @@ func (k *packed) old() {
 	}
 }
 
-// However full a state is: what follows without data has room, whatever errors there are and whatever time it
-// takes.
+// TestRoom: in the largest state there is room for all later events without data, whatever their errors and
+// times.
 func TestRoom(t *testing.T) {
 	long := strings.Repeat("<", 2_000)
 	for _, kind := range []plan.Kind{plan.Do, plan.Call, plan.Command} {
@@ -128,7 +128,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// A step whose output fills the state to the last byte leaves room for all that its undo may come to.
+// TestRoomForUndo: if the output of a step fills the state completely, there is still room for the events
+// of its undo.
 func TestRoomForUndo(t *testing.T) {
 	long := strings.Repeat("<", 2_000)
 	k := &packed{T: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
@@ -154,11 +155,11 @@ func TestRoomForUndo(t *testing.T) {
 		Memo: json.RawMessage(`"` + strings.Repeat("x", 20<<10) + `"`)})
 	k.take(plan.Event{What: plan.UndoFailed, Step: "first", Permanent: true, Reason: long})
 	if !k.s.Stuck() || k.s.Lean().Runs[0].Error == "" {
-		t.Error("it is not stuck, or nobody knows why")
+		t.Error("it is not stuck, or has no reason")
 	}
 }
 
-// What a batch of events brings is added up.
+// TestRoomForMany: the data of the events of a batch is added up.
 func TestRoomForMany(t *testing.T) {
 	p := plan.New(plan.Graph{Name: "d",
 		Steps: []plan.Step{{Name: "a", Kind: plan.Command, Undo: true, Each: true}}})

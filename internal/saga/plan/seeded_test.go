@@ -9,11 +9,11 @@ import (
 	"github.com/skald-go/skald/internal/seeded"
 )
 
-// advance is plan.Plan.Advance, or one with a bug.
+// advance is plan.Plan.Advance, or a version with a bug.
 type advance func(p *plan.Plan, s plan.State, e plan.Event,
 	now time.Time) (plan.State, []plan.Action, plan.Outcome)
 
-// A mutant is what a bug makes of a transition from one state to another.
+// A mutant changes a transition to add a bug.
 type mutant struct {
 	bug, says string
 	event     func(p *plan.Plan, was plan.State, e plan.Event) plan.Event
@@ -39,7 +39,7 @@ func mutants() []mutant {
 	}
 }
 
-// advancing is that of the bug which the process is to have.
+// advancing returns the version with the bug of this process.
 func advancing() advance {
 	for _, m := range mutants() {
 		if m.bug == seeded.Bug() {
@@ -49,14 +49,14 @@ func advancing() advance {
 	return (*plan.Plan).Advance
 }
 
-// TestSeededBugs: the model finds each.
+// TestSeededBugs: the model finds each bug.
 func TestSeededBugs(t *testing.T) {
 	for _, m := range mutants() {
 		t.Run(m.bug, func(t *testing.T) { seeded.Find(t, m.bug, "^TestModel$", m.says) })
 	}
 }
 
-// hurry has rapid look for long, at the same each time, and tell what it found at once.
+// hurry makes rapid run many checks from a fixed seed, and report failures without shrinking.
 func hurry(t *testing.T) {
 	if seeded.Bug() == "" {
 		return

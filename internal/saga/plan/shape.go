@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// reads tells what of JSON of one shape another one cannot read, "" for nothing, and how bad that is. A field
-// that one side lacks is zero or ignored there; but one that went where others came was renamed, most likely,
-// and would be lost.
+// reads returns the differences if JSON of one shape is read as another, or "", and their class. A field
+// that one side lacks is zero or ignored. But if some fields are gone and others are new, they were
+// probably renamed, and their data would be lost.
 func reads(was, is string) (why string, class Class) {
 	if was == is || was == "" || is == "" || is == "any" {
 		return "", Compatible
@@ -50,7 +50,7 @@ type object struct {
 	of    map[string]string
 }
 
-// members takes the shape of an object apart; nil: it is none.
+// members parses the shape of an object. It returns nil for other shapes.
 func members(shape string) *object {
 	in, ok := strings.CutPrefix(shape, "{")
 	if !ok || !strings.HasSuffix(in, "}") {
@@ -68,7 +68,7 @@ func members(shape string) *object {
 	return o
 }
 
-// nameEnd is where the colon after a member's name stands.
+// nameEnd returns the index of the colon after a member's name.
 func nameEnd(part string) int {
 	quoted := false
 	for i := 0; i < len(part); i++ {
@@ -84,7 +84,7 @@ func nameEnd(part string) int {
 	return -1
 }
 
-// split takes members apart at the commas that are not within others.
+// split splits members at the commas that are not within other members.
 func split(s string) (out []string) {
 	depth, start, quoted := 0, 0, false
 	for i := 0; i < len(s); i++ {

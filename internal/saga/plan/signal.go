@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// mostNamed is how many occurrences an error names.
+// mostNamed limits the occurrences in an error.
 const mostNamed = 10
 
 func (s *Step) waitsFor(signal string) bool {
@@ -41,7 +41,7 @@ func (w *work) signal(e Event) Outcome {
 		return Unknown
 	case w.s.Status != Running:
 		return Late
-	case begun: // without this occurrence
+	case begun: // the step has no such occurrence
 		return Unknown
 	case slices.ContainsFunc(w.s.Early,
 		func(d Data) bool { return d.Name == e.Name && d.Occurrence == e.Occurrence }):
@@ -53,7 +53,7 @@ func (w *work) signal(e Event) Outcome {
 	return Early
 }
 
-// NoSignal says why a saga never takes a signal, for an occurrence or for none, whose outcome is Unknown.
+// NoSignal returns the reason why the outcome of a signal is Unknown.
 func (p *Plan) NoSignal(s State, signal, occurrence string) error {
 	at := slices.IndexFunc(p.Graph.Steps, func(s Step) bool { return s.waitsFor(signal) })
 	if at < 0 {

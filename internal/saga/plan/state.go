@@ -7,61 +7,62 @@ import (
 	"time"
 )
 
-// A Status is which way a saga goes.
+// A Status is the direction of a saga.
 type Status string
 
-// Statuses of a saga. The last two are final, but for Recall.
+// The statuses of a saga. Done and Compensated are final, except for Recall.
 const (
 	Running      Status = "running"
-	Compensating Status = "compensating" // what took effect is being undone
+	Compensating Status = "compensating" // the steps that took effect are being undone
 	Done         Status = "done"         // each step is done or skipped
-	Compensated  Status = "compensated"  // nothing that was done is left, but steps without effect
+	Compensated  Status = "compensated"  // all effects are undone, except those of steps with NoEffect
 )
 
-// Final tells whether a saga of this status is finished.
+// Final reports whether a saga of this status has ended.
 func (s Status) Final() bool { return s == Done || s == Compensated }
 
-// A Phase is how one run of a step stands.
+// A Phase is the progress of one run of a step.
 type Phase string
 
-// Phases of a run.
+// The phases of a run.
 const (
-	Deciding Phase = "deciding" // its condition or its occurrences are asked
-	Ready    Phase = "ready"    // to be run, or to be settled where the saga turned back
+	Deciding Phase = "deciding" // before the result of its condition and occurrences
+	Ready    Phase = "ready"    // to be run, or to be settled after the saga turned back
 	Waiting  Phase = "waiting"  // for a reply, a signal, a time or a child
 	IsDone   Phase = "done"
-	Skipped  Phase = "skipped" // it counts as passed: its condition was false, or an operator said so
+	Skipped  Phase = "skipped" // by its condition, its timeout or an operator
 	Refused  Phase = "refused" // it ended without an effect
-	Dropped  Phase = "dropped" // the saga turned back before it took effect
+	Dropped  Phase = "dropped" // the saga turned back before the run took effect
 	Undo     Phase = "undo"    // its undo is to be run
-	Undoing  Phase = "undoing" // for the reply to its undo
+	Undoing  Phase = "undoing" // waiting for the reply to its undo
 	Undone   Phase = "undone"
 )
 
-// A State is how far one saga has come. It is data, for JSON. Advance never changes one: it returns another.
+// A State is the progress of one saga, as data for JSON. Advance never changes a state: it returns a new
+// one.
 type State struct {
 	ID       string    `json:"id"`
 	Status   Status    `json:"status"`
-	Deadline time.Time `json:"deadline,omitzero"` // while it still counts
-	Overdue  bool      `json:"overdue,omitempty"` // the deadline, or a cancel, came too late to turn back
+	Deadline time.Time `json:"deadline,omitzero"` // cleared once it has no effect any more
+	Overdue  bool      `json:"overdue,omitempty"` // the deadline or a cancel came after the pivot
 	Paused   bool      `json:"paused,omitempty"`
 	Cause    *Cause    `json:"cause,omitempty"` // why it turned back
-	// Runs are in the order in which they began. A step without one has not begun.
+	// Runs are in the order in which they began. A step without a run has not begun.
 	Runs  []Run  `json:"runs,omitempty"`
 	Early []Data `json:"early,omitempty"` // signals whose steps have not begun
 	// Ended are runs that may have taken effect before they begin, in a transaction that a function ended.
-	// Each is stuck when it begins, or when the saga turns back.
+	// Each gets stuck when it begins, or when the saga turns back.
 	Ended []Member `json:"ended,omitempty"`
 }
 
-// Member is a run, or its undo, in a transaction that several share.
+// Member is a run, or its undo, in a transaction shared by several.
 type Member struct {
 	Step       string `json:"step"`
 	Occurrence string `json:"occurrence,omitempty"`
 	Undo       bool   `json:"undo,omitempty"`
 }
 
-// A Cause is why a saga turned back.
+// A Cause is the reason why a saga turned back.
 type Cause struct {
 	Why        Why    `json:"why"`
 	Step       string `json:"step,omitempty"`
@@ -69,13 +70,13 @@ type Cause struct {
 	Reason     string `json:"reason,omitempty"`
 }
 
-// Why tells causes apart.
+// Why is the kind of a cause.
 type Why string
 
-// Causes.
+// The kinds of causes.
 const (
-	WhyRejected Why = "rejected" // a step said no
-	WhyFailed   Why = "failed"   // a step failed for good: its attempts or its time are used up
+	WhyRejected Why = "rejected" // a step was rejected
+	WhyFailed   Why = "failed"   // a step used up its attempts or its time, or failed permanently
 	WhyDeadline Why = "deadline"
 	WhyCancel   Why = "cancel"
 	WhyRecall   Why = "recall" // the saga is a child that was done, and its parent turned back
@@ -84,49 +85,50 @@ const (
 // A Run is one occurrence of a step.
 type Run struct {
 	Step string `json:"step"`
-	// the name that it has for life, where that is another one: see Born
+	// As is the permanent name, if it differs from Step: see Born.
 	As         string `json:"as,omitempty"`
 	Occurrence string `json:"occurrence,omitempty"` // of a step with occurrences; else ""
 	Phase      Phase  `json:"phase"`
-	// At is when it came to Phase, by the engine's clock. Nothing is decided by it.
+	// At is when it came to Phase, by the engine's clock. It is informative only.
 	At time.Time `json:"at,omitzero"`
-	// Sent: something outside was asked, so it may take effect, or have taken it. In Undo it is said of the
+	// Sent means that an external effect was requested, and may have happened. In Undo it concerns the
 	// undo.
 	Sent bool `json:"sent,omitempty"`
-	// Stuck: its retries are used up, and an operator decides. A late reply still counts.
+	// Stuck means that its attempts are used up, and an operator must decide. A late reply still counts.
 	Stuck bool `json:"stuck,omitempty"`
-	// Unsure: it is stuck since it may have taken effect, and only an operator can tell. Nothing is undone
-	// before
+	// Unsure means that it is stuck because it may have taken effect, and only an operator can find out.
+	// Nothing is undone before that.
 	Unsure   bool `json:"unsure,omitempty"`
-	Attempts int  `json:"attempts,omitempty"` // failed ones, of what Phase says
-	Crashes  int  `json:"crashes,omitempty"`  // how often in a row it ended its process
-	// Free are the failed attempts that were not charged, since they failed by what may pass
+	Attempts int  `json:"attempts,omitempty"` // failed attempts in Phase
+	Crashes  int  `json:"crashes,omitempty"`  // consecutive crashes of its process
+	// Free are the failed attempts that did not count, because the error was transient.
 	Free Free `json:"free,omitzero"`
-	// Alone: something of the saga ended its process before, and this attempt begins with nothing beside it
+	// Alone means that this attempt runs with nothing else of the saga, because the saga crashed a process
+	// before.
 	Alone bool `json:"alone,omitempty"`
-	// how often something was sent, in either direction: never set back
+	// Sends counts messages and requests, in either direction. It is never reset.
 	Sends int `json:"sends,omitempty"`
-	// when it is tried again; in Waiting and Undoing: when its time is up
+	// Due is the time of the next attempt; in Waiting and Undoing, the end of the wait.
 	Due   time.Time `json:"due,omitzero"`
 	Error string    `json:"error,omitempty"` // of the last failure, at most 1 KiB
 
-	Output json.RawMessage `json:"output,omitempty"` // nil where it is done without
-	Memo   json.RawMessage `json:"memo,omitempty"`   // the engine's, of what was sent
+	Output json.RawMessage `json:"output,omitempty"` // nil if it is done without output
+	Memo   json.RawMessage `json:"memo,omitempty"`   // the engine's data about the request
 
-	dated Phase // that At is of, within one Advance
+	dated Phase // the phase to which At belongs, during one Advance
 }
 
-// Free counts failed attempts that were not charged.
+// Free counts failed attempts that did not count against the limit.
 type Free struct {
 	Times int       `json:"times"`
-	Since time.Time `json:"since"` // of the first one, in whole seconds
+	Since time.Time `json:"since"` // time of the first one, in whole seconds
 }
 
-// Born is the name that a run has for life, whatever a Mapping renames its step to. Ids of commands, keys of
-// calls and the origins of children are made of it.
+// Born returns the permanent name of a run, even if a Mapping renamed its step. Ids of commands, keys of
+// calls and origins of children are derived from it.
 func (r Run) Born() string { return cmp.Or(r.As, r.Step) }
 
-// born is As of a run of step that begins now: not "" where a run that was renamed has the step's name.
+// born returns As for a run of step that begins now. It is not "" if a renamed run has the step's name.
 func born(runs []Run, step string) (as string) {
 	taken := func(name string) bool {
 		return slices.ContainsFunc(runs, func(r Run) bool { return r.Step != step && r.Born() == name })
@@ -139,19 +141,19 @@ func born(runs []Run, step string) (as string) {
 	return as
 }
 
-// Data is a signal that came.
+// Data is a signal that was received.
 type Data struct {
 	Name       string          `json:"name"`
 	Occurrence string          `json:"occurrence,omitempty"`
 	Data       json.RawMessage `json:"data,omitempty"`
 }
 
-// Limits of a state.
+// The limits of a state.
 const (
-	MaxEarly = 64                        // signals that may wait for their step
+	MaxEarly = 64                        // signals that wait for their step
 	MaxError = 1 << 10                   // bytes of a reason or an error; longer ones are cut
-	MaxWait  = 10 * 366 * 24 * time.Hour // how far off a time may be
-	crashes  = 3                         // a step that ended its process so often is stuck
+	MaxWait  = 10 * 366 * 24 * time.Hour // limit of a wait from now
+	crashes  = 3                         // a step with so many consecutive crashes is stuck
 )
 
 // Run returns the run of a step and an occurrence.
@@ -164,7 +166,7 @@ func (s State) Run(step, occurrence string) (Run, bool) {
 	return Run{}, false
 }
 
-// Stuck tells whether a run is stuck: an operator has to decide.
+// Stuck reports whether a run is stuck, so that an operator must decide.
 func (s State) Stuck() bool {
 	for _, r := range s.Runs {
 		if r.Stuck {
@@ -174,7 +176,7 @@ func (s State) Stuck() bool {
 	return false
 }
 
-// Next is when the saga wants a Tick. Zero: not before another event.
+// Next returns when the saga needs a Tick, or zero if it needs none.
 func (s State) Next() time.Time {
 	if s.Paused || s.Status.Final() {
 		return time.Time{}

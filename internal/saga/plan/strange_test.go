@@ -10,8 +10,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// FuzzAdvance: whatever a row holds and whatever comes, nothing panics, and what is not taken changes
-// nothing.
+// FuzzAdvance: no row and no event causes a panic, and an event that is not taken changes nothing.
 func FuzzAdvance(f *testing.F) {
 	f.Add(`{"status":"running","runs":[{"step":"gone","phase":"ready","stuck":true}]}`, `{"What":"cancel"}`)
 	f.Add(`{"status":"compensating","runs":[{"step":"gone","phase":"waiting","sent":true},{"step":"hold","phase":"done"}]}`, `{"What":"retry"}`)
@@ -37,12 +36,13 @@ func FuzzAdvance(f *testing.F) {
 		}
 		if now, _ := json.Marshal(next); !out.Changed() &&
 			(string(now) != string(before) || len(actions) > 0) {
-			t.Fatalf("%s is %s, and %s came of it", event, out, now)
+			t.Fatalf("%s is %s, but the state became %s", event, out, now)
 		}
 	})
 }
 
-// A child that is under way is not skipped: nobody would undo it. One whose step was completed is undone.
+// TestByHandOfAChild: a running child cannot be skipped, because nothing would undo it. If its step is
+// completed by hand, it is undone later.
 func TestByHandOfAChild(t *testing.T) {
 	p, now := plan.New(line(t, "kid child undo", "pay do pivot")), time.Now()
 	s, _ := p.Begin("id", now)
@@ -56,8 +56,8 @@ func TestByHandOfAChild(t *testing.T) {
 	}
 }
 
-// A command that is skipped after it was sent may have taken effect: it is undone when the saga turns back. A
-// call whose request was sent is not skipped.
+// TestSkipOfWhatWasSent: a skipped command that was sent may have taken effect, so it is undone when the
+// saga turns back. A call whose request was sent cannot be skipped.
 func TestSkipOfWhatWasSent(t *testing.T) {
 	p, now := plan.New(line(t, "charge call undo", "ship command undo", "pay do pivot")), time.Now()
 	s, _ := p.Begin("id", now)
@@ -83,7 +83,8 @@ func TestSkipOfWhatWasSent(t *testing.T) {
 	}
 }
 
-// A no to an earlier sending of an undo does not count: another one is under way.
+// TestRefusalOfAnEarlierUndo: a refusal of an earlier undo has no effect, because another one was sent
+// since.
 func TestRefusalOfAnEarlierUndo(t *testing.T) {
 	p, now := plan.New(line(t, "ship command undo", "pay do pivot")), time.Now()
 	s, _ := p.Begin("id", now)
@@ -116,7 +117,8 @@ func TestRefusalOfAnEarlierUndo(t *testing.T) {
 	feed(plan.Event{What: plan.UndoDone}, plan.Taken)
 }
 
-// A signal for an occurrence that its step has not is for nothing, and two steps do not wait for one signal.
+// TestSignalsOfSteps: a signal for an occurrence that does not exist is refused, and two steps cannot wait
+// for one signal.
 func TestSignalsOfSteps(t *testing.T) {
 	g := line(t, "weigh wait signal=weighed each noeffect", "pay do pivot")
 	p, now := plan.New(g), time.Now()
@@ -139,7 +141,8 @@ func TestSignalsOfSteps(t *testing.T) {
 	}
 }
 
-// A step that came back between the ends of its process did not cause these: only three in a row are charged.
+// TestCrashesInARow: only three consecutive crashes make a step stuck. A step that returned between them
+// did not cause them alone.
 func TestCrashesInARow(t *testing.T) {
 	p, now := plan.New(line(t, "hold do undo", "pay do pivot")), time.Now()
 	s, _ := p.Begin("id", now)
@@ -151,13 +154,13 @@ func TestCrashesInARow(t *testing.T) {
 		}
 	}
 	if s, _, _ = p.Advance(s, crash, now); !s.Stuck() {
-		t.Error("three in a row are not charged")
+		t.Error("three in a row do not count")
 	}
 }
 
-// A step that ended its own transaction may have taken effect: whatever turns the saga back, nothing is
-// undone before an operator says so, and it is undone itself only if that was a yes. One that ended its
-// process was rolled back: it holds nothing up.
+// TestWhatMayStandHoldsTheWayBack: a step that ended its own transaction may have taken effect. If the saga
+// turns back, nothing is undone before an operator decides, and the step itself is undone only if it took
+// effect. A step that crashed its process was rolled back, and delays nothing.
 func TestWhatMayStandHoldsTheWayBack(t *testing.T) {
 	g := line(t, "hold do undo", "pay do undo", "look do noeffect")
 	g.Steps[2].After, g.Deadline = []string{"hold"}, time.Minute
@@ -185,14 +188,14 @@ func TestWhatMayStandHoldsTheWayBack(t *testing.T) {
 			}
 		}
 		if s, _ := after(hold, crash, crash, crash, turns); s.Stuck() || len(p.Pending(s)) != 1 {
-			t.Errorf("%s after it ended its process: %s", turns.What, stateText(s))
+			t.Errorf("%s after it crashed its process: %s", turns.What, stateText(s))
 		}
 	}
 	again := plan.Event{What: plan.Retry, Step: "pay"}
 	if s, outs := after(hold, own, back[0], again); outs[3] != plan.Late || !s.Stuck() {
 		t.Errorf("retried on the way back: %v", outs)
 	}
-	if s, _ := after(hold, own, again, back[0]); s.Stuck() { // it did not take effect, an operator says
+	if s, _ := after(hold, own, again, back[0]); s.Stuck() { // an operator decided that it did not take effect
 		t.Errorf("retried before that: %s", stateText(s))
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// take changes the state as e says.
+// take changes the state by e.
 func (w *work) take(e Event) Outcome {
 	switch e.What {
 	case Tick:
@@ -62,7 +62,7 @@ func (w *work) take(e Event) Outcome {
 	return Unknown
 }
 
-// decided replaces a run that is being decided by what was decided.
+// decided replaces a run that is being decided by its occurrences.
 func (w *work) decided(i int, e Event) Outcome {
 	r := &w.s.Runs[i]
 	if r.Phase != Deciding {
@@ -72,7 +72,7 @@ func (w *work) decided(i int, e Event) Outcome {
 	if !step.Each || e.Skip {
 		e.Occurrences = []string{""}
 	}
-	if len(e.Occurrences) == 0 { // nothing to do for any
+	if len(e.Occurrences) == 0 { // no occurrence: nothing to do
 		e.Skip, e.Occurrences = true, []string{""}
 	}
 	runs := make([]Run, len(e.Occurrences))
@@ -83,14 +83,14 @@ func (w *work) decided(i int, e Event) Outcome {
 		}
 	}
 	w.s.Runs = slices.Replace(w.s.Runs, i, i+1, runs...)
-	if step.Signal != "" { // no run can take those that are left
+	if step.Signal != "" { // no run can take the remaining ones
 		w.s.Early = slices.DeleteFunc(slices.Clone(w.s.Early),
 			func(d Data) bool { return d.Name == step.Signal })
 	}
 	return Taken
 }
 
-// late is the outcome of what comes again, or after the saga went another way.
+// late returns the outcome of a repetition, or of an event after the saga took another way.
 func late(again bool) Outcome {
 	if again {
 		return Repeat
@@ -98,7 +98,7 @@ func late(again bool) Outcome {
 	return Late
 }
 
-// open tells of a run that may still take effect.
+// open reports whether a run may still take effect.
 func (w *work) open(r *Run) bool {
 	return (r.Phase == Ready || r.Phase == Waiting) && (w.s.Status == Running || r.Sent || r.Unsure)
 }
@@ -108,14 +108,14 @@ func (w *work) sent(r *Run, e Event) Outcome {
 		return late(r.Phase == Waiting || r.Phase == IsDone)
 	}
 	step := w.step(r)
-	if step.Kind == Call && r.Sent { // it was sent already: what came of it is noted
+	if step.Kind == Call && r.Sent { // it was sent before: the event stores news about the request
 		return note(r, e.Memo)
 	}
 	if e.Until.After(w.now.Add(MaxWait)) {
 		return w.failed(r, Event{Reason: fmt.Sprintf("a wait until %v is too long: at most %v from now",
 			e.Until.Format(time.DateOnly), MaxWait), Permanent: true})
 	}
-	r.Alone = false // what comes of it is another attempt
+	r.Alone = false // the wait is no longer the attempt that runs alone
 	if r.Sent = step.Kind != Wait; r.Sent {
 		r.Sends++
 	}
@@ -123,7 +123,7 @@ func (w *work) sent(r *Run, e Event) Outcome {
 		r.Memo = e.Memo
 	}
 	if step.Kind == Call {
-		return Taken // and is asked for again: the request
+		return Taken // the next action is the request
 	}
 	by := step.Try
 	if w.s.Status == Compensating {
@@ -141,7 +141,7 @@ func (w *work) sent(r *Run, e Event) Outcome {
 	return Taken
 }
 
-// note keeps what an engine has learnt of a request that is under way.
+// note stores news about a request in progress.
 func note(r *Run, memo json.RawMessage) Outcome {
 	if memo == nil || bytes.Equal(memo, r.Memo) {
 		return Repeat
@@ -157,12 +157,12 @@ func (w *work) succeeded(r *Run, e Event) Outcome {
 	w.done(r, e)
 	switch {
 	case w.s.Status == Compensating && w.p.pivot >= 0 && w.step(r).Pivot && !w.step(r).Undo:
-		// It took effect after all, and there is no way back: the saga goes on.
+		// It took effect after all, and cannot be undone: the saga continues.
 		why := Cause{}
 		if w.s.Cause != nil {
 			why = *w.s.Cause
 		}
-		w.alarm(r, fmt.Sprintf("it was to turn back (%s), but its pivot had taken effect: it goes on",
+		w.alarm(r, fmt.Sprintf("it should have turned back (%s), but its pivot had taken effect: it continues",
 			why.Why))
 		w.s.Status, w.s.Cause, w.s.Overdue = Running, nil, true
 	case e.Reason != "" && w.s.Status == Running:
@@ -179,7 +179,7 @@ func (w *work) done(r *Run, e Event) {
 	settled(r)
 }
 
-// settled clears what a run needs only while it is under way.
+// settled clears the fields that a run needs only while it is in progress.
 func settled(r *Run) {
 	r.Sent, r.Stuck, r.Unsure, r.Due, r.Error, r.Memo = false, false, false, time.Time{}, "", nil
 	r.Attempts, r.Free, r.Crashes, r.Alone = 0, Free{}, 0, false
@@ -189,7 +189,7 @@ func (w *work) rejected(r *Run, e Event) Outcome {
 	if r.Phase != Deciding && !w.open(r) {
 		return late(r.Phase == Refused)
 	}
-	if e.Sends != 0 && (!r.Sent || e.Sends != r.Sends) { // another message is under way since, or will be
+	if e.Sends != 0 && (!r.Sent || e.Sends != r.Sends) { // another message was sent since, or will be
 		return Late
 	}
 	if w.s.Status == Running && w.pastPivot() {
@@ -197,11 +197,11 @@ func (w *work) rejected(r *Run, e Event) Outcome {
 			return Repeat
 		}
 		r.Phase, r.Sent, r.Memo = Ready, false, nil
-		w.stick(r, cut("the pivot is passed, so the saga cannot turn back for a no: "+e.Reason))
+		w.stick(r, cut("the pivot is passed, so the saga cannot turn back after the refusal: "+e.Reason))
 		return Taken
 	}
 	r.Phase = Refused
-	if w.step(r).Kind == Lock && w.s.Status == Compensating { // it left the line
+	if w.step(r).Kind == Lock && w.s.Status == Compensating { // it left the queue
 		r.Phase = Dropped
 	}
 	settled(r)
@@ -257,8 +257,8 @@ func (w *work) failed(r *Run, e Event) Outcome {
 	return Taken
 }
 
-// again charges a failed attempt and tells whether there is another one. An attempt that failed has returned:
-// what ended the process before was not this step alone, and is not held against it any more.
+// again counts a failed attempt, and reports whether another one follows. The attempt has returned, so
+// earlier crashes were not due to this step alone, and no longer count.
 func (w *work) again(r *Run, e Event, by Policy) bool {
 	r.Crashes = 0
 	if r.Error, r.Alone = e.Reason, false; e.Memo != nil {
@@ -296,7 +296,7 @@ func (w *work) crashed(r *Run, e Event) Outcome {
 	return Taken
 }
 
-// alone notes that an attempt begins, and no other one; without a step, that none does.
+// alone records that one attempt begins and no other one; without a step, that none does.
 func (w *work) alone(e Event) Outcome {
 	out := Repeat
 	for i := range w.s.Runs {
@@ -308,7 +308,7 @@ func (w *work) alone(e Event) Outcome {
 	return out
 }
 
-// tick takes in that time has passed.
+// tick applies the passing of time.
 func (w *work) tick() Outcome {
 	if w.s.Paused || w.s.Status.Final() {
 		return Late
@@ -360,7 +360,7 @@ func (w *work) timedOut(r *Run) {
 		if !w.turnBack(Cause{Why: WhyFailed, Step: r.Step, Occurrence: r.Occurrence, Reason: reason}) {
 			w.stick(r, reason)
 		}
-	default: // a command: it is sent again, or was so often enough
+	default: // a command: it is sent again, unless its attempts are used up
 		r.Phase = Ready
 		w.failed(r, Event{Reason: fmt.Sprintf("there was no reply within %v", step.Try.Timeout)})
 		if r.Stuck {

@@ -15,7 +15,7 @@ func (w *work) cancel(e Event) Outcome {
 	return Taken
 }
 
-// recall has a child undone that was done. One without a pivot can be.
+// recall undoes a child that was done, unless it has a pivot.
 func (w *work) recall(e Event) Outcome {
 	switch {
 	case w.s.Status != Done:
@@ -38,13 +38,13 @@ func (w *work) pause(on bool) Outcome {
 	return Taken
 }
 
-// retry has a run tried now, with all its attempts.
+// retry makes a run due now, with all its attempts.
 func (w *work) retry(r *Run) Outcome {
 	waits := !r.Due.IsZero() && (r.Phase == Deciding || r.Phase == Ready || r.Phase == Undo)
 	if !r.Stuck && !waits {
 		return late(r.Phase == Ready || r.Phase == Undo)
 	}
-	if r.Unsure && w.s.Status == Compensating && !r.Sent { // it is not called again: was it done?
+	if r.Unsure && w.s.Status == Compensating && !r.Sent { // it may have taken effect
 		return Late
 	}
 	r.Stuck, r.Unsure, r.Attempts, r.Crashes, r.Alone, r.Due = false, false, 0, 0, false, time.Time{}
@@ -57,7 +57,7 @@ func (w *work) retry(r *Run) Outcome {
 		r.Due = w.timeout(step.Back)
 	case step.Kind == Command:
 		r.Phase = Ready
-	default: // a child that was started, or a signal: there is nothing to do again
+	default: // a child that was started, or a signal: nothing can be repeated
 		r.Due = w.timeout(step.Try)
 	}
 	return Taken
@@ -74,7 +74,7 @@ func (w *work) retryAll() Outcome {
 	return out
 }
 
-// byHand ends a run, or its undo, on an operator's word.
+// byHand ends a run, or its undo, at an operator's request.
 func (w *work) byHand(r *Run, e Event) Outcome {
 	switch {
 	case r.Phase == Undo || r.Phase == Undoing:
@@ -86,9 +86,9 @@ func (w *work) byHand(r *Run, e Event) Outcome {
 	case e.What == Skip && r.Sent && w.s.Status == Running && w.runs(r):
 		return Runs
 	case e.What == Complete && r.Sent && w.s.Status == Running && w.step(r).Locks:
-		return Runs // a child that would lose what it has locked
+		return Runs // a child that would lose its entities
 	case e.What == Complete && r.Phase == Deciding && w.step(r).Each:
-		return Unknown // of which occurrence?
+		return Unknown // the occurrence is unknown
 	case e.What == Complete:
 		if w.s.Status == Compensating && !w.open(r) {
 			return Late
@@ -103,8 +103,8 @@ func (w *work) byHand(r *Run, e Event) Outcome {
 	return Taken
 }
 
-// runs tells of a run that may have an effect which nobody would undo if it were skipped: a child, or a call.
-// The undo of a command settles what became of it.
+// runs reports whether a run may have an effect that nothing would undo after a skip: that of a child or a
+// call. A command's undo settles its effect.
 func (w *work) runs(r *Run) bool {
 	step := w.step(r)
 	return step.Kind == Child || step.Kind == Call && step.Undo
@@ -114,7 +114,7 @@ func (w *work) completed(r *Run, e Event) Outcome {
 	if r.Phase == Deciding {
 		r.Phase = Ready
 	}
-	if w.step(r).Kind == Child && r.Sent { // its undo has to know which one
+	if w.step(r).Kind == Child && r.Sent { // the undo needs the child's key
 		e.Output = r.Memo
 	}
 	out := w.succeeded(r, Event{Output: e.Output})
