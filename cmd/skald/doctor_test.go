@@ -244,7 +244,7 @@ func TestDoctorOnPostgres(t *testing.T) {
 		"store/round trip": "ok", "store/open transactions": "ok",
 		"store/idle_in_transaction_session_timeout": "ok 1m0s", "store/idle_session_timeout": "ok off",
 		"store/outbox": "ok 0 rows", "store/relay": "ok"}, "--store", at, "--rate", "100")
-	doctor(t, 8, map[string]string{"store/connections": "failed 100000 are wanted"}, "--store", at,
+	doctor(t, 8, map[string]string{"store/connections": "failed 100000 are needed"}, "--store", at,
 		"--connections", "100000")
 	unsafe := settingsOf(at, "synchronous_commit=off", "statement_timeout=1000", "idle_session_timeout=60000")
 	doctor(t, 8, map[string]string{"store/synchronous_commit": "failed off → ALTER ROLE"}, "--store", unsafe)
@@ -256,7 +256,7 @@ func TestDoctorOnPostgres(t *testing.T) {
 	start(t, nil, "maintain", "--store", at, "--reason", "test").expect(0)
 	do(t, conn,
 		`UPDATE skald_retention_run SET ran_at = ran_at - interval '2 hours', keep = interval '100 days'`)
-	doctor(t, 8, map[string]string{"store/retention": "failed last looked",
+	doctor(t, 8, map[string]string{"store/retention": "failed last ran",
 		"store/rings": "failed --outbox-slots", "window/marks": "ok kept 100 days: longer"},
 		"--store", at)
 	do(t, conn,

@@ -188,7 +188,7 @@ func TestRelayWAL(t *testing.T) {
 		"--store", w.store)
 	flow(polls, 40)
 	r = w.byWAL()
-	if said := r.errs.String(); strings.Contains(said, "made a replication slot") {
+	if said := r.errs.String(); strings.Contains(said, "created a replication slot") {
 		t.Errorf("it made the slot anew: %s", said)
 	}
 	w.write(20)

@@ -30,7 +30,7 @@ func walSlotDropped(t *testing.T, b *bed) {
 	r := b.reads(t, bus, "one")
 	eventually(t, "it rests", r.hears)
 	end := time.Now().Add(5 * time.Minute)
-	for i := 0; strings.Count(r.log.String(), "made a replication slot") < 2; i++ {
+	for i := 0; strings.Count(r.log.String(), "created a replication slot") < 2; i++ {
 		if time.Now().After(end) {
 			t.Fatal("it was never made anew")
 		}
@@ -124,7 +124,7 @@ func walPublicationWithoutTheTable(t *testing.T, b *bed) {
 	b.say(t, "unheard")
 	eventually(t, "it is published", func() bool { return bus.has(`"unheard"`) })
 	eventually(t, "it is said", func() bool { return strings.Contains(r.relay.Health().Polls, "ADD TABLE") })
-	logged := func() int { return strings.Count(r.log.String(), "cannot hear of commits") }
+	logged := func() int { return strings.Count(r.log.String(), "no notifications of commits") }
 	eventually(t, "it is logged", func() bool { return logged() > 0 }) // a moment after Health has it
 	b.exec(t, `ALTER PUBLICATION `+b.slot()+` ADD TABLE {skald_outbox}`)
 	eventually(t, "it rests again", r.hears)

@@ -1,5 +1,5 @@
-// This file examines a database and its server: settings, clock, connections, retention, load, and what
-// a connector of Debezium's would not carry.
+// This file examines a database and its server: settings, clock, connections, retention, load, and rows
+// that a Debezium connector would lose.
 
 package admin
 
@@ -7,11 +7,11 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// A doctor examines one database.
+// doctor examines one database.
 type doctor struct {
 	pg      *sqlexec.DB
 	steward *Steward
 }
 
-// NewDoctor is the doctor of pg, whose retention is s.
+// NewDoctor returns a doctor of pg, whose retention is s.
 func NewDoctor(pg *sqlexec.DB, s *Steward) *doctor { return &doctor{pg, s} }

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/wal"
 )
 
-// debezium looks for what its EventRouter would not carry: it reads payloads from one column.
+// debezium looks for columns that Debezium's EventRouter would lose: it reads payloads from one column.
 func (d *doctor) debezium(ctx context.Context, p *patient) error {
 	var names string
 	var out []wal.LeftOut

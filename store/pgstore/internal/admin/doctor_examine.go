@@ -18,18 +18,18 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/wal"
 )
 
-// A patient is what was seen of a database.
+// patient has the observations of a database.
 type patient struct {
 	store.Exam
 	settings map[string]string
-	planner  []string // settings that make plans bad
+	planner  []string // settings that lead to bad plans
 	version  int
 	standby  bool
-	// how far the server is ahead of us, and how exactly that is known
+	// the server's time minus ours, and the possible error
 	clock, lead                      time.Duration
 	busy, mine, roleLimit, baseLimit int           // connections
 	openFor                          time.Duration // the longest transaction
-	looked                           time.Duration // since the retention looked; less than 0: it never did
+	looked                           time.Duration // since the retention last ran; negative means never
 	keep                             store.Retention
 	ringRefused                      error
 	size                             int64 // of all tables
@@ -46,7 +46,7 @@ func (p *patient) say(name string, grade skald.Grade, saw, remedy string) {
 	p.found = append(p.found, skald.Finding{Name: name, Grade: grade, Saw: saw, Remedy: remedy})
 }
 
-// Examine looks at the server's settings, its clock and connections, the rings and the load.
+// Examine checks the server's settings, clock and connections, the rings and the load.
 func (d *doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
 	if e.Server {
 		return d.examineServer(ctx)
@@ -69,7 +69,7 @@ func (d *doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, er
 		}))
 }
 
-// admit asks for everything, and changes nothing.
+// admit reads all observations. It changes nothing.
 func (d *doctor) admit(ctx context.Context, p *patient) error {
 	set := d.pg.Call("ExamineSettings", []string{"fsync", "full_page_writes", "synchronous_commit",
 		"autovacuum", "statement_timeout",
@@ -148,13 +148,13 @@ func (p *patient) server() {
 		remedy string
 	}{
 		{"fsync", skald.Failed,
-			"ALTER SYSTEM SET fsync = on, then SELECT pg_reload_conf(): what is committed does not outlive the machine otherwise"},
+			"ALTER SYSTEM SET fsync = on, then SELECT pg_reload_conf(): otherwise commits are lost if the machine crashes"},
 		{"full_page_writes", skald.Failed,
 			"ALTER SYSTEM SET full_page_writes = on, then SELECT pg_reload_conf(): a crash may tear pages otherwise"},
 		{"autovacuum", skald.Doubtful,
 			"ALTER SYSTEM SET autovacuum = on, then SELECT pg_reload_conf(): shards, leases and parked messages are rewritten in place"},
 		{"synchronous_commit", skald.Failed,
-			"ALTER ROLE … SET synchronous_commit = on: Skald turns it on in its own transactions, in yours an order that was confirmed may be gone after a crash, with its messages; where no transaction of yours writes messages: --accept synchronous_commit"},
+			"ALTER ROLE … SET synchronous_commit = on: Skald turns it on in its own transactions, but in yours a confirmed order and its messages can be lost in a crash; if your transactions write no messages: --accept synchronous_commit"},
 	} {
 		is := p.settings[s.name]
 		if is == "off" {
@@ -171,16 +171,16 @@ func (p *patient) server() {
 		"ALTER DATABASE … RESET, or ALTER ROLE … RESET: handlers and views scan tables or compile statements, which takes up to seconds; Skald overrules jit, enable_indexscan and enable_nestloop in its own transactions alone")
 }
 
-// rights: some functions run under the rights of the tables' owner, whoever calls them.
+// rights checks the owner of the tables, because some functions run with the owner's rights.
 func (p *patient) rights() {
 	p.say("owner", doubt(!p.ownerMayAll), fmt.Sprintf("the tables belong to %s%s", p.owner,
 		map[bool]string{true: ", a superuser"}[p.ownerMayAll]),
-		"make them belong to a role of their own, with their functions, some of which run under the rights of their owner: "+
+		"transfer them to a separate role, with their functions, because some functions run with the rights of their owner: "+
 			"skald roles migrator (docs/sql.md, Roles)")
 }
 
-// timeouts are those that end what Skald, or a handler, is at. Skald sets idle_in_transaction_session_timeout
-// and lock_timeout for each of its transactions, but not these.
+// timeouts checks the settings that end sessions or statements during a handler. Skald sets
+// idle_in_transaction_session_timeout and lock_timeout for each of its transactions, but not these.
 func (p *patient) timeouts() {
 	least := p.Handle + 10*time.Second
 	if d := p.duration("transaction_timeout"); d > 0 && d < least {
@@ -191,7 +191,7 @@ func (p *patient) timeouts() {
 	}
 	d := p.duration("statement_timeout")
 	p.say("statement_timeout", doubt(d == 0 || d >= sqlexec.DefaultWait), told(d),
-		fmt.Sprintf("ALTER ROLE … SET statement_timeout = 0, or %v and more: an intake waits for a rival as long, and is tried again if it is cut off", sqlexec.DefaultWait))
+		fmt.Sprintf("ALTER ROLE … SET statement_timeout = 0, or %v and more: an intake may wait that long for a rival, and is tried again if it is cancelled", sqlexec.DefaultWait))
 	d = p.duration("idle_in_transaction_session_timeout")
 	p.say("idle_in_transaction_session_timeout", skald.Fine, told(d)+
 		fmt.Sprintf("; a handler's transaction sets it to what the handler may take, %v", p.Handle), "")
@@ -200,13 +200,13 @@ func (p *patient) timeouts() {
 		"ALTER ROLE … SET idle_session_timeout = 0, or have the pool end idle connections sooner: it ends connections that a pool keeps")
 	long := p.openFor > time.Hour
 	p.say("open transactions", doubt(!long),
-		fmt.Sprintf("the longest that can be seen is open for %v", p.openFor),
-		"SELECT pid, usename, state, xact_start, query FROM pg_stat_activity ORDER BY xact_start LIMIT 5: it keeps vacuum and the retention from their work")
+		fmt.Sprintf("the longest visible one is open for %v", p.openFor),
+		"SELECT pid, usename, state, xact_start, query FROM pg_stat_activity ORDER BY xact_start LIMIT 5: it blocks vacuum and the retention")
 }
 
 func (p *patient) connections() {
 	n := func(name string) int {
-		v, _ := strconv.Atoi(p.settings[name]) // of one that is not there: 0
+		v, _ := strconv.Atoi(p.settings[name]) // 0 if it is missing
 		return v
 	}
 	most := n("max_connections") - n("superuser_reserved_connections") - n("reserved_connections")
@@ -217,11 +217,11 @@ func (p *patient) connections() {
 	if p.baseLimit >= 0 {
 		free = min(free, p.baseLimit-p.busy)
 	}
-	saw := fmt.Sprintf("%d of %d are taken, %d may still be opened", p.busy, most, free)
+	saw := fmt.Sprintf("%d of %d are used, %d can still be opened", p.busy, most, free)
 	remedy := "use smaller pools, a pooler in transaction mode, or raise max_connections"
 	switch {
 	case p.Connections > free:
-		p.say("connections", skald.Failed, fmt.Sprintf("%s; %d are wanted", saw, p.Connections), remedy)
+		p.say("connections", skald.Failed, fmt.Sprintf("%s; %d are needed", saw, p.Connections), remedy)
 	case free*10 < most:
 		p.say("connections", skald.Doubtful, saw, remedy)
 	default:
@@ -229,7 +229,7 @@ func (p *patient) connections() {
 	}
 }
 
-// time: no promise depends on it.
+// time checks the clock. No promise depends on it.
 func (p *patient) time() {
 	off := p.clock.Abs() - p.lead
 	g := skald.Fine
@@ -239,49 +239,49 @@ func (p *patient) time() {
 	case off > 5*time.Second:
 		g = skald.Doubtful
 	}
-	p.say("clock", g, fmt.Sprintf("the server's is %v from this machine's, known to %v",
+	p.say("clock", g, fmt.Sprintf("the server's clock differs by %v from this machine's, ± %v",
 		p.clock.Round(time.Millisecond), p.lead.Round(time.Millisecond)),
-		"let both follow a time server (chronyc tracking): ages are told wrongly, and marks of ids that are ahead are kept for longer")
+		"synchronize both with a time server (chronyc tracking): otherwise ages are wrong, and marks of IDs in the future are kept longer")
 }
 
 func (p *patient) retention() {
 	switch {
 	case p.looked < 0:
-		p.say("retention", skald.Doubtful, "nobody has seen to it yet",
+		p.say("retention", skald.Doubtful, "it never ran",
 			"start a relay, set inbox.Options.Retention.Keep in one service, or run: skald maintain")
 	case p.looked > time.Hour:
-		p.say("retention", skald.Failed, fmt.Sprintf("it last looked %v ago", p.looked),
+		p.say("retention", skald.Failed, fmt.Sprintf("it last ran %v ago", p.looked),
 			"start a relay, set inbox.Options.Retention.Keep in one service, or run: skald maintain")
 	default:
-		p.say("retention", skald.Fine, fmt.Sprintf("rows are kept %s, marks %s; it last looked %v ago",
+		p.say("retention", skald.Fine, fmt.Sprintf("rows are kept %s, marks %s; it last ran %v ago",
 			retention.Spell(p.keep.Outbox), retention.Spell(p.keep.Marks), p.looked), "")
 	}
 	if p.ringRefused != nil {
 		p.say("rings", skald.Failed, p.ringRefused.Error(),
-			"give the retention other times, or the ring more slots, as it says")
+			"shorten the retention, or give the ring more slots")
 		return
 	}
-	p.say("rings", skald.Fine, "the outbox has room for what is to be kept", "")
+	p.say("rings", skald.Fine, "the ring of the outbox has enough slots for the retention", "")
 }
 
-// Bytes of an entry, heap and indexes: docs/metrics.md.
+// Bytes of a row, in heap and indexes: docs/metrics.md.
 const (
 	rowBytes  = 576
 	markBytes = 220
 )
 
-// load is what a rate takes: disk for as long as things are kept, and round trips, of which a message takes
-// two beside the handler's own.
+// load estimates the limits at a rate: disk space for the retention, and round trips. A message needs two
+// in addition to its handler's.
 func (p *patient) load() {
 	p.say("round trip", doubt(p.trip < 20*time.Millisecond), p.trip.Round(10*time.Microsecond).String(),
-		"run services near their database: a message takes two beside its handler's own")
+		"run services near their database: a message needs two in addition to its handler's own")
 	if p.Rate <= 0 {
 		return
 	}
 	const workers, trips = 16, 3
 	most := workers / (trips * p.trip.Seconds())
 	p.say("rate", doubt(most >= p.Rate),
-		fmt.Sprintf("one inbox of %d workers takes at most %.0f messages/s by its round trips alone (docs/dev/benchmarks.md has what was measured), %.0f are wanted", workers, most, p.Rate),
+		fmt.Sprintf("one inbox of %d workers takes at most %.0f messages/s by its round trips alone (measurements: docs/dev/benchmarks.md), %.0f are needed", workers, most, p.Rate),
 		fmt.Sprintf("run %.0f instances, raise inbox.Options.Workers, or go nearer to the database",
 			math.Ceil(p.Rate/most)))
 	gib := func(bytes float64, keep time.Duration, turn time.Duration) float64 {
@@ -293,7 +293,7 @@ func (p *patient) load() {
 			float64(p.size)/(1<<30)), "")
 }
 
-// duration is a setting of PostgreSQL's in milliseconds.
+// duration returns a setting that PostgreSQL stores in milliseconds.
 func (p *patient) duration(name string) time.Duration {
 	n, err := strconv.ParseInt(p.settings[name], 10, 64)
 	if err != nil {
@@ -309,7 +309,7 @@ func told(d time.Duration) string {
 	return d.String()
 }
 
-// grade is Fine or Failed, doubt Fine or Doubtful.
+// grade returns Fine or Failed.
 func grade(ok bool) skald.Grade {
 	if ok {
 		return skald.Fine

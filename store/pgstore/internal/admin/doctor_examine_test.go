@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// What no server of the tests has: each thing that is wrong is found under its name, with its remedy, and
-// nothing else is.
+// TestFindings checks conditions that no test server has: each one is found under its name and with a
+// remedy, and nothing else is found.
 func TestFindings(t *testing.T) {
 	healthy := func() *patient {
 		return &patient{version: 180001, Exam: store.Exam{Handle: time.Minute}, roleLimit: -1, baseLimit: -1,
@@ -40,11 +40,11 @@ func TestFindings(t *testing.T) {
 			"autovacuum = on"},
 		"transaction_timeout": {func(p *patient) { p.settings["transaction_timeout"] = "65000" },
 			skald.Failed, "1m5s; a handler may take 1m0s → ALTER ROLE … SET transaction_timeout = '1m10s'"},
-		"connections":       {func(p *patient) { p.roleLimit = 6 }, skald.Doubtful, "1 may still be opened"},
+		"connections":       {func(p *patient) { p.roleLimit = 6 }, skald.Doubtful, "1 can still be opened"},
 		"clock":             {func(p *patient) { p.clock = -20 * time.Minute }, skald.Failed, "20m0s"},
 		"open transactions": {func(p *patient) { p.openFor = 3 * time.Hour }, skald.Doubtful, "3h0m0s"},
 		"owner": {func(p *patient) { p.ownerMayAll = true }, skald.Doubtful,
-			"a superuser → make them belong"},
+			"a superuser → transfer them"},
 		"round trip": {func(p *patient) { p.trip = 40 * time.Millisecond }, skald.Doubtful, "40ms"},
 	} {
 		p := healthy()

@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	preparedMost = time.Minute // a prepared transaction that is older was forgotten
-	slotAge      = 1_000_000   // transactions that a slot may hold vacuum back for
-	slotWAL      = 10 << 30    // bytes of WAL that a slot may keep
+	preparedMost = time.Minute // an older prepared transaction was forgotten
+	slotAge      = 1_000_000   // maximum number of transactions by which a slot may delay vacuum
+	slotWAL      = 10 << 30    // maximum bytes of WAL that a slot may keep
 )
 
-// A serverView is what PostgreSQL's own views say of what is in the way.
+// serverView has the problems that PostgreSQL's own views show.
 type serverView struct {
 	waits     []string // sessions that block others
-	ended     string   // what ends them
+	ended     string   // the statements that end them
 	forgotten []string // prepared transactions
 	remedy    string   // of the oldest of them
 	worst     skald.Grade
-	slots     []string // that hold back too much
-	unbounded bool     // what slots may keep
+	slots     []string // slots that keep too much
+	unbounded bool     // the WAL that slots keep is not limited
 }
 
-// blocked adds a session that others wait for.
+// blocked adds a session that blocks others.
 func (v *serverView) blocked(row sqlexec.Scanner) error {
 	var pid, n int
 	var user, program, state, query, waiter string
@@ -60,7 +60,7 @@ func (v *serverView) prepared(row sqlexec.Scanner) error {
 	return err
 }
 
-// slot adds a replication slot, if it holds back too much.
+// slot adds a replication slot if it keeps too much, is lost or is not used.
 func (v *serverView) slot(row sqlexec.Scanner) error {
 	var name, status string
 	var active bool
@@ -71,13 +71,13 @@ func (v *serverView) slot(row sqlexec.Scanner) error {
 	}
 	if age > slotAge || wal > slotWAL || status == "lost" || !active {
 		v.slots = append(v.slots,
-			fmt.Sprintf("%s (active: %t) keeps %d MiB of WAL and holds vacuum back by %d transactions",
+			fmt.Sprintf("%s (active: %t) keeps %d MiB of WAL and delays vacuum by %d transactions",
 				name, active, wal>>20, age))
 	}
 	return err
 }
 
-// examineServer asks PostgreSQL's own views alone.
+// examineServer reads only PostgreSQL's own views.
 func (d *doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 	p, v := &patient{}, &serverView{worst: skald.Doubtful}
 	blocked, prepared, held := d.pg.Call("Blocked"), d.pg.Call("Prepared"), d.pg.Call("Slots")
@@ -95,25 +95,25 @@ func (d *doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 		p.say(name, worst, strings.Join(found, "; "), remedy)
 	}
 	listed("blocked", "no session waits for another", skald.Doubtful, v.waits,
-		"end what blocks, if it is not about to end by itself"+v.ended)
+		"end the blocking session if it will not end soon"+v.ended)
 	listed("prepared transactions", "there is none", v.worst, v.forgotten,
 		"ask who prepared it; then COMMIT PREPARED or "+v.remedy+
-			": until then it holds its locks, and neither vacuum nor the retention gets past it")
-	listed("replication slots", "each is in use, and none holds much back", skald.Doubtful, v.slots,
-		"start what reads from it, or SELECT pg_drop_replication_slot('…'): it holds vacuum and WAL back, "+
+			": until then it keeps its locks and blocks vacuum and the retention")
+	listed("replication slots", "all are in use and keep little", skald.Doubtful, v.slots,
+		"start its reader, or SELECT pg_drop_replication_slot('…'): it delays vacuum and keeps WAL "+
 			"until the disk is full")
 	saw := "limited, or there is no replication slot"
 	if v.unbounded {
 		saw = "unlimited, and there are replication slots"
 	}
 	p.say("max_slot_wal_keep_size", doubt(!v.unbounded), saw,
-		"ALTER SYSTEM SET max_slot_wal_keep_size = '50GB', or what the disk has room for, then "+
-			"SELECT pg_reload_conf(): a relay whose slot is invalidated reads the table and makes the slot anew")
+		"ALTER SYSTEM SET max_slot_wal_keep_size = '50GB', or a size that fits the disk, then "+
+			"SELECT pg_reload_conf(): a relay whose slot is invalidated polls the table and creates the slot again")
 	p.disk(folder, size)
 	return p.found, nil
 }
 
-// disk is that of the server, where it is this machine's.
+// disk checks the free disk, if the server runs on this machine.
 func (p *patient) disk(folder, size string) {
 	if folder != "" {
 		if f, err := diskfree.Finding(folder); err == nil {
@@ -122,5 +122,5 @@ func (p *patient) disk(folder, size string) {
 			return
 		}
 	}
-	p.say("free disk", skald.Fine, "the server's disk cannot be seen from here; the database has "+size, "")
+	p.say("free disk", skald.Fine, "the server's disk is not visible from here; the database has "+size, "")
 }

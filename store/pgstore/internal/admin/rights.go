@@ -1,4 +1,4 @@
-// This file knows which rights each role needs, and writes the SQL that gives them.
+// This file has the rights of each role, and writes the SQL that grants them.
 
 package admin
 
@@ -15,11 +15,11 @@ import (
 //go:embed role/*.sql
 var grants embed.FS
 
-// Roles are those that Grants knows.
+// Roles returns the roles of Grants.
 func Roles() []string { return []string{"migrator", string(store.App), string(store.Relay), "reader"} }
 
-// Grants is the SQL that makes a role of that name in the database, by default "skald_" and the role, and
-// gives it its rights in the schema of pg.
+// Grants returns the SQL that creates the database role name, by default "skald_" and the role, and grants
+// it the rights in the schema of pg.
 func Grants(pg *sqlexec.DB, role, name string) (string, error) {
 	text, err := grantFile(role)
 	if err != nil {
@@ -56,7 +56,7 @@ const makeRole = `DO $role$ BEGIN
 END $role$;
 `
 
-// leafGrant finds the statements that are about each leaf of a ring, of which there may be any number.
+// leafGrant matches the statements that apply to each leaf of a ring. The number of leaves can vary.
 func leafGrant() *regexp.Regexp {
 	return regexp.MustCompile(`GRANT ([^;]*) ON /\*each\*/ /\*schema\*/(\w+) TO /\*role\*/;`)
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// needs are the grants of a role's file, one for each right, as the statement MissingRight takes them.
+// needs are the grants in a role's file, one for each right, as arguments of the statement MissingRight.
 type needs struct{ Rights, Columns, Kinds, Names []string }
 
-// Of are the needs of a role.
+// Of returns the needs of a role.
 func Of(role store.Role) (needs, error) {
 	text, err := grantFile(string(role))
 	if err != nil {

@@ -1,4 +1,4 @@
-// This file is how time falls on the leaves of the outbox.
+// This file maps time to the leaves of the outbox.
 
 package admin
 
@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// A leafRing is how time falls on leaves, from some time on. A later one takes over from it; what lies in its
-// leaves stays there.
+// leafRing maps time to leaves, from some time on. A later ring replaces it; existing rows stay in their
+// leaves.
 type leafRing struct {
-	From  int64 `json:"from"`  // milliseconds since 1970, of transactions. 0: always
+	From  int64 `json:"from"`  // transaction time in milliseconds since 1970; 0 means always
 	First int   `json:"first"` // its first leaf
 	Slots int   `json:"slots"`
 }
 
-// Rings are in order; the last one goes on.
+// Rings are in order; the last one has no end.
 type Rings []leafRing
 
-// Default are the rings of a database in which none was ever changed: it has no setting of them.
+// Default returns the rings of a database without the setting.
 func Default() Rings { return Rings{{Slots: 10}} } // of one day each
 
-// Leaf is where time at falls.
+// Leaf returns the leaf for the time at.
 func (rs Rings) Leaf(at time.Time, width time.Duration) int {
 	r := rs[0]
 	for _, later := range rs[1:] {
@@ -38,7 +38,7 @@ func (rs Rings) Leaf(at time.Time, width time.Duration) int {
 
 func (r leafRing) leaf(window int64) int { return r.First + int(window%int64(r.Slots)) }
 
-// Leaves are all that the rings have, in order.
+// Leaves returns all leaves of the rings, in order.
 func (rs Rings) Leaves() []int {
 	set := map[int]bool{}
 	for _, r := range rs {
@@ -49,8 +49,8 @@ func (rs Rings) Leaves() []int {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// Live are the leaves on which some time between first and last falls. early is by how much an entry may be
-// older than the ring that it fell into.
+// Live returns the leaves for the times between first and last. early is the maximum time by which a row
+// may be older than its ring.
 func (rs Rings) Live(first, last time.Time, width, early time.Duration) map[int]bool {
 	w, out := int64(width/time.Second), map[int]bool{}
 	for i, r := range rs {
@@ -68,10 +68,10 @@ func (rs Rings) Live(first, last time.Time, width, early time.Duration) map[int]
 	return out
 }
 
-// Slots is how many the ring has that is filled last.
+// Slots returns the number of slots of the newest ring.
 func (rs Rings) Slots() int { return rs[len(rs)-1].Slots }
 
-// Parse reads rings as skald_setting has them; otherwise are those where it has none.
+// Parse reads the rings in skald_setting. Returns otherwise if text is empty.
 func Parse(text string, otherwise Rings) (Rings, error) {
 	if text == "" {
 		return otherwise, nil

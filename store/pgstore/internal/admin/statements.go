@@ -1,4 +1,4 @@
-// Package admin makes the tables, grants rights, deletes what has expired and examines the database.
+// Package admin migrates the tables, grants rights, deletes expired rows and examines the database.
 package admin
 
 import (

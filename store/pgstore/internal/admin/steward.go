@@ -1,5 +1,5 @@
-// This file empties what is older than it is to be kept: leaves of the outbox, marks, steps, sagas. It
-// also counts what it would empty.
+// This file deletes expired rows: leaves of the outbox, marks, steps and sagas. It also counts rows that it
+// would delete.
 
 package admin
 
@@ -10,14 +10,13 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// A Steward empties what is older than it is to be kept, in one database.
+// Steward deletes expired rows in one database.
 type Steward struct{ pg *sqlexec.DB }
 
-// NewSteward is the steward of pg.
+// NewSteward returns the steward of pg.
 func NewSteward(pg *sqlexec.DB) *Steward { return &Steward{pg} }
 
-// Maintain empties what is older than it is to be kept, under the lease on the retention if there is an
-// owner.
+// Maintain deletes expired rows. With an owner, it first takes the retention lease.
 func (s *Steward) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
 	switch {
 	case m.Leave:

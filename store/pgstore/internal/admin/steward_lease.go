@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// holdLease takes, renews or gives back the lease on what.
+// holdLease takes, renews or releases the lease named what.
 func (s *Steward) holdLease(ctx context.Context, what, owner string,
 	ttl time.Duration) (mine bool, err error) {
 	if ttl <= 0 {
@@ -18,10 +18,10 @@ func (s *Steward) holdLease(ctx context.Context, what, owner string,
 	return mine && err == nil, err
 }
 
-// Keeps tells what retention Maintain last went by.
+// Keeps returns the retention that Maintain last applied.
 func (s *Steward) Keeps(ctx context.Context) (store.Retention, error) {
 	var rows, marks, steps, sagas float64
-	err := s.pg.Short(ctx, "look at retention", s.pg.Call("Keeps").Into(&rows, &marks, &steps, &sagas))
+	err := s.pg.Short(ctx, "read retention", s.pg.Call("Keeps").Into(&rows, &marks, &steps, &sagas))
 	return store.Retention{Outbox: sqlexec.Seconds(rows), Marks: sqlexec.Seconds(marks),
 		Steps: sqlexec.Seconds(steps), Sagas: sqlexec.Seconds(sagas)}, err
 }

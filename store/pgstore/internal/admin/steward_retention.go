@@ -15,33 +15,33 @@ import (
 const (
 	Day = 24 * time.Hour
 
-	// A transaction may have begun, and with it the time of its rows, so long before a ring that they fell
-	// into.
+	// early is the maximum age of a transaction that writes. Its rows have its start time, so they may be
+	// that much older than the ring that they were written with.
 	early = Day
 
-	// Marks of ids of the last hour, and steps of sagas of the last hour, are taken without a look at the
-	// floor.
+	// Marks of IDs of the last hour, and steps of sagas of the last hour, are inserted without a check of
+	// the floor.
 	leastMarks, leastSteps = retention.LeastMarks, 80 * time.Minute
 
-	// by which the time of a row may be ahead of ours, with a slot to spare
+	// ahead is the maximum time by which a row may be in the future; one more slot is free.
 	ahead = time.Hour + 20*time.Minute
 
-	leafWait  = 100 * time.Millisecond // for the lock on a leaf; who comes after us waits as long
-	pruneFor  = 10 * time.Second       // of deletes from one table in one Maintain
-	prunePage = 5000                   // rows of one delete
+	leafWait  = 100 * time.Millisecond // maximum wait for the lock of a leaf; others queue behind it
+	pruneFor  = 10 * time.Second       // maximum time of deletes from one table in one Maintain
+	prunePage = 5000                   // maximum number of rows of one delete
 )
 
-// A Keeping is one run of Maintain.
+// Keeping is the state of one run of Maintain.
 type Keeping struct {
 	store.Retention
-	Now  time.Time // of the database
+	Now  time.Time // by the database
 	Rows Rings
-	ring string // rows as it is stored
+	ring string // Rows as stored
 	done store.Maintained
 }
 
-// maintain empties the slots that are outside of keep. It takes one at a time, in a short transaction: the
-// lock first, if it is to be had at once, then the look at what the shards cover, then TRUNCATE.
+// maintain empties the slots that are outside of keep, each in a short transaction. This locks the leaf, if
+// that is free, then checks that the shards have passed its rows, then truncates it.
 func (s *Steward) maintain(ctx context.Context, keep store.Retention) (store.Maintained, error) {
 	keep, err := retention.OrDefaults(keep)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Steward) maintain(ctx context.Context, keep store.Retention) (store.Mai
 	return k.done, err
 }
 
-// keeping is a run that begins with first.
+// keeping returns a new run, whose first statements are first.
 func (s *Steward) keeping(ctx context.Context, keep store.Retention,
 	first ...sqlexec.Call) (k Keeping, err error) {
 	k.Retention = keep
@@ -76,14 +76,14 @@ func (s *Steward) keeping(ctx context.Context, keep store.Retention,
 	return k, err
 }
 
-// oldRows are the leaves on which no row falls that is to be kept.
+// oldRows returns the leaves that have no rows within the retention.
 func (k *Keeping) oldRows() []int {
 	live := k.Rows.Live(k.Now.Add(-k.Outbox), k.Now.Add(ahead), Day, early)
 	return slices.DeleteFunc(k.Rows.Leaves(), func(n int) bool { return live[n] })
 }
 
-// fits tells whether rows has room for what keep says: one slot is being filled, and one is left to be
-// emptied.
+// fits returns an error if rows has not enough slots for keep. One slot is being filled, and one waits to
+// be emptied.
 func fits(keep store.Retention, rows Rings) error {
 	if most := time.Duration(rows.Slots()-2) * Day; keep.Outbox > most {
 		return &store.RetentionError{
@@ -95,7 +95,7 @@ func fits(keep store.Retention, rows Rings) error {
 	return nil
 }
 
-// EmptyRows empties the leaves that are old and passed by all shards.
+// EmptyRows empties the expired leaves that all shards have passed.
 func (s *Steward) EmptyRows(ctx context.Context, k *Keeping) error {
 	for _, n := range k.oldRows() {
 		if err := s.leave(s.EmptyRowLeaf(ctx, n, k), sqlexec.RowLeaf(n), &k.done); err != nil {
@@ -112,31 +112,31 @@ func (s *Steward) EmptyRowLeaf(ctx context.Context, n int, k *Keeping) error {
 		sqlexec.Call{SQL: text["LockRows"]}, s.pg.Call("GuardRing", k.ring), s.covered(text))
 }
 
-// covered fails unless every shard has passed all of a leaf's rows.
+// covered returns a call that fails unless every shard has passed all rows of a leaf.
 func (s *Steward) covered(text map[string]string) sqlexec.Call {
 	return sqlexec.Call{SQL: "SELECT " + s.pg.Prefix + "skald_require((" + text["Covered"] + "), 'retention')"}
 }
 
-// empty empties a leaf, unless nothing is in it: first the lock, then the guards.
+// empty truncates a leaf unless it is empty: first the lock, then the guards.
 func (s *Steward) empty(ctx context.Context, table, filled, truncate string, count *int64,
 	guards ...sqlexec.Call) error {
 	var full bool
-	if err := s.pg.Short(ctx, "look into slot", sqlexec.Call{SQL: filled}.Into(&full)); err != nil || !full {
+	if err := s.pg.Short(ctx, "check leaf", sqlexec.Call{SQL: filled}.Into(&full)); err != nil || !full {
 		return err
 	}
-	// The guards look for rows that are not covered by an index: a scan of the leaf would hold its lock, for
-	// which relays wait, for a minute with 10⁷ rows.
+	// The guards look for rows that no index covers. A scan of a leaf with 10⁷ rows would keep its lock,
+	// for which relays wait, for a minute.
 	calls := append([]sqlexec.Call{s.pg.Session(leafWait, sqlexec.DefaultHandle), s.pg.Call("Walk")},
 		guards...)
 	if err := s.pg.Runner.Run(ctx, append(calls, sqlexec.Call{SQL: truncate},
 		s.pg.Call("Emptied", table))...); err != nil {
-		return fmt.Errorf("empty slot: %w", s.pg.Explain(err))
+		return fmt.Errorf("empty leaf: %w", s.pg.Explain(err))
 	}
 	*count = -1
 	return nil
 }
 
-// leave notes what was not to be had, and passes on what is an error.
+// leave records a leaf that could not be emptied, and returns every other error.
 func (s *Steward) leave(err error, table string, done *store.Maintained) error {
 	switch {
 	case err == nil:
@@ -145,7 +145,7 @@ func (s *Steward) leave(err error, table string, done *store.Maintained) error {
 		done.Left = append(done.Left, table+": a shard has not passed all of its rows yet")
 		return nil
 	case sqlexec.SQLState(err) == "55P03", sqlexec.SQLState(err) == "40P01":
-		done.Left = append(done.Left, table+": someone has it in hand")
+		done.Left = append(done.Left, table+": another transaction has it locked")
 		return nil
 	}
 	var right *store.RightError
@@ -156,7 +156,7 @@ func (s *Steward) leave(err error, table string, done *store.Maintained) error {
 	return err
 }
 
-// Forget deletes what is old in the tables that have no ring.
+// Forget deletes expired rows in the tables without a ring.
 func (s *Steward) Forget(ctx context.Context, k *Keeping) error {
 	for _, forget := range []func(context.Context, *Keeping) error{
 		s.forgetMarks, s.forgetSteps, s.forgetSagas, s.forgetRest,
@@ -168,7 +168,7 @@ func (s *Steward) Forget(ctx context.Context, k *Keeping) error {
 	return nil
 }
 
-// forgetRest deletes old snapshots, messages in quarantine and reservations.
+// forgetRest deletes expired snapshots, quarantined messages and reservations.
 func (s *Steward) forgetRest(ctx context.Context, k *Keeping) error {
 	for _, d := range []struct {
 		name  string
@@ -189,7 +189,7 @@ func (s *Steward) forgetRest(ctx context.Context, k *Keeping) error {
 	return nil
 }
 
-// forgetMarks deletes marks and their answers, and raises the floors.
+// forgetMarks deletes expired marks and their answers, and raises the floors.
 func (s *Steward) forgetMarks(ctx context.Context, k *Keeping) error {
 	return s.batches(ctx, k, "skald_mark", func() (n int64, err error) {
 		err = s.pg.Short(ctx, "forget marks", s.pg.Call("Walk"),
@@ -199,7 +199,7 @@ func (s *Steward) forgetMarks(ctx context.Context, k *Keeping) error {
 	})
 }
 
-// forgetSagas deletes sagas that ended.
+// forgetSagas deletes expired sagas.
 func (s *Steward) forgetSagas(ctx context.Context, k *Keeping) error {
 	return s.batches(ctx, k, "skald_saga", func() (n int64, err error) {
 		del := s.pg.Call("DeleteSagas", k.Sagas.Microseconds())
@@ -210,8 +210,8 @@ func (s *Steward) forgetSagas(ctx context.Context, k *Keeping) error {
 	})
 }
 
-// batches deletes batch after batch, each in a short transaction of its own: a rival never waits for longer
-// than one of them.
+// batches deletes batch after batch, each in a short transaction, so that a rival never waits longer than
+// for one of them.
 func (s *Steward) batches(ctx context.Context, k *Keeping, table string, one func() (int64, error)) error {
 	for until := time.Now().Add(pruneFor); ; {
 		n, err := one()
@@ -228,7 +228,7 @@ func (s *Steward) batches(ctx context.Context, k *Keeping, table string, one fun
 	}
 }
 
-// forgetSteps deletes steps and raises the floors.
+// forgetSteps deletes expired steps and raises the floors.
 func (s *Steward) forgetSteps(ctx context.Context, k *Keeping) error {
 	before := k.Now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond)
 	return s.batches(ctx, k, "skald_step", func() (n int64, err error) {

@@ -1,5 +1,5 @@
-// This file makes the tables of a database and brings them up to date: migrations, the database's name,
-// the slots of the ring.
+// This file creates and updates the tables of a database: migrations, the source, and the slots of the
+// ring.
 
 package admin
 
@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/internal/sqlfile"
 )
 
-// Newest is the version of the last of the migrations; least where none can be read.
+// Newest returns the version of the last migration, or least if none can be read.
 func Newest(files fs.FS, least int) int {
 	all, err := sqlfile.Migrations(files, ".")
 	if err != nil || len(all) == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// A SourceError says that the database has another name than the one that was asked for. The name is part of
-// the identity of every message: changing it would make repeats look new.
+// SourceError reports that the database already has another source. The source is part of the identity of
+// every message, so after a change repeats would look new.
 type SourceError struct{ Have, Want string }
 
 func (e *SourceError) Error() string {
@@ -41,7 +41,7 @@ func (m *migrator) setSource(ctx context.Context, tx pgx.Tx) error {
 		return fmt.Errorf("a source is 1 to %d bytes of text", sqlexec.MaxName)
 	}
 	if _, err := tx.Exec(ctx, m.pg.SQL["InsertSource"], source); err != nil {
-		return fmt.Errorf("note source: %w", err)
+		return fmt.Errorf("store source: %w", err)
 	}
 	if _, err := tx.Exec(ctx, m.sourceDefault(source)); err != nil {
 		return fmt.Errorf("set source: %w", err)
@@ -63,7 +63,7 @@ func (m *migrator) haveSource(ctx context.Context, tx pgx.Tx) (string, error) {
 	return have, nil
 }
 
-// sameSource checks a source that was asked for.
+// sameSource checks the requested source.
 func (m *migrator) sameSource(ctx context.Context, tx pgx.Tx) error {
 	have, err := m.haveSource(ctx, tx)
 	if err != nil || have == "" {

@@ -14,38 +14,38 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// A Migration is one file.
+// Migration is one file.
 type Migration struct {
 	Version  int
 	Name     string // of the file
 	Checksum string // SHA-256 of the file, in hexadecimal
 
 	text   string
-	builds int // the oldest version that a build must know after it
+	builds int // the oldest build that works after it, as a version
 }
 
-// Options say what to migrate.
+// Options configures a migration.
 type Options struct {
-	DB     *sqlexec.DB   // has the name of the schema, which is made if it is missing
+	DB     *sqlexec.DB   // has the name of the schema, which is created if missing
 	Files  fs.FS         // the migrations
-	Source string        // names this database in every message that it says; "": after database and schema
+	Source string        // of this database's messages; "" means the name of database and schema
 	Pause  time.Duration // between two tries for a lock
 }
 
-// A ChangedError says that a migration was changed after it had been applied.
+// ChangedError reports that a migration was changed after it was applied.
 type ChangedError struct{ Schema, Name string }
 
 func (e *ChangedError) Error() string {
-	return fmt.Sprintf("store: %s was applied to schema %s in another text than this build has: do not edit an applied migration", e.Name, e.Schema)
+	return fmt.Sprintf("store: %s was applied to schema %s with a text that differs from this build's: do not edit an applied migration", e.Name, e.Schema)
 }
 
-// A Database is a *pgxpool.Pool or a *pgx.Conn.
+// Database is a *pgxpool.Pool or a *pgx.Conn.
 type Database interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// bounded runs f in a transaction of db, which the server ends if it is idle for DefaultHandle. pgx sends
-// BEGIN by itself: until the bound is set, the transaction holds nothing.
+// bounded runs f in a transaction that the server ends after DefaultHandle without a statement. pgx sends
+// BEGIN separately; the transaction has no locks before the timeout is set.
 func bounded(ctx context.Context, db Database, pg *sqlexec.DB, f func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, pg.SQL["BoundIdle"], pgx.QueryExecModeExec,
@@ -56,7 +56,8 @@ func bounded(ctx context.Context, db Database, pg *sqlexec.DB, f func(pgx.Tx) er
 	})
 }
 
-// Migrate makes the tables, or brings them up to date, in one transaction, and says what it did.
+// Migrate creates the tables or updates them, in one transaction, and returns the migrations that it
+// applied.
 func Migrate(ctx context.Context, db Database, o Options) ([]Migration, error) {
 	m, err := newMigrator(o)
 	if err != nil {
@@ -69,7 +70,7 @@ func Migrate(ctx context.Context, db Database, o Options) ([]Migration, error) {
 	return done, nil
 }
 
-// Pending are the migrations that Migrate would apply. It changes nothing.
+// Pending returns the migrations that Migrate would apply. It changes nothing.
 func Pending(ctx context.Context, db Database, o Options) ([]Migration, error) {
 	m, err := newMigrator(o)
 	if err != nil {
@@ -104,7 +105,7 @@ func newMigrator(o Options) (*migrator, error) {
 	return &migrator{pg: o.DB, source: o.Source, files: files, pause: o.Pause}, err
 }
 
-// migrations are those of from, in order, with prefix before each name.
+// migrations returns the files of from in order, with prefix before each name.
 func migrations(from fs.FS, prefix string) ([]Migration, error) {
 	list, err := sqlfile.Migrations(from, ".")
 	var out []Migration
@@ -115,7 +116,7 @@ func migrations(from fs.FS, prefix string) ([]Migration, error) {
 	return out, err
 }
 
-// apply does what is to be done, as soon as it has its locks.
+// apply migrates, as soon as it has its locks.
 func (m *migrator) apply(ctx context.Context, db Database) (done []Migration, err error) {
 	err = again(ctx, "a table", m.pause, func(wait time.Duration) error {
 		return bounded(ctx, db, m.pg, func(tx pgx.Tx) (err error) {
@@ -126,7 +127,7 @@ func (m *migrator) apply(ctx context.Context, db Database) (done []Migration, er
 	return done, err
 }
 
-// migrate waits for so long for a lock on a table.
+// migrate applies the pending migrations. It waits at most wait for a table lock.
 func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) ([]Migration, error) {
 	if err := m.look(ctx, tx); err != nil {
 		return nil, err
@@ -134,16 +135,16 @@ func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) (
 	if _, err := tx.Exec(ctx, m.pg.SQL["LockMigrations"], m.pg.Schema); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	if err := m.look(ctx, tx); err != nil { // again, under the lock
+	if err := m.look(ctx, tx); err != nil { // again, with the lock
 		return nil, err
 	}
 	if !m.exists {
 		if _, err := tx.Exec(ctx, "CREATE SCHEMA "+strings.TrimSuffix(m.pg.Prefix, ".")); err != nil {
-			return nil, fmt.Errorf("make schema: %w", err)
+			return nil, fmt.Errorf("create schema: %w", err)
 		}
 	}
 	if _, err := tx.Exec(ctx, m.pg.SQL["CreateMigrations"]); err != nil {
-		return nil, fmt.Errorf("make skald_migration: %w", err)
+		return nil, fmt.Errorf("create skald_migration: %w", err)
 	}
 	todo, err := m.pending(ctx, tx)
 	if err != nil {
@@ -158,13 +159,13 @@ func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) (
 		}
 		if _, err := tx.Exec(ctx, m.pg.SQL["InsertMigration"], one.Version, one.Name, one.Checksum,
 			one.builds); err != nil {
-			return nil, fmt.Errorf("%s: note it: %w", one.Name, err)
+			return nil, fmt.Errorf("%s: record it: %w", one.Name, err)
 		}
 	}
 	return todo, m.setSource(ctx, tx)
 }
 
-// explain says more of a missing right: whatever was refused, it is the migrator's.
+// explain adds the remedy to a missing right: any refused right is the migrator's.
 func explain(pg *sqlexec.DB, err error) error {
 	if sqlexec.SQLState(err) == "42501" {
 		return &store.RightError{What: sqlexec.Refused(err), Err: err,
@@ -174,18 +175,18 @@ func explain(pg *sqlexec.DB, err error) error {
 	return pg.Explain(err)
 }
 
-// look checks the encoding, fills in the default of the source and finds out whether the schema is there.
+// look checks the encoding and whether the schema exists.
 func (m *migrator) look(ctx context.Context, tx pgx.Tx) error {
 	var server, client, database string
 	if err := tx.QueryRow(ctx, m.pg.SQL["Encoding"], m.pg.Schema).Scan(&server, &client, &database,
 		&m.exists); err != nil {
-		return fmt.Errorf("look at database: %w", err)
+		return fmt.Errorf("read the database: %w", err)
 	}
 	return sqlexec.CheckEncoding(server, client, database)
 }
 
-// pending compares what was applied with what there is. Migrations of a later build are fine as long as they
-// say so: a build that was rolled back must not fail for them.
+// pending returns the migrations that are not applied yet. Migrations of a later build are accepted if they
+// allow this build, so that an older build can run again.
 func (m *migrator) pending(ctx context.Context, tx pgx.Tx) ([]Migration, error) {
 	have, err := m.applied(ctx, tx)
 	if err != nil {

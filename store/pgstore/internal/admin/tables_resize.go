@@ -12,14 +12,14 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// LeastSlots and MostSlots bound a ring.
+// LeastSlots and MostSlots limit the size of a ring.
 const (
 	LeastSlots = 4
 	MostSlots  = 1000
 )
 
-// Resize has the ring of the outbox have so many slots, while everything works, in short transactions: it
-// says what it did. It can be ended at any point and run again.
+// Resize changes the number of slots of the outbox ring in short transactions while the system runs. It
+// returns a line for each change. It can be stopped at any point and run again.
 func Resize(ctx context.Context, db Database, pg *sqlexec.DB, slots int) ([]string, error) {
 	if slots != 0 && (slots < LeastSlots || slots > MostSlots) {
 		return nil, fmt.Errorf("resize: a ring has %d to %d slots, not %d", LeastSlots, MostSlots, slots)
@@ -36,14 +36,14 @@ func Resize(ctx context.Context, db Database, pg *sqlexec.DB, slots int) ([]stri
 	return r.did, nil
 }
 
-// A resizer changes a ring in many transactions.
+// resizer changes a ring in many transactions.
 type resizer struct {
 	pg  *sqlexec.DB
 	db  Database
 	did []string
 }
 
-// step is one transaction under the lock of migrations, with the ring that is stored now.
+// step runs do in one transaction, with the migration lock and the stored ring.
 func (r *resizer) step(ctx context.Context, do func(tx pgx.Tx, have Rings) error) error {
 	return bounded(ctx, r.db, r.pg, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, r.pg.SQL["LockMigrations"], r.pg.Schema); err != nil {
@@ -61,7 +61,7 @@ func (r *resizer) step(ctx context.Context, do func(tx pgx.Tx, have Rings) error
 	})
 }
 
-// patiently does a step that needs a lock on a table.
+// patiently runs a step that needs a table lock.
 func (r *resizer) patiently(ctx context.Context, table string,
 	do func(tx pgx.Tx, have Rings) error) error {
 	return again(ctx, table, LockPause, func(wait time.Duration) error {
@@ -92,7 +92,7 @@ func (r *resizer) set(ctx context.Context, tx pgx.Tx, to Rings) error {
 	return nil
 }
 
-// makeLeaf makes a table like that of leaf 0, with its rights, and attaches it, unless it is there.
+// makeLeaf creates and attaches a table like leaf 0, with its rights, unless it exists.
 func (r *resizer) makeLeaf(ctx context.Context, tx pgx.Tx, n int) error {
 	var there bool
 	leaf := sqlexec.RowLeaf(n)
@@ -123,7 +123,8 @@ func (r *resizer) makeLeaf(ctx context.Context, tx pgx.Tx, n int) error {
 	return nil
 }
 
-// resize: rows fall on the leaves that are there and on new ones; what is there stays until it is emptied.
+// resize creates the missing leaves and changes the ring. Existing rows stay in their leaves until these
+// are emptied.
 func (r *resizer) resize(ctx context.Context, slots int) error {
 	for n := range slots {
 		err := r.patiently(ctx, "skald_outbox", func(tx pgx.Tx, _ Rings) error {

@@ -7,23 +7,23 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// A Step is one migration as SQL for a tool of your own, with the note that it was applied. Run it as one
-// transaction.
+// Step is one migration as SQL for another migration tool, including the record that it was applied. Run it
+// as one transaction.
 type Step struct {
 	Version int
 	Name    string // of the migration, without .sql
 	SQL     string
 }
 
-// Steps are what Migrate would do to an empty schema, one for each migration, in order. The database's
-// encoding is to be UTF8.
+// Steps returns the SQL of Migrate for an empty schema, one Step for each migration, in order. The encoding
+// of the database must be UTF8.
 func Steps(o Options) ([]Step, error) {
 	m, err := newMigrator(o)
 	if err != nil {
 		return nil, fmt.Errorf("migration script: %w", err)
 	}
 	if strings.Contains(m.source, `\`) || !sqlexec.Storable(m.source) {
-		return nil, fmt.Errorf("migration script: the source %q has a backslash or is no text", m.source)
+		return nil, fmt.Errorf("migration script: the source %q has a backslash or is not UTF-8 text", m.source)
 	}
 	var out []Step
 	for i, one := range m.files {
@@ -45,7 +45,7 @@ func (m *migrator) opening() string {
 		m.pg.SQL["CreateMigrations"])
 }
 
-// naming gives the database its source.
+// naming returns the SQL that sets the source of the database.
 func (m *migrator) naming() string {
 	source := sqlexec.Quote(m.source)
 	if m.source == "" {

@@ -11,10 +11,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// refusedLock is what PostgreSQL says to who waited for a lock in vain.
+// refusedLock returns PostgreSQL's error for a lock timeout.
 func refusedLock() error { return fmt.Errorf("try: %w", &pgconn.PgError{Code: "55P03"}) }
 
-// The waits for a lock are short first, and long enough at last for those that always overlap.
+// TestLockWaits checks that the waits are short at first, and later long enough for transactions that
+// always overlap.
 func TestLockWaits(t *testing.T) {
 	var waits []time.Duration
 	err := again(t.Context(), "a table", 0, func(wait time.Duration) error {
@@ -23,7 +24,7 @@ func TestLockWaits(t *testing.T) {
 	})
 	var busy *BusyError
 	if !errors.As(err, &busy) || busy.Err != nil ||
-		!strings.Contains(err.Error(), "a table was held by open transactions") {
+		!strings.Contains(err.Error(), "a table was locked by open transactions") {
 		t.Errorf("%v", err)
 	}
 	if len(waits) != 60 {
@@ -36,17 +37,17 @@ func TestLockWaits(t *testing.T) {
 		}
 		sum += wait
 	}
-	if sum != 105*time.Second { // as the doc of Migrate says
+	if sum != 105*time.Second { // as documented at Migrate
 		t.Errorf("all in all %v", sum)
 	}
 }
 
-// A context that ends before all tries were made says what they waited for, if that is known; whatever else
-// fails is said as it is.
+// TestLockWaitThatIsEnded checks that a context which ends between tries gives a BusyError, and that other
+// errors stay unchanged.
 func TestLockWaitThatIsEnded(t *testing.T) {
 	other := errors.New("other")
 	for name, c := range map[string]struct {
-		first, second error // nil: of the context, which has ended by then
+		first, second error // nil is the context's, which has ended
 		want          error
 		busy          bool
 	}{
@@ -79,7 +80,7 @@ func TestLockWaitThatIsEnded(t *testing.T) {
 		stop()
 		var busy *BusyError
 		if errors.As(err, &busy) != c.busy || !errors.Is(err, c.want) || c.busy &&
-			!strings.Contains(err.Error(), "a table, which open transactions held") {
+			!strings.Contains(err.Error(), "a table, which open transactions had locked") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

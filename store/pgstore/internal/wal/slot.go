@@ -1,5 +1,5 @@
-// This file is about logical replication slots: a Reader hears of commits from one, and a Follower moves
-// the positions of the outbox to where somebody else has read one.
+// This file is about logical replication slots. A Reader is notified of commits by one. A Follower moves
+// the positions of the outbox to the place that another program has confirmed.
 
 package wal
 
@@ -13,7 +13,7 @@ import (
 //go:embed sql/*.sql
 var statements embed.FS
 
-// Statements are the statements about slots, with a placeholder for the schema.
+// Statements returns the statements about slots, with a placeholder for the schema.
 func Statements() (map[string]string, error) {
 	return sqlfile.Load(statements, "sql", sqlexec.Placeholder)
 }

@@ -17,23 +17,24 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// DefaultPublication is the name of the publication, and of the slot, that skald debezium config prints.
+// DefaultPublication is the name of the publication, and of the slot, in the output of skald debezium
+// config.
 const DefaultPublication = "skald_debezium"
 
 const marksMost = 16 // snapshots that wait for the slot
 
-// FollowerOptions say which slot is followed.
+// FollowerOptions configures a Follower.
 type FollowerOptions struct {
-	Slot        string // the replication slot that is read
-	Publication string // of the outbox, from which it is read
-	Trust       bool   // it is taken, once, that the slot has had every row that the positions do not show
+	Slot        string // the replication slot to follow
+	Publication string // the slot's publication of the outbox
+	Trust       bool   // assume, once, that the slot had every row above the positions
 
-	Each    time.Duration // between two looks at the slot: its reader may change. Default 300 ms
+	Each    time.Duration // between two looks at the slot. Default 300 ms
 	CutEach time.Duration // between two snapshots that wait for the slot. Default 5 s
 }
 
-// A Follower moves the positions of the shards to where somebody else, who reads the outbox from a
-// replication slot, has confirmed it.
+// Follower moves the positions of the shards to the place that another program, which reads the outbox from
+// a replication slot, has confirmed.
 type Follower struct {
 	pg     *sqlexec.DB
 	outbox *query.Outbox
@@ -42,12 +43,12 @@ type Follower struct {
 
 	asks  sync.Mutex // one look at a time
 	asked time.Time
-	first *sighting       // the slot has been the same one from here
-	last  *sighting       // to here
-	apart bool            // what was seen before first was of another WAL
-	trust bool            // it is taken that the slot has every row
-	known map[string]bool // positions from which nothing was left out
-	waits []marked        // in their order
+	first *sighting       // the first look at the present slot
+	last  *sighting       // the last look at it
+	apart bool            // looks before first were at another WAL
+	trust bool            // assume that the slot had every row
+	known map[string]bool // positions above which the slot has every row
+	waits []marked        // in order
 
 	mu  sync.Mutex
 	why string
@@ -57,11 +58,11 @@ type Follower struct {
 // marked is the end of a window that waits for the slot.
 type marked struct {
 	tick  query.Tick
-	place int64 // that the slot has to pass
+	place int64 // the slot must pass it
 	at    time.Time
 }
 
-// NewFollower is a follower of that slot.
+// NewFollower returns a follower of the slot in o.
 func NewFollower(pg *sqlexec.DB, out *query.Outbox, o FollowerOptions) *Follower {
 	o.Each, o.CutEach = cmp.Or(o.Each, 300*time.Millisecond), cmp.Or(o.CutEach, 5*time.Second)
 	return &Follower{
@@ -70,7 +71,7 @@ func NewFollower(pg *sqlexec.DB, out *query.Outbox, o FollowerOptions) *Follower
 	}
 }
 
-// FollowerStatements are the statements of a Follower of that slot.
+// FollowerStatements returns the statements of a Follower of slot.
 func FollowerStatements(pg *sqlexec.DB, slot, publication string) map[string]string {
 	out := map[string]string{}
 	published := strings.ReplaceAll(pg.SQL["WALPublished"], "$slot", sqlexec.Quote(publication))
@@ -84,7 +85,7 @@ func FollowerStatements(pg *sqlexec.DB, slot, publication string) map[string]str
 	return out
 }
 
-// Listen logs why positions stay, until ctx is done.
+// Listen logs the reason while positions stay, until ctx is done.
 func (f *Follower) Listen(ctx context.Context, log *slog.Logger) {
 	f.mu.Lock()
 	f.log = log
@@ -92,22 +93,22 @@ func (f *Follower) Listen(ctx context.Context, log *slog.Logger) {
 	<-ctx.Done()
 }
 
-// Listening returns why positions stay.
+// Listening returns the reason why positions stay.
 func (f *Follower) Listening() store.Listening {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return store.Listening{Why: f.why}
 }
 
-// Pull finds nothing: what is in a window was read by the slot's reader. It looks whether the window is
-// there.
+// Pull returns no rows, because the slot's reader has them. It checks that the window exists.
 func (f *Follower) Pull(ctx context.Context, w store.Window, _ int) (store.Page, error) {
 	_, err := f.outbox.Pull(ctx, w, 1)
 	return store.Page{Done: true}, err
 }
 
-// Lease is the store's; what it answers to a look is the end of a window of which all was read. A window that
-// a relay has left half published is not open here: the slot may not have its rows.
+// Lease does as the store's. A look returns the end of a window whose rows the slot's reader has confirmed.
+// A window that a publishing relay left half published is not open here, because the slot may not have its
+// rows.
 func (f *Follower) Lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
 	look := ask.Look
 	ask.Look = nil
@@ -126,8 +127,8 @@ func (f *Follower) Lease(ctx context.Context, ask store.Ask) (got store.Leased, 
 	return got, err
 }
 
-// passed is where to move to from base; base itself, while that is nowhere. Without a base, of one that
-// stands by, it only sees whether positions could be moved.
+// passed returns the position to move to from from, or from itself if positions stay. A standby has no from
+// and only checks whether positions could move.
 func (f *Follower) passed(ctx context.Context, from *string) (base string, err error) {
 	if from != nil {
 		base = *from
@@ -158,7 +159,7 @@ func (f *Follower) passed(ctx context.Context, from *string) (base string, err e
 	return base, err
 }
 
-// follow takes up what was seen of the slot.
+// follow records a look at the slot. It returns the reason if the slot cannot be followed.
 func (f *Follower) follow(s *sighting) error {
 	back := s.confirmed > s.end || f.last != nil && s.place < f.last.place // the database was restored
 	if s.unfit != "" || back {
@@ -173,17 +174,17 @@ func (f *Follower) follow(s *sighting) error {
 			"run skald relay until it has passed all rows", f.o.Slot)
 	case f.first == nil || !s.sameAs(f.last):
 		f.first, f.known, f.waits = s, nil, nil
-		if !s.sameAs(s) { // the next look could not tell it from another one
+		if !s.sameAs(s) { // the next look could not distinguish it from another slot
 			f.first = nil
-			return fmt.Errorf("slot %s was only just made: the next look tells", f.o.Slot)
+			return fmt.Errorf("slot %s was just created: the next look decides", f.o.Slot)
 		}
 	}
 	f.last = s
 	return nil
 }
 
-// bounds tells why positions cannot be moved: rows that one of them does not show may not be in the slot's
-// stream. All of them count, as all are moved at once.
+// bounds returns the reason why positions cannot move: the slot may lack rows above one of them. It checks
+// all positions, because all move together.
 func (f *Follower) bounds(ctx context.Context, s *sighting) (why, err error) {
 	known := map[string]bool{}
 	for _, base := range s.bases {
@@ -198,8 +199,8 @@ func (f *Follower) bounds(ctx context.Context, s *sighting) (why, err error) {
 	return nil, nil
 }
 
-// bound is bounds for one: the rows are in the stream if base was cut beside this slot, or if they are of
-// transactions that drew their numbers after it was made.
+// bound does as bounds for one base. The slot has the rows if base was taken next to this slot, or if their
+// transactions began after the slot was first seen.
 func (f *Follower) bound(ctx context.Context, base string, s *sighting) (why, err error) {
 	t, err := query.ParseTick(base)
 	if err != nil {
@@ -212,7 +213,7 @@ func (f *Follower) bound(ctx context.Context, base string, s *sighting) (why, er
 		}
 	}
 	if s.oldest < f.first.next {
-		return fmt.Errorf("transactions are open since before slot %s was seen", f.o.Slot), nil
+		return fmt.Errorf("transactions are open that began before slot %s was first seen", f.o.Slot), nil
 	}
 	left, err := left(ctx, f.pg, t, f.first.next)
 	if err == nil && left {
@@ -222,15 +223,15 @@ func (f *Follower) bound(ctx context.Context, base string, s *sighting) (why, er
 	return why, err
 }
 
-// left tells whether rows of transactions before number next are there that t does not show.
+// left reports whether there are rows above t of transactions before number next.
 func left(ctx context.Context, pg *sqlexec.DB, t query.Tick, next uint64) (left bool, err error) {
 	ask := pg.Call("ReadByLeft", t.ID, t.Token, strconv.FormatUint(next, 10))
 	err = pg.Short(ctx, "read by", ask.Into(&left))
 	return left, err
 }
 
-// move goes to the newest snapshot that the slot's position has passed. It takes further ones meanwhile, so
-// that a reader that confirms once a minute leaves no row waiting for two.
+// move returns the newest snapshot that the slot's position has passed. It also takes new snapshots, so
+// that a row waits for at most one confirmation of a slow reader.
 func (f *Follower) move(ctx context.Context, base string, s *sighting) (string, error) {
 	from, err := query.ParseTick(base)
 	if err != nil {
@@ -253,7 +254,7 @@ func (f *Follower) move(ctx context.Context, base string, s *sighting) (string, 
 	return base, nil
 }
 
-// mark takes a snapshot, if there is something new, and after it the place that the slot has to pass.
+// mark takes a snapshot if there are new rows, and then the place of the WAL that the slot must pass.
 func (f *Follower) mark(ctx context.Context, base string, s *sighting) error {
 	l, err := f.outbox.Look(base, s.String())
 	if err != nil {
@@ -273,8 +274,8 @@ func (f *Follower) mark(ctx context.Context, base string, s *sighting) error {
 	return nil
 }
 
-// thinned drops every other one of waits once they are many: the slot's reader has confirmed none for long.
-// The newest stays.
+// thinned drops every second one of waits when there are many, because the slot's reader confirmed none for
+// long. The newest stays.
 func thinned(waits []marked) []marked {
 	if len(waits) < marksMost {
 		return waits
@@ -286,7 +287,7 @@ func thinned(waits []marked) []marked {
 	return kept
 }
 
-// say tells the log once why positions stay, and that they move again.
+// say logs once that positions stay and why, and once that they move again.
 func (f *Follower) say(ctx context.Context, why error) {
 	f.mu.Lock()
 	was, log := f.why, f.log
@@ -299,7 +300,7 @@ func (f *Follower) say(ctx context.Context, why error) {
 	switch {
 	case is == was:
 	case is != "":
-		log.WarnContext(ctx, "relay: positions stay where they are", "slot", f.o.Slot, "why", is)
+		log.WarnContext(ctx, "relay: positions do not move", "slot", f.o.Slot, "why", is)
 	default:
 		log.InfoContext(ctx, "relay: positions follow the slot", "slot", f.o.Slot)
 	}

@@ -2,7 +2,7 @@ package wal
 
 import "testing"
 
-// What the proof that a slot is the same one rests on.
+// TestSighting checks when two looks are at the same slot.
 func TestSighting(t *testing.T) {
 	t.Parallel()
 	was := &sighting{slot: "a", place: 100, where: "w", session: "s"}
@@ -29,7 +29,8 @@ func TestSighting(t *testing.T) {
 	}
 }
 
-// While the slot's reader confirms nothing, few snapshots are kept, and the newest is one of them.
+// TestThinned checks that few snapshots are kept while the slot's reader confirms nothing, and that the
+// newest is one of them.
 func TestThinned(t *testing.T) {
 	t.Parallel()
 	var waits []marked

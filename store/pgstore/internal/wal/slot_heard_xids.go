@@ -8,33 +8,33 @@ import (
 	"time"
 )
 
-// notedMost bounds the numbers that are remembered. Only as many transactions as the server has sessions can
-// be committed in the WAL and not yet visible; the others wait for a look.
+// notedMost limits the stored numbers. Only as many transactions as the server has sessions can be
+// committed in the WAL and not yet visible; the others wait for a look.
 const notedMost = 10_000
 
-// noted are the transactions whose commit the WAL told of, and that no look is known to have seen. A commit
-// is in the WAL before snapshots see it: for the time of a synchronous standby's answer, or of a pause of its
+// noted has the transactions that committed according to the WAL, and that no look has seen yet. Snapshots
+// include a commit later than the WAL: after the answer of a synchronous standby, or after a pause of its
 // process.
 type noted struct {
-	// all: whichever is not complete may be committed, up to the number upto.
+	// all means that any transaction up to the number upto may have committed, unless a look saw it.
 	all  bool
 	upto uint32
 	xids map[uint32]struct{}
-	// seen is what the last look saw, at seenAt: a commit that the WAL tells of later needs no other look.
+	// seen is the snapshot of the last look, at seenAt. A commit in it needs no other look.
 	seen   snapshot
 	seenAt time.Time
 }
 
-// seenFor is how long the last look is remembered: numbers compare within 2³¹ only.
+// seenFor is how long the last look is used: numbers compare only within 2³¹.
 const seenFor = time.Minute
 
-// before compares numbers that begin again after 2³².
+// before compares numbers that wrap around at 2³².
 func before(a, b uint32) bool { return int32(a-b) < 0 }
 
-// begin notes all transactions up to a number.
+// begin records all transactions up to a number.
 func (n *noted) begin(upto uint32) { *n = noted{all: true, upto: upto, xids: map[uint32]struct{}{}} }
 
-// add notes a transaction, unless the last look saw it.
+// add records a transaction, unless the last look saw it. It returns true if a look is needed.
 func (n *noted) add(xid uint32, now time.Time) (isNew bool) {
 	if n.all {
 		if before(n.upto, xid) {
@@ -57,7 +57,7 @@ func (n *noted) add(xid uint32, now time.Time) (isNew bool) {
 	return true
 }
 
-// settle forgets those that s sees: a look that came later saw them, too.
+// settle removes the transactions that s includes.
 func (n *noted) settle(s snapshot, now time.Time) {
 	n.seen, n.seenAt = s, now
 	if n.all && before(n.upto, s.xmax) {
@@ -75,7 +75,7 @@ func (n *noted) settle(s snapshot, now time.Time) {
 
 func (n *noted) none() bool { return !n.all && len(n.xids) == 0 }
 
-// A snapshot is a pg_snapshot, with the lower halves of its numbers.
+// snapshot is a pg_snapshot, with the lower halves of its numbers.
 type snapshot struct {
 	xmax    uint32
 	running []uint32
@@ -89,12 +89,12 @@ func (s snapshot) sees(xid uint32) bool {
 func parseSnapshot(text string) (s snapshot, err error) {
 	parts := strings.Split(text, ":")
 	if len(parts) != 3 {
-		return s, fmt.Errorf("%.40q is no snapshot", text)
+		return s, fmt.Errorf("%.40q is not a snapshot", text)
 	}
 	number := func(t string) uint32 {
 		n, e := strconv.ParseUint(t, 10, 64)
 		if e != nil {
-			err = fmt.Errorf("%.40q is no snapshot: %w", text, e)
+			err = fmt.Errorf("%.40q is not a snapshot: %w", text, e)
 		}
 		return uint32(n)
 	}

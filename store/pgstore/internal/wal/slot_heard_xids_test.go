@@ -15,8 +15,8 @@ func seen(t *testing.T, text string) snapshot {
 	return s
 }
 
-// A transaction of which the WAL told is forgotten once a snapshot sees it, and not before: not while it
-// runs, and not where the snapshot has not come to its number.
+// TestNoted checks that a transaction of the WAL is removed when a snapshot includes it, not while it runs,
+// and not if the snapshot ends before its number.
 func TestNoted(t *testing.T) {
 	n := noted{xids: map[uint32]struct{}{}}
 	n.add(7, time.Now())
@@ -34,8 +34,8 @@ func TestNoted(t *testing.T) {
 	}
 }
 
-// A transaction that the last look saw before the WAL told of it needs no other look; a look that is long ago
-// says nothing, for numbers begin again.
+// TestNotedAfterItsLook checks that a transaction needs no other look if the last one saw it. An old look
+// does not count, because numbers wrap around.
 func TestNotedAfterItsLook(t *testing.T) {
 	n := noted{xids: map[uint32]struct{}{}}
 	now := time.Now()
@@ -52,7 +52,7 @@ func TestNotedAfterItsLook(t *testing.T) {
 	}
 }
 
-// At the beginning whatever runs may be committed already.
+// TestNotedAtTheBeginning checks that at the start any running transaction may have committed.
 func TestNotedAtTheBeginning(t *testing.T) {
 	var n noted
 	n.begin(20)
@@ -70,7 +70,7 @@ func TestNotedAtTheBeginning(t *testing.T) {
 	}
 }
 
-// Numbers begin again after 2³²; of the longer ones the lower half counts.
+// TestNotedAroundTheEnd checks numbers that wrap around at 2³²; of longer ones the lower half counts.
 func TestNotedAroundTheEnd(t *testing.T) {
 	n := noted{xids: map[uint32]struct{}{}}
 	n.add(math.MaxUint32, time.Now())
@@ -84,7 +84,7 @@ func TestNotedAroundTheEnd(t *testing.T) {
 	}
 }
 
-// However many are noted, a bounded number is remembered, and none is forgotten unseen.
+// TestNotedIsBounded checks that a limited number is stored, and that none is removed unseen.
 func TestNotedIsBounded(t *testing.T) {
 	n := noted{xids: map[uint32]struct{}{}}
 	for x := range uint32(3 * notedMost) {

@@ -2,13 +2,13 @@ package wal
 
 import "github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 
-// A LeftOut is what a publication has not got of the outbox: a connector would read it as NULL.
+// LeftOut has the columns of the outbox that a publication lacks. A connector would read them as NULL.
 type LeftOut struct {
 	Publication, Columns string
-	Payloads             bool // it has these
+	Payloads             bool // the publication has payloads
 }
 
-// ListLeftOut is the call that fills out.
+// ListLeftOut returns the call that fills out.
 func ListLeftOut(pg *sqlexec.DB, out *[]LeftOut) sqlexec.Call {
 	list := pg.Call("ListLeftOut")
 	list.Scan = func(row sqlexec.Scanner) error {

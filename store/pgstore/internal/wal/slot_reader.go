@@ -15,56 +15,56 @@ import (
 )
 
 const (
-	pingEvery   = time.Second      // the server is asked how far it is, and told how far we are
-	silentMost  = 3 * time.Second  // without an answer it is not believed that nothing was committed
-	deadAfter   = 30 * time.Second // and then the connection is given up
-	makeMost    = 10 * time.Minute // for which a slot may wait for open transactions; then it is tried again
-	behindMost  = 2 * time.Second  // for which the stream may lag behind the server's WAL
-	standbyEach = 2 * time.Second  // between two looks whether the slot became free
-	repairEach  = 5 * time.Second  // between two looks whether a publication has the outbox again
+	pingEvery   = time.Second      // interval of status messages to the server
+	silentMost  = 3 * time.Second  // without an answer for so long, commits may be missing
+	deadAfter   = 30 * time.Second // without an answer for so long, the reader reconnects
+	makeMost    = 10 * time.Minute // maximum wait of a new slot for open transactions, before the next try
+	behindMost  = 2 * time.Second  // maximum lag of the stream behind the server's WAL
+	standbyEach = 2 * time.Second  // between two checks whether the slot is free
+	repairEach  = 5 * time.Second  // between two checks whether the publication has the outbox again
 )
 
-// ReaderOptions are which slot to read, and how to connect.
+// ReaderOptions configures a Reader.
 type ReaderOptions struct {
 	Slot          string
 	BeforeConnect func(context.Context, *pgx.ConnConfig) error
 }
 
-// A Reader hears of commits from a logical replication slot.
+// Reader is notified of commits by a logical replication slot.
 type Reader struct {
 	pg     *sqlexec.DB
 	outbox *query.Outbox
-	woken  func() // has the relays of this process look
+	woken  func() // makes the relays of this process look
 	config *pgx.ConnConfig
 	o      ReaderOptions
 
 	mu        sync.Mutex
-	text      map[string]string // the statements, once the slot has its name
+	text      map[string]string // the statements, set together with the name of the slot
 	hears     bool
 	elsewhere bool
 	why       string
 	stop      context.CancelCauseFunc // ends the stream
 	noted     noted
-	inside    bool      // a transaction is being told of: what was committed after it is told of later
-	at        int64     // how far the stream is
-	heardAt   time.Time // the server
+	inside    bool      // inside a transaction: later commits come after it
+	at        int64     // the position of the stream
+	heardAt   time.Time // the last message of the server
 	is        origin    // when the stream began
-	mark      int64     // that the stream has to come to
+	mark      int64     // the position that the stream must reach
 	markAt    time.Time
-	behind    bool // it has not for long
+	behind    bool // it did not reach mark within behindMost
 }
 
-// origin is what a stream depends on.
+// origin identifies the server and the publication of a stream.
 type origin struct{ server, published string }
 
-// NewReader is a reader that connects with config.
+// NewReader returns a reader that connects with config.
 func NewReader(pg *sqlexec.DB, out *query.Outbox, woken func(), config *pgx.ConnConfig,
 	o ReaderOptions) *Reader {
 	config.RuntimeParams["replication"] = "database"
 	return &Reader{pg: pg, outbox: out, woken: woken, config: config, o: o}
 }
 
-// Unencrypted names the hosts that may be spoken to without TLS.
+// Unencrypted returns the hosts that may be reached without TLS.
 func (r *Reader) Unencrypted() []string { return sqlexec.Unencrypted(r.config) }
 
 // Listening returns the state of the notifications. It is safe for concurrent use.
@@ -84,8 +84,8 @@ func (r *Reader) Listening() store.Listening {
 	return h
 }
 
-// Lease is the store's. By the way it learns what its looks have seen, and whether the stream still tells of
-// everything.
+// Lease does as the store's. It also records the rows that its looks found, and checks that the stream is
+// complete.
 func (r *Reader) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 	r.mu.Lock()
 	hears, besides := r.hears, query.Besides{Standby: r.elsewhere}
@@ -120,8 +120,7 @@ func (r *Reader) Lease(ctx context.Context, ask store.Ask) (store.Leased, error)
 	return got, nil
 }
 
-// watch compares what the stream depends on with what it was, and its place with an earlier one of the
-// server's.
+// watch ends the stream if its server or publication changed, and compares its position with the server's.
 func (r *Reader) watch(reached int64, is origin) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,8 +138,7 @@ func (r *Reader) watch(reached int64, is origin) {
 	}
 }
 
-// begins says that the stream tells of whatever is committed from here on, but for transactions up to that
-// number.
+// begins records that the stream has every commit from now on, except of transactions up to number.
 func (r *Reader) begins(is origin, number uint32, stop context.CancelCauseFunc) {
 	r.mu.Lock()
 	r.hears, r.elsewhere, r.why, r.stop, r.is = true, false, "", stop, is
@@ -151,7 +149,7 @@ func (r *Reader) begins(is origin, number uint32, stop context.CancelCauseFunc) 
 	r.woken()
 }
 
-// ends says that from here on commits are not heard of.
+// ends records that there are no notifications from now on.
 func (r *Reader) ends(why error, elsewhere bool) {
 	r.mu.Lock()
 	r.hears, r.elsewhere, r.why = false, elsewhere, ""
@@ -162,7 +160,7 @@ func (r *Reader) ends(why error, elsewhere bool) {
 	r.woken()
 }
 
-// Told takes up what the stream told.
+// Told processes a message of the stream.
 func (r *Reader) Told(m Message) {
 	r.mu.Lock()
 	r.heardAt = time.Now()
@@ -184,21 +182,21 @@ func (r *Reader) Told(m Message) {
 	}
 }
 
-// place is how far the stream is.
+// place returns the position of the stream.
 func (r *Reader) place() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.at
 }
 
-// name gives the slot its name, and the statements that name.
+// name sets the name of the slot, and its statements.
 func (r *Reader) name(slot string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.o.Slot, r.text = slot, ReaderStatements(r.pg, slot)
 }
 
-// ReaderStatements are the statements of a Reader of that slot.
+// ReaderStatements returns the statements of a Reader of slot.
 func ReaderStatements(pg *sqlexec.DB, slot string) map[string]string {
 	out := map[string]string{}
 	parts := strings.NewReplacer("/*server*/", pg.SQL["WALServer"], "/*published*/", pg.SQL["WALPublished"])

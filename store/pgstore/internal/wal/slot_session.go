@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Listen reads the slot until ctx is done; a relay's Run calls it. While that cannot be, it says so once and
-// tries again every few seconds, and commits are found by looking.
+// Listen reads the slot until ctx is done; a relay's Run calls it. While it cannot read, it logs that once
+// and tries again every few seconds, and the relay polls.
 func (r *Reader) Listen(ctx context.Context, log *slog.Logger) {
 	say := &walVoice{Reader: r, log: log}
 	for fails := 1; ctx.Err() == nil; fails++ {
@@ -30,7 +30,7 @@ func (r *Reader) Listen(ctx context.Context, log *slog.Logger) {
 			fails = 1
 		}
 		if r.ends(err, false); fails > 1 || !sqlexec.Outage(err) && !errors.Is(err, errChanged) {
-			// a connection may be lost
+			// the first failure may be one lost connection
 			say.deaf(ctx, err)
 		}
 		pause(ctx, backoff.After(fails, 50*time.Millisecond, 4*time.Second))
@@ -38,10 +38,10 @@ func (r *Reader) Listen(ctx context.Context, log *slog.Logger) {
 	r.ends(nil, false)
 }
 
-// errChanged ends a stream that may have missed something: the next one begins with a look.
+// errChanged ends a stream that may have missed commits; the next one begins with a look.
 var errChanged = errors.New("commits may have been missed")
 
-// A walVoice says once that commits cannot be heard of, and that they can again.
+// walVoice logs once that there are no notifications, and once that they are back.
 type walVoice struct {
 	*Reader
 	log  *slog.Logger
@@ -51,7 +51,7 @@ type walVoice struct {
 func (v *walVoice) deaf(ctx context.Context, why error) {
 	if !v.said {
 		v.said = true
-		v.log.WarnContext(ctx, "relay: cannot hear of commits; it looks at the table meanwhile", "slot",
+		v.log.WarnContext(ctx, "relay: no notifications of commits; it polls meanwhile", "slot",
 			v.o.Slot, "error", why)
 	}
 }
@@ -59,7 +59,7 @@ func (v *walVoice) deaf(ctx context.Context, why error) {
 func (v *walVoice) hears(ctx context.Context) {
 	if v.said {
 		v.said = false
-		v.log.InfoContext(ctx, "relay: hears of commits again", "slot", v.o.Slot)
+		v.log.InfoContext(ctx, "relay: notifications of commits work again", "slot", v.o.Slot)
 	}
 }
 
@@ -70,7 +70,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// session is one connection's life.
+// session connects and reads until the connection fails.
 func (r *Reader) session(ctx context.Context, say *walVoice) error {
 	conn, err := r.connect(ctx)
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *Reader) session(ctx context.Context, say *walVoice) error {
 	return nil
 }
 
-// connect makes a connection for replication.
+// connect opens a connection for replication.
 func (r *Reader) connect(ctx context.Context) (*pgconn.PgConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadAfter)
 	defer cancel()
@@ -116,7 +116,7 @@ func (r *Reader) connect(ctx context.Context) (*pgconn.PgConn, error) {
 	return conn, nil
 }
 
-// StartStream makes the server stream what the publication of the slot's name has.
+// StartStream starts the stream of the publication with the slot's name.
 func StartStream(ctx context.Context, conn *pgconn.PgConn, slot string) (*pgconn.HijackedConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadAfter)
 	defer cancel()
@@ -140,8 +140,8 @@ func StartStream(ctx context.Context, conn *pgconn.PgConn, slot string) (*pgconn
 	}
 }
 
-// ready makes what is missing, waits until no other session reads the slot, and takes the slot to where the
-// server is now.
+// ready creates the publication and slot if missing, waits until no other session reads the slot, and moves
+// the slot to the server's present position.
 func (r *Reader) ready(ctx context.Context, s *walSlot, say *walVoice) (is origin, number uint32, err error) {
 	if err := s.name(ctx); err != nil {
 		return is, 0, err
@@ -153,17 +153,17 @@ func (r *Reader) ready(ctx context.Context, s *walSlot, say *walVoice) (is origi
 		case err != nil:
 			return is, 0, err
 		case !st.there && st.published != "":
-			r.ends(fmt.Errorf("slot %s is being made, which waits for transactions that are open", r.o.Slot),
+			r.ends(fmt.Errorf("slot %s is being created, which waits for open transactions", r.o.Slot),
 				false)
 			if err := s.make(ctx, st.failover); err != nil {
 				return is, 0, err
 			}
-			log.InfoContext(ctx, "relay: made a replication slot", "slot", r.o.Slot, "failover", st.failover)
+			log.InfoContext(ctx, "relay: created a replication slot", "slot", r.o.Slot, "failover", st.failover)
 		case st.there && st.lost:
 			if err := s.drop(ctx); err != nil {
 				return is, 0, err
 			}
-			log.WarnContext(ctx, "relay: the server had invalidated the replication slot: it is made anew",
+			log.WarnContext(ctx, "relay: the server invalidated the replication slot; creating it again",
 				"slot", r.o.Slot)
 		case st.active:
 			if r.ends(nil, true); !waits {
@@ -178,7 +178,7 @@ func (r *Reader) ready(ctx context.Context, s *walSlot, say *walVoice) (is origi
 			r.ends(why, false)
 			say.deaf(ctx, why)
 			if st.there {
-				_ = s.advance(ctx) // it holds WAL back for nothing
+				_ = s.advance(ctx) // so that it does not keep WAL
 			}
 			pause(ctx, repairEach)
 		default:
@@ -191,7 +191,7 @@ func (r *Reader) ready(ctx context.Context, s *walSlot, say *walVoice) (is origi
 	return is, 0, context.Cause(ctx)
 }
 
-// A walSlot asks about the slot, through a connection for replication.
+// walSlot sends statements about the slot through a connection for replication.
 type walSlot struct {
 	*Reader
 	conn *pgconn.PgConn
@@ -204,7 +204,7 @@ func (s *walSlot) ask(ctx context.Context, sql string) ([]string, error) {
 	return s.askLong(ctx, sql)
 }
 
-// askLong is ask for a statement that waits for transactions of others.
+// askLong does as ask for a statement that waits for other transactions.
 func (s *walSlot) askLong(ctx context.Context, sql string) ([]string, error) {
 	results, err := s.conn.Exec(ctx, sql).ReadAll()
 	if err != nil {
@@ -238,13 +238,13 @@ func (s *walSlot) name(ctx context.Context) error {
 	return nil
 }
 
-// A slotState is how the slot and its publication are.
+// slotState is the state of the slot and its publication.
 type slotState struct {
 	server, published             string
 	there, active, lost, failover bool
 }
 
-// state looks, makes a publication that is missing, and refuses what cannot be.
+// state reads the state, creates a missing publication, and returns an error if the slot cannot be used.
 func (s *walSlot) state(ctx context.Context) (st slotState, err error) {
 	row, err := s.ask(ctx, s.text["WALState"])
 	if err != nil || len(row) != 11 {
@@ -264,7 +264,7 @@ func (s *walSlot) state(ctx context.Context) (st slotState, err error) {
 	case row[1] == "":
 		return st, errors.New("the server is a standby: let the URL lead to the primary, as by target_session_attrs=read-write")
 	case st.there && (row[6] != "pgoutput" || !yes(8)):
-		return st, fmt.Errorf("slot %s is there, of plugin %q and database %q: give another --slot", s.o.Slot,
+		return st, fmt.Errorf("slot %s exists already, with plugin %q in database %q: use another --slot", s.o.Slot,
 			row[6], row[7])
 	case !yes(3):
 		if err := s.publish(ctx); err != nil {
@@ -277,7 +277,7 @@ func (s *walSlot) state(ctx context.Context) (st slotState, err error) {
 
 func (s *walSlot) publish(ctx context.Context) error {
 	_, err := s.ask(ctx, s.text["WALPublish"])
-	if sqlexec.SQLState(err) == "42710" { // another relay made it
+	if sqlexec.SQLState(err) == "42710" { // another relay created it
 		return nil
 	}
 	return advised(err, "let the tables' owner run: "+s.text["WALPublish"])
@@ -299,7 +299,7 @@ func (s *walSlot) make(ctx context.Context, failover bool) error {
 
 func (s *walSlot) drop(ctx context.Context) error {
 	_, err := s.ask(ctx, s.text["WALDropSlot"])
-	// another relay did, or has made it anew
+	// another relay dropped it, or created it again
 	if code := sqlexec.SQLState(err); code == "42704" || code == "55006" {
 		return nil
 	}
@@ -311,26 +311,26 @@ func (s *walSlot) advance(ctx context.Context) error {
 	return err
 }
 
-// take moves the slot, and draws a number: what is committed from here on will be told of, what was before
-// has a smaller number.
+// take moves the slot and takes a transaction number. The stream has every later commit; earlier
+// transactions have smaller numbers.
 func (s *walSlot) take(ctx context.Context) (number uint32, busy bool, err error) {
 	switch err := s.advance(ctx); {
 	case sqlexec.SQLState(err) == "55006", sqlexec.SQLState(err) == "42704":
 		return 0, true, nil
-	case sqlexec.SQLState(err) == "55000": // it cannot be read from any more
+	case sqlexec.SQLState(err) == "55000": // the slot is invalid
 		return 0, true, s.drop(ctx)
 	case err != nil:
-		return 0, false, fmt.Errorf("take slot %s on: %w", s.o.Slot, err)
+		return 0, false, fmt.Errorf("advance slot %s: %w", s.o.Slot, err)
 	}
 	row, err := s.ask(ctx, s.text["WALNumber"])
 	if err != nil || len(row) == 0 {
-		return 0, false, fmt.Errorf("draw a transaction's number: %w", err)
+		return 0, false, fmt.Errorf("take a transaction number: %w", err)
 	}
 	n, err := strconv.ParseUint(row[0], 10, 64)
 	return uint32(n), false, err
 }
 
-// advised adds a remedy to an error that it may cure.
+// advised adds the remedy to an error that has one.
 func advised(err error, remedy string) error {
 	switch sqlexec.SQLState(err) {
 	case "53400":

@@ -16,26 +16,25 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// A sighting is what was seen of a slot that somebody else reads.
+// sighting is one look at a slot that another program reads.
 type sighting struct {
 	slot      string
-	place     int64  // of the WAL, just before
+	place     int64  // of the WAL, just before the look
 	where     string // a hash of the server, its timeline, the database and the publication
-	session   string // a hash of the one that reads the slot; "": none does
-	restart   int64  // of the slot: never less than the place at which it was made
+	session   string // a hash of the session that reads the slot; "" if none does
+	restart   int64  // of the slot: at least the place at which it was created
 	confirmed int64
-	end       int64 // of the WAL, just after
-	// of transactions: those before oldest had ended, and none had drawn next or a later number
+	end       int64 // of the WAL, just after the look
+	// Transactions before oldest had ended; none had the number next or a later one.
 	oldest, next uint64
 	bases        []string // the positions of the shards
 	there        bool
-	hidden       bool   // this user may not see who reads it
-	unfit        string // why it cannot be followed
+	hidden       bool   // this user may not see the session that reads it
+	unfit        string // the reason why it cannot be followed
 }
 
-// sameAs tells whether the slot is known to be the one of was, an earlier sighting. It is, if it was made
-// before the place at which that was seen; and if the session that read it then reads it still: a slot in use
-// cannot be dropped.
+// sameAs reports whether the slot is certainly that of was, an earlier look. It is if it was created before
+// the place of that look, or if the same session still reads it: a slot in use cannot be dropped.
 func (s *sighting) sameAs(was *sighting) bool {
 	if was == nil || s.slot != was.slot || s.where != was.where {
 		return false
@@ -43,12 +42,12 @@ func (s *sighting) sameAs(was *sighting) bool {
 	return s.restart < was.place || s.session != "" && s.session == was.session
 }
 
-// String is what sightingOf reads, in the token of a tick: what to know the slot again by.
+// String returns the form for the token of a tick, by which the slot can be recognized: see sightingOf.
 func (s *sighting) String() string {
 	return fmt.Sprintf("%s.%d.%s.%s", s.slot, s.place, s.where, s.session)
 }
 
-// sightingOf is nil for the token of a tick that was cut by a relay that publishes.
+// sightingOf returns nil for the tick of a relay that publishes.
 func sightingOf(token string) *sighting {
 	f := strings.Split(token, ".")
 	if len(f) != 5 {
@@ -112,7 +111,7 @@ func (f *Follower) see(ctx context.Context) (*sighting, error) {
 		s.unfit = fmt.Sprintf("publication %s leaves out the columns %s, which Debezium reads as NULL: make it without a list of columns, "+
 			"as skald debezium config prints", f.o.Publication, out[i].Columns)
 	case s.hidden:
-		s.unfit = "this role may not see who reads the slot: GRANT pg_read_all_stats TO it"
+		s.unfit = "this role may not see the session that reads the slot: GRANT pg_read_all_stats TO it"
 	case publications != "" && !names(publications, f.o.Publication):
 		s.unfit = fmt.Sprintf("slot %s is read by publication %s, not %s: give that as --publication",
 			f.o.Slot,
@@ -122,7 +121,7 @@ func (f *Follower) see(ctx context.Context) (*sighting, error) {
 	return s, err
 }
 
-// names tells whether a list of identifiers, as PostgreSQL reads it, has name.
+// names reports whether a list of identifiers, as PostgreSQL reads it, has name.
 func names(list, name string) bool {
 	for one := range strings.SplitSeq(list, ",") {
 		if one = strings.TrimSpace(one); one == name || one == sqlexec.Quoted(name) {
@@ -132,9 +131,7 @@ func names(list, name string) bool {
 	return false
 }
 
-// Examine looks whether the slot is there to which positions were moved.
-//
-// say tells what was found, how bad that is, and what to do about it.
+// Examine checks the slots that positions followed. It calls say with each result and its remedy.
 func Examine(ctx context.Context, pg *sqlexec.DB, say func(grade skald.Grade, saw, remedy string)) error {
 	bases := pg.Call("ReadByBases")
 	var ticks []query.Tick
@@ -147,11 +144,11 @@ func Examine(ctx context.Context, pg *sqlexec.DB, say func(grade skald.Grade, sa
 		if err == nil && sightingOf(t.Token) != nil {
 			ticks = append(ticks, t)
 		}
-		return nil // of a tick that is none others tell
+		return nil // others report an invalid tick
 	}
 	err := pg.Short(ctx, "examine", bases)
 	if right := new(store.RightError); errors.As(err, &right) {
-		return nil // this user may not read it
+		return nil // this user may not read the shards
 	}
 	if err != nil {
 		return err
@@ -162,25 +159,25 @@ func Examine(ctx context.Context, pg *sqlexec.DB, say func(grade skald.Grade, sa
 		if err != nil {
 			return err
 		}
-		is.where = was.where // of which publication it was is not known here
+		is.where = was.where // the publication at that look is not known
 		left, err := left(ctx, pg, t, is.next)
 		if err != nil {
 			return err
 		}
-		const remedy = "run skald relay until skald outbox shows nothing pending: it publishes again what is not known to be " +
+		const remedy = "run skald relay until skald outbox shows nothing pending: it publishes again each row that is not known to be " +
 			"published. Or begin once with skald relay --read-by --trust-slot, if the slot has had all; docs/adopt.md"
 		switch {
 		case is.there && is.hidden:
-			say(skald.Fine, "this user may not see who reads slot "+was.slot, "")
+			say(skald.Fine, "this user may not see the session that reads slot "+was.slot, "")
 		case is.there && (is.sameAs(was) || !left):
 			say(skald.Fine, "positions follow slot "+was.slot, "")
 		case is.there:
 			say(skald.Doubtful,
-				fmt.Sprintf("rows are there after the position, and slot %s may be another than the one "+
-					"that was followed: if no skald relay --read-by is at work, nothing is emptied",
+				fmt.Sprintf("there are rows above the position, and slot %s may be another than the one "+
+					"that was followed: if no skald relay --read-by runs, the retention deletes nothing",
 					was.slot), remedy)
 		default:
-			say(skald.Failed, is.unfit+": positions followed it, and nothing is emptied any more", remedy)
+			say(skald.Failed, is.unfit+": positions followed it, and the retention deletes nothing any more", remedy)
 		}
 	}
 	return nil

@@ -12,25 +12,25 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// What of the protocol of pgoutput matters here: which transactions are told of, and how far the server is.
+// Kinds of messages of the protocol pgoutput.
 const (
 	walOther = iota
-	Begin    // of a transaction that is committed and has rows of the outbox
+	Begin    // a committed transaction with rows of the outbox
 	Commit   // its end
-	walAlive // nothing was committed up to end that was not told of
+	walAlive // there are no other commits up to end
 )
 
-// A Message is one message of the stream.
+// Message is one message of the stream.
 type Message struct {
 	Kind  int
 	XID   uint32
 	end   int64 // a place in the WAL
-	reply bool  // the server waits to hear from us
+	reply bool  // the server requests a status message
 }
 
 var errWAL = errors.New("the stream is not as PostgreSQL documents it")
 
-// readWAL reads what is in a CopyData.
+// readWAL reads the content of a CopyData.
 func readWAL(b []byte) (m Message, err error) {
 	switch {
 	case len(b) >= 18 && b[0] == 'k':
@@ -53,14 +53,14 @@ func readWAL(b []byte) (m Message, err error) {
 	return m, nil
 }
 
-// A Stream is a connection in which the server streams.
+// Stream is a connection on which the server streams.
 type Stream struct {
 	Conn *pgconn.HijackedConn
 	Told func(Message)
 	At   func() int64
 }
 
-// follow reads until ctx is done; then it tells the server how far it came, and leaves.
+// follow reads until ctx is done; then it sends the server its position and ends the stream.
 func (s *Stream) follow(ctx context.Context) error {
 	defer s.Conn.Conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = s.Conn.Conn.SetReadDeadline(time.Unix(1, 0)) })()
@@ -82,7 +82,7 @@ func (s *Stream) follow(ctx context.Context) error {
 		msg, err := s.Conn.Frontend.Receive()
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded) && time.Since(heard) > deadAfter:
-			return fmt.Errorf("the server has been silent for %v", deadAfter)
+			return fmt.Errorf("the server sent nothing for %v", deadAfter)
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			continue
 		case err != nil:
@@ -114,7 +114,7 @@ func (s *Stream) take(msg pgproto3.BackendMessage) error {
 	return nil
 }
 
-// Status tells the server how far we are: it keeps no WAL for us from before.
+// Status sends the server the position of the stream. The server keeps no older WAL for it.
 func (s *Stream) Status(reply bool) error {
 	at := uint64(s.At())
 	b := make([]byte, 0, 34)
@@ -140,7 +140,7 @@ func (s *Stream) send(msgs ...pgproto3.FrontendMessage) error {
 	return s.Conn.Frontend.Flush()
 }
 
-// leave tells the server how far we came, and waits for a moment until it heard that.
+// leave sends the server the position and waits at most 2 s for its answer.
 func (s *Stream) leave() {
 	if s.Status(false) != nil || s.send(&pgproto3.CopyDone{}) != nil {
 		return

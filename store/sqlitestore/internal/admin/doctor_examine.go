@@ -53,17 +53,17 @@ func (d *doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, er
 	say("journal_mode", journal == "wal", skald.Failed, journal,
 		"open the file with sqlitestore.Open, or run PRAGMA journal_mode = wal: readers and the writer stop each other otherwise")
 	say("synchronous", synchronous >= synchronousFull, skald.Failed, fmt.Sprint(synchronous),
-		"open the file with sqlitestore.Open, which sets synchronous to FULL: what is committed does not outlive the machine otherwise")
+		"open the file with sqlitestore.Open, which sets synchronous to FULL: otherwise commits are lost if the machine crashes")
 	const remedy = "start a relay, set inbox.Options.Retention.Keep in one service, or run: skald maintain"
 	ago := time.Duration(looked) * time.Second
 	switch {
 	case looked == -2: // there are no rows and no marks
 		say("retention", true, "", "it has not run yet, and there is nothing to delete", "")
 	case looked < 0:
-		say("retention", false, skald.Doubtful, "nobody has seen to it yet", remedy)
+		say("retention", false, skald.Doubtful, "it never ran", remedy)
 	default:
 		say("retention", ago <= time.Hour, skald.Failed,
-			fmt.Sprintf("rows are kept %s, marks %s; it last looked %v ago", retention.Spell(keep.Outbox),
+			fmt.Sprintf("rows are kept %s, marks %s; it last ran %v ago", retention.Spell(keep.Outbox),
 				retention.Spell(keep.Marks), ago),
 			remedy)
 	}

@@ -38,7 +38,7 @@ type ChangedError struct{ Where, Name string }
 
 func (e *ChangedError) Error() string {
 	return fmt.Sprintf(
-		"migrate: %s was applied to %s in another text than this build has: do not edit an applied migration",
+		"migrate: %s was applied to %s with a text that differs from this build's: do not edit an applied migration",
 		e.Name, e.Where)
 }
 

@@ -26,11 +26,11 @@ func (s *Steward) own(ctx context.Context, what, owner string, ttl time.Duration
 func (s *Steward) Keeps(ctx context.Context) (store.Retention, error) {
 	p, err := s.run.Prepare(ctx)
 	if err != nil {
-		return store.Retention{}, sqlexec.Failed("look at retention", err)
+		return store.Retention{}, sqlexec.Failed("read retention", err)
 	}
 	var rows, marks, steps, sagas int64 // milliseconds
 	if err := p.Row(ctx, "Keeps").Scan(&rows, &marks, &steps, &sagas); err != nil {
-		return store.Retention{}, sqlexec.Failed("look at retention", err)
+		return store.Retention{}, sqlexec.Failed("read retention", err)
 	}
 	of := func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 	return store.Retention{Outbox: of(rows), Marks: of(marks), Steps: of(steps), Sagas: of(sagas)}, nil
