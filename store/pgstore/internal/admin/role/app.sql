@@ -1,5 +1,5 @@
--- What a process needs that writes messages and consumes them. It cannot read the outbox, nor write what is Skald's
--- own in a row: txid, seq, slot, source.
+-- The rights of a process that writes and consumes messages. It cannot read the outbox, and cannot write Skald's own columns of a row:
+-- txid, seq, slot, source.
 GRANT USAGE ON SCHEMA /*itself*/ TO /*role*/;
 GRANT SELECT ON /*schema*/skald_migration TO /*role*/;
 GRANT SELECT ON /*schema*/skald_setting TO /*role*/; -- the key of fingerprints
@@ -32,11 +32,11 @@ GRANT SELECT ON /*schema*/skald_progress TO /*role*/;
 GRANT SELECT ON /*schema*/skald_calls TO /*role*/;
 -- The default of skald_mark's arrival.
 GRANT USAGE, SELECT ON SEQUENCE /*schema*/skald_arrival TO /*role*/;
--- To see that sequences have not come to what is there.
+-- To detect sequences that are behind the stored rows.
 GRANT SELECT ON SEQUENCE /*schema*/skald_parked_place_seq TO /*role*/;
 GRANT SELECT ON SEQUENCE /*schema*/skald_quarantine_number_seq TO /*role*/;
 GRANT SELECT ON SEQUENCE /*schema*/skald_audit_seq_seq TO /*role*/;
--- PUBLIC has these but for skald_pending_after, skald_oldest_after and skald_kept_counts, unless somebody took them away.
+-- By default PUBLIC has these, except skald_pending_after, skald_oldest_after and skald_kept_counts.
 GRANT EXECUTE ON FUNCTION /*schema*/skald_require TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_check_key_order TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_expire TO /*role*/;

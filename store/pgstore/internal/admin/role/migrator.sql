@@ -1,4 +1,4 @@
--- The role that `skald migrate` runs as. It owns what it makes; where the schema is there it needs nothing of the
--- database. Run this before the first migration, as whoever may make schemas.
+-- The role of `skald migrate`. It owns the tables that it creates; if the schema exists, it needs no right on the database. Run this before
+-- the first migration, as a user that may create schemas.
 CREATE SCHEMA IF NOT EXISTS /*itself*/;
 GRANT USAGE, CREATE ON SCHEMA /*itself*/ TO /*role*/;

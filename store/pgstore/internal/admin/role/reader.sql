@@ -1,4 +1,4 @@
--- What a person or a dashboard needs to look: payloads can be read, nothing can be written.
+-- The rights of a person or a dashboard: they can read payloads and write nothing.
 GRANT USAGE ON SCHEMA /*itself*/ TO /*role*/;
 GRANT SELECT ON /*schema*/skald_migration TO /*role*/;
 GRANT SELECT ON /*schema*/skald_setting TO /*role*/;
@@ -41,7 +41,7 @@ GRANT SELECT ON /*schema*/skald_backlog TO /*role*/;
 GRANT SELECT ON /*schema*/skald_retention TO /*role*/;
 GRANT SELECT ON /*schema*/skald_consumers TO /*role*/;
 GRANT SELECT ON /*schema*/skald_lease TO /*role*/;
--- The views call these, under the rights of the owner of the tables: PUBLIC does not have them.
+-- The views call these with the rights of the owner of the tables; PUBLIC does not have them.
 GRANT EXECUTE ON FUNCTION /*schema*/skald_late_rows TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_pending_after TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_kept_counts TO /*role*/;

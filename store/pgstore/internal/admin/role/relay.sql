@@ -1,5 +1,4 @@
--- What `skald relay` needs, or a process that runs a relay: it reads the outbox, changes no row of it, and empties
--- whole leaves.
+-- The rights of `skald relay`, or of a process that runs a relay. It reads the outbox, changes no row of it, and truncates whole leaves.
 GRANT USAGE ON SCHEMA /*itself*/ TO /*role*/;
 GRANT SELECT ON /*schema*/skald_migration TO /*role*/;
 GRANT SELECT, UPDATE (value) ON /*schema*/skald_setting TO /*role*/; -- UPDATE to lock the row; a trigger lets it change 'recovery reason' alone
@@ -28,7 +27,8 @@ GRANT SELECT ON /*schema*/skald_consumers TO /*role*/;
 GRANT SELECT ON /*schema*/skald_progress TO /*role*/;
 GRANT SELECT ON /*schema*/skald_calls TO /*role*/;
 GRANT SELECT, INSERT, UPDATE, DELETE ON /*schema*/skald_lease TO /*role*/;
--- PUBLIC has these but for skald_pending_after, skald_oldest_after and skald_kept_counts, unless somebody took them away; so it is with pg_control_system, which they ask.
+-- By default PUBLIC has these and pg_control_system, which they call, but not skald_pending_after, skald_oldest_after and
+-- skald_kept_counts.
 GRANT EXECUTE ON FUNCTION /*schema*/skald_require TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_check_identity TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_recovery_reason TO /*role*/;

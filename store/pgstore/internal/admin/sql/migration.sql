@@ -1,5 +1,5 @@
 -- name: Encoding
--- From the table: to_regnamespace would answer from a cache, and not see what was made while we waited for the lock.
+-- From the table: to_regnamespace uses a cache, which may lack a schema that was created while this waited for the lock.
 SELECT current_setting('server_encoding'), current_setting('client_encoding'), current_database(), EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text);
 
 -- name: BoundIdle
@@ -7,7 +7,7 @@ SELECT current_setting('server_encoding'), current_setting('client_encoding'), c
 SELECT set_config('idle_in_transaction_session_timeout', $1::text, true);
 
 -- name: LockMigrations
--- Until the end of the transaction: two at once go one behind the other.
+-- Until the end of the transaction, so that two migrations run one after the other.
 SELECT pg_advisory_xact_lock(hashtextextended('skald migration ' || $1::text, 0));
 
 -- name: CreateMigrations
@@ -38,8 +38,8 @@ INSERT INTO /*schema*/skald_setting (name, value) VALUES ('source', $1::text);
 SELECT coalesce(string_agg(version::text, ','), ''), coalesce(max(builds), 0) FROM /*schema*/skald_migration;
 
 -- name: MissingRight
--- The first right that is missing, as "INSERT on skald_outbox", with the statement that gives it. A table that is not
--- there belongs to another version: that is for Version to say.
+-- The first missing right, for example "INSERT on skald_outbox", with the statement that grants it. It ignores missing tables: they belong
+-- to another version, which Version reports.
 SELECT w.privilege || ' on ' || w.what,
 	format('GRANT %s%s ON %s TO %I', w.privilege, ' (' || w.columns || ')', w.target, current_user)
 FROM (
@@ -76,7 +76,7 @@ ORDER BY w.n, w.what
 LIMIT 1;
 
 -- name: LockShort
--- Whoever comes behind waits as long as we do.
+-- Other transactions queue behind this lock and wait as long.
 SELECT set_config('lock_timeout', $1::text, true);
 
 -- name: Clock
@@ -89,7 +89,7 @@ INSERT INTO /*schema*/skald_setting (name, value) VALUES ($1::text, $2::text) ON
 SELECT to_regclass($1::text) IS NOT NULL;
 
 -- name: Like
--- Owner, rights and storage parameters that one leaf has, as statements for another.
+-- Owner, rights and storage parameters of one leaf, as statements for another.
 SELECT format('ALTER TABLE %s OWNER TO %I', $2::text, pg_get_userbyid(relowner)) FROM pg_class WHERE oid = $1::text::regclass
 UNION ALL
 SELECT format('ALTER TABLE %s SET (%s)', $2::text, array_to_string(reloptions, ', '))
@@ -100,12 +100,12 @@ SELECT format('GRANT %s ON %s TO %s%s', a.privilege_type, $2::text, CASE a.grant
 FROM pg_class, aclexplode(relacl) AS a WHERE oid = $1::text::regclass AND a.grantee <> relowner;
 
 -- name: NewRowLeaf
--- Made apart and attached then: CREATE … PARTITION OF would wait for every open writer, and the others for it.
+-- Created and then attached: CREATE … PARTITION OF would wait for every open writer, and other transactions would queue behind it.
 CREATE TABLE /*schema*/skald_outbox_0 (LIKE /*schema*/skald_outbox INCLUDING ALL EXCLUDING IDENTITY);
 
 -- name: AttachRowLeaf
 ALTER TABLE /*schema*/skald_outbox ATTACH PARTITION /*schema*/skald_outbox_0 FOR VALUES IN (/*slot*/0);
 
 -- name: RowSlots
--- The default of the parent alone: that is what an INSERT takes.
+-- Only the default of the parent, which an INSERT uses.
 ALTER TABLE ONLY /*schema*/skald_outbox ALTER COLUMN slot SET DEFAULT (floor(date_part('epoch', now()) / 86400)::bigint % /*slots*/10)::smallint;

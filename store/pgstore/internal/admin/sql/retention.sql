@@ -5,11 +5,11 @@ SELECT floor(extract(epoch FROM clock_timestamp()))::bigint;
 SELECT EXISTS (SELECT FROM /*schema*/skald_outbox_0);
 
 -- name: LockRows
--- First the lock, then the look: a row that commits while we wait for the lock is seen.
+-- First the lock, then the check, so that the check includes rows that commit during the wait for the lock.
 LOCK TABLE /*schema*/skald_outbox_0 IN ACCESS EXCLUSIVE MODE;
 
 -- name: Covered
--- A shard covers what its base saw. One that has no base, or one that is not there, covers nothing.
+-- A shard has passed the rows that its base includes. A shard without a base, or with a missing one, has passed none.
 SELECT NOT EXISTS (SELECT FROM /*schema*/skald_outbox_0) OR NOT EXISTS (
 	SELECT FROM /*schema*/skald_shard AS l LEFT JOIN /*schema*/skald_snapshot AS t
 		ON l.base <> '' AND t.id = nullif(split_part(l.base, '-', 1), '')::bigint AND t.token = split_part(l.base, '-', 2)
@@ -24,15 +24,15 @@ SELECT count(*) FROM /*schema*/skald_outbox_0;
 TRUNCATE /*schema*/skald_outbox_0;
 
 -- name: DeleteQuarantine
--- What was taken; what waits, waits for somebody.
+-- Only messages that were taken; the others wait for an operator.
 DELETE FROM /*schema*/skald_quarantine WHERE ctid = ANY (ARRAY(
 	SELECT ctid FROM /*schema*/skald_quarantine WHERE taken_at < clock_timestamp() - $1::bigint * interval '1 microsecond'
 	LIMIT 5000 FOR UPDATE SKIP LOCKED));
 
 -- name: DeleteMarks
--- With their answers. What is forgotten raises the floor of its consumer in the same transaction: a snapshot shows the mark or the floor.
--- Of a scope with a retention of its own those go whose time is over, but none of the last $2: no floor is there.
--- The clock is asked once: asked for each row it ends no walk of the index, and all that is kept would be looked at each time.
+-- With their answers. The delete raises the floor of the consumer in the same transaction, so that each snapshot has the mark or the floor.
+-- Marks with their own Keep are deleted when that is over, but none of the last $2, because no floor exists there. The clock is read once:
+-- a condition with a clock for each row would not end the walk of the index, and each run would read all marks.
 WITH d AS (
 	DELETE FROM /*schema*/skald_mark WHERE ctid = ANY (ARRAY(
 		SELECT ctid FROM /*schema*/skald_mark WHERE at < (SELECT clock_timestamp()) - $1::bigint * interval '1 microsecond'
@@ -52,7 +52,7 @@ WITH d AS (
 SELECT count(*) FROM d;
 
 -- name: DeleteSagas
--- Those that ended: their keys are free again. A child stays as long as its parent, which may undo it yet, has not ended.
+-- Ended sagas; their keys become free. A child stays until its parent has ended, because the parent may still undo it.
 DELETE FROM /*schema*/skald_saga WHERE ctid = ANY (ARRAY(
 	SELECT s.ctid FROM /*schema*/skald_saga AS s WHERE s.ended_at < (SELECT clock_timestamp()) - $1::bigint * interval '1 microsecond' AND NOT EXISTS (
 		SELECT FROM (SELECT CASE WHEN strpos(s.origin, '"parent"') > 0 THEN s.origin::jsonb -> 'parent' END AS up) AS o
@@ -61,7 +61,7 @@ DELETE FROM /*schema*/skald_saga WHERE ctid = ANY (ARRAY(
 	ORDER BY s.ended_at LIMIT 5000 FOR UPDATE OF s SKIP LOCKED));
 
 -- name: CountRest
--- What DeleteMarks, ForgetSteps and DeleteSagas would delete.
+-- The number of rows that DeleteMarks, ForgetSteps and DeleteSagas would delete.
 SELECT (SELECT count(*) FROM /*schema*/skald_mark WHERE at < clock_timestamp() - $1::bigint * interval '1 microsecond'
 		AND (until IS NULL OR until <= clock_timestamp()))
 	+ (SELECT count(*) FROM /*schema*/skald_mark WHERE until <= clock_timestamp() AND at < clock_timestamp() - $4::bigint * interval '1 microsecond'
@@ -74,8 +74,8 @@ SELECT (SELECT count(*) FROM /*schema*/skald_mark WHERE at < clock_timestamp() -
 		WHERE p.id = (o.up ->> 'id') COLLATE "C" AND p.ended_at IS NULL));
 
 -- name: DeleteSnapshots
--- Those before the oldest that a shard needs: a shard at the beginning needs the end of its window, which it may not have stored
--- yet. And none of the last hour, which a relay may have in hand.
+-- Snapshots before the oldest that a shard needs. A shard at the beginning needs the end of its window, which it may not have stored yet.
+-- Those of the last hour stay, because a relay may still use them.
 DELETE FROM /*schema*/skald_snapshot WHERE id = ANY (ARRAY(
 	SELECT id FROM /*schema*/skald_snapshot
 	WHERE at < clock_timestamp() - interval '1 hour' AND id < (
@@ -95,7 +95,7 @@ RETURNING true;
 DELETE FROM /*schema*/skald_lease WHERE name = $1::text AND owner = $2::text;
 
 -- name: Keeps
--- A view of the contract: an app may read no more.
+-- A public view, because an app may read no other table.
 SELECT coalesce(max(keep_seconds) FILTER (WHERE name = 'skald_outbox'), 0), coalesce(max(keep_seconds) FILTER (WHERE name = 'skald_mark'), 0),
 	coalesce(max(keep_seconds) FILTER (WHERE name = 'skald_step'), 0), coalesce(max(keep_seconds) FILTER (WHERE name = 'skald_saga'), 0)
 FROM /*schema*/skald_retention;
@@ -104,8 +104,8 @@ FROM /*schema*/skald_retention;
 UPDATE /*schema*/skald_retention_run SET removed_at = clock_timestamp() WHERE name = $1::text;
 
 -- name: ForgetSteps
--- What is in hand is left for the next time. One that is under way stays, and so does one whose message is kept, or of which
--- nobody said when its saga began.
+-- Locked steps wait for the next run. A step stays if its call is in progress, if its message is parked or dead, or if the beginning of its
+-- saga is not known.
 WITH d AS (
 	DELETE FROM /*schema*/skald_step WHERE ctid = ANY (ARRAY(
 		SELECT s.ctid FROM /*schema*/skald_step AS s

@@ -1,7 +1,7 @@
 -- name: Ring
--- How time falls on leaves; '' where it was never changed.
+-- The ring; '' if it was never changed.
 SELECT coalesce((SELECT value FROM /*schema*/skald_setting WHERE name = 'outbox ring'), '');
 
 -- name: GuardRing
--- Behind the lock on a leaf: rows that fell on it by a ring that we do not know must not go.
+-- After the lock of a leaf: rows that were written with an unknown ring must stay.
 SELECT /*schema*/skald_require(coalesce((SELECT value FROM /*schema*/skald_setting WHERE name = 'outbox ring'), '') = $1::text, 'the ring');

@@ -1,9 +1,9 @@
 -- name: ReadByPlace
--- Before the slot is looked at: one that is made later begins after it. What is flushed outlives a crash.
+-- Before the look at the slot: a slot that is created later begins after this place. Flushed WAL survives a crash.
 SELECT pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint, /*server*/;
 
 -- name: ReadBySlot
--- Of whose session a user may not see the beginning, the session is ''. What its publications are stands in what it asked for.
+-- The session is '' if this user may not see its start. Its publications are in the options of its stream.
 SELECT s.slot_name IS NOT NULL, coalesce(s.plugin, ''), coalesce(s.database = current_database(), false), coalesce(s.wal_status, ''),
 	coalesce(pg_wal_lsn_diff(s.restart_lsn, '0/0'), 0)::bigint, coalesce(pg_wal_lsn_diff(s.confirmed_flush_lsn, '0/0'), 0)::bigint,
 	coalesce(s.active_pid, 0), coalesce(s.active_pid || ' ' || extract(epoch FROM a.backend_start), ''),
@@ -12,28 +12,28 @@ FROM (SELECT) AS one LEFT JOIN pg_catalog.pg_replication_slots AS s ON s.slot_na
 	LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = s.active_pid;
 
 -- name: ReadBySnapshot
--- After the look at the slot: a transaction that has not drawn its number here commits in the slot's stream.
+-- After the look at the slot: a transaction without a number at this time commits in the slot's stream.
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_snapshot_xmax(pg_current_snapshot())::text,
 	CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_publication WHERE pubname = $publication AND pubviaroot) THEN /*published*/ ELSE '' END,
 	pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint;
 
 -- name: ReadByMarked
--- After a snapshot: all that it shows is committed before this place.
+-- After a snapshot: all that it includes was committed before this place.
 SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint;
 
 -- name: ReadByLeft
--- Whether rows of transactions before number $3 are there that the snapshot does not show.
+-- Reports whether there are rows of transactions before number $3 that the snapshot does not include.
 SELECT EXISTS (SELECT FROM /*schema*/skald_outbox AS o WHERE o.txid < $3::text::xid8
 	AND NOT coalesce(pg_visible_in_snapshot(o.txid, (SELECT snapshot FROM /*schema*/skald_snapshot WHERE id = $1::bigint AND token = $2::text)), false)
 	AND o.txid >= coalesce((SELECT pg_snapshot_xmin(snapshot) FROM /*schema*/skald_snapshot WHERE id = $1::bigint AND token = $2::text), '0'));
 
 -- name: ReadByBases
--- The snapshots that the shards have come to.
+-- The snapshots of the shards' positions.
 SELECT DISTINCT base FROM /*schema*/skald_shard;
 
 -- name: ListLeftOut
--- Columns that the connector of skald debezium config reads, and that a publication leaves out by a list of its own; and whether that
--- publication has payloads, as one for a connector does.
+-- Columns that the connector of skald debezium config reads, and that a publication lacks because of its own list of columns; and whether
+-- that publication has payloads, as one for a connector does.
 SELECT p.pubname::text, string_agg(a.attname::text, ', ' ORDER BY a.attnum),
 	EXISTS (SELECT FROM pg_catalog.pg_attribute AS d WHERE d.attrelid = r.prrelid AND d.attnum = ANY (r.prattrs) AND d.attname IN ('data', 'data_bytes'))
 FROM pg_catalog.pg_publication_rel AS r JOIN pg_catalog.pg_publication AS p ON p.oid = r.prpubid

@@ -1,9 +1,9 @@
 -- name: WALSettle
--- Before a look, in its transaction: what is complete here is seen by the look.
+-- Before a look, in its transaction: the look includes every transaction that this snapshot includes.
 SELECT pg_current_snapshot()::text;
 
 -- name: WALWatch
--- How far this server is, which it is, and in which version the publication has the outbox; '' if rows may be missing there.
+-- The position and identity of this server, and the version in which the publication has the outbox; '' if the publication may lack rows.
 SELECT pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint, /*server*/, /*published*/;
 
 -- name: WALServer
@@ -17,7 +17,7 @@ coalesce((SELECT p.oid || ' ' || p.xmin || coalesce(' ' || r.oid || ' ' || r.xmi
 	WHERE p.pubname = $slot AND p.pubinsert AND r.prqual IS NULL AND (p.puballtables OR r.oid IS NOT NULL OR n.oid IS NOT NULL)), '')
 
 -- name: WALState
--- Through a connection for replication, which knows no parameters.
+-- Through a connection for replication, which has no parameters.
 SELECT current_setting('wal_level'), CASE WHEN pg_is_in_recovery() THEN '' ELSE /*server*/ END, current_setting('server_version_num'),
 	EXISTS (SELECT FROM pg_catalog.pg_publication WHERE pubname = $slot), /*published*/,
 	s.slot_name IS NOT NULL, coalesce(s.plugin, ''), coalesce(s.database, ''), coalesce(s.database = current_database(), false),
@@ -25,28 +25,28 @@ SELECT current_setting('wal_level'), CASE WHEN pg_is_in_recovery() THEN '' ELSE 
 FROM (SELECT) AS one LEFT JOIN pg_catalog.pg_replication_slots AS s ON s.slot_name = $slot;
 
 -- name: WALPublish
--- A number for each row is enough: rows are read from the table.
+-- A number for each row is enough, because rows are read from the table.
 CREATE PUBLICATION $publication FOR TABLE /*schema*/skald_outbox (seq) WITH (publish = 'insert', publish_via_partition_root = true);
 
 -- name: WALMakeSlot
 SELECT pg_create_logical_replication_slot($slot, 'pgoutput');
 
 -- name: WALMakeFailoverSlot
--- From PostgreSQL 17 on: one that a standby may keep in step.
+-- From PostgreSQL 17: a slot that a standby can synchronize.
 SELECT pg_create_logical_replication_slot($slot, 'pgoutput', failover => true);
 
 -- name: WALDropSlot
 SELECT pg_drop_replication_slot($slot);
 
 -- name: WALAdvance
--- What was committed before is found by a look: the stream begins here.
+-- A look finds earlier commits; the stream begins here.
 SELECT pg_replication_slot_advance($slot, greatest(pg_current_wal_flush_lsn(), confirmed_flush_lsn))
 FROM pg_catalog.pg_replication_slots WHERE slot_name = $slot;
 
 -- name: WALNumber
--- A transaction that was committed before the stream's beginning has a smaller one.
+-- A transaction that committed before the start of the stream has a smaller number.
 SELECT pg_current_xact_id()::text;
 
 -- name: WALName
--- The default: slots have their names for the whole cluster.
+-- The default. The names of slots are unique in the whole cluster.
 SELECT left('skald_' || regexp_replace(lower(current_database() || '_' || $schema), '[^a-z0-9_]', '_', 'g'), 63);
