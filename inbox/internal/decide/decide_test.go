@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Whoever changes a rule changes the page that readers check: go test ./inbox/internal/decide -update
-func TestTableIsAsItIsPrinted(t *testing.T) {
+// The printed table matches the rules. Update it with: go test ./inbox/internal/decide -update
+func TestTableMatchesPrintedTable(t *testing.T) {
 	const page = "testdata/table.txt"
 	got := printed()
 	if *update {
@@ -23,7 +23,7 @@ func TestTableIsAsItIsPrinted(t *testing.T) {
 	}
 	want, err := os.ReadFile(page)
 	if err != nil || string(want) != got {
-		t.Errorf("%s is not the table any more (%v): read the difference, then run with -update. It is:\n%s",
+		t.Errorf("%s differs from the rules (%v): read the difference, then run with -update. The rules are:\n%s",
 			page, err, got)
 	}
 }
@@ -33,27 +33,27 @@ var update = flag.Bool("update", false, "write testdata/table.txt")
 type block struct {
 	title string
 	rules []rule
-	all   []Facts // groups that are known at it, as their first facts
+	all   []Facts // the first fact of each group that is known then
 }
 
 func blocks() []block {
 	return []block{
 		{"An intake has answered", takenIn(), []Facts{MarkFresh, Came, Unsuspected, Handler, NoStep,
 			StoodAbsent, OthersCall, Unasked, LegacyUnasked}},
-		{"A claimed message was marked elsewhere: its step is taken in", elsewhere(),
+		{"A claimed message was marked elsewhere: its step decides", elsewhere(),
 			[]Facts{MarkFresh, NoStep, StoodAbsent, OthersCall, Unasked}},
 		{"The handler has answered", answered(), []Facts{SaysDone, NoStep, StoodAbsent, Unasked}},
 	}
 }
 
-// titles of groups, by their first facts.
+// titles returns the titles of groups, by their first facts.
 func titles() map[Facts]string {
 	return map[Facts]string{MarkFresh: "mark", Came: "from", Unsuspected: "crash", Handler: "handler",
 		NoStep: "step", StoodAbsent: "stood",
 		OthersCall: "call", Unasked: "reply", LegacyUnasked: "legacy", SaysDone: "answer"}
 }
 
-// words of the facts, in their order.
+// words returns the names of the facts, in order.
 func words() []string {
 	return strings.Fields(`fresh done rejected barred conflict too-old kept behind stale  broker parked admitted  - suspect  yes none
 		none takes undoes  absent done calling parked dead rejected barred undone too-old  other own lost  none accepted refused
@@ -74,7 +74,7 @@ func (c Change) String() string {
 	if !c.Some() {
 		return ""
 	}
-	from := "as it stood"
+	from := "state before"
 	if len(c.From) > 0 {
 		from = strings.Trim(strings.ReplaceAll(fmt.Sprint(c.From), " ", "|"), "[]")
 	}
@@ -90,37 +90,37 @@ func (c Change) String() string {
 
 func printed() string {
 	var out strings.Builder
-	out.WriteString("The decisions of the inbox. In each table the first row that holds decides; · is: does not matter.\n")
+	out.WriteString("The decisions of the inbox. In each table the first row that applies decides; · means any value.\n")
 	for _, b := range blocks() {
 		rows := [][]string{{"#"}}
 		for _, g := range b.all {
 			rows[0] = append(rows[0], titles()[g])
 		}
-		rows[0] = append(rows[0], "do", "ending", "mark", "step becomes", "besides")
+		rows[0] = append(rows[0], "do", "ending", "mark", "step becomes", "also")
 		for n, r := range b.rules {
 			row := []string{fmt.Sprint(n + 1)}
 			for _, g := range b.all {
 				row = append(row, named(r.when&group(g)))
 			}
-			d, mark, besides := r.then, "", []string(nil)
+			d, mark, also := r.then, "", []string(nil)
 			if d.Mark != store.Fresh {
 				mark = d.Mark.String()
 			}
 			if d.Commits {
-				besides = append(besides, "the intake is committed")
+				also = append(also, "the intake is committed")
 			}
 			if d.Requeue {
-				besides = append(besides, "the dead letter of the step is requeued")
+				also = append(also, "the dead letter of the step is requeued")
 			}
 			if d.Settle {
-				besides = append(besides, "the call is settled, to be undone")
+				also = append(also, "the call is settled, to be undone")
 			}
 			ending := d.Ending.String()
 			if d.Do == Handle || d.Do == Undo || d.Do == AskLegacy {
 				ending = ""
 			}
 			rows = append(rows, append(row, d.Do.String(), ending, mark, d.Step.String(),
-				strings.Join(besides, ", ")))
+				strings.Join(also, ", ")))
 		}
 		fmt.Fprintf(&out, "\n%s\n\n", b.title)
 		columns(&out, rows)
@@ -155,7 +155,7 @@ func columns(out *strings.Builder, rows [][]string) {
 	}
 }
 
-// possible yields each set of facts, one of each group, that can be found at a block.
+// possible yields each possible set of facts for a block, with one fact of each group.
 func (b block) possible(yield func(Facts) bool) {
 	var choose func(n int, f Facts) bool
 	choose = func(n int, f Facts) bool {
@@ -188,7 +188,7 @@ func (b block) can(f Facts) bool {
 	return true
 }
 
-// Whatever is found, a rule says what to do; and there is no rule that never decides.
+// A rule applies to each possible set of facts, and no rule is unused.
 func TestEverythingIsDecided(t *testing.T) {
 	for _, b := range blocks() {
 		for i := range b.rules {
@@ -204,13 +204,13 @@ func TestEverythingIsDecided(t *testing.T) {
 			used[at] = true
 		}
 		if i := slices.Index(used, false); i >= 0 {
-			t.Errorf("%s: row %d never decides", b.title, i+1)
+			t.Errorf("%s: row %d is unused", b.title, i+1)
 		}
 		t.Logf("%s: %d findings, %d rows", b.title, n, len(b.rules))
 	}
 }
 
-// What must never be decided, whatever is found.
+// Some decisions are wrong for any facts. The table never returns them.
 func TestPromises(t *testing.T) {
 	table := New()
 	for f := range blocks()[0].possible {
@@ -222,37 +222,37 @@ func TestPromises(t *testing.T) {
 		case runs && f&Suspect != 0:
 			t.Errorf("a suspect is run: %s", named(f))
 		case d.Do == Handle && f&Takes != 0 && stood&(StoodDone|StoodBarred|StoodUndone|StoodRejected) != 0:
-			t.Errorf("a step is taken twice, or although it is barred: %s", named(f))
+			t.Errorf("a step is done twice, or although it is barred: %s", named(f))
 		case d.Do == Handle && f&Undoes != 0, d.Do == Undo && f&Takes != 0:
-			t.Errorf("it is run as what it is not: %s", named(f))
+			t.Errorf("an undo runs as a step, or a step as an undo: %s", named(f))
 		case d.Do == Undo && stood&(StoodRejected|StoodBarred|StoodUndone) != 0:
-			t.Errorf("what has no effect is undone: %s", named(f))
+			t.Errorf("a step without an effect is undone: %s", named(f))
 		case d.Do == Undo && f&LegacyTook == 0 && stood&(StoodAbsent|StoodParked|StoodDead) != 0:
-			t.Errorf("what nobody took is undone: %s", named(f))
+			t.Errorf("a step that was never done is undone: %s", named(f))
 		case runs && stood == StoodTooOld && f&Admitted == 0:
-			t.Errorf("a step that may be forgotten is taken or undone: %s", named(f))
+			t.Errorf("a step that may have expired is done or undone: %s", named(f))
 		case runs && stood == StoodCalling && f&OthersCall != 0:
-			t.Errorf("it runs while another call of its step is under way: %s", named(f))
+			t.Errorf("a message runs while another call of its step is in progress: %s", named(f))
 		case (d.Do == FinishBare || d.Do == Repeat || d.Do == LetGo) && stood == StoodCalling &&
 			f&MarkFresh != 0:
-			t.Errorf("it is finished while it is not known what became of a call of its step: %s", named(f))
+			t.Errorf("a message is finished while the outcome of a call of its step is unknown: %s", named(f))
 		case d.Do == Queue && f&Came == 0:
-			t.Errorf("what is parked is parked anew: %s", named(f))
+			t.Errorf("a parked message is parked again: %s", named(f))
 		case d.Requeue && (f&Undoes == 0 || stood != StoodDead):
-			t.Errorf("a dead letter goes on that nobody barred: %s", named(f))
+			t.Errorf("a dead letter is requeued although its step is not undone: %s", named(f))
 		}
 	}
 	for f := range blocks()[1].possible {
 		d := table.Elsewhere(f)
 		switch moved := f&StoodCalling != 0 && f&(OwnCall|LostCall) != 0; {
 		case moved && !d.Step.Some():
-			t.Errorf("what its own call has moved is forgotten: %s", named(f))
+			t.Errorf("the effect of its own call is lost: %s", named(f))
 		case d.Step.Some() && !d.Commits:
-			t.Errorf("a step is changed in a transaction that does not stand: %s", named(f))
+			t.Errorf("a step is changed in a transaction that is rolled back: %s", named(f))
 		case moved && !slices.Equal(d.Step.From, []store.StepState{store.StepCalling}):
 			t.Errorf("the step of its call is not calling: %s", named(f))
 		case d.Ending == Conflict != (f&MarkConflict != 0):
-			t.Errorf("the mark of another message is not told from its own: %s", named(f))
+			t.Errorf("the mark of another message counts as its own: %s", named(f))
 		case f&Undoes != 0 && f&OthersCall != 0 && f&StoodCalling != 0 && f&MarkDone != 0 && !d.Settle:
 			t.Errorf("a call that is to be undone is not settled: %s", named(f))
 		}
@@ -261,13 +261,13 @@ func TestPromises(t *testing.T) {
 		d := table.Answered(f)
 		switch {
 		case d.Step.Some() && f&NoStep != 0:
-			t.Errorf("a step is changed that there is not: %s", named(f))
+			t.Errorf("a message without a step changes one: %s", named(f))
 		case f&Takes != 0 && f&Refused != 0 && f&SaysDone != 0 && d.Step.To != store.StepRejected:
-			t.Errorf("what was refused took effect: %s", named(f))
+			t.Errorf("a refused call took effect: %s", named(f))
 		case f&SaysNo != 0 && f&Takes != 0 && d.Step.To != store.StepRejected:
-			t.Errorf("what was rejected took effect: %s", named(f))
+			t.Errorf("a rejected message took effect: %s", named(f))
 		case f&Takes != 0 && slices.Contains(d.Step.From, store.StepBarred):
-			t.Errorf("a barred step is taken: %s", named(f))
+			t.Errorf("a barred step is done: %s", named(f))
 		}
 	}
 }

@@ -2,13 +2,12 @@ package decide
 
 import "github.com/skald-go/skald/store"
 
-// Facts are what is known of a message when something is decided: one of each group at most. A rule has
-// several of a group where it does not matter which; a group that a rule does not name does not matter to it.
+// Facts is a set of facts about a message, at most one of each group. A rule may have several facts of a
+// group: one of them must be true. A rule without a fact of a group ignores that group.
 type Facts uint64
 
-// What the mark of the message says. Fresh: there is none. Conflict: it is of another message. Kept: the
-// message is parked or a dead letter already. Behind: others of its key are parked. Stale: it was claimed,
-// and is not as it was.
+// The mark of the message. Fresh: it has none. Conflict: it belongs to another message. Kept: the message is
+// parked or a dead letter already. Behind: other messages of its key are parked. Stale: its claim is lost.
 const (
 	MarkFresh Facts = 1 << iota
 	MarkDone
@@ -20,26 +19,26 @@ const (
 	MarkBehind
 	MarkStale
 
-	// Where the message comes from: the broker, what is parked, or the quarantine, where an operator admitted
-	// it.
+	// Came is from the broker, Claimed is parked, Admitted was admitted from quarantine by an operator.
 	Came
 	Claimed
 	Admitted
 
-	// Suspect: its process may have died of it, and it could not be parked before it is run.
+	// Unsuspected is the default. Suspect may have crashed its process, and could not be parked before its
+	// attempt.
 	Unsuspected
 	Suspect
 
-	// Whether this build has a handler for its type.
+	// Handler is true if this build has a handler for the type.
 	Handler
 	NoHandler
 
-	// What the message is to a saga: it takes a step, undoes one, or neither.
+	// NoStep has no step of a saga, Takes does one, Undoes undoes one.
 	NoStep
 	Takes
 	Undoes
 
-	// How the step stood before the intake.
+	// StoodAbsent and the facts up to StoodTooOld are states of the step before the intake.
 	StoodAbsent
 	StoodDone
 	StoodCalling
@@ -50,24 +49,24 @@ const (
 	StoodUndone
 	StoodTooOld
 
-	// Whose call a step is at that stood at calling. Lost: the message's own, but it is kept without that
-	// call.
+	// OthersCall is a step in state calling by another message, OwnCall by this one. LostCall is by this one,
+	// but its row has no call.
 	OthersCall
 	OwnCall
 	LostCall
 
-	// What the outside answered to the call of the message. Unasked: there is no answer yet.
+	// Unasked is a message without an answer to its call; Accepted and Refused are such answers.
 	Unasked
 	Accepted
 	Refused
 
-	// What LegacySteps knows of the step.
+	// LegacyUnasked is a step before the lookup of LegacySteps, LegacyTook and LegacyNot are the results.
 	LegacyUnasked
 	LegacyTook
 	LegacyNot
 
-	// What the handler answered: nil, skald.RetryNow, a call to make, skald.Reject, skald.RetryAfter, another
-	// error.
+	// SaysDone and the following are results of the handler: nil, skald.RetryNow, a call to make,
+	// skald.Reject, skald.RetryAfter, another error.
 	SaysDone
 	SaysAgain
 	SaysCall
@@ -78,13 +77,13 @@ const (
 	end
 )
 
-// groups are the first facts of each group, and the end.
+// groups returns the first fact of each group, and the end.
 func groups() []Facts {
 	return []Facts{MarkFresh, Came, Unsuspected, Handler, NoStep, StoodAbsent, OthersCall, Unasked,
 		LegacyUnasked, SaysDone, end}
 }
 
-// whole is a rule's condition, with all facts of each group that it does not name.
+// whole adds to a rule's condition all facts of each group that it does not name.
 func whole(when Facts) Facts {
 	all := groups()
 	for i, first := range all[:len(all)-1] {
@@ -95,7 +94,7 @@ func whole(when Facts) Facts {
 	return when
 }
 
-// Mark is the fact that an outcome is.
+// Mark returns the fact of an outcome.
 func Mark(o store.Outcome) Facts {
 	switch o {
 	case store.Fresh:
@@ -118,7 +117,7 @@ func Mark(o store.Outcome) Facts {
 	return MarkStale
 }
 
-// Stood is the fact that a step stood so.
+// Stood returns the fact of a step's state.
 func Stood(s store.StepState) Facts {
 	switch s {
 	case store.StepDone:

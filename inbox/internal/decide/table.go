@@ -2,17 +2,17 @@ package decide
 
 import "github.com/skald-go/skald/store"
 
-// The first rule that holds decides.
+// In each of these lists the first rule that applies decides.
 
-// takenIn are the rules for a message whose intake has answered: by its mark, and then by its step.
+// takenIn returns the rules after an intake: by mark, then by step.
 func takenIn() []rule {
 	const (
-		open  = StoodAbsent | StoodParked | StoodDead // nobody took the step, or barred it
+		open  = StoodAbsent | StoodParked | StoodDead // the step is neither done nor barred
 		reply = Accepted | Refused
 		kept  = Claimed | Admitted
 	)
 	return []rule{
-		{MarkFresh | Suspect, Decision{Do: Stay, Ending: Full}}, // it is to be parked, and there is no room
+		{MarkFresh | Suspect, Decision{Do: Stay, Ending: Full}}, // it must be parked, but no more may be
 		{MarkFresh | NoHandler, Decision{Do: Leave, Ending: Queued}},
 		{MarkFresh | NoStep, Decision{Do: Handle}},
 		{MarkFresh | StoodTooOld | Came | Claimed,
@@ -32,7 +32,7 @@ func takenIn() []rule {
 		{MarkFresh | open | LegacyUnasked, Decision{Do: AskLegacy}},
 		{MarkFresh | Takes | open | LegacyTook,
 			Decision{Do: FinishBare, Ending: Duplicate, Mark: store.Done}},
-		// also what an operator admitted although its step may be forgotten
+		// also a message that an operator admitted although its step may have expired
 		{MarkFresh | Takes, Decision{Do: Handle}},
 
 		{MarkFresh | Undoes | StoodDone | StoodTooOld, Decision{Do: Undo}},
@@ -57,13 +57,13 @@ func takenIn() []rule {
 	}
 }
 
-// elsewhere are the rules for a claimed message that somebody else marked, who may know no steps: a build
-// from before, or an import of marks. The step becomes what the mark says, as it would have here; but what
-// the message's own call has moved is not forgotten.
+// elsewhere returns the rules for a claimed message that an older build or an import marked, perhaps without
+// its step. The step changes according to the mark. But if the message's own call took effect, the step
+// records that.
 func elsewhere() []rule {
 	const (
 		own  = StoodCalling | OwnCall | LostCall
-		open = StoodAbsent | StoodTooOld | StoodParked | StoodDead // the intake took the step
+		open = StoodAbsent | StoodTooOld | StoodParked | StoodDead // the intake has set the step to done
 	)
 	var (
 		taken    = Change{To: store.StepDone, From: states(store.StepCalling)}
@@ -73,40 +73,40 @@ func elsewhere() []rule {
 	byMark := func(to, from store.StepState) Change {
 		return Change{To: to, From: states(from), ByMark: true}
 	}
-	apart := func(c Change) Decision {
+	conflict := func(c Change) Decision {
 		return Decision{Do: LetGo, Ending: Conflict, Mark: store.Conflict, Step: c, Commits: c.Some()}
 	}
 	done := func(c Change) Decision { return Decision{Do: LetGo, Ending: Duplicate, Step: c, Commits: true} }
 	return []rule{
-		// the mark is of another message, and says nothing of this one
-		{MarkConflict | own | Takes | Refused, apart(rejected)},
-		{MarkConflict | own | Takes, apart(taken)},
-		{MarkConflict | own | Undoes | Refused, apart(taken)},
-		{MarkConflict | own | Undoes, apart(undone)},
-		{MarkConflict, apart(Change{})},
+		// the mark belongs to another message, and is irrelevant for this one
+		{MarkConflict | own | Takes | Refused, conflict(rejected)},
+		{MarkConflict | own | Takes, conflict(taken)},
+		{MarkConflict | own | Undoes | Refused, conflict(taken)},
+		{MarkConflict | own | Undoes, conflict(undone)},
+		{MarkConflict, conflict(Change{})},
 
 		{Takes | own | MarkRejected | MarkBarred | Refused, done(rejected)},
-		// what the call has moved was taken, whatever the mark says
+		// the call took effect, so the step is done in spite of the mark
 		{Takes | own | MarkRejected | MarkBarred, done(taken)},
 		{Takes | own | MarkDone, done(byMark(store.StepDone, store.StepCalling))},
 		{Takes | open | MarkDone, done(byMark(store.StepDone, store.StepDone))},
 		{Takes | open | MarkRejected, done(byMark(store.StepRejected, store.StepDone))},
 		{Takes | open | MarkBarred, done(byMark(store.StepBarred, store.StepDone))},
-		{Takes, done(Change{})}, // somebody else has taken or barred it
+		{Takes, done(Change{})}, // another message has done or barred the step
 
 		{Undoes | own | MarkDone, done(undone)},
 		{Undoes | own | Refused, done(taken)},
 		{Undoes | own, done(undone)},
 		{Undoes | MarkRejected | MarkBarred, Decision{Do: LetGo, Ending: Duplicate}}, // it undid nothing
-		{Undoes | StoodTooOld, Decision{Do: LetGo, Ending: Duplicate}},               // or nobody knows what
-		// whoever marked it did not know of this call
+		{Undoes | StoodTooOld, Decision{Do: LetGo, Ending: Duplicate}},               // or that is unknown
+		// the writer of the mark did not record this call
 		{Undoes | StoodCalling, Decision{Do: Wait, Ending: Later, Settle: true}},
 		{Undoes | StoodDead, Decision{Do: LetGo, Ending: Duplicate, Commits: true, Requeue: true}},
 		{Undoes, done(Change{})},
 	}
 }
 
-// answered are the rules for a message whose handler has answered.
+// answered returns the rules after the handler returned.
 func answered() []rule {
 	const reply = Accepted | Refused
 	calling := states(store.StepCalling)
@@ -118,7 +118,7 @@ func answered() []rule {
 	}
 	intend := func(c Change) Decision { return Decision{Do: Intend, Ending: Calling, Step: c} }
 	return []rule{
-		// What was refused did not take effect, whatever the handler made of it.
+		// A refused call has no effect, even if the handler returned nil.
 		{SaysDone | Takes | Refused, commit(Change{To: store.StepRejected, From: calling})},
 		{SaysDone | Takes | Accepted, commit(Change{To: store.StepDone, From: calling})},
 		{SaysDone | Takes, commit(Change{To: store.StepDone, From: states(store.StepDone),
@@ -126,8 +126,8 @@ func answered() []rule {
 		{SaysDone | Undoes | reply, commit(Change{To: store.StepUndone, From: calling})},
 		{SaysDone, commit(Change{})},
 
-		// A rejection stands only if nobody barred the step meanwhile. What undoes a step by a call has not
-		// undone it.
+		// A rejection takes effect only if the step was not barred meanwhile. A rejected undo by a call
+		// leaves the step done.
 		{SaysNo | Takes, reject(Change{To: store.StepRejected,
 			From: states(store.StepAbsent, store.StepParked, store.StepDead, store.StepCalling)})},
 		{SaysNo | Undoes | reply, reject(Change{To: store.StepDone, From: calling})},
