@@ -19,24 +19,25 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// Modes of Check: what goes wrong at one of the steps of a run. A point is a function of yours that is
-// called, or an answer from outside.
+// The modes of Check: the faults at the points of a run. A point is a call of one of your functions, or an
+// answer from outside.
 const (
-	Fails Mode = "fails" // the function ran, and its transaction did not commit; it is tried again
+	Fails Mode = "fails" // the function ran, but its transaction did not commit; the step is retried
 	// Rejects: the function ran and was rolled back by skald.Reject, or the answer is a refusal.
 	Rejects  Mode = "rejects"
-	Dies     Mode = "dies"     // the process dies after the function ran, and before its commit
-	Lost     Mode = "lost"     // a request or a command took effect, and its answer is lost
-	Late     Mode = "late"     // a signal or a reply comes after the time for it is up
-	Twice    Mode = "twice"    // a signal or a reply comes twice
+	Dies     Mode = "dies"     // the process dies after the function ran, before the commit
+	Lost     Mode = "lost"     // a request or a command took effect, but its answer is lost
+	Late     Mode = "late"     // a signal or a reply arrives after its timeout
+	Twice    Mode = "twice"    // a signal or a reply arrives twice
 	Cancels  Mode = "cancels"  // the saga is cancelled before the function
-	Overtook Mode = "overtook" // the saga is cancelled while the function runs: its commit loses
+	Overtook Mode = "overtook" // the saga is cancelled while the function runs, so its commit fails
 	Deadline Mode = "deadline" // the deadline passes before the function
-	GivesUp  Mode = "gives-up" // it fails and is not tried again; of an undo an operator has it tried again
-	Beside   Mode = "beside"   // another saga runs before the function, as far as it can: see Rival
-	Deploys  Mode = "deploys"  // the saga ran by an older definition up to here: see Older
-	// Value is a value from outside, by its number: the values after the first of each Signal and Reply, in
-	// the order of the terms. The last one is a signal that comes too late for a step with SkipOnTimeout.
+	GivesUp  Mode = "gives-up" // it fails without a retry; an operator then retries an undo
+	Beside   Mode = "beside"   // another saga runs before the function, as far as possible: see Rival
+	Deploys  Mode = "deploys"  // up to here the saga ran by an older definition: see Older
+	// Value selects a value from outside, by its number. The numbers count the values after the first of
+	// each Signal and Reply, in the order of the terms, and last the timeout of each step with
+	// SkipOnTimeout.
 	Value Mode = "value"
 )
 
@@ -45,18 +46,18 @@ func checkModes() []Mode {
 		Deploys, Value}
 }
 
-// End is how a saga has ended.
+// End is the result of a saga that has ended.
 type End struct {
-	Done bool // else it is compensated
+	Done bool // otherwise it is compensated
 	Key  string
-	Why  string // it turned back: "rejected", "failed", "deadline", "cancel"
-	Step string // that it turned back at, if it was one
+	Why  string // why it turned back: "rejected", "failed", "deadline" or "cancel"
+	Step string // the step that made it turn back, if any
 
 	state   *plan.State
 	emitted []skald.Message
 }
 
-// Output decodes what a step has put out, into a pointer. False: it put nothing out.
+// Output decodes the output of a step into a pointer. It returns false if the step has no output.
 func (e End) Output(step, occurrence string, out any) (bool, error) {
 	r, ok := e.state.Run(step, occurrence)
 	if !ok || r.Output == nil {
@@ -93,46 +94,46 @@ func (older) term()        {}
 func (alsoOn[TTx]) term()  {}
 func (noPairs) term()      {}
 
-// Given writes what has to be there before the saga starts.
+// Given writes the rows that must exist before the saga starts.
 func Given[TTx any](write func(ctx context.Context, tx TTx) error) Term { return given[TTx](write) }
 
-// Promise is asked when the saga has ended, of each run: an error breaks it.
+// Promise is called after each run. An error means that the promise is broken.
 func Promise[TTx any](holds func(ctx context.Context, tx TTx, end End) error) Term {
 	return promise[TTx](holds)
 }
 
-// View is all that matters of your tables, as a text. A saga that is done has to leave the same as the run in
-// which nothing goes wrong; one that is compensated, the same as before it started. Default over the memory
-// store: all of it. Where a saga that is compensated may leave something, such as an order that is marked as
-// failed, leave that out of the view, and promise it.
+// View returns the relevant data of your tables, as text. A done saga must leave the same data as a run
+// without a fault; a compensated saga, the same as before its start. The default for the memory store is
+// all data. If a compensated saga may leave data, such as an order marked as failed, omit that from View,
+// and check it by a Promise.
 func View[TTx any](of func(ctx context.Context, tx TTx) (string, error)) Term { return view[TTx](of) }
 
-// Outside is a fake of a service that the saga calls. Reset is called before each run; what view returns is
-// added to View.
+// Outside is a fake of a service that the saga calls. Check calls reset before each run, and adds the
+// result of view to View.
 func Outside(reset func(), view func() string) Term { return outside{reset, view} }
 
-// Rival is the input of another saga of the same definition, which works on the same rows. It is run whole
-// before each function of the first one, which then ends well, or turns back at each later point. What both
-// leave must be what they leave one after the other: else one has lost what the other wrote. A rival that
-// wants an entity which the first saga has by its Lock waits in line and ends behind it; before its Lock, the
-// first one waits for the rival.
+// Rival is the input of another saga of the same definition, which works on the same rows. Check runs it
+// completely before each function of the first saga. The first saga then ends well, or turns back at each
+// later point. Together they must leave the same data as one after the other; otherwise one has lost a
+// write of the other. If the rival needs an entity that the first saga has locked by a Lock, it waits and
+// ends later. Before the Lock of the first saga, the first saga waits for the rival.
 func Rival(in any) Term { return rival{in} }
 
-// Older is an earlier definition of the saga, with its functions. A saga that began by it goes on by the new
-// one, at each point, and ends well or turns back from there. One that the new definition refuses is left
-// out, and counted.
+// Older is an earlier definition of the saga, with its functions. At each point Check moves a saga that
+// began with it to the new definition, and lets it end well or turn back from there. Sagas that the new
+// definition refuses are only counted.
 func Older(d saga.Defined) Term { return older{d} }
 
-// AlsoOn gives CheckOn more databases, one by each function, as CheckOn's own function gives the first.
-// CheckOn runs one schedule on each database at the same time, so the functions of the saga must be safe for
-// concurrent use. The databases may be schemas of one server. CheckOn refuses AlsoOn next to Outside, because
-// a fake is reset for one run at a time.
+// AlsoOn gives CheckOn more databases, one for each function, in addition to the function fresh. CheckOn
+// runs one schedule on each database at the same time, so the functions of the saga must be safe for
+// concurrent use. The databases may be schemas of one server. CheckOn refuses AlsoOn together with Outside,
+// because a fake is reset for one run at a time.
 func AlsoOn[TTx any](fresh ...func(ctx context.Context) (Beginner[TTx], error)) Term {
 	return alsoOn[TTx](fresh)
 }
 
-// Short leaves out the schedules with two faults: each fault is still tried alone at each point. On a server
-// such a check takes a fraction of the time. Give it in a test that runs often, for example if
+// Short omits the schedules with two faults. Each fault is still tried alone at each point. On a server
+// such a check takes a fraction of the time. Use it in a test that runs often, for example if
 // testing.Short() is true.
 func Short() Term { return noPairs{} }
 
@@ -141,16 +142,17 @@ type Beginner[TTx any] interface {
 	Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error)
 }
 
-// Check runs a saga over the memory store again and again, with each step failing, each answer lost, each
-// function repeated, its process dying, a cancellation and the deadline, at each point, and then with a
-// second fault at each point after one that turned the saga back. After each run the promises must hold, and
-// View must be as it says. One failure that passes turns no saga back whose step has attempts left, and
-// leaves none stuck. What fails is printed with the line that runs it again.
+// Check runs a saga over the memory store repeatedly, with one fault at each point: a step fails, an answer
+// is lost, a function is repeated, the process dies, the saga is cancelled, or the deadline passes. After a
+// fault that turned the saga back, it also tries a second fault at each later point. After each run the
+// promises must hold, and View must match. One transient failure must not turn a saga back whose step has
+// attempts left, and must not leave a saga stuck. A failure is printed with a command that repeats the run.
 //
-// Participants, children and whoever sends signals are played. A participant says yes, with what Reply
-// says, or no, or nothing in time, or late, or twice; a signal brings what Signal says, once, twice, or too
-// late. Without such a term it is the zero value. A child is done, or turned back; it locks nothing. Your own
-// functions and requests run as they are: what an outside service answers, a fake of yours says.
+// Check plays participants, children and senders of signals. A participant replies with the values of
+// Reply, refuses, does not reply in time, replies late, or replies twice. A signal arrives with the values
+// of Signal, once, twice, or too late. Without such a term the value is the zero value. A child is done or
+// turned back, and locks nothing. Your own functions and requests run unchanged: your fakes answer for
+// external services.
 func Check[In any](t T, d *saga.Definition[In], in In, terms ...Term) Checked {
 	t.Helper()
 	whole := false
@@ -172,8 +174,8 @@ func Check[In any](t T, d *saga.Definition[In], in In, terms ...Term) Checked {
 		d, in, terms...)
 }
 
-// CheckOn is Check over any database: fresh is asked for one without rows before each run. It needs View or a
-// Promise. AlsoOn runs schedules at the same time, Short fewer of them.
+// CheckOn is like Check, over any database. Before each run it calls fresh for a database without rows. It
+// needs View or a Promise. AlsoOn runs schedules in parallel, Short omits some.
 func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], error), d *saga.Definition[In],
 	in In, terms ...Term) Checked {
 	t.Helper()
@@ -219,12 +221,12 @@ func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], e
 		}
 	}
 	if len(c.fresh) > 1 && len(c.outside) > 0 {
-		err = errors.Join(err, errors.New("Outside has one fake, which is reset for one run at a time: leave out AlsoOn, "+
-			"or keep what the fake has in the database"))
+		err = errors.Join(err, errors.New("Outside has one fake, which is reset for one run at a time: omit AlsoOn, "+
+			"or store the data of the fake in the database"))
 	}
 	if len(c.views)+len(c.promises)+len(c.emits) == 0 {
-		err = errors.Join(err, errors.New("nothing is compared, so that no fault would be seen: give View, "+
-			"all that matters of your tables, or a Promise"))
+		err = errors.Join(err, errors.New("nothing is compared, so no fault would be found: give View, with "+
+			"the relevant data of your tables, or a Promise"))
 	}
 	if err = errors.Join(err, c.take(all), c.distinct()); err != nil {
 		t.Fatalf("check: %v", err)
@@ -236,35 +238,35 @@ func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], e
 	return c.report(t)
 }
 
-// report tells t of the failures.
+// report reports the failures to t.
 func (c *checker[TTx]) report(t T) Checked {
 	t.Helper()
 	for _, f := range c.failures {
 		how, others := strings.Join(f.Broken, "\n"), ""
 		if n := c.same[how]; n > 1 {
-			others = fmt.Sprintf("\nso it is after %d schedules, of which this is the first", n)
+			others = fmt.Sprintf("\n%d schedules fail in this way; this is the first one", n)
 		}
 		t.Errorf("%s%s\nrun it again: %s\n%s", how, others, line(t.Name(), f.Schedule), f.Trace)
 	}
 	if c.serial != nil && c.serial[[2]bool{true, true}] == nil {
-		t.Logf("the saga and its rival never both end well, so it is hardly seen whether one loses what the other wrote: " +
-			"give inputs of which both can")
+		t.Logf("the saga and its rival never both end well, so lost writes can hardly be found: " +
+			"use inputs with which both can end well")
 	}
 	r := Checked{Runs: c.runs, Refused: c.refused, Failures: c.failures}
 	if t.Logf("%d runs of the saga %s", r.Runs, c.d.Name); c.older != nil {
-		t.Logf("%d of them began by the older definition and are refused by the newer one", r.Refused)
+		t.Logf("%d of them began by the older definition, and the newer one refuses them", r.Refused)
 	}
 	return r
 }
 
-// Checked is what Check did.
+// Checked is the result of Check.
 type Checked struct {
 	Runs     int
-	Refused  int       // sagas of an older definition that the new one does not take on
-	Failures []Failure // at most ten, each of another kind
+	Refused  int       // sagas of an older definition that the new one refuses
+	Failures []Failure // at most ten, all different
 }
 
-// checker runs one saga over and over.
+// checker runs one saga repeatedly.
 type checker[TTx any] struct {
 	ctx      context.Context
 	fresh    alsoOn[TTx] // one function for each database
@@ -279,17 +281,17 @@ type checker[TTx any] struct {
 	older    *engine.Definition
 	short    bool
 
-	first  map[source]json.RawMessage // what is brought where no Value says otherwise
-	values []value                    // what else may be
+	first  map[source]json.RawMessage // the values used without a Value
+	values []value                    // the other values
 
-	usual  map[string]outcome   // of the run in which nothing goes wrong, by its values
-	serial map[[2]bool][]string // the views of two sagas one after the other, by which of them are done
+	usual  map[string]outcome   // results without a fault, by values
+	serial map[[2]bool][]string // the views after two sagas one after the other, by whether each is done
 
-	mu       sync.Mutex // of all below: runs end at the same time on several databases
+	mu       sync.Mutex // for all below: runs on several databases end at the same time
 	runs     int
 	refused  int
 	failures []Failure
-	same     map[string]int // schedules that break what is promised in this way
+	same     map[string]int // number of schedules with the same failure
 }
 
 // outcome is how a run ends.
@@ -308,18 +310,18 @@ func (c *checker[TTx]) all() {
 	}
 	if c.older != nil && len(c.failures) == 0 {
 		var faults []Fault
-		for n := range len(base.log) + 20 { // the older one may have more points
+		for n := range len(base.log) + 20 { // the older definition may have more points
 			faults = append(faults, Fault{Deploys, n + 1})
 		}
 		c.each(nil, faults)
 	}
 }
 
-// from tries each fault where these values are brought, and then each other value of those sources that the
-// saga came to only by these.
+// from tries each fault with these values, and then each other value of the sources that the saga reached
+// only with these.
 func (c *checker[TTx]) from(values Schedule, base *sagaRun[TTx], met map[source]bool) {
 	var faults []Fault
-	for _, beside := range []bool{false, true} { // what one saga does wrong by itself is seen there best
+	for _, beside := range []bool{false, true} { // failures of a single saga are clearest without a rival
 		for _, first := range base.log {
 			for _, mode := range first.modes {
 				if (mode == Beside) == beside {
@@ -344,7 +346,7 @@ func (c *checker[TTx]) from(values Schedule, base *sagaRun[TTx], met map[source]
 }
 
 // each tries faults, one at a time on each database, until there are enough failures. Returns false if it
-// left some out.
+// omitted some.
 func (c *checker[TTx]) each(values Schedule, faults []Fault) bool {
 	next := 0
 	take := func() (f Fault, ok bool) {
@@ -373,8 +375,8 @@ func (c *checker[TTx]) each(values Schedule, faults []Fault) bool {
 	return next == len(faults) && len(c.failures) < mostFailures && c.ctx.Err() == nil
 }
 
-// begin is the run in which nothing goes wrong, twice, and those of two sagas one after the other. Nil: one
-// of them fails.
+// begin runs the saga twice without a fault, and runs two sagas one after the other. It returns nil if one
+// of these runs fails.
 func (c *checker[TTx]) begin() *sagaRun[TTx] {
 	base := c.try(nil)
 	if len(c.failures) > 0 {
@@ -382,8 +384,8 @@ func (c *checker[TTx]) begin() *sagaRun[TTx] {
 	}
 	if again := c.try(nil); len(c.failures) == 0 && again.trace() != base.trace() {
 		c.failures = append(c.failures,
-			Failure{Broken: []string{"twice nothing goes wrong, and it went first\n" +
-				indent(base.trace()) + "and then as below: " + chance}, Trace: again.trace()})
+			Failure{Broken: []string{"two runs without a fault differ: the first was\n" +
+				indent(base.trace()) + "and the second is below: " + chance}, Trace: again.trace()})
 	}
 	if c.rival != nil && len(c.failures) == 0 {
 		c.serial = map[[2]bool][]string{}
@@ -399,8 +401,8 @@ func (c *checker[TTx]) begin() *sagaRun[TTx] {
 	return base
 }
 
-// second tries a fault, and then with one more at each later point, where the first one leads to something
-// new.
+// second tries a fault, and then one more fault at each later point, if the first one changed the course of
+// the saga.
 func (c *checker[TTx]) second(on int, values Schedule, f Fault) {
 	s := append(slices.Clone(values), f)
 	run := c.tryOn(on, s)
@@ -422,7 +424,7 @@ func (c *checker[TTx]) second(on int, values Schedule, f Fault) {
 	}
 }
 
-// try is one run on the first database, and its judgement.
+// try runs a schedule on the first database, and checks the result.
 func (c *checker[TTx]) try(s Schedule) *sagaRun[TTx] { return c.tryOn(0, s) }
 
 func (c *checker[TTx]) tryOn(on int, s Schedule) *sagaRun[TTx] {

@@ -169,7 +169,7 @@ func TestCheckFindsLostUpdates(t *testing.T) {
 		"it adds": {func(tx mtx, _, n int) error { return addTo(tx, "points", n) }, ""},
 		"it writes what it read": {func(tx mtx, have, n int) error {
 			return tx.Put("points", strconv.Itoa(have+n))
-		}, "it ran beside a rival"},
+		}, "it ran with a rival"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			look := saga.Do("look", func(_ context.Context, tx mtx, _ saga.Run[buy]) (int, error) {
@@ -335,7 +335,7 @@ func TestCheckFindsSeededBugs(t *testing.T) {
 				return track{strconv.Itoa(sent)}, errors.Join(err, tx.Put("mails", strconv.Itoa(sent)))
 			}
 			_ = reset
-		}, "twice nothing goes wrong"},
+		}, "two runs without a fault differ"},
 		"the provider does not know keys": {func(s *shopSaga) { s.till.forgetful = true }, "till"},
 		"the key is another one each time": {func(s *shopSaga) {
 			n := 0
@@ -402,7 +402,7 @@ func TestCheckFindsSeededBugs(t *testing.T) {
 			s.post = func(context.Context, mtx, saga.Run[buy]) (track, error) {
 				return track{}, skald.Reject(errors.New("no van"))
 			}
-		}, `nothing goes wrong, and it turns back at "post"`},
+		}, `without a fault, it turns back at "post"`},
 	}
 	for _, name := range slices.Sorted(maps.Keys(bugs)) {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 
 var errFault = errors.New("sagatest: injected")
 
-// act carries an action out.
+// act performs an action.
 func (r *sagaRun[TTx]) act(a plan.Action) error {
 	step, _ := r.d.Step(a.Step)
 	node, _ := r.d.Plan.Step(a.Step)
@@ -45,7 +45,7 @@ func (r *sagaRun[TTx]) act(a plan.Action) error {
 	if a.Verb == plan.UndoStep {
 		e.What = plan.UndoSent
 	}
-	if a.Verb == plan.SettleStep { // a child is told to turn back
+	if a.Verb == plan.SettleStep { // a child is turned back
 		r.feed(e)
 		return nil
 	}
@@ -87,7 +87,7 @@ func (r *sagaRun[TTx]) act(a plan.Action) error {
 	return nil
 }
 
-// decide asks a step's condition and occurrences.
+// decide calls a step's condition and occurrences.
 func (r *sagaRun[TTx]) decide(a plan.Action, step *engine.StepBody) error {
 	e := plan.Event{What: plan.Decided, Step: a.Step}
 	f := r.facts(a)
@@ -141,7 +141,7 @@ func (r *sagaRun[TTx]) local(a plan.Action,
 	return nil
 }
 
-// fault feeds e, or what comes in its place.
+// fault feeds e, or the injected fault instead.
 func (r *sagaRun[TTx]) fault(a plan.Action, mode Mode, e plan.Event) {
 	switch mode {
 	case Fails:
@@ -159,13 +159,13 @@ func (r *sagaRun[TTx]) fault(a plan.Action, mode Mode, e plan.Event) {
 	r.stuck(a, mode)
 }
 
-// runOf is the run of an action's step.
+// runOf returns the run of an action's step.
 func (r *sagaRun[TTx]) runOf(a plan.Action) plan.Run {
 	run, _ := r.state.Run(a.Step, a.Occurrence)
 	return run
 }
 
-// request is a call: its intent, or the request and what follows from the answer.
+// request performs the intent of a call, or its request and the consequences of the answer.
 func (r *sagaRun[TTx]) request(a plan.Action, req engine.Request[TTx]) error {
 	f := r.facts(a)
 	bound := req.Bind(calls.By{Name: r.d.Name, Retry: time.Millisecond,
@@ -191,13 +191,13 @@ func (r *sagaRun[TTx]) request(a plan.Action, req engine.Request[TTx]) error {
 	o := &requestOwner[TTx]{r: r, a: a, f: f, bound: bound, read: req.Read, mode: mode}
 	if mode == Rejects && !begun {
 		c.Outcome = `{"Refused":true,"Reason":"injected"}`
-	} else if mode == Rejects { // it was sent before: only the provider can say no
+	} else if mode == Rejects { // it was sent before: only the provider can refuse
 		o.mode = ""
 	}
 	return calls.Make(r.c.ctx, bound, o, c, begun)
 }
 
-// asked tells whether the request was sent before, by a process that died.
+// asked reports whether the request was sent before, by a process that died.
 func (r *sagaRun[TTx]) asked(run plan.Run) bool {
 	what := fmt.Sprintf("request of %s", name(run.Step, run.Occurrence))
 	n := 0
@@ -289,7 +289,7 @@ func (o *requestOwner[TTx]) Answered(_ context.Context, c store.Call) error {
 	switch {
 	case errors.As(err, &no) && refused:
 	case errors.As(err, &no) && a.Verb != plan.UndoStep:
-		e.Reason = no.Error() // done, and rejected after that
+		e.Reason = no.Error() // done, and then rejected
 	case err != nil:
 		return r.wrong(a, err)
 	}

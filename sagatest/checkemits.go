@@ -9,11 +9,11 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Emitted returns the payloads of the events e that the saga's functions have written to an outbox, in the
-// order of their commits. A function has to call Write with the ctx and the transaction that it gets.
+// Emitted returns the payloads of the events e that the saga's functions wrote to an outbox, in the order
+// of their commits. A function must call Write with its own ctx and transaction.
 //
-// Check records these messages instead of writing rows, so the database needs no tables of Skald. Commands of
-// the saga are not among them: the engine writes them.
+// Check records these messages instead of writing rows, so the database needs no tables of Skald. Commands
+// of the saga are not included: the engine writes them.
 func Emitted[T any](end End, e skald.Event[T]) ([]T, error) {
 	var out []T
 	for i := range end.emitted {
@@ -28,15 +28,15 @@ func Emitted[T any](end End, e skald.Event[T]) ([]T, error) {
 	return out, nil
 }
 
-// EmitsIfDone promises that a saga which is done has written e exactly once, and any other never. See
-// Emitted, which a Promise calls for events of other ends.
+// EmitsIfDone promises that a done saga wrote e exactly once, and that a compensated saga did not write e.
+// For events of compensated sagas, call Emitted in a Promise.
 func EmitsIfDone[T any](e skald.Event[T]) Term { return emits{e.Topic, e.Type} }
 
 type emits struct{ topic, typ string }
 
 func (emits) term() {}
 
-// broken returns the difference between the messages of a saga and the promise. "": none.
+// broken returns the difference between the messages of a saga and the promise, or "".
 func (p emits) broken(end End) string {
 	want, state := 0, "compensated"
 	if end.Done {
@@ -55,7 +55,7 @@ func (p emits) broken(end End) string {
 		p.typ, p.topic, n, want)
 }
 
-// joined adds the messages of a transaction. As in the outbox, an ID that is there adds nothing.
+// joined adds the messages of a transaction. As in the outbox, a message with an existing id is ignored.
 func joined(all, written []skald.Message) ([]skald.Message, error) {
 	for i := range written {
 		m := &written[i]

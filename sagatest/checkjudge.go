@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// judge asks the promises.
+// judge checks the promises.
 func (r *sagaRun[TTx]) judge(before string) error {
 	after, err := r.view()
 	if err != nil {
@@ -37,19 +37,19 @@ func (r *sagaRun[TTx]) judge(before string) error {
 	})
 }
 
-// compare holds what the saga left against what is usual.
+// compare compares the result of the saga with that of a run without a fault.
 func (r *sagaRun[TTx]) compare(end End, before, after string) error {
 	values := r.faults.values()
 	usual, known := r.c.usual[values.String()]
 	switch right := len(r.faults) == len(values); {
 	case right && !known && !end.Done && len(values) == 0:
-		return fmt.Errorf("nothing goes wrong, and it turns back at %q: %s: %s%s", end.Step, end.Why,
+		return fmt.Errorf("without a fault, it turns back at %q: %s: %s%s", end.Step, end.Why,
 			r.state.Cause.Reason, r.zeros())
 	case right && !known:
 		usual = outcome{end.Done, after}
 		r.c.usual[values.String()] = usual
 	case right && usual != outcome{end.Done, after}:
-		return fmt.Errorf("twice nothing goes wrong, and it left first\n%sand then\n%s%s", indent(usual.view),
+		return fmt.Errorf("two runs without a fault differ: the first left\n%sand the second\n%s%s", indent(usual.view),
 			indent(after), chance)
 	}
 	if p, is := r.passing(); is && usual.done && !end.Done {
@@ -59,24 +59,24 @@ func (r *sagaRun[TTx]) compare(end End, before, after string) error {
 	case r.beside != nil:
 		if views := r.c.serial[[2]bool{end.Done, *r.beside}]; !slices.Contains(views, after) {
 			r.broken = append(r.broken,
-				fmt.Sprintf("it ran beside a rival (it is done: %v; the rival is done: %v), and they left\n%swhere one after the other "+
+				fmt.Sprintf("it ran with a rival (it is done: %v; the rival is done: %v), and they left\n%sbut one after the other "+
 					"they leave\n%s", end.Done, *r.beside, indent(after),
 					indent(strings.Join(views, "or\n"))))
 		}
-	case end.Done && r.mixed: // what it should leave, promises tell
+	case end.Done && r.mixed: // only promises can check its result
 	case end.Done && !usual.done:
-		r.broken = append(r.broken, "it is done, where it turns back if nothing goes wrong")
+		r.broken = append(r.broken, "it is done, but without a fault it turns back")
 	case end.Done && after != usual.view:
 		r.broken = append(r.broken, "it is done, and left\n"+indent(after)+
-			"where it leaves, if nothing goes wrong,\n"+indent(usual.view))
+			"but without a fault it leaves\n"+indent(usual.view))
 	case !end.Done && after != before:
 		r.broken = append(r.broken, "it is compensated, and left\n"+indent(after)+
-			"where there was before it\n"+indent(before))
+			"but before it there was\n"+indent(before))
 	}
 	return nil
 }
 
-// passing is the one thing that went wrong, if a saga has to end in spite of it as it does without.
+// passing returns the only fault, if the saga must end as well as without it.
 func (r *sagaRun[TTx]) passing() (p point, is bool) {
 	faults := slices.DeleteFunc(slices.Clone(r.faults), func(f Fault) bool { return f.Mode == Value })
 	if len(faults) != 1 || faults[0].At > len(r.log) {
@@ -97,21 +97,21 @@ func (r *sagaRun[TTx]) passing() (p point, is bool) {
 	return p, false
 }
 
-// upset says that the saga has turned back for a failure that passes. A step, or an occurrence, beside the
-// one that failed may say no for what that one had not done yet; and a deadline is no step's.
+// upset records that the saga turned back because of a transient failure. A step parallel to the failed one
+// may reject because of work that the failed one had not done. A deadline belongs to no step.
 func (r *sagaRun[TTx]) upset(p point) {
-	cause, who := r.state.Cause, "at its repeat the step "
+	cause, who := r.state.Cause, "when repeated, the step "
 	if cause.Step != p.step || cause.Occurrence != p.occurrence {
 		if who = "after that the step "; !r.d.Plan.Before(p.step, cause.Step) {
 			return
 		}
 	}
-	r.broken = append(r.broken, fmt.Sprintf("one failure that passes (%s, at %q) turns the saga back, which "+
-		"ends well without it: %s%s says %q. A step has to come to the same each time that it runs", p.mode,
+	r.broken = append(r.broken, fmt.Sprintf("one transient failure (%s, at %q) turns the saga back, which "+
+		"ends well without it: %s%s says %q. A step must have the same result each time it runs", p.mode,
 		p.what, who, name(cause.Step, cause.Occurrence), cause.Reason))
 }
 
-// stuck notes that one failure that passes has left the saga to an operator.
+// stuck records that one transient failure left the saga to an operator.
 func (r *sagaRun[TTx]) stuck(a plan.Action, mode Mode) {
 	if mode != Fails && mode != Lost || !r.runOf(a).Stuck || r.attempts(a.Step) != 1 {
 		return
@@ -120,20 +120,20 @@ func (r *sagaRun[TTx]) stuck(a plan.Action, mode Mode) {
 	if a.Verb != plan.RunStep {
 		what, policy = string(a.Verb)+" of ", "its RetryUndo allows one attempt"
 	}
-	r.broken = append(r.broken, fmt.Sprintf("one failure that passes (%s) leaves the saga stuck until an "+
-		"operator decides: %s%s fails, and %s. Allow more; what an operator has to see fails with skald.Permanent", mode,
+	r.broken = append(r.broken, fmt.Sprintf("one transient failure (%s) leaves the saga stuck until an "+
+		"operator decides: %s%s fails, and %s. Allow more attempts; for an error that needs an operator, return skald.Permanent", mode,
 		what, name(a.Step, a.Occurrence), policy))
 }
 
-const chance = "a function depends on a clock, on chance, on the order of a map, or on something outside of its " +
-	"transaction that no reset of an Outside puts back"
+const chance = "a function depends on a clock, on random numbers, on the order of a map, or on state outside of its " +
+	"transaction that no reset of an Outside restores"
 
-// zeros names what was played with a zero value.
+// zeros lists the sources that had a zero value.
 func (r *sagaRun[TTx]) zeros() string {
 	var out strings.Builder
 	for of := range r.met {
 		if r.c.first[of] == nil {
-			fmt.Fprintf(&out, "\n%v brought the zero value of its type: say with Signal or Reply what it brings", of)
+			fmt.Fprintf(&out, "\n%v had the zero value of its type: set its values with Signal or Reply", of)
 		}
 	}
 	return out.String()

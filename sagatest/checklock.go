@@ -12,10 +12,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lines are the sagas that hold entities, or wait for them, by their IDs: who stands first holds.
+// lines are the queues of sagas for entities, by saga id. The first saga in a queue holds the entity.
 type lines map[store.Lock][]string
 
-// hold has a saga stand in line. First: it is the first one everywhere.
+// hold adds a saga to queues. First reports whether it is the first one in all of them.
 func (ls lines) hold(id string, es []store.Lock) (first bool) {
 	first = true
 	for _, e := range es {
@@ -33,13 +33,13 @@ func (ls lines) free(id string) {
 	}
 }
 
-// errInLine: a rival waits for entities of the saga that it runs beside.
+// errInLine means that a rival waits for entities of the first saga.
 var errInLine = errors.New("sagatest: it waits in line")
 
-// lookAgain is how long a Lock waits before it looks by itself whether it is first.
+// lookAgain is how often a waiting Lock checks whether it is first.
 const lookAgain = 10 * time.Second
 
-// lock has the saga stand in line for entities, or leave all lines.
+// lock adds the saga to the queues of entities, or removes it from all of them.
 func (r *sagaRun[TTx]) lock(a plan.Action, step *engine.StepBody) error {
 	e := plan.Event{What: plan.Succeeded, Step: a.Step, Occurrence: a.Occurrence}
 	if a.Verb != plan.RunStep {
@@ -69,7 +69,7 @@ func (r *sagaRun[TTx]) lock(a plan.Action, step *engine.StepBody) error {
 	return nil
 }
 
-// entities are what a Lock names: each time the same.
+// entities returns the entities of a Lock. They must be equal each time.
 func (r *sagaRun[TTx]) entities(a plan.Action, step *engine.StepBody) (es []store.Lock, err error) {
 	f := r.facts(a)
 	err = safely(func() (err error) {
@@ -90,14 +90,14 @@ func (r *sagaRun[TTx]) entities(a plan.Action, step *engine.StepBody) (es []stor
 	if named := fmt.Sprint(es); r.named == "" || r.mixed {
 		r.named = named
 	} else if r.named != named {
-		r.broken = append(r.broken, fmt.Sprintf("the step %s named the entities %.200s, and when it was asked again "+
+		r.broken = append(r.broken, fmt.Sprintf("the step %s named the entities %.200s, and in another call "+
 			"%.200s: %s", a.Step, r.named, named, chance))
 		r.named = named
 	}
 	return es, nil
 }
 
-// leave has the saga leave all lines: a rival that waited goes on.
+// leave removes the saga from all queues: a rival that waited continues.
 func (r *sagaRun[TTx]) leave() {
 	r.lines.free(r.state.ID)
 	if r.other == nil || r.beside != nil {
@@ -111,7 +111,7 @@ func (r *sagaRun[TTx]) leave() {
 	}
 }
 
-// waits tells which run of the saga waits in line.
+// waits returns the run of the saga that waits in a queue.
 func (r *sagaRun[TTx]) waits() (run plan.Run, is bool) {
 	for _, run := range r.state.Runs {
 		if step, _ := r.d.Plan.Step(run.Step); step.Kind == plan.Lock && run.Phase == plan.Waiting {
@@ -121,7 +121,7 @@ func (r *sagaRun[TTx]) waits() (run plan.Run, is bool) {
 	return run, false
 }
 
-// inLine is a saga that has nothing to do but to wait for entities of another one.
+// inLine performs the next step of a saga that only waits for entities of another one.
 func (r *sagaRun[TTx]) inLine(run plan.Run) error {
 	switch {
 	case r.other == nil:
@@ -140,7 +140,7 @@ func (r *sagaRun[TTx]) inLine(run plan.Run) error {
 	switch {
 	case gone:
 	case mode == Late:
-		r.say("its turn comes after its Timeout")
+		r.say("it is first only after its Timeout")
 		r.until(r.now.Add(node.Try.Timeout))
 	default:
 		r.onward(never)
@@ -149,15 +149,15 @@ func (r *sagaRun[TTx]) inLine(run plan.Run) error {
 	return nil
 }
 
-// turn has a Lock that waits look whether it is first.
+// turn makes a waiting Lock check whether it is first.
 func (r *sagaRun[TTx]) turn() {
 	if _, waits := r.waits(); waits {
 		r.feed(plan.Event{What: plan.Turn})
-		r.feed(plan.Event{What: plan.Tick}) // it looks by itself once that is due
+		r.feed(plan.Event{What: plan.Tick}) // a due Lock checks by itself
 	}
 }
 
-// holds tells whether the saga has its entities.
+// holds reports whether the saga has its entities.
 func (r *sagaRun[TTx]) holds() bool {
 	for _, run := range r.state.Runs {
 		if step, _ := r.d.Plan.Step(run.Step); step.Kind == plan.Lock && run.Phase == plan.IsDone {

@@ -78,7 +78,7 @@ func checkTransfers(t sagatest.T, d *saga.Definition[transfer]) sagatest.Checked
 // A rival that comes between a read and its write loses what it wrote, unless the account is locked before:
 // then it waits in line, and nothing is lost, whatever else goes wrong.
 func TestCheckOfALock(t *testing.T) {
-	const lost = "it ran beside a rival"
+	const lost = "it ran with a rival"
 	for steps, want := range map[string]string{
 		"read write tell":           lost,
 		"lock read write tell":      "",
@@ -113,7 +113,7 @@ func TestReplayOfALock(t *testing.T) {
 			"   6  run write\n   7  run tell\n",
 		"beside@2,cancels@3":  behind + "   3  wait in line at lock    <- cancels\n   4  undo look\n",
 		"beside@2,deadline@3": behind + "   3  wait in line at lock    <- deadline\n   4  undo look\n",
-		"beside@2,late@3": behind + "   3  wait in line at lock    <- late    : its turn comes after its Timeout\n" +
+		"beside@2,late@3": behind + "   3  wait in line at lock    <- late    : it is first only after its Timeout\n" +
 			"   4  undo look\n",
 		"dies@2": "   1  run look\n   2  run lock of lock    <- dies\n   3  run lock of lock\n   4  run read\n" +
 			"   5  run write\n   6  run tell\n",
@@ -133,7 +133,7 @@ func TestReplayOfALock(t *testing.T) {
 func TestCheckFindsALockThatNamesOthers(t *testing.T) {
 	n := 0
 	for want, name := range map[string]func() string{
-		`named the entities [{account 1 0}], and when it was asked again`: func() string {
+		`named the entities [{account 1 0}], and in another call`: func() string {
 			n++
 			return strconv.Itoa(n)
 		},

@@ -75,7 +75,7 @@ func TestCheckFindsASagaThatOnePassingFailureEnds(t *testing.T) {
 			}
 			return nil
 		}), pivot}, "fails@1", `(fails, at "run hold") turns the saga back, which ends well without it: ` +
-			`at its repeat the step hold says "there is a lock file"`},
+			`when repeated, the step hold says "there is a lock file"`},
 		"a panic": {[]saga.Listed[buy]{puts("hold", func(r saga.Run[buy], _ mtx) error {
 			if r.Attempt > 1 {
 				panic("boom")
@@ -165,7 +165,7 @@ func TestCheckOnAsksForWhatToCompare(t *testing.T) {
 		terms []sagatest.Term
 		want  string
 	}{
-		{nil, "nothing is compared, so that no fault would be seen: give View, "},
+		{nil, "nothing is compared, so no fault would be found: give View, "},
 		{[]sagatest.Term{sagatest.Outside(nil, func() string { return "" })}, "nothing is compared"},
 		{[]sagatest.Term{sagatest.View(func(context.Context, mtx) (string, error) { return "", nil })}, ""},
 		{[]sagatest.Term{sagatest.Promise(func(context.Context, mtx, sagatest.End) error { return nil })},
@@ -193,9 +193,9 @@ func TestReplayOfWhatNeverComesUp(t *testing.T) {
 		"none": "", "fails@1": "", "rejects@3,fails@4": "", "fails@1,twice@3": "", "value@1": "", "twice@2": "",
 		"rejects@99":         "the fault rejects@99 never came up: this run has 4 steps",
 		"fails@1,gives-up@7": "the fault gives-up@7 never came up: this run has 5 steps",
-		"late@1": `the fault late@1 never came up: step 1 of this run is "run hold", where there may be ` +
+		"late@1": `the fault late@1 never came up: step 1 of this run is "run hold", which allows ` +
 			`[fails dies rejects gives-up overtook cancels]`,
-		"deploys@1": "the fault deploys@1 never came up: it has to stand first, and Check has to know an Older " +
+		"deploys@1": "the fault deploys@1 never came up: it must be the first fault, and Check needs an Older " +
 			"definition",
 	} {
 		t.Setenv(sagatest.Replay, schedule)

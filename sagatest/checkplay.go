@@ -12,18 +12,19 @@ import (
 	"github.com/skald-go/skald/saga"
 )
 
-// Signal says what a signal brings, to each step that waits for it and each occurrence. With the first value
-// the saga has to end well; with each other one, with which it may turn back, all is tried again.
+// Signal sets the values of a signal, for each step and each occurrence that waits for it. With the first
+// value the saga must end well. With each other value it may turn back, and all faults are tried again.
 func Signal[T any](s saga.Signal[T], first T, others ...T) Term {
 	return bringing(source{Signal: s.Name}, append([]T{first}, others...))
 }
 
-// Reply says what a participant brings where it has done a command, as Signal does. It says no by itself.
+// Reply sets the values of a participant's reply to a command, as Signal does. Refusals are tried without
+// it.
 func Reply[T any](e skald.Event[T], first T, others ...T) Term {
 	return bringing(source{Topic: e.Topic, Type: e.Type}, append([]T{first}, others...))
 }
 
-// source is a signal, or a reply.
+// source is a signal or a reply.
 type source struct{ Signal, Topic, Type string }
 
 func (s source) String() string {
@@ -47,14 +48,14 @@ func bringing[T any](of source, values []T) brings {
 	for _, v := range values {
 		data, err := json.Marshal(v)
 		if err != nil {
-			b.err = fmt.Errorf("encode what %v brings: %w", of, err)
+			b.err = fmt.Errorf("encode the values of %v: %w", of, err)
 		}
 		b.values = append(b.values, data)
 	}
 	return b
 }
 
-// A value is what a source brings instead of its first one, or that it comes too late for its step.
+// A value is another value of a source, or its lateness.
 type value struct {
 	of   source
 	data json.RawMessage
@@ -73,14 +74,14 @@ func sourceOf(d *engine.Definition, at int) (s source, is bool) {
 	return s, false
 }
 
-// take takes in what sources bring.
+// take sets the values of sources.
 func (c *checker[TTx]) take(all []brings) error {
 	var errs []error
 	c.first = map[source]json.RawMessage{}
 	for _, b := range all {
 		_, twice := c.first[b.of]
 		if errs = append(errs, b.err, c.takes(b)); twice {
-			errs = append(errs, fmt.Errorf("what %v brings is said twice", b.of))
+			errs = append(errs, fmt.Errorf("the values of %v are given twice", b.of))
 		}
 		c.first[b.of] = b.values[0]
 		for _, data := range b.values[1:] {
@@ -95,7 +96,7 @@ func (c *checker[TTx]) take(all []brings) error {
 	return errors.Join(errs...)
 }
 
-// takes tells why no step takes what b brings.
+// takes returns an error if no step accepts the values of b.
 func (c *checker[TTx]) takes(b brings) error {
 	found := false
 	for _, d := range []*engine.Definition{c.d, c.older} {
@@ -125,7 +126,7 @@ func (c *checker[TTx]) takes(b brings) error {
 	return nil
 }
 
-// brought is what a source brings in this run.
+// brought returns the value of a source in this run.
 func (r *sagaRun[TTx]) brought(of source) (v value, said string) {
 	r.met[of] = true
 	v = value{of: of, data: r.c.first[of]}
@@ -142,7 +143,7 @@ func (r *sagaRun[TTx]) brought(of source) (v value, said string) {
 	return v, said
 }
 
-// answer plays a participant, a child or whoever sends a signal.
+// answer plays a participant, a child or the sender of a signal.
 func (r *sagaRun[TTx]) answer(run plan.Run) bool {
 	step, _ := r.d.Plan.Step(run.Step)
 	switch {
@@ -158,7 +159,7 @@ func (r *sagaRun[TTx]) answer(run plan.Run) bool {
 	return true
 }
 
-// signal comes to a step that waits for it.
+// signal plays a signal to a step that waits for it.
 func (r *sagaRun[TTx]) signal(run plan.Run, step plan.Step) {
 	v, said := r.brought(source{Signal: step.Signal})
 	modes := []Mode{Twice}
@@ -170,7 +171,7 @@ func (r *sagaRun[TTx]) signal(run plan.Run, step plan.Step) {
 		return
 	}
 	if mode == Late || v.late && !run.Due.IsZero() {
-		r.say("it comes after its Timeout")
+		r.say("it arrives after its Timeout")
 		r.until(run.Due)
 	}
 	e := plan.Event{What: plan.Signal, Name: step.Signal, Occurrence: run.Occurrence, Output: v.data}
@@ -179,7 +180,7 @@ func (r *sagaRun[TTx]) signal(run plan.Run, step plan.Step) {
 	}
 }
 
-// reply comes from a participant, or a child ends.
+// reply plays the reply of a participant or the end of a child.
 func (r *sagaRun[TTx]) reply(run plan.Run, step plan.Step) {
 	e := plan.Event{Step: run.Step, Occurrence: run.Occurrence, Sends: run.Sends}
 	modes, said := r.mayReject(Rejects, Twice), ""
@@ -215,7 +216,7 @@ func (r *sagaRun[TTx]) reply(run plan.Run, step plan.Step) {
 	}
 }
 
-// childEnded is what a child puts out.
+// childEnded returns the output of a child.
 func childEnded(run plan.Run) json.RawMessage {
 	var was saga.Ended
 	if json.Unmarshal(run.Memo, &was) != nil {
@@ -226,7 +227,7 @@ func childEnded(run plan.Run) json.RawMessage {
 	return data
 }
 
-// until has time pass.
+// until moves the clock to t.
 func (r *sagaRun[TTx]) until(t time.Time) {
 	if t.After(r.now) {
 		r.now = t

@@ -244,7 +244,7 @@ func TestCheckSaysWhatItIsNotTold(t *testing.T) {
 		"another type": {fine, []sagatest.Term{sagatest.Signal(saga.Signal[int]{Name: "verdict"}, 7)},
 			"the step wait does not take 7 from the signal verdict"},
 		"said twice": {fine, []sagatest.Term{sagatest.Signal(verdicts, verdict{}),
-			sagatest.Signal(verdicts, verdict{})}, "what the signal verdict brings is said twice"},
+			sagatest.Signal(verdicts, verdict{})}, "the values of the signal verdict are given twice"},
 		"no JSON": {fine, []sagatest.Term{sagatest.Signal(saga.Signal[any]{Name: "verdict"}, any(func() {}))},
 			"encode what the signal verdict brings"},
 		"the zero value": {step(func(r saga.Run[buy]) (string, error) {
@@ -252,13 +252,13 @@ func TestCheckSaysWhatItIsNotTold(t *testing.T) {
 				return "", skald.Reject(errors.New("no"))
 			}
 			return "", nil
-		}), nil, "the signal verdict brought the zero value of its type: say with Signal"},
+		}), nil, "the signal verdict had the zero value of its type: set its values with Signal"},
 		"by chance": {step(func(saga.Run[buy]) (string, error) {
 			n++
 			return strconv.Itoa(n), nil
 		}), []sagatest.Term{sagatest.View(func(context.Context, mtx) (string, error) {
 			return strconv.Itoa(n), nil
-		})}, "twice nothing goes wrong, and it left first"},
+		})}, "two runs without a fault differ: the first left"},
 		"an error that is a nil pointer": {step(func(saga.Run[buy]) (string, error) {
 			var err *strconv.NumError
 			return "", err
@@ -298,7 +298,7 @@ func TestTraceOfAnUndoThatNeverSucceeds(t *testing.T) {
 	}
 	if !regexp.MustCompile(`undo hold    : no key\n +\d+  the same\n$`).MatchString(got.Failures[0].Trace) ||
 		strings.Count(got.Failures[0].Trace, "no key") != 1 ||
-		!regexp.MustCompile(`so it is after \d+ schedules`).MatchString(r.said[0]) {
+		!regexp.MustCompile(`\d+ schedules fail in this way`).MatchString(r.said[0]) {
 		t.Errorf("it is told as %s", r.said[0])
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// deploy has the newer definition take over, where the schedule says so.
+// deploy replaces the definition by the newer one at the point in the schedule.
 func (r *sagaRun[TTx]) deploy() error {
 	if !r.mixed || r.d == r.c.d || len(r.log)+1 < r.faults[0].At {
 		return nil
@@ -28,7 +28,7 @@ func (r *sagaRun[TTx]) deploy() error {
 	return nil
 }
 
-// distinct refuses a rival that is no other saga of the definition.
+// distinct refuses a rival with the key of the first saga.
 func (c *checker[TTx]) distinct() error {
 	if c.rival == nil {
 		return nil
@@ -43,9 +43,9 @@ func (c *checker[TTx]) distinct() error {
 	return nil
 }
 
-// rival begins another saga, before a function of a step, and runs it to its end. Where it waits for entities
-// of the first one it ends behind that. Before a Lock it stands still once it holds its own entities: then
-// the first one waits, or it ends behind that.
+// rival begins another saga before a function of a step, and runs it to its end. If it waits for entities
+// of the first saga, it ends later. Before a Lock it pauses once it holds its own entities. Then the first
+// saga waits, or the rival ends later.
 func (r *sagaRun[TTx]) rival(before string) {
 	r.other = r.another()
 	if err := r.other.start(r.c.rival, "00000000-0000-7000-8000-000000000002"); err != nil {
@@ -58,7 +58,7 @@ func (r *sagaRun[TTx]) rival(before string) {
 
 func never() bool { return false }
 
-// onward has the rival go on until stop says so, or it has ended or waits in line.
+// onward continues the rival until stop returns true, or it has ended or waits in line.
 func (r *sagaRun[TTx]) onward(stop func() bool) {
 	if r.other == nil || r.beside != nil {
 		return
@@ -75,7 +75,7 @@ func (r *sagaRun[TTx]) onward(stop func() bool) {
 	}
 }
 
-// over notes that the rival has ended.
+// over records that the rival has ended.
 func (r *sagaRun[TTx]) over(err error) {
 	if r.broken = append(r.broken, r.other.broken...); err != nil {
 		r.broken = append(r.broken, "the rival: "+err.Error())
@@ -84,13 +84,14 @@ func (r *sagaRun[TTx]) over(err error) {
 	r.beside = &done
 }
 
-// another saga on the database of r.
+// another returns another saga on the database of r.
 func (r *sagaRun[TTx]) another() *sagaRun[TTx] {
 	return &sagaRun[TTx]{c: r.c, d: r.c.d, db: r.db, lines: r.lines, now: r.now, own: map[string]int{},
 		met: map[source]bool{}}
 }
 
-// inTurn runs sagas one after the other, of which 0 is the first and 1 the rival, and notes what they leave.
+// inTurn runs sagas one after the other, 0 for the first saga and 1 for the rival, and records the data
+// that they leave.
 func (c *checker[TTx]) inTurn(which ...int) error {
 	r := &sagaRun[TTx]{c: c, d: c.d}
 	if err := r.begin(); err != nil {

@@ -17,28 +17,28 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A point is where something can go wrong.
+// A point is a place for a fault.
 type point struct {
 	at               int
 	what             string
 	modes            []Mode
 	step, occurrence string
-	left             bool   // the step has an attempt left where this one fails
-	mode             Mode   // that it had
-	said             string // what a function failed with that nobody had fail, or what came of a fault
-	inLine           bool   // it waits for entities of a rival
+	left             bool   // the step has an attempt left if this one fails
+	mode             Mode   // the fault that was injected
+	said             string // an error that was not injected, or the consequence of a fault
+	inLine           bool   // the saga waits for entities of a rival
 }
 
-// again tells whether p is what was before.
+// again reports whether p is the same as the point before.
 func (p point) again(was point) bool {
 	return p.mode == "" && was.mode == "" && p.what == was.what && p.said == was.said
 }
 
-// sagaRun is one run of a saga, by a schedule, in one thread. What it stores after a commit is what a process
-// finds after a crash.
+// sagaRun is one run of a saga with a schedule, in one thread. Its fields hold what a process would read
+// from the database after a crash.
 type sagaRun[TTx any] struct {
 	c      *checker[TTx]
-	d      *engine.Definition // by which it runs now
+	d      *engine.Definition // the current definition
 	faults Schedule
 	on     int // the database, by its index
 	db     Beginner[TTx]
@@ -48,26 +48,26 @@ type sagaRun[TTx any] struct {
 	now    time.Time
 
 	log    []point
-	turned bool          // it was on the way back
-	mixed  bool          // it began by an older definition
-	other  *sagaRun[TTx] // a rival that began within it
-	beside *bool         // that has ended, and is done
+	turned bool          // it has turned back
+	mixed  bool          // it began with an older definition
+	other  *sagaRun[TTx] // a rival that began during the run
+	beside *bool         // whether the rival is done; nil until it has ended
 	lines  lines         // of the database
-	named  string        // the entities that its Lock named
+	named  string        // the entities of its Lock
 	own    map[string]int
-	met    map[source]bool // that were waited for
-	large  error           // what came has no room in the state
+	met    map[source]bool // sources that were waited for
+	large  error           // the error of data that is too large for the state
 	broken []string
 
-	emitted []skald.Message // that committed functions wrote to an outbox
+	emitted []skald.Message // written to an outbox by committed functions
 }
 
 const (
 	mostMoves = 2000
-	mostOwn   = 25 // errors of one function that nobody injected
+	mostOwn   = 25 // errors of one function that were not injected
 )
 
-// trace has a line for each point, and one for those that are all the same.
+// trace returns a line for each point, and one line for repetitions of the same point.
 func (r *sagaRun[TTx]) trace() string {
 	var b strings.Builder
 	for i, p := range r.log {
@@ -89,7 +89,7 @@ func (r *sagaRun[TTx]) trace() string {
 	return b.String()
 }
 
-// whole is the run from before the saga to after it.
+// whole runs the saga, and judges the result.
 func (r *sagaRun[TTx]) whole() (err error) {
 	c := r.c
 	if err := r.begin(); err != nil {
@@ -109,7 +109,7 @@ func (r *sagaRun[TTx]) whole() (err error) {
 	return r.judge(before)
 }
 
-// begin makes what has to be there before any saga.
+// begin prepares the database.
 func (r *sagaRun[TTx]) begin() (err error) {
 	c := r.c
 	r.own, r.met, r.now = map[string]int{}, map[source]bool{}, time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -130,13 +130,13 @@ func (r *sagaRun[TTx]) begin() (err error) {
 		}
 		return nil
 	})
-	r.emitted = nil // messages of Given are no saga's
+	r.emitted = nil // messages of Given do not belong to a saga
 	return err
 }
 
 func deployed(s Schedule) bool { return len(s) > 0 && s[0].Mode == Deploys }
 
-// run takes a saga from its start to its end.
+// run runs a saga from its start to its end.
 func (r *sagaRun[TTx]) run(in any, id string) error {
 	if err := r.start(in, id); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (r *sagaRun[TTx]) start(in any, id string) (err error) {
 	return nil
 }
 
-// goOn takes a saga to its end, or until stop says so.
+// goOn continues a saga to its end, or until stop returns true.
 func (r *sagaRun[TTx]) goOn(stop func() bool) error {
 	for n := 0; !r.state.Status.Final(); n++ {
 		if stop() {
@@ -192,7 +192,7 @@ func (r *sagaRun[TTx]) view() (string, error) {
 	return out.String(), err
 }
 
-// lined ends a text as a line, so that what follows is another one.
+// lined ends a text with a line break.
 func lined(text string) string {
 	if text == "" || strings.HasSuffix(text, "\n") {
 		return text
@@ -200,7 +200,7 @@ func lined(text string) string {
 	return text + "\n"
 }
 
-// in runs f in a transaction, which is committed where it is told and f does not fail.
+// in runs f in a transaction, which is committed if commit is true and f does not fail.
 func (r *sagaRun[TTx]) in(commit bool, f func(ctx context.Context, tx TTx) error) error {
 	u, err := r.db.Begin(r.c.ctx, store.Intake{})
 	if err != nil {
@@ -226,8 +226,8 @@ func (r *sagaRun[TTx]) in(commit bool, f func(ctx context.Context, tx TTx) error
 	return err
 }
 
-// point notes that something can go wrong here, at a run of a step, and tells what does. Where the saga is
-// cancelled, or its deadline passes, before the function, it has happened, and gone is true.
+// point records a point at a run of a step, and returns the fault to inject. Gone reports that the saga was
+// cancelled, or that its deadline passed, before the function.
 func (r *sagaRun[TTx]) point(what string, of plan.Run, modes ...Mode) (mode Mode, gone bool) {
 	if r.state.Status == plan.Running {
 		modes = append(modes, Cancels)
@@ -263,7 +263,7 @@ func (r *sagaRun[TTx]) point(what string, of plan.Run, modes ...Mode) (mode Mode
 	return p.mode, false
 }
 
-// attempts is how often a step is tried on the way that the saga goes. 0: without end.
+// attempts returns the limit of a step's attempts in the current direction, or 0 without a limit.
 func (r *sagaRun[TTx]) attempts(step string) int {
 	node, _ := r.d.Plan.Step(step)
 	if r.state.Status == plan.Running {
@@ -283,14 +283,14 @@ func (r *sagaRun[TTx]) feed(e plan.Event) {
 	r.turned = r.turned || r.state.Status == plan.Compensating || r.state.Status == plan.Compensated
 }
 
-// move carries out the next action, or has somebody outside answer, or lets time pass.
+// move performs the next action, or plays an answer from outside, or lets time pass.
 func (r *sagaRun[TTx]) move() error {
 	if todo := r.d.Plan.Pending(r.state); len(todo) > 0 {
 		return r.act(todo[0])
 	}
-	if r.state.Stuck() { // an operator looked, and what was wrong is gone
+	if r.state.Stuck() { // an operator has removed the cause
 		if n := len(r.log); n > 0 && r.log[n-1].said == "" {
-			r.say("it is stuck, and an operator has it tried again")
+			r.say("it is stuck, and an operator retries it")
 		}
 		r.feed(plan.Event{What: plan.Retry})
 		return nil
@@ -316,7 +316,7 @@ func (r *sagaRun[TTx]) move() error {
 	return nil
 }
 
-// mayReject leaves out what a step after the pivot does not do.
+// mayReject removes the modes that are impossible after the pivot.
 func (r *sagaRun[TTx]) mayReject(modes ...Mode) []Mode {
 	if r.state.Status == plan.Running && r.pivotPassed() {
 		return slices.DeleteFunc(modes, func(m Mode) bool { return m == Rejects || m == GivesUp })
@@ -340,7 +340,7 @@ func name(step, occurrence string) string {
 	return step + "/" + occurrence
 }
 
-// facts are those of an action, of a process that has just read the saga.
+// facts returns the facts for an action, as after a read of the saga.
 func (r *sagaRun[TTx]) facts(a plan.Action) *engine.Facts {
 	s := r.state
 	return &engine.Facts{Definition: r.d, Key: r.key, Input: r.input, State: &s,
@@ -348,7 +348,7 @@ func (r *sagaRun[TTx]) facts(a plan.Action) *engine.Facts {
 		Undo: a.Verb == plan.UndoStep, Attempt: a.Attempt}
 }
 
-// failed is the event of an error of a function's.
+// failed returns the event of a function's error.
 func (r *sagaRun[TTx]) failed(a plan.Action, err error) plan.Event {
 	e := plan.Event{What: plan.Failed, Step: a.Step, Occurrence: a.Occurrence, Attempt: a.Attempt,
 		Reason: err.Error()}
@@ -369,14 +369,15 @@ func (r *sagaRun[TTx]) failed(a plan.Action, err error) plan.Event {
 	return e
 }
 
-// say notes something at the last point.
+// say adds a text to the last point.
 func (r *sagaRun[TTx]) say(what string) {
 	if n := len(r.log); n > 0 {
 		r.log[n-1].said = what
 	}
 }
 
-// wrong feeds an error that nobody injected. One function may fail so often, then the run is over.
+// wrong feeds an error that was not injected. If one function has too many, it returns an error that ends
+// the run.
 func (r *sagaRun[TTx]) wrong(a plan.Action, err error) error {
 	r.say(err.Error())
 	what := string(a.Verb) + " of " + name(a.Step, a.Occurrence)
@@ -387,7 +388,7 @@ func (r *sagaRun[TTx]) wrong(a plan.Action, err error) error {
 	return nil
 }
 
-// safely calls f; a panic is an error.
+// safely calls f, and converts a panic to an error.
 func safely(f func() error) (err error) {
 	defer failure.Recover(&err)
 	if err = f(); err != nil {

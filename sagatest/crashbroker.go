@@ -9,8 +9,9 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// CrashBroker makes each call of b, and of what comes of it, an I/O of this session of p. A crash loses its
-// subscriptions uncleanly, by their Kill method if they have one, as membroker's have; else they are closed.
+// CrashBroker makes each call of b, and of its results, an I/O of this session of p. A crash loses its
+// subscriptions uncleanly, by their Kill method if they have one, as those of membroker do; otherwise they
+// are closed.
 func CrashBroker(p *Process, b broker.Broker) broker.Broker {
 	return &crashBroker{Broker: b, p: p}
 }
@@ -37,7 +38,8 @@ func (c *crashBroker) Topics(ctx context.Context, names ...string) (ids broker.T
 	return ids, err
 }
 
-// Publish keeps to the publish contract: what is left out has no successors in what is published.
+// Publish keeps the publish contract: after a message that is left out, no message with its key is
+// published.
 func (c *crashBroker) Publish(ctx context.Context, msgs []skald.Message,
 	only ...broker.Topics) broker.Pending {
 	p := &crashPending{p: c.p}
@@ -58,7 +60,7 @@ func (c *crashBroker) Publish(ctx context.Context, msgs []skald.Message,
 	return p
 }
 
-// withoutKeyOf is msgs without those of the first one's key.
+// withoutKeyOf returns msgs without those with the key of the first one.
 func withoutKeyOf(msgs []skald.Message) (rest []skald.Message, left map[int]error) {
 	left = map[int]error{}
 	for i := range msgs {
@@ -74,10 +76,10 @@ func withoutKeyOf(msgs []skald.Message) (rest []skald.Message, left map[int]erro
 
 type crashPending struct {
 	p     *Process
-	inner broker.Pending // nil: nothing was handed over
-	err   error          // what Publish met
-	part  map[int]error  // what was left out, where that is told
-	less  bool           // something was
+	inner broker.Pending // nil if nothing was published
+	err   error          // the error of Publish
+	part  map[int]error  // errors of messages that were left out, if they are reported
+	less  bool           // some were left out
 }
 
 func (c *crashPending) Done() <-chan struct{} {
@@ -96,7 +98,7 @@ func (c *crashPending) Wait(ctx context.Context) error {
 	case err != nil && !c.less:
 		return err
 	case err != nil:
-		// an outage: its indexes are not those of the call
+		// an outage: the indexes of its error differ from those of the call
 		return fmt.Errorf("of a part: %v: %w", err, ErrInjected)
 	case c.part != nil:
 		return &broker.PublishError{Failed: c.part}
@@ -123,13 +125,13 @@ func (c *crashBroker) Subscribe(ctx context.Context, g broker.Group) (s broker.S
 	return &crashSubscription{p: c.p, s: inner}, nil
 }
 
-// lose is what becomes of a subscription when its process dies.
+// lose ends a subscription when its process dies.
 func lose(s broker.Subscription) {
 	if k, ok := s.(interface{ Kill() }); ok {
 		k.Kill()
 		return
 	}
-	_ = s.Close(context.Background()) // nobody lives to hear the answer
+	_ = s.Close(context.Background()) // the process is dead, so the error is lost
 }
 
 type crashSubscription struct {
@@ -139,7 +141,7 @@ type crashSubscription struct {
 
 func (c *crashSubscription) Ready() <-chan struct{} { return c.s.Ready() }
 
-// Receive that answers with an error has taken nothing: what was fetched by a client stays with it.
+// Receive does not lose deliveries if it returns an error: they stay with the client.
 func (c *crashSubscription) Receive(ctx context.Context, most int) (b broker.Batch, err error) {
 	fails := c.p.next() == ErrorAfter
 	err = c.p.io(call{act: "Receive"}, func() (err error) {
@@ -177,14 +179,14 @@ func (c *crashSubscription) Ack(ctx context.Context, ds []broker.Delivery) error
 func (c *crashSubscription) Alarm() string { return c.s.Alarm() }
 
 func (c *crashSubscription) Pause(partitions ...string) {
-	_ = c.p.io(call{act: "Pause"}, func() error { // it has no answer
+	_ = c.p.io(call{act: "Pause"}, func() error { // it returns no error
 		c.s.Pause(partitions...)
 		return nil
 	})
 }
 
 func (c *crashSubscription) Resume(partitions ...string) {
-	_ = c.p.io(call{act: "Resume"}, func() error { // it has no answer
+	_ = c.p.io(call{act: "Resume"}, func() error { // it returns no error
 		c.s.Resume(partitions...)
 		return nil
 	})

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// CrashDriver makes each call of d an I/O of this session of p. A crash rolls back what is open, by d's Kill
-// method if it has one, as a Session of memstore has.
+// CrashDriver makes each call of d an I/O of this session of p. A crash rolls back open transactions, by
+// d's Kill method if it has one, as a Session of memstore does.
 func CrashDriver[TTx any](p *Process, d store.Driver[TTx]) store.Driver[TTx] {
 	if k, ok := d.(interface{ Kill() }); ok {
 		p.opened(new(int), k.Kill)
@@ -35,7 +35,7 @@ func (c *crashDriver[TTx]) Begin(ctx context.Context, in store.Intake) (u store.
 			u = crash
 			return nil
 		})
-	if err != nil && u != nil { // "where Begin fails nothing is left open"
+	if err != nil && u != nil { // after an error of Begin nothing stays open
 		c.p.closed(u)
 		u.(*crashUnit[TTx]).lose()
 		u = nil
@@ -50,7 +50,7 @@ func markNote(ms []store.Mark) string {
 	return ms[0].Consumer + " takes " + short(ms[0].ID)
 }
 
-// short is the end of an id, which is what tells it from others.
+// short returns the end of an id, which distinguishes it from others.
 func short(id string) string { return id[max(0, len(id)-4):] }
 
 func (c *crashDriver[TTx]) Write(ctx context.Context, tx TTx, es ...store.Effect) error {
@@ -294,7 +294,7 @@ func (c *crashDriver[TTx]) Examine(ctx context.Context, e store.Exam) (found []s
 	return found, err
 }
 
-// Probe is no choice of the explorer: it writes nothing.
+// Probe is not an I/O: it writes nothing.
 func (c *crashDriver[TTx]) Probe(ctx context.Context) error {
 	if c.p.dead {
 		return ErrCrashed
@@ -302,10 +302,10 @@ func (c *crashDriver[TTx]) Probe(ctx context.Context) error {
 	return c.d.Probe(ctx)
 }
 
-// Woken is never: an explored relay is stepped, and polls.
+// Woken returns nil: an explored relay is stepped, and polls.
 func (c *crashDriver[TTx]) Woken() <-chan struct{} { return nil }
 
-// Outage: what was injected is one.
+// Outage reports an injected error as an outage.
 func (c *crashDriver[TTx]) Outage(err error) bool {
 	return errors.Is(err, ErrCrashed) || errors.Is(err, ErrInjected) || c.d.Outage(err)
 }
@@ -316,13 +316,13 @@ type crashUnit[TTx any] struct {
 	u store.Unit[TTx]
 }
 
-// lose is what becomes of an open transaction when its process dies.
+// lose ends an open transaction when its process dies.
 func (c *crashUnit[TTx]) lose() { _, _ = c.u.Rollback(context.Background()) }
 
 func (c *crashUnit[TTx]) Tx() TTx            { return c.u.Tx() }
 func (c *crashUnit[TTx]) Found() store.Found { return c.u.Found() }
 
-// Outage: what was injected is one, of whatever transaction.
+// Outage reports an injected error as an outage, in any transaction.
 func (c *crashUnit[TTx]) Outage(ctx context.Context, err error) bool {
 	return errors.Is(err, ErrCrashed) || errors.Is(err, ErrInjected) || c.u.Outage(ctx, err)
 }
@@ -343,7 +343,7 @@ func (c *crashUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
 		})
 }
 
-// CommitThen is one I/O, as it is one round trip.
+// CommitThen is one I/O, because it is one round trip.
 func (c *crashUnit[TTx]) CommitThen(ctx context.Context, next store.Intake,
 	es ...store.Effect) (then store.Unit[TTx], err error) {
 	err = c.p.io(call{act: "Commit", effect: true, note: func() string { return effectNote(es) }},
@@ -366,8 +366,8 @@ func (c *crashUnit[TTx]) CommitThen(ctx context.Context, next store.Intake,
 	return then, err
 }
 
-// Rollback is two I/Os where it does something instead; they are asked of the driver as one, unless something
-// happens between them.
+// Rollback is two I/Os if it has effects instead. It is one call of the driver, unless a fault happens
+// between the two.
 func (c *crashUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) (stood []bool, err error) {
 	stood = make([]bool, len(instead))
 	if c.p.dead {

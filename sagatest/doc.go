@@ -1,12 +1,13 @@
-// Package sagatest tests services that stand on Skald's seams: yours, the examples and Skald itself.
+// Package sagatest tests services that use Skald through its store and broker interfaces: yours, the
+// examples and Skald itself.
 //
 // # Every crash
 //
-// Explore runs your own handlers single-threaded, counts each I/O that they and Skald's stations do on the
-// two seams (each call of a store, a unit of work, a publisher, a subscription), and runs everything again
-// once for each I/O and each thing that can go wrong at it: the process dies before it, dies after it took
-// effect, gets an error although it took effect, stands still until all others have gone on. Each time, once
-// the world has come to rest, your invariants must hold:
+// Explore runs your own handlers in one thread. It counts each I/O of the handlers and of Skald's
+// components: each call of a store, a unit of work, a publisher or a subscription. Then it runs everything
+// again, once for each I/O and each fault at that I/O. The process crashes before the I/O, crashes after it
+// took effect, gets an error although it took effect, or pauses until all others are idle. After each run,
+// once the world is idle, your invariants must hold:
 //
 //	func TestShop(t *testing.T) {
 //		sagatest.Explore(t, func(w *sagatest.World) error {
@@ -21,37 +22,35 @@
 //		}, &sagatest.Options{Pairs: true})
 //	}
 //
-// A schedule that breaks an invariant is printed with each I/O of its run and with the line that runs it
-// again:
+// A schedule that breaks an invariant is printed with each I/O of its run, and with a command that repeats
+// the run:
 //
 //	SAGATEST_REPLAY='crash-after@17' go test -run '^TestShop$'
 //
-// Any driver of the seams will do. What a process does beside them, such as committing a transaction of its
-// own, goes through Process.IO to be explored too. A member of a real broker that cannot be killed is closed
-// instead.
+// Any store and broker driver can be explored. For other I/O of a process, such as the commit of its own
+// transaction, use Process.IO. A subscription of a broker that cannot be killed is closed instead.
 //
 // # Sagas
 //
-// Check runs the functions of a saga (package saga) with each step failing, each answer lost, each function
-// repeated, its process dying, a cancellation and the deadline, at each point; with another saga on the same
-// rows in between (Rival; who comes second at a Lock waits in line), from an older definition to a newer one
-// (Older), and with each value that signals and replies may bring (Signal, Reply). It holds that each saga
-// leaves all or nothing, and what else you promise, about rows or about emitted events (EmitsIfDone,
+// Check runs the functions of a saga (package saga) with faults at each point: a step fails, an answer is
+// lost, a function is repeated, the process crashes, the saga is cancelled, or the deadline passes. It also
+// runs another saga on the same rows in between (Rival), replaces an older definition by a newer one
+// (Older), and tries each value that signals and replies may have (Signal, Reply). Check verifies that each
+// saga leaves all of its effects or none, and your own promises about rows or emitted events (EmitsIfDone,
 // Emitted):
 //
 //	sagatest.Check(t, orders, Order{ID: "o-1"}, sagatest.Promise(func(ctx context.Context, tx *memstore.Tx, end sagatest.End) error { … }))
 //
 // # Faults
 //
-// WrapDriver and WrapBroker stand around a store and a broker and inject, by a seed, what goes wrong in
-// production: commits and publishes that take effect but answer with an error, deliveries that come twice or
-// late, acknowledgements that are lost, processes that die in the middle of a step. Your service runs as it
-// is:
+// WrapDriver and WrapBroker wrap a store and a broker, and inject faults of production by a seed: commits
+// and publishes that take effect but return an error, repeated and late deliveries, lost acknowledgements,
+// and processes that die in the middle of a step. Your service runs unchanged:
 //
 //	faults := sagatest.NewFaults(seed, sagatest.Some())
 //	session := faults.Session()
 //	db, bus = sagatest.WrapDriver(db, session), sagatest.WrapBroker(bus, session)
-//	… build the service over db and bus, run it; when session.Died() is closed stop it and build it anew …
+//	… build the service over db and bus, run it; when session.Died() is closed, stop it and build it again …
 //
-// NoMark, AckFirst and DualWrite take one safeguard away each, to show what it is for.
+// NoMark, AckFirst and DualWrite each remove one safeguard, to show its purpose.
 package sagatest

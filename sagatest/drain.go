@@ -10,45 +10,45 @@ import (
 	"github.com/skald-go/skald/relay"
 )
 
-// Quieter is a Stepper that can tell that nothing is left for it although it has nothing to do at the
-// moment: rows may wait for a shard that another relay holds, a message for a database that is away. Relays
-// and inboxes can.
+// Quieter is a Stepper that reports whether no work is left for it, also if it cannot work at the moment:
+// rows may wait for a shard of another relay, or a message for a database that is down. Relays and inboxes
+// are Quieters.
 type Quieter interface {
 	Quiet(ctx context.Context) (bool, error)
 }
 
 const (
-	drainMost = 5 * time.Minute // unless the context ends before
-	// between two rounds in which there is nothing to do, and something is left
+	drainMost = 5 * time.Minute // or until the context ends
+	// drainRest is the pause after a round without work if some work is left.
 	drainRest = 5 * time.Millisecond
 )
 
 var (
-	// ErrNotQuiet: something is left when the time is over.
+	// ErrNotQuiet means that work was left when the time was over.
 	ErrNotQuiet = errors.New("sagatest: not quiet")
-	// ErrLeft: all is quiet, and something is left that did not take effect.
-	ErrLeft = errors.New("sagatest: drained, but not all took effect")
+	// ErrLeft means that no work is left, but some messages did not take effect.
+	ErrLeft = errors.New("sagatest: drained, but some messages did not take effect")
 )
 
-// Drain steps relays and inboxes in turn until all that was committed is carried and all that arrived is
-// handled, and what that has said, too: then a test may look at its tables. Give it every relay and inbox of
-// the test, not running; it takes five minutes at most, unless ctx ends before, and then says who is not
-// quiet (ErrNotQuiet). An error of a step ends it at once.
+// Drain steps relays and inboxes in turn until all committed messages are published and all received
+// messages are handled, including the messages that the handlers emit. Then a test may check its tables.
+// Give Drain every relay and inbox of the test, not running. It takes at most five minutes, unless ctx ends
+// before, and then names a component with work left (ErrNotQuiet). An error of a step ends it at once.
 //
-// It waits for no clock of a message's. What is left then fails it (ErrLeft), with the reason that the store
-// has: parked messages, dead letters, quarantine, rows that no relay carries. A test that expects these says
-// so, with DrainLeaving.
+// Drain does not wait for retry times of messages. Messages that are left fail it (ErrLeft), with the
+// reason from the store: parked messages, dead letters, quarantine, and rows that no relay publishes. A
+// test that expects these uses DrainLeaving.
 //
-// Drain then has the relays release their shards. So each Drain may have a new relay.
+// Drain then makes the relays release their shards, so each Drain may have a new relay.
 //
-// With a broker in the process (membroker) and any store, your PostgreSQL too, quiet is quiet. Over a network
-// a message may be under way while nobody has anything to do: drain again until what you expect is there.
+// With a broker in the process (membroker) and any store, all work is done then. Over a network a message
+// may be in transit while no component has work: call Drain again until the expected data is there.
 func Drain(ctx context.Context, steppers ...skald.Stepper) error {
 	return DrainLeaving(ctx, 0, steppers...)
 }
 
-// DrainLeaving is Drain for a test in which some messages are not to take effect: what may names is left
-// without an error.
+// DrainLeaving is like Drain, for a test in which some messages do not take effect. Messages of the kinds
+// in may are no error.
 func DrainLeaving(ctx context.Context, may Left, steppers ...skald.Stepper) (err error) {
 	defer func() { err = errors.Join(err, release(ctx, steppers)) }()
 	if err := drain(ctx, steppers); err != nil {
@@ -57,8 +57,8 @@ func DrainLeaving(ctx context.Context, may Left, steppers ...skald.Stepper) (err
 	return leftBy(ctx, may, steppers)
 }
 
-// release has relays release their shards, so that a new relay of the next Drain need not wait for the end of
-// a lease.
+// release makes relays release their shards, so that a new relay of the next Drain need not wait for a
+// lease to end.
 func release(ctx context.Context, steppers []skald.Stepper) error {
 	if ctx.Err() != nil {
 		return nil
@@ -91,18 +91,18 @@ func drain(ctx context.Context, steppers []skald.Stepper) error {
 		select {
 		case <-ctx.Done():
 			rest.Stop()
-			return fmt.Errorf("%w: %T has something left, and can do nothing about it: see its Health(): %w",
+			return fmt.Errorf("%w: %T has work left that it cannot do: see its Health(): %w",
 				ErrNotQuiet, left, ctx.Err())
 		case <-rest.C:
 		}
 	}
 }
 
-// turnOf is one step of each.
+// turnOf steps each once.
 func turnOf(ctx context.Context, steppers []skald.Stepper) (busy bool, err error) {
 	for _, s := range steppers {
 		if ctx.Err() != nil {
-			return false, fmt.Errorf("%w: there is always more to do: %w", ErrNotQuiet, ctx.Err())
+			return false, fmt.Errorf("%w: there is always more work: %w", ErrNotQuiet, ctx.Err())
 		}
 		did, err := s.Step(ctx)
 		if err != nil {
@@ -113,7 +113,7 @@ func turnOf(ctx context.Context, steppers []skald.Stepper) (busy bool, err error
 	return busy, nil
 }
 
-// loud is one that has something left; nil: none.
+// loud returns a stepper with work left, or nil.
 func loud(ctx context.Context, steppers []skald.Stepper) (skald.Stepper, error) {
 	for _, s := range steppers {
 		q, can := s.(Quieter)
@@ -131,7 +131,7 @@ func loud(ctx context.Context, steppers []skald.Stepper) (skald.Stepper, error) 
 	return nil, nil
 }
 
-// ended says of an error whether it only is that the time is over.
+// ended returns ErrNotQuiet if the time is over, else err.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err

@@ -12,23 +12,23 @@ import (
 
 // Options of Explore. The zero value works.
 type Options struct {
-	// Modes are what is made to go wrong. Nil: all.
+	// Modes are the faults to inject. Nil means all.
 	Modes []Mode
-	// Pairs adds every pair of crashes to the single faults. A crash before a read is the same as one before
-	// the effect that follows it in the same turn, so pairs are taken of effects.
+	// Pairs adds all pairs of crashes. A crash before a read is equivalent to one before the next effect in
+	// the same turn, so pairs consist of crashes at effects.
 	Pairs bool
-	// Sample bounds how many schedules are run, single ones and pairs each: they are spread evenly. Default
-	// 0: all.
+	// Sample limits the number of schedules with one fault, and that of pairs. They are spread evenly.
+	// Default 0: no limit.
 	Sample int
-	// Seed chooses which schedules a Sample takes. Default for Explore: the environment variable
-	// SAGATEST_SEED, else another one each time, which it logs; for Search: 0.
+	// Seed selects the schedules of a Sample. Default for Explore: the environment variable SAGATEST_SEED,
+	// or else a random number, which it logs; for Search: 0.
 	Seed uint64
-	// Schedules, if there are any, are run instead of all that.
+	// Schedules, if not empty, are run instead of all others.
 	Schedules []Schedule
-	// Rest is how long, by the world's clock, nobody must have had anything to do before the run is over and
-	// judged; a paused process wakes then. Default 8 s: more than twice the lease of a relay.
+	// Rest is how long all processes must be idle, by the world's clock, before the run ends and is
+	// checked. A paused process then continues first. Default 8 s: more than twice the lease of a relay.
 	Rest time.Duration
-	// Failures is how many failing schedules are looked for. Default 1.
+	// Failures is the number of failing schedules to find. Default 1.
 	Failures int
 }
 
@@ -47,10 +47,10 @@ func (o *Options) orDefaults() Options {
 	return d
 }
 
-// Report is what Search found.
+// Report is the result of Search.
 type Report struct {
-	IOs       int // of the run in which nothing goes wrong
-	Schedules int // runs
+	IOs       int // of the run without a fault
+	Schedules int // number of runs
 	Failures  []Failure
 }
 
@@ -58,14 +58,14 @@ func (r Report) String() string {
 	return fmt.Sprintf("%d schedules of %d I/Os, %d failures", r.Schedules, r.IOs, len(r.Failures))
 }
 
-// Failure is a schedule after which an invariant does not hold.
+// Failure is a schedule that breaks an invariant.
 type Failure struct {
 	Schedule Schedule
 	Broken   []string // "name: why"
-	Trace    string   // each I/O of the run, one line each
+	Trace    string   // a line for each I/O of the run
 }
 
-// T is what Explore needs of *testing.T.
+// T is the part of *testing.T that Explore uses.
 type T interface {
 	Helper()
 	Name() string
@@ -75,17 +75,17 @@ type T interface {
 	Fatalf(format string, args ...any)
 }
 
-// Replay is the environment variable that makes Explore run one schedule alone.
+// Replay is the environment variable with the only schedule that Explore is to run.
 const Replay = "SAGATEST_REPLAY"
 
-// SeedVariable is the environment variable that gives Explore its Options.Seed.
+// SeedVariable is the environment variable with the default of Options.Seed.
 const SeedVariable = "SAGATEST_SEED"
 
-// Explore runs the world that build makes over and over: first as it is, then once for each I/O of that run
-// and each Mode, with that one fault; and checks its invariants each time. What fails is reported with its
-// trace and with the line that runs it again, SAGATEST_REPLAY='crash-after@17' go test -run …
+// Explore runs the world of build without a fault, and then once for each I/O of that run and each Mode,
+// with that one fault. It checks the invariants each time. It reports each failure with its trace, and with
+// a command that repeats the run: SAGATEST_REPLAY='crash-after@17' go test -run …
 //
-// Build must make a new world each time, the same each time: ids and clock are the World's.
+// Build must return a new world each time, and always the same one: use the clock and the ids of the World.
 func Explore(t T, build func(w *World) error, o *Options) Report {
 	t.Helper()
 	if text, ok := os.LookupEnv(Replay); ok {
@@ -110,7 +110,7 @@ func Explore(t T, build func(w *World) error, o *Options) Report {
 	return r
 }
 
-// seed takes the seed from the environment, or draws one, unless there is one.
+// seed sets the seed from the environment, or to a random number, unless it is set.
 func (o *Options) seed() (err error) {
 	if o.Seed != 0 {
 		return nil
@@ -121,7 +121,7 @@ func (o *Options) seed() (err error) {
 		return nil
 	}
 	if o.Seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-		return fmt.Errorf("%s is a number: %w", SeedVariable, err)
+		return fmt.Errorf("%s must be a number: %w", SeedVariable, err)
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func replay(t T, build func(w *World) error, o *Options, text string) Report {
 	return r
 }
 
-// once is one run.
+// once runs a world once.
 func once(build func(w *World) error, s Schedule, rest time.Duration, tracing bool) (*World, error) {
 	w := &World{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), plan: s, tracing: tracing}
 	defer func() {
@@ -179,7 +179,7 @@ func once(build func(w *World) error, s Schedule, rest time.Duration, tracing bo
 	return w, nil
 }
 
-// Search is Explore without a test: it returns what fails. An error says that a world could not be built.
+// Search is like Explore, without a test: it returns the failures. The error is that of building a world.
 func Search(ctx context.Context, build func(w *World) error, o *Options) (Report, error) {
 	s := &search{ctx: ctx, build: build, o: o.orDefaults()}
 	if len(s.o.Schedules) > 0 {
@@ -225,7 +225,7 @@ func (s *search) try(plan Schedule) *World {
 	if again, err := once(s.build, plan, s.o.Rest, true); err == nil {
 		f.Trace = again.trace()
 		if len(again.broken) == 0 {
-			f.Broken = append(f.Broken, "(not again in a second run: the world is not the same each time)")
+			f.Broken = append(f.Broken, "(a second run did not fail: the world is not the same each time)")
 		}
 	}
 	s.r.Failures = append(s.r.Failures, f)
@@ -262,7 +262,7 @@ func (s *search) singles(log []event) {
 	}
 }
 
-// meets tells whether a mode makes sense for an I/O.
+// meets reports whether a mode applies to an I/O.
 func (e event) meets(m Mode) bool {
 	switch m {
 	case PartFirst:
@@ -275,7 +275,7 @@ func (e event) meets(m Mode) bool {
 	return true
 }
 
-// sampled chooses Sample of total: evenly spread, from a place that the seed gives.
+// sampled selects Sample of total, evenly spread, with an offset from the seed.
 func (s *search) sampled(i, total int) bool {
 	if s.o.Sample <= 0 || total <= s.o.Sample {
 		return true
@@ -284,7 +284,7 @@ func (s *search) sampled(i, total int) bool {
 	return (i+1)*s.o.Sample/total > i*s.o.Sample/total
 }
 
-// pairs runs each crash of base with each crash of what follows it.
+// pairs runs each crash of base together with each later crash.
 func (s *search) pairs(base []event) {
 	first := crashes(base, 0)
 	total, i := len(first)*len(first)/2, 0
@@ -309,8 +309,8 @@ func (s *search) pairs(base []event) {
 	}
 }
 
-// crashes are the places behind the I/O from at which a crash makes a difference: before each effect, and
-// after the last of a turn.
+// crashes returns the faults after the I/O from that make a difference: before each effect, and after the
+// last one of a turn.
 func crashes(log []event, from int) (out []Fault) {
 	for i := from; i < len(log); i++ {
 		if !log[i].effect {
@@ -324,7 +324,7 @@ func crashes(log []event, from int) (out []Fault) {
 	return out
 }
 
-// effectFollows tells whether another effect follows in the same turn.
+// effectFollows reports whether another effect follows in the same turn.
 func effectFollows(log []event, i int) bool {
 	for j := i + 1; j < len(log) && log[j].turn == log[i].turn; j++ {
 		if log[j].effect {

@@ -23,10 +23,11 @@ type faultyBroker struct {
 	once sync.Once
 
 	mu   sync.Mutex
-	held map[string][]*faultyPending // keys of messages that were not published, until the caller knows
+	held map[string][]*faultyPending // unpublished messages by key, until the caller has the result
 }
 
-// Publish publishes what the dice leave of msgs. What they take holds back its key until Wait has told of it.
+// Publish publishes msgs without some random ones. A message that was left out blocks its key until Wait
+// has reported it.
 func (b *faultyBroker) Publish(ctx context.Context, msgs []skald.Message,
 	only ...broker.Topics) broker.Pending {
 	p := &faultyPending{b: b, ctx: ctx,
@@ -37,13 +38,13 @@ func (b *faultyBroker) Publish(ctx context.Context, msgs []skald.Message,
 	kept := b.sift(p, msgs)
 	p.inner = b.Broker.Publish(ctx, kept, only...)
 	if p.gone == nil && b.f.hit(PublishUnknown, b.f.rates.PublishUnknown) {
-		// half the time all, else from some message on
+		// half of the time all, else from a random message on
 		p.lie, p.from = true, b.f.number(2)*b.f.number(len(msgs))
 	}
 	return p
 }
 
-// identities are those of the messages in list.
+// identities returns the identities of the messages in list.
 func identities[T any](list []T, of func(*T) *skald.Message) []store.Identity {
 	out := make([]store.Identity, len(list))
 	for i := range list {
@@ -55,7 +56,7 @@ func identities[T any](list []T, of func(*T) *skald.Message) []store.Identity {
 
 func heldKey(m *skald.Message) string { return m.Topic + "\x00" + string(m.Key) }
 
-// sift takes out what is not to be published.
+// sift removes the messages that are not to be published.
 func (b *faultyBroker) sift(p *faultyPending, msgs []skald.Message) []skald.Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,7 +86,7 @@ func (b *faultyBroker) isHeld(m *skald.Message) bool {
 	return m.Key != nil && slices.ContainsFunc(b.held[heldKey(m)], (*faultyPending).holds)
 }
 
-// told lets the keys of p flow again.
+// told unblocks the keys of p.
 func (b *faultyBroker) told(p *faultyPending) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,19 +130,20 @@ func (b *faultyBroker) Close() error {
 	return b.Broker.Close()
 }
 
-// A faultyPending is a call of which some messages may not have been published, or are said not to have been.
+// A faultyPending is the result of a call. Some messages were not published, or are reported as not
+// published.
 type faultyPending struct {
 	b     *faultyBroker
 	ctx   context.Context
 	of    []store.Identity // messages of the call
-	inner broker.Pending   // of those at the indexes in at; nil at: of all
+	inner broker.Pending   // of the messages at the indexes in at, or of all if at is nil
 	at    []int
 	gone  []int // not published
-	lie   bool  // from this index on it is said that they were not
+	lie   bool  // messages from this index on are reported as not published
 	from  int
 	dead  error
 
-	known bool // by b.mu: Wait has returned
+	known bool // under b.mu: Wait has returned
 	once  sync.Mutex
 	done  bool
 	err   error
@@ -149,7 +151,7 @@ type faultyPending struct {
 
 func (p *faultyPending) holds() bool { return !p.known && p.ctx.Err() == nil }
 
-// Done is closed when what was handed on is answered.
+// Done is closed when the inner call has a result.
 func (p *faultyPending) Done() <-chan struct{} {
 	if p.dead != nil {
 		return answered()
@@ -157,14 +159,14 @@ func (p *faultyPending) Done() <-chan struct{} {
 	return p.inner.Done()
 }
 
-// answered is the Done of a call that is answered already.
+// answered returns a closed channel.
 func answered() <-chan struct{} {
 	done := make(chan struct{})
 	close(done)
 	return done
 }
 
-// Wait returns the outcome of the call, or the fault that the dice chose.
+// Wait returns the result of the call, or the injected fault.
 func (p *faultyPending) Wait(ctx context.Context) error {
 	if p.dead != nil {
 		return p.dead
@@ -176,7 +178,7 @@ func (p *faultyPending) Wait(ctx context.Context) error {
 	}
 	err := p.inner.Wait(ctx)
 	if ctx.Err() != nil && err != nil {
-		return err // perhaps it is not answered yet
+		return err // there may be no result yet
 	}
 	p.done = true
 	if p.err = p.answer(err); p.err == nil {

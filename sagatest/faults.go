@@ -12,42 +12,42 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Rates say how likely each fault is, per call or delivery, from 0 to 1. The zero value injects nothing.
+// Rates are the probabilities of faults, per call or delivery, from 0 to 1. The zero value injects nothing.
 type Rates struct {
 	// BeginFails and the fields up to SlowFor are faults of the store.
-	BeginFails    float64 // Begin opens nothing and answers with an outage
-	CommitFails   float64 // Commit rolls back and answers with an outage
-	CommitUnknown float64 // Commit takes effect and answers with an outage
-	ApplyUnknown  float64 // Apply, and Rollback with effects instead, take effect and answer with an outage
-	TickUnknown   float64 // Tick draws a new tick and answers with an outage
-	Slow          float64 // a consumer is slow: Begin waits for up to SlowFor
+	BeginFails    float64 // Begin opens nothing and returns an outage
+	CommitFails   float64 // Commit rolls back and returns an outage
+	CommitUnknown float64 // Commit takes effect and returns an outage
+	ApplyUnknown  float64 // Apply, and Rollback with effects instead, take effect and return an outage
+	TickUnknown   float64 // Tick draws a new tick and returns an outage
+	Slow          float64 // a slow consumer: Begin waits for up to SlowFor
 	SlowFor       time.Duration
 
 	// PublishFails and the fields up to AckUnknown are faults of the broker.
-	PublishFails   float64 // some messages of a call are not published, nor those of their keys behind them
-	PublishUnknown float64 // all of a call is published, and some or all of it is said not to be
-	ReceiveFails   float64 // Receive answers with an outage
-	Repeat         float64 // a delivery comes twice
-	// Rewind: the last few deliveries of a partition come again, also those that were acknowledged.
+	PublishFails   float64 // some messages of a call are not published, nor later ones with their keys
+	PublishUnknown float64 // a call publishes all messages, but returns an error for some or all
+	ReceiveFails   float64 // Receive returns an outage
+	Repeat         float64 // a delivery is repeated
+	// Rewind repeats the last few deliveries of a partition, including acknowledged ones.
 	Rewind     float64
-	Delay      float64 // the deliveries of a partition are held back, in their order, for up to DelayFor
+	Delay      float64 // the deliveries of a partition are delayed, in order, for up to DelayFor
 	DelayFor   time.Duration
 	AckLost    float64 // an acknowledgement is not stored
-	AckUnknown float64 // an acknowledgement is stored and answers with an outage
+	AckUnknown float64 // an acknowledgement is stored and returns an outage
 
 	// HandlerFails, HandlerPanics and HandlerGivesUp are faults of handlers that call Faults.Upset.
-	HandlerFails   float64 // it answers an error
-	HandlerPanics  float64 // it panics, as by a bug
-	HandlerGivesUp float64 // it answers an error that is skald.Permanent: a dead letter
+	HandlerFails   float64 // Upset returns an error
+	HandlerPanics  float64 // Upset panics
+	HandlerGivesUp float64 // Upset returns a skald.Permanent error, which makes a dead letter
 
-	// Die ends the session of a process in the middle of a step: see Faults.Session.
+	// Die ends the session of a process in the middle of a step: see Session.
 	Die float64
 }
 
-// None injects nothing.
+// None returns rates that inject nothing.
 func None() Rates { return Rates{} }
 
-// Some is a bad day: each thing that can go wrong does, now and then.
+// Some returns rates of a bad day: each fault happens now and then.
 func Some() Rates {
 	return Rates{
 		BeginFails: 0.005, CommitFails: 0.005, CommitUnknown: 0.01, ApplyUnknown: 0.02, TickUnknown: 0.01,
@@ -58,7 +58,7 @@ func Some() Rates {
 	}
 }
 
-// Wild is far worse than what a process meets in its whole life.
+// Wild returns rates far above those in production.
 func Wild() Rates {
 	return Rates{
 		BeginFails: 0.02, CommitFails: 0.02, CommitUnknown: 0.05, ApplyUnknown: 0.08, TickUnknown: 0.05,
@@ -70,7 +70,7 @@ func Wild() Rates {
 	}
 }
 
-// RatesOf is the preset of that name: none, some or wild.
+// RatesOf returns the preset with a name: none, some or wild.
 func RatesOf(name string) (r Rates, ok bool) {
 	switch name {
 	case "none":
@@ -83,14 +83,14 @@ func RatesOf(name string) (r Rates, ok bool) {
 	return Rates{}, false
 }
 
-// FaultError is an error that was injected. It is an outage to the wrapped driver.
+// FaultError is an injected error. The wrapped driver reports it as an outage.
 type FaultError struct {
 	Kind string // as in Faults.Counts
 }
 
 func (e *FaultError) Error() string { return "injected fault: " + e.Kind }
 
-// The kinds of faults, as Faults.Counts names them.
+// The kinds of faults, as in Faults.Counts.
 const (
 	BeginFailed    = "begin_failed"
 	CommitFailed   = "commit_failed"
@@ -112,19 +112,19 @@ const (
 	Death          = "process_death"
 )
 
-// Faults decide what goes wrong, by a seed, and count it. The same calls in the same order meet the same
-// faults. They are safe for concurrent use.
+// Faults select faults by a seed, and count them. The same calls in the same order get the same faults.
+// Faults are safe for concurrent use.
 type Faults struct {
 	rates Rates
 	*dice
 
 	tell func(Injection)
 
-	// of a Session
+	// the fields of a Session
 	mortal bool
 	died   chan struct{}
 	mu     sync.Mutex
-	kill   map[any]func() // what dies with it
+	kill   map[any]func() // called at the end of the session
 }
 
 // dice are shared by all sessions.
@@ -134,7 +134,7 @@ type dice struct {
 	counts  map[string]int64
 }
 
-// NewFaults are faults at the given rates. Nothing dies by them; a Session does.
+// NewFaults returns faults at the given rates. They never end a process; those of a Session do.
 func NewFaults(seed uint64, rates Rates) *Faults {
 	return &Faults{
 		rates: rates, died: make(chan struct{}), kill: map[any]func(){},
@@ -142,27 +142,27 @@ func NewFaults(seed uint64, rates Rates) *Faults {
 	}
 }
 
-// Session is one session of a process: the same faults, and it dies by them, in the middle of a step, or when
-// Die is called. All seams of one process are wrapped with the Session of that process:
+// Session returns the faults for one session of a process. They may end the session in the middle of a
+// step, as Die does. Wrap the store and the broker of a process with its Session:
 //
 //	session := faults.Session()
 //	svc := build(sagatest.WrapDriver(db, session), sagatest.WrapBroker(bus, session))
 //	go svc.Run(ctx)
 //	<-session.Died() // cancel ctx, wait for Run to return, and build the next session
 //
-// When it dies, its subscriptions are lost uncleanly (where the driver has a Kill method, as membroker's has;
-// else they are closed without their acknowledgements), what it has open is rolled back, and all that it asks
-// is answered with a *FaultError of kind Death. Its leases stay until they run out, or until the next life of
-// the same name takes them.
+// At its end, the session's subscriptions are lost uncleanly, by the driver's Kill method if it has one, as
+// membroker does; otherwise they are closed without their acknowledgements. Open transactions are rolled
+// back. All further calls return a *FaultError of kind Death. The session's leases remain until they
+// expire, or until the next session of the same name takes them.
 func (f *Faults) Session() *Faults {
 	return &Faults{rates: f.rates, dice: f.dice, mortal: true, died: make(chan struct{}),
 		kill: map[any]func(){}}
 }
 
-// Died is closed when this session is over.
+// Died returns a channel that is closed when this session ends.
 func (f *Faults) Died() <-chan struct{} { return f.died }
 
-// Die ends this session, if it has not ended, and returns the error that all its calls answer from now on.
+// Die ends this session, if it has not ended, and returns the error of all further calls.
 func (f *Faults) Die() error {
 	f.mu.Lock()
 	kill := f.kill
@@ -180,7 +180,7 @@ func (f *Faults) Die() error {
 	return &FaultError{Kind: Death}
 }
 
-// Counts is how often each kind of fault was injected, in all sessions.
+// Counts returns the number of injected faults of each kind, in all sessions.
 func (f *Faults) Counts() map[string]int64 {
 	f.rolling.Lock()
 	defer f.rolling.Unlock()
@@ -193,14 +193,14 @@ func (f *Faults) note(kind string) {
 	f.counts[kind]++
 }
 
-// Injection is a fault, as it struck.
+// Injection is an injected fault.
 type Injection struct {
 	Kind     string           // as in Counts
-	Messages []store.Identity // it struck these
+	Messages []store.Identity // the affected messages
 }
 
-// Tell has to called, from any goroutine, at each fault that strikes messages; those that strike a call which
-// is about none are counted only. It is set before the first seam is wrapped, and for each session anew.
+// Tell sets a function that is called, from any goroutine, at each fault that affects messages. Other
+// faults are only counted. Set it before anything is wrapped, and again for each session.
 func (f *Faults) Tell(to func(Injection)) { f.tell = to }
 
 func (f *Faults) told(kind string, of []store.Identity) {
@@ -209,7 +209,7 @@ func (f *Faults) told(kind string, of []store.Identity) {
 	}
 }
 
-// hit rolls the dice for one fault and counts it.
+// hit draws whether a fault happens, and counts it.
 func (f *Faults) hit(kind string, rate float64) bool {
 	if rate <= 0 {
 		return false
@@ -223,7 +223,7 @@ func (f *Faults) hit(kind string, rate float64) bool {
 	return true
 }
 
-// strike is hit as an error, in a call about these messages.
+// strike is like hit, and returns the error for a call about these messages.
 func (f *Faults) strike(kind string, rate float64, of []store.Identity) error {
 	if !f.hit(kind, rate) {
 		return nil
@@ -232,8 +232,7 @@ func (f *Faults) strike(kind string, rate float64, of []store.Identity) error {
 	return &FaultError{Kind: kind}
 }
 
-// Upset is for handlers to call: there it panics now and then, or answers an error that the handler is to
-// answer. Only in a Session.
+// Upset is for handlers of a Session. It sometimes panics, or returns an error for the handler to return.
 func (f *Faults) Upset(m skald.Message) error {
 	if !f.mortal {
 		return nil
@@ -242,13 +241,13 @@ func (f *Faults) Upset(m skald.Message) error {
 	if f.hit(HandlerPanic, f.rates.HandlerPanics) {
 		f.told(HandlerPanic, of)
 		var nobody *Faults
-		return nobody.alive() // a nil pointer, as bugs have it
+		return nobody.alive() // a nil pointer, as in real bugs
 	}
 	if err := f.strike(HandlerGaveUp, f.rates.HandlerGivesUp, of); err != nil {
 		return skald.Permanent(errors.New("injected fault: " + HandlerGaveUp))
 	}
 	if err := f.strike(HandlerFailed, f.rates.HandlerFails, of); err != nil {
-		// the handler's own: no *FaultError, which is an outage
+		// the handler's own error, not a *FaultError, which would be an outage
 		return errors.New("injected fault: " + HandlerFailed)
 	}
 	return nil
@@ -264,7 +263,7 @@ func (f *Faults) duration(most time.Duration) time.Duration {
 	return time.Duration(1 + f.number(int(most)))
 }
 
-// alive answers what the dead answer.
+// alive returns an error after the end of the session.
 func (f *Faults) alive() error {
 	select {
 	case <-f.died:
@@ -274,10 +273,10 @@ func (f *Faults) alive() error {
 	}
 }
 
-// live is alive, with the chance to die on the checkpoint.
+// live is like alive, and may end the session.
 func (f *Faults) live() error { return f.liveWith(nil) }
 
-// liveWith is live in a call about these messages.
+// liveWith is like live, in a call about these messages.
 func (f *Faults) liveWith(of []store.Identity) error {
 	if err := f.alive(); err != nil {
 		return err
@@ -295,7 +294,8 @@ func (f *Faults) liveWith(of []store.Identity) error {
 	return nil
 }
 
-// diesWith calls k at the death of this session; at once if it is over. k may be called while forget is.
+// diesWith registers k for the end of this session, and calls it at once if the session is over. It may be
+// called at the same time as forget.
 func (f *Faults) diesWith(what any, k func()) {
 	f.mu.Lock()
 	over := f.kill == nil
@@ -314,5 +314,5 @@ func (f *Faults) forget(what any) {
 	delete(f.kill, what)
 }
 
-// String says what was injected, one line.
+// String returns the counts in one line.
 func (f *Faults) String() string { return fmt.Sprint(f.Counts()) }

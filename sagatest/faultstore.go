@@ -9,12 +9,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// WrapDriver injects faults into d. What d lends is lent through it untouched.
+// WrapDriver injects faults into d. Transactions of d are used unchanged.
 func WrapDriver[TTx any](d store.Driver[TTx], f *Faults) store.Driver[TTx] {
 	return &faultyDriver[TTx]{d: d, f: f}
 }
 
-// It embeds nothing, so that a new method of the seam does not go past the faults unseen.
+// faultyDriver embeds nothing, so that a new method of store.Driver does not bypass the faults.
 type faultyDriver[TTx any] struct {
 	d store.Driver[TTx]
 	f *Faults
@@ -41,7 +41,7 @@ func (d *faultyDriver[TTx]) Begin(ctx context.Context, in store.Intake) (store.U
 	return faultyOf(d.f, u, of), nil
 }
 
-// marked are the messages of an intake.
+// marked returns the messages of an intake.
 func marked(marks []store.Mark) []store.Identity {
 	of := make([]store.Identity, len(marks))
 	for i := range marks {
@@ -79,7 +79,7 @@ func (d *faultyDriver[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bo
 	return stood, err
 }
 
-// after is what can go wrong once a call has taken effect.
+// after returns a fault of a call that has taken effect.
 func (f *Faults) after(kind string, rate float64, of []store.Identity) error {
 	if err := f.strike(kind, rate, of); err != nil {
 		return err
@@ -259,7 +259,7 @@ func (d *faultyDriver[TTx]) Probe(ctx context.Context) error {
 
 func (d *faultyDriver[TTx]) Woken() <-chan struct{} { return d.d.Woken() }
 
-// Outage: an injected fault is one.
+// Outage reports an injected fault as an outage.
 func (d *faultyDriver[TTx]) Outage(err error) bool {
 	var fault *FaultError
 	return errors.As(err, &fault) || d.d.Outage(err)
@@ -303,7 +303,7 @@ func (u *faultyUnit[TTx]) CommitThen(ctx context.Context, next store.Intake,
 	return faultyOf(u.f, then, of), nil
 }
 
-// mayCommit is for faults before a commit, which is rolled back then: its rows are undone in any case.
+// mayCommit returns a fault before a commit. The transaction is then rolled back.
 func (u *faultyUnit[TTx]) mayCommit(ctx context.Context) error {
 	err := u.f.liveWith(u.of)
 	if err == nil {
@@ -315,7 +315,7 @@ func (u *faultyUnit[TTx]) mayCommit(ctx context.Context) error {
 	return err
 }
 
-// Outage: an injected fault is one.
+// Outage reports an injected fault as an outage.
 func (u *faultyUnit[TTx]) Outage(ctx context.Context, err error) bool {
 	var fault *FaultError
 	return errors.As(err, &fault) || u.u.Outage(ctx, err)
@@ -338,7 +338,7 @@ func (u *faultyUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error 
 
 func (u *faultyUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	if err := u.f.liveWith(u.of); err != nil {
-		_, _ = u.u.Rollback(ctx) // its rows are undone in any case
+		_, _ = u.u.Rollback(ctx) // its rows are rolled back in any case
 		return make([]bool, len(instead)), err
 	}
 	stood, err := u.u.Rollback(ctx, instead...)

@@ -11,30 +11,30 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// remembered is how many deliveries of a partition can come again.
+// remembered is the number of deliveries of a partition that can be repeated.
 const remembered = 8
 
-// faultySubscription repeats and delays what comes, and loses acknowledgements.
+// faultySubscription repeats and delays deliveries, and loses acknowledgements.
 type faultySubscription struct {
 	broker.Subscription
 	f     *Faults
 	ready chan struct{}
 	end   chan struct{}
 
-	mu         sync.Mutex // Die may come from anywhere
+	mu         sync.Mutex // Die may be called in any goroutine
 	partitions map[string]*faultyPartition
 	order      []string
 	dead       bool
 }
 
 type faultyPartition struct {
-	queue []broker.Delivery // fetched, not given yet
-	given []broker.Delivery // the last that were given
-	until time.Time         // held back until then
-	acked int64             // the highest position that was acknowledged; -1: none
+	queue []broker.Delivery // fetched, not returned yet
+	given []broker.Delivery // the last returned ones
+	until time.Time         // delayed until then
+	acked int64             // the highest acknowledged position, or -1
 }
 
-// newFaultySubscription is told by over that its broker was closed.
+// newFaultySubscription returns a subscription that ends when over is closed.
 func newFaultySubscription(inner broker.Subscription, f *Faults, over <-chan struct{}) *faultySubscription {
 	s := &faultySubscription{
 		Subscription: inner, f: f, ready: make(chan struct{}, 1), end: make(chan struct{}),
@@ -45,7 +45,7 @@ func newFaultySubscription(inner broker.Subscription, f *Faults, over <-chan str
 	return s
 }
 
-// forward makes one channel of the broker's and ours.
+// forward merges the channel of the broker and the own one.
 func (s *faultySubscription) forward(over <-chan struct{}) {
 	in := s.Subscription.Ready()
 	for {
@@ -69,7 +69,7 @@ func (s *faultySubscription) wake() {
 	}
 }
 
-// kill is the death of the process: the inner subscription ends, uncleanly where it can.
+// kill ends the inner subscription as the death of the process would, uncleanly if possible.
 func (s *faultySubscription) kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,10 +85,10 @@ func (s *faultySubscription) kill() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_ = s.Subscription.Close(ctx) // the dead hear no errors
+	_ = s.Subscription.Close(ctx) // the process is dead, so the error is lost
 }
 
-// gone is what is answered after the end.
+// gone returns the error after the end.
 func (s *faultySubscription) gone() error {
 	if err := s.f.alive(); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (s *faultySubscription) partition(name string) *faultyPartition {
 	return l
 }
 
-// fetch puts a delivery behind those of its partition, perhaps twice, perhaps with some that came before it.
+// fetch queues a delivery of a partition, sometimes twice, or after a repetition of earlier ones.
 func (s *faultySubscription) fetch(d broker.Delivery) {
 	l := s.partition(d.Partition)
 	if len(l.queue) == 0 && len(l.given) > 0 && s.f.hit(Rewound, s.f.rates.Rewind) {
@@ -162,7 +162,7 @@ func delivered(ds []broker.Delivery) []store.Identity {
 	return identities(ds, func(d *broker.Delivery) *skald.Message { return &d.Message })
 }
 
-// give takes what may go from the partitions' queues, at most most.
+// give removes at most most deliveries from the queues that are not delayed.
 func (s *faultySubscription) give(most int) (out []broker.Delivery) {
 	now := time.Now()
 	for _, name := range s.order {
@@ -181,8 +181,8 @@ func (s *faultySubscription) give(most int) (out []broker.Delivery) {
 	return out
 }
 
-// remember keeps the last deliveries by position: what is repeated always runs up to the newest one, as with
-// a broker that goes back.
+// remember stores the last deliveries by position. A repetition always continues to the newest one, as at a
+// broker after a rewind.
 func (l *faultyPartition) remember(ds []broker.Delivery) {
 	for _, d := range ds {
 		if n := len(l.given); n == 0 || l.given[n-1].Position < d.Position {
@@ -194,7 +194,7 @@ func (l *faultyPartition) remember(ds []broker.Delivery) {
 	}
 }
 
-// Ack hands on what moves a partition forward: the finished repeat of an old delivery does not.
+// Ack forwards acknowledgements that move a partition forward, and drops those of repetitions.
 func (s *faultySubscription) Ack(ctx context.Context, ds []broker.Delivery) error {
 	if err := s.f.live(); err != nil {
 		return err

@@ -10,32 +10,32 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Left is what Drain may find when all is quiet. Join several with |.
+// Left is a set of messages that Drain may leave. Join several with |.
 type Left uint8
 
-// What may be left.
+// The kinds of messages that may be left.
 const (
-	Parked      Left = 1 << iota // messages that failed, wait for their time, or wait behind such
+	Parked      Left = 1 << iota // messages that failed, wait for a retry, or wait for such a message
 	Dead                         // dead letters
-	Quarantined                  // messages in quarantine that nobody admitted
-	// Rows are rows of the outbox that no relay of the test published, and those that the broker refused.
+	Quarantined                  // messages in quarantine that were not admitted
+	// Rows are outbox rows that no relay of the test published, or that the broker refused.
 	Rows
 )
 
-// mostNamed is how many kept messages an error names.
+// mostNamed limits the messages that an error names.
 const mostNamed = 3
 
-// A backlogger is a Stepper that can tell how its database stands. Relays and inboxes can.
+// A backlogger is a Stepper that reports the backlog of its database, as relays and inboxes do.
 type backlogger interface {
 	Backlog(ctx context.Context) (store.Backlog, error)
 }
 
-// A keeper is a Stepper that keeps messages which did not take effect. Inboxes do.
+// A keeper is a Stepper that stores messages which did not take effect, as inboxes do.
 type keeper interface {
 	Kept(ctx context.Context, limit int) ([]store.Parked, error)
 }
 
-// leftBy says what is left, and is not among what may be.
+// leftBy returns an error about messages that are left, except those of the kinds in may.
 func leftBy(ctx context.Context, may Left, steppers []skald.Stepper) error {
 	var found []string
 	for _, s := range steppers {
@@ -57,7 +57,7 @@ func leftBy(ctx context.Context, may Left, steppers []skald.Stepper) error {
 		}
 		for _, text := range one {
 			if !slices.Contains(found, text) {
-				// a relay and an inbox of one database tell the same of its rows
+				// a relay and an inbox of one database report the same rows
 				found = append(found, text)
 			}
 		}
@@ -76,22 +76,22 @@ func leftOf(b store.Backlog, may Left) (found []string) {
 		}
 	}
 	say(Rows, b.Pending,
-		"%d rows of the outbox of %q are carried by no relay: give Drain the relay of this database",
+		"%d rows of the outbox of %q are published by no relay: give Drain the relay of this database",
 		b.Source)
 	say(Rows, b.Deferred,
-		"%d rows of the outbox of %q were deferred, as the broker refused them: is their topic there?",
+		"%d rows of the outbox of %q were deferred, because the broker refused them: does their topic exist?",
 		b.Source)
 	for _, k := range b.Kept {
 		say(Parked, k.Parked, "%d messages are parked for %s", k.Consumer)
 		say(Dead, k.Dead, "%d dead letters of %s", k.Consumer)
 		say(Quarantined, k.Conflicts+k.TooOld,
-			"%d messages in quarantine for %s, %d of them under an id that was taken", k.Consumer,
+			"%d messages in quarantine for %s, %d of them under an id of another message", k.Consumer,
 			k.Conflicts)
 	}
 	return found
 }
 
-// namedOf are messages with the first line of why they failed last.
+// namedOf describes messages, each with the first line of its last error.
 func namedOf(ps []store.Parked, may Left) (found []string) {
 	for i := range ps {
 		p, kind := &ps[i], Parked

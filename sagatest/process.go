@@ -11,16 +11,16 @@ import (
 )
 
 var (
-	// ErrCrashed answers all that a process asks after its death: it is an outage.
+	// ErrCrashed is the error of all calls of a process after its death. It is an outage.
 	ErrCrashed = errors.New("sagatest: the process has crashed")
-	// ErrInjected answers an I/O that took effect: it is an outage.
+	// ErrInjected is the error of an I/O that took effect. It is an outage.
 	ErrInjected = errors.New("sagatest: injected: no answer came")
 )
 
-// Process is one process of a World, over all its sessions.
+// Process is a process of a World. It has a new session after each crash.
 type Process struct {
 	Name string
-	// Down is how long the process stays away after a crash, by the world's clock. Default: until its next
+	// Down is how long the process is down after a crash, by the world's clock. Default: until its next
 	// turn.
 	Down time.Duration
 
@@ -29,27 +29,27 @@ type Process struct {
 	steppers []skald.Stepper
 	dead     bool
 	back     time.Time
-	open     map[any]func() // what ends with the process: transactions, subscriptions, sessions
+	open     map[any]func() // closed at the end of the process: transactions, subscriptions, sessions
 	order    []any
 	err      error // of the last turn
-	last     int   // the I/O under way; one may be part of another
+	last     int   // the index of the current I/O, which may be part of another
 
 	paused bool
-	yield  func(struct{}) bool // in a turn that may be paused
+	yield  func(struct{}) bool // in a turn that may pause
 	resume func() (struct{}, bool)
 	stop   func()
 	busy   bool
 }
 
-// Step adds to what is stepped, in this order, in each turn of this session.
+// Step adds steppers. Each turn of this session steps them, in this order.
 func (p *Process) Step(steppers ...skald.Stepper) { p.steppers = append(p.steppers, steppers...) }
 
-// OnCrash is called when this session crashes: it does what the operating system does to what the process had
-// open.
+// OnCrash adds a function for a crash of this session. It does to open resources what the operating system
+// does.
 func (p *Process) OnCrash(f func()) { p.opened(new(int), f) }
 
-// IO is an I/O of the caller's own, such as the commit of a transaction or a request: the explorer crashes
-// before it and after it as around those of the seams.
+// IO performs another I/O, such as the commit of a transaction or a request. The explorer crashes before it
+// and after it, as for calls of stores and brokers.
 func (p *Process) IO(act string, do func() error) error {
 	return p.io(call{act: act, effect: true}, do)
 }
@@ -61,16 +61,16 @@ func (p *Process) opened(what any, end func()) {
 
 func (p *Process) closed(what any) { delete(p.open, what) }
 
-// A call is one I/O, as it is traced.
+// A call is one I/O, for the trace.
 type call struct {
 	act    string
 	note   func() string
 	effect bool
-	parts  int  // of how many parts it is
-	keyed  bool // which are messages
+	parts  int  // number of parts
+	keyed  bool // the parts are messages
 }
 
-// io does one I/O, unless it is the one at which something goes wrong.
+// io performs one I/O, or injects the fault for it.
 func (p *Process) io(c call, do func() error) error {
 	if p.dead {
 		return ErrCrashed
@@ -83,7 +83,7 @@ func (p *Process) io(c call, do func() error) error {
 		p.crash()
 		return ErrCrashed
 	case CrashAfter:
-		_ = do() // nobody lives to hear the answer
+		_ = do() // the process is dead, so its answer is lost
 		p.crash()
 		return ErrCrashed
 	case ErrorAfter, PartFirst, PartLast:
@@ -103,10 +103,10 @@ func (p *Process) io(c call, do func() error) error {
 	return do()
 }
 
-// next is what goes wrong at the next I/O.
+// next returns the fault for the next I/O.
 func (p *Process) next() Mode { return p.w.plan.at(len(p.w.log) + 1) }
 
-// count numbers an I/O and says what goes wrong at it.
+// count numbers an I/O and returns its fault.
 func (p *Process) count(c call) Mode {
 	w := p.w
 	e := event{turn: w.turns, effect: c.effect, first: c.parts > 1, last: c.parts > 1 && c.keyed}
@@ -127,7 +127,7 @@ func (p *Process) count(c call) Mode {
 	return mode
 }
 
-// had says what the I/O under way turned out to be.
+// had adds the result of the current I/O to the log.
 func (p *Process) had(effect bool, note string, of ...any) {
 	e := &p.w.log[p.last]
 	e.effect = effect
@@ -136,7 +136,7 @@ func (p *Process) had(effect bool, note string, of ...any) {
 	}
 }
 
-// crash ends this session: what it had open is ended as kill -9 would, the youngest first.
+// crash ends this session. It closes open resources as kill -9 would, the latest first.
 func (p *Process) crash() {
 	p.dead, p.back = true, p.w.now.Add(p.Down)
 	for i := len(p.order) - 1; i >= 0; i-- {
@@ -148,7 +148,7 @@ func (p *Process) crash() {
 	p.order, p.steppers = nil, nil
 }
 
-// end is the end of the run.
+// end ends the run of the process.
 func (p *Process) end() {
 	if p.stop != nil {
 		p.stop()
@@ -159,7 +159,7 @@ func (p *Process) end() {
 	}
 }
 
-// turn is one Step of each station, in a session that is begun where there is none.
+// turn steps each stepper once. It begins a session if there is none.
 func (p *Process) turn() (busy bool) {
 	if p.paused {
 		return false

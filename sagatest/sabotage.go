@@ -10,11 +10,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// The sabotages take one safeguard away each, so that an auditor, a test or a reader can see what it is for.
+// The sabotages each remove one safeguard, so that an auditor, a test or a reader can see its purpose.
 
-// NoMark is d without marks and without steps: a consumer over it does not know what it has finished, nor
-// what took effect. Whatever is to be undone is undone. What it keeps, parked or a dead letter, it knows:
-// that is no mark.
+// NoMark returns d without marks and steps. A consumer then does not detect which messages it has handled,
+// nor which steps took effect, and it undoes every step. It still detects messages that it has parked or as
+// dead letters.
 func NoMark[TTx any](d store.Driver[TTx]) store.Driver[TTx] { return &unmarked[TTx]{d} }
 
 type unmarked[TTx any] struct{ store.Driver[TTx] }
@@ -41,8 +41,8 @@ func (d *unmarked[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[
 	return &unmarkedUnit[TTx]{u, found, steps}, nil
 }
 
-// kept is how messages that arrive stand without marks. Nothing is locked: a rival may keep one a moment
-// later.
+// kept returns the verdicts on arriving messages without marks. It locks nothing, so another process may
+// park a message a moment later.
 func (d *unmarked[TTx]) kept(ctx context.Context, marks []store.Mark) ([]store.Verdict, error) {
 	found := make([]store.Verdict, len(marks))
 	for i, m := range marks {
@@ -67,7 +67,7 @@ func (d *unmarked[TTx]) kept(ctx context.Context, marks []store.Mark) ([]store.V
 	return found, nil
 }
 
-// before says whether others of its key are kept before a message.
+// before returns Behind if earlier messages with the key block it, else Fresh.
 func (d *unmarked[TTx]) before(ctx context.Context, m store.Mark) (store.Outcome, error) {
 	list, err := store.ListKept(ctx, d, store.Sought{Consumer: m.Consumer, Key: m.Key, Bare: true,
 		Limit: 100})
@@ -94,7 +94,7 @@ type unmarkedUnit[TTx any] struct {
 func (u *unmarkedUnit[TTx]) Found() store.Found {
 	f := u.Unit.Found()
 	f.Marks, f.Steps = u.marks, u.steps
-	f.Follows = false // what would follow goes by the driver's own Begin, with marks
+	f.Follows = false // the driver's own Begin uses marks
 	return f
 }
 
@@ -113,7 +113,7 @@ func (u *unmarkedUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effec
 
 func dropMark(e *store.Effect) { e.Mark, e.Step = nil, nil }
 
-// without is es changed by drop, in a copy.
+// without returns a copy of es, changed by drop.
 func without(es []store.Effect, drop func(*store.Effect)) []store.Effect {
 	es = slices.Clone(es)
 	for i := range es {
@@ -122,9 +122,9 @@ func without(es []store.Effect, drop func(*store.Effect)) []store.Effect {
 	return es
 }
 
-// AckFirst is b acknowledging what is received before it is handled, as a consumer with auto-commit does:
-// what is in hand when the process dies is lost. What the database knows of positions is not asked: it would
-// bring that back.
+// AckFirst returns b with acknowledgements before handling, as a consumer with auto-commit does. If the
+// process dies, the messages in progress are lost. The positions in the database are ignored, because they
+// would bring those messages back.
 func AckFirst(b broker.Broker) broker.Broker { return hasty{b} }
 
 type hasty struct{ broker.Broker }
@@ -143,17 +143,17 @@ type hastySubscription struct{ broker.Subscription }
 func (s hastySubscription) Receive(ctx context.Context, most int) (broker.Batch, error) {
 	b, err := s.Subscription.Receive(ctx, most)
 	if err == nil && len(b.Deliveries) > 0 {
-		_ = s.Subscription.Ack(ctx, b.Deliveries) // nobody looks: that is how it is done
+		_ = s.Subscription.Ack(ctx, b.Deliveries) // the error is ignored, as usual in such code
 	}
 	return b, err
 }
 
 func (s hastySubscription) Ack(context.Context, []broker.Delivery) error { return nil }
 
-// DualWrite is d without an outbox, as most services are written: a handler's messages are published once its
-// transaction is committed, those of a transaction of the caller's own when they are written; a publish that
-// fails is forgotten. Source is the messages' source, which the database would have given them. What is lost
-// on the way to the broker is lost; what is said and then rolled back was said.
+// DualWrite returns d without an outbox, as most services are written. It publishes a handler's messages
+// after the commit, and those of a caller's own transaction when they are written. Failed publishes are
+// ignored. Source is the source of the messages, which the database would set otherwise. A crash before a
+// publish loses messages, and messages of a rolled back transaction are published.
 func DualWrite[TTx any](d store.Driver[TTx], bus broker.Publisher, source string) store.Driver[TTx] {
 	return &dual[TTx]{Driver: d, bus: bus, source: source, units: map[any]*dualUnit[TTx]{}}
 }
@@ -163,7 +163,7 @@ type dual[TTx any] struct {
 	bus    broker.Publisher
 	source string
 	mu     sync.Mutex
-	units  map[any]*dualUnit[TTx] // by the transaction that each lends
+	units  map[any]*dualUnit[TTx] // by transaction
 }
 
 func (d *dual[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
@@ -206,7 +206,7 @@ func rowsOf(es []store.Effect) (rows []skald.Message) {
 	return rows
 }
 
-// standing is the rows of the effects that stand.
+// standing returns the rows of the effects that were stored.
 func standing(es []store.Effect, stood []bool, err error) (rows []skald.Message) {
 	for i, e := range es {
 		if err == nil && i < len(stood) && stood[i] {
@@ -240,7 +240,7 @@ func (u *dualUnit[TTx]) ended() {
 
 func (u *dualUnit[TTx]) Found() store.Found {
 	f := u.Unit.Found()
-	f.Follows = false // what would follow goes by the driver's own Begin
+	f.Follows = false // d.Begin is not used for the next transaction
 	return f
 }
 

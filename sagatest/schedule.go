@@ -7,19 +7,21 @@ import (
 	"strings"
 )
 
-// Mode is what goes wrong at an I/O.
+// Mode is a fault at an I/O.
 type Mode string
 
-// Modes.
+// The modes of Explore.
 const (
-	CrashBefore Mode = "crash-before" // the process dies, and the I/O did not happen
-	CrashAfter  Mode = "crash-after"  // the process dies, and the I/O took effect
-	ErrorAfter  Mode = "error-after"  // the I/O took effect and answers with an outage
-	// PartFirst: the first half of a publish or an apply took effect, and the answer is an outage.
+	CrashBefore Mode = "crash-before" // the process dies, and the I/O does not happen
+	CrashAfter  Mode = "crash-after"  // the process dies after the I/O took effect
+	ErrorAfter  Mode = "error-after"  // the I/O took effect, but returns an outage
+	// PartFirst means that the first half of a publish or an apply took effect, and the call returns an
+	// outage.
 	PartFirst Mode = "part-first"
-	// PartLast: a publish makes all but the key of the first message durable, and its answer is right.
+	// PartLast means that a publish stores all but the messages with the first one's key, and returns
+	// correct errors.
 	PartLast Mode = "part-last"
-	// Pause: the process waits before the I/O until all others are idle.
+	// Pause means that the process waits before the I/O until all others are idle.
 	Pause Mode = "pause"
 )
 
@@ -27,16 +29,16 @@ func modes() []Mode {
 	return []Mode{CrashBefore, CrashAfter, ErrorAfter, PartFirst, PartLast, Pause}
 }
 
-// Fault is one thing that goes wrong, at the I/O of that number; the first is 1.
+// Fault is one fault at the I/O with that number, counted from 1.
 type Fault struct {
 	Mode Mode
 	At   int
 }
 
-// Schedule is what goes wrong in one run.
+// Schedule is the list of faults of a run.
 type Schedule []Fault
 
-// String is what ParseSchedule reads: "crash-after@17,crash-before@40".
+// String returns the form that ParseSchedule parses: "crash-after@17,crash-before@40".
 func (s Schedule) String() string {
 	parts := make([]string, len(s))
 	for i, f := range s {
@@ -45,7 +47,7 @@ func (s Schedule) String() string {
 	return strings.Join(parts, ",")
 }
 
-// ParseSchedule reads a schedule as String writes it; "" or "none" is the run in which nothing goes wrong.
+// ParseSchedule parses a schedule in the form of String. "" and "none" mean no fault.
 func ParseSchedule(text string) (s Schedule, err error) { return parseSchedule(text, modes()) }
 
 func parseSchedule(text string, modes []Mode) (s Schedule, err error) {
@@ -63,7 +65,7 @@ func parseSchedule(text string, modes []Mode) (s Schedule, err error) {
 	return s, nil
 }
 
-// values are those of what others bring.
+// values returns the faults of the mode Value.
 func (s Schedule) values() (out Schedule) {
 	for _, f := range s {
 		if f.Mode == Value {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// World is one run: databases, a broker, processes that do I/O on them, and a clock that only the run
-// moves. A build function makes it; everything in it is driven from one thread.
+// World is one run: databases, a broker, processes that perform I/O on them, and a clock that only the run
+// moves. A build function makes it. One thread runs everything in it.
 type World struct {
 	now       time.Time
 	ids       uint64
@@ -31,33 +31,33 @@ type check struct {
 
 // An event is one I/O.
 type event struct {
-	turn        int  // of which process's turn it is part
+	turn        int  // the number of the turn
 	effect      bool // it changed something outside the process
-	first, last bool // it has parts: modes of these names make sense
+	first, last bool // it has parts, so PartFirst and PartLast apply
 	text        string
 }
 
 const (
-	round     = time.Millisecond       // how far the clock goes while there is work,
-	slowRound = 100 * time.Millisecond // the same while somebody is paused,
-	idle      = time.Second            // and while there is none
+	round     = time.Millisecond       // step of the clock while there is work
+	slowRound = 100 * time.Millisecond // while a process is paused
+	idle      = time.Second            // and while there is no work
 	mostRound = 10_000
-	mostPause = 100 // rounds that somebody is paused for if the others do not come to rest
+	mostPause = 100 // rounds until a paused process continues, even if the others are not idle
 )
 
-// Now is the world's clock: give it to databases, outboxes, relays and inboxes as their Now.
+// Now returns the time of the world's clock. Use it as Now of databases, outboxes, relays and inboxes.
 func (w *World) Now() time.Time { return w.now }
 
-// NewID is a source of ids that are the same in each run; they are UUIDs of version 7.
+// NewID returns a UUID of version 7. The ids are the same in each run.
 func (w *World) NewID(now time.Time) string {
 	w.ids++
 	ms := uint64(now.UnixMilli())
 	return fmt.Sprintf("%08x-%04x-7000-8000-%012x", ms>>16, ms&0xffff, w.ids)
 }
 
-// Process adds a process. Build makes its stations anew for each of its sessions, over seams that CrashDriver
-// and CrashBroker have wrapped, and names what is to be stepped with p.Step. An error of build is a failed
-// start: it is tried again.
+// Process adds a process. For each of its sessions, build makes the components again, over stores and
+// brokers that CrashDriver and CrashBroker have wrapped, and passes them to p.Step. An error of build is a
+// failed start, which is retried.
 func (w *World) Process(name string, build func(p *Process) error) *Process {
 	p := &Process{w: w, Name: name, build: build, dead: true, open: map[any]func(){}}
 	w.processes = append(w.processes, p)
@@ -69,15 +69,15 @@ func (w *World) Always(name string, holds func() error) {
 	w.always = append(w.always, check{name, holds})
 }
 
-// Finally adds an invariant that must hold once the world has come to rest.
+// Finally adds an invariant that must hold once the world is idle.
 func (w *World) Finally(name string, holds func() error) {
 	w.finally = append(w.finally, check{name, holds})
 }
 
-// Cleanup is called when the run is over.
+// Cleanup adds a function to be called at the end of the run.
 func (w *World) Cleanup(f func()) { w.cleanup = append(w.cleanup, f) }
 
-// run lets the processes take turns until nobody has had anything to do for as long as rest, and checks.
+// run lets the processes take turns until all were idle for the duration rest, and then checks.
 func (w *World) run(rest time.Duration) {
 	quiet, paused := time.Duration(0), 0
 	for n := 0; quiet <= rest && len(w.broken) == 0; n++ {
@@ -109,7 +109,7 @@ func (w *World) run(rest time.Duration) {
 	}
 }
 
-// round gives each process a turn. Troubled: one is down, or could not do what it wanted.
+// round gives each process a turn. Troubled reports that one is down, or had an error.
 func (w *World) round() (busy, troubled bool) {
 	for _, p := range w.processes {
 		w.turns++
@@ -126,7 +126,7 @@ func (w *World) paused() bool {
 	return slices.ContainsFunc(w.processes, func(p *Process) bool { return p.paused })
 }
 
-// wake lets the paused ones go on.
+// wake lets the paused processes continue.
 func (w *World) wake() (some bool) {
 	for _, p := range w.processes {
 		if p.paused {
@@ -157,7 +157,7 @@ func (w *World) hold(c check) {
 	}
 }
 
-// trace is what was done, one line for each I/O.
+// trace returns a line for each I/O.
 func (w *World) trace() string {
 	var b strings.Builder
 	for i, e := range w.log {

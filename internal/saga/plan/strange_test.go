@@ -195,7 +195,7 @@ func TestWhatMayStandHoldsTheWayBack(t *testing.T) {
 	if s, outs := after(hold, own, back[0], again); outs[3] != plan.Late || !s.Stuck() {
 		t.Errorf("retried on the way back: %v", outs)
 	}
-	if s, _ := after(hold, own, again, back[0]); s.Stuck() { // an operator decided that it did not take effect
+	if s, _ := after(hold, own, again, back[0]); s.Stuck() { // an operator found no effect
 		t.Errorf("retried before that: %s", stateText(s))
 	}
 }
