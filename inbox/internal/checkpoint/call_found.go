@@ -12,16 +12,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Found is what a Call found, for others.
+// Found is the answer of a Call, for the caller of Done.
 type Found struct {
-	Read        bool // the rest is known
+	Read        bool // the other fields are set
 	Server      string
 	Checkpoints []store.Checkpoint
-	// Unclean: a partition was left uncleanly; what was in hand in the store is due.
-	Unclean bool
+	Unclean     bool // a partition was not left cleanly: its parked messages in progress are due
 }
 
-// Done takes up what e found. An error stops the consumer.
+// Done applies the answer of e. An error stops the consumer.
 func (c *Checkpointer) Done(ctx context.Context, e Call) (found Found, err error) {
 	now := c.o.Now()
 	if e.Err != nil {
@@ -61,8 +60,8 @@ func (c *Checkpointer) Done(ctx context.Context, e Call) (found Found, err error
 	return found, nil
 }
 
-// keepLeft forgets what was stored of partitions that were lost, and gives those that were lost meanwhile the
-// names under which they stand.
+// keepLeft removes the stored checkpoints of lost partitions. Partitions that were lost during the call get
+// the stamp of e, if e has stored their checkpoint.
 func (c *Checkpointer) keepLeft(e Call) {
 	c.left = c.left[e.left:]
 	for i := range c.left {
@@ -75,9 +74,9 @@ func (c *Checkpointer) keepLeft(e Call) {
 	}
 }
 
-// occupied opens partitions, and tells whether one of them was left uncleanly.
+// occupied opens partitions, and reports whether one of them was not left cleanly.
 func (c *Checkpointer) occupied(ctx context.Context, e Call, now time.Time) (unclean bool) {
-	if !c.begins.stand(e) {
+	if !c.begins.confirm(e) {
 		c.moved = true
 		return false
 	}
@@ -93,7 +92,7 @@ func (c *Checkpointer) occupied(ctx context.Context, e Call, now time.Time) (unc
 		if l.Foreign {
 			unclean = true
 			l.Suspects, l.Redelivered, l.Tried = s.CrashSuspect, l.Origin == "", map[string]bool{}
-			c.o.Logger.WarnContext(ctx, "inbox: a partition was left uncleanly",
+			c.o.Logger.WarnContext(ctx, "inbox: the last owner did not leave a partition cleanly",
 				"consumer", c.o.Group, "partition", l.Name, "by", l.Was.Session,
 				"from", s.Position, "to", s.InFlightEnd, "suspected_to", s.CrashSuspect)
 		}
@@ -102,7 +101,7 @@ func (c *Checkpointer) occupied(ctx context.Context, e Call, now time.Time) (unc
 	return unclean
 }
 
-// compare looks how partitions stand: as they were stored, or not.
+// compare compares the stored checkpoints with those of this process.
 func (c *Checkpointer) compare(e Call, now time.Time) {
 	sent := map[*partition.Partition]store.Checkpoint{}
 	for i, l := range e.advance {
@@ -124,14 +123,14 @@ func (c *Checkpointer) compare(e Call, now time.Time) {
 			next.Stamp, next.At = e.note, s.At
 			l.Checkpoint, l.Trying, l.Begun = &next, nil, 0
 		case there && (s.Stamp == l.Checkpoint.Stamp || slices.Contains(l.Trying, s.Stamp)):
-			// as before, or the answer was lost
+			// unchanged, or the answer of an earlier call was lost
 			l.Checkpoint.Stamp, l.Checkpoint.Position, l.Checkpoint.InFlightEnd = s.Stamp, s.Position,
 				s.InFlightEnd
 			if stored {
 				l.Trying = nil
 			}
 		case there && (s.Session != "" && s.Session != c.session || l.Visited(s, c.session)):
-			// a rival has it, or had; the broker knows better
+			// another process has or had it; if the broker still assigns it to us, occupy it again
 			l.Open, l.Was, l.Foreign, l.Since, l.Looked = false, &s, s.Session != "", now, now
 		case there || l.Origin != "":
 			c.moved = true

@@ -1,9 +1,9 @@
-// Package checkpoint stores how far the partitions of a consumer are: the positions below which all is
-// finished, and up to where something may be in hand. It occupies partitions that were gained, finds out that
-// the database went back or was rewound, and knows which types other builds of the consumer handle: what is
-// skipped is finished, too.
+// Package checkpoint stores the progress of a consumer's partitions: the position below which all messages
+// are finished, and the end of the messages that may be in progress. It occupies gained partitions. It
+// detects that the database was restored, or the consumer rewound. And it reads which types other builds of
+// the consumer handle, because all other types are skipped.
 //
-// What is asked of the store is a Call: made by Next, done beside all else by Do, taken up by Done.
+// Next returns the Call that is due. Do makes it, possibly in another goroutine. Done applies its answer.
 package checkpoint
 
 import (
@@ -20,86 +20,85 @@ import (
 )
 
 const (
-	noteEvery = 50 * time.Millisecond // how old what the database says of positions may be
-	// LookPartitions is how often an idle inbox looks, at least, whether it was rewound or paused.
+	noteEvery = 50 * time.Millisecond // between two checkpoints of a partition
+	// LookPartitions is the longest time until an idle inbox notices a rewind or an order to pause.
 	LookPartitions = 8 * time.Second
-	grace          = 400 * time.Millisecond // in which whoever had a partition says that it left in peace
-	graceLook      = 25 * time.Millisecond  // how often whoever had a partition is looked for meanwhile
-	// positions that may be begun before they are noted; as many as share a transaction, if that is more
+	grace          = 400 * time.Millisecond // for the last owner to store that it left the partition cleanly
+	graceLook      = 25 * time.Millisecond  // between two looks for that
+	// leastRoom is how many positions may begin before the next checkpoint, or Config.Batch if that is more.
 	leastRoom = 2
 )
 
-// A Config is what a Checkpointer goes by.
+// A Config has the settings of a Checkpointer.
 type Config struct {
 	Group  string // the consumer
-	Member string // our name at the broker; "": none
+	Member string // Options.Instance.Member; "": none
 	DB     Store
-	// the types that this build handles, and whether one is
-	Kinds   func() []store.Kind
-	Handles func(store.Kind) bool
+
+	Kinds   func() []store.Kind   // the types that this build handles
+	Handles func(store.Kind) bool // reports whether this build handles a type
 
 	Batch      int           // messages that share a transaction at the beginning
-	RetryFirst time.Duration // how long to wait after a failure, at first
+	RetryFirst time.Duration // the first pause after a failure
 	Now        func() time.Time
 	Logger     *slog.Logger
 }
 
-// A Store has the checkpoints.
+// A Store stores and returns the checkpoints.
 type Store interface {
 	Attend(ctx context.Context, a store.Attend) (store.Attended, error)
 }
 
-// A Checkpointer stores how far the partitions of an inbox are. But for Do and Resume it belongs to one
+// A Checkpointer stores the progress of an inbox's partitions. All methods except Do and Resume belong to one
 // goroutine.
 type Checkpointer struct {
-	Partitions map[string]*partition.Partition // ours, by name: for readers, and to add to
+	Partitions map[string]*partition.Partition // of this process, by name
 
 	o        Config
-	schedule *partition.Schedule // for what may be begun once that is noted
+	schedule *partition.Schedule // gets the chains that waited for a checkpoint
 	types    knownTypes
 	begins   beginnings
 	book
 }
 
-// A book is what is known until the group is left.
+// A book is the state that is cleared when the consumer leaves its group.
 type book struct {
 	session string
-	notes   int                // names given
-	server  string             // on which partitions were occupied
-	moved   bool               // the database is not where it was, or was rewound: begin anew
-	patient bool               // others may still be leaving: Run waits for them a little
-	left    []store.Checkpoint // of partitions that were lost, to be stored
+	notes   int                // number of stamps
+	server  string             // the run of the database server that has our partitions
+	moved   bool               // the database was restored, or the consumer rewound: join again
+	patient bool               // Run waits a little for the last owners of partitions; Step does not
+	left    []store.Checkpoint // of lost partitions, to be stored
 	at      time.Time          // when to store again
 	fails   int                // in a row
-	shut    time.Time          // not before, after a failure
-	looked  time.Time
-	fetches int               // that brought something
-	waiting []broker.Delivery // received, and not in their partitions yet
-	// whose heads wait until they are noted: nothing is begun that the database does not know of
-	beyond []*partition.Chain
+	shut    time.Time          // no call before, after a failure
+	looked  time.Time          // the last look
+	fetches int                // number of fetches with deliveries
+	waiting []broker.Delivery  // received, and not in their partitions yet
+	beyond  []*partition.Chain // chains with heads beyond the stored checkpoint
 }
 
-// New is a Checkpointer that has no partitions. Chains that waited until more was noted go into s.
+// New returns a Checkpointer without partitions. Chains that waited for a checkpoint go into s.
 func New(o Config, s *partition.Schedule) *Checkpointer {
 	c := &Checkpointer{o: o, schedule: s, Partitions: map[string]*partition.Partition{}}
 	c.forget(true)
 	return c
 }
 
-// A Call is what is to be asked of the store; it is done beside what else goes on.
+// A Call is a call of the store. It may run in another goroutine.
 type Call struct {
 	session, note, server string
 	look                  bool
 	occupy                []*partition.Partition
-	advance               []*partition.Partition // of those that are stored, the first ones
+	advance               []*partition.Partition // of the first checkpoints
 	checkpoints           []store.Checkpoint
-	left                  int // of checkpoints, those of partitions that were lost: the last ones
+	left                  int // how many of checkpoints, at their end, are of lost partitions
 	beat                  *beat
 	was                   store.Attended // the answer
 	Err                   error
 }
 
-// Next says what is to be asked now, and when to look again if nothing is.
+// Next returns the call that is due, or false and the time until the next one.
 func (c *Checkpointer) Next(now time.Time) (e Call, wait time.Duration, some bool) {
 	if now.Before(c.shut) {
 		return e, c.shut.Sub(now), false
@@ -117,7 +116,7 @@ func (c *Checkpointer) Next(now time.Time) (e Call, wait time.Duration, some boo
 		}
 	}
 	if e.look {
-		e.occupy = nil // which is another call: nothing is occupied by a look
+		e.occupy = nil // a look does not occupy partitions
 	}
 	for _, l := range e.occupy {
 		e.checkpoints = append(e.checkpoints,
@@ -154,8 +153,8 @@ func (c *Checkpointer) Next(now time.Time) (e Call, wait time.Duration, some boo
 	return e, wait, false
 }
 
-// Along returns a look that a claim makes along with itself. Returns false while another call is due, or a
-// look was made a moment ago.
+// Along returns a look that a claim can make in its own transaction. It returns false while another call is
+// due, or if the last look is less than LookPartitions/2 ago.
 func (c *Checkpointer) Along(now time.Time) (e Call, due bool) {
 	if !c.patient || now.Before(c.shut) || now.Sub(c.looked) < LookPartitions/2 || len(c.waiting) > 0 ||
 		c.dirty() || len(c.beyond) > 0 || !c.settled() {
@@ -174,7 +173,7 @@ func (c *Checkpointer) settled() bool {
 	return true
 }
 
-// Answer notes what another call of the store answered to e.
+// Answer notes the answer to e, if a claim made it.
 func (e *Call) Answer(was store.Attended, err error) { e.was, e.Err = was, err }
 
 func (c *Checkpointer) byName() []*partition.Partition {
@@ -186,11 +185,11 @@ func (c *Checkpointer) byName() []*partition.Partition {
 	return out
 }
 
-// patience is how long whoever had the partition before may still take to say that it left in peace.
+// patience returns how long the last owner of l may still take to store that it left cleanly.
 func (c *Checkpointer) patience(l *partition.Partition, now time.Time) time.Duration {
 	if !c.patient || l.Was == nil || !l.Foreign ||
 		c.o.Member != "" && strings.HasPrefix(l.Was.Session, c.ours()) {
-		return 0 // under our name there is nobody any more who could say so
+		return 0 // the last owner was an earlier process with the same member name
 	}
 	return max(0, l.Since.Add(grace).Sub(now))
 }
@@ -204,7 +203,7 @@ func (c *Checkpointer) dirty() bool {
 	return len(c.left) > 0
 }
 
-// toStore adds to e what is to be stored: of partitions that are dirty, and of those that were lost.
+// toStore adds the checkpoints of dirty and of lost partitions to e.
 func (c *Checkpointer) toStore(e *Call) {
 	for _, l := range c.byName() {
 		if l.Dirty() {
@@ -216,7 +215,7 @@ func (c *Checkpointer) toStore(e *Call) {
 	e.checkpoints = append(e.checkpoints, c.left...)
 }
 
-// Do does e. It may be called beside all else.
+// Do makes the call e. It is safe for concurrent use.
 func (c *Checkpointer) Do(ctx context.Context, e Call) Call {
 	ask := store.Attend{Consumer: c.o.Group}
 	switch {
@@ -233,14 +232,14 @@ func (c *Checkpointer) Do(ctx context.Context, e Call) Call {
 	return e
 }
 
-// Types tells whether e is about types, not about positions.
+// Types reports whether e is about types, not about positions.
 func (e *Call) Types() bool { return e.beat != nil }
 
-// Nothing of a partition is begun before the database knows how far it may be: a process that dies leaves
-// behind what it may have been at. That is noted in advance, for what is begun until the next time and no
-// more: whatever lies below is suspected where it happens twice.
+// A message begins only below InFlightEnd of the stored checkpoint. So after a crash the next owner can tell
+// which messages may have been in progress. InFlightEnd is only a little ahead, because all messages below it
+// are suspects after a second crash.
 
-// Wait puts chain aside until its head may be begun.
+// Wait keeps chain until its head may begin.
 func (c *Checkpointer) Wait(chain *partition.Chain) {
 	if l, behind := chain.Partition, chain.Queue[0].Position+1; l.Wanted == 0 || behind < l.Wanted {
 		l.Wanted = behind
@@ -248,7 +247,7 @@ func (c *Checkpointer) Wait(chain *partition.Chain) {
 	c.beyond = append(c.beyond, chain)
 }
 
-// Urgent tells whether nothing can be begun before more is noted.
+// Urgent reports whether no message can begin before the next checkpoint.
 func (c *Checkpointer) Urgent() bool {
 	return c.schedule.Len() == 0 && slices.ContainsFunc(c.beyond, func(chain *partition.Chain) bool {
 		return !chain.Partition.Lost && chain.Partition.Open
@@ -268,7 +267,7 @@ func (c *Checkpointer) next(l *partition.Partition) store.Checkpoint {
 	return s
 }
 
-// noted takes up what waited, if it may be begun now.
+// noted puts the waiting chains back into the schedule.
 func (c *Checkpointer) noted() {
 	for _, chain := range c.beyond {
 		chain.Partition.Wanted = 0

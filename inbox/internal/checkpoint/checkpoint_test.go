@@ -14,10 +14,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A table answers as the store does: with what was asked of it, or with what a test says.
+// A table is a store in memory. It returns the checkpoints of each call, in addition to told.
 type table struct {
 	asked []store.Attend
-	told  store.Attended
+	told  store.Attended // set by tests
 	err   error
 }
 
@@ -38,8 +38,7 @@ func newCheckpointer(b *table) *Checkpointer {
 		Now: time.Now, Logger: slog.New(slog.DiscardHandler)}, &partition.Schedule{})
 }
 
-// Whoever has nothing to do looks by itself whether it was set back, and does not wait until something else
-// wakes it.
+// An idle inbox looks for a rewind by itself: nothing else need wake it.
 func TestIdleInboxLooksByItself(t *testing.T) {
 	c := newCheckpointer(&table{})
 	now := time.Now()
@@ -48,12 +47,12 @@ func TestIdleInboxLooksByItself(t *testing.T) {
 		t.Errorf("a second later there is a call: %v; the next look is in %v", some, wait)
 	}
 	if e, _, some := c.Next(now.Add(LookPartitions)); !some || !e.look {
-		t.Errorf("when it is time there is a call: %v, to look: %v", some, e.look)
+		t.Errorf("when the look is due there is a call: %v, to look: %v", some, e.look)
 	}
 }
 
-// While one partition is looked at, another that might be occupied is not taken for occupied: no store was
-// asked. And what is asked of the store is taken out of the partitions before, which go on meanwhile.
+// A call that looks at one partition does not occupy another one. A call copies the positions of its
+// partitions, which advance meanwhile.
 func TestLookOccupiesNothing(t *testing.T) {
 	known, gained := partition.New("known"), partition.New("gained")
 	known.Origin, known.Was, known.At = "one", &store.Checkpoint{}, 5
@@ -72,8 +71,8 @@ func TestLookOccupiesNothing(t *testing.T) {
 	}
 }
 
-// A rival that occupied a partition and left it in peace between two looks is a rival; a database that went
-// back, and a partition that was rewound, are not.
+// An inbox distinguishes three changes between two looks: another process occupied the partition and left it
+// cleanly, the database was restored, or the partition was rewound.
 func TestRivalThatCameAndLeft(t *testing.T) {
 	at := time.Now()
 	for name, c := range map[string]struct {
@@ -82,15 +81,15 @@ func TestRivalThatCameAndLeft(t *testing.T) {
 	}{
 		"a rival came and left": {checkpoint: store.Checkpoint{Position: 9, Stamp: "rival-3",
 			At: at.Add(time.Second)}},
-		"the database went back": {checkpoint: store.Checkpoint{Position: 5, Stamp: "older-1",
+		"restored to an earlier position": {checkpoint: store.Checkpoint{Position: 5, Stamp: "older-1",
 			At: at.Add(-time.Minute)}, moved: true},
-		"it went back to before, and idle": {checkpoint: store.Checkpoint{Position: 7, Stamp: "older-1",
+		"restored to the same position": {checkpoint: store.Checkpoint{Position: 7, Stamp: "older-1",
 			At: at.Add(-time.Minute)}, moved: true},
-		"it was rewound": {checkpoint: store.Checkpoint{Position: 2, Stamp: "rewind-1",
+		"rewound": {checkpoint: store.Checkpoint{Position: 2, Stamp: "rewind-1",
 			At: at.Add(time.Second)}, moved: true},
-		"our own note of before is all": {checkpoint: store.Checkpoint{Position: 7, Stamp: "ours-1",
+		"only an earlier stamp of its own": {checkpoint: store.Checkpoint{Position: 7, Stamp: "ours-1",
 			At: at.Add(time.Second)}, moved: true},
-		"it speaks of another topic by now": {checkpoint: store.Checkpoint{Origin: "anew", Position: 9,
+		"the topic was recreated": {checkpoint: store.Checkpoint{Origin: "recreated", Position: 9,
 			Stamp: "rival-3", At: at.Add(time.Second)}, moved: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,8 +113,8 @@ func TestRivalThatCameAndLeft(t *testing.T) {
 	}
 }
 
-// A partition that was gained is looked at, occupied, and its position stored as it goes on; what it was left
-// with uncleanly is said.
+// A gained partition is looked at and occupied, and its position is stored as it advances. Done reports that
+// its last owner did not leave it cleanly.
 func TestPartitionIsOccupiedAndAdvances(t *testing.T) {
 	b := &table{}
 	c := newCheckpointer(b)
@@ -126,7 +125,7 @@ func TestPartitionIsOccupiedAndAdvances(t *testing.T) {
 		t.Helper()
 		e, _, some := c.Next(time.Now().Add(time.Minute))
 		if !some {
-			t.Fatal("nothing is to be asked")
+			t.Fatal("no call is due")
 		}
 		found, err := c.Done(t.Context(), c.Do(t.Context(), e))
 		if err != nil {
@@ -138,7 +137,7 @@ func TestPartitionIsOccupiedAndAdvances(t *testing.T) {
 		Position: 5}}
 	next()
 	if b.told.Checkpoints = nil; l.Open || !l.Foreign {
-		t.Fatalf("behind the look it is open: %v, left uncleanly: %v", l.Open, l.Foreign)
+		t.Fatalf("after the look it is open: %v, not left cleanly: %v", l.Open, l.Foreign)
 	}
 	l.At = 7
 	if found := next(); !l.Open || !found.Unclean || l.Session != c.Session() {
@@ -148,7 +147,7 @@ func TestPartitionIsOccupiedAndAdvances(t *testing.T) {
 	e, _, some := c.Next(time.Now().Add(time.Second))
 	if !some || len(e.checkpoints) != 1 || e.checkpoints[0].Position != 9 ||
 		e.checkpoints[0].InFlightEnd < 11 {
-		t.Errorf("to be stored is %+v", e.checkpoints)
+		t.Errorf("the checkpoints to store are %+v", e.checkpoints)
 	}
 	c.Lose("orders/0")
 	c.Acked()
@@ -168,7 +167,7 @@ func TestPartitionIsOccupiedAndAdvances(t *testing.T) {
 	}
 }
 
-// What the database does not answer is asked again, a little later each time.
+// A failed call is made again after a pause.
 func TestFailedCallIsMadeLater(t *testing.T) {
 	b := &table{err: errors.New("away")}
 	c := newCheckpointer(b)
@@ -178,12 +177,12 @@ func TestFailedCallIsMadeLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, wait, some := c.Next(time.Now()); some || wait <= 0 {
-		t.Errorf("it is asked again at once: %v, in %v", some, wait)
+		t.Errorf("the call is made again immediately: %v, in %v", some, wait)
 	}
 }
 
-// A type that another build handles is left to it; one that nobody does is not. While that is not known, what
-// came waits, and what came behind it in its partition, too.
+// A type that another build handles is left to that build; a type that no build handles is not. While this is
+// unknown, a delivery waits, and the later ones of its partition, too.
 func TestTypesOfOtherBuilds(t *testing.T) {
 	theirs := store.Kind{Topic: "orders", Type: "cancelled"}
 	b := &table{told: store.Attended{Kinds: []store.Kind{theirs}}}
@@ -208,7 +207,7 @@ func TestTypesOfOtherBuilds(t *testing.T) {
 	c.AskTypes()
 	e, _, some := c.Next(time.Now())
 	if !some || !e.Types() {
-		t.Fatalf("to be asked is %+v (%v)", e, some)
+		t.Fatalf("the call is %+v (%v)", e, some)
 	}
 	if _, err := c.Done(t.Context(), c.Do(t.Context(), e)); err != nil {
 		t.Fatal(err)

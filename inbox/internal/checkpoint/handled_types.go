@@ -13,38 +13,38 @@ import (
 )
 
 const (
-	tellKinds = time.Minute // how often it is noted which types are handled
-	// how old what is known of others' types may be where a message is skipped for it
+	tellKinds = time.Minute // how often this build stores its types
+	// kindsFresh is how old the types of other builds may be when a message is skipped.
 	kindsFresh = 250 * time.Millisecond
-	// for how long a type counts as handled after a process noted last that it handles the type
+	// kindsLast is how long a type counts as handled after the last heartbeat with it.
 	kindsLast = 15 * time.Minute
 )
 
-// knownTypes are what is known of the types that other builds of the consumer handle.
+// knownTypes has the types that only other builds of the consumer handle.
 type knownTypes struct {
-	others  map[store.Kind]bool // and this build does not
-	at      time.Time           // the read of it began
-	fetches int                 // there were when it began
-	told    time.Time           // which types this build handles
-	// it was noted all the time: so what others did not note since, nobody handles
-	since  time.Time
-	unsure bool // it is not known whether that was noted
-	again  bool // it is to be read at once
-	acked  bool // something was acknowledged since that was noted
+	others  map[store.Kind]bool // not handled by this build
+	at      time.Time           // when the last read of others began
+	fetches int                 // book.fetches when it began
+	told    time.Time           // when this build stored its types last
+	unsure  bool                // other builds may not have read the types of this build
+	again   bool                // read others now
+	acked   bool                // messages were acknowledged since told
+	// since is when this build began to store its types without a gap: no build handles the types that were
+	// not stored since then.
+	since time.Time
 }
 
-// A beat is a Call: to note which types this build handles, and to read which ones others do.
+// A beat is a heartbeat: a Call that stores the types of this build, and reads those of other builds.
 type beat struct {
-	own     []store.Kind
-	forget  time.Duration
-	began   time.Time
-	fetches int
-	// progress: something was acknowledged since the last beat.
-	progress bool
+	own      []store.Kind
+	forget   time.Duration
+	began    time.Time
+	fetches  int
+	progress bool         // messages were acknowledged since the last beat
 	all      []store.Kind // the answer
 }
 
-// beat is what is to be asked now about types; nil: nothing.
+// beat returns the beat that is due, or nil.
 func (c *Checkpointer) beat(now time.Time) *beat {
 	v := &c.types
 	tell := now.Sub(v.told) >= tellKinds
@@ -62,7 +62,7 @@ func (c *Checkpointer) beat(now time.Time) *beat {
 	return r
 }
 
-// enrolled takes up what a beat found.
+// enrolled applies the answer of a beat.
 func (c *Checkpointer) enrolled(r beat) {
 	v := &c.types
 	v.others = map[store.Kind]bool{}
@@ -75,21 +75,21 @@ func (c *Checkpointer) enrolled(r beat) {
 	if len(r.own) == 0 {
 		return
 	}
-	if v.since.IsZero() || v.gap(r.began) { // others may have been stopped with us
+	if v.since.IsZero() || v.gap(r.began) { // other processes may have been suspended together with this one
 		v.since = r.began
 	}
 	v.told = r.began
 }
 
-// Enroll notes which types this build handles, before it joins the group. Where others do not know yet that
-// they are handled, whoever is patient waits until they must, or says that it is Unsure: from then on, nobody
-// skips them. First: no build was known before.
+// Enroll stores the types of this build, before it joins the group. Other builds may still skip these types
+// until they have read them: a patient caller sleeps for wait, or calls Unsure. First reports that no build
+// was known before.
 func (c *Checkpointer) Enroll(ctx context.Context) (first bool, wait time.Duration, err error) {
 	r := beat{own: c.o.Kinds(), began: c.o.Now(), fetches: c.fetches}
 	got, err := c.o.DB.Attend(ctx, store.Attend{Consumer: c.o.Group, Beat: &store.Beat{Own: r.own}})
 	if err != nil {
 		c.Unsure()
-		return false, 0, fmt.Errorf("note which types are handled: %w", err)
+		return false, 0, fmt.Errorf("store which types are handled: %w", err)
 	}
 	r.all = got.Kinds
 	unknown := func(k store.Kind) bool { return !slices.Contains(r.all, k) }
@@ -101,26 +101,26 @@ func (c *Checkpointer) Enroll(ctx context.Context) (first bool, wait time.Durati
 	return len(r.all) == 0, wait, nil
 }
 
-// Unsure says that others may not know which types this build handles.
+// Unsure notes that other builds may not have read the types of this build.
 func (c *Checkpointer) Unsure() { c.types.unsure = true }
 
-// LeftToOthers tells of a type that this build does not handle whether another one does.
+// LeftToOthers reports whether another build handles a type that this build does not handle.
 func (c *Checkpointer) LeftToOthers(k store.Kind) bool { return c.types.others[k] }
 
-// AskTypes has the types that others handle read at once.
+// AskTypes makes the next call read the types of other builds.
 func (c *Checkpointer) AskTypes() { c.types.again = true }
 
-// Acked says that something was acknowledged.
+// Acked notes that messages were acknowledged.
 func (c *Checkpointer) Acked() { c.types.acked = true }
 
-// gap tells whether it was not noted for a while, by either of two clocks: the one stands still while the
-// machine is suspended, the other may be set.
+// gap reports whether no beat was stored for a while, by either of two clocks: the monotonic one stops while
+// the machine is suspended, the other may be set.
 func (v *knownTypes) gap(now time.Time) bool {
 	return max(now.Sub(v.told), now.Round(0).Sub(v.told.Round(0))) > 3*tellKinds
 }
 
-// undecided tells whether it is not known of a delivery if it is to be skipped or left to others. It is
-// skipped by what was read since it was received, or just before.
+// undecided reports whether the types of other builds must be read before a delivery can be skipped or left
+// to them. They must have been read after the delivery was received, or just before.
 func (c *Checkpointer) undecided(d broker.Delivery) bool {
 	k, v := store.Kind{Topic: d.Topic, Type: d.Type}, &c.types
 	if d.Fault != nil || c.o.Handles(k) || v.others[k] || v.fetches == c.fetches {
@@ -129,7 +129,7 @@ func (c *Checkpointer) undecided(d broker.Delivery) bool {
 	return !c.patient || c.o.Now().Sub(v.at) >= kindsFresh
 }
 
-// Others are the types that are left to others.
+// Others returns the types that are left to other builds.
 func (c *Checkpointer) Others() []store.Kind {
 	return slices.SortedFunc(maps.Keys(c.types.others), partition.CompareKinds)
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Admissible takes out of what waits what may be put into its partition.
+// Admissible removes and returns the waiting deliveries that may be put into their partitions.
 func (c *Checkpointer) Admissible() []broker.Delivery {
-	held := map[string]bool{} // partitions of which something must wait: what comes after it waits, too
+	held := map[string]bool{} // partitions with a delivery that must wait: later ones wait, too
 	var now, kept []broker.Delivery
 	for i := range c.waiting {
 		d := &c.waiting[i]
 		l := c.Partitions[d.Partition]
 		waits := l != nil && !l.Open || held[d.Partition] || c.undecided(*d)
-		if waits && kept == nil { // as a rule nothing does, and nothing is copied
+		if waits && kept == nil { // usually none waits, and nothing is copied
 			now = slices.Clone(c.waiting[:i])
 		}
 		switch {
@@ -38,8 +38,8 @@ func (c *Checkpointer) Admissible() []broker.Delivery {
 	return now
 }
 
-// parts has it stored of a partition that was lost that it was left in peace.
-func (c *Checkpointer) parts(l *partition.Partition) {
+// release plans a checkpoint for a lost partition: this process left it cleanly.
+func (c *Checkpointer) release(l *partition.Partition) {
 	if l.Open && !l.Shared && len(l.Trying) == 0 {
 		s := *l.Checkpoint
 		s.Position, s.Session = l.At, ""
@@ -48,7 +48,7 @@ func (c *Checkpointer) parts(l *partition.Partition) {
 	}
 }
 
-// ours is what the sessions of all that have our name at the broker begin with.
+// ours returns the prefix of the sessions of all processes with this member name.
 func (c *Checkpointer) ours() string {
 	if c.o.Member != "" {
 		return c.o.Member + ":"
@@ -56,7 +56,7 @@ func (c *Checkpointer) ours() string {
 	return ""
 }
 
-// forget forgets all that is known until the group is left. A session that has ended is not taken up again.
+// forget clears the book. If the session has ended, it begins a new one.
 func (c *Checkpointer) forget(ended bool) {
 	next := book{session: c.session, notes: c.notes, patient: c.patient, fetches: c.fetches + 1}
 	if ended {
@@ -65,14 +65,14 @@ func (c *Checkpointer) forget(ended bool) {
 	c.book = next
 }
 
-// Close forgets all: the group was left.
+// Close drops all partitions, after the consumer left the group.
 func (c *Checkpointer) Close() {
 	c.forget(true)
 	c.Partitions = map[string]*partition.Partition{}
 }
 
-// Rejoin forgets the partitions: the group is joined anew, because the database is not where it was. What
-// others noted may be lost, too.
+// Rejoin drops the partitions before the consumer joins the group again, because the database was restored.
+// The restore may have lost the types of other builds, too.
 func (c *Checkpointer) Rejoin() {
 	for _, l := range c.Partitions {
 		l.Lost = true
@@ -82,18 +82,18 @@ func (c *Checkpointer) Rejoin() {
 	c.forget(false)
 }
 
-// Leave says of all partitions that they were left in peace. Where the database does not hear it, their next
-// owner is careful.
+// Leave stores that this process left all partitions cleanly. If that fails, their next owner treats messages
+// in progress as suspects.
 func (c *Checkpointer) Leave(ctx context.Context) error {
 	for _, l := range c.byName() {
-		c.parts(l)
+		c.release(l)
 	}
 	if c.moved || len(c.left) == 0 && !c.types.acked {
 		return nil
 	}
 	c.notes++
 	ask := store.Attend{Consumer: c.o.Group, Server: c.server, Stamp: c.stamp(), Checkpoints: c.left}
-	if c.types.acked { // a process that lives for less than a minute stores its progress here alone
+	if c.types.acked { // a process that runs for less than a minute stores its progress only here
 		ask.Beat = &store.Beat{Own: c.o.Kinds(), Progress: true}
 	}
 	_, err := c.o.DB.Attend(ctx, ask)
@@ -103,10 +103,10 @@ func (c *Checkpointer) Leave(ctx context.Context) error {
 	return err
 }
 
-// stamp is the name of what is stored next.
+// stamp returns the stamp of the next checkpoint.
 func (c *Checkpointer) stamp() string { return c.session + "-" + strconv.Itoa(c.notes) }
 
-// Gain takes up a partition that the broker gave us.
+// Gain adds a partition that the broker assigned to this process.
 func (c *Checkpointer) Gain(g broker.Partition) {
 	l := partition.New(g.Name)
 	l.Origin, l.Since = g.Origin, c.o.Now()
@@ -119,16 +119,16 @@ func (c *Checkpointer) Gain(g broker.Partition) {
 	c.Partitions[g.Name] = l
 }
 
-// Lose lets go of a partition that the broker took from us.
+// Lose removes a partition that the broker took away.
 func (c *Checkpointer) Lose(name string) {
 	if l := c.Partitions[name]; l != nil {
 		l.Lost = true
-		c.parts(l)
+		c.release(l)
 		delete(c.Partitions, name)
 	}
 }
 
-// Of is the partition of that name, which is there as soon as something of it is.
+// Of returns the partition with this name. If there is none it adds one.
 func (c *Checkpointer) Of(name string) *partition.Partition {
 	l := c.Partitions[name]
 	if l == nil {
@@ -139,7 +139,7 @@ func (c *Checkpointer) Of(name string) *partition.Partition {
 	return l
 }
 
-// Fetched takes up what was received. It waits until Admissible says that it may be put into its partition.
+// Fetched notes received deliveries. They wait until Admissible returns them.
 func (c *Checkpointer) Fetched(ds []broker.Delivery) {
 	for i := range ds {
 		if l := c.Partitions[ds[i].Partition]; l != nil && l.At < 0 {
@@ -152,17 +152,17 @@ func (c *Checkpointer) Fetched(ds []broker.Delivery) {
 	c.waiting = ds
 }
 
-// Waits tells whether something of what was received waits still.
+// Waits reports whether received deliveries still wait for Admissible.
 func (c *Checkpointer) Waits() bool { return len(c.waiting) > 0 }
 
-// Moved tells whether the database is not where it was, or was rewound.
+// Moved reports whether the database was restored, or the consumer rewound.
 func (c *Checkpointer) Moved() bool { return c.moved }
 
-// Session is ours: who has messages and partitions in hand.
+// Session returns the session of this process: the owner of its messages and partitions.
 func (c *Checkpointer) Session() string { return c.session }
 
-// Patient tells whether we wait a little for others that may still be leaving.
+// Patient reports whether to wait a little for the last owners of partitions: Run does, Step does not.
 func (c *Checkpointer) Patient() bool { return c.patient }
 
-// SetPatient says so.
+// SetPatient sets Patient.
 func (c *Checkpointer) SetPatient(patient bool) { c.patient = patient }

@@ -11,15 +11,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// beginnings are what the broker was told of where partitions begin. It may ask from any goroutine.
+// beginnings has the positions that Resume gave to the broker. The broker may call from any goroutine.
 type beginnings struct {
 	mu     sync.Mutex
-	server string           // that said so last
+	server string           // the run of the database server with the positions
 	at     map[string]int64 // by partition, until it is opened
 }
 
-// Resume returns how far the database has finished partitions. A consumer is known by its checkpoints alone:
-// it registers its types before it joins for the first time, and an operator may pause it before that.
+// Resume returns the stored positions of partitions to the broker. The consumer is known if it has a
+// checkpoint. Types and an order to pause prove nothing: they may be stored before it joins for the first
+// time.
 func (c *Checkpointer) Resume(ctx context.Context, partitions []broker.Partition) (broker.Resumed, error) {
 	all, err := c.o.DB.Attend(ctx, store.Attend{Consumer: c.o.Group})
 	if err != nil {
@@ -53,9 +54,9 @@ func (b *beginnings) note(server string, partitions []broker.Partition, at map[s
 	}
 }
 
-// stand tells whether partitions that are opened stand where the broker was told that they begin, or farther.
-// One that was rewound in between does not, and is read from too far ahead.
-func (b *beginnings) stand(e Call) bool {
+// confirm reports whether the partitions of e are at or after the positions that Resume gave to the broker.
+// If one was rewound in between, the broker would skip messages.
+func (b *beginnings) confirm(e Call) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.server != "" && b.server != e.was.Server {
