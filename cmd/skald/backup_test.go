@@ -23,7 +23,7 @@ func TestBackup(t *testing.T) {
 		t.Errorf("%s, %v", p.out.String(), err)
 	}
 	start(t, nil, "outbox", "status", "--store", "sqlite:"+to).expect(0)
-	start(t, nil, "backup", "--store", at, "--to", to).expect(1, "is there already")
+	start(t, nil, "backup", "--store", at, "--to", to).expect(1, "exists already")
 	start(t, nil, "backup", "--store", at).expect(2, "--to FILE")
 	start(t, nil, "backup", "--store", "postgres://h/db", "--to", to).expect(2, "pg_dump")
 	start(t, nil, "backup", "--store", "sqlite:"+filepath.Join(dir, "none.db"),

@@ -97,7 +97,7 @@ func TestOutboxRecoverOfFile(t *testing.T) {
 	}
 	p := start(t, nil, "outbox", "recover", "--store", at, "--yes", "--reason", "a copy")
 	p.expect(0)
-	if !strings.Contains(p.out.String(), "shard 3 has come to row 7") {
+	if !strings.Contains(p.out.String(), "shard 3 is at row 7") {
 		t.Errorf("in words:\n%s", &p.out)
 	}
 	start(t, nil, "outbox", "recover", "--store", at, "--yes", "--reason", "a copy").expect(5,

@@ -39,7 +39,7 @@ func (ms *messages) Requeue(r *store.Requeue, now time.Time) (change, error) {
 		err = k.stillDead(r.DeadAt)
 	}
 	if err == nil && r.Attempts != nil && (k.Dead != nil || k.Attempts < *r.Attempts) {
-		err = fmt.Errorf("%s is not parked as it was: %w", r.ID, store.ErrLost)
+		err = fmt.Errorf("%s is not parked any more with these attempts: %w", r.ID, store.ErrLost)
 	}
 	if err != nil {
 		return nil, err

@@ -72,10 +72,10 @@ func (ms *messages) again(p *store.Park) (was row, err error) {
 // room is the guard of what is new: not finished, not kept, and the key is not full.
 func (ms *messages) room(k *row, p *store.Park, done bool) error {
 	if done && !p.Marked {
-		return fmt.Errorf("%s is finished: %w", k.ID, store.ErrLost)
+		return fmt.Errorf("%s has a mark already: %w", k.ID, store.ErrLost)
 	}
 	if _, there := ms.rows[k.id()]; there {
-		return fmt.Errorf("%s is kept: %w", k.ID, store.ErrLost)
+		return fmt.Errorf("%s is parked or dead already: %w", k.ID, store.ErrLost)
 	}
 	if p.Instead != nil {
 		return nil // no more of the key than before
@@ -94,7 +94,7 @@ func (ms *messages) room(k *row, p *store.Park, done bool) error {
 func (p *parking) Instead(of markKey, now time.Time) error {
 	old, err := p.ms.as(of, nil)
 	if err == nil && old.Call != nil {
-		err = fmt.Errorf("%s is at a call: %w", old.ID, store.ErrLost)
+		err = fmt.Errorf("%s has an external call: %w", old.ID, store.ErrLost)
 	}
 	if err != nil {
 		return err

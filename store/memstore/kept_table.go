@@ -62,7 +62,7 @@ func (ms *messages) Find(id markKey) (dead, kept bool) {
 func (ms *messages) as(id markKey, attempts *int) (row, error) {
 	k, there := ms.rows[id]
 	if !there || attempts != nil && (k.Dead != nil || k.Attempts != *attempts) {
-		return row{}, fmt.Errorf("%s is not kept as it was: %w", id.ID, store.ErrLost)
+		return row{}, fmt.Errorf("%s has changed since it was read: %w", id.ID, store.ErrLost)
 	}
 	return k, nil
 }
@@ -84,7 +84,7 @@ func (k row) stillDead(died time.Time) error {
 	if died.IsZero() || k.Dead != nil && k.Dead.At.Equal(died) {
 		return nil
 	}
-	return fmt.Errorf("%s is not the dead letter that it was: %w", k.ID, store.ErrLost)
+	return fmt.Errorf("%s is not that dead letter any more: %w", k.ID, store.ErrLost)
 }
 
 // Belonging counts what a consumer has here into b.

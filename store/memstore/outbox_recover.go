@@ -28,7 +28,7 @@ func (o *outboxTable) looked(knew []store.Shard) string {
 			switch {
 			case k.ID != l.ID:
 			case l.Epoch < k.Epoch:
-				return fmt.Sprintf("shard %d is at epoch %d, a relay held it at epoch %d", l.ID,
+				return fmt.Sprintf("shard %d is at epoch %d, but a relay owned it at epoch %d", l.ID,
 					l.Epoch, k.Epoch)
 			case l.Epoch == k.Epoch && l.Token == k.Token && o.missing(k.Cursor) != "":
 				return fmt.Sprintf("snapshot %s, to which a relay had come in shard %d, is not there",

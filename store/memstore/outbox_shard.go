@@ -148,7 +148,7 @@ func (l *shardRow) take(ask store.Ask, now time.Time) {
 func (o *outboxTable) Guard(p store.Progress) error {
 	i := slices.IndexFunc(o.shards, func(l shardRow) bool { return l.ID == p.Shard })
 	if i < 0 || o.shards[i].owner == "" || o.shards[i].Epoch != p.Epoch || o.shards[i].Token != p.Token {
-		return fmt.Errorf("shard %d is not held with epoch %d: %w", p.Shard, p.Epoch, store.ErrLost)
+		return fmt.Errorf("shard %d is not owned with epoch %d: %w", p.Shard, p.Epoch, store.ErrLost)
 	}
 	return nil
 }

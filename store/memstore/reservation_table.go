@@ -55,7 +55,7 @@ func (rs *reservationTable) Take(r *store.Reservation, now time.Time) (out store
 // Mine is the guard of giving r back: it still has the key.
 func (rs *reservationTable) Mine(r *store.Reservation) error {
 	if was, taken := rs.rows[reservationKeyOf(r)]; !taken || was.token != r.Token {
-		return fmt.Errorf("give %s back: %w", r.ID, store.ErrLost)
+		return fmt.Errorf("release the reservation of %s: %w", r.ID, store.ErrLost)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-// This file is what operators did, by whom and why.
+// This file has the audit log of operators' actions and their reasons.
 
 package sqlitestore
 
@@ -13,10 +13,10 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// auditDefaultLimit is how many a list has at most if it is not said.
+// auditDefaultLimit is the default limit of a list.
 const auditDefaultLimit = 1000
 
-// list lists what operators did.
+// list lists the actions of operators.
 func list(ctx context.Context, run *sqlexec.DB, q store.AuditQuery) ([]store.Audit, error) {
 	limit := cmp.Or(q.Limit, auditDefaultLimit)
 	if q.Run != "" {
@@ -37,7 +37,7 @@ func auditList(rows *sql.Rows, err error) (out []store.Audit, _ error) {
 	return out, sqlexec.Failed("read the audit", err)
 }
 
-// note writes down what an operator does; nil: nothing.
+// note records an operator's action; nil does nothing.
 func note(ctx context.Context, x *sqlexec.Session, a *store.Audit) error {
 	if a == nil {
 		return nil

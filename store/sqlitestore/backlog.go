@@ -12,14 +12,14 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// backlog reads the views of the contract.
+// backlog reads the backlog from the public views.
 func (s *Store) backlog(ctx context.Context) (store.Backlog, error) {
 	p, err := s.run.Prepare(ctx)
 	if err != nil {
 		return store.Backlog{}, sqlexec.Failed("read backlog", err)
 	}
 	var b store.Backlog
-	var oldest, retained int64 // milliseconds
+	var oldest, retained int64 // in milliseconds
 	err = p.Row(ctx, "Backlog").Scan(&b.Source, &b.Pending, &oldest, &b.Deferred,
 		&retained, &b.Free)
 	if err != nil {
@@ -34,12 +34,12 @@ func (s *Store) backlog(ctx context.Context) (store.Backlog, error) {
 	if b.Reserved, err = reserved(ctx, p); err != nil {
 		return store.Backlog{}, sqlexec.Failed("read backlog", err)
 	}
-	b.Source = strings.ReplaceAll(strings.Trim(b.Source, "'"), "''", "'") // it is a literal
+	b.Source = strings.ReplaceAll(strings.Trim(b.Source, "'"), "''", "'") // the source is stored as a literal
 	b.Oldest, b.Retained = sqlexec.Past(oldest), sqlexec.Past(retained)
 	return b, nil
 }
 
-// progressOf adds how consumers and relays get on.
+// progressOf adds the state of consumers and relays to b.
 func progressOf(ctx context.Context, p *sqlexec.Prepared, b *store.Backlog) (err error) {
 	rows, err := p.Rows(ctx, "Progress")
 	if err != nil {
@@ -49,7 +49,7 @@ func progressOf(ctx context.Context, p *sqlexec.Prepared, b *store.Backlog) (err
 	for rows.Next() {
 		var kind, name, topics string
 		var shards int
-		var heard, progress, away int64 // milliseconds
+		var heard, progress, away int64 // in milliseconds
 		if err := rows.Scan(&kind, &name, &heard, &progress, &topics, &shards, &away); err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func progressOf(ctx context.Context, p *sqlexec.Prepared, b *store.Backlog) (err
 	return rows.Err()
 }
 
-// keptFor is what is kept for each consumer.
+// keptFor counts the waiting messages of each consumer.
 func keptFor(ctx context.Context, p *sqlexec.Prepared) (out []store.Kept, err error) {
 	rows, err := p.Rows(ctx, "KeptFor")
 	if err != nil {
@@ -77,7 +77,7 @@ func keptFor(ctx context.Context, p *sqlexec.Prepared) (out []store.Kept, err er
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
 		var k store.Kept
-		var parked, apart, called int64 // milliseconds
+		var parked, apart, called int64 // in milliseconds
 		if err := rows.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &k.DeadBytes, &parked, &k.Conflicts,
 			&k.TooOld, &k.ApartBytes, &apart, &k.Calls, &called); err != nil {
 			return nil, err

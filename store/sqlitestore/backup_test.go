@@ -78,7 +78,7 @@ func TestBackupRefused(t *testing.T) {
 		from, to   string
 		want, left string
 	}{
-		{t.Context(), path, there, "is there already", "there.db"},
+		{t.Context(), path, there, "exists already", "there.db"},
 		{t.Context(), filepath.Join(dir, "none.db"), filepath.Join(dir, "x.db"), "no such file", "there.db"},
 		{t.Context(), path, filepath.Join(dir, "no folder", "x.db"), "back up", "there.db"},
 		{ended, path, filepath.Join(dir, "x.db"), "context canceled", "there.db"},

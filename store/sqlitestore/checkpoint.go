@@ -25,9 +25,8 @@ func checkpoints(rows *sql.Rows, err error) ([]store.Checkpoint, error) {
 	return sqlexec.Collect(rows, scanCheckpoint)
 }
 
-// Attend reads how far a consumer has come, and writes what its process knows. It takes the file for writing
-// only where there is something new to write. A file has no server that could be another one: on any other
-// nothing is advanced.
+// Attend implements store.Taker. It locks the file for writing only if there is something new to write. A
+// file has no server session, so if the caller requires one, no checkpoint is stored.
 func (s *Store) Attend(ctx context.Context, a store.Attend) (out store.Attended, err error) {
 	if !a.Take && a.Server != "" {
 		a.Checkpoints = nil
@@ -48,7 +47,7 @@ func (s *Store) Attend(ctx context.Context, a store.Attend) (out store.Attended,
 	return out, nil
 }
 
-// attended only reads.
+// attended does the part of Attend that only reads.
 func (s *Store) attended(ctx context.Context, a store.Attend) (out store.Attended, err error) {
 	if a.Beat != nil {
 		rows, err := s.run.Query(ctx, "Types", a.Consumer)

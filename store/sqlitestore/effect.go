@@ -12,12 +12,12 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// errDeferred is of a transaction of the caller's that is refused the lock for writing. SQLite lets no
-// transaction wait that began as a reader: its view may be old.
+// errDeferred is for a transaction of the caller that cannot get the write lock. SQLite returns at once if
+// a transaction that began with a read wants to write, because its snapshot may be old.
 var errDeferred = errors.New("the transaction could not begin to write: begin it IMMEDIATE, by _txlock=immediate in the data source name or by sqlitestore.Open; one that began DEFERRED does not wait for another writer")
 
-// Write inserts the rows of es at once, also in a lent transaction: there is no round trip to be saved, and a
-// savepoint that is rolled back takes them along.
+// Write inserts the rows of es immediately, also in a lent transaction: there is no round trip to save, and
+// a rollback to a savepoint removes them.
 func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error {
 	for _, e := range es {
 		if !column.RowsOnly(e) {
@@ -59,7 +59,7 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 	return nil
 }
 
-// within is the session of tx, and its unit if it is one that was lent.
+// within returns the session of tx, and its unit if it is lent.
 func (s *Store) within(ctx context.Context, tx *sql.Tx) (*sqlexec.Session, *unit, error) {
 	if v, ok := s.lent.Load(tx); ok {
 		u := v.(*unit)
@@ -69,12 +69,12 @@ func (s *Store) within(ctx context.Context, tx *sql.Tx) (*sqlexec.Session, *unit
 	return x, nil, err
 }
 
-// Apply carries out each effect for itself, in order, in one transaction with a savepoint for each. A Wait of
-// a move is longer where another process holds the file: BEGIN gets a second in any case.
+// Apply applies the effects in order, in one transaction with a savepoint for each. If another process has
+// the file, SagaMove.Wait is at least 1 s.
 func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
-	stood := make([]bool, len(es))
+	stored := make([]bool, len(es))
 	if len(es) == 0 {
-		return stood, nil
+		return stored, nil
 	}
 	wait := s.run.Wait
 	if len(es) == 1 && es[0].Saga != nil {
@@ -82,9 +82,9 @@ func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	}
 	x, err := s.run.Begin(ctx, wait, sqlexec.DefaultHandle)
 	if err != nil {
-		return stood, sqlexec.Failed("apply", err)
+		return stored, sqlexec.Failed("apply", err)
 	}
-	wrote, err := each(sqlexec.Quiet(ctx), x, es, stood)
+	wrote, err := each(sqlexec.Quiet(ctx), x, es, stored)
 	if err != nil {
 		err = x.Why(err)
 		return make([]bool, len(es)), sqlexec.Failed("apply", errors.Join(err, x.Close()))
@@ -95,10 +95,10 @@ func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	if wrote {
 		s.run.Wake()
 	}
-	return stood, nil
+	return stored, nil
 }
 
-func each(ctx context.Context, x *sqlexec.Session, es []store.Effect, stood []bool) (wrote bool, err error) {
+func each(ctx context.Context, x *sqlexec.Session, es []store.Effect, stored []bool) (wrote bool, err error) {
 	for i, e := range es {
 		if _, err := x.Exec(ctx, "Savepoint"); err != nil {
 			return false, err
@@ -116,22 +116,22 @@ func each(ctx context.Context, x *sqlexec.Session, es []store.Effect, stood []bo
 		if _, err := x.Exec(ctx, "ReleaseSavepoint"); err != nil {
 			return false, err
 		}
-		stood[i] = true
+		stored[i] = true
 		wrote = wrote || wakes(&e)
 	}
 	return wrote, nil
 }
 
-// put checks the guards of e and writes what it holds. given are the entities that this unit or effect has
-// locked: each is raised once.
+// put checks the guards of e and writes it. given has the entities that this unit or effect has locked,
+// because each is raised once.
 func put(ctx context.Context, x *sqlexec.Session, e store.Effect, given map[entity]int64) error {
 	if e.Mark != nil && e.Mark.KeyOrder != store.Anytime {
-		stands, err := turn(ctx, x, e.Mark, nil)
+		outcome, err := turn(ctx, x, e.Mark, nil)
 		if err != nil {
 			return err
 		}
-		if stands != store.Fresh {
-			return fmt.Errorf("message %s is %v: %w", e.Mark.ID, stands, store.ErrLost)
+		if outcome != store.Fresh {
+			return fmt.Errorf("message %s is %v: %w", e.Mark.ID, outcome, store.ErrLost)
 		}
 	}
 	if e.Mark != nil {
@@ -180,13 +180,13 @@ func put(ctx context.Context, x *sqlexec.Session, e store.Effect, given map[enti
 	if err := keep(ctx, x, &e); err != nil {
 		return err
 	}
-	if err := keepApart(ctx, x, &e); err != nil {
+	if err := putForConsumer(ctx, x, &e); err != nil {
 		return err
 	}
 	return insert(ctx, x, e.Rows)
 }
 
-// lockEntity locks l and says which version this transaction gives it.
+// lockEntity locks l and returns the version that this transaction gives it.
 func lockEntity(ctx context.Context, x *sqlexec.Session, l store.Lock,
 	given map[entity]int64) (version int64, err error) {
 	e := entity{l.Space, l.Key}

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// HoldEntities has a saga stand in line for entities.
+// HoldEntities puts a saga in line for entities.
 func (s *Store) HoldEntities(ctx context.Context, tx *sql.Tx, h store.EntityHold) (first bool, err error) {
 	x, u, err := s.within(ctx, tx)
 	given := map[entity]int64{}
@@ -26,16 +26,16 @@ func (s *Store) HoldEntities(ctx context.Context, tx *sql.Tx, h store.EntityHold
 	return first && err == nil, sqlexec.Failed("hold entities", err)
 }
 
-// InLine tells how a holder stands.
-func (s *Store) InLine(ctx context.Context, tx *sql.Tx, holder string) (stands, first bool, err error) {
+// InLine reports the places of a holder.
+func (s *Store) InLine(ctx context.Context, tx *sql.Tx, holder string) (waits, first bool, err error) {
 	x, _, err := s.within(ctx, tx)
 	if err == nil {
-		stands, first, err = inLine(ctx, x, holder)
+		waits, first, err = inLine(ctx, x, holder)
 	}
-	return stands, first, sqlexec.Failed("read places in line", err)
+	return waits, first, sqlexec.Failed("read places in line", err)
 }
 
-// FreeEntities has a holder leave all lines.
+// FreeEntities removes a holder from all lines.
 func (s *Store) FreeEntities(ctx context.Context, tx *sql.Tx, holder string) error {
 	x, u, err := s.within(ctx, tx)
 	if err == nil {
@@ -48,7 +48,8 @@ func (s *Store) FreeEntities(ctx context.Context, tx *sql.Tx, holder string) err
 	return nil
 }
 
-// EntityHolders tells who holds entities. SQLite has one writer: nobody comes or goes before tx ends.
+// EntityHolders returns the holders of entities. Because SQLite has one writer, the lines do not change
+// before tx ends.
 func (s *Store) EntityHolders(ctx context.Context, tx *sql.Tx, es ...store.Lock) ([]store.Hold, error) {
 	x, _, err := s.within(ctx, tx)
 	var out []store.Hold

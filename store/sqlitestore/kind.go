@@ -15,7 +15,7 @@ func scanKind(scan func(...any) error) (k store.Kind, err error) {
 	return k, err
 }
 
-// known tells whether the file knows already all that a would write.
+// known reports whether a has nothing new to write.
 func (s *Store) known(ctx context.Context, a store.Attend) (bool, error) {
 	switch {
 	case len(a.Checkpoints) > 0:
@@ -34,7 +34,7 @@ func (s *Store) known(ctx context.Context, a store.Attend) (bool, error) {
 		err
 }
 
-// beat writes what a process of a consumer says of itself, and answers with the types that were noted before.
+// beat writes a heartbeat and returns the types that were recorded before.
 func beat(ctx context.Context, x *sqlexec.Session, consumer string, b store.Beat) (was []store.Kind,
 	err error) {
 	if b.Forget > 0 {
@@ -55,12 +55,12 @@ func beat(ctx context.Context, x *sqlexec.Session, consumer string, b store.Beat
 	return was, err
 }
 
-// leftKinds lists the types of messages that were left to another build, and wait.
+// leftKinds lists the types of waiting messages that were left to another build.
 func (s *Store) leftKinds(ctx context.Context) (out []store.LeftKind, err error) {
 	rows, err := s.run.Query(ctx, "LeftTypes")
 	if err == nil {
 		out, err = sqlexec.Collect(rows, func(scan func(...any) error) (k store.LeftKind, err error) {
-			var heard int64 // milliseconds
+			var heard int64 // in milliseconds
 			err = scan(&k.Consumer, &k.Topic, &k.Type, &k.Messages, &k.Host, &heard)
 			if k.Heard = -1; heard >= 0 {
 				k.Heard = time.Duration(heard) * time.Millisecond

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// locks lists keys that are reserved. Which transaction has an entity SQLite does not tell: whoever writes
-// has them all.
+// locks lists reserved keys. SQLite does not show which transaction has an entity locked; the writer has
+// locked all.
 func (s *Store) locks(ctx context.Context, q store.LockQuery) (out store.Locks, err error) {
 	p, err := s.run.Prepare(ctx)
 	if err != nil {

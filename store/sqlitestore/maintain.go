@@ -8,13 +8,12 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/admin"
 )
 
-// Maintain empties what is older than it is to be kept, under the lease on the retention if there is an
-// owner.
+// Maintain deletes expired rows. With an owner, it first takes the retention lease.
 func (s *Store) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
 	return s.steward.Maintain(ctx, m)
 }
 
-// Examine looks at the file's settings and at its size.
+// Examine checks the file's settings and its size.
 func (s *Store) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
 	return admin.NewDoctor(s.run, s.steward).Examine(ctx, e)
 }

@@ -6,12 +6,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Seen looks marks up, all as of one moment.
+// Seen returns the verdicts of messages, from one snapshot.
 func (s *Store) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
 	return seen(ctx, s.run, consumer, ids)
 }
 
-// Reserve takes a key by lease.
+// Reserve reserves a key.
 func (s *Store) Reserve(ctx context.Context, r store.Reservation) (store.Reserved, error) {
 	return reserve(ctx, s.run, r)
 }

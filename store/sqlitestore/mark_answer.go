@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// answer stores what the handler answers with its mark.
+// answer stores the handler's answer with its mark.
 func answer(ctx context.Context, x *sqlexec.Session, m *store.Mark) error {
 	if !storable(m.As) {
 		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.As)

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// reserve takes a key by lease.
+// reserve reserves a key.
 func reserve(ctx context.Context, run *sqlexec.DB, r store.Reservation) (out store.Reserved, err error) {
 	err = run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
 		out, err = markReserve(ctx, x, r)
@@ -51,14 +51,14 @@ func markReserve(ctx context.Context, x *sqlexec.Session, r store.Reservation) (
 	var left int64
 	err = x.Row(ctx, "FindReservation", r.Consumer, r.Source, r.ID, r.Token).
 		Scan(&out.Rival, &out.Fingerprint, &left)
-	if !out.Rival { // it was asked for before, and that answer was lost
+	if !out.Rival { // this reservation exists already: the result of an earlier call was lost
 		return store.Reserved{}, err
 	}
 	out.Left = time.Duration(left) * time.Millisecond
 	return out, err
 }
 
-// unreserve gives a key back, if r still has it.
+// unreserve releases a key, if r still has it.
 func unreserve(ctx context.Context, x *sqlexec.Session, r *store.Reservation) error {
 	if r == nil {
 		return nil
@@ -68,7 +68,7 @@ func unreserve(ctx context.Context, x *sqlexec.Session, r *store.Reservation) er
 		err = store.ErrLost
 	}
 	if err != nil {
-		return fmt.Errorf("give %s back: %w", r.ID, err)
+		return fmt.Errorf("release the reservation of %s: %w", r.ID, err)
 	}
 	return nil
 }

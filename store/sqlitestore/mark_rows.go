@@ -1,5 +1,4 @@
-// This file is the table of marks, by which a consumer knows what it has finished, with the answers and
-// the reservations of their keys.
+// This file has the marks of finished messages, their answers, and the reservations of keys.
 
 package sqlitestore
 
@@ -17,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// markPut inserts m unless it is there, and says what it found.
+// markPut inserts m, or returns the verdict of an existing mark.
 func markPut(ctx context.Context, x *sqlexec.Session, m store.Mark) (v store.Verdict, err error) {
 	if !storable(m.As) {
 		return v, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
@@ -46,25 +45,25 @@ func markPut(ctx context.Context, x *sqlexec.Session, m store.Mark) (v store.Ver
 	return v, nil
 }
 
-// takeBack takes a mark away again, of a message that is kept, where others of its transaction are to be
-// committed.
+// takeBack deletes a mark that this transaction inserted, because its message is parked or dead. Others of
+// the transaction may be committed.
 func takeBack(ctx context.Context, x *sqlexec.Session, m *store.Mark) error {
 	if _, err := x.Exec(ctx, "TakeBackMark", m.Consumer, m.Source, m.ID); err != nil {
-		return fmt.Errorf("take back a mark: %w", err)
+		return fmt.Errorf("delete a mark of this transaction: %w", err)
 	}
 	return nil
 }
 
-// find reads a mark and its answer into v; sql.ErrNoRows: there is none.
+// find reads a mark and its answer into v. It returns sql.ErrNoRows if there is none.
 func find(ctx context.Context, x *sqlexec.Session, consumer string, id store.Identity,
 	v *store.Verdict) error {
 	return verdict(x.Row(ctx, "FindMark", consumer, id.Source, id.ID), v)
 }
 
-// verdict reads what FindMark answers.
+// verdict reads a row of FindMark.
 func verdict(row *sql.Row, v *store.Verdict) error {
 	var result []byte
-	var left sql.NullInt64 // milliseconds
+	var left sql.NullInt64 // in milliseconds
 	err := row.Scan(&v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result, &v.Emitted, &v.Headers, &left)
 	v.Result, v.Left = string(result), 0
 	if left.Valid {
@@ -73,7 +72,7 @@ func verdict(row *sql.Row, v *store.Verdict) error {
 	return err
 }
 
-// expire takes away a mark whose time is over. Where the id tells a time, that decides.
+// expire deletes a mark whose Keep is over, unless the ID has a timestamp.
 func expire(ctx context.Context, x *sqlexec.Session, consumer string, id store.Identity,
 	keep time.Duration) error {
 	if keep <= 0 || written(id.ID) != nil {
@@ -89,7 +88,7 @@ func storable(o store.Outcome) bool {
 	return o == store.Done || o == store.Rejected || o == store.Barred
 }
 
-// written is the time that an id tells, in milliseconds, or NULL.
+// written returns the time in an ID, in milliseconds, or NULL.
 func written(id string) any {
 	at, ok := uuid7.Time(id)
 	if !ok {

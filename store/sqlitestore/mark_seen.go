@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// seen looks marks up, all as of one moment.
+// seen returns the verdicts of messages, from one snapshot.
 func seen(ctx context.Context, run *sqlexec.DB, consumer string, ids []store.Identity) ([]store.Verdict,
 	error) {
 	out := make([]store.Verdict, len(ids))
@@ -21,7 +21,7 @@ func seen(ctx context.Context, run *sqlexec.DB, consumer string, ids []store.Ide
 	if err != nil {
 		return nil, sqlexec.Failed("seen", err)
 	}
-	defer func() { _ = tx.Rollback() }() // it has only read
+	defer func() { _ = tx.Rollback() }()
 	find := p.In(ctx, tx, "SeenMark")
 	for i, id := range ids {
 		err := verdict(find.QueryRowContext(sqlexec.Quiet(ctx), consumer, id.Source, id.ID,

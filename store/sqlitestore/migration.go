@@ -13,16 +13,16 @@ import (
 //go:embed migration/*.sql
 var migrations embed.FS
 
-// oldest is the oldest version of the tables that this build works with: raise it with a migration that a
-// station cannot do without. The newest is that of the last file; later ones will do until one says that they
-// do not.
+// oldest is the oldest version of the tables that this build supports. Raise it with a migration that the
+// build requires. The newest is that of the last file. The build also accepts later ones, until a migration
+// excludes it.
 const oldest = 3
 
-// Migrations are the files that Migrate applies, in order: NNN_name.sql.
+// Migrations returns the files that Migrate applies, in order: NNN_name.sql.
 func Migrations() fs.FS {
 	sub, err := fs.Sub(migrations, "migration")
 	if err != nil {
-		return migrations // cannot be: the name is a constant
+		return migrations // unreachable: the name is a constant
 	}
 	return sub
 }
@@ -30,23 +30,23 @@ func Migrations() fs.FS {
 // Migration is one file.
 type Migration = admin.Migration
 
-// MigrateOptions say how to migrate. The zero value works.
+// MigrateOptions configures Migrate. The zero value works.
 type MigrateOptions struct {
-	// Source names this database in every message that it says. Default "/<file name without
-	// extension>/main". Once set it stays: another one later is a *SourceError.
+	// Source identifies this database in every message that it writes. Default "/<file name without
+	// extension>/main". It cannot change once it is set: a different one returns a *SourceError.
 	Source string
 
 	files fs.FS // instead of Migrations(), in tests of migrating
 }
 
-// SourceError says that messages of this database have another source already.
+// SourceError reports that messages of this database already have another source.
 type SourceError = admin.SourceError
 
-// ChangedError says that a migration was changed after it had been applied.
+// ChangedError reports that a migration was changed after it was applied.
 type ChangedError = admin.ChangedError
 
-// Migrate makes or brings up to date the tables in the file of db, each file in a transaction, and says what
-// it did. Several at once wait for each other.
+// Migrate creates the tables in the file of db or updates them, each migration in its own transaction. It
+// returns those that it applied. Concurrent calls wait for each other.
 func Migrate(ctx context.Context, db *sql.DB, o *MigrateOptions) ([]Migration, error) {
 	if o == nil {
 		o = &MigrateOptions{}
@@ -58,15 +58,16 @@ func Migrate(ctx context.Context, db *sql.DB, o *MigrateOptions) ([]Migration, e
 	return t.Apply(ctx, db, o.Source)
 }
 
-// Pending are the migrations that Migrate would apply. It changes nothing.
+// Pending returns the migrations that Migrate would apply. It changes nothing.
 func Pending(ctx context.Context, db *sql.DB) ([]Migration, error) { return tables().Pending(ctx, db) }
 
-// Script is the SQL of Migrate for a file that has no tables yet, to be applied by other means: all files, in
-// one transaction, and the notes that they were applied. With source "" it is the default for a file at path.
+// Script returns the SQL of Migrate for a file without tables, for another migration tool: all migrations
+// in one transaction, including the records that they were applied. An empty source means the default for a
+// file at path.
 func Script(path, source string) (string, error) { return tables().Script(path, source) }
 
-// Check says whether the tables are there, in a version that this build can use, in a file that can be
-// written: a *store.SchemaError that names `skald migrate`, a *store.RightError, or an outage. A file has no
+// Check tests that the tables exist in a version that this build supports, and that the file is writable.
+// It returns a *store.SchemaError with the command to run, a *store.RightError, or an outage. A file has no
 // roles.
 func (s *Store) Check(ctx context.Context, _ store.Role) error { return tables().Check(ctx, s.run.SQL) }
 

@@ -7,10 +7,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// defaultLimit is how many a list has at most if it is not said.
+// defaultLimit is the default limit of a list.
 const defaultLimit = 1000
 
-// List lists messages that are kept or in quarantine, steps, and sagas.
+// List implements store.Operator.
 func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err error) {
 	if l.Kept != nil {
 		out.Kept, out.KeptTo, err = parkedList(ctx, s.run, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
@@ -51,12 +51,12 @@ func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err e
 	return out, err
 }
 
-// Audits lists what operators did.
+// Audits lists the actions of operators.
 func (s *Store) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error) {
 	return list(ctx, s.run, q)
 }
 
-// Status tells how the database stands.
+// Status counts the records of the database.
 func (s *Store) Status(ctx context.Context, q store.StatusQuery) (out store.Status, err error) {
 	if q.Backlog {
 		out.Backlog, err = s.backlog(ctx)

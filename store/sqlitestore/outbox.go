@@ -1,5 +1,4 @@
-// This file is the table of messages to be published, with its shards: what writers add to it, and what
-// relays read of it and note about it.
+// This file has the outbox and its shards: writers insert rows; relays read them and store progress.
 
 package sqlitestore
 
@@ -7,8 +6,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// An outboxTable is the table in one file.
+// outboxTable is the outbox in one file.
 type outboxTable struct{ run *sqlexec.DB }
 
-// newOutbox is the outbox in the file of run.
+// newOutbox returns the outbox in the file of run.
 func newOutbox(run *sqlexec.DB) *outboxTable { return &outboxTable{run} }

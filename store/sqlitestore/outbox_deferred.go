@@ -11,18 +11,18 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// setAside keeps a full copy of a row. One that could not be read is copied as it lies in the outbox; of one
-// that is deferred already only the attempt is new.
+// setAside stores a full copy of a row. It copies an unreadable row unchanged inside the database. For a
+// row that is deferred already, it only updates the attempt.
 func setAside(ctx context.Context, x *sqlexec.Session, a *store.DeferredRow) error {
 	if a.Fault != "" || a.Attempts > 1 {
 		names := []string{"DeferUnread", "PutOffDeferred"}
-		if a.Attempts > 1 { // it is there, or was dropped meanwhile
+		if a.Attempts > 1 { // it exists already, or was dropped
 			names = names[1:]
 		}
 		for _, name := range names {
 			if _, err := x.Exec(ctx, name, a.Seq, a.Bucket, a.Attempts, column.ClipReason(a.Why),
 				sqlexec.Milliseconds(a.Due)); err != nil {
-				return fmt.Errorf("set row aside: %w", err)
+				return fmt.Errorf("defer row: %w", err)
 			}
 		}
 		return nil
@@ -38,12 +38,12 @@ func setAside(ctx context.Context, x *sqlexec.Session, a *store.DeferredRow) err
 		all[len(all)-2], all[len(all)-1] = a.Large.Bytes, a.Large.SHA256
 	}
 	if _, err := x.Exec(ctx, "Defer", all...); err != nil {
-		return fmt.Errorf("set row aside: %w", err)
+		return fmt.Errorf("defer row: %w", err)
 	}
 	return nil
 }
 
-// Deferred reads rows that the broker refused, and those that wait after them.
+// Deferred reads the rows that the broker refused, and the rows that wait for them.
 func (o *outboxTable) Deferred(ctx context.Context, q store.DeferredQuery) (out store.Deferred, err error) {
 	if q.Keys {
 		out.Keys, err = o.deferredKeys(ctx, q.Shards)
@@ -54,7 +54,7 @@ func (o *outboxTable) Deferred(ctx context.Context, q store.DeferredQuery) (out 
 	return out, err
 }
 
-// deferredKeys lists the keys that have rows deferred.
+// deferredKeys lists the keys with deferred rows.
 func (o *outboxTable) deferredKeys(ctx context.Context, shards []int) ([]store.Held, error) {
 	list, err := json.Marshal(shards)
 	if err != nil {
@@ -77,7 +77,7 @@ func (o *outboxTable) deferredKeys(ctx context.Context, shards []int) ([]store.H
 	return held, nil
 }
 
-// dueRows reads rows that were deferred and are due.
+// dueRows reads deferred rows that are due.
 func (o *outboxTable) dueRows(ctx context.Context, shards []int, limit int) (out []store.DeferredRow,
 	err error) {
 	list, err := json.Marshal(shards)

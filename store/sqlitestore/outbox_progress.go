@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// progress stores what a shard's owner reports, if it still is the owner.
+// progress stores the progress of a shard, if the relay still owns it.
 func progress(ctx context.Context, x *sqlexec.Session, p *store.Progress) error {
 	var base, tip, seq, incarnation any
 	if c := p.Cursor; c != nil {
@@ -22,7 +22,7 @@ func progress(ctx context.Context, x *sqlexec.Session, p *store.Progress) error 
 		return fmt.Errorf("keep progress: %w", err)
 	}
 	if n != 1 {
-		return fmt.Errorf("shard %d is not held with epoch %d: %w", p.Shard, p.Epoch, store.ErrLost)
+		return fmt.Errorf("shard %d is not owned with epoch %d: %w", p.Shard, p.Epoch, store.ErrLost)
 	}
 	for i := range p.Deferred {
 		if err := setAside(ctx, x, &p.Deferred[i]); err != nil {
@@ -31,7 +31,7 @@ func progress(ctx context.Context, x *sqlexec.Session, p *store.Progress) error 
 	}
 	for _, seq := range p.Freed {
 		if _, err := x.Exec(ctx, "FinishDeferred", seq); err != nil {
-			return fmt.Errorf("free row set aside: %w", err)
+			return fmt.Errorf("delete deferred row: %w", err)
 		}
 	}
 	return nil

@@ -8,8 +8,9 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// moved is what must not be: a shard beyond the last row, or what a relay knew and the file does not.
-func moved(ctx context.Context, x *sqlexec.Session, knew []store.Shard) (saw string, err error) {
+// moved returns a description of the contradiction if the file moved: a shard is beyond the last row, or
+// owned differs from the stored shards.
+func moved(ctx context.Context, x *sqlexec.Session, owned []store.Shard) (saw string, err error) {
 	if err := x.Row(ctx, "Moved").Scan(&saw); err != nil || saw != "" {
 		return saw, err
 	}
@@ -23,17 +24,17 @@ func moved(ctx context.Context, x *sqlexec.Session, knew []store.Shard) (saw str
 	}
 	for _, l := range shards {
 		if !reaches(end, l.Cursor) {
-			return fmt.Sprintf("shard %d has come to row %s, the last one is %d", l.ID, last(l.Cursor), end),
+			return fmt.Sprintf("shard %d is at row %s, but the last row is %d", l.ID, last(l.Cursor), end),
 				nil
 		}
-		for _, k := range knew {
+		for _, k := range owned {
 			switch {
 			case k.ID != l.ID:
 			case l.Epoch < k.Epoch:
-				return fmt.Sprintf("shard %d is at epoch %d, a relay held it at epoch %d", l.ID, l.Epoch,
+				return fmt.Sprintf("shard %d is at epoch %d, but a relay owned it at epoch %d", l.ID, l.Epoch,
 					k.Epoch), nil
 			case l.Epoch == k.Epoch && l.Token == k.Token && !reaches(end, k.Cursor):
-				return fmt.Sprintf("a relay had come to row %s in shard %d, the last one is %d",
+				return fmt.Sprintf("a relay was at row %s in shard %d, but the last row is %d",
 					last(k.Cursor), l.ID, end), nil
 			}
 		}
@@ -41,7 +42,7 @@ func moved(ctx context.Context, x *sqlexec.Session, knew []store.Shard) (saw str
 	return "", nil
 }
 
-// reaches tells whether a file whose last row is end can have given out the ticks of c.
+// reaches reports whether a file whose last row is end can have returned the ticks of c.
 func reaches(end int64, c store.Cursor) bool {
 	for _, tick := range []string{c.Base, c.Tip} {
 		if seq, err := parseTick(tick); err != nil || seq > end {
@@ -58,10 +59,10 @@ func last(c store.Cursor) string {
 	return c.Base
 }
 
-// movedAway finds out whether the file moved. A relay's word for it is kept, in a transaction of its own.
-func (o *outboxTable) movedAway(ctx context.Context, knew []store.Shard) (saw string, err error) {
+// movedAway reports whether the file moved, and stores that in its own transaction.
+func (o *outboxTable) movedAway(ctx context.Context, owned []store.Shard) (saw string, err error) {
 	err = o.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
-		if saw, err = moved(ctx, x, knew); err == nil && saw != "" {
+		if saw, err = moved(ctx, x, owned); err == nil && saw != "" {
 			_, err = x.Exec(ctx, "NoteMoved", saw)
 		}
 		return err
@@ -69,9 +70,9 @@ func (o *outboxTable) movedAway(ctx context.Context, knew []store.Shard) (saw st
 	return saw, err
 }
 
-// Recover starts all shards at the oldest row that is kept: a file that went back has given numbers out
-// twice. It looks in the transaction in which it seats: of two at the same time the second finds that nothing
-// moved.
+// Recover resets all shards to the oldest stored row, because a file that went back in time has used
+// numbers twice. It checks and resets in one transaction: of two concurrent calls, the second finds that
+// nothing moved.
 func (o *outboxTable) Recover(ctx context.Context, by *store.Audit) (done store.Recovered, err error) {
 	if by == nil {
 		done.Moved, err = o.movedAway(ctx, nil)

@@ -30,8 +30,8 @@ func insert(ctx context.Context, x *sqlexec.Session, rows []skald.Message) error
 	return nil
 }
 
-// rowArgs are the columns of m: source, id, topic, key, key_bytes, type, data, data_bytes, content_type,
-// schema, subject, correlation_id, causation_id, traceparent, headers, time, bucket.
+// rowArgs returns the columns of m: source, id, topic, key, key_bytes, type, data, data_bytes,
+// content_type, schema, subject, correlation_id, causation_id, traceparent, headers, time, bucket.
 func rowArgs(m *skald.Message, bucket int) ([]any, error) {
 	headers, err := sqlexec.Headers(m.Headers)
 	if err != nil {
@@ -46,16 +46,16 @@ func rowArgs(m *skald.Message, bucket int) ([]any, error) {
 		m.Time.UTC().Format(sqlexec.Layout), bucket}, nil
 }
 
-// isText tells which content types go into the data column, where SQL can read them.
+// isText reports whether a content type is stored in the data column, which SQL can read.
 func isText(contentType string) bool {
 	kind, _, _ := strings.Cut(contentType, ";")
 	kind = strings.ToLower(strings.TrimSpace(kind))
 	return kind == "application/json" || strings.HasSuffix(kind, "+json") || strings.HasPrefix(kind, "text/")
 }
 
-// scanRow reads seq, bucket, id, source, topic, key, key_bytes, type, data, data_bytes, content_type, schema,
-// subject, correlation_id, causation_id, traceparent, headers, time, how large it is, a hash if that is too
-// large, and then more.
+// scanRow reads seq, bucket, id, source, topic, key, key_bytes, type, data, data_bytes, content_type,
+// schema, subject, correlation_id, causation_id, traceparent, headers, time, the size, a hash if that is
+// too large, and then more.
 func scanRow(rows *sql.Rows, more ...any) (r store.Row, err error) {
 	var (
 		in                                                          sql.NullInt64
@@ -83,7 +83,7 @@ func scanRow(rows *sql.Rows, more ...any) (r store.Row, err error) {
 	}
 	var is bool
 	if m.Time, is = sqlexec.ParseTime(at); !is {
-		r.Fault = sqlexec.Fault(fmt.Errorf("time: %.64q is none", at))
+		r.Fault = sqlexec.Fault(fmt.Errorf("time: %.64q is not valid", at))
 	}
 	if r.Bucket = int(in.Int64); !in.Valid {
 		r.Bucket = column.Bucket(m)

@@ -12,16 +12,16 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// defaultTTL is how long a relay is there after its last sign of life, if it does not say.
+// defaultTTL is the default time after its last heartbeat for which a relay counts as live.
 const defaultTTL = 3 * time.Second
 
-// shardRow is a shard and who has it; "": nobody.
+// shardRow is a shard with its owner; "" if none.
 type shardRow struct {
 	store.Shard
 	owner, sessionID string
 }
 
-// Lease takes, renews and gives back shards. A shard belongs to a live relay, so a renewal writes one row.
+// Lease takes, renews and releases shards. A renewal writes one row, because only one relay owns a shard.
 func (o *outboxTable) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 	var got store.Leased
 	var err error
@@ -84,8 +84,7 @@ func lease(ctx context.Context, x *sqlexec.Session, ask store.Ask) (got store.Le
 	return got, err
 }
 
-// deal renews, frees and takes. A relay that lives gives its shards back by itself: until then they are not
-// free.
+// deal renews, releases and takes shards. Shards of live relays are not free until these release them.
 func deal(ctx context.Context, x *sqlexec.Session, ask store.Ask, shards []shardRow, alive []string,
 	got *store.Leased) error {
 	for _, l := range shards {
@@ -129,7 +128,7 @@ func takeShard(ctx context.Context, x *sqlexec.Session, ask store.Ask, l *store.
 	return nil
 }
 
-// leave frees all that the owner's life holds and forgets it; a newer session stays.
+// leave releases all shards of the owner's session and deletes its row. A newer session stays.
 func leave(ctx context.Context, x *sqlexec.Session, ask store.Ask) (got store.Leased, err error) {
 	for _, name := range []string{"LeaveRelay", "LeaveShards"} {
 		if _, err := x.Exec(ctx, name, ask.Owner, ask.Session); err != nil {
@@ -140,7 +139,7 @@ func leave(ctx context.Context, x *sqlexec.Session, ask store.Ask) (got store.Le
 	return store.Leased{Sessions: len(working)}, err
 }
 
-// relays are the owners that live, and those of them that may hold shards, sorted.
+// relays returns the live owners, and those of them that may own shards, sorted.
 func relays(ctx context.Context, x *sqlexec.Session) (alive, working []string, err error) {
 	rows, err := x.Rows(ctx, "Relays")
 	if err != nil {
@@ -168,7 +167,7 @@ func shards(ctx context.Context, x *sqlexec.Session) ([]shardRow, error) {
 	})
 }
 
-// share deals the shards out evenly: what is left over goes to the first owners by name.
+// share returns the number of shards for owner. The remaining ones go to the first owners by name.
 func share(shards int, relays []string, owner string) int {
 	rank := slices.Index(relays, owner)
 	if rank < 0 {

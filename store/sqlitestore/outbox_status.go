@@ -7,13 +7,13 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// Status reads the views of the contract.
+// Status reads the state of the outbox from the public views.
 func (o *outboxTable) Status(ctx context.Context) (out store.OutboxStatus, err error) {
 	p, err := o.run.Prepare(ctx)
 	if err != nil {
 		return out, sqlexec.Failed("read outbox status", err)
 	}
-	var oldest int64 // milliseconds
+	var oldest int64 // in milliseconds
 	if err := p.Row(ctx, "OutboxStatus").Scan(&out.Pending, &out.Exact, &oldest,
 		&out.Deferred); err != nil {
 		return out, sqlexec.Failed("read outbox status", err)

@@ -8,11 +8,11 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// Waiting lists rows of the outbox that are not published.
+// Waiting lists unpublished rows of the outbox.
 func (o *outboxTable) Waiting(ctx context.Context, most int) ([]store.WaitingRow, error) {
 	rows, err := o.run.Query(ctx, "ListWaiting", most, store.WaitingScan)
 	if err != nil {
-		return nil, sqlexec.Failed("list rows that wait", err)
+		return nil, sqlexec.Failed("list waiting rows", err)
 	}
 	out, err := sqlexec.Collect(rows, func(scan func(...any) error) (w store.WaitingRow, err error) {
 		var at, age int64
@@ -21,5 +21,5 @@ func (o *outboxTable) Waiting(ctx context.Context, most int) ([]store.WaitingRow
 		w.Written, w.Age = time.UnixMilli(at).UTC(), sqlexec.Past(age)
 		return w, err
 	})
-	return out, sqlexec.Failed("list rows that wait", err)
+	return out, sqlexec.Failed("list waiting rows", err)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// snapshot draws the largest seq. With synchronous=FULL what is visible is on the disk.
+// snapshot returns the largest seq. With synchronous=FULL, visible rows are on the disk.
 func (o *outboxTable) snapshot(ctx context.Context, base string) (string, error) {
 	from, err := parseTick(base)
 	if err != nil {
@@ -25,14 +25,14 @@ func (o *outboxTable) snapshot(ctx context.Context, base string) (string, error)
 	}
 	switch {
 	case tip < from:
-		return "", fmt.Errorf("tick: base is %d, the last row is %d: %w", from, tip, store.ErrMoved)
+		return "", fmt.Errorf("tick: base is %d, but the last row is %d: %w", from, tip, store.ErrMoved)
 	case tip == from:
 		return base, nil
 	}
 	return strconv.FormatInt(tip, 10), nil
 }
 
-// tip is the largest seq there ever was.
+// tip returns the largest seq ever used.
 func (o *outboxTable) tip(ctx context.Context) (tip int64, err error) {
 	p, err := o.run.Prepare(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func (o *outboxTable) Pull(ctx context.Context, w store.Window, limit int) (page
 		return page, sqlexec.Failed("pull", err)
 	}
 	if max(base, tip) > end {
-		return page, fmt.Errorf("pull from %d to %d, the last row is %d: %w", base, tip, end, store.ErrMoved)
+		return page, fmt.Errorf("pull from %d to %d, but the last row is %d: %w", base, tip, end, store.ErrMoved)
 	}
 	first, last := hull(w.Buckets)
 	rows, err := o.run.Query(ctx, "Pull", max(base, w.After), tip, first, last)
@@ -102,8 +102,7 @@ func fill(page *store.Page, rows *sql.Rows, buckets [][2]int, limit int) (err er
 	return rows.Err()
 }
 
-// hull is the smallest range around ranges: SQL leaves out what is outside of it, within what is between
-// them.
+// hull returns the smallest range that includes all ranges. SQL selects by it, and fill filters the rest.
 func hull(ranges [][2]int) (first, last int) {
 	if ranges == nil {
 		return 0, store.Buckets - 1

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// Claim takes due work.
+// Claim claims due work.
 func (s *Store) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
 	if w.Sagas != nil {
 		return s.sagas.Claim(ctx, w)
@@ -19,7 +19,7 @@ func (s *Store) Claim(ctx context.Context, w store.Want) (store.Claimed, error) 
 	return c, err
 }
 
-// keep carries out what e says of kept messages.
+// keep applies the changes of e to parked messages.
 func keep(ctx context.Context, x *sqlexec.Session, e *store.Effect) error {
 	if e.Park != nil {
 		if err := park(ctx, x, e.Park); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// claim takes parked messages that are due; it writes nothing where none is.
+// claim claims due parked messages. It writes nothing if there are none.
 func claim(ctx context.Context, run *sqlexec.DB, w store.Want) (c store.Claimed, err error) {
 	others, most := joined(w.Not), w.ClaimSize
 	p, err := run.Prepare(ctx)
@@ -35,7 +35,7 @@ func claim(ctx context.Context, run *sqlexec.DB, w store.Want) (c store.Claimed,
 				return err
 			}
 			keys = len(c.Parked)
-			with, err := along(ctx, x, c.Parked, most, w.Not)
+			with, err := prefetched(ctx, x, c.Parked, most, w.Not)
 			c.Parked = append(c.Parked, with...)
 			return err
 		})
@@ -57,9 +57,9 @@ func claim(ctx context.Context, run *sqlexec.DB, w store.Want) (c store.Claimed,
 	return c, nil
 }
 
-// along is what is read along with those that were claimed. For what was read along the last time, and had no
-// answer, that is counted.
-func along(ctx context.Context, x *sqlexec.Session, claimed []store.Parked, most store.ClaimSize,
+// prefetched reads the prefetched messages of the claimed ones. If an earlier claim had no answer, it counts
+// that for the messages prefetched then.
+func prefetched(ctx context.Context, x *sqlexec.Session, claimed []store.Parked, most store.ClaimSize,
 	not []store.Kind) (all []store.Parked, err error) {
 	bytes := 0
 	for i := range claimed {
@@ -69,7 +69,7 @@ func along(ctx context.Context, x *sqlexec.Session, claimed []store.Parked, most
 		k := &claimed[i]
 		if k.Claims > 1 {
 			if _, err := x.Exec(ctx, "CountPrefetch", k.Place); err != nil {
-				return nil, fmt.Errorf("count claims of what was read along: %w", err)
+				return nil, fmt.Errorf("count claims of prefetched messages: %w", err)
 			}
 			continue
 		}
@@ -79,11 +79,11 @@ func along(ctx context.Context, x *sqlexec.Session, claimed []store.Parked, most
 		}
 		rows, err := x.Rows(ctx, "Prefetch", k.Place, limit, store.PageBytes-bytes)
 		if err != nil {
-			return nil, fmt.Errorf("read along: %w", err)
+			return nil, fmt.Errorf("prefetch: %w", err)
 		}
 		with, err := sqlexec.Collect(rows, scanKept)
 		if err != nil {
-			return nil, fmt.Errorf("read along: %w", err)
+			return nil, fmt.Errorf("prefetch: %w", err)
 		}
 		if n := slices.IndexFunc(with, func(w store.Parked) bool { return !plain(&w, not) }); n >= 0 {
 			with = with[:n]
@@ -92,7 +92,7 @@ func along(ctx context.Context, x *sqlexec.Session, claimed []store.Parked, most
 			continue
 		}
 		if _, err := x.Exec(ctx, "NotePrefetch", k.Place, with[len(with)-1].Place); err != nil {
-			return nil, fmt.Errorf("note what was read along: %w", err)
+			return nil, fmt.Errorf("record prefetched messages: %w", err)
 		}
 		for i := range with {
 			bytes += column.MessageBytes(&with[i].Message)
@@ -102,18 +102,18 @@ func along(ctx context.Context, x *sqlexec.Session, claimed []store.Parked, most
 	return all, nil
 }
 
-// plain tells of what may be read along: what is to be claimed by itself is not.
+// plain reports whether a message may be prefetched. Others must be claimed alone.
 func plain(p *store.Parked, not []store.Kind) bool {
 	return p.Dead == nil && p.Call == nil && p.Claims == 0 && p.CrashCount == 0 &&
 		!slices.Contains(not, store.Kind{Topic: p.Message.Topic, Type: p.Message.Type})
 }
 
-// joined is kinds as a statement compares them: a list in JSON.
+// joined returns kinds as JSON, in the form that statements compare.
 func joined(kinds []store.Kind) string {
 	list := make([]string, len(kinds))
 	for i, k := range kinds {
 		list[i] = k.Topic + "\x1f" + k.Type
 	}
-	text, _ := json.Marshal(list) // of texts it cannot fail
+	text, _ := json.Marshal(list) // cannot fail for strings
 	return string(text)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// parkedList lists kept messages, and says how far it looked where Scan ended the list.
+// parkedList lists messages. to is the last place examined if Scan ended the list, otherwise 0.
 func parkedList(ctx context.Context, run *sqlexec.DB, what store.Sought,
 	limit int) (out []store.Parked, to int64, err error) {
 	p, err := run.Prepare(ctx)
@@ -56,8 +56,8 @@ func parkedList(ctx context.Context, run *sqlexec.DB, what store.Sought,
 	return out, to, rows.Err()
 }
 
-// sought is the statement that reads what is asked for: a condition that is there or not by an argument of
-// its own would have SQLite read all that is kept, also for a message that is looked up by its id.
+// sought adds the conditions of what to the statement. If optional conditions were arguments, SQLite would
+// read all rows, even for a look-up by ID.
 func sought(text string, what store.Sought, limit int) (string, []any) {
 	args := []any{what.After, what.Bare, limit}
 	var where strings.Builder
@@ -84,7 +84,7 @@ func sought(text string, what store.Sought, limit int) (string, []any) {
 		where.WriteString(" AND dead_at IS NULL")
 	}
 	switch {
-	case what.Failed && what.Dead != nil && !*what.Dead: // as the index has it
+	case what.Failed && what.Dead != nil && !*what.Dead: // as in the index
 		where.WriteString(" AND (attempts > 0 OR last_at >= first_at)")
 	case what.Failed:
 		where.WriteString(" AND (attempts > 0 OR dead_at IS NULL AND last_at >= first_at)")
@@ -94,14 +94,14 @@ func sought(text string, what store.Sought, limit int) (string, []any) {
 	}
 	index := ""
 	if what.Calling && what.Identity == nil {
-		index = " INDEXED BY skald_parked_call" // else it reads all that is kept
+		index = " INDEXED BY skald_parked_call" // otherwise it reads all rows
 	} else if what.Consumer != "" && what.Identity == nil && what.Failed && what.Dead != nil && !*what.Dead {
-		index = " INDEXED BY skald_parked_failed" // what every consumer asks for, again and again
+		index = " INDEXED BY skald_parked_failed" // consumers read this list often
 	}
 	return strings.NewReplacer("/*index*/", index, "/*where*/", where.String()).Replace(text), args
 }
 
-// keeping counts the kept and the quarantined messages of a consumer.
+// keeping counts the parked, dead and quarantined messages of a consumer.
 func keeping(ctx context.Context, run *sqlexec.DB, consumer string) (n store.Keeping, quarantined int64,
 	err error) {
 	p, err := run.Prepare(ctx)

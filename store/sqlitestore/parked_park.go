@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	maxWhy   = 4 << 10  // of an error
-	maxStack = 16 << 10 // of a panic
+	maxWhy   = 4 << 10  // bytes of an error text
+	maxStack = 16 << 10 // bytes of a stack
 )
 
-// park keeps a message, or changes how it is kept.
+// park stores a message, or changes the stored one.
 func park(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 	if p.Was != nil {
 		at, err := column.EncodeCall(p.Call)
@@ -40,7 +40,7 @@ func park(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 	var done store.Verdict
 	err := find(ctx, x, p.Consumer, p.Identity, &done)
 	if err == nil && !p.Marked {
-		return fmt.Errorf("%s is finished: %w", p.ID, store.ErrLost)
+		return fmt.Errorf("%s has a mark already: %w", p.ID, store.ErrLost)
 	}
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("find mark: %w", err)
@@ -50,7 +50,7 @@ func park(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 	case err != nil:
 		return err
 	case there:
-		return fmt.Errorf("%s is kept: %w", p.ID, store.ErrLost)
+		return fmt.Errorf("%s is parked or dead already: %w", p.ID, store.ErrLost)
 	case p.Instead != nil:
 		return replaceKept(ctx, x, p)
 	}
@@ -85,7 +85,7 @@ func insertKept(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 	return nil
 }
 
-// replaceKept puts a message where another one of its key is.
+// replaceKept stores a message in the place of another one of its key.
 func replaceKept(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 	args, err := keptArgs(p)
 	if err != nil {
@@ -100,23 +100,23 @@ func replaceKept(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 	case err != nil:
 		return err
 	case !there:
-		return fmt.Errorf("%s is not kept: %w", p.Instead.ID, store.ErrLost)
+		return fmt.Errorf("%s is neither parked nor dead: %w", p.Instead.ID, store.ErrLost)
 	}
 	if err := stepBack(ctx, x, p.Consumer, *p.Instead); err != nil {
 		return err
 	}
 	switch n, err := x.Count(ctx, "ReplaceParked", append(args, p.Instead.Source, p.Instead.ID, at)...); {
 	case err != nil:
-		return fmt.Errorf("replace kept message: %w", err)
+		return fmt.Errorf("replace message: %w", err)
 	case n == 0:
-		return fmt.Errorf("%s is at a call: %w", p.Instead.ID, store.ErrLost)
+		return fmt.Errorf("%s has an external call: %w", p.Instead.ID, store.ErrLost)
 	}
 	return settleKey(ctx, x, p.Consumer, p.Message.Key)
 }
 
 func keptSize(m *skald.Message) int64 { return int64(len(m.Key) + len(m.Data)) }
 
-// keptArgs are the columns of a message that is kept, but those of its place.
+// keptArgs returns the columns of a message, except those of its place.
 func keptArgs(p *store.Park) ([]any, error) {
 	m := &p.Message
 	env, err := column.Envelope(m, m.Key)
@@ -129,7 +129,7 @@ func keptArgs(p *store.Park) ([]any, error) {
 		p.Fault), nil
 }
 
-// stateArgs are the columns that an attempt changes, from attempts on.
+// stateArgs returns the columns that an attempt changes, from attempts on.
 func stateArgs(p *store.Parked) []any {
 	d, dead := store.Death{BlocksKey: true}, any(nil)
 	if p.Dead != nil {

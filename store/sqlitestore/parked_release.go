@@ -10,8 +10,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// release has a message that is kept tried again. One that is to be a dead letter, and is none, stays as it
-// is.
+// release makes a message due again. With r.Dead it changes only dead letters.
 func release(ctx context.Context, x *sqlexec.Session, r *store.Requeue) error {
 	if r.Dead {
 		return releaseDead(ctx, x, r)
@@ -19,9 +18,9 @@ func release(ctx context.Context, x *sqlexec.Session, r *store.Requeue) error {
 	return parkedRelease(ctx, x, "RequeueParked", r)
 }
 
-// finish takes a message away that is kept.
+// finish deletes a message.
 func finish(ctx context.Context, x *sqlexec.Session, f *store.Finish) error {
-	var at any // the call; nil: any
+	var at any // the key of the call; nil allows any
 	if f.Attempts != nil {
 		at = column.CallKey(f.WasCall)
 	}
@@ -31,7 +30,7 @@ func finish(ctx context.Context, x *sqlexec.Session, f *store.Finish) error {
 	return change(ctx, x, "DeleteParked", f.Consumer, f.Identity, f.Attempts, at, f.Place)
 }
 
-// releaseDead has a dead letter parked again; of what is none nothing is done.
+// releaseDead parks a dead letter again; it changes no other message.
 func releaseDead(ctx context.Context, x *sqlexec.Session, r *store.Requeue) error {
 	k, there, err := findKept(ctx, x, r.Consumer, r.Identity)
 	if err != nil || !there || !k.dead() {
@@ -47,7 +46,7 @@ func parkedRelease(ctx context.Context, x *sqlexec.Session, name string, r *stor
 	if r.Attempts != nil {
 		k, there, err := findKept(ctx, x, r.Consumer, r.Identity)
 		if err == nil && (!there || k.dead() || k.attempts < *r.Attempts) {
-			err = fmt.Errorf("%s is not parked as it was: %w", r.ID, store.ErrLost)
+			err = fmt.Errorf("%s is not parked any more with these attempts: %w", r.ID, store.ErrLost)
 		}
 		if err != nil {
 			return err
@@ -59,7 +58,8 @@ func parkedRelease(ctx context.Context, x *sqlexec.Session, name string, r *stor
 	return change(ctx, x, name, r.Consumer, r.Identity, nil)
 }
 
-// stillDead guards that a message is the dead letter that died then; of none, where it is zero.
+// stillDead returns store.ErrLost unless the message is the dead letter that died at that time. A zero time
+// allows any.
 func stillDead(ctx context.Context, x *sqlexec.Session, consumer string, id store.Identity,
 	died time.Time) error {
 	if died.IsZero() {
@@ -67,15 +67,15 @@ func stillDead(ctx context.Context, x *sqlexec.Session, consumer string, id stor
 	}
 	k, _, err := findKept(ctx, x, consumer, id)
 	if err == nil && !sqlexec.ReadTime(k.died).Equal(died) {
-		err = fmt.Errorf("%s is not the dead letter that it was: %w", id.ID, store.ErrLost)
+		err = fmt.Errorf("%s is not that dead letter any more: %w", id.ID, store.ErrLost)
 	}
 	return err
 }
 
-// stepBack goes before what lets a dead letter hold its key again that had freed it.
+// stepBack prepares a dead letter that did not block its key to block it again: see the statement.
 func stepBack(ctx context.Context, x *sqlexec.Session, consumer string, id store.Identity) error {
 	if _, err := x.Exec(ctx, "StepBack", consumer, id.Source, id.ID); err != nil {
-		return fmt.Errorf("put a dead letter behind the calls of its key: %w", err)
+		return fmt.Errorf("move a dead letter to the end of its key: %w", err)
 	}
 	return nil
 }

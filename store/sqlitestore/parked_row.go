@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// scanKept reads what the statements Claim and Parked answer.
+// scanKept reads a row of Claim or Parked.
 func scanKept(scan func(...any) error) (p store.Parked, err error) {
 	var (
 		key, data, env        sql.Null[[]byte]
@@ -27,7 +27,7 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 		return p, err
 	}
 	if p.Message, err = column.OpenEnvelope(env.V, sqlexec.Blob(key), sqlexec.Blob(data)); err != nil {
-		// it is its own fault: others are read
+		// concerns this message only
 		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: sqlexec.Blob(key),
 			Data: sqlexec.Blob(data)},
 			sqlexec.Fault(err)
@@ -35,7 +35,7 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 	if p.Call, err = column.DecodeCall(at); err != nil {
 		p.Fault = sqlexec.Fault(err)
 	} else if p.Call != nil {
-		p.Call.Age = time.Since(p.Call.Since) // the clock of the database is the host's
+		p.Call.Age = time.Since(p.Call.Since) // the database uses the clock of the host
 	}
 	p.Since = time.UnixMilli(since).UTC()
 	p.First.At, p.Last.At = sqlexec.ReadTime(firstAt.String), sqlexec.ReadTime(lastAt.String)

@@ -1,4 +1,4 @@
-// This file is the table of messages that are kept: parked until they are due, or dead letters.
+// This file has the messages that the store keeps for consumers: parked ones and dead letters.
 
 package sqlitestore
 
@@ -12,12 +12,12 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// A keptRow is what decides about a kept message.
+// keptRow is the part of a stored message that guards need.
 type keptRow struct {
 	place    int64
 	key      sql.Null[[]byte]
 	attempts int
-	died     string // "": it is no dead letter
+	died     string // "" if it is not a dead letter
 }
 
 func (k *keptRow) dead() bool { return k.died != "" }
@@ -29,12 +29,12 @@ func findKept(ctx context.Context, x *sqlexec.Session, consumer string,
 	case errors.Is(err, sql.ErrNoRows):
 		return k, false, nil
 	case err != nil:
-		return k, false, fmt.Errorf("find kept message: %w", err)
+		return k, false, fmt.Errorf("find message: %w", err)
 	}
 	return k, true, nil
 }
 
-// firstOf is the place of the first message that holds a key, behind that place; 0: none does.
+// firstOf returns the place of the first message after behind that blocks the key; 0 if there is none.
 func firstOf(ctx context.Context, x *sqlexec.Session, consumer string, key []byte,
 	behind int64) (place int64, err error) {
 	if key == nil {
@@ -42,13 +42,13 @@ func firstOf(ctx context.Context, x *sqlexec.Session, consumer string, key []byt
 	}
 	err = x.Row(ctx, "FirstOfKey", consumer, key, behind).Scan(&place)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return 0, fmt.Errorf("find the first of a key: %w", err)
+		return 0, fmt.Errorf("find the first message of a key: %w", err)
 	}
 	return place, nil
 }
 
-// change runs a statement about one kept message, which must be there, and parked with those attempts if any
-// are asked for.
+// change runs a statement on one message. Guard: the message exists and, if attempts is not nil, is parked
+// with that number.
 func change(ctx context.Context, x *sqlexec.Session, name, consumer string, id store.Identity, attempts *int,
 	more ...any) error {
 	k, there, err := findKept(ctx, x, consumer, id)
@@ -56,38 +56,38 @@ func change(ctx context.Context, x *sqlexec.Session, name, consumer string, id s
 		return err
 	}
 	if !there || attempts != nil && (k.dead() || k.attempts != *attempts) {
-		return fmt.Errorf("%s is not kept as it was: %w", id.ID, store.ErrLost)
+		return fmt.Errorf("%s has changed since it was read: %w", id.ID, store.ErrLost)
 	}
 	switch n, err := x.Count(ctx, name, append([]any{consumer, id.Source, id.ID}, more...)...); {
 	case err != nil:
-		return fmt.Errorf("change kept message: %w", err)
+		return fmt.Errorf("change message: %w", err)
 	case n == 0:
-		return fmt.Errorf("%s is not at the call or the place that it was at: %w", id.ID, store.ErrLost)
+		return fmt.Errorf("the external call or the place of %s has changed since it was read: %w", id.ID, store.ErrLost)
 	}
 	return settleKey(ctx, x, consumer, sqlexec.Blob(k.key))
 }
 
-// settleKey makes the first of a key due and the others wait.
+// settleKey makes the first message of a key due, and makes the others wait.
 func settleKey(ctx context.Context, x *sqlexec.Session, consumer string, key []byte) error {
 	first, err := firstOf(ctx, x, consumer, key, 0)
 	if err != nil || first == 0 {
 		return err
 	}
 	if _, err := x.Exec(ctx, "OthersWait", consumer, key, first); err != nil {
-		return fmt.Errorf("let others of a key wait: %w", err)
+		return fmt.Errorf("make later messages of a key wait: %w", err)
 	}
 	if _, err := x.Exec(ctx, "FirstIsDue", first); err != nil {
-		return fmt.Errorf("make the next of a key due: %w", err)
+		return fmt.Errorf("make the next message of a key due: %w", err)
 	}
 	return nil
 }
 
-// letGo has a dead letter let its key go whose step is barred.
-func letGo(ctx context.Context, x *sqlexec.Session, k *store.Park) error {
+// unblockKey makes a dead letter whose step is barred stop blocking its key.
+func unblockKey(ctx context.Context, x *sqlexec.Session, k *store.Park) error {
 	s := k.Step
 	switch n, err := x.Count(ctx, "LetGo", k.Consumer, k.Source, k.ID, s.Saga, s.Name, s.Occurrence); {
 	case err != nil:
-		return fmt.Errorf("let a dead letter go whose step is barred: %w", err)
+		return fmt.Errorf("unblock the key of a dead letter whose step is barred: %w", err)
 	case n == 0:
 		return nil
 	}

@@ -7,11 +7,11 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// An ahead is, of each key, the place of the last message that comes before another one in an intake, if
-// those are the ones that are first; -1: they are not.
+// ahead has, for each key, the place of the previous message in the intake if that may be taken; -1 if not.
 type ahead map[[2]string]int64
 
-// turn says how m stands; Fresh, if it may be taken. The transaction holds the only write lock there is.
+// turn returns Fresh if m may be taken, otherwise the reason why not. The transaction has the file's write
+// lock.
 func turn(ctx context.Context, x *sqlexec.Session, m *store.Mark, before ahead) (store.Outcome, error) {
 	k, there, err := findKept(ctx, x, m.Consumer, m.Identity)
 	if err != nil {
@@ -28,15 +28,15 @@ func turn(ctx context.Context, x *sqlexec.Session, m *store.Mark, before ahead) 
 	}
 	switch {
 	case m.KeyOrder == store.Retrying:
-		stands := there && !k.dead() && k.attempts == m.Attempts &&
+		same := there && !k.dead() && k.attempts == m.Attempts &&
 			(m.Key == nil || behind >= 0 && first == k.place)
 		if m.Key != nil && before != nil {
 			before[of] = -1
-			if stands {
+			if same {
 				before[of] = k.place
 			}
 		}
-		if !stands {
+		if !same {
 			return store.Stale, nil
 		}
 	case there && k.dead():

@@ -9,7 +9,7 @@ import (
 
 var _ store.PayloadSchemas = (*Store)(nil)
 
-// PayloadSchema reads a schema that was kept.
+// PayloadSchema returns a stored schema.
 func (s *Store) PayloadSchema(ctx context.Context, registry, id string) (string, error) {
 	rows, err := s.run.Query(ctx, "PayloadSchema", registry, id)
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *Store) PayloadSchema(ctx context.Context, registry, id string) (string,
 	return found[0], nil
 }
 
-// KeepPayloadSchema keeps a schema, unless one is kept under this id.
+// KeepPayloadSchema stores a schema, unless the ID has one already.
 func (s *Store) KeepPayloadSchema(ctx context.Context, registry, id, definition string) error {
 	return sqlexec.Failed("store the schema of a payload", s.run.Alone(ctx, func(ctx context.Context,
 		x *sqlexec.Session) error {

@@ -15,8 +15,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// keepApart is what e does with answers, reservations and the quarantine.
-func keepApart(ctx context.Context, x *sqlexec.Session, e *store.Effect) error {
+// putForConsumer applies the answer, the reservation and the quarantine of e.
+func putForConsumer(ctx context.Context, x *sqlexec.Session, e *store.Effect) error {
 	if err := unreserve(ctx, x, e.Reservation); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func keepApart(ctx context.Context, x *sqlexec.Session, e *store.Effect) error {
 	return nil
 }
 
-// Database names this file among others by its key: a copy of the file is the same database.
+// Database identifies the file by its key: a copy of the file is the same database.
 func (s *Store) Database(ctx context.Context) (store.Database, error) {
 	key, err := s.Secret(ctx)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Store) Database(ctx context.Context) (store.Database, error) {
 	return store.Database{ID: fingerprint.Database(hex.EncodeToString(key)), Name: "a SQLite file"}, nil
 }
 
-// Secret is the key of this database's fingerprints.
+// Secret returns the key of this database's fingerprints.
 func (s *Store) Secret(ctx context.Context) ([]byte, error) {
 	p, err := s.run.Prepare(ctx)
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *Store) quarantined(ctx context.Context, q store.Query) ([]store.Quarant
 		q.Admitted, limit, q.Bare}
 	if waiting := (store.Query{Consumer: q.Consumer, Admitted: true, After: q.After,
 		Limit: q.Limit}); q == waiting && q.Consumer != "" {
-		// by an index of its own: consumers ask for it all the time
+		// Consumers read this list often, so it has its own index.
 		name, args = "Admitted", []any{q.After, q.Consumer, limit}
 	}
 	rows, err := s.run.Query(ctx, name, args...)
@@ -132,7 +132,7 @@ func quarantined(scan func(...any) error) (one store.Quarantined, err error) {
 	return one, nil
 }
 
-// Enter takes in within a transaction of the caller's own.
+// Enter applies in within a transaction of the caller.
 func (s *Store) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found store.Found, err error) {
 	if len(in.Settings) > 0 {
 		return found, sqlexec.Failed("enter", store.ErrNoSettings)
@@ -164,7 +164,7 @@ func (s *Store) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found s
 		}
 	}
 	for i, r := range in.Sagas {
-		if found.Sagas[i], err = stands(ctx, x, r); err != nil {
+		if found.Sagas[i], err = hasVersion(ctx, x, r); err != nil {
 			return found, sqlexec.Failed("enter", err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Lease takes, renews and gives back shards. A shard belongs to a live relay, so a renewal writes one row.
+// Lease takes, renews and releases shards. A renewal writes one row, because only one relay owns a shard.
 func (s *Store) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 	return s.outbox.Lease(ctx, ask)
 }
@@ -16,13 +16,13 @@ func (s *Store) Pull(ctx context.Context, w store.Window, limit int) (store.Page
 	return s.outbox.Pull(ctx, w, limit)
 }
 
-// Deferred reads rows that the broker refused, and those that wait after them.
+// Deferred reads the rows that the broker refused, and the rows that wait for them.
 func (s *Store) Deferred(ctx context.Context, q store.DeferredQuery) (store.Deferred, error) {
 	return s.outbox.Deferred(ctx, q)
 }
 
-// Recover starts all shards at the oldest row that is kept: a file that went back has given numbers out
-// twice.
+// Recover resets all shards to the oldest stored row, because a file that went back in time has used
+// numbers twice.
 func (s *Store) Recover(ctx context.Context, note *store.Audit) (store.Recovered, error) {
 	return s.outbox.Recover(ctx, note)
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// moveTakes is how long the file's write lock is held at most, while marks are written anew.
+// moveTakes is the maximum time for which a rename may have the file's write lock.
 const moveTakes = time.Hour
 
-// Rename gives what is kept of a consumer to another name. Nobody else writes to the file meanwhile.
+// Rename moves the rows of a consumer to another name. No other transaction writes to the file meanwhile.
 func (s *Store) Rename(ctx context.Context, r store.Rename) (out store.Renamed, err error) {
 	err = s.run.AloneFor(ctx, s.run.Wait, moveTakes, func(ctx context.Context,
 		x *sqlexec.Session) (err error) {
@@ -44,7 +44,7 @@ func (s *Store) Rename(ctx context.Context, r store.Rename) (out store.Renamed, 
 }
 
 func belongings(ctx context.Context, x *sqlexec.Session, consumer string) (b store.Belongings, err error) {
-	var heard int64 // milliseconds
+	var heard int64 // in milliseconds
 	err = x.Row(ctx, "Belongings", consumer, control.Prefix).Scan(&b.Marks, &b.Positions, &b.Controls,
 		&b.Parked, &b.Dead, &b.Quarantined, &b.Steps,
 		&b.Floors, &b.Types, &heard)

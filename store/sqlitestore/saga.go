@@ -10,10 +10,10 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// wakes tells of an effect that somebody waits for.
+// wakes reports whether e has rows or moves a saga, for which relays or engines wait.
 func wakes(e *store.Effect) bool { return len(e.Rows) > 0 || e.Saga != nil }
 
-// StartSagas writes new sagas, or reads those that are there. In a file there are no round trips to save.
+// StartSagas writes new sagas and reads existing ones. A file has no round trips to save.
 func (s *Store) StartSagas(ctx context.Context, tx *sql.Tx,
 	ss ...store.Saga) (stored []store.Saga, fresh []bool, err error) {
 	if err := sagarow.CheckStarts(ss); err != nil {
@@ -33,7 +33,7 @@ func (s *Store) StartSagas(ctx context.Context, tx *sql.Tx,
 	return stored, fresh, nil
 }
 
-// moved wakes whoever waits for sagas: at once in a transaction of the caller's.
+// moved wakes the engines: at the commit of a unit, or immediately in a transaction of the caller.
 func (s *Store) moved(u *unit) {
 	if u != nil {
 		u.wrote.Store(true)
@@ -42,8 +42,7 @@ func (s *Store) moved(u *unit) {
 	s.run.Wake()
 }
 
-// LockSagas reads sagas. SQLite has one writer: nothing need be locked but the file, for which the
-// transaction writes.
+// LockSagas reads sagas. Because SQLite has one writer, it only locks the file.
 func (s *Store) LockSagas(ctx context.Context, tx *sql.Tx, refs ...store.SagaRef) ([]store.Saga, error) {
 	x, _, err := s.within(ctx, tx)
 	out := make([]store.Saga, len(refs))
@@ -58,7 +57,8 @@ func (s *Store) LockSagas(ctx context.Context, tx *sql.Tx, refs ...store.SagaRef
 
 var _ store.Tracker[*sql.Tx] = (*Store)(nil)
 
-// LockTracked reads the rows of sagas, or makes them. SQLite has one writer: nothing else need be locked.
+// LockTracked reads the rows of sagas and creates missing ones. Because SQLite has one writer, it only
+// locks the file.
 func (s *Store) LockTracked(ctx context.Context, tx *sql.Tx, flow string,
 	keys ...string) (rows []store.Tracked, err error) {
 	x, _, err := s.within(ctx, tx)

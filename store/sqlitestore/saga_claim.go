@@ -12,11 +12,11 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// A dueSaga is one that may be claimed.
+// dueSaga is a saga that may be claimed.
 type dueSaga struct {
 	name, key string
 	due       int64
-	session   string // whose lease is over
+	session   string // the session whose lease is over
 	bytes     int
 }
 
@@ -25,7 +25,7 @@ func scanDue(scan func(...any) error) (d dueSaga, err error) {
 	return d, err
 }
 
-// Claim leases sagas that are due; it writes nothing where none is.
+// Claim claims due sagas. It writes nothing if there are none.
 func (s *sagaTable) Claim(ctx context.Context, w store.Want) (out store.Claimed, err error) {
 	hashes := slices.Compact(slices.Sorted(slices.Values(w.Sagas.Hashes)))
 	some, next, err := s.look(ctx, hashes)
@@ -44,7 +44,7 @@ func (s *sagaTable) Claim(ctx context.Context, w store.Want) (out store.Claimed,
 	return out, nil
 }
 
-// look tells whether some sagas are due, and how long it is until another one is.
+// look reports whether sagas are due, and the time until another one is.
 func (s *sagaTable) look(ctx context.Context, hashes []string) (some bool, next time.Duration, err error) {
 	next = -1
 	p, err := s.run.Prepare(ctx)
@@ -65,7 +65,7 @@ func (s *sagaTable) look(ctx context.Context, hashes []string) (some bool, next 
 	return some, next, nil
 }
 
-// claimDue tells also whether it left some that are due.
+// claimDue claims due sagas. left reports whether more are due.
 func claimDue(ctx context.Context, x *sqlexec.Session, w store.Want,
 	hashes []string) (out []store.Saga, left bool, err error) {
 	var all []dueSaga

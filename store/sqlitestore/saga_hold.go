@@ -11,16 +11,16 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// holdEntity has a saga stand in line for an entity, where it does not yet. First: it is the first one there.
+// holdEntity puts a saga in line for an entity, unless it is there. It returns true if the saga is first.
 func holdEntity(ctx context.Context, x *sqlexec.Session, h *store.EntityHold,
 	e store.Lock) (first bool, err error) {
 	var holder string
-	stands := false
-	err = x.Row(ctx, "FirstInLine", e.Space, e.Key, h.Holder).Scan(&holder, &stands)
+	waits := false
+	err = x.Row(ctx, "FirstInLine", e.Space, e.Key, h.Holder).Scan(&holder, &waits)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return false, err
 	}
-	if !stands {
+	if !waits {
 		_, err := x.Exec(ctx, "StandInLine", e.Space, e.Key, h.Holder, h.Saga.Name, h.Saga.Key)
 		if err != nil {
 			return false, err
@@ -29,13 +29,13 @@ func holdEntity(ctx context.Context, x *sqlexec.Session, h *store.EntityHold,
 	return holder == "" || holder == h.Holder, nil
 }
 
-// inLine tells how a holder stands.
-func inLine(ctx context.Context, x *sqlexec.Session, holder string) (stands, first bool, err error) {
-	err = x.Row(ctx, "InLine", holder).Scan(&stands, &first)
-	return stands, first, err
+// inLine reports the places of a holder.
+func inLine(ctx context.Context, x *sqlexec.Session, holder string) (waits, first bool, err error) {
+	err = x.Row(ctx, "InLine", holder).Scan(&waits, &first)
+	return waits, first, err
 }
 
-// freeEntities has a holder leave all lines, and wakes who is first in its place.
+// freeEntities removes a holder from all lines, and wakes the next saga of each.
 func freeEntities(ctx context.Context, x *sqlexec.Session, holder string) error {
 	if _, err := x.Exec(ctx, "WakeNext", holder); err != nil {
 		return err
@@ -44,7 +44,7 @@ func freeEntities(ctx context.Context, x *sqlexec.Session, holder string) error 
 	return err
 }
 
-// entityHolders tells who holds entities.
+// entityHolders returns the holders of entities.
 func entityHolders(ctx context.Context, x *sqlexec.Session, es []store.Lock) (out []store.Hold, err error) {
 	for _, e := range es {
 		h, err := scanHold(x.Row(ctx, "EntityHolder", e.Space, e.Key).Scan)

@@ -1,4 +1,4 @@
-// This file is the table of sagas, that of their definitions, and that of sagas that are tracked.
+// This file has the tables of sagas, of their definitions, and of tracked sagas.
 
 package sqlitestore
 
@@ -14,13 +14,13 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// sagaTable are those in one file.
+// sagaTable has the sagas in one file.
 type sagaTable struct{ run *sqlexec.DB }
 
-// newSaga is the sagas in the file of run.
+// newSaga returns the sagas in the file of run.
 func newSaga(run *sqlexec.DB) *sagaTable { return &sagaTable{run} }
 
-// scanSaga reads the columns of a saga, and more after them.
+// scanSaga reads the columns of a saga, then more.
 func scanSaga(scan func(...any) error, more ...any) (s store.Saga, err error) {
 	var since, retry, due, started, changed, ended sql.NullInt64
 	err = scan(append([]any{&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin, &s.State,
@@ -33,7 +33,7 @@ func scanSaga(scan func(...any) error, more ...any) (s store.Saga, err error) {
 	return s, err
 }
 
-// sagaStart writes a new saga, or reads the one that is there.
+// sagaStart writes a new saga, or reads the stored one.
 func sagaStart(ctx context.Context, x *sqlexec.Session, start *store.Saga) (was store.Saga, fresh bool,
 	err error) {
 	at := sagarow.Standing(start.Standing)
@@ -51,29 +51,29 @@ func sagaStart(ctx context.Context, x *sqlexec.Session, start *store.Saga) (was 
 	return was, n == 1, err
 }
 
-// lock reads a saga; one that is not there has no Name. SQLite has one writer: nothing need be locked but the
-// file, for which the transaction writes.
+// lock reads a saga; without a row the result has no Name. Because SQLite has one writer, it only locks the
+// file.
 func lock(ctx context.Context, x *sqlexec.Session, name, key string) (was store.Saga, err error) {
 	if _, err := x.Exec(ctx, "LockSaga", name, key); err != nil {
 		return was, err
 	}
 	was, err = scanSaga(x.Row(ctx, "FindSaga", name, key).Scan)
-	was.Read = time.Now().UTC() // the clock of the statements, too
+	was.Read = time.Now().UTC() // statements use the same clock
 	if errors.Is(err, sql.ErrNoRows) {
 		return store.Saga{}, nil
 	}
 	return was, err
 }
 
-// stands tells whether a saga is at a version.
-func stands(ctx context.Context, x *sqlexec.Session, r store.SagaRef) (stands bool, err error) {
-	if err := x.Row(ctx, "StandsSaga", r.Name, r.Key, r.Version).Scan(&stands); err != nil {
-		return false, fmt.Errorf("look at a saga: %w", err)
+// hasVersion reports whether a saga has a version.
+func hasVersion(ctx context.Context, x *sqlexec.Session, r store.SagaRef) (is bool, err error) {
+	if err := x.Row(ctx, "StandsSaga", r.Name, r.Key, r.Version).Scan(&is); err != nil {
+		return false, fmt.Errorf("check a saga: %w", err)
 	}
-	return stands, nil
+	return is, nil
 }
 
-// move is the guard of an effect, and what becomes of its saga.
+// move checks the version of a saga and stores its new state.
 func move(ctx context.Context, x *sqlexec.Session, m *store.SagaMove) error {
 	if m == nil {
 		return nil
@@ -94,7 +94,7 @@ func move(ctx context.Context, x *sqlexec.Session, m *store.SagaMove) error {
 		return fmt.Errorf("move a saga: %w", err)
 	}
 	if n == 0 {
-		return fmt.Errorf("saga %s %s is not at %d: %w", m.Name, m.Key, m.Version, store.ErrLost)
+		return fmt.Errorf("saga %s %s is not at version %d: %w", m.Name, m.Key, m.Version, store.ErrLost)
 	}
 	return nil
 }

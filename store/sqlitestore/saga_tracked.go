@@ -11,10 +11,11 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// sagaDefaultLimit is how many a list has at most if it is not said.
+// sagaDefaultLimit is the default limit of a list.
 const sagaDefaultLimit = 1000
 
-// lockTracked reads the rows of sagas, or makes them. SQLite has one writer: nothing else need be locked.
+// lockTracked reads the rows of sagas and creates missing ones. Because SQLite has one writer, it only
+// locks the file.
 func lockTracked(ctx context.Context, x *sqlexec.Session, flow string, keys ...string) ([]store.Tracked,
 	error) {
 	rows := make([]store.Tracked, len(keys))

@@ -1,17 +1,17 @@
-// Package sqlitestore is the store in a SQLite file: the whole of Skald with nothing but Go. The driver is
-// modernc.org/sqlite, which needs no C.
+// Package sqlitestore is the driver for SQLite files: it needs nothing but Go, because its SQLite is
+// modernc.org/sqlite, which has no C code.
 //
 //	db, err := sqlitestore.Open("shop.db")
 //	_, err = sqlitestore.Migrate(ctx, db, nil)   // or: skald migrate --store sqlite:shop.db
-//	out := newOutbox(sqlitestore.New(db, nil), nil)
+//	out := outbox.New(sqlitestore.New(db, nil), nil)
 //
-// A SQLite file has one writer at a time, and its commits are in the order of skald_outbox.seq: a tick is the
-// largest seq, a window a range of them. Several processes may share a file; their transactions wait for each
-// other, so a handler should be short. A process that is paused in the middle of one holds all others up
-// until it wakes.
+// A SQLite file has one writer at a time, and commits are in the order of skald_outbox.seq. So a tick is
+// the largest seq, and a window is a range of seqs. Several processes may share a file. Their transactions
+// wait for each other, so handlers should be short. A process that is paused during a transaction blocks
+// all others until it continues.
 //
-// Every writer of the file must go through SQLite and keep synchronous at FULL (its default): a message must
-// be on the disk before a relay sees it.
+// Every writer of the file must use SQLite with synchronous at FULL, its default, because a message must be
+// on the disk before a relay reads it.
 package sqlitestore
 
 import (
@@ -44,12 +44,12 @@ const (
 
 // Options of a Store. The zero value works.
 type Options struct {
-	// Wait bounds the waiting for other writers, in this process and in others, where an Intake does not say:
-	// then store.ErrBusy. Default 5 s.
+	// Wait limits the wait for other writers, in this process and in others, if an Intake has no Wait; then
+	// store.ErrBusy. Default 5 s.
 	Wait time.Duration
 }
 
-// Store is a handle on a file. It is safe for concurrent use.
+// Store is a driver for one file. It is safe for concurrent use.
 type Store struct {
 	run     *sqlexec.DB
 	outbox  *outboxTable
@@ -58,11 +58,11 @@ type Store struct {
 	lent    sync.Map // *sql.Tx → *unit
 }
 
-// String names it in a log.
+// String returns "SQLite".
 func (*Store) String() string { return "SQLite" }
 
-// New is a store in the file of db, which should come from Open: else transactions of this process poll for
-// their turn, and a handler's own Commit of the transaction that it was lent is only found afterwards.
+// New returns a store in the file of db, which should come from Open. Otherwise transactions of this
+// process poll for the write lock, and a Commit by a handler is only detected afterwards.
 func New(db *sql.DB, o *Options) *Store {
 	if o == nil {
 		o = &Options{}
@@ -87,21 +87,21 @@ func texts() (map[string]string, error) {
 	return all, sqlexec.Merge(all, upkeep)
 }
 
-// Open opens the file at path, which it makes if it is not there, as Skald needs it: WAL, synchronous=FULL,
-// foreign keys on, a busy timeout of 5 s, every transaction BEGIN IMMEDIATE. Transactions of this *sql.DB
-// take turns, first come first served; reads outside a transaction do not wait for them. A connection in the
-// middle of a transaction that SQLite rolled back of its own accord (a full disk, an interrupted statement)
-// refuses further statements until that transaction is ended. Once another file stands at path, or none, each
-// Begin and Commit answers a *store.MovedError: close the DB and open it again.
+// Open opens the file at path with Skald's settings, and creates it if it does not exist: WAL,
+// synchronous=FULL, foreign keys on, a busy timeout of 5 s, and BEGIN IMMEDIATE for every transaction.
+// Transactions of this *sql.DB take turns in order of arrival; reads outside of transactions do not wait.
+// SQLite itself rolls a transaction back after a full disk or an interrupted statement. The connection then
+// refuses statements until the transaction is ended. If path leads to another file or none, each Begin and
+// Commit returns a *store.MovedError: close the DB and open it again.
 //
-// It refuses SQLite before 3.51.3, which can corrupt a WAL file, and ":memory:", which each connection would
-// have for itself.
+// Open returns an error for SQLite before 3.51.3, which can corrupt a WAL file, and for ":memory:", which
+// would be a separate database for each connection.
 func Open(path string) (*sql.DB, error) { return sqlexec.Open(path) }
 
-// Backup copies the file at path to a new file at to, while services write: the copy holds one moment, all of
-// it. The copy is checked and is on the disk before it gets its name, so a backup that was interrupted leaves
-// to as it was, and a file to + ".part" that the next backup replaces. It fails if to is there, or if there
-// is no file at path.
+// Backup copies the file at path to a new file at to, while services write. The copy is one snapshot. It is
+// checked and flushed to the disk before it is renamed to to. An interrupted backup leaves a file to +
+// ".part", which the next backup replaces. Backup returns an error if to exists, or if there is no file at
+// path.
 func Backup(ctx context.Context, path, to string) error { return admin.Take(ctx, path, to) }
 
 // Probe reads the file, and takes its write lock unless another writer has it.
@@ -123,8 +123,10 @@ func (s *Store) Probe(ctx context.Context) error {
 	return sqlexec.Failed("probe the file", err)
 }
 
-// Outage tells of a busy or locked file, a full disk, an I/O error, a transaction that was held for too long.
+// Outage reports a busy or locked file, a full disk, an I/O error, or a transaction that was held for too
+// long.
 func (s *Store) Outage(err error) bool { return sqlexec.Outage(err) }
 
-// Woken is closed when rows are next written through the same *sql.DB, by this Store or another.
+// Woken returns a channel that is closed at the next write through the same *sql.DB, by this Store or
+// another.
 func (s *Store) Woken() <-chan struct{} { return s.run.Woken() }

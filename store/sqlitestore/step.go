@@ -13,7 +13,7 @@ func stepArgs(s *store.Step, more ...any) []any {
 	return append([]any{s.Consumer, s.Saga, s.Name, s.Occurrence}, more...)
 }
 
-// begun is when a saga began, or NULL.
+// begun returns the start of the saga in milliseconds, or NULL.
 func begun(s *store.Step) any {
 	if s.Begun.IsZero() {
 		return nil
@@ -21,7 +21,7 @@ func begun(s *store.Step) any {
 	return s.Begun.UnixMilli()
 }
 
-// step takes or undoes s, and says how it stood before.
+// step takes or undoes s and returns the state before.
 func step(ctx context.Context, x *sqlexec.Session, s *store.Step) (found store.Step, err error) {
 	var row *sql.Row
 	switch s.State {
@@ -47,7 +47,7 @@ func step(ctx context.Context, x *sqlexec.Session, s *store.Step) (found store.S
 	}
 	var forgotten bool
 	if err := x.Row(ctx, "ForgottenStep", s.Consumer, s.Name, begun(s)).Scan(&forgotten); err != nil {
-		return found, fmt.Errorf("step: look at its floor: %w", err)
+		return found, fmt.Errorf("step: read its floor: %w", err)
 	}
 	if forgotten {
 		found.State = store.StepTooOld
@@ -55,12 +55,12 @@ func step(ctx context.Context, x *sqlexec.Session, s *store.Step) (found store.S
 	return found, nil
 }
 
-// free tells of a step that a message may take.
+// free reports whether a message may take a step in state s.
 func free(s store.StepState) bool {
 	return s == store.StepAbsent || s == store.StepParked || s == store.StepDead
 }
 
-// setStep is the guard of an effect, and what it makes of the step.
+// setStep checks the state of s and stores the new one.
 func setStep(ctx context.Context, x *sqlexec.Session, s *store.Step) error {
 	from := int64(0)
 	for _, state := range s.From {
@@ -72,12 +72,12 @@ func setStep(ctx context.Context, x *sqlexec.Session, s *store.Step) error {
 		return fmt.Errorf("set step: %w", err)
 	}
 	if n == 0 {
-		return fmt.Errorf("step %s of %s is not as it was: %w", s.Name, s.Saga, store.ErrLost)
+		return fmt.Errorf("step %s of %s has changed: %w", s.Name, s.Saga, store.ErrLost)
 	}
 	return nil
 }
 
-// noteStep notes whose message waits to take a step.
+// noteStep records the step of a message that is parked or dead.
 func noteStep(ctx context.Context, x *sqlexec.Session, k *store.Park) error {
 	s := k.Step
 	if s == nil {
@@ -88,10 +88,10 @@ func noteStep(ctx context.Context, x *sqlexec.Session, k *store.Park) error {
 		state = store.StepDead
 	}
 	if _, err := x.Exec(ctx, "NoteStep", stepArgs(s, int64(state), s.Source, s.ID, begun(s))...); err != nil {
-		return fmt.Errorf("note step: %w", err)
+		return fmt.Errorf("record step: %w", err)
 	}
 	if k.Dead == nil || !k.Dead.BlocksKey {
 		return nil
 	}
-	return letGo(ctx, x, k)
+	return unblockKey(ctx, x, k)
 }

@@ -63,9 +63,9 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 		Sagas: make([]bool, len(in.Sagas))}
 	before := ahead{}
 	for i, m := range in.Marks {
-		stands := store.Fresh
+		outcome := store.Fresh
 		if m.KeyOrder != store.Anytime {
-			if stands, err = turn(ctx, u.x, &m, before); err != nil {
+			if outcome, err = turn(ctx, u.x, &m, before); err != nil {
 				return err
 			}
 		}
@@ -73,13 +73,13 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 			return err
 		}
 		if found := &u.found.Marks[i].Outcome; *found == store.Fresh || *found == store.TooOld &&
-			(stands == store.Waiting || stands == store.Dead) {
-			if *found == store.Fresh && stands != store.Fresh {
+			(outcome == store.Waiting || outcome == store.Dead) {
+			if *found == store.Fresh && outcome != store.Fresh {
 				if err := takeBack(ctx, u.x, &m); err != nil {
 					return err
 				}
 			}
-			*found = stands // a parked or dead message is never too old
+			*found = outcome // a parked or dead message is never too old
 		}
 	}
 	for i := range in.Steps {
@@ -93,7 +93,7 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 		}
 	}
 	for i, r := range in.Sagas {
-		if u.found.Sagas[i], err = stands(ctx, u.x, r); err != nil {
+		if u.found.Sagas[i], err = hasVersion(ctx, u.x, r); err != nil {
 			return err
 		}
 	}

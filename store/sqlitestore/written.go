@@ -51,11 +51,11 @@ func (s *Store) finished(ctx context.Context, q *store.FinishedQuery) ([]store.F
 	return out, sqlexec.Failed("list finished messages", err)
 }
 
-// jsonList is a list as json_each reads it.
+// jsonList returns list as JSON for json_each.
 func jsonList[T any](list []T) string {
 	if list == nil {
 		return "[]"
 	}
-	text, _ := json.Marshal(list) // strings can be encoded
+	text, _ := json.Marshal(list) // cannot fail for strings
 	return string(text)
 }

@@ -2,7 +2,7 @@
 SELECT topic, type FROM skald_handled_type WHERE consumer = ?1 ORDER BY topic, type;
 
 -- name: TypesNoted
--- Those that were noted just now.
+-- The types that were recorded just now.
 SELECT topic, type FROM skald_handled_type WHERE consumer = ?1 AND at >= CAST(unixepoch('subsec') * 1000 AS INTEGER) - 20000;
 
 -- name: NoteType
@@ -18,7 +18,7 @@ ON CONFLICT (consumer) DO UPDATE SET heard_at = excluded.heard_at, progress_at =
 DELETE FROM skald_handled_type WHERE consumer = ?1 AND at < CAST(unixepoch('subsec') * 1000 AS INTEGER) - ?2;
 
 -- name: LeftTypes
--- Of what failed both times are known, of what was left to another build only the last. The host is of the row that has the maximum.
+-- A failed message has two times; a message that was left to another build has only the last. The host is that of the row with the maximum.
 SELECT consumer, topic, type, n, host, coalesce(max(CAST(unixepoch('subsec') * 1000 AS INTEGER) - at, 0), -1) FROM (
 	SELECT p.consumer, p.topic, p.type, count(*) AS n, p.last_host AS host, max(p.last_at) AS last_at, t.at
 	FROM skald_parked AS p LEFT JOIN skald_handled_type AS t ON t.consumer = p.consumer AND t.topic = p.topic AND t.type = p.type

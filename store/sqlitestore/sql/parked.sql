@@ -2,14 +2,14 @@
 SELECT place, key, attempts, coalesce(dead_at, '') FROM skald_parked WHERE consumer = ?1 AND source = ?2 AND id = ?3;
 
 -- name: FirstOfKey
--- Whatever a message asks for names its index: where nearly all rows are of one key, ANALYZE has the planner believe that a key tells nothing,
--- and read all places in order.
+-- Each look-up names its index. If nearly all rows have one key, ANALYZE makes the planner avoid the index of the key and read all places
+-- in order.
 SELECT place FROM skald_parked INDEXED BY skald_parked_key
 WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND blocks_key = 1 AND place > ?3 ORDER BY place LIMIT 1;
 
 -- name: RoomOfKey
--- What is parked of a key, and how its last row is numbered. A dead letter that holds its key again has numbers of another time: it
--- counts as one at least.
+-- The parked messages of a key, and the numbers of its last row. A dead letter that blocks its key again has an older number and counts as
+-- at least one.
 SELECT max(l.running_count - f.running_count + 1, 1), max(l.running_bytes - f.running_bytes + f.bytes, f.bytes), l.running_count, l.running_bytes FROM
 	(SELECT running_count, running_bytes, bytes FROM skald_parked INDEXED BY skald_parked_key WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND blocks_key = 1
 		ORDER BY place LIMIT 1) AS f,
@@ -24,7 +24,7 @@ VALUES (?1, ?2, ?3, ?4, CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?5, ?6, ?7
 	CASE WHEN ?30 ->> '$.since' IS NULL THEN json_set(?30, '$.since', strftime('%Y-%m-%dT%H:%M:%fZ', 'now')) ELSE ?30 END, ?31, ?32, ?33);
 
 -- name: ReplaceParked
--- Another message of the key takes the place of the one at ?27 and ?28.
+-- Another message of the key replaces the one at ?27 and ?28.
 UPDATE skald_parked SET source = ?2, id = ?3, attempts = ?4, due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?5, blocks_key = ?6, first_at = ?7,
 	first_error = ?8, first_host = ?9, last_at = ?10, last_error = ?11, last_host = ?12, dead_at = ?13, kind = ?14, fingerprint = ?15, stack = ?16,
 	version = ?17, key = ?18, topic = ?19, type = ?20, data = ?21, envelope = ?22, bytes = ?23, partition = ?24, position = ?25, fault = ?26,
@@ -41,8 +41,8 @@ WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND coalesce(call ->> '$.key', '
 	AND NOT (waiting = 1 AND call IS NULL AND ?18 IS NOT NULL) AND (?23 IS NULL OR claims = ?23 AND claimed_by = ?24);
 
 -- name: StepBack
--- Before a dead letter that had freed its key holds it again. Where one that came behind it is at a call, it goes behind all of its key: else each
--- may wait for the other.
+-- Before a dead letter that did not block its key blocks it again. If a later message has an external call, the letter goes to the end of
+-- the key. Otherwise each might wait for the other.
 UPDATE skald_parked AS p SET
 	place = 1 + max((SELECT seq FROM sqlite_sequence WHERE name = 'skald_parked'), (SELECT max(place) FROM skald_parked)),
 	running_count = 1 + coalesce((SELECT l.running_count FROM skald_parked AS l INDEXED BY skald_parked_key
@@ -67,7 +67,7 @@ DELETE FROM skald_parked WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND (?4
 	AND ?5 IN (0, place);
 
 -- name: LetGo
--- A dead letter whose step is barred or undone can do nothing any more: it holds nobody.
+-- A dead letter whose step is barred or undone can have no effect, so it blocks no other message.
 UPDATE skald_parked SET blocks_key = 0 WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND dead_at IS NOT NULL AND EXISTS (
 	SELECT 1 FROM skald_step WHERE consumer = ?1 AND saga = ?4 AND step = ?5 AND occurrence = ?6 AND state IN (6, 7));
 
@@ -79,13 +79,13 @@ WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND blocks_key = 1 AND wait
 UPDATE skald_parked SET waiting = 0, due = CAST(unixepoch('subsec') * 1000 AS INTEGER) WHERE place = ?1 AND waiting = 1;
 
 -- name: SomeDue
--- And whether a message in quarantine was admitted.
+-- Also whether a message in quarantine was admitted.
 SELECT EXISTS (SELECT 1 FROM skald_parked INDEXED BY skald_parked_due WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0
 	AND due <= CAST(unixepoch('subsec') * 1000 AS INTEGER) AND topic || char(31) || type NOT IN (SELECT value FROM json_each(?2))),
 	EXISTS (SELECT 1 FROM skald_quarantine WHERE consumer = ?1 AND admitted_at IS NOT NULL AND taken_at IS NULL);
 
 -- name: Claim
--- What was read along is of use only where there was no answer.
+-- The prefetched messages matter only if the claim had no answer.
 UPDATE skald_parked SET due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?3, claims = claims + 1, claimed_by = ?4,
 	prefetched_to = CASE WHEN claims > 0 THEN prefetched_to END
 WHERE place IN (SELECT place FROM (
@@ -100,7 +100,7 @@ RETURNING consumer, source, id, attempts, 0, blocks_key, first_at, first_error, 
 	dead_at, kind, fingerprint, stack, version, key, data, envelope, partition, position, fault, waiting, place, since, call, claims, crash_count, claimed_by;
 
 -- name: Prefetch
--- What is directly behind the first of a key, up to so many bytes.
+-- The messages directly after the first of a key, up to a limit of bytes.
 SELECT consumer, source, id, attempts, 0, blocks_key, first_at, first_error, first_host, last_at, last_error, last_host,
 	dead_at, kind, fingerprint, stack, version, key, data, envelope, partition, position, fault, waiting, place, since, call,
 	claims, crash_count, claimed_by
@@ -117,7 +117,7 @@ WHERE upto <= ?3;
 UPDATE skald_parked SET prefetched_to = ?2 WHERE place = ?1;
 
 -- name: CountPrefetch
--- Those that were read along with the first of a key: they were in hand, too, when there was no answer.
+-- The messages that were prefetched with the first of a key: they were in progress, too, when there was no answer.
 UPDATE skald_parked SET claims = claims + (place <> ?1), prefetched_to = NULL
 WHERE place = ?1 OR place IN (
 	SELECT p.place FROM skald_parked AS f JOIN skald_parked AS p INDEXED BY skald_parked_key

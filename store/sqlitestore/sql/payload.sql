@@ -1,6 +1,6 @@
 -- name: ListPayloads
--- The newest rows and the first that are deferred. A length is looked up without reading what is measured; what is beyond the bounds
--- is never read.
+-- The newest rows and the first deferred ones. The length of a value is known without reading it, so values beyond the limits are never
+-- read.
 SELECT id, topic, type, content_type, is_read, iif(is_read, data, NULL), iif(is_read, data_bytes, NULL), iif(is_read, headers, NULL)
 FROM (
 	SELECT *, size <= ?2 AND sum(iif(size <= ?2, size, 0)) OVER (ORDER BY deferred, place) <= ?3 AS is_read

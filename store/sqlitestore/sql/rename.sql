@@ -1,6 +1,6 @@
 -- name: Belongings
--- What is kept of a consumer, and how many milliseconds ago a process of it gave a sign of life; -1: none ever did. A partition that its
--- process has not left tells of that process, too.
+-- The number of rows of a consumer, and the milliseconds since the last heartbeat of its processes; -1 if there was none. A partition that
+-- is still owned counts as a heartbeat.
 SELECT (SELECT count(*) FROM skald_mark WHERE consumer = ?1),
 	(SELECT count(*) FROM skald_checkpoint WHERE consumer = ?1 AND instr(partition, ?2) <> 1),
 	(SELECT count(*) FROM skald_checkpoint WHERE consumer = ?1 AND instr(partition, ?2) = 1),
@@ -34,7 +34,7 @@ UPDATE skald_floor SET consumer = ?2 WHERE consumer = ?1;
 UPDATE skald_step_floor SET consumer = ?2 WHERE consumer = ?1;
 
 -- name: DropCheckpoints
--- Nothing was finished by them: there is no mark.
+-- No message was finished under them, because there is no mark.
 DELETE FROM skald_checkpoint WHERE consumer = ?2 AND partition IN (SELECT partition FROM skald_checkpoint WHERE consumer = ?1);
 
 -- name: MoveCheckpoints

@@ -2,7 +2,7 @@
 DELETE FROM skald_relay WHERE until <= CAST(unixepoch('subsec') * 1000 AS INTEGER) AND owner <> ?1;
 
 -- name: KeepRelay
--- It waits if others hold all there is, or will. Relays that yield do not count while a broker of a relay answers.
+-- A relay waits if other relays own all shards, or will. Relays that yield do not count while another relay's broker answers.
 INSERT INTO skald_relay (owner, session, until, standby, broker_away_at, yields)
 SELECT ?1, ?2, now + CASE WHEN w.standby OR ?6 THEN ?4 ELSE ?3 END, w.standby, CASE WHEN ?5 > 0 THEN now - ?5 END, ?6
 FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now,
@@ -17,7 +17,7 @@ ON CONFLICT (owner) DO UPDATE SET session = excluded.session, until = excluded.u
 DELETE FROM skald_relay WHERE owner = ?1 AND session = ?2;
 
 -- name: Relays
--- Those that live, and whether each may hold shards.
+-- The live relays, and whether each may own shards.
 SELECT owner, NOT standby AND NOT (yields AND EXISTS (SELECT 1 FROM skald_relay WHERE broker_away_at IS NULL)) FROM skald_relay ORDER BY owner;
 
 -- name: LeaveShards

@@ -1,5 +1,5 @@
 -- name: ListSteps
--- Whether its dead letter is there tells only the message itself: a step keeps its state when that is dropped.
+-- Only the message itself shows whether its dead letter exists: the step keeps its state when that is dropped.
 SELECT consumer, saga, step, occurrence, state, dropped, source, id, by_source, by_id, code, result, outside_key, outcome, begun, at, changed_at FROM (
 	SELECT s.consumer, s.saga, s.step, s.occurrence,
 		CASE WHEN s.state NOT IN (3, 4) THEN s.state WHEN p.place IS NOT NULL AND p.dead_at IS NULL THEN 3 ELSE 4 END AS state,

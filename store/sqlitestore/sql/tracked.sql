@@ -13,7 +13,7 @@ WHERE (?1 = '' OR flow = ?1) AND (?2 = '' OR key = ?2) AND (?3 = '' OR state = ?
 ORDER BY key, flow LIMIT ?5;
 
 -- name: CountTracked
--- Each count is a walk of one part of an index, of at most 10,000 entries. A flow has a row if a saga of it lives or drifted.
+-- Each count reads a part of an index, at most 10,000 entries. A flow has a row if one of its sagas is running or drifted.
 WITH RECURSIVE live (flow) AS (
 	SELECT min(flow) FROM skald_tracked WHERE state IN ('running', 'compensating')
 	UNION ALL

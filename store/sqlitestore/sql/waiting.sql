@@ -1,5 +1,5 @@
 -- name: ListWaiting
--- At most so many rows after the position of the slowest shard are read, whether or not another shard has published them.
+-- Reads at most that many rows after the position of the slowest shard, including rows that other shards have published.
 SELECT seq, coalesce(shard, -1), id, topic, type, key, CAST(round(unixepoch(time, 'subsec') * 1000) AS INTEGER),
 	max(CAST(round((unixepoch('subsec') - unixepoch(time, 'subsec')) * 1000) AS INTEGER), 0), deferred, attempts, reason
 FROM (

@@ -1,9 +1,9 @@
 -- name: Tip
--- The one writer commits in the order of seq, and seq with the rows: the last one drawn ends a window.
+-- The single writer commits in the order of seq, so the last seq ends a window.
 SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'skald_outbox'), 0);
 
 -- name: Pull
--- Of a row of more than store.RowBytes only that is read. Lengths are looked up without reading what is measured. OFFSET keeps SQLite from
+-- Of a row of more than store.RowBytes, only the size is read. The length of a value is known without reading it. OFFSET keeps SQLite from
 -- computing the size again for each column.
 SELECT seq, bucket, substr(id, 1, 1024), substr(source, 1, 1024), iif(size <= 1048576, topic, substr(topic, 1, 256)), iif(size <= 1048576 OR octet_length(key) <= 1024, key, NULL),
 	iif(size <= 1048576 OR octet_length(key_bytes) <= 1024, key_bytes, NULL), iif(size <= 1048576, type, ''), iif(size <= 1048576, data, NULL),

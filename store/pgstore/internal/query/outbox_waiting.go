@@ -21,7 +21,7 @@ func (o *Outbox) Waiting(ctx context.Context, most int) (out []store.WaitingRow,
 		out = append(out, w)
 		return err
 	}
-	if err := o.pg.Short(ctx, "list rows that wait", o.pg.Call("PlanOnce"), list); err != nil {
+	if err := o.pg.Short(ctx, "list waiting rows", o.pg.Call("PlanOnce"), list); err != nil {
 		return nil, err
 	}
 	return out, nil

@@ -1,4 +1,4 @@
-// This file copies a file while services write.
+// This file copies a database file while services write.
 
 package admin
 
@@ -17,16 +17,16 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// Take copies the file at path to a new file at to, while services write: the copy holds one moment, all of
-// it. The copy is checked and is on the disk before it gets its name, so a backup that was interrupted leaves
-// to as it was, and a file to + ".part" that the next backup replaces. It fails if to is there, or if there
-// is no file at path.
+// Take copies the file at path to a new file at to, while services write. The copy is one snapshot. It is
+// checked and flushed to the disk before it is renamed to to. An interrupted backup leaves a file to +
+// ".part", which the next backup replaces. Take returns an error if to exists, or if there is no file at
+// path.
 func Take(ctx context.Context, path, to string) (err error) {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("back up: %w", err)
 	}
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("back up %s: %s is there already: remove it, or give another name", path, to)
+		return fmt.Errorf("back up %s: %s exists already: remove it or use another name", path, to)
 	}
 	text, err := setup()
 	if err != nil {
@@ -39,7 +39,7 @@ func Take(ctx context.Context, path, to string) (err error) {
 	defer func() { err = errors.Join(err, db.Close()) }()
 	part := to + ".part"
 	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("back up %s: remove what an interrupted backup left: %w", path, err)
+		return fmt.Errorf("back up %s: remove the file of an interrupted backup: %w", path, err)
 	}
 	if _, err := db.ExecContext(ctx, text["Backup"], part); err != nil {
 		return errors.Join(fmt.Errorf("back up %s: %w", path, err), dropped(part))
@@ -50,20 +50,20 @@ func Take(ctx context.Context, path, to string) (err error) {
 	if err := synced(part); err != nil {
 		return fmt.Errorf("back up %s: %w", path, err)
 	}
-	if err := os.Link(part, to); err != nil { // a rename would replace a file that came in between
+	if err := os.Link(part, to); err != nil { // a rename would replace a file that appeared meanwhile
 		return fmt.Errorf("back up %s: %w", path, err)
 	}
 	if err := os.Remove(part); err != nil {
 		return fmt.Errorf("back up %s: %w", path, err)
 	}
 	if err := synced(filepath.Dir(to)); err != nil {
-		return fmt.Errorf("back up %s: %s is written, but whether its folder has it after a crash is not known: %w",
+		return fmt.Errorf("back up %s: %s is written, but a crash may remove it from its folder: %w",
 			path, to, err)
 	}
 	return nil
 }
 
-// dropped removes what a failed backup wrote.
+// dropped removes the file of a failed backup.
 func dropped(part string) error {
 	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -71,7 +71,7 @@ func dropped(part string) error {
 	return nil
 }
 
-// sound fails unless SQLite finds the file at path whole. It changes nothing there.
+// sound returns an error unless SQLite's check of the file at path succeeds. It changes nothing.
 func sound(ctx context.Context, path, check string) (err error) {
 	c, err := sqlite.NewConnector("file:" + (&url.URL{Path: path}).EscapedPath() + "?mode=ro&immutable=1")
 	if err != nil {
@@ -79,17 +79,17 @@ func sound(ctx context.Context, path, check string) (err error) {
 	}
 	db := sql.OpenDB(c)
 	defer func() { err = errors.Join(err, db.Close()) }()
-	var said string
-	if err := db.QueryRowContext(ctx, check).Scan(&said); err != nil {
+	var result string
+	if err := db.QueryRowContext(ctx, check).Scan(&result); err != nil {
 		return err
 	}
-	if said != "ok" {
-		return errors.New(said)
+	if result != "ok" {
+		return errors.New(result)
 	}
 	return nil
 }
 
-// synced has a file, or a folder's names, on the disk.
+// synced flushes a file, or the names in a folder, to the disk.
 func synced(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

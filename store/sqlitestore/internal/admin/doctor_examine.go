@@ -17,13 +17,13 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// Bytes of an entry with its indexes, and synchronous as SQLite numbers it.
+// Bytes of a row with its indexes, and SQLite's number for synchronous=FULL.
 const (
 	rowBytes, markBytes = 620, 190
 	synchronousFull     = 2
 )
 
-// Examine looks at the file's settings and at its size.
+// Examine checks the file's settings and its size.
 func (d *doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
 	if e.Server {
 		return d.examineServer(ctx)
@@ -51,7 +51,7 @@ func (d *doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, er
 		out = append(out, skald.Finding{Name: name, Grade: worst, Saw: saw, Remedy: remedy})
 	}
 	say("journal_mode", journal == "wal", skald.Failed, journal,
-		"open the file with sqlitestore.Open, or run PRAGMA journal_mode = wal: readers and the writer stop each other otherwise")
+		"open the file with sqlitestore.Open, or run PRAGMA journal_mode = wal: otherwise readers and the writer block each other")
 	say("synchronous", synchronous >= synchronousFull, skald.Failed, fmt.Sprint(synchronous),
 		"open the file with sqlitestore.Open, which sets synchronous to FULL: otherwise commits are lost if the machine crashes")
 	const remedy = "start a relay, set inbox.Options.Retention.Keep in one service, or run: skald maintain"
@@ -68,7 +68,7 @@ func (d *doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, er
 			remedy)
 	}
 	if e.Connections > 1 {
-		say("connections", true, "", "one transaction writes at a time, however many there are", "")
+		say("connections", true, "", "only one transaction writes at a time, with any number of connections", "")
 	}
 	if e.Rate > 0 {
 		loaded(say, e.Rate, keep, size, file)
@@ -76,38 +76,38 @@ func (d *doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, er
 	return out, nil
 }
 
-// examineServer looks at the disk that the file is on.
+// examineServer checks the disk of the file.
 func (d *doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 	var file string
 	if err := d.run.SQL.QueryRowContext(ctx,
 		"SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file); err != nil {
 		return nil, sqlexec.Failed("examine the disk", err)
 	}
-	if file == "" { // it is in memory
+	if file == "" { // a database in memory
 		return nil, nil
 	}
 	f, err := diskfree.Finding(filepath.Dir(file))
 	if err != nil {
 		f = skald.Finding{Name: "free disk", Grade: skald.Doubtful,
-			Saw: fmt.Sprintf("it cannot be seen: %v", err), Remedy: "look at the disk by other means"}
+			Saw: fmt.Sprintf("it cannot be read: %v", err), Remedy: "check the disk by other means"}
 	}
 	return []skald.Finding{f}, nil
 }
 
-// loaded says what a rate takes: the disk for as long as things are kept, and commits, of which there is one
-// at a time.
+// loaded estimates the limits at a rate: disk space for the retention, and commits, which run one at a
+// time.
 func loaded(say func(name string, ok bool, worst skald.Grade, saw, remedy string), rate float64,
 	keep store.Retention, size int64, file string) {
-	if file != "" { // else it is in memory
+	if file != "" { // not in memory
 		switch flush, err := flushing(filepath.Dir(file)); {
 		case err != nil:
-			say("rate", false, skald.Doubtful, fmt.Sprintf("what a commit waits for could not be timed: %v",
-				err), "let this user make a file beside the database, for as long as it looks")
+			say("rate", false, skald.Doubtful, fmt.Sprintf("the time of a commit could not be measured: %v",
+				err), "let this user create a temporary file next to the database")
 		default:
 			most := 1 / flush.Seconds()
 			say("rate", most >= rate, skald.Doubtful,
-				fmt.Sprintf("a commit waits %v for its disk, and one commits at a time: %.0f messages/s at most, taken one by one, %.0f are wanted", flush.Round(time.Microsecond), most, rate),
-				"set inbox.Options.Batch, with which up to so many messages share a commit, or use PostgreSQL")
+				fmt.Sprintf("a commit waits %v for the disk, and only one commits at a time: at most %.0f messages/s one by one, %.0f are needed", flush.Round(time.Microsecond), most, rate),
+				"set inbox.Options.Batch, so that several messages share a commit, or use PostgreSQL")
 		}
 	}
 	if full, err := retention.OrDefaults(keep); err == nil {
@@ -121,8 +121,8 @@ func loaded(say func(name string, ok bool, worst skald.Grade, saw, remedy string
 			rate, gib(rowBytes, keep.Outbox), gib(markBytes, keep.Marks), float64(size)/(1<<30)), "")
 }
 
-// flushing is how long it takes to have a page of a file in dir on its disk, as a commit does: the median of
-// some. The file is one of its own, and goes.
+// flushing returns the time to flush a page of a file in dir to the disk, as a commit does. It is the
+// median of 15 tries, with a temporary file.
 func flushing(dir string) (_ time.Duration, err error) {
 	f, err := os.CreateTemp(dir, "skald-doctor-*")
 	if err != nil {

@@ -1,5 +1,4 @@
-// This file makes the tables in a file and brings them up to date, and says whether a build can work
-// with those that are there.
+// This file creates and updates the tables in a file, and checks whether a build supports them.
 
 package admin
 
@@ -12,28 +11,28 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// Tables are those that a build knows.
+// Tables has the migrations of a build.
 type Tables struct {
-	Files  fs.FS // what makes them, in order: NNN_name.sql
-	Oldest int   // the oldest version that the build works with
+	Files  fs.FS // the migrations, in order: NNN_name.sql
+	Oldest int   // the oldest version that the build supports
 }
 
-// A Migration is one file.
+// Migration is one file.
 type Migration struct {
 	Version  int
 	Name     string // of the file
 	Checksum string // SHA-256 of the file, in hexadecimal
 }
 
-// SourceError says that messages of this database have another source already.
+// SourceError reports that messages of this database already have another source.
 type SourceError struct{ Where, Have, Want string }
 
 func (e *SourceError) Error() string {
-	return fmt.Sprintf("migrate: messages of %s have the source %q; it cannot become %q", e.Where,
+	return fmt.Sprintf("migrate: messages of %s have the source %q, which cannot change to %q", e.Where,
 		e.Have, e.Want)
 }
 
-// ChangedError says that a migration was changed after it had been applied.
+// ChangedError reports that a migration was changed after it was applied.
 type ChangedError struct{ Where, Name string }
 
 func (e *ChangedError) Error() string {
@@ -42,8 +41,8 @@ func (e *ChangedError) Error() string {
 		e.Name, e.Where)
 }
 
-// Apply makes or brings up to date the tables in the file of db, each file in a transaction, and says what it
-// did. Several at once wait for each other.
+// Apply creates the tables in the file of db or updates them, each migration in its own transaction. It
+// returns those that it applied. Concurrent calls wait for each other.
 func (t Tables) Apply(ctx context.Context, db *sql.DB, source string) (applied []Migration, err error) {
 	m, err := t.migrator(ctx, db)
 	if err != nil {
@@ -69,7 +68,7 @@ func (t Tables) Apply(ctx context.Context, db *sql.DB, source string) (applied [
 	return applied, m.sameSource(ctx)
 }
 
-// Pending are the migrations that Apply would apply. It changes nothing.
+// Pending returns the migrations that Apply would apply. It changes nothing.
 func (t Tables) Pending(ctx context.Context, db *sql.DB) ([]Migration, error) {
 	m, err := t.migrator(ctx, db)
 	if err != nil {

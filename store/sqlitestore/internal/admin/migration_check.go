@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// Check says whether the tables are there, in a version that this build can use, in a file that can be
-// written: a *store.SchemaError that names `skald migrate`, a *store.RightError, or an outage.
+// Check tests that the tables exist in a version that this build supports, and that the file is writable.
+// It returns a *store.SchemaError with the command to run, a *store.RightError, or an outage.
 func (t Tables) Check(ctx context.Context, db *sql.DB) error {
 	if err := sqlexec.Engine(ctx, db); err != nil {
 		return sqlexec.Failed("check", err)
@@ -35,8 +35,8 @@ func (t Tables) Check(ctx context.Context, db *sql.DB) error {
 	return m.writable(ctx)
 }
 
-// writable tries a statement that would write. Where a step holds the file for long, that this user may write
-// it is known all the same: SQLite refuses a file that is only to be read before it looks for its lock.
+// writable tries a statement that would write. A busy file counts as writable, because SQLite refuses a
+// read-only file before it tries the lock.
 func (m *migrator) writable(ctx context.Context) error {
 	tx, err := m.db.BeginTx(ctx, nil)
 	if sqlexec.Busy(err) {
@@ -45,7 +45,7 @@ func (m *migrator) writable(ctx context.Context) error {
 	if err != nil {
 		return sqlexec.Failed("check", err)
 	}
-	defer func() { _ = tx.Rollback() }() // it has changed nothing
+	defer func() { _ = tx.Rollback() }()
 	if _, err := tx.ExecContext(ctx, m.text["TryToWrite"]); err != nil {
 		return sqlexec.Failed("check", err)
 	}

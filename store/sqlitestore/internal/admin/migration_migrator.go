@@ -35,16 +35,16 @@ func (t Tables) migrator(ctx context.Context, db *sql.DB) (*migrator, error) {
 	return m, err
 }
 
-// newest is the version of the last file.
+// newest returns the version of the last file.
 func (m *migrator) newest() int {
 	if len(m.files) == 0 {
-		return m.oldest // cannot be: a test reads them
+		return m.oldest // unreachable: a test reads the files
 	}
 	return m.files[len(m.files)-1].Version
 }
 
-// usable fails where a later build has made of the tables what this one cannot use. What later builds have
-// only added is fine: a build that was rolled back must not fail for it.
+// usable returns an error if a later build changed the tables so that this build cannot use them. Additions
+// of later builds are accepted, so that an older build can run again.
 func (m *migrator) usable(have map[int]sqlfile.Migration) error {
 	version, builds := 0, 0
 	for _, one := range have {
@@ -63,7 +63,7 @@ type querier interface {
 	QueryRowContext(ctx context.Context, q string, args ...any) *sql.Row
 }
 
-// applied are the migrations that the file has, by version.
+// applied returns the migrations that were applied to the file, by version.
 func (m *migrator) applied(ctx context.Context, q querier) (map[int]sqlfile.Migration, error) {
 	var n int
 	if err := q.QueryRowContext(ctx, m.text["HasTable"], "skald_migration").Scan(&n); err != nil || n == 0 {
@@ -131,7 +131,7 @@ func (m *migrator) wanted() string {
 	return "/" + strings.TrimSuffix(base, filepath.Ext(base)) + "/main"
 }
 
-// sameSource finds out that another source was asked for than the file has.
+// sameSource returns an error if the requested source differs from that of the file.
 func (m *migrator) sameSource(ctx context.Context) error {
 	var have string
 	if err := m.db.QueryRowContext(ctx, m.text["Source"]).Scan(&have); err != nil {

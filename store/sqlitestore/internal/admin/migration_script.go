@@ -7,9 +7,9 @@ import (
 	"github.com/skald-go/skald/internal/sqlfile"
 )
 
-// Script is the SQL of Apply for a file that has no tables yet, to be applied by other means: all files, in
-// one transaction, and the notes that they were applied. With source "" it is the default for a file at
-// path.
+// Script returns the SQL of Apply for a file without tables, for another migration tool: all migrations in
+// one transaction, including the records that they were applied. An empty source means the default for a
+// file at path.
 func (t Tables) Script(path, source string) (string, error) {
 	text, err := setup()
 	if err != nil {
@@ -35,5 +35,5 @@ func (m *migrator) script() string {
 	return b.String() + "COMMIT;\n"
 }
 
-// closed is text with a semicolon behind its last statement.
+// closed returns text with a semicolon after its last statement.
 func closed(text string) string { return strings.TrimRight(text, "; \n\t") + ";" }

@@ -12,5 +12,6 @@ var statements embed.FS
 // Statements returns the statements of the steward and the doctor, by name. The store prepares them.
 func Statements() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
 
-// setup returns the statements that migrate and copy a file, by name. They cannot be prepared before.
+// setup returns the statements that migrate and copy a file, by name. They cannot be prepared before the
+// tables exist.
 func setup() (map[string]string, error) { return sqlfile.Load(statements, "sql/setup", "") }

@@ -1,4 +1,4 @@
-// This file empties what is older than it is to be kept, under a lease.
+// This file deletes expired rows under a lease.
 
 package admin
 
@@ -9,14 +9,13 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// A Steward is that of one file.
+// Steward deletes expired rows of one file.
 type Steward struct{ run *sqlexec.DB }
 
-// NewSteward is the steward of the file of run.
+// NewSteward returns the steward of the file of run.
 func NewSteward(run *sqlexec.DB) *Steward { return &Steward{run} }
 
-// Maintain empties what is older than it is to be kept, under the lease on the retention if there is an
-// owner.
+// Maintain deletes expired rows. With an owner, it first takes the retention lease.
 func (s *Steward) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
 	switch {
 	case m.Leave:

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// own takes, renews or gives back the lease on what.
+// own takes, renews or releases the lease named what.
 func (s *Steward) own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
 	err = s.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) error {
 		if ttl <= 0 {
@@ -19,16 +19,16 @@ func (s *Steward) own(ctx context.Context, what, owner string, ttl time.Duration
 		mine = n > 0
 		return err
 	})
-	return mine && err == nil, sqlexec.Failed("take "+what, err)
+	return mine && err == nil, sqlexec.Failed("take lease "+what, err)
 }
 
-// Keeps tells what retention Maintain last went by.
+// Keeps returns the retention that Maintain last applied.
 func (s *Steward) Keeps(ctx context.Context) (store.Retention, error) {
 	p, err := s.run.Prepare(ctx)
 	if err != nil {
 		return store.Retention{}, sqlexec.Failed("read retention", err)
 	}
-	var rows, marks, steps, sagas int64 // milliseconds
+	var rows, marks, steps, sagas int64 // in milliseconds
 	if err := p.Row(ctx, "Keeps").Scan(&rows, &marks, &steps, &sagas); err != nil {
 		return store.Retention{}, sqlexec.Failed("read retention", err)
 	}

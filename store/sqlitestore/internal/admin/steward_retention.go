@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// A batch holds the write lock for some milliseconds; a busy file is left for the next time.
+	// A batch has the write lock for some milliseconds. A busy file is left for the next run.
 	batch     = 500
 	batchWait = 20 * time.Millisecond
 )
 
-// maintain deletes rows and marks in small transactions, the oldest first, and stops where another writer is
-// in the way.
+// maintain deletes expired rows in small transactions, the oldest first. It stops if another writer has the
+// file.
 func (s *Steward) maintain(ctx context.Context, keep store.Retention) (done store.Maintained, err error) {
 	if keep, err = retention.OrDefaults(keep); err != nil {
 		return done, sqlexec.Failed("maintain", err)
@@ -90,7 +90,7 @@ func (s *Steward) maintain(ctx context.Context, keep store.Retention) (done stor
 	return done, nil
 }
 
-// forecast counts what Maintain would delete.
+// forecast counts the rows that maintain would delete.
 func (s *Steward) forecast(ctx context.Context, keep store.Retention) (out store.Maintained, err error) {
 	if keep, err = retention.OrDefaults(keep); err != nil {
 		return out, sqlexec.Failed("forecast", err)
@@ -111,10 +111,10 @@ func (s *Steward) forecast(ctx context.Context, keep store.Retention) (out store
 	return out, nil
 }
 
-// ago is d as a modifier of SQLite's time functions.
+// ago returns -d as a modifier of SQLite's time functions.
 func ago(d time.Duration) string { return fmt.Sprintf("-%.3f seconds", d.Seconds()) }
 
-// empty deletes batch after batch, each in a transaction of its own.
+// empty deletes batch after batch, each in its own transaction.
 func (s *Steward) empty(ctx context.Context, done *store.Maintained, what string,
 	one func(context.Context, *sqlexec.Session) (int64, error)) (total int64, err error) {
 	for {
