@@ -9,14 +9,15 @@ import (
 	"github.com/skald-go/skald/once"
 )
 
-// Do does long work for entities outside of any transaction, then writes its result once. It takes the leases
-// of the entities, then their tokens from the database; runs work under the lease's context; and commits
-// write with the mark of the key, only if nobody had an entity since: else a *lock.OvertakenError, with
-// nothing written. So of two that work at once one stands, and what work itself did outside has to bear being
-// done twice.
+// Do runs long work for entities outside of any transaction, and then writes its result once. It takes the
+// leases of the entities, and then their tokens from the database. It runs work with the context of the
+// lease. It commits write together with the mark of the key, but only if no other commit had an entity
+// since. Otherwise it returns a *lock.OvertakenError, and nothing is written. So if two processes work at
+// once, only one result is written. The external effects of work may happen twice, and must tolerate that.
 //
-// Where Redis does not answer it goes on without a lease. A lease that was lost ends work's context, and Do
-// returns work's error. Where the key was done before, work is not run, and the stored result is returned.
+// If Redis does not answer, Do works without a lease. If a lease is lost, the context of work ends, and Do
+// returns the error of work. If the key was done before, Do does not run work, and returns the stored
+// result.
 func Do[TTx, W, R any](ctx context.Context, k *Locker, db once.Store[TTx], w lock.Work,
 	work func(ctx context.Context, t lock.Tokens) (W, error),
 	write func(ctx context.Context, tx TTx, done W) (R, error)) (result R, replayed bool, err error) {
@@ -30,7 +31,7 @@ func Do[TTx, W, R any](ctx context.Context, k *Locker, db once.Store[TTx], w loc
 	case err == nil:
 		under = lease.Context()
 		k.answers()
-		defer func() { _ = lease.Release(context.WithoutCancel(ctx)) }() // else it ends by itself
+		defer func() { _ = lease.Release(context.WithoutCancel(ctx)) }() // after an error the lease expires
 	case errors.Is(err, ErrAway):
 		k.away(ctx, err)
 	default:
@@ -52,7 +53,7 @@ func Do[TTx, W, R any](ctx context.Context, k *Locker, db once.Store[TTx], w loc
 		func(ctx context.Context, tx TTx, _ lock.Tokens) (R, error) { return write(ctx, tx, done) })
 }
 
-// before is the stored result of work that was done.
+// before returns the stored result of work that was done.
 func before[TTx, R any](ctx context.Context, db once.Store[TTx],
 	w lock.Work) (result R, done bool, err error) {
 	q := w.Request()
@@ -62,14 +63,14 @@ func before[TTx, R any](ctx context.Context, db once.Store[TTx],
 	}
 	a, done := run.Answer()
 	if !done {
-		run.Rollback(context.WithoutCancel(ctx)) // it only looked
+		run.Rollback(context.WithoutCancel(ctx)) // it only read
 		return result, false, nil
 	}
 	result, err = once.Replay[R](q, a)
 	return result, err == nil, err
 }
 
-// away says at times that work goes on without a lease.
+// away logs, at a limited rate, that work runs without a lease.
 func (k *Locker) away(ctx context.Context, err error) {
 	k.mu.Lock()
 	due := k.say.Due(time.Now())

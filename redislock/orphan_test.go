@@ -24,7 +24,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A gate is a client that may be made to do something before or instead of a call.
+// A gate is a client with a function that runs before or instead of a call.
 type gate struct {
 	rediscmd.Client
 	do atomic.Pointer[func(ctx context.Context, commands [][]string) ([]rediscmd.Reply, error)]
@@ -41,7 +41,7 @@ func (g *gate) set(do func(ctx context.Context, commands [][]string) ([]rediscmd
 	g.do.Store(&do)
 }
 
-// eventually waits for what happens in the background.
+// eventually waits for a condition that the background fulfils.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -53,7 +53,8 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// A Redis that hangs until all have given up is left with no lease that nobody holds.
+// TestNoLeaseIsLeftByAHang: if Redis hangs until all callers have given up, no lease without a holder is
+// left.
 func TestNoLeaseIsLeftByAHang(t *testing.T) {
 	at, server := need.OwnRedis(t)
 	o, err := redis.ParseURL(at)
@@ -92,7 +93,7 @@ func TestNoLeaseIsLeftByAHang(t *testing.T) {
 			if err := server.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
-			taken := func() bool { // by this or by the other client: a SET that came late
+			taken := func() bool { // by this or by the other client: a late SET
 				return strings.Contains(look.Info(t.Context(), "commandstats").Val(), "cmdstat_set")
 			}
 			eventually(t, "nothing was taken", func() bool { return taken() || heeds })
@@ -102,7 +103,8 @@ func TestNoLeaseIsLeftByAHang(t *testing.T) {
 	}
 }
 
-// A caller whose context ends while Redis is asked leaves no lease behind.
+// TestNoLeaseIsLeftByACallerThatGoes: a caller whose context ends during the request leaves no lease
+// behind.
 func TestNoLeaseIsLeftByACallerThatGoes(t *testing.T) {
 	s, c := mini(t)
 	g := &gate{Client: goredis.New(c)}
@@ -130,7 +132,7 @@ func TestNoLeaseIsLeftByACallerThatGoes(t *testing.T) {
 	}
 }
 
-// A client that lost the reply sends the command again: it finds its own token, not a rival's.
+// TestReplyIsLost: if a client loses the reply and sends the command again, it finds its own token.
 func TestReplyIsLost(t *testing.T) {
 	_, c := mini(t)
 	g := &gate{Client: goredis.New(c)}
@@ -145,7 +147,7 @@ func TestReplyIsLost(t *testing.T) {
 	}
 }
 
-// busy answers to each command of a call with an error, as a server does that runs a script.
+// busy answers each command with an error, as a server that runs a script does.
 func busy(_ context.Context, commands [][]string) ([]rediscmd.Reply, error) {
 	replies := make([]rediscmd.Reply, len(commands))
 	for i := range replies {
@@ -154,7 +156,7 @@ func busy(_ context.Context, commands [][]string) ([]rediscmd.Reply, error) {
 	return replies, nil
 }
 
-// ones answers 1 to each command: all is taken, renewed and released.
+// ones answers 1 to each command: everything is taken, renewed and released.
 func ones(_ context.Context, commands [][]string) ([]rediscmd.Reply, error) {
 	replies := make([]rediscmd.Reply, len(commands))
 	for i := range replies {
@@ -163,8 +165,8 @@ func ones(_ context.Context, commands [][]string) ([]rediscmd.Reply, error) {
 	return replies, nil
 }
 
-// An error in reply to a renewal ends no lease that Redis has: the next one may succeed. If none does, the
-// lease ends when its time is over.
+// TestRenewalIsRefusedForAWhile: an error of a renewal does not end a lease, because the next renewal may
+// succeed. If none does, the lease ends when its time is over.
 func TestRenewalIsRefusedForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{}
@@ -185,11 +187,11 @@ func TestRenewalIsRefusedForAWhile(t *testing.T) {
 			!errors.Is(context.Cause(l.Context()), redislock.ErrLost) {
 			t.Errorf("ended after %v: %v", took, context.Cause(l.Context()))
 		}
-		time.Sleep(time.Minute) // its token is given back for as long
+		time.Sleep(time.Minute) // the release of its token is retried for as long
 	})
 }
 
-// A release that is refused says so, and is tried again.
+// TestReleaseIsRefused: a refused release returns an error, and is retried.
 func TestReleaseIsRefused(t *testing.T) {
 	s, c := mini(t)
 	g := &gate{Client: goredis.New(c)}
@@ -206,8 +208,8 @@ func TestReleaseIsRefused(t *testing.T) {
 	eventually(t, "a lease is left that nobody has", func() bool { return !s.Exists("skald:lease:x") })
 }
 
-// The context of a lease ends with the lease, to the moment, also while a renewal hangs. Its token is then
-// given back, as the renewal may have been heard.
+// TestLeaseEndsWhileARenewalHangs: the context of a lease ends exactly with the lease, even while a renewal
+// hangs. The token is then released, because the renewal may have succeeded.
 func TestLeaseEndsWhileARenewalHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{}
@@ -238,12 +240,12 @@ func TestLeaseEndsWhileARenewalHangs(t *testing.T) {
 		close(hang)
 		time.Sleep(time.Minute)
 		if synctest.Wait(); !released.Load() {
-			t.Error("a lease is left that nobody has")
+			t.Error("a lease without a holder is left")
 		}
 	})
 }
 
-// While Redis is away Do says so rarely, and asks it seldom.
+// TestManyDosWithoutRedis: while Redis is down, Do rarely logs that, and rarely calls Redis.
 func TestManyDosWithoutRedis(t *testing.T) {
 	s := miniredis.RunT(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1})
@@ -265,11 +267,11 @@ func TestManyDosWithoutRedis(t *testing.T) {
 		}
 	}
 	if got := said.String(); strings.Count(got, "working without a lease") != 1 {
-		t.Errorf("of 20 it says:\n%s", got)
+		t.Errorf("20 calls logged:\n%s", got)
 	}
 }
 
-// lines are what is logged.
+// lines collects log lines.
 type lines struct {
 	mu sync.Mutex
 	strings.Builder

@@ -24,7 +24,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// story names, for the process that is paused, the schema and the prefix of the leases.
+// story has names for the paused process: the schema and the prefix of the leases.
 const story = "SKALD_TEST_PAUSE_STORY"
 
 const leaseKey = "order\x007"
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A ledger is where the work of the story writes: PostgreSQL and Redis.
+// A ledger is the store of the story: PostgreSQL and Redis.
 type ledger struct {
 	pool   *pgxpool.Pool
 	redis  *redis.Client
@@ -57,8 +57,8 @@ func (l *ledger) locker(ttl time.Duration) (*redislock.Locker, error) {
 		Timeout: time.Minute, Prefix: l.schema + ":", Logger: quiet()})
 }
 
-// work is the long work of one of the two: it heeds nothing, as a process does that is paused at the worst
-// moment.
+// work is the long work of one process. It ignores its context, as a process that is paused at the worst
+// moment does.
 func (l *ledger) work(ctx context.Context, who string, ttl time.Duration, long func()) error {
 	k, err := l.locker(ttl)
 	if err != nil {
@@ -76,7 +76,7 @@ func (l *ledger) work(ctx context.Context, who string, ttl time.Duration, long f
 	return err
 }
 
-// paused is process A. It says what it is at, and works on when it reads a line.
+// paused is process A. It prints its progress, and continues when it reads a line.
 func paused(name string) int {
 	l, err := open(context.Background(), os.Getenv("SKALD_TEST_POSTGRES"), os.Getenv("SKALD_TEST_REDIS"),
 		name)
@@ -98,9 +98,9 @@ func paused(name string) int {
 	return 0
 }
 
-// The story of six steps: A has the lease; A is paused for longer than that lasts; it ends; B has it; A goes
-// on, finishes and gives back what it no longer has; B's lease is still B's. And the seventh, which no lease
-// can see to: A's write does not stand.
+// TestPausedHolder plays these steps: A has the lease; A is paused for longer than that; the lease ends; B
+// gets it; A continues, finishes and releases the lease that it lost; B still has its lease. Finally the
+// database refuses A's write, which no lease can do.
 func TestPausedHolder(t *testing.T) {
 	postgres, at := need.Postgres(t), need.Redis(t)
 	schema := "pause_" + strings.ToLower(rand.Text()[:10])
@@ -133,7 +133,7 @@ func TestPausedHolder(t *testing.T) {
 	t.Cleanup(func() { _ = a.Process.Kill() })
 	said := bufio.NewScanner(out)
 	if !said.Scan() || said.Text() != "working" {
-		t.Fatalf("A says %q", said.Text())
+		t.Fatalf("A prints %q", said.Text())
 	}
 	tokenOfA := l.redis.Get(t.Context(), schema+":"+leaseKey).Val()
 	if err := a.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -153,7 +153,7 @@ func TestPausedHolder(t *testing.T) {
 		}
 		said.Scan()
 		if _ = a.Wait(); said.Text() != "overtaken" {
-			t.Errorf("A says %q", said.Text())
+			t.Errorf("A prints %q", said.Text())
 		}
 		if now := l.redis.Get(t.Context(), schema+":"+leaseKey).Val(); now != tokenOfB {
 			t.Errorf("A's release left the token %q of B's lease %q", now, tokenOfB)
@@ -168,6 +168,6 @@ func TestPausedHolder(t *testing.T) {
 		t.Errorf("written: %q, %v", written, err)
 	}
 	if n := l.redis.Exists(t.Context(), schema+":"+leaseKey).Val(); n != 0 {
-		t.Error("B's lease outlives its release")
+		t.Error("B's lease remains after its release")
 	}
 }

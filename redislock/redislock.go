@@ -1,7 +1,7 @@
-// Package redislock holds leases in Redis in front of long work outside the database, so that two processes
-// seldom do the same work at once. A lease guards nothing: a process that is paused past its end, or a
-// failover of Redis, lets two of them work. What guards is the token of package lock, which the database
-// checks in the commit. Do does both.
+// Package redislock holds leases in Redis during long work outside the database, so that two processes
+// rarely do the same work at once. A lease guarantees nothing: two processes work at once if one is paused
+// past the end of its lease, or after a failover of Redis. The guarantee comes from the token of package
+// lock, which the database checks in the commit. Do uses both.
 package redislock
 
 import (
@@ -21,11 +21,11 @@ import (
 
 // Options of a Locker. The zero value works.
 type Options struct {
-	// TTL is how long a lease lasts unless it is renewed, which is tried three times as often. A process that
-	// dies holds it for as long. Default 30 s, at least 100 ms.
+	// TTL is the duration of a lease. It is renewed after each third of TTL. After the death of its
+	// process, a lease remains until its end. Default 30 s, at least 100 ms.
 	TTL time.Duration
-	// Wait is how long Acquire tries while others have a lease, then ErrTaken. Default 5 s; below 0: it tries
-	// once.
+	// Wait limits the time for which Acquire retries while another process has a lease; then it returns
+	// ErrTaken. Default 5 s. Negative means one try.
 	Wait time.Duration
 	// Timeout of one call of Redis. Default 250 ms, at most a sixth of TTL.
 	Timeout time.Duration
@@ -35,16 +35,16 @@ type Options struct {
 }
 
 var (
-	// ErrTaken: another one has the lease.
-	ErrTaken = errors.New("redislock: another one has the lease")
-	// ErrLost ends the context of a lease that ran out, or that somebody else has.
+	// ErrTaken means that another holder has the lease.
+	ErrTaken = errors.New("redislock: another holder has the lease")
+	// ErrLost is the cause of the end of Lease.Context if the lease expired, or another holder has it.
 	ErrLost = errors.New("redislock: the lease is lost")
-	// ErrAway: Redis does not answer; whether the lease is free is not known.
+	// ErrAway means that Redis does not answer, so it is unknown whether the lease is free.
 	ErrAway = errors.New("redislock: Redis does not answer")
 )
 
-// Locker gives leases. It is safe for concurrent use. One goroutine renews all of its leases, and ends with
-// the last of them.
+// Locker acquires leases. It is safe for concurrent use. One goroutine renews all of its leases, and ends
+// with the last one.
 type Locker struct {
 	redis *rediscmd.Guard
 	o     Options
@@ -52,11 +52,11 @@ type Locker struct {
 	mu       sync.Mutex
 	held     map[*Lease]bool
 	renewing bool
-	wake     chan struct{}  // ends a pause of the goroutine that renews
-	say      backoff.Rarely // that Do works without a lease
+	wake     chan struct{}  // wakes the goroutine that renews
+	say      backoff.Rarely // limits the log lines about work without a lease
 }
 
-// New gives leases in what c talks to. An error names an option that cannot be.
+// New returns a Locker that uses c. The error names an invalid option.
 func New(c rediscmd.Client, o *Options) (*Locker, error) {
 	var d Options
 	if o != nil {
@@ -65,7 +65,7 @@ func New(c rediscmd.Client, o *Options) (*Locker, error) {
 	d.TTL, d.Wait, d.Prefix = cmp.Or(d.TTL, 30*time.Second), cmp.Or(d.Wait, 5*time.Second),
 		cmp.Or(d.Prefix, "skald:lease:")
 	if d.TTL < 100*time.Millisecond {
-		return nil, fmt.Errorf("redislock.Options.TTL is %v: a renewal needs its time, give at least 100ms",
+		return nil, fmt.Errorf("redislock.Options.TTL is %v: at least 100ms are needed for renewals",
 			d.TTL)
 	}
 	d.Timeout = min(cmp.Or(d.Timeout, 250*time.Millisecond), d.TTL/6)
@@ -82,25 +82,26 @@ func New(c rediscmd.Client, o *Options) (*Locker, error) {
 type Lease struct {
 	by     *Locker
 	keys   []string // sorted
-	token  string   // random: nobody else's, and of one try
+	token  string   // random, new for each try
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	// Of the locker's lock.
-	until clock // it is ours for sure until then
+	// until and the fields below are under the locker's mu.
+	until clock // we surely have the lease until then
 	over  bool  // lost or released
 	timer *time.Timer
 }
 
-// Context ends with ErrLost as its cause (context.Cause) when the lease is lost, with Release, and with the
-// context of Acquire. A paused process learns of it when it goes on, not before.
+// Context returns a context that ends when the lease is lost, with ErrLost as its cause (context.Cause). It
+// also ends with Release, and with the context of Acquire. In a paused process it ends only after the
+// pause.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Acquire takes the leases of all keys, or of none. Of two callers with common keys one gets them, whatever
-// the order of the keys. Errors: ErrTaken, ErrAway, or that of ctx.
+// Acquire takes the leases of all keys, or of none. If two callers have common keys, one of them succeeds,
+// in any order of the keys. Errors: ErrTaken, ErrAway, or that of ctx.
 func (k *Locker) Acquire(ctx context.Context, keys ...string) (*Lease, error) {
 	if len(keys) == 0 || slices.Contains(keys, "") {
-		return nil, errors.New("redislock: give at least one key, and none that is empty")
+		return nil, errors.New("redislock: give at least one key, and no empty key")
 	}
 	l := &Lease{by: k, keys: slices.Compact(slices.Sorted(slices.Values(keys)))}
 	end := time.Now().Add(k.o.Wait)
@@ -121,9 +122,9 @@ func (k *Locker) Acquire(ctx context.Context, keys ...string) (*Lease, error) {
 	}
 }
 
-// try asks for all keys in one call, in their order: the first key decides between two callers. What was had
-// of them is given back where one is taken, or where it is not known what was had. Each try has a token of
-// its own, so that a release of an earlier one does not find it.
+// try requests all keys in one call, in sorted order, so the first common key decides between two callers.
+// If one is taken, or after an error, it releases the keys that it got. Each try has its own token, so that
+// a late release of an earlier try does not affect it.
 func (k *Locker) try(ctx context.Context, l *Lease) error {
 	l.token = rand.Text()
 	asked := now()
@@ -155,12 +156,12 @@ func (k *Locker) try(ctx context.Context, l *Lease) error {
 	if err == nil {
 		k.hold(ctx, l, asked.add(k.o.TTL))
 	} else if len(had) > 0 {
-		_ = k.giveBack(context.WithoutCancel(ctx), had, l.token) // else it is tried again, or ends by itself
+		_ = k.giveBack(context.WithoutCancel(ctx), had, l.token) // an error is retried, or the lease expires
 	}
 	return err
 }
 
-// giveBack releases keys in Redis. Where that fails it is tried again in the background.
+// giveBack releases keys in Redis. If that fails, it is retried in the background.
 func (k *Locker) giveBack(ctx context.Context, keys []string, token string) error {
 	commands := k.each(keys, token, k.drop)
 	replies, err := k.redis.Insist(ctx, commands)
@@ -177,7 +178,7 @@ func (k *Locker) take(key, token string) []string  { return rediscmd.Hold(key, t
 func (k *Locker) renew(key, token string) []string { return rediscmd.Prolong(key, token, k.o.TTL) }
 func (k *Locker) drop(key, token string) []string  { return rediscmd.Drop(key, token) }
 
-// each is a command for each key.
+// each returns a command for each key.
 func (k *Locker) each(keys []string, token string, command func(key, token string) []string) [][]string {
 	commands := make([][]string, len(keys))
 	for i, key := range keys {
@@ -199,7 +200,7 @@ func (k *Locker) hold(ctx context.Context, l *Lease, until clock) {
 	}
 }
 
-// ran ends l when its time is over, also while a renewal hangs.
+// ran ends l when its time is over, even while a renewal hangs.
 func (l *Lease) ran() {
 	k := l.by
 	k.mu.Lock()
@@ -213,20 +214,20 @@ func (l *Lease) ran() {
 	}
 }
 
-// Release gives the lease back, unless it is lost. Behind an error this is tried again in the background, and
-// the lease stays until then, or until it ends by itself.
+// Release releases the lease, unless it is lost. After an error it is retried in the background, and the
+// lease remains until then, or until it expires.
 func (l *Lease) Release(ctx context.Context) error {
 	if !l.by.end(l, context.Canceled) {
 		return nil
 	}
 	if err := l.by.giveBack(ctx, l.keys, l.token); err != nil {
-		return fmt.Errorf("%w: release %q, which is tried again, or ends by itself within %v: %w", ErrAway,
+		return fmt.Errorf("%w: release %q, which is retried, or expires within %v: %w", ErrAway,
 			l.keys, l.by.o.TTL, err)
 	}
 	return nil
 }
 
-// end is done with a lease; false: it was before.
+// end ends a lease. Returns false if it had ended before.
 func (k *Locker) end(l *Lease, why error) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

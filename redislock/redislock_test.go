@@ -32,7 +32,7 @@ func mini(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	return s, c
 }
 
-// locker gives leases of an hour, by a call that may take as long as a slow machine needs.
+// locker returns a Locker with leases of an hour, and a timeout for slow machines.
 func locker(t *testing.T, c rediscmd.Client, o redislock.Options) *redislock.Locker {
 	t.Helper()
 	if o.TTL == 0 {
@@ -61,8 +61,8 @@ func lost(t *testing.T, l *redislock.Lease) {
 	}
 }
 
-// On miniredis and on a real server: one holder at a time, all keys or none, and nobody gives back what
-// another one has.
+// TestLeases checks on miniredis and on a real server: there is one holder at a time, a caller gets all
+// keys or none, and a release does not affect the lease of another holder.
 func TestLeases(t *testing.T) {
 	t.Run("miniredis", func(t *testing.T) {
 		_, c := mini(t)
@@ -93,9 +93,9 @@ func leases(t *testing.T, c *redis.Client) {
 	}
 	left, _ := c.Keys(ctx, prefix+"*").Result()
 	if slices.Sort(left); fmt.Sprint(left) != fmt.Sprint([]string{prefix + "x", prefix + "y"}) {
-		t.Errorf("whoever got only a part keeps %v", left)
+		t.Errorf("a caller that got only a part keeps %v", left)
 	}
-	// The lease of x runs out, and another one has it: the first one's release leaves it alone.
+	// The lease of x expires, and another holder gets it: the first one's release does not affect it.
 	if err := c.Set(ctx, prefix+"x", "another's", time.Hour).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -103,10 +103,10 @@ func leases(t *testing.T, c *redis.Client) {
 		t.Error(err)
 	}
 	if v, _ := c.Get(ctx, prefix+"x").Result(); v != "another's" {
-		t.Errorf("a release took away another's lease: %q", v)
+		t.Errorf("a release affected the lease of another holder: %q", v)
 	}
 	if first.Context().Err() == nil {
-		t.Error("the context outlives the release")
+		t.Error("the context did not end with the release")
 	}
 	second, err := b.Acquire(ctx, "y")
 	if err != nil {
@@ -119,7 +119,7 @@ func leases(t *testing.T, c *redis.Client) {
 		t.Error(err)
 	}
 	if n := c.Exists(ctx, prefix+"y").Val(); n != 0 {
-		t.Error("a release leaves its key")
+		t.Error("the key remains after a release")
 	}
 	for _, bad := range [][]string{nil, {"x", ""}} {
 		if _, err := a.Acquire(ctx, bad...); err == nil {
@@ -128,7 +128,7 @@ func leases(t *testing.T, c *redis.Client) {
 	}
 }
 
-// Callers that name the same keys in different orders all get their turn, never two at once.
+// TestManyWantTheSame: callers with the same keys in different orders all get them, but never two at once.
 func TestManyWantTheSame(t *testing.T) {
 	_, c := mini(t)
 	var inside, most atomic.Int64
@@ -159,8 +159,8 @@ func TestManyWantTheSame(t *testing.T) {
 	}
 }
 
-// A lease is renewed for as long as it is held, and lost when Redis forgets it, gives it to another one, or
-// is gone.
+// TestLeaseIsRenewedOrLost: a lease is renewed until its release. It is lost if Redis loses it, has another
+// holder, or is gone.
 func TestLeaseIsRenewedOrLost(t *testing.T) {
 	s, c := mini(t)
 	k := locker(t, goredis.New(c), redislock.Options{TTL: 300 * time.Millisecond})
@@ -168,7 +168,7 @@ func TestLeaseIsRenewedOrLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 5 { // miniredis's own clock stands still: what raises the TTL again is a renewal
+	for range 5 { // the clock of miniredis does not move, so only a renewal raises the TTL
 		s.FastForward(150 * time.Millisecond)
 		for end := time.Now().Add(time.Minute); s.TTL("skald:lease:held") <= 150*time.Millisecond &&
 			held.Context().Err() == nil; {
@@ -204,7 +204,8 @@ func TestLeaseIsRenewedOrLost(t *testing.T) {
 	}
 }
 
-// The context of a lease ends with its caller's; it can still be released then.
+// TestLeaseEndsWithItsCaller: the context of a lease ends with its caller's, and the lease can still be
+// released.
 func TestLeaseEndsWithItsCaller(t *testing.T) {
 	s, c := mini(t)
 	k := locker(t, goredis.New(c), redislock.Options{})
@@ -224,13 +225,14 @@ func order(id string) lock.Work {
 	return lock.Work{Scope: "export", Key: id, Entities: []lock.Entity{{Space: "order", Key: "7"}}}
 }
 
-// note is an effect that shows when it happens twice.
+// note is an effect; a second one is visible.
 func note(_ context.Context, tx *memstore.Tx, what string) (string, error) {
 	old, _ := tx.Get("done")
 	return what, tx.Put("done", old+what)
 }
 
-// Two that work at once, because Redis forgot the lease of the first: one stands, and the other one is told.
+// TestDoStandsOnce: if two processes work at once, because Redis lost the first lease, one result is
+// written and the other process gets an error.
 func TestDoStandsOnce(t *testing.T) {
 	s, c := mini(t)
 	db := memstore.New(nil)
@@ -269,7 +271,7 @@ func TestDoStandsOnce(t *testing.T) {
 	}
 }
 
-// Without Redis it works all the same; with a lease that another one holds it does not begin.
+// TestDoWithoutALease: Do works without Redis, but does not begin while another holder has the lease.
 func TestDoWithoutALease(t *testing.T) {
 	s, c := mini(t)
 	db := memstore.New(nil)
@@ -285,7 +287,7 @@ func TestDoWithoutALease(t *testing.T) {
 	}
 	s.Close()
 	if err := l.Release(t.Context()); !errors.Is(err, redislock.ErrAway) {
-		t.Errorf("a release that nobody hears: %v", err)
+		t.Errorf("a release without Redis: %v", err)
 	}
 	if got, _, err := redislock.Do(t.Context(), k, db, order("a"), work, note); err != nil || got != "A" ||
 		db.User()["done"] != "A" {

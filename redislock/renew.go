@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A clock is a time by the wall and by the monotonic clock, whichever has gone farther: the one stands still
-// while a machine sleeps, the other may be set.
+// A clock is a time by the wall clock and by the monotonic clock; the one that advanced more counts. The
+// monotonic clock stops while the machine is suspended, and the wall clock may be set.
 type clock struct{ mono, wall time.Time }
 
 func now() clock {
@@ -16,14 +16,14 @@ func now() clock {
 
 func (c clock) add(d time.Duration) clock { return clock{c.mono.Add(d), c.wall.Add(d)} }
 
-// left is how long it is until c.
+// left returns the time until c.
 func (c clock) left() time.Duration {
 	n := now()
 	return min(c.mono.Sub(n.mono), c.wall.Sub(n.wall))
 }
 
-// renewAll renews all leases, in one call for all of them, until there is none. A lease that Redis does not
-// know as ours is lost, and so is one that could not be renewed for as long as it lasts.
+// renewAll renews all leases in one call each time, until there are none. A lease is lost if Redis has
+// another holder, or if no renewal succeeds before its end.
 func (k *Locker) renewAll() {
 	every := time.NewTimer(k.o.TTL / 3)
 	defer every.Stop()
@@ -44,7 +44,7 @@ func (k *Locker) renewAll() {
 	}
 }
 
-// idle tells whether there is nothing to renew; then the goroutine ends.
+// idle reports whether there is nothing to renew, so that the goroutine ends.
 func (k *Locker) idle() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -54,7 +54,7 @@ func (k *Locker) idle() bool {
 	return !k.renewing
 }
 
-// pause is how long it is until the next renewal, or until the first lease ends, if that is sooner.
+// pause returns the time until the next renewal, or until the first lease ends, if that is sooner.
 func (k *Locker) pause() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -70,7 +70,7 @@ func (k *Locker) renewOnce() {
 	var all []*Lease
 	var commands [][]string
 	for l := range k.held {
-		if l.ctx.Err() != nil { // the caller's own context ended: the lease is released, or ends by itself
+		if l.ctx.Err() != nil { // the caller's context ended: the lease is released, or expires
 			delete(k.held, l)
 			continue
 		}
@@ -95,8 +95,8 @@ func (k *Locker) renewOnce() {
 	}
 }
 
-// renewed takes up an answer. One that says neither, such as an error, leaves the lease what it is: Redis may
-// still have it, and the next renewal may succeed.
+// renewed applies the result of a renewal. After an error the lease is unchanged: Redis may still have it,
+// and the next renewal may succeed.
 func (k *Locker) renewed(l *Lease, asked clock, mine, taken bool) {
 	k.mu.Lock()
 	if mine {
@@ -109,11 +109,11 @@ func (k *Locker) renewed(l *Lease, asked clock, mine, taken bool) {
 	}
 }
 
-// lose ends a lease that ran out, or that is somebody else's. A renewal may still be on its way, and other
-// keys of it may be there: they are taken back.
+// lose ends a lease that expired, or has another holder. A renewal may still be in progress, and some of
+// its keys may remain in Redis, so all are released.
 func (k *Locker) lose(l *Lease) {
 	if l.ctx.Err() == nil && k.end(l, ErrLost) {
 		k.redis.Undo(k.each(l.keys, l.token, k.drop), k.o.TTL)
-		k.o.Logger.Warn("redislock: a lease is lost; its work is told to stop", "keys", l.keys)
+		k.o.Logger.Warn("redislock: a lease is lost; the context of its work is cancelled", "keys", l.keys)
 	}
 }

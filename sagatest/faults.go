@@ -120,7 +120,7 @@ type Faults struct {
 
 	tell func(Injection)
 
-	// the fields of a Session
+	// mortal and the fields below are those of a Session.
 	mortal bool
 	died   chan struct{}
 	mu     sync.Mutex

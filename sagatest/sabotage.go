@@ -94,7 +94,7 @@ type unmarkedUnit[TTx any] struct {
 func (u *unmarkedUnit[TTx]) Found() store.Found {
 	f := u.Unit.Found()
 	f.Marks, f.Steps = u.marks, u.steps
-	f.Follows = false // the driver's own Begin uses marks
+	f.Follows = false // CommitThen would use the driver's own Begin, with marks
 	return f
 }
 
@@ -240,7 +240,7 @@ func (u *dualUnit[TTx]) ended() {
 
 func (u *dualUnit[TTx]) Found() store.Found {
 	f := u.Unit.Found()
-	f.Follows = false // d.Begin is not used for the next transaction
+	f.Follows = false // CommitThen would use the driver's own Begin
 	return f
 }
 
