@@ -2,7 +2,7 @@ package inbox
 
 import "testing"
 
-// A line about something that all topics share, or about a longer name, does not concern a topic.
+// A line about all topics, or about a topic with a longer name, does not concern a topic.
 func TestLinesOfCheckTopicsConcernTheirTopic(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]bool{

@@ -9,9 +9,9 @@ import (
 	"github.com/skald-go/skald/inbox/internal/partition"
 )
 
-// Batches double while all goes well, up to the most. They halve after a collision, and then stay so for a
-// time that grows with what collisions cost.
-func TestBatchesFollowHowTheyGo(t *testing.T) {
+// Batches double up to the limit while no message fails. They halve after a collision, and then do not
+// grow for a time that depends on the cost of collisions.
+func TestBatchSizeFollowsResults(t *testing.T) {
 	type turn struct {
 		what string // "well", "failed", "collided"
 		n    int
@@ -40,7 +40,7 @@ func TestBatchesFollowHowTheyGo(t *testing.T) {
 		"collisions again": {8, []turn{well(1, 2), well(2, 4),
 			{"collided", 4, time.Second, 0, 2}, {"well", 2, 0, 20 * time.Second, 4},
 			{"collided", 4, time.Second, 20 * time.Second, 2}, {"well", 2, 0, 59 * time.Second, 2},
-			{"well", 2, 0, time.Minute, 4}, {"well", 4, 0, time.Minute, 8}, // they count from one again
+			{"well", 2, 0, time.Minute, 4}, {"well", 4, 0, time.Minute, 8}, // collisions count from 0
 			{"collided", 8, time.Second, time.Minute, 4}, {"well", 4, 0, 80 * time.Second, 8}}},
 		"a long collision": {8, []turn{well(1, 2), {"collided", 2, time.Hour, 0, 1},
 			{"well", 1, 0, 599 * time.Second, 1}, {"well", 1, 0, 600 * time.Second, 2}}},
@@ -68,7 +68,7 @@ func TestBatchesFollowHowTheyGo(t *testing.T) {
 	}
 }
 
-// An inbox begins with as many as its user chose.
+// A batch begins with the number in Options.Batch.
 func TestBatchSizeOfTheOption(t *testing.T) {
 	for chosen, want := range map[int]int{-1: 1, 1: 1, 2: 2, 100: 100} {
 		if b := newBatchSize(chosen); b.now != want || b.most != want {
@@ -77,7 +77,7 @@ func TestBatchSizeOfTheOption(t *testing.T) {
 	}
 }
 
-// The results of jobs tell how large the next batch may be.
+// The results of jobs change the size of the next batch.
 func TestResultsChangeTheBatchSize(t *testing.T) {
 	job := func(n int, first exec.Result, what decide.Ending) (rs []exec.Result) {
 		for range n {

@@ -20,11 +20,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// pause is between two turns of a stream. A database goes by its own clock, which runs on meanwhile: what is
-// tried again in half a pause is due at the next turn, and before it on no machine.
+// pause is the time between two turns of a stream. A database has its own clock, which continues
+// meanwhile. A retry that is due in half a pause is due at the next turn on any machine.
 const pause = 30 * time.Minute
 
-// A stream is random messages, what their handlers do at each time, and what becomes of all that.
+// A stream is random messages, the results of their handlers, and the options of the inbox.
 type stream[TTx comparable] struct {
 	w       *world
 	on      *ground[TTx]
@@ -32,14 +32,14 @@ type stream[TTx comparable] struct {
 	turns   [][]skald.Message
 	batch   int
 	many    bool // a batch handler
-	guilty  bool // that names who is guilty
+	guilty  bool // the batch handler names the message that failed
 	shared  int  // handler runs in a transaction that others ran in before
 	runs    map[string]int
 	waiting map[TTx]bool
 }
 
-// deliveries are what a seed's broker delivers, turn by turn: repeats, other payloads under an id, keys,
-// none, several types.
+// deliveries returns the deliveries of a seed, turn by turn. They include duplicates, other payloads under
+// an id, messages with and without keys, and several types.
 func deliveries(w *world, seed uint64) (turns [][]skald.Message) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	var all []skald.Message
@@ -51,7 +51,7 @@ func deliveries(w *world, seed uint64) (turns [][]skald.Message) {
 				i := r.IntN(n)
 				again := all[i]
 				if r.IntN(4) == 0 && (len(again.Key) > 0 || i < before) {
-					// without a key nothing says which of two comes first
+					// without a key the order of two messages is not defined
 					again.Data = fmt.Appendf(nil, "%q", fmt.Sprintf("other%d", r.IntN(3)))
 				}
 				turn = append(turn, again)
@@ -77,7 +77,7 @@ func deliveries(w *world, seed uint64) (turns [][]skald.Message) {
 	return turns
 }
 
-// does is what the handler of a message answers, which depends on the message and the time.
+// does returns the result of the handler, which depends on the message and the time.
 func (s *stream[TTx]) does(m skald.Received[string]) error {
 	early := s.w.clock().Sub(s.begun) < time.Duration(m.Value[len(m.Value)-1]-'0')*pause
 	switch what := strings.TrimRight(m.Value, "0123456789"); {
@@ -129,7 +129,7 @@ func (s *stream[TTx]) effects(ctx context.Context, t TTx, ms []skald.Received[st
 	return nil
 }
 
-// outcome is what a database holds at last, times and places apart.
+// outcome is the final content of a database, without times and positions.
 func (s *stream[TTx]) outcome(t *testing.T) (out []string) {
 	for k, v := range s.on.lists(t) {
 		out = append(out, fmt.Sprintf("user %s: %s", k, v))
@@ -167,7 +167,7 @@ func (s *stream[TTx]) outcome(t *testing.T) (out []string) {
 	return append(out, s.said(t)...)
 }
 
-// said is the outbox: what was said under each key, in its order.
+// said returns the messages of the outbox for each key, in order.
 func (s *stream[TTx]) said(t *testing.T) (out []string) {
 	tip, err := store.Snapshot(t.Context(), s.on.db, "")
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *stream[TTx]) said(t *testing.T) (out []string) {
 	}
 	of, known := map[string]string{}, map[string]bool{}
 	for _, r := range page.Rows {
-		if known[r.ID] { // a repeat of what was said, which came before or behind a retry of what it repeats
+		if known[r.ID] { // an answer sent again: its order with retries is not defined
 			continue
 		}
 		known[r.ID] = true
@@ -232,8 +232,8 @@ func (s *stream[TTx]) run(t *testing.T, seed uint64, open opening[TTx]) []string
 	return s.outcome(t)
 }
 
-// The same messages, one by one in memory and in batches on each database, end in the same way: effects,
-// verdicts, what was said and its order, what is parked, dead or in quarantine.
+// The same messages have the same result one by one in memory and in batches on each database: effects,
+// rejections, published messages and their order, parked messages, dead letters and quarantine.
 // Interleaving 14.
 func TestBatchesEndAsOneByOne(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { endsAsOneByOne(t, 10, inMemory) })
@@ -272,7 +272,7 @@ func endsAsOneByOne[TTx comparable](t *testing.T, seeds uint64, open opening[TTx
 	}
 }
 
-// A bad message costs each of the others one more run at most.
+// A bad message causes at most one more run of each of its neighbors.
 // Interleaving 14.
 func TestBadMessageCostsItsNeighboursOneRun(t *testing.T) {
 	for name, many := range map[string]bool{"one by one": false, "at once": true} {
@@ -332,8 +332,8 @@ func costsOneRun[TTx comparable](t *testing.T, many bool, open opening[TTx]) {
 	}
 }
 
-// An intake of many has all that intakes of one have, but for steps, whose messages go alone, and sagas,
-// which the inbox takes in for no message: whoever adds a field teaches batches of it, and then this test.
+// An intake of several messages joins all fields of single intakes, except steps, because their messages
+// run alone, and sagas, which the inbox does not use. Add a new field to the join, and then to this test.
 func TestBatchesKnowTheIntake(t *testing.T) {
 	known := []string{"Marks", "Steps", "Sagas", "Locks", "Settings", "Server", "Isolation", "Wait", "Handle"}
 	for f := range reflect.TypeFor[store.Intake]().Fields() {
@@ -343,7 +343,7 @@ func TestBatchesKnowTheIntake(t *testing.T) {
 	}
 }
 
-// A batch handler that does not say which message it could not do.
+// A batch handler returns an error without the message that failed. The inbox finds that message.
 func TestGuiltyOneOfABatchIsFound(t *testing.T) {
 	for _, at := range []int{0, 1, 17, 31} {
 		w := newWorld(t, 1)
@@ -386,7 +386,7 @@ func TestGuiltyOneOfABatchIsFound(t *testing.T) {
 	}
 }
 
-// The types of one call share a batch; what fails of one of them is found.
+// The types of one call share a batch. A failed message of one of them is found.
 func TestBatchOfSeveralTypes(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.inbox(&inbox.Options{Now: w.clock, Workers: 1, Batch: 32}, nil)
@@ -419,7 +419,7 @@ func TestBatchOfSeveralTypes(t *testing.T) {
 	}
 }
 
-// Nothing waits for a batch to fill, and what waits is shared among the workers.
+// No message waits for a batch to fill, and the waiting messages are divided among the workers.
 func TestBatchIsWhatWaits(t *testing.T) {
 	w := newWorld(t, 1)
 	sizes, db := map[int]int{}, &begins{Driver: w.db}

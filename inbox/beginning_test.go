@@ -28,7 +28,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A restart is a consumer on PostgreSQL and a real broker, that stops and starts while either side changes.
+// A restart is a consumer with PostgreSQL and a real broker. It stops and starts while the database or the
+// broker changes.
 type restart struct {
 	*testing.T
 	name, group string
@@ -41,7 +42,7 @@ type restart struct {
 	logs []string // WARN and above
 }
 
-// rewindable are the real brokers that can be read again.
+// rewindable returns the real brokers that can deliver messages again.
 func rewindable() map[string]func(*restart, string) {
 	return map[string]func(*restart, string){"Kafka": onKafka, "NATS": onNATS}
 }
@@ -117,7 +118,7 @@ func (r *restart) publish(topic string, from, to int) {
 		func() bool { return r.bus.Publish(r.Context(), ms).Wait(r.Context()) == nil })
 }
 
-// Handle, Enabled, WithAttrs and WithGroup keep what is logged.
+// Handle, Enabled, WithAttrs and WithGroup implement slog.Handler: it keeps the records.
 func (r *restart) Handle(_ context.Context, rec slog.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,7 +131,7 @@ func (r *restart) Enabled(_ context.Context, l slog.Level) bool { return l >= sl
 func (r *restart) WithAttrs([]slog.Attr) slog.Handler           { return r }
 func (r *restart) WithGroup(string) slog.Handler                { return r }
 
-// logged are the lines that contain what, since the last call.
+// logged returns the number of lines since the last call that contain what.
 func (r *restart) logged(what string) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,7 +155,7 @@ func (r *restart) consumer(topics ...string) *inbox.Inbox[pgx.Tx] {
 	return in
 }
 
-// consume runs a consumer of topics until their effects are so many.
+// consume runs a consumer of topics until it has this number of effects.
 func (r *restart) consume(effects int, topics ...string) {
 	r.Helper()
 	in := r.consumer(topics...)
@@ -181,7 +182,7 @@ func (r *restart) effects() (n int) {
 	return n
 }
 
-// forget takes from the database what a backup from before does not have.
+// forget removes rows that an older backup would not have.
 func (r *restart) forget(statements ...string) {
 	r.Helper()
 	for _, one := range statements {
@@ -192,8 +193,8 @@ func (r *restart) forget(statements ...string) {
 
 const again = "the database has no checkpoint of these partitions"
 
-// A database that is restored from before a topic was added, or from before the first start, gets the
-// messages again, and one WARN says how many. What has marks takes effect once.
+// A database is restored from a backup before a topic was added, or before the first start. The consumer
+// gets the messages again, and one WARN has their number. Messages with marks take effect once.
 func TestDatabaseFromBeforeATopicWasAdded(t *testing.T) {
 	t.Parallel()
 	for broker, on := range rewindable() {
@@ -212,24 +213,24 @@ func TestDatabaseFromBeforeATopicWasAdded(t *testing.T) {
 				"DELETE FROM {}.skald_mark WHERE id LIKE '%.two-%'", "DELETE FROM {}.effect WHERE topic LIKE '%.two'")
 			r.consume(30, one, two)
 			if n := r.logged(again); n == 0 {
-				t.Error("nothing tells that messages come again")
+				t.Error("no log line says that messages come again")
 			}
 
 			r.forget("DELETE FROM {}.skald_checkpoint", "DELETE FROM {}.skald_mark", "DELETE FROM {}.effect",
 				"DELETE FROM {}.skald_handled_type", "DELETE FROM {}.skald_consumer")
 			r.consume(30, one, two)
 			if n := r.logged(again); n == 0 {
-				t.Error("nothing tells that messages come again")
+				t.Error("no log line says that messages come again")
 			}
-			r.forget("DELETE FROM {}.skald_checkpoint") // and the marks are there
+			r.forget("DELETE FROM {}.skald_checkpoint") // the marks remain
 			r.consume(30, one, two)
 		})
 	}
 }
 
-// A topic that was deleted and made again while its consumer was stopped is read from its beginning, also
-// with start=latest: the consumer is not new.
-func TestTopicMadeAgainWhileTheConsumerIsStopped(t *testing.T) {
+// A topic is deleted and recreated while its consumer is stopped. The consumer reads it from its
+// beginning, even with start=latest: the consumer is not new.
+func TestTopicRecreatedWhileTheConsumerIsStopped(t *testing.T) {
 	t.Parallel()
 	for broker, on := range rewindable() {
 		t.Run(broker, func(t *testing.T) {
@@ -250,14 +251,15 @@ func TestTopicMadeAgainWhileTheConsumerIsStopped(t *testing.T) {
 			r.logged("")
 			r.consume(100, topic)
 			if n := r.logged(again); n == 0 {
-				t.Error("nothing tells that messages come again")
+				t.Error("no log line says that messages come again")
 			}
 		})
 	}
 }
 
-// A process with another database is refused, though the group has no members, until an operator has that
-// database adopt the group; from then on the first database is refused. It goes on as soon as it may.
+// A process with another database is refused, even if the group has no members, until an operator makes
+// that database adopt the group. From then on the first database is refused. A refused process continues
+// as soon as it may.
 func TestAnotherDatabaseIsRefusedUntilItAdoptsTheGroup(t *testing.T) {
 	t.Parallel()
 	for broker, on := range rewindable() {

@@ -23,9 +23,9 @@ func failed(print string) exec.Result {
 
 func handled(e *partition.Entry) exec.Result { return exec.Result{Entry: e, What: decide.Handled} }
 
-// It opens where more than its share of the messages of a window fail in one way, and says which; what fails
-// in other ways, or was long ago, does not add to that.
-func TestBreakerOpensByShareOfOneWay(t *testing.T) {
+// The breaker opens if more than Share of the messages in a window fail for the same reason, and it names
+// the reason. Other failures and old ones do not count.
+func TestBreakerOpensByShareOfOneReason(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
 		results []exec.Result
@@ -55,8 +55,8 @@ func TestBreakerOpensByShareOfOneWay(t *testing.T) {
 	}
 }
 
-// Open, it takes nothing while it rests, and then one message, whose end decides; each failure lets it rest
-// for twice as long, and what was in hand before says nothing.
+// An open breaker begins no message during its rest, and then one message, which decides. Each failure
+// doubles the rest. Messages that began before do not count.
 func TestBreakerTriesOne(t *testing.T) {
 	b, now := newBreaker(breakerLimits()), time.Now()
 	for range 3 {
@@ -70,7 +70,7 @@ func TestBreakerTriesOne(t *testing.T) {
 		probe := &partition.Entry{}
 		b.Try(probe)
 		if opened, closed := b.Note(handled(&partition.Entry{}), now); opened || closed {
-			t.Error("what was in hand before decides")
+			t.Error("a message that began before decides")
 		}
 		if opened, _ := b.Note(exec.Result{Entry: probe, What: decide.Failed, Err: errColumn}, now); !opened {
 			t.Error("a failure does not open it again")

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// While others are ready, retries that fail get a twentieth of the messages begun, and of the workers' time.
+// While other messages are ready, failing retries get a twentieth of the begun messages and of the
+// workers' time.
 func TestRetriesThatFailGetLittle(t *testing.T) {
 	now := time.Now()
 	r := newRetries(4)
@@ -14,7 +15,7 @@ func TestRetriesThatFailGetLittle(t *testing.T) {
 	allowed := func(others, want bool) {
 		t.Helper()
 		if r.Allowed(others, now) != want {
-			t.Fatalf("allowed beside others (%v): %v", others, !want)
+			t.Fatalf("allowed next to others (%v): %v", others, !want)
 		}
 	}
 	allowed(false, true)

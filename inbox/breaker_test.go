@@ -15,9 +15,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A consumer whose messages fail in one way stops, says so, tries one message at a time, and goes on when one
-// succeeds: the topic is not drained into the dead letters.
-func TestBreakerStopsAConsumerThatFailsInOneWay(t *testing.T) {
+// If the messages of a consumer fail for the same reason, it stops, logs the reason, tries one message at
+// a time, and continues after a success. It does not drain the topic into the dead letters.
+func TestBreakerStopsAConsumerWithOneFailure(t *testing.T) {
 	w := newWorld(t, 1)
 	broken := true
 	var log bytes.Buffer
@@ -50,7 +50,7 @@ func TestBreakerStopsAConsumerThatFailsInOneWay(t *testing.T) {
 		w.pass(time.Second)
 		w.quiet(in)
 		if got := len(w.dead()); got != 11+n {
-			t.Fatalf("%d dead letters behind the try of one message", got)
+			t.Fatalf("%d dead letters after the try of one message", got)
 		}
 	}
 	broken = false
@@ -62,15 +62,15 @@ func TestBreakerStopsAConsumerThatFailsInOneWay(t *testing.T) {
 	}
 }
 
-// What is neither many, nor of one way, nor anybody's fault, stops nobody; and a message that fails again and
-// again is one.
+// Few failures, failures with different reasons, and outages do not open the breaker. A message that fails
+// repeatedly counts once.
 func TestBreakerStaysClosed(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails func(n int) error
 		every time.Duration
 	}{
 		"fewer than the share": {func(n int) error { return some(n%3 == 0, errors.New("no")) }, 0},
-		"each in another way": {func(n int) error { return fmt.Errorf("no: %s", strings.Repeat("x", n)) },
+		"each for another reason": {func(n int) error { return fmt.Errorf("no: %s", strings.Repeat("x", n)) },
 			0},
 		"few in a window":        {func(int) error { return errors.New("no") }, 10 * time.Second},
 		"one of them, for long":  {func(n int) error { return some(n == 0, errors.New("no")) }, 0},
@@ -111,7 +111,7 @@ func some(fails bool, err error) error {
 	return nil
 }
 
-// Run stops too, and goes on by itself; what is parked and due is not claimed meanwhile.
+// Run stops and continues, too. It claims no parked messages while it is stopped.
 func TestBreakerUnderRun(t *testing.T) {
 	w := newWorld(t, 2)
 	mended := make(chan struct{})
@@ -130,7 +130,7 @@ func TestBreakerUnderRun(t *testing.T) {
 	}
 	stop := run(t, in)
 	until(t, "it is stopped", func() bool { return in.Health().Stopped != "" })
-	if n := len(w.kept()); n > 100 { // one each rest, and what was in hand
+	if n := len(w.kept()); n > 100 { // one per rest, and those in progress
 		t.Errorf("%d messages are parked", n)
 	}
 	close(mended)
@@ -144,9 +144,9 @@ func TestBreakerUnderRun(t *testing.T) {
 	}
 }
 
-// Malformed messages become dead letters one by one. However many one producer sends, the consumer handles
-// the good messages behind them, of this producer and of others.
-func TestMalformedMessagesHoldUpNobody(t *testing.T) {
+// Malformed messages become dead letters one by one. The consumer handles the good messages behind them,
+// even if a producer sends many malformed ones.
+func TestMalformedMessagesDoNotStopTheConsumer(t *testing.T) {
 	w := newWorld(t, 1)
 	var log bytes.Buffer
 	in := w.inbox(&inbox.Options{Now: w.clock, Limits: inbox.Limits{Held: 20, ParkedRows: 10},
@@ -175,8 +175,8 @@ func TestMalformedMessagesHoldUpNobody(t *testing.T) {
 	}
 }
 
-// A stopped consumer tries messages until one of them shows whether its handlers work. A malformed message
-// and a too large one show nothing, so that their publishers cannot prolong the stop.
+// A stopped consumer tries messages until one of them shows that its handlers work. A malformed or too
+// large message shows nothing, so its publisher cannot prolong the stop.
 func TestMalformedMessageDoesNotProlongAStop(t *testing.T) {
 	w := newWorld(t, 1)
 	broken := true

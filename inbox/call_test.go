@@ -21,15 +21,16 @@ import (
 
 var errCut = errors.New("the connection is cut")
 
-// A bank knows keys again. What it does at the n-th call, of all that are made to it, is told.
+// A bank deduplicates by key. Tests set the results of calls by their number.
 type bank struct {
 	mu  sync.Mutex
-	did []string // in order: what it was asked
-	// refuse, after (done, then no answer), before (no answer), later; else it does what it is asked
+	did []string // its requests in order
+	// moods has the result of each call: refuse, after (done, but no answer), before (not done, no answer),
+	// later; otherwise the bank does it
 	moods     []string
 	moved     map[string]int
 	cancelled map[string]bool
-	during    func(key string) // a call
+	during    func(key string) // runs during a call
 }
 
 func (b *bank) do(_ context.Context, req, key string) (string, error) {
@@ -95,7 +96,7 @@ func (b *bank) asked() string {
 
 type outsideCall = call.Call[tx, string, string, string]
 
-// call has money moved for each message, under its text as the key.
+// call returns a call that moves money for each message. The text of the message is the key.
 func (b *bank) call() outsideCall {
 	return outsideCall{
 		At: call.NewProvider("bank", &call.ProviderOptions{Timeout: time.Second}),
@@ -120,8 +121,7 @@ func (w *world) callerOver(db store.Driver[tx], c outsideCall) *inbox.Inbox[tx] 
 	return in
 }
 
-// A call is made outside of any transaction; before it what is to be asked stands with its key, and nothing
-// else.
+// A call is made outside of any transaction. Before it, only the request and its key are stored.
 func TestCallIsMadeBetweenTwoTransactions(t *testing.T) {
 	w, b := newWorld(t, 1), &bank{}
 	in := w.caller(b.call())
@@ -134,7 +134,7 @@ func TestCallIsMadeBetweenTwoTransactions(t *testing.T) {
 		if len(w.db.Marks()) != 0 || len(w.db.User()) != 0 {
 			t.Errorf("during the call there is %v %v", w.db.Marks(), w.db.User())
 		}
-		u, err := w.db.Begin(t.Context(), store.Intake{Wait: time.Second}) // nobody holds anything
+		u, err := w.db.Begin(t.Context(), store.Intake{Wait: time.Second}) // no transaction holds a lock
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,8 +165,8 @@ func TestRefusalIsSettled(t *testing.T) {
 	}
 }
 
-// What became of a call that gave no answer is looked up; where nothing is found it is made again, under its
-// key. The messages behind it wait.
+// The outcome of a call without an answer is looked up. If the lookup finds nothing, the call is made
+// again under its key. The messages behind it wait.
 func TestUnknownIsSettled(t *testing.T) {
 	for _, c := range []struct {
 		mood   string
@@ -215,8 +215,8 @@ func TestNotNowIsNotCharged(t *testing.T) {
 	w.expect("k", "1=receipt of req 1")
 }
 
-// A key that the provider may have forgotten is not used again: if a look-up finds nothing, somebody has to
-// look.
+// A key that the provider may have dropped is not used again: if a lookup finds nothing, the message
+// becomes a dead letter.
 func TestForgottenKeyIsNotUsedAgain(t *testing.T) {
 	w, b := newWorld(t, 2), &bank{moods: []string{"after", "before"}}
 	how := b.call()
@@ -236,8 +236,8 @@ func TestForgottenKeyIsNotUsedAgain(t *testing.T) {
 	}
 }
 
-// How old a call is goes by the clock of the database: neither that of the host that intended it counts, nor
-// that of the one that claims it.
+// The age of a call is measured by the clock of the database, not by the clock of the host that intended
+// or claims it.
 func TestAgeOfACallBetweenTwoWrongClocks(t *testing.T) {
 	const month = 30 * 24 * time.Hour
 	for name, c := range map[string]struct {
@@ -280,7 +280,7 @@ func TestAgeOfACallBetweenTwoWrongClocks(t *testing.T) {
 	}
 }
 
-// The answer is known, and what follows from it fails: it is not asked for again.
+// The outcome is known, and settling it fails. The call is not made again.
 func TestOutcomeIsKeptWhenSettlingFails(t *testing.T) {
 	w, b := newWorld(t, 1), &bank{}
 	how, fails := b.call(), 2
@@ -303,7 +303,7 @@ func TestOutcomeIsKeptWhenSettlingFails(t *testing.T) {
 	}
 }
 
-// Without a key nothing is asked, and what the intent wrote stands.
+// Without a key no call is made, and the writes of the intent are committed.
 func TestIntentThatAsksForNothing(t *testing.T) {
 	w, b := newWorld(t, 1), &bank{}
 	how := b.call()
@@ -319,12 +319,12 @@ func TestIntentThatAsksForNothing(t *testing.T) {
 	}
 }
 
-// slowly is a driver behind which time passes.
+// slowly is a driver: time passes after an intent.
 type slowly struct {
 	store.Driver[tx]
 	w    *world
-	pass time.Duration // behind the next intent
-	then func()        // and what others do then; nil: nothing
+	pass time.Duration // after the next intent
+	then func()        // what other processes do then; nil: nothing
 }
 
 func (d *slowly) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
@@ -349,8 +349,8 @@ func (u slowUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 	return stood, err
 }
 
-// A sender that was paused between its intent and its call, for longer than the message is its own, does not
-// send.
+// A sender is paused between its intent and its call until its claim has ended. Then it does not make the
+// call.
 // Interleaving 8.
 func TestSenderThatWakesTooLateDoesNotSend(t *testing.T) {
 	w, b := newWorld(t, 1), &bank{}
@@ -372,9 +372,9 @@ func TestSenderThatWakesTooLateDoesNotSend(t *testing.T) {
 	}
 }
 
-// What a process had intended that died is settled as soon as another one has its partition, long before its
-// lease is over; it may have been asked for.
-func TestIntentOfTheDeadIsSettledAtOnce(t *testing.T) {
+// The intent of a process that died is settled as soon as another one has its partition, long before the
+// lease ends. The call may have been made.
+func TestIntentOfADeadProcessIsSettledImmediately(t *testing.T) {
 	for _, when := range []string{"before the call", "behind the call"} {
 		t.Run(when, func(t *testing.T) {
 			w, b := newWorld(t, 1), &bank{}
@@ -411,7 +411,8 @@ func TestIntentOfTheDeadIsSettledAtOnce(t *testing.T) {
 	}
 }
 
-// A provider that does not answer is let alone for a while; its messages wait and are not charged.
+// A provider that does not answer gets no calls for a while. Its messages wait, and their attempts do not
+// count.
 func TestProviderThatDoesNotAnswerIsLetAlone(t *testing.T) {
 	w, b := newWorld(t, 1), &bank{moods: slices.Repeat([]string{"before"}, 3)}
 	how := b.call()
@@ -444,7 +445,7 @@ func TestProviderThatDoesNotAnswerIsLetAlone(t *testing.T) {
 	}
 }
 
-// A provider that hangs takes its limit of the workers, and no more.
+// A provider that hangs uses at most its limit of the workers.
 func TestSlowProviderLeavesRoomForOthers(t *testing.T) {
 	t.Run("one of two workers", func(t *testing.T) {
 		slowProviderLeavesRoom(t, &call.ProviderOptions{Limit: 1, Timeout: time.Minute}, 2, 4)
@@ -473,7 +474,7 @@ func slowProviderLeavesRoom(t *testing.T, o *call.ProviderOptions, workers, call
 	until(t, "others flow", func() bool { return w.db.User()["o"] == "1" })
 	close(release)
 	until(t, "all are done", func() bool {
-		w.pass(10 * time.Millisecond) // those that there was no room for are due
+		w.pass(10 * time.Millisecond) // the messages above the limit are due
 		return in.Health().Handled == int64(calls)+1 && len(w.kept()) == 0
 	})
 	if err := stop(); err != nil {
@@ -481,7 +482,7 @@ func slowProviderLeavesRoom(t *testing.T, o *call.ProviderOptions, workers, call
 	}
 }
 
-// Where a message is to be undone as soon as it is known what became of it, its key is used up.
+// If a message is to be undone as soon as its outcome is known, its key is voided.
 // Interleaving 8.
 func TestKeyIsUsedUp(t *testing.T) {
 	for mood, want := range map[string][2]string{"after": {"k", "1=receipt of req 1"}, "before": {"k", ""}} {
@@ -509,7 +510,7 @@ func TestKeyIsUsedUp(t *testing.T) {
 	}
 }
 
-// moves is a driver behind whose first intake an entity moves.
+// moves is a driver: an entity changes after the first intake.
 type moves struct {
 	store.Driver[tx]
 	do func()
@@ -538,7 +539,7 @@ func (u movesUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]boo
 	return u.d.Apply(ctx, instead...)
 }
 
-// An intent that is no longer true is not stored: it is asked for anew.
+// An intent that is no longer true is not stored: Intent is called again.
 func TestIntentThatIsNoLongerTrueIsNotStored(t *testing.T) {
 	w, b := newWorld(t, 1), &bank{}
 	lock := []store.Lock{{Space: "order", Key: "1"}}
@@ -568,8 +569,8 @@ func TestIntentThatIsNoLongerTrueIsNotStored(t *testing.T) {
 	}
 }
 
-// A compensation that comes while it is not known what became of a call has that settled first, by using its
-// key up: then there is something to undo, or there is not. A dead letter is settled, too.
+// A compensation comes while the outcome of a call is unknown. It first voids the key to settle the call.
+// Then there is an effect to undo, or there is none. The call of a dead letter is settled, too.
 func TestCompensationSettlesTheCallFirst(t *testing.T) {
 	for mood, want := range map[string]string{"after": "1=receipt of req 1 undone",
 		"before": "undone nothing"} {

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A mortal is an inbox whose process dies, as by kill -9, in the handlers of messages, life after life.
+// A mortal is an inbox with a process that dies in handlers, as by kill -9, session after session.
 type mortal struct {
 	*world
 	crashCount func(m skald.Received[string]) bool
@@ -33,7 +33,7 @@ func newMortal(t *testing.T, partitions int, crashCount func(skald.Received[stri
 	return &mortal{world: newWorld(t, partitions), crashCount: crashCount, runs: map[string]int{}}
 }
 
-// live is one session: until it dies, which it tells, or there is nothing to do.
+// live runs one session until it dies, which it reports, or nothing is left to do.
 func (m *mortal) live() (died bool) {
 	m.t.Helper()
 	m.sessions++
@@ -77,8 +77,7 @@ func (m *mortal) live() (died bool) {
 	return false
 }
 
-// rest lets one session follow the other until one comes to its end; the claims of the dead run out
-// meanwhile.
+// rest runs sessions until one does not die. The claims of dead sessions expire meanwhile.
 func (m *mortal) rest(most int) (deaths int) {
 	m.t.Helper()
 	for ; m.live(); deaths++ {
@@ -90,7 +89,7 @@ func (m *mortal) rest(most int) (deaths int) {
 	return deaths
 }
 
-// A message that ends its process becomes a dead letter after three runs of its own, its neighbours are
+// A message that crashes its process becomes a dead letter after three runs alone. Its neighbors are
 // charged with nothing and take effect once, in order.
 // Interleaving 12.
 func TestKillerBecomesADeadLetter(t *testing.T) {
@@ -114,7 +113,7 @@ func TestKillerBecomesADeadLetter(t *testing.T) {
 				t.Fatalf("dead: %+v", dead)
 			}
 			m.expect("a", "a1 a2 a3")
-			m.expect("b", "b1") // b2 waits behind the dead letter
+			m.expect("b", "b1") // b2 waits for the dead letter
 			m.expect("c", "c1 c2")
 			m.expect("d", "d1")
 			for _, p := range m.kept() {
@@ -126,8 +125,9 @@ func TestKillerBecomesADeadLetter(t *testing.T) {
 	}
 }
 
-// Most processes that end are ended by something else: what was in hand once is run as ever, and not put
-// aside before. And no more counts as in hand than was begun, or might have been before that was noted.
+// Most processes end for another reason than a message. After one crash, messages in progress run as usual
+// and are not parked first. The messages in progress are only those that began, or could begin before the
+// next checkpoint.
 // Interleaving 12.
 func TestOneDeathMakesNoSuspects(t *testing.T) {
 	m := newMortal(t, 1, nil)
@@ -184,8 +184,8 @@ func (u unitParkings) Rollback(ctx context.Context, instead ...store.Effect) ([]
 	return u.Unit.Rollback(ctx, instead...)
 }
 
-// A parked message that ends its process is found in the same way: its second kill makes it a suspect, and
-// each of its own runs is charged.
+// A parked message that crashes its process is found in the same way: its second crash makes it a suspect,
+// and each of its own runs counts.
 // Interleaving 12.
 func TestParkedKillerBecomesADeadLetter(t *testing.T) {
 	m := newMortal(t, 1, nil)
@@ -200,13 +200,13 @@ func TestParkedKillerBecomesADeadLetter(t *testing.T) {
 		t.Fatalf("after %d deaths: %+v", deaths, dead)
 	}
 	if deaths != 5 {
-		t.Errorf("%d deaths, want two with it in hand, as it is claimed, and three of its own", deaths)
+		t.Errorf("%d deaths, want two while it is claimed and three while it runs alone", deaths)
 	}
 	m.expect("b", "b1")
 }
 
-// Processes that are killed from outside in whatever they are at make no dead letters: of any message no more
-// than one run in four is its own.
+// Processes that are killed from outside at any time make no dead letters: at most one run in four of a
+// message is its own.
 // Interleaving 12.
 func TestDeploysByKillMakeNoDeadLetters(t *testing.T) {
 	m := newMortal(t, 2, nil)
@@ -231,8 +231,7 @@ func TestDeploysByKillMakeNoDeadLetters(t *testing.T) {
 	}
 }
 
-// In the steady state nothing is asked for a message that is about it alone: what is stored of partitions is
-// stored now and then.
+// In the steady state no statement is about a single message: positions are stored at intervals.
 func TestPositionsAreStoredNowAndThen(t *testing.T) {
 	w := newWorld(t, 2)
 	counted := &counting{Store: w.db}
@@ -276,9 +275,9 @@ func (c *counting) Attend(ctx context.Context, a store.Attend) (store.Attended, 
 	return c.Store.Attend(ctx, a)
 }
 
-// A database that is farther back than the broker gets its messages again: those whose marks are gone run,
-// the others are repeats. A checkpoint of another topic of the same name counts for nothing: the database has
-// lost that of this topic, which is read from its beginning.
+// A database that is older than the broker's position gets its messages again: those without marks run,
+// the others are duplicates. A checkpoint of an earlier topic with the same name is ignored: the topic is
+// read from its beginning.
 // Interleaving 5.
 func TestConsumerStartsAtTheLowerPosition(t *testing.T) {
 	w := newWorld(t, 1)
@@ -320,9 +319,9 @@ func TestConsumerStartsAtTheLowerPosition(t *testing.T) {
 	}
 }
 
-// What a partition had nothing of when the backup was made comes again, too: where it began was stored before
-// anything of it came.
-func TestConsumerOfALaneThatWasEmptyThen(t *testing.T) {
+// A partition was empty when the backup was made. Its messages come again, too: its beginning was stored
+// before its first message came.
+func TestConsumerOfAPartitionThatWasEmpty(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(keep)
 	w.quiet(in)
@@ -351,7 +350,7 @@ func TestConsumerOfALaneThatWasEmptyThen(t *testing.T) {
 	}
 }
 
-// A consumer that runs finds out by itself that it was rewound, and takes again what has no mark.
+// A running consumer notices that it was rewound, and handles messages without a mark again.
 // Interleaving 5.
 func TestRewindOfARunningConsumer(t *testing.T) {
 	w := newWorld(t, 1)
@@ -372,7 +371,7 @@ func TestRewindOfARunningConsumer(t *testing.T) {
 	})
 	w.apply(store.Effect{Rewind: &store.Rewind{Consumer: "stock", Partition: checkpoint.Partition,
 		Origin: checkpoint.Origin, Position: 2, Stamp: "again"}})
-	w.publish(w.message("k", "5")) // so that it looks soon
+	w.publish(w.message("k", "5")) // so that it looks at its checkpoints soon
 	until(t, "they come again", func() bool { h := in.Health(); return h.Duplicates >= 3 && h.Handled == 6 })
 	if err := stop(); err != nil {
 		t.Fatal(err)
@@ -380,7 +379,7 @@ func TestRewindOfARunningConsumer(t *testing.T) {
 	w.expect("k", "0 1 2 3 4 5")
 }
 
-// Each bug is a safeguard taken away.
+// Each bug removes one safeguard, and the tests find it.
 // Interleaving 12.
 func TestSeededBugsOfPositionsAndKills(t *testing.T) {
 	for name, wrap := range map[string]func(store.Driver[tx]) store.Driver[tx]{
@@ -458,8 +457,8 @@ func (d misread) Attend(ctx context.Context, a store.Attend) (store.Attended, er
 	return got, err
 }
 
-// What is stored of positions and not answered is found again as one of ours: nobody takes it for a database
-// that went back.
+// A position is stored, but the answer is lost. The inbox later recognizes its own stamp, and does not
+// conclude that the database was restored.
 func TestLostAnswerOfPositions(t *testing.T) {
 	w := newWorld(t, 1)
 	bus := &subscribed{Broker: w.bus}
@@ -502,7 +501,7 @@ func (b *subscribed) Subscribe(ctx context.Context, g broker.Group) (broker.Subs
 	return b.Broker.Subscribe(ctx, g)
 }
 
-// A halfDeaf store stores positions and, two times of three, does not hear that it did.
+// A halfDeaf store stores positions, but loses two of three answers.
 type halfDeaf struct {
 	*memstore.Store
 	n int
@@ -519,9 +518,9 @@ func (d *halfDeaf) Attend(ctx context.Context, a store.Attend) (store.Attended, 
 	return all, err
 }
 
-// What came first is taken first, also behind another of its key: so the position goes on, and little is in
-// doubt where a process dies.
-func TestWhatCameFirstIsTakenFirst(t *testing.T) {
+// Messages begin in the order in which they came, also behind another message of their key. So the
+// position advances, and few messages are in doubt after a crash.
+func TestMessagesBeginInOrderOfArrival(t *testing.T) {
 	w := newWorld(t, 1)
 	var got, want []string
 	in := w.inbox(&inbox.Options{Now: w.clock, Workers: 1, Batch: 1},
@@ -540,10 +539,10 @@ func TestWhatCameFirstIsTakenFirst(t *testing.T) {
 	}
 }
 
-// A rewind between the broker's question where a partition begins and the note that it is ours is followed,
-// not written over.
+// A rewind between Resume and the occupation of a partition takes effect: the occupation does not
+// overwrite it.
 // Interleaving 5.
-func TestRewindOfALaneThatIsBeingTaken(t *testing.T) {
+func TestRewindOfAPartitionThatIsBeingOccupied(t *testing.T) {
 	w := newWorld(t, 1)
 	first := w.inbox(&inbox.Options{Now: w.clock}, keep)
 	for i := range 5 {
@@ -572,7 +571,7 @@ func TestRewindOfALaneThatIsBeingTaken(t *testing.T) {
 	w.expect("k", "0 1 2 3 4")
 }
 
-// A before store has something happen before partitions are occupied, once.
+// A before store calls a function before partitions are occupied, once.
 type before struct {
 	*memstore.Store
 	occupy func()
@@ -586,7 +585,7 @@ func (d *before) Attend(ctx context.Context, a store.Attend) (store.Attended, er
 	return d.Store.Attend(ctx, a)
 }
 
-// What was claimed and not begun is handed back, though the consumer cannot join its group anew.
+// Claimed messages that have not begun are released, even if the consumer cannot join its group again.
 func TestClaimedIsHandedBackWithoutASubscription(t *testing.T) {
 	w, bus := newWorld(t, 1), &subscribed{}
 	bus.Broker = w.bus
@@ -606,7 +605,7 @@ func TestClaimedIsHandedBackWithoutASubscription(t *testing.T) {
 	w.pass(time.Minute)
 	broken = false
 	w.publish(w.message("z", "1"))
-	if _, err := in.Step(t.Context()); err != nil { // takes that, and has claimed others
+	if _, err := in.Step(t.Context()); err != nil { // handles that message, and claims others
 		t.Fatal(err)
 	}
 	all, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
@@ -620,7 +619,7 @@ func TestClaimedIsHandedBackWithoutASubscription(t *testing.T) {
 	for err, n := error(nil), 0; err == nil; n++ {
 		w.pass(10 * time.Millisecond)
 		if _, err = in.Step(t.Context()); n > 100 {
-			t.Fatal("it did not join anew")
+			t.Fatal("it did not join again")
 		}
 	}
 	claimed := func() (n int) {

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/inbox"
 )
 
-// A recovery is a consumer that has parked what it could not do, and can now, but for some.
+// A recovery is a consumer with parked messages that now succeed, except for some.
 type recovery struct {
 	w    *world
 	bad  func(value string) bool
@@ -22,7 +22,7 @@ type recovery struct {
 	in   map[int]int // handlers that ran in a transaction
 	most int         // of these
 	runs map[string]int
-	with map[string]int // the last transaction of a message
+	with map[string]int // number of the last transaction of each message
 }
 
 func newRecovery(t *testing.T, keys int) *recovery {
@@ -89,8 +89,8 @@ func (r *recovery) over(bus *membroker.Broker, many bool) *inbox.Inbox[tx] {
 	return in
 }
 
-// What was parked shares transactions as what is fresh does, once the first of it went well: each in the
-// order of its key, nothing left.
+// Parked messages share transactions as other messages do, after the first success. Each key is in order,
+// and none is left.
 func TestParkedMessagesShareTransactions(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		const keys = 200
@@ -112,8 +112,7 @@ func TestParkedMessagesShareTransactions(t *testing.T) {
 	}
 }
 
-// While they fail still, they are tried one by one, as often as if each were alone, and none is charged for
-// another.
+// While they still fail, each runs alone, and no failure counts for another message.
 func TestParkedMessagesThatFailAgainShareNothing(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		const keys = 50
@@ -138,9 +137,9 @@ func TestParkedMessagesThatFailAgainShareNothing(t *testing.T) {
 	}
 }
 
-// A claimed message that fails among others is charged, alone; the others take effect in one more run at
-// most.
-func TestGuiltyOneOfTheParkedIsChargedAlone(t *testing.T) {
+// A claimed message fails among others. Only that one is charged; the others take effect after at most one
+// more run.
+func TestOnlyTheFailedParkedMessageIsCharged(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		const keys = 120
 		r := newRecovery(t, keys)
@@ -170,8 +169,7 @@ func TestGuiltyOneOfTheParkedIsChargedAlone(t *testing.T) {
 	}
 }
 
-// What two processes had claimed when they died is taken alone, each message by itself, however many they had
-// claimed.
+// Messages that two dead processes had claimed run alone, each by itself.
 func TestClaimedByDeadProcessesAreTakenAlone(t *testing.T) {
 	const keys = 200
 	r := newRecovery(t, keys)

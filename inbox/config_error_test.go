@@ -20,7 +20,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A firstLine is a log that ends what writes it with its first line of a level.
+// A firstLine is a log that ends the run with the first line of a level.
 type firstLine struct {
 	slog.Handler
 	once sync.Once
@@ -44,7 +44,7 @@ func (l *firstLine) Handle(_ context.Context, r slog.Record) error {
 
 func (l *firstLine) WithAttrs([]slog.Attr) slog.Handler { return l }
 
-// foreign is a broker at which the group is another database's.
+// foreign is a broker with a group that belongs to another database.
 type foreign struct{ broker.Broker }
 
 func (foreign) Subscribe(context.Context, broker.Group) (broker.Subscription, error) {
@@ -96,7 +96,7 @@ func TestConfigurationErrorIsNotHiddenByAnOutage(t *testing.T) {
 	}
 }
 
-// What only other settings cure is logged as an ERROR from the first time on, and named.
+// An error that only other settings can cure is logged as an ERROR from the first time on.
 func TestConfigurationErrorIsAnError(t *testing.T) {
 	at, err := url.Parse(need.Postgres(t))
 	if err != nil {

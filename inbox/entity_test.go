@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A handler that was overtaken is called again at once, in a transaction of its own, with nothing charged.
-func TestOvertakenHandlerIsCalledAgainAtOnce(t *testing.T) {
+// A handler that was overtaken is called again immediately, in a new transaction, and nothing is charged.
+func TestOvertakenHandlerIsCalledAgainImmediately(t *testing.T) {
 	w := newWorld(t, 1)
 	runs := 0
 	in := w.stepper(func(_ context.Context, t tx, m skald.Received[string]) error {
@@ -35,9 +35,9 @@ func TestOvertakenHandlerIsCalledAgainAtOnce(t *testing.T) {
 	}
 }
 
-// One that is overtaken for ever is a failure like another: parked, charged, and in the end a dead letter. So
-// it is when a parked message is.
-func TestOvertakenForEverIsAFailure(t *testing.T) {
+// A handler that is always overtaken fails as any other: its message is parked, charged, and in the end a
+// dead letter. A parked message does the same.
+func TestHandlerThatIsAlwaysOvertakenFails(t *testing.T) {
 	w := newWorld(t, 1)
 	runs := 0
 	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 2}},
@@ -57,8 +57,8 @@ func TestOvertakenForEverIsAFailure(t *testing.T) {
 	}
 }
 
-// The token of an entity grows with each commit, is the same again behind a rollback, and is 0 for what is
-// not locked.
+// The token of an entity grows with each commit, is the same again after a rollback, and is 0 for an
+// entity without a lock.
 func TestFence(t *testing.T) {
 	w := newWorld(t, 1)
 	var seen []int64
@@ -82,9 +82,8 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// A courier takes a parcel and is away for long, outside of any transaction. Meanwhile the order is changed.
-// The token that was stored with the parcel tells the courier, whenever it comes back, that the parcel is not
-// the one it took.
+// A courier takes a parcel and is away for long, outside of any transaction. Meanwhile the order changes.
+// The token stored with the parcel tells the courier later that the parcel has changed.
 func ExampleFence() {
 	db, bus := memstore.New(nil), membroker.New(nil)
 	ctx := context.Background()
@@ -120,8 +119,8 @@ func ExampleFence() {
 	// Output: delivered: false
 }
 
-// Messages that wait for entities in use leave workers to the others: be it one entity, or one for each
-// message.
+// Messages that wait for entities in use leave workers to other messages, both for one entity and for an
+// entity per message.
 func TestEntityInUseLeavesWorkersToOthers(t *testing.T) {
 	one := func(skald.Message) string { return "0" }
 	each := func(m skald.Message) string { return string(m.Key) }
