@@ -24,7 +24,7 @@ func within[T any](t *testing.T, db *memstore.Store, f func(tx tx) (T, error)) T
 	return v
 }
 
-// settle steps until the engine has nothing to do.
+// settle steps the engine until it is idle.
 func settle(t *testing.T, e *saga.Engine[tx]) {
 	t.Helper()
 	for {
@@ -38,8 +38,8 @@ func settle(t *testing.T, e *saga.Engine[tx]) {
 	}
 }
 
-// A participant that knows of no sagas is answered for by the business key: what it says counts once, for the
-// one command that waits for it.
+// TestAnswer: Answer takes the reply of a participant that does not know sagas, by the business key. It
+// counts once, for the only command that waits for it.
 func TestAnswer(t *testing.T) {
 	db, d := memstore.New(nil), packing()
 	e := engineOf(t, db, d)
@@ -64,7 +64,7 @@ func TestAnswer(t *testing.T) {
 	}{
 		{"one", "unpacked", false}, {"one", "packed", true}, {"one", "packed", false},
 		{"one", "short", false},
-		{"two", "packed", false}, // which of the lines?
+		{"two", "packed", false}, // ambiguous: two lines wait
 		{"no", "short", true},
 		{"none", "packed", false},
 	} {
@@ -84,7 +84,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// A cancellation stands with the caller's transaction, and tells what it came to.
+// TestCancel: a cancellation commits with the caller's transaction, and returns its result.
 func TestCancel(t *testing.T) {
 	go1 := saga.Signal[bool]{Name: "go"}
 	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("flight"), saga.Wait[trip]("go", go1),

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// The gateway charges, and its answer is lost. The engine looks the charge up. A later step is refused, so
-// the engine refunds it.
+// ExampleCall: the gateway charges, but its answer is lost. The engine looks the charge up. A later
+// step is rejected, so the engine refunds the charge.
 func ExampleCall() {
 	bank := call.NewProvider("bank", nil)
 	charges := map[string]int{}
@@ -58,7 +58,7 @@ func ExampleCall() {
 	// ship rejected: no such address 1 <nil>
 }
 
-// A Call may be undone in a transaction; its step has the type of that transaction.
+// TestCallUndoneLocally: a Call with an undo in a transaction has the type of that transaction.
 func TestCallUndoneLocally(t *testing.T) {
 	at := call.NewEndpoint(call.NewProvider("bank", nil),
 		func(_ context.Context, id, _ string) (string, error) { return "receipt of " + id, nil })
@@ -80,7 +80,8 @@ func TestCallUndoneLocally(t *testing.T) {
 	}
 }
 
-// NewEngine names the fault of an undo that does not fit its step, and of a Call without a function.
+// TestFaultsOfPlainCalls: NewEngine reports an undo that does not fit its step, and a Call without a
+// function.
 func TestFaultsOfPlainCalls(t *testing.T) {
 	at := call.NewEndpoint(call.NewProvider("bank", nil),
 		func(_ context.Context, id, _ string) (string, error) { return id, nil })

@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// A till is a database, its rows, and two builds over it: the later one looks before it pays.
+// A till is a database, its rows, and two builds over it: the later build checks before it pays.
 type till[TTx any] struct {
 	*testing.T
 	db    store.Driver[TTx]
@@ -109,8 +109,9 @@ func (p till[TTx]) want(key, rows, status string) {
 	}
 }
 
-// While two builds run, and after a rollback, an engine of the older build leaves the sagas of the later one
-// alone: it would pay without the check. Signals and cancellations reach them by its process all the same.
+// TestSagasGoNoWayBack: during a rollout, and after a rollback, an engine of the older build does not run
+// the sagas of the later one, because it would pay without the check. It still delivers signals and
+// cancellations to them.
 func TestSagasGoNoWayBack(t *testing.T) {
 	onTill(t, noWayBack[tx], noWayBack[*sql.Tx], noWayBack[pgx.Tx])
 }
@@ -148,11 +149,11 @@ func noWayBack[TTx any](p till[TTx]) {
 	p.want("late", "hold check pay", "done")
 	p.want("untold", "hold check pay", "done")
 	p.want("cancelled", "hold", "compensated")
-	p.want("early", "hold check pay", "done") // the older build's went on by the later one
+	p.want("early", "hold check pay", "done") // the later build continued a saga of the older one
 }
 
-// After a rollback the earlier build goes on with its own sagas. Those of the later one it takes on once its
-// definition says that they are to go back.
+// TestRollback: after a rollback the earlier build continues its own sagas. It runs those of the later one
+// only with a mapping back.
 func TestRollback(t *testing.T) { onTill(t, rollback[tx], rollback[*sql.Tx], rollback[pgx.Tx]) }
 
 func rollback[TTx any](p till[TTx]) {

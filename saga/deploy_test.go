@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// packStep is a command, by a name of its own, with an undo.
+// packStep returns a command with its own name and an undo.
 func packStep(name string, opts ...saga.Option) *saga.Step[order, string] {
 	box := func(r saga.Run[order]) stand { return stand{Order: r.Key, Line: name} }
 	return saga.Command(name, packIt, box, saga.Reply(packed),
@@ -28,7 +28,7 @@ func orders(name string, mapped []saga.Mapping, steps ...saga.Listed[order]) *sa
 	return saga.New(name, &saga.Options[order]{Key: orderID, Mappings: mapped}, steps...)
 }
 
-// answers is an inbox of an engine's replies, which looks at what is parked again at once.
+// answers returns an inbox for an engine's replies, with short retries of parked messages.
 func (k *desk[TTx]) answers(e *saga.Engine[TTx]) *inbox.Inbox[TTx] {
 	in := inbox.New(k.db, k.bus, "orders", &inbox.Options{Workers: 1,
 		Timeouts: inbox.Timeouts{Wait: time.Minute}, Logger: k.log(),
@@ -46,7 +46,7 @@ func (k *desk[TTx]) step(in *inbox.Inbox[TTx]) bool {
 	return busy
 }
 
-// kept is what the engines' inbox has parked.
+// kept returns the parked messages of the engines' inbox.
 func (k *desk[TTx]) kept() []store.Parked {
 	k.t.Helper()
 	kept, err := store.ListKept(k.t.Context(), k.db, store.Sought{Consumer: "orders"})
@@ -56,7 +56,7 @@ func (k *desk[TTx]) kept() []store.Parked {
 	return kept
 }
 
-// until steps until a saga has ended, for a minute at most.
+// until steps until a saga has ended, for at most a minute.
 func (k *desk[TTx]) until(key string, all ...skald.Stepper) string {
 	k.t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
@@ -69,8 +69,8 @@ func (k *desk[TTx]) until(key string, all ...skald.Stepper) string {
 	return ""
 }
 
-// While a build is rolled out, an instance of the older one gets replies to commands that only the newer one
-// knows: to a step of a saga, or to a saga. They are left to the newer one.
+// TestReplyAtAnOlderBuild: during a rollout the older build receives replies to commands that only the
+// newer one has, of a step or of a saga. It leaves them to the newer build.
 func TestReplyAtAnOlderBuild(t *testing.T) {
 	older := orders("order", nil, packStep("pack"))
 	for name, newer := range map[string]*saga.Definition[order]{
@@ -91,7 +91,7 @@ func TestReplyAtAnOlderBuild(t *testing.T) {
 						m.CausationID = ""
 					}
 					publish(t, k.bus, m)
-					for k.step(theirs) && len(k.kept()) == 0 { // what is parked is due again at once
+					for k.step(theirs) && len(k.kept()) == 0 { // a parked message is due at once
 					}
 				}
 				if kept := k.kept(); len(kept) != 1 || kept[0].Dead != nil {
@@ -108,7 +108,7 @@ func TestReplyAtAnOlderBuild(t *testing.T) {
 	}
 }
 
-// A renamed saga has a command, a call and a child under way, and a wait, after which it is moved.
+// A renamed saga has a command, a call and a child in progress, and a wait. It is moved after the wait.
 type renamed struct {
 	*desk[tx]
 	bank                *bank
@@ -145,7 +145,7 @@ func (r *renamed) define(mapped []saga.Mapping, pack, pay, child string) *saga.D
 		saga.Wait[order]("last", saga.Signal[bool]{Name: "last"}, saga.After(box, call, kid, look)))
 }
 
-// as has the engine of a definition go on.
+// as runs the engine of one definition.
 func (r *renamed) as(d *saga.Definition[order]) {
 	r.d, r.e = d, engineOf(r.t, r.db.(*memstore.Store), d)
 }
@@ -158,8 +158,8 @@ func (r *renamed) send(d *saga.Definition[order], key string, s saga.Signal[bool
 	r.goOn()
 }
 
-// What was under way when its step was renamed is answered, goes on and is undone as what it was, whether
-// the saga was moved to the newer definition before its answers came or after.
+// TestRenameUnderWay: requests in progress when their step is renamed are answered, continued and undone
+// under their original names. The answers come before or after the saga is moved.
 func TestRenameUnderWay(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		t.Run(fmt.Sprint(before), func(t *testing.T) {
@@ -210,8 +210,8 @@ func (r *renamed) cancel(key string) (out saga.SignalResult, err error) {
 	}), nil
 }
 
-// A build whose step has a child of another definition does not take on a saga that has begun the step: it
-// would not find the child, which would stand for ever. The build that began it undoes it.
+// TestAnotherChild: if the definition of a step's child differs, a build does not run a saga that has begun
+// the step. It would not find the child, which would remain forever. The build that began it undoes it.
 func TestAnotherChild(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -254,7 +254,7 @@ func TestAnotherChild(t *testing.T) {
 	if _, there := db.User()["unbegun air"]; !there {
 		t.Error("the later build does not take on what has not begun the step")
 	}
-	now = now.Add(time.Minute) // for which it is left to others
+	now = now.Add(time.Minute) // the time for which it is left to other builds
 	settle(t, engineAt(t, db, clock, older, train))
 	for _, name := range []string{"trip", "train"} {
 		list, err := store.ListSagas(t.Context(), db, store.SagaQuery{Name: name, Key: "t"})
@@ -278,8 +278,8 @@ func engineAt(t *testing.T, db *memstore.Store, clock func() time.Time,
 	return e
 }
 
-// A saga that a build cannot take on says so where operators look, and counts as overdue after 15 minutes,
-// until a build that can goes on with it.
+// TestLeftToAnotherBuild: a saga that a build cannot run is shown to operators with the reason, and counts
+// as overdue after 15 minutes, until another build runs it.
 func TestLeftToAnotherBuild(t *testing.T) {
 	now := time.Now()
 	clock := func() time.Time { return now }

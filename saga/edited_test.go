@@ -9,7 +9,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A command or a reply that became a dead letter, and whose payload is mended, still counts at its saga.
+// TestMendedCommandAndReply: a command or a reply that became a dead letter and was edited still counts for
+// its saga.
 func TestMendedCommandAndReply(t *testing.T) {
 	k := newDesk(t, memstore.New(nil))
 	commands := k.begin(order{ID: "o", Lines: []string{"tea"}})
@@ -28,7 +29,7 @@ func TestMendedCommandAndReply(t *testing.T) {
 	}
 }
 
-// mended is what takes the place of m, as a dead letter, when its payload is edited.
+// mended returns the dead letter m with an edited payload.
 func mended(t *testing.T, m skald.Message) skald.Message {
 	t.Helper()
 	db := memstore.New(nil)

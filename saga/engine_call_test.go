@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A bank knows its keys again. Lose makes that many of its answers get lost after they took effect.
+// A bank deduplicates by key. It loses the first Lose answers after they took effect.
 type bank struct {
 	mu     sync.Mutex
 	paid   map[string]int // by key
@@ -79,7 +79,7 @@ func (b *bank) payments() int {
 	return len(b.paid)
 }
 
-// paying holds, pays and packs; what it settles is a row.
+// paying returns a saga that holds, pays and packs; Settle writes a row.
 func paying(b *bank, settle error) *saga.Definition[trip] {
 	pay := saga.CallWith("pay", saga.Request[tx, trip, int, string]{At: b.at, Do: b.pay, LookUp: b.find,
 		Cancel: b.void,
@@ -133,7 +133,7 @@ func TestCall(t *testing.T) {
 			running(t, e)
 			begin(t, db, e, d, trip{"a", c.fail})
 			if name == "settle broken" {
-				// the money is taken, and what follows cannot be written: an operator decides
+				// the money is taken, but the consequences cannot be written: an operator decides
 				awaitStanding(t, db, "a", func(s store.Saga) bool { return s.Stuck })
 				if b.payments() != 1 {
 					t.Errorf("%d payments", b.payments())
@@ -153,7 +153,7 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// awaitStanding waits until a saga stands somehow.
+// awaitStanding waits until a saga has a state.
 func awaitStanding(t *testing.T, db *memstore.Store, key string, is func(store.Saga) bool) store.Saga {
 	t.Helper()
 	deadline := time.Now().Add(5 * time.Minute)

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// Waits that begin in a process whose clock is three days off, and which has not seen the store's before,
-// last as long as they are to: those that begin with the saga, and those that a signal begins.
+// TestWaitsByTheStoresClock: a process whose clock is three days off, and which has not read the store's
+// clock, still uses correct times for waits, at the start of a saga and after a signal.
 func TestWaitsByTheStoresClock(t *testing.T) {
 	yes := saga.Signal[bool]{Name: "yes"}
 	late := saga.Wait[trip]("late", yes, saga.Timeout(24*time.Hour))

@@ -24,7 +24,7 @@ var (
 	unpacked = skald.Event[string]{Topic: "packed", Type: "unpacked"}
 )
 
-// packing has each line packed by another service, and then is rejected, or not.
+// packing returns a saga in which another service packs each line, and which is then rejected or not.
 func packing() *saga.Definition[order] {
 	lines := func(r saga.Run[order]) []string { return r.In.Lines }
 	line := func(r saga.Run[order]) stand { return stand{r.Key, r.Occurrence} }
@@ -40,7 +40,7 @@ func packing() *saga.Definition[order] {
 	return saga.New("packing", &saga.Options[order]{Key: orderID}, pack, pay)
 }
 
-// packer is the participant: what it packed is in its own database.
+// packer is the participant, with its own database.
 func packer(db *memstore.Store, bus *membroker.Broker) *inbox.Inbox[tx] {
 	in := inbox.New(db, bus, "packer", nil)
 	pack := inbox.NewStep(in, "pack", func(m skald.Received[stand]) string { return m.Value.Order },
@@ -64,7 +64,7 @@ func packer(db *memstore.Store, bus *membroker.Broker) *inbox.Inbox[tx] {
 	return in
 }
 
-// Commands go by outbox, relay, broker and inbox, and so do their replies.
+// TestCommand: commands and replies travel by outbox, relay, broker and inbox.
 func TestCommand(t *testing.T) {
 	for name, c := range map[string]struct {
 		o    order

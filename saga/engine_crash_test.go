@@ -15,8 +15,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A step that ends its process is stuck after three times, and what the process had in hand beside it goes
-// on.
+// TestEndsItsProcess: a step that crashes its process is stuck after three crashes. The other sagas of the
+// process continue.
 func TestEndsItsProcess(t *testing.T) {
 	now := time.Now()
 	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
@@ -44,7 +44,7 @@ func TestEndsItsProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if deaths != 4 { // once behind a, in a transaction with it
+	if deaths != 4 { // once after a, in the same transaction
 		t.Errorf("it ended its process %d times", deaths)
 	}
 	if s := ss[0]; !s.Stuck || s.Step != "deadly" || !strings.Contains(s.Error, "ended its process 3 times") {
@@ -55,7 +55,7 @@ func TestEndsItsProcess(t *testing.T) {
 	}
 }
 
-// turnOf has a process of its own claim what is due and work on it, to its end.
+// turnOf starts a process that claims due sagas and runs them to their end.
 func turnOf(t *testing.T, process *memstore.Store, o *saga.EngineOptions, d saga.Defined) {
 	t.Helper()
 	e, err := saga.NewEngine(process, o, d)
@@ -74,8 +74,8 @@ func turnOf(t *testing.T, process *memstore.Store, o *saga.EngineOptions, d saga
 	}
 }
 
-// The end of a process is charged to the function that ran: not to one that was listed before it and not
-// called, nor to one that was called before it, however often that fails.
+// TestWhoEndsItsProcess: a crash counts for the function that ran, not for an earlier one that was not
+// called, nor for one that was called before and failed.
 func TestWhoEndsItsProcess(t *testing.T) {
 	var deaths, asked, fails int
 	die := func() { deaths++; runtime.Goexit() }
@@ -138,7 +138,8 @@ func TestWhoEndsItsProcess(t *testing.T) {
 	}
 }
 
-// What a saga keeps is bounded: a step whose output is too much for it fails, with both numbers.
+// TestTooLarge: the size of a saga is limited. A step with too large an output fails, with both numbers in
+// the error.
 func TestTooLarge(t *testing.T) {
 	text := strings.Repeat("x", 300<<10)
 	big := func(name string) *saga.Step[trip, string] {

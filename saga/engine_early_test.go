@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// tallied counts transactions that begin, and turns of the engine's loop.
+// tallied counts transactions and polls.
 type tallied struct {
 	*memstore.Store
 	begins, turns atomic.Int64
@@ -40,7 +40,7 @@ func (c *tallied) List(ctx context.Context, l store.List) (store.Listed, error) 
 }
 
 func (c *tallied) Check(ctx context.Context, as store.Role) error {
-	c.calls.Add(5) // of PostgreSQL: a transaction for each question
+	c.calls.Add(5) // PostgreSQL needs a transaction for each query
 	return c.Store.Check(ctx, as)
 }
 
@@ -62,7 +62,7 @@ func (c *tallied) Woken() <-chan struct{} {
 	return c.Store.Woken()
 }
 
-// inBubble runs an engine with two workers by a clock of its own.
+// inBubble runs an engine with two workers and a fake clock.
 func inBubble(t *testing.T, d *saga.Definition[trip],
 	f func(t *testing.T, ctx context.Context, db *tallied, e *saga.Engine[tx])) {
 	t.Helper()
@@ -84,8 +84,8 @@ func inBubble(t *testing.T, d *saga.Definition[trip],
 	})
 }
 
-// An idle engine makes about nine calls of its database a minute: a claim in 8 s, and one in a minute for its
-// definitions. It checks the tables once. It does not probe a database that answers.
+// TestIdleEngineAsksSeldom: an idle engine makes about nine database calls a minute: a claim every 8 s, and
+// one a minute for its definitions. It checks the tables once, and does not probe a database that answers.
 func TestIdleEngineAsksSeldom(t *testing.T) {
 	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("flight"))
 	inBubble(t, d, func(t *testing.T, _ context.Context, db *tallied, e *saga.Engine[tx]) {
@@ -98,8 +98,9 @@ func TestIdleEngineAsksSeldom(t *testing.T) {
 	})
 }
 
-// The engine that started a saga begins its first transaction before it reads the saga. The database ends
-// that transaction if it is idle for the Timeout of the first step and 5 s more.
+// TestFirstStepHasItsOwnTime: the engine that started a saga begins its first transaction before it reads
+// the saga. The database ends that transaction if it is idle for longer than the Timeout of the first step
+// plus 5 s.
 func TestFirstStepHasItsOwnTime(t *testing.T) {
 	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, saga.Do("flight",
 		func(context.Context, tx, saga.Run[trip]) (int, error) { return 0, nil }, nil, saga.NoEffect(),
@@ -124,8 +125,8 @@ func done(t *testing.T, what string, tx tx, errs ...error) {
 	}
 }
 
-// A saga that is cancelled or signalled with its start, or right after it, goes on at once: its engine does
-// not take it for one whose start is not committed yet, until its lease is over.
+// TestEarlyCancelsAndSignals: a saga that is cancelled or signalled together with its start, or right after
+// it, continues at once. Its engine does not wait for the end of the lease, as for an uncommitted start.
 func TestEarlyCancelsAndSignals(t *testing.T) {
 	now := saga.Signal[bool]{Name: "now"}
 	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("flight"), saga.Wait[trip]("wait", now))
@@ -162,8 +163,8 @@ func TestEarlyCancelsAndSignals(t *testing.T) {
 	})
 }
 
-// Starts that were rolled back are looked for more and more seldom, without a transaction each time; others
-// go on beside them.
+// TestRolledBackStartsAreLookedForSeldom: polls for starts that were rolled back get rarer, and need no
+// transaction each. Other sagas continue.
 func TestRolledBackStartsAreLookedForSeldom(t *testing.T) {
 	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("flight"))
 	inBubble(t, d, func(t *testing.T, ctx context.Context, db *tallied, e *saga.Engine[tx]) {
@@ -190,8 +191,9 @@ func TestRolledBackStartsAreLookedForSeldom(t *testing.T) {
 	})
 }
 
-// A start that was rolled back is never run, not even where the next start of its key, with another input or
-// the same, is stored before its worker looks; and that one does not wait for it.
+// TestRolledBackStartAndTheNextOfItsKey: a start that was rolled back is never run, even if the next start
+// of its key is stored before its worker polls, with the same input or another. The next start does not
+// wait for it.
 func TestRolledBackStartAndTheNextOfItsKey(t *testing.T) {
 	note := func(_ context.Context, tx tx, r saga.Run[trip]) (string, error) {
 		return r.ID, tx.Put(r.Key, r.ID+" "+r.In.Fail["as"])
@@ -226,7 +228,7 @@ func TestRolledBackStartAndTheNextOfItsKey(t *testing.T) {
 	})
 }
 
-// While sagas wait for a worker the engine's loop looks now and then, it does not spin.
+// TestEngineWithoutRoomDoesNotSpin: while sagas wait for a worker, the engine polls at a limited rate.
 func TestEngineWithoutRoomDoesNotSpin(t *testing.T) {
 	db := &tallied{Store: memstore.New(nil)}
 	hold, held := make(chan struct{}), make(chan struct{}, 10)
@@ -257,7 +259,7 @@ func TestEngineWithoutRoomDoesNotSpin(t *testing.T) {
 	close(hold)
 }
 
-// No saga has an empty key, or one that is no text.
+// TestAwaitOfKeysThatNoSagaCanHave: neither an empty key nor one with invalid UTF-8 finds a saga.
 func TestAwaitOfKeysThatNoSagaCanHave(t *testing.T) {
 	db, d := memstore.New(nil), trips()
 	e := engineOf(t, db, d)
@@ -269,7 +271,7 @@ func TestAwaitOfKeysThatNoSagaCanHave(t *testing.T) {
 	}
 }
 
-// single is a store with one connection, on which a list takes a tenth of a second.
+// single is a store with one connection, on which a list takes 100 ms.
 type single struct {
 	*memstore.Store
 	connection chan struct{}
@@ -286,7 +288,7 @@ func (s *single) List(ctx context.Context, l store.List) (store.Listed, error) {
 	}
 }
 
-// Awaits that wait for each other's connection are no outage.
+// TestAwaitsOfASlowStore: Awaits that wait for each other's connection are no outage.
 func TestAwaitsOfASlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, d := &single{memstore.New(nil), make(chan struct{}, 1)}, trips()
@@ -312,11 +314,12 @@ func TestAwaitsOfASlowStore(t *testing.T) {
 	})
 }
 
-// Sagas that wait for a worker are given back before their lease ends, whatever they wait with: another
-// engine that takes them takes none for one whose process ended. What was answered is not asked for again.
+// TestSagasThatWaitForAWorkerAreNotTakenOver: a saga that waits for a worker is released before its lease
+// ends, in each phase. So the engine that takes it over counts no crash. A known answer is not requested
+// again.
 func TestSagasThatWaitForAWorkerAreNotTakenOver(t *testing.T) {
 	slow := saga.Do("slow", func(_ context.Context, tx tx, r saga.Run[trip]) (string, error) {
-		<-time.After(12 * time.Second) // work that takes its time; the lease is 10 s
+		<-time.After(12 * time.Second) // slow work; the lease is 10 s
 		return "", tx.Put(r.Key, "done")
 	}, nil, saga.NoEffect())
 	var asked, answered atomic.Int64
@@ -348,7 +351,7 @@ func TestSagasThatWaitForAWorkerAreNotTakenOver(t *testing.T) {
 	}
 }
 
-// waitForWorkers has twelve sagas with a step of 12 s run by two engines of two workers each.
+// waitForWorkers runs twelve sagas with a step of 12 s on two engines with two workers each.
 func waitForWorkers(t *testing.T, ctx context.Context, db *tallied, d *saga.Definition[trip],
 	e *saga.Engine[tx]) {
 	other, err := saga.NewEngine(db, &saga.EngineOptions{Workers: 2}, d)
@@ -369,7 +372,7 @@ func waitForWorkers(t *testing.T, ctx context.Context, db *tallied, d *saga.Defi
 			t.Errorf("%+v, %v", end, err)
 		}
 	}
-	if took := time.Since(began); took > 72*time.Second { // twice as long as at best
+	if took := time.Since(began); took > 72*time.Second { // twice the optimum
 		t.Errorf("12 steps of 12 s by four workers took %v", took)
 	}
 	if n := e.Health().TakenOver + other.Health().TakenOver; n > 0 {
@@ -381,7 +384,7 @@ func waitForWorkers(t *testing.T, ctx context.Context, db *tallied, d *saga.Defi
 	}
 }
 
-// A time of an odd zone is that time, and the longest timeout is one.
+// TestOddTimes: a time with an odd zone is kept, and the longest timeout works.
 func TestOddTimes(t *testing.T) {
 	d := saga.New("trip", &saga.Options[trip]{Key: tripKey},
 		ledger("flight", saga.Retry(saga.Policy{Timeout: math.MaxInt64})),

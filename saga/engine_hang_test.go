@@ -19,8 +19,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A step that ended its process twice waits for a slow one until it may run alone. Other sagas go on
-// meanwhile, and whose process ends before it has run is not charged with that.
+// TestWaitsToRunAlone: a step that crashed its process twice waits for a slow step until it may run alone.
+// Other sagas continue meanwhile, and a crash during the wait does not count for it.
 func TestWaitsToRunAlone(t *testing.T) {
 	t.Parallel()
 	var shift, deaths, slow atomic.Int64
@@ -94,8 +94,8 @@ func TestWaitsToRunAlone(t *testing.T) {
 	}
 }
 
-// A function that ignores its context, and does not return, is charged with its attempt. It keeps no worker,
-// and another process takes the saga.
+// TestHangs: the attempt of a function that ignores its context and does not return counts. The function
+// keeps no worker, and another process takes the saga over.
 func TestHangs(t *testing.T) {
 	t.Parallel()
 	db, end := memstore.New(nil), make(chan bool)
@@ -149,7 +149,7 @@ func TestHangs(t *testing.T) {
 
 var errCut = errors.New("conn closed")
 
-// cut is a store that has ended the connections of functions that took too long.
+// cut is a store that has closed the connections of functions that took too long.
 type cut struct{ *memstore.Store }
 
 type cutUnit struct{ store.Unit[tx] }
@@ -166,8 +166,8 @@ func (u cutUnit) Rollback(ctx context.Context, es ...store.Effect) ([]bool, erro
 	return stand, errors.Join(err, errCut)
 }
 
-// The log says once that a function hangs, and once that it came back: the connection that it had lost by
-// then is no fault of the database.
+// TestLogOfAFunctionThatHangs: the log has one line when a function hangs, and one when it returns. The
+// connection that it lost is not reported as a fault of the database.
 func TestLogOfAFunctionThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, log := cut{memstore.New(nil)}, &testlog.Log{}
@@ -199,8 +199,8 @@ func TestLogOfAFunctionThatHangs(t *testing.T) {
 	})
 }
 
-// A request that ignores its context is made once in a process, though its saga is claimed again and again.
-// It counts towards its provider's limit once, so other sagas go on.
+// TestRequestThatHangsIsMadeOnce: a process sends a request that ignores its context only once, even if the
+// saga is claimed repeatedly. It counts once towards its provider's limit, so other sagas continue.
 func TestRequestThatHangsIsMadeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, at := memstore.New(nil), call.NewProvider("p",

@@ -24,7 +24,7 @@ func logging(t *testing.T, db *memstore.Store, log *testlog.Log, defs ...saga.De
 	return e
 }
 
-// runFor runs an engine for as long, by the clock of a bubble.
+// runFor runs an engine for a duration of the fake clock.
 func runFor(t *testing.T, e *saga.Engine[tx], d time.Duration) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), d)
@@ -34,8 +34,8 @@ func runFor(t *testing.T, e *saga.Engine[tx], d time.Duration) {
 	}
 }
 
-// The log of an engine says what runs, which steps fail and why, each fault once, and nothing of what
-// succeeds.
+// TestEngineLogsWhatFails: the log contains the sagas that run, and the steps that fail with their errors,
+// each fault once. It contains nothing about success.
 func TestEngineLogsWhatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, log := memstore.New(nil), &testlog.Log{}
@@ -59,7 +59,7 @@ func TestEngineLogsWhatFails(t *testing.T) {
 			`msg="saga: ready"`:                                                    1,
 			`msg="saga: stack of the panic" saga=booking frame=0`:                  1,
 			`msg="saga: a step failed`:                                             1,
-			`msg="saga: turns back; see: skald saga explain NAME KEY"`:             2, // by the panic, and by the wait
+			`msg="saga: turns back; see: skald saga explain NAME KEY"`:             2, // by panic and wait
 			`step=charge why=failed`:                                               1,
 			`step=approve why=failed reason="no signal approved came within 1m0s"`: 1,
 			`stack=`:      0,
@@ -76,7 +76,7 @@ func TestEngineLogsWhatFails(t *testing.T) {
 	})
 }
 
-// A panic of a condition has its stack in the log, too.
+// TestEngineLogsThePanicOfACondition: the log contains the stack of a panic in a condition, too.
 func TestEngineLogsThePanicOfACondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, log := memstore.New(nil), &testlog.Log{}
@@ -91,12 +91,13 @@ func TestEngineLogsThePanicOfACondition(t *testing.T) {
 	})
 }
 
-// An engine says once which sagas of the database it does not know: louder where nobody takes them.
+// TestEngineTellsOfNamesThatItDoesNotKnow: an engine logs once the sagas of the database that it has no
+// definition of: as a warning if no engine runs them.
 func TestEngineTellsOfNamesThatItDoesNotKnow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memstore.New(nil)
 		d := trips()
-		begin(t, db, engineOf(t, db, d), d, trip{ID: "a"}) // by a process that runs no engine
+		begin(t, db, engineOf(t, db, d), d, trip{ID: "a"}) // by a process without a running engine
 		tells := func(level string, want int) {
 			t.Helper()
 			log := &testlog.Log{}
@@ -114,7 +115,8 @@ func TestEngineTellsOfNamesThatItDoesNotKnow(t *testing.T) {
 	})
 }
 
-// An engine with commands warns where no consumer of their replies is known, here or in another process.
+// TestEngineWarnsWhereNobodyTakesReplies: an engine with commands logs a warning if no consumer handles
+// their replies, here or in another process.
 func TestEngineWarnsWhereNobodyTakesReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, bus := memstore.New(nil), membroker.New(nil)

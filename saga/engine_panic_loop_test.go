@@ -17,7 +17,7 @@ func (brokenStore) Claim(context.Context, store.Want) (store.Claimed, error) {
 	panic("a driver is broken")
 }
 
-// A panic in the loop that all sagas share is logged before it ends Run.
+// TestPanicInTheEngineIsLoggedAndEndsRun: a panic in the engine's own loop is logged before it ends Run.
 func TestPanicInTheEngineIsLoggedAndEndsRun(t *testing.T) {
 	var log testlog.Log
 	d := saga.New("order", &saga.Options[trip]{Key: tripKey}, ledger("a"))

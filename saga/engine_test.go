@@ -15,13 +15,13 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A trip is a saga's input: steps that are to fail, and how.
+// A trip is a saga's input: the steps that fail, and how.
 type trip struct {
 	ID   string            `json:"id"`
 	Fail map[string]string `json:"fail,omitempty"` // by step: reject, permanent, panic, once
 }
 
-// ledger is a step that writes a line, and whose undo deletes it.
+// ledger returns a step that writes a line, and whose undo deletes the line.
 func ledger(name string, opts ...saga.Option) *saga.Step[trip, string] {
 	do := func(_ context.Context, tx tx, r saga.Run[trip]) (string, error) {
 		if err := tx.Put(r.Key+" "+name, "done"); err != nil {
@@ -99,7 +99,7 @@ func begin[In any](t *testing.T, db *memstore.Store, e *saga.Engine[tx], d *saga
 	return s
 }
 
-// await waits for the end, for five minutes at most.
+// await waits for the end, for at most five minutes.
 func await[In any](t *testing.T, e *saga.Engine[tx], d *saga.Definition[In], key string) saga.End {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -120,7 +120,7 @@ func left(db *memstore.Store, key string) (n int) {
 	return n
 }
 
-// Each way of failing ends with all steps or with none.
+// TestDo: each kind of failure ends with all steps or with none.
 func TestDo(t *testing.T) {
 	db, d := memstore.New(nil), trips()
 	e := engineOf(t, db, d)
@@ -159,10 +159,11 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// Start stands with the caller's transaction; the same input finds the same saga, another one is refused.
+// TestStart: a start commits with the caller's transaction. The same input finds the same saga; another
+// input is refused.
 func TestStart(t *testing.T) {
 	db, d := memstore.New(nil), trips()
-	e := engineOf(t, db, d) // which does not run
+	e := engineOf(t, db, d) // it does not run
 	tx := db.BeginTx()
 	if _, err := saga.Bind(e, d).Start(t.Context(), tx, trip{ID: "gone"}); err != nil {
 		t.Fatal(err)
@@ -187,7 +188,7 @@ func TestStart(t *testing.T) {
 	if err != nil || len(ss) != 1 {
 		t.Errorf("%d sagas, %v", len(ss), err)
 	}
-	running(t, engineOf(t, db, d)) // another one finds it
+	running(t, engineOf(t, db, d)) // another engine finds the saga
 	if end := await(t, e, d, "a"); !end.Done || end.ID != first.ID {
 		t.Errorf("it ended as %+v", end)
 	}
@@ -199,7 +200,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// All that is wrong is told when the engine is made.
+// TestNewEngineRefuses: NewEngine reports all faults.
 func TestNewEngineRefuses(t *testing.T) {
 	other := saga.Do("x",
 		func(context.Context, context.Context, saga.Run[trip]) (int, error) { return 0, nil }, nil,

@@ -16,7 +16,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A signal by business key ends a wait, early or in time; in the caller's transaction or alone.
+// TestWait: a signal by business key ends a wait, early or in time, in the caller's transaction or in its
+// own.
 func TestWait(t *testing.T) {
 	db := memstore.New(nil)
 	approved, weighed := saga.Signal[string]{Name: "approved"}, saga.Signal[int]{Name: "weighed"}
@@ -69,8 +70,9 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// A signal that no run can ever take is refused, and told why; one for an occurrence that is not known yet is
-// kept, and not longer than that: nothing else is refused for want of room.
+// TestSignalsThatNobodyTakes: a signal that no run can take is refused with the reason. A signal for an
+// unknown occurrence is stored only until the occurrences are known, so it does not use up the room for
+// others.
 func TestSignalsThatNobodyTakes(t *testing.T) {
 	db := memstore.New(nil)
 	gate, plain, each := saga.Signal[bool]{Name: "gate"}, saga.Signal[bool]{Name: "plain"},
@@ -107,7 +109,8 @@ func TestSignalsThatNobodyTakes(t *testing.T) {
 	}
 }
 
-// Times are waited for, a signal that does not come fails or lapses, and a deadline turns the saga back.
+// TestTimes: a wait for a time ends. A signal that does not come fails or skips its step. A deadline turns
+// the saga back.
 func TestTimes(t *testing.T) {
 	never := saga.Signal[string]{Name: "never"}
 	soon := saga.Until("soon",
@@ -148,7 +151,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// A child ends its parent's step, and is undone with it.
+// TestChild: a child ends its parent's step, and is undone with it.
 func TestChild(t *testing.T) {
 	inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, ledger("x"), ledger("y"))
 	of := func(r saga.Run[trip]) trip { return trip{r.Key + "-child", r.In.Fail} }
@@ -185,7 +188,7 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// A child that ends by a signal ends its parent's step, too.
+// TestChildEndsBySignal: a child that ends by a signal ends its parent's step, too.
 func TestChildEndsBySignal(t *testing.T) {
 	go1 := saga.Signal[bool]{Name: "go"}
 	inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, ledger("x"), saga.Wait[trip]("wait", go1))
@@ -208,7 +211,7 @@ func TestChildEndsBySignal(t *testing.T) {
 	}
 }
 
-// A child whose key another saga has fails its step, and the saga turns back.
+// TestChildOfAnother: if another saga has the child's key, the step fails, and the saga turns back.
 func TestChildOfAnother(t *testing.T) {
 	inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, ledger("x"))
 	d := saga.New("outer", &saga.Options[trip]{Key: tripKey}, ledger("a"),
@@ -227,8 +230,7 @@ func TestChildOfAnother(t *testing.T) {
 	}
 }
 
-// A saga that has ended in this process is not in hand any more: whoever awaits it then hears of its end at
-// once.
+// TestAwaitOfAnEndedSaga: Await returns at once for a saga that has ended in this process.
 func TestAwaitOfAnEndedSaga(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, d := memstore.New(nil), trips()
@@ -246,7 +248,7 @@ func TestAwaitOfAnEndedSaga(t *testing.T) {
 		if err := tx.Commit(); err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(time.Minute) // of the clock of the test
+		<-time.After(time.Minute) // of the fake clock
 		began := time.Now()
 		for i := range 3 {
 			if end, err := saga.Bind(e, d).Await(ctx, fmt.Sprint("t-", i)); err != nil || !end.Done {

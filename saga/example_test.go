@@ -50,7 +50,7 @@ func reserveTea(ctx context.Context, tx pgx.Tx, r saga.Run[Order]) (Hold, error)
 	tag, err := tx.Exec(ctx, `UPDATE stock SET free = free - $1 WHERE sku = $2 AND free >= $1`,
 		r.In.Quantity, r.In.SKU)
 	if err == nil && tag.RowsAffected() == 0 {
-		err = skald.Reject(errors.New("out of stock")) // the saga turns back; any other error is tried again
+		err = skald.Reject(errors.New("out of stock")) // the saga turns back; any other error is retried
 	}
 	return Hold{r.In.SKU, r.In.Quantity}, err
 }
@@ -96,7 +96,7 @@ type gift struct {
 // Approved is declared once, for the saga and for those who send it.
 var Approved = saga.Signal[string]{Name: "approved"}
 
-// The steps that wait: for a signal, for a time, and for a saga of its own.
+// ExampleSignal_Send has steps that wait: for a signal, for a time, and for another saga.
 func ExampleSignal_Send() {
 	key := func(g gift) string { return g.ID }
 	wrap := func(_ context.Context, tx *memstore.Tx, r saga.Run[gift]) error {
@@ -113,7 +113,7 @@ func ExampleSignal_Send() {
 	approve := saga.Wait[gift]("approve", Approved, saga.Timeout(24*time.Hour)) // then the saga turns back
 	day := saga.Until("day", func(r saga.Run[gift]) time.Time { return r.In.Day })
 	inside := saga.Child("wrap", wrapping, func(r saga.Run[gift]) gift {
-		return gift{ID: r.Key, Paper: approve.Output(r)} // what the signal brought
+		return gift{ID: r.Key, Paper: approve.Output(r)} // the data of the signal
 	})
 	gifts := saga.New("gift", &saga.Options[gift]{Key: key}, approve, day, inside,
 		saga.Exec("send", send, nil, saga.Pivot()))
@@ -131,7 +131,7 @@ func ExampleSignal_Send() {
 	_, err = sagas.Start(ctx, tx, gift{ID: "g-1", Day: time.Now()})
 	fmt.Println(errors.Join(err, tx.Commit()))
 
-	_, err = Approved.Send(ctx, sagas, "g-1", "red") // from a handler of yours
+	_, err = Approved.Send(ctx, sagas, "g-1", "red") // for example in a handler
 	end, lost := sagas.Await(ctx, "g-1")
 	stop()
 	fmt.Println(end.Done, db.User(), errors.Join(err, lost, <-done))
@@ -140,7 +140,7 @@ func ExampleSignal_Send() {
 	// true map[g-1 sent:yes g-1 wrapped:red] <nil>
 }
 
-// A typed handle starts, awaits and reads the sagas of one definition. Its steps have no output.
+// ExampleBind starts, awaits and reads the sagas of one definition. Its steps have no output.
 func ExampleBind() {
 	pack := func(_ context.Context, tx *memstore.Tx, r saga.Run[Order]) error {
 		return tx.Put("packed "+r.Key, r.In.SKU)
@@ -186,7 +186,8 @@ type transfer struct {
 	Cents        int
 }
 
-// Two sagas on one account, which run one after the other: the second one reads what the first one has left.
+// ExampleLock runs two sagas on one account one after the other. The second one reads the result of the
+// first.
 func ExampleLock() {
 	key := func(t transfer) string { return t.ID }
 	account := saga.Lock("account", func(r saga.Run[transfer]) []store.Lock {
@@ -223,7 +224,7 @@ func ExampleLock() {
 	_, two := sagas.Await(ctx, "t-2")
 
 	tx = db.BeginTx()
-	// in a handler of yours
+	// for example in a handler
 	holders, err := saga.Held(ctx, engine, tx, store.Lock{Space: "account", Key: "tea"})
 	_ = tx.Rollback()
 	stop()
@@ -233,7 +234,7 @@ func ExampleLock() {
 	// map[tea:40] [] <nil>
 }
 
-// Each line of Go in docs/sagas.md is in a file that compiles.
+// TestPageShowsCodeThatCompiles: each line of Go in docs/sagas.md is in a file that compiles.
 func TestPageShowsCodeThatCompiles(t *testing.T) {
 	var code strings.Builder
 	for _, name := range []string{"example_test.go", "read_test.go", "../sagatest/check_test.go",

@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	exitAt   = "SKALD_TEST_SAGA_EXIT" // the database of a process that this test starts
+	exitAt   = "SKALD_TEST_SAGA_EXIT" // the database of a child process of this test
 	exitCode = 7                      // of a process that a step has ended
 )
 
-// deadly has each kind of function end its process where the input says so, behind its effect.
+// deadly ends its process in the function that the input names, after the function's effect.
 func deadly(payments *sql.DB) *saga.Definition[trip] {
 	fatal := func(r saga.Run[trip], at string) error {
 		switch r.In.Fail[at] {
@@ -69,7 +69,7 @@ func deadly(payments *sql.DB) *saga.Definition[trip] {
 	return saga.New("deadly", &saga.Options[trip]{Key: tripKey}, local("hold"), pay, ship)
 }
 
-// exitsRun is a process of an engine: it ends with 0 once each saga has ended or is stuck.
+// exitsRun runs an engine in a process. It exits with 0 once each saga has ended or is stuck.
 func exitsRun(t *testing.T, dir string) {
 	db, payments := opened(t, dir, "sagas"), opened(t, dir, "payments")
 	s := sqlitestore.New(db, nil)
@@ -94,9 +94,9 @@ func exitsRun(t *testing.T, dir string) {
 	}
 }
 
-// A step that ends its process runs alone in the end, and is stuck, and keeps no other saga from its end: in
-// a process of its own, which os.Exit ends, whatever function it is in. What a process has in hand as it ends
-// is charged; nobody is charged for one that ran alone.
+// TestExits: a step that ends its process finally runs alone, and gets stuck. It does not keep other sagas
+// from their end. Each kind of function calls os.Exit in its own process. The crash counts for the sagas in
+// progress, but if one ran alone, only for that one.
 func TestExits(t *testing.T) {
 	if dir := os.Getenv(exitAt); dir != "" {
 		exitsRun(t, dir)
@@ -112,7 +112,7 @@ func TestExits(t *testing.T) {
 		{"hold", "hold", "", nil},
 		{"intent", "pay", "hold", nil},
 		{"pay", "pay", "hold paid", nil},
-		{"when", "ship", "hold paid", nil}, // it is asked in the commit of what comes before, at first
+		{"when", "ship", "hold paid", nil}, // it is called in the commit of the steps before, at first
 		{"undo hold", "hold", "hold", map[string]string{"ship": "reject"}},
 	} {
 		t.Run(c.at, func(t *testing.T) {
@@ -145,11 +145,11 @@ func TestExits(t *testing.T) {
 	}
 }
 
-// exits are sagas in a file, and what they leave.
+// exits are sagas in a file, and their effects.
 type exits struct {
 	t            *testing.T
 	dir          string
-	db, payments *sql.DB // a bank has files of its own
+	db, payments *sql.DB // a bank has its own files
 }
 
 func opened(t *testing.T, dir, name string) *sql.DB {
@@ -202,7 +202,7 @@ func (x *exits) start(ins ...trip) {
 	}
 }
 
-// dies runs a process to its end, which a step may bring about. What it had leased is due then.
+// dies runs a process to its end, which a step may cause. Its leases are due then.
 func (x *exits) dies() bool {
 	x.t.Helper()
 	x.exec(x.db, "UPDATE skald_saga SET due = 0 WHERE due IS NOT NULL")
@@ -220,7 +220,7 @@ func (x *exits) dies() bool {
 	return false
 }
 
-// standing is how a saga ended, and what it left.
+// standing returns the state and the effects of a saga that has ended.
 func (x *exits) standing(key string) string {
 	x.t.Helper()
 	ss, err := store.ListSagas(x.t.Context(), sqlitestore.New(x.db, nil), store.SagaQuery{Key: key})

@@ -19,29 +19,29 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A stage is sagas that two engines run. Right tells what is left of one that has ended; want tells which of
-// the sagas end well.
+// A stage is a set of sagas that two engines run. Right checks the effects of a saga that has ended. Want
+// names the sagas that end well.
 type stage struct {
 	def   func() (*saga.Definition[trip], func(db *memstore.Store, key string, done bool) error)
 	want  map[string]bool
 	ins   []trip
-	ahead time.Duration // of the first engine's clock
+	ahead time.Duration // offset of the first engine's clock
 }
 
-// wiring has a bug in what is between processes and their database. Nil: nothing is there.
+// wiring adds a bug between processes and their database. Nil adds none.
 type wiring struct {
 	engine, operator *tamper
-	bare             bool // a reply is known by its saga alone, not by the command that it answers
+	bare             bool // a reply names its saga, but not its command
 }
 
-// session is the database of a process in one session.
+// session returns the database of one session of a process.
 func session(p *sagatest.Process, db *memstore.Store, t *tamper) store.Driver[tx] {
 	own := db.Session()
 	p.OnCrash(own.Kill)
 	switch {
 	case t == nil:
 		return sagatest.CrashDriver[tx](p, own)
-	case t.unguarded: // which is seen at the time of each I/O
+	case t.unguarded: // checked at each I/O
 		return sagatest.CrashDriver[tx](p, &tampered{Driver: own, t: t, raw: db})
 	}
 	return &tampered{Driver: sagatest.CrashDriver[tx](p, own), t: t, raw: db}
@@ -52,7 +52,7 @@ func quietly(w *sagatest.World) *saga.EngineOptions {
 		Logger: slog.New(slog.DiscardHandler)}
 }
 
-// startAll starts sagas before anything goes wrong.
+// startAll starts sagas before any fault.
 func startAll(w *sagatest.World, db *memstore.Store, def *saga.Definition[trip], ins ...trip) error {
 	starter, err := saga.NewEngine(db, quietly(w), def)
 	if err != nil {
@@ -70,7 +70,7 @@ func startAll(w *sagatest.World, db *memstore.Store, def *saga.Definition[trip],
 	return nil
 }
 
-// build has a world with the stage on it.
+// build returns a world with the stage.
 func (s stage) build(b wiring) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error {
 		db := memstore.New(&memstore.Options{Now: w.Now, Wait: time.Millisecond})
@@ -111,7 +111,7 @@ func (s stage) build(b wiring) func(w *sagatest.World) error {
 	}
 }
 
-// drawn bounds an exploration to n schedules in a full run (need.Full), else to a third of them.
+// drawn limits an exploration to n schedules in a full run (need.Full), else to a third of them.
 func drawn(n int) int {
 	if need.Full() {
 		return n
@@ -119,7 +119,7 @@ func drawn(n int) int {
 	return n / 3
 }
 
-// explored runs the sagas with one I/O going wrong each time.
+// explored runs the sagas with a fault at each I/O.
 func explored(t *testing.T, s stage) {
 	t.Helper()
 	sagatest.Explore(t, s.build(wiring{}), &sagatest.Options{Pairs: !testing.Short(), Sample: drawn(300),
@@ -138,7 +138,7 @@ func TestExploreDo(t *testing.T) {
 
 func TestExploreCall(t *testing.T) { explored(t, payments()) }
 
-// payments are one that is kept and one that is refunded, at a bank of their own.
+// payments is one payment that is kept and one that is refunded, with their own bank.
 func payments() stage {
 	return stage{
 		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
@@ -157,7 +157,7 @@ func payments() stage {
 	}
 }
 
-// A child and its parent stand together, whatever goes wrong.
+// TestExploreChild: a child and its parent have the same result after each fault.
 func TestExploreChild(t *testing.T) { explored(t, family()) }
 
 func family() stage {
@@ -174,8 +174,9 @@ func family() stage {
 	}
 }
 
-// A child says no past the pivot, and an operator repairs why and retries it: whatever goes wrong, nothing of
-// the first one is left, the other one is done once, and its parent hears of that.
+// TestExploreRetryOfAChild: a child is rejected past the pivot, and an operator removes the cause and
+// retries it. After each fault, the first child has no effect, the other one is done once, and the parent
+// gets its end.
 func TestExploreRetryOfAChild(t *testing.T) {
 	sagatest.Explore(t, repaired, &sagatest.Options{Pairs: !testing.Short(), Sample: drawn(60),
 		Rest: 15 * time.Second})
@@ -233,7 +234,7 @@ func repaired(w *sagatest.World) error {
 	return nil
 }
 
-// The scenes of the seeded bugs hold without a bug, whatever goes wrong.
+// TestExploreScenes: the scenes of the seeded bugs pass without a bug, after each fault.
 func TestExploreScenes(t *testing.T) {
 	for name, scene := range map[string]func(b wiring) func(w *sagatest.World) error{
 		"two engines": twoEngines, "participants": participants, "impatient": impatient, "shop": shop,
@@ -244,7 +245,7 @@ func TestExploreScenes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := &sagatest.Options{Pairs: !testing.Short(), Sample: drawn(150), Rest: 15 * time.Second}
 			if name == "builds" {
-				o.Rest = time.Minute // longer than an engine leaves alone what it has refused
+				o.Rest = time.Minute // longer than an engine leaves a refused saga to others
 			}
 			sagatest.Explore(t, scene(wiring{}), o)
 		})
@@ -256,8 +257,8 @@ type stepping func(ctx context.Context) (bool, error)
 
 func (s stepping) Step(ctx context.Context) (bool, error) { return s(ctx) }
 
-// A cancellation comes at any I/O of an engine, which may die as well: what is done is all or nothing. Early,
-// it comes while the engine waits; late, only while it is away.
+// TestExploreCancel: a cancellation comes at any I/O of an engine, which may die as well: all steps are
+// done or none. Early means that it comes while the engine waits; late, only while the engine is down.
 func TestExploreCancel(t *testing.T) {
 	for name, after := range map[string]int{"early": early, "late": late} {
 		t.Run(name, func(t *testing.T) {
@@ -272,7 +273,7 @@ const (
 	late  = 8
 )
 
-// cancelled is a saga that an operator cancels after so many turns: of an engine that is paused or has died.
+// cancelled is a saga that an operator cancels after some turns of an engine that is paused or has died.
 func cancelled(wire wiring, after int) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error {
 		db := memstore.New(&memstore.Options{Now: w.Now, Wait: time.Millisecond})

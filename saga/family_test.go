@@ -22,20 +22,20 @@ var (
 	further = saga.Signal[bool]{Name: "further"}
 )
 
-// A kin is parents and children on SQLite, whose engine is stepped by hand.
+// A kin is a set of parents and children on SQLite, whose engine the test steps.
 type kin struct {
 	t     *testing.T
 	file  *sql.DB
 	db    *sqlitestore.Store
 	e     *saga.Engine[*sql.Tx]
 	glued bool // undos of children fail
-	short bool // the child of "late" says no
+	short bool // the child of "late" is rejected
 	blind bool // no child can be started
 	tries int  // of the child of "late"
 	all   map[string]*saga.Definition[trip]
 }
 
-// newKin has parents of one step before their child: "outer", whose child is undone, "outer final", whose
+// newKin has parents with one step before their child: "outer", whose child is undone, "outer final", whose
 // pivot is its child, and "late", whose child comes after its pivot.
 func newKin(t *testing.T) *kin {
 	t.Helper()
@@ -132,7 +132,7 @@ func (k *kin) start(name, key string) {
 	k.settle()
 }
 
-// does has an operator change a saga; no engine is there.
+// does makes an operator change a saga; no engine is running.
 func (k *kin) does(verb operate.SagaVerb, name, step, data string) {
 	k.t.Helper()
 	c := operate.SagaChange{Verb: verb, Step: step}
@@ -158,7 +158,7 @@ func (k *kin) row(name string) store.Saga {
 	return ss[0]
 }
 
-// stands is how a saga stands. One that waits for a child which has ended waits for ever.
+// stands returns the state of a saga. A saga that waits for a child that has ended waits forever.
 func (k *kin) stands(name, child string) string {
 	k.t.Helper()
 	s, err := operate.ReadSaga(k.t.Context(), k.db, name, "k")
@@ -190,15 +190,15 @@ func (k *kin) ledger() (out string) {
 	return out
 }
 
-// A childStands is how a child stands when its parent turns back.
+// A childStands is a state of a child when its parent turns back.
 type childStands struct {
 	final   bool                       // the child is the parent's pivot
-	does    func(k *kin, inner string) // has it stand so
-	settled string                     // the parent, that was cancelled while it waited; "": it does not wait
-	undone  string                     // where the step was completed by hand before; "": it is past its pivot
-	rows    string                     // in the ledger after that
-	free    func(k *kin, inner string) // has the child go on
-	then    string                     // the parent after that
+	does    func(k *kin, inner string) // brings the child into the state
+	settled string                     // the parent if cancelled while it waited; "": it does not wait
+	undone  string                     // the parent if an operator completed the step; "": past its pivot
+	rows    string                     // in the ledger at the end
+	free    func(k *kin, inner string) // lets the child continue
+	then    string                     // the parent at the end
 }
 
 func childrenStand() map[string]childStands {
@@ -249,8 +249,8 @@ func childrenStand() map[string]childStands {
 	}
 }
 
-// However a child stands, a parent that turns back waits for it only where its end is still to come: also
-// where an operator has counted the step as done before.
+// TestNoParentWaitsForAnEndThatWasTold: a parent that turns back waits for a child only if the child's end
+// is still to come, in each state of the child, even if an operator completed the step before.
 func TestNoParentWaitsForAnEndThatWasTold(t *testing.T) {
 	for name, c := range childrenStand() {
 		if c.settled != "" {
@@ -294,8 +294,9 @@ func (c *childStands) check(t *testing.T, completed bool, want string) {
 	}
 }
 
-// A child that says no past the pivot has its parent stuck. A retry starts another one in its place, also
-// with another input. After a no nothing of it is left, so its step can be skipped.
+// TestRetryOfAChildThatSaidNo: a child that is rejected past the pivot makes its parent stuck. A retry
+// starts another child in its place, even with another input. A rejected child has no effect, so its step
+// can be skipped.
 func TestRetryOfAChildThatSaidNo(t *testing.T) {
 	for _, verb := range []operate.SagaVerb{operate.RetrySaga, operate.SkipSaga} {
 		k := newKin(t)
@@ -323,7 +324,8 @@ func TestRetryOfAChildThatSaidNo(t *testing.T) {
 	}
 }
 
-// Where a step was completed by hand before its child was started, an operator undoes what was done instead.
+// TestUndoOfAChildThatWasNeverStarted: if a step was completed by hand before its child started, an
+// operator undoes the work instead.
 func TestUndoOfAChildThatWasNeverStarted(t *testing.T) {
 	for _, data := range []string{"null", `{"ID":"x","Key":"k"}`} {
 		k := newKin(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/saga"
 )
 
-// An endpoint starts a saga in its commit: a request that fails starts none, and one that is repeated starts
-// no other.
+// TestStartedByAnEndpoint: an endpoint starts a saga in its commit. A request that fails starts none, and a
+// repeated request starts no other.
 func TestStartedByAnEndpoint(t *testing.T) {
 	pool, db, schema := onPostgres(t)
 	def := saga.New("trip", &saga.Options[trip]{Key: tripKey}, pgLedger(schema, "hotel", nil))
@@ -54,7 +54,7 @@ func TestStartedByAnEndpoint(t *testing.T) {
 	sagas(0)
 	fail = false
 	first := post("k-1")
-	for _, key := range []string{"k-1", "k-2"} { // the request again, and another one for the same saga
+	for _, key := range []string{"k-1", "k-2"} { // the repeated request, and another one for the same saga
 		if again := post(key); again.Code != http.StatusAccepted ||
 			again.Body.String() != first.Body.String() {
 			t.Errorf("%s: %d %s, first %s", key, again.Code, again.Body, first.Body)

@@ -21,7 +21,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// ownDatabase returns the URL of a database of the test's own with Skald's tables.
+// ownDatabase returns the URL of a new database with Skald's tables.
 func ownDatabase(t *testing.T) string {
 	t.Helper()
 	server, err := url.Parse(need.Postgres(t))
@@ -56,9 +56,9 @@ func ownDatabase(t *testing.T) string {
 	return server.String()
 }
 
-// An idle replica of an inbox and an engine begins one transaction in three seconds, and at most twice as
-// many where their looks fall together. A pool of pgx adds a ping to each, which PostgreSQL counts as a
-// transaction, too. The count of PostgreSQL is behind by up to 10 s, so a tracer counts.
+// TestIdleReplicasCostLittle: an idle replica of an inbox and an engine begins one transaction in three
+// seconds, and at most twice as many if their polls coincide. A pool of pgx adds a ping to each, which
+// PostgreSQL counts as a transaction, too. The count of PostgreSQL is up to 10 s late, so a tracer counts.
 func TestIdleReplicasCostLittle(t *testing.T) {
 	const replicas, seconds = 10, 8
 	at := ownDatabase(t)
@@ -107,7 +107,7 @@ func TestIdleReplicasCostLittle(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
-	time.Sleep(4 * time.Second) // what a start costs is over
+	time.Sleep(4 * time.Second) // the cost of the start is over
 	before := begun.Load()
 	time.Sleep(seconds * time.Second)
 	if n := begun.Load() - before; 3*n > 2*replicas*seconds {

@@ -25,7 +25,7 @@ type (
 	}
 )
 
-// halve spoils what a function was given, in place, and says what it was.
+// halve modifies its argument in place, and returns the earlier value.
 func halve(in basket) string {
 	was := fmt.Sprint(in.Lines, in.Notes)
 	for i := range in.Lines {
@@ -35,8 +35,8 @@ func halve(in basket) string {
 	return was
 }
 
-// Functions that change their input in place change nothing for the next one, whether it runs in the same
-// process, is tried again, runs side by side, or undoes: each sees what is stored.
+// TestEachFunctionSeesTheInputAsStored: a function that modifies its input in place does not affect others:
+// in the same process, in a retry, in parallel, or in an undo.
 func TestEachFunctionSeesTheInputAsStored(t *testing.T) {
 	db, bank := memstore.New(nil), call.NewProvider("bank", nil)
 	note := func(tx tx, name string, r saga.Run[basket]) error {
@@ -57,7 +57,7 @@ func TestEachFunctionSeesTheInputAsStored(t *testing.T) {
 	first, late := step("first", 1), step("late", 3)
 	left, right := step("left", 1, saga.After(late)), step("right", 2, saga.After(late))
 	each := step("each", 1, saga.After(left, right), saga.When(func(r saga.Run[basket]) bool {
-		return halve(r.In) != "" // before its occurrences are asked
+		return halve(r.In) != "" // before its occurrences are decided
 	}), saga.Each(func(r saga.Run[basket]) []string { return []string{halve(r.In)[:2], "b"} }))
 	asked := 0
 	ask := saga.CallWith("ask", saga.Request[tx, basket, map[string]int, map[string]int]{At: bank,

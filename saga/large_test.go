@@ -19,8 +19,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// However full the state of a saga is, it can fail, turn back and say so; what would fill it further is
-// refused, with both numbers.
+// TestAlmostTooLarge: a saga whose state is full can fail, turn back and report that. More data is refused,
+// with both numbers in the error.
 func TestAlmostTooLarge(t *testing.T) {
 	onEach(t, almostTooLarge[tx], almostTooLarge[*sql.Tx], almostTooLarge[pgx.Tx])
 }
@@ -58,8 +58,8 @@ func almostTooLarge[TTx any](k *desk[TTx]) {
 	}
 }
 
-// A reply whose output cannot be kept is no dead letter: the step took effect, so it is done without, and
-// undone.
+// TestLargeReplies: a reply with too large an output is no dead letter. The step took effect, so it is done
+// without output, and is undone.
 func TestLargeReplies(t *testing.T) {
 	onEach(t, largeReplies[tx], largeReplies[*sql.Tx], largeReplies[pgx.Tx])
 }
@@ -98,7 +98,7 @@ func largeReplies[TTx any](k *desk[TTx]) {
 	if kept := k.kept(); len(kept) > 0 {
 		k.t.Errorf("%d dead letters: %+v", len(kept), kept[0])
 	}
-	// of the pivot: the saga goes on, and somebody is told
+	// of the pivot: the saga continues, and an alarm is raised
 	k.take(k.reply(k.begin(order{ID: "final", Lines: []string{"tea"}})[0], "packed", "final"))
 	m := k.reply(k.goOn()[0], "paid", "final")
 	m.Data = fmt.Appendf(nil, "%q", strings.Repeat("x", 500<<10))
@@ -109,7 +109,8 @@ func largeReplies[TTx any](k *desk[TTx]) {
 	}
 }
 
-// Who sends a signal that cannot be kept is told so, with both numbers, and may send another one.
+// TestLargeSignal: the sender of a signal that is too large gets an error with both numbers, and may send
+// another signal.
 func TestLargeSignal(t *testing.T) {
 	db := memstore.New(nil)
 	word, other := saga.Signal[string]{Name: "word"}, saga.Signal[string]{Name: "other"}

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// Two engines run sagas of two accounts on PostgreSQL, some of which turn back, some of which are cancelled:
-// each is alone with its accounts, and nobody is left in line.
+// TestPostgresLock: two engines run sagas of two accounts on PostgreSQL. Some turn back, some are
+// cancelled. Each saga is alone with its accounts, and no queue entry is left.
 func TestPostgresLock(t *testing.T) {
 	t.Parallel()
 	pool, db, schema := onPostgres(t)

@@ -56,7 +56,7 @@ func leave() *saga.Step[trip, string] {
 	}, nil, saga.NoEffect())
 }
 
-// locking are sagas that are alone with their accounts, and wait for a hand in there where "hold" is said.
+// locking is a saga that is alone with its accounts, and waits there for the test if "hold" is set.
 func locking(opts ...saga.Option) *saga.Definition[trip] {
 	return saga.New("locking", &saga.Options[trip]{Key: tripKey}, ledger("before"),
 		saga.Lock("lock", accounts, opts...), inside(),
@@ -79,8 +79,8 @@ func holds(t *testing.T, db *memstore.Store) (out []string) {
 	return out
 }
 
-// Sagas of one entity are alone with it, one after the other, whether they end well or turn back; and nothing
-// is left of the line. The clock stands: nobody waits for a timer, each is woken.
+// TestLock: sagas of one entity run one after the other, whether they end well or turn back, and no queue
+// entry is left. The clock does not move: each is woken, and none waits for a timer.
 func TestLock(t *testing.T) {
 	at := time.Now()
 	clock := func() time.Time { return at }
@@ -118,8 +118,8 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// They have it in the order in which they came, and are woken: nothing waits for a timer. Who waits can be
-// cancelled, and is in nobody's way then.
+// TestLockInLine: sagas get the entity in the order of arrival, and are woken without a timer. A waiting
+// saga can be cancelled, and then blocks no other.
 func TestLockInLine(t *testing.T) {
 	now := time.Now()
 	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
@@ -192,7 +192,7 @@ func TestLockInLine(t *testing.T) {
 	want()
 }
 
-// A saga that waits in line has done nothing: who cancels it hears that no undo is called.
+// TestLockUnbegun: a saga that waits in line has done nothing, so Cancel reports that no undo is called.
 func TestLockUnbegun(t *testing.T) {
 	db := memstore.New(nil)
 	d := saga.New("locking", &saga.Options[trip]{Key: tripKey}, saga.Lock("lock", accounts), ledger("work"),
@@ -221,7 +221,8 @@ func TestLockUnbegun(t *testing.T) {
 	}
 }
 
-// A saga that holds entities by one step does not come to wait for others by another one, whatever the build.
+// TestLockOfTheNextBuild: a saga that holds entities by one step never waits for others by another one, in
+// any build.
 func TestLockOfTheNextBuild(t *testing.T) {
 	inner := func(steps ...saga.Listed[trip]) saga.Listed[trip] {
 		d := saga.New("inner", &saga.Options[trip]{Key: tripKey}, steps...)
@@ -251,7 +252,7 @@ func TestLockOfTheNextBuild(t *testing.T) {
 	}
 }
 
-// Where the entities are not free in time, the saga turns back.
+// TestLockTimeout: if the entities are not free in time, the saga turns back.
 func TestLockTimeout(t *testing.T) {
 	now := time.Now()
 	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
@@ -280,7 +281,7 @@ func TestLockTimeout(t *testing.T) {
 	}
 }
 
-// What a child locks its parent keeps until its own end.
+// TestLockOfAChild: the parent keeps the entities of a child until its own end.
 func TestLockOfAChild(t *testing.T) {
 	db := memstore.New(nil)
 	inner := saga.New("inner", &saga.Options[trip]{Key: func(in trip) string { return in.ID + "/inner" }},
@@ -315,7 +316,7 @@ func TestLockOfAChild(t *testing.T) {
 	}
 }
 
-// On SQLite, too: two engines of one file.
+// TestSQLiteLock is the same on SQLite, with two engines on one file.
 func TestSQLiteLock(t *testing.T) {
 	dir := t.TempDir()
 	file := opened(t, dir, "sagas")
@@ -384,7 +385,7 @@ func TestSQLiteLock(t *testing.T) {
 	}
 }
 
-// A saga that ends with its child, which is its last step, keeps nothing.
+// TestLockOfALastChild: a saga whose last step is a child keeps no entities after its end.
 func TestLockOfALastChild(t *testing.T) {
 	db := memstore.New(nil)
 	inner := saga.New("inner", &saga.Options[trip]{Key: func(in trip) string { return in.ID + "/inner" }},
@@ -406,7 +407,7 @@ func TestLockOfALastChild(t *testing.T) {
 	}
 }
 
-// A Lock that ends its saga leaves nothing behind.
+// TestLockAtTheEnd: a saga whose last step is a Lock keeps no entities after its end.
 func TestLockAtTheEnd(t *testing.T) {
 	db := memstore.New(nil)
 	d := saga.New("locking", &saga.Options[trip]{Key: tripKey}, saga.Lock("lock", accounts))
@@ -447,7 +448,8 @@ func TestLockFaults(t *testing.T) {
 	}
 }
 
-// A crash anywhere leaves nobody in the way, and nobody comes in beside another one.
+// TestExploreLock: after a crash at any point, no queue entry is left, and no two sagas hold an entity at
+// once.
 func TestExploreLock(t *testing.T) { explored(t, lockedIn()) }
 
 // lockedIn are sagas that are alone with their accounts for a while, one after the other.
@@ -473,7 +475,7 @@ func nobodyHolds(db *memstore.Store, _ string, _ bool) error {
 	return nil
 }
 
-// The same, of sagas whose children lock, and whose parents turn back.
+// TestExploreLockOfAChild is the same for sagas whose children lock, and whose parents turn back.
 func TestExploreLockOfAChild(t *testing.T) {
 	explored(t, stage{
 		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
@@ -491,7 +493,7 @@ func TestExploreLockOfAChild(t *testing.T) {
 	})
 }
 
-// A Timeout holds beside a Retry, in whichever order they are given.
+// TestTimeoutBesideRetry: Timeout works together with Retry, in both orders.
 func TestTimeoutBesideRetry(t *testing.T) {
 	retry, timeout := saga.Retry(saga.Policy{Attempts: 2}), saga.Timeout(3*time.Second)
 	for _, opts := range [][]saga.Option{{retry, timeout}, {timeout, retry}} {

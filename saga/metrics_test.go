@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// Each transition that is stored is counted once.
+// TestMetrics: each stored transition is counted once.
 func TestMetrics(t *testing.T) {
 	reader := metric.NewManualReader()
 	db, d := memstore.New(nil), trips()
@@ -25,7 +25,7 @@ func TestMetrics(t *testing.T) {
 	}
 	running(t, e)
 	begin(t, db, e, d, trip{ID: "good", Fail: map[string]string{"hotel": "once"}})
-	begin(t, db, e, d, trip{ID: "good", Fail: map[string]string{"hotel": "once"}}) // which starts nothing
+	begin(t, db, e, d, trip{ID: "good", Fail: map[string]string{"hotel": "once"}}) // it starts nothing
 	begin(t, db, e, d, trip{ID: "bad", Fail: map[string]string{"car": "reject", "undo flight": "once"}})
 	await(t, e, d, "good")
 	await(t, e, d, "bad")
@@ -48,7 +48,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// measured are the counts that are not 0, by their names and labels; of a histogram, how often it was told.
+// measured returns the counts that are not 0, by name and labels; for a histogram, the number of values.
 func measured(t *testing.T, reader *metric.ManualReader) map[string]int64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -63,7 +63,7 @@ func measured(t *testing.T, reader *metric.ManualReader) map[string]int64 {
 				for _, l := range p.Attributes.ToSlice() {
 					labels = append(labels, l.Value.AsString())
 				}
-				if p.Value > 0 { // the others are there from the start
+				if p.Value > 0 { // the others exist from the start
 					got[strings.TrimSpace(m.Name+" "+strings.Join(labels, " "))] = p.Value
 				}
 			}

@@ -22,25 +22,25 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// A part is one step of a score: what goes before it, whether it is skipped, whether it waits for a signal,
-// and how often it fails before it goes well.
+// A part is one step of a score: its predecessors, whether it is skipped or waits for a signal, and how
+// often it fails before it succeeds.
 type part struct {
 	after     []int
 	skip      bool
 	wait      bool
-	how       string // error, panic or reject; "": it does not fail
+	how       string // error, panic or reject; "" if it does not fail
 	fails     int
 	undoFails int
 }
 
-// A score is a random definition, and what is to happen to its saga: at which turns of the engine signals
-// come and somebody cancels it.
+// A score is a random definition, and the events of its saga: the turns of the engine with signals or a
+// cancellation.
 type score struct {
 	parts    []part
-	pivot    int           // below 0: there is none
-	deadline time.Duration // 0: there is none
+	pivot    int           // negative if there is none
+	deadline time.Duration // 0 if there is none
 	signals  []int         // for each part
-	cancel   int           // below 0: nobody does
+	cancel   int           // negative for none
 }
 
 func scores(t *rapid.T) score {
@@ -73,8 +73,8 @@ func scores(t *rapid.T) score {
 
 func (s score) pastPivot(i int) bool { return s.pivot >= 0 && i > s.pivot }
 
-// turnsBack tells whether a part turns the saga back once it is begun: of three attempts before the pivot the
-// third is the last.
+// turnsBack reports whether a part turns the saga back once it begins: before the pivot the third attempt
+// is the last.
 func (s score) turnsBack(i int) bool {
 	p := s.parts[i]
 	return !p.skip && !s.pastPivot(i) && (p.how == "reject" || p.fails >= oracleTries)
@@ -84,13 +84,13 @@ const oracleTries = 3
 
 func partName(i int) string { return string(rune('a' + i)) }
 
-// pivoted tells whether the pivot is done.
+// pivoted reports whether the pivot is done.
 func (s score) pivoted(notes []string) bool {
 	return s.pivot >= 0 && slices.Contains(notes, partName(s.pivot))
 }
 
-// judge is the model: how the saga has to end, and what it may have noted by then, in which order. Turned:
-// somebody cancelled it, or its deadline passed, when that turned it back.
+// judge is the model: it returns the end of the saga, and the possible notes in order. Turned reports that
+// a cancellation or the deadline turned the saga back.
 func (s score) judge(status string, notes []string, turned bool) error {
 	want := "done"
 	for i := range s.parts {
@@ -101,7 +101,7 @@ func (s score) judge(status string, notes []string, turned bool) error {
 	if status != want {
 		return fmt.Errorf("it is %s, want %s", status, want)
 	}
-	var did, left, came []string // in the order of their beginning, of these what is not undone, and signals
+	var did, left, came []string // in the order of their beginning; those not undone; signals
 	for _, note := range notes {
 		name, undo := strings.CutPrefix(note, "undo ")
 		name, signal := strings.CutPrefix(name, "signal ")
@@ -111,7 +111,7 @@ func (s score) judge(status string, notes []string, turned bool) error {
 			came = append(came, name)
 		case undo && (!slices.Contains(left, name) || slices.ContainsFunc(left, func(other string) bool {
 			return slices.Contains(s.parts[other[0]-'a'].after, i)
-		})): // side by side, who began later is undone first: the notes do not tell who did
+		})): // parallel steps are undone in reverse order; the notes do not contain that order
 			return fmt.Errorf("%s is undone, and of %v these are left: %v", name, did, left)
 		case undo:
 			left = slices.DeleteFunc(left, func(other string) bool { return other == name })
@@ -141,8 +141,8 @@ func (s score) judge(status string, notes []string, turned bool) error {
 type oracle[TTx any] struct {
 	db    engine.DB[TTx]
 	lists store.Lister
-	now   func() time.Time // nil: that of the machine
-	later func()           // has retries be due
+	now   func() time.Time // nil: the real clock
+	later func()           // makes retries due
 	in    func(ctx context.Context, f func(tx TTx) error) error
 	note  func(ctx context.Context, tx TTx, key, what string) error
 	notes func(ctx context.Context, key string) ([]string, error)
@@ -205,7 +205,7 @@ func (o *oracle[TTx]) definition(s score) *saga.Definition[string] {
 
 func signalOf(i int) saga.Signal[string] { return saga.Signal[string]{Name: "go " + partName(i)} }
 
-// play runs a saga to its end, and has the model judge it.
+// play runs a saga to its end, and lets the model judge it.
 func (o *oracle[TTx]) play(ctx context.Context, s score, key string) error {
 	d := o.definition(s)
 	e, err := saga.NewEngine(o.db, &saga.EngineOptions{Now: o.now, Logger: slog.New(slog.DiscardHandler)}, d)
@@ -232,7 +232,7 @@ func (o *oracle[TTx]) play(ctx context.Context, s score, key string) error {
 		}
 		late := !turned && s.deadline > 0 && o.now().Sub(begun) > s.deadline && !s.pivoted(notes)
 		if late {
-			n = max(n, 100) // a signal of this turn could still be in time: none comes any more
+			n = max(n, 100) // a signal of this turn could still be in time; no later one comes
 		}
 		cancelled, err := befall(ctx, o, e, d, s, key, n)
 		if err == nil && n == s.cancel && cancelled == s.pivoted(notes) {
@@ -262,7 +262,7 @@ func (o *oracle[TTx]) play(ctx context.Context, s score, key string) error {
 	}
 }
 
-// befall has the signals of a turn come, and somebody cancel the saga.
+// befall sends the signals of a turn, and cancels the saga.
 func befall[TTx any](ctx context.Context, o *oracle[TTx], e *saga.Engine[TTx], d *saga.Definition[string],
 	s score, key string, n int) (cancelled bool, err error) {
 	if n == s.cancel {
@@ -283,9 +283,9 @@ func befall[TTx any](ctx context.Context, o *oracle[TTx], e *saga.Engine[TTx], d
 	return cancelled, err
 }
 
-// The engine brings random sagas to the end that the model says: whose steps are refused, fail, panic, wait
-// for signals and are skipped, side by side and one after the other, around a pivot, whose undos fail, which
-// somebody cancels, and whose deadline passes.
+// TestOracle: the engine brings random sagas to the end that the model predicts. Their steps are rejected,
+// fail, panic, wait for signals and are skipped, in parallel and in sequence, around a pivot. Their undos
+// fail, they are cancelled, and their deadlines pass.
 func TestOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Now()
@@ -311,14 +311,14 @@ func TestOracle(t *testing.T) {
 	})
 }
 
-// some has some random sagas played on a server or a file, others each time.
+// some plays some random sagas on a server or a file, different ones each time.
 func some[TTx any](t *testing.T, o *oracle[TTx]) {
 	t.Helper()
 	o.later = func() {}
 	seed := int(time.Now().UnixNano() % 1e9)
 	for i := range 20 {
 		s := rapid.Custom(scores).Example(seed + i)
-		s.deadline = 0 // their clock cannot be moved
+		s.deadline = 0 // the clock of the store cannot be moved
 		if err := o.play(t.Context(), s, fmt.Sprint("k", i)); err != nil {
 			t.Fatal(err)
 		}

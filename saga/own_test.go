@@ -23,8 +23,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// A step that cancels or signals its own saga in its own transaction can never be committed: that is charged
-// to it.
+// TestWritesItsOwnSaga: a step that cancels or signals its own saga in its own transaction can never be
+// committed. That counts as its failure.
 func TestWritesItsOwnSaga(t *testing.T) {
 	onEach(t, writesItsOwnSaga[tx], writesItsOwnSaga[*sql.Tx], writesItsOwnSaga[pgx.Tx])
 }
@@ -57,8 +57,8 @@ func writesItsOwnSaga[TTx any](k *desk[TTx]) {
 	}
 }
 
-// A step that writes to an outbox in another transaction than its own is refused, unless it says that it
-// means the other.
+// TestStepWritesInAnotherTransaction: a step that writes to an outbox in another transaction than its own
+// is refused, unless it declares that this is intended.
 func TestStepWritesInAnotherTransaction(t *testing.T) {
 	db := memstore.New(nil)
 	out, meant := outbox.New(db, nil), false
@@ -90,8 +90,8 @@ func TestStepWritesInAnotherTransaction(t *testing.T) {
 	}
 }
 
-// The first step of a child ends its transaction by itself and says no: what it wrote may stand, so the child
-// is stuck, and does not tell its parent that nothing was done.
+// TestChildEndsItsTransaction: the first step of a child ends its transaction by itself and rejects. Its
+// writes may be committed, so the child is stuck, and does not report to its parent that nothing was done.
 func TestChildEndsItsTransaction(t *testing.T) {
 	onEach(t, func(k *desk[tx]) {}, func(k *desk[*sql.Tx]) {
 		childEnds(k, func(_ context.Context, tx *sql.Tx) error { return tx.Commit() })
@@ -122,8 +122,8 @@ func childEnds[TTx any](k *desk[TTx], commit func(context.Context, TTx) error) {
 	}
 }
 
-// A step that ended its transaction by itself is not forgotten when the saga turns back: nothing is undone
-// before an operator says what became of it, and then it is undone, or is not.
+// TestWhatMayStandIsNotForgotten: if a saga with a step that ended its own transaction turns back, nothing
+// is undone before an operator decides about the step.
 func TestWhatMayStandIsNotForgotten(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		file := opened(t, t.TempDir(), "sagas")
@@ -137,7 +137,7 @@ func TestWhatMayStandIsNotForgotten(t *testing.T) {
 			func(ctx context.Context, tx *sql.Tx, text string) error {
 				_, err := tx.ExecContext(ctx, text)
 				return err
-			}, (*sql.Tx).Commit, 0, func() (n int, err error) { // which the store refuses
+			}, (*sql.Tx).Commit, 0, func() (n int, err error) { // the store refuses it
 				return n, file.QueryRowContext(t.Context(), "SELECT count(*) FROM ledger").Scan(&n)
 			})
 	})
@@ -149,7 +149,7 @@ func TestWhatMayStandIsNotForgotten(t *testing.T) {
 		}
 		mayStand(newDesk(t, db), schema+".ledger", exec, func(tx pgx.Tx) error {
 			return exec(t.Context(), tx, "COMMIT")
-		}, 0, func() (n int, err error) { // which the store refuses
+		}, 0, func() (n int, err error) { // the store refuses it
 			return n, pool.QueryRow(t.Context(), "SELECT count(*) FROM "+schema+".ledger").Scan(&n)
 		})
 	})
@@ -195,7 +195,7 @@ func mayStand[TTx any](k *desk[TTx], ledger string, exec func(context.Context, T
 		gone int // rows
 	}{
 		{operate.SagaChange{Verb: operate.CompleteSaga, Step: "pay", Data: []byte(`"pay"`)}, 1 + stands},
-		{operate.SagaChange{Verb: operate.SkipSaga, Step: "pay"}, 1}, // what stands is another's
+		{operate.SagaChange{Verb: operate.SkipSaga, Step: "pay"}, 1}, // the row of another step
 	} {
 		key := string(c.Verb)
 		expect("it stands", k.saga(key), "running", true)
@@ -222,7 +222,8 @@ func mayStand[TTx any](k *desk[TTx], ledger string, exec func(context.Context, T
 	}
 }
 
-// A name and a key that no command could carry are refused by Start, and by the step whose child has them.
+// TestStartRefusesWhatNoMessageCarries: Start refuses a name and a key that are too long for a message, and
+// so does a step whose child has them.
 func TestStartRefusesWhatNoMessageCarries(t *testing.T) {
 	long := saga.New(strings.Repeat("n:", 127), &saga.Options[trip]{Key: tripKey}, ledger("a"))
 	outer := saga.New("outer", &saga.Options[trip]{Key: tripKey},
@@ -246,7 +247,8 @@ func TestStartRefusesWhatNoMessageCarries(t *testing.T) {
 	}
 }
 
-// An inbox for the replies of sagas without commands handles nothing: it is ready, and ends as any other.
+// TestInboxWithoutReplies: an inbox for the replies of sagas without commands handles nothing, gets ready,
+// and stops as any other.
 func TestInboxWithoutReplies(t *testing.T) {
 	onEach(t, inboxWithoutReplies[tx], inboxWithoutReplies[*sql.Tx], inboxWithoutReplies[pgx.Tx])
 }

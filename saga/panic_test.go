@@ -27,7 +27,8 @@ func (p *panicky) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], e
 	return p.Store.Begin(ctx, in)
 }
 
-// A panic outside of a saga's functions stops neither its engine nor other sagas. It is logged with a stack.
+// TestPanicOfSkaldStopsOneSaga: a panic outside of a saga's functions stops neither its engine nor other
+// sagas. It is logged with a stack.
 func TestPanicOfSkaldStopsOneSaga(t *testing.T) {
 	logged := &testlog.Log{}
 	db := &panicky{Store: memstore.New(nil)}

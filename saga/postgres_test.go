@@ -21,7 +21,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// onPostgres is a schema with Skald's tables and a ledger, on a server that is there.
+// onPostgres returns a schema with Skald's tables and a ledger, on an available server.
 func onPostgres(t *testing.T) (*pgxpool.Pool, *pgstore.Store, string) {
 	t.Helper()
 	ctx, schema := context.Background(), "saga_"+strings.ToLower(rand.Text()[:10])
@@ -44,7 +44,7 @@ func onPostgres(t *testing.T) (*pgxpool.Pool, *pgstore.Store, string) {
 	return pool, pgstore.New(pool, &pgstore.Options{Schema: schema}), schema
 }
 
-// pgLedger is ledger on PostgreSQL. Its table has no unique key: what is written twice is there twice.
+// pgLedger is ledger on PostgreSQL. Its table has no unique key, so a repeated write is visible.
 func pgLedger(schema, name string,
 	before func(ctx context.Context, tx pgx.Tx, r saga.Run[trip]) error) *saga.Step[trip, string] {
 	do := func(ctx context.Context, tx pgx.Tx, r saga.Run[trip]) (string, error) {
@@ -110,7 +110,8 @@ func pgRows(t *testing.T, pool *pgxpool.Pool, schema, key string) (n int) {
 	return n
 }
 
-// Two engines run many sagas on PostgreSQL, half of which turn back; rivals start each of them, and one does.
+// TestPostgres: two engines run many sagas on PostgreSQL, half of which turn back. Rivals start each saga,
+// and one succeeds.
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	pool, db, schema := onPostgres(t)
@@ -165,7 +166,8 @@ func TestPostgres(t *testing.T) {
 	}
 }
 
-// An engine that is cut off within a step loses it to another one, and writes nothing once it wakes.
+// TestPostgresFences: an engine that is cut off within a step loses its saga to another engine, and writes
+// nothing when it continues.
 func TestPostgresFences(t *testing.T) {
 	t.Parallel()
 	pool, db, schema := onPostgres(t)
@@ -202,8 +204,8 @@ func TestPostgresFences(t *testing.T) {
 	if n := pgRows(t, pool, schema, "a"); n != 3 {
 		t.Errorf("%d rows", n)
 	}
-	// An engine counts what it has committed: Await may be quicker. On a slow machine a lease changes hands
-	// more than once.
+	// An engine counts a saga after the commit, so Await may return first. On a slow machine a lease is
+	// taken over more than once.
 	for one.Health().Done+two.Health().Done == 0 && ctx.Err() == nil {
 		<-time.After(5 * time.Millisecond)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/saga"
 )
 
-// facts are those of a step in a saga that has done some steps with the outputs given.
+// facts returns the facts of a step in a saga that has done steps with these outputs.
 func facts(d saga.Defined, step string, in any, outputs map[string]any) *engine.Facts {
 	_, data, err := d.Body().Encode(in)
 	if err != nil {
@@ -36,8 +36,8 @@ func facts(d saga.Defined, step string, in any, outputs map[string]any) *engine.
 		Step: step, Attempt: 1}
 }
 
-// What a step reads of the ones before it is typed; what it may not read fails it for good, whatever it
-// returns.
+// TestReading: a step reads typed outputs of earlier steps. A read that is not allowed fails the step
+// permanently, regardless of its result.
 func TestReading(t *testing.T) {
 	var read func(r saga.Run[order]) string
 	none := func(context.Context, tx, saga.Run[order]) (string, error) { return "", nil }
@@ -100,7 +100,7 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// What is too large is refused when it is written, with both numbers.
+// TestSizes: data that is too large is refused when it is written, with both numbers in the error.
 func TestSizes(t *testing.T) {
 	big := saga.Do("big",
 		func(context.Context, tx, saga.Run[order]) (string, error) { return strings.Repeat("x", 2000), nil },
@@ -124,8 +124,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// A call goes through package call: its key is the same for each attempt, and another one for the undo, which
-// is told the first.
+// TestCallKeys: the key of a call is the same for each attempt. The undo has another key, and can get the
+// first one.
 func TestCallKeys(t *testing.T) {
 	var keys []string
 	undo := refund()
@@ -164,7 +164,8 @@ func TestCallKeys(t *testing.T) {
 	}
 }
 
-// Two definitions of one hash read each other's sagas; what changed is told, and can be mapped.
+// TestCompareDefinitions: definitions with the same hash can run each other's sagas. Changes are reported,
+// and can be mapped.
 func TestCompareDefinitions(t *testing.T) {
 	held := saga.Do("hold", reserve, release)
 	older := saga.New("order", &saga.Options[order]{Key: orderID}, held, saga.Do("pay", reserve, release))
@@ -217,7 +218,7 @@ func TestCompareDefinitions(t *testing.T) {
 	}
 }
 
-// A shape is what JSON shows of a type.
+// TestShapes: a shape is the JSON structure of a type.
 func TestShapes(t *testing.T) {
 	type inner struct{ X int }
 	type all struct {
@@ -243,9 +244,9 @@ func TestShapes(t *testing.T) {
 
 type (
 	size   int16
-	upside int // reads itself
+	upside int // decodes itself
 	word   string
-	shout  struct{ loud string } // is written as a text, and is read from one
+	shout  struct{ loud string } // is encoded as a text, and decoded from one
 	node   struct {
 		N    int8
 		Next *node
@@ -257,8 +258,8 @@ func (u *upside) UnmarshalJSON(b []byte) error { *u = upside(-len(b)); return ni
 func (s shout) MarshalText() ([]byte, error)     { return []byte(s.loud), nil }
 func (s *shout) UnmarshalText(text []byte) error { s.loud = string(text); return nil }
 
-// What a definition tells an operator's verb of an output is what encoding/json reads into it: no more, so
-// that nothing is stuck, and no less.
+// TestReads: an operator's output passes the check of a definition if and only if encoding/json can decode
+// it.
 func TestReads(t *testing.T) {
 	reads[int](t)
 	reads[*int8](t)
@@ -293,7 +294,7 @@ func TestReads(t *testing.T) {
 		Size size
 	}](t)
 	reads[struct {
-		size // is not exported: no field
+		size // not exported: no field
 		node
 		X []node `json:"x"`
 	}](t)
@@ -319,7 +320,7 @@ func reads[T any](t *testing.T) {
 	} {
 		err := json.Unmarshal([]byte(data), new(T))
 		why := plan.Fits(cmp.Or(s.Reads, s.Shape), []byte(data))
-		// A typing error, most likely: encoding/json passes it over.
+		// A probable typing error, which encoding/json ignores.
 		unknown := strings.Contains(why, "it has the field")
 		if (err == nil) != (why == "") && !unknown {
 			t.Errorf("%s read as %s (%T): %v, and told is %q", data, s.Reads, *new(T), err, why)

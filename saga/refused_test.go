@@ -42,9 +42,9 @@ func settled(t *testing.T, db store.Lister, key string) store.Saga {
 	return store.Saga{}
 }
 
-// What a database that is there does not take is charged to the step that did it, as any other failure: to
-// that one alone, though others share its commit: they run again, and so does it, once more than it is
-// charged. Where the effect may stand, all that shared the transaction is stuck at once.
+// TestRefused: if the database answers but refuses a commit, only the responsible step counts an attempt.
+// Other steps of the same commit run again. If the effect may be committed, all steps of the transaction
+// are stuck at once.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	type do = func(ctx context.Context, tx *sql.Tx) error
@@ -52,9 +52,9 @@ func TestRefused(t *testing.T) {
 		do     do
 		lines  int // occurrences of the step that is decided in the commit of do
 		status string
-		step   string // that is to blame
+		step   string // the responsible step
 		why    string
-		calls  int64 // of do; 0: does not matter
+		calls  int64 // of do; 0 is not checked
 	}{
 		"its own commit": {do: func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
 			status: "running", why: "shared the transaction: flight, hotel", calls: 1},
@@ -147,14 +147,14 @@ func TestRefused(t *testing.T) {
 			var rows int
 			if err := file.QueryRowContext(t.Context(),
 				"SELECT count(*) FROM ledger").Scan(&rows); err != nil ||
-				rows != 0 { // SQLite refuses a commit by a function, with all that came before it
+				rows != 0 { // SQLite refuses the whole commit because of a function
 				t.Errorf("%d rows are left, %v", rows, err)
 			}
 		})
 	}
 }
 
-// An attempt that is not charged is not made again at once, whatever time the step names.
+// TestRetryAfterThePast: an attempt that does not count is not retried at once, for any time in RetryAfter.
 func TestRetryAfterThePast(t *testing.T) {
 	now := time.Now()
 	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
@@ -181,8 +181,8 @@ func TestRetryAfterThePast(t *testing.T) {
 	}
 }
 
-// PostgreSQL refuses a COMMIT of a step's own: nothing stands, and the step does not run again. An error that
-// it swallows has undone what it did: that is charged.
+// TestPostgresRefuses: if PostgreSQL refuses a step's own COMMIT, nothing is written, and the step does not
+// run again. An ignored error has rolled the writes back: that counts as a failure.
 func TestPostgresRefuses(t *testing.T) {
 	t.Parallel()
 	pool, db, schema := onPostgres(t)
@@ -235,8 +235,8 @@ func TestPostgresRefuses(t *testing.T) {
 	}
 }
 
-// What a function sets in its transaction, so that the engine cannot write there, is charged to it: a step
-// turns back when its attempts are used up, an undo is stuck.
+// TestFunctionThatShutsItsTransaction: if a function changes its transaction so that the engine cannot
+// write, its attempt counts. A step turns back after its last attempt; an undo gets stuck.
 func TestFunctionThatShutsItsTransaction(t *testing.T) {
 	t.Parallel()
 	role, reads := "SET ROLE pg_monitor", "SET TRANSACTION READ ONLY"
@@ -291,7 +291,7 @@ func TestFunctionThatShutsItsTransaction(t *testing.T) {
 	})
 }
 
-// shut has each of some statements run last by a step, and last by an undo: nothing of either stands.
+// shut runs each of some statements last in a step and last in an undo. Neither writes anything.
 func shut[TTx any](t *testing.T, db interface {
 	store.Driver[TTx]
 	store.Sagas[TTx]

@@ -22,9 +22,8 @@ var (
 	unnamed  = skald.Event[string]{Topic: "a topic with spaces", Type: "refused"}
 )
 
-// The events of a rejection are stored with it, once, in each function of a step that has a transaction.
-// Where there is none to store them in, or they cannot be encoded, the step fails by an error that names
-// them.
+// TestEventsOfARejection: the events of a rejection are stored once, in each function with a transaction.
+// If there is no transaction, or they cannot be encoded, the step fails with an error that names them.
 func TestEventsOfARejection(t *testing.T) {
 	for name, c := range map[string]struct {
 		at, status, why string
@@ -80,7 +79,7 @@ func TestEventsOfARejection(t *testing.T) {
 	}
 }
 
-// refusing is a saga of which one function returns no.
+// refusing returns a saga with one function that rejects.
 func refusing(at string, no func() error) *saga.Definition[trip] {
 	says := func(here string) error {
 		if at == here {
@@ -117,8 +116,8 @@ type textless struct{}
 
 func (textless) Error() string { panic("no text") }
 
-// A rejection without a reason that can be stored is an ordinary failure of its function, as its policy says:
-// no verdict, no success, no panic.
+// TestRejectionWithoutAReasonFails: a rejection without a usable reason is an ordinary failure of its
+// function.
 func TestRejectionWithoutAReasonFails(t *testing.T) {
 	for name, no := range map[string]error{
 		"nil":         &skald.RejectedError{},

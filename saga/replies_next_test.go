@@ -34,7 +34,7 @@ func (k *desk[TTx]) runs(d *saga.Definition[order]) {
 	k.e = k.engine(k.db, metric.NewManualReader())
 }
 
-// sent publishes what the outbox has, and returns the commands. The engine does not run.
+// sent publishes the outbox, and returns the commands. The engine does not run.
 func (k *desk[TTx]) sent() []skald.Message {
 	k.t.Helper()
 	before := len(k.has)
@@ -42,7 +42,8 @@ func (k *desk[TTx]) sent() []skald.Message {
 	return k.has[before:]
 }
 
-// A saga of commands goes to its end by replies alone, with one write for each batch of replies.
+// TestRepliesAdvance: a saga of commands runs to its end by replies alone, with one write for each batch of
+// replies.
 func TestRepliesAdvance(t *testing.T) {
 	onEach(t, repliesAdvance[tx], repliesAdvance[*sql.Tx], repliesAdvance[pgx.Tx])
 }
@@ -85,7 +86,7 @@ func repliesAdvance[TTx any](k *desk[TTx]) {
 	}
 }
 
-// A reply by which a saga turns back emits the undo of the step before it.
+// TestRepliesTurnBack: a reply that turns a saga back emits the undo of the step before it.
 func TestRepliesTurnBack(t *testing.T) {
 	onEach(t, repliesTurnBack[tx], repliesTurnBack[*sql.Tx], repliesTurnBack[pgx.Tx])
 }
@@ -105,8 +106,8 @@ func repliesTurnBack[TTx any](k *desk[TTx]) {
 	}
 }
 
-// A request function that panics, hangs or makes too large a message fails no reply: its saga alone is left
-// to the engine.
+// TestRepliesLeave: a request function that panics, hangs or makes too large a message fails no reply. Only
+// its own saga is left to the engine.
 func TestRepliesLeave(t *testing.T) {
 	onEach(t, repliesLeave[tx], repliesLeave[*sql.Tx], repliesLeave[pgx.Tx])
 }
@@ -150,7 +151,7 @@ func repliesLeave[TTx any](k *desk[TTx]) {
 	}
 }
 
-// refuser is a database that refuses commands of a key, and counts what is written.
+// refuser is a database that refuses commands of a key, and counts writes.
 type refuser[TTx any] struct {
 	store.Driver[TTx]
 	key    string
@@ -169,8 +170,8 @@ func (r *refuser[TTx]) Write(ctx context.Context, tx TTx, es ...store.Effect) er
 	return r.Driver.Write(ctx, tx, es...)
 }
 
-// A database that refuses a command fails no reply: the reply is taken without it, and the engine emits the
-// command.
+// TestRepliesRefused: a database that refuses a command fails no reply. The reply is stored without the
+// command, and the engine emits the command.
 func TestRepliesRefused(t *testing.T) {
 	onEach(t, repliesRefused[tx], repliesRefused[*sql.Tx], repliesRefused[pgx.Tx])
 }

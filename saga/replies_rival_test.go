@@ -21,7 +21,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// ofKey is how a saga stands, times and its id apart.
+// ofKey returns the state of a saga, without times and id.
 func (k *desk[TTx]) ofKey(key string) string {
 	k.t.Helper()
 	var state map[string]any
@@ -43,15 +43,14 @@ func (k *desk[TTx]) ofKey(key string) string {
 	return string(text)
 }
 
-// sorted are commands in an order that does not depend on which saga was claimed first.
+// sorted returns commands in an order that does not depend on the order of claims.
 func sorted(ms []skald.Message) []skald.Message {
 	return slices.SortedFunc(slices.Values(ms), func(a, b skald.Message) int {
 		return cmp.Or(bytes.Compare(a.Key, b.Key), cmp.Compare(a.Type, b.Type), bytes.Compare(a.Data, b.Data))
 	})
 }
 
-// strange is a reply that a participant might give to one of all its commands: often the right one, not
-// always, and not always in time.
+// strange returns a random reply to one of all commands: mostly a right one, in time.
 func (k *desk[TTx]) strange(r *rand.Rand, all []skald.Message) skald.Message {
 	c := all[r.IntN(len(all))]
 	right := map[string]string{"pack": "packed", "unpack": "unpacked", "pay": "paid"}[c.Type]
@@ -78,7 +77,7 @@ func (k *desk[TTx]) strange(r *rand.Rand, all []skald.Message) skald.Message {
 	return m
 }
 
-// came is all that random replies come to, in a database and in the counts of the engine.
+// came returns all results of random replies, in a database and in the counts of the engine.
 func came(t *testing.T, seed uint64, batch int) (lines []string) {
 	k, r := newDesk(t, memstore.New(nil)), rand.New(rand.NewPCG(seed, 20))
 	in := k.inbox(k.e, k.bus, "orders", batch)
@@ -118,7 +117,7 @@ func came(t *testing.T, seed uint64, batch int) (lines []string) {
 	return lines
 }
 
-// The replies of a batch come to what they come to one by one.
+// TestRepliesAtOnce: the replies of a batch have the same results as one by one.
 func TestRepliesAtOnce(t *testing.T) {
 	for seed := range uint64(20) {
 		one, many := came(t, seed, 1), came(t, seed, 100)
@@ -135,7 +134,7 @@ func join(lines []string) (out string) {
 	return out
 }
 
-// locks tells of each statement that locks sagas: before that, and after it.
+// locks calls functions before and after each statement that locks sagas.
 type locks[TTx any] struct {
 	store.Driver[TTx]
 	before, after func(tx TTx, n int)
@@ -152,8 +151,8 @@ func (l *locks[TTx]) LockSagas(ctx context.Context, tx TTx, refs ...store.SagaRe
 	return ss, err
 }
 
-// Two processes are given replies to the same two sagas, in opposite orders: one waits for the other, and
-// neither for both.
+// TestRepliesOfRivals: two processes get replies to the same two sagas, in opposite orders. One waits for
+// the other, without a deadlock.
 func TestRepliesOfRivals(t *testing.T) {
 	t.Parallel()
 	pool, db, _ := onPostgres(t)

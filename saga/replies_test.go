@@ -29,7 +29,7 @@ var (
 	paid  = skald.Event[string]{Topic: "packed", Type: "paid"}
 )
 
-// parcels is packing without a transaction of any database: its last step tells how many lines were packed.
+// parcels is packing without a transaction: its last step returns the number of packed lines.
 func parcels() *saga.Definition[order] { return parcelsUpTo(0) }
 
 func parcelsUpTo(bytes int) *saga.Definition[order] {
@@ -43,7 +43,7 @@ func parcelsUpTo(bytes int) *saga.Definition[order] {
 	return saga.New("parcels", &saga.Options[order]{Key: orderID, MaxBytes: bytes}, pack, pay)
 }
 
-// A desk is a database with sagas whose participants are the test.
+// A desk is a database with sagas whose participants the test plays.
 type desk[TTx any] struct {
 	t    *testing.T
 	db   store.Driver[TTx]
@@ -89,7 +89,7 @@ func (k *desk[TTx]) engine(db store.Driver[TTx], seen metric.Reader) *saga.Engin
 
 func (k *desk[TTx]) log() *slog.Logger { return slog.New(slog.NewTextHandler(k.t.Output(), nil)) }
 
-// quiet steps until there is nothing to do.
+// quiet steps until the engine is idle.
 func (k *desk[TTx]) quiet(all ...skald.Stepper) {
 	k.t.Helper()
 	for busy := true; busy; {
@@ -104,7 +104,7 @@ func (k *desk[TTx]) quiet(all ...skald.Stepper) {
 	}
 }
 
-// begin starts sagas, and returns the commands that they give.
+// begin starts sagas, and returns their commands.
 func (k *desk[TTx]) begin(os ...order) []skald.Message {
 	k.t.Helper()
 	u, err := k.db.Begin(k.t.Context(), store.Intake{})
@@ -122,7 +122,7 @@ func (k *desk[TTx]) begin(os ...order) []skald.Message {
 	return k.goOn()
 }
 
-// goOn has the engine work, and returns the commands that it gives.
+// goOn steps the engine, and returns the new commands.
 func (k *desk[TTx]) goOn() []skald.Message {
 	k.t.Helper()
 	before := len(k.has)
@@ -130,7 +130,7 @@ func (k *desk[TTx]) goOn() []skald.Message {
 	return k.has[before:]
 }
 
-// reply is one to a command.
+// reply returns a reply to a command.
 func (k *desk[TTx]) reply(to skald.Message, typ, key string) skald.Message {
 	k.said++
 	return skald.Message{ID: fmt.Sprint("r-", k.said), Source: "/packer", Topic: "packed", Type: typ,
@@ -138,7 +138,7 @@ func (k *desk[TTx]) reply(to skald.Message, typ, key string) skald.Message {
 		CausationID: to.ID, ContentType: "application/json", Data: fmt.Appendf(nil, "%q", typ)}
 }
 
-// take has the engine take replies that all have arrived.
+// take applies replies in one batch.
 func (k *desk[TTx]) take(ms ...skald.Message) {
 	k.t.Helper()
 	publish(k.t, k.bus, ms...)
@@ -164,7 +164,7 @@ func publish(t *testing.T, bus *membroker.Broker, ms ...skald.Message) {
 	}
 }
 
-// saga is how one stands.
+// saga returns the state of a saga.
 func (k *desk[TTx]) saga(key string) store.Saga {
 	k.t.Helper()
 	ss, err := store.ListSagas(k.t.Context(), k.db, store.SagaQuery{Name: k.d.Name(), Key: key})
@@ -174,7 +174,7 @@ func (k *desk[TTx]) saga(key string) store.Saga {
 	return ss[0]
 }
 
-// onEach runs a test of any database on each.
+// onEach runs a test on each database.
 func onEach(t *testing.T, memory func(*desk[tx]), sqlite func(*desk[*sql.Tx]), postgres func(*desk[pgx.Tx])) {
 	t.Run("memory", func(t *testing.T) { memory(newDesk(t, memstore.New(nil))) })
 	t.Run("sqlite", func(t *testing.T) {
@@ -201,7 +201,8 @@ func (k *desk[TTx]) expect(want map[string]int64) {
 	}
 }
 
-// The replies of a batch to one saga are one write of it; each is counted by what it came to.
+// TestRepliesWriteOnce: a batch of replies to one saga writes it once. Each reply is counted by its
+// outcome.
 func TestRepliesWriteOnce(t *testing.T) {
 	onEach(t, repliesWriteOnce[tx], repliesWriteOnce[*sql.Tx], repliesWriteOnce[pgx.Tx])
 }
@@ -246,7 +247,7 @@ func repliesWriteOnce[TTx any](k *desk[TTx]) {
 	}
 }
 
-// A saga that ends by a reply ends as by a step: it is counted, and its parent goes on.
+// TestRepliesEnd: a saga that ends by a reply is counted, and its parent continues.
 func TestRepliesEnd(t *testing.T) {
 	onEach(t, repliesEnd[tx], repliesEnd[*sql.Tx], repliesEnd[pgx.Tx])
 }
@@ -274,7 +275,7 @@ func repliesEnd[TTx any](k *desk[TTx]) {
 	}
 }
 
-// A reply that cannot be read is a dead letter, and costs the others of its batch nothing.
+// TestRepliesUnreadable: a malformed reply is a dead letter, and does not affect the others of its batch.
 func TestRepliesUnreadable(t *testing.T) {
 	onEach(t, repliesUnreadable[tx], repliesUnreadable[*sql.Tx], repliesUnreadable[pgx.Tx])
 }
@@ -306,7 +307,7 @@ func repliesUnreadable[TTx any](k *desk[TTx]) {
 		k.t.Errorf("kept: %v, want %v", ids, want)
 	}
 	k.expect(map[string]int64{"taken": 6})
-	if got := k.goOn(); len(got) != 0 { // each saga waits for a reply, wherever the bad ones were
+	if got := k.goOn(); len(got) != 0 { // each saga waits for a reply, wherever the malformed ones were
 		k.t.Errorf("what the sagas asked for next: %v", got)
 	}
 	k.take(k.reply(commands[2], "packed", "x"), k.reply(commands[5], "packed", "y"))

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A reply that has the topic and type of a command, its own or another's, is refused: the engine would take
-// the command for the reply.
+// TestReplyThatIsACommandIsRefused: NewEngine refuses a reply with the topic and type of a command, because
+// the engine would take the command for the reply.
 func TestReplyThatIsACommandIsRefused(t *testing.T) {
 	send := func(saga.Run[order]) stand { return stand{} }
 	same := skald.Event[string]{Topic: packIt.Topic, Type: packIt.Type}

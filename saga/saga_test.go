@@ -45,7 +45,7 @@ func refund() saga.UndoRequest[tx, order, receipt, string, bool] {
 	}
 }
 
-// One of each kind: all types are inferred, but the input of a Wait.
+// TestDefinition has one step of each kind: all types are inferred, except the input of a Wait.
 func TestDefinition(t *testing.T) {
 	var (
 		ship     = skald.Event[parcel]{Topic: "shipping", Type: "ship"}
@@ -79,7 +79,7 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
-// All faults are told at once.
+// TestFaults: all faults are reported together.
 func TestFaults(t *testing.T) {
 	a := saga.Do("a", reserve, nil)
 	b := saga.Do("b", reserve, release, saga.NoEffect(), saga.After(a))
@@ -111,7 +111,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A Call and its undo may both lack something: each fault names the step.
+// TestFaultsOfACallNameTheStep: the faults of a Call and of its undo name the step.
 func TestFaultsOfACallNameTheStep(t *testing.T) {
 	c := saga.CallWith("c", saga.Request[tx, order, int, receipt]{},
 		saga.UndoRequest[tx, order, receipt, int, bool]{})
@@ -122,7 +122,7 @@ step "c": its undo: a Request needs At, Intent and Do`; err == nil || err.Error(
 	}
 }
 
-// An option without its function is a fault of the definition, not of a saga that runs.
+// TestOptionsWithoutAFunction: an option without its function is a fault of the definition.
 func TestOptionsWithoutAFunction(t *testing.T) {
 	err := saga.New("order", &saga.Options[order]{Key: orderID},
 		saga.Do("a", reserve, release, saga.When[order](nil), saga.Each[order](nil))).Faults()
@@ -133,7 +133,7 @@ func TestOptionsWithoutAFunction(t *testing.T) {
 	}
 }
 
-// A name that is there twice hides no other fault, and makes none of its own.
+// TestFaultsBesideANameTwice: a duplicate name hides no other fault, and causes none.
 func TestFaultsBesideANameTwice(t *testing.T) {
 	a := saga.Do("a", reserve, release)
 	err := saga.New("order", &saga.Options[order]{Key: orderID}, a, saga.Do("b", reserve, nil),

@@ -18,8 +18,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// counted is a step that writes a line of its own each time that it runs, so that what is done twice is there
-// twice. What is undone is noted in its order.
+// counted returns a step that writes a new line in each run, so that repetitions are visible. Undos are
+// recorded in order.
 func counted(name string, n *int) *saga.Step[trip, string] {
 	do := func(_ context.Context, tx tx, r saga.Run[trip]) (string, error) {
 		*n++
@@ -59,13 +59,13 @@ func newTrips(n *int) *saga.Definition[trip] {
 		counted("car", n))
 }
 
-// someTrips are a trip that goes well at the second attempt, and one whose undo does.
+// someTrips are a trip that succeeds at the second attempt, and one whose undo does.
 func someTrips() []trip {
 	return []trip{{ID: "a", Fail: map[string]string{"hotel": "once"}},
 		{ID: "b", Fail: map[string]string{"car": "reject", "undo flight": "once"}}}
 }
 
-// linesOf tells whether each step was done once, or undone once and in its order.
+// linesOf reports whether each step was done once, or undone once and in order.
 func linesOf(db *memstore.Store, key string, done bool, lines ...int) error {
 	n, undone := left(db, key), db.User()["undone "+key]
 	for _, want := range lines {
@@ -76,7 +76,7 @@ func linesOf(db *memstore.Store, key string, done bool, lines ...int) error {
 	return fmt.Errorf("%s left %d lines, and had %q undone", key, n, undone)
 }
 
-// twoEngines run trips, one by a clock that is three days ahead.
+// twoEngines run trips, one of them with a clock that is three days ahead.
 func twoEngines(b wiring) func(w *sagatest.World) error {
 	return stage{
 		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
@@ -90,7 +90,7 @@ func twoEngines(b wiring) func(w *sagatest.World) error {
 	}.build(b)
 }
 
-// sharers run a trip with steps that all share a transaction.
+// sharers run a trip whose steps all share a transaction.
 func sharers(b wiring) func(w *sagatest.World) error {
 	return stage{
 		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
@@ -103,7 +103,7 @@ func sharers(b wiring) func(w *sagatest.World) error {
 	}.build(b)
 }
 
-// delays are trips that rest for a while on their way.
+// delays are trips with a wait.
 func delays() stage {
 	return stage{
 		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
@@ -117,7 +117,7 @@ func delays() stage {
 	}
 }
 
-// forgotten are trips beside a retention that keeps no saga once it has ended.
+// forgotten are trips with a retention that deletes sagas as soon as they have ended.
 func forgotten(b wiring) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error {
 		db, d := memstore.New(&memstore.Options{Now: w.Now, Wait: time.Millisecond}), oldTrips(new(int))
@@ -150,8 +150,8 @@ func forgotten(b wiring) func(w *sagatest.World) error {
 	}
 }
 
-// builds are one that began trips and goes away for a while when it dies, and a newer one, which has no
-// hotel.
+// builds are an older build that begins trips and is down for a while after a crash, and a newer build
+// without a hotel.
 func builds(b wiring) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error {
 		db, n := memstore.New(&memstore.Options{Now: w.Now, Wait: time.Millisecond}), new(int)
@@ -186,7 +186,7 @@ func builds(b wiring) func(w *sagatest.World) error {
 	}
 }
 
-// shop takes an order and starts its saga in one transaction, which it does not try again.
+// shop writes an order and starts its saga in one transaction, without a retry.
 func shop(b wiring) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error {
 		db, d := memstore.New(&memstore.Options{Now: w.Now, Wait: time.Millisecond}), oldTrips(new(int))
@@ -228,7 +228,7 @@ func shop(b wiring) func(w *sagatest.World) error {
 	}
 }
 
-// starters start two sagas with their order, and one without a transaction, again until they succeed.
+// starters start two sagas with their orders, and one without a transaction, until they succeed.
 func starters(b wiring) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error {
 		db, d := memstore.New(&memstore.Options{Now: w.Now, Wait: time.Millisecond}), oldTrips(new(int))
@@ -285,7 +285,7 @@ func starters(b wiring) func(w *sagatest.World) error {
 	}
 }
 
-// packs has an order packed by another service, and then paid for or not.
+// packs returns a saga in which another service packs an order, and which is then paid for or not.
 func packs(retry saga.Policy) *saga.Definition[order] {
 	line := func(r saga.Run[order]) stand { return stand{Order: r.Key} }
 	pack := saga.Command("pack", packIt, line,
@@ -305,8 +305,8 @@ func participants(b wiring) func(w *sagatest.World) error {
 	return serving(b, saga.Policy{}, false)
 }
 
-// impatient is an engine that asks again before the service has answered: which refuses, then, and what comes
-// second it does.
+// impatient is an engine that sends a command again before the service has answered. The service then
+// refuses the first command and performs the second.
 func impatient(b wiring) func(w *sagatest.World) error {
 	return serving(b, saga.Policy{Attempts: 3, InitialInterval: time.Millisecond, Timeout: 2 * time.Second},
 		true)
@@ -368,7 +368,7 @@ func serving(b wiring, retry saga.Policy, refuse bool) func(w *sagatest.World) e
 	}
 }
 
-// answers has replies handled; bare: as they come from a service that does not say what they answer.
+// answers handles replies. If bare, they come from a service that does not set the cause.
 func answers(e *saga.Engine[tx], in *inbox.Inbox[tx], d *saga.Definition[order], bare bool) {
 	if !bare {
 		e.Answers(in)
@@ -383,8 +383,8 @@ func answers(e *saga.Engine[tx], in *inbox.Inbox[tx], d *saga.Definition[order],
 	}
 }
 
-// A service packs and unpacks, once and without a fault. Where it is to refuse, it refuses the first command,
-// and says so once it has done what the second one asked for.
+// A service packs and unpacks, once and without a fault. If it is to refuse, it refuses the first command,
+// and replies so after it has performed the second.
 type service struct {
 	w       *sagatest.World
 	db      *memstore.Store

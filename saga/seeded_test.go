@@ -18,13 +18,13 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A bug is one of the engine, put into what it stands on.
+// A bug is a bug of the engine, simulated in its store or clock.
 type bug struct {
 	name  string
 	scene func(b wiring) func(w *sagatest.World) error
 	wire  wiring
 	modes []sagatest.Mode
-	found string        // what is left of a saga then, as a pattern
+	found string        // a pattern of the resulting effects
 	rest  time.Duration // default 15 s
 }
 
@@ -87,7 +87,7 @@ func bugs() []bug {
 func cancelledEarly(b wiring) func(w *sagatest.World) error { return cancelled(b, early) }
 func cancelledLate(b wiring) func(w *sagatest.World) error  { return cancelled(b, late) }
 
-// sound is the wiring without the bug: the same I/Os have the same numbers.
+// sound is the wiring without the bug. The I/Os have the same numbers.
 func (b bug) sound() (out wiring) {
 	if b.wire.engine != nil {
 		out.engine = &tamper{}
@@ -98,14 +98,14 @@ func (b bug) sound() (out wiring) {
 	return out
 }
 
-// Each bug is found by what explores the engine; and the schedule that finds it does no harm without the bug.
+// TestSeededBugs: the explorer finds each bug, and the schedule that finds it does no harm without the bug.
 func TestSeededBugs(t *testing.T) {
 	for _, b := range bugs() {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			o := &sagatest.Options{Modes: b.modes, Rest: cmp.Or(b.rest, 15*time.Second)}
 			var r sagatest.Report
-			for _, o.Failures = range []int{1, 50} { // others may come before the one that is meant
+			for _, o.Failures = range []int{1, 50} { // other failures may come before the expected one
 				var err error
 				if r, err = sagatest.Search(t.Context(), b.scene(b.wire), o); err != nil {
 					t.Fatal(err)
@@ -127,14 +127,14 @@ func TestSeededBugs(t *testing.T) {
 	}
 }
 
-// shows tells of a failure that is the bug's.
+// shows reports whether a failure is due to the bug.
 func (b bug) shows(f sagatest.Failure) bool {
 	plain := len(f.Schedule) == 0
 	return plain == (len(b.modes) == 0) &&
 		regexp.MustCompile(b.found).MatchString(strings.Join(f.Broken, "\n"))
 }
 
-// absent holds that a schedule does no harm without the bug.
+// absent checks that a schedule does no harm without the bug.
 func (b bug) absent(t *testing.T, s sagatest.Schedule, rest time.Duration) {
 	t.Helper()
 	o := &sagatest.Options{Schedules: []sagatest.Schedule{s}, Rest: rest}
@@ -144,27 +144,27 @@ func (b bug) absent(t *testing.T, s sagatest.Schedule, rest time.Duration) {
 	}
 }
 
-// A tamper is a bug in what goes between an engine and its database.
+// A tamper simulates a bug between an engine and its database.
 type tamper struct {
 	ask   func(*store.Want)
 	claim func(*store.Saga)
 	move  func(*store.SagaMove)
 
-	unguarded  bool // whatever version is stored is the one that was read
-	deaf       bool // what is lost is said to stand
-	stateApart bool // what belongs to one commit gets another one, behind it
+	unguarded  bool // writes ignore the version guard
+	deaf       bool // lost writes are reported as stored
+	stateApart bool // parts of a commit are committed later
 	rowsApart  bool
 	kinApart   bool
 	startApart bool // or before it
-	keepsNone  bool // what is old is over
-	writesLate bool // what goes into a transaction of the caller's is written behind its commit
+	keepsNone  bool // everything old counts as ended
+	writesLate bool // writes in a caller's transaction are made after its commit
 	holdsLate  bool
 	freesApart bool
-	stays      bool // in line
-	pushes     bool // in
+	stays      bool // in the queue
+	pushes     bool // to the front of the queue
 
-	sharesApart bool // steps of one transaction have a commit each, before the state
-	keepsShared bool // a transaction that steps share stands though one of them failed
+	sharesApart bool // steps of one transaction are committed one by one, before the state
+	keepsShared bool // a shared transaction is committed even if one of its steps failed
 }
 
 type tampered struct {
@@ -173,10 +173,10 @@ type tampered struct {
 	raw  *memstore.Store
 	late []store.Effect
 
-	holds []store.EntityHold // that are written late
+	holds []store.EntityHold // to be written late
 }
 
-// version is what a guard names, that read version n.
+// version returns the version for a guard, if n was read.
 func (d *tampered) version(ctx context.Context, ref store.SagaRef) int64 {
 	ss, err := store.ListSagas(ctx, d.raw, store.SagaQuery{Name: ref.Name, Key: ref.Key})
 	if !d.t.unguarded || err != nil || len(ss) == 0 {
@@ -185,7 +185,7 @@ func (d *tampered) version(ctx context.Context, ref store.SagaRef) int64 {
 	return ss[0].Version
 }
 
-// changed are effects as the bug has them.
+// changed returns effects changed by the bug.
 func (d *tampered) changed(ctx context.Context, es []store.Effect) []store.Effect {
 	es = slices.Clone(es)
 	for i := range es {
@@ -202,7 +202,7 @@ func (d *tampered) changed(ctx context.Context, es []store.Effect) []store.Effec
 	return es
 }
 
-// parts are what is written in one commit, and in another one behind it.
+// parts returns the effects for one commit, and those for a later one.
 func (d *tampered) parts(es []store.Effect) (now, then []store.Effect) {
 	for i, e := range es {
 		switch {
@@ -250,7 +250,7 @@ func (d *tampered) StartSagas(ctx context.Context, tx tx,
 	return stored, fresh, u.Commit(ctx)
 }
 
-// apart has f in a transaction of its own.
+// apart runs f in its own transaction.
 func (d *tampered) apart(ctx context.Context, stands bool, f func(tx tx) error) error {
 	u, err := d.Driver.Begin(ctx, store.Intake{})
 	if err != nil {
@@ -307,7 +307,7 @@ func (d *tampered) Apply(ctx context.Context, es ...store.Effect) ([]bool, error
 	return d.heard(stood), err
 }
 
-// Maintain takes what runs for what has ended.
+// Maintain takes running sagas for ended ones.
 func (d *tampered) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
 	var all []store.Saga
 	var err error
@@ -353,7 +353,7 @@ type tamperedUnit struct {
 	shared bool
 }
 
-// Usable is asked between two steps.
+// Usable is called between two steps.
 func (u *tamperedUnit) Usable(ctx context.Context) (err error) {
 	u.shared = true
 	if !u.d.t.sharesApart {
@@ -367,7 +367,7 @@ func (u *tamperedUnit) Usable(ctx context.Context) (err error) {
 
 func (u *tamperedUnit) Found() store.Found {
 	f := u.Unit.Found()
-	f.Follows = false // what would follow goes by Begin
+	f.Follows = false // the next transaction uses Begin
 	return f
 }
 
@@ -406,14 +406,14 @@ func (u *tamperedUnit) Rollback(ctx context.Context, instead ...store.Effect) ([
 	return u.d.heard(stood), err
 }
 
-// forgetsTimes has nobody look again at a time.
+// forgetsTimes removes the time of the next check.
 func forgetsTimes(m *store.SagaMove) {
 	if m.Wake > 0 {
 		m.Wake = -1
 	}
 }
 
-// sleeps has nobody look again at once.
+// sleeps delays the next check.
 func sleeps(m *store.SagaMove) {
 	if m.Wake == 0 {
 		m.Wake = -1
@@ -424,7 +424,7 @@ const ages = 1000 * time.Hour
 
 func endless(w *store.Want) { w.Lease = ages }
 
-// sooner hides from the engine how long its lease is.
+// sooner hides the length of a lease from the engine.
 func sooner(s *store.Saga) { s.Due = s.Due.Add(3*time.Second - ages) }
 
 func keeps(m *store.SagaMove) {
@@ -433,10 +433,10 @@ func keeps(m *store.SagaMove) {
 	}
 }
 
-// timeless has the engine not see what time it is at the database.
+// timeless hides the store's time from the engine.
 func timeless(s *store.Saga) { s.Due = time.Time{} }
 
-// losesTimes has whoever takes over a saga know of no time that its steps wait for.
+// losesTimes removes the times of waiting steps at a takeover.
 func losesTimes(s *store.Saga) {
 	var st plan.State
 	if err := json.Unmarshal([]byte(s.State), &st); err != nil {
@@ -450,15 +450,15 @@ func losesTimes(s *store.Saga) {
 	s.State, _ = sagarow.EncodeState(st)
 }
 
-// rekeys has each engine ask a provider under a key of its own.
+// rekeys makes each engine use its own keys for a provider.
 func rekeys(s *store.Saga) {
 	s.State = regexp.MustCompile(`"Key":"`).ReplaceAllString(s.State, `${0}again `)
 }
 
-// all has an engine claim what was begun by the old definition.
+// all makes an engine claim sagas of the older definition.
 func all(w *store.Want) { w.Sagas.Hashes = append(w.Sagas.Hashes, oldTrips(new(int)).Hash()) }
 
-// own has it forget what it does not know of them.
+// own hides the parts of their state that it does not support.
 func own(s *store.Saga) {
 	var st plan.State
 	if err := json.Unmarshal([]byte(s.State), &st); err != nil {

@@ -18,8 +18,9 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// Once a function has returned, neither its savepoints nor its goroutines change what it, or the next step
-// in its transaction, has written. A step that leaves a savepoint has its own commit.
+// TestSharedTransactionIsRevoked: after a function has returned, its savepoints and goroutines cannot
+// change its writes, or those of the next step in the transaction. A step that leaves a savepoint has its
+// own commit.
 func TestSharedTransactionIsRevoked(t *testing.T) {
 	pool, db, schema := onPostgres(t)
 	k := newSharing(newDesk(t, store.Driver[pgx.Tx](db)))
@@ -27,7 +28,7 @@ func TestSharedTransactionIsRevoked(t *testing.T) {
 		_, err := tx.Exec(ctx, "INSERT INTO "+schema+".ledger VALUES ('k', $1)", what)
 		return err
 	}
-	var left pgx.Tx // by the first step
+	var left pgx.Tx // left by the first step
 	var late error
 	ended := make(chan bool, 1)
 	say := skald.Draft{Topic: "packing", Type: "pack", Key: []byte("late"), Value: "late"}
@@ -98,8 +99,9 @@ func TestSharedTransactionIsRevoked(t *testing.T) {
 	}
 }
 
-// A function that ignores its context, in a transaction that it shares, keeps no locks: not of the saga, and
-// not of the steps before it. Nothing of it counts, and the attempt is charged to it alone.
+// TestHangsInASharedTransaction: a function that ignores its context in a shared transaction keeps no
+// locks, neither of the saga nor of the steps before it. Its writes are discarded, and only its own attempt
+// counts.
 func TestHangsInASharedTransaction(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		db := memstore.New(nil)
@@ -137,7 +139,7 @@ func hangsShared[TTx any](t *testing.T, db store.Driver[TTx],
 			step("b", saga.Retry(saga.Policy{Attempts: 2, InitialInterval: time.Millisecond,
 				Timeout: timeout})))
 	}
-	// Only the attempt that hangs has a short timeout: a slow machine may take a while for the others.
+	// Only the attempt that hangs has a short timeout: on a slow machine the others may take a while.
 	hanging, patient := flow("hangs", time.Millisecond), flow("hangs", time.Minute)
 	quick := flow("quick", time.Minute)
 	engine := func(ds ...saga.Defined) *saga.Engine[TTx] {

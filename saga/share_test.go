@@ -65,7 +65,7 @@ func (u *committing[TTx]) CommitThen(ctx context.Context, next store.Intake,
 	return then, err
 }
 
-// sharing is sagas whose steps write a message each, and count their calls.
+// sharing returns sagas whose steps write a message each, and count their calls.
 type sharing[TTx any] struct {
 	*desk[TTx]
 	commits *commits[TTx]
@@ -75,7 +75,7 @@ type sharing[TTx any] struct {
 
 func newSharing[TTx any](k *desk[TTx]) *sharing[TTx] {
 	s := &sharing[TTx]{desk: k, commits: &commits[TTx]{Driver: k.db}, calls: map[string]int{}}
-	begun := time.Now() // 50 ms of a shared transaction are 5 s: a slow machine shares, too
+	begun := time.Now() // 50 ms of a shared transaction are 5 s, so that a slow machine shares, too
 	k.now = func() time.Time { return begun.Add(time.Since(begun) / 100) }
 	k.db = s.commits
 	s.out = outbox.New(k.db, nil)
@@ -103,7 +103,7 @@ func (s *sharing[TTx]) step(name string, opts ...saga.Option) *saga.Step[order, 
 	}, append([]saga.Option{saga.Retry(soon), saga.RetryUndo(soon)}, opts...)...)
 }
 
-// run runs a saga to its end. Returns the messages of its steps and the commits that they took.
+// run runs a saga to its end. It returns the messages of its steps and the number of commits.
 func (s *sharing[TTx]) run(o order, steps ...saga.Listed[order]) (told []string, n int) {
 	s.t.Helper()
 	s.d = saga.New("sharing", &saga.Options[order]{Key: orderID}, steps...)
@@ -132,8 +132,8 @@ func (s *sharing[TTx]) run(o order, steps ...saga.Listed[order]) (told []string,
 	return told, n
 }
 
-// Local steps that follow each other share a commit, also occurrences, branches and undos. Their messages
-// keep their order. Each has a time of its own.
+// TestStepsShareACommit: consecutive local steps share a commit, including occurrences, branches and undos.
+// Their messages keep the order. Each step has its own time.
 func TestStepsShareACommit(t *testing.T) {
 	onEach(t, func(k *desk[tx]) { share(newSharing(k)) }, func(k *desk[*sql.Tx]) { share(newSharing(k)) },
 		func(k *desk[pgx.Tx]) { share(newSharing(k)) })
@@ -189,7 +189,8 @@ func (s *sharing[TTx]) state(key string) (is plan.State) {
 	return is
 }
 
-// A transaction takes no more steps after 20, after 50 ms, or after MaxBytes of outputs.
+// TestSharedTransactionHasLimits: no step is added to a transaction after 20 steps, after 50 ms, or after
+// MaxBytes of outputs.
 func TestSharedTransactionHasLimits(t *testing.T) {
 	var now time.Time
 	occurrences := saga.Each(func(r saga.Run[order]) (out []string) {
@@ -230,8 +231,8 @@ func TestSharedTransactionHasLimits(t *testing.T) {
 	}
 }
 
-// Between two steps that share a transaction the deadline stops the second one, as it does between two
-// commits. A cancellation waits for the commit, and then both are undone.
+// TestDeadlineAndCancelBetweenSharedSteps: the deadline stops the second of two steps that share a
+// transaction, as between two commits. A cancellation waits for the commit, and then both steps are undone.
 func TestDeadlineAndCancelBetweenSharedSteps(t *testing.T) {
 	now := time.Now()
 	clock := func() time.Time { return now }
@@ -280,8 +281,9 @@ func TestDeadlineAndCancelBetweenSharedSteps(t *testing.T) {
 	}
 }
 
-// A function that ends the transaction which it shares leaves all its steps stuck, each in its turn. An
-// operator retries one without effect, and completes one whose write is there.
+// TestSharedTransactionIsEndedByAFunction: a function that ends a shared transaction makes all its steps
+// stuck, each in its turn. An operator retries a step without effect, and completes a step whose write
+// exists.
 func TestSharedTransactionIsEndedByAFunction(t *testing.T) {
 	pool, db, schema := onPostgres(t)
 	k := newDesk(t, store.Driver[pgx.Tx](db))
@@ -332,8 +334,8 @@ func TestSharedTransactionIsEndedByAFunction(t *testing.T) {
 	}
 }
 
-// A deadlock in a transaction that steps share, and that none would have met alone, is charged to none.
-// After it sagas of the definition do not share for a while.
+// TestSharedTransactionCollides: a deadlock that only sharing caused counts for no step. After it, sagas of
+// the definition do not share for a while.
 func TestSharedTransactionCollides(t *testing.T) {
 	_, db, _ := onPostgres(t)
 	k := newSharing(newDesk(t, store.Driver[pgx.Tx](db)))
@@ -346,7 +348,7 @@ func TestSharedTransactionCollides(t *testing.T) {
 	}, nil, saga.NoEffect(), saga.Retry(saga.Policy{Attempts: 1}))
 	k.d = saga.New("collides", &saga.Options[order]{Key: orderID}, k.step("a"), collides, k.step("c"))
 	k.e = k.engine(k.db, metric.NewManualReader())
-	for i, want := range []int64{3, 3} { // a, b, and c behind b; then one by one
+	for i, want := range []int64{3, 3} { // a, b, and c after b; then one by one
 		key := fmt.Sprint(i)
 		if _, err := saga.Bind(k.e, k.d).StartNow(t.Context(), order{ID: key}); err != nil {
 			t.Fatal(err)
@@ -362,7 +364,8 @@ func TestSharedTransactionCollides(t *testing.T) {
 	}
 }
 
-// A command that becomes possible between two steps is sent in the place that it has without sharing.
+// TestCommandBetweenSharedSteps: a command that becomes possible between two steps is sent in the same
+// order as without sharing.
 func TestCommandBetweenSharedSteps(t *testing.T) {
 	k := newSharing(newDesk(t, store.Driver[tx](memstore.New(nil))))
 	a := k.step("a")
@@ -379,7 +382,8 @@ func TestCommandBetweenSharedSteps(t *testing.T) {
 	}
 }
 
-// A request ends the sharing: it is no function of the transaction, so the steps before it run once.
+// TestCallBetweenSharedSteps: a request ends the sharing, because it does not run in the transaction. The
+// steps before it run once.
 func TestCallBetweenSharedSteps(t *testing.T) {
 	k := newSharing(newDesk(t, store.Driver[tx](memstore.New(nil))))
 	pay := saga.CallWith("pay", saga.Request[tx, order, string, string]{At: call.NewProvider("p", nil),

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Many sagas start in one transaction, or none; those that were started with the same input are found.
+// TestStartAll: many sagas start in one transaction, or none. Sagas with the same input are found.
 func TestStartAll(t *testing.T) { onEach(t, startAllOf[tx], startAllOf[*sql.Tx], startAllOf[pgx.Tx]) }
 
 func startAllOf[TTx any](k *desk[TTx]) {
@@ -59,8 +59,8 @@ func startAllOf[TTx any](k *desk[TTx]) {
 	}
 }
 
-// Starts without a transaction that come at the same time share commits. One that waits for a rival, or has
-// another input, stops no other one.
+// TestStartNow: concurrent starts without a transaction share commits. A start that waits for a rival, or
+// has another input, does not delay the others.
 func TestStartNow(t *testing.T) { onEach(t, startNow[tx], startNow[*sql.Tx], startNow[pgx.Tx]) }
 
 func startNow[TTx any](k *desk[TTx]) {

@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A transientCase is a step, or its undo, that always fails by what may pass.
+// A transientCase is a step, or its undo, that always fails by a transient error.
 type transientCase struct {
 	name string
 	fail func(ctx context.Context, tx pgx.Tx) error
@@ -32,8 +32,8 @@ func raise(state string) func(ctx context.Context, tx pgx.Tx) error {
 	}
 }
 
-// transientCases are the ways in which a step fails by what may pass. Each schema has a table whose rows fail
-// the COMMIT with 40001.
+// transientCases are kinds of transient errors. Each schema has a table whose rows make the COMMIT fail
+// with 40001.
 func transientCases(schema string) []transientCase {
 	cases := []transientCase{
 		{"own timeout", func(ctx context.Context, tx pgx.Tx) error {
@@ -54,14 +54,14 @@ func transientCases(schema string) []transientCase {
 	return cases
 }
 
-// A shelf is a schema whose clock is moved by moving what is stored in it.
+// A shelf is a schema whose clock is moved by changing the stored times.
 type shelf struct {
 	*testing.T
 	pool   *pgxpool.Pool
 	schema string
 }
 
-// pass has so much time pass for a saga, as long as nobody works on it.
+// pass moves the times of a saga while no engine works on it.
 func (s shelf) pass(key string, d time.Duration) {
 	s.Helper()
 	var state string
@@ -93,8 +93,9 @@ func (s shelf) saga(db store.Lister, key string) store.Saga {
 	return all[0]
 }
 
-// A saga whose step, or whose undo, always fails by what may pass follows the step's policy, uncharged for 10
-// minutes and charged after that, and is listed as failing all the time.
+// TestTransientFailuresFollowThePolicy: a saga whose step, or undo, always fails by a transient error is
+// retried by the step's policy. Attempts do not count for 10 minutes, and count after that. The saga is
+// listed as failing all the time.
 func TestTransientFailuresFollowThePolicy(t *testing.T) {
 	t.Parallel()
 	pool, db, schema := onPostgres(t)
@@ -132,8 +133,8 @@ type unprobed struct{ *pgstore.Store }
 
 func (*unprobed) Probe(context.Context) error { return errors.New("no answer") }
 
-// transientStep has 30 minutes pass for a saga with a step, or an undo, that fails. It returns how often that
-// was called, and how often of that within the first 10 minutes.
+// transientStep lets 30 minutes pass for a saga with a step, or an undo, that fails. It returns the number
+// of calls, and the number within the first 10 minutes.
 func transientStep(s shelf, db saga.DB[pgx.Tx], name string, undo bool,
 	fail func(ctx context.Context, tx pgx.Tx) error) (calls, free int, is store.Saga) {
 	policy := saga.Policy{InitialInterval: time.Minute, MaxInterval: 4 * time.Minute, Attempts: 2}
@@ -175,7 +176,7 @@ func transientStep(s shelf, db saga.DB[pgx.Tx], name string, undo bool,
 	return calls, free, is
 }
 
-// What fails by what may pass is called four times in place, at first.
+// TestTransientFailureInPlace: after a transient error, the step is first called four times in place.
 func TestTransientFailureInPlace(t *testing.T) {
 	t.Parallel()
 	pool, db, schema := onPostgres(t)
