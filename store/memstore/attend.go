@@ -6,8 +6,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Attend reads how far a consumer has come, and writes what its process knows. A database in memory has no
-// server that could be another one.
+// Attend implements store.Taker. A database in memory has no server session, so if the caller requires one,
+// no checkpoint is stored.
 func (s *Store) Attend(ctx context.Context, a store.Attend) (out store.Attended, err error) {
 	err = s.enter(ctx, func() error {
 		d, now := s.db, s.db.now()

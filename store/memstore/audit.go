@@ -1,4 +1,4 @@
-// This file is what operators did, in memory.
+// This file has the audit log of operators' actions.
 
 package memstore
 
@@ -9,16 +9,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A log is all that operators did, in order.
+// log has all actions of operators, in order.
 type log struct{ rows []store.Audit }
 
-// Note writes down what an operator does.
+// Note records an operator's action.
 func (l *log) Note(a store.Audit, now time.Time) {
 	a.Number, a.At = int64(len(l.rows)+1), now
 	l.rows = append(l.rows, a)
 }
 
-// List lists what belongs to a run, in order, or all, the latest first.
+// List lists the actions of a run in order, or all actions, the newest first.
 func (l *log) List(q *store.AuditQuery, limit int) (out []store.Audit) {
 	if q.Run != "" {
 		for _, a := range l.rows {
@@ -36,5 +36,5 @@ func (l *log) List(q *store.AuditQuery, limit int) (out []store.Audit) {
 	return out
 }
 
-// Rows is all of it, in order.
+// Rows returns all actions, in order.
 func (l *log) Rows() []store.Audit { return slices.Clone(l.rows) }

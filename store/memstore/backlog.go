@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// backlog tells what is not published, what is kept, and how consumers and relays get on.
+// backlog counts unpublished rows and waiting messages, and reads the state of consumers and relays.
 func (d *database) backlog() (b store.Backlog) {
 	now := d.now()
 	d.outbox.Count(&b, now)
@@ -17,7 +17,7 @@ func (d *database) backlog() (b store.Backlog) {
 	return b
 }
 
-// keptFor is what is kept for each consumer that something is kept for.
+// keptFor counts the waiting messages of each consumer that has any.
 func (d *database) keptFor(now time.Time) (out []store.Kept) {
 	all := map[string]*store.Kept{}
 	of := func(consumer string) *store.Kept {

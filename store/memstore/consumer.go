@@ -1,5 +1,5 @@
-// This file is what the processes of each consumer told in memory: how far they have come, which types
-// they handle, when they were last heard of. It is data alone: whoever calls holds the lock of the database.
+// This file has the checkpoints, types and heartbeats of consumers. It has no locks: the caller has locked
+// the database.
 
 package memstore
 
@@ -13,10 +13,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// consumerTable are all consumers.
+// consumerTable has all consumers.
 type consumerTable struct {
 	checkpoints map[checkpointKey]store.Checkpoint
-	kinds       map[kindKey]time.Time // that are handled, and when that was said last
+	kinds       map[kindKey]time.Time // when each handled type was last recorded
 	signs       map[string]sign       // by consumer
 }
 
@@ -26,17 +26,17 @@ type (
 		consumer string
 		store.Kind
 	}
-	// A sign is when a consumer was last heard of, and when it last got on.
+	// sign has the times of a consumer's last heartbeat and last progress.
 	sign struct{ heard, progress time.Time }
 )
 
-// newConsumer has no consumers.
+// newConsumer returns an empty table.
 func newConsumer() *consumerTable {
 	return &consumerTable{checkpoints: map[checkpointKey]store.Checkpoint{}, kinds: map[kindKey]time.Time{},
 		signs: map[string]sign{}}
 }
 
-// Beat writes what a process of a consumer says of itself, and answers with the types that were noted before.
+// Beat records a heartbeat and returns the types that were recorded before.
 func (cs *consumerTable) Beat(consumer string, b *store.Beat, now time.Time) (out []store.Kind) {
 	for key, at := range cs.kinds {
 		switch {
@@ -63,7 +63,7 @@ func (cs *consumerTable) Beat(consumer string, b *store.Beat, now time.Time) (ou
 	return out
 }
 
-// Hear fills in when those who handle the types were last heard of.
+// Hear sets Heard of each type to the time since its last heartbeat.
 func (cs *consumerTable) Hear(left []store.LeftKind, now time.Time) {
 	for i := range left {
 		if at, noted := cs.kinds[kindKey{left[i].Consumer, left[i].Kind}]; noted {
@@ -72,7 +72,7 @@ func (cs *consumerTable) Hear(left []store.LeftKind, now time.Time) {
 	}
 }
 
-// List lists the consumers that were heard of, by name.
+// List lists the consumers that ever wrote a heartbeat, by name.
 func (cs *consumerTable) List(now time.Time) (out []store.Consumer) {
 	topics := map[string][]string{}
 	for k := range cs.kinds {
@@ -87,7 +87,7 @@ func (cs *consumerTable) List(now time.Time) (out []store.Consumer) {
 	return out
 }
 
-// Belonging counts what a consumer has here into b, and says when it was last heard of.
+// Belonging adds the consumer's checkpoints, controls and types to b, and sets b.Heard.
 func (cs *consumerTable) Belonging(consumer string, b *store.Belongings, now time.Time) {
 	heard := cs.signs[consumer].heard
 	last := func(at time.Time) {
@@ -117,7 +117,7 @@ func (cs *consumerTable) Belonging(consumer string, b *store.Belongings, now tim
 	}
 }
 
-// Rename gives what a consumer has here to another name.
+// Rename moves the rows of a consumer to another name.
 func (cs *consumerTable) Rename(was, is string) {
 	move(cs.checkpoints,
 		func(k checkpointKey, c store.Checkpoint) (checkpointKey, store.Checkpoint, bool) {

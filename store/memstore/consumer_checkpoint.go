@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Checkpoints are how far a consumer has come, by partition.
+// Checkpoints returns the checkpoints of a consumer, by partition.
 func (cs *consumerTable) Checkpoints(consumer string) (out []store.Checkpoint) {
 	for key, c := range cs.checkpoints {
 		if key.consumer == consumer {
@@ -20,7 +20,7 @@ func (cs *consumerTable) Checkpoints(consumer string) (out []store.Checkpoint) {
 	return out
 }
 
-// Take gives partitions to a session, and names the sessions that had them.
+// Take makes a session the owner of partitions. It returns the sessions that owned them.
 func (cs *consumerTable) Take(a *store.Attend, now time.Time) (left []string) {
 	for _, c := range a.Checkpoints {
 		was, there := cs.checkpoints[checkpointKey{a.Consumer, c.Partition}]
@@ -39,7 +39,7 @@ func (cs *consumerTable) Take(a *store.Attend, now time.Time) (left []string) {
 	return left
 }
 
-// Advance stores how far a session has come, where nobody else changed the checkpoint meanwhile.
+// Advance stores the checkpoints that nobody has changed since the caller read them.
 func (cs *consumerTable) Advance(a *store.Attend, now time.Time) {
 	for _, c := range a.Checkpoints {
 		if was, there := cs.checkpoints[checkpointKey{a.Consumer, c.Partition}]; there &&
@@ -50,7 +50,7 @@ func (cs *consumerTable) Advance(a *store.Attend, now time.Time) {
 	}
 }
 
-// Rewindable is the guard of r.
+// Rewindable returns store.ErrLost unless the guard of r holds.
 func (cs *consumerTable) Rewindable(r *store.Rewind) error {
 	was, there := cs.checkpoints[checkpointKey{r.Consumer, r.Partition}]
 	if !there || was.Origin != r.Origin || was.Position >= 0 && was.Position <= r.Position {
@@ -59,7 +59,7 @@ func (cs *consumerTable) Rewindable(r *store.Rewind) error {
 	return nil
 }
 
-// Rewind takes a consumer back in a partition.
+// Rewind moves a consumer back in a partition.
 func (cs *consumerTable) Rewind(r *store.Rewind, now time.Time) {
 	key := checkpointKey{r.Consumer, r.Partition}
 	c := cs.checkpoints[key]
@@ -67,7 +67,7 @@ func (cs *consumerTable) Rewind(r *store.Rewind, now time.Time) {
 	cs.checkpoints[key] = c
 }
 
-// Control writes what an operator tells the processes of a consumer.
+// Control stores an operator's instruction for the processes of a consumer.
 func (cs *consumerTable) Control(c *store.Control, now time.Time) {
 	for _, one := range c.Checkpoints {
 		one.At = now

@@ -11,16 +11,16 @@ import (
 
 type (
 	entity struct{ space, key string }
-	// lockID is a row: an entity, the key (a string) of a row in the user's table, or a key of one of the
-	// rooms, each of a type of its own, which tells their locks apart.
+	// lockID identifies a lock: an entity, a key of the user's table (a string), or a row of another table.
+	// Each kind has its own type, so that locks of different kinds never collide.
 	lockID any
 )
 
-// database is what outlives processes. All of it is guarded by mu. The packages in internal are its data,
-// each with its rules; locks, waiting and transactions are here.
+// database is the part that outlives processes. mu guards all of it. Locks, waits and transactions are in
+// this file and tx.go; the other tables are plain data.
 type database struct {
 	mu      sync.Mutex
-	id      string // its own, in snapshots and as the key of fingerprints
+	id      string // of this database, in snapshots and as the key of fingerprints
 	now     func() time.Time
 	wait    time.Duration
 	changed chan struct{} // closed when a transaction ends
@@ -38,12 +38,13 @@ type database struct {
 	tracked      *trackedTable
 	consumers    *consumerTable
 	audit        log
-	schemas      map[schemaKey]string // that payloads were written with
+	schemas      map[schemaKey]string // of payloads
 	leases       map[string]lease
-	keeps        store.Retention // that Maintain last went by
+	keeps        store.Retention // the retention that Maintain last applied
 }
 
-// acquire locks a row for tx until it ends. It lets go of mu while a rival has the row, until then at most.
+// acquire locks a row for tx until it ends. While a rival has the row, it unlocks mu and waits, at the
+// latest until until.
 func (d *database) acquire(ctx context.Context, tx *Tx, l lockID, until time.Time) error {
 	for {
 		if err := tx.usable(); err != nil {
@@ -80,7 +81,7 @@ func (d *database) acquire(ctx context.Context, tx *Tx, l lockID, until time.Tim
 	}
 }
 
-// await lets go of mu until some transaction ends, for most at most.
+// await unlocks mu until any transaction ends, at most for most.
 func (d *database) await(ctx context.Context, tx, rival *Tx, most time.Duration) error {
 	changed, timer := d.changed, time.NewTimer(most)
 	defer timer.Stop()
@@ -102,7 +103,7 @@ func (d *database) await(ctx context.Context, tx, rival *Tx, most time.Duration)
 	return nil
 }
 
-// release gives tx's rows to those who wait for them.
+// release unlocks tx's rows and wakes waiting transactions.
 func (d *database) release(tx *Tx) {
 	for _, l := range tx.locks {
 		delete(d.held, l)

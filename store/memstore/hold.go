@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// HoldEntities has a saga stand in line for entities.
+// HoldEntities puts a saga in line for entities.
 func (s *Store) HoldEntities(ctx context.Context, tx *Tx, h store.EntityHold) (first bool, err error) {
 	if tx.s.db != s.db {
 		return false, errOther
@@ -33,23 +33,23 @@ func (s *Store) HoldEntities(ctx context.Context, tx *Tx, h store.EntityHold) (f
 	return first, nil
 }
 
-// InLine tells how a holder stands.
-func (s *Store) InLine(ctx context.Context, tx *Tx, holder string) (stands, first bool, err error) {
+// InLine reports the places of a holder.
+func (s *Store) InLine(ctx context.Context, tx *Tx, holder string) (waits, first bool, err error) {
 	err = s.lines(ctx, tx, holder, func(_ *database, es []store.Lock) error {
-		stands = len(es) > 0
-		first = stands && !slices.ContainsFunc(es, func(e store.Lock) bool {
+		waits = len(es) > 0
+		first = waits && !slices.ContainsFunc(es, func(e store.Lock) bool {
 			h, held := tx.sagas.Holder(e)
 			return !held || h.Holder != holder
 		})
 		return nil
 	})
 	if err != nil {
-		return false, false, fmt.Errorf("look in line: %w", err)
+		return false, false, fmt.Errorf("read places in line: %w", err)
 	}
-	return stands, first, nil
+	return waits, first, nil
 }
 
-// FreeEntities has a holder leave all lines.
+// FreeEntities removes a holder from all lines.
 func (s *Store) FreeEntities(ctx context.Context, tx *Tx, holder string) error {
 	err := s.lines(ctx, tx, holder, func(d *database, es []store.Lock) error {
 		for _, e := range es {
@@ -70,7 +70,7 @@ func (s *Store) FreeEntities(ctx context.Context, tx *Tx, holder string) error {
 	return nil
 }
 
-// lines runs f with the entities that a holder stands in line for, which it locks.
+// lines locks the entities that a holder is in line for, and passes them to f.
 func (s *Store) lines(ctx context.Context, tx *Tx, holder string,
 	f func(*database, []store.Lock) error) error {
 	if tx.s.db != s.db {
@@ -91,7 +91,7 @@ func (s *Store) lines(ctx context.Context, tx *Tx, holder string,
 	})
 }
 
-// EntityHolders tells who holds entities.
+// EntityHolders returns the holders of entities.
 func (s *Store) EntityHolders(_ context.Context, tx *Tx, es ...store.Lock) (out []store.Hold, err error) {
 	if tx.s.db != s.db {
 		return nil, errOther

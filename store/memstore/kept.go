@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Claim takes due work: sagas, or parked messages.
+// Claim claims due work: sagas, or parked messages.
 func (s *Store) Claim(ctx context.Context, w store.Want) (c store.Claimed, err error) {
 	err = s.enter(ctx, func() error {
 		if w.Sagas != nil {
@@ -25,7 +25,7 @@ func (s *Store) Claim(ctx context.Context, w store.Want) (c store.Claimed, err e
 	return c, err
 }
 
-// turn locks the key of m and says how m stands; Fresh, if it may be taken.
+// turn locks the key of m. It returns Fresh if m may be taken, otherwise the reason why not.
 func (tx *Tx) turn(ctx context.Context, m *store.Mark, before ahead,
 	until time.Time) (store.Outcome, error) {
 	if err := tx.lockTurn(ctx, turnOf(m.Consumer, m.Identity, m.Key), until); err != nil {
@@ -41,7 +41,7 @@ func (tx *Tx) lockTurn(ctx context.Context, t turn, until time.Time) error {
 	return nil
 }
 
-// lockKept locks the key of a kept message, if it is there.
+// lockKept locks the key of a parked or dead message, if it exists.
 func (tx *Tx) lockKept(ctx context.Context, id markKey, until time.Time) error {
 	if t, there := tx.s.db.kept.TurnAt(id); there {
 		return tx.lockTurn(ctx, t, until)
@@ -49,7 +49,7 @@ func (tx *Tx) lockKept(ctx context.Context, id markKey, until time.Time) error {
 	return nil
 }
 
-// keep checks the guards of e about what is kept, and stages it.
+// keep checks the guards of e for parked messages, and stages the changes.
 func (tx *Tx) keep(ctx context.Context, e *store.Effect, until time.Time) error {
 	d := tx.s.db
 	if e.Park != nil {
@@ -85,7 +85,7 @@ func (tx *Tx) keep(ctx context.Context, e *store.Effect, until time.Time) error 
 	return nil
 }
 
-// park stages that a message is kept, or that a kept one stands otherwise.
+// park stages a new parked message, or a change to one.
 func (tx *Tx) park(ctx context.Context, p *store.Park, until time.Time) error {
 	d, id := tx.s.db, markKey{Consumer: p.Consumer, Identity: p.Identity}
 	if p.Was != nil {

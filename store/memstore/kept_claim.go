@@ -8,9 +8,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Claim takes parked messages that are due.
+// Claim claims due parked messages.
 func (ms *messages) Claim(w store.Want, now time.Time) (c store.Claimed) {
-	keys, along, bytes := 0, 0, 0
+	keys, prefetched, bytes := 0, 0, 0
 	left := func(k row) bool {
 		return slices.Contains(w.Not, store.Kind{Topic: k.Message.Topic, Type: k.Message.Type})
 	}
@@ -29,7 +29,7 @@ func (ms *messages) Claim(w store.Want, now time.Time) (c store.Claimed) {
 		if keys > 0 && bytes+size > store.PageBytes {
 			break
 		}
-		with := ms.along(k, min(w.Prefetch, w.PrefetchAll-along), left)
+		with := ms.prefetchable(k, min(w.Prefetch, w.PrefetchAll-prefetched), left)
 		for i := range with {
 			if bytes+size+column.MessageBytes(&with[i].Message) > store.PageBytes {
 				with = with[:i]
@@ -38,7 +38,7 @@ func (ms *messages) Claim(w store.Want, now time.Time) (c store.Claimed) {
 			size += column.MessageBytes(&with[i].Message)
 		}
 		bytes += size
-		keys, along = keys+1, along+len(with)
+		keys, prefetched = keys+1, prefetched+len(with)
 		c.Parked = append(c.Parked, ms.claim(k, w.Session, with, now, w.Lease))
 		for _, w := range with {
 			c.Parked = append(c.Parked, claimed(w, now))
@@ -57,34 +57,34 @@ func (ms *messages) Claim(w store.Want, now time.Time) (c store.Claimed) {
 	return c
 }
 
-// claim notes who has k in hand, and counts for those that were read along with it the last time, if that had
-// no answer.
+// claim records the session that has k. If the last claim had no answer, it counts that for the messages
+// prefetched then.
 func (ms *messages) claim(k row, session string, with []row, now time.Time,
 	lease time.Duration) store.Parked {
 	for _, w := range ms.behind(k.turn()) {
-		if k.Claims > 0 && w.Place > k.Place && w.Place <= k.along {
+		if k.Claims > 0 && w.Place > k.Place && w.Place <= k.prefetchedTo {
 			w.Claims++
 			ms.rows[w.id()] = w
 		}
 	}
-	k.due, k.along = now.Add(lease), 0
+	k.due, k.prefetchedTo = now.Add(lease), 0
 	k.Claims, k.Session = k.Claims+1, session
 	if len(with) > 0 {
-		k.along = with[len(with)-1].Place
+		k.prefetchedTo = with[len(with)-1].Place
 	}
 	ms.rows[k.id()] = k
 	return claimed(k, now)
 }
 
-// claimed is k for whoever has it in hand: kept as it is, it is due at once.
+// claimed returns k for the session that claimed it, due now.
 func claimed(k row, now time.Time) store.Parked {
 	out := k.out(now)
 	out.Due = 0
 	return out
 }
 
-// along is what is read along with k: at most so many, up to the first that is to be claimed by itself.
-func (ms *messages) along(k row, most int, left func(row) bool) (out []row) {
+// prefetchable returns the messages to prefetch with k: at most most, up to the first that must be claimed alone.
+func (ms *messages) prefetchable(k row, most int, left func(row) bool) (out []row) {
 	plain := func(k row) bool {
 		return k.Dead == nil && k.Call == nil && k.Claims == 0 && k.CrashCount == 0
 	}
@@ -103,7 +103,7 @@ func (ms *messages) along(k row, most int, left func(row) bool) (out []row) {
 	return out
 }
 
-// Unclaim makes due what a session of a consumer has in hand.
+// Unclaim makes the messages due that a session of a consumer has in progress.
 func (ms *messages) Unclaim(consumer, session string, now time.Time) {
 	for id, k := range ms.rows {
 		if session != "" && k.Consumer == consumer && k.Session == session && k.due.After(now) {

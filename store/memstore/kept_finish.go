@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Finish checks the guards of f. The change removes the message.
+// Finish checks the guards of f and returns the change that deletes the message.
 func (ms *messages) Finish(f *store.Finish) (change, error) {
 	k, err := ms.as(markKey{Consumer: f.Consumer, Identity: f.Identity}, f.Attempts)
 	if err == nil && f.Attempts != nil {
@@ -18,7 +18,7 @@ func (ms *messages) Finish(f *store.Finish) (change, error) {
 		err = k.stillDead(f.DeadAt)
 	}
 	if err == nil && f.Place != 0 && f.Place != k.Place {
-		err = fmt.Errorf("%s has another place by now: %w", k.ID, store.ErrLost)
+		err = fmt.Errorf("%s has another place now: %w", k.ID, store.ErrLost)
 	}
 	if err != nil {
 		return nil, err
@@ -29,7 +29,8 @@ func (ms *messages) Finish(f *store.Finish) (change, error) {
 	}, nil
 }
 
-// Requeue checks the guards of r. The change lets the message be tried now; nil: there is none to be made.
+// Requeue checks the guards of r and returns the change that makes the message due; nil if there is nothing
+// to change.
 func (ms *messages) Requeue(r *store.Requeue, now time.Time) (change, error) {
 	k, err := ms.as(markKey{Consumer: r.Consumer, Identity: r.Identity}, nil)
 	if r.Dead && (err == nil && k.Dead == nil || errors.Is(err, store.ErrLost)) {
@@ -58,7 +59,7 @@ func (ms *messages) Requeue(r *store.Requeue, now time.Time) (change, error) {
 	}, nil
 }
 
-// LetGo has a dead letter hold nobody: it can do nothing any more.
+// LetGo makes a dead letter stop blocking its key, because it can have no effect.
 func (ms *messages) LetGo(id markKey, now time.Time) {
 	k := ms.rows[id]
 	dead := *k.Dead

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// List lists messages, and says how far it looked where Scan ended the list.
+// List lists messages. to is the last place examined if Scan ended the list, otherwise 0.
 func (ms *messages) List(what store.Sought, most int, now time.Time) (out []store.Parked, to int64) {
 	for i, k := range ms.sought(what) {
 		if len(out) == most {
@@ -54,12 +54,12 @@ func (ms *messages) sought(what store.Sought) (out []row) {
 	return out
 }
 
-// uncharged reports whether attempts at k have failed, and none was charged.
+// uncharged reports whether attempts at k failed and none was counted.
 func uncharged(k row) bool {
 	return k.Dead == nil && !k.First.At.IsZero() && !k.Last.At.Before(k.First.At)
 }
 
-// Keeping counts what is kept for a consumer.
+// Keeping counts the parked messages and dead letters of a consumer.
 func (ms *messages) Keeping(consumer string, now time.Time) (n store.Keeping) {
 	for _, k := range ms.rows {
 		if consumer == k.Consumer {
@@ -69,7 +69,7 @@ func (ms *messages) Keeping(consumer string, now time.Time) (n store.Keeping) {
 	return n
 }
 
-// Count counts what is kept into what of is for its consumer.
+// Count counts all messages into the result of of for their consumers.
 func (ms *messages) Count(of func(consumer string) *store.Kept, now time.Time) {
 	for _, k := range ms.rows {
 		n := of(k.Consumer)
@@ -81,7 +81,7 @@ func (ms *messages) Count(of func(consumer string) *store.Kept, now time.Time) {
 	}
 }
 
-// count counts k in.
+// count adds k to n.
 func count(n *store.Keeping, k row, now time.Time) {
 	if k.Dead != nil {
 		n.Dead++
@@ -93,8 +93,7 @@ func count(n *store.Keeping, k row, now time.Time) {
 	n.Oldest = max(n.Oldest, now.Sub(k.Since))
 }
 
-// Left lists the types of messages that were left to another build, and wait. Of none it is known whether
-// anybody handles it.
+// Left lists the types of waiting messages that were left to another build, with Heard not known.
 func (ms *messages) Left() (out []store.LeftKind) {
 	type kind struct {
 		consumer string

@@ -8,15 +8,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A parking is a message that is to be kept, or is kept and is to stand otherwise.
+// parking is a new parked message, or a change to one.
 type parking struct {
 	ms   *messages
 	row  row
-	gone *markKey // the message whose place it takes
-	back bool     // that one did not hold its key
+	gone *markKey // the message that this one replaces
+	back bool     // that message did not block its key
 }
 
-// Park checks the guards of p. Of a new message they are that it is not done, not kept, and its key not full.
+// Park checks the guards of p. A new message must not be finished, parked or dead, and its key must not be
+// full.
 func (ms *messages) Park(p *store.Park, done bool, now time.Time) (*parking, error) {
 	k, at := row{Parked: p.Parked}, (*store.Call)(nil)
 	if p.Was == nil {
@@ -28,7 +29,7 @@ func (ms *messages) Park(p *store.Park, done bool, now time.Time) (*parking, err
 		}
 		k.Message = message(p.Message)
 	} else {
-		was, err := ms.again(p)
+		was, err := ms.existing(p)
 		if err != nil {
 			return nil, err
 		}
@@ -50,8 +51,8 @@ func (ms *messages) Park(p *store.Park, done bool, now time.Time) (*parking, err
 	return &parking{ms: ms, row: k}, nil
 }
 
-// again is the guard of what is kept: it stands as p says.
-func (ms *messages) again(p *store.Park) (was row, err error) {
+// existing returns the stored message if the guards of p hold.
+func (ms *messages) existing(p *store.Park) (was row, err error) {
 	was, err = ms.as(markKey{Consumer: p.Consumer, Identity: p.Identity}, p.Was)
 	if err == nil {
 		err = was.isAt(p.WasCall)
@@ -60,16 +61,16 @@ func (ms *messages) again(p *store.Park) (was row, err error) {
 		return was, err
 	}
 	if c := p.WasClaim; c != nil && *c != (store.Claim{Claims: was.Claims, Session: was.Session}) {
-		return was, fmt.Errorf("%s is not claimed as it was: %w", p.ID, store.ErrLost)
+		return was, fmt.Errorf("the claim of %s has changed: %w", p.ID, store.ErrLost)
 	}
 	if was.Waiting && was.Call == nil && p.Call != nil {
-		return was, fmt.Errorf("%s is to be at a call, and others of its key are before it: %w", p.ID,
+		return was, fmt.Errorf("%s cannot get an external call, because others of its key come first: %w", p.ID,
 			store.ErrLost)
 	}
 	return was, nil
 }
 
-// room is the guard of what is new: not finished, not kept, and the key is not full.
+// room returns store.ErrLost if a new message is finished, parked or dead, or if its key is full.
 func (ms *messages) room(k *row, p *store.Park, done bool) error {
 	if done && !p.Marked {
 		return fmt.Errorf("%s has a mark already: %w", k.ID, store.ErrLost)
@@ -78,7 +79,7 @@ func (ms *messages) room(k *row, p *store.Park, done bool) error {
 		return fmt.Errorf("%s is parked or dead already: %w", k.ID, store.ErrLost)
 	}
 	if p.Instead != nil {
-		return nil // no more of the key than before
+		return nil // the number of messages of the key stays the same
 	}
 	rows, bytes := int64(0), int64(0)
 	for _, o := range ms.behind(k.turn()) {
@@ -90,7 +91,7 @@ func (ms *messages) room(k *row, p *store.Park, done bool) error {
 	return nil
 }
 
-// Instead has it take the place of another message.
+// Instead makes the message replace another one.
 func (p *parking) Instead(of markKey, now time.Time) error {
 	old, err := p.ms.as(of, nil)
 	if err == nil && old.Call != nil {
@@ -106,7 +107,7 @@ func (p *parking) Instead(of markKey, now time.Time) error {
 	return nil
 }
 
-// Put keeps it.
+// Put stores the message.
 func (p *parking) Put(now time.Time) {
 	ms, k := p.ms, p.row
 	if p.gone != nil {

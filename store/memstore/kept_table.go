@@ -1,6 +1,5 @@
-// This file is the messages in memory that are kept: those that are parked, and dead letters. It knows the
-// order of each key, what holds it, and who has what in hand. It is data alone: whoever calls holds the locks
-// of the keys, and nothing here waits.
+// This file has parked messages and dead letters, the order of each key, and the sessions that have
+// messages in progress. It has no locks and never waits: the caller has locked the keys.
 
 package memstore
 
@@ -12,22 +11,22 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// messages are all that are kept.
+// messages has all parked messages and dead letters.
 type messages struct {
 	rows   map[markKey]row
-	places int64 // last number of a message
+	places int64 // the last used place
 }
 
-// newKept keeps nothing.
+// newKept returns an empty table.
 func newKept() *messages { return &messages{rows: map[markKey]row{}} }
 
-// A change is made when the transaction commits that asked for it.
+// change is applied when its transaction commits.
 type change func(now time.Time)
 
 type row struct {
 	store.Parked
-	due   time.Time
-	along int64 // the place of the last that was read along with it when it was claimed; 0: none was
+	due          time.Time
+	prefetchedTo int64 // the place of the last message prefetched with the last claim; 0 if none was
 }
 
 func (k row) id() markKey     { return markKey{Consumer: k.Consumer, Identity: k.Identity} }
@@ -38,7 +37,7 @@ func (k row) claimable() bool { return k.Dead == nil && !k.Waiting }
 
 func byPlace(a, b row) int { return cmp.Compare(a.Place, b.Place) }
 
-// out is a row that the caller may keep and change.
+// out returns a copy that the caller may change.
 func (k row) out(now time.Time) store.Parked {
 	p := k.Parked
 	p.Message = message(p.Message)
@@ -52,13 +51,13 @@ func (k row) out(now time.Time) store.Parked {
 	return p
 }
 
-// Find tells whether a message is kept, and whether it is a dead letter.
+// Find reports whether a message is stored, and whether it is a dead letter.
 func (ms *messages) Find(id markKey) (dead, kept bool) {
 	k, kept := ms.rows[id]
 	return k.Dead != nil, kept
 }
 
-// as is a kept message, which must be there, and parked with those attempts if any are asked for.
+// as returns a stored message. Guard: it exists and, if attempts is not nil, is parked with that number.
 func (ms *messages) as(id markKey, attempts *int) (row, error) {
 	k, there := ms.rows[id]
 	if !there || attempts != nil && (k.Dead != nil || k.Attempts != *attempts) {
@@ -67,19 +66,20 @@ func (ms *messages) as(id markKey, attempts *int) (row, error) {
 	return k, nil
 }
 
-// isAt is the guard of a call by its key; "": of none.
+// isAt returns store.ErrLost unless the external call of k has this key; "" means that k has none.
 func (k row) isAt(call string) error {
 	key := ""
 	if k.Call != nil {
 		key = k.Call.Key
 	}
 	if key != call {
-		return fmt.Errorf("%s is not at the call that it was at: %w", k.ID, store.ErrLost)
+		return fmt.Errorf("the external call of %s has changed: %w", k.ID, store.ErrLost)
 	}
 	return nil
 }
 
-// stillDead guards that it is the dead letter that died then; of none, where it is zero.
+// stillDead returns store.ErrLost unless k is the dead letter that died at that time. A zero time allows
+// any.
 func (k row) stillDead(died time.Time) error {
 	if died.IsZero() || k.Dead != nil && k.Dead.At.Equal(died) {
 		return nil
@@ -87,7 +87,7 @@ func (k row) stillDead(died time.Time) error {
 	return fmt.Errorf("%s is not that dead letter any more: %w", k.ID, store.ErrLost)
 }
 
-// Belonging counts what a consumer has here into b.
+// Belonging adds the consumer's messages to b.
 func (ms *messages) Belonging(consumer string, b *store.Belongings) {
 	for key, k := range ms.rows {
 		switch {
@@ -100,7 +100,7 @@ func (ms *messages) Belonging(consumer string, b *store.Belongings) {
 	}
 }
 
-// Rename gives what a consumer has here to another name.
+// Rename moves the rows of a consumer to another name.
 func (ms *messages) Rename(was, is string) {
 	move(ms.rows, func(id markKey, k row) (markKey, row, bool) {
 		of := id.Consumer == was

@@ -8,13 +8,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A turn is a key of a consumer, or a message without a key: whoever changes what is kept of it locks it.
+// turn identifies a key of a consumer, or a message without a key. Each change to its messages locks it.
 type turn struct {
 	consumer, key string
 	store.Identity
 }
 
-// turnOf is the turn of a message.
+// turnOf returns the turn of a message.
 func turnOf(consumer string, id store.Identity, key []byte) turn {
 	if key == nil {
 		return turn{consumer: consumer, Identity: id}
@@ -22,26 +22,27 @@ func turnOf(consumer string, id store.Identity, key []byte) turn {
 	return turn{consumer: consumer, key: "k" + string(key)}
 }
 
-// has reports whether t, the turn of a key, is that of k. It copies no key: many rows are compared.
+// has reports whether t, the turn of a key, is that of k. It copies no key, because it is called for many
+// rows.
 func (t turn) has(k *row) bool {
 	return k.Message.Key != nil && k.Consumer == t.consumer && string(k.Message.Key) == t.key[1:]
 }
 
-// TurnAt is the turn of a message that is kept.
+// TurnAt returns the turn of a stored message.
 func (ms *messages) TurnAt(id markKey) (turn, bool) {
 	k, there := ms.rows[id]
 	return k.turn(), there
 }
 
-// byTurn is an order in which no two wait for each other in a circle.
+// byTurn is the lock order of turns, which prevents deadlocks.
 func byTurn(a, b store.Mark) int {
 	x, y := turnOf(a.Consumer, a.Identity, a.Key), turnOf(b.Consumer, b.Identity, b.Key)
 	return cmp.Or(cmp.Compare(x.consumer, y.consumer), cmp.Compare(x.key, y.key),
 		cmp.Compare(x.Source, y.Source), cmp.Compare(x.ID, y.ID))
 }
 
-// An ahead is how many messages of each key come before another one in an intake, if they are those that are
-// first; -1: they are not.
+// ahead has, for each key, the number of messages before the present one in an intake, if they may all be
+// taken; -1 if not.
 type ahead map[turn]int
 
 func (a ahead) note(t turn, n int) {
@@ -50,7 +51,7 @@ func (a ahead) note(t turn, n int) {
 	}
 }
 
-// Stands tells how a message stands by what is kept; Fresh, if it may be taken.
+// Stands returns Fresh if a message may be taken, otherwise the reason why not.
 func (ms *messages) Stands(m *store.Mark, before ahead) store.Outcome {
 	k, there := ms.rows[keyOf(m)]
 	of := turnOf(m.Consumer, m.Identity, m.Key)
@@ -74,7 +75,7 @@ func (ms *messages) Stands(m *store.Mark, before ahead) store.Outcome {
 	return store.Fresh
 }
 
-// behind is what holds a key, in order.
+// behind returns the messages that block a key, in order.
 func (ms *messages) behind(t turn) (out []row) {
 	if t.key == "" {
 		return nil
@@ -88,7 +89,7 @@ func (ms *messages) behind(t turn) (out []row) {
 	return out
 }
 
-// settle makes the first of a key due and the others wait.
+// settle makes the first message of a key due, and makes the others wait.
 func (ms *messages) settle(t turn, now time.Time) {
 	for i, k := range ms.behind(t) {
 		if i == 0 && k.Waiting {
@@ -99,8 +100,8 @@ func (ms *messages) settle(t turn, now time.Time) {
 	}
 }
 
-// stepBack is for a dead letter that had freed its key, before it holds it again. Where one that came behind
-// it is at a call, it goes behind all of its key: else each may wait for the other.
+// stepBack prepares a dead letter that did not block its key to block it again. If a later message has an
+// external call, it moves k to the end of the key. Otherwise each might wait for the other.
 func (ms *messages) stepBack(k *row) {
 	for _, o := range ms.rows {
 		if k.Message.Key != nil && o.Call != nil && o.turn() == k.turn() && o.Place > k.Place {

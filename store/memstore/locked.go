@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// locks lists entities that transactions have locked, and keys that are reserved.
+// locks lists locked entities and reserved keys.
 func (d *database) locks(q *store.LockQuery, limit int) store.Locks {
 	return store.Locks{Told: true, Entities: d.lockedEntities(q, limit),
 		Reserved: d.reservations.List(q.Consumer, limit, d.now())}

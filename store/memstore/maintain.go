@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// maintain empties what is older than keep and covered by every shard.
+// maintain deletes rows that are past their retention and published in every shard.
 func (s *Store) maintain(ctx context.Context, keep store.Retention) (done store.Maintained, err error) {
 	if keep, err = retention.OrDefaults(keep); err != nil {
 		return done, fmt.Errorf("maintain: %w", err)
@@ -29,7 +29,7 @@ func (s *Store) maintain(ctx context.Context, keep store.Retention) (done store.
 	return done, err
 }
 
-// forecast counts what Maintain would empty.
+// forecast counts the rows that maintain would delete.
 func (s *Store) forecast(ctx context.Context, keep store.Retention) (out store.Maintained, err error) {
 	if keep, err = retention.OrDefaults(keep); err != nil {
 		return out, fmt.Errorf("forecast: %w", err)
@@ -46,13 +46,13 @@ func (s *Store) forecast(ctx context.Context, keep store.Retention) (out store.M
 	return out, err
 }
 
-// A lease is whose something is, and until when.
+// lease has the owner of a lease and its end.
 type lease struct {
 	owner string
 	until time.Time
 }
 
-// own takes, renews or gives back the lease on what.
+// own takes, renews or releases the lease named what.
 func (s *Store) own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
 	err = s.enter(ctx, func() error {
 		d := s.db

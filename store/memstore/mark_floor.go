@@ -8,10 +8,10 @@ import (
 	"github.com/skald-go/skald/internal/uuid7"
 )
 
-const farAhead = 7 * 24 * time.Hour // an id that is further ahead of the clock when it comes tells no time
+const farAhead = 7 * 24 * time.Hour // a timestamp in an ID that is further ahead is ignored
 
-// counted is the time by which the mark of a message goes: when it came, or when it was written, if that is
-// later.
+// counted returns the time from which the retention of a mark counts: when it was stored, or the time in
+// its ID if that is later.
 func counted(id string, came time.Time) time.Time {
 	if at, ok := uuid7.Time(id); ok && at.After(came) && at.Before(came.Add(farAhead)) {
 		return at
@@ -19,17 +19,17 @@ func counted(id string, came time.Time) time.Time {
 	return came
 }
 
-// TooOld tells of an identity without a mark whether its mark may be forgotten.
+// TooOld reports whether the mark of an identity may have been deleted.
 func (ms *markTable) TooOld(key markKey) bool {
 	at, ok := uuid7.Time(key.ID)
 	return ok && !at.After(ms.floors[key.Consumer])
 }
 
-// Forget removes the marks of before, and raises the floors of those whose marks they were.
+// Forget deletes the marks from before before, and raises the floors of their consumers.
 func (ms *markTable) Forget(before, now time.Time) int64 {
 	was := len(ms.rows)
 	maps.DeleteFunc(ms.rows, func(key markKey, r markRow) bool {
-		if !r.leaves(now, before) {
+		if !r.deletable(now, before) {
 			return false
 		}
 		if r.at.After(ms.floors[key.Consumer]) {
@@ -40,18 +40,18 @@ func (ms *markTable) Forget(before, now time.Time) int64 {
 	return int64(was - len(ms.rows))
 }
 
-// Leaving is how many marks Forget would remove.
+// Leaving returns the number of marks that Forget would delete.
 func (ms *markTable) Leaving(before, now time.Time) (n int64) {
 	for _, r := range ms.rows {
-		if r.leaves(now, before) {
+		if r.deletable(now, before) {
 			n++
 		}
 	}
 	return n
 }
 
-// leaves tells whether a mark goes, of which those of before do.
-func (r markRow) leaves(now, before time.Time) bool {
+// deletable reports whether Forget deletes a mark.
+func (r markRow) deletable(now, before time.Time) bool {
 	return r.over(now) && r.at.Before(now.Add(-retention.LeastMarks)) || r.at.Before(before) &&
 		(r.until.IsZero() || r.over(now))
 }

@@ -1,5 +1,5 @@
-// This file is the marks in memory: which messages a consumer has finished, with what they answered, and
-// from when on they are forgotten. It is data alone: whoever calls holds the locks, and nothing here waits.
+// This file has the marks of finished messages and their answers. It has no locks and never waits: the
+// caller has locked the marks.
 
 package memstore
 
@@ -13,64 +13,65 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// markTable are all marks, and the floors of their consumers.
+// markTable has all marks, and the floors of their consumers.
 type markTable struct {
 	rows    map[markKey]markRow
-	floors  map[string]time.Time // of consumers: the latest mark that was forgotten
-	arrival int64                // last number drawn
+	floors  map[string]time.Time // by consumer: the latest deleted mark
+	arrival int64                // last used number
 }
 
-// A markKey is what a mark is known by.
+// markKey identifies a mark.
 type markKey struct {
 	Consumer string
 	store.Identity
 }
 
-// keyOf is the key of m.
+// keyOf returns the key of m.
 func keyOf(m *store.Mark) markKey { return markKey{m.Consumer, m.Identity} }
 
-// A markRow is a mark.
+// markRow is a stored mark.
 type markRow struct {
 	store.Mark
-	Arrival  int64 // grows with each mark in the order in which they were taken
+	Arrival  int64 // raised with each mark, in the order in which they were taken
 	answered bool
-	at       time.Time // when it came, or was written, if that is later
-	until    time.Time // it stands; zero: as long as marks are kept
+	at       time.Time // when it was stored, or the time in its ID if that is later
+	until    time.Time // the end of Keep; zero means the general retention
 }
 
-// newMark has no marks.
+// newMark returns an empty table.
 func newMark() *markTable {
 	return &markTable{rows: map[markKey]markRow{}, floors: map[string]time.Time{}}
 }
 
-// storable tells whether a mark can say o.
+// storable reports whether o can be stored in a mark.
 func storable(o store.Outcome) bool {
 	return o == store.Done || o == store.Rejected || o == store.Barred
 }
 
-// View is the marks as a transaction sees them.
+// View returns the marks for a transaction.
 func (ms *markTable) View() view { return view{see(ms.rows), ms} }
 
-// Seen is what is known of a message; Fresh: nothing.
+// Seen returns the verdict of a message; Fresh if there is none.
 func (ms *markTable) Seen(key markKey, now time.Time) (v store.Verdict) {
 	v, _ = ms.Find(key, 1, now)
 	return v
 }
 
-// Find looks for a mark. Whoever keeps his own for some time takes none that has expired.
+// Find looks for a mark. If keep is not 0, an expired mark does not count.
 func (ms *markTable) Find(key markKey, keep time.Duration, now time.Time) (v store.Verdict, found bool) {
-	if m, there := ms.rows[key]; there && m.stands(keep, now) {
+	if m, there := ms.rows[key]; there && m.counts(keep, now) {
 		return m.verdict(now), true
 	}
 	return v, false
 }
 
-func (r markRow) stands(keep time.Duration, now time.Time) bool { return keep == 0 || !r.expired(now) }
+func (r markRow) counts(keep time.Duration, now time.Time) bool { return keep == 0 || !r.expired(now) }
 
-// over tells whether the time of a mark is over that a scope gave it.
+// over reports whether the Keep of a mark has ended.
 func (r markRow) over(now time.Time) bool { return !r.until.IsZero() && !r.until.After(now) }
 
-// expired tells of a mark that stands for nothing any more. Where the id tells a time, that decides.
+// expired reports whether a mark does not count any more. For an ID with a timestamp, the floor applies
+// instead.
 func (r markRow) expired(now time.Time) bool {
 	_, timed := uuid7.Time(r.ID)
 	return !timed && r.over(now)
@@ -85,13 +86,13 @@ func (r markRow) verdict(now time.Time) store.Verdict {
 	return v
 }
 
-// Rows are all marks, by arrival.
+// Rows returns all marks, by arrival.
 func (ms *markTable) Rows() []markRow {
 	return slices.SortedFunc(maps.Values(ms.rows),
 		func(a, b markRow) int { return cmp.Compare(a.Arrival, b.Arrival) })
 }
 
-// Belonging counts what a consumer has here into b.
+// Belonging adds the consumer's marks and floor to b.
 func (ms *markTable) Belonging(consumer string, b *store.Belongings) {
 	for key := range ms.rows {
 		if key.Consumer == consumer {
@@ -103,7 +104,7 @@ func (ms *markTable) Belonging(consumer string, b *store.Belongings) {
 	}
 }
 
-// Rename gives what a consumer has here to another name.
+// Rename moves the rows of a consumer to another name.
 func (ms *markTable) Rename(was, is string) {
 	move(ms.rows, func(k markKey, r markRow) (markKey, markRow, bool) {
 		of := k.Consumer == was

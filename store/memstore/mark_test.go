@@ -13,7 +13,7 @@ func of(id string, keep time.Duration) store.Mark {
 		Keep: keep}
 }
 
-// take commits a mark by itself.
+// take commits a single mark.
 func take(ms *markTable, m store.Mark, now time.Time) store.Outcome {
 	v := ms.View()
 	defer v.Commit()
@@ -36,8 +36,7 @@ func TestForgottenMarksRaiseTheFloor(t *testing.T) {
 	}
 }
 
-// Whoever keeps marks for some time takes a message again when that is over; whoever keeps them for ever does
-// not.
+// TestMarksExpire checks that an expired mark does not count for a scope with Keep, but counts for one without.
 func TestMarksExpire(t *testing.T) {
 	ms, now := newMark(), time.Now()
 	take(ms, of("order-1", time.Minute), now)

@@ -8,16 +8,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A view is the marks as a transaction sees them.
+// view has the marks as one transaction reads them.
 type view struct {
 	tableView[markKey, markRow]
 	marks *markTable
 }
 
-// Take writes m unless it is there, and says what it found; Fresh: nothing.
+// Take inserts m and returns Fresh, or returns the verdict of an existing mark.
 func (v *view) Take(m store.Mark, now time.Time) store.Verdict {
 	key := keyOf(&m)
-	if was, there := v.Get(key); there && was.stands(m.Keep, now) {
+	if was, there := v.Get(key); there && was.counts(m.Keep, now) {
 		return was.verdict(now)
 	}
 	if !m.Held && v.marks.TooOld(key) {
@@ -39,7 +39,7 @@ func (v *view) Take(m store.Mark, now time.Time) store.Verdict {
 	return store.Verdict{}
 }
 
-// Answer stores what the handler answers with its mark.
+// Answer stores the handler's answer with its mark.
 func (v *view) Answer(m store.Mark) error {
 	was, there := v.Get(keyOf(&m))
 	if !there || was.answered || was.As != store.Done && was.As != m.As {

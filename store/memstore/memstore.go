@@ -1,13 +1,14 @@
-// Package memstore is the store in memory: for tests, explorers and the first minute with Skald. It keeps
-// nothing beyond the process.
+// Package memstore is the driver that stores everything in memory: for tests, model checkers and first
+// steps with Skald. The data is lost when the process ends.
 //
-// The database behaves as PostgreSQL at READ COMMITTED does: a transaction sees what is committed and what
-// it wrote itself; marks, locks and the rows of the small user table are locked one by one until it ends, and
-// a rival waits; sequence numbers are drawn when a row is written and the row is seen once it is committed.
-// Rivals that wait for each other in a circle fail at once with store.ErrBusy.
+// The database behaves like PostgreSQL at READ COMMITTED. A transaction reads committed data and its own
+// writes. It locks marks, locks and rows of the small user table one by one until it ends, and rivals wait.
+// A row gets its sequence number when it is written, and is visible after the commit. A deadlock fails
+// immediately with store.ErrBusy.
 //
-// A Store is one process's handle on a database. Session gives another process's; Kill is what kill -9 does
-// to a process: all that it has open is rolled back, and it can do nothing more. The database outlives both.
+// A Store is the handle of one process on a database. Session returns the handle of another process. Kill
+// simulates kill -9: it rolls back all open transactions of the handle, which then refuses every call. The
+// database outlives both.
 //
 //	db := memstore.New(nil)
 //	p := db.Session()  // a process
@@ -28,15 +29,16 @@ import (
 
 // Errors of this driver. Those of every driver are in package store.
 var (
-	// ErrKilled answers all that a killed Session asks. It is an outage.
+	// ErrKilled is the result of every call of a killed handle. It is an outage.
 	ErrKilled = errors.New("memstore: the session was killed")
-	// ErrExists: Insert found the key taken. It aborts the transaction.
+	// ErrExists reports that Insert found the key. It aborts the transaction.
 	ErrExists = errors.New("memstore: the key is taken")
-	// ErrAborted: an earlier error aborted the transaction, which can only be rolled back.
+	// ErrAborted reports that an earlier error aborted the transaction. It can only be rolled back.
 	ErrAborted = errors.New("memstore: the transaction is aborted")
-	// ErrEnded: the transaction was committed or rolled back before.
+	// ErrEnded reports that the transaction was committed or rolled back before.
 	ErrEnded = errors.New("memstore: the transaction has ended")
-	// ErrIdle: the handler left the transaction alone for longer than Intake.Handle, and it was rolled back.
+	// ErrIdle reports that the handler left the transaction idle for longer than Intake.Handle, so it was
+	// rolled back.
 	ErrIdle = errors.New("memstore: the transaction was idle for too long and is rolled back")
 )
 
@@ -50,27 +52,27 @@ const (
 	defaultHandle = 60 * time.Second
 )
 
-// Options of a database. The zero value works.
+// Options configures a database. The zero value works.
 type Options struct {
-	Source string           // the Source of all that is written here. Default "/memory"
-	Shards int              // how many shards the buckets are split into, 1 to 1,024. Default 16
+	Source string           // of all messages written here. Default "/memory"
+	Shards int              // number of shards, 1 to 1,024. Default 16
 	Now    func() time.Time // the store's clock: leases, due times, retention. Default time.Now
-	// bounds the waiting for rivals where an Intake does not say: then store.ErrBusy. Default 5 s
+	// Wait limits the wait for rivals if an Intake has no Wait; then store.ErrBusy. Default 5 s.
 	Wait time.Duration
 }
 
-// Store is a process's handle on a database in memory. It is safe for concurrent use.
+// Store is the handle of a process on a database in memory. It is safe for concurrent use.
 type Store struct {
 	db     *database
-	killed bool // by db.mu
+	killed bool // guarded by db.mu
 	open   map[*Tx]struct{}
 	woken  chan struct{}
 }
 
-// String names it in a log.
+// String returns "memory".
 func (*Store) String() string { return "memory" }
 
-// New makes an empty database and a handle on it.
+// New creates an empty database and returns a handle on it.
 func New(o *Options) *Store {
 	var opt Options
 	if o != nil {
@@ -98,16 +100,16 @@ func New(o *Options) *Store {
 	return d.session()
 }
 
-// Session is the handle of another process on the same database. Its writes do not wake this one.
+// Session returns the handle of another process on the same database. Its writes do not wake this one.
 func (s *Store) Session() *Store { return s.db.session() }
 
 func (d *database) session() *Store {
 	return &Store{db: d, open: map[*Tx]struct{}{}, woken: make(chan struct{})}
 }
 
-// Kill rolls back all that the handle has open and refuses all that it asks from now on with ErrKilled. The
-// database and other handles on it are untouched. Leases stay with the dead until they run out, or until
-// another session of the same owner comes.
+// Kill rolls back all open transactions of the handle. Later calls of the handle return ErrKilled. The
+// database and other handles are not affected. Leases of the handle stay until they expire, or until
+// another session of the same owner replaces them.
 func (s *Store) Kill() {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
@@ -117,14 +119,14 @@ func (s *Store) Kill() {
 	}
 }
 
-// BeginTx opens a transaction of the caller's own, which ends it by Commit or Rollback.
+// BeginTx begins a transaction that the caller ends by Commit or Rollback.
 func (s *Store) BeginTx() *Tx {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	return s.begin()
 }
 
-// Check finds nothing amiss but a killed handle.
+// Check fails only on a killed handle.
 func (s *Store) Check(ctx context.Context, _ store.Role) error {
 	return s.enter(ctx, func() error { return nil })
 }
@@ -134,12 +136,12 @@ func (s *Store) Probe(ctx context.Context) error {
 	return s.enter(ctx, func() error { return nil })
 }
 
-// Outage tells of a rival in the way and of a killed handle.
+// Outage reports a rival that had a lock for too long, an idle transaction, or a killed handle.
 func (s *Store) Outage(err error) bool {
 	return errors.Is(err, store.ErrBusy) || errors.Is(err, ErrKilled) || errors.Is(err, ErrIdle)
 }
 
-// Woken is closed when this handle next commits rows or sagas.
+// Woken returns a channel that is closed when this handle next commits rows or sagas.
 func (s *Store) Woken() <-chan struct{} {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
@@ -151,7 +153,7 @@ func (s *Store) wake() {
 	s.woken = make(chan struct{})
 }
 
-// enter does f under the database's mutex, unless the handle is dead or ctx is done.
+// enter runs f with the database locked, unless the handle is killed or ctx is done.
 func (s *Store) enter(ctx context.Context, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -67,7 +67,7 @@ func TestKill(t *testing.T) {
 	ok(t, next.Commit(t.Context()))
 }
 
-// Whoever waits when he is killed waits no longer, and whoever waits for him goes on.
+// TestKillWaiting checks that Kill ends a wait of the killed handle, and releases others that wait for it.
 func TestKillWaiting(t *testing.T) {
 	db := memstore.New(nil)
 	holder, waiter, last := db.Session(), db.Session(), db.Session()
@@ -189,8 +189,8 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// A mark is kept from the later of arrival and the time of its id. An id that is more than 7 days ahead tells
-// no time.
+// TestMarkAhead checks that a mark is kept from its arrival, or from the time in its ID if that is later. A
+// time more than 7 days ahead is ignored.
 func TestMarkAhead(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// operate checks and stages what an operator does beside kept messages.
+// operate checks and stages an operator's actions other than those on parked messages.
 func (tx *Tx) operate(e *store.Effect) error {
 	d := tx.s.db
 	if r := e.Rewind; r != nil {

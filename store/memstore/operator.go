@@ -7,10 +7,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// defaultLimit is how many a list has at most if it is not said.
+// defaultLimit is the default limit of a list.
 const defaultLimit = 1000
 
-// List lists messages that are kept or in quarantine, steps, and sagas.
+// List implements store.Operator.
 func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err error) {
 	err = s.enter(ctx, func() error {
 		s.db.list(&l, &out)
@@ -59,7 +59,7 @@ func (d *database) list(l *store.List, out *store.Listed) {
 	}
 }
 
-// Audits lists what operators did.
+// Audits lists the actions of operators.
 func (s *Store) Audits(ctx context.Context, q store.AuditQuery) (out []store.Audit, err error) {
 	err = s.enter(ctx, func() error {
 		out = s.db.audit.List(&q, cmp.Or(q.Limit, defaultLimit))
@@ -68,7 +68,7 @@ func (s *Store) Audits(ctx context.Context, q store.AuditQuery) (out []store.Aud
 	return out, err
 }
 
-// Status tells how the database stands.
+// Status counts the records of the database.
 func (s *Store) Status(ctx context.Context, q store.StatusQuery) (out store.Status, err error) {
 	err = s.enter(ctx, func() error {
 		d, now := s.db, s.db.now()

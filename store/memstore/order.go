@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// order is the indices of list, stably sorted by compare.
+// order returns the indices of list, in stable order by compare.
 func order[T any](list []T, compare func(a, b T) int) []int {
 	idx := make([]int, len(list))
 	for i := range idx {

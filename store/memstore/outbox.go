@@ -6,7 +6,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Lease takes, renews and gives back shards.
+// Lease takes, renews and releases shards.
 func (s *Store) Lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
 	err = s.enter(ctx, func() error {
 		if ask.Owner == "" {
@@ -36,7 +36,7 @@ func (s *Store) Pull(ctx context.Context, w store.Window, limit int) (page store
 	return page, err
 }
 
-// Deferred reads rows that the broker refused, and those that wait after them.
+// Deferred reads the rows that the broker refused, and the rows that wait for them.
 func (s *Store) Deferred(ctx context.Context, q store.DeferredQuery) (out store.Deferred, err error) {
 	err = s.enter(ctx, func() error {
 		if q.Keys {
@@ -50,7 +50,7 @@ func (s *Store) Deferred(ctx context.Context, q store.DeferredQuery) (out store.
 	return out, err
 }
 
-// Recover starts all shards at the oldest row that is kept.
+// Recover resets all shards to the oldest stored row.
 func (s *Store) Recover(ctx context.Context, note *store.Audit) (done store.Recovered, err error) {
 	err = s.enter(ctx, func() error {
 		done = s.db.outbox.Recover(note == nil)

@@ -16,11 +16,11 @@ type deferredRow struct {
 	due time.Time
 }
 
-// put defers a row, or notes another attempt at it.
+// put defers a row, or records another attempt.
 func (o *outboxTable) put(a store.DeferredRow, now time.Time) {
 	was, there := o.deferred[a.Seq]
 	if !there && a.Attempts > 1 {
-		return // it was dropped meanwhile
+		return // it was dropped
 	}
 	if there {
 		was.Attempts, was.Why = a.Attempts, a.Why
@@ -28,7 +28,7 @@ func (o *outboxTable) put(a store.DeferredRow, now time.Time) {
 		was.DeferredRow = a
 		if i := slices.IndexFunc(o.rows, func(r outboxRow) bool { return r.Seq == a.Seq }); a.Fault != "" &&
 			i >= 0 {
-			was.Row = o.rows[i].Row // as it lies there
+			was.Row = o.rows[i].Row // an unreadable row is copied unchanged
 		}
 		was.Message = message(was.Message)
 	}
@@ -37,7 +37,7 @@ func (o *outboxTable) put(a store.DeferredRow, now time.Time) {
 	o.deferred[a.Seq] = was
 }
 
-// outboxKeyOf is what a deferred row holds up; rows without a key hold only themselves.
+// outboxKeyOf identifies the rows that a deferred row delays; a row without a key delays only itself.
 type outboxKeyOf struct {
 	topic, key string
 	alone      int64
@@ -50,7 +50,7 @@ func (a deferredRow) keyOf() outboxKeyOf {
 	return outboxKeyOf{topic: a.Topic, key: string(a.Key)}
 }
 
-// behind is the rows deferred of shards, by Seq.
+// behind returns the deferred rows of shards, by Seq.
 func (o *outboxTable) behind(shards []int) []deferredRow {
 	rows := slices.DeleteFunc(slices.Collect(maps.Values(o.deferred)), func(a deferredRow) bool {
 		return !slices.Contains(shards, o.shards[o.shardOf(a.Bucket)].ID)
@@ -59,7 +59,7 @@ func (o *outboxTable) behind(shards []int) []deferredRow {
 	return rows
 }
 
-// Keys lists the keys that have rows deferred.
+// Keys lists the keys with deferred rows.
 func (o *outboxTable) Keys(shards []int) (out []store.Held) {
 	seen := map[outboxKeyOf]bool{}
 	for _, a := range o.behind(shards) {
@@ -75,7 +75,7 @@ func (o *outboxTable) Keys(shards []int) (out []store.Held) {
 	return out
 }
 
-// Due reads rows that were deferred and are due, those that were due first before the others.
+// Due reads deferred rows that are due, the longest due first.
 func (o *outboxTable) Due(shards []int, limit int, now time.Time) (out []store.DeferredRow) {
 	shut, head := map[outboxKeyOf]bool{}, map[outboxKeyOf]time.Time{}
 	var due []deferredRow
@@ -105,7 +105,7 @@ func (o *outboxTable) Due(shards []int, limit int, now time.Time) (out []store.D
 	return out
 }
 
-// Refused tells whether a row with this id is deferred because the broker refused it.
+// Refused reports whether a row with this ID was refused by the broker.
 func (o *outboxTable) Refused(id string) bool {
 	for _, a := range o.deferred {
 		if a.refused(id) {
@@ -115,14 +115,14 @@ func (o *outboxTable) Refused(id string) bool {
 	return false
 }
 
-// Drop removes the rows that Refused tells of.
+// Drop deletes the rows for which Refused is true.
 func (o *outboxTable) Drop(id string) {
 	maps.DeleteFunc(o.deferred, func(_ int64, a deferredRow) bool { return a.refused(id) })
 }
 
 func (a deferredRow) refused(id string) bool { return a.ID == id && a.Attempts > 0 }
 
-// Deferred are all rows deferred, by Seq.
+// Deferred returns all deferred rows, by Seq.
 func (o *outboxTable) Deferred() (out []store.DeferredRow) {
 	for _, seq := range slices.Sorted(maps.Keys(o.deferred)) {
 		out = append(out, o.deferred[seq].out())

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Payloads reads what the newest rows carry, and rows that are deferred.
+// Payloads reads payloads of the newest rows and of deferred ones.
 func (o *outboxTable) Payloads() (out []store.Payload) {
 	all := 0
 	add := func(m *skald.Message) {

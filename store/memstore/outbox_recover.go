@@ -7,10 +7,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// NotMoved compares what the shards, and a relay, know with what is here. What it finds stays until Recover.
-func (o *outboxTable) NotMoved(knew []store.Shard) error {
+// NotMoved compares the shards, and those that a relay owned, with the database. A contradiction is kept
+// until Recover.
+func (o *outboxTable) NotMoved(owned []store.Shard) error {
 	if o.moved == "" {
-		o.moved = o.looked(knew)
+		o.moved = o.contradiction(owned)
 	}
 	if o.moved != "" {
 		return &store.MovedError{Saw: o.moved}
@@ -18,20 +19,20 @@ func (o *outboxTable) NotMoved(knew []store.Shard) error {
 	return nil
 }
 
-func (o *outboxTable) looked(knew []store.Shard) string {
+func (o *outboxTable) contradiction(owned []store.Shard) string {
 	for i := range o.shards {
 		l := &o.shards[i].Shard
 		if tick := o.missing(l.Cursor); tick != "" {
-			return fmt.Sprintf("shard %d has come to snapshot %s, which is not there", l.ID, tick)
+			return fmt.Sprintf("shard %d is at snapshot %s, which does not exist", l.ID, tick)
 		}
-		for _, k := range knew {
+		for _, k := range owned {
 			switch {
 			case k.ID != l.ID:
 			case l.Epoch < k.Epoch:
 				return fmt.Sprintf("shard %d is at epoch %d, but a relay owned it at epoch %d", l.ID,
 					l.Epoch, k.Epoch)
 			case l.Epoch == k.Epoch && l.Token == k.Token && o.missing(k.Cursor) != "":
-				return fmt.Sprintf("snapshot %s, to which a relay had come in shard %d, is not there",
+				return fmt.Sprintf("a relay was at snapshot %s in shard %d, which does not exist",
 					o.missing(k.Cursor), l.ID)
 			}
 		}
@@ -39,7 +40,7 @@ func (o *outboxTable) looked(knew []store.Shard) string {
 	return ""
 }
 
-// Recover starts all shards at the oldest row that is kept, if the database was moved. Dry, it only tells.
+// Recover resets all shards to the oldest stored row, if the database moved. With dry it only reports.
 func (o *outboxTable) Recover(dry bool) (done store.Recovered) {
 	if o.NotMoved(nil) == nil {
 		return done

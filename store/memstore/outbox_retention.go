@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// Empty removes the rows that were written before, once every shard has passed them.
+// Empty deletes the rows from before before that every shard has passed.
 func (o *outboxTable) Empty(before time.Time) int64 {
 	was := len(o.rows)
-	o.rows = slices.DeleteFunc(o.rows, func(r outboxRow) bool { return o.leaves(r, before) })
+	o.rows = slices.DeleteFunc(o.rows, func(r outboxRow) bool { return o.deletable(r, before) })
 	return int64(was - len(o.rows))
 }
 
-// Leaving is how many rows Empty would remove.
+// Leaving returns the number of rows that Empty would delete.
 func (o *outboxTable) Leaving(before time.Time) (n int64) {
 	for _, r := range o.rows {
-		if o.leaves(r, before) {
+		if o.deletable(r, before) {
 			n++
 		}
 	}
 	return n
 }
 
-func (o *outboxTable) leaves(r outboxRow, before time.Time) bool {
+func (o *outboxTable) deletable(r outboxRow, before time.Time) bool {
 	return r.at.Before(before) && !slices.ContainsFunc(o.shards,
 		func(l shardRow) bool { return !o.passed(l, r) })
 }

@@ -16,16 +16,16 @@ const defaultTTL = 3 * time.Second
 type (
 	shardRow struct {
 		store.Shard
-		owner, session string // "": free
+		owner, session string // "" if it is free
 		changed        time.Time
 	}
 	session struct {
 		id    string
 		until time.Time
-		waits bool // for a shard
+		waits bool // no shard is left for it
 
-		awaySince time.Time // when its broker answered last; zero: it answers
-		yields    bool      // it holds no shard while the broker of another relay answers
+		awaySince time.Time // when its broker last answered; zero: it answers now
+		yields    bool      // owns no shard while the broker of another relay answers
 	}
 )
 
@@ -42,7 +42,7 @@ func (o *outboxTable) shardOf(bucket int) int {
 	return slices.IndexFunc(o.shards, func(l shardRow) bool { return l.First <= bucket && bucket <= l.Last })
 }
 
-// Lease takes, renews and gives back shards.
+// Lease takes, renews and releases shards.
 func (o *outboxTable) Lease(ask store.Ask, now time.Time) store.Leased {
 	maps.DeleteFunc(o.sessions,
 		func(owner string, l session) bool { return owner != ask.Owner && !l.until.After(now) })
@@ -80,7 +80,7 @@ func (o *outboxTable) Lease(ask store.Ask, now time.Time) store.Leased {
 	return got
 }
 
-// leave frees all that the owner's life holds and forgets it; a newer session stays.
+// leave releases all shards of the owner's session and deletes the session. A newer session stays.
 func (o *outboxTable) leave(ask store.Ask) {
 	if o.sessions[ask.Owner].id == ask.Session {
 		delete(o.sessions, ask.Owner)
@@ -92,7 +92,7 @@ func (o *outboxTable) leave(ask store.Ask) {
 	}
 }
 
-// keep notes that a relay lives. It waits if others hold all shards there are, or will.
+// keep records a relay's heartbeat. The relay waits if other relays own all shards, or will.
 func (o *outboxTable) keep(ask store.Ask, now time.Time) {
 	is := session{id: ask.Session, yields: ask.Yield}
 	if ask.Away > 0 {
@@ -110,7 +110,8 @@ func (o *outboxTable) keep(ask store.Ask, now time.Time) {
 	o.sessions[ask.Owner] = is
 }
 
-// working are the relays that may hold shards, sorted: one that yields only while no relay's broker answers.
+// working returns the relays that may own shards, sorted. One that yields may only while no relay's broker
+// answers.
 func (o *outboxTable) working() (owners []string) {
 	answers := false
 	for _, l := range o.sessions {
@@ -125,7 +126,7 @@ func (o *outboxTable) working() (owners []string) {
 	return owners
 }
 
-// share deals the shards out evenly: what is left over goes to the first owners by name.
+// share returns the number of shards for owner. The remaining ones go to the first owners by name.
 func share(shards int, working []string, owner string) int {
 	rank := slices.Index(working, owner)
 	if rank < 0 {
@@ -144,7 +145,7 @@ func (l *shardRow) take(ask store.Ask, now time.Time) {
 	l.Epoch++
 }
 
-// Guard checks that whoever reports p still owns the shard.
+// Guard returns store.ErrLost unless the relay of p still owns the shard.
 func (o *outboxTable) Guard(p store.Progress) error {
 	i := slices.IndexFunc(o.shards, func(l shardRow) bool { return l.ID == p.Shard })
 	if i < 0 || o.shards[i].owner == "" || o.shards[i].Epoch != p.Epoch || o.shards[i].Token != p.Token {
@@ -153,7 +154,7 @@ func (o *outboxTable) Guard(p store.Progress) error {
 	return nil
 }
 
-// Report stores what a shard's owner reports.
+// Report stores the progress of a shard.
 func (o *outboxTable) Report(p store.Progress, now time.Time) {
 	for i := range o.shards {
 		l := &o.shards[i]
@@ -176,7 +177,7 @@ func (o *outboxTable) Report(p store.Progress, now time.Time) {
 	}
 }
 
-// Shards are all shards, by ID.
+// Shards returns all shards, by ID.
 func (o *outboxTable) Shards() []store.Shard {
 	out := make([]store.Shard, len(o.shards))
 	for i, l := range o.shards {

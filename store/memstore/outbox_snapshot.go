@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A snapshot is told as a tick: the number of a commit, with the database that counted it.
+// tick returns the snapshot of a commit as text: the ID of the database and the number of the commit.
 func (o *outboxTable) tick(commit int64) string { return o.id + ":" + strconv.FormatInt(commit, 10) }
 
 func (o *outboxTable) commitOf(tick string) (int64, error) {
@@ -24,7 +24,7 @@ func (o *outboxTable) commitOf(tick string) (int64, error) {
 	return n, nil
 }
 
-// Snapshot looks for rows behind base: base itself, where there are none.
+// Snapshot returns a snapshot with the rows after base, or base itself if there are none.
 func (o *outboxTable) Snapshot(base string) (tip string, err error) {
 	from, err := o.commitOf(base)
 	if err != nil {
@@ -36,7 +36,7 @@ func (o *outboxTable) Snapshot(base string) (tip string, err error) {
 	return base, nil
 }
 
-// missing is a tick of c that is not there.
+// missing returns a tick of c that the database does not have.
 func (o *outboxTable) missing(c store.Cursor) string {
 	for _, tick := range []string{c.Tip, c.Base} {
 		if _, err := o.commitOf(tick); err != nil {

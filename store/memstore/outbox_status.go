@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Count adds to b what is not published yet, and how relays get on.
+// Count adds the unpublished rows and the state of relays to b.
 func (o *outboxTable) Count(b *store.Backlog, now time.Time) {
 	b.Source, b.Deferred = o.source, int64(len(o.deferred))
 	for _, r := range o.rows {
@@ -18,7 +18,7 @@ func (o *outboxTable) Count(b *store.Backlog, now time.Time) {
 			continue
 		}
 		b.Pending++
-		b.Oldest = max(b.Oldest, now.Sub(r.Time)) // as the writer has it
+		b.Oldest = max(b.Oldest, now.Sub(r.Time)) // by the writer's clock
 	}
 	relays := map[string]store.RelayProgress{}
 	for owner, l := range o.sessions {
@@ -46,7 +46,7 @@ func (o *outboxTable) Count(b *store.Backlog, now time.Time) {
 	}
 }
 
-// Status tells how the outbox stands, shard by shard.
+// Status returns the state of the outbox and of each shard.
 func (o *outboxTable) Status(now time.Time) store.OutboxStatus {
 	var b store.Backlog
 	o.Count(&b, now)
@@ -66,13 +66,13 @@ func (o *outboxTable) Status(now time.Time) store.OutboxStatus {
 	return out
 }
 
-// owned tells whether a relay that lives holds a shard.
+// owned reports whether a live relay owns a shard.
 func (o *outboxTable) owned(l shardRow, now time.Time) bool {
 	has, ok := o.sessions[l.owner]
 	return ok && has.id == l.session && has.until.After(now)
 }
 
-// Waiting lists rows that are not published, and rows that are deferred: of each at most so many.
+// Waiting lists unpublished and deferred rows, at most most of each.
 func (o *outboxTable) Waiting(most int, now time.Time) (out []store.WaitingRow) {
 	row := func(r *store.Row) store.WaitingRow {
 		return store.WaitingRow{Seq: r.Seq, Shard: o.shardOf(r.Bucket), ID: r.ID, Topic: r.Topic,
@@ -94,13 +94,13 @@ func (o *outboxTable) Waiting(most int, now time.Time) (out []store.WaitingRow) 
 	return out
 }
 
-// pending tells of a row that is neither published nor deferred.
+// pending reports whether a row is neither published nor deferred.
 func (o *outboxTable) pending(r outboxRow) bool {
 	_, deferred := o.deferred[r.Seq]
 	return !deferred && !o.passed(o.shards[o.shardOf(r.Bucket)], r)
 }
 
-// passed tells whether a shard's cursor is behind r.
+// passed reports whether a shard's cursor has passed r.
 func (o *outboxTable) passed(l shardRow, r outboxRow) bool {
 	base, err := o.commitOf(l.Cursor.Base)
 	if err != nil || r.commit <= base {

@@ -1,5 +1,5 @@
-// This file is the outbox in memory: its rows, the shards that relays publish them by, and the rows that
-// are deferred. It is data alone: whoever calls holds the lock of the database, and nothing here waits.
+// This file has the outbox: its rows, the shards, and the deferred rows. It has no locks and never waits:
+// the caller has locked the database.
 
 package memstore
 
@@ -13,34 +13,34 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An outboxTable is what is to be published, and how far relays have come.
+// outboxTable has the rows of the outbox and the progress of relays.
 type outboxTable struct {
 	id       string      // of the database, in its ticks
-	source   string      // of all that is written here
+	source   string      // of all messages written here
 	rows     []outboxRow // visible ones, by Seq
 	deferred map[int64]deferredRow
 	shards   []shardRow
 	sessions map[string]session // of relays, by owner
-	moved    string             // what must not be, as it was seen; "": all is well
+	moved    string             // the contradiction that was found; "" if none
 
-	seq     int64 // last number drawn for a row
-	commits int64 // number of the last commit that made rows visible
+	seq     int64 // last used sequence number
+	commits int64 // last commit that made rows visible
 }
 
-// A outboxRow is a message with its number.
+// outboxRow is a message with its number.
 type outboxRow struct {
 	store.Row
-	commit int64 // the number of the commit that made it visible
+	commit int64 // the commit that made it visible
 	at     time.Time
 }
 
-// newOutbox is an empty outbox of a database.
+// newOutbox returns an empty outbox.
 func newOutbox(id, source string, shards int) *outboxTable {
 	return &outboxTable{id: id, source: source, deferred: map[int64]deferredRow{}, shards: cut(shards),
 		sessions: map[string]session{}}
 }
 
-// Draw draws a number for m, which is seen by nobody before Publish.
+// Draw assigns a sequence number to m. The row is not visible before Publish.
 func (o *outboxTable) Draw(m skald.Message, now time.Time) outboxRow {
 	m = message(m)
 	m.Source, m.Sequence = o.source, ""
@@ -48,7 +48,8 @@ func (o *outboxTable) Draw(m skald.Message, now time.Time) outboxRow {
 	return outboxRow{Row: store.Row{Message: m, Seq: o.seq, Bucket: column.Bucket(&m)}, at: now}
 }
 
-// Publish makes rows visible. A transaction that drew its numbers early may commit late: rows stay sorted.
+// Publish makes rows visible. It keeps the rows sorted, because a transaction with small numbers may commit
+// late.
 func (o *outboxTable) Publish(rows []outboxRow) {
 	o.commits++
 	for _, r := range rows {
@@ -61,7 +62,7 @@ func (o *outboxTable) Publish(rows []outboxRow) {
 	}
 }
 
-// after is the index of the first row with a larger number than seq.
+// after returns the index of the first row with a larger number than seq.
 func (o *outboxTable) after(seq int64) int {
 	i, _ := slices.BinarySearchFunc(o.rows, seq+1, func(r outboxRow,
 		s int64) int {
@@ -100,7 +101,7 @@ func within(ranges [][2]int, bucket int) bool {
 		func(r [2]int) bool { return r[0] <= bucket && bucket <= r[1] })
 }
 
-// Rows are all rows, by Seq.
+// Rows returns all rows, by Seq.
 func (o *outboxTable) Rows() []store.Row {
 	out := make([]store.Row, len(o.rows))
 	for i, r := range o.rows {
@@ -109,7 +110,7 @@ func (o *outboxTable) Rows() []store.Row {
 	return out
 }
 
-// out is a row that the caller may keep and change.
+// out returns a copy that the caller may change.
 func (r outboxRow) out() store.Row {
 	r.Message = message(r.Message)
 	return r.Row

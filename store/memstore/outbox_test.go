@@ -14,7 +14,8 @@ func draw(o *outboxTable, id string, now time.Time) []outboxRow {
 	return []outboxRow{o.Draw(m, now)}
 }
 
-// A transaction that drew its number early and commits late is read in its place, by the next snapshot.
+// TestALateCommitIsNotMissed checks that a row with a small number that commits late is in the next
+// snapshot, at its place.
 func TestALateCommitIsNotMissed(t *testing.T) {
 	o, now := newOutbox("db", "/s", 1), time.Now()
 	early, late := draw(o, "1", now), draw(o, "2", now)
@@ -55,7 +56,7 @@ func TestShardsAreSharedAndGuarded(t *testing.T) {
 	}
 }
 
-// Of a key, rows that are deferred come one after the other.
+// TestDeferredRowsKeepTheirOrder checks that deferred rows of a key are due one after the other.
 func TestDeferredRowsKeepTheirOrder(t *testing.T) {
 	o, now := newOutbox("db", "/s", 1), time.Now()
 	o.Publish(append(draw(o, "1", now), draw(o, "2", now)...))

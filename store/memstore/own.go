@@ -1,4 +1,4 @@
-// This file copies what comes in and goes out: a database in memory shares nothing with its callers.
+// This file copies values on the way in and out, because the database shares no memory with its callers.
 
 package memstore
 
@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// message shares no bytes with m and keeps the difference between nil and empty.
+// message returns a copy of m that shares no bytes. nil and empty stay different.
 func message(m skald.Message) skald.Message {
 	m.Key, m.Data, m.Headers = bytes.Clone(m.Key), bytes.Clone(m.Data), slices.Clone(m.Headers)
 	for i := range m.Headers {
@@ -19,10 +19,10 @@ func message(m skald.Message) skald.Message {
 	return m
 }
 
-// call is a copy of c.
+// call returns a copy of c.
 func call(c *store.Call) *store.Call { return one(c) }
 
-// death is a copy of d.
+// death returns a copy of d.
 func death(d *store.Death) *store.Death { return one(d) }
 
 func one[T any](of *T) *T {

@@ -10,7 +10,7 @@ var _ store.PayloadSchemas = (*Store)(nil)
 
 type schemaKey struct{ registry, id string }
 
-// PayloadSchema reads a schema that was kept.
+// PayloadSchema returns a stored schema.
 func (s *Store) PayloadSchema(ctx context.Context, registry, id string) (definition string, err error) {
 	err = s.enter(ctx, func() error {
 		definition = s.db.schemas[schemaKey{registry, id}]
@@ -19,7 +19,7 @@ func (s *Store) PayloadSchema(ctx context.Context, registry, id string) (definit
 	return definition, err
 }
 
-// KeepPayloadSchema keeps a schema, unless one is kept under this id.
+// KeepPayloadSchema stores a schema, unless the ID has one already.
 func (s *Store) KeepPayloadSchema(ctx context.Context, registry, id, definition string) error {
 	return s.enter(ctx, func() error {
 		key := schemaKey{registry, id}

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// keepApart stages what e does with the quarantine.
-func (tx *Tx) keepApart(ctx context.Context, e *store.Effect, until time.Time) error {
+// changeQuarantine stages the changes of e to the quarantine.
+func (tx *Tx) changeQuarantine(ctx context.Context, e *store.Effect, until time.Time) error {
 	d := tx.s.db
 	if e.Quarantine != nil {
 		one := *e.Quarantine
@@ -42,12 +42,12 @@ func (tx *Tx) keepApart(ctx context.Context, e *store.Effect, until time.Time) e
 	return nil
 }
 
-// Database names this database among others.
+// Database returns the identity of this database.
 func (s *Store) Database(context.Context) (store.Database, error) {
 	return store.Database{ID: fingerprint.Database(s.db.id), Name: "a database in memory"}, nil
 }
 
-// Secret is the key of this database's fingerprints.
+// Secret returns the key of this database's fingerprints.
 func (s *Store) Secret(ctx context.Context) (key []byte, err error) {
 	err = s.enter(ctx, func() error {
 		key = []byte(s.db.id)

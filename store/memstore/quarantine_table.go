@@ -1,5 +1,5 @@
-// This file is the messages in memory that can be neither dropped nor taken before an operator
-// decides. It is data alone: whoever calls holds the locks of the messages, and nothing here waits.
+// This file has the messages in quarantine. It has no locks and never waits: the caller has locked the
+// messages.
 
 package memstore
 
@@ -11,24 +11,24 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A quarantineTable is all that are in it, in the order in which they came.
+// quarantineTable has all messages in quarantine, in their order of arrival.
 type quarantineTable struct {
 	rows     []store.Quarantined
-	numbered int64 // last number of a message
+	numbered int64 // last used number
 }
 
-// A key is what a message in quarantine is locked by.
+// key is the lock of a message in quarantine.
 type key struct {
 	markKey
 	fingerprint int64
 }
 
-// quarantineKeyOf is the key of q.
+// quarantineKeyOf returns the key of q.
 func quarantineKeyOf(q *store.Quarantined) key {
 	return key{markKey{Consumer: q.Consumer, Identity: q.Identity}, q.Fingerprint}
 }
 
-// Add puts q in quarantine, unless it is there or there is no room. It came at At.
+// Add stores q, with At as its arrival, unless it exists or there is no room.
 func (qs *quarantineTable) Add(q store.Quarantined) {
 	if qs.find(&q) != nil || !qs.room(&q) {
 		return
@@ -39,7 +39,7 @@ func (qs *quarantineTable) Add(q store.Quarantined) {
 	qs.rows = append(qs.rows, q)
 }
 
-// room tells whether one more message may be in quarantine.
+// room reports whether there is room for one more message.
 func (qs *quarantineTable) room(one *store.Quarantined) bool {
 	same, all := 0, 0
 	for i := range qs.rows {
@@ -64,7 +64,7 @@ func (qs *quarantineTable) find(q *store.Quarantined) *store.Quarantined {
 	return &qs.rows[i]
 }
 
-// Takeable is the guard of taking q: it is admitted, and not taken.
+// Takeable returns store.ErrLost unless q is admitted and not taken.
 func (qs *quarantineTable) Takeable(q *store.Quarantined) error {
 	if was := qs.find(q); was == nil || was.Admitted.IsZero() || !was.Taken.IsZero() {
 		return fmt.Errorf("take %s from quarantine: %w", q.ID, store.ErrLost)
@@ -72,10 +72,10 @@ func (qs *quarantineTable) Takeable(q *store.Quarantined) error {
 	return nil
 }
 
-// Take notes that q was taken.
+// Take records that q was taken.
 func (qs *quarantineTable) Take(q *store.Quarantined, now time.Time) { qs.find(q).Taken = now }
 
-// Admittable is the guard of a: it is not admitted, or is to be put back.
+// Admittable returns store.ErrLost unless the guard of a holds: not admitted, or with Back, admitted.
 func (qs *quarantineTable) Admittable(a *store.Admit) error {
 	if !slices.ContainsFunc(qs.rows,
 		func(q store.Quarantined) bool {
@@ -86,7 +86,7 @@ func (qs *quarantineTable) Admittable(a *store.Admit) error {
 	return nil
 }
 
-// Admit notes what an operator decided.
+// Admit records an operator's decision.
 func (qs *quarantineTable) Admit(a *store.Admit, now time.Time) {
 	for i := range qs.rows {
 		if one := &qs.rows[i]; one.Number == a.Number {
@@ -98,7 +98,7 @@ func (qs *quarantineTable) Admit(a *store.Admit, now time.Time) {
 	}
 }
 
-// Forget removes what was taken before.
+// Forget deletes the messages that were taken before before.
 func (qs *quarantineTable) Forget(before time.Time) {
 	qs.rows = slices.DeleteFunc(qs.rows,
 		func(q store.Quarantined) bool { return !q.Taken.IsZero() && q.Taken.Before(before) })
@@ -119,12 +119,12 @@ func (qs *quarantineTable) List(q *store.Query, limit int) (out []store.Quaranti
 	return out
 }
 
-// SomeAdmitted reports whether a message of the consumer was admitted, and not taken yet.
+// SomeAdmitted reports whether the consumer has a message that is admitted and not taken.
 func (qs *quarantineTable) SomeAdmitted(consumer string) bool {
 	return len(qs.List(&store.Query{Consumer: consumer, Admitted: true}, 1)) > 0
 }
 
-// means tells whether q asks for one.
+// means reports whether q selects one.
 func means(q *store.Query, one *store.Quarantined) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	return one.Number > q.After && is(q.Consumer, one.Consumer) && is(q.ID, one.ID) &&
@@ -133,7 +133,7 @@ func means(q *store.Query, one *store.Quarantined) bool {
 		(q.Taken || one.Taken.IsZero()) && (!q.Admitted || !one.Admitted.IsZero())
 }
 
-// Count counts what waits for an operator into what of is for its consumer.
+// Count counts the messages that wait for an operator into the result of of for their consumers.
 func (qs *quarantineTable) Count(of func(consumer string) *store.Kept, now time.Time) {
 	for _, q := range qs.rows {
 		if !q.Admitted.IsZero() {
@@ -149,7 +149,7 @@ func (qs *quarantineTable) Count(of func(consumer string) *store.Kept, now time.
 	}
 }
 
-// Waiting counts the messages of a consumer that are not taken out.
+// Waiting counts the messages of a consumer that are not taken.
 func (qs *quarantineTable) Waiting(consumer string) (n int64) {
 	for i := range qs.rows {
 		if qs.rows[i].Consumer == consumer && qs.rows[i].Taken.IsZero() {
@@ -159,7 +159,7 @@ func (qs *quarantineTable) Waiting(consumer string) (n int64) {
 	return n
 }
 
-// Belonging counts what a consumer has here into b.
+// Belonging adds the consumer's messages to b.
 func (qs *quarantineTable) Belonging(consumer string, b *store.Belongings) {
 	for i := range qs.rows {
 		if qs.rows[i].Consumer == consumer {
@@ -168,7 +168,7 @@ func (qs *quarantineTable) Belonging(consumer string, b *store.Belongings) {
 	}
 }
 
-// Rename gives what a consumer has here to another name.
+// Rename moves the rows of a consumer to another name.
 func (qs *quarantineTable) Rename(was, is string) {
 	for i := range qs.rows {
 		if qs.rows[i].Consumer == was {

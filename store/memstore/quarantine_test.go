@@ -14,7 +14,7 @@ func quarantined(id string, fingerprint int64) store.Quarantined {
 		Fingerprint: fingerprint, Why: store.Conflict}
 }
 
-// A message is taken once, after an operator admitted it.
+// TestAdmittedThenTaken checks that a message is taken once, after an operator admitted it.
 func TestAdmittedThenTaken(t *testing.T) {
 	var qs quarantineTable
 	now, one := time.Now(), quarantined("1", 7)

@@ -6,22 +6,22 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// The reads below are for auditors and tests: of what is committed, all of it, also on a killed handle.
+// The reads below are for auditors and tests. They return all committed data, also on a killed handle.
 
 // Marked is a stored mark.
 type Marked struct {
 	store.Mark
-	Arrival int64 // grows with each mark in the order in which they were taken
+	Arrival int64 // raised with each mark, in the order in which they were taken
 }
 
-// Rows is the outbox, by Seq.
+// Rows returns the outbox, by Seq.
 func (s *Store) Rows() []store.Row {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	return s.db.outbox.Rows()
 }
 
-// Marks is all marks, by Arrival.
+// Marks returns all marks, by Arrival.
 func (s *Store) Marks() []Marked {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
@@ -32,35 +32,35 @@ func (s *Store) Marks() []Marked {
 	return out
 }
 
-// Asides is all rows deferred, by Seq.
+// Asides returns all deferred rows, by Seq.
 func (s *Store) Asides() []store.DeferredRow {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	return s.db.outbox.Deferred()
 }
 
-// Shards is all shards, by ID.
+// Shards returns all shards, by ID.
 func (s *Store) Shards() []store.Shard {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	return s.db.outbox.Shards()
 }
 
-// User is the user's table.
+// User returns the user's table.
 func (s *Store) User() map[string]string {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	return maps.Clone(s.db.user)
 }
 
-// Open is how many transactions of this handle have not ended.
+// Open returns the number of open transactions of this handle.
 func (s *Store) Open() int {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	return len(s.open)
 }
 
-// AuditLog is what operators did, in order.
+// AuditLog returns the actions of operators, in order.
 func (s *Store) AuditLog() []store.Audit {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()

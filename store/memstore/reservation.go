@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Reserve takes a key by lease.
+// Reserve reserves a key.
 func (s *Store) Reserve(ctx context.Context, r store.Reservation) (out store.Reserved, err error) {
 	err = s.enter(ctx, func() error {
 		tx := s.begin()
@@ -34,14 +34,14 @@ func (s *Store) Reserve(ctx context.Context, r store.Reservation) (out store.Res
 	return out, nil
 }
 
-// unreserve stages that a key is given back, if r still has it.
+// unreserve stages the release of a key. Guard: r still has it.
 func (tx *Tx) unreserve(ctx context.Context, r *store.Reservation, until time.Time) error {
 	if r == nil {
 		return nil
 	}
 	d, key := tx.s.db, reservationKeyOf(r)
 	if err := d.acquire(ctx, tx, key, until); err != nil {
-		return fmt.Errorf("give back: %w", err)
+		return fmt.Errorf("release a reservation: %w", err)
 	}
 	if err := d.reservations.Mine(r); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// This file is the keys in memory that work outside of a transaction has in hand, each by a lease.
-// It is data alone: whoever calls holds the locks of the keys, and nothing here waits.
+// This file has the keys that are reserved for work outside of transactions. It has no locks and never
+// waits: the caller has locked the keys.
 
 package memstore
 
@@ -13,15 +13,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// reservationTable are all that are there, held or expired.
+// reservationTable has all reservations, also expired ones.
 type reservationTable struct {
 	rows map[reservationKey]reservationRow
 }
 
 type (
-	// A reservationKey is what a reservation is locked by: the mark that there will be.
+	// reservationKey is the lock of a reservation: the key of its future mark.
 	reservationKey markKey
-	// A reservationRow is whose a key is, and until when.
+	// reservationRow has the token of a reservation and the end of its lease.
 	reservationRow struct {
 		token       string
 		fingerprint int64
@@ -29,21 +29,21 @@ type (
 	}
 )
 
-// reservationKeyOf is the key of r.
+// reservationKeyOf returns the key of r.
 func reservationKeyOf(r *store.Reservation) reservationKey {
 	return reservationKey{r.Consumer, r.Identity}
 }
 
-// newReservation has no reservations.
+// newReservation returns an empty table.
 func newReservation() *reservationTable {
 	return &reservationTable{map[reservationKey]reservationRow{}}
 }
 
-// Take takes a key by lease, unless a rival has it.
+// Take reserves a key, unless a rival has it.
 func (rs *reservationTable) Take(r *store.Reservation, now time.Time) (out store.Reserved) {
 	was, taken := rs.rows[reservationKeyOf(r)]
 	if left := was.until.Sub(now); taken && left > 0 && was.token == r.Token {
-		return out // it was asked for before, and that answer was lost
+		return out // this reservation exists already: the result of an earlier call was lost
 	} else if taken && left > 0 {
 		out.Rival, out.Left, out.Fingerprint = true, left, was.fingerprint
 		return out
@@ -52,7 +52,7 @@ func (rs *reservationTable) Take(r *store.Reservation, now time.Time) (out store
 	return out
 }
 
-// Mine is the guard of giving r back: it still has the key.
+// Mine returns store.ErrLost unless r still has its key.
 func (rs *reservationTable) Mine(r *store.Reservation) error {
 	if was, taken := rs.rows[reservationKeyOf(r)]; !taken || was.token != r.Token {
 		return fmt.Errorf("release the reservation of %s: %w", r.ID, store.ErrLost)
@@ -60,10 +60,10 @@ func (rs *reservationTable) Mine(r *store.Reservation) error {
 	return nil
 }
 
-// Give gives a key back.
+// Give releases a key.
 func (rs *reservationTable) Give(key reservationKey) { delete(rs.rows, key) }
 
-// Forget removes those that expired before.
+// Forget deletes the reservations that expired before before.
 func (rs *reservationTable) Forget(before time.Time) {
 	maps.DeleteFunc(rs.rows, func(_ reservationKey, r reservationRow) bool { return r.until.Before(before) })
 }
@@ -88,7 +88,7 @@ func (rs *reservationTable) Count(now time.Time) (out []store.ReservedCounts) {
 	return out
 }
 
-// List lists the reservations of a consumer; "": of all.
+// List lists the reservations of a consumer; "" means of all.
 func (rs *reservationTable) List(consumer string, limit int, now time.Time) (out []store.ReservedKey) {
 	for key, r := range rs.rows {
 		if consumer == "" || consumer == key.Consumer {

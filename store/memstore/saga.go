@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lockSaga locks a saga. One that is not there is not locked.
+// lockSaga locks a saga, if it exists.
 func (tx *Tx) lockSaga(ctx context.Context, at sagaKey, until time.Time) error {
 	if _, there := tx.sagas.Get(at); !there {
 		return nil
@@ -22,8 +22,8 @@ func (tx *Tx) lockSaga(ctx context.Context, at sagaKey, until time.Time) error {
 	return nil
 }
 
-// StartSagas writes new sagas, or reads those that are there, in the order of their names and keys. It waits
-// for a rival that starts one of them.
+// StartSagas writes new sagas and reads existing ones, in the order of names and keys. It waits for a rival
+// that starts one of them.
 func (s *Store) StartSagas(ctx context.Context, tx *Tx,
 	ss ...store.Saga) (stored []store.Saga, fresh []bool, err error) {
 	if tx.s.db != s.db {
@@ -54,7 +54,7 @@ func (s *Store) StartSagas(ctx context.Context, tx *Tx,
 	return stored, fresh, nil
 }
 
-// LockSagas reads sagas and locks them until tx ends, in the order of their names and keys.
+// LockSagas reads sagas and locks them until tx ends, in the order of names and keys.
 func (s *Store) LockSagas(ctx context.Context, tx *Tx, refs ...store.SagaRef) ([]store.Saga, error) {
 	if tx.s.db != s.db {
 		return nil, errOther
@@ -83,8 +83,8 @@ func (s *Store) LockSagas(ctx context.Context, tx *Tx, refs ...store.SagaRef) ([
 	return out, nil
 }
 
-// standsSaga locks a saga that stands as ref says.
-func (tx *Tx) standsSaga(ctx context.Context, ref store.SagaRef, until time.Time) (bool, error) {
+// lockSagaAt locks a saga if it has the version of ref.
+func (tx *Tx) lockSagaAt(ctx context.Context, ref store.SagaRef, until time.Time) (bool, error) {
 	if !tx.sagas.Stands(ref) {
 		return false, nil
 	}
@@ -103,7 +103,7 @@ func (tx *Tx) changeSagas(ctx context.Context, e *store.Effect, until time.Time)
 	return tx.noteDefinitions(e.Definitions)
 }
 
-// moveSaga is the guard of an effect, and what it makes of the saga.
+// moveSaga checks the version of a saga and stages its new state.
 func (tx *Tx) moveSaga(ctx context.Context, m *store.SagaMove, until time.Time) error {
 	if m == nil {
 		return nil
@@ -117,7 +117,7 @@ func (tx *Tx) moveSaga(ctx context.Context, m *store.SagaMove, until time.Time) 
 	return tx.sagas.Move(m, tx.s.db.now())
 }
 
-// wakes has a handle woken by tx, too.
+// wakes makes the commit of tx wake s, too.
 func (tx *Tx) wakes(s *Store) {
 	if s != tx.s && !slices.Contains(tx.by, s) {
 		tx.by = append(tx.by, s)
@@ -126,7 +126,7 @@ func (tx *Tx) wakes(s *Store) {
 
 func (d *database) lockedSaga(at sagaKey) bool { return d.held[at] != nil }
 
-// noteDefinitions stores definitions with the commit.
+// noteDefinitions stages definitions.
 func (tx *Tx) noteDefinitions(ds []store.SagaDefinition) error {
 	for i := range ds {
 		if err := sagarow.CheckDefinition(&ds[i]); err != nil {

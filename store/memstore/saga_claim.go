@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Claim leases sagas that are due and not locked.
+// Claim claims sagas that are due and not locked.
 func (ss *sagaTable) Claim(w store.Want, locked locked, now time.Time) (out store.Claimed) {
 	bytes := 0
 	out.Next = -1
@@ -38,7 +38,7 @@ func (ss *sagaTable) Claim(w store.Want, locked locked, now time.Time) (out stor
 	return out
 }
 
-// soonest is the smaller of two times, of which a negative one is none.
+// soonest returns the smaller time; a negative a means none.
 func soonest(a, b time.Duration) time.Duration {
 	if a < 0 {
 		return b
@@ -46,7 +46,7 @@ func soonest(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// due are the sagas of those definitions that are due at some time, the first due first.
+// due returns the sagas of these definitions that have a due time, the longest due first.
 func (ss *sagaTable) due(hashes []string) (out []store.Saga) {
 	for _, s := range ss.rows {
 		if !s.Due.IsZero() && slices.Contains(hashes, s.Hash) {
@@ -57,7 +57,7 @@ func (ss *sagaTable) due(hashes []string) (out []store.Saga) {
 	return out
 }
 
-// Forget removes sagas that ended before, and are not locked.
+// Forget deletes the sagas that ended before before and are not locked.
 func (ss *sagaTable) Forget(before time.Time, locked locked) int64 {
 	was := len(ss.rows)
 	maps.DeleteFunc(ss.rows,
@@ -65,7 +65,7 @@ func (ss *sagaTable) Forget(before time.Time, locked locked) int64 {
 	return int64(was - len(ss.rows))
 }
 
-// Leaving is how many sagas Forget would remove, if none were locked.
+// Leaving returns the number of sagas that Forget would delete, if none were locked.
 func (ss *sagaTable) Leaving(before time.Time) (n int64) {
 	for _, s := range ss.rows {
 		n += sagaOne(ss.outlived(&s, before))
@@ -73,7 +73,7 @@ func (ss *sagaTable) Leaving(before time.Time) (n int64) {
 	return n
 }
 
-// outlived tells of a saga that ended before, and that no parent may undo yet.
+// outlived reports whether a saga ended before before and no parent may still undo it.
 func (ss *sagaTable) outlived(s *store.Saga, before time.Time) bool {
 	if s.Ended.IsZero() || !s.Ended.Before(before) {
 		return false

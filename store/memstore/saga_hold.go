@@ -9,10 +9,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An sagaEntity is what sagas stand in line for.
+// sagaEntity is an entity that sagas wait for in line.
 type sagaEntity struct{ Space, Key string }
 
-// A place is one in a line. Who stands first holds the entity.
+// place is one place in a line. The first in line holds the entity.
 type place struct {
 	holder string
 	saga   sagaKey
@@ -21,8 +21,8 @@ type place struct {
 
 func (p place) of(holder string) bool { return p.holder == holder }
 
-// HoldEntity has a saga stand in line for an entity that is locked, where it does not yet. First: it is the
-// first one there.
+// HoldEntity puts a saga in line for a locked entity, unless it is there. It returns true if the saga is
+// first.
 func (v *sagaView) HoldEntity(h *store.EntityHold, e store.Lock, now time.Time) (first bool) {
 	at := sagaEntity{e.Space, e.Key}
 	line, _ := v.lines.Get(at)
@@ -34,19 +34,19 @@ func (v *sagaView) HoldEntity(h *store.EntityHold, e store.Lock, now time.Time) 
 	return line[0].of(h.Holder)
 }
 
-// Lines are the entities that a holder stands in line for.
+// Lines returns the entities that a holder is in line for.
 func (v *sagaView) Lines(holder string) (out []sagaEntity) {
 	for _, at := range append(slices.Collect(maps.Keys(v.all)), v.entered...) {
 		line, _ := v.lines.Get(at)
-		stands := slices.ContainsFunc(line, func(p place) bool { return p.of(holder) })
-		if stands && !slices.Contains(out, at) {
+		waits := slices.ContainsFunc(line, func(p place) bool { return p.of(holder) })
+		if waits && !slices.Contains(out, at) {
 			out = append(out, at)
 		}
 	}
 	return out
 }
 
-// Leave has a holder leave a line that is locked, and tells which saga is first in its place, if one is.
+// Leave removes a holder from a locked line. It returns the saga that is first then, if there is one.
 func (v *sagaView) Leave(at sagaEntity, holder string) (next sagaKey, is bool) {
 	line, _ := v.lines.Get(at)
 	first := len(line) > 0 && line[0].of(holder)
@@ -59,7 +59,7 @@ func (v *sagaView) Leave(at sagaEntity, holder string) (next sagaKey, is bool) {
 	return line[0].saga, true
 }
 
-// Wake has a saga due, if it goes on: whoever has it in hand reads it anew.
+// Wake makes a saga due, unless it ended. A process that has it in progress reads it again.
 func (v *sagaView) Wake(at sagaKey, now time.Time) {
 	if s, there := v.Get(at); there && s.Ended.IsZero() {
 		s.Version, s.Session, s.Due = s.Version+1, "", now
@@ -67,7 +67,7 @@ func (v *sagaView) Wake(at sagaKey, now time.Time) {
 	}
 }
 
-// Holder tells who holds an entity, if somebody does.
+// Holder returns the holder of an entity, if it has one.
 func (v *sagaView) Holder(e store.Lock) (h store.Hold, held bool) {
 	line, _ := v.lines.Get(sagaEntity{e.Space, e.Key})
 	if len(line) == 0 {

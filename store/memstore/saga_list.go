@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// List lists sagas, and says how far it looked where Scan ended the list.
+// List lists sagas. It also returns the last one examined if Scan ended the list.
 func (ss *sagaTable) List(q store.SagaQuery, limit int, now time.Time) ([]store.Saga, *store.SagaRef) {
 	out := sagarow.Listing{Scan: q.Scan, Limit: limit}
 	known := store.SagaQuery{Name: q.Name, Key: q.Key, Stuck: q.Stuck, Paused: q.Paused,
@@ -37,7 +37,7 @@ func (ss *sagaTable) List(q store.SagaQuery, limit int, now time.Time) ([]store.
 	return out.List, out.To
 }
 
-// sagaMeans tells whether q asks for s.
+// sagaMeans reports whether q selects s.
 func sagaMeans(q *store.SagaQuery, s *store.Saga) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	after := q.After == nil || byRef(store.SagaRef{Name: s.Name, Key: s.Key}, *q.After) > 0
@@ -49,7 +49,7 @@ func sagaMeans(q *store.SagaQuery, s *store.Saga) bool {
 		(q.StartedAfter.IsZero() || s.Started.After(q.StartedAfter))
 }
 
-// failing tells of a saga that waits for another attempt.
+// failing reports whether a saga waits for another attempt.
 func failing(s *store.Saga) bool { return s.Ended.IsZero() && !s.Retry.IsZero() }
 
 // Define stores definitions.
@@ -69,7 +69,7 @@ func (ss *sagaTable) Define(ds []store.SagaDefinition, now time.Time) {
 	}
 }
 
-// Definitions lists the definitions, of each name the newest first.
+// Definitions lists the definitions by name, newest first.
 func (ss *sagaTable) Definitions() []store.SagaDefinition {
 	return slices.SortedFunc(maps.Values(ss.definitions), func(a, b store.SagaDefinition) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.Number, a.Number),
@@ -77,7 +77,7 @@ func (ss *sagaTable) Definitions() []store.SagaDefinition {
 	})
 }
 
-// Count counts sagas that have not ended, of each name that there is.
+// Count counts sagas that have not ended, by name.
 func (ss *sagaTable) Count(now time.Time) (out []store.SagaCounts) {
 	counts := map[string]store.SagaCounts{}
 	for _, s := range ss.rows {

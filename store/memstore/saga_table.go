@@ -1,5 +1,5 @@
-// This file is the orchestrated sagas in memory, and their definitions. It is data alone: whoever calls
-// holds the locks of the sagas, and nothing here waits.
+// This file has the orchestrated sagas and their definitions. It has no locks and never waits: the caller
+// has locked the sagas.
 
 package memstore
 
@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// sagaTable are all sagas and definitions.
+// sagaTable has all sagas and definitions.
 type sagaTable struct {
 	rows        map[sagaKey]store.Saga
 	definitions map[definitionKey]store.SagaDefinition
@@ -20,18 +20,18 @@ type sagaTable struct {
 }
 
 type (
-	// A sagaKey is what a saga is locked by.
+	// sagaKey is the lock of a saga.
 	sagaKey       struct{ name, key string }
 	definitionKey struct{ name, hash string }
 )
 
-// sagaKeyOf is the key of a saga.
+// sagaKeyOf returns the key of a saga.
 func sagaKeyOf(name, key string) sagaKey { return sagaKey{name, key} }
 
-// A locked tells whether a transaction has locked a saga.
+// locked reports whether a transaction has locked a saga.
 type locked func(sagaKey) bool
 
-// newSaga has no sagas.
+// newSaga returns an empty table.
 func newSaga() *sagaTable {
 	return &sagaTable{rows: map[sagaKey]store.Saga{}, definitions: map[definitionKey]store.SagaDefinition{},
 		lines: map[sagaEntity][]place{}}
@@ -41,27 +41,27 @@ func byKey(a, b store.Saga) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
 }
 
-// byRef is an order in which no two wait for each other in a circle.
+// byRef is the lock order of sagas, which prevents deadlocks.
 func byRef(a, b store.SagaRef) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
 }
 
-// A sagaView is the sagas as a transaction sees them.
+// sagaView has the sagas as one transaction reads them.
 type sagaView struct {
 	tableView[sagaKey, store.Saga]
 	lines tableView[sagaEntity, []place]
 	all   map[sagaEntity][]place
 
-	entered []sagaEntity // lines that somebody came to
+	entered []sagaEntity // lines that got a new place
 	left    []sagaEntity // lines that may be empty
 }
 
-// View is the sagas as a transaction sees them.
+// View returns the sagas for a transaction.
 func (ss *sagaTable) View() sagaView {
 	return sagaView{tableView: see(ss.rows), lines: see(ss.lines), all: ss.lines}
 }
 
-// Commit shows all that was written to everybody.
+// Commit makes all writes visible.
 func (v *sagaView) Commit() {
 	v.tableView.Commit()
 	v.lines.Commit()
@@ -72,7 +72,7 @@ func (v *sagaView) Commit() {
 	}
 }
 
-// Start writes a new saga, or reads the one that is there.
+// Start writes a new saga, or returns the stored one.
 func (v *sagaView) Start(s store.Saga, now time.Time) (stored store.Saga, fresh bool) {
 	at := sagaKeyOf(s.Name, s.Key)
 	stored, there := v.Get(at)
@@ -85,7 +85,7 @@ func (v *sagaView) Start(s store.Saga, now time.Time) (stored store.Saga, fresh 
 	return s, true
 }
 
-// Move makes a move of a saga that stands at its version.
+// Move moves a saga. Guard: its version.
 func (v *sagaView) Move(m *store.SagaMove, now time.Time) error {
 	at := sagaKeyOf(m.Name, m.Key)
 	s, there := v.Get(at)
@@ -97,7 +97,7 @@ func (v *sagaView) Move(m *store.SagaMove, now time.Time) error {
 	return nil
 }
 
-// Stands tells whether a saga is at the version of ref.
+// Stands reports whether a saga has the version of ref.
 func (v *sagaView) Stands(ref store.SagaRef) bool {
 	s, there := v.Get(sagaKeyOf(ref.Name, ref.Key))
 	return there && s.Version == ref.Version

@@ -17,7 +17,7 @@ func (tx *Tx) lockStep(ctx context.Context, s *store.Step, until time.Time) erro
 
 func (d *database) lockedStep(at stepKey) bool { return d.held[at] != nil }
 
-// step takes or undoes s, and says how it stood before.
+// step takes or undoes s and returns the state before.
 func (tx *Tx) step(ctx context.Context, s *store.Step, until time.Time) (store.Step, error) {
 	if err := tx.lockStep(ctx, s, until); err != nil {
 		return store.Step{}, err
@@ -25,7 +25,7 @@ func (tx *Tx) step(ctx context.Context, s *store.Step, until time.Time) (store.S
 	return tx.steps.Take(s, tx.s.db.now())
 }
 
-// setStep is the guard of an effect, and what it makes of the step.
+// setStep checks the state of s and stages the new one.
 func (tx *Tx) setStep(ctx context.Context, s *store.Step, until time.Time) error {
 	if err := tx.lockStep(ctx, s, until); err != nil {
 		return err
@@ -33,7 +33,8 @@ func (tx *Tx) setStep(ctx context.Context, s *store.Step, until time.Time) error
 	return tx.steps.Set(s, tx.s.db.now())
 }
 
-// noteStep notes whose message waits to take a step. A dead letter whose step is over holds nobody.
+// noteStep stages the step of a message that is parked or dead. A dead letter whose step is over blocks no
+// other message.
 func (tx *Tx) noteStep(ctx context.Context, p *store.Park, until time.Time) error {
 	if p.Step == nil {
 		return nil
@@ -48,7 +49,7 @@ func (tx *Tx) noteStep(ctx context.Context, p *store.Park, until time.Time) erro
 	return nil
 }
 
-// Steps is all steps, by consumer, saga, name and occurrence.
+// Steps returns all steps, by consumer, saga, name and occurrence.
 func (s *Store) Steps() []store.Step {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()

@@ -1,5 +1,5 @@
-// This file is the steps of sagas in memory, as their consumers took them, and from when on they are
-// forgotten. It is data alone: whoever calls holds the locks of the steps, and nothing here waits.
+// This file has the steps of sagas at their consumers. It has no locks and never waits: the caller has
+// locked the steps.
 
 package memstore
 
@@ -12,45 +12,45 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// stepTable are all steps, and the floors of their consumers.
+// stepTable has all steps, and the floors of their consumers.
 type stepTable struct {
 	rows   map[stepKey]stepRow
 	floors map[floor]time.Time
 }
 
 type (
-	// A stepKey is what a step is locked by.
+	// stepKey is the lock of a step.
 	stepKey struct{ consumer, saga, name, occurrence string }
 	stepRow struct {
 		store.Step
 		by          store.Identity // of the message that undid or barred it
 		at, changed time.Time
 	}
-	// A floor is kept for each step of a consumer.
+	// floor identifies the floor of a step of a consumer.
 	floor struct{ consumer, name string }
 )
 
-// kept tells whether a message is kept, and whether it is a dead letter.
+// kept reports whether a message is stored, and whether it is a dead letter.
 type kept func(markKey) (dead, kept bool)
 
-// newStep has no steps.
+// newStep returns an empty table.
 func newStep() *stepTable {
 	return &stepTable{rows: map[stepKey]stepRow{}, floors: map[floor]time.Time{}}
 }
 
-// stepKeyOf is the key of a step.
+// stepKeyOf returns the key of a step.
 func stepKeyOf(s *store.Step) stepKey { return stepKey{s.Consumer, s.Saga, s.Name, s.Occurrence} }
 
-// stepByKey is an order in which no two wait for each other in a circle.
+// stepByKey is the lock order of steps, which prevents deadlocks.
 func stepByKey(a, b store.Step) int {
 	return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Saga, b.Saga),
 		cmp.Compare(a.Name, b.Name), cmp.Compare(a.Occurrence, b.Occurrence))
 }
 
-// View is the steps as a transaction sees them.
+// View returns the steps for a transaction.
 func (ss *stepTable) View() stepView { return stepView{see(ss.rows), ss} }
 
-// Rows are all steps, in order.
+// Rows returns all steps, in order.
 func (ss *stepTable) Rows() (out []store.Step) {
 	for _, r := range ss.rows {
 		out = append(out, r.Step)
@@ -70,7 +70,7 @@ func (ss *stepTable) List(q *store.StepQuery, kept kept, limit int) (out []store
 	return out[:min(len(out), limit)]
 }
 
-// stepMeans tells whether q asks for r.
+// stepMeans reports whether q selects r.
 func stepMeans(q *store.StepQuery, r *store.StepRecord) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	if q.Sagas != nil && (!slices.Contains(q.Consumers, r.Consumer) || !slices.Contains(q.Sagas, r.Saga)) {
@@ -80,7 +80,7 @@ func stepMeans(q *store.StepQuery, r *store.StepRecord) bool {
 		(q.State == store.StepAbsent || q.State == r.State && q.Dropped == r.Dropped)
 }
 
-// record is how a step stands. Whether its dead letter is there tells only the message itself.
+// record returns a step and its history. Only the message itself shows whether its dead letter exists.
 func (r stepRow) record(kept kept) store.StepRecord {
 	out := store.StepRecord{Step: r.Step, By: r.by, At: r.at, Changed: r.changed}
 	if r.State != store.StepParked && r.State != store.StepDead {
@@ -94,15 +94,15 @@ func (r stepRow) record(kept kept) store.StepRecord {
 	return out
 }
 
-// message is the message that took the step, or waits to.
+// message returns the key of the message that took the step or waits to.
 func (r stepRow) message() markKey { return markKey{Consumer: r.Consumer, Identity: r.Identity} }
 
-// Forget removes the steps of sagas that began before, if they came before, too, and raises the floors. One
-// that is under way or locked stays, and so does one whose message is kept, or of which nobody said when its
-// saga began.
+// Forget deletes steps whose saga began before before, if they were stored before, too, and raises the
+// floors. A step stays if it is locked, if its call is in progress, if its message is parked or dead, or if
+// the beginning of its saga is not known.
 func (ss *stepTable) Forget(before time.Time, kept kept, locked func(stepKey) bool) (n int64) {
 	maps.DeleteFunc(ss.rows, func(key stepKey, r stepRow) bool {
-		if locked(key) || !r.leaves(before, kept) {
+		if locked(key) || !r.deletable(before, kept) {
 			return false
 		}
 		if of := (floor{key.consumer, key.name}); ss.floors[of].Before(before) {
@@ -114,23 +114,23 @@ func (ss *stepTable) Forget(before time.Time, kept kept, locked func(stepKey) bo
 	return n
 }
 
-// Leaving is how many steps Forget would remove.
+// Leaving returns the number of steps that Forget would delete.
 func (ss *stepTable) Leaving(before time.Time, kept kept, locked func(stepKey) bool) (n int64) {
 	for key, r := range ss.rows {
-		if !locked(key) && r.leaves(before, kept) {
+		if !locked(key) && r.deletable(before, kept) {
 			n++
 		}
 	}
 	return n
 }
 
-func (r stepRow) leaves(before time.Time, kept kept) bool {
+func (r stepRow) deletable(before time.Time, kept kept) bool {
 	_, there := kept(r.message())
 	return !there && r.State != store.StepCalling && !r.Begun.IsZero() && r.Begun.Before(before) &&
 		r.at.Before(before)
 }
 
-// Belonging counts what a consumer has here into b.
+// Belonging adds the consumer's steps and floors to b.
 func (ss *stepTable) Belonging(consumer string, b *store.Belongings) {
 	for key := range ss.rows {
 		if key.consumer == consumer {
@@ -144,7 +144,7 @@ func (ss *stepTable) Belonging(consumer string, b *store.Belongings) {
 	}
 }
 
-// Rename gives what a consumer has here to another name.
+// Rename moves the rows of a consumer to another name.
 func (ss *stepTable) Rename(was, is string) {
 	move(ss.rows, func(k stepKey, r stepRow) (stepKey, stepRow, bool) {
 		of := k.consumer == was

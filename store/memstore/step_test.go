@@ -33,7 +33,8 @@ func TestAnUndoBeforeItsStepBarsIt(t *testing.T) {
 	}
 }
 
-// A step whose message is kept, or that is locked, is not forgotten; a forgotten one is too old.
+// TestForgottenStepsRaiseTheFloor checks that a step is not deleted if it is locked or if its message is
+// parked, and that a deleted one is too old.
 func TestForgottenStepsRaiseTheFloor(t *testing.T) {
 	ss, now := newStep(), time.Now()
 	stepTake(t, ss, stepsOf(store.StepDone, now), now)

@@ -9,22 +9,22 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A stepView is the steps as a transaction sees them.
+// stepView has the steps as one transaction reads them.
 type stepView struct {
 	tableView[stepKey, stepRow]
 	steps *stepTable
 }
 
-// free tells of a step that a message may take.
+// free reports whether a message may take a step in state s.
 func free(s store.StepState) bool {
 	return s == store.StepAbsent || s == store.StepParked || s == store.StepDead
 }
 
-// over tells of a step that nobody takes any more.
+// over reports whether no message may take a step in state s any more.
 func over(s store.StepState) bool { return s == store.StepBarred || s == store.StepUndone }
 
-// stands is how a step stands.
-func (v *stepView) stands(s *store.Step, now time.Time) stepRow {
+// rowOf returns the stored row of a step, or a new one.
+func (v *stepView) rowOf(s *store.Step, now time.Time) stepRow {
 	r, there := v.Get(stepKeyOf(s))
 	if !there {
 		r = stepRow{Step: store.Step{Consumer: s.Consumer, Saga: s.Saga, Name: s.Name,
@@ -36,9 +36,9 @@ func (v *stepView) stands(s *store.Step, now time.Time) stepRow {
 	return r
 }
 
-// Take takes or undoes s, and says how it stood before.
+// Take takes or undoes s and returns the state before.
 func (v *stepView) Take(s *store.Step, now time.Time) (store.Step, error) {
-	r := v.stands(s, now)
+	r := v.rowOf(s, now)
 	found := store.Step{State: r.State, Identity: r.Identity, Code: r.Code, Result: r.Result,
 		OutsideKey: r.OutsideKey, Outcome: r.Outcome}
 	if r.State == store.StepAbsent && v.steps.forgotten(s) {
@@ -65,7 +65,7 @@ func (v *stepView) Take(s *store.Step, now time.Time) (store.Step, error) {
 	return found, nil
 }
 
-// undone is what becomes of a step that is undone.
+// undone returns the state of a step after an undo.
 func undone(was store.StepState) store.StepState {
 	switch was {
 	case store.StepDone, store.StepUndone:
@@ -76,15 +76,15 @@ func undone(was store.StepState) store.StepState {
 	return store.StepBarred
 }
 
-// forgotten tells of a step that nothing is known of whether it may have been forgotten.
+// forgotten reports whether a step without a row may have been deleted.
 func (ss *stepTable) forgotten(s *store.Step) bool {
 	at, some := ss.floors[floor{s.Consumer, s.Name}]
 	return some && s.Begun.Before(at)
 }
 
-// Set is the guard of an effect, and what it makes of the step.
+// Set checks the state of s and stores the new one.
 func (v *stepView) Set(s *store.Step, now time.Time) error {
-	r := v.stands(s, now)
+	r := v.rowOf(s, now)
 	if !slices.Contains(s.From, r.State) || !free(r.State) && r.Identity != s.Identity {
 		return fmt.Errorf("step %s of %s is %v: %w", s.Name, s.Saga, r.State, store.ErrLost)
 	}
@@ -94,10 +94,10 @@ func (v *stepView) Set(s *store.Step, now time.Time) error {
 	return nil
 }
 
-// Note notes whose message waits to take a step, or is dead, and tells whether the step is over: then the
-// message can do nothing any more.
+// Note records the step of a message that is parked or dead. It returns true if the step is over, so that
+// the message can have no effect.
 func (v *stepView) Note(s *store.Step, dead bool, now time.Time) bool {
-	r := v.stands(s, now)
+	r := v.rowOf(s, now)
 	if free(r.State) || r.Identity == (store.Identity{}) {
 		r.Identity = s.Identity
 	}

@@ -7,8 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Maintain empties what is older than it is to be kept, under the lease on the retention if there is an
-// owner.
+// Maintain deletes expired rows. With an owner, it first takes the retention lease.
 func (s *Store) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
 	switch {
 	case m.Leave:
@@ -28,7 +27,7 @@ func (s *Store) Maintain(ctx context.Context, m store.Maintain) (store.Maintaine
 
 const retentionLease = "retention"
 
-// Examine has nothing to find fault with.
+// Examine has no findings.
 func (s *Store) Examine(ctx context.Context, _ store.Exam) ([]skald.Finding, error) {
 	return nil, s.enter(ctx, func() error { return nil })
 }

@@ -1,14 +1,14 @@
-// This file is a table in memory: rows by key, and what a transaction sees of them.
+// This file has tables in memory and their views for transactions.
 
 package memstore
 
 import "maps"
 
-// A tableView is a table as a transaction sees it: what is committed, and over it what it wrote itself.
-// Nobody else sees that before Commit.
+// tableView is a table as one transaction reads it: committed rows and its own writes. Others do not read
+// those writes before Commit.
 type tableView[K comparable, V any] struct{ under, written map[K]V }
 
-// see is a view of a table that nothing is written in yet.
+// see returns a view without writes.
 func see[K comparable, V any](rows map[K]V) tableView[K, V] { return tableView[K, V]{under: rows} }
 
 // Get reads a row.
@@ -28,17 +28,17 @@ func (v *tableView[K, V]) Put(key K, row V) {
 	v.written[key] = row
 }
 
-// Undo takes back what was written of a row.
+// Undo removes the write of a row.
 func (v *tableView[K, V]) Undo(key K) { delete(v.written, key) }
 
-// Written tells whether anything was.
+// Written reports whether there are writes.
 func (v *tableView[K, V]) Written() bool { return len(v.written) > 0 }
 
-// Commit shows all that was written to everybody.
+// Commit makes all writes visible.
 func (v *tableView[K, V]) Commit() { maps.Copy(v.under, v.written) }
 
-// move gives rows another key: those of which move says so. It looks at a copy: a map that is written may
-// show what is new.
+// move gives a new key to the rows for which move returns true. It ranges over a copy, because a range over
+// a map may include rows that were added meanwhile.
 func move[K comparable, V any](rows map[K]V, move func(K, V) (K, V, bool)) {
 	for key, row := range maps.Clone(rows) {
 		if to, as, of := move(key, row); of {

@@ -10,10 +10,10 @@ import (
 
 var _ store.Tracker[*Tx] = (*Store)(nil)
 
-// LockTracked reads the rows of sagas, or makes them. Rivals wait until tx ends.
+// LockTracked reads the rows of sagas and creates missing ones. Rivals wait until tx ends.
 func (s *Store) LockTracked(ctx context.Context, tx *Tx, flow string,
 	keys ...string) (rows []store.Tracked, err error) {
-	for _, key := range slices.Sorted(slices.Values(keys)) { // rivals do not wait in a circle
+	for _, key := range slices.Sorted(slices.Values(keys)) { // sorted to prevent deadlocks
 		at := trackedKeyOf(key, flow)
 		err := tx.do(func(d *database) error {
 			if err := d.acquire(ctx, tx, at, time.Now().Add(tx.wait)); err != nil {
@@ -29,7 +29,7 @@ func (s *Store) LockTracked(ctx context.Context, tx *Tx, flow string,
 	return rows, nil
 }
 
-// saveTracked writes rows that LockTracked locked.
+// saveTracked stages rows that LockTracked locked.
 func (tx *Tx) saveTracked(rows []store.Tracked) {
 	for _, t := range rows {
 		tx.tracks.Save(t, tx.s.db.now())

@@ -1,5 +1,5 @@
-// This file is the choreographed sagas in memory that a flow follows. It is data alone: whoever calls
-// holds the locks of the rows, and nothing here waits.
+// This file has the choreographed sagas that flows track. It has no locks and never waits: the caller has
+// locked the rows.
 
 package memstore
 
@@ -12,27 +12,27 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// trackedTable are all tracked sagas.
+// trackedTable has all tracked sagas.
 type trackedTable struct{ rows map[trackedKey]store.Tracked }
 
-// A trackedKey is what a tracked saga is locked by.
+// trackedKey is the lock of a tracked saga.
 type trackedKey struct{ key, flow string }
 
-// trackedKeyOf is the key of a saga of a flow.
+// trackedKeyOf returns the key of a saga of a flow.
 func trackedKeyOf(key, flow string) trackedKey { return trackedKey{key, flow} }
 
-// newTracked has no sagas.
+// newTracked returns an empty table.
 func newTracked() *trackedTable { return &trackedTable{map[trackedKey]store.Tracked{}} }
 
-// A trackedView is the tracked sagas as a transaction sees them.
+// trackedView has the tracked sagas as one transaction reads them.
 type trackedView struct {
 	tableView[trackedKey, store.Tracked]
 }
 
-// View is the tracked sagas as a transaction sees them.
+// View returns the tracked sagas for a transaction.
 func (ss *trackedTable) View() trackedView { return trackedView{see(ss.rows)} }
 
-// Open reads a row, or makes it.
+// Open reads a row, or creates it.
 func (v *trackedView) Open(at trackedKey, now time.Time) store.Tracked {
 	t, there := v.Get(at)
 	if !there {
@@ -71,7 +71,7 @@ func (ss *trackedTable) List(q *store.TrackedQuery, limit int, now time.Time) (o
 	return out[:min(len(out), limit)]
 }
 
-// Count counts tracked sagas, of each flow of which a saga lives or drifted.
+// Count counts tracked sagas by flow. It includes flows with a running or drifted saga.
 func (ss *trackedTable) Count(now time.Time) (out []store.TrackedCounts) {
 	counts := map[string]store.TrackedCounts{}
 	due, drifted := map[string]time.Time{}, map[string]time.Time{}

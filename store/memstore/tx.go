@@ -11,23 +11,23 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Tx is a transaction. Beside what Skald writes into it, it has a small table of the user's own: keys and
-// values, seen by others once it is committed. A Tx is for one goroutine at a time.
+// Tx is a transaction. In addition to Skald's own data it has a small table for the user: keys and values,
+// visible to others after the commit. A Tx is for one goroutine at a time.
 type Tx struct {
 	s      *Store
 	lent   bool
 	wait   time.Duration // for rivals
-	handle time.Duration // how long it may be idle; 0: for ever
+	handle time.Duration // maximum idle time; 0 means no limit
 	used   time.Time
 	began  time.Time
 
-	over     error // why it ended; nil while it is open
-	failed   error // what aborted it
+	over     error // the reason why it ended; nil while it is open
+	failed   error // the error that aborted it
 	locks    []lockID
 	waitsFor *Tx
-	waiters  int // that wait for it
+	waiters  int // number of transactions that wait for it
 
-	user    map[string]*string // nil: deleted
+	user    map[string]*string // a nil value is a deletion
 	marks   view
 	steps   stepView
 	tracks  trackedView
@@ -36,11 +36,11 @@ type Tx struct {
 	rows    []outboxRow
 	shards  []store.Progress
 	admits  map[int64]bool        // numbers in quarantine that it admits
-	changes []func(now time.Time) // what else the commit does, in order
-	by      []*Store              // handles that wrote, to be woken
+	changes []func(now time.Time) // the other changes of the commit, in order
+	by      []*Store              // handles to wake
 }
 
-// begin opens a transaction; mu is held.
+// begin begins a transaction. The caller has d.mu locked.
 func (s *Store) begin() *Tx {
 	tx := &Tx{s: s, wait: s.db.wait, user: map[string]*string{}, marks: s.db.marks.View(),
 		steps:  s.db.steps.View(),
@@ -57,7 +57,7 @@ func (s *Store) begin() *Tx {
 
 func (tx *Tx) touch() { tx.used = tx.s.db.now() }
 
-// idle is how long tx may still be left alone; false: for ever.
+// idle returns the remaining idle time of tx; false means no limit.
 func (tx *Tx) idle() (time.Duration, bool) {
 	if tx.handle == 0 || tx.waitsFor != nil {
 		return 0, false
@@ -65,7 +65,7 @@ func (tx *Tx) idle() (time.Duration, bool) {
 	return tx.handle - tx.s.db.now().Sub(tx.used), true
 }
 
-// usable says why nothing more can be done in tx.
+// usable returns the reason why tx accepts no statements.
 func (tx *Tx) usable() error {
 	if idle, ends := tx.idle(); ends && idle <= 0 && tx.over == nil {
 		tx.end(ErrIdle)
@@ -79,7 +79,7 @@ func (tx *Tx) usable() error {
 	return nil
 }
 
-// end undoes what was not committed and lets go of all locks.
+// end rolls back unless committed, and releases all locks.
 func (tx *Tx) end(why error) {
 	if tx.over != nil {
 		return
@@ -89,7 +89,8 @@ func (tx *Tx) end(why error) {
 	tx.s.db.release(tx)
 }
 
-// pass ends tx for a function that has returned, and returns the transaction for the next one. mu is held.
+// pass ends tx for a function that has returned, and returns the transaction for the next one. The caller
+// has d.mu locked.
 func (tx *Tx) pass() *Tx {
 	next := *tx
 	next.waiters, next.waitsFor = 0, nil
@@ -102,7 +103,7 @@ func (tx *Tx) pass() *Tx {
 	return &next
 }
 
-// do runs a statement: its error aborts the transaction.
+// do runs a statement. An error aborts the transaction.
 func (tx *Tx) do(f func(d *database) error) error {
 	d := tx.s.db
 	d.mu.Lock()
@@ -139,8 +140,8 @@ func (tx *Tx) get(d *database, key string) (string, bool) {
 	return v, ok
 }
 
-// Put writes a key of the user's table, locked until the transaction ends. An error (store.ErrBusy: a rival
-// had the key for too long) aborts the transaction.
+// Put writes a key of the user's table and locks it until the transaction ends. An error aborts the
+// transaction; store.ErrBusy means that a rival had the key for too long.
 func (tx *Tx) Put(key, value string) error {
 	return tx.do(func(d *database) error {
 		if err := tx.lock(d, key); err != nil {
@@ -151,7 +152,7 @@ func (tx *Tx) Put(key, value string) error {
 	})
 }
 
-// Insert is Put where the key is not there yet; else ErrExists, which aborts the transaction.
+// Insert does as Put for a new key. For an existing one it returns ErrExists, which aborts the transaction.
 func (tx *Tx) Insert(key, value string) error {
 	return tx.do(func(d *database) error {
 		if err := tx.lock(d, key); err != nil {
@@ -165,7 +166,7 @@ func (tx *Tx) Insert(key, value string) error {
 	})
 }
 
-// Update locks a key, then writes what f makes of its value ("" and false: it is not there).
+// Update locks a key, then writes the result of f for its value. For a missing key, f gets "" and false.
 func (tx *Tx) Update(key string, f func(old string, ok bool) string) error {
 	return tx.do(func(d *database) error {
 		if err := tx.lock(d, key); err != nil {
@@ -177,7 +178,7 @@ func (tx *Tx) Update(key string, f func(old string, ok bool) string) error {
 	})
 }
 
-// Delete removes a key, if it is there.
+// Delete deletes a key, if it exists.
 func (tx *Tx) Delete(key string) error {
 	return tx.do(func(d *database) error {
 		if err := tx.lock(d, key); err != nil {
@@ -192,7 +193,7 @@ func (tx *Tx) lock(d *database, key string) error {
 	return d.acquire(context.Background(), tx, key, time.Now().Add(tx.wait))
 }
 
-// Keys are the user's keys that begin with prefix, sorted.
+// Keys returns the user's keys that begin with prefix, sorted.
 func (tx *Tx) Keys(prefix string) (keys []string) {
 	_ = tx.do(func(d *database) error {
 		all := maps.Clone(d.user)
@@ -212,7 +213,7 @@ func (tx *Tx) Keys(prefix string) (keys []string) {
 	return keys
 }
 
-// Commit makes a transaction of the caller's own take effect. store.ErrLent in a handler.
+// Commit commits a transaction of the caller. In a handler it returns store.ErrLent.
 func (tx *Tx) Commit() error {
 	d := tx.s.db
 	d.mu.Lock()
@@ -223,7 +224,7 @@ func (tx *Tx) Commit() error {
 	return tx.commit()
 }
 
-// Rollback undoes a transaction of the caller's own. store.ErrLent in a handler.
+// Rollback undoes a transaction of the caller. In a handler it returns store.ErrLent.
 func (tx *Tx) Rollback() error {
 	d := tx.s.db
 	d.mu.Lock()
@@ -236,7 +237,7 @@ func (tx *Tx) Rollback() error {
 	return err
 }
 
-// commit makes all that tx staged visible at once, or none of it; mu is held.
+// commit makes all staged changes of tx visible, or none. The caller has d.mu locked.
 func (tx *Tx) commit() error {
 	d := tx.s.db
 	if err := tx.usable(); err != nil {

@@ -71,14 +71,14 @@ func (s *Store) Enter(ctx context.Context, tx *Tx, in store.Intake) (store.Found
 // take applies the intake, marks first. It sorts each kind, so that two intakes cannot deadlock.
 func (u *unit) take(ctx context.Context, in store.Intake) error {
 	until := time.Now().Add(u.tx.wait)
-	// stands has the outcomes of parked and dead messages.
-	stands, before := make([]store.Outcome, len(in.Marks)), ahead{}
+	// outcomes has the results of parked and dead messages.
+	outcomes, before := make([]store.Outcome, len(in.Marks)), ahead{}
 	for _, i := range order(in.Marks, byTurn) {
 		if in.Marks[i].KeyOrder == store.Anytime {
 			continue
 		}
 		var err error
-		if stands[i], err = u.tx.turn(ctx, &in.Marks[i], before, until); err != nil {
+		if outcomes[i], err = u.tx.turn(ctx, &in.Marks[i], before, until); err != nil {
 			return err
 		}
 	}
@@ -94,10 +94,10 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 			return err
 		}
 		if found := &u.found.Marks[i].Outcome; *found == store.Fresh || *found == store.TooOld &&
-			(stands[i] == store.Waiting || stands[i] == store.Dead) {
-			*found = stands[i] // a parked or dead message is never too old
+			(outcomes[i] == store.Waiting || outcomes[i] == store.Dead) {
+			*found = outcomes[i] // a parked or dead message is never too old
 		}
-		if stands[i] != store.Fresh {
+		if outcomes[i] != store.Fresh {
 			// a mark that is not fresh is not committed with the others
 			u.tx.marks.Undo(keyOf(&in.Marks[i]))
 		}
@@ -116,7 +116,7 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 	}
 	for _, i := range order(in.Sagas, byRef) {
 		var err error
-		if u.found.Sagas[i], err = u.tx.standsSaga(ctx, in.Sagas[i], until); err != nil {
+		if u.found.Sagas[i], err = u.tx.lockSagaAt(ctx, in.Sagas[i], until); err != nil {
 			return err
 		}
 	}
@@ -225,12 +225,12 @@ func (tx *Tx) finish(ctx context.Context, es []store.Effect) error {
 // stage checks the guards of e and stages its writes for the commit.
 func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error {
 	if e.Mark != nil && e.Mark.KeyOrder != store.Anytime {
-		stands, err := tx.turn(ctx, e.Mark, nil, until)
+		outcome, err := tx.turn(ctx, e.Mark, nil, until)
 		if err != nil {
 			return err
 		}
-		if stands != store.Fresh {
-			return fmt.Errorf("message %s is %v: %w", e.Mark.ID, stands, store.ErrLost)
+		if outcome != store.Fresh {
+			return fmt.Errorf("message %s is %v: %w", e.Mark.ID, outcome, store.ErrLost)
 		}
 	}
 	if e.Mark != nil {
@@ -286,7 +286,7 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 	if err := tx.unreserve(ctx, e.Reservation, until); err != nil {
 		return err
 	}
-	if err := tx.keepApart(ctx, &e, until); err != nil {
+	if err := tx.changeQuarantine(ctx, &e, until); err != nil {
 		return err
 	}
 	return tx.write(e)
@@ -343,16 +343,16 @@ func (s *Store) Write(ctx context.Context, tx *Tx, es ...store.Effect) error {
 // effects stay, because the memory store has no savepoints. A caller cannot tell from an outage which
 // effects were stored.
 func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
-	stood := make([]bool, len(es))
+	stored := make([]bool, len(es))
 	for i := range es {
 		for j := range es[i].Rows {
 			if err := complete.Limits(&es[i].Rows[j]); err != nil {
-				return stood, fmt.Errorf("apply: %w", err)
+				return stored, fmt.Errorf("apply: %w", err)
 			}
 		}
 		if m := es[i].Saga; m != nil {
 			if err := sagarow.CheckMove(m); err != nil {
-				return stood, fmt.Errorf("apply: %w", err)
+				return stored, fmt.Errorf("apply: %w", err)
 			}
 		}
 	}
@@ -367,7 +367,7 @@ func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 		if err != nil && !errors.Is(err, store.ErrLost) {
 			return make([]bool, len(es)), fmt.Errorf("apply: %w", err)
 		}
-		stood[i] = err == nil
+		stored[i] = err == nil
 	}
-	return stood, nil
+	return stored, nil
 }
