@@ -274,7 +274,7 @@ func endsAsOneByOne[TTx comparable](t *testing.T, seeds uint64, open opening[TTx
 
 // A bad message causes at most one more run of each of its neighbors.
 // Interleaving 14.
-func TestBadMessageCostsItsNeighboursOneRun(t *testing.T) {
+func TestBadMessageCostsItsNeighborsOneRun(t *testing.T) {
 	for name, many := range map[string]bool{"one by one": false, "at once": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Run("memory", func(t *testing.T) { costsOneRun(t, many, inMemory) })
@@ -344,7 +344,7 @@ func TestBatchesKnowTheIntake(t *testing.T) {
 }
 
 // A batch handler returns an error without the message that failed. The inbox finds that message.
-func TestGuiltyOneOfABatchIsFound(t *testing.T) {
+func TestFailedMessageOfABatchIsFound(t *testing.T) {
 	for _, at := range []int{0, 1, 17, 31} {
 		w := newWorld(t, 1)
 		var sizes []int
@@ -420,7 +420,7 @@ func TestBatchOfSeveralTypes(t *testing.T) {
 }
 
 // No message waits for a batch to fill, and the waiting messages are divided among the workers.
-func TestBatchIsWhatWaits(t *testing.T) {
+func TestBatchDoesNotWaitForMessages(t *testing.T) {
 	w := newWorld(t, 1)
 	sizes, db := map[int]int{}, &begins{Driver: w.db}
 	in := w.over(db, &inbox.Options{Now: w.clock, Workers: 4, Batch: 10},

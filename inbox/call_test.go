@@ -413,7 +413,7 @@ func TestIntentOfADeadProcessIsSettledImmediately(t *testing.T) {
 
 // A provider that does not answer gets no calls for a while. Its messages wait, and their attempts do not
 // count.
-func TestProviderThatDoesNotAnswerIsLetAlone(t *testing.T) {
+func TestProviderThatDoesNotAnswerGetsAPause(t *testing.T) {
 	w, b := newWorld(t, 1), &bank{moods: slices.Repeat([]string{"before"}, 3)}
 	how := b.call()
 	how.LookUp = nil
@@ -484,7 +484,7 @@ func slowProviderLeavesRoom(t *testing.T, o *call.ProviderOptions, workers, call
 
 // If a message is to be undone as soon as its outcome is known, its key is voided.
 // Interleaving 8.
-func TestKeyIsUsedUp(t *testing.T) {
+func TestKeyOfAnUnknownCallIsVoided(t *testing.T) {
 	for mood, want := range map[string][2]string{"after": {"k", "1=receipt of req 1"}, "before": {"k", ""}} {
 		t.Run(mood, func(t *testing.T) {
 			w, b := newWorld(t, 1), &bank{moods: []string{mood}}

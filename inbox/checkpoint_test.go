@@ -21,16 +21,16 @@ import (
 // A mortal is an inbox with a process that dies in handlers, as by kill -9, session after session.
 type mortal struct {
 	*world
-	crashCount func(m skald.Received[string]) bool
-	fails      func(m skald.Received[string]) bool
-	runs       map[string]int
-	sessions   int
-	batch      int                                     // Options.Batch
-	wrap       func(store.Driver[tx]) store.Driver[tx] // a bug; nil: none
+	crashes  func(m skald.Received[string]) bool
+	fails    func(m skald.Received[string]) bool
+	runs     map[string]int
+	sessions int
+	batch    int                                     // Options.Batch
+	wrap     func(store.Driver[tx]) store.Driver[tx] // a bug; nil: none
 }
 
-func newMortal(t *testing.T, partitions int, crashCount func(skald.Received[string]) bool) *mortal {
-	return &mortal{world: newWorld(t, partitions), crashCount: crashCount, runs: map[string]int{}}
+func newMortal(t *testing.T, partitions int, crashes func(skald.Received[string]) bool) *mortal {
+	return &mortal{world: newWorld(t, partitions), crashes: crashes, runs: map[string]int{}}
 }
 
 // live runs one session until it dies, which it reports, or nothing is left to do.
@@ -48,7 +48,7 @@ func (m *mortal) live() (died bool) {
 			Batch: m.batch})
 	inbox.On(in, said, func(ctx context.Context, tx tx, r skald.Received[string]) error {
 		m.runs[r.Value]++
-		if m.crashCount(r) {
+		if m.crashes(r) {
 			return session.Die()
 		}
 		if m.fails != nil && m.fails(r) {
@@ -131,7 +131,7 @@ func TestKillerBecomesADeadLetter(t *testing.T) {
 // Interleaving 12.
 func TestOneDeathMakesNoSuspects(t *testing.T) {
 	m := newMortal(t, 1, nil)
-	m.crashCount = func(skald.Received[string]) bool { return m.sessions == 1 && len(m.runs) == 20 }
+	m.crashes = func(skald.Received[string]) bool { return m.sessions == 1 && len(m.runs) == 20 }
 	parked := &parkings{}
 	m.wrap = func(d store.Driver[tx]) store.Driver[tx] { parked.Driver = d; return parked }
 	var want []string
@@ -189,7 +189,7 @@ func (u unitParkings) Rollback(ctx context.Context, instead ...store.Effect) ([]
 // Interleaving 12.
 func TestParkedKillerBecomesADeadLetter(t *testing.T) {
 	m := newMortal(t, 1, nil)
-	m.crashCount = func(r skald.Received[string]) bool { return r.Value == "killer" && m.runs["killer"] > 1 }
+	m.crashes = func(r skald.Received[string]) bool { return r.Value == "killer" && m.runs["killer"] > 1 }
 	m.fails = func(r skald.Received[string]) bool { return r.Value == "killer" && m.runs["killer"] == 1 }
 	m.publish(m.message("a", "killer"), m.message("a", "a2"), m.message("b", "b1"))
 	m.live()
@@ -211,7 +211,7 @@ func TestParkedKillerBecomesADeadLetter(t *testing.T) {
 func TestDeploysByKillMakeNoDeadLetters(t *testing.T) {
 	m := newMortal(t, 2, nil)
 	calls := 0
-	m.crashCount = func(skald.Received[string]) bool { calls++; return calls%7 == 0 }
+	m.crashes = func(skald.Received[string]) bool { calls++; return calls%7 == 0 }
 	for i := range 60 {
 		m.publish(m.message(fmt.Sprint("k", i%5), fmt.Sprint(i)))
 	}

@@ -18,9 +18,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Rows of docs/dev/failures.md that no other test is about.
+// The tests in this file are about rows of docs/dev/failures.md without another test.
 
-// A handler that takes too long has failed, and nothing of it stands; its key waits, and it is tried again.
+// A handler that takes too long fails, and its work is rolled back. Its key waits, and the message is
+// retried.
 func TestHandlerThatTakesTooLong(t *testing.T) {
 	w := newWorld(t, 1)
 	slow := true
@@ -47,7 +48,7 @@ func TestHandlerThatTakesTooLong(t *testing.T) {
 	w.expect("k", "1 2")
 }
 
-// floorsRise forgets all marks that there are, as the retention does in the course of time.
+// floorsRise deletes all marks, as the retention does after some time.
 func (w *world) floorsRise(days int) {
 	w.t.Helper()
 	for range days {
@@ -58,8 +59,8 @@ func (w *world) floorsRise(days int) {
 	}
 }
 
-// What the store keeps is taken however old it is: parked, or a dead letter that is redriven.
-func TestWhatIsKeptIsNeverTooOld(t *testing.T) {
+// A stored message is handled at any age, whether it is parked or a redriven dead letter.
+func TestStoredMessageIsNeverTooOld(t *testing.T) {
 	w := newWorld(t, 1)
 	bad := true
 	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Age: 1000 * time.Hour},
@@ -94,10 +95,10 @@ func TestWhatIsKeptIsNeverTooOld(t *testing.T) {
 	}
 }
 
-// The id of a message that tells no time cannot be known as too old. A repeat that comes behind its mark is
-// done twice: what helps is a window that is longer than repeats may come, a natural key, or ids that are
-// UUIDs of version 7.
-func TestTimelessRepeatBehindItsMark(t *testing.T) {
+// A message with an id without a time cannot be recognized as too old. A duplicate that comes after its
+// mark expired is handled again. To prevent that, keep marks for longer, use a natural key, or use UUIDs
+// of version 7 as ids.
+func TestDuplicateWithoutATimeAfterItsMark(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(func(ctx context.Context, tx tx, m skald.Received[string]) error {
 		if _, there := tx.Get("order " + m.Value); there && string(m.Key) == "natural" {
@@ -120,8 +121,8 @@ func TestTimelessRepeatBehindItsMark(t *testing.T) {
 	}
 }
 
-// The messages of a batch take longer than Handle and Wait together, though none does by itself: it is
-// undone, and each takes effect once, in order.
+// The messages of a batch together take longer than Handle and Wait, but no single one does. The batch is
+// rolled back, and each message takes effect once, in order.
 func TestBatchThatTakesTooLongTogether(t *testing.T) {
 	w := newWorld(t, 1)
 	var runs atomic.Int32
@@ -130,7 +131,7 @@ func TestBatchThatTakesTooLongTogether(t *testing.T) {
 		Retry:    inbox.Retry{InitialInterval: time.Millisecond}},
 		func(ctx context.Context, tx tx, m skald.Received[string]) error {
 			if runs.Add(1) <= 2 {
-				// of the first batch: the one takes most of the time, and the other what is left of it
+				// of the first batch: the first takes most of the time, the second the rest
 				ends, _ := ctx.Deadline()
 				if m.Value == "1" {
 					var cancel context.CancelFunc
@@ -152,11 +153,11 @@ func TestBatchThatTakesTooLongTogether(t *testing.T) {
 	until(t, "4 marks", func() bool { return len(w.db.Marks()) == 4 })
 	w.expect("k", "1 2 3 4")
 	if n := runs.Load(); n < 6 {
-		t.Errorf("%d runs: nothing was undone", n)
+		t.Errorf("%d runs: the batch was not rolled back", n)
 	}
 }
 
-// A compensation under the key of its step's parked message waits for that message, and undoes what it did.
+// A compensation with the key of its step's parked message waits for that message, and undoes its work.
 func TestCompensationBehindItsParkedStep(t *testing.T) {
 	l := newTill(t, &inbox.Options{Retry: inbox.Retry{InitialInterval: time.Minute,
 		MaxInterval: time.Minute}})
@@ -179,8 +180,8 @@ func TestCompensationBehindItsParkedStep(t *testing.T) {
 	}
 }
 
-// A compensation of the key of the dead letter that it would undo waits behind it, as all of its key do, and
-// is answered behind it.
+// A compensation has the key of the dead letter that it would undo. It waits behind that letter, as all
+// messages of the key do, and is answered after it.
 func TestCompensationBehindItsDeadLetter(t *testing.T) {
 	l := newTill(t, nil)
 	l.fail = skald.Permanent(errors.New("never"))
@@ -209,7 +210,7 @@ func TestCompensationBehindItsDeadLetter(t *testing.T) {
 	}
 }
 
-// deaf is a broker that can be out of reach.
+// deaf is a broker that a test can disconnect.
 type deaf struct {
 	broker.Subscriber
 	out atomic.Bool
@@ -239,7 +240,8 @@ func (s *deafSubscription) Ack(ctx context.Context, ds []broker.Delivery) error 
 	return s.Subscription.Ack(ctx, ds)
 }
 
-// A broker that is away is an outage: not ready, and charged to nobody; it goes on by itself.
+// While the broker is away the inbox is not ready, no message is charged, and it continues by itself
+// afterwards.
 func TestBrokerThatIsAway(t *testing.T) {
 	w := newWorld(t, 1)
 	bus := &deaf{Subscriber: w.bus}
@@ -268,8 +270,8 @@ func TestBrokerThatIsAway(t *testing.T) {
 	}
 }
 
-// flicker is a broker that is away, where every other Receive brings nothing instead of an error: a driver
-// that reads in the background hears of a failed attempt once.
+// flicker is a broker that is away. Every other Receive returns nothing instead of an error, as with a
+// driver that reads in the background and reports a failed attempt once.
 type flicker struct {
 	broker.Subscriber
 	out      atomic.Bool
@@ -302,8 +304,8 @@ func (s flickerSubscription) Receive(ctx context.Context, most int) (broker.Batc
 	return broker.Batch{}, nil
 }
 
-// A broker that is away is not back because it brings no error for a moment. It is back when it brings
-// something, or no error for a while.
+// An outage of the broker does not end with a Receive without an error. It ends with a delivery, or after
+// some time without an error.
 func TestBrokerThatBringsNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	bus := &flicker{Subscriber: w.bus}
@@ -329,17 +331,17 @@ func TestBrokerThatBringsNothing(t *testing.T) {
 	w.publish(w.message("k", "2"))
 	until(t, "it to be ready", func() bool { return in.Health().Ready })
 	if !strings.Contains(log.String(), "the broker is back") {
-		t.Errorf("nobody says that the broker is back:\n%s", &log)
+		t.Errorf("the log does not have the return of the broker:\n%s", &log)
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
 }
 
-// A handler that heeds no context and takes so long that its transaction may be gone has failed as well,
-// whatever it says then: its message is charged and in the end a dead letter, and is not tried at its place
-// for ever as if nothing had been its fault.
-func TestHandlerThatTakesTooLongAndHeedsNothing(t *testing.T) {
+// A handler ignores its context for so long that its transaction may be gone. It has failed, whatever it
+// returns. Its message is charged and in the end a dead letter; it is not retried in its partition
+// forever.
+func TestHandlerThatTakesTooLongAndIgnoresItsContext(t *testing.T) {
 	for name, says := range map[string]error{"nothing": nil, "an error": errors.New("no"),
 		"a rejection": skald.Reject(errors.New("no"))} {
 		t.Run(name, func(t *testing.T) {
@@ -352,7 +354,7 @@ func TestHandlerThatTakesTooLongAndHeedsNothing(t *testing.T) {
 						return err
 					}
 					<-ctx.Done()
-					<-time.After(50 * time.Millisecond) // an act that it began, as long as that takes
+					<-time.After(50 * time.Millisecond) // an operation that ignores the context
 					return says
 				})
 			w.publish(w.message("k", "1"), w.message("k", "2"))

@@ -23,15 +23,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// foreignDeadlock is an error as another database's driver gives it.
+// foreignDeadlock is a deadlock as another database's driver returns it.
 type foreignDeadlock struct{}
 
 func (foreignDeadlock) Error() string    { return "deadlock detected" }
 func (foreignDeadlock) SQLState() string { return "40P01" }
 
-// What a handler's error means does not depend on the store: another service's failure is charged, an outage
-// that the handler or the codec names is not, and is listed once it lasts.
-func TestWhoseFault(t *testing.T) {
+// The class of a handler's error does not depend on the store. The failure of another service is charged.
+// An outage that the handler or the codec names is not charged, and is listed if it lasts.
+func TestClassesOfHandlerErrors(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { whoseFault(t, inMemory) })
 	t.Run("sqlite", func(t *testing.T) { whoseFault(t, onSQLite(t)) })
 	t.Run("postgres", func(t *testing.T) { whoseFault(t, onPostgres(t)) })
@@ -106,7 +106,7 @@ func whoseFault[TTx comparable](t *testing.T, opened opening[TTx]) {
 	}
 }
 
-// A registry is a codec that asks somebody first.
+// A registry is a codec that asks a remote service first.
 type registry struct{ ask func() error }
 
 func (r registry) Encode(ctx context.Context, m *skald.Message, v any) error {
@@ -120,12 +120,12 @@ func (r registry) Decode(ctx context.Context, m skald.Message, v any) error {
 	return skald.JSON{}.Decode(ctx, m, v)
 }
 
-// What the lent transaction itself fails by is nobody's fault, whatever the handler makes of the error: a
-// connection that is ended, a deadlock. The same errors are charged where the transaction is well.
-func TestOwnTransactionsFault(t *testing.T) {
+// A failure of the handler's transaction itself (a closed connection, a deadlock) is not charged, even if
+// the handler hides the error. The same errors are charged if the transaction is fine.
+func TestFailureOfTheHandlersTransaction(t *testing.T) {
 	for name, c := range map[string]struct {
 		breaks  string // a statement in the handler's transaction
-		hide    bool   // the handler tells nothing of its error
+		hide    bool   // the handler hides its error
 		charged bool
 	}{
 		"its connection is ended": {breaks: `SELECT pg_terminate_backend(pg_backend_pid())`},
@@ -168,7 +168,7 @@ func TestOwnTransactionsFault(t *testing.T) {
 	}
 }
 
-// odd is a store that fails, for reasons that nobody knows, in keeping messages or in claiming them.
+// odd is a store that fails for unknown reasons when it parks or claims messages.
 type odd struct {
 	store.Driver[tx]
 	keeps, claims bool
@@ -216,9 +216,9 @@ func (u oddUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool,
 	return u.Unit.Rollback(ctx, instead...)
 }
 
-// An error that nobody recognises in parking or claiming is logged, seldom, listed in Health, and tried with
-// growing waits; other keys go on.
-func TestErrorsThatNobodyKnowsLeaveATrace(t *testing.T) {
+// An unknown error of parking or claiming is logged rarely, listed in Health, and retried with growing
+// pauses. Other keys continue.
+func TestUnknownErrorsAreLoggedAndListed(t *testing.T) {
 	w := newWorld(t, 1)
 	db := &odd{Driver: w.db, keeps: true}
 	var log strings.Builder
@@ -247,7 +247,7 @@ func TestErrorsThatNobodyKnowsLeaveATrace(t *testing.T) {
 	}
 	w.expect("other", strings.TrimSpace(strings.Repeat("x ", 20)))
 	if n := strings.Count(log.String(), "cannot be parked, for a reason"); n < 3 || n > 10 || runs != 20 {
-		t.Errorf("%d words on %d attempts: %s", n, runs, log.String())
+		t.Errorf("%d lines for %d attempts: %s", n, runs, log.String())
 	}
 	log.Reset()
 	db.keeps, db.claims = false, true
@@ -261,7 +261,7 @@ func TestErrorsThatNobodyKnowsLeaveATrace(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 	if n := strings.Count(log.String(), "fails again and again"); n < 1 || n > 4 {
-		t.Errorf("%d words: %s", n, log.String())
+		t.Errorf("%d lines: %s", n, log.String())
 	}
 	bad, db.claims = false, false
 	w.pass(time.Minute)
@@ -272,8 +272,9 @@ func TestErrorsThatNobodyKnowsLeaveATrace(t *testing.T) {
 	}
 }
 
-// A message that the store refuses to park becomes a dead letter after many tries over minutes, in the first
-// form that the store takes. So its partition does not stop, and its key goes on after a redrive or a drop.
+// A message that the store refuses to park becomes a dead letter after many tries over minutes, in the
+// first form that the store accepts. So its partition does not stop, and its key continues after a redrive
+// or a drop.
 func TestMessageThatCannotBeParkedBecomesADeadLetter(t *testing.T) {
 	first := func(e store.Effect) bool { return e.Park.ID == "m-1" }
 	for name, c := range map[string]struct {
@@ -346,8 +347,8 @@ func TestMessageThatCannotBeParkedBecomesADeadLetter(t *testing.T) {
 	}
 }
 
-// A call that says that its provider is away is charged nothing, and is made under its key once the provider
-// is back.
+// A call returns that its provider is away. That is not charged, and the call is made under its key once
+// the provider is back.
 func TestOutageOfAProvider(t *testing.T) {
 	w := newWorld(t, 1)
 	away, asked := true, 0
@@ -385,8 +386,8 @@ func TestOutageOfAProvider(t *testing.T) {
 	w.expect("settled", "done")
 }
 
-// A message without a type, as plain Kafka producers send it, is copied whole; what cannot be copied is
-// logged.
+// A message without a type, for example from a plain Kafka producer, is copied completely. A failed copy
+// is logged.
 func TestDeadLetterWithoutATypeIsCopied(t *testing.T) {
 	w := newWorld(t, 1)
 	var log strings.Builder
@@ -406,12 +407,12 @@ func TestDeadLetterWithoutATypeIsCopied(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "cannot be copied whole"); n != 1 ||
 		!strings.Contains(log.String(), large.ID) {
-		t.Errorf("%d words: %s", n, log.String())
+		t.Errorf("%d lines: %s", n, log.String())
 	}
 }
 
-// A dead letter that has no id of its own is copied with payload, headers and what it is known by, also where
-// even that cannot be read; no error has a blank instead of its id.
+// The copy of a dead letter without an id has its payload, its headers and its identity, even if its
+// envelope cannot be read. Each error has that identity instead of an empty id.
 func TestDeadLetterWithoutAnIDIsCopied(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.inbox(&inbox.Options{Now: w.clock, Dead: inbox.Dead{Topic: "dead", Copy: true},
@@ -449,7 +450,7 @@ func TestDeadLetterWithoutAnIDIsCopied(t *testing.T) {
 	}
 }
 
-// A process that has just started knows what others parked before it, and which dead letters there are.
+// A process that has just started reports the messages that others parked before, and the dead letters.
 func TestHealthAfterARestart(t *testing.T) {
 	w := newWorld(t, 1)
 	fails := func(_ context.Context, _ tx, m skald.Received[string]) error {
@@ -471,7 +472,7 @@ func TestHealthAfterARestart(t *testing.T) {
 	}
 }
 
-// A handler that ignores that its time is over is logged once, and listed for as long as it goes on.
+// A handler that ignores the end of its context is logged once, and listed while it runs.
 func TestHandlerThatIgnoresItsContextIsListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -492,7 +493,7 @@ func TestHandlerThatIgnoresItsContextIsListed(t *testing.T) {
 		}
 		time.Sleep(time.Minute) // simulated
 		if n := strings.Count(log.String(), "ignores that its context ended"); n != 1 {
-			t.Errorf("%d words: %s", n, log.String())
+			t.Errorf("%d lines: %s", n, log.String())
 		}
 		close(free)
 		untilFor(t, time.Minute, "it is over", func() bool {
@@ -505,7 +506,7 @@ func TestHandlerThatIgnoresItsContextIsListed(t *testing.T) {
 	})
 }
 
-// connected is a broker whose positions last for one connection only.
+// connected is a broker with positions for one connection only.
 type connected struct{ broker.Subscriber }
 
 func (c connected) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {
@@ -523,8 +524,8 @@ func (c connectedSub) Receive(ctx context.Context, most int) (broker.Batch, erro
 	return b, err
 }
 
-// Where positions last for one connection only, a consumer that knows messages by them ends before it takes
-// one.
+// With ByPosition, a consumer at a broker with positions for one connection only ends before it handles a
+// message.
 func TestByPositionIsRefusedWherePositionsDoNotLast(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish(w.message("k", "1"))
@@ -538,7 +539,7 @@ func TestByPositionIsRefusedWherePositionsDoNotLast(t *testing.T) {
 	w.expect("k", "")
 }
 
-// otherServer is a store whose database runs on another server than the one that partitions began on.
+// otherServer is a store with a database that runs on another server than when the partitions began.
 type otherServer struct {
 	store.Driver[tx]
 	begins int
@@ -549,8 +550,8 @@ func (o *otherServer) Begin(context.Context, store.Intake) (store.Unit[tx], erro
 	return nil, fmt.Errorf("begin: %w", store.ErrLost)
 }
 
-// A message whose server is another one is not parked: messages before it may be gone from that database, and
-// come again before it.
+// A message is not parked if the database server has changed. Earlier messages may be lost in that
+// database, and will be delivered again before it.
 func TestOtherServerParksNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	db := &otherServer{Driver: w.db}

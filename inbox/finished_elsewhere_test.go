@@ -13,10 +13,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// finishes marks m as somebody does who knows no steps: a build from before, or an import of marks.
+// finishes marks m without its step, as an older build or an import of marks does.
 func (l *till) finishes(m skald.Message, as store.Outcome) { l.finishesAs(m, as, 0) }
 
-// finishesAs gives the mark a fingerprint: 0 is not known.
+// finishesAs does it with a fingerprint in the mark; 0 means unknown.
 func (l *till) finishesAs(m skald.Message, as store.Outcome, print int64) {
 	l.t.Helper()
 	l.apply(store.Effect{Mark: &store.Mark{Consumer: "stock",
@@ -24,7 +24,7 @@ func (l *till) finishesAs(m skald.Message, as store.Outcome, print int64) {
 		Code: 7, Result: fmt.Sprintf("%q", "receipt of "+m.ID)}})
 }
 
-// settles lets time go by until nothing is kept any more.
+// settles lets time pass until no message is stored.
 func (l *till) settles() {
 	l.t.Helper()
 	for range 10 {
@@ -36,8 +36,8 @@ func (l *till) settles() {
 	}
 }
 
-// A message of a step is parked, and then finished by somebody who knows no steps: the step becomes what the
-// mark says.
+// A message of a step is parked, and another process marks it without the step. The step changes according
+// to the mark.
 func TestStepOfAParkedMessageFinishedElsewhere(t *testing.T) {
 	for as, want := range map[store.Outcome]struct {
 		step   store.StepState
@@ -56,7 +56,7 @@ func TestStepOfAParkedMessageFinishedElsewhere(t *testing.T) {
 			l.settles()
 			l.stands("a", want.step)
 			l.fail = nil
-			if as != store.Barred { // else it says so once more
+			if as != store.Barred { // otherwise the answer is published again
 				l.marked(l.come(placed, purchase{Order: "a"}), as)
 			}
 			l.come(cancelled, purchase{Order: "a"})
@@ -66,8 +66,9 @@ func TestStepOfAParkedMessageFinishedElsewhere(t *testing.T) {
 	}
 }
 
-// The same of one that is at a call, whose compensation waits for it. What the call moves was taken, whatever
-// the mark says; and if the mark is of another message under its identity, this one is a conflict.
+// The same for a message with a call that its compensation waits for. If the call took effect, the step is
+// done in spite of the mark. If the mark belongs to another message with the same identity, this one is a
+// conflict.
 func TestStepAtACallFinishedElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		as       store.Outcome
@@ -79,7 +80,7 @@ func TestStepAtACallFinishedElsewhere(t *testing.T) {
 		conflict int
 	}{
 		"done": {store.Done, false, 0, store.StepUndone, "cancelled: done", 1, 0},
-		// whoever marked it did
+		// the other process published it
 		"done, moved nothing":     {store.Done, true, 0, store.StepUndone, "cancelled: done", 1, 0},
 		"rejected":                {store.Rejected, false, 0, store.StepUndone, "cancelled: done", 1, 0},
 		"rejected, moved nothing": {store.Rejected, true, 0, store.StepBarred, "cancelled: rejected", 0, 0},
@@ -111,8 +112,8 @@ func TestStepAtACallFinishedElsewhere(t *testing.T) {
 	}
 }
 
-// A compensation is at a call when somebody who knows no steps finishes it: the step is undone, unless the
-// mark is a "no" and nothing was moved.
+// A compensation has a call in progress, and another process marks it without the step. The step is
+// undone, unless the mark is a rejection and the call had no effect.
 func TestCompensationAtACallFinishedElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		as      store.Outcome
@@ -143,8 +144,8 @@ func TestCompensationAtACallFinishedElsewhere(t *testing.T) {
 	}
 }
 
-// A compensation that waits for the call which it would undo is finished by somebody who knows nothing of
-// that call: it is not let go before the key is used up.
+// A compensation waits for the call that it would undo, and another process marks it without that call.
+// The compensation stays until the key of the call is voided.
 func TestCompensationOfACallFinishedElsewhere(t *testing.T) {
 	d := newDesk(t)
 	d.bank.moods = []string{"later"}
@@ -161,8 +162,8 @@ func TestCompensationOfACallFinishedElsewhere(t *testing.T) {
 	}
 }
 
-// Of a step that may have been forgotten a message is held that somebody refused: nothing is undone that was
-// never taken.
+// The step of a parked message may have expired, and another process rejects the message. A step that was
+// never done is not undone.
 func TestStepThatIsTooOldFinishedElsewhere(t *testing.T) {
 	for as, want := range map[store.Outcome]string{store.Rejected: "cancelled: rejected",
 		store.Done: "cancelled: done"} {
@@ -181,12 +182,12 @@ func TestStepThatIsTooOldFinishedElsewhere(t *testing.T) {
 	}
 }
 
-// A compensation is parked when somebody who knows no steps finishes it: what comes late for its step is
-// barred, and a dead letter lets its key go. Finished with a "no" it has undone nothing.
+// A compensation is parked, and another process marks it without the step. A later message for its step is
+// barred, and a dead letter frees its key. If the mark is a rejection, nothing is undone.
 func TestParkedCompensationFinishedElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		as    store.Outcome
-		first bool // the step is taken
+		first bool // the step is done
 		want  store.StepState
 	}{
 		"done":                {store.Done, true, store.StepUndone},
@@ -215,7 +216,7 @@ func TestParkedCompensationFinishedElsewhere(t *testing.T) {
 	}
 }
 
-// A dead letter whose compensation was finished elsewhere is barred, and frees its key.
+// A dead letter is barred and frees its key if another process finished its compensation.
 func TestDeadLetterWhoseCompensationWasFinishedElsewhere(t *testing.T) {
 	l := newTill(t, nil)
 	l.fail = skald.Permanent(errors.New("the till is broken"))
@@ -229,7 +230,7 @@ func TestDeadLetterWhoseCompensationWasFinishedElsewhere(t *testing.T) {
 	l.says("barred")
 }
 
-// settling is a driver whose next commits of a step alone fail.
+// settling is a driver with commits of a single step that fail a number of times.
 type settling struct {
 	store.Driver[tx]
 	fails int
@@ -243,7 +244,7 @@ func (d *settling) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], 
 	return d.Driver.Begin(ctx, in)
 }
 
-// What is away while the step is settled settles nothing by halves: the message stays claimed and is let go
+// An outage while the step is settled leaves nothing half done: the message stays claimed and is released
 // later.
 func TestStepFinishedElsewhereBesideAnOutage(t *testing.T) {
 	b := &settling{fails: 5}
@@ -254,13 +255,13 @@ func TestStepFinishedElsewhereBesideAnOutage(t *testing.T) {
 	l.quiet(l.in)
 	l.settles()
 	if b.fails > 0 {
-		t.Fatalf("%d failures were never met", b.fails)
+		t.Fatalf("%d failures did not happen", b.fails)
 	}
 	l.stands("a", store.StepDone)
 }
 
-// Another message under the identity of a parked one is finished by somebody who does not know what is
-// parked: the parked one is a conflict, in quarantine, not a repeat.
+// Another process finishes another message with the identity of a parked one. The parked one is a
+// conflict, in quarantine, not a duplicate.
 func TestParkedMessageWhoseIdentityWasFinishedElsewhere(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.inbox(&inbox.Options{Now: w.clock},
@@ -281,7 +282,8 @@ func TestParkedMessageWhoseIdentityWasFinishedElsewhere(t *testing.T) {
 	}
 }
 
-// The same of one of a step: it took nothing, and admitted behind its compensation it is barred.
+// The same with a step: the message had no effect, and is barred when it is admitted after its
+// compensation.
 func TestParkedStepWhoseIdentityWasFinishedElsewhere(t *testing.T) {
 	l := newTill(t, nil)
 	l.fail = errors.New("the till is shut")

@@ -18,12 +18,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A chained store begins a unit with the commit of another, as PostgreSQL's does, and may do harm to either.
+// A chained store begins a transaction with the commit of another, as PostgreSQL's driver does, and may
+// make either fail.
 type chained struct {
 	store.Driver[tx]
 	open, followed atomic.Int64
 	mu             sync.Mutex
-	dice           *rand.Rand // nil: it does no harm
+	dice           *rand.Rand // nil: no call fails
 }
 
 type chainedUnit struct {
@@ -37,7 +38,7 @@ func (c *chained) Outage(err error) bool {
 	return errors.Is(err, errLine) || store.Collided(err) || c.Driver.Outage(err)
 }
 
-// strikes tells whether harm is done, one time in n.
+// strikes returns true one time in n.
 func (c *chained) strikes(n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +62,7 @@ func (u *chainedUnit) Commit(ctx context.Context, es ...store.Effect) error {
 	}
 	if u.of.strikes(12) {
 		_, _ = u.Unit.Rollback(ctx)
-		return collision{} // and is tried again at its place
+		return collision{} // and is retried in its partition
 	}
 	if err := u.Unit.Commit(ctx, es...); err != nil || !u.of.strikes(12) {
 		return err
@@ -85,7 +86,7 @@ func (u *chainedUnit) CommitThen(ctx context.Context, next store.Intake,
 	if err := u.Commit(ctx, es...); err != nil || u.of.strikes(4) {
 		return nil, err
 	}
-	next.Wait = 1 // a commit does not wait for rivals of what follows
+	next.Wait = 1 // a commit does not wait for the locks of the next message
 	then, err := u.of.Begin(ctx, next)
 	if err != nil {
 		return nil, nil
@@ -94,8 +95,8 @@ func (u *chainedUnit) CommitThen(ctx context.Context, next store.Intake,
 	return then, nil
 }
 
-// Messages that begin with the commit of another are each done once and in their order: whatever becomes of
-// the commit, of what was begun with it, and of the handlers.
+// Messages that begin with the commit of another are each handled once and in order, whether the commit,
+// the next transaction or a handler fails.
 func TestEachBeginsWithTheCommitBefore(t *testing.T) {
 	for seed := range uint64(12) {
 		w := newWorld(t, 4)

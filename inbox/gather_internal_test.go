@@ -16,9 +16,9 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// What was claimed is shared out among all workers: what some of them have in hand makes the batches of the
-// others no smaller, since as much is claimed at a time as all of them can have.
-func TestClaimedAreSharedOutAmongAllWorkers(t *testing.T) {
+// Claimed messages are divided among all workers. Messages that some workers have do not make the batches
+// of others smaller: enough are claimed for all workers.
+func TestClaimedMessagesAreDividedAmongWorkers(t *testing.T) {
 	const workers, each = 4, 100
 	in := New[*memstore.Tx](memstore.New(nil), membroker.New(nil), "stock",
 		&Options{Workers: workers, Batch: each})
@@ -44,8 +44,8 @@ func TestClaimedAreSharedOutAmongAllWorkers(t *testing.T) {
 	}
 }
 
-// While the breaker is open, a suspect that is taken alone decides as any other: a consumer that has nothing
-// else goes on behind it.
+// While the breaker is open, a suspect that runs alone decides as any other message: the consumer
+// continues after it.
 func TestSuspectClosesTheBreaker(t *testing.T) {
 	in := New[*memstore.Tx](memstore.New(nil), membroker.New(nil), "stock", nil)
 	in.Handle("orders", "order.placed",

@@ -21,17 +21,17 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// A ground is a consumer's database of any kind, with a table of the user's own: lists by their names.
+// A ground is a consumer's database of any kind, with a user table of named lists.
 type ground[TTx comparable] struct {
 	db     store.Driver[TTx]
 	schema string                                // of PostgreSQL
 	pool   *pgxpool.Pool                         // of PostgreSQL
 	note   func(tx TTx, list, what string) error // appends to a list
 	user   func() (map[string]string, error)
-	pass   func(d time.Duration) error // for what goes by the database's own clock, which nobody moves
+	pass   func(d time.Duration) error // for times by the database's own clock
 }
 
-// An opening is an empty ground for each world.
+// An opening creates an empty ground for each world.
 type opening[TTx comparable] func(w *world) *ground[TTx]
 
 func inMemory(w *world) *ground[tx] {
@@ -49,7 +49,7 @@ func (g *ground[TTx]) passes(w *world, d time.Duration) {
 	}
 }
 
-// lists are the user's.
+// lists returns the user's lists.
 func (g *ground[TTx]) lists(t *testing.T) map[string]string {
 	t.Helper()
 	all, err := g.user()
@@ -59,7 +59,8 @@ func (g *ground[TTx]) lists(t *testing.T) map[string]string {
 	return all
 }
 
-// onSQLite has a file for each world: copies of one, since to make the tables takes longer than most tests.
+// onSQLite has a file for each world. Each is a copy of one file, because creating the tables takes longer
+// than most tests.
 func onSQLite(t *testing.T) opening[*sql.Tx] {
 	t.Helper()
 	within, n := scratch(t), 0
@@ -71,7 +72,7 @@ func onSQLite(t *testing.T) opening[*sql.Tx] {
 			`CREATE TABLE own (list TEXT PRIMARY KEY, told TEXT NOT NULL) STRICT`)
 	}
 	if err == nil {
-		err = db.Close() // the last to close takes what is in the log into the file
+		err = db.Close() // the last close moves the WAL into the file
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +91,7 @@ func onSQLite(t *testing.T) opening[*sql.Tx] {
 	}
 }
 
-// scratch is where writing costs little: what is tested is not the disk.
+// scratch returns a folder with cheap writes: the tests do not test the disk.
 func scratch(t *testing.T) string {
 	t.Helper()
 	if dir, err := os.MkdirTemp("/dev/shm", "skald"); err == nil {
@@ -140,7 +141,7 @@ func groundOf(db *sql.DB) *ground[*sql.Tx] {
 	}
 }
 
-// onPostgres has one schema for all worlds, made as it was at first for each.
+// onPostgres has one schema, which is reset for each world.
 func onPostgres(t *testing.T) opening[pgx.Tx] {
 	t.Helper()
 	ctx, schema := context.Background(), "inbox_"+strings.ToLower(rand.Text()[:10])
@@ -153,7 +154,7 @@ func onPostgres(t *testing.T) opening[pgx.Tx] {
 		if _, err := pool.Exec(ctx, "DROP SCHEMA IF EXISTS "+schema+" CASCADE"); err != nil {
 			t.Error(err)
 		}
-		go pool.Close() // which waits for units that a failed test left open
+		go pool.Close() // which waits for transactions that a failed test left open
 	})
 	_, err = pgstore.Migrate(ctx, pool, &pgstore.MigrateOptions{Schema: schema})
 	if err == nil {

@@ -17,7 +17,7 @@ import (
 
 var renamed = skald.Event[string]{Topic: "orders", Type: "renamed"}
 
-// newer is a build that handles what older ones do, and renamed.
+// newer is a build that also handles renamed, which older builds do not.
 func (w *world) newer() *inbox.Inbox[tx] {
 	in := w.stepper(keep)
 	inbox.On(in, renamed, keep)
@@ -38,8 +38,8 @@ func (w *world) leave(in *inbox.Inbox[tx]) {
 	}
 }
 
-// While a build is rolled out, an old one parks what only the new one handles; the messages of its key wait
-// behind it.
+// During a rollout, an old build parks messages that only the new one handles. Later messages of the key
+// wait.
 func TestTypeThatOnlyANewerBuildHandlesIsLeftToIt(t *testing.T) {
 	w := newWorld(t, 1)
 	older, newer := w.stepper(keep), w.newer()
@@ -83,7 +83,7 @@ func TestTypeThatOnlyANewerBuildHandlesIsLeftToIt(t *testing.T) {
 	}
 }
 
-// An old build that claimed one before it heard of the new build gives it back, uncharged.
+// An old build that claimed such a message before it read the new types gives it back, uncharged.
 func TestClaimedMessageOfAnotherBuildIsGivenBack(t *testing.T) {
 	w := newWorld(t, 1)
 	older := w.stepper(keep)
@@ -104,8 +104,8 @@ func TestClaimedMessageOfAnotherBuildIsGivenBack(t *testing.T) {
 	w.expect("k", "1")
 }
 
-// What no build handles is skipped, without a mark.
-func TestTypeThatNobodyHandlesIsSkipped(t *testing.T) {
+// A message of a type that no build handles is skipped, without a mark.
+func TestTypeWithoutAHandlerIsSkipped(t *testing.T) {
 	w := newWorld(t, 1)
 	older := w.stepper(keep)
 	w.quiet(older)
@@ -118,8 +118,8 @@ func TestTypeThatNobodyHandlesIsSkipped(t *testing.T) {
 	}
 }
 
-// A build that was rolled back, or a handler that was taken out: what was left to it is a dead letter in the
-// end, which holds nobody.
+// After a rollback of a build, or without a handler that was removed, the messages left to it become dead
+// letters in the end. They block no key.
 func TestTypeThatNoBuildHandlesAnyMore(t *testing.T) {
 	w := newWorld(t, 1)
 	newer := w.newer()
@@ -160,7 +160,7 @@ func TestTypeThatNoBuildHandlesAnyMore(t *testing.T) {
 	w.expect("k", "2 5 1")
 }
 
-// A consumer that was away with its database for long forgets nobody.
+// A consumer whose database was away for long still leaves messages to other builds.
 func TestTypesOutliveAnOutage(t *testing.T) {
 	w := newWorld(t, 1)
 	newer := w.newer()
@@ -176,7 +176,7 @@ func TestTypesOutliveAnOutage(t *testing.T) {
 	}
 }
 
-// forgetful is a database that does not tell who handles what.
+// forgetful is a database that does not return the types of other builds.
 type forgetful struct {
 	store.Driver[tx]
 	out atomic.Bool
@@ -189,8 +189,8 @@ func (d *forgetful) Attend(ctx context.Context, a store.Attend) (store.Attended,
 	return d.Driver.Attend(ctx, a)
 }
 
-// Nothing is skipped on what is not known.
-func TestNothingIsSkippedWhileItIsNotKnownWhoHandlesIt(t *testing.T) {
+// No message is skipped while the types of other builds are unknown.
+func TestNothingIsSkippedWhileTypesAreUnknown(t *testing.T) {
 	w := newWorld(t, 1)
 	db := &forgetful{Driver: w.db}
 	older := w.over(db, &inbox.Options{Now: w.clock}, keep)
@@ -217,8 +217,8 @@ func TestNothingIsSkippedWhileItIsNotKnownWhoHandlesIt(t *testing.T) {
 	}
 }
 
-// From the moment that a build is ready, no other one skips what it handles; under Run, with an old build at
-// work.
+// From the moment when a build is ready, no other build skips its types. Tested under Run, with an old
+// build at work.
 func TestRolloutOfABuildThatHandlesMore(t *testing.T) {
 	w := newWorld(t, 4)
 	quiet := slog.New(slog.DiscardHandler)
@@ -269,8 +269,8 @@ func TestRolloutOfABuildThatHandlesMore(t *testing.T) {
 	}
 }
 
-// A message without a type may be any message, so it is never skipped: it is a dead letter under its own
-// identity, once. A handler for "" takes it, also when it is redriven.
+// A message without a type may be any message, so it is never skipped. It is a dead letter under its own
+// identity, once. A handler for "" handles it, also after a redrive.
 func TestMessageWithoutATypeIsNeverSkipped(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(keep)
@@ -298,8 +298,8 @@ func TestMessageWithoutATypeIsNeverSkipped(t *testing.T) {
 	w.expect("k", "1 3")
 }
 
-// A message without an id, of a type that no build handles, is skipped: a topic of other teams may be full of
-// them.
+// A message without an id, of a type that no build handles, is skipped: a topic of other teams may have
+// many.
 func TestUnhandledMessageWithoutAnIDIsSkipped(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(keep)

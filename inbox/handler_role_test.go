@@ -43,8 +43,9 @@ func roleFor(t *testing.T, g *ground[pgx.Tx]) string {
 	return role
 }
 
-// One message's handler leaves its transaction or its session so that Skald cannot write there. That message
-// is charged, or handled if it writes nothing; each other message is handled once, alone and in a batch.
+// The handler of one message leaves its transaction or session in a state in which Skald cannot write.
+// That message is charged, or handled if it writes nothing. Each other message is handled once, alone and
+// in a batch.
 func TestHandlerThatChangesItsTransaction(t *testing.T) {
 	open := onPostgres(t)
 	for _, c := range []struct {
@@ -76,7 +77,7 @@ func TestHandlerThatChangesItsTransaction(t *testing.T) {
 				w := newWorld(t, 1)
 				g := open(w)
 				role := roleFor(t, g)
-				t.Cleanup(g.pool.Reset) // a setting that was left there would hinder the next case
+				t.Cleanup(g.pool.Reset) // a leftover setting would disturb the next case
 				sets := strings.NewReplacer("ROLE ROLE", "ROLE "+role, "AUTHORIZATION ROLE",
 					"AUTHORIZATION "+role, "SCHEMA.", g.schema+".", "SCHEMA SCHEMA", "SCHEMA "+g.schema,
 					"SCHEMA_", g.schema+"_").Replace(c.sets)

@@ -36,8 +36,8 @@ func (w *world) admit(numbers ...int64) {
 	}
 }
 
-// Another payload under an identity that is taken is neither dropped nor taken, and holds nobody up.
-// Admitted, it is taken once, and is known from then on.
+// Another payload with a known identity goes into quarantine, and blocks no key. After it is admitted it
+// is handled once, and recognized from then on.
 func TestAnotherPayloadUnderTheSameIdentityIsKept(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(keep)
@@ -67,8 +67,8 @@ func TestAnotherPayloadUnderTheSameIdentityIsKept(t *testing.T) {
 	}
 }
 
-// What is not part of the fingerprint may differ: headers, times, or what the user's own function leaves out.
-func TestWhatIsNotComparedMayDiffer(t *testing.T) {
+// Parts outside of the fingerprint may differ: headers, times, or fields that the user's function ignores.
+func TestFieldsOutsideTheFingerprintMayDiffer(t *testing.T) {
 	w := newWorld(t, 1)
 	own := func(m skald.Message) []byte {
 		if bytes.HasPrefix(m.Data, []byte(`"x`)) {
@@ -118,16 +118,16 @@ func TestMarkWithoutAFingerprint(t *testing.T) {
 	}
 }
 
-// dated is a message whose id is of that time.
+// dated returns a message with an id of that time.
 func (w *world) dated(key, data string, at time.Time) skald.Message {
 	m := w.message(key, data)
 	m.ID = uuid7.New(at)
 	return m
 }
 
-// Once a mark is forgotten, a repeat is not taken silently; what a consumer has never been near is.
+// After a mark expired, a duplicate is not handled silently. A new consumer handles old messages.
 // Interleaving 4.
-func TestMessagesOfBeforeTheFloorAreKept(t *testing.T) {
+func TestMessagesOlderThanMarksAreQuarantined(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(keep)
 	maintain := func() {
@@ -144,7 +144,7 @@ func TestMessagesOfBeforeTheFloorAreKept(t *testing.T) {
 	}
 	w.publish(w.dated("new", "60 days", w.now.AddDate(0, 0, -60)))
 	w.quiet(in)
-	w.expect("new", "80 days 40 days 60 days") // a new consumer takes all that there is
+	w.expect("new", "80 days 40 days 60 days") // a new consumer handles all messages
 	first := w.dated("k", "1", w.now)
 	w.publish(first)
 	w.quiet(in)
@@ -173,8 +173,8 @@ func TestMessagesOfBeforeTheFloorAreKept(t *testing.T) {
 	}
 }
 
-// A message that was admitted is a message as others are: it fails and is tried again, can be rejected, and
-// its rows and messages stand with the note that it was taken.
+// An admitted message behaves as any other: it fails and is retried, or is rejected. Its effects are
+// committed together with its removal from quarantine.
 func TestAdmittedMessagesFailAndAreRejected(t *testing.T) {
 	w := newWorld(t, 1)
 	ms := []skald.Message{w.message("k", "fails"), w.message("k", "no"), w.message("other", "fine")}
@@ -207,9 +207,9 @@ func TestAdmittedMessagesFailAndAreRejected(t *testing.T) {
 	w.pass(time.Minute)
 	w.quiet(in)
 	if in.Health().Stuck == nil {
-		t.Error("a message out of quarantine that fails is not named")
+		t.Error("the log does not name an admitted message that failed")
 	}
-	w.expect("k", "") // the rejection waits behind the failure of its key
+	w.expect("k", "") // the rejection waits for the failed message of its key
 	w.expect("other", "fine")
 	for range 4 {
 		w.pass(time.Minute)
@@ -224,8 +224,8 @@ func TestAdmittedMessagesFailAndAreRejected(t *testing.T) {
 	}
 }
 
-// A message that was admitted waits behind what is parked of its key, holds its key while it fails, and ends
-// as a dead letter as others do.
+// An admitted message waits behind the parked messages of its key, blocks its key while it fails, and
+// becomes a dead letter as others do.
 func TestAdmittedMessagesAreParkedAsOthersAre(t *testing.T) {
 	w := newWorld(t, 1)
 	f := &moody{on: map[string]error{"1": errors.New("no"), "admitted": errors.New("never")}}
@@ -251,7 +251,7 @@ func TestAdmittedMessagesAreParkedAsOthersAre(t *testing.T) {
 		w.pass(time.Minute)
 		w.quiet(in)
 	}
-	w.expect("k", "1") // what came out of quarantine is dead, and holds its key
+	w.expect("k", "1") // the admitted message is dead, and blocks its key
 	d := w.dead()
 	if len(d) != 1 || d[0].Message.ID != "m-2" || d[0].Attempts != 3 || d[0].Dead.Kind != "attempts" ||
 		d[0].Partition != "skald:quarantine" {
@@ -267,9 +267,9 @@ func TestAdmittedMessagesAreParkedAsOthersAre(t *testing.T) {
 	w.expect("k", "1 admitted too 4")
 }
 
-// Admitted messages of a full key, and those of a type without a handler, stop no others. The latter are
-// logged rarely, all in one line.
-func TestAdmittedMessagesThatStayStopNoOthers(t *testing.T) {
+// Admitted messages of a full key, or of a type without a handler, do not stop others. The latter are
+// logged rarely, in one line.
+func TestAdmittedMessagesThatStayBlockNoOthers(t *testing.T) {
 	w := newWorld(t, 1)
 	var log strings.Builder
 	f := &moody{on: map[string]error{"1": errors.New("no")}}
@@ -304,7 +304,7 @@ func TestAdmittedMessagesThatStayStopNoOthers(t *testing.T) {
 	}
 }
 
-// Two instances take what was admitted once.
+// Two instances handle an admitted message once.
 func TestAdmittedOnceByTwo(t *testing.T) {
 	w := newWorld(t, 1)
 	const n = 40
@@ -376,7 +376,7 @@ func TestIdentityOfTheUsersChoice(t *testing.T) {
 	}
 }
 
-// A business key: two messages of other ids about one order are one, and the order is taken once.
+// With a business key as identity, two messages about one order are duplicates: the order is handled once.
 func TestBusinessKey(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.inbox(&inbox.Options{Now: w.clock,
@@ -399,8 +399,8 @@ func TestBusinessKey(t *testing.T) {
 	}
 }
 
-// What a handler answers is stored with its mark, once; what was said is sent again where that is asked for,
-// under the same ids.
+// The result of a handler is stored with the mark, once. Its drafts are published again if Again selects
+// the message, under the same ids.
 func TestResults(t *testing.T) {
 	w := newWorld(t, 1)
 	type answer struct{ Left int }
@@ -452,7 +452,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// A result that cannot be stored is the message's failure, and nothing of it stands.
+// A result that cannot be stored is a failure of the message, and its work is rolled back.
 func TestResultThatCannotBeStored(t *testing.T) {
 	w := newWorld(t, 1)
 	in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Now: w.clock})

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// importedSome are n messages, with an error behind them or none.
+// importedSome returns n messages, followed by an error or by none.
 func importedSome(n int, err error) iter.Seq2[Finished, error] {
 	return func(yield func(Finished, error) bool) {
 		for i := range n {
@@ -24,8 +24,8 @@ func importedSome(n int, err error) iter.Seq2[Finished, error] {
 	}
 }
 
-// Whoever imports again marks what is new and counts the others, across transactions; an error ends it, and
-// what was sent before stays.
+// A second import marks new messages and counts the others, across transactions. An error ends the import,
+// and earlier transactions remain.
 func TestImportAgain(t *testing.T) {
 	db := memstore.New(nil)
 	for _, c := range []struct {
@@ -47,8 +47,8 @@ func TestImportAgain(t *testing.T) {
 	}
 }
 
-// A message that names nobody, or no id, is no mark.
-func TestImportOfNobody(t *testing.T) {
+// Import refuses a mark without a consumer or without an id.
+func TestImportWithoutAConsumerOrID(t *testing.T) {
 	if _, err := marks(t.Context(), memstore.New(nil), "", "ann", "why", importedSome(1, nil)); err == nil {
 		t.Error("a mark of no consumer")
 	}

@@ -42,7 +42,7 @@ func TestSameIDOfAnotherSourceIsAnotherMessage(t *testing.T) {
 	w.expect("k", "1 1")
 }
 
-func TestTypesThatNobodyHandlesAreSkippedWithoutAMark(t *testing.T) {
+func TestTypesWithoutAHandlerGetNoMark(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(keep)
 	other := w.message("k", "x")
@@ -55,7 +55,7 @@ func TestTypesThatNobodyHandlesAreSkippedWithoutAMark(t *testing.T) {
 	}
 }
 
-func TestRejectUndoesStoresTheVerdictAndTellsOthers(t *testing.T) {
+func TestRejectRollsBackAndPublishes(t *testing.T) {
 	w := newWorld(t, 1)
 	out := outbox.New(w.db, nil)
 	runs := 0
@@ -88,7 +88,7 @@ func TestRejectUndoesStoresTheVerdictAndTellsOthers(t *testing.T) {
 	}
 }
 
-func TestWhatAHandlerSaysNamesItsCause(t *testing.T) {
+func TestDraftsOfAHandlerNameTheirCause(t *testing.T) {
 	w := newWorld(t, 1)
 	out := outbox.New(w.db, nil)
 	in := w.stepper(func(ctx context.Context, tx tx, m skald.Received[string]) error {
@@ -103,7 +103,7 @@ func TestWhatAHandlerSaysNamesItsCause(t *testing.T) {
 	}
 }
 
-func TestFailureHoldsItsOwnKeyOnlyAndIsNamed(t *testing.T) {
+func TestFailureBlocksOnlyItsKey(t *testing.T) {
 	w := newWorld(t, 1)
 	bad := true
 	in := w.stepper(func(ctx context.Context, tx tx, m skald.Received[string]) error {
@@ -146,7 +146,7 @@ func TestFailureIsRetriedWithGrowingPauses(t *testing.T) {
 		w.pass(100 * time.Millisecond)
 		w.quiet(in)
 	}
-	if runs < 5 || runs > 9 { // 0.1 to 0.15 s, doubled: 10 s hold the attempts 1 to 7
+	if runs < 5 || runs > 9 { // pauses of 0.1 to 0.15 s, doubled: 10 s have the attempts 1 to 7
 		t.Errorf("%d runs in 10 s", runs)
 	}
 	w.pass(45 * time.Second)
@@ -201,7 +201,7 @@ func TestPanicIsAFailureWithItsStack(t *testing.T) {
 	w.expect("k", "1")
 }
 
-// What is asked about a message before its handler runs can panic too.
+// The functions that the inbox calls before the handler can panic, too.
 func TestPanicOfEntitiesOrSettingsIsAFailure(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.over(w.db, &inbox.Options{Now: w.clock,
@@ -220,7 +220,7 @@ func TestPanicOfEntitiesOrSettingsIsAFailure(t *testing.T) {
 	}
 }
 
-// A database without settings refuses them, and says so once and for all.
+// A database without settings refuses them with one error.
 func TestSettingsWhereThereAreNone(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.over(w.db, &inbox.Options{Now: w.clock,
@@ -239,7 +239,7 @@ func TestSettingsWhereThereAreNone(t *testing.T) {
 	w.expect("k", "")
 }
 
-func TestMessagesThatCannotBeReadAreDeadLettersAtOnce(t *testing.T) {
+func TestUnreadableMessagesAreDeadLettersImmediately(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(keep)
 	foreign := w.message("k", "1")
@@ -260,7 +260,7 @@ func TestMessagesThatCannotBeReadAreDeadLettersAtOnce(t *testing.T) {
 			t.Errorf("dead letter %+v of %+v", p.Dead, p.Last)
 		}
 	}
-	w.publish(foreign, broken) // again, elsewhere: one that has no id cannot be known
+	w.publish(foreign, broken) // again, at another position: without an id it is not a duplicate
 	w.quiet(in)
 	if n := len(w.dead()); n != 3 {
 		t.Errorf("%d dead letters", n)
@@ -270,7 +270,7 @@ func TestMessagesThatCannotBeReadAreDeadLettersAtOnce(t *testing.T) {
 	}
 }
 
-// However a handler is told of, a payload that its codec cannot read is not tried again.
+// A payload that the codec cannot read is not retried, for each kind of registration.
 func TestPayloadThatCannotBeReadIsMalformedInEachForm(t *testing.T) {
 	for form, tell := range map[string]func(*inbox.Inbox[tx]){
 		"On": func(in *inbox.Inbox[tx]) { inbox.On(in, said, keep) },

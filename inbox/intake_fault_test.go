@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// refusing is a store in which no transaction for messages of a key can begin, as with a bad setting.
+// refusing is a store that cannot begin a transaction for messages of one key, as with an invalid setting.
 type refusing struct {
 	store.Driver[tx]
 	key string
@@ -23,9 +23,9 @@ func (d *refusing) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], 
 	return d.Driver.Begin(ctx, in)
 }
 
-// A repeat of a message that is kept, whose own intake fails each time, is dropped: it does not pause its
+// A duplicate of a parked message, with an intake that always fails, is dropped. It does not pause its
 // partition as if no more could be parked. With another payload it goes into quarantine.
-func TestRepeatOfWhatFailsAtItsIntake(t *testing.T) {
+func TestDuplicateOfAMessageWithAFailingIntake(t *testing.T) {
 	breaks := func(m skald.Message) []byte {
 		if string(m.Key) == "bad" {
 			panic("no fingerprint")

@@ -12,13 +12,13 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// collision is what a database answers that gave a transaction up for another.
+// collision is the error of a database that rolled a transaction back in favor of another.
 type collision struct{}
 
 func (collision) Error() string    { return "could not serialize access" }
 func (collision) SQLState() string { return "40001" }
 
-// serial is a store whose transactions collide.
+// serial is a store with transactions that collide.
 type serial struct {
 	*memstore.Store
 	levels []store.Isolation
@@ -37,8 +37,8 @@ func (serialUnit) Outage(_ context.Context, err error) bool { return store.Colli
 
 func (s *serial) Outage(err error) bool { return store.Collided(err) || s.Store.Outage(err) }
 
-// A message whose transaction collided is taken again at its place, at once, and is not charged; one that
-// always does waits as in an outage.
+// A message is retried immediately, uncharged, if its transaction collided. If it always collides, it
+// waits as in an outage.
 func TestCollisionIsTriedAgainInPlace(t *testing.T) {
 	for name, batch := range map[string]int{"alone": 1, "in a batch": 10} {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestCollisionIsTriedAgainInPlace(t *testing.T) {
 	}
 }
 
-// A store that has no levels of isolation stops a consumer that asks for one.
+// A store without isolation levels stops a consumer that asks for one.
 func TestIsolationWhereThereIsNone(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.inbox(&inbox.Options{Transaction: inbox.Transaction{Isolation: store.Serializable}}, keep)

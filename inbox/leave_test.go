@@ -25,7 +25,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A log is what an inbox logs, for a test to look at meanwhile.
+// A log has the log lines of an inbox, which a test can read meanwhile.
 type log struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -151,7 +151,7 @@ func newPair(t *testing.T, open func(*testing.T) (broker.Broker, error)) *pair {
 	at.Host = p.proxy.Addr()
 	through, err := pgxpool.New(t.Context(), at.String())
 	fatal(t, err)
-	t.Cleanup(func() { go through.Close() }) // which may wait for dead connections
+	t.Cleanup(func() { go through.Close() }) // in the background: it may wait for dead connections
 	p.bus = p.open(open)
 	until(t, "the topic", func() bool { return p.bus.MakeTopics(t.Context(), 4, p.name) == nil })
 	p.cut = p.start("cut", through, p.open(open))
@@ -192,7 +192,7 @@ func (p *pair) publish(n int) {
 		func() bool { return p.bus.Publish(p.Context(), ms).Wait(p.Context()) == nil })
 }
 
-// both tells whether more is to be published until both consumers have handled something of it.
+// both reports whether to publish more, until both consumers have handled a message.
 func (p *pair) both(publish func()) (again bool) {
 	p.Helper()
 	cut, other := p.cut.Health().Handled, p.other.Health().Handled
@@ -207,7 +207,7 @@ func (p *pair) handled() (n int) {
 	return n
 }
 
-// check looks at the effects: none is there twice, and those of a key are in order.
+// check reads the effects: each is there once, and those of a key are in order.
 func (p *pair) check() {
 	p.Helper()
 	var twice, unordered int

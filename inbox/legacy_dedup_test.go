@@ -19,18 +19,18 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// besides is a dedup table of a team's own, as its hand-written consumers use it: in the transaction of the
-// effect.
-func besides(_ context.Context, t tx, id store.Identity, _ skald.Message) (known bool, err error) {
+// recordID records id in a team's own deduplication table. Consumers without Skald call it in the transaction
+// of the effect.
+func recordID(_ context.Context, t tx, id store.Identity, _ skald.Message) (known bool, err error) {
 	err = t.Update("seen "+id.ID, func(_ string, ok bool) string { known = ok; return "yes" })
 	return known, err
 }
 
-// byHand is what a consumer that was written by hand does with a message.
+// byHand handles a message as a consumer without Skald does.
 func (w *world) byHand(m skald.Message) {
 	w.t.Helper()
 	t := w.db.BeginTx()
-	known, err := besides(w.t.Context(), t, store.Identity{ID: m.ID}, m)
+	known, err := recordID(w.t.Context(), t, store.Identity{ID: m.ID}, m)
 	if err == nil && !known {
 		err = note(t, "old", m.ID)
 	}
@@ -39,7 +39,7 @@ func (w *world) byHand(m skald.Message) {
 	}
 }
 
-// noted are the ids in the table beside.
+// noted returns the ids in the deduplication table.
 func (w *world) noted() (ids []string) {
 	for key := range w.db.User() {
 		if id, ok := strings.CutPrefix(key, "seen "); ok {
@@ -50,18 +50,19 @@ func (w *world) noted() (ids []string) {
 	return ids
 }
 
-// What consumers of before have handled is not handled again, and they do not handle what an inbox has.
-func TestBesideATableOfOnesOwn(t *testing.T) {
+// Messages that consumers without Skald handled are not handled again, and they do not handle messages
+// that an inbox handled.
+func TestOwnDeduplicationTable(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(func(_ context.Context, t tx, m skald.Received[string]) error {
 		return note(t, "new", m.ID)
 	})
-	in.LegacyDedup(besides)
+	in.LegacyDedup(recordID)
 	a, b := w.message("k", "a"), w.message("k", "b")
 	w.byHand(a)
 	w.publish(a, b, a, b)
 	w.quiet(in)
-	w.byHand(b) // whoever has its partition next
+	w.byHand(b) // the next owner of its partition
 	w.expect("new", b.ID)
 	w.expect("old", a.ID)
 	if h := in.Health(); h.Handled != 1 || h.Duplicates != 3 {
@@ -75,9 +76,9 @@ func TestBesideATableOfOnesOwn(t *testing.T) {
 	}
 }
 
-// Where messages may share a transaction, each is asked of the table all the same, also those that a batch
-// handler is for.
-func TestBatchesBesideATableOfOnesOwn(t *testing.T) {
+// The table is asked for each message even if messages could share a transaction, also with a batch
+// handler.
+func TestBatchesWithOwnDeduplicationTable(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.inbox(&inbox.Options{Now: w.clock, Batch: 10},
 		func(_ context.Context, t tx, m skald.Received[string]) error { return note(t, "new", m.ID) })
@@ -90,7 +91,7 @@ func TestBatchesBesideATableOfOnesOwn(t *testing.T) {
 			}
 			return nil
 		})
-	in.LegacyDedup(besides)
+	in.LegacyDedup(recordID)
 	var ms []skald.Message
 	for i := range 8 {
 		m := w.message(fmt.Sprint(i%3), "x")
@@ -115,8 +116,8 @@ func TestBatchesBesideATableOfOnesOwn(t *testing.T) {
 	}
 }
 
-// A rejection is noted beside in the transaction that stores it.
-func TestRejectionIsNotedBeside(t *testing.T) {
+// A rejection is recorded in the table, in the transaction that stores it.
+func TestRejectionIsInOwnTable(t *testing.T) {
 	w := newWorld(t, 1)
 	lock := store.Lock{Space: "stock", Key: "tea"}
 	in := w.inbox(&inbox.Options{Now: w.clock,
@@ -126,7 +127,7 @@ func TestRejectionIsNotedBeside(t *testing.T) {
 			return errors.Join(note(t, "undone", m.ID),
 				skald.Reject(errors.New("none left"), said.New("", "no")))
 		})
-	in.LegacyDedup(besides)
+	in.LegacyDedup(recordID)
 	m := w.message("k", "a")
 	w.publish(m, m)
 	w.quiet(in)
@@ -144,7 +145,7 @@ func TestRejectionIsNotedBeside(t *testing.T) {
 	}
 }
 
-// undone has something happen behind a rollback.
+// undone is a driver that calls a function after a rollback.
 type undone struct {
 	store.Driver[tx]
 	behind func()
@@ -168,10 +169,10 @@ func (u undoneUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bo
 	return did, err
 }
 
-// Between the two transactions of a rejection a consumer that was written by hand takes the message, an
-// entity moves, a rival finishes it, the database is away: the "no" is not stored, and what was done by hand
-// is not done again.
-func TestRejectionBesideThatIsNoLongerTrue(t *testing.T) {
+// Between the two transactions of a rejection, a consumer without Skald handles the message, an entity
+// changes, another instance finishes the message, or the database is away. Then the rejection is not
+// stored, and work done without Skald is not done again.
+func TestRejectionThatIsNoLongerTrueInOwnTable(t *testing.T) {
 	lock := store.Lock{Space: "stock", Key: "tea"}
 	for name, c := range map[string]struct {
 		behind    func(w *world, m skald.Message)
@@ -201,7 +202,7 @@ func TestRejectionBesideThatIsNoLongerTrue(t *testing.T) {
 					}
 					return note(t, "new", m.ID)
 				})
-			in.LegacyDedup(besides)
+			in.LegacyDedup(recordID)
 			w.publish(m)
 			w.quiet(in)
 			w.expect("new", c.new)
@@ -215,13 +216,14 @@ func TestRejectionBesideThatIsNoLongerTrue(t *testing.T) {
 	}
 }
 
-// A message that fails is noted nowhere. If it is taken by hand while it is parked, it is not taken again.
-func TestFailureIsNotNotedBeside(t *testing.T) {
+// A message that fails is not recorded. If a consumer without Skald handles it while it is parked, it is
+// not handled again.
+func TestFailureIsNotInOwnTable(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(func(_ context.Context, t tx, m skald.Received[string]) error {
 		return errors.Join(note(t, "new", m.ID), errors.New("not yet"))
 	})
-	in.LegacyDedup(besides)
+	in.LegacyDedup(recordID)
 	m := w.message("k", "a")
 	w.publish(m)
 	w.quiet(in)
@@ -238,8 +240,8 @@ func TestFailureIsNotNotedBeside(t *testing.T) {
 	}
 }
 
-// What is beside fails, or panics: that is the message's failure, as if its handler had.
-func TestFailureOfWhatIsBeside(t *testing.T) {
+// If the function fails or panics, that is the message's failure, as if its handler had failed.
+func TestFailureOfOwnTable(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(func(_ context.Context, t tx, m skald.Received[string]) error {
 		return note(t, "new", m.ID)
@@ -252,7 +254,7 @@ func TestFailureOfWhatIsBeside(t *testing.T) {
 		case 2:
 			panic("nil map")
 		}
-		return besides(ctx, t, id, m)
+		return recordID(ctx, t, id, m)
 	})
 	w.publish(w.message("k", "a"))
 	for _, why := range []string{"no such table", "nil map"} {
@@ -266,14 +268,14 @@ func TestFailureOfWhatIsBeside(t *testing.T) {
 	w.expect("new", "m-1")
 }
 
-// An operator's word is above the table: what was admitted although another has its identity is handled; what
-// may have been taken before it was forgotten is looked up.
-func TestAdmittedBeside(t *testing.T) {
+// An operator overrides the table: a message that was admitted although another has its identity is
+// handled. An admitted message that may have been handled before is looked up.
+func TestAdmittedMessageWithOwnTable(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(func(_ context.Context, t tx, m skald.Received[string]) error {
 		return note(t, "new", m.ID)
 	})
-	in.LegacyDedup(besides)
+	in.LegacyDedup(recordID)
 	var numbers []int64
 	for i, why := range []store.Outcome{store.Conflict, store.TooOld, store.TooOld} {
 		m := w.message("", "x")
@@ -292,9 +294,9 @@ func TestAdmittedBeside(t *testing.T) {
 	}
 }
 
-// Work that comes from no broker is asked of the table by the function itself: the answer that lies there is
-// kept with the mark.
-func TestOnceBesideATableOfOnesOwn(t *testing.T) {
+// Work that comes from no broker uses the table by the user's function: the result of that function is
+// stored with the mark.
+func TestOnceWithOwnTable(t *testing.T) {
 	w := newWorld(t, 1)
 	old := w.db.BeginTx()
 	if err := errors.Join(old.Put("answer k-1", "of before"), old.Commit()); err != nil {
@@ -323,9 +325,9 @@ func TestOnceBesideATableOfOnesOwn(t *testing.T) {
 	}
 }
 
-// A message that failed elsewhere has these attempts before it: on its own, and when it waited behind another
-// of its key.
-func TestAttemptsOfElsewhereCount(t *testing.T) {
+// Failures of a message before it came here count, for the message itself and while it waits behind
+// another of its key.
+func TestAttemptsBeforeTheConsumerCount(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 4},
 		Dead:     inbox.Dead{FreeKey: true},
@@ -341,7 +343,7 @@ func TestAttemptsOfElsewhereCount(t *testing.T) {
 		with(w.message("l", "2"), "1", "2"),
 		with(w.message("m", "odd"), "many"), with(w.message("n", "less"), "-7"),
 		with(w.message("o", "9"), "9"))
-	want := map[string][]int{ // at each look; a dead letter stays as it is
+	want := map[string][]int{ // at each look; a dead letter does not change
 		"m-1": {1, 2, 3, 4}, "m-2": {0, 0, 0, 4}, "m-3": {3, 4, 4, 4}, "m-4": {1, 2, 3, 4},
 		"m-5": {1, 2, 3, 4}, "m-6": {10, 10, 10, 10},
 	}
@@ -359,7 +361,7 @@ func TestAttemptsOfElsewhereCount(t *testing.T) {
 	}
 }
 
-// The same, where the payload tells it.
+// The same with the count in the payload.
 func TestAttemptByField(t *testing.T) {
 	for data, want := range map[string]int{
 		`{"meta":{"tries":3}}`: 3, `{"meta":{"tries":"4"}}`: 4, `{"meta":{"tries":-2}}`: -2,
@@ -385,8 +387,8 @@ func TestAttemptByField(t *testing.T) {
 	}
 }
 
-// The copy of a message in a retry topic differs from the original by its count alone: it is a repeat, no
-// conflict.
+// The copy of a message in a retry topic differs from the original only by its count: it is a duplicate,
+// not a conflict.
 func TestAttemptFieldIsNoPartOfTheFingerprint(t *testing.T) {
 	w := newWorld(t, 1)
 	ran := 0
@@ -421,7 +423,8 @@ func finished(ids ...string) iter.Seq2[inbox.Finished, error] {
 	}
 }
 
-// What was imported is a duplicate; an import can be interrupted and run again, and says who and why.
+// An imported message is a duplicate. An import can be interrupted and repeated, and its audit has author
+// and reason.
 func TestImport(t *testing.T) {
 	w := newWorld(t, 1)
 	var ids []string
@@ -444,7 +447,7 @@ func TestImport(t *testing.T) {
 		broken) || did.New != 500 {
 		t.Errorf("%+v, %v", did, err)
 	}
-	ids = append(ids, ids[0], ids[1199]) // one that is there, one twice in a batch
+	ids = append(ids, ids[0], ids[1199]) // one with a mark, one twice in a batch
 	did, err := inbox.Import(t.Context(), w.db, "stock", "ann", "cut-over", finished(ids...))
 	if err != nil || did != (inbox.Imported{New: 700, Known: 502}) {
 		t.Errorf("%+v, %v", did, err)
@@ -472,8 +475,8 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// What is below the floor gets no mark: a repeat of it goes into quarantine anyhow.
-func TestImportOfWhatIsForgotten(t *testing.T) {
+// A message older than the retention of marks gets no mark: a duplicate of it goes into quarantine anyway.
+func TestImportOfExpiredMarks(t *testing.T) {
 	w := newWorld(t, 1)
 	old := uuid7.New(w.now)
 	w.apply(store.Effect{Mark: &store.Mark{Consumer: "stock",

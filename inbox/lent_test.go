@@ -18,8 +18,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// What a handler writes to the outbox in a transaction that is not its own fails, unless it says that it
-// means it.
+// A write to the outbox in another transaction than the handler's fails, unless the caller states that it
+// is intended.
 func TestWriteInAnotherTransaction(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { testOtherTransaction(t, inMemory) })
 	t.Run("sqlite", func(t *testing.T) { testOtherTransaction(t, onSQLite(t)) })
@@ -61,11 +61,11 @@ func testOtherTransaction[TTx comparable](t *testing.T, open opening[TTx]) {
 	}
 }
 
-// wrapped is a transaction inside something of the user's, as tracers do it.
+// wrapped is a transaction inside a type of the user, as tracers do it.
 type wrapped struct{ pgx.Tx }
 
-// A savepoint, and what somebody put around a transaction, are the handler's own; another session of the same
-// database is not.
+// A savepoint and a wrapped transaction count as the handler's own; another session of the same database
+// does not.
 func TestWriteInASavepoint(t *testing.T) {
 	w := newWorld(t, 1)
 	g := onPostgres(t)(w)
@@ -98,9 +98,9 @@ func TestWriteInASavepoint(t *testing.T) {
 	}
 }
 
-// A batch handler works by the connection below its transaction, by savepoints of its own, and by nested
-// transactions. Its rows have the order and the fate that they have in the user's own transaction, also after
-// one message of the batch failed.
+// A batch handler uses the connection below its transaction, its own savepoints and nested transactions.
+// Its outbox rows have the same order, and are committed or rolled back as in the user's own transaction,
+// also after one message of the batch failed.
 func TestBatchHandlerBelowItsTransaction(t *testing.T) {
 	for name, many := range map[string]bool{"one by one": false, "at once": true} {
 		t.Run(name, func(t *testing.T) { testBelowTransaction(t, many) })
@@ -184,7 +184,7 @@ func testBelowTransaction(t *testing.T, many bool) {
 	}
 }
 
-// written returns the payloads in the outbox, in their order.
+// written returns the payloads in the outbox, in order.
 func written(t *testing.T, g *ground[pgx.Tx]) []string {
 	t.Helper()
 	u, err := g.db.Begin(t.Context(), store.Intake{})

@@ -60,7 +60,7 @@ func (e examined) Examine(context.Context, store.Exam) ([]skald.Finding, error) 
 }
 
 // An inbox without a retention of its own logs that nobody sees to it, once a relay would have.
-func TestKeeperNamesThatNobodyDeletesMarks(t *testing.T) {
+func TestMissingRetentionIsLogged(t *testing.T) {
 	for remedy, told := range map[string]int{"": 0, "start a relay": 1} {
 		synctest.Test(t, func(t *testing.T) {
 			var log strings.Builder

@@ -24,7 +24,7 @@ func want(t *testing.T, log *testlog.Log, n int, have ...string) {
 
 // A type that nobody handles is named once, louder where it is a handled one misspelt; who consumes what is
 // said at the start.
-func TestWhatIsSkippedIsNamedOnce(t *testing.T) {
+func TestSkippedTypeIsLoggedOnce(t *testing.T) {
 	w, log := newWorld(t, 2), &testlog.Log{}
 	in := w.inbox(&inbox.Options{Now: w.clock, Logger: log.Logger()}, keep)
 	for _, typ := range []string{"siad", "other", "siad", "other", "said"} {

@@ -24,7 +24,7 @@ func newAnnouncer(log *strings.Builder) *announcer[*memstore.Tx] {
 }
 
 // A type is told of once: louder where it looks like one that is handled.
-func TestTypesAreToldOnce(t *testing.T) {
+func TestTypesAreLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	a := newAnnouncer(&log)
 	for range 3 {
@@ -60,7 +60,7 @@ func indexing(depth int, none []int) {
 }
 
 // The stack of a panic is told once for all with its fingerprint, from the function on that panicked.
-func TestPanicIsToldOnce(t *testing.T) {
+func TestPanicIsLoggedOnce(t *testing.T) {
 	for _, depth := range []int{0, 20} {
 		var log strings.Builder
 		a := newAnnouncer(&log)
@@ -77,7 +77,7 @@ func TestPanicIsToldOnce(t *testing.T) {
 }
 
 // That the consumer is ready is told once, when a look at the broker brings no more partitions.
-func TestReadyIsToldOnce(t *testing.T) {
+func TestReadyIsLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	a := newAnnouncer(&log)
 	a.Ready(0, broker.Batch{})

@@ -80,7 +80,7 @@ func chargedLate(t *testing.T, b *bank,
 
 // A claimed message whose intent stands, by a rival or by itself, and which does not know it, does not take
 // the call away.
-func TestIntentThatStandsIsNotTakenBack(t *testing.T) {
+func TestStoredIntentIsNotRemoved(t *testing.T) {
 	for name, answer := range map[string]func() ([]bool, error){
 		"a rival's":          func() ([]bool, error) { return []bool{false}, nil },
 		"answered by a fall": func() ([]bool, error) { return nil, collided{} },

@@ -159,7 +159,7 @@ func (e *emptier) Maintain(ctx context.Context, m store.Maintain) (store.Maintai
 
 // Of several instances that are to see to the retention one does; when it stops the next one that starts
 // does, and when it dies, once its lease is over.
-func TestOneInstanceEmpties(t *testing.T) {
+func TestOneInstanceDeletesExpiredRows(t *testing.T) {
 	w := newWorld(t, 1)
 	begin := func(session *memstore.Store) (*emptier, func() error) {
 		e := &emptier{Store: session}

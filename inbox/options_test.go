@@ -14,7 +14,7 @@ import (
 func never(context.Context, tx, skald.Received[string]) error { return nil }
 
 // An option that nobody can mean is an error at the start that names it.
-func TestOptionsThatNobodyCanMean(t *testing.T) {
+func TestInvalidOptionsAreErrors(t *testing.T) {
 	for want, o := range map[string]*inbox.Options{
 		"Limits.Held is below zero":           {Limits: inbox.Limits{Held: -1}},
 		"Limits.Record is below zero":         {Limits: inbox.Limits{Record: -1}},

@@ -211,7 +211,7 @@ func TestEachClassEndsAsItShould(t *testing.T) {
 	}
 }
 
-func TestTooOldAFailureIsDead(t *testing.T) {
+func TestFailureAfterRetryAgeIsDead(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Age: time.Hour}},
 		func(context.Context, tx, skald.Received[string]) error {
@@ -229,7 +229,7 @@ func TestTooOldAFailureIsDead(t *testing.T) {
 }
 
 // A letter that lay for longer than a message is tried for is tried as often as others once it is redriven.
-func TestRedriveBeginsTheAgeAnew(t *testing.T) {
+func TestRedriveRestartsTheAge(t *testing.T) {
 	w := newWorld(t, 1)
 	fails, tries := true, 0
 	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Age: time.Hour, Attempts: 3}},
@@ -296,7 +296,7 @@ func TestFullConsumerPausesItsPartition(t *testing.T) {
 
 // A message of a full key becomes a dead letter that blocks its key, and other keys of the partition go on.
 // Redriven, the letters follow in the order of their key. With FreeKey the key goes on before them.
-func TestFullKeyStopsNoOtherKey(t *testing.T) {
+func TestFullKeyBlocksNoOtherKey(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits  inbox.Limits
 		freeKey bool

@@ -26,7 +26,7 @@ func aQueue(now func() time.Time) *queue[*memstore.Tx] {
 // What is kept is counted at times, for what others park or free, and more seldom where that is long: a
 // hundredth of the time at most, and a quarter of that where no partition waits for others to make room. One
 // that took for ever does not end the counting.
-func TestCountThatIsLongIsMadeSeldom(t *testing.T) {
+func TestSlowCountIsRare(t *testing.T) {
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		took, want time.Duration
@@ -64,7 +64,7 @@ func parkedAs(id, key string, waiting bool) store.Parked {
 
 // What waits behind a claimed message rides in its chain, and is let go of with it: a message that was not
 // claimed is nobody's.
-func TestRidersGoWithTheFirstOfTheirKey(t *testing.T) {
+func TestPrefetchedMessagesAreDroppedWithTheirClaim(t *testing.T) {
 	q := aQueue(time.Now)
 	s := &q.in.schedule
 	q.Take(looked{Claimed: store.Claimed{Parked: []store.Parked{
@@ -88,7 +88,7 @@ func TestRidersGoWithTheFirstOfTheirKey(t *testing.T) {
 }
 
 // A message that a process may have died of is in no schedule: it is handed out alone.
-func TestSuspectIsTakenAlone(t *testing.T) {
+func TestSuspectRunsAlone(t *testing.T) {
 	q := aQueue(time.Now)
 	s := &q.in.schedule
 	killer := parkedAs("1", "a", false)
@@ -109,7 +109,7 @@ func TestSuspectIsTakenAlone(t *testing.T) {
 
 // As many share a transaction as goes well: twice as many behind each job, one behind one that went ill, and
 // half of them where they waited here for long.
-func TestSizeFollowsHowItGoes(t *testing.T) {
+func TestSizeOfClaimedBatchesFollowsResults(t *testing.T) {
 	now := time.Now()
 	q := aQueue(func() time.Time { return now })
 	job := func(what decide.Ending, ago time.Duration) []exec.Result {
@@ -128,7 +128,7 @@ func TestSizeFollowsHowItGoes(t *testing.T) {
 }
 
 // Nothing is claimed while half of what may be is here, nor above a limit.
-func TestAppetiteEndsAtHalf(t *testing.T) {
+func TestClaimsStopAtHalf(t *testing.T) {
 	q := aQueue(time.Now)
 	if n := q.Appetite(4, 1); n != 1 {
 		t.Errorf("of a limit of 1 there are %d to claim", n)

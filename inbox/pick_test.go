@@ -41,7 +41,7 @@ func (b *bench) add(n int) (es []*partition.Entry) {
 }
 
 // What is ready is shared out among the workers, and no more than a batch goes to each.
-func TestReadyIsSharedOut(t *testing.T) {
+func TestReadyMessagesAreDividedAmongWorkers(t *testing.T) {
 	for _, c := range []struct{ workers, batch, ready, want int }{
 		{4, 100, 3, 1}, {4, 100, 40, 11}, {4, 5, 40, 5}, {4, 1, 40, 1}, {1, 100, 40, 40},
 	} {
@@ -56,7 +56,7 @@ func TestReadyIsSharedOut(t *testing.T) {
 
 // Messages that cannot share a transaction are taken alone: those behind a failure, with a call, for a step
 // of a saga, or with a table of the user's.
-func TestSomeAreTakenAlone(t *testing.T) {
+func TestMessagesThatRunAlone(t *testing.T) {
 	b := newBench(1, 100)
 	es := b.add(4)
 	es[1].Lonely, es[3].Again = true, 1
@@ -79,7 +79,7 @@ func TestSomeAreTakenAlone(t *testing.T) {
 }
 
 // Nothing is begun while an operator has it pause, nor what the database does not know of.
-func TestNothingIsBegun(t *testing.T) {
+func TestNothingBeginsInAPause(t *testing.T) {
 	b := newBench(1, 1)
 	b.l.Origin, b.l.Checkpoint = "one", &store.Checkpoint{InFlightEnd: 1}
 	b.add(2)

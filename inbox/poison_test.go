@@ -19,7 +19,7 @@ type mortuary struct {
 	*till
 	sessions int
 	// whose charge ends the process; whose step does, as it is read
-	crashCount, unreadable func(p purchase) bool
+	crashes, unreadable func(p purchase) bool
 }
 
 // live is one session: until it dies, which it tells, or there is nothing to do.
@@ -39,7 +39,7 @@ func (m *mortuary) live() (died bool) {
 	}, inbox.Occurrence(change), inbox.Begun(begun))
 	inbox.DoOn(unreadable, placed, func(ctx context.Context, tx tx,
 		r skald.Received[purchase]) (inbox.Result, error) {
-		if m.crashCount(r.Value) {
+		if m.crashes(r.Value) {
 			return inbox.Result{}, session.Die()
 		}
 		return m.till.charge(ctx, tx, r)
@@ -86,10 +86,10 @@ func (m *mortuary) rest() (deaths int) {
 // A charge that ends its process each time, before any attempt of it could be noted, is a dead letter of its
 // step: its compensation lets it go, and the messages of its key go on. Nobody need redrive it.
 // Interleaving 12.
-func TestKillerOfAStepIsLetGo(t *testing.T) {
-	crashCount := func(p purchase) bool { return p.Order == "a" }
+func TestCrashingStepFreesItsKey(t *testing.T) {
+	crashes := func(p purchase) bool { return p.Order == "a" }
 	never := func(purchase) bool { return false }
-	m := &mortuary{till: newTill(t, nil), crashCount: crashCount, unreadable: never}
+	m := &mortuary{till: newTill(t, nil), crashes: crashes, unreadable: never}
 	m.publish(m.message(placed, "k", purchase{Order: "a"}), m.message(placed, "k", purchase{Order: "b"}))
 	if deaths := m.rest(); deaths != 6 {
 		t.Errorf("%d deaths", deaths)
@@ -117,9 +117,9 @@ func TestKillerOfAStepIsLetGo(t *testing.T) {
 // Where to read its step is what ends the process, nobody can know that: it is a dead letter too, in the end,
 // and its compensation is answered.
 // Interleaving 12.
-func TestKillerWhoseStepNobodyKnows(t *testing.T) {
-	crashCount := func(p purchase) bool { return p.Order == "a" }
-	m := &mortuary{till: newTill(t, nil), crashCount: crashCount, unreadable: crashCount}
+func TestCrashBeforeTheStepIsKnown(t *testing.T) {
+	crashes := func(p purchase) bool { return p.Order == "a" }
+	m := &mortuary{till: newTill(t, nil), crashes: crashes, unreadable: crashes}
 	m.publish(m.message(placed, "k", purchase{Order: "a"}))
 	m.rest()
 	if dead := m.dead(); len(dead) != 1 || dead[0].Dead.Kind != "crash" || dead[0].CrashCount != 6 ||

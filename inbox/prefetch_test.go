@@ -50,7 +50,7 @@ func (d *portions) Claim(ctx context.Context, w store.Want) (store.Claimed, erro
 
 // Of a key that is parked whole chains are taken at once: a claim for each transaction, not for each message.
 // Each takes effect once, in its order; and no more is in hand than may be.
-func TestWhatWaitsRidesWithTheFirstOfItsKey(t *testing.T) {
+func TestWaitingMessagesArePrefetched(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		w := newWorld(t, 1)
 		want := map[string][]string{}
@@ -95,7 +95,7 @@ func TestWhatWaitsRidesWithTheFirstOfItsKey(t *testing.T) {
 
 // One that fails among those that ride is charged, alone; those before it take effect, those behind it wait,
 // and none runs more than twice for it.
-func TestRiderThatFailsIsChargedAlone(t *testing.T) {
+func TestOnlyTheFailedPrefetchedMessageIsCharged(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		w := newWorld(t, 1)
 		want, others := w.chain("k", 60), w.chain("l", 60)
@@ -141,7 +141,7 @@ func TestRiderThatFailsIsChargedAlone(t *testing.T) {
 
 // One that ends the process while it rides is found as others are, and none of its neighbours is charged.
 // Interleaving 12.
-func TestRiderThatKillsBecomesADeadLetter(t *testing.T) {
+func TestPrefetchedKillerBecomesADeadLetter(t *testing.T) {
 	m := newMortal(t, 1, func(r skald.Received[string]) bool { return r.Value == "k40" })
 	m.batch = 100
 	want, others := m.chain("k", 60), m.chain("l", 60)
@@ -164,7 +164,7 @@ func TestRiderThatKillsBecomesADeadLetter(t *testing.T) {
 // Were the claim of the first not counted for those that ride, what rides with a killer would cost deaths of
 // its own.
 // Interleaving 12.
-func TestSeededBugOfRidersThatKill(t *testing.T) {
+func TestSeededBugOfPrefetchedKillers(t *testing.T) {
 	m := newMortal(t, 1, func(r skald.Received[string]) bool { return r.Value == "k40" })
 	m.batch = 100
 	m.wrap = func(d store.Driver[tx]) store.Driver[tx] { return uncounted{d} }
@@ -196,7 +196,7 @@ func (d uncounted) Claim(ctx context.Context, w store.Want) (store.Claimed, erro
 
 // What somebody else does to a key between the claim and the transaction, to its first or to one that rides,
 // has what rides behind that left alone: it is taken later, in its order, once.
-func TestRidersOfAKeyThatMoved(t *testing.T) {
+func TestPrefetchedMessagesOfAChangedKey(t *testing.T) {
 	for _, at := range []int{0, 5, 19} {
 		for name, what := range map[string]func(store.Parked) store.Effect{
 			"dropped": func(p store.Parked) store.Effect {
@@ -270,7 +270,7 @@ func (d *movedBetween) Begin(ctx context.Context, in store.Intake) (store.Unit[t
 }
 
 // Where what waits cannot share a transaction, it is taken as ever: in its order, none twice.
-func TestRidersOfSeveralKinds(t *testing.T) {
+func TestPrefetchedMessagesOfSeveralKinds(t *testing.T) {
 	w := newWorld(t, 1)
 	other := skald.Event[string]{Topic: "orders", Type: "other"}
 	var want []string

@@ -29,8 +29,8 @@ func (s *purgedSubscription) Receive(ctx context.Context, most int) (broker.Batc
 	return b, err
 }
 
-// TestMissedIsTold: what the broker removed unread is counted, and noted in the database.
-func TestMissedIsTold(t *testing.T) {
+// TestMissedMessagesAreCounted: what the broker removed unread is counted, and noted in the database.
+func TestMissedMessagesAreCounted(t *testing.T) {
 	w := newWorld(t, 1)
 	in := inbox.New(w.db, purged{w.bus}, "stock", nil)
 	inbox.On(in, said, keep)

@@ -12,7 +12,7 @@ import (
 )
 
 // A consumer beside which no relay runs empties its own marks, if it is told to, and only those that are old.
-func TestMarksGoWithoutARelay(t *testing.T) {
+func TestMarksExpireWithoutARelay(t *testing.T) {
 	w := newWorld(t, 1)
 	mark := func() store.Identity {
 		m := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/other", ID: w.message("", "").ID},

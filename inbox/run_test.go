@@ -60,7 +60,7 @@ func TestDifferentKeysOfOnePartitionAreHandledAtTheSameTime(t *testing.T) {
 	}
 }
 
-func TestStopFinishesWhatIsInHandAndLeavesTheRest(t *testing.T) {
+func TestStopFinishesRunningHandlers(t *testing.T) {
 	w := newWorld(t, 1)
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	in := w.inbox(&inbox.Options{Workers: 1},
@@ -228,7 +228,7 @@ func (a *away) Outage(err error) bool { return errors.Is(err, errAway) || a.Driv
 
 // In simulated time: the pauses between attempts are as long as they are.
 // Interleaving 14.
-func TestOutageOfTheDatabaseIsNobodysFault(t *testing.T) {
+func TestOutageOfTheDatabaseIsNotCharged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		db := &away{Driver: w.db}
@@ -269,7 +269,7 @@ func (f *fullPool) Seen(ctx context.Context, _ string, _ []store.Identity) ([]st
 
 // A look into the marks that gets no connection holds up the main loop for a moment, not forever. In
 // simulated time.
-func TestLookWithoutAConnectionHoldsUpNobody(t *testing.T) {
+func TestLookWithoutAConnectionDelaysLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		db := &fullPool{Driver: w.db}
@@ -341,7 +341,7 @@ func (a *callCount) Probe(ctx context.Context) error {
 
 // An idle inbox makes about nine calls of its database a minute, each a transaction: one in 8 s for all that
 // it looks for, and one in a minute for the types that it handles.
-func TestIdleInboxAsksSeldom(t *testing.T) {
+func TestIdleInboxMakesFewCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		db := &callCount{Driver: w.db}

@@ -21,7 +21,7 @@ import (
 
 // Whatever becomes of a message, its payload is in no log, span, metric or Health, nor in what is kept of its
 // failure.
-func TestPayloadsAreToldToNobody(t *testing.T) {
+func TestPayloadsAreNeverLogged(t *testing.T) {
 	const secret = "4929123412341234"
 	w := newWorld(t, 1)
 	if err := w.bus.MakeTopics(t.Context(), 1, "dead"); err != nil {

@@ -19,7 +19,7 @@ import (
 // Ways to write down what failed that the field knows, each with what comes of it; as it is here, nothing
 // does.
 // Interleaving 12.
-func TestSeededBugsOfWhatIsKept(t *testing.T) {
+func TestSeededBugsOfParkedMessages(t *testing.T) {
 	t.Run("parked in the order of ids", func(t *testing.T) {
 		for name, c := range map[string]struct {
 			bug  bugOf

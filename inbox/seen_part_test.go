@@ -103,7 +103,7 @@ func TestRepeatsAreDropped(t *testing.T) {
 
 // Behind many that are new it is no longer asked, but where a process may have died of one, and behind a
 // repeat.
-func TestNewOnesAreNotAskedForForEver(t *testing.T) {
+func TestNewMessagesAreNotLookedUpForever(t *testing.T) {
 	b, f := seenNewBench(t)
 	for n := range trusting {
 		f.Marked(t.Context(), []*partition.Entry{b.entry(fmt.Sprint(n))})

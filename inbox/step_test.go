@@ -329,7 +329,7 @@ func (u *betweenUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]
 
 // A "no" that is about to be stored while somebody bars the step is not said any more; and no failure is
 // parked over a bar.
-func TestStepIsBarredWhileItsMessageIsPutDown(t *testing.T) {
+func TestStepIsBarredWhileItsMessageIsParked(t *testing.T) {
 	for name, p := range map[string]purchase{"rejected": {Order: "a", No: true}, "failed": {Order: "a"}} {
 		t.Run(name, func(t *testing.T) {
 			between := &betweenBoth{}
@@ -504,7 +504,7 @@ func TestStepWithACallUnderWay(t *testing.T) {
 }
 
 // Beside messages that share a transaction, each step ends as it would alone.
-func TestStepsBesideBatches(t *testing.T) {
+func TestStepsNextToBatches(t *testing.T) {
 	l := newTill(t, &inbox.Options{Batch: 10, Workers: 1})
 	inbox.On(l.in, said,
 		func(_ context.Context, t tx, m skald.Received[string]) error { return note(t, "said", m.Value) })

@@ -17,7 +17,7 @@ import (
 
 // A message that failed holds its key, and is named, while its handler runs again too: else one that always
 // takes long to fail would hardly ever be seen.
-func TestStuckMessageIsNamedWhileItIsTriedAgain(t *testing.T) {
+func TestStuckMessageIsListedWhileItIsRetried(t *testing.T) {
 	w := newWorld(t, 1)
 	var runs atomic.Int64
 	again, goOn := make(chan struct{}), make(chan struct{})
@@ -49,7 +49,7 @@ func TestStuckMessageIsNamedWhileItIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestInboxCountsWhatBecameOfEachMessage(t *testing.T) {
+func TestInboxCountsResults(t *testing.T) {
 	read := metric.NewManualReader()
 	w := newWorld(t, 1)
 	o := &inbox.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(read)),

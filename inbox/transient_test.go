@@ -201,7 +201,7 @@ func (c *ticking) pass(d time.Duration) { c.ahead.Add(int64(d)) }
 
 // Whatever a message fails by that may pass: others are handled, it is parked with its key, is listed, and
 // dies in the end.
-func TestTransientFailuresStopNobodyElse(t *testing.T) {
+func TestTransientFailuresBlockNoOtherKey(t *testing.T) {
 	sleeps := func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "SELECT pg_sleep(25)")
 		return err

@@ -218,7 +218,7 @@ func TestRefusedCompensationByCall(t *testing.T) {
 }
 
 // What the step was taken by before Skald knew of it is undone, too, once; and is not taken again.
-func TestStepsBeside(t *testing.T) {
+func TestLegacySteps(t *testing.T) {
 	for _, outside := range []bool{false, true} {
 		d := newDesk(t)
 		if !outside {
@@ -293,7 +293,7 @@ func (d *worker) refundOfAnything() call.Call[tx, purchase, string, string] {
 // that it is to undo; or that one has died at its call; or is just about to make it. Neither waits for the
 // other for ever.
 // Interleaving 8.
-func TestRedriveBesideACallOfItsKey(t *testing.T) {
+func TestRedriveNextToACallOfItsKey(t *testing.T) {
 	for _, when := range []string{"at the call", "dead at the call", "before the call"} {
 		t.Run(when, func(t *testing.T) {
 			b := &meanwhile{}
@@ -368,7 +368,7 @@ func (u fallingUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]b
 }
 
 // An intent that does not stand is tried again at once, and then with growing pauses.
-func TestIntentThatNeverStandsHasPauses(t *testing.T) {
+func TestIntentThatIsNeverStoredHasPauses(t *testing.T) {
 	b := &falling{}
 	d := deskOver(t, func(db store.Driver[tx]) store.Driver[tx] { b.Driver = db; return b })
 	d.come(placed, purchase{Order: "a"})

@@ -8,7 +8,7 @@ import (
 )
 
 // What no worker has begun when the inbox is told to stop is left, as what is at the broker is.
-func TestStopLeavesWhatWaitsForAWorker(t *testing.T) {
+func TestStopLeavesWaitingMessages(t *testing.T) {
 	begun, waits := &partition.Entry{}, &partition.Entry{}
 	l := &loop[*memstore.Tx]{jobs: make(chan []*partition.Entry, 2), running: 3,
 		hands: map[*partition.Entry]hand{begun: {}}}
