@@ -23,7 +23,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A bed is a registry that can be away.
+// A bed is a registry that can be unavailable.
 type bed struct {
 	fake  *srfake.Registry
 	url   string
@@ -57,7 +57,7 @@ func (b *bed) client(t testing.TB) *sr.Client {
 	return c
 }
 
-// registry is that of a process of its own.
+// registry returns the Registry of a new process.
 func (b *bed) registry(t testing.TB, keep store.PayloadSchemas) *schema.Registry {
 	t.Helper()
 	var r schema.Registry
@@ -68,7 +68,7 @@ func (b *bed) registry(t testing.TB, keep store.PayloadSchemas) *schema.Registry
 	return &r
 }
 
-// Two versions of one event: the second one has the method.
+// Two versions of one event: the second has a method.
 type (
 	payment1 struct {
 		Order  string `avro:"order" json:"order"`
@@ -159,7 +159,7 @@ func dynamic(t testing.TB, text string) build {
 	}
 }
 
-// builds are the old and the new one of each language.
+// builds returns the old and the new build of each language.
 func builds(t testing.TB) map[string][2]build {
 	return map[string][2]build{
 		"avro": {
@@ -179,7 +179,7 @@ func builds(t testing.TB) map[string][2]build {
 	}
 }
 
-// written is a message as it travels.
+// written returns v encoded as a message.
 func written(t testing.TB, c skald.Codec, v any) skald.Message {
 	t.Helper()
 	m := skald.Message{ID: "m1", Topic: "payments", Type: "payment.processed"}

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/schema/protobuf"
 )
 
-// Ten fields, as an order has them.
+// ten has ten fields, as a typical order.
 type ten struct {
 	ID       string  `avro:"id" json:"id"`
 	Customer string  `avro:"customer" json:"customer"`
@@ -27,7 +27,7 @@ type ten struct {
 	Note     string  `avro:"note" json:"note"`
 }
 
-// eleven is what a newer program writes.
+// eleven is the event of a newer program.
 type eleven struct {
 	ten    `avro:",inline"`
 	Method string `avro:"method,default=unknown" json:"method,omitempty"`
@@ -38,7 +38,7 @@ func anOrder() ten {
 		"leave it at the door"}
 }
 
-func aType() *typepb.Field { // of ten fields, too
+func aType() *typepb.Field { // also has ten fields
 	return &typepb.Field{Kind: typepb.Field_TYPE_INT64, Cardinality: typepb.Field_CARDINALITY_OPTIONAL,
 		Number: 7, Name: "amount", TypeUrl: "type.example/Order",
 		OneofIndex: 2, Packed: true, JsonName: "amount", DefaultValue: "leave it at the door"}
@@ -86,7 +86,7 @@ func BenchmarkEncode(b *testing.B) {
 	b.Run("json without schema", func(b *testing.B) { benchmarkEncode(b, skald.JSON{}, anOrder()) })
 }
 
-// A writer pays for the payload and for its header.
+// A writer allocates only the payload and its header.
 func TestAllocations(t *testing.T) {
 	r := newBed(t).registry(t, nil)
 	order := anOrder()
@@ -108,7 +108,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// The writer's schema has a field that the reader's has not.
+// The writer's schema has a field that the reader's schema does not have.
 func BenchmarkDecode(b *testing.B) {
 	r := newBed(b).registry(b, nil)
 	name := &schema.Options{Subject: "eleven"}

@@ -14,21 +14,21 @@ import (
 
 const (
 	mostBytes   = 2 << 20 // of a schema with its imports
-	mostAnswer  = 4 << 20 // bytes of one answer of the registry, in which a schema is escaped
-	mostError   = 4 << 10 // bytes of an answer that is an error
+	mostAnswer  = 4 << 20 // of one answer of the registry; JSON escapes make it longer than the schema
+	mostError   = 4 << 10 // of an error answer
 	mostImports = 500     // schemas that one schema refers to
-	mostDeep    = 50      // references in a row
-	mostNested  = 200     // brackets within brackets
+	mostDeep    = 50      // length of a chain of references
+	mostNested  = 200     // depth of nested brackets
 	mostParts   = 20_000  // brackets, commas and semicolons
 )
 
-// LimitError is of a schema that is larger than Skald reads, or that takes more steps to compare.
+// LimitError reports a schema that exceeds a limit of Skald, or takes too many steps to compare.
 type LimitError struct{ What string }
 
 func (e *LimitError) Error() string { return e.problem().Rule + ": " + e.What }
 
 func (e *LimitError) problem() Problem {
-	return Problem{Field: "all", Rule: "it cannot be told whether it can be read", Saw: e.What}
+	return Problem{Field: "all", Rule: "compatibility cannot be decided", Saw: e.What}
 }
 
 // Bounded returns a *LimitError if s and its imports are larger than Skald reads: 2 MiB, 500 imports, 20,000
@@ -59,8 +59,8 @@ func (s Schema) Bounded() error {
 	return nil
 }
 
-// size returns the greatest depth of brackets in a text, and how many parts it has. Brackets in strings and
-// comments count too, so that neither number is too small.
+// size returns the greatest depth of brackets in a text, and its number of parts. It also counts brackets
+// in strings and comments, so neither number is too small.
 func size(text string) (depth, parts int) {
 	open := 0
 	for i := range len(text) {
@@ -77,8 +77,8 @@ func size(text string) (depth, parts int) {
 	return depth, parts
 }
 
-// bounded returns a client like c that reads no more than mostAnswer bytes of an answer. Its errors do not
-// contain a password that a URL of c has.
+// bounded returns a client like c that limits an answer to mostAnswer bytes. Its errors contain no password
+// from a URL of c.
 func bounded(c *sr.Client) (server, error) {
 	given, _ := c.OptValue("HTTPClient").(*http.Client)
 	if given == nil {
@@ -95,13 +95,13 @@ func bounded(c *sr.Client) (server, error) {
 	for _, text := range all {
 		at, err := url.Parse(text)
 		if err != nil {
-			return server{}, errors.New("a URL of the schema registry cannot be read")
+			return server{}, errors.New("a URL of the schema registry is invalid")
 		}
 		limit.users[at.Host] = at.User
 		at.User = nil
 		urls = append(urls, at.String())
 	}
-	// TLS is in the transport already, and NewClient refuses it beside one of another type.
+	// The transport already has TLS. NewClient refuses a TLS option together with a custom transport.
 	var noTLS *tls.Config
 	out, err := sr.NewClient(append(c.Opts()[:len(c.Opts()):len(c.Opts())], sr.HTTPClient(&one),
 		sr.URLs(urls...),
@@ -109,7 +109,7 @@ func bounded(c *sr.Client) (server, error) {
 	return server{out}, err
 }
 
-// limited bounds the bodies of answers.
+// limited limits the bodies of answers and sets the login.
 type limited struct {
 	next  http.RoundTripper
 	users map[string]*url.Userinfo // by host
@@ -138,7 +138,7 @@ type body struct {
 	io.Closer
 }
 
-// most fails after so many bytes.
+// most returns an error after left bytes.
 type most struct {
 	io.Reader
 	left int
@@ -153,13 +153,13 @@ func (m *most) Read(to []byte) (int, error) {
 	return n, err
 }
 
-// An oddAnswerError is of an answer that is none of a registry, or none that can be used.
+// An oddAnswerError is an answer that is not from a registry, or that cannot be used.
 type oddAnswerError struct{ err error }
 
 func (e *oddAnswerError) Error() string { return e.err.Error() }
 func (e *oddAnswerError) Unwrap() error { return e.err }
 
-// odd marks errors of an answer that came, whatever was in it.
+// odd wraps err in an oddAnswerError if an answer arrived but its content is unusable.
 func odd(err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError

@@ -27,7 +27,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// An endless body counts what is read of it.
+// An endless body counts the bytes that are read from it.
 type endless struct{ read *atomic.Int64 }
 
 func (e endless) Read(to []byte) (int, error) {
@@ -39,8 +39,8 @@ func (e endless) Read(to []byte) (int, error) {
 }
 func (endless) Close() error { return nil }
 
-// An answer without end, or one that leads to ever more schemas, is given up. The message waits for a build
-// that can read it; other schemas are read.
+// The reader gives up on an endless answer and on an endless chain of references. The message waits for a
+// build that can read it; other schemas are read.
 func TestAnswersAreBounded(t *testing.T) {
 	var read atomic.Int64
 	without := func(code int) func(*http.Request) *http.Response {
@@ -112,7 +112,7 @@ func wide(fields int) string {
 	b.WriteString("syntax = \"proto3\";\nmessage M {\n")
 	for i := range fields {
 		number := i + 1
-		if number >= 19000 { // those above are reserved
+		if number >= 19000 { // the numbers from 19000 on are reserved
 			number += 1000
 		}
 		fmt.Fprintf(&b, "int32 f%d = %d;\n", i, number)
@@ -120,7 +120,7 @@ func wide(fields int) string {
 	return b.String() + "}\n"
 }
 
-// Schemas that would take long to read are refused; those that merely are large are read in steps that grow
+// Schemas that would take too long to parse are refused. The time for schemas that are only large grows
 // with their size.
 func TestHugeProto(t *testing.T) {
 	grid := "syntax = \"proto3\";\nmessage A0 {}\nmessage B0 {}\n"
@@ -149,8 +149,8 @@ func TestHugeProto(t *testing.T) {
 	}
 }
 
-// Messages of a schema whose comparison would take too long are parked; those of other keys are handled, with
-// a single worker.
+// Messages of a schema that would take too long to compare are parked. A single worker still handles
+// messages of other keys.
 func TestHostileSchemaStopsItsOwnMessagesOnly(t *testing.T) {
 	t.Parallel()
 	g, b := inMemory(t), newBed(t)
@@ -189,7 +189,7 @@ func TestHostileSchemaStopsItsOwnMessagesOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(kept) == 20 && len(g.effects(t)) == 40 && kept[0].Attempts == 0 &&
-			strings.Contains(kept[0].Last.Why, "cannot be told") {
+			strings.Contains(kept[0].Last.Why, "cannot be decided") {
 			return
 		}
 		select {

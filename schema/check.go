@@ -7,45 +7,45 @@ import (
 	"strings"
 )
 
-// The levels of compatibility. All of them are held against all versions of a subject.
+// The levels of compatibility. Check compares with all versions of a subject.
 const (
-	Backward = "BACKWARD" // the new schema reads what older ones wrote
-	Forward  = "FORWARD"  // older schemas read what the new one writes
+	Backward = "BACKWARD" // the new schema reads payloads of older ones
+	Forward  = "FORWARD"  // older schemas read payloads of the new one
 	Full     = "FULL"     // both
 	None     = "NONE"
 )
 
-// Verdict is what Check says of a subject.
+// Verdict is the result of Check for one subject.
 type Verdict struct {
 	Subject string  `json:"subject"`
 	State   State   `json:"state"`
-	Version int     `json:"version,omitempty"` // of Registered: which it is
-	Level   string  `json:"level"`             // that it was held to
-	Against int     `json:"against"`           // how many versions it was compared with
+	Version int     `json:"version,omitempty"` // the matching version, if Registered
+	Level   string  `json:"level"`             // the level that was applied
+	Against int     `json:"against"`           // number of versions compared
 	Breaks  []Break `json:"breaks,omitempty"`
 }
 
-// State is what becomes of a schema.
+// State is the result of a comparison with a registry.
 type State string
 
 // States.
 const (
-	New          State = "new"          // the registry has nothing under the subject
-	Registered   State = "registered"   // it is one of the versions
+	New          State = "new"          // the registry has no version of the subject
+	Registered   State = "registered"   // equal to a version of the subject
 	Compatible   State = "compatible"   // it can be pushed
 	Incompatible State = "incompatible" // see Breaks
 	Unchecked    State = "unchecked"    // the level is NONE
 )
 
-// Break is a problem with a version.
+// Break is a problem between the schema of the program and a version.
 type Break struct {
 	Version int    `json:"version"`
 	Reader  string `json:"reader"` // "this program", "version 3"
 	Problem
 }
 
-// Check compares the schemas of a lock with the versions of their subjects, by the rules of formats. Level
-// overrules that of the registry; empty: it does not.
+// Check compares the schemas of a lock with the versions of their subjects, by the rules of formats. A
+// level that is not empty overrides the registry's level.
 func Check(lock Lock, versions Versions, level string, formats ...Format) ([]Verdict, error) {
 	var out []Verdict
 	for _, l := range lock.Subjects {
@@ -53,7 +53,7 @@ func Check(lock Lock, versions Versions, level string, formats ...Format) ([]Ver
 			func(h SubjectHistory) bool { return h.Subject == l.Subject })
 		if i < 0 {
 			return out,
-				fmt.Errorf("subject %s: what the registry has of it was not pulled: run: skald schema pull",
+				fmt.Errorf("subject %s: its versions were not pulled; run: skald schema pull",
 					l.Subject)
 		}
 		v, err := check(l, versions.Subjects[i], level, formats)
@@ -143,7 +143,7 @@ func against(f Format, level string, version int, own, was Schema) (out []Break,
 	return out, err
 }
 
-// same: registries change the white space of what they take.
+// same ignores white space, because registries change it.
 func same(a, b Schema) bool {
 	return a.Format == b.Format && strings.Join(strings.Fields(a.Text),
 		" ") == strings.Join(strings.Fields(b.Text), " ")

@@ -12,33 +12,33 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Options of a codec. The zero value works.
+// Options configure a codec. The zero value works.
 type Options struct {
-	Subject string // of the registry. Default: topic and type, "payments-payment.processed"
+	Subject string // in the registry. Default: topic and type, "payments-payment.processed"
 	Place   Place  // where the id of the schema travels. Default InHeader
 }
 
-// Codec encodes with the schema of one type, and decodes what was written with any schema that this one can
-// read. It asks the registry when it first writes an event, and when it first reads an id that is not kept;
-// see Registry.Warm. The packages of the languages make it.
+// Codec encodes with the schema of one Go type, and decodes payloads of every schema that this one can
+// read. It calls the registry before the first write of an event, and before the first read of a schema
+// that is not stored; see Registry.Warm. The language packages create it.
 //
-// Decode fails by skald.UnknownVersion where the registry does not know the id, or the writer's schema cannot
-// be read with that of this build, so that the message is parked for a build that can; by skald.Outage where
-// the registry is away; and by a plain error, so that it is a dead letter, where the payload is not what its
-// schema says.
+// Decode fails with skald.UnknownVersion if the registry does not have the id, or this build cannot read
+// the writer's schema; the message is parked for a build that can. It fails with skald.Outage if the
+// registry does not answer. It fails with another error, which makes a dead letter, if the payload does not
+// match its schema.
 type Codec struct {
 	reg  *Registry
 	lang Language
 	o    Options
 	own  func() (own, error)
 
-	size    atomic.Int64 // of the payload that was encoded last
+	size    atomic.Int64 // of the last encoded payload
 	written atomic.Pointer[map[event]*written]
 	plain   func() (Reader, error)
 
 	mu        sync.Mutex
 	readers   atomic.Pointer[map[source]Reader]
-	refused   map[source]error // why sound schemas cannot be read, mostRefused at most
+	refused   map[source]error // why valid schemas cannot be read; at most mostRefused entries
 	resolving flights[source, Reader]
 }
 
@@ -51,22 +51,22 @@ type own struct {
 	index []int
 }
 
-// source is what a payload was written with.
+// source identifies the schema that a payload was written with.
 type source struct {
 	id    ID
 	index string
 }
 
-// An event is a type on a topic. All events of a codec with Options.Subject are one.
+// An event is a type on a topic. With Options.Subject all events of a codec share the zero event.
 type event struct{ topic, typ string }
 
-// written is what each payload of an event has in common.
+// written is the common part of all payloads of an event.
 type written struct {
 	header, prefix []byte
 	contentType    string
 }
 
-// NewCodec is a codec in a language; the packages of the languages call it. The schemas are those of reg.
+// NewCodec returns a codec for a language, with the schemas of reg. The language packages call it.
 func NewCodec(reg *Registry, lang Language, o *Options) *Codec {
 	if o == nil {
 		o = &Options{}
@@ -79,7 +79,7 @@ func NewCodec(reg *Registry, lang Language, o *Options) *Codec {
 	return c
 }
 
-// Encode writes v, and the id of its schema.
+// Encode sets the payload, the content type and the schema id of m.
 func (c *Codec) Encode(ctx context.Context, m *skald.Message, v any) error {
 	w, err := c.writes(ctx, m.Topic, m.Type, patience)
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *Codec) subject(topic, typ string) string {
 	return topic + "-" + typ
 }
 
-// Decode fills v, a pointer.
+// Decode decodes the payload of m into v, a pointer.
 func (c *Codec) Decode(ctx context.Context, m skald.Message, v any) error {
 	l, err := locate(m, c.lang.Name() == Protobuf)
 	if err != nil {
@@ -162,7 +162,7 @@ func (c *Codec) reader(ctx context.Context, l located) (Reader, error) {
 	if !l.found {
 		r, err := c.plain()
 		if err == nil && r == nil {
-			err = fmt.Errorf("it has no schema id, neither in the header %s nor as prefix: it cannot be read without; was it written by "+
+			err = fmt.Errorf("it has no schema id, neither in the header %s nor as prefix, and cannot be read without a schema id; was it written by "+
 				"another serializer?", Header)
 		}
 		return r, err
@@ -182,7 +182,7 @@ func (c *Codec) reader(ctx context.Context, l located) (Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kept { // else the next message tries again to keep it
+	if kept { // if not, the next message tries to store it again
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		with(&c.readers, from, r)
@@ -190,7 +190,7 @@ func (c *Codec) reader(ctx context.Context, l located) (Reader, error) {
 	return r, nil
 }
 
-// resolveOnce remembers that a schema cannot be read: the comparison of two schemas may take long.
+// resolveOnce caches the error, because comparing two schemas may take long.
 func (c *Codec) resolveOnce(writer Schema, from source) (Reader, error) {
 	c.mu.Lock()
 	why := c.refused[from]
@@ -212,8 +212,8 @@ func (c *Codec) resolveOnce(writer Schema, from source) (Reader, error) {
 	return nil, err
 }
 
-// understand tells whether writer is a schema at all.
-func (c *Codec) understand(writer Schema) error {
+// checkSchema returns an error if writer is not a valid schema.
+func (c *Codec) checkSchema(writer Schema) error {
 	if err := writer.Bounded(); err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (c *Codec) understand(writer Schema) error {
 	return err
 }
 
-func (c *Codec) speaks(writer Schema) error {
+func (c *Codec) checkFormat(writer Schema) error {
 	if writer.Format != c.lang.Name() {
 		return fmt.Errorf("it is in %s, and this codec reads %s", writer.Format, c.lang.Name())
 	}
@@ -239,7 +239,7 @@ func (c *Codec) resolve(writer Schema, at string) (Reader, error) {
 	return c.lang.Reader(writer, index)
 }
 
-// with adds an entry to a map that others read without a lock.
+// with adds an entry to a map that readers use without a lock.
 func with[K comparable, V any](all *atomic.Pointer[map[K]V], key K, v V) {
 	next := map[K]V{}
 	if known := all.Load(); known != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// Old and new programs read what old and new programs write, in each language, from each place.
+// In each language and from each place, old and new programs read each other's payloads.
 func TestRoll(t *testing.T) {
 	b := newBed(t)
 	for name, versions := range builds(t) {
@@ -55,7 +55,7 @@ func TestRoll(t *testing.T) {
 	}
 }
 
-// On the wire the id is as Confluent's serializers write it.
+// The id is encoded as Confluent's serializers do.
 func TestPlaces(t *testing.T) {
 	b := newBed(t)
 	versions := builds(t)
@@ -76,7 +76,7 @@ func TestPlaces(t *testing.T) {
 		payment1{"o1", 7}); string(m.Data) != "\x00\x00\x00\x00\x02\x04o1\x0e" || header(m) != nil {
 		t.Errorf("Avro with a prefix travels as %q, %v", m.Data, m.Headers)
 	}
-	// The second message of its file has the index [1], which is written as 2, 2: one number, and it is 1.
+	// The second message of its file has the index [1], encoded as 2, 2: one number, which is 1.
 	if m := written(t, versions["protobuf"][0].codec(b.registry(t, nil), o),
 		versions["protobuf"][0].value("o1", 7, "")); !strings.HasPrefix(string(m.Data),
 		"\x00\x00\x00\x00\x03\x02\x02\x0a\x02o1") {
@@ -89,7 +89,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// A handler that passes headers on does not pass on the schema of another payload.
+// A handler that copies headers does not copy the schema id of another payload.
 func TestHeaderOfAnotherMessage(t *testing.T) {
 	b := newBed(t)
 	for place, at := range map[string]schema.Place{"header": schema.InHeader, "prefix": schema.InPrefix} {
@@ -113,11 +113,11 @@ func TestHeaderOfAnotherMessage(t *testing.T) {
 	}
 }
 
-// What stands against a payload decides what becomes of its message.
+// The cause of a decoding error decides whether the message is parked or becomes a dead letter.
 func TestVerdicts(t *testing.T) {
 	b := newBed(t)
 	type number struct{ N int32 }
-	// id 1
+	// gets id 1
 	_ = written(t, avro.Codec[number](b.registry(t, nil), &schema.Options{Subject: "numbers"}), number{1})
 	_, _, err := b.fake.RegisterSchema("json", sr.Schema{Type: sr.TypeJSON, Schema: "{}"})
 	if err != nil {
@@ -138,7 +138,7 @@ func TestVerdicts(t *testing.T) {
 		says string
 	}{
 		"whole":          {whole, "", ""},
-		"unknown number": {id(99), failure.UnknownVersion, "does not know schema 99"},
+		"unknown number": {id(99), failure.UnknownVersion, "does not have schema 99"},
 		"unknown GUID":   {head(append([]byte{1}, make([]byte, 15)...)...), failure.Malformed, "16 bytes"},
 		"GUID of nobody": {head(append([]byte{1, 9}, make([]byte, 15)...)...), failure.UnknownVersion,
 			"09000000-0000-0000-0000-000000000000"},
@@ -170,7 +170,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// No payload stands in an error.
+// No error contains the payload.
 func TestErrorsKeepPayloads(t *testing.T) {
 	b := newBed(t)
 	secret := `{"order":"4711 0815","amount":"5 secret"}`
@@ -188,7 +188,7 @@ func TestErrorsKeepPayloads(t *testing.T) {
 	}
 }
 
-// A registry that is away is an outage, and only where it has to be asked.
+// An unavailable registry is an outage, but only for ids that need it.
 func TestRegistryAway(t *testing.T) {
 	b := newBed(t)
 	payments := func(r *schema.Registry) skald.Event[payment2] {
@@ -235,7 +235,7 @@ func TestRegistryAway(t *testing.T) {
 	}
 }
 
-// Another process of the consumer reads what was kept, years later, without a registry.
+// Years later another process of the consumer reads a stored schema without a registry.
 func TestKept(t *testing.T) {
 	b := newBed(t)
 	for name, versions := range builds(t) {
@@ -266,7 +266,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// What cannot be kept is read all the same, and kept with a later message.
+// A payload is read although its schema cannot be stored. A later message stores it.
 func TestKeptLater(t *testing.T) {
 	b := newBed(t)
 	db := &failing{Store: memstore.New(nil)}
@@ -293,7 +293,7 @@ func TestKeptLater(t *testing.T) {
 	}
 }
 
-// A failing database cannot keep anything.
+// failing is a database whose KeepPayloadSchema fails.
 type failing struct {
 	*memstore.Store
 	fails atomic.Bool
@@ -306,7 +306,7 @@ func (f *failing) KeepPayloadSchema(ctx context.Context, registry, id, definitio
 	return f.Store.KeepPayloadSchema(ctx, registry, id, definition)
 }
 
-// A tombstone and a message of another serializer, as during a move to schemas.
+// Tombstones and messages of another serializer, as during a migration to schemas.
 func TestPlainPayloads(t *testing.T) {
 	b := newBed(t)
 	for _, name := range []string{"json", "protobuf"} {
@@ -335,7 +335,7 @@ func TestNotConnected(t *testing.T) {
 	}
 }
 
-// Without Register a schema that was not pushed cannot be written: the error says what to do.
+// Without Register, writing an unregistered schema fails with an error that names the remedy.
 func TestNotRegistered(t *testing.T) {
 	b := newBed(t)
 	var r schema.Registry
@@ -350,7 +350,7 @@ func TestNotRegistered(t *testing.T) {
 	}
 }
 
-// The schema of a Go type lets objects have more than the struct knows, at each depth.
+// The schema of a Go type allows additional properties, at each depth.
 func TestInferredJSON(t *testing.T) {
 	type line struct{ Article string }
 	type order struct {
@@ -374,8 +374,7 @@ func TestInferredJSON(t *testing.T) {
 	}
 }
 
-// A generated type whose file imports others: those are subjects of their names, and a reader finds them
-// there.
+// The imports of a generated file are registered as subjects of their names, and a reader finds them there.
 func TestGenerated(t *testing.T) {
 	b := newBed(t)
 	c := protobuf.Codec[*collector.ExportTraceServiceRequest](b.registry(t, nil), nil)
@@ -403,7 +402,7 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// A string that is not UTF-8 is not written: other readers change or refuse it.
+// A string that is not UTF-8 is not written, because other readers change or refuse it.
 func TestAvroWritesTextsAlone(t *testing.T) {
 	b := newBed(t)
 	type text struct {

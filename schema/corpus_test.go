@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/schema/protobuf"
 )
 
-// A change of a schema. back: the new one reads what the old one wrote; forth: the other way round. says is
-// in the problem.
+// A change of a schema. back: new readers accept old payloads; forth: old readers accept new payloads. says
+// is part of the problem's text.
 type change struct {
 	name, before, after string
 	back, forth         bool
@@ -34,7 +34,7 @@ func avroChanges() []change {
 	at := func(base, logical string) string {
 		return r(`,{"name":"at","type":{"type":"` + base + `","logicalType":"` + logical + `"}}`)
 	}
-	many := func(unit string) string { // in a union, in a record that refers to itself
+	many := func(unit string) string { // in a union, in a recursive record
 		return r(`,{"name":"l","type":{"type":"array","items":{"type":"record","name":"n.R","fields":[{"name":"next","type":["null","R"],"default":null},` +
 			`{"name":"at","type":["null",{"type":"long","logicalType":"timestamp-` + unit + `"}]}]}}}`)
 	}
@@ -164,11 +164,11 @@ func jsonChanges() []change {
 			o(`,"v":{"oneOf":[{"type":"string"},{"type":"integer"}]}`, ""), true, false, "alternatives"},
 		{"a tree stays", fmt.Sprintf(tree, "integer"), fmt.Sprintf(tree, "number"), true, false, "$.n"},
 		{"a condition comes", o("", ""), o("", `,"if":{"required":["id"]},"then":{"required":["x"]}`), false,
-			true, "cannot be told"},
+			true, "cannot be decided"},
 	}
 }
 
-// The verdict on each change names the field, and says in which direction it breaks.
+// Each verdict names the field and the direction of the break.
 func TestChanges(t *testing.T) {
 	for format, changes := range map[schema.Format][]change{avro.Format{}: avroChanges(),
 		protobuf.Format{}: protoChanges(), jsonschema.Format{}: jsonChanges()} {
@@ -195,7 +195,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// A broken schema is an error, not a verdict.
+// An invalid schema is an error, not a verdict.
 func TestBrokenSchemas(t *testing.T) {
 	for _, format := range []schema.Format{avro.Format{}, protobuf.Format{}, jsonschema.Format{}} {
 		broken := schema.Schema{Format: format.Name(), Text: `{"type":`}

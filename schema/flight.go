@@ -10,9 +10,9 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// flights are calls under way, one for each key: whoever wants the same waits for it. A call goes on when
-// those who wait have given up, so that the next one finds its answer; they hold transactions, which it may
-// itself be waiting for.
+// flights shares calls in progress: callers of the same key wait for one call. A call continues after its
+// callers give up, so that the next caller gets its answer. It must not depend on them: they hold
+// transactions that the call may wait for.
 type flights[K comparable, V any] struct {
 	mu  sync.Mutex
 	all map[K]*flight[V]
@@ -25,7 +25,8 @@ type flight[V any] struct {
 	err   error
 }
 
-// do waits for an answer until wait has passed since the call began; most bounds the call.
+// do returns the result of the call for key, and starts one if none is in progress. It waits until wait has
+// passed since the call began; most is the timeout of the call.
 func (f *flights[K, V]) do(ctx context.Context, most, wait time.Duration, key K,
 	call func(context.Context) (V, error)) (v V, err error) {
 	f.mu.Lock()
@@ -55,7 +56,7 @@ func (f *flights[K, V]) fly(ctx context.Context, most time.Duration, key K, one 
 	defer cancel()
 	one.err = errEnded
 	defer func() {
-		if p := recover(); p != nil { // of a parser: the schema may be anybody's
+		if p := recover(); p != nil { // parsers may panic on untrusted schemas
 			one.err = fmt.Errorf("panic while a schema is read: %T", p)
 		}
 		f.mu.Lock()
@@ -66,5 +67,5 @@ func (f *flights[K, V]) fly(ctx context.Context, most time.Duration, key K, one 
 	one.v, one.err = call(ctx)
 }
 
-// errEnded: runtime.Goexit ended the call.
+// errEnded means that runtime.Goexit ended the call.
 var errEnded = errors.New("the call for a schema ended without an answer")

@@ -13,33 +13,34 @@ import (
 )
 
 const (
-	patience = time.Second     // for which a message waits for an answer of the registry
+	patience = time.Second     // how long a message waits for an answer of the registry
 	pause    = 2 * time.Second // between two requests to a registry that does not answer
 )
 
-// errSilent: the registry has not answered within patience. The request goes on, and its answer is used.
+// errSilent means that the registry did not answer within patience. The request continues, and a later
+// message uses its answer.
 var errSilent = errors.New("the registry has not answered yet")
 
-// A gate keeps requests from a registry that does not answer. After a failure it lets one request pass per
-// pause; all other callers get the reason of the failure at once. Its zero value is open.
+// A gate limits requests to a registry that does not answer. After a failure it admits one request per
+// pause; all other callers immediately get the error of that failure. The zero value is open.
 type gate struct {
 	mu     sync.Mutex
-	why    error // of the last failure; nil: the registry answered
+	why    error // of the last failure; nil if the registry answered
 	until  time.Time
 	trying bool
 	logged condition
 }
 
-// A condition is how requests to the registry end.
+// A condition classifies the results of requests to the registry.
 type condition int
 
 const (
 	answers condition = iota
 	away
-	refusing // of 401 and 403
+	refusing // status 401 or 403
 )
 
-// closed returns the error for a caller that must not ask now; nil: it may.
+// closed returns an error if a caller must not ask now.
 func (g *gate) closed() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -53,7 +54,7 @@ func (g *gate) refusal() error {
 	return skald.Outage(fmt.Errorf("the schema registry is not asked for now: %w", g.why))
 }
 
-// enter lets one caller ask. A caller that entered calls leave.
+// enter admits one caller. An admitted caller must call leave.
 func (g *gate) enter() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -64,7 +65,7 @@ func (g *gate) enter() error {
 	return nil
 }
 
-// leave records the outcome of a request, and reports whether its condition differs from the one before.
+// leave records the outcome of a request. changed is true if its condition differs from the previous one.
 func (g *gate) leave(err error) (is condition, changed bool) {
 	switch {
 	case refusesLogin(err):
@@ -92,8 +93,8 @@ func (g *gate) silent() {
 	}
 }
 
-// unreachable reports whether an error is one of the registry as a whole. An answer to one request, even one
-// that makes no sense, says nothing about the next.
+// unreachable reports whether err concerns the registry as a whole. An invalid answer to one request does
+// not: the next answer may be valid.
 func unreachable(err error) bool {
 	var answer *sr.ResponseError
 	var odd *oddAnswerError
@@ -107,7 +108,7 @@ func unreachable(err error) bool {
 	return true
 }
 
-// refusesLogin reports an answer that the configuration of this program has to cure.
+// refusesLogin reports whether the registry refused this program's login, a configuration error.
 func refusesLogin(err error) bool {
 	var answer *sr.ResponseError
 	return errors.As(err, &answer) && (answer.StatusCode == http.StatusUnauthorized ||
@@ -120,10 +121,10 @@ func ask[V any](r *Registry, c *Config, call func(server) (V, error)) (v V, err 
 		return v, err
 	}
 	err = errEnded
-	defer func() { // also where the call panics
+	defer func() { // deferred because call may panic
 		is, changed := r.gate.leave(err)
 		if changed {
-			c.tell(is, err)
+			c.logChange(is, err)
 		}
 	}()
 	v, err = call(c.server)
@@ -131,7 +132,7 @@ func ask[V any](r *Registry, c *Config, call func(server) (V, error)) (v V, err 
 	return v, err
 }
 
-func (c *Config) tell(is condition, err error) {
+func (c *Config) logChange(is condition, err error) {
 	switch is {
 	case refusing:
 		c.Logger.Error("the schema registry refuses this program: messages of unknown schemas wait", "error",

@@ -22,7 +22,7 @@ import (
 	"github.com/skald-go/skald/schema/avro"
 )
 
-// An air is a registry without a network, for tests in a bubble. Each id has the schema avro1.
+// An air is a registry without a network, for tests with a fake clock. Each id has the schema avro1.
 type air struct {
 	asked atomic.Int64
 	fault atomic.Pointer[func(r *http.Request) (*http.Response, error)]
@@ -77,13 +77,13 @@ func paid(id int) skald.Message {
 	return skald.Message{Type: "t", Data: []byte("\x00\x00\x00\x00" + string(rune(id)) + "\x04o1\x0e")}
 }
 
-// While the registry is unreachable it gets one request per pause, whatever waits for it; a message of a
-// schema that is known is read, one of an unknown schema fails at once by an outage.
+// An unreachable registry gets one request per pause, however many messages wait. A message of a known
+// schema is read; a message of an unknown schema fails immediately with an outage.
 func TestUnreachableRegistryIsAskedOncePerPause(t *testing.T) {
 	for name, c := range map[string]struct {
 		how  func(r *http.Request) (*http.Response, error)
-		most int64  // requests in 20 s by 16 workers, of 20 schemas
-		log  string // of the error
+		most int64  // requests in 20 s by 16 workers, for 20 schemas
+		log  string // part of the logged error
 	}{
 		"503":     {status(http.StatusServiceUnavailable), 27, "level=WARN"},
 		"401":     {status(http.StatusUnauthorized), 27, "level=ERROR"},
@@ -151,7 +151,7 @@ func TestUnreachableRegistryIsAskedOncePerPause(t *testing.T) {
 	}
 }
 
-// A schema for which the registry alone fails does not keep it from the schemas of others.
+// A registry that fails for one schema still answers for others.
 func TestRegistryFailsForOneSchema(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a air
@@ -189,7 +189,7 @@ func TestRegistryFailsForOneSchema(t *testing.T) {
 	})
 }
 
-// Writers do not wait for a registry that is away: the first one a second, the others not at all.
+// Writers barely wait for an unavailable registry: the first for one second, the others not at all.
 func TestWriteWhileRegistryHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a air
@@ -215,8 +215,8 @@ func TestWriteWhileRegistryHangs(t *testing.T) {
 	})
 }
 
-// One codec value serves many events: after Warm no event needs the registry, not even a second codec value
-// of the same schema.
+// One codec serves many events: after Warm no event needs the registry, not even with a second codec of the
+// same schema.
 func TestOneCodecForManyEvents(t *testing.T) {
 	b := newBed(t)
 	r := b.registry(t, nil)
@@ -242,7 +242,7 @@ func TestOneCodecForManyEvents(t *testing.T) {
 	}
 }
 
-// A parser that panics fails its message, and not the process.
+// A parser that panics fails its message, not the process.
 func TestParserPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a air

@@ -12,32 +12,32 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Inspector compares payloads with their content type, with the schema that the message names, and with the
-// schema that a program declares. It is not safe for concurrent use.
+// Inspector compares a payload with its content type, with its writer's schema, and with the schema that a
+// program declares. It is not safe for concurrent use.
 type Inspector struct {
-	Kept     store.PayloadSchemas // the schemas that messages name; nil: they are not known
-	Registry string               // the name of the registry, as of Config.Name
-	Lock     Lock                 // what a program declares; the zero value: it is not known
+	Kept     store.PayloadSchemas // the stored schemas; nil skips them
+	Registry string               // Config.Name of the registry
+	Lock     Lock                 // the declared schemas; the zero value skips them
 	Formats  []Format
 
-	schemas map[ID]*Schema // nil: it is not kept
+	schemas map[ID]*Schema // nil: not stored
 	refused map[pairing]string
 }
 
-// pairing is a schema that is named and the subject that it is to be read as.
+// pairing is a writer's schema and the subject that reads it.
 type pairing struct {
 	id      ID
 	subject string
 }
 
-// Inspection is what was seen of a payload.
+// Inspection is the result for one payload.
 type Inspection struct {
-	ID    string // of the schema that it names; "": it names none
+	ID    string // of the writer's schema; "" if the message has none
 	Place Place
-	Wrong string // why it cannot be read, without the value; "": it can be, or that cannot be told
+	Wrong string // why it cannot be read, without values; "" if it can be or no check applies
 }
 
-// Inspect looks at a message. Its error is one of Kept, or of the lock.
+// Inspect checks a message. It returns an error if Kept or the lock fails.
 func (i *Inspector) Inspect(ctx context.Context, m skald.Message) (out Inspection, err error) {
 	l, err := locate(m, false)
 	if err != nil {
@@ -71,7 +71,7 @@ func plainly(err error) string {
 	return err.Error()
 }
 
-// declared is what the program has under the message's event; nil: nothing.
+// declared returns the declared schema of the message's event; nil if there is none.
 func (i *Inspector) declared(m skald.Message) (*Locked, error) {
 	at := slices.IndexFunc(i.Lock.Subjects,
 		func(s Locked) bool { return slices.Contains(s.Events, m.Topic+" "+m.Type) })
@@ -82,7 +82,7 @@ func (i *Inspector) declared(m skald.Message) (*Locked, error) {
 	return &i.Lock.Subjects[at], err
 }
 
-// unnamed is why a payload that names no schema cannot be read. In Protobuf nearly all bytes can be.
+// unnamed returns why a payload without a schema id cannot be read. Nearly all bytes are valid Protobuf.
 func (i *Inspector) unnamed(m skald.Message, declared *Locked) error {
 	if isJSON(m.ContentType) && !json.Valid(m.Data) {
 		return fmt.Errorf("its content type is %.100s, and it is not JSON", m.ContentType)
@@ -92,7 +92,7 @@ func (i *Inspector) unnamed(m skald.Message, declared *Locked) error {
 		return nil
 	case declared.Format == Avro:
 		return errors.New(
-			"the program declares it in Avro, and it names no schema: it cannot be read without")
+			"the program declares it in Avro, which cannot be read without a schema id")
 	}
 	s, err := declared.Whole()
 	if err != nil {
@@ -110,7 +110,7 @@ func isJSON(contentType string) bool {
 	return media == "application/json" || strings.HasSuffix(media, "+json")
 }
 
-// format is nil where it is not known.
+// format returns the Format of that name; nil if there is none.
 func (i *Inspector) format(name string) Format {
 	at := slices.IndexFunc(i.Formats, func(f Format) bool { return f.Name() == name })
 	if at < 0 {
@@ -119,7 +119,7 @@ func (i *Inspector) format(name string) Format {
 	return i.Formats[at]
 }
 
-// schema is one that is kept; nil: it is not.
+// schema returns a stored schema; nil if there is none.
 func (i *Inspector) schema(ctx context.Context, id ID) (*Schema, error) {
 	if s, known := i.schemas[id]; known || i.Kept == nil {
 		return s, nil
@@ -143,7 +143,7 @@ func (i *Inspector) schema(ctx context.Context, id ID) (*Schema, error) {
 	return s, nil
 }
 
-// read is why a payload cannot be read by the schema that it names.
+// read returns why a payload does not match its own schema.
 func (i *Inspector) read(writer Schema, m skald.Message) error {
 	f := i.format(writer.Format)
 	if f == nil {
@@ -166,7 +166,7 @@ func (i *Inspector) read(writer Schema, m skald.Message) error {
 	return err
 }
 
-// reads is why what was written with a schema cannot be read with the one that is declared.
+// reads returns why the declared schema cannot read payloads of writer.
 func (i *Inspector) reads(declared *Locked, writer Schema, id ID) (why string, err error) {
 	both := pairing{id, declared.Subject}
 	if why, known := i.refused[both]; known {

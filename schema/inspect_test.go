@@ -13,8 +13,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// In each language, from each place, a payload is found to be what its schema says, or not to be; and the
-// declared schema to read it, or not to.
+// In each language and from each place, Inspect finds whether a payload matches its schema, and whether the
+// declared schema reads it.
 func TestInspect(t *testing.T) {
 	b := newBed(t)
 	for name, versions := range builds(t) {
@@ -44,14 +44,14 @@ func TestInspect(t *testing.T) {
 				}
 				cut := m
 				cut.Data = m.Data[:len(m.Data)-1]
-				inspected(cut, "") // its schema is not kept
+				inspected(cut, "") // its schema is not stored
 				if _, _, _, err := versions[1].read(t.Context(), versions[1].codec(b.registry(t, db), nil),
 					m); err != nil {
 					t.Fatal(err)
 				}
 				inspected(m, "")
 				inspected(cut, map[string]string{"avro": "field payment_method", "json": "it is not JSON",
-					"protobuf": "the payload does not go with its schema"}[name])
+					"protobuf": "the payload does not match its schema"}[name])
 				other, err := schema.ReadLock(strings.NewReader(
 					`{"lock":1,"subjects":[{"subject":"s","events":["` + m.Topic + " " + m.Type +
 						`"],"format":"` + map[bool]string{true: "JSON", false: "AVRO"}[name == "avro"] +
@@ -68,7 +68,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// A payload that names no schema is held to its content type, and to what is declared.
+// A payload without a schema id is checked against its content type and the declared schema.
 func TestInspectPlain(t *testing.T) {
 	for name, c := range map[string]struct{ declared, contentType, data, wrong string }{
 		"JSON":    {"", "application/json", `{"a":1}`, ""},
@@ -77,9 +77,9 @@ func TestInspectPlain(t *testing.T) {
 		"declared in JSON": {`"format":"JSON","schema":{"type":"object","required":["a"]}`,
 			"application/json", `{"a":1}`, ""},
 		"not as declared": {`"format":"JSON","schema":{"type":"object","required":["b"]}`,
-			"application/json", `{"secret":1}`, "it is not as its schema says"},
+			"application/json", `{"secret":1}`, "it does not match its schema"},
 		"declared in Avro": {`"format":"AVRO","schema":"string"`, "application/avro", "\x02a",
-			"cannot be read without"},
+			"cannot be read without a schema id"},
 		"declared as proto": {`"format":"PROTOBUF","schema":["syntax = \"proto3\";"]`, "application/protobuf",
 			"\x0a\x01a", ""},
 	} {

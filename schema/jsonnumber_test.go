@@ -18,7 +18,7 @@ import (
 
 func jsonOf(text string) schema.Schema { return schema.Schema{Format: schema.JSON, Text: text} }
 
-// Each amount with two decimals is a multiple of 0.01, and none with three.
+// Every amount with two decimals is a multiple of 0.01, and none with three.
 func TestAmountsAreMultiples(t *testing.T) {
 	t.Parallel()
 	type bill struct {
@@ -41,7 +41,7 @@ func TestAmountsAreMultiples(t *testing.T) {
 	}
 }
 
-// A number is the one that is written, whatever its size and notation; or it is refused.
+// A number is read exactly, whatever its size and notation, or refused.
 func TestNumbersOfJSON(t *testing.T) {
 	t.Parallel()
 	type box struct {
@@ -81,7 +81,7 @@ func TestNumbersOfJSON(t *testing.T) {
 	}
 }
 
-// The comparison of two schemas computes with rationals, too.
+// The comparison of schemas also computes with rationals.
 func TestNumbersOfJSONSchemas(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -108,7 +108,7 @@ func TestNumbersOfJSONSchemas(t *testing.T) {
 	}
 }
 
-// polymorphic is a schema of alternatives within alternatives.
+// polymorphic returns a schema of nested alternatives.
 func polymorphic(word string, levels int) string {
 	out := `{"type":"string"}`
 	for i := range levels {
@@ -119,7 +119,7 @@ func polymorphic(word string, levels int) string {
 	return out
 }
 
-// levels is a schema in which each alternative of a level refers to the next one.
+// levels returns a schema in which each alternative refers to the next level.
 func levels(word string, n int) string {
 	var defs []string
 	for i := range n {
@@ -131,7 +131,7 @@ func levels(word string, n int) string {
 		n)
 }
 
-// tangle is a schema of alternatives that all refer to each other.
+// tangle returns a schema of alternatives that all refer to each other.
 func tangle(third string) string {
 	var defs []string
 	for i := range 40 {
@@ -145,8 +145,8 @@ func tangle(third string) string {
 	return `{"$ref":"#/$defs/d0","$defs":{` + strings.Join(defs, ",") + `}}`
 }
 
-// An honest schema of many levels is compared; one whose comparison would take too long is not, and the
-// verdict says so.
+// A realistic schema of many levels is compared. One that would take too long is not, and the verdict is an
+// error that gives the limit.
 func TestDeepAlternatives(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -174,7 +174,7 @@ func TestDeepAlternatives(t *testing.T) {
 	}
 }
 
-// A payload whose validation would take hours is refused by the limit; one that is merely deep is read.
+// A payload that would take hours to validate is refused with a LimitError. One that is only deep is read.
 func TestValidationIsBounded(t *testing.T) {
 	t.Parallel()
 	both := func(word string) string {
@@ -206,15 +206,15 @@ func TestValidationIsBounded(t *testing.T) {
 	}
 }
 
-// A group is schemas and values of the corpus that two libraries give a verdict on.
+// A group is a set of schemas and values that two libraries judge.
 type group struct {
 	Schema string   `json:"schema"`
 	Values []string `json:"values"`
-	// Differ are the values on which jsonschema-go errs, which computes with float64.
+	// Differ lists the values that jsonschema-go judges wrongly, because it computes with float64.
 	Differ []string `json:"differ,omitempty"`
 }
 
-// Our verdicts are those of a second library, except where that one is known to err.
+// Skald's verdicts equal those of a second library, except where that library is known to be wrong.
 func TestVerdictsOfASecondLibrary(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("testdata/jsonschema.json")

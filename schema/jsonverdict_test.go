@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/schema/jsonschema"
 )
 
-// What a writer may write and the reader refuses is a problem, wherever the schemas say it; a schema has none
-// with itself.
+// A value that the writer may write and the reader refuses is a problem, wherever it is in the schemas. A
+// schema has no problem with itself.
 func TestJSONSchemasThatBreakTheReader(t *testing.T) {
 	t.Parallel()
 	f := jsonschema.Format{}
@@ -61,11 +61,11 @@ func TestJSONSchemasThatBreakTheReader(t *testing.T) {
 		}
 		for _, one := range []string{c.reader, c.writer} {
 			if found, err := f.Problems(of(one), of(one)); err != nil || len(found) > 0 {
-				t.Errorf("%s: %s beside itself: %v, %v", name, one, found, err)
+				t.Errorf("%s: %s against itself: %v, %v", name, one, found, err)
 			}
 		}
 	}
-	// What is beside a $ref for people alone is no problem, nor is a definition that another part uses.
+	// Annotations next to a $ref are no problem, nor is a definition that another part uses.
 	before := `{"type":"object","properties":{"a":{"$ref":"#/$defs/s","description":"old"},"b":{"allOf":[{"$ref":"#/$defs/s"}]}},"$defs":{"s":{"type":"string"}}}`
 	after := `{"type":"object","properties":{"a":{"$ref":"#/$defs/s","description":"new"},"b":{"allOf":[{"$ref":"#/$defs/s"}]},"c":{"$ref":"#/$defs/t"}},"$defs":{"s":{"type":"string"},"t":{"type":"integer"}}}`
 	if found, err := f.Problems(of(after), of(before)); err != nil || len(found) > 0 {
@@ -73,7 +73,7 @@ func TestJSONSchemasThatBreakTheReader(t *testing.T) {
 	}
 }
 
-// A reference that leads back to itself is an error, and not the end of the process; a tree is none.
+// A $ref that leads back to itself is an error and does not crash the process. A recursive tree is valid.
 func TestJSONSchemaInACircle(t *testing.T) {
 	t.Parallel()
 	f := jsonschema.Format{}
@@ -104,7 +104,7 @@ type (
 	}
 )
 
-// Defaults are found behind references, allOf and in maps.
+// Defaults are found through references, allOf and maps.
 func TestDefaultsOfJSON(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

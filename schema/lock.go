@@ -10,23 +10,23 @@ import (
 	"strings"
 )
 
-// Lock is the schemas of a program, as a file that is kept beside its code: WriteLock writes it, skald
-// schema reads it.
+// Lock lists the schemas of a program, as a file next to its code. WriteLock writes it, skald schema reads
+// it.
 type Lock struct {
-	Lock     int      `json:"lock"` // version of this form
+	Lock     int      `json:"lock"` // version of the file format
 	Subjects []Locked `json:"subjects"`
 }
 
-// Locked is the schema of a subject.
+// Locked is the schema of one subject.
 type Locked struct {
 	Subject string   `json:"subject"`
-	Events  []string `json:"events"` // topic and type of each
+	Events  []string `json:"events"` // topic and type of each event
 	Text
 }
 
 const lockForm = 1
 
-// Text is a schema that is good to read in a file: JSON as it is, a .proto line by line.
+// Text is a schema in a readable file format: JSON as an object, Protobuf as a list of lines.
 type Text struct {
 	Format  string          `json:"format"`
 	Schema  json.RawMessage `json:"schema"`
@@ -52,11 +52,11 @@ func shown(format, text string) json.RawMessage {
 	if format != Protobuf && json.Valid([]byte(text)) {
 		return json.RawMessage(text)
 	}
-	out, _ := json.Marshal(strings.Split(strings.TrimSuffix(text, "\n"), "\n")) // of texts it cannot fail
+	out, _ := json.Marshal(strings.Split(strings.TrimSuffix(text, "\n"), "\n")) // strings always marshal
 	return out
 }
 
-// Whole is the schema of which t is the form in a file.
+// Whole returns the schema that t contains.
 func (t Text) Whole() (Schema, error) {
 	out := Schema{Format: t.Format}
 	var err error
@@ -86,9 +86,8 @@ func plain(format string, shown json.RawMessage) (string, error) {
 	return strings.Join(lines, "\n") + "\n", nil
 }
 
-// WriteLock writes the schemas of events to w, by subject: a program of a few lines prints them, and skald
-// schema check compares them with a registry. Events without a schema are passed over; if none has one, that
-// is an error.
+// WriteLock writes the schemas of events to w, sorted by subject. skald schema check compares them with a
+// registry. WriteLock skips events without a schema, and returns an error if none has one.
 func WriteLock(w io.Writer, events ...Declaration) error {
 	out := Lock{Lock: lockForm}
 	for _, e := range events {
@@ -138,14 +137,14 @@ func writeJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// ReadLock reads what WriteLock wrote.
+// ReadLock reads a file that WriteLock wrote.
 func ReadLock(r io.Reader) (Lock, error) {
 	var out Lock
 	if err := json.NewDecoder(r).Decode(&out); err != nil {
-		return out, fmt.Errorf("read lock: %w: is it what schema.WriteLock wrote?", err)
+		return out, fmt.Errorf("read lock: %w: was it written by schema.WriteLock?", err)
 	}
 	if out.Lock != lockForm {
-		return out, fmt.Errorf("read lock: its form is %d, this build knows %d: was it written by schema.WriteLock of another version?", out.Lock, lockForm)
+		return out, fmt.Errorf("read lock: its format is %d, this build reads %d: was it written by schema.WriteLock of another version?", out.Lock, lockForm)
 	}
 	if len(out.Subjects) == 0 {
 		return out,

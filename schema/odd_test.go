@@ -21,7 +21,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// An oddity is a registry before which something else answers, until it is well.
+// An oddity is a registry behind something else that answers in its place, until well is true.
 type oddity struct {
 	well atomic.Bool
 	url  string
@@ -63,7 +63,7 @@ func says(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }
 }
 
-// What answers for a registry, and is none, leaves nothing behind: not in the process, not in the database.
+// An answer that does not come from a registry is not stored, neither in memory nor in the database.
 func TestOddAnswers(t *testing.T) {
 	t.Parallel()
 	lost := func(w http.ResponseWriter, r *http.Request) {
@@ -78,7 +78,7 @@ func TestOddAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
 		read   failure.Class
-		write  bool // the writer has an answer
+		write  bool // the writer also succeeds
 	}{
 		"an empty object": {says(`{}`), failure.Outage, false},
 		"maintenance":     {says(`{"message":"under maintenance"}`), failure.Outage, false},
@@ -121,7 +121,7 @@ func TestOddAnswers(t *testing.T) {
 	}
 }
 
-// A registry that does not answer is an outage, for writer and reader, and is asked again.
+// A registry that does not answer is an outage for writer and reader, and is asked again later.
 func TestSlowRegistry(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{})
@@ -153,7 +153,7 @@ func TestSlowRegistry(t *testing.T) {
 	decodes(t, c, m)
 }
 
-// decodes waits until m can be read.
+// decodes waits until c can decode m.
 func decodes(t *testing.T, c *schema.Codec, m skald.Message) {
 	t.Helper()
 	end := time.After(time.Minute)
@@ -171,7 +171,7 @@ func decodes(t *testing.T, c *schema.Codec, m skald.Message) {
 	}
 }
 
-// What an older version kept of such an answer is passed over.
+// A row that an older version stored after such an answer is ignored.
 func TestKeptOddAnswer(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"no text": `{"format":"AVRO","text":""}`,
@@ -188,9 +188,9 @@ func TestKeptOddAnswer(t *testing.T) {
 	}
 }
 
-// A version that is deleted softly, as registries call it, is written no longer by a process that starts. Its
-// payloads are read for ever by number, and by GUID where the database has kept the schema: the registry that
-// the test has hides the GUID, and a reader without the schema has its message wait as one of a later build.
+// A process that starts no longer writes a version that the registry has soft-deleted. Its payloads stay
+// readable by number. They stay readable by GUID if the database has stored the schema: the test's registry
+// hides the GUID. Without the schema the message waits as one of a later build.
 func TestSoftlyDeleted(t *testing.T) {
 	for _, place := range []schema.Place{schema.InPrefix, schema.InHeader} {
 		b, db := newBed(t), memstore.New(nil)

@@ -35,7 +35,7 @@ type ground[TTx any] struct {
 	bus     broker.Broker
 	topic   string
 	write   func(ctx context.Context, f func(tx TTx) error) error
-	effect  func(ctx context.Context, tx TTx, key, saw string) error // fails for a key that is there
+	effect  func(ctx context.Context, tx TTx, key, saw string) error // fails if the key exists
 	effects func(t testing.TB) map[string]string
 }
 
@@ -111,14 +111,14 @@ func onServers(t *testing.T) ground[pgx.Tx] {
 	}
 }
 
-// A seen payment is what a build of any language reads.
+// seen is a payment as read by a build of any language.
 type seen struct {
 	order  string
 	amount int64
 	method string
 }
 
-// through lets handlers of all languages be the same.
+// through gives handlers of all languages the same type.
 type through struct {
 	build
 	*schema.Codec
@@ -130,23 +130,23 @@ func (c through) Decode(ctx context.Context, m skald.Message, v any) (err error)
 	return err
 }
 
-// While old and new programs are alive, a payment that either of them writes is handled once by each, as each
-// understands it; then the registry goes away, and all of it goes on.
+// While old and new programs run together, each of them handles every payment once. Then the registry goes
+// away, and both continue.
 func TestRollInMemory(t *testing.T) {
 	for name, versions := range builds(t) {
 		t.Run(name, func(t *testing.T) { roll(t, inMemory(t), name, versions) })
 	}
 }
 
-// The same over PostgreSQL and Kafka. The pool has fewer connections than the inboxes have workers: a schema
-// is found all the same while handlers that wait for it hold them.
+// The same on PostgreSQL and Kafka. The inboxes have more workers than the pool has connections: a schema
+// is stored although handlers that wait for it hold all connections.
 func TestRollOnServers(t *testing.T) {
 	for _, name := range []string{"avro", "protobuf"} {
 		t.Run(name, func(t *testing.T) { roll(t, onServers(t), name, builds(t)[name]) })
 	}
 }
 
-// A rolling is one of these tests at work.
+// rolling is the state of one of these tests.
 type rolling[TTx any] struct {
 	ground[TTx]
 	t        *testing.T
@@ -180,7 +180,7 @@ func roll[TTx any](t *testing.T, g ground[TTx], language string, versions [2]bui
 		run(r.consumer(i))
 	}
 	for range 20 {
-		r.pay(0) // the old writer alone
+		r.pay(0) // only the old writer
 	}
 	for range 20 {
 		r.pay(0)
@@ -221,7 +221,7 @@ func (r *rolling[TTx]) draft(version int, order, method string) skald.Draft {
 		Codec: r.writers[version], Value: r.versions[version].value(order, 7, method)}
 }
 
-// pay writes a payment as a program of that version does.
+// pay writes a payment as a program of that version.
 func (r *rolling[TTx]) pay(version int) {
 	r.t.Helper()
 	order := fmt.Sprintf("o%d", len(r.orders))
@@ -233,14 +233,14 @@ func (r *rolling[TTx]) pay(version int) {
 	r.orders, r.methods = append(r.orders, order), append(r.methods, []string{"", "card"}[version])
 }
 
-// wait for all payments to be handled by both, and compares what each saw.
+// wait waits until both programs have handled all payments, and compares the results.
 func (r *rolling[TTx]) wait(language string, n int) {
 	r.t.Helper()
 	got := r.await(2 * n)
 	for i, order := range r.orders {
 		method := r.methods[i]
 		if method == "" && language != "protobuf" {
-			method = "unknown" // the default of the new schema
+			method = "unknown" // the new schema's default
 		}
 		if got[order+"/v1"] != "7 " || got[order+"/v2"] != "7 "+method {
 			r.t.Errorf("%s: the old one saw %q, the new one %q, want the method %q", order, got[order+"/v1"],
@@ -274,8 +274,8 @@ func (r *rolling[TTx]) kept() []store.Parked {
 	return kept
 }
 
-// unknown: a payment under an id that nobody knows is parked by both. When the registry has it, both take it,
-// and so does what waits.
+// unknown publishes a payment with an id that the registry does not have: both programs park it. Once the
+// registry has the id, both handle it and the waiting messages.
 func (r *rolling[TTx]) unknown(language string) {
 	const id = 4711
 	m := skald.Message{Topic: "x", Type: "x"}
@@ -295,7 +295,7 @@ func (r *rolling[TTx]) unknown(language string) {
 	end := time.After(5 * time.Minute)
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
 		kept := r.kept()
-		if len(kept) == 2 && strings.Contains(kept[0].Last.Why, "does not know schema 4711") &&
+		if len(kept) == 2 && strings.Contains(kept[0].Last.Why, "does not have schema 4711") &&
 			kept[0].Dead == nil && kept[0].Attempts == 0 {
 			break
 		}

@@ -8,34 +8,35 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Header carries the id of the schema. Confluent's serializers know it by this name and in this form: 0 and
-// four bytes of a number, or 1 and sixteen bytes of a GUID; with Protobuf the index of the message follows.
+// Header is the message header with the schema id. Confluent's serializers use the same name and format: a
+// 0 and a number of four bytes, or a 1 and a GUID of sixteen bytes. With Protobuf the index of the message
+// follows.
 const Header = "__value_schema_id"
 
-// Place says where the id of the schema travels. Both are read, whatever is written.
+// Place selects where Encode writes the schema id. Decode reads both places.
 type Place int
 
 // Places.
 const (
-	InHeader Place = iota // the payload stays plain
-	InPrefix              // before the payload, as consumers expect it that know Confluent's older form only
+	InHeader Place = iota // the payload has no prefix
+	InPrefix              // before the payload, for consumers that support only Confluent's older format
 )
 
 const (
 	byNumber = 0
 	byGUID   = 1
-	maxIndex = 32 // how deep messages of Protobuf may be nested
+	maxIndex = 32 // nesting depth of Protobuf messages
 )
 
-// A located payload.
+// located is a payload and its schema id.
 type located struct {
 	id    ID
 	found bool   // there is an id
-	index []byte // of the message, encoded; Protobuf alone
+	index []byte // of the message, encoded; Protobuf only
 	data  []byte // without prefix
 }
 
-// locate finds the id in the header, else in the prefix.
+// locate finds the schema id in the header, or else in the prefix.
 func locate(m skald.Message, indexed bool) (located, error) {
 	for i := len(m.Headers) - 1; i >= 0; i-- {
 		if m.Headers[i].Name == Header {
@@ -71,7 +72,7 @@ func inHeader(v, data []byte) (located, error) {
 		Header, len(v))
 }
 
-// mark is the id as it travels in a place.
+// mark returns the id in the encoding of a place.
 func (id ID) mark(at Place, index []int) []byte {
 	out := []byte{byNumber}
 	if at == InHeader && id.GUID != [16]byte{} {
@@ -82,8 +83,8 @@ func (id ID) mark(at Place, index []int) []byte {
 	return appendIndex(out, index)
 }
 
-// appendIndex writes the index of a message: how many numbers, then the numbers. The first message of a file
-// is one 0.
+// appendIndex writes the index of a message: its length, then its numbers. A single 0 is the first message
+// of a file.
 func appendIndex(dst []byte, index []int) []byte {
 	switch {
 	case index == nil:
@@ -113,8 +114,8 @@ func indexLen(b []byte) (int, error) {
 	return at, nil
 }
 
-// readIndex is the way back of appendIndex. Nothing, as in a header that names the schema alone, is the first
-// message.
+// readIndex decodes the format of appendIndex. Empty means the first message, as in a header without an
+// index.
 func readIndex(b []byte) ([]int, error) {
 	if len(b) == 0 {
 		return []int{0}, nil
@@ -138,7 +139,7 @@ func readIndex(b []byte) ([]int, error) {
 	return out, nil
 }
 
-// marked is headers with the id of this message's schema, and without one that came along from another
+// marked returns hs with mark as the only schema id. A handler may have copied the header of another
 // message.
 func marked(hs []skald.Header, mark []byte) []skald.Header {
 	if slices.ContainsFunc(hs, isMark) {

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// differ are the changes of the corpus on which Apicurio 2.6.13 says otherwise than Skald: "+" it allows what
-// Skald refuses, "-" it refuses what Skald allows, "!" it cannot tell.
+// differ lists the changes of the corpus that Apicurio 2.6.13 judges differently: "+" it allows a change
+// that Skald refuses, "-" it refuses a change that Skald allows, "!" it returns an error.
 func differ() []string {
 	return []string{
 		// The bytes would become another number.
@@ -27,19 +27,19 @@ func differ() []string {
 		"+ AVRO milliseconds of many become microseconds, BACKWARD",
 		"+ AVRO milliseconds of many become microseconds, FORWARD",
 
-		// What it does not look at.
+		// Apicurio does not check these.
 		"+ JSON a condition comes, BACKWARD",
 		"+ PROTOBUF a message comes, FORWARD",
 		"+ PROTOBUF the package changes, BACKWARD",
 		"+ PROTOBUF the package changes, FORWARD",
 		"+ PROTOBUF two fields move into a oneof, BACKWARD",
 
-		// A writer of an open object may have written anything under the new name; Skald takes the declared
-		// properties.
+		// A writer of an open object may have written anything under the new name. Skald considers only
+		// declared properties.
 		"- JSON a property comes, BACKWARD",
 		"- JSON a property may be null, BACKWARD",
 
-		// It compares the files; Skald what becomes of a payload.
+		// Apicurio compares the files, Skald the effect on a payload.
 		"- PROTOBUF a field comes, FORWARD",
 		"- PROTOBUF a field gets another name, BACKWARD",
 		"- PROTOBUF a field gets another name, FORWARD",
@@ -53,7 +53,7 @@ func differ() []string {
 		"- PROTOBUF optional comes to a field, FORWARD",
 		"- PROTOBUF string becomes bytes, BACKWARD",
 
-		// It takes no JSON Schema for one that names neither a type nor properties at its root.
+		// Apicurio does not accept a JSON Schema that has neither a type nor properties at its root.
 		"! JSON a tree stays, BACKWARD",
 		"! JSON a tree stays, FORWARD",
 		"! JSON values of a map change, BACKWARD",
@@ -61,12 +61,12 @@ func differ() []string {
 	}
 }
 
-// The corpus of changes before a registry that is a product: SKALD_TEST_REGISTRY is the URL of its Confluent
-// API. Each difference is listed. Not in make test: it takes a Java program.
+// Compares the corpus with a real registry. SKALD_TEST_REGISTRY is the URL of its Confluent API. Each
+// difference must be listed in differ. Not part of make test, because it needs a Java program.
 func TestChangesBeforeAProduct(t *testing.T) {
 	at := os.Getenv("SKALD_TEST_REGISTRY")
 	if at == "" {
-		t.Skip("SKALD_TEST_REGISTRY is not set: no registry is asked")
+		t.Skip("SKALD_TEST_REGISTRY is not set")
 	}
 	client, err := sr.NewClient(sr.URLs(at), sr.HTTPClient(&http.Client{Timeout: time.Minute}))
 	if err != nil {
@@ -105,7 +105,7 @@ func TestChangesBeforeAProduct(t *testing.T) {
 	}
 }
 
-// allows tells whether the registry takes a change.
+// allows reports whether the registry accepts a change.
 func allows(t *testing.T, client *sr.Client, subject string, level sr.CompatibilityLevel, of sr.SchemaType,
 	c change) (bool, error) {
 	t.Helper()

@@ -42,8 +42,8 @@ func varint(number protowire.Number, v uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(nil, number, protowire.VarintType), v)
 }
 
-// Each payload that goes with its schema can be read by doctor and for people, whatever its values are. None
-// of them is in an error.
+// doctor and Readable can read every payload that matches its schema, whatever its values. No error
+// contains the values.
 func TestOddProtobuf(t *testing.T) {
 	t.Parallel()
 	nan := protowire.AppendFixed64(nil, math.Float64bits(math.NaN()))

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/schema/avro"
 )
 
-// What is no answer of a registry is no leave to push.
+// An answer that does not come from a registry does not allow a push.
 func TestPullOfSomethingElse(t *testing.T) {
 	t.Parallel()
 	lock := schema.Lock{Lock: 1, Subjects: []schema.Locked{{Subject: "s",
@@ -20,7 +20,7 @@ func TestPullOfSomethingElse(t *testing.T) {
 	for name, c := range map[string]struct {
 		config, versions string
 		status           int
-		want             string // of the error; "": the subject is new
+		want             string // part of the error; "": the subject is new
 	}{
 		"a registry without the subject": {`{"compatibilityLevel":"BACKWARD"}`,
 			`{"error_code":40401,"message":"no subject"}`, 404, ""},
@@ -28,7 +28,7 @@ func TestPullOfSomethingElse(t *testing.T) {
 		"a level of another name": {`{"compatibility":"BACKWARD"}`, `[]`, 200, "the answer has none"},
 		"a proxy without that page": {`{"compatibilityLevel":"BACKWARD"}`, `<html>no page</html>`,
 			404, "no page"},
-		"no version in a version": {`{"compatibilityLevel":"BACKWARD"}`, `[1]`, 200, "no schema"},
+		"no version in a version": {`{"compatibilityLevel":"BACKWARD"}`, `[1]`, 200, "not a schema"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -62,7 +62,7 @@ func TestPullOfSomethingElse(t *testing.T) {
 	}
 }
 
-// A level that is not known is no level that is kept to, and a lock of nothing is not compatible.
+// An unknown level is an error, and an empty lock is not compatible.
 func TestCheckKnowsLevels(t *testing.T) {
 	t.Parallel()
 	lock := schema.Lock{Lock: 1, Subjects: []schema.Locked{{Subject: "s",

@@ -15,15 +15,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Registry knows schemas by their ids: from memory, else from the database of its consumer, else from a
-// schema registry. It is safe for concurrent use. The zero value is not connected, so that events can be
-// declared before it is.
+// Registry finds schemas by id: in memory, then in the consumer's database, then in a schema registry. It
+// is safe for concurrent use. The zero value is not connected, so that package variables can declare events
+// before Connect.
 type Registry struct {
 	mu       sync.Mutex
 	c        *Config
 	known    map[ID]*entry
-	unknown  map[ID]absence      // to the registry
-	given    map[registration]ID // by the registry, to schemas of this program
+	unknown  map[ID]absence      // ids that the registry does not have
+	given    map[registration]ID // ids that the registry assigned to schemas of this program
 	gate     gate
 	lookups  flights[ID, *entry]
 	reads    flights[ID, bool]
@@ -35,39 +35,39 @@ type Registry struct {
 // A registration is a schema under a subject.
 type registration struct{ subject, definition string }
 
-// An entry is a schema that is known.
+// An entry is a schema in memory.
 type entry struct {
 	Schema
-	sound bool      // a codec understands it
-	wrong error     // why a codec of its format does not understand it
-	until time.Time // it is believed so long, unless it is sound: an answer may be no schema at all
+	sound bool      // a codec parsed it successfully
+	wrong error     // why a codec of its format could not parse it
+	until time.Time // expiry of an entry that is not sound: the answer may not be a schema
 	kept  bool      // in the database
-	tried time.Time // to keep it, last
+	tried time.Time // the last attempt to store it
 }
 
-// An absence is that nobody has a usable schema of an id, and until when that is believed.
+// An absence records that no usable schema of an id exists, and until when to trust that.
 type absence struct {
 	why    error
 	until  time.Time
-	misses int // failures of the registry to answer for this id, in a row
+	misses int // consecutive failures of the registry to answer for this id
 }
 
-// Config is what a Registry is connected to.
+// Config configures Registry.Connect.
 type Config struct {
-	// Client of a schema registry with Confluent's API. Nil: only what Store keeps is read, and nothing can
-	// be written.
+	// Client calls a schema registry with Confluent's API. Nil: the Registry reads only schemas from Store,
+	// and cannot write.
 	Client *sr.Client
-	// Store keeps each schema that was read, so that parked messages and dead letters stay readable when the
-	// registry is gone: the database of the consumer. Nil: they are readable for as long as the registry has
+	// Store is the consumer's database. It stores each schema that was read, so that parked messages and
+	// dead letters stay readable after the registry is gone. Nil: they are readable while the registry has
 	// their schemas.
 	Store store.PayloadSchemas
-	// Name tells registries apart whose schemas one database keeps. A registry that was made anew and gives
-	// its numbers again needs another name.
+	// Name separates the schemas of several registries in one database. A registry that was recreated and
+	// assigns its numbers again needs a new name.
 	Name string
-	// Register what is missing when it is first written. Default: that is an error, for skald schema push to
-	// cure.
+	// Register registers a missing schema on its first write. Default false: the write fails, and skald
+	// schema push registers the schema.
 	Register bool
-	// Timeout of a look-up. Default 5 s.
+	// Timeout limits a request to the registry. Default 5 s.
 	Timeout time.Duration
 	Logger  *slog.Logger // default slog.Default()
 
@@ -75,20 +75,20 @@ type Config struct {
 }
 
 const (
-	tooMuch    = time.Minute            // for which a schema above the limits is not looked at again
-	believe    = time.Second            // that an id is unknown, or its schema what no codec understands
-	mostMisses = 5                      // doublings of the time after which an id is asked for again
-	mostAbsent = 1000                   // unknown ids that are remembered
-	readWait   = 200 * time.Millisecond // for what is kept, before the registry is asked
-	keepWait   = 100 * time.Millisecond // for a schema to be kept, before its payload is read all the same
-	keepAgain  = time.Second            // before another try to keep it
+	tooMuch    = time.Minute            // until a schema above the limits is examined again
+	believe    = time.Second            // how long an unknown id or an invalid schema is cached
+	mostMisses = 5                      // doublings of the time until a failing id is requested again
+	mostAbsent = 1000                   // unknown ids in the cache
+	readWait   = 200 * time.Millisecond // for a stored schema, before the registry is asked
+	keepWait   = 100 * time.Millisecond // for a schema to be stored, before its payload is decoded anyway
+	keepAgain  = time.Second            // between two attempts to store a schema
 )
 
-// ErrNotConnected: Connect was not called.
+// ErrNotConnected means that Connect was not called.
 var ErrNotConnected = errors.New(
 	"the schema registry is not connected: call Registry.Connect at the start of the program")
 
-// Connect says where schemas are to be had. It asks nobody yet. A second call is an error.
+// Connect sets the client and the store. It sends no request. A second call returns an error.
 func (r *Registry) Connect(c Config) error {
 	if c.Client == nil && c.Store == nil {
 		return errors.New("connect a schema registry: neither a client nor a store is given")
@@ -121,14 +121,13 @@ func (r *Registry) config() (*Config, error) {
 	return r.c, nil
 }
 
-// Declaration is an event of any type: skald.Event is one.
+// Declaration is an event of any type. skald.Event implements it.
 type Declaration interface {
 	Declared() (topic, typ string, codec skald.Codec)
 }
 
-// Warm asks the registry for the ids of the events that a program writes, so that no transaction of theirs
-// has to wait for it. It waits up to Config.Timeout for each; Encode waits a second. Events without a
-// schema are passed over.
+// Warm requests the ids of the schemas of events, so that no later transaction waits for the registry. It
+// waits up to Config.Timeout for each event; Encode waits one second. Warm skips events without a schema.
 func (r *Registry) Warm(ctx context.Context, events ...Declaration) error {
 	config, err := r.config()
 	if err != nil {
@@ -145,15 +144,15 @@ func (r *Registry) Warm(ctx context.Context, events ...Declaration) error {
 	return nil
 }
 
-// Schema is that of an id. It fails by skald.UnknownVersion where nobody knows it, and by skald.Outage where
-// the registry would have to be asked and is away.
+// Schema returns the schema of an id. It fails with skald.UnknownVersion if no source has the id, and with
+// skald.Outage if only the registry could have it and does not answer.
 func (r *Registry) Schema(ctx context.Context, id ID) (Schema, error) {
 	s, _, err := r.schema(ctx, id, nil)
 	return s, err
 }
 
-// schema returns a schema that by understands. One that by does not understand is neither kept nor known for
-// long, as the answer may be that of something before the registry.
+// schema returns a schema that by can parse. A schema that by cannot parse is not stored and soon expires,
+// because a proxy may have answered instead of the registry.
 func (r *Registry) schema(ctx context.Context, id ID, by *Codec) (s Schema, kept bool, err error) {
 	c, err := r.config()
 	if err != nil {
@@ -171,7 +170,7 @@ func (r *Registry) schema(ctx context.Context, id ID, by *Codec) (s Schema, kept
 	if by == nil {
 		return e.Schema, false, nil
 	}
-	if err := by.speaks(e.Schema); err != nil {
+	if err := by.checkFormat(e.Schema); err != nil {
 		return s, false, unreadable(id, err)
 	}
 	if !r.isSound(e) {
@@ -188,7 +187,7 @@ func unreadable(id ID, err error) error {
 	return skald.UnknownVersion(fmt.Errorf("schema %v cannot be read by this build: %w", id, err))
 }
 
-// examine finds out once whether a schema can be understood.
+// examine parses a schema once and records the result.
 func (r *Registry) examine(id ID, e *entry, by *Codec) error {
 	r.mu.Lock()
 	sound, wrong := e.sound, e.wrong
@@ -196,7 +195,7 @@ func (r *Registry) examine(id ID, e *entry, by *Codec) error {
 	if sound || wrong != nil {
 		return wrong
 	}
-	err := by.understand(e.Schema)
+	err := by.checkSchema(e.Schema)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
@@ -235,7 +234,7 @@ func unknownID(id ID) error {
 		hint = ", or cannot look up GUIDs"
 	}
 	return skald.UnknownVersion(fmt.Errorf(
-		"the registry does not know schema %v%s: was it deleted, or is this another registry?", id, hint))
+		"the registry does not have schema %v%s: was it deleted, or is this another registry?", id, hint))
 }
 
 // find asks the database, then the registry.
@@ -250,14 +249,14 @@ func (r *Registry) find(ctx context.Context, c *Config, id ID, by *Codec) (*entr
 			return nil, skald.Outage(fmt.Errorf("read schema %v in the database: %w", id, err))
 		case c.Client == nil:
 			return nil,
-				skald.UnknownVersion(fmt.Errorf("schema %v is not kept, and there is no registry to ask", id))
+				skald.UnknownVersion(fmt.Errorf("schema %v is not stored, and Config.Client is nil", id))
 		}
 	}
 	return r.lookUp(ctx, c, id)
 }
 
-// lookUp asks the registry. It waits no longer than patience: a request that takes longer goes on, and later
-// messages find its answer.
+// lookUp asks the registry and waits at most patience. A slower request continues, and later messages use
+// its answer.
 func (r *Registry) lookUp(ctx context.Context, c *Config, id ID) (*entry, error) {
 	if err := r.gate.closed(); err != nil {
 		return nil, err
@@ -265,7 +264,7 @@ func (r *Registry) lookUp(ctx context.Context, c *Config, id ID) (*entry, error)
 	e, err := r.lookups.do(ctx, c.Timeout, patience, id, func(ctx context.Context) (*entry, error) {
 		s, err := ask(r, c, func(to server) (Schema, error) { return to.byID(ctx, id) })
 		if away := new(skald.OutageError); errors.As(err, &away) {
-			return nil, err // it was not asked
+			return nil, err // no request was sent
 		}
 		if err != nil {
 			return nil, r.missed(id, err)
@@ -278,7 +277,7 @@ func (r *Registry) lookUp(ctx context.Context, c *Config, id ID) (*entry, error)
 	return e, err
 }
 
-// learn remembers a schema, unless it is known.
+// learn adds a schema to memory and returns its entry, or the valid entry that is already there.
 func (r *Registry) learn(id ID, e *entry) *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -291,19 +290,19 @@ func (r *Registry) learn(id ID, e *entry) *entry {
 	return e
 }
 
-// read looks for what is kept, and tells whether it is known now. It does not wait long: all connections may
-// be in the hands of handlers that wait for this one. What comes later is known to the next message.
-// A kept one that this codec does not understand counts where there is no registry to ask.
+// read looks for a stored schema, and reports whether one was found. It waits only readWait: handlers that
+// wait for this read may hold all connections. A later message uses a later answer. A stored schema that by
+// cannot parse is used only if there is no registry to ask.
 func (r *Registry) read(ctx context.Context, c *Config, id ID, by *Codec) (kept bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readWait)
 	defer cancel()
 	return r.reads.do(ctx, c.Timeout, c.Timeout, id, func(ctx context.Context) (bool, error) {
 		s, kept, err := c.kept(ctx, id)
 		if err != nil {
-			c.Logger.Warn("the schemas that are kept cannot be read: the registry is asked", "schema",
+			c.Logger.Warn("cannot read the stored schemas; asking the registry", "schema",
 				id.String(), "error", err)
 		}
-		if kept && c.Client != nil && by != nil && by.speaks(s) == nil && by.understand(s) != nil {
+		if kept && c.Client != nil && by != nil && by.checkFormat(s) == nil && by.checkSchema(s) != nil {
 			return false, nil
 		}
 		if kept {
@@ -313,8 +312,8 @@ func (r *Registry) read(ctx context.Context, c *Config, id ID, by *Codec) (kept 
 	})
 }
 
-// missed remembers for how long not to ask for an id again. An id that the registry fails to answer for is
-// asked for less and less often, so that it does not use up each try of a registry that fails.
+// missed records why an id has no schema, and for how long not to request it again. The time doubles with
+// each failure of the registry, so that one failing id does not use up the attempts that the gate allows.
 func (r *Registry) missed(id ID, err error) error {
 	var limit *LimitError
 	var part *referenceError
@@ -351,9 +350,9 @@ func (c *Config) kept(ctx context.Context, id ID) (s Schema, there bool, err err
 	return defined(id, text)
 }
 
-// keep stores a schema, in a transaction of its own: that of a handler may be rolled back, and its message
-// parked. It waits for that, though not long: on SQLite it can only be done when the handler's transaction
-// has ended.
+// keep stores a schema in a separate transaction, because the handler's transaction may roll back and its
+// message be parked. It waits up to keepWait. On SQLite the write succeeds only after the handler's
+// transaction has ended.
 func (r *Registry) keep(ctx context.Context, c *Config, id ID, e *entry) (kept bool) {
 	r.mu.Lock()
 	now := time.Now()
@@ -368,7 +367,7 @@ func (r *Registry) keep(ctx context.Context, c *Config, id ID, e *entry) (kept b
 	_, err := r.keepings.do(ctx, c.Timeout, c.Timeout, id, func(ctx context.Context) (struct{}, error) {
 		err := c.Store.KeepPayloadSchema(ctx, c.Name, id.String(), e.definition())
 		if err != nil {
-			c.Logger.Warn("a schema cannot be kept: it is tried again with the next message that needs it",
+			c.Logger.Warn("cannot store a schema; retrying with the next message that needs it",
 				"schema", id.String(), "error", err)
 			return struct{}{}, err
 		}
@@ -380,7 +379,7 @@ func (r *Registry) keep(ctx context.Context, c *Config, id ID, e *entry) (kept b
 	return err == nil
 }
 
-// registered is the id of a schema under a subject.
+// registered returns the id of a schema under a subject.
 func (r *Registry) registered(ctx context.Context, subject string, s Schema, wait time.Duration) (ID, error) {
 	c, err := r.config()
 	if err != nil {

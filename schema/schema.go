@@ -1,12 +1,12 @@
-// Package schema gives payloads a schema that can change while old and new programs run: the writer's schema
-// travels by its id, and the reader reads what was written by it as what the reader declares.
+// Package schema encodes payloads with schemas that can change while old and new programs run. A message
+// carries the id of its writer's schema. The reader converts the payload to its own schema.
 //
 //	var payments schema.Registry // connected at the start of main
 //
 //	var Processed = skald.Event[Payment]{Topic: "payments", Type: "payment.processed", Codec: avro.Codec[Payment](&payments, nil)}
 //
-// The languages are in folders of their own, so that a program links only what it uses: schema/avro,
-// schema/protobuf, schema/jsonschema. docs/schemas.md tells how schemas are changed.
+// Each schema language has its own package, so that a program links only those that it uses: schema/avro,
+// schema/protobuf, schema/jsonschema. docs/schemas.md explains how to change a schema.
 package schema
 
 import (
@@ -16,28 +16,29 @@ import (
 	"strconv"
 )
 
-// The formats, by the names that registries have for them.
+// The formats, under the names that registries use.
 const (
 	Avro     = "AVRO"
 	Protobuf = "PROTOBUF"
 	JSON     = "JSON"
 )
 
-// Schema is a text with all that it refers to.
+// Schema is the text of a schema and the schemas that it imports.
 type Schema struct {
 	Format  string   `json:"format"`
 	Text    string   `json:"text"`
-	Imports []Import `json:"imports,omitempty"` // each after those that it needs
+	Imports []Import `json:"imports,omitempty"` // an import follows the imports that it needs
 }
 
-// Import is a schema that another one refers to by name. Registries keep it as a subject of that name.
+// Import is a schema that another schema refers to by name. The registry stores it under a subject of that
+// name.
 type Import struct {
 	Name  string   `json:"name"`
 	Text  string   `json:"text"`
 	Needs []string `json:"needs,omitempty"` // names of imports
 }
 
-// needs are the imports that no other import needs.
+// needs returns the names of the imports that no other import needs.
 func (s Schema) needs() (out []string) {
 	below := map[string]bool{}
 	for _, i := range s.Imports {
@@ -53,14 +54,14 @@ func (s Schema) needs() (out []string) {
 	return out
 }
 
-// definition is a schema as it is kept in a database.
+// definition returns s as JSON, the form in which databases store it.
 func (s Schema) definition() string {
-	text, _ := json.Marshal(s) // of texts it cannot fail
+	text, _ := json.Marshal(s) // strings always marshal
 	return string(text)
 }
 
-// defined is the schema of a definition that is kept; false: there is none, or one without a text, which
-// older versions kept where something else answered for the registry.
+// defined parses a stored definition. Returns false if it is empty or has no text: older versions stored
+// such rows when something other than the registry answered.
 func defined(id ID, definition string) (s Schema, there bool, err error) {
 	if definition == "" {
 		return s, false, nil
@@ -71,13 +72,13 @@ func defined(id ID, definition string) (s Schema, there bool, err error) {
 	return s, s.Text != "", nil
 }
 
-// ID is how a payload names its schema: the number that the registry gave it, or its GUID.
+// ID identifies a schema in a payload: by the number that the registry assigned, or by its GUID.
 type ID struct {
 	Number int32
-	GUID   [16]byte // not zero: the GUID names it
+	GUID   [16]byte // zero: Number is the identifier
 }
 
-// String is "7", or a GUID as registries write it.
+// String returns the number, "7", or the GUID in the notation of registries.
 func (id ID) String() string {
 	if id.GUID == [16]byte{} {
 		return strconv.Itoa(int(id.Number))
@@ -86,7 +87,7 @@ func (id ID) String() string {
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// guidOf reads a GUID; false: it is none, or zero.
+// guidOf parses a GUID. Returns false if the text is not a GUID, or a zero one.
 func guidOf(text string) (out [16]byte, ok bool) {
 	if len(text) != 36 || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
 		return out, false
@@ -95,48 +96,48 @@ func guidOf(text string) (out [16]byte, ok bool) {
 	return out, err == nil && n == 16 && out != [16]byte{}
 }
 
-// Problem is one reason why what was written with one schema cannot be read with another.
+// Problem is one reason why a reader's schema cannot read payloads of a writer's schema.
 type Problem struct {
 	Field string `json:"field"` // a path, "Payment.method"
 	Rule  string `json:"rule"`  // "reader field has no default"
-	Saw   string `json:"saw"`   // what the two schemas say
+	Saw   string `json:"saw"`   // the two differing parts
 }
 
 func (p Problem) String() string { return fmt.Sprintf("%s: %s (%s)", p.Field, p.Rule, p.Saw) }
 
-// Format is a language of schemas.
+// Format compares and decodes schemas of one language.
 type Format interface {
-	// Name is Avro, Protobuf or JSON.
+	// Name returns Avro, Protobuf or JSON.
 	Name() string
-	// Problems are the reasons why what writer wrote cannot be read with reader; none: it can be. The error
-	// is of a schema that cannot be understood.
+	// Problems returns the reasons why reader cannot read payloads of writer; none if it can. Returns an
+	// error if one of the schemas is invalid.
 	Problems(reader, writer Schema) ([]Problem, error)
-	// Readable is a payload as JSON, for people. Index names the message of a Protobuf file.
+	// Readable returns a payload as JSON, for people. index identifies the message in a Protobuf file.
 	Readable(writer Schema, index []int, data []byte) ([]byte, error)
 }
 
-// Verifier is a Format in which a payload that is good to read may still not be as its schema says.
+// Verifier is a Format that can also check a payload against its schema.
 type Verifier interface {
 	Verify(s Schema, data []byte) error
 }
 
-// Language is a Format for one type of Go.
+// Language is a Format for one Go type.
 type Language interface {
 	Format
-	// ContentType of a payload without prefix.
+	// ContentType returns the content type of a payload without prefix.
 	ContentType() string
-	// Own is the schema of the type, and the index of its message (Protobuf alone).
+	// Own returns the schema of the type, and for Protobuf the index of its message.
 	Own() (s Schema, index []int, err error)
-	// Append encodes v behind dst.
+	// Append encodes v and appends it to dst.
 	Append(dst []byte, v any) ([]byte, error)
-	// Reader reads what was written with writer. It is asked once for each schema. Its error says why that
-	// cannot be read.
+	// Reader returns a reader for payloads of writer. It is called once for each schema. Returns an error
+	// that gives the reason if this type cannot read them.
 	Reader(writer Schema, index []int) (Reader, error)
-	// Plain reads payloads that came without an id; nil: that is not possible.
+	// Plain returns a reader for payloads without a schema id; nil if the language needs one.
 	Plain() (Reader, error)
 }
 
-// Reader fills v, a pointer, from a payload without prefix. It is safe for concurrent use.
+// Reader decodes a payload without prefix into v, a pointer. It is safe for concurrent use.
 type Reader interface {
 	Read(data []byte, v any) error
 }

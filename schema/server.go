@@ -11,13 +11,13 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 )
 
-// errNoSchema: the registry answered that it has no such schema.
+// errNoSchema means that the registry answered that it has no such schema.
 var errNoSchema = errors.New("no such schema")
 
 // A server is a schema registry with Confluent's API.
 type server struct{ *sr.Client }
 
-// answered tells what the registry said from its silence.
+// answered adds errNoSchema to an answer of 404, to separate it from a failure to answer.
 func answered(err error) error {
 	err = odd(err)
 	var said *sr.ResponseError
@@ -27,7 +27,7 @@ func answered(err error) error {
 	return err
 }
 
-// refused tells of a schema that the registry does not take: broken, or incompatible.
+// refused reports whether the registry refused a schema as invalid or incompatible.
 func refused(err error) bool {
 	var said *sr.ResponseError
 	return errors.As(err, &said) && (said.StatusCode == http.StatusConflict ||
@@ -49,7 +49,7 @@ func (s server) byID(ctx context.Context, id ID) (Schema, error) {
 	return s.whole(ctx, found)
 }
 
-// whole is a schema with all that it refers to.
+// whole returns a schema and all schemas that it refers to.
 func (s server) whole(ctx context.Context, found sr.Schema) (Schema, error) {
 	out := Schema{Format: found.Type.String(), Text: found.Schema}
 	if out.Text == "" {
@@ -59,10 +59,10 @@ func (s server) whole(ctx context.Context, found sr.Schema) (Schema, error) {
 	return out, err
 }
 
-// errNoAnswer: something answers for the registry, a proxy or a page that asks for a login.
-var errNoAnswer = errors.New("the answer is no schema: does the URL lead to the registry itself?")
+// errNoAnswer means that something else answered, such as a proxy or a login page.
+var errNoAnswer = errors.New("the answer is not a schema: does the URL lead to the registry itself?")
 
-// A referenceError says of which schema that is referred to there is none.
+// A referenceError names a reference that cannot be resolved.
 type referenceError struct {
 	of  sr.SchemaReference
 	err error
@@ -73,7 +73,7 @@ func (e *referenceError) Error() string {
 }
 func (e *referenceError) Unwrap() error { return e.err }
 
-// imports adds all schemas that refs lead to. within are the names that lead to refs.
+// imports adds to out all schemas that refs lead to. within lists the names on the path to refs.
 func (s server) imports(ctx context.Context, out *Schema, refs []sr.SchemaReference,
 	within []string) (names []string, err error) {
 	if len(within) > mostDeep {
@@ -106,8 +106,8 @@ func (s server) imports(ctx context.Context, out *Schema, refs []sr.SchemaRefere
 	return names, nil
 }
 
-// asServed is a schema as the registry knows it: imports are subjects of their names. add registers those
-// that are missing.
+// asServed returns one in the form of the registry, with its imports as references to subjects of their
+// names. If add is true it registers missing imports.
 func (s server) asServed(ctx context.Context, one Schema, add bool) (sr.Schema, error) {
 	var format sr.SchemaType
 	if err := format.UnmarshalText([]byte(one.Format)); err != nil {
@@ -161,7 +161,7 @@ func (s server) register(ctx context.Context, subject string, one Schema) (ID, e
 func idOf(found sr.SubjectSchema) (ID, error) {
 	if found.ID <= 0 || found.ID > math.MaxInt32 {
 		return ID{}, &oddAnswerError{fmt.Errorf(
-			"the answer has the id %d, which is none of a schema: does the URL lead to the registry itself?",
+			"the answer has the id %d, which is not a schema id: does the URL lead to the registry itself?",
 			found.ID)}
 	}
 	guid, _ := guidOf(found.GUID)

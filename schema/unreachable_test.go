@@ -22,8 +22,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A registry answers one request and then fails in one way. Messages of the schema that it answered, and of a
-// topic without schemas, are handled; those of unknown schemas wait, and the registry gets few requests.
+// A registry answers one request and then fails in one way. Messages of that schema, and of a topic without
+// schemas, are handled. Messages of unknown schemas wait, and the registry gets few requests.
 func TestUnreachableRegistryDelaysUnknownSchemasOnly(t *testing.T) {
 	t.Parallel()
 	answers := func(code int) http.HandlerFunc {
@@ -102,7 +102,7 @@ func unknownSchemasWait(t *testing.T, fails http.HandlerFunc, why string) {
 			t.Fatalf("%d of %d others are handled", done, known+plain)
 		}
 	}
-	// each of them waits for at most one request of its own, and the registry gets one in 2 s
+	// each of them waits for at most one request of its own; the registry gets one request in 2 s
 	if n := asked.Load(); n > int64(time.Since(begun)/(2*time.Second))+3 {
 		t.Errorf("%d requests in %v", n, time.Since(begun))
 	}

@@ -11,16 +11,17 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 )
 
-// Versions are what a registry has of subjects, also as a file: a check against it needs no registry.
+// Versions lists all versions of subjects in a registry. As a file it lets a check run without the
+// registry.
 type Versions struct {
-	Form     int              `json:"versions"` // version of this form
+	Form     int              `json:"versions"` // version of the file format
 	Subjects []SubjectHistory `json:"subjects"`
 }
 
-// SubjectHistory is all that a registry has of a subject.
+// SubjectHistory lists the versions of one subject.
 type SubjectHistory struct {
 	Subject string `json:"subject"`
-	// Level is that of compatibility: BACKWARD, FORWARD, FULL or NONE, without the suffix TRANSITIVE.
+	// Level is the level of compatibility: BACKWARD, FORWARD, FULL or NONE, without the suffix TRANSITIVE.
 	Level    string    `json:"level"`
 	Versions []Version `json:"versions"`
 }
@@ -35,7 +36,7 @@ type Version struct {
 
 const versionsForm = 1
 
-// Pull asks a registry for all versions of the subjects of a lock.
+// Pull requests all versions of the subjects of a lock from a registry.
 func Pull(ctx context.Context, client *sr.Client, lock Lock) (Versions, error) {
 	out := Versions{Form: versionsForm}
 	s, err := bounded(client)
@@ -84,15 +85,14 @@ func (s server) history(ctx context.Context, subject string) (SubjectHistory, er
 	return out, nil
 }
 
-// noSubject tells a registry that says that it has no such subject from something before it, which has no
-// such page.
+// noSubject reports whether the registry has no such subject. A 404 of a proxy has another error code.
 func noSubject(err error) bool {
 	const code = 40401
 	var said *sr.ResponseError
 	return errors.As(err, &said) && said.ErrorCode == code
 }
 
-// level is that of the subject, else that of the registry.
+// level returns the level of the subject, or the global level of the registry.
 func (s server) level(ctx context.Context, subject string) (string, error) {
 	var found sr.CompatibilityResult
 	for _, of := range []string{subject, sr.GlobalSubject} {
@@ -111,25 +111,25 @@ func (s server) level(ctx context.Context, subject string) (string, error) {
 	return "", fmt.Errorf("its level of compatibility: %w", found.Err)
 }
 
-// Write writes what ReadVersions reads.
+// Write writes v in the format of ReadVersions.
 func (v Versions) Write(w io.Writer) error { return writeJSON(w, v) }
 
-// ReadVersions reads what Versions.Write wrote.
+// ReadVersions reads a file that Versions.Write wrote.
 func ReadVersions(r io.Reader) (Versions, error) {
 	var out Versions
 	if err := json.NewDecoder(r).Decode(&out); err != nil {
-		return out, fmt.Errorf("read versions: %w: is it what skald schema pull wrote?", err)
+		return out, fmt.Errorf("read versions: %w: was it written by skald schema pull?", err)
 	}
 	if out.Form != versionsForm {
-		return out, fmt.Errorf("read versions: their form is %d, this build knows %d: pull them again",
+		return out, fmt.Errorf("read versions: their format is %d, this build reads %d: pull them again",
 			out.Form, versionsForm)
 	}
 	return out, nil
 }
 
-// Push registers the schemas of a lock, those that they import first. One that is there already stays as it
-// is. It says what each has become, also where it fails half-way. Check them before: a registry may take what
-// readers cannot read.
+// Push registers the schemas of a lock, imports first. An identical schema is not registered again. It
+// calls done after each success. Call Check first: a registry may
+// accept schemas that readers cannot read.
 func Push(ctx context.Context, client *sr.Client, lock Lock, done func(subject string, id ID)) error {
 	to, err := bounded(client)
 	if err != nil {
@@ -152,7 +152,7 @@ func Push(ctx context.Context, client *sr.Client, lock Lock, done func(subject s
 	return nil
 }
 
-// RefusedError says that a registry does not take a schema.
+// RefusedError reports a schema that the registry refused.
 type RefusedError struct {
 	Subject string
 	Err     error

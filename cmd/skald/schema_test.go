@@ -90,7 +90,7 @@ func TestSchemaBadInput(t *testing.T) {
 		{2, "skald schema [command]", nil},
 		{2, "--lock FILE", []string{"check"}},
 		{4, "no such file", []string{"check", "--lock", lock + ".not"}},
-		{2, "its form is 7", []string{"check", "--lock", broken}},
+		{2, "its format is 7", []string{"check", "--lock", broken}},
 		{2, "run skald schema pull first", []string{"check", "--lock", lock}},
 		{2, "--level is backward", []string{"check", "--lock", lock, "--level", "some"}},
 		{2, "which registry?", []string{"push", "--lock", lock}},

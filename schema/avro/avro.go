@@ -1,5 +1,5 @@
-// Package avro encodes events in Avro. A reader takes what an older or newer writer wrote: fields that it
-// does not know are passed over, those that the writer did not know get their default.
+// Package avro encodes events in Avro. A reader accepts payloads of older and newer writers. It ignores
+// unknown fields; missing fields get their default.
 package avro
 
 import (
@@ -16,20 +16,19 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// Codec is a codec for T, a struct, whose schema follows from its fields. The tag avro names them, gives
+// Codec returns a codec for T, a struct. Its schema follows from T's fields. The tag avro sets names,
 // defaults and logical types:
 //
 //	Method string `avro:"payment_method,default=unknown"`
 //
-// The record is called as T is; avro.WithName and avro.WithNamespace of github.com/twmb/avro call it
-// otherwise.
+// The record has the name of T. avro.WithName and avro.WithNamespace of github.com/twmb/avro change it.
 func Codec[T any](reg *schema.Registry, o *schema.Options, with ...avro.SchemaOpt) *schema.Codec {
 	return schema.NewCodec(reg,
 		newLanguage[T](func() (*avro.Schema, error) { return avro.SchemaFor[T](with...) }), o)
 }
 
-// CodecOf is a codec for T with a schema of one's own, in JSON. T has a field for each of the schema, under
-// its name or avro tag.
+// CodecOf returns a codec for T with a given schema, in JSON. T must have a field for each field of the
+// schema, with its name or avro tag.
 func CodecOf[T any](reg *schema.Registry, text string, o *schema.Options) *schema.Codec {
 	return schema.NewCodec(reg, newLanguage[T](func() (*avro.Schema, error) { return avro.Parse(text) }),
 		o)
@@ -38,8 +37,8 @@ func CodecOf[T any](reg *schema.Registry, text string, o *schema.Options) *schem
 type language[T any] struct {
 	Format
 	own    func() (*avro.Schema, error)
-	parsed *avro.Schema // after Own
-	texts  fingerprint.Texts
+	parsed *avro.Schema      // after Own
+	texts  fingerprint.Texts // set by Own
 }
 
 func newLanguage[T any](own func() (*avro.Schema, error)) *language[T] {
@@ -50,7 +49,7 @@ var _ schema.Language = (*language[int])(nil)
 
 func (*language[T]) ContentType() string { return "application/avro" }
 
-// Own is called once, before all else.
+// Own is called once, before all other methods.
 func (l *language[T]) Own() (schema.Schema, []int, error) {
 	s, err := l.own()
 	if err != nil {
@@ -68,7 +67,7 @@ func (l *language[T]) Append(dst []byte, v any) ([]byte, error) {
 	return out, textsIn(&l.texts, out, v)
 }
 
-// Plain: nothing in Avro can be read without the schema that it was written with.
+// Plain returns nil: Avro payloads cannot be read without the writer's schema.
 func (*language[T]) Plain() (schema.Reader, error) { return nil, nil }
 
 func (l *language[T]) Reader(writer schema.Schema, _ []int) (schema.Reader, error) {
@@ -98,7 +97,7 @@ func (l *language[T]) Reader(writer schema.Schema, _ []int) (schema.Reader, erro
 
 type reader struct {
 	*avro.Schema
-	texts *fingerprint.Texts // nil: not checked, as for a page that shows a payload
+	texts *fingerprint.Texts // nil: not checked, for display
 }
 
 func (r reader) Read(data []byte, v any) error {
@@ -112,10 +111,10 @@ func (r reader) Read(data []byte, v any) error {
 	return quiet(err)
 }
 
-var errBytes = errors.New("a string in it is not UTF-8, as the strings of Avro are: make it a []byte, and its Avro type bytes")
+var errBytes = errors.New("a string in it is not UTF-8, as Avro requires: use []byte, and the Avro type bytes")
 
-// textsIn returns errBytes if a string in v, which data encodes, is not UTF-8. Readers in other languages
-// change or refuse it.
+// textsIn returns errBytes if a string in v is not UTF-8. Readers in other languages would change or refuse
+// it. data is the encoding of v.
 func textsIn(t *fingerprint.Texts, data []byte, v any) error {
 	ascii := !slices.ContainsFunc(data, func(b byte) bool { return b >= utf8.RuneSelf })
 	if !ascii && !t.In(reflect.ValueOf(v)) {
@@ -126,8 +125,7 @@ func textsIn(t *fingerprint.Texts, data []byte, v any) error {
 
 func marshals(t reflect.Type) bool { return t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) }
 
-// quiet tells where a value does not fit, without the value: errors are read by more people than payloads
-// are.
+// quiet returns err without values of the payload: more people read errors than payloads.
 func quiet(err error) error {
 	if err == nil {
 		return nil
@@ -140,12 +138,12 @@ func quieted(err error) error {
 	var short *avro.ShortBufferError
 	switch {
 	case errors.As(err, &field) && field.Field != "":
-		return fmt.Errorf("field %.200s: %v does not go with the Avro type %.100s", field.Field, field.GoType,
+		return fmt.Errorf("field %.200s: %v does not match the Avro type %.100s", field.Field, field.GoType,
 			field.AvroType)
 	case errors.As(err, &field):
-		return fmt.Errorf("%v does not go with the Avro type %.100s", field.GoType, field.AvroType)
+		return fmt.Errorf("%v does not match the Avro type %.100s", field.GoType, field.AvroType)
 	case errors.As(err, &short):
 		return short
 	}
-	return fmt.Errorf("a value does not go with its schema (%T)", err)
+	return fmt.Errorf("a value does not match its schema (%T)", err)
 }

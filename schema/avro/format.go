@@ -9,15 +9,15 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// Format compares schemas in Avro.
+// Format compares Avro schemas.
 type Format struct{}
 
 var _ schema.Format = Format{}
 
-// Name is schema.Avro.
+// Name returns schema.Avro.
 func (Format) Name() string { return schema.Avro }
 
-// parse reads a schema with the types that it refers to.
+// parse parses a schema with its imports.
 func parse(s schema.Schema) (*avro.Schema, error) {
 	if err := s.Bounded(); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func parse(s schema.Schema) (*avro.Schema, error) {
 	return all.Parse(s.Text)
 }
 
-// Problems has the first of each pair.
+// Problems returns at most one problem, the first.
 func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	r, err := parse(reader)
 	if err != nil {
@@ -49,7 +49,7 @@ func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	} else if other {
 		return []schema.Problem{p}, nil
 	}
-	// Resolve finds what CheckCompatibility does, and defaults that cannot be encoded.
+	// Resolve includes CheckCompatibility, and also checks that defaults can be encoded.
 	_, err = avro.Resolve(w, r)
 	if p, ok := problem(err); ok {
 		return []schema.Problem{p}, nil
@@ -72,7 +72,7 @@ func problem(err error) (schema.Problem, bool) {
 
 func short(s string) string { return fmt.Sprintf("%.300s", s) }
 
-// Readable is Avro's JSON of a payload.
+// Readable returns the payload as Avro JSON.
 func (Format) Readable(writer schema.Schema, _ []int, data []byte) ([]byte, error) {
 	s, err := parse(writer)
 	if err != nil {

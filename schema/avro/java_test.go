@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// A pair is one of testdata/java.jsonl, which testdata/java wrote.
+// A pair is a line of testdata/java.jsonl, which testdata/java wrote.
 type pair struct {
 	ID             int
 	Writer, Reader string
@@ -46,8 +46,8 @@ func pairs(t *testing.T) (out []pair) {
 	return out
 }
 
-// Skald reads what Java reads, or refuses it. Where the two differ is listed in testdata/differences.txt, of
-// which docs/schemas.md has the reasons: the pair, what Skald says, and the answer of Java.
+// Skald reads a payload as Java does, or refuses it. testdata/differences.txt lists the pairs where the two
+// differ; docs/schemas.md explains why.
 func TestPairsOfJava(t *testing.T) {
 	t.Parallel()
 	var differ []string
@@ -69,7 +69,8 @@ func TestPairsOfJava(t *testing.T) {
 	}
 }
 
-// read is what Skald makes of a payload, in the form of Java's answers. The verdict of check is the same.
+// read returns the result of Skald in the form of Java's results, and checks that check has the same
+// verdict.
 func read(t *testing.T, p pair) string {
 	t.Helper()
 	writer, reader := schema.Schema{Format: schema.Avro, Text: p.Writer}, schema.Schema{Format: schema.Avro,
@@ -137,7 +138,7 @@ func rat(r *big.Rat) string {
 	return r.FloatString(n)
 }
 
-// A value keeps its meaning, or check and the reader refuse it, wherever its type stands.
+// A value keeps its meaning, or both check and the reader refuse it, at every position of its type.
 func TestMeaningOfAvro(t *testing.T) {
 	t.Parallel()
 	record := func(fields string) string { return `{"type":"record","name":"R","fields":[` + fields + `]}` }
@@ -191,7 +192,7 @@ func TestMeaningOfAvro(t *testing.T) {
 	}
 }
 
-// Schemas whose comparison would take long are not compared.
+// Schemas that would take too long to compare are not compared.
 func TestHugeAvro(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -204,7 +205,7 @@ func TestHugeAvro(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// Each record has fields of two others, so that each of the reader's may meet each of the writer's.
+	// Each record has fields of two others, so each record of the reader can meet each of the writer.
 	mesh := func(stride int) schema.Schema {
 		const n = 1500
 		var fields []string

@@ -10,19 +10,19 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// A walk goes along a reader's and a writer's schema, as resolution does, and looks for values that keep
-// their
-// bytes and get another meaning. The rules of Avro let these pass: they look at types, not at logical types.
+// A walk compares a reader's and a writer's schema in the order of resolution. It searches for values with
+// the same bytes but another meaning. Avro's rules do not detect these, because they compare types but not
+// logical types.
 type walk struct {
-	reader, writer map[string]*avro.SchemaNode // the types that have names
+	reader, writer map[string]*avro.SchemaNode // named types
 	seen           map[[2]*avro.SchemaNode]bool
 	steps          int
 }
 
 const mostSteps = 200_000
 
-// otherMeaning returns the first value that the reader would take for another one. It fails by a
-// *schema.LimitError if the schemas have too many pairs of types.
+// otherMeaning returns the first value that the reader would misinterpret. It returns a *schema.LimitError
+// if the schemas have too many pairs of types.
 func otherMeaning(reader, writer schema.Schema) (p schema.Problem, found bool, err error) {
 	w := walk{seen: map[[2]*avro.SchemaNode]bool{}}
 	r, named, err := rooted(reader)
@@ -42,7 +42,7 @@ func otherMeaning(reader, writer schema.Schema) (p schema.Problem, found bool, e
 	return p, found, nil
 }
 
-// rooted is a schema as a tree, with all types that have names.
+// rooted returns a schema as a tree, and all its named types.
 func rooted(s schema.Schema) (*avro.SchemaNode, map[string]*avro.SchemaNode, error) {
 	named := map[string]*avro.SchemaNode{}
 	var all avro.SchemaCache
@@ -81,8 +81,7 @@ func collect(named map[string]*avro.SchemaNode, n *avro.SchemaNode) {
 	}
 }
 
-// lift moves a logicalType that is next to the type of a field into that type, as the decoder does. Java
-// ignores it there.
+// lift moves a field's logicalType into the field's type, as the decoder does. Java ignores it there.
 func lift(f *avro.SchemaField) {
 	logical, is := f.Props["logicalType"].(string)
 	if !is {
@@ -101,7 +100,7 @@ func lift(f *avro.SchemaField) {
 	}
 }
 
-// logicalOf is the logical type of n that decoders obey: one on a type that cannot have it is ignored.
+// logicalOf returns the logical type of n that decoders apply; "" if n.Type does not support it.
 func logicalOf(n *avro.SchemaNode) string {
 	l := n.LogicalType
 	ok := false
@@ -131,7 +130,7 @@ func fullName(n *avro.SchemaNode) string {
 	return n.Namespace + "." + n.Name
 }
 
-// defined is what n stands for, if it is the name of a type, and the namespace within it.
+// defined resolves n if it is a reference to a named type. It also returns the namespace inside that type.
 func defined(named map[string]*avro.SchemaNode, n *avro.SchemaNode,
 	within string) (*avro.SchemaNode, string) {
 	if n.Name == "" {
@@ -185,8 +184,8 @@ func (w *walk) types(r, wrote *avro.SchemaNode, in, wroteIn string,
 	return p, false
 }
 
-// differs tells how a value of wrote gets another meaning as one of r; "": it does not. A logical type that
-// comes or goes is a new name for the same number or bytes, unless a text becomes a number so.
+// differs returns how the reader would misinterpret a value of wrote; "" if it would not. A logical type on
+// one side only keeps the number or bytes, except between a string and a decimal.
 func differs(r, wrote *avro.SchemaNode) string {
 	ours, theirs := logicalOf(r), logicalOf(wrote)
 	switch {
@@ -234,13 +233,13 @@ func (w *walk) fields(r, wrote *avro.SchemaNode, in, wroteIn string,
 	return p, false
 }
 
-// isNumber reports a text as people write numbers.
+// isNumber reports whether a text looks like a decimal number.
 func isNumber(text []byte) bool {
 	digits := strings.TrimLeft(string(text), "+-")
 	return strings.ContainsAny(digits, "0123456789") && strings.Trim(digits, "0123456789.,") == ""
 }
 
-// spelled reports whether a default has the text of a number where the bytes of a decimal belong.
+// spelled reports whether a decimal's default is the text of a number instead of the number's bytes.
 func (w *walk) spelled(n *avro.SchemaNode, v any, in string, depth int) bool {
 	n, in = defined(w.reader, n, in)
 	if depth > 50 {
@@ -270,8 +269,8 @@ func (w *walk) spelled(n *avro.SchemaNode, v any, in string, depth int) bool {
 	return false
 }
 
-// branch is the one of the reader's union that a value of that type is read as: the first of the same name,
-// else of the same name without its namespace, else the first that it can become.
+// branch returns the branch of the reader's union that reads wrote: one of the same name, or else the same
+// name without namespace, or else the first that wrote can be promoted to.
 func (w *walk) branch(r, wrote *avro.SchemaNode, in string) *avro.SchemaNode {
 	become := map[string][]string{"int": {"long", "float", "double"}, "long": {"float", "double"},
 		"float": {"double"}, "string": {"bytes"}, "bytes": {"string"}}

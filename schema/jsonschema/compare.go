@@ -8,19 +8,19 @@ import (
 	"slices"
 )
 
-// values compares what single values may be.
+// values compares the constraints on a single value.
 func (c *comparison) values(r, w *node, path string) {
 	if ours := options(r); ours != nil {
 		theirs := options(w)
 		if theirs == nil {
-			c.say(path, "the reader allows certain values only", "reader %.100s", text(ours))
+			c.report(path, "the reader allows certain values only", "reader %.100s", text(ours))
 		}
 		for _, v := range theirs {
 			if !slices.ContainsFunc(ours, func(o any) bool { return value(o) == value(v) }) {
-				c.say(path, "the reader does not allow a value", "%.100s", text(v))
+				c.report(path, "the reader does not allow a value", "%.100s", text(v))
 			}
 		}
-		return // no bound says more
+		return // an enum implies all bounds
 	}
 	c.least(path, "minimum", r.Minimum, w.Minimum)
 	c.least(path, "exclusiveMinimum", r.ExclusiveMinimum, w.ExclusiveMinimum)
@@ -33,22 +33,22 @@ func (c *comparison) values(r, w *node, path string) {
 	c.least(path, "minProperties", r.MinProperties, w.MinProperties)
 	c.most(path, "maxProperties", r.MaxProperties, w.MaxProperties)
 	if r.Pattern != "" && r.Pattern != w.Pattern {
-		c.say(path, "pattern of the reader", "reader %.100q, writer %.100q", r.Pattern, w.Pattern)
+		c.report(path, "pattern of the reader", "reader %.100q, writer %.100q", r.Pattern, w.Pattern)
 	}
 	if r.UniqueItems && !w.UniqueItems {
-		c.say(path, "uniqueItems of the reader", "the writer does not promise it")
+		c.report(path, "uniqueItems of the reader", "the writer does not promise it")
 	}
 	if r.MultipleOf != nil && (w.MultipleOf == nil ||
 		!new(big.Rat).Quo(w.MultipleOf, r.MultipleOf).IsInt()) {
-		c.say(path, "multipleOf of the reader", "reader %s, writer %s", plain(r.MultipleOf),
+		c.report(path, "multipleOf of the reader", "reader %s, writer %s", plain(r.MultipleOf),
 			plain(w.MultipleOf))
 	}
 }
 
-// options are the values that a schema lists; nil: it lists none.
+// options returns the values of an enum; nil if s has none.
 func options(s *node) []any { return s.Enum }
 
-// plain is a number as people write it.
+// plain formats a number for people.
 func plain(n *big.Rat) string {
 	if n == nil {
 		return "null"
@@ -61,20 +61,20 @@ func plain(n *big.Rat) string {
 
 func (c *comparison) least(path, what string, r, w *big.Rat) {
 	if r != nil && (w == nil || w.Cmp(r) < 0) {
-		c.say(path, what+" of the reader is above the writer's", "reader %s, writer %s", plain(r), plain(w))
+		c.report(path, what+" of the reader is above the writer's", "reader %s, writer %s", plain(r), plain(w))
 	}
 }
 
 func (c *comparison) most(path, what string, r, w *big.Rat) {
 	if r != nil && (w == nil || w.Cmp(r) > 0) {
-		c.say(path, what+" of the reader is below the writer's", "reader %s, writer %s", plain(r), plain(w))
+		c.report(path, what+" of the reader is below the writer's", "reader %s, writer %s", plain(r), plain(w))
 	}
 }
 
 func (c *comparison) objects(r, w *node, path string) {
 	for _, name := range r.Required {
 		if !slices.Contains(w.Required, name) {
-			c.say(path+"."+name, "the reader requires a property that the writer may leave out",
+			c.report(path+"."+name, "the reader requires a property that the writer may leave out",
 				"required by the reader alone")
 		}
 	}
@@ -106,8 +106,8 @@ func (c *comparison) arrays(r, w *node, path string) {
 	}
 }
 
-// undecided: the keywords of the reader that are compared as texts alone, with all that they refer to; and
-// those of the writer that say what it writes.
+// undecided compares keywords by their canonical text, with everything that they refer to. It also compares
+// keywords of the writer that can add values.
 func (c *comparison) undecided(r, w *node, path string) {
 	for _, name := range []string{"allOf", "not", "if", "then", "else", "dependentSchemas",
 		"dependentRequired", "dependencies", "patternProperties",
@@ -121,13 +121,13 @@ func (c *comparison) undecided(r, w *node, path string) {
 		}
 		word := func(v any) string { return text(map[string]any{name: v}) }
 		if ok && c.meaning(c.reader, word(own)) != c.meaning(c.writer, word(theirs)) {
-			c.say(path, "it cannot be told here whether the reader takes it", "%s differs", name)
+			c.report(path, "compatibility cannot be decided", "%s differs", name)
 		}
 	}
 }
 
-// writes tells whether a keyword of the writer alone may say of what it writes that the reader does not take
-// it.
+// writes reports whether a keyword that only the writer has may allow values that the reader does not
+// accept.
 func (c *comparison) writes(name string, r *node) bool {
 	object := r.Properties != nil || r.AdditionalProperties != nil || r.PatternProperties != nil
 	switch name {
@@ -141,24 +141,24 @@ func (c *comparison) writes(name string, r *node) bool {
 	return false
 }
 
-// listed holds the values that the writer lists to the reader's types.
+// listed compares the enum of the writer with the types of the reader.
 func (c *comparison) listed(r *node, ours []string, listed []any, path string) bool {
 	before := len(c.found)
 	for _, v := range listed {
 		kind := kindOf(v)
 		if !slices.Contains(ours, kind) && !(kind == "integer" && slices.Contains(ours, "number")) {
-			c.say(path, "the reader's type does not take a value of the writer", "reader %v, writer %.100s",
+			c.report(path, "the reader's type does not accept a value of the writer", "reader %v, writer %.100s",
 				ours, text(v))
 		}
 		if options(r) == nil && (kind == "array" && r.Items != nil || kind == "object" &&
 			(r.Properties != nil || r.AdditionalProperties != nil)) {
-			c.say(path, "it cannot be told here whether the reader takes it", "writer %.100s", text(v))
+			c.report(path, "compatibility cannot be decided", "writer %.100s", text(v))
 		}
 	}
 	return len(c.found) == before
 }
 
-// kindOf is the type that a JSON Schema has for a value.
+// kindOf returns the JSON Schema type of a value.
 func kindOf(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// hasDefaults tells whether a property has one, anywhere in the schema.
+// hasDefaults reports whether any property of the schema has a default.
 func hasDefaults(s *node) bool {
 	if s == nil {
 		return false
@@ -14,19 +14,19 @@ func hasDefaults(s *node) bool {
 	return s.Default != nil || slices.ContainsFunc(below(s), hasDefaults)
 }
 
-// fill puts defaults in the place of properties that are missing, and leaves out those that Go would take for
-// a declared one though they are called otherwise. Numbers stay as they were written.
-func (h *held) fill(data []byte) ([]byte, error) {
+// fill adds the defaults of missing properties. It removes properties whose names match a declared one
+// except for case, because encoding/json would use them. It keeps the notation of numbers.
+func (c *checker) fill(data []byte) ([]byte, error) {
 	v, err := decode(data)
 	if err != nil {
 		return nil, err
 	}
-	h.into(h.schema, v)
+	c.into(c.schema, v)
 	return json.Marshal(v)
 }
 
-// certain are, for each part of a schema, the schemas that a value of it is held to for certain: the part,
-// what it refers to, and allOf. They are found once, not for each payload.
+// certain maps each part of a schema to the parts that apply to the same value: the part, its references
+// and allOf. It runs once per schema.
 func certain(root *node) map[*node][]*node {
 	all := map[*node][]*node{}
 	for _, s := range within(root) {
@@ -47,9 +47,9 @@ func certain(root *node) map[*node][]*node {
 	return all
 }
 
-// each calls see for every value below v, with a schema that it is held to.
-func (h *held) each(s *node, v any, see func(s *node, v any)) {
-	for _, part := range h.same[s] {
+// each calls see for every value below v, with each schema that applies to the value.
+func (c *checker) each(s *node, v any, see func(s *node, v any)) {
+	for _, part := range c.same[s] {
 		switch v := v.(type) {
 		case map[string]any:
 			for name, in := range v {
@@ -72,23 +72,23 @@ func (h *held) each(s *node, v any, see func(s *node, v any)) {
 	}
 }
 
-func (h *held) into(s *node, v any) {
+func (c *checker) into(s *node, v any) {
 	if object, is := v.(map[string]any); is {
-		for _, name := range h.alike(s, object) {
+		for _, name := range c.alike(s, object) {
 			delete(object, name)
 		}
 	}
-	h.each(s, v, h.into)
+	c.each(s, v, c.into)
 	object, is := v.(map[string]any)
 	if !is {
 		return
 	}
-	for _, part := range h.same[s] {
+	for _, part := range c.same[s] {
 		for name, p := range part.Properties {
 			if _, there := object[name]; there {
 				continue
 			}
-			for _, one := range h.same[p] {
+			for _, one := range c.same[p] {
 				if one.Default != nil {
 					object[name] = *one.Default
 					break
@@ -98,10 +98,10 @@ func (h *held) into(s *node, v any) {
 	}
 }
 
-// alike are the properties that differ from a declared one in their letters' case alone: encoding/json takes
-// them for it, and no rule of the schema holds them.
-func (h *held) alike(s *node, object map[string]any) (out []string) {
-	parts := h.same[s]
+// alike returns properties whose names differ from a declared name only in case. encoding/json decodes them
+// as the declared property, but the schema does not validate them.
+func (c *checker) alike(s *node, object map[string]any) (out []string) {
+	parts := c.same[s]
 	declared := func(name string) bool {
 		return slices.ContainsFunc(parts,
 			func(part *node) bool { _, is := part.Properties[name]; return is })
@@ -127,11 +127,11 @@ func folds(declared map[string]*node, name string) bool {
 	return false
 }
 
-// folded tells whether there are such properties anywhere in v.
-func (h *held) folded(s *node, v any) (found bool) {
-	if object, is := v.(map[string]any); is && len(h.alike(s, object)) > 0 {
+// folded reports whether v contains such properties.
+func (c *checker) folded(s *node, v any) (found bool) {
+	if object, is := v.(map[string]any); is && len(c.alike(s, object)) > 0 {
 		return true
 	}
-	h.each(s, v, func(s *node, v any) { found = found || h.folded(s, v) })
+	c.each(s, v, func(s *node, v any) { found = found || c.folded(s, v) })
 	return found
 }

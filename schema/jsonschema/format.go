@@ -18,12 +18,12 @@ var (
 	_ schema.Verifier = Format{}
 )
 
-// Name is schema.JSON.
+// Name returns schema.JSON.
 func (Format) Name() string { return schema.JSON }
 
-// Problems are found by the rules that schemas of events use. What cannot be told, as of two conditions that
-// differ, is a problem, too. A writer is taken to write the properties that it declares and no others, also
-// where its schema allows them: adding an optional property is no problem.
+// Problems covers the keywords that event schemas use. An undecidable case, such as two different
+// conditions, is a problem. Problems assumes that a writer writes only the properties that it declares,
+// even if its schema allows others: adding an optional property is not a problem.
 func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	if len(reader.Imports)+len(writer.Imports) > 0 {
 		return nil,
@@ -47,38 +47,38 @@ func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	return c.found, nil
 }
 
-// Verify holds a payload to a schema. Its error does not have the value.
+// Verify validates a payload against a schema. The error does not contain the value.
 func (Format) Verify(s schema.Schema, data []byte) error {
 	if len(s.Imports) > 0 {
 		return errors.New("a JSON Schema that refers to other schemas of the registry cannot be read here")
 	}
-	h, err := hold(s.Text)
+	h, err := newChecker(s.Text)
 	if err != nil {
 		return err
 	}
 	return h.validate(data)
 }
 
-// Readable is the payload: it is JSON.
+// Readable returns data, which is JSON already.
 func (Format) Readable(_ schema.Schema, _ []int, data []byte) ([]byte, error) { return data, nil }
 
 type pair struct{ r, w *node }
 
-// A comparison looks for what writer allows and reader does not.
+// A comparison searches for values that writer allows and reader does not.
 type comparison struct {
 	reader, writer *node // roots
 	*steps
 	found []schema.Problem
-	// seen has the pairs that are compared now or were before, which are taken to have no problem: at which
-	// depth their comparison began, or begins that of the outermost pair on which their verdict depends.
+	// seen has the pairs whose comparison began; they are assumed to have no problem. The value is the
+	// depth of that comparison, or of the outermost unfinished pair on which its result depends.
 	seen       map[pair]int
 	depth, low int
 }
 
-// steps are shared by a comparison and those within it.
+// steps is shared by a comparison and its nested ones.
 type steps struct {
 	taken int
-	takes map[pair]bool // whether a reader's alternative takes what the writer has
+	takes map[pair]bool // results of tries
 }
 
 const (
@@ -86,10 +86,10 @@ const (
 	mostFound = 1000
 )
 
-// over reports that the comparison takes too many steps. It is not continued then.
+// over reports that the comparison takes too many steps and stops.
 func (s *steps) over() bool { return s.taken > mostSteps }
 
-func (c *comparison) say(path, rule, saw string, args ...any) {
+func (c *comparison) report(path, rule, saw string, args ...any) {
 	if len(c.found) < mostFound {
 		c.found = append(c.found, schema.Problem{Field: fmt.Sprintf("%.300s", path), Rule: rule,
 			Saw: fmt.Sprintf(saw, args...)})
@@ -131,7 +131,7 @@ func (c *comparison) schemas(r, w *node, path string) {
 
 func (c *comparison) unseen(r, w *node, path string) {
 	if r.Ref != "" || w.Ref != "" {
-		if c.besides(r, w, path) {
+		if c.compareSiblings(r, w, path) {
 			return
 		}
 	}
@@ -139,10 +139,10 @@ func (c *comparison) unseen(r, w *node, path string) {
 	w, okW := follow(c.writer, w)
 	switch {
 	case !okR || !okW:
-		c.say(path, "a $ref cannot be followed", "only references within the schema are")
+		c.report(path, "a $ref cannot be followed", "only references within the schema can be")
 		return
 	case isFalse(r):
-		c.say(path, "the reader does not allow it", "reader false, writer %.100s", w.text())
+		c.report(path, "the reader does not allow it", "reader false, writer %.100s", w.text())
 		return
 	}
 	if c.branches(r, w, path) {
@@ -157,7 +157,7 @@ func (c *comparison) unseen(r, w *node, path string) {
 	c.undecided(r, w, path)
 }
 
-// follow goes along references to parts of the same schema.
+// follow resolves references to parts of the same schema.
 func follow(root, s *node) (*node, bool) {
 	for range 32 {
 		if s == nil || s.Ref == "" {
@@ -181,25 +181,25 @@ func definition(ref string) (name string, ok bool) {
 	return "", false
 }
 
-// besides compares what stands beside references, and tells whether that was all.
-func (c *comparison) besides(r, w *node, path string) (all bool) {
+// compareSiblings compares the keywords next to references. all is true if nothing else is left to compare.
+func (c *comparison) compareSiblings(r, w *node, path string) (all bool) {
 	same := func() bool { return c.meaning(c.reader, r.text()) == c.meaning(c.writer, w.text()) }
-	ours, theirs := beside(r), beside(w)
+	ours, theirs := siblings(r), siblings(w)
 	switch {
 	case ours == nil && theirs == nil:
 		return false
 	case same():
 		return true
 	case theirs != nil:
-		c.say(path, "it cannot be told here whether the reader takes it", "the writer has more beside a $ref")
+		c.report(path, "compatibility cannot be decided", "the writer has keywords next to a $ref")
 		return true
 	}
 	c.schemas(ours, w, path)
 	return false
 }
 
-// branches compares alternatives, and tells whether that was all. Each that the writer has must be one that
-// the reader takes.
+// branches compares alternatives. The reader must accept each alternative of the writer. all is true if
+// nothing else is left to compare.
 func (c *comparison) branches(r, w *node, path string) (all bool) {
 	if r.OneOf != nil && c.meaning(c.reader, texts(r.OneOf)) == c.meaning(c.writer, texts(w.OneOf)) &&
 		r.AnyOf == nil && w.AnyOf == nil {
@@ -221,12 +221,12 @@ func (c *comparison) branches(r, w *node, path string) (all bool) {
 			return false
 		}
 	}
-	c.say(path, "none of the reader's alternatives takes it", "writer %.100s", w.text())
+	c.report(path, "none of the reader's alternatives accepts it", "writer %.100s", w.text())
 	return true
 }
 
-// tries reports whether one takes what w allows. The verdict is remembered, unless it depends on a pair whose
-// comparison has not ended: else alternatives within alternatives take a time that grows with each level.
+// tries reports whether one accepts everything that w allows. It caches the result, so that nested
+// alternatives do not take exponential time. A result that depends on an unfinished pair is not cached.
 func (c *comparison) tries(one, w *node, path string) bool {
 	both := pair{one, w}
 	if takes, known := c.takes[both]; known {
@@ -247,7 +247,7 @@ func (c *comparison) tries(one, w *node, path string) bool {
 	return takes
 }
 
-// only: of the alternatives of a oneOf exactly one may take a value.
+// only reports a problem if more than one alternative of a oneOf accepts w.
 func (c *comparison) only(r, w, takes *node, path string) {
 	if !slices.Contains(r.OneOf, takes) {
 		return
@@ -258,7 +258,7 @@ func (c *comparison) only(r, w, takes *node, path string) {
 		}
 		back := comparison{reader: c.writer, writer: c.reader, steps: c.steps, seen: map[pair]int{}}
 		if c.tries(one, w, path) || back.tries(w, one, path) {
-			c.say(path, "more than one of the reader's oneOf takes it", "writer %.100s", w.text())
+			c.report(path, "more than one of the reader's oneOf accepts it", "writer %.100s", w.text())
 			return
 		}
 	}
@@ -277,7 +277,7 @@ func (c *comparison) types(r, w *node, path string) bool {
 	}
 	i := slices.IndexFunc(theirs, func(t string) bool { return !takes(t) })
 	if i >= 0 || len(theirs) == 0 {
-		c.say(path, "the reader's type does not take the writer's", "reader %v, writer %v", ours, theirs)
+		c.report(path, "the reader's type does not accept the writer's", "reader %v, writer %v", ours, theirs)
 		return false
 	}
 	return true

@@ -1,6 +1,6 @@
-// Package jsonschema encodes events in JSON that keeps to a JSON Schema. A reader takes what an older or
-// newer writer wrote: properties that it does not know are passed over, those that the writer did not know
-// get the default of the schema, or stay empty.
+// Package jsonschema encodes events as JSON with a JSON Schema. A reader accepts payloads of older and
+// newer writers. It ignores unknown properties. A missing property gets the default of the schema, or stays
+// empty.
 package jsonschema
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// Codec is a codec for T, whose schema follows from its fields and their json tags: those without omitempty
-// or omitzero are required. Properties that T has no field for are allowed.
+// Codec returns a codec for T. Its schema follows from T's fields and their json tags: fields without
+// omitempty or omitzero are required. Properties without a field in T are allowed.
 func Codec[T any](reg *schema.Registry, o *schema.Options) *schema.Codec {
 	return schema.NewCodec(reg, &language{goType: reflect.TypeFor[T](),
 		own: func() (string, error) {
@@ -34,7 +34,7 @@ func Codec[T any](reg *schema.Registry, o *schema.Options) *schema.Codec {
 		}}, o)
 }
 
-// CodecOf is a codec for T with a schema of one's own. What is written is held to it, too.
+// CodecOf returns a codec for T with a given schema. It also validates the payloads that it writes.
 func CodecOf[T any](reg *schema.Registry, text string, o *schema.Options) *schema.Codec {
 	return schema.NewCodec(reg, &language{goType: reflect.TypeFor[T](), check: true,
 		own: func() (string, error) {
@@ -44,7 +44,7 @@ func CodecOf[T any](reg *schema.Registry, text string, o *schema.Options) *schem
 		}}, o)
 }
 
-// open lets objects have properties that their struct has no field for, so that a writer may add some.
+// open allows objects to have properties without a field, so that a writer may add some.
 func open(s *jsonschema.Schema) {
 	if s == nil {
 		return
@@ -67,32 +67,32 @@ func open(s *jsonschema.Schema) {
 type language struct {
 	Format
 	goType reflect.Type
-	check  bool // what is written
+	check  bool // also validate payloads that are written
 	own    func() (string, error)
 
-	held *held // after Own
+	checker *checker // set by Own
 }
 
 var _ schema.Language = (*language)(nil)
 
 func (*language) ContentType() string { return "application/json" }
 
-// Own is called once, before anything is written.
+// Own is called once, before the first write.
 func (l *language) Own() (schema.Schema, []int, error) {
-	h, err := l.hold()
+	h, err := l.newChecker()
 	if err != nil {
 		return schema.Schema{}, nil, err
 	}
-	l.held = h
+	l.checker = h
 	return schema.Schema{Format: schema.JSON, Text: h.text}, nil, nil
 }
 
-func (l *language) hold() (*held, error) {
+func (l *language) newChecker() (*checker, error) {
 	text, err := l.own()
 	if err != nil {
 		return nil, fmt.Errorf("the JSON Schema of %v: %w", l.goType, err)
 	}
-	h, err := hold(text)
+	h, err := newChecker(text)
 	if err != nil {
 		return nil, fmt.Errorf("the JSON Schema of %v: %w", l.goType, err)
 	}
@@ -103,7 +103,7 @@ func (l *language) hold() (*held, error) {
 func (l *language) Append(dst []byte, v any) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err == nil && l.check {
-		err = l.held.validate(data)
+		err = l.checker.validate(data)
 	}
 	if err != nil {
 		return nil, err
@@ -112,30 +112,31 @@ func (l *language) Append(dst []byte, v any) ([]byte, error) {
 }
 
 func (l *language) Plain() (schema.Reader, error) {
-	h, err := l.hold()
+	h, err := l.newChecker()
 	if err != nil {
 		return nil, err
 	}
-	return reader{held: h}, nil
+	return reader{checker: h}, nil
 }
 
 func (l *language) Reader(writer schema.Schema, _ []int) (schema.Reader, error) {
-	h, err := l.hold()
+	h, err := l.newChecker()
 	if err != nil {
 		return nil, err
 	}
 	problems, err := l.Problems(schema.Schema{Format: schema.JSON, Text: h.text}, writer)
-	r := reader{held: h}
+	r := reader{checker: h}
 	if len(problems) > 0 {
 		r.why = problems[0].String()
 	}
 	return r, err
 }
 
-// reader holds payloads to the reader's schema, whatever they were written with.
+// reader validates payloads against the reader's schema. A payload that passes is read whatever schema
+// wrote it.
 type reader struct {
-	*held
-	why string // the schema that it was written with allows what this one does not
+	*checker
+	why string // the first problem with the writer's schema; "" if it is compatible
 }
 
 func (r reader) Read(data []byte, v any) error {
@@ -165,8 +166,8 @@ func (r reader) Read(data []byte, v any) error {
 	return err
 }
 
-// wholeNumbers reads a payload again in which each integer has neither fraction nor exponent. JSON Schema
-// counts 5.0 and 1e2 as integers, and encoding/json does not.
+// wholeNumbers decodes the payload again with integers rewritten without fraction and exponent. JSON Schema
+// accepts 5.0 and 1e2 as integers, encoding/json does not.
 func wholeNumbers(data []byte, v any, was error) error {
 	tree, err := decode(data)
 	if err != nil {
@@ -176,7 +177,7 @@ func wholeNumbers(data []byte, v any, was error) error {
 	if err != nil {
 		return was
 	}
-	reflect.ValueOf(v).Elem().SetZero() // the first try may have filled some fields
+	reflect.ValueOf(v).Elem().SetZero() // the first attempt may have filled some fields
 	return skald.JSON{}.Decode(context.Background(), skald.Message{Data: out}, v)
 }
 

@@ -14,14 +14,15 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// A node is a schema, or a part of one. Its numbers are rationals: a float64 has neither 0.01 nor 2^53+1.
+// A node is a schema, or a part of one. Its numbers are rationals, because float64 cannot represent 0.01
+// and 2^53+1.
 type node struct {
-	tree any // as encoding/json reads it, with json.Number; "words" are its keywords
+	tree any // as encoding/json decodes it, with json.Number
 	word map[string]any
 
 	Ref                                string
 	Type                               []string
-	Enum                               []any // nil: it lists none
+	Enum                               []any // nil: no enum
 	Defs, Definitions                  map[string]*node
 	Default                            *any
 	MultipleOf                         *big.Rat
@@ -38,19 +39,19 @@ type node struct {
 	Contains, PropertyNames, Not, If, Then, Else    *node
 	UnevaluatedItems, UnevaluatedProperties         *node
 	PrefixItems, ItemsArray, AllOf, AnyOf, OneOf    []*node
-	beside                                          *node // see besides
+	siblings                                        *node // see compareSiblings
 	canonical                                       string
 }
 
 const (
-	mostExponent = 1000 // of ten, of a number
+	mostExponent = 1000 // of a power of ten
 	mostDigits   = 2000
 )
 
-// errNotJSON has no cause: that would quote the payload.
+// errNotJSON wraps no cause, because the cause would quote the payload.
 var errNotJSON = errors.New("it is not JSON")
 
-// decode reads one JSON value. Its numbers stay as they are written.
+// decode reads one JSON value and keeps the notation of its numbers.
 func decode(data []byte) (v any, err error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -63,7 +64,7 @@ func decode(data []byte) (v any, err error) {
 	return v, numbers(v)
 }
 
-// numbers returns an error if v contains a number whose value would fill the memory.
+// numbers returns an error if v contains a number that would need too much memory.
 func numbers(v any) error {
 	switch v := v.(type) {
 	case json.Number:
@@ -98,9 +99,9 @@ func bounded(n json.Number) error {
 	return nil
 }
 
-// rational is the value of a number that is bounded.
+// rational returns the value of a number that bounded accepted.
 func rational(n json.Number) *big.Rat {
-	out, _ := new(big.Rat).SetString(string(n)) // of a JSON number it cannot fail
+	out, _ := new(big.Rat).SetString(string(n)) // a JSON number is always valid
 	return out
 }
 
@@ -111,7 +112,7 @@ func parse(text string) (*node, error) {
 	}
 	tree, err := decode([]byte(text))
 	if err != nil {
-		return nil, fmt.Errorf("no JSON Schema: %w", err)
+		return nil, fmt.Errorf("invalid JSON Schema: %w", err)
 	}
 	var b builder
 	root := b.node(tree, "#")
@@ -119,12 +120,12 @@ func parse(text string) (*node, error) {
 		b.err = acyclic(root)
 	}
 	if b.err != nil {
-		return nil, fmt.Errorf("no JSON Schema: %w", b.err)
+		return nil, fmt.Errorf("invalid JSON Schema: %w", b.err)
 	}
 	return root, nil
 }
 
-// A builder makes nodes of a tree. Its error is the first.
+// A builder makes nodes of a JSON tree and keeps the first error.
 type builder struct{ err error }
 
 func (b *builder) fail(at, want string) {
@@ -202,7 +203,7 @@ func (b *builder) text(n *node, at, name string) string {
 	return out
 }
 
-// texts are one string, or a list of them.
+// texts returns a list of strings. "type" may also be a single string.
 func (b *builder) texts(n *node, at, name string) (out []string) {
 	if one, is := n.word[name].(string); is && name == "type" {
 		return []string{one}
@@ -268,7 +269,7 @@ func (b *builder) named(n *node, at, name string) map[string]*node {
 	return out
 }
 
-// text is a schema in the one form that schemas of the same keywords have.
+// text returns n in a canonical form: equal schemas have equal texts.
 func (n *node) text() string {
 	if n == nil {
 		return "{}"
@@ -287,7 +288,7 @@ func texts(all []*node) string {
 	return text(out)
 }
 
-// without is n less some of its keywords; nil: none are left.
+// without returns n without some keywords; nil if none are left.
 func (n *node) without(names ...string) *node {
 	rest := map[string]any{}
 	for name, v := range n.word {
@@ -299,10 +300,10 @@ func (n *node) without(names ...string) *node {
 		return nil
 	}
 	var b builder
-	return b.node(rest, "#") // its parts are those of n, and have no error
+	return b.node(rest, "#") // the parts of n were valid before
 }
 
-// value is a value in the one form that equal values have: 1, 1.0 and 10e-1 are equal.
+// value returns v in a canonical form: 1, 1.0 and 10e-1 are equal.
 func value(v any) string {
 	switch v := v.(type) {
 	case json.Number:

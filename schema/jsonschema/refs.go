@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// errCircle is of a schema that no value can be held to: the way of its references has no end.
+// errCircle means that a part refers to itself for the same value, so validation would not end.
 var errCircle = errors.New("a $ref of the schema leads back to itself")
 
-// acyclic looks for a way that leads from a part to itself while it stays at one value.
+// acyclic returns errCircle if a part leads back to itself without descending into the value.
 func acyclic(root *node) error {
 	const under, done = 1, 2
 	state := map[*node]int{}
@@ -39,7 +39,7 @@ func acyclic(root *node) error {
 	return nil
 }
 
-// within are all parts of a schema, itself first.
+// within returns all parts of a schema, root first.
 func within(root *node) []*node {
 	parts, seen := []*node{root}, map[*node]bool{nil: true, root: true}
 	for i := 0; i < len(parts); i++ { // grows
@@ -53,7 +53,7 @@ func within(root *node) []*node {
 	return parts
 }
 
-// sameValue are the parts that a value of s is held to as well.
+// sameValue returns the parts that also apply to a value of s.
 func sameValue(root, s *node) []*node {
 	out := slices.Concat(s.AllOf, s.AnyOf, s.OneOf, []*node{s.Not, s.If, s.Then, s.Else})
 	if s.Ref != "" {
@@ -64,7 +64,7 @@ func sameValue(root, s *node) []*node {
 	return slices.DeleteFunc(out, func(one *node) bool { return one == nil })
 }
 
-// below are the parts that stand within s.
+// below returns the direct parts of s.
 func below(s *node) []*node {
 	out := slices.Concat(s.AllOf, s.AnyOf, s.OneOf, s.PrefixItems, s.ItemsArray,
 		[]*node{s.Not, s.If, s.Then, s.Else, s.Items, s.AdditionalItems, s.AdditionalProperties,
@@ -76,7 +76,7 @@ func below(s *node) []*node {
 	return out
 }
 
-// target is the part of the schema that a reference leads to.
+// target returns the part that a reference points to.
 func target(root *node, ref string) (*node, bool) {
 	switch name, defs := definition(ref); {
 	case ref == "#":
@@ -89,13 +89,13 @@ func target(root *node, ref string) (*node, bool) {
 	return nil, false
 }
 
-// meaning is a text of a schema with all that it refers to: two that have one meaning are the same. Its steps
-// are counted.
+// meaning returns the text of a schema with everything that it refers to: equal texts have the same
+// meaning. It counts steps.
 func (c *comparison) meaning(root *node, own string) string {
 	all, todo := map[string]string{"": own}, []string{own}
 	for len(todo) > 0 && !c.over() {
 		c.steps.taken += 1 + len(todo[0])/64
-		tree, _ := decode([]byte(todo[0])) // of what was read before
+		tree, _ := decode([]byte(todo[0])) // valid: it was parsed before
 		todo = todo[1:]
 		for _, ref := range references(tree) {
 			if _, known := all[ref]; known {
@@ -103,7 +103,7 @@ func (c *comparison) meaning(root *node, own string) string {
 			}
 			to, ok := target(root, ref)
 			if !ok {
-				to = root // it is somewhere in there
+				to = root // unknown reference: use the whole schema
 			}
 			all[ref] = to.text()
 			todo = append(todo, all[ref])
@@ -129,16 +129,16 @@ func references(tree any) (out []string) {
 	return out
 }
 
-// beside are the keywords that stand beside a reference and narrow what is allowed; nil: there are none.
-func beside(s *node) *node {
+// siblings returns the constraints next to a reference; nil if there are none.
+func siblings(s *node) *node {
 	if s.Ref == "" {
 		return nil
 	}
-	if s.beside == nil {
-		s.beside = s.without("$ref", "$defs", "definitions", "$id", "$schema", "$anchor", "$comment",
+	if s.siblings == nil {
+		s.siblings = s.without("$ref", "$defs", "definitions", "$id", "$schema", "$anchor", "$comment",
 			"$vocabulary", "title", "description", "default", "examples", "deprecated", "readOnly",
 			"writeOnly",
 			"format")
 	}
-	return s.beside
+	return s.siblings
 }

@@ -11,24 +11,24 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// mostVisits bounds how often a validation looks at a value: each alternative of a schema looks again, and so
-// does each alternative of those within, so that a small payload can take hours.
+// mostVisits limits how often a validation visits values. Nested alternatives multiply the visits, so a
+// small payload could take hours.
 const mostVisits = 2_000_000
 
-// A weighing counts the visits of a validation before it is made. Each pair of schema and value is counted
-// once, and multiplied.
+// A weighing counts the visits of a validation in advance. It counts each pair of schema and value once and
+// multiplies.
 type weighing struct {
 	known map[visit]int
 	steps int
 }
 
-// A visit is a schema at a value. The value is its address; 0: it holds no others.
+// A visit is a pair of schema and value. The value is identified by its address, or 0 if it has no members.
 type visit struct {
 	s  *jsonschema.Schema
 	at uintptr
 }
 
-// over returns a *schema.LimitError if the validation of v takes too many visits.
+// over returns a *schema.LimitError if validating v takes too many visits.
 func over(s *jsonschema.Schema, v any) error {
 	w := weighing{known: map[visit]int{}}
 	if w.visits(s, v) < mostVisits {
@@ -48,7 +48,7 @@ func (w *weighing) visits(s *jsonschema.Schema, v any) int {
 	if w.steps++; w.steps >= mostVisits {
 		return mostVisits
 	}
-	w.known[one] = 1 // while it is counted: a circle ends the validation
+	w.known[one] = 1 // while counting: a circle ends the validation
 	n := 1
 	if s.Enum != nil {
 		n += len(s.Enum.Values)
@@ -80,7 +80,7 @@ func address(v any) uintptr {
 	return 0
 }
 
-// sameValueOf are the schemas that a value of s is held to as well.
+// sameValueOf returns the schemas that also apply to a value of s.
 func sameValueOf(s *jsonschema.Schema) []*jsonschema.Schema {
 	out := slices.Concat(s.AllOf, s.AnyOf, s.OneOf, []*jsonschema.Schema{s.Ref, s.RecursiveRef, s.Not, s.If,
 		s.Then, s.Else})
@@ -136,9 +136,9 @@ func (w *weighing) items(s *jsonschema.Schema, v []any) (n int) {
 	return n
 }
 
-// isTame reports whether a validation looks at each value a few times at most, whatever the payload: the
-// schema does not lead back to itself, and has few ways from its root to its parts.
-func isTame(root *node) bool {
+// alwaysFast reports whether every payload is fast to validate: the schema is not recursive, and few paths lead
+// from its root to its parts.
+func alwaysFast(root *node) bool {
 	const mostWays = 1000
 	known := map[*node]int{}
 	var ways func(n *node) int
@@ -146,13 +146,13 @@ func isTame(root *node) bool {
 		if out, is := known[n]; is {
 			return out
 		}
-		known[n] = mostWays // while it is counted: it leads back to itself
+		known[n] = mostWays // while counting: a path back here is recursion
 		out := 1 + len(n.Enum)
 		next := below(n)
 		if n.Ref != "" {
 			to, ok := target(root, n.Ref)
 			if !ok {
-				return mostWays // it is not known here where that leads
+				return mostWays // the target is unknown here
 			}
 			next = append(next, to)
 		}

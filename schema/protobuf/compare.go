@@ -10,13 +10,13 @@ import (
 
 type pair struct{ reader, writer protoreflect.FullName }
 
-// A comparison of what a reader declares with what a writer declared, by what becomes of the bytes. It is
-// stricter than the rules of most registries where bytes can be read, and a value would silently become
-// another one: a narrower number, a field that keeps its name under another number.
+// A comparison checks whether a reader decodes the bytes of a writer to the same values. It is stricter
+// than most registries if the bytes can be read but a value would silently change: a narrower number, or a
+// field that keeps its name but has another number.
 type comparison struct {
 	seen  map[pair]bool
 	found []schema.Problem
-	steps int // fields and values that were looked at
+	steps int // fields and values compared
 }
 
 const (
@@ -24,16 +24,16 @@ const (
 	mostFound = 1000
 )
 
-func (c *comparison) say(field, rule, saw string) {
+func (c *comparison) report(field, rule, saw string) {
 	if len(c.found) < mostFound {
 		c.found = append(c.found, schema.Problem{Field: field, Rule: rule, Saw: saw})
 	}
 }
 
-// over reports that the comparison takes too many steps. It is not continued then.
+// over reports that the comparison takes too many steps and stops.
 func (c *comparison) over() bool { return c.steps > mostSteps }
 
-// problems are what was found, unless the comparison was given up.
+// problems returns the problems, or an error if the comparison stopped early.
 func (c *comparison) problems() ([]schema.Problem, error) {
 	if c.over() {
 		return nil, &schema.LimitError{What: fmt.Sprintf("the comparison takes more than %d steps",
@@ -58,7 +58,7 @@ func (c *comparison) messages(r, w protoreflect.MessageDescriptor, path string) 
 			c.fields(rf, wf, path+"."+string(rf.Name()))
 		}
 		if moved := r.Fields().ByName(wf.Name()); moved != nil && moved.Number() != wf.Number() {
-			c.say(path+"."+string(wf.Name()), "field has another number",
+			c.report(path+"."+string(wf.Name()), "field has another number",
 				fmt.Sprintf("reader %d, writer %d", moved.Number(), wf.Number()))
 		}
 	}
@@ -67,14 +67,15 @@ func (c *comparison) messages(r, w protoreflect.MessageDescriptor, path string) 
 		wf := w.Fields().ByNumber(rf.Number())
 		if rf.Cardinality() == protoreflect.Required &&
 			(wf == nil || wf.Cardinality() != protoreflect.Required) {
-			c.say(path+"."+string(rf.Name()), "reader requires a field that the writer may leave out",
+			c.report(path+"."+string(rf.Name()), "reader requires a field that the writer may leave out",
 				fmt.Sprintf("number %d", rf.Number()))
 		}
 	}
 	c.oneofs(r, w, path)
 }
 
-// oneofs: of fields that the writer can set together a reader keeps one, if they are in one oneof.
+// oneofs reports fields that the writer can set together but that share one oneof of the reader, which
+// keeps only one.
 func (c *comparison) oneofs(r, w protoreflect.MessageDescriptor, path string) {
 	for i := range r.Oneofs().Len() {
 		o := r.Oneofs().Get(i)
@@ -86,7 +87,7 @@ func (c *comparison) oneofs(r, w protoreflect.MessageDescriptor, path string) {
 			case first == nil:
 				first = wf
 			case wf.ContainingOneof() == nil || wf.ContainingOneof() != first.ContainingOneof():
-				c.say(path+"."+string(o.Name()), "fields of the writer moved into one oneof",
+				c.report(path+"."+string(o.Name()), "fields of the writer moved into one oneof",
 					fmt.Sprintf("%s and %s", first.Name(), wf.Name()))
 			}
 		}
@@ -97,14 +98,14 @@ func (c *comparison) fields(r, w protoreflect.FieldDescriptor, path string) {
 	saw := fmt.Sprintf("reader %s, writer %s", named(r), named(w))
 	switch {
 	case r.IsList() != w.IsList() || r.IsMap() != w.IsMap():
-		c.say(path, "repeated, map and single are not the same", saw)
+		c.report(path, "repeated, map and single are not the same", saw)
 	case r.Kind() == protoreflect.MessageKind && w.Kind() == r.Kind(), r.Kind() == protoreflect.GroupKind &&
 		w.Kind() == r.Kind():
 		c.messages(r.Message(), w.Message(), path)
 	case r.Kind() == protoreflect.EnumKind && w.Kind() == r.Kind():
 		c.enums(r.Enum(), w.Enum(), path)
 	case !takes(r.Kind(), w.Kind()):
-		c.say(path, "the reader's type cannot hold the writer's", saw)
+		c.report(path, "the reader's type cannot hold the writer's", saw)
 	}
 }
 
@@ -125,7 +126,7 @@ func named(f protoreflect.FieldDescriptor) string {
 	return label + f.Kind().String()
 }
 
-// takes tells whether each value of the writer's kind is the same value in the reader's.
+// takes reports whether each value of the writer's kind is the same value in the reader's kind.
 func takes(r, w protoreflect.Kind) bool {
 	if r == w {
 		return true
@@ -148,7 +149,7 @@ func takes(r, w protoreflect.Kind) bool {
 	return false
 }
 
-// enums: an open one keeps values that it has no name for, a closed one (proto2) does not.
+// enums reports lost and renumbered values. Only a closed enum (proto2) loses unknown values.
 func (c *comparison) enums(r, w protoreflect.EnumDescriptor, path string) {
 	if c.steps += w.Values().Len(); c.over() {
 		return
@@ -156,12 +157,12 @@ func (c *comparison) enums(r, w protoreflect.EnumDescriptor, path string) {
 	for i := range w.Values().Len() {
 		wv := w.Values().Get(i)
 		if r.IsClosed() && r.Values().ByNumber(wv.Number()) == nil {
-			c.say(path, "closed enum of the reader lacks a value",
+			c.report(path, "closed enum of the reader lacks a value",
 				fmt.Sprintf("%s = %d", wv.Name(), wv.Number()))
 		}
 		if moved := r.Values().ByName(wv.Name()); moved != nil && moved.Number() != wv.Number() &&
 			r.Values().ByNumber(wv.Number()) != nil {
-			c.say(path, "enum value has another number",
+			c.report(path, "enum value has another number",
 				fmt.Sprintf("%s: reader %d, writer %d", wv.Name(), moved.Number(), wv.Number()))
 		}
 	}

@@ -18,15 +18,15 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// Format compares schemas in Protobuf.
+// Format compares Protobuf schemas.
 type Format struct{}
 
 var _ schema.Format = Format{}
 
-// Name is schema.Protobuf.
+// Name returns schema.Protobuf.
 func (Format) Name() string { return schema.Protobuf }
 
-// main is how a schema without a name of its own is called while it is compiled.
+// main is the name of the schema's file during compilation.
 const main = "-schema-.proto"
 
 func parse(s schema.Schema) (protoreflect.FileDescriptor, error) {
@@ -34,7 +34,7 @@ func parse(s schema.Schema) (protoreflect.FileDescriptor, error) {
 	return out, err
 }
 
-// parsed has the files that s imports, too.
+// parsed returns the compiled schema and the files that it imports.
 func parsed(s schema.Schema) (protoreflect.FileDescriptor, *protoregistry.Files, error) {
 	if err := s.Bounded(); err != nil {
 		return nil, nil, err
@@ -52,8 +52,8 @@ func parsed(s schema.Schema) (protoreflect.FileDescriptor, *protoregistry.Files,
 	return indexed(out[0])
 }
 
-// indexed is a file whose fields are found by number and name in one step. In one that protocompile returns,
-// each is found by a search through all.
+// indexed rebuilds a file so that lookups of fields are fast. The descriptors of protocompile search
+// linearly.
 func indexed(f protoreflect.FileDescriptor) (protoreflect.FileDescriptor, *protoregistry.Files, error) {
 	var files protoregistry.Files
 	var add func(f protoreflect.FileDescriptor) (protoreflect.FileDescriptor, error)
@@ -76,7 +76,7 @@ func indexed(f protoreflect.FileDescriptor) (protoreflect.FileDescriptor, *proto
 	return out, &files, err
 }
 
-// message is that of an index.
+// message returns the message at an index.
 func message(s schema.Schema, index []int) (protoreflect.MessageDescriptor, error) {
 	f, err := parse(s)
 	if err != nil {
@@ -99,7 +99,8 @@ func messageOf(f protoreflect.FileDescriptor, index []int) (protoreflect.Message
 	return nil, fmt.Errorf("the schema has no message at the index %v", index)
 }
 
-// Problems of the messages that both files have by name, and those of writer that reader has not.
+// Problems compares the messages that both files have, by name. A message that only writer has is a
+// problem.
 func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	r, err := parse(reader)
 	if err != nil {
@@ -116,7 +117,7 @@ func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 		wrote := w.Messages().Get(i)
 		own := r.Messages().ByName(wrote.Name())
 		if own == nil || own.FullName() != wrote.FullName() {
-			c.say(string(wrote.FullName()), "message is not there for the reader", "the writer has "+
+			c.report(string(wrote.FullName()), "the reader has no such message", "the writer has "+
 				string(wrote.FullName()))
 			continue
 		}
@@ -125,9 +126,8 @@ func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	return c.problems()
 }
 
-// Readable is a payload in Protobuf's JSON. Where that has no form for a value, as for a Timestamp of the
-// year
-// 10000 or an Any of a type that nobody knows here, it is the fields as they are.
+// Readable returns the payload as Protobuf JSON. If that cannot represent a value, such as a Timestamp of
+// the year 10000 or an Any of an unknown type, it returns the plain fields.
 func (Format) Readable(writer schema.Schema, index []int, data []byte) ([]byte, error) {
 	f, files, err := parsed(writer)
 	if err != nil {
@@ -140,16 +140,16 @@ func (Format) Readable(writer schema.Schema, index []int, data []byte) ([]byte, 
 	types := resolver{dynamicpb.NewTypes(files)}
 	m := dynamicpb.NewMessage(d)
 	if err := (proto.UnmarshalOptions{Resolver: types}).Unmarshal(data, m); err != nil {
-		return nil, errors.New("the payload does not go with its schema")
+		return nil, errors.New("the payload does not match its schema")
 	}
 	out, err := protojson.MarshalOptions{UseProtoNames: true, Resolver: types}.Marshal(m)
-	if err != nil { // which may quote the value
+	if err != nil { // err may quote the value
 		return json.Marshal(plain(m))
 	}
 	return out, nil
 }
 
-// A resolver knows the types of a schema, and those of Google that this program has.
+// A resolver finds the types of a schema, and Google's types in this program.
 type resolver struct{ *dynamicpb.Types }
 
 func (r resolver) FindMessageByURL(url string) (protoreflect.MessageType, error) {
@@ -159,7 +159,7 @@ func (r resolver) FindMessageByURL(url string) (protoreflect.MessageType, error)
 	return protoregistry.GlobalTypes.FindMessageByURL(url)
 }
 
-// plain is a message as its fields are, whatever its type.
+// plain returns the fields of a message, without special forms for Google's types.
 func plain(m protoreflect.Message) map[string]any {
 	out := map[string]any{}
 	for f, v := range m.Range {
@@ -197,8 +197,8 @@ func plainValue(f protoreflect.FieldDescriptor, v protoreflect.Value) any {
 			return fmt.Sprint(n)
 		}
 	case protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Uint64Kind, protoreflect.Fixed64Kind,
-		protoreflect.Sfixed64Kind: // as Protobuf's JSON has them
+		protoreflect.Sfixed64Kind: // strings, as in Protobuf JSON
 		return v.String()
 	}
-	return v.Interface() // bytes are base64, as there
+	return v.Interface() // bytes become base64, as in Protobuf JSON
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// builtIn tells of a file that every registry and compiler has.
+// builtIn reports whether every registry and compiler has the file.
 func builtIn(path string) bool { return strings.HasPrefix(path, "google/protobuf/") }
 
 func addImports(s *schema.Schema, f protoreflect.FileDescriptor) error {
@@ -41,8 +41,8 @@ func addImports(s *schema.Schema, f protoreflect.FileDescriptor) error {
 	return nil
 }
 
-// A printer writes a file as .proto, with what the wire depends on: no comments, services or options of
-// languages.
+// A printer prints a file as .proto text. It omits everything that does not change the wire format:
+// comments, services and language options.
 type printer struct {
 	strings.Builder
 	depth  int
@@ -56,11 +56,11 @@ func printed(f protoreflect.FileDescriptor) (string, error) {
 	if d.GetSyntax() == "editions" {
 		return "",
 			fmt.Errorf(
-				"%s: its syntax is an edition, which cannot be written down here: use proto3 or proto2",
+				"%s: its syntax is an edition, which is not supported: use proto3 or proto2",
 				d.GetName())
 	}
 	if len(d.Extension) > 0 {
-		return "", fmt.Errorf("%s: it extends messages, which cannot be written down here", d.GetName())
+		return "", fmt.Errorf("%s: it extends messages, which is not supported", d.GetName())
 	}
 	syntax := "proto2"
 	if p.proto3 {
@@ -107,7 +107,7 @@ func (p *printer) message(m *descriptorpb.DescriptorProto) {
 		p.enum(e)
 	}
 	if len(m.Extension) > 0 {
-		p.err = fmt.Errorf("message %s: it extends messages, which cannot be written down here", m.GetName())
+		p.err = fmt.Errorf("message %s: it extends messages, which is not supported", m.GetName())
 	}
 	begun := map[int32]bool{}
 	for _, f := range m.Field {
@@ -136,7 +136,7 @@ func span(first, last int32) string {
 	switch {
 	case first == last:
 		return strconv.Itoa(int(first))
-	case last >= 1<<29-1: // of fields; of enums it is more
+	case last >= 1<<29-1: // the maximum of fields; that of enums is larger
 		return fmt.Sprintf("%d to max", first)
 	}
 	return fmt.Sprintf("%d to %d", first, last)
@@ -170,7 +170,7 @@ func (p *printer) label(f *descriptorpb.FieldDescriptorProto) string {
 func (p *printer) field(f *descriptorpb.FieldDescriptorProto,
 	entries map[string]*descriptorpb.DescriptorProto, label string) {
 	if f.GetType() == descriptorpb.FieldDescriptorProto_TYPE_GROUP {
-		p.err = fmt.Errorf("field %s: it is a group, which cannot be written down here: use a message",
+		p.err = fmt.Errorf("field %s: it is a group, which is not supported: use a message",
 			f.GetName())
 	}
 	typ := typeName(f)

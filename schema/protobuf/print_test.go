@@ -12,8 +12,8 @@ import (
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 )
 
-// What is printed of a generated file, and parsed again, is the same on the wire: proto2 and proto3, nested,
-// maps, oneofs, reserved.
+// A generated file that is printed and parsed again has the same wire format: proto2 and proto3, nested
+// messages, maps, oneofs, reserved fields.
 func TestPrintedFilesAreTheSame(t *testing.T) {
 	for _, f := range []protoreflect.FileDescriptor{descriptorpb.File_google_protobuf_descriptor_proto,
 		structpb.File_google_protobuf_struct_proto,
@@ -43,7 +43,7 @@ func TestPrintedFilesAreTheSame(t *testing.T) {
 	}
 }
 
-// bare is a message without what is left out.
+// bare returns a message without the parts that the printer omits.
 func bare(m protoreflect.MessageDescriptor) *descriptorpb.DescriptorProto {
 	d := protodesc.ToDescriptorProto(m)
 	strip(d)
@@ -76,7 +76,7 @@ func strip(d *descriptorpb.DescriptorProto) {
 			maps++
 		}
 	}
-	if maps > 0 { // where they stand among the nested ones is not kept
+	if maps > 0 { // their position among nested messages is not kept
 		d.NestedType = nil
 	}
 	for _, e := range d.EnumType {
@@ -87,7 +87,7 @@ func strip(d *descriptorpb.DescriptorProto) {
 	}
 }
 
-// A generated type is found in its file, also below another message.
+// A generated type is found in its file, also if it is nested in another message.
 func TestIndex(t *testing.T) {
 	d := (&descriptorpb.DescriptorProto_ReservedRange{}).ProtoReflect().Descriptor()
 	s, err := described(d.ParentFile())

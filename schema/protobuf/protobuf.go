@@ -1,5 +1,5 @@
-// Package protobuf encodes events in Protocol Buffers, from types that protoc or buf generated. A reader
-// takes what an older or newer writer wrote, and keeps fields that it does not know.
+// Package protobuf encodes events as Protocol Buffers, with types that protoc or buf generated. A reader
+// accepts payloads of older and newer writers, and keeps unknown fields.
 package protobuf
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// Codec is a codec for T, a pointer to a generated struct. Its schema is the .proto file that the type is in,
-// without comments and options that do not change the wire; files that it imports are registered as subjects
-// of their names, those of Google excepted.
+// Codec returns a codec for T, a pointer to a generated struct. Its schema is the type's .proto file,
+// without comments and without options that do not change the wire format. Imported files are registered as
+// subjects of their names, except Google's.
 func Codec[T proto.Message](reg *schema.Registry, o *schema.Options) *schema.Codec {
 	var zero T
 	if reflect.TypeFor[T]().Kind() != reflect.Pointer {
@@ -24,8 +24,8 @@ func Codec[T proto.Message](reg *schema.Registry, o *schema.Options) *schema.Cod
 	return CodecFor[T](reg, zero.ProtoReflect().Type(), o)
 }
 
-// CodecFor is a codec for T that holds messages of one type, as *dynamicpb.Message does in programs without
-// generated code.
+// CodecFor returns a codec for T that holds messages of one type, such as *dynamicpb.Message in programs
+// without generated code.
 func CodecFor[T proto.Message](reg *schema.Registry, of protoreflect.MessageType,
 	o *schema.Options) *schema.Codec {
 	return schema.NewCodec(reg, language[T]{of: of}, o)
@@ -58,7 +58,7 @@ func (l language[T]) Own() (schema.Schema, []int, error) {
 	return s, indexOf(d), err
 }
 
-// indexOf is the place of a message in its file: those of the messages around it, then its own.
+// indexOf returns the path of a message in its file: the indexes of the enclosing messages, then its own.
 func indexOf(d protoreflect.MessageDescriptor) []int {
 	if around, ok := d.Parent().(protoreflect.MessageDescriptor); ok {
 		return append(indexOf(around), d.Index())
@@ -66,7 +66,7 @@ func indexOf(d protoreflect.MessageDescriptor) []int {
 	return []int{d.Index()}
 }
 
-// described is a file with those that it imports.
+// described returns the schema of a file, with its imports.
 func described(f protoreflect.FileDescriptor) (schema.Schema, error) {
 	text, err := printed(f)
 	if err != nil {
@@ -81,12 +81,11 @@ func (l language[T]) Append(dst []byte, v any) ([]byte, error) {
 	if !ok || !m.ProtoReflect().IsValid() || m.ProtoReflect().Descriptor() != l.of.Descriptor() {
 		return nil, fmt.Errorf("the value is a %T or nil, not a %v", v, reflect.TypeFor[T]())
 	}
-	// The same value is the same bytes each time: payloads that are repeated are compared.
+	// Equal values must give equal bytes, because repeated payloads are compared.
 	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(dst, m)
 }
 
-// Plain: the fields of a payload tell their numbers and kinds, so it can be read without the schema that it
-// was written with.
+// Plain returns a reader: payloads contain field numbers and kinds, so they need no writer's schema.
 func (l language[T]) Plain() (schema.Reader, error) {
 	_, err := l.descriptor()
 	return reader[T]{l.of}, err
@@ -121,14 +120,14 @@ type reader[T proto.Message] struct{ of protoreflect.MessageType }
 func (r reader[T]) Read(data []byte, v any) error {
 	to, ok := v.(*T)
 	if !ok {
-		return fmt.Errorf("%T is to be filled, not a *%v", v, reflect.TypeFor[T]())
+		return fmt.Errorf("cannot decode into %T, only into *%v", v, reflect.TypeFor[T]())
 	}
 	m := r.of.New().Interface()
 	if err := proto.Unmarshal(data, m); err != nil {
-		return fmt.Errorf("no %v: %w", reflect.TypeFor[T](), err)
+		return fmt.Errorf("not a valid %v: %w", reflect.TypeFor[T](), err)
 	}
 	if *to, ok = m.(T); !ok {
-		return fmt.Errorf("a %T is no %v", m, reflect.TypeFor[T]())
+		return fmt.Errorf("a %T is not a %v", m, reflect.TypeFor[T]())
 	}
 	return nil
 }

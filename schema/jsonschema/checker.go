@@ -9,27 +9,27 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// held is a schema to which JSON is held. Its verdicts compute with rationals.
-type held struct {
+// checker validates JSON against a schema. It computes with rationals.
+type checker struct {
 	text     string
 	schema   *node
 	compiled *jsonschema.Schema
-	tame     bool // no payload makes its validation long
+	fast     bool // every payload is fast to validate
 	defaults bool
 	same     map[*node][]*node // see certain
 }
 
-// root is the address of a schema while it is compiled.
+// root is the address of a schema during compilation.
 const root = "skald:schema"
 
-func hold(text string) (*held, error) {
+func newChecker(text string) (*checker, error) {
 	n, err := parse(text)
 	if err != nil {
 		return nil, err
 	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(nowhere{})
-	// A format is a remark in the newest draft, and in older ones a rule. It is a remark here.
+	// Old drafts validate "format", the newest draft does not. Skald never validates it.
 	for _, name := range []string{"json-pointer", "relative-json-pointer", "uuid", "duration", "period",
 		"ipv4",
 		"ipv6", "hostname", "email", "date", "time", "date-time", "uri", "iri", "uri-reference",
@@ -37,44 +37,44 @@ func hold(text string) (*held, error) {
 		c.RegisterFormat(&jsonschema.Format{Name: name, Validate: func(any) error { return nil }})
 	}
 	if err := c.AddResource(root, n.tree); err != nil {
-		return nil, fmt.Errorf("no JSON Schema: %w", err)
+		return nil, fmt.Errorf("invalid JSON Schema: %w", err)
 	}
 	compiled, err := c.Compile(root)
 	if err != nil {
-		return nil, fmt.Errorf("no JSON Schema: %.300w", err)
+		return nil, fmt.Errorf("invalid JSON Schema: %.300w", err)
 	}
-	return &held{text: text, schema: n, compiled: compiled, tame: isTame(n)}, nil
+	return &checker{text: text, schema: n, compiled: compiled, fast: alwaysFast(n)}, nil
 }
 
-// nowhere loads no schema from a file or another server.
+// nowhere refuses to load schemas from files and servers.
 type nowhere struct{}
 
 func (nowhere) Load(url string) (any, error) {
 	return nil, fmt.Errorf("it refers to %.200s, and only references within the schema can be followed", url)
 }
 
-func (h *held) validate(data []byte) error {
-	_, err := h.validated(data)
+func (c *checker) validate(data []byte) error {
+	_, err := c.validated(data)
 	return err
 }
 
-func (h *held) validated(data []byte) (v any, err error) {
+func (c *checker) validated(data []byte) (v any, err error) {
 	if v, err = decode(data); err != nil {
 		return nil, err
 	}
-	if !h.tame {
-		if err := over(h.compiled, v); err != nil {
+	if !c.fast {
+		if err := over(c.compiled, v); err != nil {
 			return nil, err
 		}
 	}
-	if err := h.compiled.Validate(v); err != nil {
-		return nil, fmt.Errorf("it is not as its schema says: %s", quiet(err))
+	if err := c.compiled.Validate(v); err != nil {
+		return nil, fmt.Errorf("it does not match its schema: %s", quiet(err))
 	}
 	return v, nil
 }
 
-// quiet is what an error says of the schema, without the value and without names from the payload: errors are
-// read by more people than payloads are.
+// quiet returns the schema's part of an error, without values and names of the payload: more people read
+// errors than payloads.
 func quiet(err error) string {
 	var one *jsonschema.ValidationError
 	if !errors.As(err, &one) {
