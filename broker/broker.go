@@ -1,13 +1,13 @@
-// Package broker is the seam to what carries messages between services: interfaces, plain data and errors.
-// Drivers stand beside it (membroker, kafkabroker, natsbroker, rabbitbroker). What they have in common is in
-// broker/internal: cloudevents maps messages to headers, feed is the receiving side of a subscription, perkey
-// publishes in order per key. brokertest holds what every driver promises.
+// Package broker defines the interface between Skald and message brokers: interfaces, plain data and
+// errors. Each driver has its own package: membroker, kafkabroker, natsbroker, rabbitbroker. They share
+// code in broker/internal: cloudevents maps messages to headers, feed receives for a subscription, perkey
+// publishes in order per key. brokertest is the test suite that every driver must pass.
 //
 //	your tx ─► outbox ─► relay ─► [broker] ─► inbox ─► handler's tx ─► outbox ─► …
 //
 // # For services
 //
-// A service needs Broker, to pass one on, and Envelope, for topics of other publishers.
+// A service uses Broker, to pass it on, and Envelope, for topics of other publishers.
 //
 // # For drivers
 //
@@ -21,184 +21,184 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Broker publishes and subscribes, and answers what an operator asks. Drivers are safe for concurrent use.
-// A wrapper embeds the Broker that it stands around, and so loses nothing of what that can do.
+// Broker publishes, subscribes, and answers an operator's questions. Drivers are safe for concurrent use. A
+// wrapper embeds the Broker that it wraps, and so keeps all its methods.
 type Broker interface {
 	Publisher
 	Subscriber
 	Admin
-	// Close gives up what the driver opened. Calls under way end with an error.
+	// Close closes the connections that the driver opened. Calls in progress return an error.
 	Close() error
 }
 
 // Publisher makes messages durable at the broker.
 //
-// The publish contract: if a message does not become durable, then no message of the same topic and key that
-// was handed over behind it becomes durable, neither in the same call nor in any later call made before Wait
-// of the failed call has returned. So a caller that waits, after a failure, until all its calls have been
-// answered, and then starts again at the first message that is not durable, can repeat but never overtake.
-// Messages without a key have no successors.
+// The publish contract: after a message fails, later messages of the same topic and key fail too. This
+// holds within the call, and for every later call made before Wait of the failed call has returned. A
+// publisher that waits for all its calls after a failure, and then restarts at the first message that is
+// not durable, may repeat messages but never reorders them. Messages without a key have no such order.
 type Publisher interface {
-	// Publish hands msgs over, in order, and returns at once: what is published by call k+1 follows what was
-	// published by call k. The caller leaves msgs alone until Wait has returned. When ctx ends, what was not
-	// yet handed to the broker may be given up.
+	// Publish sends msgs in order and returns immediately. Messages of call k+1 follow those of call k. The
+	// caller must not change msgs until Wait has returned. When ctx ends, messages that were not sent yet
+	// may fail.
 	//
-	// Only, of which there is one at most, says which topics are meant, by their ids: a message to a topic
-	// that has another id, or none in there though it exists, is not published and fails with ErrRecreated.
-	// The caller leaves it alone, too.
+	// only, at most one, has the expected ids of topics. A message whose topic has another id fails with
+	// ErrRecreated, and so does one whose existing topic is not in the map. The caller must not change the
+	// map either.
 	Publish(ctx context.Context, msgs []skald.Message, only ...Topics) Pending
 
-	// Topics tells the ids of those of the topics that are there: one that was deleted and made anew under
-	// its name has another id, and nothing of what was acknowledged before. Those that cannot be looked up
-	// are left out.
+	// Topics returns the ids of those topics that exist. A topic that was deleted and recreated has another
+	// id, and none of the messages that were acknowledged before. Topics that cannot be looked up are
+	// omitted.
 	Topics(ctx context.Context, names ...string) (Topics, error)
 
-	// Incarnation names the broker's life: what was acknowledged under another name may no longer exist
-	// there. The in-process broker has a new one each time it is made; Kafka's is its cluster id.
+	// Incarnation identifies the broker's storage. Messages that were acknowledged under another name may
+	// no longer exist. The in-process broker returns a new name for each instance; Kafka returns its
+	// cluster id.
 	Incarnation(ctx context.Context) (string, error)
 }
 
-// Topics are ids of topics, by their names.
+// Topics maps names of topics to ids.
 type Topics map[string]string
 
-// Pending is a call to Publish under way.
+// Pending is a call to Publish in progress.
 type Pending interface {
-	// Done is closed once the call is answered: then Wait returns at once. Whoever hands over from one
-	// goroutine and hears of answers in another waits for Done there, and calls Wait where it hands over:
-	// what is handed over behind a failure after Wait, but before it was heard of, is not held back by the
-	// contract.
+	// Done is closed when the broker has answered the call: Wait then returns immediately. A publisher with
+	// a second goroutine for answers waits for Done there, and calls Wait where it calls Publish. Otherwise
+	// the contract does not cover a message that is published after Wait has returned but before the
+	// publisher has seen the failure.
 	Done() <-chan struct{}
-	// Wait blocks until every message of the call is answered, or ctx ends. Nil: all are durable.
-	// A *PublishError says which are not, and why. Any other error is an outage: nothing is known of any.
-	// Wait may be called more than once and gives the same answer.
+	// Wait blocks until every message of the call is answered, or ctx ends. Nil means that all are durable.
+	// A *PublishError lists the messages that are not, and why. Any other error is an outage: the state of
+	// every message is unknown. Wait may be called again and returns the same answer.
 	Wait(ctx context.Context) error
 }
 
-// Group is who listens to what: subscriptions of equal Name share the work (competing consumers); each name
-// sees every message of Topics (fan-out). A group that is new starts at the oldest message that the
-// broker has, unless its driver was told otherwise.
+// Group names a consumer group. Subscriptions with the same Name share the work (competing consumers); each
+// name receives every message of Topics (fan-out). A new group starts at the broker's oldest message,
+// unless its driver is configured otherwise.
 type Group struct {
 	Name   string
 	Topics []string
-	// Member is the stable name of this instance, where the broker has such a thing (Kafka's
-	// group.instance.id): a new session of the same name takes over at once. Empty: a new name each time.
+	// Member is the stable name of this instance, if the broker supports one (Kafka's group.instance.id). A
+	// new session with the same name takes over immediately. Empty: each session gets a new name.
 	Member string
-	// Owner names the database and the schema that the group's effects go to. A member of another owner would
-	// take messages away from them. So one that meets members of another owner gets no partition while those
-	// are there: Subscribe, or Receive now and then, answers with an error that wraps ErrOwner. Of a queue or
-	// durable that members share nobody is told who they are. Empty: it is not told.
+	// Owner identifies the database and schema that the group writes to, because a member of another owner
+	// would take messages away from it. A member that meets members of another owner gets no partition:
+	// Subscribe, or some calls of Receive, return an error that wraps ErrOwner. Members that share a queue
+	// or durable do not see each other, so this is not checked for them. Empty disables the check.
 	//
-	// Where the broker has room (Capabilities.Owners) it keeps the owner when the last member has left:
-	// Subscribe refuses another one with an *OwnerError until Adopt. A group without an owner gets that of
-	// its next member.
+	// A broker with Capabilities.Owners stores the owner after the last member has left: Subscribe by
+	// another owner fails with an *OwnerError until Adopt. A group without an owner gets the owner of its
+	// next member.
 	Owner string
-	// OwnerName is the owner for people: an *OwnerError has its first 200 bytes.
+	// OwnerName is the readable name of the owner. An *OwnerError contains its first 200 bytes.
 	OwnerName string
-	// Resume is asked when partitions are assigned, before the driver delivers anything of them, and without
-	// partitions before the member joins. What it answers decides, with what the broker has of the group,
-	// where partitions begin: docs/brokers.md has the table. Partitions of a broker that cannot be rewound
-	// begin where they would. After an error the driver asks again. Nil: the group has no database.
+	// Resume is called when partitions are assigned, before their first delivery, and without partitions
+	// before the member joins. Its result and the broker's state of the group decide where partitions
+	// begin: docs/brokers.md has the table. It has no effect on brokers that cannot rewind. The driver
+	// calls it again after an error. Nil: the group has no database.
 	Resume func(ctx context.Context, partitions []Partition) (Resumed, error)
 }
 
-// Resumed is what the database of a group has of it.
+// Resumed is the state of a group in its database.
 type Resumed struct {
-	// Known: it has a checkpoint of some partition.
+	// Known is true if the database has a checkpoint of any partition.
 	Known bool
-	// At are the checkpoints of the partitions of the question, by name: the first position that is not
-	// finished. A checkpoint of a partition with another Origin is left out.
+	// At has the checkpoint of each requested partition, by name: the first position that is not finished.
+	// Checkpoints with another Origin are omitted.
 	At map[string]int64
 }
 
 // Subscriber opens subscriptions.
 type Subscriber interface {
-	// Subscribe joins g. A topic that the broker refuses is an error that wraps a *TopicError, and ErrNoTopic
-	// if it does not exist yet.
+	// Subscribe joins g. If the broker refuses a topic, the error wraps a *TopicError, and ErrNoTopic if
+	// the topic does not exist.
 	Subscribe(ctx context.Context, g Group) (Subscription, error)
 }
 
-// Subscription is one member of a group. Its methods may be called from one goroutine at a time; Ready's
-// channel may be read from any.
+// Subscription is one member of a group. Only one goroutine at a time may call its methods; any goroutine
+// may read Ready's channel and call Alarm.
 type Subscription interface {
-	// Ready has a value when something may have come: messages, or partitions gained or lost.
+	// Ready receives a value when messages may have arrived, or partitions been gained or lost.
 	Ready() <-chan struct{}
-	// Receive returns what has arrived, at most max deliveries; it never waits for more. An error is an
+	// Receive returns the messages that have arrived, at most max, and never waits for more. An error is an
 	// outage. An error that wraps a *TopicError may last until the caller joins again without that topic.
 	Receive(ctx context.Context, max int) (Batch, error)
-	// Ack says that these, and all that came before each of them in its partition, are finished: they do not
-	// come again. What is not acknowledged comes again, to whoever owns the partition then. Call it in the
-	// order of the partition. There is no Nack. Deliveries of partitions that were lost meanwhile are
-	// ignored. Ack may answer before the broker has stored it; Close does not.
+	// Ack acknowledges ds and all earlier deliveries of the same partitions, so that they are not
+	// redelivered. Unacknowledged messages are redelivered to the next owner of the partition. Call it in
+	// the order of the partition; there is no Nack. Ack ignores deliveries of lost partitions. It may
+	// return before the broker has stored the acknowledgement; Close does not.
 	Ack(ctx context.Context, ds []Delivery) error
-	// Pause stops deliveries from partitions, and Resume lets them flow again, while the partitions stay
-	// owned. Deliveries that were fetched before may still come once; what is published later does not come.
+	// Pause stops deliveries from partitions, and Resume restarts them; the partitions stay owned. Messages
+	// that were fetched before may still arrive once. Messages that are published later do not.
 	Pause(partitions ...string)
 	Resume(partitions ...string)
-	// Alarm is why the broker takes nothing for the moment, though it goes on delivering; "": it takes what
-	// it is given, or does not tell. It may be called from any goroutine.
+	// Alarm returns why the broker currently accepts no messages, although it delivers; "" if it accepts
+	// them or does not report this. Any goroutine may call it.
 	Alarm() string
-	// Close stores acknowledgements, leaves the group and hands the partitions over at once.
+	// Close stores acknowledgements, leaves the group and releases its partitions immediately.
 	Close(ctx context.Context) error
 }
 
-// Batch is what Receive returns: first forget Lost, then take up Gained, then handle Deliveries.
+// Batch is the result of Receive: first remove Lost, then add Gained, then handle Deliveries.
 type Batch struct {
 	Gained, Lost []Partition
 	Deliveries   []Delivery
-	// Missed are messages that the broker removed before this group had them: by its retention, by a purge.
-	// They are told once.
+	// Missed are messages that the broker removed before this group read them, by retention or a purge.
+	// Each is reported once.
 	Missed []Missed
 }
 
-// Missed are messages of a partition, from one position on and below another, that were removed unread.
+// Missed is a range of positions, From inclusive to To exclusive, that was removed unread.
 type Missed struct {
 	Partition string
 	From, To  int64
-	Count     int64 // how many, as far as the broker tells
+	Count     int64 // number of messages, if the broker reports it
 }
 
-// Partition is what order holds within: a partition, a queue. Deliveries of one key always come by one
-// partition as long as the topic keeps its number of partitions.
+// Partition is the unit of ordering: a partition or a queue. Deliveries of one key always arrive by one
+// partition while the topic keeps its number of partitions.
 type Partition struct {
 	Name string // unique in the subscription, "orders/3"
-	// Clean, for a lost partition: it was handed over in peace. For a gained one it is always true.
+	// Clean, for a lost partition, is true if the member handed it over. For a gained one it is always
+	// true.
 	Clean bool
-	// Origin, for a gained partition, names what its positions speak of: those of a topic that was made anew
-	// under its name, or of another broker, have another one. Empty: positions mean nothing beyond this
+	// Origin, for a gained partition, identifies the storage that its positions refer to. A recreated
+	// topic, and another broker, have another Origin. Empty: positions are valid only during this
 	// ownership.
 	Origin string
-	// Start, for a gained partition with an Origin, is where it begins: no message of before comes, and none
-	// from there on is passed over. Where the group has acknowledged nothing yet, it may be lower than the
-	// first message. Started: the driver knows it.
+	// Start, for a gained partition with an Origin, is where it begins: no earlier message is delivered,
+	// and no later one skipped. If the group has acknowledged nothing yet, it may be lower than the first
+	// message. Started is true if the driver reports it.
 	Start   int64
 	Started bool
-	// Again, for a gained partition, is how many of its messages come again although the group may have
-	// finished them: its database has no checkpoint of them. It counts positions.
+	// Again, for a gained partition, is the number of positions that are redelivered although the group may
+	// have finished them, because its database has no checkpoint.
 	Again int64
-	// Shared, for a gained partition: other members have it at the same time under the same name, and each
-	// message goes to one of them, in no order. The broker hands out what a member left unfinished by itself,
-	// so nobody owns such a partition. It has no Origin.
+	// Shared, for a gained partition, is true if other members have it at the same time under the same
+	// name. Each message goes to one of them, in no order. The broker itself redelivers messages that a
+	// member left unfinished, so nobody owns such a partition. It has no Origin.
 	Shared bool
 }
 
-// Delivery is a message that arrived.
+// Delivery is a message that has arrived.
 type Delivery struct {
 	skald.Message
 	Partition string
-	Position  int64 // in the partition; grows; Kafka's offset
-	Attempt   int   // how often the broker delivered it before; 0 also where the broker does not count
-	// Fault is set when the envelope could not be read. Then Message holds the topic, the key, the headers
-	// and the data as they came, and what else could be read.
+	Position  int64 // in the partition; increasing; Kafka's offset
+	Attempt   int   // number of earlier deliveries; 0 if the broker does not count
+	// Fault is set if the envelope could not be decoded. Then Message has the topic, the key, the headers
+	// and the data unchanged, and every attribute that could be decoded.
 	Fault error
 }
 
-// RouteHeader is the header in which a driver passes on the routing key or subject of a message that
-// another publisher sent through a topology of its own, where it differs from the message's type. It
-// replaces a header of that name that came with the message.
+// RouteHeader is the header for the routing key or subject of a message that another publisher sent through
+// its own topology, if it differs from the message's type. It replaces a header of the same name.
 const RouteHeader = "x-route"
 
-// Admin is what a broker can be asked for besides messages. What its kind of broker cannot do is answered
-// with an error that wraps ErrUnsupported.
+// Admin answers an operator's questions. A method that the kind of broker does not support returns an error
+// that wraps ErrUnsupported.
 type Admin interface {
 	TopicMaker
 	TopicChecker
@@ -211,31 +211,32 @@ type Admin interface {
 
 // Adopter changes the owner of a group.
 type Adopter interface {
-	// Adopt gives a group from one owner to g.Owner. It fails with an *OwnerError if the group has a third
-	// owner, and while the group has members. A group that is g.Owner's already stays as it is. A group that
-	// does not exist is an error that wraps ErrNoGroup.
+	// Adopt changes the owner of a group from one owner to g.Owner. It fails with an *OwnerError if the
+	// group has a third owner, or has members. It changes nothing if g.Owner owns the group already. If the
+	// group does not exist, the error wraps ErrNoGroup.
 	Adopt(ctx context.Context, g Group, from string) error
 }
 
-// TopicMaker makes topics on request: nothing else in Skald does.
+// TopicMaker creates topics on request. Nothing else in Skald creates topics.
 type TopicMaker interface {
-	// MakeTopics makes those of topics that do not exist, with that many partitions, and leaves the others
-	// alone.
+	// MakeTopics creates those topics that do not exist, with that many partitions, and does not change the
+	// others.
 	MakeTopics(ctx context.Context, partitions int, topics ...string) error
 }
 
-// TopicChecker looks whether topics are there as they need to be, for those who have them made by others.
+// TopicChecker checks that topics exist with the right settings, for teams that create topics with other
+// tools.
 type TopicChecker interface {
-	// CheckTopics returns a line for each missing or unusable part of the topics, and changes nothing. A line
-	// about one topic quotes its name, or the name of an object that ends in a dot and the topic's name. A
-	// line that all topics share, such as that about the queue "skald.dropped" of RabbitMQ, quotes no topic:
-	// an inbox joins its topics nevertheless.
+	// CheckTopics returns a line for each missing or unusable part of the topics, and changes nothing. A
+	// line about one topic quotes its name, or the name of an object that ends in a dot and the topic's
+	// name. A line about all topics, such as that about the queue "skald.dropped" of RabbitMQ, quotes no
+	// topic and does not keep an inbox from joining.
 	CheckTopics(ctx context.Context, topics ...string) (missing []string, err error)
 }
 
-// Finder finds positions by time: of a partition one behind all its messages of before that time, and not
-// behind the first that has that time or a later one. Where there is none, it is behind the last. The time is
-// the broker's: that of its publishing on Kafka and NATS.
+// Finder finds positions by the broker's time, which is the time of publishing on Kafka and NATS. In each
+// partition it returns the first position whose message is not older than at; after the last message if
+// there is none.
 type Finder interface {
 	Find(ctx context.Context, topic string, at time.Time) ([]Place, error)
 }
@@ -246,18 +247,18 @@ type Place struct {
 	Position  int64
 }
 
-// Capabilities are what drivers differ in, as data: each has a function Capabilities. docs/brokers.md shows
-// them.
+// Capabilities lists the differences between drivers as data: each driver has a function Capabilities.
+// docs/brokers.md shows them.
 type Capabilities struct {
-	Partition   string // what a partition is
-	Position    string // what a position is
-	Incarnation string // what names the broker's life
+	Partition   string // the meaning of a partition
+	Position    string // the meaning of a position
+	Incarnation string // the source of Incarnation
 	LateGroup   string // where a new group begins
-	Acks        string // what the broker hears of an acknowledgement
-	LargestKiB  int    // data of a message, as the broker is installed; 0: as it is configured
-	Counts      bool   // deliveries: Attempt is more than 0 when a message comes again
-	Rewinds     bool   // Group.Resume is asked, and what was acknowledged can be read again
+	Acks        string // how acknowledgements reach the broker
+	LargestKiB  int    // data of a message, with the broker's default settings; 0: as configured
+	Counts      bool   // Attempt is above 0 for a redelivered message
+	Rewinds     bool   // Group.Resume is called, and acknowledged messages can be read again
 	Checks      bool   // CheckTopics is supported
 	Keeps       bool   // Keeps is supported
-	Owners      bool   // a group keeps its owner, and Adopt is supported
+	Owners      bool   // the broker stores a group's owner, and Adopt is supported
 }

@@ -1,20 +1,21 @@
 package broker
 
-// Envelope is how attributes travel on topics whose form others have settled; the zero value writes none.
-// Key, data and the message's own headers travel always. On the way in it fills what is not there as
-// CloudEvents, so that a topic may hold both forms while its writers change.
+// Envelope maps attributes to the format of an existing topic; the zero value writes none. The key, the
+// data and the message's own headers are always sent. When it reads, it takes missing attributes from
+// CloudEvents headers, so a topic may contain both formats during a migration.
 //
-// A place is "header:NAME", or "json:FIELD" for a field at the top of data that is a JSON object: written if
-// the object does not have it, read if it is a text or a number. An empty place: the attribute does not
-// travel.
+// A place is "header:NAME", or "json:FIELD" for a top-level field of a JSON object in data. The field is
+// written if the object does not have it, and read if it is a string or a number. An attribute with an
+// empty place is not sent.
 type Envelope struct {
-	// ID is also "position", which is only read: where the message lies. A copy of it has another.
+	// ID may also be "position", for reading only: the message's position in the topic. A copy has another
+	// position.
 	ID string
-	// Type is also "topic": the type is the topic's name, and a message of another type is refused.
+	// Type may also be "topic": the type is the topic's name, and a message of another type is refused.
 	Type string
-	// Key is beside the broker's own key, which wins when it is read. A broker that has none carries it in
-	// the header Skald-Key unless it has a place.
+	// Key is an additional place next to the broker's own key, which takes precedence when read. A broker
+	// without keys uses the header Skald-Key unless Key has a place.
 	Key string
-	// Source of messages that have an id and do not tell. Default: the topic's name.
+	// Source is set on messages that have an id but no source. Default: the topic's name.
 	Source string
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Examiner tells what of its settings stands against the promises.
+// Examiner reports settings of the broker that break Skald's guarantees.
 type Examiner interface {
-	// Examine looks at the broker and at those of topics that are there, and changes nothing. What it may not
-	// look at it says in a finding; an error is an outage.
+	// Examine checks the broker and those topics that exist, and changes nothing. A missing right to
+	// inspect something is a finding; an error is an outage.
 	Examine(ctx context.Context, topics ...string) ([]skald.Finding, error)
 }

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Keeper tells how long it keeps messages.
+// Keeper reports the retention of topics.
 type Keeper interface {
-	// Keeps tells for how long, at most, each of topics keeps a message after it was published; Forever, if
-	// none is ever removed. Those of which it cannot be told (they are not there, or nobody may ask) are left
-	// out. An error is an outage.
+	// Keeps returns how long, at most, each topic keeps a message after it was published; Forever if it
+	// removes none. Topics that do not exist, or that the login may not inspect, are omitted. An error is
+	// an outage.
 	Keeps(ctx context.Context, topics ...string) (map[string]time.Duration, error)
 }
 
-// Forever is how long a topic keeps messages that removes none.
+// Forever is the retention of a topic that removes no messages.
 const Forever = time.Duration(1<<63 - 1)

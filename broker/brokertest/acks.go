@@ -13,7 +13,7 @@ func testAckPrefix(t *testing.T, s *suite) {
 	publish(t, b, numbered(topic, "k", 0, 10)...)
 	one := s.join(t, b, "g", topic)
 	ds := one.take(t, 10)
-	one.ack(t, ds[3]) // and with it all before it
+	one.ack(t, ds[3]) // and all before it
 	one.close(t)
 	two := s.join(t, b, "g", topic)
 	got := two.take(t, 6)
@@ -21,7 +21,7 @@ func testAckPrefix(t *testing.T, s *suite) {
 		t.Errorf("after an ack of %s came %s at %d", ds[3].ID, got[0].ID, got[0].Position)
 	}
 	two.ack(t, got...)
-	two.ack(t, got[0]) // late, and of no effect
+	two.ack(t, got[0]) // late, without effect
 	two.close(t)
 	publish(t, b, message(topic, "k", 10))
 	if got := s.join(t, b, "g", topic).take(t, 1); got[0].ID != message(topic, "k", 10).ID {
@@ -29,8 +29,8 @@ func testAckPrefix(t *testing.T, s *suite) {
 	}
 }
 
-// testAckByTurns: one acknowledgement of deliveries of two partitions by turns costs neither of them.
-func testAckByTurns(t *testing.T, s *suite) {
+// testAckInterleaved: one Ack with alternating deliveries of two partitions acknowledges both.
+func testAckInterleaved(t *testing.T, s *suite) {
 	b := s.open(t)
 	x, y := s.topic(t, b, "x", 1), s.topic(t, b, "y", 1)
 	m := s.join(t, b, "g", x, y)
@@ -51,7 +51,7 @@ func testAckByTurns(t *testing.T, s *suite) {
 		}
 	}
 	if len(m.lost) > 0 {
-		t.Errorf("the acknowledgement cost partitions %v", m.lost)
+		t.Errorf("the acknowledgement lost partitions %v", m.lost)
 	}
 }
 
@@ -70,7 +70,7 @@ func testAckLost(t *testing.T, s *suite) {
 	if !one.lost[0].Clean {
 		t.Errorf("partition %s moved to a new member, yet was lost uncleanly", moved)
 	}
-	one.ack(t, ds...) // that of the lost partition is ignored
+	one.ack(t, ds...) // those of the lost partition are ignored
 	one.close(t)
 	two.close(t)
 	three := s.join(t, b, "g", topic)
@@ -100,9 +100,9 @@ func testPause(t *testing.T, s *suite) {
 	}
 	m.Pause(held)
 	const n = 50
-	for i := 1; i <= n; i++ { // one by one: what comes late must come before the end
+	for i := 1; i <= n; i++ { // one by one, so that late messages arrive before the end
 		publish(t, b, message(x, "k", i), message(y, "k", i))
-		m.until(t, "the partition that flows", func(ds []broker.Delivery) bool {
+		m.until(t, "messages of the other partition", func(ds []broker.Delivery) bool {
 			for _, d := range ds {
 				if d.Topic == x {
 					t.Fatalf("%s, which was published to a paused partition, came", d.ID)
@@ -122,7 +122,7 @@ func testPause(t *testing.T, s *suite) {
 	}
 }
 
-// testPauseEnds: who gains a partition finds it flowing, though it paused it in an earlier ownership.
+// testPauseEnds: a regained partition delivers, even if the member had paused it before it was lost.
 func testPauseEnds(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "t", 2)

@@ -9,18 +9,18 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// A start is a row of the table in docs/brokers.md: what a database answers, what the broker has, and from
-// which of ten messages on the partition is read.
+// A start is a row of the table in docs/brokers.md: the database's answer, the broker's state of the group,
+// and the first of ten messages that is delivered.
 type start struct {
-	group string // "nothing", "other", "own": six of ten are acknowledged
+	group string // broker's state: "nothing", "other" topic, "own" with six of ten acknowledged
 	known bool
-	at    int // of the message that the database has as its checkpoint; -1: none
+	at    int // index of the message at the database's checkpoint; -1: no checkpoint, -2: no database
 	first int
 	again int64
 }
 
-// testBegin: each row of the table of where a partition begins, for a broker that can be rewound. The rows of
-// positions that other clients stored are the driver's own test.
+// testBegin tests each row of the table of beginnings, for a broker that can rewind. The driver's own tests
+// cover positions that other clients stored.
 func testBegin(t *testing.T, s *suite) {
 	if s.Forward {
 		t.Skip("this broker cannot be rewound")
@@ -79,7 +79,7 @@ func testBegin(t *testing.T, s *suite) {
 				got = append(got, batch.Deliveries...)
 			}
 			if got[0].ID != ds[c.first].ID || again != c.again {
-				t.Errorf("it begins at %s and tells of %d again, want %s and %d", got[0].ID, again,
+				t.Errorf("it begins at %s and reports %d again, want %s and %d", got[0].ID, again,
 					ds[c.first].ID, c.again)
 			}
 			must(t, "close", sub.Close(t.Context()))
@@ -87,7 +87,7 @@ func testBegin(t *testing.T, s *suite) {
 	}
 }
 
-// finish has the group take messages, acknowledge the first of them, and leave.
+// finish makes the group receive messages, acknowledge the first acks of them, and leave.
 func (s *suite) finish(t *testing.T, b Broker, g broker.Group, takes, acks int) {
 	t.Helper()
 	sub, err := b.Subscribe(t.Context(), g)

@@ -1,4 +1,4 @@
-// Package brokertest holds every driver of the broker seam to the sentences of broker/broker.go:
+// Package brokertest is the test suite for drivers of package broker:
 //
 //	func TestBroker(t *testing.T) {
 //		brokertest.Run(t, func(t *testing.T) brokertest.Harness { … })
@@ -19,85 +19,85 @@ import (
 	"github.com/skald-go/skald/internal/seeded"
 )
 
-// Broker is what is tested.
+// Broker is the interface under test.
 type Broker = broker.Broker
 
-// Harness is one broker under test, as one test sees it.
+// Harness gives one test access to a broker.
 type Harness struct {
-	// Open makes another client of the broker; the suite closes it.
+	// Open creates another client of the broker; the suite closes it.
 	Open func(t *testing.T) Broker
-	// Lasting makes a client whose members count as alive, though they are silent, for longer than a test
-	// waits (four minutes), so that a hand-over that waits for their end is seen. It waits as long for the
-	// answer to a message, so that a slow machine makes no outage. Nil: Open's do.
+	// Lasting creates a client whose silent members stay alive for longer than a test waits (four minutes),
+	// so that a hand-over that waits for their session to end fails. It waits as long for the broker's
+	// answers, so that a slow machine causes no outage. Nil: Open is used.
 	Lasting func(t *testing.T) Broker
-	// Frugal makes a client whose members hold about Holds messages that nobody has received yet, and Held
-	// tells how many one holds. Nil: nothing is fetched before it is asked for.
+	// Frugal creates a client whose members prefetch about Holds messages. Held returns the number that a
+	// member has prefetched. Nil: the driver does not prefetch.
 	Frugal func(t *testing.T) Broker
 	Held   func(s broker.Subscription) int
-	// Limit makes the broker itself refuse messages of topic that are larger than that many bytes.
+	// Limit makes the broker refuse messages of topic above that many bytes.
 	Limit func(t *testing.T, topic string, bytes int)
-	// Keep makes the broker remove messages of topic once they are that old. Nil: the driver does not support
-	// Keeps.
+	// Keep sets the retention of topic. Nil: the driver does not support Keeps.
 	Keep func(t *testing.T, topic string, d time.Duration)
-	// Purge removes the first messages of topic, so many, as its retention would. Nil: messages are never
-	// removed before they are read.
+	// Purge removes the first n messages of topic, as retention would. Nil: messages are never removed
+	// before they are read.
 	Purge func(t *testing.T, topic string, n int)
-	// Fill leaves topic no room, or next to none, until drain and until what is in it was acknowledged. Nil:
-	// no topic of the broker is ever full.
+	// Fill makes topic full, or nearly full, until drain is called and its messages are acknowledged. Nil:
+	// topics of this broker are never full.
 	Fill func(t *testing.T, topic string) (drain func())
-	// Disturb makes publishes to the broker fail now and then, some of them after they took effect, until
-	// stop. Nil: the broker cannot be disturbed.
+	// Disturb makes some publishes fail, partly after they took effect, until stop. Nil: the broker cannot
+	// be disturbed.
 	Disturb func(t *testing.T) (stop func())
-	// Foreign writes what a producer that is not Skald's would write. Nil: the driver has no wire format.
+	// Foreign writes a record as a producer without Skald would. Nil: the driver has no wire format.
 	Foreign func(t *testing.T, topic string, r Record)
-	// Mapped makes a client with this envelope. Nil: the driver has no wire format.
+	// Mapped creates a client with this envelope. Nil: the driver has no wire format.
 	Mapped func(t *testing.T, e *broker.Envelope) Broker
-	// Prefix is what the names of CloudEvents attributes begin with on the wire. Default "ce_".
+	// Prefix starts the names of CloudEvents attributes on the wire. Default "ce_".
 	Prefix string
-	// ByName: on the wire headers have names, and no order among those of different names: they arrive sorted
-	// by name.
+	// ByName is true if the wire format does not keep the order of headers with different names: they
+	// arrive sorted by name.
 	ByName bool
-	// Once: on the wire a name is there once; the last of those that are alike.
+	// Once is true if the wire format keeps only the last header of each name.
 	Once bool
-	// Kill ends a member as sudden death would: nothing is stored, nothing handed over. Nil: the members of
-	// this broker cannot be killed.
+	// Kill ends a member as a crash would: it stores nothing and hands nothing over. Nil: members cannot be
+	// killed.
 	Kill func(t *testing.T, s broker.Subscription)
-	// Remove deletes a topic. Nil: what is published to a topic that was made anew a moment ago, under the id
-	// that it had before, may be taken.
+	// Remove deletes a topic. Nil: the broker may accept messages for a topic that was just recreated under
+	// its old id.
 	Remove func(t *testing.T, topic string)
-	// Drop deletes a topic, whatever becomes of what is published to it meanwhile. Default: Remove.
+	// Drop deletes a topic; messages that are published to it meanwhile may be lost. Default: Remove.
 	Drop func(t *testing.T, topic string)
-	// Counts: the broker counts deliveries, so Attempt is above 0 when a message comes again.
+	// Counts is true if the broker counts deliveries, so that Attempt is above 0 for a redelivered message.
 	Counts bool
-	// Forward: the broker cannot rewind. A group begins with what is published once it has joined for the
-	// first time, and what no group asks for is refused; a position numbers what one owner of a partition was
-	// given.
+	// Forward is true if the broker cannot rewind. A group then begins with messages that are published
+	// after it joined for the first time; messages for no group are refused; positions are valid only for
+	// one owner of a partition.
 	Forward bool
-	// Capabilities are the driver's. Nil: it declares none.
+	// Capabilities returns the driver's capabilities. Nil: it declares none.
 	Capabilities func() broker.Capabilities
-	// Via makes a client that dials by dial alone, which has a Proxy behind it, and recovers soon. Nil: there
-	// is nothing to dial.
+	// Via creates a client that connects only by dial, through a Proxy, and recovers quickly. Nil: the
+	// driver makes no connections.
 	Via func(t *testing.T, dial func(ctx context.Context, network, address string) (net.Conn, error)) Broker
-	// Steps is at how many steps each fault meets a connection. Default 4.
+	// Steps is the number of steps at which each fault occurs. Default 4.
 	Steps int
-	// Messages is how many messages the tests under load send. Default 2,000.
+	// Messages is the number of messages in load tests. Default 2,000.
 	Messages int
 }
 
-// Record is a message as it lies on the wire.
+// Record is a message in the wire format.
 type Record struct {
 	Key, Data []byte
 	Headers   []skald.Header
 }
 
-// Holds is how many messages members of Harness.Frugal hold, about: never twice as many.
+// Holds is the approximate prefetch of members of Harness.Frugal. They never prefetch more than twice as
+// many.
 const Holds = 50
 
-// disturbing is the test that runs alone: Harness.Disturb may fail the publishes of every client.
+// disturbing is the test that does not run in parallel: Harness.Disturb may fail the publishes of every
+// client.
 const disturbing = "Contract/FailuresAmongPipelinedCalls"
 
-// patience is how long a test waits for what must come. It is never waited for in a run that passes; a bug
-// that is seeded is to be found soon.
+// patience returns how long a test waits before it fails. It is short while a seeded bug should be found.
 func patience() time.Duration {
 	if seeded.Bug() != "" {
 		return 15 * time.Second
@@ -105,8 +105,8 @@ func patience() time.Duration {
 	return 4 * time.Minute
 }
 
-// Run runs the suite, each test with its own harness. Harnesses may share a broker, because each test makes
-// topics and groups with unique names. The tests run in parallel: most of their time is waiting.
+// Run runs the suite, each test with its own harness. Harnesses may share a broker, because each test uses
+// unique topics and groups. The tests run in parallel because they mostly wait.
 func Run(t *testing.T, harness func(t *testing.T) Harness) {
 	for _, c := range contract() {
 		t.Run(c.name, func(t *testing.T) {
@@ -133,8 +133,8 @@ func contract() []promise {
 		{"Messages/EveryLegalHeader", testHeaders},
 		{"Messages/Foreign", testForeign},
 		{"Messages/BrokenEnvelope", testBrokenEnvelope},
-		{"Envelope/OfATeam", testEnvelope},
-		{"Envelope/OfOthers", testEnvelopeOfOthers},
+		{"Envelope/Mapped", testEnvelope},
+		{"Envelope/Foreign", testEnvelopeOfOthers},
 		{"Envelope/TypeIsTopic", testTypeIsTopic},
 		{"Topics/Missing", testMissingTopic},
 		{"Topics/MadeOnlyOnce", testMakeTopics},
@@ -142,40 +142,40 @@ func contract() []promise {
 		{"Topics/Kept", testKept},
 		{"Topics/Lag", testLag},
 		{"Topics/Only", testOnly},
-		{"Topics/MadeAnew", testMadeAnew},
-		{"Topics/MadeAtOnce", testMadeAtOnce},
+		{"Topics/Recreated", testRecreated},
+		{"Topics/MadeConcurrently", testMadeConcurrently},
 		{"Topics/NamesToEncode", testEncodedNames},
 		{"Topics/SubscribeToMissing", testSubscribeToMissing},
 		{"Order/KeyAndPartition", testOrder},
 		{"Order/PipelinedCalls", testPipelined},
 		{"Order/WithoutKeySpreads", testWithoutKey},
 		{"Groups/CompeteAndFanOut", testCompete},
-		{"Groups/LateOneStartsWhereTheBrokerCan", testLateGroup},
+		{"Groups/LateGroup", testLateGroup},
 		{"Groups/AnotherOwner", testAnotherOwner},
 		{"Groups/ManyTopics", testManyTopics},
 		{"Groups/HundredTopics", testHundredTopics},
 		{"Groups/SlowConsumer", testSlowConsumer},
-		{"Groups/ReadyTellsOfMessages", testReady},
+		{"Groups/ReadySignalsMessages", testReady},
 		{"Groups/RebalanceUnderLoad", testRebalance},
-		{"Groups/CloseHandsOverAtOnce", testHandOver},
+		{"Groups/CloseHandsOverImmediately", testHandOver},
 		{"Groups/KilledMember", testKill},
-		{"Groups/NewLifeOfAMember", testNewLife},
-		{"Ack/PrefixDoesNotComeAgain", testAckPrefix},
-		{"Ack/PartitionsByTurns", testAckByTurns},
+		{"Groups/NewSessionOfAMember", testNewSession},
+		{"Ack/PrefixIsNotRedelivered", testAckPrefix},
+		{"Ack/InterleavedPartitions", testAckInterleaved},
 		{"Ack/LostPartitionIsIgnored", testAckLost},
-		{"Pause/HoldsALaneOnly", testPause},
+		{"Pause/StopsOnlyItsPartition", testPause},
 		{"Pause/EndsWithThePartition", testPauseEnds},
 		{"Resume/TableOfBeginnings", testBegin},
-		{"Resume/FromWhereItIsWanted", testResume},
-		{"Resume/OriginOfATopicMadeAnew", testOrigin},
+		{"Resume/FromTheCheckpoint", testResume},
+		{"Resume/OriginOfARecreatedTopic", testOrigin},
 		{"Resume/TopicRecreatedUnderAMember", testRecreatedUnderAMember},
-		{"Resume/TellsOfWhatWasRemovedUnread", testRemovedUnread},
-		{"Resume/TellsWhereItBegins", testStart},
+		{"Resume/ReportsMissedMessages", testRemovedUnread},
+		{"Resume/ReportsTheStart", testStart},
 		{"Resume/FindsATime", testFind},
 		{"Life/Capabilities", testCapabilities},
 		{"Life/Incarnation", testIncarnation},
 		{"Life/Close", testClose},
-		{"Life/CloseInTheMiddle", testCloseInTheMiddle},
+		{"Life/CloseUnderLoad", testCloseUnderLoad},
 		{"Life/ConnectionLostAtEveryStep", testLossAtEveryStep},
 		{"Life/EndedContext", testEndedContext},
 		{"Contract/RefusedAlone", testRefused},
@@ -186,7 +186,7 @@ func contract() []promise {
 	}
 }
 
-// suite is one test's view: its harness and its names.
+// suite is the state of one test: its harness and the prefix of its names.
 type suite struct {
 	Harness
 	id string
@@ -212,7 +212,7 @@ func newSuite(t *testing.T, h Harness) *suite {
 	return &suite{Harness: h, id: fmt.Sprintf("%s.%x", id[max(0, len(id)-60):], time.Now().UnixNano())}
 }
 
-// open makes a client that lasts as long as the test.
+// open creates a client and closes it when the test ends.
 func (s *suite) open(t *testing.T) Broker {
 	t.Helper()
 	b := s.Open(t)
@@ -227,7 +227,7 @@ func (s *suite) lasting(t *testing.T) Broker {
 	return b
 }
 
-// topic makes a topic of the test's own; groups will read what is published from now on.
+// topic creates a topic with a unique name; groups will read messages that are published from now on.
 func (s *suite) topic(t *testing.T, b Broker, name string, partitions int, groups ...string) string {
 	t.Helper()
 	name = s.id + "." + name
@@ -238,7 +238,7 @@ func (s *suite) topic(t *testing.T, b Broker, name string, partitions int, group
 	return name
 }
 
-// begin lets a group begin here, where that is not the beginning of the topic anyhow.
+// begin joins and leaves a group, so that it begins here, unless groups begin at the start of the topic.
 func (s *suite) begin(t *testing.T, b Broker, group, topic string) {
 	t.Helper()
 	if s.Forward {
@@ -258,15 +258,15 @@ func (s *suite) joinAs(t *testing.T, b Broker, group, name string, topics ...str
 	return &member{Subscription: sub, partitions: map[string]bool{}, last: map[string]int64{}}
 }
 
-// member is a subscription and what it was told.
+// member is a subscription and the state that it has reported.
 type member struct {
 	broker.Subscription
 	partitions map[string]bool
 	lost       []broker.Partition
-	last       map[string]int64 // position by partition, since it was gained
+	last       map[string]int64 // last position by partition, since it was gained
 }
 
-// receive takes what is there and holds it to what Batch promises.
+// receive receives a batch and checks the promises of Batch.
 func (m *member) receive(t *testing.T, most int) []broker.Delivery {
 	t.Helper()
 	b, err := m.Receive(t.Context(), most)
@@ -299,7 +299,7 @@ func (m *member) receive(t *testing.T, most int) []broker.Delivery {
 	return b.Deliveries
 }
 
-// until receives until done says so, woken by nothing but Ready.
+// until receives until done returns true. It waits only for Ready.
 func (m *member) until(t *testing.T, what string, done func([]broker.Delivery) bool) {
 	t.Helper()
 	deadline := time.After(patience())
@@ -325,7 +325,7 @@ func (m *member) take(t *testing.T, n int) (out []broker.Delivery) {
 	return out
 }
 
-// owns receives until the member has n partitions; messages that come meanwhile are returned.
+// owns receives until the member has n partitions, and returns the messages that arrive meanwhile.
 func (m *member) owns(t *testing.T, n int) (out []broker.Delivery) {
 	t.Helper()
 	m.until(t, fmt.Sprintf("ownership of %d partitions", n), func(ds []broker.Delivery) bool {
@@ -335,7 +335,7 @@ func (m *member) owns(t *testing.T, n int) (out []broker.Delivery) {
 	return out
 }
 
-// settle receives by turns until each has as many partitions as want says.
+// settle receives from all members until member i has want[i] partitions.
 func settle(t *testing.T, members []*member, want ...int) (out []broker.Delivery) {
 	t.Helper()
 	deadline := time.Now().Add(patience())
@@ -352,7 +352,7 @@ func settle(t *testing.T, members []*member, want ...int) (out []broker.Delivery
 	}
 }
 
-// pause waits a moment between two looks at what must become true before deadline.
+// pause sleeps briefly between two checks, and fails the test after deadline.
 func pause(t *testing.T, deadline time.Time, what string) {
 	t.Helper()
 	if time.Now().After(deadline) {

@@ -11,13 +11,13 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-const limit = 20_000 // bytes, of topics that refuse
+const limit = 20_000 // bytes, for topics that refuse larger messages
 
 func tooLarge(topic, key string, n int) skald.Message {
 	m := message(topic, key, n)
 	m.Data = make([]byte, limit*5)
 	r := rand.New(rand.NewPCG(uint64(n), 3))
-	for i := range m.Data { // nothing that compresses
+	for i := range m.Data { // incompressible
 		m.Data[i] = byte(r.Uint32())
 	}
 	return m
@@ -48,8 +48,8 @@ func testRefused(t *testing.T, s *suite) {
 	}
 }
 
-// testHeldBack: until the caller has the answer, no successor of a refused message becomes durable; after
-// that it may publish from there on.
+// testHeldBack: no later message of the key becomes durable until the caller has received the refusal. Then
+// the caller may publish from the refused message on.
 func testHeldBack(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.limited(t, b, 1)
@@ -57,13 +57,13 @@ func testHeldBack(t *testing.T, s *suite) {
 		message(topic, "k", 2)})
 	var later []broker.Pending
 	for i := range 20 {
-		if i == 10 { // what is done is not yet told
+		if i == 10 { // done, but Wait was not called yet
 			<-first.Done()
 		}
 		later = append(later, b.Publish(t.Context(), numbered(topic, "k", 3+i, 4+i)))
 	}
 	for i := range later {
-		call := later[len(later)-1-i] // the last first, so that none waits for an earlier one's answer
+		call := later[len(later)-1-i] // last first, so that no call has to wait for an earlier answer
 		pe := asPublishError(t, call.Wait(t.Context()))
 		if pe.Failed[0] == nil && pe.Refused[0] == nil {
 			t.Fatalf("a successor: %v", pe)
@@ -73,7 +73,7 @@ func testHeldBack(t *testing.T, s *suite) {
 	if pe.Refused[1] == nil || pe.Failed[2] == nil && pe.Refused[2] == nil {
 		t.Fatalf("refused %v, failed %v", pe.Refused, pe.Failed)
 	}
-	if pe.Failed[0] != nil || pe.Refused[0] != nil { // innocent, but named with its neighbour
+	if pe.Failed[0] != nil || pe.Refused[0] != nil { // refused together with its neighbour
 		publish(t, b, message(topic, "k", 0))
 	}
 	publish(t, b, message(topic, "k", 1))
@@ -88,17 +88,17 @@ func testHeldBack(t *testing.T, s *suite) {
 func testRefusals(t *testing.T, s *suite) {
 	b := s.lasting(t)
 	topic := s.topic(t, b, "shrunk", 3, "reader")
-	// what the driver learns of the topic now does not hold any longer
+	// the driver caches the topic's old limit here
 	publish(t, b, message(topic, "warm", 0))
 	s.Limit(t, topic, limit)
 	rng := rand.New(rand.NewPCG(5, 6))
 	msgs, poison := load(topic, s.Messages, func(n int) bool { return rng.IntN(150) == 0 || n == 3 })
 	c := &caller{t: t, b: b, rng: rng, msgs: msgs}
 	c.publishAll()
-	if len(c.outages) > 0 || len(c.aside) != len(poison) {
-		t.Fatalf("set aside %d, of which %d should be; outages: %q", len(c.aside), len(poison), c.outages)
+	if len(c.outages) > 0 || len(c.setAside) != len(poison) {
+		t.Fatalf("set aside %d, of which %d should be; outages: %q", len(c.setAside), len(poison), c.outages)
 	}
-	s.inOrder(t, b, topic, msgs, c.aside)
+	s.inOrder(t, b, topic, msgs, c.setAside)
 }
 
 func testFailures(t *testing.T, s *suite) {
@@ -114,13 +114,13 @@ func testFailures(t *testing.T, s *suite) {
 	c := &caller{t: t, b: b, rng: rng, msgs: msgs}
 	c.publishAll()
 	stop()
-	if len(c.aside) != len(poison) {
-		t.Fatalf("set aside %d, of which %d should be", len(c.aside), len(poison))
+	if len(c.setAside) != len(poison) {
+		t.Fatalf("set aside %d, of which %d should be", len(c.setAside), len(poison))
 	}
-	s.inOrder(t, b, topic, msgs, c.aside)
+	s.inOrder(t, b, topic, msgs, c.setAside)
 }
 
-// load is n messages of a few keys; those of which poison says so are too large.
+// load returns n messages of a few keys. Those for which poison returns true are too large.
 func load(topic string, n int, poison func(int) bool) (msgs []skald.Message, bad map[int]bool) {
 	bad = map[int]bool{}
 	for i := range n {
@@ -135,13 +135,13 @@ func load(topic string, n int, poison func(int) bool) (msgs []skald.Message, bad
 	return msgs, bad
 }
 
-// inOrder reads all of topic: every message that was not deferred is there, and per key each comes for the
-// first time behind those that were published before it.
-func (s *suite) inOrder(t *testing.T, b Broker, topic string, msgs []skald.Message, aside map[int]bool) {
+// inOrder reads all of topic: each message that was not set aside arrives, and the first arrivals of each
+// key are in the order of publishing.
+func (s *suite) inOrder(t *testing.T, b Broker, topic string, msgs []skald.Message, setAside map[int]bool) {
 	t.Helper()
 	missing, last := map[string]bool{}, map[string]string{}
 	for i, m := range msgs {
-		if !aside[i] {
+		if !setAside[i] {
 			missing[m.ID] = true
 		}
 	}
@@ -159,14 +159,14 @@ func (s *suite) inOrder(t *testing.T, b Broker, topic string, msgs []skald.Messa
 	})
 }
 
-// caller publishes as the contract wants it: pipelined; after a failure it waits until all calls are answered
-// and starts again at the first message that is not durable.
+// caller publishes by the contract: pipelined, and after a failure it waits for all calls and restarts at
+// the first message that is not durable.
 type caller struct {
 	t       *testing.T
 	b       Broker
 	rng     *rand.Rand
 	msgs    []skald.Message
-	aside   map[int]bool
+	setAside   map[int]bool
 	outages []error
 }
 
@@ -176,9 +176,9 @@ type call struct {
 }
 
 func (c *caller) publishAll() {
-	c.aside = map[int]bool{}
+	c.setAside = map[int]bool{}
 	durable := map[int]bool{}
-	alone := -1 // what is to be published alone, because it was refused with others
+	alone := -1 // index of a message to publish alone, because it was refused with others
 	deadline, before := time.Now().Add(patience()), 0
 	for next := 0; next < len(c.msgs); {
 		if next > before {
@@ -188,13 +188,13 @@ func (c *caller) publishAll() {
 			c.t.Fatalf("published %d of %d; outages: %q", next, len(c.msgs), c.outages)
 		}
 		alone = c.settle(c.send(next, alone), durable)
-		for next < len(c.msgs) && (durable[next] || c.aside[next]) {
+		for next < len(c.msgs) && (durable[next] || c.setAside[next]) {
 			next++
 		}
 	}
 }
 
-// send pipelines some calls from next on, or a single one of a single message.
+// send pipelines some calls from next on, or one call with a single message.
 func (c *caller) send(next, alone int) (calls []call) {
 	if alone >= 0 {
 		return []call{c.call([]int{alone})}
@@ -202,7 +202,7 @@ func (c *caller) send(next, alone int) (calls []call) {
 	for range 1 + c.rng.IntN(12) {
 		var at []int
 		for size := 1 + c.rng.IntN(20); len(at) < size && next < len(c.msgs); next++ {
-			if !c.aside[next] {
+			if !c.setAside[next] {
 				at = append(at, next)
 			}
 		}
@@ -221,8 +221,8 @@ func (c *caller) call(at []int) call {
 	return call{c.b.Publish(c.t.Context(), msgs), at}
 }
 
-// settle waits for all calls and says which message is to be tried alone: the first that was refused and
-// that no earlier message of its key waits for.
+// settle waits for all calls and returns the message to try alone: the first refused message that has no
+// earlier pending message of its key; -1 if there is none.
 func (c *caller) settle(calls []call, durable map[int]bool) (alone int) {
 	alone = -1
 	for _, call := range calls {
@@ -237,7 +237,7 @@ func (c *caller) settle(calls []call, durable map[int]bool) (alone int) {
 			case pe == nil || pe.Failed[i] == nil && pe.Refused[i] == nil:
 				durable[n] = true
 			case pe.Refused[i] != nil && len(calls) == 1 && len(call.at) == 1:
-				c.aside[n] = true
+				c.setAside[n] = true
 			case pe.Refused[i] != nil && alone < 0 && c.isFirst(n, durable):
 				alone = n
 			}
@@ -248,7 +248,7 @@ func (c *caller) settle(calls []call, durable map[int]bool) (alone int) {
 
 func (c *caller) isFirst(n int, durable map[int]bool) bool {
 	for i := range n {
-		if string(c.msgs[i].Key) == string(c.msgs[n].Key) && !durable[i] && !c.aside[i] {
+		if string(c.msgs[i].Key) == string(c.msgs[n].Key) && !durable[i] && !c.setAside[i] {
 			return false
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// mapped makes a client with the envelope of others, which lasts as long as the test.
+// mapped creates a client with an envelope and closes it when the test ends.
 func (s *suite) mapped(t *testing.T, e broker.Envelope) Broker {
 	t.Helper()
 	if s.Mapped == nil {
@@ -19,8 +19,8 @@ func (s *suite) mapped(t *testing.T, e broker.Envelope) Broker {
 	return b
 }
 
-// noted are the values of a message's headers of that name.
-func noted(m *skald.Message, name string) (out []string) {
+// headerValues returns the values of a message's headers of that name.
+func headerValues(m *skald.Message, name string) (out []string) {
 	for _, h := range m.Headers {
 		if h.Name == name {
 			out = append(out, string(h.Value))
@@ -29,12 +29,12 @@ func noted(m *skald.Message, name string) (out []string) {
 	return out
 }
 
-// testEnvelope: attributes travel under the names of a team, and what is written is read again: key, data and
-// headers are as they were, whatever they are.
+// testEnvelope: attributes are written under a team's names and read again; key, data and other headers
+// stay unchanged.
 func testEnvelope(t *testing.T, s *suite) {
 	for name, c := range map[string]struct {
 		e       broker.Envelope
-		data    string // that travels
+		data    string // expected data on the wire
 		headers map[string]string
 	}{
 		"headers": {broker.Envelope{ID: "header:message-id", Type: "header:event", Key: "header:order",
@@ -71,23 +71,23 @@ func testEnvelope(t *testing.T, s *suite) {
 			d := got["17"]
 			if d.Type != "order.placed" || d.Source != "/old" || string(d.Key) != "o1" ||
 				string(d.Data) != c.data ||
-				!slices.Equal(noted(&d.Message, "tenant"), []string{"acme"}) ||
-				!slices.Equal(noted(&d.Message, "odd"), []string{"\x00\xff"}) {
+				!slices.Equal(headerValues(&d.Message, "tenant"), []string{"acme"}) ||
+				!slices.Equal(headerValues(&d.Message, "odd"), []string{"\x00\xff"}) {
 				t.Errorf("the message is read as %+v %q %q", d.Message, d.Key, d.Data)
 			}
 			for name, v := range c.headers {
-				if !slices.Equal(noted(&d.Message, name), []string{v}) {
-					t.Errorf("header %s is %q", name, noted(&d.Message, name))
+				if !slices.Equal(headerValues(&d.Message, name), []string{v}) {
+					t.Errorf("header %s is %q", name, headerValues(&d.Message, name))
 				}
 			}
 			if d := got["18"]; d.Key != nil {
-				t.Errorf("no key is read as %q", d.Key)
+				t.Errorf("a message without a key has the key %q", d.Key)
 			}
 			if d, there := got["gone"]; !there || string(d.Key) != "o1" || d.ID != "19" ||
 				d.Type != "order.placed" || d.Source != "/old" {
 				t.Errorf("a tombstone is read as %+v", d.Message)
 			}
-			// who does not know the envelope finds no CloudEvent, and the team's headers
+			// a client without the envelope finds no CloudEvents headers, but the team's headers
 			for _, d := range s.join(t, plain, "theirs", topic).take(t, 3) {
 				event := func(h skald.Header) bool {
 					return len(h.Name) > len(s.Prefix) && h.Name[:len(s.Prefix)] == s.Prefix
@@ -100,8 +100,8 @@ func testEnvelope(t *testing.T, s *suite) {
 	}
 }
 
-// testEnvelopeOfOthers: what a team writes is read as far as it goes, a CloudEvent as one, and what cannot be
-// read is a fault with everything as it came.
+// testEnvelopeOfOthers: messages of a team are read as far as possible, CloudEvents as such. A message that
+// cannot be read has a Fault and is otherwise unchanged.
 func testEnvelopeOfOthers(t *testing.T, s *suite) {
 	b := s.mapped(t, broker.Envelope{ID: "header:message-id", Type: "json:kind", Key: "json:order"})
 	topic := s.topic(t, b, "theirs", 1, "g")
@@ -143,7 +143,7 @@ func testEnvelopeOfOthers(t *testing.T, s *suite) {
 	}
 }
 
-// testTypeIsTopic: a topic of one type, which is its name. A message of another is refused.
+// testTypeIsTopic: the type is the topic's name. A message of another type is refused.
 func testTypeIsTopic(t *testing.T, s *suite) {
 	b := s.mapped(t, broker.Envelope{ID: "header:message-id", Type: "topic"})
 	topic := s.topic(t, b, "placed", 1, "g")
@@ -156,7 +156,7 @@ func testTypeIsTopic(t *testing.T, s *suite) {
 	}
 	d := s.join(t, b, "g", topic).take(t, 1)[0]
 	if d.ID != "1" || d.Type != topic || d.Source != topic || string(d.Key) != "k" ||
-		len(noted(&d.Message, "message-id")) != 1 {
+		len(headerValues(&d.Message, "message-id")) != 1 {
 		t.Errorf("got %+v, key %q", d.Message, d.Key)
 	}
 }

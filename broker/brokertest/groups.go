@@ -49,7 +49,7 @@ func testLateGroup(t *testing.T, s *suite) {
 	early.ack(t, early.take(t, 20)...)
 	early.close(t)
 	late := s.join(t, b, "late", topic)
-	if s.Forward { // it starts here, and misses nothing from here on
+	if s.Forward { // it starts here, and misses nothing published later
 		late.close(t)
 		publish(t, b, numbered(topic, "k", 20, 40)...)
 		if got := s.join(t, b, "late", topic).take(t, 20); got[0].ID != message(topic, "k", 20).ID {
@@ -77,7 +77,7 @@ func testManyTopics(t *testing.T, s *suite) {
 	}
 }
 
-// testReady waits for Ready before it receives, never the other way round.
+// testReady waits for Ready before it receives.
 func testReady(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "t", 1)
@@ -85,7 +85,7 @@ func testReady(t *testing.T, s *suite) {
 	m.owns(t, 1)
 	for i := range 20 {
 		select {
-		case <-m.Ready(): // of what was received already
+		case <-m.Ready(): // of the messages that were received already
 		default:
 		}
 		publish(t, b, message(topic, "k", i))
@@ -93,14 +93,14 @@ func testReady(t *testing.T, s *suite) {
 			select {
 			case <-m.Ready():
 			case <-time.After(patience()):
-				t.Fatalf("message %d lies there and Ready says nothing", i)
+				t.Fatalf("message %d was published, and Ready has no value", i)
 			}
 		}
 	}
 }
 
-// testRebalance lets members come and go while messages flow. The test is one thread, so the order in which
-// it receives is the order in which the group as a whole does.
+// testRebalance: members join and leave while messages are published. The test uses one goroutine, so its
+// order of receiving is the order of the whole group.
 func testRebalance(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "t", 6)
@@ -134,7 +134,7 @@ func testRebalance(t *testing.T, s *suite) {
 		for _, m := range members {
 			ds := m.receive(t, 1+rng.IntN(30))
 			seen.took(ds)
-			if n := len(ds); n > 0 { // a part is left unfinished now and then
+			if n := len(ds); n > 0 { // sometimes only a part is acknowledged
 				m.ack(t, ds[:1+rng.IntN(n)]...)
 				if rng.IntN(3) > 0 {
 					m.ack(t, ds...)
@@ -147,7 +147,7 @@ func testRebalance(t *testing.T, s *suite) {
 	}
 }
 
-// order watches first deliveries: per key they come in the order of their numbers, without a gap.
+// order checks first deliveries: those of each key arrive in the order of their numbers, without a gap.
 type order struct {
 	t        *testing.T
 	next     map[string]int
@@ -214,7 +214,7 @@ func testKill(t *testing.T, s *suite) {
 	}
 }
 
-func testNewLife(t *testing.T, s *suite) {
+func testNewSession(t *testing.T, s *suite) {
 	b, b2 := s.lasting(t), s.lasting(t)
 	topic := s.topic(t, b, "t", 2, "g")
 	publish(t, b, numbered(topic, "k", 0, 10)...)

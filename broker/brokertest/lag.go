@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// testLag: what waits for a group is counted by any client, whether the group has members or not.
+// testLag: any client can count the messages that wait for a group, with or without members.
 func testLag(t *testing.T, s *suite) {
 	b := s.open(t)
 	const waiting = 7
@@ -15,9 +15,9 @@ func testLag(t *testing.T, s *suite) {
 		t.Helper()
 		for deadline := time.Now().Add(patience()); ; { // acknowledgements are stored a little later
 			got, err := b.Lag(t.Context(), s.id+".g", topic, missing)
-			must(t, "ask how much waits", err)
+			must(t, "lag", err)
 			if _, some := got[missing]; some {
-				t.Fatalf("of a topic that is not there it says %v", got)
+				t.Fatalf("a missing topic has the lag %v", got)
 			}
 			if n, known := got[topic]; known && n == want {
 				return
@@ -37,7 +37,7 @@ func testLag(t *testing.T, s *suite) {
 	}
 	until("while the group has no member", waiting)
 	if got, err := b.Lag(t.Context(), s.id+".stranger", topic); err != nil || got[topic] != 0 {
-		t.Errorf("of a group that never was it says %v, %v", got, err)
+		t.Errorf("an unknown group has the lag %v, %v", got, err)
 	}
 	m = s.join(t, b, "g", topic)
 	m.ack(t, m.take(t, waiting)...)

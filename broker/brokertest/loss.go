@@ -11,38 +11,38 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// testLossAtEveryStep: a connection meets each fault at steps all along the way of a message, from the first
-// handshake to the last acknowledgement. Nothing is lost and no key's order; what was acknowledged in peace
-// does not come again.
+// testLossAtEveryStep: each fault occurs at many steps between the first handshake and the last
+// acknowledgement. No message is lost or reordered within its key. A message that was acknowledged without
+// error is not redelivered.
 func testLossAtEveryStep(t *testing.T, s *suite) {
 	if s.Via == nil {
-		t.Skip("there is no way to the broker that could be cut")
+		t.Skip("the driver makes no connections")
 	}
 	p := &Proxy{}
 	p.Arm(0, Cut)
-	s.wayOfMessages(t, p, "all", false)
+	s.roundTrip(t, p, "all", false)
 	steps, _ := p.Sends()
 	if steps == 0 {
-		t.Fatal("Harness.Via does not dial as it is told")
+		t.Fatal("Harness.Via does not use dial")
 	}
 	for _, fault := range []Fault{Cut, CutAfter, HalfClose, Delay} {
 		met := 0
 		for i := range s.Steps {
 			step := 1 + i*steps/s.Steps + int(fault)*steps/s.Steps/4 // other steps for each fault
 			p.Arm(step, fault)
-			if s.wayOfMessages(t, p, fmt.Sprint(fault, ".", step), true) {
+			if s.roundTrip(t, p, fmt.Sprint(fault, ".", step), true) {
 				met++
 			}
 		}
 		if met == 0 {
-			t.Errorf("the fault %v met no connection", fault)
+			t.Errorf("the fault %v never occurred", fault)
 		}
 	}
 }
 
-// wayOfMessages publishes, receives and acknowledges through p, as a relay and an inbox do: what has failed
-// is tried again. It tells whether a fault met it.
-func (s *suite) wayOfMessages(t *testing.T, p *Proxy, name string, faulty bool) (fired bool) {
+// roundTrip publishes, receives and acknowledges through p, and retries failures as a relay and an
+// inbox do. It reports whether the fault occurred.
+func (s *suite) roundTrip(t *testing.T, p *Proxy, name string, faulty bool) (fired bool) {
 	t.Helper()
 	b := s.Via(t, p.Dial)
 	defer b.Close()
@@ -89,14 +89,14 @@ func (s *suite) wayOfMessages(t *testing.T, p *Proxy, name string, faulty bool) 
 		_ = sub.Ack(t.Context(), got.Deliveries)
 	}
 	_, fired = p.Sends()
-	if fired == faulty { // else it may still come
+	if fired == faulty { // otherwise the fault may still occur
 		closed = s.staysAcknowledged(t, b, sub, topic, n)
 	}
 	return fired
 }
 
-// staysAcknowledged: behind the fault, what is acknowledged in a partition that is owned does not come again
-// to the group's next member.
+// staysAcknowledged: after the fault, messages that were acknowledged in an owned partition are not
+// redelivered to the group's next member.
 func (s *suite) staysAcknowledged(t *testing.T, b Broker, sub broker.Subscription, topic string,
 	n int) (closed bool) {
 	t.Helper()
@@ -113,7 +113,7 @@ func (s *suite) staysAcknowledged(t *testing.T, b Broker, sub broker.Subscriptio
 		_ = sub.Ack(t.Context(), got.Deliveries)
 	}
 	if err := sub.Close(t.Context()); err != nil {
-		return true // so it is not known what the broker has heard
+		return true // the broker may not have stored the acknowledgement
 	}
 	publish(t, b, message(topic, "k", n+1))
 	next, err := b.Subscribe(t.Context(), broker.Group{Name: topic, Topics: []string{topic}})
@@ -133,8 +133,8 @@ func (s *suite) staysAcknowledged(t *testing.T, b Broker, sub broker.Subscriptio
 	return true
 }
 
-// testSlowConsumer: who does not receive holds up nobody, has no more in memory than it was told, and finds
-// all of it in order later.
+// testSlowConsumer: a member that does not receive blocks no other member, prefetches no more than
+// configured, and later receives all messages in order.
 func testSlowConsumer(t *testing.T, s *suite) {
 	b := s.open(t)
 	if s.Frugal != nil {
@@ -158,10 +158,10 @@ func testSlowConsumer(t *testing.T, s *suite) {
 	for _, m := range []*member{quick, slow} {
 		if m == slow && s.Held != nil {
 			for deadline := time.Now().Add(patience()); s.Held(m.Subscription) < Holds; {
-				pause(t, deadline, "a member fetches nothing ahead")
+				pause(t, deadline, "a member prefetches nothing")
 			}
 			if held := s.Held(m.Subscription); held > 2*Holds {
-				t.Errorf("a member that does not receive holds %d messages, at most %d are meant",
+				t.Errorf("a member that does not receive holds %d messages, at most %d are allowed",
 					held, 2*Holds)
 			}
 		}
@@ -173,7 +173,7 @@ func testSlowConsumer(t *testing.T, s *suite) {
 	}
 }
 
-// taken receives n messages, and acknowledges them, without which a broker that counts sends no more.
+// taken receives n messages and acknowledges them, because some brokers limit unacknowledged messages.
 func (s *suite) taken(t *testing.T, m *member, n int) (out []broker.Delivery) {
 	t.Helper()
 	m.until(t, fmt.Sprintf("%d messages", n), func(ds []broker.Delivery) bool {
@@ -184,9 +184,8 @@ func (s *suite) taken(t *testing.T, m *member, n int) (out []broker.Delivery) {
 	return out
 }
 
-// testCloseInTheMiddle: a broker that is closed while publishes and a member are at work answers all of them,
-// soon.
-func testCloseInTheMiddle(t *testing.T, s *suite) {
+// testCloseUnderLoad: closing a broker during publishes and receives ends all calls soon.
+func testCloseUnderLoad(t *testing.T, s *suite) {
 	b, other := s.open(t), s.open(t)
 	topic := s.topic(t, b, "t", 2, "g")
 	m := s.join(t, b, "g", topic)
@@ -260,7 +259,7 @@ func testHundredTopics(t *testing.T, s *suite) {
 	}
 }
 
-// testEncodedNames: names that brokers must encode are topics of their own.
+// testEncodedNames: names that drivers must encode are separate topics.
 func testEncodedNames(t *testing.T, s *suite) {
 	b := s.open(t)
 	short := s.id[max(0, len(s.id)-40):]
@@ -282,7 +281,7 @@ func testEncodedNames(t *testing.T, s *suite) {
 	}
 }
 
-// testAnyByte: data and keys are bytes, whichever.
+// testAnyByte: data and keys may contain any byte.
 func testAnyByte(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "bytes", 1, "g")
@@ -301,7 +300,7 @@ func testAnyByte(t *testing.T, s *suite) {
 	sameAll(t, s.join(t, b, "g", topic).take(t, len(want)), want)
 }
 
-// testHeaders: names and values of every legal kind, in their order, however often.
+// testHeaders: headers with every kind of legal name and value keep their order, also if names repeat.
 func testHeaders(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "headers", 1, "g")

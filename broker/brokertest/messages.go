@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// full is a message with every attribute.
+// full returns a message with every attribute.
 func full(topic string) skald.Message {
 	return skald.Message{
 		ID: "0198c0de-0000-7000-8000-000000000001", Source: "/orders/public", Type: "order.placed",
@@ -44,7 +44,7 @@ func testFields(t *testing.T, s *suite) {
 	sameAll(t, s.join(t, b, "g", topic).take(t, len(want)), want)
 }
 
-// testNames has each character in names and values of headers, one message each, and all of them in one.
+// testNames puts each character into names and values of headers: one message each, and one with all.
 func testNames(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "names", 1, "g")
@@ -86,7 +86,7 @@ func testSizes(t *testing.T, s *suite) {
 			Value: bytes.Repeat([]byte{byte(i)}, 1020)})
 	}
 	big.Data = make([]byte, 900<<10)
-	for i := range big.Data { // nothing that compresses
+	for i := range big.Data { // incompressible
 		big.Data[i] = byte(i * i >> 3 * 31 >> (i % 5))
 	}
 	small := full(topic)
@@ -166,7 +166,7 @@ func testBrokenEnvelope(t *testing.T, s *suite) {
 	}
 }
 
-// asOnWire is hs as the wire of the broker has them.
+// asOnWire returns hs as they arrive through the broker's wire format.
 func (s *suite) asOnWire(hs []skald.Header) []skald.Header {
 	if s.ByName {
 		hs = slices.DeleteFunc(hs, func(h skald.Header) bool { return h.Name == "" })
@@ -185,7 +185,7 @@ func (s *suite) asOnWire(hs []skald.Header) []skald.Header {
 	return hs
 }
 
-// sameAll compares by id, for without a key there is no order.
+// sameAll matches messages by id, because messages without a key have no order.
 func sameAll(t *testing.T, got []broker.Delivery, want []skald.Message) {
 	t.Helper()
 	for _, d := range got {
@@ -197,7 +197,7 @@ func sameAll(t *testing.T, got []broker.Delivery, want []skald.Message) {
 	}
 }
 
-// same fails unless d is want, byte for byte.
+// same fails unless d equals want, byte for byte.
 func same(t *testing.T, d broker.Delivery, want skald.Message) {
 	t.Helper()
 	got := d.Message
@@ -229,7 +229,7 @@ func sameHeader(a, b skald.Header) bool { return a.Name == b.Name && bytes.Equal
 
 func sameBytes(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
-// numbered are messages first to last-1 of one key, told apart by their id.
+// numbered returns messages first to last-1 of one key, with distinct ids.
 func numbered(topic, key string, first, last int) (out []skald.Message) {
 	for i := first; i < last; i++ {
 		out = append(out, message(topic, key, i))

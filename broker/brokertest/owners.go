@@ -9,10 +9,10 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// testAnotherOwner: two services of one consumer name, on two databases, do not share a group. Who was there
-// first has all, an instance of its own shares with it, and the other one is told why it has nothing. It has
-// all once nobody of the first is left, and, where the group keeps its owner, an operator has the other one
-// adopt it.
+// testAnotherOwner: two services with the same consumer name and different databases do not share a group.
+// The first gets all partitions and shares them with its own instances; the other gets an error with the
+// reason. After the last member of the first has left, the other gets all partitions. If the broker stores
+// the owner, an operator must call Adopt first.
 func testAnotherOwner(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "t", 4, "g")
@@ -34,7 +34,7 @@ func testAnotherOwner(t *testing.T, s *suite) {
 		publish(t, b, message(topic, strings.Repeat("k", i%8+1), i))
 	}
 	deadline := time.Now().Add(patience())
-	for got := 0; got < 40; pause(t, deadline, "not all came to whose group it is") {
+	for got := 0; got < 40; pause(t, deadline, "not all messages came to the owner") {
 		for _, m := range []*member{first, second} {
 			ds := m.receive(t, 100)
 			m.ack(t, ds...)
@@ -43,7 +43,7 @@ func testAnotherOwner(t *testing.T, s *suite) {
 		if stranger != nil {
 			if b, err := stranger.Receive(t.Context(), 100); len(b.Gained) > 0 || err != nil &&
 				!errors.Is(err, broker.ErrOwner) {
-				t.Fatalf("the other has %v, %v", b.Gained, err)
+				t.Fatalf("the other owner got %v, %v", b.Gained, err)
 			}
 		}
 	}
@@ -59,7 +59,7 @@ func testAnotherOwner(t *testing.T, s *suite) {
 	}
 	for m := (&member{Subscription: stranger, partitions: map[string]bool{},
 		last: map[string]int64{}}); len(m.partitions) < 4; {
-		pause(t, deadline, "nobody is left, and the other has nothing")
+		pause(t, deadline, "the first owner has left, and the other gets nothing")
 		if b, err := stranger.Receive(t.Context(), 100); err == nil {
 			for _, p := range b.Gained {
 				m.partitions[p.Name] = true
@@ -71,33 +71,32 @@ func testAnotherOwner(t *testing.T, s *suite) {
 	must(t, "close", stranger.Close(t.Context()))
 }
 
-// refused joins as g and is told that the group is another's: by Subscribe, then it is no member, or by
-// Receive.
+// refused joins as g and expects an ErrOwner from Subscribe (the subscription is then nil) or from Receive.
 func refused(t *testing.T, b Broker, g broker.Group) broker.Subscription {
 	t.Helper()
 	sub, err := b.Subscribe(t.Context(), g)
 	for deadline := time.Now().Add(patience()); err == nil; {
-		pause(t, deadline, "the other was not told")
+		pause(t, deadline, "the other owner got no error")
 		var got broker.Batch
 		if got, err = sub.Receive(t.Context(), 100); len(got.Gained) > 0 {
-			t.Fatalf("the other has %v", got.Gained)
+			t.Fatalf("the other owner got %v", got.Gained)
 		}
 	}
 	if !errors.Is(err, broker.ErrOwner) || !strings.Contains(err.Error(), g.Name) {
-		t.Fatalf("the other was told: %v", err)
+		t.Fatalf("the other owner got the error: %v", err)
 	}
 	return sub
 }
 
-// adopted: a group without members keeps its owner, and refuses another one by name until that adopts it;
-// then it refuses the first.
+// adopted: a group without members keeps its owner and refuses another one until that calls Adopt. Then it
+// refuses the first.
 func (s *suite) adopted(t *testing.T, b Broker, first, theirs broker.Group) {
 	t.Helper()
 	theirs.OwnerName = "the other database"
 	_, err := b.Subscribe(t.Context(), theirs)
 	var refused *broker.OwnerError
 	if !errors.As(err, &refused) || refused.Owner != first.Owner || !errors.Is(err, broker.ErrOwner) {
-		t.Fatalf("nobody is left, and another owner gets: %v", err)
+		t.Fatalf("after the first owner left, the other gets: %v", err)
 	}
 	if err := b.Adopt(t.Context(), theirs, "c3"); !errors.As(err, &refused) {
 		t.Errorf("adopted from an owner that it does not have: %v", err)

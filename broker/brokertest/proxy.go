@@ -10,42 +10,40 @@ import (
 	"time"
 )
 
-// Fault is what a Proxy does to a connection.
+// Fault is the action of a Proxy on a connection.
 type Fault int
 
 const (
-	// Cut ends the connection before the bytes go on.
+	// Cut closes the connection before the bytes are sent.
 	Cut Fault = iota
-	// CutAfter ends it behind them: the server has what the client sent, and its answer is lost.
+	// CutAfter closes it after they were sent: the server has them, and its answer is lost.
 	CutAfter
-	// HalfClose ends one way behind them: no more is sent, while answers still come.
+	// HalfClose closes the client's direction after them: answers still arrive.
 	HalfClose
-	// Delay lets them, and all behind them, wait for a while.
+	// Delay delays these and all later bytes by 300 ms.
 	Delay
 )
 
-// delay is how long Delay lets bytes wait.
 const delay = 300 * time.Millisecond
 
-// Proxy stands between a client and its servers, and harms one of its connections once, at a step that it
-// is told: the n-th time that the client sends something. Clients that can be given a dialer take Dial; for
-// others it listens.
+// Proxy forwards between a client and its servers, and causes one fault at a given step: the n-th send of
+// the client. Clients with a configurable dialer use Dial; others use Listen.
 type Proxy struct {
 	mu    sync.Mutex
-	step  int // sends to go until the fault; 0: there is none to come
+	step  int // sends until the fault; 0: no fault is planned
 	fault Fault
 	sends int
 	fired bool
 }
 
-// Arm lets the step-th send from now on, counted from 1, meet a fault.
+// Arm plans a fault for the step-th send from now on, counted from 1.
 func (p *Proxy) Arm(step int, fault Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.step, p.fault, p.sends, p.fired = step, fault, 0, false
 }
 
-// Sends is how often clients have sent something since Arm; fired, whether the fault has happened.
+// Sends returns the number of sends since Arm, and whether the fault has occurred.
 func (p *Proxy) Sends() (n int, fired bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +59,7 @@ func (p *Proxy) Dial(ctx context.Context, network, address string) (net.Conn, er
 	return &proxied{Conn: c, p: p}, nil
 }
 
-// Listen is the address of a way through the proxy to the server at target, until the test ends.
+// Listen returns an address that forwards to target until the test ends.
 func (p *Proxy) Listen(t testing.TB, target string) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -102,7 +100,7 @@ func (p *Proxy) carry(ctx context.Context, from net.Conn, target string) {
 	<-answered
 }
 
-// next is the fault that this send meets, if it meets one.
+// next counts a send and returns its fault, if any.
 func (p *Proxy) next() (fault Fault, meets bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

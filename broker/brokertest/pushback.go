@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// testFull: a topic that has no room fails its own messages and no others, call by call, until it has room
-// again. They are neither refused for good nor an outage of the broker.
+// testFull: a full topic fails only its own messages, call by call, until it has room again. They are not
+// refused, and the failure is not an outage.
 func testFull(t *testing.T, s *suite) {
 	if s.Fill == nil {
 		t.Skip("no topic of this broker is ever full")
@@ -20,7 +20,7 @@ func testFull(t *testing.T, s *suite) {
 	drain := s.Fill(t, full)
 	var pe *broker.PublishError
 	room := 0
-	for ; room < 1000; room++ { // some brokers take a few more than they were told
+	for ; room < 1000; room++ { // some brokers accept a few more than their limit
 		err := b.Publish(t.Context(), numbered(full, "room", room, room+1)).Wait(t.Context())
 		if errors.As(err, &pe) {
 			break
@@ -32,7 +32,7 @@ func testFull(t *testing.T, s *suite) {
 			message(full, "k", 2*i+1)}
 		pe := asPublishError(t, b.Publish(t.Context(), msgs).Wait(t.Context()))
 		if len(pe.Refused) > 0 || len(pe.Failed) != 3 || pe.Failed[1] != nil {
-			t.Fatalf("of messages 0, 2 and 3 to a topic that is full and 1 to another there failed %v, and were refused %v", pe.Failed, pe.Refused)
+			t.Fatalf("messages 0, 2 and 3 went to a full topic, 1 to another: failed %v, refused %v", pe.Failed, pe.Refused)
 		}
 	}
 	drain()
@@ -40,7 +40,7 @@ func testFull(t *testing.T, s *suite) {
 	ds := m.take(t, room+3)
 	m.ack(t, ds...)
 	deadline := time.Now().Add(patience())
-	for ok := false; !ok; { // what was told to the broker takes its time to arrive
+	for ok := false; !ok; { // the broker applies the change with a delay
 		err := b.Publish(t.Context(), numbered(full, "after", 0, 1)).Wait(t.Context())
 		if ok = err == nil; !ok && !errors.As(err, &pe) {
 			t.Fatalf("publish to a topic that has room again: %v", err)
@@ -51,7 +51,7 @@ func testFull(t *testing.T, s *suite) {
 		got[d.Topic]++
 	}
 	if got[free] != 3 {
-		t.Errorf("of the other topic %d came, want 3", got[free])
+		t.Errorf("%d messages of the other topic came, want 3", got[free])
 	}
 	m.close(t)
 }

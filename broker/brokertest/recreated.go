@@ -7,12 +7,12 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// testRecreatedUnderAMember: a member that lives while its topic is deleted and made anew loses its
-// partition, uncleanly, and has all messages of the new topic by another, from the beginning and in order;
-// also where the new one holds more than was read of the old one, and where it holds less.
+// testRecreatedUnderAMember: a member whose topic is deleted and recreated loses its partition, not
+// cleanly. It then receives all messages of the new topic in order from the beginning, whether the new
+// topic has more or fewer messages than it read of the old one.
 func testRecreatedUnderAMember(t *testing.T, s *suite) {
 	if s.Forward || s.Drop == nil {
-		t.Skip("this broker cannot be rewound, or topics not be removed")
+		t.Skip("this broker cannot rewind, or cannot remove topics")
 	}
 	for name, n := range map[string]int{"more": 90, "less": 20} {
 		t.Run(name, func(t *testing.T) {
@@ -25,7 +25,7 @@ func testRecreatedUnderAMember(t *testing.T, s *suite) {
 			s.Drop(t, topic)
 			deadline := time.Now().Add(patience())
 			for b.MakeTopics(t.Context(), 1, topic) != nil {
-				pause(t, deadline, "the topic cannot be made anew")
+				pause(t, deadline, "the topic cannot be recreated")
 			}
 			for b.Publish(t.Context(), numbered(topic, "n", 0, 1)).Wait(t.Context()) != nil {
 				pause(t, deadline, "nothing can be published to the new topic")
@@ -35,7 +35,7 @@ func testRecreatedUnderAMember(t *testing.T, s *suite) {
 			for next < n {
 				batch, err := m.Receive(t.Context(), 500)
 				if err != nil {
-					continue // it may say what became of the topic
+					continue // it may be about the deleted topic
 				}
 				for _, l := range batch.Lost {
 					lost = lost || !l.Clean
@@ -59,23 +59,23 @@ func testRecreatedUnderAMember(t *testing.T, s *suite) {
 	}
 }
 
-// testRemovedUnread: what the broker removes before a group has read it is told, by a member that lives and
-// by one that joins later, once and with its number. A group that is new misses nothing.
+// testRemovedUnread: messages that the broker removed before a group read them are reported once, with
+// their number, to a running member and to one that joins later. A new group misses nothing.
 func testRemovedUnread(t *testing.T, s *suite) {
 	if s.Purge == nil {
-		t.Skip("this broker removes nothing unread")
+		t.Skip("this broker removes no unread messages")
 	}
 	b := s.open(t)
 	topic := s.topic(t, b, "removed", 1)
 	missed := func(m *member, last string) (n int64) {
 		for deadline, ended := time.Now().Add(patience()), last == ""; !ended ||
-			n == 0; pause(t, deadline, "nobody tells what was removed unread") {
+			n == 0; pause(t, deadline, "removed messages are not reported") {
 			batch, err := m.Receive(t.Context(), 500)
 			must(t, "receive", err)
 			for _, gone := range batch.Missed {
 				n += gone.Count
 				if gone.To-gone.From != gone.Count || gone.Partition == "" {
-					t.Errorf("it tells %+v", gone)
+					t.Errorf("it reports %+v", gone)
 				}
 			}
 			for _, d := range batch.Deliveries {
@@ -94,14 +94,14 @@ func testRemovedUnread(t *testing.T, s *suite) {
 	s.Purge(t, topic, 90)
 	again := s.join(t, b, "g", topic)
 	if n := missed(again, message(topic, "k", 99).ID); n != 80 {
-		t.Errorf("80 messages were removed while the group was away, and it tells of %d", n)
+		t.Errorf("80 messages were removed while the group was away, and it reports %d", n)
 	}
 	again.close(t)
 	publish(t, b, numbered(topic, "k", 100, 120)...)
-	s.Purge(t, topic, 30) // all there are
+	s.Purge(t, topic, 30) // all that exist
 	none := s.join(t, b, "g", topic)
 	if n := missed(none, ""); n != 20 {
-		t.Errorf("20 messages were removed, nothing is left, and it tells of %d", n)
+		t.Errorf("all 20 messages were removed, and it reports %d", n)
 	}
 	none.close(t)
 	publish(t, b, numbered(topic, "k", 120, 130)...)

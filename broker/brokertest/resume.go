@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// A resumer answers where partitions begin.
+// A resumer implements Group.Resume.
 type resumer struct {
 	mu    sync.Mutex
 	at    map[string]int64
@@ -38,9 +38,9 @@ func (s *suite) resume(t *testing.T, b Broker, r *resumer, group, topic string) 
 	return &member{Subscription: sub, partitions: map[string]bool{}, last: map[string]int64{}}
 }
 
-// testResume: what is acknowledged comes again from where it is wanted, though an answer took a second try; a
-// later position than the acknowledged one is none; and the partitions that are gained have the origin that
-// was asked about.
+// testResume: acknowledged messages are redelivered from the checkpoint on, even if Resume fails at first.
+// A checkpoint after the acknowledged position has no effect. Gained partitions have the origin that Resume
+// was called with.
 func testResume(t *testing.T, s *suite) {
 	if s.Forward {
 		t.Skip("this broker cannot be rewound")
@@ -56,7 +56,7 @@ func testResume(t *testing.T, s *suite) {
 	two := s.resume(t, b, r, "g", topic)
 	got := two.takePatiently(t, 6)
 	if got[0].ID != ds[4].ID || got[5].ID != ds[9].ID {
-		t.Errorf("wanted from %s on, got %v", ds[4].ID, ids(got))
+		t.Errorf("the checkpoint is at %s, got %v", ds[4].ID, ids(got))
 	}
 	two.ack(t, got[:3]...)
 	two.close(t)
@@ -66,13 +66,12 @@ func testResume(t *testing.T, s *suite) {
 	r.at[ds[0].Partition] = ds[9].Position
 	three := s.resume(t, b, r, "g", topic)
 	if got := three.take(t, 3); got[0].ID != ds[7].ID {
-		t.Errorf("what was not acknowledged was passed over: %v", ids(got))
+		t.Errorf("unacknowledged messages were skipped: %v", ids(got))
 	}
 	three.close(t)
 }
 
-// testStart: whoever gains a partition is told where it begins, also where nothing is in it yet: so it is
-// known from where on to read again.
+// testStart: a gained partition reports where it begins, even if it is empty.
 func testStart(t *testing.T, s *suite) {
 	if s.Forward {
 		t.Skip("this broker cannot be rewound")
@@ -88,7 +87,7 @@ func testStart(t *testing.T, s *suite) {
 			got, err := m.Receive(t.Context(), 0)
 			if err == nil && len(got.Gained) == 1 {
 				if !got.Gained[0].Started {
-					t.Errorf("%s: it is not told where the partition begins", what)
+					t.Errorf("%s: the partition does not report where it begins", what)
 				}
 				m.partitions[got.Gained[0].Name] = true
 				return m, got.Gained[0].Start
@@ -113,16 +112,16 @@ func testStart(t *testing.T, s *suite) {
 	r.at = map[string]int64{ds[0].Partition: ds[2].Position}
 	three, lower := begins("a partition that is wanted from earlier on")
 	if lower <= ds[1].Position || lower > ds[2].Position {
-		t.Errorf("it begins at %d; it is wanted from %d on", lower, ds[2].Position)
+		t.Errorf("it begins at %d; the checkpoint is at %d", lower, ds[2].Position)
 	}
 	three.close(t)
 }
 
-// takePatiently is take for a member whose Receive may tell of an outage at first.
+// takePatiently is take for a member whose first calls of Receive may fail.
 func (m *member) takePatiently(t *testing.T, n int) (out []broker.Delivery) {
 	t.Helper()
 	for deadline := time.Now().Add(patience()); len(out) < n; pause(t, deadline,
-		"what was wanted did not come") {
+		"the messages did not come") {
 		b, err := m.Receive(t.Context(), n-len(out))
 		if err != nil {
 			continue
@@ -135,10 +134,10 @@ func (m *member) takePatiently(t *testing.T, n int) (out []broker.Delivery) {
 	return out
 }
 
-// testOrigin: a topic that was made anew has partitions of another origin.
+// testOrigin: partitions of a recreated topic have another origin.
 func testOrigin(t *testing.T, s *suite) {
 	if s.Forward || s.Drop == nil {
-		t.Skip("this broker cannot be rewound, or topics not be removed")
+		t.Skip("this broker cannot rewind, or cannot remove topics")
 	}
 	b := s.lasting(t)
 	topic := s.topic(t, b, "t", 1)
@@ -151,7 +150,7 @@ func testOrigin(t *testing.T, s *suite) {
 	}
 	first := origins()
 	if again := origins(); again != first {
-		t.Errorf("the same topic is of %q, then of %q", first, again)
+		t.Errorf("the origin of one topic is %q, then %q", first, again)
 	}
 	s.Drop(t, topic)
 	deadline := time.Now().Add(patience())
@@ -160,10 +159,10 @@ func testOrigin(t *testing.T, s *suite) {
 		if err == nil {
 			break
 		}
-		pause(t, deadline, "the topic cannot be made anew: "+err.Error())
+		pause(t, deadline, "the topic cannot be recreated: "+err.Error())
 	}
 	if now := origins(); now == first || now == "" {
-		t.Errorf("the topic made anew is of %q, as the old one", now)
+		t.Errorf("the recreated topic has the old origin %q", now)
 	}
 }
 
@@ -172,7 +171,7 @@ func testFind(t *testing.T, s *suite) {
 	b := s.lasting(t)
 	topic := s.topic(t, b, "t", 1)
 	if _, err := b.Find(t.Context(), topic, time.Now()); errors.Is(err, broker.ErrUnsupported) {
-		t.Skip("the driver finds nothing by time")
+		t.Skip("the driver does not support Find")
 	}
 	old, late := message(topic, "k", 0), message(topic, "k", 1)
 	old.Time = time.Now().Add(-time.Hour)
@@ -180,7 +179,7 @@ func testFind(t *testing.T, s *suite) {
 	deadline := time.Now().Add(patience())
 	mark := time.Now()
 	for time.Since(mark) < 5*time.Millisecond { // Kafka's clock has milliseconds
-		pause(t, deadline, "time stands still")
+		pause(t, deadline, "the clock does not advance")
 	}
 	mark = time.Now()
 	late.Time = mark.Add(time.Second)

@@ -43,7 +43,7 @@ func testMakeTopics(t *testing.T, s *suite) {
 	}
 	s.join(t, b, "h", fresh).owns(t, 5)
 	if err := b.MakeTopics(t.Context(), 1, "no/such name"); err == nil {
-		t.Error("made a topic whose name no broker takes")
+		t.Error("created a topic with an illegal name")
 	}
 }
 
@@ -61,31 +61,30 @@ func testCheckTopics(t *testing.T, s *suite) {
 	}
 }
 
-// testKept: what a broker says of how long it keeps messages is what it was told, and nothing of a topic that
-// is not there.
+// testKept: Keeps returns the configured retention, and omits topics that do not exist.
 func testKept(t *testing.T, s *suite) {
 	b := s.open(t)
 	const days = 30 * 24 * time.Hour
 	there, missing := s.topic(t, b, "there", 1), s.id+".missing"
 	if _, err := b.Keeps(t.Context(), there); errors.Is(err, broker.ErrUnsupported) {
-		t.Skip("the driver does not tell how long the broker keeps messages")
+		t.Skip("the driver does not support Keeps")
 	}
 	s.Keep(t, there, days)
-	for deadline := time.Now().Add(patience()); ; { // the broker may answer before it knows
+	for deadline := time.Now().Add(patience()); ; { // the broker may answer with the old value at first
 		got, err := b.Keeps(t.Context(), there, missing)
-		must(t, "ask how long messages are kept", err)
+		must(t, "keeps", err)
 		if d, some := got[missing]; some || len(got) != 1 {
-			t.Fatalf("of a topic that is not there it says %v: %v", d, got)
+			t.Fatalf("a missing topic has the retention %v: %v", d, got)
 		}
 		if got[there] >= days && got[there] < 2*days {
 			return
 		}
-		pause(t, deadline, fmt.Sprintf("of messages that go after 30 days it says %v", got[there]))
+		pause(t, deadline, fmt.Sprintf("the retention is 30 days, Keeps returns %v", got[there]))
 	}
 }
 
-// testMadeAtOnce: instances that start together each make what they need.
-func testMadeAtOnce(t *testing.T, s *suite) {
+// testMadeConcurrently: instances that start at the same time all create the topics that they need.
+func testMadeConcurrently(t *testing.T, s *suite) {
 	const clients = 8
 	first, second := s.id+".first", s.id+".second"
 	errs := make(chan error, clients)
@@ -170,7 +169,7 @@ func testPipelined(t *testing.T, s *suite) {
 			t.Fatalf("call %d is not done", i)
 		}
 	}
-	for i := range calls { // the last first: the order of asking changes nothing
+	for i := range calls { // in reverse order, which must not matter
 		must(t, "publish", calls[n-1-i].Wait(t.Context()))
 		must(t, "publish, asked again", calls[n-1-i].Wait(t.Context()))
 	}
@@ -187,7 +186,7 @@ func testWithoutKey(t *testing.T, s *suite) {
 	used := map[string]bool{}
 	m := s.join(t, b, "g", topic)
 	for i := range 64 {
-		publish(t, b, message(topic, "", i)) // one call each: a driver may keep one call together
+		publish(t, b, message(topic, "", i)) // one call each, because a driver may keep the messages of a call together
 	}
 	for _, d := range m.take(t, 64) {
 		if d.Key != nil {
@@ -248,7 +247,7 @@ func testEndedContext(t *testing.T, s *suite) {
 	}
 }
 
-// testCapabilities: what a driver says of itself is what the suite finds, or is told.
+// testCapabilities: the driver's Capabilities match its behaviour in the suite.
 func testCapabilities(t *testing.T, s *suite) {
 	if s.Capabilities == nil {
 		t.Skip("the driver declares none")
@@ -260,7 +259,7 @@ func testCapabilities(t *testing.T, s *suite) {
 	_, err = b.Keeps(t.Context())
 	keeps := !errors.Is(err, broker.ErrUnsupported)
 	if is.Counts != s.Counts || is.Rewinds == s.Forward || is.Checks != checks || is.Keeps != keeps {
-		t.Errorf("it declares %+v; it counts: %v, checks: %v, tells what it keeps: %v, cannot rewind: %v", is,
+		t.Errorf("it declares %+v; counts: %v, checks: %v, keeps: %v, cannot rewind: %v", is,
 			s.Counts, checks, keeps, s.Forward)
 	}
 	for _, word := range []string{is.Partition, is.Position, is.Incarnation, is.LateGroup, is.Acks} {

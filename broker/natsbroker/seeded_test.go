@@ -22,11 +22,11 @@ type mutant struct {
 
 // Each was passed by the suite until somebody looked.
 var mutants = []mutant{
-	{bug: "a member never leaves", finds: "Groups/CloseHandsOverAtOnce", says: `owns|partitions`,
+	{bug: "a member never leaves", finds: "Groups/CloseHandsOverImmediately", says: `owns|partitions`,
 		stays: true},
 	{bug: "an acknowledgement is not sent", finds: "Life/ConnectionLostAtEveryStep",
 		says: `came|acknowledged`, forgets: true},
-	{bug: "a pause ends with the first message", finds: "Pause/HoldsALaneOnly",
+	{bug: "a pause ends with the first message", finds: "Pause/StopsOnlyItsPartition",
 		says: `published to a paused partition, came`, leaks: true},
 	{bug: "a member fetches all that is there", finds: "Groups/SlowConsumer",
 		says: `holds \d+ messages, at most`, hoards: true},

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// topicID is the id of a topic, once all who are asked know it.
+// topicID waits until the broker returns the id of a topic.
 func topicID(t *testing.T, b Broker, topic string) string {
 	t.Helper()
 	for deadline := time.Now().Add(patience()); time.Now().Before(deadline); time.Sleep(
@@ -28,8 +28,8 @@ func topicID(t *testing.T, b Broker, topic string) string {
 	return ""
 }
 
-// wantAnew publishes to a topic under an id that it has not: nothing of it is taken, as often as it is tried.
-func wantAnew(t *testing.T, b Broker, topic string, only broker.Topics) {
+// wantRecreated publishes under an id that the topic does not have: each attempt fails.
+func wantRecreated(t *testing.T, b Broker, topic string, only broker.Topics) {
 	t.Helper()
 	for range 3 {
 		err := b.Publish(t.Context(), numbered(topic, "astray", 0, 3), only).Wait(t.Context())
@@ -40,7 +40,7 @@ func wantAnew(t *testing.T, b Broker, topic string, only broker.Topics) {
 	}
 }
 
-// What is meant for a topic of another id is not taken, and what is meant for it is.
+// A message is published only if the topic has the expected id.
 func testOnly(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic, other := s.topic(t, b, "only", 2, "g"), s.topic(t, b, "other", 2, "g")
@@ -49,13 +49,13 @@ func testOnly(t *testing.T, s *suite) {
 		t.Fatalf("two clients of one broker see the ids %q and %q", id, again)
 	}
 	m := s.join(t, b, "g", topic)
-	wantAnew(t, b, topic, broker.Topics{topic: id + "x", other: id})
-	wantAnew(t, b, topic, broker.Topics{other: id})
-	wantAnew(t, b, topic, nil)
+	wantRecreated(t, b, topic, broker.Topics{topic: id + "x", other: id})
+	wantRecreated(t, b, topic, broker.Topics{other: id})
+	wantRecreated(t, b, topic, nil)
 	must(t, "publish", b.Publish(t.Context(), numbered(topic, "k", 0, 3),
 		broker.Topics{topic: id}).Wait(t.Context()))
-	wantAnew(t, b, topic, broker.Topics{topic: ""})
-	publish(t, b, numbered(topic, "k", 3, 5)...) // whatever its id
+	wantRecreated(t, b, topic, broker.Topics{topic: ""})
+	publish(t, b, numbered(topic, "k", 3, 5)...) // without an expected id
 	for i, d := range m.take(t, 5) {
 		if want := message(topic, "k", i).ID; d.ID != want {
 			t.Errorf("got %s, want %s", d.ID, want)
@@ -63,16 +63,16 @@ func testOnly(t *testing.T, s *suite) {
 	}
 }
 
-// A topic that was made anew takes nothing under its old id, from clients that have published to the old one
-// either.
-func testMadeAnew(t *testing.T, s *suite) {
+// A recreated topic accepts nothing under its old id, even from clients that have published to the old
+// topic.
+func testRecreated(t *testing.T, s *suite) {
 	if s.Remove == nil {
 		t.Skip("this broker does not tell in time")
 	}
 	b, late := s.open(t), s.open(t)
 	topic, other := s.topic(t, b, "anew", 2), s.topic(t, b, "other", 2)
 	was, its := topicID(t, b, topic), topicID(t, b, other)
-	for range 4 { // every connection that the driver has knows the topic
+	for range 4 { // every connection of the driver has used the topic
 		must(t, "publish", b.Publish(t.Context(), numbered(topic, "k", 0, 3),
 			broker.Topics{topic: was}).Wait(t.Context()))
 	}
@@ -83,21 +83,21 @@ func testMadeAnew(t *testing.T, s *suite) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("make the topic anew: %v", err)
+			t.Fatalf("recreate the topic: %v", err)
 		}
 	}
-	wantAnew(t, b, topic, broker.Topics{topic: was})
-	wantAnew(t, late, topic, broker.Topics{topic: was})
+	wantRecreated(t, b, topic, broker.Topics{topic: was})
+	wantRecreated(t, late, topic, broker.Topics{topic: was})
 	is := topicID(t, b, topic)
 	for deadline := time.Now().Add(patience()); is == was && time.Now().Before(deadline); {
 		is = topicID(t, b, topic)
 	}
 	if is == was {
-		t.Fatalf("the topic has its id again: %s", is)
+		t.Fatalf("the new topic has the old id: %s", is)
 	}
-	wantAnew(t, b, topic, broker.Topics{topic: was})
+	wantRecreated(t, b, topic, broker.Topics{topic: was})
 	now := broker.Topics{topic: is, other: its}
-	for deadline := time.Now().Add(patience()); ; { // until all brokers know it
+	for deadline := time.Now().Add(patience()); ; { // until all servers of the broker have the new topic
 		err := b.Publish(t.Context(), append(numbered(topic, "k", 3, 5), numbered(other, "k", 0, 1)...),
 			now).Wait(t.Context())
 		if err == nil {
@@ -107,7 +107,7 @@ func testMadeAnew(t *testing.T, s *suite) {
 			t.Fatalf("publish to the new topic: %v", err)
 		}
 	}
-	wantAnew(t, b, topic, broker.Topics{topic: was})
+	wantRecreated(t, b, topic, broker.Topics{topic: was})
 	seen := map[string]bool{}
 	for _, d := range s.join(t, b, "g", topic).take(t, 2) {
 		seen[d.ID] = true
