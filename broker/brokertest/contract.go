@@ -162,12 +162,12 @@ func (s *suite) inOrder(t *testing.T, b Broker, topic string, msgs []skald.Messa
 // caller publishes by the contract: pipelined, and after a failure it waits for all calls and restarts at
 // the first message that is not durable.
 type caller struct {
-	t       *testing.T
-	b       Broker
-	rng     *rand.Rand
-	msgs    []skald.Message
-	setAside   map[int]bool
-	outages []error
+	t        *testing.T
+	b        Broker
+	rng      *rand.Rand
+	msgs     []skald.Message
+	setAside map[int]bool
+	outages  []error
 }
 
 type call struct {

@@ -33,7 +33,7 @@ func TestBroker(t *testing.T) {
 	})
 }
 
-// faults refuse what is too large for its topic and, while disturbed, fail one message in ten.
+// faults refuses messages above their topic's limit. While disturbed, it also fails one message in ten.
 type faults struct {
 	mu     sync.Mutex
 	limits map[string]int

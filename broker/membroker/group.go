@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-var errFenced = errors.New("a new life of the same member took over")
+var errFenced = errors.New("a new session of the same member took over")
 
 // group is a set of members that share the partitions of their topics.
 type group struct {
@@ -17,21 +17,21 @@ type group struct {
 	name    string
 	joined  int
 	members []*Subscription // in the order in which they joined
-	// every partition of every topic that a member ever asked for, in order of topics asked for
+	// every partition of every topic that a member ever subscribed to, in order of subscription
 	cursors []*cursor
 	have    map[*topic]bool
 }
 
-// cursor is where a group is in a partition.
+// cursor is the position of a group in a partition.
 type cursor struct {
 	feed.Holding
 	topic     *topic
 	partition *partition
-	first     int64 // where the group began
+	first     int64 // where the group began to read
 	acked     int64 // the first position that is not acknowledged
-	next      int64 // the next that its owner gets
+	next      int64 // the next position for the owner
 	owner     *Subscription
-	tries     map[int64]int // of positions that were delivered and came back
+	tries     map[int64]int // earlier deliveries of positions that were not acknowledged
 }
 
 func (c *cluster) group(name string) *group {
@@ -62,7 +62,7 @@ func (g *group) join(as broker.Group, topics []*topic) *Subscription {
 	return s
 }
 
-// rejoin takes back a member that was believed dead, unless its name has a new session.
+// rejoin adds an expired member again, unless its name has a new session.
 func (g *group) rejoin(s *Subscription) {
 	if g.named(s.name) >= 0 {
 		s.fence()
@@ -81,8 +81,8 @@ func (g *group) named(name string) int {
 	return slices.IndexFunc(g.members, func(m *Subscription) bool { return m.name == name })
 }
 
-// replace puts a new session where the old one was: it takes over the partitions without disturbing anyone
-// else.
+// replace puts a new session in the place of the old one. It gets the old one's partitions, and no other
+// member's change.
 func (g *group) replace(at int, s *Subscription) {
 	old := g.members[at]
 	g.members[at] = s
@@ -111,12 +111,12 @@ func (g *group) follow(t *topic) {
 	}
 }
 
-// known tells whether the group has acknowledged anything.
+// known reports whether the group has acknowledged anything.
 func (g *group) known() bool {
 	return slices.ContainsFunc(g.cursors, func(c *cursor) bool { return c.acked > c.first })
 }
 
-// unfollow forgets a topic that was deleted.
+// unfollow removes a topic that was deleted.
 func (g *group) unfollow(t *topic) {
 	for _, c := range g.cursors {
 		if c.topic == t {
@@ -127,7 +127,7 @@ func (g *group) unfollow(t *topic) {
 	delete(g.have, t)
 }
 
-// renew goes on with a topic that was made anew.
+// renew makes the members of a deleted topic read its successor of the same name.
 func (g *group) renew(t *topic) {
 	some := false
 	for _, m := range g.members {
@@ -153,8 +153,8 @@ func (g *group) drop(s *Subscription, clean bool) {
 	g.balance()
 }
 
-// balance hands out partitions without an owner to whoever has fewest, then moves partitions while that evens
-// the load. Everything else stays where it is. The same joins and leaves always give the same result.
+// balance assigns partitions without an owner to the member with the fewest, then moves partitions while
+// that evens the load. No other partition moves. The same joins and leaves always give the same result.
 func (g *group) balance() {
 	load := map[*Subscription]int{}
 	for _, c := range g.cursors {
@@ -189,7 +189,7 @@ func (g *group) leastLoaded(t *topic, load map[*Subscription]int) *Subscription 
 	return best
 }
 
-// move gives c to its new owner, from the first message that is not acknowledged.
+// move gives c to its new owner, from the first unacknowledged message on.
 func (g *group) move(c *cursor, to *Subscription, clean bool) {
 	if c.owner != nil {
 		c.owner.feed.Lose(c, clean)
@@ -206,7 +206,7 @@ func (g *group) move(c *cursor, to *Subscription, clean bool) {
 	}
 }
 
-// ack says that everything before position to is finished.
+// ack acknowledges everything before position to.
 func (c *cursor) ack(to int64, retain int) {
 	to = min(to, c.next)
 	if to <= c.acked {

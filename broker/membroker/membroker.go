@@ -1,9 +1,9 @@
-// Package membroker is a broker that lives in this process: for the demo, for tests and for trying Skald out.
-// It forgets everything when the process ends; its incarnation says so. It runs without goroutines of its
-// own: Publish answers at once and Receive never waits, so an explorer can drive it from one thread.
+// Package membroker is an in-process broker for the demo, for tests and for trying Skald out. Its messages
+// are lost when the process ends; each broker has a new incarnation. It starts no goroutines: Publish
+// completes before it returns and Receive never waits, so an explorer can run it from one goroutine.
 //
-// What is published is copied, so the caller may use its slices again. What is received is shared between all
-// groups and with later deliveries of the same message: read it, and copy it before changing it.
+// Publish copies the messages, so the caller may reuse its slices. Received messages are shared by all
+// groups and by redeliveries: copy a message before you change it.
 package membroker
 
 import (
@@ -21,24 +21,24 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// ErrRefused is for Options.Fail: what wraps it refuses the message.
+// ErrRefused is for Options.Fail: an error that wraps it refuses the message.
 var ErrRefused = errors.New("refused")
 
-// Options of a Broker. The zero value is fine.
+// Options configure a Broker. The zero value works.
 type Options struct {
-	// Partitions is how many partitions a topic gets when MakeTopics is asked for none. Default 4, at most
-	// 1,024.
+	// Partitions is the number of partitions of a new topic if MakeTopics is called with 0. Default 4, at
+	// most 1,024.
 	Partitions int
-	// Retain is how many messages a partition keeps although every group has acknowledged them, so that a
-	// group that joins later finds them. Default 10,000; negative: all. What a group has not acknowledged is
-	// always kept, and so is everything as long as there is no group.
+	// Retain is the number of messages that a partition keeps after every group has acknowledged them, for
+	// groups that join later. Default 10,000; negative keeps all. Messages that a group has not
+	// acknowledged are always kept, and so are all messages while there is no group.
 	Retain int
-	// MaxBytes is the size of key, headers and data together from which on a message is refused. Default 1
+	// MaxBytes is the largest total size of key, headers and data. A larger message is refused. Default 1
 	// MiB.
 	MaxBytes int
-	// Fail is asked about each message before it is stored: with an error the message fails, and what was
-	// handed over behind it with the same key is held back. If the error wraps ErrRefused, the message is
-	// refused rather than failed. Default: nothing fails. It must not call the broker.
+	// Fail is called before a message is stored. If it returns an error, the message fails, and later
+	// messages of its key are held back. If the error wraps ErrRefused, the message is refused instead.
+	// Default: no message fails. It must not call the broker.
 	Fail func(m *skald.Message) error
 }
 
@@ -65,17 +65,17 @@ type Broker struct {
 	c *cluster
 
 	// under c.mu
-	held   map[successors][]*pending // the calls that hold them back
+	held   map[successors][]*pending // keys that are held back, and the calls that hold them back
 	subs   []*Subscription
 	closed bool
 }
 
 var _ broker.Broker = (*Broker)(nil)
 
-// String names it in a log.
+// String returns the name for logs, "memory".
 func (*Broker) String() string { return "memory" }
 
-// cluster is what all clients share.
+// cluster is the state that all clients share.
 type cluster struct {
 	opts        Options
 	incarnation string
@@ -83,11 +83,11 @@ type cluster struct {
 
 	mu     sync.Mutex
 	topics map[string]*topic
-	made   int // topics, ever
+	made   int // number of topics ever created
 	groups map[string]*group
 }
 
-// New makes an empty broker, with an incarnation of its own, and its first client.
+// New creates an empty broker with a new incarnation, and returns its first client.
 func New(opts *Options) *Broker {
 	c := &cluster{
 		opts:        opts.orDefaults(),
@@ -100,15 +100,15 @@ func New(opts *Options) *Broker {
 	return c.client()
 }
 
-// Client is another client of the same broker, as another process would be: it holds back only after failures
-// of its own, and closing it closes only what it opened.
+// Client returns another client of the same broker, like another process. It holds messages back only after
+// its own failures, and Close closes only its own subscriptions.
 func (b *Broker) Client() *Broker { return b.c.client() }
 
 func (c *cluster) client() *Broker {
 	return &Broker{c: c, held: map[successors][]*pending{}}
 }
 
-// Incarnation is random per New.
+// Incarnation returns a random name for each New.
 func (b *Broker) Incarnation(context.Context) (string, error) {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -118,7 +118,7 @@ func (b *Broker) Incarnation(context.Context) (string, error) {
 	return b.c.incarnation, nil
 }
 
-// MakeTopics makes those of topics that do not exist. With partitions 0 they get Options.Partitions.
+// MakeTopics creates those topics that do not exist. If partitions is 0 they get Options.Partitions.
 func (b *Broker) MakeTopics(_ context.Context, partitions int, topics ...string) error {
 	if partitions <= 0 {
 		partitions = b.c.opts.Partitions
@@ -139,7 +139,7 @@ func (b *Broker) MakeTopics(_ context.Context, partitions int, topics ...string)
 	return nil
 }
 
-// CheckTopics names those of topics that do not exist.
+// CheckTopics returns a line for each topic that does not exist.
 func (b *Broker) CheckTopics(_ context.Context, topics ...string) (missing []string, err error) {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -154,7 +154,7 @@ func (b *Broker) CheckTopics(_ context.Context, topics ...string) (missing []str
 	return missing, nil
 }
 
-// make adds a topic, which those that read one of its name before read from its beginning.
+// make adds a topic. Members that read an earlier topic of its name read it from its beginning.
 func (c *cluster) make(name string, partitions int) {
 	c.made++
 	t := newTopic(name, strconv.Itoa(c.made), partitions)
@@ -164,7 +164,7 @@ func (c *cluster) make(name string, partitions int) {
 	}
 }
 
-// Find tells where partitions are from a time on.
+// Find returns the first position at or after a time in each partition.
 func (b *Broker) Find(_ context.Context, name string, at time.Time) (out []broker.Place, err error) {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -187,7 +187,7 @@ func (b *Broker) Find(_ context.Context, name string, at time.Time) (out []broke
 	return out, nil
 }
 
-// RemoveTopics deletes topics, with all that is in them. Their partitions are lost uncleanly.
+// RemoveTopics deletes topics and their messages. Their members lose the partitions, not cleanly.
 func (b *Broker) RemoveTopics(_ context.Context, topics ...string) error {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -205,7 +205,7 @@ func (b *Broker) RemoveTopics(_ context.Context, topics ...string) error {
 	return nil
 }
 
-// Topics tells the ids of topics; within one session of the broker none is given twice.
+// Topics returns the ids of topics. An incarnation never reuses an id.
 func (b *Broker) Topics(_ context.Context, names ...string) (broker.Topics, error) {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -221,7 +221,8 @@ func (b *Broker) Topics(_ context.Context, names ...string) (broker.Topics, erro
 	return ids, nil
 }
 
-// Subscribe joins g. Partitions are handed out at once; a member of the same name loses its own, uncleanly.
+// Subscribe joins g. It assigns partitions immediately; an existing member of the same name loses its
+// partitions, not cleanly.
 func (b *Broker) Subscribe(_ context.Context, g broker.Group) (broker.Subscription, error) {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -252,7 +253,7 @@ func (b *Broker) Subscribe(_ context.Context, g broker.Group) (broker.Subscripti
 	return s, nil
 }
 
-// Close closes this client's subscriptions; messages and other clients live on.
+// Close closes this client's subscriptions; messages and other clients are not affected.
 func (b *Broker) Close() error {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -264,7 +265,7 @@ func (b *Broker) Close() error {
 	return nil
 }
 
-// Capabilities of this driver.
+// Capabilities returns the capabilities of this driver.
 func Capabilities() broker.Capabilities {
 	return broker.Capabilities{Partition: "a list in memory", Position: "the place in it",
 		Incarnation: "drawn at each start",

@@ -61,7 +61,7 @@ func TestNewLifeOfANameDisturbsNobodyElse(t *testing.T) {
 	}
 	again := receive(t, join(t, b, "g", "a"), 1)
 	if fmt.Sprint(again.Gained) != fmt.Sprint(first.Gained) {
-		t.Fatalf("the new life has %v, the old had %v", again.Gained, first.Gained)
+		t.Fatalf("the new session has %v, the old had %v", again.Gained, first.Gained)
 	}
 	if still := receive(t, c, 1); len(still.Lost)+len(still.Gained) != 0 {
 		t.Fatalf("the other member was disturbed: %+v", still)

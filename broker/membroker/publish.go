@@ -14,39 +14,39 @@ var (
 	errTooLarge = errors.New("message too large")
 )
 
-// successors are what a message that was not stored holds back: those of its key, or of its whole topic when
-// the topic is not there.
+// successors identifies the messages that a failed message holds back: those of its key, or of its whole
+// topic if the topic does not exist.
 type successors struct {
 	topic, key string
 	all        bool
 }
 
-// pending is answered when it is made. What it holds back, it holds back until the caller has the answer.
+// pending is a completed call. It holds messages back until the caller has its error.
 type pending struct {
-	b    *Broker
-	ctx  context.Context // a caller whose context ended will not ask: see Publish
-	err  error
-	told bool
+	b        *Broker
+	ctx      context.Context // after its end the caller will not call Wait: see Publish
+	err      error
+	answered bool
 }
 
-// Done is closed from the start.
+// Done returns a closed channel.
 func (p *pending) Done() <-chan struct{} { return p.b.c.answered }
 
-// Wait has the answer at once.
+// Wait returns immediately.
 func (p *pending) Wait(context.Context) error {
 	p.b.c.mu.Lock()
 	defer p.b.c.mu.Unlock()
-	if p.err != nil && !p.told {
-		p.told = true
+	if p.err != nil && !p.answered {
+		p.answered = true
 		p.b.release()
 	}
 	return p.err
 }
 
-func (p *pending) over() bool { return p.told || p.ctx.Err() != nil }
+func (p *pending) over() bool { return p.answered || p.ctx.Err() != nil }
 
-// Publish stores msgs before it returns. A failed call holds back the successors of what it did not store
-// until Wait has returned, or until ctx has ended.
+// Publish stores msgs before it returns. After a failure it holds back later messages of the failed keys
+// until Wait has returned or ctx has ended.
 func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	p := &pending{b: b, ctx: ctx}
 	b.c.mu.Lock()
@@ -80,7 +80,7 @@ func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...brok
 	return p
 }
 
-// store appends m to its partition, or says why not and whether it will ever.
+// store appends m to its partition. On an error, refused reports whether a retry is useless.
 func (b *Broker) store(m *skald.Message, kept *arena, only []broker.Topics) (refused bool, err error) {
 	t := b.c.topics[m.Topic]
 	switch {
@@ -114,7 +114,7 @@ func (b *Broker) holds(s successors) bool {
 	return slices.ContainsFunc(b.held[s], func(p *pending) bool { return !p.over() })
 }
 
-// hold makes the successors of m wait for p as well.
+// hold makes p hold back the successors of m.
 func (b *Broker) hold(m *skald.Message, p *pending) {
 	s := successors{topic: m.Topic, key: string(m.Key)}
 	switch {
@@ -128,7 +128,7 @@ func (b *Broker) hold(m *skald.Message, p *pending) {
 	}
 }
 
-// release forgets the calls whose failures the caller knows.
+// release removes the calls whose error the caller has received.
 func (b *Broker) release() {
 	for s, ps := range b.held {
 		ps = slices.DeleteFunc(ps, (*pending).over)
@@ -138,7 +138,7 @@ func (b *Broker) release() {
 	}
 }
 
-// arena holds the bytes of one call's messages, so that they cost one allocation.
+// arena stores the bytes of one call's messages in one allocation.
 type arena struct{ left []byte }
 
 func (a *arena) copy(m *skald.Message) skald.Message {
@@ -153,7 +153,8 @@ func (a *arena) copy(m *skald.Message) skald.Message {
 	return out
 }
 
-// bytes copies b, nil as nil; appending to the copy cannot reach its neighbour.
+// bytes copies b and keeps nil. The capacity is limited, so appending to the copy does not overwrite its
+// neighbour.
 func (a *arena) bytes(b []byte) []byte {
 	if b == nil {
 		return nil

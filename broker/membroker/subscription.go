@@ -10,13 +10,13 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// Subscription is one member of a group. Kill and Expire, which no real broker has, are for tests.
+// Subscription is one member of a group. Kill and Expire exist only for tests.
 type Subscription struct {
 	group  *group
 	name   string
 	owner  string
 	topics []*topic
-	resume resumes // nil: partitions begin where they are acknowledged
+	resume resumes // nil: partitions begin at the acknowledged position
 	feed   *feed.Feed[*cursor]
 
 	expired bool // under the cluster's lock
@@ -26,10 +26,10 @@ type resumes func(ctx context.Context, partitions []broker.Partition) (broker.Re
 
 var _ broker.Subscription = (*Subscription)(nil)
 
-// Ready has a value when something may have come.
+// Ready receives a value when messages or changes of partitions may have arrived.
 func (s *Subscription) Ready() <-chan struct{} { return s.feed.Ready() }
 
-// Receive returns what is there: first the changes of partitions, then messages, partitions taking turns.
+// Receive returns what has arrived: changes of partitions, then messages, from the partitions in turn.
 func (s *Subscription) Receive(ctx context.Context, max int) (broker.Batch, error) {
 	mu := s.lock()
 	defer func() { mu() }()
@@ -38,7 +38,7 @@ func (s *Subscription) Receive(ctx context.Context, max int) (broker.Batch, erro
 		s.group.rejoin(s)
 	}
 	if gained := s.gained(); s.feed.Ended() == nil && s.resume != nil && len(gained) > 0 {
-		mu() // whoever is asked may need the broker
+		mu() // resume may call the broker
 		told, err := s.resume(ctx, gained)
 		mu = s.lock()
 		if gone := s.feed.Ended(); gone != nil || err != nil {
@@ -59,7 +59,7 @@ func (s *Subscription) gained() (out []broker.Partition) {
 	return out
 }
 
-// begin sets gained partitions to where they begin.
+// begin moves newly gained partitions to their beginnings.
 func (s *Subscription) begin(told broker.Resumed) {
 	known := s.group.known()
 	for _, c := range s.feed.Untold() {
@@ -77,7 +77,7 @@ func (s *Subscription) begin(told broker.Resumed) {
 	}
 }
 
-// begin forgets acknowledgements from position to on, and counts what is before it as acknowledged.
+// begin makes position to the next one: it acknowledges everything before, and nothing after.
 func (c *cursor) begin(to int64) {
 	for p := to; p < c.acked; p++ {
 		if c.tries == nil {
@@ -88,10 +88,10 @@ func (c *cursor) begin(to int64) {
 	c.acked, c.next = to, to
 }
 
-// Len is how many messages the group was not given yet.
+// Len returns the number of messages that the group has not received.
 func (c *cursor) Len() int { return int(c.partition.end() - c.next) }
 
-// Take gives the next n.
+// Take appends the next n deliveries to out.
 func (c *cursor) Take(out []broker.Delivery, n int) []broker.Delivery {
 	for range n {
 		d := broker.Delivery{Message: c.partition.log[c.next-c.partition.base], Partition: c.Name,
@@ -105,7 +105,7 @@ func (c *cursor) Take(out []broker.Delivery, n int) []broker.Delivery {
 	return out
 }
 
-// renew reads t in place of the topic that had its name before.
+// renew replaces the topic that had t's name before.
 func (s *Subscription) renew(t *topic) bool {
 	at := slices.IndexFunc(s.topics, func(old *topic) bool { return old.name == t.name && old != t })
 	if at >= 0 {
@@ -120,7 +120,7 @@ func (s *Subscription) gain(c *cursor) {
 	s.feed.Gain(c)
 }
 
-// Ack stores at once what of ds is in partitions that are still owned.
+// Ack immediately acknowledges those of ds whose partitions are still owned.
 func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 	mu := s.lock()
 	defer mu()
@@ -130,7 +130,7 @@ func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 	for i := range ds {
 		d := &ds[i]
 		if i+1 < len(ds) && ds[i+1].Partition == d.Partition && ds[i+1].Position > d.Position {
-			continue // the next one says it all
+			continue // covered by the next one
 		}
 		if c, owned := s.feed.Find(d.Partition); owned {
 			c.ack(d.Position+1, s.group.c.opts.Retain)
@@ -139,16 +139,16 @@ func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 	return nil
 }
 
-// Alarm is never raised.
+// Alarm returns "".
 func (*Subscription) Alarm() string { return "" }
 
 // Pause stops deliveries from partitions until Resume, or until they are lost.
 func (s *Subscription) Pause(partitions ...string) { s.feed.Pause(partitions...) }
 
-// Resume lets deliveries flow again.
+// Resume restarts deliveries from partitions.
 func (s *Subscription) Resume(partitions ...string) { s.feed.Resume(partitions...) }
 
-// Close leaves the group; its partitions have new owners when it returns.
+// Close leaves the group. Its partitions have new owners when it returns.
 func (s *Subscription) Close(context.Context) error {
 	mu := s.lock()
 	defer mu()
@@ -156,16 +156,16 @@ func (s *Subscription) Close(context.Context) error {
 	return nil
 }
 
-// Kill is the sudden death of this member: its partitions move at once, what it did not acknowledge comes
-// again to others, and its own calls answer an error that wraps broker.ErrClosed.
+// Kill simulates a crash of this member: its partitions move immediately, its unacknowledged messages are
+// redelivered to others, and its calls return an error that wraps broker.ErrClosed.
 func (s *Subscription) Kill() {
 	mu := s.lock()
 	defer mu()
 	s.leave(false, broker.ErrClosed)
 }
 
-// Expire is what a long pause does: the group believes this member dead and moves its partitions. Its next
-// Receive tells of partitions lost uncleanly, and joins again.
+// Expire simulates a long pause: the group considers this member dead and moves its partitions. The next
+// Receive joins again, and reports the partitions as lost, not cleanly.
 func (s *Subscription) Expire() {
 	mu := s.lock()
 	defer mu()

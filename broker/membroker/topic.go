@@ -10,7 +10,7 @@ type topic struct {
 	name       string
 	id         string
 	partitions []*partition
-	next       int // the partition of the next message without a key
+	next       int // partition of the last message without a key
 }
 
 // partition is an ordered log. Position p is log[p-base].
@@ -29,7 +29,7 @@ func newTopic(name, id string, partitions int) *topic {
 	return t
 }
 
-// partitionOf spreads keys by FNV-1a, and messages without one in turn.
+// partitionOf hashes keys by FNV-1a, and rotates for messages without a key.
 func (t *topic) partitionOf(key []byte) *partition {
 	if key == nil {
 		t.next = (t.next + 1) % len(t.partitions)
@@ -53,8 +53,8 @@ func (l *partition) append(m skald.Message) {
 	}
 }
 
-// trim drops what every group has acknowledged, beyond retain messages. It copies rarely: when at least as
-// much goes as stays.
+// trim removes messages beyond retain that every group has acknowledged. It copies the log only if it
+// removes at least half of it.
 func (l *partition) trim(retain int) {
 	if retain < 0 {
 		return

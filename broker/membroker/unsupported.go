@@ -9,17 +9,17 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// Keeps is not supported: messages go by number, not by age.
+// Keeps is not supported: retention is by number of messages, not by age.
 func (*Broker) Keeps(context.Context, ...string) (map[string]time.Duration, error) {
-	return nil, fmt.Errorf("ask the broker in memory how long it keeps messages: %w", broker.ErrUnsupported)
+	return nil, fmt.Errorf("retention of the in-memory broker: %w", broker.ErrUnsupported)
 }
 
-// Examine is not supported: there are no settings beside Options.
+// Examine is not supported: there are no settings except Options.
 func (*Broker) Examine(context.Context, ...string) ([]skald.Finding, error) {
-	return nil, fmt.Errorf("examine the broker in memory: %w", broker.ErrUnsupported)
+	return nil, fmt.Errorf("examine the in-memory broker: %w", broker.ErrUnsupported)
 }
 
-// Adopt is not supported: a group belongs to the database of its members.
+// Adopt is not supported: the broker does not store owners.
 func (*Broker) Adopt(_ context.Context, g broker.Group, _ string) error {
-	return fmt.Errorf("adopt group %q: the broker in memory keeps no owner of a group: %w", g.Name, broker.ErrUnsupported)
+	return fmt.Errorf("adopt group %q: the in-memory broker does not store owners: %w", g.Name, broker.ErrUnsupported)
 }

@@ -1,9 +1,9 @@
-// Package cloudevents maps messages to the headers of a broker and back: CloudEvents in binary mode, with the
-// extensions partitionkey, sequence, correlationid, causationid and traceparent. What differs between brokers
-// is a Style. Where a team has names of its own, envelope.go maps to these.
+// Package cloudevents maps messages to broker headers and back: CloudEvents in binary mode, with the
+// extensions partitionkey, sequence, correlationid, causationid and traceparent. A Style describes the
+// differences between brokers. envelope.go maps to the headers and fields of existing topics.
 //
-// traceparent is the trace of the message's origin. A plain header traceparent is that of one hop: it belongs
-// to whoever set it, and stays among the message's own headers.
+// The attribute traceparent is the trace of the message's origin. A plain header traceparent is the trace
+// of one hop: it stays among the message's own headers.
 package cloudevents
 
 import (
@@ -18,9 +18,9 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Headers of Skald's own, for what a broker that is not Exact cannot carry as it is.
+// Headers that Skald adds if the broker's style is not Exact.
 const (
-	RawKey  = "Skald-Key"     // the key, where it is not the text of partitionkey
+	RawKey  = "Skald-Key"     // the key, if partitionkey cannot represent it
 	NilData = "Skald-Nil"     // the data is nil, not empty
 	Ordered = "Skald-Headers" // JSON, [[name, base64], …]: all headers of the message, in order
 )
@@ -28,31 +28,29 @@ const (
 const specVersion = "1.0"
 
 var (
-	// ErrCannotCarry is wrapped by errors about a message that the broker cannot carry, however often it is
-	// tried.
+	// ErrCannotCarry is wrapped by errors about a message that the broker can never carry.
 	ErrCannotCarry = errors.New("the broker cannot carry it")
-	// ErrNotText is wrapped by errors about an attribute that is not UTF-8 or has a zero byte.
+	// ErrNotText is wrapped by errors about an attribute that is not UTF-8 or contains a zero byte.
 	ErrNotText = errors.New("not text")
 
 	errSpecVersion = errors.New("not a version of CloudEvents that this build reads")
 )
 
-// A Style is how the headers of one broker carry attributes.
+// A Style describes how one broker's headers carry attributes.
 type Style struct {
-	// Prefixes stand in front of an attribute's name. The first is written, all are read.
+	// Prefixes are the prefixes of attribute names. The first is written, all are read.
 	Prefixes []string
-	// ContentType is the header of the content type, without a prefix. Empty: it is the attribute
-	// datacontenttype.
+	// ContentType is the header of the content type, without prefix. Empty: the attribute datacontenttype.
 	ContentType string
-	// Exact: the broker itself carries a key, tells nil data from empty data, and carries any headers in
-	// their order. Otherwise the headers RawKey, NilData and Ordered stand in.
+	// Exact is true if the broker itself carries keys, distinguishes nil from empty data, and keeps all
+	// headers in order. Otherwise the headers RawKey, NilData and Ordered are used.
 	Exact bool
-	// Once: the broker carries one header of each name. It does not matter if Exact.
+	// Once is true if the broker carries one header of each name. It has no effect if Exact.
 	Once bool
-	// Escapes: values are visible ASCII, with all else by percent, and a raw key is in base64.
+	// Escapes is true if values are percent-encoded to visible ASCII, and a raw key is in base64.
 	Escapes bool
-	// Plain tells whether the broker carries a header of a message unchanged. It is not asked if Exact, nor
-	// about headers that would be read as part of the envelope.
+	// Plain reports whether the broker carries a header unchanged. It is not called if Exact, nor for
+	// headers of the envelope.
 	Plain func(skald.Header) bool
 }
 
@@ -72,18 +70,18 @@ const (
 	correlation
 	causation
 	trace
-	attributes // how many
+	attributes // number of attributes
 )
 
-// A Codec reads and writes one Style. It is constant, and safe for concurrent use.
+// A Codec encodes and decodes one Style. It is immutable, and safe for concurrent use.
 type Codec struct {
 	style  Style
 	names  [attributes]string
 	byName map[string]attribute
-	places *places // nil: CloudEvents, and no others
+	places *places // nil: CloudEvents
 }
 
-// New makes a codec.
+// New returns a codec for a style.
 func New(s Style) *Codec {
 	c := &Codec{style: s, byName: map[string]attribute{}}
 	bare := [attributes]string{"specversion", "id", "source", "type", "time", "partitionkey", "sequence",
@@ -104,7 +102,7 @@ func New(s Style) *Codec {
 	return c
 }
 
-// Attribute tells whether a header of that name is one of CloudEvents.
+// Attribute reports whether a header of that name is a CloudEvents attribute.
 func (c *Codec) Attribute(header string) bool {
 	for _, prefix := range c.style.Prefixes {
 		if strings.HasPrefix(header, prefix) {
@@ -114,7 +112,7 @@ func (c *Codec) Attribute(header string) bool {
 	return false
 }
 
-// field is where the text of an attribute belongs; nil: it is not text.
+// field returns the field of a text attribute; nil if the attribute is not text.
 func field(m *skald.Message, a attribute) *string {
 	switch a {
 	case id:
@@ -141,15 +139,15 @@ func field(m *skald.Message, a attribute) *string {
 	return nil
 }
 
-// Headers take what a message has in headers. Values are copied.
+// Headers receives the headers of a message. It must copy values.
 type Headers interface {
 	Text(name, value string)
 	Bytes(name string, value []byte)
-	Time(name string, value time.Time) // in UTC, as RFC 3339 has it
+	Time(name string, value time.Time) // value is in UTC; write it as RFC 3339
 }
 
-// Encode writes the headers of m, and gives the data that travels. An error wraps ErrCannotCarry. A message
-// without id, source and type is foreign: it stays as it came.
+// Encode writes the headers of m and returns the data to send. An error wraps ErrCannotCarry. A message
+// without id, source and type did not come from Skald and is written unchanged.
 func (c *Codec) Encode(m *skald.Message, to Headers) (data []byte, err error) {
 	if c.places != nil {
 		return c.mapped(m, to)
@@ -192,12 +190,12 @@ func (c *Codec) Encode(m *skald.Message, to Headers) (data []byte, err error) {
 func (c *Codec) escaped(a attribute, v string) string {
 	if !c.style.Escapes || a == content && c.style.ContentType != "" && Printable(v) &&
 		!strings.Contains(v, "%") {
-		return v // a header of its own is not of the envelope
+		return v // this header is not part of the envelope
 	}
 	return escape(v)
 }
 
-// namesAreText refuses headers whose names are no text: no broker carries them.
+// namesAreText refuses headers whose names are not UTF-8, because no broker carries them.
 func namesAreText(hs []skald.Header) error {
 	for i := range hs {
 		if !utf8.ValidString(hs[i].Name) {
@@ -207,8 +205,8 @@ func namesAreText(hs []skald.Header) error {
 	return nil
 }
 
-// own writes a message's own headers: as they are where the broker carries them, so that anybody reads them,
-// and all of them in one list if not all would come out as they went in.
+// own writes a message's own headers. Headers that the broker carries unchanged are written directly, so
+// that any client can read them. If not all would arrive unchanged, it also writes all of them in one list.
 func (c *Codec) own(hs []skald.Header, to Headers) error {
 	if err := namesAreText(hs); err != nil {
 		return err
@@ -241,11 +239,11 @@ func (c *Codec) own(hs []skald.Header, to Headers) error {
 
 func (c *Codec) plain(h skald.Header) bool {
 	a, ours := c.byName[h.Name]
-	if c.style.Exact { // a content type is that of the message, if it has no other
+	if c.style.Exact { // a content type header is the message's content type, if it has no other
 		return h.Name != Ordered && (!ours || a == content)
 	}
 	return h.Name != "" && !ours && !own(h.Name) && c.style.Plain(h)
 }
 
-// own are the headers that Skald adds.
+// own reports whether Skald adds a header of this name.
 func own(name string) bool { return name == RawKey || name == NilData || name == Ordered }

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/internal/column"
 )
 
-// wire is headers as some broker has them.
+// wire is a broker's headers.
 type wire struct {
 	once bool
 	list []skald.Header
@@ -30,8 +30,7 @@ func (w *wire) Bytes(name string, value []byte) {
 
 func (w *wire) Time(name string, value time.Time) { w.Text(name, value.Format(time.RFC3339Nano)) }
 
-// styles are one of each kind: all is carried as it is, names are sorted and escaped, and each name is there
-// once.
+// styles returns one style of each kind: exact; sorted names and escaped values; one header of each name.
 func styles() map[string]cloudevents.Style {
 	return map[string]cloudevents.Style{
 		"exact": {Prefixes: []string{"ce_"}, ContentType: "content-type", Exact: true},
@@ -44,7 +43,7 @@ func styles() map[string]cloudevents.Style {
 
 func at(h *skald.Header) (string, []byte) { return h.Name, h.Value }
 
-// travel is m after it was carried in that style.
+// travel returns m after encoding and decoding in a style.
 func travel(t *testing.T, style cloudevents.Style, m skald.Message) skald.Message {
 	t.Helper()
 	codec, w := cloudevents.New(style), &wire{once: style.Once}
@@ -72,8 +71,8 @@ func travel(t *testing.T, style cloudevents.Style, m skald.Message) skald.Messag
 	return got
 }
 
-// In every style each message comes out as it went in: with keys that are no text, without data, with headers
-// that repeat, are not sorted, or look like the envelope's own.
+// In every style each message arrives unchanged: keys that are not text, no data, headers that repeat, are
+// unsorted, or have names of the envelope.
 func TestMessagesComeBack(t *testing.T) {
 	full := skald.Message{ID: "größe 1%", Source: "/a b", Type: "t\"t", Topic: "t", Key: []byte("key ä"),
 		Time:     time.Date(2026, 2, 3, 4, 5, 6, 700, time.UTC),
@@ -83,7 +82,7 @@ func TestMessagesComeBack(t *testing.T) {
 	odd.Key, odd.Data = []byte("\xff\x00"), nil
 	odd.Headers = []skald.Header{{Name: "z", Value: []byte("\x00\xff")}, {Name: "a"},
 		{Name: "z", Value: []byte{}}, {Name: "a long name, longer than some carry", Value: []byte("1")}}
-	for i := range odd.Headers { // nil is not told from empty on every broker
+	for i := range odd.Headers { // not every broker distinguishes nil from empty
 		odd.Headers[i].Value = append([]byte{}, odd.Headers[i].Value...)
 	}
 	foreign := skald.Message{Topic: "t", Key: []byte{}, Data: []byte("x"),
@@ -97,8 +96,7 @@ func TestMessagesComeBack(t *testing.T) {
 	}
 }
 
-// Whatever time a record says, the message can be stored and read back; one that cannot be a time is a broken
-// envelope.
+// A message with any valid time can be stored and read back. An invalid time is a broken envelope.
 func TestTimesOfOthers(t *testing.T) {
 	for text, year := range map[string]int{
 		"2026-02-03T04:05:06.789+05:45": 2026, "0001-01-01T00:00:00.5Z": 1, "9999-12-31T23:59:59Z": 9999,
@@ -129,8 +127,8 @@ func TestTimesOfOthers(t *testing.T) {
 	}
 }
 
-// A broken attribute is a fault, and all headers are kept as they came; what is not text and not of the
-// envelope is not.
+// A broken attribute is a fault, and all headers stay unchanged. A header that is not text is a fault only
+// if it belongs to the envelope.
 func TestBrokenEnvelopes(t *testing.T) {
 	for name, style := range styles() {
 		for attribute, value := range map[string]string{"specversion": "0.3", "id": "\xff", "type": "a\x00"} {
@@ -153,7 +151,7 @@ func TestBrokenEnvelopes(t *testing.T) {
 	}
 }
 
-// A header whose name is not text cannot be carried on any broker.
+// No broker can carry a header whose name is not text.
 func TestNamesThatAreNoText(t *testing.T) {
 	for name, style := range styles() {
 		m := skald.Message{ID: "1", Topic: "t", Headers: []skald.Header{{Name: "\xff"}}}
@@ -163,7 +161,7 @@ func TestNamesThatAreNoText(t *testing.T) {
 	}
 }
 
-// Each attribute has its own header, under the names that the bindings settle: those of others must be read.
+// Each attribute has the header name of the CloudEvents bindings, because other clients use these names.
 func TestNamesOnTheWire(t *testing.T) {
 	m := skald.Message{ID: "i", Source: "s", Type: "t", Key: []byte("k"), Time: time.Unix(0, 0),
 		Sequence: "n", ContentType: "c", Subject: "u", Schema: "d",
@@ -184,8 +182,7 @@ func TestNamesOnTheWire(t *testing.T) {
 	}
 }
 
-// Reading an envelope that repeats the one before costs a string for each text that is new, and none for the
-// others.
+// Decoding an envelope that repeats the previous one allocates a string only for each changed text.
 func TestSameTextsAreShared(t *testing.T) {
 	codec := cloudevents.New(styles()["exact"])
 	m := skald.Message{ID: "0198c0de-0000-7000-8000-000000000001", Source: "/bench/public/and/more",

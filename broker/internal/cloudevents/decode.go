@@ -14,22 +14,22 @@ import (
 	"github.com/skald-go/skald/internal/fingerprint"
 )
 
-// A Header is one of a broker whose values are strings.
+// A Header is a header of a broker whose values are strings.
 type Header struct{ Name, Value string }
 
-// Decode reads headers into m, which has its topic, its data and, where the broker carries it, its key. At
-// gives the name and the value of a header. Unless the style is Exact they may come in any order, and the
-// message has them sorted by name. What says nothing to Skald, and what would not come out the same, stays
-// among the message's headers. An error is a broken envelope: then all headers are kept as they came. Of
-// before, the message that came before it, m shares the texts that are the same: source and type seldom
-// differ. Nil: none.
+// Decode reads headers into m, which already has its topic, its data and, if the broker carries it, its
+// key. at returns the name and the value of a header. Unless the style is Exact, headers may have any
+// order, and m gets them sorted by name. Unknown headers, and attributes that would not be written the same
+// again, become headers of m. If it returns an error, the envelope is broken, and m has all headers
+// unchanged. m shares equal texts with before, the previous message, because source and type rarely differ;
+// nil disables this.
 func Decode[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V), m,
 	before *skald.Message) (fault error) {
 	empty, list, next, broken, versioned := false, "", version, "", false
 	for i := range hs {
 		name, v := at(&hs[i])
 		if c.style.Exact && name == Ordered && unfolds(string(v)) {
-			// a connector that reads the outbox has all headers in one
+			// a connector that reads the outbox writes all headers in one
 			list = string(v)
 			continue
 		}
@@ -47,7 +47,7 @@ func Decode[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V),
 			continue
 		}
 		a := c.find(name, next)
-		if a == attributes || a == version && versioned && c.style.Exact { // the first decides
+		if a == attributes || a == version && versioned && c.style.Exact { // the first one counts
 			m.Headers = append(m.Headers, skald.Header{Name: name, Value: []byte(v)})
 			continue
 		}
@@ -78,8 +78,8 @@ func Decode[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V),
 	return fault
 }
 
-// find is the attribute that a header of that name holds, or attributes for none. Headers mostly come in the
-// order in which they were written: next is looked at first.
+// find returns the attribute of a header, or attributes if there is none. Headers mostly arrive in the
+// order of writing, so it tries next first.
 func (c *Codec) find(name string, next attribute) attribute {
 	for a := next; a < min(next+3, attributes); a++ {
 		if c.names[a] == name {
@@ -92,8 +92,8 @@ func (c *Codec) find(name string, next attribute) attribute {
 	return attributes
 }
 
-// first is the fault of the first header that has one, by name where headers have no order: it is always the
-// same.
+// first returns the fault to report: the first by position, or by name if headers have no order, so that
+// the result is always the same.
 func (c *Codec) first(before error, of, name string, err error) (broken string, fault error) {
 	if err == nil || before != nil && (c.style.Exact || of <= name) {
 		return of, before
@@ -112,7 +112,7 @@ func (c *Codec) rawKey(v string) ([]byte, error) {
 	return []byte(v), nil
 }
 
-// take puts a header into its field, if it has one that is still empty.
+// take sets the field of an attribute, if the field is empty.
 func take[V string | []byte](c *Codec, a attribute, m, before *skald.Message, v V) (kept bool, err error) {
 	switch a {
 	case version:
@@ -137,7 +137,7 @@ func take[V string | []byte](c *Codec, a attribute, m, before *skald.Message, v 
 	}
 	f := field(m, a)
 	if *f != "" || len(v) == 0 {
-		// an attribute is never empty: connectors write NULL so
+		// attributes are never empty: connectors write NULL as an empty header
 		return len(v) == 0 && c.style.Exact && a != content, nil
 	}
 	if before != nil {
@@ -148,7 +148,7 @@ func take[V string | []byte](c *Codec, a attribute, m, before *skald.Message, v 
 	}
 	s := c.text(string(v))
 	if !isText(s) {
-		if a == content && c.style.ContentType != "" { // not of the envelope
+		if a == content && c.style.ContentType != "" { // not part of the envelope
 			return false, nil
 		}
 		return false, ErrNotText
@@ -164,7 +164,7 @@ func (c *Codec) text(v string) string {
 	return v
 }
 
-// asTheyCame are all headers but those of Skald's own.
+// asTheyCame returns all headers except those that Skald adds.
 func asTheyCame[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V)) []skald.Header {
 	out := make([]skald.Header, 0, len(hs))
 	for i := range hs {
@@ -175,7 +175,7 @@ func asTheyCame[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string,
 	return out
 }
 
-// unfolds tells whether list is empty or can be read.
+// unfolds reports whether list is empty or valid.
 func unfolds(list string) bool {
 	if list == "" {
 		return true
@@ -184,8 +184,7 @@ func unfolds(list string) bool {
 	return err == nil
 }
 
-// ordered are the headers of a message by its own list, and after them those that others have added on the
-// way.
+// ordered returns the headers in list, and after them headers that other clients have added.
 func ordered(rest []skald.Header, list string) ([]skald.Header, error) {
 	var told [][2]string
 	if err := cmp.Or(fingerprint.CheckJSON([]byte(list)), json.Unmarshal([]byte(list), &told)); err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/internal/fingerprint"
 )
 
-// ParseEnvelope reads what a broker's URL says: "cloudevents", "off", or places as in
-// "id:header:message-id,type:json:kind". Nil: CloudEvents.
+// ParseEnvelope parses the envelope setting of a broker's URL: "cloudevents", "off", or places as in
+// "id:header:message-id,type:json:kind". Nil means CloudEvents.
 func ParseEnvelope(s string) (*broker.Envelope, error) {
 	switch s {
 	case "", "cloudevents":
@@ -39,17 +39,18 @@ func ParseEnvelope(s string) (*broker.Envelope, error) {
 	return out, nil
 }
 
-// places is an Envelope taken apart.
+// places is a parsed Envelope.
 type places struct {
 	id, kind, key       place
 	byPosition, byTopic bool
 	source              string
 }
 
-// place is where one attribute travels; at most one of both is set.
+// place is where one attribute is sent; at most one field is set.
 type place struct{ header, field string }
 
-// For is a codec that writes e, and reads it where there is no CloudEvent. Nil: it is c.
+// For returns a codec that writes e, and reads it for attributes without CloudEvents header. It returns c
+// if e is nil.
 func (c *Codec) For(e *broker.Envelope) (*Codec, error) {
 	if e == nil {
 		return c, nil
@@ -57,7 +58,7 @@ func (c *Codec) For(e *broker.Envelope) (*Codec, error) {
 	p := &places{source: e.Source, byPosition: e.ID == "position", byTopic: e.Type == "topic"}
 	for _, a := range []struct {
 		name, text string
-		elsewhere  bool // it has no place
+		elsewhere  bool // id or type that needs no place
 		to         *place
 	}{{"ID", e.ID, p.byPosition, &p.id}, {"Type", e.Type, p.byTopic, &p.kind},
 		{"Key", e.Key, false, &p.key}} {
@@ -66,8 +67,8 @@ func (c *Codec) For(e *broker.Envelope) (*Codec, error) {
 		case a.text == "" || a.elsewhere:
 		case kind == "header" && at != "" && !c.named(at):
 			return nil,
-				fmt.Errorf("envelope: the place of %s is header %q: the broker has no header of that name, "+
-					"or another use for it", a.name, at)
+				fmt.Errorf("envelope: the place of %s is header %q: the broker cannot carry it, "+
+					"or uses it itself", a.name, at)
 		case kind == "header" && at != "":
 			a.to.header = at
 		case kind == "json" && at != "":
@@ -82,12 +83,12 @@ func (c *Codec) For(e *broker.Envelope) (*Codec, error) {
 	return &out, nil
 }
 
-// named tells whether an attribute can travel in a header of that name.
+// named reports whether a header of that name can carry an attribute.
 func (c *Codec) named(header string) bool {
 	return c.style.Exact || c.plain(skald.Header{Name: header})
 }
 
-// Mapped tells whether the codec has the envelope of others.
+// Mapped reports whether the codec has an Envelope.
 func (c *Codec) Mapped() bool { return c.places != nil }
 
 type placed struct {
@@ -100,9 +101,10 @@ func (p *places) of(m *skald.Message) [3]placed {
 	return [3]placed{{p.id, m.ID, id}, {p.kind, m.Type, kind}, {p.key, string(m.Key), key}}
 }
 
-// instead: a tombstone has no fields, so id and type travel as those of a CloudEvent, which whoever reads an
-// envelope looks for first. The key has a place of its own.
-func (c *Codec) instead(m *skald.Message, to Headers) {
+// writeTombstone writes id and type of a tombstone as CloudEvents attributes if their place is a JSON field,
+// because a tombstone has no fields. Readers of any envelope look for CloudEvents first. The key is sent
+// separately.
+func (c *Codec) writeTombstone(m *skald.Message, to Headers) {
 	for _, a := range c.places.of(m) {
 		if m.Data == nil && a.place.field != "" && a.value != "" && a.as != key {
 			to.Text(c.names[a.as], c.escaped(a.as, a.value))
@@ -110,31 +112,31 @@ func (c *Codec) instead(m *skald.Message, to Headers) {
 	}
 }
 
-// mapped writes m in the envelope of others.
+// mapped writes m in the mapped envelope.
 func (c *Codec) mapped(m *skald.Message, to Headers) (data []byte, err error) {
 	p, own := c.places, m.Headers
 	if err := c.misread(m); err != nil {
 		return nil, err
 	}
 	if p.byTopic && m.Type != "" && m.Type != m.Topic {
-		return nil, fmt.Errorf("%w: by its envelope the type is the topic, and this one is of type %q",
+		return nil, fmt.Errorf("%w: the envelope maps the type to the topic, but the type is %q",
 			ErrCannotCarry, m.Type)
 	}
 	written := map[string]string{}
 	for _, a := range p.of(m) {
 		name := a.place.header
-		if name == "" || a.value == "" || written[name] != "" { // one place for two, which a reader may want
+		if name == "" || a.value == "" || written[name] != "" { // one place for two attributes
 			continue
 		}
 		if !c.style.Exact && !(isText(a.value) && c.plain(skald.Header{Name: name, Value: []byte(a.value)})) {
 			return nil,
-				fmt.Errorf("%w: its envelope has header %s: %q does not come out of one as it goes in",
+				fmt.Errorf("%w: the envelope maps to header %s, which cannot carry %q unchanged",
 					ErrCannotCarry, name, a.value)
 		}
 		written[name] = a.value
 		to.Text(name, a.value)
 	}
-	c.instead(m, to)
+	c.writeTombstone(m, to)
 	data, keyed, err := p.data(m)
 	if err != nil {
 		return nil, err
@@ -157,8 +159,8 @@ func (c *Codec) mapped(m *skald.Message, to Headers) (data []byte, err error) {
 	return data, c.own(own, to)
 }
 
-// misread refuses a message of whose own headers, which travel as they are, a reader would make another
-// message: where there is a CloudEvent, it reads that. One that was read so is as it came.
+// misread refuses a message whose own headers a reader would decode as a CloudEvent with other attributes.
+// A message that was read with the same values passes.
 func (c *Codec) misread(m *skald.Message) error {
 	if !c.style.Exact || m.ID == "" && m.Source == "" && m.Type == "" {
 		return nil
@@ -168,7 +170,7 @@ func (c *Codec) misread(m *skald.Message) error {
 		a, ours := c.byName[h.Name]
 		if !ours || a == content {
 			if h.Name == Ordered && unfolds(string(h.Value)) {
-				return fmt.Errorf("%w: by its envelope its own header %s would be read as a list of others",
+				return fmt.Errorf("%w: its own header %s would be read as a list of headers",
 					ErrCannotCarry, h.Name)
 			}
 			continue
@@ -176,13 +178,13 @@ func (c *Codec) misread(m *skald.Message) error {
 		_, err := take(c, a, &read, nil, h.Value)
 		f, is := field(&read, a), field(m, a)
 		if err != nil || f != nil && a <= kind && *f != "" && *f != *is {
-			return fmt.Errorf("%w: by its envelope its own header %s would be read as that of a CloudEvent, and it says something else", ErrCannotCarry, h.Name)
+			return fmt.Errorf("%w: its own header %s would be read as a CloudEvents attribute with another value", ErrCannotCarry, h.Name)
 		}
 	}
 	return nil
 }
 
-// writeRawKey: a key that travels nowhere else; nil has no header.
+// writeRawKey writes a key that no attribute carries. A nil key has no header.
 func (c *Codec) writeRawKey(key []byte, to Headers) {
 	switch {
 	case key == nil:
@@ -193,8 +195,8 @@ func (c *Codec) writeRawKey(key []byte, to Headers) {
 	}
 }
 
-// others are m's own headers without those that an attribute stands in for: not every broker keeps two of a
-// name, nor which was first.
+// others returns m's own headers without those that an attribute replaces: not every broker keeps two
+// headers of one name in order.
 func (p *places) others(m *skald.Message) []skald.Header {
 	taken := func(h skald.Header) bool {
 		for _, a := range p.of(m) {
@@ -212,14 +214,15 @@ func (p *places) others(m *skald.Message) []skald.Header {
 
 func (p *places) inJSON() bool { return p.id.field != "" || p.kind.field != "" || p.key.field != "" }
 
-// data is that of m with those attributes that travel in it; keyed: the key does.
+// data returns m's data with the attributes whose place is a JSON field. keyed reports whether it contains
+// the key.
 func (p *places) data(m *skald.Message) (data []byte, keyed bool, err error) {
-	if !p.inJSON() || m.Data == nil { // a tombstone has nothing to hold them
+	if !p.inJSON() || m.Data == nil { // a tombstone has no fields
 		return m.Data, false, nil
 	}
 	object, err := fields(m.Data)
 	if err != nil {
-		return nil, false, fmt.Errorf("%w: the envelope has a field in the value: %w", ErrCannotCarry, err)
+		return nil, false, fmt.Errorf("%w: the envelope maps to a field of the value: %w", ErrCannotCarry, err)
 	}
 	empty := len(object) == 0
 	var added bytes.Buffer
@@ -228,16 +231,16 @@ func (p *places) data(m *skald.Message) (data []byte, keyed bool, err error) {
 			continue
 		}
 		if is, there := object[a.place.field]; there {
-			// a key travels elsewhere, too
+			// the key is also sent elsewhere
 			if v, err := scalar(is); (v == "" || err != nil) && a.place != p.key {
-				return nil, false, fmt.Errorf("%w: the envelope has field %q in the value, where something else is: neither a text nor a number",
+				return nil, false, fmt.Errorf("%w: the envelope maps to field %q of the value, which exists and is neither a string nor a number",
 					ErrCannotCarry, a.place.field)
 			}
 			continue
 		}
 		if !utf8.ValidString(a.value) {
 			return nil, false,
-				fmt.Errorf("%w: the envelope has field %q in the value: what belongs there is not text",
+				fmt.Errorf("%w: the envelope maps to field %q of the value, but the attribute is not text",
 					ErrCannotCarry, a.place.field)
 		}
 		if added.Len() > 0 {
@@ -250,7 +253,7 @@ func (p *places) data(m *skald.Message) (data []byte, keyed bool, err error) {
 		added.Write(value)
 		object[a.place.field] = value
 	}
-	if p.key.field != "" && len(m.Key) > 0 { // what was there may be something else
+	if p.key.field != "" && len(m.Key) > 0 { // the existing field may differ from the key
 		v, err := scalar(object[p.key.field])
 		keyed = err == nil && v == string(m.Key)
 	}
@@ -272,8 +275,8 @@ func fields(data []byte) (map[string]json.RawMessage, error) {
 	return object, nil
 }
 
-// Fill reads the envelope of others into a message that Decode has read, as far as that has no CloudEvents.
-// An error is a broken envelope.
+// Fill reads the mapped envelope into a message that Decode has read, for attributes that are still
+// missing. An error is a broken envelope.
 func (c *Codec) Fill(m *skald.Message) error {
 	p := c.places
 	if p == nil {
@@ -282,10 +285,10 @@ func (c *Codec) Fill(m *skald.Message) error {
 	var object map[string]json.RawMessage
 	asked := p.id.field != "" && m.ID == "" || p.kind.field != "" && m.Type == "" ||
 		p.key.field != "" && m.Key == nil
-	if asked && m.Data != nil && (c.style.Exact || len(m.Data) > 0) { // else it may be a tombstone
+	if asked && m.Data != nil && (c.style.Exact || len(m.Data) > 0) { // empty data may be a tombstone
 		var err error
 		if object, err = fields(m.Data); err != nil {
-			return fmt.Errorf("read the envelope: a field in the value is asked for: %w", err)
+			return fmt.Errorf("read the envelope: the envelope maps to a field of the value: %w", err)
 		}
 	}
 	key := string(m.Key)
@@ -312,7 +315,8 @@ func (c *Codec) Fill(m *skald.Message) error {
 	return nil
 }
 
-// Origin says whose message it is that says so nowhere else; position is where it lies.
+// Origin sets a missing id, and the source of a message with an id but no source. position returns the
+// message's position.
 func (c *Codec) Origin(m *skald.Message, position func() string) {
 	p := c.places
 	if p == nil {
@@ -328,7 +332,8 @@ func (c *Codec) Origin(m *skald.Message, position func() string) {
 	}
 }
 
-// value is what stands at p; empty if nothing does. The header stays among the headers: it is the team's own.
+// value returns the value at p; "" if there is none. The header stays among m's headers, because it belongs
+// to the team.
 func (p place) value(m *skald.Message, object map[string]json.RawMessage) (string, error) {
 	for _, h := range m.Headers {
 		if p.header == "" || h.Name != p.header {
@@ -349,7 +354,7 @@ func (p place) value(m *skald.Message, object map[string]json.RawMessage) (strin
 	return v, nil
 }
 
-// scalar is a text or a number; empty for all else.
+// scalar returns a JSON string or number as text; "" for anything else.
 func scalar(raw json.RawMessage) (string, error) {
 	if len(raw) == 0 {
 		return "", nil

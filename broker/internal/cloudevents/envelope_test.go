@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
-// mapped is m after it was carried in that style, in the envelope of others.
+// mapped returns m after encoding and decoding in a style with a mapped envelope.
 func mapped(t *testing.T, style cloudevents.Style, e broker.Envelope,
 	m skald.Message) (skald.Message, error) {
 	t.Helper()
@@ -42,8 +42,8 @@ func mapped(t *testing.T, style cloudevents.Style, e broker.Envelope,
 	return got, nil
 }
 
-// In every style id, type and key come out as they went in: beside headers of the same name, with one place
-// for two, with a field that is there, and with headers that the broker does not carry as they are.
+// In every style id, type and key arrive unchanged: with other headers of the same name, with one place for
+// two attributes, with an existing field, and with headers that the broker does not carry unchanged.
 func TestEnvelopesComeBack(t *testing.T) {
 	m := skald.Message{ID: "17", Source: "/s", Type: "placed", Topic: "t", Key: []byte("o1"),
 		Data: []byte(`{"n":1}`)}
@@ -56,7 +56,7 @@ func TestEnvelopesComeBack(t *testing.T) {
 		e         broker.Envelope
 		m         skald.Message
 		kind      string
-		id, order string // of the key
+		id, order string // expected id and key
 	}{
 		"nothing": {broker.Envelope{}, m, "", "", "o1"},
 		"headers": {broker.Envelope{ID: "header:i", Type: "header:k", Key: "header:o"}, m,
@@ -114,12 +114,12 @@ func TestEnvelopesComeBack(t *testing.T) {
 	}
 }
 
-// What does not come out of its place as it goes in is refused, not changed.
+// A value that its place cannot carry unchanged is refused.
 func TestEnvelopesThatCannotCarry(t *testing.T) {
 	for what, c := range map[string]struct {
 		e     broker.Envelope
 		m     skald.Message
-		exact bool // every style
+		exact bool // exact styles refuse it, too
 	}{
 		"another type": {broker.Envelope{Type: "topic"}, skald.Message{Topic: "t", Type: "placed"}, true},
 		"no object": {broker.Envelope{ID: "json:i"},
@@ -150,8 +150,8 @@ func TestEnvelopesThatCannotCarry(t *testing.T) {
 	}
 }
 
-// A text in a field that encoding/json would read as another one is an unreadable envelope, as it is in a
-// header: two such messages would have one id.
+// A field with text that encoding/json would change is a broken envelope, as in a header: otherwise two
+// such messages could get one id.
 func TestEnvelopeFieldThatIsNotText(t *testing.T) {
 	for name, style := range styles() {
 		codec, err := cloudevents.New(style).For(&broker.Envelope{ID: "json:id"})

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Printable tells whether v comes out of a header line as it went in.
+// Printable reports whether a header line carries v unchanged.
 func Printable(v string) bool {
 	control := func(c rune) bool { return c < ' ' || c == 0x7f }
 	return strings.TrimSpace(v) == v && utf8.ValidString(v) && !strings.ContainsFunc(v, control)
@@ -14,7 +14,7 @@ func Printable(v string) bool {
 
 func visible(c byte) bool { return c > ' ' && c < 0x7f && c != '"' && c != '%' }
 
-// escape writes v as the HTTP and NATS bindings want it: visible ASCII, all else by percent.
+// escape percent-encodes v to visible ASCII, as the HTTP and NATS bindings require.
 func escape(v string) string {
 	for i := range len(v) {
 		if visible(v[i]) {
@@ -33,7 +33,7 @@ func escape(v string) string {
 	return v
 }
 
-// unescape is the way back. What is no escape stays as it is, for not everybody writes them.
+// unescape reverses escape. Invalid escapes stay unchanged, because not every client writes escapes.
 func unescape(v string) string {
 	if !strings.Contains(v, "%") {
 		return v

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
-// What a connector that reads the outbox writes to an exact broker: all headers of a message in one, NULL
-// where a column is NULL.
+// A connector that reads the outbox writes all headers of a message into one, and NULL columns as empty
+// headers.
 func TestHeadersOfAConnector(t *testing.T) {
 	t.Parallel()
 	codec := cloudevents.New(styles()["exact"])
@@ -19,7 +19,7 @@ func TestHeadersOfAConnector(t *testing.T) {
 		"": nil,
 		`[["x", "AP8="], ["x", ""], ["b", "YQ=="]]`: {{Name: "x", Value: []byte{0, 255}},
 			{Name: "x", Value: []byte{}}, {Name: "b", Value: []byte("a")}},
-		`not a list`: {{Name: "Skald-Headers", Value: []byte("not a list")}}, // somebody else's
+		`not a list`: {{Name: "Skald-Headers", Value: []byte("not a list")}}, // from another program
 	} {
 		w := &wire{}
 		for _, h := range [][2]string{{"ce_specversion", "1.0"}, {"ce_id", "7"}, {"ce_subject", ""},
@@ -37,7 +37,7 @@ func TestHeadersOfAConnector(t *testing.T) {
 	}
 }
 
-// A message's own headers stay its own, also where they are called like those of the envelope.
+// A message's own headers stay its own, even with names of the envelope.
 func TestOwnHeadersLikeTheEnvelope(t *testing.T) {
 	t.Parallel()
 	m := skald.Message{ID: "7", Source: "/s", Type: "t", Topic: "t", Key: []byte("k"), ContentType: "a/b",
@@ -55,7 +55,7 @@ func TestOwnHeadersLikeTheEnvelope(t *testing.T) {
 			t.Errorf("%+v\ncomes back as\n%+v", m, got)
 		}
 	}
-	// Of a message that an older version wrote the first header decides.
+	// The first header counts, as in messages of an older version.
 	var got skald.Message
 	hs := []skald.Header{{Name: "ce_specversion", Value: []byte("1.0")}, {Name: "ce_id", Value: []byte("7")},
 		{Name: "ce_specversion", Value: []byte("0.3")}}
@@ -65,8 +65,8 @@ func TestOwnHeadersLikeTheEnvelope(t *testing.T) {
 	}
 }
 
-// In the envelope of others an own header of CloudEvents is carried where it says the same, and refused where
-// a reader would take another message from it.
+// With a mapped envelope, an own CloudEvents header is sent if it has the same value, and refused if a
+// reader would decode another message.
 func TestOwnHeadersLikeAnotherEnvelope(t *testing.T) {
 	t.Parallel()
 	m := skald.Message{ID: "7", Source: "/s", Type: "t", Topic: "t", Key: []byte("k"), Data: []byte("{}")}

@@ -8,14 +8,15 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// TypeFromRoute gives m the type that its routing key or subject has, if m has none and typ is text.
+// TypeFromRoute sets m's type to typ, from the routing key or subject, if m has none and typ is text.
 func TypeFromRoute(m *skald.Message, typ string) {
 	if m.Type == "" && isText(typ) {
 		m.Type = typ
 	}
 }
 
-// NoteRoute puts the routing key or subject into m's headers; an empty route only removes the header.
+// NoteRoute sets the route header of m to the routing key or subject. An empty route only removes the
+// header.
 func NoteRoute(m *skald.Message, route string) {
 	named := func(h skald.Header) bool { return h.Name == broker.RouteHeader }
 	if slices.ContainsFunc(m.Headers, named) {

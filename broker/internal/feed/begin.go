@@ -6,7 +6,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// An Origin is the place at which a partition begins.
+// An Origin selects the position at which a partition begins.
 type Origin int
 
 // Origins.
@@ -19,7 +19,7 @@ const (
 	Lower                    // the lower of Checkpoint and Position
 )
 
-// A Database is what the group's database has of it.
+// A Database classifies the database's state of a group.
 type Database int
 
 // Databases.
@@ -30,7 +30,7 @@ const (
 	Has                        // a checkpoint of this partition of this topic, by its id
 )
 
-// A Group is what the broker has of the group.
+// A Group classifies the broker's state of a group.
 type Group int
 
 // Groups.
@@ -41,16 +41,17 @@ const (
 	Own                  // a position that Skald stored
 )
 
-// A rule says where a partition begins.
+// A rule selects the beginning of a partition for one combination.
 type rule struct {
 	Database
 	Group
 	Origin
-	again bool // the driver reports how many messages this brings again
+	again bool // report the number of messages that are redelivered
 }
 
-// rules are all cases. A database that lacks the checkpoint of a position that Skald stored went back in
-// time: Skald writes the checkpoint first. A position that another client stored tells how far that came.
+// rules lists all combinations. Skald writes the checkpoint before the broker's position. So a database
+// without the checkpoint of a position that Skald stored was restored from a backup. A position that
+// another client stored is where that client stopped.
 func rules() []rule {
 	return []rule{
 		{Has, NoGroup, Checkpoint, false},
@@ -75,10 +76,10 @@ func rules() []rule {
 	}
 }
 
-// Facts are what is known of a partition and its group when a member gains it. None is -1.
+// Facts are the database's and the broker's state when a member gains a partition. None is -1.
 type Facts struct {
 	Asked      bool  // the group has a database
-	Consumer   bool  // which has a checkpoint of the group
+	Consumer   bool  // the database has a checkpoint of the group
 	Checkpoint int64 // of this partition of this topic, or None
 
 	Group    bool  // the broker has a position of the group
@@ -86,13 +87,13 @@ type Facts struct {
 	Own      bool  // Skald stored it
 	First    int64 // the first position that Skald stored there, or None
 
-	Oldest, End int64 // of what the broker retains; an End of math.MaxInt64 is not known
+	Oldest, End int64 // range that the broker retains; End is math.MaxInt64 if unknown
 }
 
-// None is no position.
+// None means no position.
 const None = -1
 
-// FactsOf are the facts that the database told of a partition.
+// FactsOf returns the facts from the database's answer about a partition.
 func FactsOf(asked bool, told broker.Resumed, partition string) Facts {
 	f := Facts{Asked: asked, Consumer: told.Known, Checkpoint: None, Position: None, First: None}
 	if at, has := told.At[partition]; has {
@@ -125,18 +126,19 @@ func (f *Facts) group() Group {
 	return NoGroup
 }
 
-// Origin is where the partition begins. Again: messages come again that the database has no checkpoint of.
+// Origin returns where the partition begins. again is true if messages are redelivered for which the
+// database has no checkpoint.
 func (f *Facts) Origin() (o Origin, again bool) {
 	for _, r := range rules() {
 		if r.Database == f.database() && r.Group == f.group() {
 			return r.Origin, r.again
 		}
 	}
-	return Oldest, true // there is a rule for each case
+	return Oldest, true // unreachable: each combination has a rule
 }
 
-// Begin is the position at which the partition begins; None: at start=. Again is how many messages come
-// again, by positions.
+// Begin returns the position at which the partition begins, or None for start=. again is the number of
+// positions that are redelivered.
 func (f *Facts) Begin() (at, again int64) {
 	o, counts := f.Origin()
 	switch o {

@@ -10,7 +10,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/begin.txt")
 
-// The table that docs/brokers.md has is the one by which drivers go: go test ./broker/internal/feed -update
+// docs/brokers.md has the table that drivers implement. Update it with: go test ./broker/internal/feed
+// -update
 func TestTableOfBeginnings(t *testing.T) {
 	const page = "testdata/begin.txt"
 	got := printed()
@@ -55,7 +56,7 @@ func (o Origin) String() string {
 		"the broker's position", "the checkpoint", "the lower of both"}[o]
 }
 
-// Each case has one rule, and no partition begins behind what its database has finished.
+// Each combination has one rule, and no partition begins after its database's checkpoint.
 func TestEachBeginningHasOneRule(t *testing.T) {
 	seen := map[[2]int]int{}
 	for _, r := range rules() {

@@ -5,10 +5,10 @@ import (
 	"github.com/skald-go/skald/internal/column"
 )
 
-// maxKept is how large the memory of an empty Buffer may be, in deliveries, to be used again.
+// maxKept is the largest capacity, in deliveries, that an empty Buffer keeps for reuse.
 const maxKept = 256
 
-// A Buffer is deliveries that were read ahead. Drivers embed it if their broker delivers single messages.
+// A Buffer has prefetched deliveries. Drivers embed it if their broker delivers single messages.
 type Buffer struct {
 	ds    []broker.Delivery
 	bytes int
@@ -19,13 +19,13 @@ func (b *Buffer) Put(d broker.Delivery) {
 	b.ds, b.bytes = append(b.ds, d), b.bytes+column.Weight(&d.Message)
 }
 
-// Len is how many are there.
+// Len returns the number of deliveries.
 func (b *Buffer) Len() int { return len(b.ds) }
 
-// Bytes is about how much memory they take.
+// Bytes returns their approximate memory.
 func (b *Buffer) Bytes() int { return b.bytes }
 
-// Take appends the first n to out, and forgets them.
+// Take removes the first n and appends them to out.
 func (b *Buffer) Take(out []broker.Delivery, n int) []broker.Delivery {
 	out = append(out, b.ds[:n]...)
 	for i := range b.ds[:n] {

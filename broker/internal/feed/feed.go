@@ -1,6 +1,6 @@
-// Package feed is the receiving side of a subscription as all drivers have it: the partitions that a member
-// owns, what was read ahead from them and not delivered yet, turns, pauses, and what the next Receive is to
-// tell. A driver adds what is its broker's own: how partitions are assigned, read and acknowledged.
+// Package feed is the receiving side of a subscription, shared by all drivers. It tracks the partitions of
+// a member, prefetched messages, pauses, and the changes that the next Receive reports; it serves
+// partitions in turn. A driver adds how its broker assigns, reads and acknowledges partitions.
 package feed
 
 import (
@@ -11,70 +11,70 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// A Partition is one that a member owns, from one gain to one loss. Drivers embed it.
+// Holding is a partition of a member, from one gain to one loss. Drivers embed it.
 type Holding struct {
-	broker.Partition // as it is told when it is gained
+	broker.Partition // as it is reported when gained
 	Topic            string
 	Index            int
-	Waiting          bool  // where it begins is not known yet: it is not told of
+	Waiting          bool  // its beginning is unknown yet, so it is not reported
 	Told             int64 // the last position that was delivered
 	Acked            int64 // the last position that was acknowledged
 	paused           bool
 }
 
-// Base is the partition itself.
+// Base returns p itself.
 func (p *Holding) Base() *Holding { return p }
 
-// Paused tells whether nothing of it is delivered.
+// Paused reports whether deliveries are paused.
 func (p *Holding) Paused() bool { return p.paused }
 
 func (p *Holding) compare(q *Holding) int {
 	return cmp.Or(cmp.Compare(p.Topic, q.Topic), cmp.Compare(p.Index, q.Index), cmp.Compare(p.Name, q.Name))
 }
 
-// An Owned is a driver's partition with what was read of it.
+// Owned is a driver's partition with its prefetched messages.
 type Owned interface {
 	comparable
 	Base() *Holding
-	// Len is how many messages were read and not delivered.
+	// Len returns the number of prefetched messages.
 	Len() int
-	// Take appends the first n of them to out, and forgets them; n is at most Len.
+	// Take removes the first n of them and appends them to out; n is at most Len.
 	Take(out []broker.Delivery, n int) []broker.Delivery
 }
 
-// change is what happened to a partition since the last Receive: lost, then gained, each at most once.
+// change is the change of a partition since the last Receive: lost, then gained, each at most once.
 type change struct {
 	of                    Holding
 	lost, unclean, gained bool
 }
 
-// A Feed is the partitions of one member. It shares its lock with its driver: Ready, Receive, Pause, Resume,
-// Owned and Fail take it, all other methods are called with the lock held.
+// A Feed has the partitions of one member. It shares its driver's lock: Ready, Receive, Pause, Resume,
+// Owned and Fail take it; the caller of any other method holds it.
 type Feed[O Owned] struct {
 	mu      *sync.Mutex
 	ready   chan struct{}
 	owned   []O // by topic and index
 	byName  map[string]O
-	turn    int // the next to deliver first, so that a deep partition does not starve the others
+	turn    int // the partition to deliver first, so that a full one does not starve the others
 	changes map[string]*change
 	missed  []broker.Missed
 	fault   error // the next Receive returns it
 	gone    error // all calls return it
 }
 
-// New makes a feed without partitions.
+// New returns a feed without partitions.
 func New[O Owned](mu *sync.Mutex) *Feed[O] {
 	return &Feed[O]{mu: mu, ready: make(chan struct{}, 1), byName: map[string]O{},
 		changes: map[string]*change{}}
 }
 
-// Ready has a value when something may have come.
+// Ready receives a value when messages or changes may have arrived.
 func (f *Feed[O]) Ready() <-chan struct{} { return f.ready }
 
 // Wake gives Ready a value. It needs no lock.
 func (f *Feed[O]) Wake() { Signal(f.ready) }
 
-// Signal gives c, which has room for one value, a value if it has none.
+// Signal sends to c, a channel with a buffer of one, unless it is full.
 func Signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -82,8 +82,7 @@ func Signal(c chan struct{}) {
 	}
 }
 
-// Receive returns what is there: an error that Fail told, or changes of partitions and then at most max
-// messages.
+// Receive returns the error of Fail, or else changes of partitions and at most max messages.
 func (f *Feed[O]) Receive(max int) (broker.Batch, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,8 +99,8 @@ func (f *Feed[O]) Next(max int) (broker.Batch, error) {
 		f.Wake()
 		return broker.Batch{}, err
 	}
-	b := f.tell()
-	if n := min(max, f.held()); n > 0 {
+	b := f.takeChanges()
+	if n := min(max, f.deliverable()); n > 0 {
 		b.Deliveries = make([]broker.Delivery, 0, n)
 	}
 	for range f.owned {
@@ -116,14 +115,14 @@ func (f *Feed[O]) Next(max int) (broker.Batch, error) {
 			p.Told = b.Deliveries[len(b.Deliveries)-1].Position
 		}
 	}
-	if f.held() > 0 {
+	if f.deliverable() > 0 {
 		f.Wake()
 	}
 	return b, nil
 }
 
-// held is how many messages could be delivered.
-func (f *Feed[O]) held() (n int) {
+// deliverable returns the number of messages that could be delivered.
+func (f *Feed[O]) deliverable() (n int) {
 	for _, o := range f.owned {
 		if !o.Base().paused {
 			n += o.Len()
@@ -132,8 +131,8 @@ func (f *Feed[O]) held() (n int) {
 	return n
 }
 
-// tell empties what is to be told about partitions.
-func (f *Feed[O]) tell() (b broker.Batch) {
+// takeChanges returns the changes to report, and clears them.
+func (f *Feed[O]) takeChanges() (b broker.Batch) {
 	b.Missed, f.missed = f.missed, nil
 	if len(f.changes) == 0 {
 		return b
@@ -153,7 +152,7 @@ func (f *Feed[O]) tell() (b broker.Batch) {
 		}
 		switch o, there := f.Find(c.of.Name); {
 		case there && o.Base().Waiting:
-			f.changes[c.of.Name] = &change{of: c.of, gained: true} // a later Receive tells
+			f.changes[c.of.Name] = &change{of: c.of, gained: true} // reported by a later Receive
 		case there:
 			told := o.Base().Partition
 			told.Clean = true
@@ -163,7 +162,7 @@ func (f *Feed[O]) tell() (b broker.Batch) {
 	return b
 }
 
-// Gain adds partitions that the member owns from now on.
+// Gain adds partitions that the member now owns.
 func (f *Feed[O]) Gain(os ...O) {
 	for _, o := range os {
 		f.owned = append(f.owned, o)
@@ -174,7 +173,7 @@ func (f *Feed[O]) Gain(os ...O) {
 	f.Wake()
 }
 
-// Lose drops a partition, with what was read of it. It reports whether it was owned.
+// Lose removes a partition and its prefetched messages. Returns false if it was not owned.
 func (f *Feed[O]) Lose(o O, clean bool) bool {
 	at := slices.Index(f.owned, o)
 	if at < 0 {
@@ -184,7 +183,7 @@ func (f *Feed[O]) Lose(o O, clean bool) bool {
 	if o.Base().paused = false; f.byName[o.Base().Name] == o {
 		delete(f.byName, o.Base().Name)
 	}
-	if c := f.change(o.Base()); c.gained { // nobody was told of it: there is nothing to forget
+	if c := f.change(o.Base()); c.gained { // the gain was not reported, so the loss is not either
 		c.gained = false
 	} else {
 		c.lost, c.unclean = true, !clean
@@ -202,7 +201,7 @@ func (f *Feed[O]) change(p *Holding) *change {
 	return c
 }
 
-// Untold are the partitions that the next Receive tells as gained.
+// Untold returns the partitions that the next Receive reports as gained.
 func (f *Feed[O]) Untold() (out []O) {
 	for _, o := range f.owned {
 		if c := f.changes[o.Base().Name]; c != nil && c.gained {
@@ -212,25 +211,25 @@ func (f *Feed[O]) Untold() (out []O) {
 	return out
 }
 
-// Find is the partition of that name, if the member owns it.
+// Find returns the partition of that name, if the member owns it.
 func (f *Feed[O]) Find(name string) (o O, owned bool) {
 	o, owned = f.byName[name]
 	return o, owned
 }
 
-// All are the partitions that the member owns, by topic and index.
+// All returns the member's partitions, by topic and index.
 func (f *Feed[O]) All() []O { return f.owned }
 
-// Owned is a copy of All, made under the lock.
+// Owned returns a copy of All. It takes the lock.
 func (f *Feed[O]) Owned() []O {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.owned)
 }
 
-// Ack notes that ds are finished, each with all deliveries before it in its partition. It ignores
-// deliveries of an earlier ownership. It returns each partition with progress once, in any order of ds:
-// RabbitMQ closes the channel for a repeated acknowledgement.
+// Ack acknowledges ds and all earlier deliveries of their partitions. It ignores deliveries of an earlier
+// ownership. It returns each partition with progress once, for any order of ds: RabbitMQ closes the channel
+// after a repeated acknowledgement.
 func (f *Feed[O]) Ack(ds []broker.Delivery) (moved []O, err error) {
 	if f.gone != nil {
 		return nil, f.gone
@@ -238,7 +237,7 @@ func (f *Feed[O]) Ack(ds []broker.Delivery) (moved []O, err error) {
 	for i := range ds {
 		d := &ds[i]
 		if i+1 < len(ds) && ds[i+1].Partition == d.Partition && ds[i+1].Position > d.Position {
-			continue // the next one says it all
+			continue // covered by the next one
 		}
 		o, owned := f.Find(d.Partition)
 		if !owned {
@@ -254,10 +253,11 @@ func (f *Feed[O]) Ack(ds []broker.Delivery) (moved []O, err error) {
 	return moved, nil
 }
 
-// Pause stops deliveries from partitions until Resume, or until they are lost. It returns those that flowed.
+// Pause stops deliveries from partitions until Resume, or until they are lost. It returns those that were
+// not paused before.
 func (f *Feed[O]) Pause(names ...string) []O { return f.pause(true, names) }
 
-// Resume lets deliveries flow again. It returns the partitions that were paused.
+// Resume restarts deliveries. It returns the partitions that were paused.
 func (f *Feed[O]) Resume(names ...string) []O {
 	defer f.Wake()
 	return f.pause(false, names)
@@ -275,7 +275,7 @@ func (f *Feed[O]) pause(on bool, names []string) (changed []O) {
 	return changed
 }
 
-// Miss tells of messages that the broker removed before they were read.
+// Miss makes the next Receive report messages that the broker removed unread.
 func (f *Feed[O]) Miss(m broker.Missed) {
 	f.missed = append(f.missed, m)
 	f.Wake()
@@ -294,8 +294,8 @@ func (f *Feed[O]) SetFault(err error) {
 	f.Wake()
 }
 
-// End makes all further calls return why, unless they return another reason already. It reports whether this
-// is the first.
+// End makes all further calls return why, or the reason of an earlier End. Returns false if it was called
+// before.
 func (f *Feed[O]) End(why error) bool {
 	f.Wake()
 	if f.gone != nil {
@@ -305,10 +305,10 @@ func (f *Feed[O]) End(why error) bool {
 	return true
 }
 
-// Ended is why calls do not work any more; nil: they work.
+// Ended returns the reason of End; nil before.
 func (f *Feed[O]) Ended() error { return f.gone }
 
-// Clear drops all partitions and tells nobody.
+// Clear removes all partitions without reporting it.
 func (f *Feed[O]) Clear() {
 	f.owned = nil
 	clear(f.byName)

@@ -29,7 +29,7 @@ func (p *part) fill(positions ...int64) {
 	}
 }
 
-// told is a Batch as text.
+// told returns the next Batch as text.
 func told(t *testing.T, f *feed.Feed[*part], max int) string {
 	t.Helper()
 	b, err := f.Receive(max)
@@ -56,7 +56,7 @@ func is(t *testing.T, got, want string) {
 	}
 }
 
-// A partition with more messages than one Receive takes does not starve its neighbours.
+// A partition with many messages does not starve the others.
 func TestPartitionsTakeTurns(t *testing.T) {
 	var mu sync.Mutex
 	f := feed.New[*part](&mu)
@@ -66,8 +66,7 @@ func TestPartitionsTakeTurns(t *testing.T) {
 	is(t, told(t, f, 9), "t/0:3 t/0:4 t/0:5 t/0:6 ")
 }
 
-// What is paused is not delivered, and Ready tells of it once it flows again; a pause ends with the
-// partition.
+// A paused partition delivers nothing, and Ready signals after Resume. A loss ends the pause.
 func TestPausesEnd(t *testing.T) {
 	var mu sync.Mutex
 	f := feed.New[*part](&mu)
@@ -90,8 +89,8 @@ func TestPausesEnd(t *testing.T) {
 	is(t, told(t, f, 9), "-t/0 true +t/0 t/0:2 ")
 }
 
-// Each partition is told as lost and then as gained, once; one that went before anybody was told of it is not
-// told.
+// Each loss and gain is reported once, the loss first. A partition that is lost before its gain was
+// reported is not reported.
 func TestChangesAreTold(t *testing.T) {
 	var mu sync.Mutex
 	f := feed.New[*part](&mu)
@@ -112,7 +111,7 @@ func TestChangesAreTold(t *testing.T) {
 	is(t, told(t, f, 9), "")
 }
 
-// An acknowledgement counts for what this ownership delivered, and no further.
+// An acknowledgement applies only to deliveries of this ownership.
 func TestAcksOfBeforeAreIgnored(t *testing.T) {
 	var mu sync.Mutex
 	f := feed.New[*part](&mu)
@@ -143,7 +142,7 @@ func TestAcksOfBeforeAreIgnored(t *testing.T) {
 	}
 }
 
-// One acknowledgement of two partitions by turns moves each of them once.
+// One acknowledgement of interleaved partitions returns each partition once.
 func TestAcksByTurns(t *testing.T) {
 	var mu sync.Mutex
 	f := feed.New[*part](&mu)
@@ -161,7 +160,7 @@ func TestAcksByTurns(t *testing.T) {
 	}
 }
 
-// A fault is told once, before all else. After the end every call says why, for the first reason.
+// A fault is returned once, before all else. After End every call returns the first reason.
 func TestFaultsAndTheEnd(t *testing.T) {
 	var mu sync.Mutex
 	f := feed.New[*part](&mu)

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/internal/complete"
 )
 
-// A name that the outbox takes is one that every broker takes, and the other way round.
+// The outbox and all brokers accept the same names.
 func TestNamesAreThoseOfTheOutbox(t *testing.T) {
 	for _, name := range []string{"", "a", "orders.eu_1-b", "größe", "a b", "a/b", strings.Repeat("a", 249),
 		strings.Repeat("a", 250)} {
@@ -17,14 +17,14 @@ func TestNamesAreThoseOfTheOutbox(t *testing.T) {
 	}
 }
 
-// What the outbox takes is what the limits of brokers are compared with.
+// LargestPayload equals the limit of the outbox.
 func TestLargestPayload(t *testing.T) {
 	if LargestPayload < complete.MaxData+complete.MaxHeaders+complete.MaxKey {
 		t.Errorf("%d bytes are less than the outbox takes", LargestPayload)
 	}
 }
 
-// Equal keys have equal places, whatever the build: members of different builds share a topic.
+// A key's partition never changes between builds, because members of different builds share a topic.
 func TestPlacesOfKeysStay(t *testing.T) {
 	for key, want := range map[string]int{"": 5, "order-1": 5, "order-2": 4} {
 		if got := PartitionOf([]byte(key), 8); got != want {

@@ -1,5 +1,5 @@
-// This file says whose a group is, where members tell each other for which database and schema they work.
-// Two services that gave their consumers one name would else take each other's messages.
+// Owners of groups. Members publish the database and schema that they work for. Otherwise two services with
+// the same consumer name would take each other's messages.
 
 package feed
 
@@ -11,16 +11,16 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// A Claim is what a member tells the others of its group about itself.
+// A Claim is the information that a member publishes to the others of its group.
 type Claim struct {
 	Member    string `json:"-"`
 	SessionID string `json:"-"`
-	Owner     string `json:"owner,omitempty"`   // as broker.Group has it; empty: it works with any
-	Settled   bool   `json:"settled,omitempty"` // it found nobody of another owner, and takes partitions
+	Owner     string `json:"owner,omitempty"`   // broker.Group.Owner; empty: accepts any owner
+	Settled   bool   `json:"settled,omitempty"` // it found no member of another owner, and takes partitions
 }
 
-// before tells whether c counts more than d: who took partitions does, then the smaller session. So all
-// members that know of the same claims choose the same.
+// before reports whether c takes precedence over d: a settled claim does, then the smaller session id. So
+// all members with the same claims choose the same owner.
 func (c Claim) before(d Claim) bool {
 	if c.Settled != d.Settled {
 		return c.Settled
@@ -28,7 +28,7 @@ func (c Claim) before(d Claim) bool {
 	return c.SessionID < d.SessionID
 }
 
-// Check fails if the group is not that of mine, but of another member's owner.
+// Check returns an error if a member of another owner takes precedence over mine.
 func Check(group string, mine Claim, others []Claim) error {
 	first := mine
 	for _, c := range others {
@@ -43,19 +43,19 @@ func Check(group string, mine Claim, others []Claim) error {
 		group, cmp.Or(first.Member, "without a name"), broker.ErrOwner)
 }
 
-// Same tells whether members with these owners share a group's partitions.
+// Same reports whether members with these owners may share a group.
 func Same(a, b string) bool { return a == "" || b == "" || a == b }
 
-// A OwnerDatabase is the owner that a broker keeps of a group.
+// OwnerDatabase is the owner of a group as the broker stores it.
 type OwnerDatabase struct {
 	ID   string `json:"database,omitempty"` // empty: none
 	Name string `json:"name,omitempty"`     // for people
 }
 
-// mostName is how much of a name the brokers keep, in bytes: Kafka has room for 4,096 in all.
+// mostName limits the stored name, in bytes: Kafka's limit for everything is 4,096.
 const mostName = 200
 
-// Of is the owner that a broker keeps of g.
+// Of returns the owner to store for g.
 func Of(g *broker.Group) OwnerDatabase {
 	name := g.OwnerName
 	if len(name) > mostName {
@@ -64,7 +64,7 @@ func Of(g *broker.Group) OwnerDatabase {
 	return OwnerDatabase{ID: g.Owner, Name: name}
 }
 
-// Belongs fails if a group belongs to another database than its member's.
+// Belongs returns an error if a group belongs to another database than g's.
 func Belongs(g *broker.Group, to OwnerDatabase) error {
 	if g.Owner == "" || to.ID == "" || to.ID == g.Owner {
 		return nil
@@ -73,8 +73,8 @@ func Belongs(g *broker.Group, to OwnerDatabase) error {
 		AsksName: g.OwnerName}
 }
 
-// Adoptable tells whether g may take a group from an owner to which it belongs. It fails if the group belongs
-// to a third one.
+// Adoptable reports whether g may adopt a group of owner from. It returns an error if the group belongs to
+// a third owner.
 func Adoptable(g *broker.Group, to OwnerDatabase, from string) (bool, error) {
 	if to.ID == from {
 		return true, nil

@@ -1,6 +1,7 @@
-// Package perkey keeps the contract of broker.Publisher over a broker that answers each message by itself: of
-// one key at most one message is unanswered at any time, while those of other keys fly beside it. A message
-// that is not durable holds back all that stand behind it, until its caller knows.
+// Package perkey implements the contract of broker.Publisher for a broker that answers each message
+// separately. At most one message of a key is unanswered at any time; messages of other keys are sent
+// concurrently. A message that fails holds back all later ones of its key until its caller has received the
+// error.
 package perkey
 
 import (
@@ -16,27 +17,27 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// A Kind is what an error means for the message.
+// A Kind classifies an error of a message.
 type Kind int
 
 const (
-	Failed  Kind = iota // worth another try
-	Refused             // it will be answered the same next time
-	Outage              // nothing is known
+	Failed  Kind = iota // worth a retry
+	Refused             // a retry would get the same answer
+	Outage              // the state of the message is unknown
 )
 
 const maxBytesFlying = 16 << 20
 
-// An Item is one message of one call on its way; M is what its driver makes of it.
+// An Item is a message of a call in progress; M is its encoded form.
 type Item[M any] struct {
 	Topic  string
 	Type   string
 	Key    []byte
 	Since  time.Time
-	Only   string // the id that the topic must have, if it is fenced
+	Only   string // the expected id of the topic, if Fenced
 	Fenced bool
 	Out    M
-	Err    error // it cannot travel
+	Err    error // why it cannot be encoded
 
 	call *call[M]
 	line *line[M]
@@ -47,42 +48,42 @@ type Item[M any] struct {
 	deadline time.Time
 }
 
-// Context is that of the call.
+// Context returns the context of the call.
 func (it *Item[M]) Context() context.Context { return it.call.ctx }
 
 type lineKey struct{ topic, key string }
 
-// A line is the messages of one key that are not answered yet. The first is sent, the others wait.
+// A line is the queue of unanswered messages of one key. The first is sent, the others wait.
 type line[M any] struct {
 	key   lineKey
-	loose bool // a message without a key: a line of its own, which nothing stands behind
+	loose bool // a message without a key: its line has no successors
 	queue []*Item[M]
-	held  []*call[M] // that failed, whose caller has not heard of it
+	held  []*call[M] // failed calls whose error the caller has not received
 }
 
-// Lines are all that is on its way. Its lock, which it shares with its driver, is held by whoever calls it,
-// but for Publish and what a Pending does.
+// Lines has all lines of a driver and shares the driver's lock. The caller holds the lock, except for
+// Publish and the methods of Pending.
 type Lines[M any] struct {
-	name   string // of the broker, for errors
+	name   string // lines with a first message to send
 	mu     *sync.Mutex
 	rouse  func()
 	lines  map[lineKey]*line[M]
 	ready  []*line[M] // whose first message is to be sent
 	flying map[uint64]*Item[M]
-	bytes  int // of what flies
+	bytes  int // total size of flying
 	token  uint64
 	closed bool
-	// silent are topics that do not answer, and when the next message may try one.
+	// silent has the topics that do not answer, and the time of the next attempt.
 	silent map[string]time.Time
 }
 
-// New makes lines to the broker of that name; rouse is called when Next may have something.
+// New returns lines for the broker of that name. It calls rouse when Next may return a message.
 func New[M any](name string, mu *sync.Mutex, rouse func()) *Lines[M] {
 	return &Lines[M]{name: name, mu: mu, rouse: rouse, lines: map[lineKey]*line[M]{},
 		flying: map[uint64]*Item[M]{}, silent: map[string]time.Time{}}
 }
 
-// Publish queues msgs behind what was published before.
+// Publish queues msgs after earlier ones.
 func (ls *Lines[M]) Publish(ctx context.Context, msgs []skald.Message, only []broker.Topics,
 	encode func(*skald.Message) (M, error)) broker.Pending {
 	c := &call[M]{lines: ls, ctx: ctx, done: make(chan struct{}), left: len(msgs)}
@@ -133,7 +134,7 @@ func (ls *Lines[M]) queue(it *Item[M]) {
 	}
 }
 
-// Next takes a message that may be sent now; nil: there is none, or most already fly.
+// Next returns a message to send; nil if there is none, or if most messages are unanswered already.
 func (ls *Lines[M]) Next(most int) *Item[M] {
 	if len(ls.ready) == 0 || ls.closed || len(ls.flying) >= most || ls.bytes >= maxBytesFlying {
 		return nil
@@ -143,17 +144,17 @@ func (ls *Lines[M]) Next(most int) *Item[M] {
 	return l.queue[0]
 }
 
-// First makes it the next one again.
+// First makes it the next message again.
 func (ls *Lines[M]) First(it *Item[M]) { ls.ready = slices.Insert(ls.ready, 0, it.line) }
 
-// Again has it sent behind the others that wait.
+// Again makes it the last of the messages to send.
 func (ls *Lines[M]) Again(it *Item[M]) {
 	ls.ready = append(ls.ready, it.line)
 	ls.rouse()
 }
 
-// Launch notes that it is sent, with so many bytes, and that its answer is waited for until then. The token
-// is its name among those that fly.
+// Launch records that a message of size bytes was sent and must be answered before deadline. It returns the
+// message's token.
 func (ls *Lines[M]) Launch(it *Item[M], size int, deadline time.Time) (token uint64) {
 	ls.token++
 	it.token, it.size, it.deadline = ls.token, size, deadline
@@ -162,21 +163,20 @@ func (ls *Lines[M]) Launch(it *Item[M], size int, deadline time.Time) (token uin
 	return it.token
 }
 
-// Flying are those that wait for an answer. They may land meanwhile.
+// Flying returns the unanswered messages. The caller may call Land for them.
 func (ls *Lines[M]) Flying() iter.Seq[*Item[M]] { return maps.Values(ls.flying) }
 
-// Aloft is the one with that token, if it still waits for its answer; nil: its caller was told that nothing
-// is known.
+// Aloft returns the message with that token; nil if it was answered or its deadline has passed.
 func (ls *Lines[M]) Aloft(token uint64) *Item[M] { return ls.flying[token] }
 
-// Land takes it out of what flies; Done, Fail or Again follows.
+// Land removes it from the unanswered messages. Done, Fail or Again must follow.
 func (ls *Lines[M]) Land(it *Item[M]) {
 	delete(ls.flying, it.token)
 	ls.bytes -= it.size
 	ls.rouse()
 }
 
-// Down lands it and fails it, unless it was answered already.
+// Down lands and fails it, unless it was answered already.
 func (ls *Lines[M]) Down(it *Item[M], k Kind, err error) {
 	if ls.flying[it.token] == it {
 		ls.Land(it)
@@ -184,7 +184,7 @@ func (ls *Lines[M]) Down(it *Item[M], k Kind, err error) {
 	}
 }
 
-// Overdue fails all whose answer has not come in time, with what why says of each.
+// Overdue fails all messages after their deadline, with the error of why.
 func (ls *Lines[M]) Overdue(now time.Time, why func(*Item[M]) error) {
 	for it := range ls.Flying() {
 		if now.After(it.deadline) {
@@ -193,7 +193,7 @@ func (ls *Lines[M]) Overdue(now time.Time, why func(*Item[M]) error) {
 	}
 }
 
-// waits reports whether a message in flight has a deadline before late.
+// waits reports whether an unanswered message has a deadline before late.
 func (ls *Lines[M]) waits(late time.Time) bool {
 	for it := range ls.Flying() {
 		if it.deadline.Before(late) {
@@ -203,7 +203,7 @@ func (ls *Lines[M]) waits(late time.Time) bool {
 	return false
 }
 
-// silence fails the messages in flight that have a deadline before late. Their topics are silent until then.
+// silence fails the unanswered messages with a deadline before late. Their topics are silent until then.
 func (ls *Lines[M]) silence(late, until time.Time) {
 	for it := range ls.Flying() {
 		if it.deadline.Before(late) {
@@ -213,7 +213,8 @@ func (ls *Lines[M]) silence(late, until time.Time) {
 	}
 }
 
-// isSilent reports whether a topic does not answer. Every so often it lets one message try.
+// isSilent reports whether a topic does not answer. It returns false for one message in each interval, as a
+// retry.
 func (ls *Lines[M]) isSilent(topic string, now time.Time, every time.Duration) bool {
 	until, silent := ls.silent[topic]
 	if silent && !now.Before(until) {
@@ -223,7 +224,7 @@ func (ls *Lines[M]) isSilent(topic string, now time.Time, every time.Duration) b
 	return silent
 }
 
-// Done answers it, and lets the next one of its key go.
+// Done answers it successfully and makes the next message of its key ready.
 func (ls *Lines[M]) Done(it *Item[M]) {
 	l := it.line
 	delete(ls.silent, it.Topic)
@@ -236,7 +237,7 @@ func (ls *Lines[M]) Done(it *Item[M]) {
 	ls.forget(l)
 }
 
-// Fail answers it, and holds back all that stand behind it.
+// Fail answers it with err, and holds back all later messages of its line.
 func (ls *Lines[M]) Fail(it *Item[M], k Kind, err error) {
 	l := it.line
 	behind := l.queue[1:]
@@ -254,17 +255,17 @@ func (ls *Lines[M]) forget(l *line[M]) {
 	}
 }
 
-// Shut takes no more; it reports whether it was open.
+// Shut closes the lines. Returns false if they were closed already.
 func (ls *Lines[M]) Shut() bool {
 	was := ls.closed
 	ls.closed = true
 	return !was
 }
 
-// Closed tells whether it is shut.
+// Closed reports whether Shut was called.
 func (ls *Lines[M]) Closed() bool { return ls.closed }
 
-// End answers all that is left with an outage, once nothing is sent any more.
+// End answers all remaining messages with an outage. Nothing may be sent any more.
 func (ls *Lines[M]) End() {
 	for it := range ls.Flying() {
 		ls.Down(it, Outage, broker.ErrClosed)
@@ -277,7 +278,7 @@ func (ls *Lines[M]) End() {
 	ls.ready = nil
 }
 
-// settle notes the answer to one message.
+// settle records the answer to one message.
 func (it *Item[M]) settle(k Kind, err error) {
 	c, l := it.call, it.line
 	switch {
@@ -298,8 +299,8 @@ func (it *Item[M]) settle(k Kind, err error) {
 	}
 }
 
-// A call is a broker.Pending. What it holds back, it holds back until the caller has the answer, or has gone:
-// a caller whose context ended will not ask.
+// A call implements broker.Pending. It holds messages back until the caller has its error, or the caller's
+// context has ended.
 type call[M any] struct {
 	lines *Lines[M]
 	ctx   context.Context
@@ -313,7 +314,7 @@ type call[M any] struct {
 	err   error
 }
 
-// finish is called once, when every message is answered.
+// finish is called once, when every message has its answer.
 func (c *call[M]) finish() {
 	switch {
 	case c.fatal != nil:
@@ -334,7 +335,7 @@ func (c *call[M]) Wait(ctx context.Context) error {
 	case <-c.done:
 	case <-ctx.Done():
 		select {
-		case <-c.done: // it is answered all the same
+		case <-c.done: // the answer arrived at the same time
 		default:
 			return fmt.Errorf("wait for %s: %w", c.lines.name, ctx.Err())
 		}
@@ -343,7 +344,7 @@ func (c *call[M]) Wait(ctx context.Context) error {
 	return c.err
 }
 
-// release lets the successors of what failed go.
+// release stops holding messages back for this call.
 func (c *call[M]) release() {
 	c.lines.mu.Lock()
 	defer c.lines.mu.Unlock()

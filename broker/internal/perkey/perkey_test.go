@@ -24,7 +24,7 @@ func newSender(t *testing.T) *sender {
 	return s
 }
 
-// publish takes "k1": message 1 of key k; "-1" has no key; "!…" cannot travel.
+// publish queues messages by name: "k1" is message 1 of key k; "-1" has no key; "!…" cannot be encoded.
 func (s *sender) publish(ctx context.Context, names ...string) broker.Pending {
 	var msgs []skald.Message
 	for _, n := range names {
@@ -37,7 +37,7 @@ func (s *sender) publish(ctx context.Context, names ...string) broker.Pending {
 	return s.lines.Publish(ctx, msgs, nil, func(m *skald.Message) (string, error) { return m.ID, nil })
 }
 
-// sent launches all that may be, and gives it by name.
+// sent launches all messages that may be sent, and returns them by name.
 func (s *sender) sent(most int) map[string]*perkey.Item[string] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,7 @@ func answered(p broker.Pending) bool {
 	}
 }
 
-// Of one key one message is on its way; others, and those without a key, fly beside it.
+// One message of a key is sent at a time; messages of other keys and without a key are sent concurrently.
 func TestOneOfAKeyFlies(t *testing.T) {
 	s := newSender(t)
 	p := s.publish(t.Context(), "a1", "a2", "b1", "-1", "-2")
@@ -101,8 +101,8 @@ func TestOneOfAKeyFlies(t *testing.T) {
 	s.expect(s.sent(10), "a3")
 }
 
-// What is not durable holds back what stands behind it, in its call and in later ones, until its caller
-// knows.
+// A failed message holds back later ones of its key, in its call and in later calls, until its caller has
+// the error.
 func TestHoldsBackUntilItsCallerKnows(t *testing.T) {
 	s := newSender(t)
 	p := s.publish(t.Context(), "a1", "a2")
@@ -123,7 +123,7 @@ func TestHoldsBackUntilItsCallerKnows(t *testing.T) {
 		t.Errorf("the first call: %v", err)
 	}
 	s.publish(t.Context(), "a5")
-	s.expect(s.sent(10)) // the second call's caller does not know yet
+	s.expect(s.sent(10)) // the second call's caller does not have the error yet
 	for what, c := range map[string]broker.Pending{"second": q, "third": r} {
 		if err := c.Wait(t.Context()); !errors.As(err, &pe) || pe.Failed[0] == nil {
 			t.Errorf("the %s call: %v", what, err)
@@ -131,11 +131,11 @@ func TestHoldsBackUntilItsCallerKnows(t *testing.T) {
 	}
 	s.publish(t.Context(), "a6")
 	if got := s.sent(10); got["a6"] != nil {
-		t.Error("a message passed by one whose caller does not know") // a5's
+		t.Error("a message overtook one whose caller does not have the error") // a5's
 	}
 }
 
-// A caller that has gone will not ask: its key goes on.
+// A caller whose context ended releases its keys.
 func TestCallerThatHasGone(t *testing.T) {
 	s := newSender(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -156,7 +156,7 @@ func TestCallerThatHasGone(t *testing.T) {
 	}
 }
 
-// What flies for too long, or when it ends, is an outage for its call; no late answer counts.
+// A message without an answer until its deadline or End is an outage. A later answer has no effect.
 func TestOutages(t *testing.T) {
 	s := newSender(t)
 	p, q := s.publish(t.Context(), "a1"), s.publish(t.Context(), "b1", "b2")
@@ -170,7 +170,7 @@ func TestOutages(t *testing.T) {
 		if ls.Aloft(token) != nil {
 			t.Error("it flies, though its caller was told")
 		}
-		ls.Down(first["a1"], perkey.Failed, errors.New("late")) // changes nothing
+		ls.Down(first["a1"], perkey.Failed, errors.New("late")) // has no effect
 	})
 	if err := p.Wait(t.Context()); !errors.Is(err, silent) {
 		t.Error(err)
@@ -189,7 +189,7 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// A message may be put back, first or last.
+// First and Again put a message back at the front or the end.
 func TestPutBack(t *testing.T) {
 	s := newSender(t)
 	s.publish(t.Context(), "a1", "b1")

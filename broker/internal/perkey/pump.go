@@ -11,29 +11,29 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// A Pump sends the first message of each line, and ends the wait for answers that do not come. Drivers embed
-// it: M is a message as the broker takes it, T what the driver knows of a topic.
+// A Pump sends the first message of each line and limits the wait for answers. Drivers embed it. M is an
+// encoded message; T is the driver's data about a topic.
 type Pump[M, T any] struct {
 	Mu       sync.Mutex
 	Lines    *Lines[M]
-	Topics   map[string]T // those that were looked up; under Mu
-	Down     time.Time    // since when nothing can be sent, zero: it can; under Mu
+	Topics   map[string]T // cached look-ups; under Mu
+	Down     time.Time    // since when nothing can be sent; zero if it can; under Mu
 	Patience time.Duration
 
-	looking  map[string][]*Item[M] // messages that wait for a look at their topic; under Mu
+	looking  map[string][]*Item[M] // messages that wait for the look-up of their topic; under Mu
 	answers  func(context.Context) bool
-	doubting bool // answers is being asked because of messages without an answer; under Mu
+	doubting bool // a call of answers is in progress because of unanswered messages; under Mu
 
 	wake chan struct{}
 	over chan struct{} // closed by Stop
 	wg   sync.WaitGroup
 }
 
-// ErrSilent is wrapped by errors about a topic that does not answer while the broker does. Only the messages
+// ErrSilent is wrapped by errors about a topic that does not answer although the broker does. Only messages
 // of that topic fail.
-var ErrSilent = errors.New("the topic does not answer, while the broker does: look at its stream or queue")
+var ErrSilent = errors.New("the topic does not answer, while the broker does: check its stream or queue")
 
-// Init makes it ready for messages to the broker of that name. Nothing is sent before Start.
+// Init prepares the pump for the broker of that name. It sends nothing before Start.
 func (p *Pump[M, T]) Init(name string, patience time.Duration) {
 	p.Patience, p.Down = patience, time.Now()
 	p.Topics, p.Lines = map[string]T{}, New[M](name, &p.Mu, p.Rouse)
@@ -41,9 +41,9 @@ func (p *Pump[M, T]) Init(name string, patience time.Duration) {
 	p.wake, p.over = make(chan struct{}, 1), make(chan struct{})
 }
 
-// Start lets send have each message that may be sent, in a goroutine. At most most may be unanswered: it is
-// called under Mu. Overdue, under Mu, is the error of one whose answer has not come within Patience. Answers
-// asks the broker something that concerns no topic.
+// Start calls send for each message that may be sent, in one goroutine. most, called under Mu, returns the
+// limit of unanswered messages. overdue, called under Mu, returns the error of a message without an answer
+// after Patience. answers checks whether the broker answers a request that concerns no topic.
 func (p *Pump[M, T]) Start(most func() int, send func(*Item[M]), overdue func(*Item[M]) error,
 	answers func(context.Context) bool) {
 	p.answers = answers
@@ -66,7 +66,7 @@ func (p *Pump[M, T]) Start(most func() int, send func(*Item[M]), overdue func(*I
 	p.Go(func() { p.watch(overdue) })
 }
 
-// watch ends the wait for answers that do not come.
+// watch fails messages whose answer does not arrive in time.
 func (p *Pump[M, T]) watch(overdue func(*Item[M]) error) {
 	tick := time.NewTicker(min(p.Patience/4, 100*time.Millisecond))
 	defer tick.Stop()
@@ -83,8 +83,8 @@ func (p *Pump[M, T]) watch(overdue func(*Item[M]) error) {
 	}
 }
 
-// doubt fails messages without an answer for half of Patience, if the broker answers otherwise: their topic
-// is silent. Mu is held.
+// doubt fails messages that have waited for half of Patience, if the broker answers other requests: their
+// topic is silent. The caller holds Mu.
 func (p *Pump[M, T]) doubt(now time.Time) {
 	late := now.Add(p.Patience / 2)
 	if p.doubting || !p.Down.IsZero() || !p.Lines.waits(late) {
@@ -102,15 +102,15 @@ func (p *Pump[M, T]) doubt(now time.Time) {
 	})
 }
 
-// Answers reports whether the broker answers, within half of Patience.
+// Answers reports whether the broker answers within half of Patience.
 func (p *Pump[M, T]) Answers() bool {
 	ctx, cancel := p.context(p.Patience / 2)
 	defer cancel()
 	return p.answers(ctx)
 }
 
-// Doubt answers a message that found no taker. It failed if the broker answers otherwise. Mu is held, and the
-// message has landed.
+// Doubt answers a message that no server accepted: Failed if the broker answers other requests, Outage if
+// it does not. The caller holds Mu and has called Land.
 func (p *Pump[M, T]) Doubt(it *Item[M], err error) {
 	p.Go(func() {
 		kind := Outage
@@ -121,7 +121,7 @@ func (p *Pump[M, T]) Doubt(it *Item[M], err error) {
 	})
 }
 
-// context is a context that ends after d, or with Stop.
+// context returns a context that ends after d, or with Stop.
 func (p *Pump[M, T]) context(d time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	go func() {
@@ -137,7 +137,7 @@ func (p *Pump[M, T]) context(d time.Duration) (context.Context, func()) {
 // Go runs f in a goroutine that Stop waits for.
 func (p *Pump[M, T]) Go(f func()) { p.wg.Go(f) }
 
-// Rouse lets the sender look again.
+// Rouse wakes the sender.
 func (p *Pump[M, T]) Rouse() {
 	select {
 	case p.wake <- struct{}{}:
@@ -145,7 +145,7 @@ func (p *Pump[M, T]) Rouse() {
 	}
 }
 
-// Pause waits for d, or until the sender is roused. It reports whether the pump goes on.
+// Pause waits for d, or until Rouse. Returns false after Stop.
 func (p *Pump[M, T]) Pause(d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -164,7 +164,7 @@ func (p *Pump[M, T]) Sleep(d time.Duration) {
 	}
 }
 
-// Stop answers everything with an outage. Cut ends what goroutines may wait for.
+// Stop answers all messages with an outage. cut must unblock the goroutines of the driver.
 func (p *Pump[M, T]) Stop(cut func()) {
 	p.Mu.Lock()
 	first := p.Lines.Shut()
@@ -180,7 +180,7 @@ func (p *Pump[M, T]) Stop(cut func()) {
 	p.Lines.End()
 }
 
-// Publish queues msgs after what was published before.
+// Publish queues msgs after earlier ones.
 func (p *Pump[M, T]) Publish(ctx context.Context, msgs []skald.Message, only []broker.Topics,
 	encode func(*skald.Message) (M, error)) broker.Pending {
 	return p.Lines.Publish(ctx, msgs, only, encode)
@@ -193,7 +193,8 @@ func (p *Pump[M, T]) Refuse(it *Item[M], k Kind, err error) {
 	p.Lines.Fail(it, k, err)
 }
 
-// Late tells whether the patience for a message is over, which begins when nothing can be sent any longer.
+// Late reports whether a message has waited for Patience since it was published, or since nothing can be
+// sent if that is later.
 func (p *Pump[M, T]) Late(it *Item[M]) bool {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -207,9 +208,9 @@ func (p *Pump[M, T]) Late(it *Item[M]) bool {
 	return time.Since(since) > p.Patience
 }
 
-// Aim is the topic of a message that can be sent; one that cannot is answered. Look asks the broker about a
-// topic that is not known, kind says what its error means, and id is what tells a topic from one that was
-// deleted and recreated.
+// Aim returns the topic of a message that can be sent now. Otherwise it answers the message, or sends it
+// again after a look-up. look requests an unknown topic, kind classifies its error, and id returns the
+// topic's id, which differs after the topic was recreated.
 func (p *Pump[M, T]) Aim(it *Item[M], look func(context.Context, string) (T, error), kind func(error) Kind,
 	id func(*T) string) (t T, ok bool) {
 	if err := it.Context().Err(); err != nil {
@@ -234,13 +235,13 @@ func (p *Pump[M, T]) Aim(it *Item[M], look func(context.Context, string) (T, err
 	if !it.Fenced || id(&t) == it.Only {
 		return t, true
 	}
-	delete(p.Topics, it.Topic) // another look tells which is right
+	delete(p.Topics, it.Topic) // the next look-up decides which id is right
 	p.Lines.Fail(it, Failed, fmt.Errorf("publish to %q: %w", it.Topic, broker.ErrRecreated))
 	return t, false
 }
 
-// lookUp looks a topic up in the background, for all messages that come meanwhile, and remembers it until the
-// driver forgets it. Then they are sent. Mu is held.
+// lookUp requests a topic in the background for all messages that arrive meanwhile, and caches the result
+// until the driver removes it. Then the messages are sent. The caller holds Mu.
 func (p *Pump[M, T]) lookUp(it *Item[M], look func(context.Context, string) (T, error),
 	kind func(error) Kind) {
 	name := it.Topic
