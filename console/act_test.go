@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// From the overview over the group to the message, and back into the queue of its key: with counts before,
-// and a note after.
+// The operator follows the links from the overview to the group and the message, and redrives it into the
+// queue of its key. Counts are shown before, and an audit entry after.
 func TestRedriveGroup(t *testing.T) {
 	db := kept(t, 12)
 	b := open(t, of(db), nil)
@@ -40,7 +40,7 @@ func TestRedriveGroup(t *testing.T) {
 	if w.Code != http.StatusSeeOther {
 		t.Fatalf("%d: %s", w.Code, w.Body)
 	}
-	finish(t, db, 12) // the consumer takes them
+	finish(t, db, 12) // simulates the consumer
 	where := strings.TrimPrefix(w.Header().Get("Location"), "/ops")
 	var run struct {
 		Done    int
@@ -67,7 +67,7 @@ func TestRedriveGroup(t *testing.T) {
 
 func unescapedHref(s string) string { return strings.ReplaceAll(s, "&", "&amp;") }
 
-// finish marks n redriven messages as taken, as their consumer does.
+// finish marks n redriven messages as handled, as their consumer does.
 func finish(t *testing.T, db store.Store, n int) {
 	t.Helper()
 	for done := map[string]bool{}; len(done) < n; {
@@ -97,7 +97,7 @@ func until(t *testing.T, ok func() bool) {
 	}
 }
 
-// The canary fails again: the others are left, and the run says why.
+// The canary fails again: the other messages do not change, and the run reports why.
 func TestCanary(t *testing.T) {
 	db := kept(t, 5)
 	b := open(t, of(db), nil)
@@ -119,13 +119,13 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// A run that is stopped can be gone on with: what is done is not done again.
+// A stopped run can be continued; finished work is not repeated.
 func TestStopAndResume(t *testing.T) {
 	db := kept(t, 3)
 	b := open(t, of(db), nil)
 	w := b.act("consumer=payment&fingerprint="+failing+"&in=orders&verb=redrive", "canary", "1")
 	where := strings.TrimPrefix(w.Header().Get("Location"), "/ops")
-	// it waits for what becomes of the canary
+	// it waits for the result of the canary
 	until(t, func() bool { return strings.HasPrefix(state(t, db, "d-0"), "parked") })
 	if w := b.do(http.MethodPost, "/run/stop",
 		b.form(b.page(where), "/run/stop")); w.Code != http.StatusSeeOther {
@@ -140,7 +140,7 @@ func TestStopAndResume(t *testing.T) {
 	if run.Done != 1 || !strings.Contains(run.Stopped, "by somebody") || run.Ended != "" {
 		t.Fatalf("%+v", run)
 	}
-	again := open(t, of(db), nil) // another process: nothing of the first is needed
+	again := open(t, of(db), nil) // another process, without the state of the first
 	w = again.do(http.MethodPost, "/run/resume", again.form(again.page(where), "/run/resume"))
 	if w.Code != http.StatusSeeOther {
 		t.Fatalf("%d: %s", w.Code, w.Body)
@@ -161,7 +161,7 @@ func TestStopAndResume(t *testing.T) {
 	}
 }
 
-// Two operators on one message: the second is told how it stands now, and changes nothing.
+// Two operators act on one message: the second sees the current state, and changes nothing.
 func TestTwoOperators(t *testing.T) {
 	db := kept(t, 1)
 	ann, ben := open(t, of(db), nil), open(t, of(db), nil)
@@ -179,7 +179,7 @@ func TestTwoOperators(t *testing.T) {
 	if got := state(t, db, "d-0"); got != "parked 0" {
 		t.Errorf("it is %s", got)
 	}
-	// Dead again, in the same way: it is not what was seen.
+	// It is dead again with the same failure, but it is not the death that the operator saw.
 	zero := 0
 	p := dead("d-0", "k-0", failing)
 	apply(t, db, store.Effect{Park: &store.Park{Parked: p, Was: &zero}})
@@ -193,7 +193,7 @@ func TestTwoOperators(t *testing.T) {
 	}
 }
 
-// What dies after the page was read is not meant, though the filter chooses it.
+// A message that dies after the page was read is not selected, although the filter matches it.
 func TestLaterDeathsAreNotMeant(t *testing.T) {
 	db := kept(t, 2)
 	b := open(t, of(db), nil)
@@ -230,18 +230,18 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// Without a reason nothing is done, and the page says so.
+// Without a reason nothing happens, and the page asks for one.
 func TestReasonIsRequired(t *testing.T) {
 	db := kept(t, 1)
 	b := open(t, of(db), nil)
 	w := b.act("consumer=payment&id=d-0&in=orders&source=%2Fshop&verb=drop", "reason", " ")
-	if w.Code != http.StatusUnprocessableEntity || !strings.Contains(w.Body.String(), "say why") ||
+	if w.Code != http.StatusUnprocessableEntity || !strings.Contains(w.Body.String(), "give a reason") ||
 		state(t, db, "d-0") != "dead" || len(audits(t, db)) > 0 {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 }
 
-// A dead letter at a call to the outside is dropped only with what became of the call.
+// A dead letter with an external call is dropped only with the outcome of the call.
 func TestDropAsksForCalls(t *testing.T) {
 	db := kept(t, 0)
 	p := dead("called", "k-called", failing)
@@ -268,7 +268,7 @@ func TestDropAsksForCalls(t *testing.T) {
 	}
 }
 
-// So it is with a call that belongs to no saga: its effect may have happened. What somebody found is kept.
+// The same holds for a call without a saga: its effect may have happened. The operator's outcome is stored.
 func TestDropAsksForCallsOutsideSagas(t *testing.T) {
 	db := kept(t, 1)
 	for i, outcome := range []string{"", `{"Refused":false}`} {
@@ -313,7 +313,7 @@ func TestDropAsksForCallsOutsideSagas(t *testing.T) {
 	}
 }
 
-// What a filter cannot choose by is refused: else all would be meant.
+// An inapplicable filter is refused: ignoring it would select everything.
 func TestFilterOfOthers(t *testing.T) {
 	b := open(t, of(kept(t, 1)), nil)
 	for _, path := range []string{"/act?in=orders&verb=release&kind=attempts",
@@ -350,7 +350,7 @@ func TestConsumer(t *testing.T) {
 			t.Errorf("%s: %s", c.verb, page)
 		}
 	}
-	// Somebody else was first: the pause that was seen is not there any more.
+	// Another operator was first: the pause that was seen no longer exists.
 	form := b.form(b.page("/act?consumer=payment&in=orders&verb=pause"), "/act")
 	b.act("consumer=payment&in=orders&verb=pause")
 	form.Set("reason", "a move")
@@ -395,8 +395,8 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// Of many in quarantine each is found by its id, what is not looked through is said, and no more are admitted
-// at once than stand in one transaction.
+// One of many messages in quarantine is found by its id. The page reports that the scan was limited, and
+// admits no more messages than one transaction takes.
 func TestManyInQuarantine(t *testing.T) {
 	db := kept(t, 0)
 	for i := range 1001 {
@@ -438,17 +438,17 @@ func TestPayload(t *testing.T) {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 	if got := audits(t, db); len(got) != 1 ||
-		got[0] != "somebody on this machine show payload d-0 looked at in the console" {
+		got[0] != "somebody on this machine show payload d-0 viewed in the console" {
 		t.Errorf("%q", got)
 	}
 	if page := b.page(at); strings.Contains(page, "4711") || !strings.Contains(page, "show payload") {
 		t.Errorf("%s", page)
 	}
-	// It is done: what its consumer knows is shown.
+	// It is finished: the page shows its outcome.
 	apply(t, db, store.Effect{Mark: &store.Mark{Consumer: "payment",
 		Identity: store.Identity{Source: "/shop", ID: "d-0"}, As: store.Done, Held: true},
 		Finish: &store.Finish{Consumer: "payment", Identity: store.Identity{Source: "/shop", ID: "d-0"}}})
-	if page := b.page(at); !strings.Contains(page, "The consumer says: <b>done</b>") {
+	if page := b.page(at); !strings.Contains(page, "Its outcome at the consumer: <b>done</b>") {
 		t.Errorf("%s", page)
 	}
 	if w := b.do(http.MethodPost, "/message/payload",

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A browser asks a console, as somebody at this machine does.
+// A browser sends requests to a console from this machine.
 type browser struct {
 	*testing.T
 	h http.Handler
@@ -29,7 +29,7 @@ func open(t *testing.T, sources map[string]console.Source, o *console.Options) b
 	if o == nil {
 		o = &console.Options{}
 	}
-	if o.Deadline == 0 { // the default of 2 s is not enough for a large message on a slow machine
+	if o.Deadline == 0 { // the default of 2 s is too short for a large message on a slow machine
 		o.Deadline = 5 * time.Minute
 	}
 	o.Logger = slog.New(slog.DiscardHandler)
@@ -40,7 +40,7 @@ func of(db store.Driver[*memstore.Tx]) map[string]console.Source {
 	return map[string]console.Source{"orders": console.Of(db).At("--store @orders.url")}
 }
 
-// do sends a request; headers are names and values in turns.
+// do sends a request; headers alternates names and values.
 func (b browser) do(method, path string, form url.Values, headers ...string) *httptest.ResponseRecorder {
 	b.Helper()
 	r := httptest.NewRequestWithContext(b.Context(), method, "http://127.0.0.1:7780/ops"+path,
@@ -61,7 +61,7 @@ func (b browser) do(method, path string, form url.Values, headers ...string) *ht
 	return w
 }
 
-// page is a page that must be there.
+// page returns a page, and fails the test without status 200.
 func (b browser) page(path string) string {
 	b.Helper()
 	w := b.do(http.MethodGet, path, nil)
@@ -71,7 +71,7 @@ func (b browser) page(path string) string {
 	return w.Body.String()
 }
 
-// get reads JSON.
+// get reads the JSON of a page.
 func (b browser) get(path string, into any) {
 	b.Helper()
 	w := b.do(http.MethodGet, path, nil, "Accept", "application/json")
@@ -80,7 +80,7 @@ func (b browser) get(path string, into any) {
 	}
 }
 
-// form is what the form of a page would send to action.
+// form returns the values that the page's form would send to action.
 func (b browser) form(page, action string) url.Values {
 	b.Helper()
 	_, rest, ok := strings.Cut(page, `action="/ops`+action+`"`)
@@ -100,7 +100,7 @@ func unescape(s string) string {
 	return strings.NewReplacer("&lt;", "<", "&gt;", ">", "&#34;", `"`, "&#39;", "'", "&amp;", "&").Replace(s)
 }
 
-// act goes through the page of a verb and sends its form. It returns where that leads.
+// act loads the page of a verb and sends its form. It returns the answer.
 func (b browser) act(query string, more ...string) *httptest.ResponseRecorder {
 	b.Helper()
 	form := b.form(b.page("/act?"+query), "/act")
@@ -111,7 +111,7 @@ func (b browser) act(query string, more ...string) *httptest.ResponseRecorder {
 	return b.do(http.MethodPost, "/act", form)
 }
 
-// A message for the consumer payment.
+// message returns a message for the consumer payment.
 func told(id, key string) store.Parked {
 	m := skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: "order.placed", Key: []byte(key),
 		CorrelationID: "c-" + key, ContentType: "application/json",
@@ -146,7 +146,7 @@ func apply(t testing.TB, db store.Store, e store.Effect) {
 
 const failing = "0123456789ab"
 
-// kept is a database with dead letters of two kinds and a parked message.
+// kept returns a database with dead letters of two kinds and a parked message.
 func kept(t testing.TB, n int) *memstore.Store {
 	t.Helper()
 	db := memstore.New(nil)
@@ -157,7 +157,7 @@ func kept(t testing.TB, n int) *memstore.Store {
 	return db
 }
 
-// state is how a message stands in the database.
+// state returns the state of a message in the database.
 func state(t testing.TB, db store.Store, id string) string {
 	t.Helper()
 	list, err := store.ListKept(t.Context(), db,

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A command that needs a variable of the shell says so beside it.
+// A command that needs a shell variable is shown with that requirement.
 func TestWhatACommandSupposes(t *testing.T) {
 	db := kept(t, 1)
 	const query, note = "/act?consumer=payment&id=d-0&in=orders&source=%2Fshop&verb=drop",
@@ -24,7 +24,7 @@ func TestWhatACommandSupposes(t *testing.T) {
 	}
 }
 
-// Before a message in quarantine is admitted, somebody can see what is in it.
+// The page shows how to read a message in quarantine before it is admitted.
 func TestQuarantineIsLookedAtFirst(t *testing.T) {
 	db := memstore.New(nil)
 	apply(t, db, store.Effect{Quarantine: &store.Quarantined{Consumer: "stock",

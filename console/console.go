@@ -1,13 +1,13 @@
-// Package console shows what the tables of several services say, and runs the verbs of package operate on
-// them. It is an http.Handler that a service mounts; it has no tables of its own, and asks no database while
-// nobody looks.
+// Package console shows the tables of several services as web pages, and applies the operations of package
+// operate. It is an http.Handler that a service mounts. It has no tables, and sends no query while nobody
+// uses it.
 //
 //	mux.Handle("/ops/", console.New("/ops", map[string]console.Source{
 //		"orders":   console.Of(ordersDB),
 //		"payments": console.Of(paymentsDB),
 //	}, &console.Options{Who: who}))
 //
-// Each page can be read without script, and answers JSON where the client accepts application/json: see
+// Every page works without JavaScript, and returns JSON to clients that accept application/json: see
 // openapi.json.
 package console
 
@@ -28,43 +28,43 @@ import (
 	"github.com/skald-go/skald/console/internal/view"
 )
 
-// Options of a console. The zero value works, on this machine alone.
+// Options configure a console. The zero value works, but only on this machine.
 type Options struct {
-	// Who says who asks, and what they may: the team's own login. Its error refuses the request. Nil:
-	// requests from this machine alone are answered, and no proxy's; whoever sends them may do everything.
+	// Who identifies the user of a request and the user's rights, with your own login. An error refuses the
+	// request. Nil: the console answers only direct requests from this machine, and gives them every right.
 	Who func(*http.Request) (Who, error)
-	// Local is the name of whoever is at this machine, where Who is nil. Default "somebody on this machine".
+	// Local is the user name of requests from this machine if Who is nil. Default "somebody on this
+	// machine".
 	Local string
-	// Mask changes the payload that is shown to somebody who may see payloads. Nil: it is shown as it is.
+	// Mask changes a payload before the console shows it. Nil: payloads are shown unchanged.
 	Mask func(m skald.Message, body []byte) []byte
-	// MaskHeader changes the value of a header that is shown to somebody who may see payloads. Nil: it is
-	// shown as it is, and with a Mask not at all.
+	// MaskHeader changes a header value before the console shows it. Nil: values are shown unchanged, or
+	// hidden if Mask is set.
 	MaskHeader func(m skald.Message, name string, value []byte) []byte
-	// Links are shown beside a message, by their text. A URL may have {traceparent}, {trace}, {id}, {key},
-	// {type} and {consumer}.
+	// Links adds links to the page of a message, by link text. A URL may contain {traceparent}, {trace},
+	// {id}, {key}, {type} and {consumer}.
 	Links map[string]string
-	// Deadline is how long a source may take to answer a page. Default 2 s.
+	// Deadline limits a source's answer to a page. Default 2 s.
 	Deadline time.Duration
-	// Actions bounds what bulk actions this process runs: they end with it, see Console.Wait. Nil: nothing
-	// does.
+	// Actions stops bulk actions when it ends, see Console.Wait. Nil: they run until they finish.
 	Actions context.Context
-	Logger  *slog.Logger // why a source did not answer. Default slog.Default()
+	Logger  *slog.Logger // for the reasons why a source did not answer; default slog.Default()
 }
 
-// Console is the handler that New makes.
+// Console is the handler that New returns.
 type Console struct {
 	pages http.Handler
 	h     *handler
 }
 
-// ServeHTTP answers a request.
+// ServeHTTP handles a request.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.pages.ServeHTTP(w, r) }
 
-// Wait waits until no bulk action is in hand any more, and how each ended is noted, or until ctx ends. Call
-// it once Options.Actions has ended, before the databases are closed.
+// Wait blocks until every bulk action has ended and its result is stored, or ctx ends. Call it after
+// Options.Actions has ended and before you close the databases.
 func (c *Console) Wait(ctx context.Context) error { return c.h.jobs.Wait(ctx) }
 
-// A handler is a console.
+// handler is the implementation of a console.
 type handler struct {
 	site     *page.Site
 	guard    *page.Guard
@@ -128,7 +128,7 @@ func check(base string, sources map[string]Source) error {
 	for name, s := range sources {
 		if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`).MatchString(name) || s.is.DB == nil {
 			return fmt.Errorf(
-				"a source has a name of letters, digits, dots and dashes, and is made by console.Of: not %q",
+				"a source has a name of letters, digits, dots and dashes, and comes from console.Of: not %q",
 				name)
 		}
 	}

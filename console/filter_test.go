@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A filter that cannot be read is refused: without it everything would be meant.
+// An invalid filter is refused, because ignoring it would select everything.
 func TestUnreadableFilter(t *testing.T) {
 	db := kept(t, 2)
 	b := open(t, of(db), nil)
@@ -34,7 +34,7 @@ func TestUnreadableFilter(t *testing.T) {
 	}
 }
 
-// What a GET asks for stands in its URL: a body chooses nothing, and is not read.
+// The arguments of a GET are only in its URL: a body is not read.
 func TestBodyOfGet(t *testing.T) {
 	b := open(t, of(kept(t, 2)), nil)
 	var body bytes.Buffer
@@ -59,7 +59,7 @@ func TestBodyOfGet(t *testing.T) {
 	}
 }
 
-// A program that sends a body of another type is told which one is read.
+// A body of another type is refused with the expected type.
 func TestTypeOfForm(t *testing.T) {
 	b := open(t, of(kept(t, 1)), nil)
 	form := b.form(b.page("/act?verb=drop&in=orders&consumer=payment&id=d-0&source=%2Fshop"), "/act")

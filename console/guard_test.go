@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// Without a login only this machine is answered, and nobody whom a proxy or another name brings here.
+// Without a login only direct requests from this machine are answered: no proxy, and no other host name.
 func TestLoopback(t *testing.T) {
 	b := open(t, of(kept(t, 0)), nil)
 	for _, c := range []struct {
@@ -41,7 +41,7 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-// What a login does not allow is not shown, nor done by who guesses the URL.
+// A user without a right cannot see or do it, even with the right URL.
 func TestRights(t *testing.T) {
 	db := kept(t, 1)
 	who := console.Who{}
@@ -76,8 +76,8 @@ func TestRights(t *testing.T) {
 			"lacks a right for this: payloads"},
 		{console.Act, "ann", "GET", "/", nil, "lacks a right for this: view"},
 		{0, "", "GET", "/static/style.css", nil, "lacks a right for this: view"},
-		{console.View | console.Act, " ", "POST", "/act", form, "who acts needs a name"},
-		{console.View | console.Act, "ben", "POST", "/act", form, "the form is from before"}, // it is ann's
+		{console.View | console.Act, " ", "POST", "/act", form, "an action needs a user name"},
+		{console.View | console.Act, "ben", "POST", "/act", form, "the form is older"}, // it is ann's token
 	} {
 		who = console.Who{Name: c.name, May: c.may}
 		w := b.do(c.method, c.path, c.form)
@@ -94,7 +94,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// Another site's page makes a browser send nothing that is done here.
+// A browser's requests from another site have no effect.
 func TestForgedRequests(t *testing.T) {
 	db := kept(t, 1)
 	b := open(t, of(db), nil)
@@ -138,7 +138,7 @@ func TestForgedRequests(t *testing.T) {
 	}
 }
 
-// Each answer, errors too, keeps a browser from what it should not do.
+// Every answer, also an error, has the security headers.
 func TestHeaders(t *testing.T) {
 	b := open(t, of(kept(t, 1)), nil)
 	for _, path := range []string{"/", "/message", "/nothing", "/static/live.js", "/static/../console.go",
@@ -167,7 +167,7 @@ func TestHeaders(t *testing.T) {
 
 const evil = `"><script>alert(1)</script><img src=x onerror=alert(2)>' onmouseover='x`
 
-// Whatever is in a message is text: on each page that shows it, in each place.
+// All content of a message is escaped, on every page and in every place.
 func TestHostileTexts(t *testing.T) {
 	db := memstore.New(nil)
 	p := dead("evil"+evil, "key"+evil, failing)
@@ -220,7 +220,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// A payload of the largest size, and lists of as many as a page has, stay small.
+// The largest payload, and full lists, give small pages.
 func TestWeight(t *testing.T) {
 	db := memstore.New(nil)
 	big := dead("big", "big", failing)
@@ -262,10 +262,10 @@ func TestWeight(t *testing.T) {
 	}
 }
 
-// A slow store answers when it is asked to stop, or not even then.
+// A slow store answers only when its context ends, or not even then.
 type slow struct {
 	store.Driver[*memstore.Tx]
-	deaf <-chan struct{} // nil: it is not
+	deaf <-chan struct{} // ignores its context until closed; nil: it does not
 }
 
 func (s slow) Status(ctx context.Context, q store.StatusQuery) (store.Status, error) {
@@ -292,8 +292,8 @@ func (broken) List(context.Context, store.List) (store.Listed, error) {
 		Remedy: "run: skald migrate"}
 }
 
-// A source that is away is named, with why, and the others are shown. In simulated time, in which a slow
-// machine keeps no good source from its answer.
+// An unavailable source is listed with the reason, and the others are shown. The test uses a fake clock, so
+// a slow machine does not make a good source miss its deadline.
 func TestSourcesAway(t *testing.T) { synctest.Test(t, sourcesAway) }
 
 func sourcesAway(t *testing.T) {
@@ -302,11 +302,11 @@ func sourcesAway(t *testing.T) {
 	b := open(t, map[string]console.Source{"orders": console.Of(kept(t, 1)),
 		"slow": console.Of(slow{memstore.New(nil), nil}), "deaf": console.Of(slow{memstore.New(nil), over}),
 		"broken": console.Of(broken{memstore.New(nil)})}, &console.Options{Deadline: 200 * time.Millisecond})
-	for path, why := range map[string]string{"/": "the log of the console says why", "/dead": "version",
+	for path, why := range map[string]string{"/": "see the log of the console", "/dead": "version",
 		"/dead/groups": "version"} {
 		page := b.page(path)
-		for _, part := range []string{"<b>slow</b> is away: no answer within 200ms",
-			"<b>deaf</b> is away: no answer within 200ms", "<b>broken</b> is away", why, "orders"} {
+		for _, part := range []string{"<b>slow</b> is unavailable: no answer within 200ms",
+			"<b>deaf</b> is unavailable: no answer within 200ms", "<b>broken</b> is unavailable", why, "orders"} {
 			if !strings.Contains(page, part) || strings.Contains(page, "secret") {
 				t.Errorf("%s: no %q: %s", path, part, page)
 			}
@@ -325,7 +325,7 @@ func sourcesAway(t *testing.T) {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 	var others struct{ Away []console.Away }
-	for range 10 { // those that never return take no more rooms than there are
+	for range 10 { // calls that never return use no more rooms than the limit
 		b.get("/dead", &others)
 	}
 	if len(others.Away) != 3 {
@@ -343,7 +343,7 @@ func (u uncountable) Status(ctx context.Context, q store.StatusQuery) (store.Sta
 	return u.Driver.Status(ctx, q)
 }
 
-// A count of sagas that fails is named, and hides nothing else of its source.
+// A failed count of sagas is reported, and hides no other figure of its source.
 func TestSagasThatCannotBeCounted(t *testing.T) {
 	page := open(t, of(uncountable{kept(t, 1)}), nil).page("/")
 	for _, part := range []string{"SkaldSagasUncounted", "SkaldDead"} {
@@ -353,7 +353,7 @@ func TestSagasThatCannotBeCounted(t *testing.T) {
 	}
 }
 
-// However many look, each source is read once a second.
+// Each source is read once a second, with any number of viewers.
 func TestViewersShareARead(t *testing.T) {
 	db := &counting{Driver: kept(t, 1)}
 	b := open(t, of(db), nil)

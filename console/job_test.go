@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// An unread store gives no answer to who asks what operators did.
+// unread is a store that cannot read the audit.
 type unread struct {
 	store.Driver[*memstore.Tx]
 	away atomic.Bool
@@ -31,7 +31,8 @@ func (u *unread) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit,
 
 const canary = "consumer=payment&source=%2Fshop&verb=redrive&in="
 
-// Runs that hang in one source keep no other from its own, and are stopped though it cannot be read.
+// Runs that hang in one source do not block runs of another. They can be stopped although their source
+// cannot be read.
 func TestRoomOfASource(t *testing.T) {
 	hung, db := &unread{Driver: kept(t, 5)}, kept(t, 1)
 	ctx, end := context.WithCancel(t.Context())
@@ -39,7 +40,7 @@ func TestRoomOfASource(t *testing.T) {
 	b := open(t, map[string]console.Source{"hung": console.Of(hung), "orders": console.Of(db)},
 		&console.Options{Actions: ctx})
 	var where string
-	for i := range 4 { // each waits for what becomes of its message
+	for i := range 4 { // each waits for the result of its message
 		w := b.act(canary+"hung&id=d-"+fmt.Sprint(i), "canary", "1")
 		if where = strings.TrimPrefix(w.Header().Get("Location"), "/ops"); w.Code != http.StatusSeeOther {
 			t.Fatalf("%d: %s", w.Code, w.Body)
@@ -67,7 +68,7 @@ func TestRoomOfASource(t *testing.T) {
 	}
 }
 
-// How each run ended is noted when Wait returns: the databases can be closed.
+// When Wait returns, the result of each run is stored and the databases can be closed.
 func TestWait(t *testing.T) {
 	db := kept(t, 1)
 	ctx, end := context.WithCancel(t.Context())
@@ -92,7 +93,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// The list of actions says what the page of each says, over all sources, the last begun first.
+// The list of runs shows the same as the page of each run, for all sources, newest first.
 func TestActions(t *testing.T) {
 	first, second := kept(t, 0), kept(t, 0)
 	run := func(db store.Store, id string, acts int) operate.Run {
@@ -116,7 +117,7 @@ func TestActions(t *testing.T) {
 	if err := operate.StopRun(t.Context(), second, stopped, "ben", "the console ended"); err != nil {
 		t.Fatal(err)
 	}
-	run(first, "long", 10_010) // more than are read at first, of one run
+	run(first, "long", 10_010) // more entries of one run than the first read returns
 	b := open(t, map[string]console.Source{"a": console.Of(first), "b": console.Of(second)}, nil)
 	var list struct{ Runs []map[string]any }
 	b.get("/runs", &list)
@@ -134,7 +135,7 @@ func TestActions(t *testing.T) {
 		t.Errorf("%v, want %s", got, want)
 	}
 	page := b.page("/runs")
-	for _, part := range []string{"10010 of 10011", "nobody at this console has it in hand",
+	for _, part := range []string{"10010 of 10011", "this console is not running it",
 		"interrupted</b>: the console ended", "ended: 3 of 4 messages"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("no %q: %s", part, page)
@@ -142,7 +143,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// Bulk actions that lie further back than the page reads are on its next ones, each as it stands now.
+// Older runs are on further pages, each with its current state.
 func TestEarlierRuns(t *testing.T) {
 	db := kept(t, 1)
 	of := 0
@@ -189,7 +190,7 @@ func TestEarlierRuns(t *testing.T) {
 	}
 }
 
-// The verbs of a group are about what its list is narrowed to.
+// The verbs of a group apply to its filtered list.
 func TestVerbsOfAGroup(t *testing.T) {
 	b := open(t, of(kept(t, 3)), nil)
 	page := b.page("/dead/groups?key=k-1")

@@ -11,11 +11,11 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A crowd is so many dead letters, of which none is made before it is read.
+// A crowd is a store with many dead letters that are created while they are read.
 type crowd struct {
 	store.Driver[*memstore.Tx]
 	n    int
-	none bool // of those that are looked for
+	none bool // none match
 }
 
 func (c *crowd) List(ctx context.Context, l store.List) (out store.Listed, err error) {
@@ -37,13 +37,13 @@ func (c *crowd) List(ctx context.Context, l store.List) (out store.Listed, err e
 			out.Kept = append(out.Kept, p)
 		}
 	}
-	if l.Kept.Scan == c.n { // it does not know that these were all
+	if l.Kept.Scan == c.n { // the store cannot tell that these are all
 		out.KeptTo = int64(at)
 	}
 	return out, nil
 }
 
-// Where a look ended before anything was found, others may follow. A full count is a count.
+// If the scan ends before a match, the page links to more. A complete count is exact.
 func TestWhereALookEnds(t *testing.T) {
 	db := &crowd{Driver: memstore.New(nil), n: 10_000}
 	b := open(t, of(db), nil)
@@ -56,13 +56,13 @@ func TestWhereALookEnds(t *testing.T) {
 		t.Errorf("%s", page)
 	}
 	db.none = true
-	if page := b.page("/dead?type=another"); strings.Contains(page, "None, as far") ||
+	if page := b.page("/dead?type=another"); strings.Contains(page, "Nothing found") ||
 		!strings.Contains(page, "The next ones") {
 		t.Errorf("%s", page)
 	}
 }
 
-// The longest ids are cut where they are shown, not where they lead.
+// The longest ids are cut in the text, but not in links.
 func TestLongIDs(t *testing.T) {
 	db := memstore.New(nil)
 	for i := range 100 {
@@ -81,12 +81,12 @@ func (panics) Status(context.Context, store.StatusQuery) (store.Status, error) {
 	panic("secret")
 }
 
-// A driver that panics is away: its service lives on.
+// A source whose driver panics is unavailable; the service continues.
 func TestDriverPanics(t *testing.T) {
 	b := open(t, of(panics{memstore.New(nil)}), nil)
 	for _, path := range []string{"/", "/dead", "/story?q=k"} {
 		if w := b.do(http.MethodGet, path, nil); w.Code != http.StatusOK ||
-			!strings.Contains(w.Body.String(), "is away") || strings.Contains(w.Body.String(), "secret") {
+			!strings.Contains(w.Body.String(), "is unavailable") || strings.Contains(w.Body.String(), "secret") {
 			t.Errorf("%s: %d: %s", path, w.Code, w.Body)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// The page names who has an entity, and the version that the next one gets; once the transaction ends the
-// entity is nobody's. Keys that are reserved stand beside.
+// The page shows the holder of an entity and its version. After the transaction has ended, the entity has
+// no holder. Reserved keys are shown, too.
 func TestLocks(t *testing.T) {
 	db := memstore.New(nil)
 	order := lock.Entity{Space: "order", Key: "<4711>"}
@@ -73,7 +73,7 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// Sagas that hold entities are named, and how many wait; of an entity that is asked for, the whole line.
+// Sagas that hold entities are shown with the number of waiting sagas; for a given entity, the whole queue.
 func TestHeldBySagas(t *testing.T) {
 	db := memstore.New(nil)
 	tx := db.BeginTx()
@@ -89,7 +89,7 @@ func TestHeldBySagas(t *testing.T) {
 	}
 	b := open(t, of(db), nil)
 	page := b.page("/locks")
-	for _, part := range []string{"account &lt;a&gt;", "order &lt;one&gt;", "hold, or stand in line for"} {
+	for _, part := range []string{"account &lt;a&gt;", "order &lt;one&gt;", "hold or wait for"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("no %q: %s", part, page)
 		}
@@ -117,7 +117,7 @@ func TestHeldBySagas(t *testing.T) {
 	}
 }
 
-// The outbox shows its oldest rows, so many and no payload of them.
+// The outbox shows a limited number of its oldest rows, without payload.
 func TestOldestRows(t *testing.T) {
 	db := memstore.New(nil)
 	said := outbox.New[*memstore.Tx](db, nil)

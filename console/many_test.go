@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// An engine in a test, of a saga whose last step fails while the table is gone.
+// An engine runs a saga whose last step fails while the table is gone.
 type engine struct {
 	*testing.T
 	*saga.Engine[*memstore.Tx]
@@ -85,15 +85,15 @@ func (e *engine) count(s operate.SagaSelection) int {
 	return len(list)
 }
 
-// All sagas that a filter chooses are retried in a run, which says how far it is; its row is what another
-// console goes on by.
+// A run retries all sagas that match the filter, and reports its progress. Another console can continue it
+// from its row.
 func TestRetryManySagas(t *testing.T) {
 	e := newEngine(t, 5)
 	b := open(t, of(e.db), nil)
 	list := b.page("/sagas?stuck=1")
 	const query = "in=orders&many=1&stuck=1&verb=saga-retry"
 	if !strings.Contains(list, unescapedHref("/ops/act?"+query)) ||
-		strings.Contains(b.page("/sagas"), "all that the filter chooses") {
+		strings.Contains(b.page("/sagas"), "all that match the filter") {
 		t.Fatalf("%s", list)
 	}
 	page := b.page("/act?" + query)
@@ -112,7 +112,7 @@ func TestRetryManySagas(t *testing.T) {
 		!strings.Contains(list, "o-4") {
 		t.Errorf("%s", list)
 	}
-	if list := b.page("/sagas?status=done"); strings.Contains(list, "all that the filter chooses") {
+	if list := b.page("/sagas?status=done"); strings.Contains(list, "all that match the filter") {
 		t.Errorf("%s", list)
 	}
 	if page := b.page("/saga?in=orders&name=order&key=o-0"); strings.Contains(page, "verb=saga-cancel") ||
@@ -150,7 +150,7 @@ func TestRetryManySagas(t *testing.T) {
 	}
 }
 
-// A run that its console did not end goes on in another one, and changes no saga twice.
+// A run that its console did not finish continues in another one, and changes no saga twice.
 func TestGoOnWithManySagas(t *testing.T) {
 	e := newEngine(t, 4)
 	o := operate.Order{Author: "ann", Reason: "the table is back", Run: "console-1"}
@@ -159,7 +159,7 @@ func TestGoOnWithManySagas(t *testing.T) {
 	if err := operate.BeginRun(t.Context(), e.db, run); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 3 { // its console ends here; ann resumes one by hand
+	for i := range 3 { // the console ends here; ann resumes one by hand
 		if _, err := operate.ChangeSagas(t.Context(), e.db, operate.SagaSelection{Key: fmt.Sprint("o-", i)},
 			c, o); err != nil {
 			t.Fatal(err)
@@ -174,7 +174,7 @@ func TestGoOnWithManySagas(t *testing.T) {
 	const at = "/run?in=orders&run=console-1"
 	page := b.page(at)
 	if !strings.Contains(page, "<b>3 of 4</b> sagas changed") ||
-		!strings.Contains(page, "Nobody at this console has it in hand") {
+		!strings.Contains(page, "This console is not running it") {
 		t.Fatalf("%s", page)
 	}
 	e.begin("later")
@@ -191,7 +191,7 @@ func TestGoOnWithManySagas(t *testing.T) {
 	}
 }
 
-// Choreographed sagas are undone by filter; who asks again asks for nothing twice.
+// Choreographed sagas are compensated by filter; a repeat requests nothing twice.
 func TestCompensateMany(t *testing.T) {
 	db := placed(t)
 	b := open(t, of(db), nil)
@@ -213,7 +213,7 @@ func TestCompensateMany(t *testing.T) {
 	}
 }
 
-// until asks for a page of a run until it says part.
+// until requests the page of a run until it contains part.
 func (b browser) until(path, part string) {
 	b.Helper()
 	for end := time.Now().Add(2 * time.Minute); !strings.Contains(b.page(path), part); {
@@ -223,7 +223,7 @@ func (b browser) until(path, part string) {
 	}
 }
 
-// A definition is drawn, and an older version is compared with the newest one.
+// A definition is drawn, and an older version is compared with the newest.
 func TestDefinitions(t *testing.T) {
 	e := newEngine(t, 1)
 	b := open(t, of(e.db), nil)
@@ -262,7 +262,7 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// A dead letter at a call to the outside says how to settle it; a call that was answered is not there.
+// A dead letter with an external call shows how to settle it; an answered call is not listed.
 func TestUnknownCalls(t *testing.T) {
 	db := memstore.New(nil)
 	p, known := dead("d-0", "k-0", failing), dead("d-1", "k-1", failing)
@@ -282,7 +282,7 @@ func TestUnknownCalls(t *testing.T) {
 	}
 }
 
-// The outbox of a source is shown by its shards, and what a doctor finds with what to do.
+// The page shows the outbox by shards, and the doctor's findings with their remedies.
 func TestOutboxAndDoctor(t *testing.T) {
 	b := open(t, of(placed(t)), nil)
 	if page := b.page("/outbox"); !strings.Contains(page, "<b class=\"late\">none</b>") ||
@@ -298,7 +298,7 @@ func TestOutboxAndDoctor(t *testing.T) {
 	}
 }
 
-// An orchestrated saga is in the story of its key, too.
+// The story of a key includes its orchestrated saga.
 func TestStoryOfAnEngine(t *testing.T) {
 	e := newEngine(t, 1)
 	b := open(t, map[string]console.Source{"orders": console.Of(e.db)}, nil)
@@ -313,7 +313,7 @@ func TestStoryOfAnEngine(t *testing.T) {
 	}
 }
 
-// A tally counts what is asked of it: each part of a question is a read.
+// A tally counts reads: each part of a query is one.
 type tally struct {
 	*memstore.Store
 	n *int
@@ -333,7 +333,7 @@ func (c tally) Status(ctx context.Context, q store.StatusQuery) (store.Status, e
 	return c.Store.Status(ctx, q)
 }
 
-// A page asks a source five times at most.
+// A page sends at most five queries to a source.
 func TestFewReads(t *testing.T) {
 	e, n := newEngine(t, 3), 0
 	b := open(t, map[string]console.Source{"orders": console.Of(tally{e.db, &n})}, nil)

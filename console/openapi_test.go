@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// The OpenAPI file says what the handlers do: each route, and each name of each answer.
+// The OpenAPI file matches the handlers: each route, and each name of each answer.
 func TestOpenAPI(t *testing.T) {
 	e := newEngine(t, 1)
 	sources := of(placedAndKept(t))
@@ -66,7 +66,7 @@ func TestOpenAPI(t *testing.T) {
 		if !named {
 			at = path
 		}
-		if !ok || path == "/openapi.json" { // what a POST answers, and the file itself
+		if !ok || path == "/openapi.json" { // the answer to a POST, and the file itself
 			continue
 		}
 		w := b.do(http.MethodGet, at, nil, "Accept", "application/json")
@@ -83,7 +83,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// definitionOf is the page of the definition that engines of db have noted.
+// definitionOf returns the page of a definition that engines of db have recorded.
 func definitionOf(t *testing.T, db store.Lister) string {
 	t.Helper()
 	list, err := operate.Definitions(t.Context(), db, "order")

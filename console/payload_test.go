@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// What was sent with a signal is a payload: no page of a viewer has it.
+// The data of a signal is a payload: no page shows it to a viewer.
 func TestDataOfSignals(t *testing.T) {
 	db := memstore.New(nil)
 	run := operate.SagaRunOf("signal-1", operate.SagaSelection{Name: "order", Status: "running"},
@@ -43,13 +43,13 @@ func TestDataOfSignals(t *testing.T) {
 		}
 	}
 	got, err := operate.ReadRun(t.Context(), db, "signal-1")
-	// whoever goes on with it needs it
+	// resuming the run needs it
 	if err != nil || string(got.Request.Change.Data) != `{"card":"4711"}` {
 		t.Errorf("%s, %v", got.Request.Change.Data, err)
 	}
 }
 
-// Values of headers pass a mask, too: of their own, and without it they are hidden.
+// Header values pass MaskHeader; without it they are hidden.
 func TestMask(t *testing.T) {
 	const at = "/message?consumer=payment&id=d-0&in=orders&source=%2Fshop"
 	mask := func(skald.Message, []byte) []byte { return []byte("masked") }
@@ -78,7 +78,7 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// A locked store takes no write until who asks gives up.
+// A locked store accepts no write until its context ends.
 type locked struct{ store.Driver[*memstore.Tx] }
 
 func (locked) Apply(ctx context.Context, _ ...store.Effect) ([]bool, error) {
@@ -86,14 +86,15 @@ func (locked) Apply(ctx context.Context, _ ...store.Effect) ([]bool, error) {
 	return nil, ctx.Err()
 }
 
-// A forgetful store takes a write, and nothing of it stands.
+// A forgetful store accepts a write and does not store it.
 type forgetful struct{ store.Driver[*memstore.Tx] }
 
 func (forgetful) Apply(_ context.Context, effects ...store.Effect) ([]bool, error) {
 	return make([]bool, len(effects)), nil
 }
 
-// A look that is not noted shows nothing, and says so; one that cannot be noted ends with the deadline.
+// If the access is not recorded, the page shows no payload and reports it. A write that hangs ends with the
+// deadline.
 func TestLookThatIsNotNoted(t *testing.T) {
 	message := url.Values{"in": {"orders"}, "consumer": {"payment"}, "source": {"/shop"}, "id": {"d-0"}}
 	saga := url.Values{"in": {"orders"}, "name": {"order"}, "key": {"o-0"}}
@@ -112,7 +113,7 @@ func TestLookThatIsNotNoted(t *testing.T) {
 			{look.db, http.StatusOK, look.secret},
 			{locked{look.db}, http.StatusServiceUnavailable, "no answer within 1s"},
 			{forgetful{look.db}, http.StatusServiceUnavailable,
-				"the look was not noted, so nothing is shown: try again"},
+				"the access could not be recorded, so nothing is shown: try again"},
 		} {
 			b := open(t, of(c.db), &console.Options{Deadline: time.Second})
 			var who struct{ Token string }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Numbers that cannot be meant are refused before anything is noted, on the page and in its form.
+// Impossible numbers are refused before anything is recorded, on the page and in its form.
 func TestNumbersOfAPace(t *testing.T) {
 	db := kept(t, 2)
 	b := open(t, of(db), nil)
@@ -33,7 +33,7 @@ func TestNumbersOfAPace(t *testing.T) {
 	}
 }
 
-// Each failure is a problem of RFC 9457, and a page with the way on.
+// Each failure is a problem by RFC 9457, and a page that names the remedy.
 func TestProblems(t *testing.T) {
 	db := kept(t, 1)
 	b := open(t, of(db), nil)
@@ -78,7 +78,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// A proxy may change the host that a browser's origin is compared with.
+// A proxy may change the host that a browser's Origin is compared with.
 func TestBehindAProxy(t *testing.T) {
 	db := kept(t, 1)
 	b := open(t, of(db), nil)

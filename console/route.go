@@ -7,10 +7,10 @@ import (
 	"github.com/skald-go/skald/console/internal/view"
 )
 
-// A route is a page, or what a form does.
+// A route is a page or a form action.
 type route struct {
 	method, path string
-	needs        page.Right // beside View
+	needs        page.Right // in addition to View
 	answer       func(*page.Request) (page.View, error)
 }
 
@@ -48,7 +48,7 @@ func (h *handler) routes() []route {
 	}
 }
 
-// routed is the pages, and an error as theirs where there is none.
+// routed serves the pages, and renders routing errors as pages.
 func (h *handler) routed(w http.ResponseWriter, r *http.Request) {
 	lost, pattern := h.mux.Handler(r)
 	if pattern != "" {
@@ -57,16 +57,16 @@ func (h *handler) routed(w http.ResponseWriter, r *http.Request) {
 	}
 	told := &tells{head: http.Header{}}
 	lost.ServeHTTP(told, r)
-	err := page.NewRefusal(http.StatusNotFound, "there is no such page")
+	err := page.NewRefusal(http.StatusNotFound, "page not found")
 	if told.code == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", told.head.Get("Allow"))
-		err = page.NewRefusal(told.code, "this page is not for %.16s, but for %s", r.Method,
+		err = page.NewRefusal(told.code, "this page does not support %.16s, only %s", r.Method,
 			told.head.Get("Allow"))
 	}
 	h.guarded(route{answer: func(*page.Request) (page.View, error) { return nil, err }}).ServeHTTP(w, r)
 }
 
-// A tells keeps what a handler would answer, without its body.
+// A tells records a handler's status and headers, without the body.
 type tells struct {
 	head http.Header
 	code int
@@ -76,7 +76,7 @@ func (t *tells) Header() http.Header         { return t.head }
 func (t *tells) WriteHeader(code int)        { t.code = code }
 func (t *tells) Write(b []byte) (int, error) { return len(b), nil }
 
-// guarded lets a request in that may do what the route needs.
+// guarded serves a route to users who have its rights.
 func (h *handler) guarded(to route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var v page.View

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A stuck saga is found from the list, and retried: its engine goes on.
+// The operator finds a stuck saga in the list and retries it: its engine continues.
 func TestStuckSaga(t *testing.T) {
 	broken := true
 	reserve := saga.Do("reserve",
@@ -67,7 +67,7 @@ func TestStuckSaga(t *testing.T) {
 		len(audits(t, db)) != 1 {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
-	undone := b.page("/act?" + at + "&step=ship&verb=saga-complete") // what it puts out is said in the form
+	undone := b.page("/act?" + at + "&step=ship&verb=saga-complete") // the form asks for its output
 	if !strings.Contains(undone, "output, as JSON") ||
 		!strings.Contains(undone, "skald saga complete --store @orders.url --step ship --data") {
 		t.Errorf("%s", undone)
@@ -104,7 +104,7 @@ func TestStuckSaga(t *testing.T) {
 	}
 }
 
-// A scant is a store that looks through few sagas.
+// A scant store scans few sagas per call.
 type scant struct{ *memstore.Store }
 
 func (s scant) List(ctx context.Context, l store.List) (store.Listed, error) {
@@ -114,7 +114,7 @@ func (s scant) List(ctx context.Context, l store.List) (store.Listed, error) {
 	return s.Store.List(ctx, l)
 }
 
-// Each saga stands on one page of a list, and the pages go on where none of those looked at is meant.
+// Each saga is on one page of a list, and further pages follow a page without a match.
 func TestPagesOfSagas(t *testing.T) {
 	e := newEngine(t, 130)
 	whole, few := open(t, of(e.db), nil),
@@ -159,7 +159,7 @@ func TestPagesOfSagas(t *testing.T) {
 			t.Errorf("%s: %d sagas on %d pages, want %d on %d", c.query, len(seen), pages, c.found, c.pages)
 		}
 	}
-	// not a reference, one that is too long, a negative one
+	// not a reference, one that is too long, one with a negative length
 	for _, bad := range []string{"x", "OTk5IGE", "LTEgYQ"} {
 		if got := whole.do("GET", "/sagas?after="+bad, nil); got.Code != http.StatusBadRequest {
 			t.Errorf("after %s: %d", bad, got.Code)

@@ -6,11 +6,11 @@ import (
 	"github.com/skald-go/skald/console/internal/page"
 )
 
-// A sessionPage says who asks: programs take the token from there.
+// A sessionPage describes the user. Programs read the token from it.
 type sessionPage struct {
 	Name  string   `json:"name"`
 	May   []string `json:"may"`
-	Token string   `json:"token"` // of a POST, as the field token or the header X-Skald-Token
+	Token string   `json:"token"` // for the field token or the header X-Skald-Token of a POST
 }
 
 func session(q *page.Request) (page.View, error) {

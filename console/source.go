@@ -11,8 +11,8 @@ import (
 // Source is the database of a service.
 type Source struct{ is page.Database }
 
-// Of is the source that a driver knows. Its user needs the rights of a reader, and those of an app for the
-// verbs.
+// Of returns the source of a driver. Its database user needs the rights of a reader, and those of an app
+// for operations.
 func Of[TTx any](db store.Driver[TTx]) Source {
 	s := page.Database{DB: db}
 	if c, ok := db.(operate.Compensator[TTx]); ok {
@@ -28,12 +28,12 @@ func Of[TTx any](db store.Driver[TTx]) Source {
 	return Source{s}
 }
 
-// At says how the command finds the database, "--store @orders.url": part of the commands that are shown, so
-// no place for a password. Without it they suppose SKALD_STORE.
+// At sets the flags with which the skald command finds the database, "--store @orders.url". Pages show them
+// in commands, so they must not contain a password. Default: the commands expect SKALD_STORE.
 func (s Source) At(flags string) Source {
 	s.is.At = flags
 	return s
 }
 
-// Away is a source that did not answer, and why: so the JSON of pages has it.
+// Away is a source that did not answer, and the reason, in the JSON of pages.
 type Away = page.Away

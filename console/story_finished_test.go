@@ -21,7 +21,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A counted store counts lists.
+// counted counts calls of List.
 type counted struct {
 	store.Driver[*memstore.Tx]
 	lists *atomic.Int64
@@ -32,8 +32,8 @@ func (c counted) List(ctx context.Context, l store.List) (store.Listed, error) {
 	return c.Driver.List(ctx, l)
 }
 
-// The story of a key has messages that were published and handled without a failure, in the order of their
-// times, and of the saga's correlation too. It takes as many lists for many consumers as for one.
+// The story of a key has messages that were published and handled without a failure, by time, also those
+// with the correlation of the saga. It needs as many queries for many consumers as for one.
 func TestStoryOfFinishedMessages(t *testing.T) {
 	orders, mails, bus := memstore.New(nil), memstore.New(nil), membroker.New(nil)
 	if err := bus.MakeTopics(t.Context(), 1, "orders"); err != nil {
@@ -96,7 +96,7 @@ func TestStoryOfFinishedMessages(t *testing.T) {
 	}
 }
 
-// A message of another key belongs to the story by the correlation of the key's saga.
+// A message of another key belongs to the story through the correlation of the key's saga.
 func TestStoryOfASagasCorrelation(t *testing.T) {
 	orders, stock := memstore.New(nil), memstore.New(nil)
 	d := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s }},

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// The story of a key finds the step that a participant recorded under the saga's id, in another database.
+// The story of a key finds the step that a participant in another database recorded under the saga's id.
 // Entries have milliseconds and a bar, and the graph has a tall form for narrow screens.
 func TestStoryOfParticipants(t *testing.T) {
 	orders, payments := memstore.New(nil), memstore.New(nil)
@@ -39,7 +39,7 @@ func TestStoryOfParticipants(t *testing.T) {
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}
-	keep(t, payments, told("m-1", "another")) // the console knows this consumer
+	keep(t, payments, told("m-1", "another")) // makes the consumer known to the console
 	apply(t, payments, store.Effect{Step: &store.Step{Consumer: "payment", Saga: list[0].ID, Name: "charge",
 		Identity: store.Identity{Source: "/orders", ID: "c-1"}, State: store.StepDone,
 		From: []store.StepState{store.StepAbsent}}})

@@ -21,7 +21,7 @@ func happened(name string) skald.Event[string] {
 	return skald.Event[string]{Topic: "orders", Type: name}
 }
 
-// placed is a database in which the saga o-1 waits for a payment.
+// placed returns a database in which the saga o-1 waits for a payment.
 func placed(t *testing.T) *memstore.Store {
 	t.Helper()
 	return placedAs(t, flow.AskOf(happened("stock.reserved"),
@@ -58,8 +58,8 @@ func placedAs(t *testing.T, asks ...flow.Ask) *memstore.Store {
 	return db
 }
 
-// The story of one order, over three databases: where it stands, what holds it up, and the verb that frees
-// it.
+// The story of one order in three databases: its state, the message that blocks it, and the verb that
+// unblocks it.
 func TestStory(t *testing.T) {
 	orders, payments, stock := placed(t), memstore.New(nil), memstore.New(nil)
 	keep(t, payments, told("m-9", "k <1>"), told("m-10", "another"))
@@ -75,7 +75,7 @@ func TestStory(t *testing.T) {
 		"It waits for <b>payment.taken or payment.declined</b> after stock.reserved", "<svg ",
 		"Held up at payments", "Held up at stock",
 		"skald parked release --store @payments.url --consumer payment --source /shop --reason &#39;why&#39; -- m-9", "In quarantine at stock", "order.placed came",
-		"order.placed became a dead letter: attempts", "<b>away</b> is away",
+		"order.placed became a dead letter: attempts", "<b>away</b> is unavailable",
 		"A failure undoes: <b>stock.reserved</b>"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("no %q", part)
@@ -100,7 +100,7 @@ func TestStory(t *testing.T) {
 		t.Errorf("by correlation: %s", page)
 	}
 	if page := b.page("/story?q=nobody"); !strings.Contains(page,
-		"No source that answered knows anything of it") {
+		"Nothing found in the sources") {
 		t.Errorf("%s", page)
 	}
 	flows := b.page("/flows?overdue=1")
@@ -113,7 +113,7 @@ func TestStory(t *testing.T) {
 	}
 }
 
-// A saga is undone from its page: once, by the events that its flow declares.
+// A saga is compensated from its page, once, by the events of its flow.
 func TestCompensate(t *testing.T) {
 	db := placed(t)
 	b := open(t, of(db), nil)
@@ -122,7 +122,7 @@ func TestCompensate(t *testing.T) {
 		t.Fatalf("%s", page)
 	}
 	if page := b.page("/act?" + query); !strings.Contains(page,
-		"the undo of <b>stock.reserved</b> is asked for") ||
+		"the undo of <b>stock.reserved</b> is requested") ||
 		!strings.Contains(page, "skald compensate --store @orders.url --flow order") {
 		t.Fatalf("%s", page)
 	}
@@ -143,7 +143,7 @@ func TestCompensate(t *testing.T) {
 	}
 }
 
-// A saga that nobody can ask to undo has no button for it, and says why.
+// A saga whose undo cannot be requested has no button for it, and the page gives the reason.
 func TestStoryWithoutAsk(t *testing.T) {
 	for _, c := range []struct {
 		db   *memstore.Store
@@ -158,7 +158,7 @@ func TestStoryWithoutAsk(t *testing.T) {
 	}
 }
 
-// A link to the story of a key finds it, whatever is in the key: spaces at its ends, or what is no text.
+// The link to a key's story works for any key: with spaces at its ends, or bytes that are not text.
 func TestStoryOfStrangeKeys(t *testing.T) {
 	db := memstore.New(nil)
 	keep(t, db, told("m-1", " k "), told("base64:no", "k-2"), told("m-3", "\x00\xff"))
@@ -172,18 +172,18 @@ func TestStoryOfStrangeKeys(t *testing.T) {
 	}
 }
 
-// A source that is away is waited for once.
+// The page waits for an unavailable source only once.
 func TestStoryAsksOnce(t *testing.T) {
 	gone := &gone{Driver: memstore.New(nil)}
 	b := open(t, map[string]console.Source{"orders": console.Of(kept(t, 1)), "gone": console.Of(gone)}, nil)
 	page := b.page("/story?q=k-0")
-	if !strings.Contains(page, "<b>gone</b> is away") || strings.Count(page, "is away") != 1 ||
+	if !strings.Contains(page, "<b>gone</b> is unavailable") || strings.Count(page, "is unavailable") != 1 ||
 		!strings.Contains(page, "id=d-0") || gone.status.Load() > 0 {
 		t.Errorf("asked %d times after it was away: %s", gone.status.Load(), page)
 	}
 }
 
-// A gone store lists nothing; how it stands is counted.
+// A gone store cannot list anything; its figures can be read.
 type gone struct {
 	store.Driver[*memstore.Tx]
 	status atomic.Int64

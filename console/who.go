@@ -8,22 +8,22 @@ import (
 
 // Who is the user of a request.
 type Who struct {
-	Name string // noted with what they do; required for Act and Payloads
+	Name string // recorded with the user's actions; required for Act and Payloads
 	May  Right
 }
 
-// Right is what somebody may do.
+// Right is a set of rights.
 type Right uint8
 
-// Rights. None includes another one, and without View nothing is answered.
+// Rights. None includes another, and every request needs View.
 const (
-	View = Right(page.GuardView) // pages, without payloads and values of headers
-	Act  = Right(page.Act)       // the verbs
-	// payloads and values of headers, as Mask and MaskHeader leave them; each look is noted in skald_audit
+	View = Right(page.GuardView) // pages, without payloads and header values
+	Act  = Right(page.Act)       // operations
+	// payloads and header values, after Mask and MaskHeader; each access is recorded in skald_audit
 	Payloads = Right(page.Payloads)
 )
 
-// who is Who for a guard; nil where that is.
+// who converts Who for a page.Guard; nil if Who is nil.
 func (o *Options) who() func(*http.Request) (page.Who, error) {
 	if o.Who == nil {
 		return nil

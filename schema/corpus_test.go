@@ -125,7 +125,7 @@ func protoChanges() []change {
 			"syntax = \"proto2\";\nmessage P { optional string id = 1; required string n = 2; }\n", false,
 			true, "requires"},
 		{"the package changes", amount, strings.Replace(amount, "package p", "package q", 1), false, false,
-			"not there"},
+			"no such message"},
 		{"a message comes", amount, amount + "message Q {}\n", true, false, "p.Q"},
 	}
 }

@@ -5,10 +5,10 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// sayCall stands in a command for what somebody finds at the provider, as 'why' stands for a reason.
+// sayCall is the placeholder in a command for the outcome of a call, as 'why' is for the reason.
 const sayCall = "--call 'done or refused'"
 
-// begun is a command that finds its database by at.
+// begun returns a command with the flags at, which select the database.
 func begun(command, at string) string {
 	if at == "" {
 		return command
@@ -16,8 +16,8 @@ func begun(command, at string) string {
 	return command + " " + at
 }
 
-// Command is what to type for a verb on what is selected. A drop of what is at calls without an answer has
-// to say what became of them.
+// Command returns the command line of a verb on selected messages. If calls is true, a drop needs the
+// outcome of calls that have no answer.
 func Command(at string, verb string, sel *operate.Selection, calls bool) string {
 	c := begun("skald dead "+verb, at)
 	if !sel.Dead {
@@ -42,22 +42,22 @@ func Command(at string, verb string, sel *operate.Selection, calls bool) string 
 	}
 	c += " --reason 'why'"
 	if sel.ID != "" {
-		c += " -- " + shortlog.Shell(sel.ID) // which may begin with a dash
+		c += " -- " + shortlog.Shell(sel.ID) // after --, because an id may begin with a dash
 	}
 	return c
 }
 
-// DoctorCommand is what to type to have the doctor look at a database.
+// DoctorCommand returns the command line that checks a database.
 func DoctorCommand(at string) string { return begun("skald doctor", at) }
 
-// LookCommand is what to type to see a message in quarantine, with its payload.
+// LookCommand returns the command line that shows a message in quarantine, with its payload.
 func LookCommand(at, consumer, from, id string) string {
 	c := begun("skald inbox show", at)
 	return c + " --consumer " + shortlog.Shell(consumer) + " --source " + shortlog.Shell(from) + " --json -- " +
 		shortlog.Shell(id)
 }
 
-// AdmitCommand is what to type to admit what is chosen.
+// AdmitCommand returns the command line that admits messages.
 func AdmitCommand(at string, a *operate.Admission, why string) string {
 	c := orderCommand("skald inbox admit", at, "consumer", a.Consumer, "number", Digits(a.Number),
 		"topic", a.Topic, "type", a.Type, "why", why)
@@ -85,7 +85,7 @@ func orderCommand(command, at string, flags ...string) string {
 	return c + " --reason 'why'"
 }
 
-// SagaCommand is what to type for a verb on one saga.
+// SagaCommand returns the command line of a verb on one saga.
 func SagaCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) string {
 	text := begun("skald saga "+string(c.Verb), at)
 	if c.Step != "" {
@@ -100,7 +100,7 @@ func SagaCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) s
 	return text + " --reason 'why' -- " + shortlog.Shell(sel.Name) + " " + shortlog.Shell(sel.Key)
 }
 
-// SagasCommand is what to type for a verb on all sagas that are selected.
+// SagasCommand returns the command line of a verb on all selected sagas.
 func SagasCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) string {
 	text := begun("skald saga "+string(c.Verb), at)
 	for _, f := range [][2]string{{"name", sel.Name}, {"id", sel.ID}, {"status", sel.Status},
@@ -124,7 +124,7 @@ func SagasCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) 
 	return text
 }
 
-// CompensateCommand is what to type to compensate one choreographed saga.
+// CompensateCommand returns the command line that compensates one choreographed saga.
 func CompensateCommand(at string, w operate.Wish) string {
 	text := begun("skald compensate", at)
 	if w.Flow != "" {
@@ -133,7 +133,7 @@ func CompensateCommand(at string, w operate.Wish) string {
 	return text + " --reason 'why' -- " + shortlog.Shell(w.Key)
 }
 
-// FlowsCommand is what to type to compensate all choreographed sagas that are selected.
+// FlowsCommand returns the command line that compensates all selected choreographed sagas.
 func FlowsCommand(at string, sel *operate.FlowSelection) string {
 	text := begun("skald compensate", at)
 	if sel.Flow != "" {

@@ -1,8 +1,8 @@
-// This file has what an operator can do in a console, and what to type to do the same.
+// The verbs that an operator can apply in a console.
 
 package page
 
-// A subject is what a verb is about.
+// subject is the kind of object that a verb applies to.
 type subject int
 
 const (
@@ -13,47 +13,47 @@ const (
 	Sagas
 )
 
-// A Verb is what an operator can do here.
+// A Verb is an operation on messages, consumers or sagas.
 type Verb struct {
 	Name, Title string
 	About       subject
-	Dead        bool   // of messages: dead letters
-	Does        string // for people, before they do it
+	Dead        bool   // of messages: applies to dead letters
+	Does        string // description for the operator
 }
 
 func verbs() []Verb {
 	return []Verb{
 		{"redrive", "Redrive", Messages, true,
-			"Each is taken again by the consumer that failed, at its place, under the same id, with a new count of attempts."},
+			"The consumer handles each message again, in the order of its key, under the same id, with a new count of attempts."},
 		{"drop", "Drop", Messages, true,
-			"Each counts as finished: what it had left to do never happens, repeats of it are dropped, and the messages of its key go on."},
+			"Each counts as finished: its remaining work never happens, repeats of it are dropped, and later messages of its key continue."},
 		{"release", "Release", Messages, false,
-			"Each is tried now, with a new count of attempts, in the order of its key."},
+			"Each is retried now, with a new count of attempts, in the order of its key."},
 		{"pause", "Pause", Consumers, false,
-			"No process of the consumer begins another message, within about 5 seconds, until it is resumed. It outlasts restarts."},
+			"Within about 5 seconds no process of the consumer begins another message, until you resume it. A pause survives restarts."},
 		{"resume", "Resume", Consumers, false,
-			"It ends a pause, and closes breakers that are open, within about 5 seconds."},
+			"Ends a pause and closes open breakers, within about 5 seconds."},
 		{"skip", "Skip", Consumers, false,
-			"Each message that fails with this fingerprint becomes a dead letter of the kind skipped, and holds no key."},
+			"Each message that fails with this fingerprint becomes a dead letter of the kind skipped, and does not block its key."},
 		{"unskip", "End the skip", Consumers, false,
 			"Messages that fail with this fingerprint are retried again."},
 		{"compensate", "Compensate", Flows, false,
-			"The events are published by which the flow asks for the undo of each step that took effect. A repeat asks for nothing twice."},
-		{OfSaga + "retry", "Retry", Sagas, false, "The step is tried now, with all its attempts before it."},
+			"Publishes the flow's events that request the undo of each step that took effect. A repeat requests nothing twice."},
+		{OfSaga + "retry", "Retry", Sagas, false, "The step is retried now, with its full number of attempts."},
 		{OfSaga + "complete", "Complete", Sagas, false,
-			"The step counts as done, with the output that you give: somebody has done it by hand."},
+			"The step counts as done, with the output that you give. Use it after you did the step by hand."},
 		{OfSaga + "skip", "Skip", Sagas, false, "The step counts as passed, or its undo as done."},
 		{OfSaga + "cancel", "Cancel", Sagas, false,
-			"The saga turns back: what took effect is undone, unless its pivot is passed."},
+			"The saga compensates: steps that took effect are undone. This is not possible after its pivot."},
 		{OfSaga + "pause", "Pause", Sagas, false,
-			"Nothing of the saga is begun any more, until it is resumed."},
-		{OfSaga + "resume", "Resume", Sagas, false, "The saga goes on."},
+			"The saga begins no further step until you resume it."},
+		{OfSaga + "resume", "Resume", Sagas, false, "The saga continues."},
 		{"admit", "Admit", Apart, false,
-			"Each is taken by its consumer, once. One that is too old may have been taken before; one in conflict is taken beside the other."},
+			"The consumer handles each once. A message that is too old may have been handled before. A message in conflict is handled in addition to the other one."},
 	}
 }
 
-// Find is the verb of a name.
+// Find returns the verb of a name.
 func Find(name string) (Verb, bool) {
 	for _, v := range verbs() {
 		if v.Name == name {
@@ -63,11 +63,11 @@ func Find(name string) (Verb, bool) {
 	return Verb{}, false
 }
 
-// Title is what the verb of a name is called.
+// Title returns the title of a verb.
 func Title(name string) string {
 	v, _ := Find(name)
 	return v.Title
 }
 
-// OfSaga is what the verbs on orchestrated sagas begin with here.
+// OfSaga is the prefix of verbs on orchestrated sagas.
 const OfSaga = "saga-"

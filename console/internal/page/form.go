@@ -2,7 +2,7 @@ package page
 
 import "slices"
 
-// FilterForm lets a reader change the filters of a list. Each source is offered.
+// FilterForm writes the filter form of a list, with a choice of sources.
 func (p *Page) FilterForm(path string, names ...string) {
 	p.Put("<form class=\"filter\" method=\"get\" action=\"%s\" role=\"search\">\n", p.At(path))
 	p.Put("<label>source <select name=\"in\"><option value=\"\">all</option>")
@@ -37,7 +37,7 @@ func (p *Page) FilterForm(path string, names ...string) {
 	p.Put("\n</form>\n")
 }
 
-// choice offers the words that a filter knows.
+// choice writes a selection of the values of a filter.
 func (p *Page) choice(name string, words []string) {
 	p.Put("<label>%s <select name=\"%s\"><option value=\"\">any</option>", name, name)
 	for _, word := range words {
@@ -54,7 +54,7 @@ func isFlag(name string) bool {
 	return slices.Contains([]string{"stuck", "failing", "paused", "overdue"}, name)
 }
 
-// Hidden writes fields of a form that nobody sees: names and values in turns.
+// Hidden writes hidden form fields; fields alternates names and values.
 func (p *Page) Hidden(fields ...string) {
 	for i := 0; i+1 < len(fields); i += 2 {
 		p.Put(`<input type="hidden" name="%s" value="%s">`, fields[i], fields[i+1])

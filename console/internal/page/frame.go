@@ -28,14 +28,14 @@ func (q *Request) framed(v View) []byte {
 		"aria-label=\"Search by key, id or correlation\"><button>Search</button></form>\n", q.At("/story"),
 		q.URL.Query().Get("q"))
 	p.Put("</header>\n<main id=\"main\" tabindex=\"-1\"")
-	// what a form answered is not at its URL
+	// a form's answer is not at its URL
 	if _, live := v.(interface{ Live() }); live && q.Method == http.MethodGet {
 		p.Put(" data-live")
 	}
 	p.Put(">\n<h1>%s</h1>\n", title)
 	v.HTML(p)
 	p.Put("</main>\n")
-	if q.Who.May == 0 { // it was refused
+	if q.Who.May == 0 { // the request was refused
 		p.Put("</body>\n</html>\n")
 		return p.Bytes()
 	}
@@ -47,27 +47,27 @@ func (q *Request) framed(v View) []byte {
 	return p.Bytes()
 }
 
-// stamp is of a file: its URL changes with it.
+// stamp returns a version of a file for its URL, derived from its content.
 func stamp(name string) string {
 	text, _ := files.ReadFile("static/" + name) // embedded
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:6])
 }
 
-// Away names the sources that did not answer.
+// Away writes a warning for each source that did not answer.
 func (p *Page) Away(list []Away) {
 	for _, a := range list {
-		p.Put(`<p class="note bad" role="alert"><b>%s</b> is away: %s. The others are shown.</p>`+"\n",
+		p.Put(`<p class="note bad" role="alert"><b>%s</b> is unavailable: %s. The other sources are shown.</p>`+"\n",
 			a.Source, a.Why)
 	}
 }
 
-// None says that no source has what the page lists.
+// None writes that the list is empty.
 func (p *Page) None() {
-	p.Put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+	p.Put("<p class=\"note fine\">Nothing found in the sources that answered.</p>\n")
 }
 
-// navigation is the pages that each page leads to, and their names.
+// navigation returns the paths and names of the main pages.
 func navigation() [][2]string {
 	return [][2]string{
 		{"/", "Overview"}, {"/sagas", "Sagas"}, {"/flows", "Flows"}, {"/dead/groups", "Dead"},

@@ -1,5 +1,5 @@
-// This file lets requests into a console: it asks who they are of, holds what that somebody may do
-// against what they need, and refuses forms that are not the console's own.
+// Access control: it identifies the user, checks the rights that a route needs, and refuses forms of other
+// sites.
 
 package page
 
@@ -21,40 +21,41 @@ import (
 	"github.com/skald-go/skald/internal/endpoint"
 )
 
-// A Guard lets requests in.
+// A Guard controls access to a console.
 type Guard struct {
 	who    func(*http.Request) (Who, error)
-	local  string // the name of whoever is at this machine, where nobody is asked
+	local  string // user name for requests from this machine, if who is nil
 	log    *slog.Logger
-	secret []byte // of the tokens of forms
+	secret []byte // key of form tokens
 }
 
-// NewGuard is a guard that asks who; nil: it lets requests from this machine in, as local.
+// NewGuard returns a guard that identifies users with who. If who is nil it admits only requests from this
+// machine, as user local.
 func NewGuard(who func(*http.Request) (Who, error), local string, log *slog.Logger) *Guard {
 	return &Guard{who, local, log, []byte(rand.Text())}
 }
 
-// A pass is what a request brings along that was let in.
+// A pass is the result of admission: the user, a token and the arguments.
 type pass struct {
 	Who   Who
-	Token string     // of its forms
-	args  url.Values // of the URL, and of the form that was sent
+	Token string     // for forms
+	args  url.Values // of the URL and the form
 }
 
-// May tells whether the sender has a right.
+// May reports whether the user has a right.
 func (p *pass) May(r Right) bool { return p.Who.May&r == r }
 
-// Arg is an argument of the URL, or of the form that was sent.
+// Arg returns an argument of the form or the URL.
 func (p *pass) Arg(name string) string { return p.args.Get(name) }
 
-// Flag tells whether an argument that is on or off is on.
+// Flag reports whether a boolean argument is set.
 func (p *pass) Flag(name string) bool {
 	is := p.Arg(name)
 	return is != "" && is != "0" && is != "false"
 }
 
-// Admit lets a request in whose sender may do what it needs, beside View. One that is refused has a pass,
-// too, for its page. A form is read.
+// Admit checks that the user of a request has View and the rights in needs. A refused request also gets a
+// pass, for its page. If form is true it reads and checks the form.
 func (g *Guard) Admit(r *http.Request, needs Right, form bool) (p pass, err error) {
 	if p.Who, err = g.whoIs(r); err != nil {
 		return p, err
@@ -67,14 +68,14 @@ func (g *Guard) Admit(r *http.Request, needs Right, form bool) (p pass, err erro
 	}
 	if need&^GuardView != 0 && strings.TrimSpace(p.Who.Name) == "" {
 		return p, NewRefusal(http.StatusForbidden,
-			"who acts needs a name, which is noted: Options.Who gave none")
+			"an action needs a user name for the audit: Options.Who returned none")
 	}
-	if p.args, err = url.ParseQuery(r.URL.RawQuery); err != nil { // what is left out would choose more
+	if p.args, err = url.ParseQuery(r.URL.RawQuery); err != nil { // an ignored filter would select more
 		return p, NewRefusal(http.StatusBadRequest,
-			"the arguments of the URL cannot be read: write %%3B for a semicolon and %%25 for a percent sign")
+			"the arguments of the URL are invalid: write %%3B for a semicolon and %%25 for a percent sign")
 	}
 	if !form {
-		return p, nil // a body is nobody's argument
+		return p, nil // the body of a GET is ignored
 	}
 	if err := sameOrigin(r); err != nil {
 		return p, err
@@ -88,12 +89,12 @@ func (g *Guard) Admit(r *http.Request, needs Right, form bool) (p pass, err erro
 	}
 	if !g.tokenOK(p.Who.Name, given) {
 		return p, NewRefusal(http.StatusForbidden,
-			"the form is from before the console started, or not the console's: go back, reload the page, and try again")
+			"the form is older than this process, or from another site: go back, reload the page and try again")
 	}
 	return p, nil
 }
 
-// readForm adds what the form says to the arguments, before those of the URL.
+// readForm puts the values of the form before those of the URL.
 func (p *pass) readForm(r *http.Request) error {
 	const mostForm, form = 64 << 10, "application/x-www-form-urlencoded"
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != form &&
@@ -103,7 +104,7 @@ func (p *pass) readForm(r *http.Request) error {
 	}
 	r.Body = http.MaxBytesReader(nil, r.Body, mostForm)
 	if err := r.ParseForm(); err != nil {
-		return NewRefusal(http.StatusBadRequest, "the form cannot be read, or has more than %d bytes",
+		return NewRefusal(http.StatusBadRequest, "the form is invalid or larger than %d bytes",
 			mostForm)
 	}
 	for name, values := range r.PostForm {
@@ -112,7 +113,7 @@ func (p *pass) readForm(r *http.Request) error {
 	return nil
 }
 
-// whoIs asks the team's login; without one, whoever is at this machine.
+// whoIs identifies the user with the team's login, or checks that the request is from this machine.
 func (g *Guard) whoIs(r *http.Request) (Who, error) {
 	if g.who == nil {
 		if !endpoint.FromThisMachine(r) {
@@ -124,16 +125,16 @@ func (g *Guard) whoIs(r *http.Request) (Who, error) {
 	who, err := g.who(r)
 	if own := new(refusalError); err != nil && !errors.As(err, &own) {
 		g.log.InfoContext(r.Context(), "console: refused", "error", err)
-		err = NewRefusal(http.StatusForbidden, "you are not let in")
+		err = NewRefusal(http.StatusForbidden, "access denied")
 	}
 	return who, err
 }
 
-// sameOrigin holds that a form of this console sent the request: a browser says where it comes from.
+// sameOrigin refuses requests that a browser sent from another site.
 func sameOrigin(r *http.Request) error {
 	foreign := NewRefusal(http.StatusForbidden, "the request comes from another site")
 	switch r.Header.Get("Sec-Fetch-Site") {
-	case "same-origin": // no page can set it; a proxy may have changed the host that Origin is compared with
+	case "same-origin": // pages cannot set this header; a proxy may change the host that Origin is compared with
 		return nil
 	case "", "none":
 	default:
@@ -141,7 +142,7 @@ func sameOrigin(r *http.Request) error {
 	}
 	origin := r.Header.Get("Origin")
 	if origin == "" {
-		return nil // no browser: those send it with each POST
+		return nil // not a browser: browsers send it with each POST
 	}
 	at, err := url.Parse(origin)
 	if err != nil || at.Host == "" || !strings.EqualFold(at.Host, r.Host) {
@@ -152,11 +153,10 @@ func sameOrigin(r *http.Request) error {
 
 const tokenFor = 12 * time.Hour
 
-// token is what a form has to bring along: it tells the name that the form was made for, and is good for a
-// day.
+// token returns a token for forms of a user. It is valid for 12 to 24 hours.
 func (g *Guard) token(name string, at time.Time) string {
 	mac := hmac.New(sha256.New, g.secret)
-	// a hash takes all
+	// a hash never fails
 	_, _ = mac.Write([]byte(strconv.FormatInt(at.Unix()/int64(tokenFor.Seconds()), 10) + "\x00" + name))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }

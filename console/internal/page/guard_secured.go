@@ -2,7 +2,7 @@ package page
 
 import "net/http"
 
-// Secured answers with what keeps a browser from doing more than it should.
+// Secured sets the security headers of every answer.
 func Secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		head := w.Header()

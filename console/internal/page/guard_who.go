@@ -2,16 +2,16 @@ package page
 
 import "strings"
 
-// A Who is somebody who asks, and what they may.
+// A Who is a user and the user's rights.
 type Who struct {
 	Name string
 	May  Right
 }
 
-// A Right is what somebody may do.
+// A Right is a set of rights.
 type Right uint8
 
-// Rights. None includes another one, and without View nothing is answered.
+// Rights. None includes another, and every request needs GuardView.
 const (
 	GuardView Right = 1 << iota
 	Act

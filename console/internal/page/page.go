@@ -1,4 +1,4 @@
-// Package page writes what a console answers: each view as JSON, or in the frame that all pages have, with
+// Package page renders the answers of a console: each view as JSON, or as HTML in a common frame, with
 // links, tables, forms and filters.
 package page
 
@@ -15,21 +15,21 @@ import (
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
-// A View is what a request is answered with: as JSON, or as a page.
+// A View is the content of an answer, as JSON or HTML.
 type View interface {
 	Heading() string
 	HTML(p *Page)
 }
 
-// A Page is written by hand: html/template would make every program that mounts a console larger by
-// megabytes. All that comes from tables goes through Put, which escapes it.
+// A Page is an HTML page in progress. It does not use html/template, which would enlarge every program with
+// a console by megabytes. All text from tables must go through Put, which escapes it.
 type Page struct {
 	bytes.Buffer
-	*Request // that it answers
+	*Request // the request that it answers
 }
 
-// Put writes markup, with its arguments escaped, and the control characters of those that are shown written
-// out. The value of an attribute stays as it is: a form sends it back.
+// Put writes markup with escaped arguments, and makes control characters in visible text readable.
+// Attribute values stay unchanged, because a form sends them back.
 func (p *Page) Put(markup string, args ...any) {
 	before := strings.Split(strings.ReplaceAll(markup, "%%", ""), "%")
 	inTag := false
@@ -38,7 +38,7 @@ func (p *Page) Put(markup string, args ...any) {
 			inTag = before[i][at] == '<'
 		}
 		switch a.(type) {
-		case int, int64: // as they are, for %d
+		case int, int64: // unchanged, for %d
 		default:
 			text := strings.ToValidUTF8(fmt.Sprint(a), "�")
 			if !inTag {
@@ -55,7 +55,7 @@ func (p *Page) Link(text, path string, query ...string) {
 	p.Put(`<a href="%s">%s</a>`, p.At(path, query...), text)
 }
 
-// When writes a time in UTC; the script adds the viewer's own.
+// When writes a time in UTC; the script adds the viewer's zone.
 func (p *Page) When(t time.Time) {
 	if t.IsZero() {
 		p.Put("–")
@@ -73,7 +73,7 @@ func (p *Page) Moment(t time.Time) {
 		t.Format("2006-01-02 15:04:05.000 UTC"))
 }
 
-// Render answers with the view, or with the error.
+// Render sends the view, or the error.
 func (q *Request) Render(w http.ResponseWriter, v View, err error) {
 	if to, ok := v.(seeOther); ok && err == nil {
 		q.redirect(w, to)
@@ -81,14 +81,14 @@ func (q *Request) Render(w http.ResponseWriter, v View, err error) {
 	}
 	if f, ok := v.(staticFile); ok && err == nil {
 		w.Header().Set("Content-Type", f.kind)
-		w.Header().Set("Cache-Control", "private, max-age=86400") // its URL has its version
-		_, _ = w.Write(f.text)                                    // who asked is gone if this fails
+		w.Header().Set("Cache-Control", "private, max-age=86400") // the URL contains its version
+		_, _ = w.Write(f.text)                                    // an error means that the client has gone
 		return
 	}
 	code := http.StatusOK
 	if err != nil {
 		told := &refusalError{Code: http.StatusInternalServerError,
-			What: "the console failed: its log says why"}
+			What: "the console failed: see its log"}
 		if !errors.As(err, &told) {
 			q.log.ErrorContext(q.Context(), "console", "path", q.URL.Path, "error", err)
 		}
@@ -106,16 +106,16 @@ func (q *Request) Render(w http.ResponseWriter, v View, err error) {
 		if bad != nil {
 			q.log.ErrorContext(q.Context(), "console", "path", q.URL.Path, "error", bad)
 			code, kind = http.StatusInternalServerError, problemKind
-			text = []byte(`{"status":500,"title":"Internal Server Error","detail":"the console failed: its log says why"}`)
+			text = []byte(`{"status":500,"title":"Internal Server Error","detail":"the console failed: see its log"}`)
 		}
 		w.Header().Set("Content-Type", kind)
 		w.WriteHeader(code)
-		_, _ = w.Write(append(text, '\n')) // who asked is gone if this fails
+		_, _ = w.Write(append(text, '\n')) // an error means that the client has gone
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = w.Write(q.framed(v)) // who asked is gone if this fails
+	_, _ = w.Write(q.framed(v)) // an error means that the client has gone
 }
 
 const problemKind = "application/problem+json"
@@ -125,12 +125,12 @@ func wantsJSON(r *http.Request) bool {
 	return strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html")
 }
 
-// A seeOther sends a browser on, after a form.
+// seeOther redirects a browser after a form.
 type seeOther struct {
 	Location string `json:"location"`
 }
 
-// See sends whoever sent a form to a page, as At has it.
+// See redirects the sender of a form to a page of this console.
 func (q *Request) See(path string, query ...string) View { return seeOther{q.At(path, query...)} }
 
 func (seeOther) Heading() string { return "" }
@@ -144,10 +144,10 @@ func (q *Request) redirect(w http.ResponseWriter, to seeOther) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusAccepted)
-	_ = json.NewEncoder(w).Encode(to) // who asked is gone if this fails
+	_ = json.NewEncoder(w).Encode(to) // an error means that the client has gone
 }
 
-// A Failure is a problem as RFC 9457 has it.
+// A Failure is a problem by RFC 9457.
 type Failure struct {
 	Status int    `json:"status"`
 	Title  string `json:"title"`

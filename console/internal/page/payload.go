@@ -1,4 +1,4 @@
-// This file shows what only some may see, as a mask leaves it, once it is noted who looked.
+// Payloads, which need a right and an entry in the audit.
 
 package page
 
@@ -12,17 +12,17 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Mask changes what is shown to somebody who may see payloads.
+// A Mask changes payloads and header values before they are shown.
 type Mask struct {
-	Body func(m skald.Message, body []byte) []byte // nil: it is shown as it is
-	// nil: as it is, and with a body not at all
+	Body func(m skald.Message, body []byte) []byte // nil: unchanged
+	// nil: unchanged, or hidden if Body is set
 	Header func(m skald.Message, name string, value []byte) []byte
 }
 
-// Most is how many bytes of a payload are shown.
+// Most is the largest number of payload bytes shown.
 const Most = 64 << 10
 
-// A Shown payload is one that somebody asked for, which is noted.
+// A Shown is a payload that a user requested; the request is recorded.
 type Shown struct {
 	ContentType string        `json:"content_type"`
 	Data        string        `json:"data"`
@@ -33,10 +33,10 @@ type Shown struct {
 type shownHeader struct {
 	Name   string `json:"name"`
 	Value  string `json:"value"`
-	Hidden bool   `json:"hidden,omitempty"` // no MaskHeader says what may be shown
+	Hidden bool   `json:"hidden,omitempty"` // Mask is set, but MaskHeader is not
 }
 
-// Of is what somebody may see of a kept message.
+// Of returns the masked payload of a kept message.
 func (is Mask) Of(p *store.Parked) *Shown {
 	body := slices.Clone(p.Message.Data)
 	if is.Body != nil {
@@ -53,7 +53,7 @@ func (is Mask) Of(p *store.Parked) *Shown {
 	return out
 }
 
-// shownHeader is a header as MaskHeader leaves it. Whoever masks payloads would not have it shown as it is.
+// shownHeader returns the masked header. A header is hidden if payloads are masked but headers are not.
 func (is Mask) shownHeader(m skald.Message, h skald.Header) shownHeader {
 	value := slices.Clone(h.Value)
 	switch {
@@ -65,7 +65,7 @@ func (is Mask) shownHeader(m skald.Message, h skald.Header) shownHeader {
 	return shownHeader{h.Name, strings.ToValidUTF8(Cut(string(value), 1000), "�"), false}
 }
 
-// Saga is a payload of a saga, as the mask leaves it.
+// Saga returns the masked payload of a saga.
 func (is Mask) Saga(what string, data []byte) string {
 	if is.Body != nil {
 		data = is.Body(skald.Message{Type: what, ContentType: "application/json", Data: data},
@@ -74,7 +74,7 @@ func (is Mask) Saga(what string, data []byte) string {
 	return Cut(string(data), Most)
 }
 
-// Note stores who looked at what only some may see. Without it nothing is to be shown.
+// Note records in the audit who requested a payload. If it fails, nothing may be shown.
 func Note(q *Request, s *Source, reason, action, consumer string, id store.Identity) error {
 	_, err := One(q, s, func(ctx context.Context, s *Source) (struct{}, error) {
 		stood, err := s.DB.Apply(ctx, store.Effect{Audit: &store.Audit{
@@ -82,7 +82,7 @@ func Note(q *Request, s *Source, reason, action, consumer string, id store.Ident
 		}})
 		if err == nil && !stood[0] {
 			err = NewRefusal(http.StatusServiceUnavailable,
-				"%s: the look was not noted, so nothing is shown: try again", s.Name)
+				"%s: the access could not be recorded, so nothing is shown: try again", s.Name)
 		}
 		return struct{}{}, err
 	})

@@ -1,10 +1,10 @@
-// This file has the errors of a console that are told to whoever asked.
+// Errors that are shown to the user.
 
 package page
 
 import "fmt"
 
-// An refusalError is an error that is told to whoever asked.
+// refusalError is an error that is shown to the user.
 type refusalError struct {
 	Code int
 	What string
@@ -12,7 +12,7 @@ type refusalError struct {
 
 func (r *refusalError) Error() string { return r.What }
 
-// NewRefusal is a refusal with an HTTP status; what and args are as of Printf.
+// NewRefusal returns an error with an HTTP status; what and args are as in Printf.
 func NewRefusal(code int, what string, args ...any) error {
 	return &refusalError{code, fmt.Sprintf(what, args...)}
 }

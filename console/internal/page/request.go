@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	Rows   = 100    // rows
-	Scan   = 10_000 // messages that are read for a page
-	MostID = 80     // letters of an id in a list
+	Rows   = 100    // rows of a list
+	Scan   = 10_000 // messages scanned for a page
+	MostID = 80     // characters of an id in a list
 )
 
-// A Site is what all pages of a console have in common.
+// A Site has the common data of all pages.
 type Site struct {
-	base    string // the path of its URLs
+	base    string // path prefix of all URLs
 	Sources *set
-	log     *slog.Logger // what the console failed at
+	log     *slog.Logger // for errors of the console
 }
 
-// NewSite is of the pages under base.
+// NewSite returns the site of the pages under base.
 func NewSite(base string, sources *set, log *slog.Logger) *Site {
 	return &Site{base, sources, log}
 }
 
-// Request is r, which was let in with a pass.
+// Request returns an admitted request.
 func (s *Site) Request(r *http.Request, with pass) *Request { return &Request{r, with, s} }
 
-// At is the URL of a page of this console; query are names and values in turns, and empty values are left
-// out.
+// At returns the URL of a page of this console. query alternates names and values; empty values are
+// omitted.
 func (s *Site) At(path string, query ...string) string {
 	v := url.Values{}
 	for i := 0; i+1 < len(query); i += 2 {
@@ -48,17 +48,17 @@ func (s *Site) At(path string, query ...string) string {
 	return s.base + path + "?" + v.Encode()
 }
 
-// A Request is one that was let in.
+// A Request is an admitted request.
 type Request struct {
 	*http.Request
 	pass
 	*Site
 }
 
-// Source is the one that the argument "in" names.
+// Source returns the source that the argument "in" names.
 func (q *Request) Source() (*Source, error) { return q.Sources.Find(q.Arg("in")) }
 
-// Only is the source that the pages of several are narrowed to; "": all.
+// Only returns the name of the source in the argument "in"; "" for all.
 func (q *Request) Only() (string, error) {
 	if q.Arg("in") == "" {
 		return "", nil
@@ -70,13 +70,13 @@ func (q *Request) Only() (string, error) {
 	return s.Name, nil
 }
 
-// One asks one source.
+// One queries one source.
 func One[T any](q *Request, s *Source,
 	ask func(context.Context, *Source) (T, error)) (T, error) {
 	return one(q.Context(), q.Sources, s, ask)
 }
 
-// Parts asks the sources that are meant. Neither list is nil.
+// Parts queries the selected sources. Neither list is nil.
 func Parts[T any](q *Request,
 	ask func(ctx context.Context, s *Source) (T, error)) (parts []T, away []Away, err error) {
 	only, err := q.Only()
@@ -91,17 +91,17 @@ func Parts[T any](q *Request,
 	return parts, away, nil
 }
 
-// Place is the place in a list that an argument names; 0: none.
+// Place returns the position in a list that an argument gives; 0 if absent.
 func Place(q *Request, name string) (n int64, err error) {
 	if text := q.Arg(name); text != "" {
 		if n, err = strconv.ParseInt(text, 10, 64); err != nil || n < 0 {
-			return 0, NewRefusal(http.StatusBadRequest, "%s is what the link to the next page says", name)
+			return 0, NewRefusal(http.StatusBadRequest, "%s must come from the link to the next page", name)
 		}
 	}
 	return n, nil
 }
 
-// Word refuses what is none of the words of a filter: it would choose nothing, and not say so.
+// Word returns an error if a filter has an unknown value, because it would silently select nothing.
 func (q *Request) Word(name string) error {
 	if is := q.Arg(name); is != "" && !slices.Contains(wordsOf(name), is) {
 		return NewRefusal(http.StatusBadRequest, "%s is one of %s, not %.40q", name,
@@ -110,7 +110,7 @@ func (q *Request) Word(name string) error {
 	return nil
 }
 
-// wordsOf are those that a filter takes; nil: any text.
+// wordsOf returns the values of a filter; nil if it takes any text.
 func wordsOf(name string) []string {
 	switch name {
 	case "status", "state":

@@ -1,5 +1,5 @@
-// This file reads the databases of several services for a page: all at once, each within a deadline
-// and by so many at a time, and names those that did not answer.
+// Queries to the databases of several services: concurrent, each with a deadline, and a limit per database.
+// Sources that do not answer are listed.
 
 package page
 
@@ -19,16 +19,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Database is that of a service, as a driver knows it.
+// A Database is the database of a service.
 type Database struct {
 	DB store.Store
-	At string // how the command finds it: flags
-	// nil: its driver tracks nothing
+	At string // the flags with which the command finds it
+	// nil if the driver has no tracker
 	Compensate    func(context.Context, operate.Wish, operate.Order) (operate.CompensateReport, error)
 	CompensateAll func(context.Context, operate.FlowSelection, operate.Order) (operate.SagaReport, error)
 }
 
-// Needs says what a command that is shown supposes of the shell.
+// Needs returns the requirement of a displayed command on the environment; "" if there is none.
 func (s *Source) Needs() string {
 	if strings.Contains(s.At, "--store ") && !strings.Contains(s.At, "$SKALD_STORE") {
 		return ""
@@ -36,27 +36,28 @@ func (s *Source) Needs() string {
 	return ", where SKALD_STORE is the URL of the database of " + s.Name
 }
 
-// A Source is a database under its name in a console.
+// A Source is a database under its name in the console.
 type Source struct {
 	Database
 	Name string
-	room chan struct{} // of those who ask it at once
+	room chan struct{} // limits concurrent requests
 	now  shared[Standing]
 	hour trace
 }
 
-// mostAsks bounds how many requests ask a database at once: those above it find it busy.
+// mostAsks limits the concurrent requests to a database. Further requests wait until the deadline and
+// return ErrBusy.
 const mostAsks = 8
 
-// A set is the sources of a console.
+// A set has all sources of a console.
 type set struct {
 	Names    []string // sorted
 	all      map[string]*Source
-	deadline time.Duration // of an answer
-	log      *slog.Logger  // why a source did not answer
+	deadline time.Duration // for an answer
+	log      *slog.Logger  // for the reasons why a source did not answer
 }
 
-// NewSource is a set of databases by name.
+// NewSource returns the set of the databases by name.
 func NewSource(of map[string]Database, deadline time.Duration, log *slog.Logger) *set {
 	out := &set{Names: slices.Sorted(maps.Keys(of)), all: map[string]*Source{}, deadline: deadline, log: log}
 	for name, is := range of {
@@ -65,34 +66,35 @@ func NewSource(of map[string]Database, deadline time.Duration, log *slog.Logger)
 	return out
 }
 
-// Find is the source of a name.
+// Find returns the source of that name.
 func (t *set) Find(name string) (*Source, error) {
 	if s := t.all[name]; s != nil {
 		return s, nil
 	}
 	if name == "" {
 		return nil, NewRefusal(http.StatusBadRequest,
-			"which source? Give in=NAME, one of those of the overview")
+			"which source? Give in=NAME with a name from the overview")
 	}
 	return nil, NewRefusal(http.StatusNotFound, "there is no source %.64q", name)
 }
 
-// An Away is a source that did not answer, and why: the others are shown.
+// An Away is a source that did not answer, and the reason. Other sources are shown.
 type Away struct {
 	Source string `json:"source"`
 	Why    string `json:"why"`
 }
 
-// A part is what one source answered.
+// A part is the answer of one source.
 type part[T any] struct {
 	*Source
 	Is T
 }
 
-// ErrBusy is the answer of a source that mostAsks requests ask already.
-var ErrBusy = errors.New("too many ask this source at once")
+// ErrBusy is the error of a source with mostAsks requests in progress.
+var ErrBusy = errors.New("too many concurrent requests to this source")
 
-// Each asks the sources that are meant, all at once; only "": all. Who does not answer in time is named.
+// Each queries the sources concurrently: all, or only the named one. away lists those that did not answer
+// in time.
 func Each[T any](ctx context.Context, of *set, only string,
 	ask func(context.Context, *Source) (T, error)) (got []part[T], away []Away) {
 	type answer struct {
@@ -124,8 +126,8 @@ func Each[T any](ctx context.Context, of *set, only string,
 	return got, away
 }
 
-// bounded asks one source, for the deadline at most. A driver that does not heed it keeps its room until it
-// returns.
+// bounded queries one source within the deadline. A driver that ignores the deadline keeps its room until
+// it returns.
 func bounded[T any](ctx context.Context, of *set, s *Source,
 	ask func(context.Context, *Source) (T, error)) (is T, err error) {
 	ctx, stop := context.WithTimeout(ctx, of.deadline)
@@ -151,14 +153,15 @@ func bounded[T any](ctx context.Context, of *set, s *Source,
 	case <-ctx.Done():
 	}
 	select {
-	case a := <-done: // its end ended ctx
+	case a := <-done: // it finished when ctx ended
 		return a.is, a.err
 	default:
 		return is, ctx.Err()
 	}
 }
 
-// Rescued reads, and takes a panic as an error: in a goroutine of its own it would end the service.
+// Rescued calls read and returns a panic as an error, because a panic in another goroutine would end the
+// service.
 func Rescued[T any](ctx context.Context, read func(context.Context) (T, error)) (is T, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -168,7 +171,7 @@ func Rescued[T any](ctx context.Context, read func(context.Context) (T, error)) 
 	return read(ctx)
 }
 
-// one asks one source.
+// one queries one source.
 func one[T any](ctx context.Context, of *set, s *Source,
 	ask func(context.Context, *Source) (T, error)) (T, error) {
 	is, err := bounded(ctx, of, s, ask)

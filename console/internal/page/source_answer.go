@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// unanswered is the refusal of a page that only one source could answer.
+// unanswered converts the error of a single source to a refusal with a status.
 func (t *set) unanswered(ctx context.Context, name string, err error) error {
 	var told *refusalError
 	var usage *operate.UsageError
@@ -30,12 +30,12 @@ func (t *set) unanswered(ctx context.Context, name string, err error) error {
 	return NewRefusal(http.StatusServiceUnavailable, "%s: %s", name, t.Why(ctx, name, err))
 }
 
-// Why says what to show of an error of a source. What a server said may hold names that are nobody's
-// business: it goes to the log.
+// Why returns the text of a source's error for the page. A server's error may contain private names, so it
+// goes only to the log.
 func (t *set) Why(ctx context.Context, name string, err error) string {
 	switch {
 	case errors.Is(err, ErrBusy):
-		return "busy: too many pages ask it at once"
+		return "busy: too many concurrent requests"
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Sprintf("no answer within %v", t.deadline)
 	case errors.Is(err, context.Canceled):
@@ -44,5 +44,5 @@ func (t *set) Why(ctx context.Context, name string, err error) string {
 		return strings.ToValidUTF8(err.Error(), "?")
 	}
 	t.log.WarnContext(ctx, "console: no answer", "source", name, "error", err)
-	return "its database gave no answer: the log of the console says why"
+	return "its database did not answer: see the log of the console"
 }

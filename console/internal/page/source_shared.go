@@ -8,19 +8,19 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A shared value is read once a second at most, whoever looks.
+// A shared value is cached for one second for all requests.
 type shared[T any] struct {
 	mu   sync.Mutex
 	at   time.Time
 	is   T
-	busy chan struct{} // closed when the read that is under way has ended; nil: none is
+	busy chan struct{} // closed when the read in progress has ended; nil if there is none
 	err  error
 }
 
 const sharedFor = time.Second
 
-// get is the value, no older than a second. All who ask at once wait for one read, which outlives those who
-// give up.
+// get returns the value, at most one second old. Concurrent requests share one read, which continues if
+// they give up.
 func (s *shared[T]) get(ctx context.Context, read func(context.Context) (T, error)) (T, time.Time, error) {
 	s.mu.Lock()
 	if s.busy == nil && time.Since(s.at) < sharedFor {
@@ -58,7 +58,7 @@ func (s *shared[T]) get(ctx context.Context, read func(context.Context) (T, erro
 	}
 }
 
-// Stands reads how the database of s stands, once a second for all who look.
+// Stands returns the standing of the database, cached for one second.
 func (s *Source) Stands(ctx context.Context) (Standing, error) {
 	is, at, err := s.now.get(ctx, func(ctx context.Context) (is Standing, err error) {
 		status, err := s.DB.Status(ctx, store.StatusQuery{Backlog: true, Outbox: true})

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Ago is a duration as people say it.
+// Ago formats a duration for people.
 func Ago(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -29,10 +29,10 @@ func Exactly(d time.Duration) string {
 	return d.Round(time.Millisecond).String()
 }
 
-// Seconds is a duration of so many.
+// Seconds converts seconds to a duration.
 func Seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// Time is t as an argument of a URL or a command; "": it is zero.
+// Time formats t for a URL or a command; "" for the zero time.
 func Time(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -1,4 +1,4 @@
-// This file writes keys, numbers, times and texts as the pages of a console show them.
+// Formats of keys, numbers, times and texts on pages.
 
 package page
 
@@ -12,7 +12,7 @@ import (
 
 const keyCode = "base64:"
 
-// ToKey is the key that a text stands for: as it is, or after base64: in base64.
+// ToKey parses a key: text, or "base64:" and the bytes in base64.
 func ToKey(text string) ([]byte, error) {
 	code, coded := strings.CutPrefix(text, keyCode)
 	if !coded {
@@ -20,12 +20,12 @@ func ToKey(text string) ([]byte, error) {
 	}
 	key, err := base64.StdEncoding.DecodeString(code)
 	if err != nil {
-		return nil, NewRefusal(http.StatusBadRequest, "the key is text, or base64: and its bytes in base64")
+		return nil, NewRefusal(http.StatusBadRequest, "a key is text, or base64: and its bytes in base64")
 	}
 	return append([]byte{}, key...), nil // an empty key is a key
 }
 
-// Key is a key as ToKey takes it. Nil has none.
+// Key formats a key for ToKey. A nil key is "".
 func Key(key []byte) string {
 	text := string(key)
 	strange := strings.HasPrefix(text, keyCode) || text == "" ||

@@ -2,13 +2,13 @@ package page
 
 import "strings"
 
-// FirstLine is s up to its first line end.
+// FirstLine returns the first line of s.
 func FirstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return line
 }
 
-// Cut shortens a text that has no room.
+// Cut shortens a text to most characters.
 func Cut(s string, most int) string {
 	n := 0
 	for i := range s {

@@ -5,10 +5,10 @@ import (
 	"strconv"
 )
 
-// Exact is up to where counts are exact.
+// Exact is the largest exact count.
 const Exact = 10_000
 
-// Counted writes a count, which is exact up to Exact.
+// Counted formats a count, with "about" above Exact.
 func Counted(n int64) string {
 	if n > Exact {
 		return "about " + Number(n)
@@ -16,7 +16,7 @@ func Counted(n int64) string {
 	return Number(n)
 }
 
-// Number writes n with its thousands apart.
+// Number formats n with thousands separators.
 func Number(n int64) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
@@ -25,10 +25,10 @@ func Number(n int64) string {
 	return text
 }
 
-// Count is so many of a thing.
+// Count formats a number with the name of the things.
 func Count(n int64, of string) string { return Number(n) + " " + of + Plural(n) }
 
-// Plural is what the name of so many things ends with.
+// Plural returns the plural ending for n things.
 func Plural(n int64) string {
 	if n == 1 {
 		return ""
@@ -36,7 +36,7 @@ func Plural(n int64) string {
 	return "s"
 }
 
-// Digits writes n as a command or a URL takes it; "": it is zero.
+// Digits formats n for a command or a URL; "" for zero.
 func Digits(n int64) string {
 	if n == 0 {
 		return ""
@@ -44,7 +44,7 @@ func Digits(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Times says how often.
+// Times formats a number of repetitions.
 func Times(n int) string {
 	if n == 1 {
 		return "once"
@@ -52,7 +52,7 @@ func Times(n int) string {
 	return Number(int64(n)) + " times"
 }
 
-// Bytes writes a size.
+// Bytes formats a size.
 func Bytes(n int) string {
 	if n < 1024 {
 		return fmt.Sprintf("%d bytes", n)

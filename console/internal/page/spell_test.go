@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A key that is shown leads back to itself, whatever bytes it has; no key and an empty one stay two things.
+// A formatted key parses back to the same bytes; a nil key and an empty key differ.
 func TestKey(t *testing.T) {
 	for _, key := range []string{"o-1", "", " ", "base64:o-1", "\x00\xff", "a\nb", "Bäume"} {
 		text := Key([]byte(key))
@@ -22,7 +22,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// Numbers have their thousands apart, and counts above what is exact say so.
+// Numbers have thousands separators, and inexact counts have "about".
 func TestNumber(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1000: "-1,000", -999: "-999",
 		12345678: "12,345,678"} {
@@ -36,7 +36,7 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// Durations are as long as people say them.
+// Durations are rounded as people write them.
 func TestAgo(t *testing.T) {
 	for d, want := range map[time.Duration]string{0: "–", 1500 * time.Millisecond: "2s",
 		90 * time.Second: "1m30s", 25 * time.Hour: "25h0m", 50 * time.Hour: "2 days"} {
@@ -46,7 +46,7 @@ func TestAgo(t *testing.T) {
 	}
 }
 
-// What is cut is cut between letters.
+// A text is cut between characters.
 func TestCut(t *testing.T) {
 	if got := Cut("Bäume", 2); got != "Bä…" || Cut("Bäume", 5) != "Bäume" {
 		t.Errorf("%q", got)

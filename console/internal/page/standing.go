@@ -1,5 +1,4 @@
-// This file says how a database stands, from what its store reads: the figures of the overview,
-// what an alert would say of them, and the last hour as far as somebody looked.
+// The standing of a database: figures of the overview, findings as in the alerts, and the last hour.
 
 package page
 
@@ -15,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Standing is how a database stands: what the overview shows of it.
+// A Standing is the state of a database on the overview.
 type Standing struct {
 	Source        string        `json:"source"`
 	Pending       int64         `json:"pending"`
@@ -28,9 +27,9 @@ type Standing struct {
 	Consumers     []Consumer    `json:"consumers"`
 	Sagas         []sagasAt     `json:"sagas"` // orchestrated ones, by definition
 	Findings      []finding     `json:"findings"`
-	Hour          []Point       `json:"last_hour"` // when somebody looked
-	At            time.Time     `json:"at"`        // when it was read
-	Oldest        time.Duration `json:"-"`         // as OldestSeconds
+	Hour          []Point       `json:"last_hour"` // recorded when the overview was read
+	At            time.Time     `json:"at"`        // when the database was read
+	Oldest        time.Duration `json:"-"`         // same as OldestSeconds
 }
 
 type relayLine struct {
@@ -40,11 +39,11 @@ type relayLine struct {
 	ProgressSeconds float64 `json:"progress_seconds"`
 }
 
-// A Consumer is how a consumer gets on, and what is kept for it.
+// A Consumer is the state of a consumer, with its parked and dead messages.
 type Consumer struct {
 	Name   string   `json:"name"`
 	Topics []string `json:"topics"`
-	// since a process of it gave a sign of life; -1: none ever did
+	// HeardSeconds is the age of the last heartbeat; -1 if there was none.
 	HeardSeconds    float64 `json:"heard_seconds"`
 	ProgressSeconds float64 `json:"progress_seconds"`
 	Parked          int64   `json:"parked"`
@@ -55,7 +54,7 @@ type Consumer struct {
 	Calls           int64   `json:"calls"`
 }
 
-// A sagasAt is how many sagas of a definition stand how, each counted to 10,000.
+// sagasAt counts the sagas of a definition by state, each up to 10,000.
 type sagasAt struct {
 	Name         string `json:"name"`
 	Running      int64  `json:"running"`
@@ -66,7 +65,7 @@ type sagasAt struct {
 	Overdue      int64  `json:"overdue"`
 }
 
-// A finding is what an alert would say: Name is the alert's.
+// A finding is a condition of an alert. Name is the alert's.
 type finding struct {
 	Name   string      `json:"name"`
 	Grade  skald.Grade `json:"grade"`
@@ -74,7 +73,7 @@ type finding struct {
 	Remedy string      `json:"remedy"`
 }
 
-// of is how the database of that name stands.
+// of returns the standing of the database of that name.
 func of(name string, s *store.Status) Standing {
 	out := Standing{Source: name, Pending: s.Outbox.Pending, Exact: s.Outbox.Exact,
 		Deferred: s.Outbox.Deferred, Shards: len(s.Outbox.Shards),
@@ -130,7 +129,7 @@ func (s *Standing) consumers(from *store.Status) {
 	slices.SortFunc(s.Consumers, func(a, b Consumer) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// findings go by what the alerts of deploy/prometheus go by, and the database knows.
+// findings checks the conditions of the alerts in deploy/prometheus that the database can answer.
 func (s *Standing) findings(from *store.Status) {
 	say := func(is bool, name string, grade skald.Grade, saw string, args ...any) {
 		if is {
@@ -158,36 +157,36 @@ func (s *Standing) findings(from *store.Status) {
 			k.Conflicts)
 		say(k.TooOld > 0, "SkaldTooOld", skald.Doubtful, "%s: %d messages are too old", k.Consumer, k.TooOld)
 		say(k.Called > 5*time.Minute, "SkaldCallUnsettled", skald.Doubtful,
-			"%s: a call to the outside is not settled since %s", k.Consumer, Ago(k.Called))
+			"%s: an external call has been unsettled for %s", k.Consumer, Ago(k.Called))
 	}
 	for _, c := range from.Consumers {
 		say(c.Heard > operate.Gone && c.Heard <= operate.Retired, "SkaldConsumerGone", skald.Failed,
-			"%s gave no sign of life for %s", c.Name, Ago(c.Heard))
+			"%s has sent no heartbeat for %s", c.Name, Ago(c.Heard))
 	}
 	for _, c := range from.Sagas {
 		say(c.Stuck > 0, "SkaldSagaStuck", skald.Failed, "%s: %s sagas stuck", c.Name, Counted(c.Stuck))
-		say(c.Overdue > 0, "SkaldSagaOverdue", skald.Failed, "%s: %s sagas due that no engine takes", c.Name,
+		say(c.Overdue > 0, "SkaldSagaOverdue", skald.Failed, "%s: %s due sagas that no engine has claimed", c.Name,
 			Counted(c.Overdue))
 	}
 	for _, c := range from.Tracked {
 		say(c.Overdue > 0, "SkaldTrackedOverdue", skald.Failed, "%s: %s sagas are overdue, %s the longest",
 			c.Flow, Counted(c.Overdue), c.OverdueKey)
 		say(c.Drifted > 0, "SkaldTrackedDrift", skald.Doubtful,
-			"%s: in %s sagas something came that the flow does not allow, the last time in %s",
+			"%s: %s sagas received events that the flow does not allow, most recently %s",
 			c.Flow, Counted(c.Drifted), c.DriftedKey)
 	}
 	say(from.Uncounted != nil, "SkaldSagasUncounted", skald.Doubtful,
-		"sagas cannot be counted, so nothing is known of them")
+		"sagas cannot be counted, so their state is unknown")
 	for _, r := range from.Reserved {
 		say(r.Expired > 0, "SkaldReservationExpired", skald.Doubtful,
-			"%s: the leases of %s keys ended without an answer", r.Consumer, Counted(r.Expired))
+			"%s: the leases of %s keys expired without an answer", r.Consumer, Counted(r.Expired))
 	}
-	// failed first
+	// failed findings first
 	slices.SortStableFunc(s.Findings,
 		func(a, b finding) int { return strings.Compare(string(a.Grade), string(b.Grade)) })
 }
 
-// Point is s on the plots.
+// Point returns the values of s for the plots.
 func (s *Standing) Point() Point {
 	now := Point{At: s.At, Pending: s.Pending, OldestSeconds: s.OldestSeconds}
 	for _, c := range s.Consumers {

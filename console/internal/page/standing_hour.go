@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	Over  = time.Hour        // so far back are points kept
-	Every = 30 * time.Second // so far are points apart, at least
+	Over  = time.Hour        // how long points are kept
+	Every = 30 * time.Second // smallest distance of two points
 )
 
-// A Point is how a source stood at a time, when somebody looked.
+// A Point has values of a source at one time.
 type Point struct {
 	At            time.Time `json:"at"`
 	Pending       int64     `json:"pending"`
@@ -18,14 +18,14 @@ type Point struct {
 	Kept          int64     `json:"kept"` // parked and dead
 }
 
-// A trace is the points of the last hour. It is of this process, and costs no query: what the overview reads
-// anyhow is noted.
+// A trace keeps the points of the last hour in memory. It sends no query: it records values that the
+// overview has read.
 type trace struct {
 	mu     sync.Mutex
 	points []Point
 }
 
-// Add notes a point, unless the last one is too near, and returns those of the last hour.
+// Add records a point, unless the last one is too recent, and returns the points of the last hour.
 func (t *trace) Add(now Point) []Point {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Points are half a minute apart, and older ones than an hour are forgotten.
+// Points are half a minute apart, and points older than an hour are removed.
 func TestTrace(t *testing.T) {
 	var tr trace
 	begin := time.Date(2026, 11, 24, 10, 0, 0, 0, time.UTC)

@@ -9,7 +9,7 @@ import (
 //go:embed static
 var files embed.FS
 
-// A staticFile is the style or the script.
+// A staticFile is an embedded file.
 type staticFile struct {
 	kind string
 	text []byte
@@ -19,7 +19,7 @@ func (staticFile) Heading() string { return "" }
 
 func (staticFile) HTML(*Page) {}
 
-// Static is the style, the script or the icon.
+// Static returns the style, the script or the icon.
 func Static(q *Request) (View, error) {
 	name := path.Base(q.PathValue("name"))
 	text, err := files.ReadFile("static/" + name)
@@ -31,7 +31,7 @@ func Static(q *Request) (View, error) {
 	return staticFile{kinds[path.Ext(name)], text}, nil
 }
 
-// OpenAPI says what each page has as JSON.
+// OpenAPI returns the description of the JSON of all pages.
 func OpenAPI(*Request) (View, error) {
 	text, err := files.ReadFile("static/openapi.json")
 	return staticFile{"application/json", text}, err

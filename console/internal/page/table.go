@@ -6,15 +6,15 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Table begins a table that can be scrolled, by keyboard too. Its caption, with arguments as of Put, is for
-// who does not see it.
+// Table begins a table that scrolls, also with the keyboard. The caption, with arguments as in Put, is for
+// screen readers.
 func (p *Page) Table(caption string, args ...any) {
 	p.Put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\""+caption+"\"><table>\n",
 		slices.Clone(args)...)
 	p.Put("<caption class=\"out\">"+caption+"</caption>\n", args...)
 }
 
-// Heads is the first row of a table.
+// Heads writes the header row of a table.
 func (p *Page) Heads(names ...string) {
 	p.Put("<tr>")
 	for _, name := range names {
@@ -23,14 +23,14 @@ func (p *Page) Heads(names ...string) {
 	p.Put("</tr>\n")
 }
 
-// Row writes a name and its value, unless that is empty.
+// Row writes a name and its value, unless the value is empty.
 func (p *Page) Row(what, is string) {
 	if is != "" {
 		p.Put("<div><dt>%s</dt><dd>%s</dd></div>\n", what, is)
 	}
 }
 
-// Figure writes a figure, which leads to a page; to "": to none.
+// Figure writes a figure that links to a page; no link if to is "".
 func (p *Page) Figure(what, is string, bad bool, to string) {
 	class := ""
 	if bad {
@@ -46,7 +46,7 @@ func (p *Page) Figure(what, is string, bad bool, to string) {
 	p.Put("</dd></div>\n")
 }
 
-// ClassOf is the class of a grade in the style.
+// ClassOf returns the CSS class of a grade.
 func ClassOf(g skald.Grade) string {
 	switch g {
 	case skald.Failed:

@@ -1,4 +1,4 @@
-// This file lists what operators did, as skald_audit has it.
+// The page of skald_audit, the operations of operators.
 
 package view
 
@@ -12,10 +12,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A line is what somebody did.
+// A line is an entry of the audit.
 type line struct {
 	Number   int64     `json:"number"`
-	Source   string    `json:"source"` // of the audit: a database
+	Source   string    `json:"source"` // the database of the audit
 	At       time.Time `json:"at"`
 	Author   string    `json:"author"`
 	Login    string    `json:"login,omitempty"`
@@ -27,7 +27,7 @@ type line struct {
 	Run      string    `json:"run,omitempty"`
 }
 
-// lineOf is an act as the audit of a source has it.
+// lineOf converts an entry of a source's audit.
 func lineOf(source string, a *store.Audit) line {
 	return line{a.Number, source, a.At, a.Author, a.Login, operate.ActionWithoutData(a), a.Reason, a.Consumer,
 		a.Identity.Source, a.ID, a.Run}
@@ -41,10 +41,10 @@ type auditPage struct {
 type auditPart struct {
 	Source string `json:"source"`
 	Acts   []line `json:"acts"`
-	Next   int64  `json:"next,omitempty"` // the "before" of the page of earlier ones
+	Next   int64  `json:"next,omitempty"` // the argument "before" of the next page
 }
 
-// List is the page of what operators did.
+// List is the page of operators' actions.
 func List(q *page.Request) (page.View, error) {
 	before, err := page.Place(q, "before")
 	if err != nil {
@@ -57,7 +57,7 @@ func List(q *page.Request) (page.View, error) {
 	return &auditPage{parts, away}, err
 }
 
-// auditsOf reads a page; with words, those that have them among the 10,000 before.
+// auditsOf reads a page. With words it returns matching entries among the next 10,000.
 func auditsOf(ctx context.Context, s *page.Source, before int64, words string) (auditPart, error) {
 	part, scan := auditPart{Source: s.Name, Acts: []line{}}, page.Rows+1
 	if words != "" {
@@ -104,13 +104,13 @@ func (v *auditPage) HTML(p *page.Page) {
 	}
 }
 
-// compensated is the key of the saga in "compensate FLOW KEY: STEPS".
+// compensated returns the saga's key in "compensate FLOW KEY: STEPS".
 func compensated(action string) string {
 	_, rest, _ := strings.Cut(strings.TrimPrefix(action, "compensate "), " ")
 	return rest[:max(strings.LastIndex(rest, ": "), 0)]
 }
 
-// table writes acts as a table.
+// table writes entries as a table.
 func table(p *page.Page, list []line) {
 	p.Table("What operators did")
 	p.Put("<tr><th scope=\"col\">at</th><th scope=\"col\">who</th><th scope=\"col\">did</th>" +
@@ -130,7 +130,7 @@ func table(p *page.Page, list []line) {
 		}
 		p.Put("</td><td>%s<br>", a.Consumer)
 		switch {
-		case strings.HasPrefix(a.Action, "saga ") || a.Action == "show saga data": // the consumer is its name
+		case strings.HasPrefix(a.Action, "saga ") || a.Action == "show saga data": // Consumer has the saga's name
 			p.Link(page.Cut(a.ID, page.MostID), "/saga", "in", a.Source, "name", a.Consumer, "key", a.ID)
 		case strings.HasPrefix(a.Action, "compensate "):
 			p.Link(page.Cut(a.ID, page.MostID), "/story", "q", compensated(a.Action))

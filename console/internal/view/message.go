@@ -14,21 +14,21 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A messagePage is what one consumer knows of one message. Its list and this page read the same row.
+// A messagePage is the state of one message at one consumer. Lists read the same row.
 type messagePage struct {
 	Source string `json:"source"`
-	// Kept is the message, where it is parked or a dead letter: without its payload and values of headers.
+	// Kept is the message if it is parked or dead, without payload and header values.
 	Kept    *operate.Message `json:"kept,omitempty"`
 	State   string           `json:"state"`
-	Outcome string           `json:"outcome"` // fresh, done, rejected, barred, …: what became of it
+	Outcome string           `json:"outcome"` // fresh, done, rejected, barred, …
 	Reason  string           `json:"reason,omitempty"`
 	Bytes   int              `json:"bytes"`
-	Headers []string         `json:"headers"` // their names
-	// of the state that was read: a verb is refused where it has changed
+	Headers []string         `json:"headers"` // names
+	// Seen is a hash of the state that was read. A verb is refused if the state has changed.
 	Seen  string      `json:"seen"`
 	Call  *callLine   `json:"call,omitempty"`
 	Apart []apart     `json:"quarantine"`
-	Audit []line      `json:"audit"` // what operators did about it, of the last 1,000 acts
+	Audit []line      `json:"audit"` // entries about it among the newest 1,000
 	Shown *page.Shown `json:"payload,omitempty"`
 
 	id       store.Identity
@@ -45,7 +45,7 @@ type callLine struct {
 	Undo  bool      `json:"undo"`
 }
 
-// seen tells apart how a kept message stands, as far as a verb cares.
+// seen returns a hash of the state of a kept message, as far as it matters to verbs.
 func seen(p *store.Parked) string {
 	state := fmt.Sprint(p.Place, p.Attempts, p.Last.At.UnixNano(), p.CrashCount)
 	if p.Dead != nil {
@@ -58,10 +58,10 @@ func seen(p *store.Parked) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Pages are the pages of messages.
+// Pages has the pages of messages.
 type Pages struct {
 	Mask  page.Mask
-	Links map[string]string // as Options.Links
+	Links map[string]string // Options.Links
 }
 
 // Message is the page of one message.
@@ -74,13 +74,13 @@ func (m Pages) Message(q *page.Request) (page.View, error) {
 	return v, err
 }
 
-// read reads what is known of the message that the arguments name.
+// read reads the message that the arguments identify.
 func (m Pages) read(q *page.Request, s *page.Source) (*messagePage, *store.Parked, error) {
 	v := &messagePage{Source: s.Name, consumer: q.Arg("consumer"),
 		id: store.Identity{Source: q.Arg("source"), ID: q.Arg("id")}, at: s, links: m.Links,
 		Headers: []string{}, Apart: []apart{}, Audit: []line{}}
 	if v.consumer == "" || v.id.ID == "" {
-		return nil, nil, page.NewRefusal(http.StatusBadRequest, "which message? Give consumer, source and id")
+		return nil, nil, page.NewRefusal(http.StatusBadRequest, "give consumer, source and id of a message")
 	}
 	kept, err := page.One(q, s,
 		func(ctx context.Context, s *page.Source) (*store.Parked, error) { return v.read(ctx, s) })
@@ -118,7 +118,7 @@ func (v *messagePage) read(ctx context.Context, s *page.Source) (*store.Parked, 
 	}
 	if len(list) == 0 {
 		if seen[0].Outcome == store.Fresh {
-			v.State = "not kept, and not known as finished"
+			v.State = "neither kept nor finished"
 		}
 		return nil, nil
 	}
@@ -126,7 +126,7 @@ func (v *messagePage) read(ctx context.Context, s *page.Source) (*store.Parked, 
 	return &list[0], nil
 }
 
-// take shows a kept message, without what only some may see.
+// take copies a kept message without payload and header values.
 func (v *messagePage) take(p *store.Parked) {
 	m := operate.MessageOf(p)
 	v.Bytes, v.State, v.Seen = len(m.Data), operate.State(p), seen(p)
@@ -141,12 +141,12 @@ func (v *messagePage) take(p *store.Parked) {
 	v.sel = only(p)
 }
 
-// only chooses one message.
+// only selects one message.
 func only(p *store.Parked) operate.Selection {
 	return operate.Selection{Dead: p.Dead != nil, Consumer: p.Consumer, Source: p.Source, ID: p.ID}
 }
 
-// Payload shows what is in a message, once that is noted.
+// Payload is the page of one message with its payload. It records the access first.
 func (m Pages) Payload(q *page.Request) (page.View, error) {
 	s, err := q.Source()
 	if err != nil {
@@ -161,7 +161,7 @@ func (m Pages) Payload(q *page.Request) (page.View, error) {
 	}
 	reason := strings.TrimSpace(q.Arg("reason"))
 	if reason == "" {
-		reason = "looked at in the console"
+		reason = "viewed in the console"
 	}
 	if err := page.Note(q, s, reason, "show payload", kept.Consumer, kept.Identity); err != nil {
 		return nil, err

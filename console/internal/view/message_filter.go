@@ -10,17 +10,17 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// filters are the arguments of a URL that choose among kept messages: the URL holds every filter.
+// filters lists the URL arguments that filter kept messages.
 func filters() []string {
 	return []string{"consumer", "source", "id", "key", "topic", "type", "kind", "fingerprint", "from", "to"}
 }
 
-// meantOf refuses a filter that would choose nothing, or more than it says.
+// meantOf refuses a filter that would select nothing, or that applies only to dead letters.
 func meantOf(s *operate.Selection) error {
 	switch {
 	case !s.Dead && (s.Kind+s.Fingerprint != "" || !s.DeadFrom.IsZero() || !s.DeadTo.IsZero()):
 		return page.NewRefusal(http.StatusBadRequest,
-			"kind, fingerprint, from and to choose among dead letters, not among parked messages")
+			"kind, fingerprint, from and to filter dead letters, not parked messages")
 	case s.Kind != "" && !slices.Contains(operate.DeadKinds(), s.Kind):
 		return page.NewRefusal(http.StatusBadRequest, "kind is one of %s, not %.40q",
 			strings.Join(operate.DeadKinds(), ", "), s.Kind)
@@ -28,7 +28,7 @@ func meantOf(s *operate.Selection) error {
 	return nil
 }
 
-// messageSelect is what the arguments choose.
+// messageSelect returns the selection of the arguments.
 func messageSelect(q *page.Request, dead bool) (s operate.Selection, err error) {
 	s = operate.Selection{Dead: dead, Consumer: q.Arg("consumer"), Source: q.Arg("source"), ID: q.Arg("id"),
 		Topic: q.Arg("topic"), Type: q.Arg("type"),
@@ -60,7 +60,7 @@ func moment(q *page.Request, name string) (t time.Time, err error) {
 	return t, nil
 }
 
-// messageFilters are the arguments of a selection, as At takes them.
+// messageFilters returns the filter arguments for At.
 func messageFilters(q *page.Request, more ...string) []string {
 	out := []string{"in", q.Arg("in")}
 	for _, name := range filters() {

@@ -1,5 +1,5 @@
-// This file has the pages of messages that consumers keep: parked ones, dead letters, those in
-// quarantine, and what is known of one.
+// Pages of messages that consumers keep: parked messages, dead letters, the quarantine, and single
+// messages.
 
 package view
 
@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A keptPage is parked messages, or dead letters, of each source.
+// A keptPage lists parked messages or dead letters of each source.
 type keptPage struct {
 	Dead  bool        `json:"dead"`
 	Parts []keptPart  `json:"sources"`
@@ -22,23 +22,23 @@ type keptPage struct {
 type keptPart struct {
 	Source   string        `json:"source"`
 	Messages []messageLine `json:"messages"`
-	// Next is the "after" of the next page of this source; 0: this was the last.
+	// Next is the argument "after" of the next page of this source; 0 for the last page.
 	Next    int64 `json:"next,omitempty"`
-	Scanned int   `json:"scanned"` // messages that were looked at, where that ended the page; else 0
+	Scanned int   `json:"scanned"` // number of scanned messages if a limit ended the page; else 0
 }
 
-// A messageLine is a message of a list: without payload and headers.
+// A messageLine is a message in a list, without payload and headers.
 type messageLine struct {
 	operate.Message
 	State string `json:"state"`
 }
 
-// messageLineOf is p as a list has it.
+// messageLineOf converts p.
 func messageLineOf(p *store.Parked) messageLine {
 	return messageLine{operate.MessageOf(p), operate.State(p)}
 }
 
-// Dead is the page of dead letters, Parked that of parked messages.
+// Dead and Parked are the pages of dead letters and of parked messages.
 func Dead(q *page.Request) (page.View, error)   { return keptList(q, true) }
 func Parked(q *page.Request) (page.View, error) { return keptList(q, false) }
 
@@ -87,7 +87,7 @@ func (v *keptPage) HTML(p *page.Page) {
 	n := 0
 	for i := range v.Parts {
 		if n += len(v.Parts[i].Messages); v.Parts[i].Next > 0 {
-			n++ // there may be others
+			n++ // there may be more
 		}
 		v.part(p, &v.Parts[i])
 	}
@@ -109,7 +109,7 @@ func (v *keptPage) part(p *page.Page, part *keptPart) {
 		p.Put("<p class=\"verbs\">")
 		for _, verb := range verbs {
 			args := append(messageFilters(p.Request), "verb", verb, "in", part.Source)
-			p.Put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.At("/act", args...),
+			p.Put(`<a class="button" href="%s">%s all that match the filter …</a> `, p.At("/act", args...),
 				page.Title(verb))
 		}
 		p.Put("</p>\n")
@@ -133,7 +133,7 @@ func (v *keptPage) part(p *page.Page, part *keptPart) {
 			10))
 		p.Put("<p>")
 		if part.Scanned > 0 {
-			p.Put("%s were looked at. ", page.Number(int64(part.Scanned)))
+			p.Put("%s were scanned. ", page.Number(int64(part.Scanned)))
 		}
 		p.Link("The next ones", v.path(), args...)
 		p.Put("</p>\n")
@@ -141,7 +141,7 @@ func (v *keptPage) part(p *page.Page, part *keptPart) {
 	p.Put("</section>\n")
 }
 
-// A groupsPage is dead letters by how they failed.
+// A groupsPage lists dead letters grouped by failure.
 type groupsPage struct {
 	Parts []groupsPart `json:"sources"`
 	Away  []page.Away  `json:"away"`
@@ -150,18 +150,18 @@ type groupsPage struct {
 type groupsPart struct {
 	Source string          `json:"source"`
 	Groups []operate.Group `json:"groups"`
-	// More: only the first 10,000 dead letters are counted.
+	// More is true if only the first 10,000 dead letters were counted.
 	More bool `json:"more"`
 }
 
-// Groups is the page of dead letters by how they failed.
+// Groups is the page of dead letters grouped by failure.
 func Groups(q *page.Request) (page.View, error) {
 	s, err := messageSelect(q, true)
 	if err != nil {
 		return nil, err
 	}
 	parts, away, err := page.Parts(q, func(ctx context.Context, from *page.Source) (groupsPart, error) {
-		// one more tells whether there are others
+		// one more, to detect that there are others
 		all, err := operate.Kept(ctx, from.DB, s, true,
 			operate.Peek{Limit: page.Exact, Scan: page.Exact + 1})
 		var g operate.Grouping

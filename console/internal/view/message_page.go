@@ -21,7 +21,7 @@ func (v *messagePage) HTML(p *page.Page) {
 	p.Row("source", v.id.Source)
 	if v.Kept == nil {
 		p.Row("reason", v.Reason)
-		p.Put("</dl>\n<p>It is neither parked nor a dead letter. The consumer says: <b>%s</b>.</p>\n",
+		p.Put("</dl>\n<p>It is neither parked nor a dead letter. Its outcome at the consumer: <b>%s</b>.</p>\n",
 			v.Outcome)
 	} else {
 		v.facts(p)
@@ -87,14 +87,14 @@ func (v *messagePage) facts(p *page.Page) {
 		p.Put("<div><dt>call outside</dt><dd>%s since ", v.Call.Key)
 		p.When(v.Call.Since)
 		if !v.Call.Known {
-			p.Put(": it is not known what became of it")
+			p.Put(": its outcome is unknown")
 		}
 		p.Put("</dd></div>\n")
 	}
 	v.leads(p)
 }
 
-// leads are links, filled in.
+// leads writes the configured links.
 func (v *messagePage) leads(p *page.Page) {
 	trace := ""
 	if parts := strings.Split(v.Kept.TraceParent, "-"); len(parts) == 4 {
@@ -106,7 +106,7 @@ func (v *messagePage) leads(p *page.Page) {
 		url.QueryEscape(v.consumer))
 	for _, text := range slices.Sorted(maps.Keys(v.links)) {
 		if trace == "" && strings.Contains(v.links[text], "{trace") {
-			continue // it has none to lead to
+			continue // the message has no trace
 		}
 		p.Put("<div><dt>link</dt><dd><a href=\"%s\" rel=\"noreferrer\">%s</a></dd></div>\n",
 			fill.Replace(v.links[text]), text)
@@ -119,7 +119,7 @@ func (v *messagePage) verbs(p *page.Page) {
 		names = []string{"redrive", "drop"}
 	}
 	if v.sel.Dead && v.Kept.Kind == failure.KindRejected {
-		names = []string{"drop"} // it was answered: to take it again changes nothing
+		names = []string{"drop"} // its reply was sent, so handling it again changes nothing
 	}
 	for _, name := range names {
 		p.Put("<p class=\"verbs\">")
@@ -141,7 +141,7 @@ func (v *messagePage) errors(p *page.Page) {
 	}
 	p.Put("<section class=\"card\">\n<h2>How it failed</h2>\n")
 	if m.Kind != "" {
-		p.Put("<p>A dead letter of the kind <b>%s</b>; others that failed so: ", m.Kind)
+		p.Put("<p>A dead letter of the kind <b>%s</b>; others with the same failure: ", m.Kind)
 		p.Link(m.Fingerprint, "/dead", "in", v.Source, "consumer", v.consumer, "fingerprint", m.Fingerprint)
 		p.Put("</p>\n")
 	}
@@ -187,7 +187,7 @@ func (v *messagePage) payload(p *page.Page) {
 		p.Put("<form method=\"post\" action=\"%s\">", p.At("/message/payload"))
 		p.Hidden("token", p.Token, "in", v.Source, "consumer", v.consumer, "source", v.id.Source,
 			"id", v.id.ID)
-		p.Put("<p>Hidden. <button>Show it</button> <span class=\"dim\">It is noted who looked.</span></p></form>\n")
+		p.Put("<p>Hidden. <button>Show it</button> <span class=\"dim\">Your name is recorded.</span></p></form>\n")
 	}
 	p.Put("</section>\n")
 }

@@ -28,7 +28,7 @@ type apart struct {
 	Taken    *time.Time `json:"taken_at,omitempty"`
 }
 
-// apartOf is m, of the database of a service.
+// apartOf converts m, from the database of a service.
 func apartOf(service string, m *store.Quarantined) apart {
 	return apart{m.Number, service, m.Consumer, m.Why.String(), m.At, m.Source, m.ID, m.Message.Topic,
 		m.Message.Type, page.Key(m.Message.Key),
@@ -50,7 +50,7 @@ type quarantinePage struct {
 type quarantinePart struct {
 	Source   string  `json:"source"`
 	Messages []apart `json:"messages"`
-	Next     int64   `json:"next,omitempty"` // the "after" of the next page
+	Next     int64   `json:"next,omitempty"` // the argument "after" of the next page
 }
 
 // Quarantine is the page of messages in quarantine.
@@ -91,9 +91,9 @@ func (*quarantinePage) Live()           {}
 func (v *quarantinePage) HTML(p *page.Page) {
 	p.Away(v.Away)
 	if p.Arg("admitted") != "" {
-		p.Put("<p class=\"note fine\" role=\"status\">Admitted: the consumers take them within some seconds.</p>\n")
+		p.Put("<p class=\"note fine\" role=\"status\">Admitted: the consumers handle them within seconds.</p>\n")
 	}
-	p.Put("<p>Messages of which another payload was taken under the same identity (conflict), or that are older than marks are kept (too old). They hold nobody up, and wait for somebody to decide.</p>\n")
+	p.Put("<p>Messages whose id was already handled with another payload (conflict), or that are older than the retention of marks (too old). They block no other message, and wait for an operator's decision.</p>\n")
 	p.FilterForm("/quarantine", "consumer", "why", "type", "topic", "id")
 	n := 0
 	for i := range v.Parts {
@@ -104,7 +104,7 @@ func (v *quarantinePage) HTML(p *page.Page) {
 		}
 		p.Put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
 		if p.May(page.Act) {
-			p.Put(`<p class="verbs"><a class="button" href="%s">Admit all that the filter chooses …</a></p>`+
+			p.Put(`<p class="verbs"><a class="button" href="%s">Admit all that match the filter …</a></p>`+
 				"\n",
 				p.At("/act", "verb", "admit", "in", part.Source, "consumer", p.Arg("consumer"),
 					"id", p.Arg("id"), "topic", p.Arg("topic"), "type", p.Arg("type"), "why", p.Arg("why")))

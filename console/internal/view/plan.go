@@ -1,4 +1,4 @@
-// This file says what a verb would do before anything is done, and does it if that still holds.
+// Verbs: the page shows the effect first, and applies the verb if the effect is still the same.
 
 package view
 
@@ -9,37 +9,37 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// A plan is what a verb would do: nothing has changed. A form that is sent has to bring Seen along.
+// A plan is the effect of a verb that was not applied yet. The form must send Seen back.
 type plan struct {
 	Verb     string        `json:"verb"`
 	Source   string        `json:"source"`
 	Does     string        `json:"does"`
 	Command  string        `json:"command"`
-	Selected int           `json:"selected"` // messages
-	Change   int           `json:"change"`   // of those: what would be changed
-	More     bool          `json:"more"`     // there are more than 10,000: it is refused
+	Selected int           `json:"selected"` // selected messages
+	Change   int           `json:"change"`   // number of them that would change
+	More     bool          `json:"more"`     // more than 10,000: the verb is refused
 	Needs    []needsCall   `json:"needs_call"`
 	Sample   []messageLine `json:"sample"` // the first of them
 	Apart    []apart       `json:"quarantine,omitempty"`
-	Meant    []meantSaga   `json:"sagas,omitempty"`  // the first of them, of a bulk action on sagas
-	Undo     []string      `json:"undo,omitempty"`   // steps of a saga whose undo is asked for
-	Before   []string      `json:"before,omitempty"` // was asked for before, and is not reported yet
+	Meant    []meantSaga   `json:"sagas,omitempty"`  // the first sagas of a bulk action
+	Undo     []string      `json:"undo,omitempty"`   // steps of a saga whose undo would be requested
+	Before   []string      `json:"before,omitempty"` // steps whose undo was requested before and is not reported yet
 	Seen     string        `json:"seen"`
-	// what has changed since the page was read: nothing was done
+	// Changed is the change since the page was read. The verb was not applied.
 	Changed string             `json:"changed,omitempty"`
-	Stale   bool               `json:"stale"`             // the page that led here was older than this
-	Missing string             `json:"missing,omitempty"` // what the form lacks: nothing was done
+	Stale   bool               `json:"stale"`             // the state differs from the page that led here
+	Missing string             `json:"missing,omitempty"` // the missing part of the form; the verb was not applied
 	Request operate.RunRequest `json:"request"`
 
-	*page.Failure // what Changed and Missing say, as a problem
+	*page.Failure // Changed or Missing, as a problem
 	at            *page.Source
 	verb          page.Verb
-	many          bool   // all sagas that a filter chooses, not one of them
-	tried         bool   // each of them was asked whether the verb applies to it
-	alone         string // seen of the only one
+	many          bool   // all sagas that match the filter
+	tried         bool   // the verb was tried on each of them
+	alone         string // hash of the only message
 }
 
-// A needsCall is a message at a call to the outside: a drop has to say what became of it.
+// A needsCall is a message with an unsettled external call: a drop needs the outcome of the call.
 type needsCall struct {
 	ID   string `json:"id"`
 	Step string `json:"step"`
@@ -56,7 +56,7 @@ func (v *plan) Code() int {
 	return http.StatusOK
 }
 
-// refused is v with the problem that nothing was done.
+// refused adds a problem to v: the verb was not applied.
 func (v *plan) refused(code int, what string) *plan {
 	v.Failure = &page.Failure{Status: code, Title: http.StatusText(code), Detail: what}
 	return v

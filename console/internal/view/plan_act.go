@@ -14,10 +14,10 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// An Actor does what plans said.
+// An Actor applies verbs.
 type Actor struct{ Jobs *Jobs }
 
-// Act does what a plan said, if that still holds.
+// Act applies a verb if the plan is still the same.
 func (a Actor) Act(q *page.Request) (page.View, error) {
 	v, err := planOf(q)
 	if err != nil {
@@ -26,21 +26,21 @@ func (a Actor) Act(q *page.Request) (page.View, error) {
 	reason := strings.TrimSpace(q.Arg("reason"))
 	switch {
 	case v.changed(q.Arg("seen")):
-		v.Changed = "what is meant has changed since the page was read: nothing was done. This is how it stands now."
+		v.Changed = "the selection has changed since the page was read, so nothing was done. This is the current state."
 		return v.refused(http.StatusConflict, v.Changed), nil
 	case reason == "" || utf8.RuneCountInString(reason) > 1000:
-		v.Missing = "say why, in at most 1,000 letters: it is noted"
+		v.Missing = "give a reason of at most 1,000 characters for the audit"
 		return v.refused(http.StatusUnprocessableEntity, v.Missing), nil
 	case v.More:
 		return nil, page.NewRefusal(http.StatusUnprocessableEntity,
-			"more than %s are meant: narrow the filter, or type the command", page.Number(v.most()))
+			"more than %s are selected: narrow the filter, or type the command", page.Number(v.most()))
 	case v.verb.About != page.Messages && !v.many:
 		return v.tellNow(q, reason)
 	case v.Change == 0:
 		return nil, page.NewRefusal(http.StatusNotFound,
-			"nothing is meant any more: it was finished, or somebody else was first")
+			"nothing is selected any more: it was finished, or another operator was first")
 	case v.Verb == "drop" && len(v.Needs) > 0:
-		v.Missing = "say what became of the calls outside"
+		v.Missing = "give the outcome of the external calls"
 		return v.refused(http.StatusUnprocessableEntity, v.Missing), nil
 	}
 	run := v.run(q, "console-"+strings.ToLower(rand.Text()[:12]), reason)
@@ -56,11 +56,11 @@ func (a Actor) Act(q *page.Request) (page.View, error) {
 		return nil, err
 	}
 	a.Jobs.Launch(v.at, run, j)
-	j.Wait(q.Context()) // most are done at once
+	j.Wait(q.Context()) // most end within that time
 	return q.See("/run", "in", v.Source, "run", run.ID), nil
 }
 
-// most is how many a verb here is about at most.
+// most returns the largest number of objects that a verb accepts here.
 func (v *plan) most() int64 {
 	if v.verb.About == page.Apart {
 		return operate.AdmitsAtOnce
@@ -68,8 +68,8 @@ func (v *plan) most() int64 {
 	return page.Exact
 }
 
-// changed tells whether somebody saw something else. Parked messages and sagas come and go all the time: of
-// several only more than were seen counts.
+// changed reports whether the state differs from the one that the operator saw. Parked messages and sagas
+// change all the time, so for several of them only a larger number counts as changed.
 func (v *plan) changed(seen string) bool {
 	if v.many || v.verb.About == page.Messages && !v.verb.Dead && v.Selected != 1 {
 		_, count, _ := strings.Cut(seen, "-")
@@ -79,7 +79,7 @@ func (v *plan) changed(seen string) bool {
 	return seen != v.Seen
 }
 
-// tellNow carries out a verb that takes one or few statements.
+// tellNow applies a verb that needs only a few statements.
 func (v *plan) tellNow(q *page.Request, reason string) (page.View, error) {
 	o := operate.Order{Author: q.Who.Name, Reason: reason}
 	if v.verb.About == page.Consumers {
@@ -127,7 +127,7 @@ func (v *plan) HTML(p *page.Page) {
 		p.Put("<p class=\"note bad\" role=\"alert\">%s</p>\n", v.Changed)
 	}
 	if v.Stale {
-		p.Put("<p class=\"note warn\" role=\"alert\">It has changed since you saw it. This is how it stands now.</p>\n")
+		p.Put("<p class=\"note warn\" role=\"alert\">It has changed since you saw it. This is the current state.</p>\n")
 	}
 	if v.Missing != "" {
 		p.Put("<p class=\"note bad\" role=\"alert\">Nothing was done: %s.</p>\n", v.Missing)
@@ -137,7 +137,7 @@ func (v *plan) HTML(p *page.Page) {
 	case v.verb.About == page.Consumers:
 		p.Put("<p>In <b>%s</b>, the consumer <b>%s</b>.</p>\n", v.Source, v.Request.Selection.Consumer)
 	case v.More:
-		p.Put("<p>More than <b>%s</b> of %s are meant: narrow the filter, or type the command.</p>\n",
+		p.Put("<p>More than <b>%s</b> of %s are selected: narrow the filter, or type the command.</p>\n",
 			page.Number(v.most()), v.Source)
 	case v.many:
 		v.meant(p)
@@ -147,13 +147,13 @@ func (v *plan) HTML(p *page.Page) {
 		p.Put("<p>In <b>%s</b>, the saga <b>%s %s</b> %s. Nothing has changed yet.</p>\n", v.Source,
 			p.Arg("name"), p.Arg("key"), p.Arg("step"))
 		for _, why := range v.Before {
-			p.Put("<p class=\"note warn\">It would be left as it is: %s</p>\n", why)
+			p.Put("<p class=\"note warn\">It would not change: %s</p>\n", why)
 		}
 	default:
 		p.Put("<p>In <b>%s</b> it is about <b>%s</b> message%s", v.Source, page.Number(int64(v.Change)),
 			page.Plural(int64(v.Change)))
 		if left := v.Selected - v.Change; left > 0 {
-			p.Put("; %s rejections are left as they are, since others have been told of them",
+			p.Put("; %s rejections do not change, because other services have received them",
 				page.Number(int64(left)))
 		}
 		p.Put(". Nothing has changed yet.</p>\n")
@@ -180,9 +180,9 @@ func (v *plan) form(p *page.Page) {
 		}
 	}
 	if v.Verb == "redrive" && v.Change > 1 {
-		p.Put("<label><input type=\"checkbox\" name=\"canary\" value=\"1\" checked> one first, and the others only if it succeeds</label>\n")
-		p.Put("<label>at most so many a second <input name=\"rate\" inputmode=\"decimal\" value=\"%s\" placeholder=\"all at once\"></label>\n", p.Arg("rate"))
-		p.Put("<label>stop when more than this share fails again <input name=\"max_errors\" inputmode=\"decimal\" value=\"0.1\"></label>\n")
+		p.Put("<label><input type=\"checkbox\" name=\"canary\" value=\"1\" checked> one first, the others only if it succeeds</label>\n")
+		p.Put("<label>maximum per second <input name=\"rate\" inputmode=\"decimal\" value=\"%s\" placeholder=\"all at once\"></label>\n", p.Arg("rate"))
+		p.Put("<label>stop if more than this share fails again <input name=\"max_errors\" inputmode=\"decimal\" value=\"0.1\"></label>\n")
 	}
 	if len(v.Needs) > 0 {
 		v.calls(p)
@@ -191,7 +191,7 @@ func (v *plan) form(p *page.Page) {
 		p.Put("<label>output, as JSON <input name=\"data\" value=\"%s\"></label>\n", p.Arg("data"))
 	}
 	p.Put("<label>why <input name=\"reason\" required maxlength=\"1000\" value=\"%s\" autocomplete=\"off\"></label>\n", p.Arg("reason"))
-	p.Put("<p><button class=\"go\">%s</button> <span class=\"dim\">as %s; it is noted</span></p>\n</form>\n",
+	p.Put("<p><button class=\"go\">%s</button> <span class=\"dim\">as %s; recorded in the audit</span></p>\n</form>\n",
 		v.verb.Title+countText(v), p.Who.Name)
 }
 
@@ -203,11 +203,11 @@ func countText(v *plan) string {
 }
 
 func (v *plan) calls(p *page.Page) {
-	of := fmt.Sprintf("%s of them are at a call", page.Number(int64(len(v.Needs))))
+	of := fmt.Sprintf("%s of them have an external call without outcome", page.Number(int64(len(v.Needs))))
 	if v.Change == 1 {
-		of = "It is at a call"
+		of = "It has an external call without outcome"
 	}
-	p.Put("<fieldset><legend>%s to the outside, and nobody asks what became of it afterwards: look it up at the provider</legend>\n<ul>", of)
+	p.Put("<fieldset><legend>%s. Skald will not look it up later: look it up at the provider</legend>\n<ul>", of)
 	for i, n := range v.Needs {
 		if i == 10 {
 			p.Put("<li>and others</li>")
@@ -230,7 +230,7 @@ func (v *plan) sample(p *page.Page) {
 	if len(v.Apart) > 0 {
 		p.Put("<section class=\"card\"><h2>The first of them</h2>\n")
 		apartTable(p, v.Apart)
-		p.Put("<p class=\"dim\">What is in them, and what was taken instead:</p>\n")
+		p.Put("<p class=\"dim\">Commands that show their payloads, and the ones that were handled instead:</p>\n")
 		for i := range v.Apart {
 			p.Put("<p><code>%s</code></p>\n", page.LookCommand(v.at.At, v.Apart[i].Consumer, v.Apart[i].From,
 				v.Apart[i].ID))

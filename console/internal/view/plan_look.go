@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Show shows what a verb would do.
+// Show is the page of a verb's effect.
 func Show(q *page.Request) (page.View, error) { return planOf(q) }
 
 func planOf(q *page.Request) (*plan, error) {
@@ -26,7 +26,7 @@ func planOf(q *page.Request) (*plan, error) {
 	}
 	does, ok := page.Find(q.Arg("verb"))
 	if !ok {
-		return nil, page.NewRefusal(http.StatusBadRequest, "there is no verb %.40q", q.Arg("verb"))
+		return nil, page.NewRefusal(http.StatusBadRequest, "unknown verb %.40q", q.Arg("verb"))
 	}
 	v := &plan{Verb: does.Name, Source: s.Name, Does: does.Does, Needs: []needsCall{},
 		Sample: []messageLine{}, at: s, verb: does}
@@ -79,7 +79,7 @@ func pace(q *page.Request) (p operate.Pace, err error) {
 	return p, nil
 }
 
-// look reads what is selected: what a dry run would say, of 10,000 messages at most.
+// look computes the effect on the selected messages, at most 10,000.
 func (v *plan) look(ctx context.Context, s *page.Source) error {
 	sel := v.Request.Selection
 	all, err := operate.Kept(ctx, s.DB, sel, true, operate.Peek{Limit: page.Exact, Scan: 10 * page.Exact})
@@ -105,10 +105,10 @@ func (v *plan) look(ctx context.Context, s *page.Source) error {
 		}
 		if sel.Dead || len(all.List) == 1 {
 			v.alone = seen(p)
-			_, _ = sum.Write([]byte(v.alone)) // a hash takes all
+			_, _ = sum.Write([]byte(v.alone)) // a hash never fails
 		}
 	}
-	if sel.Dead && sel.DeadTo.IsZero() && !last.IsZero() { // what dies from now on was not seen
+	if sel.Dead && sel.DeadTo.IsZero() && !last.IsZero() { // later dead letters were not seen
 		v.Request.Selection.DeadTo = last.Add(time.Microsecond)
 	}
 	v.Seen = hex.EncodeToString(sum.Sum(nil)[:8]) + "-" + strconv.Itoa(v.Change)
@@ -193,7 +193,7 @@ func admissionOf(q *page.Request) (a operate.Admission, err error) {
 		Type: q.Arg("type")}
 	if text := q.Arg("number"); text != "" {
 		if a.Number, err = strconv.ParseInt(text, 10, 64); err != nil || a.Number <= 0 {
-			return a, page.NewRefusal(http.StatusBadRequest, "number is that of a message in quarantine")
+			return a, page.NewRefusal(http.StatusBadRequest, "number is the number of a message in quarantine")
 		}
 	}
 	switch q.Arg("why") {

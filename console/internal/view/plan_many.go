@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A meantSaga is one of those that a bulk action is about.
+// A meantSaga is a saga of a bulk action.
 type meantSaga struct {
 	Name   string `json:"name"`
 	Key    string `json:"key"`
@@ -22,7 +22,7 @@ type meantSaga struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// manySagas is the dry run of a verb on all orchestrated sagas that are selected.
+// manySagas is the dry run of a verb on all selected orchestrated sagas.
 func (v *plan) manySagas(q *page.Request) error {
 	sel, err := sagaSelect(q)
 	if err != nil {
@@ -54,11 +54,11 @@ func (v *plan) manySagas(q *page.Request) error {
 	return nil
 }
 
-// mostTried sagas are asked one by one whether a verb applies to them, before it is carried out: a read each.
+// mostTried limits the sagas for which a dry run checks the verb: each costs a read.
 const mostTried = 100
 
-// try notes how many sagas a verb would change, and why it would leave the others. If that takes too long,
-// all that are selected count: each is asked again when the verb is carried out.
+// try computes how many sagas a verb would change, and why it would not change the others. If that takes
+// too long, all selected sagas count: each is checked again when the verb is applied.
 func (v *plan) try(q *page.Request, sel operate.SagaSelection, c operate.SagaChange) {
 	r, err := page.One(q, v.at, func(ctx context.Context, s *page.Source) (operate.SagaReport, error) {
 		r, err := operate.ChangeSagas(ctx, s.DB, sel, c, operate.Order{DryRun: true})
@@ -80,14 +80,14 @@ func (v *plan) try(q *page.Request, sel operate.SagaSelection, c operate.SagaCha
 	}
 }
 
-// manyFlows is the dry run of undoing all choreographed sagas that are selected.
+// manyFlows is the dry run of compensating all selected choreographed sagas.
 func (v *plan) manyFlows(q *page.Request) error {
 	if v.at.Compensate == nil {
-		return page.NewRefusal(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
+		return page.NewRefusal(http.StatusBadRequest, "%s has no tracker of choreographed sagas", v.Source)
 	}
 	if q.Arg("key") != "" {
 		return page.NewRefusal(http.StatusBadRequest,
-			"many sagas are chosen by flow, state and overdue: a key is for one of them, without many")
+			"select many sagas by flow, state and overdue; key selects one saga, without many")
 	}
 	sel := selectFlows(q)
 	what := store.TrackedQuery{Flow: sel.Flow, State: sel.State, Overdue: sel.Overdue, Limit: page.Exact + 1}
@@ -107,14 +107,15 @@ func (v *plan) manyFlows(q *page.Request) error {
 	return nil
 }
 
-// counted notes how many are meant. They come and go: only more than were seen are refused.
+// counted sets the number of selected sagas. It changes all the time, so only a larger number is refused
+// later.
 func (v *plan) counted(n int) {
 	v.Selected, v.Change, v.More = n, n, n > page.Exact
 	v.Seen = "n-" + strconv.Itoa(n)
 	v.Request.Of = n
 }
 
-// run is the bulk action that v asks for.
+// run returns the bulk action of v.
 func (v *plan) run(q *page.Request, id, reason string) operate.Run {
 	if is := &v.Request; is.Sagas != nil {
 		return operate.SagaRunOf(id, *is.Sagas, *is.Change, is.Of,
@@ -130,14 +131,14 @@ func (v *plan) run(q *page.Request, id, reason string) operate.Run {
 
 func (v *plan) meant(p *page.Page) {
 	if !v.tried {
-		p.Put("<p>In <b>%s</b> it is about <b>%s</b>. Nothing has changed yet. Each is left as it is if the verb does not apply to it by then.</p>\n",
+		p.Put("<p>In <b>%s</b> it is about <b>%s</b>. Nothing has changed yet. A saga to which the verb does not apply by then does not change.</p>\n",
 			v.Source, page.Count(int64(v.Change), "saga"))
 		return
 	}
 	p.Put("<p>In <b>%s</b> it would change <b>%s</b> of %s. Nothing has changed yet.</p>\n", v.Source,
 		page.Number(int64(v.Change)), page.Count(int64(v.Selected), "saga"))
 	for _, why := range v.Before {
-		p.Put("<p class=\"note warn\">Some are left as they are: %s.</p>\n", why)
+		p.Put("<p class=\"note warn\">Some would not change: %s.</p>\n", why)
 	}
 }
 

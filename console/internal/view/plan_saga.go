@@ -26,7 +26,7 @@ func (v *plan) sagaPlan(q *page.Request) error {
 		d := was.Detail(false)
 		v.Seen = d.ID + "-" + strconv.FormatInt(d.Changed.UnixNano(), 36)
 		if c.Verb == operate.CompleteSaga && c.Data == nil {
-			c.Data = json.RawMessage("null") // its form asks for it
+			c.Data = json.RawMessage("null") // the form will ask for it
 		}
 		r, err := operate.ChangeSagas(ctx, s.DB, sel, c, operate.Order{DryRun: true})
 		if partly := new(operate.PartlyError); errors.As(err, &partly) {
@@ -54,10 +54,10 @@ func wishOf(q *page.Request) operate.Wish {
 	return operate.Wish{Key: q.Arg("key"), Flow: q.Arg("flow")}
 }
 
-// compensation is the dry run of undoing a choreographed saga.
+// compensation is the dry run of compensating a choreographed saga.
 func (v *plan) compensation(q *page.Request) error {
 	if v.at.Compensate == nil {
-		return page.NewRefusal(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
+		return page.NewRefusal(http.StatusBadRequest, "%s has no tracker of choreographed sagas", v.Source)
 	}
 	w := wishOf(q)
 	v.Command = page.CompensateCommand(v.at.At, w)
@@ -83,10 +83,10 @@ func (v *plan) compensation(q *page.Request) error {
 func (v *plan) undo(p *page.Page) {
 	p.Put("<p>In <b>%s</b>, the saga <b>%s</b>. Nothing has changed yet.</p>\n<ul>\n", v.Source, p.Arg("key"))
 	for _, step := range v.Undo {
-		p.Put("<li>the undo of <b>%s</b> is asked for</li>\n", step)
+		p.Put("<li>the undo of <b>%s</b> is requested</li>\n", step)
 	}
 	for _, step := range v.Before {
-		p.Put("<li>the undo of <b>%s</b> was asked for before, and is not reported yet</li>\n", step)
+		p.Put("<li>the undo of <b>%s</b> was requested before, and is not reported yet</li>\n", step)
 	}
 	p.Put("</ul>\n")
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// A runPage is a bulk action as it is noted in skald_audit.
+// A runPage is a bulk action, as recorded in skald_audit.
 type runPage struct {
 	Source string `json:"source"`
 	operate.Run
-	Here bool `json:"in_hand"` // this console carries it out at this moment
+	Here bool `json:"in_hand"` // this console is running it
 	at   *page.Source
 }
 
@@ -37,35 +37,35 @@ func (js *Jobs) runOf(q *page.Request) (*runPage, error) {
 	}
 	id := q.Arg("run")
 	if id == "" {
-		return nil, page.NewRefusal(http.StatusBadRequest, "which run? Give run=NAME")
+		return nil, page.NewRefusal(http.StatusBadRequest, "give run=NAME")
 	}
-	here := js.job(s.Name, id) != nil // first: one that ends meanwhile is read as ended
+	here := js.job(s.Name, id) != nil // first, so that a run that ends now is read as ended
 	r, err := page.One(q, s, func(ctx context.Context, s *page.Source) (operate.Run, error) {
 		return operate.ReadRun(ctx, s.DB, id)
 	})
 	return &runPage{s.Name, r, here && r.Ended == "", s}, err
 }
 
-// Stop interrupts a run that this console has in hand.
+// Stop interrupts a run of this console.
 func (js *Jobs) Stop(q *page.Request) (page.View, error) {
 	s, err := q.Source()
 	if err != nil {
 		return nil, err
 	}
 	j, id := js.job(s.Name, q.Arg("run")), q.Arg("run")
-	if j == nil { // else nothing is asked of the database: it may be what hangs
+	if j == nil { // otherwise no query: the database may not answer
 		if _, err := js.runOf(q); err != nil {
 			return nil, err
 		}
 		return nil, page.NewRefusal(http.StatusConflict,
-			"this console does not have the run in hand: it has ended, was interrupted, or another process has it")
+			"this console is not running it: it has ended, was interrupted, or another process runs it")
 	}
 	j.stoppedBy(q.Who.Name)
 	j.Wait(q.Context())
 	return q.See("/run", "in", s.Name, "run", id), nil
 }
 
-// Resume goes on with a run that was interrupted.
+// Resume continues an interrupted run.
 func (js *Jobs) Resume(q *page.Request) (page.View, error) {
 	v, err := js.runOf(q)
 	if err != nil {
@@ -75,7 +75,7 @@ func (js *Jobs) Resume(q *page.Request) (page.View, error) {
 		return nil, page.NewRefusal(http.StatusConflict, "the run has ended: %s", v.Ended)
 	}
 	r := v.Run
-	r.Author = q.Who.Name // who goes on with it answers for what it does from now on
+	r.Author = q.Who.Name // the audit names the user who continues it
 	j, err := js.Reserve(v.at, r.ID)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (v *runPage) HTML(p *page.Page) {
 	}
 	v.sagas(p)
 	if v.Request.Pace.Canary {
-		p.Row("canary", "one first, and the others only if it succeeds")
+		p.Row("canary", "one first, the others only if it succeeds")
 	}
 	p.Put("</dl>\n<p><progress aria-label=\"changed\" max=\"%d\" value=\"%d\"></progress> <b>%d of %d</b> %s changed</p>\n", max(v.Request.Of, 1), v.Done, v.Done, v.Request.Of, things(&v.Request))
 	switch {
@@ -112,19 +112,19 @@ func (v *runPage) HTML(p *page.Page) {
 		}
 		p.Put("<p class=\"note %s\">Ended: %s.</p>\n", class, v.Ended)
 	case v.Here:
-		p.Put("<p class=\"note\">In hand. It goes on if you leave this page, and ends with the process of the console: then it can be gone on with here.</p>\n")
+		p.Put("<p class=\"note\">In hand. It continues if you leave this page. If the process of the console ends, it is interrupted, and you can go on with it here.</p>\n")
 		v.button(p, "/run/stop", "Stop")
 	case v.Stopped != "":
 		p.Put("<p class=\"note warn\">Interrupted: %s.</p>\n", v.Stopped)
 		v.button(p, "/run/resume", "Go on")
 	default:
-		p.Put("<p class=\"note warn\">Nobody at this console has it in hand. If no other one has, go on: what is done is not done again.</p>\n")
+		p.Put("<p class=\"note warn\">This console is not running it. If no other console is running it, go on: finished work is not repeated.</p>\n")
 		v.button(p, "/run/resume", "Go on")
 	}
 	p.Put("</section>\n")
 }
 
-// sagas tells which sagas the run is about.
+// sagas writes the saga filters of the run.
 func (v *runPage) sagas(p *page.Page) {
 	if s := v.Request.Sagas; s != nil {
 		for _, f := range [][2]string{{"saga", s.Name}, {"key", s.Key}, {"id", s.ID}, {"status", s.Status},

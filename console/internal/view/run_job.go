@@ -1,4 +1,4 @@
-// This file carries out bulk actions, which are rows of skald_audit, and shows how far they are.
+// Execution of bulk actions, which are rows of skald_audit, and their progress.
 
 package view
 
@@ -16,41 +16,39 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// shortWait is how long a form waits for its run: most have ended by then.
+// shortWait is how long a form waits for its run. Most runs end within it.
 const shortWait = 300 * time.Millisecond
 
-// mostJobs bounds the bulk actions that this process runs at once in a source: one that hangs keeps no other
-// from its own.
+// mostJobs limits the concurrent bulk actions per source, so that a hanging source does not block others.
 const mostJobs = 4
 
-// Jobs are the runs that this process carries out. What they have done is in skald_audit; a job only says
-// that somebody is at it.
+// Jobs has the runs that this process executes. skald_audit has their results.
 type Jobs struct {
-	actions context.Context // bounds them
+	actions context.Context // ends all runs
 	log     *slog.Logger
 
 	mu   sync.Mutex
 	here map[string]*job // by source and run
 }
 
-// NewRun is no runs; those that come end with actions.
+// NewRun returns an empty Jobs. Its runs end with actions.
 func NewRun(actions context.Context, log *slog.Logger) *Jobs {
 	return &Jobs{actions: actions, log: log, here: map[string]*job{}}
 }
 
-// A job is a run in hand.
+// A job is a run in progress.
 type job struct {
-	name string // in jobs
+	name string // key in Jobs.here
 	ctx  context.Context
 	stop context.CancelFunc
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when the run has ended
 
 	mu  sync.Mutex
-	by  string // who stopped it
-	did int    // of those that are meant
+	by  string // the user who stopped it
+	did int    // number of finished objects
 }
 
-// Wait waits until j has ended, for a short time at most: most have by then.
+// Wait blocks until j has ended, at most shortWait.
 func (j *job) Wait(ctx context.Context) {
 	t := time.NewTimer(shortWait)
 	defer t.Stop()
@@ -82,7 +80,7 @@ func (js *Jobs) job(source, run string) *job {
 	return js.here[jobName(source, run)]
 }
 
-// inHand are the names of the runs that this process carries out.
+// inHand returns the names of the runs in progress.
 func (js *Jobs) inHand() map[string]bool {
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -93,7 +91,7 @@ func (js *Jobs) inHand() map[string]bool {
 	return names
 }
 
-// Reserve makes room for a run, before anything of it is noted. It is launched or let go.
+// Reserve reserves a place for a run before the run is recorded. The caller must call Launch or LetGo.
 func (js *Jobs) Reserve(s *page.Source, run string) (*job, error) {
 	name := jobName(s.Name, run)
 	js.mu.Lock()
@@ -106,14 +104,14 @@ func (js *Jobs) Reserve(s *page.Source, run string) (*job, error) {
 	}
 	switch {
 	case js.here[name] != nil:
-		return nil, page.NewRefusal(http.StatusConflict, "the run is in hand already")
+		return nil, page.NewRefusal(http.StatusConflict, "the run is in progress already")
 	case n >= mostJobs:
 		return nil, page.NewRefusal(http.StatusTooManyRequests,
-			"this console carries out %d runs in %s already: wait until one has ended, or stop one",
+			"this console has %d runs of %s in progress: wait until one has ended, or stop one",
 			mostJobs, s.Name)
 	case js.actions.Err() != nil:
 		return nil, page.NewRefusal(http.StatusServiceUnavailable,
-			"this console ends: it begins nothing any more")
+			"this console is shutting down")
 	}
 	j := &job{done: make(chan struct{}), name: name}
 	j.ctx, j.stop = context.WithCancel(js.actions)
@@ -121,7 +119,7 @@ func (js *Jobs) Reserve(s *page.Source, run string) (*job, error) {
 	return j, nil
 }
 
-// LetGo gives the room of a job back.
+// LetGo removes a job.
 func (js *Jobs) LetGo(j *job) {
 	j.stop()
 	js.mu.Lock()
@@ -130,8 +128,7 @@ func (js *Jobs) LetGo(j *job) {
 	close(j.done)
 }
 
-// Launch carries a run out, or goes on with it, until it has ended or is stopped, whatever becomes of the
-// request.
+// Launch executes or continues a run in the background. It does not end with the request.
 func (js *Jobs) Launch(s *page.Source, run operate.Run, j *job) {
 	go func() {
 		defer js.LetGo(j)
@@ -139,7 +136,7 @@ func (js *Jobs) Launch(s *page.Source, run operate.Run, j *job) {
 	}()
 }
 
-// Wait waits until no run is in hand.
+// Wait blocks until no run is in progress.
 func (js *Jobs) Wait(ctx context.Context) error {
 	for {
 		var one *job
@@ -159,14 +156,14 @@ func (js *Jobs) Wait(ctx context.Context) error {
 	}
 }
 
-// carry does what a run asks for, and notes how it ended.
+// carry executes a run and records its result.
 func (js *Jobs) carry(ctx context.Context, s *page.Source, run operate.Run, j *job) {
 	_, err := page.Rescued(ctx,
 		func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx, s, run, j) })
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer stop()
 	if err := js.note(last, ctx, s, run, j, err); err != nil {
-		js.log.WarnContext(ctx, "console: how a run ended could not be noted: go on with it", "source",
+		js.log.WarnContext(ctx, "console: cannot record the result of a run; resume it", "source",
 			s.Name, "run", run.ID, "error", err)
 	}
 }
@@ -195,7 +192,7 @@ func do(ctx context.Context, s *page.Source, run operate.Run, j *job) error {
 		_, err := operate.Drop(ctx, s.DB, sel, run.Request.Call, o)
 		return err
 	}
-	return &operate.UsageError{What: "this console does not know the verb " + run.Verb}
+	return &operate.UsageError{What: "this console does not support the verb " + run.Verb}
 }
 
 func (js *Jobs) note(ctx, ended context.Context, s *page.Source, run operate.Run, j *job, err error) error {
@@ -209,9 +206,9 @@ func (js *Jobs) note(ctx, ended context.Context, s *page.Source, run operate.Run
 	var stopped *operate.StoppedError
 	switch {
 	case errors.As(err, &stopped), run.Verb == "redrive" && (err == nil || errors.As(err, &partly)):
-		return nil // it noted that itself
-	case err == nil: // by what stands: others may have gone on with it, too
-		if run.Request.Flows == nil { // which are gone through again, and nothing is asked for twice
+		return nil // the operation recorded it
+	case err == nil: // by the rows in the database: another process may have done a part
+		if run.Request.Flows == nil { // a run of flows reads all of them again, and requests nothing twice
 			now, err := operate.ReadRun(ctx, s.DB, run.ID)
 			if err != nil {
 				return err

@@ -5,7 +5,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// runTitle is what the verb of a run is called.
+// runTitle returns the title of a run's verb.
 func runTitle(r *operate.Run) string {
 	if verb := r.SagaVerbOf(); verb != "" {
 		return page.Title(page.OfSaga + string(verb))
@@ -13,7 +13,7 @@ func runTitle(r *operate.Run) string {
 	return page.Title(r.Verb)
 }
 
-// things are what a run is about.
+// things names the objects of a run.
 func things(r *operate.RunRequest) string {
 	if r.Sagas != nil || r.Flows != nil {
 		return "sagas"

@@ -8,28 +8,28 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// A runsPage lists the last bulk actions, and how far they are.
+// A runsPage lists the latest bulk actions and their progress.
 type runsPage struct {
 	Runs []runPage   `json:"runs"`
 	Next []runsNext  `json:"next,omitempty"`
 	Away []page.Away `json:"away"`
 }
 
-// A runsNext is where earlier runs of a source begin.
+// A runsNext is the argument of a source's next page.
 type runsNext struct {
 	Source string `json:"source"`
 	Before int64  `json:"before"`
 }
 
-// runsRead are of a source.
+// runsRead is the answer of a source.
 type runsRead struct {
 	runs []operate.Run
 	next int64
 }
 
-const runsWithin = 10_000 // of the last acts
+const runsWithin = 10_000 // newest audit entries to read
 
-// Runs is the page of the last runs.
+// Runs is the page of the latest runs.
 func (js *Jobs) Runs(q *page.Request) (page.View, error) {
 	only, err := q.Only()
 	if err != nil {
@@ -39,7 +39,7 @@ func (js *Jobs) Runs(q *page.Request) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	here := js.inHand() // first: one that ends meanwhile is read as ended
+	here := js.inHand() // first, so that a run that ends now is read as ended
 	got, away := page.Each(q.Context(), q.Sources, only,
 		func(ctx context.Context, s *page.Source) (out runsRead, err error) {
 			out.runs, out.next, err = operate.ReadRuns(ctx, s.DB, before, runsWithin)
@@ -65,13 +65,13 @@ func (*runsPage) Heading() string { return "Actions" }
 func (v *runsPage) HTML(p *page.Page) {
 	p.Away(v.Away)
 	if p.Arg("before") != "" {
-		p.Put("<p>Bulk actions that began earlier, the last first.</p>\n")
+		p.Put("<p>Earlier bulk actions, newest first.</p>\n")
 	} else {
-		p.Put("<p>Bulk actions among the last %s acts of each source, the last begun first; further back where they fill those.</p>\n", page.Number(runsWithin))
+		p.Put("<p>Bulk actions among the newest %s audit entries of each source, newest first.</p>\n", page.Number(runsWithin))
 	}
 	defer v.earlier(p)
 	if len(v.Runs) == 0 {
-		p.Put("<p class=\"note fine\">None began here.</p>\n")
+		p.Put("<p class=\"note fine\">None.</p>\n")
 		return
 	}
 	p.Put("<section class=\"card\">")
@@ -99,7 +99,7 @@ func (v *runsPage) earlier(p *page.Page) {
 	}
 }
 
-// stands says in a line how the run stands.
+// stands writes the state of the run in one line.
 func (v *runPage) stands(p *page.Page) {
 	switch {
 	case v.Ended != "":
@@ -109,6 +109,6 @@ func (v *runPage) stands(p *page.Page) {
 	case v.Stopped != "":
 		p.Put("<b class=\"late\">interrupted</b>: %s", page.Cut(v.Stopped, 200))
 	default:
-		p.Put("<b class=\"late\">not ended</b>: nobody at this console has it in hand")
+		p.Put("<b class=\"late\">not ended</b>: this console is not running it")
 	}
 }

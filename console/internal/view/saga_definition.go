@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// A definitionsPage is the definitions of orchestrated sagas that engines have noted.
+// A definitionsPage lists the definitions of orchestrated sagas that engines have recorded.
 type definitionsPage struct {
 	Parts []definitionsPart `json:"sources"`
 	Away  []page.Away       `json:"away"`
@@ -20,7 +20,7 @@ type definitionsPart struct {
 	Definitions []operate.Definition `json:"definitions"`
 }
 
-// Definitions is the page of definitions.
+// Definitions is the page of all definitions.
 func Definitions(q *page.Request) (page.View, error) {
 	parts, away, err := page.Parts(q, func(ctx context.Context, s *page.Source) (definitionsPart, error) {
 		list, err := operate.Definitions(ctx, s.DB, q.Arg("name"))
@@ -33,7 +33,7 @@ func (*definitionsPage) Heading() string { return "Definitions of sagas" }
 
 func (v *definitionsPage) HTML(p *page.Page) {
 	p.Away(v.Away)
-	p.Put("<p>What engines have noted, the last first. An older version is compared with the last one of its name: what its sagas meet when an engine takes them over.</p>\n")
+	p.Put("<p>Definitions that engines have recorded, newest first. Each older version is compared with the newest one of its name, to show the effect on its running sagas.</p>\n")
 	p.FilterForm("/definitions", "name")
 	n := 0
 	for i := range v.Parts {
@@ -43,7 +43,7 @@ func (v *definitionsPage) HTML(p *page.Page) {
 		}
 		p.Put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
 		p.Table("Definitions of %s", part.Source)
-		p.Heads("saga", "version", "noted", "steps", "against the last one")
+		p.Heads("saga", "version", "noted", "steps", "compared with the newest")
 		for j := range part.Definitions {
 			definitionLine(p, part.Source, &part.Definitions[j])
 		}
@@ -66,23 +66,23 @@ func definitionLine(p *page.Page, source string, d *operate.Definition) {
 	case d.Unread != "":
 		p.Put("%s", d.Unread)
 	case d.Against == "":
-		p.Put("it is the last one")
+		p.Put("it is the newest")
 	case len(d.Changes) == 0:
-		p.Put("nothing that its sagas meet")
+		p.Put("no effect on its sagas")
 	default:
 		p.Put("%d changes", len(d.Changes))
 	}
 	p.Put("</td></tr>\n")
 }
 
-// A definitionPage is one version, drawn, and compared with the last one.
+// A definitionPage is one version, drawn and compared with the newest.
 type definitionPage struct {
 	Source string `json:"source"`
 	operate.Definition
 	picture string // SVG
 }
 
-// Definition is the page of one version of a definition.
+// Definition is the page of one version.
 func Definition(q *page.Request) (page.View, error) {
 	s, err := q.Source()
 	if err != nil {
@@ -101,7 +101,7 @@ func Definition(q *page.Request) (page.View, error) {
 			return &definitionPage{s.Name, *d, picture}, err
 		}
 	}
-	return nil, page.NewRefusal(http.StatusNotFound, "no engine has noted the version %.80q of %.80q",
+	return nil, page.NewRefusal(http.StatusNotFound, "no engine has recorded the version %.80q of %.80q",
 		hash, name)
 }
 
@@ -111,13 +111,13 @@ func (v *definitionPage) HTML(p *page.Page) {
 	p.Put("<section class=\"card\">\n")
 	if v.picture != "" {
 		p.Put("<div class=\"picture\">")
-		p.WriteString(v.picture) // draw escapes what it is given
+		p.WriteString(v.picture) // draw escapes its input
 		p.Put("</div>\n")
 	}
 	p.Put("<dl class=\"rows\">\n")
 	p.Row("source", v.Source)
 	p.Row("deadline", v.Deadline)
-	p.Row("it cannot be read", v.Unread)
+	p.Row("error", v.Unread)
 	p.Put("<div><dt>noted</dt><dd>")
 	p.When(v.Noted)
 	p.Put("</dd></div>\n</dl>\n<p>")
@@ -127,20 +127,20 @@ func (v *definitionPage) HTML(p *page.Page) {
 		p.Put("<p class=\"note fine\">It is the newest version.</p>\n")
 		return
 	}
-	p.Put("<section class=\"card\"><h2>Against %s, the newest version</h2>\n", v.Against)
+	p.Put("<section class=\"card\"><h2>Compared with %s, the newest version</h2>\n", v.Against)
 	if len(v.Changes) == 0 {
-		p.Put("<p>Nothing that its sagas meet: they go on as they are.</p></section>\n")
+		p.Put("<p>No effect on its sagas.</p></section>\n")
 		return
 	}
-	p.Table("What changed of which step")
-	p.Heads("step", "what changed", "its sagas")
+	p.Table("Changes by step")
+	p.Heads("step", "change", "its sagas")
 	for _, c := range v.Changes {
 		p.Put("<tr><td>%s</td><td class=\"why\">%s</td><td>%s</td></tr>\n", c.Step, c.What, becomes(&c))
 	}
 	p.Put("</table></div></section>\n")
 }
 
-// becomes says in words what becomes of sagas by a change.
+// becomes describes the effect of a change on running sagas.
 func becomes(c *operate.DefinitionChange) string {
 	which := ""
 	if c.Begun != "" {

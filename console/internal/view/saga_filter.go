@@ -11,12 +11,12 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// sagaFilters are the arguments of a URL that choose among orchestrated sagas.
+// sagaFilters lists the URL arguments that filter orchestrated sagas.
 func sagaFilters() []string {
 	return []string{"name", "key", "id", "status", "stuck", "failing", "paused", "step", "error", "older"}
 }
 
-// sagaSelect is what the arguments choose among orchestrated sagas.
+// sagaSelect returns the selection of orchestrated sagas.
 func sagaSelect(q *page.Request) (s operate.SagaSelection, err error) {
 	s = operate.SagaSelection{Name: q.Arg("name"), Key: q.Arg("key"), ID: q.Arg("id"),
 		Status: q.Arg("status"), Stuck: q.Flag("stuck"), Paused: q.Flag("paused"),
@@ -31,13 +31,13 @@ func sagaSelect(q *page.Request) (s operate.SagaSelection, err error) {
 	return s, q.Word("status")
 }
 
-const mostDays = 36_500 // a Duration has room for more
+const mostDays = 36_500 // within the range of time.Duration
 
-// ageOf reads a duration, which may be of days.
+// ageOf parses a duration, also in days.
 func ageOf(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
-		if err == nil && !(n >= 0 && n <= mostDays) { // what is no number is neither less nor more
+		if err == nil && !(n >= 0 && n <= mostDays) { // false for NaN
 			err = errors.New("out of bounds")
 		}
 		return time.Duration(n * 24 * float64(time.Hour)), err
@@ -45,17 +45,17 @@ func ageOf(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// manyButton leads to the dry run of a verb on all that the filter of this page chooses.
+// manyButton links to the dry run of a verb on everything that matches the filter.
 func manyButton(p *page.Page, verb, source string, names ...string) {
 	args := []string{"verb", verb, "in", source, "many", "1"}
 	for _, name := range names {
 		args = append(args, name, p.Arg(name))
 	}
-	p.Put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.At("/act", args...),
+	p.Put(`<a class="button" href="%s">%s all that match the filter …</a> `, p.At("/act", args...),
 		page.Title(verb))
 }
 
-// selectFlows is what the arguments choose among choreographed sagas.
+// selectFlows returns the selection of choreographed sagas.
 func selectFlows(q *page.Request) operate.FlowSelection {
 	return operate.FlowSelection{Flow: q.Arg("flow"), State: q.Arg("state"), Overdue: q.Flag("overdue")}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A flowsPage is choreographed sagas, as trackers keep them.
+// A flowsPage lists choreographed sagas from trackers.
 type flowsPage struct{ listed[operate.SagaStanding] }
 
 // Flows is the page of choreographed sagas.
@@ -42,7 +42,7 @@ func (v *flowsPage) HTML(p *page.Page) {
 		v.verbs(p), func(_ string, s *operate.SagaStanding) { flowLine(p, s) })
 }
 
-// verbs of all that the filter chooses.
+// verbs writes the verbs on all sagas that match the filter.
 func (v *flowsPage) verbs(p *page.Page) func(*listedPart[operate.SagaStanding]) {
 	if selectFlows(p.Request) == (operate.FlowSelection{}) || p.Arg("key") != "" {
 		return nil
@@ -82,7 +82,7 @@ func flowLine(p *page.Page, s *operate.SagaStanding) {
 	p.Put("</td></tr>\n")
 }
 
-// waitsFor says what a saga waits for.
+// waitsFor lists the events that a saga waits for.
 func waitsFor(s *operate.SagaStanding) string {
 	all := make([]string, len(s.Waiting))
 	for i, w := range s.Waiting {

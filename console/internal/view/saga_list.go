@@ -6,7 +6,7 @@ import (
 	"github.com/skald-go/skald/console/internal/page"
 )
 
-// A listed page is what each source has of one kind of thing: the first of it, in its order.
+// A listed has the first items of each source, in the source's order.
 type listed[T any] struct {
 	Parts []listedPart[T] `json:"sources"`
 	Away  []page.Away     `json:"away"`
@@ -15,15 +15,16 @@ type listed[T any] struct {
 type listedPart[T any] struct {
 	Source string `json:"source"`
 	Sagas  []T    `json:"sagas"`
-	More   bool   `json:"more"` // there are others
-	// Next is the "after" of the next page of this source, of orchestrated sagas; "": this was the last.
+	More   bool   `json:"more"` // there are more
+	// Next is the argument "after" of the next page of this source, for orchestrated sagas; "" for the last
+	// page.
 	Next    string `json:"next,omitempty"`
-	Scanned int    `json:"scanned,omitempty"` // that were looked at, where that ended the page
+	Scanned int    `json:"scanned,omitempty"` // number of scanned sagas if a limit ended the page
 
 	at *page.Source
 }
 
-// listOf asks the sources that are meant for one more than a page.
+// listOf queries the selected sources for a page and one more.
 func listOf[T any](q *page.Request,
 	ask func(ctx context.Context, s *page.Source) ([]T, error)) (v listed[T], err error) {
 	v.Parts, v.Away, err = page.Parts(q, func(ctx context.Context, s *page.Source) (listedPart[T], error) {
@@ -38,7 +39,7 @@ func listOf[T any](q *page.Request,
 
 func (*listed[T]) Live() {}
 
-// tables writes a table for each source that has something; before goes above it.
+// tables writes a table for each source with items; before writes the part above it.
 func (v *listed[T]) tables(p *page.Page, order string, heads []string, before func(*listedPart[T]),
 	line func(source string, one *T)) {
 	n := 0
@@ -55,7 +56,7 @@ func (v *listed[T]) tables(p *page.Page, order string, heads []string, before fu
 		if before != nil && p.May(page.Act) {
 			before(part)
 		}
-		p.Table("Those of %s", part.Source)
+		p.Table("Sagas of %s", part.Source)
 		p.Heads(heads...)
 		for j := range part.Sagas {
 			line(part.Source, &part.Sagas[j])

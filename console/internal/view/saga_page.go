@@ -24,7 +24,7 @@ func (v *sagaPage) HTML(p *page.Page) {
 	p.Put("</h2>\n")
 	if v.picture != "" {
 		p.Put("<div class=\"picture\">")
-		p.WriteString(v.picture) // draw escapes what it is given
+		p.WriteString(v.picture) // draw escapes its input
 		p.Put("</div>\n")
 	}
 	for _, line := range v.Explained {
@@ -106,7 +106,7 @@ func (v *sagaPage) data(p *page.Page) {
 	default:
 		p.Put("<form method=\"post\" action=\"%s\">", p.At("/saga/data"))
 		p.Hidden("token", p.Token, "in", v.Source, "name", v.Name, "key", v.Key)
-		p.Put("<p>Hidden. <button>Show them</button> <span class=\"dim\">It is noted who looked.</span></p></form>\n")
+		p.Put("<p>Hidden. <button>Show them</button> <span class=\"dim\">Your name is recorded.</span></p></form>\n")
 	}
 	p.Put("</section>\n")
 }

@@ -1,5 +1,4 @@
-// This file has the pages of sagas: of orchestrated ones and their definitions, and of choreographed
-// ones as trackers keep them.
+// Pages of sagas: orchestrated ones with their definitions, and choreographed ones from trackers.
 
 package view
 
@@ -17,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A sagasPage is orchestrated sagas.
+// A sagasPage lists orchestrated sagas.
 type sagasPage struct{ listed[operate.Saga] }
 
 // SagaList is the page of orchestrated sagas.
@@ -42,10 +41,10 @@ func SagaList(q *page.Request) (page.View, error) {
 	return v, err
 }
 
-// mostSagas are looked through for a page, for what no index knows: a step, an error, a time.
+// mostSagas limits the scan for a page if a filter has no index: step, error or time.
 const mostSagas = 20_000
 
-// nextSagas leads to the next page of a source.
+// nextSagas writes the link to the next page of a source.
 func nextSagas(p *page.Page, source, next string, scanned int) {
 	args := []string{"in", source, "after", next}
 	for _, name := range sagaFilters() {
@@ -53,13 +52,13 @@ func nextSagas(p *page.Page, source, next string, scanned int) {
 	}
 	p.Put("<p>")
 	if scanned > 0 {
-		p.Put("%s were looked at: with a status or a name there are fewer. ", page.Number(int64(scanned)))
+		p.Put("%s were scanned: filter by status or name to scan fewer. ", page.Number(int64(scanned)))
 	}
 	p.Link("The next ones", "/sagas", args...)
 	p.Put("</p>\n")
 }
 
-// sagaNext is the argument with which the page after a saga is asked for.
+// sagaNext returns the argument "after" of the next page.
 func sagaNext(s *store.SagaRef) string {
 	if s == nil {
 		return ""
@@ -76,7 +75,7 @@ func sagaAfter(q *page.Request) (*store.SagaRef, error) {
 	size, both, ok := strings.Cut(string(raw), " ")
 	n, of := strconv.Atoi(size)
 	if err != nil || of != nil || !ok || n < 0 || n > len(both) {
-		return nil, page.NewRefusal(http.StatusBadRequest, "after is what the link to the next page says")
+		return nil, page.NewRefusal(http.StatusBadRequest, "after must come from the link to the next page")
 	}
 	return &store.SagaRef{Name: both[:n], Key: both[n:]}, nil
 }
@@ -100,10 +99,10 @@ func (v *sagasPage) HTML(p *page.Page) {
 		v.verbs(p), func(source string, s *operate.Saga) { sagaLine(p, source, s) })
 }
 
-// ended tells of a status that no verb changes.
+// ended reports a status that no verb changes.
 func ended(status string) bool { return status == "done" || status == "compensated" }
 
-// verbs of all that the filter chooses: those that may apply to them.
+// verbs writes the verbs that may apply to the sagas that match the filter.
 func (v *sagasPage) verbs(p *page.Page) func(*listedPart[operate.Saga]) {
 	sel, err := sagaSelect(p.Request)
 	if err != nil || !sel.Filtered() || ended(sel.Status) {
@@ -142,7 +141,7 @@ func sagaLine(p *page.Page, source string, s *operate.Saga) {
 	p.Put("</td></tr>\n")
 }
 
-// retrying says that a saga which looks as if it ran does not get on, since when, and when it is tried again.
+// retrying writes the failures of a running saga: since when, and the time of the next attempt.
 func retrying(p *page.Page, s *operate.Saga) {
 	if s.Failed == 0 {
 		return
@@ -161,24 +160,24 @@ func retrying(p *page.Page, s *operate.Saga) {
 	}
 }
 
-// A sagaPage is one orchestrated saga, without its input and outputs.
+// A sagaPage is one orchestrated saga, without input and outputs.
 type sagaPage struct {
 	Source string `json:"source"`
 	operate.SagaDetail
 	Explained []string   `json:"explained"`
 	Shown     *shownSaga `json:"data,omitempty"`
-	picture   string     // SVG; "": no engine has noted its definition
-	forward   bool       // it cannot turn back any more
+	picture   string     // SVG; "" if no engine has recorded its definition
+	forward   bool       // it can no longer compensate
 	at        *page.Source
 }
 
-// A shownSaga is the input and the outputs that somebody asked for, which is noted.
+// A shownSaga has the input and outputs that a user requested; the request is recorded.
 type shownSaga struct {
 	Input   string            `json:"input"`
 	Outputs map[string]string `json:"outputs"`
 }
 
-// SagaPages are the pages of orchestrated sagas.
+// SagaPages has the pages of orchestrated sagas.
 type SagaPages struct{ Mask page.Mask }
 
 // Saga is the page of one orchestrated saga.
@@ -191,7 +190,7 @@ func readSaga(q *page.Request, data bool) (*sagaPage, error) {
 	}
 	name, key := q.Arg("name"), q.Arg("key")
 	if key == "" {
-		return nil, page.NewRefusal(http.StatusBadRequest, "which saga? Give name and key")
+		return nil, page.NewRefusal(http.StatusBadRequest, "give name and key of a saga")
 	}
 	return page.One(q, s, func(ctx context.Context, s *page.Source) (*sagaPage, error) {
 		r, err := operate.ReadSaga(ctx, s.DB, name, key)
@@ -208,13 +207,13 @@ func readSaga(q *page.Request, data bool) (*sagaPage, error) {
 	})
 }
 
-// Data shows input and outputs, once that is noted.
+// Data is the page of a saga with input and outputs. It records the access first.
 func (is SagaPages) Data(q *page.Request) (page.View, error) {
 	v, err := readSaga(q, true)
 	if err != nil {
 		return nil, err
 	}
-	if err := page.Note(q, v.at, "looked at in the console", "show saga data", v.Name,
+	if err := page.Note(q, v.at, "viewed in the console", "show saga data", v.Name,
 		store.Identity{Source: v.ID, ID: v.Key}); err != nil {
 		return nil, err
 	}

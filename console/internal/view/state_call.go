@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// A callsPage is calls to the outside of which it is not known what became of them.
+// A callsPage lists external calls with an unknown outcome.
 type callsPage struct {
 	Parts []callsPart `json:"sources"`
 	Away  []page.Away `json:"away"`
@@ -18,7 +18,7 @@ type callsPart struct {
 	Calls  []operate.UnknownCall `json:"calls"`
 }
 
-// Calls is the page of calls to the outside.
+// Calls is the page of external calls with an unknown outcome.
 func Calls(q *page.Request) (page.View, error) {
 	parts, away, err := page.Parts(q, func(ctx context.Context, s *page.Source) (callsPart, error) {
 		list, err := operate.UnknownCalls(ctx, s.DB, s.At, page.Rows)
@@ -27,12 +27,12 @@ func Calls(q *page.Request) (page.View, error) {
 	return &callsPage{parts, away}, err
 }
 
-func (*callsPage) Heading() string { return "Calls whose outcome is not known" }
+func (*callsPage) Heading() string { return "Calls with an unknown outcome" }
 func (*callsPage) Live()           {}
 
 func (v *callsPage) HTML(p *page.Page) {
 	p.Away(v.Away)
-	p.Put("<p>The first %d of messages and of sagas. Each is asked again by itself, unless it is dead or stuck: then look it up at the provider, and say here what you found.</p>\n", page.Rows)
+	p.Put("<p>The first %d of messages and of sagas. Skald looks each up again, unless it is dead or stuck: then look it up at the provider, and settle it with the command.</p>\n", page.Rows)
 	n := 0
 	for i := range v.Parts {
 		part := &v.Parts[i]

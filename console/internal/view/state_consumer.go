@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A consumerPage is how far a consumer has come, and what it was told.
+// A consumerPage has the positions of a consumer, and the operators' orders to it.
 type consumerPage struct {
 	Source     string         `json:"source"`
 	Name       string         `json:"consumer"`
@@ -51,7 +51,7 @@ func Consumer(q *page.Request) (page.View, error) {
 	}
 	name := q.Arg("consumer")
 	if name == "" {
-		return nil, page.NewRefusal(http.StatusBadRequest, "which consumer? Give consumer=NAME")
+		return nil, page.NewRefusal(http.StatusBadRequest, "give consumer=NAME")
 	}
 	return page.One(q, s, func(ctx context.Context, s *page.Source) (*consumerPage, error) {
 		v, err := readConsumer(ctx, s, name)
@@ -64,7 +64,7 @@ func Consumer(q *page.Request) (page.View, error) {
 			v.At = &now.Consumers[i]
 		}
 		if v.At == nil && len(v.Partitions) == 0 {
-			return v, page.NewRefusal(http.StatusNotFound, "%s knows no consumer %.100q", s.Name, name)
+			return v, page.NewRefusal(http.StatusNotFound, "%s has no consumer %.100q", s.Name, name)
 		}
 		return v, err
 	})
@@ -93,13 +93,13 @@ func readConsumer(ctx context.Context, s *page.Source, name string) (*consumerPa
 	return v, nil
 }
 
-// told tells apart what a consumer was told.
+// told returns a hash of the orders to a consumer.
 func told(ctx context.Context, s *page.Source, name string) (string, error) {
 	v, err := readConsumer(ctx, s, name)
 	return v.seen(), err
 }
 
-// seen tells apart what the consumer was told.
+// seen returns a hash of the orders.
 func (v *consumerPage) seen() string {
 	text := ""
 	if v.Paused != nil {
@@ -141,7 +141,7 @@ func (v *consumerPage) HTML(p *page.Page) {
 	}
 	v.button(p, verb, "")
 	if v.Paused == nil {
-		p.Put("<p class=\"dim\">An open breaker of its processes is closed by resuming:</p>\n")
+		p.Put("<p class=\"dim\">Resume also closes open breakers of its processes:</p>\n")
 		v.button(p, "resume", "")
 	}
 	p.Put("</section>\n<section class=\"card\"><h2>Failures that are skipped</h2>\n")

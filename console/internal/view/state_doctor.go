@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// A doctorPage is what a doctor finds in one source. It asks more than the other pages do, so nothing
-// refreshes it.
+// A doctorPage has the findings of a doctor in one source. It needs more queries than other pages, so it
+// does not refresh.
 type doctorPage struct {
 	Source   string            `json:"source"`
 	Findings []operate.Finding `json:"findings"`
@@ -18,7 +18,7 @@ type doctorPage struct {
 	Command  string            `json:"command"`
 }
 
-// Doctor is the page of what a doctor finds in one source.
+// Doctor is the page of a doctor's findings in one source.
 func Doctor(q *page.Request) (page.View, error) {
 	s, err := q.Source()
 	if err != nil {
@@ -28,7 +28,7 @@ func Doctor(q *page.Request) (page.View, error) {
 	v.Findings, err = page.One(q, s, func(ctx context.Context, s *page.Source) ([]operate.Finding, error) {
 		subject, ok := s.DB.(operate.Subject)
 		if !ok {
-			return nil, &operate.UsageError{What: "its driver cannot be examined"}
+			return nil, &operate.UsageError{What: "its driver does not support this"}
 		}
 		d := operate.Doctor{}
 		d.Store(ctx, subject)
@@ -49,7 +49,7 @@ func Doctor(q *page.Request) (page.View, error) {
 func (v *doctorPage) Heading() string { return "Doctor: " + v.Source }
 
 func (v *doctorPage) HTML(p *page.Page) {
-	p.Put("<p>%d failed, %d warnings. The database alone was looked at; the broker, and what retention windows there are, the command looks at: <code>%s</code></p>\n",
+	p.Put("<p>%d failed, %d warnings. Only the database was checked. This command also checks the broker and the retention windows: <code>%s</code></p>\n",
 		v.Failed, v.Warnings, v.Command)
 	p.Put("<section class=\"card\">")
 	p.Table("Findings of %s", v.Source)

@@ -8,22 +8,22 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A holdLine is a place in the line for an entity. Who stands first holds it until its end.
+// A holdLine is a place in an entity's queue. The first saga in the queue holds the entity until it ends.
 type holdLine struct {
 	Space  string    `json:"space"`
 	Key    []byte    `json:"key"`
-	Name   string    `json:"saga"` // that asked, its definition
+	Name   string    `json:"saga"` // definition of the saga
 	Saga   string    `json:"saga_key"`
 	Since  time.Time `json:"since"`
-	Before int       `json:"before"`  // how many stand before it; 0: it holds the entity
-	Behind int       `json:"waiting"` // how many stand behind it
+	Before int       `json:"before"`  // number of sagas before it; 0 means it holds the entity
+	Behind int       `json:"waiting"` // number of sagas behind it
 }
 
-// mostHolds is how many places are looked through for those of holders.
+// mostHolds limits the places that are scanned for holders.
 const mostHolds = 1000
 
-// heldBySagas are the places in the line of an entity; without one, those of who holds entities. More: there
-// are others.
+// heldBySagas returns the queue of an entity, or the holders of all entities if entity is nil. more is true
+// if there are others.
 func heldBySagas(ctx context.Context, db store.Lister, entity *store.Lock) (out []holdLine, more bool,
 	err error) {
 	all, err := store.ListHolds(ctx, db, store.HoldQuery{Entity: entity, Limit: mostHolds})
@@ -42,7 +42,7 @@ func heldBySagas(ctx context.Context, db store.Lister, entity *store.Lock) (out 
 }
 
 func heldEntities(p *page.Page, part *locksPart) {
-	p.Table("Entities that sagas of %s hold, or stand in line for", part.Source)
+	p.Table("Entities that sagas of %s hold or wait for", part.Source)
 	p.Heads("entity of a saga", "saga", "since", "before it", "wait for it")
 	for i := range part.Held {
 		h := &part.Held[i]

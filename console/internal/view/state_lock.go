@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A locksPage is entities that transactions have locked, or sagas hold, and keys that are reserved.
+// A locksPage lists entities that transactions have locked or sagas hold, and reserved keys.
 type locksPage struct {
 	Parts []locksPart `json:"sources"`
 	Away  []page.Away `json:"away"`
@@ -16,24 +16,24 @@ type locksPage struct {
 
 type locksPart struct {
 	Source   string         `json:"source"`
-	Told     bool           `json:"told"` // false: the database does not say which transaction has an entity
-	Part     bool           `json:"part"` // true: entities are many, and only some of them were looked at
+	Told     bool           `json:"told"` // false: the database does not report which transaction holds an entity
+	Part     bool           `json:"part"` // there are many entities, and only a part was read
 	Entities []lockLine     `json:"entities"`
 	Held     []holdLine     `json:"held"` // by sagas
 	Reserved []reservedLine `json:"reserved"`
-	More     bool           `json:"more"` // there are others: narrow the filter
+	More     bool           `json:"more"` // there are more: narrow the filter
 }
 
 type lockLine struct {
 	Space   string `json:"space"`
 	Key     []byte `json:"key"`
-	Version int64  `json:"version"` // the fencing token of who had it last; 0: nobody had it
-	// The transaction that has it; "": none. It has it until it ends.
+	Version int64  `json:"version"` // fencing token of the last holder; 0 if there was none
+	// Holder is the transaction that holds it until it ends; "" if there is none.
 	Holder string `json:"holder"`
-	// since that began; -1: it is not to be seen
+	// HeldSeconds is the age of that transaction; -1 if unknown.
 	HeldSeconds float64 `json:"held_seconds"`
-	Waiting     int     `json:"waiting"` // transactions that wait for it
-	Unnamed     bool    `json:"unnamed"` // it is not to be seen which entities the transaction has
+	Waiting     int     `json:"waiting"` // number of waiting transactions
+	Unnamed     bool    `json:"unnamed"` // the entities of the transaction are not visible
 }
 
 type reservedLine struct {
@@ -41,10 +41,10 @@ type reservedLine struct {
 	Source      string  `json:"source"`
 	ID          string  `json:"id"`
 	HeldSeconds float64 `json:"held_seconds"`
-	LeftSeconds float64 `json:"left_seconds"` // of its lease; 0: that has ended
+	LeftSeconds float64 `json:"left_seconds"` // of its lease; 0 if it has expired
 }
 
-// Locks is the page of entities and keys that are held.
+// Locks is the page of locked entities and reserved keys.
 func Locks(q *page.Request) (page.View, error) {
 	find := store.LockQuery{Consumer: q.Arg("consumer"), Limit: page.Rows + 1}
 	if space, text := q.Arg("space"), q.Arg("key"); space != "" && text != "" {
@@ -87,7 +87,7 @@ func (*locksPage) Live()           {}
 
 func (v *locksPage) HTML(p *page.Page) {
 	p.Away(v.Away)
-	p.Put("<p>Entities are locked until a transaction ends, or held by a saga until its end; keys are reserved until a lease ends. To look an entity up, locked or not, give its space and key.</p>\n")
+	p.Put("<p>A transaction locks an entity until it ends; a saga holds an entity until it ends; a key is reserved until its lease expires. To look up any entity, give its space and key.</p>\n")
 	p.FilterForm("/locks", "space", "key", "consumer")
 	n := 0
 	for i := range v.Parts {
@@ -98,10 +98,10 @@ func (v *locksPage) HTML(p *page.Page) {
 		}
 		p.Put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
 		if !part.Told {
-			p.Put("<p class=\"note\">This database does not tell who has an entity: whoever writes has them all.</p>\n")
+			p.Put("<p class=\"note\">This database does not report locks of entities: a writer locks all of them.</p>\n")
 		}
 		if part.Part {
-			p.Put("<p class=\"note warn\">Entities are many: beyond the first ones only those are seen that somebody waits for.</p>\n")
+			p.Put("<p class=\"note warn\">There are many entities: only the first ones, and those with waiting transactions, are shown.</p>\n")
 		}
 		if part.More {
 			p.Put("<p class=\"note warn\">Only the first %d of each are shown: narrow the filter.</p>\n",
@@ -125,19 +125,19 @@ func (v *locksPage) HTML(p *page.Page) {
 
 func lockedEntities(p *page.Page, part *locksPart) {
 	p.Table("Entities of %s", part.Source)
-	p.Heads("entity", "version", "whose", "for", "wait for it")
+	p.Heads("entity", "version", "holder", "for", "wait for it")
 	for i := range part.Entities {
 		e := &part.Entities[i]
 		p.Put("<tr><td>")
 		if e.Unnamed {
-			p.Put("a new one, or one that is not to be seen</td><td class=\"n\">")
+			p.Put("a new entity, or one that is not visible</td><td class=\"n\">")
 		} else {
 			p.Put("%s %s</td><td class=\"n\">%d", e.Space, page.Cut(page.Key(e.Key), 60), e.Version)
 		}
 		p.Put("</td><td>")
 		switch {
 		case e.Holder == "":
-			p.Put("nobody's</td><td>–")
+			p.Put("none</td><td>–")
 		case e.HeldSeconds < 0:
 			p.Put("%s</td><td>?", e.Holder)
 		default:
@@ -150,13 +150,13 @@ func lockedEntities(p *page.Page, part *locksPart) {
 
 func reservedKeys(p *page.Page, part *locksPart) {
 	p.Table("Reserved keys of %s", part.Source)
-	p.Heads("reserved key", "whose", "for", "lease ends in")
+	p.Heads("reserved key", "holder", "for", "lease ends in")
 	for i := range part.Reserved {
 		r := &part.Reserved[i]
 		p.Put("<tr><td>%s %s</td><td>%s</td><td>%s</td><td>", r.Source, page.Cut(r.ID, 60), r.Consumer,
 			page.Ago(page.Seconds(r.HeldSeconds)))
 		if r.LeftSeconds <= 0 {
-			p.Put("it has ended: whoever comes next takes the key")
+			p.Put("expired: the next request gets the key")
 		} else {
 			p.Put("%s", page.Ago(page.Seconds(r.LeftSeconds)))
 		}

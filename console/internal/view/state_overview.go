@@ -1,5 +1,5 @@
-// This file has the pages of how databases stand: the overview, their consumers, outboxes, locks and
-// open calls, and what a doctor finds.
+// Pages about the state of databases: the overview, consumers, outboxes, locks, open calls, and the
+// doctor's findings.
 
 package view
 
@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/console/internal/page"
 )
 
-// pageOfFinding is the page that lists what was found, and the filter for it; "": no page does.
+// pageOfFinding returns the page that lists the objects of a finding, and its filter; "" if there is none.
 func pageOfFinding(name string) (path string, filter []string) {
 	switch name {
 	case "SkaldRelayGone", "SkaldOutboxOld", "SkaldDeferred", "SkaldRetentionStalled":
@@ -47,7 +47,7 @@ type overviewPage struct {
 	Away    []page.Away     `json:"away"`
 }
 
-// Overview is the page of how all sources stand.
+// Overview is the page of all sources.
 func Overview(q *page.Request) (page.View, error) {
 	got, away := page.Each(q.Context(), q.Sources, "",
 		func(ctx context.Context, s *page.Source) (page.Standing, error) { return s.Stands(ctx) })
@@ -80,7 +80,7 @@ func (v *overviewPage) health(p *page.Page) {
 			continue
 		}
 		if worst != skald.Failed {
-			worst = s.Findings[0].Grade // Findings begins with the worst
+			worst = s.Findings[0].Grade // findings are sorted, the worst first
 		}
 		names = append(names, fmt.Sprintf("%s (%s)", s.Source, s.Findings[0].Saw))
 	}
@@ -96,16 +96,16 @@ func (v *overviewPage) health(p *page.Page) {
 		page.ClassOf(worst), len(names), len(v.Sources)+len(v.Away), strings.Join(names, "; "))
 }
 
-// longest is a wait at a source.
+// longest is a wait in a source.
 type longest struct {
 	source, what, path string
 	args               []string
 	since              time.Duration
 }
 
-const mostLongest = 8 // in the list
+const mostLongest = 8 // number in the list
 
-// waits lists the longest waits over all sources.
+// waits writes the longest waits of all sources.
 func (v *overviewPage) waits(p *page.Page) {
 	var all []longest
 	for i := range v.Sources {
@@ -182,7 +182,7 @@ func standingHTML(p *page.Page, s *page.Standing) {
 	p.Put(" · ")
 	p.Link("its shards", "/outbox", "in", s.Source)
 	p.Put(" · ")
-	p.Link("what a doctor finds", "/doctor", "in", s.Source)
+	p.Link("doctor", "/doctor", "in", s.Source)
 	p.Put("</p>\n")
 	if len(s.Consumers) > 0 {
 		consumersTable(p, s)
@@ -192,7 +192,7 @@ func standingHTML(p *page.Page, s *page.Standing) {
 
 func consumersTable(p *page.Page, s *page.Standing) {
 	p.Table("Consumers of %s", s.Source)
-	p.Put("<tr><th scope=\"col\">consumer</th><th scope=\"col\">topics</th><th scope=\"col\">heard</th><th scope=\"col\">got on</th><th scope=\"col\" class=\"n\">parked</th>" +
+	p.Put("<tr><th scope=\"col\">consumer</th><th scope=\"col\">topics</th><th scope=\"col\">heartbeat</th><th scope=\"col\">progress</th><th scope=\"col\" class=\"n\">parked</th>" +
 		"<th scope=\"col\" class=\"n\">dead</th><th scope=\"col\" class=\"n\">quarantine</th><th scope=\"col\" class=\"n\">open calls</th></tr>\n")
 	for i := range s.Consumers {
 		c := &s.Consumers[i]

@@ -8,14 +8,14 @@ import (
 	"github.com/skald-go/skald/console/internal/page"
 )
 
-const plotGap = 3 * page.Every // nobody looked for longer: the line is broken
+const plotGap = 3 * page.Every // a longer time without a point breaks the line
 
 const (
 	plotWide = 240 // units of an SVG
 	plotHigh = 40
 )
 
-// lines are the parts of a plot, as SVG has them; the highest value is at the top.
+// lines returns the polylines of a plot for SVG; the largest value is at the top.
 func lines(points []page.Point, end time.Time,
 	value func(*page.Point) float64) (parts []string, most float64) {
 	for i := range points {
@@ -24,7 +24,7 @@ func lines(points []page.Point, end time.Time,
 	var part []string
 	done := func() {
 		if len(part) == 1 {
-			part = append(part, part[0]) // a dot
+			part = append(part, part[0]) // draws a dot
 		}
 		if len(part) > 0 {
 			parts = append(parts, strings.Join(part, " "))
@@ -46,7 +46,7 @@ func lines(points []page.Point, end time.Time,
 	return parts, most
 }
 
-// plots draws the last hour, as far as somebody looked. It leaves out figures that were 0 all the time.
+// plots draws the recorded points of the last hour. It omits figures that were always 0.
 func plots(p *page.Page, s *page.Standing) {
 	if len(s.Hour) < 2 {
 		return
@@ -82,7 +82,7 @@ func plots(p *page.Page, s *page.Standing) {
 			plot.text(most))
 	}
 	if drawn > 0 {
-		p.Put("</div>\n<p class=\"dim\">The last hour, as far as somebody looked at this console: since ")
+		p.Put("</div>\n<p class=\"dim\">Recorded while this console was open, in the last hour: since ")
 		p.When(s.Hour[0].At)
 		p.Put(".</p>\n")
 	}

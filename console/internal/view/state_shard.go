@@ -9,8 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A shardsPage is the outbox of each source: its shards, who publishes them, and how long the oldest row
-// waits.
+// A shardsPage has the outbox of each source: its shards with their relays, and the oldest rows.
 type shardsPage struct {
 	Parts []shardsPart `json:"sources"`
 	Away  []page.Away  `json:"away"`
@@ -23,14 +22,14 @@ type shardsPart struct {
 	OldestSeconds float64     `json:"oldest_seconds"`
 	Deferred      int64       `json:"deferred"`
 	Shards        []shardLine `json:"shards"`
-	// The oldest rows: some of those that wait, and of those that the broker refused.
+	// Rows has some of the oldest waiting rows, and of the rows that the broker refused.
 	Rows   []row  `json:"rows"`
-	Unread string `json:"unread,omitempty"` // why they could not be read
+	Unread string `json:"unread,omitempty"` // why the rows could not be read
 }
 
 type shardLine struct {
 	Shard   int    `json:"shard"`
-	Owner   string `json:"owner"` // the relay that has it; "": none
+	Owner   string `json:"owner"` // the relay that publishes it; "" if there is none
 	Epoch   int64  `json:"epoch"`
 	Pending int64  `json:"pending"`
 }
@@ -45,12 +44,12 @@ type row struct {
 	Key        []byte    `json:"key"`
 	Written    time.Time `json:"written"`
 	AgeSeconds float64   `json:"age_seconds"`
-	Deferred   bool      `json:"deferred"` // the broker refused it, or an earlier one of its key
+	Deferred   bool      `json:"deferred"` // the broker refused this row, or an earlier one of its key
 	Attempts   int       `json:"attempts"`
 	Error      string    `json:"error"`
 }
 
-// oldestRows is how many rows of each kind are shown.
+// oldestRows limits the rows of each kind.
 const oldestRows = 20
 
 // Outbox is the page of outboxes.
@@ -67,7 +66,7 @@ func Outbox(q *page.Request) (page.View, error) {
 			return part, err
 		}
 		rows, err := store.ListWaiting(ctx, s.DB, oldestRows)
-		if err != nil { // an app may not read the outbox; the shards are shown in any case
+		if err != nil { // an app has no right to read rows; the shards are shown anyway
 			part.Unread = q.Sources.Why(ctx, s.Name, err)
 		}
 		for i := range rows {
@@ -112,12 +111,12 @@ func (v *shardsPage) HTML(p *page.Page) {
 
 func rowTable(p *page.Page, part *shardsPart) {
 	if part.Unread != "" {
-		p.Put("<p class=\"note warn\">The rows that wait could not be read: %s. It takes the rights of a relay or a reader.</p>\n",
+		p.Put("<p class=\"note warn\">The waiting rows could not be read: %s. This needs the rights of a relay or a reader.</p>\n",
 			part.Unread)
 	}
 	if len(part.Rows) == 0 {
 		if part.Unread == "" && part.Pending > 0 {
-			p.Put("<p class=\"note\">The rows that wait come after %s others, and are not looked for there.</p>\n",
+			p.Put("<p class=\"note\">The waiting rows come after the first %s rows, and are not shown.</p>\n",
 				page.Number(store.WaitingScan))
 		}
 		return
@@ -135,14 +134,14 @@ func rowTable(p *page.Page, part *shardsPart) {
 		case r.Attempts > 0:
 			p.Put("%s: %s", page.Times(r.Attempts), page.Cut(page.FirstLine(r.Error), 200))
 		case r.Deferred:
-			p.Put("it waits for an earlier one of its key")
+			p.Put("waits for an earlier row of its key")
 		}
 		p.Put("</td></tr>\n")
 	}
 	p.Put("</table></div>\n")
 }
 
-// rowOf is r without its payload.
+// rowOf converts r, without its payload.
 func rowOf(r *store.WaitingRow) row {
 	return row{r.Seq, r.Shard, r.ID, r.Topic, r.Type, r.Key, r.Written, r.Age.Seconds(), r.Deferred,
 		r.Attempts, r.LastError}

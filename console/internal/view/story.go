@@ -1,5 +1,4 @@
-// This file tells all that the sources know of a key, an id or a correlation: an order's timeline over
-// several databases.
+// The story of a key, an id or a correlation: an order's timeline over several databases.
 
 package view
 
@@ -17,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A storyPage is all that the sources know of a key, an id or a correlation: the story of one order.
+// A storyPage is everything that the sources have about a key, an id or a correlation.
 type storyPage struct {
 	Asked string      `json:"asked"`
 	Parts []storyPart `json:"sources"`
@@ -25,22 +24,23 @@ type storyPage struct {
 	Line  []event     `json:"timeline"`
 }
 
-// A storyPart is what one source knows.
+// A storyPart is the part of one source.
 type storyPart struct {
 	Source string                 `json:"source"`
-	Sagas  []operate.SagaStanding `json:"sagas"` // of both styles
+	Sagas  []operate.SagaStanding `json:"sagas"` // orchestrated and choreographed
 	Kept   []messageLine          `json:"kept"`
 	Apart  []apart                `json:"quarantine"`
 	Steps  []operate.SagaStep     `json:"steps"`
-	Outbox []row                  `json:"outbox"`                  // what is not published
-	Unread string                 `json:"outbox_unread,omitempty"` // why that could not be read
-	// Written are rows that are still in the outbox, published or not. Finished are messages with a mark.
+	Outbox []row                  `json:"outbox"`                  // unpublished rows
+	Unread string                 `json:"outbox_unread,omitempty"` // why Outbox could not be read
+	// Written has the rows that are still in the outbox, published or not. Finished has messages with a
+	// mark.
 	Written  []writtenLine  `json:"written"`
 	Finished []finishedLine `json:"finished"`
-	// More: so many messages are kept that only the first 10,000 were looked through for the id or
-	// correlation.
+	// More is true if only the first 10,000 kept messages were scanned for the id or correlation.
 	More bool `json:"more"`
-	// Cut: there are more messages of the key than are shown, or more in quarantine than were looked through.
+	// Cut is true if more messages of the key exist than are shown, or more are in quarantine than were
+	// scanned.
 	Cut bool `json:"cut"`
 
 	from      *page.Source
@@ -57,11 +57,11 @@ func (v *storyPage) known() bool {
 		})
 }
 
-// Of is the page of what an argument names: a key, an id or a correlation.
+// Of is the page of the key, id or correlation in the argument "q".
 func Of(q *page.Request) (page.View, error) {
 	asked := q.Arg("q")
 	v, err := storyOf(q, asked)
-	// a key may end with a space, and so may a search
+	// a key may end with a space, and a typed search, too
 	if typed := strings.TrimSpace(asked); err == nil && typed != asked && !v.known() {
 		return storyOf(q, typed)
 	}
@@ -72,21 +72,21 @@ func storyOf(q *page.Request, asked string) (*storyPage, error) {
 	v := &storyPage{Asked: asked, Parts: []storyPart{}, Away: []page.Away{}, Line: []event{}}
 	if strings.TrimSpace(v.Asked) == "" {
 		return nil, page.NewRefusal(http.StatusBadRequest,
-			"what is looked for? Give a key, an id or a correlation")
+			"give a key, an id or a correlation")
 	}
 	if len(v.Asked) > 2<<10 {
 		return nil, page.NewRefusal(http.StatusBadRequest, "a key has at most 1 KiB")
 	}
 	key, err := page.ToKey(v.Asked)
 	if err != nil {
-		key = []byte(v.Asked) // it only begins as one in base64 does
+		key = []byte(v.Asked) // it only looks like base64
 	}
 	sagas, away := page.Each(q.Context(), q.Sources, "",
 		func(ctx context.Context, s *page.Source) ([]operate.SagaStanding, error) {
 			return operate.SagaStandings(ctx, s.DB, string(key), s.At)
 		})
 	v.Away = append(v.Away, away...)
-	gone := map[string]bool{} // they are not waited for once more
+	gone := map[string]bool{} // do not wait for them again
 	for _, a := range away {
 		gone[a.Source] = true
 	}
@@ -107,7 +107,7 @@ func storyOf(q *page.Request, asked string) (*storyPage, error) {
 	parts, away := page.Each(q.Context(), q.Sources, "",
 		func(ctx context.Context, s *page.Source) (storyPart, error) {
 			if gone[s.Name] {
-				return storyPart{}, page.ErrBusy // it is named already
+				return storyPart{}, page.ErrBusy // it is listed already
 			}
 			part, err := hunt.look(ctx, s)
 			if err == nil {
@@ -129,7 +129,7 @@ func storyOf(q *page.Request, asked string) (*storyPage, error) {
 	return v, nil
 }
 
-// marks looks up the messages of all sources among the finished ones of each.
+// marks looks up the messages of all sources in the marks of each source.
 func (v *storyPage) marks(q *page.Request) {
 	ids, types := named(v.Parts)
 	at := map[string]int{}
@@ -139,7 +139,7 @@ func (v *storyPage) marks(q *page.Request) {
 	found, away := page.Each(q.Context(), q.Sources, "",
 		func(ctx context.Context, s *page.Source) ([]finishedLine, error) {
 			i, answered := at[s.Name]
-			if !answered { // it is named as away
+			if !answered { // listed as away
 				return nil, nil
 			}
 			return finished(ctx, s, v.Parts[i].consumers, ids, types)
@@ -152,13 +152,13 @@ func (v *storyPage) marks(q *page.Request) {
 	v.Away = append(v.Away, away...)
 }
 
-// A hunt looks for the messages of some keys, and those of an id or a correlation.
+// A hunt searches for messages by keys, and by an id or a correlation.
 type hunt struct {
 	asked string
-	// sagas are the names under which participants may have recorded steps: the key and the ids of its sagas.
+	// sagas has the ids under which participants may have recorded steps: the key and the ids of its sagas.
 	sagas []string
 	keys  [][]byte
-	// correlations are those of the messages of its sagas.
+	// correlations has the correlations of messages of the sagas.
 	correlations []string
 }
 
@@ -191,7 +191,7 @@ func (h *hunt) look(ctx context.Context, s *page.Source) (part storyPart, err er
 	return part, err
 }
 
-// kept looks through what is kept, up to a bound, for the id or correlation. Keys an index knows.
+// kept finds kept messages: by key with an index, and by id or correlation in a limited scan.
 func (h *hunt) kept(ctx context.Context, s *page.Source, part *storyPart,
 	consumers []page.Consumer) error {
 	what := store.Sought{Bare: true, Limit: page.Rows, About: h.asked, Scan: page.Scan}
@@ -225,7 +225,7 @@ func (h *hunt) kept(ctx context.Context, s *page.Source, part *storyPart,
 	return nil
 }
 
-// apart looks the id up in quarantine, and looks through the first ones for the keys and the correlation.
+// apart finds messages in quarantine: by id with an index, and by key or correlation in a limited scan.
 func (h *hunt) apart(ctx context.Context, s *page.Source, part *storyPart) error {
 	seen := map[int64]bool{}
 	for _, q := range []store.Query{{ID: h.asked, Bare: true, Limit: page.Rows},
@@ -246,15 +246,15 @@ func (h *hunt) apart(ctx context.Context, s *page.Source, part *storyPart) error
 	return nil
 }
 
-const mostApart = 1000 // in quarantine that are looked through
+const mostApart = 1000 // messages in quarantine to scan
 
 const (
-	mostConsumers  = 20 // whose steps and marks are looked up
-	mostSagasOfKey = 8  // whose steps are looked up by id
-	mostLookups    = 40 // of kept messages, by consumer and key: only of consumers that keep some
+	mostConsumers  = 20 // consumers whose steps and marks are read
+	mostSagasOfKey = 8  // sagas whose steps are read by id
+	mostLookups    = 40 // reads of kept messages, by consumer and key, for consumers that have some
 )
 
-// steps looks the steps of all sagas up, in one query.
+// steps reads the steps of all sagas in one query.
 func (h *hunt) steps(ctx context.Context, s *page.Source, part *storyPart) error {
 	if len(part.consumers) == 0 {
 		return nil
@@ -262,7 +262,7 @@ func (h *hunt) steps(ctx context.Context, s *page.Source, part *storyPart) error
 	list, err := operate.Steps(ctx, s.DB,
 		operate.StepSelection{Consumers: part.consumers, Sagas: h.sagas, Limit: page.Rows})
 	for i := range list {
-		list[i].Result, list[i].Outcome = nil, nil // they are payloads
+		list[i].Result, list[i].Outcome = nil, nil // payloads are not shown
 	}
 	part.Steps = append(part.Steps, list...)
 	return err

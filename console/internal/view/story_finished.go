@@ -11,10 +11,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// mostIDs are looked up among the finished messages of each source.
+// mostIDs limits the ids that are looked up in each source.
 const mostIDs = 200
 
-// writtenLine is a message that a source has written to its outbox.
+// writtenLine is a message in a source's outbox.
 type writtenLine struct {
 	ID      string    `json:"id"`
 	Topic   string    `json:"topic"`
@@ -23,7 +23,7 @@ type writtenLine struct {
 	State   string    `json:"state"` // published, waits, or unknown if too many rows wait
 }
 
-// finishedLine is a message that a consumer finished, by its mark.
+// finishedLine is the mark of a message at a consumer.
 type finishedLine struct {
 	Consumer string    `json:"consumer"`
 	Source   string    `json:"source"`
@@ -35,7 +35,7 @@ type finishedLine struct {
 	At       time.Time `json:"at"`
 }
 
-// named returns the messages that the parts name, and the types of those that are known.
+// named returns the ids in all parts, and the types of known messages.
 func named(parts []storyPart) (ids []store.Identity, types map[store.Identity]string) {
 	types = map[store.Identity]string{}
 	known := map[store.Identity]bool{}
@@ -65,7 +65,7 @@ func named(parts []storyPart) (ids []store.Identity, types map[store.Identity]st
 	return ids, types
 }
 
-// finished looks up the marks of messages for the consumers of a source, in one query.
+// finished reads the marks of messages for the consumers of a source, in one query.
 func finished(ctx context.Context, s *page.Source, consumers []string, ids []store.Identity,
 	types map[store.Identity]string) (out []finishedLine, err error) {
 	if len(ids) == 0 || len(consumers) == 0 {
@@ -112,18 +112,18 @@ func (part *storyPart) finishedEvents(add func(at *time.Time, what, where, grade
 		case store.Rejected.String():
 			add(&f.At, what+" was rejected: "+page.Cut(page.FirstLine(f.Reason), 200), f.Consumer, "warn")
 		case store.Barred.String():
-			add(&f.At, what+" was barred: its step was undone before", f.Consumer, "")
+			add(&f.At, what+" was barred: its step was already undone", f.Consumer, "")
 		default:
 			add(&f.At, what+" was handled", f.Consumer, "")
 		}
 	}
 	for i := range part.held {
 		if c := part.held[i].Call; c != nil {
-			outcome := "its outcome is not known"
+			outcome := "its outcome is unknown"
 			if c.Outcome != "" {
 				outcome = "its outcome is stored"
 			}
-			add(&c.Since, fmt.Sprintf("%s calls outside under the key %s: %s", part.held[i].Message.Type,
+			add(&c.Since, fmt.Sprintf("%s made an external call with the key %s: %s", part.held[i].Message.Type,
 				page.Cut(c.Key, 80), outcome), part.held[i].Consumer, "warn")
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A message that a step and an outbox name is looked up once, with the type that the outbox has.
+// An id in a step and in the outbox is returned once, with the outbox's type.
 func TestNamed(t *testing.T) {
 	id := store.Identity{Source: "/order", ID: "m-1"}
 	ids, types := named([]storyPart{

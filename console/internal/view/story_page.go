@@ -18,15 +18,15 @@ func (*storyPage) Live()             {}
 func (v *storyPage) HTML(p *page.Page) {
 	p.Away(v.Away)
 	if !v.known() {
-		p.Put("<p class=\"note\">No source that answered knows anything of it. The search covers the newest %s rows of each outbox, published or not, by id, key and correlation. A mark has no key: <code>skald inbox show</code> finds it by the id of its message.</p>\n", page.Number(store.WrittenScan))
+		p.Put("<p class=\"note\">Nothing found in the sources that answered. The search covers the newest %s rows of each outbox, published or not, by id, key and correlation. A mark has no key: <code>skald inbox show</code> finds it by the id of its message.</p>\n", page.Number(store.WrittenScan))
 	}
 	for i := range v.Parts {
 		part := &v.Parts[i]
 		if part.More {
-			p.Put("<p class=\"note warn\">%s keeps so many messages that only those of the key were looked for, not those of an id or a correlation.</p>\n", part.Source)
+			p.Put("<p class=\"note warn\">%s has so many parked and dead messages that only the first ones were searched for the id or correlation. Those of the key are complete.</p>\n", part.Source)
 		}
 		if part.Cut {
-			p.Put("<p class=\"note warn\">%s has more than is shown: the first %d of a key, and those of the first %s in quarantine that are of the key or the correlation.</p>\n",
+			p.Put("<p class=\"note warn\">%s has more than is shown: the first %d of a key, and those of the key or correlation among the first %s in quarantine.</p>\n",
 				part.Source, page.Rows, page.Number(mostApart))
 		}
 		part.unpublished(p)
@@ -42,7 +42,7 @@ func (v *storyPage) HTML(p *page.Page) {
 	}
 }
 
-// holders are the messages that keep it from going on, with the verb that frees each.
+// holders writes the messages that block progress, with the verb that unblocks each.
 func (part *storyPart) holders(p *page.Page) {
 	for i := range part.Kept {
 		m := &part.Kept[i]
@@ -88,7 +88,7 @@ func (part *storyPart) saga(p *page.Page, s *operate.SagaStanding) {
 		}
 	}
 	who := map[string]string{operate.Orchestrated: "an engine", operate.Choreographed: "the tracker"}[s.Style]
-	p.Put("</h2>\n<p class=\"dim\">as %s of %s has it, changed ", who, part.Source)
+	p.Put("</h2>\n<p class=\"dim\">reported by %s of %s, changed ", who, part.Source)
 	p.When(s.Changed)
 	if s.Style == operate.Orchestrated {
 		p.Put(" · ")
@@ -97,7 +97,7 @@ func (part *storyPart) saga(p *page.Page, s *operate.SagaStanding) {
 	p.Put("</p>\n")
 	if s.Style == operate.Choreographed {
 		p.Put("<div class=\"picture\">")
-		p.WriteString(picture(s)) // draw escapes what it is given
+		p.WriteString(picture(s)) // draw escapes its input
 		p.Put("</div>\n")
 	}
 	if text := s.Deadline(time.Now()); text != "" {
@@ -121,7 +121,7 @@ func (part *storyPart) saga(p *page.Page, s *operate.SagaStanding) {
 		what, between string
 		is            []string
 	}{
-		{"Not heard of yet, though something that follows was", " or ", s.Missing},
+		{"Missing, although a later event has arrived", " or ", s.Missing},
 		{"What remains", ", ", s.Remaining},
 		{undo, ", ", s.Undo}, {"Nothing undoes", ", ", s.Stays},
 	} {
@@ -130,7 +130,7 @@ func (part *storyPart) saga(p *page.Page, s *operate.SagaStanding) {
 		}
 	}
 	for _, a := range s.Asked {
-		p.Put("<p>An operator asked for the undo of <b>%s</b>; it is not reported yet.</p>\n", a.Step)
+		p.Put("<p>An operator requested the undo of <b>%s</b>; it is not reported yet.</p>\n", a.Step)
 	}
 	for _, d := range s.Drift {
 		p.Put("<p class=\"note warn\">Drift: %s</p>\n", d)
@@ -146,7 +146,7 @@ func (part *storyPart) saga(p *page.Page, s *operate.SagaStanding) {
 	p.Put("</section>\n")
 }
 
-// frees are the verbs after which an orchestrated saga goes on, in the order of its Commands.
+// frees writes the verbs that make an orchestrated saga continue, in the order of its Commands.
 func (part *storyPart) frees(p *page.Page, s *operate.SagaStanding) {
 	var verbs []operate.SagaVerb
 	if s.Stuck {
@@ -166,7 +166,7 @@ func (part *storyPart) frees(p *page.Page, s *operate.SagaStanding) {
 	}
 }
 
-// waitsLine says what a saga waits for.
+// waitsLine writes one thing that a saga waits for.
 func waitsLine(p *page.Page, w *operate.Wait) {
 	what := w.ForText()
 	switch {
@@ -189,7 +189,7 @@ func waitsLine(p *page.Page, w *operate.Wait) {
 
 const mostDrawn = 50 // steps
 
-// picture is a choreographed saga as it went: what came in its order, what it waits for, and what remains.
+// picture draws a choreographed saga: past events in order, awaited ones, and possible later ones.
 func picture(s *operate.SagaStanding) string {
 	g, marks := graph.Graph{Name: s.Name}, map[string]draw.Mark{}
 	add := func(name string, mark draw.Mark, after ...string) bool {
@@ -259,7 +259,7 @@ func (v *storyPage) timeline(p *page.Page) {
 	p.Put("</table></div>\n<p class=\"dim\">A bar begins at the previous entry of the same source and place. The clocks of services differ.</p>\n</section>\n")
 }
 
-// bar draws the time of e, between the first and the last entry.
+// bar draws the duration of e, on the scale from the first to the last entry.
 func bar(p *page.Page, e *event, first, last time.Time) {
 	since := e.At
 	if e.Since != nil {
@@ -273,7 +273,7 @@ func bar(p *page.Page, e *event, first, last time.Time) {
 	}
 	const wide = 1000 // units of the SVG
 	from, to := int(wide*place(since)), int(wide*place(e.At))
-	const least = 12 // a bar that can be seen
+	const least = 12 // width of the smallest visible bar
 	from = min(from, wide-least)
 	p.Put("<svg class=\"bar\" viewBox=\"0 0 %d 10\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"%s\"><rect x=\"%d\" width=\"%d\" height=\"10\"/></svg>",
 		wide, page.Exactly(e.At.Sub(since)), from, max(least, to-from))

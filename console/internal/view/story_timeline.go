@@ -9,19 +9,19 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// An event is one thing that happened, as a source has it.
+// An event is an entry of the timeline.
 type event struct {
 	At     time.Time `json:"at"`
 	Source string    `json:"source"`
 	What   string    `json:"what"`
-	Where  string    `json:"where,omitempty"` // the consumer, or the flow
-	Grade  string    `json:"grade,omitempty"` // bad, warn or nothing
-	// Since is the time of the entry before, of the same source and place.
+	Where  string    `json:"where,omitempty"` // the consumer or the flow
+	Grade  string    `json:"grade,omitempty"` // bad, warn or ""
+	// Since is the time of the previous entry of the same source and place.
 	Since *time.Time `json:"since,omitempty"`
 }
 
-// timeline returns the events of all sources by time. The clocks of services differ, so the order of events
-// that are close in time may be wrong.
+// timeline returns the events of all sources by time. The order of events close in time may be wrong,
+// because the services' clocks differ.
 func timeline(parts []storyPart) []event {
 	out, written := []event{}, map[string]bool{}
 	for i := range parts {
@@ -45,7 +45,7 @@ func timeline(parts []storyPart) []event {
 	return out
 }
 
-// events returns what one source knows. Of written messages the outbox knows the time.
+// events returns the events of one source. It takes the times of written messages from the outbox.
 func (part *storyPart) events(written map[string]bool) (out []event) {
 	add := func(at *time.Time, what, where, grade string) {
 		if at != nil && !at.IsZero() {

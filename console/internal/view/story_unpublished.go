@@ -9,12 +9,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// mostRows of the outbox are looked through for a story: so many of those that wait, and of those that the
-// broker refused. Rows have no index by key, and there may be millions.
+// mostRows limits the scanned rows for a story: waiting ones, and ones that the broker refused. Rows have
+// no index by key, and there may be millions.
 const mostRows = 1000
 
-// outbox looks for what a source has written, in one query for all rows and one for those that wait. An app
-// may not read the outbox; all else is told in any case.
+// outbox reads the rows that a source has written, in one query for all and one for waiting rows. An app
+// has no right to read the outbox; the rest is shown anyway.
 func (h *hunt) outbox(ctx context.Context, s *page.Source, part *storyPart, why func(error) string) {
 	got, err := s.DB.List(ctx, store.List{Waiting: mostRows, Written: &store.WrittenQuery{About: h.asked,
 		Correlations: h.correlations, Keys: h.keys, Limit: page.Rows}})
@@ -43,16 +43,16 @@ func (h *hunt) outbox(ctx context.Context, s *page.Source, part *storyPart, why 
 		case waits[w.Seq]:
 			line.State = "waits"
 		case n >= mostRows && w.Seq > got.Waiting[n-1].Seq:
-			line.State = "unknown" // beyond the rows that wait and were read
+			line.State = "unknown" // after the last waiting row that was read
 		}
 		part.Written = append(part.Written, line)
 	}
 }
 
-// unpublished are the messages that nobody can take yet.
+// unpublished writes the messages that are not published yet.
 func (part *storyPart) unpublished(p *page.Page) {
 	if part.Unread != "" {
-		p.Put("<p class=\"note warn\">The outbox of %s could not be read: %s. It takes the rights of a relay or a reader.</p>\n", part.Source, part.Unread)
+		p.Put("<p class=\"note warn\">The outbox of %s could not be read: %s. This needs the rights of a relay or a reader.</p>\n", part.Source, part.Unread)
 	}
 	for i := range part.Outbox {
 		r := &part.Outbox[i]
@@ -67,7 +67,7 @@ func (part *storyPart) unpublished(p *page.Page) {
 			p.Put("was refused by the broker %s: %s", page.Times(r.Attempts),
 				page.Cut(page.FirstLine(r.Error), 300))
 		case r.Deferred:
-			p.Put("waits for an earlier one of its key, which the broker refused")
+			p.Put("waits for an earlier row of its key, which the broker refused")
 		default:
 			p.Put("waits in the ")
 			p.Link("outbox", "/outbox", "in", part.Source)
