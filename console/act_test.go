@@ -279,7 +279,7 @@ func TestDropAsksForCallsOutsideSagas(t *testing.T) {
 	b := open(t, of(db), nil)
 	const query = "consumer=payment&fingerprint=" + failing + "&in=orders&verb=drop"
 	page := b.page("/act?" + query)
-	for _, part := range []string{"1 of them are at a call", "message called-0: call <code>call-0</code>",
+	for _, part := range []string{"1 of them have an external call without outcome", "message called-0: call <code>call-0</code>",
 		"--call &#39;done or refused&#39; --reason"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("no %q: %s", part, page)

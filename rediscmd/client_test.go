@@ -20,7 +20,7 @@ import (
 	"github.com/skald-go/skald/rediscmd/rueidiscmd"
 )
 
-// clients are all clients of the server at host:port.
+// clients returns all clients, connected to the server at host:port.
 func clients(t *testing.T, at string) map[string]rediscmd.Client {
 	t.Helper()
 	a := redis.NewClient(&redis.Options{Addr: at, MaxRetries: -1})
@@ -36,7 +36,7 @@ func clients(t *testing.T, at string) map[string]rediscmd.Client {
 	return map[string]rediscmd.Client{"go-redis": goredis.New(a), "rueidis": rueidiscmd.New(b)}
 }
 
-// Both clients answer alike, on a real server and on miniredis.
+// All clients return the same replies, from a real server and from miniredis.
 func TestClientsAnswerAlike(t *testing.T) {
 	t.Run("miniredis", func(t *testing.T) { answersAlike(t, miniredis.RunT(t).Addr()) })
 	t.Run("real", func(t *testing.T) {
@@ -78,7 +78,7 @@ func answersAlike(t *testing.T, at string) {
 	}
 }
 
-// A server that is gone is an error of the call, whatever was sent.
+// An unavailable server is an error of the call, for any commands.
 func TestClientsOfAServerThatIsGone(t *testing.T) {
 	s := miniredis.RunT(t)
 	all := clients(t, s.Addr())
@@ -98,8 +98,8 @@ func (f fake) Do(ctx context.Context, commands [][]string) ([]rediscmd.Reply, er
 	return f(ctx, commands)
 }
 
-// A client that hangs and heeds no context costs 25 ms, and then nothing for a second. While four of its
-// calls hang none is added.
+// A client that hangs and ignores its context costs 25 ms, and then nothing for a second. While four of its
+// calls hang, no call is added.
 func TestGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
@@ -151,7 +151,7 @@ func TestGuard(t *testing.T) {
 	})
 }
 
-// A client that loses replies is found out.
+// A client that loses replies is detected.
 func TestGuardCountsReplies(t *testing.T) {
 	g := rediscmd.NewGuard(
 		fake(func(context.Context, [][]string) ([]rediscmd.Reply, error) { return nil, nil }),

@@ -13,65 +13,65 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 )
 
-// ErrBypassed is the answer of a Guard while it asks nothing.
-var ErrBypassed = errors.New("rediscmd: Redis failed or was slow a moment ago: it is not asked")
+// ErrBypassed is returned by a Guard while it sends no commands.
+var ErrBypassed = errors.New("rediscmd: Redis failed or was slow recently, so it is bypassed")
 
-// GuardOptions of a Guard. The zero value works.
+// GuardOptions configure a Guard. The zero value works.
 type GuardOptions struct {
-	Timeout time.Duration // how long one call may take. Default 25 ms
-	// for how long Redis is not asked after a call that failed or was too slow. Default 1 s
+	Timeout time.Duration // limit of one call; default 25 ms
+	// Rest is how long Redis is bypassed after a call that failed or was too slow. Default 1 s.
 	Rest time.Duration
-	// is told when that begins and when it ends, and what is refused. Default slog.Default()
+	// Logger logs the begin and end of a bypass, and refused commands. Default slog.Default().
 	Logger *slog.Logger
 }
 
-// Guard is a Client that never takes longer than its timeout, whatever the client below it does: a client
-// that ignores its context is left alone, and one that panics has failed. At most 64 calls are under way;
-// others wait for their turn within their timeout. After a call that failed or was too slow it answers
-// ErrBypassed for a while, at once; then one call tries.
+// Guard is a Client that never takes longer than its timeout. It abandons calls of a client that ignores
+// its context, and treats a panic as a failure. At most 64 calls run at the same time; others wait within
+// their timeout. After a failed or slow call it immediately returns ErrBypassed for a while. Then one call
+// tests Redis.
 type Guard struct {
 	client Client
 	o      GuardOptions
-	turns  chan struct{} // of Do: one for each call under way
-	sure   chan struct{} // of Insist
+	turns  chan struct{} // for Do: one for each running call
+	sure   chan struct{} // the same for Insist
 
 	mu      sync.Mutex
-	until   time.Time // bypassed until then
+	until   time.Time // Redis is bypassed until then
 	away    bool      // the last call failed
-	trying  bool      // after the rest one call is under way that tries
-	late    int       // calls of Do that nobody waits for any more
-	calls   int64     // that were begun
-	failed  int64     // calls had been begun when one failed last
+	trying  bool      // one call is testing Redis after the rest
+	late    int       // abandoned calls of Do that still run
+	calls   int64     // number of calls ever started
+	failed  int64     // value of calls at the last failure
 	status  GuardStatus
-	back    time.Time      // Redis came back last
-	told    bool           // that it is away
-	say     backoff.Rarely // that
-	refused backoff.Rarely // that it refuses commands
+	back    time.Time      // when Redis last came back
+	told    bool           // the failure was logged
+	say     backoff.Rarely // log rate for failures
+	refused backoff.Rarely // log rate for refused commands
 
 	undoing bool
 	undo    []undo
-	wake    chan struct{} // there is more to be undone
+	wake    chan struct{} // wakes undoAll
 }
 
 // GuardStatus counts the calls of a Guard.
 type GuardStatus struct {
-	Calls    int64 // that were made
-	Failures int64 // of these, too slow ones included
-	Bypassed int64 // calls that were not made
+	Calls    int64 // calls sent
+	Failures int64 // failed and slow calls
+	Bypassed int64 // calls that were not sent
 	Away     bool  // the last call failed
 }
 
 const (
-	mostUnderWay = 64 // calls of Do
-	mostInsist   = 16 // calls of Insist, which have turns of their own
-	mostLate     = 4  // calls under way that nobody waits for any more: with more of them Do asks nothing
+	mostUnderWay = 64 // running calls of Do
+	mostInsist   = 16 // running calls of Insist
+	mostLate     = 4  // abandoned calls that still run; with more, Do is bypassed
 
-	// A call below may go on for that long after it was left, so that a client can finish what it begins: to
-	// connect takes longer than a command.
+	// leastBelow is the minimum time of an abandoned call, so that a client can finish connecting, which
+	// takes longer than a command.
 	leastBelow = time.Second
 )
 
-// NewGuard is a guard of c.
+// NewGuard returns a guard around c.
 func NewGuard(c Client, o *GuardOptions) *Guard {
 	var d GuardOptions
 	if o != nil {
@@ -87,7 +87,7 @@ func NewGuard(c Client, o *GuardOptions) *Guard {
 		say:  rarely, refused: rarely, wake: make(chan struct{}, 1)}
 }
 
-// Status may be called at any time.
+// Status returns the counts. It may be called at any time.
 func (g *Guard) Status() GuardStatus {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,34 +96,35 @@ func (g *Guard) Status() GuardStatus {
 	return s
 }
 
-// A call is under way below a Guard.
+// A call is a call of the client in progress.
 type call struct {
 	commands [][]string
 	insists  bool
-	undo     [][]string // is sent if it is not known what commands did
+	undo     [][]string // sent if the result of commands is unknown
 	within   time.Duration
 
 	replies []Reply
 	err     error
-	over    chan struct{} // closed when it has returned
+	over    chan struct{} // closed when the call has returned
 
 	number int64
-	trial  bool // behind a rest
-	left   bool // nobody waits for it any more
+	trial  bool // tests Redis after a rest
+	left   bool // its caller has given up
 }
 
-// Do sends commands, unless Redis is bypassed. A caller whose own context ends is no failure of Redis.
+// Do sends commands, unless Redis is bypassed. The end of the caller's context does not count as a failure
+// of Redis.
 func (g *Guard) Do(ctx context.Context, commands [][]string) ([]Reply, error) {
 	return g.do(ctx, &call{commands: commands})
 }
 
-// Insist is Do, but asks while Redis is bypassed, too.
+// Insist is Do, but it also sends while Redis is bypassed.
 func (g *Guard) Insist(ctx context.Context, commands [][]string) ([]Reply, error) {
 	return g.do(ctx, &call{commands: commands, insists: true})
 }
 
-// Take is Do. Where it does not know what commands did, it has undo sent as Undo does, once they are over
-// below: a client may still be sending them when their caller has gone.
+// Take is Do. If the result of commands is unknown, it sends undo as Undo does, after the client's call has
+// ended: a client may still be sending commands after the caller has given up.
 func (g *Guard) Take(ctx context.Context, commands, undo [][]string, within time.Duration) ([]Reply, error) {
 	return g.do(ctx, &call{commands: commands, undo: undo, within: within})
 }
@@ -147,7 +148,7 @@ func (g *Guard) do(ctx context.Context, c *call) ([]Reply, error) {
 		}
 	case <-timeout.C:
 		if g.leave(c) {
-			// it waited for its turn: Redis had too little time to be judged
+			// it waited for a turn, so Redis had too little time
 			if time.Since(begun) < g.o.Timeout/2 {
 				g.untried(c)
 				return nil, ErrBypassed
@@ -161,7 +162,7 @@ func (g *Guard) do(ctx context.Context, c *call) ([]Reply, error) {
 	return c.replies, c.err
 }
 
-// untried: c does not tell whether Redis is back; another one may.
+// untried ends c's test of Redis without a result; another call may test.
 func (g *Guard) untried(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -179,7 +180,7 @@ func (g *Guard) run(ctx context.Context, c *call, turn chan struct{}) {
 	}
 }
 
-// caught is do with a client that may panic, as some do on replies that they cannot read.
+// caught calls do and returns a panic as an error: some clients panic on replies that they cannot parse.
 func caught(ctx context.Context, c Client, commands [][]string) (replies []Reply, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -189,7 +190,7 @@ func caught(ctx context.Context, c Client, commands [][]string) (replies []Reply
 	return do(ctx, c, commands)
 }
 
-// turn waits until c may begin. The caller of an insisting one waits for others of its kind alone.
+// turn waits until c may start. Calls of Insist wait only for each other.
 func (g *Guard) turn(ctx context.Context, c *call, timeout <-chan time.Time) (chan struct{}, error) {
 	turn := g.turns
 	if c.insists {
@@ -218,7 +219,7 @@ func (g *Guard) turn(ctx context.Context, c *call, timeout <-chan time.Time) (ch
 	return turn, nil
 }
 
-// closed: Redis is bypassed. The caller has the lock.
+// closed reports whether Redis is bypassed. The caller holds the lock.
 func (g *Guard) closed() bool {
 	return g.late >= mostLate || g.away && (g.trying || time.Now().Before(g.until))
 }
@@ -249,7 +250,7 @@ func (g *Guard) enter(c *call) bool {
 	return true
 }
 
-// leave waits for c no more; false: it has returned.
+// leave abandons c. Returns false if c has returned already.
 func (g *Guard) leave(c *call) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -274,8 +275,8 @@ func (g *Guard) returned(c *call) (left bool) {
 	return c.left
 }
 
-// note takes up how a call ended, and says when Redis goes away, when it is back, and what it refuses. What
-// began before another one failed does not tell that Redis is back.
+// note records the result of a call, and logs when Redis fails, comes back, or refuses a command. A call
+// that started before the last failure does not prove that Redis is back.
 func (g *Guard) note(ctx context.Context, c *call, replies []Reply, err error) {
 	refused := slices.IndexFunc(replies, func(r Reply) bool { return r.Err != nil })
 	now := time.Now()
@@ -305,13 +306,13 @@ func (g *Guard) note(ctx context.Context, c *call, replies []Reply, err error) {
 	}
 }
 
-// fell notes that c failed; true: that is to be said. The caller has the lock.
+// fell records a failure and reports whether to log it. The caller holds the lock.
 func (g *Guard) fell(c *call, now time.Time) bool {
 	g.status.Failures++
 	if !g.away || c.trial {
 		g.until = now.Add(g.o.Rest)
 	}
-	if !g.away && now.Sub(g.back) > time.Minute { // not one that comes and goes
+	if !g.away && now.Sub(g.back) > time.Minute { // it has been stable for a while
 		g.say.Over()
 	}
 	g.away, g.failed = true, g.calls

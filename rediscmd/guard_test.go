@@ -22,7 +22,7 @@ func ones(commands [][]string) []rediscmd.Reply {
 	return replies
 }
 
-// many asks n times at once, and waits for all.
+// many starts n concurrent calls and waits for all.
 func many(t *testing.T, g *rediscmd.Guard, n int) {
 	var wg sync.WaitGroup
 	for range n {
@@ -31,8 +31,7 @@ func many(t *testing.T, g *rediscmd.Guard, n int) {
 	wg.Wait()
 }
 
-// Many callers at a client that hangs put a bounded number of calls under way, and behind the rest a single
-// one tries.
+// With a client that hangs, the number of running calls is limited, and after the rest one call tests.
 func TestGuardBoundsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
@@ -62,7 +61,7 @@ func TestGuardBoundsCalls(t *testing.T) {
 	})
 }
 
-// A caller may leave the call that tries; then another one tries.
+// If the caller of the testing call gives up, another call tests.
 func TestGuardTriesAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := true
@@ -91,7 +90,7 @@ func TestGuardTriesAnew(t *testing.T) {
 	})
 }
 
-// Insist asks also while Redis is bypassed, and its answer ends that.
+// Insist also sends while Redis is bypassed, and a reply ends the bypass.
 func TestGuardInsists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := true
@@ -115,8 +114,8 @@ func TestGuardInsists(t *testing.T) {
 	})
 }
 
-// A call is left after its timeout, but its context goes on for a second: to connect takes longer than a
-// command.
+// A call is abandoned after its timeout, but its context continues for a second: connecting takes longer
+// than a command.
 func TestGuardLeavesTheCallTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lasted time.Duration
@@ -138,8 +137,8 @@ func TestGuardLeavesTheCallTime(t *testing.T) {
 	})
 }
 
-// What is taken while nobody waits for the answer any more is given back when the call is over, once Redis
-// answers, and once more in case it came late.
+// Undo commands of an abandoned call are sent after the call has ended, once Redis replies, and once more
+// in case the call was late.
 func TestGuardUndoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
@@ -177,7 +176,7 @@ func TestGuardUndoes(t *testing.T) {
 	})
 }
 
-// What cannot be undone is given up when its time is over.
+// An undo command is dropped when its time is over.
 func TestGuardGivesUpUndoing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
@@ -196,7 +195,7 @@ func TestGuardGivesUpUndoing(t *testing.T) {
 	})
 }
 
-// A client that panics has failed.
+// A panic of the client is a failure.
 func TestGuardCatchesPanics(t *testing.T) {
 	g := rediscmd.NewGuard(
 		fake(func(context.Context, [][]string) ([]rediscmd.Reply, error) {
@@ -209,7 +208,7 @@ func TestGuardCatchesPanics(t *testing.T) {
 	}
 }
 
-// A Redis that refuses, or that comes and goes, is told of, but rarely.
+// Refusals and short failures of Redis are logged at a limited rate.
 func TestGuardSpeaksRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said strings.Builder

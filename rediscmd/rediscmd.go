@@ -1,6 +1,6 @@
-// Package rediscmd is what Skald asks of a client of Redis or Valkey: to send commands and return their
-// replies. The client that a service has already fits with 20 lines: see goredis and rueidiscmd beside it.
-// Skald itself links neither.
+// Package rediscmd is the interface between Skald and a client of Redis or Valkey: it sends commands and
+// returns their replies. An adapter for an existing client needs some 20 lines: see goredis and rueidiscmd.
+// Skald itself imports no Redis client.
 package rediscmd
 
 import (
@@ -9,25 +9,25 @@ import (
 	"fmt"
 )
 
-// Client sends commands in one round trip, where they go to one server, and returns a reply for each, in
-// their order. Each command is words: its name, then its arguments. An error means that the replies are not
-// known: any of the commands may have taken effect. What the server answers to one command with an error is a
-// Reply with an Err. Clients are safe for concurrent use.
+// Client sends commands and returns a reply for each, in order. Commands for one server use one round trip.
+// A command is a list of words: its name, then its arguments. An error means that the replies are unknown:
+// any of the commands may have taken effect. If the server refuses one command, its Reply has an Err.
+// Clients are safe for concurrent use.
 type Client interface {
 	Do(ctx context.Context, commands [][]string) ([]Reply, error)
 }
 
-// Reply is what the server answers to one command.
+// Reply is the server's reply to one command.
 type Reply struct {
 	Text string // a string, or an integer in decimal
-	Nil  bool   // there is nothing: the key is not there, or a condition of the command did not hold
+	Nil  bool   // no value: the key does not exist, or a condition of the command is false
 	Err  error  // the server refused the command
 }
 
-// ErrReplies is the error of a client that returned another number of replies than it was given commands.
-var ErrReplies = errors.New("rediscmd: the client returned another number of replies than commands")
+// ErrReplies means that a client returned a wrong number of replies.
+var ErrReplies = errors.New("rediscmd: the client returned a wrong number of replies")
 
-// do checks what a client answers.
+// do checks the number of replies.
 func do(ctx context.Context, c Client, commands [][]string) ([]Reply, error) {
 	replies, err := c.Do(ctx, commands)
 	if err == nil && len(replies) != len(commands) {

@@ -7,26 +7,26 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 )
 
-// An undo is a command that is sent until it is answered, or its time is over.
+// An undo is a command that is repeated until it has a reply, or its time is over.
 type undo struct {
 	command []string
 	until   time.Time
-	next    time.Time // when it is sent
+	next    time.Time // time of the next attempt
 	tries   int
-	again   bool // one answer is not enough
+	again   bool // send it again after the first reply
 }
 
 const (
-	mostUndo       = 10_000 // commands that wait; more of them are dropped
-	mostUndoAtOnce = 500    // of one call
+	mostUndo       = 10_000 // waiting commands; more are dropped
+	mostUndoAtOnce = 500    // in one call
 )
 
-// Undo sends commands in the background, again until Redis answers each with no error, or within is over. It
-// also asks while Redis is bypassed.
+// Undo sends commands in the background, and repeats them until Redis replies without error or within is
+// over. It also sends while Redis is bypassed.
 func (g *Guard) Undo(commands [][]string, within time.Duration) { g.addUndo(commands, within, false) }
 
-// addUndo takes commands up. Again: they are sent once more a second after they were answered, as what they
-// undo may still lie at a server that had hung, on another connection.
+// addUndo queues commands. If again is true they are sent again one second after their reply, because the
+// commands that they undo may still be queued on another connection of a server that hung.
 func (g *Guard) addUndo(commands [][]string, within time.Duration, again bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -49,7 +49,7 @@ func (g *Guard) addUndo(commands [][]string, within time.Duration, again bool) {
 	}
 }
 
-// undoAll ends when there is nothing left.
+// undoAll sends the queued commands and ends when none is left.
 func (g *Guard) undoAll() {
 	for {
 		due, wait, more := g.dueUndo()
@@ -69,7 +69,8 @@ func (g *Guard) undoAll() {
 	}
 }
 
-// dueUndo takes out what is to be sent now. If that is nothing, more comes after wait, or there is no more.
+// dueUndo removes the commands to send now. If there are none, the next is due after wait; more is false if
+// none is left.
 func (g *Guard) dueUndo() (due []undo, wait time.Duration, more bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

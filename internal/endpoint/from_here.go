@@ -1,4 +1,4 @@
-// This file detects requests that come from this machine.
+// Detection of requests from this machine.
 
 package endpoint
 
@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// FromThisMachine tells whether r comes from this machine and names this machine. One that a proxy passed
-// on, or that names another host, may be anybody's.
+// FromThisMachine reports whether r comes from this machine and names this machine as host. A request with
+// proxy headers, or with another host, may come from anywhere.
 func FromThisMachine(r *http.Request) bool {
 	return loopback(r.RemoteAddr) && loopback(r.Host) && r.ProtoAtLeast(1, 1) && !passedOn(r.Header)
 }
 
-// passedOn tells of the marks of a proxy. One that leaves none cannot be told from a client, but that nginx
-// speaks HTTP/1.0 unless told otherwise.
+// passedOn reports whether a proxy's headers are present. A proxy without headers looks like a client,
+// except that nginx uses HTTP/1.0 by default.
 func passedOn(h http.Header) bool {
 	for name := range h {
 		switch {

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// errFront does not quote the URL: any part of it may be a part of the password.
+// errFront does not quote the URL, because any part of it may belong to the password.
 var errFront = errors.New("the URL has an invalid port, or user:password@ in front of the host is not " +
 	"percent-encoded: % is %25, @ is %40, : is %3A, / is %2F, ? is %3F, # is %23, a comma is %2C")
 
-// CheckFront refuses a URL whose user or password has a character that ends it too early. A reader would take
-// the rest for a host, a path or an option, show it in errors, and ask for it in the DNS.
+// CheckFront refuses a URL whose user or password contains a character that ends it too early. A parser
+// would take the rest for a host, a path or an option, show it in errors, and send it to the DNS.
 func CheckFront(s string) error {
 	_, rest, ok := strings.Cut(s, "://")
 	if !ok {
-		return nil // no URL
+		return nil // not a URL
 	}
 	authority, behind := rest, ""
 	if at := strings.IndexAny(rest, "/?#"); at >= 0 {
@@ -33,7 +33,7 @@ func CheckFront(s string) error {
 	for i, one := range strings.Split(authority, ",") {
 		at := strings.LastIndexByte(one, '@')
 		if at >= 0 && i > 0 && !strings.Contains(authority[:strings.IndexByte(authority, ',')], "@") {
-			return errFront // the comma is part of what is in front
+			return errFront // the comma belongs to the user or password
 		}
 		if _, err := url.PathUnescape(one[:max(at, 0)]); err != nil || !numbered(one[at+1:]) {
 			return errFront
@@ -42,7 +42,7 @@ func CheckFront(s string) error {
 	return nil
 }
 
-// strayed refuses a path with an @ or a #: behind hosts without a user it may be a part of one's password.
+// strayed refuses a path with an @ or a #: after hosts without a user it may belong to a password.
 func strayed(behind, authority string) error {
 	if strings.Contains(behind, "@") && !strings.Contains(authority, "@") || strings.Contains(behind, "#") {
 		return errFront
@@ -50,7 +50,7 @@ func strayed(behind, authority string) error {
 	return nil
 }
 
-// numbered tells whether host has no port, or one of digits.
+// numbered reports whether host has no port or a numeric one.
 func numbered(host string) bool {
 	colon := strings.LastIndexByte(host, ':')
 	if colon < 0 || strings.HasSuffix(host, "]") {
@@ -59,8 +59,7 @@ func numbered(host string) bool {
 	return strings.Trim(host[colon+1:], "0123456789") == ""
 }
 
-// CheckPostgres is CheckFront for a URL of PostgreSQL, of which a client takes the first @ for the end of the
-// password.
+// CheckPostgres is CheckFront for PostgreSQL URLs. A PostgreSQL client ends the password at the first @.
 func CheckPostgres(s string) error {
 	_, rest, ok := strings.Cut(s, "://")
 	if at := strings.IndexAny(rest, "/?#"); at >= 0 {
@@ -72,7 +71,7 @@ func CheckPostgres(s string) error {
 	return CheckFront(s)
 }
 
-// CheckHost refuses the name of a host that has an @, as a part of a password that was taken for a host.
+// CheckHost refuses a host name with an @, which may be a part of a password.
 func CheckHost(host string) error {
 	if strings.Contains(host, "@") {
 		return errFront

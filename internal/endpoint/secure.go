@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// TLS is nil if the URL does not ask for it.
+// TLS returns the TLS settings; nil if the URL does not ask for TLS.
 func (u *URL) TLS() (*tls.Config, error) {
 	ca, cert, key := u.Get("ca"), u.Get("cert"), u.Get("key")
 	switch want := u.Get("tls"); {
 	case want != "" && want != "on" && want != "off":
 		return nil, fmt.Errorf("tls is on or off, not %q", want)
 	case want == "off" && ca+cert+key != "":
-		return nil, errors.New("tls=off, and yet ca, cert or key is given")
+		return nil, errors.New("tls=off contradicts ca, cert or key")
 	case (cert == "") != (key == ""):
-		return nil, errors.New("cert and key belong together: give both")
+		return nil, errors.New("cert and key need each other: give both")
 	case want != "on" && ca+cert == "":
 		return nil, nil
 	}
@@ -52,11 +52,12 @@ func (u *URL) TLS() (*tls.Config, error) {
 // identity is the user and password of a client.
 type identity struct {
 	User string
-	// Password is asked for each connection, so that a secret that is renewed in its file is taken up.
+	// Password is called for each connection, so that a renewed secret in a file is used.
 	Password func() (string, error)
 }
 
-// Token is what stands alone in front of the host, as NATS has it; "": nothing does, or it has a password.
+// Token returns the user without password in front of the host, which NATS uses as a token; "" if there is
+// none or it has a password.
 func (u *URL) Token() string {
 	if u.front == nil {
 		return ""
@@ -76,7 +77,7 @@ func (u *URL) Identity() (identity, error) {
 		pass, has := u.front.Password()
 		switch {
 		case user != "", has && file != "":
-			return identity{}, errors.New("a user stands in front of the host: leave out user, and password_file where a password stands there, too")
+			return identity{}, errors.New("the URL has a user in front of the host: remove the option user, and password_file if the URL has a password")
 		case has:
 			return identity{User: u.front.Username(), Password: func() (string, error) { return pass, nil }},
 				nil

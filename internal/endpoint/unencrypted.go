@@ -1,5 +1,4 @@
-// This file names the servers of a process in its log, and warns of connections without TLS and of connects
-// without a bound.
+// Names of servers in logs, and warnings about connections without TLS and connects without a timeout.
 
 package endpoint
 
@@ -13,8 +12,7 @@ import (
 	"time"
 )
 
-// DriverName is how a store or a broker is named in a log: it says so itself, without secrets, or its type
-// has to do.
+// DriverName returns the log name of a store or a broker: its String, without secrets, or its type.
 func DriverName(v any) string {
 	if s, ok := v.(fmt.Stringer); ok {
 		return s.String()
@@ -22,13 +20,13 @@ func DriverName(v any) string {
 	return fmt.Sprintf("%T", v)
 }
 
-// A Wire is a store or a broker that knows over which connections it speaks without TLS.
+// A Wire is a store or a broker that can list its connections without TLS.
 type Wire interface {
-	// Unencrypted names the hosts, not those of this machine, that may be spoken to without TLS.
+	// Unencrypted returns the remote hosts that may be reached without TLS.
 	Unencrypted() []string
 }
 
-// unencrypted names the hosts that v may speak to without TLS; of what does not know: none.
+// unencrypted returns the hosts that v may reach without TLS; none if v is not a Wire.
 func unencrypted(v any) []string {
 	if w, ok := v.(Wire); ok {
 		return w.Unencrypted()
@@ -36,11 +34,11 @@ func unencrypted(v any) []string {
 	return nil
 }
 
-// EncryptRemedy says what to do about such hosts.
+// EncryptRemedy is the remedy for connections without TLS.
 const EncryptRemedy = "give sslmode=verify-full to PostgreSQL, tls=on or ca=FILE to a broker: passwords and payloads can be read on the way"
 
-// Warn logs for each of vs the hosts that it reaches without TLS, and connects without a bound. The lines
-// begin with part, the caller's part of Skald.
+// Warn logs, for each of vs, the hosts without TLS and connects without a timeout. part begins the lines
+// and names the component.
 func Warn(ctx context.Context, log *slog.Logger, part string, vs ...any) {
 	for _, v := range vs {
 		if hosts := unencrypted(v); len(hosts) > 0 {
@@ -59,15 +57,15 @@ func Warn(ctx context.Context, log *slog.Logger, part string, vs ...any) {
 
 // Dialer is a store with a pool of connections.
 type Dialer interface {
-	// SlowConnect reports whether a connect of the pool may take more than 30 s, or has no bound, which most
-	// 0 is. It returns false after the first call: one warning is enough.
+	// SlowConnect reports whether a connect of the pool may take more than 30 s. most is the limit, 0
+	// without one. It returns false after the first call, so that the warning appears once.
 	SlowConnect() (most time.Duration, slow bool)
 }
 
 // ConnectRemedy is the remedy for such a pool.
 const ConnectRemedy = "add connect_timeout=5 to the URL of the pool, or set ConnConfig.ConnectTimeout"
 
-// IsLoopback tells whether host, with a port or without, is this machine. A path is a Unix socket.
+// IsLoopback reports whether host, with or without a port, is this machine. A path is a Unix socket.
 func IsLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -77,7 +75,7 @@ func IsLoopback(host string) bool {
 		strings.HasPrefix(host, "@") || ip != nil && ip.IsLoopback()
 }
 
-// NotLoopback are the hosts of "host:port,host:port" that are not this machine.
+// NotLoopback returns the hosts that are not this machine.
 func NotLoopback(hosts ...string) []string {
 	out := slices.DeleteFunc(slices.Clone(hosts), IsLoopback)
 	if len(out) == 0 {

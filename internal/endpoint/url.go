@@ -10,22 +10,22 @@ import (
 	"strings"
 )
 
-// A Kind is what the URLs of one driver look like.
+// A Kind describes the URLs of one driver.
 type Kind struct {
-	Schemes []string // "kafka"; the first is the one that errors show
+	Schemes []string // "kafka"; errors show the first
 	Env     string   // "SKALD_KAFKA", for SKALD_KAFKA_USER and SKALD_KAFKA_PASSWORD
-	Path    bool     // what follows the hosts, /path, means something
-	Options []string // those that it knows, of the shared ones, too
-	// Ports are the usual ports, by scheme. With them a URL may be as the broker's own clients take it: the
-	// port left out, and user:password@ in front of the host, percent-encoded.
+	Path    bool     // a /path after the hosts is allowed
+	Options []string // allowed options, including shared ones
+	// Ports has the default ports, by scheme. If it is set, a URL may have the form of the broker's own
+	// clients: without port, and with user:password@ in front of the host, percent-encoded.
 	Ports map[string]string
 }
 
-// A URL is one that was read.
+// A URL is a parsed URL.
 type URL struct {
 	Scheme string
 	Hosts  string // "host:port,host:port"
-	Path   string // without the first slash, as it was written
+	Path   string // without the first slash, not decoded
 
 	front  *url.Userinfo // nil: none
 	env    string
@@ -33,10 +33,10 @@ type URL struct {
 	getenv func(string) string
 }
 
-// Parse reads s; getenv is os.Getenv in most programs, nil an empty environment.
+// Parse parses s. getenv is usually os.Getenv; nil means an empty environment.
 func (k Kind) Parse(s string, getenv func(string) string) (*URL, error) {
 	scheme, rest, ok := strings.Cut(s, "://")
-	rest = strings.ReplaceAll(rest, ","+scheme+"://", ",") // each server may be a URL of its own
+	rest = strings.ReplaceAll(rest, ","+scheme+"://", ",") // each server may be a complete URL
 	if err := CheckFront(scheme + "://" + rest); ok && err != nil {
 		return nil, fmt.Errorf("broker URL: want %s: %w", k.form(), err)
 	}
@@ -66,22 +66,22 @@ func (k Kind) Parse(s string, getenv func(string) string) (*URL, error) {
 		return nil, fmt.Errorf("broker URL: %w", err)
 	}
 	if u.values, err = url.ParseQuery(query); err != nil {
-		return nil, u.Wrap(errors.New("what follows the ? is not option=value&…")) // err would quote it
+		return nil, u.Wrap(errors.New("the part after ? is not option=value&…")) // err would quote it
 	}
 	return u, u.Wrap(u.check(k.Options))
 }
 
-// inFront takes user:password@ off the hosts. Of several servers all that have one have the same.
+// inFront removes user:password@ from the hosts. All servers with one must have the same.
 func (k Kind) inFront(hosts, path string) (bare string, front *url.Userinfo, err error) {
 	if !strings.Contains(hosts, "@") && !strings.Contains(path, "@") {
 		return hosts, nil, nil
 	}
 	if k.Ports == nil {
 		return "", nil,
-			errors.New("a user and a password do not belong in front of the host: give user=NAME and password_file=FILE behind the ?")
+			errors.New("user and password are not allowed in front of the host: add user=NAME and password_file=FILE after the ?")
 	}
 	if strings.Contains(path, "@") {
-		return "", nil, errors.New("what is in front of an @ has to be percent-encoded: / is %2F, @ is %40")
+		return "", nil, errors.New("the part before an @ must be percent-encoded: / is %2F, @ is %40")
 	}
 	text := ""
 	all := strings.Split(hosts, ",")
@@ -92,7 +92,7 @@ func (k Kind) inFront(hosts, path string) (bare string, front *url.Userinfo, err
 		}
 		if text != "" && one[:at] != text {
 			return "", nil,
-				errors.New("the servers have different users or passwords in front: one client has one")
+				errors.New("the servers have different users or passwords, but a client has only one")
 		}
 		text, all[i] = one[:at], one[at+1:]
 	}
@@ -103,7 +103,7 @@ func (k Kind) inFront(hosts, path string) (bare string, front *url.Userinfo, err
 	}
 	if err != nil || user == "" {
 		// err would quote it
-		return "", nil, errors.New("in front of the host is user:password@, percent-encoded")
+		return "", nil, errors.New("the part in front of the host must be user:password@, percent-encoded")
 	}
 	if front = url.User(user); both {
 		front = url.UserPassword(user, pass)
@@ -111,7 +111,7 @@ func (k Kind) inFront(hosts, path string) (bare string, front *url.Userinfo, err
 	return strings.Join(all, ","), front, nil
 }
 
-// bare tells of a host without a port.
+// bare reports whether a host has no port.
 func bare(host string) bool {
 	return host != "" && (!strings.Contains(host, ":") || strings.HasPrefix(host, "[") &&
 		strings.HasSuffix(host, "]"))
@@ -128,8 +128,8 @@ func (k Kind) form() string {
 	return k.Schemes[0] + "://" + front + "host" + port + "[,host" + port + "]" + path + "[?option=value]"
 }
 
-// HasPassword reports whether a URL of any kind has a password, or a token of NATS, in front of its host. A
-// user of NATS whose password stands in the environment counts as a token.
+// HasPassword reports whether any URL has a password, or a token of NATS, in front of its host. A NATS user
+// whose password is in the environment counts as a token.
 func HasPassword(s string) bool {
 	front, query, _ := strings.Cut(s, "?")
 	scheme, rest, ok := strings.Cut(front, "://")
@@ -140,15 +140,15 @@ func HasPassword(s string) bool {
 	return strings.Contains(rest[:at], ":") || scheme == "nats" && !strings.Contains(query, "password_file=")
 }
 
-// check refuses options that are not known, or are given twice.
+// check refuses unknown and repeated options.
 func (u *URL) check(known []string) error {
 	for _, name := range slices.Sorted(maps.Keys(u.values)) {
 		switch {
 		case name == "password":
 			return fmt.Errorf(
-				"a password does not belong in a URL: give password_file=FILE, or set %s_PASSWORD", u.env)
+				"a password is not allowed in a URL: give password_file=FILE, or set %s_PASSWORD", u.env)
 		case !slices.Contains(known, name):
-			return fmt.Errorf("there is no option %q, only %s", name,
+			return fmt.Errorf("unknown option %q: the options are %s", name,
 				strings.Join(slices.Sorted(slices.Values(known)), ", "))
 		case len(u.values[name]) > 1:
 			return fmt.Errorf("option %s is given %d times", name, len(u.values[name]))
@@ -157,16 +157,16 @@ func (u *URL) check(known []string) error {
 	return nil
 }
 
-// InFront tells whether a user or a token stands in front of the host.
+// InFront reports whether the URL has a user or token in front of the host.
 func (u *URL) InFront() bool { return u.front != nil }
 
-// Get is the value of an option, empty if it is not given.
+// Get returns the value of an option; "" if it is absent.
 func (u *URL) Get(option string) string { return u.values.Get(option) }
 
-// Env is a variable of the environment.
+// Env returns a variable of the environment.
 func (u *URL) Env(name string) string { return u.getenv(name) }
 
-// Wrap says of an error which URL it is about.
+// Wrap adds the hosts of the URL to an error.
 func (u *URL) Wrap(err error) error {
 	if err == nil {
 		return nil
@@ -174,7 +174,7 @@ func (u *URL) Wrap(err error) error {
 	return fmt.Errorf("broker URL for %s: %w", u.Hosts, err)
 }
 
-// CheckHosts wants "host:port[,host:port]".
+// CheckHosts checks the form "host:port[,host:port]".
 func CheckHosts(hosts string) error {
 	for _, s := range strings.Split(hosts, ",") {
 		if host, port, err := net.SplitHostPort(s); err != nil || host == "" || port == "" ||
@@ -185,7 +185,7 @@ func CheckHosts(hosts string) error {
 	return nil
 }
 
-// redacted drops what may be a password.
+// redacted removes parts that may be a password.
 func redacted(s string) string {
 	s, _, _ = strings.Cut(s, "?")
 	if at := strings.LastIndexByte(s, '@'); at >= 0 {

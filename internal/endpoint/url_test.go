@@ -42,8 +42,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Users write the URLs of RabbitMQ and NATS with user and password in front of the host, and without a port.
-// No error shows either.
+// URLs of RabbitMQ and NATS may have a user and password in front of the host, and no port. No error shows
+// either.
 func TestInFrontOfTheHost(t *testing.T) {
 	k := kind()
 	k.Ports = map[string]string{"amqp": "5672", "amqps": "5671"}
@@ -85,7 +85,7 @@ func TestInFrontOfTheHost(t *testing.T) {
 	}
 }
 
-// A token of NATS is a secret, too; a user is none.
+// A NATS token is a secret, a user is not.
 func TestTokenIsAPassword(t *testing.T) {
 	for text, want := range map[string]bool{
 		"nats://token@host": true, "nats://u:p@host": true, "nats://token@one,token@two/?tls=on": true,
@@ -98,8 +98,8 @@ func TestTokenIsAPassword(t *testing.T) {
 	}
 }
 
-// TestIdentity: who it is comes from the URL or the environment, the password from a file that is read each
-// time or from the environment.
+// TestIdentity: the user comes from the URL or the environment; the password from a file that is read each
+// time, or from the environment.
 func TestIdentity(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	write := func(s string) {
@@ -156,7 +156,7 @@ func TestTLS(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		"": "off", "tls=off": "off", "tls=on": "on",
-		"tls=maybe": "on or off", "tls=off&ca=f": "and yet", "cert=f": "both", "key=f": "both",
+		"tls=maybe": "on or off", "tls=off&ca=f": "contradicts", "cert=f": "both", "key=f": "both",
 		"ca=/no/such/file": "authorities",
 		"ca=" + junk:       "no certificate", "cert=" + junk + "&key=" + junk: "certificate",
 	} {
@@ -175,8 +175,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A password that is not percent-encoded is refused before anything is asked for it, whatever it is cut into,
-// and no error has a part of it.
+// A password that is not percent-encoded is refused before any part of it is used as a host, and no error
+// contains a part of it.
 func TestPasswordsThatAreNotEncoded(t *testing.T) {
 	brokers := kind()
 	brokers.Ports = map[string]string{"amqp": "5672"}

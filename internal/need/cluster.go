@@ -15,18 +15,18 @@ import (
 	"testing"
 )
 
-// A Cluster is a private PostgreSQL cluster, in a folder of its own, made of the installed programs. It is
-// stopped and removed with the test.
+// A Cluster is a private PostgreSQL cluster in its own folder, run by the installed programs. It is stopped
+// and removed with the test.
 type Cluster struct {
 	t    testing.TB
 	bin  string
-	root string              // everything of it lies here
-	as   *syscall.Credential // PostgreSQL refuses to run as root; nil: as we are
+	root string              // the folder with all its files
+	as   *syscall.Credential // PostgreSQL refuses to run as root; nil: this user
 	Data string
 	Port int
 }
 
-// NewCluster makes and starts a cluster that trusts whoever comes over 127.0.0.1. Each setting is a line of
+// NewCluster creates and starts a cluster that trusts all clients on 127.0.0.1. Each setting is a line of
 // postgresql.conf.
 func NewCluster(t testing.TB, settings ...string) *Cluster {
 	t.Helper()
@@ -37,7 +37,7 @@ func NewCluster(t testing.TB, settings ...string) *Cluster {
 	return c
 }
 
-// emptyCluster is a cluster without data.
+// emptyCluster returns a cluster without data.
 func emptyCluster(t testing.TB) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, bin: programs(t)}
@@ -59,12 +59,12 @@ func emptyCluster(t testing.TB) *Cluster {
 	return c
 }
 
-// programs is the folder of PostgreSQL's programs: beside the initdb in PATH, else the newest of the
-// system's.
+// programs returns the folder of PostgreSQL's programs: that of the initdb in PATH, or the newest in
+// /usr/lib/postgresql.
 func programs(t testing.TB) string {
 	t.Helper()
 	if at, err := exec.LookPath("initdb"); err == nil {
-		if real, err := filepath.EvalSymlinks(at); err == nil { // the others may not be linked
+		if real, err := filepath.EvalSymlinks(at); err == nil { // the other programs may have no link
 			return filepath.Dir(real)
 		}
 	}
@@ -77,7 +77,7 @@ func programs(t testing.TB) string {
 	return ""
 }
 
-// owner is whom a cluster of root's belongs to.
+// owner returns the user that runs the cluster if this process is root.
 func owner(t testing.TB) *syscall.Credential {
 	t.Helper()
 	for _, name := range []string{"postgres", "nobody"} {
@@ -93,7 +93,7 @@ func owner(t testing.TB) *syscall.Credential {
 	return nil
 }
 
-// Do runs one of PostgreSQL's programs and returns what it said.
+// Do runs one of PostgreSQL's programs and returns its output.
 func (c *Cluster) Do(name string, args ...string) string {
 	c.t.Helper()
 	out, err := c.try(name, args...)
@@ -112,7 +112,7 @@ func (c *Cluster) try(name string, args ...string) (string, error) {
 	if c.as != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.as}
 	}
-	// Not a pipe: a server that was started would hold it open.
+	// A pipe would stay open, because a started server inherits it.
 	out, err := os.CreateTemp(c.root, "out-")
 	if err != nil {
 		return "", err
@@ -124,7 +124,7 @@ func (c *Cluster) try(name string, args ...string) (string, error) {
 	return string(bytes.TrimSpace(said)), err
 }
 
-// Set adds lines to postgresql.conf; Start has them read.
+// Set adds lines to postgresql.conf. Start makes the server read them.
 func (c *Cluster) Set(lines ...string) {
 	c.t.Helper()
 	f, err := os.OpenFile(filepath.Join(c.Data, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0o600)
@@ -144,17 +144,17 @@ func (c *Cluster) Start() {
 		"-o", fmt.Sprintf("-p %d -c listen_addresses=127.0.0.1 -c unix_socket_directories=''", c.Port))
 }
 
-// Stop ends the server, if it runs: "fast", or "immediate" as a crash would.
+// Stop stops the server, if it runs. mode is "fast", or "immediate" to simulate a crash.
 func (c *Cluster) Stop(mode string) {
 	_, _ = c.try("pg_ctl", "stop", "-w", "-t", "300", "-m", mode, "-D", c.Data)
 }
 
-// URL is that of a database.
+// URL returns the URL of a database.
 func (c *Cluster) URL(database string) string {
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", c.Port, database)
 }
 
-// SQL runs statements in a database with psql, each for itself, and returns what it printed, unaligned.
+// SQL runs each statement separately with psql, and returns the output, unaligned.
 func (c *Cluster) SQL(database string, statements ...string) string {
 	c.t.Helper()
 	args := []string{"-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", database}
@@ -164,7 +164,8 @@ func (c *Cluster) SQL(database string, statements ...string) string {
 	return c.Do("psql", args...)
 }
 
-// Copy is a cluster with this one's files as they are now. This one must be stopped. It is not started yet.
+// Copy returns a new cluster with a copy of this one's files. This one must be stopped. The new one is not
+// started.
 func (c *Cluster) Copy() *Cluster {
 	c.t.Helper()
 	to := emptyCluster(c.t)
@@ -172,7 +173,7 @@ func (c *Cluster) Copy() *Cluster {
 	return to
 }
 
-// Backup is a cluster with this one's files, taken while it works. It is not started.
+// Backup returns a new cluster with a backup of this running one. The new one is not started.
 func (c *Cluster) Backup() *Cluster {
 	c.t.Helper()
 	to := emptyCluster(c.t)
@@ -180,7 +181,7 @@ func (c *Cluster) Backup() *Cluster {
 	return to
 }
 
-// Restore gives this cluster back the files of another. Both must be stopped.
+// Restore replaces this cluster's files with those of another. Both must be stopped.
 func (c *Cluster) Restore(from *Cluster) {
 	c.t.Helper()
 	if err := os.RemoveAll(c.Data); err != nil {
@@ -196,7 +197,7 @@ func (c *Cluster) run(name string, args ...string) {
 	}
 }
 
-// Standby is a streaming standby of this cluster, started.
+// Standby starts a streaming standby of this cluster.
 func (c *Cluster) Standby() *Cluster {
 	c.t.Helper()
 	to := emptyCluster(c.t)
@@ -205,13 +206,13 @@ func (c *Cluster) Standby() *Cluster {
 	return to
 }
 
-// Promote makes a primary of a standby.
+// Promote promotes a standby to a primary.
 func (c *Cluster) Promote() {
 	c.t.Helper()
 	c.Do("pg_ctl", "promote", "-w", "-t", "300", "-D", c.Data)
 }
 
-// Dump writes a database into a file and returns its path; another cluster may read it with Load.
+// Dump writes a database to a file and returns its path. Load reads it into another cluster.
 func (c *Cluster) Dump(database string, args ...string) string {
 	c.t.Helper()
 	path := filepath.Join(c.root, database+".sql")
@@ -219,7 +220,7 @@ func (c *Cluster) Dump(database string, args ...string) string {
 	return path
 }
 
-// Load makes a database of what Dump wrote.
+// Load creates a database from a file of Dump.
 func (c *Cluster) Load(database, path string) {
 	c.t.Helper()
 	c.SQL("postgres", `CREATE DATABASE "`+database+`" TEMPLATE template0 ENCODING 'UTF8'`)

@@ -2,7 +2,8 @@ package need
 
 import "testing"
 
-// A private cluster starts, can be copied, followed and promoted, and its databases dumped and loaded.
+// A private cluster can be started, copied, followed and promoted, and its databases can be dumped and
+// loaded.
 func TestCluster(t *testing.T) {
 	c := NewCluster(t)
 	c.SQL("postgres", "CREATE TABLE t AS SELECT 1 AS n")

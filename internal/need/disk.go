@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// SmallDisk is a folder on a file system of its own with room for so many megabytes. Where none can be
-// mounted (another system than Linux, no right) the test is skipped.
+// SmallDisk returns a folder on a new file system of that many megabytes. It skips the test if it cannot
+// mount one (not Linux, no right).
 func SmallDisk(t testing.TB, megabytes int) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "skald-disk-") // where another user may come, too
+	dir, err := os.MkdirTemp("", "skald-disk-") // not t.TempDir, because another user needs access
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func SmallDisk(t testing.TB, megabytes int) string {
 	return dir
 }
 
-// Own gives a folder to the user that the cluster runs as.
+// Own gives a folder to the user that runs the cluster.
 func (c *Cluster) Own(dir string) {
 	c.t.Helper()
 	if c.as == nil {

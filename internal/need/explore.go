@@ -6,18 +6,18 @@ import (
 	"testing"
 )
 
-// exploreVariable sets how much a run does of what takes minutes or hours. This file is the only place that
-// reads it, but for the public suite storetest.
+// exploreVariable sets the size of tests that can take minutes or hours. Only this file reads it, except
+// for the public suite storetest.
 const exploreVariable = "SKALD_EXPLORE"
 
-// Full reports whether explorers and suites take large samples, or everything: SKALD_EXPLORE is full or all.
-// Otherwise (unset, or sample) they take samples that make test has the time for.
+// Full reports whether SKALD_EXPLORE is full or all: explorers and suites then take large samples, or
+// everything. Otherwise (unset, or sample) they take samples that fit into make test.
 func Full() bool { return slices.Contains([]string{"full", "all"}, os.Getenv(exploreVariable)) }
 
-// All reports whether explorers run every schedule that there is, which takes hours: SKALD_EXPLORE is all.
+// All reports whether SKALD_EXPLORE is all: explorers then run every schedule, which takes hours.
 func All() bool { return os.Getenv(exploreVariable) == "all" }
 
-// Nightly skips a test that make nightly runs and make test does not; why names the test that stays.
+// Nightly skips a test that only make nightly runs; why names the test that always runs.
 func Nightly(t testing.TB, why string) {
 	t.Helper()
 	if !Full() {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A word that nobody knows would make a sample of a run that is meant to be whole.
+// An unknown value would silently turn a full run into a sample.
 func TestExploreIsKnown(t *testing.T) {
 	known := []string{"", "sample", "full", "all"}
 	if set := os.Getenv(exploreVariable); !slices.Contains(known, set) {

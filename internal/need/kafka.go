@@ -2,14 +2,14 @@ package need
 
 import "testing"
 
-// Guarded are the listeners of a Kafka that ask who is there. Its plain one, Kafka, makes users and gives
-// rights.
+// Guarded has the listeners of a Kafka that need a login. Its plain listener, Kafka, creates users and
+// grants rights.
 type Guarded struct {
 	TLS, SASL, SASLTLS string // host:port each
 	Certs              string // a folder with ca.pem, client.crt and client.key
 }
 
-// GuardedKafka are the listeners of the broker that Kafka names.
+// GuardedKafka returns the listeners of the broker of Kafka.
 func GuardedKafka(t testing.TB) (plain string, g Guarded) {
 	t.Helper()
 	return Kafka(t), Guarded{
@@ -20,7 +20,7 @@ func GuardedKafka(t testing.TB) (plain string, g Guarded) {
 	}
 }
 
-// Python is an interpreter that has the packages confluent_kafka and psycopg.
+// Python returns an interpreter with the packages confluent_kafka and psycopg.
 func Python(t testing.TB) string {
 	t.Helper()
 	return from(t, "SKALD_TEST_PYTHON", "Python with confluent-kafka and psycopg", "python")

@@ -1,4 +1,4 @@
-// Package need gives tests the real servers that they ask for, or skips them with the reason.
+// Package need returns the addresses of real servers for tests, or skips the tests with the reason.
 package need
 
 import (
@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// Postgres is the URL of a PostgreSQL server on which the test may make databases.
+// Postgres returns the URL of a PostgreSQL server on which the test may create databases.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	return from(t, "SKALD_TEST_POSTGRES", "PostgreSQL", "")
 }
 
-// newest is the version that must be there where servers are required; those between are tested where they
-// are given.
+// newest is the version that is required if servers are required. Other versions are tested only if they
+// are set.
 const newest = "18"
 
-// PostgresVersion is the URL of a PostgreSQL server of that major version, as Postgres.
+// PostgresVersion returns the URL of a PostgreSQL server of a major version, as Postgres does.
 func PostgresVersion(t testing.TB, major string) string {
 	t.Helper()
 	if major != newest && os.Getenv("SKALD_TEST_POSTGRES_"+major) == "" {
@@ -32,40 +32,41 @@ func PostgresVersion(t testing.TB, major string) string {
 	return from(t, "SKALD_TEST_POSTGRES_"+major, "PostgreSQL "+major, "postgres"+major)
 }
 
-// PgBouncer is the URL, with a query, of a pooler in transaction mode, in front of the server of Postgres.
+// PgBouncer returns the URL, with a query, of a pooler in transaction mode in front of the server of
+// Postgres.
 func PgBouncer(t testing.TB) string {
 	t.Helper()
 	Postgres(t)
 	return from(t, "SKALD_TEST_PGBOUNCER", "PgBouncer", "pgbouncer")
 }
 
-// Kafka is the host:port of an Apache Kafka broker on which the test may make topics.
+// Kafka returns the host:port of an Apache Kafka broker on which the test may create topics.
 func Kafka(t testing.TB) string {
 	t.Helper()
 	return from(t, "SKALD_TEST_KAFKA", "Kafka", "")
 }
 
-// RabbitMQ is the URL of a RabbitMQ, amqp://host:port, on which the test, as guest, may make exchanges and
-// queues.
+// RabbitMQ returns the URL of a RabbitMQ, amqp://host:port, on which the user guest may create exchanges
+// and queues.
 func RabbitMQ(t testing.TB) string {
 	t.Helper()
 	return from(t, "SKALD_TEST_RABBITMQ", "RabbitMQ", "rabbitmq")
 }
 
-// NATS is the URL of a NATS with JetStream, nats://host:port, on which the test may make streams.
+// NATS returns the URL of a NATS with JetStream, nats://host:port, on which the test may create streams.
 func NATS(t testing.TB) string {
 	t.Helper()
 	return from(t, "SKALD_TEST_NATS", "NATS", "nats")
 }
 
-// Redis is the URL of a Redis, redis://host:port, which tests share: use a prefix of your own.
+// Redis returns the URL of a Redis, redis://host:port, which tests share: use a unique key prefix.
 func Redis(t testing.TB) string {
 	t.Helper()
 	return from(t, "SKALD_TEST_REDIS", "Redis", "redis")
 }
 
-// OwnRedis is a private Redis, which the test may pause, flush and kill; more are options of redis-server. It
-// ends with the test.
+// OwnRedis starts a private Redis, which the test may pause, flush and kill; more are options of
+// redis-server. It ends with the test.
 func OwnRedis(t testing.TB, more ...string) (url string, server *os.Process) {
 	t.Helper()
 	program, err := exec.LookPath("redis-server")
@@ -95,14 +96,14 @@ func OwnRedis(t testing.TB, more ...string) (url string, server *os.Process) {
 	}
 }
 
-// JDBC is the jar of PostgreSQL's driver for Java; there is a JDK then, too.
+// JDBC returns the jar of PostgreSQL's driver for Java. If it is set, a JDK is installed.
 func JDBC(t testing.TB) string {
 	t.Helper()
 	return from(t, "SKALD_TEST_JDBC", "PostgreSQL driver for Java", "jdbc")
 }
 
-// Node is a folder whose node_modules has pg, PostgreSQL's client for JavaScript and TypeScript; there is a
-// node then, too. It is asked for by name only.
+// Node returns a folder whose node_modules has pg, PostgreSQL's client for JavaScript and TypeScript. If it
+// is set, node is installed. SKALD_TEST_REQUIRE does not require it.
 func Node(t testing.TB) string {
 	t.Helper()
 	at := os.Getenv("SKALD_TEST_NODE")
@@ -112,8 +113,8 @@ func Node(t testing.TB) string {
 	return at
 }
 
-// Debezium is a folder of jars: Debezium's connector for PostgreSQL, and Kafka Connect. They take most of a
-// core for a while, so they are asked for: make connectors.
+// Debezium returns a folder with the jars of Kafka Connect and Debezium's connector for PostgreSQL. They
+// use most of a core, so only make connectors runs them.
 func Debezium(t testing.TB) string {
 	t.Helper()
 	at := os.Getenv("SKALD_TEST_DEBEZIUM")
@@ -123,7 +124,7 @@ func Debezium(t testing.TB) string {
 	return at
 }
 
-// from reads a variable; up is what scripts/services has to be asked for by name.
+// from returns an environment variable; up is the name of the server for scripts/services.
 func from(t testing.TB, name, server, up string) string {
 	t.Helper()
 	if at := os.Getenv(name); at != "" {
@@ -134,7 +135,7 @@ func from(t testing.TB, name, server, up string) string {
 	return ""
 }
 
-// without skips the test and says why; where everything is required, it fails it.
+// without skips the test with a reason, or fails it if all servers are required.
 func without(t testing.TB, why string) {
 	t.Helper()
 	if os.Getenv("SKALD_TEST_REQUIRE") == "1" {
@@ -143,7 +144,7 @@ func without(t testing.TB, why string) {
 	t.Skip(why)
 }
 
-// Psql is PostgreSQL's client.
+// Psql returns the path of PostgreSQL's client.
 func Psql(t testing.TB) string {
 	t.Helper()
 	at, err := exec.LookPath("psql")

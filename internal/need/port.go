@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FreePort is a port of 127.0.0.1 that nobody listens on, below those that systems hand out by themselves:
-// nobody else gets it between two sessions of a server that is to come back at its address.
+// FreePort returns a free port of 127.0.0.1 below the range of automatic ports, so that no other program
+// takes it while a test restarts its server.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 1000 {

@@ -8,17 +8,18 @@ import (
 	"time"
 )
 
-// A Way is what a Proxy does with what clients and the server send.
+// A Way is the behaviour of a Proxy.
 type Way int
 
 const (
-	Pass    Way = iota // carries it
-	Swallow            // reads it and carries nothing, in either direction; connections stay open
-	Refuse             // ends every connection at once
-	Garble             // answers each new connection with bytes of another protocol, and ends it
+	Pass    Way = iota // forwards all bytes
+	Swallow            // reads and forwards nothing, in both directions; connections stay open
+	Refuse             // closes every connection
+	Garble             // answers each new connection with bytes of another protocol, and closes it
 )
 
-// A Proxy stands between clients and a server, and can harm all connections at once. Safe for concurrent use.
+// A Proxy forwards between clients and a server, and can disturb all connections together. It is safe for
+// concurrent use.
 type Proxy struct {
 	l net.Listener
 
@@ -31,10 +32,10 @@ type Proxy struct {
 // A proxied is one connection through a Proxy.
 type proxied struct {
 	from, to net.Conn
-	dead     bool // carries nothing anymore, whatever the way
+	dead     bool // forwards nothing any more, with any way
 }
 
-// NewProxy returns a proxy to the server at target, host:port, until the test ends.
+// NewProxy returns a proxy to the server at target, host:port. It ends with the test.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -60,10 +61,10 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Addr is where clients connect to, host:port.
+// Addr returns the address for clients, host:port.
 func (p *Proxy) Addr() string { return p.l.Addr().String() }
 
-// Set changes the way of all connections, those that are open and new ones.
+// Set changes the way of all open and new connections.
 func (p *Proxy) Set(w Way) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +77,8 @@ func (p *Proxy) Set(w Way) {
 	}
 }
 
-// Deaden makes the connections that are open now carry nothing anymore, and leaves them open. New ones work.
+// Deaden stops forwarding on all open connections and leaves them open. New connections work. It returns
+// their number.
 func (p *Proxy) Deaden() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,14 +91,14 @@ func (p *Proxy) Deaden() (n int) {
 	return n
 }
 
-// Lead has new connections lead to another server.
+// Lead makes new connections go to another server.
 func (p *Proxy) Lead(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = target
 }
 
-// Open is how many connections clients have open through the proxy.
+// Open returns the number of open connections.
 func (p *Proxy) Open() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,7 +156,7 @@ type half struct {
 func (h *half) Write(b []byte) (int, error) {
 	h.p.mu.Lock()
 	if h.p.way == Swallow {
-		h.c.dead = true // a stream with a hole carries nothing sensible
+		h.c.dead = true // a stream with a gap is useless
 	}
 	dead := h.c.dead
 	h.p.mu.Unlock()

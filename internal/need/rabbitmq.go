@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// RabbitMQCtl is the program that governs the server of RabbitMQ; it returns what it printed.
+// RabbitMQCtl returns a function that runs rabbitmqctl and returns its output.
 func RabbitMQCtl(t testing.TB) func(args ...string) string {
 	t.Helper()
 	return control(t, from(t, "SKALD_TEST_RABBITMQ_CTL", "RabbitMQ that scripts/services started",
@@ -27,8 +27,8 @@ func control(t testing.TB, program string) func(args ...string) string {
 	}
 }
 
-// SecureRabbitMQ is the URL of the listener, amqps://host:port, of the server of RabbitMQ that asks for
-// certificates, and a folder with ca.pem, client.crt and client.key.
+// SecureRabbitMQ returns the URL of the RabbitMQ listener that requires certificates, amqps://host:port,
+// and a folder with ca.pem, client.crt and client.key.
 func SecureRabbitMQ(t testing.TB) (url, certs string) {
 	t.Helper()
 	RabbitMQ(t)
@@ -36,10 +36,11 @@ func SecureRabbitMQ(t testing.TB) (url, certs string) {
 		from(t, "SKALD_TEST_RABBITMQ_CERTS", "RabbitMQ with a TLS listener", "rabbitmq")
 }
 
-// OwnRabbitMQ is a server of the test's own: its URL, and what kills it and starts it again on the same data.
+// OwnRabbitMQ starts a private server. It returns the URL, and a function that kills and restarts the
+// server with the same data.
 func OwnRabbitMQ(t testing.TB) (url string, restart func()) {
 	t.Helper()
-	RabbitMQ(t) // where the shared one is, its program is
+	RabbitMQ(t) // if the shared server runs, its program is installed
 	at, err := filepath.Abs(".")
 	for err == nil && at != "/" {
 		if _, err := os.Stat(filepath.Join(at, "scripts", "services")); err == nil {
@@ -84,8 +85,8 @@ func OwnRabbitMQ(t testing.TB) (url string, restart func()) {
 	}
 	return url, func() {
 		t.Helper()
-		// Which queues it has RabbitMQ 3.10 writes down lazily; one that was declared a moment before the
-		// crash may stay away for ever.
+		// RabbitMQ 3.10 writes its list of queues lazily: a queue that was declared just before the crash
+		// may be lost.
 		control(t, ctl)("eval", "[dets:sync(T) || T <- dets:all()].")
 		do("restart", "rabbitmq")
 	}

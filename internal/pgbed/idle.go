@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// An IdleProxy is before a PostgreSQL server. Between two round trips in a transaction it asks the session
-// how long the server lets it be idle, as if the client had been paused there.
+// An IdleProxy forwards to a PostgreSQL server. After each answer within a transaction it asks the session
+// for its idle limit, to find the places where a paused client could hold the transaction forever.
 type IdleProxy struct {
 	Listener net.Listener // where clients connect
 	to       string
@@ -23,7 +23,7 @@ type IdleProxy struct {
 	unbounded []string
 }
 
-// NewIdleProxy listens until t ends. The server at url has to trust its clients.
+// NewIdleProxy listens until t ends. The server at url must trust its clients.
 func NewIdleProxy(t testing.TB, url string) *IdleProxy {
 	t.Helper()
 	config, err := pgx.ParseConfig(url)
@@ -80,12 +80,12 @@ type idleSession struct {
 	server *pgproto3.Frontend
 
 	mu    sync.Mutex        // held while anything is sent to the server
-	waits int               // answers that the client waits for
-	sent  []string          // statements since the client last had all its answers
+	waits int               // answers that the client still waits for
+	sent  []string          // statements since the client last had all answers
 	texts map[string]string // of prepared statements, by name
 }
 
-// forward sends the server what the client sends.
+// forward sends the client's messages to the server.
 func (s *idleSession) forward() error {
 	start, err := s.client.ReceiveStartupMessage()
 	for err == nil {
@@ -101,7 +101,7 @@ func (s *idleSession) forward() error {
 	return err
 }
 
-// note counts the answers to come, and keeps the texts of statements.
+// note counts the expected answers, and records the texts of statements.
 func (s *idleSession) note(m pgproto3.FrontendMessage) {
 	switch m := m.(type) {
 	case *pgproto3.Query:
@@ -117,7 +117,7 @@ func (s *idleSession) note(m pgproto3.FrontendMessage) {
 	}
 }
 
-// answer sends the client what the server sends.
+// answer sends the server's messages to the client.
 func (s *idleSession) answer() error {
 	for {
 		m, err := s.server.Receive()
@@ -137,11 +137,11 @@ func (s *idleSession) answer() error {
 	}
 }
 
-// ready asks for the bound if the client has all answers, and a transaction is open.
+// ready asks for the limit if the client has all answers and a transaction is open.
 func (s *idleSession) ready(status byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waits = max(s.waits-1, 0) // the first follows the startup
+	s.waits = max(s.waits-1, 0) // the first follows the startup message
 	if s.waits > 0 {
 		return nil
 	}
@@ -162,7 +162,7 @@ func (s *idleSession) ready(status byte) error {
 	return nil
 }
 
-// bound asks by a statement that takes no snapshot.
+// bound asks for the limit with a statement that takes no snapshot.
 func (s *idleSession) bound() (bound string, err error) {
 	s.server.Send(&pgproto3.Query{String: "SHOW idle_in_transaction_session_timeout"})
 	if err := s.server.Flush(); err != nil {

@@ -1,6 +1,5 @@
-// Package pgbed is what tests on PostgreSQL have in common, whatever driver they go by: tables that are made
-// as they were again and again, because that is quicker than making them anew, and what the suite of stores
-// asks of a database beside the driver.
+// Package pgbed is shared by tests of all PostgreSQL drivers. It resets tables to a saved state, which is
+// faster than creating them again, and implements the queries of the store suite that bypass the driver.
 package pgbed
 
 import (
@@ -19,19 +18,19 @@ import (
 //go:embed sql
 var statements embed.FS
 
-// A Conn is a connection or pool beside the driver under test, of somebody who may do everything.
+// A Conn is a superuser's connection or pool that bypasses the driver under test.
 type Conn[Tag any, Row interface{ Scan(into ...any) error }] interface {
 	Exec(ctx context.Context, statement string, args ...any) (Tag, error)
 	QueryRow(ctx context.Context, statement string, args ...any) Row
 }
 
-// A DB is a Conn, whatever its types.
+// A DB is a Conn of any type.
 type DB struct {
 	exec func(statement string, args ...any) error
 	row  func(statement string, args ...any) interface{ Scan(into ...any) error }
 }
 
-// Over is the DB of c.
+// Over returns c as a DB.
 func Over[Tag any, Row interface{ Scan(into ...any) error }](c Conn[Tag, Row]) DB {
 	return DB{
 		exec: func(statement string, args ...any) error {
@@ -51,7 +50,7 @@ func (d DB) do(t testing.TB, statement string, args ...any) {
 	}
 }
 
-// get reads the one value of the one row.
+// get reads the value of a single row and column.
 func (d DB) get(t testing.TB, into any, statement string, args ...any) {
 	t.Helper()
 	if err := d.row(statement, args...).Scan(into); err != nil {
@@ -68,15 +67,16 @@ func load(t testing.TB, prefix string) map[string]string {
 	return text
 }
 
-// Tables are Skald's in one schema, and a table kv of the user's: what storetest.Database wants but for
-// transactions.
+// Tables implements storetest.Database, except transactions, for the tables of one schema and a user's
+// table kv.
 type Tables struct {
 	db   DB
 	text map[string]string
-	Made *Made // with kv
+	Made *Made // the saved state, with kv
 }
 
-// New is those of a schema, kv (key text PRIMARY KEY, value text) included, as which it keeps them.
+// New returns the Tables of a schema, including kv (key text PRIMARY KEY, value text). It saves their
+// current state.
 func New(t testing.TB, db DB, schema string) *Tables {
 	t.Helper()
 	b := &Tables{db: db, text: load(t, `"`+strings.ReplaceAll(schema, `"`, `""`)+`".`)}
@@ -84,7 +84,7 @@ func New(t testing.TB, db DB, schema string) *Tables {
 	return b
 }
 
-// Get reads what is committed of the user's.
+// Get reads the committed value of a user's row.
 func (b *Tables) Get(t testing.TB, key string) (string, bool) {
 	t.Helper()
 	var vs []string
@@ -92,7 +92,7 @@ func (b *Tables) Get(t testing.TB, key string) (string, bool) {
 	return strings.Join(vs, ","), len(vs) > 0
 }
 
-// Count counts what is committed.
+// Count counts committed rows.
 func (b *Tables) Count(t testing.TB) (c storetest.Counts) {
 	t.Helper()
 	for name, into := range map[string]*int{"CountRows": &c.Rows, "CountMarks": &c.Marks,
@@ -102,7 +102,7 @@ func (b *Tables) Count(t testing.TB) (c storetest.Counts) {
 	return c
 }
 
-// Age makes what is there older by d.
+// Age makes all rows older by d.
 func (b *Tables) Age(t testing.TB, d time.Duration) {
 	t.Helper()
 	for _, name := range []string{"AgeRows", "AgeMarks", "AgeSteps", "AgeQuarantine", "AgeTypes",
@@ -111,20 +111,20 @@ func (b *Tables) Age(t testing.TB, d time.Duration) {
 	}
 }
 
-// Made makes tables and sequences hold what they held at a time, and nothing else.
+// Made is a saved state of tables and sequences.
 type Made struct {
 	db  DB
-	SQL string // one statement
+	SQL string // one statement that restores the state
 }
 
-// Keep remembers what the tables of the schemas hold now.
+// Keep saves the current state of the tables in the schemas.
 func Keep(t testing.TB, db DB, schemas ...string) *Made {
 	t.Helper()
 	text := load(t, "")
 	var oids []int64
 	db.get(t, &oids, text["Schemas"], schemas)
 	if len(oids) != len(schemas) {
-		t.Fatalf("of the schemas %q there are %d", schemas, len(oids))
+		t.Fatalf("of the schemas %q only %d exist", schemas, len(oids))
 	}
 	var tables []string
 	db.get(t, &tables, text["Filled"], oids)
@@ -148,7 +148,7 @@ func Keep(t testing.TB, db DB, schemas ...string) *Made {
 
 func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// Anew does it.
+// Anew restores the saved state.
 func (m *Made) Anew(t testing.TB) {
 	t.Helper()
 	m.db.do(t, m.SQL)

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	backlogEvery   = 30 * time.Second // a database is asked no more often by one station, whoever collects
+	backlogEvery   = 30 * time.Second // one component queries its database at most this often, with any number of collectors
 	backlogTimeout = 5 * time.Second
-	backlogShare   = 50 // and for no more than a fiftieth of the time, if the answer takes long
+	backlogShare   = 50 // and for at most 1/50 of the time, if queries are slow
 )
 
-// A Backlog reports how an outbox stands. Relay, inbox and outbox each do: a relay that is dead says nothing
-// of the rows that wait for it.
+// A Backlog reports the state of an outbox. Relay, inbox and outbox all report it, because a dead relay
+// cannot report the rows that wait for it.
 type Backlog struct {
 	ask  func(context.Context) (store.Backlog, error)
 	mine func() bool
@@ -29,26 +29,26 @@ type Backlog struct {
 
 	mu     sync.Mutex
 	asked  time.Time
-	took   time.Duration // the answer
+	took   time.Duration // duration of the last query
 	known  bool
 	last   store.Backlog
 	labels metric.ObserveOption
-	kept   map[string]*kept // by consumer, those that nothing is kept for any more, too
+	kept   map[string]*kept // by consumer, also those without kept messages
 
-	reservers []string // consumers that had a reservation
+	reservers []string // consumers that ever had a reservation
 
 	lags lags
 }
 
-// A kept is what is reported of one consumer.
+// kept has the values of one consumer.
 type kept struct {
 	store.Kept
 	labels, conflict, tooOld metric.ObserveOption
 }
 
-// WatchBacklog reports until stop, while it is mine to report. The database is asked when somebody collects,
-// never otherwise. Of consumers it reports in any case, of others once something is kept for them. Lag, if it
-// is not nil, tells how much waits for a consumer at the broker: see lags.
+// WatchBacklog reports until stop, while mine returns true. It queries the database only on collection. It
+// always reports the given consumers, and others once they have kept messages. A lag that is not nil
+// returns the messages waiting at the broker: see lags.
 func WatchBacklog(p Providers, now func() time.Time, ask func(context.Context) (store.Backlog, error),
 	mine func() bool, lag Lagger, consumers ...string) (stop func()) {
 	b := &Backlog{ask: ask, mine: mine, now: now, kept: map[string]*kept{}, lags: lags{ask: lag}}
@@ -76,7 +76,7 @@ func (b *Backlog) read(ctx context.Context, gauge see) {
 		b.took = b.now().Sub(now)
 	}
 	if !b.known {
-		return // nothing is better than what may not be true any more
+		return // no value is better than an old one
 	}
 	gauge(Pending, float64(b.last.Pending), b.labels)
 	gauge(OldestAge, b.last.Oldest.Seconds(), b.labels)
@@ -102,7 +102,7 @@ func (b *Backlog) read(ctx context.Context, gauge see) {
 	}
 }
 
-// progress reports how consumers and relays get on.
+// progress reports the progress of consumers and relays.
 func (b *Backlog) progress(gauge see) {
 	for _, c := range b.last.Consumers {
 		of := labelled(attribute.String(labelSource, b.last.Source), attribute.String(labelConsumer, c.Name))
@@ -116,7 +116,7 @@ func (b *Backlog) progress(gauge see) {
 	}
 }
 
-// sagas reports how sagas stand: orchestrated ones by definition, choreographed ones by flow.
+// sagas reports the number of sagas: orchestrated ones by definition, choreographed ones by flow.
 func (b *Backlog) sagas(gauge see) {
 	uncounted := 0.
 	if b.last.Uncounted != nil {
@@ -139,8 +139,7 @@ func (b *Backlog) sagas(gauge see) {
 	}
 }
 
-// live reports the sagas of a name that have not ended, and returns the labels of what else is reported of
-// that name.
+// live reports the unfinished sagas of a name, and returns the labels for its other metrics.
 func (b *Backlog) live(gauge see, of string, name attribute.KeyValue, running,
 	compensating int64) metric.ObserveOption {
 	source := attribute.String(labelSource, b.last.Source)
@@ -149,8 +148,7 @@ func (b *Backlog) live(gauge see, of string, name attribute.KeyValue, running,
 	return labelled(source, name)
 }
 
-// reserved reports keys that are reserved. A consumer that once had one is reported from then on: that there
-// is none any more is told, not left out.
+// reserved reports reserved keys. A consumer that once had one is always reported, with 0 if it has none.
 func (b *Backlog) reserved(gauge see) {
 	counts := map[string]store.ReservedCounts{}
 	for _, r := range b.last.Reserved {
@@ -177,13 +175,13 @@ func (b *Backlog) refresh(ctx context.Context) {
 	got, err := b.ask(ctx)
 	if err != nil {
 		if b.known {
-			otel.Handle(fmt.Errorf("skald: the outbox's backlog is not reported: %w", err))
+			otel.Handle(fmt.Errorf("skald: cannot report the outbox's backlog: %w", err))
 		}
 		b.known = false
 		return
 	}
 	if got.Uncounted != nil && (!b.known || b.last.Uncounted == nil) {
-		otel.Handle(fmt.Errorf("skald: sagas are not counted, so neither metrics nor alerts tell of them: %w",
+		otel.Handle(fmt.Errorf("skald: sagas cannot be counted, so metrics and alerts lack them: %w",
 			got.Uncounted))
 	}
 	b.known, b.last = true, got
@@ -212,5 +210,5 @@ func (k *kept) label(source string) {
 		with(attribute.String(labelOutcome, "too_old"))
 }
 
-// Always is whose report it is when nobody else is asked to make it.
+// Always is the mine function of a component that always reports.
 func Always() bool { return true }

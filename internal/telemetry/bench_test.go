@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// BenchmarkMessage is all that telemetry does for one message on its way: written, sent, processed.
+// BenchmarkMessage is all telemetry of one message: written, sent, processed.
 func BenchmarkMessage(b *testing.B) {
 	on := Providers{
 		Meter:  metric.NewMeterProvider(metric.WithReader(metric.NewManualReader())),
@@ -39,7 +39,7 @@ func BenchmarkMessage(b *testing.B) {
 	}
 }
 
-// BenchmarkTook is what each row of a page costs a relay.
+// BenchmarkTook is the telemetry of each row in a relay's page.
 func BenchmarkTook(b *testing.B) {
 	r := NewRelay(Providers{Meter: metric.NewMeterProvider(metric.WithReader(metric.NewManualReader()))})
 	m, now := skald.Message{Topic: "orders", Time: time.Now()}, time.Now()
@@ -57,7 +57,7 @@ func BenchmarkTook(b *testing.B) {
 	})
 }
 
-// BenchmarkCount is what each delivery that is dropped costs an inbox.
+// BenchmarkCount is the telemetry of each dropped delivery in an inbox.
 func BenchmarkCount(b *testing.B) {
 	in := NewInbox(Providers{Meter: metric.NewMeterProvider(metric.WithReader(metric.NewManualReader()))},
 		"billing")

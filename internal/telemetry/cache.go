@@ -7,23 +7,23 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// A Cache counts what is looked up in a cache in front of the database.
+// A Cache counts look-ups in a cache in front of the database.
 type Cache struct {
 	lookups              metric.Int64Counter
 	hit, miss, notLooked set
 }
 
-// NewCache is the telemetry of a cache.
+// NewCache returns the telemetry of a cache.
 func NewCache(p Providers) *Cache {
 	outcome := func(name string) set { return newSet(attribute.String(labelOutcome, name)) }
 	c := &Cache{lookups: p.meter().counter(CacheLookups), hit: outcome("hit"), miss: outcome("miss"),
 		notLooked: outcome("bypassed")}
-	c.Looked(0, 0, 0) // so that a rate sees the first
+	c.Looked(0, 0, 0) // makes the counters start at 0, so that a rate sees the first
 	return c
 }
 
-// Looked counts keys: of which something was there, or nothing, or which were not asked for because the cache
-// is away.
+// Looked counts keys that were found, keys that were not found, and keys that were not looked up because
+// the cache is unavailable.
 func (c *Cache) Looked(hits, misses, bypassed int) {
 	ctx := context.Background()
 	if !c.lookups.Enabled(ctx) {

@@ -8,32 +8,32 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// What became of work under a key. Labels of metrics: docs/metrics.md says what each means.
+// Outcomes of work under a key, as labels of metrics. docs/metrics.md describes them.
 const (
-	KeyDone       = "done"        // now, and its answer is stored
-	KeyRefused    = "refused"     // now, for good, and that is stored
+	KeyDone       = "done"        // done now, and the answer is stored
+	KeyRefused    = "refused"     // refused now, and the refusal is stored
 	KeyRepeated   = "repeated"    // the stored answer was given
-	KeyCached     = "cached"      // the same, by a cache in front of the database
-	KeyTooLarge   = "too_large"   // done now; its answer is too large to be kept
-	KeyOvertaken  = "overtaken"   // done later than the lease lasts: another answer stands
-	KeyInProgress = "in_progress" // another one has the key in hand
-	KeyConflict   = "conflict"    // the key stands for another payload
-	KeyTooOld     = "too_old"     // whether it was done is not known any more
-	KeyInvalid    = "invalid"     // the request cannot be taken
+	KeyCached     = "cached"      // the same, from a cache in front of the database
+	KeyTooLarge   = "too_large"   // done now; the answer is too large to store
+	KeyOvertaken  = "overtaken"   // done after the lease expired: another answer is stored
+	KeyInProgress = "in_progress" // another request is working on the key
+	KeyConflict   = "conflict"    // the key was used with another payload
+	KeyTooOld     = "too_old"     // the records of this time are deleted
+	KeyInvalid    = "invalid"     // invalid request
 	KeyUndone     = "undone"      // rolled back: the answer is not stored, a repeat runs again
 	KeyFailed     = "failed"      // an error
-	KeyOutage     = "outage"      // the database is away, or the handler asked for another time
+	KeyOutage     = "outage"      // the database is unavailable, or the handler asked for a later retry
 )
 
-// An Endpoint tells of the requests to one endpoint.
+// An Endpoint records the requests to one endpoint.
 type Endpoint struct {
 	answered metric.Int64Counter
 	duration metric.Float64Histogram
 	outcomes map[string]set
 }
 
-// NewEndpoint is the telemetry of an endpoint. Its counters begin at 0: the first failure is then a growth
-// that an alert sees.
+// NewEndpoint returns the telemetry of an endpoint. Its counters start at 0, so that alerts see the first
+// failure as growth.
 func NewEndpoint(p Providers, name string) *Endpoint {
 	m := p.meter()
 	e := &Endpoint{answered: m.counter(Requests), duration: m.histogram(RequestTime),
@@ -62,7 +62,7 @@ func (e *Endpoint) Answered(outcome string, took time.Duration) {
 }
 
 func onceCalls() Metric {
-	return Metric{OnceCalls, "{call}", "Calls of work that is done once, by what became of them",
+	return Metric{OnceCalls, "{call}", "Calls of work that is done once, by outcome",
 		[]string{labelScope, labelOutcome}}
 }
 
@@ -70,8 +70,8 @@ func onceTime() Metric {
 	return Metric{OnceTime, "s", "From such a call to its end", []string{labelScope, labelOutcome}}
 }
 
-// Once counts a call of work that is done once, for a package that has no options: by OpenTelemetry's global
-// provider, which knows both instruments after the first time.
+// Once counts a call of work that is done once. It uses OpenTelemetry's global provider, because package
+// once has no options. The provider caches both instruments.
 func Once(scope, outcome string, took time.Duration) {
 	ctx, m := context.Background(), Providers{}.meter()
 	calls := m.counterOf(onceCalls())

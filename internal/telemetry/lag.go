@@ -12,22 +12,22 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const lagEvery = 15 * time.Second // a broker is asked no more often by one station, whoever collects
+const lagEvery = 15 * time.Second // one component queries its broker at most this often, with any number of collectors
 
-// A Lagger tells how many messages of each topic wait for a consumer at the broker. It returns ErrNotMine for
-// one that this process does not report.
+// A Lagger returns how many messages of each topic wait for a consumer at the broker. It returns ErrNotMine
+// for a consumer that this process does not report.
 type Lagger func(ctx context.Context, consumer string, topics []string) (map[string]int64, error)
 
 // ErrNotMine is returned for a consumer that another process reports.
 var ErrNotMine = errors.New("another process reports this")
 
-// lags report how much waits for each consumer of the database. Every process that has the broker reports the
-// same series: that of a consumer that is gone, too.
+// lags reports the messages waiting for each consumer of the database. Every process with the broker
+// reports the same series, also for consumers that have gone.
 type lags struct {
-	ask   Lagger // nil: there is no broker to ask
+	ask   Lagger // nil: there is no broker
 	asked time.Time
 	last  []lag
-	told  bool // that a broker does not say
+	told  bool // the failure was reported
 }
 
 type lag struct {
@@ -68,7 +68,7 @@ func (l *lags) refresh(ctx context.Context, b store.Backlog) {
 		}
 	}
 	if failed != nil && !l.told {
-		otel.Handle(fmt.Errorf("skald: what waits for consumers at the broker is not reported: %w", failed))
+		otel.Handle(fmt.Errorf("skald: cannot report the messages waiting at the broker: %w", failed))
 	}
 	l.told = failed != nil
 }

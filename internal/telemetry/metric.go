@@ -1,5 +1,5 @@
-// Package telemetry is what the stations tell OpenTelemetry: the metrics by name, and the trace that goes
-// with a message. With no provider set it does nothing but ask whether there is one.
+// Package telemetry defines the OpenTelemetry metrics of Skald's components, and the trace context in
+// messages. Without a provider it costs only a check.
 package telemetry
 
 import (
@@ -16,7 +16,7 @@ import (
 
 const scope = "github.com/skald-go/skald"
 
-// The metrics. Alert rules and dashboard speak of these; docs/metrics.md says what each means.
+// Names of the metrics, which alert rules and the dashboard use. docs/metrics.md describes them.
 const (
 	Written          = "skald.outbox.message.written"
 	Published        = "skald.outbox.message.published"
@@ -83,18 +83,18 @@ const (
 	TrackedDrifted   = "skald.tracked.drifted"
 )
 
-// A Metric is one instrument. Units are those of UCUM, as OpenTelemetry asks.
+// A Metric is one instrument. Units are UCUM, as OpenTelemetry requires.
 type Metric struct {
 	Name, Unit, About string
 	Labels            []string
 }
 
-// Metrics are all there are.
+// Metrics returns all metrics.
 func Metrics() []Metric {
 	return slices.Concat(relayMetrics(), inboxMetrics(), sagaMetrics())
 }
 
-// relayMetrics are those of the way to the broker.
+// relayMetrics returns the metrics of outbox and relay.
 func relayMetrics() []Metric {
 	backlog := []string{labelSource}
 	return []Metric{
@@ -109,17 +109,17 @@ func relayMetrics() []Metric {
 			"Messages in the outbox that no relay has published yet; an estimate when they are many",
 			backlog},
 		{OldestAge, "s", "Since the oldest of them was written; 0: there is none", backlog},
-		{Deferred, "{message}", "Messages that the broker refused, and those that wait behind them", backlog},
+		{Deferred, "{message}", "Messages that the broker refused, and later ones of their keys", backlog},
 		{RetainedAge, "s", "Since the oldest message that is kept was written", backlog},
 		{FreeShards, "{shard}", "Shards that no living relay holds", backlog},
 	}
 }
 
-// inboxMetrics are those of the way from the broker, of endpoints and of keys.
+// inboxMetrics returns the metrics of inboxes, endpoints and keys.
 func inboxMetrics() []Metric {
 	kept := []string{labelSource, labelConsumer}
 	return []Metric{
-		{Received, "{message}", "Deliveries, by what became of them",
+		{Received, "{message}", "Deliveries, by outcome",
 			[]string{labelConsumer, labelTopic, labelOutcome}},
 		{Unacknowledged, "{message}", "Deliveries in memory that are not acknowledged yet",
 			[]string{labelConsumer}},
@@ -127,10 +127,10 @@ func inboxMetrics() []Metric {
 			[]string{labelConsumer, labelTopic, labelOutcome}},
 		{ProcessDelay, "s", "From the writing of a message to the commit of its effect",
 			[]string{labelConsumer, labelTopic}},
-		{StuckKeys, "{key}", "Keys whose first message fails again and again", []string{labelConsumer}},
-		{PausedPartitions, "{partition}", "Partitions that have too much unacknowledged and are paused",
+		{StuckKeys, "{key}", "Keys whose first message fails repeatedly", []string{labelConsumer}},
+		{PausedPartitions, "{partition}", "Partitions that are paused because they have too many unacknowledged messages",
 			[]string{labelConsumer}},
-		{Parked, "{message}", "Messages that failed and are tried again, and those of their keys behind them",
+		{Parked, "{message}", "Messages that failed and are retried, and later ones of their keys",
 			kept},
 		{ParkedSize, "By", "Keys and payloads of them", kept},
 		{ParkedAge, "s", "Since the oldest of them was parked; 0: there is none", kept},
@@ -139,51 +139,51 @@ func inboxMetrics() []Metric {
 		{Quarantined, "{message}", "Messages in quarantine that nobody has admitted",
 			[]string{labelSource, labelConsumer, labelOutcome}},
 		{QuarantinedSize, "By", "Payloads of these messages", kept},
-		{QuarantinedAge, "s", "Since the oldest of them came; 0: there is none", kept},
+		{QuarantinedAge, "s", "Since the oldest of them arrived; 0: there is none", kept},
 		{Calls, "{call}", "Calls to other systems with an unknown outcome", kept},
-		{CallAge, "s", "Since the oldest of them was to be made; 0: there is none", kept},
+		{CallAge, "s", "Since the oldest of them was due; 0: there is none", kept},
 		{InboxReady, "{process}",
 			"1 while this process can consume: subscribed, the broker answers, not stopped",
 			[]string{labelConsumer}},
 		{RelayReady, "{process}", "1 while this relay can work: database and broker answer",
 			[]string{labelOwner}},
 		{RelayDeaf, "{process}",
-			"1 while this relay is to hear of commits from the WAL and cannot, and so polls; " +
-				"or while positions do not follow the slot of another reader", []string{labelOwner}},
-		{Heard, "s", "Since a process of the consumer last gave a sign of life, as the database has it",
+			"1 while this relay polls because it cannot read commits from the WAL; " +
+				"or while positions do not follow another reader's slot", []string{labelOwner}},
+		{Heard, "s", "Since the last heartbeat of a process of the consumer, as recorded in the database",
 			kept},
-		{Progress, "s", "Since a process of the consumer last acknowledged something, as the database has it",
+		{Progress, "s", "Since a process of the consumer last acknowledged a message, as recorded in the database",
 			kept},
-		{RelayProgress, "s", "Since a relay that owns shards last took one or stored how far it has come",
+		{RelayProgress, "s", "Since a relay with shards last took a shard or stored a position",
 			[]string{labelSource, labelOwner}},
-		{RelayBrokerAway, "s", "Since the broker of a relay answered last; 0: it answers",
+		{RelayBrokerAway, "s", "Since the broker of a relay last answered; 0: it answers",
 			[]string{labelSource, labelOwner}},
 		{Lag, "{message}", "Messages at the broker that the consumer has not acknowledged",
 			[]string{labelSource, labelConsumer, labelTopic}},
 		{Stopped, "{process}",
-			"1 while this process takes nothing, because too many messages failed in one way",
+			"1 while this process handles nothing, because too many messages failed with one fingerprint",
 			[]string{labelConsumer}},
 		{StoreFailed, "{failure}",
-			"Failed calls to the store beside the messages themselves, by what was to be done",
+			"Failed background calls to the store, by operation",
 			[]string{labelConsumer, labelOperation}},
 		{Missed, "{message}", "Messages that the broker removed before this consumer had read them",
 			[]string{labelConsumer}},
 		{IntakeTime, "s",
-			"Taking a message in: the wait for rivals that have it or its entities in hand, and one round trip", []string{labelConsumer, labelTopic}},
-		{HandlerTime, "s", "A handler's own time within its transaction, for which its entities are locked",
+			"Starting to handle a message: one round trip, and the wait for others that handle it or have its entities", []string{labelConsumer, labelTopic}},
+		{HandlerTime, "s", "Time of a handler in its transaction, while its entities are locked",
 			[]string{labelConsumer, labelTopic}},
 		{CacheLookups, "{key}",
-			"Keys looked up in a cache in front of the database: hit, miss, or bypassed because it is away",
+			"Keys looked up in a cache in front of the database: hit, miss, or bypassed because it is unavailable",
 			[]string{labelOutcome}},
-		{Requests, "{request}", "Requests to an idempotent endpoint, by what became of them",
+		{Requests, "{request}", "Requests to an idempotent endpoint, by outcome",
 			[]string{labelEndpoint, labelOutcome}},
-		{RequestTime, "s", "From a request to its answer, before that is sent",
+		{RequestTime, "s", "From a request until its answer is ready",
 			[]string{labelEndpoint, labelOutcome}},
 		onceCalls(), onceTime(),
-		{ReservedHeld, "{key}", "Keys that work outside of a transaction has in hand; counted up to 10,000",
+		{ReservedHeld, "{key}", "Keys reserved by work outside of a transaction; counted up to 10,000",
 			kept},
 		{ReservedExpired, "{key}",
-			"Keys whose lease ended without an answer: what became of the work is not known", kept},
+			"Keys whose lease expired without an answer: the outcome of the work is unknown", kept},
 	}
 }
 
@@ -195,11 +195,11 @@ func sagaMetrics() []Metric {
 			[]string{labelSource, labelSaga, labelStatus}},
 		{SagasStuck, "{saga}", "Sagas that wait for an operator", saga},
 		{SagasPaused, "{saga}", "Sagas that an operator paused", saga},
-		{SagasFailing, "{saga}", "Sagas whose step failed and is tried again", saga},
+		{SagasFailing, "{saga}", "Sagas whose step failed and is retried", saga},
 		{SagaFailingAge, "s",
 			"Since the first failure in a row of the saga that has failed for longest; 0: there is none", saga},
 		{SagasOverdue, "{saga}",
-			"Sagas due for more than a minute, or left to another build for 15, that no engine took", saga},
+			"Sagas due for more than a minute, or left to another build for 15, that no engine claimed", saga},
 		{SagaAge, "s", "Since the oldest saga that has not ended was started; 0: there is none", saga},
 		{SagasStarted, "{saga}", "Sagas given to transactions, which may still be rolled back",
 			[]string{labelSaga}},
@@ -207,19 +207,19 @@ func sagaMetrics() []Metric {
 		{SagaTime, "s", "From the start of a saga to its end", []string{labelSaga, labelOutcome}},
 		{SagaSteps, "{step}", "Steps that came to an outcome", []string{labelSaga, labelStep, labelOutcome}},
 		{SagaStepTime, "s",
-			"From when a step could begin, or from when what it waits for was asked for, to its outcome",
+			"From when a step could begin, or from its request, to its outcome",
 			[]string{labelSaga, labelStep, labelOutcome}},
-		{SagaStepFailed, "{attempt}", "Failed attempts of steps and undos that are tried again",
+		{SagaStepFailed, "{attempt}", "Failed attempts of steps and undos that are retried",
 			[]string{labelSaga, labelStep}},
-		{SagaReplies, "{message}", "Replies of participants, by what became of them", []string{labelOutcome}},
+		{SagaReplies, "{message}", "Replies of participants, by outcome", []string{labelOutcome}},
 		{SagasUncounted, "{database}",
-			"1 while the sagas of a database cannot be counted, and nothing is reported of them", backlog},
+			"1 while the sagas of a database cannot be counted, so their metrics are missing", backlog},
 		{TrackedLive, "{saga}", "Choreographed sagas that have not ended, by status; counted up to 10,000",
 			[]string{labelSource, labelFlow, labelStatus}},
 		{TrackedOverdue, "{saga}",
-			"Choreographed sagas of which something has not come in the time that the flow allows", tracked},
+			"Choreographed sagas with an event that is later than the flow allows", tracked},
 		{TrackedDrifted, "{saga}",
-			"Choreographed sagas in which something came within the last day that the flow does not allow",
+			"Choreographed sagas that received an event within the last day that the flow does not allow",
 			tracked},
 	}
 }
@@ -240,7 +240,8 @@ const (
 	labelFlow      = "flow"
 )
 
-// Providers are the caller's. Nil: OpenTelemetry's global ones, which do nothing until the process sets them.
+// Providers are set by the caller. Nil: OpenTelemetry's global providers, which do nothing until the
+// process sets them.
 type Providers struct {
 	Meter  metric.MeterProvider
 	Tracer trace.TracerProvider
@@ -260,7 +261,8 @@ func (p Providers) tracer() trace.Tracer {
 	return p.Tracer.Tracer(scope)
 }
 
-// meter makes instruments. A provider that refuses one loses that metric: telemetry never stops a station.
+// meter creates instruments. If the provider refuses one, only that metric is missing: telemetry never
+// stops a component.
 type meter struct{ metric.Meter }
 
 func about(name string) Metric {
@@ -296,10 +298,10 @@ func (m meter) histogramOf(d Metric) metric.Float64Histogram {
 	return h
 }
 
-// see reports a gauge.
+// see records the value of a gauge.
 type see func(name string, v float64, labels metric.ObserveOption)
 
-// watch has gauges read whenever somebody collects, until stop.
+// watch calls read on every collection, until stop.
 func (m meter) watch(read func(context.Context, see), names ...string) (stop func()) {
 	gauges := make(map[string]metric.Float64ObservableGauge, len(names))
 	all := make([]metric.Observable, 0, len(names))
@@ -331,7 +333,7 @@ func (m meter) watch(read func(context.Context, see), names ...string) (stop fun
 	}
 }
 
-// A set is labels that are used again and again, made once.
+// A set is a reusable set of labels.
 type set struct {
 	add    []metric.AddOption
 	record []metric.RecordOption
@@ -342,14 +344,14 @@ func newSet(labels ...attribute.KeyValue) set {
 	return set{[]metric.AddOption{o}, []metric.RecordOption{o}}
 }
 
-// sets are the sets of one station, by topic and outcome: as many as it has topics.
+// sets has the label sets of one component, by topic and outcome.
 type sets struct {
 	fixed []attribute.KeyValue
 	mu    sync.RWMutex
 	by    map[[2]string]set
 }
 
-// news tells whether nothing was recorded of topic yet.
+// news reports whether nothing was recorded for topic yet.
 func (s *sets) news(topic string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

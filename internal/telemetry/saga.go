@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// A Saga is what one engine tells of the sagas that it starts, moves and ends.
+// A Saga records the sagas that one engine starts, runs and ends.
 type Saga struct {
 	started, ended, stepped, failed, replies metric.Int64Counter
 	lasted, stepTook                         metric.Float64Histogram
@@ -18,7 +18,7 @@ type Saga struct {
 	by map[[3]string]set // by saga, step and outcome
 }
 
-// NewSaga is the telemetry of an engine.
+// NewSaga returns the telemetry of an engine.
 func NewSaga(p Providers) *Saga {
 	m := p.meter()
 	return &Saga{started: m.counter(SagasStarted), ended: m.counter(SagasEnded),
@@ -27,7 +27,7 @@ func NewSaga(p Providers) *Saga {
 		replies: m.counter(SagaReplies), by: map[[3]string]set{}}
 }
 
-// Knows makes the counters of a definition, all 0: the first failure is then a growth that an alert sees.
+// Knows starts the counters of a definition at 0, so that alerts see the first failure as growth.
 func (s *Saga) Knows(saga string, steps []string, ends ...string) {
 	ctx := context.Background()
 	if !s.ended.Enabled(ctx) {
@@ -43,14 +43,14 @@ func (s *Saga) Knows(saga string, steps []string, ends ...string) {
 	}
 }
 
-// Started counts a saga that was given to a transaction of the caller's.
+// Started counts a saga that was started in a caller's transaction.
 func (s *Saga) Started(saga string) {
 	if ctx := context.Background(); s.started.Enabled(ctx) {
 		s.started.Add(ctx, 1, s.of(saga, "", "").add...)
 	}
 }
 
-// Ended counts a saga that ended, and how long it took.
+// Ended counts a saga that ended, and its duration.
 func (s *Saga) Ended(saga, status string, took time.Duration) {
 	ctx := context.Background()
 	if s.ended.Enabled(ctx) {
@@ -61,8 +61,7 @@ func (s *Saga) Ended(saga, status string, took time.Duration) {
 	}
 }
 
-// Stepped counts a step that came to an outcome, and how long it took from when it could begin, or from when
-// what it waits for was asked for.
+// Stepped counts a step that ended. took is the time since it could begin, or since its request.
 func (s *Saga) Stepped(saga, step, outcome string, took time.Duration) {
 	ctx := context.Background()
 	if s.stepped.Enabled(ctx) {
@@ -80,14 +79,14 @@ func (s *Saga) Failed(saga, step string, attempts int) {
 	}
 }
 
-// Replied counts a participant's reply by what became of it.
+// Replied counts a participant's reply by its outcome.
 func (s *Saga) Replied(outcome string) {
 	if ctx := context.Background(); s.replies.Enabled(ctx) {
 		s.replies.Add(ctx, 1, s.of("", "", outcome).add...)
 	}
 }
 
-// of makes labels once: definitions, their steps and outcomes are few.
+// of returns cached labels: there are few definitions, steps and outcomes.
 func (s *Saga) of(saga, step, outcome string) set {
 	k := [3]string{saga, step, outcome}
 	s.mu.RLock()

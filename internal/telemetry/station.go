@@ -13,13 +13,13 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// An Outbox counts what is written.
+// An Outbox counts written messages.
 type Outbox struct {
 	written metric.Int64Counter
 	labels  sets
 }
 
-// NewOutbox is the telemetry of an outbox.
+// NewOutbox returns the telemetry of an outbox.
 func NewOutbox(p Providers) *Outbox { return &Outbox{written: p.meter().counter(Written)} }
 
 // Wrote counts ms.
@@ -37,14 +37,14 @@ func (o *Outbox) Wrote(ctx context.Context, ms []skald.Message) {
 	}
 }
 
-// What the broker answered.
+// The broker's answers.
 const (
 	Taken   = "published"
-	Aside   = "deferred" // refused; it is tried again, seldom
-	NotDone = "failed"   // an outage, or held back; it is tried again at once
+	Aside   = "deferred" // refused; retried rarely
+	NotDone = "failed"   // an outage, or held back; retried immediately
 )
 
-// A Relay tells of what it hands over.
+// A Relay records published messages.
 type Relay struct {
 	tracer    trace.Tracer
 	published metric.Int64Counter
@@ -53,15 +53,15 @@ type Relay struct {
 	meter     meter
 }
 
-// NewRelay is the telemetry of a relay.
+// NewRelay returns the telemetry of a relay.
 func NewRelay(p Providers) *Relay {
 	m := p.meter()
 	return &Relay{tracer: p.tracer(), published: m.counter(Published), delay: m.histogram(PublishDelay),
 		meter: m}
 }
 
-// Watch reports how many shards are held, whether the relay is ready, and whether it cannot hear of commits
-// though it is to, until stop.
+// Watch reports until stop: the number of shards, whether the relay is ready, and whether it polls because
+// it cannot read commits from the WAL.
 func (r *Relay) Watch(owner string, now func() (shards int, ready bool), deaf func() bool) (stop func()) {
 	labels := metric.WithAttributeSet(attribute.NewSet(attribute.String(labelOwner, owner)))
 	return r.meter.watch(func(_ context.Context, gauge see) {
@@ -79,27 +79,27 @@ func one(so bool) float64 {
 	return 0
 }
 
-// Took records a message that the broker took at that time.
+// Took records a message that the broker accepted at that time.
 func (r *Relay) Took(m *skald.Message, at time.Time) {
 	run := r.Run(at)
 	run.Took(m)
 	run.End()
 }
 
-// Run is messages of one shard that the broker took at the same time, in their order. Those of one topic are
-// counted at once, and of them the first tells the delay: it has waited for longest, and a delay recorded for
-// each weighs in a drain.
+// Run records messages of one shard that the broker accepted at the same time, in order. It counts the
+// messages of a topic together and records only the delay of the first, which is the longest: recording
+// each would slow down a large backlog.
 func (r *Relay) Run(at time.Time) Run { return Run{relay: r, at: at} }
 
-// A Run is ended by End.
+// A Run must be ended by End.
 type Run struct {
 	relay *Relay
 	at    time.Time
-	n     int64 // taken of topic, and not counted yet
+	n     int64 // messages of topic that are not counted yet
 	topic string
 }
 
-// Took is the next of them.
+// Took adds the next message.
 func (t *Run) Took(m *skald.Message) {
 	if t.n == 0 || t.topic != m.Topic {
 		t.End()
@@ -113,7 +113,7 @@ func (t *Run) Took(m *skald.Message) {
 	t.n++
 }
 
-// End counts what is not counted yet.
+// End counts the remaining messages.
 func (t *Run) End() {
 	if ctx := context.Background(); t.n > 0 && t.relay.published.Enabled(ctx) {
 		t.relay.published.Add(ctx, t.n, t.relay.labels.of(t.topic, Taken).add...)
@@ -121,7 +121,7 @@ func (t *Run) End() {
 	t.n = 0
 }
 
-// seen makes the counters of a topic, all 0: the first failure is then a growth that an alert sees.
+// seen starts the counters of a topic at 0, so that alerts see the first failure as growth.
 func (r *Relay) seen(topic string) {
 	if ctx := context.Background(); r.published.Enabled(ctx) && r.labels.news(topic) {
 		for _, outcome := range []string{Taken, Aside, NotDone} {
@@ -130,10 +130,10 @@ func (r *Relay) seen(topic string) {
 	}
 }
 
-// Refused counts a message that was deferred, or that was refused again.
+// Refused counts a message that was deferred or refused again.
 func (r *Relay) Refused(topic string) { r.count(topic, Aside) }
 
-// Failed counts a message that was not taken and is tried again at once.
+// Failed counts a message that was not accepted and is retried immediately.
 func (r *Relay) Failed(topic string) { r.count(topic, NotDone) }
 
 func (r *Relay) count(topic, outcome string) {
@@ -143,10 +143,10 @@ func (r *Relay) count(topic, outcome string) {
 	}
 }
 
-const maxLinks = 128 // what OpenTelemetry keeps by default
+const maxLinks = 128 // OpenTelemetry's default limit
 
-// Send starts the span of one call to the broker: in the trace of the first message that is sampled, linked
-// to every one, at most 128. Nil, if none is.
+// Send starts the span of one call to the broker. It belongs to the trace of the first sampled message, and
+// links to all sampled ones, at most 128. Returns nil if none is sampled.
 func (r *Relay) Send(msgs []skald.Message) trace.Span {
 	ctx, first := context.Background(), -1
 	for i := range msgs {
@@ -178,7 +178,7 @@ func (r *Relay) Send(msgs []skald.Message) trace.Span {
 	return span
 }
 
-// sendName has the topic if there is only one.
+// sendName contains the topic if all messages have the same.
 func sendName(msgs []skald.Message) string {
 	for i := range msgs {
 		if msgs[i].Topic != msgs[0].Topic {
@@ -188,7 +188,7 @@ func sendName(msgs []skald.Message) string {
 	return "send " + msgs[0].Topic
 }
 
-// An Inbox tells of what one consumer takes.
+// An Inbox records the messages of one consumer.
 type Inbox struct {
 	consumer string
 	tracer   trace.Tracer
@@ -204,13 +204,13 @@ type Inbox struct {
 	run      counted
 }
 
-// counted are deliveries of one topic that ended alike, and are not counted yet.
+// counted is a number of deliveries with the same topic and outcome that are not counted yet.
 type counted struct {
 	topic, outcome string
 	n              int64
 }
 
-// NewInbox is the telemetry of an inbox.
+// NewInbox returns the telemetry of an inbox.
 func NewInbox(p Providers, consumer string) *Inbox {
 	m := p.meter()
 	i := &Inbox{consumer: consumer, tracer: p.tracer(), meter: m,
@@ -218,12 +218,12 @@ func NewInbox(p Providers, consumer string) *Inbox {
 		received: m.counter(Received), failed: m.counter(StoreFailed), missed: m.counter(Missed),
 		duration: m.histogram(ProcessTime), delay: m.histogram(ProcessDelay),
 		intake: m.histogram(IntakeTime), handler: m.histogram(HandlerTime)}
-	i.failing("claim parked messages", 0) // so that a rate sees the first
+	i.failing("claim parked messages", 0) // makes the counter start at 0, so that a rate sees the first
 	i.Missed(0)
 	return i
 }
 
-// Begin makes the counters of topics, all 0: the first failure is then a growth that an alert sees.
+// Begin starts the counters of topics at 0, so that alerts see the first failure as growth.
 func (i *Inbox) Begin(topics []string) {
 	ctx := context.Background()
 	if !i.received.Enabled(ctx) {
@@ -237,13 +237,13 @@ func (i *Inbox) Begin(topics []string) {
 	}
 }
 
-// A Standing is how an inbox stands.
+// A Standing is the state of an inbox.
 type Standing struct {
 	Unacknowledged, Stuck, Paused, Stopped int
 	Ready                                  bool
 }
 
-// Watch reports how the inbox stands, until stop.
+// Watch reports the state of the inbox until stop.
 func (i *Inbox) Watch(now func() Standing) (stop func()) {
 	labels := metric.WithAttributeSet(attribute.NewSet(attribute.String(labelConsumer, i.consumer)))
 	return i.meter.watch(func(_ context.Context, gauge see) {
@@ -256,9 +256,10 @@ func (i *Inbox) Watch(now func() Standing) (stop func()) {
 	}, Unacknowledged, StuckKeys, PausedPartitions, Stopped, InboxReady)
 }
 
-// Process starts the span of one attempt at a message. That of the first is a child of the span that wrote
-// the message. Each later attempt has a trace of its own with a link to that span, so that no trace grows
-// with the attempts. What the handler writes under the returned context is in the trace of its attempt.
+// Process starts the span of one attempt to handle a message. The first attempt is a child of the span that
+// wrote the message. Each later attempt starts a new trace with a link to that span, so that no trace grows
+// with the attempts. Messages that the handler writes under the returned context belong to the trace of the
+// attempt.
 func (i *Inbox) Process(ctx context.Context, m *skald.Message, attempt int) (context.Context, trace.Span) {
 	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}
 	if attempt > 1 {
@@ -280,7 +281,7 @@ func (i *Inbox) Process(ctx context.Context, m *skald.Message, attempt int) (con
 	return ctx, span
 }
 
-// End ends a span, if there is one, with what became of it.
+// End ends a span with an outcome; span may be nil.
 func End(span trace.Span, outcome string, err error) {
 	if span == nil {
 		return
@@ -288,16 +289,15 @@ func End(span trace.Span, outcome string, err error) {
 	if span.IsRecording() {
 		span.SetAttributes(attribute.String("skald.outcome", outcome))
 		if err != nil {
-			why, _, _ := strings.Cut(err.Error(), "\n") // not a panic's stack
+			why, _, _ := strings.Cut(err.Error(), "\n") // without the stack of a panic
 			span.SetStatus(codes.Error, why)
 		}
 	}
 	span.End()
 }
 
-// Count counts what became of one delivery, at the latest with the next Counted. What is dropped comes by the
-// thousand and costs little else, so those of one topic that end alike are counted at once. It is for one
-// goroutine at a time.
+// Count counts the outcome of one delivery. It combines consecutive equal outcomes, because dropped
+// deliveries are many and cheap. Counted counts the rest. Only one goroutine at a time may call it.
 func (i *Inbox) Count(topic, outcome string) {
 	if i.run.topic != topic || i.run.outcome != outcome {
 		i.Counted()
@@ -306,7 +306,7 @@ func (i *Inbox) Count(topic, outcome string) {
 	i.run.n++
 }
 
-// Counted counts what is not counted yet.
+// Counted counts the deliveries that Count has combined.
 func (i *Inbox) Counted() {
 	i.add(i.run.topic, i.run.outcome, i.run.n)
 	i.run.n = 0
@@ -318,7 +318,7 @@ func (i *Inbox) add(topic, outcome string, n int64) {
 	}
 }
 
-// Failing counts a call to the store that failed.
+// Failing counts a failed call to the store.
 func (i *Inbox) Failing(doing string) { i.failing(doing, 1) }
 
 func (i *Inbox) failing(doing string, n int64) {
@@ -328,10 +328,10 @@ func (i *Inbox) failing(doing string, n int64) {
 	}
 }
 
-// TookIn records how long an intake of its own took.
+// TookIn records the duration of the start of a message.
 func (i *Inbox) TookIn(topic string, took time.Duration) { i.record(i.intake, topic, took) }
 
-// Ran records how long a handler took.
+// Ran records the duration of a handler.
 func (i *Inbox) Ran(topic string, took time.Duration) { i.record(i.handler, topic, took) }
 
 func (i *Inbox) record(h metric.Float64Histogram, topic string, took time.Duration) {
@@ -347,7 +347,7 @@ func (i *Inbox) Missed(n int64) {
 	}
 }
 
-// Ended records one attempt; done says that its effect is committed.
+// Ended records one attempt; done is true if its effect is committed.
 func (i *Inbox) Ended(m *skald.Message, outcome string, took time.Duration, done bool, now time.Time) {
 	ctx := context.Background()
 	i.add(m.Topic, outcome, 1)

@@ -54,8 +54,8 @@ func recorder() (*tracetest.SpanRecorder, Providers) {
 	return seen, Providers{Tracer: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(seen))}
 }
 
-// The first attempt goes on in the trace of the writer. Each later one has a trace of its own that links to
-// it: 8,000 attempts do not make one trace of 8,000 spans.
+// The first attempt belongs to the trace of the writer. Each later one has its own trace with a link to it,
+// so 8,000 attempts do not make one trace of 8,000 spans.
 func TestLaterAttemptsAreLinked(t *testing.T) {
 	seen, p := recorder()
 	in := NewInbox(p, "stock")
@@ -111,7 +111,7 @@ func TestSendIsLinkedToEverySampledMessage(t *testing.T) {
 	}
 }
 
-// Every metric is registered under its name, with its unit, and has the labels that the table says.
+// Every metric is registered under its name, with the unit and the labels of the table.
 func TestEveryMetricIsExportedAsTheTableSays(t *testing.T) {
 	read := metric.NewManualReader()
 	p := Providers{Meter: metric.NewMeterProvider(metric.WithReader(read))}
@@ -171,8 +171,8 @@ func TestEveryMetricIsExportedAsTheTableSays(t *testing.T) {
 	}
 }
 
-// What was taken at the same time is counted by topic, each message once; of each run of a topic the first
-// tells the delay.
+// Messages accepted at the same time are counted by topic, each once; the first of each run of a topic
+// gives the delay.
 func TestRunCountsEachMessageOnce(t *testing.T) {
 	read := metric.NewManualReader()
 	run := NewRelay(Providers{Meter: metric.NewMeterProvider(metric.WithReader(read))}).Run(time.Now())
@@ -188,7 +188,7 @@ func TestRunCountsEachMessageOnce(t *testing.T) {
 			for _, p := range data.DataPoints {
 				topic, _ := p.Attributes.Value(labelTopic)
 				if outcome, _ := p.Attributes.Value(labelOutcome); outcome.AsString() != Taken {
-					if p.Value != 0 { // that it is there is what an alert on its growth needs
+					if p.Value != 0 { // it must exist for an alert on its growth
 						t.Errorf("%d of %s are %s", p.Value, topic.AsString(), outcome.AsString())
 					}
 					continue
@@ -208,7 +208,7 @@ func TestRunCountsEachMessageOnce(t *testing.T) {
 	}
 }
 
-// What a consumer drops is counted by topic and outcome, each delivery once, whatever comes between.
+// Dropped deliveries are counted by topic and outcome, each once, in any order.
 func TestCountedCountsEachDeliveryOnce(t *testing.T) {
 	read := metric.NewManualReader()
 	in := NewInbox(Providers{Meter: metric.NewMeterProvider(metric.WithReader(read))}, "billing")
@@ -252,8 +252,8 @@ func collect(t *testing.T, from metric.Reader) (out []metricdata.Metrics) {
 	return out
 }
 
-// A database is asked when somebody collects, and not more often than every 30 s; what cannot be read, or is
-// another's to report, is not reported.
+// The database is queried on collection, at most every 30 s. If the query fails, or another process
+// reports, nothing is reported.
 func TestBacklogIsAskedSeldom(t *testing.T) {
 	read := metric.NewManualReader()
 	now, asked, mine, away, slow := time.Now(), 0, true, error(nil), time.Duration(0)
@@ -292,8 +292,8 @@ func TestBacklogIsAskedSeldom(t *testing.T) {
 	step("after the end", time.Hour, 6, 0)
 }
 
-// What is kept for a consumer is reported by whoever can read it, also that it is nothing any more: an absent
-// series would be taken for a process that is gone.
+// The kept messages of a consumer are reported even after they are gone, as 0: a missing series would look
+// like a dead process.
 func TestKeptIsReportedUntilItIsNothing(t *testing.T) {
 	read, now := metric.NewManualReader(), time.Now()
 	kept := []store.Kept{{Consumer: "mail", Keeping: store.Keeping{Parked: 2, Dead: 3, Bytes: 50,
@@ -353,7 +353,7 @@ func labelsOf(a metricdata.Aggregation) (out []attribute.Set) {
 	return out
 }
 
-// With nothing set a message costs next to nothing and no memory.
+// Without a provider a message costs almost nothing and no memory.
 func TestOffAllocatesNothing(t *testing.T) {
 	o, r, in := NewOutbox(Providers{}), NewRelay(Providers{}), NewInbox(Providers{}, "billing")
 	ms := []skald.Message{{Topic: "orders", Time: time.Now()}}
@@ -367,7 +367,7 @@ func TestOffAllocatesNothing(t *testing.T) {
 	}
 }
 
-// What the fast reader reads is what OpenTelemetry's own does; of all else it says the same.
+// The fast parser gives the same results as OpenTelemetry's.
 func TestOriginIsReadAsOpenTelemetryDoes(t *testing.T) {
 	const good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-"
 	for _, parent := range []string{

@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// carrier is a message's trace context for OpenTelemetry's own reader and writer of it.
+// carrier is the trace context of a message for OpenTelemetry's propagator.
 type carrier struct{ traceparent string }
 
 const traceparent = "traceparent"
@@ -27,7 +27,7 @@ func (c *carrier) Set(key, value string) {
 
 func (c *carrier) Keys() []string { return []string{traceparent} }
 
-// TraceParent is the trace context of ctx as a message carries it; "" when ctx is in no trace.
+// TraceParent returns the trace context of ctx for a message; "" if ctx has no trace.
 func TraceParent(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ""
@@ -37,7 +37,7 @@ func TraceParent(ctx context.Context) string {
 	return c.traceparent
 }
 
-// Remote is ctx under the span that a message names. What cannot be read is as if it were not there.
+// Remote returns ctx with the span that a message names. An invalid parent is ignored.
 func Remote(ctx context.Context, parent string) context.Context {
 	if sc := origin(parent); sc.IsValid() {
 		return trace.ContextWithRemoteSpanContext(ctx, sc)
@@ -45,8 +45,8 @@ func Remote(ctx context.Context, parent string) context.Context {
 	return ctx
 }
 
-// origin is the span that a message names. OpenTelemetry's own reader makes two contexts on the way to it; it
-// reads what is not of version 00, and says what is none.
+// origin parses the span that a message names. OpenTelemetry's own parser allocates two contexts, so it is
+// used only for other versions and invalid texts.
 func origin(parent string) trace.SpanContext {
 	if len(parent) == lengthW3C && parent[:3] == "00-" && parent[35] == '-' && parent[52] == '-' {
 		id, bad := trace.TraceIDFromHex(parent[3:35])
@@ -68,14 +68,14 @@ const (
 	flagSample = 1
 )
 
-// sampled tells whether somebody wants to see the trace: the last bit of the flags.
+// sampled reports whether the trace is sampled: the last bit of the flags.
 func sampled(parent string) bool {
 	if len(parent) != lengthW3C {
 		return false
 	}
 	c := parent[lengthW3C-1]
 	if c > '9' {
-		c -= 'a' - 10 // lower case by the standard; its last bit is that of the letter's number
+		c -= 'a' - 10 // lower case by the standard; the letter's last bit is that of its number
 	}
 	return c&flagSample == 1
 }

@@ -1,5 +1,5 @@
-// Package goredis makes a rediscmd.Client of a client of github.com/redis/go-redis/v9: one server, a cluster,
-// or sentinels.
+// Package goredis adapts a client of github.com/redis/go-redis/v9 to rediscmd.Client: one server, a
+// cluster, or sentinels.
 package goredis
 
 import (
@@ -14,7 +14,7 @@ import (
 
 type client struct{ redis.UniversalClient }
 
-// New is c as Skald asks for it.
+// New returns c as a rediscmd.Client.
 func New(c redis.UniversalClient) rediscmd.Client { return client{c} }
 
 // Do sends commands as one pipeline.

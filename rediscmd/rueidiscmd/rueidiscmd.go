@@ -1,4 +1,4 @@
-// Package rueidiscmd makes a rediscmd.Client of a client of github.com/redis/rueidis.
+// Package rueidiscmd adapts a client of github.com/redis/rueidis to rediscmd.Client.
 package rueidiscmd
 
 import (
@@ -12,7 +12,7 @@ import (
 
 type client struct{ rueidis.Client }
 
-// New is c as Skald asks for it.
+// New returns c as a rediscmd.Client.
 func New(c rueidis.Client) rediscmd.Client { return client{c} }
 
 // Do sends commands as one pipeline.

@@ -1,4 +1,4 @@
--- What the suite of stores asks of tables on PostgreSQL.
+-- Queries of the store suite on PostgreSQL.
 
 -- name: GetUsers
 SELECT coalesce(array_agg(value), ARRAY[]::text[]) FROM /*schema*/kv WHERE key = $1;
@@ -16,7 +16,7 @@ SELECT count(*) FROM /*schema*/skald_deferred;
 SELECT count(*) FROM /*schema*/skald_audit;
 
 -- name: AgeRows
--- moves rows to the slot that they would be in, or to the oldest that the ring has
+-- moves rows to the slot of the older day, or to the oldest slot of the ring
 UPDATE /*schema*/skald_outbox SET slot = (today - least((today - slot + 10) % 10 + floor($1::float8 / 86400)::bigint, 8)) % 10
 	FROM (SELECT floor(extract(epoch FROM now()) / 86400)::bigint AS today) AS c;
 

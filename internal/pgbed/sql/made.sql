@@ -1,4 +1,4 @@
--- What tables were made with, and making them so again. Which tables there are is the catalogue's to say.
+-- Saving and restoring the state of tables. The catalogue lists the tables.
 
 -- name: Schemas
 SELECT array_agg(oid::bigint ORDER BY oid) FROM pg_namespace WHERE nspname = ANY ($1);
@@ -12,9 +12,9 @@ SELECT coalesce(json_object_agg(oid::bigint, pg_sequence_last_value(oid)), '{}')
 	WHERE relkind = 'S' AND relnamespace::bigint = ANY ($1);
 
 -- name: MakeAnew
--- a DO takes no parameters; DELETE, for a TRUNCATE of a table of few rows takes longer
+-- a DO takes no parameters; DELETE is faster than TRUNCATE for tables with few rows
 DO $anew$ DECLARE r record; filled boolean; BEGIN
-	SET LOCAL session_replication_role = replica; -- no trigger runs, and foreign keys ask for no order
+	SET LOCAL session_replication_role = replica; -- disables triggers and foreign keys
 	FOR r IN SELECT c.oid::regclass AS it, k.value AS rows FROM pg_class c LEFT JOIN json_each(/*rows*/) k ON k.key = c.oid::regclass::text
 		WHERE c.relkind = 'r' AND c.relnamespace::bigint = ANY (/*schemas*/) AND (k.key IS NOT NULL OR pg_relation_size(c.oid) > 0) LOOP
 		EXECUTE format('SELECT EXISTS (SELECT FROM %s)', r.it) INTO filled;
