@@ -39,13 +39,13 @@ const (
 	attackKeys = 5
 )
 
-// An attack is an outbox on PostgreSQL with hot keys, and relays that come to grief.
+// An attack is an outbox on PostgreSQL with hot keys, and relays that stop, crash and pause.
 type attack struct {
 	t        *testing.T
 	schema   string
 	topic    string
 	pool     *pgxpool.Pool
-	bus      func(name string) broker.Broker // the relay of that name has its own client
+	bus      func(name string) broker.Broker // a relay of that name has its own client
 	carry    func(ctx context.Context, name string) error
 	dozes    atomic.Int64
 	sessions atomic.Int64
@@ -93,7 +93,7 @@ func (a *attack) store() *pgstore.Store {
 	return pgstore.New(a.pool, &pgstore.Options{Schema: a.schema})
 }
 
-// doze stands still now and then, for longer than a lease.
+// doze sometimes pauses for longer than a lease.
 func (a *attack) doze(ctx context.Context) {
 	if mathrand.IntN(60) > 0 {
 		return
@@ -105,7 +105,7 @@ func (a *attack) doze(ctx context.Context) {
 	}
 }
 
-// A dozer is a relay's database, before and behind each call of which the relay may stand still.
+// A dozer is a relay's database. The relay may pause before and after each call.
 type dozer struct {
 	*pgstore.Store
 	a *attack
@@ -114,7 +114,7 @@ type dozer struct {
 func (d dozer) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
 	d.a.doze(ctx)
 	defer d.a.doze(ctx)
-	return d.Store.Pull(ctx, w, min(limit, 20)) // so that a window is many pages
+	return d.Store.Pull(ctx, w, min(limit, 20)) // so that a window has many pages
 }
 
 func (d dozer) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
@@ -131,7 +131,7 @@ func (d dozer) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 	return d.Store.Lease(ctx, ask)
 }
 
-// A dozingBus is a relay's broker: with rows in hand, it may stand still before it hands them over.
+// A dozingBus is a relay's broker. The relay may pause before a publish.
 type dozingBus struct {
 	broker.Broker
 	a *attack
@@ -142,8 +142,7 @@ func (d dozingBus) Publish(ctx context.Context, ms []skald.Message, only ...brok
 	return d.Broker.Publish(ctx, ms, only...)
 }
 
-// suffer runs a relay of that name, one session after the other, until ctx is done: some end in peace, some
-// in the midst.
+// suffer runs the sessions of a relay until ctx is done. Some stop normally, some are killed.
 func (a *attack) suffer(ctx context.Context, name string) error {
 	bus := dozingBus{a.bus(name), a}
 	for ctx.Err() == nil {
@@ -196,7 +195,7 @@ func (a *attack) write(ctx context.Context, out *outbox.Outbox[pgx.Tx]) error {
 	return tx.Commit(ctx)
 }
 
-// heard is what a consumer has: per key, how far the first deliveries go without a gap.
+// heard is the state of a consumer: for each key, how far the first deliveries go without a gap.
 type heard struct {
 	last     map[string]int
 	seen     map[string]bool
@@ -227,7 +226,7 @@ func (h *heard) hear(d broker.Delivery) error {
 func (h *heard) receive(ctx context.Context, sub broker.Subscription) error {
 	b, err := sub.Receive(ctx, 1000)
 	if err != nil {
-		return nil // an outage; the deadline tells
+		return nil // an outage; the deadline reports it
 	}
 	for _, d := range b.Deliveries {
 		if err := h.hear(d); err != nil {
@@ -237,13 +236,13 @@ func (h *heard) receive(ctx context.Context, sub broker.Subscription) error {
 	return sub.Ack(ctx, b.Deliveries)
 }
 
-// run attacks for that long and tells what went wrong with the messages.
+// run attacks for a duration, and returns the faults of the messages.
 func (a *attack) run(span time.Duration) error {
 	t := a.t
 	t.Helper()
 	ctx := context.Background()
 	out := outbox.New(a.store(), nil)
-	old, err := a.pool.Begin(ctx) // open throughout
+	old, err := a.pool.Begin(ctx) // open all the time
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +287,7 @@ func (a *attack) run(span time.Duration) error {
 	return a.finish(h, sub)
 }
 
-// over is done when the span is, and a slow machine has seen at least some relays stand still.
+// over is closed after the duration, once at least some relays have paused, even on a slow machine.
 func (a *attack) over(ctx context.Context, span time.Duration) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithTimeout(ctx, span+5*time.Minute)
 	time.AfterFunc(span, func() {
@@ -300,7 +299,7 @@ func (a *attack) over(ctx context.Context, span time.Duration) (context.Context,
 	return ctx, stop
 }
 
-// finish lets one relay work in peace until all that was committed has come.
+// finish lets one relay work undisturbed until all committed messages have arrived.
 func (a *attack) finish(h *heard, sub broker.Subscription) error {
 	t := a.t
 	t.Helper()
@@ -364,16 +363,16 @@ func (a *attack) finish(h *heard, sub broker.Subscription) error {
 	return errors.Join(bad...)
 }
 
-// Hot keys, writers that draw their numbers early and commit late, one transaction open throughout, relays
-// that are stopped, killed, and paused in the midst of a batch for longer than their leases: nothing is lost,
-// and the first deliveries of each key come in the order of the commits.
+// TestAttackOnOrder has hot keys, writers that draw their numbers early and commit late, a transaction that
+// stays open, and relays that are stopped, killed, and paused within a batch for longer than their leases.
+// No message is lost, and the first deliveries of each key have the order of the commits.
 // Interleaving 15.
 func TestAttackOnOrder(t *testing.T) {
 	t.Parallel()
 	attackOnOrder(t, newAttack(t))
 }
 
-// A session is another's as soon as a transaction is over.
+// TestAttackOnOrderThroughPgBouncer: another client gets the session after each transaction.
 func TestAttackOnOrderThroughPgBouncer(t *testing.T) {
 	t.Parallel()
 	at := need.PgBouncer(t)
@@ -392,7 +391,7 @@ func attackOnOrder(t *testing.T, a *attack) {
 	}
 }
 
-// poll carries rows as tutorials do: claim a batch with SKIP LOCKED, publish it, note that it was.
+// poll publishes rows as tutorials do: it claims a batch with SKIP LOCKED, publishes it, and marks it.
 func (a *attack) poll(ctx context.Context, name string) error {
 	bus := dozingBus{a.bus(name), a}
 	for ctx.Err() == nil {
@@ -431,7 +430,8 @@ func (a *attack) poll(ctx context.Context, name string) error {
 	return nil
 }
 
-// The same attack on pollers that claim with SKIP LOCKED: they overtake each other.
+// TestAttackFindsSkipLocked runs the same attack on pollers that claim with SKIP LOCKED. They overtake each
+// other.
 // Interleaving 15.
 func TestAttackFindsSkipLocked(t *testing.T) {
 	t.Parallel()

@@ -18,8 +18,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A handWritten consumer has a dedup table, written in the transaction of the effect, and acknowledges behind
-// the commit.
+// A handWritten consumer has a deduplication table, which it writes in the transaction of the effect. It
+// acknowledges after the commit.
 type handWritten struct {
 	proc *sagatest.Process
 	db   *memstore.Store
@@ -77,8 +77,8 @@ func counted(tx *memstore.Tx, id string) error {
 	return tx.Update("did "+id, func(old string, _ bool) string { return old + "x" })
 }
 
-// halves is a group of which half is written by hand and half is an inbox; refused are messages that the
-// inbox refuses, the other half handles.
+// halves is a group with a handwritten consumer and an inbox. Refused are messages that the inbox refuses
+// and the other half handles.
 func halves(beside inbox.Known[*memstore.Tx]) func(*sagatest.World) error {
 	return func(w *sagatest.World) error {
 		ctx := context.Background()
@@ -88,7 +88,7 @@ func halves(beside inbox.Known[*memstore.Tx]) func(*sagatest.World) error {
 			return err
 		}
 		var ids []string
-		for _, n := range []int{0, 1, 2, 3, 1, 4, 0, 5, 5, 4, 2} { // some come twice
+		for _, n := range []int{0, 1, 2, 3, 1, 4, 0, 5, 5, 4, 2} { // some are repeated
 			id := fmt.Sprint("m-", n)
 			m := skald.Message{ID: id, Source: "/other", Topic: "orders", Type: "said", Key: []byte(id),
 				Data: []byte(`"x"`)}
@@ -141,10 +141,11 @@ func halves(beside inbox.Known[*memstore.Tx]) func(*sagatest.World) error {
 	}
 }
 
-// Half of a group is written by hand, half is an inbox, and any I/O of either is cut: every effect happens
-// once. Without what is beside, or where it only looks, one happens twice.
+// TestExploreHalfByHandHalfInbox: half of a group is handwritten and half is an inbox, with a fault at any
+// I/O of either. Each effect happens once. Without the deduplication across both, or if it only reads, an
+// effect happens twice.
 func TestExploreHalfByHandHalfInbox(t *testing.T) {
-	// a pause would have the other wait for a lock in real time
+	// after a pause the other would wait for a lock in real time
 	modes := []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter}
 	r := sagatest.Explore(t, halves(knownByHand),
 		&sagatest.Options{Modes: modes, Pairs: true, Sample: sampled(300)})

@@ -22,20 +22,20 @@ import (
 
 type outsideCall[TTx any] = call.Call[TTx, string, string, string]
 
-// A calls is a world of one consumer in two processes, which asks a bank outside; somebody wants one of its
-// messages undone while it is not known what became of it.
+// A calls is a world with one consumer in two processes, which calls an external bank. One of its messages
+// is to be undone while its outcome is unknown.
 type calls[TTx any] struct {
 	w     *sagatest.World
 	on    *ground[TTx]
 	bank  *tellers
 	bug   func(w *calls[TTx], c *outsideCall[TTx])
-	fail  int            // settlings that are still to fail
-	tries map[string]int // of a bug's
+	fail  int            // number of Settle calls that fail
+	tries map[string]int // for a bug
 
-	handle time.Duration // how long a handler may take, and so how long a lease lasts
+	handle time.Duration // timeout of a handler, and so of a lease
 }
 
-// tellers is the bank: it knows keys again, and has a ledger.
+// tellers is the bank. It deduplicates by key, and has a ledger.
 type tellers struct {
 	ledger  map[string]int
 	refused map[string]bool // by key
@@ -61,7 +61,7 @@ func (b *tellers) cancel(key string) (done bool) {
 	return b.ledger[key] > 0
 }
 
-// Of each key; r is refused, x is to be undone.
+// texts are the messages of each key; r is refused, x is to be undone.
 func (c *calls[TTx]) texts() []string { return []string{"a1", "a2", "r1", "b1", "x1", "r2", "a3"} }
 
 func buildCalls[TTx any](open opening[TTx],
@@ -120,8 +120,8 @@ func (c *calls[TTx]) session(p *sagatest.Process, name string, bus *membroker.Br
 	return nil
 }
 
-// how is the call as it should be. Each request is an I/O: the process dies before and behind it, is paused,
-// or hears of an error.
+// how returns the correct call. Each request is an I/O: the process dies before or after it, is paused, or
+// gets an error.
 func (c *calls[TTx]) how(p *sagatest.Process) outsideCall[TTx] {
 	return outsideCall[TTx]{
 		At: call.NewProvider("bank", &call.ProviderOptions{Timeout: time.Second}),
@@ -158,7 +158,7 @@ func (c *calls[TTx]) how(p *sagatest.Process) outsideCall[TTx] {
 	}
 }
 
-// An undoer wants what is under way for x undone, as soon as it is known.
+// An undoer requests the undo of the call for x, as soon as its outcome is known.
 type undoer[TTx any] struct{ db store.Driver[TTx] }
 
 func (u *undoer[TTx]) Step(ctx context.Context) (bool, error) {
@@ -167,8 +167,8 @@ func (u *undoer[TTx]) Step(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	p := kept[0]
-	p.Call.Undo = true // due as it is: its claim stands
-	// who is paused may have it in hand; that is not waited for in real time
+	p.Call.Undo = true // its claim and due time are unchanged
+	// a paused process may have it, and must not be waited for in real time
 	unit, err := u.db.Begin(ctx, store.Intake{Wait: time.Millisecond})
 	if err != nil {
 		return false, err
@@ -177,7 +177,7 @@ func (u *undoer[TTx]) Step(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// inOrder is the oracle: which effects each key must have.
+// inOrder checks the effects of each key.
 func (c *calls[TTx]) inOrder() error {
 	user, err := c.on.user()
 	if err != nil {
@@ -194,8 +194,8 @@ func (c *calls[TTx]) inOrder() error {
 	return nil
 }
 
-// moved holds the bank's ledger against what the consumer knows: each move once, none that it does not know
-// of.
+// moved compares the bank's ledger with the consumer's data: each transfer happened once, and none is
+// unknown to the consumer.
 func (c *calls[TTx]) moved() error {
 	known := map[string]int{}
 	user, err := c.on.user()
@@ -215,17 +215,18 @@ func (c *calls[TTx]) moved() error {
 	return nil
 }
 
-// Every I/O of calls to the outside, the requests too, and everything that can go wrong at it: deaths between
-// any two phases, answers that are lost, senders that wake long after others have taken their message on.
+// TestExploreCallsEverySingleFault injects each fault at each I/O of external calls, including the
+// requests: crashes between any two phases, lost answers, and senders that continue long after another
+// process has taken their message over.
 // Interleaving 8.
 func TestExploreCallsEverySingleFault(t *testing.T) {
 	sagatest.Explore(t, buildCalls(inMemory, nil),
 		&sagatest.Options{Rest: 60 * time.Second, Sample: sampled(400), Failures: 3})
 }
 
-// What a process had in hand that dies, claimed or intended, is gone on with by the next that has its shard:
-// leases last for days here, and the world is at rest within a minute with nothing kept. (Not so of one that
-// dies without ever having had a shard.)
+// TestExploreCallsOfTheDead: if a process dies, the next owner of its shard continues its claimed messages
+// and calls. Leases last for days here, but the world is idle within a minute, with nothing parked. (A
+// process that never had a shard is an exception.)
 // Interleaving 8.
 func TestExploreCallsOfTheDead(t *testing.T) {
 	sagatest.Explore(t, buildCallsFor(100*time.Hour, inMemory, nil),
@@ -233,11 +234,11 @@ func TestExploreCallsOfTheDead(t *testing.T) {
 			Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter}})
 }
 
-// Each bug is a safeguard of calls taken away, or what is done in its place without Skald.
+// TestSeededBugsOfCalls: each bug removes a safeguard of calls, or is a usual substitute without Skald.
 // Interleaving 8.
 func TestSeededBugsOfCalls(t *testing.T) {
 	for name, b := range map[string]struct {
-		mode sagatest.Mode // that shows it
+		mode sagatest.Mode // the mode that shows it
 		bug  func(w *bankCalls, c *bankCall)
 	}{
 		"a look-up that finds nothing is taken for proof": {sagatest.Pause, func(_ *bankCalls, c *bankCall) {
@@ -285,7 +286,7 @@ func TestSeededBugsOfCalls(t *testing.T) {
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, sample := range []int{sampled(150), 0} { // a sample may pass by it
+			for _, sample := range []int{sampled(150), 0} { // a sample may miss it
 				r, err := sagatest.Search(t.Context(), buildCalls(inMemory, b.bug),
 					&sagatest.Options{Modes: []sagatest.Mode{b.mode}, Rest: 60 * time.Second, Failures: 20,
 						Sample: sample})
@@ -313,8 +314,8 @@ type (
 	bankCall  = outsideCall[*memstore.Tx]
 )
 
-// newKey is the key of a message's next try, if each has one of its own: the bank knows the first by the
-// message's.
+// newKey returns the key of a message's next attempt, if each attempt has its own. The bank knows the first
+// one by the message's id.
 func (c *calls[TTx]) newKey(key string) string {
 	if c.tries[key]++; c.tries[key] > 1 {
 		return fmt.Sprint(key, "-", c.tries[key])

@@ -32,10 +32,10 @@ type (
 	track struct{ Number string }
 )
 
-// A cashier is a fake of a payment provider, which knows keys again.
+// A cashier is a fake of a payment provider that deduplicates by key.
 type cashier struct {
 	charged, refunded map[string]int
-	forgetful         bool // it does not know keys
+	forgetful         bool // it does not deduplicate
 }
 
 func (t *cashier) reset() { t.charged, t.refunded = map[string]int{}, map[string]int{} }
@@ -55,7 +55,7 @@ func (t *cashier) key(key string) string {
 	return key
 }
 
-// A plan of a shop's saga, of which a test changes a part.
+// shopSaga is the saga of a shop. Tests change parts of it.
 type shopSaga struct {
 	till    *cashier
 	reserve func(context.Context, mtx, saga.Run[buy]) (kept, error)
@@ -136,8 +136,8 @@ func (s *shopSaga) check(t sagatest.T, more ...sagatest.Term) sagatest.Checked {
 	return sagatest.Check(t, d, buy{ID: "o-1", SKU: "tea", Quantity: 2, Cents: 400}, terms...)
 }
 
-// A saga of five steps, of all kinds but a child, holds whatever goes wrong at one point, and at another one
-// on its way back.
+// TestCheckOfASagaThatHolds: a correct saga of five steps, of all kinds but a child, passes with a fault at
+// one point, and with another one while it turns back.
 func TestCheckOfASagaThatHolds(t *testing.T) {
 	began := time.Now()
 	ends := map[string]int{}
@@ -160,7 +160,8 @@ func TestCheckOfASagaThatHolds(t *testing.T) {
 	t.Logf("%d runs in %v, %v", c.Runs, time.Since(began), ends)
 }
 
-// Two sagas on the same rows: one that writes back what another step has read loses what the rival wrote.
+// TestCheckFindsLostUpdates: if one step writes a value that another step has read, a write of a rival is
+// lost.
 func TestCheckFindsLostUpdates(t *testing.T) {
 	for name, c := range map[string]struct {
 		write func(tx mtx, have, n int) error
@@ -199,8 +200,8 @@ func TestCheckFindsLostUpdates(t *testing.T) {
 	}
 }
 
-// A saga that began by an older definition goes on by the newer one: its undo has to know what the older one
-// did.
+// TestCheckOfANewerDefinition: a saga that began with an older definition continues with the newer one,
+// whose undo must handle the older effects.
 func TestCheckOfANewerDefinition(t *testing.T) {
 	reserve := func(_ context.Context, tx mtx, r saga.Run[buy]) (kept, error) {
 		return kept{r.In.SKU, r.In.Quantity}, addTo(tx, "stock", -r.In.Quantity)
@@ -264,7 +265,7 @@ func TestCheckOfANewerDefinition(t *testing.T) {
 	}
 }
 
-// A call that its refund knows by its key is refunded, whatever its step is called meanwhile.
+// TestCheckOfARenamedCall: a call whose refund uses its key is refunded, even after its step was renamed.
 func TestCheckOfARenamedCall(t *testing.T) {
 	p, paid := call.NewProvider("bank", nil), map[string]bool{}
 	define := func(name string, maps ...saga.Mapping) *saga.Definition[buy] {
@@ -301,7 +302,7 @@ func TestCheckOfARenamedCall(t *testing.T) {
 			func() string { return fmt.Sprint(len(paid), " payments\n") }))
 }
 
-// A recorder is a T that fails nobody.
+// A recorder is a T that only records failures.
 type recorder struct {
 	sagatest.T
 	said []string
@@ -312,7 +313,8 @@ func (r *recorder) Errorf(format string, args ...any) {
 }
 func (r *recorder) Logf(string, ...any) {}
 
-// Each of these bugs has been written by somebody. Check finds it, and names the schedule.
+// TestCheckFindsSeededBugs: each of these bugs occurred in real code. Check finds it, and prints the
+// schedule.
 func TestCheckFindsSeededBugs(t *testing.T) {
 	bugs := map[string]struct {
 		seed func(s *shopSaga)

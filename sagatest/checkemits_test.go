@@ -21,12 +21,12 @@ var (
 	unbooked = skald.Event[string]{Topic: "bookings", Type: "booking.cancelled"}
 )
 
-// The guest gets one confirmation, or one cancellation.
+// ExampleEmitsIfDone: the guest gets one confirmation, or one cancellation.
 func ExampleEmitsIfDone() {
 	out := outbox.New(memstore.New(nil), nil)
 	booking := saga.New("booking", &saga.Options[seats]{Key: func(s seats) string { return s.Show }},
 		saga.Exec("confirm", func(ctx context.Context, tx *memstore.Tx, r saga.Run[seats]) error {
-			return out.Write(ctx, tx, booked.New(r.Key, r.In)) // too early: the next step may say no
+			return out.Write(ctx, tx, booked.New(r.Key, r.In)) // too early: the next step may reject
 		}, func(ctx context.Context, tx *memstore.Tx, r saga.Run[seats]) error {
 			return out.Write(ctx, tx, unbooked.New(r.Key, "sorry"))
 		}),
@@ -40,7 +40,7 @@ func ExampleEmitsIfDone() {
 	// and its functions wrote the event booking.confirmed on bookings 1 times instead of 0
 }
 
-// emitting is a saga whose last step confirms, and whose first step cancels by its undo.
+// emitting returns a saga whose last step confirms, and whose first step cancels by its undo.
 func emitting(confirm, cancel func(context.Context, mtx, saga.Run[seats]) error) *saga.Definition[seats] {
 	return saga.New("booking", &saga.Options[seats]{Key: func(s seats) string { return s.Show }},
 		saga.Do("open", func(context.Context, mtx, saga.Run[seats]) (bool, error) { return true, nil },
@@ -49,8 +49,8 @@ func emitting(confirm, cancel func(context.Context, mtx, saga.Run[seats]) error)
 		saga.Exec("confirm", confirm, nil, saga.Pivot()))
 }
 
-// A promise about emitted events finds one that is lost, doubled or of the wrong end, and one whose rollback
-// a function escapes.
+// TestCheckOfEmittedEvents: a promise about emitted events finds an event that is lost, repeated or emitted
+// at the wrong end, and one that survives its rollback.
 func TestCheckOfEmittedEvents(t *testing.T) {
 	out := outbox.New(memstore.New(nil), nil)
 	confirm := func(ctx context.Context, tx mtx, r saga.Run[seats]) error {
@@ -91,7 +91,7 @@ func TestCheckOfEmittedEvents(t *testing.T) {
 			r := &recorder{T: t}
 			sagatest.Check(r, emitting(c.confirm, c.cancel), seats{"hamlet", 2},
 				sagatest.Given(func(ctx context.Context, tx mtx) error {
-					err := out.Write(ctx, tx, booked.New("other", seats{})) // is no saga's
+					err := out.Write(ctx, tx, booked.New("other", seats{})) // belongs to no saga
 					return errors.Join(err, tx.Put("free", "9"))
 				}),
 				sagatest.EmitsIfDone(booked),
@@ -112,13 +112,13 @@ func TestCheckOfEmittedEvents(t *testing.T) {
 	}
 }
 
-// Runs go on at the same time on each database that AlsoOn gives, and Short leaves out second faults.
+// TestCheckOnSeveralDatabases: AlsoOn runs schedules in parallel, and Short omits second faults.
 func TestCheckOnSeveralDatabases(t *testing.T) {
 	out := outbox.New(memstore.New(nil), nil)
 	d := emitting(func(ctx context.Context, tx mtx, r saga.Run[seats]) error {
 		return out.Write(ctx, tx, booked.New(r.Key, r.In))
 	}, func(context.Context, mtx, saga.Run[seats]) error { return nil })
-	const wait = 3 * time.Minute // a good run has the other one there at once
+	const wait = 3 * time.Minute // normally the other run is there at once
 	here, there := make(chan bool), make(chan bool)
 	runs := 0
 	fresh := func(context.Context) (sagatest.Beginner[mtx], error) {

@@ -55,10 +55,10 @@ func TestBooking(t *testing.T) {
 
 type approval struct{ By string }
 
-// It brings who approved; "": it is refused.
+// approved has the approver; "" means refused.
 var approved = saga.Signal[approval]{Name: "approved"}
 
-// What a person decides is given to Check: here an approval, and a refusal, which this saga forgets to read.
+// ExampleSignal gives Check the decisions of a person: an approval, and a refusal, which this saga ignores.
 func ExampleSignal() {
 	approve := saga.Wait[seats]("approve", approved, saga.Timeout(24*time.Hour))
 	booking := saga.New("booking", &saga.Options[seats]{Key: func(s seats) string { return s.Show }},
@@ -86,7 +86,7 @@ func ExampleSignal() {
 	//    3  run tell
 }
 
-// quiet is a T of its own, for an example; a test has *testing.T.
+// quiet is a T for an example; a test has *testing.T.
 type quiet struct{}
 
 func (quiet) Helper()                      {}

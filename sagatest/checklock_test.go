@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A transfer takes cents from an account: what it has read in one step it writes in another one.
+// A transfer takes cents from an account. It writes in one step what it has read in another.
 type transfer struct {
 	ID, From string
 	Cents    int
@@ -24,8 +24,8 @@ func readSavings(_ context.Context, tx mtx, r saga.Run[transfer]) (int, error) {
 	return strconv.Atoi(old)
 }
 
-// transfers have the steps that are named, in this order. "lock" locks the account, "lock-own" nothing that
-// others work on.
+// transfers returns a saga of the named steps in order. "lock" locks the account, "lock-own" an entity that
+// no other saga uses.
 func transfers(names string, opts ...saga.Option) *saga.Definition[transfer] {
 	read := saga.Do("read", readSavings, nil, saga.NoEffect())
 	all := map[string]saga.Listed[transfer]{
@@ -75,8 +75,8 @@ func checkTransfers(t sagatest.T, d *saga.Definition[transfer]) sagatest.Checked
 		}))
 }
 
-// A rival that comes between a read and its write loses what it wrote, unless the account is locked before:
-// then it waits in line, and nothing is lost, whatever else goes wrong.
+// TestCheckOfALock: a rival between a read and its write loses its own write, unless the account is locked
+// before. Then the rival waits in line, and nothing is lost after any fault.
 func TestCheckOfALock(t *testing.T) {
 	const lost = "it ran with a rival"
 	for steps, want := range map[string]string{
@@ -101,7 +101,8 @@ func TestCheckOfALock(t *testing.T) {
 	}
 }
 
-// A schedule of a saga that waits for its rival, or the other way round, runs again as it was printed.
+// TestReplayOfALock: a schedule of a saga that waits for its rival, or of a rival that waits, can be
+// replayed as printed.
 func TestReplayOfALock(t *testing.T) {
 	const ahead = "   1  run look\n   2  run lock of lock\n   3  run read\n"
 	const behind = "   1  run look\n   2  run lock of lock    <- beside    : the rival holds entities\n"
@@ -129,7 +130,8 @@ func TestReplayOfALock(t *testing.T) {
 	}
 }
 
-// A Lock that names other entities when it is asked again is found; so is one that panics.
+// TestCheckFindsALockThatNamesOthers: Check finds a Lock that names other entities in another call, and one
+// that panics.
 func TestCheckFindsALockThatNamesOthers(t *testing.T) {
 	n := 0
 	for want, name := range map[string]func() string{
@@ -153,7 +155,7 @@ func TestCheckFindsALockThatNamesOthers(t *testing.T) {
 	}
 }
 
-// A rival that is no other saga of the definition is refused, and named.
+// TestCheckOfARivalThatIsNone: Check refuses a rival that is not another saga of the definition.
 func TestCheckOfARivalThatIsNone(t *testing.T) {
 	nothing := sagatest.View(func(context.Context, mtx) (string, error) { return "", nil })
 	for want, in := range map[string]any{

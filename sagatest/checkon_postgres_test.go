@@ -21,7 +21,7 @@ import (
 
 type freshPostgres = func(context.Context) (sagatest.Beginner[pgx.Tx], error)
 
-// schemaOfSteps makes a schema with one table, and returns the function that empties it before a run.
+// schemaOfSteps creates a schema with one table, and returns a function that empties it before a run.
 func schemaOfSteps(t *testing.T) freshPostgres {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(need.Postgres(t))
@@ -52,7 +52,7 @@ func schemaOfSteps(t *testing.T) freshPostgres {
 	}
 }
 
-// eightSteps are seven steps with an undo and a pivot, which emits an event.
+// eightSteps are seven steps with an undo, and a pivot, which emits an event.
 func eightSteps(forgets string) *saga.Definition[seats] {
 	out := outbox.New(pgstore.New(nil, nil), nil)
 	steps := []saga.Listed[seats]{}
@@ -84,8 +84,9 @@ func doneSteps() sagatest.Term {
 	})
 }
 
-// The short mode tries each fault at each of eight steps on PostgreSQL, in two schemas at the same time. It
-// takes a fraction of the runs, so a good one has at most 20 s, and finds an undo that does nothing.
+// TestCheckOnPostgreSQLInShort: the short mode tries each fault at each of eight steps on PostgreSQL, in
+// two schemas in parallel. It needs a fraction of the runs, at most 20 s, and finds an undo that does
+// nothing.
 func TestCheckOnPostgreSQLInShort(t *testing.T) {
 	first, second := schemaOfSteps(t), schemaOfSteps(t)
 	since := time.Now()
@@ -103,7 +104,7 @@ func TestCheckOnPostgreSQLInShort(t *testing.T) {
 	}
 }
 
-// All schedules of eight steps.
+// TestCheckOnPostgreSQL runs all schedules of eight steps.
 func TestCheckOnPostgreSQL(t *testing.T) {
 	need.Nightly(t, "about 340 runs, each of up to 16 transactions")
 	first, second := schemaOfSteps(t), schemaOfSteps(t)

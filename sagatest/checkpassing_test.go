@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// puts is a step that writes its name, unless wrong says no, and whose undo takes it back.
+// puts returns a step that writes its name, unless wrong returns an error, and whose undo removes it.
 func puts(name string, wrong func(r saga.Run[buy], tx mtx) error, opts ...saga.Option) *saga.Step[buy, bool] {
 	return saga.Do(name, func(_ context.Context, tx mtx, r saga.Run[buy]) (bool, error) {
 		if wrong != nil {
@@ -28,7 +28,7 @@ func puts(name string, wrong func(r saga.Run[buy], tx mtx) error, opts ...saga.O
 	}, func(_ context.Context, tx mtx, _ saga.Run[buy], _ bool) error { return tx.Delete(name) }, opts...)
 }
 
-// final is puts without an undo, for the pivot and what comes after it.
+// final is like puts, without an undo, for the pivot and the steps after it.
 func final(name string, opts ...saga.Option) *saga.Step[buy, bool] {
 	return saga.Do(name, func(_ context.Context, tx mtx, _ saga.Run[buy]) (bool, error) {
 		return true, tx.Put(name, "done")
@@ -40,8 +40,8 @@ func checkSteps(t sagatest.T, o saga.Options[buy], steps ...saga.Listed[buy]) sa
 	return sagatest.Check(t, saga.New("steps", &o, steps...), buy{ID: "a"})
 }
 
-// A failure that passes must not turn a saga back while its step may be tried again, and must not leave it
-// stuck. The schedule that is printed shows it again.
+// TestCheckFindsASagaThatOnePassingFailureEnds: a transient failure must not turn a saga back while its
+// step has attempts left, and must not leave it stuck. The printed schedule shows it again.
 func TestCheckFindsASagaThatOnePassingFailureEnds(t *testing.T) {
 	once, pivot := saga.Retry(saga.Policy{Attempts: 1}), final("pivot", saga.Pivot())
 	bank := call.NewProvider("bank", nil)
@@ -121,7 +121,8 @@ func TestCheckFindsASagaThatOnePassingFailureEnds(t *testing.T) {
 	}
 }
 
-// What turns back by its own definition, or for another reason than the failure, holds.
+// TestCheckLeavesSagasThatMayTurnBack: Check accepts a saga that turns back by its definition, or for
+// another reason than the failure.
 func TestCheckLeavesSagasThatMayTurnBack(t *testing.T) {
 	once, pivot := saga.Retry(saga.Policy{Attempts: 1}), final("pivot", saga.Pivot())
 	first := puts("first", nil, saga.AtStart())
@@ -156,7 +157,7 @@ func TestCheckLeavesSagasThatMayTurnBack(t *testing.T) {
 	}
 }
 
-// Over a database of the user's own nothing is compared by itself: Check asks for what to compare.
+// TestCheckOnAsksForWhatToCompare: CheckOn compares nothing by default, so it requires View or a promise.
 func TestCheckOnAsksForWhatToCompare(t *testing.T) {
 	d := saga.New("steps", &saga.Options[buy]{Key: func(b buy) string { return b.ID }}, puts("hold", nil),
 		final("pivot", saga.Pivot()))
@@ -187,7 +188,8 @@ func TestCheckOnAsksForWhatToCompare(t *testing.T) {
 	}
 }
 
-// A schedule of which a fault never comes up was not played: it fails, and says why.
+// TestReplayOfWhatNeverComesUp: if a fault of a schedule is never injected, the replay fails with the
+// reason.
 func TestReplayOfWhatNeverComesUp(t *testing.T) {
 	for schedule, want := range map[string]string{
 		"none": "", "fails@1": "", "rejects@3,fails@4": "", "fails@1,twice@3": "", "value@1": "", "twice@2": "",
@@ -209,12 +211,13 @@ func TestReplayOfWhatNeverComesUp(t *testing.T) {
 	}
 }
 
-// A loud recorder keeps what is logged, too.
+// A loud recorder also records log lines.
 type loud struct{ recorder }
 
 func (l *loud) Logf(format string, args ...any) { l.Errorf(format, args...) }
 
-// What views say are lines of their own, and a summary tells of an older definition only where there is one.
+// TestTextsOfCheck: views are separated by line breaks, and the summary mentions an older definition only
+// if there is one.
 func TestTextsOfCheck(t *testing.T) {
 	d := saga.New("steps", &saga.Options[buy]{Key: func(b buy) string { return b.ID }},
 		saga.Do("hold", func(_ context.Context, tx mtx, _ saga.Run[buy]) (bool, error) {

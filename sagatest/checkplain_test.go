@@ -10,7 +10,8 @@ import (
 	"github.com/skald-go/skald/sagatest"
 )
 
-// Check runs Calls whose functions use no transaction: what was charged is refunded, unless the saga is done.
+// TestCheckOfPlainCalls: Check runs Calls without transactions. A charge is refunded, unless the saga is
+// done.
 func TestCheckOfPlainCalls(t *testing.T) {
 	charged := map[string]string{}
 	bank := call.NewProvider("bank", nil)

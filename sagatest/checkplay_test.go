@@ -29,7 +29,7 @@ var (
 	wired    = skald.Event[string]{Topic: "bank.out", Type: "wired"}
 )
 
-// A claim is paid once a person has said how much; what goes wrong in it a test chooses.
+// A claim is paid once a person has set the amount. Tests select its bugs.
 type claim struct {
 	lapses  bool
 	grant   func(tx mtx, v verdict, there bool) (int, error)
@@ -86,8 +86,8 @@ func (c *claim) check(t sagatest.T, more ...sagatest.Term) sagatest.Checked {
 	return sagatest.Check(t, d, buy{ID: "c-1", Cents: 50}, terms...)
 }
 
-// Each value that a signal and a reply may bring is tried, and each comes late, twice and not at all: the
-// saga holds, and no end is left out.
+// TestCheckTriesWhatOthersBring: Check tries each value of a signal and a reply, and each one late,
+// repeated and missing. The saga passes, and all ends occur.
 func TestCheckTriesWhatOthersBring(t *testing.T) {
 	for _, lapses := range []bool{false, true} {
 		c, ends := aClaim(), map[string]bool{}
@@ -119,8 +119,8 @@ func TestCheckTriesWhatOthersBring(t *testing.T) {
 	}
 }
 
-// Bugs that show only where a certain value comes, or none. Each is found, told once, and found again by the
-// line that is printed.
+// TestCheckFindsBugsOfWhatOthersBring: some bugs show only with a certain value, or without one. Check
+// finds each, reports it once, and the printed command finds it again.
 func TestCheckFindsBugsOfWhatOthersBring(t *testing.T) {
 	for name, b := range map[string]struct {
 		seed            func(c *claim)
@@ -192,7 +192,8 @@ func TestCheckFindsBugsOfWhatOthersBring(t *testing.T) {
 	}
 }
 
-// A value that the saga comes to only by another one is tried with that.
+// TestCheckTriesAValueThatAnotherOneLeadsTo: a value that is only reached after another value is tried
+// together with that.
 func TestCheckTriesAValueThatAnotherOneLeadsTo(t *testing.T) {
 	wait := saga.Wait[buy]("wait", verdicts)
 	note := saga.Wait[buy]("note", notes, saga.When(func(r saga.Run[buy]) bool { return !wait.Output(r).OK }))
@@ -215,12 +216,12 @@ func TestCheckTriesAValueThatAnotherOneLeadsTo(t *testing.T) {
 	}
 }
 
-// A deadly recorder ends its check as a T does, and the test goes on.
+// A deadly recorder ends its check as a T does, but the test continues.
 type deadly struct{ recorder }
 
 func (d *deadly) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// What a check cannot be told, and a saga that cannot be checked, are named with what to do.
+// TestCheckSaysWhatItIsNotTold: invalid terms, and sagas that cannot be checked, are reported with advice.
 func TestCheckSaysWhatItIsNotTold(t *testing.T) {
 	wait := saga.Wait[buy]("wait", verdicts)
 	key := func(b buy) string { return b.ID }
@@ -287,7 +288,7 @@ func TestCheckSaysWhatItIsNotTold(t *testing.T) {
 	}
 }
 
-// What fails on and on has two lines, with what it says.
+// TestTraceOfAnUndoThatNeverSucceeds: repeated failures take two lines of the trace, with the error.
 func TestTraceOfAnUndoThatNeverSucceeds(t *testing.T) {
 	r := &recorder{T: t}
 	s := aShopSaga()

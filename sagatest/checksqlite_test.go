@@ -15,8 +15,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// Check runs functions that write by SQL, too: the seats of a show are booked in SQLite. One that books
-// without looking is found.
+// TestCheckOnSQLite: Check also runs functions that use SQL: they book the seats of a show in SQLite. Check
+// finds a function that books without a check.
 func TestCheckOnSQLite(t *testing.T) {
 	db, err := sqlitestore.Open(filepath.Join(scratch(t), "check.db"))
 	if err != nil {

@@ -31,9 +31,9 @@ var (
 	answered = skald.Event[int]{Topic: "answered", Type: "answered"}
 )
 
-// A service with all stations, and writers of its own, on one pool: no station holds a connection while it
-// waits for a second, so that they never wait in a circle, however few there are. The pool is the cap for all
-// of them.
+// TestAllStationsShareFewConnections: a service with all components, and its own writers, uses one pool. No
+// component holds a connection while it waits for a second one, so they cannot deadlock, even with few
+// connections. The pool limits all of them together.
 func TestAllStationsShareFewConnections(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int32{1, 2, 3} {
@@ -67,7 +67,7 @@ func TestAllStationsShareFewConnections(t *testing.T) {
 	}
 }
 
-// fewConnections is a schema with Skald's tables and a pool of at most so many connections.
+// fewConnections returns a schema with Skald's tables, and a pool with at most that many connections.
 func fewConnections(t *testing.T, most int32) (*pgxpool.Pool, string) {
 	t.Helper()
 	ctx := context.Background()

@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A test of a service of one's own: it does something, drains, and looks at what is there.
+// ExampleDrain tests a service: it does something, drains, and checks the result.
 func ExampleDrain() {
 	placed := skald.Event[string]{Topic: "orders", Type: "order.placed"}
 	packed := skald.Event[string]{Topic: "parcels", Type: "parcel.packed"}
@@ -89,7 +89,7 @@ func put(_ context.Context, tx *memstore.Tx, m skald.Received[string]) error {
 	return tx.Put("got", m.Value)
 }
 
-// Shards that a relay of another test left behind are waited for.
+// TestDrainWaitsForShardsOfTheDead: Drain waits for shards that a relay of another test left leased.
 func TestDrainWaitsForShardsOfTheDead(t *testing.T) {
 	d := newDraining(t)
 	if _, err := d.relay(300 * time.Millisecond).Step(t.Context()); err != nil {
@@ -104,14 +104,15 @@ func TestDrainWaitsForShardsOfTheDead(t *testing.T) {
 	}
 }
 
-// A new relay of the next Drain need not wait for the lease of the last one, and an old one goes on.
+// TestDrainWithANewRelay: a new relay of the next Drain need not wait for the lease of the last one, and an
+// old relay continues.
 func TestDrainWithANewRelay(t *testing.T) {
 	d := newDraining(t)
 	in, old := d.inbox(d.db, &inbox.Options{}, put), d.relay(time.Hour)
 	for i, out := range []*relay.Relay{old, d.relay(time.Hour), d.relay(time.Hour), old} {
 		said := fmt.Sprint(i)
 		d.say(t, said)
-		soon, cancel := context.WithTimeout(t.Context(), time.Minute) // a good run never waits
+		soon, cancel := context.WithTimeout(t.Context(), time.Minute) // normally it never waits
 		err := sagatest.Drain(soon, out, in)
 		cancel()
 		if got := d.db.User()["got"]; err != nil || got != said {
@@ -120,7 +121,8 @@ func TestDrainWithANewRelay(t *testing.T) {
 	}
 }
 
-// Drain waits for a message that fails transiently and is not parked yet. It does not wait for a parked one.
+// TestDrainWaitsForAnOutageAndForNoRetry: Drain waits for a message that fails transiently and is not
+// parked yet. It does not wait for a parked one.
 func TestDrainWaitsForAnOutageAndForNoRetry(t *testing.T) {
 	d := newDraining(t)
 	d.say(t, "1")
@@ -155,8 +157,8 @@ func TestDrainWaitsForAnOutageAndForNoRetry(t *testing.T) {
 	}
 }
 
-// What did not take effect fails a drain: a handler that panics, a relay that nobody gave, a topic that is
-// not there, a message under an id that was taken. Each is left only by a test that says so.
+// TestDrainFailsOnWhatIsLeft: messages without effect fail Drain: after a panic of a handler, without a
+// relay, without the topic, or with the id of another message. DrainLeaving allows each of them.
 func TestDrainFailsOnWhatIsLeft(t *testing.T) {
 	d := newDraining(t)
 	panics := d.inbox(d.db, &inbox.Options{Retry: inbox.Retry{Attempts: 1}},
@@ -193,7 +195,8 @@ func TestDrainFailsOnWhatIsLeft(t *testing.T) {
 	left(sagatest.Rows|sagatest.Quarantined, "1 rows of the outbox of", d.relay(0), in)
 }
 
-// Who is never quiet is named when the time is over; what cannot be done at all ends it.
+// TestDrainThatHasNoEnd: a stepper that is never idle is named when the time is over. A permanent error
+// ends Drain.
 func TestDrainThatHasNoEnd(t *testing.T) {
 	d := newDraining(t)
 	soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

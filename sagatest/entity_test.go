@@ -28,16 +28,16 @@ import (
 var entityTries = flag.Int("entity.tries", 400,
 	"how often an order is updated and cancelled at the same time")
 
-// An account is an entity that is read, changed in memory and written back whole: what came in between is
-// lost, unless something prevents it.
+// An account is an entity that is read, changed in memory and written back. Without protection, a write in
+// between is lost.
 type account struct{ version, updates, cancels int64 }
 
-// An accounts is where they are.
+// An accounts is the store of accounts.
 type accounts[TTx any] struct {
 	db    store.Driver[TTx]
 	read  func(ctx context.Context, tx TTx, id string) (account, error)
 	write func(ctx context.Context, tx TTx, id string, a account) error
-	// guarded writes only if the version is the one that was read.
+	// guarded writes only if the version is still the one that was read.
 	guarded func(ctx context.Context, tx TTx, id string, a account) (stood bool, err error)
 	sums    func() (updates, cancels int64)
 }
@@ -170,19 +170,19 @@ const accountCount = 5
 
 func accountID(i int) string { return fmt.Sprint("order-", i%accountCount) }
 
-// way is how lost updates are prevented.
+// way is a protection against lost updates.
 type way string
 
 const (
 	byLock    way = "lock"    // Options.Transaction.Entities: the default
-	byVersion way = "version" // what was read is compared when it is written, and skald.RetryNow
+	byVersion way = "version" // the version is compared at the write, with skald.RetryNow
 	byNothing way = "nothing"
 )
 
-// Updates and cancellations of the same orders, from two topics, by two consumers in two instances each, at
-// the same time: none is lost, with the entities locked in the intake, and with versions that are compared.
-// Half of the handlers name their entities the other way round, and nobody waits for another in a circle. On
-// SQLite transactions take turns, so that nobody is overtaken there. With -entity.tries=200000 for longer.
+// TestNoLostUpdate: updates and cancellations of the same orders arrive on two topics, at two consumers
+// with two instances each. No update is lost, with locked entities and with compared versions. Half of the
+// handlers name their entities in the opposite order, and there is no deadlock. On SQLite transactions run
+// one after the other, so there are no conflicts. Use -entity.tries=200000 for a longer run.
 func TestNoLostUpdate(t *testing.T) {
 	for _, w := range []way{byLock, byVersion} {
 		t.Run("memory by "+string(w), func(t *testing.T) { noLostUpdate(t, memAccounts(t), w) })
@@ -237,7 +237,7 @@ func noLostUpdate[TTx any](t *testing.T, a accounts[TTx], w way) {
 	}
 }
 
-// clash is a broker with n messages in each of two topics about the same few orders.
+// clash returns a broker with n messages in each of two topics, about the same few orders.
 func clash(t *testing.T, n int) *membroker.Broker {
 	t.Helper()
 	bus := membroker.New(nil)
@@ -264,7 +264,7 @@ func (a accounts[TTx]) consumer(db store.Driver[TTx], bus *membroker.Broker, top
 			Attempts: 1000}}
 	if w == byLock {
 		o.Transaction.Entities = func(m skald.Message) []store.Lock {
-			// of ten customers
+			// from ten customers
 			locks := []store.Lock{{Space: "order", Key: string(m.Key)},
 				{Space: "customer", Key: m.ID[len(m.ID)-1:]}}
 			if topic == "cancels" {
@@ -296,7 +296,7 @@ func (a accounts[TTx]) consumer(db store.Driver[TTx], bus *membroker.Broker, top
 	return in
 }
 
-// deadlocks counts what the database had to end because two waited for each other.
+// deadlocks counts the deadlocks that the database ended.
 type deadlocks[TTx any] struct {
 	store.Driver[TTx]
 	seen atomic.Int64
@@ -324,7 +324,7 @@ type deadlocked[TTx any] struct {
 	d *deadlocks[TTx]
 }
 
-// Found hides that the next unit could begin with its commit: that one would not be wrapped.
+// Found hides that the next unit could begin with the commit, because that unit would not be wrapped.
 func (u deadlocked[TTx]) Found() store.Found {
 	f := u.Unit.Found()
 	f.Follows = false
@@ -336,8 +336,8 @@ func (u deadlocked[TTx]) Outage(ctx context.Context, err error) bool {
 	return u.Unit.Outage(ctx, err)
 }
 
-// Two handlers that have both read before either writes: without a safeguard one of the two is lost; with
-// versions the later is told, and called again. So it is known that the test above can see what it is for.
+// TestLostUpdateIsSeen: two handlers both read before either writes. Without protection one update is lost;
+// with versions the later handler is called again. So the test above can find a lost update.
 func TestLostUpdateIsSeen(t *testing.T) {
 	for _, c := range []struct {
 		w    way
@@ -385,8 +385,9 @@ func lostUpdate[TTx any](t *testing.T, a accounts[TTx], w way, left, runs int64)
 	}
 }
 
-// An entity that a rival has in hand is waited for no longer than Options.Timeouts.Wait. Then the message
-// is taken later, uncharged; it holds no connection until then, and the messages of other entities go on.
+// TestWaitForAnEntityBecomesLater: a message waits for a locked entity at most for Options.Timeouts.Wait.
+// Then it is retried later, without counting an attempt. Until then it holds no connection, and messages of
+// other entities continue.
 func TestWaitForAnEntityBecomesLater(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		waitBecomesLater(t, memAccounts(t), func() int32 { return 1 })

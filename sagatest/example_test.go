@@ -15,8 +15,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A shop says that an order was placed; a warehouse packs a parcel for it. Whatever crashes, at whatever I/O,
-// there is one parcel.
+// ExampleSearch: a shop emits that an order was placed, and a warehouse packs a parcel for it. After a
+// crash at any I/O there is one parcel.
 func ExampleSearch() {
 	placed := skald.Event[string]{Topic: "orders", Type: "order.placed"}
 	pack := func(_ context.Context, tx *memstore.Tx, _ skald.Received[string]) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/sagatest"
 )
 
-// sampled bounds an exploration to n schedules, and to a third of n under the race detector, which is slow
-// and finds nothing in one thread. A full run (need.Full) is not bounded: 0.
+// sampled limits an exploration to n schedules, and to a third of n under the race detector, which is slow
+// and finds nothing in one thread. In a full run (need.Full) it returns 0: no limit.
 func sampled(n int) int {
 	switch {
 	case need.Full():
@@ -22,8 +22,8 @@ func sampled(n int) int {
 	return n
 }
 
-// several bounds explorations of several faults in each run, which have no end, and of runs on a server,
-// which take long: few schedules in a sample, full in a full run, all (0) where need.All asks for them.
+// several limits explorations with several faults in each run, and runs on a server, which are slow: few
+// schedules in a sample, full in a full run, no limit (0) with need.All.
 func several(few, full int) int {
 	switch {
 	case need.All():
@@ -34,26 +34,27 @@ func several(few, full int) int {
 	return max(sampled(few), min(few, 8))
 }
 
-// Every I/O of three services in four processes, and everything that can go wrong at it.
+// TestExploreModelEverySingleFault injects each fault at each I/O of three services in four processes.
 func TestExploreModelEverySingleFault(t *testing.T) {
 	sagatest.Explore(t, build(largeLoad(), wiring{}), &sagatest.Options{Sample: sampled(300), Failures: 3})
 }
 
-// The same beside a retention that empties each row as soon as every shard has passed it, in every process:
-// none goes that was not published, whatever crashes.
+// TestExploreModelEverySingleFaultWithRetention adds a retention in every process that deletes each row
+// once every shard has passed it. After a crash, no row is deleted that was not published.
 // Interleaving 5.
 func TestExploreModelEverySingleFaultWithRetention(t *testing.T) {
 	sagatest.Explore(t, build(largeLoad(), wiring{keep: true}),
 		&sagatest.Options{Sample: sampled(300), Failures: 3})
 }
 
-// The same while a topic is missing: rows are deferred, their keys held, and published in order later.
+// TestExploreModelEverySingleFaultWithRowsSetAside adds a missing topic: rows are deferred, block their
+// keys, and are published in order later.
 func TestExploreModelEverySingleFaultWithRowsSetAside(t *testing.T) {
 	sagatest.Explore(t, buildLate(largeLoad()), &sagatest.Options{Sample: sampled(300), Failures: 3})
 }
 
-// The same while a topic is deleted, with what nobody has read of it, and made anew: what is kept of it comes
-// again, before anything newer, whatever crashes.
+// TestExploreModelEverySingleFaultWithATopicMadeAnew deletes a topic with its unread messages, and creates
+// it again. The stored messages are published again, before newer ones, after any crash.
 // Interleaving 9.
 func TestExploreModelEverySingleFaultWithATopicMadeAnew(t *testing.T) {
 	for _, turn := range []int{5, 8, 11, 14, 17} {
@@ -64,8 +65,8 @@ func TestExploreModelEverySingleFaultWithATopicMadeAnew(t *testing.T) {
 	}
 }
 
-// Customers cancel while payment is under way: the cancellation comes before, behind and in the midst of what
-// it cancels, on another topic, whatever crashes.
+// TestExploreModelEverySingleFaultWithCancellations: customers cancel during the payment. The cancellation
+// arrives on another topic before, after and during the payment, with any crash.
 func TestExploreModelEverySingleFaultWithCancellations(t *testing.T) {
 	sagatest.Explore(t, build(cancelLoad(), wiring{}), &sagatest.Options{Sample: sampled(300), Failures: 3})
 }
@@ -76,7 +77,8 @@ func TestExploreModelEveryPairOfCrashes(t *testing.T) {
 	})
 }
 
-// Two to five faults at once, drawn by a fixed seed: crashes, lost answers, parts and pauses in one run.
+// TestExploreModelSeveralFaultsAtOnce injects two to five faults in a run, drawn by a fixed seed: crashes,
+// lost answers, parts and pauses.
 func TestExploreModelSeveralFaultsAtOnce(t *testing.T) {
 	n := cmp.Or(several(60, 1000), 3000)
 	for name, world := range map[string]func(*sagatest.World) error{

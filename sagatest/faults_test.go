@@ -28,8 +28,8 @@ type (
 	said struct{ N int }
 )
 
-// A chain is three services that run for real: the first one's messages are echoed by the second to the
-// third. Each lives, dies by the faults, and comes back.
+// A chain is three services under Run. The second one forwards the messages of the first one to the third.
+// Each dies by the faults, and restarts.
 type chain struct {
 	t      *testing.T
 	faults *sagatest.Faults
@@ -69,7 +69,7 @@ func (c *chain) end() {
 	c.wg.Wait()
 }
 
-// live is one session of a service.
+// live runs one session of a service.
 func (c *chain) live(ctx context.Context, name string) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -93,8 +93,8 @@ func (c *chain) live(ctx context.Context, name string) {
 	if name != "one" {
 		in := inbox.New(d, bus, name, &inbox.Options{Instance: inbox.Instance{Member: name}, Logger: quiet,
 			Retry: inbox.Retry{InitialInterval: time.Millisecond, MaxInterval: 20 * time.Millisecond,
-				Crashes: 1000}, // deaths are drawn
-			// what a session had claimed that dies, without a partition of its own, waits for so long
+				Crashes: 1000}, // deaths are random
+			// the wait for claims of a dead session that had no partition
 			Timeouts: inbox.Timeouts{Drain: time.Second, Wait: time.Second, Handle: 3 * time.Second}})
 		from, to := "first", "second"
 		if name == "three" {
@@ -114,7 +114,7 @@ func (c *chain) live(ctx context.Context, name string) {
 	}
 }
 
-// note counts the effect, keeps what came last of each key, and tells the next service.
+// note counts the effect, stores the latest message of each key, and emits to the next service.
 func note(ctx context.Context, tx *memstore.Tx, out *outbox.Outbox[*memstore.Tx], to string,
 	m skald.Received[said]) error {
 	err := tx.Update(fmt.Sprint("effects/", m.Value.N), func(old string, _ bool) string {
@@ -136,7 +136,7 @@ func note(ctx context.Context, tx *memstore.Tx, out *outbox.Outbox[*memstore.Tx]
 
 const chainKeys = 7
 
-// say writes n more messages, each in a transaction of its own.
+// say writes n more messages, each in its own transaction.
 func (c *chain) say(n int) {
 	d := c.dbs["one"]
 	var w db = d
@@ -158,8 +158,8 @@ func (c *chain) say(n int) {
 	}
 }
 
-// wrong says what is amiss at a service: messages that have no effect though a later one of their key has,
-// messages with two effects, and messages that have none yet.
+// wrong returns the faults of a service: messages without effect although a later one of their key has one,
+// messages with two effects, and messages without effect so far.
 func (c *chain) wrong(name string) (lost, doubled, open int) {
 	user := c.dbs[name].User()
 	for k := range chainKeys {
@@ -183,7 +183,7 @@ func (c *chain) wrong(name string) (lost, doubled, open int) {
 	return lost, doubled, open
 }
 
-// until polls.
+// until polls until a condition holds.
 func until(done func() bool) bool {
 	for deadline := time.Now().Add(time.Minute); ; <-time.After(5 * time.Millisecond) {
 		if done() {
@@ -211,7 +211,8 @@ func restless() sagatest.Rates {
 	return r
 }
 
-// Everything that the wrappers can do wrong is done, in services that run for real, and no harm comes of it.
+// TestFaultsDoNoHarm: the wrappers inject all their faults into services under Run, and no message is lost
+// or doubled.
 func TestFaultsDoNoHarm(t *testing.T) {
 	f := sagatest.NewFaults(7, restless())
 	c := newChain(t, f)
@@ -241,7 +242,7 @@ func TestFaultsDoNoHarm(t *testing.T) {
 	}
 }
 
-// Without its safeguard the same chain loses or doubles.
+// TestSabotageDoesHarm: without a safeguard the same chain loses or doubles messages.
 func TestSabotageDoesHarm(t *testing.T) {
 	for name, spoil := range map[string]func(string, db, broker.Broker, *sagatest.Faults) (db, broker.Broker){
 		"no-mark": func(_ string, d db, b broker.Broker, _ *sagatest.Faults) (db, broker.Broker) {

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// crashGateway makes each request to the gateway an I/O of a process: it dies before and behind it, and hears
-// of errors though it was done.
+// crashGateway makes each request to the gateway an I/O of a process: the process dies before or after it,
+// or gets an error although the request took effect.
 type crashGateway struct {
 	gateway.Gateway
 	p *sagatest.Process
@@ -43,9 +43,9 @@ func (g *crashGateway) Find(ctx context.Context, key string) (r gateway.Receipt,
 
 func short(s string) string { return s[max(0, len(s)-4):] }
 
-// impatient has what is to wait taken as soon as anybody looks, and what a dead process was at, too: real
-// databases measure by clocks that no world moves, so that it would be up to the machine what is over before
-// the world is at rest. How often an inbox looks is by the world's clock.
+// impatient makes parked messages, and claims of a dead process, due at once. Real databases use their own
+// clocks, which the world cannot move, so waiting would depend on the machine. The polls of an inbox use
+// the world's clock.
 type impatient[TTx any] struct{ store.Driver[TTx] }
 
 func (d *impatient[TTx]) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
@@ -69,7 +69,7 @@ func (d *impatient[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bool,
 
 type impatientUnit[TTx any] struct{ store.Unit[TTx] }
 
-// Found hides that the next unit could begin with its commit: that one would not be wrapped.
+// Found hides that the next unit could begin with the commit, because that unit would not be wrapped.
 func (u impatientUnit[TTx]) Found() store.Found {
 	f := u.Unit.Found()
 	f.Follows = false

@@ -24,8 +24,8 @@ const (
 	newFloor = `INSERT INTO /*schema*/skald_floor (consumer, at) VALUES ($1, $2)`
 )
 
-// onPostgres is such a ground: one schema for all worlds, made as it was at first for each. Leases are by the
-// server's clock there, which no world moves: nobody waits for one.
+// onPostgres opens a schema for all worlds, restored for each. Leases use the server's clock there, which
+// no world can move, so no test waits for one.
 func onPostgres(t *testing.T) opening[pgx.Tx] {
 	t.Helper()
 	ctx := context.Background()
@@ -43,7 +43,7 @@ func onPostgres(t *testing.T) opening[pgx.Tx] {
 		return value, err == nil, err
 	}
 	every := func(q string, into []any, row func() error) error {
-		rows, _ := pool.Query(ctx, in(q)) // its error is ForEachRow's, too
+		rows, _ := pool.Query(ctx, in(q)) // ForEachRow returns its error, too
 		_, err := pgx.ForEachRow(rows, into, row)
 		return err
 	}

@@ -16,28 +16,27 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// A ground is what a world of one consumer stands on: a database of any kind, with a table of the user's own,
-// of texts by keys.
+// A ground is the database of a world with one consumer: of any kind, with a user's table of texts by key.
 type ground[TTx any] struct {
 	raw     store.Driver[TTx]
-	session func(*sagatest.Process) store.Driver[TTx] // what a process has of it in one session
+	session func(*sagatest.Process) store.Driver[TTx] // for one session of a process
 	get     func(tx TTx, key string) (value string, there bool, err error)
 	update  func(tx TTx, key string, change func(old string) string) error
-	put     func(key, value string) error // in a transaction of its own
+	put     func(key, value string) error // in its own transaction
 	user    func() (map[string]string, error)
-	said    func() (keys []string, err error) // of all rows of the outbox
+	said    func() (keys []string, err error) // of all outbox rows
 	marked  func() ([]store.Mark, error)      // by consumer and identity
-	forget  func(consumer string) error       // what is older than 30 days
+	forget  func(consumer string) error       // deletes data older than 30 days
 }
 
-// opening makes the ground of a world.
+// opening opens the ground of a world.
 type opening[TTx any] func(w *sagatest.World) (*ground[TTx], error)
 
 func inMemory(w *sagatest.World) (*ground[*memstore.Tx], error) {
 	shift := time.Duration(0)
 	s := memstore.New(&memstore.Options{Source: "/consumer", Shards: 2,
 		Now:  func() time.Time { return w.Now().Add(shift) },
-		Wait: time.Millisecond}) // who is paused may have it in hand; that is not waited for in real time
+		Wait: time.Millisecond}) // a paused process may have the message; it is not waited for in real time
 	return &ground[*memstore.Tx]{
 		raw: s,
 		session: func(p *sagatest.Process) store.Driver[*memstore.Tx] {
@@ -69,7 +68,7 @@ func inMemory(w *sagatest.World) (*ground[*memstore.Tx], error) {
 			}
 			return ms, nil
 		},
-		forget: func(consumer string) error { // it is an old one, and its marks went
+		forget: func(consumer string) error { // the message is old, and its marks were deleted
 			shift = -31 * days
 			m := store.Mark{Consumer: consumer, Identity: store.Identity{ID: w.NewID(w.Now().Add(shift))},
 				As: store.Done}
@@ -82,8 +81,8 @@ func inMemory(w *sagatest.World) (*ground[*memstore.Tx], error) {
 	}, nil
 }
 
-// files gives each world a SQLite file of its own, where writing costs little: what is tested is not the
-// disk. It begins with Skald's tables and those of more.
+// files gives each world its own SQLite file, in a cheap place: the disk is not tested. The file has
+// Skald's tables and those of more.
 func files(t *testing.T, more string) func(w *sagatest.World) (*sql.DB, error) {
 	t.Helper()
 	within := scratch(t)
@@ -129,7 +128,7 @@ const (
 	userWrite = `INSERT INTO user (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value`
 )
 
-// onSQLite is such a ground. Leases are by the real clock there: nobody waits for one.
+// onSQLite opens a ground on SQLite. Leases use the real clock there, so no test waits for one.
 func onSQLite(t *testing.T) opening[*sql.Tx] {
 	t.Helper()
 	open := files(t, userTable)
@@ -212,8 +211,7 @@ func each(db *sql.DB, query string, scan func(*sql.Rows) error) error {
 	return rows.Err()
 }
 
-// sampleOnSQLite is what a world is put through on SQLite: nobody is paused there, where the file has one
-// writer.
+// sampleOnSQLite returns the options for a world on SQLite, without pauses, because a file has one writer.
 func sampleOnSQLite(rest time.Duration) *sagatest.Options {
 	return &sagatest.Options{
 		Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter,

@@ -19,20 +19,20 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A desk takes messages of which one came twice with another payload, one is older than is remembered, one is
-// refused, and all come again; somebody admits what is in quarantine; and a job of two processes is done
-// once.
+// A desk receives a message that came again with another payload, a message that is older than the marks,
+// and a refused one. All messages are repeated. An operator admits the quarantined ones. A job of two
+// processes is done once.
 type desk[TTx any] struct {
 	on    *ground[TTx]
-	wrap  func(store.Driver[TTx]) store.Driver[TTx] // a bug; nil: none
-	turn  int                                       // of who admits
+	wrap  func(store.Driver[TTx]) store.Driver[TTx] // adds a bug; nil adds none
+	turn  int                                       // of the operator
 	asked map[string]int                            // turns of a job
 	done  map[string]bool
 }
 
 const (
 	deskTopic = "desk"
-	deskRest  = 40 * time.Second // what a dead process had claimed is claimed again by then
+	deskRest  = 40 * time.Second // claims of a dead process have expired by then
 	days      = 24 * time.Hour
 )
 
@@ -56,8 +56,7 @@ func buildDesk[TTx any](open opening[TTx],
 			return skald.Message{ID: w.NewID(w.Now().Add(-ago)), Source: "/other", Topic: deskTopic,
 				Type: "said", Key: []byte(key), Data: []byte(data)}
 		}
-		// Clocks of producers and of hosts are three days wrong, and those of hosts are set back at each
-		// session.
+		// Clocks of producers and hosts are off by three days. Those of hosts are set back at each session.
 		one, old, no := message("a", `"one"`, -wrong), message("b", `"old"`, 33*days),
 			message("a", `"no"`, wrong)
 		two := one
@@ -77,7 +76,7 @@ func buildDesk[TTx any](open opening[TTx],
 		d.process(w, "admits", func(p *sagatest.Process, to store.Driver[TTx]) { p.Step(admits[TTx]{d, to}) })
 		for _, name := range []string{"job-1", "job-2"} {
 			d.process(w, name, func(p *sagatest.Process, to store.Driver[TTx]) {
-				// A rival that is paused has the key in hand; it is not waited for in real time.
+				// A paused rival has the key; it must not be waited for in real time.
 				p.Step(&job[TTx]{d: d, db: hurried[TTx]{to}, name: name})
 			})
 		}
@@ -100,7 +99,7 @@ func (d *desk[TTx]) process(w *sagatest.World, name string,
 	})
 }
 
-// wrong is how far a clock may be from that of the database.
+// wrong is the largest offset of a clock from that of the database.
 const wrong = 3 * days
 
 func (d *desk[TTx]) inbox(w *sagatest.World, now func() time.Time, name string, to store.Driver[TTx],
@@ -123,7 +122,7 @@ func (d *desk[TTx]) inbox(w *sagatest.World, now func() time.Time, name string, 
 	return in
 }
 
-// add counts one more.
+// add adds one to the count.
 func (d *desk[TTx]) add(tx TTx, key string) error {
 	return d.on.update(tx, key, func(old string) string {
 		n, _ := strconv.Atoi(old)
@@ -131,7 +130,7 @@ func (d *desk[TTx]) add(tx TTx, key string) error {
 	})
 }
 
-// hurried waits for nobody in real time.
+// hurried does not wait in real time.
 type hurried[TTx any] struct{ store.Driver[TTx] }
 
 func (d hurried[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
@@ -139,7 +138,7 @@ func (d hurried[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TT
 	return d.Driver.Begin(ctx, in)
 }
 
-// admits lets all that is in quarantine be taken, after a while.
+// admits admits all quarantined messages after a while.
 type admits[TTx any] struct {
 	d  *desk[TTx]
 	db store.Driver[TTx]
@@ -152,7 +151,7 @@ func (a admits[TTx]) Step(ctx context.Context) (bool, error) {
 	}
 	list, err := store.ListQuarantined(ctx, a.db, store.Query{})
 	if err != nil {
-		return true, nil // the next turn tries again
+		return true, nil // the next turn retries
 	}
 	var numbers []int64
 	for _, q := range list {
@@ -161,12 +160,12 @@ func (a admits[TTx]) Step(ctx context.Context) (bool, error) {
 		}
 	}
 	if len(numbers) > 0 {
-		_, _ = store.AdmitAll(ctx, a.db, numbers, "ann", "all are meant") // the next turn tells
+		_, _ = store.AdmitAll(ctx, a.db, numbers, "ann", "all are meant") // the next turn reports the result
 	}
 	return len(numbers) > 0, nil
 }
 
-// job does two things once, and asks until it knows.
+// job does two things once, and repeats them until the result is known.
 type job[TTx any] struct {
 	d    *desk[TTx]
 	db   store.Driver[TTx]
@@ -238,7 +237,8 @@ func (d *desk[TTx]) quarantined() error {
 	return nil
 }
 
-// Conflicts, what is too old, answers, admission and work that is done once, under every single fault.
+// TestExploreIdentityEverySingleFault injects each fault into conflicts, old messages, answers, admission
+// and once.Do.
 // Interleaving 4.
 func TestExploreIdentityEverySingleFault(t *testing.T) {
 	sagatest.Explore(t, buildDesk(inMemory, nil), &sagatest.Options{Rest: deskRest, Sample: sampled(200),
@@ -254,13 +254,13 @@ func TestExploreIdentitySeveralFaultsAtOnce(t *testing.T) {
 		Failures: 3})
 }
 
-// changing changes what a driver is asked for.
+// changing changes the requests to a driver.
 type changing struct {
 	db
 	intake  func(*store.Intake)
 	effect  func(*store.Effect)
-	answers bool // go by themselves, behind the commit
-	notes   bool // so does the parking of what was admitted
+	answers bool // answers are stored separately, after the commit
+	notes   bool // so are notes about the parking of admitted messages
 }
 
 func (c changing) effects(es []store.Effect) []store.Effect {
@@ -326,7 +326,7 @@ func (u changingUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]
 	return u.Unit.Rollback(ctx, u.c.effects(instead)...)
 }
 
-// Each safeguard of identity that is taken away is found, by the invariant that is for it.
+// TestSeededIdentityBugs: if a safeguard of identity is removed, its invariant finds that.
 func TestSeededIdentityBugs(t *testing.T) {
 	marks := func(f func(*store.Mark)) func(*store.Intake) {
 		return func(in *store.Intake) {

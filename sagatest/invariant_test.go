@@ -30,7 +30,7 @@ func (m *model) invariants() {
 			m.w.Finally(name, check)
 		}
 	}
-	if m.anew == 0 { // for a topic that is made anew they go back
+	if m.anew == 0 { // if a topic is recreated, they go back
 		m.w.Always("cursors_forward", m.cursorsForward)
 	}
 }
@@ -108,7 +108,7 @@ func (m *model) ordersEnded() (err error) {
 	return err
 }
 
-// listeners are the services that handle a type.
+// listeners returns the services that handle a type.
 func listeners(typ string) []string {
 	switch typ {
 	case "order.placed", "stock.short", "stock.stopped", "deposit.made":
@@ -123,13 +123,13 @@ func listeners(typ string) []string {
 
 func (m *model) services() []string { return []string{"order", "payment", "stock"} }
 
-// marks are those of messages by their own identity.
+// marks returns the marks of messages by their own identity.
 func (m *model) marks(service string) []memstore.Marked {
 	return slices.DeleteFunc(m.dbs[service].Marks(),
 		func(k memstore.Marked) bool { return k.Source == "position" })
 }
 
-// taken is what a service has done with a message: an effect, a mark, or something said because of it.
+// taken is a message that a service has processed: it has an effect, a mark, or an emitted message.
 func (m *model) taken(service string) map[store.Identity]bool {
 	out := map[store.Identity]bool{}
 	for _, mark := range m.marks(service) {
@@ -163,7 +163,7 @@ func (m *model) deliveredToAll() (err error) {
 	return err
 }
 
-// nothingMadeUp: what was taken was committed by somebody.
+// nothingMadeUp: each processed message was committed by a producer.
 func (m *model) nothingMadeUp() (err error) {
 	sent := map[store.Identity]bool{}
 	for _, s := range m.services() {
@@ -181,7 +181,7 @@ func (m *model) nothingMadeUp() (err error) {
 	return err
 }
 
-// effectOnce: a message has one effect, if it was not rejected.
+// effectOnce: a message has one effect, unless it was rejected.
 func (m *model) effectOnce() (err error) {
 	for _, s := range m.services() {
 		want := map[string]bool{}
@@ -203,7 +203,7 @@ func (m *model) effectOnce() (err error) {
 	return err
 }
 
-// orderPerKey: what a service took of one key has the order in which it was committed.
+// orderPerKey: a service processes the messages of a key in the order of their commits.
 func (m *model) orderPerKey() (err error) {
 	for _, s := range m.services() {
 		for key, text := range m.dbs[s].User() {
@@ -215,8 +215,7 @@ func (m *model) orderPerKey() (err error) {
 	return err
 }
 
-// rejectedRightly: a payment was declined only while there was not enough money, as the order of commits
-// tells.
+// rejectedRightly: a payment was declined only if there was not enough money, in the order of the commits.
 func (m *model) rejectedRightly() (err error) {
 	balance := map[string]int{}
 	for _, r := range m.rows("payment") {
@@ -251,7 +250,7 @@ func (m *model) nothingAside() error {
 	return nil
 }
 
-// cursorsForward: what a relay has stored about a shard, no other one takes back.
+// cursorsForward: the stored position of a shard never goes back.
 func (m *model) cursorsForward() error {
 	for _, s := range m.services() {
 		for _, l := range m.dbs[s].Shards() {
@@ -266,7 +265,7 @@ func (m *model) cursorsForward() error {
 	return nil
 }
 
-// reached is how far a shard has come: its last tick, and the row in the window behind that.
+// reached returns the position of a shard: its last tick, and the row in the window after that.
 func reached(l store.Shard) [2]int64 {
 	_, text, _ := strings.Cut(l.Cursor.Base, ":")
 	base, _ := strconv.ParseInt(text, 10, 64)

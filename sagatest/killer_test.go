@@ -30,8 +30,8 @@ const (
 	innocents   = 12
 )
 
-// TestMortalProcess is no test: it is the program that TestKillerEndsRealProcesses runs, a consumer on SQLite
-// and Kafka that one message ends by a panic in a goroutine of the handler's own, which nobody can recover.
+// TestMortalProcess is not a test, but the program of TestKillerEndsRealProcesses: a consumer on SQLite and
+// Kafka. One message makes a goroutine of its handler panic, which cannot be recovered.
 func TestMortalProcess(t *testing.T) {
 	file, topic := os.Getenv(mortalFile), os.Getenv(mortalTopic)
 	if file == "" {
@@ -80,8 +80,8 @@ func TestMortalProcess(t *testing.T) {
 	}
 }
 
-// Real processes that one message ends, from a goroutine that cannot be recovered: it is found, and is a dead
-// letter after six of them; all others take effect once.
+// TestKillerEndsRealProcesses: one message crashes real processes, from a goroutine whose panic cannot be
+// recovered. The message becomes a dead letter after six crashes, and all others take effect once.
 // Interleaving 12.
 func TestKillerEndsRealProcesses(t *testing.T) {
 	seeds := need.Kafka(t)

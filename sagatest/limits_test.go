@@ -12,8 +12,9 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// Who fills bucket is taken at his word by the table, but for sizes, and not by the relay: what breaks a
-// limit is deferred under its name. So are rows that were too large before the table asked for that.
+// TestRowThatItsWriterVouchedForInVain: the table trusts the value of bucket, except for sizes, but the
+// relay does not. A row that exceeds a limit is deferred under its name, and so are rows that were too
+// large before the table had the limit.
 func TestRowThatItsWriterVouchedForInVain(t *testing.T) {
 	a := newAttack(t)
 	ctx := t.Context()
@@ -26,7 +27,7 @@ func TestRowThatItsWriterVouchedForInVain(t *testing.T) {
 		"('orders', repeat('k', 1025), 'said', '4', NULL, 4)",
 		"('orders', 'e', 'said', repeat('x', 921601), NULL, 5)",
 		"('orders', 'f', 'said', '6', repeat('s', 1025), 6)",
-		"('orders', 'c', 'said', '7', NULL, 3)", // waits for the one that broke the limit of the type
+		"('orders', 'c', 'said', '7', NULL, 3)", // waits for the row that exceeded the limit of the type
 		"('orders', 'a', 'said', '8', NULL, 1)",
 	} {
 		a.exec("INSERT INTO " + a.schema + insert + row)
@@ -54,7 +55,7 @@ func TestRowThatItsWriterVouchedForInVain(t *testing.T) {
 		for _, d := range b.Deliveries {
 			got = append(got, string(d.Data))
 		}
-		if len(got) >= 2 && scalar[int](t, a, tries) > 1 { // they were looked at again
+		if len(got) >= 2 && scalar[int](t, a, tries) > 1 { // the rows were checked again
 			break
 		}
 		if time.Now().After(until) {
@@ -72,7 +73,7 @@ func TestRowThatItsWriterVouchedForInVain(t *testing.T) {
 	}
 }
 
-// scalar is the answer of a query, $ its schema.
+// scalar returns the result of a query; $ is replaced by its schema.
 func scalar[T any](t *testing.T, a *attack, query string) (v T) {
 	t.Helper()
 	if err := a.pool.QueryRow(t.Context(), strings.ReplaceAll(query, "$", a.schema)).Scan(&v); err != nil {

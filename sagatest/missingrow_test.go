@@ -16,9 +16,9 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A SELECT … FOR UPDATE of a row that is not there yet locks nothing, and of two first reservations of an
-// article one is lost. An entity of Options.Transaction.Entities is made by whoever locks it first, so that
-// there is always something to lock.
+// TestSeededBugOfALockOnAMissingRow: SELECT … FOR UPDATE locks nothing if the row does not exist, so one of
+// two first reservations of an article is lost. The first lock of an entity of Options.Transaction.Entities
+// creates its row, so there is always a row to lock.
 func TestSeededBugOfALockOnAMissingRow(t *testing.T) {
 	for name, c := range map[string]struct {
 		entity, there bool
@@ -36,8 +36,8 @@ func TestSeededBugOfALockOnAMissingRow(t *testing.T) {
 	}
 }
 
-// firstReservations: between a handler's look at an article and its write another one has as long as it takes
-// to do both, or to wait in vain for its turn.
+// firstReservations runs two reservations. Between the read and the write of one, the other has time to do
+// both, or to wait for its lock.
 func firstReservations(t *testing.T, entity, there bool) (n int64) {
 	pool, schema := fewConnections(t, 6)
 	ctx, in := t.Context(), func(q string) string { return fmt.Sprintf(q, schema+".reserved") }
@@ -99,7 +99,7 @@ func firstReservations(t *testing.T, entity, there bool) (n int64) {
 	return n
 }
 
-// lookedAt tells of each wait that was in vain: for an entity, and for a row.
+// lookedAt reports each wait that timed out: for an entity, and for a row.
 type lookedAt[TTx any] struct {
 	store.Driver[TTx]
 	outage func()
@@ -118,7 +118,7 @@ type lookedAtUnit[TTx any] struct {
 	d *lookedAt[TTx]
 }
 
-// Found hides that the next unit could begin with its commit: that one would not be wrapped.
+// Found hides that the next unit could begin with the commit, because that unit would not be wrapped.
 func (u lookedAtUnit[TTx]) Found() store.Found {
 	f := u.Unit.Found()
 	f.Follows = false

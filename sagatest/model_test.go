@@ -21,9 +21,9 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// The model shop: order, payment (two instances) and stock, each with its own database. An order is paid for
-// from the customer's account, or declined; then its goods are reserved, or the money is given back. Payments
-// travel under the customer's key, so that several orders share one.
+// The model shop has order, payment (two instances) and stock, each with its own database. An order is paid
+// from the customer's account, or declined. Then its goods are reserved, or the money is paid back.
+// Payments have the customer's key, so several orders share a key.
 
 type order struct {
 	ID, Customer    string
@@ -38,22 +38,22 @@ type deposit struct {
 const (
 	initialBalance = 100
 	initialStock   = 3
-	payday         = 12 // the turn in which deposits are made: the first orders are decided by then
+	payday         = 12 // the turn of the deposits: the first orders are decided by then
 )
 
-// A load is what the clients of one world ask for.
+// A load is the set of requests in one world.
 type load struct {
 	orders   []order
-	cancels  []order // of the orders, those that are to be cancelled behind them
+	cancels  []order // the orders that are cancelled after they are placed
 	deposits []deposit
 }
 
-// smallLoad has an order that is confirmed and one that is undone; largeLoad has several of each customer,
-// one that is declined, and a deposit.
+// smallLoad has an order that is confirmed and one that is undone. largeLoad has several orders of each
+// customer, one that is declined, and a deposit.
 func smallLoad() load {
 	return load{orders: []order{
 		{"o1", "ann", 60, 2}, // confirmed
-		{"o2", "bob", 70, 2}, // the goods are short: refunded
+		{"o2", "bob", 70, 2}, // not enough goods: refunded
 	}}
 }
 
@@ -65,8 +65,8 @@ func largeLoad() load {
 	}
 }
 
-// cancelLoad has orders that are cancelled at once: the only one of ann, of bob the second, whose goods are
-// short, and one that cid cannot pay.
+// cancelLoad has orders that are cancelled at once: ann's only one, bob's second one, for which there are
+// not enough goods, and one that cid cannot pay.
 func cancelLoad() load {
 	l := load{orders: []order{{"o1", "ann", 60, 2}, {"o2", "bob", 30, 1}, {"o3", "bob", 30, 3},
 		{"o4", "cid", 500, 1}}}
@@ -74,30 +74,30 @@ func cancelLoad() load {
 	return l
 }
 
-// wiring lets a test put something between the stations and the seams of a process. Nil: nothing.
+// wiring adds wrappers between the components of a process and its store and broker. Nil adds none.
 type wiring struct {
 	driver    func(d db, to broker.Broker, service string) db
-	database  func(raw *memstore.Store) db // beneath what is explored
+	database  func(raw *memstore.Store) db // inside the explored wrapper
 	subscribe func(b broker.Broker) broker.Broker
 	publish   func(p *sagatest.Process, b broker.Broker) broker.Broker
 	identity  func(broker.Delivery) (store.Identity, error)
-	unheld    string // an invariant that makes no sense then
-	keep      bool   // rows are emptied as soon as every shard has passed them
+	unheld    string // an invariant that does not apply then
+	keep      bool   // rows are deleted once every shard has passed them
 }
 
 type model struct {
 	w    *sagatest.World
 	wire wiring
 	load load
-	late bool // the topic payments is not there at first
-	anew int  // if not 0, the turn in which it is deleted, to be made anew later
+	late bool // the topic payments does not exist at first
+	anew int  // if not 0, the turn in which it is deleted, to be recreated later
 	dbs  map[string]*memstore.Store
 	bus  *membroker.Broker
-	sent int // orders and deposits that the clients know are taken
+	sent int // orders and deposits that the clients know to be stored
 	turn int // of the clients
 
-	cursors map[shardOf][2]int64   // as last seen
-	gone    map[string][]store.Row // what retention may have emptied
+	cursors map[shardOf][2]int64   // as last read
+	gone    map[string][]store.Row // rows that retention may have deleted
 }
 
 type shardOf struct {
@@ -109,13 +109,13 @@ func build(l load, wire wiring) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error { return newModel(w, l, wire, model{}) }
 }
 
-// buildAnew is a world in which a topic is deleted in a turn, with what nobody has read of it, and made anew
-// later.
+// buildAnew returns a world in which a topic is deleted in a turn, with its unread messages, and later
+// recreated.
 func buildAnew(l load, wire wiring, turn int) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error { return newModel(w, l, wire, model{anew: turn}) }
 }
 
-// buildLate is a world in which a topic appears only after a while: rows are deferred.
+// buildLate returns a world in which a topic is created late, so that rows are deferred.
 func buildLate(l load) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error { return newModel(w, l, wiring{}, model{late: true}) }
 }
@@ -153,7 +153,7 @@ func (m *model) processes() {
 	}
 }
 
-// operator makes the missing topic, at last, or deletes it first.
+// operator creates the missing topic, or first deletes it.
 type operator struct {
 	m    *model
 	turn int
@@ -169,7 +169,7 @@ func (o *operator) Step(ctx context.Context) (bool, error) {
 	return o.turn < 10 || o.turn < o.m.anew+3, nil
 }
 
-// A life is one session of a process.
+// A session is one session of a process.
 type session struct {
 	p       *sagatest.Process
 	service string
@@ -221,7 +221,7 @@ func (m *model) process(name, service string, handlers func(*model, *session)) *
 	})
 }
 
-// keeper empties what may go, at every turn, and remembers what was there.
+// keeper deletes old rows at every turn, and remembers them.
 type keeper struct {
 	m       *model
 	service string
@@ -234,7 +234,7 @@ func (k keeper) Step(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// rows are all that were ever committed, in order.
+// rows returns all rows that were ever committed, in order.
 func (m *model) rows(service string) []store.Row {
 	if m.gone[service] == nil {
 		return m.dbs[service].Rows()
@@ -252,7 +252,7 @@ func (m *model) rows(service string) []store.Row {
 	return all
 }
 
-// entities are the customer's account and the goods.
+// entities returns the customer's account and the goods.
 func entities(msg skald.Message) []store.Lock {
 	var v struct{ Customer string }
 	if err := (skald.JSON{}).Decode(context.Background(), msg, &v); err != nil {
@@ -261,7 +261,7 @@ func entities(msg skald.Message) []store.Lock {
 	return []store.Lock{{Space: "customer", Key: v.Customer}}
 }
 
-// shopper places the orders and deposits, two in each step, until each is known to be taken.
+// shopper places the orders and deposits, two in each step, until each is known to be stored.
 type shopper struct {
 	m *model
 	l *session
@@ -311,14 +311,14 @@ func (c *shopper) place(ctx context.Context, key string, d skald.Draft) error {
 		err = c.l.p.IO("Commit "+key, tx.Commit)
 	}
 	if err != nil {
-		_ = tx.Rollback() // it is tried again
+		_ = tx.Rollback() // it is retried
 		return nil
 	}
 	c.m.sent++
 	return nil
 }
 
-// on handles an event once: the effect, what is said about it, and the notes that the invariants read.
+// on handles an event once: the effect, the emitted messages, and the notes for the invariants.
 func on[T any](l *session, topic, typ string, h func(ctx context.Context, tx *memstore.Tx, v T) error) {
 	inbox.On(l.in, skald.Event[T]{Topic: topic, Type: typ},
 		func(ctx context.Context, tx *memstore.Tx, r skald.Received[T]) error {
@@ -418,7 +418,7 @@ func (m *model) paymentHandlers(l *session) {
 func (m *model) stockHandlers(l *session) {
 	on(l, "payments", "payment.taken", func(ctx context.Context, tx *memstore.Tx, o order) error {
 		if number(tx, "stopped/"+o.ID, 0) > 0 {
-			return skald.Reject(errors.New("cancelled")) // all were told then
+			return skald.Reject(errors.New("cancelled")) // its consequences were emitted before
 		}
 		left := number(tx, "available", initialStock)
 		if left < o.Quantity {
@@ -431,8 +431,8 @@ func (m *model) stockHandlers(l *session) {
 		}
 		return say(ctx, l, tx, "stock", "stock.reserved", o.ID, o)
 	})
-	// Goods that are reserved are on their way: it is too late then. Else whatever comes behind this is
-	// stopped.
+	// Goods that are reserved are being sent, so it is too late. Otherwise later messages about the order
+	// are stopped.
 	on(l, "orders", "order.cancel_asked", func(ctx context.Context, tx *memstore.Tx, o order) error {
 		if number(tx, "reserved/"+o.ID, 0) > 0 {
 			return nil

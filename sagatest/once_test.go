@@ -23,18 +23,18 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A payment is the result of work that is done once.
+// A payment is the result of once.Do.
 type payment struct{ Cents int }
 
-// A till is where it is done.
+// A till is the database of payments.
 type till[TTx any] struct {
 	*ground[TTx]
-	// waited tells whether somebody waits for a transaction; true where nobody but the database knows.
+	// waited reports whether a transaction waits; true if only the database could know.
 	waited func(tx TTx) (bool, error)
 }
 
-// Work that is done once, on real databases, as their tables tell it: fresh, asked for again, under another
-// payload, by a rival at the same moment, refused, and failed.
+// TestOnceOnRealDatabases: once.Do on real databases, by the contents of their tables: a new key, a
+// repetition, another payload, a rival at the same time, a refusal, and a failure.
 func TestOnceOnRealDatabases(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
@@ -60,7 +60,7 @@ func atTill[TTx any](t *testing.T, open opening[TTx], waited func(tx TTx) (bool,
 		"failed": failedAtTill[TTx], "written": writtenAtTill[TTx],
 	} {
 		t.Run(name, func(t *testing.T) {
-			// A world of nobody: it closes what it opens.
+			// A world without processes; it closes the databases.
 			_, err := sagatest.Search(t.Context(), func(w *sagatest.World) error {
 				on, err := open(w)
 				if err == nil {
@@ -75,7 +75,7 @@ func atTill[TTx any](t *testing.T, open opening[TTx], waited func(tx TTx) (bool,
 	}
 }
 
-// pay shows when it happens twice.
+// pay is an effect; a second one is visible.
 func (d *till[TTx]) pay(cents int) func(context.Context, TTx) (payment, error) {
 	out := outbox.New(d.raw, nil)
 	return func(ctx context.Context, tx TTx) (payment, error) {
@@ -84,7 +84,7 @@ func (d *till[TTx]) pay(cents int) func(context.Context, TTx) (payment, error) {
 	}
 }
 
-// has holds the tables against what must be in them.
+// has compares the tables with the expected contents.
 func (d *till[TTx]) has(t *testing.T, paid string, said, marks int) {
 	t.Helper()
 	want := map[string]string{}
@@ -174,7 +174,7 @@ func writtenAtTill[TTx any](t *testing.T, d *till[TTx]) {
 	}
 }
 
-// rivalsAtTill has a rival ask while the first is at it, who goes on only when the rival waits.
+// rivalsAtTill starts a rival during the first call, which continues only when the rival waits.
 func rivalsAtTill[TTx any](t *testing.T, d *till[TTx]) {
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
@@ -186,7 +186,7 @@ func rivalsAtTill[TTx any](t *testing.T, d *till[TTx]) {
 	asked, second := make(chan struct{}, 1), make(chan answer, 1)
 	rival := func() (a answer) {
 		for a.err = store.ErrBusy; errors.Is(a.err, store.ErrBusy) && ctx.Err() == nil; {
-			// where the first takes long
+			// the first call takes long
 			a.got, a.replayed, a.err = once.Do(ctx, asking[TTx]{d.raw, asked}, "charge", "a", "7", d.pay(8))
 		}
 		return a
@@ -222,7 +222,7 @@ func rivalsAtTill[TTx any](t *testing.T, d *till[TTx]) {
 	d.has(t, "7 ", 1, 1)
 }
 
-// asking tells when it is asked for a transaction.
+// asking signals when a transaction is requested.
 type asking[TTx any] struct {
 	store.Driver[TTx]
 	asked chan<- struct{}
@@ -231,7 +231,7 @@ type asking[TTx any] struct {
 func (a asking[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
 	select {
 	case a.asked <- struct{}{}:
-	default: // it was told
+	default: // it was signalled before
 	}
 	return a.Driver.Begin(ctx, in)
 }
@@ -252,7 +252,7 @@ func refusedAtTill[TTx any](t *testing.T, d *till[TTx]) {
 	d.has(t, "", 1, 1)
 }
 
-// failedAtTill: nothing stays of what was done, and the next call does it.
+// failedAtTill: a failure stores nothing, and the next call succeeds.
 func failedAtTill[TTx any](t *testing.T, d *till[TTx]) {
 	later := errors.New("later")
 	for name, end := range map[string]func() error{"an error": func() error { return later },

@@ -18,24 +18,24 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A parking is a world of one consumer in two processes, whose messages fail: some for a while, one until an
-// operator redrives it.
+// A parking is a world with one consumer in two processes. Some messages fail for a while; one fails until
+// an operator redrives it.
 type parking[TTx any] struct {
 	w     *sagatest.World
 	on    *ground[TTx]
 	wrap  func(store.Driver[TTx]) store.Driver[TTx]
-	free  bool // a dead letter frees its key
+	free  bool // a dead letter does not block its key
 	batch int
-	runs  map[string]int // by payload: failures that are left
+	runs  map[string]int // by payload: number of remaining failures
 }
 
-// Of each key, in the order of publishing; a failing message says for how many runs.
+// messages are in the order of publishing, by key. A failing message contains the number of failures.
 func (p *parking[TTx]) messages() (out []skald.Message) {
 	for i, text := range []string{"a1", "a2!", "b1", "bx", "a3", "c1!", "b2", "a4!", "c2", "b3", "a5", "c3"} {
 		m := skald.Message{ID: fmt.Sprintf("m-%02d", i), Source: "/other", Type: "said", Topic: "orders",
 			Key: []byte(text[:1]), Data: fmt.Appendf(nil, "%q", text)}
 		if i == 8 {
-			m.Topic = "payments" // a key is one over topics
+			m.Topic = "payments" // a key covers all topics
 		}
 		out = append(out, m)
 	}
@@ -112,12 +112,12 @@ func (p *parking[TTx]) handle(_ context.Context, tx TTx, m skald.Received[string
 	return nil
 }
 
-// A redriver redrives dead letters, audited, until there is none left to be expected.
+// A redriver redrives dead letters, with audit records, until no more are expected.
 type redriver[TTx any] struct {
 	p    *parking[TTx]
 	db   store.Driver[TTx]
 	turn int
-	told bool // that what was wrong is repaired
+	told bool // the cause of the failures is removed
 }
 
 func (r *redriver[TTx]) Step(ctx context.Context) (bool, error) {
@@ -137,14 +137,14 @@ func (r *redriver[TTx]) Step(ctx context.Context) (bool, error) {
 	}
 	d := dead[0]
 	if d.Dead.Kind != "permanent" {
-		return false, nil // that one is nobody's doing but a bug's
+		return false, nil // only a bug causes that
 	}
 	_, err = r.db.Apply(ctx, store.Effect{Requeue: &store.Requeue{Consumer: d.Consumer, Identity: d.Identity},
 		Audit: &store.Audit{Author: "ann", Action: "redrive", Consumer: d.Consumer, Identity: d.Identity}})
 	return true, err
 }
 
-// holds is the oracle: which effects each key must have.
+// holds checks the effects of each key.
 func (p *parking[TTx]) holds() error {
 	user, err := p.on.user()
 	if err != nil {
@@ -153,7 +153,7 @@ func (p *parking[TTx]) holds() error {
 	want := map[string]string{"a": "a1 a2! a3 a4! a5", "b": "b1 bx b2 b3"}
 	for key, effects := range want {
 		got := strings.TrimSpace(user[key])
-		if key == "b" && p.free { // the dead letter's place is where it is redriven
+		if key == "b" && p.free { // the effect is at the time of the redrive
 			got, effects = strings.Join(strings.Fields(strings.Replace(got, "bx", "", 1)), " "), "b1 b2 b3"
 			if strings.Count(user[key], "bx") != 1 {
 				return fmt.Errorf("the dead letter's effect is there %d times: %s",
@@ -164,7 +164,7 @@ func (p *parking[TTx]) holds() error {
 			return fmt.Errorf("%s has %q, want %q", key, got, effects)
 		}
 	}
-	// c2 is of another topic: only its own once is promised.
+	// c2 has another topic: only its own effect is promised.
 	c := strings.Fields(user["c"])
 	if len(c) != 3 || strings.Index(user["c"], "c1!") > strings.Index(user["c"], "c3") ||
 		!strings.Contains(user["c"], "c2") {
@@ -173,7 +173,7 @@ func (p *parking[TTx]) holds() error {
 	return nil
 }
 
-// empty holds that nothing is kept.
+// empty checks that no message is parked or a dead letter.
 func empty(db store.Store) error {
 	kept, err := store.ListKept(context.Background(), db, store.Sought{Limit: 100})
 	if err == nil && len(kept) > 0 {
@@ -182,7 +182,8 @@ func empty(db store.Store) error {
 	return err
 }
 
-// Every I/O of parking, retries, dead letters and a redrive, and everything that can go wrong at it.
+// TestExploreParkingEverySingleFault injects each fault at each I/O of parking, retries, dead letters and a
+// redrive.
 // Interleaving 12.
 func TestExploreParkingEverySingleFault(t *testing.T) {
 	for name, free := range map[string]bool{"dead letters hold their keys": false,
@@ -194,8 +195,8 @@ func TestExploreParkingEverySingleFault(t *testing.T) {
 	}
 }
 
-// The same where the messages come in batches: what fails is undone for all that share its transaction, and a
-// crash anywhere too.
+// TestExploreBatchesEverySingleFault is the same with batches. A failure undoes all messages of its
+// transaction, and so does a crash at any point.
 // Interleaving 14.
 func TestExploreBatchesEverySingleFault(t *testing.T) {
 	for name, free := range map[string]bool{"dead letters hold their keys": false,
@@ -207,7 +208,7 @@ func TestExploreBatchesEverySingleFault(t *testing.T) {
 	}
 }
 
-// A batch that is acknowledged, or commits, in part.
+// TestSeededBugsOfBatches: a batch is acknowledged, or committed, in part.
 // Interleaving 14.
 func TestSeededBugsOfBatches(t *testing.T) {
 	for name, wrap := range map[string]func(db) db{
@@ -254,7 +255,7 @@ func (u unitMarksStay) Rollback(ctx context.Context, instead ...store.Effect) ([
 	return stands, err
 }
 
-// marksKept leaves the marks of kept messages in a batch to be committed.
+// marksKept leaves the marks of parked messages in a batch to be committed.
 type marksKept struct{ db }
 
 func (d marksKept) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
@@ -281,7 +282,7 @@ func (u unitMarksKept) Commit(ctx context.Context, es ...store.Effect) error {
 	return u.Unit.Commit(ctx, es...)
 }
 
-// Each bug is a safeguard of parking taken away.
+// TestSeededBugsOfParking: each bug removes a safeguard of parking.
 // Interleaving 12.
 func TestSeededBugsOfParking(t *testing.T) {
 	for name, b := range map[string]struct {
@@ -310,7 +311,7 @@ func TestSeededBugsOfParking(t *testing.T) {
 	}
 }
 
-// parksLate says that a message is parked and does it with the next intake of its key, or behind the
+// parksLate reports that a message is parked, but parks it with the next intake of its key, or after the
 // position.
 type parksLate struct {
 	db
@@ -362,12 +363,12 @@ func (u *unitParksLate) Rollback(ctx context.Context, instead ...store.Effect) (
 	return u.Unit.Rollback(ctx, instead...)
 }
 
-// charging takes what was injected for the message's own fault.
+// charging counts injected faults as failures of the message.
 type charging struct{ db }
 
 func (charging) Outage(error) bool { return false }
 
-// overtaking asks for no turn.
+// overtaking ignores the order of a key.
 type overtaking struct{ db }
 
 func (d overtaking) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
@@ -379,7 +380,7 @@ func (d overtaking) Begin(ctx context.Context, in store.Intake) (store.Unit[*mem
 	return d.db.Begin(ctx, in)
 }
 
-// deletesFirst frees what it claims before it is handled.
+// deletesFirst deletes a claimed message before it is handled.
 type deletesFirst struct{ db }
 
 func (d deletesFirst) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
@@ -424,7 +425,7 @@ func (u unitDeletesFirst) Rollback(ctx context.Context, instead ...store.Effect)
 	return u.Unit.Rollback(ctx, instead...)
 }
 
-// looksFirst finds out how a message stands, and then takes it: nothing locks its key meanwhile.
+// looksFirst reads the state of a message, and then handles it without a lock on its key.
 type looksFirst struct{ db }
 
 func (d looksFirst) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
@@ -447,7 +448,8 @@ func (d looksFirst) Begin(ctx context.Context, in store.Intake) (store.Unit[*mem
 	return foundUnit{u, found}, nil
 }
 
-// claimsAny claims what waits behind others of its key, too, as SKIP LOCKED does where the first is locked.
+// claimsAny also claims messages that wait for others of their key, as SKIP LOCKED does if the first one is
+// locked.
 type claimsAny struct{ db }
 
 func (d claimsAny) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/sagatest"
 )
 
-// openPostgres gives each world the same database, as it was at first.
+// openPostgres gives each world the same database, restored.
 func openPostgres(t *testing.T) func(w *sagatest.World) (*place.Databases[pgx.Tx], error) {
 	t.Helper()
 	server := need.Postgres(t)
@@ -68,7 +68,8 @@ func connect(t *testing.T, at string) *pgx.Conn {
 	return conn
 }
 
-// The shop on PostgreSQL under single faults; a sample of them unless need.All asks for all.
+// TestExploreShopOnPostgreSQL injects single faults into the shop on PostgreSQL; a sample of them unless
+// need.All is set.
 func TestExploreShopOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	sagatest.Explore(t, buildShop(openPostgres(t), nil), &sagatest.Options{

@@ -13,8 +13,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// ridden are the messages of a world where long chains are parked: what waits directly behind a claimed
-// message is read along with it, and shares its transaction. One in the middle fails there.
+// ridden are the messages of a world with long chains of parked messages. The messages directly after a
+// claimed one are read together with it, and share its transaction. One in the middle fails there.
 func ridden() []string {
 	return strings.Fields("a1! b1! a2 a3 b2 a4 a5 b3 a6 a7! a8 b4 a9 c1! c2 c3")
 }
@@ -66,8 +66,8 @@ func (p *parking[TTx]) inOrder() error {
 	return nil
 }
 
-// Every I/O of a drain in which messages ride with the first of their key, and everything that can go wrong
-// at it.
+// TestExploreRidersEverySingleFault injects each fault at each I/O while messages share the transaction of
+// the first one of their key.
 // Interleavings 12, 14.
 func TestExploreRidersEverySingleFault(t *testing.T) {
 	sagatest.Explore(t, buildRiding(inMemory, nil),

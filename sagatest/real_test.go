@@ -8,17 +8,17 @@ import (
 	"github.com/skald-go/skald/sagatest"
 )
 
-// A placed is a world on a database, and how long it rests before it is judged.
+// A placed is a world on a database, and its rest before the final checks.
 type placed struct {
 	build func(*sagatest.World) error
 	rest  time.Duration
 }
 
-// consumers are the worlds of one consumer, by what they are about, on a database of any kind; but for that
-// of TestExploreCallsOfTheDead, in which leases last, as they do by no clock but the world's.
+// consumers are the worlds with one consumer, by topic, on any database. The world of
+// TestExploreCallsOfTheDead is missing, because its leases must use the world's clock.
 func consumers[TTx any](on opening[TTx]) map[string]placed {
 	all := map[string]placed{
-		// dead letters and a redrive, too
+		// with dead letters and a redrive
 		"parking":                          {buildParking(on, nil, false, 1), 40 * time.Second},
 		"parking where keys are freed":     {buildParking(on, nil, true, 1), 40 * time.Second},
 		"batches":                          {buildParking(on, nil, false, 5), 40 * time.Second},
@@ -36,7 +36,7 @@ func consumers[TTx any](on opening[TTx]) map[string]placed {
 	return all
 }
 
-// The worlds of one consumer on SQLite: a sample of their faults.
+// TestExploreOnSQLite injects a sample of faults into the worlds with one consumer, on SQLite.
 // Interleavings 1, 4, 8, 12, 14.
 func TestExploreOnSQLite(t *testing.T) {
 	for name, c := range consumers(onSQLite(t)) {
@@ -44,7 +44,7 @@ func TestExploreOnSQLite(t *testing.T) {
 	}
 }
 
-// The same on PostgreSQL, where a process is paused in the midst of a transaction, too.
+// TestExploreOnPostgreSQL is the same on PostgreSQL, where a process may also pause within a transaction.
 // Interleavings 1, 4, 8, 12, 14.
 func TestExploreOnPostgreSQL(t *testing.T) {
 	t.Parallel()
@@ -53,7 +53,7 @@ func TestExploreOnPostgreSQL(t *testing.T) {
 			sagatest.Explore(t, c.build, &sagatest.Options{
 				Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter,
 					sagatest.PartFirst, sagatest.Pause},
-				// it is the server that takes the time, with the race detector and without
+				// the server takes the time, with the race detector and without
 				Rest: c.rest, Sample: several(12, 40), Failures: 3,
 			})
 		})

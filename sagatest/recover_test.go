@@ -21,16 +21,16 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// A moved is a world whose database turns out, twice, to be behind what a relay knows, while it is written
-// to, relayed and emptied; an operator recovers it.
+// A moved is a world whose database goes back in time twice, while it is written to, relayed and emptied.
+// An operator recovers it.
 type moved[TTx any] struct {
 	w    *sagatest.World
 	raw  store.Driver[TTx]
 	bus  *membroker.Broker
-	sent int // what the writer knows to be written
+	sent int // rows that the writer knows to be stored
 	turn int
-	// if not 0, the turn in which the topic is deleted and made anew; then nothing is emptied, and all is to
-	// be there
+	// anew, if not 0, is the turn in which the topic is deleted and recreated. Then no row is deleted, and
+	// all messages must be there.
 	anew int
 }
 
@@ -39,7 +39,7 @@ const (
 	movedKeys = 3
 )
 
-// buildMoved makes such a world over what open opens for it; session is one process's view of it.
+// buildMoved returns such a world over the databases of open; session is the view of one process.
 func buildMoved[TTx any](open func(w *sagatest.World) (store.Driver[TTx], error),
 	session func(store.Driver[TTx], *sagatest.Process) store.Driver[TTx],
 	anew int) func(w *sagatest.World) error {
@@ -70,7 +70,7 @@ func buildMoved[TTx any](open func(w *sagatest.World) (store.Driver[TTx], error)
 						busy, err := r.Step(ctx)
 						var away *store.MovedError
 						if errors.As(err, &away) {
-							// where it runs, it has ended, and is started anew behind the recover
+							// a real relay has ended, and restarts after the recovery
 							return false, nil
 						}
 						return busy, err
@@ -90,7 +90,8 @@ func (s step) Step(ctx context.Context) (bool, error) { return s(ctx) }
 
 func movedID(i int) string { return fmt.Sprintf("00000000-0000-7000-8000-%012d", i+1) }
 
-// write says one thing after the other, each until it is known to be there: what was said twice has one id.
+// write writes one message after the other, each until it is known to be stored. A repeated write has the
+// same id.
 func (m *moved[TTx]) write(ctx context.Context, d store.Driver[TTx]) (bool, error) {
 	if m.sent == movedRows {
 		return false, nil
@@ -109,7 +110,7 @@ func (m *moved[TTx]) write(ctx context.Context, d store.Driver[TTx]) (bool, erro
 	return true, err
 }
 
-// operate finds out, twice, that the database moved, recovers it, and empties what was published.
+// operate detects twice that the database moved, recovers it, and deletes published rows.
 func (m *moved[TTx]) operate(ctx context.Context, d store.Driver[TTx]) (bool, error) {
 	if m.turn++; m.turn == 6 || m.turn == 11 {
 		_, err := m.raw.Lease(ctx, store.Ask{Owner: "ghost", Session: "1", TTL: time.Nanosecond,
@@ -132,14 +133,14 @@ func (m *moved[TTx]) operate(ctx context.Context, d store.Driver[TTx]) (bool, er
 		}
 	}
 	look, err := d.Recover(ctx, nil)
-	if err != nil || look.Moved == "" || m.turn%3 != 0 { // nobody is there at once
+	if err != nil || look.Moved == "" || m.turn%3 != 0 { // the operator takes some time
 		return m.turn < 15 || did.Rows != 0 || look.Moved != "", err
 	}
 	_, err = d.Recover(ctx, &store.Audit{Author: "ann", Action: "recover"})
 	return true, err
 }
 
-// published: all that was said came, first deliveries of each key in the order in which it was said.
+// published: all written messages were published, with the first deliveries of each key in order.
 func (m *moved[TTx]) published() (err error) {
 	ctx := context.Background()
 	sub, err := m.bus.Client().Subscribe(ctx, broker.Group{Name: "reader", Topics: []string{"said"}})
@@ -175,14 +176,15 @@ func (m *moved[TTx]) published() (err error) {
 	return err
 }
 
-// The recover, the ticks, pages and leases around it and the retention, under every fault, in memory.
+// TestExploreRecover injects each fault, in memory, into recovery, ticks, pages, leases and retention.
 // Interleaving 5.
 func TestExploreRecover(t *testing.T) {
 	sagatest.Explore(t, movedInMemory(0), &sagatest.Options{Pairs: true, Sample: movedSample(), Failures: 3})
 }
 
-// The same beside a topic that is made anew just before a recover, between two, and behind them, so that the
-// one finds the other half done: the new topic gets all that is kept, in its order.
+// TestExploreRecoverBesideATopicMadeAnew adds a topic that is recreated just before a recovery, between
+// two, and after them, so that each finds the other one half done. The new topic gets all stored messages
+// in order.
 // Interleaving 5.
 func TestExploreRecoverBesideATopicMadeAnew(t *testing.T) {
 	for _, turn := range []int{5, 7, 9, 12} {
@@ -206,10 +208,10 @@ func movedInMemory(anew int) func(w *sagatest.World) error {
 		}, anew)
 }
 
-// movedSample is how many schedules are run, of singles, which are fewer, and of pairs.
+// movedSample returns the number of schedules: of singles, which are fewer, and of pairs.
 func movedSample() int { return several(150, 1200) }
 
-// The same on SQLite, whose recover begins at the oldest row.
+// TestExploreRecoverOnSQLite is the same on SQLite, where a recovery begins at the oldest row.
 // Interleaving 5.
 func TestExploreRecoverOnSQLite(t *testing.T) {
 	file := files(t, "")

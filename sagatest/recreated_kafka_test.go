@@ -22,7 +22,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// remade is an outbox with two topics on Kafka, of which one will be made anew.
+// remade is an outbox with two topics on Kafka, one of which is recreated.
 type remade struct {
 	*testing.T
 	seeds      string
@@ -46,7 +46,7 @@ func newRemade(t *testing.T) *remade {
 	r.out, r.adm = outbox.New(r.db, nil), kadm.NewClient(client)
 	name := fmt.Sprintf("remade.%x", time.Now().UnixNano())
 	r.anew, r.kept = name+".anew", name+".kept"
-	small := "3000" // what is larger is set aside
+	small := "3000" // a larger message is deferred
 	r.make(r.anew, map[string]*string{"max.message.bytes": &small})
 	r.make(r.kept, nil)
 	t.Cleanup(func() { _, _ = r.adm.DeleteTopics(context.Background(), r.anew, r.kept) })
@@ -69,7 +69,8 @@ func (r *remade) until(what string, there func() bool) {
 	}
 }
 
-// write says one thing of each key on both topics; that of big is larger than the first topic takes at first.
+// write writes one message of each key on both topics. That of big is too large for the first topic at
+// first.
 func (r *remade) write() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,7 +97,7 @@ func (r *remade) write() {
 	}
 }
 
-// relay runs one until it is told to stop; it then forgets what is under way.
+// relay runs a relay until it is stopped; it then drops its messages in progress.
 func (r *remade) relay(name string) (stop func()) {
 	bus, err := kafkabroker.New(r.seeds, nil)
 	if err != nil {
@@ -123,7 +124,7 @@ func (r *remade) settled(aside bool) func() bool {
 	}
 }
 
-// held is what a topic holds, by key.
+// held returns the messages of a topic, by key.
 func (r *remade) held(topic string) map[string][]string {
 	var ends kadm.ListedOffsets
 	r.until("the ends of "+topic, func() (there bool) {
@@ -162,9 +163,9 @@ func firsts(all []string) (out []string) {
 	return out
 }
 
-// A topic on Kafka that is deleted and made anew, beside writers and while a relay dies: it gets all that is
-// kept of it, first deliveries in order, rows that were deferred too; what the other topic had it does not
-// get again.
+// TestTopicMadeAnewOnKafka deletes and recreates a topic on Kafka, with concurrent writers, while a relay
+// dies. The topic gets all stored messages, with first deliveries in order, and deferred rows, too. The
+// other topic gets no message again.
 // Interleaving 9.
 func TestTopicMadeAnewOnKafka(t *testing.T) {
 	t.Parallel()
@@ -179,7 +180,7 @@ func TestTopicMadeAnewOnKafka(t *testing.T) {
 	before, was := r.n, r.held(r.kept)
 	stop, wg := make(chan struct{}), sync.WaitGroup{}
 	end := sync.OnceFunc(func() { close(stop); wg.Wait() })
-	defer end() // also where the test fails meanwhile
+	defer end() // also if the test fails meanwhile
 	wg.Go(func() {
 		for {
 			select {

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// buildRedriving is a world of one key: what undoes a step is a dead letter that had freed it, and is
-// redriven after so many rounds; what takes the step comes then, and both call the bank.
+// buildRedriving is a world with one key. The undo of a step is a dead letter that does not block the key,
+// and is redriven after some rounds. The step arrives then, and both call the bank.
 func buildRedriving[TTx any](open opening[TTx], rounds int) func(*sagatest.World) error {
 	return func(w *sagatest.World) error {
 		on, err := open(w)
@@ -53,7 +53,7 @@ func buildRedriving[TTx any](open opening[TTx], rounds int) func(*sagatest.World
 	}
 }
 
-// undone is the oracle: what the saga has, and what the bank knows.
+// undone checks the state of the saga and of the bank.
 func (r *refunding[TTx]) undone(saga string) error {
 	user, err := r.on.user()
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *refunding[TTx]) undone(saga string) error {
 	return fmt.Errorf("it has %q, the bank moved %v", got, r.bank.ledger)
 }
 
-// A release redrives what is dead, after some rounds.
+// A release redrives dead letters after some rounds.
 type release[TTx any] struct {
 	db     store.Driver[TTx]
 	rounds int
@@ -89,8 +89,9 @@ func (r *release[TTx]) Step(ctx context.Context) (bool, error) {
 	return true, err
 }
 
-// A dead letter that had freed its key is redriven before, beside and behind a call of the key that it would
-// undo, with every fault at every I/O: neither waits for the other for ever.
+// TestExploreRedrivesBesideCalls redrives a dead letter that did not block its key: before, during and
+// after a call of that key which it would undo, with each fault at each I/O. Neither waits for the other
+// forever.
 // Interleaving 8.
 func TestExploreRedrivesBesideCalls(t *testing.T) {
 	for rounds := range 4 {

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/sagatest"
 )
 
-// silentTest is a test that only listens.
+// silentTest is a T that only records.
 type silentTest struct {
 	*testing.T
 	errors []string
@@ -21,7 +21,8 @@ func (h *silentTest) Errorf(format string, args ...any) {
 
 func (h *silentTest) Name() string { return "TestShop/with a bug" }
 
-// What fails is reported with the line that runs it again, and running it again shows the same.
+// TestFailureNamesItsReplay: a failure is reported with a command that repeats the run, and the repetition
+// shows the same failure.
 func TestFailureNamesItsReplay(t *testing.T) {
 	world := build(largeLoad(), wiring{driver: noMark})
 	h := &silentTest{T: t}
@@ -47,7 +48,7 @@ func TestFailureNamesItsReplay(t *testing.T) {
 	}
 }
 
-// A schedule of which a fault never comes up was not played.
+// TestReplayOfNoIO: a replay fails if a fault of its schedule is never injected.
 func TestReplayOfNoIO(t *testing.T) {
 	t.Setenv(sagatest.Replay, "crash-after@3,crash-after@99999")
 	h := &silentTest{T: t}

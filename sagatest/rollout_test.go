@@ -23,8 +23,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A rollout is a consumer in two builds, of which one handles a type more; it was ready before the first
-// message was written.
+// A rollout is a consumer in two builds, one of which handles another type, too. The consumer was ready
+// before the first message was written.
 type rollout struct {
 	w    *sagatest.World
 	db   *memstore.Store
@@ -98,13 +98,13 @@ func (r *rollout) holds() error {
 	return err
 }
 
-// Every I/O of two builds in one group, and everything that can go wrong at it.
+// TestExploreRolloutEverySingleFault injects each fault at each I/O of two builds in one group.
 func TestExploreRolloutEverySingleFault(t *testing.T) {
 	sagatest.Explore(t, buildRollout(nil), &sagatest.Options{Rest: 40 * time.Second, Sample: sampled(150),
 		Failures: 3})
 }
 
-// alone does not hear of others.
+// alone hides other builds from a build.
 type alone struct{ db }
 
 func (d alone) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
@@ -124,8 +124,8 @@ func TestSeededBugOfARollout(t *testing.T) {
 	}
 }
 
-// The same on PostgreSQL and Kafka, under Run: a build that handles more joins one that is at work, which
-// leaves then.
+// TestRolloutOnServers is the same on PostgreSQL and Kafka, with Run: a build that handles more types joins
+// a working one, which then leaves.
 func TestRolloutOnServers(t *testing.T) {
 	t.Parallel()
 	seeds := need.Kafka(t)
@@ -212,7 +212,7 @@ func (a *attack) build(t *testing.T, bus *kafkabroker.Broker,
 	return in, stop
 }
 
-// soon polls a question until the answer is yes.
+// soon polls until the condition holds.
 func (a *attack) soon(t *testing.T, question string) {
 	t.Helper()
 	question = strings.ReplaceAll(question, "$.", a.schema+".")

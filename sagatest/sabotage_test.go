@@ -15,8 +15,9 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// Without marks a consumer does what it has finished again, and that alone: a repeat of what it keeps, a dead
-// letter or parked, is not run beside that. Redriven, it takes effect once.
+// TestNoMarkKnowsWhatIsKept: without marks a consumer repeats handled messages, but nothing more: a
+// repetition of a parked message or a dead letter is not handled in addition. After a redrive it takes
+// effect once.
 func TestNoMarkKnowsWhatIsKept(t *testing.T) {
 	for name, fails := range map[string]error{
 		"dead":   skald.Permanent(errors.New("no such column")),

@@ -2,7 +2,8 @@ package sagatest
 
 import "testing"
 
-// Each seed takes as many schedules, and all seeds together take each of them.
+// TestSampleRotates: each seed selects the same number of schedules, and all seeds together select all of
+// them.
 func TestSampleRotates(t *testing.T) {
 	const total, sample = 97, 10
 	taken := map[int]bool{}

@@ -14,14 +14,14 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A bug is a safeguard taken away.
+// A bug removes a safeguard.
 type bug struct {
 	name  string
 	wire  wiring
 	load  load
 	modes []sagatest.Mode
 	found string // the invariant that finds it
-	plain bool   // it shows although nothing goes wrong
+	plain bool   // visible without a fault
 }
 
 func bugs() []bug {
@@ -50,13 +50,13 @@ func bugs() []bug {
 	}
 }
 
-// Each bug is found by the explorer, by the invariant that is for it; and the schedule that finds it does no
-// harm without the bug.
+// TestSeededBugs: the explorer finds each bug, by the intended invariant, and the schedule that finds it
+// does no harm without the bug.
 func TestSeededBugs(t *testing.T) {
 	for _, b := range bugs() {
 		t.Run(b.name, func(t *testing.T) {
 			why, r := b.show(t, sampled(300))
-			if why == "" && sampled(1) > 0 { // a sample may pass by it
+			if why == "" && sampled(1) > 0 { // a sample may miss it
 				why, r = b.show(t, 0)
 			}
 			if why == "" {
@@ -69,7 +69,8 @@ func TestSeededBugs(t *testing.T) {
 	}
 }
 
-// show looks for the bug in a sample of the schedules; 0: in all. It is what the invariant says.
+// show searches for the bug in a sample of the schedules, or in all if 0. It returns the report of the
+// invariant.
 func (b bug) show(t *testing.T, sample int) (why string, r sagatest.Report) {
 	t.Helper()
 	r, err := sagatest.Search(t.Context(), build(b.load, b.wire),
@@ -87,7 +88,7 @@ func (b bug) show(t *testing.T, sample int) (why string, r sagatest.Report) {
 	return "", r
 }
 
-// foundBy is what an invariant says of a failure.
+// foundBy returns the report of an invariant in a failure.
 func foundBy(f sagatest.Failure, invariant string) string {
 	for _, why := range f.Broken {
 		if first, _, _ := strings.Cut(why, "\n"); strings.HasPrefix(first, invariant+":") {
@@ -97,13 +98,13 @@ func foundBy(f sagatest.Failure, invariant string) string {
 	return ""
 }
 
-// absent holds that the schedule which finds the bug finds nothing without it.
+// absent checks that the schedule finds nothing without the bug.
 func (b bug) absent(t *testing.T, s sagatest.Schedule) {
 	t.Helper()
 	if plain := len(s) == 0; plain != b.plain {
 		t.Errorf("it is found although nothing goes wrong: %v", plain)
 	}
-	if len(s) == 0 { // which TestExploreModelEverySingleFault begins with
+	if len(s) == 0 { // TestExploreModelEverySingleFault begins with that
 		return
 	}
 	r, err := sagatest.Search(t.Context(), build(b.load, wiring{}),
@@ -119,7 +120,7 @@ func dualWrite(d db, to broker.Broker, service string) db {
 	return sagatest.DualWrite(d, to, "/"+service)
 }
 
-// markFirst marks a message in a transaction of its own before the handler's.
+// markFirst marks a message in its own transaction before the handler's.
 func markFirst(d db, _ broker.Broker, _ string) db { return markingFirst{d} }
 
 type markingFirst struct{ db }
@@ -161,7 +162,7 @@ func (u foundUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]boo
 	return u.Unit.Rollback(ctx, instead...)
 }
 
-// unanswered says that all is durable, and publishes it at the next step.
+// unanswered reports that all messages are published, and publishes them at the next step.
 func unanswered(p *sagatest.Process, b broker.Broker) broker.Broker {
 	l := &later{Broker: b}
 	p.Step(l)
@@ -197,7 +198,7 @@ func (l *later) Step(ctx context.Context) (bool, error) {
 	return true, l.Broker.Publish(ctx, msgs).Wait(ctx)
 }
 
-// anyEpoch stores progress whoever owns the shard now.
+// anyEpoch stores progress without a check of the shard's owner.
 func anyEpoch(raw *memstore.Store) db { return unfenced{raw} }
 
 type unfenced struct{ *memstore.Store }
@@ -218,7 +219,7 @@ func (d unfenced) Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 	return d.Store.Apply(ctx, es...)
 }
 
-// countsOnly carries an effect out although a guard of it is lost.
+// countsOnly applies an effect although its guard is lost.
 func countsOnly(d db, _ broker.Broker, _ string) db { return counting{d} }
 
 type counting struct{ db }
@@ -242,7 +243,7 @@ func (u countingUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]
 	return u.Unit.Rollback(ctx, instead...)
 }
 
-// saysInVain writes what is said with a rejection into the transaction that is rolled back for it.
+// saysInVain writes the events of a rejection into the transaction that is rolled back.
 func saysInVain(d db, _ broker.Broker, _ string) db { return vain{d} }
 
 type vain struct{ db }
@@ -264,7 +265,7 @@ func (u vainUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 	return u.Unit.Rollback(ctx, instead...)
 }
 
-// deaf takes every commit for done, a transaction that was rolled back long ago too.
+// deaf treats every commit as successful, even after a rollback.
 func deaf(d db, _ broker.Broker, _ string) db { return deafDriver{d} }
 
 type deafDriver struct{ db }

@@ -31,7 +31,7 @@ import (
 	"github.com/skald-go/skald/sagatest"
 )
 
-// A realShop is the shop of the examples, its six services as six processes, over databases of any kind.
+// A realShop is the shop of the examples: six services in six processes, on any databases.
 type realShop[TTx any] struct {
 	w    *sagatest.World
 	dbs  *place.Databases[TTx]
@@ -40,10 +40,10 @@ type realShop[TTx any] struct {
 	sent int
 	ids  int
 
-	placed []string // orders, by their numbers among requests
+	placed []string // orders, by their request numbers
 }
 
-// buildShop builds one over what open opens; wrap is put around what each service sees of the broker.
+// buildShop returns a shop on the databases of open; wrap wraps each service's broker.
 func buildShop[TTx any](open func(w *sagatest.World) (*place.Databases[TTx], error),
 	wrap func(broker.Broker) broker.Broker) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error {
@@ -112,8 +112,8 @@ func (s *realShop[TTx]) newID() string {
 	return fmt.Sprintf("id%024d", s.ids)
 }
 
-// requests are one order of each ending: confirmed, declined, undone for want of goods, undone because it
-// cannot be shipped, cancelled.
+// requests have one order for each result: confirmed, declined, undone for lack of goods, undone because it
+// cannot be shipped, and cancelled.
 func requests() []shop.Request {
 	of := func(customer string, skus ...string) (r shop.Request) {
 		r.Customer = customer
@@ -126,8 +126,7 @@ func requests() []shop.Request {
 		of("eve", "honey", sample.Heavy), of("bob", "jam")}
 }
 
-// next is what the buyer sends: the orders, and of the last of them that it is to go elsewhere, and that it
-// is to be cancelled.
+// next returns the buyer's next request: the orders, and for the last one a new address and a cancellation.
 func (b *buyer[TTx]) next() (method, path string, body []byte, err error) {
 	all := requests()
 	switch n := b.s.sent; {
@@ -142,7 +141,7 @@ func (b *buyer[TTx]) next() (method, path string, body []byte, err error) {
 	return "", "", nil, nil
 }
 
-// buyer sends each request until it is answered, always under the same Idempotency-Key.
+// buyer repeats each request until it is answered, with the same Idempotency-Key.
 type buyer[TTx any] struct {
 	s      *realShop[TTx]
 	p      *sagatest.Process
@@ -159,7 +158,7 @@ func (b *buyer[TTx]) Step(context.Context) (bool, error) {
 		r, w := httptest.NewRequest(method, path, bytes.NewReader(body)), httptest.NewRecorder()
 		r.Header.Set("Idempotency-Key", key)
 		b.orders.ServeHTTP(w, r)
-		if w.Code >= 300 && w.Code != http.StatusConflict { // too late is an answer
+		if w.Code >= 300 && w.Code != http.StatusConflict { // too late is a valid answer
 			return fmt.Errorf("%d: %s", w.Code, w.Body)
 		}
 		if b.s.sent < len(requests()) && b.s.sent == len(b.s.placed) {
@@ -193,7 +192,7 @@ func (s *realShop[TTx]) audit() error {
 	return err
 }
 
-// A template is a folder with the shop's empty databases, which each world gets a copy of.
+// A template is a folder with the shop's empty databases. Each world gets a copy.
 func template(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -218,8 +217,8 @@ func prepareAll[TTx any](t *testing.T, dbs *place.Databases[TTx]) {
 	}
 }
 
-// scratch is where worlds live: in memory where the system has such a folder, for each run writes and throws
-// away.
+// scratch returns a folder for worlds, in memory if possible, because each run writes files and deletes
+// them.
 func scratch(t *testing.T) string {
 	t.Helper()
 	if dir, err := os.MkdirTemp("/dev/shm", "skald"); err == nil {
@@ -252,7 +251,8 @@ func openSQLite(t *testing.T) func(w *sagatest.World) (*place.Databases[*sql.Tx]
 	}
 }
 
-// The shop on SQLite under every single fault; a sample of them unless need.All asks for all.
+// TestExploreShopOnSQLite injects each single fault into the shop on SQLite; a sample of them unless
+// need.All is set.
 func TestExploreShopOnSQLite(t *testing.T) {
 	sagatest.Explore(t, buildShop(openSQLite(t), nil), &sagatest.Options{
 		Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter,
@@ -261,8 +261,8 @@ func TestExploreShopOnSQLite(t *testing.T) {
 	})
 }
 
-// sampleOfReal bounds explorations on real databases: few schedules in a sample, full in a full run, all (0)
-// where need.All asks for them.
+// sampleOfReal limits explorations on real databases: few schedules in a sample, full in a full run, no
+// limit (0) with need.All.
 func sampleOfReal(few, full int) int {
 	switch {
 	case need.All():
@@ -275,11 +275,11 @@ func sampleOfReal(few, full int) int {
 	return few
 }
 
-// A shop that acknowledges before it commits is found out: the explorer reaches the place, the auditor sees
-// it.
+// TestShopThatAcknowledgesFirstIsFoundOut: if a shop acknowledges before it commits, the explorer reaches
+// the failure, and the auditor finds it.
 func TestShopThatAcknowledgesFirstIsFoundOut(t *testing.T) {
 	build := buildShop(openSQLite(t), sagatest.AckFirst)
-	for _, sample := range []int{15, 100} { // each run takes long under the race detector
+	for _, sample := range []int{15, 100} { // each run is slow under the race detector
 		r, err := sagatest.Search(t.Context(), build,
 			&sagatest.Options{Modes: []sagatest.Mode{sagatest.CrashAfter}, Rest: time.Second, Sample: sample})
 		if err != nil || len(r.Failures) > 0 && len(r.Failures[0].Schedule) == 0 {

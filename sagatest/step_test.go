@@ -17,17 +17,16 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A barring is a world of one consumer in two processes, to which what is to be done and what is to be undone
-// comes over two topics and under keys of their own, in any order; and of an operator who redrives dead
-// letters.
+// A barring is a world with one consumer in two processes. Steps and their undos arrive on two topics and
+// with different keys, in any order. An operator redrives dead letters.
 type barring[TTx any] struct {
 	w    *sagatest.World
 	on   *ground[TTx]
 	wrap func(store.Driver[TTx]) store.Driver[TTx]
-	runs map[string]int // by saga: failures of its step that are left
+	runs map[string]int // by saga: number of remaining failures of its step
 }
 
-// tried is the payload of both: a saga.
+// tried is the payload of a step and of its undo: a saga.
 var (
 	tried  = skald.Event[string]{Topic: "orders", Type: "tried"}
 	called = skald.Event[string]{Topic: "cancels", Type: "called off"}
@@ -128,12 +127,12 @@ func (b *barring[TTx]) undo(_ context.Context, tx TTx, m skald.Received[string],
 	return inbox.Result{}, b.on.update(tx, m.Value, func(old string) string { return old + "undid " })
 }
 
-// A stepRedriver redrives dead letters once what was wrong is repaired.
+// A stepRedriver redrives dead letters once the cause is removed.
 type stepRedriver[TTx any] struct {
 	on   *ground[TTx]
 	db   store.Driver[TTx]
 	turn int
-	told bool // that what was wrong is repaired
+	told bool // the cause is removed
 }
 
 func (r *stepRedriver[TTx]) Step(ctx context.Context) (bool, error) {
@@ -156,7 +155,7 @@ func (r *stepRedriver[TTx]) Step(ctx context.Context) (bool, error) {
 	return true, err
 }
 
-// holds is the oracle, per saga: it took effect and was undone, once each and in this order, or never.
+// holds checks each saga: its step took effect once and was then undone once, or never took effect.
 func (b *barring[TTx]) holds() error {
 	user, err := b.on.user()
 	want := map[string][]string{"alone": {"took"}, "no": {""}, "none": {""}}
@@ -177,7 +176,8 @@ func (b *barring[TTx]) holds() error {
 	return errors.Join(err, empty(b.on.raw))
 }
 
-// answered: each compensation, whether there was anything to undo or not; and every message has its verdict.
+// answered checks that each compensation was answered, with or without an undo, and that each message has a
+// verdict.
 func (b *barring[TTx]) answered() error {
 	keys, err := b.on.said()
 	said := map[string]int{}
@@ -197,15 +197,15 @@ func (b *barring[TTx]) answered() error {
 	return errors.Join(err, bad)
 }
 
-// Every I/O of steps and their compensations, over topics, keys and processes, and everything that can go
-// wrong at it.
+// TestExploreStepsEverySingleFault injects each fault at each I/O of steps and their compensations, across
+// topics, keys and processes.
 // Interleaving 1.
 func TestExploreStepsEverySingleFault(t *testing.T) {
 	sagatest.Explore(t, buildBarring(inMemory, nil),
 		&sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
 }
 
-// Each bug is a safeguard of steps taken away.
+// TestSeededBugsOfSteps: each bug removes a safeguard of steps.
 // Interleaving 1.
 func TestSeededBugsOfSteps(t *testing.T) {
 	for name, wrap := range map[string]func(db) db{
@@ -220,8 +220,8 @@ func TestSeededBugsOfSteps(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Or the world never comes to rest: what was in hand when a shard moved is parked first, and such
-			// a bug then tries it for ever.
+			// Or the world is never idle: a message in progress during a move of its shard is parked first,
+			// and the bug then retries it forever.
 			if len(r.Failures) == 0 || foundBy(r.Failures[0], "taken_and_undone_once_or_never") == "" &&
 				foundBy(r.Failures[0], "rest") == "" {
 				t.Fatalf("nothing finds it: %v %+v", r, r.Failures)
@@ -242,7 +242,7 @@ func (u stoodUnit) Found() store.Found {
 	return f
 }
 
-// markIsEffect refunds whatever has a mark, or once came: money that was never taken.
+// markIsEffect refunds for any mark or arrived message, even if no money was taken.
 type markIsEffect struct{ db }
 
 func (d markIsEffect) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
@@ -260,7 +260,7 @@ func (d markIsEffect) Begin(ctx context.Context, in store.Intake) (store.Unit[*m
 	return stoodUnit{u, steps}, nil
 }
 
-// barsNothing looks how a step stands, and leaves it so.
+// barsNothing reads the state of a step without barring it.
 type barsNothing struct{ db }
 
 func (d barsNothing) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
@@ -283,8 +283,7 @@ func (d barsNothing) Begin(ctx context.Context, in store.Intake) (store.Unit[*me
 	return stoodUnit{u, steps}, nil
 }
 
-// takesBlindly handles a step whatever became of it; but for that which is rejected, whose rejection has a
-// guard of its own.
+// takesBlindly handles a step in any state, except a rejected step, whose rejection has its own guard.
 type takesBlindly struct{ db }
 
 func (d takesBlindly) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
@@ -295,7 +294,7 @@ func (d takesBlindly) Begin(ctx context.Context, in store.Intake) (store.Unit[*m
 	return stoodUnit{u, []store.Step{{}}}, nil
 }
 
-// parksOver forgets with each message that is put down how its step stood.
+// parksOver loses the state of a step when its message is parked.
 type parksOver struct{ db }
 
 func (d parksOver) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {

@@ -15,7 +15,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// Whoever wants to know is told of each fault that strikes messages, once, with the messages.
+// TestFaultsTellWhatTheyStruck: the function of Tell is called once for each fault that affects messages,
+// with the messages.
 func TestFaultsTellWhatTheyStruck(t *testing.T) {
 	t.Parallel()
 	id := store.Identity{Source: "/s", ID: "m1"}
@@ -87,7 +88,7 @@ func TestFaultsTellWhatTheyStruck(t *testing.T) {
 	}
 }
 
-// acked takes what comes, want deliveries, and acknowledges them.
+// acked receives want deliveries and acknowledges them.
 func acked(t *testing.T, b broker.Broker, want int) {
 	t.Helper()
 	s, err := b.Subscribe(t.Context(), broker.Group{Name: "g", Topics: []string{"t"}})
@@ -107,13 +108,13 @@ func acked(t *testing.T, b broker.Broker, want int) {
 		}
 		got += len(batch.Deliveries)
 		if len(batch.Deliveries) > 0 {
-			_ = s.Ack(t.Context(), batch.Deliveries) // perhaps with the fault
+			_ = s.Ack(t.Context(), batch.Deliveries) // possibly with the fault
 		}
 	}
 }
 
-// A handler that lets itself be upset panics, fails and gives up, by the rates, each told of its message;
-// only in a Life.
+// TestUpset: Upset panics, fails and gives up, by the rates, and reports each message. It does so only in a
+// Session.
 func TestUpset(t *testing.T) {
 	m := skald.Message{Source: "/s", ID: "1"}
 	upset := func(f *sagatest.Faults) (err error) {

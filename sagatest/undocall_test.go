@@ -18,8 +18,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A refunding is a world of one consumer in two processes, which has a bank charge and refund: what is to be
-// done and what is to be undone comes over two topics and under keys of their own, some of it twice.
+// A refunding is a world with one consumer in two processes, which calls a bank to charge and to refund.
+// Steps and undos arrive on two topics and with different keys, some repeatedly.
 type refunding[TTx any] struct {
 	w    *sagatest.World
 	on   *ground[TTx]
@@ -27,7 +27,7 @@ type refunding[TTx any] struct {
 	wrap func(store.Driver[TTx]) store.Driver[TTx]
 }
 
-// Sagas: r is refused.
+// sagas of the test; r is refused.
 func (r *refunding[TTx]) sagas() (takes, undoes []string) {
 	return []string{"a", "r", "b", "c"}, []string{"none", "b", "r", "b", "c"}
 }
@@ -85,7 +85,7 @@ func (r *refunding[TTx]) session(p *sagatest.Process, name string, bus *membroke
 	return nil
 }
 
-// how is a call of the bank under the saga's name, whose effect is that.
+// how returns a call of the bank with the saga's name as its key, and that effect.
 func (r *refunding[TTx]) how(p *sagatest.Process, kind, effect string) outsideCall[TTx] {
 	return outsideCall[TTx]{
 		At: call.NewProvider("bank", &call.ProviderOptions{Timeout: time.Second}),
@@ -119,8 +119,8 @@ func (r *refunding[TTx]) how(p *sagatest.Process, kind, effect string) outsideCa
 	}
 }
 
-// holds is the oracle, per saga: it took effect and was undone, once each and in this order, or never; and
-// the bank knows the same.
+// holds checks each saga: its step took effect once and was then undone once, or never took effect. The
+// bank has the same data.
 func (r *refunding[TTx]) holds() error {
 	user, err := r.on.user()
 	if err != nil {
@@ -153,15 +153,15 @@ func (r *refunding[TTx]) holds() error {
 	return err
 }
 
-// Every I/O of steps that are taken and undone by calls, the requests too, and everything that can go wrong
-// at it.
+// TestExploreUndoingByCallsEverySingleFault injects each fault at each I/O of steps that calls perform and
+// undo, including the requests.
 // Interleaving 8.
 func TestExploreUndoingByCallsEverySingleFault(t *testing.T) {
 	sagatest.Explore(t, buildRefunding(inMemory, nil),
 		&sagatest.Options{Rest: 60 * time.Second, Sample: sampled(200), Failures: 3})
 }
 
-// The safeguards of steps hold for those that are taken and undone by calls.
+// TestSeededBugsOfUndoingByCalls: the safeguards of steps also work for steps that calls perform and undo.
 // Interleaving 8.
 func TestSeededBugsOfUndoingByCalls(t *testing.T) {
 	for name, wrap := range map[string]func(db) db{

@@ -26,7 +26,7 @@ func (w wrapped) Driver(t testing.TB) store.Driver[*memstore.Tx] {
 	return sagatest.WrapDriver(w.Database.Driver(t), w.f)
 }
 
-// Without faults the wrapped driver is the driver: it passes the whole suite.
+// TestWrappedDriverConforms: without faults the wrapped driver passes the whole suite.
 func TestWrappedDriverConforms(t *testing.T) {
 	h := storetest.Memory()
 	open := h.Open
@@ -36,7 +36,8 @@ func TestWrappedDriverConforms(t *testing.T) {
 	storetest.Run(t, h)
 }
 
-// The publish contract holds under faults, and without them the wrapped broker is the broker.
+// TestWrappedBrokerConforms: the publish contract holds with faults, and the whole suite passes without
+// them.
 func TestWrappedBrokerConforms(t *testing.T) {
 	brokertest.Run(t, func(t *testing.T) brokertest.Harness {
 		limits := map[string]int{}
@@ -64,7 +65,7 @@ func TestWrappedBrokerConforms(t *testing.T) {
 	})
 }
 
-// client remembers which subscription of the broker is behind which of the wrapper.
+// client remembers which subscription of the broker belongs to which subscription of the wrapper.
 type client struct {
 	brokertest.Broker
 	inner   *tap
@@ -92,7 +93,7 @@ func (b *tap) Subscribe(ctx context.Context, g broker.Group) (broker.Subscriptio
 	return s, err
 }
 
-// What the wrappers offer beside the seams is what they wrap offers.
+// TestWrappersPassOnWhatIsOptional: the wrappers have the optional methods of the wrapped drivers.
 func TestWrappersPassOnWhatIsOptional(t *testing.T) {
 	f := sagatest.NewFaults(1, sagatest.None())
 	db, bus := memstore.New(nil), membroker.New(nil)
