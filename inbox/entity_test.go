@@ -128,7 +128,7 @@ func TestEntityInUseLeavesWorkersToOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1)
-			w.db = memstore.New(nil) // by the true clock
+			w.db = memstore.New(nil) // with the real clock
 			const held, free = 24, 30
 			var locks []store.Lock
 			for i := range held {

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// losing is a driver over which an intent stands, once, and answer says what is heard of it.
+// losing is a driver that stores an intent once, and answers with the error of answer.
 type losing struct {
 	store.Driver[tx]
 	answer func() ([]bool, error)
@@ -44,18 +44,18 @@ func (u losingUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bo
 	return stands, err
 }
 
-// collided is how PostgreSQL says that a transaction has to be tried again.
+// collided is PostgreSQL's error for a transaction that has to be retried.
 type collided struct{}
 
 func (collided) Error() string    { return "could not serialize access" }
 func (collided) SQLState() string { return "40001" }
 
-// away takes that for an outage, as PostgreSQL's driver does.
+// falls counts collided as an outage, as PostgreSQL's driver does.
 type falls struct{ *losing }
 
 func (falls) Outage(err error) bool { return store.Collided(err) }
 
-// chargedLate is a world whose charge was parked before it can be intended, with the step that it takes.
+// chargedLate is a world with a charge that is parked before its intent, together with its step.
 func chargedLate(t *testing.T, b *bank,
 	over func(store.Driver[tx]) store.Driver[tx]) (*world, *inbox.Inbox[tx]) {
 	w, first := newWorld(t, 1), true
@@ -78,8 +78,8 @@ func chargedLate(t *testing.T, b *bank,
 	return w, in
 }
 
-// A claimed message whose intent stands, by a rival or by itself, and which does not know it, does not take
-// the call away.
+// The intent of a claimed message is stored, by another process or by itself, but the answer is lost. The
+// message does not remove the call.
 func TestStoredIntentIsNotRemoved(t *testing.T) {
 	for name, answer := range map[string]func() ([]bool, error){
 		"a rival's":          func() ([]bool, error) { return []bool{false}, nil },
@@ -100,8 +100,8 @@ func TestStoredIntentIsNotRemoved(t *testing.T) {
 	}
 }
 
-// A step that is at a call of a message which is kept without it goes on, under the key that it knows: what
-// may have been done is looked up.
+// A step is in state calling, but its message is stored without the call. The message continues under the
+// key in the step, and looks up a possible effect.
 func TestLostCallIsIntendedAgain(t *testing.T) {
 	for _, mood := range []string{"after", "before"} {
 		t.Run(mood, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestLostCallIsIntendedAgain(t *testing.T) {
 	}
 }
 
-// ends wants the charge to take effect, once.
+// ends runs until the charge has taken effect, once.
 func (w *world) ends(in *inbox.Inbox[tx], b *bank) {
 	w.t.Helper()
 	for range 6 {
@@ -135,8 +135,8 @@ func (w *world) ends(in *inbox.Inbox[tx], b *bank) {
 	}
 }
 
-// paused is a driver over which a claimer stands still once, before it takes in what it has claimed. Blind is
-// one that frees a message by its attempts alone.
+// paused is a driver that pauses a claimer once, before the intake of its claimed message. With blind it
+// frees a message by its attempts alone.
 type paused struct {
 	store.Driver[tx]
 	meanwhile func()
@@ -181,9 +181,9 @@ func (d *paused) freeing(ctx context.Context, es []store.Effect) []store.Effect 
 	return es
 }
 
-// A claimer that was paused for longer than the message was its own, and finds nothing to ask for any more,
-// does not finish it while somebody else is at the call: what was paid is written down. One that frees by the
-// attempts alone loses it.
+// A claimer was paused until its claim ended, and then has no call to make. It does not finish the message
+// while another process makes the call: the payment is recorded. A claimer that frees by the attempts
+// alone loses it.
 // Interleaving 8.
 func TestSeededBugOfThePausedClaimer(t *testing.T) {
 	for _, no := range []error{nil, skald.Reject(errors.New("closed"))} {
@@ -199,8 +199,8 @@ func TestSeededBugOfThePausedClaimer(t *testing.T) {
 	}
 }
 
-// finishedBeside: while one is at a call, another finds that there is nothing to ask for, or, with an error,
-// says no.
+// finishedBeside: while one process makes a call, another one has no call to make or, with an error,
+// rejects.
 func finishedBeside(t *testing.T, blind bool, no error, want string) {
 	w, b, first := newWorld(t, 1), &bank{}, true
 	asked, answer, ended := make(chan struct{}, 1), make(chan struct{}), make(chan error, 1)
@@ -261,7 +261,7 @@ func finishedBeside(t *testing.T, blind bool, no error, want string) {
 	}
 }
 
-// stepped steps in until there is nothing to do.
+// stepped calls Step until nothing is left to do.
 func decideStep(ctx context.Context, in *inbox.Inbox[tx]) error {
 	for {
 		if busy, err := in.Step(ctx); err != nil || !busy {
@@ -270,7 +270,7 @@ func decideStep(ctx context.Context, in *inbox.Inbox[tx]) error {
 	}
 }
 
-// comes is what a channel has for us, in time.
+// comes returns the next value of a channel, or fails after a while.
 func comes[T any](t *testing.T, what string, from <-chan T) (one T) {
 	t.Helper()
 	select {
@@ -281,8 +281,8 @@ func comes[T any](t *testing.T, what string, from <-chan T) (one T) {
 	return one
 }
 
-// A process that dies of what it asks the outside, each time, ends too: its message becomes a dead letter
-// with its call, as one does whose handler kills.
+// A process crashes in each outside call of a message. Its message becomes a dead letter with its call, as
+// with a handler that crashes.
 // Interleaving 12.
 func TestCallThatKillsBecomesADeadLetter(t *testing.T) {
 	w, b := newWorld(t, 1), &bank{}

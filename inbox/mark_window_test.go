@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// keeper is a broker that tells how long it keeps messages.
+// keeper is a broker that reports how long it keeps messages.
 type keeper struct {
 	*membroker.Broker
 	keeps map[string]time.Duration
@@ -34,15 +34,15 @@ func (k *keeper) Keeps(context.Context, ...string) (map[string]time.Duration, er
 
 const days = 24 * time.Hour
 
-// A consumer whose marks go before its messages can come does not start, says by how much, and starts if it
-// is told to.
+// A consumer does not start if its marks expire before its messages can come. The error has both times. It
+// starts with Short.
 func TestWindowIsCheckedAtTheStart(t *testing.T) {
 	for name, c := range map[string]struct {
-		broker map[string]time.Duration // nil: it tells nothing
-		keep   store.Retention          // of the database, once seen to
+		broker map[string]time.Duration // nil: it reports nothing
+		keep   store.Retention          // stored in the database
 		o      inbox.Options
 		want   string // in the error; "": it starts
-		says   string // in the log
+		logs   string // "": none
 	}{
 		"defaults": {map[string]time.Duration{"orders": 14 * days}, store.Retention{},
 			inbox.Options{}, "", ""},
@@ -115,14 +115,14 @@ func TestWindowIsCheckedAtTheStart(t *testing.T) {
 				return line == "" || strings.Contains(line, `"inbox: consuming"`) ||
 					strings.Contains(line, `"inbox: ready"`)
 			})
-			if c.says == "" && len(said) > 0 || !strings.Contains(log.String(), c.says) || len(said) > 2 {
-				t.Errorf("the log says %q, want %q once", said, c.says)
+			if c.logs == "" && len(said) > 0 || !strings.Contains(log.String(), c.logs) || len(said) > 2 {
+				t.Errorf("the log has %q, want %q once", said, c.logs)
 			}
 		})
 	}
 }
 
-// A broker that is away when it is asked is waited for, and is not asked again once it has told.
+// If the broker is away at the start, the consumer waits for it. It does not ask again after an answer.
 func TestWindowWaitsForTheBroker(t *testing.T) {
 	w := newWorld(t, 1)
 	bus := &keeper{Broker: w.bus, away: broker.ErrAway}
@@ -142,32 +142,32 @@ func TestWindowWaitsForTheBroker(t *testing.T) {
 	}
 }
 
-// emptier counts who sees to the retention.
-type emptier struct {
+// maintainer counts calls of Maintain.
+type maintainer struct {
 	*memstore.Store
-	asked, emptied atomic.Int32
+	asked, maintained atomic.Int32
 }
 
-func (e *emptier) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
+func (e *maintainer) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
 	defer e.asked.Add(1)
 	did, err := e.Store.Maintain(ctx, m)
 	if !did.Other && !m.Leave {
-		e.emptied.Add(1)
+		e.maintained.Add(1)
 	}
 	return did, err
 }
 
-// Of several instances that are to see to the retention one does; when it stops the next one that starts
-// does, and when it dies, once its lease is over.
+// One of several instances deletes expired rows. When it stops, the next one that starts does; when it
+// dies, the next one does after its lease.
 func TestOneInstanceDeletesExpiredRows(t *testing.T) {
 	w := newWorld(t, 1)
-	begin := func(session *memstore.Store) (*emptier, func() error) {
-		e := &emptier{Store: session}
+	begin := func(session *memstore.Store) (*maintainer, func() error) {
+		e := &maintainer{Store: session}
 		return e, run(t, w.over(e, &inbox.Options{Retention: inbox.Retention{Keep: &store.Retention{}}},
 			func(context.Context, tx, skald.Received[string]) error { return nil }))
 	}
 	one, stop := begin(w.db)
-	until(t, "the first one empties", func() bool { return one.emptied.Load() > 0 })
+	until(t, "the first one deletes rows", func() bool { return one.maintained.Load() > 0 })
 	second := w.db.Session()
 	two, _ := begin(second)
 	until(t, "the second one asks", func() bool { return two.asked.Load() > 0 })
@@ -176,7 +176,7 @@ func TestOneInstanceDeletesExpiredRows(t *testing.T) {
 	}
 	third := w.db.Session()
 	three, _ := begin(third)
-	until(t, "the third one empties", func() bool { return three.emptied.Load() > 0 })
+	until(t, "the third one deletes rows", func() bool { return three.maintained.Load() > 0 })
 	third.Kill()
 	four, stopFour := begin(w.db.Session())
 	until(t, "the fourth one asks", func() bool { return four.asked.Load() > 0 })
@@ -185,8 +185,8 @@ func TestOneInstanceDeletesExpiredRows(t *testing.T) {
 	}
 	w.pass(time.Hour)
 	five, _ := begin(w.db.Session())
-	until(t, "the fifth one empties", func() bool { return five.emptied.Load() > 0 })
-	if two.emptied.Load() != 0 || four.emptied.Load() != 0 {
-		t.Errorf("who had no lease emptied: %d, %d", two.emptied.Load(), four.emptied.Load())
+	until(t, "the fifth one deletes rows", func() bool { return five.maintained.Load() > 0 })
+	if two.maintained.Load() != 0 || four.maintained.Load() != 0 {
+		t.Errorf("instances without the lease deleted rows: %d, %d", two.maintained.Load(), four.maintained.Load())
 	}
 }

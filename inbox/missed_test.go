@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// book is an audit that tells of each note.
+// book is an audit that passes each note to the test.
 type book chan store.Audit
 
 func (b book) Apply(_ context.Context, es ...store.Effect) ([]bool, error) {
@@ -18,7 +18,7 @@ func (b book) Apply(_ context.Context, es ...store.Effect) ([]bool, error) {
 	return []bool{true}, nil
 }
 
-// What was missed is in the log and in the audit, though its caller is told to stop.
+// Missed messages are in the log and in the audit, even if the context of the caller is done.
 func TestMissedIsNoted(t *testing.T) {
 	var log strings.Builder
 	notes := make(book, 1)

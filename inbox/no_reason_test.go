@@ -17,8 +17,8 @@ type textless struct{}
 
 func (textless) Error() string { panic("no text") }
 
-// TestRejectionWithoutAReasonFails: without a reason that can be stored, a rejection is an ordinary failure
-// of its message. Before, it ended the process.
+// TestRejectionWithoutAReasonFails: a rejection without a reason that can be stored is a failure of its
+// message, and does not end the process.
 func TestRejectionWithoutAReasonFails(t *testing.T) {
 	for name, err := range map[string]error{
 		"nil":              skald.Reject(nil),
@@ -65,7 +65,7 @@ func refuses(err error) func(context.Context, tx, skald.Received[string]) error 
 	}
 }
 
-// refusesSecond handles in one batch, and names the message that it refuses.
+// refusesSecond is a batch handler that refuses one message, and names it.
 func refusesSecond(err error) func(context.Context, tx, []skald.Received[string]) error {
 	return func(_ context.Context, tx tx, ms []skald.Received[string]) error {
 		for i, m := range ms {
@@ -80,7 +80,7 @@ func refusesSecond(err error) func(context.Context, tx, []skald.Received[string]
 	}
 }
 
-// failingCall is a call of which one phase answers err to the message "no".
+// failingCall is a call with one phase that returns err for the message "no".
 func failingCall(phase string, err error) outsideCall {
 	at := func(now, value string) error {
 		if now == phase && strings.HasSuffix(value, "no") {
@@ -106,8 +106,8 @@ func failingCall(phase string, err error) outsideCall {
 	return c
 }
 
-// A refusal of Do, which is outside of any transaction, publishes no events. With events it is a dead letter
-// that names the remedy.
+// A refusal of Do, which is outside of any transaction, publishes no events. With events the message
+// becomes a dead letter, with the remedy in its error.
 func TestEventsOfARefusalOutsideAreNamed(t *testing.T) {
 	w := newWorld(t, 1)
 	err := skald.Reject(errors.New("no money"), skald.Draft{Topic: "orders", Type: "refused"})

@@ -13,7 +13,7 @@ import (
 
 func never(context.Context, tx, skald.Received[string]) error { return nil }
 
-// An option that nobody can mean is an error at the start that names it.
+// An invalid option is an error at the start, with its name.
 func TestInvalidOptionsAreErrors(t *testing.T) {
 	for want, o := range map[string]*inbox.Options{
 		"Limits.Held is below zero":           {Limits: inbox.Limits{Held: -1}},
@@ -34,7 +34,7 @@ func TestInvalidOptionsAreErrors(t *testing.T) {
 	}
 }
 
-// A name with a control character looks like another one in logs and lists.
+// A name with a control character could look like another one in logs and lists: it is refused.
 func TestNameOfAConsumerIsPrintable(t *testing.T) {
 	w := newWorld(t, 1)
 	for _, name := range []string{"a\nb", "a\x1bb", "a\u202eb", "a\xff"} {
@@ -50,7 +50,7 @@ func TestNameOfAConsumerIsPrintable(t *testing.T) {
 	}
 }
 
-// Messages that are about an entity without a name would all wait for each other: each fails, and says so.
+// Messages about an entity without a name would all wait for each other: each fails with an error.
 func TestEntityWithoutName(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.inbox(&inbox.Options{Now: w.clock,

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A pause holds, and is told of once, until it is ended; what is read first ends nothing.
+// A pause lasts until it is ended, and is logged once. The first read of the orders resumes nothing.
 func TestPauseAndResume(t *testing.T) {
 	var log strings.Builder
 	o := newOrders("stock", slog.New(slog.NewTextHandler(&log, nil)))
@@ -21,11 +21,11 @@ func TestPauseAndResume(t *testing.T) {
 		}
 	}
 	if n := strings.Count(log.String(), "an operator paused the consumer"); n != 1 {
-		t.Errorf("told %d times: %s", n, &log)
+		t.Errorf("logged %d times: %s", n, &log)
 	}
 	skip := control.Skip("print", control.Order{Who: "ann"})
 	skipped, resumed := o.Take(t.Context(), append(control.Resume(), skip))
 	if o.Pause() || o.Why() != "" || !resumed || len(skipped) != 1 {
-		t.Errorf("behind resume it is paused: %q, resumed: %v, skipped: %v", o.Why(), resumed, skipped)
+		t.Errorf("after resume it is paused: %q, resumed: %v, skipped: %v", o.Why(), resumed, skipped)
 	}
 }

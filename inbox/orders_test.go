@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// What operators tell a consumer reaches its running processes by the database: pause, resume, skip. It is
-// noted who told it.
+// Orders of operators reach running processes through the database: pause, resume, skip. The audit has the
+// operator.
 func TestOperatorsPauseResumeAndSkip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -58,7 +58,7 @@ func TestOperatorsPauseResumeAndSkip(t *testing.T) {
 		ok(operate.SkipInbox(ctx, w.db, "stock", w.fingerprint(in), note))
 		ok(operate.ResumeInbox(ctx, w.db, "stock", note))
 		untilFor(t, time.Minute, "all are dead letters", func() bool {
-			w.pass(time.Second) // by the store's clock they are due
+			w.pass(time.Second) // now they are due by the store's clock
 			return len(w.dead()) == 20
 		})
 		for _, p := range w.dead() {
@@ -76,7 +76,7 @@ func TestOperatorsPauseResumeAndSkip(t *testing.T) {
 	})
 }
 
-// fingerprint is what an open breaker says.
+// fingerprint returns the fingerprint in the error of an open breaker.
 func (w *world) fingerprint(in *inbox.Inbox[tx]) (print string) {
 	w.t.Helper()
 	var n, all int
@@ -87,7 +87,7 @@ func (w *world) fingerprint(in *inbox.Inbox[tx]) (print string) {
 	return print
 }
 
-// A pause outlasts restarts, and holds on every store.
+// A pause outlasts restarts, on every store.
 func TestPauseOutlastsARestart(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { pauseOutlasts(t, inMemory) })
 	t.Run("sqlite", func(t *testing.T) { pauseOutlasts(t, onSQLite(t)) })

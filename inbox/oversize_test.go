@@ -10,14 +10,14 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// Of a record that is too large, by its data or by all else, the beginning is kept, with its size; its key
-// and its headers where they are small.
+// The beginning and the size of a too large record are stored. A small key and small headers are stored,
+// too.
 func TestCutKeepsTheBeginning(t *testing.T) {
 	const most = 900 << 10
 	for name, c := range map[string]struct {
 		m            skald.Message
 		is           bool
-		key, headers bool // are kept
+		key, headers bool // are stored
 	}{
 		"small": {skald.Message{Data: make([]byte, 10), Key: []byte("k")}, false, true, true},
 		"data": {skald.Message{Data: make([]byte, most+1), Key: []byte("k"),
@@ -52,6 +52,6 @@ func TestCutKeepsTheBeginning(t *testing.T) {
 	}
 	d := &broker.Delivery{Message: skald.Message{Data: bytes.Repeat([]byte("x"), most+1)}}
 	if cutOversized(d, most); cap(d.Data) > 2*keptData {
-		t.Errorf("%d bytes are held for what is kept", cap(d.Data))
+		t.Errorf("the stored part needs %d bytes", cap(d.Data))
 	}
 }

@@ -25,7 +25,7 @@ func (brokenSubscription) Receive(context.Context, int) (broker.Batch, error) {
 	panic("a driver is broken")
 }
 
-// A panic in the loop that all messages share ends Run, and is logged before.
+// A panic in the main loop ends Run, and is logged before.
 func TestPanicInTheLoopIsLoggedAndEndsRun(t *testing.T) {
 	w := newWorld(t, 1)
 	var log testlog.Log
@@ -42,7 +42,7 @@ func TestPanicInTheLoopIsLoggedAndEndsRun(t *testing.T) {
 			t.Errorf("Run ended with %v", v)
 		}
 	case <-time.After(time.Minute):
-		t.Error("Run goes on after a panic")
+		t.Error("Run continues after a panic")
 	}
 	if log.Count("level=ERROR", "consumer broken", "a driver is broken", "frame=0", "Receive") != 1 {
 		t.Error(log.String())

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A handler that fails on what is told, and keeps all else.
+// A handler that fails for some values, and records all others.
 type moody struct{ on map[string]error }
 
 func (f *moody) handle(ctx context.Context, tx tx, m skald.Received[string]) error {
@@ -28,8 +28,8 @@ func (f *moody) handle(ctx context.Context, tx tx, m skald.Received[string]) err
 	return keep(ctx, tx, m)
 }
 
-// Behind a parked message those of its key wait in the store, of other topics too, and the broker's position
-// moves on.
+// Later messages of a parked message's key wait in the store, also those of other topics. The position at
+// the broker advances.
 // Interleaving 12.
 func TestKeyOfAParkedMessageWaitsOverTopics(t *testing.T) {
 	w := newWorld(t, 1)
@@ -54,7 +54,7 @@ func TestKeyOfAParkedMessageWaitsOverTopics(t *testing.T) {
 	if n := w.backlog(); n != 0 {
 		t.Errorf("%d messages are not acknowledged", n)
 	}
-	// Another instance goes on.
+	// Another instance continues.
 	f.on = nil
 	in = w.stepper(f.handle)
 	inbox.On(in, skald.Event[string]{Topic: "payments", Type: "said"}, f.handle)
@@ -67,8 +67,7 @@ func TestKeyOfAParkedMessageWaitsOverTopics(t *testing.T) {
 	}
 }
 
-// A message that comes again while it is parked, or a dead letter, or behind another, is not taken a second
-// time.
+// A duplicate of a message that is parked, a dead letter or behind another one is not handled.
 // Interleaving 12.
 func TestRepeatOfAKeptMessageIsDropped(t *testing.T) {
 	w := newWorld(t, 1)
@@ -118,7 +117,7 @@ func TestDeadAfterTheLastAttemptWithItsDiagnostics(t *testing.T) {
 		string(d.Message.Data) != string(bad.Data) || string(d.Message.Headers[0].Value) != "\x00\xff" {
 		t.Errorf("dead letter %+v: %+v", d, d.Dead)
 	}
-	w.expect("k", "1") // what is behind waits, in order
+	w.expect("k", "1") // later messages wait, in order
 	w.expect("l", "a")
 	f.on = nil
 	w.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: d.Identity}})
@@ -141,7 +140,7 @@ func TestDeadLetterFreesItsKeyByOption(t *testing.T) {
 	if len(d) != 1 || d[0].Dead.Kind != "permanent" || d[0].Dead.BlocksKey {
 		t.Fatalf("dead letters %+v", d)
 	}
-	// Redriven, it runs under its own id, and others of its key wait meanwhile.
+	// After a redrive it runs under its own id, and others of its key wait meanwhile.
 	f.on = map[string]error{"2": errors.New("not yet")}
 	w.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: d[0].Identity}})
 	w.pass(2 * time.Second)
@@ -228,7 +227,7 @@ func TestFailureAfterRetryAgeIsDead(t *testing.T) {
 	}
 }
 
-// A letter that lay for longer than a message is tried for is tried as often as others once it is redriven.
+// A dead letter that is older than Retry.Age is retried as often as others after a redrive.
 func TestRedriveRestartsTheAge(t *testing.T) {
 	w := newWorld(t, 1)
 	fails, tries := true, 0
@@ -265,7 +264,7 @@ func TestRedriveRestartsTheAge(t *testing.T) {
 	w.expect("k", "1")
 }
 
-// At the cap the partition pauses at the broker, and goes on by itself.
+// At the limit of parked messages the partition pauses at the broker, and resumes by itself.
 func TestFullConsumerPausesItsPartition(t *testing.T) {
 	for name, o := range map[string]inbox.Limits{"rows": {ParkedRows: 3}, "bytes": {ParkedBytes: 10}} {
 		t.Run(name, func(t *testing.T) {
@@ -294,8 +293,9 @@ func TestFullConsumerPausesItsPartition(t *testing.T) {
 	}
 }
 
-// A message of a full key becomes a dead letter that blocks its key, and other keys of the partition go on.
-// Redriven, the letters follow in the order of their key. With FreeKey the key goes on before them.
+// A message of a full key becomes a dead letter that blocks its key, and other keys of the partition
+// continue. After a redrive the letters follow in the order of their key. With FreeKey the key continues
+// before them.
 func TestFullKeyBlocksNoOtherKey(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits  inbox.Limits
@@ -339,7 +339,7 @@ func TestFullKeyBlocksNoOtherKey(t *testing.T) {
 			w.publish(w.message("k", "7"))
 			w.quiet(in)
 			w.expect("k", c.before)
-			for _, d := range w.dead() { // 7, too, where it is behind them
+			for _, d := range w.dead() { // 7, too, if it is behind them
 				w.apply(store.Effect{Requeue: &store.Requeue{Consumer: d.Consumer, Identity: d.Identity}})
 			}
 			for range 8 {
@@ -355,8 +355,8 @@ func TestFullKeyBlocksNoOtherKey(t *testing.T) {
 	}
 }
 
-// Dead letters of full keys count as parked messages do: a key with an endless stream does not fill the
-// database. Then its partition pauses.
+// Dead letters of full keys count together with parked messages: a key with an endless stream does not
+// fill the database. At the limit the partition pauses.
 func TestDeadLettersOfAFullKeyAreBounded(t *testing.T) {
 	for name, limits := range map[string]inbox.Limits{
 		"rows":  {KeyRows: 2, ParkedRows: 5},
@@ -438,7 +438,8 @@ func TestDeadLetterIsCopiedUnlessItIsTooLarge(t *testing.T) {
 	}
 }
 
-// What a newer build has parked, and this one has no handler for, is left for that one and not charged.
+// A message that a newer build parked, of a type without a handler here, is left to that build and not
+// charged.
 func TestParkedMessageWithoutAHandlerIsLeftForABuildThatHasOne(t *testing.T) {
 	w := newWorld(t, 1)
 	bad := true

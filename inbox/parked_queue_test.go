@@ -23,9 +23,9 @@ func aQueue(now func() time.Time) *queue[*memstore.Tx] {
 	return in.parked
 }
 
-// What is kept is counted at times, for what others park or free, and more seldom where that is long: a
-// hundredth of the time at most, and a quarter of that where no partition waits for others to make room. One
-// that took for ever does not end the counting.
+// Parked messages are counted at intervals, because other processes park and free some. A slow count takes
+// at most a hundredth of the time, or a quarter of that if no partition waits for room. After a very slow
+// count the counting continues.
 func TestSlowCountIsRare(t *testing.T) {
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
@@ -48,22 +48,21 @@ func TestSlowCountIsRare(t *testing.T) {
 				t.Errorf("a count that takes %v, %v later: %v", took, at, count)
 			}
 		}
-		q.Change() // by us: it is told of sooner
+		q.Change() // a change of this process: the next count is sooner
 		if !counts(tellKept) {
-			t.Errorf("a count that takes %v is not made behind a change", took)
+			t.Errorf("a count that takes %v is not made after a change", took)
 		}
 	}
 }
 
-// parkedAs is a parked message; waiting: it was read along with the first of its key.
+// parkedAs returns a parked message. Waiting means that it was prefetched.
 func parkedAs(id, key string, waiting bool) store.Parked {
 	return store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/shop", ID: id}, Claims: 1,
 		Waiting: waiting,
 		Message: skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: "placed", Key: []byte(key)}}
 }
 
-// What waits behind a claimed message rides in its chain, and is let go of with it: a message that was not
-// claimed is nobody's.
+// A prefetched message is in the chain of its claimed message, and is dropped with that claim.
 func TestPrefetchedMessagesAreDroppedWithTheirClaim(t *testing.T) {
 	q := aQueue(time.Now)
 	s := &q.in.schedule
@@ -87,7 +86,7 @@ func TestPrefetchedMessagesAreDroppedWithTheirClaim(t *testing.T) {
 	}
 }
 
-// A message that a process may have died of is in no schedule: it is handed out alone.
+// A suspect is in no schedule: it runs alone.
 func TestSuspectRunsAlone(t *testing.T) {
 	q := aQueue(time.Now)
 	s := &q.in.schedule
@@ -95,20 +94,20 @@ func TestSuspectRunsAlone(t *testing.T) {
 	killer.CrashCount = 1
 	q.Take(looked{Claimed: store.Claimed{Parked: []store.Parked{killer}}})
 	if wait, inHand := q.Suspects(); !wait || inHand || s.Len() != 0 || len(q.Unbegun()) != 1 {
-		t.Fatalf("a suspect waits: %v, is in hand: %v", wait, inHand)
+		t.Fatalf("a suspect waits: %v, runs: %v", wait, inHand)
 	}
 	e := q.Suspect()
 	if wait, inHand := q.Suspects(); wait || !inHand || !e.Alone || q.Suspect() != nil {
-		t.Errorf("then one waits: %v, is in hand: %v", wait, inHand)
+		t.Errorf("then one waits: %v, runs: %v", wait, inHand)
 	}
 	q.Settle(e, 0)
 	if _, inHand := q.Suspects(); inHand {
-		t.Error("it is in hand still")
+		t.Error("it still runs")
 	}
 }
 
-// As many share a transaction as goes well: twice as many behind each job, one behind one that went ill, and
-// half of them where they waited here for long.
+// The number of messages that share a transaction doubles after each success, is 1 after a failure, and
+// halves if messages waited here for long.
 func TestSizeOfClaimedBatchesFollowsResults(t *testing.T) {
 	now := time.Now()
 	q := aQueue(func() time.Time { return now })
@@ -122,12 +121,12 @@ func TestSizeOfClaimedBatchesFollowsResults(t *testing.T) {
 		{job(decide.Handled, 0), 10},
 		{job(decide.Handled, exec.TurnOfClaimed), 5}, {job(decide.Failed, 0), 1}} {
 		if q.Adapt(c.rs, 10); q.Size() != c.want {
-			t.Errorf("behind job %d: %d share, want %d", i+1, q.Size(), c.want)
+			t.Errorf("after job %d: %d share, want %d", i+1, q.Size(), c.want)
 		}
 	}
 }
 
-// Nothing is claimed while half of what may be is here, nor above a limit.
+// No message is claimed while half of the possible number is here, or above a limit.
 func TestClaimsStopAtHalf(t *testing.T) {
 	q := aQueue(time.Now)
 	if n := q.Appetite(4, 1); n != 1 {

@@ -28,7 +28,7 @@ func newBench(workers, batch int) *bench {
 	return &bench{in.pick, partition.New("orders/0")}
 }
 
-// add are n messages that came, each of a key of its own.
+// add adds n messages, each with its own key.
 func (b *bench) add(n int) (es []*partition.Entry) {
 	for range n {
 		m := skald.Message{Topic: "orders", Key: fmt.Append(nil, len(b.l.Entries))}
@@ -40,7 +40,7 @@ func (b *bench) add(n int) (es []*partition.Entry) {
 	return es
 }
 
-// What is ready is shared out among the workers, and no more than a batch goes to each.
+// Ready messages are divided among the workers, with at most a batch for each.
 func TestReadyMessagesAreDividedAmongWorkers(t *testing.T) {
 	for _, c := range []struct{ workers, batch, ready, want int }{
 		{4, 100, 3, 1}, {4, 100, 40, 11}, {4, 5, 40, 5}, {4, 1, 40, 1}, {1, 100, 40, 40},
@@ -54,8 +54,8 @@ func TestReadyMessagesAreDividedAmongWorkers(t *testing.T) {
 	}
 }
 
-// Messages that cannot share a transaction are taken alone: those behind a failure, with a call, for a step
-// of a saga, or with a table of the user's.
+// These messages run alone: messages behind a failure, with a call, with a step of a saga, or with a
+// legacy table.
 func TestMessagesThatRunAlone(t *testing.T) {
 	b := newBench(1, 100)
 	es := b.add(4)
@@ -68,23 +68,23 @@ func TestMessagesThatRunAlone(t *testing.T) {
 	steps := newBench(1, 100)
 	steps.in.exec.Course(store.Kind{Topic: "orders"}, exec.Course{State: store.StepDone})
 	if steps.add(4); len(steps.Next(0)) != 1 {
-		t.Error("several messages that take steps of sagas share a transaction")
+		t.Error("several messages with steps of sagas share a transaction")
 	}
 	b.in.LegacyDedup(func(context.Context, *memstore.Tx, store.Identity, skald.Message) (bool, error) {
 		return false, nil
 	})
 	if b.add(4); len(b.Next(0)) != 1 {
-		t.Error("several share a transaction in which the user's table is asked")
+		t.Error("several messages with a legacy table share a transaction")
 	}
 }
 
-// Nothing is begun while an operator has it pause, nor what the database does not know of.
+// No message begins while an operator has paused the consumer, or beyond the stored checkpoint.
 func TestNothingBeginsInAPause(t *testing.T) {
 	b := newBench(1, 1)
 	b.l.Origin, b.l.Checkpoint = "one", &store.Checkpoint{InFlightEnd: 1}
 	b.add(2)
 	if b.in.orders.now.Paused = new(control.Order); b.Startable(0) || b.Next(0) != nil {
-		t.Error("something is begun though it is paused")
+		t.Error("a message begins in a pause")
 	}
 	b.in.orders.now.Paused = nil
 	if first := b.Next(0); len(first) != 1 || first[0].Position != 0 || b.l.Begun != 1 {

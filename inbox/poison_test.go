@@ -14,15 +14,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A mortuary is a till whose process dies in the charges of an order, or, before that, as their step is read.
+// A mortuary is a till with a process that crashes in the charge of an order or, before that, when its
+// step is read.
 type mortuary struct {
 	*till
 	sessions int
-	// whose charge ends the process; whose step does, as it is read
+	// the charge, or reading the step, crashes the process
 	crashes, unreadable func(p purchase) bool
 }
 
-// live is one session: until it dies, which it tells, or there is nothing to do.
+// live runs one session until it dies, which it reports, or nothing is left to do.
 func (m *mortuary) live() (died bool) {
 	m.t.Helper()
 	m.sessions++
@@ -71,7 +72,7 @@ func (m *mortuary) live() (died bool) {
 	return false
 }
 
-// rest lets one session follow the other until one comes to its end.
+// rest runs sessions until one does not die.
 func (m *mortuary) rest() (deaths int) {
 	m.t.Helper()
 	for ; m.live(); deaths++ {
@@ -83,8 +84,8 @@ func (m *mortuary) rest() (deaths int) {
 	return deaths
 }
 
-// A charge that ends its process each time, before any attempt of it could be noted, is a dead letter of its
-// step: its compensation lets it go, and the messages of its key go on. Nobody need redrive it.
+// A charge crashes its process each time, before an attempt could be stored. It becomes a dead letter of
+// its step. Its compensation removes it, and the messages of its key continue without a redrive.
 // Interleaving 12.
 func TestCrashingStepFreesItsKey(t *testing.T) {
 	crashes := func(p purchase) bool { return p.Order == "a" }
@@ -99,9 +100,9 @@ func TestCrashingStepFreesItsKey(t *testing.T) {
 		t.Fatalf("dead: %+v", dead)
 	}
 	m.publish(m.message(cancelled, "l", purchase{Order: "a"}))
-	for range 2 { // the letter is taken behind its compensation
+	for range 2 { // the letter is handled after its compensation
 		if deaths := m.rest(); deaths != 0 {
-			t.Errorf("%d deaths behind the compensation", deaths)
+			t.Errorf("%d deaths after the compensation", deaths)
 		}
 		m.pass(2 * time.Minute)
 	}
@@ -114,8 +115,8 @@ func TestCrashingStepFreesItsKey(t *testing.T) {
 	}
 }
 
-// Where to read its step is what ends the process, nobody can know that: it is a dead letter too, in the end,
-// and its compensation is answered.
+// Reading the step of a message crashes the process, so the step is not known. The message becomes a dead
+// letter, too, and its compensation is answered.
 // Interleaving 12.
 func TestCrashBeforeTheStepIsKnown(t *testing.T) {
 	crashes := func(p purchase) bool { return p.Order == "a" }
@@ -128,14 +129,13 @@ func TestCrashBeforeTheStepIsKnown(t *testing.T) {
 	}
 	m.publish(m.message(cancelled, "l", purchase{Order: "a"}))
 	if deaths := m.rest(); deaths != 0 {
-		t.Errorf("%d deaths behind the compensation", deaths)
+		t.Errorf("%d deaths after the compensation", deaths)
 	}
 	m.says("cancelled: absent")
 	m.stands("a", store.StepBarred)
 }
 
-// A step is barred between the failure of its message and its becoming a dead letter, which then holds
-// nobody.
+// A step is barred between the failure of its message and its dead letter, which then blocks no key.
 func TestStepIsBarredWhileItsMessageDies(t *testing.T) {
 	b := &dying{}
 	l := tillOver(t, &inbox.Options{Retry: inbox.Retry{Attempts: 1}},
@@ -167,7 +167,7 @@ func TestStepIsBarredWhileItsMessageDies(t *testing.T) {
 	}
 }
 
-// dying is a driver over which something happens before a dead letter is stored, once.
+// dying is a driver that calls a function before a dead letter is stored, once.
 type dying struct {
 	store.Driver[tx]
 	happens func()

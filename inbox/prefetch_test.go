@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// chain parks n messages of a key, as they are behind a first failure, and tells what a handler is to note of
-// them.
+// chain parks n messages of a key behind a first failure, and returns the values that a handler has to
+// record.
 func (w *world) chain(key string, n int) (want []string) {
 	for i := range n {
 		m := w.message(key, fmt.Sprint(key, i))
@@ -29,7 +29,7 @@ func (w *world) chain(key string, n int) (want []string) {
 	return want
 }
 
-// portions counts what is claimed and what is read along.
+// portions counts claimed and prefetched messages.
 type portions struct {
 	store.Driver[tx]
 	claimed, along, most int
@@ -48,8 +48,8 @@ func (d *portions) Claim(ctx context.Context, w store.Want) (store.Claimed, erro
 	return c, err
 }
 
-// Of a key that is parked whole chains are taken at once: a claim for each transaction, not for each message.
-// Each takes effect once, in its order; and no more is in hand than may be.
+// Parked chains of a key are claimed together: one claim for each transaction, not for each message. Each
+// message takes effect once, in order, and not too many are in memory.
 func TestWaitingMessagesArePrefetched(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		w := newWorld(t, 1)
@@ -82,19 +82,19 @@ func TestWaitingMessagesArePrefetched(t *testing.T) {
 			w.expect(key, strings.Join(values, " "))
 		}
 		if left := w.kept(); len(left) > 0 || runs != 800 {
-			t.Errorf("%d are left behind %d runs", len(left), runs)
+			t.Errorf("%d are left after %d runs", len(left), runs)
 		}
 		if d.claimed > 200 || d.along < 600 || len(txs) > 60 {
-			t.Errorf("%d were claimed and %d read along, in %d transactions", d.claimed, d.along, len(txs))
+			t.Errorf("%d were claimed and %d prefetched, in %d transactions", d.claimed, d.along, len(txs))
 		}
 		if d.most > 1250 {
-			t.Errorf("%d were in hand at once", d.most)
+			t.Errorf("%d were in memory at a time", d.most)
 		}
 	}
 }
 
-// One that fails among those that ride is charged, alone; those before it take effect, those behind it wait,
-// and none runs more than twice for it.
+// A prefetched message that fails is charged, alone. Those before it take effect, those behind it wait,
+// and none runs more than twice because of it.
 func TestOnlyTheFailedPrefetchedMessageIsCharged(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		w := newWorld(t, 1)
@@ -132,14 +132,15 @@ func TestOnlyTheFailedPrefetchedMessageIsCharged(t *testing.T) {
 		}
 		for value, n := range runs {
 			if n > 2 && (n > 3 || value != "k40") {
-				// that one once more, if others of its claim went well in between
+				// the failed one once more, if others of its claim succeeded in between
 				t.Errorf("%s ran %d times", value, n)
 			}
 		}
 	}
 }
 
-// One that ends the process while it rides is found as others are, and none of its neighbours is charged.
+// A prefetched message that crashes the process is found as others are, and none of its neighbors is
+// charged.
 // Interleaving 12.
 func TestPrefetchedKillerBecomesADeadLetter(t *testing.T) {
 	m := newMortal(t, 1, func(r skald.Received[string]) bool { return r.Value == "k40" })
@@ -161,8 +162,8 @@ func TestPrefetchedKillerBecomesADeadLetter(t *testing.T) {
 	}
 }
 
-// Were the claim of the first not counted for those that ride, what rides with a killer would cost deaths of
-// its own.
+// If the claim of the first message did not count for the prefetched ones, messages prefetched with a
+// killer would cost more deaths.
 // Interleaving 12.
 func TestSeededBugOfPrefetchedKillers(t *testing.T) {
 	m := newMortal(t, 1, func(r skald.Received[string]) bool { return r.Value == "k40" })
@@ -178,7 +179,7 @@ func TestSeededBugOfPrefetchedKillers(t *testing.T) {
 	}
 }
 
-// uncounted reads along what the store does not know of.
+// uncounted prefetches messages that the store does not count.
 type uncounted struct{ store.Driver[tx] }
 
 func (d uncounted) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
@@ -194,8 +195,8 @@ func (d uncounted) Claim(ctx context.Context, w store.Want) (store.Claimed, erro
 	return c, err
 }
 
-// What somebody else does to a key between the claim and the transaction, to its first or to one that rides,
-// has what rides behind that left alone: it is taken later, in its order, once.
+// Another process changes the first message or a prefetched message of a key between the claim and the
+// transaction. The messages behind it are left, and handled later, in order, once.
 func TestPrefetchedMessagesOfAChangedKey(t *testing.T) {
 	for _, at := range []int{0, 5, 19} {
 		for name, what := range map[string]func(store.Parked) store.Effect{
@@ -232,7 +233,7 @@ func TestPrefetchedMessagesOfAChangedKey(t *testing.T) {
 				w.pass(2 * time.Minute)
 			}
 			if d.moved == "" {
-				t.Fatal("nothing rode")
+				t.Fatal("nothing was prefetched")
 			}
 			if name == "dropped" || name == "dead" {
 				want = slices.DeleteFunc(want, func(v string) bool { return v == d.moved })
@@ -247,7 +248,7 @@ func TestPrefetchedMessagesOfAChangedKey(t *testing.T) {
 	}
 }
 
-// movedBetween has something happen to a message of the first batch of twenty that are claimed.
+// movedBetween calls a function for a message of the first claim with twenty messages.
 type movedBetween struct {
 	store.Driver[tx]
 	w     *world
@@ -269,7 +270,7 @@ func (d *movedBetween) Begin(ctx context.Context, in store.Intake) (store.Unit[t
 	return d.Driver.Begin(ctx, in)
 }
 
-// Where what waits cannot share a transaction, it is taken as ever: in its order, none twice.
+// Waiting messages that cannot share a transaction are handled as usual: in order, none twice.
 func TestPrefetchedMessagesOfSeveralKinds(t *testing.T) {
 	w := newWorld(t, 1)
 	other := skald.Event[string]{Topic: "orders", Type: "other"}

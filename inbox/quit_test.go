@@ -27,13 +27,13 @@ func quits(bad bool) {
 
 func isBad(m skald.Message) bool { return strings.Contains(string(m.Data), "bad") }
 
-// A quitter's value ends the goroutine that encodes it.
+// A quitter is a value that ends the goroutine that encodes it.
 type quitter struct{}
 
 func (quitter) MarshalJSON() ([]byte, error) { runtime.Goexit(); return nil, nil }
 
-// Each function that a user gives may end its goroutine, in more messages than there are workers: those
-// messages fail, all others are handled, and the consumer goes on.
+// Each user function may end its goroutine, for more messages than there are workers. Those messages fail,
+// all others are handled, and the consumer continues.
 func TestFunctionThatEndsItsGoroutine(t *testing.T) {
 	well := func(_ context.Context, t tx, m skald.Received[string]) error {
 		return note(t, string(m.Key), m.Value)

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// Two handlers for one type of a topic are refused, whatever gives them; the error names both.
+// Two handlers for one type of a topic are refused, for each kind of registration. The error names both.
 func TestTwoHandlersForOneTypeAreRefused(t *testing.T) {
 	e := skald.Event[string]{Topic: "orders", Type: "placed"}
 	on := func(in *inbox.Inbox[*memstore.Tx]) {

@@ -19,8 +19,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// A rejection that is a dead letter, too: its verdict stands and is answered again, others hear of it once,
-// and its key goes on.
+// A rejection is stored as a dead letter, too. The message stays rejected and duplicates get the same
+// answer, the rejection is published once, and its key continues.
 func TestRejectionIsADeadLetterByOption(t *testing.T) {
 	for _, holds := range []bool{false, true} {
 		w := newWorld(t, 1)
@@ -73,22 +73,22 @@ func TestRejectionIsADeadLetterByOption(t *testing.T) {
 		w.publish(no)
 		w.quiet(in)
 		if got := strings.Join(topics(), " "); got != "answers dead answers dead answers" {
-			// the answer again, as it was
-			t.Errorf("behind a repeat %s", got)
+			// the same answer again
+			t.Errorf("after a duplicate %s", got)
 		}
-		// Dropped, it is forgotten as a dead letter; the verdict stays.
+		// After a drop the dead letter is gone, but the message stays rejected.
 		w.apply(store.Effect{Finish: &store.Finish{Consumer: "stock", Identity: dead[0].Identity}})
 		w.pass(10 * time.Second)
 		w.quiet(in)
 		w.expect("k", "1")
 		v, err := w.db.Seen(t.Context(), "stock", []store.Identity{dead[0].Identity})
 		if err != nil || v[0].Outcome != store.Rejected || v[0].Code != 409 || v[0].Reason != "out of stock" {
-			t.Errorf("it is known as %+v, %v", v, err)
+			t.Errorf("its mark is %+v, %v", v, err)
 		}
 	}
 }
 
-// The names of a copy's headers are the reader's.
+// The user can rename the headers of a copy.
 func TestDeadHeadersAreMapped(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.inbox(&inbox.Options{Now: w.clock, Dead: inbox.Dead{Topic: "dead", Copy: true,
@@ -112,7 +112,7 @@ func TestDeadHeadersAreMapped(t *testing.T) {
 	}
 }
 
-// A unique violation of the user's own is told by its code, whoever's driver it is.
+// A unique violation of the user's own is recognized by its code, with any driver.
 func TestViolationIs(t *testing.T) {
 	db, err := sqlitestore.Open(filepath.Join(t.TempDir(), "v.db"))
 	if err != nil {

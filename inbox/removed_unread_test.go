@@ -29,7 +29,8 @@ func (s *purgedSubscription) Receive(ctx context.Context, most int) (broker.Batc
 	return b, err
 }
 
-// TestMissedMessagesAreCounted: what the broker removed unread is counted, and noted in the database.
+// TestMissedMessagesAreCounted: messages that the broker removed unread are counted, and written to the
+// audit.
 func TestMissedMessagesAreCounted(t *testing.T) {
 	w := newWorld(t, 1)
 	in := inbox.New(w.db, purged{w.bus}, "stock", nil)
@@ -38,14 +39,14 @@ func TestMissedMessagesAreCounted(t *testing.T) {
 	until(t, "the note", func() bool { return len(w.db.AuditLog()) == 1 })
 	if a := w.db.AuditLog()[0]; a.Action != "missed" || a.Consumer != "stock" ||
 		!strings.Contains(a.Reason, "90 messages of partition orders/0") {
-		t.Errorf("noted %+v", a)
+		t.Errorf("the audit has %+v", a)
 	}
 	if n := in.Health().Missed; n != 90 {
-		t.Errorf("health tells of %d", n)
+		t.Errorf("health has %d", n)
 	}
 }
 
-// subscribing notes as whose group a broker was subscribed to.
+// subscribing records the owner of the subscribed group.
 type subscribing struct {
 	broker.Subscriber
 	owners []string
@@ -56,8 +57,8 @@ func (a *subscribing) Subscribe(ctx context.Context, g broker.Group) (broker.Sub
 	return a.Subscriber.Subscribe(ctx, g)
 }
 
-// TestOwnerOfAGroup: instances on one database are of one owner, those of another database are of another,
-// and both say so.
+// TestOwnerOfAGroup: instances on one database have the same owner, those of another database have another
+// one.
 func TestOwnerOfAGroup(t *testing.T) {
 	w, other := newWorld(t, 1), newWorld(t, 1)
 	bus := &subscribing{Subscriber: w.bus}

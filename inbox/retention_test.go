@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A consumer beside which no relay runs empties its own marks, if it is told to, and only those that are old.
+// Without a relay, a consumer with Retention.Keep deletes its expired marks, and only those.
 func TestMarksExpireWithoutARelay(t *testing.T) {
 	w := newWorld(t, 1)
 	mark := func() store.Identity {
@@ -23,7 +23,7 @@ func TestMarksExpireWithoutARelay(t *testing.T) {
 		return m.Identity
 	}
 	old := mark()
-	if _, err := w.db.Maintain(t.Context(), store.Maintain{}); err != nil { // which meets the consumer
+	if _, err := w.db.Maintain(t.Context(), store.Maintain{}); err != nil { // registers the consumer
 		t.Fatal(err)
 	}
 	w.pass(31 * 24 * time.Hour)
@@ -48,7 +48,7 @@ func TestMarksExpireWithoutARelay(t *testing.T) {
 		<-taken
 		for deadline := time.Now().Add(5 * time.Minute); keep != nil && seen()[0].Outcome != store.Fresh; {
 			if time.Now().After(deadline) {
-				t.Fatal("the old mark does not go")
+				t.Fatal("the old mark is not deleted")
 			}
 		}
 		cancel()
@@ -63,6 +63,6 @@ func TestMarksExpireWithoutARelay(t *testing.T) {
 	err := inbox.New(w.db, w.bus, "c",
 		&inbox.Options{Retention: inbox.Retention{Keep: &store.Retention{Marks: time.Hour}}}).Run(t.Context())
 	if !errors.As(err, &refused) {
-		t.Errorf("marks that go before the rows: %v", err)
+		t.Errorf("marks that expire before the rows: %v", err)
 	}
 }

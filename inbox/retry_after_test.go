@@ -14,9 +14,9 @@ import (
 	"github.com/skald-go/skald/inbox"
 )
 
-// TestRetryAfterHasALeastWait has a handler or a call name no wait: it is tried again after
-// Retry.InitialInterval, not at once. Its error is stored with the message, and one line is logged for all
-// attempts.
+// TestRetryAfterHasALeastWait: a handler or a call returns RetryAfter without a wait. It is retried after
+// Retry.InitialInterval, not immediately. Its error is stored with the message, and one line is logged for
+// all attempts.
 func TestRetryAfterHasALeastWait(t *testing.T) {
 	for _, wait := range []time.Duration{0, -time.Hour, 1, math.MinInt64} {
 		for way, on := range map[string]func(*inbox.Inbox[tx], func() error){

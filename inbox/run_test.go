@@ -50,7 +50,7 @@ func TestDifferentKeysOfOnePartitionAreHandledAtTheSameTime(t *testing.T) {
 	meet.Add(2)
 	stop := run(t, w.inbox(nil, func(ctx context.Context, tx tx, m skald.Received[string]) error {
 		meet.Done()
-		meet.Wait() // for ever, unless the other key's handler runs beside this one
+		meet.Wait() // forever, unless the other key's handler runs at the same time
 		return keep(ctx, tx, m)
 	}))
 	w.publish(w.message("k", "1"), w.message("l", "1"))
@@ -100,7 +100,7 @@ func TestDrainIsBounded(t *testing.T) {
 	in := w.inbox(&inbox.Options{Timeouts: inbox.Timeouts{Drain: time.Millisecond}},
 		func(ctx context.Context, tx tx, m skald.Received[string]) error {
 			close(begun)
-			<-ctx.Done() // a handler that heeds its context ends with the drain
+			<-ctx.Done() // a handler that respects its context ends with the drain
 			return ctx.Err()
 		})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -186,7 +186,7 @@ func TestMembersComeAndGoUnderLoad(t *testing.T) {
 	}
 }
 
-// away is a database that can be out of reach.
+// away is a database that a test can disconnect.
 type away struct {
 	store.Driver[tx]
 	out    atomic.Bool
@@ -226,7 +226,7 @@ func (a *away) Probe(ctx context.Context) error {
 
 func (a *away) Outage(err error) bool { return errors.Is(err, errAway) || a.Driver.Outage(err) }
 
-// In simulated time: the pauses between attempts are as long as they are.
+// Uses simulated time, with real pauses between attempts.
 // Interleaving 14.
 func TestOutageOfTheDatabaseIsNotCharged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -255,7 +255,7 @@ func TestOutageOfTheDatabaseIsNotCharged(t *testing.T) {
 	})
 }
 
-// fullPool is a database whose pool has no connection left for looks: handlers hold all.
+// fullPool is a database without a free connection for reads of the marks: handlers hold all.
 type fullPool struct {
 	store.Driver[tx]
 	looks atomic.Int64
@@ -267,7 +267,7 @@ func (f *fullPool) Seen(ctx context.Context, _ string, _ []store.Identity) ([]st
 	return nil, ctx.Err()
 }
 
-// A look into the marks that gets no connection holds up the main loop for a moment, not forever. In
+// A read of the marks that gets no connection delays the main loop for a moment, not forever. Uses
 // simulated time.
 func TestLookWithoutAConnectionDelaysLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -290,8 +290,8 @@ func TestLookWithoutAConnectionDelaysLittle(t *testing.T) {
 	})
 }
 
-// Each probe is a connection to the server. The looks of an idle consumer show that its database answers. In
-// simulated time.
+// Each probe opens a connection to the server. The looks of an idle consumer show that its database
+// answers, so it needs no probes. Uses simulated time.
 func TestIdleInboxDoesNotProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -308,7 +308,7 @@ func TestIdleInboxDoesNotProbe(t *testing.T) {
 	})
 }
 
-// callCount counts what an idle inbox asks its database.
+// callCount counts the calls of the database by an idle inbox.
 type callCount struct {
 	store.Driver[tx]
 	n atomic.Int64
@@ -339,8 +339,8 @@ func (a *callCount) Probe(ctx context.Context) error {
 	return a.Driver.Probe(ctx)
 }
 
-// An idle inbox makes about nine calls of its database a minute, each a transaction: one in 8 s for all that
-// it looks for, and one in a minute for the types that it handles.
+// An idle inbox makes about nine calls of its database a minute, each one transaction: one look in 8 s,
+// and one heartbeat a minute.
 func TestIdleInboxMakesFewCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -395,7 +395,7 @@ func TestMissingTablesEndRunWithTheRemedy(t *testing.T) {
 	}
 }
 
-// ending is a driver that finds out, as database/sql must, that the handler ended the transaction itself.
+// ending is a driver that detects, as database/sql must, that the handler ended the transaction itself.
 type ended struct{ store.Driver[tx] }
 
 type endedUnit struct{ store.Unit[tx] }

@@ -19,8 +19,7 @@ import (
 	"github.com/skald-go/skald/inbox"
 )
 
-// Whatever becomes of a message, its payload is in no log, span, metric or Health, nor in what is kept of its
-// failure.
+// The payload of a message is in no log, span, metric, Health or stored failure, for any result.
 func TestPayloadsAreNeverLogged(t *testing.T) {
 	const secret = "4929123412341234"
 	w := newWorld(t, 1)
@@ -94,7 +93,7 @@ func TestPayloadsAreNeverLogged(t *testing.T) {
 	}
 	for where, text := range told {
 		if strings.Contains(text, secret) {
-			t.Errorf("%s tells the payload:\n%s", where, text)
+			t.Errorf("%s has the payload:\n%s", where, text)
 		}
 	}
 }

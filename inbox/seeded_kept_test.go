@@ -16,8 +16,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Ways to write down what failed that the field knows, each with what comes of it; as it is here, nothing
-// does.
+// Known wrong ways to store failures, with their consequences. The inbox has none of these bugs.
 // Interleaving 12.
 func TestSeededBugsOfParkedMessages(t *testing.T) {
 	t.Run("parked in the order of ids", func(t *testing.T) {
@@ -58,7 +57,7 @@ func TestSeededBugsOfParkedMessages(t *testing.T) {
 	})
 }
 
-// A bugOf a store takes a safeguard away; nil: as it is.
+// A bugOf a store removes a safeguard; nil removes none.
 type bugOf func(store.Driver[tx]) store.Driver[tx]
 
 func (b bugOf) in(w *world) store.Driver[tx] {
@@ -68,8 +67,8 @@ func (b bugOf) in(w *world) store.Driver[tx] {
 	return b(w.db)
 }
 
-// parkedBehind: the first of a key fails once; those behind it have ids in another order than that of their
-// arrival.
+// parkedBehind: the first message of a key fails once. The ids of the later messages are in another order
+// than their arrival.
 func parkedBehind(t *testing.T, bug bugOf, want string) {
 	w, fails := newWorld(t, 1), true
 	for i, id := range []string{"a", "z", "b"} {
@@ -93,8 +92,8 @@ func parkedBehind(t *testing.T, bug bugOf, want string) {
 	w.expect("k", want)
 }
 
-// binaryKey: a message fails whose key is no text. It is tried again when it is due, and not at once for
-// ever.
+// binaryKey: a message with a key that is not text fails. It is retried when it is due, not immediately
+// and forever.
 func binaryKey(t *testing.T, bug bugOf, kept bool) {
 	w, runs := newWorld(t, 1), 0
 	w.publish(w.message("k\xff\x00", "1"))
@@ -118,7 +117,7 @@ func binaryKey(t *testing.T, bug bugOf, kept bool) {
 	}
 }
 
-// tooLargeToSay: a message dies that is as large as a message can be, and its death is announced.
+// tooLargeToSay: a message of the largest possible size becomes a dead letter, which is announced.
 func tooLargeToSay(t *testing.T, bug bugOf, kept bool) {
 	w, runs := newWorld(t, 1), 0
 	m := w.message("k", strings.Repeat("x", complete.MaxData-2))
@@ -139,7 +138,7 @@ func tooLargeToSay(t *testing.T, bug bugOf, kept bool) {
 	}
 }
 
-// keeps does something else before or behind all that keeps a message.
+// keeps calls a function before or after an effect that parks a message.
 type keeps struct {
 	store.Driver[tx]
 	before func(context.Context, *store.Effect) error
@@ -189,7 +188,7 @@ func (d keeps) around(ctx context.Context, es []store.Effect,
 	return stands, err
 }
 
-// sortsByID gives those of the key their places by their ids, as marks are sorted to be locked.
+// sortsByID orders the messages of the key by their ids, as marks are sorted for locking.
 func sortsByID(ctx context.Context, d store.Driver[tx], k *store.Park) error {
 	all, err := store.ListKept(ctx, d, store.Sought{Consumer: k.Consumer, Key: k.Message.Key, Limit: 100})
 	slices.SortFunc(all, func(a, b store.Parked) int { return strings.Compare(a.ID, b.ID) })
@@ -204,7 +203,7 @@ func sortsByID(ctx context.Context, d store.Driver[tx], k *store.Park) error {
 	return err
 }
 
-// refusesBytes is a column of type text.
+// refusesBytes behaves as a column of type text.
 func refusesBytes(_ context.Context, e *store.Effect) error {
 	if key := string(e.Park.Message.Key); !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
 		return errors.New("invalid byte sequence for encoding \"UTF8\"")
@@ -212,7 +211,7 @@ func refusesBytes(_ context.Context, e *store.Effect) error {
 	return nil
 }
 
-// announcesWhole says all of a dead letter, or does not let it die.
+// announcesWhole announces a complete copy of a dead letter, or refuses to store it.
 func announcesWhole(ctx context.Context, e *store.Effect) (err error) {
 	if k := e.Park; k.Dead != nil {
 		headers := append(slices.Clone(k.Message.Headers),

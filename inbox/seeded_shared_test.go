@@ -12,14 +12,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Bugs of two instances on one shared shape.
+// Bugs of two instances at one shared subscription.
 const (
 	shortLease   = "a claim has a lease of a second"
 	missingMarks = "an intake takes no mark"
 )
 
-// TestSeededBugsOfSharedShapes: the tests of shared shapes find each. TestSeededBugOfThePausedClaimer has one
-// more.
+// TestSeededBugsOfSharedShapes: the tests of shared subscriptions find each bug.
+// TestSeededBugOfThePausedClaimer has one more.
 func TestSeededBugsOfSharedShapes(t *testing.T) {
 	need.Postgres(t)
 	need.NATS(t)
@@ -36,7 +36,7 @@ func TestSeededBugsOfSharedShapes(t *testing.T) {
 	}
 }
 
-// storedWrongly is the store with the bug that the process is to have.
+// storedWrongly returns the store with the bug of this process.
 func storedWrongly(db store.Driver[pgx.Tx]) store.Driver[pgx.Tx] {
 	switch seeded.Bug() {
 	case shortLease:

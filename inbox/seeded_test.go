@@ -15,12 +15,12 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// Ways to keep failures that the field knows, each with what comes of it; as it is here, nothing does.
+// Known wrong ways to store failures, with their consequences. The inbox has none of these bugs.
 func TestSeededBugsOfFailures(t *testing.T) {
 	t.Run("a redrive by way of the topic", func(t *testing.T) {
 		for name, c := range map[string]struct {
 			wrap func(*membroker.Broker, store.Driver[tx]) store.Driver[tx]
-			mail string // of a consumer that never failed
+			mail string // the effects at the consumer that never failed
 		}{
 			"as it is": {nil, "1"},
 			"the bug": {func(bus *membroker.Broker, d store.Driver[tx]) store.Driver[tx] {
@@ -33,7 +33,7 @@ func TestSeededBugsOfFailures(t *testing.T) {
 	t.Run("attempts are counted in memory", func(t *testing.T) {
 		for name, c := range map[string]struct {
 			wrap func(store.Driver[tx]) store.Driver[tx]
-			runs int // of which each ends with a deploy
+			runs int // each ends with a deploy
 		}{
 			"as it is": {nil, 3},
 			"the bug": {func(d store.Driver[tx]) store.Driver[tx] {
@@ -46,7 +46,7 @@ func TestSeededBugsOfFailures(t *testing.T) {
 	t.Run("headers are added with each death", func(t *testing.T) {
 		for name, c := range map[string]struct {
 			wrap    func(store.Driver[tx]) store.Driver[tx]
-			headers int // behind five deaths
+			headers int // after five deaths
 		}{
 			"as it is": {func(d store.Driver[tx]) store.Driver[tx] { return d }, 1 + 6},
 			"the bug":  {func(d store.Driver[tx]) store.Driver[tx] { return adds{d} }, 1 + 5*6},
@@ -89,7 +89,7 @@ func redriven(t *testing.T, wrap func(*membroker.Broker, store.Driver[tx]) store
 	other.expect("k", want)
 }
 
-// byTheTopic publishes a dead letter anew where it came from, as a new message: the old one is finished with.
+// byTheTopic publishes a dead letter to its topic again, as a new message, and finishes the old one.
 type byTheTopic struct {
 	store.Driver[tx]
 	bus *membroker.Broker
@@ -116,7 +116,7 @@ func (d byTheTopic) Apply(ctx context.Context, es ...store.Effect) ([]bool, erro
 	return d.Driver.Apply(ctx, es...)
 }
 
-// deployed: a message fails always, in processes that live for one attempt each.
+// deployed: a message always fails, in processes that run for one attempt each.
 func deployed(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx], want int) {
 	w, runs := newWorld(t, 1), 0
 	w.publish(w.message("k", "1"))
@@ -141,7 +141,7 @@ func deployed(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx], want i
 	}
 }
 
-// counts knows the attempts of a message in memory alone.
+// counts has the attempts of a message only in memory.
 type counts struct {
 	store.Driver[tx]
 	of map[store.Identity]int
@@ -191,7 +191,7 @@ func (d counts) without(es []store.Effect) []store.Effect {
 	return es
 }
 
-// goesRound: a dead letter is copied to a topic, from where somebody publishes it again, to die again.
+// goesRound: a dead letter is copied to a topic, published from there again, and fails again.
 func goesRound(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx], want int) {
 	w := newWorld(t, 1)
 	if err := w.bus.MakeTopics(t.Context(), 1, "dead"); err != nil {
@@ -209,7 +209,7 @@ func goesRound(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx], want 
 		w.quiet(in)
 		rows := w.db.Rows()
 		if len(rows) != n+1 {
-			t.Fatalf("%d copies behind %d deaths", len(rows), n+1)
+			t.Fatalf("%d copies after %d deaths", len(rows), n+1)
 		}
 		m = rows[n].Message
 		m.Topic = "orders"
@@ -219,7 +219,7 @@ func goesRound(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx], want 
 	}
 }
 
-// adds puts what is said of a death behind all that was said before.
+// adds appends the headers of a dead letter to all earlier ones.
 type adds struct{ store.Driver[tx] }
 
 func (d adds) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
@@ -245,8 +245,8 @@ func (u addsUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 	return u.Unit.Rollback(ctx, instead...)
 }
 
-// A sender is paused between its intent and its call, while another takes the message on, and the provider
-// forgets the key. One that does not look at its deadline charges a second time.
+// A sender is paused between its intent and its call. Meanwhile another process continues the message, and
+// the provider drops the key. A sender that ignores its deadline charges twice.
 // Interleaving 8.
 func TestSeededBugOfTheDeadline(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 // Interleaving 13.
 func TestRejectionThatIsNoLongerTrueIsNotStored(t *testing.T) { restocked(t, nil, store.Done) }
 
-// Ways to store a "no" that the field knows, each with what comes of it; as it is here, nothing does.
+// Known wrong ways to store a rejection, with their consequences. The inbox has none of these bugs.
 // Interleaving 13.
 func TestSeededBugsOfVerdicts(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -47,8 +47,8 @@ func TestSeededBugsOfVerdicts(t *testing.T) {
 	}
 }
 
-// restocked: a handler says that there is nothing left. Between the rollback of its rows and the transaction
-// that stores its "no", the article is restocked by a rival.
+// restocked: a handler rejects because no article is left. Between the rollback of its rows and the
+// transaction that stores its rejection, another transaction restocks the article.
 func restocked(t *testing.T, bug bugOf, want store.Outcome) {
 	w := newWorld(t, 1)
 	lock := store.Lock{Space: "sku", Key: "tea"}
@@ -84,7 +84,8 @@ func restocked(t *testing.T, bug bugOf, want store.Outcome) {
 	}
 }
 
-// moving lets a rival change the entity between the rollback of a rejection and its second transaction.
+// moving is a driver: another transaction changes the entity between the rollback of a rejection and its
+// second transaction.
 type moving struct {
 	store.Driver[tx]
 	between func()
@@ -108,7 +109,7 @@ func (u movingUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bo
 	return u.d.Apply(ctx, instead...)
 }
 
-// unguarded takes from each effect what it stands on.
+// unguarded removes a condition from each effect.
 type unguarded struct {
 	store.Driver[tx]
 	take func(*store.Effect)
@@ -121,21 +122,21 @@ func (d unguarded) Apply(ctx context.Context, es ...store.Effect) ([]bool, error
 	return d.Driver.Apply(ctx, es...)
 }
 
-// triedAgain: what is to be done once fails for a moment, and is asked for again.
+// triedAgain: work that is to be done once fails temporarily, and is requested again.
 func triedAgain(t *testing.T, bug bugOf, want string) {
 	w := newWorld(t, 1)
 	db := bug.in(w)
 	away := func(context.Context, tx) (receipt, error) { return receipt{}, errors.New("503, try again") }
 	if _, _, err := once.Do(t.Context(), db, "charge", "a", "7", away); err == nil {
-		t.Fatal("a failure is no failure")
+		t.Fatal("the first request did not fail")
 	}
 	if _, _, err := once.Do(t.Context(), db, "charge", "a", "7", pay(w, 1)); (err == nil) != (want != "") {
-		t.Errorf("asked again: %v", err)
+		t.Errorf("the second request: %v", err)
 	}
 	w.expect("paid", want)
 }
 
-// final stores whatever a transaction ends with as the answer.
+// final stores each error of a transaction as the answer.
 type final struct{ store.Driver[tx] }
 
 func (d final) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {

@@ -32,7 +32,7 @@ func (b *seenBench) Seen(_ context.Context, _ string, ids []store.Identity) (out
 	for _, id := range ids {
 		v := store.Verdict{Outcome: b.done[id.ID], Fingerprint: 1}
 		if v.Outcome == store.Done {
-			v.Fingerprint = 0 // of no message in particular
+			v.Fingerprint = 0 // unknown
 		}
 		out = append(out, v)
 	}
@@ -74,15 +74,15 @@ func (b *seenBench) entry(id string) *partition.Entry {
 	return e
 }
 
-// What has a mark is dropped, remembered, and dropped by the cache from then on; what is a conflict, or is to
-// be answered again, is left to its attempt.
+// A message with a mark is dropped, remembered, and then dropped by the cache. A conflict, or a message
+// with an answer to repeat, is left to its attempt.
 func TestRepeatsAreDropped(t *testing.T) {
 	b, f := seenNewBench(t)
 	b.done["done"], b.done["conflict"], b.done["again"] = store.Done, store.Rejected, store.Done
 	fresh, done, conflict, again := b.entry("fresh"), b.entry("done"), b.entry("conflict"), b.entry("again")
 	again.Type = "again"
 	if !f.Marked(t.Context(), []*partition.Entry{fresh, done, conflict, again}) {
-		t.Error("it is not known what was finished")
+		t.Error("the marks were not read")
 	}
 	if fresh.Done || !done.Done || conflict.Done || len(b.cache) != 1 {
 		t.Errorf("dropped are %d; the cache has %v", f.in.Health().Duplicates, b.cache)
@@ -94,15 +94,14 @@ func TestRepeatsAreDropped(t *testing.T) {
 	}
 	f.On("another run")
 	if repeat = b.entry("done"); repeat.Done {
-		t.Fatal("a new one is done")
+		t.Fatal("a new message is dropped")
 	}
 	if f.Cached(t.Context(), []*partition.Entry{repeat}); repeat.Done {
-		t.Error("the cache counts behind a restart of the database")
+		t.Error("the cache is used after a restart of the database")
 	}
 }
 
-// Behind many that are new it is no longer asked, but where a process may have died of one, and behind a
-// repeat.
+// After many new messages the marks are not read, except for suspects and after a duplicate.
 func TestNewMessagesAreNotLookedUpForever(t *testing.T) {
 	b, f := seenNewBench(t)
 	for n := range trusting {
@@ -113,15 +112,15 @@ func TestNewMessagesAreNotLookedUpForever(t *testing.T) {
 	}
 	b.l.Tried = map[string]bool{}
 	if f.Marked(t.Context(), []*partition.Entry{b.entry("suspect")}); b.read != trusting+1 {
-		t.Error("it is not asked of what a process may have died of")
+		t.Error("the marks of suspects are not read")
 	}
 	b.l.Tried = nil
 	f.Distrust()
 	if f.Marked(t.Context(), []*partition.Entry{b.entry("more")}); b.read != trusting+2 {
-		t.Error("it is not asked behind a repeat")
+		t.Error("the marks are not read after a duplicate")
 	}
 	b.err = errors.New("away")
 	if f.Marked(t.Context(), []*partition.Entry{b.entry("more")}) {
-		t.Error("it is known though the database is away")
+		t.Error("the marks count as read while the database is away")
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// asked counts what is looked up of marks.
+// asked counts the marks that are looked up.
 type asked struct {
 	store.Driver[tx]
 	ids int
@@ -22,8 +22,8 @@ func (a *asked) Seen(ctx context.Context, consumer string, ids []store.Identity)
 	return a.Driver.Seen(ctx, consumer, ids)
 }
 
-// Where nothing comes twice it is not asked for ever whether it did. A repeat is found by its mark then, and
-// has it asked again.
+// Without duplicates the marks are not read forever. An attempt finds a duplicate by its mark, and then
+// the marks are read again.
 func TestRepeatsAreLookedUpWhereThereAreAny(t *testing.T) {
 	w := newWorld(t, 2)
 	db := &asked{Driver: w.db}
@@ -48,12 +48,12 @@ func TestRepeatsAreLookedUpWhereThereAreAny(t *testing.T) {
 	w.publish(last)
 	w.quiet(in)
 	if h := in.Health(); h.Duplicates != 1 || db.ids != 0 {
-		t.Errorf("%d repeats, %d looked up", h.Duplicates, db.ids)
+		t.Errorf("%d duplicates, %d looked up", h.Duplicates, db.ids)
 	}
 	w.publish(last, last)
 	w.quiet(in)
 	if h := in.Health(); h.Duplicates != 3 || db.ids != 2 {
-		t.Errorf("%d repeats, %d looked up", h.Duplicates, db.ids)
+		t.Errorf("%d duplicates, %d looked up", h.Duplicates, db.ids)
 	}
 	w.expect(string(last.Key), "once")
 	fresh(6_000)
@@ -70,6 +70,6 @@ func TestRepeatsAreLookedUpWhereThereAreAny(t *testing.T) {
 	db.ids = 0
 	fresh(10)
 	if db.ids != 10 {
-		t.Errorf("%d of 10 messages were looked up behind a partition that was gained", db.ids)
+		t.Errorf("%d of 10 messages were looked up after a partition was gained", db.ids)
 	}
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A shape is what several instances share at a broker: a queue or a durable.
+// A shape is a subscription that several instances share at a broker: a queue or a durable.
 type shape struct {
 	topic, group string
 	open         func(l *line) broker.Broker
@@ -93,7 +93,7 @@ func natsShape(t *testing.T, name string) shape {
 		jetstream.StreamConfig{Name: stream, Subjects: []string{name + ".*"}})
 	fatal(t, err)
 	t.Cleanup(func() { _ = js.DeleteStream(context.Background(), stream) })
-	wait := 30 * time.Second // a shorter one a slow machine may sleep through
+	wait := 30 * time.Second // on a slow machine a shorter wait could end too early
 	if seeded.Bug() != "" {
 		wait = 5 * time.Second
 	}
@@ -119,7 +119,7 @@ func natsShape(t *testing.T, name string) shape {
 		}}
 }
 
-// A line is an instance's way to the broker, which can be cut for good.
+// A line is an instance's connection to the broker, which can be cut for good.
 type line struct {
 	mu    sync.Mutex
 	gone  bool
@@ -128,7 +128,7 @@ type line struct {
 
 func (l *line) dial(network, address string) (net.Conn, error) { return l.Dial(network, address) }
 
-// Dial is what clients make connections by.
+// Dial is the dialer of clients.
 func (l *line) Dial(network, address string) (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,7 +165,7 @@ type sharing struct {
 	pool *pgxpool.Pool
 	mu   sync.Mutex
 	at   map[string]int // runs of an id at this moment
-	loud []string       // what was logged as WARN or worse
+	loud []string       // log lines of WARN and above
 	wake chan struct{}
 }
 
@@ -188,7 +188,7 @@ func newSharing(t *testing.T, of func(*testing.T, string) shape) *sharing {
 		wake: make(chan struct{}, 1000)}
 }
 
-// enter notes that id is run now: by nobody else.
+// enter notes that id runs now, and fails if it runs elsewhere.
 func (s *sharing) enter(id string) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,13 +202,13 @@ func (s *sharing) enter(id string) (leave func()) {
 	}
 }
 
-// Handle, Enabled, WithAttrs and WithGroup make it a handler of a log, which keeps what is loud.
+// Handle, Enabled, WithAttrs and WithGroup implement slog.Handler, which keeps warnings and errors.
 func (s *sharing) Handle(_ context.Context, r slog.Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	said := r.Message
 	if strings.Contains(said, "the broker keeps messages forever") {
-		return nil // so it is
+		return nil // that is true here
 	}
 	r.Attrs(func(a slog.Attr) bool { said += " " + a.String(); return true })
 	s.loud = append(s.loud, said)
@@ -220,8 +220,8 @@ func (s *sharing) WithGroup(string) slog.Handler                { return s }
 
 type hands map[string]func(ctx context.Context, id string) error
 
-// start runs an instance whose handlers write the id of each message, with its own name, when the hand of its
-// type has let it go.
+// start runs an instance with this name. Its handlers wait for the hand of their type, and then write the
+// id of each message.
 func (s *sharing) start(who string, each hands) (cut, stop func()) {
 	way := &line{}
 	bus := s.open(way)
@@ -261,7 +261,7 @@ func (s *sharing) start(who string, each hands) (cut, stop func()) {
 	return way.cut, stop
 }
 
-// effects waits until there are n, each of another message, and tells how many each instance has.
+// effects waits until there are n, each of another message, and returns how many each instance has.
 func (s *sharing) effects(n int) map[string]int {
 	s.Helper()
 	patience := 5 * time.Minute
@@ -296,8 +296,8 @@ func (s *sharing) effects(n int) map[string]int {
 	}
 }
 
-// awaitBug waits, in a process that is to have a bug, until that shows: what the cut instance had in hand may
-// come to others later than all else.
+// awaitBug waits until the bug of this process is visible: other instances may get the messages of the cut
+// instance after all others.
 func (s *sharing) awaitBug() {
 	for deadline := time.After(time.Minute); seeded.Bug() != "" && !s.Failed(); {
 		select {
@@ -308,7 +308,7 @@ func (s *sharing) awaitBug() {
 	}
 }
 
-// meet is where several instances wait for each other: it lets them go when each is there.
+// meet is a meeting point of several instances: it releases them when all are there.
 func meet(n int) func(ctx context.Context, id string) error {
 	var mu sync.Mutex
 	all := make(chan struct{})
@@ -327,8 +327,8 @@ func meet(n int) func(ctx context.Context, id string) error {
 	}
 }
 
-// TestSharedInPeace: instances that share a queue or a durable work side by side: nothing is logged, nobody
-// takes anything from anybody, and each message takes effect once.
+// TestSharedInPeace: instances that share a queue or a durable work at the same time. Nothing is logged,
+// no instance takes a message of another one, and each message takes effect once.
 func TestSharedInPeace(t *testing.T) {
 	t.Parallel()
 	for name, shape := range shapes() {
@@ -352,15 +352,15 @@ func TestSharedInPeace(t *testing.T) {
 			stopOne()
 			stopTwo()
 			if len(s.loud) > 0 {
-				t.Errorf("in peace it was said: %s", strings.Join(s.loud, "\n"))
+				t.Errorf("the log has: %s", strings.Join(s.loud, "\n"))
 			}
 		})
 	}
 }
 
-// TestSharedAndCutOff: an instance that loses its broker while it has a parked message, a call and a fresh
-// message in hand is not run beside: others, also one that joins then, leave to it what it has until its
-// lease is over, or its transaction.
+// TestSharedAndCutOff: an instance loses its broker while it has a parked message, a call and a new
+// message in progress. Other instances, also one that joins then, do not run these messages until its
+// lease or its transaction ends.
 func TestSharedAndCutOff(t *testing.T) {
 	t.Parallel()
 	for name, shape := range shapes() {
@@ -391,7 +391,7 @@ func TestSharedAndCutOff(t *testing.T) {
 			for _, kind := range []string{"parked", "fresh", "called"} {
 				s.publish(kind, kind)
 				if got := <-begun; got != kind {
-					t.Fatalf("%s is in hand, not %s", got, kind)
+					t.Fatalf("%s is in progress, not %s", got, kind)
 				}
 			}
 			s.start("two", others)
@@ -401,12 +401,12 @@ func TestSharedAndCutOff(t *testing.T) {
 				s.publish(fmt.Sprint("later", i), "later")
 			}
 			s.effects(20)
-			var claims int // of what is parked, that nobody but its owner may claim yet
+			var claims int // of parked messages that only their owner may claim yet
 			fatal(t, s.pool.QueryRow(t.Context(), "SELECT count(*) FROM "+s.topic+
 				".skald_parked WHERE id IN ('parked', 'called') AND due > now() + interval '30 s'").Scan(
 				&claims))
 			if claims != 2 {
-				t.Errorf("of 2 messages that a living instance has in hand %d are left to it", claims)
+				t.Errorf("of 2 messages in progress of a living instance, %d are left to it", claims)
 			}
 			s.awaitBug()
 			close(free)
@@ -417,7 +417,7 @@ func TestSharedAndCutOff(t *testing.T) {
 	}
 }
 
-// call lets in make calls for the type "called", which the hand lets go.
+// call makes in call for the type "called", with calls that wait for the hand.
 func (s *sharing) call(in *inbox.Inbox[pgx.Tx], hand func(context.Context, string) error) {
 	said := skald.Event[struct{}]{Topic: s.topic, Type: "called"}
 	inbox.OnCall(in, said, call.Call[pgx.Tx, struct{}, string, string]{

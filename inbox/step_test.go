@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A purchase is the payload of both sides: what is charged, and what is given back.
+// A purchase is the payload of charges and refunds.
 type purchase struct {
 	Order, Change string
 	Begun         time.Time
@@ -45,7 +45,7 @@ func sagaInValue(m skald.Received[string]) string { return m.Value }
 type till struct {
 	*world
 	in   *inbox.Inbox[tx]
-	fail error // of the next charges
+	fail error // the error of the next charges
 }
 
 func newTill(t *testing.T, o *inbox.Options) *till { return tillOver(t, o, nil) }
@@ -107,23 +107,23 @@ func (l *till) message(e skald.Event[purchase], key string, p purchase) skald.Me
 	return m
 }
 
-// come publishes a message and has it taken.
+// come publishes a message and runs until it is handled.
 func (l *till) come(e skald.Event[purchase], p purchase) skald.Message {
 	l.t.Helper()
-	m := l.message(e, p.Order+"/"+e.Type, p) // of a key of its own: only the step binds the two
+	m := l.message(e, p.Order+"/"+e.Type, p) // with its own key: only the step connects the two
 	l.publish(m)
 	l.quiet(l.in)
 	return m
 }
 
-// holds parks a message of which nothing is read, as one is that a process may have died of.
+// holds parks a message whose step was not read, as a suspect.
 func (l *till) holds(m skald.Message) {
 	l.t.Helper()
 	l.apply(store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "stock",
 		Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
 }
 
-// forgets lets so much time go by that the steps of before are forgotten.
+// forgets lets time pass until earlier steps have expired.
 func (l *till) forgets() {
 	l.t.Helper()
 	l.pass(91 * 24 * time.Hour)
@@ -132,7 +132,7 @@ func (l *till) forgets() {
 	}
 }
 
-// says wants what was said, in order, without the quotes.
+// says checks the published messages, in order, without quotes.
 func (l *till) says(want ...string) {
 	l.t.Helper()
 	var got []string
@@ -166,7 +166,7 @@ func (l *till) marked(m skald.Message, want store.Outcome) {
 func TestCompensationUndoesWhatTookEffectOnce(t *testing.T) {
 	l := newTill(t, nil)
 	l.come(placed, purchase{Order: "a"})
-	for range 3 { // under ids of their own
+	for range 3 { // under different ids
 		l.come(cancelled, purchase{Order: "a"})
 	}
 	again := l.come(placed, purchase{Order: "a"})
@@ -190,7 +190,7 @@ func TestCompensationBarsItsLateAction(t *testing.T) {
 	if h := l.in.Health(); h.Barred != 1 || h.Duplicates != 1 || h.Failures != 0 || len(l.kept()) != 0 {
 		t.Errorf("%+v, kept %v", h, l.kept())
 	}
-	// Another order, and another charge of this one, are nobody's business.
+	// Another order, and another charge of this one, are independent.
 	l.come(placed, purchase{Order: "b"})
 	l.come(placed, purchase{Order: "a", Change: "2"})
 	l.expect("b", "charged")
@@ -199,7 +199,7 @@ func TestCompensationBarsItsLateAction(t *testing.T) {
 	l.expect("a", "charged refunded")
 }
 
-// A mark is there, and yet nothing took effect: money that was never taken is not given back.
+// The message has a mark but had no effect: money that was never charged is not refunded.
 // Interleaving 1.
 func TestCompensationOfARejection(t *testing.T) {
 	l := newTill(t, nil)
@@ -212,7 +212,7 @@ func TestCompensationOfARejection(t *testing.T) {
 	l.stands("a", store.StepBarred)
 }
 
-// A second message for a step is a repeat of the first, with its answer.
+// A second message for a step is a duplicate of the first, with its answer.
 func TestSecondMessageForAStep(t *testing.T) {
 	l := newTill(t, nil)
 	l.come(placed, purchase{Order: "a"})
@@ -233,7 +233,8 @@ func TestSecondMessageForAStep(t *testing.T) {
 	}
 }
 
-// A step whose message is parked when it is undone is barred: tried again it ends so, and lets its key go.
+// A step is barred if its message is parked when the step is undone: the message is finished as barred at
+// its retry, and frees its key.
 // Interleaving 1.
 func TestParkedStepIsBarred(t *testing.T) {
 	l := newTill(t, &inbox.Options{Retry: inbox.Retry{InitialInterval: time.Minute,
@@ -258,7 +259,7 @@ func TestParkedStepIsBarred(t *testing.T) {
 	}
 }
 
-// The same of a dead letter: nobody has to redrive it, and its handler is not run.
+// The same for a dead letter: no redrive is necessary, and its handler does not run.
 // Interleaving 1.
 func TestDeadStepIsBarred(t *testing.T) {
 	l := newTill(t, nil)
@@ -298,8 +299,8 @@ func TestRedrivenStepIsUndone(t *testing.T) {
 	l.says("cancelled: done")
 }
 
-// betweenBoth does something between the rollback of a rejected message and the transaction that stores the
-// rejection.
+// betweenBoth calls a function between the rollback of a rejected message and the transaction that stores
+// the rejection.
 type betweenBoth struct {
 	store.Driver[tx]
 	do func()
@@ -327,8 +328,8 @@ func (u *betweenUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]
 	return u.Unit.Rollback(ctx, instead...)
 }
 
-// A "no" that is about to be stored while somebody bars the step is not said any more; and no failure is
-// parked over a bar.
+// A rejection that is about to be stored is not published if the step is barred meanwhile. No failure is
+// parked for a barred step.
 func TestStepIsBarredWhileItsMessageIsParked(t *testing.T) {
 	for name, p := range map[string]purchase{"rejected": {Order: "a", No: true}, "failed": {Order: "a"}} {
 		t.Run(name, func(t *testing.T) {
@@ -364,8 +365,8 @@ func TestStepIsBarredWhileItsMessageIsParked(t *testing.T) {
 	}
 }
 
-// A compensation of a step that may be forgotten is neither "nothing to undo" nor an undoing before somebody
-// decides.
+// A compensation of a step that may have expired goes into quarantine. It neither undoes the step nor ends
+// without an effect before an operator decides.
 // Interleaving 1.
 func TestCompensationThatIsTooOld(t *testing.T) {
 	l := newTill(t, nil)
@@ -391,8 +392,8 @@ func TestCompensationThatIsTooOld(t *testing.T) {
 	}
 }
 
-// A step that is named by its message's correlation id, as an engine gives it, is forgotten as one that is
-// named by the id of its saga. What tells no time is kept.
+// A step with a correlation id of an engine expires as one with the id of its saga. A step without a time
+// is kept.
 func TestStepNamedByCorrelationIsForgotten(t *testing.T) {
 	l := newTill(t, nil)
 	id := uuid7.New(l.clock())
@@ -401,13 +402,12 @@ func TestStepNamedByCorrelationIsForgotten(t *testing.T) {
 	}
 	l.pass(91 * 24 * time.Hour)
 	if did, err := l.db.Maintain(t.Context(), store.Maintain{}); err != nil || did.Steps != 2 {
-		t.Errorf("of four steps two tell when their saga began: %+v, %v", did, err)
+		t.Errorf("of four steps two have the begin of their saga: %+v, %v", did, err)
 	}
 }
 
-// A message that was parked before anybody read its step, as one that a process may have died of is, meets
-// the floor when it is taken: its step may have been taken, and forgotten. One whose step was noted when it
-// was parked does not, however long it was held.
+// A message was parked before its step was read, as a suspect. When it is handled, its step may have been
+// done and have expired: it goes into quarantine. A message with a stored step does not, at any age.
 func TestHeldStepThatIsTooOld(t *testing.T) {
 	l := newTill(t, nil)
 	began := l.clock()
@@ -429,7 +429,7 @@ func TestHeldStepThatIsTooOld(t *testing.T) {
 	l.expect("b", "charged")
 }
 
-// One that Skald held for so long goes into quarantine, too, and lets its key go.
+// A compensation that was parked for so long goes into quarantine, too, and frees its key.
 func TestHeldCompensationThatIsTooOld(t *testing.T) {
 	l := newTill(t, nil)
 	began := l.clock()
@@ -451,13 +451,12 @@ func TestHeldCompensationThatIsTooOld(t *testing.T) {
 	l.pass(time.Minute)
 	l.quiet(l.in)
 	if dead := l.dead(); len(dead) != 1 || !strings.Contains(dead[0].Last.Why, "to be undone is") {
-		// what it has to undo is forgotten
+		// the step that it has to undo has expired
 		t.Errorf("dead letters %+v", dead)
 	}
 }
 
-// An operator who admits a charge that is too old has it taken; who admits one that was barred meanwhile has
-// not.
+// An operator admits a charge that is too old, and it is handled. If it was barred meanwhile, it is not.
 func TestAdmittedStep(t *testing.T) {
 	l := newTill(t, nil)
 	began := l.clock()
@@ -481,7 +480,8 @@ func TestAdmittedStep(t *testing.T) {
 	l.expect("a", "charged refunded")
 }
 
-// While a call outside is under way, whoever would undo it, or take it again, waits and is charged nothing.
+// While an outside call is in progress, a message that would undo the step or do it again waits, and is
+// charged nothing.
 func TestStepWithACallUnderWay(t *testing.T) {
 	l := newTill(t, nil)
 	call := store.Step{Consumer: "stock", Saga: "a", Name: "charge", State: store.StepCalling,
@@ -503,7 +503,7 @@ func TestStepWithACallUnderWay(t *testing.T) {
 	l.says("cancelled: done")
 }
 
-// Beside messages that share a transaction, each step ends as it would alone.
+// Next to messages that share a transaction, each step ends as it would alone.
 func TestStepsNextToBatches(t *testing.T) {
 	l := newTill(t, &inbox.Options{Batch: 10, Workers: 1})
 	inbox.On(l.in, said,
@@ -517,7 +517,7 @@ func TestStepsNextToBatches(t *testing.T) {
 	l.quiet(l.in)
 	l.expect("b", "charged")
 	l.expect("d", "")
-	for _, order := range []string{"a", "c"} { // which of the two came first is nobody's to say
+	for _, order := range []string{"a", "c"} { // the order of the two is not defined
 		if got := l.db.User()[order]; got != "" && got != "charged refunded" {
 			t.Errorf("%s: %q", order, got)
 		}
@@ -530,8 +530,8 @@ func TestStepsNextToBatches(t *testing.T) {
 	}
 }
 
-// A message that names no saga is a dead letter at once, and so is one whose function panics at last; a
-// handler that is set anew takes no step.
+// A message without a saga is a dead letter immediately; a message with a function that panics is one in
+// the end. A replaced handler does no step.
 func TestMessageWithoutAStep(t *testing.T) {
 	l := newTill(t, &inbox.Options{Retry: inbox.Retry{Attempts: 1}})
 	l.come(placed, purchase{})
@@ -555,8 +555,7 @@ func TestMessageWithoutAStep(t *testing.T) {
 	}
 }
 
-// What cannot be taken in, since its step cannot be told, and comes again when it is a dead letter, holds
-// nothing up.
+// A message with an unknown step that comes again while it is a dead letter stops nothing.
 func TestUnreadableStepThatComesAgain(t *testing.T) {
 	l := newTill(t, nil)
 	bad := l.message(placed, "a", purchase{})
@@ -572,7 +571,7 @@ func TestUnreadableStepThatComesAgain(t *testing.T) {
 	if h := l.in.Health(); h.Unacknowledged > 0 || h.Duplicates != 2 {
 		t.Errorf("health %+v", h)
 	}
-	// what comes under the identity of another is a conflict, done or dead
+	// another message with the same identity is a conflict, whether the first is done or dead
 	other := l.come(placed, purchase{Order: "b"})
 	for _, m := range []skald.Message{other, bad} {
 		m.Data = []byte("{}}")

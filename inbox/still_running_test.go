@@ -32,7 +32,7 @@ func newHanging(t *testing.T, calls bool) *hanging {
 	return h
 }
 
-// at is the attempt that hangs: a call's first is parked before it is made.
+// at returns the number of the attempt that hangs: a call is parked before its first attempt.
 func (h *hanging) at() int {
 	switch {
 	case h.calls:
@@ -99,8 +99,8 @@ func (h *hanging) row(what string) (p store.Parked) {
 	return p
 }
 
-// A handler or a call that goes on after its claim has ended is not begun again next to itself. Its key
-// waits, no crash is counted, and other keys go on.
+// A handler or a call that still runs after its claim has ended is not begun a second time. Its key waits,
+// no crash is counted, and other keys continue.
 func TestClaimedMessageIsBegunOnceAtATime(t *testing.T) {
 	t.Parallel()
 	for name, calls := range map[string]bool{"handler": false, "call": true} {
@@ -134,14 +134,14 @@ func TestClaimedMessageIsBegunOnceAtATime(t *testing.T) {
 	}
 }
 
-// A claim is renewed while its call goes on, so no other instance makes the call meanwhile.
+// A claim is renewed while its call runs, so no other instance makes the call meanwhile.
 func TestClaimIsRenewedWhileItsCallGoesOn(t *testing.T) {
 	t.Parallel()
 	h := newHanging(t, true)
 	run(t, h.consumer())
 	h.publish(h.message("k", "hang"))
 	until(t, "it hangs", func() bool {
-		h.pass(10 * time.Millisecond) // a busy machine may be too slow for the intent, which is tried again
+		h.pass(10 * time.Millisecond) // a busy machine may be too slow for the intent, which is retried
 		return h.count("hang") == 1
 	})
 	rival := h.consumer()
@@ -155,7 +155,7 @@ func TestClaimIsRenewedWhileItsCallGoesOn(t *testing.T) {
 	}
 }
 
-// A message that a process may have died of runs alone, but others do not wait for one that does not return.
+// A suspect runs alone, but others do not wait for one that does not return.
 func TestSuspectThatHangsDoesNotStopOthers(t *testing.T) {
 	t.Parallel()
 	h := newHanging(t, false)
@@ -192,14 +192,14 @@ func TestSuspectThatHangsDoesNotStopOthers(t *testing.T) {
 	}
 }
 
-// The claims of a batch are renewed while one of its messages is taken alone for long, so no other instance
+// The claims of a batch are renewed while one of its messages runs alone for long, so no other instance
 // begins those that wait for the same worker.
 func TestClaimsOfABatchAreRenewed(t *testing.T) {
 	t.Parallel()
 	h := newHanging(t, false)
 	h.batch = 8
 	run(t, h.consumer())
-	for i := range 4 { // claimed messages that go well share the next transactions
+	for i := range 4 { // after a success claimed messages share transactions
 		what := fmt.Sprint("well", i)
 		h.publish(h.message(what, what))
 		until(t, what+" is handled", func() bool {
@@ -207,7 +207,7 @@ func TestClaimsOfABatchAreRenewed(t *testing.T) {
 			return h.count(what) >= 2
 		})
 	}
-	for _, what := range []string{"hang", "beside"} { // alone: of a batch, one that fails is begun again
+	for _, what := range []string{"hang", "beside"} { // one by one: in a batch, a failed message begins again
 		h.publish(h.message(what, what))
 		until(t, what+" has failed", func() bool { return h.row(what).Attempts == 1 })
 	}

@@ -16,12 +16,13 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// Handlers that ignore their contexts get replacements, as many as there are workers; then the consumer says
-// that nothing is handled. No message is begun twice, and no key passes its stuck message.
+// Handlers that ignore their contexts get replacements, as many as there are workers. Then the consumer
+// reports that nothing is handled. No message begins twice, and no later message of a key passes its stuck
+// message.
 func TestHandlersThatIgnoreTheirContexts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	w.db = memstore.New(nil) // by the true clock
+	w.db = memstore.New(nil) // with the real clock
 	const workers = 2
 	release := make(chan struct{})
 	var mu sync.Mutex
@@ -97,7 +98,7 @@ func begunOf(mu *sync.Mutex, begun map[string]int, prefix string) (n int) {
 func TestConsumerWithAllWorkersStuckLeaves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 4)
-	w.db = memstore.New(nil) // by the true clock
+	w.db = memstore.New(nil) // with the real clock
 	release := make(chan struct{})
 	var stuck, sick atomic.Int64
 	logged := &log{}
@@ -143,7 +144,7 @@ func TestConsumerWithAllWorkersStuckLeaves(t *testing.T) {
 func TestHungHandlerHoldsNoOtherKeyOfItsBatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	w.db = memstore.New(nil) // by the true clock
+	w.db = memstore.New(nil) // with the real clock
 	release := make(chan struct{})
 	free := sync.OnceFunc(func() { close(release) })
 	defer free()
@@ -185,8 +186,8 @@ func TestHungHandlerHoldsNoOtherKeyOfItsBatch(t *testing.T) {
 	w.expect("k4", "hangs behind")
 }
 
-// hangs is a batch handler that keeps its messages. The first two of its calls with the message "hangs" end
-// when they are freed.
+// hangs is a batch handler that does not return. Its first two calls with the message "hangs" end when
+// they are freed.
 type hangs struct {
 	frees              [2]chan struct{}
 	once               [2]sync.Once
@@ -222,7 +223,7 @@ func (h *hangs) handle(ctx context.Context, t tx, ms []skald.Message) error {
 func TestHungBatchHandlerHoldsNoKeyOutsideItsCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	w.db = memstore.New(nil) // by the true clock
+	w.db = memstore.New(nil) // with the real clock
 	h, logged := &hangs{frees: [2]chan struct{}{make(chan struct{}), make(chan struct{})}}, &log{}
 	defer h.free(0)
 	defer h.free(1)

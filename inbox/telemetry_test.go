@@ -15,8 +15,8 @@ import (
 	"github.com/skald-go/skald/inbox"
 )
 
-// A message that failed holds its key, and is named, while its handler runs again too: else one that always
-// takes long to fail would hardly ever be seen.
+// A failed message blocks its key, and is listed also while its handler runs again. Otherwise a slow
+// handler that always fails would rarely be listed.
 func TestStuckMessageIsListedWhileItIsRetried(t *testing.T) {
 	w := newWorld(t, 1)
 	var runs atomic.Int64
@@ -72,7 +72,7 @@ func TestInboxCountsResults(t *testing.T) {
 	want := map[string]int64{"processed": 2, "duplicate": 1, "skipped": 1, "rejected": 1, "failed": 1}
 	var got map[string]int64
 	until(t, "all is counted", func() bool {
-		w.pass(10 * time.Millisecond) // so that no claim ends while its message is in hand
+		w.pass(10 * time.Millisecond) // so that no claim ends while its message runs
 		got = outcomes(t, read)
 		for outcome, n := range want {
 			if got[outcome] < n {

@@ -24,8 +24,8 @@ import (
 
 var errService = errors.New("the service is away")
 
-// Attempts at many keys that fail by what may pass, for each message of other keys: counted, so that no
-// machine is too slow for it. A partition's memory has room for a part of them only.
+// Many keys fail temporarily. Their attempts are counted for each message of other keys, so that no
+// machine is too slow for the test. A partition has room for only part of them.
 func TestBadKeysCostOthersLittle(t *testing.T) {
 	for name, batch := range map[string]int{"one by one": 1, "in batches": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +39,7 @@ func badKeysCostLittle(t *testing.T, batch int, uncharged time.Duration) {
 	const bad, good = 300, 3000
 	most := good/19 + 35
 	if batch != 1 {
-		most += bad // each runs once in a batch that is undone
+		most += bad // each runs once in a batch that is rolled back
 	}
 	w := newWorld(t, 4)
 	tries, handled := 0, 0
@@ -77,8 +77,8 @@ func badKeysCostLittle(t *testing.T, batch int, uncharged time.Duration) {
 	}
 }
 
-// A key that fails by what may pass has many messages in its partition, which has room for a part of them
-// only. The partition goes on.
+// A key that fails temporarily has many messages in its partition, which has room for only part of them.
+// The partition continues.
 func TestOneBadKeyLeavesItsPartition(t *testing.T) {
 	const all = 2000
 	w := newWorld(t, 1)
@@ -113,8 +113,9 @@ func TestOneBadKeyLeavesItsPartition(t *testing.T) {
 	}
 }
 
-// The bounded time is kept with the message: neither a restart nor another instance begins it anew. After it
-// the message dies as any other, and its key goes on as after any other.
+// The begin of the uncharged time is stored with the message: a restart or another instance does not
+// restart it. Then the message becomes a dead letter as any other, and its key continues as after any
+// other.
 func TestTransientFailuresAreChargedAfterABoundedTime(t *testing.T) {
 	w := newWorld(t, 1)
 	o := inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 3, Uncharged: 5 * time.Minute},
@@ -156,7 +157,8 @@ func TestTransientFailuresAreChargedAfterABoundedTime(t *testing.T) {
 	}
 }
 
-// One such message in a batch is taken alone from then on: its neighbours run once more, and later ones once.
+// A message that fails temporarily in a batch runs alone from then on: its neighbors run once more, and
+// later ones once.
 func TestTransientFailureInABatch(t *testing.T) {
 	w := newWorld(t, 1)
 	runs, fails := map[string]int{}, 0
@@ -192,15 +194,15 @@ func TestTransientFailureInABatch(t *testing.T) {
 	}
 }
 
-// ticking is a clock that a test moves ahead.
+// ticking is a clock that a test moves.
 type ticking struct{ ahead atomic.Int64 }
 
 func (c *ticking) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
 func (c *ticking) pass(d time.Duration) { c.ahead.Add(int64(d)) }
 
-// Whatever a message fails by that may pass: others are handled, it is parked with its key, is listed, and
-// dies in the end.
+// A message fails temporarily in different ways. Others are handled; it is parked with its key, is listed,
+// and becomes a dead letter in the end.
 func TestTransientFailuresBlockNoOtherKey(t *testing.T) {
 	sleeps := func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "SELECT pg_sleep(25)")
@@ -265,7 +267,7 @@ func TestTransientFailuresBlockNoOtherKey(t *testing.T) {
 	t.Run("a step", func(t *testing.T) { stopsNobodyElse(t, open, asStep(late)) })
 }
 
-// A handling binds a handler that fails for the message "bad", and counts the others.
+// A handling registers a handler that fails for the message "bad", and counts the others.
 type handling func(in *inbox.Inbox[pgx.Tx], handled *atomic.Int64)
 
 type failing func(context.Context, pgx.Tx) error
@@ -360,7 +362,7 @@ func stopsNobodyElse(t *testing.T, open opening[pgx.Tx], handle handling) {
 	})
 	for _, p := range kept(false) {
 		if p.Attempts != 0 {
-			t.Errorf("%s is charged %d attempts at once", p.ID, p.Attempts)
+			t.Errorf("%s is charged %d attempts immediately", p.ID, p.Attempts)
 		}
 	}
 	if h := in.Health(); !h.Ready || h.Stopped != "" || !h.Stuck[0].Uncharged || h.Failures == 0 {
@@ -376,8 +378,8 @@ func stopsNobodyElse(t *testing.T, open opening[pgx.Tx], handle handling) {
 	}
 }
 
-// A database that is away is nobody's fault, however long: nothing is charged, nothing is begun meanwhile,
-// and the consumer goes on.
+// While the database is away, however long, nothing is charged and nothing begins. Then the consumer
+// continues.
 func TestNothingIsChargedWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	c := need.NewCluster(t)
@@ -412,7 +414,7 @@ func TestNothingIsChargedWhileTheDatabaseIsAway(t *testing.T) {
 		w.publish(w.message(fmt.Sprint("k", i), "2"))
 	}
 	until(t, "the probe to fail", func() bool { return db.Probe(t.Context()) != nil })
-	time.Sleep(time.Second) // it is seen by the consumer, too
+	time.Sleep(time.Second) // the consumer notices it, too
 	clock.pass(time.Hour)
 	before := tries.Load()
 	c.Start()

@@ -17,8 +17,8 @@ import (
 
 func logger(text *strings.Builder) *slog.Logger { return slog.New(slog.NewTextHandler(text, nil)) }
 
-// A message is listed and told of at the third outage in a row, and no more once it ended, is another
-// instance's, or was not tried for long.
+// A message is listed and logged at the third outage in a row. It is not listed after it ended, when
+// another instance has it, or after a long time without an attempt.
 func TestOutagesThatLastAreListed(t *testing.T) {
 	var log strings.Builder
 	m, l, now := newTroubledMessages(logger(&log)), partition.New("orders/0"), time.Now()
@@ -31,7 +31,7 @@ func TestOutagesThatLastAreListed(t *testing.T) {
 		}
 	}
 	if note(2); len(m.Lasting(now)) != 0 || log.Len() > 0 {
-		t.Errorf("two are no chance: %v, %s", m.Lasting(now), &log)
+		t.Errorf("two are listed or logged: %v, %s", m.Lasting(now), &log)
 	}
 	note(1)
 	if all := m.Lasting(now); len(all) != 1 || all[0].Attempts != 3 || all[0].Error != "refused" ||
@@ -39,17 +39,17 @@ func TestOutagesThatLastAreListed(t *testing.T) {
 		t.Errorf("listed are %+v", all)
 	}
 	if n := strings.Count(log.String(), "waits for an outage"); n != 1 {
-		t.Errorf("told %d times: %s", n, &log)
+		t.Errorf("logged %d times: %s", n, &log)
 	}
 	m.Note(t.Context(), exec.Result{Entry: e, What: decide.Again}, now)
 	if m.Attempts(e.Given) != 3 {
-		t.Error("what says nothing of it ends it")
+		t.Error("a result without information ends it")
 	}
 	if m.Note(t.Context(), exec.Result{Entry: e, What: decide.Handled}, now); len(m.Lasting(now)) != 0 {
 		t.Error("it is listed though it was handled")
 	}
 	if note(3); len(m.Lasting(now.Add(forgotten+time.Second))) != 0 {
-		t.Error("it is listed though nobody tries it")
+		t.Error("it is listed though no attempt was made for long")
 	}
 	note(3)
 	if l.Lost = true; len(m.Lasting(now)) != 0 {
@@ -57,12 +57,12 @@ func TestOutagesThatLastAreListed(t *testing.T) {
 	}
 }
 
-// Work that fails twice in a row is listed and told of, and told of again when it goes well.
+// An operation that fails twice in a row is listed and logged, and its next success is logged.
 func TestWorkThatFailsIsListed(t *testing.T) {
 	var log strings.Builder
 	w, now := newStoreWork(logger(&log)), time.Now()
 	if w.Did(t.Context(), "claim", errors.New("away\nfor now"), true, now); len(w.Lasting()) != 0 {
-		t.Error("once is no chance")
+		t.Error("the first failure is listed")
 	}
 	w.Did(t.Context(), "claim", errors.New("away\nfor now"), true, now)
 	w.Did(t.Context(), "claim", errors.New("away\nfor now"), true, now)

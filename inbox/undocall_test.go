@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A desk is a till whose bank charges and refunds; a refund is of an order's charge.
+// A desk is a till with a bank that charges and refunds. A refund refers to the charge of an order.
 type worker struct {
 	*till
 	bank *bank
@@ -66,7 +66,7 @@ func deskOver(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx]) *worke
 	return d
 }
 
-// What was taken is undone by a call, once, whoever else wants that and whenever.
+// A charge is undone by a call, once, whenever and by whichever message.
 func TestCompensationByCall(t *testing.T) {
 	d := newDesk(t)
 	d.come(placed, purchase{Order: "a"})
@@ -89,12 +89,12 @@ func TestCompensationByCall(t *testing.T) {
 	}
 }
 
-// Whoever wants a step undone that is just being undone waits until that is known. It does not have the
-// refund called off.
+// A second undo of a step waits while the first one is in progress. It does not void the key of the
+// refund.
 func TestCompensationBesideCompensationByCall(t *testing.T) {
 	d := newDesk(t)
 	d.come(placed, purchase{Order: "a"})
-	d.bank.moods = []string{"before"} // it is not known whether it is refunded
+	d.bank.moods = []string{"before"} // the outcome of the refund is unknown
 	d.come(cancelled, purchase{Order: "a"})
 	d.publish(d.message(cancelled, "other", purchase{Order: "a"}))
 	d.quiet(d.in)
@@ -113,7 +113,7 @@ func TestCompensationBesideCompensationByCall(t *testing.T) {
 	}
 }
 
-// meanwhile is a driver over which something happens between the two transactions of an intent, once.
+// meanwhile is a driver that calls a function between the two transactions of an intent, once.
 type meanwhile struct {
 	store.Driver[tx]
 	happens func()
@@ -142,8 +142,8 @@ func (u meanwhileUnit) Rollback(ctx context.Context, instead ...store.Effect) ([
 	return u.d.Apply(ctx, instead...)
 }
 
-// Of one key one is parked while the other, of another topic, intends its call. If that stood behind it, it
-// would wait for its turn, and who is before it for its call.
+// A message is parked while another message of the same key, from another topic, stores its intent. The
+// one with the call must not wait behind the parked one: the parked one waits for the call.
 // Interleaving 8.
 func TestIntentBehindWhatWasParkedMeanwhile(t *testing.T) {
 	b := &meanwhile{}
@@ -170,7 +170,7 @@ func TestIntentBehindWhatWasParkedMeanwhile(t *testing.T) {
 	}
 }
 
-// Nothing is asked where nothing was taken: not of a charge that was declined, nor of one that never came.
+// No refund is made without a charge: not after a declined charge, and not if no charge came.
 func TestCompensationByCallOfNothing(t *testing.T) {
 	d := newDesk(t)
 	d.bank.moods = []string{"refuse"}
@@ -186,7 +186,7 @@ func TestCompensationByCallOfNothing(t *testing.T) {
 	}
 }
 
-// A charge that is under way is called off first; one that got through is refunded then.
+// A charge in progress is voided first; if it took effect, it is refunded.
 func TestCompensationByCallOfACallUnderWay(t *testing.T) {
 	for mood, want := range map[string]string{"before": "", "after": "charged refunded"} {
 		d := newDesk(t)
@@ -212,12 +212,12 @@ func TestRefusedCompensationByCall(t *testing.T) {
 	d.bank.moods = []string{"refuse"}
 	d.come(cancelled, purchase{Order: "a"})
 	d.stands("a", store.StepDone)
-	d.come(cancelled, purchase{Order: "a"}) // another one may
+	d.come(cancelled, purchase{Order: "a"}) // another undo may succeed
 	d.expect("a", "charged refunded")
 	d.says("not refunded", "cancelled: done")
 }
 
-// What the step was taken by before Skald knew of it is undone, too, once; and is not taken again.
+// A step that was done before Skald recorded it is undone, too, once, and is not done again.
 func TestLegacySteps(t *testing.T) {
 	for _, outside := range []bool{false, true} {
 		d := newDesk(t)
@@ -269,7 +269,7 @@ func TestLegacySteps(t *testing.T) {
 	}
 }
 
-// No lookup is none: a step that nobody has taken is taken.
+// Without a lookup, a step that no message has done is done.
 func TestNoLegacyLookup(t *testing.T) {
 	l := newTill(t, nil)
 	l.in.LegacySteps(nil)
@@ -289,9 +289,8 @@ func (d *worker) refundOfAnything() call.Call[tx, purchase, string, string] {
 	}
 }
 
-// A dead letter that had freed its key is redriven while another message of the key is at a call of the step
-// that it is to undo; or that one has died at its call; or is just about to make it. Neither waits for the
-// other for ever.
+// A dead letter freed its key, and is redriven in one of three states: another message of the key calls to
+// undo its step, or died during that call, or is about to make it. Neither waits for the other forever.
 // Interleaving 8.
 func TestRedriveNextToACallOfItsKey(t *testing.T) {
 	for _, when := range []string{"at the call", "dead at the call", "before the call"} {
@@ -310,7 +309,7 @@ func TestRedriveNextToACallOfItsKey(t *testing.T) {
 			redrive := func() {
 				d.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: refund.Identity}})
 			}
-			d.bank.moods = []string{"before"} // it is not known whether it is charged
+			d.bank.moods = []string{"before"} // the outcome of the charge is unknown
 			if when == "before the call" {
 				b.happens = redrive
 			}
@@ -342,7 +341,7 @@ func TestRedriveNextToACallOfItsKey(t *testing.T) {
 	}
 }
 
-// falling is a driver over which no intent ever stands.
+// falling is a driver that never stores an intent.
 type falling struct {
 	store.Driver[tx]
 	intents int
@@ -367,19 +366,19 @@ func (u fallingUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]b
 	return []bool{false}, err
 }
 
-// An intent that does not stand is tried again at once, and then with growing pauses.
+// An intent that is not stored is retried immediately, and then with growing pauses.
 func TestIntentThatIsNeverStoredHasPauses(t *testing.T) {
 	b := &falling{}
 	d := deskOver(t, func(db store.Driver[tx]) store.Driver[tx] { b.Driver = db; return b })
 	d.come(placed, purchase{Order: "a"})
 	if b.intents != 2 {
-		t.Errorf("%d intents at once", b.intents)
+		t.Errorf("%d intents immediately", b.intents)
 	}
 	for n := range 3 {
 		d.pass(2 * time.Second) // the longest pause here is a second
 		d.quiet(d.in)
 		if b.intents != 3+n {
-			t.Errorf("%d intents behind %d pauses", b.intents, n+1)
+			t.Errorf("%d intents after %d pauses", b.intents, n+1)
 		}
 	}
 }

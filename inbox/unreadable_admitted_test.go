@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// An admitted message that cannot be read is put back with the reason. The others are taken.
+// An admitted message that cannot be read is put back with the reason. The others are handled.
 func TestUnreadableAdmittedMessageIsPutBack(t *testing.T) {
 	t.Parallel()
 	ctx, schema := t.Context(), "inbox_"+strings.ToLower(rand.Text()[:10])

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// What no worker has begun when the inbox is told to stop is left, as what is at the broker is.
+// Messages that no worker has begun when the inbox stops are left, as the messages at the broker.
 func TestStopLeavesWaitingMessages(t *testing.T) {
 	begun, waits := &partition.Entry{}, &partition.Entry{}
 	l := &loop[*memstore.Tx]{jobs: make(chan []*partition.Entry, 2), running: 3,
@@ -19,6 +19,6 @@ func TestStopLeavesWaitingMessages(t *testing.T) {
 	l.unhand()
 	_, still := l.hands[begun]
 	if l.running != 1 || len(l.hands) != 1 || !still || len(l.jobs) != 0 {
-		t.Errorf("%d are in hand (%v), and %d wait", l.running, l.hands, len(l.jobs))
+		t.Errorf("%d are running (%v), and %d wait", l.running, l.hands, len(l.jobs))
 	}
 }

@@ -54,7 +54,7 @@ func (w *world) pass(d time.Duration) {
 	w.now = w.now.Add(d)
 }
 
-// message is one that another service said; key "" is none.
+// message returns a message of another service; key "" is none.
 func (w *world) message(key, data string) skald.Message {
 	w.n++
 	m := skald.Message{ID: fmt.Sprintf("m-%d", w.n), Source: "/other", Type: "said", Topic: "orders",
@@ -72,8 +72,8 @@ func (w *world) publish(ms ...skald.Message) {
 	}
 }
 
-// note is a handler's effect: it appends to a list in the user's table, so that an effect that happens twice
-// or out of order shows.
+// note is the effect of handlers: it appends to a list in the user's table. So an effect that happens
+// twice or out of order is visible.
 func note(t tx, list, what string) error {
 	old, _ := t.Get(list)
 	return t.Put(list, strings.TrimPrefix(old+" "+what, " "))
@@ -106,7 +106,7 @@ func (w *world) over(db store.Driver[tx], o *inbox.Options,
 }
 
 // begins counts the transactions that a stepped inbox begins. The count identifies the transaction of a
-// handler: each function of a shared transaction has a handle of its own.
+// handler: each function of a shared transaction gets a different handle.
 type begins struct {
 	store.Driver[tx]
 	n int
@@ -117,12 +117,12 @@ func (b *begins) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], er
 	return b.Driver.Begin(ctx, in)
 }
 
-// stepper is an inbox by the world's clock.
+// stepper returns an inbox with the world's clock.
 func (w *world) stepper(h func(ctx context.Context, t tx, m skald.Received[string]) error) *inbox.Inbox[tx] {
 	return w.inbox(&inbox.Options{Now: w.clock}, h)
 }
 
-// quiet steps in until there is nothing to do.
+// quiet calls Step until nothing is left to do.
 func (w *world) quiet(in skald.Stepper) {
 	w.t.Helper()
 	for range 100_000 {
@@ -137,7 +137,7 @@ func (w *world) quiet(in skald.Stepper) {
 	w.t.Fatal("never quiet")
 }
 
-// until polls ok for up to 3 minutes, which bounds a hang alone: a busy machine may be slow.
+// until polls ok for up to 3 minutes. The limit only ends a hang: a busy machine may be slow.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	untilFor(t, 3*time.Minute, what, ok)
@@ -150,11 +150,11 @@ func untilFor(t *testing.T, patience time.Duration, what string, ok func() bool)
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain: %s", what)
 		}
-		time.Sleep(wait) // ever longer: ok may ask a database
+		time.Sleep(wait) // growing pauses: ok may ask a database
 	}
 }
 
-// run starts Run and returns what stops it and gives its error.
+// run starts Run and returns a function that stops it and returns its error.
 func run(t *testing.T, in skald.Runner) (stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -176,8 +176,8 @@ func run(t *testing.T, in skald.Runner) (stop func() error) {
 	return stop
 }
 
-// acknowledged reports whether the consumer has acknowledged every delivery: those of a message that is done
-// already, too, which no mark counts.
+// acknowledged reports whether the consumer has acknowledged every delivery, also those of messages that
+// have a mark.
 func (w *world) acknowledged() bool {
 	w.t.Helper()
 	lag, err := w.bus.Lag(w.t.Context(), "stock", "orders")
@@ -188,7 +188,7 @@ func (w *world) acknowledged() bool {
 	return known && n == 0
 }
 
-// backlog is what of the group is not acknowledged: what a new member gets.
+// backlog returns the number of unacknowledged messages of the group: those that a new member gets.
 func (w *world) backlog() int {
 	w.t.Helper()
 	n := 0
@@ -210,7 +210,7 @@ func (w *world) backlog() int {
 	return n
 }
 
-// kept is what the store keeps.
+// kept returns the parked messages and dead letters.
 func (w *world) kept() []store.Parked {
 	w.t.Helper()
 	all, err := store.ListKept(w.t.Context(), w.db, store.Sought{Limit: 1000})
@@ -220,7 +220,7 @@ func (w *world) kept() []store.Parked {
 	return all
 }
 
-// dead is what of it is a dead letter.
+// dead returns the dead letters.
 func (w *world) dead() []store.Parked {
 	w.t.Helper()
 	return slices.DeleteFunc(w.kept(), func(p store.Parked) bool { return p.Dead == nil })
@@ -239,7 +239,7 @@ type receipt struct {
 	Note   string
 }
 
-// pay is work for once.Do that shows when it happens twice.
+// pay is work for once.Do. If it happens twice, that is visible.
 func pay(w *world, number int) func(context.Context, tx) (receipt, error) {
 	out := outbox.New(w.db, nil)
 	return func(ctx context.Context, t tx) (receipt, error) {
