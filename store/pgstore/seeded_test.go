@@ -56,7 +56,7 @@ var mutants = []mutant{
 		outage: func(err error) bool { return err != nil }},
 
 	{bug: "sagas: a claim fences nobody off", finds: "SagaClaim/Fences",
-		says: `\[true\] stand, want \[false\]`,
+		says: `stored \[true\], want \[false\]`,
 		from: `SET version = s\.version \+ 1, session =`, into: `SET session =`},
 }
 

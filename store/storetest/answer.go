@@ -19,14 +19,14 @@ func answerTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// identities are one of each kind: with a time, and without.
+// identities returns an ID of each kind: with a timestamp, and without.
 func identities() (out []store.Mark) {
 	timeless, ahead := mark(), aged(-2*day)
 	timeless.ID = "order-7/größe"
 	return []store.Mark{mark(), timeless, ahead, aged(3 * day)}
 }
 
-// verdict wants v for m, looked up and found.
+// verdict fails the test unless Seen and an intake return v for m.
 func (s *suite[TTx]) verdict(m store.Mark, v store.Verdict) {
 	s.Helper()
 	got, err := s.d.Seen(s.Context(), m.Consumer, []store.Identity{m.Identity})
@@ -41,7 +41,7 @@ func (s *suite[TTx]) verdict(m store.Mark, v store.Verdict) {
 	s.rollback(u)
 }
 
-// What is answered comes back byte for byte, from the transaction that takes the message in.
+// answerStored checks that an answer comes back byte for byte.
 func (s *suite[TTx]) answerStored() {
 	for i, m := range identities() {
 		m.Emitted = strings.Repeat("é", i)
@@ -65,7 +65,7 @@ func (s *suite[TTx]) answerGuards() {
 	s.apply(store.Effect{Mark: &no})
 	yes := no
 	yes.As, yes.Result = store.Done, "yes"
-	s.applied([]bool{false}, store.Effect{Answer: &yes, Rows: said}) // a no is no yes
+	s.applied([]bool{false}, store.Effect{Answer: &yes, Rows: said}) // a rejection is no success
 	first := mark()
 	first.Result = "first"
 	s.commit(s.begin(s.d, intake(first)), store.Effect{Answer: &first})
@@ -86,12 +86,12 @@ func (s *suite[TTx]) answerOfRejection() {
 		u := s.begin(s.d, intake(m))
 		stood, err := u.Rollback(s.Context(), store.Effect{Mark: &m})
 		if s.ok(err, "reject"); !stood[0] {
-			s.Fatal("the rejection does not stand")
+			s.Fatal("the rejection is not stored")
 		}
 		s.verdict(m, store.Verdict{Outcome: store.Rejected, Reason: m.Reason, Code: 409, Result: m.Result,
 			Emitted: "[]", Headers: m.Headers})
 	}
-	// Where the mark is in already, the answer is the rejection.
+	// if the mark exists already, the answer is the rejection
 	m := mark()
 	u := s.begin(s.d, intake(m))
 	no := rejected(m, "no")
@@ -115,7 +115,7 @@ func (s *suite[TTx]) answerRolledBack() {
 	}
 }
 
-// The fingerprint is that of whoever came first, and is kept apart from the verdict.
+// answerFingerprints checks that the first fingerprint stays, and that it is separate from the verdict.
 func (s *suite[TTx]) answerFingerprints() {
 	for i, m := range identities() {
 		m.Fingerprint = []int64{1, -1, 1 << 62, -1 << 63}[i]
@@ -138,7 +138,7 @@ func (s *suite[TTx]) answerFingerprints() {
 	}
 }
 
-// In a transaction of the caller's own the marks, the answer and the rows stand with what the caller wrote.
+// answerEnter checks that marks, an answer and rows in a transaction of the caller commit with it.
 func (s *suite[TTx]) answerEnter() {
 	for i, m := range identities() {
 		m.Fingerprint = 7

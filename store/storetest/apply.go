@@ -16,7 +16,7 @@ func applyTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// A lost guard drops its effect alone, wherever it stands among others of all kinds.
+// applyLostAlone checks that a lost guard undoes only its effect, at any place among effects of all kinds.
 func (s *suite[TTx]) applyLostAlone() {
 	one, two := mark(), mark()
 	one.ID, two.ID = "one", "two"
@@ -29,15 +29,16 @@ func (s *suite[TTx]) applyLostAlone() {
 		keeping(parked("k", 1))[0])
 	s.counts(2, 2, 0)
 	if got := s.kept(store.Sought{}); len(got) != 1 {
-		s.Errorf("kept are %+v", got)
+		s.Errorf("parked are %+v", got)
 	}
-	s.applied([]bool{false, true}, lost, rows(message("a", 2))) // at the head
+	s.applied([]bool{false, true}, lost, rows(message("a", 2))) // at the start
 	s.applied([]bool{true, false}, rows(message("a", 3)), lost) // at the end
 	s.applied([]bool{false, false}, lost, second)
 	s.counts(4, 2, 0)
 }
 
-// An effect finds what those before it in the same call have done, and each raises its entity.
+// applySeesTheFirst checks that an effect reads the changes of earlier effects of the same call, and that
+// each one raises its entity.
 func (s *suite[TTx]) applySeesTheFirst() {
 	p, one := parked("k", 1), mark()
 	lock := func() store.Effect { return store.Effect{Locks: []store.Lock{{Space: "stock", Key: "a"}}} }
@@ -46,11 +47,11 @@ func (s *suite[TTx]) applySeesTheFirst() {
 	s.applied([]bool{true, true, false, true, true, true, true, false},
 		again, keeping(p)[0], again, freed(p, nil), lock(), lock(), third, third)
 	if got := s.kept(store.Sought{}); len(got) != 0 {
-		s.Errorf("kept are %+v", got)
+		s.Errorf("parked are %+v", got)
 	}
 }
 
-// Of a call with an effect that the store refuses nothing stands.
+// applyErrorFailsAll checks that a call stores nothing if the store refuses one of its effects.
 func (s *suite[TTx]) applyErrorFailsAll() {
 	large := rows(message("a", 2))
 	large.Rows[0].Type = strings.Repeat("x", 10_000)

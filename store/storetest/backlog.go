@@ -28,7 +28,7 @@ func (s *suite[TTx]) backlog() store.Backlog {
 	return b
 }
 
-// pending wants that many rows to be pending, and no age if there are none.
+// pending fails the test unless n rows are pending, and none has an age if n is 0.
 func (s *suite[TTx]) pending(n int64) {
 	s.Helper()
 	if b := s.backlog(); b.Pending != n || n == 0 && b.Oldest != 0 {
@@ -43,7 +43,8 @@ func (s *suite[TTx]) backlogEmpty() {
 	}
 }
 
-// Rows are pending until a shard's cursor is behind them, within an open window too.
+// backlogPending checks that rows are pending until a shard's cursor has passed them, also within an open
+// window.
 func (s *suite[TTx]) backlogPending() {
 	for i := range 5 {
 		m := message("early", i)
@@ -70,7 +71,7 @@ func (s *suite[TTx]) backlogAside() {
 	s.setAside(store.DeferredRow{Row: rows[0], Attempts: 1, Why: "too large"})
 	s.cover(store.Cursor{Base: tip, Tip: tip})
 	if b := s.backlog(); b.Pending != 0 || b.Deferred != 1 {
-		s.Errorf("with a row set aside the backlog is %+v", b)
+		s.Errorf("with a deferred row the backlog is %+v", b)
 	}
 	s.free(rows[0])
 	if b := s.backlog(); b.Pending != 0 || b.Deferred != 0 {
@@ -78,7 +79,8 @@ func (s *suite[TTx]) backlogAside() {
 	}
 }
 
-// Shards are free until a relay has them, and again when its lease is over or given back.
+// backlogShards checks that shards are free until a relay owns them, and again when its lease ended or was
+// released.
 func (s *suite[TTx]) backlogShards() {
 	all := s.backlog().Free
 	if got := len(s.lease(s.d, "one", "1")); got != all {
@@ -123,11 +125,11 @@ func (s *suite[TTx]) backlogUncommitted() {
 	s.pending(0)
 }
 
-// How consumers and relays get on can be told by any process of the database: a sign of session is no
+// backlogProgress checks the state of consumers and relays from another process: a heartbeat is no
 // progress, and reading is neither.
 func (s *suite[TTx]) backlogProgress() {
 	if b := s.backlog(); len(b.Consumers) != 0 || len(b.Relays) != 0 {
-		s.Fatalf("before anybody came there are %+v and %+v", b.Consumers, b.Relays)
+		s.Fatalf("at first there are %+v and %+v", b.Consumers, b.Relays)
 	}
 	beat := func(b store.Beat) {
 		s.Helper()
@@ -147,7 +149,7 @@ func (s *suite[TTx]) backlogProgress() {
 		s.Helper()
 		if c := one(); c.Heard < heard || c.Heard > heard+patience || c.Progress < progress ||
 			c.Progress > progress+patience {
-			s.Errorf("%s: heard of %v ago, and it got on %v ago; want %v and %v", what, c.Heard, c.Progress,
+			s.Errorf("%s: last heartbeat %v ago, last progress %v ago; want %v and %v", what, c.Heard, c.Progress,
 				heard, progress)
 		}
 	}
@@ -166,10 +168,10 @@ func (s *suite[TTx]) backlogProgress() {
 	shards := s.lease(s.d, "one", "1")
 	if b := s.backlog(); len(shards) == 0 || len(b.Relays) != 1 || b.Relays[0].Owner != "one" ||
 		b.Relays[0].Progress > patience {
-		s.Errorf("a relay with %d shards stands as %+v", len(shards), b.Relays)
+		s.Errorf("a relay with %d shards is listed as %+v", len(shards), b.Relays)
 	}
 	s.ask(s.d, store.Ask{Owner: "one", Session: "1", Leave: true})
 	if b := s.backlog(); len(b.Relays) != 0 {
-		s.Errorf("one that left stands as %+v", b.Relays)
+		s.Errorf("a relay that left is listed as %+v", b.Relays)
 	}
 }

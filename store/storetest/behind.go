@@ -6,13 +6,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// calls is what has p intend a call.
+// calls returns the effect that plans a call of p.
 func calls(p store.Parked) store.Effect {
 	return again(p, func(p *store.Parked) { p.Call = &store.Call{Key: "key", Request: "{}"} })
 }
 
-// A dead letter that had freed its key holds it again once it is redriven, or once another message takes its
-// place: behind whoever is at a call by then. Nobody who might wait for that call is before it.
+// parkedBehindACall checks that a dead letter that did not block its key goes to the end of the key when it
+// is redriven or replaced, if a later message has an external call. So no message before that one can wait
+// for it.
 func (s *suite[TTx]) parkedBehindACall() {
 	for n, back := range map[string]func(p store.Parked) (instead store.Parked, e store.Effect){
 		"released": func(p store.Parked) (store.Parked, store.Effect) { return p, released(p) },
@@ -43,7 +44,7 @@ func (s *suite[TTx]) parkedBehindACall() {
 		s.claim(0, "1")
 		s.apply(freed(dead, nil))
 	}
-	// Who is at the call may be a dead letter, too: both are redriven.
+	// The message with the call may be a dead letter, too: both are redriven.
 	first, calling := parked("k", 1), parked("k", 2)
 	first.Dead = &store.Death{Kind: "attempts"}
 	s.apply(keeping(first, calling)...)
@@ -56,7 +57,7 @@ func (s *suite[TTx]) parkedBehindACall() {
 	s.apply(released(calling))
 	s.claim(0, "2")
 	s.apply(freed(calling, nil), freed(first, nil))
-	// One that is at no call, is of another key, or came before, is not in the way.
+	// A message without a call, of another key, or before the dead letter has no influence.
 	dead, none := parked("k", 3), parked("k", 4)
 	other, before := parked("l", 5), parked("k", 6)
 	dead.Dead, before.Dead = &store.Death{Kind: "attempts"}, &store.Death{Kind: "attempts"}
@@ -66,8 +67,8 @@ func (s *suite[TTx]) parkedBehindACall() {
 	s.claim(0, "3", "5")
 }
 
-// Who is not the first of its key any more, since a dead letter holds it again, is not at a call: it would
-// wait for that one, and perhaps that one for its call.
+// parkedCallOfTheFirst checks that a message gets no external call when it is not the first of its key any
+// more, because a dead letter blocks the key again. The two could wait for each other.
 func (s *suite[TTx]) parkedCallOfTheFirst() {
 	dead, claimed := parked("k", 1), parked("k", 2)
 	dead.Dead = &store.Death{Kind: "attempts"}
@@ -100,8 +101,8 @@ func (s *suite[TTx]) parkedOldNumbers() {
 	}
 }
 
-// A dead letter whose step is barred can do nothing any more, so it holds nobody, even if it was barred just
-// before.
+// parkedBarredDeath checks that a dead letter whose step is barred blocks no other message, even if the
+// step was barred just before.
 func (s *suite[TTx]) parkedBarredDeath() {
 	dies := func(p store.Parked, saga string) store.Effect {
 		step := taking(saga)
@@ -117,7 +118,7 @@ func (s *suite[TTx]) parkedBarredDeath() {
 		} else {
 			s.step(undoing(saga), store.StepAbsent)
 		}
-		s.apply(dies(parked(key, 1), saga)) // one that was not parked before
+		s.apply(dies(parked(key, 1), saga)) // a message that was not parked before
 		s.stands(arriving(parked(key, 2)), store.Fresh)
 		claimed, waits := parked(key, 3), parked(key, 4)
 		s.apply(keeping(claimed, waits)...)

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	heavyData = 900 << 10 // the most that a row may have
+	heavyData = 900 << 10 // the maximum size of a row
 	perPage   = store.PageBytes / heavyData
 )
 
-// heavy are n messages of the largest size.
+// heavy returns n messages of the maximum size.
 func heavy(n int) (out []skald.Message) {
 	data := append(append([]byte{'"'}, bytes.Repeat([]byte("x"), heavyData-2)...), '"')
 	for i := range n {
@@ -26,7 +26,7 @@ func heavy(n int) (out []skald.Message) {
 	return out
 }
 
-// A page ends where its bytes do, and the next one goes on there.
+// windowBytes checks that a page ends at the limit of bytes, and that the next one continues there.
 func (s *suite[TTx]) windowBytes() {
 	ms := heavy(2*perPage + 1)
 	s.say(ms...)
@@ -50,7 +50,7 @@ func (s *suite[TTx]) windowBytes() {
 	}
 }
 
-// So does a page of rows deferred.
+// asideBytes does as windowBytes for deferred rows.
 func (s *suite[TTx]) asideBytes() {
 	base, _ := s.since(s.base)
 	ms := heavy(perPage + 1)
@@ -74,7 +74,7 @@ func (s *suite[TTx]) asideBytes() {
 	s.inOrder(len(ms), len(got), func(i int) string { return got[i].Subject })
 }
 
-// What stands for a row that is too large is deferred as that.
+// asideLarge checks that the replacement of a row that is too large is deferred unchanged.
 func (s *suite[TTx]) asideLarge() {
 	r := s.sayOne(message("k", 1))
 	r.Large, r.Type, r.Data = &store.Large{Bytes: 1 << 30, SHA256: "ab"}, "", nil
@@ -86,12 +86,12 @@ func (s *suite[TTx]) asideLarge() {
 	}
 }
 
-// So does what is claimed, with what is read along.
+// alongBytes does as windowBytes for claimed and prefetched messages.
 func (s *suite[TTx]) alongBytes() {
 	data := heavy(1)[0].Data
 	var ps []store.Parked
 	for i := range 2*perPage + 1 {
-		key := "" // each for itself
+		key := "" // without a key
 		if i >= perPage+1 {
 			key = "k"
 		}
@@ -101,7 +101,7 @@ func (s *suite[TTx]) alongBytes() {
 	}
 	s.apply(keeping(ps...)...)
 	for n, want := range []int{perPage, 3, 0} {
-		// then the last without a key, and the first of k with one that comes along
+		// then the last one without a key, and the first of k with one prefetched
 		got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
 			ClaimSize: store.ClaimSize{Keys: 100, Prefetch: 1, PrefetchAll: 100}, Lease: time.Hour})
 		s.ok(err, "claim")
@@ -132,7 +132,7 @@ func (s *suite[TTx]) alongBytes() {
 	}
 }
 
-// inOrder wants all of them, numbered.
+// inOrder fails the test unless all numbered rows come in order.
 func (s *suite[TTx]) inOrder(want, got int, subject func(int) string) {
 	s.Helper()
 	var all []string
@@ -146,8 +146,8 @@ func (s *suite[TTx]) inOrder(want, got int, subject func(int) string) {
 	}
 }
 
-// windowUneven checks that a heavy row among light ones takes its place in the order, and that light rows end
-// a page by their bytes.
+// windowUneven checks that a heavy row among light ones keeps its place in the order, and that light rows
+// end a page by their bytes.
 func (s *suite[TTx]) windowUneven() {
 	const light, size = 700, 8 << 10
 	data := append(append([]byte{'"'}, bytes.Repeat([]byte("x"), size-2)...), '"')

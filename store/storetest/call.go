@@ -6,7 +6,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// asRead is p with what of got is only read.
+// asRead returns p with the fields of got that drivers set on reading.
 func asRead(p, got store.Parked) store.Parked {
 	p.Since, p.Place, p.Message = got.Since, got.Place, got.Message
 	if p.Call != nil && got.Call != nil {
@@ -17,11 +17,11 @@ func asRead(p, got store.Parked) store.Parked {
 	return p
 }
 
-// The time and the age of a call are of the store's clock, whatever clocks the processes have that store and
-// read it.
+// parkedAgeOfACall checks that the time and the age of a call are from the store's clock, not from the
+// clocks of processes.
 func (s *suite[TTx]) parkedAgeOfACall() {
 	a := parked("k", 1)
-	a.Call = &store.Call{Key: "outside", Request: "{}", Age: time.Hour} // its age is not the caller's to say
+	a.Call = &store.Call{Key: "outside", Request: "{}", Age: time.Hour} // drivers ignore the caller's age
 	s.apply(keeping(a)...)
 	read := func() store.Call {
 		s.Helper()
@@ -36,13 +36,13 @@ func (s *suite[TTx]) parkedAgeOfACall() {
 	if !young(first) || time.Since(first.Since).Abs() > time.Hour {
 		s.Errorf("stored now, it is of %v, %v old", first.Since, first.Age)
 	}
-	// The process that stored it keeps it once more, with its answer, and has not read its time.
+	// The process that stored the call stores it again with its outcome, and without its time.
 	s.apply(again(a,
 		func(p *store.Parked) { p.Call = &store.Call{Key: "outside", Request: "{}", Outcome: "{}"} }))
 	if c := read(); !c.Since.Equal(first.Since) || c.Outcome != "{}" || c.Age < first.Age {
 		s.Errorf("kept again it is of %v, %v old, and was of %v", c.Since, c.Age, first.Since)
 	}
-	// What was read is kept as it is.
+	// A time that was read is stored unchanged.
 	long := first
 	long.Since = first.Since.Add(-3 * time.Hour)
 	s.apply(again(a, func(p *store.Parked) { p.Call = &long }))
@@ -52,7 +52,7 @@ func (s *suite[TTx]) parkedAgeOfACall() {
 	if c := s.claim(time.Hour, "1")[0].Call; c == nil || c.Age < 3*time.Hour || !c.Since.Equal(long.Since) {
 		s.Errorf("claimed: %+v", c)
 	}
-	// A call that is intended later is of then.
+	// A call that is planned later starts then.
 	b := parked("l", 1)
 	s.apply(keeping(b)...)
 	s.apply(again(b, func(p *store.Parked) { p.Call = &store.Call{Key: "other", Request: "{}"} }))

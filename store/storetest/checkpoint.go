@@ -20,7 +20,7 @@ func checkpointTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// checkpoints wants the partitions of the consumer to stand so; when that was is left out.
+// checkpoints fails the test unless the consumer has these checkpoints. It ignores the times.
 func (s *suite[TTx]) checkpoints(got store.Attended, want ...store.Checkpoint) {
 	s.Helper()
 	for i := range got.Checkpoints {
@@ -30,7 +30,7 @@ func (s *suite[TTx]) checkpoints(got store.Attended, want ...store.Checkpoint) {
 		got.Checkpoints[i].At = time.Time{}
 	}
 	if !slices.Equal(got.Checkpoints, want) {
-		s.Errorf("the partitions stand as %+v, want %+v", got.Checkpoints, want)
+		s.Errorf("the checkpoints are %+v, want %+v", got.Checkpoints, want)
 	}
 }
 
@@ -74,7 +74,7 @@ func (s *suite[TTx]) checkpointOccupyAndAdvance() {
 	x.Session = ""
 	s.noteCheckpoints(was.Server, "a-3", x)
 	x.Stamp = "a-3"
-	s.checkpoints(s.noteCheckpoints(was.Server, "a-4"), x, y) // nothing is stored, and all is told
+	s.checkpoints(s.noteCheckpoints(was.Server, "a-4"), x, y) // nothing is stored, and all are returned
 	late := x
 	late.Position = 8
 	s.checkpoints(s.noteCheckpoints(was.Server+"?", "a-5", late), x, y) // of other tables on that server
@@ -83,11 +83,12 @@ func (s *suite[TTx]) checkpointOccupyAndAdvance() {
 	s.checkpoints(s.attended(), x, y)
 	other, err := s.db.Driver(s).Attend(s.Context(), store.Attend{Consumer: "another"})
 	if s.ok(err, "read checkpoints"); len(other.Checkpoints) != 0 {
-		s.Errorf("another consumer stands at %+v", other)
+		s.Errorf("another consumer has %+v", other)
 	}
 }
 
-// What is stored of a topic that was made anew under its name does not hold.
+// checkpointAnotherOrigin checks that the checkpoint of a topic is not used after the topic was created
+// again under its name.
 func (s *suite[TTx]) checkpointAnotherOrigin() {
 	old := store.Checkpoint{Partition: "t/0", Origin: "old", Position: 100, InFlightEnd: 200}
 	s.occupy("a", "1", old)
@@ -98,8 +99,8 @@ func (s *suite[TTx]) checkpointAnotherOrigin() {
 	s.checkpoints(s.attended(), next)
 }
 
-// Behind a session that did not leave in peace it is kept up to where something may have been in its hand; an
-// answer tells how that stood before.
+// checkpointSuspects checks CrashSuspect after a session that ended without releasing the partition. The
+// result of Attend has the state before it.
 func (s *suite[TTx]) checkpointSuspects() {
 	x := store.Checkpoint{Partition: "t/0", Origin: "one", Position: 1, InFlightEnd: 2}
 	server := s.occupy("a", "1", x).Server
@@ -112,10 +113,10 @@ func (s *suite[TTx]) checkpointSuspects() {
 		partition := x
 		partition.Origin = origin
 		if got := s.occupy(session, note, partition).Checkpoints[0].CrashSuspect; got != want {
-			s.Errorf("%s is told of %d, want %d", session, got, want)
+			s.Errorf("%s gets suspect %d, want %d", session, got, want)
 		}
 		if got := s.attended().Checkpoints[0].CrashSuspect; got != then {
-			s.Errorf("behind %s stands %d, want %d", session, got, then)
+			s.Errorf("after %s the suspect is %d, want %d", session, got, then)
 		}
 	}
 	advance("a", 20, "1", "2")
@@ -129,7 +130,8 @@ func (s *suite[TTx]) checkpointSuspects() {
 	suspect("e", "10", "two", 50, 0)
 }
 
-// Only who knows what was stored last stores more, and only on the server on which that was.
+// checkpointGuards checks that a checkpoint is stored only with the last stamp, and only on the same
+// server.
 func (s *suite[TTx]) checkpointGuards() {
 	x, y := store.Checkpoint{Partition: "t/0", Origin: "one", Position: 1},
 		store.Checkpoint{Partition: "t/1", Origin: "one", Position: 1}
@@ -191,7 +193,8 @@ func (s *suite[TTx]) checkpointRewind() {
 	}
 }
 
-// What a session has claimed that died is due as soon as somebody has its partitions.
+// checkpointClaimsOfTheDead checks that messages which a crashed session had claimed become due when
+// another session takes its partitions.
 func (s *suite[TTx]) checkpointClaimsOfTheDead() {
 	partition := store.Checkpoint{Partition: "t/0", Origin: "one", Position: 1}
 	s.occupy("a", "1", partition)
@@ -215,8 +218,8 @@ func (s *suite[TTx]) checkpointClaimsOfTheDead() {
 	}
 }
 
-// What a session had in hand without a claim, a call that it was about to make, is due as a claim of its is;
-// what was put down again waits for its time.
+// checkpointInHandOfTheDead checks the same for a message without a claim, for which the session planned a
+// call. A message that was released waits for its time.
 func (s *suite[TTx]) checkpointInHandOfTheDead() {
 	partition := store.Checkpoint{Partition: "t/0", Origin: "one", Position: 1}
 	s.occupy("a", "1", partition)
@@ -242,8 +245,8 @@ func (s *suite[TTx]) checkpointInHandOfTheDead() {
 	s.claim(0, "1", "3")
 }
 
-// A claim that nobody answered is counted; any answer ends the count, and says how often the process was
-// ended.
+// checkpointClaims checks that a claim without an answer is counted, and that each answer ends the count
+// and stores CrashCount.
 func (s *suite[TTx]) checkpointClaims() {
 	p := parked("k", 1)
 	suspect := parked("l", 2)

@@ -15,10 +15,10 @@ func clockTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// wrong is how far the clocks of hosts and producers may be from the store's, in either direction.
+// wrong is the difference of the clocks of hosts and producers from the store's, in either direction.
 const wrong = 72 * time.Hour
 
-// takenOnce takes a message and wants it to be done.
+// takenOnce handles a message and fails the test unless its mark is then Done.
 func (s *suite[TTx]) takenOnce(m store.Mark) {
 	s.Helper()
 	u := s.begin(s.d, intake(m))
@@ -27,7 +27,7 @@ func (s *suite[TTx]) takenOnce(m store.Mark) {
 	s.notAgain(m, store.Done)
 }
 
-// notAgain has a message come again, alone and with another.
+// notAgain repeats a message, alone and with another.
 func (s *suite[TTx]) notAgain(m store.Mark, as store.Outcome) {
 	s.Helper()
 	u := s.begin(s.db.Driver(s), intake(m))
@@ -41,8 +41,8 @@ func (s *suite[TTx]) notAgain(m store.Mark, as store.Outcome) {
 	s.applied([]bool{false}, store.Effect{Mark: &m})
 }
 
-// Ids of producers whose clocks are behind the store's or ahead of it: their marks are kept for as long as
-// others.
+// clockProducers checks IDs of producers whose clocks are behind the store's or ahead of it: their marks
+// are kept as long as others.
 func (s *suite[TTx]) clockProducers() {
 	behind, ahead := aged(wrong), aged(-wrong)
 	s.takenOnce(behind)
@@ -51,13 +51,14 @@ func (s *suite[TTx]) clockProducers() {
 	s.maintain()
 	s.notAgain(behind, store.Done)
 	s.notAgain(ahead, store.Done)
-	s.db.Age(s, 2*day) // by its arrival it would go now, and the floor would be below its id
+	s.db.Age(s, 2*day) // by its arrival it would be deleted now, with a floor below its ID
 	s.maintain()
 	s.notAgain(ahead, store.Done)
 	s.seen(behind, store.Fresh)
 }
 
-// The store's clock is set back behind a message. Its mark goes later, and never without its floor.
+// clockStepsBack sets the store's clock back after a message. Its mark is deleted later, but never without
+// its floor.
 func (s *suite[TTx]) clockStepsBack() {
 	old := aged(40 * day)
 	s.takenOnce(old)
@@ -75,8 +76,8 @@ func (s *suite[TTx]) clockStepsBack() {
 	s.notAgain(old, store.TooOld)
 }
 
-// The retention runs while the store's clock is ahead, which is then set right: what it forgot too early is
-// too old, and what comes later is taken.
+// clockStepsAhead runs the retention while the store's clock is ahead, then corrects the clock. A message
+// whose mark was deleted too early is too old, and later ones are handled.
 func (s *suite[TTx]) clockStepsAhead() {
 	old := aged(40 * day)
 	s.takenOnce(old)
@@ -93,8 +94,8 @@ func (s *suite[TTx]) clockStepsAhead() {
 	s.takenOnce(later)
 }
 
-// The retention runs while the store's clock is ahead. The clock is then set back behind what it forgot, and
-// a message that comes now is forgotten, too: the floor of what was forgotten first stays.
+// clockFloorStays runs the retention while the store's clock is ahead, then sets it back before the deleted
+// marks. The mark of a new message is deleted, too, and the first floor stays.
 func (s *suite[TTx]) clockFloorStays() {
 	first, second := aged(33*day), mark()
 	second.ID = "timeless"

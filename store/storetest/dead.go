@@ -44,7 +44,7 @@ func (s *suite[TTx]) parkedReleased() {
 	a.First = store.Failure{At: time.UnixMicro(1).UTC(), Why: "first", Host: "h"}
 	s.apply(keeping(a, b)...)
 	s.claim(0, "2")
-	s.apply(released(a)) // before b, where it was
+	s.apply(released(a)) // before b, at its old place
 	got := s.claim(0, "1")
 	if got[0].Attempts != 0 || got[0].Dead != nil || got[0].Last != a.Last || got[0].Call == nil ||
 		*got[0].Call != *asRead(a, got[0]).Call {
@@ -65,7 +65,7 @@ func (s *suite[TTx]) parkedReleased() {
 	s.claim(0, "2", "3")
 }
 
-// A message that is dropped is finished: if it comes again, nobody runs it.
+// parkedDropped checks that a dropped message is finished: a repeat of it is not handled.
 func (s *suite[TTx]) parkedDropped() {
 	a, b := parked("k", 1), parked("k", 2)
 	s.apply(keeping(a, b)...)
@@ -82,7 +82,7 @@ func (s *suite[TTx]) parkedDropped() {
 	}
 	s.stands(arriving(a), store.Rejected)
 	s.claim(0, "2")
-	// One that was redriven meanwhile is not dropped.
+	// A dead letter that was redriven meanwhile is not dropped.
 	dead := parked("l", 4)
 	died := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	dead.Dead = &store.Death{At: died, BlocksKey: true}
@@ -147,7 +147,7 @@ func (s *suite[TTx]) parkedAllOrNothing() {
 	s.commit(s.begin(s.d, intake(m)))
 	e := keeping(b)[0]
 	e.Mark, e.Audit, e.Rows = &m, &store.Audit{Action: "x"}, []skald.Message{message("k", 1)}
-	s.applied([]bool{false}, e) // the mark is there
+	s.applied([]bool{false}, e) // the mark exists
 	f := freed(b, nil)
 	f.Audit = &store.Audit{Action: "x"}
 	s.applied([]bool{false}, f)
@@ -166,7 +166,7 @@ func (s *suite[TTx]) parkedAllOrNothing() {
 	s.ok(s.db.Rollback(tx), "roll back")
 }
 
-// Another message takes the place of one that is kept, which is finished with that.
+// parkedReplaced checks that a message replaces a parked one, which is then finished.
 func (s *suite[TTx]) parkedReplaced() {
 	a, b, free := parked("k", 1), parked("k", 2), parked("", 3)
 	a.Attempts, a.Dead = 25, &store.Death{Kind: "attempts", Fingerprint: "f", BlocksKey: true}
@@ -183,7 +183,7 @@ func (s *suite[TTx]) parkedReplaced() {
 	s.stands(arriving(a), store.Rejected)
 	s.stands(arriving(free), store.Rejected)
 	s.stands(arriving(parked("k", 9)), store.Behind)
-	got := s.claim(0, "4", "5") // before 2, where the first one was
+	got := s.claim(0, "4", "5") // before 2, at the place of the first
 	if i := slices.IndexFunc(got, func(p store.Parked) bool { return p.Identity == c.Identity }); i < 0 ||
 		got[i].Dead != nil || got[i].Attempts != 0 {
 		s.Errorf("replaced by %+v", got)
@@ -199,18 +199,18 @@ func (s *suite[TTx]) parkedReplaced() {
 	done := arriving(finished)
 	done.KeyOrder = store.Anytime
 	s.commit(s.begin(s.d, intake(done)))
-	s.applied([]bool{false}, replace(c, finished)) // which is finished
+	s.applied([]bool{false}, replace(c, finished)) // it is finished
 	s.apply(freed(c, nil))
 	s.claim(0, "2", "5")
 	s.apply(again(d, func(p *store.Parked) { p.Call = &store.Call{Key: "key", Request: "{}"} }))
-	s.applied([]bool{false}, replace(d, parked("", 11))) // which would not know of the call
+	s.applied([]bool{false}, replace(d, parked("", 11))) // it would lose the call
 	e, f := parked("k", 12), parked("k", 13)
 	s.apply(keeping(e, f)...)
-	s.applied([]bool{false}, replace(e, f)) // which is kept itself
+	s.applied([]bool{false}, replace(e, f)) // it is parked itself
 	s.stands(arriving(e), store.Waiting)
 }
 
-// What is finished in the same transaction is not parked by it.
+// parkedFinished checks that a message which the same transaction finishes is not parked by it.
 func (s *suite[TTx]) parkedFinished() {
 	for _, key := range []string{"", "k"} {
 		p := parked(key, 1)
@@ -224,7 +224,7 @@ func (s *suite[TTx]) parkedFinished() {
 	}
 }
 
-// A rejection may be a dead letter, too: its mark stays, and answers.
+// parkedMarked checks that a rejection may be a dead letter, too: its mark stays and has the answer.
 func (s *suite[TTx]) parkedMarked() {
 	a, b := parked("k", 1), parked("k", 2)
 	a.Dead = &store.Death{Kind: "rejected"}
@@ -235,7 +235,7 @@ func (s *suite[TTx]) parkedMarked() {
 	s.stands(arriving(a), store.Rejected)
 	s.stands(arriving(b), store.Fresh)
 	s.apply(keeping(b)...)
-	m = retrying(b) // one that was parked before
+	m = retrying(b) // a message that was parked before
 	m.As, m.Reason, m.Held = store.Rejected, "no", true
 	was := b.Attempts
 	b.Dead = &store.Death{Kind: "rejected", BlocksKey: true}
@@ -292,7 +292,8 @@ func (s *suite[TTx]) parkedAudited() {
 	}
 }
 
-// What was read before a call was intended, or while another one was, changes nothing, and finishes nothing.
+// parkedCallStays checks that a decision read before a call was planned, or during another call, changes
+// and finishes nothing.
 func (s *suite[TTx]) parkedCallStays() {
 	none := parked("k", 1)
 	s.apply(keeping(none)...)
@@ -319,14 +320,15 @@ func (s *suite[TTx]) parkedCallStays() {
 		s.apply(keeping(p)...)
 		s.applied([]bool{true, false}, freed(p, &p.Attempts), freed(p, &p.Attempts))
 	}
-	loose := parked("m", 9) // who says nothing of attempts says nothing of a call
+	loose := parked("m", 9) // without attempts, the call is not checked either
 	loose.Call = &store.Call{Key: "key"}
 	s.apply(keeping(loose)...)
 	loose.Call = nil
 	s.apply(freed(loose, nil))
 }
 
-// What was claimed and is handed back as it is, is due at once: its lease is not its time.
+// parkedHandedBack checks that a claimed message that is released unchanged is due immediately: its lease
+// is not its due time.
 func (s *suite[TTx]) parkedHandedBack() {
 	s.apply(keeping(parked("k", 1), parked("k", 2))...)
 	got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
@@ -341,7 +343,8 @@ func (s *suite[TTx]) parkedHandedBack() {
 	s.claim(0, "1")
 }
 
-// What was read before a claim, or before the answer to one, does not overwrite it.
+// parkedClaimedAs checks that a decision read before a claim, or before the answer to one, does not
+// overwrite it.
 func (s *suite[TTx]) parkedClaimedAs() {
 	p := parked("k", 1)
 	p.Call = &store.Call{Key: "key", Request: "{}"}

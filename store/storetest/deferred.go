@@ -33,7 +33,7 @@ func asideTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// own holds all shards for the suite's own relay.
+// own takes all shards for the suite's own relay.
 func (s *suite[TTx]) own() {
 	if s.shards == nil {
 		s.shards = s.lease(s.d, suiteOwner, "1")
@@ -52,7 +52,7 @@ func (s *suite[TTx]) setAside(as ...store.DeferredRow) {
 	for _, a := range as {
 		p := under(s.shardOf(a.Row))
 		first := a
-		first.Attempts = min(a.Attempts, 1) // a row is deferred by its first refusal
+		first.Attempts = min(a.Attempts, 1) // the first refusal defers a row
 		p.Deferred = []store.DeferredRow{first, a}
 		s.apply(progress(p))
 	}
@@ -67,7 +67,7 @@ func (s *suite[TTx]) free(rs ...store.Row) {
 	}
 }
 
-// retry asks for all shards.
+// retry reads due rows of all shards.
 func (s *suite[TTx]) retry(limit int) []store.DeferredRow {
 	s.Helper()
 	s.own()
@@ -85,11 +85,11 @@ func (s *suite[TTx]) wantRetry(want ...string) {
 		got = append(got, a.Subject)
 	}
 	if !slices.Equal(got, want) {
-		s.Fatalf("to be tried are %v, want %v", got, want)
+		s.Fatalf("due are %v, want %v", got, want)
 	}
 }
 
-// sayOne writes m and reads its row back.
+// sayOne writes m and reads its row.
 func (s *suite[TTx]) sayOne(m skald.Message) store.Row {
 	s.Helper()
 	base, _ := s.since(s.base)
@@ -102,8 +102,8 @@ func (s *suite[TTx]) sayOne(m skald.Message) store.Row {
 	return got[0]
 }
 
-// run writes rows of key and sets them aside with those attempts; below 0: not due for an hour. Their
-// subjects are the key and a number.
+// run writes rows of key and defers them with these attempts; a negative number means not due for an hour.
+// Their subjects are the key and a number.
 func (s *suite[TTx]) run(key []byte, attempts ...int) (out []store.Row) {
 	s.Helper()
 	for i, n := range attempts {
@@ -133,7 +133,7 @@ func (s *suite[TTx]) asideHeld() {
 	}
 	s.own()
 	if got := held(); len(got) != 0 {
-		s.Fatalf("held are %v", got)
+		s.Fatalf("held keys are %v", got)
 	}
 	s.run(nil, 1, 1)
 	keys := [][]byte{{}, {0, 0xff}, []byte("a")}
@@ -151,7 +151,7 @@ func (s *suite[TTx]) asideHeld() {
 	if !slices.EqualFunc(got, want, func(a, b store.Held) bool {
 		return a.Topic == b.Topic && string(a.Key) == string(b.Key) && a.Key != nil && a.Shard == b.Shard
 	}) {
-		s.Fatalf("held are %+v, want %+v", got, want)
+		s.Fatalf("held keys are %+v, want %+v", got, want)
 	}
 	s.free(r)
 	if got := held(); len(got) != 3 {
@@ -159,8 +159,8 @@ func (s *suite[TTx]) asideHeld() {
 	}
 }
 
-// Of a key: its first row if that is due, then those behind it that were never tried; a first that was tried
-// goes alone.
+// asideRunsOfAKey checks the due rows of a key: its first row if that is due, then waiting rows after it. A
+// first row with attempts comes alone.
 func (s *suite[TTx]) asideRunsOfAKey() {
 	for i, c := range []struct {
 		attempts []int
@@ -183,14 +183,14 @@ func (s *suite[TTx]) asideRunsOfAKey() {
 	s.counts(s.db.Count(s).Rows, 0, 0)
 }
 
-// Rows of several keys come in the order of their numbers, however few are asked for.
+// asideInOrder checks that rows of several keys come in the order of their numbers, for any limit.
 func (s *suite[TTx]) asideInOrder() {
 	var want []string
 	for i := range 9 {
 		m := message([]string{"a", "b", "c"}[i%3], i)
 		m.Subject = fmt.Sprint(i)
 		n := 0
-		if i == 2 || i == 4 { // of c the first, of b the second
+		if i == 2 || i == 4 { // the first of c, the second of b
 			n = 1
 		}
 		s.setAside(store.DeferredRow{Row: s.sayOne(m), Attempts: n})
@@ -198,7 +198,7 @@ func (s *suite[TTx]) asideInOrder() {
 			want = append(want, m.Subject)
 		}
 	}
-	s.wantRetry(want...) // all of a, the first of b, the first of c alone
+	s.wantRetry(want...) // all of a, the first of b, only the first of c
 	for limit := 1; limit <= len(want); limit++ {
 		got, last := s.retry(limit), map[string]int64{}
 		for _, a := range got {
@@ -227,7 +227,7 @@ func (s *suite[TTx]) asideFair() {
 	}
 }
 
-// Rows without a key wait for nobody and hold nobody.
+// asideWithoutKey checks that rows without a key neither wait for others nor delay them.
 func (s *suite[TTx]) asideWithoutKey() {
 	s.run(nil, -1, 1, 0, 2, -3, 0)
 	s.wantRetry("2", "3", "4", "6")
@@ -237,7 +237,7 @@ func (s *suite[TTx]) asideWithoutKey() {
 	s.wantRetry("2", "3", "4", "6", "2")
 }
 
-// A row that is deferred again is there once, with what is known of it now.
+// asideAgain checks that a row that is deferred again exists once, with the new values.
 func (s *suite[TTx]) asideAgain() {
 	r := s.run([]byte("a"), 1)[0]
 	long := strings.Repeat("ä", 1000)
@@ -275,7 +275,7 @@ func (s *suite[TTx]) asideFreed() {
 	s.apply(progress(p))
 	s.wantRetry()
 	s.counts(3, 0, 0)
-	s.setAside(store.DeferredRow{Row: rs[1], Attempts: 5}) // it may come back
+	s.setAside(store.DeferredRow{Row: rs[1], Attempts: 5}) // it may be deferred again
 	s.wantRetry("a2")
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Differential plays random operations on a driver and on the one in memory, and wants the same answers. A
-// failure is shrunk and printed; `-rapid.seed` plays it again, `-rapid.checks` and `-rapid.steps` make it
-// longer.
+// Differential runs random operations on a driver and on the one in memory, and compares the results. A
+// failure is reduced and printed. `-rapid.seed` repeats it; `-rapid.checks` and `-rapid.steps` make the
+// test longer.
 func Differential[TTx any](t *testing.T, h Harness[TTx]) {
 	rapid.Check(t, func(r *rapid.T) {
 		scope := &scope{TB: t}
@@ -34,7 +34,7 @@ func Differential[TTx any](t *testing.T, h Harness[TTx]) {
 	})
 }
 
-// A scope cleans up at the end of one check instead of the whole test.
+// scope cleans up at the end of one check instead of the whole test.
 type scope struct {
 	testing.TB
 	cleanups []func()
@@ -48,7 +48,7 @@ func (s *scope) end() {
 	}
 }
 
-// An op is one operation, in words that mean the same on both sides: rows by the ids of their messages, ticks
+// op is one operation, in terms that are the same on both sides: rows by the IDs of their messages, ticks
 // by their order.
 type op struct {
 	Do      string          `json:",omitzero"`
@@ -59,15 +59,15 @@ type op struct {
 	Commit  bool            `json:",omitzero"`
 	Ask     store.Ask       `json:",omitzero"`
 	Look    bool            `json:",omitzero"` // from Base
-	Base    int             `json:",omitzero"` // a tick; so is Tip
+	Base    int             `json:",omitzero"` // the number of a tick, as Tip is
 	Tip     int             `json:",omitzero"`
-	After   string          `json:",omitzero"` // the id of a row
+	After   string          `json:",omitzero"` // the ID of a row
 	Limit   int             `json:",omitzero"`
 	Shards  []int           `json:",omitzero"`
 	Buckets [][2]int        `json:",omitzero"`
-	Pick    int             `json:",omitzero"` // which of the open transactions
+	Pick    int             `json:",omitzero"` // the index of an open transaction
 
-	// Of the inbox.
+	// For the inbox.
 	Takes       []takingOp     `json:",omitzero"`
 	Steps       []store.Step   `json:",omitzero"`
 	Consumer    string         `json:",omitzero"`
@@ -85,7 +85,7 @@ type op struct {
 	Taken       bool           `json:",omitzero"`
 }
 
-// A step is an effect.
+// step is an effect.
 type step struct {
 	Mark  *store.Mark     `json:",omitzero"`
 	Locks []store.Lock    `json:",omitzero"`
@@ -93,15 +93,15 @@ type step struct {
 	Shard *report         `json:",omitzero"`
 
 	Kept   *keepingOp  `json:",omitzero"`
-	Step   *store.Step `json:",omitzero"` // of the kept message; alone: an effect on a step
+	Step   *store.Step `json:",omitzero"` // of the parked message; alone it is an effect on a step
 	Answer *takingOp   `json:",omitzero"`
 }
 
-// A report is progress on a shard.
+// report is progress of a shard.
 type report struct {
 	Shard  int           `json:",omitzero"`
 	Stale  bool          `json:",omitzero"`
-	Cursor *store.Cursor `json:",omitzero"` // its Base and Tip are given by the numbers below
+	Cursor *store.Cursor `json:",omitzero"` // Base and Tip are replaced by the ticks with the numbers below
 	Base   int           `json:",omitzero"`
 	Tip    int           `json:",omitzero"`
 	Inc    *string       `json:",omitzero"`
@@ -116,14 +116,14 @@ type setting struct {
 	Later    bool   `json:",omitzero"`
 }
 
-// A game draws operations. It knows only what both sides share.
+// game generates operations. It uses only data that both sides share.
 type game struct {
 	*rapid.T
 	written int
-	said    []string // ids of rows, committed or not
-	ticks   int      // how many times Tick was asked
-	open    int      // transactions
-	notes   int      // of positions
+	said    []string // IDs of rows, committed or not
+	ticks   int      // number of calls of Tick
+	open    int      // open transactions
+	notes   int      // stamps of checkpoints
 }
 
 func (g *game) actions(rivals bool, do func(op)) map[string]func(*rapid.T) {
@@ -209,7 +209,7 @@ func (g *game) marks(least, most int) (out []store.Mark) {
 	return out
 }
 
-// atOnce is a time for which nothing is kept: it is over when it is looked at.
+// atOnce is a retention that has ended before the next look.
 const atOnce = time.Nanosecond
 
 func (g *game) locks(guarded bool) (out []store.Lock) {
@@ -277,7 +277,7 @@ func (g *game) ask() store.Ask {
 
 func (g *game) tick(label string) int { return g.n(label, 0, g.ticks) }
 
-// row is the id of some row, "" of none.
+// row returns the ID of some row, or "".
 func (g *game) row(label string) string {
 	if i := g.n(label, 0, len(g.said)); i > 0 {
 		return g.said[i-1]

@@ -16,8 +16,8 @@ func fieldTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// fieldNewOnes fails a driver that passes over a field which the suite has no test of: it must store it, and
-// then the suite must show it, or refuse it.
+// fieldNewOnes fails for a driver that ignores a field without a test in the suite. The driver must store
+// the field, and the suite must then test it, or refuse it.
 func (s *suite[TTx]) fieldNewOnes() {
 	apply, begin := s.tryApply, s.tryBegin
 	lease := func(ask store.Ask) error {
@@ -92,7 +92,7 @@ func (s *suite[TTx]) tryApply(e store.Effect) error {
 	return err
 }
 
-// tryBegin changes nothing: what begins is rolled back.
+// tryBegin begins a unit and rolls it back.
 func (s *suite[TTx]) tryBegin(in store.Intake) error {
 	u, err := s.d.Begin(s.Context(), in)
 	if err == nil {
@@ -101,7 +101,7 @@ func (s *suite[TTx]) tryBegin(in store.Intake) error {
 	return err
 }
 
-// refused sends like with each field that is not among known.
+// refused calls send with each field that is not in known, and fails the test unless it returns an error.
 func refused[TTx, T any](s *suite[TTx], like T, send func(T) error, known ...string) {
 	s.Helper()
 	for f := range reflect.TypeFor[T]().Fields() {
@@ -117,7 +117,7 @@ func refused[TTx, T any](s *suite[TTx], like T, send func(T) error, known ...str
 	}
 }
 
-// Every field of a cursor is stored, those of the future too.
+// fieldCursor checks that every field of a cursor is stored, including future ones.
 func (s *suite[TTx]) fieldCursor() {
 	s.say(message("a", 1))
 	base := s.tick("")
@@ -133,7 +133,7 @@ func (s *suite[TTx]) fieldCursor() {
 	}
 }
 
-// Every field of a row deferred is stored, those of the future too; Due is only written.
+// fieldAside checks that every field of a deferred row is stored, including future ones, except Due.
 func (s *suite[TTx]) fieldAside() {
 	var a store.DeferredRow
 	fill(reflect.ValueOf(&a).Elem(), "")

@@ -19,21 +19,21 @@ func followTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// arrival is the mark of a message of key that has just come.
+// arrival returns the mark of a message of key from the broker.
 func arrival(key string) store.Mark {
 	m := mark()
 	m.KeyOrder, m.Key = store.Arriving, []byte(key)
 	return m
 }
 
-// following begins a unit, behind one that did before what is to follow: what is new to a connection does not
-// follow.
+// following begins a unit after one with the same kind of intake, because CommitThen begins only units
+// whose statements the connection has prepared.
 func (s *suite[TTx]) following() store.Unit[TTx] {
 	s.Helper()
 	return s.like(intake(arrival("warm")))
 }
 
-// like is following, behind one that took in the same as what is to follow.
+// like does as following, with the intake in.
 func (s *suite[TTx]) like(in store.Intake) store.Unit[TTx] {
 	s.Helper()
 	u := s.begin(s.d, in)
@@ -45,13 +45,13 @@ func (s *suite[TTx]) like(in store.Intake) store.Unit[TTx] {
 	return s.begin(s.d, intake(arrival("first")))
 }
 
-// then wants next to be begun with the commit of u.
+// then fails the test unless the commit of u begins next.
 func (s *suite[TTx]) then(u store.Unit[TTx], next store.Intake, es ...store.Effect) store.Unit[TTx] {
 	s.Helper()
 	then, err := u.CommitThen(s.Context(), next, es...)
 	s.ok(err, "commit, then begin")
 	if then == nil {
-		s.Fatal("nothing follows")
+		s.Fatal("no unit was begun")
 	}
 	return then
 }
@@ -81,7 +81,7 @@ func (s *suite[TTx]) followFollows() {
 	s.counts(6, 3, 0)
 }
 
-// What was done before is found, and may be answered for.
+// followRepeat checks that a unit begun by CommitThen finds existing marks.
 func (s *suite[TTx]) followRepeat() {
 	done := arrival("k")
 	u := s.begin(s.d, intake(done))
@@ -91,12 +91,13 @@ func (s *suite[TTx]) followRepeat() {
 	stood, err := u.Rollback(s.Context(), rows(message("again", 1)))
 	s.ok(err, "roll back")
 	if len(stood) != 1 || !stood[0] {
-		s.Fatalf("what a repeat says: %v", stood)
+		s.Fatalf("the result of a repeat: %v", stood)
 	}
 	s.counts(1, 2, 0)
 }
 
-// A message behind one of its key that is kept has no mark, and can be kept with it.
+// followBehind checks that a message after a parked one of its key gets no mark, and can be parked in that
+// unit.
 func (s *suite[TTx]) followBehind() {
 	first := parked("k", 1)
 	s.apply(keeping(first)...)
@@ -130,7 +131,7 @@ func (s *suite[TTx]) followBehind() {
 	s.rollback(u)
 }
 
-// A commit does not wait for a rival of what would follow it.
+// followRival checks that a commit does not wait for a rival of the next unit.
 func (s *suite[TTx]) followRival() {
 	u := s.following()
 	holder := s.begin(s.db.Driver(s), intake(arrival("k")))
@@ -156,7 +157,7 @@ func (s *suite[TTx]) followNothingThatFailed() {
 	then, err := u.CommitThen(s.Context(), intake(next), store.Effect{Mark: &done})
 	s.is(err, store.ErrLost, "commit with a lost guard")
 	if then != nil {
-		s.Fatal("something follows what was not committed")
+		s.Fatal("a unit was begun after a failed commit")
 	}
 	s.user("k", "")
 	other := s.begin(s.db.Driver(s), intake(next))
@@ -164,7 +165,8 @@ func (s *suite[TTx]) followNothingThatFailed() {
 	s.commit(other)
 }
 
-// Whether something follows that sees all as of its first statement is up to the driver; the commit stands.
+// followIsolation checks that the commit succeeds also if a driver cannot begin a unit with a higher
+// isolation.
 func (s *suite[TTx]) followIsolation() {
 	next := intake(arrival("k"))
 	next.Isolation = store.Serializable

@@ -22,10 +22,10 @@ func hostileTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// noise are bytes that nothing makes shorter.
+// noise returns bytes that cannot be compressed.
 func noise(n int) []byte {
 	out := make([]byte, n)
-	_, _ = rand.NewChaCha8([32]byte{7}).Read(out) // which never fails
+	_, _ = rand.NewChaCha8([32]byte{7}).Read(out) // never fails
 	return out
 }
 
@@ -34,7 +34,8 @@ func hashOf(b []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// A key is as long as a message may be: it is kept byte for byte, holds its own messages and no others.
+// hostileLongKeys checks keys of the maximum length: they are stored byte for byte and block only their own
+// messages.
 func (s *suite[TTx]) hostileLongKeys() {
 	long := string(noise(4000))
 	a, b := parked(long, 1), parked(long, 2)
@@ -55,12 +56,12 @@ func (s *suite[TTx]) hostileLongKeys() {
 	s.claim(0, "2", "3", "4")
 	m := retrying(b)
 	s.stands(m, store.Fresh)
-	// several are taken by other statements
+	// several use other statements
 	s.commit(s.begin(s.d, intake(arriving(parked("k", 7)), m)), freed(b, nil))
 	s.claim(0, "3", "4")
 }
 
-// Who vouches for a row may give it any key: it can be deferred all the same.
+// hostileLongKeyAside checks that a row with a key above the limit can be deferred.
 func (s *suite[TTx]) hostileLongKeyAside() {
 	a := store.DeferredRow{Row: store.Row{Message: message(string(noise(4000)), 1), Seq: 1 << 40},
 		Attempts: 1, Why: "too long"}
@@ -73,7 +74,7 @@ func (s *suite[TTx]) hostileLongKeyAside() {
 	}
 }
 
-// An id that is the hash of another's is another one.
+// hostileHashOfALongID checks that an ID that equals the hash of another, long ID is a different one.
 func (s *suite[TTx]) hostileHashOfALongID() {
 	a, b := mark(), mark()
 	a.ID = strings.Repeat("ä", 2000)
@@ -85,7 +86,8 @@ func (s *suite[TTx]) hostileHashOfALongID() {
 	s.counts(0, 2, 0)
 }
 
-// What nobody owns nobody moves, though its epoch and token are easily told.
+// hostileShardOfNobody checks that a shard without an owner cannot be moved, although its epoch and token
+// are easy to guess.
 func (s *suite[TTx]) hostileShardOfNobody() {
 	p := store.Progress{Shard: 3, Cursor: &store.Cursor{Seq: 7}}
 	q := p
@@ -94,8 +96,8 @@ func (s *suite[TTx]) hostileShardOfNobody() {
 	s.applied([]bool{false, false}, progress(p), progress(q))
 }
 
-// A row that could not be read is deferred as it lies in the outbox; of one that is deferred the attempt
-// alone is new.
+// hostileRowLeftUnread checks that an unreadable row is copied unchanged, and that a deferred row only gets
+// the new attempt.
 func (s *suite[TTx]) hostileRowLeftUnread() {
 	row := s.sayOne(filled())
 	bare := row
@@ -111,7 +113,8 @@ func (s *suite[TTx]) hostileRowLeftUnread() {
 	s.free(row)
 }
 
-// Whatever words stand for "nothing" somewhere on the way are words, and what is not there is not there.
+// hostileWordsForNoWord checks that words which mean "nothing" in some format are stored as words, and that
+// missing values stay missing.
 func (s *suite[TTx]) hostileWordsForNoWord() {
 	base, _ := s.since(s.base)
 	for n := range 15 {

@@ -8,11 +8,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// The inbox part of a differential test: kept messages, steps, positions and quarantine. Its messages are
-// letters, known by a number, which gives them a consumer, an identity and a key for good.
+// The inbox part of a differential test: parked messages, steps, checkpoints and quarantine. Each message
+// is a letter with a number, which determines its consumer, identity and key.
 const letters = 8
 
-// letter is how letter n is kept when nothing has happened to it.
+// letter returns letter n as parked, unchanged.
 func letter(n int) store.Parked {
 	id := store.Identity{Source: "/orders", ID: fmt.Sprint("letter-", n)}
 	m := message([]string{"", "a", "a", "a", "b", "b", "a", ""}[n], n)
@@ -31,8 +31,7 @@ func consumerOf(letter int) string {
 	return consumer
 }
 
-// A keepingOp is what an effect does with a kept message. What it says to be "as known" is as the side last
-// read it.
+// keepingOp is a change to a parked message. It uses the state that the side last read, unless Stale.
 type keepingOp struct {
 	Do       string // keep, renew, release or free
 	Letter   int
@@ -45,44 +44,44 @@ type keepingOp struct {
 	Session  string `json:",omitzero"`
 	Crashes  int    `json:",omitzero"`
 	Marked   bool   `json:",omitzero"`
-	Instead  int    `json:",omitzero"` // a letter; 0: none, which has no key
+	Instead  int    `json:",omitzero"` // a letter; 0 means none, because letter 0 has no key
 	MostRows int64  `json:",omitzero"`
 	Bytes    int64  `json:",omitzero"`
 
-	Stale string `json:",omitzero"` // which guard is not as known: attempts, call, claim or place
-	// of free: attempts; of renew: the claim; of release: a dead letter only
+	Stale string `json:",omitzero"` // the outdated guard: attempts, call, claim or place
+	// for free: attempts; for renew: the claim; for release: only dead letters
 	Guards    bool `json:",omitzero"`
 	OnlyDead  bool `json:",omitzero"`
 	WithPlace bool `json:",omitzero"`
 	Audit     bool `json:",omitzero"`
 }
 
-// A takingOp is a mark that an intake has for a letter.
+// takingOp is the mark of a letter in an intake.
 type takingOp struct {
 	Letter int
 	Turn   store.KeyOrder
 	As     store.Outcome
-	Stale  bool // it was claimed with other attempts
+	Stale  bool // claimed with other attempts
 }
 
-// A checkpointOp is what becomes of a partition. Its note is as the side last read it, unless Stale.
+// checkpointOp is a change to a partition. Its stamp is the one that the side last read, unless Stale.
 type checkpointOp struct {
 	Partition       string
 	Origin          string
 	Position, Reach int64
 	Session         string
-	Stale           bool // with the note of something older
+	Stale           bool // with an older stamp
 }
 
-// An apartOp names a message in quarantine.
+// apartOp is a change to a message in quarantine.
 type apartOp struct {
 	Letter      int
 	Fingerprint int64
 	Why         store.Outcome
-	Take        bool // the message is admitted, and taken now
+	Take        bool // the message is admitted and now taken
 }
 
-// inbox is what a game asks about what consumers keep.
+// inbox returns the operations on messages that the store keeps for consumers.
 func (g *game) inbox(do func(op)) map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"keep": func(*rapid.T) { do(op{Do: "keep", Effects: g.keepings(1, 4)}) },
@@ -163,7 +162,7 @@ func (g *game) keeping() *keepingOp {
 	return k
 }
 
-// takes is a unit that takes letters of one consumer, and what it leaves.
+// takes returns a unit that handles letters of one consumer, with its effects.
 func (g *game) takes() op {
 	o := op{Do: "take", Commit: g.most("commit")}
 	of, turn := g.consumer(), store.KeyOrder(g.n("turn", 0, 2))
@@ -174,11 +173,11 @@ func (g *game) takes() op {
 			continue
 		}
 		named[n] = true
-		// A mark is never barred from the first: only an answer makes it so.
+		// No intake has the outcome Barred; only an answer sets it.
 		t := takingOp{Letter: n, Turn: turn, As: store.Outcome(g.n("as", 1, 2)),
 			Stale: g.n("stale", 0, 7) == 0}
 		o.Takes = append(o.Takes, t)
-		o.Commit = o.Commit && !t.Stale // a caller whose claim is stale rolls back
+		o.Commit = o.Commit && !t.Stale // a caller with a stale claim rolls back
 	}
 	if g.seldom("steps") {
 		o.Steps = g.sagas(0)
@@ -197,7 +196,7 @@ func (g *game) takes() op {
 	return o
 }
 
-// sagas is steps to be taken or undone, each once.
+// sagas returns distinct steps to take or undo.
 func (g *game) sagas(least int) (out []store.Step) {
 	named := map[string]bool{}
 	for range g.n("steps", least, 2) {
@@ -221,7 +220,7 @@ func (g *game) ofSaga() store.Step {
 		Identity: letter(g.n("letter", 0, 2)).Identity}
 }
 
-// setting is what an effect makes of a step.
+// setting returns an effect on a step.
 func (g *game) setting() *store.Step {
 	s := g.ofSaga()
 	states := []store.StepState{store.StepDone, store.StepCalling, store.StepRejected, store.StepBarred,

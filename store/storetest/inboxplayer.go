@@ -9,13 +9,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// long is when everything happened that is told with a time.
+// long returns the time of all events that have a given time.
 func long() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
-// An inboxSide is what a player read of what consumers keep.
+// inboxSide is the state that a player last read.
 type inboxSide struct {
-	kept        map[string]store.Parked   // by the ids of letters
-	placed      map[string]int64          // where letters were when they were first seen
+	kept        map[string]store.Parked   // by the IDs of letters
+	placed      map[string]int64          // the first place of each letter
 	checkpoints map[string]store.Attended // by consumer
 	apart       map[apartOp]int64         // numbers, by letter and fingerprint
 }
@@ -25,8 +25,7 @@ func newInboxSide() inboxSide {
 		map[apartOp]int64{}}
 }
 
-// inbox plays an operation of the inbox, if o is one, and tells how everything that it may have changed
-// stands now.
+// inbox runs o if it is an operation of the inbox. The answer includes the new state.
 func (p *player[TTx]) inbox(o op) (answer string, ok bool) {
 	ctx := p.Context()
 	switch o.Do {
@@ -51,7 +50,7 @@ func (p *player[TTx]) inbox(o op) (answer string, ok bool) {
 	return "", false
 }
 
-// keepEffect adds to e what k does, by what was read.
+// keepEffect adds the change k to e, from the state that was read.
 func (p *player[TTx]) keepEffect(e *store.Effect, k *keepingOp, s *store.Step) {
 	l := letter(k.Letter)
 	was := p.in.kept[l.ID]
@@ -119,7 +118,7 @@ func (p *player[TTx]) keepEffect(e *store.Effect, k *keepingOp, s *store.Step) {
 	}
 }
 
-// marked is the mark of a letter.
+// marked returns the mark of a letter.
 func (p *player[TTx]) marked(t takingOp) store.Mark {
 	l := letter(t.Letter)
 	m := store.Mark{Consumer: l.Consumer, Identity: l.Identity, As: t.As, KeyOrder: t.Turn,
@@ -143,13 +142,13 @@ func (p *player[TTx]) take(ctx context.Context, o op) string {
 		return tell(err)
 	}
 	found, fresh := u.Found(), true
-	crowd := len(in.Marks) > 1 && len(in.Steps) == 0 // of which those that are fresh may be committed
+	crowd := len(in.Marks) > 1 && len(in.Steps) == 0 // the fresh ones may be committed
 	for i, v := range found.Marks {
 		fresh = fresh && (v.Outcome == store.Fresh || crowd && in.Marks[i].Keep == 0)
 	}
 	answer := tell(nil, sameLeft(found.Marks), tellSteps(found.Steps))
 	es := p.effects(o.Effects)
-	if o.Commit && fresh { // else it is for rolling back
+	if o.Commit && fresh { // otherwise the unit can only be rolled back
 		return answer + tell(u.Commit(ctx, es...))
 	}
 	stood, err := u.Rollback(ctx, es...)
@@ -164,7 +163,7 @@ func tellSteps(steps []store.Step) (out []string) {
 	return out
 }
 
-// steps tells how all steps stand, as whoever would undo them finds them.
+// steps returns the state of all steps, as an undo finds them.
 func (p *player[TTx]) steps(ctx context.Context) string {
 	var in store.Intake
 	for n := range 2 {
@@ -196,7 +195,7 @@ func (p *player[TTx]) claim(ctx context.Context, o op) string {
 	return tell(err, tellParked(c.Parked), far(c.Next), c.Next == 0)
 }
 
-// far tells a time that is about now from one that was put off.
+// far reports whether a time is far enough away to be a delay.
 func far(d time.Duration) bool { return d > time.Minute }
 
 func tellParked(ps []store.Parked) (out []string) {
@@ -228,7 +227,7 @@ func tellCall(c *store.Call) string {
 	return fmt.Sprint(c.Key, c.Request, tellTime(c.Since), c.Outcome, c.Undo)
 }
 
-// tellTime tells a time that was given from one of the store's clock.
+// tellTime describes a time: a given one exactly, one of the store's clock not.
 func tellTime(t time.Time) string {
 	switch {
 	case t.IsZero():
@@ -239,7 +238,7 @@ func tellTime(t time.Time) string {
 	return "by the store's clock "
 }
 
-// keepings tells all that is kept, and remembers it.
+// keepings reads and returns all parked messages and dead letters.
 func (p *player[TTx]) keepings(ctx context.Context) string {
 	all, err := store.ListKept(ctx, p.d, store.Sought{Limit: 100})
 	clear(p.in.kept)
@@ -308,7 +307,7 @@ func tellCheckpoints(all store.Attended) (out []string) {
 	return out
 }
 
-// attended tells where a consumer is, and remembers it.
+// attended reads and returns the checkpoints of a consumer.
 func (p *player[TTx]) attended(ctx context.Context, consumer string) string {
 	all, err := p.d.Attend(ctx, store.Attend{Consumer: consumer})
 	p.in.checkpoints[consumer] = all
@@ -341,7 +340,7 @@ func (p *player[TTx]) putApart(ctx context.Context, o op) string {
 	return tell(err, stood)
 }
 
-// quarantined tells what is in quarantine, and remembers its numbers.
+// quarantined reads and returns the messages in quarantine.
 func (p *player[TTx]) quarantined(ctx context.Context, q store.Query) string {
 	all, err := store.ListQuarantined(ctx, p.d, q)
 	var out []string

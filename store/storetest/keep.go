@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Marks of scopes that have a retention of their own.
+// keepTests are for marks with Keep.
 func keepTests[TTx any]() map[string]func(*suite[TTx]) {
 	return map[string]func(*suite[TTx]){
 		"SideBySide":  (*suite[TTx]).keepSideBySide,
@@ -21,7 +21,7 @@ func keepTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// scoped is a mark of a key that tells no time, with an answer.
+// scoped returns a mark with an answer, whose ID has no timestamp.
 func scoped(scope string, keep time.Duration) store.Mark {
 	m := mark()
 	m.Consumer, m.ID, m.Keep, m.Fingerprint = scope, "order-7", keep, 1
@@ -29,7 +29,7 @@ func scoped(scope string, keep time.Duration) store.Mark {
 	return m
 }
 
-// answered commits m as a door does: the mark in the intake, the answer with the commit.
+// answered commits m with its mark in the intake and its answer in the commit.
 func (s *suite[TTx]) answered(m store.Mark) {
 	s.Helper()
 	u := s.begin(s.d, intake(m))
@@ -37,8 +37,8 @@ func (s *suite[TTx]) answered(m store.Mark) {
 	s.commit(u, store.Effect{Answer: &m})
 }
 
-// Scopes of 24 hours, 48 hours and 30 days in one database. What is over is fresh before Maintain has been
-// there, and after.
+// keepSideBySide checks scopes of 24 hours, 48 hours and 30 days in one database. A key is fresh after its
+// Keep, before Maintain and after.
 func (s *suite[TTx]) keepSideBySide() {
 	all := []store.Mark{scoped("a", day), scoped("b", 2*day), scoped("c", 30*day), scoped("d", 0)}
 	for _, m := range all {
@@ -71,7 +71,7 @@ func (s *suite[TTx]) keepSideBySide() {
 	}
 }
 
-// left wants to be told how long m is kept, or nothing.
+// left fails the test unless the verdict of m has a rest of Keep, or has none.
 func (s *suite[TTx]) left(m store.Mark, want bool) {
 	s.Helper()
 	got, err := s.d.Seen(s.Context(), m.Consumer, []store.Identity{m.Identity})
@@ -92,7 +92,8 @@ func one(yes bool) int {
 	return 0
 }
 
-// A key whose time is over is reserved and finished again, and the second answer stands.
+// keepReservation checks that a key can be reserved and finished again after its Keep, and that the second
+// answer is stored.
 func (s *suite[TTx]) keepReservation() {
 	m := scoped("a", day)
 	s.answered(m)
@@ -111,8 +112,8 @@ func (s *suite[TTx]) keepReservation() {
 	s.counts(0, 1, 0)
 }
 
-// Of many who come at once when the time is over, one does the work. The others wait for it and find its
-// answer.
+// keepRivals checks that one of many concurrent callers gets a key after its Keep. The others wait for it
+// and find its answer.
 func (s *suite[TTx]) keepRivals() {
 	const many = 6
 	m := scoped("a", day)
@@ -163,7 +164,7 @@ func (s *suite[TTx]) keepRivals() {
 	s.counts(1, 1, 0)
 }
 
-// What was over is over again when the work that replaced it is rolled back.
+// keepRolledBack checks that an expired mark is still expired after its replacement was rolled back.
 func (s *suite[TTx]) keepRolledBack() {
 	m := scoped("a", day)
 	s.answered(m)
@@ -186,7 +187,7 @@ func (s *suite[TTx]) keepRolledBack() {
 	s.seen(m, store.Rejected)
 }
 
-// An effect with a mark stands where the time is over, and only there.
+// keepGuard checks that an effect with a mark is stored only after the Keep of the earlier mark.
 func (s *suite[TTx]) keepGuard() {
 	m := scoped("a", day)
 	s.answered(m)
@@ -201,7 +202,8 @@ func (s *suite[TTx]) keepGuard() {
 	s.verdict(m, store.Verdict{Outcome: store.Done, Fingerprint: 1, Code: 201, Result: "second"})
 }
 
-// A key that tells its time is known as long as its mark is there, and too old then. It is never fresh.
+// keepTimed checks that an ID with a timestamp is known while its mark exists, then too old, and never
+// fresh.
 func (s *suite[TTx]) keepTimed() {
 	m := scoped("a", day)
 	m.ID = aged(0).ID
@@ -231,7 +233,7 @@ func (s *suite[TTx]) keepTimed() {
 	s.applied([]bool{false}, store.Effect{Mark: &old})
 }
 
-// A scope that keeps its marks for longer than others are kept has them that long.
+// keepLonger checks that a Keep longer than the general retention applies.
 func (s *suite[TTx]) keepLonger() {
 	m := scoped("a", 60*day)
 	s.answered(m)
@@ -246,7 +248,7 @@ func (s *suite[TTx]) keepLonger() {
 	})
 }
 
-// parked is the n-th message about key, as it is parked when it failed once.
+// parked returns the n-th message about key, parked after one failure.
 func parked(key string, n int) store.Parked {
 	m := message(key, n)
 	m.Source, m.Subject = "/orders", fmt.Sprint(n)

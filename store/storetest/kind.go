@@ -17,7 +17,7 @@ func kindTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// noteKinds wants these to have been there before.
+// noteKinds writes a heartbeat and fails the test unless the types recorded before are want.
 func (s *suite[TTx]) noteKinds(consumer string, forget time.Duration, own []store.Kind, want ...store.Kind) {
 	s.Helper()
 	got, err := s.d.Attend(s.Context(),
@@ -94,13 +94,13 @@ func (s *suite[TTx]) kindClaims() {
 		}
 	}
 	claimed(true, []string{"ours of b"}, foreign, store.Kind{Topic: "other", Type: "ours"})
-	claimed(true, nil, foreign) // b's
+	claimed(true, nil, foreign) // of b
 	claimed(false, nil, foreign, store.Kind{Topic: "orders", Type: "ours"})
 	claimed(true, []string{"foreign of a"})
 }
 
-// What a build left to another one is told apart from what failed, from what only waits behind it, and from
-// dead letters.
+// kindLeft checks that messages left to another build are listed without failed messages, messages that
+// wait for them, and dead letters.
 func (s *suite[TTx]) kindLeft() {
 	left := func(want ...store.LeftKind) {
 		s.Helper()

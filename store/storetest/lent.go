@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A handler that ends its transaction and begins another has taken the mark off its own rows. Neither commit
-// nor rollback of that is a success, and no COMMIT of a handler's own stores the marks of the unit.
+// unitBegunAnew checks a handler that ends its transaction and begins another: neither commit nor rollback
+// of the unit succeeds, and no COMMIT of the handler stores the marks.
 func (s *suite[TTx]) unitBegunAnew() {
 	if s.can.Anew == nil {
 		s.Skip("no statement ends a transaction and begins another here")
@@ -36,7 +36,7 @@ func (s *suite[TTx]) unitBegunAnew() {
 	}
 }
 
-// anewAborted checks that nothing of a transaction stands after an error behind its end.
+// anewAborted checks that nothing of a transaction is stored after an error that follows its end.
 func (s *suite[TTx]) anewAborted(anew func(TTx) error) {
 	if s.can.Poison == nil {
 		return
@@ -52,8 +52,8 @@ func (s *suite[TTx]) anewAborted(anew func(TTx) error) {
 
 func second(_ []bool, err error) error { return err }
 
-// Whatever a failed handler left, nobody waits for a connection while it holds one: with one connection, and
-// with one for each worker.
+// unitFewConnections checks that no caller waits for a connection while it has one, also after a failed
+// handler: with one connection, and with one for each worker.
 func (s *suite[TTx]) unitFewConnections() {
 	if s.can.Pool == nil || s.can.Poison == nil {
 		s.Skip("no pool, or no error that aborts a transaction")
@@ -113,7 +113,7 @@ func (s *suite[TTx]) unitLent() {
 	}
 }
 
-// unitReturn revokes a transaction after its function has returned. Its writes are committed with those of
+// unitReturn checks that Return revokes the transaction, and that its writes are committed with those of
 // the next function.
 func (s *suite[TTx]) unitReturn() {
 	if !s.can.StopsCommit {
@@ -137,7 +137,7 @@ func (s *suite[TTx]) unitReturn() {
 	s.counts(2, 1, 0)
 }
 
-// unitDrop drops a transaction while a function has it: its locks are free, and nothing is committed.
+// unitDrop checks that Drop during a function frees the locks and commits nothing.
 func (s *suite[TTx]) unitDrop() {
 	u := s.begin(s.d, intake(mark()))
 	s.put(u.Tx(), "k", "dropped")
@@ -153,7 +153,7 @@ func (s *suite[TTx]) unitDrop() {
 	if u.Commit(s.Context()) == nil {
 		s.Error("it is committed after Drop")
 	}
-	u.Drop() // of one that has ended
+	u.Drop() // after the end of the unit
 	s.user("k", "v")
 	s.counts(0, 1, 0)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Lines plays random sagas that stand in line for entities and leave, some in one transaction, which commits
-// or not. It wants who holds, who waits and who is woken to be as a model says.
+// Lines runs random sagas that join and leave lines for entities, some in one transaction, which commits or
+// not. It compares holders, waiting sagas and woken sagas with a model.
 func Lines[TTx any](t *testing.T, h Harness[TTx]) {
 	db := h.Open(t)
 	s := &suite[TTx]{T: t, can: h.Can, db: db, d: db.Driver(t)}
@@ -37,14 +37,14 @@ func Lines[TTx any](t *testing.T, h Harness[TTx]) {
 
 const lineSagas = 4
 
-// A lineTurn is a transaction, or a saga that ends without leaving.
+// lineTurn is a transaction, or a saga that ends without leaving its lines.
 type lineTurn struct {
 	Moves    []lineMove
 	RollBack bool
-	End      bool // of the first move's saga, instead of all
+	End      bool // the first move's saga ends
 }
 
-// A lineMove has a saga stand in line for entities, or, without any, leave all lines.
+// lineMove puts a saga in line for entities, or removes it from all lines if it has none.
 type lineMove struct {
 	Saga     int
 	Entities []string
@@ -63,10 +63,10 @@ func lineTurns(t *rapid.T) lineTurn {
 		End:      rapid.IntRange(0, 9).Draw(t, "ends") == 0}
 }
 
-// lines are the keys of those who stand in line for each entity.
+// lines has the keys of the sagas in line for each entity.
 type lines map[string][]string
 
-// hold has a saga stand in line. First: it is the first one everywhere.
+// hold puts a saga in line. It returns true if the saga is first in each line.
 func (ls lines) hold(key string, es []string) (first bool) {
 	first = true
 	for _, e := range es {
@@ -78,7 +78,7 @@ func (ls lines) hold(key string, es []string) (first bool) {
 	return first
 }
 
-// free has a saga leave, and tells who comes first in its place.
+// free removes a saga and returns the sagas that become first.
 func (ls lines) free(key string) (next []string) {
 	for e, line := range ls {
 		at := slices.Index(line, key)
@@ -92,7 +92,7 @@ func (ls lines) free(key string) (next []string) {
 	return next
 }
 
-// list is every place, in order, or who holds.
+// list returns all places in order, or only the holders.
 func (ls lines) list(holders bool) (out []string) {
 	for _, e := range slices.Sorted(maps.Keys(ls)) {
 		for before, key := range ls[e] {
@@ -118,7 +118,7 @@ type lineGame[TTx any] struct {
 	lines lines
 }
 
-// play plays a turn, and tells what is not as it should be.
+// play runs a turn and returns the difference from the model.
 func (g *lineGame[TTx]) play(turn lineTurn) string {
 	g.Helper()
 	was := map[string]int64{}

@@ -22,7 +22,7 @@ func lockTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// locked takes keys in a unit, and wants those versions of them.
+// locked locks keys in a unit, and fails the test unless their versions are want.
 func (s *suite[TTx]) locked(keys []string, want ...int64) store.Unit[TTx] {
 	s.Helper()
 	u := s.begin(s.d, locking(keys...))
@@ -42,7 +42,7 @@ func (s *suite[TTx]) lockVersions() {
 	s.commit(s.locked(a, 1))
 	s.commit(s.locked(a, 2))
 	s.rollback(s.locked(a, 3))
-	s.apply(lockAt("a", 0)) // without a guard it raises all the same
+	s.apply(lockAt("a", 0)) // without a guard it still raises the version
 	s.commit(s.locked(a, 4))
 	s.applied([]bool{false, false, true, false, true}, lockAt("a", 4), lockAt("a", 6), lockAt("a", 5),
 		lockAt("a", 5), lockAt("b", 1))
@@ -52,7 +52,7 @@ func (s *suite[TTx]) lockVersions() {
 func (s *suite[TTx]) lockMany() {
 	s.apply(lockAt("b", 0), lockAt("d", 0), lockAt("d", 0))
 	s.commit(s.locked([]string{"d", "a", "c", "b"}, 3, 1, 1, 2))
-	// raised once, however often it is named
+	// raised once, even if it is listed twice
 	s.commit(s.locked([]string{"b", "d", "b", "x", "x"}, 3, 4, 3, 1, 1))
 	s.rollback(s.locked([]string{"a", "b", "c", "d", "x"}, 2, 4, 2, 5, 2))
 	var keys []string
@@ -85,8 +85,8 @@ func (s *suite[TTx]) lockNames() {
 	}
 }
 
-// A "no" is rolled back and said in a second transaction, which stands only if the entity is as the handler
-// saw it.
+// lockRepeatOfANo checks a refusal that is rolled back and sent in a second transaction: it is stored only
+// if the entity is unchanged.
 func (s *suite[TTx]) lockRepeatOfANo() {
 	m := mark()
 	no := rejected(m, "out of stock")
@@ -94,7 +94,7 @@ func (s *suite[TTx]) lockRepeatOfANo() {
 	e := lockAt("a", u.Found().Locks[0])
 	e.Mark, e.Rows = &no, rows(message("a", 1)).Rows
 	s.rollback(u)
-	s.apply(lockAt("a", 0)) // someone restocks
+	s.apply(lockAt("a", 0)) // a rival changes the stock
 	s.applied([]bool{false}, e)
 	s.counts(0, 0, 0)
 	s.rollback(s.locked([]string{"a"}, 2))
@@ -122,7 +122,7 @@ func (s *suite[TTx]) lockRivalWaits() {
 	}
 }
 
-// Two that lock the same new entity at once get 1 and 2.
+// lockFirstOfTwo checks that two concurrent locks of the same new entity get versions 1 and 2.
 func (s *suite[TTx]) lockFirstOfTwo() {
 	var wg sync.WaitGroup
 	versions := make([]int64, 8)
@@ -147,7 +147,7 @@ func (s *suite[TTx]) lockFirstOfTwo() {
 	}
 }
 
-// The driver chooses the order of locking, so that intakes never wait for each other in a circle.
+// lockNoCircle checks that the driver orders locks, so that intakes cannot deadlock.
 func (s *suite[TTx]) lockNoCircle() {
 	marks := []store.Mark{mark(), mark(), mark(), mark()}
 	keys := []string{"a", "b", "c", "d"}
@@ -175,14 +175,15 @@ func (s *suite[TTx]) lockNoCircle() {
 	wg.Wait()
 }
 
-// A unit that has an entity in hand may name it again in what it leaves behind: it is raised once.
+// lockInUnitAndAfter checks that an entity which a unit has locked is raised once, even if the commit lists
+// it again.
 func (s *suite[TTx]) lockInUnitAndAfter() {
 	s.commit(s.locked([]string{"a"}, 1), lockAt("a", 1), lockAt("a", 0))
 	s.is(s.locked([]string{"a"}, 2).Commit(s.Context(), lockAt("a", 1)), store.ErrLost, "commit")
 	s.rollback(s.locked([]string{"a"}, 2))
 }
 
-// An effect waits for a rival too, and then loses its guard if the rival moved the entity.
+// lockWaiting checks that an effect waits for a rival, and loses its guard if the rival changed the entity.
 func (s *suite[TTx]) lockWaiting() {
 	m := mark()
 	holder := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{m},

@@ -7,13 +7,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// What no index knows is looked for row by row, up to a bound, from which the next list goes on.
+// lookThrough checks a list without an index: it examines Scan rows, and the next list continues after
+// them.
 func (s *suite[TTx]) lookThrough() {
 	var all []store.Parked
 	for n := range 8 {
 		p := parked("k", n)
 		p.Message.Topic, p.Message.Type = "goods", "odd"
-		if n == 2 { // what it is identified by is not in it
+		if n == 2 { // the text is not part of its identity
 			p.Message.ID = ""
 		}
 		if n%2 == 0 {

@@ -51,7 +51,7 @@ func (s *suite[TTx]) maintain() store.Maintained {
 	return got
 }
 
-// forecast is what the driver says that Maintain would do; nil: it says nothing.
+// forecast returns the result of a dry run; nil if the driver has none.
 func (s *suite[TTx]) forecast(keep store.Retention) *store.Maintained {
 	s.Helper()
 	before := s.db.Count(s)
@@ -63,14 +63,14 @@ func (s *suite[TTx]) forecast(keep store.Retention) *store.Maintained {
 	return &said
 }
 
-// came wants that to be done which was forecast, unless something was in the way: then it is less.
+// came compares the result of Maintain with the forecast. A rival may have made it smaller.
 func (s *suite[TTx]) came(said, got store.Maintained) {
 	s.Helper()
 	for _, c := range []struct {
 		what      string
 		said, got int64
 	}{{"rows", said.Rows, got.Rows}, {"marks", said.Marks, got.Marks}, {"steps", said.Steps, got.Steps}} {
-		whole := c.got < 0 && c.said > 0 // whole slots, which were not counted
+		whole := c.got < 0 && c.said > 0 // whole slots, truncated without counting
 		if c.said < 0 || !whole && c.said != c.got && (len(got.Left) == len(said.Left) || c.got > c.said) {
 			s.Errorf("maintain was to empty %d %s, and emptied %d; %q was to be left, %q was", c.said, c.what,
 				c.got, said.Left, got.Left)
@@ -78,10 +78,10 @@ func (s *suite[TTx]) came(said, got store.Maintained) {
 	}
 }
 
-// tooOld is an age that is outside of the thirty days that marks are kept.
+// tooOld is an age beyond the thirty days that marks are kept.
 const tooOld = 32 * day
 
-// old is n rows of keys in all shards, written longer ago than they are kept.
+// old writes n rows of keys in all shards that are past their retention.
 func (s *suite[TTx]) old(n int) {
 	s.Helper()
 	for i := range n {
@@ -90,7 +90,7 @@ func (s *suite[TTx]) old(n int) {
 	s.db.Age(s, 9*day)
 }
 
-// emptied wants Maintain to empty the outbox at last: what it could not have at once it may leave.
+// emptied runs Maintain until the outbox is empty. A call may leave rows that it cannot lock.
 func (s *suite[TTx]) emptied(rows int) {
 	s.Helper()
 	s.until(fmt.Sprintf("maintain leaves %d rows", rows), func() bool {
@@ -124,7 +124,7 @@ func (s *suite[TTx]) maintainKeepsUncovered() {
 	s.old(20)
 	first := s.tick("")
 	s.maintain()
-	s.counts(20, 0, 0) // no shard has come anywhere
+	s.counts(20, 0, 0) // no shard has made progress
 	s.cover(store.Cursor{Base: first})
 	late := message("late", 1)
 	s.say(late)
@@ -142,7 +142,7 @@ func (s *suite[TTx]) maintainKeepsUncovered() {
 	s.emptied(0)
 }
 
-// A shard that is in the middle of a window may still ask for what lies ahead in it.
+// maintainKeepsOpenWindow checks that rows of an open window stay, because the shard may still read them.
 func (s *suite[TTx]) maintainKeepsOpenWindow() {
 	s.old(20)
 	tip := s.tick("")
@@ -163,7 +163,8 @@ func (s *suite[TTx]) maintainKeepsYoung() {
 	s.wantIDs(s.all(), young.ID)
 }
 
-// However often all is emptied, numbers are never used again: a cursor behind them would pass new rows over.
+// maintainNumbersGoOn checks that sequence numbers are not used again after the outbox was emptied: a
+// cursor above them would skip new rows.
 func (s *suite[TTx]) maintainNumbersGoOn() {
 	last := int64(0)
 	for range 3 {
@@ -181,7 +182,8 @@ func (s *suite[TTx]) maintainNumbersGoOn() {
 	}
 }
 
-// The writer neither waits nor is waited for, and what it commits is found.
+// maintainBesideOpenWriter checks that Maintain and a writer do not wait for each other, and that the
+// writer's rows are found.
 func (s *suite[TTx]) maintainBesideOpenWriter() {
 	s.old(10)
 	tip := s.tick("")
@@ -222,18 +224,18 @@ func (s *suite[TTx]) maintainBesideOpenHandler() {
 	s.counts(1, 1, 0)
 }
 
-// aged is a mark of a message that was written so long ago.
+// aged returns the mark of a message that was written that long ago.
 func aged(ago time.Duration) store.Mark {
 	m := mark()
 	m.ID = uuid7.New(time.Now().Add(-ago))
 	return m
 }
 
-// since is the id of a message that was written after all that Age makes older, whether it moves that or the
-// store's clock.
+// since returns the ID of a message that is newer than all that Age makes older. It is valid for drivers
+// that move the data and for those that move the clock.
 func since() string { return aged(-3 * day).ID }
 
-// A mark is kept by its arrival, however old its message was.
+// maintainMarks checks that a mark is kept from its arrival, even for an old message.
 func (s *suite[TTx]) maintainMarks() {
 	ages := []time.Duration{tooOld, 40 * day, 400 * day}
 	var young, old []store.Mark
@@ -264,7 +266,7 @@ func (s *suite[TTx]) maintainMarks() {
 	}
 }
 
-// A mark whose id tells no time is kept by its arrival.
+// maintainTimelessMarks checks that a mark is kept from its arrival if the ID has no timestamp.
 func (s *suite[TTx]) maintainTimelessMarks() {
 	timeless := func(id string) store.Mark {
 		m := mark()
@@ -285,7 +287,7 @@ func (s *suite[TTx]) maintainTimelessMarks() {
 	s.seen(young, store.Done)
 	s.seen(old[0], store.Fresh)
 	s.counts(0, 1, 0)
-	s.commit(s.begin(s.d, intake(old[2]))) // an id that is far ahead of the store's clock tells no time
+	s.commit(s.begin(s.d, intake(old[2]))) // its timestamp is too far ahead
 	s.maintain()
 	s.seen(old[2], store.Done)
 }
@@ -304,7 +306,7 @@ func (s *suite[TTx]) maintainNothing() {
 	s.ok(s.d.Check(s.Context(), store.App), "check")
 }
 
-// Marks outlive the rows that could repeat their messages.
+// maintainBounds checks that marks must be kept longer than the rows that could repeat their messages.
 func (s *suite[TTx]) maintainBounds() {
 	s.old(1)
 	s.cover(store.Cursor{Base: s.tick("")})
@@ -319,7 +321,7 @@ func (s *suite[TTx]) maintainBounds() {
 	s.counts(1, 0, 0)
 }
 
-// What is deferred does not need its row in the outbox any more.
+// asideSurvivesOutbox checks that a deferred row does not need its outbox row.
 func (s *suite[TTx]) asideSurvivesOutbox() {
 	s.run([]byte("a"), 1, 0)
 	s.db.Age(s, 9*day)

@@ -23,7 +23,7 @@ func manyTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// every is messages of all kinds that an intake of many may meet, and how each stands.
+// every returns messages of all kinds for an intake of many, and their outcomes.
 func (s *suite[TTx]) every() (ms []store.Mark, want []store.Outcome) {
 	first, second, again, loose := parked("r", 20), parked("q", 21), parked("s", 22), parked("", 23)
 	s.apply(keeping(first, parked("q", 19), second, again, loose)...)
@@ -61,7 +61,7 @@ func (s *suite[TTx]) every() (ms []store.Mark, want []store.Outcome) {
 	return ms, want
 }
 
-// Many messages at once stand as each of them would alone.
+// manyVerdicts checks that many messages in one intake get the same outcomes as alone.
 func (s *suite[TTx]) manyVerdicts() {
 	ms, want := s.every()
 	for i, m := range ms {
@@ -78,7 +78,7 @@ func (s *suite[TTx]) manyVerdicts() {
 	}
 }
 
-// The fresh ones are committed beside those that are kept, which get no mark.
+// manyKept checks that fresh messages are committed together with parked ones, which get no mark.
 func (s *suite[TTx]) manyKept() {
 	ms, want := s.every()
 	u := s.begin(s.d, intake(ms...))
@@ -98,8 +98,8 @@ func (s *suite[TTx]) manyKept() {
 	}
 }
 
-// Claimed messages that share a transaction are freed by its commit, and behind each the next of its key is
-// due, also where several of a key go.
+// manyFreed checks that a commit finishes the claimed messages of one transaction, and that the next
+// message of each key becomes due, also after several of a key.
 func (s *suite[TTx]) manyFreed() {
 	a, b, loose := parked("k", 1), parked("l", 2), parked("", 3)
 	after, last, waits := parked("k", 4), parked("k", 5), parked("l", 6)
@@ -125,7 +125,7 @@ func (s *suite[TTx]) manyFreed() {
 	s.claim(0, "8")
 }
 
-// One that is no longer as it was claimed has the commit of all fail, and nothing of it stands.
+// manyFreedLate checks that the commit of all fails if one message has changed since its claim.
 func (s *suite[TTx]) manyFreedLate() {
 	a, b, behind, calling := parked("k", 1), parked("l", 2), parked("k", 3), parked("m", 4)
 	calling.Call = &store.Call{Key: "bytes\xff", Request: "{}"}
@@ -151,7 +151,7 @@ func (s *suite[TTx]) manyFreedLate() {
 	s.claim(0, "3")
 }
 
-// place notes where ps lie.
+// place sets the places of ps.
 func (s *suite[TTx]) place(ps ...*store.Parked) {
 	s.Helper()
 	for _, p := range ps {
@@ -164,7 +164,7 @@ func (s *suite[TTx]) place(ps ...*store.Parked) {
 	}
 }
 
-// Of those below the floor none is taken, and none of the others is held up.
+// manyBelow checks that messages below the floor are too old, and do not affect the others.
 func (s *suite[TTx]) manyBelow() {
 	old, newer, other := aged(tooOld), arriving(parked("n", 4)), arriving(parked("l", 3))
 	newer.ID, other.ID = since(), since()
@@ -188,7 +188,8 @@ func (s *suite[TTx]) manyBelow() {
 	s.seen(old, store.Fresh)
 }
 
-// Entities that several messages name are raised once, and each has its version.
+// manyEntities checks that an entity of several messages is raised once, and that each of them gets its
+// version.
 func (s *suite[TTx]) manyEntities() {
 	s.apply(lockAt("b", 0), lockAt("b", 0))
 	in := intake(mark(), mark())
@@ -202,7 +203,8 @@ func (s *suite[TTx]) manyEntities() {
 	s.rollback(s.locked([]string{"a", "b", "c"}, 2, 4, 2))
 }
 
-// One that is kept, and comes alone, is for rolling back: it never gets a mark.
+// manyAlone checks that a unit with a single parked message cannot be committed, so the message gets no
+// mark.
 func (s *suite[TTx]) manyAlone() {
 	a, b := parked("k", 1), parked("k", 2)
 	s.apply(keeping(a)...)
@@ -212,7 +214,7 @@ func (s *suite[TTx]) manyAlone() {
 	}
 }
 
-// Intakes of the same messages and entities, in any order, never wait in a circle.
+// manyNoCircle checks that intakes of the same messages and entities, in any order, cannot deadlock.
 func (s *suite[TTx]) manyNoCircle() {
 	if !s.can.Rivals {
 		return
@@ -249,7 +251,8 @@ func (s *suite[TTx]) manyNoCircle() {
 	wg.Wait()
 }
 
-// A rival that has one of them in hand is waited for, and what became of it is found.
+// manyRival checks that an intake of many waits for a rival with one of its messages, and finds the
+// outcome.
 func (s *suite[TTx]) manyRival() {
 	a, b, c := arriving(parked("a", 1)), arriving(parked("b", 2)), arriving(parked("c", 3))
 	u := s.begin(s.d, intake(b))
@@ -264,8 +267,8 @@ func (s *suite[TTx]) manyRival() {
 	s.seen(a, store.Done)
 }
 
-// Above READ COMMITTED a unit does not write over what was committed behind its back. Who cannot have that
-// says so.
+// manyIsolation checks that a unit above READ COMMITTED does not overwrite concurrent commits. A driver
+// without that level must return an error.
 func (s *suite[TTx]) manyIsolation() {
 	for _, level := range []store.Isolation{store.RepeatableRead, store.Serializable} {
 		m := mark()

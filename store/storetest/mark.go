@@ -47,7 +47,7 @@ func (s *suite[TTx]) markVerdicts() {
 	if !slices.Equal(got, want) {
 		s.Errorf("seen %+v, want %+v", got, want)
 	}
-	// A later take of the same message changes nothing of the first verdict.
+	// A repeat does not change the first verdict.
 	again := done
 	again.As, again.Reason = store.Rejected, "late"
 	s.applied([]bool{false}, store.Effect{Mark: &again})
@@ -73,7 +73,7 @@ func (s *suite[TTx]) markLongReason() {
 	}
 }
 
-// Consumer, source and id are all of the identity, letter by letter.
+// markIdentity checks that consumer, source and ID together are the identity, compared byte for byte.
 func (s *suite[TTx]) markIdentity() {
 	base := mark()
 	base.ID = "0190163d-8694-739b-aea5-966c26f8ad90"
@@ -111,7 +111,7 @@ func (s *suite[TTx]) markIdentity() {
 	s.counts(0, len(others)+1, 0)
 }
 
-// Where an id tells a time, no time is out of range.
+// markIDsOfAllTimes checks IDs with timestamps of the whole range.
 func (s *suite[TTx]) markIDsOfAllTimes() {
 	var ms []store.Mark
 	for _, ago := range []time.Duration{-100 * 365 * 24 * time.Hour, -2 * time.Hour, -59 * time.Minute, 0,
@@ -132,7 +132,7 @@ func (s *suite[TTx]) markIDsOfAllTimes() {
 	s.counts(0, len(ms), 0)
 }
 
-// A large intake is answered index by index, whatever was done before.
+// markMany checks a large intake: each result has the index of its message.
 func (s *suite[TTx]) markMany() {
 	var all []store.Mark
 	want := map[string]store.Outcome{}
@@ -170,7 +170,7 @@ func (s *suite[TTx]) markMany() {
 	s.counts(0, len(all), 0)
 }
 
-// A message that came twice in one batch is fresh once.
+// markTwice checks that a message that is in a batch twice is fresh once.
 func (s *suite[TTx]) markTwice() {
 	m, no := mark(), rejected(mark(), "no")
 	u := s.begin(s.d, intake(m, no, m, no))
@@ -181,7 +181,7 @@ func (s *suite[TTx]) markTwice() {
 	s.counts(0, 1, 0)
 }
 
-// rival begins on m while another process has it in hand, which then ends in its way.
+// rival begins a unit with m while another process has m in progress; then end ends that one.
 func (s *suite[TTx]) rival(m store.Mark, end func(store.Unit[TTx])) store.Unit[TTx] {
 	s.Helper()
 	holder := s.begin(s.db.Driver(s), intake(m))
@@ -290,7 +290,7 @@ func (s *suite[TTx]) markApplyEachForItself() {
 	s.wantIDs(s.all(), ids...)
 }
 
-// If one guard of an effect is lost, nothing of it stands, whichever it is.
+// markApplyAllOrNothing checks that an effect with any lost guard stores nothing.
 func (s *suite[TTx]) markApplyAllOrNothing() {
 	l := s.lease(s.d, "one", "1")[0]
 	good := store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Incarnation: new("b1")}

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// Memory is the harness of the driver in memory, which passes the suite first and is Differential's oracle.
+// Memory returns the harness of the driver in memory, with which Differential compares other drivers.
 func Memory() Harness[*memstore.Tx] {
 	return Harness[*memstore.Tx]{Open: openMemory, Can: Can[*memstore.Tx]{
 		Rivals: true, StopsCommit: true, Limits: true,

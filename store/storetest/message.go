@@ -21,7 +21,7 @@ func messageTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// same wants a row to be m, byte for byte.
+// same fails the test unless a row equals m, byte for byte.
 func (s *suite[TTx]) same(got store.Row, m skald.Message) {
 	s.Helper()
 	if got.Seq <= 0 || got.Bucket != column.Bucket(&m) {
@@ -37,7 +37,7 @@ func (s *suite[TTx]) same(got store.Row, m skald.Message) {
 	}
 }
 
-// differences walks all fields, those of the future too.
+// differences compares all fields, including future ones.
 func differences(got, want skald.Message) (out []string) {
 	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
 	for i := range g.NumField() {
@@ -63,7 +63,7 @@ func alike(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// fill sets every field of a struct to something of its own, by reflection.
+// fill sets every field of a struct to a different value, by reflection.
 func fill(v reflect.Value, name string) {
 	switch v.Kind() {
 	case reflect.String:
@@ -93,7 +93,7 @@ func fill(v reflect.Value, name string) {
 	}
 }
 
-// filled has every field set: those that obey rules by the rules.
+// filled returns a message with every field set to a valid value.
 func filled() skald.Message {
 	var m skald.Message
 	fill(reflect.ValueOf(&m).Elem(), "")
@@ -107,7 +107,7 @@ func filled() skald.Message {
 	return m
 }
 
-// everyWay carries m through each way into the outbox and, deferred, through that too.
+// everyWay writes m in each way into the outbox, and then defers it.
 func (s *suite[TTx]) everyWay(m skald.Message) {
 	s.Helper()
 	base, _ := s.since(s.base)
@@ -206,7 +206,8 @@ func (s *suite[TTx]) messageByteForByte() {
 	}
 }
 
-// What calls itself JSON but cannot be text is stored as it is, or refused; it is never bent.
+// messageTextThatIsNot checks that data with a JSON content type that is not valid text is stored unchanged
+// or refused, and never changed.
 func (s *suite[TTx]) messageTextThatIsNot() {
 	for _, data := range [][]byte{[]byte("\"\xff\""), []byte("\"a\x00b\""), {0}} {
 		m := message("a", 1)

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// oddNameTests are of ids and consumers that a store may not be able to hold as they are: what it tells them
-// by is good for all that can be done with a message.
+// oddNameTests are for IDs and consumers that a store may not be able to store unchanged. The name that it
+// returns instead works for all operations on a message.
 func oddNameTests[TTx any]() map[string]func(*suite[TTx]) {
 	return map[string]func(*suite[TTx]){
 		"Claimed":     (*suite[TTx]).oddNameClaimed,
@@ -19,13 +19,13 @@ func oddNameTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// oddNames end in what makes them others than their neighbours.
+// oddNames returns names whose last characters make them different.
 func oddNames() []string {
 	long := strings.Repeat("n", 2000)
 	return []string{long, long + "m", "nul\x00x", "bytes\xff\xfe", "sha256:abc", hashOf([]byte(long))}
 }
 
-// oddlyNamed is a message of each odd id, with a key of its own.
+// oddlyNamed returns a message of each odd ID, each with its own key.
 func oddlyNamed(dead bool) (out []store.Parked) {
 	for i, id := range oddNames() {
 		p := parked(fmt.Sprint("key", i), i)
@@ -39,7 +39,8 @@ func oddlyNamed(dead bool) (out []store.Parked) {
 	return out
 }
 
-// What is claimed is taken with the name that it has there, alone and with others, and is known by its own.
+// oddNameClaimed checks that a claimed message can be handled by the returned name, alone and with others,
+// and is known by its own.
 func (s *suite[TTx]) oddNameClaimed() {
 	all := oddlyNamed(false)
 	s.apply(keeping(all...)...)
@@ -63,7 +64,8 @@ func (s *suite[TTx]) oddNameClaimed() {
 	}
 }
 
-// What is listed is released, dropped and audited with the name that it has there, and is found by its own.
+// oddNameListed checks that a listed message can be released, dropped and audited by the returned name, and
+// is found by its own.
 func (s *suite[TTx]) oddNameListed() {
 	all := oddlyNamed(true)
 	for i := range all {
@@ -106,7 +108,8 @@ func (s *suite[TTx]) oddNameListed() {
 	}
 }
 
-// What is admitted is taken with the name that it has there, under its own.
+// oddNameQuarantined checks that an admitted message can be taken by the returned name, and is known by its
+// own.
 func (s *suite[TTx]) oddNameQuarantined() {
 	for _, p := range oddlyNamed(false) {
 		q := quarantined(p.Message, store.TooOld)
@@ -136,7 +139,7 @@ func (s *suite[TTx]) oddNameQuarantined() {
 	}
 }
 
-// The step that a message waits to take has the name that the message has in a list.
+// oddNameStep checks that the step of a waiting message has the same name as the message in a list.
 func (s *suite[TTx]) oddNameStep() {
 	for i, p := range oddlyNamed(true) {
 		step := taking(p.ID)

@@ -19,7 +19,7 @@ func operatorTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// steps lists what q asks for, in a few words each.
+// steps lists the steps that q selects, in short form.
 func (s *suite[TTx]) steps(q store.StepQuery) (out []string) {
 	s.Helper()
 	list, err := store.ListSteps(s.Context(), s.d, q)
@@ -40,7 +40,7 @@ func (s *suite[TTx]) steps(q store.StepQuery) (out []string) {
 	return out
 }
 
-// Steps are listed in order, with what became of their messages.
+// listSteps checks that steps are listed in order, with the state of their messages.
 func (s *suite[TTx]) listSteps() {
 	s.step(taking("done"), store.StepAbsent)
 	bar := undoing("barred")
@@ -83,7 +83,7 @@ func (s *suite[TTx]) listSteps() {
 	}
 }
 
-// What processes are told stands with its audit, and replaces what they were told before.
+// control checks that an instruction is stored with its audit and replaces the earlier one.
 func (s *suite[TTx]) control() {
 	for _, origin := range []string{"one", "two"} {
 		s.apply(store.Effect{Control: &store.Control{Consumer: consumer,
@@ -101,8 +101,8 @@ func (s *suite[TTx]) control() {
 	}
 }
 
-// A row that was refused is given up: its key goes on, and a relay that had it in hand does not set it aside
-// again. One that only waits is not.
+// dropDeferred checks that a refused row can be dropped: its key continues, and a relay that was publishing
+// it does not defer it again. A row that only waits cannot be dropped.
 func (s *suite[TTx]) dropDeferred() {
 	rows := s.run([]byte("k"), 1, 0)
 	refused := store.DeferredRow{Row: rows[0], Attempts: 2, Why: "no"}
@@ -129,7 +129,7 @@ func (s *suite[TTx]) dropDeferred() {
 	}
 }
 
-// What waits is counted in its shard, with the relay that has the shard.
+// outboxStatus checks that waiting rows are counted in their shard, with the relay that owns it.
 func (s *suite[TTx]) outboxStatus() {
 	shard := s.shardOf(s.sayOne(message("a", 1)))
 	status, err := s.d.Status(s.Context(), store.StatusQuery{Outbox: true})

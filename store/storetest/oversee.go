@@ -29,7 +29,7 @@ func (s *suite[TTx]) owns(owner string, ttl time.Duration, want bool) {
 	}
 }
 
-// own takes the lease on the retention, or gives it back where ttl is 0.
+// own takes the retention lease, or releases it if ttl is 0.
 func own(ctx context.Context, d store.Steward, owner string, ttl time.Duration) (mine bool, err error) {
 	did, err := d.Maintain(ctx, store.Maintain{Owner: owner, Lease: ttl, Leave: ttl == 0})
 	return err == nil && ttl > 0 && !did.Other, err
@@ -44,7 +44,7 @@ func (s *suite[TTx]) ownOne() {
 
 func (s *suite[TTx]) ownOver() {
 	s.owns("a", time.Hour, true)
-	s.owns("a", time.Millisecond, true) // a lease can be made shorter, and dies with its owner
+	s.owns("a", time.Millisecond, true) // a lease can be made shorter, and ends with its owner
 	s.until("the lease is over", func() bool {
 		mine, err := own(s.Context(), s.d, "b", time.Hour)
 		s.ok(err, "take a lease")
@@ -54,9 +54,9 @@ func (s *suite[TTx]) ownOver() {
 }
 
 func (s *suite[TTx]) ownGivenBack() {
-	s.owns("a", 0, false) // there is nothing to give back
+	s.owns("a", 0, false) // there is no lease to release
 	s.owns("a", time.Hour, true)
-	s.owns("b", 0, false) // nor has b anything
+	s.owns("b", 0, false) // nor has b one
 	s.owns("b", time.Hour, false)
 	s.owns("a", 0, false)
 	s.owns("b", time.Hour, true)
@@ -102,7 +102,7 @@ func (s *suite[TTx]) keepsWhatMaintainWentBy() {
 	keeps(store.Retention{})
 	for _, keep := range []store.Retention{{Outbox: 2 * day, Marks: 20 * day, Steps: 70 * day,
 		Sagas: 3 * day}, defaults} {
-		s.until("nothing is in the way of the retention", func() bool { // of a file, a slow machine is
+		s.until("nothing is in the way of the retention", func() bool { // a file may be busy
 			got, err := s.d.Maintain(s.Context(), store.Maintain{Keep: keep})
 			s.ok(err, "maintain")
 			return len(got.Left) == 0
@@ -113,10 +113,11 @@ func (s *suite[TTx]) keepsWhatMaintainWentBy() {
 	if err == nil {
 		s.Error("marks that go before rows are taken")
 	}
-	keeps(defaults) // what was refused is not gone by
+	keeps(defaults) // a refused retention is not applied
 }
 
-// What is kept for each consumer is told by state and reason, and what is admitted waits for nobody any more.
+// backlogKept checks that waiting messages are counted for each consumer, by state and reason. An admitted
+// message waits for no operator.
 func (s *suite[TTx]) backlogKept() {
 	if b := s.backlog(); len(b.Kept) > 0 {
 		s.Errorf("nothing is kept, and the backlog says %+v", b.Kept)

@@ -56,7 +56,7 @@ func keeping(ps ...store.Parked) (out []store.Effect) {
 	return out
 }
 
-// again is p as it is kept after another attempt.
+// again returns the effect that changes p after another attempt.
 func again(p store.Parked, change func(p *store.Parked)) store.Effect {
 	was, call := p.Attempts, callKey(p)
 	change(&p)
@@ -86,7 +86,7 @@ func retrying(p store.Parked) store.Mark {
 	return m
 }
 
-// stands wants an intake of m to find that.
+// stands fails the test unless an intake of m finds want.
 func (s *suite[TTx]) stands(m store.Mark, want store.Outcome) {
 	s.Helper()
 	u := s.begin(s.d, intake(m))
@@ -97,7 +97,7 @@ func (s *suite[TTx]) stands(m store.Mark, want store.Outcome) {
 	}
 }
 
-// claim wants those messages, by their numbers, to be due.
+// claim claims messages, and fails the test unless they are those with these numbers.
 func (s *suite[TTx]) claim(lease time.Duration, want ...string) []store.Parked {
 	s.Helper()
 	got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
@@ -165,7 +165,7 @@ func (s *suite[TTx]) parkedByteForByte() {
 
 func (s *suite[TTx]) parkedVerdicts() {
 	a, b, other := parked("k", 1), parked("k", 2), parked("l", 3)
-	b.Message.Topic = "elsewhere" // a key is one over all topics
+	b.Message.Topic = "elsewhere" // a key is the same over all topics
 	dead, held, deadBehind := parked("dead", 4), parked("held", 5), parked("held", 6)
 	dead.Dead, held.Dead = &store.Death{}, &store.Death{BlocksKey: true}
 	s.apply(keeping(a, dead, held)...)
@@ -197,7 +197,7 @@ func (s *suite[TTx]) parkedOrder() {
 	s.claim(0, "1", "4")
 	s.apply(freed(a, nil))
 	s.claim(0, "2", "4")
-	d := parked("k", 5) // at the end, though it is parked once the first is gone
+	d := parked("k", 5) // at the end of the key, although it is parked after the first is gone
 	s.apply(keeping(d)...)
 	s.apply(freed(b, nil))
 	s.claim(0, "3", "4")
@@ -260,7 +260,7 @@ func (s *suite[TTx]) parkedRoom() {
 		keep(ps[3], 2, 0))
 	s.apply(freed(ps[0], nil))
 	s.applied([]bool{false, true}, keep(ps[2], 9, 100), keep(ps[2], 9, 101))
-	// What is kept already is no matter of room.
+	// A message that is parked already needs no room.
 	s.apply(again(ps[1], func(p *store.Parked) { p.Attempts++ }))
 	// A dead letter needs no room of its key, and blocks it at its place.
 	letter := parked("l", 5)
@@ -323,7 +323,7 @@ func (s *suite[TTx]) parkedRetrying() {
 	s.stands(retrying(a), store.Done)
 	s.stands(arriving(a), store.Done)
 	s.claim(0, "2")
-	// Taken and undone, it is parked as it was.
+	// After a claim and an undo it is parked as before.
 	u = s.begin(s.d, intake(retrying(b)))
 	s.rollback(u)
 	s.stands(retrying(b), store.Fresh)
@@ -339,7 +339,7 @@ func (s *suite[TTx]) parkedPostponed() {
 		p.Attempts, p.Due, p.Last = 2, time.Hour, store.Failure{At: time.Now(), Why: "again", Host: "h"}
 		p.Call = &store.Call{Key: "outside", Request: "{}", Since: time.UnixMicro(1).UTC(),
 			Outcome: "{}", Undo: true}
-		p.Message = message("other", 9) // the message itself stays as it came
+		p.Message = message("other", 9) // the message itself stays unchanged
 	}))
 	s.ok(err, "postpone")
 	if !slices.Equal(stood, []bool{true}) {
@@ -359,7 +359,7 @@ func (s *suite[TTx]) parkedPostponed() {
 	s.stands(retrying(a), store.Fresh)
 }
 
-// A message in hand keeps others of its key out, wherever they come from, and nobody else.
+// parkedKeyInHand checks that a message in progress blocks all others of its key, and no other messages.
 func (s *suite[TTx]) parkedKeyInHand() {
 	a, b := parked("k", 1), parked("k", 2)
 	u := s.begin(s.d, intake(arriving(a)))

@@ -24,8 +24,8 @@ func (s *suite[TTx]) payloads() []store.Payload {
 	return l.Payloads
 }
 
-// What a row carries is listed byte for byte, the newest row first; a deferred one is listed once, also when
-// the outbox does not have it any more.
+// payloadsListed checks that payloads are listed byte for byte, the newest row first. A deferred row is
+// listed once, also without its outbox row.
 func (s *suite[TTx]) payloadsListed() {
 	if got := s.payloads(); len(got) != 0 {
 		s.Errorf("an empty outbox has %+v", got)
@@ -75,7 +75,7 @@ func (s *suite[TTx]) payloadsListed() {
 	}
 }
 
-// However large the outbox is, so many rows are looked at, and so many bytes of them are read.
+// payloadsBounded checks the limits of rows and bytes for a large outbox.
 func (s *suite[TTx]) payloadsBounded() {
 	const large = 300
 	ms := make([]skald.Message, store.PayloadRows+10)

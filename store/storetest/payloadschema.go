@@ -4,7 +4,7 @@ func payloadSchemaTests[TTx any]() map[string]func(*suite[TTx]) {
 	return map[string]func(*suite[TTx]){"Kept": (*suite[TTx]).payloadSchemaKept}
 }
 
-// A schema that is kept stays as it is, and is kept for one id of one registry.
+// payloadSchemaKept checks that a stored schema never changes, and belongs to one ID of one registry.
 func (s *suite[TTx]) payloadSchemaKept() {
 	d := s.d
 	holds := func(registry, id, want string) {

@@ -13,15 +13,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A player plays operations on one side of a differential test and tells what came of them.
+// player runs operations on one side of a differential test and returns their results as text.
 type player[TTx any] struct {
 	testing.TB
 	db     Database[TTx]
 	d      store.Driver[TTx]
-	ticks  []string             // as they were asked for; the first is ""
-	names  map[string]int       // of ticks: how many rows were there
-	rows   map[string]store.Row // by id, as far as they were read
-	shards map[int]store.Shard  // as they were last leased
+	ticks  []string             // in the order of their requests; the first is ""
+	names  map[string]int       // the number of rows at each tick
+	rows   map[string]store.Row // rows that were read, by ID
+	shards map[int]store.Shard  // as last leased
 	open   []TTx
 	in     inboxSide
 }
@@ -93,7 +93,7 @@ func (p *player[TTx]) lease(ctx context.Context, o op) string {
 	return tell(err, got.Share, got.Sessions, got.Waiting, p.leased(got.Shards), got.Tip == base)
 }
 
-// tell is an answer; of an error its kind.
+// tell returns a result as text; an error by its kind.
 func tell(err error, answers ...any) string {
 	for _, kind := range []error{store.ErrLost, store.ErrBusy, store.ErrMoved, store.ErrLent} {
 		if errors.Is(err, kind) {
@@ -106,7 +106,7 @@ func tell(err error, answers ...any) string {
 	return fmt.Sprintf("%+v", answers)
 }
 
-// own is a transaction of the caller's own, at once or left open for a while.
+// own is a transaction of the caller, committed immediately or left open for a while.
 func (p *player[TTx]) own(ctx context.Context, o op) string {
 	var tx TTx
 	if o.Do == "end" {
@@ -134,7 +134,7 @@ func (p *player[TTx]) unit(ctx context.Context, o op) string {
 		return tell(err)
 	}
 	found := u.Found()
-	found.Follows, found.Marks = false, sameLeft(found.Marks) // not every store can
+	found.Follows, found.Marks = false, sameLeft(found.Marks) // depends on the store
 	if err := p.d.Write(ctx, u.Tx(), store.Effect{Rows: o.Rows}); err != nil {
 		return tell(err)
 	}
@@ -180,7 +180,7 @@ func (p *player[TTx]) report(r *report) *store.Progress {
 	for _, a := range r.Aside {
 		row, known := p.rows[a.ID]
 		if !known || named[a.ID] || shardNumber(row.Bucket) != r.Shard {
-			continue // a relay defers what it has read, in its own shard, each once
+			continue // a relay defers only rows that it has read, in its own shard, each once
 		}
 		named[a.ID] = true
 		due := time.Duration(0)
@@ -198,7 +198,7 @@ func (p *player[TTx]) report(r *report) *store.Progress {
 	return out
 }
 
-// shardNumber is the shard of a bucket when 1,024 are cut into 16.
+// shardNumber returns the shard of a bucket if 1,024 buckets are split into 16 shards.
 func shardNumber(bucket int) int { return bucket / (store.Buckets / shards) }
 
 func (p *player[TTx]) seen(ctx context.Context, ms []store.Mark) string {
@@ -210,7 +210,7 @@ func (p *player[TTx]) seen(ctx context.Context, ms []store.Mark) string {
 	return tell(err, sameLeft(out))
 }
 
-// sameLeft is vs without how long they are kept, which no two looks agree on.
+// sameLeft returns vs without the rest of Keep, which differs at each look.
 func sameLeft(vs []store.Verdict) []store.Verdict {
 	out := slices.Clone(vs)
 	for i := range out {
@@ -219,7 +219,7 @@ func sameLeft(vs []store.Verdict) []store.Verdict {
 	return out
 }
 
-// leased tells of shards what both sides share, and remembers them.
+// leased records shards, and returns the parts that both sides share.
 func (p *player[TTx]) leased(ls []store.Shard) (out []string) {
 	slices.SortFunc(ls, func(a, b store.Shard) int { return a.ID - b.ID })
 	for _, l := range ls {
@@ -239,7 +239,7 @@ func (p *player[TTx]) pull(ctx context.Context, o op) string {
 		out = append(out, tellRow(r))
 	}
 	if len(page.Rows) == o.Limit {
-		page.Done = false // whether more lies behind a full page need not be known yet
+		page.Done = false // after a full page a driver need not know whether the window has more
 	}
 	return tell(err, out, page.Done)
 }
@@ -252,7 +252,7 @@ func tellRow(r store.Row) string {
 
 func (p *player[TTx]) retry(ctx context.Context, o op) string {
 	got, err := store.DueRows(ctx, p.d, o.Shards, o.Limit)
-	if len(got) == o.Limit { // the store's clock decides the order
+	if len(got) == o.Limit { // the store's clock determines the order
 		return tell(err, len(got))
 	}
 	slices.SortFunc(got, func(a, b store.DeferredRow) int { return cmp.Compare(a.Seq, b.Seq) })
@@ -263,7 +263,7 @@ func (p *player[TTx]) retry(ctx context.Context, o op) string {
 	return tell(err, out)
 }
 
-// look reads what is visible now, so that rows are known by their ids.
+// look reads the visible rows, so that they are known by their IDs.
 func (p *player[TTx]) look() error {
 	tip, err := store.Snapshot(p.Context(), p.d, "")
 	if err != nil || tip == "" {

@@ -20,7 +20,8 @@ func alongTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// portion wants those messages, by their numbers, to be claimed or read along, in the order of their places.
+// portion claims messages, and fails the test unless the claimed and prefetched ones are those with these
+// numbers, by place.
 func (s *suite[TTx]) portion(most store.ClaimSize, lease time.Duration, want ...string) []store.Parked {
 	s.Helper()
 	got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: most,
@@ -36,7 +37,7 @@ func (s *suite[TTx]) portion(most store.ClaimSize, lease time.Duration, want ...
 	return got.Parked
 }
 
-// claims are those of all that is kept of a key, in order.
+// claims fails the test unless the messages of a key have these numbers of claims, in order.
 func (s *suite[TTx]) claims(key string, want ...int) {
 	s.Helper()
 	var have []int
@@ -59,12 +60,12 @@ func (s *suite[TTx]) alongRead() {
 		}
 	}
 	s.claims("k", 1, 0, 0, 0)
-	// those behind the first are in hand with it
+	// messages after the first are in progress with it
 	s.portion(store.ClaimSize{Keys: 9, Prefetch: 2, PrefetchAll: 9}, time.Hour)
 }
 
-// Where there was no answer, those that were read along count that claim, too, and are claimed by themselves
-// from then on.
+// alongCounted checks that a claim without an answer counts for prefetched messages, too. From then on they
+// are claimed alone.
 func (s *suite[TTx]) alongCounted() {
 	ps := []store.Parked{parked("k", 1), parked("k", 2), parked("k", 3), parked("k", 4)}
 	s.apply(keeping(ps...)...)
@@ -84,11 +85,11 @@ func (s *suite[TTx]) alongCounted() {
 	s.apply(again(ps[2], func(p *store.Parked) { p.Claims = 0 }))
 	s.portion(store.ClaimSize{Keys: 9}, 0, "3")
 	s.portion(store.ClaimSize{Keys: 9}, 0, "3")
-	s.claims("k", 2, 0) // it came alone
+	s.claims("k", 2, 0) // it was claimed alone
 }
 
-// What is to be claimed by itself is not read along, nor what is behind it; and nothing behind what is at a
-// call or may kill.
+// alongEnds checks that a message which must be claimed alone is not prefetched, nor any after it. Nothing
+// is prefetched after a message that has a call or may have ended its process.
 func (s *suite[TTx]) alongEnds() {
 	change := func(key string, n int, change func(*store.Parked)) store.Parked {
 		p := parked(key, n)
@@ -167,8 +168,8 @@ func (s *suite[TTx]) alongBounds() {
 	claim(store.ClaimSize{Keys: 4, Prefetch: 9, PrefetchAll: 0}, 3, 0)
 }
 
-// In a transaction with the first of its key, and with all between them, a message may be taken; and what is
-// behind them is due then.
+// alongTaken checks that a prefetched message may be taken in the transaction of the first of its key with
+// all between them. The next message is then due.
 func (s *suite[TTx]) alongTaken() {
 	a, b, c, d, other := parked("k", 1), parked("k", 2), parked("k", 3), parked("k", 4), parked("l", 5)
 	b.Attempts = 3
@@ -191,7 +192,8 @@ func (s *suite[TTx]) alongTaken() {
 	s.portion(store.ClaimSize{Keys: 9, Prefetch: 2, PrefetchAll: 9}, time.Hour, "4")
 }
 
-// Without one that is before it, it may not be; nor behind one that may not.
+// alongStale checks that it may not be taken without a message before it, or after one that may not be
+// taken.
 func (s *suite[TTx]) alongStale() {
 	a, b, c, hold, behind := parked("k", 1), parked("k", 2), parked("k", 3), parked("h", 4), parked("h", 5)
 	hold.Dead = &store.Death{BlocksKey: true}
@@ -221,7 +223,8 @@ func (s *suite[TTx]) alongStale() {
 	s.claim(0, "2")
 }
 
-// One that has its mark already keeps nobody of its key from being taken, and is due when they are gone.
+// alongDone checks that a message that has a mark already does not keep others of its key from being taken,
+// and that it becomes due after them.
 func (s *suite[TTx]) alongDone() {
 	a, b, c, d := parked("k", 1), parked("k", 2), parked("k", 3), parked("k", 4)
 	s.apply(keeping(a, b, c, d)...)

@@ -14,20 +14,20 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A program is what a handler does in its transaction.
+// program is a sequence of statements of a handler in its transaction.
 type program[TTx any] struct {
 	*suite[TTx]
 	name  string
-	unit  store.Unit[TTx] // nil: the transaction is the user's own
+	unit  store.Unit[TTx] // nil: the transaction is the user's
 	tx    TTx
-	raw   bool             // statements go by the connection itself
-	marks []savepoint[TTx] // that are open, the newest last
+	raw   bool             // statements use the connection directly
+	marks []savepoint[TTx] // open savepoints, the newest last
 	told  int
 	keys  map[string]bool
 }
 
 type savepoint[TTx any] struct {
-	name   string // "": it was made by Begin
+	name   string // "" if Begin set it
 	before TTx
 }
 
@@ -43,13 +43,13 @@ const (
 	opGoroutines
 	opFail
 	opRefused
-	opRaw  // the next statements go by the connection itself, or no longer
-	opPass // the handler returns, and the next handler of a batch goes on
+	opRaw  // switches between statements on the connection and on the transaction
+	opPass // the handler returns, and the next handler of a batch continues
 	ops
 )
 
-// writePrograms runs random programs in a lent transaction and in one of the user's own: rows and the user's
-// keys are the same. Every other lent transaction is that of a batch.
+// writePrograms runs random programs in a lent transaction and in one of the user, and compares rows and
+// the user's keys. Every second lent transaction is that of a batch.
 func (s *suite[TTx]) writePrograms() {
 	programs := 30
 	if explore := os.Getenv("SKALD_EXPLORE"); explore == "all" || explore == "full" {
@@ -70,7 +70,7 @@ func (s *suite[TTx]) writePrograms() {
 	}
 }
 
-// program runs a program in u, or in a transaction of the user's if u is nil. It returns the payloads by key,
+// program runs a program in u, or in a transaction of the user if u is nil. It returns the payloads by key,
 // in order, and the user's values.
 func (s *suite[TTx]) program(name string, u store.Unit[TTx], does []int) map[string][]string {
 	s.Helper()
@@ -152,7 +152,7 @@ func (p *program[TTx]) do(op int) {
 	case op == opRefused:
 		bad := p.message("a", p.told)
 		bad.Topic = "no such topic"
-		_ = p.d.Write(p.Context(), p.tx, rows(bad)) // or the next statement says so
+		_ = p.d.Write(p.Context(), p.tx, rows(bad)) // or the next statement returns the error
 		p.end("ROLLBACK TO SAVEPOINT ", p.db.Rollback)
 	}
 }
@@ -166,7 +166,7 @@ func (p *program[TTx]) statement(sql string) error {
 
 func (p *program[TTx]) message(key string, n int) skald.Message { return message(p.name+"/"+key, n) }
 
-// end ends the newest savepoint as it was made.
+// end ends the newest savepoint in the same way as it was set.
 func (p *program[TTx]) end(sql string, call func(TTx) error) {
 	p.Helper()
 	last := p.marks[len(p.marks)-1]
@@ -179,7 +179,8 @@ func (p *program[TTx]) end(sql string, call func(TTx) error) {
 	p.tx = last.before
 }
 
-// goroutines write at once in a lent transaction, each its own key; the user's own is for one at a time.
+// goroutines writes concurrently in a lent transaction, with a key for each goroutine. A transaction of the
+// user allows only one goroutine at a time.
 func (p *program[TTx]) goroutines() {
 	var wg sync.WaitGroup
 	for g := range 3 {

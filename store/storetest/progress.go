@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// shard0 asks again for the shards and gives the first.
+// shard0 renews the lease and returns the first shard.
 func (s *suite[TTx]) shard0(session string) store.Shard {
 	s.Helper()
 	return s.lease(s.db.Driver(s), "one", session)[0]
@@ -33,7 +33,7 @@ func (s *suite[TTx]) shardProgress() {
 	}
 }
 
-// What a progress does not name stays as it is.
+// shardProgressOfOne checks that a progress changes only the fields that it sets.
 func (s *suite[TTx]) shardProgressOfOne() {
 	l := s.shard0("1")
 	s.say(message("a", 1))
@@ -58,7 +58,8 @@ func (s *suite[TTx]) shardProgressOfOne() {
 	}
 }
 
-// An owner that lost its shard stores nothing of it: no cursor, no incarnation, no row deferred or freed.
+// shardStaleProgress checks that an owner that lost its shard stores nothing: no cursor, no incarnation, no
+// deferred or freed row.
 func (s *suite[TTx]) shardStaleProgress() {
 	aside, other := s.sayOne(message("a", 1)), s.sayOne(message("b", 2))
 	s.setAside(store.DeferredRow{Row: aside, Attempts: 1})
@@ -86,7 +87,7 @@ func (s *suite[TTx]) shardStaleProgress() {
 	}
 }
 
-// One call carries the progress of many shards, each for itself.
+// shardManyProgresses checks one call with the progress of many shards, each with its own result.
 func (s *suite[TTx]) shardManyProgresses() {
 	ls := s.lease(s.d, "one", "1")
 	s.say(message("a", 1))
@@ -109,7 +110,7 @@ func (s *suite[TTx]) shardManyProgresses() {
 	}
 }
 
-// Two reports of one shard in one call are carried out in order.
+// shardCursorOfAll checks that two progresses of one shard in one call are applied in order.
 func (s *suite[TTx]) shardCursorOfAll() {
 	l := s.shard0("1")
 	s.say(message("a", 1))
@@ -141,7 +142,8 @@ func (s *suite[TTx]) shardLostInWholeUnit() {
 	}
 }
 
-// Progress that waits for a rival's mark while its shard is taken over stores nothing under the new owner.
+// shardTakenWhileWaits checks that a progress that waits for a rival's mark stores nothing if its shard is
+// taken over meanwhile.
 func (s *suite[TTx]) shardTakenWhileWaits() {
 	if !s.can.Rivals {
 		s.Skip("one writer at a time")

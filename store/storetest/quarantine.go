@@ -45,7 +45,8 @@ func (s *suite[TTx]) inQuarantine(q store.Query) []store.Quarantined {
 	return out
 }
 
-// A page of what is admitted is full while there is more, and every field of the query counts.
+// quarantinePage checks that a page of admitted messages is full while there are more, and that every field
+// of the query counts.
 func (s *suite[TTx]) quarantinePage() {
 	var numbers []int64
 	for n := range 4 {
@@ -72,8 +73,8 @@ func (s *suite[TTx]) quarantinePage() {
 	}
 }
 
-// Every field of the message comes back; a repeat of it changes nothing, and another payload is another
-// message.
+// quarantineKept checks that every field of the message comes back. A repeat changes nothing; another
+// payload is another message.
 func (s *suite[TTx]) quarantineKept() {
 	m := filled()
 	m.Source = "/other"
@@ -152,7 +153,7 @@ func (s *suite[TTx]) quarantineQueries() {
 	}
 }
 
-// Who admits a message leaves an act; who is second leaves none.
+// quarantineAct checks that the first admit stores an audit, and the second none.
 func (s *suite[TTx]) quarantineAct() {
 	q := quarantined(message("a", 1), store.TooOld)
 	s.apply(store.Effect{Quarantine: &q})
@@ -170,7 +171,8 @@ func (s *suite[TTx]) quarantineAct() {
 	}
 }
 
-// An admitted message that cannot be taken goes back with its reason. It can be admitted again.
+// quarantineBack checks that an admitted message that cannot be taken returns to quarantine with its
+// reason, and can be admitted again.
 func (s *suite[TTx]) quarantineBack() {
 	q := quarantined(message("a", 1), store.TooOld)
 	s.apply(store.Effect{Quarantine: &q})
@@ -194,8 +196,8 @@ func (s *suite[TTx]) quarantineBack() {
 	}
 }
 
-// A claim reports whether a message of its consumer was admitted and not taken yet. With Want.Attend it reads
-// what Attend reads.
+// quarantineSeen checks that a claim reports whether a message of its consumer is admitted and not taken,
+// and that Want.Attend reads the same as Attend.
 func (s *suite[TTx]) quarantineSeen() {
 	seen := func(consumer string, attend bool) store.Claimed {
 		s.Helper()
@@ -234,8 +236,8 @@ func (s *suite[TTx]) quarantineSeen() {
 	}
 }
 
-// What is admitted is taken once: the note stands with the effect, and a repeat of the message does not bring
-// it back.
+// quarantineAdmit checks that an admitted message is taken once, together with the effect, and that a
+// repeat does not bring it back.
 func (s *suite[TTx]) quarantineAdmit() {
 	q, said := quarantined(message("a", 1), store.TooOld), rows(message("b", 1)).Rows
 	s.apply(store.Effect{Quarantine: &q})
@@ -305,7 +307,7 @@ func (s *suite[TTx]) quarantineRivals() {
 	}
 }
 
-// Only what was taken goes, as marks do.
+// quarantinePrune checks that only taken messages are deleted, by the retention of marks.
 func (s *suite[TTx]) quarantinePrune() {
 	taken, waits := quarantined(message("a", 1), store.Conflict), quarantined(message("a", 2), store.Conflict)
 	s.apply(store.Effect{Quarantine: &taken}, store.Effect{Quarantine: &waits})
@@ -326,8 +328,8 @@ func (s *suite[TTx]) quarantinePrune() {
 	}
 }
 
-// Below the floor no mark is not "never taken": a mark that is left is still known, and another consumer has
-// a floor of its own.
+// floorRises checks that a message without a mark below the floor is too old, that a remaining mark is
+// still known, and that consumers have separate floors.
 func (s *suite[TTx]) floorRises() {
 	old, other := aged(tooOld), mark()
 	other.Consumer = "mail"
@@ -365,8 +367,8 @@ func (s *suite[TTx]) floorRises() {
 	s.commit(s.begin(s.d, intake(timeless)))
 }
 
-// A consumer that begins to read what is older than marks are kept takes everything once, however often the
-// retention runs meanwhile.
+// floorNewConsumer checks that a consumer that starts with messages older than the retention of marks takes
+// each once, while the retention runs.
 func (s *suite[TTx]) floorNewConsumer() {
 	var all []store.Mark
 	for ago := 80; ago >= 0; ago -= 4 {
@@ -383,7 +385,7 @@ func (s *suite[TTx]) floorNewConsumer() {
 	s.counts(0, len(all), 0)
 }
 
-// The floor does not count against what Skald itself held.
+// floorHeld checks that the floor does not apply to messages that Skald itself stored.
 func (s *suite[TTx]) floorHeld() {
 	old := aged(tooOld)
 	s.commit(s.begin(s.d, intake(old)))
@@ -402,7 +404,8 @@ func (s *suite[TTx]) floorHeld() {
 	s.counts(0, 2, 0)
 }
 
-// Whoever sends one identity again and again with other payloads fills nothing; another identity has room.
+// quarantineBounded checks that one identity with many payloads does not fill the quarantine: another
+// identity has room.
 func (s *suite[TTx]) quarantineBounded() {
 	for i := range 2 * store.QuarantineOfOne {
 		q := quarantined(message("k", 1), store.Conflict)

@@ -54,7 +54,8 @@ func (s *suite[TTx]) wantMoved(err error, doing string) {
 	}
 }
 
-// What a relay knew and the database knows too is no move; neither is a shard that somebody else has by now.
+// recoverNothingMoved checks that the state that a relay had is no move if the database has it, too, and
+// neither is a shard with a new owner.
 func (s *suite[TTx]) recoverNothingMoved() {
 	s.say(message("a", 1))
 	was := s.lease(s.d, "one", "1")
@@ -75,8 +76,8 @@ func (s *suite[TTx]) recoverNothingMoved() {
 	}
 }
 
-// A database that is behind what a relay knows: no relay gets a shard until the recover; then all that is
-// retained and not known as acknowledged is read, in order, with what was written meanwhile.
+// recoverWentBack checks a database that is behind a relay: no relay gets a shard until Recover. Then all
+// retained rows that are not known to be acknowledged are read in order, with rows written meanwhile.
 func (s *suite[TTx]) recoverWentBack() {
 	a, b, later := message("a", 1), message("a", 2), message("a", 3)
 	s.say(a)
@@ -108,7 +109,8 @@ func (s *suite[TTx]) recoverWentBack() {
 	s.wantIDs(got, a.ID, b.ID, later.ID)
 }
 
-// Of recovers at the same time one does it, and the relays begin anew once.
+// recoverTwoAtOnce checks that of concurrent calls of Recover one has an effect, so that relays start again
+// once.
 func (s *suite[TTx]) recoverTwoAtOnce() {
 	s.say(message("a", 1))
 	other := s.db.Driver(s)
@@ -119,7 +121,7 @@ func (s *suite[TTx]) recoverTwoAtOnce() {
 		ahead.Epoch++
 		s.wantMoved(s.knows(ahead), "lease")
 		audits, results := s.db.Count(s).Audits, make(chan error)
-		// where nobody writes beside it, all of them come to wait for it
+		// without other writers, all of them wait for it
 		holder := s.begin(other, store.Intake{})
 		for _, d := range ds {
 			go func() {
@@ -152,7 +154,7 @@ func (s *suite[TTx]) recoverTickGone() {
 	s.ok(s.knows(), "lease after the recover")
 }
 
-// A shard that names a tick which is not there.
+// recoverShardBeyond checks a shard whose tick does not exist.
 func (s *suite[TTx]) recoverShardBeyond() {
 	a := message("a", 1)
 	s.say(a)

@@ -6,7 +6,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Only a dead letter is released; where there is none nothing is lost.
+// parkedReleasedIfDead checks that Requeue with Dead changes only dead letters, and loses no guard for
+// others.
 func (s *suite[TTx]) parkedReleasedIfDead() {
 	dead, later, none := parked("k", 1), parked("l", 2), parked("m", 3)
 	dead.Dead, later.Due = &store.Death{At: time.Now(), Kind: "permanent", BlocksKey: true}, time.Hour
@@ -20,7 +21,8 @@ func (s *suite[TTx]) parkedReleasedIfDead() {
 	s.claim(0, "1")
 }
 
-// A dead letter that was released and died again is not the one that was read; nor is one that is parked.
+// parkedReleasedOnce checks that a dead letter which was released and died again is not the one that was
+// read, and neither is a parked one.
 func (s *suite[TTx]) parkedReleasedOnce() {
 	p := parked("k", 1)
 	p.Dead = &store.Death{At: time.Now(), Kind: "permanent", BlocksKey: true}
@@ -45,7 +47,7 @@ func (s *suite[TTx]) parkedReleasedOnce() {
 	s.applied([]bool{true}, late)
 	more := 1
 	late.Requeue.Attempts = &more
-	s.applied([]bool{false}, late) // somebody else released it
+	s.applied([]bool{false}, late) // another operator released it
 	s.apply(again(read(), func(p *store.Parked) { p.Attempts = 2 }))
 	s.applied([]bool{true}, late) // it failed once more
 }

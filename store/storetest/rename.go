@@ -13,7 +13,7 @@ func renameTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// renamed asks for a rename of the consumer, and wants it to be done or not.
+// renamed renames the consumer, and fails the test unless it is done or not.
 func (s *suite[TTx]) renamed(r store.Rename, done bool) store.Renamed {
 	s.Helper()
 	out, err := s.d.Rename(s.Context(), r)
@@ -24,7 +24,8 @@ func (s *suite[TTx]) renamed(r store.Rename, done bool) store.Renamed {
 	return out
 }
 
-// All that is kept of a consumer is kept of the other one afterwards, as it was, and nothing of a third.
+// renameMoves checks that all rows of a consumer move unchanged to the other name, and that a third
+// consumer keeps its rows.
 func (s *suite[TTx]) renameMoves() {
 	const next = "stock-2"
 	note := &store.Audit{Author: "ann", Reason: "a new name", Action: "rename", Consumer: next}
@@ -85,10 +86,10 @@ func (s *suite[TTx]) renameMoves() {
 	if n := s.db.Count(s).Audits; n != 1 {
 		s.Errorf("there are %d audits", n)
 	}
-	s.renamed(store.Rename{Old: consumer, New: "stock-3", Audit: note}, false) // there is nothing left
+	s.renamed(store.Rename{Old: consumer, New: "stock-3", Audit: note}, false) // there are no rows left
 }
 
-// A name that has done anything is nobody else's, whatever it was.
+// renameRefuses checks that a name with any activity is not a valid target.
 func (s *suite[TTx]) renameRefuses() {
 	note := &store.Audit{Author: "ann", Reason: "a new name", Action: "rename", Consumer: "done"}
 	m, step, p := mark(), taking("a"), parked("a", 1)
@@ -113,7 +114,7 @@ func (s *suite[TTx]) renameRefuses() {
 	_, err = s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Take: true, Session: "a life",
 		Stamp: "1", Checkpoints: []store.Checkpoint{{Partition: "orders/0", Origin: "o"}}})
 	s.ok(err, "occupy")
-	// it has not left its partition
+	// it has not released its partition
 	s.renamed(store.Rename{Old: consumer, New: "free", Quiet: time.Hour, Audit: note}, false)
 	s.renamed(store.Rename{Old: consumer, New: "free", Audit: note}, true)
 }

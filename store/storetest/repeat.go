@@ -7,16 +7,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// parkedRepeatAnytime: a message comes again at every point of its session, and is known at each: in its
-// first run, parked, claimed, a dead letter, redriven, in the run behind that, done, and when its mark has
-// gone. One effect comes of it all.
+// parkedRepeatAnytime repeats a message at every point of its life and checks that it is recognized: in its
+// first run, parked, claimed, dead, redriven, in the next run, done, and after its mark was deleted. There
+// is one effect in all.
 func (s *suite[TTx]) parkedRepeatAnytime() {
 	old := aged(tooOld)
 	p := parked("k", 1)
 	p.Identity, p.Message.ID = old.Identity, old.ID
 	p.Message.Source = old.Source
-	// The first run fails. Where that is undone and parked in two transactions, the repeat may come in
-	// between and be the next run, and what parks finds its guard lost if that one commits: ParkedTooLate.
+	// The first run fails. If it is undone and parked in two transactions, the repeat may run between them.
+	// If that one commits, the guard of the park is lost: see parkedTooLate.
 	s.repeatWhile(arriving(p), []store.Outcome{store.Waiting, store.Fresh}, func(u store.Unit[TTx]) {
 		stood, err := u.Rollback(s.Context(), keeping(p)...)
 		s.ok(err, "park")
@@ -54,17 +54,17 @@ func (s *suite[TTx]) parkedRepeatAnytime() {
 	s.claim(0)
 }
 
-// repeats wants a message that comes again, twice, to be known as that.
+// repeats repeats a message twice, and fails the test unless it is recognized.
 func (s *suite[TTx]) repeats(p store.Parked, as store.Outcome) {
 	s.Helper()
 	s.stands(arriving(p), as)
 	s.stands(arriving(p), as)
-	if as != store.TooOld { // which stations look for before they park
+	if as != store.TooOld { // consumers check for it before they park
 		s.applied([]bool{false}, keeping(p)...)
 	}
 }
 
-// repeatWhile has a message come again while it is in hand: the repeat waits, and finds what became of it.
+// repeatWhile repeats a message while it is in progress: the repeat waits and finds the outcome.
 func (s *suite[TTx]) repeatWhile(m store.Mark, as []store.Outcome, end func(store.Unit[TTx])) {
 	s.Helper()
 	u := s.begin(s.d, intake(m))

@@ -19,7 +19,7 @@ func reservationTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// reserving is a reservation of the key of m.
+// reserving returns a reservation of the key of m.
 func reserving(m store.Mark, token string, lease time.Duration) store.Reservation {
 	return store.Reservation{Consumer: m.Consumer, Identity: m.Identity, Fingerprint: m.Fingerprint,
 		Token: token, Lease: lease}
@@ -78,7 +78,8 @@ func (s *suite[TTx]) reservationFinished() {
 	s.counts(1, 1, 0)
 }
 
-// Once the lease has ended another one has the key, and whoever had it changes nothing.
+// reservationTakenOver checks that another caller gets the key after the lease, and that the first one then
+// changes nothing.
 func (s *suite[TTx]) reservationTakenOver() {
 	m := mark()
 	one, two := reserving(m, "one", 0), reserving(m, "two", time.Hour)
@@ -109,7 +110,7 @@ func (s *suite[TTx]) reservationTooOld() {
 	}
 }
 
-// Of many who ask at once one has it.
+// reservationAtOnce checks that one of many concurrent callers gets the key.
 func (s *suite[TTx]) reservationAtOnce() {
 	const many = 8
 	m := mark()
@@ -131,7 +132,7 @@ func (s *suite[TTx]) reservationAtOnce() {
 	}
 }
 
-// Whoever looks after the database sees what is in hand, and of what it is not known how it ended.
+// reservationCounted checks that reservations are counted, with those whose outcome is unknown.
 func (s *suite[TTx]) reservationCounted() {
 	m, other := mark(), mark()
 	m.Consumer, other.Consumer = "http:b", "http:a"

@@ -34,7 +34,7 @@ func sagaTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// sagaOf is a new saga of definition order, in the hands of session one.
+// sagaOf returns a new saga of definition order, leased to session one.
 func sagaOf(key string) store.Saga {
 	return store.Saga{Name: "order", Key: key, ID: newID(), Hash: "v1", Input: `{"n":1}`, Fingerprint: -7,
 		Origin: `{"trace":"t"}`, State: `{"at":0}`,
@@ -70,13 +70,13 @@ func refOf(m store.Saga) store.SagaRef {
 	return store.SagaRef{Name: m.Name, Key: m.Key, Version: m.Version}
 }
 
-// moved is a move of m by one step.
+// moved returns a move of m by one step.
 func moved(m store.Saga, state string) *store.SagaMove {
 	return &store.SagaMove{SagaRef: refOf(m), State: state,
 		Standing: store.Standing{Status: "running", Step: "next"}}
 }
 
-// saga is how a saga stands.
+// saga returns the stored saga.
 func (s *suite[TTx]) saga(key string) store.Saga {
 	s.Helper()
 	list, err := store.ListSagas(s.Context(), s.d, store.SagaQuery{Name: "order", Key: key})
@@ -87,7 +87,8 @@ func (s *suite[TTx]) saga(key string) store.Saga {
 	return s.readSaga(list[0])
 }
 
-// readSaga is one that was just read, without the time of that: the store's, not before it was written.
+// readSaga checks the read time of a saga, which must not be before its last write, and returns the saga
+// without it.
 func (s *suite[TTx]) readSaga(one store.Saga) store.Saga {
 	s.Helper()
 	if one.Name != "" && (one.Read.Before(one.Changed) || one.Read.Before(one.Started)) {
@@ -97,7 +98,7 @@ func (s *suite[TTx]) readSaga(one store.Saga) store.Saga {
 	return one
 }
 
-// sagaStands wants a saga to be stored with that state and version.
+// sagaStands fails the test unless a saga is stored with that state and version.
 func (s *suite[TTx]) sagaStands(key, state string, version int64) {
 	s.Helper()
 	if got := s.saga(key); got.State != state || got.Version != version {
@@ -116,7 +117,8 @@ func (s *suite[TTx]) sagaIn(tx TTx, key string) store.Saga {
 	return s.readSaga(got[0])
 }
 
-// An intake locks the sagas that stand as it names them, and moves of those stand with the commit.
+// sagaIntake checks that an intake locks the sagas with the given versions, and that their moves are stored
+// with the commit.
 func (s *suite[TTx]) sagaIntake() {
 	a, b := s.start(sagaOf("a"))[0], s.start(sagaOf("b"))[0]
 	s.apply(store.Effect{Saga: moved(b, "1")})
@@ -136,7 +138,7 @@ func (s *suite[TTx]) sagaIntake() {
 	s.user("k", "0")
 	s.counts(1, 0, 0)
 	s.sagaStands("a", "1", 2)
-	// A handler that moves the saga itself leaves no room for the move of the intake's.
+	// If the handler moves the saga itself, the move of the commit is lost.
 	a = s.saga("a")
 	u := s.begin(s.d, store.Intake{Sagas: []store.SagaRef{refOf(a)}})
 	s.ok(s.d.Write(s.Context(), u.Tx(), store.Effect{Saga: moved(a, "the handler's")}), "write")
@@ -152,8 +154,8 @@ func (s *suite[TTx]) sagaIntake() {
 	s.ok(s.db.Rollback(tx), "roll back")
 }
 
-// A saga that a unit has locked is waited for, and stands otherwise then; a claim leaves it alone. A move
-// that waits briefly is ErrBusy, and nothing of it stands.
+// sagaIntakeRival checks that others wait for a saga that a unit has locked, and then find it changed. A
+// claim skips it. A move with a short Wait returns ErrBusy and stores nothing.
 func (s *suite[TTx]) sagaIntakeRival() {
 	one := sagaOf("a")
 	one.Lease = 0
@@ -190,7 +192,7 @@ func (s *suite[TTx]) sagaIntakeRival() {
 	s.rollback(u)
 }
 
-// A unit can follow another one in the round trip of its commit.
+// sagaFollows checks that a unit can begin in the round trip of another one's commit.
 func (s *suite[TTx]) sagaFollows() {
 	a, b := s.start(sagaOf("a"))[0], s.start(sagaOf("b"))[0]
 	s.commit(s.begin(s.d, store.Intake{Sagas: []store.SagaRef{refOf(b)}}))
@@ -217,7 +219,7 @@ func (s *suite[TTx]) sagaFollows() {
 	s.sagaStands("b", "2", 3)
 }
 
-// Each write of a saga that any engine may claim then wakes, in whatever way it came.
+// sagaWakes checks that each write that makes a saga claimable wakes engines, for all ways of writing.
 func (s *suite[TTx]) sagaWakes() {
 	if s.d.Woken() == nil {
 		s.Skip("the store does not know of writes")
@@ -266,7 +268,7 @@ func (s *suite[TTx]) sagaDefinitions() {
 	note(v2)
 	at := read()[2].Noted
 	s.until("the clock moves", func() bool {
-		note(v1) // which stays the first
+		note(v1) // it stays the first
 		return read()[2].Noted.After(at)
 	})
 	got := read()

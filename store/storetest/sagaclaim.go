@@ -25,7 +25,7 @@ func sagaClaimTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// dueSaga is a saga that nobody has in hand, due since so long.
+// dueSaga returns a saga without a lease that has been due for so long.
 func dueSaga(key string, since time.Duration) store.Saga {
 	one := sagaOf(key)
 	one.Session, one.Lease = "", -since
@@ -51,7 +51,8 @@ func keysOf(sagas []store.Saga) string {
 	return strings.Join(keys, " ")
 }
 
-// The longest due come first, whatever their definition, and a claim leases what it answers.
+// sagaClaimOrder checks that the longest due sagas come first, of any definition, and that a claim leases
+// them.
 func (s *suite[TTx]) sagaClaimOrder() {
 	var all []store.Saga
 	for i, key := range []string{"d", "b", "e", "a", "c"} {
@@ -75,7 +76,7 @@ func (s *suite[TTx]) sagaClaimOrder() {
 	}
 }
 
-// Whoever had a saga before the claim writes nothing any more.
+// sagaClaimFences checks that the session before a claim cannot write any more.
 func (s *suite[TTx]) sagaClaimFences() {
 	one := dueSaga("a", time.Second)
 	one.Session = "one"
@@ -116,7 +117,7 @@ func (s *suite[TTx]) sagaClaimFences() {
 	}
 }
 
-// Next tells when another saga is due: at once where the limit was reached.
+// sagaClaimNext checks Next: the time until another saga is due, or 0 if the limit was reached.
 func (s *suite[TTx]) sagaClaimNext() {
 	if got := s.claimSagas("two", 9); len(got.Sagas) != 0 || got.Next >= 0 {
 		s.Errorf("without sagas: %+v", got)
@@ -140,7 +141,8 @@ func (s *suite[TTx]) sagaClaimNext() {
 	}
 }
 
-// What a session does not know it leaves alone, and is not told of.
+// sagaClaimHashes checks that a session neither claims nor waits for sagas of definitions that it cannot
+// run.
 func (s *suite[TTx]) sagaClaimHashes() {
 	s.start(dueSaga("a", time.Second))
 	for _, hashes := range [][]string{{"v2"}, {}, {"V1", "v10", "v"}} {
@@ -154,7 +156,7 @@ func (s *suite[TTx]) sagaClaimHashes() {
 	s.sagaStands("a", `{"at":0}`, 1)
 }
 
-// Each of many sagas is claimed once.
+// sagaClaimAtOnce checks that each of many sagas is claimed once.
 func (s *suite[TTx]) sagaClaimAtOnce() {
 	const many = 60
 	var all []store.Saga
@@ -198,7 +200,7 @@ func (s *suite[TTx]) sagaClaimAtOnce() {
 	}
 }
 
-// A claim reads about 8 MiB, but one saga at least.
+// sagaClaimBytes checks that a claim reads about 8 MiB, but at least one saga.
 func (s *suite[TTx]) sagaClaimBytes() {
 	large := strings.Repeat("x", 900<<10)
 	var all []store.Saga
@@ -217,7 +219,8 @@ func (s *suite[TTx]) sagaClaimBytes() {
 	}
 }
 
-// What no index knows is looked for saga by saga, up to a bound, from which the next list goes on.
+// lookThroughSagas checks a list without an index: it examines Scan sagas, and the next list continues
+// after them.
 func (s *suite[TTx]) lookThroughSagas() {
 	for what, c := range map[string]struct {
 		q    store.SagaQuery
@@ -288,7 +291,7 @@ func (s *suite[TTx]) sagaCounts() {
 	late.Name = "invoice"
 	s.start(append(all, late, dueSaga("due", time.Second))...)
 	for key, since := range map[string]time.Duration{"a": time.Minute, "b": 16 * time.Minute,
-		"in hand": time.Hour} { // what builds leave to others is looked at again and again
+		"in hand": time.Hour} { // a saga left to other builds is tried again and again
 		one := dueSaga(key, -20*time.Second)
 		one.Name, one.Status, one.Error = "move", "compensating", sagarow.LeftToOthers+"it is gone"
 		one.Since, one.Retry = time.Now().Add(-since), time.Now()
@@ -314,8 +317,8 @@ func (s *suite[TTx]) sagaCounts() {
 	}
 }
 
-// A saga that ended is never due, is kept with its key, and forgotten after the retention: then the key is
-// free.
+// sagaForget checks that an ended saga is never due, and is kept with its key until the end of the
+// retention. Then the key is free.
 func (s *suite[TTx]) sagaForget() {
 	s.start(sagaOf("a"), dueSaga("b", time.Second))
 	end := moved(s.saga("a"), "1")
@@ -343,10 +346,10 @@ func (s *suite[TTx]) sagaForget() {
 	forget(2*day, true, 1)
 	s.sagaStands("a", "1", 2)
 	forget(0, false, 1)
-	s.sagaStands("b", `{"at":0}`, 2) // it goes on, however old it is
+	s.sagaStands("b", `{"at":0}`, 2) // it is running, so its age does not matter
 	s.start(sagaOf("a"))
 	s.sagaStands("a", `{"at":0}`, 1)
-	for _, parent := range []string{"b", "none"} { // a child is kept until nobody may undo it any more
+	for _, parent := range []string{"b", "none"} { // a child stays until no parent may undo it
 		kid := sagaOf("kid of " + parent)
 		kid.Origin = fmt.Sprintf(
 			`{"correlation":"\"parent\"","parent":{"name":"order","key":%q,"id":%q,"step":"x"}}`, parent,

@@ -25,7 +25,7 @@ func accounts(keys ...string) (out []store.Lock) {
 	return out
 }
 
-// hold has a saga stand in line in a transaction of its own.
+// hold puts a saga in line in its own transaction.
 func (s *suite[TTx]) hold(m store.Saga, keys ...string) (first bool) {
 	s.Helper()
 	tx := s.db.Begin(s)
@@ -53,7 +53,7 @@ func (s *suite[TTx]) giveUp(m store.Saga) {
 	s.ok(s.db.Commit(tx), "commit that %s is gone", m.Key)
 }
 
-// lines wants those that stand in line.
+// lines fails the test unless these sagas are in line.
 func (s *suite[TTx]) lines(q store.HoldQuery, want ...string) {
 	s.Helper()
 	hs, err := store.ListHolds(s.Context(), s.d, q)
@@ -71,7 +71,8 @@ func (s *suite[TTx]) lines(q store.HoldQuery, want ...string) {
 	}
 }
 
-// Who comes first holds an entity; who leaves wakes the next one alone, and no place changes meanwhile.
+// holdLine checks that the first in line holds an entity, that leaving wakes only the next one, and that
+// places do not change.
 func (s *suite[TTx]) holdLine() {
 	ms := s.start(sagaOf("a"), sagaOf("b"), sagaOf("c"))
 	a, b, c := ms[0], ms[1], ms[2]
@@ -92,7 +93,7 @@ func (s *suite[TTx]) holdLine() {
 	s.inLine("none", false, false)
 	d := s.start(sagaOf("d"))[0]
 	s.hold(d, "x", "y")
-	s.giveUp(d) // it was first nowhere
+	s.giveUp(d) // it was not first in any line
 	if got := s.saga("a"); got.Version != a.Version || got.Session != a.Session {
 		s.Errorf("a holds, and was woken by one behind it: %+v", got)
 	}
@@ -117,8 +118,8 @@ func (s *suite[TTx]) holdLine() {
 	s.lines(store.HoldQuery{})
 }
 
-// Of rivals that come at once one holds, whatever the order in which they name entities; and each gets its
-// turn.
+// holdRivals checks that one of several rivals holds an entity, for any order of entities, and that each
+// gets its turn.
 func (s *suite[TTx]) holdRivals() {
 	var ms []store.Saga
 	const rivals = 8
@@ -151,8 +152,9 @@ func (s *suite[TTx]) holdRivals() {
 	s.lines(store.HoldQuery{})
 }
 
-// An entity that a saga holds has been locked: its version grew. Who has it locked sees who holds it, and
-// nobody comes before its commit. A saga that is locked is not waited for, and not woken.
+// holdLocked checks that an entity in a line is locked and its version raised. A transaction that has it
+// locked reads its holder, and the line does not change before its commit. A locked saga is neither waited
+// for nor woken.
 func (s *suite[TTx]) holdLocked() {
 	ms := s.start(sagaOf("a"), sagaOf("b"))
 	s.hold(ms[0], "x")
@@ -177,7 +179,7 @@ func (s *suite[TTx]) holdLocked() {
 	}
 }
 
-// What is rolled back holds nothing.
+// holdUndone checks that a rolled back hold has no effect.
 func (s *suite[TTx]) holdUndone() {
 	a := s.start(sagaOf("a"))[0]
 	tx := s.db.Begin(s)

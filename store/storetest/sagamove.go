@@ -10,7 +10,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A move writes all that it holds and raises the version. Without Release the lease stays as it is.
+// sagaMove checks that a move writes all its fields and raises the version. Without Release the lease
+// stays.
 func (s *suite[TTx]) sagaMove() {
 	was := s.start(sagaOf("a"))[0]
 	m := store.SagaMove{SagaRef: refOf(was), State: "1", Hash: "v2",
@@ -28,7 +29,7 @@ func (s *suite[TTx]) sagaMove() {
 	for _, end := range []struct {
 		wake  time.Duration
 		final bool
-		due   time.Duration // -1: never
+		due   time.Duration // -1 means never
 	}{{0, false, 0}, {time.Hour, false, time.Hour}, {-1, false, -1}, {time.Hour, true, -1}, {0, false, 0}} {
 		m := moved(s.saga("a"), "2")
 		m.Release, m.Wake, m.Final = !end.final, end.wake, end.final
@@ -44,7 +45,8 @@ func (s *suite[TTx]) sagaMove() {
 	}
 }
 
-// Of an effect whose saga moved meanwhile nothing stands, and the other effects do.
+// sagaMoveLost checks that an effect whose saga changed meanwhile stores nothing, and that the other
+// effects are stored.
 func (s *suite[TTx]) sagaMoveLost() {
 	a := s.start(sagaOf("a"))[0]
 	stale := store.Effect{Saga: moved(a, "stale"), Rows: rows(message("a", 1)).Rows,
@@ -68,7 +70,7 @@ func (s *suite[TTx]) sagaMoveLost() {
 	s.sagaStands("a", "2", 3)
 }
 
-// Moves of many sagas have a result each.
+// sagaMoveMany checks that moves of many sagas have a result each.
 func (s *suite[TTx]) sagaMoveMany() {
 	var sagas []store.Saga
 	for i := range 40 {
@@ -101,11 +103,11 @@ func (s *suite[TTx]) sagaMoveMany() {
 	last := s.saga("k1")
 	twice := *moved(last, "3")
 	twice.Version++
-	s.apply(store.Effect{Saga: moved(last, "2")}, store.Effect{Saga: &twice}) // one saga, twice in a call
+	s.apply(store.Effect{Saga: moved(last, "2")}, store.Effect{Saga: &twice}) // one saga twice in a call
 	s.sagaStands("k1", "3", last.Version+2)
 }
 
-// What moves of many say goes out only of those that stand.
+// sagaMoveAndSay checks that rows of many moves are written only for those that are stored.
 func (s *suite[TTx]) sagaMoveAndSay() {
 	var ids []string
 	for lost := range 2 {
@@ -133,7 +135,7 @@ func (s *suite[TTx]) sagaMoveAndSay() {
 	}
 }
 
-// A move can be written in the caller's transaction, and in a lent one, and is seen there.
+// sagaWrite checks that a move in a transaction of the caller, and in a lent one, is visible there.
 func (s *suite[TTx]) sagaWrite() {
 	s.start(sagaOf("a"))
 	tx := s.db.Begin(s)

@@ -33,8 +33,8 @@ func (s *suite[TTx]) sagaStart() {
 	}
 }
 
-// Whoever starts a saga again finds the one that is there, also in a transaction that wrote it, and can
-// compare the fingerprint.
+// sagaStartAgain checks that a repeated start returns the stored saga, also in the transaction that wrote
+// it, so that the caller can compare fingerprints.
 func (s *suite[TTx]) sagaStartAgain() {
 	first := sagaOf("a")
 	tx := s.db.Begin(s)
@@ -59,10 +59,10 @@ func (s *suite[TTx]) sagaStartAgain() {
 	s.commit(u)
 	other := sagaOf("a")
 	other.Name = "refund"
-	s.start(other, sagaOf("b"), sagaOf("A")) // of another definition, and other keys
+	s.start(other, sagaOf("b"), sagaOf("A")) // of another definition, and with other keys
 }
 
-// sagaStartMany starts many sagas together: those that are there, or are named twice, are found.
+// sagaStartMany starts many sagas together. Existing ones, and repeated ones, are returned as stored.
 func (s *suite[TTx]) sagaStartMany() {
 	was := s.start(sagaOf("b"))[0]
 	many := []store.Saga{sagaOf("d"), sagaOf("b"), sagaOf("a"), sagaOf("c"), sagaOf("a")}
@@ -99,7 +99,7 @@ func (s *suite[TTx]) sagaStartMany() {
 	s.rollback(u)
 }
 
-// sagaLockMany locks many sagas together, and writes all of them: those that are not there have no name.
+// sagaLockMany locks many sagas together and writes all of them. Missing ones have no name.
 func (s *suite[TTx]) sagaLockMany() {
 	s.start(sagaOf("b"), sagaOf("a"))
 	refs := []store.SagaRef{{Name: "order", Key: "none"}, {Name: "order", Key: "b"}, {Name: "order"},
@@ -163,8 +163,8 @@ func (s *suite[TTx]) sagaStartRival() {
 	}
 }
 
-// A saga takes the place of the one that it names, if that has ended: nothing of that is left, and whoever
-// has read it writes nothing.
+// sagaStartInstead checks that a saga replaces the one in Instead if that has ended. Nothing of that one
+// remains, and a writer that read it stores nothing.
 func (s *suite[TTx]) sagaStartInstead() {
 	was := s.start(sagaOf("a"))[0]
 	next := sagaOf("a")

@@ -19,7 +19,7 @@ func settings(in store.Intake, pairs ...string) store.Intake {
 	return in
 }
 
-// have tells whether the database has settings; a driver whose database has none must say so.
+// haveSettings reports whether the database has settings. A driver without settings must return an error.
 func (s *suite[TTx]) haveSettings() bool {
 	s.Helper()
 	if s.can.Setting != nil {
@@ -35,7 +35,7 @@ func (s *suite[TTx]) haveSettings() bool {
 	return false
 }
 
-// Settings hold for the handler, in their order, and end with the transaction.
+// settingsHold checks that settings apply to the handler, in their order, and end with the transaction.
 func (s *suite[TTx]) settingsHold() {
 	if !s.haveSettings() {
 		return
@@ -53,7 +53,7 @@ func (s *suite[TTx]) settingsHold() {
 	s.write(u.Tx(), message("a", 1))
 	s.commit(u, rows(message("a", 2)))
 	s.counts(2, 1, 0)
-	for range 3 { // whichever session of the pool it was
+	for range 3 { // for any session of the pool
 		u = s.begin(s.d, intake(mark()))
 		if got := s.can.Setting(s, u.Tx(), "app.tenant"); got != "" {
 			s.Errorf("the next one has %q", got)
@@ -61,11 +61,11 @@ func (s *suite[TTx]) settingsHold() {
 		s.rollback(u)
 	}
 	u = s.begin(s.d, in)
-	s.found(u, store.Done) // settings are in nobody's way
+	s.found(u, store.Done) // settings do not affect others
 	s.rollback(u)
 }
 
-// What is written instead of what a handler did is Skald's own: it has no settings.
+// settingsReject checks that the effects of Rollback run without the settings.
 func (s *suite[TTx]) settingsReject() {
 	if !s.haveSettings() {
 		return
@@ -82,7 +82,8 @@ func (s *suite[TTx]) settingsReject() {
 	s.counts(1, 1, 0)
 }
 
-// A setting that cannot be is the fault of its message: nothing is taken in, and the consumer goes on.
+// settingsWrong checks that an invalid setting is the fault of its message: the intake stores nothing, and
+// the consumer continues.
 func (s *suite[TTx]) settingsWrong() {
 	if !s.haveSettings() {
 		return

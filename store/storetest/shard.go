@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const shards = 16 // of every database of the suite
+const shards = 16 // in every database of the suite
 
 func shardTests[TTx any]() map[string]func(*suite[TTx]) {
 	return map[string]func(*suite[TTx]){
@@ -37,7 +37,7 @@ func shardTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// lease asks once, for a long life.
+// lease asks once, with a long TTL.
 func (s *suite[TTx]) lease(d store.Driver[TTx], owner, session string) []store.Shard {
 	s.Helper()
 	return s.ask(d, store.Ask{Owner: owner, Session: session, TTL: time.Hour}).Shards
@@ -58,7 +58,7 @@ func shardIDs(ls []store.Shard) (out []int) {
 	return out
 }
 
-// under is progress on l by its owner.
+// under returns progress on l by its owner.
 func under(l store.Shard) store.Progress {
 	return store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token}
 }
@@ -96,8 +96,8 @@ func (s *suite[TTx]) shardRenewal() {
 	}
 }
 
-// settle lets each owner ask once and give back what is above its share at its next turn, until all is
-// settled.
+// settle lets each owner ask once and release the shards above its share at its next turn, until nothing
+// changes.
 func (s *suite[TTx]) settle(owners []string) map[string][]store.Shard {
 	held := map[string]store.Leased{}
 	s.until("every relay has its share", func() bool {
@@ -165,7 +165,7 @@ func (s *suite[TTx]) shardFree() {
 	if l := other.Shards[0]; l.Epoch <= was[3].Epoch || l.Token == was[3].Token || l.Incarnation != "b" {
 		s.Errorf("the shard goes from %+v to %+v", was[3], l)
 	}
-	// Nobody gives back what is not his.
+	// A relay cannot release another relay's shard.
 	s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Hour, Free: shardIDs(other.Shards)})
 	s.apply(progress(under(other.Shards[0])), progress(under(other.Shards[1])))
 }
@@ -182,12 +182,12 @@ func (s *suite[TTx]) shardLeave() {
 		s.Fatalf("behind one that left there are %d shards, a share of %d, %d lives", len(got.Shards),
 			got.Share, got.Sessions)
 	}
-	// A relay of one name that leaves takes nothing from another.
+	// A relay that leaves takes nothing from another session of its name.
 	s.ask(s.d, store.Ask{Owner: "one", Session: "1", Leave: true})
 	s.apply(progress(under(got.Shards[0])))
 }
 
-// takenOver wants a shard under another owner: fenced, and where the one before left it.
+// takenOver fails the test unless a shard has a new owner, epoch and token, and its old position.
 func (s *suite[TTx]) takenOver(was, is store.Shard, c store.Cursor) {
 	s.Helper()
 	if is.Epoch <= was.Epoch || is.Token == was.Token || is.Token == "" {
@@ -210,8 +210,8 @@ func (s *suite[TTx]) advance(l store.Shard) store.Cursor {
 	return c
 }
 
-// shardWait: with as many relays as shards another waits, is counted apart, and is the one to follow whoever
-// goes.
+// shardWait checks that with as many relays as shards another relay waits, is counted separately, and
+// replaces the first one that leaves.
 func (s *suite[TTx]) shardWait() {
 	owners := make([]string, shards)
 	for i := range owners {
@@ -236,7 +236,7 @@ func (s *suite[TTx]) shardWait() {
 		got.Waiting != 1 {
 		s.Fatalf("the follower of one that left is told %+v", got)
 	}
-	// It is counted for its TTL now, not for as long as one that waits.
+	// It counts for its TTL now, not for the longer time of a waiting relay.
 	s.until("a silent follower has one itself", func() bool { return len(long("a").Shards) == 1 })
 	s.until("those that wait are forgotten", func() bool {
 		s.ask(s.d, store.Ask{Owner: "b", Session: "1", TTL: time.Millisecond})
@@ -244,7 +244,7 @@ func (s *suite[TTx]) shardWait() {
 	})
 }
 
-// shardLook: a lease that looks answers as Tick does.
+// shardLook checks that a lease that looks returns the same as Snapshot.
 func (s *suite[TTx]) shardLook() {
 	look := func(from string) string {
 		s.Helper()
@@ -300,7 +300,7 @@ func (s *suite[TTx]) shardNewLife() {
 		s.Fatalf("a new life of the owner holds %d shards, of %d lives", len(got.Shards), got.Sessions)
 	}
 	s.takenOver(was[0], got.Shards[0], c)
-	// What the former life says at its end takes nothing from its successor.
+	// The end of the former session takes nothing from its successor.
 	s.ask(s.d, store.Ask{Owner: "one", Session: "1", Leave: true})
 	s.apply(progress(under(got.Shards[0])))
 	if other := s.ask(s.d, store.Ask{Owner: "two", Session: "1", TTL: time.Hour}); len(other.Shards) != 0 ||
@@ -314,7 +314,7 @@ func (s *suite[TTx]) shardNewLife() {
 	}
 }
 
-// Whoever holds a shard holds it under an epoch of its own.
+// shardManyAtOnce checks that each owner of a shard has its own epoch.
 func (s *suite[TTx]) shardManyAtOnce() {
 	type hold struct {
 		shard int

@@ -7,14 +7,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// away is the ask of a relay whose broker has not answered for so long.
+// away returns the ask of a relay whose broker has not answered for d.
 func away(owner string, d time.Duration, yield bool, free ...int) store.Ask {
 	return store.Ask{Owner: owner, Session: "1", TTL: time.Hour, Wait: time.Hour, Away: d, Yield: yield,
 		Free: free}
 }
 
-// shardYield: a relay whose broker does not answer gives its shards to one whose broker answers, and gets its
-// share again afterwards. It keeps them until it gives them back, and nobody takes them before.
+// shardYield checks that a relay with an unreachable broker releases its shards to a relay with a reachable
+// one, and gets its share again later. It owns them until it releases them.
 func (s *suite[TTx]) shardYield() {
 	cut := s.ask(s.d, away("cut", time.Second, true))
 	if len(cut.Shards) != shards || cut.Share != shards {
@@ -47,14 +47,14 @@ func (s *suite[TTx]) shardYield() {
 	}
 }
 
-// shardYieldToNobody: while no relay's broker answers, every relay has its share.
+// shardYieldToNobody checks that every relay has its share while no relay's broker answers.
 func (s *suite[TTx]) shardYieldToNobody() {
 	held := s.settle([]string{"a", "b"})
 	for range 3 {
 		for _, owner := range []string{"a", "b"} {
 			got := s.ask(s.d, away(owner, time.Second, false))
 			if owner == "b" {
-				got = s.ask(s.d, away(owner, time.Second, true)) // a does not answer by now
+				got = s.ask(s.d, away(owner, time.Second, true)) // a's broker does not answer now
 			}
 			if len(got.Shards) != len(held[owner]) || got.Share != shards/2 || got.Sessions != 2 {
 				s.Fatalf("%s has %d shards, a share of %d, of %d relays", owner, len(got.Shards), got.Share,
@@ -69,7 +69,7 @@ func (s *suite[TTx]) shardYieldToNobody() {
 	}
 }
 
-// shardYieldToWaiting: a relay that waited because others hold all shards takes those that are given away.
+// shardYieldToWaiting checks that a waiting relay takes shards that are released.
 func (s *suite[TTx]) shardYieldToWaiting() {
 	var owners []string
 	for i := range shards {

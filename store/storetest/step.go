@@ -29,7 +29,7 @@ func stepTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// Whoever took a step knows it again, however long its id is.
+// stepLongID checks that a message recognizes its step, for any length of its ID.
 func (s *suite[TTx]) stepLongID() {
 	step := taking("a")
 	step.State, step.ID, step.OutsideKey = store.StepCalling, strings.Repeat("i", 5000), "key"
@@ -39,7 +39,7 @@ func (s *suite[TTx]) stepLongID() {
 	}
 }
 
-// taking is a message that would take the step of a saga; undoing is one that would undo it.
+// taking returns the step of a message that takes it; undoing returns that of one that undoes it.
 func taking(saga string) store.Step {
 	return store.Step{Consumer: consumer, Saga: saga, Name: "charge", State: store.StepDone,
 		Identity: mark().Identity}
@@ -53,7 +53,7 @@ func undoing(saga string) store.Step {
 
 func stepping(steps ...store.Step) store.Intake { return store.Intake{Steps: steps, Wait: patience} }
 
-// step commits an intake of s, and wants it to find that.
+// step commits an intake of s, and fails the test unless it finds want.
 func (s *suite[TTx]) step(step store.Step, want store.StepState, es ...store.Effect) {
 	s.Helper()
 	u := s.begin(s.d, stepping(step))
@@ -63,7 +63,7 @@ func (s *suite[TTx]) step(step store.Step, want store.StepState, es ...store.Eff
 	s.commit(u, es...)
 }
 
-// stoodAs wants a step to stand so, and changes nothing.
+// stoodAs fails the test unless a step has that state. It changes nothing.
 func (s *suite[TTx]) stoodAs(step store.Step, want store.StepState) store.Step {
 	s.Helper()
 	u := s.begin(s.d, stepping(step))
@@ -75,7 +75,7 @@ func (s *suite[TTx]) stoodAs(step store.Step, want store.StepState) store.Step {
 	return got
 }
 
-// waitingStep has a message kept that would take the step of a saga.
+// waitingStep parks a message that waits to take the step of a saga.
 func (s *suite[TTx]) waitingStep(saga string, dead bool) store.Parked {
 	s.Helper()
 	p, step := parked(saga, 1), taking(saga)
@@ -87,7 +87,7 @@ func (s *suite[TTx]) waitingStep(saga string, dead bool) store.Parked {
 	return p
 }
 
-// Whatever was before, each that comes finds how the step stands, and leaves it as it must be.
+// stepPairs checks all pairs of states and messages: the state found, and the state after it.
 func (s *suite[TTx]) stepPairs() {
 	no := func(saga string) store.Effect {
 		step := taking(saga)
@@ -97,8 +97,8 @@ func (s *suite[TTx]) stepPairs() {
 	}
 	befores := map[string]struct {
 		do   func(saga string)
-		take [2]store.StepState // who takes it finds, and then it is
-		undo [2]store.StepState // who undoes it finds, and then it is
+		take [2]store.StepState // a take finds the first and leaves the second
+		undo [2]store.StepState // an undo finds the first and leaves the second
 	}{
 		"absent": {func(string) {}, [2]store.StepState{store.StepAbsent, store.StepDone},
 			[2]store.StepState{store.StepAbsent, store.StepBarred}},
@@ -134,7 +134,7 @@ func (s *suite[TTx]) stepPairs() {
 		s.step(undoing(name+" then undone"), b.undo[1]) // once more
 		s.stoodAs(taking(name+" then undone"), b.undo[1])
 	}
-	// Another occurrence, another name, another saga and another consumer are other steps.
+	// Another occurrence, name, saga or consumer is another step.
 	for _, change := range []func(*store.Step){func(t *store.Step) { t.Occurrence = "2" },
 		func(t *store.Step) { t.Name = "reserve" },
 		func(t *store.Step) { t.Saga = "other" }, func(t *store.Step) { t.Consumer = "mail" }} {
@@ -144,8 +144,8 @@ func (s *suite[TTx]) stepPairs() {
 	}
 }
 
-// Who took it is told; who waits to is replaced by who took it. What is settled, no note of a waiting message
-// changes.
+// stepOwner checks that the message that took the step is returned, and replaces one that waits. A waiting
+// message does not change a finished step.
 func (s *suite[TTx]) stepOwner() {
 	p := s.waitingStep("a", false)
 	if got := s.stoodAs(undoing("a"), store.StepParked); got.Identity != p.Identity {
@@ -193,7 +193,8 @@ func (s *suite[TTx]) stepAnswer() {
 	}
 }
 
-// An effect on a step holds only as From says, and of one that was taken only if it is the message's own.
+// stepGuards checks that an effect on a step needs a state in From, and for a taken step the message that
+// took it.
 func (s *suite[TTx]) stepGuards() {
 	set := func(step store.Step, to store.StepState, from ...store.StepState) store.Effect {
 		step.State, step.From = to, from
@@ -205,7 +206,7 @@ func (s *suite[TTx]) stepGuards() {
 		set(a, store.StepRejected, store.StepDone), set(a, store.StepRejected, free...),
 		set(a, store.StepDone, free...),
 		set(a, store.StepDone, store.StepRejected), set(taking("a"), store.StepRejected, store.StepDone))
-	// A "no" that is said too late: somebody has barred the step meanwhile.
+	// A late rejection: the step was barred meanwhile.
 	b := taking("b")
 	u := s.begin(s.d, stepping(b))
 	rival := s.d
@@ -230,7 +231,7 @@ func (s *suite[TTx]) stepGuards() {
 	}
 }
 
-// A call outside: whoever undoes the step has to settle it first.
+// stepCalling checks that an undo must first settle an external call in progress.
 func (s *suite[TTx]) stepCalling() {
 	mine := taking("a")
 	mine.State, mine.OutsideKey = store.StepCalling, "größe-7"
@@ -250,7 +251,7 @@ func (s *suite[TTx]) stepCalling() {
 	if got.OutsideKey != "größe-7" || got.Outcome != "unknown\x00\xff" || got.Code != 7 || got.Result != "r" {
 		s.Errorf("the call is settled as %+v", got)
 	}
-	// A message that had failed before takes it with a key of its own.
+	// A message that failed before takes it with its own key.
 	s.waitingStep("b", false)
 	call := taking("b")
 	call.State, call.OutsideKey = store.StepCalling, "8"
@@ -267,7 +268,7 @@ func (s *suite[TTx]) stepRolledBack() {
 		s.rollback(u)
 		s.stoodAs(taking("a"), store.StepAbsent)
 	}
-	// Rolled back, and noted as parked instead.
+	// Rolled back, and recorded as parked instead.
 	p, step := parked("a", 1), taking("a")
 	step.Identity = p.Identity
 	u := s.begin(s.d, store.Intake{Marks: []store.Mark{arriving(p)}, Steps: []store.Step{step},
@@ -277,7 +278,7 @@ func (s *suite[TTx]) stepRolledBack() {
 		s.Fatal("it is not parked")
 	}
 	s.stoodAs(undoing("a"), store.StepParked)
-	// Barred meanwhile: what is tried again finds that, and frees its key.
+	// Barred meanwhile: the retry finds that, and its key is free.
 	s.step(undoing("a"), store.StepParked)
 	u = s.begin(s.d, store.Intake{Marks: []store.Mark{retrying(p)}, Steps: []store.Step{step},
 		Wait: patience})
@@ -313,7 +314,7 @@ func (s *suite[TTx]) stepNames() {
 	}
 }
 
-// In a transaction of the caller's own.
+// stepEnter checks steps in a transaction of the caller.
 func (s *suite[TTx]) stepEnter() {
 	for i, commit := range []bool{false, true} {
 		tx := s.db.Begin(s)

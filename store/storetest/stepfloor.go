@@ -6,13 +6,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// begunAgo is a step of a saga that began so long ago.
+// begunAgo returns s for a saga that began d ago.
 func begunAgo(s store.Step, d time.Duration) store.Step {
 	s.Begun = time.Now().Add(-d)
 	return s
 }
 
-// forgotten maintains until steps are gone, and wants so many to go.
+// forgets runs Maintain until steps are deleted, and fails the test unless their number is want.
 func (s *suite[TTx]) forgets(want int64) {
 	s.Helper()
 	n := int64(0)
@@ -25,7 +25,7 @@ func (s *suite[TTx]) forgets(want int64) {
 	}
 }
 
-// Once a step may be forgotten, nobody takes its absence for "nothing to undo", nor for "not taken yet".
+// stepFloor checks that a missing step which may have been deleted is too old, for a take and for an undo.
 func (s *suite[TTx]) stepFloor() {
 	old, young, untold, ahead := begunAgo(taking("old"), 100*day), begunAgo(taking("young"), -20*day),
 		taking("untold"), begunAgo(taking("ahead"), -400*day)
@@ -33,8 +33,8 @@ func (s *suite[TTx]) stepFloor() {
 		s.step(step, store.StepAbsent)
 	}
 	never := begunAgo(undoing("never"), 200*day)
-	s.stoodAs(never, store.StepAbsent) // nothing is forgotten yet
-	s.forgets(0)                       // they have come just now, whenever their sagas began
+	s.stoodAs(never, store.StepAbsent) // nothing is deleted yet
+	s.forgets(0)                       // they were stored just now, although their sagas are old
 	s.db.Age(s, 95*day)
 	s.forgets(1)
 	undo := undoing("old")
@@ -44,16 +44,16 @@ func (s *suite[TTx]) stepFloor() {
 	s.stoodAs(never, store.StepTooOld)
 	s.stoodAs(undoing("of a time that nobody said"), store.StepTooOld)
 	s.stoodAs(begunAgo(undoing("new"), -10*day), store.StepAbsent)
-	// What is there is not too old.
+	// Existing steps are not too old.
 	for _, step := range []store.Step{young, untold, ahead} {
 		s.stoodAs(step, store.StepDone)
 	}
-	// Whoever goes on all the same leaves what is right.
+	// A message that ignores it leaves a correct state.
 	s.step(undo, store.StepTooOld)
 	s.stoodAs(undo, store.StepBarred)
 }
 
-// The floor of one step is no other's, and no other consumer's.
+// stepFloorOfItsOwn checks that each step and each consumer has a separate floor.
 func (s *suite[TTx]) stepFloorOfItsOwn() {
 	s.step(begunAgo(taking("a"), 100*day), store.StepAbsent)
 	s.db.Age(s, 95*day)
@@ -67,7 +67,7 @@ func (s *suite[TTx]) stepFloorOfItsOwn() {
 	}
 }
 
-// A step whose message is kept stays, and so does one whose call is under way.
+// stepStaysWhileKept checks that a step stays while its message is parked or its call is in progress.
 func (s *suite[TTx]) stepStaysWhileKept() {
 	p, step := parked("k", 1), begunAgo(taking("a"), 100*day)
 	step.Identity = p.Identity

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// At the same moment, from two hosts: one of the two is first, and both know it.
+// stepAtOnce runs a take and an undo concurrently: one is first, and both get consistent results.
 func (s *suite[TTx]) stepAtOnce() {
 	for i := range 20 {
 		saga := fmt.Sprint("saga-", i)
@@ -36,7 +36,7 @@ func (s *suite[TTx]) stepAtOnce() {
 	}
 }
 
-// Who comes while the step is in hand waits, and finds what became of it.
+// stepRivalWaits checks that a message waits for a step in progress, and finds its outcome.
 func (s *suite[TTx]) stepRivalWaits() {
 	for i, c := range []struct {
 		first, second store.Step
@@ -79,7 +79,7 @@ func (s *suite[TTx]) stepRivalWaits() {
 	}
 }
 
-// Several in one intake are locked in an order that all share.
+// stepNoCircle checks that several steps of one intake are locked in a common order.
 func (s *suite[TTx]) stepNoCircle() {
 	var wg sync.WaitGroup
 	for n := range 4 {
@@ -108,7 +108,7 @@ func (s *suite[TTx]) stepNoCircle() {
 	s.rollback(u)
 }
 
-// Who takes or undoes a step while it is forgotten finds it, or that it is too old.
+// stepGoesBesideRival checks that a message finds the step, or too old, while the step is deleted.
 func (s *suite[TTx]) stepGoesBesideRival() {
 	if !s.can.Rivals {
 		return
@@ -117,7 +117,7 @@ func (s *suite[TTx]) stepGoesBesideRival() {
 	s.db.Age(s, 95*day)
 	undo := begunAgo(undoing("a"), 100*day)
 	u := s.begin(s.d, stepping(undo))
-	// a forecast does not know what is in hand
+	// a forecast ignores locks
 	got, err := s.d.Maintain(s.Context(), store.Maintain{Keep: week()})
 	if s.ok(err, "maintain"); got.Steps != 0 || u.Found().Steps[0].State != store.StepDone {
 		s.Fatalf("a step in hand is forgotten: %+v; found %+v", got, u.Found().Steps)

@@ -1,5 +1,5 @@
-// Package storetest holds what every driver of the store promises, as tests: Run them all, and Differential
-// compares a driver with the one in memory over random operations.
+// Package storetest tests the contract of every driver. Run runs all tests. Differential compares a driver
+// with the one in memory, with random operations.
 //
 // A driver's own test makes a Harness:
 //
@@ -18,75 +18,77 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Source is the source that every database of the suite is made with.
+// Source is the source of every database of the suite.
 const Source = "/storetest"
 
-// Harness lets the suite reach a driver and, beside it, the database.
+// Harness gives the suite access to a driver and to its database.
 type Harness[TTx any] struct {
-	// Open makes an empty database: the tables are there, Source is its source, it has 16 shards. It goes
-	// with t.
+	// Open creates an empty database with tables, the source Source and 16 shards. It is removed with t.
 	Open func(t testing.TB) Database[TTx]
 	Can  Can[TTx]
-	// Only those groups of tests; nil: all.
+	// Only selects groups of tests; nil selects all.
 	Only []string
-	// Sample runs one test in so many, chosen by its name, for a driver that differs in little from one that
-	// runs them all. 0, and where SKALD_EXPLORE is full or all: every test.
+	// Sample runs one test in Sample, selected by name. It is for a driver that differs little from another
+	// one that runs all tests. 0 runs every test, and so does SKALD_EXPLORE=full or all.
 	Sample int
 }
 
-// Can says what really differs between databases. The zero value is the least.
+// Can lists real differences between databases. The zero value is the least capable one.
 type Can[TTx any] struct {
-	// Rivals: transactions that touch different rows can be open at the same time. Without, a second one
-	// waits for the first, whatever it touches, and the suite opens one at a time.
+	// Rivals reports that transactions on different rows can be open at the same time. Otherwise a second
+	// one waits for the first, and the suite opens one at a time.
 	Rivals bool
-	// StopsCommit: Commit and Rollback of a lent transaction answer store.ErrLent and do nothing. Without,
-	// Unit.Commit finds out.
+	// StopsCommit reports that Commit and Rollback of a lent transaction return store.ErrLent and do
+	// nothing. Otherwise Unit.Commit detects them.
 	StopsCommit bool
-	// Limits: the database itself refuses rows that break the limits of outbox.Write, by CHECKs for example.
+	// Limits reports that the database itself refuses rows that exceed the limits of outbox.Write, for
+	// example by CHECK constraints.
 	Limits bool
-	// Poison makes a statement fail in tx in the way that aborts the whole transaction, and returns its
-	// error, which the handler of the test will swallow. Nil: no error does that here.
+	// Poison makes a statement in tx fail so that it aborts the whole transaction, and returns its error,
+	// which the test's handler ignores. Nil means that no error does that.
 	Poison func(tx TTx) error
-	// Anew ends tx by statements and begins another in its place, in each way that the database has. Nil:
-	// there is none.
+	// Anew ends tx by statements and begins another one in its place, in each way that the database has.
+	// Nil means that there is none.
 	Anew []func(tx TTx) error
-	// Pool is a driver of another process whose pool has that many connections. Nil: there is no pool to
-	// bound.
+	// Pool opens a driver of another process whose pool has that many connections. Nil means that there is
+	// no pool to limit.
 	Pool func(t testing.TB, db Database[TTx], connections int) store.Driver[TTx]
-	// Setting reads a setting of the database in tx, "" where it is not set. Nil: the database has none, and
-	// the driver refuses them.
+	// Setting reads a setting of the database in tx, "" if it is not set. Nil means that the database has
+	// no settings and the driver refuses them.
 	Setting func(t testing.TB, tx TTx, name string) string
-	// Statement carries out sql in tx, in which {name} is a table of Skald's. Nil: the database has no SQL.
+	// Statement runs sql in tx, in which {name} is a table of Skald. Nil means that the database has no
+	// SQL.
 	Statement func(db Database[TTx], tx TTx, sql string) error
-	// Nest begins a transaction in tx, which Database.Commit and Rollback end. Nil: tx has no such call.
+	// Nest begins a transaction in tx, which Database.Commit and Rollback end. Nil means that tx cannot do
+	// that.
 	Nest func(tx TTx) (TTx, error)
-	// Raw carries out sql, like Statement, by the connection below tx. Nil: tx does not expose it.
+	// Raw runs sql as Statement does, on the connection below tx. Nil means that tx does not expose it.
 	Raw func(tx TTx, sql string) error
 }
 
-// Database is what one Open made.
+// Database is a database that Open created.
 type Database[TTx any] interface {
-	// Driver is the driver of another process each time: with a pool, a file handle, a session of its own.
+	// Driver returns the driver of another process at each call, with its own pool, file handle or session.
 	Driver(t testing.TB) store.Driver[TTx]
 
-	// Begin opens a transaction of the caller's own, without Skald.
+	// Begin opens a transaction of the caller, without Skald.
 	Begin(t testing.TB) TTx
-	// Commit and Rollback are the transaction's own, as a handler would call them too.
+	// Commit is the transaction's own, as a handler could call it. So is Rollback.
 	Commit(tx TTx) error
 	Rollback(tx TTx) error
 
-	// Put writes a key of a table of the user's own, in tx.
+	// Put writes a key of the user's table, in tx.
 	Put(tx TTx, key, value string) error
-	// Get reads what is committed of it, on a connection of its own.
+	// Get reads the committed value of a key, on another connection.
 	Get(t testing.TB, key string) (value string, ok bool)
-	// Count counts what is committed of Skald's, on a connection of its own.
+	// Count counts Skald's committed rows, on another connection.
 	Count(t testing.TB) Counts
 
-	// Age makes all that is there look to Maintain and Backlog as if it had come d earlier.
+	// Age makes all data appear d older to Maintain and Backlog.
 	Age(t testing.TB, d time.Duration)
 }
 
-// Counts is how many rows are there.
+// Counts has the numbers of rows in Skald's tables.
 type Counts struct{ Rows, Marks, Aside, Audits int }
 
 // Run runs the suite.
@@ -150,7 +152,8 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 	}
 }
 
-// takes reports whether the sample has the test: always the same ones, so that no run fails by its draw.
+// takes reports whether the sample includes the test. The choice is always the same, so no run fails by
+// chance.
 func (h Harness[TTx]) takes(test string) bool {
 	if explore := os.Getenv("SKALD_EXPLORE"); h.Sample < 2 || explore == "full" || explore == "all" {
 		return true

@@ -17,18 +17,18 @@ import (
 const (
 	consumer = "stock"
 	shortly  = 50 * time.Millisecond // for rivals that must be seen to wait
-	patience = 5 * time.Minute       // for what must happen at last
+	patience = 5 * time.Minute       // for events that must happen eventually
 )
 
-// A suite is one test on one database.
+// suite is one test on one database.
 type suite[TTx any] struct {
 	*testing.T
 	can Can[TTx]
 	db  Database[TTx]
 	d   store.Driver[TTx]
 
-	shards []store.Shard // those of the suite's own relay, once a row was deferred
-	base   string        // how far the suite has read the outbox
+	shards []store.Shard // of the suite's own relay, after a row was deferred
+	base   string        // the position of the suite in the outbox
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -77,7 +77,7 @@ func (s *suite[TTx]) write(tx TTx, ms ...skald.Message) {
 	s.ok(s.d.Write(s.Context(), tx, store.Effect{Rows: ms}), "write")
 }
 
-// say writes ms in a transaction of the caller's own.
+// say writes ms in a transaction of the caller.
 func (s *suite[TTx]) say(ms ...skald.Message) {
 	s.Helper()
 	tx := s.db.Begin(s)
@@ -85,7 +85,7 @@ func (s *suite[TTx]) say(ms ...skald.Message) {
 	s.ok(s.db.Commit(tx), "commit the caller's transaction")
 }
 
-// apply wants every effect to stand.
+// apply fails the test unless every effect is stored.
 func (s *suite[TTx]) apply(es ...store.Effect) {
 	s.Helper()
 	s.applied(slices.Repeat([]bool{true}, len(es)), es...)
@@ -96,11 +96,11 @@ func (s *suite[TTx]) applied(want []bool, es ...store.Effect) {
 	got, err := s.d.Apply(s.Context(), es...)
 	s.ok(err, "apply")
 	if !slices.Equal(got, want) {
-		s.Fatalf("apply: %v stand, want %v", got, want)
+		s.Fatalf("apply: stored %v, want %v", got, want)
 	}
 }
 
-// counts wants that many rows, marks and rows deferred.
+// counts fails the test unless there are that many rows, marks and deferred rows.
 func (s *suite[TTx]) counts(rows, marks, aside int) {
 	s.Helper()
 	if got, want := s.db.Count(s), (Counts{Rows: rows, Marks: marks, Aside: aside}); got != want {
@@ -108,7 +108,7 @@ func (s *suite[TTx]) counts(rows, marks, aside int) {
 	}
 }
 
-// user wants key to be value; "" is absence.
+// user fails the test unless key has value; "" means missing.
 func (s *suite[TTx]) user(key, value string) {
 	s.Helper()
 	if got, ok := s.db.Get(s, key); got != value || ok != (value != "") {
@@ -136,7 +136,7 @@ func (s *suite[TTx]) found(u store.Unit[TTx], want ...store.Outcome) {
 	}
 }
 
-// until polls for what must happen at last.
+// until polls until f is true, at most patience.
 func (s *suite[TTx]) until(what string, f func() bool) {
 	s.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -148,14 +148,14 @@ func (s *suite[TTx]) until(what string, f func() bool) {
 	}
 }
 
-// waits wants done not to come in a short time: on a slow machine it proves less, but is never wrong.
+// waits fails the test if done is closed shortly. A slow machine makes this check weaker, but never wrong.
 func (s *suite[TTx]) waits(done <-chan struct{}, what string) {
 	s.Helper()
 	timer := time.NewTimer(shortly)
 	defer timer.Stop()
 	select {
 	case <-done:
-		s.Fatalf("%s did not wait", what)
+		s.Fatalf("%s: it did not wait", what)
 	case <-timer.C:
 	}
 }
@@ -167,11 +167,11 @@ func (s *suite[TTx]) comes(done <-chan struct{}, what string) {
 	select {
 	case <-done:
 	case <-timer.C:
-		s.Fatalf("%s did not come", what)
+		s.Fatalf("%s: it did not happen", what)
 	}
 }
 
-// meanwhile runs f and tells when it is done.
+// meanwhile runs f in a goroutine and returns a channel that is closed when f returns.
 func meanwhile(f func()) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -181,14 +181,14 @@ func meanwhile(f func()) <-chan struct{} {
 	return done
 }
 
-// cancelled is a context that is over.
+// cancelled returns a context that is cancelled.
 func (s *suite[TTx]) cancelled() context.Context {
 	ctx, stop := context.WithCancel(s.Context())
 	stop()
 	return ctx
 }
 
-// mark is a new identity that consumer will have done.
+// mark returns a new mark of consumer, with outcome Done.
 func mark() store.Mark {
 	return store.Mark{Consumer: consumer, Identity: store.Identity{Source: "/orders", ID: newID()},
 		As: store.Done}
@@ -211,7 +211,7 @@ func locking(keys ...string) store.Intake {
 
 func newID() string { return uuid7.New(time.Now()) }
 
-// message is the n-th about key.
+// message returns the n-th message about key.
 func message(key string, n int) skald.Message {
 	id := newID()
 	m := skald.Message{

@@ -95,7 +95,7 @@ func (s *suite[TTx]) unitRollbackInstead() {
 	s.wantIDs(s.all(), instead.ID)
 }
 
-// The mark that the unit itself took in is free again for what is done instead.
+// unitRollbackInsteadOfItself checks that the effect of Rollback can store the mark of the unit itself.
 func (s *suite[TTx]) unitRollbackInsteadOfItself() {
 	m, lock := mark(), store.Lock{Space: "order", Key: "a"}
 	u := s.begin(s.d, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{lock}})
@@ -111,7 +111,7 @@ func (s *suite[TTx]) unitRollbackInsteadOfItself() {
 	s.seen(m, store.Rejected)
 }
 
-// lost wants a unit whose effect loses a guard to leave nothing at all.
+// lost fails the test unless a unit whose effect loses a guard stores nothing.
 func (s *suite[TTx]) lost(e store.Effect) {
 	s.Helper()
 	before, mine := s.db.Count(s), mark()
@@ -168,7 +168,8 @@ func (s *suite[TTx]) unitGuardsThatHold() {
 	}
 }
 
-// A handler that swallows the error that aborted its transaction must not be taken for a success.
+// unitSwallowedError checks that a commit fails if the handler ignored the error that aborted its
+// transaction.
 func (s *suite[TTx]) unitSwallowedError() {
 	if s.can.Poison == nil {
 		s.Skip("no error aborts a transaction here")
@@ -184,7 +185,7 @@ func (s *suite[TTx]) unitSwallowedError() {
 	}
 	s.counts(0, 0, 0)
 	s.user("k", "")
-	u = s.begin(s.d, intake(m)) // nothing was left open either
+	u = s.begin(s.d, intake(m)) // no transaction stayed open, either
 	s.put(u.Tx(), "k", "v")
 	if s.can.Poison(u.Tx()) == nil {
 		s.Fatal("the harness poisoned nothing")
@@ -223,7 +224,7 @@ func (s *suite[TTx]) unitEnded() {
 	}
 }
 
-// A Begin that fails half way leaves nothing open: neither marks nor locks nor a transaction.
+// unitBeginThatFails checks that a failed Begin leaves no marks, locks or open transaction.
 func (s *suite[TTx]) unitBeginThatFails() {
 	first, second := mark(), mark()
 	holder := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{second},
@@ -273,7 +274,8 @@ func (s *suite[TTx]) unitBeginCancelled() {
 	s.commit(u)
 }
 
-// Whatever a commit under a cancelled context answers, the marks tell what became of it.
+// unitCommitCancelled checks that the marks show the outcome of a commit with a cancelled context, for any
+// result.
 func (s *suite[TTx]) unitCommitCancelled() {
 	m := mark()
 	u := s.begin(s.d, intake(m))
@@ -297,14 +299,15 @@ func (s *suite[TTx]) unitRollbackCancelled() {
 	m := mark()
 	u := s.begin(s.d, intake(m))
 	s.put(u.Tx(), "k", "v")
-	_, _ = u.Rollback(s.cancelled()) // its error says nothing about the rows
+	_, _ = u.Rollback(s.cancelled()) // its error is no statement about the rows
 	s.user("k", "")
 	u = s.begin(s.d, intake(m))
 	s.found(u, store.Fresh)
 	s.rollback(u)
 }
 
-// A handler that leaves its transaction alone for too long loses it; a rival goes on.
+// unitIdle checks that a handler that leaves its transaction idle for too long loses it, and that a rival
+// continues.
 func (s *suite[TTx]) unitIdle() {
 	m := mark()
 	paused := s.pausedUnit(m)
@@ -322,8 +325,8 @@ func (s *suite[TTx]) unitIdle() {
 	s.counts(1, 1, 0)
 }
 
-// pausedUnit is a unit that has written and goes on too late. On a busy machine it may be too late before it
-// has written: then it gets more time.
+// pausedUnit returns a unit that has written and continues too late. On a busy machine it may be too late
+// before the write; then it gets more time.
 func (s *suite[TTx]) pausedUnit(m store.Mark) store.Unit[TTx] {
 	in := intake(m)
 	for in.Handle = shortly; in.Handle < patience; in.Handle *= 2 {
@@ -340,7 +343,7 @@ func (s *suite[TTx]) pausedUnit(m store.Mark) store.Unit[TTx] {
 	return nil
 }
 
-// Units that touch different rows do not wait for each other.
+// unitParallel checks that units on different rows do not wait for each other.
 func (s *suite[TTx]) unitParallel() {
 	if !s.can.Rivals {
 		s.Skip("one writer at a time")
@@ -365,7 +368,7 @@ type otherDeadlock struct{}
 func (otherDeadlock) Error() string    { return "deadlock detected" }
 func (otherDeadlock) SQLState() string { return "40P01" }
 
-// A unit that is well has no part in what others answered, and goes on.
+// unitOutageIsItsOwn checks that errors of other connections are no outage of a unit.
 func (s *suite[TTx]) unitOutageIsItsOwn() {
 	m := mark()
 	u := s.begin(s.d, intake(m))
@@ -393,7 +396,7 @@ func (s *suite[TTx]) unitEmpty() {
 	}
 }
 
-// Handlers that hold every connection, or the only writer's place, are no outage.
+// unitProbe checks that handlers which use every connection, or are the only writer, are no outage.
 func (s *suite[TTx]) unitProbe() {
 	s.ok(s.d.Probe(s.Context()), "probe at rest")
 	busy := s.d

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// What the views of a database with SQL say of marks, steps and calls, as lines: a driver's test compares
-// them with what Keyed or Viewed says. A result is of bytes: KeysView wants it as the text that they are.
+// The expected content of the views of a database with SQL, as lines. A driver's test compares its views
+// with Keyed or Viewed. A result is bytes; KeysView shows it as text.
 const (
 	KeysView = `SELECT consumer || ' ' || source || ' ' || key || ' ' || status || ' ' || coalesce(CAST(code AS text), '-') || ' ' ||
 		coalesce(CAST(result AS text), '-') || ' ' || coalesce(reason, '-') || ' ' || coalesce(CAST(fingerprint AS text), '-') ||
@@ -20,7 +20,7 @@ const (
 		CASE WHEN seconds BETWEEN 60 AND 360000 THEN ' old' ELSE ' new' END || ' ' || last_error FROM skald_calls ORDER BY outside_key`
 )
 
-// Viewed leaves a step of each kind, and calls, and says what the views are to say of them.
+// Viewed stores a step of each kind and calls, and returns the expected lines of the views.
 func Viewed[TTx any](t *testing.T, d store.Driver[TTx]) (steps, calls []string) {
 	t.Helper()
 	apply := func(es ...store.Effect) {
@@ -81,7 +81,7 @@ func Viewed[TTx any](t *testing.T, d store.Driver[TTx]) (steps, calls []string) 
 		[]string{"key-1 orders 1 tried old no answer", "key-2 orders 1 dead new no answer"}
 }
 
-// Keyed leaves a mark of each kind, and says what the view is to say of them.
+// Keyed stores a mark of each kind, and returns the expected lines of the view.
 func Keyed[TTx any](t *testing.T, d store.Driver[TTx]) (lines []string) {
 	t.Helper()
 	as := func(m store.Mark, status string) {
@@ -110,7 +110,7 @@ func Keyed[TTx any](t *testing.T, d store.Driver[TTx]) (lines []string) {
 	silent := mark()
 	commit(silent)
 	as(silent, "done - - - -")
-	key := mark() // of a job of the user's own: of no source, with a name
+	key := mark() // of an application's own job: without a source
 	key.Source, key.ID, key.Code, key.Result = "", "order-7/größe", 1, "paid"
 	commit(key, store.Effect{Answer: &key})
 	as(key, "done 1 paid - -")
@@ -121,7 +121,7 @@ func Keyed[TTx any](t *testing.T, d store.Driver[TTx]) (lines []string) {
 	plain := rejected(mark(), "no")
 	apply(plain)
 	as(plain, "rejected - - no -")
-	late := mark() // taken in as done, and answered by a rejection
+	late := mark() // stored as Done, and answered by a rejection
 	answer := rejected(late, "too late")
 	answer.Code, answer.Result = 410, "gone"
 	commit(late, store.Effect{Answer: &answer})
@@ -130,6 +130,6 @@ func Keyed[TTx any](t *testing.T, d store.Driver[TTx]) (lines []string) {
 	verdict := barred
 	verdict.As = store.Barred
 	commit(barred, store.Effect{Answer: &verdict})
-	as(barred, "barred 0 - - -") // whose answer is that nothing was done
+	as(barred, "barred 0 - - -") // its answer is that nothing was done
 	return lines
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Locks that a transaction has are told of, where the database tells, until it ends, and keys that are
-// reserved.
+// listLocks checks that locks are listed until their transaction ends, if the database shows them, and
+// reserved keys, too.
 func (s *suite[TTx]) listLocks() {
 	list := func(q store.LockQuery) store.Locks {
 		s.Helper()
@@ -60,8 +60,8 @@ func (s *suite[TTx]) listLocks() {
 	}
 }
 
-// Rows that wait to be published are listed in the order in which they were written, so many of them; those
-// that the broker refused are among them.
+// listWaiting checks that unpublished rows are listed in the order of writing, up to the limit, including
+// refused ones.
 func (s *suite[TTx]) listWaiting() {
 	list := func(most int) []store.WaitingRow {
 		s.Helper()
@@ -99,7 +99,8 @@ func (s *suite[TTx]) listWaiting() {
 	}
 }
 
-// Who parks a message that somebody else has in hand waits, and drops out if it was finished.
+// parkedTooLate checks that a park waits for a message in progress elsewhere, and loses its guard if that
+// finishes the message.
 func (s *suite[TTx]) parkedTooLate() {
 	a := parked("k", 1)
 	u := s.begin(s.d, intake(arriving(a)))

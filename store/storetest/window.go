@@ -27,7 +27,7 @@ func windowTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// window pulls all of a window, in pages.
+// window pulls all rows of a window, in pages.
 func (s *suite[TTx]) window(w store.Window, limit int) (all []store.Row) {
 	s.Helper()
 	for {
@@ -56,7 +56,7 @@ func (s *suite[TTx]) tick(base string) string {
 	return tip
 }
 
-// since is the window from base to now.
+// since returns the rows from base to now, and the new tick.
 func (s *suite[TTx]) since(base string) (tip string, all []store.Row) {
 	s.Helper()
 	if tip = s.tick(base); tip == base {
@@ -65,7 +65,7 @@ func (s *suite[TTx]) since(base string) (tip string, all []store.Row) {
 	return tip, s.window(store.Window{Base: base, Tip: tip}, 1000)
 }
 
-// all is the whole outbox.
+// all returns the whole outbox.
 func (s *suite[TTx]) all() []store.Row {
 	s.Helper()
 	_, all := s.since("")
@@ -120,7 +120,8 @@ func (s *suite[TTx]) windowMarksAloneAreNoRows() {
 	}
 }
 
-// Windows lie side by side, and each is the same whenever and from wherever it is read.
+// windowOneAfterTheOther checks that windows do not overlap or leave gaps, and that each has the same rows
+// at every read.
 func (s *suite[TTx]) windowOneAfterTheOther() {
 	type read struct {
 		w   store.Window
@@ -172,7 +173,8 @@ func (s *suite[TTx]) windowPages() {
 	}
 }
 
-// Each row is in the shard of its key's bucket, those without a key in that of their id's, and in one alone.
+// windowBuckets checks that each row is only in the shard of its key's bucket, or of its ID's if it has no
+// key.
 func (s *suite[TTx]) windowBuckets() {
 	var ms []skald.Message
 	for i := range 200 {
@@ -209,8 +211,8 @@ func (s *suite[TTx]) windowBuckets() {
 	part([2]int{0, store.Buckets - 1})
 }
 
-// A transaction that drew its numbers first and commits last is in the window of its commit; the one that was
-// drawn meanwhile stays as it was.
+// windowLateWithLowNumber checks that a transaction with the first numbers that commits last is in the
+// window of its commit, and that earlier windows stay unchanged.
 func (s *suite[TTx]) windowLateWithLowNumber() {
 	if !s.can.Rivals {
 		s.Skip("one writer at a time commits in the order of its rows")
@@ -234,7 +236,7 @@ func (s *suite[TTx]) windowLateWithLowNumber() {
 	}
 }
 
-// Transactions that are open throughout delay nothing but their own rows, and those come at last.
+// windowOpenDelaysNothing checks that open transactions delay only their own rows, which come later.
 func (s *suite[TTx]) windowOpenDelaysNothing() {
 	if !s.can.Rivals {
 		s.Skip("one writer at a time")
@@ -290,8 +292,8 @@ func (s *suite[TTx]) windowUnknownTick() {
 	}
 }
 
-// Writers that lock their entity and take their time, and a relay that reads meanwhile: each row comes once,
-// and those of a key in the order of its versions.
+// windowOrderUnderWriters runs slow writers that lock their entities, and a relay: each row comes once, and
+// rows of a key come in the order of versions.
 func (s *suite[TTx]) windowOrderUnderWriters() {
 	const writers, each, keys = 6, 25, 3
 	var wg sync.WaitGroup

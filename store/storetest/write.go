@@ -42,7 +42,7 @@ func (s *suite[TTx]) writeCaller() {
 	s.wantIDs(s.all(), said.ID)
 }
 
-// The order of the calls, of the effects in a call and of the rows in an effect is the order of the rows.
+// writeOrder checks that rows keep the order of calls, of effects in a call, and of rows in an effect.
 func (s *suite[TTx]) writeOrder() {
 	var ms []skald.Message
 	var ids []string
@@ -96,7 +96,7 @@ func (s *suite[TTx]) writeMany() {
 	s.wantIDs(s.all(), ids...)
 }
 
-// An id is not unique in the outbox: a reply is said again under its id.
+// writeSameID checks that an ID may be in the outbox twice, because a reply is sent again with its ID.
 func (s *suite[TTx]) writeSameID() {
 	m := message("a", 1)
 	s.say(m, m)
@@ -104,7 +104,7 @@ func (s *suite[TTx]) writeSameID() {
 	s.wantIDs(s.all(), m.ID, m.ID, m.ID)
 }
 
-// changed is a message made large, or wrong, by f.
+// changed returns a message that f made too large or invalid.
 func changed(f func(*skald.Message)) skald.Message {
 	m := message("a", 1)
 	f(&m)
@@ -222,7 +222,7 @@ func (s *suite[TTx]) writeWakes() {
 	}
 }
 
-// What a caller does to a message after Write returns changes nothing of what was written.
+// writeKeepsNone checks that a change to a message after Write has no effect on the row.
 func (s *suite[TTx]) writeKeepsNone() {
 	m := message("a", 1)
 	m.Headers = []skald.Header{{Name: "x", Value: []byte("y")}}
@@ -248,7 +248,7 @@ func (s *suite[TTx]) writeKeepsNone() {
 	s.write(tx, m)
 	spoil()
 	s.ok(s.db.Commit(tx), "commit")
-	for range 2 { // what is read is not shared either
+	for range 2 { // rows that were read are not shared, either
 		got := s.all()
 		s.same(got[0], want)
 		s.same(got[1], want)
