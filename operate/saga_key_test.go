@@ -83,9 +83,9 @@ func TestWhyASagaIsLeft(t *testing.T) {
 		"a is done already":                                   {Verb: operate.SkipSaga, Step: "a"},
 		"it has no stuck step: name a step that waits for its next attempt with --step": {
 			Verb: operate.RetrySaga},
-		"wait waits for its signal, so there is no attempt to repeat":                                       {Verb: operate.RetrySaga, Step: "wait"},
-		`it has no signal "x": its signals are go`:                                                          {Verb: operate.SignalSaga, Signal: "x"},
-		`the signal go came for the occurrence "x", and its step wait has no occurrences: send it for none`: {Verb: operate.SignalSaga, Signal: "go", Occurrence: "x"},
+		"wait waits for its signal, so there is no attempt to repeat":                                          {Verb: operate.RetrySaga, Step: "wait"},
+		`it has no signal "x": its signals are go`:                                                             {Verb: operate.SignalSaga, Signal: "x"},
+		`the signal go came for the occurrence "x", but its step wait has no occurrences: send it without one`: {Verb: operate.SignalSaga, Signal: "go", Occurrence: "x"},
 	} {
 		r, err := operate.ChangeSagas(t.Context(), b.db, operate.SagaSelection{Key: "k-1"}, c,
 			operate.Order{DryRun: true})

@@ -158,7 +158,7 @@ func undoable[In, Out any](s *spec, option string) (o *engine.Outside[any], ok b
 	case !ok || s.undo:
 		s.fault("%s is for a Call without another undo", option)
 	case s.in != typeOf[In]() || s.out != typeOf[Out]():
-		s.fault("its %s takes %v and %v, and the step takes %v and puts out %v", option, typeOf[In](),
+		s.fault("its %s takes %v and %v, and the step takes %v and returns %v", option, typeOf[In](),
 			typeOf[Out](), s.in, s.out)
 		ok = false
 	}

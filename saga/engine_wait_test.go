@@ -90,9 +90,9 @@ func TestSignalsThatNobodyTakes(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 	}
-	send(plain.For("typo"), "", `the signal plain came for the occurrence "typo", and its step p has no occurrences`)
+	send(plain.For("typo"), "", `the signal plain came for the occurrence "typo", but its step p has no occurrences`)
 	send(each, "",
-		"the signal each came for no occurrence, and its step e is one for each occurrence, which are "+
+		"the signal each came for no occurrence, but its step e is one for each occurrence, which are "+
 			"not known yet")
 	send(each.For("x"), saga.Early, "")
 	for i := range plan.MaxEarly - 1 {
@@ -101,7 +101,7 @@ func TestSignalsThatNobodyTakes(t *testing.T) {
 	send(plain, saga.Full, "")
 	send(gate, saga.Taken, "")
 	awaitStanding(t, db, "a", func(s store.Saga) bool { return s.Step == "e/y" })
-	send(each.For("7"), "", `the signal each came for the occurrence "7", and its step e has the occurrences x, y`)
+	send(each.For("7"), "", `the signal each came for the occurrence "7", but its step e has the occurrences x, y`)
 	send(plain, saga.Early, "")
 	send(each.For("y"), saga.Taken, "")
 	if end := await(t, e, d, "a"); !end.Done {

@@ -158,8 +158,8 @@ func (k *kin) row(name string) store.Saga {
 	return ss[0]
 }
 
-// stands returns the state of a saga. A saga that waits for a child that has ended waits forever.
-func (k *kin) stands(name, child string) string {
+// state returns the state of a saga. A saga that waits for a child that has ended waits forever.
+func (k *kin) state(name, child string) string {
 	k.t.Helper()
 	s, err := operate.ReadSaga(k.t.Context(), k.db, name, "k")
 	if err != nil {
@@ -278,7 +278,7 @@ func (c *childStands) check(t *testing.T, completed bool, want string) {
 	}
 	k.does(operate.CancelSaga, outer, "", "")
 	k.settle()
-	if got := k.stands(outer, inner); got != want {
+	if got := k.state(outer, inner); got != want {
 		t.Errorf("it is %s; want %s", got, want)
 	}
 	if got := k.ledger(); got != c.rows {
@@ -289,7 +289,7 @@ func (c *childStands) check(t *testing.T, completed bool, want string) {
 	}
 	c.free(k, inner)
 	k.settle()
-	if got := k.stands(outer, inner); got != c.then {
+	if got := k.state(outer, inner); got != c.then {
 		t.Errorf("after that it is %s; want %s", got, c.then)
 	}
 }
@@ -305,7 +305,7 @@ func TestRetryOfAChildThatSaidNo(t *testing.T) {
 		was := k.row("picky")
 		k.does(operate.RetrySaga, "late", "c", "")
 		k.settle()
-		if got := k.stands("late",
+		if got := k.state("late",
 			"picky"); got != "running, stuck: the pivot is passed, so the saga cannot "+
 			"turn back after the refusal: it turned back: rejected at y: rejected: out of stock" {
 			t.Errorf("it is %s", got)
@@ -318,7 +318,7 @@ func TestRetryOfAChildThatSaidNo(t *testing.T) {
 		k.does(verb, "late", "c", "")
 		k.settle()
 		want := map[operate.SagaVerb]string{operate.RetrySaga: "a pay y", operate.SkipSaga: "a pay"}[verb]
-		if got := k.stands("late", "picky"); got != "done" || k.ledger() != want {
+		if got := k.state("late", "picky"); got != "done" || k.ledger() != want {
 			t.Errorf("after %s it is %s, and left is %q", verb, got, k.ledger())
 		}
 	}
@@ -335,14 +335,14 @@ func TestUndoOfAChildThatWasNeverStarted(t *testing.T) {
 		k.settle()
 		k.does(operate.CancelSaga, "outer", "", "")
 		k.settle()
-		if got := k.stands("outer",
+		if got := k.state("outer",
 			"inner"); got != "compensating, stuck: permanent: it was completed by hand, "+
 			"and no child was started: undo what was done instead, then skip its undo" {
 			t.Errorf("%s: it is %s", data, got)
 		}
 		k.does(operate.SkipSaga, "outer", "c", "")
 		k.settle()
-		if got := k.stands("outer", "inner"); got != "compensated" || k.ledger() != "" {
+		if got := k.state("outer", "inner"); got != "compensated" || k.ledger() != "" {
 			t.Errorf("%s: it is %s, and left is %q", data, got, k.ledger())
 		}
 	}

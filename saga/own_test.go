@@ -232,13 +232,13 @@ func TestStartRefusesWhatNoMessageCarries(t *testing.T) {
 	e := engineOf(t, db, outer, long)
 	tx := db.BeginTx()
 	if _, err := saga.Bind(e, long).Start(t.Context(), tx, trip{ID: strings.Repeat(":", 255)}); err == nil ||
-		!strings.Contains(err.Error(), "take a shorter key") {
+		!strings.Contains(err.Error(), "use a shorter key") {
 		t.Error(err)
 	}
 	done(t, "nothing", tx)
 	running(t, e)
 	begin(t, db, e, outer, trip{ID: "a"})
-	if end := await(t, e, outer, "a"); end.Done || !strings.Contains(end.Reason, "take a shorter key") {
+	if end := await(t, e, outer, "a"); end.Done || !strings.Contains(end.Reason, "use a shorter key") {
 		t.Errorf("it ended as %+v", end)
 	}
 	ss, err := store.ListSagas(t.Context(), db, store.SagaQuery{})

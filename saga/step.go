@@ -101,7 +101,7 @@ func Until[In any](name string, at func(r Run[In]) time.Time, opts ...Option) *S
 		}
 		t := at(r)
 		if t.IsZero() {
-			err = fmt.Errorf("the step %s waits for no time", name)
+			err = fmt.Errorf("the time of the step %s is zero", name)
 		}
 		return t, f.Fault(err)
 	}}, false, append([]Option{NoEffect()}, opts...))

@@ -50,14 +50,14 @@ func (c *crashDriver[TTx]) HoldEntities(ctx context.Context, tx TTx, h store.Ent
 	return first, err
 }
 
-func (c *crashDriver[TTx]) InLine(ctx context.Context, tx TTx, holder string) (stands, first bool,
+func (c *crashDriver[TTx]) InLine(ctx context.Context, tx TTx, holder string) (queued, first bool,
 	err error) {
 	err = c.p.io(call{act: "InLine"}, func() (err error) {
-		stands, first, err = c.d.InLine(ctx, tx, holder)
+		queued, first, err = c.d.InLine(ctx, tx, holder)
 		c.p.had(first, " first: %v", first)
 		return err
 	})
-	return stands, first, err
+	return queued, first, err
 }
 
 func (c *crashDriver[TTx]) FreeEntities(ctx context.Context, tx TTx, holder string) error {

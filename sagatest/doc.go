@@ -12,7 +12,7 @@
 //	func TestShop(t *testing.T) {
 //		sagatest.Explore(t, func(w *sagatest.World) error {
 //			db, bus := memstore.New(&memstore.Options{Now: w.Now}), membroker.New(nil)
-//			w.Process("payment", func(p *sagatest.Process) error { // one life; called again after a crash
+//			w.Process("payment", func(p *sagatest.Process) error { // one session; called again after a crash
 //				d, b := sagatest.CrashDriver(p, db.Session()), sagatest.CrashBroker(p, bus.Client())
 //				p.Step(yourInbox(d, b), yourRelay(d, b)) // with w.Now and w.NewID, so that each run is the same
 //				return nil

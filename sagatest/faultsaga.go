@@ -29,7 +29,7 @@ func (d *faultyDriver[TTx]) HoldEntities(ctx context.Context, tx TTx, h store.En
 	return d.d.HoldEntities(ctx, tx, h)
 }
 
-func (d *faultyDriver[TTx]) InLine(ctx context.Context, tx TTx, holder string) (stands, first bool,
+func (d *faultyDriver[TTx]) InLine(ctx context.Context, tx TTx, holder string) (queued, first bool,
 	err error) {
 	if err := d.f.alive(); err != nil {
 		return false, false, err

@@ -174,7 +174,7 @@ func (p *Process) turn() (busy bool) {
 			p.yield = nil
 		})
 	}
-	if _, stands := p.resume(); stands {
+	if _, more := p.resume(); more {
 		return true
 	}
 	p.resume, p.stop = nil, nil

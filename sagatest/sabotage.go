@@ -193,7 +193,7 @@ func (d *dual[TTx]) Write(ctx context.Context, tx TTx, es ...store.Effect) error
 
 func (d *dual[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	stood, err := d.Driver.Apply(ctx, without(es, dropRows)...)
-	d.publish(ctx, standing(es, stood, err))
+	d.publish(ctx, storedRows(es, stood, err))
 	return stood, err
 }
 
@@ -206,8 +206,8 @@ func rowsOf(es []store.Effect) (rows []skald.Message) {
 	return rows
 }
 
-// standing returns the rows of the effects that were stored.
-func standing(es []store.Effect, stood []bool, err error) (rows []skald.Message) {
+// storedRows returns the rows of the effects that were stored.
+func storedRows(es []store.Effect, stood []bool, err error) (rows []skald.Message) {
 	for i, e := range es {
 		if err == nil && i < len(stood) && stood[i] {
 			rows = append(rows, e.Rows...)
@@ -261,6 +261,6 @@ func (u *dualUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
 func (u *dualUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	u.ended()
 	stood, err := u.Unit.Rollback(ctx, without(instead, dropRows)...)
-	u.d.publish(ctx, standing(instead, stood, err))
+	u.d.publish(ctx, storedRows(instead, stood, err))
 	return stood, err
 }

@@ -80,12 +80,12 @@ func draw(b *strings.Builder, at box, s plan.Step, m Mark) {
 	if s.Pivot {
 		weight = 3
 	}
-	said := strings.Join(words(s), ", ")
-	title := strings.TrimSuffix(s.Name+": "+said+", "+m.Text, ", ")
+	properties := strings.Join(words(s), ", ")
+	title := strings.TrimSuffix(s.Name+": "+properties+", "+m.Text, ", ")
 	fmt.Fprintf(b,
 		`<g><title>%s</title><rect x="%d" y="%d" width="%d" height="%d" rx="6" fill="%s" stroke="%s" stroke-width="%d"/>`,
 		html.EscapeString(line(title)), at.x, at.y, at.w, high, fill, stroke, weight)
-	for n, text := range []string{s.Name, said, m.Text} {
+	for n, text := range []string{s.Name, properties, m.Text} {
 		if text == "" {
 			continue
 		}

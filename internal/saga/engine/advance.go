@@ -13,10 +13,10 @@ import (
 // A moved saga is the result of an event from outside the engine's own work.
 type moved struct {
 	store.SagaMove
-	was   plan.State
-	state plan.State // the new state
-	told  []plan.Action
-	tell  func() // to be called after the commit
+	was     plan.State
+	state   plan.State // the new state
+	notices []plan.Action
+	notify  func() // to be called after the commit
 }
 
 // advance applies events to a saga that is locked, or whose version guards the write. The write releases
@@ -51,10 +51,10 @@ func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga,
 	if m.SagaMove, err = sagarow.GivenBack(s, next, now, len(p.Pending(next)) > 0); err != nil {
 		return m, out, err
 	}
-	m.state, m.was, m.told = next, was, actions
-	m.tell = func() {
+	m.state, m.was, m.notices = next, was, actions
+	m.notify = func() {
 		e.tally.Moved(s, was, next)
-		e.tell(s, next, actions)
+		e.notify(s, next, actions)
 		e.kick()
 	}
 	return m, out, nil
@@ -79,7 +79,7 @@ func (e *Engine[TTx]) put(ctx context.Context, tx TTx, name, key string,
 		return out, true, fmt.Errorf("write the saga %s %q: %w", name, key, err)
 	}
 	e.tally.Moved(s, m.was, m.state) // the caller may still roll back
-	e.tally.Alarms(s, m.told)
+	e.tally.Alarms(s, m.notices)
 	e.kick() // the change is visible once the caller has committed
 	return out, true, nil
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// tell publishes the alarms and the end that a write of a saga caused.
-func (e *Engine[TTx]) tell(s store.Saga, st plan.State, told []plan.Action) {
-	e.tally.Alarms(s, told)
-	for _, a := range told {
+// notify publishes the alarms and the end that a write of a saga caused.
+func (e *Engine[TTx]) notify(s store.Saga, st plan.State, notices []plan.Action) {
+	e.tally.Alarms(s, notices)
+	for _, a := range notices {
 		if a.Verb == plan.Finish {
 			e.ended(s, st)
 		}
@@ -31,7 +31,7 @@ func (e *Engine[TTx]) ended(s store.Saga, st plan.State) {
 func (e *Engine[TTx]) wake(is endNotifier) {
 	at := refOf(is.Saga)
 	e.mu.Lock()
-	if l := e.hands[at]; l != nil {
+	if l := e.working[at]; l != nil {
 		l.ended.Store(true) // before the notification: see here
 	}
 	e.mu.Unlock()
@@ -44,8 +44,8 @@ func refOf(s store.Saga) store.SagaRef { return store.SagaRef{Name: s.Name, Key:
 func (e *Engine[TTx]) here(at store.SagaRef) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	l := e.hands[at]
-	return l != nil && !l.ended.Load() || e.coming[at]
+	l := e.working[at]
+	return l != nil && !l.ended.Load() || e.arriving[at]
 }
 
 // Await waits until a saga has ended, and returns its final state. This process reports the end of its own

@@ -46,7 +46,7 @@ func (e *Engine[TTx]) lookAround(ctx context.Context) {
 	defer cancel()
 	b, err := store.ReadBacklog(ctx, e.db)
 	if err != nil || b.Uncounted != nil {
-		e.o.Logger.DebugContext(ctx, "saga: look for sagas of other names", "error", err, "uncounted",
+		e.o.Logger.DebugContext(ctx, "saga: check for sagas of other names", "error", err, "uncounted",
 			b.Uncounted)
 	}
 	if err != nil {

@@ -69,7 +69,7 @@ func (e *Engine[TTx]) giveBack(ctx context.Context) {
 		select {
 		case l := <-e.begun:
 			e.mu.Lock()
-			delete(e.coming, refOf(l.Row))
+			delete(e.arriving, refOf(l.Row))
 			e.mu.Unlock()
 			l.drop(ctx)
 		default:

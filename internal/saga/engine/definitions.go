@@ -90,7 +90,7 @@ func (b *book) Plan(ctx context.Context, name, hash string) (*plan.Plan, error) 
 			return nil, err
 		}
 	}
-	return nil, skald.UnknownVersion(fmt.Errorf("the saga %s has the definition %s, which no engine has noted: "+
+	return nil, skald.UnknownVersion(fmt.Errorf("the saga %s has the definition %s, which no engine has stored: "+
 		"run an engine of the build that has it", name, hash))
 }
 
@@ -130,7 +130,7 @@ func (b *book) Note(ctx context.Context) error {
 	}
 	slices.SortFunc(ds, func(a, b store.SagaDefinition) int { return strings.Compare(a.Name, b.Name) })
 	if _, err := b.db.Apply(ctx, store.Effect{Definitions: ds}); err != nil {
-		return fmt.Errorf("note definitions: %w", err)
+		return fmt.Errorf("store definitions: %w", err)
 	}
 	if err := b.readOthers(ctx); err != nil {
 		return err
@@ -189,8 +189,8 @@ func (b *book) backward(d *Definition, hash string) error {
 	if own > other && other > 0 || mapping(d, hash).From == hash {
 		return nil
 	}
-	return fmt.Errorf("the definition %s is not an earlier one than %s, which this build has: run a build that "+
-		"has it; after a rollback for good, give this build a saga.Mapping whose From is %s", hash, d.Hash, hash)
+	return fmt.Errorf("the definition %s is not earlier than %s, the definition of this build: run a build that "+
+		"has it; after a permanent rollback, give this build a saga.Mapping with From %s", hash, d.Hash, hash)
 }
 
 // takesOn reports whether d can run all or most sagas of an older definition.

@@ -24,20 +24,20 @@ type waiters struct {
 
 // Add returns a channel that receives the end of the saga. Leave ends the wait.
 func (w *waiters) Add(at store.SagaRef) (c <-chan endNotifier, leave func()) {
-	told := make(chan endNotifier, 1)
+	ended := make(chan endNotifier, 1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.by == nil {
 		w.by = map[store.SagaRef][]chan endNotifier{}
 	}
-	w.by[at] = append(w.by[at], told)
-	return told, func() { w.leave(at, told) }
+	w.by[at] = append(w.by[at], ended)
+	return ended, func() { w.leave(at, ended) }
 }
 
-func (w *waiters) leave(at store.SagaRef, told chan endNotifier) {
+func (w *waiters) leave(at store.SagaRef, ended chan endNotifier) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.by[at] = slices.DeleteFunc(w.by[at], func(one chan endNotifier) bool { return one == told })
+	w.by[at] = slices.DeleteFunc(w.by[at], func(one chan endNotifier) bool { return one == ended })
 	if len(w.by[at]) == 0 {
 		delete(w.by, at)
 	}

@@ -72,12 +72,12 @@ type Engine[TTx any] struct {
 
 // custody has the sagas in progress in this process, and those about to be.
 type custody[TTx any] struct {
-	mu     sync.Mutex                   // of hands, coming and sayCrowded
-	hands  map[store.SagaRef]*live[TTx] // by name and key
-	coming map[store.SagaRef]bool       // started here, and not in progress yet
-	begun  chan *live[TTx]              // started here, for the loop to begin
-	inHand atomic.Int64
-	ready  atomic.Int64 // those in progress that wait for a worker
+	mu       sync.Mutex                   // of working, arriving and sayCrowded
+	working  map[store.SagaRef]*live[TTx] // by name and key
+	arriving map[store.SagaRef]bool       // started here, and not in progress yet
+	begun    chan *live[TTx]              // started here, for the loop to begin
+	inHand   atomic.Int64
+	ready    atomic.Int64 // those in progress that wait for a worker
 	// sayCrowded limits how often the engine logs that every worker is busy.
 	sayCrowded backoff.Rarely
 }
@@ -120,7 +120,7 @@ type awaited struct {
 // New returns an engine. Defs have no faults and distinct names, and include children.
 func New[TTx any](db DB[TTx], o Options, defs []*Definition) *Engine[TTx] {
 	e := &Engine[TTx]{db: db, o: o, clock: newClock(o.Now), session: rand.Text()}
-	e.hands, e.coming = map[store.SagaRef]*live[TTx]{}, map[store.SagaRef]bool{}
+	e.working, e.arriving = map[store.SagaRef]*live[TTx]{}, map[store.SagaRef]bool{}
 	e.begun = make(chan *live[TTx], o.InHand)
 	e.slots, e.kicked = make(chan struct{}, o.Workers), make(chan struct{}, 1)
 	e.stop, e.lookers = make(chan struct{}), make(chan struct{}, lookMany)

@@ -151,7 +151,7 @@ func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as pla
 			"parent", parent.Name, "parent key", parent.Key, "outcome", string(out))
 		return nil, nil
 	}
-	l.then = append(l.then, m.tell)
+	l.then = append(l.then, m.notify)
 	es = []store.Effect{{Saga: &m.SagaMove}}
 	if !m.Final {
 		return es, nil

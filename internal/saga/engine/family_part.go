@@ -82,7 +82,7 @@ func (c *child) own(s store.Saga) error {
 	other := o.Parent.Occurrence
 	if o.Parent.Occurrence = c.Parent.Occurrence; *o.Parent == c.Parent {
 		return c.Fails(fmt.Errorf("the saga %s %q is the child of another occurrence of this step, %q: "+
-			"let the child's key have the occurrence", s.Name, s.Key, other))
+			"include the occurrence in the child's key", s.Name, s.Key, other))
 	}
 	return c.Fails(fmt.Errorf("the saga %s %q was not started by this step", s.Name, s.Key))
 }
@@ -105,7 +105,7 @@ func (c *child) Refuses(e plan.Event, out plan.Outcome) error {
 }
 
 func pastPivot(name, key string) error {
-	return fmt.Errorf("the child %s %q is past its pivot, so it is not undone: undo by hand what it did, then "+
+	return fmt.Errorf("the child %s %q is past its pivot, so it is not undone: undo its effects by hand, then "+
 		"skip its undo", name, key)
 }
 

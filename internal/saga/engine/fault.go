@@ -45,7 +45,7 @@ func (r *refusal) Event() plan.Event {
 	var large *plan.TooLargeError
 	switch {
 	case errors.Is(r.Err, store.ErrLent):
-		return r.stands(r.Action)
+		return r.stuckEvent(r.Action)
 	case errors.Is(r.Err, errOwn):
 		return failed(r.Action, errOwn)
 	case shut(r.Err):
@@ -56,9 +56,9 @@ func (r *refusal) Event() plan.Event {
 	return failed(r.Action, fmt.Errorf("the database refuses its commit: %w", r.Err))
 }
 
-// stands returns the event of a step whose writes may be committed, because a function ended its
+// stuckEvent returns the event of a step whose writes may be committed, because a function ended its
 // transaction.
-func (r *refusal) stands(a plan.Action) plan.Event {
+func (r *refusal) stuckEvent(a plan.Action) plan.Event {
 	err := errEnded
 	if len(r.With) > 0 {
 		names := sagarow.StepName(r.Action.Step, r.Action.Occurrence)

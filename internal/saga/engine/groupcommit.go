@@ -33,7 +33,7 @@ func newGroupCommit(db commitDB, timeout time.Duration) *writer {
 // waiting is an effect and its result.
 type waiting struct {
 	effect store.Effect
-	stands bool
+	stored bool
 	err    error
 	done   chan struct{}
 }
@@ -46,7 +46,7 @@ func (w *writer) Write(ctx context.Context, e store.Effect) (bool, error) {
 	}
 	select {
 	case <-one.done:
-		return one.stands, one.err
+		return one.stored, one.err
 	case <-ctx.Done():
 		return false, ctx.Err() // it may be stored all the same: the version will show
 	}
@@ -102,11 +102,11 @@ func (w *writer) flush(ctx context.Context, ws []*waiting) {
 	for i, one := range ws {
 		switch {
 		case alone:
-			one.stands, one.err = w.Alone(ctx, one.effect)
+			one.stored, one.err = w.Alone(ctx, one.effect)
 		case err != nil:
 			one.err = fmt.Errorf("write a transition: %w", err)
 		default:
-			one.stands = stand[i]
+			one.stored = stand[i]
 		}
 		close(one.done)
 	}

@@ -52,10 +52,10 @@ func TestEffectsDuringACommitShareTheNextOne(t *testing.T) {
 	defer runs.Wait()
 	defer stop()
 	runs.Go(func() { w.Run(ctx) })
-	write := func(key string, stands bool, fails error) {
+	write := func(key string, stored bool, fails error) {
 		writes.Go(func() {
-			if stood, err := w.Write(ctx, move(key)); stood != stands || !errors.Is(err, fails) {
-				t.Errorf("%s: it stands: %t, %v", key, stood, err)
+			if stood, err := w.Write(ctx, move(key)); stood != stored || !errors.Is(err, fails) {
+				t.Errorf("%s: it stored: %t, %v", key, stood, err)
 			}
 		})
 	}

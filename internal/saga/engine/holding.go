@@ -21,7 +21,7 @@ const lookAgain = 30 * time.Second
 type holdDB[TTx any] interface {
 	LockSagas(ctx context.Context, tx TTx, refs ...store.SagaRef) ([]store.Saga, error)
 	HoldEntities(ctx context.Context, tx TTx, h store.EntityHold) (first bool, err error)
-	InLine(ctx context.Context, tx TTx, holder string) (stands, first bool, err error)
+	InLine(ctx context.Context, tx TTx, holder string) (queued, first bool, err error)
 	FreeEntities(ctx context.Context, tx TTx, holder string) error
 }
 
@@ -35,11 +35,11 @@ func holdStep[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a p
 		return plan.Event{What: plan.Rejected}, free(ctx, db, tx, holder(s))
 	}
 	e.What = plan.Succeeded
-	stands, first := false, false
+	queued, first := false, false
 	if a.Sent {
-		stands, first, err = db.InLine(ctx, tx, holder(s))
+		queued, first, err = db.InLine(ctx, tx, holder(s))
 	}
-	if err == nil && !stands {
+	if err == nil && !queued {
 		first, err = enter(ctx, db, tx, s, a, f)
 	}
 	if err != nil || first {

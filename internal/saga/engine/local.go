@@ -81,7 +81,7 @@ func (l *live[TTx]) local(ctx context.Context, a plan.Action, run function[TTx])
 // ranAlone ends a transaction. It counts down the steps that run alone after they failed together.
 func (l *live[TTx]) ranAlone(err error) error {
 	if err == nil {
-		l.share, l.apart = shared{}, max(l.apart-1, 0)
+		l.share, l.single = shared{}, max(l.single-1, 0)
 	}
 	return err
 }

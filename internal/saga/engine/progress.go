@@ -42,7 +42,7 @@ type saga struct {
 	hash     string     // the new definition to store with State, or ""
 	rows     []skald.Message
 	family   []child
-	told     []plan.Action // alarms, and the end
+	notices  []plan.Action // alarms, and the end
 	prepared *plan.Action  // the last prepared action that is not stored
 	oneByOne bool          // each prepared action is stored alone: the database refused one of several
 	mayCrash bool          // it may have crashed its process: each action is noted alone before it begins
@@ -62,14 +62,14 @@ func newProgress(s store.Saga, d *Definition, older plan.Graph, clock *storeCloc
 
 // Read replaces the state of s by that of row.
 func (s *saga) Read(row store.Saga, older plan.Graph) (err error) {
-	s.Row, s.dirty, s.hash, s.rows, s.family, s.told, s.prepared = row, false, "", nil, nil, nil, nil
+	s.Row, s.dirty, s.hash, s.rows, s.family, s.notices, s.prepared = row, false, "", nil, nil, nil, nil
 	if s.State, err = sagarow.StateOf(row, s.Def.Plan.Graph.Deadline); err != nil {
 		return err
 	}
 	s.was, s.mayCrash = s.State, s.mayCrash || slices.ContainsFunc(s.State.Runs,
 		func(r plan.Run) bool { return r.Crashes > 0 || r.Alone })
 	if s.State.Status.Final() { // an operator ended it, and no waiter was notified yet
-		s.told = append(s.told, plan.Action{Verb: plan.Finish, Reason: string(s.State.Status)})
+		s.notices = append(s.notices, plan.Action{Verb: plan.Finish, Reason: string(s.State.Status)})
 	}
 	if row.Hash == s.Def.Hash {
 		return nil
@@ -374,7 +374,7 @@ func (s *saga) Feed(e plan.Event) plan.Outcome {
 		s.State, s.dirty = next, true
 		for _, a := range actions {
 			if a.Verb == plan.Alarm || a.Verb == plan.Finish {
-				s.told = append(s.told, a)
+				s.notices = append(s.notices, a)
 			}
 		}
 	}
@@ -487,12 +487,12 @@ func (s *saga) GivenBack(m store.SagaMove) store.SagaMove {
 func (s *saga) Effect(m *store.SagaMove) store.Effect { return store.Effect{Saga: m, Rows: s.rows} }
 
 // Wrote records that m is stored. It returns the previous state, and the alarms and end to publish.
-func (s *saga) Wrote(m *store.SagaMove) (was plan.State, told []plan.Action) {
+func (s *saga) Wrote(m *store.SagaMove) (was plan.State, notices []plan.Action) {
 	s.Row.Version, s.Row.State, s.Row.Standing = m.Version+1, m.State, m.Standing
 	if m.Hash != "" {
 		s.Row.Hash = m.Hash
 	}
-	was, told = s.was, s.told
-	s.was, s.dirty, s.hash, s.rows, s.family, s.prepared, s.told = s.State, false, "", nil, nil, nil, nil
-	return was, told
+	was, notices = s.was, s.notices
+	s.was, s.dirty, s.hash, s.rows, s.family, s.prepared, s.notices = s.State, false, "", nil, nil, nil, nil
+	return was, notices
 }

@@ -23,8 +23,8 @@ func checkAddress(name, key string) error {
 		return nil // the usual case: each start calls this
 	}
 	if n := len(Address(name, key, uuid7.From(time.Time{}, [10]byte{}))); n > complete.MaxText {
-		return fmt.Errorf("the saga's name and key are %d bytes as an address, with three for each of : %% and "+
-			"line breaks, at most %d are possible: take a shorter key", n, complete.MaxText)
+		return fmt.Errorf("the saga's name and key are %d bytes as an address, where each of : %% and line breaks "+
+			"takes three; at most %d are possible: use a shorter key", n, complete.MaxText)
 	}
 	return nil
 }

@@ -62,8 +62,8 @@ func (e *Engine[TTx]) stand(mails []*mail) {
 	}
 }
 
-// needsEngine reports whether only the engine may continue the saga: it has another definition than this build,
-// holds entities, has a due time, or was in progress when its process ended.
+// needsEngine reports whether only the engine may continue the saga: it has another definition than this
+// build, holds entities, has a due time, or was in progress when its process ended.
 func (to *mail) needsEngine() bool {
 	next := to.state.Next()
 	return to.Saga.Hash != to.d.Hash || to.d.Plan.Locks() || !next.IsZero() && !next.After(to.now) ||
@@ -112,7 +112,7 @@ func (e *Engine[TTx]) emit(ctx context.Context, to *mail, todo []plan.Action) (b
 			err = <-done
 			break
 		}
-		e.o.Logger.WarnContext(ctx, "saga: a request function takes long, so replies leave its sagas to the engine",
+		e.o.Logger.WarnContext(ctx, "saga: a request function is slow, so the engine sends the commands of its sagas",
 			"saga", to.Name, "key", to.Key, "after", draftMost)
 		return 0
 	}

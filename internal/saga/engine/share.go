@@ -33,7 +33,7 @@ type shared struct {
 // OwnCommit, or runs again after a group failed.
 func (l *live[TTx]) opens(a plan.Action, timeout time.Duration) {
 	l.share = shared{since: l.e.o.Now(), timeout: timeout, actions: []plan.Action{a}}
-	l.share.closed = l.apart > 0 || l.oneByOne || l.mayCrash || !l.sharable(a) ||
+	l.share.closed = l.single > 0 || l.oneByOne || l.mayCrash || !l.sharable(a) ||
 		l.e.collided.Recently(l.Def.Name, l.share.since)
 }
 
@@ -56,7 +56,7 @@ func (l *live[TTx]) joins(ctx context.Context, u store.Unit[TTx]) (next plan.Act
 	case s.closed, len(s.actions) >= shareSize, s.bytes >= l.Def.MaxBytes,
 		l.e.o.Now().Sub(s.since) >= shareMost:
 		return next, false
-	case l.halts(ctx), l.First(), l.oneByOne, l.Related(), len(l.rows) > 0: // messages keep the order of steps
+	case l.halts(ctx), l.First(), l.oneByOne, l.Related(), len(l.rows) > 0: // messages keep their order
 		return next, false
 	case !due.IsZero() && !due.After(l.e.clock.Now()):
 		return next, false
@@ -93,10 +93,10 @@ func (l *live[TTx]) parted(err error) error {
 		return no
 	case errors.As(err, &no), errors.As(err, &kin):
 		l.collides(err)
-		l.apart = len(s.actions)
+		l.single = len(s.actions)
 		return errMoved
 	case errors.Is(err, errMoved):
-		l.apart = len(s.actions)
+		l.single = len(s.actions)
 	}
 	return err
 }

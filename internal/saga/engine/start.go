@@ -23,8 +23,8 @@ type OtherError struct {
 }
 
 func (e *OtherError) Error() string {
-	return fmt.Sprintf("the saga %s %q was started with another input: %.200s (its id is %s, it is %s), and is started with %.200s: "+
-		"take another key for another saga", e.Name, e.Key, cmp.Or(e.Input, "which is not kept any more"),
+	return fmt.Sprintf("the saga %s %q was started with another input: %.200s (its id is %s, it is %s), and is now started with %.200s: "+
+		"use another key for another saga", e.Name, e.Key, cmp.Or(e.Input, "which was deleted"),
 		e.ID, e.Status, e.Refused)
 }
 
@@ -101,7 +101,7 @@ func (e *Engine[TTx]) hand(s store.Saga, d *Definition, unseen bool) {
 	defer e.mu.Unlock()
 	select {
 	case e.begun <- l:
-		e.coming[refOf(s)] = true
+		e.arriving[refOf(s)] = true
 	default:
 	}
 }

@@ -38,8 +38,8 @@ type live[TTx any] struct {
 
 	refused *refusal // to be counted as a failed attempt
 
-	share shared // the last transaction
-	apart int    // number of steps to commit one by one, because they failed together
+	share  shared // the last transaction
+	single int    // number of steps to commit one by one, because they failed together
 }
 
 // taken returns a live saga that is leased to this session.
@@ -81,12 +81,12 @@ func (e *Engine[TTx]) employ(ctx context.Context, l *live[TTx]) {
 	at := refOf(l.Row)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.coming, at)
-	if was := e.hands[at]; was != nil && e.o.Now().UnixNano() < was.seat.LeaseEnd.Load() {
+	delete(e.arriving, at)
+	if was := e.working[at]; was != nil && e.o.Now().UnixNano() < was.seat.LeaseEnd.Load() {
 		was.after = l
 		return
 	}
-	e.hands[at] = l // a saga whose lease ended hangs in a function, and cannot write any more
+	e.working[at] = l // a saga whose lease ended hangs in a function, and cannot write any more
 	e.inHand.Add(1)
 	e.workers.Add(1)
 	go func() {
@@ -117,19 +117,19 @@ func (l *live[TTx]) survive(ctx context.Context) {
 func (e *Engine[TTx]) done(at store.SagaRef, l *live[TTx]) *live[TTx] {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	mine := e.hands[at] == l
+	mine := e.working[at] == l
 	if l.givenUp.Load() {
 		if mine {
-			delete(e.hands, at)
+			delete(e.working, at)
 		}
 		return nil
 	}
 	if l.after != nil && mine {
-		e.hands[at] = l.after
+		e.working[at] = l.after
 		return l.after
 	}
 	if mine {
-		delete(e.hands, at)
+		delete(e.working, at)
 	}
 	e.inHand.Add(-1)
 	return nil

@@ -29,13 +29,13 @@ func (l *live[TTx]) wrote(m store.SagaMove) {
 		l.e.commits.Saw()
 	}
 	l.unseen, l.over = false, m.Release || m.Final
-	was, told := l.Wrote(&m)
+	was, notices := l.Wrote(&m)
 	for _, next := range append(l.share.between, l.State) { // each step has its own time
 		l.e.tally.Moved(l.Row, was, next)
 		was = next
 	}
 	l.share = shared{}
-	l.e.tell(l.Row, l.State, told)
+	l.e.notify(l.Row, l.State, notices)
 	for _, f := range l.then {
 		f()
 	}
@@ -59,11 +59,11 @@ func (l *live[TTx]) put(ctx context.Context, m store.SagaMove) error {
 	if l.Related() {
 		return l.putRelated(ctx, m)
 	}
-	stands, err := l.e.write(ctx, l.Effect(&m))
+	stored, err := l.e.write(ctx, l.Effect(&m))
 	switch {
 	case err != nil:
 		return err
-	case !stands:
+	case !stored:
 		return errMoved
 	}
 	l.wrote(m)
@@ -71,7 +71,7 @@ func (l *live[TTx]) put(ctx context.Context, m store.SagaMove) error {
 }
 
 // write stores a move, in a commit shared with other sagas.
-func (e *Engine[TTx]) write(ctx context.Context, m store.Effect) (stands bool, err error) {
+func (e *Engine[TTx]) write(ctx context.Context, m store.Effect) (stored bool, err error) {
 	if e.straight {
 		return e.moves.Alone(ctx, m)
 	}
@@ -103,7 +103,7 @@ func (l *live[TTx]) drop(ctx context.Context) {
 func (l *live[TTx]) begin(ctx context.Context, handle time.Duration) (store.Unit[TTx], error) {
 	if u := l.unit; u != nil {
 		l.unit = nil
-		return l.standing(ctx, u)
+		return l.unmoved(ctx, u)
 	}
 	if err := l.slot(ctx); err != nil {
 		return nil, err
@@ -112,14 +112,14 @@ func (l *live[TTx]) begin(ctx context.Context, handle time.Duration) (store.Unit
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	return l.standing(ctx, u)
+	return l.unmoved(ctx, u)
 }
 
 func (l *live[TTx]) intake(handle time.Duration) store.Intake {
 	return store.Intake{Sagas: []store.SagaRef{sagarow.Ref(l.Row)}, Handle: handle}
 }
 
-func (l *live[TTx]) standing(ctx context.Context, u store.Unit[TTx]) (store.Unit[TTx], error) {
+func (l *live[TTx]) unmoved(ctx context.Context, u store.Unit[TTx]) (store.Unit[TTx], error) {
 	if found := u.Found().Sagas; len(found) == 1 && found[0] {
 		return u, nil
 	}

@@ -16,7 +16,7 @@ func (p *Plan) Begin(id string, now time.Time) (State, []Action) {
 	}
 	w.proceed()
 	w.date()
-	return w.s, append(p.Pending(w.s), w.told...)
+	return w.s, append(p.Pending(w.s), w.notices...)
 }
 
 // Advance returns the state after e. The actions are those that s did not ask for, in the order of the
@@ -36,7 +36,7 @@ func (p *Plan) AdvanceAll(s State, es []Event, now time.Time) (State, []Action, 
 	if !c.changed {
 		return s, nil, outs
 	}
-	return c.w.s, append(added(s, c.w.s), c.w.told...), outs
+	return c.w.s, append(added(s, c.w.s), c.w.notices...), outs
 }
 
 // A Course is AdvanceAll for events that depend on the outcomes of earlier events.
@@ -80,7 +80,7 @@ func (c *Course) takeAny(e Event) Outcome {
 func (c *Course) State() State { return c.w.s }
 
 // Told returns the alarms so far, and Finish.
-func (c *Course) Told() []Action { return c.w.told }
+func (c *Course) Told() []Action { return c.w.notices }
 
 // Pending returns all actions that s asks for, except Finish and alarms. Runs that wait for a time ask
 // after the Tick of that time.
@@ -141,10 +141,10 @@ func added(before, after State) (out []Action) {
 
 // work is one Advance.
 type work struct {
-	p    *Plan
-	s    State
-	now  time.Time
-	told []Action // alarms and Finish
+	p       *Plan
+	s       State
+	now     time.Time
+	notices []Action // alarms and Finish
 }
 
 func (w *work) alarm(r *Run, reason string) {
@@ -152,7 +152,7 @@ func (w *work) alarm(r *Run, reason string) {
 	if r != nil {
 		a.Step, a.Occurrence = r.Step, r.Occurrence
 	}
-	w.told = append(w.told, a)
+	w.notices = append(w.notices, a)
 }
 
 func (w *work) step(r *Run) *Step { return &w.p.Graph.Steps[w.p.index[r.Step]] }
@@ -240,7 +240,7 @@ func (w *work) forward() {
 
 func (w *work) finish(as Status) {
 	w.s.Status, w.s.Deadline, w.s.Early = as, time.Time{}, nil
-	w.told = append(w.told, Action{Verb: Finish, Reason: string(as)})
+	w.notices = append(w.notices, Action{Verb: Finish, Reason: string(as)})
 }
 
 // enter makes a run ready. A Wait for a signal waits at once, or is done if the signal is stored.

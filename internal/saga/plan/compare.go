@@ -138,13 +138,13 @@ func changes(was, is Step) (out []Change) {
 		add(Refuses, "its child is a saga %q, and was a saga %q", is.Child, was.Child)
 	}
 	if was.Each != is.Each {
-		add(Refuses, "it has occurrences on one side only")
+		add(Refuses, "only one of the definitions has occurrences")
 	}
 	if was.Undo && !is.Undo {
 		add(Refuses, "its undo is gone")
 	}
 	if was.NoEffect && is.Undo {
-		add(Compatible, "it has an undo now, which is called for sagas that did it before, too")
+		add(Compatible, "it now has an undo, which also runs for sagas that did the step before")
 	}
 	if why, class := reads(was.Shape, is.Shape); why != "" {
 		add(class, "its output: %s", why)

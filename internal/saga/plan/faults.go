@@ -37,7 +37,7 @@ func (g Graph) Faults() (out []error) {
 		}
 		names[s.Name] = true
 		if other, twice := signals[s.Signal]; twice && s.Signal != "" {
-			fault("steps %q and %q wait for the same signal %q, and one that is sent again would count for both: give them signals of two names", other, s.Name, s.Signal)
+			fault("steps %q and %q wait for the same signal %q, and a repeated signal would count for both: use different signals", other, s.Name, s.Signal)
 		}
 		signals[s.Signal] = s.Name
 	}
@@ -56,7 +56,7 @@ func (g Graph) Faults() (out []error) {
 		}
 	}
 	out = append(out, g.lockFaults()...)
-	g = g.apart()
+	g = g.withUniqueNames()
 	if cycle := g.cycle(); len(cycle) > 0 {
 		fault("the steps %s wait for each other", strings.Join(cycle, " → "))
 		return out
@@ -64,9 +64,9 @@ func (g Graph) Faults() (out []error) {
 	return append(out, g.pivotFaults()...)
 }
 
-// apart returns g with a unique name for each step, so that a duplicate name hides no other fault. A step
-// after the duplicate name comes after the one listed last before it.
-func (g Graph) apart() Graph {
+// withUniqueNames returns g with a unique name for each step, so that a duplicate name hides no other
+// fault. A step after the duplicate name comes after the one listed last before it.
+func (g Graph) withUniqueNames() Graph {
 	g.Steps = slices.Clone(g.Steps)
 	taken, now := map[string]bool{}, map[string]string{}
 	for _, s := range g.Steps {

@@ -61,8 +61,8 @@ func (p *Plan) NoSignal(s State, signal, occurrence string) error {
 	}
 	step := p.Graph.Steps[at]
 	if !step.Each {
-		return fmt.Errorf("the signal %s came for the occurrence %q, and its step %s has no occurrences: "+
-			"send it for none", signal, occurrence, step.Name)
+		return fmt.Errorf("the signal %s came for the occurrence %q, but its step %s has no occurrences: "+
+			"send it without one", signal, occurrence, step.Name)
 	}
 	of := fmt.Sprintf("the occurrence %q", occurrence)
 	if occurrence == "" {
@@ -81,5 +81,5 @@ func (p *Plan) NoSignal(s State, signal, occurrence string) error {
 	case len(has) > 0:
 		which = "has the occurrences " + strings.Join(has, ", ")
 	}
-	return fmt.Errorf("the signal %s came for %s, and its step %s %s", signal, of, step.Name, which)
+	return fmt.Errorf("the signal %s came for %s, but its step %s %s", signal, of, step.Name, which)
 }

@@ -216,7 +216,7 @@ func (w *work) rejected(r *Run, e Event) Outcome {
 func (w *work) stick(r *Run, reason string) {
 	r.Stuck, r.Alone, r.Due, r.Error = true, false, time.Time{}, reason
 	w.alarm(r, reason)
-	w.told[len(w.told)-1].Stuck = true
+	w.notices[len(w.notices)-1].Stuck = true
 }
 
 func (w *work) failed(r *Run, e Event) Outcome {
@@ -319,7 +319,7 @@ func (w *work) tick() Outcome {
 		w.s.Deadline = time.Time{}
 		if !w.turnBack(Cause{Why: WhyDeadline}) && w.s.Status == Running {
 			w.s.Overdue = true
-			w.alarm(nil, "its deadline has passed, after its pivot: it goes on")
+			w.alarm(nil, "its deadline has passed, after its pivot: it continues")
 		}
 	}
 	for i := range w.s.Runs {

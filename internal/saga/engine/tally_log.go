@@ -62,18 +62,18 @@ func (f *faults) due(is tallyFault, text string, now time.Time) (due, fresh bool
 
 const (
 	stuck       = "saga: stuck; see: skald saga explain NAME KEY"
-	goesOn      = "saga: it cannot turn back any more, and goes on; see: skald saga explain NAME KEY"
-	tallyFailed = "saga: a step failed; it is tried again; see: skald saga explain NAME KEY"
-	unundone    = "saga: an undo failed; it is tried again; see: skald saga explain NAME KEY"
+	goesOn      = "saga: it can no longer turn back, and continues; see: skald saga explain NAME KEY"
+	tallyFailed = "saga: a step failed; it is retried; see: skald saga explain NAME KEY"
+	unundone    = "saga: an undo failed; it is retried; see: skald saga explain NAME KEY"
 	turned      = "saga: turns back; see: skald saga explain NAME KEY"
 	panicked    = "saga: stack of the panic"
 	left        = "saga: a saga is left to another build"
 	unstored    = "saga: the database does not store a transition, or does not show a start"
 )
 
-// told returns the attributes of a log line, or nil if the fault is not to be logged now. Faults are
+// line returns the attributes of a log line, or nil if the fault is not to be logged now. Faults are
 // distinguished by step, not by occurrence, because there may be many occurrences.
-func (t *counters) told(what string, s store.Saga, step, occurrence, text string) (with []any) {
+func (t *counters) line(what string, s store.Saga, step, occurrence, text string) (with []any) {
 	due, _, more := t.faults.due(tallyFault{what: what, saga: s.Name, step: step}, text, time.Now())
 	if !due {
 		return nil
@@ -103,7 +103,7 @@ func (t *counters) failed(s store.Saga, was, r *plan.Run) {
 	default: // Due is that of a reply
 		return
 	}
-	with := t.told(what, s, r.Step, r.Occurrence, r.Error)
+	with := t.line(what, s, r.Step, r.Occurrence, r.Error)
 	if with == nil {
 		return
 	}
@@ -115,7 +115,7 @@ func (t *counters) failed(s store.Saga, was, r *plan.Run) {
 
 // TurnedBack logs why a saga turned back: a failure or a deadline as a warning.
 func (t *counters) TurnedBack(s store.Saga, why *plan.Cause) {
-	with := t.told(turned, s, why.Step, "", string(why.Why)+" "+why.Reason)
+	with := t.line(turned, s, why.Step, "", string(why.Why)+" "+why.Reason)
 	if with == nil {
 		return
 	}
@@ -128,8 +128,8 @@ func (t *counters) TurnedBack(s store.Saga, why *plan.Cause) {
 }
 
 // Alarms logs the alarms among the notices about a saga.
-func (t *counters) Alarms(s store.Saga, told []plan.Action) {
-	for _, a := range told {
+func (t *counters) Alarms(s store.Saga, notices []plan.Action) {
+	for _, a := range notices {
 		if a.Verb != plan.Alarm {
 			continue
 		}
@@ -138,7 +138,7 @@ func (t *counters) Alarms(s store.Saga, told []plan.Action) {
 		if a.Stuck {
 			what = stuck
 		}
-		if with := t.told(what, s, a.Step, a.Occurrence, a.Reason); with != nil {
+		if with := t.line(what, s, a.Step, a.Occurrence, a.Reason); with != nil {
 			t.log.Warn(what, append(with, "why", a.Reason)...)
 		}
 	}
@@ -147,14 +147,14 @@ func (t *counters) Alarms(s store.Saga, told []plan.Action) {
 // Refused counts a claim of a saga that this build cannot run.
 func (t *counters) Refused(ctx context.Context, s store.Saga, why error) {
 	t.add(&t.health.Refused)
-	if with := t.told(left, s, "", "", why.Error()); with != nil {
+	if with := t.line(left, s, "", "", why.Error()); with != nil {
 		t.log.WarnContext(ctx, left, append(with, "error", why)...)
 	}
 }
 
 // Unstored logs that a move could not be stored, times times in a row, and that no action is the reason.
 func (t *counters) Unstored(ctx context.Context, s store.Saga, times int, err error) {
-	if with := t.told(unstored, s, "", "", err.Error()); with != nil {
+	if with := t.line(unstored, s, "", "", err.Error()); with != nil {
 		t.log.WarnContext(ctx, unstored, append(with, "times", times, "error", err)...)
 	}
 }
