@@ -104,7 +104,7 @@ func (p till[TTx]) want(key, rows, status string) {
 		p.Fatalf("%d sagas, %v", len(list), err)
 	}
 	if got := strings.Join(p.read(key), " "); got != rows || list[0].Status != status {
-		p.Errorf("%s is %s with %q, want %s with %q; it stands at %+v", key, list[0].Status, got, status,
+		p.Errorf("%s is %s with %q, want %s with %q; its state is %+v", key, list[0].Status, got, status,
 			rows, list[0].Standing)
 	}
 }
@@ -125,7 +125,7 @@ func noWayBack[TTx any](p till[TTx]) {
 		_, err := saga.Bind(p.e1, p.v1).Cancel(p.Context(), tx, "untold", "no more")
 		return err
 	}); !errors.As(err, &version) {
-		p.Errorf("a cancellation that no build can take yet: %v", err)
+		p.Errorf("a cancellation that no build can apply yet: %v", err)
 	}
 	p.step(p.e2)
 	p.start(p.e2, p.v2, "late", "cancelled")

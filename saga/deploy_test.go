@@ -183,7 +183,7 @@ func TestRenameUnderWay(t *testing.T) {
 				r.send(r.newer, "o", r.side)
 			}
 			if s := r.saga("o"); s.Step != "last" || s.Hash != r.newer.Hash() || r.bank.payments() != 1 {
-				t.Fatalf("it stands at %+v; replies %v", s, r.e.Health().Replies)
+				t.Fatalf("its state is %+v; replies %v", s, r.e.Health().Replies)
 			}
 			if out, err := r.cancel("o"); err != nil || out != saga.Taken {
 				t.Fatal(out, err)
@@ -249,10 +249,10 @@ func TestAnotherChild(t *testing.T) {
 	})
 	settle(t, is)
 	if _, there := db.User()["t rail"]; !there {
-		t.Error("the later build has undone what it cannot know")
+		t.Error("the later build has undone an unknown step")
 	}
 	if _, there := db.User()["unbegun air"]; !there {
-		t.Error("the later build does not take on what has not begun the step")
+		t.Error("the later build does not run a saga that has not begun the step")
 	}
 	now = now.Add(time.Minute) // the time for which it is left to other builds
 	settle(t, engineAt(t, db, clock, older, train))

@@ -25,7 +25,7 @@ func TestMendedCommandAndReply(t *testing.T) {
 	k.take(mended(t, reply))
 	k.expect(map[string]int64{"taken": 1})
 	if pays := k.goOn(); len(pays) != 1 || pays[0].Type != "pay" {
-		t.Errorf("what the saga asked for next: %v", pays)
+		t.Errorf("the next commands: %v", pays)
 	}
 }
 
@@ -48,6 +48,6 @@ func mended(t *testing.T, m skald.Message) skald.Message {
 		}
 		return p.Message
 	}
-	t.Fatal("nothing took its place")
+	t.Fatal("there is no edited message")
 	return m
 }

@@ -167,7 +167,7 @@ func awaitStanding(t *testing.T, db *memstore.Store, key string, is func(store.S
 			return ss[0]
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("it never stands so: %+v", ss)
+			t.Fatalf("it never gets into this state: %+v", ss)
 		}
 		select {
 		case <-woken:

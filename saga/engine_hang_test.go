@@ -33,7 +33,7 @@ func TestWaitsToRunAlone(t *testing.T) {
 				runtime.Goexit()
 			}
 			if slow.Load() > 0 {
-				t.Error("it runs beside another step")
+				t.Error("it runs next to another step")
 			}
 			return 0, nil
 		}, nil, saga.NoEffect()))
@@ -128,7 +128,7 @@ func TestHangs(t *testing.T) {
 	await(t, e, quick, "q")
 	s := awaitStanding(t, db, "h", func(s store.Saga) bool { return s.Failed > 0 })
 	if s.Failed != 1 || !strings.Contains(s.Error, "ignores its context") {
-		t.Errorf("it stands as %+v", s.Standing)
+		t.Errorf("its state is %+v", s.Standing)
 	}
 	begin(t, db, e, quick, trip{ID: "r"})
 	await(t, e, quick, "r")

@@ -132,10 +132,10 @@ func TestEngineWarnsWhereNobodyTakesReplies(t *testing.T) {
 		}
 		in := inbox.New(db, bus, "orders", nil)
 		if n := warned(func(*saga.Engine[tx]) {}); n != 1 {
-			t.Errorf("nobody takes replies: %d lines", n)
+			t.Errorf("no consumer handles replies: %d lines", n)
 		}
 		if n := warned(func(e *saga.Engine[tx]) { e.Answers(in) }); n != 0 {
-			t.Errorf("an inbox of this process takes them: %d lines", n)
+			t.Errorf("an inbox of this process handles them: %d lines", n)
 		}
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
@@ -143,7 +143,7 @@ func TestEngineWarnsWhereNobodyTakesReplies(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := warned(func(*saga.Engine[tx]) {}); n != 0 {
-			t.Errorf("another process takes them: %d lines", n)
+			t.Errorf("another process handles them: %d lines", n)
 		}
 	})
 }

@@ -153,7 +153,7 @@ func TestDo(t *testing.T) {
 			var out string
 			if ok, err := end.Output("flight", "", &out); c.done &&
 				(!ok || err != nil || out != "flight of "+name) {
-				t.Errorf("flight put out %q, %v, %v", out, ok, err)
+				t.Errorf("the output of flight is %q, %v, %v", out, ok, err)
 			}
 		})
 	}
@@ -214,7 +214,7 @@ func TestNewEngineRefuses(t *testing.T) {
 	for _, want := range []string{`saga "bad"`, "Options.Key", `step "x" takes context.Context`,
 		"definition 3 is nil", `two definitions have the name "trip"`} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("it does not say %q:\n%v", want, err)
+			t.Errorf("the error does not contain %q:\n%v", want, err)
 		}
 	}
 }

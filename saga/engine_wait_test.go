@@ -66,7 +66,7 @@ func TestWait(t *testing.T) {
 		t.Error("a signal of another type was taken")
 	}
 	if _, err := (saga.Signal[int]{Name: "other"}).Send(t.Context(), saga.Bind(e, d), "a", 1); err == nil {
-		t.Error("a signal that nobody waits for was taken")
+		t.Error("a signal that no step waits for was taken")
 	}
 }
 
@@ -182,7 +182,7 @@ func TestChild(t *testing.T) {
 			var out saga.Ended
 			if ok, err := await(t, e, d, "o").Output("middle", "", &out); c.done &&
 				(!ok || err != nil || out.Key != "o-child") {
-				t.Errorf("the child put out %+v, %v, %v", out, ok, err)
+				t.Errorf("the output of the child is %+v, %v, %v", out, ok, err)
 			}
 		})
 	}
@@ -256,7 +256,7 @@ func TestAwaitOfAnEndedSaga(t *testing.T) {
 			}
 		}
 		if took := time.Since(began); took != 0 {
-			t.Errorf("three ends that were there were awaited for %v", took)
+			t.Errorf("Await of three ended sagas took %v", took)
 		}
 		stop()
 		if err := <-ended; err != nil {

@@ -127,11 +127,11 @@ func TestExits(t *testing.T) {
 			deaths := 0
 			for x.dies() {
 				if deaths++; deaths > 8 {
-					t.Fatal("they end their processes again and again")
+					t.Fatal("they crash their processes repeatedly")
 				}
 			}
 			if deaths < 4 {
-				t.Errorf("they ended their processes %d times", deaths)
+				t.Errorf("they crashed their processes %d times", deaths)
 			}
 			stuck := strings.TrimSpace("stuck at " + c.step + ": " + c.left)
 			for key, want := range map[string]string{"a": "done: hold ship paid", "b": "compensated:",

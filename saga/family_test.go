@@ -114,7 +114,7 @@ func (k *kin) settle() {
 			return
 		}
 	}
-	k.t.Fatal("it never rests")
+	k.t.Fatal("it never gets idle")
 }
 
 func (k *kin) start(name, key string) {

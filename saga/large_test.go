@@ -83,7 +83,7 @@ func largeReplies[TTx any](k *desk[TTx]) {
 		undos := 0
 		for commands := k.goOn(); len(commands) > 0; commands = k.goOn() {
 			if commands[0].Type != "unpack" || undos > len(c.o.Lines) {
-				k.t.Fatalf("it asks for %s, after %d undos", commands[0].Type, undos)
+				k.t.Fatalf("its next command is %s, after %d undos", commands[0].Type, undos)
 			}
 			undos++
 			k.take(k.reply(commands[0], "unpacked", c.o.ID))

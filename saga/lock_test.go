@@ -112,7 +112,7 @@ func TestLock(t *testing.T) {
 		}
 		for key := range db.User() {
 			if strings.HasPrefix(key, "in ") {
-				t.Errorf("somebody is %s", key)
+				t.Errorf("a saga is %s", key)
 			}
 		}
 	}
@@ -137,7 +137,7 @@ func TestLockInLine(t *testing.T) {
 				return
 			}
 		}
-		t.Fatal("it comes to no rest")
+		t.Fatal("it never gets idle")
 	}
 	want := func(lines ...string) {
 		t.Helper()
@@ -499,7 +499,7 @@ func TestTimeoutBesideRetry(t *testing.T) {
 	for _, opts := range [][]saga.Option{{retry, timeout}, {timeout, retry}} {
 		p := locking(opts...).Body().Plan
 		if step, _ := p.Step("lock"); step.Try.Timeout != 3*time.Second || step.Try.Attempts != 2 {
-			t.Errorf("it is tried by %+v", step.Try)
+			t.Errorf("its policy is %+v", step.Try)
 		}
 	}
 }

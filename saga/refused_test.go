@@ -38,7 +38,7 @@ func settled(t *testing.T, db store.Lister, key string) store.Saga {
 			return ss[0]
 		}
 	}
-	t.Fatal("it goes on and on")
+	t.Fatal("it does not end")
 	return store.Saga{}
 }
 

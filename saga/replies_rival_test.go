@@ -198,7 +198,7 @@ func TestRepliesOfRivals(t *testing.T) {
 		t.Errorf("the replies: %v and %v", a, b)
 	}
 	if got := k.goOn(); len(got) != 2 {
-		t.Errorf("what the sagas asked for next: %v", got)
+		t.Errorf("the next commands: %v", got)
 	}
 }
 
@@ -211,7 +211,7 @@ func blocked(t *testing.T, ask func(ctx context.Context, sql string, args ...any
 		if err := ask(ctx,
 			"SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'",
 			int32(pid)).Scan(&is); err != nil {
-			t.Errorf("nobody waits: %v", err)
+			t.Errorf("no connection waits: %v", err)
 			return
 		}
 	}

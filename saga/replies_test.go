@@ -239,11 +239,11 @@ func repliesWriteOnce[TTx any](k *desk[TTx]) {
 	pays := k.goOn()
 	if len(pays) != 2 || !slices.ContainsFunc(pays,
 		func(m skald.Message) bool { return string(m.Data) == "50" }) {
-		k.t.Fatalf("what the sagas asked for next: %v", pays)
+		k.t.Fatalf("the next commands: %v", pays)
 	}
 	k.take(k.reply(pays[0], "paid", "o"), k.reply(pays[1], "paid", "o"))
 	if a, b := k.saga("o").Status, k.saga("other").Status; a != "done" || b != "done" {
-		k.t.Errorf("they are %s and %s", a, b)
+		k.t.Errorf("the sagas are %s and %s", a, b)
 	}
 }
 
@@ -308,10 +308,10 @@ func repliesUnreadable[TTx any](k *desk[TTx]) {
 	}
 	k.expect(map[string]int64{"taken": 6})
 	if got := k.goOn(); len(got) != 0 { // each saga waits for a reply, wherever the malformed ones were
-		k.t.Errorf("what the sagas asked for next: %v", got)
+		k.t.Errorf("the next commands: %v", got)
 	}
 	k.take(k.reply(commands[2], "packed", "x"), k.reply(commands[5], "packed", "y"))
 	if got := k.goOn(); len(got) != 2 {
-		k.t.Errorf("what the sagas asked for next: %v", got)
+		k.t.Errorf("the next commands: %v", got)
 	}
 }

@@ -106,7 +106,7 @@ func TestFaults(t *testing.T) {
 		`step "d" runs in parallel with the pivot "c"`, `step "a" has no undo`,
 	} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("it does not say %q:\n%v", want, err)
+			t.Errorf("the error does not contain %q:\n%v", want, err)
 		}
 	}
 }

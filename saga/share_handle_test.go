@@ -91,7 +91,7 @@ func TestSharedTransactionIsRevoked(t *testing.T) {
 		}
 		told, n := k.run(order{ID: name}, step("a", c.a), step("b", c.b), k.step("c"))
 		if len(told) != 1 || n != c.commits || !errors.Is(late, c.told) {
-			t.Errorf("%s: told %v in %d commits, late: %v", name, told, n, late)
+			t.Errorf("%s: messages %v in %d commits, late: %v", name, told, n, late)
 		}
 		if got := pgWrote(t, pool, schema); got != "k a" {
 			t.Errorf("%s: left %q", name, got)
@@ -174,7 +174,7 @@ func hangsShared[TTx any](t *testing.T, db store.Driver[TTx],
 		time.Sleep(10 * time.Millisecond)
 	}
 	if is.Failed != 1 || is.Step != "b" || !strings.Contains(is.Error, "ignores its context") {
-		t.Errorf("it stands as %+v", is.Standing)
+		t.Errorf("its state is %+v", is.Standing)
 	}
 	stop()
 	other := engine(patient)

@@ -392,6 +392,6 @@ func TestCallBetweenSharedSteps(t *testing.T) {
 	}, nil, saga.NoEffect())
 	told, _ := k.run(order{ID: "o"}, k.step("a"), k.step("b"), pay, k.step("c"))
 	if strings.Join(told, " ") != "a b c" || k.calls["a"] != 1 || k.calls["b"] != 1 {
-		t.Errorf("told %v, called %v", told, k.calls)
+		t.Errorf("messages %v, called %v", told, k.calls)
 	}
 }

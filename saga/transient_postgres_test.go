@@ -40,7 +40,7 @@ func transientCases(schema string) []transientCase {
 			ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
 			defer cancel()
 			_, err := tx.Exec(ctx, "SELECT pg_sleep(1)")
-			return fmt.Errorf("in its own words: %v", err)
+			return fmt.Errorf("%v", err)
 		}},
 		{"skald.Outage", func(context.Context, pgx.Tx) error { return skald.Outage(errors.New("no")) }},
 		{"at COMMIT", func(ctx context.Context, tx pgx.Tx) error {
@@ -112,10 +112,10 @@ func TestTransientFailuresFollowThePolicy(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, undo %v", c.name, undo), func(t *testing.T) {
 				calls, free, is := transientStep(shelf{t, pool, schema}, db, name, undo, c.fail)
 				if undo != is.Stuck || !undo && is.Status != "compensated" {
-					t.Errorf("after its time it stands as %+v", is.Standing)
+					t.Errorf("after its time its state is %+v", is.Standing)
 				}
 				if free < 3 || free > 4 || calls-free != 2 {
-					t.Errorf("%d calls while they are free, %d after that", free, calls-free)
+					t.Errorf("%d calls that do not count, %d after that", free, calls-free)
 				}
 			})
 		}
@@ -123,7 +123,7 @@ func TestTransientFailuresFollowThePolicy(t *testing.T) {
 	t.Run("while the database is away", func(t *testing.T) {
 		calls, _, is := transientStep(shelf{t, pool, schema}, &unprobed{db}, "away", false, raise("40001"))
 		if is.Status != "running" || calls > 12 {
-			t.Errorf("after %d calls it stands as %+v", calls, is.Standing)
+			t.Errorf("after %d calls its state is %+v", calls, is.Standing)
 		}
 	})
 }

@@ -194,7 +194,7 @@ func TestCheckFindsLostUpdates(t *testing.T) {
 				sagatest.Given(func(_ context.Context, tx mtx) error { return tx.Put("points", "0") }))
 			if said := strings.Join(r.said, "\n"); (said == "") != (c.want == "") ||
 				!strings.Contains(said, c.want) {
-				t.Errorf("it found %s", said)
+				t.Errorf("got %s", said)
 			}
 		})
 	}
@@ -259,7 +259,7 @@ func TestCheckOfANewerDefinition(t *testing.T) {
 				}))
 			if said := strings.Join(r.said, "\n"); (said == "") != (c.want == "") ||
 				!strings.Contains(said, c.want) || (got.Refused > 0) != c.refused {
-				t.Errorf("%d are refused, and it found %s", got.Refused, said)
+				t.Errorf("%d are refused, got %s", got.Refused, said)
 			}
 		})
 	}
@@ -413,7 +413,7 @@ func TestCheckFindsSeededBugs(t *testing.T) {
 			s.check(r)
 			said := strings.Join(r.said, "\n")
 			if !strings.Contains(said, bugs[name].want) || !strings.Contains(said, "SAGATEST_REPLAY=") {
-				t.Errorf("want %q, and it found %.2000s", bugs[name].want, said)
+				t.Errorf("want %q, got %.2000s", bugs[name].want, said)
 			}
 		})
 	}

@@ -106,7 +106,7 @@ func TestCheckOfEmittedEvents(t *testing.T) {
 				}))
 			if said := strings.Join(r.said, "\n"); (said == "") != (c.want == "") ||
 				!strings.Contains(said, c.want) {
-				t.Errorf("want %q, and it said %q", c.want, said)
+				t.Errorf("want %q, got %q", c.want, said)
 			}
 		})
 	}

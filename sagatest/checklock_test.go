@@ -92,7 +92,7 @@ func TestCheckOfALock(t *testing.T) {
 			c := checkTransfers(r, transfers(steps, saga.Timeout(time.Minute)))
 			if said := strings.Join(r.said, "\n"); (said == "") != (want == "") ||
 				!strings.Contains(said, want) {
-				t.Errorf("it found %s", said)
+				t.Errorf("got %s", said)
 			}
 			if c.Runs < 40 || c.Runs > 190 {
 				t.Errorf("%d runs", c.Runs)
@@ -125,7 +125,7 @@ func TestReplayOfALock(t *testing.T) {
 		r := &loud{recorder{T: t}}
 		checkTransfers(r, transfers("look lock read write tell", saga.Timeout(time.Minute)))
 		if said, want := strings.Join(r.said, "\n"), "schedule "+schedule+"\n"+want; said != want {
-			t.Errorf("it said\n%s\nwant\n%s", said, want)
+			t.Errorf("got\n%s\nwant\n%s", said, want)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func TestCheckFindsALockThatNamesOthers(t *testing.T) {
 		sagatest.Check(r, d, transfer{ID: "one"},
 			sagatest.Outside(func() { n = 0 }, nil))
 		if said := strings.Join(r.said, "\n"); !strings.Contains(said, want) {
-			t.Errorf("want %q, and it said %s", want, said)
+			t.Errorf("want %q, got %s", want, said)
 		}
 	}
 }

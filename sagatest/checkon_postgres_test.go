@@ -100,7 +100,7 @@ func TestCheckOnPostgreSQLInShort(t *testing.T) {
 	sagatest.CheckOn(r, first, eightSteps("s3"), seats{"hamlet", 2}, doneSteps(), sagatest.AlsoOn(second),
 		sagatest.Short())
 	if said := strings.Join(r.said, "\n"); !strings.Contains(said, "it is compensated, and left\n    s3\n") {
-		t.Errorf("it found %q", said)
+		t.Errorf("got %q", said)
 	}
 }
 

@@ -109,13 +109,13 @@ func TestCheckFindsASagaThatOnePassingFailureEnds(t *testing.T) {
 			checkSteps(r, saga.Options[buy]{}, c.steps...)
 			said := strings.Join(r.said, "\n")
 			if !strings.Contains(said, c.want) || !strings.Contains(said, sagatest.Replay+"='"+c.from+"' ") {
-				t.Fatalf("want %q by %s, and it found %s", c.want, c.from, said)
+				t.Fatalf("want %q by %s, got %s", c.want, c.from, said)
 			}
 			t.Setenv(sagatest.Replay, c.from)
 			again := &recorder{T: t}
 			checkSteps(again, saga.Options[buy]{}, c.steps...)
 			if !strings.Contains(strings.Join(again.said, "\n"), c.want) {
-				t.Errorf("again it found %q", again.said)
+				t.Errorf("the replay found %q", again.said)
 			}
 		})
 	}
@@ -183,7 +183,7 @@ func TestCheckOnAsksForWhatToCompare(t *testing.T) {
 		}()
 		if said := strings.Join(r.said, "\n"); (said == "") != (c.want == "") ||
 			!strings.Contains(said, c.want) {
-			t.Errorf("want %q, and it said %q", c.want, said)
+			t.Errorf("want %q, got %q", c.want, said)
 		}
 	}
 }
@@ -206,7 +206,7 @@ func TestReplayOfWhatNeverComesUp(t *testing.T) {
 			saga.Wait[buy]("note", notes), final("pivot", saga.Pivot()), final("mail"))
 		sagatest.Check(r, d, buy{ID: "a"}, sagatest.Signal(notes, "a", "b"))
 		if said := strings.Join(r.said, "\n"); (said == "") != (want == "") || !strings.Contains(said, want) {
-			t.Errorf("%s: want %q, and it said %q", schedule, want, said)
+			t.Errorf("%s: want %q, got %q", schedule, want, said)
 		}
 	}
 }
@@ -233,11 +233,11 @@ func TestTextsOfCheck(t *testing.T) {
 	said := strings.Join(r.said, "\n")
 	if !strings.Contains(said, "    tea=7\n    bank has 900\n") || strings.Contains(said, "refused") ||
 		!regexp.MustCompile(`\d+ runs of the saga steps$`).MatchString(said) {
-		t.Errorf("it said\n%s", said)
+		t.Errorf("got\n%s", said)
 	}
 	r.said = nil
 	sagatest.Check(r, d, buy{ID: "a"}, append(terms, sagatest.Older(d))...)
 	if said := strings.Join(r.said, "\n"); !strings.Contains(said, "0 of them began by the older") {
-		t.Errorf("it said\n%s", said)
+		t.Errorf("got\n%s", said)
 	}
 }

@@ -177,16 +177,16 @@ func TestCheckFindsBugsOfWhatOthersBring(t *testing.T) {
 			said := strings.Join(r.said, "\n")
 			schedule := regexp.MustCompile(`SAGATEST_REPLAY='([^']+)'`).FindStringSubmatch(said)
 			if schedule == nil || !strings.HasPrefix(schedule[1], b.from) || !strings.Contains(said, b.want) {
-				t.Fatalf("want %q by %s, and it found %.2000s", b.want, b.from, said)
+				t.Fatalf("want %q by %s, got %.2000s", b.want, b.from, said)
 			}
 			broken := got.Failures[0].Broken
 			if n := strings.Count(said, strings.Join(broken, "\n")+"\n"); n != 1 {
-				t.Errorf("%q is told %d times", broken, n)
+				t.Errorf("%q is reported %d times", broken, n)
 			}
 			t.Setenv(sagatest.Replay, schedule[1])
 			again := &recorder{T: t}
 			if check(again); !strings.Contains(strings.Join(again.said, "\n"), strings.Join(broken, "\n")) {
-				t.Errorf("again it found %q", again.said)
+				t.Errorf("the replay found %q", again.said)
 			}
 		})
 	}
@@ -282,7 +282,7 @@ func TestCheckSaysWhatItIsNotTold(t *testing.T) {
 				sagatest.Check(r, c.d, buy{ID: "a"}, c.terms...)
 			}()
 			if said := strings.Join(r.said, "\n"); !strings.Contains(said, c.want) {
-				t.Errorf("want %q, and it said %.1000s", c.want, said)
+				t.Errorf("want %q, got %.1000s", c.want, said)
 			}
 		})
 	}
@@ -295,11 +295,11 @@ func TestTraceOfAnUndoThatNeverSucceeds(t *testing.T) {
 	s.release = func(context.Context, mtx, saga.Run[buy], kept) error { return errors.New("no key") }
 	got := s.check(r)
 	if len(got.Failures) != 1 || len(r.said) != 1 || got.Runs > 300 {
-		t.Fatalf("%d runs and %d failures, told as %q", got.Runs, len(got.Failures), r.said)
+		t.Fatalf("%d runs and %d failures, reported as %q", got.Runs, len(got.Failures), r.said)
 	}
 	if !regexp.MustCompile(`undo hold    : no key\n +\d+  the same\n$`).MatchString(got.Failures[0].Trace) ||
 		strings.Count(got.Failures[0].Trace, "no key") != 1 ||
 		!regexp.MustCompile(`\d+ schedules fail in this way`).MatchString(r.said[0]) {
-		t.Errorf("it is told as %s", r.said[0])
+		t.Errorf("it is reported as %s", r.said[0])
 	}
 }

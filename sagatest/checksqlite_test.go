@@ -71,7 +71,7 @@ func TestCheckOnSQLite(t *testing.T) {
 			}))
 		if said := fmt.Sprint(r.said); got.Runs < 12 || (len(r.said) == 0) != (want == "") ||
 			!strings.Contains(said, want) {
-			t.Errorf("%s: %d runs, and it found %s", where, got.Runs, said)
+			t.Errorf("%s: %d runs, got %s", where, got.Runs, said)
 		}
 	}
 }

@@ -430,14 +430,14 @@ func waitBecomesLater[TTx any](t *testing.T, a accounts[TTx], connections func()
 		t.Helper()
 		for deadline := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("waited in vain: %s: %+v", what, in.Health())
+				t.Fatalf("timed out: %s: %+v", what, in.Health())
 			}
 		}
 	}
 	eventually("the other orders' messages", func() bool { return free.Load() == 16 })
 	eventually("a moment in which only the rival has a connection", func() bool { return connections() <= 1 })
 	if held.Load() != 0 {
-		t.Error("a handler ran beside the rival")
+		t.Error("a handler ran next to the rival")
 	}
 	if err := rival.Commit(t.Context()); err != nil {
 		t.Fatal(err)

@@ -136,7 +136,7 @@ func TestKillerEndsRealProcesses(t *testing.T) {
 		}
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || !strings.Contains(string(out), "nobody recovers this") || deaths > 8 {
-			t.Fatalf("life %d: %v\n%s", deaths+1, err, out)
+			t.Fatalf("session %d: %v\n%s", deaths+1, err, out)
 		}
 	}
 	dead := true
@@ -146,7 +146,7 @@ func TestKillerEndsRealProcesses(t *testing.T) {
 		t.Fatalf("dead: %+v, %v", kept, err)
 	}
 	if deaths != 6 {
-		t.Errorf("%d processes died of it, want 6", deaths)
+		t.Errorf("it crashed %d processes, want 6", deaths)
 	}
 	var all, different int
 	if err := db.QueryRowContext(t.Context(), "SELECT count(*), count(DISTINCT id) FROM effect").Scan(&all,

@@ -69,7 +69,7 @@ func TestRowThatItsWriterVouchedForInVain(t *testing.T) {
 		`SELECT array_agg(coalesce(substring(reason FROM 'skald_outbox_[a-z]*'), '') ORDER BY seq) FROM $.skald_deferred`)
 	if want := []string{"skald_outbox_topic", "skald_outbox_type", "skald_outbox_key", "skald_outbox_data",
 		"skald_outbox_subject", ""}; !slices.Equal(why, want) {
-		t.Errorf("set aside for %q, want %q", why, want)
+		t.Errorf("deferred for %q, want %q", why, want)
 	}
 }
 

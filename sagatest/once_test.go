@@ -270,7 +270,7 @@ func failedAtTill[TTx any](t *testing.T, d *till[TTx]) {
 	}
 	if got, replayed, err := once.Do(t.Context(), d.raw, "charge", "a", "7", d.pay(9)); err != nil ||
 		replayed || got.Cents != 9 {
-		t.Errorf("behind failures: %+v, replayed %v, %v", got, replayed, err)
+		t.Errorf("after failures: %+v, replayed %v, %v", got, replayed, err)
 	}
 	d.has(t, "9 ", 1, 1)
 	if seen, err := d.raw.Seen(t.Context(), "charge", []store.Identity{{ID: "a"}}); err != nil ||

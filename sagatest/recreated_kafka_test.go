@@ -212,7 +212,7 @@ func TestTopicMadeAnewOnKafka(t *testing.T) {
 			}
 			if topic == r.kept && slices.ContainsFunc(got[len(was[key]):],
 				func(v string) bool { return slices.Contains(was[key], v) }) {
-				t.Errorf("%s, key %s: rows of before came again: %.1000v", topic, key, got)
+				t.Errorf("%s, key %s: earlier rows were published again: %.1000v", topic, key, got)
 			}
 		}
 	}

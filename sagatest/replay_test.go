@@ -43,7 +43,7 @@ func TestFailureNamesItsReplay(t *testing.T) {
 	}
 	for _, why := range again.errors {
 		if !strings.Contains(h.errors[0], why) {
-			t.Errorf("again it says %q", why)
+			t.Errorf("the replay reports %q", why)
 		}
 	}
 }
@@ -54,7 +54,7 @@ func TestReplayOfNoIO(t *testing.T) {
 	h := &silentTest{T: t}
 	sagatest.Explore(h, build(largeLoad(), wiring{}), nil)
 	if len(h.errors) != 1 || !strings.Contains(h.errors[0], "the fault crash-after@99999 never came up") {
-		t.Errorf("it said %q", h.errors)
+		t.Errorf("got %q", h.errors)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestSchedulesReadAsTheyAreWritten(t *testing.T) {
 	}
 	for _, text := range []string{"crash", "crash-after@0", "crash-after@x", "nothing@3", "@"} {
 		if s, err := sagatest.ParseSchedule(text); err == nil {
-			t.Errorf("%q is taken for %q", text, s)
+			t.Errorf("%q is parsed as %q", text, s)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func TestSeededBugOfARollout(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(r.Failures) == 0 {
-		t.Fatalf("nothing finds it: %v", r)
+		t.Fatalf("no invariant finds it: %v", r)
 	}
 }
 
@@ -225,7 +225,7 @@ func (a *attack) soon(t *testing.T, question string) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", question)
+			t.Fatalf("timed out: %s", question)
 		}
 	}
 }

@@ -33,6 +33,6 @@ func TestSeedOfTheEnvironment(t *testing.T) {
 	}
 	t.Setenv(SeedVariable, "x")
 	if err := (&Options{}).seed(); err == nil {
-		t.Error("a seed that is no number is taken")
+		t.Error("a seed that is not a number is accepted")
 	}
 }

@@ -102,7 +102,7 @@ func foundBy(f sagatest.Failure, invariant string) string {
 func (b bug) absent(t *testing.T, s sagatest.Schedule) {
 	t.Helper()
 	if plain := len(s) == 0; plain != b.plain {
-		t.Errorf("it is found although nothing goes wrong: %v", plain)
+		t.Errorf("it is found without a fault: %v", plain)
 	}
 	if len(s) == 0 { // TestExploreModelEverySingleFault begins with that
 		return

@@ -224,7 +224,7 @@ func TestSeededBugsOfSteps(t *testing.T) {
 			// and the bug then retries it forever.
 			if len(r.Failures) == 0 || foundBy(r.Failures[0], "taken_and_undone_once_or_never") == "" &&
 				foundBy(r.Failures[0], "rest") == "" {
-				t.Fatalf("nothing finds it: %v %+v", r, r.Failures)
+				t.Fatalf("no invariant finds it: %v %+v", r, r.Failures)
 			}
 			t.Logf("%v in %d schedules: %s", r.Failures[0].Schedule, r.Schedules, r.Failures[0].Broken[0])
 		})

@@ -82,7 +82,7 @@ func TestFaultsTellWhatTheyStruck(t *testing.T) {
 			}
 			if len(told) != 1 || told[0].Kind != kind ||
 				!slices.Equal(told[0].Messages, []store.Identity{id}) {
-				t.Errorf("told %+v, not one %s of %v", told, kind, id)
+				t.Errorf("reported %+v, without %s of %v", told, kind, id)
 			}
 		})
 	}
@@ -131,7 +131,7 @@ func TestUpset(t *testing.T) {
 	} {
 		f := sagatest.NewFaults(1, rates)
 		if err := upset(f); err != nil {
-			t.Errorf("%s: %v, where nothing dies", kind, err)
+			t.Errorf("%s: %v, without Die", kind, err)
 		}
 		var told []sagatest.Injection
 		session := f.Session()
@@ -145,7 +145,7 @@ func TestUpset(t *testing.T) {
 			t.Errorf("%s: %v", kind, err)
 		}
 		if len(told) != 1 || told[0].Kind != kind || f.Counts()[kind] != 1 {
-			t.Errorf("%s: told %+v, counted %v", kind, told, f.Counts())
+			t.Errorf("%s: reported %+v, counted %v", kind, told, f.Counts())
 		}
 	}
 }

@@ -176,7 +176,7 @@ func TestSeededBugsOfUndoingByCalls(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(r.Failures) == 0 {
-				t.Fatalf("nothing finds it: %v", r)
+				t.Fatalf("no invariant finds it: %v", r)
 			}
 			t.Logf("%v in %d schedules: %s", r.Failures[0].Schedule, r.Schedules, r.Failures[0].Broken[0])
 		})
