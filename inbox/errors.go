@@ -9,7 +9,7 @@ import (
 var (
 	// ErrNoID is the failure of a message without an id: Skald cannot recognize a duplicate of it.
 	ErrNoID = exec.ErrNoID
-	// ErrNoEnvelope is the failure of a message whose envelope cannot be read.
+	// ErrNoEnvelope is the failure of a message with an unreadable envelope.
 	ErrNoEnvelope = partition.ErrNoEnvelope
 	// ErrTooLarge is the failure of a dead letter of the kind too_large that is redriven.
 	ErrTooLarge = partition.ErrTooLarge

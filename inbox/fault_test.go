@@ -246,7 +246,7 @@ func TestUnknownErrorsAreLoggedAndListed(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 	w.expect("other", strings.TrimSpace(strings.Repeat("x ", 20)))
-	if n := strings.Count(log.String(), "cannot be parked, for a reason"); n < 3 || n > 10 || runs != 20 {
+	if n := strings.Count(log.String(), "cannot be parked, for an unknown reason"); n < 3 || n > 10 || runs != 20 {
 		t.Errorf("%d lines for %d attempts: %s", n, runs, log.String())
 	}
 	log.Reset()
@@ -260,7 +260,7 @@ func TestUnknownErrorsAreLoggedAndListed(t *testing.T) {
 		h.Ready || !strings.Contains(h.Why, "2704") {
 		t.Errorf("%+v", h)
 	}
-	if n := strings.Count(log.String(), "fails again and again"); n < 1 || n > 4 {
+	if n := strings.Count(log.String(), "fails repeatedly"); n < 1 || n > 4 {
 		t.Errorf("%d lines: %s", n, log.String())
 	}
 	bad, db.claims = false, false
@@ -498,7 +498,7 @@ func TestHandlerThatIgnoresItsContextIsListed(t *testing.T) {
 		close(free)
 		untilFor(t, time.Minute, "it is over", func() bool {
 			s := in.Health().Stuck
-			return len(s) == 0 || !strings.Contains(s[0].Error, "goes on")
+			return len(s) == 0 || !strings.Contains(s[0].Error, "still runs")
 		})
 		if err := stop(); err != nil {
 			t.Fatal(err)

@@ -32,8 +32,8 @@ type Imported struct {
 
 // Import marks messages as finished by consumer, without handling them. Call it before the first inbox reads
 // the topic, with the rows of your own deduplication table. Each transaction of at most 500 marks has an
-// entry in skald_audit with who, why and the first new mark. If Import is interrupted, call it again with all
-// messages: it skips those that have a mark.
+// entry in skald_audit with author, reason and the first new mark. If Import is interrupted, call it again
+// with all messages: it skips those that have a mark.
 func Import[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, why string,
 	from iter.Seq2[Finished, error]) (Imported, error) {
 	return marks(ctx, db, consumer, who, why, from)

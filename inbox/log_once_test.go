@@ -33,9 +33,9 @@ func TestSkippedTypeIsLoggedOnce(t *testing.T) {
 		w.publish(m)
 	}
 	w.quiet(in)
-	want(t, log, 1, "level=WARN", "nobody handles", "type=siad", "handled=said")
-	want(t, log, 1, "level=INFO", "nobody handles", "type=other")
-	want(t, log, 2, "nobody handles")
+	want(t, log, 1, "level=WARN", "no build handles", "type=siad", "handled=said")
+	want(t, log, 1, "level=INFO", "no build handles", "type=other")
+	want(t, log, 2, "no build handles")
 	want(t, log, 1, "inbox: consuming", "consumer=stock", "topics=[orders]", "orders: said", "store=memory",
 		"broker=memory")
 	want(t, log, 1, "inbox: ready", "partitions=2")
@@ -70,7 +70,7 @@ func TestANewNameIsNoticed(t *testing.T) {
 	want(t, second, 1, is)
 	want(t, second, 1, "level=INFO", is, "consumer=stock-2", "others=[stock]")
 	want(t, fourth, 1, "level=WARN", is, "consumer=stock-3", `others="[stock stock-2]"`,
-		"give it the old name back", "skald consumer rename OLD NEW")
+		"use the old name again", "skald consumer rename OLD NEW")
 	want(t, third, 0, is)
 }
 

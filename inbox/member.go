@@ -32,7 +32,7 @@ func join(ctx context.Context, bus broker.Subscriber, g broker.Group) (broker.Su
 	return bounded{sub}, nil
 }
 
-// bounded is a subscription whose calls have deadlines.
+// bounded is a subscription with a deadline for each call.
 type bounded struct{ broker.Subscription }
 
 func (b bounded) Receive(ctx context.Context, most int) (broker.Batch, error) {

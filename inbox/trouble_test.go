@@ -70,8 +70,8 @@ func TestWorkThatFailsIsListed(t *testing.T) {
 		t.Errorf("listed are %+v", all)
 	}
 	w.Did(t.Context(), "claim", nil, false, now)
-	if len(w.Lasting()) != 0 || strings.Count(log.String(), "again and again") != 1 ||
-		!strings.Contains(log.String(), "goes well again") {
+	if len(w.Lasting()) != 0 || strings.Count(log.String(), "fails repeatedly") != 1 ||
+		!strings.Contains(log.String(), "succeeds again") {
 		t.Errorf("listed are %v; the log has %s", w.Lasting(), &log)
 	}
 }

@@ -201,7 +201,7 @@ func (e *Entry) Admitted() bool { return e.Parked != nil && e.Parked.Partition =
 func (e *Entry) Another() bool { return e.Admitted() && e.Given.Source == Quarantine }
 
 var (
-	// ErrNoEnvelope is the failure of a message whose envelope cannot be read.
+	// ErrNoEnvelope is the failure of a message with an unreadable envelope.
 	ErrNoEnvelope = errors.New("inbox: the envelope cannot be read")
 	// ErrTooLarge is the failure of a dead letter of the kind too_large that is redriven.
 	ErrTooLarge = errors.New("inbox: the record was too large, and only part of it is stored: raise Options.Limits.Record or split it, have it sent again, and drop this dead letter")
