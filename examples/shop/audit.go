@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/place"
 )
 
-// patience is how long a server may take to answer before it counts as unreachable.
+// patience is how long a server may take to answer.
 const patience = 10 * time.Second
 
 func check(ctx context.Context, args []string, out, _ io.Writer) (err error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/sample"
 )
 
-// openGateway runs the payment gateway, a program of its own with a ledger of its own, until a signal.
+// openGateway runs the payment gateway, a separate program with its own ledger, until a signal.
 func openGateway(ctx context.Context, args []string, out, errs io.Writer) (err error) {
 	f := flags("gateway")
 	store := f.String("store", os.Getenv("SKALD_STORE"), "of its ledger")
@@ -23,7 +23,7 @@ func openGateway(ctx context.Context, args []string, out, errs io.Writer) (err e
 	addr := f.String("listen", "127.0.0.1:8090", "where it listens")
 	moods := f.String("moods", "none", "none, some or wild")
 	seed := f.Uint64("seed", 1, "other numbers are other moods")
-	memory := f.Duration("memory", 24*time.Hour, "how long it knows a key again")
+	memory := f.Duration("memory", 24*time.Hour, "how long it remembers a key")
 	if _, err := parse(f, args, 0); err != nil {
 		return err
 	}

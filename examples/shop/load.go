@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	clients = 8 // orders that are under way at the same time
-	tries   = 6 // of a request whose answer does not come
+	clients = 8 // concurrent orders
+	tries   = 6 // for a request without an answer
 )
 
 type loading struct {
@@ -122,7 +122,7 @@ func (l *loading) place(ctx context.Context, o sample.Order) (id string, err err
 	return placed.ID, nil
 }
 
-// wish asks for what a customer wants behind an order. That it is too late is an answer.
+// wish sends a customer's later requests about an order. An answer that it is too late is not an error.
 func (l *loading) wish(ctx context.Context, id string, w sample.Wish) error {
 	if w.Address != "" {
 		body, err := json.Marshal(map[string]string{"address": w.Address})
@@ -153,13 +153,13 @@ func (l *loading) ask(ctx context.Context, method, path string, body []byte) err
 	return nil
 }
 
-// do asks, and asks again where no answer came in time: what was done though its answer was lost is not done
-// twice.
+// do sends a request, and repeats it if no answer came in time. The server does a repeated request only
+// once.
 func (l *loading) do(req *http.Request, into any) (replayed bool, code int, err error) {
 	for range tries {
 		var answer *http.Response
 		answer, err = l.once(req, into)
-		busy := false // a request under the same key is under way
+		busy := false // a request with the same key is in progress
 		if answer != nil {
 			replayed, code = answer.Header.Get(httpidem.ReplayedHeader) != "", answer.StatusCode
 			busy = answer.Header.Get("Retry-After") != ""
@@ -191,7 +191,7 @@ func (l *loading) once(req *http.Request, into any) (resp *http.Response, err er
 	return resp, json.NewDecoder(resp.Body).Decode(into)
 }
 
-// waitForAll asks for each order until it has ended.
+// waitForAll polls each order until it has ended.
 func (l *loading) waitForAll(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, l.wait)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/place"
 )
 
-// openMail runs the mail server, a program of its own with a mailbox of its own, until a signal.
+// openMail runs the mail server, a separate program with its own mailbox, until a signal.
 func openMail(ctx context.Context, args []string, out, errs io.Writer) (err error) {
 	f := flags("mail")
 	store := f.String("store", os.Getenv("SKALD_STORE"), "of its mailbox")

@@ -1,10 +1,10 @@
-// Command shop is an example: six services that sell things to each other's satisfaction over Skald.
+// Command shop is an example: six services that process orders with Skald.
 //
 //	go run ./examples/shop serve all --store sqlite:shop --broker mem: --listen 127.0.0.1:8080
 //	go run ./examples/shop load --url http://127.0.0.1:8080 --orders 200
 //	go run ./examples/shop audit --store sqlite:shop
 //
-// README.md tells what they say to each other.
+// README.md describes their messages.
 package main
 
 import (
@@ -32,12 +32,12 @@ const usage = `The shop: an example of services over Skald.
 
 SERVICE is order, payment, inventory, fulfilment, notification or analytics.
 Stores: sqlite:FOLDER, postgres://…    Brokers: mem: (with "all" only), kafka://host:port[,host:port], nats://…, amqp://…
---answer is where this process tells what holds an order at its services; --ask, at the process that serves order, is where a service
-of another process has its --answer, again for each: the status of an order then names what holds it there, too.
---orchestrated, at each service of a shop from its first order on: a saga of Order's says what comes next.
---payments, at each service: payment.taken travels in Avro or Protobuf, with a schema registry; else in JSON. avro:1 and protobuf:1 are a
-build that does not know payment_method yet.
-SKALD_STORE and SKALD_BROKER stand for --store and --broker. Traces and metrics go to OTEL_EXPORTER_OTLP_ENDPOINT, if it is set.
+--answer is the address where this process reports what holds up an order at its services; --ask gives that address to the process that
+serves order, once for each service of another process: the status of an order then includes that service.
+--orchestrated, at each service of a shop from its first order on: a saga in Order runs the process.
+--payments, at each service: payment.taken is sent in Avro or Protobuf, with a schema registry; default JSON. avro:1 and protobuf:1 are a
+build without payment_method.
+SKALD_STORE and SKALD_BROKER are the defaults of --store and --broker. Traces and metrics go to OTEL_EXPORTER_OTLP_ENDPOINT, if it is set.
 
 Exit codes: 0 done; 1 it failed; 2 usage; 3 a promise is broken, or an order has not ended in time.
 `
@@ -48,7 +48,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is main with everything handed in; it returns the exit code.
+// run is main with its inputs and outputs as arguments; it returns the exit code.
 func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	if len(args) == 0 {
 		fmt.Fprint(errs, usage)
@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	}
 	command, ok := commands[args[0]]
 	if !ok {
-		fmt.Fprintf(errs, "shop: there is no command %q\n\n%s", args[0], usage)
+		fmt.Fprintf(errs, "shop: unknown command %q\n\n%s", args[0], usage)
 		return exitUsage
 	}
 	err := command(ctx, args[1:], out, errs)
@@ -78,7 +78,7 @@ const (
 	exitFailed = 3
 )
 
-// errFailed: a promise is broken, or an order has not ended in time.
+// errFailed means that a promise is broken, or an order has not ended in time.
 var errFailed = errors.New("failed")
 
 func exitCode(err error) int {
@@ -94,14 +94,14 @@ func exitCode(err error) int {
 	return 1
 }
 
-// flags is an empty set of flags that says nothing by itself.
+// flags returns an empty flag set that prints nothing.
 func flags(name string) *flag.FlagSet {
 	f := flag.NewFlagSet(name, flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	return f
 }
 
-// parse reads args, flags and at most most others in any order, and returns the others.
+// parse parses args: flags and at most most other arguments, in any order. It returns the others.
 func parse(f *flag.FlagSet, args []string, most int) (others []string, err error) {
 	for len(args) > 0 {
 		if err := f.Parse(args); err != nil {
@@ -115,7 +115,7 @@ func parse(f *flag.FlagSet, args []string, most int) (others []string, err error
 		}
 	}
 	if len(others) > most {
-		return nil, &place.UsageError{What: fmt.Sprintf("what is %q?", others[most])}
+		return nil, &place.UsageError{What: fmt.Sprintf("unexpected argument %q", others[most])}
 	}
 	return others, nil
 }

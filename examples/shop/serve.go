@@ -52,16 +52,16 @@ func serve(ctx context.Context, args []string, out, errs io.Writer) error {
 		"the stable name of this instance among those of the same service")
 	f.StringVar(&s.metrics, "metrics", "", "serve /metrics for Prometheus at this address")
 	f.StringVar(&s.answer, "answer", "",
-		"tell at this address what is known of an order here, for the process with Order")
-	f.Func("ask", "NAME=URL: where Order's status asks a service of another process, again for each",
+		"report at this address what holds up orders here, for the process of Order")
+	f.Func("ask", "NAME=URL of a service in another process, for the status of orders; repeat for each",
 		s.ask.Add)
-	f.StringVar(&s.gateway, "gateway", "", "whom Payment asks; none: one in its own database")
-	f.StringVar(&s.mail, "mail", "", "HOST:PORT of who delivers Notification's mails; none: nobody")
-	f.BoolVar(&s.older, "older", false, "instances of a build that knew no steps serve too, or did")
+	f.StringVar(&s.gateway, "gateway", "", "the gateway of Payment; none: one in its own database")
+	f.StringVar(&s.mail, "mail", "", "HOST:PORT of the mail server of Notification; none: mails are only recorded")
+	f.BoolVar(&s.older, "older", false, "instances of a build without steps are running, or were")
 	f.BoolVar(&s.orchestrated, "orchestrated", false,
-		"a saga of Order's knows what comes next; the same for all services of the shop")
+		"a saga in Order runs the process; the same for all services of the shop")
 	payments := f.String("payments", "json",
-		"how payment.taken travels: json, avro, protobuf; avro:1 and protobuf:1 are of an old build")
+		"format of payment.taken: json, avro, protobuf; avro:1 and protobuf:1 are an old build")
 	registry := f.String("registry", "", "the schema registry of avro and protobuf")
 	names, err := parse(f, args, 1)
 	if err == nil {
@@ -72,13 +72,13 @@ func serve(ctx context.Context, args []string, out, errs io.Writer) error {
 	}
 	switch {
 	case len(names) == 0:
-		return &place.UsageError{What: "which service? One of all, " + strings.Join(service.Names(), ", ")}
+		return &place.UsageError{What: "give a service: all, " + strings.Join(service.Names(), ", ")}
 	case names[0] == "all":
 		s.names = service.Names()
 	case slices.Contains(service.Names(), names[0]):
 		s.names = names
 	default:
-		return &place.UsageError{What: fmt.Sprintf("there is no service %q, only all, %s", names[0],
+		return &place.UsageError{What: fmt.Sprintf("unknown service %q: the services are all, %s", names[0],
 			strings.Join(service.Names(), ", "))}
 	}
 	if err := s.asks(); err != nil {
@@ -87,14 +87,14 @@ func serve(ctx context.Context, args []string, out, errs io.Writer) error {
 	return s.run(ctx)
 }
 
-// form is how payment.taken travels.
+// form returns the format of payment.taken.
 func form(payments, registry string) (wire.Form, error) {
 	f, err := wire.Parse(payments)
 	switch {
 	case err != nil:
 		return f, &place.UsageError{What: "--payments: " + err.Error()}
 	case (f.Language == wire.JSON) != (registry == ""):
-		return f, &place.UsageError{What: "--registry URL is for --payments avro or protobuf, which need it"}
+		return f, &place.UsageError{What: "--payments avro and protobuf need --registry URL, and json does not use it"}
 	case registry == "":
 		return f, nil
 	}
@@ -104,16 +104,16 @@ func form(payments, registry string) (wire.Form, error) {
 	return f, nil
 }
 
-// asks: what --ask names would be asked for Order's status, and is not asked in this process already.
+// asks checks that --ask is used by the process of Order, and only for services of other processes.
 func (s serving) asks() error {
 	if len(s.ask) > 0 && !slices.Contains(s.names, "order") {
 		return &place.UsageError{
-			What: "--ask is for the process that serves order: give it there, and --answer here"}
+			What: "--ask is for the process that serves order: give --ask there, and --answer here"}
 	}
 	for _, name := range s.names {
 		if s.ask[name] != "" {
 			return &place.UsageError{What: fmt.Sprintf(
-				"--ask %s: this process serves it, and asks it anyhow: leave it out", name)}
+				"--ask %s: this process serves it and always asks it: leave it out", name)}
 		}
 	}
 	return nil
@@ -129,7 +129,7 @@ func (s serving) run(ctx context.Context) (err error) {
 		return err
 	}
 	if bus.InProcess && len(s.names) < len(service.Names()) {
-		return &place.UsageError{What: "mem: is a broker inside of one process: serve all, or choose another"}
+		return &place.UsageError{What: "mem: is a broker within one process: serve all, or use another broker"}
 	}
 	if s.seen, err = newSight(ctx, s.metrics, s.out); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (s serving) run(ctx context.Context) (err error) {
 	return skald.Run(ctx, runners...)
 }
 
-// ready makes a service ready to run. It waits for servers that are away, until ctx is done.
+// ready prepares a service. It waits for unavailable servers until ctx ends.
 func (s serving) ready(ctx context.Context, name string, shop place.Shop,
 	bus *place.Bus) (runners []skald.Runner, err error) {
 	err = waiting(ctx, s.log, name, func() error {
@@ -167,7 +167,7 @@ func (s serving) ready(ctx context.Context, name string, shop place.Shop,
 	return runners, err
 }
 
-// waiting tries again as long as a server is away. It returns nil once ctx is done.
+// waiting repeats try while a server is unavailable. It returns nil once ctx has ended.
 func waiting(ctx context.Context, log *slog.Logger, name string, try func() error) error {
 	var said time.Time
 	for {
@@ -199,7 +199,7 @@ func (s serving) try(ctx context.Context, name string, shop place.Shop,
 	if err != nil {
 		return nil, err
 	}
-	// A migration waits longer than a server may: it gives way to open transactions, comes again, and ends by
+	// A migration may take longer than patience: it gives way to open transactions, retries, and ends by
 	// itself.
 	if err := shop.Prepare(ctx, name); err != nil {
 		return nil, err

@@ -21,8 +21,7 @@ import (
 	"github.com/skald-go/skald/health"
 )
 
-// A sight is what is to be seen of the services of a process: /metrics for Prometheus, and OTLP where the
-// environment has it.
+// A sight is the telemetry of a process: /metrics for Prometheus, and OTLP if the environment sets it.
 type sight struct {
 	*export.Export
 	web    *health.Server // nil without an address for metrics
@@ -60,7 +59,7 @@ func (s *sight) runners() []skald.Runner {
 	return []skald.Runner{s.web}
 }
 
-// into has a service report here.
+// into makes a service report here.
 func (s *sight) into(o *service.Options, name string) (trace.TracerProvider, error) {
 	tracers, err := s.Tracers(name)
 	o.Outbox.MeterProvider, o.Inbox.MeterProvider, o.Relay.MeterProvider = s.Meters, s.Meters, s.Meters
@@ -68,16 +67,16 @@ func (s *sight) into(o *service.Options, name string) (trace.TracerProvider, err
 	return tracers, err
 }
 
-// close sends what is left. A server that is away loses it.
+// close sends the remaining telemetry. It is lost if the server is unavailable.
 func (s *sight) close(ctx context.Context, log *slog.Logger) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := s.Close(last); err != nil {
-		log.Warn("the last of the telemetry is lost", "error", err)
+		log.Warn("could not send the last telemetry", "error", err)
 	}
 }
 
-// traced makes a span of each request, in the trace of who asks, if they are in one.
+// traced adds a span to each request, in the caller's trace if there is one.
 func traced(h http.Handler, tracers trace.TracerProvider) http.Handler {
 	tracer := tracers.Tracer("shop")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

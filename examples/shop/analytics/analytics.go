@@ -1,5 +1,5 @@
-// Package analytics is the service that listens to everything and counts it: a second group on every topic,
-// which sees each event that the others see (fan-out).
+// Package analytics is the service that counts all events: a second group on every topic, which receives
+// every event (fan-out).
 package analytics
 
 import (
@@ -37,7 +37,7 @@ type Analytics[TTx any] struct {
 	now     func() time.Time
 }
 
-// New is the Analytics service at home.
+// New returns the Analytics service at home.
 func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Analytics[TTx], error) {
 	s := &Analytics[TTx]{home: home, events: events, now: time.Now}
 	if o != nil && o.Now != nil {
@@ -51,7 +51,7 @@ func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Anal
 	return s, err
 }
 
-// Prepare makes the tables.
+// Prepare creates the tables.
 func (s *Analytics[TTx]) Prepare(ctx context.Context) error {
 	if err := s.journal.Prepare(ctx); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (s *Analytics[TTx]) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// Listen tells in what this service handles: all there is.
+// Listen registers a handler for every event.
 func (s *Analytics[TTx]) Listen(in *inbox.Inbox[TTx]) {
 	journal.On(in, s.journal, s.events.OrderPlaced,
 		func(ctx context.Context, tx TTx, m skald.Received[event.Order]) error {
@@ -98,7 +98,7 @@ func (s *Analytics[TTx]) Listen(in *inbox.Inbox[TTx]) {
 	}
 }
 
-// Entities are none: rows are only added.
+// Entities returns none: rows are only added.
 func (s *Analytics[TTx]) Entities(skald.Message) []store.Lock { return nil }
 
 func (s *Analytics[TTx]) count(ctx context.Context, tx TTx, m skald.Message, o event.Order) error {

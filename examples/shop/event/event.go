@@ -1,5 +1,5 @@
-// Package event declares what the services of the shop say to each other: topics, types and payloads. Both
-// sides of a topic share these declarations, and nothing else of each other.
+// Package event declares the messages of the shop's services: topics, types and payloads. Services share
+// these declarations and nothing else.
 package event
 
 import (
@@ -33,7 +33,7 @@ const (
 	ChangeRefused   = "change.refused"
 )
 
-// The types of the commands that Order gives in the orchestrated style. The answers to them are events.
+// The types of the commands that Order sends in the orchestrated style. The answers are events.
 const (
 	ChargePayment = "payment.charge"
 	RefundPayment = "payment.refund"
@@ -42,50 +42,51 @@ const (
 	ShipParcel    = "parcel.ship"
 )
 
-// A Style is who knows what comes next for an order. All services of a shop have the same one.
+// A Style selects who runs the process of an order. All services of a shop must have the same.
 type Style string
 
 // Styles.
 const (
-	Choreographed Style = ""             // each service hears events, and says others
-	Orchestrated  Style = "orchestrated" // a saga of Order's gives commands
+	Choreographed Style = ""             // each service reacts to events of others
+	Orchestrated  Style = "orchestrated" // a saga in Order sends commands
 )
 
-// An Order is what was bought. Every event carries it whole, so that no service asks another for it.
+// An Order is a customer's order. Every event contains it completely, so that no service has to ask
+// another.
 type Order struct {
 	ID       string `json:"id" avro:"id"`
 	Customer string `json:"customer" avro:"customer"`
 	Items    []Item `json:"items" avro:"items"`
-	Cents    int64  `json:"cents" avro:"cents"` // the sum
+	Cents    int64  `json:"cents" avro:"cents"` // the total
 }
 
 // An Item is one line of an order.
 type Item struct {
 	SKU      string `json:"sku" avro:"sku"`
 	Quantity int64  `json:"quantity" avro:"quantity"`
-	Cents    int64  `json:"cents" avro:"cents"` // of one piece
+	Cents    int64  `json:"cents" avro:"cents"` // price of one piece
 }
 
 // A Verdict is the outcome of an order at one service.
 type Verdict struct {
 	Order
-	Reason string `json:"reason,omitempty"` // of a "no"
-	// of a payment that was taken; it came later
+	Reason string `json:"reason,omitempty"` // of a refusal
+	// Method is the payment method of a payment that was taken. A later version added it.
 	Method string `json:"payment_method,omitempty" avro:"payment_method"`
 }
 
-// A Change is where a customer wants an order to be sent instead, and what that costs.
+// A Change is a customer's request to send an order to another address, and its fee.
 type Change struct {
 	Order
-	Number  int64  `json:"number"` // of the order's changes: 1, 2, …
+	Number  int64  `json:"number"` // of the change within its order: 1, 2, …
 	Address string `json:"address"`
-	Fee     int64  `json:"fee"`              // in cents, besides those of the order
-	Reason  string `json:"reason,omitempty"` // of a "no"
+	Fee     int64  `json:"fee"`              // in cents, in addition to the order
+	Reason  string `json:"reason,omitempty"` // of a refusal
 }
 
-// Events are the shop's events on the topics of one shop. The key of each is the id of its order.
+// Events declares the events on the topics of one shop. The key of each event is the id of its order.
 type Events struct {
-	// Style of the shop: set it before any service has the events.
+	// Style is the style of the shop. Set it before any service uses the events.
 	Style Style
 
 	prefix string
@@ -96,7 +97,7 @@ type Events struct {
 	StockReserved, StockShort, StockReleased       skald.Event[Verdict]
 	ParcelShipped, ParcelFailed                    skald.Event[Verdict]
 
-	// What customers wish for behind their order, and what Payment and Fulfilment answer.
+	// Requests of customers about an order, and the answers of Payment and Fulfilment.
 	CancelAsked, ParcelStopped, ParcelGone   skald.Event[Verdict]
 	ChangeAsked, ChangeTaken, ChangeRefused  skald.Event[Change]
 	ChangePaid, ChangeDeclined, ChangeUndone skald.Event[Change]
@@ -107,11 +108,11 @@ type Events struct {
 	ReserveStock, ReleaseStock, ShipParcel skald.Event[Verdict]
 }
 
-// first is the codec of payloads as they were first declared: JSON, without a schema. What names one is of a
-// build that is newer.
+// first is the codec of the first version of payloads: JSON without a schema. A message that names a schema
+// comes from a newer build.
 type first struct{ skald.JSON }
 
-// Decode leaves what it does not know to whoever does.
+// Decode returns skald.UnknownVersion for a payload with a schema, so that a newer build handles it.
 func (first) Decode(ctx context.Context, m skald.Message, v any) error {
 	if m.Schema != "" {
 		return skald.UnknownVersion(fmt.Errorf("%s by the schema %q", m.Type, m.Schema))
@@ -119,7 +120,8 @@ func (first) Decode(ctx context.Context, m skald.Message, v any) error {
 	return skald.JSON{}.Decode(ctx, m, v)
 }
 
-// New declares the events of the shop whose topics begin with prefix and a dot; "" is the shop without one.
+// New declares the events of a shop whose topics begin with prefix and a dot; "" is the shop without
+// prefix.
 func New(prefix string) *Events {
 	e := &Events{prefix: prefix}
 	orders, payments := e.name("orders"), e.name("payments")
@@ -152,16 +154,16 @@ func New(prefix string) *Events {
 	return e
 }
 
-// Topics are the four topics of the shop.
+// Topics returns the four topics of the shop.
 func (e *Events) Topics() []string {
 	return []string{e.name("orders"), e.name("payments"), e.name("inventory"), e.name("shipping")}
 }
 
-// Tracker is the consumer of Order's database that knows where each choreographed order stands.
+// Tracker is the consumer in Order's database that tracks choreographed orders.
 const Tracker = "tracker"
 
-// Listens is the topics that each service hears, and the tracker, for brokers that must know before something
-// is said there.
+// Listens returns the topics of each service and of the tracker, for brokers that need a queue before the
+// first message.
 func (e *Events) Listens() map[string][]string {
 	orders, payments, inventory, shipping := e.name("orders"), e.name("payments"), e.name("inventory"),
 		e.name("shipping")
@@ -186,7 +188,7 @@ func (e *Events) Listens() map[string][]string {
 	}
 }
 
-// Group is the name under which a service listens, and under which it marks what it has handled.
+// Group returns the consumer group of a service, which is also the consumer name of its marks.
 func (e *Events) Group(service string) string { return e.name(service) }
 
 func (e *Events) name(s string) string {

@@ -6,11 +6,11 @@ import (
 	"github.com/skald-go/skald/flow"
 )
 
-// Placing is what becomes of an order, as a tracker expects it. Changes of an order are not in it, nor is a
-// cancellation that comes too late: an order ends alike with them.
+// Placing is the flow of an order, for a tracker. It contains neither changes of an order nor a
+// cancellation that comes too late, because an order ends the same way with them.
 func (e *Events) Placing() (*flow.Flow, error) {
 	return flow.New("order",
-		// a customer may cancel at any moment, and that is heard first, perhaps
+		// a customer may cancel at any time, and that event may arrive first
 		flow.From(e.OrderPlaced, e.ParcelStopped),
 		flow.Then(e.OrderPlaced, e.PaymentTaken, e.PaymentDeclined).Within(time.Minute),
 		flow.Then(e.PaymentTaken, e.StockReserved, e.StockShort).Within(time.Minute),
@@ -21,6 +21,6 @@ func (e *Events) Placing() (*flow.Flow, error) {
 		flow.Fail(e.PaymentDeclined, e.StockShort, e.ParcelFailed, e.ParcelStopped),
 		flow.Undo(e.PaymentTaken, e.PaymentRefunded).Within(time.Hour),
 		flow.Undo(e.StockReserved, e.StockReleased).Within(time.Hour),
-		flow.Undo(e.ParcelShipped, e.ParcelStopped), // before it leaves: Fulfilment stops no other
+		flow.Undo(e.ParcelShipped, e.ParcelStopped), // before it leaves: Fulfilment stops no parcel that has left
 		flow.End(e.OrderConfirmed, e.OrderCancelled))
 }

@@ -1,6 +1,6 @@
-// Package export sends what a process tells OpenTelemetry to where the standard environment variables say, by
-// OTLP over HTTP: OTEL_EXPORTER_OTLP_ENDPOINT, or _TRACES_ENDPOINT and _METRICS_ENDPOINT, and what else they
-// are beside. Without them nothing is sent, and nobody is asked.
+// Package export sends a process's telemetry by OTLP over HTTP, as the standard environment variables
+// configure: OTEL_EXPORTER_OTLP_ENDPOINT, or _TRACES_ENDPOINT and _METRICS_ENDPOINT, and their options.
+// Without them it sends nothing.
 package export
 
 import (
@@ -22,16 +22,16 @@ import (
 
 const endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
-// An Export is what one process sends.
+// An Export sends the telemetry of one process.
 type Export struct {
-	// Meters collects for the readers that New was given, and for OTLP.
+	// Meters collects for the readers of New, and for OTLP.
 	Meters *metric.MeterProvider
 
-	spans sdktrace.SpanProcessor // nil: they go nowhere
+	spans sdktrace.SpanProcessor // nil: spans are dropped
 }
 
-// New is the export of a process of that name, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES have
-// another. A server that is away is no error: what is for it is dropped, as the exporters do.
+// New returns the export of a process of that name, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES
+// set another name. An unavailable server is no error: the exporters drop its telemetry.
 func New(ctx context.Context, name string, readers ...metric.Reader) (*Export, error) {
 	e := &Export{}
 	where, err := of(name)
@@ -64,7 +64,7 @@ func set(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return os.Getenv(name) != "" })
 }
 
-// of is what describes a process, or a service in it.
+// of returns the resource of a process, or of a service in it.
 func of(name string) (*resource.Resource, error) {
 	r, err := resource.Merge(resource.NewSchemaless(attribute.String("service.name", name)),
 		resource.Environment())
@@ -74,7 +74,7 @@ func of(name string) (*resource.Resource, error) {
 	return r, nil
 }
 
-// Tracers are those of a service of the process: its spans bear its name.
+// Tracers returns the tracers of a service in the process; its spans have its name.
 func (e *Export) Tracers(service string) (trace.TracerProvider, error) {
 	if e.spans == nil {
 		return noop.NewTracerProvider(), nil
@@ -86,7 +86,7 @@ func (e *Export) Tracers(service string) (trace.TracerProvider, error) {
 	return sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(e.spans), sdktrace.WithResource(where)), nil
 }
 
-// Close sends what is left.
+// Close sends the remaining telemetry.
 func (e *Export) Close(ctx context.Context) error {
 	errs := []error{e.Meters.Shutdown(ctx)}
 	if e.spans != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// note keeps in mind that the customer wants an order sent elsewhere. It is, once that is paid for, and does
-// not leave before that is known.
+// note records a request to send an order to another address. The parcel waits until the change is paid or
+// declined.
 func (s *Fulfilment[TTx]) note(ctx context.Context, tx TTx, m skald.Received[event.Change]) error {
 	db, c := s.home.DB(tx), m.Value
 	state, err := s.decide(ctx, db, c.ID, open)
@@ -23,10 +23,10 @@ func (s *Fulfilment[TTx]) note(ctx context.Context, tx TTx, m skald.Received[eve
 	case n > 0 && (state == gone || state == stopped):
 		return s.refuse(ctx, tx, c)
 	}
-	return nil // one whose payment was heard of before is answered already, and may have left with the parcel
+	return nil // a change whose payment arrived first is answered already, and may have left with the parcel
 }
 
-// paid has the parcel go elsewhere, if it has not left.
+// paid sends the parcel to the new address, if it has not left.
 func (s *Fulfilment[TTx]) paid(ctx context.Context, tx TTx, m skald.Received[event.Change]) error {
 	return s.resolve(ctx, tx, m.Value, s.take)
 }
@@ -36,8 +36,8 @@ func (s *Fulfilment[TTx]) unpaid(ctx context.Context, tx TTx, m skald.Received[e
 	return s.resolve(ctx, tx, m.Value, s.refuse)
 }
 
-// resolve does with a change what Payment says, unless it comes too late. A parcel that waited for that
-// leaves.
+// resolve applies Payment's result to a change, or refuses the change if it is too late. A parcel that
+// waited for the result then leaves.
 func (s *Fulfilment[TTx]) resolve(ctx context.Context, tx TTx, c event.Change,
 	do func(context.Context, TTx, event.Change) error) error {
 	state, err := s.decide(ctx, s.home.DB(tx), c.ID, open)
@@ -54,8 +54,8 @@ func (s *Fulfilment[TTx]) resolve(ctx context.Context, tx TTx, c event.Change,
 	return err
 }
 
-// take readdresses the parcel. Nobody has refused the change before: that is done only where nothing is open
-// any more, or by what Payment says.
+// take changes the address of the parcel. The change cannot have been refused before: refusals need a
+// closed order, or come from Payment.
 func (s *Fulfilment[TTx]) take(ctx context.Context, tx TTx, c event.Change) error {
 	db := s.home.DB(tx)
 	if _, err := db.Exec(ctx, s.sql["TakeChange"], c.ID, c.Number, c.Address, c.Fee); err != nil {
@@ -67,8 +67,8 @@ func (s *Fulfilment[TTx]) take(ctx context.Context, tx TTx, c event.Change) erro
 	return s.out.Write(ctx, tx, s.events.ChangeTaken.New(c.ID, c))
 }
 
-// refuse says of a change, once, that it is not made, or no longer stands. What was paid for it is then given
-// back, and what was not is not paid any more.
+// refuse publishes, once, that a change is not made or no longer applies. Payment then refunds it, or never
+// charges it.
 func (s *Fulfilment[TTx]) refuse(ctx context.Context, tx TTx, c event.Change) error {
 	switch n, err := s.home.DB(tx).Exec(ctx, s.sql["RefuseChange"], c.ID, c.Number, c.Address, c.Fee); {
 	case err != nil:
@@ -79,7 +79,7 @@ func (s *Fulfilment[TTx]) refuse(ctx context.Context, tx TTx, c event.Change) er
 	return s.out.Write(ctx, tx, s.events.ChangeRefused.New(c.ID, c))
 }
 
-// giveUp hears that an order fails before there is anything to ship.
+// giveUp handles the failure of an order before shipping.
 func (s *Fulfilment[TTx]) giveUp(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
 	if _, err := s.decide(ctx, s.home.DB(tx), m.Value.ID, stopped); err != nil {
 		return err
@@ -87,8 +87,7 @@ func (s *Fulfilment[TTx]) giveUp(ctx context.Context, tx TTx, m skald.Received[e
 	return s.refuseAll(ctx, tx, m.Value.Order)
 }
 
-// refuseAll refuses the changes of an order that fails: those that nobody has paid for yet, and those that
-// were made.
+// refuseAll refuses the changes of an order that fails: unpaid ones, and those that were made.
 func (s *Fulfilment[TTx]) refuseAll(ctx context.Context, tx TTx, order event.Order) error {
 	var all []event.Change
 	err := table.All(ctx, s.home.DB(tx), s.sql["ChangesToRefuse"], []any{order.ID},

@@ -1,6 +1,6 @@
-// Package fulfilment is the service that hands the goods of an order to a carrier, which does not take
-// everything. Until then a customer may cancel the order, or have it sent elsewhere for a fee: one row of it
-// decides who was first.
+// Package fulfilment is the service that gives an order's goods to a carrier, which refuses some goods.
+// Until then the customer may cancel the order, or change its address for a fee: one row decides which came
+// first.
 package fulfilment
 
 import (
@@ -26,22 +26,22 @@ var (
 	queries embed.FS
 )
 
-// ErrStopped is the verdict on the goods of an order that its customer has cancelled.
+// ErrStopped refuses the goods of an order that its customer has cancelled.
 var ErrStopped = errors.New("the order was cancelled before its parcel left")
 
-// What is known of a parcel.
+// States of a parcel.
 const (
-	open    = "open"  // it may still be stopped
-	ready   = "ready" // it may, too
+	open    = "open"  // it can be stopped
+	ready   = "ready" // it can be stopped, and leaves when its changes are paid
 	gone    = "gone"
 	stopped = "stopped"
 )
 
 // Options of a Fulfilment service. The zero value works.
 type Options struct {
-	Outbox   *outbox.Options  // default: as it says
+	Outbox   *outbox.Options  // default: the outbox's
 	Now      func() time.Time // default time.Now
-	Oversize []string         // SKUs that the carrier does not take. Default none
+	Oversize []string         // SKUs that the carrier refuses; default none
 }
 
 // A Fulfilment service.
@@ -54,7 +54,7 @@ type Fulfilment[TTx any] struct {
 	o       Options
 }
 
-// New is the Fulfilment service at home.
+// New returns the Fulfilment service at home.
 func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Fulfilment[TTx], error) {
 	s := &Fulfilment[TTx]{home: home, events: events}
 	if o != nil {
@@ -72,7 +72,7 @@ func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Fulf
 	return s, err
 }
 
-// Prepare makes the tables, and adds to them what the carrier does not take.
+// Prepare creates the tables, and adds the SKUs that the carrier refuses.
 func (s *Fulfilment[TTx]) Prepare(ctx context.Context) error {
 	if err := s.journal.Prepare(ctx); err != nil {
 		return err
@@ -90,12 +90,12 @@ func (s *Fulfilment[TTx]) Prepare(ctx context.Context) error {
 	})
 }
 
-// Listen tells in what this service handles.
+// Listen registers the handlers of this service.
 func (s *Fulfilment[TTx]) Listen(in *inbox.Inbox[TTx]) {
 	ship := s.events.StockReserved
 	if s.events.Style == event.Orchestrated {
 		ship = s.events.ShipParcel
-		// an order whose money goes back is given up, whoever wanted that
+		// a refund means that the order is given up, for any reason
 		journal.On(in, s.journal, s.events.RefundPayment, s.giveUp)
 	}
 	journal.On(in, s.journal, ship, s.ship)
@@ -107,20 +107,21 @@ func (s *Fulfilment[TTx]) Listen(in *inbox.Inbox[TTx]) {
 	journal.On(in, s.journal, s.events.ChangeDeclined, s.unpaid)
 }
 
-// Entities are none: an order's parcel concerns no other, and messages of one key are taken one at a time,
-// whatever their topic.
+// Entities returns none: an order's parcel is independent of others, and messages of one key are handled
+// one at a time, on any topic.
 func (s *Fulfilment[TTx]) Entities(skald.Message) []store.Lock { return nil }
 
-// ship hands an order to the carrier, unless a change of it is not paid for yet: then it waits for that.
+// ship gives an order to the carrier, or lets it wait until its changes are paid.
 func (s *Fulfilment[TTx]) ship(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
 	state, err := s.handOver(ctx, tx, m.Value.Order)
 	if err == nil && state == stopped {
-		return skald.Reject(ErrStopped) // all who must know were told then
+		return skald.Reject(ErrStopped) // the other services were informed then
 	}
 	return err
 }
 
-// handOver does that. A refusal of the carrier's is a row too, and no skald.Reject: the attempt was made.
+// handOver gives the parcel to the carrier. The carrier's refusal is a row, not a skald.Reject, because the
+// attempt was made.
 func (s *Fulfilment[TTx]) handOver(ctx context.Context, tx TTx, order event.Order) (state string, err error) {
 	db := s.home.DB(tx)
 	if state, err = s.leave(ctx, db, order.ID); err != nil || state != gone {
@@ -144,11 +145,11 @@ func (s *Fulfilment[TTx]) handOver(ctx context.Context, tx TTx, order event.Orde
 	return state, s.refuseAll(ctx, tx, order)
 }
 
-// leave decides that a parcel is gone, or ready where a change of it is not paid for yet.
+// leave marks a parcel as gone, or as ready if a change of it is not paid yet.
 func (s *Fulfilment[TTx]) leave(ctx context.Context, db table.DB, order string) (state string, err error) {
 	var unpaid int64
 	if err := db.QueryRow(ctx, s.sql["CountUnpaid"], order).Scan(&unpaid); err != nil {
-		return "", fmt.Errorf("look for changes that are not paid for: %w", err)
+		return "", fmt.Errorf("count unpaid changes: %w", err)
 	}
 	if unpaid > 0 {
 		return s.decide(ctx, db, order, ready)
@@ -169,8 +170,8 @@ func (s *Fulfilment[TTx]) refused(ctx context.Context, db table.DB, o event.Orde
 	return "", nil
 }
 
-// stop keeps the parcel here, if it has not left. Whoever has done something for the order then undoes it, or
-// never does it.
+// stop keeps the parcel here, if it has not left. Other services then undo their part of the order, or
+// never do it.
 func (s *Fulfilment[TTx]) stop(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
 	first, err := s.decide(ctx, s.home.DB(tx), m.Value.ID, stopped)
 	if err != nil {
@@ -181,13 +182,13 @@ func (s *Fulfilment[TTx]) stop(ctx context.Context, tx TTx, m skald.Received[eve
 		say = s.events.ParcelGone
 	}
 	if err := s.out.Write(ctx, tx, say.New(m.Value.ID, m.Value)); err != nil || first == gone {
-		return err // of what is gone the changes are answered
+		return err // the changes of a parcel that is gone are answered
 	}
 	return s.refuseAll(ctx, tx, m.Value.Order)
 }
 
-// decide makes of an order's parcel what is asked, unless it is gone or stopped already, and says what it is.
-// It locks the row, or makes it: of those who come at once each sees what the one before has decided.
+// decide sets the state of an order's parcel, unless it is gone or stopped already, and returns its state.
+// It locks or creates the row, so concurrent callers see each other's decision.
 func (s *Fulfilment[TTx]) decide(ctx context.Context, db table.DB, order,
 	as string) (state string, err error) {
 	if err := db.QueryRow(ctx, s.sql["Decide"], order, as).Scan(&state); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/httpidem"
 )
 
-// A Client asks a Server, wherever it runs. It asks once: whoever asks again does so under the same key.
+// A Client calls a Server. It sends a request once; to retry, the caller uses the same key.
 type Client struct {
 	url  string
 	http *http.Client
@@ -26,7 +26,7 @@ var (
 	_ Gateway = (*Ledger[int])(nil)
 )
 
-// NewClient asks the server at url.
+// NewClient returns a client of the server at url.
 func NewClient(url string) *Client {
 	return &Client{url, &http.Client{Transport: &httpidem.Transport{Bare: true}}}
 }
@@ -43,7 +43,7 @@ func (c *Client) Refund(ctx context.Context, key string, m Move) (Receipt, error
 	return r, err
 }
 
-// Cancel uses a key up.
+// Cancel invalidates a key.
 func (c *Client) Cancel(ctx context.Context, key string) (Receipt, bool, error) {
 	return c.ask(ctx, http.MethodDelete, "/moves/"+url.PathEscape(key), "", nil)
 }
@@ -73,7 +73,7 @@ func (c *Client) ask(ctx context.Context, method, path, key string,
 	if err != nil {
 		return r, false, fmt.Errorf("ask the gateway: %w", err)
 	}
-	req.GetBody = nil // so that the transport does not send it a second time by itself
+	req.GetBody = nil // so that the transport does not repeat the request
 	answer, err := c.http.Do(req)
 	if err != nil {
 		return r, false, fmt.Errorf("ask the gateway: %w", err)

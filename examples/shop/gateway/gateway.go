@@ -1,9 +1,9 @@
-// Package gateway is a payment gateway as a merchant meets it: a program of its own, with a ledger of its
-// own, idempotent by key for as long as it remembers the key, and at will slow, out of order, or silent after
-// it has done what was asked.
+// Package gateway simulates a payment gateway: a separate program with its own ledger. It is idempotent by
+// key while it remembers the key. It can be slow, answer out of order, or fail to answer after it has done
+// the request.
 //
-// ledger.go is what it does, http.go how it is asked (`shop gateway`), mood.go how it misbehaves, client.go
-// the merchant's side.
+// ledger.go does the work, http.go serves it (`shop gateway`), mood.go misbehaves, client.go is the
+// merchant's side.
 package gateway
 
 import (
@@ -15,25 +15,25 @@ import (
 
 // A Gateway moves money, once for each key.
 type Gateway interface {
-	// Charge takes money from a customer. Under a key that it remembers it answers as it did before.
-	// A *RefusedError is its final "no". Any other error leaves open whether money was moved.
+	// Charge takes money from a customer. For a remembered key it returns the same answer again. A
+	// *RefusedError is a final refusal. After any other error the money may have been moved.
 	Charge(ctx context.Context, key string, m Move) (Receipt, error)
 	// Refund gives money to a customer, in the same way.
 	Refund(ctx context.Context, key string, m Move) (Receipt, error)
-	// Cancel uses a key up: what was not moved under it never will be. Done: it was, before.
+	// Cancel invalidates a key: no money will be moved under it. done is true if money was moved before.
 	Cancel(ctx context.Context, key string) (r Receipt, done bool, err error)
-	// Find looks a key up in the ledger, which forgets nothing.
+	// Find looks a key up in the ledger, which never forgets.
 	Find(ctx context.Context, key string) (r Receipt, found bool, err error)
 }
 
-// A Move is what a merchant asks for.
+// A Move is a merchant's request.
 type Move struct {
 	Customer string `json:"customer"`
-	Order    string `json:"order"` // as the merchant calls it
+	Order    string `json:"order"` // the merchant's id
 	Cents    int64  `json:"cents"`
 }
 
-// A Receipt is what was moved.
+// A Receipt is a completed move.
 type Receipt struct {
 	ID   string `json:"id"`
 	Kind string `json:"kind"` // Charge or Refund
@@ -47,12 +47,12 @@ const (
 	Refund = "refund"
 )
 
-// A RefusedError is the gateway's "no": nothing was moved, and under this key nothing will be.
+// A RefusedError is a final refusal: no money was moved, and none will be under this key.
 type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return "the gateway refuses: " + e.Reason }
 
-// A BusyError says that the gateway did not even begin.
+// A BusyError means that the gateway has not started.
 type BusyError struct{ After time.Duration }
 
 func (e *BusyError) Error() string {
@@ -60,19 +60,19 @@ func (e *BusyError) Error() string {
 }
 
 var (
-	// ErrOther: the key was used for something else.
-	ErrOther = errors.New("the key was used for something else")
-	// ErrInvalid: this cannot be asked for, now or later.
-	ErrInvalid = errors.New("the request is not valid")
+	// ErrOther means that the key was used for another request.
+	ErrOther = errors.New("the key was used for another request")
+	// ErrInvalid means that the request can never succeed.
+	ErrInvalid = errors.New("the request is invalid")
 )
 
-// Why money is not moved.
+// Reasons of refusals.
 const (
 	NoMoney   = "not enough money"
 	Cancelled = "cancelled before"
 )
 
-// Check says what is wrong with a request; nil: nothing.
+// Check validates a request.
 func Check(key string, m Move) error {
 	switch {
 	case key == "" || len(key) > maxKey:

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// counter is a gateway in these moods behind HTTP, and its ledger's clock.
+// counter returns a gateway with these moods behind HTTP, and its ledger's clock.
 func counter(t *testing.T, r gateway.Rates) (gateway.Gateway, *time.Time) {
 	t.Helper()
 	db, err := sqlitestore.Open(filepath.Join(t.TempDir(), "gateway.db"))
@@ -119,7 +119,7 @@ func TestMoods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, _ := counter(t, c.rates)
 			most := 5 * time.Minute
-			if name == "hangs" { // which ends with the caller's patience
+			if name == "hangs" { // this ends with the caller's patience
 				most = 3 * time.Second
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), most)
@@ -131,7 +131,7 @@ func TestMoods(t *testing.T) {
 			if name == "busy" {
 				return
 			}
-			// The effect does not depend on who listens: it is there at last.
+			// The effect happens even if the client has disconnected.
 			for deadline := time.Now().Add(5 * time.Minute); ; {
 				_, there, err := g.Find(t.Context(), "k")
 				if err == nil && there == c.moved {
@@ -145,7 +145,7 @@ func TestMoods(t *testing.T) {
 	}
 }
 
-// Problems are problem+json.
+// Errors are problem+json.
 func TestProblems(t *testing.T) {
 	server := httptest.NewServer(gateway.NewServer[int](nil,
 		gateway.NewMoods(1, gateway.Rates{Busy: 1})).Handler())

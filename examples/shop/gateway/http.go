@@ -13,11 +13,11 @@ import (
 const (
 	keyHeader = "Idempotency-Key"
 	maxBody   = 4 << 10
-	// patience is how long the ledger may take. It does not depend on whether the client still listens.
+	// patience limits the ledger's work. The work continues if the client disconnects.
 	patience = 10 * time.Second
 )
 
-// A Server answers for a Ledger, in its moods.
+// A Server serves a Ledger and misbehaves at random.
 type Server struct {
 	ledger inside
 	moods  *Moods
@@ -30,7 +30,7 @@ type inside interface {
 	forget(ctx context.Context, key string, after time.Duration) error
 }
 
-// NewServer answers for l; moods nil: it has none.
+// NewServer returns a server of l. If moods is nil it does not misbehave.
 func NewServer[TTx any](l *Ledger[TTx], moods *Moods) *Server {
 	if moods == nil {
 		moods = NewMoods(0, Rates{})
@@ -45,8 +45,8 @@ func NewServer[TTx any](l *Ledger[TTx], moods *Moods) *Server {
 //	DELETE /moves/{key}  cancels a key: 204 nothing was moved and nothing will be, 200 with what was moved before
 //	GET    /moves/{key}  looks it up: 200 or 404
 //
-// A move answers 200 with its receipt, each time the same; 402 is a refusal, each time the same; 422 the key
-// was used for something else. Errors are application/problem+json (RFC 9457).
+// A move answers 200 with its receipt, or 402 for a refusal; a repeat gets the same answer. 422 means that
+// the key was used for another request. Errors are application/problem+json (RFC 9457).
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /charges", func(w http.ResponseWriter, r *http.Request) { s.move(w, r, Charge) })
@@ -57,14 +57,14 @@ func (s *Server) Handler() http.Handler {
 		wait(r.Context(), s.moods.slowness())
 		if s.moods.Is(Busy, s.moods.rates.Busy) {
 			w.Header().Set("Retry-After", "1")
-			problem(w, http.StatusServiceUnavailable, "too much to do; nothing was begun")
+			problem(w, http.StatusServiceUnavailable, "busy; the request was not started")
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
 }
 
-// wait takes d, or less if the client leaves.
+// wait sleeps for d, or until the client disconnects.
 func wait(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -91,12 +91,12 @@ func (s *Server) move(w http.ResponseWriter, r *http.Request, kind string) {
 	defer cancel()
 	receipt, err := s.carry(ctx, kind, key, m)
 	if err == nil && s.moods.Is(Failed, s.moods.rates.Fail) {
-		problem(w, http.StatusInternalServerError, "something went wrong, and the money may have been moved")
+		problem(w, http.StatusInternalServerError, "internal error; the money may have been moved")
 		return
 	}
 	if err == nil && s.moods.Is(Hung, s.moods.rates.Hang) {
 		wait(r.Context(), s.moods.rates.HangFor)
-		problem(w, http.StatusGatewayTimeout, "it took too long, and the money may have been moved")
+		problem(w, http.StatusGatewayTimeout, "timeout; the money may have been moved")
 		return
 	}
 	answer(w, r, receipt, err)
@@ -150,7 +150,7 @@ func answer(w http.ResponseWriter, r *http.Request, body Receipt, err error) {
 	default:
 		slog.ErrorContext(r.Context(), "gateway", "method", r.Method, "path", r.URL.Path, "error", err)
 		problem(w, http.StatusInternalServerError,
-			fmt.Sprintf("%s is not done, or it is; ask again under the same key", r.Method))
+			fmt.Sprintf("the result of %s is unknown; retry with the same key", r.Method))
 	}
 }
 
@@ -163,5 +163,5 @@ func problem(w http.ResponseWriter, code int, detail string) {
 func send(w http.ResponseWriter, code int, contentType string, body any) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // the client is gone if this fails
+	_ = json.NewEncoder(w).Encode(body) // an error means that the client has gone
 }

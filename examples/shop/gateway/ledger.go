@@ -24,20 +24,20 @@ var (
 // Options of a Ledger. The zero value works.
 type Options struct {
 	Memory time.Duration // how long a key is remembered. Default 24 h
-	// customers and the cents that they begin with, where they have none yet. Default none
+	// Funds has customers and their initial cents, for customers without an account. Default none.
 	Funds map[string]int64
 	Now   func() time.Time // default time.Now
-	NewID func() string    // of a move. Default: 26 random letters and digits
+	NewID func() string    // for moves; default: 26 random letters and digits
 }
 
-// A Ledger is a Gateway over a database of its own. It has no Skald in it.
+// A Ledger is a Gateway with its own database. It does not use Skald.
 type Ledger[TTx any] struct {
 	home table.Home[TTx]
 	sql  map[string]string
 	o    Options
 }
 
-// NewLedger is the ledger at home.
+// NewLedger returns the ledger at home.
 func NewLedger[TTx any](home table.Home[TTx], o *Options) (*Ledger[TTx], error) {
 	l := &Ledger[TTx]{home: home}
 	if o != nil {
@@ -57,7 +57,7 @@ func NewLedger[TTx any](home table.Home[TTx], o *Options) (*Ledger[TTx], error) 
 	return l, err
 }
 
-// Prepare makes the tables, and gives customers what they begin with.
+// Prepare creates the tables and the initial balances.
 func (l *Ledger[TTx]) Prepare(ctx context.Context) error {
 	if err := l.home.Make(ctx, schema); err != nil {
 		return fmt.Errorf("make the gateway's tables: %w", err)
@@ -76,7 +76,7 @@ func (l *Ledger[TTx]) begin(ctx context.Context, do func(db table.DB) error) err
 	return l.home.Begin(ctx, func(tx TTx) error { return do(l.home.DB(tx)) })
 }
 
-// Charge takes money from a customer who has it.
+// Charge takes money from a customer.
 func (l *Ledger[TTx]) Charge(ctx context.Context, key string, m Move) (Receipt, error) {
 	return l.move(ctx, Receipt{Kind: Charge, Key: key, Move: m}, "")
 }
@@ -86,7 +86,7 @@ func (l *Ledger[TTx]) Refund(ctx context.Context, key string, m Move) (Receipt, 
 	return l.move(ctx, Receipt{Kind: Refund, Key: key, Move: m}, "")
 }
 
-// move moves money, or refuses for why if that is not empty: once for a key that is remembered.
+// move moves money, or refuses with why if it is not empty. It does so once for each remembered key.
 func (l *Ledger[TTx]) move(ctx context.Context, r Receipt, why string) (out Receipt, err error) {
 	if err := Check(r.Key, r.Move); err != nil {
 		return r, err
@@ -121,10 +121,10 @@ func request(r Receipt) string {
 	return fmt.Sprintf("%s %d %q %q", r.Kind, r.Cents, r.Customer, r.Order)
 }
 
-// A memory is what is known of a key.
+// A memory is the stored state of a key.
 type memory struct{ request, move, refused string }
 
-// remember takes a key into the memory; not nil: it is there already.
+// remember stores a key. It returns the existing state if the key is stored already.
 func (l *Ledger[TTx]) remember(ctx context.Context, db table.DB, key, request string) (*memory, error) {
 	now := l.o.Now()
 	if _, err := db.Exec(ctx, l.sql["Expire"], key, table.Time(now)); err != nil {
@@ -141,7 +141,7 @@ func (l *Ledger[TTx]) remember(ctx context.Context, db table.DB, key, request st
 	return &m, nil
 }
 
-// recalled answers as before.
+// recalled returns the earlier answer.
 func (l *Ledger[TTx]) recalled(ctx context.Context, db table.DB, r Receipt,
 	m *memory) (out Receipt, why string, err error) {
 	switch {
@@ -152,7 +152,7 @@ func (l *Ledger[TTx]) recalled(ctx context.Context, db table.DB, r Receipt,
 	}
 	out, found, err := l.find(ctx, db, r.Key)
 	if err == nil && !found {
-		err = fmt.Errorf("the ledger has nothing of key %s", r.Key)
+		err = fmt.Errorf("the ledger has no move with key %s", r.Key)
 	}
 	return out, "", err
 }
@@ -178,7 +178,7 @@ func (l *Ledger[TTx]) carry(ctx context.Context, db table.DB,
 	return r, "", nil
 }
 
-// Cancel uses a key up.
+// Cancel invalidates a key.
 func (l *Ledger[TTx]) Cancel(ctx context.Context, key string) (r Receipt, done bool, err error) {
 	err = l.begin(ctx, func(db table.DB) error {
 		known, err := l.remember(ctx, db, key, "")
@@ -216,7 +216,7 @@ type Moved struct {
 	At time.Time
 }
 
-// Moves is all that was moved for an order, as it was moved.
+// Moves returns all moves of an order, in order.
 func (l *Ledger[TTx]) Moves(ctx context.Context, order string) (out []Moved, err error) {
 	err = table.All(ctx, l.home.Read, l.sql["Moves"], []any{order}, func(row table.Row) (err error) {
 		var m Moved
@@ -228,18 +228,18 @@ func (l *Ledger[TTx]) Moves(ctx context.Context, order string) (out []Moved, err
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look up what was moved for %s: %w", order, err)
+		return nil, fmt.Errorf("look up the moves of %s: %w", order, err)
 	}
 	return out, nil
 }
 
-// decline refuses what it could do, and remembers that.
+// decline refuses a charge that is possible, and remembers the refusal.
 func (l *Ledger[TTx]) decline(ctx context.Context, key string, m Move) error {
 	_, err := l.move(ctx, Receipt{Kind: Charge, Key: key, Move: m}, NoMoney)
 	return err
 }
 
-// forget lets a key be forgotten after a while, though it was to be remembered longer.
+// forget makes the gateway forget a key early, after a while.
 func (l *Ledger[TTx]) forget(ctx context.Context, key string, after time.Duration) error {
 	return l.begin(ctx, func(db table.DB) error {
 		_, err := db.Exec(ctx, l.sql["Forget"], key, table.Time(l.o.Now().Add(after)))

@@ -6,23 +6,23 @@ import (
 	"github.com/skald-go/skald/examples/shop/mood"
 )
 
-// Rates say how likely each mood is, per request, from 0 to 1. The zero value is a gateway that does what it
-// is asked.
+// Rates are the probabilities of each mood, per request, from 0 to 1. The zero value is a well-behaved
+// gateway.
 type Rates struct {
-	Slow    float64 // it takes up to SlowFor before it begins
+	Slow    float64 // waits up to SlowFor before it starts
 	SlowFor time.Duration
-	Busy    float64 // it answers 503 and does not begin
-	Decline float64 // it refuses a charge that could be paid, for good
-	Fail    float64 // it does what is asked and answers 500
-	Hang    float64 // it does what is asked and answers nothing for HangFor
+	Busy    float64 // answers 503 without starting
+	Decline float64 // permanently refuses a charge that is possible
+	Fail    float64 // does the request and answers 500
+	Hang    float64 // does the request and does not answer for HangFor
 	HangFor time.Duration
-	Forget  float64 // it forgets the key after ForgetAfter, long before it should
-	// ForgetAfter should be longer than a merchant's request can be under way: who sends one under a key that
-	// was forgotten, and has not looked it up, pays twice.
+	Forget  float64 // forgets the key after ForgetAfter, much too early
+	// ForgetAfter should be longer than a merchant's request can take: a retry with a forgotten key,
+	// without a look-up, charges twice.
 	ForgetAfter time.Duration
 }
 
-// RatesOf is the preset of that name: none, some or wild.
+// RatesOf returns a preset: none, some or wild.
 func RatesOf(name string) (r Rates, ok bool) {
 	switch name {
 	case "none":
@@ -37,7 +37,7 @@ func RatesOf(name string) (r Rates, ok bool) {
 	return Rates{}, false
 }
 
-// The moods, as Moods.Counts names them.
+// The names of moods in Moods.Counts.
 const (
 	Slow     = "gateway_slow"
 	Busy     = "gateway_busy"
@@ -47,14 +47,14 @@ const (
 	Forgot   = "gateway_forgot_key"
 )
 
-// Moods decide, by a seed, how a gateway is at each request, and count that.
+// Moods decides at random, by a seed, how the gateway misbehaves, and counts it.
 type Moods struct {
 	*mood.Dice
 	rates Rates
 }
 
-// NewMoods are moods at these rates.
+// NewMoods returns moods with these rates.
 func NewMoods(seed uint64, r Rates) *Moods { return &Moods{mood.New(seed, 0x9a7e), r} }
 
-// slowness is how long it takes this time.
+// slowness returns the delay of this request.
 func (m *Moods) slowness() time.Duration { return m.For(Slow, m.rates.Slow, m.rates.SlowFor) }

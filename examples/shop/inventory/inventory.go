@@ -1,5 +1,5 @@
-// Package inventory is the service that puts goods aside for orders that are paid, all items of an order or
-// none, and puts them back when the parcel fails.
+// Package inventory is the service that reserves goods for paid orders, all items of an order or none, and
+// releases them if the parcel fails.
 package inventory
 
 import (
@@ -28,13 +28,13 @@ var (
 )
 
 var (
-	// ErrShort is the verdict on an order that the stock cannot serve.
+	// ErrShort refuses an order because of missing stock.
 	ErrShort = errors.New("out of stock")
-	// ErrBarred is the verdict on an order whose reservation was undone before it came.
+	// ErrBarred refuses an order whose reservation was undone before it arrived.
 	ErrBarred = errors.New("the order was given up before its goods were put aside")
 )
 
-// What became of a reservation.
+// States of a reservation.
 const (
 	reserved = "reserved"
 	barred   = "barred"
@@ -42,12 +42,12 @@ const (
 
 // Options of an Inventory service. The zero value works.
 type Options struct {
-	Outbox *outbox.Options  // default: as it says
+	Outbox *outbox.Options  // default: the outbox's
 	Now    func() time.Time // default time.Now
-	// instances of a build that knew no steps share the group, or did: what they put aside is asked for.
-	// Default false
+	// Older is true if instances of a build without steps share the group, or did: the service then checks
+	// reservations of such builds. Default false.
 	Older bool
-	// SKUs and how many pieces there are, where the stock does not have them yet. Default none
+	// Stock has the initial number of pieces, for SKUs without stock. Default none.
 	Stock map[string]int64
 }
 
@@ -61,7 +61,7 @@ type Inventory[TTx any] struct {
 	o       Options
 }
 
-// New is the Inventory service at home.
+// New returns the Inventory service at home.
 func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Inventory[TTx], error) {
 	s := &Inventory[TTx]{home: home, events: events}
 	if o != nil {
@@ -79,7 +79,7 @@ func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Inve
 	return s, err
 }
 
-// Prepare makes the tables, and delivers the goods that they lack.
+// Prepare creates the tables, and adds missing stock.
 func (s *Inventory[TTx]) Prepare(ctx context.Context) error {
 	if err := s.journal.Prepare(ctx); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (s *Inventory[TTx]) Prepare(ctx context.Context) error {
 	})
 }
 
-// Listen tells in what this service handles.
+// Listen registers the handlers of this service.
 func (s *Inventory[TTx]) Listen(in *inbox.Inbox[TTx]) {
 	if s.events.Style == event.Orchestrated {
 		s.obey(in)
@@ -113,26 +113,26 @@ func step[TTx any](in *inbox.Inbox[TTx]) *inbox.Step[TTx, event.Verdict] {
 	return inbox.NewStep(in, "reserve", func(m skald.Received[event.Verdict]) string { return m.Value.ID })
 }
 
-// react does what follows from what other services have said.
+// react registers handlers for the events of other services.
 func (s *Inventory[TTx]) react(in *inbox.Inbox[TTx]) {
 	barred := func(m skald.Received[event.Verdict]) []skald.Draft {
 		return []skald.Draft{s.no(m.Value.Order, ErrBarred)}
 	}
 	reserve := step(in)
 	inbox.DoOn(reserve, s.events.PaymentTaken, s.reserve, inbox.IfBarred(barred)) // it is paid
-	inbox.UndoOn(reserve, s.events.ParcelFailed, s.release)                       // the carrier does not take it
-	inbox.UndoOn(reserve, s.events.ParcelStopped, s.release)                      // its customer has cancelled it
+	inbox.UndoOn(reserve, s.events.ParcelFailed, s.release)                       // the carrier refused it
+	inbox.UndoOn(reserve, s.events.ParcelStopped, s.release)                      // the customer cancelled it
 }
 
-// obey does what the order's saga says. The saga waits for the answer to an undo, also where there was
-// nothing to undo.
+// obey registers handlers for the commands of the order's saga. The saga waits for an answer to an undo,
+// even if there is nothing to undo.
 func (s *Inventory[TTx]) obey(in *inbox.Inbox[TTx]) {
 	barred := func(m skald.Received[event.Verdict]) []skald.Draft {
 		return []skald.Draft{s.no(m.Value.Order, ErrBarred)}
 	}
 	nothing := func(m skald.Received[event.Verdict], was store.StepState) []skald.Draft {
 		if was == store.StepDone {
-			return nil // it is said with the release
+			return nil // the release publishes it
 		}
 		v := event.Verdict{Order: m.Value.Order, Reason: "nothing was put aside"}
 		return []skald.Draft{s.events.StockReleased.New(v.ID, v)}
@@ -142,7 +142,7 @@ func (s *Inventory[TTx]) obey(in *inbox.Inbox[TTx]) {
 	inbox.UndoOn(reserve, s.events.ReleaseStock, s.release, inbox.Reply(nothing))
 }
 
-// Entities are the SKUs of the order, sorted: a "short" stands only if none of them came back meanwhile.
+// Entities returns the SKUs of the order, sorted. So "out of stock" is still true at the commit.
 func (s *Inventory[TTx]) Entities(m skald.Message) []store.Lock {
 	asked := s.events.PaymentTaken
 	if s.events.Style == event.Orchestrated {
@@ -150,7 +150,7 @@ func (s *Inventory[TTx]) Entities(m skald.Message) []store.Lock {
 	}
 	v, err := asked.Decode(context.Background(), m)
 	if err != nil {
-		return nil // the handler tells
+		return nil // the handler returns the error
 	}
 	var out []store.Lock
 	for _, g := range goods(v.Value.Order) {
@@ -159,7 +159,7 @@ func (s *Inventory[TTx]) Entities(m skald.Message) []store.Lock {
 	return out
 }
 
-// reserve puts all items of a paid order aside, or none.
+// reserve reserves all items of a paid order, or none.
 func (s *Inventory[TTx]) reserve(ctx context.Context, tx TTx,
 	m skald.Received[event.Verdict]) (r inbox.Result, err error) {
 	if err := s.journal.Note(ctx, tx, m.Message); err != nil {
@@ -187,7 +187,7 @@ func (s *Inventory[TTx]) putAside(ctx context.Context, tx TTx, order event.Order
 	return s.out.Write(ctx, tx, s.events.StockReserved.New(order.ID, event.Verdict{Order: order}))
 }
 
-// short undoes what reserve began, and says so.
+// short refuses the order: what reserve has done rolls back.
 func (s *Inventory[TTx]) short(order event.Order, why error) error {
 	return skald.Reject(why, s.no(order, why))
 }
@@ -196,8 +196,7 @@ func (s *Inventory[TTx]) no(order event.Order, why error) skald.Draft {
 	return s.events.StockShort.New(order.ID, event.Verdict{Order: order, Reason: why.Error()})
 }
 
-// release undoes reserve. It is called only where something was put aside: else a reservation that should
-// come late is barred.
+// release undoes reserve. It runs only if goods were reserved. Otherwise a late reservation is barred.
 func (s *Inventory[TTx]) release(ctx context.Context, tx TTx, m skald.Received[event.Verdict],
 	_ inbox.DoneStep) (r inbox.Result, err error) {
 	if err := s.journal.Note(ctx, tx, m.Message); err != nil {
@@ -211,7 +210,7 @@ func (s *Inventory[TTx]) putBack(ctx context.Context, tx TTx, v event.Verdict) e
 	switch n, err := db.Exec(ctx, s.sql["Released"], order.ID); {
 	case err != nil:
 		return fmt.Errorf("mark as released: %w", err)
-	case n == 0: // put back by a build that knows no steps
+	case n == 0: // a build without steps has released them
 		return nil
 	}
 	for _, g := range goods(order) {
@@ -225,12 +224,12 @@ func (s *Inventory[TTx]) putBack(ctx context.Context, tx TTx, v event.Verdict) e
 	return s.out.Write(ctx, tx, s.events.StockReleased.New(order.ID, v))
 }
 
-// state is what became of an order's reservation, for builds that know no steps, and how often it was asked
-// for; if nothing yet, it is first from now on.
+// state returns the state of an order's reservation, for builds without steps, and the number of calls. The
+// first call sets the state to first.
 func (s *Inventory[TTx]) state(ctx context.Context, db table.DB, order,
 	first string) (state string, asked int64, err error) {
 	if err := db.QueryRow(ctx, s.sql["State"], order, first).Scan(&state, &asked); err != nil {
-		return "", 0, fmt.Errorf("look at the reservation: %w", err)
+		return "", 0, fmt.Errorf("read the reservation: %w", err)
 	}
 	return state, asked, nil
 }
@@ -259,7 +258,7 @@ type good struct {
 	quantity int64
 }
 
-// goods are what an order takes of each SKU, sorted, so that two orders never wait for each other in a ring.
+// goods returns the quantities of an order by SKU, sorted so that two orders cannot deadlock.
 func goods(o event.Order) []good {
 	sum := map[string]int64{}
 	for _, item := range o.Items {

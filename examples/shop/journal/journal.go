@@ -1,5 +1,5 @@
-// Package journal notes, in the transaction of each effect, which message it is the effect of. The auditor
-// holds it against the inbox's marks: as many notes as marks, or an effect happened twice or never.
+// Package journal records, in the transaction of each effect, the message that caused it. The auditor
+// compares it with the inbox's marks: if the numbers differ, an effect happened twice or never.
 package journal
 
 import (
@@ -20,14 +20,14 @@ var (
 	queries embed.FS
 )
 
-// A Journal belongs to one service.
+// A Journal has the records of one service.
 type Journal[TTx any] struct {
 	home table.Home[TTx]
 	sql  map[string]string
 	now  func() time.Time
 }
 
-// New is the journal of the service at home; now nil: time.Now.
+// New returns the journal of the service at home; now nil means time.Now.
 func New[TTx any](home table.Home[TTx], now func() time.Time) (*Journal[TTx], error) {
 	sql, err := table.Statements(queries)
 	if err != nil {
@@ -39,7 +39,7 @@ func New[TTx any](home table.Home[TTx], now func() time.Time) (*Journal[TTx], er
 	return &Journal[TTx]{home: home, sql: sql, now: now}, nil
 }
 
-// Prepare makes the journal's table.
+// Prepare creates the journal's table.
 func (j *Journal[TTx]) Prepare(ctx context.Context) error {
 	if err := j.home.Make(ctx, schema); err != nil {
 		return fmt.Errorf("make the journal: %w", err)
@@ -47,7 +47,7 @@ func (j *Journal[TTx]) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// Note writes down that m has its effect in tx.
+// Note records that m has its effect in tx.
 func (j *Journal[TTx]) Note(ctx context.Context, tx TTx, m skald.Message) error {
 	_, err := j.home.DB(tx).Exec(ctx, j.sql["Note"], m.Source, m.ID, m.Type, string(m.Key),
 		table.Time(j.now()))
@@ -57,7 +57,7 @@ func (j *Journal[TTx]) Note(ctx context.Context, tx TTx, m skald.Message) error 
 	return nil
 }
 
-// On lets in handle e with h, noted.
+// On registers h for e, and notes each handled message.
 func On[TTx, T any](in *inbox.Inbox[TTx], j *Journal[TTx], e skald.Event[T],
 	h func(ctx context.Context, tx TTx, m skald.Received[T]) error,
 ) {

@@ -16,19 +16,19 @@ var (
 	queries embed.FS
 )
 
-// A Box keeps mails in a database of its own. It has no Skald in it.
+// A Box stores mails in its own database. It does not use Skald.
 type Box[TTx any] struct {
 	home table.Home[TTx]
 	sql  map[string]string
 }
 
-// NewBox is the mailbox at home.
+// NewBox returns the mailbox at home.
 func NewBox[TTx any](home table.Home[TTx]) (*Box[TTx], error) {
 	sql, err := table.Statements(queries)
 	return &Box[TTx]{home, sql}, err
 }
 
-// Prepare makes the table.
+// Prepare creates the table.
 func (b *Box[TTx]) Prepare(ctx context.Context) error {
 	if err := b.home.Make(ctx, schema); err != nil {
 		return fmt.Errorf("make the mailbox: %w", err)
@@ -36,7 +36,8 @@ func (b *Box[TTx]) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// Take keeps m. A mail that it has is not kept again; ErrOther: under its Message-ID it has another.
+// Take stores m. A repeated mail is not stored again. It returns ErrOther if the Message-ID belongs to
+// another mail.
 func (b *Box[TTx]) Take(ctx context.Context, m Mail) error {
 	return b.home.Begin(ctx, func(tx TTx) error {
 		n, err := b.home.DB(tx).Exec(ctx, b.sql["Take"], m.ID, m.To, m.Subject, table.Time(time.Now()))

@@ -11,22 +11,22 @@ import (
 	"time"
 )
 
-// A Client sends mails to a server, each on a connection of its own. It sends once: whoever sends again does
-// so under the same Message-ID.
+// A Client sends mails to a server, each on a new connection. It sends once; to retry, the caller uses the
+// same Message-ID.
 type Client struct{ addr string }
 
 var _ Sender = (*Client)(nil)
 
-// NewClient sends to the server at addr, HOST:PORT.
+// NewClient returns a client of the server at addr, HOST:PORT.
 func NewClient(addr string) *Client { return &Client{addr} }
 
 const (
 	sender = "orders@shop.example"
-	// later is when to come again to a server that is busy.
+	// later is the delay before a retry at a busy server.
 	later = 200 * time.Millisecond
 )
 
-// Send has m delivered.
+// Send delivers m.
 func (c *Client) Send(ctx context.Context, m Mail) error {
 	err := c.send(ctx, m)
 	var no *textproto.Error
@@ -67,9 +67,9 @@ func (c *Client) send(ctx context.Context, m Mail) error {
 	if _, err := fmt.Fprintf(w, form, sender, m.To, subject, m.ID, date, m.Subject); err != nil {
 		return err
 	}
-	if err := w.Close(); err != nil { // the server's answer to all of it
+	if err := w.Close(); err != nil { // the server's answer to the whole mail
 		return err
 	}
-	_ = s.Quit() // it is taken, whatever becomes of this
+	_ = s.Quit() // the mail is accepted, so an error does not matter
 	return nil
 }

@@ -1,11 +1,11 @@
-// Package mail is a mail server as a shop meets it: a program of its own that speaks SMTP (RFC 5321), with a
-// mailbox of its own, and at will busy, slow, or silent after it has taken a mail.
+// Package mail simulates a mail server: a separate program that speaks SMTP (RFC 5321), with its own
+// mailbox. It can be busy, slow, or fail to answer after it has accepted a mail.
 //
-// SMTP has no question for "did you take it?". What makes a mail arrive once is its Message-ID (RFC 5322):
-// this server knows again each one that it has ever taken, as mailboxes do that suppress duplicates.
+// SMTP has no command to ask whether a mail was accepted. The Message-ID (RFC 5322) makes a mail arrive
+// once: this server remembers every accepted one, as mailboxes that suppress duplicates do.
 //
-// box.go is what it keeps, server.go how it is spoken to (`shop mail`), mood.go how it misbehaves, client.go
-// the shop's side.
+// box.go is the mailbox, server.go the SMTP server (`shop mail`), mood.go misbehaves, client.go is the
+// shop's side.
 package mail
 
 import (
@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// A Sender has mails delivered, each Message-ID once.
+// A Sender delivers mails, each Message-ID once.
 type Sender interface {
-	// Send has m delivered. A *RefusedError is the server's final "no"; a *BusyError says that it has not
-	// taken m. Any other error leaves open whether it has.
+	// Send delivers m. A *RefusedError is a final refusal. A *BusyError means that m was not accepted.
+	// After any other error m may have been accepted.
 	Send(ctx context.Context, m Mail) error
 }
 
@@ -29,17 +29,17 @@ type Mail struct {
 	Subject string `json:"subject"`
 }
 
-// A RefusedError is the server's "no": the mail is not delivered, and will not be.
+// A RefusedError is a final refusal: the mail is not delivered, and will not be.
 type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return "the mail server refuses: " + e.Reason }
 
-// A BusyError says that the server has not taken the mail.
+// A BusyError means that the server has not accepted the mail.
 type BusyError struct{ After time.Duration }
 
 func (e *BusyError) Error() string {
 	return fmt.Sprintf("the mail server is busy: send again in %v", e.After)
 }
 
-// ErrOther: the Message-ID is that of another mail.
-var ErrOther = errors.New("the Message-ID is that of another mail")
+// ErrOther means that the Message-ID belongs to another mail.
+var ErrOther = errors.New("the Message-ID belongs to another mail")

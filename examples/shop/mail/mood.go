@@ -6,16 +6,15 @@ import (
 	"github.com/skald-go/skald/examples/shop/mood"
 )
 
-// Rates say how likely each mood is, per mail, from 0 to 1. The zero value is a server that does what it is
-// asked.
+// Rates are the probabilities of each mood, per mail, from 0 to 1. The zero value is a well-behaved server.
 type Rates struct {
-	Slow    float64 // it takes up to SlowFor before it begins
+	Slow    float64 // waits up to SlowFor before it starts
 	SlowFor time.Duration
-	Busy    float64 // it answers 451 and does not take the mail
-	Cut     float64 // it takes the mail, and hangs up without an answer
+	Busy    float64 // answers 451 and does not accept the mail
+	Cut     float64 // accepts the mail, and disconnects without an answer
 }
 
-// RatesOf is the preset of that name: none, some or wild.
+// RatesOf returns a preset: none, some or wild.
 func RatesOf(name string) (r Rates, ok bool) {
 	switch name {
 	case "none":
@@ -28,21 +27,21 @@ func RatesOf(name string) (r Rates, ok bool) {
 	return Rates{}, false
 }
 
-// The moods, as Moods.Counts names them.
+// The names of moods in Moods.Counts.
 const (
 	Slow = "mail_slow"
 	Busy = "mail_busy"
 	Cut  = "mail_cut_after"
 )
 
-// Moods decide, by a seed, how a server is at each mail, and count that.
+// Moods decides at random, by a seed, how the server misbehaves, and counts it.
 type Moods struct {
 	*mood.Dice
 	rates Rates
 }
 
-// NewMoods are moods at these rates.
+// NewMoods returns moods with these rates.
 func NewMoods(seed uint64, r Rates) *Moods { return &Moods{mood.New(seed, 0x3a11), r} }
 
-// slowness is how long it takes this time.
+// slowness returns the delay of this mail.
 func (m *Moods) slowness() time.Duration { return m.For(Slow, m.rates.Slow, m.rates.SlowFor) }

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// maxTalk is how many bytes a client may send on one connection.
+	// maxTalk limits the bytes of a client on one connection.
 	maxTalk = 256 << 10
-	// patience is how long the server waits for a command, and for its mailbox.
+	// patience limits the wait for a command, and for the mailbox.
 	patience = 10 * time.Second
 )
 
-// A Server speaks SMTP for a Box, in its moods.
+// A Server serves a Box by SMTP and misbehaves at random.
 type Server struct {
 	box   taker
 	moods *Moods
@@ -34,7 +34,7 @@ type taker interface {
 	Take(ctx context.Context, m Mail) error
 }
 
-// NewServer speaks for b; moods nil: it has none.
+// NewServer returns a server of b. If moods is nil it does not misbehave.
 func NewServer[TTx any](b *Box[TTx], moods *Moods) *Server {
 	if moods == nil {
 		moods = NewMoods(0, Rates{})
@@ -42,7 +42,7 @@ func NewServer[TTx any](b *Box[TTx], moods *Moods) *Server {
 	return &Server{b, moods}
 }
 
-// Serve takes mails until ctx is done. Who is sending one then is left without an answer.
+// Serve accepts mails until ctx ends. A client that is sending then gets no answer.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	var talks sync.WaitGroup
@@ -63,7 +63,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// talk answers one client until it, or the server, hangs up.
+// talk serves one client until one side disconnects.
 func (s *Server) talk(conn net.Conn) {
 	in := textproto.NewReader(bufio.NewReader(io.LimitReader(conn, maxTalk)))
 	out := textproto.NewWriter(bufio.NewWriter(conn))
@@ -87,7 +87,7 @@ func (s *Server) talk(conn net.Conn) {
 			from, to, answer = true, "", "250 yes"
 			time.Sleep(s.moods.slowness())
 			if s.moods.Is(Busy, s.moods.rates.Busy) {
-				from, answer = false, "451 too much to do; send it again"
+				from, answer = false, "451 busy; send it again"
 			}
 		case "RCPT":
 			if to, answer = address(rest), "250 yes"; !from || to == "" {
@@ -102,26 +102,26 @@ func (s *Server) talk(conn net.Conn) {
 			_ = out.PrintfLine("221 goodbye")
 			return
 		default:
-			answer = "502 that is not spoken here"
+			answer = "502 command not supported"
 		}
 	}
 }
 
-// address is what stands in angle brackets.
+// address returns the text in angle brackets.
 func address(s string) string {
 	_, s, _ = strings.Cut(s, "<")
 	s, _, _ = strings.Cut(s, ">")
 	return s
 }
 
-// data takes a mail; "": it hangs up.
+// data accepts a mail and returns the answer; "" disconnects.
 func (s *Server) data(in *textproto.Reader, out *textproto.Writer, to string) (answer string) {
 	if out.PrintfLine("354 go on; end with a dot") != nil {
 		return ""
 	}
 	text, err := in.ReadDotBytes()
 	if err != nil {
-		return "" // what has no dot at its end is not a mail
+		return "" // without the final dot it is not a complete mail
 	}
 	head, err := textproto.NewReader(bufio.NewReader(bytes.NewReader(text))).ReadMIMEHeader()
 	id := address(head.Get("Message-Id"))
@@ -130,14 +130,14 @@ func (s *Server) data(in *textproto.Reader, out *textproto.Writer, to string) (a
 	}
 	subject, err := new(mime.WordDecoder).DecodeHeader(head.Get("Subject"))
 	if err != nil {
-		return "554 its subject cannot be read"
+		return "554 its subject is invalid"
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	switch err := s.box.Take(ctx, Mail{ID: id, To: to, Subject: subject}); {
 	case errors.Is(err, ErrOther):
 		return "554 " + ErrOther.Error()
-	case err != nil: // it may be taken all the same: neither yes nor no would be true
+	case err != nil: // it may be stored, so neither yes nor no would be true
 		slog.ErrorContext(ctx, "mail server", "mail", id, "error", err)
 		return ""
 	case s.moods.Is(Cut, s.moods.rates.Cut):

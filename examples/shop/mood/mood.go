@@ -1,4 +1,4 @@
-// Package mood lets what a shop calls misbehave by chance, as a seed has it.
+// Package mood makes servers misbehave at random, by a seed.
 package mood
 
 import (
@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// Dice decide when a server is in a mood, and count that.
+// Dice decides when a server misbehaves, and counts it.
 type Dice struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
 	counts map[string]int64
 }
 
-// New are dice by a seed; those of each server have a stream of their own.
+// New returns dice with a seed; each server has its own stream.
 func New(seed, stream uint64) *Dice {
 	return &Dice{rng: rand.New(rand.NewPCG(seed, stream)), counts: map[string]int64{}}
 }
 
-// Counts is how often each mood came.
+// Counts returns how often each mood occurred.
 func (d *Dice) Counts() map[string]int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.counts)
 }
 
-// Is rolls the dice for one mood, whose rate is from 0 to 1.
+// Is rolls the dice for one mood, with a rate from 0 to 1.
 func (d *Dice) Is(mood string, rate float64) bool {
 	if rate <= 0 {
 		return false
@@ -41,7 +41,7 @@ func (d *Dice) Is(mood string, rate float64) bool {
 	return true
 }
 
-// For is how long a mood lasts this time, less than most; 0: it has not come.
+// For rolls the dice and returns the duration of the mood, less than most; 0 if it does not occur.
 func (d *Dice) For(mood string, rate float64, most time.Duration) time.Duration {
 	if !d.Is(mood, rate) {
 		return 0

@@ -1,5 +1,5 @@
-// Package notification is the service that has one mail sent to the customer when an order has ended. A mail
-// server delivers it, outside of any transaction; that it did is written down here.
+// Package notification is the service that sends one mail to the customer when an order has ended. A mail
+// server delivers it outside any transaction; this service records the delivery.
 package notification
 
 import (
@@ -30,17 +30,18 @@ var (
 // Options of a Notification service. The zero value works.
 type Options struct {
 	Now func() time.Time // default time.Now
-	// Mail delivers mails, each Message-ID once. Default: nobody does, and what is written down is the mail.
+	// Mail delivers mails, each Message-ID once. Default: none, and the recorded row is the mail.
 	Mail mail.Sender
-	// Memory is how long Mail knows a Message-ID again. Default: for ever. One that knows none again is
-	// Forgetful: then no mail is sent twice, but one whose first sending was not confirmed is a dead letter.
+	// Memory is how long Mail remembers a Message-ID. Default: forever. Use Forgetful for a server that
+	// remembers none: then no mail is sent twice, but a mail whose first sending was not confirmed becomes
+	// a dead letter.
 	Memory time.Duration
 }
 
-// Forgetful is the memory of a mail server that takes the same mail twice.
+// Forgetful is the Memory of a mail server that accepts the same mail twice.
 const Forgetful = time.Nanosecond
 
-// patience is how long the mail server may take.
+// patience limits a call of the mail server.
 const patience = time.Second
 
 // A Notification service.
@@ -53,7 +54,7 @@ type Notification[TTx any] struct {
 	o       Options
 }
 
-// New is the Notification service at home.
+// New returns the Notification service at home.
 func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Notification[TTx], error) {
 	s := &Notification[TTx]{home: home, events: events}
 	if o != nil {
@@ -71,7 +72,7 @@ func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Noti
 	return s, err
 }
 
-// Prepare makes the tables.
+// Prepare creates the tables.
 func (s *Notification[TTx]) Prepare(ctx context.Context) error {
 	if err := s.journal.Prepare(ctx); err != nil {
 		return err
@@ -82,7 +83,7 @@ func (s *Notification[TTx]) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// Listen tells in what this service handles.
+// Listen registers the handlers of this service.
 func (s *Notification[TTx]) Listen(in *inbox.Inbox[TTx]) {
 	for _, ended := range []skald.Event[event.Verdict]{s.events.OrderConfirmed, s.events.OrderCancelled} {
 		if s.o.Mail == nil {
@@ -93,10 +94,10 @@ func (s *Notification[TTx]) Listen(in *inbox.Inbox[TTx]) {
 	}
 }
 
-// Entities are none: mails do not concern each other.
+// Entities returns none: mails are independent.
 func (s *Notification[TTx]) Entities(skald.Message) []store.Lock { return nil }
 
-// about is the mail about the outcome of the order.
+// about returns the mail about the outcome of the order.
 func about(m skald.Received[event.Verdict]) mail.Mail {
 	subject := "Your order is on its way"
 	if m.Type == event.OrderCancelled {
@@ -104,13 +105,13 @@ func about(m skald.Received[event.Verdict]) mail.Mail {
 	}
 	return mail.Mail{
 		ID:      "order-" + url.QueryEscape(m.Value.ID) + "@shop.example",
-		To:      url.QueryEscape(m.Value.Customer) + "@customers.example", // the name may be anything
+		To:      url.QueryEscape(m.Value.Customer) + "@customers.example", // the name may contain any character
 		Subject: subject,
 	}
 }
 
-// send has the mail server deliver the mail. SMTP cannot be asked what became of a mail that nobody has
-// answered for, so there is nothing to look up: it is sent again under its Message-ID.
+// send delivers the mail by the mail server. SMTP has no look-up for a mail without an answer, so the mail
+// is sent again with the same Message-ID.
 func (s *Notification[TTx]) send() call.Call[TTx, event.Verdict, mail.Mail, struct{}] {
 	return call.Call[TTx, event.Verdict, mail.Mail, struct{}]{
 		At: s.server, Memory: s.o.Memory,
@@ -125,7 +126,7 @@ func (s *Notification[TTx]) send() call.Call[TTx, event.Verdict, mail.Mail, stru
 			case errors.As(err, &busy):
 				err = skald.RetryAfter(busy.After, err)
 			case errors.As(err, &no):
-				err = skald.Permanent(err) // somebody is to tell the customer otherwise
+				err = skald.Permanent(err) // an operator has to inform the customer
 			}
 			return struct{}{}, err
 		},

@@ -17,7 +17,7 @@ import (
 // Limits of a request.
 const (
 	maxBody     = 64 << 10
-	maxName     = 100 // bytes of a customer or SKU
+	maxName     = 100 // bytes of a customer name or SKU
 	maxItems    = 100
 	maxQuantity = 1000
 	maxAddress  = 500
@@ -32,9 +32,10 @@ const (
 //	POST /orders/{id}/cancel
 //	PUT  /orders/{id}/address {"address"}
 //
-// A request under a key answers 201, a repeat the same, another body 422: see package httpidem. A wish is 202
-// the first time and 200 again, 409 once the order has ended or is being cancelled; another address costs a
-// fee; its history tells the answer. Errors are application/problem+json (RFC 9457).
+// A new key answers 201, a repeat gets the same answer, another body 422: see package httpidem. A cancel or
+// change request answers 202 the first time and 200 when repeated, or 409 once the order has ended or is
+// being cancelled. Another address costs a fee. The history shows the answer. Errors are
+// application/problem+json (RFC 9457).
 func (s *Order[TTx]) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders", httpidem.Handle(s.home.Store, "POST /orders", httpidem.OneTenant,
@@ -69,11 +70,11 @@ func (s *Order[TTx]) Handler() http.Handler {
 		fresh, err := s.Change(r.Context(), r.PathValue("id"), body.Address)
 		s.wished(w, r, fresh, err)
 	})
-	// no page of another site cancels for whoever looks at it
+	// protects against requests from other sites
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
-// wished answers a wish with where the order is.
+// wished answers a cancel or change request with the order's status.
 func (s *Order[TTx]) wished(w http.ResponseWriter, r *http.Request, fresh bool, err error) {
 	if err != nil {
 		answer(w, r, 0, nil, err)
@@ -87,7 +88,7 @@ func (s *Order[TTx]) wished(w http.ResponseWriter, r *http.Request, fresh bool, 
 	answer(w, r, code, status, err)
 }
 
-// post takes an order: its rows, order.placed and the answer are one commit.
+// post places an order: its rows, order.placed and the answer are one commit.
 func (s *Order[TTx]) post(ctx context.Context, tx TTx,
 	q httpidem.Request[[]byte]) (httpidem.Reply[Summary], error) {
 	r, err := read(q.Body)
@@ -143,7 +144,7 @@ func answer(w http.ResponseWriter, r *http.Request, code int, body any, err erro
 	default:
 		slog.ErrorContext(r.Context(), "order service", "method", r.Method, "path", r.URL.Path, "error", err)
 		problem(w, http.StatusInternalServerError,
-			"something is wrong here; the same request may be sent again")
+			"internal error; you may repeat the request")
 	}
 }
 
@@ -156,5 +157,5 @@ func problem(w http.ResponseWriter, code int, detail string) {
 func send(w http.ResponseWriter, code int, contentType string, body any) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // the client is gone if this fails
+	_ = json.NewEncoder(w).Encode(body) // an error means that the client has gone
 }

@@ -1,5 +1,5 @@
-// Package order is the service that customers talk to: it takes orders over HTTP, listens to what becomes of
-// them at Payment, Inventory and Fulfilment, and says in the end whether an order is confirmed or cancelled.
+// Package order is the service for customers. It takes orders over HTTP, receives the results of Payment,
+// Inventory and Fulfilment, and publishes whether an order is confirmed or cancelled.
 package order
 
 import (
@@ -32,20 +32,20 @@ var (
 	queries embed.FS
 )
 
-// ErrUnknown is the verdict on an event about an order that this service never took.
+// ErrUnknown rejects an event about an order that this service does not have.
 var ErrUnknown = errors.New("no such order")
 
 // Options of an Order service. The zero value works.
 type Options struct {
-	Outbox *outbox.Options  // default: as it says
+	Outbox *outbox.Options  // default: the outbox's
 	Now    func() time.Time // default time.Now
-	NewID  func() string    // of an order. Default: 26 random letters and digits
-	// in cents by SKU, put into the price list where it does not have them. Default none
+	NewID  func() string    // for orders; default: 26 random letters and digits
+	// Prices has prices in cents by SKU, for SKUs without a price. Default none.
 	Prices map[string]int64
-	Saga   saga.EngineOptions // of the orchestrated style. Default: as they say
-	Seen   once.Cache         // of answers over HTTP. Default: none
-	Logger *slog.Logger       // of requests that failed. Default: slog.Default
-	Where  http.Handler       // GET /{id}: where the saga of an order stands. Default: none
+	Saga   saga.EngineOptions // for the orchestrated style; default: the engine's
+	Seen   once.Cache         // caches answers over HTTP; default none
+	Logger *slog.Logger       // for failed requests; default slog.Default
+	Where  http.Handler       // GET /{id} returns the status of an order's saga; default none
 }
 
 // An Order service.
@@ -55,11 +55,11 @@ type Order[TTx any] struct {
 	out     *outbox.Outbox[TTx]
 	journal *journal.Journal[TTx]
 	sql     map[string]string
-	saga    *process[TTx] // nil: the services know by themselves what comes next
+	saga    *process[TTx] // nil in the choreographed style
 	o       Options
 }
 
-// New is the Order service at home.
+// New returns the Order service at home.
 func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Order[TTx], error) {
 	s := &Order[TTx]{home: home, events: events}
 	if o != nil {
@@ -85,7 +85,7 @@ func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Orde
 	return s, err
 }
 
-// Prepare makes the tables, and fills in the prices that they lack.
+// Prepare creates the tables, and adds missing prices.
 func (s *Order[TTx]) Prepare(ctx context.Context) error {
 	if err := s.journal.Prepare(ctx); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (s *Order[TTx]) Prepare(ctx context.Context) error {
 	})
 }
 
-// Listen tells in what this service handles.
+// Listen registers the handlers of this service.
 func (s *Order[TTx]) Listen(in *inbox.Inbox[TTx]) {
 	for _, e := range []skald.Event[event.Verdict]{
 		s.events.PaymentTaken, s.events.PaymentDeclined, s.events.PaymentRefunded,
@@ -120,13 +120,13 @@ func (s *Order[TTx]) Listen(in *inbox.Inbox[TTx]) {
 	}
 }
 
-// Entities are none: hear locks the order's own row.
+// Entities returns none: hear locks the order's row.
 func (s *Order[TTx]) Entities(skald.Message) []store.Lock { return nil }
 
-// hear adds a fact to an order.
+// hear records a fact about an order.
 func (s *Order[TTx]) hear(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
 	db, id := s.home.DB(tx), m.Value.ID
-	if s.saga != nil { // first: the saga's functions have it locked when they lock the order
+	if s.saga != nil { // first: the saga's functions lock the saga before the order, too
 		if _, err := s.saga.orders.Answer(ctx, tx, id, m.Message); err != nil {
 			return err
 		}
@@ -145,8 +145,8 @@ func (s *Order[TTx]) hear(ctx context.Context, tx TTx, m skald.Received[event.Ve
 	return s.advance(ctx, tx, m.Value.Order)
 }
 
-// advance moves an order, which is locked, to where its facts have it. With the last fact of an outcome it
-// ends, and others are told.
+// advance moves a locked order to the state that follows from its facts. When the facts are complete it
+// ends the order and publishes the outcome.
 func (s *Order[TTx]) advance(ctx context.Context, tx TTx, o event.Order) error {
 	db, id := s.home.DB(tx), o.ID
 	now, facts, err := s.heard(ctx, db, id)
@@ -155,7 +155,7 @@ func (s *Order[TTx]) advance(ctx context.Context, tx TTx, o event.Order) error {
 	}
 	states := next(now, facts)
 	if s.saga != nil {
-		states = slices.DeleteFunc(states, State.Ended) // the saga ends it
+		states = slices.DeleteFunc(states, State.Ended) // only the saga ends an order
 	}
 	if len(states) == 0 {
 		return nil
@@ -163,7 +163,7 @@ func (s *Order[TTx]) advance(ctx context.Context, tx TTx, o event.Order) error {
 	return s.move(ctx, tx, o, facts.reason(), states...)
 }
 
-// move has an order pass through states, and says so if the last one is an end.
+// move records states of an order, and publishes the outcome if the last one is an end.
 func (s *Order[TTx]) move(ctx context.Context, tx TTx, o event.Order, reason string, states ...State) error {
 	db, id, last := s.home.DB(tx), o.ID, states[len(states)-1]
 	if _, err := db.Exec(ctx, s.sql["Move"], id, string(last), reason); err != nil {

@@ -12,35 +12,35 @@ import (
 )
 
 var (
-	// ErrOther is the answer to an Idempotency-Key that stands for another request already.
-	ErrOther = errors.New("this Idempotency-Key stands for another order")
-	// ErrNotFound is the answer to a question about an order that there is not.
+	// ErrOther means that an Idempotency-Key was used for another request.
+	ErrOther = errors.New("this Idempotency-Key was used for another order")
+	// ErrNotFound means that the order does not exist.
 	ErrNotFound = errors.New("no such order")
 )
 
-// standardPrice is what a SKU costs that has no price of its own: 10.00.
+// standardPrice is the price of a SKU without its own price: 10.00.
 const standardPrice = 1000
 
-// A Request is what a customer asks for.
+// A Request is a customer's order request.
 type Request struct {
 	Customer string `json:"customer"`
 	Items    []Line `json:"items"`
 }
 
-// A Line is so many pieces of one SKU.
+// A Line is a quantity of one SKU.
 type Line struct {
 	SKU      string `json:"sku"`
 	Quantity int64  `json:"quantity"`
 }
 
-// A Summary is what a customer sees of an order.
+// A Summary is a customer's view of an order.
 type Summary struct {
 	event.Order
 	State  State  `json:"state"`
 	Reason string `json:"reason"`
 }
 
-// A Status is how an order came to where it is.
+// A Status is the state of an order, with its history.
 type Status struct {
 	ID      string   `json:"id"`
 	State   State    `json:"state"`
@@ -51,14 +51,14 @@ type Status struct {
 	Changes      []Changed `json:"changes,omitempty"`
 }
 
-// A Moment is when an order entered a state.
+// A Moment is the time when an order entered a state.
 type Moment struct {
 	State State  `json:"state"`
 	At    string `json:"at"` // RFC 3339, UTC
 }
 
-// Place takes an order and says order.placed, in one transaction. The same request under the same key again
-// finds the order that is there (fresh is false); another one is ErrOther. Over HTTP keys are of their own:
+// Place takes an order and publishes order.placed, in one transaction. A repeated request with the same key
+// returns the existing order (fresh is false); another request returns ErrOther. HTTP has separate keys:
 // see Handler.
 func (s *Order[TTx]) Place(ctx context.Context, key string, r Request) (id string, fresh bool, err error) {
 	id, again, err := once.Do(ctx, s.home.Store, "orders", key, r,
@@ -75,7 +75,7 @@ func (s *Order[TTx]) Place(ctx context.Context, key string, r Request) (id strin
 	return id, !again, nil
 }
 
-// Note is a customer's: what a post under a key was answered, for the auditor.
+// Note records, for the auditor, the answer that a customer got for a post with a key.
 func (s *Order[TTx]) Note(ctx context.Context, key string, code int, body string) error {
 	return s.home.Begin(ctx, func(tx TTx) error {
 		_, err := s.home.DB(tx).Exec(ctx, s.sql["Receipt"], key, code, body)
@@ -83,7 +83,7 @@ func (s *Order[TTx]) Note(ctx context.Context, key string, code int, body string
 	})
 }
 
-// place takes an order and says so.
+// place takes an order and publishes it.
 func (s *Order[TTx]) place(ctx context.Context, tx TTx, r Request) (event.Order, error) {
 	db := s.home.DB(tx)
 	o, err := s.priced(ctx, db, r)
@@ -124,7 +124,7 @@ func (s *Order[TTx]) priced(ctx context.Context, db table.DB, r Request) (event.
 	return o, nil
 }
 
-// Find is the order of that id, or ErrNotFound.
+// Find returns the order of that id, or ErrNotFound.
 func (s *Order[TTx]) Find(ctx context.Context, id string) (Summary, error) {
 	return s.find(ctx, s.home.Read, id)
 }
@@ -149,7 +149,7 @@ func (s *Order[TTx]) find(ctx context.Context, db table.DB, id string) (Summary,
 	return out, nil
 }
 
-// Status is the state of the order of that id and how it came there, or ErrNotFound.
+// Status returns the state of an order with its history, or ErrNotFound.
 func (s *Order[TTx]) Status(ctx context.Context, id string) (Status, error) {
 	out := Status{ID: id}
 	err := table.All(ctx, s.home.Read, s.sql["Status"], []any{id}, func(row table.Row) error {

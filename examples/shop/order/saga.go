@@ -13,19 +13,19 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// ErrNotYet is the answer to a customer who cancels an order in the moment in which it is placed: ask again.
-var ErrNotYet = errors.New("the order is being placed: ask again in a moment")
+// ErrNotYet refuses a cancellation at the moment of placing: the customer should retry.
+var ErrNotYet = errors.New("the order is being placed: retry in a moment")
 
-// answerWait is how long the end of an order waits for an answer that it needs, before it looks again.
+// answerWait is the delay before the end of an order checks again for missing answers.
 const answerWait = 100 * time.Millisecond
 
-// process is the saga that takes orders through the shop, and the engine that runs it.
+// process is the saga of orders and its engine.
 type process[TTx any] struct {
 	engine *saga.Engine[TTx]
 	orders *saga.Sagas[TTx, event.Order]
 }
 
-// define is the whole process of an order: what is done, in this order, and how each of it is undone.
+// define returns the process of an order: its steps in order, and their undos.
 func (s *Order[TTx]) define() *saga.Definition[event.Order] {
 	order := func(r saga.Run[event.Order]) event.Order { return r.In }
 	bare := func(r saga.Run[event.Order]) event.Verdict { return event.Verdict{Order: r.In} }
@@ -55,7 +55,7 @@ func (s *Order[TTx]) orchestrate() (*process[TTx], error) {
 		store.Sagas[TTx]
 	})
 	if !ok {
-		return nil, fmt.Errorf("%T keeps no sagas: take another store, or the choreographed style",
+		return nil, fmt.Errorf("%T does not support sagas: use another store, or the choreographed style",
 			s.home.Store)
 	}
 	definition := s.define()
@@ -63,7 +63,7 @@ func (s *Order[TTx]) orchestrate() (*process[TTx], error) {
 	return &process[TTx]{engine, saga.Bind(engine, definition)}, err
 }
 
-// Engine runs the sagas of the orchestrated style; nil in the other.
+// Engine returns the engine of the orchestrated style; nil in the choreographed style.
 func (s *Order[TTx]) Engine() *saga.Engine[TTx] {
 	if s.saga == nil {
 		return nil
@@ -71,7 +71,7 @@ func (s *Order[TTx]) Engine() *saga.Engine[TTx] {
 	return s.saga.engine
 }
 
-// accept does nothing: the order was written with the start of its saga. It is there for its undo.
+// accept does nothing: the order was written with the start of its saga. The step exists for its undo.
 func (s *Order[TTx]) accept(context.Context, TTx, saga.Run[event.Order]) error { return nil }
 
 // confirm ends an order whose parcel has left.
@@ -79,12 +79,12 @@ func (s *Order[TTx]) confirm(ctx context.Context, tx TTx, r saga.Run[event.Order
 	return s.end(ctx, tx, r.In, Confirmed)
 }
 
-// cancel ends an order of which all else is undone.
+// cancel ends an order after everything else was undone.
 func (s *Order[TTx]) cancel(ctx context.Context, tx TTx, r saga.Run[event.Order]) error {
 	return s.end(ctx, tx, r.In, Cancelled)
 }
 
-// end moves an order to its end, once its customer has an answer to each wish.
+// end moves an order to its end, once all requests of its customer are answered.
 func (s *Order[TTx]) end(ctx context.Context, tx TTx, o event.Order, as State) error {
 	db := s.home.DB(tx)
 	if _, err := db.Exec(ctx, s.sql["Lock"], o.ID); err != nil {
@@ -95,7 +95,7 @@ func (s *Order[TTx]) end(ctx context.Context, tx TTx, o event.Order, as State) e
 	case err != nil:
 		return err
 	case facts.Changing || facts.Asked && !facts.Stopped && !facts.Gone || facts.Changed && as == Cancelled:
-		return skald.RetryAfter(answerWait, errors.New("its customer waits for an answer"))
+		return skald.RetryAfter(answerWait, errors.New("a request of the customer is not answered yet"))
 	}
 	reason := ""
 	if as == Cancelled {
@@ -106,7 +106,7 @@ func (s *Order[TTx]) end(ctx context.Context, tx TTx, o event.Order, as State) e
 	return s.move(ctx, tx, o, reason, append(slices.DeleteFunc(next(now, facts), State.Ended), as)...)
 }
 
-// turnBack cancels the saga of an order. Where that is too late, Fulfilment says so.
+// turnBack cancels the saga of an order. If that is too late, Fulfilment answers so.
 func (s *Order[TTx]) turnBack(ctx context.Context, tx TTx, id string) error {
 	if s.saga == nil {
 		return nil

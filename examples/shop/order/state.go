@@ -2,7 +2,7 @@ package order
 
 import "slices"
 
-// A State is how far an order has come.
+// A State is the progress of an order.
 type State string
 
 // States, in the order in which an order can pass through them.
@@ -12,37 +12,37 @@ const (
 	Reserved   State = "reserved"
 	Shipped    State = "shipped"
 	Confirmed  State = "confirmed"
-	Cancelling State = "cancelling" // something failed, and not all that was done has been undone
+	Cancelling State = "cancelling" // something failed, and the undo is not complete
 	Cancelled  State = "cancelled"
 )
 
-// Ended tells whether nothing more can happen to the order.
+// Ended reports whether the order has ended.
 func (s State) Ended() bool { return s == Confirmed || s == Cancelled }
 
-// Why an order was cancelled.
+// Reasons of a cancellation.
 const (
 	PaymentDeclined = "payment_declined"
 	OutOfStock      = "out_of_stock"
 	ShippingFailed  = "shipping_failed"
 	ByCustomer      = "cancelled_by_customer"
-	GivenUp         = "given_up" // an operator turned its saga back
+	GivenUp         = "given_up" // an operator cancelled its saga
 )
 
-// Facts are what the other services have said about an order, and whether its customer wants it no more. They
-// come by three topics, so in any order: an order's state follows from the set of its facts and not from the
-// way they came.
+// Facts are the results of the other services about an order, and its customer's cancellation. They arrive
+// on three topics in any order. So the state of an order follows from the set of facts, not from their
+// sequence.
 type Facts struct {
 	Taken, Declined, Refunded bool // Payment
 	Reserved, Short, Released bool // Inventory
 	Shipped, Failed           bool // Fulfilment
-	Asked                     bool // the customer, to cancel; it was then that
-	Stopped, Gone             bool // Fulfilment said one of these
-	Changing                  bool // of a change of the order not all was said
-	Changed                   bool // one was made, and is paid for
+	Asked                     bool // the customer asked to cancel before the end
+	Stopped, Gone             bool // Fulfilment's answer to that
+	Changing                  bool // a change of the order is not complete
+	Changed                   bool // a change was made and paid
 }
 
-// ChangeFacts are what the other services have said about one change of an order. Each is refused in the end,
-// and then undone at Payment, or it is paid and taken, as long as the order lives.
+// ChangeFacts are the results of the other services about one change of an order. In the end a change is
+// either refused and undone at Payment, or paid and taken. The failure of the order refuses a taken change.
 type ChangeFacts struct {
 	Paid, Declined, Undone bool // Payment
 	Taken, Refused         bool // Fulfilment
@@ -51,7 +51,7 @@ type ChangeFacts struct {
 func (c ChangeFacts) stands() bool { return c.Paid && c.Taken && !c.Refused }
 func (c ChangeFacts) void() bool   { return c.Refused && c.Undone }
 
-// answer is what the customer is told.
+// answer returns the answer for the customer.
 func (c ChangeFacts) answer() string {
 	switch {
 	case c.Declined:
@@ -64,15 +64,15 @@ func (c ChangeFacts) answer() string {
 	return "asked"
 }
 
-// with is f and what is known of a change.
+// with returns f with the facts of a change.
 func (f Facts) with(c ChangeFacts) Facts {
 	f.Changing = f.Changing || !c.stands() && !c.void()
 	f.Changed = f.Changed || c.stands()
 	return f
 }
 
-// outcome is how an order with these facts ends; "" as long as a fact of it is missing: an order is cancelled
-// only when all that was done has been undone, its changes included.
+// outcome returns the end of an order with these facts; "" if facts are missing. An order is cancelled only
+// after everything was undone, including its changes.
 func (f Facts) outcome() (State, string) {
 	end, why := f.without().ending()
 	if f.Changing || f.Changed && end == Cancelled {
@@ -81,14 +81,14 @@ func (f Facts) outcome() (State, string) {
 	return end, why
 }
 
-// without is what is known of the order but for its changes.
+// without returns the facts without those of changes.
 func (f Facts) without() Facts {
 	f.Changing, f.Changed = false, false
 	return f
 }
 
-// ending is how an order ends that nobody changed. Each ending names all the facts that it is made of, so
-// that nothing comes behind it.
+// ending returns the end of an order without changes. Each ending lists all its facts, so that no fact
+// arrives after it.
 func (f Facts) ending() (State, string) {
 	switch f {
 	case Facts{Taken: true, Reserved: true, Shipped: true}:
@@ -99,13 +99,13 @@ func (f Facts) ending() (State, string) {
 		return Cancelled, OutOfStock
 	case Facts{Taken: true, Reserved: true, Failed: true, Released: true, Refunded: true}:
 		return Cancelled, ShippingFailed
-	// A cancellation that came too late changes nothing.
+	// A cancellation that is too late changes nothing.
 	case Facts{Asked: true, Gone: true, Taken: true, Reserved: true, Shipped: true}:
 		return Confirmed, ""
 	case Facts{Asked: true, Gone: true, Taken: true, Reserved: true, Failed: true, Released: true,
 		Refunded: true}:
 		return Cancelled, ShippingFailed
-	// One in time stops the order wherever it was: what was not done yet is barred and answered with a "no".
+	// A cancellation in time stops the order: steps that come later are barred and answered with a refusal.
 	case Facts{Asked: true, Stopped: true, Declined: true},
 		Facts{Asked: true, Stopped: true, Taken: true, Short: true, Refunded: true},
 		Facts{Asked: true, Stopped: true, Taken: true, Reserved: true, Released: true, Refunded: true}:
@@ -114,7 +114,7 @@ func (f Facts) ending() (State, string) {
 	return "", ""
 }
 
-// reason is why an order with these facts is, or will be, cancelled; "" while it is not known.
+// reason returns why an order with these facts is or will be cancelled; "" if unknown.
 func (f Facts) reason() string {
 	switch {
 	case f.Stopped:
@@ -129,8 +129,8 @@ func (f Facts) reason() string {
 	return ""
 }
 
-// path is the states through which an order with these facts has come. A fact implies those that caused
-// it, heard of or not: stock is reserved for what is paid, and shipped is what is reserved.
+// path returns the states that an order with these facts has passed. A fact implies the facts that caused
+// it, received or not: reserved implies paid, and shipped implies reserved.
 func (f Facts) path() []State {
 	failed := f.Failed || f.Released
 	reserved := f.Reserved || f.Shipped || f.Gone || failed
@@ -150,7 +150,7 @@ func (f Facts) path() []State {
 	return out
 }
 
-// next is the states that an order in state now enters when it has heard facts f.
+// next returns the states that an order in state now enters with facts f.
 func next(now State, f Facts) []State {
 	if now.Ended() {
 		return nil

@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// fact is one thing that another service says, and by which topic.
+// fact is a result of another service, and its topic.
 type fact struct {
 	kind, topic string
 	set         func(*told)
 }
 
-// told is what was heard of an order, and of a change of it.
+// told has the facts about an order and about a change of it.
 type told struct {
 	Facts
 	c ChangeFacts
@@ -43,16 +43,16 @@ func facts() map[string]fact {
 	return out
 }
 
-// ending is one way in which an order can end: what is said about it, in the order of cause and effect.
+// ending is one way for an order to end: its facts, in causal order.
 type ending struct {
-	asked  bool // the customer had asked to cancel before any of it was heard
+	asked  bool // the customer had asked to cancel before
 	says   []string
 	state  State
 	reason string
 }
 
-// after is what is known of an order, and of its change, when all that was heard, how it moved meanwhile, and
-// with which of it it ended.
+// after returns the facts after all messages, the states that the order passed, and the index of the
+// message that ended it.
 func (e ending) after(says []string) (f Facts, history []State, end int) {
 	all := told{Facts: Facts{Asked: e.asked}}
 	changed := slices.ContainsFunc(e.says, func(s string) bool { return strings.HasPrefix(s, "change.") })
@@ -75,11 +75,11 @@ func (e ending) after(says []string) (f Facts, history []State, end int) {
 	return f, history, end
 }
 
-// aChange is one way in which a change of an order can end, and what its customer is told.
+// aChange is one way for a change to end, and the customer's answer.
 type aChange struct {
 	says   []string
 	answer string
-	of     []State // how the order can end then
+	of     []State // possible ends of the order
 }
 
 func changes() []aChange {
@@ -88,13 +88,13 @@ func changes() []aChange {
 		{[]string{"change.paid", "change.taken"}, "taken", []State{Confirmed}},
 		{[]string{"change.declined", "change.refused", "change.undone"}, "declined", either},
 		{[]string{"change.paid", "change.refused", "change.undone"}, "refused", either},
-		{[]string{"change.refused", "change.undone"}, "refused", either}, // and never charged
+		{[]string{"change.refused", "change.undone"}, "refused", either}, // it is never charged
 		{[]string{"change.paid", "change.taken", "change.refused", "change.undone"}, "refused",
 			[]State{Cancelled}},
 	}
 }
 
-// changedEndings are the endings of orders that were changed before any of it was heard.
+// changedEndings returns the endings of orders that were changed first.
 func changedEndings() (out []ending) {
 	for _, e := range endings() {
 		for _, c := range changes() {
@@ -124,7 +124,7 @@ func endings() []ending {
 	}
 }
 
-// arrivals are all ways in which says can arrive: those of one topic keep their order, topics have none.
+// arrivals returns all arrival orders of says: those of one topic keep their order.
 func arrivals(says []string) [][]string {
 	if len(says) == 0 {
 		return [][]string{nil}
@@ -145,7 +145,7 @@ func arrivals(says []string) [][]string {
 	return out
 }
 
-// ways is in how many ways says can arrive.
+// ways returns the number of arrival orders of says.
 func ways(says []string) int {
 	out, of := 1, map[string]int{}
 	for i, s := range says {
@@ -156,8 +156,8 @@ func ways(says []string) int {
 	return out
 }
 
-// Each way of arriving ends alike, once, with the last fact and not before; so does an order that was
-// changed.
+// Every arrival order gives the same end, once, with the last fact and not before; also for an order with a
+// change.
 func TestEveryArrival(t *testing.T) {
 	for _, e := range append(endings(), changedEndings()...) {
 		all := arrivals(e.says)
@@ -176,8 +176,7 @@ func TestEveryArrival(t *testing.T) {
 	}
 }
 
-// What the customer is told of a change follows from all that was said of it, and nothing stands that is
-// void.
+// The answer about a change follows from all facts about it, and no change is both applied and reverted.
 func TestAnswerToAChange(t *testing.T) {
 	for _, change := range changes() {
 		var all told
@@ -212,7 +211,7 @@ func checkHistory(t *testing.T, says []string, history []State) {
 	}
 }
 
-// The usual order of things leaves the history that one expects.
+// The usual order of events gives the expected history.
 func TestHistoryInOrder(t *testing.T) {
 	want := [][]State{
 		{Pending, Paid, Reserved, Shipped, Confirmed},
@@ -232,8 +231,8 @@ func TestHistoryInOrder(t *testing.T) {
 	}
 }
 
-// Of all 8192 sets of facts, only those of the endings end an order, and those of a confirmed one that was
-// changed: a contradiction never looks like an end.
+// Of all 8192 sets of facts, only the endings end an order, and those of a confirmed one that was changed.
+// Contradictory facts never look like an end.
 func TestOnlyEndingsEnd(t *testing.T) {
 	want := len(endings())
 	for _, e := range endings() {

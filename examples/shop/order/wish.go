@@ -11,21 +11,21 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// ErrTooLate is the answer to a customer who wants something else of an order that has ended, or is given up.
+// ErrTooLate refuses a request about an order that has ended or is being cancelled.
 var ErrTooLate = errors.New("the order has ended, or is being cancelled")
 
-// fee is what it costs to have an order sent to another address, each time: 2.50.
+// fee is the price of each change of address: 2.50.
 const fee = 250
 
-// Changed is another address that a customer wanted an order to go to.
+// Changed is a change of address that a customer requested.
 type Changed struct {
 	Address string `json:"address"`
-	Cents   int64  `json:"cents"`  // what that costs, if it is taken
-	Answer  string `json:"answer"` // asked, taken, refused, or declined: it could not be paid
+	Cents   int64  `json:"cents"`  // the fee, if it is taken
+	Answer  string `json:"answer"` // asked, taken, refused, or declined (could not be paid)
 }
 
-// Cancel asks for the end of an order, wherever it is. Whether that comes before the parcel leaves is
-// Fulfilment's to say: one row there decides. It may be asked again (fresh is false).
+// Cancel requests the cancellation of an order. A row at Fulfilment decides whether it comes before the
+// parcel leaves. A repeat has no effect (fresh is false).
 func (s *Order[TTx]) Cancel(ctx context.Context, id string) (fresh bool, err error) {
 	err = s.wish(ctx, id, s.turnBack, func(tx TTx, o Summary) error {
 		n, err := s.home.DB(tx).Exec(ctx, s.sql["AskToCancel"], id, table.Time(s.o.Now()))
@@ -33,7 +33,7 @@ func (s *Order[TTx]) Cancel(ctx context.Context, id string) (fresh bool, err err
 		case err != nil || !fresh:
 			return err
 		case o.State.Ended():
-			return ErrTooLate // and what was asked for is undone
+			return ErrTooLate // the transaction rolls back
 		}
 		return s.out.Write(ctx, tx, s.events.CancelAsked.New(id, event.Verdict{Order: o.Order}))
 	})
@@ -43,8 +43,8 @@ func (s *Order[TTx]) Cancel(ctx context.Context, id string) (fresh bool, err err
 	return fresh, nil
 }
 
-// Change asks for an order to be sent to another address, for a fee. The same address again asks for nothing
-// (fresh is false).
+// Change requests that an order be sent to another address, for a fee. A repeat with the same address has
+// no effect (fresh is false).
 func (s *Order[TTx]) Change(ctx context.Context, id, address string) (fresh bool, err error) {
 	err = s.wish(ctx, id, nil, func(tx TTx, o Summary) error {
 		db := s.home.DB(tx)
@@ -77,7 +77,7 @@ func (s *Order[TTx]) Change(ctx context.Context, id, address string) (fresh bool
 	return fresh, nil
 }
 
-// wish does what a customer wants with an order that is locked. First comes before the lock, in the same
+// wish runs do in a transaction that has locked the order. first runs before the lock, in the same
 // transaction.
 func (s *Order[TTx]) wish(ctx context.Context, id string,
 	first func(ctx context.Context, tx TTx, id string) error,
@@ -101,7 +101,8 @@ func (s *Order[TTx]) wish(ctx context.Context, id string,
 	})
 }
 
-// hearChange notes what Payment or Fulfilment says of a change. The order may have waited for that to end.
+// hearChange records a result of Payment or Fulfilment about a change. The order may have waited for it to
+// end.
 func (s *Order[TTx]) hearChange(ctx context.Context, tx TTx, m skald.Received[event.Change]) error {
 	db, c := s.home.DB(tx), m.Value
 	if _, err := db.Exec(ctx, s.sql["Lock"], c.ID); err != nil {
@@ -116,7 +117,7 @@ func (s *Order[TTx]) hearChange(ctx context.Context, tx TTx, m skald.Received[ev
 	return s.advance(ctx, tx, c.Order)
 }
 
-// wishes adds to a status what the customer wanted, and the answers.
+// wishes adds the customer's requests and their answers to a status.
 func (s *Order[TTx]) wishes(ctx context.Context, out *Status) error {
 	err := s.home.Read.QueryRow(ctx, s.sql["Cancellation"], out.ID).Scan(&out.Cancellation)
 	switch {

@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// patience is how long the gateway may take to answer.
+	// patience limits a call of the gateway.
 	patience = time.Second
-	// memory is how long it knows a key again; a little less than it says, for clocks differ.
+	// memory is how long the gateway remembers a key. It is a little less than the gateway promises,
+	// because clocks differ.
 	memory = 23 * time.Hour
 )
 
 type outcome = call.Outcome[gateway.Receipt]
 
-// A bill is what is charged at once: an order, or one of its changes. Each is an occurrence of one step of
-// the order's saga, with keys of its own at the gateway: the order is charged again for each change, and each
-// charge is undone for itself.
+// A bill is one charge: for an order, or for one of its changes. Each is an occurrence of the step charge
+// in the order's saga, with its own keys at the gateway. Each charge is undone separately.
 type bill struct {
 	order  event.Order
-	change int64 // its number; 0: the order itself
+	change int64 // number of the change; 0 for the order
 	cents  int64
 }
 
@@ -48,7 +48,7 @@ func step[TTx, T any](in *inbox.Inbox[TTx], of func(T) bill) *inbox.Step[TTx, T]
 		}))
 }
 
-// key is the gateway's for what is done with it.
+// key returns the gateway's key of an action for this bill.
 func (b bill) key(act string) string {
 	key := act + "-" + b.order.ID
 	if b.change > 0 {
@@ -61,8 +61,8 @@ func (b bill) move() gateway.Move {
 	return gateway.Move{Customer: b.order.Customer, Order: b.order.ID, Cents: b.cents}
 }
 
-// charge has the gateway take money. That it does so once is the key's doing, and the step's that it is
-// written down once, and never behind its refund: nothing here would stop that.
+// charge takes money through the gateway. The key makes the gateway do it once. The step makes this service
+// record it once, and never after the refund; nothing else in this code prevents that.
 func charge[TTx, T any](s *Payment[TTx], of func(T) bill, taken func(T) skald.Draft,
 	declined func(v T, why string) skald.Draft) call.Call[TTx, T, gateway.Move, gateway.Receipt] {
 	return call.Call[TTx, T, gateway.Move, gateway.Receipt]{
@@ -76,7 +76,7 @@ func charge[TTx, T any](s *Payment[TTx], of func(T) bill, taken func(T) skald.Dr
 			return s.o.Gateway.Cancel(ctx, key)
 		},
 		Settle: func(ctx context.Context, tx TTx, m skald.Received[T], o outcome) error {
-			if o.Refused { // what was begun is undone, and that is said
+			if o.Refused { // rolls back this transaction, and publishes the refusal
 				return skald.Reject(errors.New(o.Reason), declined(m.Value, o.Reason))
 			}
 			if err := s.take(ctx, tx, m.Message, of(m.Value)); err != nil {
@@ -87,8 +87,8 @@ func charge[TTx, T any](s *Payment[TTx], of func(T) bill, taken func(T) skald.Dr
 	}
 }
 
-// refund has the gateway give money back. It is asked for only where money was taken: else the step is
-// barred, and a charge that comes late is not made.
+// refund returns money through the gateway. It runs only if money was taken. Otherwise the step is barred,
+// and a late charge is not made.
 func refund[TTx, T any](s *Payment[TTx], of func(T) bill,
 	undone func(T) skald.Draft) call.Call[TTx, T, gateway.Move, gateway.Receipt] {
 	return call.Call[TTx, T, gateway.Move, gateway.Receipt]{
@@ -100,7 +100,7 @@ func refund[TTx, T any](s *Payment[TTx], of func(T) bill,
 		LookUp: s.lookUp,
 		Settle: func(ctx context.Context, tx TTx, m skald.Received[T], o outcome) error {
 			if o.Refused {
-				return skald.Permanent(fmt.Errorf("the gateway does not give the money of order %s back: %s",
+				return skald.Permanent(fmt.Errorf("the gateway refuses to refund order %s: %s",
 					of(m.Value).order.ID, o.Reason))
 			}
 			if back, err := s.giveBack(ctx, tx, m.Message, of(m.Value)); err != nil || !back {
@@ -111,7 +111,7 @@ func refund[TTx, T any](s *Payment[TTx], of func(T) bill,
 	}
 }
 
-// asking says in Skald's words what the gateway answers.
+// asking translates the gateway's errors to Skald's.
 func asking(ask func(ctx context.Context, key string, m gateway.Move) (gateway.Receipt, error),
 ) func(ctx context.Context, m gateway.Move, key string) (gateway.Receipt, error) {
 	return func(ctx context.Context, m gateway.Move, key string) (gateway.Receipt, error) {
@@ -130,13 +130,13 @@ func asking(ask func(ctx context.Context, key string, m gateway.Move) (gateway.R
 	}
 }
 
-// lookUp asks the gateway's ledger, which knows what its memory of keys has forgotten.
+// lookUp searches the gateway's ledger, which also has moves of forgotten keys.
 func (s *Payment[TTx]) lookUp(ctx context.Context, _ gateway.Move,
 	key string) (gateway.Receipt, bool, error) {
 	return s.o.Gateway.Find(ctx, key)
 }
 
-// take writes down that the gateway has charged the customer.
+// take records that the gateway has charged the customer.
 func (s *Payment[TTx]) take(ctx context.Context, tx TTx, m skald.Message, b bill) error {
 	db := s.home.DB(tx)
 	if err := s.journal.Note(ctx, tx, m); err != nil {
@@ -153,7 +153,7 @@ func (s *Payment[TTx]) take(ctx context.Context, tx TTx, m skald.Message, b bill
 	return s.transfer(ctx, db, gateway.Charge, b.order.ID, b.order.Customer, shop, b.cents)
 }
 
-// paid notes for builds that know no steps that the order is paid.
+// paid records the payment for builds without steps.
 func (s *Payment[TTx]) paid(ctx context.Context, db table.DB, order string) error {
 	var state string
 	var asked int64
@@ -161,14 +161,14 @@ func (s *Payment[TTx]) paid(ctx context.Context, db table.DB, order string) erro
 	switch {
 	case err != nil:
 		return fmt.Errorf("note the payment: %w", err)
-	case state == barred: // by such a build, in the midst of the call: this is for somebody to look into
+	case state == barred: // by such a build, during the call: an operator has to decide
 		return skald.Permanent(ErrLate)
 	}
 	return nil
 }
 
-// giveBack writes down that the gateway has given the money back; back false: a build that knows no steps
-// has.
+// giveBack records that the gateway has refunded the money. back is false if a build without steps has done
+// so.
 func (s *Payment[TTx]) giveBack(ctx context.Context, tx TTx, m skald.Message, b bill) (back bool, err error) {
 	db := s.home.DB(tx)
 	if err := s.journal.Note(ctx, tx, m); err != nil {

@@ -1,6 +1,6 @@
-// Package payment is the service that has money taken from customers, for an order and again for each change
-// of it, and given back when the order or the change fails behind it. A gateway moves the money, outside of
-// any transaction; what it answered is written into a double-entry ledger of our own.
+// Package payment is the service that charges customers, for an order and for each change of it, and
+// refunds them if the order or the change fails later. A gateway moves the money outside any transaction.
+// This service records the moves in its own double-entry ledger.
 package payment
 
 import (
@@ -32,38 +32,38 @@ var (
 )
 
 var (
-	// ErrBarred is the verdict on an order whose payment was undone before it came.
+	// ErrBarred refuses an order whose payment was undone before it arrived.
 	ErrBarred = errors.New("the order was given up before it was paid")
-	// ErrLate: an order was charged though a build that knows no steps had given it up.
+	// ErrLate means that an order was charged although a build without steps had given it up.
 	ErrLate = errors.New("the gateway has charged an order that was given up meanwhile")
 )
 
-// The accounts that are nobody's.
+// Accounts that belong to no customer.
 const (
 	shop = "shop"
 	bank = "bank"
 )
 
-// What became of a payment.
+// States of a payment.
 const (
 	taken  = "taken"
 	barred = "barred"
 )
 
-// card is how customers pay: the gateway takes nothing else.
+// card is the payment method: the gateway accepts no other.
 const card = "card"
 
 // Options of a Payment service. The zero value works.
 type Options struct {
-	Outbox *outbox.Options  // default: as it says
+	Outbox *outbox.Options  // default: the outbox's
 	Now    func() time.Time // default time.Now
-	NewID  func() string    // of a transfer. Default: 26 random letters and digits
-	// default: one that keeps its ledger in this service's database, and does what it is asked
+	NewID  func() string    // for transfers; default: 26 random letters and digits
+	// Gateway moves the money. Default: a well-behaved one with its ledger in this service's database.
 	Gateway gateway.Gateway
-	// instances of a build that knew no steps share the group, or did: what they took is asked for. Default
-	// false
+	// Older is true if instances of a build without steps share the group, or did: the service then checks
+	// payments of such builds. Default false.
 	Older bool
-	// customers and the cents that they begin with, where they have no account yet. Default none
+	// Accounts has customers and their initial cents, for customers without an account. Default none.
 	Accounts map[string]int64
 }
 
@@ -73,13 +73,13 @@ type Payment[TTx any] struct {
 	events  *event.Events
 	out     *outbox.Outbox[TTx]
 	journal *journal.Journal[TTx]
-	own     *gateway.Ledger[TTx] // nil: the gateway is somebody else's
+	own     *gateway.Ledger[TTx] // nil: an external gateway
 	bank    *call.Provider
 	sql     map[string]string
 	o       Options
 }
 
-// New is the Payment service at home.
+// New returns the Payment service at home.
 func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Payment[TTx], error) {
 	s := &Payment[TTx]{home: home, events: events}
 	if o != nil {
@@ -106,7 +106,7 @@ func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Paym
 	return s, err
 }
 
-// Prepare makes the tables, and opens the accounts that are missing.
+// Prepare creates the tables, and opens missing accounts.
 func (s *Payment[TTx]) Prepare(ctx context.Context) error {
 	if err := s.journal.Prepare(ctx); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (s *Payment[TTx]) open(ctx context.Context, db table.DB, customer string, c
 	return s.transfer(ctx, db, "deposit", "", bank, customer, cents)
 }
 
-// Listen tells in what this service handles.
+// Listen registers the handlers of this service.
 func (s *Payment[TTx]) Listen(in *inbox.Inbox[TTx]) {
 	s.listenToOrders(in)
 	s.listenToChanges(in)
@@ -160,7 +160,7 @@ func (s *Payment[TTx]) listenToOrders(in *inbox.Inbox[TTx]) {
 		asked, givenUp = s.events.ChargePayment, []skald.Event[event.Verdict]{s.events.RefundPayment}
 		nothing = func(m skald.Received[event.Verdict], was store.StepState) []skald.Draft {
 			if was == store.StepDone {
-				return nil // it is said with the refund
+				return nil // the refund publishes it
 			}
 			// the saga waits for it
 			return []skald.Draft{refunded(event.Verdict{Order: m.Value.Order, Reason: "nothing was charged"})}
@@ -175,8 +175,8 @@ func (s *Payment[TTx]) listenToOrders(in *inbox.Inbox[TTx]) {
 	}
 }
 
-// listenToChanges: a change that is refused is answered though nothing was charged for it yet, for nothing
-// will be any more. So who comes late, and is barred, says nothing.
+// listenToChanges registers the handlers of changes. A refused change gets an answer even if nothing was
+// charged yet, because it never will be. So a charge that comes later is barred and publishes nothing.
 func (s *Payment[TTx]) listenToChanges(in *inbox.Inbox[TTx]) {
 	paid := func(c event.Change) skald.Draft { return s.events.ChangePaid.New(c.ID, c) }
 	declined := func(c event.Change, why string) skald.Draft {
@@ -189,20 +189,20 @@ func (s *Payment[TTx]) listenToChanges(in *inbox.Inbox[TTx]) {
 	inbox.UndoCallOn(change, s.events.ChangeRefused, refund(s, ofChange, undone),
 		inbox.Reply(func(m skald.Received[event.Change], was store.StepState) []skald.Draft {
 			if was == store.StepDone {
-				return nil // it is said with the refund
+				return nil // the refund publishes it
 			}
 			return []skald.Draft{undone(m.Value)}
 		}))
 }
 
-// Entities is the order's payment: what is to be asked of the gateway is stored only if nobody touched it
-// meanwhile.
+// Entities returns the order's payment. The call to the gateway is stored only if no other message has
+// changed the payment meanwhile.
 func (s *Payment[TTx]) Entities(m skald.Message) []store.Lock {
 	return []store.Lock{{Space: "payment", Key: string(m.Key)}}
 }
 
-// takenBefore tells of a payment that was taken by a build that knew no steps, and tells such builds what
-// becomes of it from now on. They knew no changes that cost anything.
+// takenBefore reports whether a build without steps took the payment, and records the new state for such
+// builds. They had no changes with a fee.
 func (s *Payment[TTx]) takenBefore(ctx context.Context, tx TTx, step inbox.StepID, undo bool) (bool, error) {
 	if step.Occurrence != "" {
 		return false, nil
@@ -214,7 +214,7 @@ func (s *Payment[TTx]) takenBefore(ctx context.Context, tx TTx, step inbox.StepI
 		first = barred
 	}
 	if err := s.home.DB(tx).QueryRow(ctx, s.sql["State"], step.Saga, first).Scan(&state, &asked); err != nil {
-		return false, fmt.Errorf("look at the payment: %w", err)
+		return false, fmt.Errorf("read the payment: %w", err)
 	}
 	return state == taken && asked > 1, nil
 }

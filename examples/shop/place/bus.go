@@ -16,12 +16,12 @@ import (
 	"github.com/skald-go/skald/examples/shop/event"
 )
 
-// usual is how many partitions a topic of the shop gets.
+// usual is the default number of partitions of a topic.
 const usual = 8
 
-// A Bus is the broker that a URL names.
+// A Bus is the broker at a URL.
 type Bus struct {
-	// InProcess tells that the broker ends with this process: no other one can reach it.
+	// InProcess is true if the broker exists only in this process.
 	InProcess bool
 
 	connect func() (broker.Broker, error)
@@ -29,8 +29,8 @@ type Bus struct {
 	clients map[string]broker.Broker
 }
 
-// OpenBus names the broker at url: mem: for one in this process, or a server: kafka://host:port[,host:port],
-// nats://… or amqp://…. It touches nothing yet.
+// OpenBus returns the broker at url: mem: for one in this process, or a server:
+// kafka://host:port[,host:port], nats://… or amqp://…. It does not connect yet.
 func OpenBus(url string) (b *Bus, err error) {
 	b = &Bus{clients: map[string]broker.Broker{}}
 	if url == "mem:" {
@@ -44,7 +44,7 @@ func OpenBus(url string) (b *Bus, err error) {
 	return b, nil
 }
 
-// dial returns a function that makes clients of the server at url. Passwords come from files or the
+// dial returns a function that creates clients of the server at url. Passwords come from files or the
 // environment.
 func dial(url string) (connect func() (broker.Broker, error), err error) {
 	switch kind, _, _ := strings.Cut(url, ":"); kind {
@@ -62,7 +62,7 @@ func dial(url string) (connect func() (broker.Broker, error), err error) {
 		errors.New("the broker is mem:, kafka://, nats:// or amqp://host:port[,host:port][?option=value]")
 }
 
-// Connect is the client of a service. It is made once.
+// Connect returns the client of a service, and creates it on the first call.
 func (b *Bus) Connect(service string) (broker.Broker, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,7 +89,7 @@ func (b *Bus) Close() error {
 	return errors.Join(errs...)
 }
 
-// MakeTopics makes those of the shop's topics that do not exist, with partitions; 0: as many as are usual.
+// MakeTopics creates missing topics of the shop, with that many partitions; 0 means the default.
 func MakeTopics(ctx context.Context, b broker.Broker, events *event.Events, partitions int) error {
 	if partitions == 0 {
 		partitions = usual
@@ -100,8 +100,8 @@ func MakeTopics(ctx context.Context, b broker.Broker, events *event.Events, part
 	return begin(ctx, b, events)
 }
 
-// begin lets the services' groups begin now, where that is not the beginning of a topic anyhow: RabbitMQ
-// cannot rewind.
+// begin creates the services' groups at brokers that cannot rewind (RabbitMQ), so that they miss no
+// message.
 func begin(ctx context.Context, b broker.Broker, events *event.Events) error {
 	d, ok := b.(interface {
 		Declare(ctx context.Context, g broker.Group) error

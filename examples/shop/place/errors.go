@@ -8,16 +8,15 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// ErrNone: there is no such database or schema.
+// ErrNone means that the database or schema does not exist.
 var ErrNone = errors.New("no such database")
 
-// A UsageError says that a command was called wrongly.
+// A UsageError is an error in the arguments of a command.
 type UsageError struct{ What string }
 
 func (e *UsageError) Error() string { return e.What }
 
-// Away tells whether a server cannot be reached or has no time, or other transactions use its tables: try
-// again later.
+// Away reports whether a server is unreachable or busy, or other transactions use its tables: retry later.
 func Away(err error) bool {
 	var busy *pgstore.BusyError
 	var outage *skald.OutageError // of a schema registry

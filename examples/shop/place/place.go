@@ -1,5 +1,4 @@
-// Package place opens what the shop's commands name by URL: the databases of the services, and the broker
-// between them.
+// Package place opens the databases and the broker that the shop's commands name by URL.
 package place
 
 import (
@@ -20,27 +19,25 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Shop is the databases of the services, of whatever kind.
+// A Shop has the databases of the services, of any kind.
 type Shop interface {
-	// Prepare makes the database of a service, with Skald's tables in it, where it is not there.
+	// Prepare creates the database of a service with Skald's tables, if missing.
 	Prepare(ctx context.Context, service string) error
-	// Service opens a service: its own tables and first rows are made where they are not there. Order's
-	// status names what holds an order at any of the services that are open here by then, unless o says who
-	// is asked.
+	// Service opens a service, and creates its tables and first rows if missing. Order's status covers the
+	// services that are open here, unless o.Where is set.
 	Service(ctx context.Context, name string, bus broker.Broker, o *service.Options) (Service, error)
-	// Where tells, at GET /{order}, where the saga of an order stands, by what the services say that are open
-	// here when it is asked, and those elsewhere.
+	// Where serves GET /{order}: the status of an order's saga, from the services that are open here and
+	// those elsewhere.
 	Where(elsewhere Elsewhere) http.Handler
-	// Answer tells other processes what the services know that are open here: see Databases.Answer.
+	// Answer serves the status of the services that are open here to other processes: see Databases.Answer.
 	Answer() http.Handler
-	// Read is the tables of all six databases, for package audit; they must be there. The gateway's and
-	// the mail server's are with them if they are there.
+	// Read returns the tables of all six databases for package audit; they must exist. The gateway's and
+	// the mail server's are included if they exist.
 	Read(ctx context.Context) (map[string]table.DB, error)
-	// Gateway is the payment gateway, with its ledger in a database of its own, made where it is not there,
-	// and in these moods.
+	// Gateway returns the payment gateway, with its ledger in its own database, which is created if
+	// missing.
 	Gateway(ctx context.Context, o *gateway.Options, moods *gateway.Moods) (http.Handler, error)
-	// Mail is the mail server, with its mailbox in a database of its own, made where it is not there, and in
-	// these moods.
+	// Mail returns the mail server, with its mailbox in its own database, which is created if missing.
 	Mail(ctx context.Context, moods *mail.Moods) (*mail.Server, error)
 	// Close closes every database that was opened.
 	Close() error
@@ -50,14 +47,14 @@ type Shop interface {
 type Service interface {
 	Runners() []skald.Runner
 	Steppers() []skald.Stepper
-	HTTP() http.Handler // nil for all but the Order service
+	HTTP() http.Handler // nil except for the Order service
 	Watched(h *health.Handler)
 }
 
 var _ Service = (*service.Service[int])(nil)
 
-// Open names the databases at url: sqlite:FOLDER, one file for each service, or postgres://…, one schema for
-// each, named by prefix, an underscore and the service. It touches nothing yet.
+// Open returns the databases at url: sqlite:FOLDER, one file for each service, or postgres://…, one schema
+// for each, named by prefix, an underscore and the service. It does not connect yet.
 func Open(url, prefix string) (Shop, error) {
 	if folder, ok := strings.CutPrefix(url, "sqlite:"); ok && folder != "" {
 		return SQLite(folder), nil
@@ -65,13 +62,13 @@ func Open(url, prefix string) (Shop, error) {
 	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
 		return Postgres(url, prefix)
 	}
-	return nil, &UsageError{What: "the store is sqlite:FOLDER or postgres://…"}
+	return nil, &UsageError{What: "the store must be sqlite:FOLDER or postgres://…"}
 }
 
-// Databases are those of the six services.
+// Databases has the databases of the six services.
 type Databases[TTx any] struct {
-	// Wrap, if set, is put around each store as it is opened: for faults, in the demo and in tests. Set it
-	// first.
+	// Wrap, if set, wraps each store when it is opened, to inject faults in the demo and in tests. Set it
+	// before any other call.
 	Wrap func(service string, s store.Driver[TTx]) store.Driver[TTx]
 
 	kind kind[TTx]
@@ -79,13 +76,13 @@ type Databases[TTx any] struct {
 	open map[string]*opened[TTx]
 }
 
-// kind is how databases of one kind are made and opened.
+// kind creates and opens databases of one kind.
 type kind[TTx any] interface {
 	prepare(ctx context.Context, service string) error
 	open(ctx context.Context, service string) (table.Home[TTx], func() error, error)
-	// empty makes a database without Skald's tables, where it is not there.
+	// empty creates a database without Skald's tables, if missing.
 	empty(ctx context.Context, name string) error
-	// flags are how the command finds the database of a service, without a password.
+	// flags returns the command's flags for the database of a service, without a password.
 	flags(service string) string
 }
 
@@ -98,7 +95,7 @@ func databases[TTx any](k kind[TTx]) *Databases[TTx] {
 	return &Databases[TTx]{kind: k, open: map[string]*opened[TTx]{}}
 }
 
-// Prepare makes the database of a service, with Skald's tables in it, where it is not there.
+// Prepare creates the database of a service with Skald's tables, if missing.
 func (d *Databases[TTx]) Prepare(ctx context.Context, service string) error {
 	if err := d.kind.prepare(ctx, service); err != nil {
 		return fmt.Errorf("prepare the database of %s: %w", service, err)
@@ -106,7 +103,7 @@ func (d *Databases[TTx]) Prepare(ctx context.Context, service string) error {
 	return nil
 }
 
-// Home is the database of a service, which must be there. It is opened once.
+// Home returns the database of a service, which must exist, and opens it on the first call.
 func (d *Databases[TTx]) Home(ctx context.Context, service string) (table.Home[TTx], error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -124,7 +121,7 @@ func (d *Databases[TTx]) Home(ctx context.Context, service string) (table.Home[T
 	return home, nil
 }
 
-// Service opens a service: its own tables and first rows are made where they are not there.
+// Service opens a service, and creates its tables and first rows if missing.
 func (d *Databases[TTx]) Service(ctx context.Context, name string, bus broker.Broker,
 	o *service.Options) (Service, error) {
 	home, err := d.Home(ctx, name)
@@ -141,19 +138,19 @@ func (d *Databases[TTx]) Service(ctx context.Context, name string, bus broker.Br
 	return s, nil
 }
 
-// Flags are how the command finds the database of a service, without a password.
+// Flags returns the command's flags for the database of a service, without a password.
 func (d *Databases[TTx]) Flags(service string) string { return d.kind.flags(service) }
 
-// Bank and Post are the names of the gateway's and the mail server's database.
+// Bank and Post are the database names of the gateway and the mail server.
 const (
 	Bank = "gateway"
 	Post = "mail"
 )
 
-// Names are the names of all databases: those of the services, in their order, and those outside, last.
+// Names returns the names of all databases: the services in order, then the gateway and the mail server.
 func Names() []string { return append(service.Names(), Bank, Post) }
 
-// Gateway is the payment gateway.
+// Gateway returns the payment gateway.
 func (d *Databases[TTx]) Gateway(ctx context.Context, o *gateway.Options,
 	moods *gateway.Moods) (http.Handler, error) {
 	if err := d.kind.empty(ctx, Bank); err != nil {
@@ -173,7 +170,7 @@ func (d *Databases[TTx]) Gateway(ctx context.Context, o *gateway.Options,
 	return gateway.NewServer(l, moods).Handler(), nil
 }
 
-// Mail is the mail server.
+// Mail returns the mail server.
 func (d *Databases[TTx]) Mail(ctx context.Context, moods *mail.Moods) (*mail.Server, error) {
 	if err := d.kind.empty(ctx, Post); err != nil {
 		return nil, fmt.Errorf("make the database of the mail server: %w", err)
@@ -192,8 +189,8 @@ func (d *Databases[TTx]) Mail(ctx context.Context, moods *mail.Moods) (*mail.Ser
 	return mail.NewServer(box, moods), nil
 }
 
-// Read is the tables of all six databases, which must be there, and of the gateway's and the mail server's,
-// if they have one of their own.
+// Read returns the tables of all six databases, which must exist, and of the gateway and the mail server if
+// they have their own.
 func (d *Databases[TTx]) Read(ctx context.Context) (map[string]table.DB, error) {
 	out := map[string]table.DB{}
 	for _, name := range service.Names() {

@@ -13,19 +13,19 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// maxConns is how many connections an instance of a service opens at most, unless the URL has pool_max_conns.
+// maxConns limits the connections of an instance, unless the URL has pool_max_conns.
 const maxConns = 6
 
-// connectTimeout is how long a server may take to answer, unless the URL has connect_timeout.
+// connectTimeout limits a connect, unless the URL has connect_timeout.
 const connectTimeout = 10 * time.Second
 
-// Postgres is the databases in one PostgreSQL database, one schema for each service: prefix, an underscore,
-// the service. It touches nothing yet.
+// Postgres returns the databases in one PostgreSQL database, one schema for each service: prefix, an
+// underscore, the service. It does not connect yet.
 func Postgres(at, prefix string) (*Databases[pgx.Tx], error) {
 	cfg, err := pgxpool.ParseConfig(at)
 	if err != nil {
-		// pgx leaves the password out of its error.
-		return nil, &UsageError{What: err.Error() + ": the store is postgres://user@host:port/database"}
+		// pgx omits the password from its error.
+		return nil, &UsageError{What: err.Error() + ": the store must be postgres://user@host:port/database"}
 	}
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = connectTimeout
@@ -34,13 +34,12 @@ func Postgres(at, prefix string) (*Databases[pgx.Tx], error) {
 		cfg.MaxConns = maxConns
 	}
 	if !strings.Contains(at, "default_query_exec_mode=") {
-		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // works through PgBouncer, too
+		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // also works with PgBouncer
 	}
-	return Schemas(cfg, prefix, `"$SKALD_STORE"`), nil // there may be a password in the URL
+	return Schemas(cfg, prefix, `"$SKALD_STORE"`), nil // the URL may contain a password
 }
 
-// Schemas is Postgres with connections as cfg makes them. Store is how a command names the server, as a word
-// of a shell.
+// Schemas is Postgres with connections of cfg. store is the server in a command, as a word of a shell.
 func Schemas(cfg *pgxpool.Config, prefix, store string) *Databases[pgx.Tx] {
 	return databases(schemas{cfg, prefix, store})
 }
@@ -73,7 +72,7 @@ func (s schemas) empty(ctx context.Context, name string) error {
 	}
 	defer pool.Close()
 	if there, err := s.there(ctx, pool, name); err != nil || there {
-		// it may have been made by somebody with more rights
+		// another user with more rights may have created it
 		return err
 	}
 	_, err = pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+pgx.Identifier{s.schema(name)}.Sanitize())

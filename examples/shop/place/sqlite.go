@@ -13,17 +13,17 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// SQLite is the databases in folder, one file for each service.
+// SQLite returns the databases in folder, one file for each service.
 func SQLite(folder string) *Databases[*sql.Tx] { return databases(files{folder}) }
 
 type files struct{ folder string }
 
-// idle is how many connections to a file stay open: each keeps pages of its own in memory, six times over.
+// idle limits the idle connections to a file, because each has its own page cache.
 const idle = 2
 
 func (f files) path(service string) string { return filepath.Join(f.folder, service+".db") }
 
-// flags name the whole path: they are for another terminal.
+// flags returns an absolute path, for use in another terminal.
 func (f files) flags(service string) string {
 	path, err := filepath.Abs(f.path(service))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/status"
 )
 
-// asking is o, in which Order's status asks the services that are open here, unless o says who is asked.
+// asking returns o with Where set: the services that are open here, unless o sets it.
 func (d *Databases[TTx]) asking(o *service.Options) *service.Options {
 	var all service.Options
 	if o != nil {
@@ -21,8 +21,8 @@ func (d *Databases[TTx]) asking(o *service.Options) *service.Options {
 	return &all
 }
 
-// Where tells, at GET /{order}, where the saga of an order stands, by what the services say that are open
-// here when it is asked, and those elsewhere. One that is neither is not asked.
+// Where serves GET /{order}: the status of an order's saga, from the services that are open here and those
+// elsewhere. Other services are not queried.
 func (d *Databases[TTx]) Where(elsewhere Elsewhere) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		here := d.here()
@@ -32,8 +32,9 @@ func (d *Databases[TTx]) Where(elsewhere Elsewhere) http.Handler {
 	})
 }
 
-// Answer tells other processes what the services know that are open here, each under its name: GET
-// /{service}/{order}/held. 404: the service is not open here, so that who asks the wrong process hears of it.
+// Answer serves the status of the services that are open here to other processes: GET
+// /{service}/{order}/held. It answers 404 for a service that is not open here, so that a wrong address is
+// noticed.
 func (d *Databases[TTx]) Answer() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
@@ -48,19 +49,20 @@ func (d *Databases[TTx]) Answer() http.Handler {
 	})
 }
 
-// serve answers for own. Everybody who reaches the shop may ask: let nobody but your support.
+// serve serves the status of own. Anyone who can reach the shop may use it: restrict access to your
+// support.
 func serve(w http.ResponseWriter, r *http.Request, own status.Database, o *status.Options) {
 	o.Store, o.Auth = own.Store, func(h http.Handler) http.Handler { return h }
 	h, err := status.Handler(own.DB, o)
 	if err != nil {
 		slog.ErrorContext(r.Context(), "the status of an order", "error", err)
-		http.Error(w, "something is wrong here", http.StatusInternalServerError)
+		http.Error(w, "internal error", http.StatusInternalServerError)
 		return
 	}
 	h.ServeHTTP(w, r)
 }
 
-// here are the services that are open.
+// here returns the services that are open.
 func (d *Databases[TTx]) here() map[string]status.Database {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,7 +75,7 @@ func (d *Databases[TTx]) here() map[string]status.Database {
 	return out
 }
 
-// quoted is a word as a shell reads it.
+// quoted returns a word quoted for a shell.
 func quoted(word string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,"
 	if word != "" && strings.Trim(word, plain) == "" {

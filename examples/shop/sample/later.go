@@ -1,7 +1,6 @@
 package sample
 
-// Later keeps what the customers of one client want behind their orders until its time has come. It is used
-// by one goroutine.
+// Later delays the customers' requests of one client. Only one goroutine may use it.
 type Later struct {
 	Do func(id string, w Wish)
 
@@ -13,7 +12,7 @@ type waiting struct {
 	Wish
 }
 
-// Placed does what has waited for long enough, now that one more order is placed; this one's wish included.
+// Placed is called after each order, with its request. It does the requests that are due.
 func (l *Later) Placed(id string, w Wish) {
 	if !w.None() {
 		l.waiting = append(l.waiting, waiting{id, w})
@@ -30,7 +29,7 @@ func (l *Later) Placed(id string, w Wish) {
 	l.waiting = kept
 }
 
-// Rest does all that still waits.
+// Rest does all remaining requests.
 func (l *Later) Rest() {
 	for _, one := range l.waiting {
 		l.Do(one.id, one.Wish)

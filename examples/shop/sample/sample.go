@@ -1,4 +1,4 @@
-// Package sample is the shop's made-up world: goods, customers, and orders that all come out differently.
+// Package sample has made-up goods, customers and orders with all kinds of outcomes.
 package sample
 
 import (
@@ -10,20 +10,20 @@ import (
 
 const plenty = 1_000_000_000
 
-// What is special about some goods and customers.
+// Special goods and customers.
 const (
-	Rare      = "teapot"    // 20 of them: whoever comes first
+	Rare      = "teapot"    // 20 pieces, for the first customers
 	Sold      = "samovar"   // always out of stock
-	Heavy     = "piano"     // the carrier does not take it
-	Poor      = "penniless" // has nothing
-	Student   = "student"   // has 100.00: enough for a few orders
+	Heavy     = "piano"     // the carrier refuses it
+	Poor      = "penniless" // has no money
+	Student   = "student"   // has 100.00, enough for a few orders
 	rareStock = 20
-	prints    = 25 // numbered, one piece of each: two or three customers want each at the same moment
+	prints    = 25 // one piece of each: two or three customers want each at the same time
 )
 
 func numbered(i int) string { return fmt.Sprintf("print-%02d", i) }
 
-// Prices are what goods cost, in cents.
+// Prices returns the prices of goods, in cents.
 func Prices() map[string]int64 {
 	out := map[string]int64{
 		"tea": 490, "coffee": 790, "mug": 1250, "spoon": 320, "kettle": 3900, "honey": 650, "jam": 410,
@@ -36,7 +36,7 @@ func Prices() map[string]int64 {
 	return out
 }
 
-// Stock is how many pieces of each there are at first.
+// Stock returns the initial number of pieces of each SKU.
 func Stock() map[string]int64 {
 	out := map[string]int64{}
 	for sku := range Prices() {
@@ -49,10 +49,10 @@ func Stock() map[string]int64 {
 	return out
 }
 
-// Oversize are the goods that the carrier does not take.
+// Oversize returns the SKUs that the carrier refuses.
 func Oversize() []string { return []string{Heavy} }
 
-// Accounts are the customers and what they have at first, in cents.
+// Accounts returns the customers and their initial balances, in cents.
 func Accounts() map[string]int64 {
 	out := map[string]int64{Poor: 0, Student: 10_000, "ada": plenty, "bob": plenty, "eve": plenty}
 	for i := range 40 {
@@ -63,28 +63,28 @@ func Accounts() map[string]int64 {
 
 func customer(i int) string { return fmt.Sprintf("customer-%02d", i) }
 
-// An Order is a request and the Idempotency-Key to send it under, and what its customer wants behind that.
+// An Order is a request with its Idempotency-Key, and the customer's later request.
 type Order struct {
 	Key string
 	order.Request
 	Wish
 }
 
-// A Wish is what a customer wants of an order that is placed.
+// A Wish is a customer's later request about an order.
 type Wish struct {
-	Address string // where it is to go instead; "": where it was to go
+	Address string // new address; "" keeps the address
 	Cancel  bool
-	After   int // after so many more orders
+	After   int // number of orders to wait
 }
 
-// None tells that there is none.
+// None reports whether there is no request.
 func (w Wish) None() bool { return w.Address == "" && !w.Cancel }
 
-// Orders are n orders, the same for the same seed: about one in twelve cannot be paid, one in fifteen asks
-// for what is sold out, one in fifteen cannot be shipped, and one in eight is for a rare thing or from a
-// customer who has not much, where it matters who comes first. Every 16 orders two or three in a row want the
-// only piece of something; one in twelve is cancelled, and one in twelve is to go elsewhere (half of them
-// both), at once or some orders later.
+// Orders returns n orders, the same for the same seed. About one in twelve cannot be paid, one in fifteen
+// has a sold-out SKU, one in fifteen cannot be shipped. One in eight has a rare SKU or a customer with
+// little money, so that the outcome depends on the order of processing. Every 16 orders, two or three in a
+// row want the only piece of a SKU. One in twelve is cancelled, and one in twelve gets a new address (half
+// of them both), immediately or some orders later.
 func Orders(seed uint64, n int) []Order {
 	r := rand.New(rand.NewPCG(seed, 1))
 	out := make([]Order, n)
@@ -114,7 +114,7 @@ func wish(r *rand.Rand, i int) (w Wish) {
 	return w
 }
 
-// one is an order; a plain one has nothing special about it.
+// one returns an order; plain is true if nothing about it is special.
 func one(r *rand.Rand) (req order.Request, plain bool) {
 	usual := []string{"tea", "coffee", "mug", "spoon", "kettle", "honey", "jam", "biscuit"}
 	req.Customer = customer(r.IntN(40))

@@ -1,4 +1,4 @@
-// Package service puts the six services of the shop together: each with its inbox and its relay.
+// Package service assembles the six services of the shop, each with its inbox and its relay.
 package service
 
 import (
@@ -33,80 +33,80 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Names are the services.
+// Names returns the names of the services.
 func Names() []string {
 	return []string{"order", "payment", "inventory", "fulfilment", "notification", "analytics"}
 }
 
-// handle is how long a handler may take, unless the options say otherwise. None here needs a tenth of it; and
-// what an instance holds that stands still, rows of hot goods among them, is held about so long.
+// handle is the default limit of a handler. No handler here needs a tenth of it. A paused instance holds
+// its locks, such as rows of popular goods, for about this time.
 const handle = 2 * time.Second
 
-// rivals is how long an intake may wait for one. With handle it says how soon others go on with a call that
-// an instance was at when it died.
+// rivals is the default limit of an intake's wait for a rival. With handle it determines how soon other
+// instances continue an external call of a dead instance.
 const rivals = 2 * time.Second
 
 // Options of a service. The zero value works.
 type Options struct {
-	// Prefix of topics and groups, with a dot behind it. Default none.
+	// Prefix of topics and groups, followed by a dot. Default none.
 	Prefix string
-	// Instance is this instance's stable name among those of the same service; two that live at the same
-	// time must not share one. Default "1".
+	// Instance is the stable name of this instance within its service. Two running instances must not share
+	// a name. Default "1".
 	Instance string
-	// Outbox, Inbox and Relay are the options of the stations; Member, Owner and Entities are set here.
-	// Default as they say.
+	// Outbox, Inbox and Relay configure the components; New sets Member, Owner and Entities.
 	Outbox outbox.Options
 	Inbox  inbox.Options
 	Relay  relay.Options
 	// Now is the clock of the service's own rows. Default time.Now.
 	Now func() time.Time
-	// Style is who knows what comes next for an order; the same for all services. Default: each service.
+	// Style selects who runs the process of an order; the same for all services. Default: choreographed.
 	Style event.Style
-	// Saga are the options of the engine of the orchestrated style. Default as they say.
+	// Saga configures the engine of the orchestrated style.
 	Saga saga.EngineOptions
-	// Older: instances of a build that knew no steps share the groups of Payment and Inventory, or did.
-	// Default false.
+	// Older is true if instances of a build without steps share the groups of Payment and Inventory, or
+	// did. Default false.
 	Older bool
-	// Payments is how payment.taken travels: what an instance writes, and what it can read. Default: JSON.
+	// Payments is the encoding of payment.taken. Default: JSON.
 	Payments wire.Form
-	// Gateway is whom Payment asks. Default: one in its own database, which does what it is asked.
+	// Gateway moves the money for Payment. Default: a well-behaved one in Payment's database.
 	Gateway gateway.Gateway
-	// Mail is who delivers Notification's mails. Default: nobody; what it writes down is the mail.
+	// Mail delivers Notification's mails. Default: none; the recorded row is the mail.
 	Mail mail.Sender
-	// MailMemory is how long it knows a Message-ID again: see notification.Options.Memory. Default: for ever.
+	// MailMemory is how long Mail remembers a Message-ID: see notification.Options.Memory. Default:
+	// forever.
 	MailMemory time.Duration
-	// Where tells Order, at GET /{id}, where the saga of an order stands, for its status over HTTP. Default:
-	// there is no status. Package place asks all services that it has opened, unless this says who is asked.
+	// Where serves GET /{id}: the status of an order's saga, for Order's HTTP. Default: none. Package place
+	// sets it to all services that it has opened.
 	Where http.Handler
-	// Seen remembers answers of Order over HTTP in front of its database. Default: none.
+	// Seen caches answers of Order over HTTP. Default: none.
 	Seen once.Cache
-	// NewID names orders and transfers. Default: 26 random letters and digits.
+	// NewID returns ids of orders and transfers. Default: 26 random letters and digits.
 	NewID func() string
 }
 
-// A Part is what tells one service from another.
+// A Part is the specific part of one service.
 type Part[TTx any] interface {
-	// Prepare makes the service's tables and first rows. What is there already stays as it is.
+	// Prepare creates the service's tables and first rows. Existing ones do not change.
 	Prepare(ctx context.Context) error
-	// Listen tells in what the service handles.
+	// Listen registers the handlers of the service.
 	Listen(in *inbox.Inbox[TTx])
-	// Entities are what a message is about, for the inbox to lock.
+	// Entities returns the entities of a message, for the inbox to lock.
 	Entities(m skald.Message) []store.Lock
 }
 
-// A Service is one of the six, in one process. Instances of it share its database and its group.
+// A Service is one of the six, in one process. Its instances share a database and a group.
 type Service[TTx any] struct {
 	Name  string
 	Part  Part[TTx]
 	Inbox *inbox.Inbox[TTx]
 	Relay *relay.Relay
 
-	engine  *saga.Engine[TTx] // of Order, in the orchestrated style
-	tracker *inbox.Inbox[TTx] // of Order, in the other one: it knows where each order stands
+	engine  *saga.Engine[TTx] // of Order in the orchestrated style
+	tracker *inbox.Inbox[TTx] // of Order in the choreographed style: it tracks each order
 	http    http.Handler
 }
 
-// New is the service of that name at home.
+// New returns the service of that name at home.
 func New[TTx any](name string, home table.Home[TTx], bus broker.Broker, o *Options) (*Service[TTx], error) {
 	var d Options
 	if o != nil {
@@ -145,7 +145,7 @@ func New[TTx any](name string, home table.Home[TTx], bus broker.Broker, o *Optio
 	return s, nil
 }
 
-// ready is a writer that has the ids of its schemas before it writes.
+// ready requests the schema ids before the service writes.
 type ready[TTx any] struct {
 	Part[TTx]
 	warm func(context.Context) error
@@ -158,12 +158,13 @@ func (r ready[TTx]) Prepare(ctx context.Context) error {
 	return r.warm(ctx)
 }
 
-// track keeps a row for each order, by the events of all services: nobody else knows the whole.
+// track keeps a row for each order, from the events of all services, because no single service has them
+// all.
 func (s *Service[TTx]) track(db store.Driver[TTx], bus broker.Broker, events *event.Events,
 	o inbox.Options) error {
 	rows, ok := db.(store.Tracker[TTx])
 	if !ok {
-		return fmt.Errorf("%T tracks no sagas: take another store", db)
+		return fmt.Errorf("%T does not support tracking: use another store", db)
 	}
 	placing, err := events.Placing()
 	if err != nil {
@@ -202,13 +203,12 @@ func (s *Service[TTx]) build(home table.Home[TTx], events *event.Events, o Optio
 	case "analytics":
 		s.Part, err = analytics.New(home, events, &analytics.Options{Now: o.Now})
 	default:
-		err = fmt.Errorf("there is none: it is one of %s", strings.Join(Names(), ", "))
+		err = fmt.Errorf("unknown service: use one of %s", strings.Join(Names(), ", "))
 	}
 	return err
 }
 
-// Runners are what makes the service work: its inbox, its relay, and of Order the engine or the tracker of
-// its sagas.
+// Runners returns the service's inbox and relay, and for Order the engine or the tracker of its sagas.
 func (s *Service[TTx]) Runners() []skald.Runner {
 	switch {
 	case s.engine != nil:
@@ -219,7 +219,7 @@ func (s *Service[TTx]) Runners() []skald.Runner {
 	return []skald.Runner{s.Inbox, s.Relay}
 }
 
-// Steppers are the same, to be driven turn by turn.
+// Steppers returns the same components, to be run step by step.
 func (s *Service[TTx]) Steppers() []skald.Stepper {
 	switch {
 	case s.engine != nil:
@@ -242,5 +242,5 @@ func (s *Service[TTx]) Watched(h *health.Handler) {
 	}
 }
 
-// HTTP is the Order service's handler; nil for the others.
+// HTTP returns the Order service's handler; nil for the others.
 func (s *Service[TTx]) HTTP() http.Handler { return s.http }

@@ -11,12 +11,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An instance that stands still must not hold for ever what a transaction of its own has locked, such as the
-// key of an order that is asked for again elsewhere. It is said in the transaction: a pooler gives the
-// session to others.
+// A paused instance must not hold the locks of its transaction forever, such as the key of an order that is
+// repeated elsewhere. The limit is set in the transaction, because a pooler shares the session.
 const begin = "begin isolation level read committed; set local idle_in_transaction_session_timeout = '7s'"
 
-// Postgres is the home of a service in a schema; "" is the one that the connection has.
+// Postgres returns the home of a service in a schema; "" is the connection's default.
 func Postgres(pool *pgxpool.Pool, schema string, s store.Driver[pgx.Tx]) Home[pgx.Tx] {
 	begin := func(ctx context.Context, do func(pgx.Tx) error) error {
 		return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{BeginQuery: begin}, do)
@@ -32,7 +31,7 @@ func Postgres(pool *pgxpool.Pool, schema string, s store.Driver[pgx.Tx]) Home[pg
 		Begin: begin,
 		Make: func(ctx context.Context, script string) error {
 			return begin(ctx, func(tx pgx.Tx) error {
-				// CREATE TABLE IF NOT EXISTS fails when two do it at once.
+				// CREATE TABLE IF NOT EXISTS fails if two transactions run it at the same time.
 				if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtext($1))`, prefix); err != nil {
 					return err
 				}
@@ -43,9 +42,9 @@ func Postgres(pool *pgxpool.Pool, schema string, s store.Driver[pgx.Tx]) Home[pg
 	}
 }
 
-// pgxDB is the tables in a PostgreSQL database or transaction.
+// pgxDB accesses the tables in a PostgreSQL database or transaction.
 type pgxDB struct {
-	q interface { // what *pgxpool.Pool and pgx.Tx have in common
+	q interface { // common methods of *pgxpool.Pool and pgx.Tx
 		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 		Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 		QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
@@ -53,8 +52,8 @@ type pgxDB struct {
 	prefix string
 }
 
-// placed puts the schema before each table. It is not set on the connection: a pooler in transaction mode
-// would give the statement another one.
+// placed puts the schema before each table name. A search_path would not work: a pooler in transaction mode
+// may run the statement on another connection.
 func placed(text, prefix string) string { return strings.ReplaceAll(text, "/*schema*/", prefix) }
 
 func (d pgxDB) Exec(ctx context.Context, text string, args ...any) (int64, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// SQLite is the home of a service in an SQLite file that db has open.
+// SQLite returns the home of a service in an open SQLite file.
 func SQLite(db *sql.DB, s store.Driver[*sql.Tx]) Home[*sql.Tx] {
 	return Home[*sql.Tx]{
 		Store: s,
@@ -40,14 +40,14 @@ func beginSQL(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) error {
 	return nil
 }
 
-// Queryer is what *sql.DB and *sql.Tx have in common.
+// Queryer has the common methods of *sql.DB and *sql.Tx.
 type Queryer interface {
 	ExecContext(ctx context.Context, sql string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, sql string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, sql string, args ...any) *sql.Row
 }
 
-// SQL is the tables in an SQLite database or transaction.
+// SQL accesses the tables in an SQLite database or transaction.
 func SQL(q Queryer) DB { return sqlDB{q} }
 
 type sqlDB struct{ Queryer }
@@ -72,9 +72,9 @@ func (d sqlDB) QueryRow(ctx context.Context, text string, args ...any) Row {
 	return d.QueryRowContext(ctx, numbered(text), args...)
 }
 
-// numbered makes $1 into ?1: to SQLite $1 is a name, numbered by where it first stands.
+// numbered turns $1 into ?1: SQLite numbers the name $1 by its first position.
 func numbered(text string) string { return strings.ReplaceAll(text, "$", "?") }
 
 type sqlRows struct{ *sql.Rows }
 
-func (r sqlRows) Close() { _ = r.Rows.Close() } // what there is to know, Err has told
+func (r sqlRows) Close() { _ = r.Rows.Close() } // Err has returned the error

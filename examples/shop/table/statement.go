@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Statements reads the statements of the .sql files in the folder sql/query of files, which a service embeds:
-// each begins with a line "-- name: X" and runs up to the next.
+// Statements reads the .sql files in the folder sql/query of files, which a service embeds. Each statement
+// begins with a line "-- name: X" and ends before the next.
 func Statements(files fs.FS) (map[string]string, error) {
 	names, err := fs.Glob(files, "sql/query/*.sql")
 	if err != nil {

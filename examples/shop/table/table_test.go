@@ -45,7 +45,7 @@ func TestTimeSorts(t *testing.T) {
 	}
 }
 
-// The same SQL means the same in both databases, whatever the order and number of its placeholders.
+// The same SQL gives the same result in both databases, with any order and number of placeholders.
 func TestSameOnBoth(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		db, err := sqlitestore.Open(filepath.Join(t.TempDir(), "x.db"))

@@ -15,11 +15,11 @@ import (
 	"github.com/skald-go/skald/schema/protobuf"
 )
 
-// unknown is the payment method that a reader of the second version sees where the writer had none.
+// unknown is the payment method in the second version if the writer had none.
 const unknown = "unknown"
 
-// A message is the codec of one version of the .proto file. A program of yours has the Go types that protoc
-// makes of its file, and no need of this: the shop has two versions of one file, which protoc does not allow.
+// A message is the codec of one version of the .proto file. A normal program uses the Go types of protoc
+// instead. The shop needs two versions of one file, which protoc does not allow.
 type message struct {
 	*schema.Codec
 	of protoreflect.MessageType
@@ -37,11 +37,11 @@ func messages(r *schema.Registry, text string) (message, error) {
 	return message{protobuf.CodecFor[proto.Message](r, of, nil), of}, nil
 }
 
-// Encode writes a verdict; the method where this version has it.
+// Encode encodes a verdict, with the method if this version has it.
 func (m message) Encode(ctx context.Context, to *skald.Message, v any) error {
 	taken, ok := v.(event.Verdict)
 	if !ok {
-		return fmt.Errorf("encode %s: it is a %T, not a verdict", to.Type, v)
+		return fmt.Errorf("encode %s: the value is a %T, not a verdict", to.Type, v)
 	}
 	out := m.of.New()
 	set := func(in protoreflect.Message, name protoreflect.Name, v any) {
@@ -64,11 +64,11 @@ func (m message) Encode(ctx context.Context, to *skald.Message, v any) error {
 	return m.Codec.Encode(ctx, to, out.Interface())
 }
 
-// Decode fills a verdict.
+// Decode decodes a verdict.
 func (m message) Decode(ctx context.Context, from skald.Message, v any) error {
 	to, ok := v.(*event.Verdict)
 	if !ok {
-		return fmt.Errorf("decode %s: %T is no verdict to fill", from.Type, v)
+		return fmt.Errorf("decode %s: the target is a %T, not a verdict", from.Type, v)
 	}
 	var read proto.Message
 	if err := m.Codec.Decode(ctx, from, &read); err != nil {

@@ -1,5 +1,5 @@
-// Package wire is how payment.taken, the PaymentProcessed of tutorials, travels: in JSON, or in Avro or
-// Protobuf with a schema registry. Its schema has two versions: the second one adds payment_method.
+// Package wire encodes payment.taken (PaymentProcessed in tutorials): in JSON, or in Avro or Protobuf with
+// a schema registry. Its schema has two versions: the second adds payment_method.
 package wire
 
 import (
@@ -21,7 +21,7 @@ import (
 //go:embed schema
 var schemas embed.FS
 
-// A Language is what payloads are written in.
+// A Language is the encoding of payloads.
 type Language string
 
 // Languages.
@@ -31,14 +31,14 @@ const (
 	Protobuf Language = "protobuf"
 )
 
-// A Form is how one build writes and reads the event. The zero value is JSON.
+// A Form is the encoding that one build writes and reads. The zero value is JSON.
 type Form struct {
 	Language Language
-	First    bool       // the build knows the first version of the schema alone
-	Registry *sr.Client // of Avro and Protobuf. The schema is registered when the build first writes it
+	First    bool       // the build has only the first version of the schema
+	Registry *sr.Client // for Avro and Protobuf; the first write registers the schema
 }
 
-// Parse reads "json", "avro" or "protobuf", with ":1" behind it for a build of the first version.
+// Parse parses "json", "avro" or "protobuf", with ":1" for a build of the first version.
 func Parse(text string) (Form, error) {
 	name, version, _ := strings.Cut(text, ":")
 	f := Form{Language: Language(name), First: version == "1"}
@@ -48,14 +48,14 @@ func Parse(text string) (Form, error) {
 	known := f.Language == JSON || f.Language == Avro || f.Language == Protobuf
 	if !known || strings.Contains(text, ":") && (!f.First || f.Language == JSON) {
 		return f,
-			fmt.Errorf("payments travel in json, avro or protobuf, or in avro:1 or protobuf:1, not in %q",
+			fmt.Errorf("payments are in json, avro, protobuf, avro:1 or protobuf:1, not in %q",
 				text)
 	}
 	return f, nil
 }
 
-// In has events be written and read in this form, with schemas kept in the database of who reads them. Ready
-// asks the registry for what a writer needs, so that no transaction of its waits for that.
+// In sets the codec of PaymentTaken, with schemas stored in the service's database. ready requests the
+// schema ids that a writer needs, so that no transaction waits for the registry.
 func (f Form) In(e *event.Events, keep store.PayloadSchemas,
 	log *slog.Logger) (ready func(context.Context) error, err error) {
 	if f.Language == JSON {
@@ -85,7 +85,7 @@ func (f Form) In(e *event.Events, keep store.PayloadSchemas,
 	return func(ctx context.Context) error { return r.Warm(ctx, writes) }, nil
 }
 
-// file is that of the schema.
+// file returns the path of the schema.
 func (f Form) file() string {
 	version, ending := "2", "avsc"
 	if f.First {

@@ -33,7 +33,7 @@ func events(t *testing.T, f wire.Form) *event.Events {
 	return e
 }
 
-// Each build reads what each build of its language writes; the method is what both know of it.
+// Each build reads the payloads of each build of its language; the method is there if both have it.
 func TestBuildsReadEachOther(t *testing.T) {
 	said := event.Verdict{Order: event.Order{ID: "o1", Customer: "ada", Cents: 1470,
 		Items: []event.Item{{SKU: "tea", Quantity: 3, Cents: 490}}}, Method: "card"}
@@ -70,7 +70,7 @@ func TestBuildsReadEachOther(t *testing.T) {
 	}
 }
 
-// What docs/schemas.md tells to check first: old builds read the new schema, and new ones the old.
+// The check that docs/schemas.md recommends first: old builds read the new schema, and new builds the old.
 func TestVersionsGoTogether(t *testing.T) {
 	files := os.DirFS("schema")
 	for name, format := range map[string]schema.Format{"avsc": avro.Format{}, "proto": protobuf.Format{}} {
