@@ -1,5 +1,5 @@
-// Package audit proves what the shop promises from the services' databases alone: it asks no service, no
-// broker and no log. What it finds it says with the name of an order.
+// Package audit checks the guarantees of the shop by reading the databases of the services. It asks no
+// service, broker or log. Each breach names its order.
 package audit
 
 import (
@@ -10,20 +10,20 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// Invariant is one promise of the shop and the auditor's verdict.
+// Invariant is one guarantee of the shop and the auditor's verdict.
 type Invariant struct {
 	Name     string `json:"name"`
 	OK       bool   `json:"ok"`
-	Checked  int    `json:"checked"`            // number of things compared with the promise
+	Checked  int    `json:"checked"`            // number of things checked
 	Detail   string `json:"detail"`             // the first five breaches, or a summary
 	First    string `json:"first,omitempty"`    // the first breach
 	Breaches int    `json:"breaches,omitempty"` // number of breaches
 }
 
-// Run reads the databases, which are named by their services: order, payment, inventory, fulfilment,
-// notification and analytics; "gateway" and "mail" where these have their own. It holds for a shop that has
-// come to rest: where work is under way, orders_ended and delivered_to_all say so. An error means that a
-// database could not be read.
+// Run reads databases, which has a database for each service: order, payment, inventory, fulfilment,
+// notification and analytics; also "gateway" and "mail" if these have their own. Run is meant for an idle
+// shop: while work is in progress, orders_ended and delivered_to_all fail. It returns an error if it cannot
+// read a database.
 func Run(ctx context.Context, databases map[string]table.DB) ([]Invariant, error) {
 	b, err := read(ctx, databases)
 	if err != nil {
@@ -36,7 +36,7 @@ func Run(ctx context.Context, databases map[string]table.DB) ([]Invariant, error
 	}, nil
 }
 
-// Brief returns the first breach and the number of the others, or the summary of a kept promise.
+// Brief returns the first breach and the number of others, or the summary if there is no breach.
 func (i *Invariant) Brief() string {
 	switch i.Breaches {
 	case 0:
@@ -47,7 +47,7 @@ func (i *Invariant) Brief() string {
 	return fmt.Sprintf("%s; and %d more", i.First, i.Breaches-1)
 }
 
-// OK tells whether all of invariants hold.
+// OK reports whether all invariants hold. It is false for an empty list.
 func OK(invariants []Invariant) bool {
 	for _, i := range invariants {
 		if !i.OK {
@@ -57,13 +57,13 @@ func OK(invariants []Invariant) bool {
 	return len(invariants) > 0
 }
 
-// findings collects what is wrong about one promise.
+// findings collects the breaches of one invariant.
 type findings struct {
 	checked int
 	wrong   []string
 }
 
-// hold counts one more thing, and says so if it is not ok.
+// hold counts one check and records a breach if ok is false.
 func (f *findings) hold(ok bool, format string, args ...any) {
 	f.checked++
 	if !ok {

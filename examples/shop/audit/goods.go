@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// moneyConserved: each transfer gives what it takes, and each customer has what the ledger says.
+// moneyConserved checks that the entries of each transfer balance, and that each account balance matches
+// its entries.
 func (b *books) moneyConserved() Invariant {
 	var f findings
 	sum, paid, ledger := map[string]int64{}, map[string]int64{}, map[string]int64{}
@@ -28,14 +29,14 @@ func (b *books) moneyConserved() Invariant {
 		len(b.accounts)))
 }
 
-// A bill is so many cents of one order, and how often they were asked for and moved: what it costs, and what
-// each change of it does.
+// A bill counts how often one amount of an order was requested, charged and refunded. The amount is the
+// price of the order or the fee of a change.
 type bill struct {
-	asked, kept       int // kept: what stands, if the order is confirmed
+	asked, kept       int // kept: requests that remain paid if the order is confirmed
 	charged, refunded int
 }
 
-// bills are those of each order, by their cents.
+// bills returns the bills of each order by their cents.
 func (b *books) bills() map[string]map[int64]*bill {
 	out := map[string]map[int64]*bill{}
 	at := func(order string, cents int64) *bill {
@@ -69,8 +70,8 @@ func (b *books) bills() map[string]map[int64]*bill {
 	return out
 }
 
-// chargedOnce: no order and no change of one is charged twice; a confirmed one is charged, with the changes
-// that were made, a cancelled one is not or was given all of it back.
+// chargedOnce checks that no order and no change is charged twice. A confirmed order is charged, and so are
+// its applied changes. A cancelled order is not charged, or everything was refunded.
 func (b *books) chargedOnce() Invariant {
 	var f findings
 	all, charged, back := b.bills(), 0, 0
@@ -100,8 +101,8 @@ func (b *books) chargedOnce() Invariant {
 		charged, len(b.orders), len(b.changes), back))
 }
 
-// movedOnce: every cent that the gateway moved belongs to an order, once: its ledger says what Payment's
-// says, and nothing under one key twice.
+// movedOnce checks that the ledger of the gateway matches the ledger of Payment, and that no key was used
+// for two moves.
 func (b *books) movedOnce() Invariant {
 	var f findings
 	type of struct {
@@ -134,7 +135,8 @@ func (b *books) movedOnce() Invariant {
 	return f.verdict("moved_once", fmt.Sprintf("%d moves at the gateway", len(b.moves)))
 }
 
-// stockConserved: what is reserved is what live orders hold, all their items or, before their time, none.
+// stockConserved checks that the reserved stock is what orders hold. An order holds all its items, or none:
+// a cancelled order, or one whose items are not reserved yet.
 func (b *books) stockConserved() Invariant {
 	var f findings
 	held, aside := map[string]map[string]int64{}, map[string]int64{}
@@ -172,7 +174,8 @@ func (b *books) stockConserved() Invariant {
 	return f.verdict("stock_conserved", fmt.Sprintf("%d SKUs, %d orders", len(b.stock), len(b.orders)))
 }
 
-// ordersEnded: every order is confirmed or cancelled, and whatever its customer wanted besides is answered.
+// ordersEnded checks that every order is confirmed or cancelled, and that all its change and cancel
+// requests are answered.
 func (b *books) ordersEnded() Invariant {
 	var f findings
 	states := map[string]int{}
@@ -181,10 +184,10 @@ func (b *books) ordersEnded() Invariant {
 		f.hold(o.ended(), "order %s is still %s", o.id, o.state)
 	}
 	for id, answer := range b.cancellations {
-		f.hold(answer != "", "order %s: nobody has said whether it could be cancelled", id)
+		f.hold(answer != "", "order %s: the cancel request has no answer", id)
 	}
 	for _, c := range b.changes {
-		f.hold(c.stands() || c.void(), "order %s: not all has been said of its change to %s",
+		f.hold(c.stands() || c.void(), "order %s: its change to %s is not complete",
 			c.order, c.address)
 	}
 	b.sagasEnded(&f)

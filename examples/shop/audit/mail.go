@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// letter is a mail as the server has delivered it.
+// letter is a mail that the mail server delivered.
 type letter struct{ recipient, subject string }
 
 func (r *reader) mailbox() map[string]letter {
@@ -25,8 +25,8 @@ func (r *reader) mailbox() map[string]letter {
 	return out
 }
 
-// mailedOnce: one mail for each order that has ended, none for others; and the mail server, which was asked
-// outside of any transaction, has delivered these mails and no others.
+// mailedOnce checks that Notification recorded one mail for each order that has ended, and none for others.
+// The mail server, which is called outside of any transaction, must have delivered exactly these mails.
 func (b *books) mailedOnce() Invariant {
 	var f findings
 	explained := 0

@@ -12,10 +12,10 @@ type change struct {
 	paid, taken, refused, undone bool
 }
 
-// stands: it was made, and is paid for.
+// stands reports whether the change was applied and paid.
 func (c change) stands() bool { return c.paid && c.taken && !c.refused }
 
-// void: it is not, and nothing is paid for it.
+// void reports whether the change was refused and is not paid.
 func (c change) void() bool { return c.refused && c.undone }
 
 type dispatch struct {
@@ -52,8 +52,8 @@ func (b *books) readParcels(r *reader) {
 
 type parcel struct{ order, state string }
 
-// shippedOnce: one parcel left for each confirmed order and none for others, to where the customer said last,
-// was told and has paid for; none left that was stopped.
+// shippedOnce checks that one parcel left for each confirmed order, and none for others. It goes to the
+// last address that the customer paid for. A stopped parcel must not have left.
 func (b *books) shippedOnce() Invariant {
 	var f findings
 	left := 0

@@ -2,8 +2,8 @@ package audit
 
 import "fmt"
 
-// Subscribers says which services handle a type, where each service knows what comes next or where a saga
-// does: the auditor's own word for it, which a test holds against theirs.
+// Subscribers returns the services that handle a type, in the choreographed or the orchestrated shop. It is
+// the auditor's own list; a test compares it with the services.
 func Subscribers(kind string, orchestrated bool) []string {
 	if orchestrated {
 		switch kind {
@@ -49,7 +49,7 @@ func Subscribers(kind string, orchestrated bool) []string {
 	return nil
 }
 
-// command tells whether a type is one that a saga gives.
+// command reports whether a saga sends this type.
 func command(kind string) bool {
 	switch kind {
 	case "payment.charge", "payment.refund", "stock.reserve", "stock.release", "parcel.ship":
@@ -67,7 +67,7 @@ func (b *books) service(name string) *service {
 	return &service{name: name}
 }
 
-// deliveredToAll: each message that was committed is marked by each service that handles its type.
+// deliveredToAll checks that each committed message is marked by each service that handles its type.
 func (b *books) deliveredToAll() Invariant {
 	var f findings
 	sent := 0
@@ -84,9 +84,10 @@ func (b *books) deliveredToAll() Invariant {
 	return f.verdict("delivered_to_all", fmt.Sprintf("%d messages, %d deliveries", sent, f.checked))
 }
 
-// orderPerKey: each consumer took the messages of one topic and key in the order in which they were
-// committed. Commands count by themselves: an engine locks the saga's row when it writes one, and whoever
-// writes another message of the order the order's row, so that nothing orders these two.
+// orderPerKey checks that each consumer took the messages of one topic and key in the order in which they
+// were committed. Commands are checked separately. An engine locks the row of the saga when it writes a
+// command; other messages of the order are written under a lock on the row of the order. So a command and
+// another message have no order between them.
 func (b *books) orderPerKey() Invariant {
 	var f findings
 	type line struct {
@@ -113,10 +114,10 @@ func (b *books) orderPerKey() Invariant {
 	return f.verdict("order_per_key", fmt.Sprintf("%d first deliveries", f.checked))
 }
 
-// changeRefused undoes what was charged for a change; the others that undo something do so for the order.
+// changeRefused undoes the charge of a change. The other undoing messages undo a step of the order.
 const changeRefused = "change.refused"
 
-// undoes says which messages undo a step at a service, if it took effect.
+// undoes reports whether a message undoes a step of the service, if that step took effect.
 func undoes(service, kind string) bool {
 	switch kind {
 	case "stock.short", changeRefused, "payment.refund":
@@ -129,9 +130,9 @@ func undoes(service, kind string) bool {
 	return false
 }
 
-// effectOnce: each message that is marked as done has one note in the journal, written with its effect; a
-// rejected or barred one has none, and there is no note without a mark. Of those that undo a step one has a
-// note, if the step was undone: a step of the order, or one for each of its changes.
+// effectOnce checks that each message marked as done has one journal note, which is written with its
+// effect. A rejected or barred message has none, and no note lacks a mark. Of the messages that undo a
+// step, one has a note if the step was undone. Steps are counted for the order and for each of its changes.
 func (b *books) effectOnce() Invariant {
 	var f findings
 	said := b.messages()
@@ -152,7 +153,7 @@ func (b *books) effectOnce() Invariant {
 			of := notes[id]
 			delete(notes, id)
 			if said[id].kind == "" && undoesAny(s.name) {
-				continue // nobody knows whether there was something to undo
+				continue // unknown whether there was something to undo
 			}
 			if undoes(s.name, said[id].kind) {
 				undone[work{said[id].key, said[id].kind == changeRefused}] += len(of)
@@ -174,7 +175,7 @@ func (b *books) effectOnce() Invariant {
 			delete(undone, w)
 		}
 		for w, n := range undone {
-			f.hold(n == 0, "order %s: %s has undone %d times what nobody has taken", w.order, s.name, n)
+			f.hold(n == 0, "order %s: %s undid %d times a step that was not taken", w.order, s.name, n)
 		}
 		for id, of := range notes {
 			f.hold(false, "order %s: %s has %d effects of %s %s and no mark", of[0].order, s.name, len(of),
@@ -184,12 +185,12 @@ func (b *books) effectOnce() Invariant {
 	return f.verdict("effect_once", fmt.Sprintf("%d messages taken", f.checked))
 }
 
-// undoesAny tells whether a service undoes steps at all.
+// undoesAny reports whether a service undoes steps at all.
 func undoesAny(service string) bool {
 	return undoes(service, "parcel.failed")
 }
 
-// about names the order of m. Kind is empty where no outbox and no journal has m.
+// about names the order of m. The kind is empty if m is in no outbox and no journal.
 func (m message) about() string {
 	if m.kind == "" {
 		return "order unknown"
@@ -197,8 +198,8 @@ func (m message) about() string {
 	return "order " + m.key
 }
 
-// messages are all that were said: those of the outboxes, and those that only journals know, because their
-// row is purged or was published without one.
+// messages returns the messages of all outboxes, and those found only in journals: their row was purged, or
+// they were published without one.
 func (b *books) messages() map[identity]message {
 	out := map[identity]message{}
 	for _, s := range b.services {

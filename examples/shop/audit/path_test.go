@@ -6,8 +6,8 @@ import (
 	"github.com/skald-go/skald/examples/shop/event"
 )
 
-// Messages of one key keep the order of their rows. A saga's commands and other messages have none between
-// them.
+// Messages of one key keep the order of their rows. A command of a saga and another message have no order
+// between them.
 func TestOrderPerKey(t *testing.T) {
 	for name, c := range map[string]struct {
 		first, second string

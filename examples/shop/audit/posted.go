@@ -7,14 +7,14 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// posted is an answer to a post of an order.
+// posted is the answer to a POST of an order.
 type posted struct {
 	key  string
 	code int64
 	body string
 }
 
-// order is the one that the answer names; "": none.
+// order returns the order id in the answer, or "".
 func (p posted) order() string {
 	var body struct{ ID string }
 	if json.Unmarshal([]byte(p.body), &body) != nil {
@@ -35,17 +35,17 @@ func (r *reader) posted(query string) (out []posted) {
 	return out
 }
 
-// postedOnce: a key under which an order was posted, however often and to however many processes, stands for
-// one order, and each of its posts was answered with what is stored. Where customers have noted their
-// answers, there is no order that is under no key: a post that was done twice would leave one.
+// postedOnce checks that each key belongs to one order, however often it was posted and to however many
+// processes, and that each POST got the stored answer. If customers recorded their answers, every order
+// must have a key: a POST that took effect twice would leave an order without one.
 func (b *books) postedOnce() Invariant {
 	var f findings
 	stored, keys := map[string]posted{}, map[string]string{} // by key; by order
 	for _, a := range b.answers {
 		stored[a.key] = a
 		id := a.order()
-		f.hold(b.byID[id] != nil, "order %s, which key %s was answered with, is not there", id, a.key)
-		f.hold(keys[id] == "", "order %s stands under two keys, %s and %s", id, keys[id], a.key)
+		f.hold(b.byID[id] != nil, "order %s, the answer to key %s, does not exist", id, a.key)
+		f.hold(keys[id] == "", "order %s has two keys, %s and %s", id, keys[id], a.key)
 		keys[id] = a.key
 	}
 	for _, r := range b.receipts {
@@ -56,7 +56,7 @@ func (b *books) postedOnce() Invariant {
 	}
 	for _, o := range b.orders {
 		if len(b.receipts) > 0 {
-			f.hold(keys[o.id] != "", "order %s stands under no key: a post was done twice", o.id)
+			f.hold(keys[o.id] != "", "order %s has no key: a POST took effect twice", o.id)
 		}
 	}
 	return f.verdict("posted_once", fmt.Sprintf("%d keys, %d answers to their posts", len(b.answers),

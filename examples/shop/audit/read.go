@@ -13,25 +13,25 @@ import (
 //go:embed sql/query
 var queries embed.FS
 
-// books are the databases, read.
+// books is the content of the databases.
 type books struct {
 	orders    []order
 	byID      map[string]*order
-	answers   []posted // stored, by key
-	receipts  []posted // that customers noted, by key
+	answers   []posted // stored by Order, by key
+	receipts  []posted // recorded by customers, by key
 	accounts  []account
 	transfers []transfer
 	entries   []entry
-	moves     []move // what the gateway has moved, as its own ledger says
+	moves     []move // from the ledger of the gateway
 	stock     []stock
 	movements []movement
 	mails     map[string]int
-	mailbox   map[string]letter // by Message-ID, as the mail server keeps them; nil: there is none
+	mailbox   map[string]letter // by Message-ID, from the mail server; nil if there is none
 	services  []*service
-	sagas     map[string]saga   // by order; none in a shop whose services know by themselves what comes next
-	tracked   map[string]string // the state of each order's saga, in such a shop
+	sagas     map[string]saga   // by order; empty in a choreographed shop
+	tracked   map[string]string // the state of each order's saga, in a choreographed shop
 
-	cancellations map[string]string // the answers
+	cancellations map[string]string // the answers, by order
 	changes       []change
 	dispatches    map[string]dispatch
 	parcels       map[parcel]int
@@ -57,7 +57,7 @@ type transfer struct {
 
 type move struct {
 	transfer
-	key string // that it was asked for under
+	key string // idempotency key of the request
 }
 
 type entry struct {
@@ -72,19 +72,19 @@ type stock struct {
 
 type movement struct {
 	order, sku string
-	quantity   int64 // all of the order's movements of the SKU together
+	quantity   int64 // sum of the order's movements of the SKU
 }
 
-// service is what Skald's tables and the journal of one database say.
+// service is the content of Skald's tables and the journal in one database.
 type service struct {
 	name    string
 	outbox  []message
 	marks   map[identity]mark
 	journal []note
-	steps   map[step]string // the states of those that it takes
+	steps   map[step]string // the states of its steps
 }
 
-// step is one that a service takes for an order, or for one of its changes.
+// step identifies a step of a service, for an order or for one of its changes.
 type step struct{ order, change string }
 
 type identity struct{ source, id string }
@@ -105,22 +105,23 @@ type note struct {
 	kind, order string
 }
 
-// services are the databases that there must be.
+// services returns the required databases.
 func services() []string {
 	return []string{"order", "payment", "inventory", "fulfilment", "notification", "analytics"}
 }
 
-// reader reads query by query, until one fails.
+// reader runs queries until one fails.
 type reader struct {
 	ctx context.Context
 	dbs map[string]table.DB
 	sql map[string]string
 	err error
-	// words are the texts that were read: the ids of orders and messages come again in each service's tables.
+	// words has the strings read so far: the ids of orders and messages occur in the tables of several
+	// services.
 	words map[string]string
 }
 
-// share lets texts that were read before be the same piece of memory.
+// share replaces equal strings by one copy, to save memory.
 func (r *reader) share(texts ...*string) {
 	for _, t := range texts {
 		known, ok := r.words[*t]
@@ -228,7 +229,7 @@ func (b *books) readMoney(r *reader) {
 	})
 }
 
-// gateway is the database that the gateway keeps its ledger in: Payment's, if it has none of its own.
+// gateway returns the database with the ledger of the gateway: its own, or that of Payment.
 func (r *reader) gateway() string {
 	if r.dbs["gateway"] != nil {
 		return "gateway"

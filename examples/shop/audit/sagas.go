@@ -7,16 +7,15 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// Sagas are those of the orders of an orchestrated shop, counted.
+// Sagas counts the sagas of orders in an orchestrated shop.
 type Sagas struct {
 	Started     int `json:"started"`
 	Done        int `json:"done"`
-	Compensated int `json:"compensated"` // all that was done for the order is undone
+	Compensated int `json:"compensated"` // all effects of the order are undone
 	Stuck       int `json:"stuck"`       // waiting for an operator
 }
 
-// CountSagas reads Order's database; none is started in a shop whose services know by themselves what
-// comes next.
+// CountSagas reads Order's database. The counts are 0 in a choreographed shop.
 func CountSagas(ctx context.Context, databases map[string]table.DB) (Sagas, error) {
 	r, err := newReader(ctx, databases)
 	if err != nil {
@@ -40,7 +39,7 @@ func CountSagas(ctx context.Context, databases map[string]table.DB) (Sagas, erro
 	return s, nil
 }
 
-// saga is how the saga of an order stands.
+// saga is the state of an order's saga.
 type saga struct {
 	status string
 	stuck  bool
@@ -71,8 +70,9 @@ func (r *reader) tracked() map[string]string {
 	return out
 }
 
-// sagasEnded: the saga of a confirmed order is done, that of a cancelled one has undone what it did, and that
-// is what the status of the order answers. Both are kept for a time, and then the orders alone.
+// sagasEnded checks that the saga of a confirmed order is done and that of a cancelled order is
+// compensated. The tracked status of the order must agree. Sagas and statuses are deleted after a retention
+// time.
 func (b *books) sagasEnded(f *findings) {
 	want := map[string]string{"confirmed": "done", "cancelled": "compensated"}
 	for _, o := range b.orders {

@@ -8,14 +8,14 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// A Tally is what the databases count. It is cheap enough to be asked for several times a second.
+// A Tally has counts from the databases. It is cheap enough to query several times a second.
 type Tally struct {
 	Placed, Confirmed, Cancelled int // orders
-	Written, Handled             int // messages in the outboxes; marks, of each consumer that does work
+	Written, Handled             int // messages in the outboxes; marks of each consumer except the tracker
 	Tracked                      int // marks of the tracker
 }
 
-// Count reads the databases, which are named as for Run.
+// Count reads databases, which are as for Run.
 func Count(ctx context.Context, databases map[string]table.DB) (Tally, error) {
 	var t Tally
 	r, err := newReader(ctx, databases)
@@ -51,15 +51,15 @@ func Count(ctx context.Context, databases map[string]table.DB) (Tally, error) {
 	return t, r.err
 }
 
-// Ends are how messages ended otherwise than by an effect, and how often.
+// Ends counts messages that ended without an effect.
 type Ends struct {
 	Rejected          int // by a handler
-	Barred            int // charges and reservations that came behind what undoes them
-	Dead              int // letters that nobody has seen to
-	Redriven, Dropped int // of those that somebody has
+	Barred            int // charges and reservations that arrived after the message that undoes them
+	Dead              int // open dead letters
+	Redriven, Dropped int // resolved dead letters
 }
 
-// CountEnds reads the databases, which are named as for Run.
+// CountEnds reads databases, which are as for Run.
 func CountEnds(ctx context.Context, databases map[string]table.DB) (Ends, error) {
 	var e Ends
 	r, err := newReader(ctx, databases)
@@ -83,14 +83,14 @@ func CountEnds(ctx context.Context, databases map[string]table.DB) (Ends, error)
 	return e, r.err
 }
 
-// A Chapter is one message of an order's story: who said it, and who took it.
+// A Chapter is one message of an order: the service that sent it and the services that took it.
 type Chapter struct {
-	Service string // that said it
+	Service string // the sender
 	Type    string
 	ID      string
-	Row     int64  // its place in that service's outbox
-	Cause   string // the id of the message whose handler said it; "" at first
-	Depth   int    // how many messages led to it
+	Row     int64  // its seq in the outbox of the sender
+	Cause   string // the id of the message whose handler sent it; "" for the first
+	Depth   int    // number of causes up to the first message
 	At      time.Time
 	Taken   []Taken
 }
@@ -103,8 +103,8 @@ type Taken struct {
 	At      time.Time
 }
 
-// Story tells an order's messages, each behind the one that caused it. It goes by what the messages say
-// of their causes, not by clocks.
+// Story returns the messages of an order, each after its cause. It uses the causation ids of the messages,
+// not clocks.
 func Story(ctx context.Context, databases map[string]table.DB, order string) ([]Chapter, error) {
 	r, err := newReader(ctx, databases)
 	if err != nil {
@@ -144,7 +144,7 @@ func takers(r *reader, id string) (out []Taken) {
 	return out
 }
 
-// when reads a time that either database wrote as text; the zero time if it cannot.
+// when parses a time that either database wrote as text. It returns the zero time if it cannot.
 func when(s string) time.Time {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999-07",
 		"2006-01-02 15:04:05.999999999-07:00"} {
@@ -155,7 +155,7 @@ func when(s string) time.Time {
 	return time.Time{}
 }
 
-// told is what cause led to, each with what it led to itself.
+// told returns the messages caused by cause, each followed by those it caused.
 func told(all []Chapter, cause string, depth int) (out []Chapter) {
 	for _, c := range all {
 		if c.Cause == cause {

@@ -1,4 +1,4 @@
--- One row for each event of the shop; count them as you like.
+-- One row for each event of the shop.
 CREATE TABLE IF NOT EXISTS /*schema*/happenings (
     type     TEXT NOT NULL,
     order_id TEXT NOT NULL,
@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS /*schema*/happenings (
     at       TEXT NOT NULL
 );
 
--- How each payment was made: nothing where the build that read it knows no methods, or nobody said.
+-- The method of each payment: empty if the build that read it has no methods, or if none was given.
 CREATE TABLE IF NOT EXISTS /*schema*/payment_methods (
     order_id TEXT NOT NULL,
     method   TEXT NOT NULL

@@ -1,4 +1,4 @@
--- What the carrier does not take.
+-- SKUs that the carrier refuses.
 CREATE TABLE IF NOT EXISTS /*schema*/oversize (
     sku TEXT PRIMARY KEY
 );
@@ -10,15 +10,15 @@ CREATE TABLE IF NOT EXISTS /*schema*/parcels (
     at       TEXT NOT NULL
 );
 
--- Whether the parcel of an order has left or must not, and where it goes. Whoever comes first decides.
+-- The state and address of an order's parcel. The first message that decides whether it leaves wins.
 CREATE TABLE IF NOT EXISTS /*schema*/dispatches (
     order_id TEXT PRIMARY KEY,
-    state    TEXT NOT NULL CHECK (state IN ('open', 'ready', 'gone', 'stopped')), -- ready: it leaves when its changes are paid for
-    number   BIGINT NOT NULL DEFAULT 0,  -- of the last change that was taken
-    address  TEXT NOT NULL DEFAULT ''    -- '': where the customer lives
+    state    TEXT NOT NULL CHECK (state IN ('open', 'ready', 'gone', 'stopped')), -- ready: leaves when its changes are paid
+    number   BIGINT NOT NULL DEFAULT 0,  -- of the last applied change
+    address  TEXT NOT NULL DEFAULT ''    -- '': the customer's home address
 );
 
--- The changes of an order that are known here: asked for (that it is paid for is not known yet), taken, or refused for good.
+-- The known changes of an order: asked for and not paid yet, taken, or refused.
 CREATE TABLE IF NOT EXISTS /*schema*/changes (
     order_id TEXT NOT NULL,
     number   BIGINT NOT NULL,

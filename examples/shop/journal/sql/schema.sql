@@ -1,5 +1,5 @@
--- What this service did, message by message: written in the transaction of the effect itself. There is no unique
--- constraint on purpose: were a message handled twice, it would stand here twice.
+-- The effects of this service, one row for each message, written in the transaction of the effect. There is no unique
+-- constraint on purpose: a message that is handled twice has two rows.
 CREATE TABLE IF NOT EXISTS /*schema*/journal (
     source   TEXT NOT NULL,
     message  TEXT NOT NULL,

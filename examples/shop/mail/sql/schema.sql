@@ -1,5 +1,5 @@
--- Every mail that the server has ever taken. It forgets nothing: a mail that comes again under its Message-ID is counted,
--- and not delivered again.
+-- All mails that the server has accepted. It keeps all Message-IDs: a mail that arrives again is counted and not
+-- delivered again.
 CREATE TABLE IF NOT EXISTS /*schema*/mailbox (
     message_id TEXT PRIMARY KEY,
     recipient  TEXT NOT NULL,

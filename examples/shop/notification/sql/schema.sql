@@ -1,4 +1,4 @@
--- The mails that were sent. There is no unique constraint on purpose: were a mail sent twice, it would stand here twice.
+-- The sent mails. There is no unique constraint on purpose: a mail that is sent twice has two rows.
 CREATE TABLE IF NOT EXISTS /*schema*/mails (
     order_id  TEXT NOT NULL,
     recipient TEXT NOT NULL,

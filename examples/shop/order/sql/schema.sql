@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS /*schema*/orders (
     state    TEXT NOT NULL CHECK (state IN
         ('pending', 'paid', 'reserved', 'shipped', 'confirmed', 'cancelling', 'cancelled')),
     reason   TEXT NOT NULL DEFAULT '',
-    -- What the other services have said. Topics have no order among each other, so these come in any.
+    -- The events of other services that have arrived. Different topics can arrive in any order.
     taken    BOOLEAN NOT NULL DEFAULT FALSE,
     declined BOOLEAN NOT NULL DEFAULT FALSE,
     refunded BOOLEAN NOT NULL DEFAULT FALSE,
@@ -38,14 +38,14 @@ CREATE TABLE IF NOT EXISTS /*schema*/order_history (
     PRIMARY KEY (order_id, step)
 );
 
--- What customers were answered to a post, as they noted it: more than once under a key that was posted more than once.
+-- The answers to POSTs, as customers recorded them: several rows if a key was posted several times.
 CREATE TABLE IF NOT EXISTS /*schema*/receipts (
     key  TEXT NOT NULL,
     code BIGINT NOT NULL,
     body TEXT NOT NULL
 );
 
--- What customers want behind their order. Fulfilment answers, which knows whether the parcel has left.
+-- Requests of customers after they placed the order. Fulfilment answers them: it knows whether the parcel has left.
 CREATE TABLE IF NOT EXISTS /*schema*/cancellations (
     order_id TEXT PRIMARY KEY REFERENCES /*schema*/orders (id),
     at       TEXT NOT NULL,
@@ -57,7 +57,7 @@ CREATE TABLE IF NOT EXISTS /*schema*/changes (
     number   BIGINT NOT NULL,
     address  TEXT NOT NULL,
     fee      BIGINT NOT NULL,
-    -- What Payment and Fulfilment have said of it, in any order.
+    -- The events of Payment and Fulfilment that have arrived, in any order.
     paid     BOOLEAN NOT NULL DEFAULT FALSE,
     declined BOOLEAN NOT NULL DEFAULT FALSE,
     taken    BOOLEAN NOT NULL DEFAULT FALSE,

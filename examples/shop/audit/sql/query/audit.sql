@@ -2,7 +2,7 @@
 SELECT id, cents, state, reason FROM /*schema*/orders ORDER BY id;
 
 -- name: Answers
--- What is stored under the keys of posts.
+-- The stored answers to POSTs, by key.
 SELECT key, code, result FROM /*schema*/skald_keys WHERE consumer = 'http:POST /orders' ORDER BY key;
 
 -- name: Receipts
@@ -60,7 +60,7 @@ SELECT source, message, type, order_id FROM /*schema*/journal;
 SELECT key, status, stuck FROM /*schema*/skald_saga WHERE name = 'order';
 
 -- name: Tracked
--- What the status of an order answers.
+-- The tracked status of orders.
 SELECT key, state FROM /*schema*/skald_tracked WHERE flow = 'order';
 
 -- name: Steps

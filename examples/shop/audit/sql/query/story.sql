@@ -5,14 +5,14 @@ SELECT state, COUNT(*) FROM /*schema*/orders GROUP BY state;
 SELECT COUNT(*) FROM /*schema*/skald_outbox;
 
 -- name: CountMarks
--- Of messages: a key of once.Do or of an HTTP endpoint has no source.
+-- Counts messages only: a key of once.Do or of an HTTP endpoint has no source.
 SELECT COUNT(*) FROM /*schema*/skald_mark WHERE source <> '' AND consumer NOT LIKE '%tracker';
 
 -- name: CountTracked
 SELECT COUNT(*) FROM /*schema*/skald_mark WHERE consumer LIKE '%tracker';
 
 -- name: CountEnds
--- What was dropped is marked as rejected, too.
+-- Dropped messages are also marked as rejected.
 SELECT 'rejected', COUNT(*) FROM /*schema*/skald_mark WHERE outcome = 2 AND COALESCE(reason, '') NOT LIKE 'dropped: %'
 UNION ALL SELECT action, COUNT(*) FROM /*schema*/skald_audit GROUP BY action
 UNION ALL SELECT 'barred', COUNT(*) FROM /*schema*/skald_keys WHERE status = 'barred'

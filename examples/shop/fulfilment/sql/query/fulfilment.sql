@@ -16,7 +16,7 @@ RETURNING state;
 UPDATE /*schema*/dispatches SET number = $2, address = $3 WHERE order_id = $1 AND number < $2;
 
 -- name: NoteChange
--- Notes that a change was asked for; its payment, or its end, may have been heard of before.
+-- Records a requested change. Its payment or its end may have arrived before.
 INSERT INTO /*schema*/changes (order_id, number, address, fee, state) VALUES ($1, $2, $3, $4, 'asked') ON CONFLICT (order_id, number) DO NOTHING;
 
 -- name: TakeChange
@@ -24,7 +24,7 @@ INSERT INTO /*schema*/changes (order_id, number, address, fee, state) VALUES ($1
 ON CONFLICT (order_id, number) DO UPDATE SET state = 'taken';
 
 -- name: RefuseChange
--- None: it was refused before.
+-- No row: it was refused before.
 INSERT INTO /*schema*/changes (order_id, number, address, fee, state) VALUES ($1, $2, $3, $4, 'refused')
 ON CONFLICT (order_id, number) DO UPDATE SET state = 'refused' WHERE changes.state <> 'refused';
 

@@ -5,7 +5,7 @@ INSERT INTO /*schema*/gateway_funds (customer, cents) VALUES ($1, $2) ON CONFLIC
 DELETE FROM /*schema*/gateway_memory WHERE key = $1 AND until <= $2;
 
 -- name: Remember
--- Waits for a rival that has the same key in hand.
+-- Waits for another transaction with the same key.
 INSERT INTO /*schema*/gateway_memory (key, request, until) VALUES ($1, $2, $3) ON CONFLICT (key) DO NOTHING;
 
 -- name: Recall

@@ -2,7 +2,7 @@
 INSERT INTO /*schema*/stock (sku, delivered, available, reserved) VALUES ($1, $2, $2, 0) ON CONFLICT (sku) DO NOTHING;
 
 -- name: State
--- The state of an order's reservation, which is $2 if there was none. Locks it.
+-- Returns and locks the state of an order's reservation; it becomes $2 if there was none.
 INSERT INTO /*schema*/reservations (order_id, state) VALUES ($1, $2)
 ON CONFLICT (order_id) DO UPDATE SET asked = reservations.asked + 1 RETURNING state, asked;
 

@@ -20,12 +20,12 @@ SELECT customer, cents, state, reason FROM /*schema*/orders WHERE id = $1;
 SELECT sku, quantity, cents FROM /*schema*/order_items WHERE order_id = $1 ORDER BY line;
 
 -- name: Status
--- One statement, so that the state and the history are of one moment.
+-- One statement, so that the state and the history are consistent.
 SELECT o.state, o.reason, h.state, h.at FROM /*schema*/orders o JOIN /*schema*/order_history h ON h.order_id = o.id
 WHERE o.id = $1 ORDER BY h.step;
 
 -- name: Hear
--- Locks the order: what is read behind this, in the same transaction, is the newest.
+-- Locks the order: later reads in this transaction return the latest data.
 UPDATE /*schema*/orders SET
     taken    = taken    OR $2 = 'payment.taken',
     declined = declined OR $2 = 'payment.declined',
@@ -42,7 +42,7 @@ UPDATE /*schema*/cancellations SET answer = CASE WHEN $2 = 'parcel.stopped' THEN
 WHERE order_id = $1;
 
 -- name: Heard
--- A row for each change of the order; one if it has none.
+-- One row for each change of the order, or one row if it has none.
 SELECT o.state, o.taken, o.declined, o.refunded, o.reserved, o.short, o.released, o.shipped, o.failed,
     c.order_id IS NOT NULL, COALESCE(c.answer = 'stopped', FALSE), COALESCE(c.answer = 'gone', FALSE),
     w.order_id IS NOT NULL, COALESCE(w.paid, FALSE), COALESCE(w.declined, FALSE), COALESCE(w.taken, FALSE),
@@ -58,7 +58,7 @@ INSERT INTO /*schema*/order_history (order_id, step, state, at)
 SELECT $1, COUNT(*), $2, $3 FROM /*schema*/order_history WHERE order_id = $1;
 
 -- name: Lock
--- The order, until the transaction ends: what is read behind this is the newest.
+-- Locks the order until the transaction ends: later reads return the latest data.
 UPDATE /*schema*/orders SET state = state WHERE id = $1;
 
 -- name: AskToCancel

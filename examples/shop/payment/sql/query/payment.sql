@@ -2,7 +2,7 @@
 INSERT INTO /*schema*/accounts (id, balance) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING;
 
 -- name: State
--- The state of an order's payment, which is $2 if there was none, and then is asked for the first time. Locks it.
+-- Returns and locks the state of an order's payment; it becomes $2 if there was none.
 INSERT INTO /*schema*/payments (order_id, state) VALUES ($1, $2)
 ON CONFLICT (order_id) DO UPDATE SET asked = payments.asked + 1 RETURNING state, asked;
 
