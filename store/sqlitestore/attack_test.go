@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// rival is another process: it holds a mark in an open transaction until its standard input ends, then
+// rival is another process: it has a mark in an open transaction until its standard input ends, then
 // commits.
 func rival(path string) {
 	ctx := context.Background()
@@ -91,8 +91,8 @@ func (p *process) signal(t *testing.T, sig syscall.Signal) {
 	}
 }
 
-// A paused process holds the file; the wait for it is bounded, reads go on, and when it wakes its commit is
-// good.
+// TestPausedProcess checks a paused process that has the file: waits for it are limited, reads continue,
+// and its commit succeeds when it continues.
 // Interleaving 10.
 func TestPausedProcess(t *testing.T) {
 	s, db, path := fresh(t)
@@ -140,7 +140,7 @@ func TestPausedProcess(t *testing.T) {
 	}
 }
 
-// What a killed process had open is undone, and the file is free.
+// TestKilledProcess checks that the transaction of a killed process is undone, and that the file is free.
 // Interleaving 10.
 func TestKilledProcess(t *testing.T) {
 	s, db, path := fresh(t)
@@ -162,7 +162,7 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-// Retention never makes seq begin again: the next row would lie below the cursor.
+// TestSeqAfterRetention checks that the retention never resets seq: the next row would be below the cursor.
 // Interleaving 10.
 func TestSeqAfterRetention(t *testing.T) {
 	s, db, _ := fresh(t)
@@ -212,8 +212,8 @@ func TestSeqAfterRetention(t *testing.T) {
 	}
 }
 
-// An error that makes SQLite roll back in the middle must not leave each further statement standing for
-// itself.
+// TestRolledBackInTheMiddle checks that after SQLite rolled back a transaction, its later statements do not
+// commit one by one.
 func TestRolledBackInTheMiddle(t *testing.T) {
 	s, db, _ := fresh(t)
 	if _, err := db.Exec("CREATE TABLE kv (k TEXT PRIMARY KEY, v TEXT NOT NULL) STRICT"); err != nil {
@@ -248,10 +248,10 @@ func TestRolledBackInTheMiddle(t *testing.T) {
 		"SELECT (SELECT count(*) FROM kv) + (SELECT count(*) FROM skald_mark) + (SELECT count(*) FROM skald_outbox)"); n != 0 {
 		t.Errorf("%d rows stand", n)
 	}
-	if _, err := db.Exec("INSERT INTO kv VALUES ('d', 'v')"); err != nil { // the connection is as new
+	if _, err := db.Exec("INSERT INTO kv VALUES ('d', 'v')"); err != nil { // the connection works again
 		t.Error(err)
 	}
-	tx, err := db.Begin() // a transaction of the caller's own
+	tx, err := db.Begin() // a transaction of the caller
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestSavepoint(t *testing.T) {
 	}
 }
 
-// A caller's transaction on another *sql.DB, opened without us, is as good.
+// TestForeignHandle checks a transaction of the caller on another *sql.DB, which sqlitestore did not open.
 func TestForeignHandle(t *testing.T) {
 	s, _, path := fresh(t)
 	db, err := sql.Open("sqlite", sqlexec.DSN(path))
@@ -326,7 +326,8 @@ func TestForeignHandle(t *testing.T) {
 	}
 }
 
-// Several handles, several workers on each: every commit is there once, in the order of seq, under no error.
+// TestManyWriters checks several handles with several workers each: every commit exists once, in the order
+// of seq, without errors.
 // Interleaving 10.
 func TestManyWriters(t *testing.T) {
 	s, db, path := fresh(t)
@@ -351,7 +352,7 @@ func TestManyWriters(t *testing.T) {
 				}
 			})
 		}
-		wg.Go(func() { // a caller's own
+		wg.Go(func() { // of the caller
 			for range each {
 				tx, err := db.BeginTx(t.Context(), nil)
 				if err != nil {
@@ -383,7 +384,7 @@ func TestManyWriters(t *testing.T) {
 	}
 }
 
-// Two processes that open and migrate a new file at the same moment.
+// TestMigrateAtOnce checks two processes that open and migrate a new file at the same time.
 // Interleaving 5.
 func TestMigrateAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new.db")

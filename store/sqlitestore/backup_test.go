@@ -13,8 +13,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A backup beside a transaction that is open holds what was committed before, and nothing of that
-// transaction.
+// TestBackupBesideAWriter checks that a backup next to an open transaction has the data committed before,
+// and nothing of that transaction.
 func TestBackupBesideAWriter(t *testing.T) {
 	t.Parallel()
 	s, db, path := fresh(t)
@@ -62,7 +62,8 @@ func TestBackupBesideAWriter(t *testing.T) {
 	}
 }
 
-// What cannot be backed up is named, and nothing that is there is touched.
+// TestBackupRefused checks that the error names a source or target that cannot be used, and that no file is
+// changed.
 func TestBackupRefused(t *testing.T) {
 	t.Parallel()
 	_, _, path := fresh(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/inbox"
 )
 
-// A station is an inbox on a file, beside tables of its team, and the clock that it goes by.
+// station is an inbox on a file with tables of the application, and its clock.
 type station struct {
 	t   *testing.T
 	db  *sql.DB
@@ -24,7 +24,7 @@ type station struct {
 	now time.Time
 }
 
-// newStation is one with these tables.
+// newStation returns a station with these tables.
 func newStation(t *testing.T, tables string) *station {
 	t.Helper()
 	store, db, _ := fresh(t)
@@ -33,7 +33,7 @@ func newStation(t *testing.T, tables string) *station {
 	if err := w.bus.MakeTopics(t.Context(), 1, "orders"); err != nil {
 		t.Fatal(err)
 	}
-	// What failed is due in an hour, on no machine before the test lets that pass.
+	// A failed message is due in an hour, so no machine is too slow before the test moves the clock.
 	w.in = inbox.New(store, w.bus, "stock", &inbox.Options{Now: func() time.Time { return w.now }, Workers: 1,
 		Batch: 100, Retry: inbox.Retry{InitialInterval: time.Hour, MaxInterval: time.Hour},
 		Logger: slog.New(slog.DiscardHandler)})
@@ -47,7 +47,7 @@ func (w *station) exec(q string, args ...any) {
 	}
 }
 
-// wants compares a text that a query gives.
+// wants compares the text result of a query.
 func (w *station) wants(q, want string) {
 	w.t.Helper()
 	var got string
@@ -56,7 +56,7 @@ func (w *station) wants(q, want string) {
 	}
 }
 
-// takes publishes ms and steps until there is nothing to do.
+// takes publishes ms and steps until there is no more work.
 func (w *station) takes(ms ...skald.Message) {
 	w.t.Helper()
 	if err := w.bus.Publish(w.t.Context(), ms).Wait(w.t.Context()); err != nil {
@@ -70,7 +70,7 @@ func (w *station) takes(ms ...skald.Message) {
 	}
 }
 
-// due lets what is parked be tried: the file has a clock of its own.
+// due makes parked messages due, because the file has its own clock.
 func (w *station) due() {
 	w.t.Helper()
 	w.exec("UPDATE skald_parked SET due = due - 7200000")
@@ -82,7 +82,7 @@ func order(id, key, what string) skald.Message {
 		Data: fmt.Appendf(nil, "%q", what)}
 }
 
-// A teller is a batch handler that writes all with one statement, and says who is guilty.
+// teller is a batch handler that writes all messages with one statement, and returns the guilty ones.
 type teller struct {
 	bad   bool
 	sizes []int
@@ -105,7 +105,7 @@ func (h *teller) told(ctx context.Context, tx *sql.Tx, ms []skald.Received[strin
 	if err != nil {
 		return err
 	}
-	// Whatever is guilty has written before it is known: only a rollback undoes that.
+	// A guilty message was written before it is known, so only a rollback removes it.
 	var batch int64
 	if err := tx.QueryRowContext(ctx, "INSERT INTO batch (size) VALUES (?1) RETURNING id",
 		len(ms)).Scan(&batch); err != nil {
@@ -117,8 +117,8 @@ func (h *teller) told(ctx context.Context, tx *sql.Tx, ms []skald.Received[strin
 	return errors.Join(err, guilty)
 }
 
-// A batch handler has all its messages in one transaction, without repeats. Whom it names guilty falls out of
-// it and is parked, or rejected; the effects of the others are there once.
+// TestBatchHandler checks that a batch handler has all its messages in one transaction, without repeats. A
+// message that it reports as guilty is parked or rejected; the effects of the others exist once.
 // Interleaving 14.
 func TestBatchHandler(t *testing.T) {
 	w := newStation(t,
@@ -135,7 +135,7 @@ func TestBatchHandler(t *testing.T) {
 		case 12:
 			what = "refused"
 		case 15:
-			key = "b" // waits behind the bad one
+			key = "b" // waits for the bad one
 		}
 		all = append(all, order(fmt.Sprintf("m-%02d", n), key, what))
 	}
@@ -147,7 +147,7 @@ func TestBatchHandler(t *testing.T) {
 	w.wants(told+"'k3'", "03 11 19")
 	w.wants(told+"'b'", "")
 	w.wants("SELECT count(*) || ' ' || count(DISTINCT id) FROM told", "17 17")
-	// all of it, or none
+	// all of it, or nothing
 	w.wants("SELECT count(*) FROM batch AS b WHERE size <> (SELECT count(*) FROM told WHERE batch = b.id)",
 		"0")
 	w.wants("SELECT sum(size) || ' ' || (max(size) >= 10) FROM batch", "17 1")

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// BenchmarkStep is a message of the inbox: mark, entity lock, one statement of the handler's, one row said.
+// BenchmarkStep measures a message of the inbox: mark, entity lock, one statement of the handler, one row.
 func BenchmarkStep(b *testing.B) {
 	for _, sync := range []string{"FULL", "OFF"} {
 		for _, rivals := range []int{1, 16} {

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// processed is a dedup table of a team's own, as its hand-written consumers use it: in the transaction of the
+// processed looks a message up in the application's own deduplication table, in the transaction of the
 // effect.
 func processed(ctx context.Context, tx *sql.Tx, id store.Identity, _ skald.Message) (known bool, err error) {
 	done, err := tx.ExecContext(ctx, "INSERT INTO processed (id) VALUES (?1) ON CONFLICT DO NOTHING", id.ID)
@@ -22,8 +22,8 @@ func processed(ctx context.Context, tx *sql.Tx, id store.Identity, _ skald.Messa
 	return n == 0, err
 }
 
-// Where a team's own table lies in the same file: what it knows is marked and not handled, what is handled or
-// refused is in both, and what fails is in neither, until it is done, by whomever.
+// TestBesideATableInTheFile checks an application's own table in the same file. A message in it is marked
+// and not handled. A handled or refused message is in both, and a failed one in neither until it is done.
 func TestBesideATableInTheFile(t *testing.T) {
 	w := newStation(t,
 		`CREATE TABLE processed (id TEXT PRIMARY KEY, at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP) STRICT;
@@ -63,7 +63,7 @@ func TestBesideATableInTheFile(t *testing.T) {
 	if h := w.in.Health(); h.Handled != 1 || h.Rejected != 1 || h.Failures != 2 || h.Unacknowledged != 0 {
 		t.Errorf("%+v", h)
 	}
-	byHand("c-fails") // by who has its partition for a while
+	byHand("c-fails") // by a consumer that owns its partition for a while
 	fails = false
 	w.due()
 	w.takes(all...)

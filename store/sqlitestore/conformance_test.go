@@ -36,7 +36,7 @@ func harness() storetest.Harness[*sql.Tx] {
 	}
 }
 
-// file is what the suite sees of a database: each driver is another handle on it, as of another process.
+// file is a database of the suite: each driver is another handle on it, as of another process.
 type file struct {
 	path string
 	db   *sql.DB

@@ -20,8 +20,8 @@ import (
 
 var errCut = errors.New("the process has died")
 
-// A cut is where a process dies: at its n-th statement, begin or commit, before it or, after, once it took
-// effect. With n 0 it lives, and what it does is counted.
+// cut makes a process die at its n-th statement, begin or commit, before it or after it took effect. With n
+// 0 it lives, and cut counts.
 type cut struct {
 	driver.Connector
 	n     int
@@ -45,8 +45,8 @@ func (c *cut) Connect(ctx context.Context) (driver.Conn, error) {
 	return &cutConn{conn, c}, nil
 }
 
-// step does one thing, unless the process dies before it, or is dead; what it had open is rolled back when it
-// is closed.
+// step runs do, unless the process dies before it or is dead. Its open transactions are rolled back when
+// they are closed.
 func (c *cut) step(do func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +97,7 @@ func (w *cutConn) BeginTx(ctx context.Context, o driver.TxOptions) (tx driver.Tx
 	})
 	switch {
 	case err != nil && begun:
-		_ = tx.Rollback() // its process is dead
+		_ = tx.Rollback() // the process is dead
 		return nil, err
 	case err != nil:
 		return nil, err
@@ -105,7 +105,7 @@ func (w *cutConn) BeginTx(ctx context.Context, o driver.TxOptions) (tx driver.Tx
 	return cutTx{tx, w.c}, nil
 }
 
-// forgotten closes what a process has open that is dead.
+// forgotten closes the rows of a dead process.
 func forgotten(r driver.Rows, err error) (driver.Rows, error) {
 	if err != nil && r != nil {
 		_ = r.Close()
@@ -148,8 +148,8 @@ func (s *cutStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (r
 	return forgotten(r, err)
 }
 
-// everyCut runs act in a process that dies at each of its statements. Prepare makes the file for it, and
-// check looks at what is left.
+// everyCut runs act in a process that dies at each of its statements. prepare creates the file, and check
+// examines the result.
 func everyCut(t *testing.T, prepare func() (path string), act func(db *sql.DB) error,
 	check func(path, what string)) {
 	t.Helper()
@@ -162,7 +162,7 @@ func everyCut(t *testing.T, prepare func() (path string), act func(db *sql.DB) e
 		c := &cut{Connector: base, n: n, after: after}
 		db := sql.OpenDB(c)
 		err = act(db)
-		_ = db.Close() // of a process that is dead
+		_ = db.Close() // of the dead process
 		if n == 0 && err != nil {
 			t.Fatalf("where nothing goes wrong: %v", err)
 		}
@@ -183,8 +183,8 @@ func everyCut(t *testing.T, prepare func() (path string), act func(db *sql.DB) e
 	t.Logf("%d statements", all)
 }
 
-// said writes n rows of a key.
-func said(t *testing.T, s *Store, key string, n int) {
+// writeRows writes n rows of a key.
+func writeRows(t *testing.T, s *Store, key string, n int) {
 	t.Helper()
 	for range n {
 		if _, err := s.Apply(t.Context(),
@@ -194,7 +194,7 @@ func said(t *testing.T, s *Store, key string, n int) {
 	}
 }
 
-// cover says that every shard has come to where the file is now.
+// cover moves every shard to the end of the file.
 func cover(t *testing.T, s *Store) {
 	t.Helper()
 	tip, err := store.Snapshot(t.Context(), s, "")
@@ -214,16 +214,16 @@ func cover(t *testing.T, s *Store) {
 	}
 }
 
-// A recover dies at each of its statements and is run again: every row that is kept is read, those of before
-// and after.
+// TestRecoverIsCutEverywhere checks a recover that dies at each of its statements and runs again: relays
+// read every retained row, from before and after.
 // Interleaving 5.
 func TestRecoverIsCutEverywhere(t *testing.T) {
 	everyCut(t,
 		func() string {
 			s, _, path := fresh(t)
-			said(t, s, "before", 3)
+			writeRows(t, s, "before", 3)
 			cover(t, s)
-			said(t, s, "pending", 2)
+			writeRows(t, s, "pending", 2)
 			_, err := s.Lease(t.Context(), store.Ask{Owner: "ghost", Session: "1", TTL: time.Hour,
 				LastKnown: []store.Shard{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
 			if !errors.Is(err, store.ErrMoved) {
@@ -238,7 +238,7 @@ func TestRecoverIsCutEverywhere(t *testing.T) {
 		},
 		func(path, what string) {
 			s, _ := again(t, path)
-			said(t, s, "after", 1)
+			writeRows(t, s, "after", 1)
 			if _, err := s.Recover(t.Context(), &store.Audit{Author: "ann", Action: "recover"}); err != nil {
 				t.Fatalf("%s: the second recover: %v", what, err)
 			}
@@ -261,8 +261,8 @@ func TestRecoverIsCutEverywhere(t *testing.T) {
 		})
 }
 
-// maintained has all go that may, and counts the rows: what a run could not have at once, since the machine
-// is busy, the next one has.
+// maintained runs the retention until it is complete, and counts the deleted rows. A busy machine may need
+// several runs.
 func maintained(t *testing.T, s *Store, keep store.Retention) (rows int64) {
 	t.Helper()
 	for until := time.Now().Add(5 * time.Minute); ; {
@@ -276,16 +276,17 @@ func maintained(t *testing.T, s *Store, keep store.Retention) (rows int64) {
 	}
 }
 
-// The retention dies at each of its statements: what no shard has passed stays, and the next one goes on.
+// TestRetentionIsCutEverywhere checks a retention that dies at each of its statements: rows that a shard
+// has not passed stay, and the next run continues.
 // Interleaving 5.
 func TestRetentionIsCutEverywhere(t *testing.T) {
 	keep := store.Retention{Outbox: time.Nanosecond, Marks: time.Nanosecond}
 	everyCut(t,
 		func() string {
 			s, _, path := fresh(t)
-			said(t, s, "passed", 3)
+			writeRows(t, s, "passed", 3)
 			cover(t, s)
-			said(t, s, "pending", 2)
+			writeRows(t, s, "pending", 2)
 			return path
 		},
 		func(db *sql.DB) error {
@@ -295,7 +296,7 @@ func TestRetentionIsCutEverywhere(t *testing.T) {
 		func(path, what string) {
 			s, db := again(t, path)
 			for until := time.Now().Add(5 * time.Minute); ; {
-				// the clock of a machine that was held up may go back by some milliseconds
+				// after a pause of the machine, its clock may go back by some milliseconds
 				maintained(t, s, keep)
 				if n := count(t, db, "SELECT count(*) FROM skald_outbox WHERE key = 'passed'"); n == 0 {
 					break
@@ -309,7 +310,8 @@ func TestRetentionIsCutEverywhere(t *testing.T) {
 		})
 }
 
-// A migration dies at each of its statements: the next run ends it.
+// TestMigrationIsCutEverywhere checks a migration that dies at each of its statements: the next run
+// completes it.
 // Interleaving 5.
 func TestMigrationIsCutEverywhere(t *testing.T) {
 	n := 0
@@ -317,7 +319,7 @@ func TestMigrationIsCutEverywhere(t *testing.T) {
 		func() string {
 			n++
 			path := filepath.Join(t.TempDir(), fmt.Sprint("new", n, ".db"))
-			db, err := Open(path) // which sets the file's own settings
+			db, err := Open(path) // this sets the file's own settings
 			if err == nil {
 				err = db.Close()
 			}
@@ -342,7 +344,7 @@ func TestMigrationIsCutEverywhere(t *testing.T) {
 			if got := count(t, db, "SELECT count(*) FROM skald_migration"); got != steps(t) {
 				t.Errorf("%s: %d migrations were applied, want %d", what, got, steps(t))
 			}
-			said(t, s, "k", 1)
+			writeRows(t, s, "k", 1)
 			if rows := pullAll(t, s); len(rows) != 1 {
 				t.Errorf("%s: %d rows", what, len(rows))
 			}

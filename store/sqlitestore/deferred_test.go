@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A transaction that began as a reader is refused the lock at once when another one has written meanwhile.
-// The error names the setting.
+// TestDeferredTransactionNamesTheRemedy checks a transaction that began with a read, after another one has
+// written: it cannot get the write lock, and the error names the setting.
 func TestDeferredTransactionNamesTheRemedy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	own, err := Open(path)

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// TestFullDisk: a full disk is an outage that says so; what was committed stays, and with room again it goes
-// on.
+// TestFullDisk checks that a full disk is an outage with a clear error, that committed data stays, and that
+// work continues when there is space again.
 func TestFullDisk(t *testing.T) {
 	dir := need.SmallDisk(t, 4)
 	s, db := again(t, filepath.Join(dir, "full.db"))
@@ -24,14 +24,14 @@ func TestFullDisk(t *testing.T) {
 	if err := os.WriteFile(filler, make([]byte, 2<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	said := 0
+	written := 0
 	say := func() error {
 		m := skald.Message{ID: "01890000-0000-7000-8000-000000000000", Type: "said", Topic: "orders",
 			Key:         []byte("k"),
 			ContentType: "application/octet-stream", Data: make([]byte, 64<<10)}
 		stood, err := s.Apply(t.Context(), store.Effect{Rows: []skald.Message{m}})
 		if err == nil && stood[0] {
-			said++
+			written++
 		}
 		return err
 	}
@@ -42,7 +42,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	if err == nil || !s.Outage(err) || !strings.Contains(err.Error(), "full") {
-		t.Fatalf("%d rows of 64 KiB fit beside the filler, then: %v", said, err)
+		t.Fatalf("%d rows of 64 KiB fit beside the filler, then: %v", written, err)
 	}
 	if errors.Is(err, store.ErrLost) {
 		t.Errorf("a full disk is no lost guard: %v", err)
@@ -53,7 +53,7 @@ func TestFullDisk(t *testing.T) {
 	if err := say(); err != nil {
 		t.Fatalf("with room again: %v", err)
 	}
-	if n := count(t, db, "SELECT count(*) FROM skald_outbox"); n != said {
-		t.Errorf("%d rows are there, %d were committed", n, said)
+	if n := count(t, db, "SELECT count(*) FROM skald_outbox"); n != written {
+		t.Errorf("%d rows are there, %d were committed", n, written)
 	}
 }

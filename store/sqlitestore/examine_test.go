@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A file that somebody opens in another way than by Open loses what was committed, or stops its readers: both
-// are found.
+// TestFindingsOfAFile checks that a file that was opened without Open, and so loses commits or blocks
+// readers, is found.
 func TestFindingsOfAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	db, err := Open(path)
@@ -50,7 +50,7 @@ func TestFindingsOfAFile(t *testing.T) {
 		if i < 0 || list[i].Grade != want || (list[i].Remedy == "") != (want == skald.Fine) {
 			t.Errorf("at %v messages/s: %+v", rate, list)
 		}
-		// Nobody has seen to the retention yet: what it will be by default is what counts.
+		// The retention never ran, so its defaults apply.
 		if j := slices.IndexFunc(list, func(f skald.Finding) bool { return f.Name == "disk" }); j < 0 ||
 			rate > 1 && strings.Contains(list[j].Saw, "takes 0.0 GiB") {
 			t.Errorf("at %v messages/s: %+v", rate, list)

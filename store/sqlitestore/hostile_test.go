@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// hostileFile is a new file with Skald's tables.
+// hostileFile creates a new file with Skald's tables.
 func hostileFile(t *testing.T) (*sql.DB, *Store) {
 	t.Helper()
 	db, err := Open(filepath.Join(t.TempDir(), "skald.db"))
@@ -24,7 +24,8 @@ func hostileFile(t *testing.T) (*sql.DB, *Store) {
 	return db, New(db, nil)
 }
 
-// What a NUL would hide from SQL is refused, and so is a number of a writer's own; what is taken is read.
+// TestRowsThatSQLReadsInPart checks that text with a NUL and a sequence number of the writer are refused,
+// and that accepted rows can be read.
 func TestRowsThatSQLReadsInPart(t *testing.T) {
 	db, s := hostileFile(t)
 	for values, limit := range map[string]string{
@@ -58,7 +59,7 @@ func TestRowsThatSQLReadsInPart(t *testing.T) {
 			t.Errorf("%s: %v, want %q", values, err, limit)
 		}
 	}
-	// SQLite takes a day that there is not; a relay defers the row.
+	// SQLite accepts a date that does not exist; a relay defers the row.
 	if _, err := db.Exec("INSERT INTO skald_outbox (topic, type, time) " +
 		"VALUES ('t', 'x', '2026-02-30T10:00:00Z')"); err != nil {
 		t.Fatal(err)
@@ -74,8 +75,8 @@ func TestRowsThatSQLReadsInPart(t *testing.T) {
 	}
 }
 
-// A row that is there all the same and cannot be read is read as such, and others as ever; so it is with a
-// kept message.
+// TestRowsThatCannotBeRead checks that a stored row that cannot be read has a Fault, that other rows are
+// not affected, and the same for a parked message.
 func TestRowsThatCannotBeRead(t *testing.T) {
 	db, s := hostileFile(t)
 	ctx := t.Context()
@@ -109,7 +110,8 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Whatever a handler leaves behind on its connection, those that come after it do not meet it.
+// TestWhatAHandlerLeavesBehind checks that settings which a handler changed on its connection do not affect
+// later users.
 func TestWhatAHandlerLeavesBehind(t *testing.T) {
 	for _, left := range []string{"ROLLBACK; BEGIN", "ROLLBACK; BEGIN; CREATE TABLE mine (x)",
 		"PRAGMA query_only = on", "pragma\nforeign_keys = off; PRAGMA ignore_check_constraints = on"} {

@@ -53,7 +53,7 @@ func TestMigrations(t *testing.T) {
 	if pending, err := Pending(ctx, db); err != nil || len(pending) != 0 {
 		t.Errorf("Pending = %+v, %v", pending, err)
 	}
-	// A later build has added something: this one, rolled back, goes on.
+	// A later build added something: this older build continues.
 	if _, err := db.Exec(
 		"INSERT INTO skald_migration (version, name, checksum) VALUES (99, '099_new.sql', '')"); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestMigrations(t *testing.T) {
 	if applied, err := Migrate(ctx, db, nil); err != nil || len(applied) != 0 {
 		t.Errorf("Migrate of tables that have more = %v, %v", applied, err)
 	}
-	// A later build has taken something away.
+	// A later build removed something.
 	if _, err := db.Exec("UPDATE skald_migration SET builds = 98 WHERE version = 99"); err != nil {
 		t.Fatal(err)
 	}
@@ -92,8 +92,9 @@ func TestMigrations(t *testing.T) {
 	}
 }
 
-// A build to come adds something: it applies it once and notes it, and this build goes on. What takes
-// something away says from which build on, and this build refuses.
+// TestNextMigration checks a migration of a later build. If it only adds, it is applied and recorded once,
+// and this build continues. If it removes something, it names the first build that works, and this build
+// refuses.
 func TestNextMigration(t *testing.T) {
 	s, db, path := fresh(t)
 	ctx := t.Context()
@@ -131,7 +132,7 @@ func TestNextMigration(t *testing.T) {
 	}
 }
 
-// The table refuses a library that may corrupt the file.
+// TestOldEngine checks that the table refuses a SQLite library that may corrupt the file.
 func TestOldEngine(t *testing.T) {
 	_, db, _ := fresh(t)
 	var trigger string
@@ -150,7 +151,7 @@ func TestOldEngine(t *testing.T) {
 	}
 }
 
-// steps is how many migrations there are.
+// steps returns the number of migrations.
 func steps(t *testing.T) int {
 	t.Helper()
 	files, err := fs.Glob(Migrations(), "*.sql")
@@ -188,8 +189,8 @@ func TestCheckOfAFileThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// A file that a step of another process holds can be written, by whoever may, once that is over: it is not
-// refused for that; one that may only be read is, all the same.
+// TestCheckOfAFileThatIsHeld checks that a file that another process has locked counts as writable, unless
+// it is read-only.
 func TestCheckOfAFileThatIsHeld(t *testing.T) {
 	_, db, path := fresh(t)
 	step, err := db.BeginTx(t.Context(), nil)
@@ -221,7 +222,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// What a plain INSERT must not bring in.
+// TestLimits checks that a plain INSERT cannot exceed the limits.
 func TestLimits(t *testing.T) {
 	_, db, _ := fresh(t)
 	const ok = "topic, type) VALUES ('t', 'x'"

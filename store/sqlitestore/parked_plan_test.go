@@ -13,9 +13,9 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// Thirty thousand messages that are parked, of one key, cost the next one no more than an empty table:
-// whatever it runs, of that key or of another, finds by an index what it looks for. So it is when the tables
-// are new, when they are full, and when ANALYZE saw that all are of one key.
+// TestParkedMessagesStayCheap checks that 30,000 parked messages of one key do not slow down the next
+// message. Each statement for that key or another one uses an index: with new tables, with full tables, and
+// after ANALYZE saw a single key.
 // Interleaving 12.
 func TestParkedMessagesStayCheap(t *testing.T) {
 	_, db, _ := fresh(t)
@@ -43,7 +43,7 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 	run("ANALYZE")
 	check("all known to be of one key")
 	found := 0
-	for _, a := range asked { // so it is known that the test can see what it is for
+	for _, a := range asked { // the test must detect a plan without an index
 		a.sql = regexp.MustCompile(` INDEXED BY \w+`).ReplaceAllString(a.sql, "")
 		found += len(dear(t, db, a))
 	}
@@ -56,20 +56,20 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 	check("with others")
 }
 
-// An ask is a statement with what it is asked for.
+// ask is a statement with its arguments.
 type ask struct {
 	sql  string
 	args []any
 }
 
-// asksOf are all statements that name what is parked, but those that operators run or that nobody waits for:
-// of the first of the key, which thousands are behind, and of another key.
+// asksOf returns all statements on parked messages, except those that operators run or that nobody waits
+// for. Their arguments are the first of a key with thousands of messages, and another key.
 func asksOf(t *testing.T, text map[string]string) map[string]ask {
 	t.Helper()
 	seldom := []string{"Belongings", "MoveParked",
 		"KeptFor", "Keeping", "LeftTypes", "ListSteps", // they count or list all
-		"RaiseStepFloors", "DeleteSteps", "Forecast", // of the retention: by the steps that go
-		"Parked", // is below
+		"RaiseStepFloors", "DeleteSteps", "Forecast", // of the retention: by the deleted steps
+		"Parked", // see below
 	}
 	asks := map[string]ask{}
 	for name, q := range text {
@@ -115,7 +115,7 @@ func asksOf(t *testing.T, text map[string]string) map[string]ask {
 	return asks
 }
 
-// padded has an argument for each place in q.
+// padded returns args with a value for each parameter of q.
 func padded(q string, args []any) []any {
 	most := len(args)
 	for _, m := range regexp.MustCompile(`\?(\d+)`).FindAllStringSubmatch(q, -1) {
@@ -125,21 +125,21 @@ func padded(q string, args []any) []any {
 	return append(args, make([]any, most-len(args))...)
 }
 
-// dear are the lines of a plan that read more of what is parked the more is parked.
+// dear returns the lines of a plan whose cost grows with the parked messages.
 func dear(t *testing.T, db *sql.DB, a ask) (lines []string) {
 	t.Helper()
-	// or by an alias, which has one letter
+	// or by an alias of one letter
 	table := regexp.MustCompile(`^(SCAN|SEARCH) (skald_parked|[a-z])\b`)
 	cheap := regexp.MustCompile(
 		`(COVERING )?INDEX sqlite_autoindex_skald_parked_1 \(consumer=\? AND source=\? AND id=\?\)$` +
 			`|INDEX skald_parked_(key|front) \(consumer=\? AND key=\?( AND place>\?)?( AND place<\?)?\)$` +
-			// what is the first of its key, by when it is due
+			// the first message of its key, by its due time
 			`|INDEX skald_parked_due \(consumer=\?( AND due[<>]\?)?\)$` +
-			`|INDEX skald_parked_(call|failed) \(consumer=\? AND place>\?\)$` + // what is at a call; what failed
+			`|INDEX skald_parked_(call|failed) \(consumer=\? AND place>\?\)$` + // calls; failures
 			`|INTEGER PRIMARY KEY \(rowid=\?\)$` +
 			`|^SEARCH skald_parked$`) // the largest place
 	for _, line := range planWith(t, db, a) {
-		inner := line == "SCAN f" || line == "SCAN l" // of one row each: what RoomOfKey has found
+		inner := line == "SCAN f" || line == "SCAN l" // of one row each: the result of RoomOfKey
 		if strings.Contains(line, "TEMP B-TREE") || table.MatchString(line) && !inner &&
 			!(strings.HasPrefix(line, "SEARCH") && cheap.MatchString(line)) {
 			lines = append(lines, line)
@@ -164,7 +164,7 @@ func planWith(t *testing.T, db *sql.DB, a ask) []string {
 	return lines
 }
 
-// parkedRows are messages that are parked: of the key hot up to 30,000, behind that of keys of their own.
+// parkedRows inserts parked messages: up to 30,000 of the key hot, then some with keys of their own.
 const parkedRows = `INSERT INTO skald_parked (consumer, source, id, key, topic, type, data, envelope, bytes, partition, position, fault, attempts, due, waiting, blocks_key,
 		first_error, first_host, last_error, last_host, kind, fingerprint, stack, version, running_count, running_bytes)
 	WITH RECURSIVE n (g) AS (SELECT ?1 UNION ALL SELECT g + 1 FROM n WHERE g < ?2)

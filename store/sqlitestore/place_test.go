@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Another file in the place of one that is open, or none, is found at the next Begin and at the next Commit,
-// in Skald's transactions and in those of the caller.
+// TestFileIsReplaced checks that a replaced or deleted file is detected at the next Begin and Commit, in
+// Skald's transactions and in those of the caller.
 func TestFileIsReplaced(t *testing.T) {
 	for name, replace := range map[string]func(path string) error{
 		"by a copy": func(path string) error {

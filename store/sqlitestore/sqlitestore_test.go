@@ -20,7 +20,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// fresh is a store in a new file.
+// fresh returns a store in a new file.
 func fresh(t testing.TB) (*Store, *sql.DB, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "a b?c#%.db")
@@ -29,14 +29,13 @@ func fresh(t testing.TB) (*Store, *sql.DB, string) {
 	return s, db, path
 }
 
-// migrated are files as Migrate leaves them, by source.
+// migrated has the migrated files, by source.
 var migrated = struct {
 	sync.Mutex
 	files map[string][]byte
 }{files: map[string][]byte{}}
 
-// makeFile is Migrate on a new file. That is done once; the others are copies, which takes a hundredth of the
-// time.
+// makeFile migrates a new file. It runs Migrate once per source and then copies, which is 100 times faster.
 func makeFile(t testing.TB, path, source string) {
 	t.Helper()
 	migrated.Lock()
@@ -60,13 +59,13 @@ func migrateFile(ctx context.Context, path, source string) ([]byte, error) {
 	}
 	_, err = Migrate(ctx, db, &MigrateOptions{Source: source})
 	if err = errors.Join(err, db.Close()); err != nil {
-		// the last to close takes what is in the log into the file
+		// closing the last connection moves the log into the file
 		return nil, err
 	}
 	return os.ReadFile(path)
 }
 
-// again is another process's handle on a file.
+// again returns another process's handle on a file.
 func again(t testing.TB, path string) (*Store, *sql.DB) {
 	t.Helper()
 	db, err := Open(path)
@@ -109,7 +108,7 @@ func pullAll(t testing.TB, s *Store) []store.Row {
 	return page.Rows
 }
 
-// Every statement can be prepared on a new file, and is used.
+// TestStatementsPrepare checks that every statement can be prepared on a new file, and is used.
 func TestStatementsPrepare(t *testing.T) {
 	_, db, _ := fresh(t)
 	text, err := texts()
@@ -189,7 +188,7 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// A handler that ends the transaction that it was lent is stopped, and found.
+// TestLent checks that a handler that ends the lent transaction is stopped or detected.
 func TestLent(t *testing.T) {
 	for name, end := range map[string]func(tx *sql.Tx) error{
 		"Commit":   (*sql.Tx).Commit,
@@ -208,7 +207,7 @@ func TestLent(t *testing.T) {
 			if err := end(u.Tx()); strings.EqualFold(name, "commit") && err == nil {
 				t.Error("a handler could commit")
 			}
-			if name == "COMMIT" { // refused, and the transaction is as it was
+			if name == "COMMIT" { // refused, and the transaction is unchanged
 				if err := u.Commit(t.Context()); err != nil {
 					t.Error(err)
 				}
@@ -274,7 +273,7 @@ func TestBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, rival := range []*Store{s, other} {
-		u, err := rival.Begin(t.Context(), store.Intake{Wait: 1}) // nobody is in the way
+		u, err := rival.Begin(t.Context(), store.Intake{Wait: 1}) // there is no other writer
 		if err != nil {
 			t.Fatal(err)
 		}

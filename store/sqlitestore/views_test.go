@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store/storetest"
 )
 
-// What the views say is what relays have read.
+// TestViews checks that the views agree with the positions of relays.
 func TestViews(t *testing.T) {
 	s, db, _ := fresh(t)
 	ctx := t.Context()
@@ -84,13 +84,13 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// A mark of each kind is in the view as it is.
+// TestViewOfKeys checks a mark of each kind in the view.
 func TestViewOfKeys(t *testing.T) {
 	s, db, _ := fresh(t)
 	saysView(t, db, storetest.KeysView, storetest.Keyed(t, s))
 }
 
-// A step of each kind, and calls, are in the views as they are.
+// TestViewsOfStepsAndCalls checks a step of each kind, and calls, in the views.
 func TestViewsOfStepsAndCalls(t *testing.T) {
 	s, db, _ := fresh(t)
 	steps, calls := storetest.Viewed(t, s)
@@ -98,7 +98,7 @@ func TestViewsOfStepsAndCalls(t *testing.T) {
 	saysView(t, db, storetest.CallsView, calls)
 }
 
-// saysView compares the lines that a query of a view gives.
+// saysView compares the lines of a query on a view.
 func saysView(t *testing.T, db *sql.DB, view string, want []string) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), view)
