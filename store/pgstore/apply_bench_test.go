@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// What effects cost that are applied in one call: commits are what takes time.
+// BenchmarkApply measures effects that are applied in one call. Commits take most of the time.
 func BenchmarkApply(b *testing.B) {
 	bed := newBed(b)
 	s := bed.store(b)

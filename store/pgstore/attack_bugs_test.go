@@ -16,9 +16,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Each wrong way that the field knows is found by the test that is there for it, which the right way passes.
+// Each well-known bug is found by its test, which the correct code passes.
 
-// A carrier carries rows, or thinks that it does.
+// carrier reads the outbox, correctly or not.
 type carrier interface {
 	turn(ctx context.Context, limit int) error
 	came() []store.Row
@@ -26,10 +26,10 @@ type carrier interface {
 
 func (f *follower) came() []store.Row { return f.rows }
 
-// A naive reader keeps a cursor in the rows' own columns.
+// naive is a reader with a cursor in the rows' own columns.
 type naive struct {
 	b         *bed
-	sql       string // the rows behind cursor, which are args
+	sql       string // the rows after the cursor, which is args
 	txid, seq int64
 	rows      []store.Row
 }
@@ -53,8 +53,8 @@ func (n *naive) turn(ctx context.Context, limit int) error {
 	return rows.Err()
 }
 
-// ordered plays two writers in every order of their statements, of one key and of two, the reader turning in
-// each gap. A writer draws its transaction's number, takes the key's lock and counts, writes, commits.
+// ordered runs two writers in every order of their statements, on one key and on two, with a turn of the
+// reader in each gap. A writer takes its transaction number, locks the key and counts, writes, and commits.
 func ordered(t *testing.T, b *bed, r carrier) error {
 	ctx := context.Background()
 	b.exec(t, `DROP TABLE IF EXISTS {hot}`)
@@ -110,7 +110,7 @@ func ordered(t *testing.T, b *bed, r carrier) error {
 	return nil
 }
 
-// inOrder wants the rows of each key to be 1, 2, 3, …, n.
+// inOrder returns an error unless the rows of each key are 1, 2, 3, …, n.
 func inOrder(rows []store.Row, want map[string]int) error {
 	last := map[string]int{}
 	for _, r := range rows {
@@ -131,7 +131,7 @@ func inOrder(rows []store.Row, want map[string]int) error {
 	return nil
 }
 
-// replaced puts other SQL in the place of a statement of Skald's.
+// replaced replaces a statement of Skald.
 func replaced(s *Store, name, sql string) {
 	s.pg.SQL[name] = strings.ReplaceAll(sql, "/*schema*/", s.pg.Prefix)
 }
@@ -139,8 +139,8 @@ func replaced(s *Store, name, sql string) {
 const bareProgress = `UPDATE /*schema*/skald_shard SET base = coalesce($4::text, base), tip = coalesce($5::text, tip), seq = coalesce($6::bigint, seq),
 	incarnation = coalesce($7::text, incarnation), changed_at = clock_timestamp() WHERE id = $1::integer AND `
 
-// flushed commits a row in a transaction that is not flushed, opens a window and looks whether what it shows,
-// which a relay would now publish, is safe on disk.
+// flushed commits a row in a transaction that is not flushed, opens a window, and checks that its rows,
+// which a relay would now publish, are on disk.
 func flushed(t *testing.T, b *bed, tick func(ctx context.Context, base string) (string, error)) error {
 	ctx := context.Background()
 	base := ""
@@ -177,7 +177,7 @@ func flushed(t *testing.T, b *bed, tick func(ctx context.Context, base string) (
 	return nil
 }
 
-// unflushed is Tick whose transaction is not flushed when it answers.
+// unflushed is a Tick whose transaction is not flushed when it returns.
 func unflushed(s *Store) func(ctx context.Context, base string) (string, error) {
 	for name, sql := range s.pg.SQL {
 		if name == "Session" || name == "OwnSession" {
@@ -221,9 +221,9 @@ func TestSeededBugs(t *testing.T) {
 	}
 	for _, c := range []struct {
 		bug   string
-		says  string // what the test that finds it says, as a pattern, lest another error be taken for it
+		says  string // a pattern for the error of the test, so that another error does not count
 		wrong func() error
-		// nil: the test of the same attack has it, TestTakeoverAgainstPausedOwner and so on
+		// nil: the test of the same attack has it, for example TestTakeoverAgainstPausedOwner
 		right func() error
 	}{
 		{"id > cursor", "lost",

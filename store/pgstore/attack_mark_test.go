@@ -17,12 +17,12 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// A gated is a store of which each call, and the end of each unit, is a step of an actor.
+// gated is a store of which each call, and the end of each unit, is a step of an actor.
 type gated struct {
 	*Store
 	name  string
 	actor *actor
-	lose  bool // the answer to the first commit is lost
+	lose  bool // the result of the first commit is lost
 }
 
 var errLine = fmt.Errorf("the line broke: %w", context.DeadlineExceeded)
@@ -66,8 +66,8 @@ func (u *gatedUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bo
 	return stood, err
 }
 
-// consume has an inbox take m to its end: handled, known or rejected. The brokers of the two inboxes know
-// nothing of each other, as when a shard has moved away from an instance that was paused.
+// consume runs an inbox until m is done, known or rejected. The brokers of the two inboxes are independent,
+// as after a shard moved away from a paused instance.
 func consume(ctx context.Context, b *bed, g *gated, bus broker.Broker, no bool) func(a *actor) error {
 	return func(a *actor) error {
 		g.actor = a
@@ -94,8 +94,8 @@ func consume(ctx context.Context, b *bed, g *gated, bus broker.Broker, no bool) 
 	}
 }
 
-// Two inboxes have the same message, in every order of their steps; the handler says yes or no; the answer to
-// a commit is lost or not: one effect.
+// TestTwoInboxesOnOneMessage runs two inboxes with the same message in every order of their steps. The
+// handler accepts or rejects, and the result of a commit may be lost: there is one effect.
 func TestTwoInboxesOnOneMessage(t *testing.T) {
 	b := newBed(t)
 	b.exec(t, `CREATE TABLE {effect} (id text)`)
@@ -140,7 +140,7 @@ func TestTwoInboxesOnOneMessage(t *testing.T) {
 	}
 }
 
-// intakes plays two intakes of one message, in every order of their statements.
+// intakes runs two intakes of one message in every order of their statements.
 func intakes(t *testing.T, b *bed, id func() string, spoil func(*Store)) error {
 	ctx := context.Background()
 	var ss [2]*Store
@@ -167,7 +167,7 @@ func intakes(t *testing.T, b *bed, id func() string, spoil func(*Store)) error {
 	return nil
 }
 
-// takeByStatement is one message through Skald's own statements: mark, find, effect, commit.
+// takeByStatement handles one message with Skald's own statements: mark, find, effect, commit.
 func (s *Store) takeByStatement(ctx context.Context, b *bed, a *actor, mark store.Mark) error {
 	var found store.Found
 	calls, err := s.intake(store.Intake{Marks: []store.Mark{mark}}, &found)

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// retentions plays retention, statement by statement, against a writer that has begun long ago, so that its
-// row comes into the slot that is to be emptied. The row is never lost; and the writer of today never waits.
+// retentions runs the retention, statement by statement, against a writer that began long ago, so that its
+// row goes into the slot to be emptied. The row is never lost, and today's writer never waits.
 func retentions(t *testing.T, b *bed, spoil func(*Store)) error {
 	ctx := context.Background()
 	plain, slot := b.store(t), b.oldSlot(t)

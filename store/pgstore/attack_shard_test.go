@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// shardOne is the state of shard 0 and of what is deferred.
+// shardOne is the state of shard 0 and of the deferred rows.
 type shardOne struct {
 	Owner, Token string
 	Epoch        int64
@@ -42,9 +42,9 @@ func (b *bed) shardOne(t testing.TB) (l shardOne) {
 	return l
 }
 
-// takeovers plays, in every order of their statements, the write of an owner that was paused for longer than
-// its lease against the takeover of its shard. Either the write stands, and the new owner starts from it; or
-// nothing of it stands. many is whether the progress goes the way of many shards at once.
+// takeovers runs the write of an owner that was paused for longer than its lease against the takeover of
+// its shard, in every order of their statements. Either the write is stored and the new owner starts from
+// it, or nothing of it is stored. many selects the statement for the progress of many shards.
 func takeovers(t *testing.T, b *bed, spoil func(*Store), many bool) error {
 	ctx := context.Background()
 	texts := []string{"KeepProgress", "skald_shard", "skald_deferred", "FOR UPDATE"}
@@ -118,7 +118,7 @@ func takeovers(t *testing.T, b *bed, spoil func(*Store), many bool) error {
 	return nil
 }
 
-// setShards makes shard 0 (and 1) that of a relay whose lease is over, and the others that of one that lives.
+// setShards gives shard 0 (and 1) to a relay whose lease is over, and the others to a live one.
 func (b *bed) setShards(t testing.TB) shardOne {
 	t.Helper()
 	b.exec(t, `DELETE FROM {skald_relay}`)

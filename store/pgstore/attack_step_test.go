@@ -13,8 +13,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// An actor works by steps, each when it is its turn. A step that waits for a lock is left waiting: the others
-// go on.
+// actor runs steps, each when it is its turn. An actor that waits for a lock is skipped.
 type actor struct {
 	name string // application_name of its connections
 	at   chan struct{}
@@ -22,24 +21,24 @@ type actor struct {
 	over chan error
 
 	ready, done bool
-	waits       int // how often it was found waiting for a lock
+	waits       int // number of times it was found waiting for a lock
 	err         error
 }
 
-// act starts f and leaves it before its first step.
+// act starts f and stops it before its first step.
 func act(name string, f func(a *actor) error) *actor {
 	a := &actor{name: name, at: make(chan struct{}), pass: make(chan struct{}), over: make(chan error, 1)}
 	go func() { a.over <- f(a) }()
 	return a
 }
 
-// gate stands before each step.
+// gate waits before each step.
 func (a *actor) gate() {
 	a.at <- struct{}{}
 	<-a.pass
 }
 
-// settle waits until the actor stands before a step, or is done, or waits for a lock: then it is false.
+// settle waits until the actor is before a step or done. Returns false if it waits for a lock.
 func (a *actor) settle(ctx context.Context, look *pgxpool.Pool) (bool, error) {
 	tick := time.NewTicker(3 * time.Millisecond)
 	defer tick.Stop()
@@ -67,7 +66,7 @@ func (a *actor) settle(ctx context.Context, look *pgxpool.Pool) (bool, error) {
 	return true, nil
 }
 
-// step lets the actor do one step, unless it waits for a lock. It tells whether it did.
+// step lets the actor do one step and returns true, unless it waits for a lock.
 func (a *actor) step(ctx context.Context, look *pgxpool.Pool) (bool, error) {
 	if ok, err := a.settle(ctx, look); !ok || a.done {
 		return false, err
@@ -78,8 +77,8 @@ func (a *actor) step(ctx context.Context, look *pgxpool.Pool) (bool, error) {
 	return true, err
 }
 
-// play lets two actors take their steps in the order of merge, and then to their ends. between, unless nil,
-// comes after each step.
+// play runs two actors in the order of merge, and then to their ends. between, unless nil, runs after each
+// step.
 func play(ctx context.Context, look *pgxpool.Pool, merge []bool, a, b *actor, between func() error) error {
 	for _, second := range merge {
 		one := a
@@ -109,7 +108,7 @@ func play(ctx context.Context, look *pgxpool.Pool, merge []bool, a, b *actor, be
 	return errors.Join(a.err, b.err)
 }
 
-// written shows a merge, "aabb".
+// written returns a merge as text, for example "aabb".
 func written(merge []bool) string {
 	var s strings.Builder
 	for _, second := range merge {
@@ -118,8 +117,7 @@ func written(merge []bool) string {
 	return s.String()
 }
 
-// A stepper runs the calls of a store one by one: those that contain one of texts are steps, and so is
-// COMMIT.
+// stepper runs the calls of a store one by one. Calls that contain one of texts, and COMMIT, are steps.
 type stepper struct {
 	pool  *pgxpool.Pool
 	actor *actor
@@ -163,7 +161,7 @@ func (r *stepper) is(sql string) bool {
 	return false
 }
 
-// pool is connections of an actor's own.
+// actorPool returns a pool for one actor.
 func (b *bed) actorPool(t testing.TB, name string) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(b.url)
@@ -183,8 +181,7 @@ func (b *bed) actorPool(t testing.TB, name string) *pgxpool.Pool {
 	return pool
 }
 
-// stepStore is a store of which statements with one of texts are steps of whatever actor is set in the
-// runner.
+// stepStore returns a store whose statements with one of texts are steps of the actor in the runner.
 func (b *bed) stepStore(t testing.TB, name string, texts ...string) (*Store, *stepper) {
 	t.Helper()
 	pool := b.actorPool(t, name)

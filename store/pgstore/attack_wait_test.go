@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// starved has an instance stop in mid-handler: whether a rival gets its message within wait.
+// starved pauses an instance during its handler, and checks that a rival gets the message within wait.
 func starved(t *testing.T, b *bed, spoil func(*Store), wait time.Duration) error {
 	ctx := context.Background()
 	s, m := b.store(t), aMark()
@@ -31,7 +31,7 @@ func starved(t *testing.T, b *bed, spoil func(*Store), wait time.Duration) error
 	return u.Commit(ctx)
 }
 
-// forEver takes away the bound on how long a transaction may be idle.
+// forEver removes the limit on idle transactions.
 func forEver(s *Store) {
 	bound := regexp.MustCompile(`set_config\('idle_in_transaction_session_timeout', (\$\d+)::text, true\)`)
 	for name, sql := range s.pg.SQL {
@@ -40,8 +40,8 @@ func forEver(s *Store) {
 	}
 }
 
-// circle has two take the same three messages in one statement each, while a third has the one in their midst
-// in hand.
+// circle runs two intakes of the same three messages in one statement each, while a third transaction has
+// the middle one in progress.
 func circle(t *testing.T, b *bed, spoil func(*Store)) error {
 	ctx := context.Background()
 	id := fmt.Sprint("circle ", time.Now().UnixNano(), " ")
@@ -86,7 +86,7 @@ func backwards(s *Store) {
 		"ORDER BY i.id DESC ON CONFLICT", 1))
 }
 
-// sameEntity takes two messages of one entity in one transaction.
+// sameEntity handles two messages of one entity in one transaction.
 func sameEntity(t *testing.T, b *bed, spoil func(*Store)) error {
 	ctx, s := context.Background(), b.store(t)
 	if spoil != nil {
@@ -101,14 +101,13 @@ func sameEntity(t *testing.T, b *bed, spoil func(*Store)) error {
 	return u.Commit(ctx)
 }
 
-// eachLock locks what it is asked to, however often.
+// eachLock locks each entity in the list, also repeated ones.
 func eachLock(s *Store) {
 	replaced(s, "LockEntities", strings.Replace(s.pg.SQL["LockEntities"], "unnest($1::text[], $2::bytea[])",
 		"unnest($1::text[] || $1::text[], $2::bytea[] || $2::bytea[])", 1))
 }
 
-// sameSnapshot has the mark that was there looked for as by the statement that would insert it, in its
-// snapshot.
+// sameSnapshot looks for an existing mark in the snapshot of the statement that would insert it.
 func sameSnapshot(s *Store) {
 	replaced(s, "InsertMark", strings.Replace(s.pg.SQL["InsertMark"], "ON CONFLICT",
 		"AND set_config('skald.seen', pg_current_snapshot()::text, true) <> '' ON CONFLICT", 1))

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A message that cannot be written is named with what is wrong and what is allowed, before anything is sent:
-// the transaction goes on, and what is right in it is written.
+// TestMessagesThatCannotBeWritten checks that the error for a message that cannot be written has the reason
+// and the limit, before anything is sent. The transaction continues, and other messages are written.
 func TestMessagesThatCannotBeWritten(t *testing.T) {
 	b := newBed(t)
 	ctx := t.Context()
@@ -83,7 +83,7 @@ func TestMessagesThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// From SQL the table itself names the limit.
+// TestRowsThatCannotBeWritten checks that the table itself names the limit for SQL writers.
 func TestRowsThatCannotBeWritten(t *testing.T) {
 	b := newBed(t)
 	for values, want := range map[string]string{
@@ -105,8 +105,8 @@ func TestRowsThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// Who fills bucket is not believed about the size of a row. One that got in nevertheless is read as its size
-// and its hash.
+// TestLargeRowIsNotRead checks that the table also checks the size of a row with a bucket. A larger row
+// that exists nevertheless is read as its size and hash.
 func TestLargeRowIsNotRead(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)
@@ -151,7 +151,7 @@ func TestLargeRowIsNotRead(t *testing.T) {
 	}
 }
 
-// The limit that SQL states and the one that Go states are the same: a row at it passes both.
+// TestLargestMessage checks that the limits in SQL and in Go are the same: a row at the limit passes both.
 func TestLargestMessage(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)
@@ -169,8 +169,9 @@ func TestLargestMessage(t *testing.T) {
 	}
 }
 
-// PostgreSQL calls some statements a violation of the protocol, and goes on with the session. They are the
-// fault of who wrote them. What ends the session, and what a pooler refuses, is an outage.
+// TestStatementsThatViolateTheProtocol checks that a protocol violation in one statement is the fault of
+// the writer, because the session continues. An error that ends the session, or that a pooler sends, is an
+// outage.
 func TestStatementsThatViolateTheProtocol(t *testing.T) {
 	b := newBed(t)
 	ctx, s := t.Context(), b.store(t)

@@ -20,20 +20,20 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A crew of two instances takes the same topics in batches.
+// crew is two instances that handle the same topics in batches.
 type crew struct {
 	b     *bed
 	level store.Isolation
 	many  bool
 
 	mu     sync.Mutex
-	failed map[string]bool // once
+	failed map[string]bool // failed once
 }
 
 var countedEvent = skald.Event[int]{Topic: "orders", Type: "told"}
 
-// one is a handler's work: its place in the history of its key, and a counter that all share, read and then
-// written.
+// one is the work of a handler: it appends to the history of its key, and reads and writes a common
+// counter.
 func (c *crew) one(ctx context.Context, tx pgx.Tx, m skald.Received[int]) error {
 	if m.Value%40 == 7 {
 		return skald.Reject(errors.New("no"))
@@ -88,8 +88,9 @@ func (c *crew) inbox(t *testing.T, bus *membroker.Broker) *inbox.Inbox[pgx.Tx] {
 	return in
 }
 
-// Two instances take the same keys and entities in batches, with rejections, failures and repeats among them:
-// each effect once, those of a key in order, no update lost.
+// TestBatchesOfRivals checks two instances that handle the same keys and entities in batches, with
+// rejections, failures and repeats: each effect exists once, those of a key in order, and no update is
+// lost.
 // Interleaving 14.
 func TestBatchesOfRivals(t *testing.T) {
 	need.Postgres(t)

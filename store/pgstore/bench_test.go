@@ -16,7 +16,7 @@ import (
 
 const workers = 16
 
-// wide is a store whose pool has a connection for each worker.
+// wide returns a store whose pool has a connection for each worker.
 func (b *bed) wide(t testing.TB) *Store {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(b.url)
@@ -56,7 +56,7 @@ func side(b *testing.B, f func(i int64) error) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
 }
 
-// BenchmarkMessage is a message by 16 workers: through Skald, and by hand with the same tables.
+// BenchmarkMessage measures messages with 16 workers: with Skald, and by hand with the same tables.
 func BenchmarkMessage(b *testing.B) {
 	bed := newBed(b)
 	s := bed.wide(b)
@@ -85,7 +85,7 @@ func BenchmarkMessage(b *testing.B) {
 	})
 }
 
-// byHand is the same work on plain tables of the same columns, in three round trips.
+// byHand does the same work on plain tables with the same columns, in three round trips.
 func byHand(ctx context.Context, pool *pgxpool.Pool, bed *bed, pay string) error {
 	m := aMark()
 	conn, err := pool.Acquire(ctx)
@@ -113,7 +113,7 @@ func byHand(ctx context.Context, pool *pgxpool.Pool, bed *bed, pay string) error
 	return conn.SendBatch(ctx, last).Close()
 }
 
-// BenchmarkSeen is repeats looked up by the hundred.
+// BenchmarkSeen measures look-ups of a hundred repeats.
 func BenchmarkSeen(b *testing.B) {
 	bed := newBed(b)
 	s := bed.wide(b)
@@ -149,12 +149,12 @@ func (b *bed) fillOutbox(t testing.TB, n int) {
 	}
 }
 
-// BenchmarkPull is one window of 10⁶ rows, in pages.
+// BenchmarkPull measures one window of 10⁶ rows, in pages.
 func BenchmarkPull(b *testing.B) {
 	bed := newBed(b)
 	s := bed.wide(b)
 	ctx := context.Background()
-	if _, err := store.Snapshot(ctx, s, ""); err != nil { // plans are made on empty tables
+	if _, err := store.Snapshot(ctx, s, ""); err != nil { // plans are made for empty tables
 		b.Fatal(err)
 	}
 	const rows = 1_000_000

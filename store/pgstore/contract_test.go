@@ -19,7 +19,8 @@ import (
 
 func rowsOf(ms ...skald.Message) []skald.Message { return ms }
 
-// Defaults are drawn in the order of the columns: a transaction must have its number before it draws a seq.
+// TestTxidStandsBeforeSeq checks the order of columns, in which PostgreSQL computes defaults: a transaction
+// must get its number before it uses a seq.
 func TestTxidStandsBeforeSeq(t *testing.T) {
 	b := newBed(t)
 	n := one[int](t, b,
@@ -35,7 +36,7 @@ func TestTxidStandsBeforeSeq(t *testing.T) {
 	}
 }
 
-// An INSERT from any language is a complete message.
+// TestPlainInsert checks that an INSERT from any language is a complete message.
 func TestPlainInsert(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -81,7 +82,7 @@ func TestPlainInsert(t *testing.T) {
 		`(topic, type, data, data_bytes) VALUES ('t', 't', 'a', 'a')`,
 		`(topic, type) VALUES ('t t', 't')`,
 		`(topic, type, bucket) VALUES ('t', 't', 1024)`,
-		// What a relay could not read, or would read half of, is not taken on trust.
+		// A row that a relay could not read, or only in part, is refused.
 		`(topic, type, bucket) VALUES ('t', 't', -1)`,
 		`(topic, type, bucket, headers) VALUES ('t', 't', 1, '{"a":"b"}')`,
 		`(topic, type, bucket, headers) VALUES ('t', 't', 1, '[["a","no base64!"]]')`,
@@ -95,7 +96,7 @@ func TestPlainInsert(t *testing.T) {
 	}
 }
 
-// Nobody vouches for a row that breaks a limit: then the table says which.
+// TestLimitError checks that the table names the limit for a row without a bucket.
 func TestLimitError(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -111,7 +112,8 @@ func TestLimitError(t *testing.T) {
 	}
 }
 
-// Rows of a savepoint that is rolled back are not said; the others are, in the order of the calls.
+// TestSavepoint checks that rows of a savepoint that is rolled back are not written; the others are, in the
+// order of the calls.
 func TestSavepoint(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -168,7 +170,8 @@ func TestSavepoint(t *testing.T) {
 	wantOrder(t, f.rows, map[string]int{"a": 5})
 }
 
-// A role that turns synchronous_commit off, or isolation up, changes nothing of what Skald commits.
+// TestRoleSettings checks that a role's settings for synchronous_commit and isolation do not change Skald's
+// commits.
 // Interleavings 6, 11.
 func TestRoleSettings(t *testing.T) {
 	b := newBed(t)

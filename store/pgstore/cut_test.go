@@ -17,9 +17,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A cut is where a process dies: at the n-th of what it sends to the server, on any connection. Before: that
-// does not arrive; after: it arrives and takes effect, and nobody hears of it. With n 0 it lives, and what it
-// sends is counted.
+// cut makes a process die at the n-th write to the server, on any connection. Before: the write does not
+// arrive. After: it takes effect, and its result is lost. With n 0 the process lives, and cut counts.
 type cut struct {
 	n     int
 	after bool
@@ -31,7 +30,7 @@ type cut struct {
 
 var errCut = errors.New("the process has died")
 
-// send is a step, and tells whether it arrives and whether the process lives on.
+// send counts a write. It returns whether the write arrives, and whether the process lives on.
 func (c *cut) send() (arrives, sessions bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,8 +42,7 @@ func (c *cut) send() (arrives, sessions bool) {
 	return !c.dead || c.after, !c.dead
 }
 
-// A cutConn is one connection of a process that dies. A write is what travels at once: a statement, or a
-// pipeline of some.
+// cutConn is one connection of a process that dies. A write is one statement or one pipeline.
 type cutConn struct {
 	net.Conn
 	c     *cut
@@ -65,7 +63,7 @@ func (w *cutConn) Write(b []byte) (int, error) {
 	return w.Conn.Write(b)
 }
 
-// Read of the answer to the last that was sent waits for it, so that it took effect, and does not tell.
+// Read waits for the result of the last write, so that it took effect, and then drops it.
 func (w *cutConn) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
 	if w.last {
@@ -75,7 +73,7 @@ func (w *cutConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// mortalPool is a pool of a process that dies at c.
+// mortalPool returns a pool of a process that dies at c.
 func (m *mover) mortalPool(c *cut) *pgxpool.Pool {
 	m.Helper()
 	o, err := pgxpool.ParseConfig(m.URL("shop"))
@@ -101,14 +99,14 @@ func (m *mover) mortalPool(c *cut) *pgxpool.Pool {
 	if err := pool.Ping(m.Context()); err != nil {
 		m.Fatal(err)
 	}
-	// a connection that is opened later belongs to a process that is dead, or to one that never dies
+	// a connection that is opened later belongs to a dead process, or to one that never dies
 	conn.begun = true
 	return pool
 }
 
-// everyCut runs act in a process that dies at each thing that it sends, before and after; at one in stride of
-// those that are not among the last, unless need.Full asks for each. Prepare makes a world for it, and
-// check looks at what is left.
+// everyCut runs act in a process that dies at each of its writes, before and after. Of those that are not
+// among the last it tries one in stride, unless need.Full requests each. prepare creates the database, and
+// check examines the result.
 func (m *mover) everyCut(stride int, prepare func(), act func(context.Context, *pgxpool.Pool) error,
 	check func(what string)) {
 	m.Helper()
@@ -131,7 +129,7 @@ func (m *mover) everyCut(stride int, prepare func(), act func(context.Context, *
 			prepare()
 			ctx, cancel := context.WithTimeout(m.Context(), longest)
 			pool := m.mortalPool(&cut{n: n, after: after})
-			_ = act(ctx, pool) // nobody hears of it
+			_ = act(ctx, pool) // the result is lost
 			cancel()
 			pool.Close()
 			check(what)
@@ -143,7 +141,7 @@ func (m *mover) everyCut(stride int, prepare func(), act func(context.Context, *
 	m.Logf("%d statements", whole.sent)
 }
 
-// wentBack makes the database one that is behind what a relay knows.
+// wentBack replaces the database by one that is behind a relay.
 func (m *mover) wentBack() {
 	m.Helper()
 	_, err := m.db.Lease(m.Context(), store.Ask{Owner: "ghost", Session: "1", TTL: time.Millisecond,
@@ -153,8 +151,8 @@ func (m *mover) wentBack() {
 	}
 }
 
-// A recover dies at each of its statements, before or after it took effect, and is run again: all that was
-// written before, beside and after is published, in order.
+// TestRecoverIsCutEverywhere checks a recover that dies at each of its statements, before or after it took
+// effect, and runs again: all messages from before, during and after it are published in order.
 // Interleaving 5.
 func TestRecoverIsCutEverywhere(t *testing.T) {
 	m := newMover(t)
@@ -174,7 +172,7 @@ func TestRecoverIsCutEverywhere(t *testing.T) {
 			m.say(3)
 			if _, err := m.db.Recover(m.Context(),
 				&store.Audit{Author: "ann", Action: "recover"}); err != nil {
-				// it may be done already
+				// it may be complete already
 				m.Fatalf("%s: the second recover: %v", what, err)
 			}
 			m.nothingMoved()
@@ -187,7 +185,7 @@ func TestRecoverIsCutEverywhere(t *testing.T) {
 		})
 }
 
-// repeated is how many messages came again.
+// repeated returns the number of repeated messages.
 func (m *mover) repeated() int {
 	return len(m.got) - len(slices.Compact(slices.Sorted(slices.Values(m.got))))
 }
@@ -200,12 +198,12 @@ func (m *mover) count(table string) (n int) {
 	return n
 }
 
-// The retention dies at each of its statements: what was not published is not emptied, and the next one goes
-// on.
+// TestRetentionIsCutEverywhere checks a retention that dies at each of its statements: unpublished rows
+// stay, and the next run continues.
 // Interleaving 5.
 func TestRetentionIsCutEverywhere(t *testing.T) {
 	m := newMover(t)
-	// the oldest that there is at every hour: the one before it may be tomorrow already
+	// the oldest at any hour of the day: the one before it may belong to tomorrow already
 	slot := (time.Now().UnixMilli()/86_400_000 + 2) % 10
 	old := func() {
 		m.say(5)
@@ -224,7 +222,7 @@ func TestRetentionIsCutEverywhere(t *testing.T) {
 			return err
 		},
 		func(what string) {
-			old() // these are not published yet, and lie where the others did
+			old() // these are not published yet, and are in the place of the others
 			if _, err := m.db.Maintain(m.Context(), store.Maintain{}); err != nil {
 				m.Fatalf("%s: the next retention: %v", what, err)
 			}
@@ -239,8 +237,8 @@ func TestRetentionIsCutEverywhere(t *testing.T) {
 		})
 }
 
-// A migration dies at each of its statements, alone and beside another one: the next run ends it, and the
-// tables work.
+// TestMigrationIsCutEverywhere checks a migration that dies at each of its statements, alone and next to
+// another one: the next run completes it, and the tables work.
 // Interleaving 5.
 func TestMigrationIsCutEverywhere(t *testing.T) {
 	m := newMover(t)
@@ -252,7 +250,7 @@ func TestMigrationIsCutEverywhere(t *testing.T) {
 			o = &pgstore.MigrateOptions{Schema: fmt.Sprintf("m%d", n)}
 		},
 		func(ctx context.Context, pool *pgxpool.Pool) error {
-			if n%2 == 0 { // and another one at the same time
+			if n%2 == 0 { // another one at the same time
 				beside.Go(func() {
 					if _, err := pgstore.Migrate(m.Context(), m.pool, o); err != nil {
 						m.Errorf("beside it: %v", err)

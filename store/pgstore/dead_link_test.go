@@ -26,7 +26,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A linked consumer, and a relay of the same database, reach it through a proxy.
+// linked is a consumer and a relay that reach their database through a proxy.
 type linked struct {
 	*testing.T
 	proxy   *need.Proxy
@@ -38,7 +38,7 @@ type linked struct {
 	said    int
 }
 
-// through is the URL of a server behind the proxy.
+// throughProxy returns the URL of a server behind the proxy.
 func throughProxy(t *testing.T, p *need.Proxy, at string) string {
 	t.Helper()
 	u, err := url.Parse(at)
@@ -72,7 +72,7 @@ func newLinked(t *testing.T, at string) *linked {
 	}
 	l.direct, l.through = open(at), open(throughProxy(t, l.proxy, at))
 	t.Cleanup(func() {
-		l.proxy.Set(need.Refuse) // else the pool waits for dead connections to end
+		l.proxy.Set(need.Refuse) // otherwise the pool waits for the end of dead connections
 		l.through.Close()
 		if _, err := l.direct.Exec(ctx, "DROP SCHEMA "+l.schema+" CASCADE"); err != nil {
 			t.Error(err)
@@ -95,7 +95,7 @@ func (l *linked) options() *pgstore.Options {
 	return &pgstore.Options{Schema: l.schema, Patience: 600 * time.Millisecond}
 }
 
-// run runs stations until the test ends.
+// run runs components until the test ends.
 func (l *linked) run(rs ...skald.Runner) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -109,7 +109,7 @@ func (l *linked) run(rs ...skald.Runner) {
 	l.Cleanup(func() { cancel(); wg.Wait() })
 }
 
-// consumer is an inbox whose handler notes each message in the database, and says one.
+// consumer returns an inbox whose handler stores each message in the database and writes one.
 func consumer[TTx any](l *linked, db store.Driver[TTx],
 	note func(ctx context.Context, tx TTx, sql, id string) error) *inbox.Inbox[TTx] {
 	in := inbox.New(db, l.bus.Client(), "stock", &inbox.Options{Workers: 4,
@@ -140,7 +140,7 @@ func (l *linked) say(n int) {
 	}
 }
 
-// effects are how many messages took effect, and how many of them twice.
+// effects returns the number of messages that took effect, and of those that did twice.
 func (l *linked) effects() (n, twice int) {
 	l.Helper()
 	if err := l.direct.QueryRow(context.Background(),
@@ -168,7 +168,7 @@ func (l *linked) allHandled() {
 	}
 }
 
-// published are how many of the handlers' messages the relay published.
+// published waits until the relay has published the handlers' messages.
 func (l *linked) published(r *relay.Relay) {
 	l.Helper()
 	l.until("what handlers said is published", func() bool { return r.Health().Published >= int64(l.said) })
@@ -184,8 +184,8 @@ func noteBySQL(ctx context.Context, tx *sql.Tx, statement, id string) error {
 	return err
 }
 
-// All connections that are open at one moment carry nothing anymore, and stay open; new ones work. The inbox
-// and the relay close them and go on.
+// TestDeadConnectionsAreClosed checks that the inbox and the relay replace connections that are dead but
+// not closed, and continue. New connections work.
 func TestDeadConnectionsAreClosed(t *testing.T) {
 	t.Run("pgx", func(t *testing.T) {
 		l := newLinked(t, need.Postgres(t))
@@ -220,8 +220,8 @@ func deadLinks[TTx any](l *linked, db store.Driver[TTx],
 	}
 }
 
-// The handler's own timeouts cut statements on connections that carry nothing any more. The pool is full of
-// these connections, and has room for others long before pgx ends them.
+// TestCutStatementsLeaveThePool checks that a pool full of dead connections, whose statements the handler's
+// timeouts aborted, has room again long before pgx ends them.
 func TestCutStatementsLeaveThePool(t *testing.T) {
 	l := newLinked(t, need.Postgres(t))
 	db := pgstore.New(l.through, l.options())
@@ -253,8 +253,8 @@ func TestCutStatementsLeaveThePool(t *testing.T) {
 	}
 }
 
-// For a while new connections lead to a standby. Once they lead to the primary again, those that lead to the
-// standby are not used anymore, although they work.
+// TestConnectionsToAStandbyAreClosed checks that connections to a standby are not used any more when new
+// ones reach the primary again, although they work.
 func TestConnectionsToAStandbyAreClosed(t *testing.T) {
 	c := need.NewCluster(t, "fsync = off")
 	standby := c.Standby()
@@ -286,7 +286,7 @@ func misled[TTx any](l *linked, c, standby *need.Cluster, db store.Driver[TTx],
 		return standby.SQL("postgres", "SELECT pg_last_wal_replay_lsn() >= '"+lsn+"'") == "t"
 	})
 	l.proxy.Lead(hostOf(l.T, standby.URL("postgres")))
-	l.proxy.Set(need.Refuse) // as a failover does
+	l.proxy.Set(need.Refuse) // as in a fail-over
 	l.proxy.Set(need.Pass)
 	l.say(20)
 	l.until("the log names the remedy", func() bool {
@@ -298,11 +298,12 @@ func misled[TTx any](l *linked, c, standby *need.Cluster, db store.Driver[TTx],
 	l.published(r)
 }
 
-// A transaction of the user's that leads to a standby takes its connection with it.
+// TestWriteOnAStandbyClosesTheConnection checks that a transaction of the user on a standby closes its
+// connection.
 func TestWriteOnAStandbyClosesTheConnection(t *testing.T) {
 	c := need.NewCluster(t, "fsync = off")
 	l := newLinked(t, c.URL("postgres"))
-	standby := c.Standby() // which has the tables
+	standby := c.Standby() // it has the tables
 	out := outbox.New(pgstore.New(l.through, l.options()), nil)
 	write := func() error {
 		return pgx.BeginFunc(t.Context(), l.through, func(tx pgx.Tx) error {

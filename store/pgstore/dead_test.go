@@ -11,14 +11,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Maintenance was dead for 60 days. No INSERT ever failed for it; all that was not published is still there;
-// when it comes back it empties what it may at once, and the rest as the rings turn; nothing young ever goes.
+// TestRetentionThatWasDeadFor60Days checks 60 days without maintenance. No INSERT failed, and all
+// unpublished rows exist. The next run empties all slots that it may immediately, and the others as the
+// rings turn. Young rows never go.
 func TestRetentionThatWasDeadFor60Days(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
 	s := b.store(t)
 	today := one[int](t, b, `SELECT floor(extract(epoch FROM now()) / 86400)::integer`)
-	for ago := 60; ago >= 0; ago-- { // the default of slot, as it was on that day
+	for ago := 60; ago >= 0; ago-- { // the default of slot, as on that day
 		b.exec(t,
 			`INSERT INTO {skald_outbox} (topic, key, type, data, slot) VALUES ('orders', $2, 't', '1', $1)`,
 			(today-ago)%10, fmt.Sprint(ago))
@@ -52,7 +53,7 @@ func TestRetentionThatWasDeadFor60Days(t *testing.T) {
 		}
 		return v[0].Outcome == store.Done
 	}
-	for d := range 12 { // the days that follow, by an injected clock
+	for d := range 12 { // the next days, by an injected clock
 		replaced(s, "Now", fmt.Sprintf(`SELECT floor(extract(epoch FROM clock_timestamp()))::bigint + %d`,
 			d*86400))
 		if done := maintain(t, s); len(done.Left) > 0 {
@@ -84,7 +85,8 @@ func TestRetentionThatWasDeadFor60Days(t *testing.T) {
 	}
 }
 
-// A long read, as a dump is, keeps retention from its slots, and nobody from anything: retention gives up.
+// TestRetentionBesideALongRead checks that a long read, such as a dump, delays only the retention, which
+// gives up.
 func TestRetentionBesideALongRead(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -111,7 +113,7 @@ func TestRetentionBesideALongRead(t *testing.T) {
 	for range 3 {
 		done := make(chan store.Maintained, 1)
 		go func() { done <- maintain(t, s) }()
-		// whoever writes goes on
+		// writers continue
 		b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'b', 't', '1')`)
 		if err := f.turn(ctx, 10); err != nil {
 			t.Fatal(err)
@@ -134,8 +136,8 @@ func TestRetentionBesideALongRead(t *testing.T) {
 	}
 }
 
-// Under generic plans, which lock what they may need, an open handler still holds no leaf but its own:
-// retention takes all others.
+// TestRetentionUnderGenericPlans checks that an open handler locks only its own leaf even with generic
+// plans, which lock every possible table. The retention takes all others.
 func TestRetentionUnderGenericPlans(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -146,7 +148,7 @@ func TestRetentionUnderGenericPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	cover(t, s, f.base)
-	for range 10 { // more often than PostgreSQL tries a plan of its own
+	for range 10 { // until PostgreSQL uses a generic plan
 		m := aMark()
 		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Where transactions only read unless told otherwise, all of the store's own are told.
+// TestReadOnlyDefault checks that the store works with a default of read-only transactions.
 func TestReadOnlyDefault(t *testing.T) {
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement,
 		pgx.QueryExecModeSimpleProtocol} {
@@ -35,7 +35,7 @@ func TestReadOnlyDefault(t *testing.T) {
 	}
 }
 
-// everyPath does all that stations do with a store.
+// everyPath uses a store as all components do.
 func everyPath[TTx any](t *testing.T, d store.Driver[TTx]) {
 	t.Helper()
 	ctx, n := t.Context(), 0
@@ -111,7 +111,8 @@ func everyPath[TTx any](t *testing.T, d store.Driver[TTx]) {
 	must("look what moved", err)
 }
 
-// In a transaction of the caller's own it is the caller who says so: the error says how.
+// TestReadOnlyDefaultOfTheCaller checks that the error names the remedy for a read-only transaction of the
+// caller.
 func TestReadOnlyDefaultOfTheCaller(t *testing.T) {
 	b := newBed(t)
 	b.defaults = map[string]string{"default_transaction_read_only": "on"}
@@ -143,10 +144,10 @@ func TestReadOnlyDefaultOfTheCaller(t *testing.T) {
 	refused("database/sql", err, other.Outage(err))
 }
 
-const shortTimeout = time.Second // within which a slow machine does what has nothing to wait for
+const shortTimeout = time.Second // enough for a slow machine, if there is nothing to wait for
 
-// A page that takes longer than the statement_timeout of the session is read all the same: who relays bounds
-// its calls itself.
+// TestStatementTimeoutShorterThanAPage checks that a page is read even if it takes longer than the
+// session's statement_timeout, because a relay limits its calls itself.
 func TestStatementTimeoutShorterThanAPage(t *testing.T) {
 	b := newBed(t)
 	b.defaults = map[string]string{"statement_timeout": shortTimeout.String()}
@@ -187,7 +188,7 @@ func TestStatementTimeoutShorterThanAPage(t *testing.T) {
 	}
 }
 
-// waits returns when a driver has waited for a lock for that long.
+// waits returns when a driver has waited that long for a lock.
 func waits(t *testing.T, b *bed, least time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); ; {
@@ -203,8 +204,8 @@ func waits(t *testing.T, b *bed, least time.Duration) {
 	}
 }
 
-// An intake that waits for a rival longer than the statement_timeout is ended: nobody's fault, named, nothing
-// of it stands, and it is taken when the rival is gone.
+// TestStatementTimeoutShorterThanAnIntake checks an intake that waits longer than the statement_timeout: it
+// fails as an outage with a clear error, stores nothing, and succeeds when the rival is gone.
 func TestStatementTimeoutShorterThanAnIntake(t *testing.T) {
 	b := newBed(t)
 	b.defaults = map[string]string{"statement_timeout": shortTimeout.String()}

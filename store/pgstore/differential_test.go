@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store/storetest"
 )
 
-// PostgreSQL answers as the store in memory does, whatever is asked in whatever order.
+// TestDifferential compares PostgreSQL with the store in memory, with random operations.
 func TestDifferential(t *testing.T) {
 	need.Postgres(t)
 	fewChecks(t)
@@ -22,8 +22,8 @@ func TestLines(t *testing.T) {
 	storetest.Lines(t, harnessOf(newBed(t), pgx.QueryExecModeCacheStatement))
 }
 
-// fewChecks has rapid make fewer checks than its default, unless the command line says how many: each begins
-// with new tables.
+// fewChecks reduces rapid's default number of checks, unless the command line sets it, because each check
+// needs new tables.
 func fewChecks(t *testing.T) {
 	t.Helper()
 	checks := flag.Lookup("rapid.checks")

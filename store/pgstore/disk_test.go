@@ -13,9 +13,9 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// TestFullDisk: a full disk is an outage that says so; what was committed stays, and with room again it goes
-// on. The database's own WAL is elsewhere: where that has no room PostgreSQL stops, and its remedies are its
-// own.
+// TestFullDisk checks that a full disk is an outage with a clear error, that committed data stays, and that
+// work continues when there is space again. The WAL is on another disk: without space for it PostgreSQL
+// stops.
 func TestFullDisk(t *testing.T) {
 	c := need.NewCluster(t)
 	dir := need.SmallDisk(t, 8)
@@ -38,7 +38,7 @@ func TestFullDisk(t *testing.T) {
 	say := func() error {
 		m := aMessage("k")
 		m.ContentType, m.Data = "application/octet-stream", make([]byte, 6400) // one row to a page
-		_, _ = rand.Read(m.Data)                                               // which cannot be compressed
+		_, _ = rand.Read(m.Data)                                               // cannot be compressed
 		stood, err := s.Apply(t.Context(), store.Effect{Rows: []skald.Message{m}})
 		if err == nil && stood[0] {
 			said++
@@ -66,7 +66,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// leaves are the outbox's partitions.
+// leaves returns the outbox's partitions.
 func (b *bed) leaves(t testing.TB) []string {
 	t.Helper()
 	return one[[]string](t, b,

@@ -16,16 +16,16 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// A repeat is a message of long ago, which was taken then, and the compensation of a step that was.
+// repeat is an old message that was handled, and the compensation of an old step.
 type repeat struct {
 	mark store.Mark
 	step store.Step
 }
 
-// repeated takes a message and a step of long ago: the retention may forget them from now on.
+// repeated handles an old message and takes an old step, which the retention may then delete.
 func repeated(ctx context.Context, t *testing.T, b *bed, s *Store) (*repeat, error) {
 	m := aMark()
-	m.Consumer = m.ID // which has no floor yet
+	m.Consumer = m.ID // it has no floor yet
 	m.ID, m.KeyOrder, m.Key = uuid7.New(time.Now().Add(-100*admin.Day)), store.Arriving, []byte("k")
 	begun := time.Now().Add(-100 * admin.Day)
 	step := store.Step{Consumer: m.Consumer, Saga: m.ID, Name: "charge", State: store.StepDone,
@@ -42,7 +42,7 @@ func repeated(ctx context.Context, t *testing.T, b *bed, s *Store) (*repeat, err
 	return &repeat{m, step}, nil
 }
 
-// again takes the message once more, statement by statement, and undoes the step in the same transaction.
+// again repeats the message, statement by statement, and undoes the step in the same transaction.
 func (r *repeat) again(ctx context.Context, s *Store, a *actor, level store.Isolation) error {
 	var found store.Found
 	in := store.Intake{Marks: []store.Mark{r.mark}, Steps: []store.Step{r.step}, Isolation: level}
@@ -78,8 +78,8 @@ func (r *repeat) again(ctx context.Context, s *Store, a *actor, level store.Isol
 	return nil
 }
 
-// forgetting plays the retention against a repeat and a compensation at a level, in every order of their
-// statements.
+// forgetting runs the retention against a repeat and a compensation at a level of isolation, in every order
+// of their statements.
 func forgetting(t *testing.T, b *bed, level store.Isolation, spoil func(*Store)) error {
 	ctx := context.Background()
 	plain := b.store(t)
@@ -101,7 +101,7 @@ func forgetting(t *testing.T, b *bed, level store.Isolation, spoil func(*Store))
 		as := [2]*actor{act(late, func(a *actor) error {
 			err := one.again(ctx, s, a, level)
 			if Outage(err) {
-				return nil // it collided: nothing stands, and it is tried again
+				return nil // a collision: nothing is stored, and the message is retried
 			}
 			return err
 		}), act(early, func(a *actor) (err error) {
@@ -120,8 +120,8 @@ func forgetting(t *testing.T, b *bed, level store.Isolation, spoil func(*Store))
 	return nil
 }
 
-// Whatever level a repeat or a compensation is at, and whenever the retention forgets what it repeats: it is
-// known, or too old.
+// TestEveryMergeOfRetentionAndRepeat checks that a repeat and a compensation are known or too old, at each
+// level and in each order with the retention.
 // Interleaving 4.
 func TestEveryMergeOfRetentionAndRepeat(t *testing.T) {
 	b := newBed(t)

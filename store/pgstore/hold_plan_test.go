@@ -8,8 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Entities that a saga holds are found by the index, among all that were ever locked; and locked in the order
-// of their bytes, as handlers lock them, whatever the database's collation is.
+// TestHeldEntitiesAreFoundByTheIndex checks that the entities of a saga are found by the index among all
+// that were ever locked. They are locked in the order of their bytes, as handlers lock them, for any
+// collation of the database.
 func TestHeldEntitiesAreFoundByTheIndex(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)

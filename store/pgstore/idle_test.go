@@ -15,14 +15,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// idlePool is one connection through p.
+// idlePool returns a pool of one connection through p.
 func (b *bed) idlePool(t *testing.T, p *pgbed.IdleProxy, mode pgx.QueryExecMode) *pgxpool.Pool {
 	t.Helper()
 	return (&wire{at: p.Listener}).pool(t, b, mode)
 }
 
-// bounded fails t for each transaction that could be idle forever. One that has only begun holds nothing:
-// where a driver sends BEGIN by itself, mayBegin lets it be.
+// bounded fails t for each transaction that could be idle forever. mayBegin allows a transaction that has
+// only begun, because it has no locks: some drivers send BEGIN separately.
 func bounded(t *testing.T, p *pgbed.IdleProxy, name string, mayBegin bool) (asked int) {
 	t.Helper()
 	after, asked := p.Unbounded()
@@ -35,8 +35,8 @@ func bounded(t *testing.T, p *pgbed.IdleProxy, name string, mayBegin bool) (aske
 	return asked
 }
 
-// No transaction of Skald's is idle at the server without a bound, at any point between two round trips: a
-// paused process would keep its locks until it wakes.
+// TestNoTransactionIsIdleForever checks that no transaction of Skald is idle at the server without a limit
+// between any two round trips: a paused process would keep its locks.
 func TestNoTransactionIsIdleForever(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -46,7 +46,7 @@ func TestNoTransactionIsIdleForever(t *testing.T) {
 		p := pgbed.NewIdleProxy(t, b.url)
 		s := New(b.idlePool(t, p, mode), &Options{Schema: b.schema})
 		for _, c := range tripCases(ctx, t, b, s) {
-			for range 2 { // the second has its statements prepared
+			for range 2 { // the second one has its statements prepared
 				if c.do(); strings.Contains(c.name, "caller's transaction") {
 					p.Unbounded()
 				}
@@ -60,7 +60,8 @@ func TestNoTransactionIsIdleForever(t *testing.T) {
 	}
 }
 
-// The same by database/sql, of which each transaction begins with a round trip of its own.
+// TestNoSQLTransactionIsIdleForever checks the same for database/sql, which sends BEGIN in its own round
+// trip.
 func TestNoSQLTransactionIsIdleForever(t *testing.T) {
 	b := newBed(t)
 	ctx, p := context.Background(), pgbed.NewIdleProxy(t, b.url)
@@ -79,13 +80,13 @@ func TestNoSQLTransactionIsIdleForever(t *testing.T) {
 		if err := u.Commit(ctx); err != nil {
 			t.Fatal(err)
 		}
-		bounded(t, p, "a message", true) // the first prepares its statements
+		bounded(t, p, "a message", true) // the first one prepares its statements
 		loseGuards(ctx, t, b, s)
 		bounded(t, p, "guards that are lost", false)
 	}
 }
 
-// loseGuards applies effects of which some lose their guard, so that they go one by one.
+// loseGuards applies effects of which some lose their guard, so that they are sent one by one.
 func loseGuards(ctx context.Context, t *testing.T, b *bed, s interface {
 	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 }) {
@@ -125,7 +126,7 @@ func (b *bed) saga(ctx context.Context, t *testing.T) store.SagaMove {
 		Standing: one.Standing}
 }
 
-// A migrator that is paused keeps all others from their tables no longer than its bound.
+// TestNoMigrationIsIdleForever checks that a paused migration blocks others only for its limit.
 func TestNoMigrationIsIdleForever(t *testing.T) {
 	b := bare(t)
 	ctx, p := context.Background(), pgbed.NewIdleProxy(t, b.url)
@@ -145,8 +146,8 @@ func TestNoMigrationIsIdleForever(t *testing.T) {
 	bounded(t, p, "resize", true)
 }
 
-// PostgreSQL drops the bound of a transaction that an error aborts. That one holds no lock, no snapshot and
-// no transaction number any more.
+// TestAnAbortedTransactionHoldsNothing checks that PostgreSQL removes the limit of an aborted transaction,
+// which then has no lock, snapshot or transaction number.
 func TestAnAbortedTransactionHoldsNothing(t *testing.T) {
 	b := newBed(t)
 	ctx, s := context.Background(), b.store(t)

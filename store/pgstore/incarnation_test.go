@@ -7,8 +7,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// The run that a cache is sealed with is another one once the tables were restored into the same database,
-// and another one in each schema: an answer of a copy opens nowhere else.
+// TestServerNamesTheTablesToo checks that Attended.Server changes after the tables were restored into the
+// same database, and that it differs for each schema. A cached answer is then not valid.
 func TestServerNamesTheTablesToo(t *testing.T) {
 	b, other := newBed(t), newBed(t)
 	run := func(b *bed) string {
@@ -41,7 +41,7 @@ func TestServerNamesTheTablesToo(t *testing.T) {
 	}
 	b.exec(t, `CREATE TABLE {kept} AS SELECT * FROM {skald_setting}`)
 	b.exec(t, `DELETE FROM {skald_setting}`)
-	b.exec(t, `INSERT INTO {skald_setting} SELECT * FROM {kept}`) // as a restore of the data alone
+	b.exec(t, `INSERT INTO {skald_setting} SELECT * FROM {kept}`) // a restore of only the data
 	if restored := run(b); restored == was {
 		t.Errorf("after a restore it is %q still", was)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// What is kept for a consumer is counted up to 10,000, and estimated above that; its age is exact in any
-// case.
+// TestKeptCounts checks that parked messages are counted up to 10,000 and estimated above that, with an
+// exact age.
 func TestKeptCounts(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)

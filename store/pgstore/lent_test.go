@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lentCase is a unit in which a handler works.
+// lentCase is a unit with a handler.
 type lentCase struct {
 	*testing.T
 	b *bed
@@ -54,7 +54,7 @@ func (c *lentCase) exec(sql string, args ...any) {
 
 const plainInsert = `INSERT INTO {skald_outbox} (topic, type, key, data) VALUES ('orders', 'order.placed', 'k', $1)`
 
-// rows are the payloads in the outbox, in order.
+// payloads returns the payloads in the outbox, in order.
 func payloads(t *testing.T, b *bed) string {
 	t.Helper()
 	return one[string](t, b, `SELECT coalesce(string_agg(data, ' ' ORDER BY seq), '') FROM {skald_outbox}`)
@@ -70,7 +70,8 @@ func (c *lentCase) commits(want string) {
 	}
 }
 
-// Each statement of a handler's comes after what it wrote before, whatever it is sent by.
+// TestWriteComesBeforeTheNextStatement checks that the rows of Write are sent before the handler's next
+// statement, for every kind of call.
 func TestWriteComesBeforeTheNextStatement(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)
@@ -143,7 +144,7 @@ func TestWriteComesBeforeTheNextStatement(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for range 2 { // the second time the connection knows the statement
+			for range 2 { // the second time the connection has the statement prepared
 				one[int](t, b, `WITH gone AS (DELETE FROM {skald_outbox}) SELECT 1`)
 				c := lend(t, b, s)
 				c.write(c.Tx, 1)
@@ -161,7 +162,8 @@ func TestWriteComesBeforeTheNextStatement(t *testing.T) {
 	}
 }
 
-// What is written after a savepoint goes with it, by whatever it was made.
+// TestWriteGoesWithItsSavepoint checks that rows written after a savepoint are rolled back with it, for
+// every way to set one.
 func TestWriteGoesWithItsSavepoint(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
@@ -206,7 +208,8 @@ func TestWriteGoesWithItsSavepoint(t *testing.T) {
 	c.commits("1 3 4 11")
 }
 
-// Rows that the database refuses fail the handler's next statement, which says so; a savepoint undoes them.
+// TestRefusedWriteFailsTheNextStatement checks that rows which the database refuses fail the handler's next
+// statement with that error. A savepoint undoes them.
 func TestRefusedWriteFailsTheNextStatement(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
@@ -228,7 +231,7 @@ func TestRefusedWriteFailsTheNextStatement(t *testing.T) {
 		}
 		c.exec("ROLLBACK TO mine")
 		c.write(c.Tx, 13)
-		c.exec("ROLLBACK TO mine") // undoes what could not be sent
+		c.exec("ROLLBACK TO mine") // undoes the rows that could not be sent
 		c.exec(plainInsert, "3")
 		if err := c.u.Commit(ctx); err != nil {
 			t.Fatal(err)
@@ -248,7 +251,8 @@ func TestRefusedWriteFailsTheNextStatement(t *testing.T) {
 	}
 }
 
-// A statement that pgx refuses to send leaves the transaction and what was written as they are.
+// TestStatementThatIsNotSentLeavesRows checks that a statement that pgx refuses changes neither the
+// transaction nor the buffered rows.
 func TestStatementThatIsNotSentLeavesRows(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
@@ -282,7 +286,7 @@ func TestStatementThatIsNotSentLeavesRows(t *testing.T) {
 	c.commits("1 1 1 1 2 2 2 3 5")
 }
 
-// A wrong statement behind rows has its own error.
+// TestWrongStatementAfterAWrite checks that an invalid statement after rows returns its own error.
 func TestWrongStatementAfterAWrite(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
@@ -308,7 +312,7 @@ func TestWrongStatementAfterAWrite(t *testing.T) {
 	}
 }
 
-// Goroutines of a handler write at once: each row is there.
+// TestGoroutinesWrite checks that concurrent writes of a handler's goroutines are all stored.
 func TestGoroutinesWrite(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
@@ -341,7 +345,7 @@ func TestGoroutinesWrite(t *testing.T) {
 	}
 }
 
-// A write while the transaction is committed stands, or says that it does not.
+// TestWriteAfterTheHandlerReturned checks that a write during the commit is stored or returns an error.
 func TestWriteAfterTheHandlerReturned(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
@@ -372,8 +376,9 @@ func TestWriteAfterTheHandlerReturned(t *testing.T) {
 	}
 }
 
-// PostgreSQL refuses a handler's own COMMIT, and nothing stands. A handler that changes role or encoding has
-// its earlier messages written before the change.
+// TestWriteAndWhatEndsOrChangesTheTransaction checks that PostgreSQL refuses a handler's COMMIT, and that
+// nothing is stored. If a handler changes the role or the encoding, its earlier rows are sent before the
+// change.
 func TestWriteAndWhatEndsOrChangesTheTransaction(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()

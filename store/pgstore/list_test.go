@@ -15,8 +15,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/query"
 )
 
-// However many rows are written at once, and by whichever statement, each has its own values and they keep
-// their order.
+// TestLists checks that each row keeps its own values and its order, for any number of rows and for each
+// statement.
 func TestLists(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// What is written into a statement is what comes back, whatever the server takes a backslash for.
+// TestInlined checks that literals come back unchanged, for any meaning of a backslash at the server.
 func TestInlined(t *testing.T) {
 	b := bare(t)
 	ctx := context.Background()

@@ -14,8 +14,7 @@ import (
 	"github.com/skald-go/skald/store/storetest"
 )
 
-// A leveled store has all its units at one level of isolation, and begins again what collided, as an inbox
-// does.
+// leveled is a store with one level of isolation for all units. It repeats a collision, as an inbox does.
 type leveled struct {
 	*Store
 	level store.Isolation
@@ -40,7 +39,7 @@ func (s leveledSeat) Driver(t testing.TB) store.Driver[pgx.Tx] {
 	return leveled{s.seat.Driver(t).(*Store), s.level}
 }
 
-// What a unit promises holds at every level of isolation.
+// TestConformanceAtEveryLevel checks the contract of a unit at every level of isolation.
 func TestConformanceAtEveryLevel(t *testing.T) {
 	t.Parallel()
 	for level, name := range map[store.Isolation]string{store.RepeatableRead: "repeatable read",
@@ -66,13 +65,12 @@ func TestConformanceAtEveryLevel(t *testing.T) {
 					return leveledSeat{seat{b, pgx.QueryExecModeCacheStatement}, level}
 				},
 				Can: storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Setting: setting},
-				// Not Quarantine: whoever loses to a rival there is told to try again, not that a guard was
-				// lost.
+				// Not Quarantine: the loser of a race there gets a retryable error, not a lost guard.
 				Only: []string{"Unit", "Mark", "Many", "Prefetch", "Answer", "Keep", "Lock", "Step", "Parked",
 					"Floor", "Kind", "Checkpoint", "Setting"},
 			}
 			h.Sample = sample
-			if level == store.Serializable { // which refuses more
+			if level == store.Serializable { // it refuses more
 				h.Sample = quarter
 			}
 			storetest.Run(t, h)
@@ -80,7 +78,8 @@ func TestConformanceAtEveryLevel(t *testing.T) {
 	}
 }
 
-// Two handlers that each read what the other writes: SERIALIZABLE lets one of them commit.
+// TestWriteSkew checks that SERIALIZABLE lets only one of two handlers commit that each read the other's
+// write.
 func TestWriteSkew(t *testing.T) {
 	need.Postgres(t)
 	b := newBed(t)
@@ -118,8 +117,8 @@ func TestWriteSkew(t *testing.T) {
 	}
 }
 
-// Plans for many messages, made while nothing was parked and kept, stay probes of an index when much is,
-// without any ANALYZE. What the planner was told before holds again for the handler.
+// TestPlansOfManyMessages checks that cached plans for many messages, made for empty tables, still use the
+// index when many messages are parked, without ANALYZE. The planner's settings are reset for the handler.
 // Interleavings 14, 15.
 func TestPlansOfManyMessages(t *testing.T) {
 	b := newBed(t)
@@ -137,7 +136,7 @@ func TestPlansOfManyMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run("VACUUM ANALYZE " + b.q("{skald_parked}")) // what is known is that it is empty
+	run("VACUUM ANALYZE " + b.q("{skald_parked}")) // the statistics show an empty table
 	run("SET enable_sort = off; BEGIN")
 	run(s.pg.SQL["Narrow"])
 	run("PREPARE turns AS " + s.pg.SQL["FindKeyOrders"])
@@ -207,8 +206,8 @@ func TestPlansOfManyMessages(t *testing.T) {
 	run("ROLLBACK; SET enable_sort = on; DEALLOCATE ALL")
 }
 
-// A batch waits for nobody but rivals that have one of its messages, keys or entities in hand, and says so in
-// time.
+// TestManyBusy checks that a batch waits only for rivals with one of its messages, keys or entities, and
+// times out.
 func TestManyBusy(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()

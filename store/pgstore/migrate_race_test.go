@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// One that waited for another to make the schema finds it, though it had looked before in vain.
+// TestMigrateBehindAnother checks that a migration that waited for another one finds the new schema,
+// although it looked before.
 func TestMigrateBehindAnother(t *testing.T) {
 	b := bare(t)
 	ctx := context.Background()

@@ -52,7 +52,7 @@ func TestMigrateTwoAtOnce(t *testing.T) {
 	}
 }
 
-// steps is how many migrations there are.
+// steps returns the number of migrations.
 func steps(t *testing.T) int {
 	t.Helper()
 	all, err := sqlfile.Migrations(Migrations(), ".")
@@ -105,7 +105,7 @@ func TestMigrateChangedAndLater(t *testing.T) {
 	if err := s.Check(ctx, store.App); err != nil {
 		t.Fatal(err)
 	}
-	// A later build has added something: this one, rolled back, goes on.
+	// A later build added something: this older build continues.
 	b.exec(t, `INSERT INTO {skald_migration} (version, name, checksum) VALUES (99, '099_later.sql', '')`)
 	if err := s.Check(ctx, store.App); err != nil {
 		t.Errorf("check of tables that have more: %v", err)
@@ -114,7 +114,7 @@ func TestMigrateChangedAndLater(t *testing.T) {
 	if todo, err := Migrate(ctx, b.pool, o); err != nil || len(todo) != 0 {
 		t.Errorf("migrate tables that have more: %v, %v", todo, err)
 	}
-	// A later build has taken something away.
+	// A later build removed something.
 	b.exec(t, `UPDATE {skald_migration} SET builds = 98 WHERE version = 99`)
 	_, migrate := Migrate(ctx, b.pool, o)
 	_, pending := Pending(ctx, b.pool, o)
@@ -155,7 +155,8 @@ func TestNoTables(t *testing.T) {
 	}
 }
 
-// A database in another encoding cannot hold every text.
+// TestMigrateEncoding checks that a database with another encoding is refused, because it cannot store
+// every text.
 func TestMigrateEncoding(t *testing.T) {
 	b := bare(t)
 	ctx := context.Background()
@@ -178,14 +179,15 @@ func TestMigrateEncoding(t *testing.T) {
 	if _, err := Migrate(ctx, pool, nil); !errors.As(err, &encoding) || encoding.Encoding != "LATIN1" {
 		t.Errorf("migrate a LATIN1 database: %v", err)
 	}
-	err = New(pool, nil).Check(ctx, store.Relay) // other tools make tables anywhere
+	err = New(pool, nil).Check(ctx, store.Relay) // other tools may create the tables
 	if !errors.As(err, &encoding) || encoding.Encoding != "LATIN1" || !store.Incurable(err) ||
 		!strings.Contains(err.Error(), "ENCODING 'UTF8'") {
 		t.Errorf("check of a LATIN1 database: %v", err)
 	}
 }
 
-// A client of another encoding would store other letters than were written, and nobody would tell.
+// TestClientEncoding checks that a client with another encoding is refused, because it would store wrong
+// letters without an error.
 func TestClientEncoding(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -216,7 +218,7 @@ func TestClientEncoding(t *testing.T) {
 	}
 }
 
-// Every statement can be prepared on a fresh schema.
+// TestStatements checks that every statement can be prepared on a new schema.
 func TestStatements(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -278,7 +280,7 @@ func TestBadSchemaName(t *testing.T) {
 	}
 }
 
-// The script, run by another tool, leaves what Migrate leaves.
+// TestScript checks that the script gives the same result as Migrate.
 func TestScript(t *testing.T) {
 	b := bareIn(t, need.Postgres(t), fmt.Sprintf(`It's "a" sc.ript %d`, time.Now().UnixNano()))
 	ctx := context.Background()

@@ -26,9 +26,9 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-const longest = 5 * time.Minute // for what must happen at last
+const longest = 5 * time.Minute // for events that must happen eventually
 
-// A mover is an outbox on clusters that move, and everything that was published from it.
+// mover is an outbox on clusters that move, with all messages published from it.
 type mover struct {
 	*testing.T
 	*need.Cluster
@@ -44,7 +44,7 @@ type mover struct {
 
 const keys = 5
 
-// A journal is a log that can be read while it is written.
+// journal is a log that can be read while it is written.
 type journal struct {
 	mu  sync.Mutex
 	all strings.Builder
@@ -81,7 +81,7 @@ func newMover(t *testing.T, settings ...string) *mover {
 	return m
 }
 
-// at goes to a database.
+// at switches to a database.
 func (m *mover) at(c *need.Cluster, database string) {
 	m.Helper()
 	pool, err := pgxpool.New(context.Background(), c.URL(database))
@@ -92,7 +92,7 @@ func (m *mover) at(c *need.Cluster, database string) {
 	m.Cluster, m.pool, m.db = c, pool, pgstore.New(pool, nil)
 }
 
-// say writes n messages, each in a transaction of its own, keys in turn.
+// say writes n messages, each in its own transaction, with alternating keys.
 func (m *mover) say(n int) {
 	m.Helper()
 	for range n {
@@ -119,7 +119,7 @@ func (m *mover) sayIn(tx pgx.Tx) {
 	m.said = append(m.said, one)
 }
 
-// hurry spends transaction numbers.
+// hurry uses up transaction numbers.
 func (m *mover) hurry(n int) {
 	m.Helper()
 	m.SQL("shop",
@@ -131,7 +131,7 @@ func (m *mover) relay() *relay.Relay {
 	return relay.New(m.db, m.bus, &relay.Options{Logger: slog.New(slog.NewTextHandler(&m.log, nil))})
 }
 
-// carry relays until there is nothing more.
+// carry relays until there are no more rows.
 func (m *mover) carry() {
 	m.Helper()
 	r := m.relay()
@@ -150,7 +150,7 @@ func (m *mover) carry() {
 	m.hear()
 }
 
-// hear takes what was published.
+// hear reads the published messages.
 func (m *mover) hear() (fresh []string) {
 	m.Helper()
 	for {
@@ -168,13 +168,13 @@ func (m *mover) hear() (fresh []string) {
 	}
 }
 
-// heard tells whether all that was said was published, if some of it twice.
+// heard reports whether all messages were published, at least once.
 func (m *mover) heard() bool {
 	m.hear()
 	return !slices.ContainsFunc(m.said, func(one string) bool { return !slices.Contains(m.got, one) })
 }
 
-// refuses wants that relays stop: by Step and by Run, saying what they saw, and publish nothing.
+// refuses checks that relays stop in Step and in Run with the reason, and publish nothing.
 func (m *mover) refuses() {
 	m.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), longest)
@@ -223,7 +223,7 @@ func (m *mover) nothingMoved() {
 	}
 }
 
-// whole wants that all that was said was published, first deliveries of each key in the order of the commits.
+// whole checks that all messages were published, with first deliveries of each key in the order of commits.
 func (m *mover) whole() {
 	m.Helper()
 	seen := map[string]bool{}
@@ -245,8 +245,8 @@ func (m *mover) whole() {
 	}
 }
 
-// Number 5 of the interleavings. In a fresh cluster transaction numbers begin anew: a row that was pending
-// would never be seen, and what is written there would count as read.
+// TestDumpAndRestore restores a dump. In a new cluster transaction numbers start again: a pending row would
+// never be seen, and new rows would count as read.
 // Interleaving 5.
 func TestDumpAndRestore(t *testing.T) {
 	m := newMover(t)
@@ -257,7 +257,7 @@ func TestDumpAndRestore(t *testing.T) {
 	m.at2(need.NewCluster(t, "fsync = off"))
 	m.say(3)
 	m.refuses()
-	open, err := m.pool.Begin(context.Background()) // has a number before the recover, and writes after it
+	open, err := m.pool.Begin(context.Background()) // it has a number before the recover, and writes after it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ func TestDumpAndRestore(t *testing.T) {
 	m.say(5)
 	m.carry()
 	m.whole()
-	m.at2(need.NewCluster(t, "fsync = off")) // and once more
+	m.at2(need.NewCluster(t, "fsync = off")) // once more
 	m.say(2)
 	m.refuses()
 	if done := m.recover(); done.Covered != 36 || done.Again != 2 {
@@ -291,7 +291,7 @@ func TestDumpAndRestore(t *testing.T) {
 	m.whole()
 }
 
-// at2 goes to what a dump of the database restores in another cluster.
+// at2 switches to a restored dump in another cluster.
 func (m *mover) at2(to *need.Cluster) {
 	m.Helper()
 	path := m.Dump("shop")
@@ -300,7 +300,7 @@ func (m *mover) at2(to *need.Cluster) {
 	to.Load("shop", path)
 }
 
-// live is a relay at work; what it returns waits for its end.
+// live runs a relay. The returned function waits for its end.
 func (m *mover) live() (stop func() error) {
 	m.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), longest)
@@ -320,7 +320,8 @@ func (m *mover) until(what string, is func() bool) {
 	}
 }
 
-// Another database under the same name, while a relay is at work: it stops by itself.
+// TestAnotherDatabaseOfTheSameName replaces the database by another one of the same name while a relay
+// runs: it stops by itself.
 // Interleaving 5.
 func TestAnotherDatabaseOfTheSameName(t *testing.T) {
 	m := newMover(t)
@@ -339,7 +340,8 @@ func TestAnotherDatabaseOfTheSameName(t *testing.T) {
 	m.whole()
 }
 
-// A copy in which nothing was ever said, as a template for tests, needs no recover.
+// TestCopyInWhichNothingWasSaid checks that a copy without any messages, such as a template for tests,
+// needs no recover.
 func TestCopyInWhichNothingWasSaid(t *testing.T) {
 	m := newMover(t)
 	m.pool.Close()
@@ -354,9 +356,9 @@ func TestCopyInWhichNothingWasSaid(t *testing.T) {
 	m.nothingMoved()
 }
 
-// The files are put back to what they were some time ago. A relay that was at work knows ticks that are not
-// there: it stops, and others do not start until the recover. What came after the copy is lost with the
-// database; nothing else is.
+// TestFilesOfAnEarlierTime restores the files of an earlier time. A running relay has ticks that do not
+// exist: it stops, and others do not start until the recover. Messages after the copy are lost with the
+// database; all others stay.
 // Interleaving 5.
 func TestFilesOfAnEarlierTime(t *testing.T) {
 	m := newMover(t)
@@ -374,7 +376,7 @@ func TestFilesOfAnEarlierTime(t *testing.T) {
 	m.Start()
 	m.wantMoved(ended())
 	m.hear()
-	m.said = m.said[:before] // the rest never was
+	m.said = m.said[:before] // the rest was lost
 	m.got = slices.DeleteFunc(m.got, func(one string) bool { return !slices.Contains(m.said, one) })
 	m.say(6)
 	m.refuses()
@@ -384,8 +386,8 @@ func TestFilesOfAnEarlierTime(t *testing.T) {
 	m.whole()
 }
 
-// Number 6: what is published is on the disk, also where commits do not wait for it; and a crash that takes
-// rows and transaction numbers back loses nothing that is there.
+// TestCrashWhereCommitsDoNotWait checks that published rows are on the disk even with synchronous_commit
+// off, and that a crash that loses rows and transaction numbers loses no stored row.
 // Interleaving 5.
 func TestCrashWhereCommitsDoNotWait(t *testing.T) {
 	m := newMover(t, "synchronous_commit = off", "wal_writer_delay = 10s")
@@ -409,7 +411,8 @@ func TestCrashWhereCommitsDoNotWait(t *testing.T) {
 	m.nothingMoved()
 }
 
-// A standby is refused and waited for; its promotion, a new timeline alone, is an ordinary failover.
+// TestStandbyAndItsPromotion checks that relays wait for a standby, and that its promotion, which only
+// changes the timeline, is an ordinary fail-over.
 // Interleaving 5.
 func TestStandbyAndItsPromotion(t *testing.T) {
 	m := newMover(t)
@@ -459,8 +462,8 @@ func TestStandbyAndItsPromotion(t *testing.T) {
 	}
 }
 
-// Tables go to another cluster by logical replication; sequences do not. What is written there gets numbers
-// that were given out before, and transactions that the old snapshots have seen.
+// TestLogicalSwitchOver moves the tables to another cluster by logical replication, which does not move
+// sequences. New rows there get numbers that were used before, and transactions that old snapshots include.
 // Interleaving 5.
 func TestLogicalSwitchOver(t *testing.T) {
 	m := newMover(t, "wal_level = logical")
@@ -496,9 +499,9 @@ func TestLogicalSwitchOver(t *testing.T) {
 	}
 }
 
-// What consumers keep is replicated, and the sequences that number it are not. Unless they are raised, a
-// message that fails comes before those of its key that are parked, and one that is done is answered with
-// what another one was.
+// TestInboxAfterALogicalSwitchOver checks the sequences of consumers after logical replication. Unless they
+// are raised, a failed message comes before earlier ones of its key, and a repeat gets the answer of
+// another message.
 // Interleaving 5.
 func TestInboxAfterALogicalSwitchOver(t *testing.T) {
 	m := newMover(t, "wal_level = logical")
@@ -568,8 +571,8 @@ func TestInboxAfterALogicalSwitchOver(t *testing.T) {
 	}
 }
 
-// Only the outbox is replicated into a database with shards of its own: rows stand where its sequence has not
-// come to.
+// TestRowsOfAnotherDatabase replicates only the outbox into a database with its own shards: its rows are
+// above the sequence.
 func TestRowsOfAnotherDatabase(t *testing.T) {
 	m := newMover(t)
 	m.say(5)
@@ -587,7 +590,7 @@ func TestRowsOfAnotherDatabase(t *testing.T) {
 	m.whole()
 }
 
-// What a database or a role has set for its sessions changes nothing.
+// TestSettingsOfTheDatabase checks that settings of a database or role have no effect.
 func TestSettingsOfTheDatabase(t *testing.T) {
 	m := newMover(t)
 	for _, set := range []string{"default_transaction_isolation = 'serializable'",
@@ -636,7 +639,7 @@ func TestSettingsOfTheDatabase(t *testing.T) {
 	}
 }
 
-// take is a message with its effect: a mark and a row.
+// take handles a message with its effect: a mark and a row.
 func take[TTx any](ctx context.Context, d store.Driver[TTx], m store.Mark, e store.Effect) error {
 	u, err := d.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "a", Key: "b"}}})
 	if err != nil {
@@ -649,7 +652,8 @@ func take[TTx any](ctx context.Context, d store.Driver[TTx], m store.Mark, e sto
 	return u.Commit(ctx)
 }
 
-// The recover is killed while it waits for a writer, its pages settled; rows come, and it is done again.
+// TestRecoverIsKilled kills a recover while it waits for a writer, after it settled the pages. New rows
+// come, and it runs again.
 // Interleaving 5.
 func TestRecoverIsKilled(t *testing.T) {
 	m := newMover(t)

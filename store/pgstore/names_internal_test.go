@@ -9,7 +9,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// A host of this machine may be spoken to in plain; another one only where sslmode leaves no way but TLS.
+// TestUnencryptedHosts checks that a host of this machine may be reached without TLS, and another one only
+// if sslmode requires TLS.
 func TestUnencryptedHosts(t *testing.T) {
 	for url, want := range map[string][]string{
 		"postgres://u:p@db.example/d":                      {"db.example"}, // prefer

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// TestNotify: a write in one process wakes a listener in another, and nothing else does.
+// TestNotify checks that a write in one process wakes a listener in another, and that nothing else does.
 func TestNotify(t *testing.T) {
 	b, other := newBed(t), newBed(t)
 	writes, quiet := New(b.pool, &Options{Schema: b.schema, Notify: true}),
@@ -66,7 +66,7 @@ func TestNotify(t *testing.T) {
 	b.exec(t, `SELECT pg_notify('skald_outbox', $1)`, b.schema)
 	await(t, "a notification by hand", woken)
 
-	// A lost connection is made again, and what was missed meanwhile is looked for.
+	// A lost connection is replaced, and the relay looks for rows written meanwhile.
 	woken = relay.Woken()
 	b.exec(t,
 		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'LISTEN skald_outbox' AND state = 'idle' AND datname = current_database()`)
@@ -77,7 +77,8 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// One connection hears for several schemas, and each relay is woken by its own.
+// TestListenForSeveralSchemas checks that one connection listens for several schemas, and that each relay
+// is woken for its own.
 func TestListenForSeveralSchemas(t *testing.T) {
 	one, two := newBed(t), newBed(t)
 	first, second := one.store(t), two.store(t)
@@ -119,7 +120,7 @@ func TestListenSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// hears acts and waits until the server has told all who listen.
+// hears runs act and waits until the server has notified all listeners.
 func hears(t *testing.T, b *bed, payload string, act func()) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), b.url)

@@ -12,9 +12,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A sequence that has not come to what is there would give a number a second time: another message's place in
-// the order of its key, or its answer. Consumers are refused, each time that they begin or are given shards,
-// until the recover, which raises it and is noted.
+// TestNumbersGivenOutTwice checks a sequence that is behind the stored rows. It would return a number
+// again: the place of another message of the key, or the key of its answer. Consumers are refused, at each
+// start and each time they get shards, until the recover raises the sequence and records it.
 func TestNumbersGivenOutTwice(t *testing.T) {
 	b := newBed(t)
 	for name, c := range map[string]struct{ sequence, without string }{
@@ -70,7 +70,7 @@ func TestNumbersGivenOutTwice(t *testing.T) {
 	}
 }
 
-// A relay is refused where the outbox has rows that its sequence has not come to.
+// TestOutboxNumbersGivenOutTwice checks that a relay is refused if the outbox has rows above its sequence.
 func TestOutboxNumbersGivenOutTwice(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
@@ -96,7 +96,8 @@ func TestOutboxNumbersGivenOutTwice(t *testing.T) {
 	}
 }
 
-// Sequences that were set to go on behind what is there accuse nobody, and stay where they are.
+// TestNumbersThatGoOnElsewhere checks that sequences that were set beyond the stored rows are accepted and
+// stay.
 func TestNumbersThatGoOnElsewhere(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
@@ -117,8 +118,8 @@ func TestNumbersThatGoOnElsewhere(t *testing.T) {
 	}
 }
 
-// Of marks without answers a sequence that stands in between them is told by no single one: the recover reads
-// them all.
+// TestArrivalsInBetween checks a sequence in the middle of marks without answers, which no single mark
+// shows: the recover reads all marks.
 func TestArrivalsInBetween(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
@@ -139,7 +140,7 @@ func TestArrivalsInBetween(t *testing.T) {
 	}
 }
 
-// drawNumbers has everything that draws a number draw two.
+// drawNumbers uses each sequence twice.
 func drawNumbers(ctx context.Context, t *testing.T, s *Store) {
 	t.Helper()
 	for range 2 {

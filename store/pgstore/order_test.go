@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A follower is a relay without a broker: it opens windows and reads each to its end.
+// follower is a relay without a broker: it opens windows and reads each to its end.
 type follower struct {
 	s    *Store
 	base string
@@ -22,7 +22,7 @@ type follower struct {
 	seen map[int64]bool
 }
 
-// turn is one whole turn of a relay.
+// turn is one complete turn of a relay.
 func (f *follower) turn(ctx context.Context, limit int) error {
 	tip, err := store.Snapshot(ctx, f.s, f.base)
 	if err != nil || tip == f.base {
@@ -54,8 +54,8 @@ func (f *follower) turn(ctx context.Context, limit int) error {
 
 func newFollower(s *Store) *follower { return &follower{s: s, seen: map[int64]bool{}} }
 
-// wantOrder wants the rows of each key to be 1, 2, 3, …: the version that the writer gave under the key's
-// lock.
+// wantOrder fails the test unless the rows of each key are 1, 2, 3, …: the version that the writer took
+// under the key's lock.
 func wantOrder(t *testing.T, rows []store.Row, want map[string]int) {
 	t.Helper()
 	last := map[string]int{}
@@ -76,7 +76,7 @@ func wantOrder(t *testing.T, rows []store.Row, want map[string]int) {
 	}
 }
 
-// A writer of the explorer: BEGIN, lock the key's row, insert the row of the outbox, COMMIT.
+// writer is a writer of the model checker: BEGIN, lock the key's row, insert the row of the outbox, COMMIT.
 type writer struct {
 	b    *bed
 	s    *Store
@@ -91,7 +91,7 @@ func (w *writer) step(ctx context.Context) (err error) {
 	case 0:
 		w.tx, err = w.s.pool.Begin(ctx)
 		return err
-	case 1: // each draws its transaction id here, one of them before the other
+	case 1: // each takes its transaction ID here, one of them before the other
 		_, err = w.tx.Exec(ctx, w.b.q(`INSERT INTO {kv} VALUES ($1, 'v')`), w.key)
 		return err
 	case 2:
@@ -106,7 +106,7 @@ func numbered(key string, n int) skald.Message {
 	return m
 }
 
-// merges are all orders of a steps of one with b of the other: false is the one.
+// merges returns all orders of a steps of one actor with b of the other; false is the first actor.
 func merges(a, b int) [][]bool {
 	if a == 0 && b == 0 {
 		return [][]bool{nil}
@@ -125,7 +125,8 @@ func merges(a, b int) [][]bool {
 	return out
 }
 
-// All 70 merges of two writers, with a whole turn of a relay in each gap, and in one gap alone.
+// TestEveryMergeOfTwoWriters checks all 70 merges of two writers, with a complete turn of a relay in each
+// gap, and in one gap alone.
 // Interleaving 15.
 func TestEveryMergeOfTwoWriters(t *testing.T) {
 	b := newBed(t)
@@ -136,7 +137,7 @@ func TestEveryMergeOfTwoWriters(t *testing.T) {
 		t.Fatalf("%d merges", len(all))
 	}
 	always, never := newFollower(s), newFollower(s)
-	sometimes := make([]*follower, 9) // the i-th reads in gap i only
+	sometimes := make([]*follower, 9) // the i-th reads only in gap i
 	for i := range sometimes {
 		sometimes[i] = newFollower(s)
 	}
@@ -174,8 +175,8 @@ func TestEveryMergeOfTwoWriters(t *testing.T) {
 	}
 }
 
-// Writers of hot keys that draw their transaction id early, hold it, lock late and commit late; one
-// transaction with rows is open throughout; readers turn all the time.
+// TestAdversarialWriters runs writers of hot keys that take their transaction ID early, lock late and
+// commit late. One transaction with rows stays open, and readers run all the time.
 // Interleaving 15.
 func TestAdversarialWriters(t *testing.T) {
 	t.Run("cache_statement",

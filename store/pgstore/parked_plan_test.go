@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Thirty thousand messages that are parked, most of them of one key, cost the next one no more than an empty
-// table: with plans that were made when it was empty, without any ANALYZE, and with those that are made
-// behind one, whatever it saw. Nor do marks that are kept cost those who look which ones go.
+// TestParkedMessagesStayCheap checks that 30,000 parked messages, most of them of one key, do not slow down
+// the next message: with plans for an empty table without ANALYZE, and with plans after any ANALYZE.
+// Remaining marks do not slow down the search for expired ones.
 // Interleaving 12.
 func TestParkedMessagesStayCheap(t *testing.T) {
 	b := newBed(t)
@@ -31,7 +31,7 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
-	run("VACUUM ANALYZE " + b.q("{skald_parked}")) // what is known is that it is empty
+	run("VACUUM ANALYZE " + b.q("{skald_parked}")) // the statistics show an empty table
 	run("SET plan_cache_mode = force_generic_plan")
 	const kept = `NULL, '', '', now(), 'no such column', 'h', NULL, '', '', '', ''`
 	pages := map[string]int{}
@@ -79,7 +79,7 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 		switch {
 		case strings.HasPrefix(sql, "InsertArriving"), strings.HasPrefix(sql, "InsertClaimed"):
 			run("EXECUTE takearrive(1, '5000', '5000', NULL)")
-		case sql != "KeyOrder": // which has its own
+		case sql != "KeyOrder": // it has its own limit
 			run(s.pg.SQL["Walk"])
 			run("SET LOCAL skald.kept = ''")
 		}
@@ -99,7 +99,7 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 		t.Helper()
 		for name, c := range calls {
 			plan := explain(name, c.sql, c.args)
-			// Another test's DDL has the session read its catalogue anew, whose pages count, too.
+			// DDL of another test makes the session read its catalogue again, and those pages count, too.
 			for tries := 0; hits(plan) > most && tries < 5; tries++ {
 				plan = explain(name, c.sql, c.args)
 			}
@@ -131,7 +131,7 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 	run("DEALLOCATE ALL; RESET plan_cache_mode")
 }
 
-// hits is how many pages a plan has touched, in all.
+// hits returns the total number of pages of a plan.
 func hits(plan string) (n int) {
 	m := regexp.MustCompile(`Buffers: shared hit=(\d+)(?: read=(\d+))?`).FindStringSubmatch(plan)
 	for _, digits := range m[min(1, len(m)):] {
@@ -144,7 +144,7 @@ func hits(plan string) (n int) {
 	return n
 }
 
-// parkedRows are messages that are parked: of the key hot up to 20,000, behind that of keys of their own.
+// parkedRows inserts parked messages: up to 20,000 of the key hot, then some with keys of their own.
 func (b *bed) parkedRows(fromTo string) string {
 	return b.q(` INTO {skald_parked} (consumer, source, id, key_lock, key, topic, type, data, envelope, bytes, partition, position, fault, attempts, due, waiting, blocks_key,
 		first_error, first_host, last_error, last_host, kind, fingerprint, stack, version, running_count, running_bytes)

@@ -14,8 +14,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/admin"
 )
 
-// watched tells for how long each try is about to wait for a lock: what PostgreSQL says, in the transaction
-// of the try.
+// watched reports the lock timeout of each try, as PostgreSQL shows it in the transaction of the try.
 type watched struct {
 	Database
 	saw func(wait string)
@@ -43,12 +42,12 @@ func (w watchedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.Co
 	return tag, err
 }
 
-// at is a transaction at work on a table that a migration changes.
+// at returns an open transaction on a table that a migration changes.
 func (b *bed) at(t *testing.T, table string) pgx.Tx {
 	t.Helper()
 	tx, err := b.pool.Begin(context.Background())
 	if err == nil {
-		// whatever failed: the schema is to be dropped
+		// the schema must be dropped after any failure
 		t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 		_, err = tx.Exec(context.Background(), b.q(`LOCK TABLE {`+table+`} IN ROW EXCLUSIVE MODE`))
 	}
@@ -58,10 +57,10 @@ func (b *bed) at(t *testing.T, table string) pgx.Tx {
 	return tx
 }
 
-// Transactions that overlap, each longer than the first wait: the next begins before the one ends, so that
-// the table is never free. Who waits for longer than one of them is open gets through. The clock decides
-// nothing here: a transaction is open for as long as a try waits for 200 ms, and ends while one waits for
-// longer.
+// TestMigrateBesideOverlappingTransactions checks transactions that overlap and last longer than the first
+// wait, so that the table is never free. A migration that waits longer than one of them gets the lock. The
+// test does not depend on the clock: a transaction is open while a try waits 200 ms, and ends while one
+// waits longer.
 func TestMigrateBesideOverlappingTransactions(t *testing.T) {
 	b := bare(t)
 	b.migrateTo(t, 1)
@@ -108,7 +107,7 @@ func TestMigrateBesideOverlappingTransactions(t *testing.T) {
 				continue
 			}
 			for len(asked) == 0 && len(done) == 0 && !one[bool](t, b, waits) {
-				// a slow machine may miss it: then the next try has it
+				// a slow machine may miss it: then the next try gets it
 			}
 			end(open)
 			open = nil
@@ -116,7 +115,8 @@ func TestMigrateBesideOverlappingTransactions(t *testing.T) {
 	}
 }
 
-// Who ends a migration that waits is told for whom it waited, and nothing is changed.
+// TestMigrateThatIsEndedSaysWhatItWaitedFor checks that a cancelled migration returns the table that it
+// waited for, and changes nothing.
 func TestMigrateThatIsEndedSaysWhatItWaitedFor(t *testing.T) {
 	b := bare(t)
 	b.migrateTo(t, 1)

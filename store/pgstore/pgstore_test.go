@@ -20,12 +20,12 @@ import (
 
 var schemas atomic.Int64
 
-// A bed is a schema of a test's own, with the tables.
+// bed is a schema for one test, with the tables.
 type bed struct {
 	url, schema string
-	through     string            // the URL of a pooler that drivers go through; "": none
-	defaults    map[string]string // what the drivers' sessions have set
-	pool        *pgxpool.Pool     // beside the driver
+	through     string            // the URL of a pooler for the drivers; "" means none
+	defaults    map[string]string // settings of the drivers' sessions
+	pool        *pgxpool.Pool     // separate from the driver's
 	*pgbed.Tables
 }
 
@@ -39,7 +39,7 @@ func newBedAt(t testing.TB, url string) *bed {
 	return bareAt(t, url).made(t)
 }
 
-// made makes the tables.
+// made creates the tables.
 func (b *bed) made(t testing.TB) *bed {
 	t.Helper()
 	if _, err := Migrate(context.Background(), b.pool,
@@ -51,7 +51,7 @@ func (b *bed) made(t testing.TB) *bed {
 	return b
 }
 
-// bare is a bed without tables.
+// bare returns a bed without tables.
 func bare(t testing.TB) *bed {
 	t.Helper()
 	return bareAt(t, need.Postgres(t))
@@ -126,7 +126,7 @@ func (b *bed) store(t testing.TB) *Store {
 func (b *bed) storeIn(t testing.TB, mode pgx.QueryExecMode) *Store {
 	t.Helper()
 	pool := b.connect(t, mode)
-	t.Cleanup(func() { go pool.Close() }) // which waits for units that a failed test left open
+	t.Cleanup(func() { go pool.Close() }) // it waits for units that a failed test left open
 	return New(pool, &Options{Schema: b.schema})
 }
 
@@ -145,7 +145,7 @@ func one[T any](t testing.TB, b *bed, sql string, args ...any) (v T) {
 	return v
 }
 
-// seat is what storetest asks of a database.
+// seat is a database for storetest.
 type seat struct {
 	*bed
 	mode pgx.QueryExecMode
@@ -172,8 +172,7 @@ func (b seat) Put(tx pgx.Tx, key, value string) error {
 	return err
 }
 
-// clear makes the bed as it was made. Tables are many, so that making them anew takes longer than all the
-// rest.
+// clear empties the bed. There are many tables, so creating them again takes longer than everything else.
 func (b *bed) clear(t testing.TB) {
 	t.Helper()
 	b.end(t)
@@ -181,7 +180,7 @@ func (b *bed) clear(t testing.TB) {
 	t.Cleanup(func() { b.fronts(t) })
 }
 
-// end ends what drivers left open.
+// end ends the transactions that drivers left open.
 func (b *bed) end(t testing.TB) {
 	t.Helper()
 	idle := ""
@@ -192,8 +191,8 @@ func (b *bed) end(t testing.TB) {
 		idle, b.name())
 }
 
-// fronts: of what holds a key the first waits for nobody, and the others do. Who arrives looks for the first
-// alone.
+// fronts checks that of the messages that block a key only the first waits for none: a new message looks
+// only for the first.
 func (b *bed) fronts(t testing.TB) {
 	t.Helper()
 	rows, err := b.pool.Query(context.Background(),
@@ -226,12 +225,12 @@ func TestConformance(t *testing.T) {
 		pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(strings.ReplaceAll(mode.String(), " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			// In a schema whose name is like anything else in a statement.
+			// In a schema whose name resembles other parts of a statement.
 			odd := fmt.Sprintf(`Sk.aLd "te'st" $1 ?\ /*x*/ skald_outbox_0 -- %d`, time.Now().UnixNano()%1e12+
 				schemas.Add(1))
 			b := bareIn(t, need.Postgres(t), odd).made(t)
 			if mode == pgx.QueryExecModeExec || mode == pgx.QueryExecModeSimpleProtocol {
-				// where much goes as text
+				// many values are sent as text
 				b.defaults = oddText()
 			}
 			h := harnessOf(b, mode)
@@ -243,16 +242,16 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// oddText are settings of how a server writes and reads text. A NULL in an array is a word then.
+// oddText has settings for the text format of a server. NULL in an array is then a word.
 func oddText() map[string]string {
 	return map[string]string{"DateStyle": "SQL, DMY", "bytea_output": "escape", "extra_float_digits": "-15",
 		"array_nulls":   "off",
 		"IntervalStyle": "sql_standard", "TimeZone": "Africa/Monrovia"}
 }
 
-// TestConformance runs the whole suite with cached statements. A quarter of it runs with other drivers,
-// rights, versions and isolation, each time another quarter, and an eighth in other modes of pgx. The suite
-// is whole everywhere where SKALD_EXPLORE is full or all.
+// TestConformance runs the whole suite with cached statements. A quarter of it, each time another one, runs
+// with other drivers, rights, versions and isolation, and an eighth in other modes of pgx. With
+// SKALD_EXPLORE=full or all, each of them runs the whole suite.
 const (
 	quarter = 4
 	sample  = 8
@@ -288,7 +287,7 @@ func harnessOf(b *bed, mode pgx.QueryExecMode) storetest.Harness[pgx.Tx] {
 	}
 }
 
-// anew are the ways to end a transaction by statements and begin another.
+// anew returns the ways to end a transaction by statements and begin another.
 func anew[TTx any](exec func(TTx, string) error) (ways []func(TTx) error) {
 	for _, way := range []string{"ROLLBACK AND CHAIN", "ROLLBACK; BEGIN", "COMMIT AND CHAIN"} {
 		ways = append(ways, func(tx TTx) error { return exec(tx, way) })
@@ -296,7 +295,7 @@ func anew[TTx any](exec func(TTx, string) error) (ways []func(TTx) error) {
 	return ways
 }
 
-// few is a pool that is no larger than that.
+// few returns a pool of at most that many connections.
 func (b *bed) few(t testing.TB, mode pgx.QueryExecMode, connections int) *pgxpool.Pool {
 	t.Helper()
 	all := b.connect(t, mode)

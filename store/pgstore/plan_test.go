@@ -14,8 +14,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/query"
 )
 
-// explain is how a statement is carried out by a plan that was made on empty tables, in a session that keeps
-// it.
+// explain returns the plan of a statement that a session made for empty tables and cached.
 func (b *bed) explain(t *testing.T, conn *pgx.Conn, args string) string {
 	t.Helper()
 	ctx := context.Background()
@@ -39,7 +38,8 @@ func (b *bed) explain(t *testing.T, conn *pgx.Conn, args string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Plans that are made on empty tables and kept must not turn bad as the tables grow, without any ANALYZE.
+// TestPlansMadeOnEmptyTables checks that plans for empty tables stay good as the tables grow, without
+// ANALYZE.
 // Interleaving 15.
 func TestPlansMadeOnEmptyTables(t *testing.T) {
 	b := newBed(t)
@@ -75,8 +75,8 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	base, top := asTick(t, mid), asTick(t, tip)
-	// Others' transactions that ran when the last tick was drawn, or drew a number with it: each that has
-	// ended since is looked up in each slot.
+	// Transactions of others that ran at the last tick, or took a number with it: each that has ended since
+	// is looked up in each slot.
 	var late int
 	if err := conn.QueryRow(ctx,
 		b.q(`SELECT (SELECT count(*) FROM pg_snapshot_xip(snapshot)) + least(own_txid::text::bigint - pg_snapshot_xmax(snapshot)::text::bigint, 1000)

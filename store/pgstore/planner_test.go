@@ -13,9 +13,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Where a database or role avoids sequential scans, PostgreSQL takes a plan that has one for so dear that it
-// compiles it, for a third of a second each time. auto_explain reports each plan, and whether it was
-// compiled: none of the store's statements is, on any path.
+// TestNoStatementIsCompiled checks a database or role that disables sequential scans: PostgreSQL then
+// estimates a plan with one to be so expensive that it compiles it, for a third of a second each time.
+// auto_explain shows that no statement of the store is compiled.
 func TestNoStatementIsCompiled(t *testing.T) {
 	b := newBed(t)
 	if !one[bool](t, b, `SELECT pg_jit_available()`) {
@@ -65,7 +65,8 @@ func TestNoStatementIsCompiled(t *testing.T) {
 	}
 }
 
-// Doctor names planner settings of the database or role that make plans bad.
+// TestDoctorNamesPlannerSettings checks that the doctor names settings of the database or role that lead to
+// bad plans.
 func TestDoctorNamesPlannerSettings(t *testing.T) {
 	for _, c := range []struct {
 		set   map[string]string

@@ -12,8 +12,9 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// A login plants types, functions and operators in front of those that Skald's functions name. None of them
-// is run: not under the rights of the owner, nor under those of whoever else calls.
+// TestWhatALoginPlantsIsNotRun checks types, functions and operators that a login creates with the names
+// that Skald's functions use. None of them runs: neither with the rights of the owner, nor with those of
+// another caller.
 func TestWhatALoginPlantsIsNotRun(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -64,8 +65,8 @@ func TestWhatALoginPlantsIsNotRun(t *testing.T) {
 	}
 }
 
-// The trigger on the outbox has no search_path of its own, so each name in it has to be PostgreSQL's: what a
-// writer's search_path finds first neither runs nor lets a row through.
+// TestPlantedBeforeTheLimits checks the trigger on the outbox, which has no search_path of its own. Objects
+// in a writer's search_path do not run and do not let a row pass.
 func TestPlantedBeforeTheLimits(t *testing.T) {
 	b, ctx := newBed(t), context.Background()
 	conn, err := b.pool.Acquire(ctx)
@@ -117,8 +118,8 @@ func TestPlantedBeforeTheLimits(t *testing.T) {
 	}
 }
 
-// What an operator's command says of itself is beside what the database knows of it; a relay changes of the
-// settings what it notes there, and nothing else.
+// TestRightsEndAtRows checks that an operator's audit has the login that the database reports, and that a
+// relay can change only its own settings.
 func TestRightsEndAtRows(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()

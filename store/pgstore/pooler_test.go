@@ -16,9 +16,8 @@ import (
 	"github.com/skald-go/skald/store/storetest"
 )
 
-// through is a bed in a database of its own, whose drivers go through PgBouncer in transaction mode. The
-// sessions that the pooler has in that database are shared with no other test, so that those of the bed can
-// be ended.
+// through returns a bed in its own database, whose drivers use PgBouncer in transaction mode. No other test
+// shares the pooler's sessions of that database, so those of the bed can be ended.
 func through(t testing.TB) *bed {
 	t.Helper()
 	direct, pooler := need.Postgres(t), need.PgBouncer(t)
@@ -64,7 +63,7 @@ func TestConformanceThroughPgBouncer(t *testing.T) {
 			t.Parallel()
 			h := harnessOf(through(t), mode)
 			h.Sample = sample
-			if mode == pgx.QueryExecModeCacheDescribe { // the one that the remedy names
+			if mode == pgx.QueryExecModeCacheDescribe { // the mode that the remedy names
 				h.Sample = quarter
 			}
 			storetest.Run(t, h)
@@ -78,8 +77,8 @@ func TestConformanceThroughPgBouncer(t *testing.T) {
 	})
 }
 
-// A pooler that does not know of named statements gives a session to one that has not prepared them, or has
-// others'.
+// TestLostNamedStatementNamesTheRemedy checks a pooler without support for named statements, which gives a
+// session to a client that has not prepared them, or has prepared others.
 func TestLostNamedStatementNamesTheRemedy(t *testing.T) {
 	if knowsStatements(t) {
 		t.Skip("this pooler knows named statements")
@@ -112,7 +111,8 @@ func TestLostNamedStatementNamesTheRemedy(t *testing.T) {
 	}
 }
 
-// knowsStatements: PgBouncer does from 1.21 on, with max_prepared_statements above 0.
+// knowsStatements reports whether PgBouncer supports named statements: from 1.21 on, with
+// max_prepared_statements above 0.
 func knowsStatements(t testing.TB) bool {
 	t.Helper()
 	config, err := pgx.ParseConfig(need.PgBouncer(t))
@@ -141,7 +141,8 @@ func knowsStatements(t testing.TB) bool {
 	return false
 }
 
-// All other tests have the server at hand: on Debian 12 the oldest version that is supported.
+// TestConformanceOnOtherVersions runs the suite on other versions. All other tests use the default server,
+// on Debian 12 the oldest supported version.
 func TestConformanceOnOtherVersions(t *testing.T) {
 	t.Parallel()
 	for _, major := range []string{"15", "16", "17", "18"} {

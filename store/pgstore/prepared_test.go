@@ -13,7 +13,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A prepared transaction is open until it is committed by its name, whoever prepared it, over a restart too.
+// TestPreparedTransaction checks that a prepared transaction stays open until it is committed by its name,
+// also over a restart.
 func TestPreparedTransaction(t *testing.T) {
 	c := need.NewCluster(t, "max_prepared_transactions = 4")
 	b := newBedAt(t, c.URL("postgres"))
@@ -25,7 +26,7 @@ func TestPreparedTransaction(t *testing.T) {
 	}
 	say("early", "PREPARE TRANSACTION 'early'")
 	say("late", "COMMIT")
-	// its locks would outlive a failure
+	// its locks would outlive a failed test
 	t.Cleanup(func() { _, _ = b.pool.Exec(context.Background(), "ROLLBACK PREPARED 'early'") })
 	if f := found(t, s, "prepared transactions"); f.Grade != skald.Doubtful ||
 		!strings.Contains(f.Saw, `"early" of `) || !strings.Contains(f.Remedy, "ROLLBACK PREPARED 'early'") {
@@ -50,7 +51,7 @@ func TestPreparedTransaction(t *testing.T) {
 	read(t, s, base, "early", "last")
 }
 
-// found is what an examination of the server says under a name.
+// found returns the result of an examination of the server with that name.
 func found(t *testing.T, s *Store, name string) skald.Finding {
 	t.Helper()
 	list, err := s.Examine(t.Context(), store.Exam{Server: true})
@@ -66,7 +67,7 @@ func found(t *testing.T, s *Store, name string) skald.Finding {
 	return skald.Finding{}
 }
 
-// read wants what lies between base and now, and returns the tick that ends it.
+// read fails the test unless want is between base and now, and returns the tick at the end.
 func read(t *testing.T, s *Store, base string, want ...string) string {
 	t.Helper()
 	tip, err := store.Snapshot(t.Context(), s, base)

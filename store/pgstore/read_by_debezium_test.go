@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/wal"
 )
 
-// A slotReader reads a slot, as Debezium does, and confirms what it is told to.
+// slotReader reads a slot, as Debezium does, and confirms places.
 type slotReader struct {
 	b    *bed
 	conn *pgconn.PgConn
@@ -60,7 +60,8 @@ func (b *bed) readsSlot(t testing.TB) *slotReader {
 
 func (r *slotReader) leave() { _ = r.s.Conn.Conn.Close() }
 
-// confirm moves the slot to a place. It repeats the place, as Debezium does: the server may be busy.
+// confirm moves the slot to a place. It repeats the message, as Debezium does, because the server may be
+// busy.
 func (r *slotReader) confirm(t testing.TB, at int64) {
 	t.Helper()
 	r.at = at
@@ -84,13 +85,13 @@ func (r *slotReader) confirm(t testing.TB, at int64) {
 		`SELECT confirmed_flush_lsn >= '0/0'::pg_lsn + $2::bigint FROM pg_replication_slots WHERE slot_name = $1`, r.b.slot(), at)
 }
 
-// place is one of the WAL behind all that is committed.
+// place returns a place of the WAL after all commits.
 func (b *bed) place(t testing.TB) int64 {
 	t.Helper()
 	return one[int64](t, b, `SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint`)
 }
 
-// A readByBed is an outbox that somebody else reads.
+// readByBed is an outbox that another program reads.
 type readByBed struct {
 	*bed
 	s    *Store
@@ -113,13 +114,13 @@ func newReadByBed(t *testing.T, b *bed) *readByBed {
 	return d
 }
 
-// again begins anew, as another process does.
+// again starts again, as another process does.
 func (d *readByBed) again(t *testing.T) {
 	t.Helper()
 	d.r = d.s.readBy(wal.FollowerOptions{Slot: d.slot(), Publication: d.slot(), Each: 1, CutEach: 1})
 }
 
-// look looks once, and stores what the relay would; it tells whether the position moved.
+// look looks once and stores the progress, as a relay does. It returns true if the position moved.
 func (d *readByBed) look(t *testing.T) bool {
 	t.Helper()
 	got, err := d.r.Lease(t.Context(), store.Ask{Look: &d.base})
@@ -147,13 +148,13 @@ func (d *readByBed) cuts(t *testing.T) {
 		func() bool { d.stays(t, ""); return d.newest(t) > asTick(t, d.base).ID })
 }
 
-// newest is the number of the newest snapshot.
+// newest returns the number of the newest snapshot.
 func (d *readByBed) newest(t *testing.T) int64 {
 	t.Helper()
 	return one[int64](t, d.bed, `SELECT coalesce(max(id), 0) FROM {skald_snapshot}`)
 }
 
-// passes writes a row, and has the slot's reader confirm it once a snapshot waits for that.
+// passes writes a row, and lets the slot's reader confirm it when a snapshot waits for that.
 func (d *readByBed) passes(t *testing.T, c *slotReader) {
 	t.Helper()
 	d.write(t)
@@ -161,7 +162,7 @@ func (d *readByBed) passes(t *testing.T, c *slotReader) {
 	c.confirm(t, d.place(t))
 }
 
-// stays wants the position to stay, and why.
+// stays fails the test unless the position stays for that reason.
 func (d *readByBed) stays(t *testing.T, why string) {
 	t.Helper()
 	if d.look(t) {
@@ -174,7 +175,7 @@ func (d *readByBed) stays(t *testing.T, why string) {
 
 func (d *readByBed) write(t *testing.T) { t.Helper(); d.exec(t, insertOld, d.old) }
 
-// kept wants Maintain to leave so many rows.
+// kept fails the test unless Maintain leaves n rows.
 func (d *readByBed) kept(t *testing.T, n int) {
 	t.Helper()
 	did := maintain(t, d.s)
@@ -183,7 +184,7 @@ func (d *readByBed) kept(t *testing.T, n int) {
 	}
 }
 
-// relay publishes all that is there, as skald relay would.
+// relay publishes all rows, as skald relay does.
 func (d *readByBed) relay(t *testing.T) {
 	t.Helper()
 	f := newFollower(d.s)
@@ -212,7 +213,7 @@ func (d *readByBed) doctor(t *testing.T, want string) {
 	t.Errorf("the doctor says nothing, want %s", want)
 }
 
-// The ring is emptied up to where the slot is confirmed, and no row more.
+// TestReadBy checks that the ring is emptied exactly up to the confirmed place of the slot.
 func TestReadBy(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(*testing.T, *readByBed){
@@ -252,7 +253,8 @@ func readByConfirmed(t *testing.T, d *readByBed) {
 	d.doctor(t, "positions follow slot")
 }
 
-// A row that commits behind a snapshot is not of it, though its number is smaller.
+// readByOpen checks that a row that commits after a snapshot is not part of it, although its number is
+// smaller.
 func readByOpen(t *testing.T, d *readByBed) {
 	c := d.readsSlot(t)
 	d.stays(t, "")
@@ -285,7 +287,7 @@ func readByOpen(t *testing.T, d *readByBed) {
 	d.kept(t, 0)
 }
 
-// Rows from before the slot are not in its stream: a relay has to publish them.
+// readByBefore checks that rows from before the slot are not in its stream: a relay must publish them.
 func readByBefore(t *testing.T, d *readByBed) {
 	d.write(t)
 	c := d.readsSlot(t)
@@ -309,7 +311,7 @@ func readByGone(t *testing.T, d *readByBed) {
 	d.dropSlot(t)
 	d.stays(t, "there is no slot")
 	d.doctor(t, "failed there is no slot")
-	d.makeSlot(t) // which does not have what was written before
+	d.makeSlot(t) // it does not have earlier rows
 	c = d.readsSlot(t)
 	c.confirm(t, d.place(t))
 	d.stays(t, "rows from before slot")
@@ -321,7 +323,7 @@ func readByGone(t *testing.T, d *readByBed) {
 	d.kept(t, 0)
 }
 
-// A slot of the same name that was made between two looks is another one.
+// readByAnew checks that a slot of the same name, created between two looks, counts as another one.
 func readByAnew(t *testing.T, d *readByBed) {
 	c := d.readsSlot(t)
 	d.stays(t, "")
@@ -336,7 +338,8 @@ func readByAnew(t *testing.T, d *readByBed) {
 	d.kept(t, 1)
 }
 
-// Another process goes on from the position, by what is stored with it: while the slot's reader is the same.
+// readByProcess checks that another process continues from the position, by the data stored with it, while
+// the slot's reader is the same.
 func readByProcess(t *testing.T, d *readByBed) {
 	c := d.readsSlot(t)
 	d.stays(t, "")
@@ -359,7 +362,7 @@ func readByProcess(t *testing.T, d *readByBed) {
 	d.kept(t, 1)
 }
 
-// A publication without the outbox, for a while, may have left rows out.
+// readByPublication checks a publication that lacked the outbox for a while, and may have missed rows.
 func readByPublication(t *testing.T, d *readByBed) {
 	c := d.readsSlot(t)
 	d.stays(t, "")
@@ -372,8 +375,8 @@ func readByPublication(t *testing.T, d *readByBed) {
 	d.kept(t, 1)
 }
 
-// Of a publication with a list of columns a connector reads the others as NULL: what it published so is not
-// published. One that lacks nothing that is read is as good as one without a list.
+// readByColumns checks a publication with a list of columns. A connector reads the others as NULL, so rows
+// published so do not count as published. A list with all columns that are read is as good as none.
 func readByColumns(t *testing.T, d *readByBed) {
 	const read = "id, source, type, time, key, seq, content_type, subject, schema, correlation_id, causation_id, traceparent, headers"
 	set := func(columns string) {
@@ -396,7 +399,7 @@ func readByColumns(t *testing.T, d *readByBed) {
 	d.kept(t, 1)
 }
 
-// A publication of the schema that was without it for a while is another one, too.
+// readBySchema checks the same for a publication of the schema that lacked it for a while.
 func readBySchema(t *testing.T, d *readByBed) {
 	name := sqlexec.Quoted(d.slot())
 	d.exec(t, `ALTER PUBLICATION `+name+` SET TABLES IN SCHEMA `+sqlexec.Quoted(d.schema))
@@ -410,8 +413,8 @@ func readBySchema(t *testing.T, d *readByBed) {
 	d.kept(t, 1)
 }
 
-// The connector may read by another publication than is looked at; and one that sends rows of the ring's
-// slots is not read by a connector of the outbox.
+// readByAnother checks a connector that uses another publication, and one that sends the rows of the ring's
+// slots, which a connector of the outbox does not read.
 func readByAnother(t *testing.T, d *readByBed) {
 	d.exec(t, `CREATE PUBLICATION `+sqlexec.Quoted(d.slot()+"_2")+
 		` FOR TABLE {skald_outbox} WITH (publish_via_partition_root = true)`)
@@ -426,8 +429,8 @@ func readByAnother(t *testing.T, d *readByBed) {
 	d.stays(t, "as rows of skald_outbox")
 }
 
-// A database that went back in time has a slot that is confirmed behind its end: Debezium says what it had
-// before. What is written up to there it does not read.
+// readByRestored checks a database that went back in time, whose slot is confirmed after the end of the
+// WAL: Debezium sends its earlier position, and does not read rows up to there.
 func readByRestored(t *testing.T, d *readByBed) {
 	c := d.readsSlot(t)
 	d.stays(t, "")
@@ -442,8 +445,8 @@ func readByRestored(t *testing.T, d *readByBed) {
 	d.kept(t, 1)
 }
 
-// Who reads the slot is hidden from a relay's role without pg_read_all_stats; else it has the rights it
-// needs.
+// readByRights checks a relay's role without pg_read_all_stats: it cannot see the slot's reader, but has
+// all other rights that it needs.
 func readByRights(t *testing.T, d *readByBed) {
 	d.readsSlot(t)
 	name := d.role(t, "relay")
@@ -456,7 +459,7 @@ func readByRights(t *testing.T, d *readByBed) {
 	d.s = own
 }
 
-// Who knows that the slot has every row says so. It goes for what is there then, and no more.
+// readByTrusted checks Trust: it applies to the rows that exist then, and no others.
 func readByTrusted(t *testing.T, d *readByBed) {
 	c := d.readsSlot(t)
 	d.write(t)
@@ -480,7 +483,8 @@ func readByTrusted(t *testing.T, d *readByBed) {
 	d.kept(t, 1)
 }
 
-// Beside a relay it says whether the relay may end: not before what is older than the slot was published.
+// readByStandsBy checks that next to a relay it reports whether the relay may end: not before the rows
+// older than the slot are published.
 func readByStandsBy(t *testing.T, d *readByBed) {
 	lease := func(s store.Source, owner string, leave bool) {
 		t.Helper()
@@ -498,7 +502,7 @@ func readByStandsBy(t *testing.T, d *readByBed) {
 	})
 	d.relay(t)
 	eventually(t, "it follows", func() bool { lease(d.r, "reads", false); return d.r.Listening().Why == "" })
-	d.write(t) // neither the relay nor a look before has seen it
+	d.write(t) // neither the relay nor an earlier look has seen it
 	lease(d.s, "a", true)
 	d.cuts(t)
 	d.kept(t, 2)
@@ -507,7 +511,7 @@ func readByStandsBy(t *testing.T, d *readByBed) {
 	d.kept(t, 0)
 }
 
-// A reader that confirms late: the position moves to the newest snapshot that is confirmed.
+// readByLate checks a reader that confirms late: the position moves to the newest confirmed snapshot.
 func readByLate(t *testing.T, d *readByBed) {
 	c := d.readsSlot(t)
 	d.stays(t, "")
@@ -521,7 +525,7 @@ func readByLate(t *testing.T, d *readByBed) {
 	d.kept(t, 0)
 }
 
-// A relay that was killed leaves windows open, of which it has not published all: they are not in the slot.
+// readByHalf checks windows that a killed relay left partly published: their rows are not in the slot.
 func readByHalf(t *testing.T, d *readByBed) {
 	d.write(t)
 	tip, err := store.Snapshot(t.Context(), d.s, "")
@@ -543,7 +547,7 @@ func readByHalf(t *testing.T, d *readByBed) {
 	d.kept(t, 1)
 }
 
-// All positions are moved at once: one that is behind the others counts, whichever is asked about.
+// readByBehind checks that all positions move together: one that is behind blocks the others.
 func readByBehind(t *testing.T, d *readByBed) {
 	d.write(t)
 	d.relay(t)
@@ -555,7 +559,7 @@ func readByBehind(t *testing.T, d *readByBed) {
 	d.kept(t, 2)
 }
 
-// Where a relay publishes, this one holds nothing.
+// readByBesideRelay checks that it owns no shard while a relay publishes.
 func readByBesideRelay(t *testing.T, d *readByBed) {
 	ask := func(s interface {
 		Lease(context.Context, store.Ask) (store.Leased, error)

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// A pausing runner does something before one of its transactions.
+// pausing is a runner that runs a function before one of its transactions.
 type pausing struct {
 	sqlexec.Runner
 	n, at int
@@ -25,7 +25,7 @@ func (s *pausing) Run(ctx context.Context, calls ...sqlexec.Call) error {
 	return s.Runner.Run(ctx, calls...)
 }
 
-// moved is a store of an outbox with n rows, of which a relay knew more than there is.
+// moved returns a store with n rows of an outbox that is behind a relay.
 func moved(t *testing.T, b *bed, n int) *Store {
 	t.Helper()
 	ctx, s := context.Background(), b.store(t)
@@ -47,7 +47,7 @@ func moved(t *testing.T, b *bed, n int) *Store {
 	return s
 }
 
-// unread wants a relay to find rows 1 to n, once each.
+// unread fails the test unless a relay finds rows 1 to n, once each.
 func unread(t *testing.T, b *bed, what string, n int) {
 	t.Helper()
 	ctx, s := context.Background(), b.store(t)
@@ -66,8 +66,8 @@ func unread(t *testing.T, b *bed, what string, n int) {
 	}
 }
 
-// A second recover stands at each of its transactions while the first does all of its own: what the first
-// gave to the relays is read.
+// TestReseatsOverlap stops a second recover at each of its transactions while the first one runs
+// completely: the rows that the first gave to the relays are read.
 func TestReseatsOverlap(t *testing.T) {
 	b, ctx, note := newBed(t), t.Context(), &store.Audit{Author: "ann", Action: "recover"}
 	for at := 1; ; at++ {
@@ -96,8 +96,8 @@ func TestReseatsOverlap(t *testing.T) {
 	}
 }
 
-// A recover whose client is gone goes on at the server: it waits for a writer, and comes to its end between
-// the steps of the next one.
+// TestRecoverOutlivesItsClient checks a recover whose client is gone: it continues at the server, waits for
+// a writer, and ends between the steps of the next one.
 func TestRecoverOutlivesItsClient(t *testing.T) {
 	b, ctx, note := newBed(t), t.Context(), &store.Audit{Author: "ann", Action: "recover"}
 	first, second := moved(t, b, 12), b.store(t)
@@ -109,7 +109,7 @@ func TestRecoverOutlivesItsClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone := make(chan error, 1)
-	go func() { // whose answer nobody hears
+	go func() { // its result is lost
 		_, err := first.Recover(ctx, note)
 		gone <- err
 	}()

@@ -23,7 +23,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A reader is a consumer in two instances, on a cluster of its own, that works while messages come.
+// reader is a consumer in two instances, on its own cluster, that works while messages arrive.
 type reader struct {
 	*testing.T
 	*need.Cluster
@@ -63,7 +63,7 @@ func newReader(t *testing.T) *reader {
 	return r
 }
 
-// work runs the instances, and a producer, until they are stopped.
+// work runs the instances and a producer until they are stopped.
 func (r *reader) work() (silence, stop func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	quiet := make(chan struct{})
@@ -118,15 +118,15 @@ func (r *reader) until(what string, ok func() bool) {
 	}
 }
 
-// The consumer's database is put back, under load, to what a backup of five seconds ago has, while its
-// instances live on. What they had taken since comes again from the broker, though it was acknowledged: in
-// the end every effect is there once, in order.
+// TestConsumerOfADatabaseThatWentBack restores the consumer's database under load to a backup of five
+// seconds ago, while its instances run. The broker delivers the messages since then again, although they
+// were acknowledged: in the end every effect exists once, in order.
 // Interleaving 5.
 func TestConsumerOfADatabaseThatWentBack(t *testing.T) {
 	r := newReader(t)
 	silence, stop := r.work()
 	defer stop()
-	// Of a shard that a database has never heard of, its backup cannot say where it stood.
+	// The backup cannot have the position of a shard that the database never had.
 	r.until("some are taken, of all shards", func() bool {
 		return r.handled() > 200 &&
 			strings.TrimSpace(r.SQL("stock", "SELECT count(*) FROM skald_checkpoint")) == "4"
@@ -162,8 +162,8 @@ func TestConsumerOfADatabaseThatWentBack(t *testing.T) {
 	}
 }
 
-// A consumer that runs ends when it is given shards again, by a server that is new to it, where numbers are
-// taken; and one that starts does not begin. Neither takes anything.
+// TestConsumerEndsWhereNumbersAreTaken checks that a running consumer ends when it gets shards from a new
+// server whose sequences return used numbers, and that a new one does not start. Neither handles a message.
 func TestConsumerEndsWhereNumbersAreTaken(t *testing.T) {
 	r := newReader(t)
 	running := make(chan error, 1)
@@ -178,7 +178,7 @@ func TestConsumerEndsWhereNumbersAreTaken(t *testing.T) {
 	}
 	say("m-1")
 	r.until("it is taken", func() bool { return r.handled() == 1 })
-	r.SQL("stock", "ALTER SEQUENCE skald_arrival RESTART") // as if this were the other end of a replication
+	r.SQL("stock", "ALTER SEQUENCE skald_arrival RESTART") // as at the other end of a replication
 	r.Stop("immediate")
 	r.Start()
 	ended := func(err error) {

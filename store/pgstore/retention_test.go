@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// oldSlot is one that Maintain may empty now, as the database's clock has it.
+// oldSlot returns a slot that Maintain may empty now, by the database's clock.
 func (b *bed) oldSlot(t *testing.T) int {
 	t.Helper()
 	today := one[int](t, b, `SELECT floor(extract(epoch FROM now()) / 86400)::integer`)
@@ -52,7 +52,8 @@ func maintain(t *testing.T, s *Store) store.Maintained {
 
 const insertOld = `INSERT INTO {skald_outbox} (topic, key, type, data, slot) VALUES ('orders', 'a', 't', '1', $1)`
 
-// A row that commits while retention waits for its slot was seen by no shard, and stays.
+// TestRetentionAgainstOpenWriter checks that a row that commits while the retention waits for its slot was
+// seen by no shard, and stays.
 // Interleaving 3.
 func TestRetentionAgainstOpenWriter(t *testing.T) {
 	b := newBed(t)
@@ -71,7 +72,7 @@ func TestRetentionAgainstOpenWriter(t *testing.T) {
 		if _, err := tx.Exec(ctx, b.q(insertOld), slot); err != nil {
 			t.Fatal(err)
 		}
-		// the writer of today goes on
+		// today's writer continues
 		b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'b', 't', '1')`)
 		if err := f.turn(ctx, 10); err != nil {
 			t.Fatal(err)
@@ -81,7 +82,7 @@ func TestRetentionAgainstOpenWriter(t *testing.T) {
 		go func() { done <- maintain(t, s) }()
 		waiting := 0
 		var got *store.Maintained
-		for got == nil && waiting == 0 { // until retention waits for the lock, or has given up
+		for got == nil && waiting == 0 { // until the retention waits for the lock, or has given up
 			select {
 			case d := <-done:
 				got = &d
@@ -119,8 +120,8 @@ func TestRetentionAgainstOpenWriter(t *testing.T) {
 	}
 }
 
-// A handler that has a mark in hand, however old its message is, keeps the retention from nothing, and is not
-// kept by it.
+// TestRetentionAgainstOpenHandler checks that a handler with a mark in progress, even of an old message,
+// and the retention do not block each other.
 // Interleaving 3.
 func TestRetentionAgainstOpenHandler(t *testing.T) {
 	b := newBed(t)
@@ -159,7 +160,8 @@ func TestRetentionBounds(t *testing.T) {
 	}
 }
 
-// Ticks that no shard needs go, an hour later; one that a shard needs stays.
+// TestOldTicksGo checks that ticks that no shard needs are deleted an hour later; one that a shard needs
+// stays.
 func TestOldTicksGo(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -197,7 +199,8 @@ func TestOldTicksGo(t *testing.T) {
 	}
 }
 
-// An inbox that stops in mid-handler loses its transaction to the database, and a rival goes on.
+// TestPausedInbox checks that the database ends the transaction of an inbox that is paused during its
+// handler, and that a rival continues.
 // Interleaving 11.
 func TestPausedInbox(t *testing.T) {
 	b := newBed(t)
@@ -270,7 +273,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// A transaction that was lent writes until its function says otherwise: that it only reads is no outage.
+// TestReadOnlyByAFunction checks that a lent transaction that the function made READ ONLY is no outage.
 func TestReadOnlyByAFunction(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), context.Background()
@@ -299,7 +302,8 @@ func TestReadOnlyByAFunction(t *testing.T) {
 	}
 }
 
-// A role that a function set and left is named as what may be the cause, where a right is missing at the end.
+// TestRoleLeftByAFunction checks that the error of a missing right at the commit names a role that a
+// function set as a possible cause.
 func TestRoleLeftByAFunction(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), context.Background()
@@ -319,7 +323,7 @@ func TestRoleLeftByAFunction(t *testing.T) {
 	}
 }
 
-// However many marks are to go, a run goes on until they are gone, or says that there are more.
+// TestMarksGoHoweverMany checks that a run deletes any number of marks, or reports that there are more.
 func TestMarksGoHoweverMany(t *testing.T) {
 	b := newBed(t)
 	b.exec(t, `INSERT INTO {skald_mark} (consumer, source, id, outcome, at)
@@ -338,7 +342,8 @@ func TestMarksGoHoweverMany(t *testing.T) {
 	}
 }
 
-// Whether all rows of a leaf are published is found out without reading them: the leaf is locked meanwhile.
+// TestLeafIsEmptiedUnread checks that the retention does not read the rows of a leaf to see whether all are
+// published, because the leaf is locked meanwhile.
 func TestLeafIsEmptiedUnread(t *testing.T) {
 	b, ctx := newBed(t), context.Background()
 	s := b.store(t)

@@ -15,7 +15,7 @@ import (
 
 var errKilled = errors.New("killed")
 
-// mortal dies behind so many transactions; the last one is committed, but nobody hears of it.
+// mortal dies after that many transactions. The last one is committed, but its result is lost.
 type mortal struct {
 	Database
 	left int
@@ -67,7 +67,8 @@ func TestRings(t *testing.T) {
 	}
 }
 
-// Rows fall on the leaves of the new ring at once, and those of the old one are kept as long as before.
+// TestOutboxRingChanges checks that new rows go into the leaves of the new ring, and that those of the old
+// one are kept as long as before.
 func TestOutboxRingChanges(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -107,9 +108,9 @@ func TestOutboxRingChanges(t *testing.T) {
 	if len(f.rows) != rows {
 		t.Errorf("%d rows came of %d", len(f.rows), rows)
 	}
-	// A relay that read the ring before the change must not empty by it.
+	// A relay that read the ring before the change must not empty a leaf by it.
 	for n := range 12 {
-		// whatever it took for over
+		// for any ring that it had
 		stale.Rows = admin.Rings{{Slots: 1, First: n}, {From: 1, Slots: 1, First: 12}}
 		if err := s.steward.EmptyRows(ctx, &stale); err != nil {
 			t.Fatal(err)
@@ -119,8 +120,8 @@ func TestOutboxRingChanges(t *testing.T) {
 	if n := one[int](t, b, `SELECT count(*) FROM {skald_outbox}`); n != rows {
 		t.Errorf("%d rows are left of %d that are young", n, rows)
 	}
-	// By an injected clock: in a week and a turn of the new ring all are gone, on whatever day this runs.
-	// What lies in a leaf of both rings waits until no day of either is in it.
+	// By an injected clock: after a week and a turn of the new ring all are gone, for any start of the
+	// test. A leaf of both rings waits until it has no day of either.
 	const last = 9 + 14
 	for d := 1; d <= last; d++ {
 		replaced(s, "Now", fmt.Sprintf(`SELECT floor(extract(epoch FROM clock_timestamp()))::bigint + %d`,
@@ -139,8 +140,8 @@ func TestOutboxRingChanges(t *testing.T) {
 	}
 }
 
-// A change that cannot have its lock gives way, again and again: a writer never waits for long, and once the
-// way is free it goes on.
+// TestRingChangeBesideOpenWriters checks that a change that cannot get its lock gives up and tries again,
+// so that a writer never waits long, and that it continues when the table is free.
 func TestRingChangeBesideOpenWriters(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -159,7 +160,7 @@ func TestRingChangeBesideOpenWriters(t *testing.T) {
 		done <- err
 	}()
 	waited := 0
-	for waited < 2 { // it came, gave up, and came again
+	for waited < 2 { // it tried, gave up, and tried again
 		for one[int](t, b,
 			`SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = '{skald_outbox}'::regclass`) == 0 {
 			select {

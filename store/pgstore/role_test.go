@@ -20,7 +20,7 @@ import (
 	"github.com/skald-go/skald/store/storetest"
 )
 
-// role makes a login with the rights of the role of that name, and nothing of PUBLIC's.
+// role creates a login with the rights of that role and none of PUBLIC's.
 func (b *bed) role(t testing.TB, role string) string {
 	t.Helper()
 	name := fmt.Sprintf(`It's a "%s" %d`, role, schemas.Add(1)+time.Now().UnixNano())
@@ -30,7 +30,7 @@ func (b *bed) role(t testing.TB, role string) string {
 	}
 	quoted := pgx.Identifier{name}.Sanitize()
 	t.Cleanup(func() { b.exec(t, "DROP OWNED BY "+quoted); b.exec(t, "DROP ROLE "+quoted) })
-	if role != "migrator" { // whose schema is not there yet
+	if role != "migrator" { // its schema does not exist yet
 		b.exec(t, "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA "+strings.TrimSuffix(b.prefix(), ".")+
 			" FROM PUBLIC")
 	}
@@ -43,7 +43,7 @@ func (b *bed) role(t testing.TB, role string) string {
 	return name
 }
 
-// as is a pool of somebody else's; bed.end ends those of the driver.
+// as returns a pool of another user; bed.end ends those of the driver.
 func (b *bed) as(t testing.TB, name, application string) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(b.url)
@@ -65,21 +65,21 @@ func (b *bed) storeAs(t testing.TB, name string) *Store {
 	return New(b.as(t, name, "one day"), &Options{Schema: b.schema})
 }
 
-// byRole is one driver of the suite's made of two processes: what a relay asks for goes to the relay's. No
-// station moves a shard in one transaction with other things, but the suite does: that needs the rights of
-// both.
+// byRole is a driver for the suite made of two processes: calls of a relay go to the relay's. The suite
+// moves a shard together with other changes in one transaction, which no component does: that needs the
+// rights of both.
 type byRole struct {
 	*Store
 	relay, both, owner *Store
-	members            string // the role of both, which the app's login is in without having its rights
+	members            string // the role of both; the app's login is a member without its rights
 }
 
-// Recover is the owner's: it writes what nobody else may.
+// Recover runs as the owner, because it writes tables that no other role may write.
 func (d byRole) Recover(ctx context.Context, note *store.Audit) (store.Recovered, error) {
 	return d.owner.Recover(ctx, note)
 }
 
-// Rename is the owner's, too.
+// Rename runs as the owner, too.
 func (d byRole) Rename(ctx context.Context, r store.Rename) (store.Renamed, error) {
 	return d.owner.Rename(ctx, r)
 }
@@ -140,7 +140,7 @@ func (d byRole) Deferred(ctx context.Context, q store.DeferredQuery) (store.Defe
 	return d.relay.Deferred(ctx, q)
 }
 
-// List of payloads, and of rows that wait, reads what only a relay may.
+// List reads payloads and waiting rows as the relay, because an app may not.
 func (d byRole) List(ctx context.Context, l store.List) (store.Listed, error) {
 	if l.Payloads || l.Waiting > 0 {
 		return d.relay.List(ctx, l)
@@ -152,11 +152,11 @@ func (d byRole) Maintain(ctx context.Context, m store.Maintain) (store.Maintaine
 	return d.relay.Maintain(ctx, m)
 }
 
-// roleSeat is a seat whose users have the rights of app and relay and no more.
+// roleSeat is a seat whose users have only the rights of app and relay.
 type roleSeat struct {
 	seat
 	app, relay, both string
-	own              *pgxpool.Pool // the app's, for transactions of the caller's own
+	own              *pgxpool.Pool // the app's, for transactions of the caller
 }
 
 func (b roleSeat) Driver(t testing.TB) store.Driver[pgx.Tx] {
@@ -194,7 +194,7 @@ func TestConformanceUnderRoles(t *testing.T) {
 	})
 }
 
-// appDay is all that an app ever asks of the store.
+// appDay uses the store as an app does.
 func appDay(ctx context.Context, s *Store, _ string) error {
 	ids := []string{"no uuid", uuid7.New(time.Now().Add(time.Hour)),
 		uuid7.New(time.Now().Add(-40 * admin.Day))}
@@ -253,7 +253,7 @@ func appDay(ctx context.Context, s *Store, _ string) error {
 	})
 }
 
-// quarantineDay is what an app asks of answers, floors and the quarantine.
+// quarantineDay uses answers, floors and the quarantine as an app does.
 func quarantineDay(ctx context.Context, s *Store) error {
 	old := aMark()
 	old.ID = uuid7.New(time.Now().Add(-5 * admin.Day))
@@ -284,8 +284,7 @@ func quarantineDay(ctx context.Context, s *Store) error {
 	return err
 }
 
-// stepDay is what an app asks of steps: one is taken and undone, of a saga so old that the floor is looked
-// at.
+// stepDay uses steps as an app does: it takes and undoes one, of a saga so old that the floor is checked.
 func stepDay(ctx context.Context, s *Store) error {
 	step := store.Step{Consumer: "c", Saga: uuid7.New(time.Now()), Name: "charge", State: store.StepDone,
 		Identity: aMark().Identity}
@@ -302,7 +301,7 @@ func stepDay(ctx context.Context, s *Store) error {
 	return nil
 }
 
-// sagaDay is what an app asks of sagas: one is started, claimed, moved on and ended.
+// sagaDay uses sagas as an app does: it starts, claims, moves and ends one.
 func sagaDay(ctx context.Context, s *Store) error {
 	ref := store.SagaRef{Name: "order", Key: uuid7.New(time.Now())}
 	hash := ref.Key
@@ -366,7 +365,7 @@ func sagaDay(ctx context.Context, s *Store) error {
 	return err
 }
 
-// trackedDay is what an app asks of sagas that it tracks.
+// trackedDay uses tracked sagas as an app does.
 func trackedDay(ctx context.Context, s *Store) error {
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		rows, err := s.LockTracked(ctx, tx, "order", uuid7.New(time.Now()))
@@ -379,12 +378,13 @@ func trackedDay(ctx context.Context, s *Store) error {
 	})
 }
 
-// relayDay is all that a relay ever asks of the store, but for emptying leaves; with a leaf's name only that.
+// relayDay uses the store as a relay does, except for emptying leaves. With the name of a leaf it only
+// empties that.
 func relayDay(ctx context.Context, s *Store, leaf string) error {
 	if leaf != "" {
 		return emptyLeaves(ctx, s, leaf)
 	}
-	sessionID := fmt.Sprint(time.Now().UnixNano()) // it takes over what a day that ended badly has left
+	sessionID := fmt.Sprint(time.Now().UnixNano()) // it takes over the shards of an earlier day that failed
 	got, err := s.Lease(ctx, store.Ask{Owner: "relay", Session: sessionID, TTL: time.Minute})
 	if err != nil {
 		return err
@@ -425,7 +425,7 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 		return err
 	}
 	for _, ttl := range []time.Duration{time.Minute, time.Hour, 0} {
-		// dry: what is to be emptied is emptied below, leaf by leaf
+		// a dry run: the leaves are emptied below, one by one
 		if _, err := s.Maintain(ctx, store.Maintain{Owner: sessionID, Lease: ttl, Leave: ttl == 0,
 			DryRun: true}); err != nil {
 			return err
@@ -440,7 +440,7 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 	return err
 }
 
-// emptyLeaves empties each leaf of that name, or with "" all, as Maintain does in the course of a month.
+// emptyLeaves empties each leaf of that name, or all for "", as Maintain does within a month.
 func emptyLeaves(ctx context.Context, s *Store, name string) error {
 	var k admin.Keeping
 	for i := range admin.Default().Slots() {
@@ -523,7 +523,7 @@ func keptDay(ctx context.Context, s *Store) error {
 	return err
 }
 
-// fill gives each leaf a row, and only that.
+// fill gives each leaf exactly one row.
 func (b *bed) fill(t testing.TB) {
 	t.Helper()
 	b.clear(t)
@@ -537,7 +537,8 @@ func (b *bed) fill(t testing.TB) {
 		`INSERT INTO {skald_relay} (owner, session, until) VALUES ('gone', '1', now() - interval '1 hour')`)
 }
 
-// Without one of its rights a role is told which and what gives it, and cannot work; with all of them it can.
+// TestEachRightIsNeeded checks that a role without one of its rights gets an error with the right and the
+// remedy, and that it works with all of them.
 func TestEachRightIsNeeded(t *testing.T) {
 	for role, day := range map[store.Role]func(ctx context.Context, s *Store,
 		leaf string) error{store.App: appDay, store.Relay: relayDay} {
@@ -575,7 +576,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 					t.Errorf("without %s the work ends with %v, which names no remedy", right.text, err)
 				}
 				errors.As(s.Check(ctx, role), &missing)
-				// the remedy cures what it names
+				// the remedy works
 				b.exec(t, strings.NewReplacer("{", "", "}", "").Replace(missing.Remedy))
 				if err := s.Check(ctx, role); err != nil {
 					t.Fatalf("behind %s: %v", missing.Remedy, err)
@@ -590,10 +591,10 @@ func TestEachRightIsNeeded(t *testing.T) {
 	}
 }
 
-// A grant is one right, as GRANT and REVOKE name it, and the leaf that it is about.
+// grant is one right, as in GRANT and REVOKE, and its leaf.
 type grant struct{ text, leaf string }
 
-// rights are those of a role, one by one.
+// rights returns the rights of a role, one by one.
 func (b *bed) rights(t testing.TB, role store.Role) (out []grant) {
 	t.Helper()
 	need, err := admin.Of(role)
@@ -626,7 +627,7 @@ func (b *bed) rights(t testing.TB, role store.Role) (out []grant) {
 	return out
 }
 
-// Nobody can do what is not theirs.
+// TestRolesEndWhereTheyShould checks that no role has more rights than its own.
 func TestRolesEndWhereTheyShould(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -686,7 +687,8 @@ func TestRolesEndWhereTheyShould(t *testing.T) {
 	}
 }
 
-// The migrator makes the tables in a schema that it was given, and can then give the others their rights.
+// TestMigratorRole checks that the migrator creates the tables in a given schema, and can then grant the
+// others their rights.
 func TestMigratorRole(t *testing.T) {
 	b := bare(t)
 	ctx := context.Background()
@@ -698,7 +700,7 @@ func TestMigratorRole(t *testing.T) {
 	if todo, err := Pending(ctx, pool, o); err != nil || len(todo) != 0 {
 		t.Errorf("pending: %v, %v", todo, err)
 	}
-	name := b.role(t, "app") // made, and given its rights, by the superuser; now by the owner
+	name := b.role(t, "app") // created and granted by the superuser; now by the owner
 	text, err := Grants("app", &GrantOptions{Schema: b.schema, Name: name})
 	if err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A unit whose message was finished before is rolled back by its Begin; who works in it all the same has it
-// whole.
+// TestUnitThatFoundItsMarkCanStillBeUsed checks that Begin rolls back a unit whose message is finished, and
+// that the unit still works for a caller that uses it.
 func TestUnitThatFoundItsMarkCanStillBeUsed(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
@@ -67,7 +67,8 @@ func TestUnitThatFoundItsMarkCanStillBeUsed(t *testing.T) {
 	}
 }
 
-// The bounds of a transaction hold whatever its first mark finds.
+// TestEveryIntakeIsBound checks that the timeouts of a transaction are set for any result of its first
+// mark.
 // Interleaving 11.
 func TestEveryIntakeIsBound(t *testing.T) {
 	b := newBed(t)

@@ -10,7 +10,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A step changes no index: its move is a HOT update. The move that ends a saga is none.
+// TestSagaMovesAreHot checks that the move of a step changes no index: it is a HOT update, except the move
+// that ends a saga.
 func TestSagaMovesAreHot(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), context.Background()
@@ -33,7 +34,7 @@ func TestSagaMovesAreHot(t *testing.T) {
 		}
 		hot := 0
 		err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
-			before := 0 // what the session has not reported yet counts, too
+			before := 0 // changes that the session has not reported yet count, too
 			const updates = "SELECT pg_stat_get_xact_tuples_hot_updated($1::regclass)"
 			if err := tx.QueryRow(ctx, updates, b.q("{skald_saga}")).Scan(&before); err != nil {
 				return err

@@ -14,18 +14,18 @@ import (
 	"github.com/skald-go/skald/store/storetest"
 )
 
-// A mutant is the driver with one bug: statements that say something else, or answers that are wrong.
+// mutant is the driver with one bug: changed statements, or wrong classifications of errors.
 type mutant struct {
 	bug        string
 	finds      string // the group and the test of the suite that must fail
-	says       string // what that test prints, as a pattern
-	from, into string // in each statement, as a pattern and its replacement
+	says       string // a pattern for the output of that test
+	from, into string // a pattern in each statement, and its replacement
 	outage     func(err error) bool
 	unitOutage func(err error) bool
 }
 
-// The families of bugs that no suite had until faults of each were found from outside: a size in bytes, a
-// clock that goes back or is wrong, an error that is classified wrongly.
+// Families of bugs that no test suite found at first: a size in bytes, a clock that is wrong or goes back,
+// an error that is classified wrongly.
 var mutants = []mutant{
 	{bug: "bytes: a page of the outbox ends by its rows", finds: "Window/Bytes", says: `page 0 has \d+ rows`,
 		from: `\b(o|w)\.upto <= \d+`, into: `$1.upto IS NOT NULL`},
@@ -60,7 +60,7 @@ var mutants = []mutant{
 		from: `SET version = s\.version \+ 1, session =`, into: `SET session =`},
 }
 
-// TestMutant is the suite over the mutant that the process is to have.
+// TestMutant runs the suite on the mutant that the process is to have.
 func TestMutant(t *testing.T) {
 	for _, m := range mutants {
 		if m.bug == seeded.Bug() {
@@ -76,7 +76,7 @@ func TestMutant(t *testing.T) {
 	t.Skip("TestFamiliesOfBugs runs this test, in processes with a bug")
 }
 
-// TestFamiliesOfBugs: the suite finds each mutant.
+// TestFamiliesOfBugs checks that the suite finds each mutant.
 func TestFamiliesOfBugs(t *testing.T) {
 	need.Postgres(t)
 	for _, m := range mutants {

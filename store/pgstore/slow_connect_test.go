@@ -9,7 +9,8 @@ import (
 	"github.com/skald-go/skald/internal/testlog"
 )
 
-// A store whose pool does not bound its connects is reported once, however many parts of a process use it.
+// TestPoolWithoutConnectTimeoutIsReportedOnce checks that a store whose pool has no connect timeout is
+// reported once per process.
 func TestPoolWithoutConnectTimeoutIsReportedOnce(t *testing.T) {
 	for query, lines := range map[string]int{"": 1, "&connect_timeout=60": 1, "&connect_timeout=30": 0,
 		"&connect_timeout=5": 0} {

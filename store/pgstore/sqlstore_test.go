@@ -13,10 +13,10 @@ import (
 	"github.com/skald-go/skald/store/storetest"
 )
 
-// sqlSeat is what storetest asks of a database, by database/sql.
+// sqlSeat is a database for storetest, over database/sql.
 type sqlSeat struct {
 	*bed
-	db   *sql.DB // beside the driver
+	db   *sql.DB // separate from the driver's
 	mode pgx.QueryExecMode
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/admin"
 )
 
-// A compensation that waits for the very row that is being forgotten finds the floor, and not "nothing to
-// undo".
+// TestStepThatIsForgottenUnderACompensation checks that a compensation that waits for the row that is being
+// deleted finds the floor, and not a missing step.
 // Interleaving 1.
 func TestStepThatIsForgottenUnderACompensation(t *testing.T) {
 	b := newBed(t)

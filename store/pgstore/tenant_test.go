@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// tenantOf is the setting that the policy of {account} asks for, from a header of the message.
+// tenantOf returns the setting for the policy of {account}, from a header of the message.
 func tenantOf(m skald.Message) []store.Setting {
 	for _, h := range m.Headers {
 		if h.Name == "tenant" {
@@ -28,7 +28,7 @@ func tenantOf(m skald.Message) []store.Setting {
 	return nil
 }
 
-// tenants makes a table whose rows are seen and written by their tenant alone, not by its owner either.
+// tenants creates a table whose rows only their tenant can read and write, not even its owner.
 func tenants(t *testing.T) (b *bed, app *pgxpool.Pool) {
 	b = newBed(t)
 	name := b.role(t, "app")
@@ -44,8 +44,9 @@ func tenants(t *testing.T) (b *bed, app *pgxpool.Pool) {
 
 const note = `INSERT INTO {account} SELECT $1, count(*), $2 FROM {account}`
 
-// Each handler sees and writes the rows of the tenant that its message names. A message that names none, or
-// writes rows of another, fails by itself: the others go on, and the consumer too.
+// TestTenantOfTheMessage checks that each handler reads and writes only the rows of the tenant of its
+// message. A message without a tenant, or that writes rows of another one, fails alone: other messages and
+// the consumer continue.
 func TestTenantOfTheMessage(t *testing.T) {
 	b, pool := tenants(t)
 	s := New(pool, &Options{Schema: b.schema})
@@ -88,8 +89,8 @@ func serveTenants[TTx any](t *testing.T, b *bed, s store.Driver[TTx],
 		}
 		all = append(all, m)
 	}
-	say("", "a none")    // no tenant: the policy has nothing to compare with
-	say("b", "a stolen") // a row of another
+	say("", "a none")    // without a tenant the policy has no value
+	say("b", "a stolen") // a row of another tenant
 	say("a\x00", "a no text")
 	for range 3 {
 		say("a", "a mine")

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A shard that has been in its first window for hours, while others went on, keeps the tick at its end: else
-// the database would seem to have moved.
+// TestTickOfAFirstWindowIsKept checks that the tick at the end of a shard's first window is kept, even if
+// the window was open for hours: otherwise the database would seem to have moved.
 func TestTickOfAFirstWindowIsKept(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)
@@ -33,7 +33,7 @@ func TestTickOfAFirstWindowIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	shard := got.Shards[0]
-	shard.Cursor.Tip = ticks[0] // as the relay has it; nothing of the window is acknowledged
+	shard.Cursor.Tip = ticks[0] // as the relay has it; no row of the window is acknowledged
 	if page, err := s.Pull(ctx, store.Window{Tip: ticks[0]}, 10); err != nil || len(page.Rows) != 1 {
 		t.Errorf("the first window has %d rows, %v", len(page.Rows), err)
 	}

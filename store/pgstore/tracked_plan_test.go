@@ -12,7 +12,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A tracker's statements find rows by the index, with a plan that was made on an empty table, too.
+// TestTrackedRowsAreFoundByTheIndex checks that a tracker's statements use the index, even with a plan for
+// an empty table.
 func TestTrackedRowsAreFoundByTheIndex(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)
@@ -43,8 +44,8 @@ func TestTrackedRowsAreFoundByTheIndex(t *testing.T) {
 	}
 }
 
-// Counting tracked sagas reads parts of two indexes, with a plan that was made on an empty table, too: not
-// the sagas that ended, nor those that are live and in time, but for 10,000 of them.
+// TestCountingTrackedSagasStaysCheap checks that counting tracked sagas reads parts of two indexes, even
+// with a plan for an empty table: no ended sagas, and at most 10,000 of those that are running in time.
 func TestCountingTrackedSagasStaysCheap(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/admin"
 )
 
-// A wire is a proxy that counts how often the client speaks after it has listened.
+// wire is a proxy that counts the round trips: how often the client sends after it has received.
 type wire struct {
 	at net.Listener
 	to string
@@ -92,7 +92,7 @@ func (w *wire) heard() {
 	w.listened = true
 }
 
-// count is the round trips of f.
+// count returns the number of round trips of f.
 func (w *wire) count(f func()) int {
 	w.mu.Lock()
 	w.trips, w.listened = 0, true
@@ -103,7 +103,7 @@ func (w *wire) count(f func()) int {
 	return w.trips
 }
 
-// pool is one connection through the wire.
+// pool returns a pool of one connection through the wire.
 func (w *wire) pool(t testing.TB, b *bed, mode pgx.QueryExecMode) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(b.url)
@@ -146,12 +146,12 @@ func TestRoundTrips(t *testing.T) {
 		b.clear(t)
 		s := New(w.pool(t, b, mode), &Options{Schema: b.schema})
 		for _, c := range tripCases(ctx, t, b, s) {
-			for range 2 { // warm: the first time statements are prepared
+			for range 2 { // the first run prepares the statements
 				c.do()
 			}
 			got := w.count(c.do)
 			for n := 0; n < 20 && got > c.want; n++ {
-				// a slow machine may ping an idle connection, or send one thing in two parts
+				// a slow machine may ping an idle connection, or send one message in two parts
 				got = w.count(c.do)
 			}
 			if got != c.want {
@@ -161,14 +161,14 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// arrives is the intake of a message that has just come.
+// arrives returns the intake of a message from the broker.
 func arrives() store.Intake {
 	m := aMark()
 	m.KeyOrder, m.Key = store.Arriving, []byte("k")
 	return store.Intake{Marks: []store.Mark{m}}
 }
 
-// A pool whose owner wants to know of each use of a connection gets each back.
+// TestNothingFollowsWhereEachUseCounts checks that a pool with hooks gets each connection back.
 func TestNothingFollowsWhereEachUseCounts(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -196,7 +196,7 @@ func TestNothingFollowsWhereEachUseCounts(t *testing.T) {
 	}
 }
 
-// What asks for a level of its own is begun at that.
+// TestNothingFollowsAtAnotherLevel checks that a unit with another isolation is begun with that.
 func TestNothingFollowsAtAnotherLevel(t *testing.T) {
 	b := newBed(t)
 	ctx, s := context.Background(), b.store(t)

@@ -23,7 +23,7 @@ func modes() []pgx.QueryExecMode {
 		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol}
 }
 
-// everyStore is a store for each way to a database whose sessions write and read text in an odd way.
+// everyStore returns a store for each way to a database whose sessions use an unusual text format.
 func (b *bed) everyStore(t *testing.T) map[string]store.Store {
 	t.Helper()
 	b.defaults = oddText()
@@ -38,7 +38,7 @@ func (b *bed) everyStore(t *testing.T) map[string]store.Store {
 	return out
 }
 
-// all is the outbox from its beginning.
+// all reads the whole outbox.
 func all(t *testing.T, s store.Store) []store.Row {
 	t.Helper()
 	tip, err := store.Snapshot(t.Context(), s, "")
@@ -52,7 +52,7 @@ func all(t *testing.T, s store.Store) []store.Row {
 	return page.Rows
 }
 
-// oddBase64 is base64 of any bytes with something done to it.
+// oddBase64 returns base64 of random bytes, damaged in some way.
 func oddBase64(rnd *rand.Rand) string {
 	const letters = "ABCDwxyz0129+/=== \n\r\t-_\u00e9"
 	b := []byte(strings.Repeat("YWJj", rnd.IntN(40)) + []string{"", "YQ==", "YWI=", "YR==", "Y",
@@ -64,8 +64,8 @@ func oddBase64(rnd *rand.Rand) string {
 	return strings.ToValidUTF8(string(b), "?")
 }
 
-// What the table takes every reader reads, whatever a writer puts into a row, and in whatever way the server
-// writes text.
+// TestWhatTheTableTakesCanBeRead checks that every reader can read every accepted row, for any content and
+// any text format of the server.
 func TestWhatTheTableTakesCanBeRead(t *testing.T) {
 	b := newBed(t)
 	rnd := rand.New(rand.NewPCG(4, 8))
@@ -84,7 +84,7 @@ func TestWhatTheTableTakesCanBeRead(t *testing.T) {
 		"294276-12-31 23:59:59+00", "4713-01-01 00:00:00+00 BC", "2026-02-03 04:05:06.789+00"}
 	taken, refused := 0, 0
 	put := func(columns, value string) {
-		for _, more := range []string{"", ", bucket"} { // a writer that fills bucket is believed more
+		for _, more := range []string{"", ", bucket"} { // a row with a bucket is checked less
 			set := "INSERT INTO {skald_outbox} (topic, type, data_bytes, key_bytes, " + columns + more +
 				`) VALUES ('t', 'x', '\x005c27ff', '\xff5c00', $1`
 			if more != "" {
@@ -121,11 +121,11 @@ func TestWhatTheTableTakesCanBeRead(t *testing.T) {
 	}
 }
 
-// A row that is there all the same and cannot be read is deferred under its name, as it lies there; others
-// are read, in Pull and in Retry alike. Who mends the copy has it read.
+// TestRowThatCannotBeRead checks that an unreadable stored row is deferred unchanged with its ID, and that
+// other rows are read by Pull and Retry. A repaired copy can be read.
 func TestRowThatCannotBeRead(t *testing.T) {
 	b := newBed(t)
-	// as rows came to be before they were held to it
+	// as rows were stored before the checks existed
 	b.exec(t, `DROP TRIGGER zz_skald_limits ON {skald_outbox}`)
 	for i, row := range []string{
 		`NULL, now()`, `'[["h","YWJj ZGVm"]]', now()`, `'["h"]', now()`, `NULL, 'infinity'`,
@@ -191,8 +191,8 @@ func unreadable(t *testing.T, b *bed, s store.Store) {
 	}
 }
 
-// A kept message that cannot be read is claimed as such, and those beside it as ever. Times that nobody could
-// read are not kept.
+// TestKeptMessageThatCannotBeRead checks that an unreadable parked message is claimed with a Fault, and
+// that others are not affected. Unreadable times are not stored.
 func TestKeptMessageThatCannotBeRead(t *testing.T) {
 	b := newBed(t)
 	ctx := t.Context()
@@ -239,8 +239,8 @@ func TestKeptMessageThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A row that somebody back-dated by two thousand years is the oldest by as much as can be told, and not by
-// less than nothing.
+// TestOldestRowOfAll checks that a row with a date two thousand years ago has the largest possible age, and
+// no negative one.
 func TestOldestRowOfAll(t *testing.T) {
 	b := newBed(t)
 	b.exec(t, `INSERT INTO {skald_outbox} (topic, type, time) VALUES ('t', 'x', '0001-01-01 00:00:00+00')`)

@@ -21,8 +21,8 @@ import (
 	"github.com/skald-go/skald/store/storetest"
 )
 
-// withNext are the migrations of this build and one of a build to come, testdata/migration/090_next.sql. It
-// changes a table that relays and migrations wait for.
+// withNext returns the migrations of this build and one of a later build, testdata/migration/090_next.sql.
+// It changes a table that relays and migrations wait for.
 func withNext(t testing.TB) fstest.MapFS {
 	t.Helper()
 	all := fstest.MapFS{}
@@ -42,7 +42,7 @@ func withNext(t testing.TB) fstest.MapFS {
 	return all
 }
 
-// next are the options of the build to come.
+// next returns the options of the later build.
 func (b *bed) next(t testing.TB) *MigrateOptions {
 	return &MigrateOptions{Schema: b.schema, Source: storetest.Source, files: withNext(t)}
 }
@@ -66,7 +66,7 @@ func (b *bed) migrateTo(t testing.TB, version int) {
 	}
 }
 
-// The oldest tables that this build says it works with are enough for all that it does.
+// TestConformanceOnTheOldestTables checks that this build works with the oldest tables that it supports.
 func TestConformanceOnTheOldestTables(t *testing.T) {
 	t.Parallel()
 	b := bare(t)
@@ -84,13 +84,14 @@ func TestConformanceOnTheOldestTables(t *testing.T) {
 				return err
 			}},
 	}
-	if oldest == admin.Newest(Migrations(), oldest) { // whose tables every other test has
+	if oldest == admin.Newest(Migrations(), oldest) { // all other tests use these tables
 		h.Sample = sample
 	}
 	storetest.Run(t, h)
 }
 
-// Tables that lack one of the migrations in the midst are as old as before it.
+// TestMigrationInTheMidst checks that tables without one of the earlier migrations have the version before
+// it.
 func TestMigrationInTheMidst(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)
@@ -102,8 +103,9 @@ func TestMigrationInTheMidst(t *testing.T) {
 	}
 }
 
-// A build to come adds something: it finds it pending, applies it once and notes it, and this build goes on.
-// What takes something away says from which build on, and this build refuses.
+// TestNextMigration checks a migration of a later build. If it only adds, it is pending, then applied and
+// recorded once, and this build continues. If it removes something, it names the first build that works,
+// and this build refuses.
 func TestNextMigration(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -138,11 +140,11 @@ func TestNextMigration(t *testing.T) {
 	}
 }
 
-// hot are the tables that business transactions and relays wait for.
+// hot lists the tables that business transactions and relays wait for.
 const hot = `(c.relname ~ '^skald_(outbox|mark|entity|shard|snapshot|relay|deferred)' AND c.relkind IN ('r', 'p'))`
 
-// A migration of tables in use neither rewrites a table, nor keeps a hot one under a lock that stops writers
-// for more than a second, nor waits for such a lock for long.
+// TestMigrationsDoNotStopAnybody checks that a migration of tables in use rewrites no table, blocks the
+// writers of a hot table for at most a second, and does not wait long for such a lock.
 func TestMigrationsDoNotStopAnybody(t *testing.T) {
 	b := bare(t)
 	ctx := context.Background()
@@ -169,7 +171,7 @@ func TestMigrationsDoNotStopAnybody(t *testing.T) {
 		text := sqlexec.Qualified(f.Text, prefix)
 		before, took := files(), time.Hour
 		var locks string
-		for busy := time.Now().Add(time.Minute); ; { // the machine may be: the quickest of all
+		for busy := time.Now().Add(time.Minute); ; { // the machine may be busy: the fastest run counts
 			err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
 				begun := time.Now()
 				if _, err := tx.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol); err != nil {
@@ -201,8 +203,8 @@ func TestMigrationsDoNotStopAnybody(t *testing.T) {
 	}
 }
 
-// A migration that needs a table which an open transaction has gives way to others again and again, and goes
-// on when the table is free.
+// TestMigrateBesideOpenWriter checks that a migration that needs a table of an open transaction gives way
+// again and again, and continues when the table is free.
 func TestMigrateBesideOpenWriter(t *testing.T) {
 	b := bare(t)
 	ctx := context.Background()
@@ -224,7 +226,7 @@ func TestMigrateBesideOpenWriter(t *testing.T) {
 		return one[int](t, b,
 			`SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{skald_relay}'::regclass`) > 0
 	}
-	for range 2 { // it comes, and goes
+	for range 2 { // it tries, and gives up
 		for _, want := range []bool{true, false} {
 			for waits() != want {
 				select {

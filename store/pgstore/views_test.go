@@ -18,12 +18,12 @@ import (
 	"github.com/skald-go/skald/store/storetest"
 )
 
-// A reel reads the outbox as a relay does, for some shards, and keeps its place in the database.
+// reel reads the outbox as a relay does, for some shards, and stores its position in the database.
 type reel struct {
 	s      *Store
 	shards []store.Shard
 	at     store.Cursor
-	took   map[int64]bool // what it published or deferred
+	took   map[int64]bool // rows that it published or deferred
 	aside  map[int64]bool
 }
 
@@ -76,7 +76,8 @@ func (r *reel) save(ctx context.Context, asides []store.DeferredRow) error {
 	return nil
 }
 
-// What the views say is what relays have read, whatever commits late, at whatever place they are.
+// TestViewsAgreeWithRelays checks that the views agree with the rows that relays have read, for late
+// commits and any position.
 func TestViewsAgreeWithRelays(t *testing.T) {
 	ctx := context.Background()
 	for seed := range uint64(4) {
@@ -134,7 +135,7 @@ func TestViewsAgreeWithRelays(t *testing.T) {
 	}
 }
 
-// compare asks every view.
+// compare compares every view.
 func (b *bed) compare(t *testing.T, reels []*reel, when string) {
 	t.Helper()
 	want := map[int64]string{}
@@ -185,7 +186,7 @@ func (b *bed) compare(t *testing.T, reels []*reel, when string) {
 // crowd fills the outbox with n rows.
 func (b *bed) crowd(t testing.TB, n int) {
 	t.Helper()
-	for range n / 100_000 { // each a transaction
+	for range n / 100_000 { // one transaction each
 		b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data, id, bucket)
 			SELECT 'orders', 'k' || g, 'order.placed', repeat('x', 100), md5(random()::text)::uuid, g % 1024 FROM generate_series(1, 100000) AS g`)
 	}
@@ -194,7 +195,8 @@ func (b *bed) crowd(t testing.TB, n int) {
 var viewsRows = flag.Int("views.rows", 1_000_000,
 	"how many rows the outbox has whose views are to be cheap, in steps of 100,000")
 
-// No view reads the whole outbox, whether or not anything is published, with statistics and without.
+// TestViewsAreCheap checks that no view reads the whole outbox, published or not, with and without
+// statistics.
 func TestViewsAreCheap(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it writes a million rows")
@@ -264,7 +266,7 @@ func (b *bed) cheap(t *testing.T, when string, most int) {
 	}
 }
 
-// buffers wants a statement to touch at most so many pages.
+// buffers fails the test if a statement uses more than most pages.
 func (b *bed) buffers(t *testing.T, when string, most int, sql string) {
 	t.Helper()
 	rows, err := b.pool.Query(context.Background(), "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) "+
@@ -295,7 +297,8 @@ func (b *bed) buffers(t *testing.T, when string, most int, sql string) {
 	}
 }
 
-// The view of the retention tells that it looked, what it emptied, and how old the rest is.
+// TestMaintenanceView checks that the view of the retention shows that it ran, the number of emptied
+// leaves, and the age of the remaining rows.
 func TestMaintenanceView(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)
@@ -305,7 +308,7 @@ func TestMaintenanceView(t *testing.T) {
 	}
 	b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type) VALUES ('t', 'a', 't')`)
 	maintain(t, s)
-	if got := one[string](t, b, view); got != "t t" { // looked, and the row's age
+	if got := one[string](t, b, view); got != "t t" { // it ran; the row's age
 		t.Errorf("with a row of today: %q", got)
 	}
 	tip, err := store.Snapshot(context.Background(), s, "")
@@ -315,7 +318,7 @@ func TestMaintenanceView(t *testing.T) {
 	cover(t, s, tip)
 	b.exec(t, `UPDATE {skald_outbox} SET slot = $1`, b.oldSlot(t))
 	maintain(t, s)
-	if got := one[string](t, b, view); got != "t t" { // looked, and emptied
+	if got := one[string](t, b, view); got != "t t" { // it ran, and emptied a leaf
 		t.Errorf("when it is emptied: %q", got)
 	}
 	if n := one[int](t, b,
@@ -324,7 +327,7 @@ func TestMaintenanceView(t *testing.T) {
 	}
 }
 
-// A mark of each kind is in the view as it is.
+// TestViewOfKeys checks a mark of each kind in the view.
 func TestViewOfKeys(t *testing.T) {
 	b := newBed(t)
 	want := storetest.Keyed(t, b.store(t))
@@ -332,7 +335,7 @@ func TestViewOfKeys(t *testing.T) {
 		"convert_from(result, 'UTF8')"), want)
 }
 
-// A step of each kind, and calls, are in the views as they are.
+// TestViewsOfStepsAndCalls checks a step of each kind, and calls, in the views.
 func TestViewsOfStepsAndCalls(t *testing.T) {
 	b := newBed(t)
 	steps, calls := storetest.Viewed(t, b.store(t))
@@ -340,7 +343,7 @@ func TestViewsOfStepsAndCalls(t *testing.T) {
 	b.saysView(t, storetest.CallsView, calls)
 }
 
-// saysView compares the lines that a query of a view gives.
+// saysView compares the lines of a query on a view.
 func (b *bed) saysView(t *testing.T, view string, want []string) {
 	t.Helper()
 	named := strings.NewReplacer("skald_keys", "{skald_keys}", "skald_steps", "{skald_steps}", "skald_calls",

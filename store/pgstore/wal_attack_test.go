@@ -22,8 +22,8 @@ import (
 
 const walsender = `SELECT count(*) FROM (SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1 AND active) AS t`
 
-// The slot is dropped under the reader: what is committed meanwhile is found by looking, the slot is made
-// anew, and that is said.
+// walSlotDropped drops the slot while it is read: the relay polls for commits meanwhile, creates the slot
+// again, and logs that.
 func walSlotDropped(t *testing.T, b *bed) {
 	t.Helper()
 	bus := newTap(t)
@@ -45,7 +45,8 @@ func walSlotDropped(t *testing.T, b *bed) {
 	eventually(t, "it is published", func() bool { return bus.has(`"after"`) })
 }
 
-// Of two relays with one slot one reads it and holds all shards; the other stands by, and takes over.
+// walStandby checks two relays with one slot: one reads it and owns all shards; the other is a standby, and
+// takes over.
 func walStandby(t *testing.T, b *bed) {
 	t.Helper()
 	bus := newTap(t)
@@ -66,7 +67,7 @@ func walStandby(t *testing.T, b *bed) {
 	eventually(t, "two rests", func() bool { return two.hears() && two.relay.Health().Shards == 16 })
 }
 
-// Where the slot is read by somebody who carries nothing, one relay of two works, by looking.
+// walSlotOfAStranger checks a slot that an unrelated program reads: one relay of two polls and publishes.
 func walSlotOfAStranger(t *testing.T, b *bed) {
 	t.Helper()
 	bus := newTap(t)
@@ -91,8 +92,8 @@ func walSlotOfAStranger(t *testing.T, b *bed) {
 	})
 }
 
-// The position moves where only others write, and all that was read is told to the server at the end: no WAL
-// is kept for nothing.
+// walQuietPublication checks that the position moves while only other tables are written, and that the
+// server gets the last position at the end, so that it keeps no WAL.
 func walQuietPublication(t *testing.T, b *bed) {
 	t.Helper()
 	r := b.reads(t, newTap(t), "one")
@@ -113,8 +114,8 @@ func walQuietPublication(t *testing.T, b *bed) {
 	}
 }
 
-// A publication without the table would tell of nothing: the relay looks, and hears again once it is
-// repaired.
+// walPublicationWithoutTheTable checks a publication that lacks the table: the relay polls, and is notified
+// again after the repair.
 func walPublicationWithoutTheTable(t *testing.T, b *bed) {
 	t.Helper()
 	bus := newTap(t)
@@ -133,7 +134,8 @@ func walPublicationWithoutTheTable(t *testing.T, b *bed) {
 	}
 }
 
-// A role that may not replicate works by looking, and says what it lacks.
+// walWithoutTheRight checks a role without the replication right: the relay polls and reports the missing
+// right.
 func walWithoutTheRight(t *testing.T, b *bed) {
 	t.Helper()
 	bus := newTap(t)
@@ -158,7 +160,8 @@ func walWithoutTheRight(t *testing.T, b *bed) {
 	}
 }
 
-// A commit is in the WAL before snapshots see it. Until a look has seen it the relay must not rest.
+// walCommitThatIsNotVisible checks that the relay is not idle before a look has seen each commit, because
+// the WAL has a commit before snapshots do.
 func walCommitThatIsNotVisible(t *testing.T, b *bed) {
 	t.Helper()
 	r := b.reads(t, newTap(t), "one")
@@ -185,7 +188,8 @@ func walCommitThatIsNotVisible(t *testing.T, b *bed) {
 	eventually(t, "it rests", r.hears)
 }
 
-// A large transaction holds up what the slot tells of later ones: they are found by looking.
+// walLargeTransaction checks a large transaction that delays the stream: the relay finds later commits by
+// polling.
 func walLargeTransaction(t *testing.T, b *bed) {
 	t.Helper()
 	bus := newTap(t)
@@ -207,8 +211,8 @@ func walLargeTransaction(t *testing.T, b *bed) {
 	}
 }
 
-// The table is changed while the slot is read, in transactions that also write: the relay hears on, and all
-// is published.
+// walTableChanges changes the table while the slot is read, in transactions that also write: the relay
+// continues, and all rows are published.
 func walTableChanges(t *testing.T, b *bed) {
 	t.Helper()
 	bus := newTap(t)
@@ -237,15 +241,15 @@ func walTableChanges(t *testing.T, b *bed) {
 	}
 }
 
-// An nth is what a writer of walSwitched says: the n-th message of a key.
+// nth is a message of walSwitched: the n-th of a key.
 type nth struct {
 	Key string `json:"key"`
 	N   int    `json:"n"`
 }
 
-// Relays that read the slot and relays that poll take turns, under writers that commit in another order than
-// they begin, while the slot is dropped and its reader's connection cut: each key's messages come in order,
-// repeats aside, and none is missing.
+// walSwitched alternates relays that read the slot and relays that poll, while writers commit in another
+// order than they began, the slot is dropped and its reader's connection cut. The messages of each key come
+// in order, except repeats, and none is missing.
 func walSwitched(t *testing.T, b *bed) {
 	t.Helper()
 	bus := newTap(t)
@@ -290,8 +294,8 @@ func walSwitched(t *testing.T, b *bed) {
 	bus.inOrder(t)
 }
 
-// saySomething says the next message of a key, whose row it locks before; its transaction has its number
-// before that, or after.
+// saySomething writes the next message of a key, after it locked the key's row. Its transaction gets its
+// number before that, or after.
 func (b *bed) saySomething(keys int) error {
 	ctx := context.Background()
 	return pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
@@ -309,7 +313,7 @@ func (b *bed) saySomething(keys int) error {
 	})
 }
 
-// inOrder looks at each key's messages: a repeat is one that came before, and the next one is the next.
+// inOrder checks the messages of each key: each is a repeat or the next one.
 func (p *tap) inOrder(t *testing.T) {
 	t.Helper()
 	last := map[string]int{}
@@ -345,7 +349,7 @@ func (b *bed) polls(t testing.TB, bus broker.Publisher, owner string) (stop func
 	return stop
 }
 
-// From PostgreSQL 17 on a slot may be kept in step by a standby.
+// TestWALOn18 checks a slot that a standby can synchronize, from PostgreSQL 17.
 func TestWALOn18(t *testing.T) {
 	b := on18(t)
 	bus := newTap(t)
@@ -358,7 +362,8 @@ func TestWALOn18(t *testing.T) {
 	eventually(t, "it is published", func() bool { return bus.has(`"said"`) })
 }
 
-// The server invalidates a slot that holds back too much WAL: it is made anew, and nothing is lost.
+// TestWALInvalidated checks that a slot which the server invalidated, because it kept too much WAL, is
+// created again, and that no row is lost.
 func TestWALInvalidated(t *testing.T) {
 	c := need.NewCluster(t, "wal_level = logical", "max_slot_wal_keep_size = '1MB'", "wal_keep_size = 0",
 		"max_wal_size = '32MB'", "min_wal_size = '32MB'")
@@ -382,8 +387,8 @@ func TestWALInvalidated(t *testing.T) {
 	}
 }
 
-// A standby that has no slot is promoted: commits are found by looking, and heard of again once a slot is
-// made there.
+// TestWALPromoted promotes a standby without a slot: the relay polls, and is notified again when it has
+// created a slot there.
 func TestWALPromoted(t *testing.T) {
 	first := need.NewCluster(t, "wal_level = logical")
 	second := first.Standby()

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// From PostgreSQL 18 on the server invalidates a slot that nobody reads for some time. It is made anew, and
-// what was committed meanwhile is found by looking.
+// TestWALIdleTimeout checks a slot that PostgreSQL 18 invalidated because nobody read it for some time: it
+// is created again, and the relay finds the commits meanwhile by polling.
 func TestWALIdleTimeout(t *testing.T) {
 	b := on18(t)
 	bus := newTap(t)
@@ -42,7 +42,7 @@ func TestWALIdleTimeout(t *testing.T) {
 	eventually(t, "it is published", func() bool { return bus.has(`"later"`) })
 }
 
-// on18 is a bed on a server that others use, which is left without its slot and publication.
+// on18 returns a bed on a shared server. Its slot and publication are removed at the end.
 func on18(t *testing.T) *bed {
 	t.Helper()
 	b := newBedAt(t, need.PostgresVersion(t, "18"))
@@ -56,9 +56,9 @@ func on18(t *testing.T) *bed {
 	return b
 }
 
-// The database is put back to a backup, which has no slot, while a relay reads it. The relay ends, and says
-// what to type; after that one by WAL makes its slot anew and publishes what the backup had not published,
-// and all that comes later.
+// TestWALRestored restores a backup, which has no slot, while a relay reads the database. The relay ends
+// and names the command. After that, a WAL relay creates its slot again and publishes all rows that the
+// backup had not published, and later ones.
 func TestWALRestored(t *testing.T) {
 	c := need.NewCluster(t, "wal_level = logical")
 	b := newBedAt(t, c.URL("postgres"))
@@ -84,7 +84,7 @@ func TestWALRestored(t *testing.T) {
 	c.Stop("immediate")
 	c.Restore(early)
 	c.Start()
-	b.pool.Reset() // what it has open ended with the server
+	b.pool.Reset() // its connections ended with the server
 	select {
 	case err = <-ended:
 	case <-ctx.Done():

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A tap is a broker that remembers what came, in order.
+// tap is a broker that records messages in order.
 type tap struct {
 	*membroker.Broker
 	mu   sync.Mutex
@@ -57,7 +57,7 @@ func (p *tap) distinct() int {
 	return len(p.data)
 }
 
-// A looker counts the looks of a relay.
+// looker counts the looks of a relay.
 type looker struct {
 	*WAL
 	looks atomic.Int64
@@ -70,7 +70,7 @@ func (l *looker) Lease(ctx context.Context, ask store.Ask) (store.Leased, error)
 	return l.WAL.Lease(ctx, ask)
 }
 
-// A hearer is a relay that hears of commits.
+// hearer is a relay that is notified of commits.
 type hearer struct {
 	*looker
 	relay *relay.Relay
@@ -78,7 +78,7 @@ type hearer struct {
 	stop  func()
 }
 
-// A heardLog keeps what was logged.
+// heardLog stores the log.
 type heardLog struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -133,7 +133,7 @@ func (b *bed) reads(t testing.TB, bus broker.Publisher, owner string) *hearer {
 	return r
 }
 
-// until waits until a query answers true.
+// until waits until a query returns true.
 func (b *bed) until(t testing.TB, what, sql string, args ...any) {
 	t.Helper()
 	eventually(t, what, func() bool {
@@ -165,8 +165,8 @@ func (b *bed) say(t testing.TB, data string) {
 		`INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', $1, 'said', to_json($1::text)::text)`, data)
 }
 
-// Each case has tables of its own in a server of its own: slots are the server's, and doctor speaks of all of
-// them.
+// TestWAL runs each case with its own tables on its own server, because slots belong to the server, and the
+// doctor examines all of them.
 func TestWAL(t *testing.T) {
 	c := need.NewCluster(t, "wal_level = logical", "fsync = off", "max_replication_slots = 20")
 	for _, one := range []struct {
@@ -186,8 +186,8 @@ func TestWAL(t *testing.T) {
 	}
 }
 
-// A relay that hears of commits makes slot and publication, publishes what others commit, and does not look
-// while nothing is committed.
+// walRests checks a relay that is notified of commits: it creates slot and publication, publishes commits
+// of others, and does not poll while there are none.
 func walRests(t *testing.T, b *bed) {
 	t.Helper()
 	bus := newTap(t)
