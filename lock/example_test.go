@@ -8,7 +8,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// Long work takes a token first. It is stored only if no other commit had the account in between.
+// ExampleOnce takes a token before long work. The result is stored only if no other commit had the account in
+// between.
 func ExampleOnce() {
 	ctx, db := context.Background(), memstore.New(nil)
 	account := lock.Entity{Space: "account", Key: "a-1"}

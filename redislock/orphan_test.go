@@ -24,7 +24,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A gate is a client with a function that runs before or instead of a call.
+// gate is a client with a function that runs before or instead of a call.
 type gate struct {
 	rediscmd.Client
 	do atomic.Pointer[func(ctx context.Context, commands [][]string) ([]rediscmd.Reply, error)]

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A ledger is the store of the story: PostgreSQL and Redis.
+// ledger is the store of the story: PostgreSQL and Redis.
 type ledger struct {
 	pool   *pgxpool.Pool
 	redis  *redis.Client

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A clock is a time by the wall clock and by the monotonic clock; the one that advanced more counts. The
+// clock is a time by the wall clock and by the monotonic clock; the one that advanced more counts. The
 // monotonic clock stops while the machine is suspended, and the wall clock may be set.
 type clock struct{ mono, wall time.Time }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// A till is a database, its rows, and two builds over it: the later build checks before it pays.
+// till is a database, its rows, and two builds over it: the later build checks before it pays.
 type till[TTx any] struct {
 	*testing.T
 	db    store.Driver[TTx]

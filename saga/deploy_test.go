@@ -108,7 +108,7 @@ func TestReplyAtAnOlderBuild(t *testing.T) {
 	}
 }
 
-// A renamed saga has a command, a call and a child in progress, and a wait. It is moved after the wait.
+// renamed is a saga with a command, a call and a child in progress, and a wait. It is moved after the wait.
 type renamed struct {
 	*desk[tx]
 	bank                *bank

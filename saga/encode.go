@@ -63,7 +63,7 @@ func readsOf[T any]() string {
 	return s.String()
 }
 
-// A shaper writes the JSON structure of a type.
+// shaper writes the JSON structure of a type.
 type shaper struct {
 	strings.Builder
 	reads bool // the structure that it decodes, not the one that it encodes

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A bank deduplicates by key. It loses the first Lose answers after they took effect.
+// bank deduplicates by key. It loses the first Lose answers after they took effect.
 type bank struct {
 	mu     sync.Mutex
 	paid   map[string]int // by key

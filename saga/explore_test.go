@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A stage is a set of sagas that two engines run. Right checks the effects of a saga that has ended. Want
+// stage is a set of sagas that two engines run. Right checks the effects of a saga that has ended. Want
 // names the sagas that end well.
 type stage struct {
 	def   func() (*saga.Definition[trip], func(db *memstore.Store, key string, done bool) error)

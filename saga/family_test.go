@@ -22,7 +22,7 @@ var (
 	further = saga.Signal[bool]{Name: "further"}
 )
 
-// A kin is a set of parents and children on SQLite, whose engine the test steps.
+// kin is a set of parents and children on SQLite, whose engine the test steps.
 type kin struct {
 	t     *testing.T
 	file  *sql.DB
@@ -190,7 +190,7 @@ func (k *kin) ledger() (out string) {
 	return out
 }
 
-// A childStands is a state of a child when its parent turns back.
+// childStands is a state of a child when its parent turns back.
 type childStands struct {
 	final   bool                       // the child is the parent's pivot
 	does    func(k *kin, inner string) // brings the child into the state

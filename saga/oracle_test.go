@@ -22,7 +22,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// A part is one step of a score: its predecessors, whether it is skipped or waits for a signal, and how
+// part is one step of a score: its predecessors, whether it is skipped or waits for a signal, and how
 // often it fails before it succeeds.
 type part struct {
 	after     []int
@@ -33,7 +33,7 @@ type part struct {
 	undoFails int
 }
 
-// A score is a random definition, and the events of its saga: the turns of the engine with signals or a
+// score is a random definition, and the events of its saga: the turns of the engine with signals or a
 // cancellation.
 type score struct {
 	parts    []part
@@ -137,7 +137,7 @@ func (s score) judge(status string, notes []string, turned bool) error {
 	return nil
 }
 
-// An oracle has sagas on one store.
+// oracle has sagas on one store.
 type oracle[TTx any] struct {
 	db    engine.DB[TTx]
 	lists store.Lister

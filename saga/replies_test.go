@@ -43,7 +43,7 @@ func parcelsUpTo(bytes int) *saga.Definition[order] {
 	return saga.New("parcels", &saga.Options[order]{Key: orderID, MaxBytes: bytes}, pack, pay)
 }
 
-// A desk is a database with sagas whose participants the test plays.
+// desk is a database with sagas whose participants the test plays.
 type desk[TTx any] struct {
 	t    *testing.T
 	db   store.Driver[TTx]

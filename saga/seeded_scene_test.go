@@ -383,7 +383,7 @@ func answers(e *saga.Engine[tx], in *inbox.Inbox[tx], d *saga.Definition[order],
 	}
 }
 
-// A service packs and unpacks, once and without a fault. If it is to refuse, it refuses the first command,
+// service packs and unpacks, once and without a fault. If it is to refuse, it refuses the first command,
 // and replies so after it has performed the second.
 type service struct {
 	w       *sagatest.World

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A bug is a bug of the engine, simulated in its store or clock.
+// bug is a bug of the engine, simulated in its store or clock.
 type bug struct {
 	name  string
 	scene func(b wiring) func(w *sagatest.World) error
@@ -144,7 +144,7 @@ func (b bug) absent(t *testing.T, s sagatest.Schedule, rest time.Duration) {
 	}
 }
 
-// A tamper simulates a bug between an engine and its database.
+// tamper simulates a bug between an engine and its database.
 type tamper struct {
 	ask   func(*store.Want)
 	claim func(*store.Saga)

@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A transientCase is a step, or its undo, that always fails by a transient error.
+// transientCase is a step, or its undo, that always fails by a transient error.
 type transientCase struct {
 	name string
 	fail func(ctx context.Context, tx pgx.Tx) error
@@ -54,7 +54,7 @@ func transientCases(schema string) []transientCase {
 	return cases
 }
 
-// A shelf is a schema whose clock is moved by changing the stored times.
+// shelf is a schema whose clock is moved by changing the stored times.
 type shelf struct {
 	*testing.T
 	pool   *pgxpool.Pool
@@ -128,7 +128,7 @@ func TestTransientFailuresFollowThePolicy(t *testing.T) {
 	})
 }
 
-// An unprobed database never answers a probe.
+// unprobed is a database that never answers a probe.
 type unprobed struct{ *pgstore.Store }
 
 func (*unprobed) Probe(context.Context) error { return errors.New("no answer") }

@@ -39,7 +39,7 @@ const (
 	attackKeys = 5
 )
 
-// An attack is an outbox on PostgreSQL with hot keys, and relays that stop, crash and pause.
+// attack is an outbox on PostgreSQL with hot keys, and relays that stop, crash and pause.
 type attack struct {
 	t        *testing.T
 	schema   string
@@ -105,7 +105,7 @@ func (a *attack) doze(ctx context.Context) {
 	}
 }
 
-// A dozer is a relay's database. The relay may pause before and after each call.
+// dozer is a relay's database. The relay may pause before and after each call.
 type dozer struct {
 	*pgstore.Store
 	a *attack
@@ -131,7 +131,7 @@ func (d dozer) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 	return d.Store.Lease(ctx, ask)
 }
 
-// A dozingBus is a relay's broker. The relay may pause before a publish.
+// dozingBus is a relay's broker. The relay may pause before a publish.
 type dozingBus struct {
 	broker.Broker
 	a *attack
@@ -453,6 +453,7 @@ func TestAttackFindsSkipLocked(t *testing.T) {
 	}
 }
 
+// TestAttackOnOrderKafka runs the attack with Kafka.
 // Interleaving 15.
 func TestAttackOnOrderKafka(t *testing.T) {
 	t.Parallel()

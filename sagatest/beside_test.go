@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A handWritten consumer has a deduplication table, which it writes in the transaction of the effect. It
+// handWritten is a consumer with a deduplication table, which it writes in the transaction of the effect. It
 // acknowledges after the commit.
 type handWritten struct {
 	proc *sagatest.Process

@@ -22,7 +22,7 @@ import (
 
 type outsideCall[TTx any] = call.Call[TTx, string, string, string]
 
-// A calls is a world with one consumer in two processes, which calls an external bank. One of its messages
+// calls is a world with one consumer in two processes, which calls an external bank. One of its messages
 // is to be undone while its outcome is unknown.
 type calls[TTx any] struct {
 	w     *sagatest.World
@@ -158,7 +158,7 @@ func (c *calls[TTx]) how(p *sagatest.Process) outsideCall[TTx] {
 	}
 }
 
-// An undoer requests the undo of the call for x, as soon as its outcome is known.
+// undoer requests the undo of the call for x, as soon as its outcome is known.
 type undoer[TTx any] struct{ db store.Driver[TTx] }
 
 func (u *undoer[TTx]) Step(ctx context.Context) (bool, error) {

@@ -32,7 +32,7 @@ type (
 	track struct{ Number string }
 )
 
-// A cashier is a fake of a payment provider that deduplicates by key.
+// cashier is a fake of a payment provider that deduplicates by key.
 type cashier struct {
 	charged, refunded map[string]int
 	forgetful         bool // it does not deduplicate
@@ -302,7 +302,7 @@ func TestCheckOfARenamedCall(t *testing.T) {
 			func() string { return fmt.Sprint(len(paid), " payments\n") }))
 }
 
-// A recorder is a T that only records failures.
+// recorder is a T that only records failures.
 type recorder struct {
 	sagatest.T
 	said []string

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A transfer takes cents from an account. It writes in one step what it has read in another.
+// transfer takes cents from an account. It writes in one step what it has read in another.
 type transfer struct {
 	ID, From string
 	Cents    int

@@ -211,7 +211,7 @@ func TestReplayOfWhatNeverComesUp(t *testing.T) {
 	}
 }
 
-// A loud recorder also records log lines.
+// loud recorder also records log lines.
 type loud struct{ recorder }
 
 func (l *loud) Logf(format string, args ...any) { l.Errorf(format, args...) }

@@ -55,7 +55,7 @@ func bringing[T any](of source, values []T) brings {
 	return b
 }
 
-// A value is another value of a source, or its lateness.
+// value is another value of a source, or its lateness.
 type value struct {
 	of   source
 	data json.RawMessage

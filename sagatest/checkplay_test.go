@@ -29,7 +29,7 @@ var (
 	wired    = skald.Event[string]{Topic: "bank.out", Type: "wired"}
 )
 
-// A claim is paid once a person has set the amount. Tests select its bugs.
+// claim is paid once a person has set the amount. Tests select its bugs.
 type claim struct {
 	lapses  bool
 	grant   func(tx mtx, v verdict, there bool) (int, error)
@@ -216,7 +216,7 @@ func TestCheckTriesAValueThatAnotherOneLeadsTo(t *testing.T) {
 	}
 }
 
-// A deadly recorder ends its check as a T does, but the test continues.
+// deadly recorder ends its check as a T does, but the test continues.
 type deadly struct{ recorder }
 
 func (d *deadly) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }

@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A point is a place for a fault.
+// point is a place for a fault.
 type point struct {
 	at               int
 	what             string

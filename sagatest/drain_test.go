@@ -47,7 +47,7 @@ func ExampleDrain() {
 	// Output: tea <nil>
 }
 
-// A draining is a service to be drained.
+// draining is a service to be drained.
 type draining struct {
 	db  *memstore.Store
 	bus *membroker.Broker

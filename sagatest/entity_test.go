@@ -28,11 +28,11 @@ import (
 var entityTries = flag.Int("entity.tries", 400,
 	"how often an order is updated and cancelled at the same time")
 
-// An account is an entity that is read, changed in memory and written back. Without protection, a write in
+// account is an entity that is read, changed in memory and written back. Without protection, a write in
 // between is lost.
 type account struct{ version, updates, cancels int64 }
 
-// An accounts is the store of accounts.
+// accounts is the store of accounts.
 type accounts[TTx any] struct {
 	db    store.Driver[TTx]
 	read  func(ctx context.Context, tx TTx, id string) (account, error)

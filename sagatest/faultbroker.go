@@ -130,7 +130,7 @@ func (b *faultyBroker) Close() error {
 	return b.Broker.Close()
 }
 
-// A faultyPending is the result of a call. Some messages were not published, or are reported as not
+// faultyPending is the result of a call. Some messages were not published, or are reported as not
 // published.
 type faultyPending struct {
 	b     *faultyBroker

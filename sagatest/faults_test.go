@@ -28,7 +28,7 @@ type (
 	said struct{ N int }
 )
 
-// A chain is three services under Run. The second one forwards the messages of the first one to the third.
+// chain is three services under Run. The second one forwards the messages of the first one to the third.
 // Each dies by the faults, and restarts.
 type chain struct {
 	t      *testing.T

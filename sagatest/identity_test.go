@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A desk receives a message that came again with another payload, a message that is older than the marks,
+// desk receives a message that came again with another payload, a message that is older than the marks,
 // and a refused one. All messages are repeated. An operator admits the quarantined ones. A job of two
 // processes is done once.
 type desk[TTx any] struct {

@@ -25,12 +25,12 @@ const (
 // mostNamed limits the messages that an error names.
 const mostNamed = 3
 
-// A backlogger is a Stepper that reports the backlog of its database, as relays and inboxes do.
+// backlogger is a Stepper that reports the backlog of its database, as relays and inboxes do.
 type backlogger interface {
 	Backlog(ctx context.Context) (store.Backlog, error)
 }
 
-// A keeper is a Stepper that stores messages which did not take effect, as inboxes do.
+// keeper is a Stepper that stores messages which did not take effect, as inboxes do.
 type keeper interface {
 	Kept(ctx context.Context, limit int) ([]store.Parked, error)
 }

@@ -41,7 +41,7 @@ const (
 	payday         = 12 // the turn of the deposits: the first orders are decided by then
 )
 
-// A load is the set of requests in one world.
+// load is the set of requests in one world.
 type load struct {
 	orders   []order
 	cancels  []order // the orders that are cancelled after they are placed
@@ -169,7 +169,7 @@ func (o *operator) Step(ctx context.Context) (bool, error) {
 	return o.turn < 10 || o.turn < o.m.anew+3, nil
 }
 
-// A session is one session of a process.
+// session is one session of a process.
 type session struct {
 	p       *sagatest.Process
 	service string

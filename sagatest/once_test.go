@@ -23,10 +23,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A payment is the result of once.Do.
+// payment is the result of once.Do.
 type payment struct{ Cents int }
 
-// A till is the database of payments.
+// till is the database of payments.
 type till[TTx any] struct {
 	*ground[TTx]
 	// waited reports whether a transaction waits; true if only the database could know.

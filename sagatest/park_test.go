@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A parking is a world with one consumer in two processes. Some messages fail for a while; one fails until
+// parking is a world with one consumer in two processes. Some messages fail for a while; one fails until
 // an operator redrives it.
 type parking[TTx any] struct {
 	w     *sagatest.World
@@ -112,7 +112,7 @@ func (p *parking[TTx]) handle(_ context.Context, tx TTx, m skald.Received[string
 	return nil
 }
 
-// A redriver redrives dead letters, with audit records, until no more are expected.
+// redriver redrives dead letters, with audit records, until no more are expected.
 type redriver[TTx any] struct {
 	p    *parking[TTx]
 	db   store.Driver[TTx]

@@ -61,7 +61,7 @@ func (p *Process) opened(what any, end func()) {
 
 func (p *Process) closed(what any) { delete(p.open, what) }
 
-// A call is one I/O, for the trace.
+// call is one I/O, for the trace.
 type call struct {
 	act    string
 	note   func() string

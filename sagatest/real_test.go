@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/sagatest"
 )
 
-// A placed is a world on a database, and its rest before the final checks.
+// placed is a world on a database, and its rest before the final checks.
 type placed struct {
 	build func(*sagatest.World) error
 	rest  time.Duration

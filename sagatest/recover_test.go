@@ -21,7 +21,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// A moved is a world whose database goes back in time twice, while it is written to, relayed and emptied.
+// moved is a world whose database goes back in time twice, while it is written to, relayed and emptied.
 // An operator recovers it.
 type moved[TTx any] struct {
 	w    *sagatest.World

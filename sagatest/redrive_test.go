@@ -66,7 +66,7 @@ func (r *refunding[TTx]) undone(saga string) error {
 	return fmt.Errorf("it has %q, the bank moved %v", got, r.bank.ledger)
 }
 
-// A release redrives dead letters after some rounds.
+// release redrives dead letters after some rounds.
 type release[TTx any] struct {
 	db     store.Driver[TTx]
 	rounds int

@@ -23,7 +23,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A rollout is a consumer in two builds, one of which handles another type, too. The consumer was ready
+// rollout is a consumer in two builds, one of which handles another type, too. The consumer was ready
 // before the first message was written.
 type rollout struct {
 	w    *sagatest.World

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A bug removes a safeguard.
+// bug removes a safeguard.
 type bug struct {
 	name  string
 	wire  wiring

@@ -31,7 +31,7 @@ import (
 	"github.com/skald-go/skald/sagatest"
 )
 
-// A realShop is the shop of the examples: six services in six processes, on any databases.
+// realShop is the shop of the examples: six services in six processes, on any databases.
 type realShop[TTx any] struct {
 	w    *sagatest.World
 	dbs  *place.Databases[TTx]
@@ -192,7 +192,7 @@ func (s *realShop[TTx]) audit() error {
 	return err
 }
 
-// A template is a folder with the shop's empty databases. Each world gets a copy.
+// template is a folder with the shop's empty databases. Each world gets a copy.
 func template(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()

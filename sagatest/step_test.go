@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A barring is a world with one consumer in two processes. Steps and their undos arrive on two topics and
+// barring is a world with one consumer in two processes. Steps and their undos arrive on two topics and
 // with different keys, in any order. An operator redrives dead letters.
 type barring[TTx any] struct {
 	w    *sagatest.World
@@ -127,7 +127,7 @@ func (b *barring[TTx]) undo(_ context.Context, tx TTx, m skald.Received[string],
 	return inbox.Result{}, b.on.update(tx, m.Value, func(old string) string { return old + "undid " })
 }
 
-// A stepRedriver redrives dead letters once the cause is removed.
+// stepRedriver redrives dead letters once the cause is removed.
 type stepRedriver[TTx any] struct {
 	on   *ground[TTx]
 	db   store.Driver[TTx]

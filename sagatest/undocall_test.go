@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A refunding is a world with one consumer in two processes, which calls a bank to charge and to refund.
+// refunding is a world with one consumer in two processes, which calls a bank to charge and to refund.
 // Steps and undos arrive on two topics and with different keys, some repeatedly.
 type refunding[TTx any] struct {
 	w    *sagatest.World

@@ -29,7 +29,7 @@ type check struct {
 	run  func() error
 }
 
-// An event is one I/O.
+// event is one I/O.
 type event struct {
 	turn        int  // the number of the turn
 	effect      bool // it changed something outside the process

@@ -12,13 +12,13 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// A Mark is the progress of a step.
+// Mark is the progress of a step.
 type Mark struct {
 	Text  string // "done", "2 of 3 done, 1 stuck"
 	Class Class
 }
 
-// A Class determines the colour of a step.
+// Class determines the colour of a step.
 type Class string
 
 // The classes.

@@ -47,7 +47,7 @@ func unescaped(s string) string {
 	return strings.NewReplacer("%25", "%", "%3A", ":", "%0A", "\n", "%0D", "\r").Replace(s)
 }
 
-// A command identifies a command of a saga: the step, the direction, and the number of the attempt.
+// command identifies a command of a saga: the step, the direction, and the number of the attempt.
 type command struct {
 	Saga             string // its id
 	Step, Occurrence string

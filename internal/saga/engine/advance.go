@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A moved saga is the result of an event from outside the engine's own work.
+// moved is the result of an event from outside the engine's own work.
 type moved struct {
 	store.SagaMove
 	was     plan.State

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Definition is a saga's definition, ready to run.
+// Definition is a saga's definition, ready to run.
 type Definition struct {
 	Name     string
 	Hash     string
@@ -109,7 +109,7 @@ type Request[TTx any] struct {
 	Read func(outcome string) (output json.RawMessage, refused bool, reason string, err error)
 }
 
-// A Command is a message to a participant and its replies.
+// Command is a message to a participant and its replies.
 type Command struct {
 	Topic, Type string
 
@@ -118,14 +118,14 @@ type Command struct {
 	Refused []Reply
 }
 
-// A Reply is one kind of reply.
+// Reply is one kind of reply.
 type Reply struct {
 	Topic, Type string
 	// Read decodes a reply: the output, or the reason of a refusal.
 	Read func(ctx context.Context, m skald.Message) (output json.RawMessage, reason string, err error)
 }
 
-// A Child is a saga that a step starts.
+// Child is a saga that a step starts.
 type Child struct {
 	Definition *Definition
 	Input      func(f *Facts) (in any, err error)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A storeClock is an estimate of the store's clock.
+// storeClock is an estimate of the store's clock.
 type storeClock struct {
 	local func() time.Time
 	ahead atomic.Int64

@@ -13,7 +13,7 @@ const (
 	latest  = 5 * time.Millisecond
 )
 
-// A usual is such an estimate. A poll before it is mostly too early. One poll in seven may be too early, so
+// usual is such an estimate. A poll before it is mostly too early. One poll in seven may be too early, so
 // that few sagas wait too long.
 type usual struct{ after atomic.Int64 }
 

@@ -16,14 +16,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A db stores definitions.
+// db stores definitions.
 type db interface {
 	Check(ctx context.Context, as store.Role) error
 	List(ctx context.Context, l store.List) (store.Listed, error)
 	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 }
 
-// A book has the definitions of this build, and those of other builds as far as they were read.
+// book has the definitions of this build, and those of other builds as far as they were read.
 type book struct {
 	db      db
 	log     *slog.Logger

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A shelf stores the definitions of builds.
+// shelf stores the definitions of builds.
 type shelf struct {
 	noted []store.SagaDefinition
 	reads int

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An endNotifier is a saga that has ended.
+// endNotifier is a saga that has ended.
 type endNotifier struct {
 	Saga  store.Saga
 	State plan.State

@@ -34,7 +34,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A DB is the store of an engine.
+// DB is the store of an engine.
 type DB[TTx any] interface{ store.Driver[TTx] }
 
 // Options of an Engine. Package saga fills in the defaults.
@@ -52,7 +52,7 @@ type Options struct {
 	Metrics   *telemetry.Saga
 }
 
-// An Engine runs sagas of its own definitions.
+// Engine runs sagas of its own definitions.
 type Engine[TTx any] struct {
 	db      DB[TTx]
 	o       Options

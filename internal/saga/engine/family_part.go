@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A child is to be started, or turned back, in the commit of its parent's state.
+// child is a saga to be started, or turned back, in the commit of its parent's state.
 type child struct {
 	Action plan.Action // of the parent's step
 	Def    *Definition
@@ -22,7 +22,7 @@ type child struct {
 	Parent sagarow.Ancestor
 }
 
-// A familyError is the reason why a child was not started or turned back. After its transaction is rolled
+// familyError is the reason why a child was not started or turned back. After its transaction is rolled
 // back, the parent applies Event instead.
 type familyError struct {
 	Event plan.Event

@@ -15,7 +15,7 @@ import (
 // errMoved means that the saga was written by another process or transaction since it was read.
 var errMoved = errors.New("the saga has moved on")
 
-// A refusal is the reason why the database, which answers, refuses the result of an action. It counts as a
+// refusal is the reason why the database, which answers, refuses the result of an action. It counts as a
 // failed attempt of the action, after the saga was read again.
 type refusal struct {
 	Action plan.Action

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A lostError is errMoved for an action: at the commit, the saga no longer had the version that was read.
+// lostError is errMoved for an action: at the commit, the saga no longer had the version that was read.
 type lostError struct {
 	a       plan.Action
 	version int64

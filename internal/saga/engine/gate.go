@@ -19,13 +19,13 @@ const (
 	inVain   = time.Minute // after so long without success, the saga does not run alone
 )
 
-// A seat is the state of a saga at the gate.
+// seat is the state of a saga at the gate.
 type seat struct {
 	LeaseEnd atomic.Int64 // end of the saga's lease, in nanoseconds by this process's clock
 	Alone    bool         // it runs alone, or waits to. Used only by the saga's goroutine
 }
 
-// A crashGate keeps a saga that may crash the process away from all others in the process.
+// crashGate keeps a saga that may crash the process away from all others in the process.
 type crashGate struct {
 	now  func() time.Time
 	over chan struct{} // signals the end of a turn

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A bench is a gate with a clock that the test moves.
+// bench is a gate with a clock that the test moves.
 func bench() (g *crashGate, pass func(time.Duration)) {
 	now := time.Unix(1_000, 0)
 	return newCrashGate(func() time.Time { return now }), func(d time.Duration) { now = now.Add(d) }

@@ -10,13 +10,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A commitDB is the store of a writer.
+// commitDB is the store of a writer.
 type commitDB interface {
 	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 	Outage(err error) bool
 }
 
-// A writer writes, in one commit, all effects that arrived during the previous commit. It does not wait for
+// writer writes, in one commit, all effects that arrived during the previous commit. It does not wait for
 // more.
 type writer struct {
 	db      commitDB

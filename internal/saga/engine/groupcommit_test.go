@@ -12,7 +12,7 @@ import (
 
 var errBad = errors.New("a check constraint")
 
-// A table applies effects, except those of one key. Its first commit blocks until the test allows it.
+// table applies effects, except those of one key. Its first commit blocks until the test allows it.
 type table struct {
 	may chan struct{}
 
@@ -55,7 +55,7 @@ func TestEffectsDuringACommitShareTheNextOne(t *testing.T) {
 	write := func(key string, stored bool, fails error) {
 		writes.Go(func() {
 			if stood, err := w.Write(ctx, move(key)); stood != stored || !errors.Is(err, fails) {
-				t.Errorf("%s: it stored: %t, %v", key, stood, err)
+				t.Errorf("%s: it is stored: %t, %v", key, stood, err)
 			}
 		})
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// A key identifies the call of a function: for a step of a saga, or for its undo.
+// key identifies the call of a function: for a step of a saga, or for its undo.
 type key struct {
 	ID, Step, Occurrence string // ID is the saga's
 	Verb                 plan.Verb
@@ -19,7 +19,7 @@ type key struct {
 // hangsOf returns the key of an action of the saga with an id.
 func hangsOf(id string, a plan.Action) key { return key{id, a.Step, a.Occurrence, a.Verb} }
 
-// A hangingFunction is a running function, or one that has returned.
+// hangingFunction is a running function, or one that has returned.
 type hangingFunction struct {
 	Key key
 	// under functions.mu

@@ -17,7 +17,7 @@ import (
 // while another step of it is in a transaction.
 const lookAgain = 30 * time.Second
 
-// A holdDB is the store of entities.
+// holdDB is the store of entities.
 type holdDB[TTx any] interface {
 	LockSagas(ctx context.Context, tx TTx, refs ...store.SagaRef) ([]store.Saga, error)
 	HoldEntities(ctx context.Context, tx TTx, h store.EntityHold) (first bool, err error)

@@ -23,7 +23,7 @@ const graceTime = 5 * time.Second
 // stored. A deadlock is over by then. After such a failure was stored, the next one is stored at once.
 const inPlace = 3
 
-// A function runs a step in a transaction, and returns the resulting event.
+// function runs a step in a transaction, and returns the resulting event.
 type function[TTx any] func(ctx context.Context, tx TTx, f *Facts) (plan.Event, error)
 
 // function returns the user's function for an action, or nil if the action needs none in a transaction.

@@ -21,7 +21,7 @@ import (
 // usualTimeout is the timeout of a function without its own.
 const usualTimeout = 30 * time.Second
 
-// A saga is in progress in one goroutine.
+// saga is a saga in progress, in one goroutine.
 type saga struct {
 	Def    *Definition
 	Row    store.Saga // as last read or written

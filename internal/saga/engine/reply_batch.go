@@ -22,7 +22,7 @@ const (
 	orphan  plan.Outcome = "orphan"  // its saga or its command is unknown
 )
 
-// A reply is one reply of a batch, and its outcome.
+// reply is one reply of a batch, and its outcome.
 type reply struct {
 	Message skald.Message
 	Out     plan.Outcome
@@ -31,7 +31,7 @@ type reply struct {
 	id string // of the saga; "" if only the key is known, so that the message need not name its command
 }
 
-// A mail is the replies of a batch to one saga, in order.
+// mail is the replies of a batch to one saga, in order.
 type mail struct {
 	Name, Key string
 	Saga      store.Saga
@@ -132,7 +132,7 @@ func (to *mail) unknown(s store.Saga, there bool) error {
 	return nil
 }
 
-// A fault is the error of one reply of a batch.
+// fault is the error of one reply of a batch.
 type fault struct {
 	At  int
 	Err error

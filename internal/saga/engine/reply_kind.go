@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A kind is the topic and the type of a reply.
+// kind is the topic and the type of a reply.
 type kind struct{ Topic, Type string }
 
 // kinds returns the kinds of replies to the definitions in book.

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A taking applies replies to one saga.
+// taking applies replies to one saga.
 type taking struct {
 	book    *book
 	clock   *storeClock

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// A target is a command that a reply may answer.
+// target is a command that a reply may answer.
 type target struct {
 	run     plan.Run
 	command *Command // nil if this build does not have it

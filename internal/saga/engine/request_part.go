@@ -33,7 +33,7 @@ func requestFor[TTx any](step *StepBody, a plan.Action) (Request[TTx], bool) {
 	return Request[TTx]{}, false
 }
 
-// An answer is the result of one attempt at a request.
+// answer is the result of one attempt at a request.
 type answer struct {
 	Action  plan.Action
 	Call    store.Call
@@ -43,7 +43,7 @@ type answer struct {
 	Nothing bool // the attempt has no effect on the saga
 }
 
-// An ask is a request to be sent by another goroutine.
+// ask is a request to be sent by another goroutine.
 type ask[TTx any] struct {
 	Action plan.Action
 	Bound  call.Bound[TTx]
@@ -73,7 +73,7 @@ func (q *ask[TTx]) Make(ctx context.Context) (out answer) {
 	return out
 }
 
-// An owner converts the result of an attempt. The saga's goroutine stores it.
+// owner converts the result of an attempt. The saga's goroutine stores it.
 type owner struct {
 	a     plan.Action
 	lease call.Lease

@@ -11,14 +11,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A NoSagaError means that a definition has no saga with a key.
+// NoSagaError means that a definition has no saga with a key.
 type NoSagaError struct{ Name, Key string }
 
 func (e *NoSagaError) Error() string {
 	return fmt.Sprintf("there is no saga %s %q: it was not started, its start is not committed, or it ended and was deleted", e.Name, e.Key)
 }
 
-// A Signal is a signal to a saga.
+// Signal is a signal to a saga.
 type Signal struct {
 	Name, Occurrence string
 	Data             json.RawMessage

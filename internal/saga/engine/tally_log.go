@@ -19,10 +19,10 @@ const (
 	eachStuck  = 10  // sagas stuck by one fault that are logged each; further ones are rate-limited
 )
 
-// A tallyFault is a kind of fault that may hit many sagas. Its log lines are rate-limited.
+// tallyFault is a kind of fault that may hit many sagas. Its log lines are rate-limited.
 type tallyFault struct{ what, saga, step, print string }
 
-// A faultCount counts a fault: in total, and since it was last logged.
+// faultCount counts a fault: in total, and since it was last logged.
 type faultCount struct {
 	backoff.Rarely
 	times, more int

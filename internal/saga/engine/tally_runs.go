@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A change is a run before and after a transition.
+// change is a run before and after a transition.
 type change struct{ Was, Is plan.Run }
 
 // changed appends to list the runs whose phase or attempts differ between was and is.

@@ -39,7 +39,7 @@ func (p *Plan) AdvanceAll(s State, es []Event, now time.Time) (State, []Action, 
 	return c.w.s, append(added(s, c.w.s), c.w.notices...), outs
 }
 
-// A Course is AdvanceAll for events that depend on the outcomes of earlier events.
+// Course is AdvanceAll for events that depend on the outcomes of earlier events.
 type Course struct {
 	w       work
 	changed bool

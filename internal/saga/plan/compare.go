@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// A Mapping moves sagas of an older graph to a newer one, as data.
+// Mapping moves sagas of an older graph to a newer one, as data.
 type Mapping struct {
 	From   string            `json:"from"`             // hash of the older graph
 	Rename map[string]string `json:"rename,omitempty"` // from the older name of a step to its newer name
 	Skip   []string          `json:"skip,omitempty"`   // new steps; a saga that is past one skips it
 }
 
-// A Class tells which sagas of an older graph a newer one can run.
+// Class tells which sagas of an older graph a newer one can run.
 type Class string
 
 // Classes.
@@ -24,7 +24,7 @@ const (
 	Refuses Class = "refused"
 )
 
-// A Change is one difference between two graphs.
+// Change is one difference between two graphs.
 type Change struct {
 	Step  string `json:"step,omitempty"`
 	What  string `json:"what"`

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A What is the kind of an event.
+// What is the kind of an event.
 type What string
 
 // The events. Those of the first block come from an engine that performs an action, or from a participant's
@@ -39,7 +39,7 @@ const (
 	Resume   What = "resume"
 )
 
-// An Event is something that happened to a saga.
+// Event is something that happened to a saga.
 type Event struct {
 	What             What
 	Step, Occurrence string
@@ -62,7 +62,7 @@ type Event struct {
 	Occurrences []string // distinct, not empty texts
 }
 
-// An Outcome is the result of an event.
+// Outcome is the result of an event.
 type Outcome string
 
 // Outcomes. After Taken and Early the new state is to be stored; after the others nothing has changed, and a
@@ -83,7 +83,7 @@ const (
 // Changed reports whether the state must be stored.
 func (o Outcome) Changed() bool { return o == Taken || o == Early }
 
-// A Verb is the kind of an action.
+// Verb is the kind of an action.
 type Verb string
 
 // The actions, and the events that answer them.
@@ -105,7 +105,7 @@ const (
 	Alarm Verb = "alarm"
 )
 
-// An Action is to be performed. All fields together identify an action of a step. A state that is advanced
+// Action is to be performed. All fields together identify an action of a step. A state that is advanced
 // twice, or an engine that takes over, may ask for an action in progress.
 type Action struct {
 	Verb             Verb

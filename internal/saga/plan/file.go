@@ -6,13 +6,13 @@ import (
 	"io"
 )
 
-// A File has the definitions of a build, for the command.
+// File has the definitions of a build, for the command.
 type File struct {
 	Format      int       `json:"format"`
 	Definitions []Written `json:"definitions"`
 }
 
-// A Written is one definition in a file.
+// Written is one definition in a file.
 type Written struct {
 	Hash     string    `json:"hash"`
 	Graph    Graph     `json:"graph"`

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A Kind is the way in which a step does its work.
+// Kind is the way in which a step does its work.
 type Kind string
 
 // Kinds of steps.
@@ -25,7 +25,7 @@ const (
 	Lock    Kind = "lock"    // until the saga has locked its entities
 )
 
-// A Policy limits the attempts of a step, or of its undo.
+// Policy limits the attempts of a step, or of its undo.
 type Policy struct {
 	Attempts        int           `json:"attempts,omitempty"` // at most; 0 means no limit
 	InitialInterval time.Duration `json:"first,omitempty"`    // wait after the first failure; it doubles
@@ -35,7 +35,7 @@ type Policy struct {
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
-// A Step is a node of a graph.
+// Step is a node of a graph.
 type Step struct {
 	Name     string   `json:"name"`
 	Kind     Kind     `json:"kind"`
@@ -59,7 +59,7 @@ type Step struct {
 	Back Policy `json:"back,omitzero"` // of its undo, and of settling it before the undo
 }
 
-// A Graph is a definition as data.
+// Graph is a definition as data.
 type Graph struct {
 	Name     string        `json:"name"`
 	Deadline time.Duration `json:"deadline,omitempty"` // since the start; 0 means none
@@ -69,7 +69,7 @@ type Graph struct {
 	Steps    []Step `json:"steps"`
 }
 
-// A Plan is a graph that is ready to use. It is safe for concurrent use.
+// Plan is a graph that is ready to use. It is safe for concurrent use.
 type Plan struct {
 	Graph Graph
 	index map[string]int

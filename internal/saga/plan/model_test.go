@@ -19,7 +19,7 @@ import (
 
 type key struct{ step, occurrence string }
 
-// A truth is the real state of one run.
+// truth is the real state of one run.
 type truth struct {
 	began   int // its place in the order of beginnings
 	sent    bool

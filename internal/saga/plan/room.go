@@ -39,7 +39,7 @@ const (
 	asJSON       = 6 // longest encoding of one byte of a text
 )
 
-// A TooLargeError is the error of a state that is too large, or would leave too little room.
+// TooLargeError is the error of a state that is too large, or would leave too little room.
 type TooLargeError struct {
 	Bytes int
 	Free  bool // counted with the room for later events

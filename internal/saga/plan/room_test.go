@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// A packed saga is as large as a state may be.
+// packed is a saga as large as a state may be.
 type packed struct {
 	*testing.T
 	p   *plan.Plan

@@ -13,7 +13,7 @@ import (
 type advance func(p *plan.Plan, s plan.State, e plan.Event,
 	now time.Time) (plan.State, []plan.Action, plan.Outcome)
 
-// A mutant changes a transition to add a bug.
+// mutant changes a transition to add a bug.
 type mutant struct {
 	bug, says string
 	event     func(p *plan.Plan, was plan.State, e plan.Event) plan.Event

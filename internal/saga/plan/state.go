@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Status is the direction of a saga.
+// Status is the direction of a saga.
 type Status string
 
 // The statuses of a saga. Done and Compensated are final, except for Recall.
@@ -21,7 +21,7 @@ const (
 // Final reports whether a saga of this status has ended.
 func (s Status) Final() bool { return s == Done || s == Compensated }
 
-// A Phase is the progress of one run of a step.
+// Phase is the progress of one run of a step.
 type Phase string
 
 // The phases of a run.
@@ -38,7 +38,7 @@ const (
 	Undone   Phase = "undone"
 )
 
-// A State is the progress of one saga, as data for JSON. Advance never changes a state: it returns a new
+// State is the progress of one saga, as data for JSON. Advance never changes a state: it returns a new
 // one.
 type State struct {
 	ID       string    `json:"id"`
@@ -62,7 +62,7 @@ type Member struct {
 	Undo       bool   `json:"undo,omitempty"`
 }
 
-// A Cause is the reason why a saga turned back.
+// Cause is the reason why a saga turned back.
 type Cause struct {
 	Why        Why    `json:"why"`
 	Step       string `json:"step,omitempty"`
@@ -82,7 +82,7 @@ const (
 	WhyRecall   Why = "recall" // the saga is a child that was done, and its parent turned back
 )
 
-// A Run is one occurrence of a step.
+// Run is one occurrence of a step.
 type Run struct {
 	Step string `json:"step"`
 	// As is the permanent name, if it differs from Step: see Born.
