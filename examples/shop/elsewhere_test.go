@@ -27,7 +27,7 @@ func TestStatusAsksAnotherProgram(t *testing.T) {
 	orders, endOrders := program(t, "orders: ", "order", "--store", "sqlite:"+t.TempDir(), "--broker", broker,
 		"--listen", "127.0.0.1:0",
 		"--ask", "payment="+till, "--ask", "inventory=http://127.0.0.1:1")
-	page(t, till+"/payment/none/held") // it answers when its tables are there
+	page(t, till+"/payment/none/held") // it answers once its tables exist
 	breakIt(t, filepath.Join(folder, "payment.db"),
 		"CREATE TRIGGER sick BEFORE INSERT ON transfers BEGIN SELECT RAISE(ABORT, 'the till is shut'); END")
 	id := placed(t, orders)

@@ -81,9 +81,9 @@ func moves(t *testing.T, dir string) (n int) {
 	t.Helper()
 	db, err := sqlitestore.Open(filepath.Join(dir, "gateway.db"))
 	if err != nil {
-		return 0 // it is not there yet
+		return 0 // the file does not exist yet
 	}
 	defer func() { _ = db.Close() }()
-	_ = db.QueryRowContext(t.Context(), "SELECT count(*) FROM gateway_moves").Scan(&n) // nor are its tables
+	_ = db.QueryRowContext(t.Context(), "SELECT count(*) FROM gateway_moves").Scan(&n) // the tables may not exist yet
 	return n
 }

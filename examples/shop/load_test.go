@@ -34,10 +34,10 @@ func TestLoadAsksAgain(t *testing.T) {
 	defer server.Close()
 	l := &loading{url: server.URL, http: &http.Client{Timeout: 100 * time.Millisecond}}
 	id, err := l.place(t.Context(), sample.Orders(1, 1)[0])
-	for n := 0; err != nil && n < 20; n++ { // a machine so slow that the third answer came too late as well
+	for n := 0; err != nil && n < 20; n++ { // on a slow machine the third answer may be late as well
 		id, err = l.place(t.Context(), sample.Orders(1, 1)[0])
 	}
-	server.Close() // and with it each request that came late
+	server.Close() // this ends the late requests
 	if err != nil || id != "one" || len(asked) < 3 {
 		t.Fatalf("%q after %d requests: %v", id, len(asked), err)
 	}

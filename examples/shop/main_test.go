@@ -71,7 +71,7 @@ func TestServeLoadAudit(t *testing.T) {
 	if code := end(); code != 0 {
 		t.Errorf("serve: exit %d after a signal", code)
 	}
-	// What the services had not yet heard when the signal came, they hear in their next life.
+	// The next session handles what was not handled when the signal came.
 	_, end = started(t, store)
 	settle(t, store)
 	if code := end(); code != 0 {
@@ -147,7 +147,7 @@ func TestExitCodes(t *testing.T) {
 		{exitUsage, "serve --store sqlite:x --broker mem:"},
 		{exitUsage, "serve shoes --store sqlite:x --broker mem:"},
 		{exitUsage, "serve all order --store sqlite:x --broker mem:"},
-		{exitUsage, "serve order --store sqlite:x --broker mem:"}, // nobody could hear it
+		{exitUsage, "serve order --store sqlite:x --broker mem:"}, // no other process could receive
 		{exitUsage, "serve all --store sqlite:x"},
 		{exitUsage, "serve all --store sqlite:x --broker mem: --payments avro"}, // without a registry
 		{exitUsage, "serve all --store sqlite:x --broker mem: --payments xml --registry http://127.0.0.1:1"},

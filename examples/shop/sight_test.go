@@ -24,8 +24,8 @@ import (
 // A receiver is what a collector's OTLP endpoint hears.
 type receiver struct {
 	mu       sync.Mutex
-	services map[string][]string // by trace: the services that have a span in it
-	names    map[string]bool     // of metrics
+	services map[string][]string // services with a span in the trace, by trace id
+	names    map[string]bool     // names of metrics
 }
 
 func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {

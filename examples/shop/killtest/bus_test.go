@@ -26,7 +26,7 @@ func connect(at string) (broker.Broker, error) {
 	return kafkabroker.New(at, nil)
 }
 
-// remove takes the topic and the group of that name away.
+// remove deletes the topic and the group of that name.
 func remove(ctx context.Context, bus broker.Broker, at, name string) error {
 	ctx, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()

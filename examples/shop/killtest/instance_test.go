@@ -18,19 +18,19 @@ import (
 
 var errDone = errors.New("exit status 0")
 
-// An instance is one process of a service at a time, under a name that it keeps over its sessions.
+// An instance is one process of a service at a time. It keeps its name over its sessions.
 type instance struct {
 	w             *world
 	service, name string
 	bin           string   // its program
-	flags         []string // what it is told besides
+	flags         []string // its additional flags
 
 	mu       sync.Mutex
 	cmd      *exec.Cmd
-	ended    chan error // has the end of the process, once
+	ended    chan error // receives the end of the process, once
 	over     chan struct{}
 	url      string // of the Order service, while it serves
-	killed   bool   // by us: it is not to be there
+	killed   bool   // killed by the test: it is expected to be gone
 	sessions int
 }
 
@@ -39,8 +39,8 @@ func (i *instance) String() string { return i.service + "-" + i.name }
 // member is its name at the broker and in the outbox.
 func (i *instance) member() string { return i.w.prefix + "." + i.String() }
 
-// store is what it connects to: the second of a service goes through the pooler, so that each works beside
-// the other.
+// store returns the store URL. The second instance of a service uses the pooler, so that both kinds of
+// connection work together.
 func (i *instance) store() string {
 	if i.w.pooler != "" && (*killPooler || i.name == "2") {
 		return i.w.pooler
@@ -50,15 +50,15 @@ func (i *instance) store() string {
 
 func (i *instance) log() string { return filepath.Join(i.w.dir, i.String()+".log") }
 
-// args are its command's. The gateway's program is another one: Payment finds it at its address, in each of
-// its sessions.
+// args returns the arguments of its command. The gateway is another program: Payment finds it at the same
+// address in each session.
 func (i *instance) args() []string {
 	args := []string{"serve", i.service, "--broker", "kafka://" + i.w.kafka, "--instance", i.name, "--listen",
 		"127.0.0.1:0"}
 	switch {
 	case i.service == place.Bank:
-		// Its worst moods are for another test: a key that is forgotten within seconds is used twice by a
-		// request that waits for the database.
+		// No moods that forget keys: another test has them. A key that is forgotten within seconds is used
+		// twice by a request that waits for the database.
 		args = []string{place.Bank, "--listen", i.w.bank, "--moods", "some"}
 	case i.w.bank != "":
 		args = append(args, "--gateway", "http://"+i.w.bank)
@@ -94,7 +94,7 @@ func (i *instance) start() error {
 	return nil
 }
 
-// watch hears where the process listens, and when it ends.
+// watch reads the address of the process from its log, and waits for its end.
 func (i *instance) watch(cmd *exec.Cmd, out io.Reader, ended chan<- error, over chan<- struct{}) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if at, ok := strings.CutPrefix(lines.Text(), "orders: "); ok {
@@ -114,7 +114,7 @@ func (i *instance) watch(cmd *exec.Cmd, out io.Reader, ended chan<- error, over 
 	close(over)
 }
 
-// serving tells whether this session has come so far as to serve.
+// serving reports whether this session serves.
 func (i *instance) serving() bool {
 	text, err := os.ReadFile(i.log())
 	if err != nil {
@@ -124,7 +124,7 @@ func (i *instance) serving() bool {
 	return strings.Contains(session, "msg=serving")
 }
 
-// address is where the Order service listens; "" while it does not.
+// address is where the Order service listens, or "" while it does not.
 func (i *instance) address() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -140,7 +140,7 @@ func (i *instance) signal(s os.Signal) {
 	}
 }
 
-// kill ends the process as a crash does, and waits until it is gone.
+// kill ends the process like a crash, and waits until it is gone.
 func (i *instance) kill() {
 	i.signal(os.Kill)
 	<-i.ended
@@ -154,7 +154,7 @@ func (i *instance) wake() error {
 	return nil
 }
 
-// gone is how a process ended that was not killed; nil while it lives.
+// gone returns the end of a process that was not killed, or nil while it lives.
 func (i *instance) gone() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -163,14 +163,14 @@ func (i *instance) gone() error {
 	}
 	select {
 	case err := <-i.ended:
-		i.killed = true // told once
+		i.killed = true // report it once
 		return err
 	default:
 		return nil
 	}
 }
 
-// end ends whatever there is of it.
+// end ends the process, if there is one.
 func (i *instance) end() {
 	i.mu.Lock()
 	cmd, over := i.cmd, i.over
@@ -182,7 +182,7 @@ func (i *instance) end() {
 	<-over
 }
 
-// tail is the end of its log.
+// tail returns the end of its log.
 func (i *instance) tail() string {
 	text, err := os.ReadFile(i.log())
 	if err != nil {

@@ -25,11 +25,11 @@ var (
 	killRate = flag.Int("kill.rate", 15, "orders placed a second meanwhile")
 )
 
-// moves is how long the work of a dead or paused instance may stand still.
+// moves is how long the work of a dead or paused instance may pause.
 const moves = 10 * time.Second
 
-// Real processes of the shop on PostgreSQL and Kafka, killed and stopped, the servers crashed: every order
-// ends, and the auditor finds each promise kept.
+// Real processes of the shop on PostgreSQL and Kafka are killed and stopped, and the servers crash: every
+// order ends, and the auditor finds every invariant kept.
 func TestKill(t *testing.T) {
 	w := newWorld(t)
 	c := newCustomers(w)
@@ -42,7 +42,7 @@ func TestKill(t *testing.T) {
 	ending(w)
 }
 
-// movesOn takes one instance away in the midst of its work and looks when all of that is done.
+// movesOn removes one instance during its work, and measures when all its work is done.
 func movesOn(w *world, c *customers, victim *instance, away func(*instance), back func(*instance) error) {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -72,8 +72,8 @@ func movesOn(w *world, c *customers, victim *instance, away func(*instance), bac
 	took := time.Since(at)
 	w.tell("the work of %s is done", victim)
 	w.t.Logf("the shards of %s moved on within %.1f s, and all orders ended within %.1f s; with all there, 20 take %.1f s", victim, shards.Seconds(), took.Seconds(), usual.Seconds())
-	// What is promised is for a machine that has nothing else to do. How much this one has, 20 orders tell,
-	// before and, where it may have become slower meanwhile, behind.
+	// The limit is for an idle machine. The time of 20 orders shows how busy this one is, before and, if it
+	// may have become slower meanwhile, afterwards.
 	late := func() bool { slow := 5 * usual; return shards > moves+slow || took > 2*moves+2*slow }
 	if late() {
 		usual = max(usual, batch())
@@ -87,8 +87,7 @@ func movesOn(w *world, c *customers, victim *instance, away func(*instance), bac
 	}
 }
 
-// bankDies kills the gateway in the midst of its work: orders are taken meanwhile, and wait for its next
-// life.
+// bankDies kills the gateway during its work: orders are accepted meanwhile, and wait for its next session.
 func bankDies(w *world, c *customers) {
 	w.t.Helper()
 	more, stop := w.custom(c, *killRate)
@@ -104,7 +103,7 @@ func bankDies(w *world, c *customers) {
 	stop()
 }
 
-// stopInHand stops an instance while it has a transaction open: with what that holds nobody else can go on.
+// stopInHand stops an instance during a transaction: its locks block the others.
 func (w *world) stopInHand(one *instance) {
 	w.t.Helper()
 	w.eventually("a transaction in the midst of which to stop", func() error {
@@ -118,7 +117,7 @@ func (w *world) stopInHand(one *instance) {
 	})
 }
 
-// chaos carries out a plan while orders come in, and has the auditor look at what is left.
+// chaos runs a plan while orders arrive, and then runs the auditor.
 func chaos(w *world, c *customers) {
 	t := w.t
 	t.Helper()
@@ -164,7 +163,7 @@ func chaos(w *world, c *customers) {
 		c.repeated, p.count())
 }
 
-// feed asks for orders at an even pace until it is over.
+// feed places orders at a constant rate until the channel is closed.
 func feed(orders chan<- sample.Order, seed uint64, over <-chan time.Time) int {
 	pace := time.NewTicker(time.Second / time.Duration(*killRate))
 	defer pace.Stop()
@@ -185,7 +184,7 @@ func feed(orders chan<- sample.Order, seed uint64, over <-chan time.Time) int {
 	}
 }
 
-// ending asks every process to leave, which is an end in peace.
+// ending ends every process gracefully.
 func ending(w *world) {
 	t := w.t
 	t.Helper()
@@ -205,7 +204,7 @@ func ending(w *world) {
 	}
 }
 
-// query reads one value of each row.
+// query returns one value of each row.
 func query[T any](ctx context.Context, w *world, sql string, args ...any) ([]T, error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -221,7 +220,7 @@ func query[T any](ctx context.Context, w *world, sql string, args ...any) ([]T, 
 	return pgx.CollectRows(rows, pgx.RowTo[T])
 }
 
-// underWay wants orders that have not ended.
+// underWay requires orders that have not ended.
 func (w *world) underWay(ctx context.Context) error {
 	open, err := query[string](ctx, w, `SELECT id FROM `+w.prefix+
 		`_order.orders WHERE state NOT IN ('confirmed', 'cancelled')`)
@@ -231,7 +230,7 @@ func (w *world) underWay(ctx context.Context) error {
 	return err
 }
 
-// ended wants every order that was placed to have ended, and no other to be there.
+// ended requires that every placed order has ended, and that there is no other order.
 func (w *world) ended(ctx context.Context, c *customers) error {
 	open, err := query[string](ctx, w, `SELECT id || ' is ' || state FROM `+w.prefix+
 		`_order.orders WHERE state NOT IN ('confirmed', 'cancelled')`)
@@ -250,8 +249,8 @@ func (w *world) ended(ctx context.Context, c *customers) error {
 	return err
 }
 
-// shared wants both instances of a service to have shards of the outbox and of the broker, so that one's
-// absence is felt.
+// shared requires that both instances of a service own shards of the outbox and of the broker, so that the
+// absence of one has an effect.
 func (w *world) shared(ctx context.Context, one *instance) error {
 	rows, topics, err := w.shards(ctx, one.service)
 	if err != nil {
@@ -266,7 +265,7 @@ func (w *world) shared(ctx context.Context, one *instance) error {
 	return nil
 }
 
-// left wants an instance to have no shards.
+// left requires that an instance owns no shards.
 func (w *world) left(ctx context.Context, one *instance) error {
 	rows, topics, err := w.shards(ctx, one.service)
 	if n, m := rows[one.member()], topics[one.member()]; err == nil && n+m > 0 {
@@ -278,7 +277,7 @@ func (w *world) left(ctx context.Context, one *instance) error {
 	return err
 }
 
-// shards counts, by owner, the shards of a service's outbox and those that it has of the broker.
+// shards counts, by owner, the shards of a service's outbox and its shards of the broker.
 func (w *world) shards(ctx context.Context, service string) (rows, topics map[string]int, err error) {
 	owners, err := query[string](ctx, w, `SELECT owner FROM `+w.prefix+`_`+service+
 		`.skald_shard WHERE owner IS NOT NULL`)

@@ -36,10 +36,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// die ends this process in the middle of what it is at, as running out of memory does.
+// die ends this process at once, as an out-of-memory kill does.
 func die() error { return syscall.Kill(os.Getpid(), syscall.SIGKILL) }
 
-// A crew is processes that are started again when they die. All of them are gone when the test is over.
+// A crew is processes that are restarted when they die. All end with the test.
 type crew struct {
 	t     *testing.T
 	start func(i int) *exec.Cmd
@@ -65,7 +65,7 @@ func (c *crew) begin(i int) {
 	}()
 }
 
-// next is whose process died next.
+// next waits for the next death and returns the process.
 func (c *crew) next(most time.Duration) int {
 	c.t.Helper()
 	select {
@@ -88,7 +88,7 @@ func (c *crew) end() {
 	clear(c.cmds)
 }
 
-// raise starts those again that die, until done, and counts the deaths.
+// raise restarts dead processes until done, and counts the deaths.
 func (c *crew) raise(what string, done func() bool) (deaths int) {
 	c.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -107,8 +107,8 @@ func (c *crew) raise(what string, done func() bool) (deaths int) {
 	return deaths
 }
 
-// A message ends its process, and the one that inherits its shard, and theirs again: then it is a dead
-// letter. All others have their effect, once, in order, and none of them is charged.
+// A message kills its process, and each process that inherits its shard, until it is a dead letter. All
+// other messages have their effect once, in order, and none of them is charged an attempt.
 func TestKillerIsInherited(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 0)
@@ -148,7 +148,7 @@ func TestKillerIsInherited(t *testing.T) {
 	}
 }
 
-// pay is a process with the shop's Payment, which dies of a message: "instance prefix postgres kafka id".
+// pay is a process with the shop's Payment, which one message kills: "instance prefix postgres kafka id".
 func pay(instance, prefix, postgres, kafka, id string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -195,15 +195,15 @@ func (d *deadly) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx]
 
 type fatal struct{ store.Unit[pgx.Tx] }
 
-// Tx is what the handler is called with.
+// Tx is the transaction of a handler.
 func (f *fatal) Tx() pgx.Tx {
 	_ = die()
 	return f.Unit.Tx()
 }
 
-// The shop's Payment is of a build that dies of one order, in two instances. The order's message becomes a
-// dead letter, and all other orders end; a build without the fault takes it once it is redriven, and every
-// promise is kept.
+// Both instances of the shop's Payment are a build that one order kills. The order's message becomes a dead
+// letter, and all other orders end. A build without the bug takes it after a redrive, and every invariant
+// holds.
 func TestOrderThatKillsPayment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes: not with -short")
@@ -259,8 +259,8 @@ func TestOrderThatKillsPayment(t *testing.T) {
 	b.judge()
 }
 
-// A bench is the shop on servers that others use, too, in a database and on topics of its own: what is not
-// started as a process runs in this one.
+// A bench is the shop on shared servers, in its own database and topics: services that are not started as
+// processes run in this one.
 type bench struct {
 	t                       *testing.T
 	ctx                     context.Context
@@ -360,7 +360,7 @@ func (b *bench) place(n int) {
 	}
 }
 
-// one is the text that a query answers in a service's database.
+// one returns the text that a query returns in a service's database.
 func (b *bench) one(service, query string) (text string) {
 	b.t.Helper()
 	home, err := b.shop.Home(b.t.Context(), service)
@@ -373,7 +373,7 @@ func (b *bench) one(service, query string) (text string) {
 	return text
 }
 
-// judge wants the auditor to find every promise kept.
+// judge requires that the auditor finds every invariant kept.
 func (b *bench) judge() {
 	b.t.Helper()
 	databases, err := b.shop.Read(b.t.Context())

@@ -26,8 +26,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// previous is the source of the shop, and of all that it is built of, as it was in commit d035b3d: the build
-// that stands for the release before this one. docs/versions.md says how it is made anew.
+// previous is the source of the shop and of all its packages at commit d035b3d: the build that represents
+// the previous release. docs/versions.md describes how to create it.
 const previous = "testdata/previous.tar.gz"
 
 // unpack writes the files of a .tar.gz into dir.
@@ -85,7 +85,7 @@ func newest(t *testing.T, migrations fs.FS) (version int) {
 	return version
 }
 
-// needed is the oldest version that a build must know to work on the tables of this one.
+// needed is the oldest version that a build must know to use the tables of this one.
 func needed(t *testing.T) (version int) {
 	t.Helper()
 	files, err := fs.Glob(pgstore.Migrations(), "*.sql")
@@ -108,9 +108,9 @@ func needed(t *testing.T) (version int) {
 	return version
 }
 
-// The build before this one serves; this one migrates under load and works beside it; the rings are changed
-// while both work; the old one leaves, is rolled back to, and goes on alone, but for what this one had
-// parked. Every order ends, and the auditors of both builds find each promise kept.
+// The previous build serves; this build migrates under load and works together with it; shards are resized
+// while both work; the old build leaves, is rolled back to, and continues alone, except for messages that
+// this build parked. Every order ends, and the auditors of both builds find every invariant kept.
 func TestMixedBuilds(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
@@ -163,7 +163,7 @@ func TestMixedBuilds(t *testing.T) {
 		resized.Go(func() {
 			err := w.resize(ctx, w.prefix+"_"+name)
 			for deadline := time.Now().Add(most); err != nil && time.Now().Before(deadline); {
-				err = w.resize(ctx, w.prefix+"_"+name) // it goes on where it was
+				err = w.resize(ctx, w.prefix+"_"+name) // it resumes where it was
 			}
 			if err != nil {
 				t.Error(err)
@@ -183,7 +183,7 @@ func TestMixedBuilds(t *testing.T) {
 	w.tell("this build has left")
 	more(40)
 	stop()
-	w.recall("2") // the previous build does not know of what was parked
+	w.recall("2") // the previous build does not know the parked messages
 	w.tell("this build is back, for what it had parked")
 	w.eventually("all orders to end", func() error { return w.ended(ctx, c) })
 	for _, bin := range []string{old, current} {
@@ -191,9 +191,9 @@ func TestMixedBuilds(t *testing.T) {
 		w.eventually("the auditor to be content", func() error {
 			found, err := w.audit()
 			bad := slices.DeleteFunc(found, func(i audit.Invariant) bool {
-				// The previous build knows no gateway, and no steps: it notes an undoing that found nothing
-				// to undo, this one does not. Its Fulfilment does not hear of what fails before it: that all
-				// else has reached everybody its own auditor says.
+				// The previous build has no gateway and no steps: it records an undo that had nothing to
+				// undo, this build does not. Its Fulfilment does not subscribe to failures of earlier
+				// services. Its own auditor checks that everything else was delivered.
 				return i.OK || i.Name == "moved_once" || i.Name == "effect_once" ||
 					i.Name == "delivered_to_all" && bin == current
 			})
@@ -208,17 +208,17 @@ func TestMixedBuilds(t *testing.T) {
 	w.dismiss("2")
 	for _, one := range w.instances {
 		if text, err := os.ReadFile(one.log()); err != nil || strings.Contains(string(text), "violates") {
-			// it may have gone well in the end
+			// it may have succeeded in the end
 			t.Errorf("%s was refused by a table of the other build's: %v\n%s", one, err, one.tail())
 		}
 	}
 	t.Logf("%d orders, %d asked for twice\n%s", len(c.ids()), c.repeated, w.story())
 }
 
-// loosen is the migration of Payment's own tables, which no migration of Skald's is about, made as a team
-// makes it: before the new build. To the build before, an account is what a customer can spend, and cannot
-// fall below nothing. This one asks the gateway, and writes down what that has moved, whatever the account
-// says. While both work, a customer is trusted by both.
+// loosen is a migration of Payment's own tables, as a team would write it before it deploys the new build.
+// It is no migration of Skald. In the previous build an account has the money that a customer can spend,
+// and cannot fall below 0. This build asks the gateway and records its moves, whatever the balance. While
+// both run, a customer can overdraw.
 func (w *world) loosen(ctx context.Context) {
 	w.t.Helper()
 	conn, err := pgx.Connect(ctx, w.postgres)
@@ -232,8 +232,8 @@ func (w *world) loosen(ctx context.Context) {
 	}
 }
 
-// notedOnce is what effect_once says of both builds: no message has its effect twice, or unmarked, and none
-// that is marked as done goes without, where there are no steps.
+// notedOnce is the part of effect_once that holds for both builds: no message has two effects or an effect
+// without a mark, and each message marked as done has an effect if there are no steps.
 func (w *world) notedOnce(ctx context.Context) {
 	w.t.Helper()
 	for _, name := range service.Names() {
@@ -252,7 +252,7 @@ func (w *world) notedOnce(ctx context.Context) {
 	}
 }
 
-// recall starts instances that were dismissed.
+// recall starts dismissed instances again.
 func (w *world) recall(name string) {
 	w.t.Helper()
 	for _, one := range w.instances {
@@ -265,7 +265,7 @@ func (w *world) recall(name string) {
 	w.eventually("instances "+name+" to serve again", func() error { return w.serve(name) })
 }
 
-// custom places so many orders a second until it is stopped; more waits for so many to be answered.
+// custom places that many orders a second until it is stopped; more waits for that many answers.
 func (w *world) custom(c *customers, rate int) (more func(n int), stop func()) {
 	orders, over, done := make(chan sample.Order), make(chan struct{}), make(chan struct{})
 	go func() {
@@ -304,7 +304,7 @@ func (w *world) custom(c *customers, rate int) (more func(n int), stop func()) {
 		close(over)
 		<-done
 	})
-	w.t.Cleanup(stop) // of a test that has failed meanwhile: what they find is to be said before it is over
+	w.t.Cleanup(stop) // also in a failed test: report errors of customers before it ends
 	return more, stop
 }
 
@@ -327,7 +327,7 @@ func (w *world) resize(ctx context.Context, schema string) error {
 	return err
 }
 
-// serve wants all instances of that name to serve.
+// serve requires that all instances of that name serve.
 func (w *world) serve(name string) error {
 	for _, one := range w.instances {
 		if one.name == name && !one.serving() {
@@ -337,13 +337,13 @@ func (w *world) serve(name string) error {
 	return nil
 }
 
-// dismiss has all instances of that name end as a deployment does.
+// dismiss ends all instances of that name as a deployment does.
 func (w *world) dismiss(name string) {
 	w.t.Helper()
 	for _, one := range w.instances {
 		if one.name == name {
 			one.mu.Lock()
-			one.killed = true // it is not to be there
+			one.killed = true // it is expected to be gone
 			one.mu.Unlock()
 			one.leave()
 		}

@@ -15,15 +15,15 @@ import (
 	"github.com/skald-go/skald/examples/shop/sample"
 )
 
-// customers place orders at whichever instance of the Order service answers. They do not give up, and ask now
-// and then for what they have had already.
+// customers place orders at any instance of the Order service that answers. They do not give up, and
+// sometimes repeat an earlier order.
 type customers struct {
 	w     *world
 	http  *http.Client
-	again int  // every so many orders are asked for twice
-	wish  bool // they change and cancel orders, too: both builds must know of that
+	again int  // every again-th order is requested twice
+	wish  bool // they also change and cancel orders; requires that both builds support it
 
-	student bool // one in five has not much, and soon nothing
+	student bool // one customer in five has little money, and soon none
 
 	mu       sync.Mutex
 	placed   map[string]string // key → id
@@ -35,7 +35,7 @@ func newCustomers(w *world) *customers {
 		placed: map[string]string{}}
 }
 
-// place places orders as they come, side by side, until the channel is closed.
+// place places the orders of the channel concurrently, until it is closed.
 func (c *customers) place(ctx context.Context, orders <-chan sample.Order) {
 	var wg sync.WaitGroup
 	for n := range 6 {
@@ -57,7 +57,7 @@ func (c *customers) place(ctx context.Context, orders <-chan sample.Order) {
 	wg.Wait()
 }
 
-// insist sends o until it is answered. Several tries may have been taken: the answer is the same order.
+// insist sends o until it is answered. Several tries may have succeeded: the answer is the same order.
 func (c *customers) insist(ctx context.Context, o sample.Order, from int) string {
 	pause := time.NewTicker(100 * time.Millisecond)
 	defer pause.Stop()
@@ -67,7 +67,7 @@ func (c *customers) insist(ctx context.Context, o sample.Order, from int) string
 		case err == nil:
 			c.keep(o.Key, id, code)
 			return id
-		case ctx.Err() != nil: // the test is over, and has said why if it is not done
+		case ctx.Err() != nil: // the test is over, and has reported the reason if it failed
 			return ""
 		case code >= 400 && code < 500:
 			c.w.t.Errorf("place order %s: %v", o.Key, err)
@@ -77,8 +77,7 @@ func (c *customers) insist(ctx context.Context, o sample.Order, from int) string
 	}
 }
 
-// wishes asks for what a customer wants behind an order, until it is answered. That it is too late is an
-// answer.
+// wishes sends the later requests of a customer until they are answered. "Too late" is an answer.
 func (c *customers) wishes(ctx context.Context, id string, w sample.Wish, from int) {
 	if w.Address != "" {
 		c.demand(ctx, http.MethodPut, "/orders/"+id+"/address", fmt.Sprintf(`{"address":%q}`, w.Address),

@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-// An event is one thing that goes wrong.
+// An event is one fault.
 type event struct {
 	at, lasts time.Duration
 	what      string // kill, stop, postgres, kafka or pgbouncer
-	victim    int    // of world.instances, for kill and stop
+	victim    int    // index in world.instances, for kill and stop
 }
 
-// A plan is what goes wrong in one run: the same for the same seed, span and number of instances.
+// A plan is the faults of one run: the same for the same seed, span and number of instances.
 type plan []event
 
-// newPlan deals out a deck again and again, so that each kind comes often: kill -9 and a new session soon
-// after or only when the leases are over; SIGSTOP for longer than leases and sessions; a crash of a server,
-// of the pooler too if there is one. Something goes wrong every rest to 3 rest.
+// newPlan deals a shuffled deck repeatedly, so that each kind is frequent: kill -9 with a new session soon
+// or only after the leases have expired; SIGSTOP for longer than leases and sessions; a crash of a server,
+// and of the pooler if there is one. The pause between faults is rest to 3*rest.
 func newPlan(seed uint64, span, rest time.Duration, instances int, pooler bool) plan {
 	r := rand.New(rand.NewPCG(seed, 2))
 	between := func(least, most time.Duration) time.Duration {
 		return least + time.Duration(r.Int64N(int64(most-least)))
 	}
-	busy := make([]time.Duration, instances) // until when one is away
+	busy := make([]time.Duration, instances) // until when an instance is away
 	var out plan
 	var deck []string
 	for at := between(0, time.Second); at < span; at += between(rest, 3*rest) {
@@ -80,7 +80,7 @@ func (p plan) count() map[string]int {
 	return out
 }
 
-// carryOut does all of p, each thing at its time, and returns when every process and server is there again.
+// carryOut runs p, each event at its time, and returns when every process and server is back.
 func (p plan) carryOut(ctx context.Context, w *world) {
 	type act struct {
 		at time.Duration
@@ -116,7 +116,7 @@ func (p plan) carryOut(ctx context.Context, w *world) {
 	slices.SortStableFunc(acts, func(a, b act) int { return int(a.at - b.at) })
 	from := time.Now()
 	for _, a := range acts {
-		<-time.After(time.Until(from.Add(a.at))) // a pause of the plan's, not a wait for something to happen
+		<-time.After(time.Until(from.Add(a.at))) // a pause of the plan, not a wait for an event
 		a.do()
 	}
 	servers.Wait()

@@ -19,17 +19,17 @@ var (
 	soakFor   = flag.Duration("soak.for", 0, "how long TestSoak starts sagas at most; 0: until it has all")
 )
 
-// Something goes wrong every 15 to 45 s: a deck of ten in 5 min, with one crash of each server. Kafka needs
-// 10 s to come back, and its groups 10 s more: with a fault every second it is away half of the time.
+// A fault every 15 to 45 s: a deck of ten in 5 min, with one crash of each server. Kafka needs 10 s to
+// restart and its groups 10 s more: with a fault every second it would be down half of the time.
 const soakRest, soakDeck = 15 * time.Second, 5 * time.Minute
 
-// openMost is how many orders may be under way: customers of a shop that stands still wait.
+// openMost limits the orders in progress: customers wait if the shop is stuck.
 const openMost = 2000
 
-// Sagas of the orchestrated shop, under kill -9 and stops of its engines and participants and restarts of
-// PostgreSQL and Kafka: every one ends, done or undone, and the auditor finds each promise kept. Where chance
-// kills the process three times in a row at one step, the saga is stuck: the operator, whom the test plays,
-// has it tried again. No other saga is stuck.
+// Sagas of the orchestrated shop, with kill -9 and stops of its engines and participants and restarts of
+// PostgreSQL and Kafka: every saga ends, done or compensated, and the auditor finds every invariant kept. A
+// saga whose process happens to be killed three times in a row at one step is stuck; the test retries it,
+// as an operator would. No other saga is stuck.
 func TestSoak(t *testing.T) {
 	if *soakSagas == 0 {
 		t.Skip("-soak.sagas says how many: make soak")
@@ -92,7 +92,7 @@ func TestSoak(t *testing.T) {
 	ending(w)
 }
 
-// soak asks for orders, as fast as the shop brings them to their ends, and returns for how many.
+// soak places orders as fast as the shop completes them, and returns their number.
 func soak(w *world, orders chan<- sample.Order, seed uint64) (asked int) {
 	ctx := w.t.Context()
 	for n := 0; n < *soakSagas && (*soakFor == 0 || time.Since(w.began) < *soakFor); n += 100 {
@@ -103,7 +103,7 @@ func soak(w *world, orders chan<- sample.Order, seed uint64) (asked int) {
 				tick.Stop()
 				break
 			}
-			select { // or the server is away
+			select { // or the server is down
 			case <-tick.C:
 			case <-ctx.Done():
 				return asked
@@ -121,7 +121,7 @@ func soak(w *world, orders chan<- sample.Order, seed uint64) (asked int) {
 	return asked
 }
 
-// endSagas waits until all orders have ended, for as long as some do.
+// endSagas waits until all orders have ended, as long as there is progress.
 func (w *world) endSagas(c *customers) (retried int) {
 	ctx := w.t.Context()
 	pool, err := pgxpool.New(ctx, w.postgres)

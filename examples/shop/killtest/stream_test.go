@@ -31,8 +31,8 @@ import (
 var streamMessages = flag.Int("stream.messages", 2000,
 	"how many messages TestStream takes through processes that are killed")
 
-// workerEnv, if it is set, makes a worker of this program: "name schema postgres broker"; or Payment, as pay
-// has it.
+// workerEnv, if set, makes this program a worker: "name schema postgres broker"; or Payment, with the
+// arguments of pay.
 const workerEnv = "SKALD_TEST_WORKER"
 
 func TestMain(m *testing.M) {
@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 }
 
 // work is a process with a relay and an inbox of one database, until it is told to stop. One message in
-// twenty fails at first; one of the key "killer" ends the process.
+// twenty fails at first; one with key "killer" ends the process.
 func work(name, schema, postgres, at string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -101,12 +101,12 @@ func work(name, schema, postgres, at string) error {
 	return skald.Run(ctx, in, relay.New(db, bus, &relay.Options{Owner: name, Logger: quiet}))
 }
 
-// A stream is a database, a topic and workers over them.
+// A stream is a database, a topic and workers.
 type stream struct {
 	t       *testing.T
 	pool    *pgxpool.Pool
 	schema  string
-	with    string // of each worker, behind its name
+	with    string // arguments of each worker, after its name
 	workers []*exec.Cmd
 	written int
 }
@@ -136,7 +136,7 @@ func newStreamAt(t *testing.T, of func(testing.TB) string, workers int) *stream 
 			s.kill(i)
 		}
 		s.until("the sessions of killed workers to end", func() bool {
-			// DROP would run into a deadlock with their transactions
+			// DROP would deadlock with their transactions
 			return s.number("SELECT count(*) FROM pg_stat_activity WHERE starts_with(application_name, $1)",
 				s.schema+"-") == 0
 		})
@@ -209,7 +209,7 @@ func (s *stream) signal(i int, sig os.Signal) {
 	}
 }
 
-// write says the next n messages, of 200 keys, one in ten of them twice.
+// write publishes the next n messages, with 200 keys, one in ten of them twice.
 func (s *stream) write(n int) {
 	s.t.Helper()
 	const page = 10_000
@@ -238,7 +238,7 @@ func (s *stream) until(what string, ok func() bool) {
 
 func (s *stream) done() int { return s.number("SELECT count(*) FROM $.effects") }
 
-// judge wants each message to have had one effect, in the order of its key, and nothing to be kept.
+// judge requires that each message had one effect, in the order of its key, and that nothing is parked.
 func (s *stream) judge() {
 	s.t.Helper()
 	s.until("nothing to be kept", func() bool { return s.number("SELECT count(*) FROM $.skald_parked") == 0 })
@@ -252,8 +252,8 @@ func (s *stream) judge() {
 	s.t.Logf("%d messages: %d lost, %d repeated, %d out of order", s.written, lost, repeated, inverted)
 }
 
-// killAgainAndAgain kills one every three seconds and starts it again. Where none has done anything since the
-// last time, it waits: on a slow machine none would ever come so far.
+// killAgainAndAgain kills a worker every three seconds and starts it again. If none has made progress since
+// the last kill, it waits: on a slow machine there would never be any.
 func (s *stream) killAgainAndAgain(stop <-chan struct{}, kills *atomic.Int64) {
 	tick := time.NewTicker(3 * time.Second)
 	defer tick.Stop()
@@ -280,9 +280,9 @@ func (s *stream) killAgainAndAgain(stop <-chan struct{}, kills *atomic.Int64) {
 	}
 }
 
-// Messages of which one in twenty fails and one in ten comes twice, through three processes of which again
-// and again one is killed: none is lost, none has its effect twice, none overtakes another of its key. With
-// -stream.messages=1000000 for long.
+// Messages of which one in twenty fails and one in ten is sent twice, through three processes that are
+// killed repeatedly: none is lost, none has two effects, none overtakes another of its key. Use
+// -stream.messages=1000000 for a long run.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	streamUnderKills(newStream(t, 3), *streamMessages)
@@ -305,7 +305,7 @@ func streamUnderKills(s *stream, total int) {
 	t, kills, began := s.t, atomic.Int64{}, time.Now()
 	stop, killed := make(chan struct{}), make(chan struct{})
 	end := sync.OnceFunc(func() { close(stop); <-killed })
-	defer end() // before the workers are
+	defer end() // ends before the workers
 	go func() {
 		defer close(killed)
 		s.killAgainAndAgain(stop, &kills)
@@ -323,7 +323,7 @@ func streamUnderKills(s *stream, total int) {
 	t.Logf("%d kills, %.1f s, %.0f messages/s", kills.Load(), took.Seconds(), float64(total)/took.Seconds())
 }
 
-// pause stops a worker, and returns when the server has answered all that the worker sent.
+// pause stops a worker, and returns when the server has answered everything the worker sent.
 func (s *stream) pause(i int) {
 	s.t.Helper()
 	s.signal(i, syscall.SIGSTOP)
@@ -338,18 +338,18 @@ func (s *stream) pause(i int) {
 	})
 }
 
-// idle counts the open transactions of a worker that wait for it. Those that an error aborted hold nothing,
-// and PostgreSQL lets them be: see pgstore's TestAnAbortedTransactionHoldsNothing.
+// idle counts the open transactions of a worker in which the server waits for the client. Aborted
+// transactions are not counted: they hold no locks, and PostgreSQL does not end them. See pgstore's
+// TestAnAbortedTransactionHoldsNothing.
 func (s *stream) idle(i int) int {
 	s.t.Helper()
 	return s.number("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state = 'idle in transaction'",
 		s.schema+"-"+worker(i))
 }
 
-// Two instances work; a third is stopped with a transaction open, for longer than its lease, its session and
-// its transaction. The two do its work; then it wakes, and goes on. Each message has one effect, in the order
-// of its key.
-// Interleaving 11.
+// Two instances work; a third is stopped during a transaction, for longer than its lease, its session and
+// its transaction timeout. The two take over its work; then it resumes. Each message has one effect, in the
+// order of its key. Interleaving 11.
 func TestPausedThird(t *testing.T) {
 	t.Parallel()
 	const third = 2

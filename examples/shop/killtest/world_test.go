@@ -1,4 +1,4 @@
-// Package killtest runs the shop as real processes on real servers, and kills and stops them all.
+// Package killtest runs the shop as real processes on real servers, and kills and stops any of them.
 package killtest
 
 import (
@@ -29,31 +29,30 @@ import (
 	"github.com/skald-go/skald/internal/need"
 )
 
-// most is how long anything may take that the test waits for, on whatever machine. How quick things are is
-// said where it is promised.
+// most is the time limit of every wait, on any machine. Tests of speed have limits of their own.
 const most = 5 * time.Minute
 
-// A world is PostgreSQL and Kafka and instances of each service. If the test restarts the servers, they are
-// its own.
+// A world is PostgreSQL, Kafka and instances of each service. A test that restarts the servers starts its
+// own.
 type world struct {
 	t         *testing.T
 	dir, root string
 	bin       string
-	flags     []string // what instances are told that are started from now on
-	prefix    string   // of its schemas, topics and groups
-	postgres  string   // the servers' addresses
+	flags     []string // flags of instances that are started from now on
+	prefix    string   // prefix of schemas, topics and groups
+	postgres  string   // addresses of the servers
 	kafka     string
 	pooler    string // PgBouncer in front of postgres; "": none
-	bank      string // where the gateway listens; "": Payment has it in its own database
+	bank      string // address of the gateway; "": it is in Payment's database
 	began     time.Time
-	mu        sync.Mutex // of what follows: customers read while more are started
+	mu        sync.Mutex // guards the following fields: customers read while more instances are started
 	instances []*instance
-	told      []string   // what was done, and when
+	told      []string   // log of actions, with their times
 	script    sync.Mutex // one run of scripts/services at a time
 }
 
-// newWorld has servers of its own, two instances of each service, and the gateway, with a database of its
-// own. Instances are told flags.
+// newWorld starts its own servers, two instances of each service, and a gateway with its own database.
+// Instances get flags.
 func newWorld(t *testing.T, flags ...string) *world {
 	t.Helper()
 	w := emptyWorld(t, "kill")
@@ -72,8 +71,7 @@ func newWorld(t *testing.T, flags ...string) *world {
 	return w
 }
 
-// sharedWorld has a database and topics of its own on the servers that all tests have. Nothing of the shop
-// runs yet.
+// sharedWorld creates a database and topics on the servers shared by all tests. It starts no service.
 func sharedWorld(t *testing.T) *world {
 	t.Helper()
 	w := emptyWorld(t, "mixed"+strings.ToLower(rand.Text()[:10]))
@@ -112,13 +110,13 @@ func sharedWorld(t *testing.T) *world {
 	return w
 }
 
-// emptyWorld has no servers yet, and no program.
+// emptyWorld has no servers and no program yet.
 func emptyWorld(t *testing.T, prefix string) *world {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts servers and processes: not with -short")
 	}
-	_, _ = need.Postgres(t), need.Kafka(t) // a machine that has none is not to get some by a mere go test
+	_, _ = need.Postgres(t), need.Kafka(t) // skip if the machine has none: go test must not install servers
 	w := &world{t: t, prefix: prefix, began: time.Now()}
 	var err error
 	if w.root, err = moduleRoot(); err != nil {
@@ -132,7 +130,7 @@ func emptyWorld(t *testing.T, prefix string) *world {
 	return w
 }
 
-// atOnce does all of acts side by side.
+// atOnce runs acts concurrently.
 func (w *world) atOnce(acts ...func()) {
 	var wg sync.WaitGroup
 	for _, act := range acts {
@@ -141,7 +139,7 @@ func (w *world) atOnce(acts ...func()) {
 	wg.Wait()
 }
 
-// build makes the program of the shop from the sources at root.
+// build builds the shop from the sources at root.
 func (w *world) build(root, bin string) error {
 	cmd := exec.CommandContext(w.t.Context(), "go", "build", "-o", bin, "./examples/shop")
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "GOWORK=off")
@@ -191,8 +189,8 @@ func (w *world) services(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// startServers starts servers of the test's own, and ends them with it. A soak that failed leaves its servers
-// as they are: what it found in hours cannot be had again by another run.
+// startServers starts servers for this test, and stops them at its end. A failed soak keeps its servers:
+// another run may need hours to find the same error.
 func (w *world) startServers() error {
 	w.t.Cleanup(func() {
 		w.end()
@@ -205,7 +203,7 @@ func (w *world) startServers() error {
 		}
 	})
 	names := []string{"up", "postgres", "kafka"}
-	if *killPooler || os.Getenv("SKALD_TEST_PGBOUNCER") != "" { // a machine that has none need not get one
+	if *killPooler || os.Getenv("SKALD_TEST_PGBOUNCER") != "" { // not required on a machine without it
 		names = append(names, "pgbouncer")
 	}
 	_, err := w.services(w.t.Context(), names...)
@@ -233,7 +231,7 @@ func (w *world) startServers() error {
 	return nil
 }
 
-// startAll starts all at once: tables, topics and first rows are made by whoever comes first.
+// startAll starts all at once: they race to create tables, topics and first rows.
 func (w *world) startAll(names ...string) {
 	w.t.Helper()
 	for _, n := range names {
@@ -273,7 +271,7 @@ func (w *world) end() {
 	}
 }
 
-// clear removes the logs and programs, but what a failed test left is kept.
+// clear removes logs and programs, unless the test failed.
 func (w *world) clear() {
 	if w.t.Failed() {
 		w.t.Logf("the logs of all processes are in %s", w.dir)
@@ -284,7 +282,7 @@ func (w *world) clear() {
 	}
 }
 
-// removeTopics removes what was made at the broker.
+// removeTopics removes the topics and groups of the test.
 func (w *world) removeTopics() error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(w.kafka))
 	if err != nil {
@@ -295,7 +293,7 @@ func (w *world) removeTopics() error {
 	return err
 }
 
-// tell notes what was done.
+// tell logs an action.
 func (w *world) tell(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -309,7 +307,7 @@ func (w *world) story() string {
 	return strings.Join(w.told, "\n")
 }
 
-// eventually looks until ok answers nil.
+// eventually retries ok until it returns nil.
 func (w *world) eventually(what string, ok func() error) {
 	w.t.Helper()
 	deadline := time.Now().Add(most)
@@ -322,13 +320,13 @@ func (w *world) eventually(what string, ok func() error) {
 		}
 		w.alive()
 		if time.Now().After(deadline) {
-			w.t.Fatalf("waited %v for %s: %v\n%s\nkept are: %s", most, what, err, w.story(), w.kept())
+			w.t.Fatalf("waited %v for %s: %v\n%s\nparked: %s", most, what, err, w.story(), w.kept())
 		}
 		<-tick.C
 	}
 }
 
-// kept is what the services have parked, and why: what does not end is often behind it.
+// kept returns the parked messages of the services and their errors: they often explain a timeout.
 func (w *world) kept() string {
 	var all []string
 	for _, name := range service.Names() {
@@ -343,9 +341,9 @@ func (w *world) kept() string {
 	return strings.Join(all, "\n")
 }
 
-// alive fails the test if a process ended that nobody had killed: an outage is no reason to. A broker that
-// crashes may remember the member of a killed process in place of the one that came after it, which it fences
-// off then. That one is started again, as a supervisor does.
+// alive fails the test if a process ended without being killed: an outage is no reason to end. A restarted
+// broker may remember the member of a killed process and fence off its successor. That process is started
+// again, as a supervisor does.
 func (w *world) alive() {
 	w.t.Helper()
 	for _, one := range w.instances {
@@ -364,7 +362,7 @@ func (w *world) alive() {
 	}
 }
 
-// of are the instances of a service.
+// of returns the instances of a service.
 func (w *world) of(name string) (out []*instance) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -376,7 +374,7 @@ func (w *world) of(name string) (out []*instance) {
 	return out
 }
 
-// audit is the auditor's verdict, by the command.
+// audit runs the audit command and returns its verdict.
 func (w *world) audit() ([]audit.Invariant, error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), most)
 	defer cancel()

@@ -86,7 +86,7 @@ func TestStatusNamesWhatHoldsAnOrderElsewhere(t *testing.T) {
 // Services of other processes that fail, hang or are away are named; the rest of the status stands.
 func TestStatusWhereAnotherProcessGivesNoAnswer(t *testing.T) {
 	t.Parallel()
-	fails := httptest.NewServer(place.SQLite(t.TempDir()).Answer()) // which does not serve it
+	fails := httptest.NewServer(place.SQLite(t.TempDir()).Answer()) // a place without the service
 	defer fails.Close()
 	hangs := httptest.NewServer(http.HandlerFunc(
 		func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))

@@ -278,7 +278,7 @@ func (s *shop) tellsStories() {
 	for _, c := range story {
 		said = append(said, fmt.Sprintf("%d %s %s %d", c.Depth, c.Service, c.Type, len(c.Taken)))
 	}
-	// released and refunded come in any order, and so does what the last of them leads to
+	// released and refunded arrive in any order, and so do the messages caused by the later one
 	slices.Sort(said[4:])
 	want := []string{"0 order order.placed 2", "1 payment payment.taken 3", "2 inventory stock.reserved 3",
 		"3 fulfilment parcel.failed 4",

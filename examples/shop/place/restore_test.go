@@ -38,12 +38,12 @@ type drill[TTx any] struct {
 	prefix    string
 	bus       *place.Bus
 	stays     *place.Databases[TTx]
-	back      *place.Databases[TTx] // of those whose databases go back
+	back      *place.Databases[TTx] // databases that are restored from a backup
 	ctx       context.Context
 	mu        sync.Mutex
-	recovered []string // services whose relays found that their database went back
+	recovered []string // services whose relays detected the restore
 	orders    shop
-	last      error // of what could not be asked
+	last      error // error of the last failed query
 	wg        sync.WaitGroup
 }
 
@@ -285,7 +285,7 @@ func TestShopWhoseDatabasesWentBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			prefix := "back" + strings.ToLower(rand.Text()[:10])
-			// the machine does not crash here
+			// the machine does not crash in this test
 			bus, cluster := at(t, prefix), need.NewCluster(t, "fsync = off")
 			cluster.SQL("postgres", "CREATE DATABASE shop")
 			stays, err := place.Postgres(database(t), prefix)
@@ -320,7 +320,7 @@ func TestShopWhoseFilesWentBack(t *testing.T) {
 	wait := d.run(ctx, d.back, goBack()...)
 	saved := t.TempDir()
 	d.through(10, func() {
-		for _, name := range goBack() { // beside the services that write
+		for _, name := range goBack() { // while the services write
 			home, err := d.back.Home(t.Context(), name)
 			if err == nil {
 				_, err = home.Read.Exec(t.Context(), "VACUUM INTO '"+filepath.Join(saved, name+".db")+"'")
@@ -337,7 +337,7 @@ func TestShopWhoseFilesWentBack(t *testing.T) {
 		}
 		for _, name := range goBack() {
 			path := filepath.Join(there, name+".db")
-			for _, tail := range []string{"-wal", "-shm"} { // of another file than the one that comes
+			for _, tail := range []string{"-wal", "-shm"} { // they belong to the replaced file
 				if err := os.Remove(path + tail); err != nil && !errors.Is(err, fs.ErrNotExist) {
 					t.Fatal(err)
 				}

@@ -120,12 +120,12 @@ func (s *roleShop) add(name string) {
 		s.t.Fatal(err)
 	}
 	if _, err := s.place.Service(ctx, name, s.bus, &service.Options{Prefix: "test"}); err != nil {
-		// it makes its tables
+		// create the tables
 		s.t.Fatal(err)
 	}
 	user, app := s.login("app", schema)
 	_, carrier := s.login("relay", schema)
-	s.owned(user, schema, name != "order") // which is asked over HTTP, too, where no message names a tenant
+	s.owned(user, schema, name != "order") // order is also called over HTTP, without a message that names a tenant
 	o := &service.Options{Prefix: "test"}
 	o.Inbox.Transaction.Settings = func(m skald.Message) []store.Setting {
 		if strings.HasPrefix(m.Source, "/") && strings.Contains(m.Topic, "test.") {
@@ -144,12 +144,12 @@ func (s *roleShop) add(name string) {
 	s.steppers = append(s.steppers, relay.New(pgstore.New(carrier, &pgstore.Options{Schema: schema}),
 		s.bus, nil))
 	for _, part := range one.Steppers() {
-		if part != skald.Stepper(one.Relay) { // which has no rights to
+		if part != skald.Stepper(one.Relay) { // the role has no rights for it
 			s.steppers = append(s.steppers, part)
 		}
 	}
 	var n int
-	if name == "inventory" { // what the handlers see, nobody sees without a tenant
+	if name == "inventory" { // the tables of handlers are invisible without a tenant
 		if err := app.QueryRow(ctx, "SELECT count(*) FROM "+schema+".stock").Scan(&n); err != nil || n != 0 {
 			s.t.Errorf("without a tenant %d rows of stock are seen: %v", n, err)
 		}

@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	enough = 5  // payments that each part of a roll waits for
-	atOnce = 16 // orders that are under way at the same time
+	enough = 5  // payments that each phase waits for
+	atOnce = 16 // orders in progress at a time
 )
 
 // payment.taken gets payment_method while customers order: first its writer is rolled, with old consumers
@@ -38,7 +38,7 @@ func TestRollPaymentMethod(t *testing.T) {
 	t.Parallel()
 	for _, language := range []wire.Language{wire.Avro, wire.Protobuf} {
 		t.Run(string(language), func(t *testing.T) {
-			t.Parallel() // it waits for Kafka to move partitions more than it works
+			t.Parallel() // it mostly waits for Kafka to move partitions
 			kafka, prefix := need.Kafka(t), "shop"+strings.ToLower(rand.Text()[:10])
 			removeTopics(t, kafka, event.New(prefix).Topics())
 			newRoll(t, language, database(t), "kafka://"+kafka, prefix).run()
@@ -53,16 +53,16 @@ type roll struct {
 	prefix   string
 	language wire.Language
 	registry *sr.Client
-	v1       string // the headers of what the old build writes
+	v1       string // the headers that the old build writes
 	wanted   []sample.Order
 }
 
 // A paid order is what the databases say of one.
 type paid struct {
-	v2     bool   // the new build has written its payment.taken
-	counts int    // of Analytics
-	method string // that Analytics saw
-	state  string // of the order
+	v2     bool   // the new build wrote payment.taken
+	counts int    // rows in Analytics
+	method string // the method that Analytics recorded
+	state  string // the state of the order
 }
 
 func newRoll(t *testing.T, language wire.Language, store, broker, prefix string) *roll {
@@ -92,7 +92,7 @@ func newRoll(t *testing.T, language wire.Language, store, broker, prefix string)
 }
 
 func (r *roll) run() {
-	taking := []string{"order", "inventory", "analytics"} // payment.taken
+	taking := []string{"order", "inventory", "analytics"} // subscribers of payment.taken
 	var oldConsumers []func()
 	for _, name := range taking {
 		oldConsumers = append(oldConsumers, r.start(name, "old"))
@@ -122,7 +122,7 @@ func (r *roll) run() {
 	r.until("new builds", r.look(),
 		func(p paid) bool { return p.v2 && p.method == "card" && p.state == "confirmed" })
 
-	oldWriter = r.start("payment", "old") // it is rolled back
+	oldWriter = r.start("payment", "old") // rolled back
 	newWriter()
 	r.until("an old writer, new consumers", r.look(),
 		func(p paid) bool { return !p.v2 && p.method == "unknown" && p.state == "confirmed" })

@@ -26,8 +26,8 @@ var (
 // A level is what must not grow with time.
 type level struct {
 	heap, goroutines, connections int64
-	hot                           int64 // bytes of the tables that are rewritten in place, indexes and all
-	perRow                        int64 // bytes of one outbox row, indexes and all
+	hot                           int64 // bytes of the tables with updates in place, with indexes
+	perRow                        int64 // bytes of one outbox row, with indexes
 	rows                          int64
 }
 
@@ -41,7 +41,7 @@ func (l level) String() string {
 func measure(t *testing.T, conn *pgx.Conn, prefix string) (l level) {
 	t.Helper()
 	runtime.GC()
-	runtime.GC() // what finalizers let go of
+	runtime.GC() // free memory released by finalizers
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	l.heap, l.goroutines = int64(m.HeapAlloc), int64(runtime.NumGoroutine())
@@ -84,7 +84,7 @@ func TestSoak(t *testing.T) {
 	go func() { ended <- skald.Run(ctx, s.runners...) }()
 	seed := uint64(0)
 	load := func(d time.Duration) level {
-		// Workers and connections begin with the load: a few batches at least, on a slow machine, too.
+		// Workers and connections start under load: wait for at least a few batches on a slow machine.
 		for end, n := time.Now().Add(d), 0; n < 8 || time.Now().Before(end); n++ {
 			seed++
 			s.order(seed, *soakBatch)

@@ -14,15 +14,15 @@ func change(o event.Order, number int64, to string) event.Change {
 	return event.Change{Order: o, Number: number, Address: to, Fee: 250}
 }
 
-// An order is charged again for each of its changes, by the same step: each once, under a key of its own at
-// the gateway.
+// An order is charged again for each of its changes by the same step: each charge happens once, with its
+// own key at the gateway.
 func TestPaymentChargesEachChange(t *testing.T) {
 	r := newRig(t, "payment")
 	before, o := r.num(balance, "ada"), tea("o1", "ada", 2)
 	r.hear(2, r.ev.OrderPlaced.New("o1", o))
 	r.hear(3, r.ev.ChangeAsked.New("o1", change(o, 1, "here")))
 	r.hear(3, r.ev.ChangeAsked.New("o1", change(o, 2, "there")))
-	r.hear(1, r.ev.ChangeAsked.New("o1", change(o, 2, "there"))) // said anew, under another id
+	r.hear(1, r.ev.ChangeAsked.New("o1", change(o, 2, "there"))) // repeated with another id
 	r.want(before-980-2*250, balance, "ada")
 	r.want(3, charges)
 	for _, key := range []string{"charge-o1", "charge-o1-1", "charge-o1-2"} {
@@ -34,8 +34,8 @@ func TestPaymentChargesEachChange(t *testing.T) {
 	r.wantSaid("payment.taken o1", "change.paid o1", "change.paid o1")
 }
 
-// A change that cannot be paid leaves the order as it was; that it is refused then is answered, and nothing
-// is given back.
+// A change that cannot be paid leaves the order as it was. The refusal is answered, and nothing is
+// refunded.
 func TestPaymentDeclinesAChange(t *testing.T) {
 	r := newRig(t, "payment")
 	o := event.Order{ID: "o1", Customer: sample.Student, Cents: 9_900}
@@ -50,8 +50,8 @@ func TestPaymentDeclinesAChange(t *testing.T) {
 	r.wantSaid("payment.taken o1", "change.declined o1", "change.undone o1")
 }
 
-// An order that was changed is cancelled: both charges are undone, each for itself, or barred, in whatever
-// order it comes, one message behind the other or all at once.
+// A changed order is cancelled: each of the two charges is undone or barred, in any order of messages, one
+// after another or all at once.
 func TestPaymentUndoesBothChargesInAnyOrder(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		t.Run(fmt.Sprint("together ", together), func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestPaymentUndoesBothChargesInAnyOrder(t *testing.T) {
 			r.want(before, balance, "ada")
 			r.want(0, left)
 			if !together {
-				// of each two, half come too late
+				// in each pair, half come too late
 				r.want(int64(len(all)), "SELECT COUNT(*) FROM skald_keys WHERE status = 'barred'")
 			}
 		})
@@ -112,8 +112,8 @@ func early(says []string, one, than string) bool {
 	return slices.Index(says, one) < slices.Index(says, than)
 }
 
-// A change is asked for while its order fails: whatever of it comes to Fulfilment first, it is answered once,
-// and no parcel goes there.
+// A change is requested while its order fails: in any order of messages at Fulfilment it is answered once,
+// and no parcel leaves.
 func TestFulfilmentRefusesChangesOfWhatFails(t *testing.T) {
 	r := newRig(t, "fulfilment")
 	heavy := func(id string) event.Order {
@@ -143,7 +143,7 @@ func TestFulfilmentRefusesChangesOfWhatFails(t *testing.T) {
 			r.want(1, "SELECT COUNT(*) FROM skald_outbox WHERE key = $1 AND type = 'change.refused'", o.ID)
 			taken := int64(0)
 			if early(says, "paid", why) || why == "failed" && says[0] == "asked" {
-				// the goods wait for it to be paid
+				// the goods wait for the payment
 				taken = 1
 			}
 			r.want(taken, "SELECT COUNT(*) FROM skald_outbox WHERE key = $1 AND type = 'change.taken'", o.ID)
@@ -158,8 +158,8 @@ func TestFulfilmentRefusesChangesOfWhatFails(t *testing.T) {
 	r.want(1, "SELECT COUNT(*) FROM dispatches WHERE order_id = 'unpaid' AND state = 'open' AND address = ''")
 }
 
-// A change is asked for and paid while its order ships: whatever of it comes to Fulfilment first, it is
-// answered once, and the parcel goes where the answer says.
+// A change is requested and paid while its order ships: in any order of messages at Fulfilment it is
+// answered once, and the parcel goes to the answered address.
 func TestFulfilmentAnswersAChangeOfWhatShipsOnce(t *testing.T) {
 	r := newRig(t, "fulfilment")
 	for n, says := range permutations([]string{"asked", "paid", "reserved"}) {

@@ -21,7 +21,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// late is a broker whose messages of one topic do not reach one group as long as held says.
+// late is a broker that delays the messages of one topic for one group while held is set.
 type late struct {
 	broker.Broker
 	group, topic string
@@ -69,7 +69,7 @@ func (s *shop) ask(method, path, body string, into any) {
 	}
 }
 
-// ends are what the demo tells as its counts.
+// ends returns the counts that the demo prints.
 func (s *shop) ends() audit.Ends {
 	s.t.Helper()
 	read := map[string]table.DB{}
@@ -83,7 +83,7 @@ func (s *shop) ends() audit.Ends {
 	return ends
 }
 
-// settled is how many calls of which nothing was known were settled, as the demo counts them.
+// settled returns the number of unanswered calls that were resolved, as the demo counts them.
 func (s *shop) settled() (n int64) {
 	for _, one := range s.all {
 		n += one.Inbox.Health().UnknownSettled
@@ -100,8 +100,8 @@ func (s *shop) allHold() {
 	}
 }
 
-// A customer places an order, changes it and cancels it, and the last reaches Payment first: nothing is
-// charged, both charges answer that they are barred, and that is what the counts show.
+// A customer places, changes and cancels an order, and the cancellation reaches Payment first: nothing is
+// charged, both charges are reported as barred, and the counts show it.
 func TestBarredIsCounted(t *testing.T) {
 	b := &late{Broker: bus(t), group: "payment", topic: "orders", held: true}
 	s := shopOver(t, b, nil, func(d store.Driver[*sql.Tx]) store.Driver[*sql.Tx] { return d })
@@ -136,7 +136,7 @@ func TestBarredIsCounted(t *testing.T) {
 	s.allHold()
 }
 
-// A change that the customer cannot pay for is declined, and the order goes on with what it was.
+// A change that the customer cannot pay is declined, and the order continues unchanged.
 func TestOrderGoesOnWithoutADeclinedChange(t *testing.T) {
 	s := newShop(t, nil)
 	var o order.Summary
@@ -162,8 +162,8 @@ func TestOrderGoesOnWithoutADeclinedChange(t *testing.T) {
 	s.allHold()
 }
 
-// The gateway charges, and refunds, and says nothing that one could go by: each call is looked up, was made
-// once, and is counted as settled.
+// The gateway charges and refunds without a usable answer: each call is looked up, was made once, and is
+// counted as settled.
 func TestUnknownSettledIsCounted(t *testing.T) {
 	const one = `{"customer":"ada","items":[{"sku":"tea","quantity":1}]}`
 	const short = `{"customer":"ada","items":[{"sku":"` + sample.Sold + `","quantity":1}]}`
@@ -171,7 +171,7 @@ func TestUnknownSettledIsCounted(t *testing.T) {
 		rates  gateway.Rates
 		orders []string
 		change bool
-		moved  map[string]int64 // by kind; nil: what becomes of the change depends on who was first
+		moved  map[string]int64 // by kind; nil: the outcome of the change depends on timing
 	}{
 		"500 after it has charged and refunded": {gateway.Rates{Fail: 1}, []string{one, short}, false,
 			map[string]int64{"charge": 2, "refund": 1}},

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/sagatest"
 )
 
-// naturalKey is a second guard that a team may lay into Payment's database: an order is charged once and
+// naturalKey is a second guard that a team may add to Payment's database: an order is charged once and
 // refunded once.
 const naturalKey = "CREATE UNIQUE INDEX once ON transfers (order_id, kind) WHERE order_id <> ''"
 
@@ -34,9 +34,10 @@ func (r *rig) exec(query string) {
 	}
 }
 
-// An order is placed, its message comes again when its mark is gone, and then its parcel fails: what becomes
-// of the money when the step is gone, too, without and with a natural key as second guard, by what a
-// violation of it is said to be. With the mark, and with the step alone, the guard has nothing to do.
+// An order is placed, its message arrives again after its mark was lost, and then its parcel fails. The
+// cases show what happens to the money if the step is lost too, without and with a natural key as second
+// guard, and for each classification of its violation. With the mark, or with the step alone, the guard
+// never acts.
 func TestNaturalKeyAsSecondGuard(t *testing.T) {
 	const taken, refunded = "payment.taken o1", "payment.refunded o1"
 	mark, both := []string{"skald_mark"}, []string{"skald_mark", "skald_step"}
@@ -44,7 +45,7 @@ func TestNaturalKeyAsSecondGuard(t *testing.T) {
 	free := inbox.Options{Retry: inbox.Retry{Classify: failure.ViolationIs(failure.Permanent)},
 		Dead: inbox.Dead{FreeKey: true}}
 	for name, c := range map[string]struct {
-		gone                   []string // tables
+		gone                   []string // tables that are emptied
 		guarded                bool
 		inbox                  inbox.Options
 		charges, refunds, left int64
@@ -53,11 +54,11 @@ func TestNaturalKeyAsSecondGuard(t *testing.T) {
 		"the mark": {nil, true, inbox.Options{}, 1, 1, 0, []string{taken, refunded}},
 		"the step": {mark, true, inbox.Options{}, 1, 1, 0, []string{taken, refunded}},
 		"nothing":  {both, false, inbox.Options{}, 2, 1, 0, []string{taken, taken, refunded}},
-		// the repeat, and the refund behind it
+		// the repeat, and the refund after it
 		"the key, by default transient": {both, true, inbox.Options{}, 1, 0, 2, []string{taken}},
-		// the refund, behind the dead letter
+		// the refund, after the dead letter
 		"the key, permanent": {both, true, permanent, 1, 0, 2, []string{taken}},
-		// the refund, until it is written down what became of the charge
+		// the refund, until the result of the charge is recorded
 		"the key, permanent, keys freed": {both, true, free, 1, 0, 2, []string{taken}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +75,7 @@ func TestNaturalKeyAsSecondGuard(t *testing.T) {
 			r.n-- // the same message again
 			r.hear(1, r.ev.OrderPlaced.New("o1", o))
 			r.hear(1, r.ev.ParcelFailed.New("o1", about(o)))
-			r.want(1, moves) // the gateway knows the order's key again, in each case
+			r.want(1, moves) // the gateway recognizes the key of the order in each case
 			r.want(c.charges, charges)
 			r.want(c.refunds, refunds)
 			r.want(c.left, left)
@@ -83,18 +84,18 @@ func TestNaturalKeyAsSecondGuard(t *testing.T) {
 	}
 }
 
-// echo is a broker that has everything twice.
+// echo is a broker that delivers everything twice.
 type echo struct{ broker.Broker }
 
 func (e echo) Publish(ctx context.Context, ms []skald.Message, only ...broker.Topics) broker.Pending {
-	_ = e.Broker.Publish(ctx, ms, only...).Wait(ctx) // what fails is told the second time
+	_ = e.Broker.Publish(ctx, ms, only...).Wait(ctx) // failures are reported by the second call
 	return e.Broker.Publish(ctx, ms, only...)
 }
 
 // The whole shop without marks and steps, on a broker that delivers everything twice. A natural key in
-// Payment's database saves what its own rows stand for: no charge and no refund stands there twice. It saves
-// no mail and no parcel. It may cost the money of a customer who got the last piece of something, because
-// Inventory, asked again, has none left; and a change of an order whose charge the key refuses.
+// Payment's database protects its own rows: no charge and no refund is recorded twice. It prevents no
+// second mail and no second parcel. It may cost a customer money: Inventory has none left when it is asked
+// again for a last piece, and the key refuses the charge of a change.
 func TestWhatANaturalKeySavesInTheShop(t *testing.T) {
 	for _, guarded := range []bool{false, true} {
 		t.Run(fmt.Sprint("guarded ", guarded), func(t *testing.T) {
@@ -108,8 +109,8 @@ func TestWhatANaturalKeySavesInTheShop(t *testing.T) {
 				}
 			}
 			s.place(1, 12)
-			// A slow machine makes relays and consumers try again later, so one quiet moment does not say
-			// that all is done.
+			// On a slow machine relays and consumers retry later, so one idle moment does not mean that all
+			// is done.
 			deadline, wrong := time.Now().Add(2*time.Minute), []string{"not looked"}
 			for len(wrong) > 0 && time.Now().Before(deadline) {
 				quiet(t, s.work...)
@@ -122,12 +123,12 @@ func TestWhatANaturalKeySavesInTheShop(t *testing.T) {
 	}
 }
 
-// notAsGuarded tells in which ways the shop is not as it must be with the natural key, or without it.
+// notAsGuarded returns the differences from what is expected with or without the natural key.
 func notAsGuarded(s *shop, guarded bool) (wrong []string) {
 	const twice = "SELECT COUNT(*) FROM (SELECT 1 FROM transfers WHERE order_id <> '' GROUP BY order_id, kind HAVING COUNT(*) > 1) AS t"
 	want := map[string]bool{"money_conserved": true, "mailed_once": false, "shipped_once": false}
 	if !guarded {
-		// with the key these two depend on who gets the last piece, and on what comes before the repeat
+		// with the key these two depend on who gets the last piece, and on what arrives before the repeat
 		want["moved_once"], want["charged_once"] = false, false
 	}
 	found := s.audit(s.t.Context())

@@ -58,7 +58,7 @@ func TestPaymentDeclines(t *testing.T) {
 	}
 }
 
-// An account goes down to nothing and not below, whatever was asked for in one go.
+// The balance of an account never falls below 0, however many charges arrive at once.
 func TestPaymentUpToTheLastCent(t *testing.T) {
 	r := newRig(t, "payment")
 	order := func(id string, cents int64) event.Order {
@@ -82,7 +82,7 @@ func TestPaymentGivesBackOnce(t *testing.T) {
 			}[why]
 			r.hear(1, r.ev.OrderPlaced.New("o1", o))
 			r.hear(2, undo.New("o1", about(o)))
-			r.hear(1, undo.New("o1", about(o))) // said anew, under another id
+			r.hear(1, undo.New("o1", about(o))) // repeated with another id
 			r.want(before, balance, "ada")
 			r.want(0, "SELECT SUM(cents) FROM entries WHERE account = 'shop'")
 			r.want(1, "SELECT COUNT(*) FROM transfers WHERE kind = 'refund'")
@@ -91,7 +91,7 @@ func TestPaymentGivesBackOnce(t *testing.T) {
 	}
 }
 
-// "A mark exists" is not "the step took effect": a declined payment has a mark, and nothing to give back.
+// A mark does not mean that the step took effect: a declined payment has a mark, and nothing to refund.
 func TestPaymentGivesNothingBackThatItDidNotTake(t *testing.T) {
 	r := newRig(t, "payment")
 	o := tea("o1", sample.Poor, 1)
@@ -103,7 +103,7 @@ func TestPaymentGivesNothingBackThatItDidNotTake(t *testing.T) {
 	r.wantSaid("payment.declined o1")
 }
 
-// A refund that comes first bars the payment.
+// A refund that arrives first bars the payment.
 func TestPaymentThatIsUndoneFirstIsBarred(t *testing.T) {
 	r := newRig(t, "payment")
 	before, o := r.num(balance, "ada"), tea("o1", "ada", 1)
@@ -115,8 +115,8 @@ func TestPaymentThatIsUndoneFirstIsBarred(t *testing.T) {
 	r.wantSaid("payment.declined o1")
 }
 
-// Beside a build that knows no steps: what that took is not taken again, and is given back once; what it gave
-// back is not given back again.
+// Together with a build without steps: payments that it took are not taken again and are refunded once;
+// payments that it refunded are not refunded again.
 func TestPaymentBesideABuildWithoutSteps(t *testing.T) {
 	db, at := home(t, "payment")
 	r := rigAt(t, "payment", db, at, &service.Options{Older: true})
@@ -135,7 +135,7 @@ func TestPaymentBesideABuildWithoutSteps(t *testing.T) {
 	r.wantSaid("payment.refunded theirs", "payment.taken ours")
 }
 
-// The same of goods.
+// The same for goods.
 func TestInventoryBesideABuildWithoutSteps(t *testing.T) {
 	db, at := home(t, "inventory")
 	r := rigAt(t, "inventory", db, at, &service.Options{Older: true})
@@ -206,7 +206,7 @@ func TestInventoryReleasesWhatItReserved(t *testing.T) {
 	r.wantSaid("stock.reserved o1", "stock.released o1")
 }
 
-// Nothing is put back that was not put aside: not of an order that was short, nor of one that was never seen.
+// Only reserved goods are released: nothing for an order that was short or unknown.
 func TestInventoryReleasesNothingElse(t *testing.T) {
 	r := newRig(t, "inventory")
 	short, late := basket("o1", map[string]int64{"tea": 1, sample.Sold: 1}),
@@ -232,8 +232,8 @@ func TestFulfilment(t *testing.T) {
 	r.wantSaid("parcel.shipped o1", "parcel.failed o2")
 }
 
-// Whoever comes first decides: the carrier or the customer. What the other then does is answered, and changes
-// nothing. Nothing goes elsewhere that is not paid for.
+// The first of carrier and customer decides. The request of the other is answered and has no effect. No
+// parcel goes to an address that is not paid.
 func TestFulfilmentStopsWhatHasNotLeft(t *testing.T) {
 	r := newRig(t, "fulfilment")
 	late, early := tea("late", "ada", 1), tea("early", "ada", 1)
@@ -243,7 +243,7 @@ func TestFulfilmentStopsWhatHasNotLeft(t *testing.T) {
 	r.hear(2, r.ev.ChangePaid.New("late", change(late, 1, "here")))
 	r.hear(2, r.ev.ChangePaid.New("late", change(late, 2, "there")))
 	r.hear(2, r.ev.StockReserved.New("late", about(late)))
-	r.want(0, "SELECT COUNT(*) FROM parcels") // the third is not paid for yet
+	r.want(0, "SELECT COUNT(*) FROM parcels") // the third is not paid yet
 	r.hear(2, r.ev.ChangeDeclined.New("late", change(late, 3, "anywhere")))
 	r.hear(2, r.ev.ChangeAsked.New("late", change(late, 4, "nowhere")))
 	r.hear(2, r.ev.CancelAsked.New("late", about(late)))

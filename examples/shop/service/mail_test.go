@@ -16,10 +16,10 @@ import (
 	"github.com/skald-go/skald/inbox"
 )
 
-// changing sends the first mails by one server, and the others by another.
+// changing sends the first n mails by one server, and the others by another.
 type changing struct {
 	first, then mail.Sender
-	n, sent     atomic.Int64 // how many are the first
+	n, sent     atomic.Int64 // n: the number of mails for the first server
 }
 
 func (c *changing) Send(ctx context.Context, m mail.Mail) error {
@@ -29,7 +29,7 @@ func (c *changing) Send(ctx context.Context, m mail.Mail) error {
 	return c.then.Send(ctx, m)
 }
 
-// listening is an SMTP server in these moods, in front of a mailbox.
+// listening starts an SMTP server in the given moods, in front of a mailbox.
 func listening(t *testing.T, box *mail.Box[*sql.Tx], r mail.Rates) *mail.Client {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,8 +48,8 @@ func listening(t *testing.T, box *mail.Box[*sql.Tx], r mail.Rates) *mail.Client 
 	return mail.NewClient(l.Addr().String())
 }
 
-// A mail whose sending was not answered is sent again under its Message-ID, and arrives once. Where the
-// server knows no Message-ID again it is not sent again: somebody is to look into it.
+// A mail without an answer is sent again with its Message-ID, and arrives once. If the server does not
+// remember Message-IDs, it is not sent again but becomes a dead letter.
 func TestMailsAreDeliveredOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		moods     mail.Rates
@@ -117,7 +117,7 @@ func TestMailsAreDeliveredOnce(t *testing.T) {
 	}
 }
 
-// What cannot be delivered is a dead letter: nothing is noted, for the customer knows nothing.
+// A mail that cannot be delivered is a dead letter, and nothing is recorded as sent.
 func TestMailsThatAreRefused(t *testing.T) {
 	db, at := home(t, "mail")
 	box, err := mail.NewBox(at)
@@ -141,7 +141,7 @@ func TestMailsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A client that speaks out of turn, or of nothing, is told so and no mail comes of it.
+// Commands out of order or unknown commands are refused, and no mail results.
 func TestMailServerInWords(t *testing.T) {
 	db, at := home(t, "mail")
 	box, err := mail.NewBox(at)
@@ -168,7 +168,7 @@ func TestMailServerInWords(t *testing.T) {
 	}
 }
 
-// saying is the code of the server's last answer to what is said to it, before both say goodbye.
+// saying returns the code of the server's last answer to these lines.
 func saying(t *testing.T, box *mail.Box[*sql.Tx], what string) (code string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

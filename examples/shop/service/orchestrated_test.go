@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// until drives the shop until a query of Order's database counts so many.
+// until runs the shop until a query of Order's database returns this count.
 func (s *shop) until(n int64, query string) {
 	s.t.Helper()
 	for end := time.Now().Add(5 * time.Minute); num(s.t, s.dbs["order"], query) != n; {
@@ -29,8 +29,9 @@ func (s *shop) until(n int64, query string) {
 	}
 }
 
-// An operator turns the saga of an order back that is to go elsewhere: all of it is undone, the change
-// included, and the order is cancelled. A customer who cancels in the moment of placing is to ask again.
+// An operator cancels the saga of an order with a requested change of address: everything is undone, the
+// change included, and the order is cancelled. A customer who cancels while the order is being placed is
+// told to retry.
 func TestOperatorCancelsAnOrder(t *testing.T) {
 	s := newShop(t, &service.Options{Style: event.Orchestrated})
 	ask := func(method, path, body string) *httptest.ResponseRecorder {

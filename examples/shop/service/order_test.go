@@ -45,7 +45,7 @@ func (r *rig) get(path string, into any) *httptest.ResponseRecorder {
 
 const twoTeas = `{"customer":"ada","items":[{"sku":"tea","quantity":2},{"sku":"mug","quantity":1}]}`
 
-// placed puts an order there and gives it as the other services know it.
+// placed places an order and returns it as in its event.
 func (r *rig) placed(key string) event.Order {
 	r.t.Helper()
 	w := r.post(key, twoTeas)
@@ -140,9 +140,9 @@ func TestPostOrderAtOnce(t *testing.T) {
 	r.want(1, "SELECT COUNT(*) FROM skald_outbox")
 }
 
-// All that can be said about one order, in every order in which it can arrive, twice each: the state, the
-// history and what is said at last are right, and said once. Of five messages, make nightly alone takes every
-// order.
+// All events about one order, in every order of arrival, twice each: the final state, the history and the
+// sent events are right, and each event is sent once. With five messages only make nightly runs all
+// permutations.
 func TestOrderHearsInAnyOrder(t *testing.T) {
 	r := newRig(t, "order")
 	say := map[string]skald.Event[event.Verdict]{
@@ -200,7 +200,7 @@ func TestOrderHearsInAnyOrder(t *testing.T) {
 				r.asks(http.StatusAccepted, "POST", "/orders/"+orders[i].ID+"/cancel", "")
 			}
 		}
-		for k := range all[0] { // one thing about each of them, then the next
+		for k := range all[0] { // first one message of each order, then the next
 			for i, says := range all {
 				r.publish(2, draft(says[k], orders[i]))
 			}
@@ -219,8 +219,8 @@ func TestOrderHearsInAnyOrder(t *testing.T) {
 	}
 }
 
-// oneInSeven is a sample of the orders of five messages. In it each message comes at each place, and directly
-// before each other one.
+// oneInSeven is a sample of the permutations of five messages. In it each message occurs at each place, and
+// directly before each other one.
 func oneInSeven(all [][]string) (some [][]string) {
 	for i := 1; i < len(all); i += 7 {
 		some = append(some, all[i])
@@ -228,7 +228,7 @@ func oneInSeven(all [][]string) (some [][]string) {
 	return some
 }
 
-// saidOf counts what the service said, by order.
+// saidOf counts the messages that the service sent, by order.
 func (r *rig) saidOf(which string) map[string]int {
 	r.t.Helper()
 	out := map[string]int{}
@@ -262,7 +262,7 @@ func (r *rig) checkEnd(id string, says []string, count int, said string, state o
 	}
 	want := 2
 	if slices.Contains(says, "gone") || slices.Contains(says, "stopped") {
-		want++ // that the customer asked
+		want++ // the event about the customer's request
 	}
 	if slices.ContainsFunc(says, func(s string) bool { return strings.HasPrefix(s, "change.") }) {
 		want++ // the same
@@ -274,7 +274,7 @@ func (r *rig) checkEnd(id string, says []string, count int, said string, state o
 	r.want(int64(len(says)), "SELECT COUNT(*) FROM journal WHERE order_id = $1", id)
 }
 
-// asks sends a request and wants that answer.
+// asks sends a request and checks the answer.
 func (r *rig) asks(code int, method, path, body string) {
 	r.t.Helper()
 	w := httptest.NewRecorder()
@@ -284,7 +284,7 @@ func (r *rig) asks(code int, method, path, body string) {
 	}
 }
 
-// What customers want behind their order is taken once, answered by Fulfilment, and refused when it is too
+// A request of a customer after the order is taken once, answered by Fulfilment, and refused when it is too
 // late.
 func TestWishes(t *testing.T) {
 	r := newRig(t, "order")
@@ -321,11 +321,11 @@ func TestWishes(t *testing.T) {
 	r.hear(1, r.ev.ParcelStopped.New(o.ID, about(o)))
 	r.hear(1, r.ev.ChangeUndone.New(o.ID, there))
 	r.hear(1, r.ev.PaymentDeclined.New(o.ID, about(o)))
-	r.want(0, "SELECT COUNT(*) FROM orders WHERE state = 'cancelled'") // the change stands that was taken
+	r.want(0, "SELECT COUNT(*) FROM orders WHERE state = 'cancelled'") // the change that was taken remains
 	r.hear(1, r.ev.ChangeRefused.New(o.ID, here))
 	r.hear(1, r.ev.ChangeUndone.New(o.ID, here))
 	r.want(1, "SELECT COUNT(*) FROM orders WHERE state = 'cancelled'")
-	r.asks(http.StatusOK, "POST", at+"/cancel", "") // it is
+	r.asks(http.StatusOK, "POST", at+"/cancel", "") // the cancellation is complete
 	ended := r.placed("k2")
 	r.hear(1, r.ev.PaymentDeclined.New(ended.ID, about(ended)))
 	r.asks(http.StatusConflict, "POST", "/orders/"+ended.ID+"/cancel", "")
@@ -347,7 +347,7 @@ func permutations(s []string) [][]string {
 	return out
 }
 
-// An event about an order of somebody else is refused for good, and holds nobody up.
+// An event about an unknown order is rejected and blocks no other message.
 func TestOrderRefusesStrangers(t *testing.T) {
 	r := newRig(t, "order")
 	r.hear(1, r.ev.PaymentTaken.New("x", about(tea("x", "ada", 1))))
@@ -355,7 +355,7 @@ func TestOrderRefusesStrangers(t *testing.T) {
 	r.want(0, notes)
 }
 
-// What travels is what README.md says.
+// The message formats are those in README.md.
 func TestOrderPlacedPayload(t *testing.T) {
 	r := newRig(t, "order")
 	o := r.placed("k1")

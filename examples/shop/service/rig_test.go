@@ -23,7 +23,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// home is an empty database of one service, with Skald's tables.
+// home returns an empty database of one service, with Skald's tables.
 func home(t *testing.T, name string) (*sql.DB, table.Home[*sql.Tx]) {
 	t.Helper()
 	path := filepath.Join(folder(t), name+".db")
@@ -42,7 +42,7 @@ func home(t *testing.T, name string) (*sql.DB, table.Home[*sql.Tx]) {
 	return db, table.SQLite(db, sqlitestore.New(db, nil))
 }
 
-// folder is in memory where there is such a one: nothing here is about disks.
+// folder returns a directory in memory if there is one: these tests are not about disks.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "skald-shop-")
@@ -53,10 +53,10 @@ func folder(t *testing.T) string {
 	return dir
 }
 
-// migrations are the files that home copies: migrating takes longer than most of these tests.
+// migrations has the files that home copies: migrating takes longer than most of these tests.
 var migrations sync.Map
 
-// migrated is an empty database with Skald's tables, as a file.
+// migrated returns an empty database with Skald's tables, as a file.
 func migrated(name string) ([]byte, error) {
 	once, _ := migrations.LoadOrStore(name, sync.OnceValues(func() ([]byte, error) { return migrate(name) }))
 	return once.(func() ([]byte, error))()
@@ -75,13 +75,13 @@ func migrate(name string) ([]byte, error) {
 	}
 	_, err = sqlitestore.Migrate(context.Background(), db,
 		&sqlitestore.MigrateOptions{Source: "/test/" + name})
-	if err = errors.Join(err, db.Close()); err != nil { // which leaves nothing in the log beside it
+	if err = errors.Join(err, db.Close()); err != nil { // this leaves no data in the WAL file
 		return nil, err
 	}
 	return os.ReadFile(path)
 }
 
-// bus is a broker with the shop's topics.
+// bus returns a broker with the shop's topics.
 func bus(t *testing.T) *membroker.Broker {
 	t.Helper()
 	b := membroker.New(nil)
@@ -91,7 +91,7 @@ func bus(t *testing.T) *membroker.Broker {
 	return b
 }
 
-// A rig is one service alone; the test says what it hears.
+// A rig runs one service alone; the test sends its messages.
 type rig struct {
 	t   *testing.T
 	db  *sql.DB
@@ -120,14 +120,14 @@ func rigAt(t *testing.T, name string, db *sql.DB, at table.Home[*sql.Tx], o *ser
 	return r
 }
 
-// hear gives the service a message, as often as times says, and lets it work until it is done.
+// hear sends the service a message, times times, and runs the service until it is idle.
 func (r *rig) hear(times int, d skald.Draft) {
 	r.t.Helper()
 	r.publish(times, d)
 	quiet(r.t, r.svc.Inbox)
 }
 
-// publish says a message, as often as times says.
+// publish publishes a message, times times.
 func (r *rig) publish(times int, d skald.Draft) {
 	r.t.Helper()
 	data, err := json.Marshal(d.Value)
@@ -147,7 +147,7 @@ func (r *rig) publish(times int, d skald.Draft) {
 	}
 }
 
-// quiet steps until nobody has anything to do.
+// quiet steps until all are idle.
 func quiet(t *testing.T, steppers ...skald.Stepper) {
 	t.Helper()
 	for idle := 0; idle < 3; {
@@ -164,7 +164,7 @@ func quiet(t *testing.T, steppers ...skald.Stepper) {
 	}
 }
 
-// said is what the service wrote to its outbox, "type key" in order.
+// said returns the outbox of the service as "type key", in order.
 func (r *rig) said() []string {
 	r.t.Helper()
 	var out []string
@@ -181,7 +181,7 @@ func (r *rig) said() []string {
 	return out
 }
 
-// num is the number that a query gives.
+// num returns the number that a query returns.
 func (r *rig) num(query string, args ...any) int64 {
 	r.t.Helper()
 	return num(r.t, r.db, query, args...)
@@ -202,14 +202,14 @@ func (r *rig) want(n int64, query string, args ...any) {
 	}
 }
 
-// A whole shop, driven from one thread.
+// A whole shop, driven by one goroutine.
 type shop struct {
 	t    *testing.T
 	dbs  map[string]*sql.DB
 	all  map[string]*service.Service[*sql.Tx]
 	work []skald.Stepper
 
-	works bool // while orders are placed
+	works bool // it runs while orders are placed
 }
 
 func newShop(t *testing.T, o *service.Options) *shop {

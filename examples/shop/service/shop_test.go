@@ -27,8 +27,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// place sends n sample orders over HTTP, and does what their customers want behind them; after each the shop
-// works a little.
+// place sends n sample orders over HTTP, with the later requests of their customers. The shop runs a little
+// after each order.
 func (s *shop) place(seed uint64, n int) {
 	s.t.Helper()
 	do := func(method, path, body string) {
@@ -73,7 +73,7 @@ func (s *shop) place(seed uint64, n int) {
 	}
 }
 
-// A hundred orders through six services: every promise is kept, and every ending occurs.
+// A hundred orders through six services: every invariant holds, and every outcome occurs.
 func TestShop(t *testing.T) {
 	s := newShop(t, nil)
 	s.works = true
@@ -85,7 +85,7 @@ func TestShop(t *testing.T) {
 		quiet(t, s.work...)
 		if occurs("changes", "taken") && occurs("changes", "refused") &&
 			occurs("cancellations", "answer = 'stopped'") && occurs("cancellations", "answer = 'gone'") {
-			break // who is first is nobody's to say
+			break // the order of arrival is undefined
 		}
 	}
 	for name, i := range s.audit(t.Context()) {
@@ -112,8 +112,7 @@ func TestShop(t *testing.T) {
 	}
 }
 
-// Eight customers want the only piece of something at the same moment: one gets it, the others their money
-// back.
+// Eight customers want the only piece at the same moment: one gets it, the others get a refund.
 func TestLastPiece(t *testing.T) {
 	s := newShop(t, nil)
 	ctx, stop := context.WithCancel(t.Context())
@@ -160,14 +159,14 @@ func TestLastPiece(t *testing.T) {
 	}
 }
 
-// A breach breaks one promise by hand, in the databases of a shop that has come to rest.
+// A breach violates one invariant by hand, in the databases of an idle shop.
 type breach struct {
 	invariant, service string
-	order              string // which order: a condition on orders
+	order              string // a condition on orders
 	sql                string // statements; $1 is the order
 }
 
-// Orders that were to go to another address, for a fee: paid, or paid and given back.
+// Orders with a requested change of address, for a fee: paid, or paid and refunded.
 const (
 	moved    = "state = 'confirmed' AND id IN (SELECT order_id FROM changes WHERE taken AND NOT refused)"
 	notMoved = "id IN (SELECT order_id FROM changes WHERE paid AND refused)"
@@ -254,14 +253,14 @@ func breaches() []breach {
 	}
 }
 
-// The auditor sees each breach, blames the right promise and no other, and names the order.
+// The auditor finds each breach, reports only the right invariant, and names the order.
 func TestAuditorSeesEachBreach(t *testing.T) {
 	s := newShop(t, nil)
 	some := func(which string) bool {
 		return num(t, s.dbs["order"], "SELECT COUNT(*) FROM orders WHERE "+which) > 0
 	}
 	for seed := uint64(1); seed == 1 || !some(moved) || !some(notMoved); seed++ {
-		// who is first, a change or a parcel, is nobody's to say
+		// which of change and parcel is first is undefined
 		if seed > 30 {
 			t.Fatal("no change is paid and refused, or none is made")
 		}
@@ -287,8 +286,8 @@ func TestAuditorSeesEachBreach(t *testing.T) {
 	}
 }
 
-// Where the outboxes are empty, purged or never written, journals say what a message was about: what had
-// nothing to undo is not blamed, and what is wrong names its order.
+// If outboxes are empty, purged or never written, the journals have the type of a message: a message that
+// had nothing to undo is not reported, and a breach names its order.
 func TestAuditorNeedsNoOutbox(t *testing.T) {
 	s := newShop(t, nil)
 	s.place(1, 50)
@@ -315,7 +314,7 @@ func TestAuditorNeedsNoOutbox(t *testing.T) {
 	}
 }
 
-// A shop whose money service never runs: nothing ends, and the auditor says what has not arrived where.
+// A shop whose Payment never runs: no order ends, and the auditor reports what was not delivered.
 func TestAuditorSeesUnfinishedWork(t *testing.T) {
 	s := newShop(t, nil)
 	s.place(1, 3)
@@ -327,7 +326,7 @@ func TestAuditorSeesUnfinishedWork(t *testing.T) {
 	}
 }
 
-// broken is a copy of the shop in which b was done to an order.
+// broken returns a copy of the shop in which b was applied to an order.
 func (s *shop) broken(t *testing.T, b breach) (mended *shop, id string) {
 	t.Helper()
 	mended = s.copy(t, b.service)
@@ -349,7 +348,7 @@ func (s *shop) broken(t *testing.T, b breach) (mended *shop, id string) {
 	return mended, id
 }
 
-// copy is the shop once more, in which that service's database may be broken.
+// copy returns a copy of the shop; the database of that service may be changed.
 func (s *shop) copy(t *testing.T, name string) *shop {
 	t.Helper()
 	path := filepath.Join(folder(t), name+".db")
@@ -380,8 +379,8 @@ func (s *shop) try(name, script, order string) error {
 	return nil
 }
 
-// The auditor's own list of who handles what is what the services say themselves: a delivery that is missing
-// in the one would be blamed in the other.
+// The auditor's own list of subscriptions matches that of the services: otherwise it would miss a delivery
+// or report a wrong one.
 func TestAuditorKnowsWhoHandlesWhat(t *testing.T) {
 	v := event.Verdict{Order: event.Order{ID: "o", Customer: "ada"}}
 	c := event.Change{Order: v.Order, Number: 1, Address: "elsewhere", Fee: 1}
@@ -414,7 +413,7 @@ func TestAuditorKnowsWhoHandlesWhat(t *testing.T) {
 	}
 }
 
-// asked notes the groups that join.
+// asked records the groups that join.
 type asked struct {
 	*membroker.Broker
 	groups []broker.Group
@@ -425,7 +424,7 @@ func (b *asked) Subscribe(ctx context.Context, g broker.Group) (broker.Subscript
 	return b.Broker.Subscribe(ctx, g)
 }
 
-// What brokers are told that must know it before is what the services listen to.
+// Brokers that need the groups in advance are configured with the subscriptions of the services.
 func TestListens(t *testing.T) {
 	ev, b := event.New(""), &asked{Broker: bus(t)}
 	for i := range 2 * len(service.Names()) {

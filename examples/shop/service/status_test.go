@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A tracker beside the shop says of each order what the shop's own database says: while they are under way,
-// in the end, and rebuilt from what the broker keeps.
+// A tracker reports for each order what the shop's own database has: while orders are in progress, at the
+// end, and after a rebuild from the messages in the broker.
 func TestTrackedShop(t *testing.T) {
 	b := bus(t)
 	s := shopOver(t, b, nil, func(d store.Driver[*sql.Tx]) store.Driver[*sql.Tx] { return d })
@@ -46,11 +46,11 @@ func TestTrackedShop(t *testing.T) {
 	if err := in.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	quiet(t, track("another")) // which hears all of it once more, into the same rows
+	quiet(t, track("another")) // it receives all messages again, into the same rows
 	s.agrees(db, true)
 }
 
-// agrees compares what a tracker says with the orders themselves.
+// agrees compares the tracker's state with the orders.
 func (s *shop) agrees(db store.Lister, ended bool) map[string]int {
 	s.t.Helper()
 	states := map[string]int{}
@@ -70,7 +70,7 @@ func (s *shop) agrees(db store.Lister, ended bool) map[string]int {
 				return err
 			}
 			f := found[0]
-			// The tracker is behind, perhaps, while orders are under way: it never says more than happened.
+			// The tracker may be behind while orders are in progress; it is never ahead.
 			if over := f.State == flow.Done || f.State == flow.Compensated; len(f.Drift) > 0 || ended &&
 				f.State != want || !ended && over && f.State != want {
 				s.t.Errorf("order %s is %s, and its saga is %s: %v, waits for %v, misses %v, drift %v", id,

@@ -16,9 +16,8 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// One order through six services is one trace, over rows of outboxes and a broker: each handler is a child of
-// the span that wrote its message, and each call to the broker is linked to the spans whose messages it
-// sends.
+// One order through six services is one trace, over outbox rows and a broker: each handler is a child of
+// the span that wrote its message, and each broker call is linked to the spans whose messages it sends.
 func TestOneOrderIsOneTrace(t *testing.T) {
 	seen := tracetest.NewInMemoryExporter()
 	o := &service.Options{}
@@ -42,7 +41,7 @@ func TestOneOrderIsOneTrace(t *testing.T) {
 	checkTrace(t, seen.GetSpans(), root.SpanContext(), s.writers())
 }
 
-// writers are, by message, the span that its row names and the service that wrote it.
+// writers returns, by message, the span in its row and the service that wrote it.
 func (s *shop) writers() map[string]writer {
 	s.t.Helper()
 	out := map[string]writer{}
@@ -70,7 +69,7 @@ type writer struct {
 
 func checkTrace(t *testing.T, spans tracetest.SpanStubs, root trace.SpanContext, rows map[string]writer) {
 	t.Helper()
-	consumerOf := map[trace.SpanID]string{root.SpanID(): "order"} // who works under that span
+	consumerOf := map[trace.SpanID]string{root.SpanID(): "order"} // the service that handles under that span
 	var sent, processed []string
 	for _, s := range spans {
 		if s.SpanContext.TraceID() != root.TraceID() {
@@ -118,7 +117,7 @@ func checkTrace(t *testing.T, spans tracetest.SpanStubs, root trace.SpanContext,
 	}
 }
 
-// text is a span's attribute.
+// text returns a span's attribute.
 func text(s tracetest.SpanStub, key string) string {
 	for _, a := range s.Attributes {
 		if string(a.Key) == key {
