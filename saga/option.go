@@ -25,7 +25,7 @@ type Policy struct {
 	// no limit.
 	Attempts        int
 	InitialInterval time.Duration // wait after the first failure; it doubles. Default 100 ms
-	MaxInterval     time.Duration // longest wait, without up to 50 % of jitter. Default 1 min
+	MaxInterval     time.Duration // longest wait, before jitter of up to 50 %. Default 1 min
 	// Timeout of one attempt. For Do it limits the function's context; default 30 s. If the function
 	// ignores its context, the attempt counts, and this process does not call the function again before it
 	// returns. The function keeps a connection until then. For Command and Child, Timeout limits the wait

@@ -13,8 +13,8 @@ import (
 // hangWait is how long a saga with a hanging function is released, so that another process may run it.
 const hangWait = 2 * time.Second
 
-// hung is a function that runs in a transaction after its timeout. The attempt counts, the saga and its worker are
-// released, and this process does not call the function again while it hangs.
+// hung is a function that runs in a transaction after its timeout. The attempt counts, the saga and its
+// worker are released, and this process does not call the function again while it hangs.
 type hung[TTx any] struct {
 	hangingFunction
 	l    *live[TTx]
