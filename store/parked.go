@@ -159,7 +159,7 @@ type Audit struct {
 	Identity
 	Run string // the redrive that it belongs to; empty if none
 
-	// Drivers set the rest on reading.
+	// Number and the fields below are set by drivers on reading.
 	Number int64 // in order of writing
 	At     time.Time
 	// Login is the database user; empty if the database has none, or did not record it.
@@ -213,7 +213,7 @@ type Sought struct {
 	Bare        bool  // without data and headers
 	Limit       int   // default 1,000
 
-	// Type, Topic and the fields below have no index. The store examines at most Scan of the messages that
+	// Topic, Type and the fields below have no index. The store examines at most Scan of the messages that
 	// the fields above select (0: all). If that ends the list before Limit, Listed.KeptTo is the last place
 	// examined.
 	Topic, Type, Kind string

@@ -24,7 +24,7 @@ type Quarantined struct {
 	Message     skald.Message
 	Fault       string // why Message cannot be decoded and has only its payload; empty if it can
 
-	// Drivers set the rest on reading.
+	// Bytes and the fields below are set by drivers on reading.
 	Bytes    int   // of the payload, even in a Bare query
 	Number   int64 // in order of arrival
 	At       time.Time

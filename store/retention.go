@@ -63,7 +63,7 @@ type Maintained struct {
 	Rows, Marks int64    // deleted; -1 if the driver truncated a table without counting
 	Steps       int64    // deleted
 	Sagas       int64    // deleted
-	Left        []string // what it could not delete now, with the reason
+	Left        []string // tables that it could not delete from now, with the reason
 	Other       bool     // another owner has the retention lease; nothing was done
 	More        bool     // there is more to delete than one call does: call again
 }

@@ -67,7 +67,7 @@ type Saga struct {
 	// reading.
 	Lapsed string
 
-	// Drivers set the rest on reading. Times are the store's.
+	// Started and the fields below are set by drivers on reading, by the store's clock.
 	Started, Changed time.Time
 	Ended            time.Time // zero until it ends
 	// Read is when LockSagas or a list read the saga; LockSagas may have waited before or after that.

@@ -9,7 +9,7 @@ type StepQuery struct {
 	Consumers, Sagas []string
 	OutsideKey       string    // of the last external call
 	State            StepState // as in StepRecord; see Dropped
-	Dropped          bool      // with StepDead: only those whose dead letter was dropped
+	Dropped          bool      // with StepDead: only steps with a dropped dead letter
 	Limit            int       // default 1,000
 }
 

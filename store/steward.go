@@ -51,7 +51,7 @@ type Recovered struct {
 	Moved      string // the observation; empty means that nothing moved and nothing was done
 	Covered    int64  // rows that were acknowledged before the move and stay as they are
 	Again      int64  // rows that are read again
-	Renumbered int64  // rows read again whose number had been used before
+	Renumbered int64  // rows read again under a new number, because theirs was used twice
 	Shards     int
 	Raised     int // sequences that were behind the stored rows of consumers
 }

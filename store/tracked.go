@@ -23,7 +23,7 @@ type Tracked struct {
 	Drift     int       // violations of the flow
 	Body      string    // the events seen, as package flow encodes them
 
-	// Drivers set the rest on reading.
+	// At and the fields below are set by drivers on reading.
 	At      time.Time // when the row was created
 	Changed time.Time // when its row was last written
 	Drifted time.Time // when Drift last increased; zero if it is 0
@@ -32,7 +32,7 @@ type Tracked struct {
 // TrackedQuery selects tracked sagas. Zero fields select all.
 type TrackedQuery struct {
 	Flow, Key, State string
-	Overdue          bool // only those whose Due has passed, by the store's clock
+	Overdue          bool // only sagas that are past Due, by the store's clock
 	Limit            int  // default 1,000
 }
 

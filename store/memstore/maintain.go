@@ -52,7 +52,7 @@ type lease struct {
 	until time.Time
 }
 
-// own takes, renews or releases the lease named what.
+// own takes, renews or releases a lease, for example the retention lease.
 func (s *Store) own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
 	err = s.enter(ctx, func() error {
 		d := s.db

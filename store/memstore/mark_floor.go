@@ -25,7 +25,7 @@ func (ms *markTable) TooOld(key markKey) bool {
 	return ok && !at.After(ms.floors[key.Consumer])
 }
 
-// Forget deletes the marks from before before, and raises the floors of their consumers.
+// Forget deletes the marks that are older than before, and raises the floors of their consumers.
 func (ms *markTable) Forget(before, now time.Time) int64 {
 	was := len(ms.rows)
 	maps.DeleteFunc(ms.rows, func(key markKey, r markRow) bool {

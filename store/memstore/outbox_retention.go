@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Empty deletes the rows from before before that every shard has passed.
+// Empty deletes the rows that are older than before and that every shard has passed.
 func (o *outboxTable) Empty(before time.Time) int64 {
 	was := len(o.rows)
 	o.rows = slices.DeleteFunc(o.rows, func(r outboxRow) bool { return o.deletable(r, before) })

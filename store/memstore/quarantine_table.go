@@ -98,7 +98,7 @@ func (qs *quarantineTable) Admit(a *store.Admit, now time.Time) {
 	}
 }
 
-// Forget deletes the messages that were taken before before.
+// Forget deletes the messages that were taken earlier than before.
 func (qs *quarantineTable) Forget(before time.Time) {
 	qs.rows = slices.DeleteFunc(qs.rows,
 		func(q store.Quarantined) bool { return !q.Taken.IsZero() && q.Taken.Before(before) })

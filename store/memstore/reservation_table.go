@@ -63,7 +63,7 @@ func (rs *reservationTable) Mine(r *store.Reservation) error {
 // Give releases a key.
 func (rs *reservationTable) Give(key reservationKey) { delete(rs.rows, key) }
 
-// Forget deletes the reservations that expired before before.
+// Forget deletes the reservations that expired earlier than before.
 func (rs *reservationTable) Forget(before time.Time) {
 	maps.DeleteFunc(rs.rows, func(_ reservationKey, r reservationRow) bool { return r.until.Before(before) })
 }

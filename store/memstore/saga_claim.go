@@ -57,7 +57,7 @@ func (ss *sagaTable) due(hashes []string) (out []store.Saga) {
 	return out
 }
 
-// Forget deletes the sagas that ended before before and are not locked.
+// Forget deletes the sagas that ended earlier than before and are not locked.
 func (ss *sagaTable) Forget(before time.Time, locked locked) int64 {
 	was := len(ss.rows)
 	maps.DeleteFunc(ss.rows,
@@ -73,7 +73,7 @@ func (ss *sagaTable) Leaving(before time.Time) (n int64) {
 	return n
 }
 
-// outlived reports whether a saga ended before before and no parent may still undo it.
+// outlived reports whether a saga ended earlier than before and no parent may still undo it.
 func (ss *sagaTable) outlived(s *store.Saga, before time.Time) bool {
 	if s.Ended.IsZero() || !s.Ended.Before(before) {
 		return false

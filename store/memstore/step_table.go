@@ -97,9 +97,9 @@ func (r stepRow) record(kept kept) store.StepRecord {
 // message returns the key of the message that took the step or waits to.
 func (r stepRow) message() markKey { return markKey{Consumer: r.Consumer, Identity: r.Identity} }
 
-// Forget deletes steps whose saga began before before, if they were stored before, too, and raises the
-// floors. A step stays if it is locked, if its call is in progress, if its message is parked or dead, or if
-// the beginning of its saga is not known.
+// Forget deletes steps of sagas that began before that time, if they were stored before it, too, and raises
+// the floors. A step stays if it is locked, if its call is in progress, if its message is parked or dead,
+// or if the beginning of its saga is not known.
 func (ss *stepTable) Forget(before time.Time, kept kept, locked func(stepKey) bool) (n int64) {
 	maps.DeleteFunc(ss.rows, func(key stepKey, r stepRow) bool {
 		if locked(key) || !r.deletable(before, kept) {

@@ -50,8 +50,8 @@ func (c *core) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	return stored, nil
 }
 
-// groups returns the calls of each effect. An effect whose guard is already lost has none, and stood is
-// false for it.
+// groups returns the calls of each effect. If a guard is already lost, the effect has none, and its stored
+// is false.
 func (c *core) groups(es []store.Effect, stored []bool) ([][]sqlexec.Call, error) {
 	groups := make([][]sqlexec.Call, len(es))
 	for i := range es {

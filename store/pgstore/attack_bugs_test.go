@@ -192,6 +192,7 @@ func looking(s *Store) func(context.Context, string) (string, error) {
 	return func(ctx context.Context, base string) (string, error) { return store.Snapshot(ctx, s, base) }
 }
 
+// TestSeededBugs checks that each well-known bug is found.
 // Interleavings 2, 11, 14.
 func TestSeededBugs(t *testing.T) {
 	b := newBed(t)
@@ -223,7 +224,8 @@ func TestSeededBugs(t *testing.T) {
 		bug   string
 		says  string // a pattern for the error of the test, so that another error does not count
 		wrong func() error
-		// nil: the test of the same attack has it, for example TestTakeoverAgainstPausedOwner
+		// right is nil if another test of the same attack has it, for example
+		// TestTakeoverAgainstPausedOwner.
 		right func() error
 	}{
 		{"id > cursor", "lost",

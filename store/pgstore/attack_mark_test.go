@@ -208,6 +208,7 @@ func (s *Store) takeByStatement(ctx context.Context, b *bed, a *actor, mark stor
 	return sqlexec.SendCommit(ctx, conn.Conn(), nil)
 }
 
+// TestEveryMergeOfTwoIntakes runs two intakes of one message in every order of their statements.
 // Interleaving 13.
 func TestEveryMergeOfTwoIntakes(t *testing.T) {
 	b := newBed(t)

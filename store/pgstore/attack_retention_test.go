@@ -79,6 +79,8 @@ func retentions(t *testing.T, b *bed, spoil func(*Store)) error {
 	return nil
 }
 
+// TestEveryMergeOfRetentionAndWriter runs the retention against a late writer in every order of their
+// statements.
 // Interleaving 3.
 func TestEveryMergeOfRetentionAndWriter(t *testing.T) {
 	if err := retentions(t, newBed(t), nil); err != nil {

@@ -144,6 +144,8 @@ func (b *bed) aside(seq int64, attempts int) store.DeferredRow {
 		Attempts: attempts}
 }
 
+// TestTakeoverAgainstPausedOwner runs a paused owner's write against a takeover in every order of their
+// statements.
 // Interleaving 2.
 func TestTakeoverAgainstPausedOwner(t *testing.T) {
 	b := newBed(t)

@@ -22,6 +22,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/wal"
 )
 
+// TestMigrateTwoAtOnce checks that one of two concurrent migrations waits for the other.
 // Interleaving 5.
 func TestMigrateTwoAtOnce(t *testing.T) {
 	b := bare(t)

@@ -217,6 +217,7 @@ func setting(t testing.TB, tx pgx.Tx, name string) (value string) {
 	return value
 }
 
+// TestConformance runs the suite in the modes of pgx.
 // Interleaving 2.
 func TestConformance(t *testing.T) {
 	t.Parallel()

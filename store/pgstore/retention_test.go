@@ -230,6 +230,7 @@ func TestPausedInbox(t *testing.T) {
 	}
 }
 
+// TestOutage checks which errors are outages.
 // Interleaving 14.
 func TestOutage(t *testing.T) {
 	b := newBed(t)

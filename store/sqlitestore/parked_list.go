@@ -56,8 +56,8 @@ func parkedList(ctx context.Context, run *sqlexec.DB, what store.Sought,
 	return out, to, rows.Err()
 }
 
-// sought adds the conditions of what to the statement. If optional conditions were arguments, SQLite would
-// read all rows, even for a look-up by ID.
+// sought adds the conditions of a query to the statement. If optional conditions were arguments, SQLite
+// would read all rows, even for a look-up by ID.
 func sought(text string, what store.Sought, limit int) (string, []any) {
 	args := []any{what.After, what.Bare, limit}
 	var where strings.Builder

@@ -250,6 +250,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
+// TestBusy checks the wait for other writers, of this process and of another.
 // Interleaving 10.
 func TestBusy(t *testing.T) {
 	s, _, path := fresh(t)

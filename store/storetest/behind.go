@@ -87,8 +87,8 @@ func (s *suite[TTx]) parkedCallOfTheFirst() {
 	}
 }
 
-// A dead letter that holds its key again is one that is parked, whatever was parked and went since it was
-// numbered.
+// parkedOldNumbers checks that a dead letter that blocks its key again counts as parked, after any messages
+// of the key came and went.
 func (s *suite[TTx]) parkedOldNumbers() {
 	a, b, c := parked("k", 1), parked("k", 2), parked("k", 3)
 	s.apply(keeping(a, b)...)

@@ -67,7 +67,7 @@ type op struct {
 	Buckets [][2]int        `json:",omitzero"`
 	Pick    int             `json:",omitzero"` // the index of an open transaction
 
-	// For the inbox.
+	// Takes and the fields below are for the inbox.
 	Takes       []takingOp     `json:",omitzero"`
 	Steps       []store.Step   `json:",omitzero"`
 	Consumer    string         `json:",omitzero"`

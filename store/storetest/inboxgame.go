@@ -49,7 +49,7 @@ type keepingOp struct {
 	Bytes    int64  `json:",omitzero"`
 
 	Stale string `json:",omitzero"` // the outdated guard: attempts, call, claim or place
-	// for free: attempts; for renew: the claim; for release: only dead letters
+	// Guards is for free: attempts; for renew: the claim; for release: only dead letters.
 	Guards    bool `json:",omitzero"`
 	OnlyDead  bool `json:",omitzero"`
 	WithPlace bool `json:",omitzero"`

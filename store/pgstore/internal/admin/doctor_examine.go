@@ -25,7 +25,7 @@ type patient struct {
 	planner  []string // settings that lead to bad plans
 	version  int
 	standby  bool
-	// the server's time minus ours, and the possible error
+	// clock is the server's time minus ours, lead the possible error.
 	clock, lead                      time.Duration
 	busy, mine, roleLimit, baseLimit int           // connections
 	openFor                          time.Duration // the longest transaction

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// holdLease takes, renews or releases the lease named what.
+// holdLease takes, renews or releases a lease, for example the retention lease.
 func (s *Steward) holdLease(ctx context.Context, what, owner string,
 	ttl time.Duration) (mine bool, err error) {
 	if ttl <= 0 {

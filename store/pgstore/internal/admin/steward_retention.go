@@ -19,8 +19,8 @@ const (
 	// that much older than the ring that they were written with.
 	early = Day
 
-	// Marks of IDs of the last hour, and steps of sagas of the last hour, are inserted without a check of
-	// the floor.
+	// leastMarks and leastSteps: marks of IDs and steps of sagas of the last hour are inserted without a
+	// check of the floor.
 	leastMarks, leastSteps = retention.LeastMarks, 80 * time.Minute
 
 	// ahead is the maximum time by which a row may be in the future; one more slot is free.

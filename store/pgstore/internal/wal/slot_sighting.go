@@ -25,7 +25,8 @@ type sighting struct {
 	restart   int64  // of the slot: at least the place at which it was created
 	confirmed int64
 	end       int64 // of the WAL, just after the look
-	// Transactions before oldest had ended; none had the number next or a later one.
+	// oldest and next are transaction numbers: all before oldest had ended, and none had next or a later
+	// one.
 	oldest, next uint64
 	bases        []string // the positions of the shards
 	there        bool

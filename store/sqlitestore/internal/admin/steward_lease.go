@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// own takes, renews or releases the lease named what.
+// own takes, renews or releases a lease, for example the retention lease.
 func (s *Steward) own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
 	err = s.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) error {
 		if ttl <= 0 {

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// A batch has the write lock for some milliseconds. A busy file is left for the next run.
+	// batch is the number of rows of one delete, which has the write lock for some milliseconds. A busy
+	// file is left for the next run.
 	batch     = 500
 	batchWait = 20 * time.Millisecond
 )

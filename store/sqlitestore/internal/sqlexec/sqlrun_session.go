@@ -15,7 +15,7 @@ type Session struct {
 	Tx *sql.Tx
 	p  *Prepared
 
-	// Only for transactions of Skald's own: life is the context of Tx, which end or the timer cancels.
+	// life is the context of Tx, for transactions of Skald's own. end or the timer cancels it.
 	life  context.Context
 	end   context.CancelFunc
 	timer *time.Timer
