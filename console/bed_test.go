@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A browser sends requests to a console from this machine.
+// browser sends requests to a console from this machine.
 type browser struct {
 	*testing.T
 	h http.Handler

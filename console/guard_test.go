@@ -262,7 +262,7 @@ func TestWeight(t *testing.T) {
 	}
 }
 
-// A slow store answers only when its context ends, or not even then.
+// slow store answers only when its context ends, or not even then.
 type slow struct {
 	store.Driver[*memstore.Tx]
 	deaf <-chan struct{} // ignores its context until closed; nil: it does not

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A crowd is a store with many dead letters that are created while they are read.
+// crowd is a store with many dead letters that are created while they are read.
 type crowd struct {
 	store.Driver[*memstore.Tx]
 	n    int

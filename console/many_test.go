@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// An engine runs a saga whose last step fails while the table is gone.
+// engine runs a saga whose last step fails while the table is gone.
 type engine struct {
 	*testing.T
 	*saga.Engine[*memstore.Tx]
@@ -313,7 +313,7 @@ func TestStoryOfAnEngine(t *testing.T) {
 	}
 }
 
-// A tally counts reads: each part of a query is one.
+// tally counts reads: each part of a query is one.
 type tally struct {
 	*memstore.Store
 	n *int

@@ -78,7 +78,7 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// A locked store accepts no write until its context ends.
+// locked store accepts no write until its context ends.
 type locked struct{ store.Driver[*memstore.Tx] }
 
 func (locked) Apply(ctx context.Context, _ ...store.Effect) ([]bool, error) {
@@ -86,7 +86,7 @@ func (locked) Apply(ctx context.Context, _ ...store.Effect) ([]bool, error) {
 	return nil, ctx.Err()
 }
 
-// A forgetful store accepts a write and does not store it.
+// forgetful store accepts a write and does not store it.
 type forgetful struct{ store.Driver[*memstore.Tx] }
 
 func (forgetful) Apply(_ context.Context, effects ...store.Effect) ([]bool, error) {

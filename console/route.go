@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/console/internal/view"
 )
 
-// A route is a page or a form action.
+// route is a page or a form action.
 type route struct {
 	method, path string
 	needs        page.Right // in addition to View
@@ -66,7 +66,7 @@ func (h *handler) routed(w http.ResponseWriter, r *http.Request) {
 	h.guarded(route{answer: func(*page.Request) (page.View, error) { return nil, err }}).ServeHTTP(w, r)
 }
 
-// A tells records a handler's status and headers, without the body.
+// tells records a handler's status and headers, without the body.
 type tells struct {
 	head http.Header
 	code int

@@ -104,7 +104,7 @@ func TestStuckSaga(t *testing.T) {
 	}
 }
 
-// A scant store scans few sagas per call.
+// scant store scans few sagas per call.
 type scant struct{ *memstore.Store }
 
 func (s scant) List(ctx context.Context, l store.List) (store.Listed, error) {

@@ -6,7 +6,7 @@ import (
 	"github.com/skald-go/skald/console/internal/page"
 )
 
-// A sessionPage describes the user. Programs read the token from it.
+// sessionPage describes the user. Programs read the token from it.
 type sessionPage struct {
 	Name  string   `json:"name"`
 	May   []string `json:"may"`

@@ -183,7 +183,7 @@ func TestStoryAsksOnce(t *testing.T) {
 	}
 }
 
-// A gone store cannot list anything; its figures can be read.
+// gone store cannot list anything; its figures can be read.
 type gone struct {
 	store.Driver[*memstore.Tx]
 	status atomic.Int64

@@ -19,7 +19,8 @@ type Right uint8
 const (
 	View = Right(page.GuardView) // pages, without payloads and header values
 	Act  = Right(page.Act)       // operations
-	// payloads and header values, after Mask and MaskHeader; each access is recorded in skald_audit
+	// Payloads is for payloads and header values, after Mask and MaskHeader. Each access is recorded in
+	// skald_audit.
 	Payloads = Right(page.Payloads)
 )
 

@@ -96,7 +96,7 @@ func (g *Guard) Status() GuardStatus {
 	return s
 }
 
-// A call is a call of the client in progress.
+// call is a call of the client in progress.
 type call struct {
 	commands [][]string
 	insists  bool

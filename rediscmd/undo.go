@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 )
 
-// An undo is a command that is repeated until it has a reply, or its time is over.
+// undo is a command that is repeated until it has a reply, or its time is over.
 type undo struct {
 	command []string
 	until   time.Time

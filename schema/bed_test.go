@@ -23,7 +23,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A bed is a registry that can be unavailable.
+// bed is a registry that can be unavailable.
 type bed struct {
 	fake  *srfake.Registry
 	url   string
@@ -102,7 +102,7 @@ func messageType(t testing.TB, text, name string) protoreflect.MessageType {
 	return dynamicpb.NewMessageType(files[0].Messages().ByName(protoreflect.Name(name)))
 }
 
-// A build is a program that writes and reads payments in one language, in one version.
+// build is a program that writes and reads payments in one language, in one version.
 type build struct {
 	codec func(r *schema.Registry, o *schema.Options) *schema.Codec
 	value func(order string, amount int64, method string) any

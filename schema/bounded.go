@@ -153,7 +153,7 @@ func (m *most) Read(to []byte) (int, error) {
 	return n, err
 }
 
-// An oddAnswerError is an answer that is not from a registry, or that cannot be used.
+// oddAnswerError is an answer that is not from a registry, or that cannot be used.
 type oddAnswerError struct{ err error }
 
 func (e *oddAnswerError) Error() string { return e.err.Error() }

@@ -27,7 +27,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// An endless body counts the bytes that are read from it.
+// endless body counts the bytes that are read from it.
 type endless struct{ read *atomic.Int64 }
 
 func (e endless) Read(to []byte) (int, error) {

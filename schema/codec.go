@@ -57,7 +57,7 @@ type source struct {
 	index string
 }
 
-// An event is a type on a topic. With Options.Subject all events of a codec share the zero event.
+// event is a type on a topic. With Options.Subject all events of a codec share the zero event.
 type event struct{ topic, typ string }
 
 // written is the common part of all payloads of an event.

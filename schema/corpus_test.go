@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/schema/protobuf"
 )
 
-// A change of a schema. back: new readers accept old payloads; forth: old readers accept new payloads. says
+// change of a schema. back: new readers accept old payloads; forth: old readers accept new payloads. says
 // is part of the problem's text.
 type change struct {
 	name, before, after string

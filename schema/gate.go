@@ -21,7 +21,7 @@ const (
 // message uses its answer.
 var errSilent = errors.New("the registry has not answered yet")
 
-// A gate limits requests to a registry that does not answer. After a failure it admits one request per
+// gate limits requests to a registry that does not answer. After a failure it admits one request per
 // pause; all other callers immediately get the error of that failure. The zero value is open.
 type gate struct {
 	mu     sync.Mutex
@@ -31,7 +31,7 @@ type gate struct {
 	logged condition
 }
 
-// A condition classifies the results of requests to the registry.
+// condition classifies the results of requests to the registry.
 type condition int
 
 const (

@@ -22,7 +22,7 @@ import (
 	"github.com/skald-go/skald/schema/avro"
 )
 
-// An air is a registry without a network, for tests with a fake clock. Each id has the schema avro1.
+// air is a registry without a network, for tests with a fake clock. Each id has the schema avro1.
 type air struct {
 	asked atomic.Int64
 	fault atomic.Pointer[func(r *http.Request) (*http.Response, error)]

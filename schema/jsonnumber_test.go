@@ -206,7 +206,7 @@ func TestValidationIsBounded(t *testing.T) {
 	}
 }
 
-// A group is a set of schemas and values that two libraries judge.
+// group is a set of schemas and values that two libraries judge.
 type group struct {
 	Schema string   `json:"schema"`
 	Values []string `json:"values"`

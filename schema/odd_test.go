@@ -21,7 +21,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// An oddity is a registry behind something else that answers in its place, until well is true.
+// oddity is a registry behind something else that answers in its place, until well is true.
 type oddity struct {
 	well atomic.Bool
 	url  string

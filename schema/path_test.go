@@ -29,7 +29,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A ground is a database and a broker.
+// ground is a database and a broker.
 type ground[TTx any] struct {
 	db      store.Driver[TTx]
 	bus     broker.Broker

@@ -32,10 +32,10 @@ type Registry struct {
 	keepings flights[ID, struct{}]
 }
 
-// A registration is a schema under a subject.
+// registration is a schema under a subject.
 type registration struct{ subject, definition string }
 
-// An entry is a schema in memory.
+// entry is a schema in memory.
 type entry struct {
 	Schema
 	sound bool      // a codec parsed it successfully
@@ -45,7 +45,7 @@ type entry struct {
 	tried time.Time // the last attempt to store it
 }
 
-// An absence records that no usable schema of an id exists, and until when to trust that.
+// absence records that no usable schema of an id exists, and until when to trust that.
 type absence struct {
 	why    error
 	until  time.Time

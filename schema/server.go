@@ -14,7 +14,7 @@ import (
 // errNoSchema means that the registry answered that it has no such schema.
 var errNoSchema = errors.New("no such schema")
 
-// A server is a schema registry with Confluent's API.
+// server is a schema registry with Confluent's API.
 type server struct{ *sr.Client }
 
 // answered adds errNoSchema to an answer of 404, to separate it from a failure to answer.
@@ -62,7 +62,7 @@ func (s server) whole(ctx context.Context, found sr.Schema) (Schema, error) {
 // errNoAnswer means that something else answered, such as a proxy or a login page.
 var errNoAnswer = errors.New("the answer is not a schema: does the URL lead to the registry itself?")
 
-// A referenceError names a reference that cannot be resolved.
+// referenceError names a reference that cannot be resolved.
 type referenceError struct {
 	of  sr.SchemaReference
 	err error

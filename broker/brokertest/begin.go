@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// A start is a row of the table in docs/brokers.md: the database's answer, the broker's state of the group,
+// start is a row of the table in docs/brokers.md: the database's answer, the broker's state of the group,
 // and the first of ten messages that is delivered.
 type start struct {
 	group string // broker's state: "nothing", "other" topic, "own" with six of ten acknowledged

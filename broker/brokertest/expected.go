@@ -40,7 +40,7 @@ func wantRecreated(t *testing.T, b Broker, topic string, only broker.Topics) {
 	}
 }
 
-// A message is published only if the topic has the expected id.
+// testOnly: a message is published only if the topic has the expected id.
 func testOnly(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic, other := s.topic(t, b, "only", 2, "g"), s.topic(t, b, "other", 2, "g")
@@ -63,8 +63,8 @@ func testOnly(t *testing.T, s *suite) {
 	}
 }
 
-// A recreated topic accepts nothing under its old id, even from clients that have published to the old
-// topic.
+// testRecreated: a recreated topic accepts nothing under its old id, even from clients that have published
+// to the old topic.
 func testRecreated(t *testing.T, s *suite) {
 	if s.Remove == nil {
 		t.Skip("this broker does not tell in time")

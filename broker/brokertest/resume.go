@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// A resumer implements Group.Resume.
+// resumer implements Group.Resume.
 type resumer struct {
 	mu    sync.Mutex
 	at    map[string]int64

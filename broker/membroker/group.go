@@ -17,7 +17,7 @@ type group struct {
 	name    string
 	joined  int
 	members []*Subscription // in the order in which they joined
-	// every partition of every topic that a member ever subscribed to, in order of subscription
+	// cursors has every partition of every topic to which a member ever subscribed, in order of subscription
 	cursors []*cursor
 	have    map[*topic]bool
 }

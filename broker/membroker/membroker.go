@@ -64,7 +64,8 @@ func (o *Options) orDefaults() Options {
 type Broker struct {
 	c *cluster
 
-	// under c.mu
+	// c.mu guards the following fields.
+
 	held   map[successors][]*pending // keys that are held back, and the calls that hold them back
 	subs   []*Subscription
 	closed bool

@@ -21,7 +21,7 @@ import (
 	"github.com/skald-go/skald/health"
 )
 
-// A sight is the telemetry of a process: /metrics for Prometheus, and OTLP if the environment sets it.
+// sight is the telemetry of a process: /metrics for Prometheus, and OTLP if the environment sets it.
 type sight struct {
 	*export.Export
 	web    *health.Server // nil without an address for metrics

@@ -21,7 +21,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/service"
 )
 
-// A receiver is what a collector's OTLP endpoint hears.
+// receiver is what a collector's OTLP endpoint hears.
 type receiver struct {
 	mu       sync.Mutex
 	services map[string][]string // services with a span in the trace, by trace id

@@ -20,7 +20,7 @@ func DriverName(v any) string {
 	return fmt.Sprintf("%T", v)
 }
 
-// A Wire is a store or a broker that can list its connections without TLS.
+// Wire is a store or a broker that can list its connections without TLS.
 type Wire interface {
 	// Unencrypted returns the remote hosts that may be reached without TLS.
 	Unencrypted() []string

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A Kind describes the URLs of one driver.
+// Kind describes the URLs of one driver.
 type Kind struct {
 	Schemes []string // "kafka"; errors show the first
 	Env     string   // "SKALD_KAFKA", for SKALD_KAFKA_USER and SKALD_KAFKA_PASSWORD
@@ -21,7 +21,7 @@ type Kind struct {
 	Ports map[string]string
 }
 
-// A URL is a parsed URL.
+// URL is a parsed URL.
 type URL struct {
 	Scheme string
 	Hosts  string // "host:port,host:port"

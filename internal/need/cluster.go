@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// A Cluster is a private PostgreSQL cluster in its own folder, run by the installed programs. It is stopped
+// Cluster is a private PostgreSQL cluster in its own folder, run by the installed programs. It is stopped
 // and removed with the test.
 type Cluster struct {
 	t    testing.TB

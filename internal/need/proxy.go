@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Way is the behaviour of a Proxy.
+// Way is the behaviour of a Proxy.
 type Way int
 
 const (
@@ -18,7 +18,7 @@ const (
 	Garble             // answers each new connection with bytes of another protocol, and closes it
 )
 
-// A Proxy forwards between clients and a server, and can disturb all connections together. It is safe for
+// Proxy forwards between clients and a server, and can disturb all connections together. It is safe for
 // concurrent use.
 type Proxy struct {
 	l net.Listener
@@ -29,7 +29,7 @@ type Proxy struct {
 	open   map[*proxied]bool
 }
 
-// A proxied is one connection through a Proxy.
+// proxied is one connection through a Proxy.
 type proxied struct {
 	from, to net.Conn
 	dead     bool // forwards nothing any more, with any way

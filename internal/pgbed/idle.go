@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// An IdleProxy forwards to a PostgreSQL server. After each answer within a transaction it asks the session
+// IdleProxy forwards to a PostgreSQL server. After each answer within a transaction it asks the session
 // for its idle limit, to find the places where a paused client could hold the transaction forever.
 type IdleProxy struct {
 	Listener net.Listener // where clients connect
@@ -73,7 +73,7 @@ func (p *IdleProxy) serve() {
 	}
 }
 
-// An idleSession is one connection through an IdleProxy.
+// idleSession is one connection through an IdleProxy.
 type idleSession struct {
 	p      *IdleProxy
 	client *pgproto3.Backend

@@ -18,13 +18,13 @@ import (
 //go:embed sql
 var statements embed.FS
 
-// A Conn is a superuser's connection or pool that bypasses the driver under test.
+// Conn is a superuser's connection or pool that bypasses the driver under test.
 type Conn[Tag any, Row interface{ Scan(into ...any) error }] interface {
 	Exec(ctx context.Context, statement string, args ...any) (Tag, error)
 	QueryRow(ctx context.Context, statement string, args ...any) Row
 }
 
-// A DB is a Conn of any type.
+// DB is a Conn of any type.
 type DB struct {
 	exec func(statement string, args ...any) error
 	row  func(statement string, args ...any) interface{ Scan(into ...any) error }

@@ -20,7 +20,7 @@ const (
 	backlogShare   = 50 // and for at most 1/50 of the time, if queries are slow
 )
 
-// A Backlog reports the state of an outbox. Relay, inbox and outbox all report it, because a dead relay
+// Backlog reports the state of an outbox. Relay, inbox and outbox all report it, because a dead relay
 // cannot report the rows that wait for it.
 type Backlog struct {
 	ask  func(context.Context) (store.Backlog, error)

@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// A Cache counts look-ups in a cache in front of the database.
+// Cache counts look-ups in a cache in front of the database.
 type Cache struct {
 	lookups              metric.Int64Counter
 	hit, miss, notLooked set

@@ -25,7 +25,7 @@ const (
 	KeyOutage     = "outage"      // the database is unavailable, or the handler asked for a later retry
 )
 
-// An Endpoint records the requests to one endpoint.
+// Endpoint records the requests to one endpoint.
 type Endpoint struct {
 	answered metric.Int64Counter
 	duration metric.Float64Histogram

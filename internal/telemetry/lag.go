@@ -14,7 +14,7 @@ import (
 
 const lagEvery = 15 * time.Second // one component queries its broker at most this often, with any number of collectors
 
-// A Lagger returns how many messages of each topic wait for a consumer at the broker. It returns ErrNotMine
+// Lagger returns how many messages of each topic wait for a consumer at the broker. It returns ErrNotMine
 // for a consumer that this process does not report.
 type Lagger func(ctx context.Context, consumer string, topics []string) (map[string]int64, error)
 

@@ -83,7 +83,7 @@ const (
 	TrackedDrifted   = "skald.tracked.drifted"
 )
 
-// A Metric is one instrument. Units are UCUM, as OpenTelemetry requires.
+// Metric is one instrument. Units are UCUM, as OpenTelemetry requires.
 type Metric struct {
 	Name, Unit, About string
 	Labels            []string
@@ -333,7 +333,7 @@ func (m meter) watch(read func(context.Context, see), names ...string) (stop fun
 	}
 }
 
-// A set is a reusable set of labels.
+// set is a reusable set of labels.
 type set struct {
 	add    []metric.AddOption
 	record []metric.RecordOption

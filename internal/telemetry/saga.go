@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// A Saga records the sagas that one engine starts, runs and ends.
+// Saga records the sagas that one engine starts, runs and ends.
 type Saga struct {
 	started, ended, stepped, failed, replies metric.Int64Counter
 	lasted, stepTook                         metric.Float64Histogram

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// An Outbox counts written messages.
+// Outbox counts written messages.
 type Outbox struct {
 	written metric.Int64Counter
 	labels  sets
@@ -44,7 +44,7 @@ const (
 	NotDone = "failed"   // an outage, or held back; retried immediately
 )
 
-// A Relay records published messages.
+// Relay records published messages.
 type Relay struct {
 	tracer    trace.Tracer
 	published metric.Int64Counter
@@ -91,7 +91,7 @@ func (r *Relay) Took(m *skald.Message, at time.Time) {
 // each would slow down a large backlog.
 func (r *Relay) Run(at time.Time) Run { return Run{relay: r, at: at} }
 
-// A Run must be ended by End.
+// Run must be ended by End.
 type Run struct {
 	relay *Relay
 	at    time.Time
@@ -188,7 +188,7 @@ func sendName(msgs []skald.Message) string {
 	return "send " + msgs[0].Topic
 }
 
-// An Inbox records the messages of one consumer.
+// Inbox records the messages of one consumer.
 type Inbox struct {
 	consumer string
 	tracer   trace.Tracer
@@ -237,7 +237,7 @@ func (i *Inbox) Begin(topics []string) {
 	}
 }
 
-// A Standing is the state of an inbox.
+// Standing is the state of an inbox.
 type Standing struct {
 	Unacknowledged, Stuck, Paused, Stopped int
 	Ready                                  bool

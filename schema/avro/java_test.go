@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// A pair is a line of testdata/java.jsonl, which testdata/java wrote.
+// pair is a line of testdata/java.jsonl, which testdata/java wrote.
 type pair struct {
 	ID             int
 	Writer, Reader string

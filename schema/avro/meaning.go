@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// A walk compares a reader's and a writer's schema in the order of resolution. It searches for values with
+// walk compares a reader's and a writer's schema in the order of resolution. It searches for values with
 // the same bytes but another meaning. Avro's rules do not detect these, because they compare types but not
 // logical types.
 type walk struct {

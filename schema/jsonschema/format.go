@@ -64,7 +64,7 @@ func (Format) Readable(_ schema.Schema, _ []int, data []byte) ([]byte, error) { 
 
 type pair struct{ r, w *node }
 
-// A comparison searches for values that writer allows and reader does not.
+// comparison searches for values that writer allows and reader does not.
 type comparison struct {
 	reader, writer *node // roots
 	*steps

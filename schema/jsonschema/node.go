@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// A node is a schema, or a part of one. Its numbers are rationals, because float64 cannot represent 0.01
+// node is a schema, or a part of one. Its numbers are rationals, because float64 cannot represent 0.01
 // and 2^53+1.
 type node struct {
 	tree any // as encoding/json decodes it, with json.Number
@@ -125,7 +125,7 @@ func parse(text string) (*node, error) {
 	return root, nil
 }
 
-// A builder makes nodes of a JSON tree and keeps the first error.
+// builder makes nodes of a JSON tree and keeps the first error.
 type builder struct{ err error }
 
 func (b *builder) fail(at, want string) {

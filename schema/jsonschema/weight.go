@@ -15,14 +15,14 @@ import (
 // small payload could take hours.
 const mostVisits = 2_000_000
 
-// A weighing counts the visits of a validation in advance. It counts each pair of schema and value once and
+// weighing counts the visits of a validation in advance. It counts each pair of schema and value once and
 // multiplies.
 type weighing struct {
 	known map[visit]int
 	steps int
 }
 
-// A visit is a pair of schema and value. The value is identified by its address, or 0 if it has no members.
+// visit is a pair of schema and value. The value is identified by its address, or 0 if it has no members.
 type visit struct {
 	s  *jsonschema.Schema
 	at uintptr

@@ -10,7 +10,7 @@ import (
 
 type pair struct{ reader, writer protoreflect.FullName }
 
-// A comparison checks whether a reader decodes the bytes of a writer to the same values. It is stricter
+// comparison checks whether a reader decodes the bytes of a writer to the same values. It is stricter
 // than most registries if the bytes can be read but a value would silently change: a narrower number, or a
 // field that keeps its name but has another number.
 type comparison struct {

@@ -149,7 +149,7 @@ func (Format) Readable(writer schema.Schema, index []int, data []byte) ([]byte, 
 	return out, nil
 }
 
-// A resolver finds the types of a schema, and Google's types in this program.
+// resolver finds the types of a schema, and Google's types in this program.
 type resolver struct{ *dynamicpb.Types }
 
 func (r resolver) FindMessageByURL(url string) (protoreflect.MessageType, error) {

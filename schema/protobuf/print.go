@@ -41,7 +41,7 @@ func addImports(s *schema.Schema, f protoreflect.FileDescriptor) error {
 	return nil
 }
 
-// A printer prints a file as .proto text. It omits everything that does not change the wire format:
+// printer prints a file as .proto text. It omits everything that does not change the wire format:
 // comments, services and language options.
 type printer struct {
 	strings.Builder

@@ -36,7 +36,7 @@ var (
 	errSpecVersion = errors.New("not a version of CloudEvents that this build reads")
 )
 
-// A Style describes how one broker's headers carry attributes.
+// Style describes how one broker's headers carry attributes.
 type Style struct {
 	// Prefixes are the prefixes of attribute names. The first is written, all are read.
 	Prefixes []string
@@ -73,7 +73,7 @@ const (
 	attributes // number of attributes
 )
 
-// A Codec encodes and decodes one Style. It is immutable, and safe for concurrent use.
+// Codec encodes and decodes one Style. It is immutable, and safe for concurrent use.
 type Codec struct {
 	style  Style
 	names  [attributes]string

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/internal/fingerprint"
 )
 
-// A Header is a header of a broker whose values are strings.
+// Header is a header of a broker whose values are strings.
 type Header struct{ Name, Value string }
 
 // Decode reads headers into m, which already has its topic, its data and, if the broker carries it, its

@@ -6,7 +6,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// An Origin selects the position at which a partition begins.
+// Origin selects the position at which a partition begins.
 type Origin int
 
 // Origins.
@@ -19,7 +19,7 @@ const (
 	Lower                    // the lower of Checkpoint and Position
 )
 
-// A Database classifies the database's state of a group.
+// Database classifies the database's state of a group.
 type Database int
 
 // Databases.
@@ -30,7 +30,7 @@ const (
 	Has                        // a checkpoint of this partition of this topic, by its id
 )
 
-// A Group classifies the broker's state of a group.
+// Group classifies the broker's state of a group.
 type Group int
 
 // Groups.
@@ -41,7 +41,7 @@ const (
 	Own                  // a position that Skald stored
 )
 
-// A rule selects the beginning of a partition for one combination.
+// rule selects the beginning of a partition for one combination.
 type rule struct {
 	Database
 	Group

@@ -8,7 +8,7 @@ import (
 // maxKept is the largest capacity, in deliveries, that an empty Buffer keeps for reuse.
 const maxKept = 256
 
-// A Buffer has prefetched deliveries. Drivers embed it if their broker delivers single messages.
+// Buffer has prefetched deliveries. Drivers embed it if their broker delivers single messages.
 type Buffer struct {
 	ds    []broker.Delivery
 	bytes int

@@ -48,7 +48,7 @@ type change struct {
 	lost, unclean, gained bool
 }
 
-// A Feed has the partitions of one member. It shares its driver's lock: Ready, Receive, Pause, Resume,
+// Feed has the partitions of one member. It shares its driver's lock: Ready, Receive, Pause, Resume,
 // Owned and Fail take it; the caller of any other method holds it.
 type Feed[O Owned] struct {
 	mu      *sync.Mutex

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// A Claim is the information that a member publishes to the others of its group.
+// Claim is the information that a member publishes to the others of its group.
 type Claim struct {
 	Member    string `json:"-"`
 	SessionID string `json:"-"`

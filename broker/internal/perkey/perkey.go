@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// A Kind classifies an error of a message.
+// Kind classifies an error of a message.
 type Kind int
 
 const (
@@ -28,7 +28,7 @@ const (
 
 const maxBytesFlying = 16 << 20
 
-// An Item is a message of a call in progress; M is its encoded form.
+// Item is a message of a call in progress; M is its encoded form.
 type Item[M any] struct {
 	Topic  string
 	Type   string
@@ -53,7 +53,7 @@ func (it *Item[M]) Context() context.Context { return it.call.ctx }
 
 type lineKey struct{ topic, key string }
 
-// A line is the queue of unanswered messages of one key. The first is sent, the others wait.
+// line is the queue of unanswered messages of one key. The first is sent, the others wait.
 type line[M any] struct {
 	key   lineKey
 	loose bool // a message without a key: its line has no successors
@@ -299,14 +299,15 @@ func (it *Item[M]) settle(k Kind, err error) {
 	}
 }
 
-// A call implements broker.Pending. It holds messages back until the caller has its error, or the caller's
+// call implements broker.Pending. It holds messages back until the caller has its error, or the caller's
 // context has ended.
 type call[M any] struct {
 	lines *Lines[M]
 	ctx   context.Context
 	done  chan struct{}
 
-	// under the lock
+	// The lock guards the following fields.
+
 	left  int
 	fatal error
 	bad   broker.PublishError

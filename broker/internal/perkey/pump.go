@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// A Pump sends the first message of each line and limits the wait for answers. Drivers embed it. M is an
+// Pump sends the first message of each line and limits the wait for answers. Drivers embed it. M is an
 // encoded message; T is the driver's data about a topic.
 type Pump[M, T any] struct {
 	Mu       sync.Mutex

@@ -13,7 +13,7 @@ const (
 	Sagas
 )
 
-// A Verb is an operation on messages, consumers or sagas.
+// Verb is an operation on messages, consumers or sagas.
 type Verb struct {
 	Name, Title string
 	About       subject

@@ -21,7 +21,7 @@ import (
 	"github.com/skald-go/skald/internal/endpoint"
 )
 
-// A Guard controls access to a console.
+// Guard controls access to a console.
 type Guard struct {
 	who    func(*http.Request) (Who, error)
 	local  string // user name for requests from this machine, if who is nil
@@ -35,7 +35,7 @@ func NewGuard(who func(*http.Request) (Who, error), local string, log *slog.Logg
 	return &Guard{who, local, log, []byte(rand.Text())}
 }
 
-// A pass is the result of admission: the user, a token and the arguments.
+// pass is the result of admission: the user, a token and the arguments.
 type pass struct {
 	Who   Who
 	Token string     // for forms

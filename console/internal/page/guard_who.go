@@ -2,13 +2,13 @@ package page
 
 import "strings"
 
-// A Who is a user and the user's rights.
+// Who is a user with rights.
 type Who struct {
 	Name string
 	May  Right
 }
 
-// A Right is a set of rights.
+// Right is a set of rights.
 type Right uint8
 
 // Rights. None includes another, and every request needs GuardView.

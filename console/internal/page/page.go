@@ -15,13 +15,13 @@ import (
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
-// A View is the content of an answer, as JSON or HTML.
+// View is the content of an answer, as JSON or HTML.
 type View interface {
 	Heading() string
 	HTML(p *Page)
 }
 
-// A Page is an HTML page in progress. It does not use html/template, which would enlarge every program with
+// Page is an HTML page in progress. It does not use html/template, which would enlarge every program with
 // a console by megabytes. All text from tables must go through Put, which escapes it.
 type Page struct {
 	bytes.Buffer
@@ -147,7 +147,7 @@ func (q *Request) redirect(w http.ResponseWriter, to seeOther) {
 	_ = json.NewEncoder(w).Encode(to) // an error means that the client has gone
 }
 
-// A Failure is a problem by RFC 9457.
+// Failure is a problem by RFC 9457.
 type Failure struct {
 	Status int    `json:"status"`
 	Title  string `json:"title"`

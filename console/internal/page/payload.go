@@ -12,17 +12,17 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Mask changes payloads and header values before they are shown.
+// Mask changes payloads and header values before they are shown.
 type Mask struct {
 	Body func(m skald.Message, body []byte) []byte // nil: unchanged
-	// nil: unchanged, or hidden if Body is set
+	// Header is nil to show values unchanged, or to hide them if Body is set.
 	Header func(m skald.Message, name string, value []byte) []byte
 }
 
 // Most is the largest number of payload bytes shown.
 const Most = 64 << 10
 
-// A Shown is a payload that a user requested; the request is recorded.
+// Shown is a payload that a user requested; the request is recorded.
 type Shown struct {
 	ContentType string        `json:"content_type"`
 	Data        string        `json:"data"`
@@ -74,7 +74,7 @@ func (is Mask) Saga(what string, data []byte) string {
 	return Cut(string(data), Most)
 }
 
-// Note records in the audit who requested a payload. If it fails, nothing may be shown.
+// Note records the user who requested a payload in the audit. If it fails, nothing may be shown.
 func Note(q *Request, s *Source, reason, action, consumer string, id store.Identity) error {
 	_, err := One(q, s, func(ctx context.Context, s *Source) (struct{}, error) {
 		stood, err := s.DB.Apply(ctx, store.Effect{Audit: &store.Audit{

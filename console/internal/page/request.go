@@ -18,7 +18,7 @@ const (
 	MostID = 80     // characters of an id in a list
 )
 
-// A Site has the common data of all pages.
+// Site has the common data of all pages.
 type Site struct {
 	base    string // path prefix of all URLs
 	Sources *set
@@ -48,7 +48,7 @@ func (s *Site) At(path string, query ...string) string {
 	return s.base + path + "?" + v.Encode()
 }
 
-// A Request is an admitted request.
+// Request is an admitted request.
 type Request struct {
 	*http.Request
 	pass

@@ -19,11 +19,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Database is the database of a service.
+// Database is the database of a service.
 type Database struct {
 	DB store.Store
 	At string // the flags with which the command finds it
-	// nil if the driver has no tracker
+	// Compensate and CompensateAll are nil if the driver has no tracker.
 	Compensate    func(context.Context, operate.Wish, operate.Order) (operate.CompensateReport, error)
 	CompensateAll func(context.Context, operate.FlowSelection, operate.Order) (operate.SagaReport, error)
 }
@@ -36,7 +36,7 @@ func (s *Source) Needs() string {
 	return ", where SKALD_STORE is the URL of the database of " + s.Name
 }
 
-// A Source is a database under its name in the console.
+// Source is a database under its name in the console.
 type Source struct {
 	Database
 	Name string
@@ -49,7 +49,7 @@ type Source struct {
 // return ErrBusy.
 const mostAsks = 8
 
-// A set has all sources of a console.
+// set has all sources of a console.
 type set struct {
 	Names    []string // sorted
 	all      map[string]*Source
@@ -78,13 +78,13 @@ func (t *set) Find(name string) (*Source, error) {
 	return nil, NewRefusal(http.StatusNotFound, "there is no source %.64q", name)
 }
 
-// An Away is a source that did not answer, and the reason. Other sources are shown.
+// Away is a source that did not answer, and the reason. Other sources are shown.
 type Away struct {
 	Source string `json:"source"`
 	Why    string `json:"why"`
 }
 
-// A part is the answer of one source.
+// part is the answer of one source.
 type part[T any] struct {
 	*Source
 	Is T

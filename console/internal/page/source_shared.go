@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A shared value is cached for one second for all requests.
+// shared value is cached for one second for all requests.
 type shared[T any] struct {
 	mu   sync.Mutex
 	at   time.Time

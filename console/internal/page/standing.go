@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Standing is the state of a database on the overview.
+// Standing is the state of a database on the overview.
 type Standing struct {
 	Source        string        `json:"source"`
 	Pending       int64         `json:"pending"`
@@ -39,7 +39,7 @@ type relayLine struct {
 	ProgressSeconds float64 `json:"progress_seconds"`
 }
 
-// A Consumer is the state of a consumer, with its parked and dead messages.
+// Consumer is the state of a consumer, with its parked and dead messages.
 type Consumer struct {
 	Name   string   `json:"name"`
 	Topics []string `json:"topics"`
@@ -65,7 +65,7 @@ type sagasAt struct {
 	Overdue      int64  `json:"overdue"`
 }
 
-// A finding is a condition of an alert. Name is the alert's.
+// finding is a condition of an alert. Name is the alert's.
 type finding struct {
 	Name   string      `json:"name"`
 	Grade  skald.Grade `json:"grade"`

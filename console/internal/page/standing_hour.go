@@ -10,7 +10,7 @@ const (
 	Every = 30 * time.Second // smallest distance of two points
 )
 
-// A Point has values of a source at one time.
+// Point has values of a source at one time.
 type Point struct {
 	At            time.Time `json:"at"`
 	Pending       int64     `json:"pending"`
@@ -18,7 +18,7 @@ type Point struct {
 	Kept          int64     `json:"kept"` // parked and dead
 }
 
-// A trace keeps the points of the last hour in memory. It sends no query: it records values that the
+// trace keeps the points of the last hour in memory. It sends no query: it records values that the
 // overview has read.
 type trace struct {
 	mu     sync.Mutex

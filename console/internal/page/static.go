@@ -9,7 +9,7 @@ import (
 //go:embed static
 var files embed.FS
 
-// A staticFile is an embedded file.
+// staticFile is an embedded file.
 type staticFile struct {
 	kind string
 	text []byte

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A line is an entry of the audit.
+// line is an entry of the audit.
 type line struct {
 	Number   int64     `json:"number"`
 	Source   string    `json:"source"` // the database of the audit

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A messagePage is the state of one message at one consumer. Lists read the same row.
+// messagePage is the state of one message at one consumer. Lists read the same row.
 type messagePage struct {
 	Source string `json:"source"`
 	// Kept is the message if it is parked or dead, without payload and header values.

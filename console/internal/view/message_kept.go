@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A keptPage lists parked messages or dead letters of each source.
+// keptPage lists parked messages or dead letters of each source.
 type keptPage struct {
 	Dead  bool        `json:"dead"`
 	Parts []keptPart  `json:"sources"`
@@ -27,7 +27,7 @@ type keptPart struct {
 	Scanned int   `json:"scanned"` // number of scanned messages if a limit ended the page; else 0
 }
 
-// A messageLine is a message in a list, without payload and headers.
+// messageLine is a message in a list, without payload and headers.
 type messageLine struct {
 	operate.Message
 	State string `json:"state"`
@@ -141,7 +141,7 @@ func (v *keptPage) part(p *page.Page, part *keptPart) {
 	p.Put("</section>\n")
 }
 
-// A groupsPage lists dead letters grouped by failure.
+// groupsPage lists dead letters grouped by failure.
 type groupsPage struct {
 	Parts []groupsPart `json:"sources"`
 	Away  []page.Away  `json:"away"`

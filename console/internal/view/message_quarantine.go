@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An apart is a message in quarantine, without its payload.
+// apart is a message in quarantine, without its payload.
 type apart struct {
 	Number   int64      `json:"number"`
 	Service  string     `json:"source"` // the database

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// A plan is the effect of a verb that was not applied yet. The form must send Seen back.
+// plan is the effect of a verb that was not applied yet. The form must send Seen back.
 type plan struct {
 	Verb     string        `json:"verb"`
 	Source   string        `json:"source"`
@@ -39,7 +39,7 @@ type plan struct {
 	alone         string // hash of the only message
 }
 
-// A needsCall is a message with an unsettled external call: a drop needs the outcome of the call.
+// needsCall is a message with an unsettled external call: a drop needs the outcome of the call.
 type needsCall struct {
 	ID   string `json:"id"`
 	Step string `json:"step"`

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// An Actor applies verbs.
+// Actor applies verbs.
 type Actor struct{ Jobs *Jobs }
 
 // Act applies a verb if the plan is still the same.

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A meantSaga is a saga of a bulk action.
+// meantSaga is a saga of a bulk action.
 type meantSaga struct {
 	Name   string `json:"name"`
 	Key    string `json:"key"`

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// A runPage is a bulk action, as recorded in skald_audit.
+// runPage is a bulk action, as recorded in skald_audit.
 type runPage struct {
 	Source string `json:"source"`
 	operate.Run

@@ -36,7 +36,7 @@ func NewRun(actions context.Context, log *slog.Logger) *Jobs {
 	return &Jobs{actions: actions, log: log, here: map[string]*job{}}
 }
 
-// A job is a run in progress.
+// job is a run in progress.
 type job struct {
 	name string // key in Jobs.here
 	ctx  context.Context

@@ -8,14 +8,14 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// A runsPage lists the latest bulk actions and their progress.
+// runsPage lists the latest bulk actions and their progress.
 type runsPage struct {
 	Runs []runPage   `json:"runs"`
 	Next []runsNext  `json:"next,omitempty"`
 	Away []page.Away `json:"away"`
 }
 
-// A runsNext is the argument of a source's next page.
+// runsNext is the argument of a source's next page.
 type runsNext struct {
 	Source string `json:"source"`
 	Before int64  `json:"before"`

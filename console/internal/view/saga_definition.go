@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// A definitionsPage lists the definitions of orchestrated sagas that engines have recorded.
+// definitionsPage lists the definitions of orchestrated sagas that engines have recorded.
 type definitionsPage struct {
 	Parts []definitionsPart `json:"sources"`
 	Away  []page.Away       `json:"away"`
@@ -75,7 +75,7 @@ func definitionLine(p *page.Page, source string, d *operate.Definition) {
 	p.Put("</td></tr>\n")
 }
 
-// A definitionPage is one version, drawn and compared with the newest.
+// definitionPage is one version, drawn and compared with the newest.
 type definitionPage struct {
 	Source string `json:"source"`
 	operate.Definition

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A flowsPage lists choreographed sagas from trackers.
+// flowsPage lists choreographed sagas from trackers.
 type flowsPage struct{ listed[operate.SagaStanding] }
 
 // Flows is the page of choreographed sagas.

@@ -6,7 +6,7 @@ import (
 	"github.com/skald-go/skald/console/internal/page"
 )
 
-// A listed has the first items of each source, in the source's order.
+// listed has the first items of each source, in the source's order.
 type listed[T any] struct {
 	Parts []listedPart[T] `json:"sources"`
 	Away  []page.Away     `json:"away"`

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A sagasPage lists orchestrated sagas.
+// sagasPage lists orchestrated sagas.
 type sagasPage struct{ listed[operate.Saga] }
 
 // SagaList is the page of orchestrated sagas.
@@ -160,7 +160,7 @@ func retrying(p *page.Page, s *operate.Saga) {
 	}
 }
 
-// A sagaPage is one orchestrated saga, without input and outputs.
+// sagaPage is one orchestrated saga, without input and outputs.
 type sagaPage struct {
 	Source string `json:"source"`
 	operate.SagaDetail
@@ -171,7 +171,7 @@ type sagaPage struct {
 	at        *page.Source
 }
 
-// A shownSaga has the input and outputs that a user requested; the request is recorded.
+// shownSaga has the input and outputs that a user requested; the request is recorded.
 type shownSaga struct {
 	Input   string            `json:"input"`
 	Outputs map[string]string `json:"outputs"`

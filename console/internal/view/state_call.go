@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// A callsPage lists external calls with an unknown outcome.
+// callsPage lists external calls with an unknown outcome.
 type callsPage struct {
 	Parts []callsPart `json:"sources"`
 	Away  []page.Away `json:"away"`

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A consumerPage has the positions of a consumer, and the operators' orders to it.
+// consumerPage has the positions of a consumer, and the operators' orders to it.
 type consumerPage struct {
 	Source     string         `json:"source"`
 	Name       string         `json:"consumer"`

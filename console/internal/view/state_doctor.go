@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// A doctorPage has the findings of a doctor in one source. It needs more queries than other pages, so it
+// doctorPage has the findings of a doctor in one source. It needs more queries than other pages, so it
 // does not refresh.
 type doctorPage struct {
 	Source   string            `json:"source"`

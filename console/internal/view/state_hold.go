@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A holdLine is a place in an entity's queue. The first saga in the queue holds the entity until it ends.
+// holdLine is a place in an entity's queue. The first saga in the queue holds the entity until it ends.
 type holdLine struct {
 	Space  string    `json:"space"`
 	Key    []byte    `json:"key"`

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A locksPage lists entities that transactions have locked or sagas hold, and reserved keys.
+// locksPage lists entities that transactions have locked or sagas hold, and reserved keys.
 type locksPage struct {
 	Parts []locksPart `json:"sources"`
 	Away  []page.Away `json:"away"`

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A shardsPage has the outbox of each source: its shards with their relays, and the oldest rows.
+// shardsPage has the outbox of each source: its shards with their relays, and the oldest rows.
 type shardsPage struct {
 	Parts []shardsPart `json:"sources"`
 	Away  []page.Away  `json:"away"`
@@ -34,7 +34,7 @@ type shardLine struct {
 	Pending int64  `json:"pending"`
 }
 
-// A row is a row of the outbox, without its payload.
+// row is a row of the outbox, without its payload.
 type row struct {
 	Seq        int64     `json:"seq"`
 	Shard      int       `json:"shard"`

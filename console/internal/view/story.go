@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A storyPage is everything that the sources have about a key, an id or a correlation.
+// storyPage is everything that the sources have about a key, an id or a correlation.
 type storyPage struct {
 	Asked string      `json:"asked"`
 	Parts []storyPart `json:"sources"`
@@ -24,7 +24,7 @@ type storyPage struct {
 	Line  []event     `json:"timeline"`
 }
 
-// A storyPart is the part of one source.
+// storyPart is the part of one source.
 type storyPart struct {
 	Source string                 `json:"source"`
 	Sagas  []operate.SagaStanding `json:"sagas"` // orchestrated and choreographed
@@ -152,7 +152,7 @@ func (v *storyPage) marks(q *page.Request) {
 	v.Away = append(v.Away, away...)
 }
 
-// A hunt searches for messages by keys, and by an id or a correlation.
+// hunt searches for messages by keys, and by an id or a correlation.
 type hunt struct {
 	asked string
 	// sagas has the ids under which participants may have recorded steps: the key and the ids of its sagas.
@@ -249,7 +249,7 @@ func (h *hunt) apart(ctx context.Context, s *page.Source, part *storyPart) error
 const mostApart = 1000 // messages in quarantine to scan
 
 const (
-	mostConsumers  = 20 // consumers whose steps and marks are read
+	mostConsumers  = 20 // the most consumers with steps and marks to read
 	mostSagasOfKey = 8  // sagas whose steps are read by id
 	mostLookups    = 40 // reads of kept messages, by consumer and key, for consumers that have some
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// An event is an entry of the timeline.
+// event is an entry of the timeline.
 type event struct {
 	At     time.Time `json:"at"`
 	Source string    `json:"source"`

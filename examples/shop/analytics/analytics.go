@@ -28,7 +28,7 @@ type Options struct {
 	Now func() time.Time // default time.Now
 }
 
-// An Analytics service.
+// Analytics service.
 type Analytics[TTx any] struct {
 	home    table.Home[TTx]
 	events  *event.Events

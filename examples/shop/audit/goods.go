@@ -29,7 +29,7 @@ func (b *books) moneyConserved() Invariant {
 		len(b.accounts)))
 }
 
-// A bill counts how often one amount of an order was requested, charged and refunded. The amount is the
+// bill counts how often one amount of an order was requested, charged and refunded. The amount is the
 // price of the order or the fee of a change.
 type bill struct {
 	asked, kept       int // kept: requests that remain paid if the order is confirmed
@@ -135,7 +135,7 @@ func (b *books) movedOnce() Invariant {
 	return f.verdict("moved_once", fmt.Sprintf("%d moves at the gateway", len(b.moves)))
 }
 
-// stockConserved checks that the reserved stock is what orders hold. An order holds all its items, or none:
+// stockConserved checks that the reserved stock equals the items that orders hold. An order holds all its items, or none:
 // a cancelled order, or one whose items are not reserved yet.
 func (b *books) stockConserved() Invariant {
 	var f findings

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// A Tally has counts from the databases. It is cheap enough to query several times a second.
+// Tally has counts from the databases. It is cheap enough to query several times a second.
 type Tally struct {
 	Placed, Confirmed, Cancelled int // orders
 	Written, Handled             int // messages in the outboxes; marks of each consumer except the tracker
@@ -83,7 +83,7 @@ func CountEnds(ctx context.Context, databases map[string]table.DB) (Ends, error)
 	return e, r.err
 }
 
-// A Chapter is one message of an order: the service that sent it and the services that took it.
+// Chapter is one message of an order: the service that sent it and the services that took it.
 type Chapter struct {
 	Service string // the sender
 	Type    string

@@ -42,7 +42,7 @@ const (
 	ShipParcel    = "parcel.ship"
 )
 
-// A Style selects who runs the process of an order. All services of a shop must have the same.
+// Style selects choreography or orchestration. All services of a shop must have the same.
 type Style string
 
 // Styles.
@@ -51,7 +51,7 @@ const (
 	Orchestrated  Style = "orchestrated" // a saga in Order sends commands
 )
 
-// An Order is a customer's order. Every event contains it completely, so that no service has to ask
+// Order is a customer's order. Every event contains it completely, so that no service has to ask
 // another.
 type Order struct {
 	ID       string `json:"id" avro:"id"`
@@ -60,14 +60,14 @@ type Order struct {
 	Cents    int64  `json:"cents" avro:"cents"` // the total
 }
 
-// An Item is one line of an order.
+// Item is one line of an order.
 type Item struct {
 	SKU      string `json:"sku" avro:"sku"`
 	Quantity int64  `json:"quantity" avro:"quantity"`
 	Cents    int64  `json:"cents" avro:"cents"` // price of one piece
 }
 
-// A Verdict is the outcome of an order at one service.
+// Verdict is the outcome of an order at one service.
 type Verdict struct {
 	Order
 	Reason string `json:"reason,omitempty"` // of a refusal
@@ -75,7 +75,7 @@ type Verdict struct {
 	Method string `json:"payment_method,omitempty" avro:"payment_method"`
 }
 
-// A Change is a customer's request to send an order to another address, and its fee.
+// Change is a customer's request to send an order to another address, and its fee.
 type Change struct {
 	Order
 	Number  int64  `json:"number"` // of the change within its order: 1, 2, …
@@ -98,11 +98,13 @@ type Events struct {
 	ParcelShipped, ParcelFailed                    skald.Event[Verdict]
 
 	// Requests of customers about an order, and the answers of Payment and Fulfilment.
+
 	CancelAsked, ParcelStopped, ParcelGone   skald.Event[Verdict]
 	ChangeAsked, ChangeTaken, ChangeRefused  skald.Event[Change]
 	ChangePaid, ChangeDeclined, ChangeUndone skald.Event[Change]
 
 	// Commands of the orchestrated style.
+
 	ChargePayment                          skald.Event[Order]
 	RefundPayment                          skald.Event[Verdict]
 	ReserveStock, ReleaseStock, ShipParcel skald.Event[Verdict]

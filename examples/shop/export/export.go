@@ -22,7 +22,7 @@ import (
 
 const endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
-// An Export sends the telemetry of one process.
+// Export sends the telemetry of one process.
 type Export struct {
 	// Meters collects for the readers of New, and for OTLP.
 	Meters *metric.MeterProvider

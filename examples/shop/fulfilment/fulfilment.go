@@ -44,7 +44,7 @@ type Options struct {
 	Oversize []string         // SKUs that the carrier refuses; default none
 }
 
-// A Fulfilment service.
+// Fulfilment service.
 type Fulfilment[TTx any] struct {
 	home    table.Home[TTx]
 	events  *event.Events

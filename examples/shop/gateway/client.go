@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/httpidem"
 )
 
-// A Client calls a Server. It sends a request once; to retry, the caller uses the same key.
+// Client calls a Server. It sends a request once; to retry, the caller uses the same key.
 type Client struct {
 	url  string
 	http *http.Client

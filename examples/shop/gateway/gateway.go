@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A Gateway moves money, once for each key.
+// Gateway moves money, once for each key.
 type Gateway interface {
 	// Charge takes money from a customer. For a remembered key it returns the same answer again. A
 	// *RefusedError is a final refusal. After any other error the money may have been moved.
@@ -26,14 +26,14 @@ type Gateway interface {
 	Find(ctx context.Context, key string) (r Receipt, found bool, err error)
 }
 
-// A Move is a merchant's request.
+// Move is a merchant's request.
 type Move struct {
 	Customer string `json:"customer"`
 	Order    string `json:"order"` // the merchant's id
 	Cents    int64  `json:"cents"`
 }
 
-// A Receipt is a completed move.
+// Receipt is a completed move.
 type Receipt struct {
 	ID   string `json:"id"`
 	Kind string `json:"kind"` // Charge or Refund
@@ -47,12 +47,12 @@ const (
 	Refund = "refund"
 )
 
-// A RefusedError is a final refusal: no money was moved, and none will be under this key.
+// RefusedError is a final refusal: no money was moved, and none will be under this key.
 type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return "the gateway refuses: " + e.Reason }
 
-// A BusyError means that the gateway has not started.
+// BusyError means that the gateway has not started.
 type BusyError struct{ After time.Duration }
 
 func (e *BusyError) Error() string {

@@ -17,7 +17,7 @@ const (
 	patience = 10 * time.Second
 )
 
-// A Server serves a Ledger and misbehaves at random.
+// Server serves a Ledger and misbehaves at random.
 type Server struct {
 	ledger inside
 	moods  *Moods

@@ -30,7 +30,7 @@ type Options struct {
 	NewID func() string    // for moves; default: 26 random letters and digits
 }
 
-// A Ledger is a Gateway with its own database. It does not use Skald.
+// Ledger is a Gateway with its own database. It does not use Skald.
 type Ledger[TTx any] struct {
 	home table.Home[TTx]
 	sql  map[string]string
@@ -121,7 +121,7 @@ func request(r Receipt) string {
 	return fmt.Sprintf("%s %d %q %q", r.Kind, r.Cents, r.Customer, r.Order)
 }
 
-// A memory is the stored state of a key.
+// memory is the stored state of a key.
 type memory struct{ request, move, refused string }
 
 // remember stores a key. It returns the existing state if the key is stored already.
@@ -210,7 +210,7 @@ func (l *Ledger[TTx]) find(ctx context.Context, db table.DB, key string) (r Rece
 	return r, true, nil
 }
 
-// A Moved is a line of the ledger.
+// Moved is a line of the ledger.
 type Moved struct {
 	Receipt
 	At time.Time

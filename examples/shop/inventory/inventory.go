@@ -51,7 +51,7 @@ type Options struct {
 	Stock map[string]int64
 }
 
-// An Inventory service.
+// Inventory service.
 type Inventory[TTx any] struct {
 	home    table.Home[TTx]
 	events  *event.Events
@@ -187,7 +187,7 @@ func (s *Inventory[TTx]) putAside(ctx context.Context, tx TTx, order event.Order
 	return s.out.Write(ctx, tx, s.events.StockReserved.New(order.ID, event.Verdict{Order: order}))
 }
 
-// short refuses the order: what reserve has done rolls back.
+// short refuses the order: the changes of reserve roll back.
 func (s *Inventory[TTx]) short(order event.Order, why error) error {
 	return skald.Reject(why, s.no(order, why))
 }

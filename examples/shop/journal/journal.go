@@ -20,7 +20,7 @@ var (
 	queries embed.FS
 )
 
-// A Journal has the records of one service.
+// Journal has the records of one service.
 type Journal[TTx any] struct {
 	home table.Home[TTx]
 	sql  map[string]string

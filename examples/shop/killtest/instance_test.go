@@ -18,7 +18,7 @@ import (
 
 var errDone = errors.New("exit status 0")
 
-// An instance is one process of a service at a time. It keeps its name over its sessions.
+// instance is one process of a service at a time. It keeps its name over its sessions.
 type instance struct {
 	w             *world
 	service, name string

@@ -39,7 +39,7 @@ import (
 // die ends this process at once, as an out-of-memory kill does.
 func die() error { return syscall.Kill(os.Getpid(), syscall.SIGKILL) }
 
-// A crew is processes that are restarted when they die. All end with the test.
+// crew is processes that are restarted when they die. All end with the test.
 type crew struct {
 	t     *testing.T
 	start func(i int) *exec.Cmd
@@ -259,7 +259,7 @@ func TestOrderThatKillsPayment(t *testing.T) {
 	b.judge()
 }
 
-// A bench is the shop on shared servers, in its own database and topics: services that are not started as
+// bench is the shop on shared servers, in its own database and topics: services that are not started as
 // processes run in this one.
 type bench struct {
 	t                       *testing.T

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// An event is one fault.
+// event is one fault.
 type event struct {
 	at, lasts time.Duration
 	what      string // kill, stop, postgres, kafka or pgbouncer
 	victim    int    // index in world.instances, for kill and stop
 }
 
-// A plan is the faults of one run: the same for the same seed, span and number of instances.
+// plan is the faults of one run: the same for the same seed, span and number of instances.
 type plan []event
 
 // newPlan deals a shuffled deck repeatedly, so that each kind is frequent: kill -9 with a new session soon

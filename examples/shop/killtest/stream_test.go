@@ -101,7 +101,7 @@ func work(name, schema, postgres, at string) error {
 	return skald.Run(ctx, in, relay.New(db, bus, &relay.Options{Owner: name, Logger: quiet}))
 }
 
-// A stream is a database, a topic and workers.
+// stream is a database, a topic and workers.
 type stream struct {
 	t       *testing.T
 	pool    *pgxpool.Pool

@@ -32,7 +32,7 @@ import (
 // most is the time limit of every wait, on any machine. Tests of speed have limits of their own.
 const most = 5 * time.Minute
 
-// A world is PostgreSQL, Kafka and instances of each service. A test that restarts the servers starts its
+// world is PostgreSQL, Kafka and instances of each service. A test that restarts the servers starts its
 // own.
 type world struct {
 	t         *testing.T

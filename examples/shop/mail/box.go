@@ -16,7 +16,7 @@ var (
 	queries embed.FS
 )
 
-// A Box stores mails in its own database. It does not use Skald.
+// Box stores mails in its own database. It does not use Skald.
 type Box[TTx any] struct {
 	home table.Home[TTx]
 	sql  map[string]string

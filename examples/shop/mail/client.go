@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A Client sends mails to a server, each on a new connection. It sends once; to retry, the caller uses the
+// Client sends mails to a server, each on a new connection. It sends once; to retry, the caller uses the
 // same Message-ID.
 type Client struct{ addr string }
 

@@ -15,26 +15,26 @@ import (
 	"time"
 )
 
-// A Sender delivers mails, each Message-ID once.
+// Sender delivers mails, each Message-ID once.
 type Sender interface {
 	// Send delivers m. A *RefusedError is a final refusal. A *BusyError means that m was not accepted.
 	// After any other error m may have been accepted.
 	Send(ctx context.Context, m Mail) error
 }
 
-// A Mail goes to one recipient.
+// Mail goes to one recipient.
 type Mail struct {
 	ID      string `json:"id"` // its Message-ID, without the angle brackets
 	To      string `json:"to"` // an address
 	Subject string `json:"subject"`
 }
 
-// A RefusedError is a final refusal: the mail is not delivered, and will not be.
+// RefusedError is a final refusal: the mail is not delivered, and will not be.
 type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return "the mail server refuses: " + e.Reason }
 
-// A BusyError means that the server has not accepted the mail.
+// BusyError means that the server has not accepted the mail.
 type BusyError struct{ After time.Duration }
 
 func (e *BusyError) Error() string {

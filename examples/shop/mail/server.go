@@ -23,7 +23,7 @@ const (
 	patience = 10 * time.Second
 )
 
-// A Server serves a Box by SMTP and misbehaves at random.
+// Server serves a Box by SMTP and misbehaves at random.
 type Server struct {
 	box   taker
 	moods *Moods

@@ -44,7 +44,7 @@ const Forgetful = time.Nanosecond
 // patience limits a call of the mail server.
 const patience = time.Second
 
-// A Notification service.
+// Notification service.
 type Notification[TTx any] struct {
 	home    table.Home[TTx]
 	events  *event.Events

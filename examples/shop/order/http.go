@@ -28,7 +28,7 @@ const (
 //	POST /orders              {"customer", "items": [{"sku", "quantity"}]}, with an Idempotency-Key
 //	GET  /orders/{id}
 //	GET  /orders/{id}/history  how the order came to where it is, for its customer
-//	GET  /orders/{id}/status   where its saga stands and what holds it, for support: Options.Where
+//	GET  /orders/{id}/status   the state of its saga and what blocks it, for support: Options.Where
 //	POST /orders/{id}/cancel
 //	PUT  /orders/{id}/address {"address"}
 //

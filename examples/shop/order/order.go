@@ -48,7 +48,7 @@ type Options struct {
 	Where  http.Handler       // GET /{id} returns the status of an order's saga; default none
 }
 
-// An Order service.
+// Order service.
 type Order[TTx any] struct {
 	home    table.Home[TTx]
 	events  *event.Events

@@ -21,26 +21,26 @@ var (
 // standardPrice is the price of a SKU without its own price: 10.00.
 const standardPrice = 1000
 
-// A Request is a customer's order request.
+// Request is a customer's order request.
 type Request struct {
 	Customer string `json:"customer"`
 	Items    []Line `json:"items"`
 }
 
-// A Line is a quantity of one SKU.
+// Line is a quantity of one SKU.
 type Line struct {
 	SKU      string `json:"sku"`
 	Quantity int64  `json:"quantity"`
 }
 
-// A Summary is a customer's view of an order.
+// Summary is a customer's view of an order.
 type Summary struct {
 	event.Order
 	State  State  `json:"state"`
 	Reason string `json:"reason"`
 }
 
-// A Status is the state of an order, with its history.
+// Status is the state of an order, with its history.
 type Status struct {
 	ID      string   `json:"id"`
 	State   State    `json:"state"`
@@ -51,7 +51,7 @@ type Status struct {
 	Changes      []Changed `json:"changes,omitempty"`
 }
 
-// A Moment is the time when an order entered a state.
+// Moment is the time when an order entered a state.
 type Moment struct {
 	State State  `json:"state"`
 	At    string `json:"at"` // RFC 3339, UTC

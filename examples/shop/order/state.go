@@ -2,7 +2,7 @@ package order
 
 import "slices"
 
-// A State is the progress of an order.
+// State is the progress of an order.
 type State string
 
 // States, in the order in which an order can pass through them.

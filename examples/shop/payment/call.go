@@ -25,7 +25,7 @@ const (
 
 type outcome = call.Outcome[gateway.Receipt]
 
-// A bill is one charge: for an order, or for one of its changes. Each is an occurrence of the step charge
+// bill is one charge: for an order, or for one of its changes. Each is an occurrence of the step charge
 // in the order's saga, with its own keys at the gateway. Each charge is undone separately.
 type bill struct {
 	order  event.Order

@@ -67,7 +67,7 @@ type Options struct {
 	Accounts map[string]int64
 }
 
-// A Payment service.
+// Payment service.
 type Payment[TTx any] struct {
 	home    table.Home[TTx]
 	events  *event.Events

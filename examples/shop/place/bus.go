@@ -19,7 +19,7 @@ import (
 // usual is the default number of partitions of a topic.
 const usual = 8
 
-// A Bus is the broker at a URL.
+// Bus is the broker at a URL.
 type Bus struct {
 	// InProcess is true if the broker exists only in this process.
 	InProcess bool

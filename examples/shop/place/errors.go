@@ -11,7 +11,7 @@ import (
 // ErrNone means that the database or schema does not exist.
 var ErrNone = errors.New("no such database")
 
-// A UsageError is an error in the arguments of a command.
+// UsageError is an error in the arguments of a command.
 type UsageError struct{ What string }
 
 func (e *UsageError) Error() string { return e.What }

@@ -209,7 +209,7 @@ func onlyOrder[TTx any](t *testing.T, d *place.Databases[TTx]) (id string) {
 	return id
 }
 
-// A stand is where an order stands: by its own state, and by its status.
+// stand is where an order stands: by its own state, and by its status.
 type stand struct {
 	order.Summary
 	status.Answer

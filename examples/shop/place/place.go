@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Shop has the databases of the services, of any kind.
+// Shop has the databases of the services, of any kind.
 type Shop interface {
 	// Prepare creates the database of a service with Skald's tables, if missing.
 	Prepare(ctx context.Context, service string) error
@@ -43,7 +43,7 @@ type Shop interface {
 	Close() error
 }
 
-// A Service is one of the six, ready to run.
+// Service is one of the six, ready to run.
 type Service interface {
 	Runners() []skald.Runner
 	Steppers() []skald.Stepper

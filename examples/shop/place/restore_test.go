@@ -31,7 +31,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A drill is a shop of which one half has its databases put back to what a backup has, while the other half
+// drill is a shop of which one half has its databases put back to what a backup has, while the other half
 // and the broker go on.
 type drill[TTx any] struct {
 	*testing.T

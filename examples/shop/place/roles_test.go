@@ -21,7 +21,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A roleShop is six services, each of which handles as an app and relays as a relay, with the rights of these
+// roleShop is six services, each of which handles as an app and relays as a relay, with the rights of these
 // roles and no more. Rows of the services' own tables are there only for the tenant that a message names.
 type roleShop struct {
 	*shop

@@ -46,7 +46,7 @@ func TestRollPaymentMethod(t *testing.T) {
 	}
 }
 
-// A roll is a shop whose builds change while it works.
+// roll is a shop whose builds change while it works.
 type roll struct {
 	*shop
 	bus      *place.Bus
@@ -57,7 +57,7 @@ type roll struct {
 	wanted   []sample.Order
 }
 
-// A paid order is what the databases say of one.
+// paid order is what the databases say of one.
 type paid struct {
 	v2     bool   // the new build wrote payment.taken
 	counts int    // rows in Analytics

@@ -23,7 +23,7 @@ var (
 	soakBatch = flag.Int("soak.batch", 20, "orders placed at once")
 )
 
-// A level is what must not grow with time.
+// level is what must not grow with time.
 type level struct {
 	heap, goroutines, connections int64
 	hot                           int64 // bytes of the tables with updates in place, with indexes

@@ -63,14 +63,14 @@ func Accounts() map[string]int64 {
 
 func customer(i int) string { return fmt.Sprintf("customer-%02d", i) }
 
-// An Order is a request with its Idempotency-Key, and the customer's later request.
+// Order is a request with its Idempotency-Key, and the customer's later request.
 type Order struct {
 	Key string
 	order.Request
 	Wish
 }
 
-// A Wish is a customer's later request about an order.
+// Wish is a customer's later request about an order.
 type Wish struct {
 	Address string // new address; "" keeps the address
 	Cancel  bool

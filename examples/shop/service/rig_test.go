@@ -91,7 +91,7 @@ func bus(t *testing.T) *membroker.Broker {
 	return b
 }
 
-// A rig runs one service alone; the test sends its messages.
+// rig runs one service alone; the test sends its messages.
 type rig struct {
 	t   *testing.T
 	db  *sql.DB

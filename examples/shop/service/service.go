@@ -59,7 +59,7 @@ type Options struct {
 	Relay  relay.Options
 	// Now is the clock of the service's own rows. Default time.Now.
 	Now func() time.Time
-	// Style selects who runs the process of an order; the same for all services. Default: choreographed.
+	// Style selects choreography or orchestration; the same for all services. Default: choreographed.
 	Style event.Style
 	// Saga configures the engine of the orchestrated style.
 	Saga saga.EngineOptions
@@ -84,7 +84,7 @@ type Options struct {
 	NewID func() string
 }
 
-// A Part is the specific part of one service.
+// Part is the specific part of one service.
 type Part[TTx any] interface {
 	// Prepare creates the service's tables and first rows. Existing ones do not change.
 	Prepare(ctx context.Context) error
@@ -94,7 +94,7 @@ type Part[TTx any] interface {
 	Entities(m skald.Message) []store.Lock
 }
 
-// A Service is one of the six, in one process. Its instances share a database and a group.
+// Service is one of the six, in one process. Its instances share a database and a group.
 type Service[TTx any] struct {
 	Name  string
 	Part  Part[TTx]

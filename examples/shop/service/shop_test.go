@@ -159,7 +159,7 @@ func TestLastPiece(t *testing.T) {
 	}
 }
 
-// A breach violates one invariant by hand, in the databases of an idle shop.
+// breach violates one invariant by hand, in the databases of an idle shop.
 type breach struct {
 	invariant, service string
 	order              string // a condition on orders

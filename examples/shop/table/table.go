@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A DB runs SQL with placeholders $1, $2, … and with /*schema*/ before each table name. If there is no row,
+// DB runs SQL with placeholders $1, $2, … and with /*schema*/ before each table name. If there is no row,
 // the error wraps sql.ErrNoRows.
 type DB interface {
 	Exec(ctx context.Context, sql string, args ...any) (rows int64, err error)
@@ -17,7 +17,7 @@ type DB interface {
 	QueryRow(ctx context.Context, sql string, args ...any) Row
 }
 
-// A Row is a single result row.
+// Row is a single result row.
 type Row interface{ Scan(into ...any) error }
 
 // Rows iterates over result rows. The caller must close it.
@@ -28,7 +28,7 @@ type Rows interface {
 	Close()
 }
 
-// A Home is the database of one service.
+// Home is the database of one service.
 type Home[TTx any] struct {
 	Store store.Driver[TTx]
 	Read  DB              // the tables, outside a transaction

@@ -18,7 +18,7 @@ import (
 // unknown is the payment method in the second version if the writer had none.
 const unknown = "unknown"
 
-// A message is the codec of one version of the .proto file. A normal program uses the Go types of protoc
+// message is the codec of one version of the .proto file. A normal program uses the Go types of protoc
 // instead. The shop needs two versions of one file, which protoc does not allow.
 type message struct {
 	*schema.Codec

@@ -21,7 +21,7 @@ import (
 //go:embed schema
 var schemas embed.FS
 
-// A Language is the encoding of payloads.
+// Language is the encoding of payloads.
 type Language string
 
 // Languages.
@@ -31,7 +31,7 @@ const (
 	Protobuf Language = "protobuf"
 )
 
-// A Form is the encoding that one build writes and reads. The zero value is JSON.
+// Form is the encoding that one build writes and reads. The zero value is JSON.
 type Form struct {
 	Language Language
 	First    bool       // the build has only the first version of the schema

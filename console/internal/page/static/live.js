@@ -1,5 +1,5 @@
 'use strict';
-// Times in the zone of who looks, pages that follow what happens, and a key for the search. Without it each page says the same.
+// Times in the viewer's time zone, pages that update themselves, and a key for the search. The pages work without it.
 (() => {
   const zone = new Intl.DateTimeFormat(undefined, {dateStyle: 'short', timeStyle: 'medium'});
   const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -18,7 +18,7 @@
   const main = () => document.getElementById('main');
   const box = document.getElementById('live');
 
-  // A page that somebody works with is left alone.
+  // Do not replace a page while the user works with it.
   function busy() {
     const at = document.activeElement;
     return document.hidden || !box.checked || String(getSelection()) !== '' || main().querySelector('details[open]') ||
