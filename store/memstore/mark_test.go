@@ -36,13 +36,13 @@ func TestForgottenMarksRaiseTheFloor(t *testing.T) {
 	}
 }
 
-// TestMarksExpire checks that an expired mark does not count for a scope with Keep, but counts for one without.
+// TestMarksExpire checks that an expired mark counts only for a scope without Keep.
 func TestMarksExpire(t *testing.T) {
 	ms, now := newMark(), time.Now()
 	take(ms, of("order-1", time.Minute), now)
 	later := now.Add(time.Hour)
 	if got := take(ms, of("order-1", 0), later); got != store.Done {
-		t.Errorf("for one who keeps them for ever it is %v", got)
+		t.Errorf("in a scope without Keep the mark is %v", got)
 	}
 	if got := take(ms, of("order-1", time.Minute), later); got != store.Fresh {
 		t.Errorf("an hour later it is %v", got)

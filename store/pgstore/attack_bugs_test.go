@@ -125,7 +125,7 @@ func inOrder(rows []store.Row, want map[string]int) error {
 	}
 	for k, n := range want {
 		if last[k] != n {
-			return fmt.Errorf("lost: of key %s, %d of %d came", k, last[k], n)
+			return fmt.Errorf("lost: key %s: %d of %d arrived", k, last[k], n)
 		}
 	}
 	return nil

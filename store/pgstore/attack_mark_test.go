@@ -58,12 +58,12 @@ func (u *gatedUnit) Commit(ctx context.Context, es ...store.Effect) error {
 
 func (u *gatedUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	u.g.actor.gate()
-	stood, err := u.Unit.Rollback(ctx, instead...)
+	stored, err := u.Unit.Rollback(ctx, instead...)
 	if err == nil && len(instead) > 0 && u.g.lose {
 		u.g.lose = false
 		return make([]bool, len(instead)), errLine
 	}
-	return stood, err
+	return stored, err
 }
 
 // consume runs an inbox until m is done, known or rejected. The brokers of the two inboxes are independent,

@@ -69,7 +69,7 @@ func retentions(t *testing.T, b *bed, spoil func(*Store)) error {
 			return err
 		}
 		if len(f.rows) != n+2 {
-			return fmt.Errorf("%s: of 2 rows %d came", written(merge), len(f.rows)-n)
+			return fmt.Errorf("%s: %d of 2 rows arrived", written(merge), len(f.rows)-n)
 		}
 		b.exec(t, `DELETE FROM {skald_outbox}`)
 	}

@@ -68,12 +68,12 @@ func takeovers(t *testing.T, b *bed, spoil func(*Store), many bool) error {
 			es[0].Shard.Deferred, es[0].Shard.Freed = []store.DeferredRow{b.aside(1, 2), b.aside(2, 1)},
 				[]int64{3}
 		}
-		var stood []bool
+		var stored []bool
 		var got store.Leased
 		var held []store.Held
 		one := act("paused "+b.name(), func(a *actor) (err error) {
 			ra.actor = a
-			stood, err = paused.Apply(ctx, es...)
+			stored, err = paused.Apply(ctx, es...)
 			return err
 		})
 		two := act("taker "+b.name(), func(a *actor) (err error) {
@@ -88,7 +88,7 @@ func takeovers(t *testing.T, b *bed, spoil func(*Store), many bool) error {
 		}
 		want := before
 		want.Owner, want.Epoch = "b", 6
-		if stood[0] {
+		if stored[0] {
 			want.Cursor = cursor
 			if !many {
 				want.Aside = map[int64]int{1: 2, 2: 1}
@@ -103,12 +103,12 @@ func takeovers(t *testing.T, b *bed, spoil func(*Store), many bool) error {
 		want.Token = got.Shards[0].Token
 		switch {
 		case !reflect.DeepEqual(is, want):
-			return fmt.Errorf("%s: stood %v, and the shard is %+v, want %+v", written(merge), stood, is, want)
+			return fmt.Errorf("%s: stored %v, and the shard is %+v, want %+v", written(merge), stored, is, want)
 		case got.Shards[0].Cursor != is.Cursor:
 			return fmt.Errorf("%s: the new owner starts at %+v, the shard is at %+v", written(merge),
 				got.Shards[0].Cursor, is.Cursor)
 		case len(held) != len(is.Aside):
-			return fmt.Errorf("%s: the new owner knows of %v, set aside is %v", written(merge),
+			return fmt.Errorf("%s: the new owner read the deferred rows %v, want %v", written(merge),
 				held, is.Aside)
 		}
 	}

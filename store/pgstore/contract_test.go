@@ -28,7 +28,7 @@ func TestTxidStandsBeforeSeq(t *testing.T) {
 		JOIN pg_attribute AS s ON s.attrelid = c.oid AND s.attname = 'seq'
 		WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND c.relkind IN ('r', 'p') AND c.relname LIKE 'skald_outbox%' AND x.attnum < s.attnum`, b.schema)
 	if n != 1+admin.Default().Slots() {
-		t.Errorf("in %d of %d tables txid stands before seq", n, 1+admin.Default().Slots())
+		t.Errorf("in %d of %d tables txid is before seq", n, 1+admin.Default().Slots())
 	}
 	if cache := one[int](t, b,
 		`SELECT seqcache FROM pg_sequence WHERE seqrelid = '{skald_outbox_seq_seq}'::regclass`); cache != 1 {

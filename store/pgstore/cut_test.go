@@ -147,7 +147,7 @@ func (m *mover) wentBack() {
 	_, err := m.db.Lease(m.Context(), store.Ask{Owner: "ghost", Session: "1", TTL: time.Millisecond,
 		LastKnown: []store.Shard{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
 	if !errors.Is(err, store.ErrMoved) {
-		m.Fatalf("the lease says %v", err)
+		m.Fatalf("the lease returned %v, want ErrMoved", err)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestRecoverIsCutEverywhere(t *testing.T) {
 			m.carry()
 			m.whole()
 			if again := m.repeated(); again > len(m.said) {
-				m.Errorf("%s: %d messages came again", what, again)
+				m.Errorf("%s: %d messages were published twice", what, again)
 			}
 		})
 }
@@ -253,7 +253,7 @@ func TestMigrationIsCutEverywhere(t *testing.T) {
 			if n%2 == 0 { // another one at the same time
 				beside.Go(func() {
 					if _, err := pgstore.Migrate(m.Context(), m.pool, o); err != nil {
-						m.Errorf("beside it: %v", err)
+						m.Errorf("the concurrent migration: %v", err)
 					}
 				})
 			}

@@ -35,7 +35,7 @@ type linked struct {
 	direct  *pgxpool.Pool // not through the proxy
 	through *pgxpool.Pool
 	log     journal
-	said    int
+	sent    int
 }
 
 // throughProxy returns the URL of a server behind the proxy.
@@ -131,9 +131,9 @@ func (l *linked) say(n int) {
 	l.Helper()
 	var ms []skald.Message
 	for range n {
-		l.said++
-		ms = append(ms, skald.Message{ID: fmt.Sprint("m-", l.said), Source: "/other", Topic: "orders",
-			Type: "said", Key: fmt.Append(nil, "k", l.said), Data: []byte("{}")})
+		l.sent++
+		ms = append(ms, skald.Message{ID: fmt.Sprint("m-", l.sent), Source: "/other", Topic: "orders",
+			Type: "said", Key: fmt.Append(nil, "k", l.sent), Data: []byte("{}")})
 	}
 	if err := l.bus.Publish(l.Context(), ms).Wait(l.Context()); err != nil {
 		l.Fatal(err)
@@ -155,14 +155,14 @@ func (l *linked) until(what string, ok func() bool) {
 	for end := time.Now().Add(90 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			n, _ := l.effects()
-			l.Fatalf("waited in vain: %s; %d of %d handled\n%s", what, n, l.said, l.log.String())
+			l.Fatalf("timeout: %s; %d of %d handled\n%s", what, n, l.sent, l.log.String())
 		}
 	}
 }
 
 func (l *linked) allHandled() {
 	l.Helper()
-	l.until("all are handled", func() bool { n, _ := l.effects(); return n == l.said })
+	l.until("all are handled", func() bool { n, _ := l.effects(); return n == l.sent })
 	if _, twice := l.effects(); twice > 0 {
 		l.Errorf("%d messages took effect twice", twice)
 	}
@@ -171,7 +171,7 @@ func (l *linked) allHandled() {
 // published waits until the relay has published the handlers' messages.
 func (l *linked) published(r *relay.Relay) {
 	l.Helper()
-	l.until("what handlers said is published", func() bool { return r.Health().Published >= int64(l.said) })
+	l.until("the handlers' messages are published", func() bool { return r.Health().Published >= int64(l.sent) })
 }
 
 func noteByPgx(ctx context.Context, tx pgx.Tx, sql, id string) error {

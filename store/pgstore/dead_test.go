@@ -40,7 +40,7 @@ func TestRetentionThatWasDeadFor60Days(t *testing.T) {
 		}
 	}
 	if len(f.rows) != 61 {
-		t.Fatalf("%d rows came of 61", len(f.rows))
+		t.Fatalf("%d rows of 61 arrived", len(f.rows))
 	}
 	cover(t, s, f.base)
 	if n := one[int](t, b, `SELECT count(*) FROM {skald_mark}`); n != 30 {
@@ -119,7 +119,7 @@ func TestRetentionBesideALongRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := <-done; len(d.Left) != 1 || d.Rows != 0 {
-			t.Errorf("beside a long read maintain did %+v", d)
+			t.Errorf("Maintain during a long read returned %+v", d)
 		}
 	}
 	if n := count(); n != 1 {
@@ -132,7 +132,7 @@ func TestRetentionBesideALongRead(t *testing.T) {
 		t.Errorf("behind the read maintain did %+v", d)
 	}
 	if len(f.rows) != 4 {
-		t.Errorf("%d rows came of 4", len(f.rows))
+		t.Errorf("%d rows of 4 arrived", len(f.rows))
 	}
 }
 
@@ -169,7 +169,7 @@ func TestRetentionUnderGenericPlans(t *testing.T) {
 			`SELECT count(*) FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation JOIN pg_namespace AS n ON n.oid = c.relnamespace
 			WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relispartition`, b.schema)
 		if locked > 2 {
-			t.Fatalf("an open handler holds %d leaves", locked)
+			t.Fatalf("an open handler has %d leaf tables locked", locked)
 		}
 		if err := u.Commit(ctx); err != nil {
 			t.Fatal(err)
@@ -183,7 +183,7 @@ func TestRetentionUnderGenericPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := maintain(t, b.store(t)); d.Rows != -1 || len(d.Left) > 0 {
-		t.Errorf("beside a handler with generic plans maintain did %+v", d)
+		t.Errorf("Maintain during a handler with generic plans returned %+v", d)
 	}
 	if err := u.Commit(ctx); err != nil {
 		t.Fatal(err)

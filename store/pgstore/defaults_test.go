@@ -64,15 +64,15 @@ func everyPath[TTx any](t *testing.T, d store.Driver[TTx]) {
 	must("write", d.Write(ctx, u.Tx(), store.Effect{Rows: []skald.Message{message()}}))
 	must("commit", u.Commit(ctx))
 	u, e := begin()
-	stood, err := u.Rollback(ctx, e)
+	stored, err := u.Rollback(ctx, e)
 	must("roll back with something instead", err)
 	u, _ = begin()
 	_, err = u.Rollback(ctx)
 	must("roll back", err)
 	ok, err := d.Apply(ctx, e)
 	must("apply", err)
-	if !stood[0] || ok[0] {
-		t.Errorf("instead stood: %v, the same again stood: %v", stood, ok)
+	if !stored[0] || ok[0] {
+		t.Errorf("the effect of the rollback: stored %v; the same again: stored %v", stored, ok)
 	}
 	seen, err := d.Seen(ctx, "c", []store.Identity{{Source: "/s", ID: "1"}, {Source: "/s", ID: "2"},
 		{Source: "/s", ID: "3"}})
@@ -101,7 +101,7 @@ func everyPath[TTx any](t *testing.T, d store.Driver[TTx]) {
 	aside, err := store.DueRows(ctx, d, []int{shard.ID}, 10)
 	must("retry", err)
 	if !ok[0] || len(keys) != 1 || len(aside) != 1 {
-		t.Errorf("progress stood: %v; %d keys held, %d rows aside", ok, len(keys), len(aside))
+		t.Errorf("progress stored: %v; %d keys blocked, %d rows deferred", ok, len(keys), len(aside))
 	}
 	_, err = d.Maintain(ctx, store.Maintain{})
 	must("maintain", err)
@@ -199,7 +199,7 @@ func waits(t *testing.T, b *bed, least time.Duration) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatal("nobody waits")
+			t.Fatal("no session waits for a lock")
 		}
 	}
 }

@@ -34,14 +34,14 @@ func TestFullDisk(t *testing.T) {
 	if err := os.WriteFile(filler, make([]byte, 5<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	said := 0
+	inserted := 0
 	say := func() error {
 		m := aMessage("k")
 		m.ContentType, m.Data = "application/octet-stream", make([]byte, 6400) // one row to a page
 		_, _ = rand.Read(m.Data)                                               // cannot be compressed
-		stood, err := s.Apply(t.Context(), store.Effect{Rows: []skald.Message{m}})
-		if err == nil && stood[0] {
-			said++
+		stored, err := s.Apply(t.Context(), store.Effect{Rows: []skald.Message{m}})
+		if err == nil && stored[0] {
+			inserted++
 		}
 		return err
 	}
@@ -53,7 +53,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	if err == nil || !s.Outage(err) || sqlexec.SQLState(err) != "53100" ||
 		!strings.Contains(err.Error(), "No space left") {
-		t.Fatalf("%d rows fit beside the filler, then: %v", said, err)
+		t.Fatalf("%d rows were written until the disk was full, then: %v", inserted, err)
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
@@ -61,8 +61,8 @@ func TestFullDisk(t *testing.T) {
 	if err := say(); err != nil {
 		t.Fatalf("with room again: %v", err)
 	}
-	if n := one[int](t, b, `SELECT count(*) FROM {skald_outbox}`); n != said {
-		t.Errorf("%d rows are there, %d were committed", n, said)
+	if n := one[int](t, b, `SELECT count(*) FROM {skald_outbox}`); n != inserted {
+		t.Errorf("%d rows are there, %d were committed", n, inserted)
 	}
 }
 

@@ -94,9 +94,9 @@ func loseGuards(ctx context.Context, t *testing.T, b *bed, s interface {
 	stale := func(key string) *store.Lock { return &store.Lock{Space: "order", Key: key, Version: 99} }
 	apply := func(es ...store.Effect) {
 		t.Helper()
-		stood, err := s.Apply(ctx, es...)
-		if err != nil || stood[0] || !stood[1] {
-			t.Fatalf("stood %v, want the second alone: %v", stood, err)
+		stored, err := s.Apply(ctx, es...)
+		if err != nil || stored[0] || !stored[1] {
+			t.Fatalf("stored %v, want only the second: %v", stored, err)
 		}
 	}
 	mark := aMark()

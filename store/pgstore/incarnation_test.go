@@ -25,9 +25,9 @@ func TestServerNamesTheTablesToo(t *testing.T) {
 	}
 	mark := store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/shop", ID: "m-1"},
 		As: store.Done}
-	if stood, err := b.store(t).Apply(context.Background(), store.Effect{Mark: &mark}); err != nil ||
-		!stood[0] {
-		t.Fatal(stood, err)
+	if stored, err := b.store(t).Apply(context.Background(), store.Effect{Mark: &mark}); err != nil ||
+		!stored[0] {
+		t.Fatal(stored, err)
 	}
 	done, err := b.store(t).Rename(context.Background(), store.Rename{Old: "stock", New: "shelf",
 		Audit: &store.Audit{Author: "ada", Action: "rename", Reason: "split"}})

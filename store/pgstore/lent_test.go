@@ -265,7 +265,7 @@ func TestStatementThatIsNotSentLeavesRows(t *testing.T) {
 				t.Errorf("an argument of no type of PostgreSQL: %v", err)
 			}
 			if err := c.QueryRow(ctx, b.q(sql), 1).Scan(); err == nil {
-				t.Error("an argument is missing, and nothing says so")
+				t.Error("an argument is missing, and Scan returned no error")
 			}
 		}
 	}

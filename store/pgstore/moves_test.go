@@ -38,8 +38,8 @@ type mover struct {
 	sub  broker.Subscription
 	log  journal
 
-	said []string // "key/number", in the order of the commits
-	got  []string
+	written []string // "key/number", in the order of the commits
+	got     []string
 }
 
 const keys = 5
@@ -109,14 +109,14 @@ func (m *mover) say(n int) {
 
 func (m *mover) sayIn(tx pgx.Tx) {
 	m.Helper()
-	key := fmt.Sprint("k", len(m.said)%keys)
-	one := fmt.Sprintf("%s/%d", key, len(m.said))
+	key := fmt.Sprint("k", len(m.written)%keys)
+	one := fmt.Sprintf("%s/%d", key, len(m.written))
 	if _, err := tx.Exec(context.Background(),
 		`INSERT INTO skald_outbox (topic, key, type, data) VALUES ('orders', $1, 'said', $2)`, key,
 		one); err != nil {
 		m.Fatal(err)
 	}
-	m.said = append(m.said, one)
+	m.written = append(m.written, one)
 }
 
 // hurry uses up transaction numbers.
@@ -171,7 +171,7 @@ func (m *mover) hear() (fresh []string) {
 // heard reports whether all messages were published, at least once.
 func (m *mover) heard() bool {
 	m.hear()
-	return !slices.ContainsFunc(m.said, func(one string) bool { return !slices.Contains(m.got, one) })
+	return !slices.ContainsFunc(m.written, func(one string) bool { return !slices.Contains(m.got, one) })
 }
 
 // refuses checks that relays stop in Step and in Run with the reason, and publish nothing.
@@ -194,7 +194,7 @@ func (m *mover) wantMoved(err error) {
 	m.Helper()
 	var moved *store.MovedError
 	if !errors.As(err, &moved) || !strings.Contains(err.Error(), "skald outbox recover") {
-		m.Fatalf("a relay says %v, want that the database moved", err)
+		m.Fatalf("a relay returned %v, want ErrMoved", err)
 	}
 	m.Logf("%v", err)
 }
@@ -205,11 +205,11 @@ func (m *mover) recover() store.Recovered {
 	defer cancel()
 	look, err := m.db.Recover(ctx, nil)
 	if err != nil || look.Moved == "" {
-		m.Fatalf("a look says %+v, %v", look, err)
+		m.Fatalf("a Recover without a note returned %+v, %v", look, err)
 	}
 	done, err := m.db.Recover(ctx, &store.Audit{Author: "ann", Action: "recover"})
 	if err != nil || done.Moved != look.Moved || done.Shards == 0 {
-		m.Fatalf("the recover says %+v, %v", done, err)
+		m.Fatalf("Recover returned %+v, %v", done, err)
 	}
 	m.nothingMoved()
 	return done
@@ -219,7 +219,7 @@ func (m *mover) nothingMoved() {
 	m.Helper()
 	if again, err := m.db.Recover(context.Background(),
 		&store.Audit{Author: "ann", Action: "recover"}); err != nil || again != (store.Recovered{}) {
-		m.Fatalf("where nothing moved the recover says %+v, %v", again, err)
+		m.Fatalf("Recover of a database that did not move returned %+v, %v", again, err)
 	}
 }
 
@@ -239,8 +239,8 @@ func (m *mover) whole() {
 			return slices.DeleteFunc(slices.Clone(all),
 				func(one string) bool { return !strings.HasPrefix(one, fmt.Sprintf("k%d/", k)) })
 		}
-		if got, want := of(first), of(m.said); !slices.Equal(got, want) {
-			m.Errorf("of key %d came %v, said were %v", k, got, want)
+		if got, want := of(first), of(m.written); !slices.Equal(got, want) {
+			m.Errorf("key %d: published %v, written %v", k, got, want)
 		}
 	}
 }
@@ -266,7 +266,7 @@ func TestDumpAndRestore(t *testing.T) {
 	}
 	done := m.recover()
 	if done.Covered != 12 || done.Again != 11 || done.Renumbered != 0 {
-		t.Errorf("the recover says %+v", done)
+		t.Errorf("Recover returned %+v", done)
 	}
 	m.sayIn(open)
 	if err := open.Commit(context.Background()); err != nil {
@@ -275,8 +275,8 @@ func TestDumpAndRestore(t *testing.T) {
 	m.say(7)
 	m.carry()
 	m.whole()
-	if len(m.got) != len(m.said) {
-		t.Errorf("%d messages were published of %d", len(m.got), len(m.said))
+	if len(m.got) != len(m.written) {
+		t.Errorf("%d messages were published of %d", len(m.got), len(m.written))
 	}
 	m.say(5)
 	m.carry()
@@ -285,7 +285,7 @@ func TestDumpAndRestore(t *testing.T) {
 	m.say(2)
 	m.refuses()
 	if done := m.recover(); done.Covered != 36 || done.Again != 2 {
-		t.Errorf("the second recover says %+v", done)
+		t.Errorf("the second Recover returned %+v", done)
 	}
 	m.carry()
 	m.whole()
@@ -368,7 +368,7 @@ func TestFilesOfAnEarlierTime(t *testing.T) {
 	m.Stop("fast")
 	early := m.Copy()
 	m.Start()
-	before := len(m.said)
+	before := len(m.written)
 	m.say(10)
 	m.until("all is published", m.heard)
 	m.Stop("immediate")
@@ -376,8 +376,8 @@ func TestFilesOfAnEarlierTime(t *testing.T) {
 	m.Start()
 	m.wantMoved(ended())
 	m.hear()
-	m.said = m.said[:before] // the rest was lost
-	m.got = slices.DeleteFunc(m.got, func(one string) bool { return !slices.Contains(m.said, one) })
+	m.written = m.written[:before] // the rest was lost
+	m.got = slices.DeleteFunc(m.got, func(one string) bool { return !slices.Contains(m.written, one) })
 	m.say(6)
 	m.refuses()
 	m.recover()
@@ -404,7 +404,7 @@ func TestCrashWhereCommitsDoNotWait(t *testing.T) {
 				t.Fatalf("%s was published and is not there", one)
 			}
 		}
-		m.said = slices.DeleteFunc(m.said, func(one string) bool { return !slices.Contains(there, one) })
+		m.written = slices.DeleteFunc(m.written, func(one string) bool { return !slices.Contains(there, one) })
 	}
 	m.carry()
 	m.whole()
@@ -421,21 +421,21 @@ func TestStandbyAndItsPromotion(t *testing.T) {
 	m.say(5)
 	standby := m.Standby()
 	m.until("the standby has all", func() bool {
-		return standby.SQL("shop", "SELECT count(*) FROM skald_outbox") == fmt.Sprint(len(m.said))
+		return standby.SQL("shop", "SELECT count(*) FROM skald_outbox") == fmt.Sprint(len(m.written))
 	})
 	m.Stop("immediate")
 	if err := m.db.Probe(t.Context()); err == nil || !m.db.Outage(err) {
-		t.Fatalf("of a server that is away a probe says %v", err)
+		t.Fatalf("a probe of a stopped server returned %v", err)
 	}
 	m.pool.Close()
 	m.at(standby, "shop")
 	if err := m.db.Probe(t.Context()); !errors.Is(err, store.ErrStandby) {
-		t.Fatalf("of a standby a probe says %v", err)
+		t.Fatalf("a probe of a standby returned %v", err)
 	}
 	r := m.relay()
 	if _, err := r.Step(context.Background()); !errors.Is(err, store.ErrStandby) || !m.db.Outage(err) ||
 		store.Incurable(err) {
-		t.Fatalf("on a standby a relay says %v", err)
+		t.Fatalf("a relay on a standby returned %v", err)
 	}
 	if h := r.Health(); !h.Live || h.Ready || !strings.Contains(h.Why, "standby") {
 		t.Errorf("the relay is %+v", h)
@@ -445,7 +445,7 @@ func TestStandbyAndItsPromotion(t *testing.T) {
 	}
 	standby.Promote()
 	if err := m.db.Probe(t.Context()); err != nil {
-		t.Fatalf("after the promotion a probe says %v", err)
+		t.Fatalf("a probe after the promotion returned %v", err)
 	}
 	m.say(5)
 	m.carry()
@@ -457,8 +457,8 @@ func TestStandbyAndItsPromotion(t *testing.T) {
 	if !strings.Contains(m.log.String(), "timeline=2") {
 		t.Errorf("the log is %s", m.log.String())
 	}
-	if len(m.got) != len(m.said) {
-		t.Errorf("%d messages were published of %d", len(m.got), len(m.said))
+	if len(m.got) != len(m.written) {
+		t.Errorf("%d messages were published of %d", len(m.got), len(m.written))
 	}
 }
 
@@ -479,7 +479,7 @@ func TestLogicalSwitchOver(t *testing.T) {
 		fmt.Sprintf("CREATE SUBSCRIPTION move CONNECTION 'host=127.0.0.1 port=%d user=postgres dbname=shop' PUBLICATION move", m.Port))
 	m.say(5)
 	m.until("the other cluster has all", func() bool {
-		return to.SQL("shop", "SELECT count(*) FROM skald_outbox") == fmt.Sprint(len(m.said)) &&
+		return to.SQL("shop", "SELECT count(*) FROM skald_outbox") == fmt.Sprint(len(m.written)) &&
 			to.SQL("shop", "SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'") == "0"
 	})
 	to.SQL("shop", "DROP SUBSCRIPTION move")
@@ -489,13 +489,13 @@ func TestLogicalSwitchOver(t *testing.T) {
 	m.refuses()
 	done := m.recover()
 	if done.Covered != 10 || done.Again != 18 || done.Renumbered != 8 {
-		t.Errorf("the recover says %+v", done)
+		t.Errorf("Recover returned %+v", done)
 	}
 	m.say(8)
 	m.carry()
 	m.whole()
-	if len(m.got) != len(m.said) {
-		t.Errorf("%d messages were published of %d", len(m.got), len(m.said))
+	if len(m.got) != len(m.written) {
+		t.Errorf("%d messages were published of %d", len(m.got), len(m.written))
 	}
 }
 
@@ -579,11 +579,11 @@ func TestRowsOfAnotherDatabase(t *testing.T) {
 	m.carry()
 	m.SQL("shop",
 		`INSERT INTO skald_outbox (topic, key, type, data, seq, txid) OVERRIDING SYSTEM VALUE VALUES ('orders', 'k0', 'said', 'k0/x', 1000, '5')`)
-	m.said = append(m.said, "k0/x")
+	m.written = append(m.written, "k0/x")
 	m.refuses()
 	m.recover()
-	for len(m.said)%keys != 0 {
-		m.said = append(m.said, "unkeyed")
+	for len(m.written)%keys != 0 {
+		m.written = append(m.written, "unkeyed")
 	}
 	m.say(5)
 	m.carry()
@@ -611,23 +611,23 @@ func TestSettingsOfTheDatabase(t *testing.T) {
 		mark := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: fmt.Sprint(i)},
 			As: store.Done}
 		one := fmt.Sprintf("k%d/%d", i, i)
-		said := store.Effect{Rows: []skald.Message{{ID: uuid7.New(time.Now()), Time: time.Now(),
+		effect := store.Effect{Rows: []skald.Message{{ID: uuid7.New(time.Now()), Time: time.Now(),
 			Topic: "orders", Key: []byte(fmt.Sprint("k", i)), Type: "said", ContentType: "application/json",
 			Data: []byte(one)}}}
 		err := error(nil)
 		if i%2 == 0 {
-			err = take[pgx.Tx](ctx, m.db, mark, said)
+			err = take[pgx.Tx](ctx, m.db, mark, effect)
 		} else {
-			err = take[*sql.Tx](ctx, pgstore.NewSQL(db, nil), mark, said)
+			err = take[*sql.Tx](ctx, pgstore.NewSQL(db, nil), mark, effect)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.said = append(m.said, one)
+		m.written = append(m.written, one)
 	}
 	m.carry()
 	if !m.heard() {
-		t.Errorf("%v came, said were %v", m.got, m.said)
+		t.Errorf("published %v, written %v", m.got, m.written)
 	}
 	if _, err := m.db.Maintain(ctx, store.Maintain{}); err != nil {
 		t.Error(err)
@@ -687,12 +687,12 @@ func TestRecoverIsKilled(t *testing.T) {
 	m.refuses()
 	m.say(3)
 	if done := m.recover(); done.Covered != 12 || done.Again != 15 {
-		t.Errorf("the recover says %+v", done)
+		t.Errorf("Recover returned %+v", done)
 	}
 	m.say(3)
 	m.carry()
 	m.whole()
-	if len(m.got) != len(m.said) {
-		t.Errorf("%d messages were published of %d", len(m.got), len(m.said))
+	if len(m.got) != len(m.written) {
+		t.Errorf("%d messages were published of %d", len(m.got), len(m.written))
 	}
 }

@@ -43,7 +43,7 @@ func TestNumbersGivenOutTwice(t *testing.T) {
 				var moved *store.MovedError
 				if !errors.As(err, &moved) || !store.Incurable(err) || !strings.Contains(err.Error(),
 					c.sequence) || !strings.Contains(err.Error(), "skald outbox recover") {
-					t.Fatalf("%s says %v", what, err)
+					t.Fatalf("%s returned %v", what, err)
 				}
 			}
 			if n := one[int64](t, b, "SELECT count(*) FROM {skald_checkpoint}"); n != 0 {
@@ -53,13 +53,13 @@ func TestNumbersGivenOutTwice(t *testing.T) {
 			look, err := s.Recover(ctx, nil)
 			if done, other := s.Recover(ctx, note); err != nil || other != nil || look.Moved == "" ||
 				done != (store.Recovered{Moved: look.Moved, Raised: 1}) {
-				t.Fatalf("the recover says %+v, %v, of what it saw as %+v, %v", done, other, look, err)
+				t.Fatalf("Recover returned %+v, %v; without a note it returned %+v, %v", done, other, look, err)
 			}
 			if err := s.Check(ctx, store.App); err != nil {
 				t.Fatal(err)
 			}
 			if again, err := s.Recover(ctx, note); err != nil || again != (store.Recovered{}) {
-				t.Errorf("again it says %+v, %v", again, err)
+				t.Errorf("the second Recover returned %+v, %v", again, err)
 			}
 			if noted, err := s.Audits(ctx, store.AuditQuery{Limit: 1}); err != nil || len(noted) != 1 ||
 				noted[0].Action != "recover" || noted[0].Author != "ann" {
@@ -85,7 +85,7 @@ func TestOutboxNumbersGivenOutTwice(t *testing.T) {
 	if err := s.Check(ctx, store.Relay); !errors.As(err, &moved) ||
 		!strings.Contains(err.Error(), "the sequence has come to") ||
 		!strings.Contains(err.Error(), "skald outbox recover") {
-		t.Errorf("check says %v", err)
+		t.Errorf("Check returned %v", err)
 	}
 	note := &store.Audit{Author: "ann", Reason: "switched over", Action: "recover"}
 	if _, err := s.Recover(ctx, note); err != nil {
@@ -109,7 +109,7 @@ func TestNumbersThatGoOnElsewhere(t *testing.T) {
 	}
 	if done, err := s.Recover(ctx, &store.Audit{Author: "ann", Action: "recover"}); err != nil ||
 		done != (store.Recovered{}) || s.Check(ctx, store.App) != nil {
-		t.Errorf("the recover says %+v, %v, and the check %v", done, err, s.Check(ctx, store.App))
+		t.Errorf("Recover returned %+v, %v, and Check %v", done, err, s.Check(ctx, store.App))
 	}
 	for _, name := range sequences {
 		if n := one[int64](t, b, "SELECT nextval('{"+name+"}')"); n != 1000 {
@@ -129,11 +129,11 @@ func TestArrivalsInBetween(t *testing.T) {
 	b.exec(t, fmt.Sprintf("ALTER SEQUENCE {skald_arrival} RESTART WITH %d", top))
 	look, err := s.Recover(ctx, nil)
 	if err != nil || !strings.Contains(look.Moved, "skald_arrival") {
-		t.Fatalf("a look says %+v, %v", look, err)
+		t.Fatalf("a Recover without a note returned %+v, %v", look, err)
 	}
 	if done, err := s.Recover(ctx, &store.Audit{Author: "ann", Action: "recover"}); err != nil ||
 		done.Raised != 1 {
-		t.Errorf("the recover says %+v, %v", done, err)
+		t.Errorf("Recover returned %+v, %v", done, err)
 	}
 	if n := one[int64](t, b, "SELECT nextval('{skald_arrival}')"); n != top+1 {
 		t.Errorf("the next mark is number %d behind %d", n, top)

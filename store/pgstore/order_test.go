@@ -71,7 +71,7 @@ func wantOrder(t *testing.T, rows []store.Row, want map[string]int) {
 	}
 	for k, n := range want {
 		if last[k] != n {
-			t.Fatalf("of key %s, %d of %d came", k, last[k], n)
+			t.Fatalf("key %s: %d of %d arrived", k, last[k], n)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func TestEveryMergeOfTwoWriters(t *testing.T) {
 		read(f)
 		wantOrder(t, f.rows, want)
 		if len(f.rows) != len(want) {
-			t.Errorf("%d rows came, want %d", len(f.rows), len(want))
+			t.Errorf("%d rows arrived, want %d", len(f.rows), len(want))
 		}
 	}
 }

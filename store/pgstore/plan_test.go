@@ -102,7 +102,7 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 			_, _ = fmt.Sscan(m[1], &n)
 		}
 		if strings.Contains(plan, "Seq Scan on skald_outbox") || n == 0 || n > most {
-			t.Errorf("%s: %d pages, with %d transactions beside it:\n%s", name, n, late, plan)
+			t.Errorf("%s: %d pages, with %d concurrent transactions:\n%s", name, n, late, plan)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func TestConformanceThroughPgBouncer(t *testing.T) {
 // session to a client that has not prepared them, or has prepared others.
 func TestLostNamedStatementNamesTheRemedy(t *testing.T) {
 	if knowsStatements(t) {
-		t.Skip("this pooler knows named statements")
+		t.Skip("this pooler supports named statements")
 	}
 	b := through(t)
 	ctx := context.Background()

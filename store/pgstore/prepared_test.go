@@ -30,15 +30,15 @@ func TestPreparedTransaction(t *testing.T) {
 	t.Cleanup(func() { _, _ = b.pool.Exec(context.Background(), "ROLLBACK PREPARED 'early'") })
 	if f := found(t, s, "prepared transactions"); f.Grade != skald.Doubtful ||
 		!strings.Contains(f.Saw, `"early" of `) || !strings.Contains(f.Remedy, "ROLLBACK PREPARED 'early'") {
-		t.Errorf("doctor is told %+v", f)
+		t.Errorf("the finding is %+v", f)
 	}
 	if f := found(t, s, "replication slots"); f.Grade != skald.Fine {
-		t.Errorf("doctor is told %+v", f)
+		t.Errorf("the finding is %+v", f)
 	}
 	b.exec(t, "SELECT pg_create_physical_replication_slot('forgotten')")
 	if f := found(t, s, "replication slots"); f.Grade != skald.Doubtful ||
 		!strings.Contains(f.Saw, "forgotten (active: false)") {
-		t.Errorf("doctor is told %+v", f)
+		t.Errorf("the finding is %+v", f)
 	}
 	b.exec(t, "SELECT pg_drop_replication_slot('forgotten')")
 	base := read(t, s, "", "late")

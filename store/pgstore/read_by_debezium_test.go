@@ -205,12 +205,12 @@ func (d *readByBed) doctor(t *testing.T, want string) {
 	for _, f := range found {
 		if f.Name == "read by" {
 			if is := fmt.Sprint(f.Grade, " ", f.Saw); !strings.Contains(is, want) {
-				t.Errorf("the doctor says %s, want %s", is, want)
+				t.Errorf("the finding is %s, want %s", is, want)
 			}
 			return
 		}
 	}
-	t.Errorf("the doctor says nothing, want %s", want)
+	t.Errorf("no finding, want %s", want)
 }
 
 // TestReadBy checks that the ring is emptied exactly up to the confirmed place of the slot.
@@ -244,7 +244,7 @@ func readByConfirmed(t *testing.T, d *readByBed) {
 	c.confirm(t, d.place(t))
 	d.moves(t)
 	if why := d.r.Listening().Why; why != "" {
-		t.Errorf("it says %q", why)
+		t.Errorf("the reason is %q", why)
 	}
 	if n := one[int](t, d.bed, `SELECT pending FROM {skald_backlog}`); n != 0 {
 		t.Errorf("%d rows are pending", n)
@@ -496,7 +496,7 @@ func readByStandsBy(t *testing.T, d *readByBed) {
 	d.write(t)
 	c := d.readsSlot(t)
 	lease(d.s, "a", false)
-	eventually(t, "it says why", func() bool {
+	eventually(t, "the reason is reported", func() bool {
 		lease(d.r, "reads", false)
 		return strings.Contains(d.r.Listening().Why, "rows from before slot")
 	})
@@ -576,6 +576,6 @@ func readByBesideRelay(t *testing.T, d *readByBed) {
 	}
 	ask(d.s, "relay")
 	if n := ask(d.r, "reads"); n != 0 {
-		t.Errorf("beside a relay it holds %d shards", n)
+		t.Errorf("with another relay it holds %d shards", n)
 	}
 }

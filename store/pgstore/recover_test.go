@@ -75,7 +75,7 @@ func TestReseatsOverlap(t *testing.T) {
 		first, second := moved(t, b, 12), b.store(t)
 		steps := &pausing{Runner: second.pg.Runner, at: at, do: func() {
 			if done, err := first.Recover(ctx, note); err != nil || done.Again != 12 {
-				t.Errorf("the first recover says %+v, %v", done, err)
+				t.Errorf("the first Recover returned %+v, %v", done, err)
 			}
 		}}
 		second.pg.Runner = steps
@@ -85,12 +85,12 @@ func TestReseatsOverlap(t *testing.T) {
 		}
 		if steps.n < at { // it did everything itself
 			if done.Again != 12 {
-				t.Errorf("a recover alone says %+v", done)
+				t.Errorf("a single Recover returned %+v", done)
 			}
 			return
 		}
 		if done != (store.Recovered{}) {
-			t.Errorf("the second recover, from its transaction %d on, says %+v", at, done)
+			t.Errorf("the second Recover, at transaction %d, returned %+v", at, done)
 		}
 		unread(t, b, fmt.Sprintf("from transaction %d on", at), 12)
 	}
@@ -128,7 +128,7 @@ func TestRecoverOutlivesItsClient(t *testing.T) {
 		}
 	}}
 	if done, err := second.Recover(ctx, note); err != nil || done != (store.Recovered{}) {
-		t.Errorf("the next recover says %+v, %v", done, err)
+		t.Errorf("the next Recover returned %+v, %v", done, err)
 	}
 	unread(t, b, "behind a client that is gone", 13)
 }

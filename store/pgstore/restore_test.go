@@ -29,7 +29,7 @@ type reader struct {
 	*need.Cluster
 	bus  *membroker.Broker
 	ins  []*inbox.Inbox[pgx.Tx]
-	said atomic.Int64
+	sent atomic.Int64
 }
 
 func newReader(t *testing.T) *reader {
@@ -86,7 +86,7 @@ func (r *reader) work() (silence, stop func()) {
 				return
 			case <-tick.C:
 			}
-			n := r.said.Load()
+			n := r.sent.Load()
 			m := skald.Message{ID: fmt.Sprintf("m-%06d", n), Source: "/other", Topic: "orders", Type: "said",
 				Key: fmt.Append(nil, "k", n%7), Data: []byte("{}")}
 			if err := r.bus.Publish(ctx, []skald.Message{m}).Wait(ctx); err != nil {
@@ -95,7 +95,7 @@ func (r *reader) work() (silence, stop func()) {
 				}
 				return
 			}
-			r.said.Add(1)
+			r.sent.Add(1)
 		}
 	})
 	return func() { close(quiet); producer.Wait() }, func() { cancel(); wg.Wait(); producer.Wait() }
@@ -112,7 +112,7 @@ func (r *reader) until(what string, ok func() bool) {
 	r.Helper()
 	for deadline := time.Now().Add(longest); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			r.Fatalf("waited in vain: %s; %d said, %d handled, %+v", what, r.said.Load(), r.handled(),
+			r.Fatalf("timeout: %s; %d published, %d handled, %+v", what, r.sent.Load(), r.handled(),
 				r.ins[0].Health())
 		}
 	}
@@ -142,9 +142,9 @@ func TestConsumerOfADatabaseThatWentBack(t *testing.T) {
 	r.until("it goes on", func() bool { return r.handled() > before+200 })
 	silence()
 	count := func() string { return strings.TrimSpace(r.SQL("stock", "SELECT count(*) FROM effect")) }
-	r.until("all are taken", func() bool { return count() == fmt.Sprint(r.said.Load()) })
+	r.until("all are taken", func() bool { return count() == fmt.Sprint(r.sent.Load()) })
 	stop()
-	if again := r.handled() - r.said.Load(); again < 200 {
+	if again := r.handled() - r.sent.Load(); again < 200 {
 		t.Errorf("only %d messages were taken a second time: was the database put back?", again)
 	}
 	all := strings.Fields(r.SQL("stock", "SELECT key || '/' || id FROM effect ORDER BY n"))
@@ -157,8 +157,8 @@ func TestConsumerOfADatabaseThatWentBack(t *testing.T) {
 		last[key] = id
 	}
 	slices.Sort(all)
-	if n := len(slices.Compact(all)); int64(n) != r.said.Load() {
-		t.Errorf("%d different effects of %d messages", n, r.said.Load())
+	if n := len(slices.Compact(all)); int64(n) != r.sent.Load() {
+		t.Errorf("%d different effects of %d messages", n, r.sent.Load())
 	}
 }
 

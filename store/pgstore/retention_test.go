@@ -99,7 +99,7 @@ func TestRetentionAgainstOpenWriter(t *testing.T) {
 			got = &d
 		}
 		if len(got.Left) != 1 || got.Rows != 0 {
-			t.Errorf("round %d: beside an open writer maintain did %+v", round, got)
+			t.Errorf("round %d: Maintain during an open writer returned %+v", round, got)
 		}
 		if n := one[int](t, b, `SELECT count(*) FROM {skald_outbox} WHERE slot = $1`, slot); n != 2 {
 			t.Fatalf("round %d: %d rows are left of 2", round, n)
@@ -116,7 +116,7 @@ func TestRetentionAgainstOpenWriter(t *testing.T) {
 		}
 	}
 	if len(f.rows) != 9 {
-		t.Errorf("%d rows came of 9", len(f.rows))
+		t.Errorf("%d rows of 9 arrived", len(f.rows))
 	}
 }
 
@@ -138,7 +138,7 @@ func TestRetentionAgainstOpenHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	if done := maintain(t, s); len(done.Left) != 0 || done.Marks != 1 {
-		t.Errorf("beside an open handler maintain did %+v", done)
+		t.Errorf("Maintain during an open handler returned %+v", done)
 	}
 	if err := u.Commit(ctx); err != nil {
 		t.Fatal(err)
@@ -270,7 +270,7 @@ func TestOutage(t *testing.T) {
 	}
 	conn.Release()
 	if _, err := store.Snapshot(ctx, reader, ""); err != nil {
-		t.Errorf("a tick where transactions only read unless told otherwise: %v", err)
+		t.Errorf("a tick with default_transaction_read_only: %v", err)
 	}
 }
 
@@ -317,7 +317,7 @@ func TestRoleLeftByAFunction(t *testing.T) {
 	}
 	err = u.Commit(ctx, store.Effect{Rows: rowsOf(aMessage("a"))})
 	if err == nil || s.Outage(err) || !strings.Contains(err.Error(), "RESET ROLE") {
-		t.Errorf("the commit says %v", err)
+		t.Errorf("the commit returned %v", err)
 	}
 	if got := b.Count(t); got.Rows != 0 || got.Marks != 0 {
 		t.Errorf("the database has %+v", got)
@@ -365,7 +365,7 @@ func TestLeafIsEmptiedUnread(t *testing.T) {
 	if err != nil || did.Rows == 0 || len(did.Left) > 0 {
 		t.Fatalf("the leaf was not emptied: %+v, %v", did, err)
 	}
-	b.until(t, "the statistics are told",
+	b.until(t, "the statistics are up to date",
 		`SELECT n_live_tup = 0 FROM pg_stat_user_tables WHERE schemaname = $1 AND relname = $2`,
 		b.schema, leaf)
 	if n := one[int64](t, b,

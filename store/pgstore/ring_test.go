@@ -57,7 +57,7 @@ func TestRings(t *testing.T) {
 		}
 	}
 	if got := rs.Leaves(); len(got) != 14 || got[13] != 13 {
-		t.Errorf("the leaves are %v", got)
+		t.Errorf("the leaf numbers are %v", got)
 	}
 	for _, text := range []string{`{`, `[]`, `[{"slots":0}]`, `[{"slots":4,"from":2},{"slots":4,"from":1}]`,
 		`[{"slots":4,"first":-1}]`} {
@@ -106,7 +106,7 @@ func TestOutboxRingChanges(t *testing.T) {
 	cover(t, s, f.base)
 	rows := one[int](t, b, `SELECT count(*) FROM {skald_outbox}`)
 	if len(f.rows) != rows {
-		t.Errorf("%d rows came of %d", len(f.rows), rows)
+		t.Errorf("%d rows of %d arrived", len(f.rows), rows)
 	}
 	// A relay that read the ring before the change must not empty a leaf by it.
 	for n := range 12 {

@@ -566,7 +566,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 				err := s.Check(ctx, role)
 				var missing *store.RightError
 				if !errors.As(err, &missing) || !store.Incurable(err) || s.Outage(err) {
-					t.Errorf("without %s check says %v", right.text, err)
+					t.Errorf("without %s Check returned %v", right.text, err)
 					continue
 				}
 				if err := works(right); sqlexec.SQLState(err) != "42501" {

@@ -30,7 +30,7 @@ var mutants = []mutant{
 	{bug: "bytes: a page of the outbox ends by its rows", finds: "Window/Bytes", says: `page 0 has \d+ rows`,
 		from: `\b(o|w)\.upto <= \d+`, into: `$1.upto IS NOT NULL`},
 	{bug: "bytes: a page of deferred rows ends by its rows", finds: "Deferred/Bytes",
-		says: `rows of \d+ bytes came at once`,
+		says: `one page has \d+ rows of \d+ bytes`,
 		from: `w\.size::integer ELSE 0 END\) OVER \(`, into: `0 ELSE 0 END) OVER (`},
 	{bug: "bytes: a claim ends by its messages", finds: "Prefetch/Bytes", says: `claim 0 has \d+ messages`,
 		from: `bytes \+ coalesce\(octet_length\(envelope\), 0\) AS size`, into: `0 AS size`},

@@ -68,7 +68,7 @@ func TestCountingTrackedSagasStaysCheap(t *testing.T) {
 			CASE WHEN n % 2 = 0 THEN now() + CASE WHEN n % 1000 = 0 THEN -n ELSE 86400 + n END * interval '1 second' END, repeat('x', 500)
 		FROM generate_series(1, 60000) AS n`)
 	b.exec(t, `UPDATE {skald_tracked} SET drift = 1, drifted_at = now() WHERE key = 'o-7'`)
-	eventually(t, "nearly all is visible to all: a transaction beside this test may hold VACUUM back",
+	eventually(t, "nearly all pages are all-visible; an old transaction can hold VACUUM back",
 		func() bool {
 			b.exec(t, `VACUUM {skald_tracked}`)
 			return one[bool](t, b,

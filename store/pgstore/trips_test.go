@@ -257,9 +257,9 @@ func tripCases(ctx context.Context, t *testing.T, b *bed, s *Store) []tripCase {
 		handle(u)
 		m.As, m.Reason = store.Rejected, "no"
 		lock := store.Lock{Space: "order", Key: "a", Version: u.Found().Locks[0]}
-		stood, err := u.Rollback(ctx, store.Effect{Mark: &m, Locks: []store.Lock{lock},
+		stored, err := u.Rollback(ctx, store.Effect{Mark: &m, Locks: []store.Lock{lock},
 			Rows: []skald.Message{aMessage("a")}})
-		if ok(err); !stood[0] {
+		if ok(err); !stored[0] {
 			t.Fatal("the rejection lost its guard")
 		}
 	}

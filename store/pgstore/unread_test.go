@@ -169,19 +169,19 @@ func unreadable(t *testing.T, b *bed, s store.Store) {
 	}
 	due, err := store.DueRows(ctx, s, ids, 10)
 	if err != nil || len(due) != len(bad) {
-		t.Fatalf("%d rows are set aside, %v", len(due), err)
+		t.Fatalf("%d rows are deferred, %v", len(due), err)
 	}
 	for _, a := range due {
 		if a.Fault == "" || !strings.HasPrefix(a.Why, "it cannot be read: ") ||
 			string(a.Key) != fmt.Sprint(a.Seq-1) {
-			t.Errorf("row %d is set aside for %q, now %q", a.Seq, a.Why, a.Fault)
+			t.Errorf("row %d is deferred because of %q, now %q", a.Seq, a.Why, a.Fault)
 		}
 	}
 	b.exec(t,
 		`UPDATE {skald_deferred} SET headers = convert_to('[["h","YWJj"]]', 'UTF8'), time = '2026-01-02 03:04:05+00'`)
 	due, err = store.DueRows(ctx, s, ids, 10)
 	if err != nil || len(due) != len(bad) {
-		t.Fatalf("%d rows are set aside, %v", len(due), err)
+		t.Fatalf("%d rows are deferred, %v", len(due), err)
 	}
 	for _, a := range due {
 		if a.Fault != "" || string(a.Data) != "7" || string(a.Headers[0].Value) != "abc" ||

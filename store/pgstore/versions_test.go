@@ -99,7 +99,7 @@ func TestMigrationInTheMidst(t *testing.T) {
 	var schema *store.SchemaError
 	if err := s.Check(context.Background(), store.Relay); !errors.As(err, &schema) || schema.Have != 0 ||
 		!strings.Contains(schema.Remedy, "skald migrate") {
-		t.Errorf("check says %v", err)
+		t.Errorf("Check returned %v", err)
 	}
 }
 

@@ -164,7 +164,7 @@ func (b *bed) compare(t *testing.T, reels []*reel, when string) {
 		t.Fatal(err)
 	}
 	if !maps.Equal(got, want) {
-		t.Errorf("%s: skald_outbox_state says %v, want %v", when, got, want)
+		t.Errorf("%s: skald_outbox_state has %v, want %v", when, got, want)
 	}
 	if n := one[int](t, b, `SELECT count(DISTINCT seq) FROM {skald_outbox_pending}`); n != pending {
 		t.Errorf("%s: skald_outbox_pending has %d rows, want %d", when, n, pending)
@@ -179,7 +179,7 @@ func (b *bed) compare(t *testing.T, reels []*reel, when string) {
 	}
 	if s := one[string](t, b,
 		`SELECT concat_ws(' ', pending, exact, deferred, oldest_seconds >= 0 AND oldest_seconds < 3600) FROM {skald_backlog}`); s != fmt.Sprintf("%d t %d t", pending, asides) {
-		t.Errorf("%s: skald_backlog says %q, want %d t %d t", when, s, pending, asides)
+		t.Errorf("%s: skald_backlog has %q, want %d t %d t", when, s, pending, asides)
 	}
 }
 
@@ -354,6 +354,6 @@ func (b *bed) saysView(t *testing.T, view string, want []string) {
 	}
 	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("the view says\n%q, want\n%q: %v", got, want, err)
+		t.Errorf("the view has\n%q, want\n%q: %v", got, want, err)
 	}
 }

@@ -32,7 +32,7 @@ func walSlotDropped(t *testing.T, b *bed) {
 	end := time.Now().Add(5 * time.Minute)
 	for i := 0; strings.Count(r.log.String(), "created a replication slot") < 2; i++ {
 		if time.Now().After(end) {
-			t.Fatal("it was never made anew")
+			t.Fatal("the slot was never created again")
 		}
 		b.exec(t, walsender, b.slot())
 		_, _ = b.pool.Exec(context.Background(),
@@ -53,13 +53,13 @@ func walStandby(t *testing.T, b *bed) {
 	one := b.reads(t, bus, "one")
 	eventually(t, "one rests", func() bool { return one.hears() && one.relay.Health().Shards == 16 })
 	two := b.reads(t, bus, "two")
-	eventually(t, "two stands by", func() bool {
+	eventually(t, "two is on standby", func() bool {
 		return two.Listening().Elsewhere && two.relay.Health().Shards == 0 && one.relay.Health().Shards == 16
 	})
 	b.until(t, "it is a standby", `SELECT EXISTS (SELECT FROM {skald_relay} WHERE owner = 'two' AND standby)`)
 	eventually(t, "the standby is ready", func() bool { return two.relay.Health().Ready })
 	if h := two.relay.Health(); h.Polls != "" {
-		t.Errorf("a standby says %+v", h)
+		t.Errorf("the health of a standby is %+v", h)
 	}
 	one.stop()
 	b.say(t, "taken over")
@@ -110,7 +110,7 @@ func walQuietPublication(t *testing.T, b *bed) {
 	if !one[bool](t, b,
 		`SELECT confirmed_flush_lsn >= $2::pg_lsn FROM pg_replication_slots WHERE slot_name = $1`,
 		b.slot(), at) {
-		t.Errorf("the server was not told of %s", at)
+		t.Errorf("the server did not receive the position %s", at)
 	}
 }
 
@@ -124,13 +124,13 @@ func walPublicationWithoutTheTable(t *testing.T, b *bed) {
 	b.exec(t, `ALTER PUBLICATION `+b.slot()+` DROP TABLE {skald_outbox}`)
 	b.say(t, "unheard")
 	eventually(t, "it is published", func() bool { return bus.has(`"unheard"`) })
-	eventually(t, "it is said", func() bool { return strings.Contains(r.relay.Health().Polls, "ADD TABLE") })
+	eventually(t, "health has the reason", func() bool { return strings.Contains(r.relay.Health().Polls, "ADD TABLE") })
 	logged := func() int { return strings.Count(r.log.String(), "no notifications of commits") }
 	eventually(t, "it is logged", func() bool { return logged() > 0 }) // a moment after Health has it
 	b.exec(t, `ALTER PUBLICATION `+b.slot()+` ADD TABLE {skald_outbox}`)
 	eventually(t, "it rests again", r.hears)
 	if n := logged(); n != 1 {
-		t.Errorf("it was said %d times", n)
+		t.Errorf("it was logged %d times", n)
 	}
 }
 
@@ -150,7 +150,7 @@ func walWithoutTheRight(t *testing.T, b *bed) {
 	go func() { ended <- r.Run(ctx) }()
 	b.say(t, "said")
 	eventually(t, "it is published", func() bool { return bus.has(`"said"`) })
-	eventually(t, "it is said", func() bool { return strings.Contains(r.Health().Polls, "ALTER ROLE") })
+	eventually(t, "health has the reason", func() bool { return strings.Contains(r.Health().Polls, "ALTER ROLE") })
 	if !r.Health().Ready {
 		t.Errorf("not ready: %+v", r.Health())
 	}
@@ -207,7 +207,7 @@ func walLargeTransaction(t *testing.T, b *bed) {
 	eventually(t, "all is published", func() bool { return bus.has(`"small 4"`) })
 	eventually(t, "it rests", r.hears)
 	if n := bus.distinct(); n != rows+5 {
-		t.Errorf("%d messages came", n)
+		t.Errorf("%d messages arrived", n)
 	}
 }
 
@@ -270,7 +270,7 @@ func walSwitched(t *testing.T, b *bed) {
 	for turn := range turns {
 		r := b.reads(t, bus, fmt.Sprint("reads ", turn))
 		p := b.polls(t, bus, fmt.Sprint("polls ", turn))
-		eventually(t, "it hears, or stands by", func() bool { h := r.Listening(); return h.Why == "" })
+		eventually(t, "it listens, or is on standby", func() bool { h := r.Listening(); return h.Why == "" })
 		for range rand.N(3) {
 			b.exec(t, walsender, b.slot())
 			_, _ = b.pool.Exec(context.Background(),
@@ -326,7 +326,7 @@ func (p *tap) inOrder(t *testing.T) {
 		case s.N == last[s.Key]+1:
 			last[s.Key] = s.N
 		case s.N > last[s.Key]:
-			t.Fatalf("of key %s number %d came after %d", s.Key, s.N, last[s.Key])
+			t.Fatalf("key %s: number %d arrived after %d", s.Key, s.N, last[s.Key])
 		}
 	}
 }
@@ -383,7 +383,7 @@ func TestWALInvalidated(t *testing.T) {
 	eventually(t, "it is published", func() bool { return bus.has(`"meanwhile"`) })
 	eventually(t, "it rests", r.hears)
 	if !strings.Contains(r.log.String(), "invalidated") {
-		t.Errorf("it was not said: %s", r.log)
+		t.Errorf("not in the log: %s", r.log)
 	}
 }
 

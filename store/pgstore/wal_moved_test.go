@@ -19,7 +19,7 @@ func TestWALIdleTimeout(t *testing.T) {
 	r := b.reads(t, bus, "one")
 	eventually(t, "it rests", r.hears)
 	r.stop()
-	b.until(t, "nobody reads", `SELECT NOT active FROM pg_replication_slots WHERE slot_name = $1`, b.slot())
+	b.until(t, "the slot has no reader", `SELECT NOT active FROM pg_replication_slots WHERE slot_name = $1`, b.slot())
 	t.Cleanup(func() {
 		b.exec(t, "ALTER SYSTEM RESET idle_replication_slot_timeout")
 		b.exec(t, "SELECT pg_reload_conf()")
@@ -36,7 +36,7 @@ func TestWALIdleTimeout(t *testing.T) {
 	eventually(t, "it is published", func() bool { return bus.has(`"meanwhile"`) })
 	eventually(t, "it rests", r.hears)
 	if !strings.Contains(r.log.String(), "invalidated") {
-		t.Errorf("it was not said: %s", r.log)
+		t.Errorf("not in the log: %s", r.log)
 	}
 	b.say(t, "later")
 	eventually(t, "it is published", func() bool { return bus.has(`"later"`) })

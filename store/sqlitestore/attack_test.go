@@ -80,7 +80,7 @@ func startRival(t *testing.T, path string) *process {
 func (p *process) wants(t *testing.T, line string) {
 	t.Helper()
 	if got, err := p.out.ReadString('\n'); got != line {
-		t.Fatalf("the other process says %q, %v", got, err)
+		t.Fatalf("the other process printed %q, %v", got, err)
 	}
 }
 
@@ -239,14 +239,14 @@ func TestRolledBackInTheMiddle(t *testing.T) {
 	}
 	if err := s.Write(t.Context(), u.Tx(),
 		store.Effect{Rows: []skald.Message{message("t", "k")}}); err == nil {
-		t.Error("Write behind it stands")
+		t.Error("Write after the lost transaction succeeded")
 	}
 	if err := u.Commit(t.Context()); !errors.Is(err, sqlexec.ErrGone) {
 		t.Errorf("Commit = %v", err)
 	}
 	if n := count(t, db,
 		"SELECT (SELECT count(*) FROM kv) + (SELECT count(*) FROM skald_mark) + (SELECT count(*) FROM skald_outbox)"); n != 0 {
-		t.Errorf("%d rows stand", n)
+		t.Errorf("%d rows are stored", n)
 	}
 	if _, err := db.Exec("INSERT INTO kv VALUES ('d', 'v')"); err != nil { // the connection works again
 		t.Error(err)

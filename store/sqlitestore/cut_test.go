@@ -227,7 +227,7 @@ func TestRecoverIsCutEverywhere(t *testing.T) {
 			_, err := s.Lease(t.Context(), store.Ask{Owner: "ghost", Session: "1", TTL: time.Hour,
 				LastKnown: []store.Shard{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
 			if !errors.Is(err, store.ErrMoved) {
-				t.Fatalf("the lease says %v", err)
+				t.Fatalf("the lease returned %v, want ErrMoved", err)
 			}
 			return path
 		},
@@ -244,7 +244,7 @@ func TestRecoverIsCutEverywhere(t *testing.T) {
 			}
 			if done, err := s.Recover(t.Context(),
 				&store.Audit{Author: "ann", Action: "recover"}); err != nil || done != (store.Recovered{}) {
-				t.Errorf("%s: where nothing moved the recover says %+v, %v", what, done, err)
+				t.Errorf("%s: Recover of a file that did not move returned %+v, %v", what, done, err)
 			}
 			got, err := s.Lease(t.Context(), store.Ask{Owner: "o", Session: "2", TTL: time.Hour})
 			if err != nil {

@@ -29,8 +29,8 @@ func TestFullDisk(t *testing.T) {
 		m := skald.Message{ID: "01890000-0000-7000-8000-000000000000", Type: "said", Topic: "orders",
 			Key:         []byte("k"),
 			ContentType: "application/octet-stream", Data: make([]byte, 64<<10)}
-		stood, err := s.Apply(t.Context(), store.Effect{Rows: []skald.Message{m}})
-		if err == nil && stood[0] {
+		stored, err := s.Apply(t.Context(), store.Effect{Rows: []skald.Message{m}})
+		if err == nil && stored[0] {
 			written++
 		}
 		return err
@@ -42,7 +42,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	if err == nil || !s.Outage(err) || !strings.Contains(err.Error(), "full") {
-		t.Fatalf("%d rows of 64 KiB fit beside the filler, then: %v", written, err)
+		t.Fatalf("%d rows of 64 KiB were written until the disk was full, then: %v", written, err)
 	}
 	if errors.Is(err, store.ErrLost) {
 		t.Errorf("a full disk is no lost guard: %v", err)

@@ -39,7 +39,7 @@ func beat(ctx context.Context, x *sqlexec.Session, consumer string, b store.Beat
 	err error) {
 	if b.Forget > 0 {
 		if _, err := x.Exec(ctx, "ForgetTypes", consumer, sqlexec.Milliseconds(b.Forget)); err != nil {
-			return nil, fmt.Errorf("forget types: %w", err)
+			return nil, fmt.Errorf("delete old types: %w", err)
 		}
 	}
 	rows, err := x.Rows(ctx, "Types", consumer)

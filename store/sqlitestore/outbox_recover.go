@@ -91,7 +91,7 @@ func (o *outboxTable) Recover(ctx context.Context, by *store.Audit) (done store.
 		}
 		done.Shards = int(n)
 		if _, err = x.Exec(ctx, "ForgetAllRelays"); err != nil {
-			return fmt.Errorf("forget relays: %w", err)
+			return fmt.Errorf("delete old relays: %w", err)
 		}
 		if _, err = x.Exec(ctx, "NoteMoved", ""); err != nil {
 			return err

@@ -59,7 +59,7 @@ func lease(ctx context.Context, x *sqlexec.Session, ask store.Ask) (got store.Le
 		return got, &store.MovedError{Saw: saw}
 	}
 	if _, err := x.Exec(ctx, "ForgetRelays", ask.Owner); err != nil {
-		return got, fmt.Errorf("forget relays: %w", err)
+		return got, fmt.Errorf("delete old relays: %w", err)
 	}
 	if ask.Leave {
 		return leave(ctx, x, ask)

@@ -177,11 +177,11 @@ func TestUnit(t *testing.T) {
 	if f := u.Found(); f.Marks[0].Outcome != store.Done || f.Locks[0] != 2 {
 		t.Errorf("Found = %+v", f)
 	}
-	if stood, err := u.Rollback(ctx, store.Effect{Mark: &m},
+	if stored, err := u.Rollback(ctx, store.Effect{Mark: &m},
 		store.Effect{Locks: []store.Lock{{Space: "s", Key: "k", Version: 2}}},
 		store.Effect{Locks: []store.Lock{{Space: "s", Key: "k", Version: 2}}}); err != nil ||
-		fmt.Sprint(stood) != "[false true false]" {
-		t.Errorf("Rollback = %v, %v", stood, err)
+		fmt.Sprint(stored) != "[false true false]" {
+		t.Errorf("Rollback = %v, %v", stored, err)
 	}
 	if rows := pullAll(t, s); len(rows) != 2 || rows[0].Source != "/it's/main" {
 		t.Errorf("rows = %+v", rows)
@@ -214,7 +214,7 @@ func TestLent(t *testing.T) {
 				return
 			}
 			if _, err := u.Tx().Exec("INSERT INTO skald_entity VALUES ('a', 'b', 1)"); err == nil {
-				t.Error("a statement behind the end stands for itself")
+				t.Error("a statement after the end is committed on its own")
 			}
 			if err := u.Commit(t.Context()); !errors.Is(err, store.ErrLent) &&
 				(name != "ROLLBACK" || !errors.Is(err, sqlexec.ErrGone)) {

@@ -110,7 +110,7 @@ func saysView(t *testing.T, db *sql.DB, view string, want []string) {
 		return line, err
 	})
 	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("the view says\n%q, want\n%q: %v", got, want, err)
+		t.Errorf("the view has\n%q, want\n%q: %v", got, want, err)
 	}
 }
 

@@ -84,8 +84,8 @@ func (s *suite[TTx]) answerOfRejection() {
 		m.Code, m.Result, m.Emitted = 409, `{"left":0}`, "[]"
 		m.Headers = `{"Retry-After":["9"]}`
 		u := s.begin(s.d, intake(m))
-		stood, err := u.Rollback(s.Context(), store.Effect{Mark: &m})
-		if s.ok(err, "reject"); !stood[0] {
+		stored, err := u.Rollback(s.Context(), store.Effect{Mark: &m})
+		if s.ok(err, "reject"); !stored[0] {
 			s.Fatal("the rejection is not stored")
 		}
 		s.verdict(m, store.Verdict{Outcome: store.Rejected, Reason: m.Reason, Code: 409, Result: m.Result,

@@ -57,10 +57,10 @@ func (s *suite[TTx]) applyErrorFailsAll() {
 	large.Rows[0].Type = strings.Repeat("x", 10_000)
 	for _, es := range [][]store.Effect{{rows(message("a", 1)), large, rows(message("a", 3))},
 		{large, rows(message("a", 1))}} {
-		stood, err := s.d.Apply(s.Context(), es...)
+		stored, err := s.d.Apply(s.Context(), es...)
 		var limit *store.LimitError
-		if !errors.As(err, &limit) || slices.Contains(stood, true) {
-			s.Errorf("a row that breaks a limit among others: %v, %v", stood, err)
+		if !errors.As(err, &limit) || slices.Contains(stored, true) {
+			s.Errorf("a row that breaks a limit among others: %v, %v", stored, err)
 		}
 	}
 	s.counts(0, 0, 0)

@@ -106,12 +106,12 @@ func (s *suite[TTx]) backlogRetained() {
 	}
 	s.db.Age(s, 9*day)
 	if b := s.backlog(); b.Retained < 8*day {
-		s.Errorf("of rows that are nine days old the backlog says %v", b.Retained)
+		s.Errorf("Retained of rows that are nine days old is %v", b.Retained)
 	}
 	s.cover(store.Cursor{Base: s.tick("")})
 	s.emptied(0)
 	if b := s.backlog(); b.Retained != 0 {
-		s.Errorf("of an empty outbox the backlog says %v", b.Retained)
+		s.Errorf("Retained of an empty outbox is %v", b.Retained)
 	}
 }
 

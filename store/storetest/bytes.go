@@ -65,7 +65,7 @@ func (s *suite[TTx]) asideBytes() {
 	}
 	first := s.retry(500)
 	if len(first) != perPage {
-		s.Fatalf("%d rows of %d bytes came at once", len(first), heavyData)
+		s.Fatalf("one page has %d rows of %d bytes", len(first), heavyData)
 	}
 	for _, a := range first {
 		s.free(a.Row)
@@ -82,7 +82,7 @@ func (s *suite[TTx]) asideLarge() {
 	got := s.retry(10)
 	if len(got) != 1 || got[0].Large == nil || *got[0].Large != *r.Large || got[0].Type != "" ||
 		got[0].Seq != r.Seq || string(got[0].Key) != "k" {
-		s.Fatalf("set aside was %+v, and read %+v", r, got)
+		s.Fatalf("deferred %+v, read %+v", r, got)
 	}
 }
 
@@ -141,7 +141,7 @@ func (s *suite[TTx]) inOrder(want, got int, subject func(int) string) {
 	}
 	for i := range want {
 		if i >= got || all[i] != strconv.Itoa(i) {
-			s.Fatalf("of %d rows there came %v", want, slices.Clip(all))
+			s.Fatalf("want %d rows, got %v", want, slices.Clip(all))
 		}
 	}
 }

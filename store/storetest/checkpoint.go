@@ -171,13 +171,13 @@ func (s *suite[TTx]) checkpointRewind() {
 	x := store.Checkpoint{Partition: "t/0", Origin: "one", Position: 10, InFlightEnd: 20}
 	s.occupy("a", "1", x)
 	rewind := func(origin, partition string, to int64) bool {
-		stood, err := s.d.Apply(s.Context(), store.Effect{
+		stored, err := s.d.Apply(s.Context(), store.Effect{
 			Rewind: &store.Rewind{Consumer: consumer, Partition: partition, Origin: origin, Position: to,
 				Stamp: "r"},
 			Audit: &store.Audit{Author: "ann", Reason: "again", Action: "rewind", Consumer: consumer,
 				Identity: store.Identity{Source: partition, ID: "3"}}})
 		s.ok(err, "rewind")
-		return stood[0]
+		return stored[0]
 	}
 	if rewind("other", "t/0", 3) || rewind("one", "t/9", 3) || rewind("one", "t/0", 10) ||
 		rewind("one", "t/0", 11) {

@@ -97,7 +97,7 @@ func (s *suite[TTx]) sayOne(m skald.Message) store.Row {
 	tip, got := s.since(base)
 	s.base = tip
 	if len(got) != 1 {
-		s.Fatalf("%d rows came of one", len(got))
+		s.Fatalf("%d rows of 1 arrived", len(got))
 	}
 	return got[0]
 }

@@ -142,11 +142,11 @@ func (s *suite[TTx]) fieldAside() {
 	s.setAside(a)
 	got := s.retry(1)
 	if len(got) != 1 {
-		s.Fatalf("%d rows are set aside of one", len(got))
+		s.Fatalf("%d rows are deferred, want 1", len(got))
 	}
 	s.same(got[0].Row, a.Message)
 	got[0].Row = a.Row
 	if !reflect.DeepEqual(got[0], a) {
-		s.Errorf("%+v is set aside as %+v", a, got[0])
+		s.Errorf("%+v is deferred as %+v", a, got[0])
 	}
 }

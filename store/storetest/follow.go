@@ -88,10 +88,10 @@ func (s *suite[TTx]) followRepeat() {
 	s.commit(u)
 	u = s.then(s.following(), intake(done))
 	s.found(u, store.Done)
-	stood, err := u.Rollback(s.Context(), rows(message("again", 1)))
+	stored, err := u.Rollback(s.Context(), rows(message("again", 1)))
 	s.ok(err, "roll back")
-	if len(stood) != 1 || !stood[0] {
-		s.Fatalf("the result of a repeat: %v", stood)
+	if len(stored) != 1 || !stored[0] {
+		s.Fatalf("the result of a repeat: %v", stored)
 	}
 	s.counts(1, 2, 0)
 }
@@ -110,9 +110,9 @@ func (s *suite[TTx]) followBehind() {
 		s.Fatalf("a message that is to wait is committed: %v", err)
 	}
 	u = s.then(s.following(), intake(m))
-	stood, err := u.Rollback(s.Context(), keeping(second)...)
+	stored, err := u.Rollback(s.Context(), keeping(second)...)
 	s.ok(err, "roll back")
-	if !stood[0] {
+	if !stored[0] {
 		s.Fatal("it is not kept")
 	}
 	u = s.then(s.following(), intake(m))

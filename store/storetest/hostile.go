@@ -70,7 +70,7 @@ func (s *suite[TTx]) hostileLongKeyAside() {
 	s.own()
 	s.setAside(a)
 	if got := s.retry(9); len(got) != 1 || string(got[0].Key) != string(a.Key) {
-		s.Errorf("%d rows of one are set aside", len(got))
+		s.Errorf("%d rows are deferred, want 1", len(got))
 	}
 }
 
@@ -106,7 +106,7 @@ func (s *suite[TTx]) hostileRowLeftUnread() {
 		s.setAside(store.DeferredRow{Row: bare, Attempts: n, Why: bare.Fault})
 		got := s.retry(9)
 		if len(got) != 1 || got[0].Attempts != n || got[0].Why != bare.Fault || got[0].Bucket != row.Bucket {
-			s.Fatalf("set aside is %+v", got)
+			s.Fatalf("the deferred rows are %+v", got)
 		}
 		s.same(got[0].Row, row.Message)
 	}
@@ -133,7 +133,7 @@ func (s *suite[TTx]) hostileWordsForNoWord() {
 		last, many := s.since(tip)
 		base = last
 		if len(alone) != 1 || len(many) != 12 {
-			s.Fatalf("%d and %d rows came of one and twelve", len(alone), len(many))
+			s.Fatalf("%d of 1 row and %d of 12 arrived", len(alone), len(many))
 		}
 		for _, got := range append(alone, many...) {
 			s.same(got, m)

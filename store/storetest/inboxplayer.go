@@ -30,8 +30,8 @@ func (p *player[TTx]) inbox(o op) (answer string, ok bool) {
 	ctx := p.Context()
 	switch o.Do {
 	case "keep":
-		stood, err := p.d.Apply(ctx, p.effects(o.Effects)...)
-		return tell(err, stood) + p.keepings(ctx) + p.steps(ctx), true
+		stored, err := p.d.Apply(ctx, p.effects(o.Effects)...)
+		return tell(err, stored) + p.keepings(ctx) + p.steps(ctx), true
 	case "take":
 		return p.take(ctx, o) + p.keepings(ctx) + p.steps(ctx), true
 	case "claim":
@@ -151,8 +151,8 @@ func (p *player[TTx]) take(ctx context.Context, o op) string {
 	if o.Commit && fresh { // otherwise the unit can only be rolled back
 		return answer + tell(u.Commit(ctx, es...))
 	}
-	stood, err := u.Rollback(ctx, es...)
-	return answer + tell(err, len(stood), stood)
+	stored, err := u.Rollback(ctx, es...)
+	return answer + tell(err, len(stored), stored)
 }
 
 func tellSteps(steps []store.Step) (out []string) {
@@ -294,9 +294,9 @@ func (p *player[TTx]) moveCheckpoints(ctx context.Context, o op) string {
 		return tell(err, tellCheckpoints(got))
 	}
 	l := partitions[0]
-	stood, err := p.d.Apply(ctx, store.Effect{Rewind: &store.Rewind{Consumer: o.Consumer,
+	stored, err := p.d.Apply(ctx, store.Effect{Rewind: &store.Rewind{Consumer: o.Consumer,
 		Partition: l.Partition, Origin: l.Origin, Position: max(0, l.Position), Stamp: o.Note}})
-	return tell(err, stood)
+	return tell(err, stored)
 }
 
 func tellCheckpoints(all store.Attended) (out []string) {
@@ -336,8 +336,8 @@ func (p *player[TTx]) putApart(ctx context.Context, o op) string {
 			es = append(es, store.Effect{Quarantine: q})
 		}
 	}
-	stood, err := p.d.Apply(ctx, es...)
-	return tell(err, stood)
+	stored, err := p.d.Apply(ctx, es...)
+	return tell(err, stored)
 }
 
 // quarantined reads and returns the messages in quarantine.

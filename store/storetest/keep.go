@@ -179,10 +179,10 @@ func (s *suite[TTx]) keepRolledBack() {
 	m.As, m.Reason = store.Rejected, "no"
 	u := s.begin(s.d, intake(m))
 	s.found(u, store.Fresh)
-	stood, err := u.Rollback(s.Context(), store.Effect{Mark: &m})
+	stored, err := u.Rollback(s.Context(), store.Effect{Mark: &m})
 	s.ok(err, "refuse")
-	if len(stood) != 1 || !stood[0] {
-		s.Errorf("a refusal where the time was over: %v", stood)
+	if len(stored) != 1 || !stored[0] {
+		s.Errorf("a refusal where the time was over: %v", stored)
 	}
 	s.seen(m, store.Rejected)
 }

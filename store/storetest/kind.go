@@ -59,7 +59,7 @@ func (s *suite[TTx]) kindForgotten() {
 	for end := time.Now().Add(patience); ; { // by the store's clock
 		all, err := s.d.Attend(s.Context(),
 			store.Attend{Consumer: consumer, Beat: &store.Beat{Forget: time.Millisecond}})
-		s.ok(err, "forget types")
+		s.ok(err, "delete old types")
 		if !slices.Contains(all.Kinds, old) {
 			break
 		}

@@ -73,8 +73,8 @@ func (s *suite[TTx]) unitFewConnections() {
 			go func() {
 				m := mark()
 				m.As, m.Reason = store.Rejected, "no"
-				stood, err := u.Rollback(ctx, store.Effect{Mark: &m, Rows: []skald.Message{message("a", 1)}})
-				if err == nil && !stood[0] {
+				stored, err := u.Rollback(ctx, store.Effect{Mark: &m, Rows: []skald.Message{message("a", 1)}})
+				if err == nil && !stored[0] {
 					err = errors.New("the rejection lost its guard")
 				}
 				errs <- err

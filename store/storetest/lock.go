@@ -188,16 +188,16 @@ func (s *suite[TTx]) lockWaiting() {
 	m := mark()
 	holder := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{m},
 		Locks: []store.Lock{{Space: "order", Key: "a"}}})
-	var stood []bool
+	var stored []bool
 	var err error
 	came := meanwhile(func() {
-		stood, err = s.d.Apply(s.Context(), lockAt("a", 1), store.Effect{Mark: &m}, rows(message("a", 1)))
+		stored, err = s.d.Apply(s.Context(), lockAt("a", 1), store.Effect{Mark: &m}, rows(message("a", 1)))
 	})
 	s.waits(came, "an effect on a rival's lock")
 	s.commit(holder)
 	s.comes(came, "the effects")
 	s.ok(err, "apply")
-	if want := []bool{false, false, true}; !slices.Equal(stood, want) {
-		s.Errorf("%v stand, want %v", stood, want)
+	if want := []bool{false, false, true}; !slices.Equal(stored, want) {
+		s.Errorf("stored %v, want %v", stored, want)
 	}
 }

@@ -93,7 +93,7 @@ func (s *suite[TTx]) old(n int) {
 // emptied runs Maintain until the outbox is empty. A call may leave rows that it cannot lock.
 func (s *suite[TTx]) emptied(rows int) {
 	s.Helper()
-	s.until(fmt.Sprintf("maintain leaves %d rows", rows), func() bool {
+	s.until(fmt.Sprintf("at most %d rows remain", rows), func() bool {
 		s.maintain()
 		return s.db.Count(s).Rows <= rows
 	})
@@ -193,7 +193,7 @@ func (s *suite[TTx]) maintainBesideOpenWriter() {
 	s.write(tx, open)
 	done := meanwhile(func() {
 		if _, err := s.d.Maintain(s.Context(), store.Maintain{Keep: week()}); err != nil {
-			s.Errorf("maintain beside an open writer: %v", err)
+			s.Errorf("Maintain during an open writer: %v", err)
 		}
 	})
 	s.comes(done, "the end of maintain beside an open writer")
@@ -213,7 +213,7 @@ func (s *suite[TTx]) maintainBesideOpenHandler() {
 		Locks: []store.Lock{{Space: "order", Key: "a"}}, Handle: 10 * patience})
 	done := meanwhile(func() {
 		if _, err := s.d.Maintain(s.Context(), store.Maintain{Keep: week()}); err != nil {
-			s.Errorf("maintain beside an open handler: %v", err)
+			s.Errorf("Maintain during an open handler: %v", err)
 		}
 	})
 	s.comes(done, "the end of maintain beside an open handler")

@@ -126,17 +126,17 @@ func (s *suite[TTx]) everyWay(m skald.Message) {
 		tip, got := s.since(base)
 		got = slices.DeleteFunc(got, func(r store.Row) bool { return r.ID != m.ID })
 		if len(got) != 1 {
-			s.Fatalf("%d rows came of one", len(got))
+			s.Fatalf("%d rows of 1 arrived", len(got))
 		}
 		s.same(got[0], m)
 		base = tip
 		s.setAside(store.DeferredRow{Row: got[0], Attempts: 1})
 		aside := s.retry(1000)
 		if len(aside) != 1 {
-			s.Fatalf("%d rows are set aside of one", len(aside))
+			s.Fatalf("%d rows are deferred, want 1", len(aside))
 		}
 		if aside[0].Seq != got[0].Seq || aside[0].Bucket != got[0].Bucket {
-			s.Errorf("row %d of bucket %d is set aside as %d of %d", got[0].Seq, got[0].Bucket, aside[0].Seq,
+			s.Errorf("row %d of bucket %d is deferred as %d of %d", got[0].Seq, got[0].Bucket, aside[0].Seq,
 				aside[0].Bucket)
 		}
 		s.same(aside[0].Row, m)
@@ -213,15 +213,15 @@ func (s *suite[TTx]) messageTextThatIsNot() {
 		m := message("a", 1)
 		m.Data = data
 		base, _ := s.since(s.base)
-		stood, err := s.d.Apply(s.Context(), rows(m))
+		stored, err := s.d.Apply(s.Context(), rows(m))
 		tip, got := s.since(base)
 		s.base = tip
 		switch {
 		case err != nil && len(got) == 0:
-		case err == nil && slices.Equal(stood, []bool{true}) && len(got) == 1:
+		case err == nil && slices.Equal(stored, []bool{true}) && len(got) == 1:
 			s.same(got[0], m)
 		default:
-			s.Errorf("%q: %v stand, %d rows, error %v", data, stood, len(got), err)
+			s.Errorf("%q: stored %v, %d rows, error %v", data, stored, len(got), err)
 		}
 	}
 }

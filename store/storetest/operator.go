@@ -107,10 +107,10 @@ func (s *suite[TTx]) dropDeferred() {
 	rows := s.run([]byte("k"), 1, 0)
 	refused := store.DeferredRow{Row: rows[0], Attempts: 2, Why: "no"}
 	drop := func(id string) bool {
-		stood, err := s.d.Apply(s.Context(), store.Effect{DropDeferred: &store.DropDeferred{ID: id},
+		stored, err := s.d.Apply(s.Context(), store.Effect{DropDeferred: &store.DropDeferred{ID: id},
 			Audit: &store.Audit{Author: "ann", Reason: "no", Action: "outbox drop"}})
 		s.ok(err, "drop")
-		return stood[0]
+		return stored[0]
 	}
 	if drop(rows[1].ID) || drop("other") {
 		s.Error("a row was dropped that the broker did not refuse")
@@ -139,7 +139,7 @@ func (s *suite[TTx]) outboxStatus() {
 	s.ok(err, "status")
 	if b := both.Backlog; b.Pending != 1 || b.Deferred != 0 || b.Free != 0 ||
 		b.Source != s.backlog().Source || b.Oldest < 0 {
-		s.Errorf("beside the outbox, the backlog is %+v", b)
+		s.Errorf("with the status of the outbox, the backlog is %+v", b)
 	}
 	if got.Pending != 1 || !got.Exact || got.Oldest < 0 || got.Deferred != 0 ||
 		len(got.Shards) != len(s.shards) {

@@ -120,7 +120,7 @@ func (s *suite[TTx]) keepsWhatMaintainWentBy() {
 // message waits for no operator.
 func (s *suite[TTx]) backlogKept() {
 	if b := s.backlog(); len(b.Kept) > 0 {
-		s.Errorf("nothing is kept, and the backlog says %+v", b.Kept)
+		s.Errorf("nothing is kept, and the backlog has %+v", b.Kept)
 	}
 	a, b := parked("k", 1), parked("k", 2)
 	dead := parked("l", 3)
@@ -161,6 +161,6 @@ func (s *suite[TTx]) backlogKept() {
 		s.Errorf("the consumer keeps %+v, want %+v", status.Keeping, mine.Keeping)
 	}
 	if want := []store.Kept{others, mine}; !reflect.DeepEqual(got, want) {
-		s.Errorf("the backlog says %+v, want %+v", got, want)
+		s.Errorf("the backlog is %+v, want %+v", got, want)
 	}
 }

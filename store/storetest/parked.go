@@ -93,7 +93,7 @@ func (s *suite[TTx]) stands(m store.Mark, want store.Outcome) {
 	got := u.Found().Marks[0].Outcome
 	s.rollback(u)
 	if got != want {
-		s.Fatalf("message %s stands as %v, want %v", m.ID, got, want)
+		s.Fatalf("the state of message %s is %v, want %v", m.ID, got, want)
 	}
 }
 
@@ -335,15 +335,15 @@ func (s *suite[TTx]) parkedPostponed() {
 	s.apply(keeping(a, b)...)
 	u := s.begin(s.d, intake(retrying(a)))
 	s.put(u.Tx(), "effect", "1")
-	stood, err := u.Rollback(s.Context(), again(a, func(p *store.Parked) {
+	stored, err := u.Rollback(s.Context(), again(a, func(p *store.Parked) {
 		p.Attempts, p.Due, p.Last = 2, time.Hour, store.Failure{At: time.Now(), Why: "again", Host: "h"}
 		p.Call = &store.Call{Key: "outside", Request: "{}", Since: time.UnixMicro(1).UTC(),
 			Outcome: "{}", Undo: true}
 		p.Message = message("other", 9) // the message itself stays unchanged
 	}))
 	s.ok(err, "postpone")
-	if !slices.Equal(stood, []bool{true}) {
-		s.Fatalf("stood %v", stood)
+	if !slices.Equal(stored, []bool{true}) {
+		s.Fatalf("stored %v", stored)
 	}
 	s.user("effect", "")
 	s.claim(0)
@@ -389,12 +389,12 @@ func (s *suite[TTx]) parkedKeyInHand() {
 		}
 	})
 	s.waits(done, "the next of the key")
-	stood, err := u.Rollback(s.Context(), keeping(a)...)
+	stored, err := u.Rollback(s.Context(), keeping(a)...)
 	s.ok(err, "park")
 	s.comes(done, "the next of the key")
 	// Between the two transactions the rival may be first.
-	if !stood[0] || found != store.Behind && found != store.Fresh {
-		s.Errorf("parked %v, the rival found %v", stood, found)
+	if !stored[0] || found != store.Behind && found != store.Fresh {
+		s.Errorf("parked %v, the rival found %v", stored, found)
 	}
 	s.stands(arriving(b), store.Behind)
 }

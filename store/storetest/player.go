@@ -55,8 +55,8 @@ func (p *player[TTx]) play(o op) string {
 	case "unit":
 		return p.unit(ctx, o)
 	case "apply":
-		stood, err := p.d.Apply(ctx, p.effects(o.Effects)...)
-		return tell(err, stood)
+		stored, err := p.d.Apply(ctx, p.effects(o.Effects)...)
+		return tell(err, stored)
 	case "seen":
 		return p.seen(ctx, o.Marks)
 	case "lease":
@@ -143,8 +143,8 @@ func (p *player[TTx]) unit(ctx context.Context, o op) string {
 		err := u.Commit(ctx, es...)
 		return tell(nil, found) + tell(err)
 	}
-	stood, err := u.Rollback(ctx, es...)
-	return tell(err, found, len(stood), stood)
+	stored, err := u.Rollback(ctx, es...)
+	return tell(err, found, len(stored), stored)
 }
 
 func (p *player[TTx]) effects(steps []step) (out []store.Effect) {

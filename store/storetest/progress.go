@@ -78,7 +78,7 @@ func (s *suite[TTx]) shardStaleProgress() {
 	}
 	s.counts(2, 0, 1)
 	if got := s.retry(10); len(got) != 1 || got[0].ID != aside.ID {
-		s.Errorf("a stale owner changed what is set aside to %+v", got)
+		s.Errorf("a stale owner changed the deferred rows to %+v", got)
 	}
 	for _, l := range s.lease(s.d, suiteOwner, "2") {
 		if l.Cursor != (store.Cursor{}) || l.Incarnation != "" {
@@ -152,8 +152,8 @@ func (s *suite[TTx]) shardTakenWhileWaits() {
 	tip := s.tick("")
 	for i, report := range []func(m store.Mark, p store.Progress) error{
 		func(m store.Mark, p store.Progress) error {
-			stood, err := s.d.Apply(s.Context(), store.Effect{Mark: &m, Shard: &p})
-			if err == nil && !stood[0] {
+			stored, err := s.d.Apply(s.Context(), store.Effect{Mark: &m, Shard: &p})
+			if err == nil && !stored[0] {
 				return store.ErrLost
 			}
 			return err

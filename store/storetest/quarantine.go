@@ -209,7 +209,7 @@ func (s *suite[TTx]) quarantineSeen() {
 	q := quarantined(message("a", 1), store.TooOld)
 	s.apply(store.Effect{Quarantine: &q})
 	if seen(consumer, false).Admitted {
-		s.Error("a claim reports a message that nobody admitted")
+		s.Error("a claim reports a message as admitted that was not")
 	}
 	number := s.inQuarantine(store.Query{})[0].Number
 	if n, err := store.AdmitAll(s.Context(), s.d, []int64{number}, "ann", "look"); err != nil || n != 1 {

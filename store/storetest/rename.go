@@ -54,7 +54,7 @@ func (s *suite[TTx]) renameMoves() {
 	is := func(got store.Belongings, want store.Belongings) {
 		s.Helper()
 		if got.Heard < 0 || got.Heard > time.Hour {
-			s.Errorf("it was heard of %v ago", got.Heard)
+			s.Errorf("its last heartbeat was %v ago", got.Heard)
 		}
 		if got.Heard = want.Heard; got != want {
 			s.Errorf("kept are %+v, want %+v", got, want)

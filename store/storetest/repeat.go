@@ -18,9 +18,9 @@ func (s *suite[TTx]) parkedRepeatAnytime() {
 	// The first run fails. If it is undone and parked in two transactions, the repeat may run between them.
 	// If that one commits, the guard of the park is lost: see parkedTooLate.
 	s.repeatWhile(arriving(p), []store.Outcome{store.Waiting, store.Fresh}, func(u store.Unit[TTx]) {
-		stood, err := u.Rollback(s.Context(), keeping(p)...)
+		stored, err := u.Rollback(s.Context(), keeping(p)...)
 		s.ok(err, "park")
-		if !stood[0] {
+		if !stored[0] {
 			s.Fatal("it is not parked")
 		}
 	})

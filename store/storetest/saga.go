@@ -166,7 +166,7 @@ func (s *suite[TTx]) sagaIntakeRival() {
 			Sagas: &store.WantSagas{Hashes: []string{"v1"}, Limit: 9}})
 		s.ok(err, "claim")
 		if len(got.Sagas) != 0 || got.Next <= 0 || got.Next > time.Minute {
-			s.Errorf("a claim beside a unit that has the saga: %+v", got)
+			s.Errorf("a claim while a unit has the saga locked: %+v", got)
 		}
 		_, err = s.d.Begin(s.Context(), store.Intake{Sagas: []store.SagaRef{refOf(a)}, Wait: shortly})
 		s.is(err, store.ErrBusy, "begin behind a rival")
@@ -222,7 +222,7 @@ func (s *suite[TTx]) sagaFollows() {
 // sagaWakes checks that each write that makes a saga claimable wakes engines, for all ways of writing.
 func (s *suite[TTx]) sagaWakes() {
 	if s.d.Woken() == nil {
-		s.Skip("the store does not know of writes")
+		s.Skip("the store does not report writes")
 	}
 	wakes := func(what string, f func()) {
 		s.Helper()

@@ -41,7 +41,7 @@ func (s *suite[TTx]) inLine(holder string, stands, first bool) {
 	tx := s.db.Begin(s)
 	is, leads, err := s.d.InLine(s.Context(), tx, holder)
 	if s.ok(err, "look in line"); is != stands || leads != first {
-		s.Errorf("%s stands in line: %v, first: %v", holder, is, leads)
+		s.Errorf("%s is in line: %v, first: %v", holder, is, leads)
 	}
 	s.ok(s.db.Rollback(tx), "roll back")
 }
@@ -63,7 +63,7 @@ func (s *suite[TTx]) lines(q store.HoldQuery, want ...string) {
 		got = append(got, fmt.Sprintf("%s %s: %s after %d, before %d", h.Space, h.Key, h.Saga.Key,
 			h.Before, h.Behind))
 		if age := time.Since(h.Since); age < -time.Minute || age > time.Hour || h.Saga.Name != "order" {
-			s.Errorf("it stands in line as %+v", h)
+			s.Errorf("the hold in line is %+v", h)
 		}
 	}
 	if !slices.Equal(got, want) {

@@ -62,10 +62,10 @@ func (s *suite[TTx]) sagaMoveLost() {
 	s.sagaStands("a", "1", 2)
 	s.counts(1, 0, 0)
 	u = s.begin(s.d, store.Intake{})
-	stood, err := u.Rollback(s.Context(), stale, store.Effect{Saga: moved(s.saga("a"), "2")})
+	stored, err := u.Rollback(s.Context(), stale, store.Effect{Saga: moved(s.saga("a"), "2")})
 	s.ok(err, "roll back and move")
-	if !slices.Equal(stood, []bool{false, true}) {
-		s.Errorf("instead: %v stand", stood)
+	if !slices.Equal(stored, []bool{false, true}) {
+		s.Errorf("the effects of the rollback: stored %v", stored)
 	}
 	s.sagaStands("a", "2", 3)
 }
@@ -221,6 +221,6 @@ func (s *suite[TTx]) sagaLimits() {
 	}
 	if _, err := s.d.Apply(s.Context(), store.Effect{Saga: bad},
 		store.Effect{Saga: moved(sagaOf("z"), "1")}); err == nil || s.d.Outage(err) {
-		s.Errorf("a state of bytes, beside another: %v", err)
+		s.Errorf("a state of bytes, with another effect: %v", err)
 	}
 }

@@ -210,6 +210,6 @@ func (s *suite[TTx]) sagaStartInstead() {
 	}
 	u := s.begin(s.d, store.Intake{})
 	if err := u.Commit(s.Context(), store.Effect{Saga: moved(ended, "2")}); !errors.Is(err, store.ErrLost) {
-		s.Errorf("whoever has read the one before writes: %v", err)
+		s.Errorf("a move of the replaced saga: %v", err)
 	}
 }

@@ -73,10 +73,10 @@ func (s *suite[TTx]) settingsReject() {
 	m := mark()
 	u := s.begin(s.d, settings(intake(m), "app.tenant", "42"))
 	no := rejected(m, "no")
-	stood, err := u.Rollback(s.Context(), store.Effect{Mark: &no, Rows: rows(message("a", 1)).Rows})
+	stored, err := u.Rollback(s.Context(), store.Effect{Mark: &no, Rows: rows(message("a", 1)).Rows})
 	s.ok(err, "reject")
-	if !stood[0] {
-		s.Error("the rejection did not stand")
+	if !stored[0] {
+		s.Error("the rejection was not stored")
 	}
 	s.seen(m, store.Rejected)
 	s.counts(1, 1, 0)

@@ -174,7 +174,7 @@ func (s *suite[TTx]) shardLeave() {
 	was := s.lease(s.d, "one", "1")
 	if got := s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Hour,
 		Leave: true}); len(got.Shards) != 0 {
-		s.Fatalf("who leaves has %v", shardIDs(got.Shards))
+		s.Fatalf("a relay that left has %v", shardIDs(got.Shards))
 	}
 	s.applied([]bool{false}, progress(under(was[0])))
 	got := s.ask(s.d, store.Ask{Owner: "two", Session: "1", TTL: time.Hour})
@@ -224,21 +224,21 @@ func (s *suite[TTx]) shardWait() {
 	for n, owner := range []string{"a", "z"} {
 		if got := long(owner); len(got.Shards) != 0 || got.Share != 0 || got.Sessions != shards ||
 			got.Waiting != n+1 {
-			s.Fatalf("behind %d relays %q is told %+v", shards, owner, got)
+			s.Fatalf("waiting after %d relays, %q receives %+v", shards, owner, got)
 		}
 	}
 	if got := s.ask(s.d, store.Ask{Owner: owners[0], Session: "1", TTL: time.Hour}); len(got.Shards) != 1 ||
 		got.Share != 1 || got.Waiting != 2 {
-		s.Fatalf("beside two that wait one that works is told %+v", got)
+		s.Fatalf("with two waiting relays, a working one receives %+v", got)
 	}
 	s.ask(s.d, store.Ask{Owner: owners[3], Session: "1", Leave: true})
 	if got := long("z"); len(got.Shards) != 1 || got.Share != 1 || got.Sessions != shards ||
 		got.Waiting != 1 {
-		s.Fatalf("the follower of one that left is told %+v", got)
+		s.Fatalf("the first waiting relay after one left receives %+v", got)
 	}
 	// It counts for its TTL now, not for the longer time of a waiting relay.
-	s.until("a silent follower has one itself", func() bool { return len(long("a").Shards) == 1 })
-	s.until("those that wait are forgotten", func() bool {
+	s.until("the other waiting relay has a shard", func() bool { return len(long("a").Shards) == 1 })
+	s.until("waiting relays are deleted after their TTL", func() bool {
 		s.ask(s.d, store.Ask{Owner: "b", Session: "1", TTL: time.Millisecond})
 		return s.ask(s.d, store.Ask{Owner: owners[0], Session: "1", TTL: time.Hour}).Waiting == 0
 	})
@@ -264,7 +264,7 @@ func (s *suite[TTx]) shardLook() {
 		s.Fatalf("the window that a look opened has %+v, %v", page, err)
 	}
 	if again := look(one); again != one {
-		s.Fatalf("nothing was said since %q, and a look finds %q", one, again)
+		s.Fatalf("nothing was written since %q, and a look finds %q", one, again)
 	}
 	if _, err := s.d.Lease(s.Context(),
 		store.Ask{Owner: "one", Session: "1", Look: new("99999-nobody")}); !errors.Is(err, store.ErrMoved) {

@@ -70,7 +70,7 @@ func (s *suite[TTx]) stoodAs(step store.Step, want store.StepState) store.Step {
 	got := u.Found().Steps[0]
 	s.rollback(u)
 	if got.State != want {
-		s.Fatalf("%s stands as %v, want %v", step.Saga, got.State, want)
+		s.Fatalf("the state of %s is %v, want %v", step.Saga, got.State, want)
 	}
 	return got
 }
@@ -273,8 +273,8 @@ func (s *suite[TTx]) stepRolledBack() {
 	step.Identity = p.Identity
 	u := s.begin(s.d, store.Intake{Marks: []store.Mark{arriving(p)}, Steps: []store.Step{step},
 		Wait: patience})
-	stood, err := u.Rollback(s.Context(), store.Effect{Park: &store.Park{Parked: p, Step: &step}})
-	if s.ok(err, "park"); !stood[0] {
+	stored, err := u.Rollback(s.Context(), store.Effect{Park: &store.Park{Parked: p, Step: &step}})
+	if s.ok(err, "park"); !stored[0] {
 		s.Fatal("it is not parked")
 	}
 	s.stoodAs(undoing("a"), store.StepParked)

@@ -63,10 +63,10 @@ func (s *suite[TTx]) unitRollsBackAll() {
 	u := s.begin(s.d, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "order", Key: "a"}}})
 	s.put(u.Tx(), "k", "v")
 	s.write(u.Tx(), message("a", 1))
-	stood, err := u.Rollback(s.Context())
+	stored, err := u.Rollback(s.Context())
 	s.ok(err, "roll back")
-	if len(stood) != 0 {
-		s.Fatalf("a rollback without effects answers %v", stood)
+	if len(stored) != 0 {
+		s.Fatalf("a rollback without effects answers %v", stored)
 	}
 	s.counts(0, 0, 0)
 	s.user("k", "")
@@ -82,13 +82,13 @@ func (s *suite[TTx]) unitRollbackInstead() {
 	s.put(u.Tx(), "k", "v")
 	s.write(u.Tx(), message("a", 1))
 	instead := message("a", 2)
-	stood, err := u.Rollback(s.Context(),
+	stored, err := u.Rollback(s.Context(),
 		store.Effect{Mark: &fresh, Rows: rows(instead).Rows},
 		store.Effect{Mark: &done, Rows: rows(message("a", 3)).Rows},
 		store.Effect{Mark: &other})
 	s.ok(err, "roll back")
-	if want := []bool{true, false, true}; !slices.Equal(stood, want) {
-		s.Fatalf("%v stand, want %v", stood, want)
+	if want := []bool{true, false, true}; !slices.Equal(stored, want) {
+		s.Fatalf("stored %v, want %v", stored, want)
 	}
 	s.counts(1, 3, 0)
 	s.user("k", "")
@@ -101,11 +101,11 @@ func (s *suite[TTx]) unitRollbackInsteadOfItself() {
 	u := s.begin(s.d, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{lock}})
 	lock.Version = u.Found().Locks[0]
 	no := rejected(m, "out of stock")
-	stood, err := u.Rollback(s.Context(),
+	stored, err := u.Rollback(s.Context(),
 		store.Effect{Mark: &no, Locks: []store.Lock{lock}, Rows: rows(message("a", 1)).Rows})
 	s.ok(err, "roll back")
-	if !slices.Equal(stood, []bool{true}) {
-		s.Fatalf("%v stand", stood)
+	if !slices.Equal(stored, []bool{true}) {
+		s.Fatalf("stored %v", stored)
 	}
 	s.counts(1, 1, 0)
 	s.seen(m, store.Rejected)

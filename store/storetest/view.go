@@ -25,8 +25,8 @@ func Viewed[TTx any](t *testing.T, d store.Driver[TTx]) (steps, calls []string) 
 	t.Helper()
 	apply := func(es ...store.Effect) {
 		t.Helper()
-		stood, err := d.Apply(t.Context(), es...)
-		for i, ok := range stood {
+		stored, err := d.Apply(t.Context(), es...)
+		for i, ok := range stored {
 			if !ok {
 				t.Fatalf("effect %d lost a guard", i)
 			}
@@ -99,8 +99,8 @@ func Keyed[TTx any](t *testing.T, d store.Driver[TTx]) (lines []string) {
 	}
 	apply := func(m store.Mark) {
 		t.Helper()
-		if stood, err := d.Apply(t.Context(), store.Effect{Mark: &m}); err != nil || !stood[0] {
-			t.Fatalf("%v, %v", stood, err)
+		if stored, err := d.Apply(t.Context(), store.Effect{Mark: &m}); err != nil || !stored[0] {
+			t.Fatalf("%v, %v", stored, err)
 		}
 	}
 	done := mark()

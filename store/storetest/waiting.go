@@ -29,7 +29,7 @@ func (s *suite[TTx]) listLocks() {
 	got := list(store.LockQuery{})
 	switch {
 	case !got.Told && len(got.Entities) > 0:
-		s.Errorf("it says that it does not tell: %+v", got.Entities)
+		s.Errorf("Told is false, but there are %+v", got.Entities)
 	case got.Told && (len(got.Entities) != 1 || got.Entities[0].Lock != a || got.Entities[0].Holder == "" ||
 		got.Entities[0].Unnamed || got.Entities[0].Since < 0):
 		s.Errorf("one is locked: %+v", got.Entities)
@@ -105,17 +105,17 @@ func (s *suite[TTx]) parkedTooLate() {
 	a := parked("k", 1)
 	u := s.begin(s.d, intake(arriving(a)))
 	rival := s.db.Driver(s)
-	var stood []bool
+	var stored []bool
 	done := meanwhile(func() {
 		var err error
-		if stood, err = rival.Apply(s.Context(), keeping(a)...); err != nil {
+		if stored, err = rival.Apply(s.Context(), keeping(a)...); err != nil {
 			s.Errorf("park: %v", err)
 		}
 	})
 	s.waits(done, "who parks a message in hand")
 	s.commit(u)
 	s.comes(done, "who parks a message in hand")
-	if !slices.Equal(stood, []bool{false}) || len(s.kept(store.Sought{})) != 0 {
+	if !slices.Equal(stored, []bool{false}) || len(s.kept(store.Sought{})) != 0 {
 		s.Errorf("a finished message was parked")
 	}
 }

@@ -168,7 +168,7 @@ func (s *suite[TTx]) windowPages() {
 		s.ok(err, "pull")
 		s.wantIDs(page.Rows, ids(all[i+1:min(i+5, len(all))])...)
 		if left := len(all) - i - 1; page.Done && left > 4 || !page.Done && left < 4 {
-			s.Errorf("with %d rows left a page of 4 says done: %v", left, page.Done)
+			s.Errorf("with %d rows left a page of 4 has Done %v", left, page.Done)
 		}
 	}
 }
@@ -343,6 +343,6 @@ func (s *suite[TTx]) windowOrderUnderWriters() {
 		read()
 	}
 	if total != writers*each {
-		s.Errorf("%d rows came of %d", total, writers*each)
+		s.Errorf("%d rows of %d arrived", total, writers*each)
 	}
 }

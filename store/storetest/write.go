@@ -133,7 +133,7 @@ func (s *suite[TTx]) writeLargest() {
 	s.say(ms...)
 	got := s.all()
 	if len(got) != len(ms) {
-		s.Fatalf("%d rows came of %d", len(got), len(ms))
+		s.Fatalf("%d rows of %d arrived", len(got), len(ms))
 	}
 	for i := range ms {
 		s.same(got[i], ms[i])
@@ -180,8 +180,8 @@ func (s *suite[TTx]) writeAboveLimits() {
 			continue
 		}
 		s.counts(0, 0, 0)
-		if stood, err := s.d.Apply(s.Context(), rows(m)); err == nil {
-			s.Errorf("%s: Apply answers %v without an error", name, stood)
+		if stored, err := s.d.Apply(s.Context(), rows(m)); err == nil {
+			s.Errorf("%s: Apply answers %v without an error", name, stored)
 		}
 		u := s.begin(s.d, store.Intake{})
 		if err := s.d.Write(s.Context(), u.Tx(), rows(m)); err != nil {

@@ -19,7 +19,7 @@ func TestSighting(t *testing.T) {
 	}
 	nobody := &sighting{slot: "a", place: 100, where: "w"}
 	if (&sighting{slot: "a", where: "w", restart: 200}).sameAs(nobody) || nobody.sameAs(nil) {
-		t.Error("nobody reads the slot, and it is taken for the same one")
+		t.Error("a sighting without a session equals another sighting")
 	}
 	if got := sightingOf("RANDOM." + was.String()); got == nil || got.String() != was.String() {
 		t.Errorf("%+v is read as %+v", was, got)

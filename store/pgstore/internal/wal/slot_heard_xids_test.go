@@ -58,7 +58,7 @@ func TestNotedAtTheBeginning(t *testing.T) {
 	n.begin(20)
 	n.settle(seen(t, "5:20:5,8"), time.Now())
 	if n.none() || !n.all {
-		t.Error("a snapshot that has not come to the number says nothing")
+		t.Error("a snapshot before the number was counted as complete")
 	}
 	n.add(30, time.Now())
 	n.settle(seen(t, "5:31:5,8"), time.Now())
