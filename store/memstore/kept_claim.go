@@ -83,7 +83,8 @@ func claimed(k row, now time.Time) store.Parked {
 	return out
 }
 
-// prefetchable returns the messages to prefetch with k: at most most, up to the first that must be claimed alone.
+// prefetchable returns the messages to prefetch with k: at most most, and none after the first that must be
+// claimed alone.
 func (ms *messages) prefetchable(k row, most int, left func(row) bool) (out []row) {
 	plain := func(k row) bool {
 		return k.Dead == nil && k.Call == nil && k.Claims == 0 && k.CrashCount == 0

@@ -119,7 +119,7 @@ func inOrder(rows []store.Row, want map[string]int) error {
 			return err
 		}
 		if k := string(r.Key); n != last[k]+1 {
-			return fmt.Errorf("inverted or lost: of key %s, %d comes behind %d", k, n, last[k])
+			return fmt.Errorf("inverted or lost: key %s: %d arrived after %d", k, n, last[k])
 		}
 		last[string(r.Key)] = n
 	}
@@ -232,7 +232,7 @@ func TestSeededBugs(t *testing.T) {
 			func() error { return naively(`WHERE $1::bigint > 0 AND seq > $2 ORDER BY seq`) },
 			func() error { return ordered(t, b, behind()) }},
 		// Other databases of the server can hold the xmin back: then rows do not come at all.
-		{"(txid, seq) below xmin", "inverted|lost: of key", func() error {
+		{"(txid, seq) below xmin", "inverted|lost: key", func() error {
 			return naively(`WHERE (txid, seq) > ($1::bigint::text::xid8, $2) AND txid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY txid, seq`)
 		}, nil},
 		{"guard that only counts", "the shard is", func() error {

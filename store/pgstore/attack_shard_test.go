@@ -103,7 +103,8 @@ func takeovers(t *testing.T, b *bed, spoil func(*Store), many bool) error {
 		want.Token = got.Shards[0].Token
 		switch {
 		case !reflect.DeepEqual(is, want):
-			return fmt.Errorf("%s: stored %v, and the shard is %+v, want %+v", written(merge), stored, is, want)
+			return fmt.Errorf("%s: stored %v, and the shard is %+v, want %+v", written(merge), stored, is,
+				want)
 		case got.Shards[0].Cursor != is.Cursor:
 			return fmt.Errorf("%s: the new owner starts at %+v, the shard is at %+v", written(merge),
 				got.Shards[0].Cursor, is.Cursor)

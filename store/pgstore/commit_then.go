@@ -75,7 +75,8 @@ func (u *unit) canFollow(next store.Intake) bool {
 		isoLevel(next.Isolation) == pgx.ReadCommitted
 }
 
-// tryingLocks returns calls that try to lock the key instead of waiting for it. Returns nil for other intakes.
+// tryingLocks returns calls that try to lock the key instead of waiting for it. Returns nil for other
+// intakes.
 func (c *core) tryingLocks(calls []sqlexec.Call) []sqlexec.Call {
 	switch calls[0].SQL {
 	case c.pg.SQL["TakeArrive"]:

@@ -179,7 +179,7 @@ func TestRecoverIsCutEverywhere(t *testing.T) {
 			m.say(3)
 			m.carry()
 			m.whole()
-			if again := m.repeated(); again > len(m.said) {
+			if again := m.repeated(); again > len(m.written) {
 				m.Errorf("%s: %d messages were published twice", what, again)
 			}
 		})

@@ -171,7 +171,7 @@ func (l *linked) allHandled() {
 // published waits until the relay has published the handlers' messages.
 func (l *linked) published(r *relay.Relay) {
 	l.Helper()
-	l.until("the handlers' messages are published", func() bool { return r.Health().Published >= int64(l.sent) })
+	l.until("the outbox is published", func() bool { return r.Health().Published >= int64(l.sent) })
 }
 
 func noteByPgx(ctx context.Context, tx pgx.Tx, sql, id string) error {

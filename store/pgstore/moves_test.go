@@ -404,7 +404,8 @@ func TestCrashWhereCommitsDoNotWait(t *testing.T) {
 				t.Fatalf("%s was published and is not there", one)
 			}
 		}
-		m.written = slices.DeleteFunc(m.written, func(one string) bool { return !slices.Contains(there, one) })
+		lost := func(one string) bool { return !slices.Contains(there, one) }
+		m.written = slices.DeleteFunc(m.written, lost)
 	}
 	m.carry()
 	m.whole()

@@ -65,7 +65,7 @@ func wantOrder(t *testing.T, rows []store.Row, want map[string]int) {
 			t.Fatal(err)
 		}
 		if k := string(r.Key); n != last[k]+1 {
-			t.Fatalf("of key %s, %d comes behind %d", k, n, last[k])
+			t.Fatalf("key %s: %d arrived after %d", k, n, last[k])
 		}
 		last[string(r.Key)] = n
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// splitNeeded separates the calls of an intake that are rarely needed. With settings it separates none: those are
-// for the handler, whose role may have no right to read marks.
+// splitNeeded separates the calls of an intake that are rarely needed. With settings it separates none,
+// because settings are for the handler, and its role may have no right to read marks.
 func splitNeeded(in store.Intake, calls []sqlexec.Call) (now, later []sqlexec.Call) {
 	if len(in.Settings) > 0 {
 		return calls, nil

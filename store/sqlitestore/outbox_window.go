@@ -68,7 +68,8 @@ func (o *outboxTable) Pull(ctx context.Context, w store.Window, limit int) (page
 		return page, sqlexec.Failed("pull", err)
 	}
 	if max(base, tip) > end {
-		return page, fmt.Errorf("pull from %d to %d, but the last row is %d: %w", base, tip, end, store.ErrMoved)
+		return page, fmt.Errorf("pull from %d to %d, but the last row is %d: %w", base, tip, end,
+			store.ErrMoved)
 	}
 	first, last := hull(w.Buckets)
 	rows, err := o.run.Query(ctx, "Pull", max(base, w.After), tip, first, last)

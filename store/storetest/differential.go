@@ -120,7 +120,7 @@ type setting struct {
 type game struct {
 	*rapid.T
 	written int
-	said    []string // IDs of rows, committed or not
+	earlier []string // IDs of rows, committed or not
 	ticks   int      // number of calls of Tick
 	open    int      // open transactions
 	notes   int      // stamps of checkpoints
@@ -188,7 +188,7 @@ func (g *game) rows(least, most int) (out []skald.Message) {
 		if g.seldom("empty key") {
 			m.Key = []byte{}
 		}
-		out, g.said = append(out, m), append(g.said, m.ID)
+		out, g.earlier = append(out, m), append(g.earlier, m.ID)
 	}
 	return out
 }
@@ -279,8 +279,8 @@ func (g *game) tick(label string) int { return g.n(label, 0, g.ticks) }
 
 // row returns the ID of some row, or "".
 func (g *game) row(label string) string {
-	if i := g.n(label, 0, len(g.said)); i > 0 {
-		return g.said[i-1]
+	if i := g.n(label, 0, len(g.earlier)); i > 0 {
+		return g.earlier[i-1]
 	}
 	return ""
 }

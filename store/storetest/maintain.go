@@ -42,11 +42,11 @@ func (s *suite[TTx]) cover(c store.Cursor) {
 
 func (s *suite[TTx]) maintain() store.Maintained {
 	s.Helper()
-	said := s.forecast(week())
+	dry := s.forecast(week())
 	got, err := s.d.Maintain(s.Context(), store.Maintain{Keep: week()})
 	s.ok(err, "maintain")
-	if said != nil {
-		s.came(*said, got)
+	if dry != nil {
+		s.compareDry(*dry, got)
 	}
 	return got
 }
@@ -55,25 +55,25 @@ func (s *suite[TTx]) maintain() store.Maintained {
 func (s *suite[TTx]) forecast(keep store.Retention) *store.Maintained {
 	s.Helper()
 	before := s.db.Count(s)
-	said, err := s.d.Maintain(s.Context(), store.Maintain{Keep: keep, DryRun: true})
+	dry, err := s.d.Maintain(s.Context(), store.Maintain{Keep: keep, DryRun: true})
 	s.ok(err, "forecast")
 	if now := s.db.Count(s); now != before {
 		s.Errorf("a forecast made %+v of %+v", now, before)
 	}
-	return &said
+	return &dry
 }
 
-// came compares the result of Maintain with the forecast. A rival may have made it smaller.
-func (s *suite[TTx]) came(said, got store.Maintained) {
+// compareDry compares the result of Maintain with the forecast. A rival may have made it smaller.
+func (s *suite[TTx]) compareDry(dry, got store.Maintained) {
 	s.Helper()
 	for _, c := range []struct {
-		what      string
-		said, got int64
-	}{{"rows", said.Rows, got.Rows}, {"marks", said.Marks, got.Marks}, {"steps", said.Steps, got.Steps}} {
-		whole := c.got < 0 && c.said > 0 // whole slots, truncated without counting
-		if c.said < 0 || !whole && c.said != c.got && (len(got.Left) == len(said.Left) || c.got > c.said) {
-			s.Errorf("maintain was to empty %d %s, and emptied %d; %q was to be left, %q was", c.said, c.what,
-				c.got, said.Left, got.Left)
+		what     string
+		dry, got int64
+	}{{"rows", dry.Rows, got.Rows}, {"marks", dry.Marks, got.Marks}, {"steps", dry.Steps, got.Steps}} {
+		whole := c.got < 0 && c.dry > 0 // whole slots, truncated without counting
+		if c.dry < 0 || !whole && c.dry != c.got && (len(got.Left) == len(dry.Left) || c.got > c.dry) {
+			s.Errorf("the forecast of %s is %d, Maintain deleted %d; the forecast of Left is %q, Left is %q",
+				c.what, c.dry, c.got, dry.Left, got.Left)
 		}
 	}
 }
@@ -216,9 +216,9 @@ func (s *suite[TTx]) maintainBesideOpenHandler() {
 			s.Errorf("Maintain during an open handler: %v", err)
 		}
 	})
-	s.comes(done, "the end of maintain beside an open handler")
-	said := message("a", 1)
-	s.commit(u, rows(said))
+	s.comes(done, "the end of Maintain")
+	row := message("a", 1)
+	s.commit(u, rows(row))
 	s.seen(m, store.Done)
 	s.emptied(1)
 	s.counts(1, 1, 0)

@@ -131,8 +131,8 @@ func (c *Kept) List(ctx context.Context, what store.Sought,
 // Count counts the parked, dead and quarantined messages of a consumer.
 func (c *Kept) Count(ctx context.Context, consumer string) (n store.Keeping, quarantined int64, err error) {
 	var oldest int64
-	err = c.pg.Short(ctx, "count parked messages", c.pg.Call("Keeping", sqlexec.Name(consumer)).Into(&n.Parked,
-		&n.Dead, &n.Bytes, &n.DeadBytes, &oldest, &quarantined))
+	err = c.pg.Short(ctx, "count parked messages", c.pg.Call("Keeping",
+		sqlexec.Name(consumer)).Into(&n.Parked, &n.Dead, &n.Bytes, &n.DeadBytes, &oldest, &quarantined))
 	n.Oldest = time.Duration(oldest) * time.Microsecond
 	return n, quarantined, err
 }

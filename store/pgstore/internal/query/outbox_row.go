@@ -58,7 +58,7 @@ func (r *Row) set(m *skald.Message) error {
 		}
 		id := m.ID
 		r.id = &id
-		if complete.Limits(m) == nil { // a row with a bucket is trusted: the table does not check its limits again
+		if complete.Limits(m) == nil { // the table does not check the limits of a row with a bucket again
 			n := int16(column.Bucket(m))
 			r.bucket = &n
 		}

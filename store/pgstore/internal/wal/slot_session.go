@@ -19,10 +19,10 @@ import (
 // Listen reads the slot until ctx is done; a relay's Run calls it. While it cannot read, it logs that once
 // and tries again every few seconds, and the relay polls.
 func (r *Reader) Listen(ctx context.Context, log *slog.Logger) {
-	say := &walVoice{Reader: r, log: log}
+	state := &stateLog{Reader: r, log: log}
 	for fails := 1; ctx.Err() == nil; fails++ {
 		began := time.Now()
-		err := r.session(ctx, say)
+		err := r.session(ctx, state)
 		if ctx.Err() != nil {
 			break
 		}
@@ -31,7 +31,7 @@ func (r *Reader) Listen(ctx context.Context, log *slog.Logger) {
 		}
 		if r.ends(err, false); fails > 1 || !sqlexec.Outage(err) && !errors.Is(err, errChanged) {
 			// the first failure may be one lost connection
-			say.deaf(ctx, err)
+			state.lost(ctx, err)
 		}
 		pause(ctx, backoff.After(fails, 50*time.Millisecond, 4*time.Second))
 	}
@@ -41,25 +41,25 @@ func (r *Reader) Listen(ctx context.Context, log *slog.Logger) {
 // errChanged ends a stream that may have missed commits; the next one begins with a look.
 var errChanged = errors.New("commits may have been missed")
 
-// walVoice logs once that there are no notifications, and once that they are back.
-type walVoice struct {
+// stateLog logs once that there are no notifications, and once that they are back.
+type stateLog struct {
 	*Reader
-	log  *slog.Logger
-	said bool
+	log    *slog.Logger
+	logged bool
 }
 
-func (v *walVoice) deaf(ctx context.Context, why error) {
-	if !v.said {
-		v.said = true
-		v.log.WarnContext(ctx, "relay: no notifications of commits; it polls meanwhile", "slot",
-			v.o.Slot, "error", why)
+func (l *stateLog) lost(ctx context.Context, why error) {
+	if !l.logged {
+		l.logged = true
+		l.log.WarnContext(ctx, "relay: no notifications of commits; it polls meanwhile", "slot",
+			l.o.Slot, "error", why)
 	}
 }
 
-func (v *walVoice) hears(ctx context.Context) {
-	if v.said {
-		v.said = false
-		v.log.InfoContext(ctx, "relay: notifications of commits work again", "slot", v.o.Slot)
+func (l *stateLog) restored(ctx context.Context) {
+	if l.logged {
+		l.logged = false
+		l.log.InfoContext(ctx, "relay: notifications of commits work again", "slot", l.o.Slot)
 	}
 }
 
@@ -71,7 +71,7 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // session connects and reads until the connection fails.
-func (r *Reader) session(ctx context.Context, say *walVoice) error {
+func (r *Reader) session(ctx context.Context, state *stateLog) error {
 	conn, err := r.connect(ctx)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (r *Reader) session(ctx context.Context, say *walVoice) error {
 		defer cancel()
 		_ = conn.Close(end)
 	}()
-	is, number, err := r.ready(ctx, &walSlot{r, conn}, say)
+	is, number, err := r.ready(ctx, &walSlot{r, conn}, state)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (r *Reader) session(ctx context.Context, say *walVoice) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	r.begins(is, number, stop)
-	say.hears(ctx)
+	state.restored(ctx)
 	if err := (&Stream{Conn: hijacked, Told: r.Told, At: r.place}).follow(ctx); err != nil {
 		return fmt.Errorf("read slot %s: %w", r.o.Slot, err)
 	}
@@ -142,11 +142,12 @@ func StartStream(ctx context.Context, conn *pgconn.PgConn, slot string) (*pgconn
 
 // ready creates the publication and slot if missing, waits until no other session reads the slot, and moves
 // the slot to the server's present position.
-func (r *Reader) ready(ctx context.Context, s *walSlot, say *walVoice) (is origin, number uint32, err error) {
+func (r *Reader) ready(ctx context.Context, s *walSlot, state *stateLog) (is origin, number uint32,
+	err error) {
 	if err := s.name(ctx); err != nil {
 		return is, 0, err
 	}
-	log, waits := say.log, false
+	log, waits := state.log, false
 	for ctx.Err() == nil {
 		st, err := s.state(ctx)
 		switch {
@@ -158,7 +159,8 @@ func (r *Reader) ready(ctx context.Context, s *walSlot, say *walVoice) (is origi
 			if err := s.make(ctx, st.failover); err != nil {
 				return is, 0, err
 			}
-			log.InfoContext(ctx, "relay: created a replication slot", "slot", r.o.Slot, "failover", st.failover)
+			log.InfoContext(ctx, "relay: created a replication slot", "slot", r.o.Slot, "failover",
+				st.failover)
 		case st.there && st.lost:
 			if err := s.drop(ctx); err != nil {
 				return is, 0, err
@@ -176,7 +178,7 @@ func (r *Reader) ready(ctx context.Context, s *walSlot, say *walVoice) (is origi
 			why := fmt.Errorf("publication %s does not have all rows of the outbox: ALTER PUBLICATION %s ADD TABLE %sskald_outbox, with publish = 'insert' and without WHERE",
 				r.o.Slot, sqlexec.Quoted(r.o.Slot), r.pg.Prefix)
 			r.ends(why, false)
-			say.deaf(ctx, why)
+			state.lost(ctx, why)
 			if st.there {
 				_ = s.advance(ctx) // so that it does not keep WAL
 			}
