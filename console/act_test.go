@@ -365,7 +365,7 @@ func TestConsumer(t *testing.T) {
 func TestQuarantine(t *testing.T) {
 	db := kept(t, 0)
 	for i := range 3 {
-		m := told(fmt.Sprint("q-", i), "k")
+		m := parkedMessage(fmt.Sprint("q-", i), "k")
 		apply(t, db, store.Effect{Quarantine: &store.Quarantined{Consumer: "payment", Identity: m.Identity,
 			Why: store.Conflict, Message: m.Message}})
 	}
@@ -400,7 +400,7 @@ func TestQuarantine(t *testing.T) {
 func TestManyInQuarantine(t *testing.T) {
 	db := kept(t, 0)
 	for i := range 1001 {
-		m := told(fmt.Sprint("q-", i), "k")
+		m := parkedMessage(fmt.Sprint("q-", i), "k")
 		apply(t, db, store.Effect{Quarantine: &store.Quarantined{Consumer: "payment", Identity: m.Identity,
 			Why: store.Conflict, Message: m.Message}})
 	}

@@ -111,8 +111,8 @@ func (b browser) act(query string, more ...string) *httptest.ResponseRecorder {
 	return b.do(http.MethodPost, "/act", form)
 }
 
-// message returns a message for the consumer payment.
-func told(id, key string) store.Parked {
+// parkedMessage returns a message for the consumer payment.
+func parkedMessage(id, key string) store.Parked {
 	m := skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: "order.placed", Key: []byte(key),
 		CorrelationID: "c-" + key, ContentType: "application/json",
 		Data: []byte(`{"card":"4711"}`), Headers: []skald.Header{{Name: "tenant", Value: []byte("blue")}},
@@ -123,7 +123,7 @@ func told(id, key string) store.Parked {
 }
 
 func dead(id, key, fingerprint string) store.Parked {
-	p := told(id, key)
+	p := parkedMessage(id, key)
 	p.Dead = &store.Death{At: time.Now().UTC().Truncate(time.Microsecond), Kind: "attempts",
 		Fingerprint: fingerprint, BlocksKey: true}
 	return p
@@ -153,7 +153,7 @@ func kept(t testing.TB, n int) *memstore.Store {
 	for i := range n {
 		keep(t, db, dead(fmt.Sprint("d-", i), fmt.Sprint("k-", i), failing))
 	}
-	keep(t, db, dead("other", "k-other", "ba9876543210"), told("p-1", "k-p"))
+	keep(t, db, dead("other", "k-other", "ba9876543210"), parkedMessage("p-1", "k-p"))
 	return db
 }
 

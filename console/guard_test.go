@@ -179,7 +179,7 @@ func TestHostileTexts(t *testing.T) {
 	p.Last.Why, p.First.Why, p.Last.Host, p.Dead.Kind, p.Dead.Stack, p.Dead.Version = "why"+evil,
 		"first"+evil, "host"+evil, "kind"+evil, "stack"+evil, "v"+evil
 	keep(t, db, p)
-	parked := told("parked"+evil, "k"+evil)
+	parked := parkedMessage("parked"+evil, "k"+evil)
 	parked.Consumer, parked.Last.Why = "con"+evil, "why"+evil
 	keep(t, db, parked)
 	apply(t, db, store.Effect{Quarantine: &store.Quarantined{Consumer: p.Consumer, Identity: p.Identity,

@@ -268,7 +268,7 @@ func TestUnknownCalls(t *testing.T) {
 	p, known := dead("d-0", "k-0", failing), dead("d-1", "k-1", failing)
 	p.Call, known.Call = &store.Call{Key: "pay <1>", Request: "{}"},
 		&store.Call{Key: "pay-2", Request: "{}", Outcome: "{}"}
-	keep(t, db, p, known, told("p-1", "k-1"))
+	keep(t, db, p, known, parkedMessage("p-1", "k-1"))
 	b := open(t, of(db), nil)
 	page := b.page("/calls")
 	for _, part := range []string{"pay &lt;1&gt;",

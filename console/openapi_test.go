@@ -96,7 +96,7 @@ func definitionOf(t *testing.T, db store.Lister) string {
 func placedAndKept(t *testing.T) *memstore.Store {
 	t.Helper()
 	db := placed(t)
-	keep(t, db, dead("d-0", "k-0", failing), told("p-1", "k-1"))
+	keep(t, db, dead("d-0", "k-0", failing), parkedMessage("p-1", "k-1"))
 	if _, err := db.Attend(t.Context(), store.Attend{Consumer: "payment",
 		Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}}}); err != nil {
 		t.Fatal(err)

@@ -55,26 +55,26 @@ func (h *handler) routed(w http.ResponseWriter, r *http.Request) {
 		h.mux.ServeHTTP(w, r)
 		return
 	}
-	told := &tells{head: http.Header{}}
-	lost.ServeHTTP(told, r)
+	recorded := &headerRecorder{head: http.Header{}}
+	lost.ServeHTTP(recorded, r)
 	err := page.NewRefusal(http.StatusNotFound, "page not found")
-	if told.code == http.StatusMethodNotAllowed {
-		w.Header().Set("Allow", told.head.Get("Allow"))
-		err = page.NewRefusal(told.code, "this page does not support %.16s, only %s", r.Method,
-			told.head.Get("Allow"))
+	if recorded.code == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", recorded.head.Get("Allow"))
+		err = page.NewRefusal(recorded.code, "this page does not support %.16s, only %s", r.Method,
+			recorded.head.Get("Allow"))
 	}
 	h.guarded(route{answer: func(*page.Request) (page.View, error) { return nil, err }}).ServeHTTP(w, r)
 }
 
-// tells records a handler's status and headers, without the body.
-type tells struct {
+// headerRecorder records a handler's status and headers, without the body.
+type headerRecorder struct {
 	head http.Header
 	code int
 }
 
-func (t *tells) Header() http.Header         { return t.head }
-func (t *tells) WriteHeader(code int)        { t.code = code }
-func (t *tells) Write(b []byte) (int, error) { return len(b), nil }
+func (t *headerRecorder) Header() http.Header         { return t.head }
+func (t *headerRecorder) WriteHeader(code int)        { t.code = code }
+func (t *headerRecorder) Write(b []byte) (int, error) { return len(b), nil }
 
 // guarded serves a route to users who have its rights.
 func (h *handler) guarded(to route) http.Handler {

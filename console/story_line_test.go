@@ -39,7 +39,7 @@ func TestStoryOfParticipants(t *testing.T) {
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}
-	keep(t, payments, told("m-1", "another")) // makes the consumer known to the console
+	keep(t, payments, parkedMessage("m-1", "another")) // makes the consumer known to the console
 	apply(t, payments, store.Effect{Step: &store.Step{Consumer: "payment", Saga: list[0].ID, Name: "charge",
 		Identity: store.Identity{Source: "/orders", ID: "c-1"}, State: store.StepDone,
 		From: []store.StepState{store.StepAbsent}}})
@@ -67,7 +67,7 @@ func TestOverviewLine(t *testing.T) {
 		t.Errorf("%s", fine)
 	}
 	payments, stock := memstore.New(nil), memstore.New(nil)
-	keep(t, payments, told("m-1", "k-1"))
+	keep(t, payments, parkedMessage("m-1", "k-1"))
 	keep(t, stock, dead("m-2", "k-2", failing))
 	page := open(t, map[string]console.Source{"orders": console.Of(memstore.New(nil)),
 		"payments": console.Of(payments), "stock": console.Of(stock),

@@ -62,7 +62,7 @@ func placedAs(t *testing.T, asks ...flow.Ask) *memstore.Store {
 // unblocks it.
 func TestStory(t *testing.T) {
 	orders, payments, stock := placed(t), memstore.New(nil), memstore.New(nil)
-	keep(t, payments, told("m-9", "k <1>"), told("m-10", "another"))
+	keep(t, payments, parkedMessage("m-9", "k <1>"), parkedMessage("m-10", "another"))
 	keep(t, stock, dead("m-11", "k <1>", failing))
 	apply(t, stock, store.Effect{Quarantine: &store.Quarantined{Consumer: "stock",
 		Identity: store.Identity{Source: "/shop", ID: "m-12"}, Why: store.Conflict,
@@ -161,7 +161,7 @@ func TestStoryWithoutAsk(t *testing.T) {
 // The link to a key's story works for any key: with spaces at its ends, or bytes that are not text.
 func TestStoryOfStrangeKeys(t *testing.T) {
 	db := memstore.New(nil)
-	keep(t, db, told("m-1", " k "), told("base64:no", "k-2"), told("m-3", "\x00\xff"))
+	keep(t, db, parkedMessage("m-1", " k "), parkedMessage("base64:no", "k-2"), parkedMessage("m-3", "\x00\xff"))
 	b := open(t, of(db), nil)
 	for q, id := range map[string]string{"%20k%20": "m-1", "base64:no": "base64:no", "base64:AP8%3D": "m-3",
 		"%20base64:no%20": "base64:no"} {

@@ -41,7 +41,7 @@ func check(ctx context.Context, args []string, out, _ io.Writer) (err error) {
 	if *asJSON {
 		err = json.NewEncoder(out).Encode(map[string]any{"ok": audit.OK(found), "invariants": found})
 	} else {
-		err = tell(out, found)
+		err = printVerdicts(out, found)
 	}
 	if err == nil && !audit.OK(found) {
 		err = fmt.Errorf("%w: a promise is broken", errFailed)
@@ -49,7 +49,7 @@ func check(ctx context.Context, args []string, out, _ io.Writer) (err error) {
 	return err
 }
 
-func tell(out io.Writer, found []audit.Invariant) error {
+func printVerdicts(out io.Writer, found []audit.Invariant) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, i := range found {
 		verdict := "ok"

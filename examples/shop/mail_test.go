@@ -45,7 +45,7 @@ func TestMailServer(t *testing.T) {
 	}
 	out := audit()
 	said := regexp.MustCompile(
-		`mailed_once +ok .* (\d+) customers told, (\d+) mails delivered`).FindStringSubmatch(out)
+		`mailed_once +ok .* (\d+) mails recorded, (\d+) delivered`).FindStringSubmatch(out)
 	if said == nil || said[1] == "0" || said[1] != said[2] {
 		t.Errorf("audit:\n%s", out)
 	}

@@ -27,7 +27,7 @@ import (
 
 const (
 	retryEvery = time.Second
-	sayEvery   = 5 * time.Second
+	logEvery   = 5 * time.Second
 )
 
 type serving struct {
@@ -169,14 +169,14 @@ func (s serving) ready(ctx context.Context, name string, shop place.Shop,
 
 // waiting repeats try while a server is unavailable. It returns nil once ctx has ended.
 func waiting(ctx context.Context, log *slog.Logger, name string, try func() error) error {
-	var said time.Time
+	var logged time.Time
 	for {
 		err := try()
 		if ctx.Err() != nil || !place.Away(err) {
 			return unlessStopped(ctx, err)
 		}
-		if time.Since(said) >= sayEvery {
-			said = time.Now()
+		if time.Since(logged) >= logEvery {
+			logged = time.Now()
 			log.Warn("waiting for a server", "service", name, "error", err)
 		}
 		select {

@@ -5,11 +5,11 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// sayCall is the placeholder in a command for the outcome of a call, as 'why' is for the reason.
-const sayCall = "--call 'done or refused'"
+// callFlag is the placeholder in a command for the outcome of a call, as 'why' is for the reason.
+const callFlag = "--call 'done or refused'"
 
-// begun returns a command with the flags at, which select the database.
-func begun(command, at string) string {
+// baseCommand returns a command with the flags at, which select the database.
+func baseCommand(command, at string) string {
 	if at == "" {
 		return command
 	}
@@ -19,9 +19,9 @@ func begun(command, at string) string {
 // Command returns the command line of a verb on selected messages. If calls is true, a drop needs the
 // outcome of calls that have no answer.
 func Command(at string, verb string, sel *operate.Selection, calls bool) string {
-	c := begun("skald dead "+verb, at)
+	c := baseCommand("skald dead "+verb, at)
 	if !sel.Dead {
-		c = begun("skald parked "+verb, at)
+		c = baseCommand("skald parked "+verb, at)
 	}
 	for _, f := range [][2]string{{"consumer", sel.Consumer}, {"source", sel.Source},
 		{"key", Key(sel.Key)}, {"topic", sel.Topic}, {"type", sel.Type},
@@ -38,7 +38,7 @@ func Command(at string, verb string, sel *operate.Selection, calls bool) string 
 		c += " --canary"
 	}
 	if verb == "drop" && calls {
-		c += " " + sayCall
+		c += " " + callFlag
 	}
 	c += " --reason 'why'"
 	if sel.ID != "" {
@@ -48,11 +48,11 @@ func Command(at string, verb string, sel *operate.Selection, calls bool) string 
 }
 
 // DoctorCommand returns the command line that checks a database.
-func DoctorCommand(at string) string { return begun("skald doctor", at) }
+func DoctorCommand(at string) string { return baseCommand("skald doctor", at) }
 
 // LookCommand returns the command line that shows a message in quarantine, with its payload.
 func LookCommand(at, consumer, from, id string) string {
-	c := begun("skald inbox show", at)
+	c := baseCommand("skald inbox show", at)
 	return c + " --consumer " + shortlog.Shell(consumer) + " --source " + shortlog.Shell(from) + " --json -- " +
 		shortlog.Shell(id)
 }
@@ -76,7 +76,7 @@ func ConsumerCommand(at, verb string, flags ...string) string {
 }
 
 func orderCommand(command, at string, flags ...string) string {
-	c := begun(command, at)
+	c := baseCommand(command, at)
 	for i := 0; i+1 < len(flags); i += 2 {
 		if flags[i+1] != "" {
 			c += " --" + flags[i] + " " + shortlog.Shell(flags[i+1])
@@ -87,7 +87,7 @@ func orderCommand(command, at string, flags ...string) string {
 
 // SagaCommand returns the command line of a verb on one saga.
 func SagaCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) string {
-	text := begun("skald saga "+string(c.Verb), at)
+	text := baseCommand("skald saga "+string(c.Verb), at)
 	if c.Step != "" {
 		text += " --step " + shortlog.Shell(c.Step)
 	}
@@ -102,7 +102,7 @@ func SagaCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) s
 
 // SagasCommand returns the command line of a verb on all selected sagas.
 func SagasCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) string {
-	text := begun("skald saga "+string(c.Verb), at)
+	text := baseCommand("skald saga "+string(c.Verb), at)
 	for _, f := range [][2]string{{"name", sel.Name}, {"id", sel.ID}, {"status", sel.Status},
 		{"at", sel.Step}, {"error", sel.Error}, {"until", Time(sel.StartedBefore)}} {
 		if f[1] != "" {
@@ -126,7 +126,7 @@ func SagasCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) 
 
 // CompensateCommand returns the command line that compensates one choreographed saga.
 func CompensateCommand(at string, w operate.Wish) string {
-	text := begun("skald compensate", at)
+	text := baseCommand("skald compensate", at)
 	if w.Flow != "" {
 		text += " --flow " + shortlog.Shell(w.Flow)
 	}
@@ -135,7 +135,7 @@ func CompensateCommand(at string, w operate.Wish) string {
 
 // FlowsCommand returns the command line that compensates all selected choreographed sagas.
 func FlowsCommand(at string, sel *operate.FlowSelection) string {
-	text := begun("skald compensate", at)
+	text := baseCommand("skald compensate", at)
 	if sel.Flow != "" {
 		text += " --flow " + shortlog.Shell(sel.Flow)
 	}

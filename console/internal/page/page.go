@@ -87,12 +87,12 @@ func (q *Request) Render(w http.ResponseWriter, v View, err error) {
 	}
 	code := http.StatusOK
 	if err != nil {
-		told := &refusalError{Code: http.StatusInternalServerError,
+		refusal := &refusalError{Code: http.StatusInternalServerError,
 			What: "the console failed: see its log"}
-		if !errors.As(err, &told) {
+		if !errors.As(err, &refusal) {
 			q.log.ErrorContext(q.Context(), "console", "path", q.URL.Path, "error", err)
 		}
-		code, v = told.Code, &Failure{Status: told.Code, Title: http.StatusText(told.Code), Detail: told.What}
+		code, v = refusal.Code, &Failure{Status: refusal.Code, Title: http.StatusText(refusal.Code), Detail: refusal.What}
 	}
 	if c, ok := v.(interface{ Code() int }); ok {
 		code = c.Code()

@@ -13,13 +13,13 @@ import (
 
 // unanswered converts the error of a single source to a refusal with a status.
 func (t *set) unanswered(ctx context.Context, name string, err error) error {
-	var told *refusalError
+	var refusal *refusalError
 	var usage *operate.UsageError
 	var none *operate.NoneError
 	var unknown *operate.UnknownConsumerError
 	switch {
-	case errors.As(err, &told):
-		return told
+	case errors.As(err, &refusal):
+		return refusal
 	case errors.As(err, &usage):
 		return NewRefusal(http.StatusBadRequest, "%s", usage.What)
 	case errors.As(err, &none):

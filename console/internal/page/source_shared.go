@@ -30,14 +30,14 @@ func (s *shared[T]) get(ctx context.Context, read func(context.Context) (T, erro
 	if s.busy == nil {
 		s.busy = make(chan struct{})
 		deadline, ok := ctx.Deadline()
-		apart := context.WithoutCancel(ctx)
+		detached := context.WithoutCancel(ctx)
 		stop := func() {}
 		if ok {
-			apart, stop = context.WithDeadline(apart, deadline)
+			detached, stop = context.WithDeadline(detached, deadline)
 		}
 		go func() {
 			defer stop()
-			is, err := Rescued(apart, read)
+			is, err := Rescued(detached, read)
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.is, s.err, s.at = is, err, time.Now()

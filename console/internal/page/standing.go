@@ -131,7 +131,7 @@ func (s *Standing) consumers(from *store.Status) {
 
 // findings checks the conditions of the alerts in deploy/prometheus that the database can answer.
 func (s *Standing) findings(from *store.Status) {
-	say := func(is bool, name string, grade skald.Grade, saw string, args ...any) {
+	report := func(is bool, name string, grade skald.Grade, saw string, args ...any) {
 		if is {
 			s.Findings = append(s.Findings, finding{name, grade, fmt.Sprintf(saw, args...),
 				"docs/operations.md: " + name})
@@ -143,42 +143,42 @@ func (s *Standing) findings(from *store.Status) {
 	}
 	missed := retention.Unrelayed(store.Backlog{Pending: s.Pending, Deferred: s.Deferred,
 		Retained: from.Retained, Free: s.Free})
-	say(missed > 0, "SkaldRelayGone", relay, "%d of %d shards have no relay", missed, s.Shards)
-	say(s.Oldest > time.Minute, "SkaldOutboxOld", skald.Failed,
+	report(missed > 0, "SkaldRelayGone", relay, "%d of %d shards have no relay", missed, s.Shards)
+	report(s.Oldest > time.Minute, "SkaldOutboxOld", skald.Failed,
 		"the oldest message has waited to be published for %s", Ago(s.Oldest))
-	say(s.Deferred > 0, "SkaldDeferred", skald.Doubtful, "the broker refused messages: %d wait", s.Deferred)
-	say(from.Retained > 9*24*time.Hour, "SkaldRetentionStalled", skald.Doubtful,
+	report(s.Deferred > 0, "SkaldDeferred", skald.Doubtful, "the broker refused messages: %d wait", s.Deferred)
+	report(from.Retained > 9*24*time.Hour, "SkaldRetentionStalled", skald.Doubtful,
 		"the oldest row of the outbox is %s old", Ago(from.Retained))
 	for _, k := range from.Kept {
-		say(k.Oldest > time.Hour, "SkaldParkedOld", skald.Doubtful, "%s: a message has been parked for %s",
+		report(k.Oldest > time.Hour, "SkaldParkedOld", skald.Doubtful, "%s: a message has been parked for %s",
 			k.Consumer, Ago(k.Oldest))
-		say(k.Dead > 0, "SkaldDead", skald.Failed, "%s: %s dead letters", k.Consumer, Counted(k.Dead))
-		say(k.Conflicts > 0, "SkaldConflict", skald.Doubtful, "%s: %d messages in conflict", k.Consumer,
+		report(k.Dead > 0, "SkaldDead", skald.Failed, "%s: %s dead letters", k.Consumer, Counted(k.Dead))
+		report(k.Conflicts > 0, "SkaldConflict", skald.Doubtful, "%s: %d messages in conflict", k.Consumer,
 			k.Conflicts)
-		say(k.TooOld > 0, "SkaldTooOld", skald.Doubtful, "%s: %d messages are too old", k.Consumer, k.TooOld)
-		say(k.Called > 5*time.Minute, "SkaldCallUnsettled", skald.Doubtful,
+		report(k.TooOld > 0, "SkaldTooOld", skald.Doubtful, "%s: %d messages are too old", k.Consumer, k.TooOld)
+		report(k.Called > 5*time.Minute, "SkaldCallUnsettled", skald.Doubtful,
 			"%s: an external call has been unsettled for %s", k.Consumer, Ago(k.Called))
 	}
 	for _, c := range from.Consumers {
-		say(c.Heard > operate.Gone && c.Heard <= operate.Retired, "SkaldConsumerGone", skald.Failed,
+		report(c.Heard > operate.Gone && c.Heard <= operate.Retired, "SkaldConsumerGone", skald.Failed,
 			"%s has sent no heartbeat for %s", c.Name, Ago(c.Heard))
 	}
 	for _, c := range from.Sagas {
-		say(c.Stuck > 0, "SkaldSagaStuck", skald.Failed, "%s: %s sagas stuck", c.Name, Counted(c.Stuck))
-		say(c.Overdue > 0, "SkaldSagaOverdue", skald.Failed, "%s: %s due sagas that no engine has claimed", c.Name,
+		report(c.Stuck > 0, "SkaldSagaStuck", skald.Failed, "%s: %s sagas stuck", c.Name, Counted(c.Stuck))
+		report(c.Overdue > 0, "SkaldSagaOverdue", skald.Failed, "%s: %s due sagas that no engine has claimed", c.Name,
 			Counted(c.Overdue))
 	}
 	for _, c := range from.Tracked {
-		say(c.Overdue > 0, "SkaldTrackedOverdue", skald.Failed, "%s: %s sagas are overdue, %s the longest",
+		report(c.Overdue > 0, "SkaldTrackedOverdue", skald.Failed, "%s: %s sagas are overdue, %s the longest",
 			c.Flow, Counted(c.Overdue), c.OverdueKey)
-		say(c.Drifted > 0, "SkaldTrackedDrift", skald.Doubtful,
+		report(c.Drifted > 0, "SkaldTrackedDrift", skald.Doubtful,
 			"%s: %s sagas received events that the flow does not allow, most recently %s",
 			c.Flow, Counted(c.Drifted), c.DriftedKey)
 	}
-	say(from.Uncounted != nil, "SkaldSagasUncounted", skald.Doubtful,
+	report(from.Uncounted != nil, "SkaldSagasUncounted", skald.Doubtful,
 		"sagas cannot be counted, so their state is unknown")
 	for _, r := range from.Reserved {
-		say(r.Expired > 0, "SkaldReservationExpired", skald.Doubtful,
+		report(r.Expired > 0, "SkaldReservationExpired", skald.Doubtful,
 			"%s: the leases of %s keys expired without an answer", r.Consumer, Counted(r.Expired))
 	}
 	// failed findings first

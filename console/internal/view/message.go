@@ -25,11 +25,11 @@ type messagePage struct {
 	Bytes   int              `json:"bytes"`
 	Headers []string         `json:"headers"` // names
 	// Seen is a hash of the state that was read. A verb is refused if the state has changed.
-	Seen  string      `json:"seen"`
-	Call  *callLine   `json:"call,omitempty"`
-	Apart []apart     `json:"quarantine"`
-	Audit []line      `json:"audit"` // entries about it among the newest 1,000
-	Shown *page.Shown `json:"payload,omitempty"`
+	Seen        string        `json:"seen"`
+	Call        *callLine     `json:"call,omitempty"`
+	Quarantined []quarantined `json:"quarantine"`
+	Audit       []line        `json:"audit"` // entries about it among the newest 1,000
+	Shown       *page.Shown   `json:"payload,omitempty"`
 
 	id       store.Identity
 	consumer string
@@ -45,8 +45,8 @@ type callLine struct {
 	Undo  bool      `json:"undo"`
 }
 
-// seen returns a hash of the state of a kept message, as far as it matters to verbs.
-func seen(p *store.Parked) string {
+// stateHash returns a hash of the state of a kept message, as far as it matters to verbs.
+func stateHash(p *store.Parked) string {
 	state := fmt.Sprint(p.Place, p.Attempts, p.Last.At.UnixNano(), p.CrashCount)
 	if p.Dead != nil {
 		state += fmt.Sprint(" dead ", p.Dead.At.UnixNano(), p.Dead.Kind, p.Dead.Fingerprint)
@@ -78,7 +78,7 @@ func (m Pages) Message(q *page.Request) (page.View, error) {
 func (m Pages) read(q *page.Request, s *page.Source) (*messagePage, *store.Parked, error) {
 	v := &messagePage{Source: s.Name, consumer: q.Arg("consumer"),
 		id: store.Identity{Source: q.Arg("source"), ID: q.Arg("id")}, at: s, links: m.Links,
-		Headers: []string{}, Apart: []apart{}, Audit: []line{}}
+		Headers: []string{}, Quarantined: []quarantined{}, Audit: []line{}}
 	if v.consumer == "" || v.id.ID == "" {
 		return nil, nil, page.NewRefusal(http.StatusBadRequest, "give consumer, source and id of a message")
 	}
@@ -96,7 +96,7 @@ func (v *messagePage) read(ctx context.Context, s *page.Source) (*store.Parked, 
 	if err != nil {
 		return nil, err
 	}
-	apart, err := store.ListQuarantined(ctx, s.DB, store.Query{Consumer: v.consumer, ID: v.id.ID, Taken: true,
+	quarantined, err := store.ListQuarantined(ctx, s.DB, store.Query{Consumer: v.consumer, ID: v.id.ID, Taken: true,
 		Bare: true})
 	if err != nil {
 		return nil, err
@@ -106,9 +106,9 @@ func (v *messagePage) read(ctx context.Context, s *page.Source) (*store.Parked, 
 		return nil, err
 	}
 	v.Outcome, v.Reason, v.State = seen[0].Outcome.String(), seen[0].Reason, seen[0].Outcome.String()
-	for i := range apart {
-		if apart[i].Identity == v.id {
-			v.Apart = append(v.Apart, apartOf(s.Name, &apart[i]))
+	for i := range quarantined {
+		if quarantined[i].Identity == v.id {
+			v.Quarantined = append(v.Quarantined, quarantinedOf(s.Name, &quarantined[i]))
 		}
 	}
 	for i := range acts {
@@ -129,7 +129,7 @@ func (v *messagePage) read(ctx context.Context, s *page.Source) (*store.Parked, 
 // take copies a kept message without payload and header values.
 func (v *messagePage) take(p *store.Parked) {
 	m := operate.MessageOf(p)
-	v.Bytes, v.State, v.Seen = len(m.Data), operate.State(p), seen(p)
+	v.Bytes, v.State, v.Seen = len(m.Data), operate.State(p), stateHash(p)
 	for _, h := range m.Headers {
 		v.Headers = append(v.Headers, h.Name)
 	}

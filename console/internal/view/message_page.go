@@ -33,9 +33,9 @@ func (v *messagePage) HTML(p *page.Page) {
 		v.errors(p)
 		v.payload(p)
 	}
-	if len(v.Apart) > 0 {
+	if len(v.Quarantined) > 0 {
 		p.Put("<section class=\"card\"><h2>In quarantine under this identity</h2>\n")
-		apartTable(p, v.Apart)
+		quarantineTable(p, v.Quarantined)
 		p.Put("</section>\n")
 	}
 	if len(v.Audit) > 0 {
@@ -91,11 +91,11 @@ func (v *messagePage) facts(p *page.Page) {
 		}
 		p.Put("</dd></div>\n")
 	}
-	v.leads(p)
+	v.writeLinks(p)
 }
 
-// leads writes the configured links.
-func (v *messagePage) leads(p *page.Page) {
+// writeLinks writes the configured links.
+func (v *messagePage) writeLinks(p *page.Page) {
 	trace := ""
 	if parts := strings.Split(v.Kept.TraceParent, "-"); len(parts) == 4 {
 		trace = parts[1]

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// apart is a message in quarantine, without its payload.
-type apart struct {
+// quarantined is a message in quarantine, without its payload.
+type quarantined struct {
 	Number   int64      `json:"number"`
 	Service  string     `json:"source"` // the database
 	Consumer string     `json:"consumer"`
@@ -28,9 +28,9 @@ type apart struct {
 	Taken    *time.Time `json:"taken_at,omitempty"`
 }
 
-// apartOf converts m, from the database of a service.
-func apartOf(service string, m *store.Quarantined) apart {
-	return apart{m.Number, service, m.Consumer, m.Why.String(), m.At, m.Source, m.ID, m.Message.Topic,
+// quarantinedOf converts m, from the database of a service.
+func quarantinedOf(service string, m *store.Quarantined) quarantined {
+	return quarantined{m.Number, service, m.Consumer, m.Why.String(), m.At, m.Source, m.ID, m.Message.Topic,
 		m.Message.Type, page.Key(m.Message.Key),
 		m.Bytes, some(m.Admitted), m.By, m.Reason, some(m.Taken)}
 }
@@ -48,9 +48,9 @@ type quarantinePage struct {
 }
 
 type quarantinePart struct {
-	Source   string  `json:"source"`
-	Messages []apart `json:"messages"`
-	Next     int64   `json:"next,omitempty"` // the argument "after" of the next page
+	Source   string        `json:"source"`
+	Messages []quarantined `json:"messages"`
+	Next     int64         `json:"next,omitempty"` // the argument "after" of the next page
 }
 
 // Quarantine is the page of messages in quarantine.
@@ -71,14 +71,14 @@ func Quarantine(q *page.Request) (page.View, error) {
 		return nil, page.NewRefusal(http.StatusBadRequest, "why is conflict or too-old")
 	}
 	parts, away, err := page.Parts(q, func(ctx context.Context, s *page.Source) (quarantinePart, error) {
-		part := quarantinePart{Source: s.Name, Messages: []apart{}}
+		part := quarantinePart{Source: s.Name, Messages: []quarantined{}}
 		list, err := store.ListQuarantined(ctx, s.DB, what)
 		for i := range list {
 			if i == page.Rows {
 				part.Next = list[i-1].Number
 				break
 			}
-			part.Messages = append(part.Messages, apartOf(s.Name, &list[i]))
+			part.Messages = append(part.Messages, quarantinedOf(s.Name, &list[i]))
 		}
 		return part, err
 	})
@@ -109,7 +109,7 @@ func (v *quarantinePage) HTML(p *page.Page) {
 				p.At("/act", "verb", "admit", "in", part.Source, "consumer", p.Arg("consumer"),
 					"id", p.Arg("id"), "topic", p.Arg("topic"), "type", p.Arg("type"), "why", p.Arg("why")))
 		}
-		apartTable(p, part.Messages)
+		quarantineTable(p, part.Messages)
 		if part.Next > 0 {
 			p.Put("<p>")
 			p.Link("The next ones", "/quarantine", "in", part.Source, "consumer", p.Arg("consumer"),
@@ -124,8 +124,8 @@ func (v *quarantinePage) HTML(p *page.Page) {
 	}
 }
 
-// apartTable writes messages in quarantine as a table.
-func apartTable(p *page.Page, list []apart) {
+// quarantineTable writes messages in quarantine as a table.
+func quarantineTable(p *page.Page, list []quarantined) {
 	p.Table("Messages in quarantine")
 	p.Put("<tr><th scope=\"col\" class=\"n\">number</th><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">cause</th>" +
 		"<th scope=\"col\">key</th><th scope=\"col\">since</th><th scope=\"col\"><span class=\"out\">verbs</span></th></tr>\n")

@@ -11,24 +11,24 @@ import (
 
 // plan is the effect of a verb that was not applied yet. The form must send Seen back.
 type plan struct {
-	Verb     string        `json:"verb"`
-	Source   string        `json:"source"`
-	Does     string        `json:"does"`
-	Command  string        `json:"command"`
-	Selected int           `json:"selected"` // selected messages
-	Change   int           `json:"change"`   // number of them that would change
-	More     bool          `json:"more"`     // more than 10,000: the verb is refused
-	Needs    []needsCall   `json:"needs_call"`
-	Sample   []messageLine `json:"sample"` // the first of them
-	Apart    []apart       `json:"quarantine,omitempty"`
-	Meant    []meantSaga   `json:"sagas,omitempty"`  // the first sagas of a bulk action
-	Undo     []string      `json:"undo,omitempty"`   // steps of a saga whose undo would be requested
-	Before   []string      `json:"before,omitempty"` // steps whose undo was requested before and is not reported yet
-	Seen     string        `json:"seen"`
+	Verb        string        `json:"verb"`
+	Source      string        `json:"source"`
+	Does        string        `json:"does"`
+	Command     string        `json:"command"`
+	Selected    int           `json:"selected"` // selected messages
+	Change      int           `json:"change"`   // number of them that would change
+	More        bool          `json:"more"`     // more than 10,000: the verb is refused
+	Needs       []needsCall   `json:"needs_call"`
+	Sample      []messageLine `json:"sample"` // the first of them
+	Quarantined []quarantined `json:"quarantine,omitempty"`
+	Meant       []meantSaga   `json:"sagas,omitempty"`  // the first sagas of a bulk action
+	Undo        []string      `json:"undo,omitempty"`   // steps of a saga whose undo would be requested
+	Before      []string      `json:"before,omitempty"` // steps with an unreported earlier request
+	Seen        string        `json:"seen"`
 	// Changed is the change since the page was read. The verb was not applied.
 	Changed string             `json:"changed,omitempty"`
 	Stale   bool               `json:"stale"`             // the state differs from the page that led here
-	Missing string             `json:"missing,omitempty"` // the missing part of the form; the verb was not applied
+	Missing string             `json:"missing,omitempty"` // missing part of the form; nothing was applied
 	Request operate.RunRequest `json:"request"`
 
 	*page.Failure // Changed or Missing, as a problem
@@ -36,7 +36,7 @@ type plan struct {
 	verb          page.Verb
 	many          bool   // all sagas that match the filter
 	tried         bool   // the verb was tried on each of them
-	alone         string // hash of the only message
+	single        string // hash of the only message
 }
 
 // needsCall is a message with an unsettled external call: a drop needs the outcome of the call.

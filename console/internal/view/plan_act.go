@@ -35,7 +35,7 @@ func (a Actor) Act(q *page.Request) (page.View, error) {
 		return nil, page.NewRefusal(http.StatusUnprocessableEntity,
 			"more than %s are selected: narrow the filter, or type the command", page.Number(v.most()))
 	case v.verb.About != page.Messages && !v.many:
-		return v.tellNow(q, reason)
+		return v.applyNow(q, reason)
 	case v.Change == 0:
 		return nil, page.NewRefusal(http.StatusNotFound,
 			"nothing is selected any more: it was finished, or another operator was first")
@@ -79,14 +79,14 @@ func (v *plan) changed(seen string) bool {
 	return seen != v.Seen
 }
 
-// tellNow applies a verb that needs only a few statements.
-func (v *plan) tellNow(q *page.Request, reason string) (page.View, error) {
+// applyNow applies a verb that needs only a few statements.
+func (v *plan) applyNow(q *page.Request, reason string) (page.View, error) {
 	o := operate.Order{Author: q.Who.Name, Reason: reason}
 	if v.verb.About == page.Consumers {
 		_, err := page.One(q, v.at,
 			func(ctx context.Context, s *page.Source) (struct{},
 				error) {
-				return struct{}{}, v.tell(ctx, s, o)
+				return struct{}{}, v.apply(ctx, s, o)
 			})
 		return q.See("/consumer", "in", v.Source, "consumer", v.Request.Selection.Consumer), err
 	}
@@ -227,13 +227,13 @@ func (v *plan) sample(p *page.Page) {
 	if len(v.Meant) > 0 {
 		v.meantTable(p)
 	}
-	if len(v.Apart) > 0 {
+	if len(v.Quarantined) > 0 {
 		p.Put("<section class=\"card\"><h2>The first of them</h2>\n")
-		apartTable(p, v.Apart)
+		quarantineTable(p, v.Quarantined)
 		p.Put("<p class=\"dim\">Commands that show their payloads, and the ones that were handled instead:</p>\n")
-		for i := range v.Apart {
-			p.Put("<p><code>%s</code></p>\n", page.LookCommand(v.at.At, v.Apart[i].Consumer, v.Apart[i].From,
-				v.Apart[i].ID))
+		for i := range v.Quarantined {
+			p.Put("<p><code>%s</code></p>\n", page.LookCommand(v.at.At, v.Quarantined[i].Consumer, v.Quarantined[i].From,
+				v.Quarantined[i].ID))
 		}
 		p.Put("</section>\n")
 	}

@@ -39,7 +39,7 @@ func planOf(q *page.Request) (*plan, error) {
 	}
 	switch does.About {
 	case page.Consumers:
-		return v, v.steer(q)
+		return v, v.planConsumer(q)
 	case page.Apart:
 		return v, v.admission(q)
 	case page.Sagas:
@@ -59,7 +59,7 @@ func planOf(q *page.Request) (*plan, error) {
 	_, err = page.One(q, s,
 		func(ctx context.Context, s *page.Source) (struct{}, error) { return struct{}{}, v.look(ctx, s) })
 	if seen := q.Arg("seen"); err == nil && q.Method == http.MethodGet && seen != "" {
-		v.Stale = seen != v.alone
+		v.Stale = seen != v.single
 	}
 	return v, err
 }
@@ -104,8 +104,8 @@ func (v *plan) look(ctx context.Context, s *page.Source) error {
 			last = p.Dead.At
 		}
 		if sel.Dead || len(all.List) == 1 {
-			v.alone = seen(p)
-			_, _ = sum.Write([]byte(v.alone)) // a hash never fails
+			v.single = stateHash(p)
+			_, _ = sum.Write([]byte(v.single)) // a hash never fails
 		}
 	}
 	if sel.Dead && sel.DeadTo.IsZero() && !last.IsZero() { // later dead letters were not seen
@@ -128,8 +128,8 @@ func (v *plan) unsettled(ctx context.Context, s *page.Source) error {
 	return err
 }
 
-// steer is the dry run of a verb on a consumer.
-func (v *plan) steer(q *page.Request) error {
+// planConsumer is the dry run of a verb on a consumer.
+func (v *plan) planConsumer(q *page.Request) error {
 	v.Request.Selection.Consumer, v.Request.Selection.Fingerprint = q.Arg("consumer"), q.Arg("fingerprint")
 	fingerprint := v.Request.Selection.Fingerprint
 	verb := v.Verb
@@ -142,17 +142,17 @@ func (v *plan) steer(q *page.Request) error {
 	v.Command = page.ConsumerCommand(v.at.At, verb, "consumer", v.Request.Selection.Consumer, "fingerprint",
 		fingerprint)
 	_, err := page.One(q, v.at, func(ctx context.Context, s *page.Source) (struct{}, error) {
-		if err := v.tell(ctx, s, operate.Order{DryRun: true}); err != nil {
+		if err := v.apply(ctx, s, operate.Order{DryRun: true}); err != nil {
 			return struct{}{}, err
 		}
-		seen, err := told(ctx, s, v.Request.Selection.Consumer)
+		seen, err := ordersHash(ctx, s, v.Request.Selection.Consumer)
 		v.Seen = seen
 		return struct{}{}, err
 	})
 	return err
 }
 
-func (v *plan) tell(ctx context.Context, s *page.Source, o operate.Order) error {
+func (v *plan) apply(ctx context.Context, s *page.Source, o operate.Order) error {
 	sel := &v.Request.Selection
 	switch v.Verb {
 	case "pause":
@@ -178,7 +178,7 @@ func (v *plan) admission(q *page.Request) error {
 		sum := sha256.New()
 		for i := range r.Chosen {
 			if i < 10 {
-				v.Apart = append(v.Apart, apartOf(s.Name, &r.Chosen[i]))
+				v.Quarantined = append(v.Quarantined, quarantinedOf(s.Name, &r.Chosen[i]))
 			}
 			fmt.Fprintln(sum, r.Chosen[i].Number)
 		}

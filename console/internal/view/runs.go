@@ -83,7 +83,7 @@ func (v *runsPage) HTML(p *page.Page) {
 		p.Link(r.ID, "/run", "in", r.Source, "run", r.ID)
 		p.Put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d of %d</td><td class=\"why\">",
 			r.Source, r.Verb, r.Request.Selection.Consumer, r.Done, r.Request.Of)
-		r.stands(p)
+		r.writeState(p)
 		p.Put("</td><td>%s</td><td class=\"why\">%s</td><td>", r.Author, page.Cut(r.Reason, 200))
 		p.When(r.Begun)
 		p.Put("</td></tr>\n")
@@ -99,8 +99,8 @@ func (v *runsPage) earlier(p *page.Page) {
 	}
 }
 
-// stands writes the state of the run in one line.
-func (v *runPage) stands(p *page.Page) {
+// writeState writes the state of the run in one line.
+func (v *runPage) writeState(p *page.Page) {
 	switch {
 	case v.Ended != "":
 		p.Put("ended: %s", page.Cut(v.Ended, 200))

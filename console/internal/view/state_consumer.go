@@ -76,12 +76,12 @@ func readConsumer(ctx context.Context, s *page.Source, name string) (*consumerPa
 	if err != nil {
 		return v, err
 	}
-	told := control.Read(known.Checkpoints)
-	if o := told.Paused; o != nil {
+	orders := control.Read(known.Checkpoints)
+	if o := orders.Paused; o != nil {
 		v.Paused = &order{o.Who, o.Why, o.At}
 	}
-	for _, fingerprint := range slices.Sorted(maps.Keys(told.Skipped)) {
-		o := told.Skipped[fingerprint]
+	for _, fingerprint := range slices.Sorted(maps.Keys(orders.Skipped)) {
+		o := orders.Skipped[fingerprint]
 		v.Skipped = append(v.Skipped, skipped{fingerprint, order{o.Who, o.Why, o.At}})
 	}
 	for i := range known.Checkpoints {
@@ -93,14 +93,14 @@ func readConsumer(ctx context.Context, s *page.Source, name string) (*consumerPa
 	return v, nil
 }
 
-// told returns a hash of the orders to a consumer.
-func told(ctx context.Context, s *page.Source, name string) (string, error) {
+// ordersHash returns a hash of the orders to a consumer.
+func ordersHash(ctx context.Context, s *page.Source, name string) (string, error) {
 	v, err := readConsumer(ctx, s, name)
-	return v.seen(), err
+	return v.ordersHash(), err
 }
 
-// seen returns a hash of the orders.
-func (v *consumerPage) seen() string {
+// ordersHash returns a hash of the orders.
+func (v *consumerPage) ordersHash() string {
 	text := ""
 	if v.Paused != nil {
 		text = fmt.Sprint(*v.Paused)

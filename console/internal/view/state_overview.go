@@ -149,9 +149,9 @@ func standingHTML(p *page.Page, s *page.Standing) {
 	if !s.Exact {
 		about = "about "
 	}
-	var parked, dead, apart int64
+	var parked, dead, quarantined int64
 	for _, c := range s.Consumers {
-		parked, dead, apart = parked+c.Parked, dead+c.Dead, apart+c.Conflicts+c.TooOld
+		parked, dead, quarantined = parked+c.Parked, dead+c.Dead, quarantined+c.Conflicts+c.TooOld
 	}
 	p.Put("<dl class=\"figures\">\n")
 	outbox := p.At("/outbox", "in", s.Source)
@@ -169,7 +169,7 @@ func standingHTML(p *page.Page, s *page.Standing) {
 		p.Figure("sagas retrying", page.Counted(failing), false,
 			p.At("/sagas", "in", s.Source, "failing", "1"))
 	}
-	p.Figure("quarantine", page.Number(apart), apart > 0, p.At("/quarantine", "in", s.Source))
+	p.Figure("quarantine", page.Number(quarantined), quarantined > 0, p.At("/quarantine", "in", s.Source))
 	p.Put("</dl>\n")
 	plots(p, s)
 	p.Put("<p class=\"dim\">%d shards", s.Shards)

@@ -26,13 +26,13 @@ type storyPage struct {
 
 // storyPart is the part of one source.
 type storyPart struct {
-	Source string                 `json:"source"`
-	Sagas  []operate.SagaStanding `json:"sagas"` // orchestrated and choreographed
-	Kept   []messageLine          `json:"kept"`
-	Apart  []apart                `json:"quarantine"`
-	Steps  []operate.SagaStep     `json:"steps"`
-	Outbox []row                  `json:"outbox"`                  // unpublished rows
-	Unread string                 `json:"outbox_unread,omitempty"` // why Outbox could not be read
+	Source      string                 `json:"source"`
+	Sagas       []operate.SagaStanding `json:"sagas"` // orchestrated and choreographed
+	Kept        []messageLine          `json:"kept"`
+	Quarantined []quarantined          `json:"quarantine"`
+	Steps       []operate.SagaStep     `json:"steps"`
+	Outbox      []row                  `json:"outbox"`                  // unpublished rows
+	Unread      string                 `json:"outbox_unread,omitempty"` // why Outbox could not be read
 	// Written has the rows that are still in the outbox, published or not. Finished has messages with a
 	// mark.
 	Written  []writtenLine  `json:"written"`
@@ -52,7 +52,7 @@ type storyPart struct {
 func (v *storyPage) known() bool {
 	return slices.ContainsFunc(v.Parts,
 		func(p storyPart) bool {
-			return len(p.Sagas)+len(p.Kept)+len(p.Apart)+len(p.Steps)+
+			return len(p.Sagas)+len(p.Kept)+len(p.Quarantined)+len(p.Steps)+
 				len(p.Outbox)+len(p.Written)+len(p.Finished) > 0
 		})
 }
@@ -90,28 +90,28 @@ func storyOf(q *page.Request, asked string) (*storyPage, error) {
 	for _, a := range away {
 		gone[a.Source] = true
 	}
-	hunt := &hunt{asked: v.Asked, sagas: []string{string(key)}, keys: [][]byte{key}}
+	search := &search{asked: v.Asked, sagas: []string{string(key)}, keys: [][]byte{key}}
 	of := map[string][]operate.SagaStanding{}
 	for _, g := range sagas {
 		of[g.Name] = g.Is
-		hunt.correlations = append(hunt.correlations, correlationsOf(g.Is)...)
+		search.correlations = append(search.correlations, correlationsOf(g.Is)...)
 		for i := range g.Is {
-			hunt.keys = append(hunt.keys, g.Is[i].Keys...)
-			if id := g.Is[i].ID; id != "" && len(hunt.sagas) <= mostSagasOfKey {
-				hunt.sagas = append(hunt.sagas, id)
+			search.keys = append(search.keys, g.Is[i].Keys...)
+			if id := g.Is[i].ID; id != "" && len(search.sagas) <= mostSagasOfKey {
+				search.sagas = append(search.sagas, id)
 			}
 		}
 	}
-	slices.SortFunc(hunt.keys, bytes.Compare)
-	hunt.keys = slices.CompactFunc(hunt.keys, bytes.Equal)
+	slices.SortFunc(search.keys, bytes.Compare)
+	search.keys = slices.CompactFunc(search.keys, bytes.Equal)
 	parts, away := page.Each(q.Context(), q.Sources, "",
 		func(ctx context.Context, s *page.Source) (storyPart, error) {
 			if gone[s.Name] {
 				return storyPart{}, page.ErrBusy // it is listed already
 			}
-			part, err := hunt.look(ctx, s)
+			part, err := search.look(ctx, s)
 			if err == nil {
-				hunt.outbox(ctx, s, &part, func(err error) string { return q.Sources.Why(ctx, s.Name, err) })
+				search.outbox(ctx, s, &part, func(err error) string { return q.Sources.Why(ctx, s.Name, err) })
 			}
 			return part, err
 		})
@@ -152,8 +152,8 @@ func (v *storyPage) marks(q *page.Request) {
 	v.Away = append(v.Away, away...)
 }
 
-// hunt searches for messages by keys, and by an id or a correlation.
-type hunt struct {
+// search searches for messages by keys, and by an id or a correlation.
+type search struct {
 	asked string
 	// sagas has the ids under which participants may have recorded steps: the key and the ids of its sagas.
 	sagas []string
@@ -162,14 +162,14 @@ type hunt struct {
 	correlations []string
 }
 
-func (h *hunt) means(m *skald.Message) bool {
+func (h *search) means(m *skald.Message) bool {
 	return m.ID == h.asked || m.CorrelationID == h.asked || m.CausationID == h.asked ||
 		m.Subject == h.asked ||
 		m.Key != nil && slices.ContainsFunc(h.keys, func(key []byte) bool { return bytes.Equal(key, m.Key) })
 }
 
-func (h *hunt) look(ctx context.Context, s *page.Source) (part storyPart, err error) {
-	part = storyPart{Source: s.Name, Kept: []messageLine{}, Apart: []apart{},
+func (h *search) look(ctx context.Context, s *page.Source) (part storyPart, err error) {
+	part = storyPart{Source: s.Name, Kept: []messageLine{}, Quarantined: []quarantined{},
 		Steps:  []operate.SagaStep{},
 		Outbox: []row{}, Written: []writtenLine{}, Finished: []finishedLine{}, from: s}
 	now, err := s.Stands(ctx)
@@ -180,7 +180,7 @@ func (h *hunt) look(ctx context.Context, s *page.Source) (part storyPart, err er
 		err = h.kept(ctx, s, &part, now.Consumers)
 	}
 	if err == nil {
-		err = h.apart(ctx, s, &part)
+		err = h.quarantined(ctx, s, &part)
 	}
 	if err == nil {
 		err = h.steps(ctx, s, &part)
@@ -192,7 +192,7 @@ func (h *hunt) look(ctx context.Context, s *page.Source) (part storyPart, err er
 }
 
 // kept finds kept messages: by key with an index, and by id or correlation in a limited scan.
-func (h *hunt) kept(ctx context.Context, s *page.Source, part *storyPart,
+func (h *search) kept(ctx context.Context, s *page.Source, part *storyPart,
 	consumers []page.Consumer) error {
 	what := store.Sought{Bare: true, Limit: page.Rows, About: h.asked, Scan: page.Scan}
 	got, err := s.DB.List(ctx, store.List{Kept: &what})
@@ -225,8 +225,8 @@ func (h *hunt) kept(ctx context.Context, s *page.Source, part *storyPart,
 	return nil
 }
 
-// apart finds messages in quarantine: by id with an index, and by key or correlation in a limited scan.
-func (h *hunt) apart(ctx context.Context, s *page.Source, part *storyPart) error {
+// quarantined finds messages in quarantine: by id with an index, and by key or correlation in a limited scan.
+func (h *search) quarantined(ctx context.Context, s *page.Source, part *storyPart) error {
 	seen := map[int64]bool{}
 	for _, q := range []store.Query{{ID: h.asked, Bare: true, Limit: page.Rows},
 		{Bare: true, Limit: mostApart}} {
@@ -236,9 +236,9 @@ func (h *hunt) apart(ctx context.Context, s *page.Source, part *storyPart) error
 		}
 		for i := range list {
 			one := &list[i]
-			if (q.ID != "" || h.means(&one.Message)) && !seen[one.Number] && len(part.Apart) < page.Rows {
+			if (q.ID != "" || h.means(&one.Message)) && !seen[one.Number] && len(part.Quarantined) < page.Rows {
 				seen[one.Number] = true
-				part.Apart = append(part.Apart, apartOf(s.Name, one))
+				part.Quarantined = append(part.Quarantined, quarantinedOf(s.Name, one))
 			}
 		}
 		part.Cut = part.Cut || len(list) == q.Limit
@@ -255,7 +255,7 @@ const (
 )
 
 // steps reads the steps of all sagas in one query.
-func (h *hunt) steps(ctx context.Context, s *page.Source, part *storyPart) error {
+func (h *search) steps(ctx context.Context, s *page.Source, part *storyPart) error {
 	if len(part.consumers) == 0 {
 		return nil
 	}

@@ -30,7 +30,7 @@ func (v *storyPage) HTML(p *page.Page) {
 				part.Source, page.Rows, page.Number(mostApart))
 		}
 		part.unpublished(p)
-		part.holders(p)
+		part.writeBlockers(p)
 	}
 	for i := range v.Parts {
 		for j := range v.Parts[i].Sagas {
@@ -42,8 +42,8 @@ func (v *storyPage) HTML(p *page.Page) {
 	}
 }
 
-// holders writes the messages that block progress, with the verb that unblocks each.
-func (part *storyPart) holders(p *page.Page) {
+// writeBlockers writes the messages that block progress, with the verb that unblocks each.
+func (part *storyPart) writeBlockers(p *page.Page) {
 	for i := range part.Kept {
 		m := &part.Kept[i]
 		if m.Waiting || m.DeadAt == nil && m.LastError == "" {
@@ -63,16 +63,16 @@ func (part *storyPart) holders(p *page.Page) {
 			page.Cut(page.FirstLine(m.LastError), 300))
 		if p.May(page.Act) {
 			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", part.Source,
-				"consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", seen(held)),
+				"consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", stateHash(held)),
 				page.Title(verb))
 		}
 		sel := only(held)
 		p.Put("<code>%s</code></p></div>\n",
 			page.Command(part.from.At, verb, &sel, held.Call != nil && held.Call.Outcome == ""))
 	}
-	if len(part.Apart) > 0 {
+	if len(part.Quarantined) > 0 {
 		p.Put("<section class=\"card\"><h2>In quarantine at %s</h2>\n", part.Source)
-		apartTable(p, part.Apart)
+		quarantineTable(p, part.Quarantined)
 		p.Put("</section>\n")
 	}
 }
@@ -115,7 +115,7 @@ func (part *storyPart) saga(p *page.Page, s *operate.SagaStanding) {
 		p.Put("<p class=\"note warn\">Step <b>%s</b> fails, attempt %d comes next: %s</p>\n", r.Step,
 			r.Attempt, page.Cut(page.FirstLine(r.Error), 300))
 	}
-	part.frees(p, s)
+	part.writeUnblocking(p, s)
 	undo := strings.ToUpper(s.UndoWord()[:1]) + s.UndoWord()[1:]
 	for _, more := range []struct {
 		what, between string
@@ -146,8 +146,8 @@ func (part *storyPart) saga(p *page.Page, s *operate.SagaStanding) {
 	p.Put("</section>\n")
 }
 
-// frees writes the verbs that make an orchestrated saga continue, in the order of its Commands.
-func (part *storyPart) frees(p *page.Page, s *operate.SagaStanding) {
+// writeUnblocking writes the verbs that make an orchestrated saga continue, in the order of its Commands.
+func (part *storyPart) writeUnblocking(p *page.Page, s *operate.SagaStanding) {
 	var verbs []operate.SagaVerb
 	if s.Stuck {
 		verbs = append(verbs, operate.RetrySaga)

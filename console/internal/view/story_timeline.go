@@ -63,8 +63,8 @@ func (part *storyPart) events(written map[string]bool) (out []event) {
 		part.keptEvents(&part.Kept[i].Message, add)
 	}
 	part.finishedEvents(add)
-	for i := range part.Apart {
-		a := &part.Apart[i]
+	for i := range part.Quarantined {
+		a := &part.Quarantined[i]
 		add(&a.At, a.Type+" went into quarantine: "+a.Why, a.Consumer, "warn")
 		add(a.Admitted, a.Type+" was admitted by "+a.By, a.Consumer, "")
 		add(a.Taken, a.Type+" was taken", a.Consumer, "")

@@ -71,15 +71,15 @@ func (f *findings) hold(ok bool, format string, args ...any) {
 	}
 }
 
-const maxTold = 5
+const maxDetails = 5
 
 func (f *findings) verdict(name, good string) Invariant {
 	i := Invariant{Name: name, OK: len(f.wrong) == 0, Checked: f.checked, Detail: good}
 	if !i.OK {
 		i.First, i.Breaches = f.wrong[0], len(f.wrong)
-		i.Detail = strings.Join(f.wrong[:min(len(f.wrong), maxTold)], "; ")
+		i.Detail = strings.Join(f.wrong[:min(len(f.wrong), maxDetails)], "; ")
 	}
-	if more := len(f.wrong) - maxTold; more > 0 {
+	if more := len(f.wrong) - maxDetails; more > 0 {
 		i.Detail += fmt.Sprintf("; and %d more", more)
 	}
 	return i

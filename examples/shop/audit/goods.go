@@ -55,7 +55,7 @@ func (b *books) bills() map[string]map[int64]*bill {
 	for _, c := range b.changes {
 		of := at(c.order, c.fee)
 		of.asked++
-		if c.stands() {
+		if c.applied() {
 			of.kept++
 		}
 	}
@@ -76,7 +76,7 @@ func (b *books) chargedOnce() Invariant {
 	var f findings
 	all, charged, back := b.bills(), 0, 0
 	for _, o := range b.orders {
-		ok, told := true, ""
+		ok, counts := true, ""
 		for _, cents := range slices.Sorted(maps.Keys(all[o.id])) {
 			n := all[o.id][cents]
 			charged, back = charged+n.charged, back+n.refunded
@@ -88,10 +88,10 @@ func (b *books) chargedOnce() Invariant {
 				good = good && n.charged == n.refunded
 			}
 			ok = ok && good
-			told += fmt.Sprintf("; %d cents: asked for %d times, charged %d times and refunded %d times",
+			counts += fmt.Sprintf("; %d cents: asked for %d times, charged %d times and refunded %d times",
 				cents, n.asked, n.charged, n.refunded)
 		}
-		f.hold(ok, "order %s is %s%s", o.id, o.state, told)
+		f.hold(ok, "order %s is %s%s", o.id, o.state, counts)
 		delete(all, o.id)
 	}
 	for id, bills := range all {
@@ -135,8 +135,8 @@ func (b *books) movedOnce() Invariant {
 	return f.verdict("moved_once", fmt.Sprintf("%d moves at the gateway", len(b.moves)))
 }
 
-// stockConserved checks that the reserved stock equals the items that orders hold. An order holds all its items, or none:
-// a cancelled order, or one whose items are not reserved yet.
+// stockConserved checks that the reserved stock equals the items that orders hold. An order holds all its
+// items, or none if it is cancelled or they are not reserved yet.
 func (b *books) stockConserved() Invariant {
 	var f findings
 	held, aside := map[string]map[string]int64{}, map[string]int64{}
@@ -187,7 +187,7 @@ func (b *books) ordersEnded() Invariant {
 		f.hold(answer != "", "order %s: the cancel request has no answer", id)
 	}
 	for _, c := range b.changes {
-		f.hold(c.stands() || c.void(), "order %s: its change to %s is not complete",
+		f.hold(c.applied() || c.reverted(), "order %s: its change to %s is not complete",
 			c.order, c.address)
 	}
 	b.sagasEnded(&f)

@@ -35,8 +35,8 @@ func (b *books) mailedOnce() Invariant {
 		if o.ended() {
 			want = 1
 		}
-		told := b.mails[o.id]
-		f.hold(told == want, "order %s is %s: %d mails instead of %d", o.id, o.state, told, want)
+		recorded := b.mails[o.id]
+		f.hold(recorded == want, "order %s is %s: %d mails instead of %d", o.id, o.state, recorded, want)
 		if b.mailbox == nil {
 			continue
 		}
@@ -58,6 +58,6 @@ func (b *books) mailedOnce() Invariant {
 	if others := len(b.mailbox) - explained; others > 0 {
 		f.hold(false, "the mail server has delivered %d mails that belong to no order", others)
 	}
-	seen := fmt.Sprintf("%d customers told, %d mails delivered", len(b.mails), len(b.mailbox))
+	seen := fmt.Sprintf("%d mails recorded, %d delivered", len(b.mails), len(b.mailbox))
 	return f.verdict("mailed_once", seen)
 }

@@ -12,11 +12,11 @@ type change struct {
 	paid, taken, refused, undone bool
 }
 
-// stands reports whether the change was applied and paid.
-func (c change) stands() bool { return c.paid && c.taken && !c.refused }
+// applied reports whether the change was applied and paid.
+func (c change) applied() bool { return c.paid && c.taken && !c.refused }
 
-// void reports whether the change was refused and is not paid.
-func (c change) void() bool { return c.refused && c.undone }
+// reverted reports whether the change was refused and is not paid.
+func (c change) reverted() bool { return c.refused && c.undone }
 
 type dispatch struct {
 	order, state, address string
@@ -76,7 +76,7 @@ func (b *books) shippedOnce() Invariant {
 	}
 	last := map[string]change{}
 	for _, c := range b.changes { // by number
-		if c.stands() {
+		if c.applied() {
 			last[c.order] = c
 		}
 	}

@@ -135,7 +135,7 @@ func undoes(service, kind string) bool {
 // step, one has a note if the step was undone. Steps are counted for the order and for each of its changes.
 func (b *books) effectOnce() Invariant {
 	var f findings
-	said := b.messages()
+	sent := b.messages()
 	type work struct {
 		order  string
 		change bool
@@ -152,14 +152,14 @@ func (b *books) effectOnce() Invariant {
 			}
 			of := notes[id]
 			delete(notes, id)
-			if said[id].kind == "" && undoesAny(s.name) {
+			if sent[id].kind == "" && undoesAny(s.name) {
 				continue // unknown whether there was something to undo
 			}
-			if undoes(s.name, said[id].kind) {
-				undone[work{said[id].key, said[id].kind == changeRefused}] += len(of)
+			if undoes(s.name, sent[id].kind) {
+				undone[work{sent[id].key, sent[id].kind == changeRefused}] += len(of)
 				want = min(want, len(of))
 			}
-			f.hold(len(of) == want, "%s: %s has %d effects instead of %d of message %s", said[id].about(),
+			f.hold(len(of) == want, "%s: %s has %d effects instead of %d of message %s", sent[id].about(),
 				s.name, len(of), want, id.id)
 		}
 		for of, state := range s.steps {

@@ -127,7 +127,7 @@ func Story(ctx context.Context, databases map[string]table.DB, order string) ([]
 	if r.err != nil {
 		return nil, fmt.Errorf("story of order %s: %w", order, r.err)
 	}
-	return told(all, "", 0), nil
+	return causedBy(all, "", 0), nil
 }
 
 func takers(r *reader, id string) (out []Taken) {
@@ -155,12 +155,12 @@ func when(s string) time.Time {
 	return time.Time{}
 }
 
-// told returns the messages caused by cause, each followed by those it caused.
-func told(all []Chapter, cause string, depth int) (out []Chapter) {
+// causedBy returns the messages caused by cause, each followed by those it caused.
+func causedBy(all []Chapter, cause string, depth int) (out []Chapter) {
 	for _, c := range all {
 		if c.Cause == cause {
 			c.Depth = depth
-			out = append(append(out, c), told(all, c.ID, depth+1)...)
+			out = append(append(out, c), causedBy(all, c.ID, depth+1)...)
 		}
 	}
 	return out

@@ -57,7 +57,7 @@ func (s *Order[TTx]) Handler() http.Handler {
 	}
 	mux.HandleFunc("POST /orders/{id}/cancel", func(w http.ResponseWriter, r *http.Request) {
 		fresh, err := s.Cancel(r.Context(), r.PathValue("id"))
-		s.wished(w, r, fresh, err)
+		s.replyStatus(w, r, fresh, err)
 	})
 	mux.HandleFunc("PUT /orders/{id}/address", func(w http.ResponseWriter, r *http.Request) {
 		var body struct{ Address string }
@@ -68,14 +68,14 @@ func (s *Order[TTx]) Handler() http.Handler {
 			return
 		}
 		fresh, err := s.Change(r.Context(), r.PathValue("id"), body.Address)
-		s.wished(w, r, fresh, err)
+		s.replyStatus(w, r, fresh, err)
 	})
 	// protects against requests from other sites
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
-// wished answers a cancel or change request with the order's status.
-func (s *Order[TTx]) wished(w http.ResponseWriter, r *http.Request, fresh bool, err error) {
+// replyStatus answers a cancel or change request with the order's status.
+func (s *Order[TTx]) replyStatus(w http.ResponseWriter, r *http.Request, fresh bool, err error) {
 	if err != nil {
 		answer(w, r, 0, nil, err)
 		return

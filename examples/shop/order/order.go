@@ -110,36 +110,36 @@ func (s *Order[TTx]) Listen(in *inbox.Inbox[TTx]) {
 		s.events.StockReserved, s.events.StockShort, s.events.StockReleased,
 		s.events.ParcelShipped, s.events.ParcelFailed, s.events.ParcelStopped, s.events.ParcelGone,
 	} {
-		journal.On(in, s.journal, e, s.hear)
+		journal.On(in, s.journal, e, s.recordEvent)
 	}
 	for _, e := range []skald.Event[event.Change]{
 		s.events.ChangePaid, s.events.ChangeDeclined, s.events.ChangeTaken, s.events.ChangeRefused,
 		s.events.ChangeUndone,
 	} {
-		journal.On(in, s.journal, e, s.hearChange)
+		journal.On(in, s.journal, e, s.recordChange)
 	}
 }
 
 // Entities returns none: hear locks the order's row.
 func (s *Order[TTx]) Entities(skald.Message) []store.Lock { return nil }
 
-// hear records a fact about an order.
-func (s *Order[TTx]) hear(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
+// recordEvent records a fact about an order.
+func (s *Order[TTx]) recordEvent(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
 	db, id := s.home.DB(tx), m.Value.ID
 	if s.saga != nil { // first: the saga's functions lock the saga before the order, too
 		if _, err := s.saga.orders.Answer(ctx, tx, id, m.Message); err != nil {
 			return err
 		}
 	}
-	switch n, err := db.Exec(ctx, s.sql["Hear"], id, m.Type); {
+	switch n, err := db.Exec(ctx, s.sql["RecordEvent"], id, m.Type); {
 	case err != nil:
-		return fmt.Errorf("hear %s: %w", m.Type, err)
+		return fmt.Errorf("record %s: %w", m.Type, err)
 	case n == 0:
 		return skald.Reject(fmt.Errorf("%s of %q: %w", m.Type, id, ErrUnknown))
 	}
 	if m.Type == event.ParcelStopped || m.Type == event.ParcelGone {
 		if _, err := db.Exec(ctx, s.sql["AnswerCancellation"], id, m.Type); err != nil {
-			return fmt.Errorf("hear %s: %w", m.Type, err)
+			return fmt.Errorf("record %s: %w", m.Type, err)
 		}
 	}
 	return s.advance(ctx, tx, m.Value.Order)
@@ -182,7 +182,7 @@ func (s *Order[TTx]) move(ctx context.Context, tx TTx, o event.Order, reason str
 }
 
 func (s *Order[TTx]) heard(ctx context.Context, db table.DB, id string) (now State, f Facts, err error) {
-	err = table.All(ctx, db, s.sql["Heard"], []any{id}, func(row table.Row) error {
+	err = table.All(ctx, db, s.sql["Facts"], []any{id}, func(row table.Row) error {
 		var some bool
 		var c ChangeFacts
 		err := row.Scan((*string)(&now), &f.Taken, &f.Declined, &f.Refunded,

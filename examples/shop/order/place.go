@@ -163,5 +163,5 @@ func (s *Order[TTx]) Status(ctx context.Context, id string) (Status, error) {
 	if len(out.History) == 0 {
 		return out, ErrNotFound
 	}
-	return out, s.wishes(ctx, &out)
+	return out, s.addRequests(ctx, &out)
 }

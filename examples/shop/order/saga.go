@@ -106,8 +106,8 @@ func (s *Order[TTx]) end(ctx context.Context, tx TTx, o event.Order, as State) e
 	return s.move(ctx, tx, o, reason, append(slices.DeleteFunc(next(now, facts), State.Ended), as)...)
 }
 
-// turnBack cancels the saga of an order. If that is too late, Fulfilment answers so.
-func (s *Order[TTx]) turnBack(ctx context.Context, tx TTx, id string) error {
+// cancelSaga cancels the saga of an order. If that is too late, Fulfilment answers so.
+func (s *Order[TTx]) cancelSaga(ctx context.Context, tx TTx, id string) error {
 	if s.saga == nil {
 		return nil
 	}

@@ -48,8 +48,8 @@ type ChangeFacts struct {
 	Taken, Refused         bool // Fulfilment
 }
 
-func (c ChangeFacts) stands() bool { return c.Paid && c.Taken && !c.Refused }
-func (c ChangeFacts) void() bool   { return c.Refused && c.Undone }
+func (c ChangeFacts) applied() bool  { return c.Paid && c.Taken && !c.Refused }
+func (c ChangeFacts) reverted() bool { return c.Refused && c.Undone }
 
 // answer returns the answer for the customer.
 func (c ChangeFacts) answer() string {
@@ -66,8 +66,8 @@ func (c ChangeFacts) answer() string {
 
 // with returns f with the facts of a change.
 func (f Facts) with(c ChangeFacts) Facts {
-	f.Changing = f.Changing || !c.stands() && !c.void()
-	f.Changed = f.Changed || c.stands()
+	f.Changing = f.Changing || !c.applied() && !c.reverted()
+	f.Changed = f.Changed || c.applied()
 	return f
 }
 

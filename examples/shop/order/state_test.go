@@ -181,14 +181,14 @@ func TestAnswerToAChange(t *testing.T) {
 	for _, change := range changes() {
 		var all told
 		for _, s := range change.says {
-			if c := all.c; c.stands() && change.answer == "taken" || c.void() {
+			if c := all.c; c.applied() && change.answer == "taken" || c.reverted() {
 				t.Errorf("%v: all is said before %s", change.says, s)
 			}
 			facts()[s].set(&all)
 		}
-		if c := all.c; c.answer() != change.answer || c.stands() != (change.answer == "taken") ||
-			c.void() == c.stands() {
-			t.Errorf("%v: %s, stands %t, void %t", change.says, c.answer(), c.stands(), c.void())
+		if c := all.c; c.answer() != change.answer || c.applied() != (change.answer == "taken") ||
+			c.reverted() == c.applied() {
+			t.Errorf("%v: %s, applied %t, reverted %t", change.says, c.answer(), c.applied(), c.reverted())
 		}
 	}
 	if got := (ChangeFacts{Paid: true}).answer(); got != "asked" {

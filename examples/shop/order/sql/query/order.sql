@@ -24,7 +24,7 @@ SELECT sku, quantity, cents FROM /*schema*/order_items WHERE order_id = $1 ORDER
 SELECT o.state, o.reason, h.state, h.at FROM /*schema*/orders o JOIN /*schema*/order_history h ON h.order_id = o.id
 WHERE o.id = $1 ORDER BY h.step;
 
--- name: Hear
+-- name: RecordEvent
 -- Locks the order: later reads in this transaction return the latest data.
 UPDATE /*schema*/orders SET
     taken    = taken    OR $2 = 'payment.taken',
@@ -41,7 +41,7 @@ WHERE id = $1;
 UPDATE /*schema*/cancellations SET answer = CASE WHEN $2 = 'parcel.stopped' THEN 'stopped' ELSE 'gone' END
 WHERE order_id = $1;
 
--- name: Heard
+-- name: Facts
 -- One row for each change of the order, or one row if it has none.
 SELECT o.state, o.taken, o.declined, o.refunded, o.reserved, o.short, o.released, o.shipped, o.failed,
     c.order_id IS NOT NULL, COALESCE(c.answer = 'stopped', FALSE), COALESCE(c.answer = 'gone', FALSE),
@@ -70,7 +70,7 @@ SELECT number, address FROM /*schema*/changes WHERE order_id = $1 ORDER BY numbe
 -- name: AskToChange
 INSERT INTO /*schema*/changes (order_id, number, address, fee) VALUES ($1, $2, $3, $4);
 
--- name: HearChange
+-- name: RecordChange
 UPDATE /*schema*/changes SET
     paid     = paid     OR $3 = 'change.paid',
     declined = declined OR $3 = 'change.declined',

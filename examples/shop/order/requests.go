@@ -27,7 +27,7 @@ type Changed struct {
 // Cancel requests the cancellation of an order. A row at Fulfilment decides whether it comes before the
 // parcel leaves. A repeat has no effect (fresh is false).
 func (s *Order[TTx]) Cancel(ctx context.Context, id string) (fresh bool, err error) {
-	err = s.wish(ctx, id, s.turnBack, func(tx TTx, o Summary) error {
+	err = s.withOrder(ctx, id, s.cancelSaga, func(tx TTx, o Summary) error {
 		n, err := s.home.DB(tx).Exec(ctx, s.sql["AskToCancel"], id, table.Time(s.o.Now()))
 		switch fresh = n == 1; {
 		case err != nil || !fresh:
@@ -46,7 +46,7 @@ func (s *Order[TTx]) Cancel(ctx context.Context, id string) (fresh bool, err err
 // Change requests that an order be sent to another address, for a fee. A repeat with the same address has
 // no effect (fresh is false).
 func (s *Order[TTx]) Change(ctx context.Context, id, address string) (fresh bool, err error) {
-	err = s.wish(ctx, id, nil, func(tx TTx, o Summary) error {
+	err = s.withOrder(ctx, id, nil, func(tx TTx, o Summary) error {
 		db := s.home.DB(tx)
 		var number int64
 		var last, cancelled string
@@ -77,9 +77,9 @@ func (s *Order[TTx]) Change(ctx context.Context, id, address string) (fresh bool
 	return fresh, nil
 }
 
-// wish runs do in a transaction that has locked the order. first runs before the lock, in the same
+// withOrder runs do in a transaction that has locked the order. first runs before the lock, in the same
 // transaction.
-func (s *Order[TTx]) wish(ctx context.Context, id string,
+func (s *Order[TTx]) withOrder(ctx context.Context, id string,
 	first func(ctx context.Context, tx TTx, id string) error,
 	do func(tx TTx, o Summary) error,
 ) error {
@@ -101,24 +101,24 @@ func (s *Order[TTx]) wish(ctx context.Context, id string,
 	})
 }
 
-// hearChange records a result of Payment or Fulfilment about a change. The order may have waited for it to
+// recordChange records a result of Payment or Fulfilment about a change. The order may have waited for it to
 // end.
-func (s *Order[TTx]) hearChange(ctx context.Context, tx TTx, m skald.Received[event.Change]) error {
+func (s *Order[TTx]) recordChange(ctx context.Context, tx TTx, m skald.Received[event.Change]) error {
 	db, c := s.home.DB(tx), m.Value
 	if _, err := db.Exec(ctx, s.sql["Lock"], c.ID); err != nil {
 		return fmt.Errorf("lock order: %w", err)
 	}
-	switch n, err := db.Exec(ctx, s.sql["HearChange"], c.ID, c.Number, m.Type); {
+	switch n, err := db.Exec(ctx, s.sql["RecordChange"], c.ID, c.Number, m.Type); {
 	case err != nil:
-		return fmt.Errorf("hear %s: %w", m.Type, err)
+		return fmt.Errorf("record %s: %w", m.Type, err)
 	case n == 0:
 		return skald.Reject(fmt.Errorf("%s %d of %q: %w", m.Type, c.Number, c.ID, ErrUnknown))
 	}
 	return s.advance(ctx, tx, c.Order)
 }
 
-// wishes adds the customer's requests and their answers to a status.
-func (s *Order[TTx]) wishes(ctx context.Context, out *Status) error {
+// addRequests adds the customer's requests and their answers to a status.
+func (s *Order[TTx]) addRequests(ctx context.Context, out *Status) error {
 	err := s.home.Read.QueryRow(ctx, s.sql["Cancellation"], out.ID).Scan(&out.Cancellation)
 	switch {
 	case err == nil && out.Cancellation == "":
