@@ -186,7 +186,7 @@ func testWithoutKey(t *testing.T, s *suite) {
 	used := map[string]bool{}
 	m := s.join(t, b, "g", topic)
 	for i := range 64 {
-		publish(t, b, message(topic, "", i)) // one call each, because a driver may keep the messages of a call together
+		publish(t, b, message(topic, "", i)) // separate calls: a driver may keep one call together
 	}
 	for _, d := range m.take(t, 64) {
 		if d.Key != nil {

@@ -84,6 +84,6 @@ func moves(t *testing.T, dir string) (n int) {
 		return 0 // the file does not exist yet
 	}
 	defer func() { _ = db.Close() }()
-	_ = db.QueryRowContext(t.Context(), "SELECT count(*) FROM gateway_moves").Scan(&n) // the tables may not exist yet
+	_ = db.QueryRowContext(t.Context(), "SELECT count(*) FROM gateway_moves").Scan(&n) // or no tables yet
 	return n
 }

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	backlogEvery   = 30 * time.Second // one component queries its database at most this often, with any number of collectors
+	backlogEvery   = 30 * time.Second // between queries of one component, with any number of collectors
 	backlogTimeout = 5 * time.Second
 	backlogShare   = 50 // and for at most 1/50 of the time, if queries are slow
 )

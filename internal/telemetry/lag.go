@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const lagEvery = 15 * time.Second // one component queries its broker at most this often, with any number of collectors
+const lagEvery = 15 * time.Second // between queries of one component, with any number of collectors
 
 // Lagger returns how many messages of each topic wait for a consumer at the broker. It returns ErrNotMine
 // for a consumer that this process does not report.

@@ -61,13 +61,15 @@ func plain(n *big.Rat) string {
 
 func (c *comparison) least(path, what string, r, w *big.Rat) {
 	if r != nil && (w == nil || w.Cmp(r) < 0) {
-		c.report(path, what+" of the reader is above the writer's", "reader %s, writer %s", plain(r), plain(w))
+		c.report(path, what+" of the reader is above the writer's", "reader %s, writer %s",
+			plain(r), plain(w))
 	}
 }
 
 func (c *comparison) most(path, what string, r, w *big.Rat) {
 	if r != nil && (w == nil || w.Cmp(r) > 0) {
-		c.report(path, what+" of the reader is below the writer's", "reader %s, writer %s", plain(r), plain(w))
+		c.report(path, what+" of the reader is below the writer's", "reader %s, writer %s",
+			plain(r), plain(w))
 	}
 }
 

@@ -136,8 +136,8 @@ func (w *weighing) items(s *jsonschema.Schema, v []any) (n int) {
 	return n
 }
 
-// alwaysFast reports whether every payload is fast to validate: the schema is not recursive, and few paths lead
-// from its root to its parts.
+// alwaysFast reports whether every payload is fast to validate: the schema is not recursive, and few paths
+// lead from its root to its parts.
 func alwaysFast(root *node) bool {
 	const mostWays = 1000
 	known := map[*node]int{}

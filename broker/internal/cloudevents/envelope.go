@@ -222,7 +222,8 @@ func (p *places) data(m *skald.Message) (data []byte, keyed bool, err error) {
 	}
 	object, err := fields(m.Data)
 	if err != nil {
-		return nil, false, fmt.Errorf("%w: the envelope maps to a field of the value: %w", ErrCannotCarry, err)
+		return nil, false, fmt.Errorf("%w: the envelope maps to a field of the value: %w",
+			ErrCannotCarry, err)
 	}
 	empty := len(object) == 0
 	var added bytes.Buffer

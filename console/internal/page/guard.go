@@ -134,7 +134,7 @@ func (g *Guard) whoIs(r *http.Request) (Who, error) {
 func sameOrigin(r *http.Request) error {
 	foreign := NewRefusal(http.StatusForbidden, "the request comes from another site")
 	switch r.Header.Get("Sec-Fetch-Site") {
-	case "same-origin": // pages cannot set this header; a proxy may change the host that Origin is compared with
+	case "same-origin": // pages cannot set this header; a proxy may change Host
 		return nil
 	case "", "none":
 	default:

@@ -92,7 +92,8 @@ func (q *Request) Render(w http.ResponseWriter, v View, err error) {
 		if !errors.As(err, &refusal) {
 			q.log.ErrorContext(q.Context(), "console", "path", q.URL.Path, "error", err)
 		}
-		code, v = refusal.Code, &Failure{Status: refusal.Code, Title: http.StatusText(refusal.Code), Detail: refusal.What}
+		code, v = refusal.Code, &Failure{Status: refusal.Code, Title: http.StatusText(refusal.Code),
+			Detail: refusal.What}
 	}
 	if c, ok := v.(interface{ Code() int }); ok {
 		code = c.Code()

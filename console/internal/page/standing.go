@@ -146,7 +146,8 @@ func (s *Standing) findings(from *store.Status) {
 	report(missed > 0, "SkaldRelayGone", relay, "%d of %d shards have no relay", missed, s.Shards)
 	report(s.Oldest > time.Minute, "SkaldOutboxOld", skald.Failed,
 		"the oldest message has waited to be published for %s", Ago(s.Oldest))
-	report(s.Deferred > 0, "SkaldDeferred", skald.Doubtful, "the broker refused messages: %d wait", s.Deferred)
+	report(s.Deferred > 0, "SkaldDeferred", skald.Doubtful, "the broker refused messages: %d wait",
+		s.Deferred)
 	report(from.Retained > 9*24*time.Hour, "SkaldRetentionStalled", skald.Doubtful,
 		"the oldest row of the outbox is %s old", Ago(from.Retained))
 	for _, k := range from.Kept {
@@ -155,7 +156,8 @@ func (s *Standing) findings(from *store.Status) {
 		report(k.Dead > 0, "SkaldDead", skald.Failed, "%s: %s dead letters", k.Consumer, Counted(k.Dead))
 		report(k.Conflicts > 0, "SkaldConflict", skald.Doubtful, "%s: %d messages in conflict", k.Consumer,
 			k.Conflicts)
-		report(k.TooOld > 0, "SkaldTooOld", skald.Doubtful, "%s: %d messages are too old", k.Consumer, k.TooOld)
+		report(k.TooOld > 0, "SkaldTooOld", skald.Doubtful, "%s: %d messages are too old", k.Consumer,
+			k.TooOld)
 		report(k.Called > 5*time.Minute, "SkaldCallUnsettled", skald.Doubtful,
 			"%s: an external call has been unsettled for %s", k.Consumer, Ago(k.Called))
 	}

@@ -232,8 +232,8 @@ func (v *plan) sample(p *page.Page) {
 		quarantineTable(p, v.Quarantined)
 		p.Put("<p class=\"dim\">Commands that show their payloads, and the ones that were handled instead:</p>\n")
 		for i := range v.Quarantined {
-			p.Put("<p><code>%s</code></p>\n", page.LookCommand(v.at.At, v.Quarantined[i].Consumer, v.Quarantined[i].From,
-				v.Quarantined[i].ID))
+			m := &v.Quarantined[i]
+			p.Put("<p><code>%s</code></p>\n", page.LookCommand(v.at.At, m.Consumer, m.From, m.ID))
 		}
 		p.Put("</section>\n")
 	}

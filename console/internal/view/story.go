@@ -90,28 +90,28 @@ func storyOf(q *page.Request, asked string) (*storyPage, error) {
 	for _, a := range away {
 		gone[a.Source] = true
 	}
-	search := &search{asked: v.Asked, sagas: []string{string(key)}, keys: [][]byte{key}}
+	by := &search{asked: v.Asked, sagas: []string{string(key)}, keys: [][]byte{key}}
 	of := map[string][]operate.SagaStanding{}
 	for _, g := range sagas {
 		of[g.Name] = g.Is
-		search.correlations = append(search.correlations, correlationsOf(g.Is)...)
+		by.correlations = append(by.correlations, correlationsOf(g.Is)...)
 		for i := range g.Is {
-			search.keys = append(search.keys, g.Is[i].Keys...)
-			if id := g.Is[i].ID; id != "" && len(search.sagas) <= mostSagasOfKey {
-				search.sagas = append(search.sagas, id)
+			by.keys = append(by.keys, g.Is[i].Keys...)
+			if id := g.Is[i].ID; id != "" && len(by.sagas) <= mostSagasOfKey {
+				by.sagas = append(by.sagas, id)
 			}
 		}
 	}
-	slices.SortFunc(search.keys, bytes.Compare)
-	search.keys = slices.CompactFunc(search.keys, bytes.Equal)
+	slices.SortFunc(by.keys, bytes.Compare)
+	by.keys = slices.CompactFunc(by.keys, bytes.Equal)
 	parts, away := page.Each(q.Context(), q.Sources, "",
 		func(ctx context.Context, s *page.Source) (storyPart, error) {
 			if gone[s.Name] {
 				return storyPart{}, page.ErrBusy // it is listed already
 			}
-			part, err := search.look(ctx, s)
+			part, err := by.look(ctx, s)
 			if err == nil {
-				search.outbox(ctx, s, &part, func(err error) string { return q.Sources.Why(ctx, s.Name, err) })
+				by.outbox(ctx, s, &part, func(err error) string { return q.Sources.Why(ctx, s.Name, err) })
 			}
 			return part, err
 		})
@@ -229,14 +229,15 @@ func (h *search) kept(ctx context.Context, s *page.Source, part *storyPart,
 func (h *search) quarantined(ctx context.Context, s *page.Source, part *storyPart) error {
 	seen := map[int64]bool{}
 	for _, q := range []store.Query{{ID: h.asked, Bare: true, Limit: page.Rows},
-		{Bare: true, Limit: mostApart}} {
+		{Bare: true, Limit: mostQuarantined}} {
 		list, err := store.ListQuarantined(ctx, s.DB, q)
 		if err != nil {
 			return err
 		}
 		for i := range list {
 			one := &list[i]
-			if (q.ID != "" || h.means(&one.Message)) && !seen[one.Number] && len(part.Quarantined) < page.Rows {
+			found := q.ID != "" || h.means(&one.Message)
+			if found && !seen[one.Number] && len(part.Quarantined) < page.Rows {
 				seen[one.Number] = true
 				part.Quarantined = append(part.Quarantined, quarantinedOf(s.Name, one))
 			}
@@ -246,7 +247,7 @@ func (h *search) quarantined(ctx context.Context, s *page.Source, part *storyPar
 	return nil
 }
 
-const mostApart = 1000 // messages in quarantine to scan
+const mostQuarantined = 1000 // messages in quarantine to scan
 
 const (
 	mostConsumers  = 20 // the most consumers with steps and marks to read

@@ -123,8 +123,8 @@ func (part *storyPart) finishedEvents(add func(at *time.Time, what, where, grade
 			if c.Outcome != "" {
 				outcome = "its outcome is stored"
 			}
-			add(&c.Since, fmt.Sprintf("%s made an external call with the key %s: %s", part.held[i].Message.Type,
-				page.Cut(c.Key, 80), outcome), part.held[i].Consumer, "warn")
+			add(&c.Since, fmt.Sprintf("%s made an external call with the key %s: %s",
+				part.held[i].Message.Type, page.Cut(c.Key, 80), outcome), part.held[i].Consumer, "warn")
 		}
 	}
 }

@@ -27,7 +27,7 @@ func (v *storyPage) HTML(p *page.Page) {
 		}
 		if part.Cut {
 			p.Put("<p class=\"note warn\">%s has more than is shown: the first %d of a key, and those of the key or correlation among the first %s in quarantine.</p>\n",
-				part.Source, page.Rows, page.Number(mostApart))
+				part.Source, page.Rows, page.Number(mostQuarantined))
 		}
 		part.unpublished(p)
 		part.writeBlockers(p)

@@ -21,6 +21,6 @@ func (e *Events) Placing() (*flow.Flow, error) {
 		flow.Fail(e.PaymentDeclined, e.StockShort, e.ParcelFailed, e.ParcelStopped),
 		flow.Undo(e.PaymentTaken, e.PaymentRefunded).Within(time.Hour),
 		flow.Undo(e.StockReserved, e.StockReleased).Within(time.Hour),
-		flow.Undo(e.ParcelShipped, e.ParcelStopped), // before it leaves: Fulfilment stops no parcel that has left
+		flow.Undo(e.ParcelShipped, e.ParcelStopped), // a parcel that has left cannot be stopped
 		flow.End(e.OrderConfirmed, e.OrderCancelled))
 }

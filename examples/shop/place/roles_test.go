@@ -125,7 +125,8 @@ func (s *roleShop) add(name string) {
 	}
 	user, app := s.login("app", schema)
 	_, carrier := s.login("relay", schema)
-	s.owned(user, schema, name != "order") // order is also called over HTTP, without a message that names a tenant
+	// Order is also called over HTTP, without a message that names a tenant.
+	s.owned(user, schema, name != "order")
 	o := &service.Options{Prefix: "test"}
 	o.Inbox.Transaction.Settings = func(m skald.Message) []store.Setting {
 		if strings.HasPrefix(m.Source, "/") && strings.Contains(m.Topic, "test.") {
