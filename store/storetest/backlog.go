@@ -49,7 +49,7 @@ func (s *suite[TTx]) backlogPending() {
 	for i := range 5 {
 		m := message("early", i)
 		m.Time = time.Now().Add(-time.Hour)
-		s.say(m)
+		s.insert(m)
 	}
 	s.pending(5)
 	if b := s.backlog(); b.Oldest < 59*time.Minute || b.Oldest > 2*time.Hour {
@@ -61,12 +61,12 @@ func (s *suite[TTx]) backlogPending() {
 	s.pending(3)
 	s.cover(store.Cursor{Base: first, Tip: first})
 	s.pending(0)
-	s.say(message("late", 1))
+	s.insert(message("late", 1))
 	s.pending(1)
 }
 
 func (s *suite[TTx]) backlogAside() {
-	s.say(message("a", 1), message("b", 2))
+	s.insert(message("a", 1), message("b", 2))
 	tip, rows := s.since("")
 	s.setAside(store.DeferredRow{Row: rows[0], Attempts: 1, Why: "too large"})
 	s.cover(store.Cursor{Base: tip, Tip: tip})
@@ -102,7 +102,7 @@ func (s *suite[TTx]) backlogRetained() {
 	for i := range 3 {
 		m := message("old", i)
 		m.Time = time.Now().Add(-9 * day)
-		s.say(m)
+		s.insert(m)
 	}
 	s.db.Age(s, 9*day)
 	if b := s.backlog(); b.Retained < 8*day {

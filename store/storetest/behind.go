@@ -137,5 +137,5 @@ func (s *suite[TTx]) parkedBarredDeath() {
 	}
 	s.apply(dies(parked("l", 5), "free"))
 	s.stands(arriving(parked("l", 6)), store.Behind)
-	s.stoodAs(taking("free"), store.StepDead)
+	s.wantStep(taking("free"), store.StepDead)
 }

@@ -29,7 +29,7 @@ func heavy(n int) (out []skald.Message) {
 // windowBytes checks that a page ends at the limit of bytes, and that the next one continues there.
 func (s *suite[TTx]) windowBytes() {
 	ms := heavy(2*perPage + 1)
-	s.say(ms...)
+	s.insert(ms...)
 	w := store.Window{Tip: s.tick("")}
 	var got []store.Row
 	for n := 0; ; n++ {
@@ -54,7 +54,7 @@ func (s *suite[TTx]) windowBytes() {
 func (s *suite[TTx]) asideBytes() {
 	base, _ := s.since(s.base)
 	ms := heavy(perPage + 1)
-	s.say(ms...)
+	s.insert(ms...)
 	_, rows := s.since(base)
 	for i, r := range rows {
 		a := store.DeferredRow{Row: r}
@@ -76,7 +76,7 @@ func (s *suite[TTx]) asideBytes() {
 
 // asideLarge checks that the replacement of a row that is too large is deferred unchanged.
 func (s *suite[TTx]) asideLarge() {
-	r := s.sayOne(message("k", 1))
+	r := s.insertOne(message("k", 1))
 	r.Large, r.Type, r.Data = &store.Large{Bytes: 1 << 30, SHA256: "ab"}, "", nil
 	s.setAside(store.DeferredRow{Row: r, Attempts: 1, Why: "too large"})
 	got := s.retry(10)
@@ -160,7 +160,7 @@ func (s *suite[TTx]) windowUneven() {
 		m.Subject = strconv.Itoa(i)
 		ms = append(ms, m)
 	}
-	s.say(ms...)
+	s.insert(ms...)
 	w := store.Window{Tip: s.tick("")}
 	var got []store.Row
 	for done := false; !done; {

@@ -24,11 +24,11 @@ func (s *suite[TTx]) takenOnce(m store.Mark) {
 	u := s.begin(s.d, intake(m))
 	s.found(u, store.Fresh)
 	s.commit(u)
-	s.notAgain(m, store.Done)
+	s.wantRepeat(m, store.Done)
 }
 
-// notAgain repeats a message, alone and with another.
-func (s *suite[TTx]) notAgain(m store.Mark, as store.Outcome) {
+// wantRepeat repeats a message, alone and with another.
+func (s *suite[TTx]) wantRepeat(m store.Mark, as store.Outcome) {
 	s.Helper()
 	u := s.begin(s.db.Driver(s), intake(m))
 	s.found(u, as)
@@ -49,11 +49,11 @@ func (s *suite[TTx]) clockProducers() {
 	s.takenOnce(ahead)
 	s.db.Age(s, 29*day)
 	s.maintain()
-	s.notAgain(behind, store.Done)
-	s.notAgain(ahead, store.Done)
+	s.wantRepeat(behind, store.Done)
+	s.wantRepeat(ahead, store.Done)
 	s.db.Age(s, 2*day) // by its arrival it would be deleted now, with a floor below its ID
 	s.maintain()
-	s.notAgain(ahead, store.Done)
+	s.wantRepeat(ahead, store.Done)
 	s.seen(behind, store.Fresh)
 }
 
@@ -64,16 +64,16 @@ func (s *suite[TTx]) clockStepsBack() {
 	s.takenOnce(old)
 	s.db.Age(s, -wrong)
 	s.maintain()
-	s.notAgain(old, store.Done)
+	s.wantRepeat(old, store.Done)
 	s.db.Age(s, 31*day)
 	s.maintain()
-	s.notAgain(old, store.Done)
+	s.wantRepeat(old, store.Done)
 	s.db.Age(s, wrong)
 	s.until("the mark goes", func() bool {
 		s.maintain()
 		return s.db.Count(s).Marks == 0
 	})
-	s.notAgain(old, store.TooOld)
+	s.wantRepeat(old, store.TooOld)
 }
 
 // clockStepsAhead runs the retention while the store's clock is ahead, then corrects the clock. A message
@@ -88,7 +88,7 @@ func (s *suite[TTx]) clockStepsAhead() {
 		return s.db.Count(s).Marks == 0
 	})
 	s.db.Age(s, -wrong)
-	s.notAgain(old, store.TooOld)
+	s.wantRepeat(old, store.TooOld)
 	later := mark()
 	later.ID = since()
 	s.takenOnce(later)
@@ -110,5 +110,5 @@ func (s *suite[TTx]) clockFloorStays() {
 	forgotten(first, 31*day)
 	s.db.Age(s, -66*day)
 	forgotten(second, 35*day)
-	s.notAgain(first, store.TooOld)
+	s.wantRepeat(first, store.TooOld)
 }

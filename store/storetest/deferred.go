@@ -89,11 +89,11 @@ func (s *suite[TTx]) wantRetry(want ...string) {
 	}
 }
 
-// sayOne writes m and reads its row.
-func (s *suite[TTx]) sayOne(m skald.Message) store.Row {
+// insertOne writes m and reads its row.
+func (s *suite[TTx]) insertOne(m skald.Message) store.Row {
 	s.Helper()
 	base, _ := s.since(s.base)
-	s.say(m)
+	s.insert(m)
 	tip, got := s.since(base)
 	s.base = tip
 	if len(got) != 1 {
@@ -109,7 +109,7 @@ func (s *suite[TTx]) run(key []byte, attempts ...int) (out []store.Row) {
 	for i, n := range attempts {
 		m := message("", i)
 		m.Key, m.Subject = key, fmt.Sprint(strings.Trim(fmt.Sprintf("%+q", key), `"`), i+1)
-		a := store.DeferredRow{Row: s.sayOne(m), Attempts: n, Why: "refused"}
+		a := store.DeferredRow{Row: s.insertOne(m), Attempts: n, Why: "refused"}
 		if n < 0 {
 			a.Attempts, a.Due = -n, time.Hour
 		}
@@ -144,7 +144,7 @@ func (s *suite[TTx]) asideHeld() {
 	}
 	m := message("a", 9)
 	m.Topic = "payments"
-	r := s.sayOne(m)
+	r := s.insertOne(m)
 	s.setAside(store.DeferredRow{Row: r, Attempts: 1})
 	want = append(want, store.Held{Topic: "payments", Key: []byte("a"), Shard: s.shardOf(r).ID})
 	got := held()
@@ -193,7 +193,7 @@ func (s *suite[TTx]) asideInOrder() {
 		if i == 2 || i == 4 { // the first of c, the second of b
 			n = 1
 		}
-		s.setAside(store.DeferredRow{Row: s.sayOne(m), Attempts: n})
+		s.setAside(store.DeferredRow{Row: s.insertOne(m), Attempts: n})
 		if m.Key[0] == 'a' || i == 1 || i == 2 {
 			want = append(want, m.Subject)
 		}
@@ -315,7 +315,7 @@ func (s *suite[TTx]) asideShardsApart() {
 }
 
 func (s *suite[TTx]) asideInWholeUnit() {
-	a, b := s.sayOne(message("a", 1)), s.sayOne(message("a", 2))
+	a, b := s.insertOne(message("a", 1)), s.insertOne(message("a", 2))
 	p := under(s.shardOf(a))
 	p.Deferred = []store.DeferredRow{{Row: a, Attempts: 1}, {Row: b}}
 	s.is(s.begin(s.d, store.Intake{}).Commit(s.Context(), progress(p), lockAt("a", 9)),
@@ -330,7 +330,7 @@ func (s *suite[TTx]) asideManyAtOnce() {
 	for i := range 200 {
 		ms = append(ms, changed(func(m *skald.Message) { m.Subject = fmt.Sprint(i) }))
 	}
-	s.say(ms...)
+	s.insert(ms...)
 	all := s.all()
 	p := under(s.shardOf(all[0]))
 	var want []string

@@ -79,7 +79,7 @@ type op struct {
 	Not         string         `json:",omitzero"` // a type
 	Sought      store.Sought   `json:",omitzero"`
 	Checkpoints []checkpointOp `json:",omitzero"`
-	Apart       []apartOp      `json:",omitzero"`
+	Apart       []quarantineOp `json:",omitzero"`
 	Why         store.Outcome  `json:",omitzero"`
 	Admitted    bool           `json:",omitzero"`
 	Taken       bool           `json:",omitzero"`
@@ -176,7 +176,7 @@ func (g *game) n(label string, least, most int) int {
 	return rapid.IntRange(least, most).Draw(g.T, label)
 }
 func (g *game) most(label string) bool   { return g.n(label, 0, 3) > 0 }
-func (g *game) seldom(label string) bool { return g.n(label, 0, 3) == 0 }
+func (g *game) rarely(label string) bool { return g.n(label, 0, 3) == 0 }
 
 func (g *game) rows(least, most int) (out []skald.Message) {
 	for range g.n("rows", least, most) {
@@ -185,7 +185,7 @@ func (g *game) rows(least, most int) (out []skald.Message) {
 		binary.BigEndian.PutUint64(tail[2:], uint64(g.written))
 		m := message(rapid.SampledFrom([]string{"", "a", "b", "c", "d\x00\xff"}).Draw(g.T, "key"), g.written)
 		m.ID = uuid7.From(time.UnixMilli(1_700_000_000_000), tail)
-		if g.seldom("empty key") {
+		if g.rarely("empty key") {
 			m.Key = []byte{}
 		}
 		out, g.earlier = append(out, m), append(g.earlier, m.ID)
@@ -200,7 +200,7 @@ func (g *game) marks(least, most int) (out []store.Mark) {
 		m.Source = rapid.SampledFrom([]string{"/orders", ""}).Draw(g.T, "source")
 		m.ID = rapid.SampledFrom([]string{"7", "018bcfe5-6800-7000-8000-000000000001",
 			"018bcfe5-6800-4000-8000-000000000001"}).Draw(g.T, "id")
-		if g.seldom("reject") {
+		if g.rarely("reject") {
 			m.As, m.Reason = store.Rejected, "no"
 		}
 		m.Keep = rapid.SampledFrom([]time.Duration{0, 0, 0, atOnce, day}).Draw(g.T, "keep")
@@ -234,11 +234,11 @@ func (g *game) unit() op {
 
 func (g *game) steps(least, most int) (out []step) {
 	for range g.n("effects", least, most) {
-		e := step{Rows: g.rows(0, 2), Locks: g.locks(g.seldom("guarded"))}
-		if g.seldom("marks") {
+		e := step{Rows: g.rows(0, 2), Locks: g.locks(g.rarely("guarded"))}
+		if g.rarely("marks") {
 			e.Mark = &g.marks(1, 1)[0]
 		}
-		if g.seldom("reports") {
+		if g.rarely("reports") {
 			e.Shard = g.report()
 		}
 		out = append(out, e)
@@ -247,17 +247,17 @@ func (g *game) steps(least, most int) (out []step) {
 }
 
 func (g *game) report() *report {
-	p := &report{Shard: g.n("shard", 0, shards-1), Stale: g.seldom("stale")}
-	if g.seldom("cursor") {
+	p := &report{Shard: g.n("shard", 0, shards-1), Stale: g.rarely("stale")}
+	if g.rarely("cursor") {
 		p.Cursor = &store.Cursor{Seq: int64(g.n("seq", 0, 100))}
 		p.Base, p.Tip = g.tick("base"), g.tick("tip")
 	}
-	if g.seldom("incarnation") {
+	if g.rarely("incarnation") {
 		p.Inc = new(fmt.Sprint("b", g.n("incarnation", 0, 3)))
 	}
 	for range g.n("aside", 0, 4) {
 		p.Aside = append(p.Aside, setting{ID: g.row("aside"), Attempts: g.n("attempts", 0, 2), Why: "no",
-			Later: g.seldom("later")})
+			Later: g.rarely("later")})
 	}
 	for range g.n("freed", 0, 1) {
 		p.Freed = append(p.Freed, g.row("freed"))

@@ -119,9 +119,9 @@ func refused[TTx, T any](s *suite[TTx], like T, send func(T) error, known ...str
 
 // fieldCursor checks that every field of a cursor is stored, including future ones.
 func (s *suite[TTx]) fieldCursor() {
-	s.say(message("a", 1))
+	s.insert(message("a", 1))
 	base := s.tick("")
-	s.say(message("a", 2))
+	s.insert(message("a", 2))
 	var c store.Cursor
 	fill(reflect.ValueOf(&c).Elem(), "")
 	c.Base, c.Tip = base, s.tick(base)
@@ -137,7 +137,7 @@ func (s *suite[TTx]) fieldCursor() {
 func (s *suite[TTx]) fieldAside() {
 	var a store.DeferredRow
 	fill(reflect.ValueOf(&a).Elem(), "")
-	a.Row = s.sayOne(filled())
+	a.Row = s.insertOne(filled())
 	a.Due = 0
 	s.setAside(a)
 	got := s.retry(1)

@@ -18,7 +18,7 @@ func hostileTests[TTx any]() map[string]func(*suite[TTx]) {
 		"HashOfALongID":  (*suite[TTx]).hostileHashOfALongID,
 		"ShardOfNobody":  (*suite[TTx]).hostileShardOfNobody,
 		"RowLeftUnread":  (*suite[TTx]).hostileRowLeftUnread,
-		"WordsForNoWord": (*suite[TTx]).hostileWordsForNoWord,
+		"WordsForNoWord": (*suite[TTx]).hostileNullWords,
 	}
 }
 
@@ -99,7 +99,7 @@ func (s *suite[TTx]) hostileShardOfNobody() {
 // hostileRowLeftUnread checks that an unreadable row is copied unchanged, and that a deferred row only gets
 // the new attempt.
 func (s *suite[TTx]) hostileRowLeftUnread() {
-	row := s.sayOne(filled())
+	row := s.insertOne(filled())
 	bare := row
 	bare.Headers, bare.Data, bare.Fault = nil, nil, "it cannot be read"
 	for n := 1; n <= 2; n++ {
@@ -113,9 +113,9 @@ func (s *suite[TTx]) hostileRowLeftUnread() {
 	s.free(row)
 }
 
-// hostileWordsForNoWord checks that words which mean "nothing" in some format are stored as words, and that
+// hostileNullWords checks that words which mean "nothing" in some format are stored as words, and that
 // missing values stay missing.
-func (s *suite[TTx]) hostileWordsForNoWord() {
+func (s *suite[TTx]) hostileNullWords() {
 	base, _ := s.since(s.base)
 	for n := range 15 {
 		m := message("", n)

@@ -73,8 +73,8 @@ type checkpointOp struct {
 	Stale           bool // with an older stamp
 }
 
-// apartOp is a change to a message in quarantine.
-type apartOp struct {
+// quarantineOp is a change to a message in quarantine.
+type quarantineOp struct {
 	Letter      int
 	Fingerprint int64
 	Why         store.Outcome
@@ -94,13 +94,13 @@ func (g *game) inbox(do func(op)) map[string]func(*rapid.T) {
 		"claim": func(*rapid.T) {
 			o := op{Do: "claim", Consumer: g.consumer(), Session: g.session(), Along: g.n("along", 0, 3),
 				Later: g.most("lease")}
-			if g.seldom("not") {
+			if g.rarely("not") {
 				o.Not = "order.paid"
 			}
 			do(o)
 		},
 		"kept": func(*rapid.T) {
-			do(op{Do: "kept", Consumer: g.consumer(), Sought: g.sought(), Limit: g.n("limit", 1, 4)})
+			do(op{Do: "kept", Consumer: g.consumer(), Sought: g.keptQuery(), Limit: g.n("limit", 1, 4)})
 		},
 		"checkpoints": func(*rapid.T) { do(g.checkpoints()) },
 		"apart":       func(*rapid.T) { do(g.apart()) },
@@ -116,7 +116,7 @@ func (g *game) session() string { return rapid.SampledFrom([]string{"a", "b", "c
 func (g *game) keepings(least, most int) (out []step) {
 	for range g.n("kept", least, most) {
 		e := step{Kept: g.keeping()}
-		if g.seldom("its step") {
+		if g.rarely("its step") {
 			e.Step = g.setting()
 		}
 		out = append(out, e)
@@ -127,37 +127,37 @@ func (g *game) keepings(least, most int) (out []step) {
 func (g *game) keeping() *keepingOp {
 	k := &keepingOp{Letter: g.letter()}
 	k.Do = rapid.SampledFrom([]string{"keep", "keep", "renew", "renew", "release", "free"}).Draw(g.T, "do")
-	k.Audit = g.seldom("audit")
-	if k.Do != "keep" && g.seldom("stale") {
+	k.Audit = g.rarely("audit")
+	if k.Do != "keep" && g.rarely("stale") {
 		k.Stale = rapid.SampledFrom([]string{"attempts", "call", "claim", "place"}).Draw(g.T, "guard")
 	}
 	switch k.Do {
 	case "release":
-		k.OnlyDead = g.seldom("only dead")
+		k.OnlyDead = g.rarely("only dead")
 		return k
 	case "free":
-		k.Guards, k.OnlyDead, k.WithPlace = g.most("guards"), g.seldom("only dead"), g.seldom("place")
+		k.Guards, k.OnlyDead, k.WithPlace = g.most("guards"), g.rarely("only dead"), g.rarely("place")
 		return k
 	case "keep":
-		k.Marked = g.seldom("marked")
-		if g.seldom("bounds") {
+		k.Marked = g.rarely("marked")
+		if g.rarely("bounds") {
 			k.MostRows, k.Bytes = int64(g.n("rows", 0, 2)), int64(g.n("bytes", 0, 1)*20)
 		}
-		if key := letter(k.Letter).Message.Key; key != nil && g.seldom("instead") {
+		if key := letter(k.Letter).Message.Key; key != nil && g.rarely("instead") {
 			if n := g.letter(); n != k.Letter && consumerOf(n) == consumerOf(k.Letter) &&
 				string(letter(n).Message.Key) == string(key) {
 				k.Instead = n
 			}
 		}
 	default:
-		k.Guards, k.Crashes = g.seldom("guards"), g.n("kills", 0, 1)
+		k.Guards, k.Crashes = g.rarely("guards"), g.n("kills", 0, 1)
 	}
-	k.Attempts, k.Later = g.n("attempts", 0, 2), g.seldom("later")
-	if g.seldom("dead") {
+	k.Attempts, k.Later = g.n("attempts", 0, 2), g.rarely("later")
+	if g.rarely("dead") {
 		k.Dead, k.Holds = fmt.Sprint("print", g.n("print", 1, 2)), g.most("holds")
 	}
-	if g.seldom("call") {
-		k.Call, k.Undo, k.Session = fmt.Sprint("call", g.n("call", 1, 2)), g.seldom("undo"), g.session()
+	if g.rarely("call") {
+		k.Call, k.Undo, k.Session = fmt.Sprint("call", g.n("call", 1, 2)), g.rarely("undo"), g.session()
 	}
 	return k
 }
@@ -179,7 +179,7 @@ func (g *game) takes() op {
 		o.Takes = append(o.Takes, t)
 		o.Commit = o.Commit && !t.Stale // a caller with a stale claim rolls back
 	}
-	if g.seldom("steps") {
+	if g.rarely("steps") {
 		o.Steps = g.sagas(0)
 	}
 	if len(o.Steps) > 0 && turn == store.Retrying {
@@ -188,7 +188,7 @@ func (g *game) takes() op {
 	if g.most("leaves something") {
 		o.Effects = g.keepings(1, 1)
 	}
-	if len(o.Takes) > 0 && g.seldom("answer") {
+	if len(o.Takes) > 0 && g.rarely("answer") {
 		t := o.Takes[0]
 		t.As = store.Outcome(g.n("as", 1, 3))
 		o.Effects = append(o.Effects, step{Answer: &t})
@@ -238,7 +238,7 @@ func (g *game) setting() *store.Step {
 	return &s
 }
 
-func (g *game) sought() store.Sought {
+func (g *game) keptQuery() store.Sought {
 	var w store.Sought
 	switch g.n("sought", 0, 5) {
 	case 0:
@@ -253,7 +253,7 @@ func (g *game) sought() store.Sought {
 	case 4:
 		w.Failed = true
 	}
-	w.Bare = g.seldom("bare")
+	w.Bare = g.rarely("bare")
 	return w
 }
 
@@ -272,7 +272,7 @@ func (g *game) checkpoints() op {
 			l.Partition = "t/" + fmt.Sprint(1-int(o.Checkpoints[0].Partition[2]-'0'))
 		}
 		l.Position = int64(g.n("position", -1, 9))
-		l.Reach, l.Stale = max(0, l.Position+int64(g.n("reach", 0, 3))), g.seldom("stale")
+		l.Reach, l.Stale = max(0, l.Position+int64(g.n("reach", 0, 3))), g.rarely("stale")
 		l.Session = rapid.SampledFrom([]string{o.Session, o.Session, ""}).Draw(g.T, "in peace")
 		o.Checkpoints = append(o.Checkpoints, l)
 	}
@@ -281,12 +281,12 @@ func (g *game) checkpoints() op {
 
 func (g *game) apart() op {
 	o := op{Do: rapid.SampledFrom([]string{"put", "put", "admit", "quarantined"}).Draw(g.T, "do")}
-	o.Why, o.Admitted, o.Taken, o.Limit = store.Outcome(-g.n("why", 0, 2)), g.seldom("admitted"),
-		g.seldom("taken"), g.n("limit", 1, 4)
+	o.Why, o.Admitted, o.Taken, o.Limit = store.Outcome(-g.n("why", 0, 2)), g.rarely("admitted"),
+		g.rarely("taken"), g.n("limit", 1, 4)
 	for range g.n("messages", 1, 6) {
-		a := apartOp{Letter: g.n("letter", 0, 1) * 7, Fingerprint: int64(g.n("fingerprint", 1, 14))}
+		a := quarantineOp{Letter: g.n("letter", 0, 1) * 7, Fingerprint: int64(g.n("fingerprint", 1, 14))}
 		a.Why, a.Take = rapid.SampledFrom([]store.Outcome{store.TooOld, store.Conflict}).Draw(g.T, "why"),
-			g.seldom("take")
+			g.rarely("take")
 		o.Apart = append(o.Apart, a)
 	}
 	return o

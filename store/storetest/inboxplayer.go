@@ -17,12 +17,12 @@ type inboxSide struct {
 	kept        map[string]store.Parked   // by the IDs of letters
 	placed      map[string]int64          // the first place of each letter
 	checkpoints map[string]store.Attended // by consumer
-	apart       map[apartOp]int64         // numbers, by letter and fingerprint
+	apart       map[quarantineOp]int64    // numbers, by letter and fingerprint
 }
 
 func newInboxSide() inboxSide {
 	return inboxSide{map[string]store.Parked{}, map[string]int64{}, map[string]store.Attended{},
-		map[apartOp]int64{}}
+		map[quarantineOp]int64{}}
 }
 
 // inbox runs o if it is an operation of the inbox. The answer includes the new state.
@@ -31,7 +31,7 @@ func (p *player[TTx]) inbox(o op) (answer string, ok bool) {
 	switch o.Do {
 	case "keep":
 		stored, err := p.d.Apply(ctx, p.effects(o.Effects)...)
-		return tell(err, stored) + p.keepings(ctx) + p.steps(ctx), true
+		return render(err, stored) + p.keepings(ctx) + p.steps(ctx), true
 	case "take":
 		return p.take(ctx, o) + p.keepings(ctx) + p.steps(ctx), true
 	case "claim":
@@ -41,10 +41,10 @@ func (p *player[TTx]) inbox(o op) (answer string, ok bool) {
 	case "occupy", "advance", "rewind":
 		return p.moveCheckpoints(ctx, o) + p.attended(ctx, o.Consumer) + p.keepings(ctx), true
 	case "put", "admit":
-		return p.putApart(ctx, o) + p.quarantined(ctx, store.Query{Taken: true}), true
+		return p.putQuarantined(ctx, o) + p.quarantined(ctx, store.Query{Taken: true}), true
 	case "quarantined":
 		q := store.Query{Why: o.Why, Admitted: o.Admitted, Taken: o.Taken, Limit: o.Limit}
-		q.After = p.in.apart[apartOp{Letter: o.Apart[0].Letter, Fingerprint: o.Apart[0].Fingerprint}]
+		q.After = p.in.apart[quarantineOp{Letter: o.Apart[0].Letter, Fingerprint: o.Apart[0].Fingerprint}]
 		return p.quarantined(ctx, q), true
 	}
 	return "", false
@@ -139,23 +139,23 @@ func (p *player[TTx]) take(ctx context.Context, o op) string {
 	}
 	u, err := p.d.Begin(ctx, in)
 	if err != nil {
-		return tell(err)
+		return render(err)
 	}
 	found, fresh := u.Found(), true
 	crowd := len(in.Marks) > 1 && len(in.Steps) == 0 // the fresh ones may be committed
 	for i, v := range found.Marks {
 		fresh = fresh && (v.Outcome == store.Fresh || crowd && in.Marks[i].Keep == 0)
 	}
-	answer := tell(nil, sameLeft(found.Marks), tellSteps(found.Steps))
+	answer := render(nil, sameLeft(found.Marks), renderSteps(found.Steps))
 	es := p.effects(o.Effects)
 	if o.Commit && fresh { // otherwise the unit can only be rolled back
-		return answer + tell(u.Commit(ctx, es...))
+		return answer + render(u.Commit(ctx, es...))
 	}
 	stored, err := u.Rollback(ctx, es...)
-	return answer + tell(err, len(stored), stored)
+	return answer + render(err, len(stored), stored)
 }
 
-func tellSteps(steps []store.Step) (out []string) {
+func renderSteps(steps []store.Step) (out []string) {
 	for _, s := range steps {
 		out = append(out, fmt.Sprintf("%v %v %d %q %q %q", s.State, s.Identity, s.Code, s.Result,
 			s.OutsideKey, s.Outcome))
@@ -174,11 +174,11 @@ func (p *player[TTx]) steps(ctx context.Context) string {
 	}
 	u, err := p.d.Begin(ctx, in)
 	if err != nil {
-		return tell(err)
+		return render(err)
 	}
 	found := u.Found().Steps
 	_, err = u.Rollback(ctx)
-	return "\nsteps " + tell(err, tellSteps(found))
+	return "\nsteps " + render(err, renderSteps(found))
 }
 
 func (p *player[TTx]) claim(ctx context.Context, o op) string {
@@ -192,43 +192,43 @@ func (p *player[TTx]) claim(ctx context.Context, o op) string {
 	}
 	c, err := p.d.Claim(ctx, store.Want{Consumer: o.Consumer, Session: o.Session,
 		ClaimSize: store.ClaimSize{Keys: 100, Prefetch: o.Along, PrefetchAll: 100}, Lease: lease, Not: not})
-	return tell(err, tellParked(c.Parked), far(c.Next), c.Next == 0)
+	return render(err, renderParked(c.Parked), far(c.Next), c.Next == 0)
 }
 
 // far reports whether a time is far enough away to be a delay.
 func far(d time.Duration) bool { return d > time.Minute }
 
-func tellParked(ps []store.Parked) (out []string) {
+func renderParked(ps []store.Parked) (out []string) {
 	for _, p := range ps {
 		m := p.Message
 		m.Time = m.Time.UTC()
 		out = append(out,
 			fmt.Sprintf("\n  %s %s %s/%d %q, %d attempts, far %v, first %s, last %s, dead %s, call %s, in hand of %q, %d claims, %d kills, waiting %v, since %v: %+v",
 				p.Consumer, p.ID, p.Partition, p.Position, p.Fault, p.Attempts, far(p.Due),
-				tellFailure(p.First), tellFailure(p.Last), tellDeath(p.Dead), tellCall(p.Call),
+				renderFailure(p.First), renderFailure(p.Last), renderDeath(p.Dead), renderCall(p.Call),
 				p.Session, p.Claims, p.CrashCount, p.Waiting, !p.Since.IsZero(), m))
 	}
 	return out
 }
 
-func tellFailure(f store.Failure) string { return fmt.Sprint(tellTime(f.At), f.Why, f.Host) }
+func renderFailure(f store.Failure) string { return fmt.Sprint(renderTime(f.At), f.Why, f.Host) }
 
-func tellDeath(d *store.Death) string {
+func renderDeath(d *store.Death) string {
 	if d == nil {
 		return "no"
 	}
-	return fmt.Sprint(tellTime(d.At), d.Kind, d.Fingerprint, d.Stack, d.Version, d.BlocksKey)
+	return fmt.Sprint(renderTime(d.At), d.Kind, d.Fingerprint, d.Stack, d.Version, d.BlocksKey)
 }
 
-func tellCall(c *store.Call) string {
+func renderCall(c *store.Call) string {
 	if c == nil {
 		return "no"
 	}
-	return fmt.Sprint(c.Key, c.Request, tellTime(c.Since), c.Outcome, c.Undo)
+	return fmt.Sprint(c.Key, c.Request, renderTime(c.Since), c.Outcome, c.Undo)
 }
 
-// tellTime describes a time: a given one exactly, one of the store's clock not.
-func tellTime(t time.Time) string {
+// renderTime describes a time: a given one exactly, one of the store's clock not.
+func renderTime(t time.Time) string {
 	switch {
 	case t.IsZero():
 		return "never "
@@ -248,7 +248,7 @@ func (p *player[TTx]) keepings(ctx context.Context) string {
 			p.in.placed[k.ID] = k.Place
 		}
 	}
-	return "\nkept " + tell(err, tellParked(all))
+	return "\nkept " + render(err, renderParked(all))
 }
 
 func (p *player[TTx]) seek(ctx context.Context, o op) string {
@@ -262,8 +262,8 @@ func (p *player[TTx]) seek(ctx context.Context, o op) string {
 	for _, a := range append(run, last...) {
 		audits = append(audits, fmt.Sprint(a.Author, a.Reason, a.Action, a.Consumer, a.Identity, a.Run))
 	}
-	return tell(errors.Join(err, second, third, fourth), tellParked(found), n.Keeping.Parked, n.Keeping.Dead,
-		n.Keeping.Bytes, audits)
+	return render(errors.Join(err, second, third, fourth), renderParked(found), n.Keeping.Parked,
+		n.Keeping.Dead, n.Keeping.Bytes, audits)
 }
 
 func (p *player[TTx]) moveCheckpoints(ctx context.Context, o op) string {
@@ -283,7 +283,7 @@ func (p *player[TTx]) moveCheckpoints(ctx context.Context, o op) string {
 	case "occupy":
 		got, err := p.d.Attend(ctx, store.Attend{Consumer: o.Consumer, Take: true, Session: o.Session,
 			Stamp: o.Note, Checkpoints: partitions})
-		return tell(err, tellCheckpoints(got))
+		return render(err, renderCheckpoints(got))
 	case "advance":
 		server := known.Server
 		if o.Stale {
@@ -291,15 +291,15 @@ func (p *player[TTx]) moveCheckpoints(ctx context.Context, o op) string {
 		}
 		got, err := p.d.Attend(ctx, store.Attend{Consumer: o.Consumer, Server: server, Stamp: o.Note,
 			Checkpoints: partitions})
-		return tell(err, tellCheckpoints(got))
+		return render(err, renderCheckpoints(got))
 	}
 	l := partitions[0]
 	stored, err := p.d.Apply(ctx, store.Effect{Rewind: &store.Rewind{Consumer: o.Consumer,
 		Partition: l.Partition, Origin: l.Origin, Position: max(0, l.Position), Stamp: o.Note}})
-	return tell(err, stored)
+	return render(err, stored)
 }
 
-func tellCheckpoints(all store.Attended) (out []string) {
+func renderCheckpoints(all store.Attended) (out []string) {
 	for _, s := range all.Checkpoints {
 		out = append(out, fmt.Sprint(s.Partition, " ", s.Origin, " at ", s.Position, " reach ", s.InFlightEnd,
 			" suspect ", s.CrashSuspect, " of ", s.Session, " by ", s.Stamp, s.At.IsZero()))
@@ -311,19 +311,19 @@ func tellCheckpoints(all store.Attended) (out []string) {
 func (p *player[TTx]) attended(ctx context.Context, consumer string) string {
 	all, err := p.d.Attend(ctx, store.Attend{Consumer: consumer})
 	p.in.checkpoints[consumer] = all
-	return "\nspots " + tell(err, tellCheckpoints(all))
+	return "\nspots " + render(err, renderCheckpoints(all))
 }
 
-func (p *player[TTx]) putApart(ctx context.Context, o op) string {
+func (p *player[TTx]) putQuarantined(ctx context.Context, o op) string {
 	if o.Do == "admit" {
 		var numbers []int64
 		for _, a := range o.Apart {
-			if n := p.in.apart[apartOp{Letter: a.Letter, Fingerprint: a.Fingerprint}]; n > 0 {
+			if n := p.in.apart[quarantineOp{Letter: a.Letter, Fingerprint: a.Fingerprint}]; n > 0 {
 				numbers = append(numbers, n)
 			}
 		}
 		n, err := store.AdmitAll(ctx, p.d, numbers, "who", "why")
-		return tell(err, n)
+		return render(err, n)
 	}
 	var es []store.Effect
 	for _, a := range o.Apart {
@@ -337,7 +337,7 @@ func (p *player[TTx]) putApart(ctx context.Context, o op) string {
 		}
 	}
 	stored, err := p.d.Apply(ctx, es...)
-	return tell(err, stored)
+	return render(err, stored)
 }
 
 // quarantined reads and returns the messages in quarantine.
@@ -347,7 +347,7 @@ func (p *player[TTx]) quarantined(ctx context.Context, q store.Query) string {
 	for _, one := range all {
 		for _, n := range []int{0, 7} {
 			if letter(n).Identity == one.Identity {
-				p.in.apart[apartOp{Letter: n, Fingerprint: one.Fingerprint}] = one.Number
+				p.in.apart[quarantineOp{Letter: n, Fingerprint: one.Fingerprint}] = one.Number
 			}
 		}
 		m := one.Message
@@ -356,5 +356,5 @@ func (p *player[TTx]) quarantined(ctx context.Context, q store.Query) string {
 			one.ID, one.Fingerprint, one.Why,
 			!one.Admitted.IsZero(), one.By, one.Reason, !one.Taken.IsZero(), m))
 	}
-	return "\nquarantine " + tell(err, out)
+	return "\nquarantine " + render(err, out)
 }

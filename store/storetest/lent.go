@@ -8,9 +8,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// unitBegunAnew checks a handler that ends its transaction and begins another: neither commit nor rollback
+// unitBegunAgain checks a handler that ends its transaction and begins another: neither commit nor rollback
 // of the unit succeeds, and no COMMIT of the handler stores the marks.
-func (s *suite[TTx]) unitBegunAnew() {
+func (s *suite[TTx]) unitBegunAgain() {
 	if s.can.Anew == nil {
 		s.Skip("no statement ends a transaction and begins another here")
 	}
@@ -32,12 +32,12 @@ func (s *suite[TTx]) unitBegunAnew() {
 			s.user("anew", "")
 			s.counts(0, 0, 0)
 		}
-		s.anewAborted(anew)
+		s.againAborted(anew)
 	}
 }
 
-// anewAborted checks that nothing of a transaction is stored after an error that follows its end.
-func (s *suite[TTx]) anewAborted(anew func(TTx) error) {
+// againAborted checks that nothing of a transaction is stored after an error that follows its end.
+func (s *suite[TTx]) againAborted(anew func(TTx) error) {
 	if s.can.Poison == nil {
 		return
 	}

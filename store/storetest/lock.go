@@ -13,7 +13,7 @@ func lockTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Versions":       (*suite[TTx]).lockVersions,
 		"Many":           (*suite[TTx]).lockMany,
 		"Names":          (*suite[TTx]).lockNames,
-		"RepeatOfANo":    (*suite[TTx]).lockRepeatOfANo,
+		"RepeatOfANo":    (*suite[TTx]).lockRepeatOfRejection,
 		"RivalWaits":     (*suite[TTx]).lockRivalWaits,
 		"FirstOfTwo":     (*suite[TTx]).lockFirstOfTwo,
 		"NoCircle":       (*suite[TTx]).lockNoCircle,
@@ -85,9 +85,9 @@ func (s *suite[TTx]) lockNames() {
 	}
 }
 
-// lockRepeatOfANo checks a refusal that is rolled back and sent in a second transaction: it is stored only
-// if the entity is unchanged.
-func (s *suite[TTx]) lockRepeatOfANo() {
+// lockRepeatOfRejection checks a refusal that is rolled back and sent in a second transaction: it is stored
+// only if the entity is unchanged.
+func (s *suite[TTx]) lockRepeatOfRejection() {
 	m := mark()
 	no := rejected(m, "out of stock")
 	u := s.begin(s.d, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "order", Key: "a"}}})

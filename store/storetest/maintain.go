@@ -85,7 +85,7 @@ const tooOld = 32 * day
 func (s *suite[TTx]) old(n int) {
 	s.Helper()
 	for i := range n {
-		s.say(message(fmt.Sprint("old-", i), i))
+		s.insert(message(fmt.Sprint("old-", i), i))
 	}
 	s.db.Age(s, 9*day)
 }
@@ -111,7 +111,7 @@ func (s *suite[TTx]) maintainEmpties() {
 		s.Errorf("after the outbox was emptied the tick moves to %q", again)
 	}
 	m := message("a", 1)
-	s.say(m)
+	s.insert(m)
 	_, got := s.since(tip)
 	s.wantIDs(got, m.ID)
 	if done := s.maintain(); done.Rows > 0 {
@@ -127,7 +127,7 @@ func (s *suite[TTx]) maintainKeepsUncovered() {
 	s.counts(20, 0, 0) // no shard has made progress
 	s.cover(store.Cursor{Base: first})
 	late := message("late", 1)
-	s.say(late)
+	s.insert(late)
 	s.db.Age(s, 9*day)
 	second := s.tick(first)
 	for _, l := range s.shards[1:] { // one shard is behind
@@ -157,7 +157,7 @@ func (s *suite[TTx]) maintainKeepsOpenWindow() {
 func (s *suite[TTx]) maintainKeepsYoung() {
 	s.old(5)
 	young := message("young", 1)
-	s.say(young)
+	s.insert(young)
 	s.cover(store.Cursor{Base: s.tick("")})
 	s.emptied(1)
 	s.wantIDs(s.all(), young.ID)
@@ -297,7 +297,7 @@ func (s *suite[TTx]) maintainNothing() {
 		s.Errorf("of an empty database maintain emptied %+v", done)
 	}
 	s.ok(s.d.Check(s.Context(), store.Relay), "check")
-	s.say(message("a", 1))
+	s.insert(message("a", 1))
 	m := mark()
 	s.apply(store.Effect{Mark: &m})
 	_, err := s.d.Maintain(s.Context(), store.Maintain{}) // the defaults

@@ -112,8 +112,8 @@ func (s *suite[TTx]) everyWay(m skald.Message) {
 	s.Helper()
 	base, _ := s.since(s.base)
 	for _, way := range []func(){
-		func() { s.say(m) },
-		func() { s.say(message("other", 0), m, message("other", 0)) },
+		func() { s.insert(m) },
+		func() { s.insert(message("other", 0), m, message("other", 0)) },
 		func() { s.apply(rows(m)) },
 		func() {
 			u := s.begin(s.d, store.Intake{})

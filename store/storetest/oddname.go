@@ -161,7 +161,7 @@ func (s *suite[TTx]) oddNameStep() {
 		}
 		told.State, told.From = store.StepRejected, []store.StepState{store.StepParked, store.StepDead}
 		s.apply(store.Effect{Step: &told})
-		if got := s.stoodAs(step, store.StepRejected); got.Identity != p.Identity {
+		if got := s.wantStep(step, store.StepRejected); got.Identity != p.Identity {
 			s.Errorf("message %d: its step is that of %.80q", i, got.ID)
 		}
 	}

@@ -131,7 +131,7 @@ func (s *suite[TTx]) dropDeferred() {
 
 // outboxStatus checks that waiting rows are counted in their shard, with the relay that owns it.
 func (s *suite[TTx]) outboxStatus() {
-	shard := s.shardOf(s.sayOne(message("a", 1)))
+	shard := s.shardOf(s.insertOne(message("a", 1)))
 	status, err := s.d.Status(s.Context(), store.StatusQuery{Outbox: true})
 	got := status.Outbox
 	s.ok(err, "outbox status")

@@ -16,7 +16,7 @@ func overseeTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Over":     (*suite[TTx]).ownOver,
 		"GiveBack": (*suite[TTx]).ownGivenBack,
 		"Rivals":   (*suite[TTx]).ownRivals,
-		"Keeps":    (*suite[TTx]).keepsWhatMaintainWentBy,
+		"Keeps":    (*suite[TTx]).keepsLastRetention,
 	}
 }
 
@@ -89,7 +89,7 @@ func (s *suite[TTx]) ownRivals() {
 	}
 }
 
-func (s *suite[TTx]) keepsWhatMaintainWentBy() {
+func (s *suite[TTx]) keepsLastRetention() {
 	keeps := func(want store.Retention) {
 		s.Helper()
 		got, err := s.d.Status(s.Context(), store.StatusQuery{Retention: true})

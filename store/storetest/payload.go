@@ -36,7 +36,7 @@ func (s *suite[TTx]) payloadsListed() {
 		return m
 	}
 	gone := carrying([]byte("gone"), "text/plain", skald.Header{Name: "a", Value: []byte{0, 1}})
-	s.setAside(store.DeferredRow{Row: s.sayOne(gone), Attempts: 1, Why: "no"})
+	s.setAside(store.DeferredRow{Row: s.insertOne(gone), Attempts: 1, Why: "no"})
 	s.db.Age(s, 9*day)
 	s.cover(store.Cursor{Base: s.tick("")})
 	s.emptied(0)
@@ -49,9 +49,9 @@ func (s *suite[TTx]) payloadsListed() {
 		carrying([]byte{}, "application/octet-stream"),
 		carrying(bytes.Repeat([]byte("x"), store.PayloadBytes+1), "text/plain"),
 	}
-	s.say(ms...)
+	s.insert(ms...)
 	s.base, _ = s.since(s.base)
-	s.setAside(store.DeferredRow{Row: s.sayOne(carrying([]byte("waits"), "text/plain")),
+	s.setAside(store.DeferredRow{Row: s.insertOne(carrying([]byte("waits"), "text/plain")),
 		Attempts: 1, Why: "no"})
 	var got []string
 	for i, p := range s.payloads() {
@@ -86,7 +86,7 @@ func (s *suite[TTx]) payloadsBounded() {
 		m := &ms[len(ms)-1-i]
 		m.Data, m.ContentType = bytes.Repeat([]byte{byte(i)}, store.PayloadBytes), "application/octet-stream"
 	}
-	s.say(ms...)
+	s.insert(ms...)
 	got := s.payloads()
 	read := 0
 	for _, p := range got {

@@ -56,7 +56,7 @@ func (p *player[TTx]) play(o op) string {
 		return p.unit(ctx, o)
 	case "apply":
 		stored, err := p.d.Apply(ctx, p.effects(o.Effects)...)
-		return tell(err, stored)
+		return render(err, stored)
 	case "seen":
 		return p.seen(ctx, o.Marks)
 	case "lease":
@@ -65,7 +65,7 @@ func (p *player[TTx]) play(o op) string {
 		tip, err := store.Snapshot(ctx, p.d, p.ticks[o.Base])
 		p.ticks = append(p.ticks, tip)
 		p.names[tip] = len(p.rows)
-		return tell(err, tip == p.ticks[o.Base])
+		return render(err, tip == p.ticks[o.Base])
 	case "pull":
 		return p.pull(ctx, o)
 	case "held":
@@ -73,11 +73,11 @@ func (p *player[TTx]) play(o op) string {
 		slices.SortFunc(held, func(a, b store.Held) int {
 			return cmp.Or(strings.Compare(a.Topic, b.Topic), slices.Compare(a.Key, b.Key))
 		})
-		return tell(err, held)
+		return render(err, held)
 	case "retry":
 		return p.retry(ctx, o)
 	}
-	return tell(nil, p.db.Count(p))
+	return render(nil, p.db.Count(p))
 }
 
 func (p *player[TTx]) lease(ctx context.Context, o op) string {
@@ -90,11 +90,11 @@ func (p *player[TTx]) lease(ctx context.Context, o op) string {
 		p.ticks = append(p.ticks, got.Tip)
 		p.names[got.Tip] = len(p.rows)
 	}
-	return tell(err, got.Share, got.Sessions, got.Waiting, p.leased(got.Shards), got.Tip == base)
+	return render(err, got.Share, got.Sessions, got.Waiting, p.leased(got.Shards), got.Tip == base)
 }
 
-// tell returns a result as text; an error by its kind.
-func tell(err error, answers ...any) string {
+// render returns a result as text; an error by its kind.
+func render(err error, answers ...any) string {
 	for _, kind := range []error{store.ErrLost, store.ErrBusy, store.ErrMoved, store.ErrLent} {
 		if errors.Is(err, kind) {
 			return kind.Error()
@@ -116,35 +116,35 @@ func (p *player[TTx]) own(ctx context.Context, o op) string {
 		tx = p.db.Begin(p)
 	}
 	if err := p.d.Write(ctx, tx, store.Effect{Rows: o.Rows}); err != nil {
-		return tell(errors.Join(err, p.db.Rollback(tx)))
+		return render(errors.Join(err, p.db.Rollback(tx)))
 	}
 	switch {
 	case o.Do == "open":
 		p.open = append(p.open, tx)
-		return tell(nil)
+		return render(nil)
 	case o.Commit:
-		return tell(p.db.Commit(tx))
+		return render(p.db.Commit(tx))
 	}
-	return tell(p.db.Rollback(tx))
+	return render(p.db.Rollback(tx))
 }
 
 func (p *player[TTx]) unit(ctx context.Context, o op) string {
 	u, err := p.d.Begin(ctx, store.Intake{Marks: o.Marks, Locks: o.Locks})
 	if err != nil {
-		return tell(err)
+		return render(err)
 	}
 	found := u.Found()
 	found.Follows, found.Marks = false, sameLeft(found.Marks) // depends on the store
 	if err := p.d.Write(ctx, u.Tx(), store.Effect{Rows: o.Rows}); err != nil {
-		return tell(err)
+		return render(err)
 	}
 	es := p.effects(o.Effects)
 	if o.Commit {
 		err := u.Commit(ctx, es...)
-		return tell(nil, found) + tell(err)
+		return render(nil, found) + render(err)
 	}
 	stored, err := u.Rollback(ctx, es...)
-	return tell(err, found, len(stored), stored)
+	return render(err, found, len(stored), stored)
 }
 
 func (p *player[TTx]) effects(steps []step) (out []store.Effect) {
@@ -207,7 +207,7 @@ func (p *player[TTx]) seen(ctx context.Context, ms []store.Mark) string {
 		ids = append(ids, m.Identity)
 	}
 	out, err := p.d.Seen(ctx, "stock", ids)
-	return tell(err, sameLeft(out))
+	return render(err, sameLeft(out))
 }
 
 // sameLeft returns vs without the rest of Keep, which differs at each look.
@@ -236,15 +236,15 @@ func (p *player[TTx]) pull(ctx context.Context, o op) string {
 	page, err := p.d.Pull(ctx, w, o.Limit)
 	var out []string
 	for _, r := range page.Rows {
-		out = append(out, tellRow(r))
+		out = append(out, renderRow(r))
 	}
 	if len(page.Rows) == o.Limit {
 		page.Done = false // after a full page a driver need not know whether the window has more
 	}
-	return tell(err, out, page.Done)
+	return render(err, out, page.Done)
 }
 
-func tellRow(r store.Row) string {
+func renderRow(r store.Row) string {
 	m := r.Message
 	m.Sequence, m.Time = "", m.Time.UTC()
 	return fmt.Sprintf("%d %+v", r.Bucket, m)
@@ -253,14 +253,14 @@ func tellRow(r store.Row) string {
 func (p *player[TTx]) retry(ctx context.Context, o op) string {
 	got, err := store.DueRows(ctx, p.d, o.Shards, o.Limit)
 	if len(got) == o.Limit { // the store's clock determines the order
-		return tell(err, len(got))
+		return render(err, len(got))
 	}
 	slices.SortFunc(got, func(a, b store.DeferredRow) int { return cmp.Compare(a.Seq, b.Seq) })
 	var out []string
 	for _, a := range got {
-		out = append(out, fmt.Sprint(tellRow(a.Row), a.Attempts, a.Why, a.Due))
+		out = append(out, fmt.Sprint(renderRow(a.Row), a.Attempts, a.Why, a.Due))
 	}
-	return tell(err, out)
+	return render(err, out)
 }
 
 // look reads the visible rows, so that they are known by their IDs.

@@ -16,9 +16,9 @@ func (s *suite[TTx]) shard0(session string) store.Shard {
 
 func (s *suite[TTx]) shardProgress() {
 	l := s.shard0("1")
-	s.say(message("a", 1))
+	s.insert(message("a", 1))
 	first := s.tick("")
-	s.say(message("a", 2))
+	s.insert(message("a", 2))
 	second := s.tick(first)
 	for _, c := range []store.Cursor{
 		{Tip: first}, {Tip: first, Seq: 1}, {Base: first}, {Base: first, Tip: second, Seq: 1 << 40},
@@ -36,7 +36,7 @@ func (s *suite[TTx]) shardProgress() {
 // shardProgressOfOne checks that a progress changes only the fields that it sets.
 func (s *suite[TTx]) shardProgressOfOne() {
 	l := s.shard0("1")
-	s.say(message("a", 1))
+	s.insert(message("a", 1))
 	c := store.Cursor{Base: s.tick(""), Seq: 4}
 	for _, step := range []struct {
 		p    func(*store.Progress)
@@ -61,7 +61,7 @@ func (s *suite[TTx]) shardProgressOfOne() {
 // shardStaleProgress checks that an owner that lost its shard stores nothing: no cursor, no incarnation, no
 // deferred or freed row.
 func (s *suite[TTx]) shardStaleProgress() {
-	aside, other := s.sayOne(message("a", 1)), s.sayOne(message("b", 2))
+	aside, other := s.insertOne(message("a", 1)), s.insertOne(message("b", 2))
 	s.setAside(store.DeferredRow{Row: aside, Attempts: 1})
 	l := s.shardOf(aside)
 	s.shards = s.lease(s.d, suiteOwner, "2")
@@ -90,7 +90,7 @@ func (s *suite[TTx]) shardStaleProgress() {
 // shardManyProgresses checks one call with the progress of many shards, each with its own result.
 func (s *suite[TTx]) shardManyProgresses() {
 	ls := s.lease(s.d, "one", "1")
-	s.say(message("a", 1))
+	s.insert(message("a", 1))
 	c := store.Cursor{Base: s.tick(""), Seq: 9}
 	var es []store.Effect
 	var want []bool
@@ -113,7 +113,7 @@ func (s *suite[TTx]) shardManyProgresses() {
 // shardCursorOfAll checks that two progresses of one shard in one call are applied in order.
 func (s *suite[TTx]) shardCursorOfAll() {
 	l := s.shard0("1")
-	s.say(message("a", 1))
+	s.insert(message("a", 1))
 	tip := s.tick("")
 	var es []store.Effect
 	for seq := range int64(5) {
@@ -148,7 +148,7 @@ func (s *suite[TTx]) shardTakenWhileWaits() {
 	if !s.can.Rivals {
 		s.Skip("one writer at a time")
 	}
-	s.say(message("a", 1))
+	s.insert(message("a", 1))
 	tip := s.tick("")
 	for i, report := range []func(m store.Mark, p store.Progress) error{
 		func(m store.Mark, p store.Progress) error {

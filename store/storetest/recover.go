@@ -40,7 +40,7 @@ func (s *suite[TTx]) recover(look bool) store.Recovered {
 	return done
 }
 
-func (s *suite[TTx]) knows(knew ...store.Shard) error {
+func (s *suite[TTx]) leaseAfter(knew ...store.Shard) error {
 	_, err := s.d.Lease(s.Context(), store.Ask{Owner: "one", Session: "1", TTL: time.Hour, LastKnown: knew})
 	return err
 }
@@ -57,16 +57,16 @@ func (s *suite[TTx]) wantMoved(err error, doing string) {
 // recoverNothingMoved checks that the state that a relay had is no move if the database has it, too, and
 // neither is a shard with a new owner.
 func (s *suite[TTx]) recoverNothingMoved() {
-	s.say(message("a", 1))
+	s.insert(message("a", 1))
 	was := s.lease(s.d, "one", "1")
 	c := s.advance(was[0])
 	was[0].Cursor = c
-	s.ok(s.knows(was...), "lease")
+	s.ok(s.leaseAfter(was...), "lease")
 	gone := was[1]
 	gone.Cursor.Base = c.Base + "9"
 	s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Hour, Free: []int{gone.ID}})
 	s.ask(s.d, store.Ask{Owner: "two", Session: "1", TTL: time.Hour})
-	s.ok(s.knows(gone), "lease, of a shard that another relay has taken")
+	s.ok(s.leaseAfter(gone), "lease, of a shard that another relay has taken")
 	if done := s.recover(false); done != (store.Recovered{}) {
 		s.Errorf("where nothing moved the recover does %+v", done)
 	}
@@ -80,18 +80,18 @@ func (s *suite[TTx]) recoverNothingMoved() {
 // retained rows that are not known to be acknowledged are read in order, with rows written meanwhile.
 func (s *suite[TTx]) recoverWentBack() {
 	a, b, later := message("a", 1), message("a", 2), message("a", 3)
-	s.say(a)
+	s.insert(a)
 	was := s.lease(s.d, "one", "1")
-	s.say(b)
+	s.insert(b)
 	ahead := was[0]
 	ahead.Epoch++
-	s.wantMoved(s.knows(ahead), "lease")
-	s.wantMoved(s.knows(), "lease again")
+	s.wantMoved(s.leaseAfter(ahead), "lease")
+	s.wantMoved(s.leaseAfter(), "lease again")
 	_, err := s.db.Driver(s).Lease(s.Context(), store.Ask{Owner: "two", Session: "1"})
 	s.wantMoved(err, "another relay's lease")
 	looked := s.recover(true)
-	s.wantMoved(s.knows(), "lease after a look")
-	s.say(later)
+	s.wantMoved(s.leaseAfter(), "lease after a look")
+	s.insert(later)
 	done := s.recover(false)
 	if looked.Moved == "" || looked.Again != 0 || done.Moved != looked.Moved || done.Again != 3 ||
 		done.Covered != 0 || done.Shards != shards {
@@ -112,14 +112,14 @@ func (s *suite[TTx]) recoverWentBack() {
 // recoverTwoAtOnce checks that of concurrent calls of Recover one has an effect, so that relays start again
 // once.
 func (s *suite[TTx]) recoverTwoAtOnce() {
-	s.say(message("a", 1))
+	s.insert(message("a", 1))
 	other := s.db.Driver(s)
 	ds := []store.Driver[TTx]{s.d, s.d, other, other}
 	for range 5 {
 		was := s.lease(s.d, "one", "1")[0]
 		ahead := was
 		ahead.Epoch++
-		s.wantMoved(s.knows(ahead), "lease")
+		s.wantMoved(s.leaseAfter(ahead), "lease")
 		audits, results := s.db.Count(s).Audits, make(chan error)
 		// without other writers, all of them wait for it
 		holder := s.begin(other, store.Intake{})
@@ -146,22 +146,22 @@ func (s *suite[TTx]) recoverTwoAtOnce() {
 }
 
 func (s *suite[TTx]) recoverTickGone() {
-	s.say(message("a", 1))
+	s.insert(message("a", 1))
 	knew := s.lease(s.d, "one", "1")[0]
 	knew.Cursor.Base = s.tick("") + "9"
-	s.wantMoved(s.knows(knew), "lease")
+	s.wantMoved(s.leaseAfter(knew), "lease")
 	s.recover(false)
-	s.ok(s.knows(), "lease after the recover")
+	s.ok(s.leaseAfter(), "lease after the recover")
 }
 
 // recoverShardBeyond checks a shard whose tick does not exist.
 func (s *suite[TTx]) recoverShardBeyond() {
 	a := message("a", 1)
-	s.say(a)
+	s.insert(a)
 	p := under(s.lease(s.d, "one", "1")[3])
 	p.Cursor = &store.Cursor{Base: s.tick("") + "9"}
 	s.apply(progress(p))
-	s.wantMoved(s.knows(), "lease")
+	s.wantMoved(s.leaseAfter(), "lease")
 	if done := s.recover(false); done.Again != 1 {
 		s.Errorf("the recover does %+v", done)
 	}

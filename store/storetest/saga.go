@@ -98,8 +98,8 @@ func (s *suite[TTx]) readSaga(one store.Saga) store.Saga {
 	return one
 }
 
-// sagaStands fails the test unless a saga is stored with that state and version.
-func (s *suite[TTx]) sagaStands(key, state string, version int64) {
+// wantSaga fails the test unless a saga is stored with that state and version.
+func (s *suite[TTx]) wantSaga(key, state string, version int64) {
 	s.Helper()
 	if got := s.saga(key); got.State != state || got.Version != version {
 		s.Fatalf("saga %s is %q at %d, want %q at %d", key, got.State, got.Version, state, version)
@@ -137,14 +137,14 @@ func (s *suite[TTx]) sagaIntake() {
 	}
 	s.user("k", "0")
 	s.counts(1, 0, 0)
-	s.sagaStands("a", "1", 2)
+	s.wantSaga("a", "1", 2)
 	// If the handler moves the saga itself, the move of the commit is lost.
 	a = s.saga("a")
 	u := s.begin(s.d, store.Intake{Sagas: []store.SagaRef{refOf(a)}})
 	s.ok(s.d.Write(s.Context(), u.Tx(), store.Effect{Saga: moved(a, "the handler's")}), "write")
 	s.is(u.Commit(s.Context(), store.Effect{Saga: moved(a, "2")}), store.ErrLost,
 		"commit after a move of the handler's")
-	s.sagaStands("a", "1", 2)
+	s.wantSaga("a", "1", 2)
 	tx := s.db.Begin(s)
 	found, err := s.d.Enter(s.Context(), tx, store.Intake{Sagas: []store.SagaRef{refOf(a), refOf(b)}})
 	s.ok(err, "enter")
@@ -215,8 +215,8 @@ func (s *suite[TTx]) sagaFollows() {
 	}
 	s.rollback(u)
 	s.user("k", "2")
-	s.sagaStands("a", "0", 2)
-	s.sagaStands("b", "2", 3)
+	s.wantSaga("a", "0", 2)
+	s.wantSaga("b", "2", 3)
 }
 
 // sagaWakes checks that each write that makes a saga claimable wakes engines, for all ways of writing.

@@ -153,7 +153,7 @@ func (s *suite[TTx]) sagaClaimHashes() {
 			s.Errorf("a claim for %v: %+v", hashes, got)
 		}
 	}
-	s.sagaStands("a", `{"at":0}`, 1)
+	s.wantSaga("a", `{"at":0}`, 1)
 }
 
 // sagaClaimAtOnce checks that each of many sagas is claimed once.
@@ -344,11 +344,11 @@ func (s *suite[TTx]) sagaForget() {
 	}
 	s.ok(s.db.Rollback(tx), "roll back")
 	forget(2*day, true, 1)
-	s.sagaStands("a", "1", 2)
+	s.wantSaga("a", "1", 2)
 	forget(0, false, 1)
-	s.sagaStands("b", `{"at":0}`, 2) // it is running, so its age does not matter
+	s.wantSaga("b", `{"at":0}`, 2) // it is running, so its age does not matter
 	s.start(sagaOf("a"))
-	s.sagaStands("a", `{"at":0}`, 1)
+	s.wantSaga("a", `{"at":0}`, 1)
 	for _, parent := range []string{"b", "none"} { // a child stays until no parent may undo it
 		kid := sagaOf("kid of " + parent)
 		kid.Origin = fmt.Sprintf(
@@ -361,13 +361,13 @@ func (s *suite[TTx]) sagaForget() {
 	}
 	forget(4*day, true, 1)
 	forget(0, false, 1)
-	s.sagaStands("kid of b", "1", 2)
+	s.wantSaga("kid of b", "1", 2)
 	end = moved(s.saga("b"), "1")
 	end.Status, end.Final, end.Release = "done", true, true
 	s.apply(store.Effect{Saga: end})
 	forget(0, true, 1)
 	forget(0, false, 1)
-	s.sagaStands("b", "1", 3)
+	s.wantSaga("b", "1", 3)
 	if _, err := s.d.Maintain(s.Context(), store.Maintain{Keep: store.Retention{Sagas: -1}}); err == nil {
 		s.Error("a retention below zero is taken")
 	}

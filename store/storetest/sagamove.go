@@ -59,7 +59,7 @@ func (s *suite[TTx]) sagaMoveLost() {
 	s.user("k", "")
 	none := moved(store.Saga{Name: "order", Key: "none", Version: 1}, "1")
 	s.applied([]bool{false, true, false}, stale, rows(message("a", 2)), store.Effect{Saga: none})
-	s.sagaStands("a", "1", 2)
+	s.wantSaga("a", "1", 2)
 	s.counts(1, 0, 0)
 	u = s.begin(s.d, store.Intake{})
 	stored, err := u.Rollback(s.Context(), stale, store.Effect{Saga: moved(s.saga("a"), "2")})
@@ -67,7 +67,7 @@ func (s *suite[TTx]) sagaMoveLost() {
 	if !slices.Equal(stored, []bool{false, true}) {
 		s.Errorf("the effects of the rollback: stored %v", stored)
 	}
-	s.sagaStands("a", "2", 3)
+	s.wantSaga("a", "2", 3)
 }
 
 // sagaMoveMany checks that moves of many sagas have a result each.
@@ -95,7 +95,7 @@ func (s *suite[TTx]) sagaMoveMany() {
 		if i%3 == 0 {
 			state, version = one.State, 1
 		}
-		s.sagaStands(one.Key, state, version)
+		s.wantSaga(one.Key, state, version)
 		if got := s.saga(one.Key); i%3 != 0 && (got.Session == "") != (i%2 == 0) {
 			s.Errorf("%s: %+v", one.Key, got)
 		}
@@ -104,7 +104,7 @@ func (s *suite[TTx]) sagaMoveMany() {
 	twice := *moved(last, "3")
 	twice.Version++
 	s.apply(store.Effect{Saga: moved(last, "2")}, store.Effect{Saga: &twice}) // one saga twice in a call
-	s.sagaStands("k1", "3", last.Version+2)
+	s.wantSaga("k1", "3", last.Version+2)
 }
 
 // sagaMoveAndSay checks that rows of many moves are written only for those that are stored.
@@ -141,7 +141,7 @@ func (s *suite[TTx]) sagaWrite() {
 	tx := s.db.Begin(s)
 	s.ok(s.d.Write(s.Context(), tx, store.Effect{Saga: moved(s.sagaIn(tx, "a"), "gone")}), "write")
 	s.ok(s.db.Rollback(tx), "roll back")
-	s.sagaStands("a", `{"at":0}`, 1)
+	s.wantSaga("a", `{"at":0}`, 1)
 	tx = s.db.Begin(s)
 	s.ok(s.d.Write(s.Context(), tx, store.Effect{Saga: moved(s.sagaIn(tx, "a"), "1"),
 		Rows: rows(message("a", 1)).Rows}), "write")
@@ -156,7 +156,7 @@ func (s *suite[TTx]) sagaWrite() {
 			"write in a unit")
 	}
 	s.commit(u, store.Effect{Saga: moved(store.Saga{Name: "order", Key: "a", Version: 4}, "4")})
-	s.sagaStands("a", "4", 5)
+	s.wantSaga("a", "4", 5)
 	u = s.begin(s.d, store.Intake{})
 	err := s.d.Write(s.Context(), u.Tx(),
 		store.Effect{Saga: moved(store.Saga{Name: "order", Key: "a", Version: 4}, "stale")})
@@ -166,7 +166,7 @@ func (s *suite[TTx]) sagaWrite() {
 		s.rollback(u)
 	}
 	s.is(err, store.ErrLost, "a stale move in a unit")
-	s.sagaStands("a", "4", 5)
+	s.wantSaga("a", "4", 5)
 	s.counts(1, 0, 0)
 }
 

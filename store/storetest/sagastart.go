@@ -124,14 +124,14 @@ func (s *suite[TTx]) sagaLockMany() {
 		store.Effect{Saga: moved(got[3], "2"), Rows: rows(message("a", 1)).Rows})
 	s.ok(err, "write two")
 	s.ok(s.db.Commit(tx), "commit")
-	s.sagaStands("b", "1", 2)
-	s.sagaStands("a", "2", 2)
+	s.wantSaga("b", "1", 2)
+	s.wantSaga("a", "2", 2)
 	tx = s.db.Begin(s)
 	err = s.d.Write(s.Context(), tx, store.Effect{Saga: moved(s.saga("a"), "3")},
 		store.Effect{Saga: moved(got[1], "3")})
 	s.is(err, store.ErrLost, "write two, one of which was moved")
 	s.ok(s.db.Rollback(tx), "roll back")
-	s.sagaStands("a", "2", 2)
+	s.wantSaga("a", "2", 2)
 }
 
 func (s *suite[TTx]) sagaStartRival() {

@@ -202,7 +202,7 @@ func (s *suite[TTx]) takenOver(was, is store.Shard, c store.Cursor) {
 // advance stores a cursor and an incarnation.
 func (s *suite[TTx]) advance(l store.Shard) store.Cursor {
 	s.Helper()
-	s.say(message("a", 1))
+	s.insert(message("a", 1))
 	c := store.Cursor{Base: s.tick(""), Seq: 1}
 	p := under(l)
 	p.Cursor, p.Incarnation = &c, new("b7")
@@ -257,7 +257,7 @@ func (s *suite[TTx]) shardLook() {
 	if tip := look(""); tip != "" {
 		s.Fatalf("in an empty outbox a look finds %q", tip)
 	}
-	s.say(message("a", 1))
+	s.insert(message("a", 1))
 	one := look("")
 	if page, err := s.d.Pull(s.Context(), store.Window{Tip: one}, 10); err != nil || len(page.Rows) != 1 ||
 		!page.Done {

@@ -34,7 +34,7 @@ func (s *suite[TTx]) stepLongID() {
 	step := taking("a")
 	step.State, step.ID, step.OutsideKey = store.StepCalling, strings.Repeat("i", 5000), "key"
 	s.step(step, store.StepAbsent)
-	if got := s.stoodAs(step, store.StepCalling); got.Identity != step.Identity {
+	if got := s.wantStep(step, store.StepCalling); got.Identity != step.Identity {
 		s.Errorf("the step of %.20q… is that of %.80q", step.ID, got.ID)
 	}
 }
@@ -63,8 +63,8 @@ func (s *suite[TTx]) step(step store.Step, want store.StepState, es ...store.Eff
 	s.commit(u, es...)
 }
 
-// stoodAs fails the test unless a step has that state. It changes nothing.
-func (s *suite[TTx]) stoodAs(step store.Step, want store.StepState) store.Step {
+// wantStep fails the test unless a step has that state. It changes nothing.
+func (s *suite[TTx]) wantStep(step store.Step, want store.StepState) store.Step {
 	s.Helper()
 	u := s.begin(s.d, stepping(step))
 	got := u.Found().Steps[0]
@@ -127,12 +127,12 @@ func (s *suite[TTx]) stepPairs() {
 		b := befores[name]
 		b.do(name + " then taken")
 		s.step(taking(name+" then taken"), b.take[0])
-		s.stoodAs(undoing(name+" then taken"), b.take[1])
+		s.wantStep(undoing(name+" then taken"), b.take[1])
 		b.do(name + " then undone")
 		s.step(undoing(name+" then undone"), b.undo[0])
-		s.stoodAs(taking(name+" then undone"), b.undo[1])
+		s.wantStep(taking(name+" then undone"), b.undo[1])
 		s.step(undoing(name+" then undone"), b.undo[1]) // once more
-		s.stoodAs(taking(name+" then undone"), b.undo[1])
+		s.wantStep(taking(name+" then undone"), b.undo[1])
 	}
 	// Another occurrence, name, saga or consumer is another step.
 	for _, change := range []func(*store.Step){func(t *store.Step) { t.Occurrence = "2" },
@@ -140,7 +140,7 @@ func (s *suite[TTx]) stepPairs() {
 		func(t *store.Step) { t.Saga = "other" }, func(t *store.Step) { t.Consumer = "mail" }} {
 		step := taking("barred then taken")
 		change(&step)
-		s.stoodAs(step, store.StepAbsent)
+		s.wantStep(step, store.StepAbsent)
 	}
 }
 
@@ -148,19 +148,19 @@ func (s *suite[TTx]) stepPairs() {
 // message does not change a finished step.
 func (s *suite[TTx]) stepOwner() {
 	p := s.waitingStep("a", false)
-	if got := s.stoodAs(undoing("a"), store.StepParked); got.Identity != p.Identity {
+	if got := s.wantStep(undoing("a"), store.StepParked); got.Identity != p.Identity {
 		s.Errorf("%+v waits to take the step, want %v", got, p.Identity)
 	}
 	other := taking("a")
 	s.step(other, store.StepParked)
 	for _, who := range []store.Step{undoing("a"), taking("a")} {
-		if got := s.stoodAs(who, store.StepDone); got.Identity != other.Identity {
+		if got := s.wantStep(who, store.StepDone); got.Identity != other.Identity {
 			s.Errorf("%+v took the step, want %v", got, other.Identity)
 		}
 	}
 	s.step(undoing("b"), store.StepAbsent)
 	p = s.waitingStep("b", true)
-	if got := s.stoodAs(undoing("b"), store.StepBarred); got.Identity != p.Identity {
+	if got := s.wantStep(undoing("b"), store.StepBarred); got.Identity != p.Identity {
 		s.Errorf("%+v waits for a barred step, want %v", got, p.Identity)
 	}
 	// Parked, then dead.
@@ -170,7 +170,7 @@ func (s *suite[TTx]) stepOwner() {
 	e := again(p, func(p *store.Parked) { p.Dead = &store.Death{} })
 	e.Park.Step = &step
 	s.apply(e)
-	s.stoodAs(taking("c"), store.StepDead)
+	s.wantStep(taking("c"), store.StepDead)
 }
 
 func (s *suite[TTx]) stepAnswer() {
@@ -181,13 +181,13 @@ func (s *suite[TTx]) stepAnswer() {
 		took.Code, took.Result, took.From = int32(200+i), result, []store.StepState{store.StepDone}
 		s.commit(u, store.Effect{Step: &took})
 		for _, who := range []store.Step{taking(saga), undoing(saga)} {
-			got := s.stoodAs(who, store.StepDone)
+			got := s.wantStep(who, store.StepDone)
 			if got.Code != took.Code || got.Result != result || got.Identity != took.Identity {
 				s.Errorf("%v finds %+v", who.State, got)
 			}
 		}
 		s.step(undoing(saga), store.StepDone)
-		if got := s.stoodAs(undoing(saga), store.StepUndone); got.Result != result {
+		if got := s.wantStep(undoing(saga), store.StepUndone); got.Result != result {
 			s.Errorf("once it is undone, %+v", got)
 		}
 	}
@@ -215,15 +215,15 @@ func (s *suite[TTx]) stepGuards() {
 	s.ok(err, "bar")
 	s.commit(bar)
 	s.applied([]bool{false}, set(b, store.StepRejected, free...))
-	s.stoodAs(taking("b"), store.StepBarred)
+	s.wantStep(taking("b"), store.StepBarred)
 	s.waitingStep("c", true)
 	s.apply(set(taking("c"), store.StepRejected, free...))
-	s.stoodAs(taking("c"), store.StepRejected)
+	s.wantStep(taking("c"), store.StepRejected)
 	s.counts(3, 0, 0)
 	// In a unit, too, and all or nothing.
 	d := taking("d")
 	s.lost(set(d, store.StepRejected, store.StepCalling))
-	s.stoodAs(d, store.StepAbsent)
+	s.wantStep(d, store.StepAbsent)
 	bad := taking("e")
 	bad.State = store.StepRejected
 	if _, err := s.d.Begin(s.Context(), stepping(bad)); err == nil {
@@ -238,7 +238,7 @@ func (s *suite[TTx]) stepCalling() {
 	s.step(mine, store.StepAbsent)
 	for _, who := range []store.Step{taking("a"), undoing("a"), mine} {
 		s.step(who, store.StepCalling)
-		if got := s.stoodAs(who, store.StepCalling); got.OutsideKey != mine.OutsideKey ||
+		if got := s.wantStep(who, store.StepCalling); got.OutsideKey != mine.OutsideKey ||
 			got.Identity != mine.Identity {
 			s.Errorf("%v finds %+v", who.State, got)
 		}
@@ -247,7 +247,7 @@ func (s *suite[TTx]) stepCalling() {
 	s.apply(store.Effect{Step: &mine})
 	mine.State, mine.Outcome, mine.Code, mine.Result = store.StepDone, "", 7, "r"
 	s.applied([]bool{true, false}, store.Effect{Step: &mine}, store.Effect{Step: &mine})
-	got := s.stoodAs(undoing("a"), store.StepDone)
+	got := s.wantStep(undoing("a"), store.StepDone)
 	if got.OutsideKey != "größe-7" || got.Outcome != "unknown\x00\xff" || got.Code != 7 || got.Result != "r" {
 		s.Errorf("the call is settled as %+v", got)
 	}
@@ -256,7 +256,7 @@ func (s *suite[TTx]) stepCalling() {
 	call := taking("b")
 	call.State, call.OutsideKey = store.StepCalling, "8"
 	s.step(call, store.StepParked)
-	if got := s.stoodAs(undoing("b"), store.StepCalling); got.OutsideKey != "8" {
+	if got := s.wantStep(undoing("b"), store.StepCalling); got.OutsideKey != "8" {
 		s.Errorf("the call is %+v", got)
 	}
 }
@@ -266,7 +266,7 @@ func (s *suite[TTx]) stepRolledBack() {
 		u := s.begin(s.d, stepping(step))
 		s.put(u.Tx(), "k", "v")
 		s.rollback(u)
-		s.stoodAs(taking("a"), store.StepAbsent)
+		s.wantStep(taking("a"), store.StepAbsent)
 	}
 	// Rolled back, and recorded as parked instead.
 	p, step := parked("a", 1), taking("a")
@@ -277,7 +277,7 @@ func (s *suite[TTx]) stepRolledBack() {
 	if s.ok(err, "park"); !stored[0] {
 		s.Fatal("it is not parked")
 	}
-	s.stoodAs(undoing("a"), store.StepParked)
+	s.wantStep(undoing("a"), store.StepParked)
 	// Barred meanwhile: the retry finds that, and its key is free.
 	s.step(undoing("a"), store.StepParked)
 	u = s.begin(s.d, store.Intake{Marks: []store.Mark{retrying(p)}, Steps: []store.Step{step},
@@ -335,6 +335,6 @@ func (s *suite[TTx]) stepEnter() {
 		} else {
 			s.ok(s.db.Rollback(tx), "roll back")
 		}
-		s.stoodAs(undoing("a"), []store.StepState{store.StepAbsent, store.StepDone}[i])
+		s.wantStep(undoing("a"), []store.StepState{store.StepAbsent, store.StepDone}[i])
 	}
 }

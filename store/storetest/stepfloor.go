@@ -12,16 +12,16 @@ func begunAgo(s store.Step, d time.Duration) store.Step {
 	return s
 }
 
-// forgets runs Maintain until steps are deleted, and fails the test unless their number is want.
-func (s *suite[TTx]) forgets(want int64) {
+// wantDeletedSteps runs Maintain until steps are deleted, and fails the test unless their number is want.
+func (s *suite[TTx]) wantDeletedSteps(want int64) {
 	s.Helper()
 	n := int64(0)
-	s.until("steps are forgotten", func() bool {
+	s.until("steps are deleted", func() bool {
 		n += s.maintain().Steps
 		return n >= want
 	})
 	if n += s.maintain().Steps; n != want {
-		s.Fatalf("%d steps are forgotten, want %d", n, want)
+		s.Fatalf("%d steps were deleted, want %d", n, want)
 	}
 }
 
@@ -33,37 +33,37 @@ func (s *suite[TTx]) stepFloor() {
 		s.step(step, store.StepAbsent)
 	}
 	never := begunAgo(undoing("never"), 200*day)
-	s.stoodAs(never, store.StepAbsent) // nothing is deleted yet
-	s.forgets(0)                       // they were stored just now, although their sagas are old
+	s.wantStep(never, store.StepAbsent) // nothing is deleted yet
+	s.wantDeletedSteps(0)               // they were stored just now, although their sagas are old
 	s.db.Age(s, 95*day)
-	s.forgets(1)
+	s.wantDeletedSteps(1)
 	undo := undoing("old")
 	undo.Begun = old.Begun
-	s.stoodAs(undo, store.StepTooOld)
-	s.stoodAs(old, store.StepTooOld)
-	s.stoodAs(never, store.StepTooOld)
-	s.stoodAs(undoing("of a time that nobody said"), store.StepTooOld)
-	s.stoodAs(begunAgo(undoing("new"), -10*day), store.StepAbsent)
+	s.wantStep(undo, store.StepTooOld)
+	s.wantStep(old, store.StepTooOld)
+	s.wantStep(never, store.StepTooOld)
+	s.wantStep(undoing("of a time that nobody said"), store.StepTooOld)
+	s.wantStep(begunAgo(undoing("new"), -10*day), store.StepAbsent)
 	// Existing steps are not too old.
 	for _, step := range []store.Step{young, untold, ahead} {
-		s.stoodAs(step, store.StepDone)
+		s.wantStep(step, store.StepDone)
 	}
 	// A message that ignores it leaves a correct state.
 	s.step(undo, store.StepTooOld)
-	s.stoodAs(undo, store.StepBarred)
+	s.wantStep(undo, store.StepBarred)
 }
 
 // stepFloorOfItsOwn checks that each step and each consumer has a separate floor.
 func (s *suite[TTx]) stepFloorOfItsOwn() {
 	s.step(begunAgo(taking("a"), 100*day), store.StepAbsent)
 	s.db.Age(s, 95*day)
-	s.forgets(1)
-	s.stoodAs(begunAgo(taking("b"), 100*day), store.StepTooOld)
+	s.wantDeletedSteps(1)
+	s.wantStep(begunAgo(taking("b"), 100*day), store.StepTooOld)
 	for _, change := range []func(*store.Step){func(t *store.Step) { t.Name = "reserve" },
 		func(t *store.Step) { t.Consumer = "mail" }} {
 		step := begunAgo(taking("b"), 100*day)
 		change(&step)
-		s.stoodAs(step, store.StepAbsent)
+		s.wantStep(step, store.StepAbsent)
 	}
 }
 
@@ -79,10 +79,10 @@ func (s *suite[TTx]) stepStaysWhileKept() {
 	call.State = store.StepCalling
 	s.step(call, store.StepAbsent)
 	s.db.Age(s, 95*day)
-	s.forgets(0)
-	s.stoodAs(step, store.StepBarred)
+	s.wantDeletedSteps(0)
+	s.wantStep(step, store.StepBarred)
 	s.apply(freed(p, nil))
-	s.forgets(1)
-	s.stoodAs(step, store.StepTooOld)
-	s.stoodAs(call, store.StepCalling)
+	s.wantDeletedSteps(1)
+	s.wantStep(step, store.StepTooOld)
+	s.wantStep(call, store.StepCalling)
 }

@@ -123,6 +123,6 @@ func (s *suite[TTx]) stepGoesBesideRival() {
 		s.Fatalf("a step in hand is forgotten: %+v; found %+v", got, u.Found().Steps)
 	}
 	s.commit(u)
-	s.forgets(1)
-	s.stoodAs(undo, store.StepTooOld)
+	s.wantDeletedSteps(1)
+	s.wantStep(undo, store.StepTooOld)
 }

@@ -77,8 +77,8 @@ func (s *suite[TTx]) write(tx TTx, ms ...skald.Message) {
 	s.ok(s.d.Write(s.Context(), tx, store.Effect{Rows: ms}), "write")
 }
 
-// say writes ms in a transaction of the caller.
-func (s *suite[TTx]) say(ms ...skald.Message) {
+// insert writes ms in a transaction of the caller.
+func (s *suite[TTx]) insert(ms ...skald.Message) {
 	s.Helper()
 	tx := s.db.Begin(s)
 	s.write(tx, ms...)

@@ -27,7 +27,7 @@ func unitTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Lent":                    (*suite[TTx]).unitLent,
 		"Return":                  (*suite[TTx]).unitReturn,
 		"Drop":                    (*suite[TTx]).unitDrop,
-		"BegunAnew":               (*suite[TTx]).unitBegunAnew,
+		"BegunAnew":               (*suite[TTx]).unitBegunAgain,
 		"FewConnections":          (*suite[TTx]).unitFewConnections,
 		"Ended":                   (*suite[TTx]).unitEnded,
 		"BeginThatFails":          (*suite[TTx]).unitBeginThatFails,

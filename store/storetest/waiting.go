@@ -69,14 +69,14 @@ func (s *suite[TTx]) listWaiting() {
 		s.ok(err, "list rows that wait")
 		return l
 	}
-	gone := s.sayOne(message("a", 0))
+	gone := s.insertOne(message("a", 0))
 	s.cover(store.Cursor{Base: s.base})
 	if got := list(10); len(got) > 0 {
 		s.Errorf("all are published: %+v", got)
 	}
-	refused := s.sayOne(message("b", 1))
+	refused := s.insertOne(message("b", 1))
 	s.setAside(store.DeferredRow{Row: refused, Attempts: 2, Why: "too large"})
-	plain, last := s.sayOne(message("c", 2)), s.sayOne(message("", 3))
+	plain, last := s.insertOne(message("c", 2)), s.insertOne(message("", 3))
 	got := list(10)
 	if len(got) != 3 || got[0].Seq <= gone.Seq {
 		s.Fatalf("three wait: %+v", got)

@@ -90,7 +90,7 @@ func (s *suite[TTx]) windowNothingNew() {
 	if tip := s.tick(""); tip != "" {
 		s.Fatalf("an empty outbox gives the tick %q", tip)
 	}
-	s.say(message("a", 1))
+	s.insert(message("a", 1))
 	tip := s.tick("")
 	if tip == "" {
 		s.Fatal("a row gives no tick")
@@ -106,7 +106,7 @@ func (s *suite[TTx]) windowNothingNew() {
 }
 
 func (s *suite[TTx]) windowMarksAloneAreNoRows() {
-	s.say(message("a", 1))
+	s.insert(message("a", 1))
 	tip := s.tick("")
 	m := mark()
 	s.commit(s.begin(s.d, intake(m, mark())))
@@ -134,7 +134,7 @@ func (s *suite[TTx]) windowOneAfterTheOther() {
 		for n := range i + 1 {
 			ms = append(ms, message("a", n))
 		}
-		s.say(ms...)
+		s.insert(ms...)
 		tip, got := s.since(base)
 		if len(got) != len(ms) {
 			s.Fatalf("window %d has %d rows, want %d", i, len(got), len(ms))
@@ -158,7 +158,7 @@ func (s *suite[TTx]) windowPages() {
 	for i := range 10 {
 		ms = append(ms, message("a", i))
 	}
-	s.say(ms...)
+	s.insert(ms...)
 	tip, all := s.since("")
 	for _, limit := range []int{1, 2, 3, 9, 10, 11} {
 		s.wantIDs(s.window(store.Window{Tip: tip}, limit), ids(all)...)
@@ -184,7 +184,7 @@ func (s *suite[TTx]) windowBuckets() {
 		}
 		ms = append(ms, m)
 	}
-	s.say(ms...)
+	s.insert(ms...)
 	tip, all := s.since("")
 	for i := range all {
 		s.same(all[i], ms[i])
@@ -220,13 +220,13 @@ func (s *suite[TTx]) windowLateWithLowNumber() {
 	late1, mid, late2, last := message("a", 1), message("b", 2), message("a", 3), message("c", 4)
 	tx := s.db.Begin(s)
 	s.write(tx, late1)
-	s.say(mid)
+	s.insert(mid)
 	first, got := s.since("")
 	s.wantIDs(got, mid.ID)
 	s.write(tx, late2)
 	s.ok(s.db.Commit(tx), "commit")
 	s.wantIDs(s.window(store.Window{Tip: first}, 10), mid.ID)
-	s.say(last)
+	s.insert(last)
 	second, got := s.since(first)
 	s.wantIDs(got, late1.ID, late2.ID, last.ID)
 	s.wantIDs(s.window(store.Window{Tip: second}, 1), late1.ID, mid.ID, late2.ID, last.ID)
@@ -248,7 +248,7 @@ func (s *suite[TTx]) windowOpenDelaysNothing() {
 	base := ""
 	for i := range 20 {
 		m := message("a", i)
-		s.say(m)
+		s.insert(m)
 		tip, got := s.since(base)
 		s.wantIDs(got, m.ID)
 		base = tip
@@ -261,7 +261,7 @@ func (s *suite[TTx]) windowOpenDelaysNothing() {
 
 func (s *suite[TTx]) windowRolledBack() {
 	a, b := message("a", 1), message("a", 2)
-	s.say(a)
+	s.insert(a)
 	for range 3 {
 		tx := s.db.Begin(s)
 		s.write(tx, message("a", 9), message("b", 9))
@@ -276,12 +276,12 @@ func (s *suite[TTx]) windowRolledBack() {
 	if tip := s.tick(base); tip != base {
 		s.Error("rows that were rolled back draw a tick")
 	}
-	s.say(b)
+	s.insert(b)
 	s.wantIDs(s.all(), a.ID, b.ID)
 }
 
 func (s *suite[TTx]) windowUnknownTick() {
-	s.say(message("a", 1))
+	s.insert(message("a", 1))
 	tip := s.tick("")
 	for _, unknown := range []string{"no such tick", "9223372036854775806", tip + "9"} {
 		_, err := store.Snapshot(s.Context(), s.d, unknown)

@@ -91,7 +91,7 @@ func (s *suite[TTx]) writeMany() {
 		ms = append(ms, message("a", i))
 		ids = append(ids, ms[i].ID)
 	}
-	s.say(ms...)
+	s.insert(ms...)
 	s.counts(1500, 0, 0)
 	s.wantIDs(s.all(), ids...)
 }
@@ -99,8 +99,8 @@ func (s *suite[TTx]) writeMany() {
 // writeSameID checks that an ID may be in the outbox twice, because a reply is sent again with its ID.
 func (s *suite[TTx]) writeSameID() {
 	m := message("a", 1)
-	s.say(m, m)
-	s.say(m)
+	s.insert(m, m)
+	s.insert(m)
 	s.wantIDs(s.all(), m.ID, m.ID, m.ID)
 }
 
@@ -130,7 +130,7 @@ func (s *suite[TTx]) writeLargest() {
 		changed(func(m *skald.Message) { m.Headers = []skald.Header{{Name: strings.Repeat("n", 128)}} }),
 		changed(func(m *skald.Message) { m.Subject = strings.Repeat("s", 1024) }),
 	}
-	s.say(ms...)
+	s.insert(ms...)
 	got := s.all()
 	if len(got) != len(ms) {
 		s.Fatalf("%d rows of %d arrived", len(got), len(ms))
@@ -198,7 +198,7 @@ func (s *suite[TTx]) writeWakes() {
 		s.Skip("the driver does not wake")
 	}
 	for name, f := range map[string]func(){
-		"the caller's transaction": func() { s.say(message("a", 1)) },
+		"the caller's transaction": func() { s.insert(message("a", 1)) },
 		"an effect applied":        func() { s.apply(rows(message("a", 1))) },
 		"a unit's commit":          func() { s.commit(s.begin(s.d, store.Intake{}), rows(message("a", 1))) },
 		"a row that a unit kept": func() {

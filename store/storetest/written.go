@@ -16,7 +16,7 @@ func (s *suite[TTx]) listWritten() {
 	caused.CausationID, keyless.CorrelationID = first.ID, "saga:order:7"
 	var all []store.Row
 	for _, m := range []skald.Message{first, caused, other, keyless} {
-		all = append(all, s.sayOne(m))
+		all = append(all, s.insertOne(m))
 	}
 	s.cover(store.Cursor{Base: s.base}) // all are published
 	for _, c := range []struct {
