@@ -11,7 +11,7 @@ import (
 )
 
 // A command that needs a shell variable is shown with that requirement.
-func TestWhatACommandSupposes(t *testing.T) {
+func TestRequirementsOfACommand(t *testing.T) {
 	db := kept(t, 1)
 	const query, note = "/act?consumer=payment&id=d-0&in=orders&source=%2Fshop&verb=drop",
 		"Or type it, where SKALD_STORE is the URL of the database of orders:"

@@ -294,7 +294,7 @@ func (broken) List(context.Context, store.List) (store.Listed, error) {
 
 // An unavailable source is listed with the reason, and the others are shown. The test uses a fake clock, so
 // a slow machine does not make a good source miss its deadline.
-func TestSourcesAway(t *testing.T) { synctest.Test(t, sourcesAway) }
+func TestUnavailableSources(t *testing.T) { synctest.Test(t, sourcesAway) }
 
 func sourcesAway(t *testing.T) {
 	over := make(chan struct{})

@@ -95,7 +95,7 @@ func (forgetful) Apply(_ context.Context, effects ...store.Effect) ([]bool, erro
 
 // If the access is not recorded, the page shows no payload and reports it. A write that hangs ends with the
 // deadline.
-func TestLookThatIsNotNoted(t *testing.T) {
+func TestPayloadAccessThatCannotBeRecorded(t *testing.T) {
 	message := url.Values{"in": {"orders"}, "consumer": {"payment"}, "source": {"/shop"}, "id": {"d-0"}}
 	saga := url.Values{"in": {"orders"}, "name": {"order"}, "key": {"o-0"}}
 	for _, look := range []struct {

@@ -8,7 +8,7 @@ import (
 )
 
 // Impossible numbers are refused before anything is recorded, on the page and in its form.
-func TestNumbersOfAPace(t *testing.T) {
+func TestNumbersOfARate(t *testing.T) {
 	db := kept(t, 2)
 	b := open(t, of(db), nil)
 	const query = "consumer=payment&in=orders&verb=redrive&fingerprint=" + failing

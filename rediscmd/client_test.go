@@ -79,7 +79,7 @@ func answersAlike(t *testing.T, at string) {
 }
 
 // An unavailable server is an error of the call, for any commands.
-func TestClientsOfAServerThatIsGone(t *testing.T) {
+func TestClientsOfAnUnavailableServer(t *testing.T) {
 	s := miniredis.RunT(t)
 	all := clients(t, s.Addr())
 	s.Close()

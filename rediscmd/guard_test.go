@@ -62,7 +62,7 @@ func TestGuardBoundsCalls(t *testing.T) {
 }
 
 // If the caller of the testing call gives up, another call tests.
-func TestGuardTriesAnew(t *testing.T) {
+func TestGuardTestsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := true
 		hang := make(chan struct{})
@@ -209,7 +209,7 @@ func TestGuardCatchesPanics(t *testing.T) {
 }
 
 // Refusals and short failures of Redis are logged at a limited rate.
-func TestGuardSpeaksRarely(t *testing.T) {
+func TestGuardLimitsLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said strings.Builder
 		n := 0

@@ -189,7 +189,7 @@ func TestErrorsKeepPayloads(t *testing.T) {
 }
 
 // An unavailable registry is an outage, but only for ids that need it.
-func TestRegistryAway(t *testing.T) {
+func TestRegistryUnavailable(t *testing.T) {
 	b := newBed(t)
 	payments := func(r *schema.Registry) skald.Event[payment2] {
 		return skald.Event[payment2]{Topic: "payments", Type: "payment.processed",
@@ -403,7 +403,7 @@ func TestGenerated(t *testing.T) {
 }
 
 // A string that is not UTF-8 is not written, because other readers change or refuse it.
-func TestAvroWritesTextsAlone(t *testing.T) {
+func TestAvroWritesOnlyUTF8(t *testing.T) {
 	b := newBed(t)
 	type text struct {
 		T string

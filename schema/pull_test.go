@@ -13,7 +13,7 @@ import (
 )
 
 // An answer that does not come from a registry does not allow a push.
-func TestPullOfSomethingElse(t *testing.T) {
+func TestPullFromAnotherServer(t *testing.T) {
 	t.Parallel()
 	lock := schema.Lock{Lock: 1, Subjects: []schema.Locked{{Subject: "s",
 		Text: schema.Text{Format: schema.Avro, Schema: []byte(`"int"`)}}}}

@@ -30,7 +30,7 @@ func TestKillReturnsWhatWasNotAcknowledged(t *testing.T) {
 	}
 }
 
-func TestExpiryIsToldAsUncleanLossAndRejoins(t *testing.T) {
+func TestExpiryIsReportedAsUncleanLossAndRejoins(t *testing.T) {
 	b := ready(t, &membroker.Options{Partitions: 2}, "t")
 	one := join(t, b, "g", "a")
 	receive(t, one, 1)
@@ -52,7 +52,7 @@ func TestExpiryIsToldAsUncleanLossAndRejoins(t *testing.T) {
 	}
 }
 
-func TestNewLifeOfANameDisturbsNobodyElse(t *testing.T) {
+func TestReusedNameKeepsOtherMembers(t *testing.T) {
 	b := ready(t, nil, "t")
 	a, c := join(t, b, "g", "a"), join(t, b, "g", "c")
 	first, other := receive(t, a, 1), receive(t, c, 1)

@@ -146,7 +146,7 @@ func page(t *testing.T, url string) string {
 }
 
 // Without the variable nothing is sent, and an endpoint that is away keeps nobody from their work.
-func TestEndpointIsAway(t *testing.T) {
+func TestEndpointIsUnavailable(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
 	at, end := started(t, "sqlite:"+filepath.Join(t.TempDir(), "shop"))
 	if code, out, errs := shop(t, "load", "--url", at, "--orders", "3", "--wait", "5m"); code != 0 {

@@ -254,7 +254,7 @@ func collect(t *testing.T, from metric.Reader) (out []metricdata.Metrics) {
 
 // The database is queried on collection, at most every 30 s. If the query fails, or another process
 // reports, nothing is reported.
-func TestBacklogIsAskedSeldom(t *testing.T) {
+func TestBacklogIsQueriedRarely(t *testing.T) {
 	read := metric.NewManualReader()
 	now, asked, mine, away, slow := time.Now(), 0, true, error(nil), time.Duration(0)
 	stop := WatchBacklog(Providers{Meter: metric.NewMeterProvider(metric.WithReader(read))},
@@ -294,7 +294,7 @@ func TestBacklogIsAskedSeldom(t *testing.T) {
 
 // The kept messages of a consumer are reported even after they are gone, as 0: a missing series would look
 // like a dead process.
-func TestKeptIsReportedUntilItIsNothing(t *testing.T) {
+func TestKeptIsReportedAsZero(t *testing.T) {
 	read, now := metric.NewManualReader(), time.Now()
 	kept := []store.Kept{{Consumer: "mail", Keeping: store.Keeping{Parked: 2, Dead: 3, Bytes: 50,
 		DeadBytes: 70, Oldest: time.Minute}, Conflicts: 4, TooOld: 5, ApartBytes: 90, Apart: time.Hour,

@@ -152,7 +152,7 @@ func TestBrokenEnvelopes(t *testing.T) {
 }
 
 // No broker can carry a header whose name is not text.
-func TestNamesThatAreNoText(t *testing.T) {
+func TestNamesThatAreNotText(t *testing.T) {
 	for name, style := range styles() {
 		m := skald.Message{ID: "1", Topic: "t", Headers: []skald.Header{{Name: "\xff"}}}
 		if _, err := cloudevents.New(style).Encode(&m, &wire{}); !errors.Is(err, cloudevents.ErrCannotCarry) {

@@ -91,7 +91,7 @@ func TestPausesEnd(t *testing.T) {
 
 // Each loss and gain is reported once, the loss first. A partition that is lost before its gain was
 // reported is not reported.
-func TestChangesAreTold(t *testing.T) {
+func TestChangesAreReportedOnce(t *testing.T) {
 	var mu sync.Mutex
 	f := feed.New[*part](&mu)
 	a, b := open(0), open(1)
@@ -112,7 +112,7 @@ func TestChangesAreTold(t *testing.T) {
 }
 
 // An acknowledgement applies only to deliveries of this ownership.
-func TestAcksOfBeforeAreIgnored(t *testing.T) {
+func TestEarlierAcksAreIgnored(t *testing.T) {
 	var mu sync.Mutex
 	f := feed.New[*part](&mu)
 	a := open(0, 4, 5, 6)

@@ -25,7 +25,7 @@ func TestLargestPayload(t *testing.T) {
 }
 
 // A key's partition never changes between builds, because members of different builds share a topic.
-func TestPlacesOfKeysStay(t *testing.T) {
+func TestPartitionsOfKeysStay(t *testing.T) {
 	for key, want := range map[string]int{"": 5, "order-1": 5, "order-2": 4} {
 		if got := PartitionOf([]byte(key), 8); got != want {
 			t.Errorf("%q is at %d, want %d", key, got, want)

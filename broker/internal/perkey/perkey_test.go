@@ -77,7 +77,7 @@ func answered(p broker.Pending) bool {
 }
 
 // One message of a key is sent at a time; messages of other keys and without a key are sent concurrently.
-func TestOneOfAKeyFlies(t *testing.T) {
+func TestSendsOneMessageOfAKey(t *testing.T) {
 	s := newSender(t)
 	p := s.publish(t.Context(), "a1", "a2", "b1", "-1", "-2")
 	q := s.publish(t.Context(), "a3")
@@ -136,7 +136,7 @@ func TestHoldsBackUntilItsCallerKnows(t *testing.T) {
 }
 
 // A caller whose context ended releases its keys.
-func TestCallerThatHasGone(t *testing.T) {
+func TestCallerThatGaveUp(t *testing.T) {
 	s := newSender(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	s.publish(ctx, "a1")

@@ -40,7 +40,7 @@ func order(cents int64) gateway.Move {
 	return gateway.Move{Customer: "ada", Order: "o/1", Cents: cents}
 }
 
-func TestKeysAreKnownAgainUntilTheyAreForgotten(t *testing.T) {
+func TestKeysAreRememberedForATime(t *testing.T) {
 	g, now := counter(t, gateway.Rates{})
 	ctx := t.Context()
 	first, err := g.Charge(ctx, "k/1", order(40))

@@ -158,7 +158,7 @@ func ways(says []string) int {
 
 // Every arrival order gives the same end, once, with the last fact and not before; also for an order with a
 // change.
-func TestEveryArrival(t *testing.T) {
+func TestEveryOrderOfArrival(t *testing.T) {
 	for _, e := range append(endings(), changedEndings()...) {
 		all := arrivals(e.says)
 		if len(all) != ways(e.says) {

@@ -18,7 +18,7 @@ import (
 // Payment is opened by another process than Order, each with databases that the other does not open: the
 // status of an order names the message that is parked there, and the command that frees it; freed, it goes
 // on.
-func TestStatusNamesWhatHoldsAnOrderElsewhere(t *testing.T) {
+func TestStatusNamesWhatBlocksAnOrderElsewhere(t *testing.T) {
 	t.Parallel()
 	here, folder := place.SQLite(t.TempDir()), filepath.Join(t.TempDir(), "till")
 	there := place.SQLite(folder)
@@ -84,7 +84,7 @@ func TestStatusNamesWhatHoldsAnOrderElsewhere(t *testing.T) {
 }
 
 // Services of other processes that fail, hang or are away are named; the rest of the status stands.
-func TestStatusWhereAnotherProcessGivesNoAnswer(t *testing.T) {
+func TestStatusWithoutAnAnswerOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	fails := httptest.NewServer(place.SQLite(t.TempDir()).Answer()) // a place without the service
 	defer fails.Close()

@@ -32,7 +32,7 @@ const (
 
 // The status of an order names the message that holds it, parked or dead, and the command that frees it;
 // freed, it goes on.
-func TestStatusNamesWhatHoldsAnOrder(t *testing.T) {
+func TestStatusNamesWhatBlocksAnOrder(t *testing.T) {
 	t.Parallel()
 	for _, state := range []string{"parked", "dead"} {
 		t.Run("sqlite/"+state, func(t *testing.T) {
@@ -111,7 +111,7 @@ func heldAndFreed[TTx any](t *testing.T, d *place.Databases[TTx], state, flags, 
 
 // A service whose database gives no answer is named, and the rest of the status stands. Order in a
 // process of its own asks nobody else.
-func TestStatusWhereAServiceIsAway(t *testing.T) {
+func TestStatusWithAnUnavailableService(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	d, alone := place.SQLite(folder), place.SQLite(folder)
@@ -136,7 +136,7 @@ func TestStatusWhereAServiceIsAway(t *testing.T) {
 
 // What is on its way, or waits behind another message, holds no order; a rejection that is a dead letter only
 // where it holds its key, and it is not to be redriven.
-func TestStatusNamesOnlyWhatHolds(t *testing.T) {
+func TestStatusNamesOnlyWhatBlocks(t *testing.T) {
 	t.Parallel()
 	d := place.SQLite(t.TempDir())
 	s := openWith(t, d, &service.Options{}, service.Names()...)

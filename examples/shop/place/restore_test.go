@@ -270,7 +270,7 @@ func (d *drill[TTx]) through(n int, backup, restore func()) {
 // The PostgreSQL cluster of the one half is put back under the living services, while Kafka, or NATS, goes
 // on. What they had taken since the backup comes again; what their relays had published since, they do not
 // know of: they stop, are recovered, and go on.
-func TestShopWhoseDatabasesWentBack(t *testing.T) {
+func TestShopWithRestoredDatabases(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a PostgreSQL cluster: not with -short")
 	}
@@ -313,7 +313,7 @@ func TestShopWhoseDatabasesWentBack(t *testing.T) {
 
 // The same on SQLite: the services are ended, the files of a backup are copied over theirs, and they are
 // started again.
-func TestShopWhoseFilesWentBack(t *testing.T) {
+func TestShopWithRestoredFiles(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	d := newDrill[*sql.Tx](t, "", "mem:", place.SQLite(here), place.SQLite(there))
 	ctx, stop := context.WithCancel(d.ctx)

@@ -114,7 +114,7 @@ func early(says []string, one, than string) bool {
 
 // A change is requested while its order fails: in any order of messages at Fulfilment it is answered once,
 // and no parcel leaves.
-func TestFulfilmentRefusesChangesOfWhatFails(t *testing.T) {
+func TestFulfilmentRefusesChangesOfAFailedOrder(t *testing.T) {
 	r := newRig(t, "fulfilment")
 	heavy := func(id string) event.Order {
 		return event.Order{ID: id, Customer: "ada", Items: []event.Item{{SKU: sample.Heavy, Quantity: 1}}}
@@ -160,7 +160,7 @@ func TestFulfilmentRefusesChangesOfWhatFails(t *testing.T) {
 
 // A change is requested and paid while its order ships: in any order of messages at Fulfilment it is
 // answered once, and the parcel goes to the answered address.
-func TestFulfilmentAnswersAChangeOfWhatShipsOnce(t *testing.T) {
+func TestFulfilmentAnswersAChangeOfAShippingOrderOnce(t *testing.T) {
 	r := newRig(t, "fulfilment")
 	for n, says := range permutations([]string{"asked", "paid", "reserved"}) {
 		o := tea(fmt.Sprint("o", n), "ada", 1)

@@ -96,7 +96,7 @@ func (e echo) Publish(ctx context.Context, ms []skald.Message, only ...broker.To
 // Payment's database protects its own rows: no charge and no refund is recorded twice. It prevents no
 // second mail and no second parcel. It may cost a customer money: Inventory has none left when it is asked
 // again for a last piece, and the key refuses the charge of a change.
-func TestWhatANaturalKeySavesInTheShop(t *testing.T) {
+func TestNaturalKeyInTheShop(t *testing.T) {
 	for _, guarded := range []bool{false, true} {
 		t.Run(fmt.Sprint("guarded ", guarded), func(t *testing.T) {
 			s := shopOver(t, echo{bus(t)},

@@ -71,7 +71,7 @@ func TestPaymentUpToTheLastCent(t *testing.T) {
 	r.wantSaid("payment.taken o1", "payment.declined o2", "payment.taken o3")
 }
 
-func TestPaymentGivesBackOnce(t *testing.T) {
+func TestPaymentRefundsOnce(t *testing.T) {
 	for _, why := range []string{event.StockShort, event.ParcelFailed, event.ParcelStopped} {
 		t.Run(why, func(t *testing.T) {
 			r := newRig(t, "payment")
@@ -92,7 +92,7 @@ func TestPaymentGivesBackOnce(t *testing.T) {
 }
 
 // A mark does not mean that the step took effect: a declined payment has a mark, and nothing to refund.
-func TestPaymentGivesNothingBackThatItDidNotTake(t *testing.T) {
+func TestPaymentRefundsOnlyItsCharges(t *testing.T) {
 	r := newRig(t, "payment")
 	o := tea("o1", sample.Poor, 1)
 	r.hear(1, r.ev.OrderPlaced.New("o1", o))
@@ -117,7 +117,7 @@ func TestPaymentThatIsUndoneFirstIsBarred(t *testing.T) {
 
 // Together with a build without steps: payments that it took are not taken again and are refunded once;
 // payments that it refunded are not refunded again.
-func TestPaymentBesideABuildWithoutSteps(t *testing.T) {
+func TestPaymentWithABuildWithoutSteps(t *testing.T) {
 	db, at := home(t, "payment")
 	r := rigAt(t, "payment", db, at, &service.Options{Older: true})
 	theirs, ours := tea("theirs", "ada", 1), tea("ours", "ada", 1)
@@ -136,7 +136,7 @@ func TestPaymentBesideABuildWithoutSteps(t *testing.T) {
 }
 
 // The same for goods.
-func TestInventoryBesideABuildWithoutSteps(t *testing.T) {
+func TestInventoryWithABuildWithoutSteps(t *testing.T) {
 	db, at := home(t, "inventory")
 	r := rigAt(t, "inventory", db, at, &service.Options{Older: true})
 	theirs, ours := basket("theirs", map[string]int64{"tea": 2}), basket("ours", map[string]int64{"tea": 3})
@@ -234,7 +234,7 @@ func TestFulfilment(t *testing.T) {
 
 // The first of carrier and customer decides. The request of the other is answered and has no effect. No
 // parcel goes to an address that is not paid.
-func TestFulfilmentStopsWhatHasNotLeft(t *testing.T) {
+func TestFulfilmentStopsAParcelThatHasNotLeft(t *testing.T) {
 	r := newRig(t, "fulfilment")
 	late, early := tea("late", "ada", 1), tea("early", "ada", 1)
 	for n, to := range []string{"here", "there", "anywhere"} {

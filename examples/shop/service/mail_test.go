@@ -142,7 +142,7 @@ func TestMailsThatAreRefused(t *testing.T) {
 }
 
 // Commands out of order or unknown commands are refused, and no mail results.
-func TestMailServerInWords(t *testing.T) {
+func TestMailServerCommands(t *testing.T) {
 	db, at := home(t, "mail")
 	box, err := mail.NewBox(at)
 	if err == nil {

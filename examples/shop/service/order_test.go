@@ -143,7 +143,7 @@ func TestPostOrderAtOnce(t *testing.T) {
 // All events about one order, in every order of arrival, twice each: the final state, the history and the
 // sent events are right, and each event is sent once. With five messages only make nightly runs all
 // permutations.
-func TestOrderHearsInAnyOrder(t *testing.T) {
+func TestOrderTakesEventsInAnyOrder(t *testing.T) {
 	r := newRig(t, "order")
 	say := map[string]skald.Event[event.Verdict]{
 		"taken": r.ev.PaymentTaken, "declined": r.ev.PaymentDeclined, "refunded": r.ev.PaymentRefunded,
@@ -286,7 +286,7 @@ func (r *rig) asks(code int, method, path, body string) {
 
 // A request of a customer after the order is taken once, answered by Fulfilment, and refused when it is too
 // late.
-func TestWishes(t *testing.T) {
+func TestCustomerRequests(t *testing.T) {
 	r := newRig(t, "order")
 	o := r.placed("k1")
 	at := "/orders/" + o.ID
@@ -348,7 +348,7 @@ func permutations(s []string) [][]string {
 }
 
 // An event about an unknown order is rejected and blocks no other message.
-func TestOrderRefusesStrangers(t *testing.T) {
+func TestOrderRejectsUnknownOrders(t *testing.T) {
 	r := newRig(t, "order")
 	r.hear(1, r.ev.PaymentTaken.New("x", about(tea("x", "ada", 1))))
 	r.want(1, "SELECT COUNT(*) FROM skald_mark WHERE outcome = 2")
