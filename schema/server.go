@@ -20,8 +20,8 @@ type server struct{ *sr.Client }
 // answered adds errNoSchema to an answer of 404, to separate it from a failure to answer.
 func answered(err error) error {
 	err = odd(err)
-	var said *sr.ResponseError
-	if errors.As(err, &said) && said.StatusCode == http.StatusNotFound {
+	var response *sr.ResponseError
+	if errors.As(err, &response) && response.StatusCode == http.StatusNotFound {
 		return fmt.Errorf("%w: %w", errNoSchema, err)
 	}
 	return err
@@ -29,9 +29,9 @@ func answered(err error) error {
 
 // refused reports whether the registry refused a schema as invalid or incompatible.
 func refused(err error) bool {
-	var said *sr.ResponseError
-	return errors.As(err, &said) && (said.StatusCode == http.StatusConflict ||
-		said.StatusCode == http.StatusUnprocessableEntity)
+	var response *sr.ResponseError
+	return errors.As(err, &response) && (response.StatusCode == http.StatusConflict ||
+		response.StatusCode == http.StatusUnprocessableEntity)
 }
 
 func (s server) byID(ctx context.Context, id ID) (Schema, error) {

@@ -88,8 +88,8 @@ func (s server) history(ctx context.Context, subject string) (SubjectHistory, er
 // noSubject reports whether the registry has no such subject. A 404 of a proxy has another error code.
 func noSubject(err error) bool {
 	const code = 40401
-	var said *sr.ResponseError
-	return errors.As(err, &said) && said.ErrorCode == code
+	var response *sr.ResponseError
+	return errors.As(err, &response) && response.ErrorCode == code
 }
 
 // level returns the level of the subject, or the global level of the registry.

@@ -54,7 +54,7 @@ func testResume(t *testing.T, s *suite) {
 	one.close(t)
 	r := &resumer{at: map[string]int64{ds[0].Partition: ds[4].Position}, fails: 1}
 	two := s.resume(t, b, r, "g", topic)
-	got := two.takePatiently(t, 6)
+	got := two.takeRetrying(t, 6)
 	if got[0].ID != ds[4].ID || got[5].ID != ds[9].ID {
 		t.Errorf("the checkpoint is at %s, got %v", ds[4].ID, ids(got))
 	}
@@ -117,8 +117,8 @@ func testStart(t *testing.T, s *suite) {
 	three.close(t)
 }
 
-// takePatiently is take for a member whose first calls of Receive may fail.
-func (m *member) takePatiently(t *testing.T, n int) (out []broker.Delivery) {
+// takeRetrying is take for a member whose first calls of Receive may fail.
+func (m *member) takeRetrying(t *testing.T, n int) (out []broker.Delivery) {
 	t.Helper()
 	for deadline := time.Now().Add(patience()); len(out) < n; pause(t, deadline,
 		"the messages did not come") {

@@ -101,19 +101,19 @@ func read(answer *http.Response) (r Receipt, there bool, err error) {
 		after, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
 		return r, false, &BusyError{time.Duration(max(1, after)) * time.Second}
 	}
-	var said struct {
+	var body struct {
 		Detail string `json:"detail"`
 	}
-	if json.Unmarshal(text, &said) != nil || said.Detail == "" {
-		said.Detail = http.StatusText(answer.StatusCode)
+	if json.Unmarshal(text, &body) != nil || body.Detail == "" {
+		body.Detail = http.StatusText(answer.StatusCode)
 	}
 	switch answer.StatusCode {
 	case http.StatusPaymentRequired:
-		return r, false, &RefusedError{said.Detail}
+		return r, false, &RefusedError{body.Detail}
 	case http.StatusUnprocessableEntity:
 		return r, false, ErrOther
 	case http.StatusBadRequest:
-		return r, false, fmt.Errorf("%w: %s", ErrInvalid, said.Detail)
+		return r, false, fmt.Errorf("%w: %s", ErrInvalid, body.Detail)
 	}
-	return r, false, fmt.Errorf("the gateway answers %d: %w", answer.StatusCode, errors.New(said.Detail))
+	return r, false, fmt.Errorf("the gateway answers %d: %w", answer.StatusCode, errors.New(body.Detail))
 }

@@ -165,10 +165,10 @@ func (s *Inventory[TTx]) reserve(ctx context.Context, tx TTx,
 	if err := s.journal.Note(ctx, tx, m.Message); err != nil {
 		return r, err
 	}
-	return r, s.putAside(ctx, tx, m.Value.Order)
+	return r, s.reserveAll(ctx, tx, m.Value.Order)
 }
 
-func (s *Inventory[TTx]) putAside(ctx context.Context, tx TTx, order event.Order) error {
+func (s *Inventory[TTx]) reserveAll(ctx context.Context, tx TTx, order event.Order) error {
 	db := s.home.DB(tx)
 	if _, _, err := s.state(ctx, db, order.ID, reserved); err != nil {
 		return err

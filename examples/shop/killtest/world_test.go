@@ -23,7 +23,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald/examples/shop/audit"
-	said "github.com/skald-go/skald/examples/shop/event"
+	shopevent "github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/internal/need"
@@ -289,7 +289,7 @@ func (w *world) removeTopics() error {
 		return err
 	}
 	defer client.Close()
-	_, err = kadm.NewClient(client).DeleteTopics(context.Background(), said.New(w.prefix).Topics()...)
+	_, err = kadm.NewClient(client).DeleteTopics(context.Background(), shopevent.New(w.prefix).Topics()...)
 	return err
 }
 

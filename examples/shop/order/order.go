@@ -149,7 +149,7 @@ func (s *Order[TTx]) recordEvent(ctx context.Context, tx TTx, m skald.Received[e
 // ends the order and publishes the outcome.
 func (s *Order[TTx]) advance(ctx context.Context, tx TTx, o event.Order) error {
 	db, id := s.home.DB(tx), o.ID
-	now, facts, err := s.heard(ctx, db, id)
+	now, facts, err := s.facts(ctx, db, id)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (s *Order[TTx]) move(ctx context.Context, tx TTx, o event.Order, reason str
 	return nil
 }
 
-func (s *Order[TTx]) heard(ctx context.Context, db table.DB, id string) (now State, f Facts, err error) {
+func (s *Order[TTx]) facts(ctx context.Context, db table.DB, id string) (now State, f Facts, err error) {
 	err = table.All(ctx, db, s.sql["Facts"], []any{id}, func(row table.Row) error {
 		var some bool
 		var c ChangeFacts

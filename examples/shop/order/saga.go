@@ -90,7 +90,7 @@ func (s *Order[TTx]) end(ctx context.Context, tx TTx, o event.Order, as State) e
 	if _, err := db.Exec(ctx, s.sql["Lock"], o.ID); err != nil {
 		return fmt.Errorf("lock order: %w", err)
 	}
-	now, facts, err := s.heard(ctx, db, o.ID)
+	now, facts, err := s.facts(ctx, db, o.ID)
 	switch {
 	case err != nil:
 		return err

@@ -9,32 +9,32 @@ import (
 // fact is a result of another service, and its topic.
 type fact struct {
 	kind, topic string
-	set         func(*told)
+	set         func(*allFacts)
 }
 
-// told has the facts about an order and about a change of it.
-type told struct {
+// allFacts has the facts about an order and about a change of it.
+type allFacts struct {
 	Facts
 	c ChangeFacts
 }
 
 func facts() map[string]fact {
 	all := []fact{
-		{"payment.taken", "payments", func(f *told) { f.Taken = true }},
-		{"payment.declined", "payments", func(f *told) { f.Declined = true }},
-		{"payment.refunded", "payments", func(f *told) { f.Refunded = true }},
-		{"stock.reserved", "inventory", func(f *told) { f.Reserved = true }},
-		{"stock.short", "inventory", func(f *told) { f.Short = true }},
-		{"stock.released", "inventory", func(f *told) { f.Released = true }},
-		{"parcel.shipped", "shipping", func(f *told) { f.Shipped = true }},
-		{"parcel.failed", "shipping", func(f *told) { f.Failed = true }},
-		{"parcel.stopped", "shipping", func(f *told) { f.Stopped = true }},
-		{"parcel.gone", "shipping", func(f *told) { f.Gone = true }},
-		{"change.paid", "payments", func(f *told) { f.c.Paid = true }},
-		{"change.declined", "payments", func(f *told) { f.c.Declined = true }},
-		{"change.undone", "payments", func(f *told) { f.c.Undone = true }},
-		{"change.taken", "shipping", func(f *told) { f.c.Taken = true }},
-		{"change.refused", "shipping", func(f *told) { f.c.Refused = true }},
+		{"payment.taken", "payments", func(f *allFacts) { f.Taken = true }},
+		{"payment.declined", "payments", func(f *allFacts) { f.Declined = true }},
+		{"payment.refunded", "payments", func(f *allFacts) { f.Refunded = true }},
+		{"stock.reserved", "inventory", func(f *allFacts) { f.Reserved = true }},
+		{"stock.short", "inventory", func(f *allFacts) { f.Short = true }},
+		{"stock.released", "inventory", func(f *allFacts) { f.Released = true }},
+		{"parcel.shipped", "shipping", func(f *allFacts) { f.Shipped = true }},
+		{"parcel.failed", "shipping", func(f *allFacts) { f.Failed = true }},
+		{"parcel.stopped", "shipping", func(f *allFacts) { f.Stopped = true }},
+		{"parcel.gone", "shipping", func(f *allFacts) { f.Gone = true }},
+		{"change.paid", "payments", func(f *allFacts) { f.c.Paid = true }},
+		{"change.declined", "payments", func(f *allFacts) { f.c.Declined = true }},
+		{"change.undone", "payments", func(f *allFacts) { f.c.Undone = true }},
+		{"change.taken", "shipping", func(f *allFacts) { f.c.Taken = true }},
+		{"change.refused", "shipping", func(f *allFacts) { f.c.Refused = true }},
 	}
 	out := map[string]fact{}
 	for _, f := range all {
@@ -54,7 +54,7 @@ type ending struct {
 // after returns the facts after all messages, the states that the order passed, and the index of the
 // message that ended it.
 func (e ending) after(says []string) (f Facts, history []State, end int) {
-	all := told{Facts: Facts{Asked: e.asked}}
+	all := allFacts{Facts: Facts{Asked: e.asked}}
 	changed := slices.ContainsFunc(e.says, func(s string) bool { return strings.HasPrefix(s, "change.") })
 	now := Pending
 	end = -1
@@ -179,7 +179,7 @@ func TestEveryOrderOfArrival(t *testing.T) {
 // The answer about a change follows from all facts about it, and no change is both applied and reverted.
 func TestAnswerToAChange(t *testing.T) {
 	for _, change := range changes() {
-		var all told
+		var all allFacts
 		for _, s := range change.says {
 			if c := all.c; c.applied() && change.answer == "taken" || c.reverted() {
 				t.Errorf("%v: all is said before %s", change.says, s)

@@ -227,7 +227,7 @@ func TestPostgresStepByStep(t *testing.T) {
 	s.order(1, 50)
 	s.stepUntilQuiet()
 	s.allHold()
-	s.tellsStories()
+	s.checkStories()
 }
 
 // The newest version that is supported; the other tests have the oldest.
@@ -238,7 +238,7 @@ func TestPostgres18StepByStep(t *testing.T) {
 	s.order(1, 50)
 	s.stepUntilQuiet()
 	s.allHold()
-	s.tellsStories()
+	s.checkStories()
 }
 
 func TestSQLiteStepByStep(t *testing.T) {
@@ -247,11 +247,11 @@ func TestSQLiteStepByStep(t *testing.T) {
 	s.order(1, 50)
 	s.stepUntilQuiet()
 	s.allHold()
-	s.tellsStories()
+	s.checkStories()
 }
 
 // tellsStories: the tally is that of the databases, and the story of an order whose parcel failed is whole.
-func (s *shop) tellsStories() {
+func (s *shop) checkStories() {
 	s.t.Helper()
 	dbs, err := s.place.Read(s.t.Context())
 	if err != nil {
@@ -274,17 +274,17 @@ func (s *shop) tellsStories() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	var said []string
+	var got []string
 	for _, c := range story {
-		said = append(said, fmt.Sprintf("%d %s %s %d", c.Depth, c.Service, c.Type, len(c.Taken)))
+		got = append(got, fmt.Sprintf("%d %s %s %d", c.Depth, c.Service, c.Type, len(c.Taken)))
 	}
 	// released and refunded arrive in any order, and so do the messages caused by the later one
-	slices.Sort(said[4:])
+	slices.Sort(got[4:])
 	want := []string{"0 order order.placed 2", "1 payment payment.taken 3", "2 inventory stock.reserved 3",
 		"3 fulfilment parcel.failed 4",
 		"4 inventory stock.released 2", "4 payment payment.refunded 2", "5 order order.cancelled 2"}
-	if !slices.Equal(said, want) {
-		s.t.Errorf("the story is %q, want %q", said, want)
+	if !slices.Equal(got, want) {
+		s.t.Errorf("the story is %q, want %q", got, want)
 	}
 }
 

@@ -166,5 +166,5 @@ func TestPostgresUnderRoles(t *testing.T) {
 	s.order(1, 50)
 	s.stepUntilQuiet()
 	s.allHold()
-	s.tellsStories()
+	s.checkStories()
 }

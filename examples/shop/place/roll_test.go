@@ -208,16 +208,16 @@ func (r *roll) customers() (goHome func()) {
 // ask sends an order, and again if it may.
 func (r *roll) ask(o sample.Order) {
 	body, err := json.Marshal(o.Request)
-	code, said := http.StatusServiceUnavailable, ""
+	code, reply := http.StatusServiceUnavailable, ""
 	for err == nil && code == http.StatusServiceUnavailable {
 		ask, w := httptest.NewRequest(http.MethodPost, "/orders", bytes.NewReader(body)),
 			httptest.NewRecorder()
 		ask.Header.Set("Idempotency-Key", o.Key)
 		r.orders.ServeHTTP(w, ask)
-		code, said = w.Code, w.Body.String()
+		code, reply = w.Code, w.Body.String()
 	}
 	if err != nil || code != http.StatusCreated {
-		r.t.Errorf("an order is answered by %d: %s: %v", code, said, err)
+		r.t.Errorf("an order is answered by %d: %s: %v", code, reply, err)
 	}
 }
 

@@ -19,10 +19,10 @@ func change(o event.Order, number int64, to string) event.Change {
 func TestPaymentChargesEachChange(t *testing.T) {
 	r := newRig(t, "payment")
 	before, o := r.num(balance, "ada"), tea("o1", "ada", 2)
-	r.hear(2, r.ev.OrderPlaced.New("o1", o))
-	r.hear(3, r.ev.ChangeAsked.New("o1", change(o, 1, "here")))
-	r.hear(3, r.ev.ChangeAsked.New("o1", change(o, 2, "there")))
-	r.hear(1, r.ev.ChangeAsked.New("o1", change(o, 2, "there"))) // repeated with another id
+	r.deliver(2, r.ev.OrderPlaced.New("o1", o))
+	r.deliver(3, r.ev.ChangeAsked.New("o1", change(o, 1, "here")))
+	r.deliver(3, r.ev.ChangeAsked.New("o1", change(o, 2, "there")))
+	r.deliver(1, r.ev.ChangeAsked.New("o1", change(o, 2, "there"))) // repeated with another id
 	r.want(before-980-2*250, balance, "ada")
 	r.want(3, charges)
 	for _, key := range []string{"charge-o1", "charge-o1-1", "charge-o1-2"} {
@@ -31,7 +31,7 @@ func TestPaymentChargesEachChange(t *testing.T) {
 	r.want(3,
 		"SELECT COUNT(*) FROM skald_steps WHERE saga = 'o1' AND step = 'charge' AND occurrence IN ('', '1', '2') AND state = 'done'")
 	r.want(3, notes)
-	r.wantSaid("payment.taken o1", "change.paid o1", "change.paid o1")
+	r.wantSent("payment.taken o1", "change.paid o1", "change.paid o1")
 }
 
 // A change that cannot be paid leaves the order as it was. The refusal is answered, and nothing is
@@ -39,15 +39,15 @@ func TestPaymentChargesEachChange(t *testing.T) {
 func TestPaymentDeclinesAChange(t *testing.T) {
 	r := newRig(t, "payment")
 	o := event.Order{ID: "o1", Customer: sample.Student, Cents: 9_900}
-	r.hear(1, r.ev.OrderPlaced.New("o1", o))
-	r.hear(2, r.ev.ChangeAsked.New("o1", change(o, 1, "here")))
-	r.hear(2, r.ev.ChangeRefused.New("o1", change(o, 1, "here")))
+	r.deliver(1, r.ev.OrderPlaced.New("o1", o))
+	r.deliver(2, r.ev.ChangeAsked.New("o1", change(o, 1, "here")))
+	r.deliver(2, r.ev.ChangeRefused.New("o1", change(o, 1, "here")))
 	r.want(100, balance, sample.Student)
 	r.want(1, charges)
 	r.want(0, refunds)
 	r.want(1, "SELECT COUNT(*) FROM gateway_moves")
 	r.want(1, "SELECT COUNT(*) FROM skald_mark WHERE outcome = 2 AND reason = 'not enough money'")
-	r.wantSaid("payment.taken o1", "change.declined o1", "change.undone o1")
+	r.wantSent("payment.taken o1", "change.declined o1", "change.undone o1")
 }
 
 // A changed order is cancelled: each of the two charges is undone or barred, in any order of messages, one
@@ -133,11 +133,11 @@ func TestFulfilmentRefusesChangesOfAFailedOrder(t *testing.T) {
 			for _, what := range says {
 				switch what {
 				case "asked":
-					r.hear(2, r.ev.ChangeAsked.New(o.ID, change(o, 1, "here")))
+					r.deliver(2, r.ev.ChangeAsked.New(o.ID, change(o, 1, "here")))
 				case "paid":
-					r.hear(2, r.ev.ChangePaid.New(o.ID, change(o, 1, "here")))
+					r.deliver(2, r.ev.ChangePaid.New(o.ID, change(o, 1, "here")))
 				default:
-					r.hear(2, fail(o))
+					r.deliver(2, fail(o))
 				}
 			}
 			r.want(1, "SELECT COUNT(*) FROM skald_outbox WHERE key = $1 AND type = 'change.refused'", o.ID)
@@ -152,8 +152,8 @@ func TestFulfilmentRefusesChangesOfAFailedOrder(t *testing.T) {
 	}
 	r.want(6, "SELECT COUNT(*) FROM parcels")
 	o := heavy("unpaid")
-	r.hear(2, r.ev.ChangeDeclined.New(o.ID, change(o, 1, "here")))
-	r.hear(2, r.ev.ChangeAsked.New(o.ID, change(o, 1, "here")))
+	r.deliver(2, r.ev.ChangeDeclined.New(o.ID, change(o, 1, "here")))
+	r.deliver(2, r.ev.ChangeAsked.New(o.ID, change(o, 1, "here")))
 	r.want(1, "SELECT COUNT(*) FROM skald_outbox WHERE key = 'unpaid' AND type = 'change.refused'")
 	r.want(1, "SELECT COUNT(*) FROM dispatches WHERE order_id = 'unpaid' AND state = 'open' AND address = ''")
 }
@@ -167,11 +167,11 @@ func TestFulfilmentAnswersAChangeOfAShippingOrderOnce(t *testing.T) {
 		for _, what := range says {
 			switch what {
 			case "asked":
-				r.hear(2, r.ev.ChangeAsked.New(o.ID, change(o, 1, "there")))
+				r.deliver(2, r.ev.ChangeAsked.New(o.ID, change(o, 1, "there")))
 			case "paid":
-				r.hear(2, r.ev.ChangePaid.New(o.ID, change(o, 1, "there")))
+				r.deliver(2, r.ev.ChangePaid.New(o.ID, change(o, 1, "there")))
 			default:
-				r.hear(2, r.ev.StockReserved.New(o.ID, about(o)))
+				r.deliver(2, r.ev.StockReserved.New(o.ID, about(o)))
 			}
 		}
 		taken := int64(1)

@@ -49,7 +49,7 @@ func TestNaturalKeyAsSecondGuard(t *testing.T) {
 		guarded                bool
 		inbox                  inbox.Options
 		charges, refunds, left int64
-		said                   []string
+		sent                   []string
 	}{
 		"the mark": {nil, true, inbox.Options{}, 1, 1, 0, []string{taken, refunded}},
 		"the step": {mark, true, inbox.Options{}, 1, 1, 0, []string{taken, refunded}},
@@ -68,18 +68,18 @@ func TestNaturalKeyAsSecondGuard(t *testing.T) {
 				r.exec(naturalKey)
 			}
 			o := tea("o1", "ada", 1)
-			r.hear(1, r.ev.OrderPlaced.New("o1", o))
+			r.deliver(1, r.ev.OrderPlaced.New("o1", o))
 			for _, table := range c.gone {
 				r.exec("DELETE FROM " + table)
 			}
 			r.n-- // the same message again
-			r.hear(1, r.ev.OrderPlaced.New("o1", o))
-			r.hear(1, r.ev.ParcelFailed.New("o1", about(o)))
+			r.deliver(1, r.ev.OrderPlaced.New("o1", o))
+			r.deliver(1, r.ev.ParcelFailed.New("o1", about(o)))
 			r.want(1, moves) // the gateway recognizes the key of the order in each case
 			r.want(c.charges, charges)
 			r.want(c.refunds, refunds)
 			r.want(c.left, left)
-			r.wantSaid(c.said...)
+			r.wantSent(c.sent...)
 		})
 	}
 }

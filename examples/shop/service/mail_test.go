@@ -133,7 +133,7 @@ func TestMailsThatAreRefused(t *testing.T) {
 	}
 	own, there := home(t, "notification")
 	r := rigAt(t, "notification", own, there, &service.Options{Mail: listening(t, box, mail.Rates{})})
-	r.hear(1, r.ev.OrderConfirmed.New("o1", about(tea("o1", "ada", 1))))
+	r.deliver(1, r.ev.OrderConfirmed.New("o1", about(tea("o1", "ada", 1))))
 	r.want(1, "SELECT COUNT(*) FROM skald_dead")
 	r.want(0, "SELECT COUNT(*) FROM mails")
 	if n := num(t, db, "SELECT came FROM mailbox"); n != 1 {
@@ -159,7 +159,7 @@ func TestMailServerCommands(t *testing.T) {
 		{"VRFY a\r\n", "502"},
 		{strings.Repeat("NOOP\r\n", 3), "250"},
 	} {
-		if got := saying(t, box, c.say); got != c.answer {
+		if got := replyTo(t, box, c.say); got != c.answer {
 			t.Errorf("%q is answered with %s, want %s", c.say, got, c.answer)
 		}
 	}
@@ -168,8 +168,8 @@ func TestMailServerCommands(t *testing.T) {
 	}
 }
 
-// saying returns the code of the server's last answer to these lines.
-func saying(t *testing.T, box *mail.Box[*sql.Tx], what string) (code string) {
+// replyTo returns the code of the server's last answer to these lines.
+func replyTo(t *testing.T, box *mail.Box[*sql.Tx], what string) (code string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

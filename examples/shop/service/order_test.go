@@ -62,7 +62,7 @@ func TestPostOrder(t *testing.T) {
 	if o.Cents != 2*490+1250 || len(o.Items) != 2 || o.Customer != "ada" {
 		t.Errorf("placed %+v", o)
 	}
-	r.wantSaid("order.placed " + o.ID)
+	r.wantSent("order.placed " + o.ID)
 	repeat := r.post("k1", twoTeas)
 	var again order.Summary
 	if err := json.Unmarshal(repeat.Body.Bytes(), &again); err != nil || repeat.Code != http.StatusCreated ||
@@ -70,7 +70,7 @@ func TestPostOrder(t *testing.T) {
 		t.Errorf("the repeat: %d %s", repeat.Code, repeat.Body)
 	}
 	r.want(1, "SELECT COUNT(*) FROM orders")
-	r.wantSaid("order.placed " + o.ID)
+	r.wantSent("order.placed " + o.ID)
 	var found order.Summary
 	if w := r.get("/orders/"+o.ID, &found); w.Code != http.StatusOK || found.ID != o.ID ||
 		found.State != order.Pending || len(found.Items) != 2 {
@@ -164,7 +164,7 @@ func TestOrderTakesEventsInAnyOrder(t *testing.T) {
 	}
 	for _, c := range []struct {
 		says   string
-		said   string
+		sent   string
 		state  order.State
 		reason string
 	}{
@@ -205,16 +205,16 @@ func TestOrderTakesEventsInAnyOrder(t *testing.T) {
 				r.publish(2, draft(says[k], orders[i]))
 			}
 			quiet(t, r.svc.Inbox)
-			said := r.saidOf("type NOT IN ('order.cancel_asked', 'order.change_asked')")
+			sent := r.sentOf("type NOT IN ('order.cancel_asked', 'order.change_asked')")
 			for i, says := range all {
-				if n := said[orders[i].ID]; n > 1 && k < len(says)-1 {
-					t.Errorf("%v: said something after %s", says, says[k])
+				if n := sent[orders[i].ID]; n > 1 && k < len(says)-1 {
+					t.Errorf("%v: sent an event after %s", says, says[k])
 				}
 			}
 		}
-		said := r.saidOf("true")
+		sent := r.sentOf("true")
 		for i, says := range all {
-			r.checkEnd(orders[i].ID, says, said[orders[i].ID], c.said, c.state, c.reason)
+			r.checkEnd(orders[i].ID, says, sent[orders[i].ID], c.sent, c.state, c.reason)
 		}
 	}
 }
@@ -228,8 +228,8 @@ func oneInSeven(all [][]string) (some [][]string) {
 	return some
 }
 
-// saidOf counts the messages that the service sent, by order.
-func (r *rig) saidOf(which string) map[string]int {
+// sentOf counts the messages that the service sent, by order.
+func (r *rig) sentOf(which string) map[string]int {
 	r.t.Helper()
 	out := map[string]int{}
 	err := table.All(r.t.Context(), table.SQL(r.db), "SELECT key, COUNT(*) FROM skald_outbox WHERE "+which+
@@ -246,7 +246,7 @@ func (r *rig) saidOf(which string) map[string]int {
 	return out
 }
 
-func (r *rig) checkEnd(id string, says []string, count int, said string, state order.State, reason string) {
+func (r *rig) checkEnd(id string, says []string, count int, sent string, state order.State, reason string) {
 	r.t.Helper()
 	var status order.Status
 	if w := r.get("/orders/"+id+"/history", &status); w.Code != http.StatusOK {
@@ -268,9 +268,9 @@ func (r *rig) checkEnd(id string, says []string, count int, said string, state o
 		want++ // the same
 	}
 	if count != want {
-		r.t.Errorf("%v: %d things said about the order", says, count)
+		r.t.Errorf("%v: %d events about the order", says, count)
 	}
-	r.want(1, "SELECT COUNT(*) FROM skald_outbox WHERE key = $1 AND type = $2", id, said)
+	r.want(1, "SELECT COUNT(*) FROM skald_outbox WHERE key = $1 AND type = $2", id, sent)
 	r.want(int64(len(says)), "SELECT COUNT(*) FROM journal WHERE order_id = $1", id)
 }
 
@@ -302,14 +302,14 @@ func TestCustomerRequests(t *testing.T) {
 	r.asks(http.StatusAccepted, "POST", at+"/cancel", "")
 	r.asks(http.StatusOK, "POST", at+"/cancel", "")
 	r.asks(http.StatusConflict, "PUT", at+"/address", `{"address":"nowhere"}`)
-	r.wantSaid("order.placed "+o.ID, "order.change_asked "+o.ID, "order.change_asked "+o.ID,
+	r.wantSent("order.placed "+o.ID, "order.change_asked "+o.ID, "order.change_asked "+o.ID,
 		"order.cancel_asked "+o.ID)
 	here, there := event.Change{Order: o, Number: 1, Address: "here", Fee: 250},
 		event.Change{Order: o, Number: 2, Address: "there", Fee: 250}
-	r.hear(2, r.ev.ChangePaid.New(o.ID, here))
-	r.hear(2, r.ev.ChangeTaken.New(o.ID, here))
-	r.hear(2, r.ev.ChangeRefused.New(o.ID, there))
-	r.hear(1, r.ev.ChangeTaken.New("x", event.Change{Order: event.Order{ID: "x"}, Number: 1}))
+	r.deliver(2, r.ev.ChangePaid.New(o.ID, here))
+	r.deliver(2, r.ev.ChangeTaken.New(o.ID, here))
+	r.deliver(2, r.ev.ChangeRefused.New(o.ID, there))
+	r.deliver(1, r.ev.ChangeTaken.New("x", event.Change{Order: event.Order{ID: "x"}, Number: 1}))
 	r.want(1, "SELECT COUNT(*) FROM skald_mark WHERE outcome = 2")
 	var status order.Status
 	r.get(at+"/history", &status)
@@ -318,16 +318,16 @@ func TestCustomerRequests(t *testing.T) {
 	if status.Cancellation != "asked" || !slices.Equal(status.Changes, want) {
 		t.Errorf("%+v", status)
 	}
-	r.hear(1, r.ev.ParcelStopped.New(o.ID, about(o)))
-	r.hear(1, r.ev.ChangeUndone.New(o.ID, there))
-	r.hear(1, r.ev.PaymentDeclined.New(o.ID, about(o)))
+	r.deliver(1, r.ev.ParcelStopped.New(o.ID, about(o)))
+	r.deliver(1, r.ev.ChangeUndone.New(o.ID, there))
+	r.deliver(1, r.ev.PaymentDeclined.New(o.ID, about(o)))
 	r.want(0, "SELECT COUNT(*) FROM orders WHERE state = 'cancelled'") // the change that was taken remains
-	r.hear(1, r.ev.ChangeRefused.New(o.ID, here))
-	r.hear(1, r.ev.ChangeUndone.New(o.ID, here))
+	r.deliver(1, r.ev.ChangeRefused.New(o.ID, here))
+	r.deliver(1, r.ev.ChangeUndone.New(o.ID, here))
 	r.want(1, "SELECT COUNT(*) FROM orders WHERE state = 'cancelled'")
 	r.asks(http.StatusOK, "POST", at+"/cancel", "") // the cancellation is complete
 	ended := r.placed("k2")
-	r.hear(1, r.ev.PaymentDeclined.New(ended.ID, about(ended)))
+	r.deliver(1, r.ev.PaymentDeclined.New(ended.ID, about(ended)))
 	r.asks(http.StatusConflict, "POST", "/orders/"+ended.ID+"/cancel", "")
 	r.asks(http.StatusConflict, "PUT", "/orders/"+ended.ID+"/address", `{"address":"here"}`)
 	r.want(1, "SELECT COUNT(*) FROM cancellations")
@@ -350,7 +350,7 @@ func permutations(s []string) [][]string {
 // An event about an unknown order is rejected and blocks no other message.
 func TestOrderRejectsUnknownOrders(t *testing.T) {
 	r := newRig(t, "order")
-	r.hear(1, r.ev.PaymentTaken.New("x", about(tea("x", "ada", 1))))
+	r.deliver(1, r.ev.PaymentTaken.New("x", about(tea("x", "ada", 1))))
 	r.want(1, "SELECT COUNT(*) FROM skald_mark WHERE outcome = 2")
 	r.want(0, notes)
 }

@@ -120,8 +120,8 @@ func rigAt(t *testing.T, name string, db *sql.DB, at table.Home[*sql.Tx], o *ser
 	return r
 }
 
-// hear sends the service a message, times times, and runs the service until it is idle.
-func (r *rig) hear(times int, d skald.Draft) {
+// deliver sends the service a message, times times, and runs the service until it is idle.
+func (r *rig) deliver(times int, d skald.Draft) {
 	r.t.Helper()
 	r.publish(times, d)
 	quiet(r.t, r.svc.Inbox)
@@ -164,8 +164,8 @@ func quiet(t *testing.T, steppers ...skald.Stepper) {
 	}
 }
 
-// said returns the outbox of the service as "type key", in order.
-func (r *rig) said() []string {
+// sent returns the outbox of the service as "type key", in order.
+func (r *rig) sent() []string {
 	r.t.Helper()
 	var out []string
 	err := table.All(r.t.Context(), table.SQL(r.db), "SELECT type, key FROM skald_outbox ORDER BY seq", nil,

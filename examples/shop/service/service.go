@@ -42,9 +42,9 @@ func Names() []string {
 // its locks, such as rows of popular goods, for about this time.
 const handle = 2 * time.Second
 
-// rivals is the default limit of an intake's wait for a rival. With handle it determines how soon other
+// lockWait is the default limit of an intake's wait for a lock. With handle it determines how soon other
 // instances continue an external call of a dead instance.
-const rivals = 2 * time.Second
+const lockWait = 2 * time.Second
 
 // Options of a service. The zero value works.
 type Options struct {
@@ -132,7 +132,7 @@ func New[TTx any](name string, home table.Home[TTx], bus broker.Broker, o *Optio
 	in.Instance.Member = events.Group(name) + "-" + d.Instance
 	in.Transaction.Entities = s.Part.Entities
 	in.Timeouts.Handle = cmp.Or(in.Timeouts.Handle, handle)
-	in.Timeouts.Wait = cmp.Or(in.Timeouts.Wait, rivals)
+	in.Timeouts.Wait = cmp.Or(in.Timeouts.Wait, lockWait)
 	out.Owner = in.Instance.Member
 	s.Inbox = inbox.New(home.Store, bus, events.Group(name), &in)
 	s.Part.Listen(s.Inbox)

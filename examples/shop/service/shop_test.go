@@ -402,7 +402,7 @@ func TestAuditorKnowsWhoHandlesWhat(t *testing.T) {
 			e.ReleaseStock.New("o", v), e.ShipParcel.New("o", v),
 		} {
 			before := r.num("SELECT COUNT(*) FROM skald_mark")
-			r.hear(1, d)
+			r.deliver(1, d)
 			handles := r.num("SELECT COUNT(*) FROM skald_mark") > before
 			if says := slices.Contains(audit.Subscribers(d.Type, style == event.Orchestrated),
 				name); says != handles {
