@@ -263,7 +263,8 @@ func (l *lent) sendWith(ctx context.Context, tx pgx.Tx, a ahead,
 	return nil, sent
 }
 
-// Maximum length of a statement without arguments in a pipeline, because pgx caches it as prepared.
+// longestAlong is the maximum length of a statement without arguments in a pipeline: pgx caches it as
+// prepared.
 const longestAlong = 1 << 10
 
 // fits reports whether a statement has the same effect in a pipeline after the rows as alone. pgx closes

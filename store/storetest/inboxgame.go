@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// The inbox part of a differential test: parked messages, steps, checkpoints and quarantine. Each message
-// is a letter with a number, which determines its consumer, identity and key.
+// letters is the number of messages in the inbox part of a differential test, which has parked messages,
+// steps, checkpoints and quarantine. The number of a letter determines its consumer, identity and key.
 const letters = 8
 
 // letter returns letter n as parked, unchanged.

@@ -26,8 +26,8 @@ const (
 	fewColumns = `o.seq, ` + bucketOf +
 		` AS bucket, o.id, o.time, o.source, o.topic, o.type, o.content_type, o.schema, o.subject,
 	o.correlation_id, o.causation_id, o.traceparent, o.key, o.key_bytes, o.data, o.data_bytes`
-	// Headers within the limit need less than 64 KiB. Larger ones are not converted to text, because
-	// compressed data may expand to very much.
+	// rawColumns returns no larger headers than 64 KiB as text, because compressed data may expand to very
+	// much. Headers within the limit need less.
 	rawColumns = fewColumns + `, CASE WHEN pg_column_size(o.headers) <= 65536 THEN o.headers::text END AS headers, ` +
 		rawSize + ` AS size`
 	lightRaw = fewColumns + `, o.headers, ` + rawSize + ` <= $5::bigint AS light`

@@ -16,8 +16,8 @@ import (
 const (
 	// BusyTimeout is how long a statement waits for another process's write lock.
 	BusyTimeout = 5 * time.Second
-	// The number of connections is not limited: one that waits for its turn must not block the one whose
-	// turn it is.
+	// idleConns limits only idle connections. A limit of all would let connections that wait for their turn
+	// block the one that has it.
 	idleConns = 256 // opening one reads the schema: 1 ms of CPU
 	idleTime  = time.Minute
 )
