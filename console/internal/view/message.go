@@ -96,7 +96,7 @@ func (v *messagePage) read(ctx context.Context, s *page.Source) (*store.Parked, 
 	if err != nil {
 		return nil, err
 	}
-	list, err := store.ListQuarantined(ctx, s.DB, store.Query{Consumer: v.consumer, ID: v.id.ID, Taken: true,
+	found, err := store.ListQuarantined(ctx, s.DB, store.Query{Consumer: v.consumer, ID: v.id.ID, Taken: true,
 		Bare: true})
 	if err != nil {
 		return nil, err
@@ -106,9 +106,9 @@ func (v *messagePage) read(ctx context.Context, s *page.Source) (*store.Parked, 
 		return nil, err
 	}
 	v.Outcome, v.Reason, v.State = seen[0].Outcome.String(), seen[0].Reason, seen[0].Outcome.String()
-	for i := range list {
-		if list[i].Identity == v.id {
-			v.Quarantined = append(v.Quarantined, quarantinedOf(s.Name, &list[i]))
+	for i := range found {
+		if found[i].Identity == v.id {
+			v.Quarantined = append(v.Quarantined, quarantinedOf(s.Name, &found[i]))
 		}
 	}
 	for i := range acts {
