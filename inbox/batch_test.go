@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/outbox"
 	"github.com/skald-go/skald/store"
 )
 
@@ -527,6 +529,88 @@ func TestHandlerThatReturnedChangesNothing(t *testing.T) {
 	for i := range 4 {
 		if key := fmt.Sprint("k", i); got[key] != "done" {
 			t.Errorf("%s: %q", key, got[key])
+		}
+	}
+}
+
+// After a rejection the messages of a batch have savepoints, so that further rejections repeat no handler. The
+// writes of a rejected handler are undone, also after an error of its database. Its verdict and its events are
+// stored.
+func TestRejectionsRepeatNoNeighbour(t *testing.T) {
+	t.Run("SQLite", func(t *testing.T) { rejectionsRepeatNobody(t, onSQLite(t), nil) })
+	t.Run("PostgreSQL", func(t *testing.T) {
+		rejectionsRepeatNobody(t, onPostgres(t), func(tx pgx.Tx) {
+			_, _ = tx.Exec(context.Background(), "SELECT 1/0")
+		})
+	})
+}
+
+func rejectionsRepeatNobody[TTx comparable](t *testing.T, open opening[TTx], fails func(TTx)) {
+	w := newWorld(t, 1)
+	on, runs := open(w), 0
+	out := outbox.New(on.db, nil)
+	event := skald.Event[string]{Topic: "answers", Type: "answered"}
+	in := inbox.New(on.db, w.bus, "stock", &inbox.Options{Now: w.clock, Workers: 1, Batch: 50})
+	inbox.On(in, said, func(ctx context.Context, tx TTx, m skald.Received[string]) error {
+		runs++
+		n, _ := strconv.Atoi(m.Value)
+		if n%3 > 0 { // before or after another statement
+			if err := out.Write(ctx, tx, event.New(string(m.Key), "handled")); err != nil {
+				return err
+			}
+		}
+		if n%20 != 4 || n%40 == 4 { // of a rejection, too, whose writes are undone
+			if err := on.note(tx, string(m.Key), "done"); err != nil {
+				return err
+			}
+		}
+		if n%20 != 4 {
+			return nil
+		}
+		if n%80 == 4 && fails != nil {
+			fails(tx)
+		}
+		return skald.Reject(errors.New("no"),
+			skald.Draft{Topic: "answers", Type: "no", Key: m.Key, Value: "no"})
+	})
+	const all = 400
+	want := map[string]string{}
+	for n := range all {
+		key := fmt.Sprint("k", n)
+		if n%20 != 4 {
+			want[key] = "done"
+		}
+		w.publish(w.message(key, strconv.Itoa(n)))
+	}
+	w.quiet(in)
+	if got := on.lists(t); !maps.Equal(got, want) {
+		t.Errorf("the effects are %v, want %v", got, want)
+	}
+	if runs > all+50 {
+		t.Errorf("%d messages cost %d runs of the handler", all, runs)
+	}
+	var ids []store.Identity
+	for n := range all {
+		ids = append(ids, store.Identity{Source: "/other", ID: fmt.Sprint("m-", n+1)})
+	}
+	seen, err := on.db.Seen(t.Context(), "stock", ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := on.db.Pull(t.Context(), store.Window{Tip: math.MaxInt64}, 10_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := map[string]int{}
+	for _, r := range page.Rows {
+		events[r.Type]++
+	}
+	if events["no"] != all/20 || events["answered"] != 253 {
+		t.Errorf("events: %v", events)
+	}
+	for n, v := range seen {
+		if rejected := v.Outcome == store.Rejected && v.Reason == "no"; rejected != (n%20 == 4) {
+			t.Errorf("message %d: %+v", n, v)
 		}
 	}
 }

@@ -330,6 +330,12 @@ func (c *crashUnit[TTx]) Outage(ctx context.Context, err error) bool {
 func (c *crashUnit[TTx]) Return() { c.u.Return() }
 func (c *crashUnit[TTx]) Drop()   { c.u.Drop() }
 
+func (c *crashUnit[TTx]) Savepoint(ctx context.Context) bool { return c.u.Savepoint(ctx) }
+
+func (c *crashUnit[TTx]) Undo(ctx context.Context) error {
+	return c.p.io(call{act: "Undo"}, func() error { return c.u.Undo(ctx) })
+}
+
 // Usable is an I/O, so that a process can die between two functions of a transaction.
 func (c *crashUnit[TTx]) Usable(ctx context.Context) error {
 	return c.p.io(call{act: "Usable"}, func() error { return c.u.Usable(ctx) })

@@ -324,6 +324,9 @@ func (u *faultyUnit[TTx]) Outage(ctx context.Context, err error) bool {
 func (u *faultyUnit[TTx]) Return() { u.u.Return() }
 func (u *faultyUnit[TTx]) Drop()   { u.u.Drop() }
 
+func (u *faultyUnit[TTx]) Savepoint(ctx context.Context) bool { return u.u.Savepoint(ctx) }
+func (u *faultyUnit[TTx]) Undo(ctx context.Context) error     { return u.u.Undo(ctx) }
+
 func (u *faultyUnit[TTx]) Usable(ctx context.Context) error { return u.u.Usable(ctx) }
 
 func (u *faultyUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {

@@ -86,6 +86,12 @@ type Unit[TTx any] interface {
 	// Drop closes the connection of the transaction, also while a function uses it: the database rolls back.
 	// Call it from any goroutine. The caller still ends the Unit.
 	Drop()
+	// Savepoint sets a savepoint for the next function, in place of the last one. A driver may send it with
+	// that function's first statement. Returns false if the driver has no savepoints.
+	Savepoint(ctx context.Context) bool
+	// Undo undoes everything since Savepoint; call it after Return. After an error, roll the Unit back. It
+	// returns an error if the function kept a savepoint or the connection, or ended the transaction.
+	Undo(ctx context.Context) error
 	// Usable reports whether another function may go on in the transaction: between two functions that share
 	// it. It returns ErrLent if a function ended the transaction itself, and another error if the transaction
 	// is aborted or lost. It also returns an error if an earlier function kept a savepoint or the connection:

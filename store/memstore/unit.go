@@ -15,6 +15,8 @@ import (
 
 var errReturned = fmt.Errorf("the function that was lent this transaction has returned: write before it returns, and wait for your goroutines: %w", ErrEnded)
 
+var errNoSavepoint = errors.New("the memory store has no savepoints")
+
 var errOther = errors.New("the transaction is of another database")
 
 type unit struct {
@@ -165,6 +167,12 @@ func (u *unit) Drop() {
 	defer d.mu.Unlock()
 	u.tx.end(ErrIdle)
 }
+
+// Savepoint returns false: there are no savepoints here.
+func (*unit) Savepoint(context.Context) bool { return false }
+
+// Undo returns an error: there are no savepoints here.
+func (*unit) Undo(context.Context) error { return errNoSavepoint }
 
 // Usable returns the reason why the transaction was ended or aborted.
 func (u *unit) Usable(context.Context) error {

@@ -37,12 +37,76 @@ type lent struct {
 	openPoints int    // savepoints of Begin that are neither released nor rolled back
 	unshared   bool   // a function kept a savepoint or the connection, which a later function could collide with
 	sets       bool   // a function changed a setting of the session
+	points     pointState
 }
 
-// ahead is the rows to send before the next statement.
+// ahead is the rows and the savepoint to send before the next statement.
 type ahead struct {
 	rows  []query.Row
 	kinds [][2]string // topic and type of each, for the error of one that exceeds a limit
+
+	point  bool // send a savepoint, too
+	before int  // number of rows before the savepoint
+}
+
+func (a *ahead) empty() bool { return len(a.rows) == 0 && !a.point }
+
+// A pointState is the state of the savepoint that the unit sets for each function.
+type pointState struct {
+	set   bool // in the session
+	valid bool // it is that of the last function
+}
+
+const (
+	setPoint        = "savepoint skald_message"
+	releasePoint    = "release savepoint skald_message"
+	rollbackToPoint = "rollback to savepoint skald_message"
+)
+
+// point sets a savepoint before the next statement. Returns false if the transaction cannot have one.
+func (l *lent) point() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.unshared || l.raw || l.over || l.fault != nil || l.status != inTransactionStatus {
+		return false
+	}
+	l.kept.point, l.kept.before, l.points.valid = true, len(l.kept.rows), false
+	return true
+}
+
+// unpoint drops the rows since a savepoint that was not sent. If sent is true, the session has the savepoint.
+func (l *lent) unpoint() (sent bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.unshared || l.raw || l.fault != nil:
+		return false, errKeptOpen
+	case l.kept.point && l.status == inTransactionStatus:
+		l.kept.rows, l.kept.kinds = l.kept.rows[:l.kept.before], l.kept.kinds[:l.kept.before]
+		return false, nil
+	case l.kept.point || !l.points.valid:
+		return false, errNoSavepoint
+	}
+	l.kept = ahead{}
+	return true, nil
+}
+
+// calls are the statements that send a.
+func (l *lent) calls(a ahead) (calls []sqlexec.Call) {
+	if !a.point {
+		return []sqlexec.Call{l.s.outbox.Insert(a.rows)}
+	}
+	if a.before > 0 {
+		calls = append(calls, l.s.outbox.Insert(a.rows[:a.before]))
+	}
+	if l.points.set {
+		calls = append(calls, sqlexec.Call{SQL: releasePoint})
+	}
+	calls = append(calls, sqlexec.Call{SQL: setPoint})
+	if rest := a.rows[a.before:]; len(rest) > 0 {
+		calls = append(calls, l.s.outbox.Insert(rest))
+	}
+	return calls
 }
 
 const (
@@ -148,7 +212,7 @@ func (l *lent) pass() *lent {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := &lent{s: l.s, tx: l.tx, kept: l.kept, wrote: l.wrote, status: l.status, encoding: l.encoding,
-		raw: l.raw, fault: l.fault, savepoints: l.savepoints, sets: l.sets,
+		raw: l.raw, fault: l.fault, savepoints: l.savepoints, sets: l.sets, points: l.points,
 		unshared: l.unshared || l.raw || l.openPoints > 0 || !alone}
 	l.kept, l.over, l.tx = ahead{}, true, ended()
 	return next
@@ -202,7 +266,10 @@ func (l *lent) sent(a ahead, err error) error {
 		l.look()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.wrote = true
+		l.wrote = l.wrote || len(a.rows) > 0
+		if a.point {
+			l.points = pointState{set: true, valid: true}
+		}
 		return nil
 	}
 	if l.back(a) { // nothing was sent, so the caller's statement cannot be sent either
@@ -222,6 +289,9 @@ func (l *lent) back(a ahead) bool {
 	}
 	l.kept.rows = append(slices.Clip(a.rows), l.kept.rows...)
 	l.kept.kinds = append(slices.Clip(a.kinds), l.kept.kinds...)
+	if a.point {
+		l.kept.point, l.kept.before = true, a.before
+	}
 	return true
 }
 
@@ -231,10 +301,14 @@ func (l *lent) flush(ctx context.Context, tx pgx.Tx) error {
 }
 
 func (l *lent) send(ctx context.Context, tx pgx.Tx, a ahead) error {
-	if len(a.rows) == 0 {
+	if a.empty() {
 		return nil
 	}
-	return l.sent(a, sqlexec.Exec(ctx, tx, l.s.outbox.Insert(a.rows)))
+	calls := l.calls(a)
+	if len(calls) == 1 {
+		return l.sent(a, sqlexec.Exec(ctx, tx, calls[0]))
+	}
+	return l.sent(a, sqlexec.SendIn(ctx, tx, calls))
 }
 
 // keep buffers rows. It returns false if the caller must send them now: the transaction is not in a normal

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -179,7 +180,7 @@ func (l *lent) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 		l.reads(q.SQL)
 	}
 	a := l.take()
-	if len(a.rows) == 0 {
+	if a.empty() {
 		return &lentBatch{BatchResults: tx.SendBatch(ctx, b), of: l}
 	}
 	first := *b.QueuedQueries[0]
@@ -229,7 +230,7 @@ func (l *lent) Prepare(ctx context.Context, name, sql string) (*pgconn.Statement
 // result is the next one of br. If br is nil, the caller must send the statement.
 func (l *lent) ahead(ctx context.Context, tx pgx.Tx, sql *string, args *[]any) (pgx.BatchResults, error) {
 	a := l.take()
-	if len(a.rows) == 0 {
+	if a.empty() {
 		return nil, nil
 	}
 	fits, err := l.fits(ctx, tx.Conn(), sql, args)
@@ -246,18 +247,26 @@ func (l *lent) ahead(ctx context.Context, tx pgx.Tx, sql *string, args *[]any) (
 // sendWith sends rows and queries in one pipeline. The next result of br is that of the first query.
 func (l *lent) sendWith(ctx context.Context, tx pgx.Tx, a ahead,
 	qs []*pgx.QueuedQuery) (pgx.BatchResults, error) {
-	insert := l.s.outbox.Insert(a.rows)
+	calls := l.calls(a)
 	b := &pgx.Batch{}
-	b.Queue(insert.SQL, insert.Args...)
+	for _, c := range calls {
+		b.Queue(c.SQL, c.Args...)
+	}
 	b.QueuedQueries = append(b.QueuedQueries, qs...)
 	br := tx.SendBatch(ctx, b)
-	_, err := br.Exec()
+	var err error
+	for range calls {
+		if err == nil {
+			_, err = br.Exec()
+		}
+	}
 	if err == nil {
 		return br, l.sent(a, nil)
 	}
 	_ = br.Close()
 	sent := l.sent(a, err)
-	if bad := (pgx.ErrPreprocessingBatch{}); errors.As(err, &bad) && bad.SQL() != insert.SQL {
+	if bad := (pgx.ErrPreprocessingBatch{}); errors.As(err, &bad) &&
+		!slices.ContainsFunc(calls, func(c sqlexec.Call) bool { return c.SQL == bad.SQL() }) {
 		return nil, bad.Unwrap() // the error of the statement
 	}
 	return nil, sent

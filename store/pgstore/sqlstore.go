@@ -283,6 +283,12 @@ func (u *sqlUnit) ready() error {
 // Return does nothing: a *sql.Tx cannot be revoked.
 func (*sqlUnit) Return() {}
 
+// Savepoint returns false: it would cost a round trip for each message.
+func (*sqlUnit) Savepoint(context.Context) bool { return false }
+
+// Undo returns an error: see Savepoint.
+func (*sqlUnit) Undo(context.Context) error { return errNoSavepoint }
+
 // Drop cancels the context of the transaction, so database/sql rolls it back.
 func (u *sqlUnit) Drop() { u.stop() }
 

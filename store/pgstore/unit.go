@@ -127,7 +127,41 @@ func (u *unit) Usable(context.Context) error {
 	return usable(u.conn.Conn())
 }
 
+var errNoSavepoint = errors.New("there is no savepoint to roll back to")
+
 var errKeptOpen = errors.New("a function kept a savepoint or the connection: the next function needs another transaction")
+
+// Savepoint sets a savepoint, in place of the last one. It travels with the next statement: no round trip.
+func (u *unit) Savepoint(context.Context) bool {
+	if _, ok := u.tx.live().(*over); u.conn == nil || ok {
+		return false
+	}
+	return u.tx.point()
+}
+
+// Undo rolls back to the savepoint: one round trip, or none if the function sent no statement.
+func (u *unit) Undo(ctx context.Context) error {
+	if u.conn == nil {
+		return errEnded
+	}
+	sent, err := u.tx.unpoint()
+	if !sent || err != nil {
+		return err
+	}
+	conn := u.conn.Conn()
+	err = u.s.roundTrip(ctx, u.conn, 0, func(ctx context.Context) error {
+		_, err := conn.PgConn().Exec(ctx, rollbackToPoint).ReadAll()
+		return err
+	})
+	u.tx.look()
+	if err == nil {
+		err = usable(conn)
+	}
+	if err != nil {
+		return fmt.Errorf("roll back to the savepoint: %w", err)
+	}
+	return nil
+}
 
 // Return revokes the handle of a function that has returned.
 func (u *unit) Return() {

@@ -23,6 +23,7 @@ type unit struct {
 	wrote atomic.Bool // rows into the outbox, or sagas
 	lost  bool        // SQLite rolled the transaction back
 	over  bool
+	point bool // Savepoint was called
 }
 
 type entity struct{ space, key string }
@@ -131,6 +132,35 @@ func (u *unit) ended(ctx context.Context) error {
 
 // Return does nothing: a *sql.Tx cannot be revoked.
 func (*unit) Return() {}
+
+// Savepoint sets a savepoint, in place of the last one.
+func (u *unit) Savepoint(ctx context.Context) bool {
+	if u.over {
+		return false
+	}
+	ctx = sqlexec.Quiet(ctx)
+	if u.point {
+		if _, err := u.x.Exec(ctx, "ReleaseSavepoint"); err != nil {
+			return false
+		}
+	}
+	_, err := u.x.Exec(ctx, "Savepoint")
+	u.point = err == nil
+	return u.point
+}
+
+// Undo rolls back to the savepoint. The row of skald_commit_guard is older than it, unless the function ended
+// the transaction.
+func (u *unit) Undo(ctx context.Context) error {
+	if u.over {
+		return sql.ErrTxDone
+	}
+	ctx = sqlexec.Quiet(ctx)
+	if _, err := u.x.Exec(ctx, "RollbackToSavepoint"); err != nil {
+		return sqlexec.Failed("roll back to the savepoint", u.x.Why(err))
+	}
+	return u.Usable(ctx)
+}
 
 // Drop ends the transaction as if it had been held for too long.
 func (u *unit) Drop() { u.x.Drop() }

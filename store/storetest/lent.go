@@ -137,6 +137,60 @@ func (s *suite[TTx]) unitReturn() {
 	s.counts(2, 1, 0)
 }
 
+// unitUndo checks that Undo undoes the writes of one function, and that the others are committed.
+func (s *suite[TTx]) unitUndo() {
+	for _, each := range []struct{ before, sends, fails bool }{{}, {before: true}, {sends: true},
+		{before: true, sends: true}, {sends: true, fails: true}} {
+		first, no, last := mark(), mark(), mark()
+		u := s.begin(s.d, intake(first, no, last))
+		if !u.Savepoint(s.Context()) {
+			s.Skip("the driver has no savepoints")
+		}
+		was := s.db.Count(s).Rows
+		if each.before {
+			s.write(u.Tx(), message("a", 1))
+		} else {
+			s.put(u.Tx(), first.ID, "v")
+		}
+		u.Return()
+		s.yes(u.Savepoint(s.Context()), "a savepoint for the second function")
+		s.write(u.Tx(), message("a", 2))
+		if each.sends {
+			s.put(u.Tx(), no.ID, "v")
+			s.write(u.Tx(), message("a", 3))
+		}
+		if each.fails && s.can.Poison != nil && s.can.StopsCommit {
+			_ = s.can.Poison(u.Tx())
+		}
+		u.Return()
+		s.ok(u.Undo(s.Context()), "undo")
+		s.is(u.Usable(s.Context()), nil, "a unit whose second function was undone")
+		s.write(u.Tx(), message("no", 4))
+		s.yes(u.Savepoint(s.Context()), "a savepoint for the third function")
+		s.put(u.Tx(), last.ID, "v")
+		s.write(u.Tx(), message("a", 5))
+		u.Return()
+		no.As, no.Reason = store.Rejected, "no"
+		s.commit(u, store.Effect{Answer: &no})
+		want := map[bool]string{false: "v"}[each.before]
+		s.user(first.ID, want)
+		s.user(no.ID, "")
+		s.user(last.ID, "v")
+		n := 2
+		if each.before {
+			n++
+		}
+		if got := s.db.Count(s).Rows - was; got != n {
+			s.Errorf("%+v: %d rows were written, want %d", each, got, n)
+		}
+		seen, err := s.d.Seen(s.Context(), no.Consumer, []store.Identity{first.Identity, no.Identity})
+		s.ok(err, "seen")
+		if seen[0].Outcome != store.Done || seen[1].Outcome != store.Rejected || seen[1].Reason != "no" {
+			s.Errorf("%+v: verdicts: %+v", each, seen)
+		}
+	}
+}
+
 // unitDrop checks that Drop during a function frees the locks and commits nothing.
 func (s *suite[TTx]) unitDrop() {
 	u := s.begin(s.d, intake(mark()))

@@ -188,6 +188,13 @@ func (s *suite[TTx]) cancelled() context.Context {
 	return ctx
 }
 
+func (s *suite[TTx]) yes(is bool, what string) {
+	s.Helper()
+	if !is {
+		s.Fatalf("no: %s", what)
+	}
+}
+
 // mark returns a new mark of consumer, with outcome Done.
 func mark() store.Mark {
 	return store.Mark{Consumer: consumer, Identity: store.Identity{Source: "/orders", ID: newID()},

@@ -26,6 +26,7 @@ func unitTests[TTx any]() map[string]func(*suite[TTx]) {
 		"SwallowedError":          (*suite[TTx]).unitSwallowedError,
 		"Lent":                    (*suite[TTx]).unitLent,
 		"Return":                  (*suite[TTx]).unitReturn,
+		"Undo":                    (*suite[TTx]).unitUndo,
 		"Drop":                    (*suite[TTx]).unitDrop,
 		"BegunAnew":               (*suite[TTx]).unitBegunAgain,
 		"FewConnections":          (*suite[TTx]).unitFewConnections,

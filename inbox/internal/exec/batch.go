@@ -40,6 +40,8 @@ type member struct {
 	intake store.Intake
 	span   trace.Span
 	took   time.Duration
+	ending decide.Ending // of a fresh message, if the transaction is committed
+	hooks  func()        // for after the commit
 }
 
 // A sharing is a batch under way.
@@ -329,7 +331,7 @@ func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, e
 	for i := range ms {
 		switch e, v := ms[i].e, found[i]; {
 		case v.Outcome == store.Fresh:
-			s.note(Result{Entry: e, What: decide.Handled, Took: ms[i].took})
+			s.note(Result{Entry: e, What: ms[i].ending, Took: ms[i].took})
 		case e.Parked == nil && (v.Outcome == store.Done || v.Outcome == store.Rejected) &&
 			s.x.Harmless(e, v):
 			s.note(Result{Entry: e, What: decide.Duplicate})
@@ -354,7 +356,7 @@ func joined(ms []member) store.Intake {
 // carryOut runs the handlers and commits.
 func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []member,
 	fresh []int) (guilty int, err error) {
-	what := decide.Left
+	committed := false
 	defer func() {
 		if v := recover(); v != nil { // alone, the one that it is about panics again
 			guilty, err = unnamed, bug(ms[0].e, v)
@@ -363,10 +365,13 @@ func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []
 			}
 		}
 		for _, i := range fresh {
+			what := decide.Left
+			if committed {
+				what = ms[i].ending
+			}
 			telemetry.End(ms[i].span, what.String(), nil)
 		}
 	}()
-	ctx = lending.Watch(ctx)
 	run := s.each
 	if s.x.many[ms[0].e.Kind()] != nil {
 		run = s.atOnce
@@ -383,8 +388,12 @@ func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []
 		err = s.x.lent(ctx, fmt.Errorf("commit %d messages: %w", len(fresh), err))
 		return nobody, ranIn(ms, fresh, nobody, err)
 	}
-	what = decide.Handled
-	lending.Committed(ctx)
+	committed = true
+	for _, i := range fresh {
+		if ms[i].hooks != nil {
+			ms[i].hooks()
+		}
+	}
 	return nobody, nil
 }
 
@@ -411,11 +420,14 @@ func ranIn(ms []member, fresh []int, guilty int, err error) error {
 // each runs the handler of each fresh message, in their order.
 func (s *sharing[TTx]) each(ctx context.Context, unit store.Unit[TTx], ms []member,
 	fresh []int) (effects []store.Effect, guilty int, err error) {
+	points := s.x.wary.Load() > 0
+	defer func() { s.x.noteRejections(ms, fresh, err) }()
 	for n, i := range fresh {
 		var leaves store.Effect
 		var err error
+		point := points && unit.Savepoint(ctx)
 		s.watched(unit, []*partition.Entry{ms[i].e}, s.x.o.Handle+mercy,
-			func() { leaves, err = s.one(ctx, unit, &ms[i]) })
+			func() { leaves, err = s.one(ctx, unit, &ms[i], point) })
 		if s.hung != nil {
 			return nil, i, failure.ErrTimeout
 		}
@@ -432,15 +444,35 @@ func (s *sharing[TTx]) each(ctx context.Context, unit store.Unit[TTx], ms []memb
 	return effects, nobody, nil
 }
 
-// one runs the handler of m. What it says is written at once, so that it stands before what the next one
-// says.
-func (s *sharing[TTx]) one(ctx context.Context, unit store.Unit[TTx],
-	m *member) (leaves store.Effect, err error) {
+// wariness is how many transactions after a rejection have savepoints.
+const wariness = 64
+
+// noteRejections notes a transaction with a rejection, after which the next ones have savepoints.
+func (x *Executor[TTx]) noteRejections(ms []member, fresh []int, err error) {
+	rejects := func(i int) bool { return ms[i].ending == decide.Rejected }
+	if answerOf(err, false).no != nil || slices.ContainsFunc(fresh, rejects) {
+		x.wary.Store(wariness)
+	} else if x.wary.Load() > 0 {
+		x.wary.Add(-1)
+	}
+}
+
+// one runs the handler of m, and writes the messages of its answer before those of the next one. If m is
+// rejected and has a savepoint, the others keep their work.
+func (s *sharing[TTx]) one(ctx context.Context, unit store.Unit[TTx], m *member,
+	point bool) (leaves store.Effect, err error) {
 	begun := time.Now()
 	ctx, m.span = s.x.o.Telemetry.Process(ctx, &m.e.Message, m.e.Again+1)
+	ctx = lending.Watch(ctx)
+	m.ending, m.hooks = decide.Handled, func() { lending.Committed(ctx) }
 	r, err := s.x.run(ctx, m.e, unit)
 	if err == nil {
 		leaves, err = s.x.leaves(ctx, m.e, r, m.intake, decide.SaysDone)
+	} else if no := answerOf(err, false).no; no != nil && point && !s.x.o.Rejections && s.x.beside == nil &&
+		unit.Undo(ctx) == nil {
+		m.ending, m.hooks = decide.Rejected, nil
+		leaves, err = s.x.verdict(ctx, m.e, m.intake, no, r)
+		leaves.Answer, leaves.Mark = leaves.Mark, nil // the intake wrote the mark
 	}
 	if err == nil && len(leaves.Rows) > 0 {
 		err = s.x.db.Write(ctx, unit.Tx(), store.Effect{Rows: leaves.Rows})
@@ -469,9 +501,11 @@ func (s *sharing[TTx]) atOnce(ctx context.Context, unit store.Unit[TTx], ms []me
 	begun := time.Now()
 	all, es := make([]skald.Message, len(fresh)), make([]*partition.Entry, len(fresh))
 	for n, i := range fresh {
+		ms[i].ending = decide.Handled
 		all[n], es[n] = ms[i].e.Message, ms[i].e
 		_, ms[i].span = s.x.o.Telemetry.Process(ctx, &ms[i].e.Message, ms[i].e.Again+1)
 	}
+	ctx = lending.Watch(ctx)
 	hctx, cancel := context.WithTimeout(lends(ctx, s.x.o.Group, tx, all[0]), s.x.o.Handle)
 	defer cancel()
 	over := s.x.acts.begin(s.x.o.Handle, es...)
@@ -488,6 +522,7 @@ func (s *sharing[TTx]) atOnce(ctx context.Context, unit store.Unit[TTx], ms []me
 	case s.hung != nil:
 		return nil, unnamed, failure.ErrTimeout
 	case err == nil:
+		ms[fresh[0]].hooks = func() { lending.Committed(ctx) }
 		return s.freed(ms, fresh), nobody, nil
 	case at >= 0 && at < len(fresh):
 		return nil, fresh[at], err

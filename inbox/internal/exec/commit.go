@@ -80,17 +80,10 @@ func (x *Executor[TTx]) leaves(ctx context.Context, e *partition.Entry, r Reply,
 // After a change the handler runs again.
 func (x *Executor[TTx]) reject(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	intake store.Intake, no *skald.RejectedError, r Reply) Result {
-	r.Say = slices.Concat(no.Say, r.Say)
-	verdict, err := x.leaves(ctx, e, r, intake, decide.SaysNo)
+	verdict, err := x.verdict(ctx, e, intake, no, r)
 	if err != nil {
 		return x.lentFailed(ctx, e, unit, fmt.Errorf("reject %s: %w", e.Name(), err))
 	}
-	mark := intake.Marks[0]
-	if verdict.Answer != nil {
-		mark = *verdict.Answer
-	}
-	mark.As, mark.Reason = store.Rejected, no.Err.Error()
-	verdict.Mark, verdict.Answer = &mark, nil
 	if x.o.Rejections {
 		verdict.Park, verdict.Finish = x.rejection(e, no, r.Code), nil
 		verdict.Rows = append(verdict.Rows, x.o.Announce.Rows(ctx, &verdict.Park.Parked)...)
@@ -111,4 +104,18 @@ func (x *Executor[TTx]) reject(ctx context.Context, e *partition.Entry, unit sto
 		return Result{Entry: e, What: decide.Again, Err: fmt.Errorf("reject %s: %w", e.Name(), store.ErrLost)}
 	}
 	return Result{Entry: e, What: decide.Rejected}
+}
+
+// verdict is what is stored for a rejection: its mark and its events.
+func (x *Executor[TTx]) verdict(ctx context.Context, e *partition.Entry, intake store.Intake,
+	no *skald.RejectedError, r Reply) (store.Effect, error) {
+	r.Say = slices.Concat(no.Say, r.Say)
+	out, err := x.leaves(ctx, e, r, intake, decide.SaysNo)
+	mark := intake.Marks[0]
+	if out.Answer != nil {
+		mark = *out.Answer
+	}
+	mark.As, mark.Reason = store.Rejected, no.Err.Error()
+	out.Mark, out.Answer = &mark, nil
+	return out, err
 }

@@ -86,6 +86,7 @@ type Executor[TTx any] struct {
 	acts    acts
 	waits   entityWaits
 	untold  apart
+	wary    atomic.Int32 // transactions with savepoints that are left since a rejection
 }
 
 // New is an Executor over db.

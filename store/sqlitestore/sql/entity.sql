@@ -10,5 +10,14 @@ INSERT INTO skald_commit_guard (hold) VALUES (-1);
 -- name: StillLent
 SELECT 1 FROM skald_commit_guard WHERE id = ?1;
 
+-- name: Savepoint
+SAVEPOINT skald_message;
+
+-- name: ReleaseSavepoint
+RELEASE skald_message;
+
+-- name: RollbackToSavepoint
+ROLLBACK TO skald_message;
+
 -- name: TakeBack
 DELETE FROM skald_commit_guard WHERE id = ?1;
