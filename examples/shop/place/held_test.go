@@ -172,7 +172,7 @@ func TestStatusNamesOnlyWhatBlocks(t *testing.T) {
 	now, text := s.status(id)
 	if len(now.Held) != 1 || !strings.HasPrefix(now.Held[0].Command, "skald dead drop --store ") ||
 		!strings.HasSuffix(now.Held[0].Command,
-			` --consumer analytics --source /test --reason 'the answer stands' -- 'it'\''s no'`) {
+			` --consumer analytics --source /test --reason 'the rejection is final' -- 'it'\''s no'`) {
 		t.Errorf("the status is %s", text)
 	}
 }
