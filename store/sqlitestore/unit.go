@@ -140,11 +140,11 @@ func (u *unit) Savepoint(ctx context.Context) bool {
 	}
 	ctx = sqlexec.Quiet(ctx)
 	if u.point {
-		if _, err := u.x.Exec(ctx, "ReleaseSavepoint"); err != nil {
+		if _, err := u.x.Exec(ctx, "ReleaseMessageSavepoint"); err != nil {
 			return false
 		}
 	}
-	_, err := u.x.Exec(ctx, "Savepoint")
+	_, err := u.x.Exec(ctx, "MessageSavepoint")
 	u.point = err == nil
 	return u.point
 }
@@ -156,7 +156,7 @@ func (u *unit) Undo(ctx context.Context) error {
 		return sql.ErrTxDone
 	}
 	ctx = sqlexec.Quiet(ctx)
-	if _, err := u.x.Exec(ctx, "RollbackToSavepoint"); err != nil {
+	if _, err := u.x.Exec(ctx, "UndoMessageSavepoint"); err != nil {
 		return sqlexec.Failed("roll back to the savepoint", u.x.Why(err))
 	}
 	return u.Usable(ctx)

@@ -10,13 +10,13 @@ INSERT INTO skald_commit_guard (hold) VALUES (-1);
 -- name: StillLent
 SELECT 1 FROM skald_commit_guard WHERE id = ?1;
 
--- name: Savepoint
+-- name: MessageSavepoint
 SAVEPOINT skald_message;
 
--- name: ReleaseSavepoint
+-- name: ReleaseMessageSavepoint
 RELEASE skald_message;
 
--- name: RollbackToSavepoint
+-- name: UndoMessageSavepoint
 ROLLBACK TO skald_message;
 
 -- name: TakeBack
