@@ -65,22 +65,22 @@ func DoCallOn[TTx, T, TReq, TOut any](s *Step[TTx, T], e skald.Event[T], c call.
 // "refund-" and the order.
 func UndoCallOn[TTx, T, TReq, TOut any](s *Step[TTx, T], e skald.Event[T], c call.Call[TTx, T, TReq, TOut],
 	opts ...UndoOption[T]) {
-	k, saying, p := store.Kind{Topic: e.Topic, Type: e.Type}, sayOf(e, replyOf(opts)), bind(s.in, e, c)
-	said := func(ctx context.Context, m skald.Message, r Result, err error) (Result, error) {
+	k, drafts, p := store.Kind{Topic: e.Topic, Type: e.Type}, draftsOf(e, replyOf(opts)), bind(s.in, e, c)
+	withReply := func(ctx context.Context, m skald.Message, r Result, err error) (Result, error) {
 		if err == nil {
-			r.Say, err = saying(ctx, m, store.StepDone)
+			r.Say, err = drafts(ctx, m, store.StepDone)
 		}
 		return r, err
 	}
 	with := p
 	with.intend = func(ctx context.Context, tx TTx, m skald.Message) (Result, error) {
 		r, err := p.intend(ctx, tx, m)
-		return said(ctx, m, r, err)
+		return withReply(ctx, m, r, err)
 	}
 	with.settle = func(ctx context.Context, tx TTx, m skald.Message, outcome string) (Result, error) {
 		r, err := p.settle(ctx, tx, m, outcome)
-		return said(ctx, m, r, err)
+		return withReply(ctx, m, r, err)
 	}
 	s.in.handleCall(k, with)
-	s.in.exec.Course(k, exec.Course{State: store.StepUndone, Of: stepOf(e, s.of), Say: saying})
+	s.in.exec.Course(k, exec.Course{State: store.StepUndone, Of: stepOf(e, s.of), Say: drafts})
 }

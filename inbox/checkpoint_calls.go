@@ -27,7 +27,7 @@ func (in *Inbox[TTx]) storeCalls(ctx context.Context) error {
 func (in *Inbox[TTx]) done(ctx context.Context, e checkpoint.Call) error {
 	doing := noting
 	if e.Types() {
-		doing = knowingTypes
+		doing = readingTypes
 	}
 	in.did(ctx, doing, e.Err)
 	if e.Err == nil {
@@ -66,7 +66,7 @@ func (in *Inbox[TTx]) enroll(ctx context.Context) error {
 		return err
 	}
 	if first {
-		in.said.Renamed(ctx)
+		in.announce.Renamed(ctx)
 	}
 	if wait > 0 && !backoff.Sleep(ctx, wait) {
 		in.checkpoints.Unsure()
@@ -85,10 +85,10 @@ func (in *Inbox[TTx]) skip(e *partition.Entry) {
 		e.Done = true
 		in.count(func(h *Health) { h.Skipped++ })
 		in.tel.Count(e.Topic, "skipped")
-		in.said.Skipped(k)
+		in.announce.Skipped(k)
 		return
 	}
 	if others {
-		in.said.Left(k)
+		in.announce.Left(k)
 	}
 }

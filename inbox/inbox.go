@@ -79,11 +79,11 @@ type selection[TTx any] struct {
 
 // findings has the observations for logs and Health.
 type findings[TTx any] struct {
-	facts  facts
-	probe  *vitals.Probe // of the database
-	said   *announcer[TTx]
-	delays *troubledMessages
-	work   *storeWork
+	facts    facts
+	probe    *vitals.Probe // of the database
+	announce *announcer[TTx]
+	delays   *troubledMessages
+	work     *storeWork
 }
 
 // reports has the values that any goroutine may read.
@@ -121,7 +121,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 	in.exec = exec.New(db, in.execConfig())
 	in.facts.store, in.facts.broker = vitals.Store(db, log, d.Now), vitals.Broker(bus, log)
 	in.probe = in.facts.store.Probe()
-	in.said = &announcer[TTx]{in: in, log: log}
+	in.announce = &announcer[TTx]{in: in, log: log}
 	in.seen = &filter[TTx]{in: in}
 	in.parked = newQueue(in)
 	in.checkpoints = checkpoint.New(checkpoint.Config{Group: group, Member: d.Instance.Member, DB: db,

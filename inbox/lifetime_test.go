@@ -13,15 +13,15 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A broker that keeps what it has for a week.
+// A broker that keeps messages for a week.
 type weekly struct{}
 
 func (weekly) Keeps(context.Context, ...string) (map[string]time.Duration, error) {
 	return map[string]time.Duration{"orders": 7 * 24 * time.Hour}, nil
 }
 
-// Marks that are kept for less than the broker keeps its messages are too brief: that is an error, or a line
-// in the log where it is allowed. What the user says of the broker counts, not what that says itself.
+// If marks are kept for a shorter time than the broker keeps messages, the consumer returns an error, or
+// logs it if that is allowed. Window.Broker overrides the answer of the broker.
 func TestMarksHaveToOutliveTheBroker(t *testing.T) {
 	for _, c := range []struct {
 		marks, broker time.Duration
@@ -49,7 +49,7 @@ func TestMarksHaveToOutliveTheBroker(t *testing.T) {
 	}
 }
 
-// An examined is a database of which a doctor says how its retention stands.
+// An examined is a database with a finding about its retention.
 type examined struct {
 	store.Store
 	found skald.Finding
@@ -59,7 +59,8 @@ func (e examined) Examine(context.Context, store.Exam) ([]skald.Finding, error) 
 	return []skald.Finding{{Name: "version", Grade: skald.Failed}, e.found}, nil
 }
 
-// An inbox without a retention of its own logs that nobody sees to it, once a relay would have.
+// An inbox without Retention.Keep logs that no process deletes expired marks, after the time in which a
+// relay would have.
 func TestMissingRetentionIsLogged(t *testing.T) {
 	for remedy, told := range map[string]int{"": 0, "start a relay": 1} {
 		synctest.Test(t, func(t *testing.T) {

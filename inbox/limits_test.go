@@ -17,8 +17,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A record above the limit is a dead letter with its hash, its beginning and its position; those of other
-// keys go on, and one that nobody handles is skipped.
+// A record above the limit is a dead letter with its hash, its beginning and its position. Other keys
+// continue. A too large record of a type without a handler is skipped.
 func TestRecordThatIsTooLargeIsADeadLetter(t *testing.T) {
 	w := newWorld(t, 1)
 	var log bytes.Buffer
@@ -57,8 +57,8 @@ func TestRecordThatIsTooLargeIsADeadLetter(t *testing.T) {
 	}
 }
 
-// unpacker is a broker of which a driver does not unpack a batch: in its place is one delivery with a Fault
-// and no message.
+// unpacker is a broker with a driver that does not unpack a batch: instead it delivers a Fault without a
+// message.
 type unpacker struct{ broker.Subscriber }
 
 func (u unpacker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {
@@ -79,8 +79,8 @@ func (s unpackerSubscription) Receive(ctx context.Context, most int) (broker.Bat
 	return b, err
 }
 
-// A batch that was not unpacked becomes a dead letter of the kind too_large with its range, and later messages
-// are handled. After a redrive it is a dead letter again, and its error has the remedy.
+// A batch that was not unpacked becomes a dead letter of the kind too_large with its range, and later
+// messages are handled. After a redrive it is a dead letter again, and its error has the remedy.
 func TestBatchThatIsNotUnpackedIsADeadLetter(t *testing.T) {
 	w := newWorld(t, 1)
 	in := inbox.New(w.db, unpacker{w.bus}, "stock",
@@ -112,7 +112,7 @@ func TestBatchThatIsNotUnpackedIsADeadLetter(t *testing.T) {
 	}
 }
 
-// One identity with many payloads fills neither the quarantine nor the log.
+// Many payloads for one identity fill neither the quarantine nor the log.
 func TestQuarantineIsBounded(t *testing.T) {
 	w := newWorld(t, 1)
 	var log bytes.Buffer

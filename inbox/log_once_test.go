@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// want fails where other than n lines of log have all of these.
+// want fails if not n lines of log contain all of these.
 func want(t *testing.T, log *testlog.Log, n int, have ...string) {
 	t.Helper()
 	if got := log.Count(have...); got != n {
@@ -22,8 +22,8 @@ func want(t *testing.T, log *testlog.Log, n int, have ...string) {
 	}
 }
 
-// A type that nobody handles is named once, louder where it is a handled one misspelt; who consumes what is
-// said at the start.
+// A type that no build handles is logged once, as a warning if it looks like a misspelt one. The consumer
+// and its servers are logged at the start.
 func TestSkippedTypeIsLoggedOnce(t *testing.T) {
 	w, log := newWorld(t, 2), &testlog.Log{}
 	in := w.inbox(&inbox.Options{Now: w.clock, Logger: log.Logger()}, keep)
@@ -44,8 +44,8 @@ func TestSkippedTypeIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// A consumer that is new to a database which knows another one of the same topic, of which nothing is heard
-// any more, may be that one renamed: it warns, once. Beside one that is at work it is another reader.
+// A new consumer warns once if the database has an inactive consumer of the same topic: it may be that one
+// under a new name. An active one is another reader.
 func TestANewNameIsNoticed(t *testing.T) {
 	w, first, second, third, fourth := newWorld(t, 1), &testlog.Log{}, &testlog.Log{}, &testlog.Log{},
 		&testlog.Log{}
@@ -74,7 +74,7 @@ func TestANewNameIsNoticed(t *testing.T) {
 	want(t, third, 0, is)
 }
 
-// A topic that is not there is named with the command that makes it.
+// The error for a missing topic has the command that creates it.
 func TestMissingTopicHasARemedy(t *testing.T) {
 	w := newWorld(t, 1)
 	in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -87,12 +87,12 @@ func TestMissingTopicHasARemedy(t *testing.T) {
 	}
 }
 
-// plain is a database that is reached over a network without TLS.
+// plain is a database over a network without TLS.
 type plain struct{ store.Driver[tx] }
 
 func (plain) Unencrypted() []string { return []string{"db.example"} }
 
-// Who works over a network without TLS says so once.
+// A consumer with a network connection without TLS logs that once.
 func TestWithoutTLS(t *testing.T) {
 	w, log := newWorld(t, 1), &testlog.Log{}
 	in := w.over(plain{w.db}, &inbox.Options{Now: w.clock, Logger: log.Logger()}, keep)

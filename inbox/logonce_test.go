@@ -20,10 +20,10 @@ func newAnnouncer(log *strings.Builder) *announcer[*memstore.Tx] {
 		&Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
 	in.Handle("orders", "order.placed",
 		func(context.Context, *memstore.Tx, skald.Message) error { return nil })
-	return in.said
+	return in.announce
 }
 
-// A type is told of once: louder where it looks like one that is handled.
+// A type is logged once, as a warning if it looks like a misspelt one.
 func TestTypesAreLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	a := newAnnouncer(&log)
@@ -40,7 +40,7 @@ func TestTypesAreLoggedOnce(t *testing.T) {
 	}
 }
 
-// What panics and is recovered, deep below the frames that recover.
+// panicking panics and recovers, far below the frames that recover.
 func panicking(depth int) (err error) {
 	defer failure.Recover(&err)
 	indexing(depth, nil)
@@ -50,7 +50,7 @@ func panicking(depth int) (err error) {
 func indexing(depth int, none []int) {
 	defer func() {
 		if p := recover(); p != nil {
-			panic(p) // the frames of the first panic stand below this one
+			panic(p) // the frames of the first panic are below this one
 		}
 	}()
 	if depth > 0 {
@@ -59,7 +59,7 @@ func indexing(depth int, none []int) {
 	none[depth]++
 }
 
-// The stack of a panic is told once for all with its fingerprint, from the function on that panicked.
+// The stack of a panic is logged once for each fingerprint, from the function that panicked on.
 func TestPanicIsLoggedOnce(t *testing.T) {
 	for _, depth := range []int{0, 20} {
 		var log strings.Builder
@@ -71,28 +71,28 @@ func TestPanicIsLoggedOnce(t *testing.T) {
 		first := regexp.MustCompile(`frame=0 at=".*inbox\.indexing\(.*logonce_test\.go:\d+"`).FindAllString(
 			log.String(), -1)
 		if len(first) != 1 || strings.Count(log.String(), "\n") > 16 {
-			t.Errorf("depth %d: told %d times: %s", depth, len(first), &log)
+			t.Errorf("depth %d: logged %d times: %s", depth, len(first), &log)
 		}
 	}
 }
 
-// That the consumer is ready is told once, when a look at the broker brings no more partitions.
+// The log has once that the consumer is ready, when a look at the broker brings no more partitions.
 func TestReadyIsLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	a := newAnnouncer(&log)
 	a.Ready(0, broker.Batch{})
 	a.Ready(1, broker.Batch{Gained: []broker.Partition{{Name: "orders/1"}}})
 	if log.Len() > 0 {
-		t.Errorf("told too early: %s", &log)
+		t.Errorf("logged too early: %s", &log)
 	}
 	a.Ready(2, broker.Batch{})
 	a.Ready(2, broker.Batch{})
 	if n := strings.Count(log.String(), "partitions=2"); n != 1 {
-		t.Errorf("told %d times: %s", n, &log)
+		t.Errorf("logged %d times: %s", n, &log)
 	}
 }
 
-// Edits are letters that are inserted, dropped or replaced.
+// Edits are inserted, deleted or replaced letters.
 func TestEdits(t *testing.T) {
 	for _, c := range []struct {
 		a, b string

@@ -37,7 +37,7 @@ type loop[TTx any] struct {
 	hard       context.Context // of the handlers
 	timer      *time.Timer     // of await
 	outages    int             // errors of the broker in a row
-	told       time.Time       // when Health was last updated
+	healthAt   time.Time       // when Health was last updated
 	stale      bool            // Health is not up to date
 }
 
@@ -106,17 +106,17 @@ func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 			in.suspectOutage(ctx)
 		}
 	}
-	l.tell(now, err != nil)
+	l.updateHealth(now, err != nil)
 	return busy, nil
 }
 
-// tellEvery is how old Health may be: each update reads all waiting chains.
-const tellEvery = 100 * time.Millisecond
+// healthEvery is how old Health may be: each update reads all waiting chains.
+const healthEvery = 100 * time.Millisecond
 
-func (l *loop[TTx]) tell(now time.Time, failed bool) {
-	why, due := l.in.outage.Why(), failed || now.Sub(l.told) >= tellEvery
+func (l *loop[TTx]) updateHealth(now time.Time, failed bool) {
+	why, due := l.in.outage.Why(), failed || now.Sub(l.healthAt) >= healthEvery
 	if l.stale = !due || why != nil; due { // in an outage, the next update may find its end
-		l.told = now
+		l.healthAt = now
 		l.watchProgress()
 		l.in.report(why)
 	}
@@ -198,8 +198,8 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	if shut > 0 && (!timed || shut < wait) {
 		wait, timed = shut, true
 	}
-	if (l.stale || l.in.parked.Changed()) && (!timed || tellEvery < wait) {
-		wait, timed = tellEvery, true
+	if (l.stale || l.in.parked.Changed()) && (!timed || healthEvery < wait) {
+		wait, timed = healthEvery, true
 	}
 	if d := l.send(); !timed || d < wait {
 		wait, timed = d, true
@@ -231,15 +231,15 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	case rs := <-l.results:
 		return l.collect(ctx, rs)
 	case found := <-l.looks:
-		return l.shelve(ctx, found)
+		return l.applyLook(ctx, found)
 	case e := <-l.storeCalls:
 		l.away = false
 		return in.done(ctx, e)
 	}
 }
 
-// shelve applies an answer of look.
-func (l *loop[TTx]) shelve(ctx context.Context, found looked) error {
+// applyLook applies an answer of look.
+func (l *loop[TTx]) applyLook(ctx context.Context, found looked) error {
 	if l.stale = true; found.Counted {
 		l.counting = false
 	} else {
@@ -251,7 +251,7 @@ func (l *loop[TTx]) shelve(ctx context.Context, found looked) error {
 			return err
 		}
 	}
-	return l.in.shelve(ctx, found)
+	return l.in.applyLook(ctx, found)
 }
 
 // collect settles rs and all results that have come meanwhile.
@@ -281,7 +281,7 @@ func (l *loop[TTx]) put(rs []exec.Result) {
 
 // drain waits for running jobs and calls until hard is done, and acknowledges finished messages.
 func (l *loop[TTx]) drain(hard context.Context) error {
-	say := time.NewTicker(sayWaitsEvery)
+	say := time.NewTicker(logWaitsEvery)
 	defer say.Stop()
 	for late := false; (l.running > 0 || l.looking || l.counting || l.away) && !late; {
 		select {
@@ -291,7 +291,7 @@ func (l *loop[TTx]) drain(hard context.Context) error {
 				return err
 			}
 		case found := <-l.looks:
-			if err := l.shelve(hard, found); err != nil {
+			if err := l.applyLook(hard, found); err != nil {
 				return err
 			}
 		case rs := <-l.results:
@@ -299,7 +299,7 @@ func (l *loop[TTx]) drain(hard context.Context) error {
 				return err
 			}
 		case <-say.C:
-			l.sayWaits("inbox: still stopping")
+			l.logWaits("inbox: still stopping")
 		case <-hard.Done():
 			late = true
 		}
@@ -312,11 +312,11 @@ func (l *loop[TTx]) drain(hard context.Context) error {
 	return nil
 }
 
-// sayWaitsEvery is how often a stopping consumer logs the handlers that it waits for.
-const sayWaitsEvery = 5 * time.Second
+// logWaitsEvery is how often a stopping consumer logs the handlers that it waits for.
+const logWaitsEvery = 5 * time.Second
 
-// sayWaits logs which handlers a stopping consumer waits for, and the longest wait.
-func (l *loop[TTx]) sayWaits(what string) {
+// logWaits logs which handlers a stopping consumer waits for, and the longest wait.
+func (l *loop[TTx]) logWaits(what string) {
 	l.in.o.Logger.Info(what, "consumer", l.in.group, "running", l.running, "handlers", l.in.exec.Longest(5),
 		"at_most", l.in.o.Timeouts.Drain)
 }
@@ -338,8 +338,8 @@ func (l *loop[TTx]) work() {
 	}
 }
 
-// unhand removes the jobs that no worker has begun.
-func (l *loop[TTx]) unhand() {
+// takeBackJobs removes the jobs that no worker has begun.
+func (l *loop[TTx]) takeBackJobs() {
 	for {
 		select {
 		case job := <-l.jobs:

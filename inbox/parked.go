@@ -35,24 +35,24 @@ type queue[TTx any] struct {
 	log *slog.Logger // has the name of the consumer
 	// unhandled is for admitted messages of types without a handler.
 	unhandled backoff.Rarely
-	shelf
+	claimState
 }
 
-// A shelf is the part of a queue that is cleared when the consumer leaves its group.
-type shelf struct {
-	partition *partition.Partition      // of claimed messages; the broker has no such partition
-	claimed   map[*partition.Entry]bool // unfinished messages, claimed or prefetched
-	size      int                       // how many of them may share a transaction
-	along     int                       // how many messages of each key to prefetch
-	riding    int                       // messages prefetched per key in the last claim
-	at        time.Time                 // when to look again
-	idle      int                       // looks in a row that found nothing
-	changed   bool                      // something was parked or freed since the last count
-	admitted  bool                      // the last claim saw admitted messages in quarantine
-	admits    column.Page               // of admitted messages
-	counted   time.Time                 // the last count
-	some      bool                      // the last count was not 0
-	took      time.Duration             // the last count
+// A claimState is the part of a queue that is cleared when the consumer leaves its group.
+type claimState struct {
+	partition  *partition.Partition      // of claimed messages; the broker has no such partition
+	claimed    map[*partition.Entry]bool // unfinished messages, claimed or prefetched
+	size       int                       // how many of them may share a transaction
+	prefetch   int                       // how many messages of each key to prefetch
+	prefetched int                       // messages prefetched per key in the last claim
+	at         time.Time                 // when to look again
+	idle       int                       // looks in a row that found nothing
+	changed    bool                      // something was parked or freed since the last count
+	admitted   bool                      // the last claim saw admitted messages in quarantine
+	admits     column.Page               // of admitted messages
+	counted    time.Time                 // the last count
+	some       bool                      // the last count was not 0
+	took       time.Duration             // the last count
 
 	suspects []*partition.Chain // claimed messages that may have crashed a process
 	alone    *partition.Entry   // the suspect that runs now, alone
@@ -73,7 +73,7 @@ func (q *queue[TTx]) lease() time.Duration { return q.in.exec.Lease(exec.TurnOfC
 
 // Clear drops the claimed messages.
 func (q *queue[TTx]) Clear() {
-	q.shelf = shelf{partition: partition.New(""), claimed: map[*partition.Entry]bool{}, size: 1, along: 1,
+	q.claimState = claimState{partition: partition.New(""), claimed: map[*partition.Entry]bool{}, size: 1, prefetch: 1,
 		changed: true}
 }
 
@@ -87,7 +87,7 @@ func (q *queue[TTx]) Claimed() int { return len(q.claimed) }
 // have. A waiting message uses up its lease, so none is claimed while half of the possible number is here.
 func (q *queue[TTx]) Appetite(jobs, limit int) int {
 	most := max(2*jobs, min(q.in.o.Workers*q.size, mostClaimed))
-	if q.riding > 0 {
+	if q.prefetched > 0 {
 		most *= 2 // at least half of the messages are prefetched, not claimed
 	}
 	most = min(most, limit)
@@ -143,7 +143,7 @@ func (q *queue[TTx]) Adapt(rs []exec.Result, most int) {
 		q.size = max(1, q.size/2)
 	default:
 		q.size = max(1, min(2*q.size, most))
-		q.along = min(2*q.along+1, most)
+		q.prefetch = min(2*q.prefetch+1, most)
 	}
 }
 
@@ -188,30 +188,30 @@ const (
 
 	lookEvery = time.Second               // between looks for messages that others parked or freed
 	lookIdle  = checkpoint.LookPartitions // the same, after looks that found nothing
-	tellIdle  = 30 * time.Second          // between counts, if nothing changed here
+	countIdle = 30 * time.Second          // between counts, if nothing changed here
 	// how old the count of parked messages may be, while many change
-	tellKept  = 250 * time.Millisecond
-	tellShare = 100 // counting takes at most 1/tellShare of the time
+	countEvery = 250 * time.Millisecond
+	countShare = 100 // counting takes at most 1/countShare of the time
 	// the same, if only other processes may have changed the count and no partition waits for room
-	tellOther = 400
-	tellMost  = 5 * time.Minute // bounds both: counting continues even after one slow count
+	countOther = 400
+	countMost  = 5 * time.Minute // bounds both: counting continues even after one slow count
 
 	mostFailed = 100 // failed messages in Health.Stuck
 )
 
 // A looked is the answer of a look into the store.
 type looked struct {
-	Claimed store.Claimed
-	Asked   store.ClaimSize
-	Counted bool
-	Kept    store.Keeping  // if Counted
-	Apart   int64          // if Counted: messages in quarantine
-	Failed  []store.Parked // if Counted: parked messages that failed
-	Err     error
-	Along   checkpoint.Call // the checkpoints that the claim read, if Attends
-	Attends bool
-	began   time.Time
-	took    time.Duration
+	Claimed     store.Claimed
+	Asked       store.ClaimSize
+	Counted     bool
+	Kept        store.Keeping  // if Counted
+	Quarantined int64          // if Counted: messages in quarantine
+	Failed      []store.Parked // if Counted: parked messages that failed
+	Err         error
+	Along       checkpoint.Call // the checkpoints that the claim read, if Attends
+	Attends     bool
+	began       time.Time
+	took        time.Duration
 }
 
 // Claims reports whether the look was a claim, not only a count.
@@ -242,7 +242,7 @@ func (q *queue[TTx]) Wants(rest time.Duration) (most store.ClaimSize, count, som
 }
 
 // Rest returns the shortest time between two counts of Run.
-func (q *queue[TTx]) Rest() time.Duration { return max(tellKept, q.share(tellShare)) }
+func (q *queue[TTx]) Rest() time.Duration { return max(countEvery, q.share(countShare)) }
 
 // Counting notes that a count begins. It may not include later changes.
 func (q *queue[TTx]) Counting() { q.changed = false }
@@ -257,16 +257,16 @@ func (q *queue[TTx]) Changed() bool { return q.changed }
 // may have parked or freed some.
 func (q *queue[TTx]) recount(since time.Duration) bool {
 	switch {
-	case since >= max(tellIdle, q.share(tellOther)):
+	case since >= max(countIdle, q.share(countOther)):
 		return true
-	case since >= max(lookIdle, q.share(tellShare)):
+	case since >= max(lookIdle, q.share(countShare)):
 		return crowded(q.in.checkpoints.Partitions)
 	}
 	return false
 }
 
 // share returns the pause between counts with which they take 1/n of the time.
-func (q *queue[TTx]) share(n time.Duration) time.Duration { return min(n*q.took, tellMost) }
+func (q *queue[TTx]) share(n time.Duration) time.Duration { return min(n*q.took, countMost) }
 
 // crowded reports whether a partition waits until more messages may be parked.
 func crowded(all map[string]*partition.Partition) bool {
@@ -305,7 +305,7 @@ func (q *queue[TTx]) Look(ctx context.Context, a ask) looked {
 		if l.Err == nil {
 			var s store.Status
 			s, l.Err = q.in.db.Status(ctx, store.StatusQuery{Keeping: q.in.group})
-			l.Kept, l.Apart = s.Keeping, s.Quarantined
+			l.Kept, l.Quarantined = s.Keeping, s.Quarantined
 		}
 	}
 	if l.Err != nil {
@@ -333,7 +333,7 @@ func (q *queue[TTx]) Take(l looked) (back []*partition.Entry) {
 	}
 	back = q.claimAll(&l)
 	if l.Counted {
-		q.counted, q.took, q.some = now, l.took, l.Kept.Parked+l.Kept.Dead+l.Apart > 0
+		q.counted, q.took, q.some = now, l.took, l.Kept.Parked+l.Kept.Dead+l.Quarantined > 0
 	}
 	return back
 }
@@ -375,22 +375,22 @@ func (q *queue[TTx]) Soon(t time.Time) {
 // portion returns the size of a claim for at most limit messages. It assumes that each key has as many
 // prefetched messages as the keys of the last claim.
 func (q *queue[TTx]) portion(limit int) store.ClaimSize {
-	along := min(q.along, q.size-1)
-	if along <= 0 || limit < 2 || q.in.exec.AsksBeside() {
+	prefetch := min(q.prefetch, q.size-1)
+	if prefetch <= 0 || limit < 2 || q.in.exec.AsksBeside() {
 		return store.ClaimSize{Keys: limit}
 	}
-	keys := max(1, limit/(1+q.riding))
-	return store.ClaimSize{Keys: keys, Prefetch: along, PrefetchAll: max(limit-keys, limit/4)}
+	keys := max(1, limit/(1+q.prefetched))
+	return store.ClaimSize{Keys: keys, Prefetch: prefetch, PrefetchAll: max(limit-keys, limit/4)}
 }
 
 // learn notes how many messages were prefetched with each key.
-func (q *queue[TTx]) learn(keys, along int, asked store.ClaimSize) {
+func (q *queue[TTx]) learn(keys, prefetched int, asked store.ClaimSize) {
 	switch {
 	case keys == 0 || asked.Prefetch == 0:
-	case along == asked.PrefetchAll:
-		q.riding = 2*q.riding + 1 // the claim reached its limit: there are more
+	case prefetched == asked.PrefetchAll:
+		q.prefetched = 2*q.prefetched + 1 // the claim reached its limit: there are more
 	default:
-		q.riding = (along + keys - 1) / keys
+		q.prefetched = (prefetched + keys - 1) / keys
 	}
 }
 
@@ -398,7 +398,7 @@ func (q *queue[TTx]) learn(keys, along int, asked store.ClaimSize) {
 // takes only a few of the messages that have failed, and returns the others. It also returns messages that
 // this process still runs.
 func (q *queue[TTx]) claimAll(l *looked) (back []*partition.Entry) {
-	first, along := map[string]*partition.Chain{}, 0
+	first, prefetched := map[string]*partition.Chain{}, 0
 	inHand := q.inHand()
 	room := q.in.retries.Most() -
 		q.count(func(e *partition.Entry) bool { return e.Troubled() && !q.hangs(e) })
@@ -408,11 +408,11 @@ func (q *queue[TTx]) claimAll(l *looked) (back []*partition.Entry) {
 		c, known := first[key]
 		switch known = known && p.Waiting && p.Message.Key != nil; {
 		case known && c == nil: // the first message of its key is given back
-			along++
+			prefetched++
 			continue
 		case known:
-			q.ride(c, p)
-			along++
+			q.addPrefetched(c, p)
+			prefetched++
 			continue
 		case inHand(p): // its lease ended before its handler
 			e := &partition.Entry{Parked: p, Call: p.Call, Given: p.Identity, Lease: q.lease()}
@@ -429,7 +429,7 @@ func (q *queue[TTx]) claimAll(l *looked) (back []*partition.Entry) {
 			first[key] = c
 		}
 	}
-	q.learn(len(l.Claimed.Parked)-along, along, l.Asked)
+	q.learn(len(l.Claimed.Parked)-prefetched, prefetched, l.Asked)
 	return back
 }
 
@@ -476,16 +476,16 @@ func (q *queue[TTx]) claim(p *store.Parked, began time.Time) *partition.Chain {
 	return e.Chain
 }
 
-// ride adds the prefetched message p to the chain of its key.
-func (q *queue[TTx]) ride(c *partition.Chain, p *store.Parked) {
+// addPrefetched adds the prefetched message p to the chain of its key.
+func (q *queue[TTx]) addPrefetched(c *partition.Chain, p *store.Parked) {
 	h, e := c.Queue[0], q.entry(p)
 	e.Chain, e.Prefetches, e.Since, e.Lease = c, true, h.Since, h.Lease
 	c.Queue = append(c.Queue, e)
 }
 
-// LeaveRiders drops the prefetched messages behind a finished one, because its claim is over. It returns
+// DropPrefetched drops the prefetched messages behind a finished one, because its claim is over. It returns
 // false if c has none.
-func (q *queue[TTx]) LeaveRiders(c *partition.Chain) bool {
+func (q *queue[TTx]) DropPrefetched(c *partition.Chain) bool {
 	if !c.Queue[0].Prefetches {
 		return false
 	}
@@ -493,7 +493,7 @@ func (q *queue[TTx]) LeaveRiders(c *partition.Chain) bool {
 		delete(q.claimed, e)
 	}
 	c.Queue = nil
-	q.along /= 4 // a job without a failure doubles it
+	q.prefetch /= 4 // a job without a failure doubles it
 	q.Soon(q.in.o.Now())
 	return true
 }
@@ -521,14 +521,14 @@ func (in *Inbox[TTx]) lookNow(ctx context.Context) (found bool, err error) {
 	}
 	l := in.parked.Look(ctx, ask{Session: in.checkpoints.Session(), Most: most, Count: count,
 		Others: in.checkpoints.Others()})
-	if err := in.shelve(ctx, l); err != nil {
+	if err := in.applyLook(ctx, l); err != nil {
 		return false, err
 	}
 	return len(l.Claimed.Parked) > 0 || in.parked.Admitted(), l.Err
 }
 
-// shelve applies the result of a look. An error stops the consumer.
-func (in *Inbox[TTx]) shelve(ctx context.Context, l looked) error {
+// applyLook applies the result of a look. An error stops the consumer.
+func (in *Inbox[TTx]) applyLook(ctx context.Context, l looked) error {
 	if l.Err != nil && store.Incurable(l.Err) {
 		return fmt.Errorf("consumer %s: %w", in.group, l.Err)
 	}
@@ -543,7 +543,7 @@ func (in *Inbox[TTx]) shelve(ctx context.Context, l looked) error {
 	in.putOff(ctx, in.parked.Take(l))
 	if l.Err == nil && l.Counted {
 		in.mu.Lock()
-		in.kept, in.health.Quarantined, in.stuck = l.Kept, l.Apart, stuckOf(l.Failed)
+		in.kept, in.health.Quarantined, in.stuck = l.Kept, l.Quarantined, stuckOf(l.Failed)
 		in.mu.Unlock()
 	}
 	return nil

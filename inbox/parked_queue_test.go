@@ -31,7 +31,7 @@ func TestSlowCountIsRare(t *testing.T) {
 	for _, c := range []struct {
 		took, want time.Duration
 		full       int
-	}{{0, tellIdle, 0}, {time.Millisecond, lookIdle, 1}, {time.Second / 2, 200 * time.Second, 0},
+	}{{0, countIdle, 0}, {time.Millisecond, lookIdle, 1}, {time.Second / 2, 200 * time.Second, 0},
 		{time.Second, 100 * time.Second, 1},
 		{time.Minute, 5 * time.Minute, 0}, {time.Minute, 5 * time.Minute, 1}} {
 		took, want, now := c.took, c.want, from
@@ -39,7 +39,7 @@ func TestSlowCountIsRare(t *testing.T) {
 		q.in.checkpoints.Partitions = map[string]*partition.Partition{"feed/0": {Full: c.full}}
 		counts := func(at time.Duration) bool {
 			now = from.Add(at)
-			_, count, _ := q.Wants(tellKept)
+			_, count, _ := q.Wants(countEvery)
 			return count
 		}
 		q.counted, q.took, q.some, q.changed, q.at = from, took, true, false, from.Add(time.Hour)
@@ -49,7 +49,7 @@ func TestSlowCountIsRare(t *testing.T) {
 			}
 		}
 		q.Change() // a change of this process: the next count is sooner
-		if !counts(tellKept) {
+		if !counts(countEvery) {
 			t.Errorf("a count that takes %v is not made after a change", took)
 		}
 	}
@@ -78,7 +78,7 @@ func TestPrefetchedMessagesAreDroppedWithTheirClaim(t *testing.T) {
 	s.Drop()
 	first := c.Queue[0]
 	q.Settle(first, time.Second)
-	if !c.Pass() || !q.LeaveRiders(c) || q.Claimed() != 1 || len(c.Queue) != 0 {
+	if !c.Pass() || !q.DropPrefetched(c) || q.Claimed() != 1 || len(c.Queue) != 0 {
 		t.Errorf("%d are claimed, and %d left in the chain", q.Claimed(), len(c.Queue))
 	}
 	if rest := q.Unbegun(); len(rest) != 1 || rest[0].ID != "3" {

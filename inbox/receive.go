@@ -77,7 +77,7 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 		in.tel.Missed(m.Count)
 		noteMissed(ctx, in.db, in.o.Logger.With("consumer", in.group), in.group, m)
 	}
-	in.said.Ready(len(in.checkpoints.Partitions), batch)
+	in.announce.Ready(len(in.checkpoints.Partitions), batch)
 	in.checkpoints.Fetched(batch.Deliveries)
 	return len(batch.Deliveries)+len(batch.Gained)+len(batch.Lost) > 0, nil
 }

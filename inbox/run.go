@@ -86,7 +86,7 @@ func (in *Inbox[TTx]) Close(ctx context.Context) error {
 
 // open checks the tables, once, and subscribes.
 func (in *Inbox[TTx]) open(ctx context.Context) error {
-	in.said.Begin(ctx)
+	in.announce.Begin(ctx)
 	if !in.checked {
 		if err := in.db.Check(ctx, store.App); err != nil {
 			return fmt.Errorf("consumer %s: %w", in.group, err)
@@ -167,8 +167,8 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	err := l.run(ctx)
 	stopping := time.Now()
 	if err == nil {
-		l.unhand()
-		l.sayWaits("inbox: stopping")
+		l.takeBackJobs()
+		l.logWaits("inbox: stopping")
 		stop := time.AfterFunc(in.o.Timeouts.Drain, kill)
 		err = l.drain(hard)
 		stop.Stop()

@@ -27,17 +27,17 @@ const lookRest = 30 * time.Second
 
 // A filter drops duplicates. It belongs to one goroutine.
 type filter[TTx any] struct {
-	in      *Inbox[TTx]
-	server  string    // the last known run of the database server; "": none yet, or it has none
-	strange int       // messages in a row that were looked up and were no duplicates
-	until   time.Time // no read before this time, since one got no answer in time
+	in       *Inbox[TTx]
+	server   string    // the last known run of the database server; "": none yet, or it has none
+	newInRow int       // messages in a row that were looked up and were no duplicates
+	until    time.Time // no read before this time, since one got no answer in time
 }
 
 // On notes the current run of the database server.
 func (f *filter[TTx]) On(server string) { f.server = server }
 
 // Distrust makes the filter read marks again.
-func (f *filter[TTx]) Distrust() { f.strange = 0 }
+func (f *filter[TTx]) Distrust() { f.newInRow = 0 }
 
 // Cached drops messages that are finished according to the cache, without a statement of the database. It
 // asks the cache once for all of es.
@@ -87,12 +87,12 @@ func (f *filter[TTx]) Marked(ctx context.Context, es []*partition.Entry) (known 
 		}
 		return false
 	}
-	f.strange += len(ids)
+	f.newInRow += len(ids)
 	for i, v := range seen {
 		if v.Outcome == store.Fresh {
 			continue
 		}
-		if f.strange = 0; f.in.exec.Harmless(of[i], v) {
+		if f.newInRow = 0; f.in.exec.Harmless(of[i], v) {
 			of[i].Done = true
 			f.Remember(of[i])
 			f.in.repeated(of[i], false)
@@ -104,7 +104,7 @@ func (f *filter[TTx]) Marked(ctx context.Context, es []*partition.Entry) (known 
 // wary reports whether the marks of es are to be read.
 func (f *filter[TTx]) wary(es []*partition.Entry) bool {
 	suspected := func(e *partition.Entry) bool { return e.Chain.Partition.Tried != nil }
-	return f.strange < trusting || slices.ContainsFunc(es, suspected)
+	return f.newInRow < trusting || slices.ContainsFunc(es, suspected)
 }
 
 // Remember adds e to the cache, after its mark was read or committed.

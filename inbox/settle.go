@@ -32,7 +32,7 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []exec.Result) error {
 	}
 	in.inPlace.Store(int64(in.schedule.InPlace()))
 	for _, r := range rs {
-		if c := r.Entry.Chain; !c.Busy && c.Pass() && !in.parked.LeaveRiders(c) {
+		if c := r.Entry.Chain; !c.Busy && c.Pass() && !in.parked.DropPrefetched(c) {
 			c.Busy = true
 			in.schedule.Add(c)
 		}
@@ -158,7 +158,7 @@ func (in *Inbox[TTx]) note(ctx context.Context, r exec.Result, now time.Time) {
 	}
 	if r.What == decide.Failed || r.What == decide.Dead {
 		e := r.Entry
-		in.said.Panic(ctx, e.Identity().ID, r.Print, r.Err)
+		in.announce.Panic(ctx, e.Identity().ID, r.Print, r.Err)
 		in.delays.Complain(ctx, r, !in.o.Dead.FreeKey && e.Key != nil && !errors.Is(r.Err, ErrUnhandled), now)
 	}
 }

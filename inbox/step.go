@@ -112,12 +112,12 @@ func (s *Step[TTx, T]) does(e skald.Event[T], opts []DoOption[T]) {
 		o(&d)
 	}
 	s.in.exec.Course(store.Kind{Topic: e.Topic, Type: e.Type}, exec.Course{State: store.StepDone,
-		Of: stepOf(e, s.of), Say: sayOf(e, anyhow(d.barred))})
+		Of: stepOf(e, s.of), Say: draftsOf(e, ignoreState(d.barred))})
 }
 
-// sayOf returns a function that builds the drafts for a message without a handler call. They depend on the
+// draftsOf returns a function that builds the drafts for a message without a handler call. They depend on the
 // state of the step; say may be nil.
-func sayOf[T any](e skald.Event[T],
+func draftsOf[T any](e skald.Event[T],
 	say func(skald.Received[T], store.StepState) []skald.Draft) func(context.Context, skald.Message,
 	store.StepState) ([]skald.Draft, error) {
 	return func(ctx context.Context, m skald.Message, was store.StepState) ([]skald.Draft, error) {
@@ -129,8 +129,8 @@ func sayOf[T any](e skald.Event[T],
 	}
 }
 
-// anyhow adapts barred, which does not depend on the state of the step and may be nil.
-func anyhow[T any](barred func(skald.Received[T]) []skald.Draft) func(skald.Received[T],
+// ignoreState adapts barred, which does not depend on the state of the step and may be nil.
+func ignoreState[T any](barred func(skald.Received[T]) []skald.Draft) func(skald.Received[T],
 	store.StepState) []skald.Draft {
 	if barred == nil {
 		return nil
@@ -154,7 +154,7 @@ func UndoOn[TTx, T any](s *Step[TTx, T], e skald.Event[T],
 		return r, err
 	})
 	s.in.exec.Course(store.Kind{Topic: e.Topic, Type: e.Type}, exec.Course{State: store.StepUndone,
-		Of: stepOf(e, s.of), Say: sayOf(e, reply)})
+		Of: stepOf(e, s.of), Say: draftsOf(e, reply)})
 }
 
 func replyOf[T any](opts []UndoOption[T]) func(skald.Received[T], store.StepState) []skald.Draft {

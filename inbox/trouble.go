@@ -249,7 +249,7 @@ const (
 	claiming     = "claim parked messages"
 	counting     = "count parked messages"
 	noting       = "store positions"
-	knowingTypes = "look up which types other builds handle"
+	readingTypes = "look up which types other builds handle"
 	lookingUp    = "look up finished messages"
 	readingKey   = "read the key of fingerprints"
 	admitting    = "take admitted messages out of quarantine"

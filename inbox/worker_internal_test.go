@@ -16,7 +16,7 @@ func TestStopLeavesWaitingMessages(t *testing.T) {
 		l.hands[e] = hand{}
 		l.jobs <- []*partition.Entry{e}
 	}
-	l.unhand()
+	l.takeBackJobs()
 	_, still := l.hands[begun]
 	if l.running != 1 || len(l.hands) != 1 || !still || len(l.jobs) != 0 {
 		t.Errorf("%d are running (%v), and %d wait", l.running, l.hands, len(l.jobs))
