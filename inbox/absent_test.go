@@ -153,7 +153,7 @@ func TestRefusedTopicDoesNotStopTheOthers(t *testing.T) {
 	refused(true)
 }
 
-// unreadable is a broker that tells why a topic cannot be read.
+// unreadable is a broker that reports why a topic cannot be read.
 type unreadable struct{ *choosy }
 
 func (u unreadable) CheckReading(_ context.Context, topic string) error {

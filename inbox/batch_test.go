@@ -265,7 +265,7 @@ func endsAsOneByOne[TTx comparable](t *testing.T, seeds uint64, open opening[TTx
 					t.Errorf("one by one: %s\nin batches: %s", a, b)
 				}
 			}
-			t.Fatalf("seed %d, batches of %d, at once %v, named %v", seed, s.batch, s.many, s.guilty)
+			t.Fatalf("seed %d, batches of %d, batch handler %v, named %v", seed, s.batch, s.many, s.guilty)
 		}
 	}
 	if shared == 0 {

@@ -40,7 +40,7 @@ func TestBreakerOpensByShareOfOneReason(t *testing.T) {
 			failed("a"), handled(nil)}, 0, false},
 		"not within a window": {[]exec.Result{failed("a"), failed("a"), failed("a")},
 			40 * time.Second, false},
-		"tried again, not anew": {[]exec.Result{failed("a"), failed("a"), failed("")}, 0, false},
+		"retries count once": {[]exec.Result{failed("a"), failed("a"), failed("")}, 0, false},
 		"outages are no failures": {[]exec.Result{failed("a"), failed("a"),
 			{What: decide.Outage, Err: errColumn}}, 0, false},
 	} {

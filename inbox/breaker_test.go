@@ -74,7 +74,7 @@ func TestBreakerStaysClosed(t *testing.T) {
 			0},
 		"few in a window":        {func(int) error { return errors.New("no") }, 10 * time.Second},
 		"one of them, for long":  {func(n int) error { return some(n == 0, errors.New("no")) }, 0},
-		"nobody's fault":         {func(n int) error { return some(n < 5, store.ErrBusy) }, 0},
+		"an outage":              {func(n int) error { return some(n < 5, store.ErrBusy) }, 0},
 		"a newer build knows it": {func(int) error { return skald.UnknownVersion(errors.New("9")) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestBreakerUnderRun(t *testing.T) {
 		t.Errorf("%d messages are parked", n)
 	}
 	close(mended)
-	until(t, "all are taken", func() bool {
+	until(t, "all are handled", func() bool {
 		w.pass(10 * time.Millisecond) // the store's clock
 		h := in.Health()
 		return h.Handled == 200 && h.Stopped == "" && h.Parked == 0

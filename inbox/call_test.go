@@ -375,13 +375,13 @@ func TestSenderThatWakesTooLateDoesNotSend(t *testing.T) {
 // The intent of a process that died is settled as soon as another one has its partition, long before the
 // lease ends. The call may have been made.
 func TestIntentOfADeadProcessIsSettledImmediately(t *testing.T) {
-	for _, when := range []string{"before the call", "behind the call"} {
+	for _, when := range []string{"before the call", "after the call"} {
 		t.Run(when, func(t *testing.T) {
 			w, b := newWorld(t, 1), &bank{}
 			session := sagatest.NewFaults(1, sagatest.None()).Session()
 			how := b.call()
 			how.Do = func(ctx context.Context, req, key string) (string, error) {
-				if when == "behind the call" {
+				if when == "after the call" {
 					_, _ = b.do(ctx, req, key)
 				}
 				return "", session.Die()

@@ -359,7 +359,7 @@ func TestRewindOfARunningConsumer(t *testing.T) {
 	for i := range 5 {
 		w.publish(w.message("k", fmt.Sprint(i)))
 	}
-	until(t, "all are taken", func() bool { return in.Health().Handled == 5 })
+	until(t, "all are handled", func() bool { return in.Health().Handled == 5 })
 	checkpoint := store.Checkpoint{}
 	until(t, "the position is stored", func() bool {
 		all, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
@@ -386,7 +386,7 @@ func TestSeededBugsOfPositionsAndKills(t *testing.T) {
 		"kills are not stored before the run": func(d store.Driver[tx]) store.Driver[tx] {
 			return uncharged{d}
 		},
-		"nobody knows who left uncleanly": func(d store.Driver[tx]) store.Driver[tx] { return anonymous{d} },
+		"the last owner is unknown": func(d store.Driver[tx]) store.Driver[tx] { return anonymous{d} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMortal(t, 1, func(r skald.Received[string]) bool { return r.Value == "killer" })
@@ -535,7 +535,7 @@ func TestMessagesBeginInOrderOfArrival(t *testing.T) {
 	}
 	w.quiet(in)
 	if strings.Join(got, " ") != strings.Join(want, " ") {
-		t.Errorf("taken as %v", got)
+		t.Errorf("the order is %v", got)
 	}
 }
 

@@ -252,7 +252,7 @@ func TestBrokerThatIsAway(t *testing.T) {
 	until(t, "the first", func() bool { return len(w.db.Marks()) == 1 })
 	bus.out.Store(true)
 	w.publish(w.message("k", "2"))
-	until(t, "it to be told",
+	until(t, "the inbox is not ready",
 		func() bool {
 			h := in.Health()
 			return h.Live && !h.Ready &&
@@ -316,7 +316,7 @@ func TestBrokerThatBringsNothing(t *testing.T) {
 	w.publish(w.message("k", "1"))
 	until(t, "the first", func() bool { return len(w.db.Marks()) == 1 })
 	bus.out.Store(true)
-	until(t, "it to be told", func() bool { return !in.Health().Ready })
+	until(t, "the inbox is not ready", func() bool { return !in.Health().Ready })
 	from := bus.received.Load()
 	until(t, "twenty calls", func() bool {
 		if in.Health().Ready {

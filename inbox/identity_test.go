@@ -322,7 +322,7 @@ func TestAdmittedOnceByTwo(t *testing.T) {
 	for range 2 {
 		run(t, w.over(w.db.Session(), nil, keep))
 	}
-	until(t, "all are taken", func() bool {
+	until(t, "all are handled", func() bool {
 		for i := range n {
 			if w.db.User()[fmt.Sprint("k", i)] == "" {
 				return false

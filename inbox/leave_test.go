@@ -81,7 +81,7 @@ func TestHandlerRunsWhileItsConsumerLeaves(t *testing.T) {
 		t.Error("a consumer outside its group receives messages")
 	}
 	db.out.Store(false)
-	until(t, "it joins and goes on", func() bool { return w.acknowledged() && in.Health().Ready })
+	until(t, "it joins and continues", func() bool { return w.acknowledged() && in.Health().Ready })
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}

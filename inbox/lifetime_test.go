@@ -24,13 +24,13 @@ func (weekly) Keeps(context.Context, ...string) (map[string]time.Duration, error
 // logs it if that is allowed. Window.Broker overrides the answer of the broker.
 func TestMarksHaveToOutliveTheBroker(t *testing.T) {
 	for _, c := range []struct {
-		marks, broker time.Duration
-		short         bool
-		broken, told  bool
+		marks, broker  time.Duration
+		short          bool
+		broken, logged bool
 	}{
 		{marks: 30 * 24 * time.Hour},
 		{marks: 3 * 24 * time.Hour, broken: true},
-		{marks: 3 * 24 * time.Hour, short: true, told: true},
+		{marks: 3 * 24 * time.Hour, short: true, logged: true},
 		{marks: 8 * 24 * time.Hour, broker: 20 * 24 * time.Hour, broken: true},
 	} {
 		var log strings.Builder
@@ -43,7 +43,7 @@ func TestMarksHaveToOutliveTheBroker(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := n.Compare(t.Context(), w); (err != nil) != c.broken ||
-			strings.Contains(log.String(), "too briefly") != c.told {
+			strings.Contains(log.String(), "too briefly") != c.logged {
 			t.Errorf("marks for %v: %v; the log has %s", c.marks, err, &log)
 		}
 	}
@@ -62,13 +62,13 @@ func (e examined) Examine(context.Context, store.Exam) ([]skald.Finding, error) 
 // An inbox without Retention.Keep logs that no process deletes expired marks, after the time in which a
 // relay would have.
 func TestMissingRetentionIsLogged(t *testing.T) {
-	for remedy, told := range map[string]int{"": 0, "start a relay": 1} {
+	for remedy, lines := range map[string]int{"": 0, "start a relay": 1} {
 		synctest.Test(t, func(t *testing.T) {
 			var log strings.Builder
 			k := markKeeper{Log: slog.New(slog.NewTextHandler(&log, nil)), DB: examined{memstore.New(nil),
-				skald.Finding{Name: "retention", Saw: "nobody", Remedy: remedy}}}
+				skald.Finding{Name: "retention", Saw: "none", Remedy: remedy}}}
 			k.Run(t.Context())
-			if n := strings.Count(log.String(), "no process deletes expired marks"); n != told {
+			if n := strings.Count(log.String(), "no process deletes expired marks"); n != lines {
 				t.Errorf("with the remedy %q the log has %s", remedy, &log)
 			}
 		})

@@ -48,7 +48,7 @@ func TestOperatorsPauseResumeAndSkip(t *testing.T) {
 		time.Sleep(time.Minute) // simulated
 		w.expect("k", "1")
 		ok(operate.ResumeInbox(ctx, w.db, "stock", note))
-		untilFor(t, 10*time.Second, "it goes on", handled("k", "1 2"))
+		untilFor(t, 10*time.Second, "it continues", handled("k", "1 2"))
 
 		for n := range 20 {
 			w.publish(w.message(fmt.Sprint("b", n), "bad"))

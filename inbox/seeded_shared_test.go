@@ -26,8 +26,8 @@ func TestSeededBugsOfSharedShapes(t *testing.T) {
 	need.RabbitMQ(t)
 	for _, c := range []struct{ bug, finds, says string }{
 		{shortLease, "^TestSharedAndCutOff$/a_durable_of_NATS",
-			`run twice at once|took effect twice|are left to it`},
-		{missingMarks, "^TestSharedAndCutOff$/a_queue_of_RabbitMQ", `run twice at once|took effect twice`},
+			`runs twice at the same time|took effect twice|are left to it`},
+		{missingMarks, "^TestSharedAndCutOff$/a_queue_of_RabbitMQ", `runs twice at the same time|took effect twice`},
 	} {
 		t.Run(c.bug, func(t *testing.T) {
 			t.Parallel()

@@ -193,7 +193,7 @@ func (s *sharing) enter(id string) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.at[id]++; s.at[id] > 1 {
-		s.Errorf("%s is run twice at once", id)
+		s.Errorf("%s runs twice at the same time", id)
 	}
 	return func() {
 		s.mu.Lock()

@@ -73,7 +73,7 @@ func TestHandlersThatIgnoreTheirContexts(t *testing.T) {
 	}
 	mu.Unlock()
 	close(release)
-	until(t, "it goes on", func() bool {
+	until(t, "it continues", func() bool {
 		return in.Health().Ready && begunOf(&mu, begun, "behind") == 2*workers
 	})
 	cancel()
@@ -174,7 +174,7 @@ func TestHungHandlerHoldsNoOtherKeyOfItsBatch(t *testing.T) {
 	w.expect("k4", "")
 	free()
 	until(t, "all is acknowledged", w.acknowledged)
-	until(t, "its key goes on", func() bool { return in.Health().Handled == 20 })
+	until(t, "its key continues", func() bool { return in.Health().Handled == 20 })
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
