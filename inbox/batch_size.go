@@ -17,7 +17,7 @@ const (
 	mostCollisions = 8
 )
 
-// A batchSize is how many messages may share a transaction.
+// batchSize adapts how many messages may share a transaction.
 type batchSize struct {
 	most int // Options.Batch
 	now  int

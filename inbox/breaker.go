@@ -19,13 +19,13 @@ const (
 	mostRests    = 4 // doublings of Breaker.Rest
 )
 
-// A tally counts the messages of a part of the window.
+// tally counts the messages of a part of the window.
 type tally struct {
 	all   int
 	kinds map[string]int // failed messages by fingerprint
 }
 
-// A consumerBreaker stops a consumer. It belongs to one goroutine.
+// consumerBreaker stops a consumer. It belongs to one goroutine.
 type consumerBreaker struct {
 	o     Breaker
 	parts []tally   // the last one is the current part

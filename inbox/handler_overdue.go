@@ -86,7 +86,7 @@ func (l *loop[TTx]) survey(now time.Time) {
 	l.renew(append(late, l.claimsToRenew(late)...), len(late))
 }
 
-// A hand is the state of a message that a worker has.
+// hand is the state of a message that a worker has.
 type hand struct {
 	claimed bool
 	begun   time.Time // when the worker got the message

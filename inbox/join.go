@@ -48,7 +48,7 @@ func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
 	}
 }
 
-// A subscribeError is an error of the broker on joining the group.
+// subscribeError is an error of the broker on joining the group.
 type subscribeError struct {
 	group string
 	err   error

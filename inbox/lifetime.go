@@ -27,7 +27,7 @@ type markNeeds struct {
 	Age    time.Duration    // Options.Retry.Age
 	Log    *slog.Logger     // has the name of the consumer
 
-	// see inbox.Window
+	// Outbox and the following fields are those of Window.
 	Outbox, Broker, Saga, Dead time.Duration
 	Short                      bool
 }
@@ -162,7 +162,7 @@ const (
 	startsWithin = 2 * time.Minute
 )
 
-// A markKeeper deletes expired rows of a database.
+// markKeeper deletes expired rows of a database.
 type markKeeper struct {
 	DB    store.Store
 	Keep  *store.Retention // nil: it only logs if no process deletes expired rows

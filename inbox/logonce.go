@@ -22,7 +22,7 @@ const (
 	nearly    = 2   // edits between a handled type and a misspelt one, at most
 )
 
-// An announcer writes each of its log lines once. It belongs to one goroutine.
+// announcer writes each of its log lines once. It belongs to one goroutine.
 type announcer[TTx any] struct {
 	in                   *Inbox[TTx]
 	log                  *slog.Logger // has the name of the consumer

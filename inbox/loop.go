@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
-// A loop is one session of Run. Only its goroutine accesses the inbox; workers get entries and return
+// loop is one session of Run. Only its goroutine accesses the inbox; workers get entries and return
 // results.
 type loop[TTx any] struct {
 	in *Inbox[TTx]

@@ -29,7 +29,7 @@ import (
 // of them runs alone. As many more may be prefetched.
 const mostClaimed = 1000
 
-// A queue has the parked messages that this process claimed. All methods except Look belong to one goroutine.
+// queue has the parked messages that this process claimed. All methods except Look belong to one goroutine.
 type queue[TTx any] struct {
 	in  *Inbox[TTx]
 	log *slog.Logger // has the name of the consumer
@@ -38,7 +38,7 @@ type queue[TTx any] struct {
 	claimState
 }
 
-// A claimState is the part of a queue that is cleared when the consumer leaves its group.
+// claimState is the part of a queue that is cleared when the consumer leaves its group.
 type claimState struct {
 	partition  *partition.Partition      // of claimed messages; the broker has no such partition
 	claimed    map[*partition.Entry]bool // unfinished messages, claimed or prefetched
@@ -189,17 +189,18 @@ const (
 	lookEvery = time.Second               // between looks for messages that others parked or freed
 	lookIdle  = checkpoint.LookPartitions // the same, after looks that found nothing
 	countIdle = 30 * time.Second          // between counts, if nothing changed here
-	// how old the count of parked messages may be, while many change
+	// countEvery is the shortest pause between two counts, while many messages change.
 	countEvery = 250 * time.Millisecond
 	countShare = 100 // counting takes at most 1/countShare of the time
-	// the same, if only other processes may have changed the count and no partition waits for room
+	// countOther is countShare if only other processes may have changed the count, and no partition waits
+	// for room.
 	countOther = 400
 	countMost  = 5 * time.Minute // bounds both: counting continues even after one slow count
 
 	mostFailed = 100 // failed messages in Health.Stuck
 )
 
-// A looked is the answer of a look into the store.
+// looked is the answer of a look into the store.
 type looked struct {
 	Claimed     store.Claimed
 	Asked       store.ClaimSize

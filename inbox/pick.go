@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/inbox/internal/partition"
 )
 
-// A picker selects jobs. It belongs to one goroutine.
+// picker selects jobs. It belongs to one goroutine.
 type picker[TTx any] struct {
 	in     *Inbox[TTx]
 	size   batchSize

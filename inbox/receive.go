@@ -128,7 +128,7 @@ func (in *Inbox[TTx]) skippable(e *partition.Entry) bool {
 // missedAction is the action of an audit about messages that the broker removed unread.
 const missedAction = "missed"
 
-// A removedStore has the audit.
+// removedStore has the audit.
 type removedStore interface {
 	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 }

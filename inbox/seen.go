@@ -25,7 +25,7 @@ const trusting = 5000
 // lookRest is the pause after a read without an answer. Each attempt checks the mark itself meanwhile.
 const lookRest = 30 * time.Second
 
-// A filter drops duplicates. It belongs to one goroutine.
+// filter drops duplicates. It belongs to one goroutine.
 type filter[TTx any] struct {
 	in       *Inbox[TTx]
 	server   string    // the last known run of the database server; "": none yet, or it has none

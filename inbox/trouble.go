@@ -188,7 +188,7 @@ type storeWork struct {
 	of  map[string]*lastingFailure // by Failing.Doing
 }
 
-// A lastingFailure is a Failing with the state of its log lines.
+// lastingFailure is a Failing with the state of its log lines.
 type lastingFailure struct {
 	Failing
 	say backoff.Rarely

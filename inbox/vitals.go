@@ -79,7 +79,7 @@ func (in *Inbox[TTx]) judge(h *Health) {
 // that reads in the background reports a lasting error only at intervals: Kafka's every 2.5 s.
 const calm = 5 * time.Second
 
-// A brokerOutage lasts from the first error of the broker until it delivers something, or until calm without
+// brokerOutage lasts from the first error of the broker until it delivers something, or until calm without
 // an error. A successful acknowledgement does not end it: a driver may buffer that while the broker is away.
 type brokerOutage struct {
 	log   *slog.Logger

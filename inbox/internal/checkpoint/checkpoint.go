@@ -29,7 +29,7 @@ const (
 	leastRoom = 2
 )
 
-// A Config has the settings of a Checkpointer.
+// Config has the settings of a Checkpointer.
 type Config struct {
 	Group  string // the consumer
 	Member string // Options.Instance.Member; "": none
@@ -44,12 +44,12 @@ type Config struct {
 	Logger     *slog.Logger
 }
 
-// A Store stores and returns the checkpoints.
+// Store stores and returns the checkpoints.
 type Store interface {
 	Attend(ctx context.Context, a store.Attend) (store.Attended, error)
 }
 
-// A Checkpointer stores the progress of an inbox's partitions. All methods except Do and Resume belong to one
+// Checkpointer stores the progress of an inbox's partitions. All methods except Do and Resume belong to one
 // goroutine.
 type Checkpointer struct {
 	Partitions map[string]*partition.Partition // of this process, by name
@@ -61,7 +61,7 @@ type Checkpointer struct {
 	book
 }
 
-// A book is the state that is cleared when the consumer leaves its group.
+// book is the state that is cleared when the consumer leaves its group.
 type book struct {
 	session string
 	notes   int                // number of stamps
@@ -85,7 +85,7 @@ func New(o Config, s *partition.Schedule) *Checkpointer {
 	return c
 }
 
-// A Call is a call of the store. It may run in another goroutine.
+// Call is a call of the store. It may run in another goroutine.
 type Call struct {
 	session, note, server string
 	look                  bool

@@ -34,7 +34,7 @@ type knownTypes struct {
 	since time.Time
 }
 
-// A beat is a heartbeat: a Call that stores the types of this build, and reads those of other builds.
+// beat is a heartbeat: a Call that stores the types of this build, and reads those of other builds.
 type beat struct {
 	own      []store.Kind
 	forget   time.Duration

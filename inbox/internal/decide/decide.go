@@ -4,7 +4,7 @@ package decide
 
 import "github.com/skald-go/skald/store"
 
-// An Action is the next action on a message.
+// Action is the next action on a message.
 type Action int
 
 // Actions. An action that ends a transaction without a commit rolls it back.
@@ -32,7 +32,7 @@ const (
 	Fail      // classify the error
 )
 
-// A Decision is an action and its effects.
+// Decision is an action and its effects.
 type Decision struct {
 	Do      Action
 	Ending  Ending        // unless the action fails
@@ -43,7 +43,7 @@ type Decision struct {
 	Settle  bool // settle the call of the step, so that the step can be undone
 }
 
-// A Change changes the message's step. The zero value changes nothing.
+// Change changes the message's step. The zero value changes nothing.
 type Change struct {
 	To         store.StepState
 	From       []store.StepState // the required states; nil: the state before
@@ -54,13 +54,13 @@ type Change struct {
 // Some reports whether there is a change.
 func (c Change) Some() bool { return c.To != store.StepAbsent }
 
-// A rule applies if each fact of a message is in when.
+// rule applies if each fact of a message is in when.
 type rule struct {
 	when Facts
 	then Decision
 }
 
-// A Table decides. It is immutable and safe for concurrent use.
+// Table decides. It is immutable and safe for concurrent use.
 type Table struct{ takenIn, elsewhere, answered []rule }
 
 // New returns the table.
@@ -93,7 +93,7 @@ func first(rules []rule, f Facts) Decision {
 	return Decision{Do: Stay, Ending: Broken}
 }
 
-// An Ending is the result of one attempt at a message.
+// Ending is the result of one attempt at a message.
 type Ending int
 
 // Endings.

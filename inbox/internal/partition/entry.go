@@ -20,7 +20,7 @@ import (
 // Quarantine is the partition of messages that an operator admitted from quarantine.
 const Quarantine = "skald:quarantine"
 
-// An Entry is one delivery on its way through the inbox.
+// Entry is one delivery on its way through the inbox.
 type Entry struct {
 	broker.Delivery
 	Chain *Chain
@@ -48,7 +48,8 @@ type Entry struct {
 	Untyped bool // it has no type, and no build has a handler for that
 	Lonely  bool // it shares no transaction: its handler makes a call, or hung in a batch
 
-	// These fields belong to the worker while it has the entry.
+	// The fields from here to First belong to the worker while it has the entry.
+
 	Step      *store.Step // that it does or undoes; nil: none, or not known yet
 	Stood     store.Step  // the state of Step before this attempt
 	Call      *store.Call // its current outside call; nil: none

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Partition has the unacknowledged messages of one partition of the broker, in order.
+// Partition has the unacknowledged messages of one partition of the broker, in order.
 type Partition struct {
 	Name    string
 	Entries []*Entry // the unacknowledged ones, oldest first
@@ -26,7 +26,8 @@ type Partition struct {
 	Full    int  // entries that wait until more messages may be parked
 	Lost    bool // the broker took the partition away: jobs may end, but are not acknowledged
 
-	// The progress of the partition, and the checkpoint of it in the database.
+	// The following fields are the progress of the partition, and its checkpoint in the database.
+
 	Origin     string // of its positions; "": positions have no meaning after the connection
 	At         int64  // the first position that is not finished; -1: not known yet
 	Front      int64  // the position after the last begun one
@@ -112,7 +113,7 @@ func (l *Partition) Visited(s store.Checkpoint, ours string) bool {
 		s.Position >= l.Checkpoint.Position && s.At.After(seen)
 }
 
-// A Chain has the deliveries of one key in one partition. Only its head may run.
+// Chain has the deliveries of one key in one partition. Only its head may run.
 type Chain struct {
 	Partition *Partition
 	key       string // "" for a message without a key, which has its own chain
@@ -161,7 +162,7 @@ func Suspect(es []*Entry, known bool) {
 // maxHeldBytes bounds the unacknowledged bytes of one partition.
 const maxHeldBytes = 16 << 20
 
-// A Bound limits unacknowledged messages. Partitions pause at it.
+// Bound limits unacknowledged messages. Partitions pause at it.
 type Bound struct {
 	Held  int // deliveries of a partition
 	Bytes int // of all partitions together: at this limit each partition with more than its share pauses

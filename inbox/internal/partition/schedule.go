@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Schedule has the chains with heads that may start, or that wait for a time. The zero value is empty.
+// Schedule has the chains with heads that may start, or that wait for a time. The zero value is empty.
 type Schedule struct {
 	ready   readiness
 	retries readiness // chains with heads that have failed
