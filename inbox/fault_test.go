@@ -246,7 +246,8 @@ func TestUnknownErrorsAreLoggedAndListed(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 	w.expect("other", strings.TrimSpace(strings.Repeat("x ", 20)))
-	if n := strings.Count(log.String(), "cannot be parked, for an unknown reason"); n < 3 || n > 10 || runs != 20 {
+	if n := strings.Count(log.String(), "cannot be parked, for an unknown"); n < 3 || n > 10 ||
+		runs != 20 {
 		t.Errorf("%d lines for %d attempts: %s", n, runs, log.String())
 	}
 	log.Reset()

@@ -307,7 +307,8 @@ func (l *loop[TTx]) drain(hard context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), 5*time.Second)
 	defer cancel()
 	if _, err := l.in.ack(ctx); err != nil {
-		l.in.o.Logger.Warn("inbox: cannot acknowledge the last messages", "consumer", l.in.group, "error", err)
+		l.in.o.Logger.Warn("inbox: cannot acknowledge the last messages", "consumer", l.in.group, "error",
+			err)
 	}
 	return nil
 }

@@ -187,6 +187,7 @@ func TestOneInstanceDeletesExpiredRows(t *testing.T) {
 	five, _ := begin(w.db.Session())
 	until(t, "the fifth one deletes rows", func() bool { return five.maintained.Load() > 0 })
 	if two.maintained.Load() != 0 || four.maintained.Load() != 0 {
-		t.Errorf("instances without the lease deleted rows: %d, %d", two.maintained.Load(), four.maintained.Load())
+		t.Errorf("instances without the lease deleted rows: %d, %d",
+			two.maintained.Load(), four.maintained.Load())
 	}
 }

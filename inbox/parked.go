@@ -73,8 +73,8 @@ func (q *queue[TTx]) lease() time.Duration { return q.in.exec.Lease(exec.TurnOfC
 
 // Clear drops the claimed messages.
 func (q *queue[TTx]) Clear() {
-	q.claimState = claimState{partition: partition.New(""), claimed: map[*partition.Entry]bool{}, size: 1, prefetch: 1,
-		changed: true}
+	q.claimState = claimState{partition: partition.New(""), claimed: map[*partition.Entry]bool{}, size: 1,
+		prefetch: 1, changed: true}
 }
 
 // Size returns how many claimed messages may share a transaction.

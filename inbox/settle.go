@@ -87,7 +87,8 @@ func (in *Inbox[TTx]) trip(ctx context.Context, r exec.Result, now time.Time) {
 		in.o.Logger.ErrorContext(ctx, "inbox: the consumer is stopped", "consumer", in.group,
 			"why", in.breaker.Why(), "until", in.breaker.Until())
 	case closed:
-		in.o.Logger.InfoContext(ctx, "inbox: the consumer continues: a message succeeded", "consumer", in.group)
+		in.o.Logger.InfoContext(ctx, "inbox: the consumer continues: a message succeeded", "consumer",
+			in.group)
 	}
 }
 

@@ -220,8 +220,8 @@ func (w *storeWork) Did(ctx context.Context, doing string, err error, outage boo
 	f.Times++
 	f.Error = vitals.Why(err)
 	if f.Times > 1 && f.say.Due(now) {
-		w.log.WarnContext(ctx, "inbox: an operation on the store fails repeatedly", "doing", doing, "times", f.Times,
-			"since", f.Since, "outage", outage, "error", err)
+		w.log.WarnContext(ctx, "inbox: an operation on the store fails repeatedly", "doing", doing,
+			"times", f.Times, "since", f.Since, "outage", outage, "error", err)
 	}
 }
 

@@ -269,7 +269,8 @@ func inboxWithoutReplies[TTx any](k *desk[TTx]) {
 		}
 	}
 	stop()
-	if err := <-done; err != nil || log.Count("no handler is registered") != 1 || log.Count("level=WARN") > 0 {
+	if err := <-done; err != nil || log.Count("no handler is registered") != 1 ||
+		log.Count("level=WARN") > 0 {
 		k.t.Errorf("%v, %s", err, log)
 	}
 	for range 2 {
