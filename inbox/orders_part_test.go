@@ -16,7 +16,7 @@ func TestPauseAndResume(t *testing.T) {
 	pause := control.Pause(control.Order{Who: "ann", Why: "a repair"})
 	for range 2 {
 		if _, resumed := o.Take(t.Context(), []store.Checkpoint{pause}); resumed || !o.Pause() ||
-			!strings.Contains(o.Why(), "ann: a repair: skald consumer resume --consumer stock --reason") {
+			!strings.Contains(o.Why(), "ann: a repair: to resume: skald consumer resume --consumer stock") {
 			t.Fatalf("paused: %q, resumed: %v", o.Why(), resumed)
 		}
 	}
