@@ -69,7 +69,8 @@ func (e *Engine[TTx]) lookAround(ctx context.Context) {
 	}
 	for _, un := range unhandledReplies(e.book, b.Consumers) {
 		e.o.Logger.WarnContext(ctx, "saga: no consumer of this database has ever handled the replies to "+
-			"these commands: their sagas wait forever", "saga", un.Saga, "steps", un.Steps, "topics", un.Topics,
+			"these commands: their sagas wait forever", "saga", un.Saga, "steps", un.Steps,
+			"topics", un.Topics,
 			"remedy", "give an inbox to engine.Answers, here or in another process; or give replies to Answer of saga.Bind")
 	}
 }

@@ -132,7 +132,7 @@ func TestTurnedBackAndStuck(t *testing.T) {
 		}
 	})
 	if len(lines) != eachStuck+1 || !strings.Contains(lines[1], "saga: stuck; see: skald saga explain") ||
-		!strings.Contains(lines[eachStuck], "goes on") {
+		!strings.Contains(lines[eachStuck], "continues") {
 		t.Errorf("stuck: %s", strings.Join(lines, "\n"))
 	}
 }
@@ -151,7 +151,7 @@ func TestPanickedLogsTheStackOnce(t *testing.T) {
 		y.Panicked("order", errors.New("no panic"))
 	})
 	if len(lines) > 16 || strings.Count(fmt.Sprint(lines), "frame=0 ") != 1 ||
-		!strings.Contains(lines[0], "told_test.go") {
+		!strings.Contains(lines[0], "log_test.go") {
 		t.Errorf("logged: %s", strings.Join(lines, "\n"))
 	}
 }

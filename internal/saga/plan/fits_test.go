@@ -23,7 +23,7 @@ func TestFits(t *testing.T) {
 		{"", `[1]`, ""},
 		{"uuid.UUID", `[1]`, ""},
 		{"opt.Pair[int,string]", `[1]`, ""},
-		{"string", `nonsense`, "no JSON"},
+		{"string", `nonsense`, "not JSON"},
 		{plan.Nothing, `{}`, ""},
 		{plan.Nothing, `{"a":1}`, `the field "a", and none is known`},
 		{order,
