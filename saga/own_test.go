@@ -51,7 +51,7 @@ func writesItsOwnSaga[TTx any](k *desk[TTx]) {
 		k.until(key, k.e)
 		end, err := saga.Bind(k.e, k.d).Await(k.t.Context(), key)
 		if err != nil || end.Done || end.Step != "first" ||
-			!strings.Contains(end.Reason, "its own transaction ") || calls[key] != want {
+			!strings.Contains(end.Reason, "own transaction ") || calls[key] != want {
 			k.t.Errorf("%s: after %d calls it ended as %+v, %v", key, calls[key], end, err)
 		}
 	}

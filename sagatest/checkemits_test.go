@@ -150,7 +150,7 @@ func TestCheckOnSeveralDatabases(t *testing.T) {
 	}
 	r := &deadly{recorder{T: t}}
 	defer func() {
-		if said := fmt.Sprint(recover()); !strings.Contains(said, "leave out AlsoOn") {
+		if said := fmt.Sprint(recover()); !strings.Contains(said, "omit AlsoOn") {
 			t.Errorf("with a fake outside: %s", said)
 		}
 	}()

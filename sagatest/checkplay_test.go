@@ -247,7 +247,7 @@ func TestCheckSaysWhatItIsNotTold(t *testing.T) {
 		"said twice": {fine, []sagatest.Term{sagatest.Signal(verdicts, verdict{}),
 			sagatest.Signal(verdicts, verdict{})}, "the values of the signal verdict are given twice"},
 		"no JSON": {fine, []sagatest.Term{sagatest.Signal(saga.Signal[any]{Name: "verdict"}, any(func() {}))},
-			"encode what the signal verdict brings"},
+			"encode the values of the signal verdict"},
 		"the zero value": {step(func(r saga.Run[buy]) (string, error) {
 			if !wait.Output(r).OK {
 				return "", skald.Reject(errors.New("no"))

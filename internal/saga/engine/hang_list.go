@@ -22,7 +22,7 @@ func hangsOf(id string, a plan.Action) key { return key{id, a.Step, a.Occurrence
 // hangingFunction is a running function, or one that has returned.
 type hangingFunction struct {
 	Key key
-	// under functions.mu
+	// hangs and returned are under functions.mu.
 	hangs, returned bool
 }
 

@@ -45,7 +45,7 @@ func (e *Engine[TTx]) Signal(ctx context.Context, tx TTx, d *Definition, key str
 // runsFor is the context key of the saga for which a function runs.
 type runsFor struct{}
 
-var errSelf = errors.New("a function of this saga sent it, and that function's transaction holds the saga, so the signal would wait forever: " +
+var errSelf = errors.New("a function of this saga sent it, and the function's own transaction holds the saga, so the signal would wait forever: " +
 	"return the value instead, and read it in a later step by Output")
 
 // SignalAlone is Signal in its own transaction. It refuses a signal from a function of the same saga.
