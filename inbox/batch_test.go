@@ -532,9 +532,9 @@ func TestHandlerThatReturnedChangesNothing(t *testing.T) {
 	}
 }
 
-// After a rejection the messages of a batch have savepoints, so that further rejections repeat no handler. The
-// writes of a rejected handler are undone, also after an error of its database. Its verdict and its events are
-// stored.
+// After a rejection the messages of a batch have savepoints, so that further rejections repeat no handler.
+// The writes of a rejected handler are rolled back, also after an error of its database. Its rejection and
+// its events are stored.
 func TestRejectionsRepeatNoNeighbour(t *testing.T) {
 	t.Run("SQLite", func(t *testing.T) { rejectionsRepeatNobody(t, onSQLite(t), nil) })
 	t.Run("PostgreSQL", func(t *testing.T) {
