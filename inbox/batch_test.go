@@ -68,8 +68,13 @@ func deliveries(w *world, seed uint64) (turns [][]skald.Message) {
 			if r.IntN(12) == 0 {
 				m.ID = ""
 			}
-			if r.IntN(5) == 0 {
+			switch n := r.IntN(10); {
+			case n < 2:
 				m.Type = "many"
+			case n < 5 && m.Key != nil: // the order of its saga is that of its key
+				m.Type = "charge"
+			case n < 6 && m.Key != nil:
+				m.Type = "refund"
 			}
 			all, turn = append(all, m), append(turn, m)
 		}
@@ -150,6 +155,14 @@ func (s *stream[TTx]) outcome(t *testing.T) (out []string) {
 	for _, one := range q {
 		out = append(out, fmt.Sprintf("quarantine %s: %v %q", one.ID, one.Why, one.Message.Data))
 	}
+	steps, err := store.ListSteps(t.Context(), s.on.db, store.StepQuery{Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range steps {
+		out = append(out, fmt.Sprintf("step %s: %v by %s and %s, %d %s", one.Saga, one.State, one.ID, one.By.ID,
+			one.Code, one.Result))
+	}
 	var ids []store.Identity
 	for _, turn := range s.turns {
 		for _, m := range turn {
@@ -218,6 +231,14 @@ func (s *stream[TTx]) run(t *testing.T, seed uint64, open opening[TTx]) []string
 				return s.effects(ctx, t, []skald.Received[string]{m})
 			})
 	}
+	step := inbox.NewStep(in, "charge", func(m skald.Received[string]) string {
+		return string(m.Key) + m.Value[len(m.Value)-1:]
+	})
+	inbox.DoOn(step, skald.Event[string]{Topic: "orders", Type: "charge"}, s.effect)
+	inbox.UndoOn(step, skald.Event[string]{Topic: "orders", Type: "refund"},
+		func(ctx context.Context, t TTx, m skald.Received[string], _ inbox.DoneStep) (inbox.Result, error) {
+			return s.effect(ctx, t, m)
+		})
 	for _, turn := range s.turns {
 		s.w.publish(turn...)
 		s.w.quiet(in)

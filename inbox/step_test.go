@@ -530,6 +530,37 @@ func TestStepsNextToBatches(t *testing.T) {
 	}
 }
 
+// Steps of different sagas share transactions. A second message for a step, and a step that was undone before,
+// end as they would alone.
+func TestStepsShareTransactions(t *testing.T) {
+	var db *begins
+	l := tillOver(t, &inbox.Options{Workers: 1}, func(d store.Driver[tx]) store.Driver[tx] {
+		db = &begins{Driver: d}
+		return db
+	})
+	l.come(cancelled, purchase{Order: "o150"})
+	before := db.n
+	for n := range 200 {
+		order := fmt.Sprint("o", n)
+		l.publish(l.message(placed, order, purchase{Order: order}))
+	}
+	l.publish(l.message(placed, "again", purchase{Order: "o199"}))
+	l.quiet(l.in)
+	if n := db.n - before; n > 40 {
+		t.Errorf("201 steps needed %d transactions", n)
+	}
+	for n := range 200 {
+		want := "charged"
+		if n == 150 {
+			want = ""
+		}
+		l.expect(fmt.Sprint("o", n), want)
+	}
+	if n := len(l.db.Marks()); n != 202 || len(l.kept()) != 0 {
+		t.Errorf("%d marks, kept %v", n, l.kept())
+	}
+}
+
 // A message without a saga is a dead letter immediately; a message with a function that panics is one in
 // the end. A replaced handler does no step.
 func TestMessageWithoutAStep(t *testing.T) {

@@ -45,6 +45,13 @@ func (c *core) takeEach(in store.Intake, found *store.Found) ([]sqlexec.Call, er
 	if err != nil {
 		return nil, err
 	}
+	if calls, err = c.takeSteps(calls, in, found); err != nil {
+		return nil, err
+	}
+	return c.entities.Take(calls, in.Locks, found.Locks), nil
+}
+
+func (c *core) takeSteps(calls []sqlexec.Call, in store.Intake, found *store.Found) ([]sqlexec.Call, error) {
 	for _, i := range sqlexec.Order(in.Steps, query.Compare) {
 		take, err := c.steps.Take(&in.Steps[i], &found.Steps[i])
 		if err != nil {
@@ -52,13 +59,16 @@ func (c *core) takeEach(in store.Intake, found *store.Found) ([]sqlexec.Call, er
 		}
 		calls = append(calls, take)
 	}
-	return c.entities.Take(calls, in.Locks, found.Locks), nil
+	return calls, nil
 }
 
 // takeMany does as takeEach, with few calls for many messages.
 func (c *core) takeMany(in store.Intake, found *store.Found) ([]sqlexec.Call, error) {
 	calls, err := c.marks.TakeMany(in.Marks, found.Marks)
 	if err != nil {
+		return nil, err
+	}
+	if calls, err = c.takeSteps(calls, in, found); err != nil {
 		return nil, err
 	}
 	calls = append(calls, c.entities.TakeMany(in.Locks, found.Locks)...)

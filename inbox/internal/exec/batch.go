@@ -27,11 +27,18 @@ import (
 // run at most.
 
 // Sociable reports whether e may share a transaction. It came from the broker just now, or was claimed. It
-// has killed no process, has not failed, makes no call to the outside, and is about no step of a saga.
+// has killed no process, has not failed, and makes no call to the outside. A step of a saga shares only its
+// first attempt to be taken.
 func (g *registry[TTx]) Sociable(e *partition.Entry) bool {
-	_, step := g.steps[e.Kind()]
-	return !step && e.Again == 0 && !e.Troubled() && !e.Lonely && !e.Foreign && e.Call == nil && !e.Suspect &&
+	return g.sharesStep(e) && e.Again == 0 && !e.Troubled() && !e.Lonely && !e.Foreign && e.Call == nil && !e.Suspect &&
 		!e.Alone && e.Unreadable() == nil
+}
+
+func (g *registry[TTx]) sharesStep(e *partition.Entry) bool {
+	k := e.Kind()
+	c, step := g.steps[k]
+	_, call := g.calls[k]
+	return !step || c.State == store.StepDone && !call && g.took == nil && g.many[k] == nil && e.Parked == nil
 }
 
 // A member is a message of a batch.
@@ -155,6 +162,7 @@ func (x *Executor[TTx]) alike(ctx context.Context,
 	es []*partition.Entry) (ms []member, rest []*partition.Entry) {
 	ms = make([]member, 0, len(es))
 	behind, known := map[*partition.Chain]bool{}, make(map[store.Identity]bool, len(es))
+	steps := map[[3]string]bool{}
 	for i, e := range es {
 		var intake store.Intake
 		err := error(nil)
@@ -162,11 +170,14 @@ func (x *Executor[TTx]) alike(ctx context.Context,
 		if fits {
 			intake, err = x.intake(ctx, e)
 		}
-		if i == 0 && (err != nil || len(intake.Steps) > 0) {
-			return []member{{e: e}}, es[1:] // alone, it fails; and what a step asks depends on how it stands
+		if i == 0 && err != nil {
+			return []member{{e: e}}, es[1:] // alone, it fails
 		}
-		if fits = fits && err == nil && len(intake.Steps) == 0 &&
-			(i == 0 || x.shares(ms[0], e, intake)); !fits {
+		if fits = fits && err == nil && (i == 0 || x.shares(ms[0], e, intake)); fits && e.Step != nil {
+			step := [3]string{e.Step.Saga, e.Step.Name, e.Step.Occurrence}
+			fits, steps[step] = !steps[step], true
+		}
+		if !fits {
 			behind[e.Chain] = true
 			rest = append(rest, e)
 			continue
@@ -180,7 +191,7 @@ func (x *Executor[TTx]) alike(ctx context.Context,
 func (x *Executor[TTx]) shares(first member, e *partition.Entry, intake store.Intake) bool {
 	a, b := first.e.Kind(), e.Kind()
 	return x.many[a] == x.many[b] && slices.Equal(first.intake.Settings, intake.Settings) &&
-		first.intake.Server == intake.Server
+		first.intake.Server == intake.Server && len(first.intake.Steps) == len(intake.Steps)
 }
 
 // Who is guilty where it is no message that can be named.
@@ -196,7 +207,7 @@ func (s *sharing[TTx]) take(ctx context.Context, ms []member) {
 		return
 	}
 	guilty, err := s.try(ctx, ms)
-	s.fell = s.fell || err != nil
+	s.fell = s.fell || err != nil && !errors.Is(err, errAlone)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -312,6 +323,10 @@ func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, e
 	if err != nil {
 		return nobody, fmt.Errorf("take in %d messages: %w", len(ms), err)
 	}
+	if i := s.unfit(ms, unit.Found()); i != nobody {
+		_, _ = unit.Rollback(bound)
+		return i, errAlone
+	}
 	found := unit.Found().Marks
 	bound = fenced(bound, all.Locks, unit.Found().Locks)
 	var fresh []int
@@ -342,13 +357,37 @@ func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, e
 	return nobody, nil
 }
 
+// errAlone makes the guilty message run alone. It has not failed.
+var errAlone = errors.New("its step needs a transaction of its own")
+
+// unfit returns the first message with a step or a mark that the intake wrote and the batch must not commit. It
+// returns nobody if there is none.
+func (s *sharing[TTx]) unfit(ms []member, found store.Found) int {
+	for i := range found.Steps {
+		m, mark, was := &ms[i], found.Marks[i], found.Steps[i]
+		if mark.Outcome != store.Fresh {
+			if was.State == store.StepAbsent || was.State == store.StepParked || was.State == store.StepDead {
+				return i
+			}
+			continue
+		}
+		facts := s.x.found(m.e, store.Found{Marks: []store.Verdict{mark}, Steps: []store.Step{was}},
+			m.intake.Marks[0].Fingerprint)
+		if s.x.table.TakenIn(facts).Do != decide.Handle {
+			return i
+		}
+	}
+	return nobody
+}
+
 // joined is the intake of all of ms: what each message has of its own, and what is the same for all.
 func joined(ms []member) store.Intake {
 	all := ms[0].intake
-	all.Marks, all.Locks = make([]store.Mark, 0, len(ms)), nil
+	all.Marks, all.Locks, all.Steps = make([]store.Mark, 0, len(ms)), nil, nil
 	for i := range ms {
 		all.Marks = append(all.Marks, ms[i].intake.Marks...)
 		all.Locks = append(all.Locks, ms[i].intake.Locks...)
+		all.Steps = append(all.Steps, ms[i].intake.Steps...)
 	}
 	return all
 }
@@ -473,6 +512,9 @@ func (s *sharing[TTx]) one(ctx context.Context, unit store.Unit[TTx], m *member,
 		m.ending, m.hooks = decide.Rejected, nil
 		leaves, err = s.x.verdict(ctx, m.e, m.intake, no, r)
 		leaves.Answer, leaves.Mark = leaves.Mark, nil // the intake wrote the mark
+		if leaves.Step != nil {                       // and took the step
+			leaves.Step.From = []store.StepState{store.StepDone}
+		}
 	}
 	if err == nil && len(leaves.Rows) > 0 {
 		err = s.x.db.Write(ctx, unit.Tx(), store.Effect{Rows: leaves.Rows})
