@@ -303,7 +303,7 @@ func TestStoryOfAnEngine(t *testing.T) {
 	e := newEngine(t, 1)
 	b := open(t, map[string]console.Source{"orders": console.Of(e.db)}, nil)
 	page := b.page("/story?q=o-0")
-	for _, part := range []string{"as an engine of orders has it", "stuck</span>",
+	for _, part := range []string{"an engine of orders, changed", "stuck</span>",
 		"step ship is stuck: permanent: the table is gone", "/ops/saga?",
 		"Step <b>ship</b> is stuck, and waits for an operator: permanent: the table is gone",
 		"verb=saga-retry", "skald saga retry --reason"} {

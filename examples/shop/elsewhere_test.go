@@ -56,7 +56,7 @@ func TestStatusAsksAnotherProgram(t *testing.T) {
 // A process is told what it could not ask, or would ask twice, before it opens anything.
 func TestWhoIsAsked(t *testing.T) {
 	for args, want := range map[string]string{
-		"order --ask shoes=http://h:1":                                "NAME one of order, payment",
+		"order --ask shoes=http://h:1":                                "NAME of order, payment",
 		"order --ask payment=h:1":                                     "payment=http://host:port",
 		"order --ask payment=http://h:1 --ask payment=http://h:2":     "twice",
 		"order --ask order=http://h:1":                                "leave it out",

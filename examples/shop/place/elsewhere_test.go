@@ -153,7 +153,7 @@ func TestWhereToAsk(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"":                                 "NAME=URL",
-		"shoes=http://h:1":                 "NAME one of order, payment",
+		"shoes=http://h:1":                 "NAME of order, payment",
 		"http://h:1":                       "NAME=URL",
 		"payment=http://h:2":               "twice",
 		"fulfilment":                       "fulfilment=http://host:port",
