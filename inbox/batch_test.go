@@ -160,8 +160,8 @@ func (s *stream[TTx]) outcome(t *testing.T) (out []string) {
 		t.Fatal(err)
 	}
 	for _, one := range steps {
-		out = append(out, fmt.Sprintf("step %s: %v by %s and %s, %d %s", one.Saga, one.State, one.ID, one.By.ID,
-			one.Code, one.Result))
+		out = append(out, fmt.Sprintf("step %s: %v by %s and %s, %d %s", one.Saga, one.State, one.ID,
+			one.By.ID, one.Code, one.Result))
 	}
 	var ids []store.Identity
 	for _, turn := range s.turns {

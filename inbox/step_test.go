@@ -530,8 +530,8 @@ func TestStepsNextToBatches(t *testing.T) {
 	}
 }
 
-// Steps of different sagas share transactions. A second message for a step, and a step that was undone before,
-// end as they would alone.
+// Steps of different sagas share transactions. A second message for a step, and a step that was undone
+// before, end as they would alone.
 func TestStepsShareTransactions(t *testing.T) {
 	var db *begins
 	l := tillOver(t, &inbox.Options{Workers: 1}, func(d store.Driver[tx]) store.Driver[tx] {

@@ -30,8 +30,8 @@ import (
 // has killed no process, has not failed, and makes no call to the outside. A step of a saga shares only its
 // first attempt to be taken.
 func (g *registry[TTx]) Sociable(e *partition.Entry) bool {
-	return g.sharesStep(e) && e.Again == 0 && !e.Troubled() && !e.Lonely && !e.Foreign && e.Call == nil && !e.Suspect &&
-		!e.Alone && e.Unreadable() == nil
+	return g.sharesStep(e) && e.Again == 0 && !e.Troubled() && !e.Lonely && !e.Foreign && e.Call == nil &&
+		!e.Suspect && !e.Alone && e.Unreadable() == nil
 }
 
 func (g *registry[TTx]) sharesStep(e *partition.Entry) bool {
@@ -360,8 +360,8 @@ func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, e
 // errAlone makes the guilty message run alone. It has not failed.
 var errAlone = errors.New("its step needs a transaction of its own")
 
-// unfit returns the first message with a step or a mark that the intake wrote and the batch must not commit. It
-// returns nobody if there is none.
+// unfit returns the first message with a step or a mark that the intake wrote and the batch must not commit.
+// It returns nobody if there is none.
 func (s *sharing[TTx]) unfit(ms []member, found store.Found) int {
 	for i := range found.Steps {
 		m, mark, was := &ms[i], found.Marks[i], found.Steps[i]
