@@ -3,6 +3,7 @@ package inbox_test
 import (
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
@@ -12,16 +13,18 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/outbox"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore"
 )
 
-// roleFor makes a role that may use the user's table of g and nothing of Skald's.
-func roleFor(t *testing.T, g *ground[pgx.Tx]) string {
+// roleFor makes a role that may use the user's table in a schema and nothing of Skald's.
+func roleFor(t *testing.T, schema string) string {
 	t.Helper()
 	ctx, role := context.Background(), "r"+strings.ToLower(rand.Text()[:10])
 	pool, err := pgxpool.New(ctx, need.Postgres(t))
@@ -29,8 +32,8 @@ func roleFor(t *testing.T, g *ground[pgx.Tx]) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	for _, q := range []string{"CREATE ROLE " + role, "GRANT USAGE ON SCHEMA " + g.schema + " TO " + role,
-		"GRANT ALL ON " + g.schema + ".own TO " + role} {
+	for _, q := range []string{"CREATE ROLE " + role, "GRANT USAGE ON SCHEMA " + schema + " TO " + role,
+		"GRANT ALL ON " + schema + ".own TO " + role} {
 		if _, err := pool.Exec(ctx, q); err != nil {
 			t.Fatal(err)
 		}
@@ -43,18 +46,17 @@ func roleFor(t *testing.T, g *ground[pgx.Tx]) string {
 	return role
 }
 
-// The handler of one message leaves its transaction or session in a state in which Skald cannot write.
-// That message is charged, or handled if it writes nothing. Each other message is handled once, alone and
-// in a batch.
-func TestHandlerThatChangesItsTransaction(t *testing.T) {
-	open := onPostgres(t)
-	for _, c := range []struct {
-		name    string
-		sets    string // ROLE and SCHEMA are replaced
-		writes  bool   // the message is sent to the outbox
-		setting bool   // Options.Transaction.Settings have the role
-		done    bool   // the message is handled
-	}{
+// txChange is what a handler does to its transaction.
+type txChange struct {
+	name    string
+	sets    string // ROLE and SCHEMA are replaced
+	writes  bool   // the message is sent to the outbox
+	setting bool   // Options.Transaction.Settings have the role
+	done    bool   // the message is handled
+}
+
+func txChanges() []txChange {
+	return []txChange{
 		{name: "local role", sets: "SET LOCAL ROLE ROLE", done: true},
 		{name: "local role, writes", sets: "SET LOCAL ROLE ROLE", writes: true},
 		{name: "role of the settings", setting: true, done: true},
@@ -69,81 +71,120 @@ func TestHandlerThatChangesItsTransaction(t *testing.T) {
 			writes: true},
 		{name: "schema renamed", sets: "ALTER SCHEMA SCHEMA RENAME TO SCHEMA_away", writes: true},
 		{name: "read only", sets: "SET TRANSACTION READ ONLY", writes: true},
-		{name: "prepared", sets: "PREPARE TRANSACTION 'skald'"},
 		{name: "error of another store"},
-	} {
+	}
+}
+
+// The handler of one message leaves its transaction or session in a state in which Skald cannot write.
+// That message is charged, or handled if it writes nothing. Each other message is handled once, alone and
+// in a batch.
+func TestHandlerThatChangesItsTransaction(t *testing.T) {
+	open := onPostgres(t)
+	t.Run("pgx", func(t *testing.T) {
+		testChanges(t, open, func(tx pgx.Tx, text string) error {
+			_, err := tx.Exec(t.Context(), text)
+			return err
+		})
+	})
+	t.Run("database/sql", func(t *testing.T) {
+		testChanges(t, func(w *world) *ground[*sql.Tx] { return bySQL(open(w)) },
+			func(tx *sql.Tx, text string) error {
+				_, err := tx.Exec(text)
+				return err
+			})
+	})
+}
+
+// bySQL is g by database/sql.
+func bySQL(g *ground[pgx.Tx]) *ground[*sql.Tx] {
+	return &ground[*sql.Tx]{
+		db:     pgstore.NewSQL(stdlib.OpenDBFromPool(g.pool), &pgstore.Options{Schema: g.schema}),
+		schema: g.schema, pool: g.pool, user: g.user, pass: g.pass,
+		note: func(tx *sql.Tx, list, what string) error {
+			_, err := tx.Exec(`INSERT INTO `+g.schema+`.own AS o VALUES ($1, $2)
+				ON CONFLICT (list) DO UPDATE SET told = o.told || ' ' || excluded.told`, list, what)
+			return err
+		},
+	}
+}
+
+func testChanges[TTx comparable](t *testing.T, open opening[TTx], exec func(tx TTx, text string) error) {
+	for _, c := range txChanges() {
 		for _, batch := range []int{1, 20} {
 			t.Run(fmt.Sprintf("%s, batch of %d", c.name, batch), func(t *testing.T) {
 				w := newWorld(t, 1)
-				g := open(w)
-				role := roleFor(t, g)
-				t.Cleanup(g.pool.Reset) // a leftover setting would disturb the next case
-				sets := strings.NewReplacer("ROLE ROLE", "ROLE "+role, "AUTHORIZATION ROLE",
-					"AUTHORIZATION "+role, "SCHEMA.", g.schema+".", "SCHEMA SCHEMA", "SCHEMA "+g.schema,
-					"SCHEMA_", g.schema+"_").Replace(c.sets)
-				out, answer := outbox.New(g.db, nil), skald.Event[string]{Topic: "answers", Type: "answered"}
-				o := &inbox.Options{Now: w.clock, Workers: 1, Batch: batch, Retry: inbox.Retry{Attempts: 1}}
-				if c.setting {
-					o.Transaction.Settings = func(m skald.Message) []store.Setting {
-						if string(m.Key) != "k5" {
-							return nil
-						}
-						return []store.Setting{{Name: "role", Value: role}}
-					}
-				}
-				in := inbox.New(g.db, w.bus, "stock", o)
-				inbox.On(in, said, func(ctx context.Context, tx pgx.Tx, m skald.Received[string]) error {
-					if err := g.note(tx, "k"+m.Value, "done"); err != nil {
-						return err
-					}
-					if m.Value != "5" {
-						return out.Write(ctx, tx, answer.New("k"+m.Value, m.Value))
-					}
-					if sets == "" && !c.setting {
-						return &store.RightError{What: "INSERT", Err: errors.New("of another database")}
-					}
-					if sets != "" {
-						if _, err := tx.Exec(ctx, sets); err != nil {
-							return err
-						}
-					}
-					if !c.writes {
-						return nil
-					}
-					return out.Write(ctx, tx, answer.New("k"+m.Value, m.Value))
-				})
-				const all = 12
-				for i := range all {
-					w.publish(w.message(fmt.Sprint("k", i), strconv.Itoa(i)))
-				}
-				for range 3 {
-					w.quiet(in)
-					g.pool.Reset()
-					g.passes(w, 10*time.Minute)
-				}
-				w.quiet(in)
-				g.pool.Reset()
-				lists := g.lists(t)
-				for i := range all {
-					want := "done"
-					if i == 5 && !c.done {
-						want = ""
-					}
-					if got := lists[fmt.Sprint("k", i)]; got != want {
-						t.Errorf("effect of %d: %q, want %q", i, got, want)
-					}
-				}
-				kept, err := in.Kept(t.Context(), 10)
-				if err != nil || (len(kept) == 0) != c.done {
-					t.Errorf("kept: %+v, %v", kept, err)
-				}
-				for _, k := range kept {
-					if string(k.Message.Key) != "k5" || k.Dead == nil || !strings.Contains(k.Last.Why, "m-6") {
-						t.Errorf("kept: %s, dead: %v, %q", k.Message.Key, k.Dead, k.Last.Why)
-					}
-					t.Log(k.Last.Why)
-				}
+				testChange(t, w, open(w), c, batch, exec)
 			})
 		}
+	}
+}
+
+func testChange[TTx comparable](t *testing.T, w *world, g *ground[TTx], c txChange, batch int,
+	exec func(tx TTx, text string) error) {
+	role := roleFor(t, g.schema)
+	t.Cleanup(g.pool.Reset) // a leftover setting would disturb the next case
+	sets := strings.NewReplacer("ROLE ROLE", "ROLE "+role, "AUTHORIZATION ROLE", "AUTHORIZATION "+role,
+		"SCHEMA.", g.schema+".", "SCHEMA SCHEMA", "SCHEMA "+g.schema, "SCHEMA_", g.schema+"_").Replace(c.sets)
+	out, answer := outbox.New(g.db, nil), skald.Event[string]{Topic: "answers", Type: "answered"}
+	o := &inbox.Options{Now: w.clock, Workers: 1, Batch: batch, Retry: inbox.Retry{Attempts: 1}}
+	if c.setting {
+		o.Transaction.Settings = func(m skald.Message) []store.Setting {
+			if string(m.Key) != "k5" {
+				return nil
+			}
+			return []store.Setting{{Name: "role", Value: role}}
+		}
+	}
+	in := inbox.New(g.db, w.bus, "stock", o)
+	inbox.On(in, said, func(ctx context.Context, tx TTx, m skald.Received[string]) error {
+		if err := g.note(tx, "k"+m.Value, "done"); err != nil {
+			return err
+		}
+		if m.Value != "5" {
+			return out.Write(ctx, tx, answer.New("k"+m.Value, m.Value))
+		}
+		if sets == "" && !c.setting {
+			return &store.RightError{What: "INSERT", Err: errors.New("of another database")}
+		}
+		if sets != "" {
+			if err := exec(tx, sets); err != nil {
+				return err
+			}
+		}
+		if !c.writes {
+			return nil
+		}
+		return out.Write(ctx, tx, answer.New("k"+m.Value, m.Value))
+	})
+	const all = 12
+	for i := range all {
+		w.publish(w.message(fmt.Sprint("k", i), strconv.Itoa(i)))
+	}
+	for range 3 {
+		w.quiet(in)
+		g.pool.Reset()
+		g.passes(w, 10*time.Minute)
+	}
+	w.quiet(in)
+	g.pool.Reset()
+	lists := g.lists(t)
+	for i := range all {
+		want := "done"
+		if i == 5 && !c.done {
+			want = ""
+		}
+		if got := lists[fmt.Sprint("k", i)]; got != want {
+			t.Errorf("effect of %d: %q, want %q", i, got, want)
+		}
+	}
+	kept, err := in.Kept(t.Context(), 10)
+	if err != nil || (len(kept) == 0) != c.done {
+		t.Errorf("kept: %+v, %v", kept, err)
+	}
+	for _, k := range kept {
+		if string(k.Message.Key) != "k5" || k.Dead == nil || !strings.Contains(k.Last.Why, "m-6") {
+			t.Errorf("kept: %s, dead: %v, %q", k.Message.Key, k.Dead, k.Last.Why)
+		}
+		t.Log(k.Last.Why)
 	}
 }

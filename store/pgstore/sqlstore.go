@@ -3,7 +3,6 @@ package pgstore
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -80,10 +79,10 @@ func (u *sqlUnit) noteLent(ctx context.Context, err error) error {
 	_ = sqlexec.Below(u.conn, func(c *pgx.Conn) error {
 		if err == nil {
 			sqlexec.NoteLent(c)
-		} else if err = sqlexec.Leftover(ctx, c, err); c.IsClosed() {
-			return driver.ErrBadConn
+		} else {
+			err = sqlexec.Leftover(ctx, c, err)
 		}
-		return nil
+		return nil // driver.ErrBadConn would wait for the end of the transaction
 	})
 	return err
 }
