@@ -71,6 +71,8 @@ func txChanges() []txChange {
 			writes: true},
 		{name: "schema renamed", sets: "ALTER SCHEMA SCHEMA RENAME TO SCHEMA_away", writes: true},
 		{name: "read only", sets: "SET TRANSACTION READ ONLY", writes: true},
+		{name: "prepared", sets: "PREPARE TRANSACTION 'skald'"},
+		{name: "prepared behind another statement", sets: "SELECT 1; PREPARE TRANSACTION 'skald'"},
 		{name: "error of another store"},
 	}
 }

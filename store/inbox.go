@@ -78,7 +78,8 @@ type Unit[TTx any] interface {
 	// handler's fault. Call it before Commit or Rollback. Such failures are a lost connection, a deadlock, a
 	// serialization failure and a lock timeout. So is a statement that a context of the handler cancelled.
 	// The driver first checks the state of the transaction, then reads from err why it was aborted. An error
-	// of another connection is never an outage.
+	// of another connection is never an outage. If err is the database's refusal of a PREPARE TRANSACTION,
+	// which rolls back, a later Rollback does not return ErrLent.
 	Outage(ctx context.Context, err error) bool
 	// Return revokes the transaction that Tx returned: its function has returned. Later calls of Tx return
 	// another handle. A driver cannot revoke a *sql.Tx, or the connection below a transaction.

@@ -40,11 +40,16 @@ func (l *lent) counts(n int) {
 
 // reads records a statement that may set a savepoint, or that changes a setting of the session. A later
 // function could roll back to that savepoint, and the next message would have that setting.
-func (l *lent) reads(sql string) {
+// It returns errPrepares for PREPARE TRANSACTION.
+func (l *lent) reads(sql string) error {
+	if preparesTransaction(sql) {
+		return errPrepares
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.unshared = l.unshared || strings.Contains(strings.ToUpper(sql), "SAVEPOINT")
 	l.sets = l.sets || setsSession(sql)
+	return nil
 }
 
 // setsSession reports whether sql is a SET or RESET that outlives its transaction.
@@ -107,9 +112,8 @@ func (l *lent) LargeObjects() pgx.LargeObjects {
 }
 
 func (l *lent) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	l.reads(sql)
-	if preparesTransaction(sql) {
-		return pgconn.CommandTag{}, errPrepares
+	if err := l.reads(sql); err != nil {
+		return pgconn.CommandTag{}, err
 	}
 	return l.exec(ctx, sql, args...)
 }
@@ -138,10 +142,12 @@ func undoes(sql string) bool { return firstWord(sql) == "ROLLBACK" }
 
 func (l *lent) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	tx, err := l.open(ctx)
+	if err == nil {
+		err = l.reads(sql)
+	}
 	if err != nil {
 		return failedRows(err)
 	}
-	l.reads(sql)
 	br, err := l.ahead(ctx, tx, &sql, &args)
 	if err != nil {
 		return failedRows(err)
@@ -177,7 +183,9 @@ func (l *lent) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 		return tx.SendBatch(ctx, b)
 	}
 	for _, q := range b.QueuedQueries {
-		l.reads(q.SQL)
+		if err := l.reads(q.SQL); err != nil {
+			return pgx.FailedBatchResults(b, err)
+		}
 	}
 	a := l.take()
 	if a.empty() {
@@ -218,10 +226,12 @@ func (l *lent) CopyFrom(ctx context.Context, table pgx.Identifier, columns []str
 // Prepare does not send the buffered rows, because it reads none.
 func (l *lent) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
 	tx, err := l.open(ctx)
+	if err == nil {
+		err = l.reads(sql)
+	}
 	if err != nil {
 		return nil, err
 	}
-	l.reads(sql)
 	defer l.look()
 	return tx.Prepare(ctx, name, sql)
 }

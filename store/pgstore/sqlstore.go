@@ -22,7 +22,8 @@ import (
 // A message costs five round trips in addition to the handler's own, and each Write in the handler one
 // more. Write sends rows immediately, because the store does not see the handler's savepoints. The database
 // refuses a COMMIT that a handler sends. Commit and Rollback of the unit then return store.ErrLent, and the
-// consumer ends.
+// consumer ends. The database also refuses PREPARE TRANSACTION, and rolls back: if the handler returns that
+// error, only its message fails.
 type SQLStore struct {
 	*core
 	db     *sql.DB
@@ -51,6 +52,8 @@ type sqlUnit struct {
 	have  query.Locked
 	kept  bool // see unit
 	used  bool // a function used it
+	// undone: the server refused a PREPARE TRANSACTION of the function, and rolled back
+	undone bool
 }
 
 // Begin opens a transaction and applies in: two round trips.
@@ -185,6 +188,7 @@ func (u *sqlUnit) Outage(ctx context.Context, err error) bool {
 		closed, aborted = c.IsClosed(), c.PgConn().TxStatus() == 'E'
 		return nil
 	})
+	u.undone = sqlexec.PrepareRefused(err)
 	if errors.Is(seen, sqlexec.ErrForeign) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
@@ -322,13 +326,13 @@ func (u *sqlUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 	if u.conn == nil {
 		return nil, fmt.Errorf("roll back: %w", errEnded)
 	}
-	if u.used && errors.Is(u.lent(ctx), store.ErrLent) {
+	if u.used && errors.Is(u.lent(ctx), store.ErrLent) && !u.undone {
 		u.end()
 		return make([]bool, len(instead)), fmt.Errorf("roll back: %w", store.ErrLent)
 	}
 	err := u.tx.Rollback()
 	u.end()
-	if errors.Is(err, sql.ErrTxDone) {
+	if errors.Is(err, sql.ErrTxDone) && !u.undone {
 		return make([]bool, len(instead)), fmt.Errorf("roll back: %w", store.ErrLent)
 	}
 	if len(instead) > 0 {

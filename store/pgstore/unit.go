@@ -27,6 +27,8 @@ type unit struct {
 	sagas []store.SagaRef // locked by it
 	kept  bool            // a parked message already has a mark: the unit can only be rolled back
 	nth   int             // number of units begun in a row, each after the commit of the one before
+	// undone: the server refused a PREPARE TRANSACTION of the function, and rolled back
+	undone bool
 }
 
 // Begin opens a transaction and applies in: one round trip, or two if a mark already exists.
@@ -97,6 +99,7 @@ func (u *unit) Outage(_ context.Context, err error) bool {
 		return false
 	}
 	conn := u.conn.Conn()
+	u.undone = conn.PgConn().TxStatus() == 'I' && sqlexec.PrepareRefused(err)
 	return failedItself(conn.IsClosed(), conn.PgConn().TxStatus() == 'E', err)
 }
 
@@ -293,6 +296,9 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 		if _, ok := u.tx.live().(*over); ok {
 			return nil, nil
 		}
+		if u.undone {
+			return nil, nil
+		}
 		if err := sqlexec.UndoLent(ctx, u.conn.Conn()); err != nil {
 			return nil, fmt.Errorf("roll back: %w", err)
 		}
@@ -324,7 +330,7 @@ func (u *unit) instead(ctx context.Context, e store.Effect) (stored, again bool,
 		stored, err = u.s.verdict(err, e)
 		return stored, false, err
 	}
-	if conn.IsClosed() {
+	if conn.IsClosed() || u.undone {
 		return false, true, nil
 	}
 	var before []sqlexec.Call

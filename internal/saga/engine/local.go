@@ -112,12 +112,12 @@ func (l *live[TTx]) runs(ctx context.Context, u store.Unit[TTx], a plan.Action,
 
 // failedIn ends a transaction in which a function failed, and stores the failure.
 func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Action, err error) error {
+	slow := errors.Is(context.Cause(ctx), errSlow)
+	passing := u.Outage(ctx, err) && !slow // before any Rollback
 	if len(l.share.actions) > 1 {
 		return l.split(ctx, u, a, err)
 	}
 	outside := context.WithoutCancel(ctx)
-	slow := errors.Is(context.Cause(ctx), errSlow)
-	passing := u.Outage(ctx, err) && !slow
 	if errors.Is(context.Cause(ctx), context.Canceled) {
 		return l.undone(outside, u, a, err) // this process is stopping
 	}

@@ -122,6 +122,13 @@ func Lent(err error) error {
 	return err
 }
 
+// PrepareRefused reports whether err is the server's refusal of PREPARE TRANSACTION in a transaction that was
+// lent: see HoldLent. The server has rolled the transaction back. Each translation has the words of SQL.
+func PrepareRefused(err error) bool {
+	text := message(err)
+	return SQLState(err) == "0A000" && strings.Contains(text, "PREPARE") && strings.Contains(text, "WITH HOLD")
+}
+
 func classOf(err error, classes ...string) bool {
 	code := SQLState(err)
 	for _, c := range classes {
