@@ -239,13 +239,17 @@ func TestPostgresRefuses(t *testing.T) {
 // write, its attempt counts. A step turns back after its last attempt; an undo gets stuck.
 func TestFunctionThatShutsItsTransaction(t *testing.T) {
 	t.Parallel()
-	role, reads := "SET ROLE pg_monitor", "SET TRANSACTION READ ONLY"
-	both := []string{role, "SET SESSION AUTHORIZATION pg_monitor", reads,
-		"DO $$BEGIN SET TRANSACTION READ ONLY; CREATE TABLE nowhere (); END$$"}
+	both := func(schema string) []string {
+		return []string{"SET ROLE pg_monitor", "SET SESSION AUTHORIZATION pg_monitor",
+			"SET TRANSACTION READ ONLY", "DO $$BEGIN SET TRANSACTION READ ONLY; CREATE TABLE nowhere (); END$$",
+			"ALTER TABLE " + schema + ".skald_saga RENAME TO skald_hidden",
+			"ALTER TABLE " + schema + ".skald_saga RENAME COLUMN state TO away",
+			"ALTER SCHEMA " + schema + " RENAME TO " + schema + "_away", "PREPARE TRANSACTION 'skald'"}
+	}
 	t.Run("pgx", func(t *testing.T) {
 		t.Parallel()
 		pool, db, schema := onPostgres(t)
-		shut(t, db, schema+".ledger", both, func(do func(pgx.Tx) error) error {
+		shut(t, db, schema+".ledger", both(schema), func(do func(pgx.Tx) error) error {
 			return pgx.BeginFunc(t.Context(), pool, do)
 		}, func(ctx context.Context, tx pgx.Tx, text string) error {
 			_, err := tx.Exec(ctx, text)
@@ -269,8 +273,8 @@ func TestFunctionThatShutsItsTransaction(t *testing.T) {
 		t.Parallel()
 		pool, _, schema := onPostgres(t)
 		db := stdlib.OpenDBFromPool(pool)
-		shut(t, pgstore.NewSQL(db, &pgstore.Options{Schema: schema}), schema+".ledger", both, begun(db), exec,
-			func(key string) int { return pgRows(t, pool, schema, key) })
+		shut(t, pgstore.NewSQL(db, &pgstore.Options{Schema: schema}), schema+".ledger", both(schema),
+			begun(db), exec, func(key string) int { return pgRows(t, pool, schema, key) })
 	})
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
@@ -280,7 +284,8 @@ func TestFunctionThatShutsItsTransaction(t *testing.T) {
 			"CREATE TABLE ledger (key TEXT, step TEXT)"); err != nil || made != nil {
 			t.Fatal(err, made)
 		}
-		shut(t, sqlitestore.New(file, nil), "ledger", []string{"PRAGMA query_only = ON"}, begun(file), exec,
+		shut(t, sqlitestore.New(file, nil), "ledger", []string{"PRAGMA query_only = ON",
+			"ALTER TABLE skald_saga RENAME TO skald_hidden"}, begun(file), exec,
 			func(key string) (n int) {
 				if err := file.QueryRowContext(t.Context(), "SELECT count(*) FROM ledger WHERE key = ?",
 					key).Scan(&n); err != nil {
@@ -297,8 +302,9 @@ func shut[TTx any](t *testing.T, db interface {
 	store.Sagas[TTx]
 }, ledger string, texts []string, begin func(func(TTx) error) error,
 	exec func(context.Context, TTx, string) error, rows func(key string) int) {
-	readOnly := func(why string) bool {
-		return strings.Contains(why, "READ ONLY") || strings.Contains(why, "read-only")
+	told := func(why string) bool {
+		return strings.Contains(why, "READ ONLY") || strings.Contains(why, "read-only") ||
+			strings.Contains(why, "PREPARE") || strings.Contains(why, "no such table")
 	}
 	few := saga.Policy{Attempts: 2, InitialInterval: time.Millisecond}
 	fly := func(ctx context.Context, tx TTx, r saga.Run[trip]) (int, error) {
@@ -351,13 +357,13 @@ func shut[TTx any](t *testing.T, db interface {
 				t.Errorf("after %s in %s there are %d rows", text, way, n)
 			}
 			if way == "undo" {
-				if !is.Stuck || is.Step != "flight" || is.Failed != 2 || !readOnly(is.Error) {
+				if !is.Stuck || is.Step != "flight" || is.Failed != 2 || !told(is.Error) {
 					t.Errorf("after %s in an undo it is %+v", text, is.Standing)
 				}
 				continue
 			}
 			end, err := saga.Bind(e, d).Await(t.Context(), key)
-			if err != nil || end.Done || end.Step != "hotel" || !readOnly(end.Reason) {
+			if err != nil || end.Done || end.Step != "hotel" || !told(end.Reason) {
 				t.Errorf("after %s it ended as %+v, %v", text, end, err)
 			}
 		}

@@ -346,8 +346,9 @@ func (u *unit) instead(ctx context.Context, e store.Effect) (stored, again bool,
 		return sqlexec.SendCommit(ctx, conn, append(before, calls...))
 	})
 	if err != nil {
-		if sqlexec.SQLState(err) == "25P02" {
-			// An aborted transaction cannot prepare statements that are new to the connection.
+		if sqlexec.SQLState(err) == "25P02" || sqlexec.OfSetting(err) {
+			// Statements that are new to the connection are prepared before the ROLLBACK: in an aborted
+			// transaction, or with the role and the tables that the function left there.
 			return false, true, nil
 		}
 		err = u.s.pg.Explain(err)

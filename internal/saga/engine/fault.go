@@ -38,7 +38,7 @@ var errOwn = errors.New("its own transaction writes its saga, by Cancel, Signal.
 // errShut is the error of an action whose function left the transaction in a state in which the engine
 // cannot write.
 var errShut = errors.New("its function changed the transaction so that the saga's state cannot be written in it: " +
-	"RESET a role before the function returns, and do not use SET TRANSACTION READ ONLY or PRAGMA query_only")
+	"RESET a role before the function returns, and do not use SET TRANSACTION READ ONLY or PRAGMA query_only, or change Skald's tables")
 
 // Event returns the event of a refusal.
 func (r *refusal) Event() plan.Event {
@@ -76,19 +76,24 @@ func (r *refusal) stuckEvent(a plan.Action) plan.Event {
 	return e
 }
 
-// shut reports whether an error of the engine's own statement in a function's transaction may be due to a
-// setting of the function: another role, or read-only. If it is not, the engine's write in its own
-// transaction fails, too.
+// shut reports whether the function may have caused err, an error of the engine's own statements in the
+// transaction that it was lent: by a role, by READ ONLY, or by a change of Skald's tables. If the function
+// did not, the engine cannot write the charge in its own transaction either, and nothing is charged.
 func shut(err error) bool {
-	var right *store.RightError
 	var server interface{ SQLState() string }
-	return errors.As(err, &right) || errors.As(err, &server) && server.SQLState() == "25006"
+	return store.Incurable(err) && !errors.Is(err, store.ErrMoved) ||
+		errors.As(err, &server) && server.SQLState() == "25006"
 }
 
-// bare returns the database's own error for a missing right, without the advice; else err.
+// bare returns err without the remedy for an operator, which does not fit.
 func bare(err error) error {
-	if right := (*store.RightError)(nil); errors.As(err, &right) {
+	var right *store.RightError
+	var schema *store.SchemaError
+	switch {
+	case errors.As(err, &right):
 		return right.Err
+	case errors.As(err, &schema):
+		return fmt.Errorf("Skald's tables are not in %s there", schema.Where)
 	}
 	return err
 }

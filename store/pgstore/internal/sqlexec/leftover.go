@@ -29,7 +29,7 @@ const changed = `SELECT current_setting('role') <> 'none' OR session_user <> $1 
 // the cause. Otherwise it returns cause. Call it for a transaction of Skald's own, and for the begin of a
 // transaction that is lent.
 func Leftover(ctx context.Context, conn *pgx.Conn, cause error) error {
-	if conn.PgConn().CustomData()[lentKey] == nil || !ofSetting(cause) {
+	if conn.PgConn().CustomData()[lentKey] == nil || !OfSetting(cause) {
 		return cause
 	}
 	if Undo(ctx, conn) == nil && !conn.IsClosed() {
@@ -45,7 +45,8 @@ func Leftover(ctx context.Context, conn *pgx.Conn, cause error) error {
 	return fmt.Errorf("%w: %v", errLeftover, cause) // without the SQLSTATE, which would be incurable
 }
 
-func ofSetting(err error) bool {
+// OfSetting reports whether err may come from a role, a setting or a table that a function changed.
+func OfSetting(err error) bool {
 	if own := (*settingError)(nil); errors.As(err, &own) {
 		return false
 	}
