@@ -165,7 +165,7 @@ func (d *door) judge(ctx context.Context, outage func(context.Context, error) bo
 	case err != nil && outage(ctx, err):
 		return a, nil, skald.Outage(err)
 	case err != nil:
-		return a, nil, err
+		return a, nil, readOnly(err)
 	}
 	err = failure.Run(func() (err error) {
 		a, err = encode()
@@ -176,6 +176,26 @@ func (d *door) judge(ctx context.Context, outage func(context.Context, error) bo
 	}
 	a.stored = storable(a.code)
 	return a, nil, nil
+}
+
+// readOnlyError is the error of a handler that wrote in a transaction which only reads.
+type readOnlyError struct{ err error }
+
+func (e *readOnlyError) Error() string {
+	return "the endpoint's transaction writes, so the handler made it READ ONLY, or wrote in another one that only reads: " +
+		e.err.Error()
+}
+func (e *readOnlyError) Unwrap() error { return e.err }
+
+// readOnly returns a *readOnlyError for SQLSTATE 25006 in the error of a handler. That is no outage: on a
+// server that only reads, the transaction does not begin. It returns other errors unchanged.
+func readOnly(err error) error {
+	var server interface{ SQLState() string }
+	var outage *skald.OutageError
+	if errors.As(err, &server) && server.SQLState() == "25006" && !errors.As(err, &outage) {
+		return &readOnlyError{err}
+	}
+	return err
 }
 
 // refused returns the answer and the messages of a final refusal.

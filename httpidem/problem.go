@@ -144,8 +144,9 @@ func (d *door) problem(err error) *Problem {
 func (d *door) away(err error) bool {
 	var later *skald.LaterError
 	var outage *skald.OutageError
+	var fault *readOnlyError
 	return errors.As(err, &later) || errors.As(err, &outage) || errors.Is(err, context.Canceled) ||
-		errors.Is(err, context.DeadlineExceeded) || d.outage(err)
+		errors.Is(err, context.DeadlineExceeded) || d.outage(err) && !errors.As(err, &fault)
 }
 
 // outcome returns the outcome of a request for metrics. P is its error, or nil.
