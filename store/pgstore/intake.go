@@ -98,6 +98,20 @@ func (c *core) bind(in store.Intake, calls []sqlexec.Call) []sqlexec.Call {
 	return slices.Insert(calls, held, c.pg.HoldLent())
 }
 
+// started adds the call that records the session of conn to the calls of an intake. It goes before the
+// settings, which may set a role.
+func started(conn *pgx.Conn, in store.Intake, calls []sqlexec.Call) []sqlexec.Call {
+	record, first := sqlexec.Started(conn)
+	if !first {
+		return calls
+	}
+	at := len(calls)
+	if len(in.Settings) > 0 {
+		at--
+	}
+	return slices.Insert(calls, at, record)
+}
+
 // bounds returns the lock timeout and the idle timeout of a transaction for in.
 func bounds(in store.Intake) (wait, idle time.Duration) {
 	return cmp.Or(in.Wait, sqlexec.DefaultWait), cmp.Or(in.Handle, sqlexec.DefaultHandle)

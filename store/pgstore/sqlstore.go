@@ -66,7 +66,7 @@ func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.
 	err = s.patience.Within(ctx, in.Wait, func(ctx context.Context) error {
 		return u.open(ctx, in, s.bind(in, calls))
 	})
-	if err = u.noteLent(ctx, err); err != nil {
+	if err = u.leftover(ctx, err); err != nil {
 		u.drop(err)
 		return nil, fmt.Errorf("begin: %w", s.pg.Beginning(err))
 	}
@@ -74,17 +74,13 @@ func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.
 	return u, nil
 }
 
-// noteLent records that a function gets the connection. For an err it returns the result of Leftover.
-func (u *sqlUnit) noteLent(ctx context.Context, err error) error {
-	if u.conn == nil {
+// leftover returns the result of sqlexec.Leftover for err.
+func (u *sqlUnit) leftover(ctx context.Context, err error) error {
+	if u.conn == nil || err == nil {
 		return err
 	}
 	_ = sqlexec.Below(u.conn, func(c *pgx.Conn) error {
-		if err == nil {
-			sqlexec.NoteLent(c)
-		} else {
-			err = sqlexec.Leftover(ctx, c, err)
-		}
+		err = sqlexec.Leftover(ctx, c, err)
 		return nil // driver.ErrBadConn would wait for the end of the transaction
 	})
 	return err
@@ -112,7 +108,7 @@ func (u *sqlUnit) open(ctx context.Context, in store.Intake, calls []sqlexec.Cal
 // round trip that locks their tables. So prepare first sets the timeouts, in one more round trip.
 func (u *sqlUnit) prepare(ctx context.Context, in store.Intake, calls []sqlexec.Call) error {
 	err := sqlexec.Below(u.conn, func(c *pgx.Conn) error {
-		if prepared(c, calls) {
+		if calls = started(c, in, calls); prepared(c, calls) {
 			return nil
 		}
 		session := u.s.pg.Session(bounds(in))

@@ -45,6 +45,7 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 		return nil, fmt.Errorf("begin: %w", err)
 	}
 	now, later := splitNeeded(in, s.bind(in, calls))
+	now = started(conn.Conn(), in, now)
 	var tx pgx.Tx
 	err = s.roundTrip(ctx, conn, in.Wait, func(ctx context.Context) (err error) {
 		if tx, err = sqlexec.Open(ctx, conn.Conn(), isoLevel(in.Isolation), now); err == nil {
@@ -70,7 +71,6 @@ func (s *Store) roundTrip(ctx context.Context, conn *pgxpool.Conn, wait time.Dur
 }
 
 func (u *unit) lend(conn *pgxpool.Conn, tx pgx.Tx, in store.Intake) {
-	sqlexec.NoteLent(conn.Conn())
 	u.conn, u.tx, u.marks = conn, newLent(u.s, tx, conn.Conn()), in.Marks
 	u.have = query.LockedBy(in, u.found)
 	u.sagas, u.kept = query.Held(in, u.found), query.Holding(u.found) && !query.Many(in)

@@ -10,34 +10,48 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const lentKey = "skald: lent to a function"
+const startKey = "skald: session before the first function"
 
-// NoteLent records that a function gets conn. A SET ROLE or another setting of the function may outlive its
-// transaction.
-func NoteLent(conn *pgx.Conn) { conn.PgConn().CustomData()[lentKey] = true }
+// session reads the role, the user and the settings that hinder Skald's statements. A pool may set them when
+// it connects, as ALTER ROLE … SET may.
+const session = `SELECT concat_ws(E'\n', current_setting('role'), session_user, current_setting('search_path'),
+	current_setting('statement_timeout'))`
+
+// Started returns the call that records the session of conn before a function gets conn for the first time.
+// Later it returns false. Leftover compares the session with the record.
+func Started(conn *pgx.Conn) (c Call, first bool) {
+	data := conn.PgConn().CustomData()
+	if data[startKey] != nil {
+		return c, false
+	}
+	return Call{SQL: session, Scan: func(row Scanner) error {
+		var at string
+		err := row.Scan(&at)
+		if err == nil {
+			data[startKey] = at
+		}
+		return err
+	}}, true
+}
 
 // errLeftover counts as an outage, because the next connection does not have the setting.
 var errLeftover = errors.New("a function that was lent this connection may have left a role or a setting in its session, " +
 	"so the connection is closed: let handlers and steps use SET LOCAL")
 
-// changed reports whether the session has another role or user than at its start, or settings that affect
-// Skald's statements.
-const changed = `SELECT current_setting('role') <> 'none' OR session_user <> $1 OR EXISTS (SELECT FROM pg_settings
-	WHERE source = 'session' AND name IN ('search_path', 'statement_timeout'))`
-
-// Leftover closes conn and returns an outage if a function used conn earlier and left a setting that may be
-// the cause. Otherwise it returns cause. Call it for a transaction of Skald's own, and for the begin of a
-// transaction that is lent.
+// Leftover closes conn and returns an outage if a function used conn earlier and left a role or a setting
+// that may be the cause. Otherwise it returns cause. Call it for a transaction of Skald's own, and for the
+// begin of a transaction that is lent.
 func Leftover(ctx context.Context, conn *pgx.Conn, cause error) error {
-	if conn.PgConn().CustomData()[lentKey] == nil || !OfSetting(cause) {
+	at, lent := conn.PgConn().CustomData()[startKey].(string)
+	if !lent || !OfSetting(cause) {
 		return cause
 	}
 	if Undo(ctx, conn) == nil && !conn.IsClosed() {
 		within, stop := context.WithTimeout(context.WithoutCancel(ctx), DefaultWait)
 		defer stop()
-		var left bool
-		err := conn.QueryRow(within, changed, pgx.QueryExecModeExec, conn.Config().User).Scan(&left)
-		if err == nil && !left {
+		var now string
+		err := conn.QueryRow(within, session, pgx.QueryExecModeExec).Scan(&now)
+		if err == nil && now == at {
 			return cause
 		}
 	}
