@@ -24,6 +24,7 @@ func (d *Doctor) Broker(ctx context.Context, b broker.Broker) map[string]time.Du
 	d.Say(about, "connection", skald.Fine, "the broker answers", "")
 	d.secure(about, b)
 	d.missing(ctx, b)
+	d.queues(ctx, b)
 	d.waiting(ctx, b)
 	list, err := b.Examine(ctx, d.Topics...)
 	if err != nil && !errors.Is(err, broker.ErrUnsupported) {
@@ -61,34 +62,106 @@ func (d *Doctor) waiting(ctx context.Context, b broker.Broker) {
 	}
 }
 
-// missing adds a finding for each topic, or object that a group needs, that is absent or unusable.
+// missing adds a finding for each topic that is absent or unusable.
 func (d *Doctor) missing(ctx context.Context, b broker.Broker) {
 	if len(d.Topics) == 0 {
 		return
 	}
-	var groups []string
-	if d.Consumer != "" {
-		groups = []string{d.Consumer}
-	}
-	missing, err := MissingTopics(ctx, b, d.Topics, groups)
+	missing, err := b.CheckTopics(ctx, d.Topics...)
 	if err != nil {
 		d.Failed("broker", "topics", err)
 		return
 	}
-	run := "run: skald migrate --broker URL"
-	for _, topic := range d.Topics {
-		run += " --topic " + shortlog.Shell(topic)
-	}
-	if d.Consumer != "" {
-		run += " --group " + shortlog.Shell(d.Consumer)
-	}
 	for _, what := range missing {
-		d.Say("broker", "topics", skald.Failed, what, run+"; or correct the topic names")
+		d.Say("broker", "topics", skald.Failed, what, migrate(d.Topics, d.Consumer)+
+			"; or correct the topic names")
 	}
 	if len(missing) == 0 {
 		d.Say("broker", "topics", skald.Fine, strings.Join(d.Topics, ", ")+
 			": they exist, and have the settings that Skald needs", "")
 	}
+}
+
+// migrate returns the remedy that creates topics, and the queues of a group, if it is not empty.
+func migrate(topics []string, group string) string {
+	run := "run: skald migrate --broker URL"
+	for _, topic := range topics {
+		run += " --topic " + shortlog.Shell(topic)
+	}
+	if group != "" {
+		run += " --group " + shortlog.Shell(group)
+	}
+	return run
+}
+
+// queues checks the queues of each group, if the broker needs queues for groups. It warns of a topic that no
+// group has all its queues for, because clients cannot read the bindings of other queues.
+func (d *Doctor) queues(ctx context.Context, b broker.Broker) {
+	checker, ok := b.(groupChecker)
+	if !ok {
+		return
+	}
+	groups := d.groups()
+	if d.Consumer != "" && len(groups) == 0 {
+		d.Say("broker", "queues of "+d.Consumer, skald.Doubtful,
+			"its topics are not known, so neither are its queues", "give --topic TOPIC")
+	}
+	var read []string
+	for _, g := range groups {
+		there, err := b.Topics(ctx, g.Topics...)
+		if err == nil && len(there) == 0 {
+			continue // CheckTopics reports it, or the group reads another broker
+		}
+		name := "queues of " + g.Name
+		var missing []string
+		if err == nil {
+			missing, err = checker.CheckGroup(ctx, g)
+		}
+		switch {
+		case err != nil:
+			d.Say("broker", name, skald.Doubtful, err.Error(),
+				"give this user the rights of a consumer, or run doctor as a user that has them")
+		case len(missing) > 0:
+			d.Say("broker", name, skald.Failed, strings.Join(missing, "; ")+
+				": messages that are published meanwhile do not reach this group", migrate(g.Topics, g.Name))
+		default:
+			d.Say("broker", name, skald.Fine, "they exist", "")
+			read = append(read, g.Topics...)
+		}
+	}
+	there, err := b.Topics(ctx, d.Topics...)
+	for _, topic := range d.Topics {
+		if _, exists := there[topic]; err == nil && exists && !slices.Contains(read, topic) {
+			d.Say("broker", "queues of topic "+topic, skald.Doubtful,
+				"no known consumer has a queue for it, and clients cannot read other bindings: "+
+					"without a queue its messages are deferred, or dropped",
+				"give --consumer GROUP; or see rabbitmqctl list_bindings; or "+migrate([]string{topic}, "GROUP"))
+		}
+	}
+}
+
+// groups returns the selected consumers of the database, without those that count as given up, and
+// Doctor.Consumer with Doctor.Topics.
+func (d *Doctor) groups() (out []broker.Group) {
+	for _, c := range d.consumers {
+		if d.matches(c.Name) && c.Name != d.Consumer && len(c.Topics) > 0 && c.Heard <= Retired {
+			out = append(out, broker.Group{Name: c.Name, Topics: c.Topics})
+		}
+	}
+	if d.Consumer == "" {
+		return out
+	}
+	own := broker.Group{Name: d.Consumer, Topics: slices.Clone(d.Topics)}
+	for _, c := range d.consumers {
+		if c.Name == d.Consumer {
+			own.Topics = append(own.Topics, c.Topics...)
+		}
+	}
+	slices.Sort(own.Topics)
+	if own.Topics = slices.Compact(own.Topics); len(own.Topics) > 0 {
+		out = append(out, own)
+	}
+	return out
 }
 
 // groupChecker is a broker that needs objects for each group, as RabbitMQ needs queues.

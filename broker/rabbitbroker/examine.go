@@ -10,9 +10,9 @@ import (
 )
 
 // Examine returns the server's version, and the number of messages that policies dropped from queues of
-// partitions. CheckTopics and CheckGroup report exchanges and queues that would lose messages. AMQP shows
-// neither policies nor limits.
-func (b *Broker) Examine(ctx context.Context, _ ...string) (out []skald.Finding, err error) {
+// partitions. CheckTopics and CheckGroup report exchanges and queues that would lose messages. Without
+// topics, Examine reports a missing Options.Queue. AMQP shows neither policies nor limits.
+func (b *Broker) Examine(ctx context.Context, topics ...string) (out []skald.Finding, err error) {
 	err = b.with(ctx, func(conn *amqp.Connection) error {
 		out = append(out, skald.Finding{Name: "version", Grade: skald.Fine,
 			Saw: fmt.Sprintf("%v %v", conn.Properties["product"], conn.Properties["version"])},
@@ -20,6 +20,16 @@ func (b *Broker) Examine(ctx context.Context, _ ...string) (out []skald.Finding,
 				Remedy: "rabbitmqctl list_policies and list_operator_policies: check that there is no message-ttl, expires or max-length on queues of partitions"})
 		if b.opts.ByType {
 			return nil
+		}
+		if b.opts.Queue != "" && len(topics) == 0 {
+			missing, err := told(nil, b.there(ctx, conn, b.opts.Queue))
+			if err != nil {
+				return err
+			}
+			for _, what := range missing {
+				out = append(out, skald.Finding{Name: "queue", Grade: skald.Failed, Saw: what,
+					Remedy: "declare it, or correct the option queue"})
+			}
 		}
 		n, err := lookDropped(ctx, conn)
 		switch {

@@ -12,8 +12,10 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/skald-go/skald/broker/rabbitbroker"
 	"github.com/skald-go/skald/internal/need"
 )
 
@@ -325,4 +327,49 @@ func TestDoctorOnNATSAndRabbitMQ(t *testing.T) {
 		"broker/policies": "warning list_policies"}, "--broker", rabbit)
 	doctor(t, 8, map[string]string{"broker/topics": "failed",
 		"window/topic nowhere.here": "warning --broker-keeps"}, "--broker", rabbit, "--topic", "nowhere.here")
+}
+
+// On RabbitMQ a consumer without its queues has failed, whether the database or --consumer names it. A topic
+// that no known consumer has queues for is a warning: clients cannot read bindings.
+func TestDoctorOnQueuesOfRabbitMQ(t *testing.T) {
+	t.Parallel()
+	bus, name := need.RabbitMQ(t), "doctored."+strings.ToLower(rand.Text()[:10])
+	group := name + ".g"
+	t.Cleanup(func() {
+		b, err := rabbitbroker.New(strings.TrimPrefix(bus, "amqp://"), nil)
+		must(t, err)
+		defer b.Close()
+		ctx := context.Background()
+		must(t, b.RemoveGroup(ctx, group, name))
+		ids, err := b.Topics(ctx, name)
+		must(t, err)
+		must(t, b.RemoveTopics(ctx, ids))
+	})
+	path := filepath.Join(t.TempDir(), "shop.db")
+	at := "sqlite:" + path
+	start(t, nil, "migrate", "--store", at).expect(0)
+	now := "CAST(unixepoch('subsec') * 1000 AS INTEGER)"
+	exec1(t, path, fmt.Sprintf("INSERT INTO skald_consumer (consumer, heard_at, progress_at) VALUES ('%s', %s, %s)",
+		group, now, now))
+	exec1(t, path, fmt.Sprintf("INSERT INTO skald_handled_type (consumer, topic, type, at) VALUES ('%s', '%s', 'placed', %s)",
+		group, name, now))
+	migrate := []string{"migrate", "--broker", bus, "--topic", name, "--partitions", "2"}
+	start(t, nil, migrate...).expect(0)
+	of, unread := "broker/queues of "+group, "broker/queues of topic "+name
+	second := rabbitbroker.Queue(group, name, 1)
+	doctor(t, 0, map[string]string{"broker/topics": "ok", unread: "warning list_bindings"}, "--broker", bus,
+		"--topic", name)
+	doctor(t, 8, map[string]string{of: "failed " + second, unread: "warning --group"}, "--broker", bus,
+		"--topic", name, "--consumer", group)
+	doctor(t, 8, map[string]string{of: "failed --group " + group}, "--broker", bus, "--store", at)
+	doctor(t, 0, map[string]string{of: "warning --topic"}, "--broker", bus, "--consumer", group)
+	start(t, nil, append(migrate, "--group", group)...).expect(0)
+	doctor(t, 0, map[string]string{of: "ok"}, "--broker", bus, "--store", at, "--topic", name)
+	must(t, onRabbitMQ(t, bus, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDelete(second, false, false, false)
+		return err
+	}))
+	doctor(t, 8, map[string]string{of: "failed " + second}, "--broker", bus, "--store", at)
+	doctor(t, 8, map[string]string{"broker/queue": "failed " + name + ".none"}, "--broker",
+		bus+"?queue="+name+".none")
 }
