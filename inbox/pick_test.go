@@ -54,8 +54,8 @@ func TestReadyMessagesAreDividedAmongWorkers(t *testing.T) {
 	}
 }
 
-// These messages run alone: messages behind a failure, with a call, with a step of a saga, or with a
-// legacy table.
+// These messages run alone: messages behind a failure, with a call, with a step to undo, or with a legacy
+// table.
 func TestMessagesThatRunAlone(t *testing.T) {
 	b := newBench(1, 100)
 	es := b.add(4)
@@ -65,10 +65,12 @@ func TestMessagesThatRunAlone(t *testing.T) {
 			t.Errorf("given %d, want %d", got, want)
 		}
 	}
-	steps := newBench(1, 100)
-	steps.in.exec.Course(store.Kind{Topic: "orders"}, exec.Course{State: store.StepDone})
-	if steps.add(4); len(steps.Next(0)) != 1 {
-		t.Error("several messages with steps of sagas share a transaction")
+	for state, want := range map[store.StepState]int{store.StepUndone: 1, store.StepDone: 4} {
+		steps := newBench(1, 100)
+		steps.in.exec.Course(store.Kind{Topic: "orders"}, exec.Course{State: state})
+		if steps.add(4); len(steps.Next(0)) != want {
+			t.Errorf("not %d messages with steps to be %v share a transaction", want, state)
+		}
 	}
 	b.in.LegacyDedup(func(context.Context, *memstore.Tx, store.Identity, skald.Message) (bool, error) {
 		return false, nil
