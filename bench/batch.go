@@ -147,7 +147,8 @@ func batches() comparison {
 				return nil, err
 			}
 			return []contender{
-				t.turn(single, t.each(1, 0)), t.turn(byDefault, t.each(0, 0)),
+				t.byHand(threeTrips, t.threeTrips, fresh), t.turn(single, t.each(1, 0)),
+				t.turn(byDefault, t.each(0, 0)),
 				t.turn(batched, t.each(batch, 0)), t.turn(onceForAll, t.atOnce), t.byHandAtOnce(),
 				t.turn(singleNo, t.each(1, 5)), t.turn(defaultNo, t.each(0, 5)),
 				t.turn(batchedNo, t.each(batch, 5)), pays, later,
@@ -158,6 +159,10 @@ func batches() comparison {
 			{what: "batches, messages/s", of: batched, value: perSecond},
 			{what: "batches ÷ one by one", of: batched, to: []string{single}, value: perSecond},
 			{what: "default ÷ one by one", of: byDefault, to: []string{single}, value: perSecond},
+			{what: "default ÷ one by one by hand", of: byDefault, to: []string{threeTrips}, value: perSecond,
+				least: 2.5},
+			{what: "default, 5 % rejected ÷ one by one by hand", of: defaultNo, to: []string{threeTrips},
+				value: perSecond, least: 1.5},
 			{what: "default ÷ one by one, 5 % rejected", of: defaultNo, to: []string{singleNo},
 				value: perSecond},
 			{what: "OnBatch ÷ river", of: onceForAll, to: []string{riverPays}, value: perSecond, least: 5},
