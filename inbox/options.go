@@ -30,7 +30,8 @@ type Options struct {
 	// but a handler may run twice, and sees the writes of the handlers before it. The ready messages are
 	// divided among the workers; no message waits for a batch to fill. The number doubles while no message
 	// fails. It halves if a message fails or collides with another transaction, or if the handlers take over
-	// 200 ms. Default: it begins with 1 and grows up to 64. With 1 each message has its own transaction.
+	// 200 ms. Rejections that follow another one change nothing: each is rolled back to a savepoint. Default:
+	// it begins with 1 and grows up to 64. With 1 each message has its own transaction.
 	Batch int
 
 	Transaction Transaction // of a handler
