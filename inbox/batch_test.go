@@ -570,7 +570,7 @@ func rejectionsRepeatNobody[TTx comparable](t *testing.T, open opening[TTx], fai
 	on, runs := open(w), 0
 	out := outbox.New(on.db, nil)
 	event := skald.Event[string]{Topic: "answers", Type: "answered"}
-	in := inbox.New(on.db, w.bus, "stock", &inbox.Options{Now: w.clock, Workers: 1, Batch: 50})
+	in := inbox.New(batchBugs(on.db), w.bus, "stock", &inbox.Options{Now: w.clock, Workers: 1, Batch: 50})
 	inbox.On(in, said, func(ctx context.Context, tx TTx, m skald.Received[string]) error {
 		runs++
 		n, _ := strconv.Atoi(m.Value)

@@ -535,7 +535,7 @@ func TestStepsNextToBatches(t *testing.T) {
 func TestStepsShareTransactions(t *testing.T) {
 	var db *begins
 	l := tillOver(t, &inbox.Options{Workers: 1}, func(d store.Driver[tx]) store.Driver[tx] {
-		db = &begins{Driver: d}
+		db = &begins{Driver: batchBugs(d)}
 		return db
 	})
 	l.come(cancelled, purchase{Order: "o150"})
