@@ -35,7 +35,7 @@ func newParcels(to, back string) (e parcels) {
 }
 
 func (e parcels) definition() *saga.Definition[trip] {
-	var steps []saga.Listed[trip]
+	var steps []saga.StepOf[trip]
 	for i, step := range []string{"one", "two", "three"} {
 		ask := func(r saga.Run[trip]) parcel { return parcel{r.In.ID, step} }
 		steps = append(steps, saga.Command(step, e.asked[i], ask, saga.Reply(e.told[i]),

@@ -14,7 +14,7 @@ import (
 // A graph of eight steps fits the screen of a desk and of a phone, with its pivot.
 func TestEightSteps(t *testing.T) {
 	s := shop{orders: memstore.New(nil), payments: memstore.New(nil), stock: memstore.New(nil)}
-	var steps []saga.Listed[string]
+	var steps []saga.StepOf[string]
 	nothing := func(context.Context, *memstore.Tx, saga.Run[string]) error { return nil }
 	undo := nothing // nil after the pivot
 	for _, name := range []string{"create", "reserve-seat", "check-credit", "charge", "provision", "approve",

@@ -226,7 +226,7 @@ func whichSagas() error {
 
 func outcomeText(out plan.Outcome) string {
 	switch out {
-	case plan.Late:
+	case plan.NotWaiting:
 		return "the saga took another path"
 	case plan.TooLate:
 		return "it is too late to turn back: its pivot is passed, or it has ended"

@@ -84,15 +84,15 @@ func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (wh
 		return c.unknownSignal(st, p)
 	case out == plan.Unknown:
 		return c.unknownStep(st, p)
-	case out == plan.Late && c.Verb == RetrySaga && begun && r.Unsure:
+	case out == plan.NotWaiting && c.Verb == RetrySaga && begun && r.Unsure:
 		return notAgain(&r), false
-	case out == plan.Late && c.Verb == RetrySaga && begun && r.Phase == plan.Waiting:
+	case out == plan.NotWaiting && c.Verb == RetrySaga && begun && r.Phase == plan.Waiting:
 		w, _ := waitOf(p, &r)
 		what := map[string]string{WaitSignal: "its signal", WaitTime: "its time",
 			WaitChild: "its child", WaitEntities: "entities that other sagas hold"}[w.What]
 		return fmt.Sprintf("%s waits for %s, so there is no attempt to repeat",
 			sagarow.StepName(c.Step, c.Occurrence), cmp.Or(what, "its reply")), false
-	case out == plan.Late && c.Verb == RetrySaga && begun && r.Phase == plan.Undoing:
+	case out == plan.NotWaiting && c.Verb == RetrySaga && begun && r.Phase == plan.Undoing:
 		what := "for the reply to its undo"
 		if step.Kind == plan.Child {
 			what = "until its child is undone"

@@ -97,7 +97,7 @@ func TestCancel(t *testing.T) {
 			func(tx tx) (saga.SignalResult, error) { return saga.Bind(e, d).Cancel(t.Context(), tx, key, "no more") })
 	}
 	begin(t, db, e, d, trip{ID: "early"})
-	if got := cancel("early"); got != saga.Unbegun {
+	if got := cancel("early"); got != saga.NothingToUndo {
 		t.Errorf("before the first step: %s", got)
 	}
 	begin(t, db, e, d, trip{ID: "a"})

@@ -42,19 +42,19 @@ func (s Signal[T]) For(occurrence string) Signal[T] {
 // SignalResult is the result of a signal or a cancellation.
 type SignalResult string
 
-// The results of signals. A cancellation ends as Taken, Duplicate, TooLate or Unbegun.
+// The results of signals. A cancellation ends as Taken, Duplicate, TooLate or NothingToUndo.
 const (
-	Taken     SignalResult = "taken"
-	Early     SignalResult = "early"  // its step has not begun: the signal is stored for the step
-	Duplicate SignalResult = "repeat" // ignored: an earlier signal was taken
-	Late      SignalResult = "late"   // the step no longer waits
-	Full      SignalResult = "full"   // its step has not begun, and too many signals are stored already
+	Taken      SignalResult = "taken"
+	Early      SignalResult = "early"  // its step has not begun: the signal is stored for the step
+	Duplicate  SignalResult = "repeat" // ignored: an earlier signal was taken
+	NotWaiting SignalResult = "late"   // the step no longer waits
+	Full       SignalResult = "full"   // its step has not begun, and too many signals are stored already
 
 	// TooLate means that the pivot or the saga is done.
 	TooLate SignalResult = "too late"
-	// Unbegun means that no step with an undo was done. The saga ends, without an undo. The caller cleans up
-	// the rows that were written in the transaction of Start.
-	Unbegun SignalResult = "unbegun"
+	// NothingToUndo means that no step with an undo was done. The saga ends, without an undo. The caller
+	// cleans up the rows that were written in the transaction of Start.
+	NothingToUndo SignalResult = "unbegun"
 )
 
 func (s Signal[T]) with(v T) (engine.Signal, error) {

@@ -22,8 +22,8 @@ func Bind[TTx, In any](e *Engine[TTx], d *Definition[In]) *Sagas[TTx, In] {
 
 // Started is the result of Start.
 type Started struct {
-	ID    string // of the saga
-	Fresh bool   // false if the saga was started before, with the same input
+	ID  string // of the saga
+	New bool   // false if the saga was started before, with the same input
 }
 
 // Start starts a saga in tx, a transaction of the caller: both commit, or neither. There is one saga for each
@@ -37,7 +37,7 @@ func (s *Sagas[TTx, In]) Start(ctx context.Context, tx TTx, in In) (Started, err
 	if err != nil {
 		return Started{}, err
 	}
-	return Started{ID: row.ID, Fresh: fresh}, nil
+	return Started{ID: row.ID, New: fresh}, nil
 }
 
 // StartAll is Start for many inputs, in one statement. After an error the caller has to roll tx back.
@@ -55,7 +55,7 @@ func (s *Sagas[TTx, In]) StartAll(ctx context.Context, tx TTx, ins []In) ([]Star
 	}
 	out := make([]Started, len(rows))
 	for i := range rows {
-		out[i] = Started{ID: rows[i].ID, Fresh: fresh[i]}
+		out[i] = Started{ID: rows[i].ID, New: fresh[i]}
 	}
 	return out, nil
 }
@@ -71,7 +71,7 @@ func (s *Sagas[TTx, In]) StartNow(ctx context.Context, in In) (Started, error) {
 	if err != nil {
 		return Started{}, err
 	}
-	return Started{ID: row.ID, Fresh: fresh}, nil
+	return Started{ID: row.ID, New: fresh}, nil
 }
 
 // Cancel makes the saga of this key turn back, in a transaction of the caller. The engine first settles
@@ -83,7 +83,7 @@ func (s *Sagas[TTx, In]) Cancel(ctx context.Context, tx TTx, key, reason string)
 	case err != nil:
 		return "", err
 	case nothing:
-		return Unbegun, nil
+		return NothingToUndo, nil
 	}
 	return SignalResult(out), nil
 }

@@ -87,7 +87,7 @@ func TestFaultsOfPlainCalls(t *testing.T) {
 		func(_ context.Context, id, _ string) (string, error) { return id, nil })
 	request := func(r saga.Run[trip]) string { return r.In.ID }
 	other := saga.UndoCall(at, func(_ saga.Run[trip], cents int) string { return "" })
-	for want, s := range map[string]saga.Listed[trip]{
+	for want, s := range map[string]saga.StepOf[trip]{
 		"its UndoCall takes": saga.Call("s", at, request, other),
 		"UndoCall is for a Call without another undo": saga.Exec("s",
 			func(context.Context, tx, saga.Run[trip]) error { return nil }, nil, other),

@@ -31,12 +31,12 @@ type till[TTx any] struct {
 var moved = saga.Signal[bool]{Name: "moved"}
 
 func (p till[TTx]) define(checked bool, ms ...saga.Mapping) *saga.Definition[trip] {
-	step := func(name string, opts ...saga.Option) saga.Listed[trip] {
+	step := func(name string, opts ...saga.Option) saga.StepOf[trip] {
 		return saga.Do(name, func(ctx context.Context, tx TTx, r saga.Run[trip]) (bool, error) {
 			return true, p.write(ctx, tx, r.Key, name)
 		}, nil, append(opts, saga.NoEffect())...)
 	}
-	steps := []saga.Listed[trip]{step("hold"), saga.Wait[trip]("go", moved)}
+	steps := []saga.StepOf[trip]{step("hold"), saga.Wait[trip]("go", moved)}
 	if checked {
 		steps = append(steps, step("check"))
 	}
@@ -136,7 +136,7 @@ func noWayBack[TTx any](p till[TTx]) {
 	p.send(p.e1, p.v1, "late", "untold", "early")
 	if err := p.in(func(tx TTx) error {
 		out, err := saga.Bind(p.e1, p.v1).Cancel(p.Context(), tx, "cancelled", "no more")
-		if err == nil && out != saga.Unbegun {
+		if err == nil && out != saga.NothingToUndo {
 			p.Errorf("the cancellation: %s", out)
 		}
 		return err

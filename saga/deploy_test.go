@@ -24,7 +24,7 @@ func packStep(name string, opts ...saga.Option) *saga.Step[order, string] {
 		append([]saga.Option{saga.UndoBy(unpackIt, box, saga.Reply(unpacked))}, opts...)...)
 }
 
-func orders(name string, mapped []saga.Mapping, steps ...saga.Listed[order]) *saga.Definition[order] {
+func orders(name string, mapped []saga.Mapping, steps ...saga.StepOf[order]) *saga.Definition[order] {
 	return saga.New(name, &saga.Options[order]{Key: orderID, Mappings: mapped}, steps...)
 }
 

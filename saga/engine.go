@@ -24,8 +24,8 @@ import (
 type EngineOptions struct {
 	// Workers limits the transactions open at a time. Default 16. External calls do not hold a transaction.
 	Workers int
-	// InHand limits the sagas in progress at a time in this engine. Default 4,096.
-	InHand int
+	// MaxSagas limits the sagas in progress at a time in this engine. Default 4,096.
+	MaxSagas int
 	// Lease is how long an engine that stopped answering keeps a saga. Then another engine takes the saga
 	// over. An external call extends the lease by the call's timeout. Default 10 s.
 	Lease time.Duration
@@ -36,12 +36,12 @@ type EngineOptions struct {
 	MaxPollInterval time.Duration
 	// Drain limits how long Run waits for steps in progress after its context is done. Default 20 s.
 	Drain time.Duration
-	// Uncharged is how long transient failures of a step, or of its undo, are retried without counting as
-	// attempts. Transient are: skald.Outage, a lost connection, a deadlock (40P01), a serialization failure
-	// (40001), a lock timeout (55P03), a cancelled statement or transaction (57014, 25P04), and a statement
-	// cancelled by a context of the function's own. Retries wait as Policy describes. Later failures count,
-	// unless the database does not answer a probe. Default 10 min.
-	Uncharged time.Duration
+	// OutageRetryTime is how long transient failures of a step, or of its undo, are retried without counting
+	// as attempts. Transient are: skald.Outage, a lost connection, a deadlock (40P01), a serialization
+	// failure (40001), a lock timeout (55P03), a cancelled statement or transaction (57014, 25P04), and a
+	// statement cancelled by a context of the function's own. Retries wait as Policy describes. Later
+	// failures count, unless the database does not answer a probe. Default 10 min.
+	OutageRetryTime time.Duration
 
 	Now    func() time.Time           // for waits; times of sagas use the store's clock. Default time.Now
 	NewID  func(now time.Time) string // ids of sagas. Default UUIDs of version 7
@@ -61,12 +61,12 @@ func (o *EngineOptions) orDefaults() engine.Options {
 	if d.Logger == nil {
 		d.Logger = slog.Default()
 	}
-	return engine.Options{Workers: cmp.Or(max(d.Workers, 0), 16), InHand: cmp.Or(max(d.InHand, 0), 4096),
-		Lease:     cmp.Or(max(d.Lease, 0), 10*time.Second),
-		PollMost:  cmp.Or(max(d.MaxPollInterval, 0), 8*time.Second),
-		Drain:     cmp.Or(max(d.Drain, 0), 20*time.Second),
-		Uncharged: cmp.Or(max(d.Uncharged, 0), 10*time.Minute),
-		Now:       d.Now, NewID: d.NewID, Logger: d.Logger,
+	return engine.Options{Workers: cmp.Or(max(d.Workers, 0), 16), MaxSagas: cmp.Or(max(d.MaxSagas, 0), 4096),
+		Lease:           cmp.Or(max(d.Lease, 0), 10*time.Second),
+		PollMost:        cmp.Or(max(d.MaxPollInterval, 0), 8*time.Second),
+		Drain:           cmp.Or(max(d.Drain, 0), 20*time.Second),
+		OutageRetryTime: cmp.Or(max(d.OutageRetryTime, 0), 10*time.Minute),
+		Now:             d.Now, NewID: d.NewID, Logger: d.Logger,
 		Metrics: telemetry.NewSaga(telemetry.Providers{Meter: d.MeterProvider})}
 }
 
@@ -185,10 +185,10 @@ func (e *Engine[TTx]) Replies() []ReplyKind {
 // the engine is live but not ready, because a restart does not help. docs/operations.md lists the report
 // for each fault, and its delay.
 type Health struct {
-	Live   bool   // false only after Run has ended
-	Ready  bool   // the engine claims sagas, and the database answers
-	Why    string // why it is not ready: one line, the innermost cause first
-	InHand int    // sagas in progress in this engine
+	Live       bool   // false only after Run has ended
+	Ready      bool   // the engine claims sagas, and the database answers
+	Why        string // why it is not ready: one line, the innermost cause first
+	InProgress int    // sagas in progress in this engine
 
 	Done, Compensated int64 // sagas that ended here
 	TakenOver         int64 // from processes that ended
@@ -202,7 +202,7 @@ type Health struct {
 // Health returns the state of the engine.
 func (e *Engine[TTx]) Health() Health {
 	h := e.core.Health()
-	out := Health{Live: h.Live, Ready: h.Ready, Why: h.Why, InHand: h.InHand, Done: h.Done,
+	out := Health{Live: h.Live, Ready: h.Ready, Why: h.Why, InProgress: h.InProgress, Done: h.Done,
 		Compensated: h.Compensated, TakenOver: h.TakenOver, Refused: h.Refused,
 		Alarms: h.Alarms, Replies: map[string]int64{}, Signals: map[string]int64{}}
 	for k, n := range h.Replies {

@@ -93,18 +93,18 @@ func TestWhoEndsItsProcess(t *testing.T) {
 		return 0, errors.New("not yet")
 	}, nil, saga.NoEffect(), saga.AtStart(), saga.Retry(saga.Policy{Attempts: 1_000}))
 	for name, c := range map[string]struct {
-		steps []saga.Listed[trip]
+		steps []saga.StepOf[trip]
 		stuck string
 		rows  int
 	}{
-		"a condition beside a step": {[]saga.Listed[trip]{ledger("a", saga.AtStart()),
+		"a condition beside a step": {[]saga.StepOf[trip]{ledger("a", saga.AtStart()),
 			ledger("b", saga.AtStart(), never)}, "b", 1},
-		"a condition behind a step": {[]saga.Listed[trip]{ledger("a"), ledger("b", never)}, "b", 1},
-		"a condition behind another": {[]saga.Listed[trip]{ledger("a", saga.AtStart(),
+		"a condition behind a step": {[]saga.StepOf[trip]{ledger("a"), ledger("b", never)}, "b", 1},
+		"a condition behind another": {[]saga.StepOf[trip]{ledger("a", saga.AtStart(),
 			saga.When(func(saga.Run[trip]) bool { return true })),
 			ledger("b", saga.AtStart(), never)}, "b", 1},
-		"a step behind a call":         {[]saga.Listed[trip]{pay, deadly}, "deadly", 0},
-		"a step beside one that fails": {[]saga.Listed[trip]{flaky, deadly}, "deadly", 0},
+		"a step behind a call":         {[]saga.StepOf[trip]{pay, deadly}, "deadly", 0},
+		"a step beside one that fails": {[]saga.StepOf[trip]{flaky, deadly}, "deadly", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			deaths, asked = 0, 0

@@ -205,7 +205,7 @@ func TestRolledBackStartAndTheNextOfItsKey(t *testing.T) {
 			t.Helper()
 			tx := db.BeginTx()
 			s, err := saga.Bind(e, d).Start(ctx, tx, trip{ID: key, Fail: map[string]string{"as": as}})
-			if err := errors.Join(err, end(tx)); err != nil || !s.Fresh {
+			if err := errors.Join(err, end(tx)); err != nil || !s.New {
 				t.Fatalf("%+v, %v", s, err)
 			}
 			return s.ID
@@ -333,7 +333,7 @@ func TestSagasThatWaitForAWorkerAreNotTakenOver(t *testing.T) {
 		},
 	}, nil, saga.NoEffect())
 	inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, slow)
-	for name, steps := range map[string][]saga.Listed[trip]{
+	for name, steps := range map[string][]saga.StepOf[trip]{
 		"a function": {slow}, "a call": {quote, slow},
 		"a child": {saga.Child("inner", inner, func(r saga.Run[trip]) trip { return r.In })},
 	} {

@@ -170,10 +170,10 @@ func TestStart(t *testing.T) {
 	}
 	_ = tx.Rollback()
 	first := begin(t, db, e, d, trip{ID: "a"})
-	if !first.Fresh || first.ID == "" {
+	if !first.New || first.ID == "" {
 		t.Errorf("the first start: %+v", first)
 	}
-	if again := begin(t, db, e, d, trip{ID: "a"}); again.Fresh || again.ID != first.ID {
+	if again := begin(t, db, e, d, trip{ID: "a"}); again.New || again.ID != first.ID {
 		t.Errorf("it was started again: %+v", again)
 	}
 	tx = db.BeginTx()
@@ -192,7 +192,7 @@ func TestStart(t *testing.T) {
 	if end := await(t, e, d, "a"); !end.Done || end.ID != first.ID {
 		t.Errorf("it ended as %+v", end)
 	}
-	if again := begin(t, db, e, d, trip{ID: "a"}); again.Fresh || again.ID != first.ID {
+	if again := begin(t, db, e, d, trip{ID: "a"}); again.New || again.ID != first.ID {
 		t.Errorf("it was started again after its end: %+v", again)
 	}
 	if _, err := saga.Bind(e, d).Await(t.Context(), "gone"); !errors.As(err, new(*saga.NoSagaError)) {

@@ -179,7 +179,7 @@ func TestChild(t *testing.T) {
 			if n := len(db.User()); n != map[bool]int{true: 4, false: 0}[c.done] {
 				t.Errorf("%d rows are left: %v", n, db.User())
 			}
-			var out saga.Ended
+			var out saga.ChildOutput
 			if ok, err := await(t, e, d, "o").Output("middle", "", &out); c.done &&
 				(!ok || err != nil || out.Key != "o-child") {
 				t.Errorf("the output of the child is %+v, %v, %v", out, ok, err)

@@ -47,7 +47,7 @@ func newKin(t *testing.T) *kin {
 		t.Fatal(err)
 	}
 	k.db = sqlitestore.New(k.file, nil)
-	def := func(name string, steps ...saga.Listed[trip]) *saga.Definition[trip] {
+	def := func(name string, steps ...saga.StepOf[trip]) *saga.Definition[trip] {
 		k.all[name] = saga.New(name, &saga.Options[trip]{Key: tripKey}, steps...)
 		return k.all[name]
 	}

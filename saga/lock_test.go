@@ -206,7 +206,7 @@ func TestLockUnbegun(t *testing.T) {
 	for _, c := range []struct {
 		key  string
 		want saga.SignalResult
-	}{{"two", saga.Unbegun}, {"one", saga.Taken}} {
+	}{{"two", saga.NothingToUndo}, {"one", saga.Taken}} {
 		tx := db.BeginTx()
 		got, err := saga.Bind(e, d).Cancel(t.Context(), tx, c.key, "no more")
 		if err = errors.Join(err, tx.Commit()); err != nil || got != c.want {
@@ -224,11 +224,11 @@ func TestLockUnbegun(t *testing.T) {
 // TestLockOfTheNextBuild: a saga that holds entities by one step never waits for others by another one, in
 // any build.
 func TestLockOfTheNextBuild(t *testing.T) {
-	inner := func(steps ...saga.Listed[trip]) saga.Listed[trip] {
+	inner := func(steps ...saga.StepOf[trip]) saga.StepOf[trip] {
 		d := saga.New("inner", &saga.Options[trip]{Key: tripKey}, steps...)
 		return saga.Child("kid", d, func(r saga.Run[trip]) trip { return r.In })
 	}
-	def := func(steps ...saga.Listed[trip]) *saga.Definition[trip] {
+	def := func(steps ...saga.StepOf[trip]) *saga.Definition[trip] {
 		return saga.New("outer", &saga.Options[trip]{Key: tripKey}, steps...)
 	}
 	lock, work := saga.Lock("lock", accounts), ledger("work")
@@ -426,7 +426,7 @@ func TestLockFaults(t *testing.T) {
 	inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, saga.Lock("lock", accounts))
 	own := func(r saga.Run[trip]) trip { return r.In }
 	each := saga.Each(func(saga.Run[trip]) []string { return []string{"x", "y"} })
-	type steps = []saga.Listed[trip]
+	type steps = []saga.StepOf[trip]
 	one := saga.Lock("one", accounts)
 	for _, c := range []struct {
 		want  string

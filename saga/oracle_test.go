@@ -195,7 +195,7 @@ func (o *oracle[TTx]) definition(s score) *saga.Definition[string] {
 			steps = append(steps, saga.Do(name, do, undo, append(opts, saga.Retry(soon))...))
 		}
 	}
-	handles := make([]saga.Listed[string], len(steps))
+	handles := make([]saga.StepOf[string], len(steps))
 	for i, one := range steps {
 		handles[i] = one
 	}

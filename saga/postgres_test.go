@@ -138,7 +138,7 @@ func TestPostgres(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				if s.Fresh {
+				if s.New {
 					fresh.Add(1)
 				}
 			})

@@ -69,15 +69,15 @@ type Defined interface {
 	Body() *engine.Definition
 }
 
-// Listed is a step of a saga with the input In. Do, Exec, Call, CallWith, Command, Wait, Until, Child and
+// StepOf is a step of a saga with the input In. Do, Exec, Call, CallWith, Command, Wait, Until, Child and
 // Lock return one.
-type Listed[In any] interface {
+type StepOf[In any] interface {
 	Handle
 	takes(In)
 }
 
 // New returns a definition. Faults reports its errors; NewEngine refuses a definition that has any.
-func New[In any](name string, o *Options[In], steps ...Listed[In]) *Definition[In] {
+func New[In any](name string, o *Options[In], steps ...StepOf[In]) *Definition[In] {
 	if o == nil {
 		o = &Options[In]{}
 	}

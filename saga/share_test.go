@@ -104,7 +104,7 @@ func (s *sharing[TTx]) step(name string, opts ...saga.Option) *saga.Step[order, 
 }
 
 // run runs a saga to its end. It returns the messages of its steps and the number of commits.
-func (s *sharing[TTx]) run(o order, steps ...saga.Listed[order]) (told []string, n int) {
+func (s *sharing[TTx]) run(o order, steps ...saga.StepOf[order]) (told []string, n int) {
 	s.t.Helper()
 	s.d = saga.New("sharing", &saga.Options[order]{Key: orderID}, steps...)
 	s.e = s.engine(s.db, metric.NewManualReader())
@@ -143,24 +143,24 @@ func share[TTx any](s *sharing[TTx]) {
 	lines := saga.Each(func(saga.Run[order]) []string { return []string{"1", "2"} })
 	day := saga.Until("day", func(saga.Run[order]) time.Time { return time.Unix(1, 0) })
 	for name, c := range map[string]struct {
-		steps   []saga.Listed[order]
+		steps   []saga.StepOf[order]
 		fails   []string
 		told    string
 		commits int
 	}{
-		"a chain": {[]saga.Listed[order]{s.step("a"), s.step("b"), s.step("c")}, nil, "a b c", 1},
-		"branches": {[]saga.Listed[order]{s.step("a", saga.AtStart()), s.step("b", saga.AtStart())}, nil,
+		"a chain": {[]saga.StepOf[order]{s.step("a"), s.step("b"), s.step("c")}, nil, "a b c", 1},
+		"branches": {[]saga.StepOf[order]{s.step("a", saga.AtStart()), s.step("b", saga.AtStart())}, nil,
 			"a b", 1},
-		"occurrences": {[]saga.Listed[order]{s.step("a"), s.step("b", lines), s.step("c")}, nil,
+		"occurrences": {[]saga.StepOf[order]{s.step("a"), s.step("b", lines), s.step("c")}, nil,
 			"a b/1 b/2 c", 1},
-		"a time": {[]saga.Listed[order]{s.step("a"), day, s.step("b")}, nil, "a b", 1},
-		"own commit": {[]saga.Listed[order]{s.step("a"), s.step("b", saga.OwnCommit()), s.step("c")}, nil,
+		"a time": {[]saga.StepOf[order]{s.step("a"), day, s.step("b")}, nil, "a b", 1},
+		"own commit": {[]saga.StepOf[order]{s.step("a"), s.step("b", saga.OwnCommit()), s.step("c")}, nil,
 			"a b c", 3},
-		"undos": {[]saga.Listed[order]{s.step("a"), s.step("b"), s.step("c")}, []string{"no c"},
+		"undos": {[]saga.StepOf[order]{s.step("a"), s.step("b"), s.step("c")}, []string{"no c"},
 			"a b undo b undo a", 3}, // a, b; the rejection is stored instead of its transaction
-		"the second fails once": {[]saga.Listed[order]{s.step("a"), s.step("b"), s.step("c")}, []string{"b"},
+		"the second fails once": {[]saga.StepOf[order]{s.step("a"), s.step("b"), s.step("c")}, []string{"b"},
 			"a b c", 3},
-		"an undo fails once": {[]saga.Listed[order]{s.step("a"), s.step("b"), s.step("c")},
+		"an undo fails once": {[]saga.StepOf[order]{s.step("a"), s.step("b"), s.step("c")},
 			[]string{"no c", "undo a"}, "a b undo b undo a", 4},
 	} {
 		told, n := s.run(order{ID: name, Lines: c.fails}, c.steps...)

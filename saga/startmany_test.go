@@ -40,7 +40,7 @@ func startAllOf[TTx any](k *desk[TTx]) {
 		s.t.Fatal(err)
 	}
 	again, err := start(order{ID: "3"}, order{ID: "1"})
-	if err != nil || !again[0].Fresh || again[1].Fresh || again[1].ID != first[0].ID ||
+	if err != nil || !again[0].New || again[1].New || again[1].ID != first[0].ID ||
 		first[0].ID == first[1].ID {
 		s.t.Errorf("%v, then %v, %v", first, again, err)
 	}
@@ -83,8 +83,8 @@ func startNow[TTx any](k *desk[TTx]) {
 	one := func(in order, fresh bool, other bool) {
 		is, err := all.StartNow(s.t.Context(), in)
 		refused := (*saga.OtherError)(nil)
-		if is.Fresh != fresh || errors.As(err, &refused) != other || err != nil && !other {
-			s.t.Errorf("%s: fresh %v, %v", in.ID, is.Fresh, err)
+		if is.New != fresh || errors.As(err, &refused) != other || err != nil && !other {
+			s.t.Errorf("%s: fresh %v, %v", in.ID, is.New, err)
 		}
 	}
 	starts.Go(func() { one(order{ID: "rival"}, false, false) })

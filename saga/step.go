@@ -129,8 +129,8 @@ func Wait[In, T any](name string, signal Signal[T], opts ...Option) *Step[In, T]
 	return s
 }
 
-// Ended is the output of a Child.
-type Ended struct {
+// ChildOutput is the output of a Child.
+type ChildOutput struct {
 	ID  string // of the child's saga
 	Key string // its business key
 }
@@ -139,7 +139,7 @@ type Ended struct {
 // child turned back. To undo the step, the engine undoes the child's steps from the last to the first. A
 // child that is done and has a pivot cannot be undone.
 func Child[In, CIn any](name string, d *Definition[CIn], input func(r Run[In]) CIn,
-	opts ...Option) *Step[In, Ended] {
+	opts ...Option) *Step[In, ChildOutput] {
 	b, undo := engine.StepBody{}, false
 	if d != nil {
 		undo = !d.body.Plan.HasPivot()
@@ -152,7 +152,7 @@ func Child[In, CIn any](name string, d *Definition[CIn], input func(r Run[In]) C
 			return in, f.Fault(nil)
 		}}
 	}
-	s := newStep[In, Ended](name, plan.Child, b, undo, opts)
+	s := newStep[In, ChildOutput](name, plan.Child, b, undo, opts)
 	if d != nil {
 		s.spec.child, s.spec.locks = d.body.Name, d.body.Plan.Locks()
 	}

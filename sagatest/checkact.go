@@ -65,7 +65,7 @@ func (r *sagaRun[TTx]) act(a plan.Action) error {
 			_, err = step.Command.Draft(f)
 		case step.Child != nil && a.Verb == plan.RunStep:
 			var in any
-			var own saga.Ended
+			var own saga.ChildOutput
 			if in, err = step.Child.Input(f); err == nil {
 				own.Key, _, err = step.Child.Definition.Encode(in)
 			}

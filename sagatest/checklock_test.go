@@ -28,7 +28,7 @@ func readSavings(_ context.Context, tx mtx, r saga.Run[transfer]) (int, error) {
 // no other saga uses.
 func transfers(names string, opts ...saga.Option) *saga.Definition[transfer] {
 	read := saga.Do("read", readSavings, nil, saga.NoEffect())
-	all := map[string]saga.Listed[transfer]{
+	all := map[string]saga.StepOf[transfer]{
 		"read": read,
 		"lock": saga.Lock("lock", func(r saga.Run[transfer]) []store.Lock {
 			return []store.Lock{{Space: "account", Key: r.In.From}}
@@ -55,7 +55,7 @@ func transfers(names string, opts ...saga.Option) *saga.Definition[transfer] {
 			return true, tx.Put("letter "+r.Key, "dear customer")
 		}, nil, saga.Pivot()),
 	}
-	var steps []saga.Listed[transfer]
+	var steps []saga.StepOf[transfer]
 	for name := range strings.FieldsSeq(names) {
 		steps = append(steps, all[name])
 	}

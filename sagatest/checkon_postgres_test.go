@@ -55,7 +55,7 @@ func schemaOfSteps(t *testing.T) freshPostgres {
 // eightSteps are seven steps with an undo, and a pivot, which emits an event.
 func eightSteps(forgets string) *saga.Definition[seats] {
 	out := outbox.New(pgstore.New(nil, nil), nil)
-	steps := []saga.Listed[seats]{}
+	steps := []saga.StepOf[seats]{}
 	for n := range 7 {
 		name := fmt.Sprintf("s%d", n+1)
 		steps = append(steps, saga.Exec(name,

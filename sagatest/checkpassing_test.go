@@ -35,7 +35,7 @@ func final(name string, opts ...saga.Option) *saga.Step[buy, bool] {
 	}, nil, opts...)
 }
 
-func checkSteps(t sagatest.T, o saga.Options[buy], steps ...saga.Listed[buy]) sagatest.Checked {
+func checkSteps(t sagatest.T, o saga.Options[buy], steps ...saga.StepOf[buy]) sagatest.Checked {
 	o.Key = func(b buy) string { return b.ID }
 	return sagatest.Check(t, saga.New("steps", &o, steps...), buy{ID: "a"})
 }
@@ -65,24 +65,24 @@ func TestCheckFindsASagaThatOnePassingFailureEnds(t *testing.T) {
 		}, saga.Reply(wired), saga.NoEffect(),
 		saga.Retry(saga.Policy{Attempts: 3, Timeout: time.Minute}))
 	for name, c := range map[string]struct {
-		steps []saga.Listed[buy]
+		steps []saga.StepOf[buy]
 		from  string
 		want  string
 	}{
-		"a step that works once": {[]saga.Listed[buy]{puts("hold", func(r saga.Run[buy], _ mtx) error {
+		"a step that works once": {[]saga.StepOf[buy]{puts("hold", func(r saga.Run[buy], _ mtx) error {
 			if r.Attempt > 1 {
 				return errors.New("there is a lock file")
 			}
 			return nil
 		}), pivot}, "fails@1", `(fails, at "run hold") turns the saga back, which ends well without it: ` +
 			`when repeated, the step hold says "there is a lock file"`},
-		"a panic": {[]saga.Listed[buy]{puts("hold", func(r saga.Run[buy], _ mtx) error {
+		"a panic": {[]saga.StepOf[buy]{puts("hold", func(r saga.Run[buy], _ mtx) error {
 			if r.Attempt > 1 {
 				panic("boom")
 			}
 			return nil
 		}), pivot}, "fails@1", `the step hold says "handler panicked: boom"`},
-		"a step that goes by the attempt of another": {[]saga.Listed[buy]{count,
+		"a step that goes by the attempt of another": {[]saga.StepOf[buy]{count,
 			puts("hold", func(r saga.Run[buy], _ mtx) error {
 				if count.Output(r) > 1 {
 					return skald.Reject(errors.New("too often"))
@@ -90,17 +90,17 @@ func TestCheckFindsASagaThatOnePassingFailureEnds(t *testing.T) {
 				return nil
 			}), pivot}, "fails@1", `(fails, at "run count") turns the saga back, which ends well without it: ` +
 			`after that the step hold says "rejected: too often"`},
-		"a request that is looked up wrongly": {[]saga.Listed[buy]{asks(func() (bool, bool, error) {
+		"a request that is looked up wrongly": {[]saga.StepOf[buy]{asks(func() (bool, bool, error) {
 			return false, false, skald.Reject(errors.New("unknown key"))
 		}, saga.NoEffect()), pivot}, "lost@2", `(lost, at "run request of ask")`},
-		"a command that is written once": {[]saga.Listed[buy]{parcel, pivot}, "lost@2",
+		"a command that is written once": {[]saga.StepOf[buy]{parcel, pivot}, "lost@2",
 			`(lost, at "reply to ship") turns the saga back`},
-		"one attempt after the pivot": {[]saga.Listed[buy]{pivot, final("mail", once)}, "fails@2",
+		"one attempt after the pivot": {[]saga.StepOf[buy]{pivot, final("mail", once)}, "fails@2",
 			"(fails) leaves the saga stuck until an operator decides: the step mail fails, and its Retry " +
 				"allows one attempt, and the pivot is passed"},
-		"one request after the pivot": {[]saga.Listed[buy]{pivot, asks(found, once)}, "fails@2",
+		"one request after the pivot": {[]saga.StepOf[buy]{pivot, asks(found, once)}, "fails@2",
 			"the step ask fails, and its Retry allows one attempt"},
-		"one attempt to undo": {[]saga.Listed[buy]{puts("hold", nil,
+		"one attempt to undo": {[]saga.StepOf[buy]{puts("hold", nil,
 			saga.RetryUndo(saga.Policy{Attempts: 1})), pivot}, "rejects@2,fails@3",
 			"undo of hold fails, and its RetryUndo allows one attempt"},
 	} {
@@ -134,23 +134,23 @@ func TestCheckLeavesSagasThatMayTurnBack(t *testing.T) {
 	}, saga.AtStart())
 	for name, c := range map[string]struct {
 		o     saga.Options[buy]
-		steps []saga.Listed[buy]
+		steps []saga.StepOf[buy]
 	}{
-		"one attempt before the pivot": {steps: []saga.Listed[buy]{puts("hold", nil, once), pivot}},
-		"two attempts, of which the first fails by itself": {steps: []saga.Listed[buy]{
+		"one attempt before the pivot": {steps: []saga.StepOf[buy]{puts("hold", nil, once), pivot}},
+		"two attempts, of which the first fails by itself": {steps: []saga.StepOf[buy]{
 			puts("hold", func(r saga.Run[buy], _ mtx) error {
 				if r.Attempt == 1 {
 					return errors.New("not yet")
 				}
 				return nil
 			}, saga.Retry(saga.Policy{Attempts: 2})), pivot}},
-		"a command that is sent once": {steps: []saga.Listed[buy]{saga.Command("ship",
+		"a command that is sent once": {steps: []saga.StepOf[buy]{saga.Command("ship",
 			skald.Event[string]{Topic: "vans", Type: "ship"}, func(r saga.Run[buy]) string { return r.Key },
 			saga.Reply(wired), saga.NoEffect(), saga.Timeout(time.Minute)), pivot}},
 		"a deadline before the second attempt": {o: saga.Options[buy]{Deadline: time.Second},
-			steps: []saga.Listed[buy]{puts("hold", nil,
+			steps: []saga.StepOf[buy]{puts("hold", nil,
 				saga.Retry(saga.Policy{InitialInterval: time.Minute})), pivot}},
-		"a step beside that says no to what it finds": {steps: []saga.Listed[buy]{first, second,
+		"a step beside that says no to what it finds": {steps: []saga.StepOf[buy]{first, second,
 			final("pivot", saga.Pivot(), saga.After(first, second))}},
 	} {
 		t.Run(name, func(t *testing.T) { checkSteps(t, c.o, c.steps...) })

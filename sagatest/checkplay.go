@@ -218,7 +218,7 @@ func (r *sagaRun[TTx]) reply(run plan.Run, step plan.Step) {
 
 // childEnded returns the output of a child.
 func childEnded(run plan.Run) json.RawMessage {
-	var was saga.Ended
+	var was saga.ChildOutput
 	if json.Unmarshal(run.Memo, &was) != nil {
 		return json.RawMessage("null")
 	}

@@ -116,7 +116,7 @@ func (s *Order[TTx]) cancelSaga(ctx context.Context, tx TTx, id string) error {
 	switch {
 	case errors.As(err, &none):
 		return ErrNotFound
-	case came == saga.Unbegun:
+	case came == saga.NothingToUndo:
 		return ErrNotYet
 	}
 	return err

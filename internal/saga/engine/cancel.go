@@ -29,5 +29,5 @@ func (e *Engine[TTx]) Cancel(ctx context.Context, tx TTx, d *Definition, key,
 	if err = cmp.Or(err, wrong); err != nil {
 		return fail(err)
 	}
-	return out, st.Status == plan.Compensated || d.Plan.Unbegun(st), nil
+	return out, st.Status == plan.Compensated || d.Plan.NothingToUndo(st), nil
 }

@@ -189,7 +189,7 @@ func (e *Engine[TTx]) sleep(ctx, hard context.Context, due time.Time, woken <-ch
 // room returns how many more sagas may be claimed, so that each gets a worker soon.
 func (e *Engine[TTx]) room() int {
 	waits := 2*cap(e.slots) - int(e.ready.Load())
-	return min(waits, e.o.InHand-int(e.inHand.Load()), claimMost)
+	return min(waits, e.o.MaxSagas-int(e.inHand.Load()), claimMost)
 }
 
 // claim claims due sagas, at most room, and starts a worker for each.

@@ -40,16 +40,16 @@ type DB[TTx any] interface{ store.Driver[TTx] }
 // Options of an Engine. Package saga fills in the defaults.
 type Options struct {
 	Workers  int
-	InHand   int
+	MaxSagas int
 	Lease    time.Duration
 	PollMost time.Duration
 	Drain    time.Duration
-	// Uncharged is how long transient failures of a step are retried without counting as attempts.
-	Uncharged time.Duration
-	Now       func() time.Time
-	NewID     func(now time.Time) string
-	Logger    *slog.Logger
-	Metrics   *telemetry.Saga
+	// OutageRetryTime is how long transient failures of a step are retried without counting as attempts.
+	OutageRetryTime time.Duration
+	Now             func() time.Time
+	NewID           func(now time.Time) string
+	Logger          *slog.Logger
+	Metrics         *telemetry.Saga
 }
 
 // Engine runs sagas of its own definitions.
@@ -121,7 +121,7 @@ type awaited struct {
 func New[TTx any](db DB[TTx], o Options, defs []*Definition) *Engine[TTx] {
 	e := &Engine[TTx]{db: db, o: o, clock: newClock(o.Now), session: rand.Text()}
 	e.working, e.arriving = map[store.SagaRef]*live[TTx]{}, map[store.SagaRef]bool{}
-	e.begun = make(chan *live[TTx], o.InHand)
+	e.begun = make(chan *live[TTx], o.MaxSagas)
 	e.slots, e.kicked = make(chan struct{}, o.Workers), make(chan struct{}, 1)
 	e.stop, e.lookers = make(chan struct{}), make(chan struct{}, lookMany)
 	e.o.Logger = shortlog.New(o.Logger)

@@ -31,7 +31,7 @@ type familyError struct {
 
 func (e *familyError) Error() string { return e.Err.Error() }
 
-// ended is the output of a Child: saga.Ended.
+// ended is the output of a Child: saga.ChildOutput.
 type ended struct{ ID, Key string }
 
 // Fails returns an error that makes the parent's step fail with err.

@@ -132,7 +132,7 @@ func hangError(took time.Duration) error {
 // hung behind other steps of its transaction.
 func (l *live[TTx]) chargeHung() (charged bool) {
 	for _, a := range l.Pending() {
-		if took, is := l.e.hanging.Uncharged(hangsOf(l.Row.ID, a)); is {
+		if took, is := l.e.hanging.Uncounted(hangsOf(l.Row.ID, a)); is {
 			charged = l.Wrong(a, hangError(took)) || charged
 		}
 	}

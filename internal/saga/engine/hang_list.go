@@ -45,8 +45,8 @@ func (h *functions) ChargeLater(k key, took time.Duration) {
 	}
 }
 
-// Uncharged returns an attempt that is still to be counted, and its duration. It returns each only once.
-func (h *functions) Uncharged(k key) (took time.Duration, is bool) {
+// Uncounted returns an attempt that is still to be counted, and its duration. It returns each only once.
+func (h *functions) Uncounted(k key) (took time.Duration, is bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	took, is = h.later[k]

@@ -28,10 +28,10 @@ type saga struct {
 	Origin sagarow.Origin
 	State  plan.State                   // the new state
 	Failed func(name string, err error) // receives failures of functions; safe for concurrent use
-	// Uncharged is how long transient failures do not count. They also do not count while Up returns false,
-	// and for Uncharged after since, the end of an outage.
-	Uncharged time.Duration
-	Up        func() (since time.Time, up bool)
+	// OutageRetryTime is how long transient failures do not count. They also do not count while Up returns
+	// false, and for OutageRetryTime after since, the end of an outage.
+	OutageRetryTime time.Duration
+	Up              func() (since time.Time, up bool)
 
 	clock    *storeClock
 	straight bool // functions run in the caller's goroutine, for tests
@@ -381,15 +381,15 @@ func (s *saga) Feed(e plan.Event) plan.Outcome {
 	return out
 }
 
-// charges reports whether a transient failure counts: the run has failed so for longer than Uncharged while
-// the database answered.
+// charges reports whether a transient failure counts: the run has failed so for longer than OutageRetryTime
+// while the database answered.
 func (s *saga) charges(e plan.Event) bool {
 	run, _ := s.State.Run(e.Step, e.Occurrence)
-	if s.Up == nil || !charges(s.Uncharged, run.Free.Since, s.clock.Now(), time.Time{}) {
+	if s.Up == nil || !charges(s.OutageRetryTime, run.Free.Since, s.clock.Now(), time.Time{}) {
 		return false
 	}
 	back, up := s.Up()
-	return up && charges(s.Uncharged, run.Free.Since, s.clock.Now(), back)
+	return up && charges(s.OutageRetryTime, run.Free.Since, s.clock.Now(), back)
 }
 
 // FeedData is like Feed, for an event whose data may be too large.

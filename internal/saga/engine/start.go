@@ -66,7 +66,7 @@ func firstVersion(id string) int64 {
 // due at once, for any engine.
 func (e *Engine[TTx]) start(ctx context.Context, tx TTx, s store.Saga) (stored store.Saga, fresh bool,
 	err error) {
-	if e.running.Load() && e.inHand.Load() < int64(e.o.InHand) {
+	if e.running.Load() && e.inHand.Load() < int64(e.o.MaxSagas) {
 		s.Session, s.Lease = e.session, e.o.Lease
 	}
 	started, isFresh, err := e.db.StartSagas(ctx, tx, s)

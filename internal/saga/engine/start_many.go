@@ -78,7 +78,7 @@ func (e *Engine[TTx]) StartAll(ctx context.Context, tx TTx, d *Definition,
 // startIn inserts sagas in tx. This session leases as many as it has room for.
 func (e *Engine[TTx]) startIn(ctx context.Context, tx TTx, all []*starting) error {
 	rows := make([]store.Saga, len(all))
-	room := e.o.InHand - int(e.inHand.Load()) - len(e.begun)
+	room := e.o.MaxSagas - int(e.inHand.Load()) - len(e.begun)
 	for i, one := range all {
 		rows[i] = one.row
 		if e.running.Load() && i < room {

@@ -15,10 +15,10 @@ import (
 
 // health is the state of an engine. Counts start with the engine.
 type health struct {
-	Live   bool   // it runs
-	Ready  bool   // the database answers, and it claims
-	Why    string // why it is not ready
-	InHand int    // sagas in progress
+	Live       bool   // it runs
+	Ready      bool   // the database answers, and it claims
+	Why        string // why it is not ready
+	InProgress int    // sagas in progress
 
 	Done, Compensated int64 // sagas that ended here
 	TakenOver         int64 // from processes that ended
@@ -57,7 +57,7 @@ func (t *counters) Health(inHand int) health {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	h := t.health
-	h.InHand, h.Replies, h.Signals = inHand, maps.Clone(h.Replies), maps.Clone(h.Signals)
+	h.InProgress, h.Replies, h.Signals = inHand, maps.Clone(h.Replies), maps.Clone(h.Signals)
 	return h
 }
 

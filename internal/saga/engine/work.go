@@ -49,7 +49,7 @@ func (e *Engine[TTx]) taken(s store.Saga, d *Definition, older plan.Graph) (*liv
 	if l.saga, err = newProgress(s, d, older, e.clock, e.straight); err != nil {
 		return nil, err
 	}
-	l.Failed, l.Uncharged, l.Up = e.failed, e.o.Uncharged, e.up
+	l.Failed, l.OutageRetryTime, l.Up = e.failed, e.o.OutageRetryTime, e.up
 	l.leased(e.o.Lease)
 	return l, nil
 }

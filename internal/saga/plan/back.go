@@ -104,7 +104,7 @@ func (w *work) undid(r *Run, e Event) Outcome {
 			return late(r.Stuck && e.Sends == r.Sends)
 		}
 		if e.Attempt != 0 && e.Attempt != r.Attempts+1 || r.Stuck && !e.Permanent {
-			return Late
+			return NotWaiting
 		}
 		w.undoFailed(r, e)
 		w.endedWith(e.With)

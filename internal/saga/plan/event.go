@@ -68,14 +68,14 @@ type Outcome string
 // Outcomes. After Taken and Early the new state is to be stored; after the others nothing has changed, and a
 // transaction that depends on the event is to be rolled back.
 const (
-	Taken   Outcome = "taken"
-	Early   Outcome = "early"    // a signal is stored for its step, which has not begun
-	Full    Outcome = "full"     // the same, but MaxEarly signals are stored already
-	Repeat  Outcome = "repeat"   // the saga is in this state already
-	Late    Outcome = "late"     // the saga took another way
-	TooLate Outcome = "too late" // the pivot is done, or the saga has ended, so it cannot turn back
-	Runs    Outcome = "runs"     // the step cannot be skipped, because its child or call may have an effect
-	Unknown Outcome = "unknown"  // no such step, occurrence or signal exists
+	Taken      Outcome = "taken"
+	Early      Outcome = "early"    // a signal is stored for its step, which has not begun
+	Full       Outcome = "full"     // the same, but MaxEarly signals are stored already
+	Repeat     Outcome = "repeat"   // the saga is in this state already
+	NotWaiting Outcome = "late"     // the saga took another way
+	TooLate    Outcome = "too late" // the pivot is done, or the saga has ended, so it cannot turn back
+	Runs       Outcome = "runs"     // the step cannot be skipped: its child or call may have an effect
+	Unknown    Outcome = "unknown"  // no such step, occurrence or signal exists
 	// TooLarge means that its data would leave too little room in the state; see Large.
 	TooLarge Outcome = "too large"
 )

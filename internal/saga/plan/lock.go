@@ -55,8 +55,8 @@ func (w *work) inLine(r *Run, step *Step) {
 	}
 }
 
-// Unbegun reports whether a saga that turns back only has to release entities, with nothing to undo.
-func (p *Plan) Unbegun(s State) bool {
+// NothingToUndo reports whether a saga that turns back only has to release entities, with nothing to undo.
+func (p *Plan) NothingToUndo(s State) bool {
 	return s.Status == Compensating && !slices.ContainsFunc(s.Runs, func(r Run) bool {
 		step, known := p.Step(r.Step)
 		none := r.Phase == Dropped || r.Phase == Refused || r.Phase == Skipped

@@ -85,10 +85,10 @@ func (w *world) feedPast(e plan.Event) plan.Outcome {
 	switch e.What {
 	case plan.Failed, plan.UndoFailed, plan.Skip, plan.Complete, plan.Cancel, plan.Signal, plan.Crashed,
 		plan.Decided, plan.Sent, plan.UndoSent:
-		return plan.Late // these are bound to attempts, operators, or the engine's guard
+		return plan.NotWaiting // these are bound to attempts, operators, or the engine's guard
 	}
 	if e.What == plan.Rejected && e.Sends == 0 { // from an engine
-		return plan.Late
+		return plan.NotWaiting
 	}
 	return w.feed(e)
 }

@@ -40,7 +40,7 @@ func (w *work) signal(e Event) Outcome {
 	case !known:
 		return Unknown
 	case w.s.Status != Running:
-		return Late
+		return NotWaiting
 	case begun: // the step has no such occurrence
 		return Unknown
 	case slices.ContainsFunc(w.s.Early,

@@ -104,7 +104,7 @@ func TestRefusalOfAnEarlierUndo(t *testing.T) {
 	feed(plan.Event{What: plan.UndoSent}, plan.Taken)
 	run, _ := s.Run("ship", "")
 	no.Sends = run.Sends - 1
-	feed(no, plan.Late)
+	feed(no, plan.NotWaiting)
 	no.Sends = run.Sends
 	feed(no, plan.Taken)
 	if run, _ := s.Run("ship", ""); !run.Stuck {
@@ -113,7 +113,7 @@ func TestRefusalOfAnEarlierUndo(t *testing.T) {
 	feed(no, plan.Repeat)
 	feed(plan.Event{What: plan.Retry}, plan.Taken)
 	feed(plan.Event{What: plan.UndoSent}, plan.Taken)
-	feed(no, plan.Late)
+	feed(no, plan.NotWaiting)
 	feed(plan.Event{What: plan.UndoDone}, plan.Taken)
 }
 
@@ -192,7 +192,7 @@ func TestWhatMayStandHoldsTheWayBack(t *testing.T) {
 		}
 	}
 	again := plan.Event{What: plan.Retry, Step: "pay"}
-	if s, outs := after(hold, own, back[0], again); outs[3] != plan.Late || !s.Stuck() {
+	if s, outs := after(hold, own, back[0], again); outs[3] != plan.NotWaiting || !s.Stuck() {
 		t.Errorf("retried on the way back: %v", outs)
 	}
 	if s, _ := after(hold, own, again, back[0]); s.Stuck() { // an operator found no effect

@@ -95,7 +95,7 @@ func late(again bool) Outcome {
 	if again {
 		return Repeat
 	}
-	return Late
+	return NotWaiting
 }
 
 // open reports whether a run may still take effect.
@@ -190,7 +190,7 @@ func (w *work) rejected(r *Run, e Event) Outcome {
 		return late(r.Phase == Refused)
 	}
 	if e.Sends != 0 && (!r.Sent || e.Sends != r.Sends) { // another message was sent since, or will be
-		return Late
+		return NotWaiting
 	}
 	if w.s.Status == Running && w.pastPivot() {
 		if r.Stuck && !r.Sent {
@@ -221,10 +221,10 @@ func (w *work) stick(r *Run, reason string) {
 
 func (w *work) failed(r *Run, e Event) Outcome {
 	if r.Phase != Deciding && !w.open(r) {
-		return Late
+		return NotWaiting
 	}
 	if e.Attempt != 0 && e.Attempt != r.Attempts+1 || r.Stuck {
-		return Late
+		return NotWaiting
 	}
 	if e.Stick {
 		r.Unsure = true
@@ -285,7 +285,7 @@ func (w *work) again(r *Run, e Event, by Policy) bool {
 
 func (w *work) crashed(r *Run, e Event) Outcome {
 	if r.Phase != Deciding && r.Phase != Undo && !(r.Phase == Ready && w.open(r)) || r.Stuck {
-		return Late
+		return NotWaiting
 	}
 	r.Crashes++
 	r.Alone = false
@@ -311,7 +311,7 @@ func (w *work) alone(e Event) Outcome {
 // tick applies the passing of time.
 func (w *work) tick() Outcome {
 	if w.s.Paused || w.s.Status.Final() {
-		return Late
+		return NotWaiting
 	}
 	out := Repeat
 	if !w.s.Deadline.IsZero() && !w.s.Deadline.After(w.now) {

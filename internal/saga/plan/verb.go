@@ -29,7 +29,7 @@ func (w *work) recall(e Event) Outcome {
 
 func (w *work) pause(on bool) Outcome {
 	if w.s.Status.Final() {
-		return Late
+		return NotWaiting
 	}
 	if w.s.Paused == on {
 		return Repeat
@@ -45,7 +45,7 @@ func (w *work) retry(r *Run) Outcome {
 		return late(r.Phase == Ready || r.Phase == Undo)
 	}
 	if r.Unsure && w.s.Status == Compensating && !r.Sent { // it may have taken effect
-		return Late
+		return NotWaiting
 	}
 	r.Stuck, r.Unsure, r.Attempts, r.Crashes, r.Alone, r.Due = false, false, 0, 0, false, time.Time{}
 	r.Free = Free{}
@@ -91,7 +91,7 @@ func (w *work) byHand(r *Run, e Event) Outcome {
 		return Unknown // the occurrence is unknown
 	case e.What == Complete:
 		if w.s.Status == Compensating && !w.open(r) {
-			return Late
+			return NotWaiting
 		}
 		return w.completed(r, e)
 	}
