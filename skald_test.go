@@ -184,7 +184,7 @@ func TestReject(t *testing.T) {
 	err := fmt.Errorf("take payment: %w",
 		errors.Join(errors.New("beside"), skald.Reject(why, placed.New("7", order{}))))
 	no := new(skald.RejectedError)
-	if !errors.As(err, &no) || no.Err != why || len(no.Say) != 1 || no.Say[0].Type != "order.placed" {
+	if !errors.As(err, &no) || no.Err != why || len(no.Publish) != 1 || no.Publish[0].Type != "order.placed" {
 		t.Errorf("errors.As found %+v", no)
 	}
 	if !errors.Is(err, why) {
@@ -254,7 +254,7 @@ func ExampleReject() {
 	err := fmt.Errorf("take payment: %w", handle(10, 120))
 	if no := new(skald.RejectedError); errors.As(err, &no) {
 		fmt.Println(err)
-		fmt.Println("says", no.Say[0].Type)
+		fmt.Println("says", no.Publish[0].Type)
 	}
 	// Output:
 	// take payment: rejected: balance 10 is below 120

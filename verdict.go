@@ -9,8 +9,8 @@ import (
 
 // RejectedError is the error of Reject. Skald finds it through any wrapping.
 type RejectedError struct {
-	Err error
-	Say []Draft
+	Err     error
+	Publish []Draft
 }
 
 func (e *RejectedError) Error() string { return fmt.Sprintf("rejected: %v", e.Err) }
@@ -31,7 +31,7 @@ func Reject(err error, say ...Draft) error {
 	if bad := readable(err); bad != nil {
 		return bad
 	}
-	return &RejectedError{Err: err, Say: say}
+	return &RejectedError{Err: err, Publish: say}
 }
 
 // readable returns an error if the Error method of err panics.
@@ -100,7 +100,7 @@ func (e *OutageError) Unwrap() error { return e.Err }
 
 // Outage returns an error by which a handler, a codec or a call reports that a service does not answer.
 // Skald rolls the rows back and retries with growing waits of up to 30 s. For the first 10 min
-// (inbox.Retry.Uncharged) it charges no attempt. Messages of the same key wait; all others go on. After
+// (inbox.Retry.OutageRetryTime) it charges no attempt. Messages of the same key wait; all others go on. After
 // three attempts the message is parked and listed in inbox.Health.Stuck. Without Outage, an error of
 // another service is charged like any other. Skald detects an outage of the lent transaction by itself.
 func Outage(err error) error { return &OutageError{Err: err} }

@@ -51,7 +51,7 @@ func (e parcels) does(in *inbox.Inbox[pgx.Tx]) {
 		inbox.DoOn(inbox.NewStep(in, fmt.Sprint("step", i), trip), e.asked[i],
 			func(ctx context.Context, tx pgx.Tx, m skald.Received[parcel]) (inbox.Result, error) {
 				_, err := tx.Exec(ctx, insertPayment, m.Value.Trip)
-				return inbox.Result{Say: []skald.Draft{e.told[i].New(m.Value.Trip, "ok")}}, err
+				return inbox.Result{Publish: []skald.Draft{e.told[i].New(m.Value.Trip, "ok")}}, err
 			})
 	}
 }

@@ -119,9 +119,9 @@ func (c *Call[TTx, T, TReq, TOut]) ask(ctx context.Context, call store.Call, h h
 	err = failure.Legible(err)
 	o := Outcome[TOut]{Value: out}
 	if refusal := (*skald.RejectedError)(nil); errors.As(err, &refusal) {
-		if len(refusal.Say) > 0 {
+		if len(refusal.Publish) > 0 {
 			return "", skald.Permanent(fmt.Errorf("the refusal of a call (%v) has %d events, which no "+
-				"transaction can store: return skald.Reject with them from Settle", refusal.Err, len(refusal.Say)))
+				"transaction can store: return skald.Reject with them from Settle", refusal.Err, len(refusal.Publish)))
 		}
 		o, err = Outcome[TOut]{Refused: true, Reason: refusal.Err.Error()}, nil
 	}

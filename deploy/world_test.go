@@ -109,7 +109,7 @@ func (w *world) startConsumer() {
 		}
 		w.consumer = inbox.New[*memstore.Tx](s, w.bus.Broker, "billing",
 			&inbox.Options{Cache: inbox.Cache{Finished: cache}, MeterProvider: p.meters, Now: w.now,
-				Logger: quiet(), Limits: inbox.Limits{Held: maxHeld},
+				Logger: quiet(), Limits: inbox.Limits{Unacknowledged: maxHeld},
 				Timeouts: inbox.Timeouts{Handle: time.Hour},
 				Breaker:  inbox.Breaker{Least: least, Rest: 100 * time.Millisecond}})
 		w.consumer.Handle("orders", "order.placed", w.handle)

@@ -43,8 +43,8 @@ const FaultTooLarge = string(TooLarge) + ": "
 // is not stored.
 const FaultUnkept = KindUnkept + ": "
 
-// Whole reports whether a stored message with this store.Parked.Fault has its complete payload.
-func Whole(fault string) bool {
+// IsComplete reports whether a stored message with this store.Parked.Fault has its complete payload.
+func IsComplete(fault string) bool {
 	return !strings.HasPrefix(fault, FaultTooLarge) && !strings.HasPrefix(fault, FaultUnkept)
 }
 
@@ -100,7 +100,7 @@ func (a Announcer) Rows(ctx context.Context, p *store.Parked) []skald.Message {
 // drafts returns the possible announcements of p, the preferred one first.
 func (a Announcer) drafts(p *store.Parked) (out []skald.Draft) {
 	m := &p.Message
-	if a.Copy && Whole(p.Fault) {
+	if a.Copy && IsComplete(p.Fault) {
 		more := a.diagnostics(p)
 		out = append(out, skald.Draft{Topic: a.Topic, Type: cmp.Or(m.Type, CopyType), Key: m.Key,
 			Subject: m.Subject, Value: m,

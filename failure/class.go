@@ -25,7 +25,7 @@ const (
 	Panicked       Class = "panic"           // like Transient, with the stack
 	Unknown        Class = "unknown outcome" // like Transient: an external call got no answer
 	// Outage may end by itself, like an unreachable service, a deadlock or a cancelled statement. It is
-	// retried, and attempts do not count during Retry.Uncharged.
+	// retried, and attempts do not count during Retry.OutageRetryTime.
 	Outage Class = "outage"
 	// Crash means a dead letter: its process ended each time that it ran only this message.
 	Crash     Class = "crash"

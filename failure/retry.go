@@ -14,8 +14,8 @@ type Retry struct {
 
 	Attempts int           // counted failures until it is a dead letter
 	Age      time.Duration // since the first failure, until it is a dead letter
-	// Uncharged is how long failures of the class Outage are not counted, from the first failure on.
-	Uncharged time.Duration
+	// OutageRetryTime is how long failures of the class Outage are not counted, from the first failure on.
+	OutageRetryTime time.Duration
 }
 
 // MostOutage is the longest wait after an outage or for a rival.
@@ -39,8 +39,9 @@ func (r *Record) Add(f store.Failure, charged bool) {
 }
 
 // Charges reports whether a failure of this class at this time counts towards Attempts, after the failures in
-// r. A failure of the class Outage counts from Uncharged after the first failure on, or from Uncharged after
-// up, if that is later. Up is the last return of the database, zero if it was never away.
+// r. A failure of the class Outage counts from OutageRetryTime after the first failure on, or from
+// OutageRetryTime after up, if that is later. Up is the last return of the database, zero if it was never
+// away.
 func (t Retry) Charges(class Class, r Record, at, up time.Time) bool {
 	if class != Outage {
 		return class.Charged()
@@ -49,7 +50,7 @@ func (t Retry) Charges(class Class, r Record, at, up time.Time) bool {
 	if up.After(since) {
 		since = up
 	}
-	return !r.First.At.IsZero() && at.Sub(since) >= t.Uncharged
+	return !r.First.At.IsZero() && at.Sub(since) >= t.OutageRetryTime
 }
 
 // Wait returns the delay before the next attempt, after a failure of this class. The failure must be in r.

@@ -13,8 +13,8 @@ import (
 func TestChargesOutages(t *testing.T) {
 	now := time.Now()
 	retry := failure.Retry{InitialInterval: time.Second, MaxInterval: time.Minute, Attempts: 2,
-		Age:       time.Hour,
-		Uncharged: 10 * time.Minute}
+		Age:             time.Hour,
+		OutageRetryTime: 10 * time.Minute}
 	ago := func(d time.Duration) failure.Record {
 		return failure.Record{First: store.Failure{At: now.Add(-d)}}
 	}

@@ -103,7 +103,7 @@ func (c *town[TTx]) settle(t *testing.T) {
 					func(_ context.Context, _ TTx, m skald.Received[string], _ inbox.DoneStep) (inbox.Result,
 						error) {
 						c.undos++
-						return inbox.Result{Say: []skald.Draft{event("refunded").New(string(m.Key),
+						return inbox.Result{Publish: []skald.Draft{event("refunded").New(string(m.Key),
 							m.Value)}}, nil
 					})
 			}

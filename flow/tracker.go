@@ -65,7 +65,7 @@ func (t *Tracker[TTx]) Handle(ctx context.Context, tx TTx, ms []skald.Message) e
 	for i := range ms {
 		key, err := t.key(&ms[i])
 		if err != nil {
-			return inbox.Guilty(i, err)
+			return inbox.FailMessage(i, err)
 		}
 		if at[key] == nil {
 			keys = append(keys, key)
@@ -123,7 +123,7 @@ func (t *Tracker[TTx]) note(ctx context.Context, row *store.Tracked, ms []skald.
 			at.Truncate(time.Microsecond))
 		was.Seen.trace(m.TraceParent, at.Truncate(time.Microsecond))
 		if err := was.Seen.ask(ctx, t.flow, m); err != nil {
-			return inbox.Guilty(i, err)
+			return inbox.FailMessage(i, err)
 		}
 	}
 	stands := t.flow.stand(&was.Seen)

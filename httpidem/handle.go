@@ -208,7 +208,7 @@ func refused(ctx context.Context, no *skald.RejectedError) (a answer, rows []ska
 		return a, nil, fmt.Errorf("the handler refused finally with a status that is not stored: use 400 to 499 except 401, 403, 408, 409, 425 and 429; "+
 			"or return the problem without skald.Reject, so that a repeat is done again: %v", no)
 	}
-	if rows, err = (complete.Completer{}).Messages(ctx, no.Say); err != nil {
+	if rows, err = (complete.Completer{}).Messages(ctx, no.Publish); err != nil {
 		return a, nil, fmt.Errorf("refuse: %w", err)
 	}
 	a = problem.answer()

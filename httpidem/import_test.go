@@ -46,7 +46,7 @@ func testImported[TTx any](t *testing.T, g *ground[TTx]) {
 			}
 		}
 	}
-	for _, want := range []inbox.Imported{{New: 4}, {Known: 4}} {
+	for _, want := range []inbox.Imported{{New: 4}, {Existing: 4}} {
 		if did, err := inbox.Import(t.Context(), g.db, httpidem.Scope("orders"), "ann", "cut-over",
 			list); err != nil || did != want {
 			t.Fatalf("%+v, %v, want %+v", did, err, want)

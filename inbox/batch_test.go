@@ -119,14 +119,14 @@ func (s *stream[TTx]) effect(ctx context.Context, t TTx, m skald.Received[string
 		return inbox.Result{Code: 9}, err
 	}
 	draft := skald.Draft{Topic: "answers", Type: "yes", Key: m.Key, Value: m.Value}
-	return inbox.Result{Code: int32(len(m.Value)), Value: m.Value, Say: []skald.Draft{draft}}, nil
+	return inbox.Result{Code: int32(len(m.Value)), Value: m.Value, Publish: []skald.Draft{draft}}, nil
 }
 
 func (s *stream[TTx]) effects(ctx context.Context, t TTx, ms []skald.Received[string]) error {
 	for i, m := range ms {
 		_, err := s.effect(ctx, t, m)
 		if err != nil && s.guilty {
-			return fmt.Errorf("wrapped: %w", inbox.Guilty(i, err))
+			return fmt.Errorf("wrapped: %w", inbox.FailMessage(i, err))
 		}
 		if err != nil {
 			return err
@@ -216,11 +216,11 @@ func (s *stream[TTx]) run(t *testing.T, seed uint64, open opening[TTx]) []string
 	s.begun, s.runs, s.waiting = s.w.clock(), map[string]int{}, map[TTx]bool{}
 	s.turns = deliveries(s.w, seed)
 	in := inbox.New(s.on.db, s.w.bus, "stock", &inbox.Options{Now: s.w.clock, Workers: 1, Batch: s.batch,
-		// Uncharged is long, because retries of lasting failures depend on the time that handlers took.
+		// OutageRetryTime is long, because retries of lasting failures depend on the time that handlers took.
 		Retry: inbox.Retry{Attempts: 4, InitialInterval: pause / 2, MaxInterval: pause / 2,
-			Uncharged: 1000 * time.Hour},
+			OutageRetryTime: 1000 * time.Hour},
 		Dead:     inbox.Dead{FreeKey: seed%2 == 0},
-		Identity: inbox.Identity{Again: func(m skald.Message) bool { return len(m.Data)%2 == 0 }},
+		Identity: inbox.Identity{Repeat: func(m skald.Message) bool { return len(m.Data)%2 == 0 }},
 		Logger:   slog.New(slog.DiscardHandler)})
 	inbox.OnResult(in, said, s.effect)
 	if s.many {
@@ -324,7 +324,7 @@ func costsOneRun[TTx comparable](t *testing.T, many bool, open opening[TTx]) {
 		inbox.OnBatch(in, said, func(ctx context.Context, tx TTx, ms []skald.Received[string]) error {
 			for i, m := range ms {
 				if err := one(ctx, tx, m); err != nil {
-					return inbox.Guilty(i, err)
+					return inbox.FailMessage(i, err)
 				}
 			}
 			return nil
@@ -422,7 +422,7 @@ func TestBatchOfSeveralTypes(t *testing.T) {
 				return err
 			}
 			if string(m.Data) == `"5"` {
-				return inbox.Guilty(i, errors.New("no"))
+				return inbox.FailMessage(i, errors.New("no"))
 			}
 		}
 		return nil

@@ -149,7 +149,7 @@ func TestBreakerUnderRun(t *testing.T) {
 func TestMalformedMessagesDoNotStopTheConsumer(t *testing.T) {
 	w := newWorld(t, 1)
 	var log bytes.Buffer
-	in := w.inbox(&inbox.Options{Now: w.clock, Limits: inbox.Limits{Held: 20, ParkedRows: 10},
+	in := w.inbox(&inbox.Options{Now: w.clock, Limits: inbox.Limits{Unacknowledged: 20, ParkedRows: 10},
 		Breaker: inbox.Breaker{Least: 10}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, keep)
 	for n := range 400 {
 		m := w.message("", "")

@@ -68,7 +68,7 @@ func UndoCallOn[TTx, T, TReq, TOut any](s *Step[TTx, T], e skald.Event[T], c cal
 	k, drafts, p := store.Kind{Topic: e.Topic, Type: e.Type}, draftsOf(e, replyOf(opts)), bind(s.in, e, c)
 	withReply := func(ctx context.Context, m skald.Message, r Result, err error) (Result, error) {
 		if err == nil {
-			r.Say, err = drafts(ctx, m, store.StepDone)
+			r.Publish, err = drafts(ctx, m, store.StepDone)
 		}
 		return r, err
 	}
@@ -82,5 +82,5 @@ func UndoCallOn[TTx, T, TReq, TOut any](s *Step[TTx, T], e skald.Event[T], c cal
 		return withReply(ctx, m, r, err)
 	}
 	s.in.handleCall(k, with)
-	s.in.exec.Course(k, exec.Course{State: store.StepUndone, Of: stepOf(e, s.of), Say: drafts})
+	s.in.exec.Course(k, exec.Course{State: store.StepUndone, Of: stepOf(e, s.of), Publish: drafts})
 }

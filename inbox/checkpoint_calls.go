@@ -89,6 +89,6 @@ func (in *Inbox[TTx]) skip(e *partition.Entry) {
 		return
 	}
 	if others {
-		in.announce.Left(k)
+		in.announce.ForOtherBuild(k)
 	}
 }

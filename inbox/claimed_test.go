@@ -80,7 +80,7 @@ func (r *recovery) over(bus *membroker.Broker, many bool) *inbox.Inbox[tx] {
 		inbox.OnBatch(in, said, func(ctx context.Context, t tx, ms []skald.Received[string]) error {
 			for i, m := range ms {
 				if err := r.handle(ctx, t, m); err != nil {
-					return inbox.Guilty(i, err)
+					return inbox.FailMessage(i, err)
 				}
 			}
 			return nil

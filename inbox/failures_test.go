@@ -64,7 +64,7 @@ func TestStoredMessageIsNeverTooOld(t *testing.T) {
 	w := newWorld(t, 1)
 	bad := true
 	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Age: 1000 * time.Hour},
-		Retention: inbox.Retention{Window: inbox.Window{Short: true}}},
+		Retention: inbox.Retention{Window: inbox.Window{AllowShort: true}}},
 		func(ctx context.Context, tx tx, m skald.Received[string]) error {
 			switch {
 			case bad && m.Value == "dead":

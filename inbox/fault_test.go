@@ -87,7 +87,7 @@ func whoseFault[TTx comparable](t *testing.T, opened opening[TTx]) {
 				t.Errorf("charged: %v, kept %+v", charged, kept)
 			}
 			if !c.charged && (h.Unacknowledged != 0 || len(h.Stuck) != 1 ||
-				!h.Stuck[0].Uncharged || !strings.Contains(h.Stuck[0].Error, "refused")) {
+				!h.Stuck[0].Uncounted || !strings.Contains(h.Stuck[0].Error, "refused")) {
 				t.Errorf("%+v", h)
 			}
 			if lists := g.lists(t); lists["list"] != "" {
@@ -241,7 +241,7 @@ func TestUnknownErrorsAreLoggedAndListed(t *testing.T) {
 	if h.Ready || !strings.Contains(h.Why, "m-1 of partition") || !strings.Contains(h.Why, "2704") {
 		t.Errorf("ready %v, why %q", h.Ready, h.Why)
 	}
-	if len(h.Stuck) != 1 || !h.Stuck[0].Uncharged || h.Stuck[0].ID != "m-1" ||
+	if len(h.Stuck) != 1 || !h.Stuck[0].Uncounted || h.Stuck[0].ID != "m-1" ||
 		!strings.Contains(h.Stuck[0].Error, "2704") || !strings.Contains(h.Stuck[0].Error, "declined") {
 		t.Errorf("%+v", h)
 	}
@@ -300,7 +300,7 @@ func TestMessageThatCannotBeParkedBecomesADeadLetter(t *testing.T) {
 			bad := true
 			in := w.over(&odd{Driver: w.db, keeps: true, refuses: c.refuses},
 				&inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler),
-					Limits: inbox.Limits{Held: 3}, Dead: inbox.Dead{Topic: "dead"}},
+					Limits: inbox.Limits{Unacknowledged: 3}, Dead: inbox.Dead{Topic: "dead"}},
 				func(ctx context.Context, tx tx, m skald.Received[string]) error {
 					if bad && m.Value == "1" {
 						return errors.New("declined")
@@ -378,7 +378,7 @@ func TestOutageOfAProvider(t *testing.T) {
 		asked < 12 {
 		t.Fatalf("asked %d times, kept %+v", asked, k)
 	}
-	if s := in.Health().Stuck; len(s) != 1 || !s[0].Uncharged {
+	if s := in.Health().Stuck; len(s) != 1 || !s[0].Uncounted {
 		t.Errorf("%+v", s)
 	}
 	away = false
@@ -488,7 +488,7 @@ func TestHandlerThatIgnoresItsContextIsListed(t *testing.T) {
 		w.publish(w.message("k", "1"))
 		stop := run(t, in)
 		untilFor(t, time.Minute, "it is listed", func() bool { return len(in.Health().Stuck) == 1 })
-		if s := in.Health().Stuck[0]; s.ID != "m-1" || !s.Uncharged ||
+		if s := in.Health().Stuck[0]; s.ID != "m-1" || !s.Uncounted ||
 			!strings.Contains(s.Error, "context ended") {
 			t.Errorf("%+v", s)
 		}

@@ -51,8 +51,8 @@ func TestTypeThatOnlyANewerBuildHandlesIsLeftToIt(t *testing.T) {
 	w.expect("k", "1")
 	w.expect("l", "4")
 	h := older.Health()
-	if h.Received != 5 || h.Skipped != 0 || h.Left != 2 || h.Failures != 0 || h.Unacknowledged != 0 ||
-		len(w.kept()) != 3 {
+	if h.Received != 5 || h.Skipped != 0 || h.ForOtherBuilds != 2 || h.Failures != 0 ||
+		h.Unacknowledged != 0 || len(w.kept()) != 3 {
 		t.Errorf("the old build: %+v; kept %+v", h, w.kept())
 	}
 	for _, p := range w.kept() {
@@ -112,8 +112,8 @@ func TestTypeWithoutAHandlerIsSkipped(t *testing.T) {
 	w.publish(w.renamed("k", "1"), w.message("k", "2"))
 	w.quiet(older)
 	w.expect("k", "2")
-	if h := older.Health(); h.Skipped != 1 || h.Left != 0 || h.Unacknowledged != 0 || len(w.kept()) != 0 ||
-		len(w.db.Marks()) != 1 {
+	if h := older.Health(); h.Skipped != 1 || h.ForOtherBuilds != 0 || h.Unacknowledged != 0 ||
+		len(w.kept()) != 0 || len(w.db.Marks()) != 1 {
 		t.Errorf("%+v; kept %+v", h, w.kept())
 	}
 }

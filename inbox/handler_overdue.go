@@ -23,7 +23,7 @@ func (in *Inbox[TTx]) stuckInHandlers() (out []Stuck) {
 			why += fmt.Sprintf("; %d more messages are in the same call", n)
 		}
 		out = append(out, Stuck{Topic: e.Topic, Partition: e.Partition, Position: e.Position, ID: e.ID,
-			Type: e.Type, Attempts: e.Again + 1, Since: o.Begun, Uncharged: true, Error: why})
+			Type: e.Type, Attempts: e.Again + 1, Since: o.Begun, Uncounted: true, Error: why})
 	}
 	return bySince(out)
 }

@@ -32,9 +32,9 @@ type ResultHandler[TTx any] func(ctx context.Context, tx TTx, m skald.Message) (
 
 // Result is the answer of a handler.
 type Result struct {
-	Code  int32         // of your choice
-	Value any           // encoded once, by Options.Codec, to at most 64 KiB. Nil: none
-	Say   []skald.Draft // published through the outbox, after the drafts that the handler wrote itself
+	Code    int32         // of your choice
+	Value   any           // encoded once, by Options.Codec, to at most 64 KiB. Nil: none
+	Publish []skald.Draft // published through the outbox, after the drafts that the handler wrote itself
 }
 
 // On registers h as the handler of the event e. The inbox skips types of the same topic without a handler,
@@ -91,11 +91,11 @@ func (in *Inbox[TTx]) HandleResult(topic, typ string, h ResultHandler[TTx]) {
 }
 
 // BatchHandler handles several messages together inside tx, which the inbox commits: with one INSERT, for
-// example. Messages of one key are in order. Nil means that all are handled. Guilty identifies the message
-// that failed, with an error as from a Handler. The inbox then handles that message alone, in order, and the
-// others again without it. After any other error the inbox halves the batch until it finds the message. After
-// a handler ignored the end of its context, the inbox tries each message alone. Write the drafts caused by a
-// message with skald.WithCause(ctx, m).
+// example. Messages of one key are in order. Nil means that all are handled. FailMessage identifies the
+// message that failed, with an error as from a Handler. The inbox then handles that message alone, in order,
+// and the others again without it. After any other error the inbox halves the batch until it finds the
+// message. After a handler ignored the end of its context, the inbox tries each message alone. Write the
+// drafts caused by a message with skald.WithCause(ctx, m).
 type BatchHandler[TTx any] func(ctx context.Context, tx TTx, ms []skald.Message) error
 
 // OnBatch registers h as the handler of the event e, for up to Options.Batch messages at a time.
@@ -106,7 +106,7 @@ func OnBatch[TTx, T any](in *Inbox[TTx], e skald.Event[T],
 		for i, m := range ms {
 			var err error
 			if all[i], err = decode(ctx, e, m); err != nil {
-				return Guilty(i, err)
+				return FailMessage(i, err)
 			}
 		}
 		return h(ctx, tx, all)
@@ -118,7 +118,7 @@ func OnBatch[TTx, T any](in *Inbox[TTx], e skald.Event[T],
 func (in *Inbox[TTx]) HandleBatch(topic string, h BatchHandler[TTx], types ...string) {
 	many := exec.BatchHandler[TTx](func(ctx context.Context, tx TTx, ms []skald.Message) (int, error) {
 		err := h(ctx, tx, ms)
-		if g := (*GuiltyError)(nil); errors.As(err, &g) {
+		if g := (*MessageError)(nil); errors.As(err, &g) {
 			return g.Index, err
 		}
 		return -1, err
@@ -126,7 +126,7 @@ func (in *Inbox[TTx]) HandleBatch(topic string, h BatchHandler[TTx], types ...st
 	for _, typ := range types {
 		in.Handle(topic, typ, func(ctx context.Context, tx TTx, m skald.Message) error {
 			err := h(ctx, tx, []skald.Message{m})
-			if g := (*GuiltyError)(nil); errors.As(err, &g) {
+			if g := (*MessageError)(nil); errors.As(err, &g) {
 				return g.Err
 			}
 			return err
@@ -135,18 +135,20 @@ func (in *Inbox[TTx]) HandleBatch(topic string, h BatchHandler[TTx], types ...st
 	}
 }
 
-// GuiltyError is the error that Guilty returns. The inbox also finds it if it is wrapped.
-type GuiltyError struct {
+// MessageError is the error that FailMessage returns. The inbox also finds it if it is wrapped.
+type MessageError struct {
 	Index int
 	Err   error
 }
 
-func (e *GuiltyError) Error() string { return fmt.Sprintf("message %d of a batch: %v", e.Index, e.Err) }
-func (e *GuiltyError) Unwrap() error { return e.Err }
+func (e *MessageError) Error() string {
+	return fmt.Sprintf("message %d of a batch: %v", e.Index, e.Err)
+}
+func (e *MessageError) Unwrap() error { return e.Err }
 
-// Guilty returns an error of a BatchHandler for the message with this index. Err is an error as from a
+// FailMessage returns an error of a BatchHandler for the message with this index. Err is an error as from a
 // Handler, for example skald.Reject.
-func Guilty(index int, err error) error { return &GuiltyError{Index: index, Err: err} }
+func FailMessage(index int, err error) error { return &MessageError{Index: index, Err: err} }
 
 // Fence returns the fencing token of an entity that Options.Transaction.Entities names, or 0 if the entity is
 // not locked. The token is the version of the entity in the handler's transaction; it only grows. Store it
@@ -157,11 +159,11 @@ func Fence(ctx context.Context, space, key string) int64 {
 	return exec.Fence(ctx, space, key)
 }
 
-// Known records a message in a deduplication table of your own, and returns true if the message was there
-// before. It must do both in one statement that waits for other transactions: INSERT … ON CONFLICT DO
+// LegacyDedupFunc records a message in a deduplication table of your own, and returns true if the message was
+// there before. It must do both in one statement that waits for other transactions: INSERT … ON CONFLICT DO
 // NOTHING, where known is true if nothing was inserted. With a SELECT before the INSERT, two transactions can
 // both handle the message. Id is the result of Options.Identity.Of.
-type Known[TTx any] func(ctx context.Context, tx TTx, id store.Identity,
+type LegacyDedupFunc[TTx any] func(ctx context.Context, tx TTx, id store.Identity,
 	m skald.Message) (known bool, err error)
 
 // LegacyDedup keeps a deduplication table of your own up to date, in addition to the marks. Use it while
@@ -172,7 +174,9 @@ type Known[TTx any] func(ctx context.Context, tx TTx, id store.Identity,
 // rejection are committed together. If the message fails, neither table has it. An error of known counts as
 // an error of the handler. The inbox ignores Options.Batch, and handles messages one by one. It does not call
 // known for a message that was admitted from quarantine although another message has its identity.
-func (in *Inbox[TTx]) LegacyDedup(known Known[TTx]) { in.exec.Beside(exec.Known[TTx](known)) }
+func (in *Inbox[TTx]) LegacyDedup(known LegacyDedupFunc[TTx]) {
+	in.exec.Beside(exec.LegacyDedupFunc[TTx](known))
+}
 
 // registered has the callers that registered the handlers of an Inbox.
 type registered struct {

@@ -48,8 +48,8 @@ type Health struct {
 	Conflicts, TooOld int64 // put into quarantine
 	// Cached counts those of Duplicates that Options.Cache.Finished had.
 	Cached int64
-	// Left counts messages that are parked for a build with a handler for their type.
-	Left int64
+	// ForOtherBuilds counts messages that are parked for a build with a handler for their type.
+	ForOtherBuilds int64
 	// Parkings counts parked messages: behind others, for later, or after a failure.
 	Parkings int64
 	// UnknownSettled counts external calls with an outcome that was unknown for a while.
@@ -70,9 +70,9 @@ type Stuck struct {
 	Attempts         int
 	Since            time.Time
 	Error            string
-	// Uncharged reports that its failures do not count yet, because they are temporary (Retry.Uncharged) or
-	// the store refuses to park it.
-	Uncharged bool
+	// Uncounted reports that its failures do not count yet, because they are temporary
+	// (Retry.OutageRetryTime) or the store refuses to park it.
+	Uncounted bool
 }
 
 func (s Stuck) String() string {
@@ -213,7 +213,7 @@ func stuckOf(ps []store.Parked) []Stuck {
 		reason, _, _ := strings.Cut(p.Last.Why, "\n")
 		out = append(out, Stuck{Topic: p.Message.Topic, Partition: p.Partition, Position: p.Position,
 			ID: p.ID, Type: p.Message.Type,
-			Attempts: p.Attempts, Since: p.First.At, Error: reason, Uncharged: p.Attempts == 0})
+			Attempts: p.Attempts, Since: p.First.At, Error: reason, Uncounted: p.Attempts == 0})
 	}
 	return out
 }
@@ -226,9 +226,9 @@ func bySince(all []Stuck) []Stuck {
 	return all
 }
 
-// Quiet reports whether each received delivery is acknowledged: it is finished or in the store. It is for
+// Idle reports whether each received delivery is acknowledged: it is finished or in the store. It is for
 // callers of Step, which may do nothing while a delivery waits for another transaction or the database.
-func (in *Inbox[TTx]) Quiet(context.Context) (bool, error) {
+func (in *Inbox[TTx]) Idle(context.Context) (bool, error) {
 	return in.Health().Unacknowledged == 0, nil
 }
 
@@ -244,9 +244,9 @@ func (in *Inbox[TTx]) Backlog(ctx context.Context) (store.Backlog, error) {
 	return b, err
 }
 
-// Kept returns the first parked messages and dead letters of this consumer, at most limit, without their
+// Stored returns the first parked messages and dead letters of this consumer, at most limit, without their
 // payloads.
-func (in *Inbox[TTx]) Kept(ctx context.Context, limit int) ([]store.Parked, error) {
+func (in *Inbox[TTx]) Stored(ctx context.Context, limit int) ([]store.Parked, error) {
 	return store.ListKept(ctx, in.db, store.Sought{Consumer: in.group, Bare: true, Limit: limit})
 }
 
@@ -254,7 +254,7 @@ func (in *Inbox[TTx]) Kept(ctx context.Context, limit int) ([]store.Parked, erro
 func (in *Inbox[TTx]) uncharged() (out []Stuck) {
 	for _, m := range in.delays.Lasting(in.o.Now()) {
 		out = append(out, Stuck{Topic: m.Topic, Partition: m.Partition, Position: m.Position, ID: m.ID,
-			Type: m.Type, Attempts: m.Attempts, Since: m.Since, Error: m.Error, Uncharged: true})
+			Type: m.Type, Attempts: m.Attempts, Since: m.Since, Error: m.Error, Uncounted: true})
 	}
 	return bySince(out)
 }

@@ -406,10 +406,10 @@ func TestResults(t *testing.T) {
 	type answer struct{ Left int }
 	placed := skald.Event[string]{Topic: "stock", Type: "reserved"}
 	in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Now: w.clock,
-		Identity: inbox.Identity{Again: func(m skald.Message) bool { return string(m.Key) != "silent" }}})
+		Identity: inbox.Identity{Repeat: func(m skald.Message) bool { return string(m.Key) != "silent" }}})
 	inbox.OnResult(in, said, func(_ context.Context, tx tx, m skald.Received[string]) (inbox.Result, error) {
 		r := inbox.Result{Code: 201, Value: answer{7},
-			Say: []skald.Draft{placed.New("k", m.Value), placed.New("k", "and more")}}
+			Publish: []skald.Draft{placed.New("k", m.Value), placed.New("k", "and more")}}
 		if m.Value == "no" {
 			return inbox.Result{Code: 409, Value: answer{0}},
 				skald.Reject(errors.New("out of stock"), placed.New("k", "short"))

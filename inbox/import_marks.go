@@ -25,9 +25,9 @@ type Finished struct {
 
 // Imported counts imported messages.
 type Imported struct {
-	New    int // marks that the import wrote
-	Known  int // marks that existed before
-	TooOld int // messages older than the retention of marks: a duplicate goes into quarantine
+	New      int // marks that the import wrote
+	Existing int // marks that existed before
+	TooOld   int // messages older than the retention of marks: a duplicate goes into quarantine
 }
 
 // Import marks messages as finished by consumer, without handling them. Call it before the first inbox reads
@@ -54,7 +54,7 @@ func marks[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, wh
 	send := func() error {
 		audit := store.Audit{Author: who, Reason: why, Action: "import marks", Consumer: consumer}
 		if err := importBatch(ctx, db, batch, audit, &done); err != nil {
-			return fmt.Errorf("import marks, after %d: %w", done.New+done.Known+done.TooOld, err)
+			return fmt.Errorf("import marks, after %d: %w", done.New+done.Existing+done.TooOld, err)
 		}
 		batch = batch[:0]
 		clear(has)
@@ -71,7 +71,7 @@ func marks[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, wh
 				"import marks: the Keep of %.200q is %v: give a time above 0, or 0 for the retention of marks",
 				f.ID, f.Keep)
 		case has[f.Identity]:
-			done.Known++
+			done.Existing++
 			continue
 		}
 		if f.Answer != nil {
@@ -107,9 +107,9 @@ func importBatch[TTx any](ctx context.Context, db store.Driver[TTx], batch []Fin
 			fresh = append(fresh, batch[i])
 		}
 	}
-	did := Imported{Known: len(seen) - len(fresh)}
+	did := Imported{Existing: len(seen) - len(fresh)}
 	if batch = fresh; len(batch) == 0 {
-		done.Known += did.Known
+		done.Existing += did.Existing
 		return nil
 	}
 	marks := make([]store.Mark, len(batch))
@@ -135,7 +135,7 @@ func importBatch[TTx any](ctx context.Context, db store.Driver[TTx], batch []Fin
 		case store.TooOld:
 			did.TooOld++
 		default:
-			did.Known++
+			did.Existing++
 		}
 	}
 	if did.New == 0 {
@@ -143,6 +143,8 @@ func importBatch[TTx any](ctx context.Context, db store.Driver[TTx], batch []Fin
 	} else if err := unit.Commit(ctx, writes...); err != nil {
 		return err
 	}
-	done.New, done.Known, done.TooOld = done.New+did.New, done.Known+did.Known, done.TooOld+did.TooOld
+	done.New += did.New
+	done.Existing += did.Existing
+	done.TooOld += did.TooOld
 	return nil
 }

@@ -34,8 +34,8 @@ func TestImportAgain(t *testing.T) {
 		want Imported
 	}{
 		{mostImported + 1, errors.New("no more"), Imported{New: mostImported}},
-		{mostImported + 1, nil, Imported{New: 1, Known: mostImported}},
-		{mostImported + 3, nil, Imported{New: 2, Known: mostImported + 1}},
+		{mostImported + 1, nil, Imported{New: 1, Existing: mostImported}},
+		{mostImported + 3, nil, Imported{New: 2, Existing: mostImported + 1}},
 	} {
 		got, err := marks(t.Context(), db, "stock", "ann", "moves here", importedSome(c.n, c.err))
 		if got != c.want || (err != nil) != (c.err != nil) {

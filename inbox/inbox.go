@@ -111,7 +111,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		tel: telemetry.NewInbox(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}, group),
 		retry: failure.Retry{InitialInterval: d.Retry.InitialInterval, MaxInterval: d.Retry.MaxInterval,
 			Attempts: d.Retry.Attempts,
-			Age:      d.Retry.Age, Uncharged: d.Retry.Uncharged},
+			Age:      d.Retry.Age, OutageRetryTime: d.Retry.OutageRetryTime},
 		membership: membership{session: rand.Text(), outage: newOutage(log)},
 		selection: selection[TTx]{retries: newRetries(d.Workers), breaker: newBreaker(d.Breaker),
 			orders: newOrders(group, log)},
@@ -151,7 +151,7 @@ func (in *Inbox[TTx]) execConfig() exec.Config {
 		FreeKey: o.Dead.FreeKey, Rejections: o.Dead.Rejections, RejectionsHold: o.Dead.RejectionsHold,
 
 		Fingerprint: o.Identity.Fingerprint, Without: o.Identity.Attempt.without,
-		Earlier: o.Identity.Attempt.Count, Again: o.Identity.Again, Ahead: o.Cache.InProgress,
+		Earlier: o.Identity.Attempt.Count, Repeat: o.Identity.Repeat, Ahead: o.Cache.InProgress,
 		Host: o.Instance.Host, Version: o.Instance.Version,
 	}
 }

@@ -303,7 +303,7 @@ func TestPayloadThatCannotBeReadIsMalformedInEachForm(t *testing.T) {
 func TestFullPartitionPausesAtTheBrokerAndResumes(t *testing.T) {
 	w := newWorld(t, 1)
 	bad := true
-	in := w.inbox(&inbox.Options{Now: w.clock, Limits: inbox.Limits{Held: 10}},
+	in := w.inbox(&inbox.Options{Now: w.clock, Limits: inbox.Limits{Unacknowledged: 10}},
 		func(ctx context.Context, tx tx, m skald.Received[string]) error {
 			if bad && string(m.Key) == "k" {
 				return skald.Outage(errors.New("a service is away"))

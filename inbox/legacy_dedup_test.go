@@ -449,7 +449,7 @@ func TestImport(t *testing.T) {
 	}
 	ids = append(ids, ids[0], ids[1199]) // one with a mark, one twice in a batch
 	did, err := inbox.Import(t.Context(), w.db, "stock", "ann", "cut-over", finished(ids...))
-	if err != nil || did != (inbox.Imported{New: 700, Known: 502}) {
+	if err != nil || did != (inbox.Imported{New: 700, Existing: 502}) {
 		t.Errorf("%+v, %v", did, err)
 	}
 	if did, err = inbox.Import(t.Context(), w.db, "stock", "ann", "cut-over", finished(ids...)); err != nil ||

@@ -153,7 +153,7 @@ func testBelowTransaction(t *testing.T, many bool) {
 		inbox.OnBatch(in, said, func(ctx context.Context, own pgx.Tx, ms []skald.Received[string]) error {
 			for i, m := range ms {
 				if err := one(ctx, own, m); err != nil {
-					return inbox.Guilty(i, err)
+					return inbox.FailMessage(i, err)
 				}
 			}
 			return nil

@@ -29,19 +29,19 @@ type markNeeds struct {
 
 	// Outbox and the following fields are those of Window.
 	Outbox, Broker, Saga, Dead time.Duration
-	Short                      bool
+	AllowShort                 bool
 }
 
 // Compare returns an error if marks are not kept for as long as they are needed. With Short it logs a warning
 // instead.
 func (n *markNeeds) Compare(ctx context.Context, w retention.Window) error {
 	broken := w.Broken()
-	if len(broken) > 0 && !n.Short {
+	if len(broken) > 0 && !n.AllowShort {
 		err := broken[0]
 		for _, more := range broken[1:] {
 			err = fmt.Errorf("%w; %w", err, more)
 		}
-		return fmt.Errorf("%w; to start anyway: inbox.Options.Retention.Window.Short", err)
+		return fmt.Errorf("%w; to start anyway: inbox.Options.Retention.Window.AllowShort", err)
 	}
 	for _, err := range broken {
 		n.Log.WarnContext(ctx, "inbox: marks are kept too briefly", "error", err)
@@ -132,9 +132,9 @@ type Window struct {
 	// Dead is how long after it was written a dead letter may come from outside the store, for example from a
 	// dead letter topic. Dead letters in the store need no mark. Default 0: none comes.
 	Dead time.Duration
-	// Short starts the consumer even if marks are kept for a shorter time. A later message is put into
+	// AllowShort starts the consumer even if marks are kept for a shorter time. A later message is put into
 	// quarantine as too old or, if its id contains no time, handled again. Default: it does not start.
-	Short bool
+	AllowShort bool
 }
 
 // checkWindow compares how long marks are kept with how long they are needed.
@@ -142,7 +142,7 @@ func (in *Inbox[TTx]) checkWindow(ctx context.Context) error {
 	o := in.o.Retention.Window
 	needs := markNeeds{Topics: in.topics, DB: in.db, Bus: in.bus, Keep: in.o.Retention.Keep,
 		Age: in.o.Retry.Age, Log: in.o.Logger.With("consumer", in.group),
-		Outbox: o.Outbox, Broker: o.Broker, Saga: o.Saga, Dead: o.Dead, Short: o.Short}
+		Outbox: o.Outbox, Broker: o.Broker, Saga: o.Saga, Dead: o.Dead, AllowShort: o.AllowShort}
 	w, err := needs.Window(ctx)
 	if err != nil {
 		return err

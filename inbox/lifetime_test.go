@@ -37,7 +37,7 @@ func TestMarksHaveToOutliveTheBroker(t *testing.T) {
 		n := markNeeds{Topics: []string{"orders"}, DB: memstore.New(nil), Bus: weekly{},
 			Keep: &store.Retention{Outbox: time.Hour, Marks: c.marks},
 			Age:  time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil)), Outbox: time.Minute,
-			Broker: c.broker, Short: c.short}
+			Broker: c.broker, AllowShort: c.short}
 		w, err := n.Window(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -179,8 +179,8 @@ func (a *announcer[TTx]) Renamed(ctx context.Context) {
 		"if it is one of them under a new name, stop it now and use the old name again: its marks have that name. To rename it: skald consumer rename OLD NEW --reason WHY, while no process runs")
 }
 
-// Left logs that the messages of a type are parked for another build, which handles it.
-func (a *announcer[TTx]) Left(k store.Kind) {
+// ForOtherBuild logs that the messages of a type are parked for another build, which handles it.
+func (a *announcer[TTx]) ForOtherBuild(k store.Kind) {
 	if a.left[k] {
 		return
 	}

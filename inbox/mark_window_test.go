@@ -81,7 +81,7 @@ func TestWindowIsCheckedAtTheStart(t *testing.T) {
 			"31 days, in which a dead letter", ""},
 		"all the same": {nil, store.Retention{},
 			inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Dead: 31 * days, Saga: 40 * days,
-				Short: true}}},
+				AllowShort: true}}},
 			"", "marks are kept too briefly"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestWindowIsCheckedAtTheStart(t *testing.T) {
 					!store.Incurable(err) || !strings.Contains(err.Error(), c.want)) {
 					t.Errorf("it ends with %v, want %q", err, c.want)
 				}
-				if err != nil && (!strings.Contains(err.Error(), "Window.Short") ||
+				if err != nil && (!strings.Contains(err.Error(), "Window.AllowShort") ||
 					strings.Contains(err.Error(), "\n")) {
 					t.Errorf("it says %q", err)
 				}

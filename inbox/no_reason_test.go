@@ -70,7 +70,7 @@ func refusesSecond(err error) func(context.Context, tx, []skald.Received[string]
 	return func(_ context.Context, tx tx, ms []skald.Received[string]) error {
 		for i, m := range ms {
 			if m.Value == "no" {
-				return inbox.Guilty(i, err)
+				return inbox.FailMessage(i, err)
 			}
 			if bad := note(tx, string(m.Key), m.Value); bad != nil {
 				return bad

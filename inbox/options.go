@@ -87,9 +87,9 @@ type Timeouts struct {
 
 // Limits bound the messages in memory and the parked messages. At a limit partitions pause at the broker.
 type Limits struct {
-	// Held is how many unacknowledged deliveries a partition may have. Default 10,000. At 16 MiB of them it
-	// pauses in any case.
-	Held int
+	// Unacknowledged is how many unacknowledged deliveries a partition may have. Default 10,000. At 16 MiB of
+	// them it pauses in any case.
+	Unacknowledged int
 	// Bytes bounds the unacknowledged messages of all partitions together. Claimed messages may take half as
 	// much in addition. Messages in the buffers of the broker's client do not count. Default 64 MiB, at least
 	// 8 MiB.
@@ -117,11 +117,11 @@ type Retry struct {
 	// becomes one in any case. Defaults 25, which takes about an hour, and 24 h.
 	Attempts int
 	Age      time.Duration
-	// Uncharged is how long temporary failures do not count towards Attempts: skald.Outage, a deadlock or a
-	// serialization failure (40P01, 40001), an unavailable lock (55P03), a cancelled statement or transaction
-	// (57014, 25P04), and a handler's own context that ends during a statement. The time begins with the
-	// first of them, or when the database is back. Then they count. Default 10 min.
-	Uncharged time.Duration
+	// OutageRetryTime is how long temporary failures do not count towards Attempts: skald.Outage, a deadlock
+	// or a serialization failure (40P01, 40001), an unavailable lock (55P03), a cancelled statement or
+	// transaction (57014, 25P04), and a handler's own context that ends during a statement. The time begins
+	// with the first of them, or when the database is back. Then they count. Default 10 min.
+	OutageRetryTime time.Duration
 	// Crashes is how often a message may crash its process while it runs alone. Then it becomes a dead
 	// letter. The inbox runs a message alone if a process died while it had the message. Default 3.
 	Crashes int
@@ -167,10 +167,10 @@ type Identity struct {
 	// bytes is put into quarantine. Nil bytes: nothing is compared. Default: type and payload, without the
 	// field that AttemptByField reads.
 	Fingerprint func(skald.Message) []byte
-	// Again selects messages with answers that are sent again for each duplicate, under the same ids: the
-	// drafts of Result.Say and of a rejection. Again must have returned true for the first message, too.
+	// Repeat selects messages with answers that are sent again for each duplicate, under the same ids: the
+	// drafts of Result.Publish and of a rejection. Repeat must have returned true for the first message, too.
 	// Default: none.
-	Again func(skald.Message) bool
+	Repeat func(skald.Message) bool
 }
 
 // Cache saves database queries. The inbox is correct without it, too.
@@ -234,7 +234,7 @@ func (o *Options) fault() error {
 		{"Timeouts.Handle", int64(o.Timeouts.Handle)},
 		{"Timeouts.Wait", int64(o.Timeouts.Wait)},
 		{"Timeouts.Drain", int64(o.Timeouts.Drain)},
-		{"Limits.Held", int64(o.Limits.Held)},
+		{"Limits.Unacknowledged", int64(o.Limits.Unacknowledged)},
 		{"Limits.Record", int64(o.Limits.Record)},
 		{"Limits.ParkedRows", o.Limits.ParkedRows},
 		{"Limits.ParkedBytes", o.Limits.ParkedBytes},
@@ -243,7 +243,7 @@ func (o *Options) fault() error {
 		{"Retry.InitialInterval", int64(o.Retry.InitialInterval)},
 		{"Retry.MaxInterval", int64(o.Retry.MaxInterval)},
 		{"Retry.Age", int64(o.Retry.Age)},
-		{"Retry.Uncharged", int64(o.Retry.Uncharged)},
+		{"Retry.OutageRetryTime", int64(o.Retry.OutageRetryTime)},
 	} {
 		if n.value < 0 {
 			return fmt.Errorf("inbox.Options.%s is below zero: give more, or leave it out for the default",
@@ -268,7 +268,7 @@ func (t *Timeouts) orDefaults() {
 }
 
 func (l *Limits) orDefaults() {
-	l.Held = cmp.Or(l.Held, 10_000)
+	l.Unacknowledged = cmp.Or(l.Unacknowledged, 10_000)
 	l.Bytes = max(cmp.Or(l.Bytes, 64<<20), 8<<20)
 	l.Record = cmp.Or(l.Record, complete.MaxData)
 	l.ParkedRows, l.ParkedBytes = cmp.Or(l.ParkedRows, 100_000), cmp.Or(l.ParkedBytes, 1<<30)
@@ -280,7 +280,7 @@ func (r *Retry) orDefaults() {
 	r.MaxInterval = cmp.Or(r.MaxInterval, 5*time.Minute)
 	r.Attempts = max(1, cmp.Or(r.Attempts, 25))
 	r.Age = cmp.Or(r.Age, 24*time.Hour)
-	r.Uncharged = cmp.Or(r.Uncharged, 10*time.Minute)
+	r.OutageRetryTime = cmp.Or(r.OutageRetryTime, 10*time.Minute)
 	r.Crashes = max(1, cmp.Or(r.Crashes, 3))
 }
 

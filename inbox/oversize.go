@@ -49,7 +49,7 @@ func cutOversized(d *broker.Delivery, most int) {
 // regulate pauses partitions with too many unacknowledged messages, and resumes them at half of the limit. If
 // all partitions together have half of Options.Limits.Bytes, it also pauses each with more than its share.
 func (in *Inbox[TTx]) regulate() {
-	bound := partition.Bound{Held: in.o.Limits.Held, Bytes: in.o.Limits.Bytes / 2}
+	bound := partition.Bound{Unacknowledged: in.o.Limits.Unacknowledged, Bytes: in.o.Limits.Bytes / 2}
 	pause, resume := bound.Apply(in.checkpoints.Partitions)
 	for _, name := range pause {
 		l := in.checkpoints.Partitions[name]

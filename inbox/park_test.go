@@ -197,7 +197,7 @@ func TestEachClassEndsAsItShould(t *testing.T) {
 		}
 	}
 	want := map[string]string{"permanent": "permanent", "unique": "permanent", "panic": "attempts",
-		"version": "parked 0", "outage": "attempts"} // it has lasted for longer than Retry.Uncharged
+		"version": "parked 0", "outage": "attempts"} // it has lasted for longer than Retry.OutageRetryTime
 	if fmt.Sprint(kinds) != fmt.Sprint(want) {
 		t.Errorf("kept as %v, want %v", kinds, want)
 	}

@@ -172,8 +172,8 @@ func (q *queue[TTx]) Settle(e *partition.Entry, wait time.Duration) {
 	q.Soon(q.in.o.Now().Add(wait))
 }
 
-// Unbegun returns the claimed messages that no worker has begun.
-func (q *queue[TTx]) Unbegun() (out []*partition.Entry) {
+// NotBegun returns the claimed messages that no worker has begun.
+func (q *queue[TTx]) NotBegun() (out []*partition.Entry) {
 	for _, c := range slices.Concat(q.in.schedule.Heads(), q.suspects) {
 		if e := c.Queue; len(e) > 0 && e[0].Parked != nil && q.claimed[e[0]] {
 			out = append(out, e[0])
@@ -205,7 +205,7 @@ type looked struct {
 	Claimed     store.Claimed
 	Asked       store.ClaimSize
 	Counted     bool
-	Kept        store.Keeping  // if Counted
+	Stored      store.Keeping  // if Counted
 	Quarantined int64          // if Counted: messages in quarantine
 	Failed      []store.Parked // if Counted: parked messages that failed
 	Err         error
@@ -306,7 +306,7 @@ func (q *queue[TTx]) Look(ctx context.Context, a ask) looked {
 		if l.Err == nil {
 			var s store.Status
 			s, l.Err = q.in.db.Status(ctx, store.StatusQuery{Keeping: q.in.group})
-			l.Kept, l.Quarantined = s.Keeping, s.Quarantined
+			l.Stored, l.Quarantined = s.Keeping, s.Quarantined
 		}
 	}
 	if l.Err != nil {
@@ -334,7 +334,7 @@ func (q *queue[TTx]) Take(l looked) (back []*partition.Entry) {
 	}
 	back = q.claimAll(&l)
 	if l.Counted {
-		q.counted, q.took, q.some = now, l.took, l.Kept.Parked+l.Kept.Dead+l.Quarantined > 0
+		q.counted, q.took, q.some = now, l.took, l.Stored.Parked+l.Stored.Dead+l.Quarantined > 0
 	}
 	return back
 }
@@ -418,12 +418,12 @@ func (q *queue[TTx]) claimAll(l *looked) (back []*partition.Entry) {
 		case inHand(p): // its lease ended before its handler
 			e := &partition.Entry{Parked: p, Call: p.Call, Given: p.Identity, Lease: q.lease()}
 			back, c = append(back, e), nil
-		case partition.Lasting(p, q.in.o.Retry.Uncharged) && !suspected(p) && room <= 0:
+		case partition.Lasting(p, q.in.o.Retry.OutageRetryTime) && !suspected(p) && room <= 0:
 			back, c = append(back, &partition.Entry{Parked: p, Call: p.Call, Given: p.Identity}), nil
 		default:
 			c = q.claim(p, l.began)
 		}
-		if c != nil && partition.Lasting(p, q.in.o.Retry.Uncharged) {
+		if c != nil && partition.Lasting(p, q.in.o.Retry.OutageRetryTime) {
 			room--
 		}
 		if p.Message.Key != nil {
@@ -456,7 +456,7 @@ func suspected(p *store.Parked) bool { return p.Claims > exec.Trusted || p.Crash
 func (q *queue[TTx]) entry(p *store.Parked) *partition.Entry {
 	d := broker.Delivery{Message: p.Message, Partition: p.Partition, Position: p.Position}
 	e := &partition.Entry{Delivery: d, Parked: p, Given: p.Identity}
-	e.Lasting = partition.Lasting(p, q.in.o.Retry.Uncharged)
+	e.Lasting = partition.Lasting(p, q.in.o.Retry.OutageRetryTime)
 	e.Lonely, e.Foreign = q.in.exec.Calls(e.Kind()), !q.in.exec.Handles(e.Kind())
 	q.claimed[e] = true
 	q.in.schedule.Number(e)
@@ -544,7 +544,7 @@ func (in *Inbox[TTx]) applyLook(ctx context.Context, l looked) error {
 	in.putOff(ctx, in.parked.Take(l))
 	if l.Err == nil && l.Counted {
 		in.mu.Lock()
-		in.kept, in.health.Quarantined, in.stuck = l.Kept, l.Quarantined, stuckOf(l.Failed)
+		in.kept, in.health.Quarantined, in.stuck = l.Stored, l.Quarantined, stuckOf(l.Failed)
 		in.mu.Unlock()
 	}
 	return nil
@@ -600,7 +600,7 @@ func (in *Inbox[TTx]) putOff(ctx context.Context, es []*partition.Entry) {
 // ends.
 func (in *Inbox[TTx]) handBack(ctx context.Context) {
 	var back []store.Effect
-	for _, e := range in.parked.Unbegun() {
+	for _, e := range in.parked.NotBegun() {
 		k := in.exec.Parcel(e)
 		k.Claims = e.Parked.Claims - 1 // this claim does not count
 		back = append(back, store.Effect{Park: k})

@@ -81,7 +81,7 @@ func TestPrefetchedMessagesAreDroppedWithTheirClaim(t *testing.T) {
 	if !c.Pass() || !q.DropPrefetched(c) || q.Claimed() != 1 || len(c.Queue) != 0 {
 		t.Errorf("%d are claimed, and %d left in the chain", q.Claimed(), len(c.Queue))
 	}
-	if rest := q.Unbegun(); len(rest) != 1 || rest[0].ID != "3" {
+	if rest := q.NotBegun(); len(rest) != 1 || rest[0].ID != "3" {
 		t.Errorf("not begun are %d", len(rest))
 	}
 }
@@ -93,7 +93,7 @@ func TestSuspectRunsAlone(t *testing.T) {
 	killer := parkedAs("1", "a", false)
 	killer.CrashCount = 1
 	q.Take(looked{Claimed: store.Claimed{Parked: []store.Parked{killer}}})
-	if wait, inHand := q.Suspects(); !wait || inHand || s.Len() != 0 || len(q.Unbegun()) != 1 {
+	if wait, inHand := q.Suspects(); !wait || inHand || s.Len() != 0 || len(q.NotBegun()) != 1 {
 		t.Fatalf("a suspect waits: %v, runs: %v", wait, inHand)
 	}
 	e := q.Suspect()

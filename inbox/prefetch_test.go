@@ -112,7 +112,7 @@ func TestOnlyTheFailedPrefetchedMessageIsCharged(t *testing.T) {
 			inbox.OnBatch(in, said, func(ctx context.Context, t tx, ms []skald.Received[string]) error {
 				for i, m := range ms {
 					if err := one(ctx, t, m); err != nil {
-						return inbox.Guilty(i, err)
+						return inbox.FailMessage(i, err)
 					}
 				}
 				return nil

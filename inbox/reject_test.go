@@ -28,7 +28,7 @@ func TestRejectionIsADeadLetterByOption(t *testing.T) {
 		in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Now: w.clock,
 			Dead:     inbox.Dead{Rejections: true, RejectionsHold: holds, Topic: "dead"},
 			Logger:   slog.New(slog.DiscardHandler),
-			Identity: inbox.Identity{Again: func(skald.Message) bool { return true }}})
+			Identity: inbox.Identity{Repeat: func(skald.Message) bool { return true }}})
 		inbox.OnResult(in, said,
 			func(_ context.Context, tx tx, m skald.Received[string]) (inbox.Result, error) {
 				switch {

@@ -123,11 +123,11 @@ func (f *filter[TTx]) cacheable(e *partition.Entry) (yes bool) {
 	if !e.Readable() || !f.in.exec.HasKey() {
 		return false
 	}
-	if f.in.o.Identity.Again == nil {
+	if f.in.o.Identity.Repeat == nil {
 		return true
 	}
 	_ = failure.Run(func() error {
-		yes = !f.in.o.Identity.Again(e.Message)
+		yes = !f.in.o.Identity.Repeat(e.Message)
 		return nil
 	}) // after a panic, the attempt at the message reports it
 	return yes

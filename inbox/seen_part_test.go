@@ -60,7 +60,7 @@ func seenNewBench(t *testing.T) (*seenBench, *filter[*memstore.Tx]) {
 		l: partition.New("orders/0")}
 	in := New[*memstore.Tx](b, membroker.New(nil), "stock", &Options{Cache: Cache{Finished: b},
 		Logger:   slog.New(slog.DiscardHandler),
-		Identity: Identity{Again: func(m skald.Message) bool { return m.Type == "again" }}})
+		Identity: Identity{Repeat: func(m skald.Message) bool { return m.Type == "again" }}})
 	if err := in.exec.Rekey(t.Context()); err != nil {
 		t.Fatal(err)
 	}

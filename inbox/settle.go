@@ -123,7 +123,7 @@ func (in *Inbox[TTx]) note(ctx context.Context, r exec.Result, now time.Time) {
 	in.count(func(h *Health) {
 		h.add(r.What)
 		if r.Entry.Foreign && r.Entry.Parked == nil && r.What == decide.Queued {
-			h.Left++
+			h.ForOtherBuilds++
 		}
 		if r.Entry.Settled && (r.What == decide.Handled || r.What == decide.Rejected) {
 			h.UnknownSettled++

@@ -112,7 +112,7 @@ func (s *Step[TTx, T]) does(e skald.Event[T], opts []DoOption[T]) {
 		o(&d)
 	}
 	s.in.exec.Course(store.Kind{Topic: e.Topic, Type: e.Type}, exec.Course{State: store.StepDone,
-		Of: stepOf(e, s.of), Say: draftsOf(e, ignoreState(d.barred))})
+		Of: stepOf(e, s.of), Publish: draftsOf(e, ignoreState(d.barred))})
 }
 
 // draftsOf returns a function that builds the drafts for a message without a handler call. They depend on the
@@ -149,12 +149,12 @@ func UndoOn[TTx, T any](s *Step[TTx, T], e skald.Event[T],
 		done, _ := DoneStepOf(ctx) // true: the handler runs only if there is a step to undo
 		r, err := undo(ctx, tx, m, done)
 		if err == nil && reply != nil {
-			r.Say = append(r.Say, reply(m, store.StepDone)...)
+			r.Publish = append(r.Publish, reply(m, store.StepDone)...)
 		}
 		return r, err
 	})
 	s.in.exec.Course(store.Kind{Topic: e.Topic, Type: e.Type}, exec.Course{State: store.StepUndone,
-		Of: stepOf(e, s.of), Say: draftsOf(e, reply)})
+		Of: stepOf(e, s.of), Publish: draftsOf(e, reply)})
 }
 
 func replyOf[T any](opts []UndoOption[T]) func(skald.Received[T], store.StepState) []skald.Draft {

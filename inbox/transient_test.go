@@ -43,8 +43,8 @@ func badKeysCostLittle(t *testing.T, batch int, uncharged time.Duration) {
 	}
 	w := newWorld(t, 4)
 	tries, handled := 0, 0
-	in := w.inbox(&inbox.Options{Now: w.clock, Limits: inbox.Limits{Held: 50}, Batch: batch,
-		Retry: inbox.Retry{Uncharged: uncharged, Attempts: 1000, MaxInterval: 200 * time.Millisecond}},
+	in := w.inbox(&inbox.Options{Now: w.clock, Limits: inbox.Limits{Unacknowledged: 50}, Batch: batch,
+		Retry: inbox.Retry{OutageRetryTime: uncharged, Attempts: 1000, MaxInterval: 200 * time.Millisecond}},
 		func(_ context.Context, _ tx, m skald.Received[string]) error {
 			if m.Value == "bad" {
 				tries++
@@ -83,7 +83,7 @@ func TestOneBadKeyLeavesItsPartition(t *testing.T) {
 	const all = 2000
 	w := newWorld(t, 1)
 	good, handled := 0, 0
-	in := w.inbox(&inbox.Options{Now: w.clock, Workers: 4, Limits: inbox.Limits{Held: 300}},
+	in := w.inbox(&inbox.Options{Now: w.clock, Workers: 4, Limits: inbox.Limits{Unacknowledged: 300}},
 		func(_ context.Context, _ tx, m skald.Received[string]) error {
 			if m.Value == "bad" {
 				return skald.Outage(errService)
@@ -118,7 +118,7 @@ func TestOneBadKeyLeavesItsPartition(t *testing.T) {
 // other.
 func TestTransientFailuresAreChargedAfterABoundedTime(t *testing.T) {
 	w := newWorld(t, 1)
-	o := inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 3, Uncharged: 5 * time.Minute},
+	o := inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 3, OutageRetryTime: 5 * time.Minute},
 		Dead: inbox.Dead{FreeKey: true}}
 	h := func(_ context.Context, tx tx, m skald.Received[string]) error {
 		if m.Value == "bad" {
@@ -138,7 +138,7 @@ func TestTransientFailuresAreChargedAfterABoundedTime(t *testing.T) {
 			k[first].First.At.After(w.clock().Add(-time.Duration(minute)*time.Minute)) {
 			t.Fatalf("after %d minutes: %+v", minute+1, k)
 		}
-		if s := in.Health(); len(s.Stuck) != 1 || !s.Stuck[0].Uncharged || !s.Ready {
+		if s := in.Health(); len(s.Stuck) != 1 || !s.Stuck[0].Uncounted || !s.Ready {
 			t.Errorf("after %d minutes: %+v", minute+1, s)
 		}
 		if err := in.Close(t.Context()); err != nil {
@@ -336,7 +336,7 @@ func stopsNobodyElse(t *testing.T, open opening[pgx.Tx], handle handling) {
 	g := open(w)
 	clock, handled := &ticking{}, atomic.Int64{}
 	in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Now: clock.now,
-		Logger: slog.New(slog.DiscardHandler), Limits: inbox.Limits{Held: 100},
+		Logger: slog.New(slog.DiscardHandler), Limits: inbox.Limits{Unacknowledged: 100},
 		Retry: inbox.Retry{InitialInterval: 5 * time.Millisecond, MaxInterval: 200 * time.Millisecond,
 			Attempts: 2}})
 	handle(in, &handled)
@@ -365,7 +365,7 @@ func stopsNobodyElse(t *testing.T, open opening[pgx.Tx], handle handling) {
 			t.Errorf("%s is charged %d attempts immediately", p.ID, p.Attempts)
 		}
 	}
-	if h := in.Health(); !h.Ready || h.Stopped != "" || !h.Stuck[0].Uncharged || h.Failures == 0 {
+	if h := in.Health(); !h.Ready || h.Stopped != "" || !h.Stuck[0].Uncounted || h.Failures == 0 {
 		t.Errorf("%+v", h)
 	}
 	clock.pass(11 * time.Minute)

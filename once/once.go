@@ -134,7 +134,7 @@ func finish[TTx, R any](ctx context.Context, run *Run[TTx], t *timed,
 
 func refuse[TTx, R any](ctx context.Context, run *Run[TTx], r R, err error,
 	rejected *skald.RejectedError) error {
-	rows, bad := complete.Completer{}.Messages(ctx, rejected.Say)
+	rows, bad := complete.Completer{}.Messages(ctx, rejected.Publish)
 	a := Answer{Rejected: true, Reason: rejected.Err.Error()}
 	if bad == nil && !reflect.ValueOf(&r).Elem().IsZero() {
 		a.Result, bad = Encode(ctx, skald.JSON{}, r)

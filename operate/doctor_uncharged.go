@@ -61,6 +61,6 @@ func (d *Doctor) reportUncharged(consumer string, n int, more bool, oldest store
 		fmt.Sprintf("%s%d messages fail with temporary errors; the oldest, %s, for %v: %s", least, n,
 			shortlog.Shell(oldest.ID), time.Since(oldest.First.At).Round(time.Second),
 			firstLine(oldest.Last.Why)),
-		fmt.Sprintf("repair the cause; skald parked list --consumer %s has the errors. Skald retries these messages within 30 s and charges their attempts after inbox.Retry.Uncharged (10 min unless set)",
+		fmt.Sprintf("repair the cause; skald parked list --consumer %s has the errors. Skald retries these messages within 30 s and charges their attempts after inbox.Retry.OutageRetryTime (10 min unless set)",
 			shortlog.Shell(consumer)))
 }

@@ -99,9 +99,9 @@ func (r *Relay) Backlog(ctx context.Context) (store.Backlog, error) {
 	return store.ReadBacklog(ctx, r.db)
 }
 
-// Quiet reports whether no committed row waits to be published, in the shards of any relay. Deferred rows do
+// Idle reports whether no committed row waits to be published, in the shards of any relay. Deferred rows do
 // not count. It is for callers of Step: a Step without work may simply have had no shard.
-func (r *Relay) Quiet(ctx context.Context) (bool, error) {
+func (r *Relay) Idle(ctx context.Context) (bool, error) {
 	b, err := store.ReadBacklog(ctx, r.db)
 	if err != nil {
 		return false, fmt.Errorf("relay: read the backlog: %w", err)

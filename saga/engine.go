@@ -163,7 +163,7 @@ func (e *Engine[TTx]) Answers(in *inbox.Inbox[TTx]) {
 func (e *Engine[TTx]) replied(ctx context.Context, tx TTx, ms []skald.Message) error {
 	guilty, err := e.core.ReplyAll(ctx, tx, ms)
 	if err != nil && guilty >= 0 {
-		return inbox.Guilty(guilty, err)
+		return inbox.FailMessage(guilty, err)
 	}
 	return err
 }

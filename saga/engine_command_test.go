@@ -51,14 +51,14 @@ func packer(db *memstore.Store, bus *membroker.Broker) *inbox.Inbox[tx] {
 				return inbox.Result{}, skald.Reject(errors.New("there is none"),
 					short.New(m.Value.Order, "there is none"))
 			}
-			return inbox.Result{Say: []skald.Draft{packed.New(m.Value.Order, m.Value.Line+" in a box")}},
+			return inbox.Result{Publish: []skald.Draft{packed.New(m.Value.Order, m.Value.Line+" in a box")}},
 				tx.Put(m.Value.Order+" "+m.Value.Line, "packed")
 		}, inbox.IfBarred(func(m skald.Received[stand]) []skald.Draft {
 			return []skald.Draft{short.New(m.Value.Order, "it was called off")}
 		}))
 	inbox.UndoOn(pack, unpackIt,
 		func(_ context.Context, tx tx, m skald.Received[stand], _ inbox.DoneStep) (inbox.Result, error) {
-			return inbox.Result{Say: []skald.Draft{unpacked.New(m.Value.Order, m.Value.Line)}},
+			return inbox.Result{Publish: []skald.Draft{unpacked.New(m.Value.Order, m.Value.Line)}},
 				tx.Delete(m.Value.Order + " " + m.Value.Line)
 		})
 	return in

@@ -79,7 +79,7 @@ func counted(tx *memstore.Tx, id string) error {
 
 // halves is a group with a handwritten consumer and an inbox. Refused are messages that the inbox refuses
 // and the other half handles.
-func halves(beside inbox.Known[*memstore.Tx]) func(*sagatest.World) error {
+func halves(beside inbox.LegacyDedupFunc[*memstore.Tx]) func(*sagatest.World) error {
 	return func(w *sagatest.World) error {
 		ctx := context.Background()
 		db := memstore.New(&memstore.Options{Now: w.Now, Wait: time.Millisecond})
@@ -150,7 +150,7 @@ func TestExploreHalfByHandHalfInbox(t *testing.T) {
 	r := sagatest.Explore(t, halves(knownByHand),
 		&sagatest.Options{Modes: modes, Pairs: true, Sample: sampled(300)})
 	t.Log(r)
-	for name, seeded := range map[string]inbox.Known[*memstore.Tx]{
+	for name, seeded := range map[string]inbox.LegacyDedupFunc[*memstore.Tx]{
 		"none": nil,
 		"looks only": func(_ context.Context, tx *memstore.Tx, id store.Identity,
 			_ skald.Message) (bool, error) {

@@ -14,7 +14,7 @@ import (
 // rows may wait for a shard of another relay, or a message for a database that is down. Relays and inboxes
 // are Quieters.
 type Quieter interface {
-	Quiet(ctx context.Context) (bool, error)
+	Idle(ctx context.Context) (bool, error)
 }
 
 const (
@@ -120,7 +120,7 @@ func loud(ctx context.Context, steppers []skald.Stepper) (skald.Stepper, error) 
 		if !can {
 			continue
 		}
-		quiet, err := q.Quiet(ctx)
+		quiet, err := q.Idle(ctx)
 		if err != nil {
 			return nil, ended(ctx, fmt.Errorf("drain: %T: %w", s, err))
 		}

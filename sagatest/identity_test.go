@@ -117,7 +117,7 @@ func (d *desk[TTx]) inbox(w *sagatest.World, now func() time.Time, name string, 
 			if m.Value == "no" {
 				return inbox.Result{Code: 409}, skald.Reject(errors.New("no"), said)
 			}
-			return inbox.Result{Code: 200, Value: m.Value, Say: []skald.Draft{said}}, nil
+			return inbox.Result{Code: 200, Value: m.Value, Publish: []skald.Draft{said}}, nil
 		})
 	return in
 }

@@ -32,7 +32,7 @@ type backlogger interface {
 
 // keeper is a Stepper that stores messages which did not take effect, as inboxes do.
 type keeper interface {
-	Kept(ctx context.Context, limit int) ([]store.Parked, error)
+	Stored(ctx context.Context, limit int) ([]store.Parked, error)
 }
 
 // leftBy returns an error about messages that are left, except those of the kinds in may.
@@ -49,7 +49,7 @@ func leftBy(ctx context.Context, may Left, steppers []skald.Stepper) error {
 		}
 		one := leftOf(back, may)
 		if k, can := s.(keeper); can && len(back.Kept) > 0 && may&(Parked|Dead) != Parked|Dead {
-			named, err := k.Kept(ctx, mostNamed)
+			named, err := k.Stored(ctx, mostNamed)
 			if err != nil {
 				return fmt.Errorf("drain: %T: what is left: %w", s, err)
 			}

@@ -41,7 +41,7 @@ func reserve(ctx context.Context, tx *sql.Tx, m skald.Received[Pick]) (inbox.Res
 		return inbox.Result{}, skald.Reject(errors.New("out of stock"),
 			StockShort.New(key, Refusal{"out of stock"}))
 	}
-	return inbox.Result{Say: []skald.Draft{StockReserved.New(key, m.Value)}}, nil
+	return inbox.Result{Publish: []skald.Draft{StockReserved.New(key, m.Value)}}, nil
 }
 
 // release is called only where reserve took effect, and once.

@@ -79,7 +79,7 @@ func (c *crew) inbox(t *testing.T, bus *membroker.Broker) *inbox.Inbox[pgx.Tx] {
 		inbox.OnBatch(in, countedEvent, func(ctx context.Context, tx pgx.Tx, ms []skald.Received[int]) error {
 			for i, m := range ms {
 				if err := c.one(ctx, tx, m); err != nil {
-					return inbox.Guilty(i, err)
+					return inbox.FailMessage(i, err)
 				}
 			}
 			return nil

@@ -96,9 +96,9 @@ func (h *teller) told(ctx context.Context, tx *sql.Tx, ms []skald.Received[strin
 		all = append(all, map[string]string{"id": m.ID, "key": string(m.Key)})
 		switch {
 		case m.Value == "bad" && h.bad && guilty == nil:
-			guilty = inbox.Guilty(i, errors.New("no such article"))
+			guilty = inbox.FailMessage(i, errors.New("no such article"))
 		case m.Value == "refused" && guilty == nil:
-			guilty = inbox.Guilty(i, skald.Reject(errors.New("out of stock")))
+			guilty = inbox.FailMessage(i, skald.Reject(errors.New("out of stock")))
 		}
 	}
 	text, err := json.Marshal(all)

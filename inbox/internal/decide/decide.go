@@ -21,7 +21,7 @@ const (
 	Queue                     // park it behind other messages of its key
 	LookUp                    // compare it with the parked message or dead letter of its identity
 	Quarantine                // put it into quarantine
-	Repeat                    // it is a duplicate: publish its answer again if Identity.Again selects it
+	Repeat                    // it is a duplicate: publish its answer again if Identity.Repeat selects it
 	// TakeInStep decides again with the step alone: a writer of the mark may not have recorded steps.
 	TakeInStep
 	LetGo     // delete its parked row

@@ -49,9 +49,9 @@ func (x *Executor[TTx]) commit(ctx context.Context, e *partition.Entry, unit sto
 func (x *Executor[TTx]) leaves(ctx context.Context, e *partition.Entry, r Reply,
 	intake store.Intake, says decide.Facts) (out store.Effect, err error) {
 	result := ""
-	if len(r.Say) > 0 || r.Value != nil { // codecs and values are the user's
+	if len(r.Publish) > 0 || r.Value != nil { // codecs and values are the user's
 		err = guarded[TTx](ctx, func() (err error) {
-			if out.Rows, err = x.o.Complete.Messages(skald.WithCause(ctx, e.Message), r.Say); err == nil {
+			if out.Rows, err = x.o.Complete.Messages(skald.WithCause(ctx, e.Message), r.Publish); err == nil {
 				result, err = once.Encode(ctx, x.o.Codec, r.Value)
 			}
 			return err
@@ -109,7 +109,7 @@ func (x *Executor[TTx]) reject(ctx context.Context, e *partition.Entry, unit sto
 // verdict is what is stored for a rejection: its mark and its events.
 func (x *Executor[TTx]) verdict(ctx context.Context, e *partition.Entry, intake store.Intake,
 	no *skald.RejectedError, r Reply) (store.Effect, error) {
-	r.Say = slices.Concat(no.Say, r.Say)
+	r.Publish = slices.Concat(no.Publish, r.Publish)
 	out, err := x.leaves(ctx, e, r, intake, decide.SaysNo)
 	mark := intake.Marks[0]
 	if out.Answer != nil {

@@ -66,7 +66,7 @@ type Config struct {
 	Fingerprint func(skald.Message) []byte // nil: of type and payload
 	Without     func(data []byte) []byte   // the payload as that fingerprint has it
 	Earlier     func(broker.Delivery) int  // failures before it came; nil: none
-	Again       func(skald.Message) bool   // nil: of none
+	Repeat      func(skald.Message) bool   // nil: of none
 	Ahead       once.Hint                  // nil: none
 
 	Host, Version string
@@ -126,8 +126,8 @@ type registry[TTx any] struct {
 	many     map[store.Kind]*BatchHandler[TTx] // for several messages at once; in handlers, for one
 	steps    map[store.Kind]Course
 	calls    map[store.Kind]Outside[TTx]
-	beside   Known[TTx]  // nil: nothing
-	took     Lookup[TTx] // nil: nothing
+	beside   LegacyDedupFunc[TTx] // nil: nothing
+	took     Lookup[TTx]          // nil: nothing
 }
 
 func newRegistry[TTx any]() registry[TTx] {
@@ -158,7 +158,7 @@ func (g *registry[TTx]) Course(k store.Kind, c Course) { g.steps[k] = c }
 func (g *registry[TTx]) Call(k store.Kind, c Outside[TTx]) { g.calls[k] = c }
 
 // Beside has known asked of each message in its transaction.
-func (g *registry[TTx]) Beside(known Known[TTx]) { g.beside = known }
+func (g *registry[TTx]) Beside(known LegacyDedupFunc[TTx]) { g.beside = known }
 
 // LegacySteps has took asked of steps that nobody here has taken.
 func (g *registry[TTx]) LegacySteps(took Lookup[TTx]) { g.took = took }

@@ -134,7 +134,7 @@ type form struct {
 // bare returns p without payload and headers.
 func bare(p store.Park) store.Park {
 	m := &p.Message
-	if failure.Whole(p.Fault) {
+	if failure.IsComplete(p.Fault) {
 		p.Fault = fmt.Sprintf("%sits payload has %d bytes, SHA-256 %x", failure.FaultUnkept, len(m.Data),
 			sha256.Sum256(m.Data))
 	}
@@ -234,7 +234,7 @@ func (x *Executor[TTx]) keptAs(ctx context.Context, e *partition.Entry, print in
 	}
 	was := &partition.Entry{Given: id}
 	was.Message = kept[0].Message
-	if p := x.printed(was); p == 0 || print == 0 || p == print || !failure.Whole(kept[0].Fault) {
+	if p := x.printed(was); p == 0 || print == 0 || p == print || !failure.IsComplete(kept[0].Fault) {
 		// perhaps by us, whose parking took effect and was not answered
 		return Result{Entry: e, What: decide.Duplicate, Kept: true}, true
 	}

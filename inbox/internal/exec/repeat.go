@@ -67,10 +67,10 @@ func (x *Executor[TTx]) again(e *partition.Entry, v store.Verdict) bool {
 // announces tells whether what is said for e is sent again for each repeat. A function that cannot tell says
 // no: Options.Again is asked again with the next repeat.
 func (x *Executor[TTx]) announces(e *partition.Entry) (yes bool) {
-	if x.o.Again == nil {
+	if x.o.Repeat == nil {
 		return false
 	}
-	if err := failure.Run(func() error { yes = x.o.Again(e.Message); return nil }); err != nil {
+	if err := failure.Run(func() error { yes = x.o.Repeat(e.Message); return nil }); err != nil {
 		x.o.Logger.Warn("inbox: Options.Again failed", "consumer", x.o.Group, "id", e.ID, "type", e.Type, "error", err)
 	}
 	return yes

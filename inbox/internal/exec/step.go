@@ -38,8 +38,8 @@ type Lookup[TTx any] func(ctx context.Context, tx TTx, s *store.Step, undo bool)
 type Course struct {
 	State store.StepState // StepDone: it takes the step; StepUndone: it undoes it
 	// names the step of a message: what it is of, no more
-	Of  func(ctx context.Context, m skald.Message) (store.Step, error)
-	Say func(ctx context.Context, m skald.Message, was store.StepState) ([]skald.Draft, error)
+	Of      func(ctx context.Context, m skald.Message) (store.Step, error)
+	Publish func(ctx context.Context, m skald.Message, was store.StepState) ([]skald.Draft, error)
 }
 
 // step is the step that e takes or undoes; nil: none.
@@ -91,7 +91,7 @@ func (x *Executor[TTx]) finishBare(ctx context.Context, e *partition.Entry, unit
 	}
 	if d.Ending != decide.Duplicate {
 		var err error
-		if r.Say, err = x.saying(ctx, e, was.State); err != nil {
+		if r.Publish, err = x.saying(ctx, e, was.State); err != nil {
 			return x.lentFailed(ctx, e, unit, fmt.Errorf("say that step %s is %v: %w", e.Step.Name,
 				was.State, err))
 		}
@@ -128,7 +128,7 @@ func (x *Executor[TTx]) requeued(e *partition.Entry) *store.Requeue {
 func (x *Executor[TTx]) saying(ctx context.Context, e *partition.Entry,
 	was store.StepState) (say []skald.Draft, err error) {
 	err = guarded[TTx](ctx, func() (err error) {
-		say, err = x.steps[e.Kind()].Say(ctx, e.Message, was)
+		say, err = x.steps[e.Kind()].Publish(ctx, e.Message, was)
 		return err
 	})
 	return say, err

@@ -89,15 +89,15 @@ const (
 	refusedFor   = 3 * time.Minute
 )
 
-// Uncharged reports whether attempts at p have failed since it was parked or requeued, and none counted.
-func Uncharged(p *store.Parked) bool {
+// Uncounted reports whether attempts at p have failed since it was parked or requeued, and none counted.
+func Uncounted(p *store.Parked) bool {
 	return p.Dead == nil && p.Attempts == 0 && !p.First.At.IsZero() && !p.Last.At.Before(p.First.At)
 }
 
 // Lasting reports whether attempts at p have failed without counting, or for longer than free. Such a message
 // waits for others.
 func Lasting(p *store.Parked, free time.Duration) bool {
-	return Uncharged(p) || p.Dead == nil && p.Attempts > 0 && p.Last.At.Sub(p.First.At) >= free
+	return Uncounted(p) || p.Dead == nil && p.Attempts > 0 && p.Last.At.Sub(p.First.At) >= free
 }
 
 // Troubled reports whether e waits for others, because attempts at it failed without counting, or for long.
@@ -216,7 +216,7 @@ func (e *Entry) Unreadable() error {
 	switch {
 	case e.Parked != nil && strings.HasPrefix(e.Parked.Fault, failure.FaultTooLarge):
 		return fmt.Errorf("%w: %s", ErrTooLarge, strings.TrimPrefix(e.Parked.Fault, failure.FaultTooLarge))
-	case e.Parked != nil && !failure.Whole(e.Parked.Fault):
+	case e.Parked != nil && !failure.IsComplete(e.Parked.Fault):
 		return fmt.Errorf("%w: %s", ErrUnkept, strings.TrimPrefix(e.Parked.Fault, failure.FaultUnkept))
 	case e.Parked != nil && e.Parked.Fault != "":
 		return fmt.Errorf("%w: %s", ErrNoEnvelope, e.Parked.Fault)

@@ -164,8 +164,8 @@ const maxHeldBytes = 16 << 20
 
 // Bound limits unacknowledged messages. Partitions pause at it.
 type Bound struct {
-	Held  int // deliveries of a partition
-	Bytes int // of all partitions together: at this limit each partition with more than its share pauses
+	Unacknowledged int // deliveries of a partition
+	Bytes          int // of all partitions; at this limit each partition with more than its share pauses
 }
 
 // Apply returns the partitions that have to pause now, and those that resume because they are at half of
@@ -181,10 +181,10 @@ func (b Bound) Apply(all map[string]*Partition) (pause, resume []string) {
 	}
 	for name, l := range all {
 		switch n := len(l.Entries); {
-		case !l.Paused && (n >= b.Held || l.Bytes >= most || l.Full > 0):
+		case !l.Paused && (n >= b.Unacknowledged || l.Bytes >= most || l.Full > 0):
 			l.Paused = true
 			pause = append(pause, name)
-		case l.Paused && n <= b.Held/2 && l.Bytes <= most/2 && l.Full == 0:
+		case l.Paused && n <= b.Unacknowledged/2 && l.Bytes <= most/2 && l.Full == 0:
 			l.Paused = false
 			resume = append(resume, name)
 		}

@@ -103,7 +103,7 @@ func TestScheduleStartsInOrderOfArrival(t *testing.T) {
 func TestBoundPausesAndResumes(t *testing.T) {
 	l, small := New("orders/0"), New("orders/1")
 	all := map[string]*Partition{"orders/0": l, "orders/1": small}
-	b := Bound{Held: 4, Bytes: 1 << 20}
+	b := Bound{Unacknowledged: 4, Bytes: 1 << 20}
 	for range 4 {
 		add(l, "")
 	}

@@ -50,7 +50,7 @@ func failed(a plan.Action, err error) plan.Event {
 func charges(uncharged time.Duration, since, now, back time.Time) bool {
 	var r failure.Record
 	r.First.At = since
-	return failure.Retry{Uncharged: uncharged}.Charges(failure.Outage, r, now, back)
+	return failure.Retry{OutageRetryTime: uncharged}.Charges(failure.Outage, r, now, back)
 }
 
 // without returns the event of an effect whose output cannot be stored. The reason is err.

@@ -428,11 +428,11 @@ func (s *saga) Wrong(a plan.Action, err error) bool {
 // rejection completes the events of a skald.Reject in err. An error without a rejection has none.
 func (s *saga) rejection(err error) ([]skald.Message, error) {
 	var no *skald.RejectedError
-	if !errors.As(err, &no) || len(no.Say) == 0 {
+	if !errors.As(err, &no) || len(no.Publish) == 0 {
 		return nil, nil
 	}
 	c := complete.Completer{Now: s.clock.Now}
-	rows, err := c.Messages(s.Caused(context.Background()), no.Say)
+	rows, err := c.Messages(s.Caused(context.Background()), no.Publish)
 	if err != nil {
 		return nil, fmt.Errorf("encode the events of skald.Reject: %w", err)
 	}

@@ -126,7 +126,7 @@ func lookedUp(ctx context.Context, k knower, consumer string,
 			if v.Outcome == store.Fresh {
 				done.New++
 			} else {
-				done.Known++
+				done.Existing++
 			}
 		}
 		ids = ids[:0]
@@ -147,7 +147,7 @@ func lookedUp(ctx context.Context, k knower, consumer string,
 
 func tellImported(out io.Writer, done inbox.Imported, dry, asJSON bool) error {
 	if asJSON {
-		return cli.JSON(out).Encode(map[string]any{"new": done.New, "known": done.Known,
+		return cli.JSON(out).Encode(map[string]any{"new": done.New, "known": done.Existing,
 			"too_old": done.TooOld, "dry_run": dry})
 	}
 	verb := "are marked"
@@ -155,7 +155,7 @@ func tellImported(out io.Writer, done inbox.Imported, dry, asJSON bool) error {
 		verb = "would be marked"
 	}
 	_, err := fmt.Fprintf(out, "%d messages %s, %d had a mark, %d are older than the retention of marks\n", done.New,
-		verb, done.Known, done.TooOld)
+		verb, done.Existing, done.TooOld)
 	return err
 }
 
