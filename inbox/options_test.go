@@ -16,7 +16,7 @@ func never(context.Context, tx, skald.Received[string]) error { return nil }
 // An invalid option is an error at the start, with its name.
 func TestInvalidOptionsAreErrors(t *testing.T) {
 	for want, o := range map[string]*inbox.Options{
-		"Limits.Unacknowledged is below zero":           {Limits: inbox.Limits{Unacknowledged: -1}},
+		"Limits.Unacknowledged is below zero": {Limits: inbox.Limits{Unacknowledged: -1}},
 		"Limits.Record is below zero":         {Limits: inbox.Limits{Record: -1}},
 		"Timeouts.Handle is below zero":       {Timeouts: inbox.Timeouts{Handle: -1}},
 		"Retry.InitialInterval is below zero": {Retry: inbox.Retry{InitialInterval: -1}},

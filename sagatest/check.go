@@ -24,17 +24,17 @@ import (
 const (
 	Fails Mode = "fails" // the function ran, but its transaction did not commit; the step is retried
 	// Rejects: the function ran and was rolled back by skald.Reject, or the answer is a refusal.
-	Rejects  Mode = "rejects"
-	Dies     Mode = "dies"     // the process dies after the function ran, before the commit
-	Lost     Mode = "lost"     // a request or a command took effect, but its answer is lost
-	Late     Mode = "late"     // a signal or a reply arrives after its timeout
-	Twice    Mode = "twice"    // a signal or a reply arrives twice
-	Cancels  Mode = "cancels"  // the saga is cancelled before the function
-	Overtook Mode = "overtook" // the saga is cancelled while the function runs, so its commit fails
-	Deadline Mode = "deadline" // the deadline passes before the function
-	GivesUp  Mode = "gives-up" // it fails without a retry; an operator then retries an undo
-	Beside   Mode = "beside"   // another saga runs before the function, as far as possible: see Rival
-	Deploys  Mode = "deploys"  // up to here the saga ran by an older definition: see Older
+	Rejects          Mode = "rejects"
+	Dies             Mode = "dies"     // the process dies after the function ran, before the commit
+	Lost             Mode = "lost"     // a request or a command took effect, but its answer is lost
+	Late             Mode = "late"     // a signal or a reply arrives after its timeout
+	Twice            Mode = "twice"    // a signal or a reply arrives twice
+	Cancels          Mode = "cancels"  // the saga is cancelled before the function
+	CancelsDuring    Mode = "overtook" // the saga is cancelled while the function runs, so its commit fails
+	Deadline         Mode = "deadline" // the deadline passes before the function
+	FailsPermanently Mode = "gives-up" // it fails without a retry; an operator then retries an undo
+	WithRival        Mode = "beside"   // another saga runs before the function, as far as possible: see Rival
+	Deploys          Mode = "deploys"  // up to here the saga ran by an older definition: see Older
 	// Value selects a value from outside, by its number. The numbers count the values after the first of
 	// each Signal and Reply, in the order of the terms, and last the timeout of each step with
 	// SkipOnTimeout.
@@ -42,7 +42,7 @@ const (
 )
 
 func checkModes() []Mode {
-	return []Mode{Fails, Rejects, Dies, Lost, Late, Twice, Cancels, Overtook, Deadline, GivesUp, Beside,
+	return []Mode{Fails, Rejects, Dies, Lost, Late, Twice, Cancels, CancelsDuring, Deadline, FailsPermanently, WithRival,
 		Deploys, Value}
 }
 
@@ -132,10 +132,10 @@ func AlsoOn[TTx any](fresh ...func(ctx context.Context) (Beginner[TTx], error)) 
 	return alsoOn[TTx](fresh)
 }
 
-// Short omits the schedules with two faults. Each fault is still tried alone at each point. On a server
-// such a check takes a fraction of the time. Use it in a test that runs often, for example if
+// WithoutPairs omits the schedules with two faults. Each fault is still tried alone at each point. On a
+// server such a check takes a fraction of the time. Use it in a test that runs often, for example if
 // testing.Short() is true.
-func Short() Term { return noPairs{} }
+func WithoutPairs() Term { return noPairs{} }
 
 // Beginner begins transactions: every store.Driver does.
 type Beginner[TTx any] interface {
@@ -324,7 +324,7 @@ func (c *checker[TTx]) from(values Schedule, base *sagaRun[TTx], met map[source]
 	for _, beside := range []bool{false, true} { // failures of a single saga are clearest without a rival
 		for _, first := range base.log {
 			for _, mode := range first.modes {
-				if (mode == Beside) == beside {
+				if (mode == WithRival) == beside {
 					faults = append(faults, Fault{mode, first.at})
 				}
 			}
@@ -409,14 +409,14 @@ func (c *checker[TTx]) second(on int, values Schedule, f Fault) {
 	if len(run.broken) > 0 || c.short {
 		return
 	}
-	aside := f.Mode == Beside || f.Mode == Deploys
+	aside := f.Mode == WithRival || f.Mode == Deploys
 	for _, point := range run.log {
 		if point.at < f.At || point.at == f.At && !aside || !run.turned && !aside {
 			continue
 		}
 		for _, mode := range point.modes {
-			back := mode == Cancels || mode == Deadline || mode == Overtook || mode == Beside
-			if !point.inLine && (back || aside && mode != Rejects && mode != GivesUp) {
+			back := mode == Cancels || mode == Deadline || mode == CancelsDuring || mode == WithRival
+			if !point.inLine && (back || aside && mode != Rejects && mode != FailsPermanently) {
 				continue
 			}
 			c.tryOn(on, append(slices.Clone(s), Fault{mode, point.at}))

@@ -114,9 +114,9 @@ func (r *sagaRun[TTx]) decide(a plan.Action, step *engine.StepBody) error {
 func (r *sagaRun[TTx]) local(a plan.Action,
 	do func(context.Context, TTx, *engine.Facts) (json.RawMessage, error),
 	undo func(context.Context, TTx, *engine.Facts, json.RawMessage) error) error {
-	modes := r.mayReject(Fails, Dies, Rejects, GivesUp, Overtook)
+	modes := r.mayReject(Fails, Dies, Rejects, FailsPermanently, CancelsDuring)
 	if a.Verb == plan.UndoStep {
-		modes = []Mode{Fails, Dies, GivesUp}
+		modes = []Mode{Fails, Dies, FailsPermanently}
 	}
 	mode, gone := r.point(fmt.Sprintf("%s %s", a.Verb, name(a.Step, a.Occurrence)), r.runOf(a), modes...)
 	if gone {
@@ -146,11 +146,11 @@ func (r *sagaRun[TTx]) fault(a plan.Action, mode Mode, e plan.Event) {
 	switch mode {
 	case Fails:
 		e = r.failed(a, errFault)
-	case GivesUp:
+	case FailsPermanently:
 		e = r.failed(a, skald.Permanent(errFault))
 	case Rejects:
 		e = r.failed(a, skald.Reject(errFault))
-	case Overtook:
+	case CancelsDuring:
 		e = plan.Event{What: plan.Cancel}
 	case Dies, Lost:
 		return
@@ -179,7 +179,7 @@ func (r *sagaRun[TTx]) request(a plan.Action, req engine.Request[TTx]) error {
 		return fmt.Errorf("the stored call of %s: %w", a.Step, err)
 	}
 	c.Undo = a.Verb == plan.SettleStep
-	modes := r.mayReject(Lost, Dies, Rejects, Overtook)
+	modes := r.mayReject(Lost, Dies, Rejects, CancelsDuring)
 	if a.Verb != plan.RunStep {
 		modes = []Mode{Lost, Dies}
 	}
@@ -293,7 +293,7 @@ func (o *requestOwner[TTx]) Answered(_ context.Context, c store.Call) error {
 	case err != nil:
 		return r.wrong(a, err)
 	}
-	if o.mode == Overtook {
+	if o.mode == CancelsDuring {
 		e = plan.Event{What: plan.Cancel}
 	}
 	if o.mode != Dies {

@@ -51,7 +51,7 @@ func (r *sagaRun[TTx]) lock(a plan.Action, step *engine.StepBody) error {
 		return nil
 	}
 	mode, gone := r.point("run lock of "+name(a.Step, a.Occurrence), r.runOf(a),
-		r.mayReject(Fails, Dies, GivesUp, Overtook)...)
+		r.mayReject(Fails, Dies, FailsPermanently, CancelsDuring)...)
 	if gone {
 		return nil
 	}

@@ -91,14 +91,14 @@ func TestCheckOnPostgreSQLInShort(t *testing.T) {
 	first, second := schemaOfSteps(t), schemaOfSteps(t)
 	since := time.Now()
 	c := sagatest.CheckOn(t, first, eightSteps(""), seats{"hamlet", 2}, doneSteps(),
-		sagatest.EmitsIfDone(booked), sagatest.AlsoOn(second), sagatest.Short())
+		sagatest.EmitsIfDone(booked), sagatest.AlsoOn(second), sagatest.WithoutPairs())
 	t.Logf("%d runs in %v", c.Runs, time.Since(since))
 	if c.Runs < 45 || c.Runs > 70 {
 		t.Errorf("%d runs, where eight steps have 6 faults each", c.Runs)
 	}
 	r := &recorder{T: t}
 	sagatest.CheckOn(r, first, eightSteps("s3"), seats{"hamlet", 2}, doneSteps(), sagatest.AlsoOn(second),
-		sagatest.Short())
+		sagatest.WithoutPairs())
 	if said := strings.Join(r.said, "\n"); !strings.Contains(said, "it is compensated, and left\n    s3\n") {
 		t.Errorf("got %q", said)
 	}

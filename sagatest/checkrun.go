@@ -236,7 +236,7 @@ func (r *sagaRun[TTx]) point(what string, of plan.Run, modes ...Mode) (mode Mode
 		}
 	}
 	if r.c.rival != nil && !r.mixed && r.other == nil && r.faults.values() == nil {
-		modes = append(modes, Beside)
+		modes = append(modes, WithRival)
 	}
 	most := r.attempts(of.Step)
 	p := point{at: len(r.log) + 1, what: what, modes: modes, step: of.Step,
@@ -256,7 +256,7 @@ func (r *sagaRun[TTx]) point(what string, of plan.Run, modes ...Mode) (mode Mode
 		r.now = r.state.Deadline
 		r.feed(plan.Event{What: plan.Tick})
 		return "", true
-	case Beside:
+	case WithRival:
 		r.rival(of.Step)
 		return "", false
 	}
@@ -319,7 +319,7 @@ func (r *sagaRun[TTx]) move() error {
 // mayReject removes the modes that are impossible after the pivot.
 func (r *sagaRun[TTx]) mayReject(modes ...Mode) []Mode {
 	if r.state.Status == plan.Running && r.pivotPassed() {
-		return slices.DeleteFunc(modes, func(m Mode) bool { return m == Rejects || m == GivesUp })
+		return slices.DeleteFunc(modes, func(m Mode) bool { return m == Rejects || m == FailsPermanently })
 	}
 	return modes
 }

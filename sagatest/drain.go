@@ -10,10 +10,10 @@ import (
 	"github.com/skald-go/skald/relay"
 )
 
-// Quieter is a Stepper that reports whether no work is left for it, also if it cannot work at the moment:
+// IdleChecker is a Stepper that reports whether no work is left for it, also if it cannot work at the moment:
 // rows may wait for a shard of another relay, or a message for a database that is down. Relays and inboxes
 // are Quieters.
-type Quieter interface {
+type IdleChecker interface {
 	Idle(ctx context.Context) (bool, error)
 }
 
@@ -24,8 +24,8 @@ const (
 )
 
 var (
-	// ErrNotQuiet means that work was left when the time was over.
-	ErrNotQuiet = errors.New("sagatest: not quiet")
+	// ErrNotIdle means that work was left when the time was over.
+	ErrNotIdle = errors.New("sagatest: not quiet")
 	// ErrLeft means that no work is left, but some messages did not take effect.
 	ErrLeft = errors.New("sagatest: drained, but some messages did not take effect")
 )
@@ -33,23 +33,23 @@ var (
 // Drain steps relays and inboxes in turn until all committed messages are published and all received
 // messages are handled, including the messages that the handlers emit. Then a test may check its tables.
 // Give Drain every relay and inbox of the test, not running. It takes at most five minutes, unless ctx ends
-// before, and then names a component with work left (ErrNotQuiet). An error of a step ends it at once.
+// before, and then names a component with work left (ErrNotIdle). An error of a step ends it at once.
 //
 // Drain does not wait for retry times of messages. Messages that are left fail it (ErrLeft), with the
 // reason from the store: parked messages, dead letters, quarantine, and rows that no relay publishes. A
-// test that expects these uses DrainLeaving.
+// test that expects these uses DrainAllowing.
 //
 // Drain then makes the relays release their shards, so each Drain may have a new relay.
 //
 // With a broker in the process (membroker) and any store, all work is done then. Over a network a message
 // may be in transit while no component has work: call Drain again until the expected data is there.
 func Drain(ctx context.Context, steppers ...skald.Stepper) error {
-	return DrainLeaving(ctx, 0, steppers...)
+	return DrainAllowing(ctx, 0, steppers...)
 }
 
-// DrainLeaving is like Drain, for a test in which some messages do not take effect. Messages of the kinds
+// DrainAllowing is like Drain, for a test in which some messages do not take effect. Messages of the kinds
 // in may are no error.
-func DrainLeaving(ctx context.Context, may Left, steppers ...skald.Stepper) (err error) {
+func DrainAllowing(ctx context.Context, may Leftovers, steppers ...skald.Stepper) (err error) {
 	defer func() { err = errors.Join(err, release(ctx, steppers)) }()
 	if err := drain(ctx, steppers); err != nil {
 		return err
@@ -92,7 +92,7 @@ func drain(ctx context.Context, steppers []skald.Stepper) error {
 		case <-ctx.Done():
 			rest.Stop()
 			return fmt.Errorf("%w: %T has work left that it cannot do: see its Health(): %w",
-				ErrNotQuiet, left, ctx.Err())
+				ErrNotIdle, left, ctx.Err())
 		case <-rest.C:
 		}
 	}
@@ -102,7 +102,7 @@ func drain(ctx context.Context, steppers []skald.Stepper) error {
 func turnOf(ctx context.Context, steppers []skald.Stepper) (busy bool, err error) {
 	for _, s := range steppers {
 		if ctx.Err() != nil {
-			return false, fmt.Errorf("%w: there is always more work: %w", ErrNotQuiet, ctx.Err())
+			return false, fmt.Errorf("%w: there is always more work: %w", ErrNotIdle, ctx.Err())
 		}
 		did, err := s.Step(ctx)
 		if err != nil {
@@ -116,7 +116,7 @@ func turnOf(ctx context.Context, steppers []skald.Stepper) (busy bool, err error
 // loud returns a stepper with work left, or nil.
 func loud(ctx context.Context, steppers []skald.Stepper) (skald.Stepper, error) {
 	for _, s := range steppers {
-		q, can := s.(Quieter)
+		q, can := s.(IdleChecker)
 		if !can {
 			continue
 		}
@@ -131,10 +131,10 @@ func loud(ctx context.Context, steppers []skald.Stepper) (skald.Stepper, error) 
 	return nil, nil
 }
 
-// ended returns ErrNotQuiet if the time is over, else err.
+// ended returns ErrNotIdle if the time is over, else err.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
-	return fmt.Errorf("%w: %w", ErrNotQuiet, err)
+	return fmt.Errorf("%w: %w", ErrNotIdle, err)
 }

@@ -151,25 +151,25 @@ func TestDrainWaitsForAnOutageAndForNoRetry(t *testing.T) {
 		"1 messages are parked for stock") || !strings.Contains(err.Error(), "not yet") {
 		t.Errorf("a message that failed is parked: %v", err)
 	}
-	if err := sagatest.DrainLeaving(t.Context(), sagatest.Parked, out, failing); err != nil ||
+	if err := sagatest.DrainAllowing(t.Context(), sagatest.Parked, out, failing); err != nil ||
 		failing.Health().Parked != 1 {
 		t.Fatalf("%v, %+v", err, failing.Health())
 	}
 }
 
 // TestDrainFailsOnWhatIsLeft: messages without effect fail Drain: after a panic of a handler, without a
-// relay, without the topic, or with the id of another message. DrainLeaving allows each of them.
+// relay, without the topic, or with the id of another message. DrainAllowing allows each of them.
 func TestDrainFailsOnWhatIsLeft(t *testing.T) {
 	d := newDraining(t)
 	panics := d.inbox(d.db, &inbox.Options{Retry: inbox.Retry{Attempts: 1}},
 		func(context.Context, *memstore.Tx, skald.Received[string]) error { panic("oh") })
-	left := func(what sagatest.Left, says string, steppers ...skald.Stepper) {
+	left := func(what sagatest.Leftovers, says string, steppers ...skald.Stepper) {
 		t.Helper()
 		err := sagatest.Drain(t.Context(), steppers...)
 		if !errors.Is(err, sagatest.ErrLeft) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)
 		}
-		if err := sagatest.DrainLeaving(t.Context(), what, steppers...); err != nil {
+		if err := sagatest.DrainAllowing(t.Context(), what, steppers...); err != nil {
 			t.Errorf("where it may: %v", err)
 		}
 	}
@@ -206,7 +206,7 @@ func TestDrainThatHasNoEnd(t *testing.T) {
 		func(ctx context.Context, tx *memstore.Tx, m skald.Received[string]) error {
 			return d.out.Write(ctx, tx, ordered().New("k", "again"))
 		})
-	if err := sagatest.Drain(soon, d.relay(0), again); !errors.Is(err, sagatest.ErrNotQuiet) ||
+	if err := sagatest.Drain(soon, d.relay(0), again); !errors.Is(err, sagatest.ErrNotIdle) ||
 		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a circle: %v", err)
 	}
@@ -221,12 +221,12 @@ func TestDrainThatHasNoEnd(t *testing.T) {
 	lost := errors.New("the connection is lost")
 	away := d.inbox(d.db, &inbox.Options{},
 		func(context.Context, *memstore.Tx, skald.Received[string]) error { return skald.Outage(lost) })
-	if err := sagatest.Drain(soon, out, away); !errors.Is(err, sagatest.ErrNotQuiet) {
+	if err := sagatest.Drain(soon, out, away); !errors.Is(err, sagatest.ErrNotIdle) {
 		t.Errorf("an outage: %v", err)
 	}
 	nowhere := inbox.New(d.db, d.bus, "stock", nil)
 	inbox.On(nowhere, skald.Event[string]{Topic: "nowhere", Type: "said"}, put)
-	if err := sagatest.Drain(t.Context(), nowhere); err == nil || errors.Is(err, sagatest.ErrNotQuiet) {
+	if err := sagatest.Drain(t.Context(), nowhere); err == nil || errors.Is(err, sagatest.ErrNotIdle) {
 		t.Errorf("no topic: %v", err)
 	}
 }

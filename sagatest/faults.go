@@ -35,10 +35,10 @@ type Rates struct {
 	AckLost    float64 // an acknowledgement is not stored
 	AckUnknown float64 // an acknowledgement is stored and returns an outage
 
-	// HandlerFails, HandlerPanics and HandlerGivesUp are faults of handlers that call Faults.Upset.
-	HandlerFails   float64 // Upset returns an error
-	HandlerPanics  float64 // Upset panics
-	HandlerGivesUp float64 // Upset returns a skald.Permanent error, which makes a dead letter
+	// HandlerFails, HandlerPanics and HandlerGivesUp are faults of handlers that call Faults.FailHandler.
+	HandlerFails   float64 // FailHandler returns an error
+	HandlerPanics  float64 // FailHandler panics
+	HandlerGivesUp float64 // FailHandler returns a skald.Permanent error, which makes a dead letter
 
 	// Die ends the session of a process in the middle of a step: see Session.
 	Die float64
@@ -199,9 +199,9 @@ type Injection struct {
 	Messages []store.Identity // the affected messages
 }
 
-// Tell sets a function that is called, from any goroutine, at each fault that affects messages. Other
+// OnFault sets a function that is called, from any goroutine, at each fault that affects messages. Other
 // faults are only counted. Set it before anything is wrapped, and again for each session.
-func (f *Faults) Tell(to func(Injection)) { f.tell = to }
+func (f *Faults) OnFault(to func(Injection)) { f.tell = to }
 
 func (f *Faults) told(kind string, of []store.Identity) {
 	if f.tell != nil && len(of) > 0 {
@@ -232,8 +232,9 @@ func (f *Faults) strike(kind string, rate float64, of []store.Identity) error {
 	return &FaultError{Kind: kind}
 }
 
-// Upset is for handlers of a Session. It sometimes panics, or returns an error for the handler to return.
-func (f *Faults) Upset(m skald.Message) error {
+// FailHandler is for handlers of a Session. It sometimes panics, or returns an error for the handler to
+// return.
+func (f *Faults) FailHandler(m skald.Message) error {
 	if !f.mortal {
 		return nil
 	}

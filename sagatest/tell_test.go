@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// TestFaultsTellWhatTheyStruck: the function of Tell is called once for each fault that affects messages,
+// TestFaultsTellWhatTheyStruck: the function of OnFault is called once for each fault that affects messages,
 // with the messages.
 func TestFaultsTellWhatTheyStruck(t *testing.T) {
 	t.Parallel()
@@ -61,7 +61,7 @@ func TestFaultsTellWhatTheyStruck(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			var told []sagatest.Injection
 			session := sagatest.NewFaults(1, c.rates).Session()
-			session.Tell(func(i sagatest.Injection) { told = append(told, i) })
+			session.OnFault(func(i sagatest.Injection) { told = append(told, i) })
 			bus := membroker.New(nil)
 			if err := bus.MakeTopics(t.Context(), 1, "t"); err != nil {
 				t.Fatal(err)
@@ -113,8 +113,8 @@ func acked(t *testing.T, b broker.Broker, want int) {
 	}
 }
 
-// TestUpset: Upset panics, fails and gives up, by the rates, and reports each message. It does so only in a
-// Session.
+// TestUpset: FailHandler panics, fails and gives up, by the rates, and reports each message. It does so only
+// in a Session.
 func TestUpset(t *testing.T) {
 	m := skald.Message{Source: "/s", ID: "1"}
 	upset := func(f *sagatest.Faults) (err error) {
@@ -123,7 +123,7 @@ func TestUpset(t *testing.T) {
 				err = fmt.Errorf("panic: %v", v)
 			}
 		}()
-		return f.Upset(m)
+		return f.FailHandler(m)
 	}
 	for kind, rates := range map[string]sagatest.Rates{
 		sagatest.HandlerPanic: {HandlerPanics: 1}, sagatest.HandlerFailed: {HandlerFails: 1},
@@ -135,7 +135,7 @@ func TestUpset(t *testing.T) {
 		}
 		var told []sagatest.Injection
 		session := f.Session()
-		session.Tell(func(i sagatest.Injection) { told = append(told, i) })
+		session.OnFault(func(i sagatest.Injection) { told = append(told, i) })
 		err := upset(session)
 		var fault *sagatest.FaultError
 		var final *skald.PermanentError

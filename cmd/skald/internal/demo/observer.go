@@ -107,7 +107,7 @@ type fault struct {
 
 // Struck records the faults of a session of a service.
 func (w *observer) Struck(service string, session *sagatest.Faults) {
-	session.Tell(func(i sagatest.Injection) {
+	session.OnFault(func(i sagatest.Injection) {
 		now := time.Now()
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -35,7 +35,7 @@ type upsetting struct {
 
 func (u upsetting) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
 	if m, ok := skald.Cause(ctx); ok { // in a handler
-		if err := u.session.Upset(m); err != nil {
+		if err := u.session.FailHandler(m); err != nil {
 			return 0, err
 		}
 	}

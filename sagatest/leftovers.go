@@ -10,14 +10,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Left is a set of messages that Drain may leave. Join several with |.
-type Left uint8
+// Leftovers is a set of messages that Drain may leave. Join several with |.
+type Leftovers uint8
 
 // The kinds of messages that may be left.
 const (
-	Parked      Left = 1 << iota // messages that failed, wait for a retry, or wait for such a message
-	Dead                         // dead letters
-	Quarantined                  // messages in quarantine that were not admitted
+	Parked      Leftovers = 1 << iota // messages that failed, wait for a retry, or wait for such a message
+	Dead                              // dead letters
+	Quarantined                       // messages in quarantine that were not admitted
 	// Rows are outbox rows that no relay of the test published, or that the broker refused.
 	Rows
 )
@@ -36,7 +36,7 @@ type keeper interface {
 }
 
 // leftBy returns an error about messages that are left, except those of the kinds in may.
-func leftBy(ctx context.Context, may Left, steppers []skald.Stepper) error {
+func leftBy(ctx context.Context, may Leftovers, steppers []skald.Stepper) error {
 	var found []string
 	for _, s := range steppers {
 		b, can := s.(backlogger)
@@ -65,12 +65,12 @@ func leftBy(ctx context.Context, may Left, steppers []skald.Stepper) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s (a test that expects this uses DrainLeaving)", ErrLeft,
+	return fmt.Errorf("%w: %s (a test that expects this uses DrainAllowing)", ErrLeft,
 		strings.Join(found, "; "))
 }
 
-func leftOf(b store.Backlog, may Left) (found []string) {
-	say := func(what Left, n int64, format string, args ...any) {
+func leftOf(b store.Backlog, may Leftovers) (found []string) {
+	say := func(what Leftovers, n int64, format string, args ...any) {
 		if n > 0 && may&what == 0 {
 			found = append(found, fmt.Sprintf(format, append([]any{n}, args...)...))
 		}
@@ -92,7 +92,7 @@ func leftOf(b store.Backlog, may Left) (found []string) {
 }
 
 // namedOf describes messages, each with the first line of its last error.
-func namedOf(ps []store.Parked, may Left) (found []string) {
+func namedOf(ps []store.Parked, may Leftovers) (found []string) {
 	for i := range ps {
 		p, kind := &ps[i], Parked
 		if p.Dead != nil {
