@@ -172,7 +172,7 @@ func (e *ear) listen(ctx context.Context, w *wire, g broker.Group, came chan<- s
 func joined(ctx context.Context, bus broker.Subscriber, g broker.Group) (broker.Subscription, error) {
 	for {
 		sub, err := bus.Subscribe(ctx, g)
-		if !errors.Is(err, broker.ErrAway) {
+		if !errors.Is(err, broker.ErrUnavailable) {
 			return sub, err
 		}
 		select {

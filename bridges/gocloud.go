@@ -266,7 +266,7 @@ func as[T any](v T) func(any) bool {
 type cloud struct{}
 
 // IsRetryable is true for an outage.
-func (cloud) IsRetryable(err error) bool { return errors.Is(err, broker.ErrAway) }
+func (cloud) IsRetryable(err error) bool { return errors.Is(err, broker.ErrUnavailable) }
 
 // ErrorAs is errors.As.
 func (cloud) ErrorAs(err error, i any) bool { return errors.As(err, i) }

@@ -105,9 +105,9 @@ type Group struct {
 type Resumed struct {
 	// Known is true if the database has a checkpoint of any partition.
 	Known bool
-	// At has the checkpoint of each requested partition, by name: the first position that is not finished.
-	// Checkpoints with another Origin are omitted.
-	At map[string]int64
+	// Checkpoints has the checkpoint of each requested partition, by name: the first position that is not
+	// finished. Checkpoints with another Origin are omitted.
+	Checkpoints map[string]int64
 }
 
 // Subscriber opens subscriptions.
@@ -173,9 +173,9 @@ type Partition struct {
 	// message. Started is true if the driver reports it.
 	Start   int64
 	Started bool
-	// Again, for a gained partition, is the number of positions that are redelivered although the group may
-	// have finished them, because its database has no checkpoint.
-	Again int64
+	// Redelivered, for a gained partition, is the number of positions that are redelivered although the group
+	// may have finished them, because its database has no checkpoint.
+	Redelivered int64
 	// Shared, for a gained partition, is true if other members have it at the same time under the same
 	// name. Each message goes to one of them, in no order. The broker itself redelivers messages that a
 	// member left unfinished, so nobody owns such a partition. It has no Origin.

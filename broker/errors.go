@@ -15,9 +15,9 @@ var (
 	// deleted and recreated, or created after its id was requested. Request the id again before the next
 	// attempt.
 	ErrRecreated = errors.New("the topic was recreated")
-	// ErrAway is wrapped by errors about a broker that is unreachable or not ready. The call may be
+	// ErrUnavailable is wrapped by errors about a broker that is unreachable or not ready. The call may be
 	// repeated later.
-	ErrAway = errors.New("broker: unavailable")
+	ErrUnavailable = errors.New("broker: unavailable")
 	// ErrOwner is wrapped by errors about a group that has members of another database or schema.
 	ErrOwner = errors.New("the group belongs to another database or schema")
 	// ErrHeldBack is wrapped by errors about messages that were not published because an earlier message of
@@ -58,16 +58,16 @@ func (e *TopicError) Unwrap() error { return e.Err }
 
 // OwnerError reports that another database owns a group. It wraps ErrOwner.
 type OwnerError struct {
-	Group            string
-	Owner, OwnerName string // the owner in the broker
-	Asks, AsksName   string // the owner that tried to join
+	Group                    string
+	Owner, OwnerName         string // the owner in the broker
+	Requester, RequesterName string // the owner that tried to join
 }
 
 func (e *OwnerError) Error() string {
 	return fmt.Sprintf("group %q belongs to %s (%s), and this is %s (%s): give this consumer another name, or its "+
 		"right database; if this database takes the group over, stop the consumers of the other one, then: "+
 		"skald consumer adopt --consumer %s --from %s --broker URL --reason TEXT", e.Group, e.OwnerName, e.Owner,
-		e.AsksName, e.Asks, e.Group, e.Owner)
+		e.RequesterName, e.Requester, e.Group, e.Owner)
 }
 
 // Unwrap returns ErrOwner.

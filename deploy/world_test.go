@@ -592,4 +592,4 @@ func (unanswered) Done() <-chan struct{} {
 	return done
 }
 
-func (unanswered) Wait(context.Context) error { return broker.ErrAway }
+func (unanswered) Wait(context.Context) error { return broker.ErrUnavailable }

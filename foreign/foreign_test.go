@@ -293,10 +293,13 @@ func TestOutage(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, counted, "orders")
 	bus := &gate{Publisher: b.bus,
-		next: func([]skald.Message, func() broker.Pending) broker.Pending { return failing{broker.ErrAway} }}
+		next: func([]skald.Message,
+			func() broker.Pending) broker.Pending {
+			return failing{broker.ErrUnavailable}
+		}}
 	r := b.relay(b.table(countedMap), bus)
 	b.do(`INSERT INTO outbox (key, body) VALUES ('a', '1'), ('a', '2')`)
-	if _, err := r.Step(t.Context()); !errors.Is(err, broker.ErrAway) {
+	if _, err := r.Step(t.Context()); !errors.Is(err, broker.ErrUnavailable) {
 		t.Fatalf("step: %v", err)
 	}
 	if h := r.Health(); h.Ready || h.Why == "" {
@@ -318,12 +321,12 @@ func TestOutageOfOneRelay(t *testing.T) {
 	cut := &unreachable{gate: gate{Publisher: b.bus,
 		next: func([]skald.Message, func() broker.Pending) broker.Pending {
 			calls++
-			return failing{broker.ErrAway}
+			return failing{broker.ErrUnavailable}
 		}}}
 	r := b.relay(b.table(countedMap), cut)
 	b.do(`INSERT INTO outbox (key, body) VALUES ('a', '1'), ('a', '2')`)
 	for range 3 {
-		if _, err := r.Step(t.Context()); !errors.Is(err, broker.ErrAway) {
+		if _, err := r.Step(t.Context()); !errors.Is(err, broker.ErrUnavailable) {
 			t.Fatalf("step: %v", err)
 		}
 	}
@@ -337,7 +340,7 @@ func TestOutageOfOneRelay(t *testing.T) {
 // unreachable is a broker that answers nothing.
 type unreachable struct{ gate }
 
-func (*unreachable) Incarnation(context.Context) (string, error) { return "", broker.ErrAway }
+func (*unreachable) Incarnation(context.Context) (string, error) { return "", broker.ErrUnavailable }
 
 // A relay whose connection ends between acknowledgement and commit repeats its page, and loses nothing.
 func TestConnectionLostBeforeCommit(t *testing.T) {

@@ -43,7 +43,7 @@ func (r *Relay) publish(ctx context.Context, rows []*row) (taken []*row, err err
 			refused = append(refused, one)
 		case later != nil:
 			r.tel.Failed(topic)
-			if !errors.Is(later, broker.ErrHeldBack) && !errors.Is(later, broker.ErrAway) &&
+			if !errors.Is(later, broker.ErrHeldBack) && !errors.Is(later, broker.ErrUnavailable) &&
 				failed[topic] == nil {
 				failed[topic] = later
 			}

@@ -120,7 +120,7 @@ func TestRealRedisInFront(t *testing.T) {
 	same("paused", paused, false)
 	same("paused, and not asked", paused, false)
 	answers(t, salt.to(paused), 422, "reused")
-	if got := hasty.Status(); !got.Away || got.Unasked != 3 || got.Hits != 0 {
+	if got := hasty.Status(); !got.Unavailable || got.Unasked != 3 || got.Hits != 0 {
 		t.Errorf("%+v", got)
 	}
 	if err := server.Signal(os.Kill); err != nil {

@@ -59,7 +59,7 @@ type awayFirst struct {
 
 func (b awayFirst) Subscribe(context.Context, broker.Group) (broker.Subscription, error) {
 	if *b.asked++; *b.asked <= 2 {
-		return nil, broker.ErrAway
+		return nil, broker.ErrUnavailable
 	}
 	return foreign{}.Subscribe(context.Background(), broker.Group{})
 }

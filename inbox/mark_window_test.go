@@ -125,10 +125,10 @@ func TestWindowIsCheckedAtTheStart(t *testing.T) {
 // If the broker is away at the start, the consumer waits for it. It does not ask again after an answer.
 func TestWindowWaitsForTheBroker(t *testing.T) {
 	w := newWorld(t, 1)
-	bus := &keeper{Broker: w.bus, away: broker.ErrAway}
+	bus := &keeper{Broker: w.bus, away: broker.ErrUnavailable}
 	in := inbox.New(w.db, bus, "stock", &inbox.Options{Logger: slog.New(slog.DiscardHandler)})
 	inbox.On(in, said, func(context.Context, tx, skald.Received[string]) error { return nil })
-	if _, err := in.Step(t.Context()); !errors.Is(err, broker.ErrAway) || store.Incurable(err) {
+	if _, err := in.Step(t.Context()); !errors.Is(err, broker.ErrUnavailable) || store.Incurable(err) {
 		t.Errorf("while the broker is away: %v", err)
 	}
 	bus.away = nil

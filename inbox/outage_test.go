@@ -13,7 +13,7 @@ import (
 )
 
 func TestOutage(t *testing.T) {
-	refused := fmt.Errorf("%w: refused", broker.ErrAway)
+	refused := fmt.Errorf("%w: refused", broker.ErrUnavailable)
 	for name, tt := range map[string]struct {
 		alive bool
 		after time.Duration

@@ -91,8 +91,8 @@ func (in *Inbox[TTx]) move(b broker.Batch) {
 	for _, g := range b.Gained {
 		in.checkpoints.Gain(g)
 		in.seen.Distrust()
-		if g.Again > 0 {
-			again, without = again+g.Again, append(without, g.Name)
+		if g.Redelivered > 0 {
+			again, without = again+g.Redelivered, append(without, g.Name)
 		}
 	}
 	if again > 0 {

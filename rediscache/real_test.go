@@ -240,7 +240,7 @@ func TestPausedAndKilledRedis(t *testing.T) {
 	s.hear(in, 50)
 	s.hear(in, 50)
 	rediscache.Wait(cache)
-	if got := cache.Status(); !got.Away || got.Hits != 0 || got.Unasked != 100 {
+	if got := cache.Status(); !got.Unavailable || got.Hits != 0 || got.Unasked != 100 {
 		t.Errorf("%+v", got)
 	}
 	s.expect("paused", 50)
@@ -253,7 +253,7 @@ func TestPausedAndKilledRedis(t *testing.T) {
 	in, cache = s.consumer(goredis.New(c), rediscmd.GuardOptions{Rest: time.Nanosecond})
 	s.hear(in, 70)
 	rediscache.Wait(cache)
-	if got := cache.Status(); !got.Away || got.Stored != 0 {
+	if got := cache.Status(); !got.Unavailable || got.Stored != 0 {
 		t.Errorf("%+v", got)
 	}
 	s.expect("killed", 70)

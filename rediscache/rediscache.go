@@ -56,7 +56,7 @@ type Status struct {
 	Unasked      int64 // keys that were not looked up, because Redis was away or slow
 	Stored       int64 // entries
 	Dropped      int64 // entries that were not stored: Redis was away, or more waited than are kept
-	Away         bool  // the last call failed
+	Unavailable  bool  // the last call failed
 }
 
 const (
@@ -89,11 +89,11 @@ func (c *Cache) TTL() time.Duration { return c.o.TTL }
 
 // Status may be called at any time.
 func (c *Cache) Status() Status {
-	away := c.redis.Status().Away
+	away := c.redis.Status().Unavailable
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.status
-	s.Away = away
+	s.Unavailable = away
 	return s
 }
 

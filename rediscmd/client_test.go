@@ -129,7 +129,7 @@ func TestGuard(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if calls.Load() != 4 || !g.Status().Away {
+		if calls.Load() != 4 || !g.Status().Unavailable {
 			t.Errorf("%d calls, %+v", calls.Load(), g.Status())
 		}
 		close(first)
@@ -144,7 +144,8 @@ func TestGuard(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		second := hang()
-		if _, err := g.Do(ctx, [][]string{{"PING"}}); !errors.Is(err, context.Canceled) || g.Status().Away {
+		if _, err := g.Do(ctx, [][]string{{"PING"}}); !errors.Is(err, context.Canceled) ||
+			g.Status().Unavailable {
 			t.Errorf("a caller that goes away: %v, %+v", err, g.Status())
 		}
 		close(second)

@@ -55,10 +55,10 @@ type Guard struct {
 
 // GuardStatus counts the calls of a Guard.
 type GuardStatus struct {
-	Calls    int64 // calls sent
-	Failures int64 // failed and slow calls
-	Bypassed int64 // calls that were not sent
-	Away     bool  // the last call failed
+	Calls       int64 // calls sent
+	Failures    int64 // failed and slow calls
+	Bypassed    int64 // calls that were not sent
+	Unavailable bool  // the last call failed
 }
 
 const (
@@ -92,7 +92,7 @@ func (g *Guard) Status() GuardStatus {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.status
-	s.Away = g.away
+	s.Unavailable = g.away
 	return s
 }
 

@@ -83,7 +83,7 @@ func TestGuardTestsAgain(t *testing.T) {
 		if _, err := g.Do(ctx, [][]string{{"HANG"}}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		if _, err := g.Do(t.Context(), [][]string{{"GET", "k"}}); err != nil || g.Status().Away {
+		if _, err := g.Do(t.Context(), [][]string{{"GET", "k"}}); err != nil || g.Status().Unavailable {
 			t.Errorf("%v, %+v", err, g.Status())
 		}
 		close(hang)
@@ -203,7 +203,7 @@ func TestGuardCatchesPanics(t *testing.T) {
 		}),
 		&rediscmd.GuardOptions{Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
 	if _, err := g.Do(t.Context(), [][]string{{"GET", "k"}}); err == nil ||
-		!strings.Contains(err.Error(), "the client panicked: makeslice") || !g.Status().Away {
+		!strings.Contains(err.Error(), "the client panicked: makeslice") || !g.Status().Unavailable {
 		t.Errorf("%v, %+v", err, g.Status())
 	}
 }

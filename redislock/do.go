@@ -32,7 +32,7 @@ func Do[TTx, W, R any](ctx context.Context, k *Locker, db once.Store[TTx], w loc
 		under = lease.Context()
 		k.answers()
 		defer func() { _ = lease.Release(context.WithoutCancel(ctx)) }() // after an error the lease expires
-	case errors.Is(err, ErrAway):
+	case errors.Is(err, ErrUnavailable):
 		k.away(ctx, err)
 	default:
 		return result, false, err

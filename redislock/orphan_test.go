@@ -84,7 +84,8 @@ func TestNoLeaseIsLeftByAHang(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range 8 {
 				wg.Go(func() {
-					if l, err := k.Acquire(t.Context(), fmt.Sprint(i)); !errors.Is(err, redislock.ErrAway) {
+					if l, err := k.Acquire(t.Context(),
+						fmt.Sprint(i)); !errors.Is(err, redislock.ErrUnavailable) {
 						t.Errorf("%v, %v", l, err)
 					}
 				})
@@ -200,7 +201,7 @@ func TestReleaseIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.set(busy)
-	if err := l.Release(t.Context()); !errors.Is(err, redislock.ErrAway) ||
+	if err := l.Release(t.Context()); !errors.Is(err, redislock.ErrUnavailable) ||
 		!strings.Contains(err.Error(), "BUSY") {
 		t.Errorf("%v", err)
 	}

@@ -39,8 +39,8 @@ var (
 	ErrTaken = errors.New("redislock: another holder has the lease")
 	// ErrLost is the cause of the end of Lease.Context if the lease expired, or another holder has it.
 	ErrLost = errors.New("redislock: the lease is lost")
-	// ErrAway means that Redis does not answer, so it is unknown whether the lease is free.
-	ErrAway = errors.New("redislock: Redis does not answer")
+	// ErrUnavailable means that Redis does not answer, so it is unknown whether the lease is free.
+	ErrUnavailable = errors.New("redislock: Redis does not answer")
 )
 
 // Locker acquires leases. It is safe for concurrent use. One goroutine renews all of its leases, and ends
@@ -98,7 +98,7 @@ type Lease struct {
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Acquire takes the leases of all keys, or of none. If two callers have common keys, one of them succeeds,
-// in any order of the keys. Errors: ErrTaken, ErrAway, or that of ctx.
+// in any order of the keys. Errors: ErrTaken, ErrUnavailable, or that of ctx.
 func (k *Locker) Acquire(ctx context.Context, keys ...string) (*Lease, error) {
 	if len(keys) == 0 || slices.Contains(keys, "") {
 		return nil, errors.New("redislock: give at least one key, and no empty key")
@@ -134,20 +134,20 @@ func (k *Locker) try(ctx context.Context, l *Lease) error {
 	case err != nil && ctx.Err() != nil:
 		return err
 	case err != nil:
-		return fmt.Errorf("%w: %w", ErrAway, err)
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	var had []string
 	taken := false
 	for i, r := range replies {
 		switch {
 		case r.Err != nil:
-			err = fmt.Errorf("%w: %w", ErrAway, r.Err)
+			err = fmt.Errorf("%w: %w", ErrUnavailable, r.Err)
 		case r.Text == "0":
 			taken = true
 		case r.Text == "1":
 			had = append(had, l.keys[i])
 		default:
-			err = fmt.Errorf("%w: it answers %.40q to a request for a lease", ErrAway, r.Text)
+			err = fmt.Errorf("%w: it answers %.40q to a request for a lease", ErrUnavailable, r.Text)
 		}
 	}
 	if taken {
@@ -221,7 +221,7 @@ func (l *Lease) Release(ctx context.Context) error {
 		return nil
 	}
 	if err := l.by.giveBack(ctx, l.keys, l.token); err != nil {
-		return fmt.Errorf("%w: release %q, which is retried, or expires within %v: %w", ErrAway,
+		return fmt.Errorf("%w: release %q, which is retried, or expires within %v: %w", ErrUnavailable,
 			l.keys, l.by.o.TTL, err)
 	}
 	return nil

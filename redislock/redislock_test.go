@@ -199,7 +199,7 @@ func TestLeaseIsRenewedOrLost(t *testing.T) {
 	}
 	s.Close()
 	lost(t, held)
-	if _, err := k.Acquire(t.Context(), "held"); !errors.Is(err, redislock.ErrAway) {
+	if _, err := k.Acquire(t.Context(), "held"); !errors.Is(err, redislock.ErrUnavailable) {
 		t.Errorf("with Redis gone: %v", err)
 	}
 }
@@ -286,7 +286,7 @@ func TestDoWithoutALease(t *testing.T) {
 		t.Errorf("%v, done %q", err, db.User()["done"])
 	}
 	s.Close()
-	if err := l.Release(t.Context()); !errors.Is(err, redislock.ErrAway) {
+	if err := l.Release(t.Context()); !errors.Is(err, redislock.ErrUnavailable) {
 		t.Errorf("a release without Redis: %v", err)
 	}
 	if got, _, err := redislock.Do(t.Context(), k, db, order("a"), work, note); err != nil || got != "A" ||

@@ -85,7 +85,7 @@ func (refusing) Done() <-chan struct{} {
 	return done
 }
 
-func (refusing) Wait(context.Context) error { return broker.ErrAway }
+func (refusing) Wait(context.Context) error { return broker.ErrUnavailable }
 
 // TestOutageIsLoggedRarely checks that a long outage of the broker is logged at once, then rarely, and once
 // at its end.

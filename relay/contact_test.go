@@ -327,7 +327,7 @@ func (m *mute) Publish(ctx context.Context, msgs []skald.Message, only ...broker
 
 func (m *mute) Incarnation(ctx context.Context) (string, error) {
 	if m.is.Load() {
-		return "", broker.ErrAway
+		return "", broker.ErrUnavailable
 	}
 	return m.Broker.Incarnation(ctx)
 }

@@ -42,8 +42,8 @@ const (
 )
 
 func checkModes() []Mode {
-	return []Mode{Fails, Rejects, Dies, Lost, Late, Twice, Cancels, CancelsDuring, Deadline, FailsPermanently, WithRival,
-		Deploys, Value}
+	return []Mode{Fails, Rejects, Dies, Lost, Late, Twice, Cancels, CancelsDuring, Deadline, FailsPermanently,
+		WithRival, Deploys, Value}
 }
 
 // End is the result of a saga that has ended.

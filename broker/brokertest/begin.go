@@ -56,9 +56,9 @@ func testBegin(t *testing.T, s *suite) {
 			case "other":
 				s.finish(t, b, broker.Group{Name: g.Name, Topics: []string{other}}, 3, 3)
 			}
-			told := broker.Resumed{Known: c.known, At: map[string]int64{}}
+			told := broker.Resumed{Known: c.known, Checkpoints: map[string]int64{}}
 			if c.at >= 0 {
-				told.At[ds[0].Partition] = ds[c.at].Position
+				told.Checkpoints[ds[0].Partition] = ds[c.at].Position
 			}
 			if c.at >= -1 {
 				g.Resume = func(context.Context, []broker.Partition) (broker.Resumed, error) {
@@ -74,7 +74,7 @@ func testBegin(t *testing.T, s *suite) {
 				batch, err := sub.Receive(t.Context(), 100)
 				must(t, "receive", err)
 				for _, l := range batch.Gained {
-					again += l.Again
+					again += l.Redelivered
 				}
 				got = append(got, batch.Deliveries...)
 			}

@@ -32,8 +32,8 @@ type Harness struct {
 	Lasting func(t *testing.T) Broker
 	// Frugal creates a client whose members prefetch about Holds messages. Held returns the number that a
 	// member has prefetched. Nil: the driver does not prefetch.
-	Frugal func(t *testing.T) Broker
-	Held   func(s broker.Subscription) int
+	Frugal         func(t *testing.T) Broker
+	Unacknowledged func(s broker.Subscription) int
 	// Limit makes the broker refuse messages of topic above that many bytes.
 	Limit func(t *testing.T, topic string, bytes int)
 	// Keep sets the retention of topic. Nil: the driver does not support Keeps.
@@ -56,8 +56,8 @@ type Harness struct {
 	// ByName is true if the wire format does not keep the order of headers with different names: they
 	// arrive sorted by name.
 	ByName bool
-	// Once is true if the wire format keeps only the last header of each name.
-	Once bool
+	// LastHeader is true if the wire format keeps only the last header of each name.
+	LastHeader bool
 	// Kill ends a member as a crash would: it stores nothing and hands nothing over. Nil: members cannot be
 	// killed.
 	Kill func(t *testing.T, s broker.Subscription)

@@ -14,7 +14,7 @@ func topicID(t *testing.T, b Broker, topic string) string {
 	for deadline := time.Now().Add(patience()); time.Now().Before(deadline); time.Sleep(
 		10 * time.Millisecond) {
 		ids, err := b.Topics(t.Context(), topic, topic+".none")
-		if err != nil && !errors.Is(err, broker.ErrAway) {
+		if err != nil && !errors.Is(err, broker.ErrUnavailable) {
 			t.Fatalf("ask for the id of a topic: %v", err)
 		}
 		if _, there := ids[topic+".none"]; there {

@@ -156,11 +156,11 @@ func testSlowConsumer(t *testing.T, s *suite) {
 		publish(t, b, msgs[at:at+200]...)
 	}
 	for _, m := range []*member{quick, slow} {
-		if m == slow && s.Held != nil {
-			for deadline := time.Now().Add(patience()); s.Held(m.Subscription) < Holds; {
+		if m == slow && s.Unacknowledged != nil {
+			for deadline := time.Now().Add(patience()); s.Unacknowledged(m.Subscription) < Holds; {
 				pause(t, deadline, "a member prefetches nothing")
 			}
-			if held := s.Held(m.Subscription); held > 2*Holds {
+			if held := s.Unacknowledged(m.Subscription); held > 2*Holds {
 				t.Errorf("a member that does not receive holds %d messages, at most %d are allowed",
 					held, 2*Holds)
 			}

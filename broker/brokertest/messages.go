@@ -172,7 +172,7 @@ func (s *suite) asOnWire(hs []skald.Header) []skald.Header {
 		hs = slices.DeleteFunc(hs, func(h skald.Header) bool { return h.Name == "" })
 		slices.SortStableFunc(hs, func(a, b skald.Header) int { return strings.Compare(a.Name, b.Name) })
 	}
-	if s.Once {
+	if s.LastHeader {
 		last := map[string]skald.Header{}
 		for _, h := range hs {
 			last[h.Name] = h

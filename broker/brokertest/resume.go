@@ -27,7 +27,7 @@ func (r *resumer) ask(_ context.Context, partitions []broker.Partition) (broker.
 		return broker.Resumed{}, errors.New("the database is away")
 	}
 	r.asked = append(r.asked, partitions...)
-	return broker.Resumed{Known: len(r.at) > 0, At: r.at}, nil
+	return broker.Resumed{Known: len(r.at) > 0, Checkpoints: r.at}, nil
 }
 
 func (s *suite) resume(t *testing.T, b Broker, r *resumer, group, topic string) *member {

@@ -64,7 +64,7 @@ func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 			return err
 		}
 		at.Each(func(o kadm.Offset) {
-			o.Metadata = note{feed.Of(&g), ids[o.Topic], o.At}.text()
+			o.Metadata = note{feed.StoredOwner(&g), ids[o.Topic], o.At}.text()
 			at[o.Topic][o.Partition] = o
 		})
 		stored, err := b.adm.CommitOffsets(ctx, g.Name, at)
@@ -75,7 +75,7 @@ func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 		case err == nil:
 			return nil
 		case !faultAny(err, kerr.UnknownMemberID, kerr.RebalanceInProgress):
-			return fmt.Errorf("commit the start of the group: %w", orAway(err))
+			return fmt.Errorf("commit the start of the group: %w", orUnavailable(err))
 		case try > 0: // a rival that was first has committed before it joined
 			return fmt.Errorf(
 				"the group has members and no committed offsets: stop the members, or set the start with "+
@@ -107,7 +107,7 @@ func (b *Broker) resolve(ctx context.Context, g broker.Group) (kadm.Offsets, err
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the start of the group: %w", orAway(err))
+		return nil, fmt.Errorf("read the start of the group: %w", orUnavailable(err))
 	}
 	return listed.Offsets(), nil
 }
@@ -230,9 +230,9 @@ type beginning struct {
 
 // beginning applies the rule. Retention may have removed the first messages.
 func (s *Subscription) beginning(f *feed.Facts, of broker.Partition) beginning {
-	out := beginning{Partition: of, says: note{feed.Of(&s.group), of.Origin, f.First}}
+	out := beginning{Partition: of, says: note{feed.StoredOwner(&s.group), of.Origin, f.First}}
 	start, again := f.Begin()
-	out.Again, out.Started = again, true
+	out.Redelivered, out.Started = again, true
 	switch o, _ := f.Origin(); {
 	case start < 0: // earliest; another start was committed before the group was joined
 		start = f.Oldest
@@ -277,7 +277,7 @@ func (b *Broker) Find(ctx context.Context, topic string, at time.Time) ([]broker
 		return nil, fmt.Errorf("find a time in %q: %w", topic, broker.ErrNoTopic)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find a time in %q: %w", topic, orAway(err))
+		return nil, fmt.Errorf("find a time in %q: %w", topic, orUnavailable(err))
 	}
 	ids, err := b.Topics(ctx, topic)
 	if err != nil {

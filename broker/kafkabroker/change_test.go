@@ -60,7 +60,7 @@ func subscribe(t *testing.T, b *kafkabroker.Broker, g broker.Group) (sub broker.
 	t.Helper()
 	var err error
 	until(t, "the subscription", func() bool {
-		if sub, err = b.Subscribe(t.Context(), g); err != nil && !errors.Is(err, broker.ErrAway) {
+		if sub, err = b.Subscribe(t.Context(), g); err != nil && !errors.Is(err, broker.ErrUnavailable) {
 			t.Fatal(err)
 		}
 		return err == nil

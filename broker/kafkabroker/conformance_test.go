@@ -62,8 +62,8 @@ func harness(t *testing.T, seeds string, more ...kgo.Opt) brokertest.Harness {
 		Frugal: func(t *testing.T) brokertest.Broker {
 			return open(t, seeds, &kafkabroker.Options{Client: more, Prefetch: brokertest.Holds})
 		},
-		Held:         func(s broker.Subscription) int { return s.(*kafkabroker.Subscription).Held() },
-		Capabilities: kafkabroker.Capabilities,
+		Unacknowledged: func(s broker.Subscription) int { return s.(*kafkabroker.Subscription).Held() },
+		Capabilities:   kafkabroker.Capabilities,
 		Via: func(t *testing.T,
 			dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
 			return open(t, seeds, &kafkabroker.Options{Client: []kgo.Opt{kgo.Dialer(dial)}})

@@ -16,7 +16,7 @@ func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding
 	}
 	listed, err := b.adm.ListTopics(ctx, topics...)
 	if err != nil {
-		return nil, fmt.Errorf("list topics: %w", orAway(err))
+		return nil, fmt.Errorf("list topics: %w", orUnavailable(err))
 	}
 	found, err := findings(ctx, b.cl, topics, listed)
 	if err != nil {

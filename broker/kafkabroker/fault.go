@@ -32,7 +32,7 @@ func classify(topic string, err error) (kind, error) {
 		return failed, fmt.Errorf("publish to %q: %w", topic, err)
 	case faultAny(err, broker.ErrClosed, kgo.ErrClientClosed, context.Canceled, context.DeadlineExceeded,
 		kgo.ErrRecordTimeout, kgo.ErrRecordRetries):
-		return outage, orAway(err)
+		return outage, orUnavailable(err)
 	case faultAny(err, cloudevents.ErrCannotCarry, broker.ErrNoTopic, kerr.MessageTooLarge,
 		kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTopicException,
 		kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.PolicyViolation,
@@ -41,14 +41,14 @@ func classify(topic string, err error) (kind, error) {
 	}
 	var answered *kerr.Error
 	if !errors.As(err, &answered) {
-		return outage, orAway(err) // an error of the network
+		return outage, orUnavailable(err) // an error of the network
 	}
 	return failed, fmt.Errorf("publish to %q: %w", topic, err)
 }
 
-// orAway wraps an error in broker.ErrAway if it did not come from Kafka, or if Kafka returns it during a
-// start, an election or a move.
-func orAway(err error) error {
+// orUnavailable wraps an error in broker.ErrUnavailable if it did not come from Kafka, or if Kafka returns it
+// during a start, an election or a move.
+func orUnavailable(err error) error {
 	var answered *kerr.Error
 	switch {
 	case errors.Is(err, kgo.ErrClientClosed):
@@ -58,7 +58,7 @@ func orAway(err error) error {
 	case errors.As(err, &answered) && !answered.Retriable:
 		return err
 	}
-	return fmt.Errorf("%w: %w", broker.ErrAway, err)
+	return fmt.Errorf("%w: %w", broker.ErrUnavailable, err)
 }
 
 // stale returns true if err means that the metadata of the topic is out of date.

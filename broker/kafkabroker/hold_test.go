@@ -163,11 +163,12 @@ func TestSilentLeaderStallsItsOwnPartitionsOnly(t *testing.T) {
 	}
 	var pe *broker.PublishError
 	if err := stuck.Wait(t.Context()); !errors.As(err, &pe) || len(pe.Failed) != 1 ||
-		!errors.Is(pe.Failed[0], broker.ErrAway) {
+		!errors.Is(pe.Failed[0], broker.ErrUnavailable) {
 		t.Errorf("got %v, want the first alone, away", err)
 	}
 	names(t, stuck.Wait(t.Context()), "t/0")
-	if err := behind.Wait(t.Context()); err == nil || errors.As(err, &pe) || !errors.Is(err, broker.ErrAway) {
+	if err := behind.Wait(t.Context()); err == nil || errors.As(err, &pe) || !errors.Is(err,
+		broker.ErrUnavailable) {
 		t.Errorf("got %v, want an outage", err)
 	}
 	again := s.b.Publish(t.Context(), s.to(0, "a", "c", "d"))

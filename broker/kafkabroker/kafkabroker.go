@@ -185,7 +185,7 @@ func (b *Broker) Incarnation(ctx context.Context) (string, error) {
 	ask.Topics = []kmsg.MetadataRequestTopic{}
 	md, err := ask.RequestWith(ctx, b.cl)
 	if err != nil {
-		return "", fmt.Errorf("read the cluster id: %w", orAway(err))
+		return "", fmt.Errorf("read the cluster id: %w", orUnavailable(err))
 	}
 	if md.ClusterID == nil || *md.ClusterID == "" {
 		return "", errors.New("read the cluster id: Kafka has none")
@@ -207,7 +207,7 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 	made, err := b.adm.CreateTopics(ctx, n, b.opts.Replicas, nil, topics...)
 	if err != nil {
 		return fmt.Errorf("create topics: %w",
-			lacking(orAway(err), "CREATE", strings.Join(topics, ", ")))
+			lacking(orUnavailable(err), "CREATE", strings.Join(topics, ", ")))
 	}
 	for _, t := range made.Sorted() {
 		if t.Err != nil && !errors.Is(t.Err, kerr.TopicAlreadyExists) {
@@ -242,7 +242,7 @@ func (b *Broker) Close() error {
 // its default replication factor.
 func (b *Broker) unmade(err error) error {
 	if b.opts.Replicas < 0 && errors.Is(err, kerr.InvalidReplicationFactor) {
-		return fmt.Errorf("%w: %w", broker.ErrAway, err)
+		return fmt.Errorf("%w: %w", broker.ErrUnavailable, err)
 	}
-	return orAway(err)
+	return orUnavailable(err)
 }

@@ -294,7 +294,7 @@ func allAway(t *testing.T, seeds, why string) {
 		"subscribe":   subscribe,
 		"make topics": b.MakeTopics(ctx, 1, "t"),
 	} {
-		if !errors.Is(err, broker.ErrAway) || !strings.Contains(err.Error(), why) {
+		if !errors.Is(err, broker.ErrUnavailable) || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", act, err)
 		}
 		if errors.Is(err, broker.ErrNoTopic) {
@@ -319,7 +319,7 @@ func TestNotReadyToMakeTopics(t *testing.T) {
 			return out, nil, true
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		if err := b.MakeTopics(ctx, 1, "t"); !errors.Is(err, broker.ErrAway) {
+		if err := b.MakeTopics(ctx, 1, "t"); !errors.Is(err, broker.ErrUnavailable) {
 			t.Errorf("%s: %v", code.Message, err)
 		}
 		cancel()

@@ -79,7 +79,7 @@ func (l *limits) Learn(ctx context.Context, cl *kgo.Client, topics []string) err
 	}
 	bytes := maxBytes(ctx, cl, topics)
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("read limits of topics: %w", orAway(err))
+		return fmt.Errorf("read limits of topics: %w", orUnavailable(err))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

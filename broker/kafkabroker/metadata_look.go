@@ -41,7 +41,7 @@ func look(ctx context.Context, cl *kgo.Client, topics []string) (map[string]foun
 	}
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return nil, fmt.Errorf("read metadata of topics: %w", orAway(err))
+		return nil, fmt.Errorf("read metadata of topics: %w", orUnavailable(err))
 	}
 	out := map[string]found{}
 	for _, t := range topics {

@@ -22,7 +22,7 @@ func settings(ctx context.Context, cl *kgo.Client, topics []string,
 	}
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return nil, fmt.Errorf("read settings of topics: %w", orAway(err))
+		return nil, fmt.Errorf("read settings of topics: %w", orUnavailable(err))
 	}
 	out := map[string]map[string]string{}
 	for _, r := range resp.Resources {

@@ -33,11 +33,11 @@ func (b *Broker) checkOwner(ctx context.Context, g broker.Group) error {
 	}
 	all, err := b.adm.DescribeGroups(ctx, g.Name)
 	if err != nil {
-		return fmt.Errorf("read the members of group %q: %w", g.Name, orAway(err))
+		return fmt.Errorf("read the members of group %q: %w", g.Name, orUnavailable(err))
 	}
 	if err := all.Error(); err != nil && !faultAny(err, kerr.GroupIDNotFound) { // the group is new
 		return fmt.Errorf("read the members of group %q: %w", g.Name,
-			lacking(orAway(err), "READ", "the group"))
+			lacking(orUnavailable(err), "READ", "the group"))
 	}
 	for _, m := range all[g.Name].Members {
 		if _, owner, told := strings.Cut(m.ClientID, ownerMark); told && owner != g.Owner {

@@ -281,7 +281,7 @@ func (p *publisher) giveUp(segs []segment, why error) {
 		c := s.call
 		for i := 0; i < len(c.recs) && !c.over(); i++ {
 			if !c.durable[i] && c.bad.Failed[i] == nil && c.bad.Refused[i] == nil {
-				p.fail(c, i, outage, orAway(why))
+				p.fail(c, i, outage, orUnavailable(why))
 			}
 		}
 	}

@@ -155,7 +155,7 @@ func TestMissingRights(t *testing.T) {
 	// rights.
 	answered := func(act func() error) (err error) {
 		t.Helper()
-		until(t, "an answer", func() bool { err = act(); return !errors.Is(err, broker.ErrAway) })
+		until(t, "an answer", func() bool { err = act(); return !errors.Is(err, broker.ErrUnavailable) })
 		return err
 	}
 	publish := func() error {

@@ -52,7 +52,7 @@ func (b *Broker) standing(ctx context.Context, group string) (standing, error) {
 	committed, err := b.adm.FetchOffsets(ctx, group)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 		return nil, fmt.Errorf("read the committed offsets of the group: %w",
-			lacking(orAway(err), "READ", "the group"))
+			lacking(orUnavailable(err), "READ", "the group"))
 	}
 	return standing(committed), nil
 }
@@ -100,7 +100,7 @@ func (b *Broker) retained(ctx context.Context, topics []string) (r retained, err
 	}
 	if err != nil && !errors.As(err, &some) {
 		return r, fmt.Errorf("read the retained offsets of partitions: %w",
-			lacking(orAway(err), "READ", "the topics"))
+			lacking(orUnavailable(err), "READ", "the topics"))
 	}
 	return r, nil
 }
@@ -136,7 +136,7 @@ func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
 			if !takes || p.At < 0 {
 				continue
 			}
-			n.OwnerDatabase = feed.Of(&g)
+			n.OwnerDatabase = feed.StoredOwner(&g)
 			p.Metadata = n.text()
 			at.Add(p.Offset)
 		}
@@ -152,7 +152,7 @@ func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
 		return fmt.Errorf("adopt group %q: it has members: stop them first: %w", g.Name, err)
 	}
 	if err != nil {
-		return fmt.Errorf("adopt group %q: %w", g.Name, lacking(orAway(err), "READ", "the group"))
+		return fmt.Errorf("adopt group %q: %w", g.Name, lacking(orUnavailable(err), "READ", "the group"))
 	}
 	return nil
 }

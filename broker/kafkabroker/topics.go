@@ -20,7 +20,7 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 		case errors.Is(t.Err, broker.ErrNoTopic):
 			missing = append(missing, t.Err.Error())
 		case t.Err != nil:
-			return nil, lacking(orAway(t.Err), "DESCRIBE", "it")
+			return nil, lacking(orUnavailable(t.Err), "DESCRIBE", "it")
 		}
 	}
 	return missing, nil

@@ -250,7 +250,7 @@ func (b *Broker) Subscribe(_ context.Context, g broker.Group) (broker.Subscripti
 	}
 	s := group.join(g, topics)
 	b.subs = append(slices.DeleteFunc(b.subs,
-		func(old *Subscription) bool { return old.feed.Ended() != nil }), s)
+		func(old *Subscription) bool { return old.feed.EndReason() != nil }), s)
 	return s, nil
 }
 

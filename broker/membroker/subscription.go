@@ -33,15 +33,15 @@ func (s *Subscription) Ready() <-chan struct{} { return s.feed.Ready() }
 func (s *Subscription) Receive(ctx context.Context, max int) (broker.Batch, error) {
 	mu := s.lock()
 	defer func() { mu() }()
-	if s.expired && s.feed.Ended() == nil {
+	if s.expired && s.feed.EndReason() == nil {
 		s.expired = false
 		s.group.rejoin(s)
 	}
-	if gained := s.gained(); s.feed.Ended() == nil && s.resume != nil && len(gained) > 0 {
+	if gained := s.gained(); s.feed.EndReason() == nil && s.resume != nil && len(gained) > 0 {
 		mu() // resume may call the broker
 		told, err := s.resume(ctx, gained)
 		mu = s.lock()
-		if gone := s.feed.Ended(); gone != nil || err != nil {
+		if gone := s.feed.EndReason(); gone != nil || err != nil {
 			return broker.Batch{}, cmp.Or(gone, err)
 		}
 		s.begin(told)
@@ -73,7 +73,7 @@ func (s *Subscription) begin(told broker.Resumed) {
 			continue
 		}
 		c.begin(min(max(at, c.partition.base), c.partition.end()))
-		c.Start, c.Again = c.acked, again
+		c.Start, c.Redelivered = c.acked, again
 	}
 }
 
@@ -124,7 +124,7 @@ func (s *Subscription) gain(c *cursor) {
 func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 	mu := s.lock()
 	defer mu()
-	if gone := s.feed.Ended(); gone != nil {
+	if gone := s.feed.EndReason(); gone != nil {
 		return gone
 	}
 	for i := range ds {
@@ -169,7 +169,7 @@ func (s *Subscription) Kill() {
 func (s *Subscription) Expire() {
 	mu := s.lock()
 	defer mu()
-	if s.feed.Ended() == nil && !s.expired {
+	if s.feed.EndReason() == nil && !s.expired {
 		s.expired = true
 		s.group.drop(s, false)
 		s.feed.Wake()

@@ -34,7 +34,7 @@ func (p *publisher) unsent(err error) error {
 	if kindOf(err) == perkey.Refused {
 		return err
 	}
-	return p.orAway(err)
+	return p.orUnavailable(err)
 }
 
 // forbid refuses the messages to a subject that NATS refused without an answer to the message.
@@ -79,14 +79,14 @@ func (p *publisher) answer(m *nats.Msg) {
 		p.relook(it)
 	case err != nil || ack.Error == nil && ack.Stream == "":
 		p.Lines.Fail(it, perkey.Outage, fmt.Errorf("publish to %q: %w: an answer that is not JetStream's",
-			it.Topic, broker.ErrAway))
+			it.Topic, broker.ErrUnavailable))
 	case ack.Error == nil:
 		p.Lines.Done(it)
 	case ack.Error.ErrorCode == errTooLarge:
 		p.Lines.Fail(it, perkey.Refused, fmt.Errorf("publish to %q: %w", it.Topic, ack.Error))
 	case ack.Error.Code >= 500 && ack.Error.ErrorCode != errNotStored:
 		p.Lines.Fail(it, perkey.Outage, fmt.Errorf("publish to %q: %w: %w", it.Topic,
-			broker.ErrAway, ack.Error))
+			broker.ErrUnavailable, ack.Error))
 	default:
 		delete(p.Topics, it.Topic)
 		p.Lines.Fail(it, perkey.Failed, fmt.Errorf("publish to %q: %w", it.Topic, ack.Error))
@@ -101,5 +101,5 @@ func (p *publisher) relook(it *item) {
 		return
 	}
 	it.Out.again = true
-	p.Lines.Again(it)
+	p.Lines.SendLast(it)
 }

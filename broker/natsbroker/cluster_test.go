@@ -143,7 +143,7 @@ func TestTooFewServers(t *testing.T) {
 	}
 	defer b.Close()
 	err = b.MakeTopics(t.Context(), 1, "t")
-	if err == nil || errors.Is(err, broker.ErrAway) || !strings.Contains(err.Error(), "replicas=3") ||
+	if err == nil || errors.Is(err, broker.ErrUnavailable) || !strings.Contains(err.Error(), "replicas=3") ||
 		!strings.Contains(err.Error(), "too few servers") {
 		t.Errorf("made it: %v", err)
 	}

@@ -115,8 +115,8 @@ func harness(t *testing.T, addr string) brokertest.Harness {
 		Frugal: func(t *testing.T) brokertest.Broker {
 			return open(t, addr, &natsbroker.Options{Client: with, Prefetch: brokertest.Holds})
 		},
-		Held:         func(s broker.Subscription) int { return s.(*natsbroker.Subscription).Held() },
-		Capabilities: natsbroker.Capabilities,
+		Unacknowledged: func(s broker.Subscription) int { return s.(*natsbroker.Subscription).Held() },
+		Capabilities:   natsbroker.Capabilities,
 		Via: func(t *testing.T,
 			dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
 			b, err := natsbroker.New(addr, &natsbroker.Options{Session: 2 * time.Second,

@@ -130,7 +130,7 @@ func (b *Broker) lookShare(ctx context.Context, l *share) error {
 			"topic %q: consumer %q has a deliver_subject: it pushes; make one that is pulled: %w",
 			l.topic.name, l.consumer, errUnsafe)
 	case err != nil:
-		return fmt.Errorf("topic %q: read consumer %q: %w", l.topic.name, l.consumer, b.orAway(err))
+		return fmt.Errorf("topic %q: read consumer %q: %w", l.topic.name, l.consumer, b.orUnavailable(err))
 	}
 	config := c.CachedInfo().Config
 	if bad := ofConsumer(&config); bad != "" {
@@ -212,7 +212,7 @@ func (s *durable) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.b.opts.Session)
 	defer cancel()
 	if err := errors.Join(append(errs, s.b.nc.FlushWithContext(ctx))...); err != nil {
-		return fmt.Errorf("give back unfinished messages: %w", s.b.orAway(err))
+		return fmt.Errorf("give back unfinished messages: %w", s.b.orUnavailable(err))
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 // Examine checks the server and the streams of topics. CheckTopics reports settings that lose messages.
 func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding, error) {
 	if _, err := b.js.AccountInfo(ctx); err != nil {
-		return nil, fmt.Errorf("read JetStream: %w", b.orAway(err))
+		return nil, fmt.Errorf("read JetStream: %w", b.orUnavailable(err))
 	}
 	nc := b.js.Conn()
 	out := ofServer(nc.ConnectedServerVersion(), nc.MaxPayload())

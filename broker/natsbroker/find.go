@@ -33,7 +33,7 @@ func (b *Broker) Find(ctx context.Context, name string, at time.Time) ([]broker.
 		HeadersOnly: true, InactiveThreshold: findFor, MemoryStorage: true, Replicas: 1,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("find a time in %q: %w", name, b.orAway(err))
+		return nil, fmt.Errorf("find a time in %q: %w", name, b.orUnavailable(err))
 	}
 	first := int64(c.CachedInfo().Delivered.Stream) + 1
 	var out []broker.Place

@@ -90,7 +90,7 @@ func (s *Subscription) presence() presence {
 func (s *Subscription) join(ctx context.Context) error {
 	if err := s.kv.PurgeDeletes(ctx, jetstream.DeleteMarkersOlderThan(time.Hour)); err != nil {
 		// presences of earlier members
-		return fmt.Errorf("join group %q: %w", s.groupName, s.b.orAway(err))
+		return fmt.Errorf("join group %q: %w", s.groupName, s.b.orUnavailable(err))
 	}
 	key := s.memberKey(s.member)
 	for {
@@ -99,7 +99,7 @@ func (s *Subscription) join(ctx context.Context) error {
 		if err == nil {
 			rev = e.Revision()
 		} else if !errors.Is(err, jetstream.ErrKeyNotFound) {
-			return fmt.Errorf("join group %q: %w", s.groupName, s.b.orAway(err))
+			return fmt.Errorf("join group %q: %w", s.groupName, s.b.orUnavailable(err))
 		}
 		s.rev, err = s.store(ctx, key, s.presence(), rev)
 		if err == nil {
@@ -107,7 +107,7 @@ func (s *Subscription) join(ctx context.Context) error {
 			return nil
 		}
 		if !stale(err) || ctx.Err() != nil {
-			return fmt.Errorf("join group %q: %w", s.groupName, s.b.orAway(err))
+			return fmt.Errorf("join group %q: %w", s.groupName, s.b.orUnavailable(err))
 		}
 	}
 }

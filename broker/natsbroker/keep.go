@@ -42,5 +42,5 @@ func (b *Broker) streamOf(ctx context.Context, name string) (jetstream.Stream, e
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrInvalidStreamName) {
 		return nil, errors.Join(err, broker.ErrNoTopic)
 	}
-	return s, b.orAway(err)
+	return s, b.orUnavailable(err)
 }

@@ -28,7 +28,7 @@ func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[s
 			n, known, err = b.lagOf(ctx, group, t)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read the lag of %q for group %q: %w", name, group, b.orAway(err))
+			return nil, fmt.Errorf("read the lag of %q for group %q: %w", name, group, b.orUnavailable(err))
 		}
 		if known {
 			out[name] = n

@@ -110,7 +110,7 @@ func New(servers string, opts *Options) (*Broker, error) {
 	b.publisher.init(b.opts, w)
 	nc, err := nats.Connect("nats://"+strings.ReplaceAll(servers, ",", ",nats://"), b.client()...)
 	if err != nil {
-		return nil, fmt.Errorf("create NATS client: %w", b.orAway(err))
+		return nil, fmt.Errorf("create NATS client: %w", b.orUnavailable(err))
 	}
 	w.nc = nc
 	if w.js, err = jetstream.New(nc); err == nil {
@@ -118,7 +118,7 @@ func New(servers string, opts *Options) (*Broker, error) {
 	}
 	if err != nil {
 		nc.Close()
-		return nil, fmt.Errorf("create NATS client: %w", b.orAway(err))
+		return nil, fmt.Errorf("create NATS client: %w", b.orUnavailable(err))
 	}
 	if !nc.IsConnected() {
 		select { // nats.go reports the reason in another goroutine

@@ -330,14 +330,14 @@ func TestAway(t *testing.T) {
 	}
 	defer b.Close()
 	if err := b.Publish(t.Context(), []skald.Message{message("t", "k", 0)}).Wait(t.Context()); !errors.Is(err,
-		broker.ErrAway) {
+		broker.ErrUnavailable) {
 		t.Errorf("published: %v", err)
 	}
-	if _, err := b.Incarnation(t.Context()); !errors.Is(err, broker.ErrAway) {
+	if _, err := b.Incarnation(t.Context()); !errors.Is(err, broker.ErrUnavailable) {
 		t.Errorf("asked for the incarnation: %v", err)
 	}
 	if _, err := b.Subscribe(t.Context(), broker.Group{Name: "g", Topics: []string{"t"}}); !errors.Is(err,
-		broker.ErrAway) {
+		broker.ErrUnavailable) {
 		t.Errorf("subscribed: %v", err)
 	}
 	serve(t, t.TempDir(), port)
@@ -364,7 +364,7 @@ func TestWithoutJetStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if err := b.MakeTopics(t.Context(), 1, "t"); !errors.Is(err, broker.ErrAway) ||
+	if err := b.MakeTopics(t.Context(), 1, "t"); !errors.Is(err, broker.ErrUnavailable) ||
 		!strings.Contains(err.Error(), "JetStream") {
 		t.Errorf("made topics: %v", err)
 	}

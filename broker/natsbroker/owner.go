@@ -41,20 +41,20 @@ func (b *Broker) ownerOf(ctx context.Context, kv jetstream.KeyValue, group strin
 		err = json.Unmarshal(e.Value(), &is)
 	}
 	if err != nil {
-		return is, 0, fmt.Errorf("read the owner of group %q: %w", group, b.orAway(err))
+		return is, 0, fmt.Errorf("read the owner of group %q: %w", group, b.orUnavailable(err))
 	}
 	return is, e.Revision(), nil
 }
 
 func (b *Broker) storeOwner(ctx context.Context, kv jetstream.KeyValue, g *broker.Group, rev uint64) error {
-	text, err := json.Marshal(feed.Of(g))
+	text, err := json.Marshal(feed.StoredOwner(g))
 	if err == nil && rev == 0 {
 		_, err = kv.Create(ctx, ownerKey(g.Name), text)
 	} else if err == nil {
 		_, err = kv.Update(ctx, ownerKey(g.Name), text, rev)
 	}
 	if err != nil {
-		return fmt.Errorf("store the owner of group %q: %w", g.Name, b.orAway(err))
+		return fmt.Errorf("store the owner of group %q: %w", g.Name, b.orUnavailable(err))
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
 	prefix := memberKey(g.Name, "")
 	members, err := b.keys(ctx, prefix+"*")
 	for i := 0; err == nil && i < len(members); i++ {
-		if err = outlive(ctx, kv, members[i], b.orAway); err != nil {
+		if err = outlive(ctx, kv, members[i], b.orUnavailable); err != nil {
 			err = fmt.Errorf("member %s: stop it first: %w", strings.TrimPrefix(members[i], prefix), err)
 		}
 	}

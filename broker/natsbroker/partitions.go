@@ -142,7 +142,7 @@ func (s *Subscription) claim(t topic, index int, resumed broker.Resumed) *partit
 	}
 	s.rows[key] = seenRow{r, rev}
 	told := broker.Partition{Name: feed.Partition(t.name, index), Origin: t.created,
-		Start: int64(r.Position) + 1, Started: true, Again: again}
+		Start: int64(r.Position) + 1, Started: true, Redelivered: again}
 	l := &partition{Holding: feed.Holding{Partition: told, Topic: t.name, Index: index,
 		Acked: int64(r.Position)}, topic: t, key: key, row: r, rev: rev, missed: missed,
 		room: make(chan struct{}, 1)}
@@ -202,7 +202,7 @@ func (s *Subscription) change(ctx context.Context, l *partition, r row) (uint64,
 		rev, err = s.store(ctx, l.key, r, is.rev)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("store partition %s: %w", l.Name, s.b.orAway(err))
+		return 0, fmt.Errorf("store partition %s: %w", l.Name, s.b.orUnavailable(err))
 	}
 	l.row, l.rev = r, rev
 	s.rows[l.key] = seenRow{r, rev}
@@ -240,7 +240,7 @@ func (s *Subscription) goodbye(ctx context.Context) {
 	}
 	err := s.kv.Delete(ctx, s.memberKey(s.member), jetstream.LastRevision(s.rev))
 	if err != nil && !stale(err) {
-		errs = append(errs, fmt.Errorf("leave group %q: %w", s.groupName, s.b.orAway(err)))
+		errs = append(errs, fmt.Errorf("leave group %q: %w", s.groupName, s.b.orUnavailable(err)))
 	}
 	s.mu.Lock()
 	s.left = errors.Join(errs...)

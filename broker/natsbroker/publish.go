@@ -48,7 +48,7 @@ func (p *publisher) start() error {
 	}
 	p.Start(func() int { return p.opts.Flying }, p.send, func(it *item) error {
 		return fmt.Errorf("publish to %q: no answer in %v: %w: %w", it.Topic, p.opts.Patience,
-			broker.ErrAway, p.why())
+			broker.ErrUnavailable, p.why())
 	}, p.answers)
 	return nil
 }
@@ -69,7 +69,7 @@ func (p *publisher) disconnected() {
 	}
 	for it := range p.Lines.Flying() {
 		p.Lines.Down(it, perkey.Outage, fmt.Errorf("%w: the connection was lost before the answer",
-			broker.ErrAway))
+			broker.ErrUnavailable))
 	}
 }
 
@@ -84,8 +84,8 @@ func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...brok
 // send waits for a connection, at most for the patience, and sends.
 func (p *publisher) send(it *item) {
 	for !p.up() {
-		if p.Late(it) || !p.Pause(50*time.Millisecond) {
-			p.Refuse(it, perkey.Outage, fmt.Errorf("no connection to NATS: %w", p.orAway(p.why())))
+		if p.Overdue(it) || !p.Pause(50*time.Millisecond) {
+			p.Refuse(it, perkey.Outage, fmt.Errorf("no connection to NATS: %w", p.orUnavailable(p.why())))
 			return
 		}
 	}

@@ -23,7 +23,7 @@ func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error
 			err = b.js.DeleteStream(ctx, token(name))
 		}
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return fmt.Errorf("remove topic %q: %w", name, b.orAway(err))
+			return fmt.Errorf("remove topic %q: %w", name, b.orUnavailable(err))
 		}
 	}
 	return nil
@@ -35,7 +35,7 @@ func (b *Broker) Used(ctx context.Context, topics ...string) (used []string, err
 		switch s, err := b.js.Stream(ctx, token(name)); {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 		case err != nil:
-			return nil, fmt.Errorf("read topic %q: %w", name, b.orAway(err))
+			return nil, fmt.Errorf("read topic %q: %w", name, b.orUnavailable(err))
 		case s.CachedInfo().State.LastSeq > 0:
 			used = append(used, name)
 		}
@@ -69,7 +69,7 @@ func (b *Broker) keys(ctx context.Context, filter string) (out []string, err err
 		return nil, err
 	}
 	if out, err = keys(ctx, kv, filter); err != nil {
-		return nil, fmt.Errorf("list keys of the bucket %q: %w", name, b.orAway(err))
+		return nil, fmt.Errorf("list keys of the bucket %q: %w", name, b.orUnavailable(err))
 	}
 	return out, nil
 }
@@ -88,7 +88,7 @@ func (b *Broker) RemoveGroup(ctx context.Context, group string) error {
 	for _, key := range members {
 		kv, err := b.bucket(ctx)
 		if err == nil {
-			err = outlive(ctx, kv, key, b.orAway)
+			err = outlive(ctx, kv, key, b.orUnavailable)
 		}
 		if err != nil {
 			return fmt.Errorf("remove group %q: member %s: %w", group, strings.TrimPrefix(key, prefix), err)
@@ -104,7 +104,7 @@ func (b *Broker) RemoveGroup(ctx context.Context, group string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("remove group %q: %w", group, b.orAway(err))
+		return fmt.Errorf("remove group %q: %w", group, b.orUnavailable(err))
 	}
 	return nil
 }

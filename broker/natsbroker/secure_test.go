@@ -178,7 +178,7 @@ func TestTLS(t *testing.T) {
 	} {
 		err := opens(t, "nats://"+url)
 		if wrong == "" && err != nil || wrong != "" &&
-			(!errors.Is(err, broker.ErrAway) || !strings.Contains(err.Error(), wrong)) {
+			(!errors.Is(err, broker.ErrUnavailable) || !strings.Contains(err.Error(), wrong)) {
 			t.Errorf("%s: %v, want %q", url, err, wrong)
 		}
 	}
@@ -205,7 +205,7 @@ func TestNkey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "seed")
 	write(t, file, stranger)
 	err = opens(t, "nats://"+addr+"?nkey="+file)
-	if !errors.Is(err, nats.ErrAuthorization) || errors.Is(err, broker.ErrAway) ||
+	if !errors.Is(err, nats.ErrAuthorization) || errors.Is(err, broker.ErrUnavailable) ||
 		strings.Contains(err.Error(), string(stranger)) {
 		t.Errorf("a stranger: %v", err)
 	}
@@ -283,7 +283,7 @@ func TestCredentials(t *testing.T) {
 	write(t, file, wrong)
 	err = opens(t, url)
 	seed := bytes.SplitAfter(wrong, []byte("USER NKEY SEED-----"))[1][:20]
-	if !errors.Is(err, nats.ErrAuthorization) || errors.Is(err, broker.ErrAway) ||
+	if !errors.Is(err, nats.ErrAuthorization) || errors.Is(err, broker.ErrUnavailable) ||
 		strings.Contains(err.Error(), strings.TrimSpace(string(seed))) {
 		t.Errorf("of a strange account: %v", err)
 	}

@@ -66,12 +66,12 @@ func (m mutant) harness(t *testing.T, addr string) brokertest.Harness {
 		h.Frugal = h.Open
 	}
 	h.Open, h.Lasting, h.Frugal = wrap(h.Open), wrap(h.Lasting), wrap(h.Frugal)
-	via, held := h.Via, h.Held
+	via, held := h.Via, h.Unacknowledged
 	h.Via = func(t *testing.T,
 		dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
 		return mutated{via(t, dial), m}
 	}
-	h.Held = func(s broker.Subscription) int { return held(s.(*mutatedMember).Subscription) }
+	h.Unacknowledged = func(s broker.Subscription) int { return held(s.(*mutatedMember).Subscription) }
 	return h
 }
 

@@ -57,7 +57,7 @@ func (w *wire) lookShaped(ctx context.Context, name string, shape Shape) (topic,
 		return topic{}, fmt.Errorf("topic %q: stream %s: %w", name, shape.Stream, broker.ErrNoTopic)
 	}
 	if err != nil {
-		return topic{}, fmt.Errorf("read topic %q: %w", name, w.orAway(err))
+		return topic{}, fmt.Errorf("read topic %q: %w", name, w.orUnavailable(err))
 	}
 	info := s.CachedInfo()
 	config := info.Config

@@ -55,7 +55,7 @@ func (w *wire) look(ctx context.Context, name string) (topic, error) {
 		return topic{}, fmt.Errorf("topic %q: stream %s: %w", name, token(name), broker.ErrNoTopic)
 	}
 	if err != nil {
-		return topic{}, fmt.Errorf("read topic %q: %w", name, w.orAway(err))
+		return topic{}, fmt.Errorf("read topic %q: %w", name, w.orUnavailable(err))
 	}
 	info := s.CachedInfo()
 	t := topic{name: name, stream: info.Config.Name, partitions: len(info.Config.Subjects),
@@ -108,11 +108,11 @@ func (w *wire) soon(ctx context.Context, topic string, ask func(context.Context)
 
 // answers returns true if NATS answers a request for the bucket, which concerns no topic.
 func (w *wire) answers(ctx context.Context) bool {
-	kv, err := bucketOpen(ctx, w.js, w.orAway)
+	kv, err := bucketOpen(ctx, w.js, w.orUnavailable)
 	if err == nil {
 		_, err = kv.Get(ctx, incarnation)
 	}
-	return err == nil || !errors.Is(w.orAway(err), broker.ErrAway)
+	return err == nil || !errors.Is(w.orUnavailable(err), broker.ErrUnavailable)
 }
 
 // born returns the creation time of a stream, which distinguishes it from another stream with its name.
@@ -192,7 +192,7 @@ func (b *Broker) unmade(err error) error {
 		return fmt.Errorf("replicas=%d: NATS has too few servers for that, and %w: %w", b.opts.Replicas,
 			errUnsafe, err)
 	}
-	return b.orAway(err)
+	return b.orUnavailable(err)
 }
 
 // CheckTopics returns missing streams, a missing bucket, and streams with a setting that loses messages.
@@ -214,7 +214,7 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 
 // bucket returns the bucket of groups.
 func (b *Broker) bucket(ctx context.Context) (jetstream.KeyValue, error) {
-	return bucketOpen(ctx, b.js, b.orAway)
+	return bucketOpen(ctx, b.js, b.orUnavailable)
 }
 
 // Incarnation returns the random name of the bucket. If JetStream loses its files, it loses the name.
@@ -229,7 +229,7 @@ func (b *Broker) Incarnation(ctx context.Context) (string, error) {
 			fmt.Errorf("read NATS's incarnation: the bucket %q has no %q, which MakeTopics writes: %w", name, incarnation, broker.ErrNoTopic)
 	}
 	if err != nil {
-		return "", fmt.Errorf("read NATS's incarnation: %w", b.orAway(err))
+		return "", fmt.Errorf("read NATS's incarnation: %w", b.orUnavailable(err))
 	}
 	return string(e.Value()), nil
 }

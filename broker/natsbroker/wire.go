@@ -45,12 +45,12 @@ func (w *wire) said() error {
 	return w.no
 }
 
-// orAway wraps an error in broker.ErrAway if NATS cannot be reached or is not ready. A missing right is no
-// outage, because waiting does not cure it.
-func (w *wire) orAway(err error) error {
+// orUnavailable wraps an error in broker.ErrUnavailable if NATS cannot be reached or is not ready. A missing
+// right is no outage, because waiting does not cure it.
+func (w *wire) orUnavailable(err error) error {
 	var answered *jetstream.APIError
 	switch {
-	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, broker.ErrAway),
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, broker.ErrUnavailable),
 		errors.Is(err, broker.ErrClosed):
 		return err
 	case errors.Is(err, nats.ErrConnectionClosed):
@@ -66,11 +66,12 @@ func (w *wire) orAway(err error) error {
 		return fmt.Errorf(
 			"%w: check user, password or credentials, and the rights that docs/brokers.md lists: %w", no, err)
 	case errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("%w: JetStream does not answer there, or is not enabled: %w", broker.ErrAway, err)
+		return fmt.Errorf("%w: JetStream does not answer there, or is not enabled: %w", broker.ErrUnavailable,
+			err)
 	case no != nil:
-		return fmt.Errorf("%w: %w: %w", broker.ErrAway, no, err)
+		return fmt.Errorf("%w: %w: %w", broker.ErrUnavailable, no, err)
 	}
-	return fmt.Errorf("%w: %w", broker.ErrAway, err)
+	return fmt.Errorf("%w: %w", broker.ErrUnavailable, err)
 }
 
 // Capabilities returns the capabilities of this driver for its own streams. Shape documents those of

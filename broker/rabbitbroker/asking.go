@@ -103,6 +103,6 @@ func (b *Broker) open(ctx context.Context) (*amqp.Connection, error) {
 				_ = m.conn.Close()
 			}
 		}()
-		return nil, fmt.Errorf("%w: %w", broker.ErrAway, ctx.Err())
+		return nil, fmt.Errorf("%w: %w", broker.ErrUnavailable, ctx.Err())
 	}
 }

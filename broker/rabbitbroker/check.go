@@ -20,7 +20,7 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 					fmt.Sprintf("the exchange %q and the queue %q, which all topics share: %v", membersName,
 						recordName, errMissing))
 			case err != nil:
-				return fmt.Errorf("read exchange %q: %w", membersName, orAway(err))
+				return fmt.Errorf("read exchange %q: %w", membersName, orUnavailable(err))
 			}
 			switch _, err := lookDropped(ctx, conn); {
 			case notFound(err):
@@ -29,7 +29,7 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 						"the exchange and the queue %q, which keep what policies make queues drop: %v",
 						droppedName, errMissing))
 			case err != nil:
-				return fmt.Errorf("read queue %q: %w", droppedName, orAway(err))
+				return fmt.Errorf("read queue %q: %w", droppedName, orUnavailable(err))
 			}
 		}
 		if b.opts.Queue != "" { // all groups share it, so it must exist

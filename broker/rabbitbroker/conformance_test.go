@@ -40,7 +40,7 @@ func TestBroker(t *testing.T) {
 				return tidied{open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: brokertest.Holds}),
 					made}
 			},
-			Held: func(s broker.Subscription) int { return s.(*rabbitbroker.Subscription).Held() },
+			Unacknowledged: func(s broker.Subscription) int { return s.(*rabbitbroker.Subscription).Held() },
 			Fill: func(t *testing.T, topic string) func() {
 				ctl := need.RabbitMQCtl(t)
 				ctl("set_policy", topic, "/"+regexp.QuoteMeta(topic)+"/", `{"max-length":10}`,
@@ -80,7 +80,7 @@ func TestBroker(t *testing.T) {
 			},
 			Prefix:       "cloudEvents_",
 			ByName:       true,
-			Once:         true,
+			LastHeader:   true,
 			Forward:      true,
 			Counts:       true,
 			Capabilities: rabbitbroker.Capabilities,

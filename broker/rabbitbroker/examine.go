@@ -35,7 +35,7 @@ func (b *Broker) Examine(ctx context.Context, topics ...string) (out []skald.Fin
 		switch {
 		case notFound(err): // CheckTopics reports it
 		case err != nil:
-			return fmt.Errorf("read queue %q: %w", droppedName, orAway(err))
+			return fmt.Errorf("read queue %q: %w", droppedName, orUnavailable(err))
 		case n > 0:
 			out = append(out, skald.Finding{Name: "dropped", Grade: skald.Failed,
 				Saw: fmt.Sprintf("a policy dropped %d messages from queues of partitions; they are in the queue %q",

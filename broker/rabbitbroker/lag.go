@@ -24,7 +24,7 @@ func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[s
 				return err
 			})
 			if err != nil && !notFound(err) {
-				return fmt.Errorf("read queue %q: %w", queue, orAway(err))
+				return fmt.Errorf("read queue %q: %w", queue, orUnavailable(err))
 			}
 			return nil
 		}

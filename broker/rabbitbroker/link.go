@@ -53,7 +53,7 @@ func (b *Broker) speak(name string) (v *voice, err error) {
 	defer time.AfterFunc(silence, v.cut).Stop()
 	if v.ch, err = v.conn.Channel(); err != nil {
 		v.cut()
-		return nil, orAway(err)
+		return nil, orUnavailable(err)
 	}
 	v.refused = v.ch.NotifyClose(make(chan *amqp.Error, 1))
 	v.returns = v.ch.NotifyReturn(make(chan amqp.Return, 256))
@@ -91,7 +91,7 @@ func (s *Subscription) join(ctx context.Context) (*link, error) {
 				m.l.cut()
 			}
 		}()
-		return nil, fmt.Errorf("%w: %w", broker.ErrAway, ctx.Err())
+		return nil, fmt.Errorf("%w: %w", broker.ErrUnavailable, ctx.Err())
 	}
 }
 
@@ -125,7 +125,7 @@ func (s *Subscription) prepare(ctx context.Context, l *link) (err error) {
 		l.voice, err = s.b.speak("group " + s.group.name + " member " + s.member)
 	}
 	if err != nil {
-		return fmt.Errorf("receive hellos of the group: %w", orAway(err))
+		return fmt.Errorf("receive hellos of the group: %w", orUnavailable(err))
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func (b *Broker) provide(ctx context.Context, conn *amqp.Connection, g broker.Gr
 
 // aboutTopic wraps a refusal in a *broker.TopicError. It returns an outage unchanged.
 func aboutTopic(name string, err error) error {
-	for _, outage := range []error{broker.ErrAway, broker.ErrClosed, context.Canceled} {
+	for _, outage := range []error{broker.ErrUnavailable, broker.ErrClosed, context.Canceled} {
 		if errors.Is(err, outage) {
 			return err
 		}
@@ -189,7 +189,7 @@ func (b *Broker) there(ctx context.Context, conn *amqp.Connection, queue string)
 		return fmt.Errorf("queue %q in %q: %w", queue, b.opts.VHost, errMissing)
 	}
 	if err != nil {
-		return fmt.Errorf("read queue %q: %w", queue, orAway(err))
+		return fmt.Errorf("read queue %q: %w", queue, orUnavailable(err))
 	}
 	return nil
 }
@@ -221,7 +221,7 @@ func (b *Broker) provideShared(ctx context.Context, conn *amqp.Connection, g bro
 	})
 	if err != nil {
 		return fmt.Errorf("declare queue %q and bind it by %s: %w", g.Name, strings.Join(b.opts.Bind, ", "),
-			orAway(err))
+			orUnavailable(err))
 	}
 	return nil
 }
@@ -231,7 +231,7 @@ func (b *Broker) declarePartitions(ctx context.Context, conn *amqp.Connection, g
 	topics []topic) error {
 	if err := ask(ctx, conn, lookMembers); err != nil {
 		return fmt.Errorf("read exchange %q, which MakeTopics creates with the topics: %w",
-			membersName, orAway(err))
+			membersName, orUnavailable(err))
 	}
 	for _, t := range topics {
 		for i := range t.partitions {
@@ -246,7 +246,7 @@ func (b *Broker) declarePartitions(ctx context.Context, conn *amqp.Connection, g
 				})
 			}
 			if err != nil {
-				return aboutTopic(t.name, fmt.Errorf("declare queue %q: %w", queue, orAway(err)))
+				return aboutTopic(t.name, fmt.Errorf("declare queue %q: %w", queue, orUnavailable(err)))
 			}
 		}
 	}
@@ -263,7 +263,7 @@ func declarePartition(ctx context.Context, conn *amqp.Connection, queue string) 
 	if code(err) == amqp.PreconditionFailed {
 		return fmt.Errorf("queue %q exists, with other settings: %w: %w", queue, ErrSettings, err)
 	}
-	return orAway(err)
+	return orUnavailable(err)
 }
 
 // checkPartitions returns all missing objects in one error.
@@ -276,7 +276,7 @@ func (b *Broker) checkPartitions(ctx context.Context, conn *amqp.Connection, gro
 	if shared {
 		missing = append(missing, "exchange "+membersName)
 	} else if err != nil {
-		return fmt.Errorf("read exchange %q: %w", membersName, orAway(err))
+		return fmt.Errorf("read exchange %q: %w", membersName, orUnavailable(err))
 	}
 	for _, t := range topics {
 		for i := range t.partitions {

@@ -59,7 +59,7 @@ func (s *Subscription) run(l *link) {
 		case <-s.leave:
 			s.mu.Lock()
 			s.left = fmt.Errorf("leave group %q: %w: the last acknowledged messages may be redelivered", s.group.name,
-				broker.ErrAway)
+				broker.ErrUnavailable)
 			s.mu.Unlock()
 			s.die(broker.ErrClosed)
 			return
@@ -136,7 +136,7 @@ func (s *Subscription) live(l *link) (over bool) {
 // connection ended.
 func (s *Subscription) unheard(err *amqp.Error) (over bool) {
 	if err != nil {
-		s.tellFault(fmt.Errorf("send a hello to the group: %w", orAway(err)))
+		s.tellFault(fmt.Errorf("send a hello to the group: %w", orUnavailable(err)))
 	}
 	return false
 }
@@ -256,7 +256,7 @@ func (s *Subscription) register(l *link, o *partition, queue string) error {
 			errMissing, err)
 	}
 	if err != nil {
-		return fmt.Errorf("read queue %q: %w", queue, orAway(err))
+		return fmt.Errorf("read queue %q: %w", queue, orUnavailable(err))
 	}
 	o.base = time.Now().UnixMicro()
 	o.Told, o.Acked = o.base, o.base
@@ -374,7 +374,7 @@ func (s *Subscription) goodbye(ctx context.Context, l *link) {
 	}
 	if err != nil && !errors.Is(err, amqp.ErrClosed) {
 		s.mu.Lock()
-		s.left = fmt.Errorf("leave group %q: %w", s.group.name, orAway(err))
+		s.left = fmt.Errorf("leave group %q: %w", s.group.name, orUnavailable(err))
 		s.mu.Unlock()
 	}
 }

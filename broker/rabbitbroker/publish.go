@@ -72,11 +72,11 @@ func (p *publisher) start(b *Broker) {
 	p.b, p.opts, p.why, p.denied = b, b.opts, errSilent, map[string]denial{}
 	p.Init("RabbitMQ", b.opts.Patience)
 	p.Start(p.flying, p.send, func(it *item) error {
-		return fmt.Errorf("publish to %q: %w: no confirmation in %v: %w", it.Topic, broker.ErrAway,
+		return fmt.Errorf("publish to %q: %w: no confirmation in %v: %w", it.Topic, broker.ErrUnavailable,
 			p.opts.Patience, p.reason())
 	}, func(ctx context.Context) bool {
 		_, err := b.Incarnation(ctx)
-		return err == nil || !errors.Is(err, broker.ErrAway)
+		return err == nil || !errors.Is(err, broker.ErrUnavailable)
 	})
 }
 
@@ -117,8 +117,8 @@ func (p *publisher) send(it *item) {
 	switch {
 	case err == nil:
 		p.fails = 0
-	case p.Late(it):
-		p.Refuse(it, perkey.Outage, fmt.Errorf("publish to %q: %w: %w", it.Topic, broker.ErrAway, err))
+	case p.Overdue(it):
+		p.Refuse(it, perkey.Outage, fmt.Errorf("publish to %q: %w: %w", it.Topic, broker.ErrUnavailable, err))
 	default: // first in its line again
 		p.Mu.Lock()
 		p.Lines.First(it)
@@ -154,9 +154,9 @@ func (p *publisher) launch(w *wire, it *item) error {
 	defer p.Mu.Unlock()
 	if errors.Is(err, amqp.ErrClosed) && !w.conn.IsClosed() && p.Lines.Aloft(token) != nil {
 		p.Lines.Land(it)
-		return orAway(err)
+		return orUnavailable(err)
 	}
-	p.Lines.Down(it, perkey.Outage, fmt.Errorf("publish to %q: %w", it.Topic, orAway(err)))
+	p.Lines.Down(it, perkey.Outage, fmt.Errorf("publish to %q: %w", it.Topic, orUnavailable(err)))
 	return nil
 }
 

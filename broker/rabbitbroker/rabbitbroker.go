@@ -186,7 +186,7 @@ func (b *Broker) connect(name string, g *gate) (conn *amqp.Connection, cut func(
 		if err == nil {
 			return conn, func() { _ = raw.Close() }, nil
 		}
-		last = fmt.Errorf("connect to RabbitMQ at %s: %w", host, orAway(err))
+		last = fmt.Errorf("connect to RabbitMQ at %s: %w", host, orUnavailable(err))
 	}
 	return nil, nil, last
 }
@@ -258,11 +258,11 @@ func notFound(err error) bool {
 	return code(err) == amqp.NotFound && !strings.Contains(err.Error(), "down or inaccessible")
 }
 
-// orAway wraps an error in broker.ErrAway if RabbitMQ cannot be reached or is not ready. A refusal (a
-// right, a password, other settings of a queue) is no outage, because waiting does not cure it.
-func orAway(err error) error {
+// orUnavailable wraps an error in broker.ErrUnavailable if RabbitMQ cannot be reached or is not ready. A
+// refusal (a right, a password, other settings of a queue) is no outage, because waiting does not cure it.
+func orUnavailable(err error) error {
 	switch {
-	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, broker.ErrAway),
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, broker.ErrUnavailable),
 		errors.Is(err, broker.ErrClosed), errors.Is(err, broker.ErrNoTopic):
 		return err
 	case errors.Is(err, ErrSettings), errors.Is(err, errName), errors.Is(err, errMissing):
@@ -275,7 +275,7 @@ func orAway(err error) error {
 	if notFound(err) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", broker.ErrAway, err)
+	return fmt.Errorf("%w: %w", broker.ErrUnavailable, err)
 }
 
 func secured() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }

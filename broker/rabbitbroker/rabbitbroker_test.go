@@ -123,7 +123,8 @@ func TestSettingsThatLoseMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := p.Subscribe(t.Context(), g); err == nil ||
-			!strings.Contains(err.Error(), "inequivalent arg '"+named) || errors.Is(err, broker.ErrAway) {
+			!strings.Contains(err.Error(), "inequivalent arg '"+named) || errors.Is(err,
+			broker.ErrUnavailable) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

@@ -33,7 +33,7 @@ const (
 // style returns the AMQP binding of CloudEvents in binary mode, which allows two prefixes. AMQP's own
 // fields are for programs without CloudEvents.
 func style() cloudevents.Style {
-	return cloudevents.Style{Prefixes: []string{prefix, altPrefix}, Once: true, Plain: plain}
+	return cloudevents.Style{Prefixes: []string{prefix, altPrefix}, LastHeader: true, Plain: plain}
 }
 
 // codec returns the codec for Skald's format and that of e; nil means only Skald's format.

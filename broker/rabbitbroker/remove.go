@@ -36,7 +36,7 @@ func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error
 				})
 			}
 			if err != nil {
-				return fmt.Errorf("remove topic %q: %w", name, orAway(err))
+				return fmt.Errorf("remove topic %q: %w", name, orUnavailable(err))
 			}
 		}
 		return nil
@@ -59,7 +59,7 @@ func (b *Broker) RemoveGroup(ctx context.Context, group string, topics ...string
 				err = removeQueue(ctx, conn, Queue(group, name, i))
 			}
 			if err != nil {
-				return fmt.Errorf("remove group %q: %w", group, orAway(err))
+				return fmt.Errorf("remove group %q: %w", group, orUnavailable(err))
 			}
 		}
 		return nil

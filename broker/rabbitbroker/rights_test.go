@@ -45,8 +45,9 @@ func TestLeastRights(t *testing.T) {
 	refused := func(what string, err error) {
 		t.Helper()
 		var said *amqp.Error
-		if !errors.As(err, &said) || said.Code != amqp.AccessRefused || errors.Is(err, broker.ErrAway) ||
-			!strings.Contains(err.Error(), what) || strings.Contains(err.Error(), "secret") {
+		if !errors.As(err, &said) || said.Code != amqp.AccessRefused || errors.Is(err,
+			broker.ErrUnavailable) || !strings.Contains(err.Error(), what) || strings.Contains(err.Error(),
+			"secret") {
 			t.Errorf("without the right to %s: %v", what, err)
 		}
 	}
@@ -230,7 +231,7 @@ func TestServerThatNeverAnswers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := b.Publish(t.Context(), []skald.Message{message("t", "k", 0)}).Wait(ctx); !errors.Is(err,
-		broker.ErrAway) {
+		broker.ErrUnavailable) {
 		t.Errorf("published to nobody: %v", err)
 	}
 	closed := make(chan error, 1)

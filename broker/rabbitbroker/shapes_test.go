@@ -328,7 +328,8 @@ func TestWaysIn(t *testing.T) {
 		"amqp://h:1?route=sideways&prefetch=100": "partition or type",
 	} {
 		if err := try(url); err == nil || !strings.Contains(err.Error(), want) ||
-			strings.Contains(err.Error(), "hush") || errors.Is(err, broker.ErrAway) != (url == secure) {
+			strings.Contains(err.Error(), "hush") || errors.Is(err,
+			broker.ErrUnavailable) != (url == secure) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}

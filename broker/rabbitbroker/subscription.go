@@ -164,7 +164,7 @@ func (s *Subscription) die(why error) {
 
 // tellFault stores an error that waiting does not cure for the next Receive.
 func (s *Subscription) tellFault(err error) {
-	if !errors.Is(err, broker.ErrAway) && !errors.Is(err, broker.ErrClosed) {
+	if !errors.Is(err, broker.ErrUnavailable) && !errors.Is(err, broker.ErrClosed) {
 		s.feed.Fail(err)
 	}
 }

@@ -107,7 +107,7 @@ func (b *Broker) look(ctx context.Context, conn *amqp.Connection, name string) (
 		}
 	}
 	if err != nil {
-		return t, fmt.Errorf("read topic %q: %w", name, orAway(err))
+		return t, fmt.Errorf("read topic %q: %w", name, orUnavailable(err))
 	}
 	return t, nil
 }
@@ -229,7 +229,7 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("create topics: %w", orAway(err))
+		return fmt.Errorf("create topics: %w", orUnavailable(err))
 	}
 	return nil
 }
@@ -333,7 +333,7 @@ func (b *Broker) Incarnation(ctx context.Context) (name string, err error) {
 			fmt.Errorf("read RabbitMQ's incarnation: there is no queue %q in %q, which MakeTopics creates with the topics", recordName, b.opts.VHost)
 	}
 	if err != nil {
-		return "", fmt.Errorf("read RabbitMQ's incarnation: %w", orAway(err))
+		return "", fmt.Errorf("read RabbitMQ's incarnation: %w", orUnavailable(err))
 	}
 	return name, nil
 }

@@ -76,7 +76,7 @@ func (p *publisher) open(old *wire) (*wire, error) {
 	}
 	if err != nil {
 		_ = w.conn.Close()
-		return nil, fmt.Errorf("open a channel: %w", orAway(err))
+		return nil, fmt.Errorf("open a channel: %w", orUnavailable(err))
 	}
 	return w, nil
 }
@@ -142,14 +142,14 @@ func (p *publisher) lost(w *wire, err *amqp.Error) {
 		switch why := p.blame(it, err); {
 		case !soft:
 			p.Lines.Down(it, perkey.Outage, fmt.Errorf("publish to %q: %w: before the confirmation: %w",
-				it.Topic, broker.ErrAway, p.why))
+				it.Topic, broker.ErrUnavailable, p.why))
 		case why != nil || len(mine) == 1:
 			known = true
 			p.Lines.Down(it, perkey.Refused, fmt.Errorf("publish to %q: %w", it.Topic,
 				cmp.Or[error](why, err)))
 		default:
 			p.Lines.Land(it)
-			p.Lines.Again(it)
+			p.Lines.SendLast(it)
 		}
 	}
 	if soft && !known {

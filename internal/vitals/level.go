@@ -33,13 +33,13 @@ func Level(err error) slog.Level {
 	return slog.LevelWarn
 }
 
-// BrokerLevel is Level for an error of a broker. Each driver wraps broker.ErrAway into an outage. Other
-// errors are refusals by the broker: a missing right, a setting of a stream or queue, a group of another
-// database. A missing topic is a WARN, because it may be created while Skald waits.
+// BrokerLevel is Level for an error of a broker. Each driver wraps broker.ErrUnavailable into an outage.
+// Other errors are refusals by the broker: a missing right, a setting of a stream or queue, a group of
+// another database. A missing topic is a WARN, because it may be created while Skald waits.
 func BrokerLevel(err error) slog.Level {
 	var line net.Error
-	for _, passes := range []error{broker.ErrAway, broker.ErrNoTopic, broker.ErrRecreated, broker.ErrClosed,
-		broker.ErrHeldBack, context.Canceled, context.DeadlineExceeded} {
+	for _, passes := range []error{broker.ErrUnavailable, broker.ErrNoTopic, broker.ErrRecreated,
+		broker.ErrClosed, broker.ErrHeldBack, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, passes) {
 			return slog.LevelWarn
 		}

@@ -44,7 +44,7 @@ func TestLevelOfRetriedErrors(t *testing.T) {
 	}{
 		{fmt.Errorf("subscribe: %w", &broker.OwnerError{Group: "mail"}), slog.LevelError},
 		{errors.New("stream orders has MaxAge 1h: skald cannot keep its promises on it"), slog.LevelError},
-		{fmt.Errorf("%w: refused", broker.ErrAway), slog.LevelWarn},
+		{fmt.Errorf("%w: refused", broker.ErrUnavailable), slog.LevelWarn},
 		{fmt.Errorf("subscribe: %w", broker.ErrNoTopic), slog.LevelWarn},
 		{context.DeadlineExceeded, slog.LevelWarn},
 		{&net.OpError{Op: "dial", Err: io.EOF}, slog.LevelWarn},

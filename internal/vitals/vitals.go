@@ -77,7 +77,7 @@ func Broker(bus any, log *slog.Logger) *Server {
 	return New("the broker", log, time.Now, func(ctx context.Context) error {
 		_, err := b.Incarnation(ctx)
 		var line net.Error
-		if err != nil && ctx.Err() != nil || errors.Is(err, broker.ErrAway) || errors.As(err, &line) {
+		if err != nil && ctx.Err() != nil || errors.Is(err, broker.ErrUnavailable) || errors.As(err, &line) {
 			return err
 		}
 		return nil // it answered, even if it has no incarnation or this client may not read it

@@ -27,8 +27,9 @@ func TestWhyIsOneLineWithTheCauseFirst(t *testing.T) {
 		`FATAL: database "x" does not exist (SQLSTATE 3D000) [check: connect:; `: fmt.Errorf(
 			"check: connect:\n\t%w", errors.Join(refused, gone)),
 		"dial tcp 127.0.0.1:1: connection refused [claim]": fmt.Errorf("claim: %w", refused),
-		"dial tcp 127.0.0.1:1: connection refused [receive: " + broker.ErrAway.Error() + "]": fmt.Errorf(
-			"receive: %w: %w", broker.ErrAway, refused),
+		"dial tcp 127.0.0.1:1: connection refused [receive: " +
+			broker.ErrUnavailable.Error() + "]": fmt.Errorf(
+			"receive: %w: %w", broker.ErrUnavailable, refused),
 		"ask: context deadline exceeded": fmt.Errorf("ask: %w", context.DeadlineExceeded),
 		"short":                          errors.New("short"),
 		`group "stock" belongs to two`: fmt.Errorf("subscribe stock: subscribe: %w",

@@ -45,8 +45,8 @@ type Style struct {
 	// Exact is true if the broker itself carries keys, distinguishes nil from empty data, and keeps all
 	// headers in order. Otherwise the headers RawKey, NilData and Ordered are used.
 	Exact bool
-	// Once is true if the broker carries one header of each name. It has no effect if Exact.
-	Once bool
+	// LastHeader is true if the broker carries one header of each name. It has no effect if Exact.
+	LastHeader bool
 	// Escapes is true if values are percent-encoded to visible ASCII, and a raw key is in base64.
 	Escapes bool
 	// Plain reports whether the broker carries a header unchanged. It is not called if Exact, nor for
@@ -219,7 +219,8 @@ func (c *Codec) own(hs []skald.Header, to Headers) error {
 		} else {
 			exact = false
 		}
-		exact = exact && (c.style.Exact || h.Name >= last && (i == 0 || h.Name != last || !c.style.Once))
+		exact = exact && (c.style.Exact || h.Name >= last && (i == 0 || h.Name != last ||
+			!c.style.LastHeader))
 		last = h.Name
 	}
 	if exact {

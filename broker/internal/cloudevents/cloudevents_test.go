@@ -36,7 +36,7 @@ func styles() map[string]cloudevents.Style {
 		"exact": {Prefixes: []string{"ce_"}, ContentType: "content-type", Exact: true},
 		"escaped": {Prefixes: []string{"ce-"}, ContentType: "content-type", Escapes: true,
 			Plain: func(h skald.Header) bool { return cloudevents.Printable(h.Name + string(h.Value)) }},
-		"once": {Prefixes: []string{"a_", "a:"}, Once: true,
+		"once": {Prefixes: []string{"a_", "a:"}, LastHeader: true,
 			Plain: func(h skald.Header) bool { return len(h.Name) < 20 }},
 	}
 }
@@ -46,7 +46,7 @@ func at(h *skald.Header) (string, []byte) { return h.Name, h.Value }
 // travel returns m after encoding and decoding in a style.
 func travel(t *testing.T, style cloudevents.Style, m skald.Message) skald.Message {
 	t.Helper()
-	codec, w := cloudevents.New(style), &wire{once: style.Once}
+	codec, w := cloudevents.New(style), &wire{once: style.LastHeader}
 	if _, err := codec.Encode(&m, w); err != nil {
 		t.Fatal(err)
 	}

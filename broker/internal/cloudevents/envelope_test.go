@@ -19,7 +19,7 @@ func mapped(t *testing.T, style cloudevents.Style, e broker.Envelope,
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{once: style.Once}
+	w := &wire{once: style.LastHeader}
 	data, err := codec.Encode(&m, w)
 	if err != nil {
 		return m, err

@@ -96,7 +96,7 @@ const None = -1
 // FactsOf returns the facts from the database's answer about a partition.
 func FactsOf(asked bool, told broker.Resumed, partition string) Facts {
 	f := Facts{Asked: asked, Consumer: told.Known, Checkpoint: None, Position: None, First: None}
-	if at, has := told.At[partition]; has {
+	if at, has := told.Checkpoints[partition]; has {
 		f.Checkpoint = at
 	}
 	return f

@@ -305,8 +305,8 @@ func (f *Feed[O]) End(why error) bool {
 	return true
 }
 
-// Ended returns the reason of End; nil before.
-func (f *Feed[O]) Ended() error { return f.gone }
+// EndReason returns the reason of End; nil before.
+func (f *Feed[O]) EndReason() error { return f.gone }
 
 // Clear removes all partitions without reporting it.
 func (f *Feed[O]) Clear() {

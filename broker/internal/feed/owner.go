@@ -55,8 +55,8 @@ type OwnerDatabase struct {
 // mostName limits the stored name, in bytes: Kafka's limit for everything is 4,096.
 const mostName = 200
 
-// Of returns the owner to store for g.
-func Of(g *broker.Group) OwnerDatabase {
+// StoredOwner returns the owner to store for g.
+func StoredOwner(g *broker.Group) OwnerDatabase {
 	name := g.OwnerName
 	if len(name) > mostName {
 		name = strings.ToValidUTF8(name[:mostName], "")
@@ -69,8 +69,8 @@ func Belongs(g *broker.Group, to OwnerDatabase) error {
 	if g.Owner == "" || to.ID == "" || to.ID == g.Owner {
 		return nil
 	}
-	return &broker.OwnerError{Group: g.Name, Owner: to.ID, OwnerName: to.Name, Asks: g.Owner,
-		AsksName: g.OwnerName}
+	return &broker.OwnerError{Group: g.Name, Owner: to.ID, OwnerName: to.Name, Requester: g.Owner,
+		RequesterName: g.OwnerName}
 }
 
 // Adoptable reports whether g may adopt a group of owner from. It returns an error if the group belongs to

@@ -147,8 +147,8 @@ func (ls *Lines[M]) Next(most int) *Item[M] {
 // First makes it the next message again.
 func (ls *Lines[M]) First(it *Item[M]) { ls.ready = slices.Insert(ls.ready, 0, it.line) }
 
-// Again makes it the last of the messages to send.
-func (ls *Lines[M]) Again(it *Item[M]) {
+// SendLast makes it the last of the messages to send.
+func (ls *Lines[M]) SendLast(it *Item[M]) {
 	ls.ready = append(ls.ready, it.line)
 	ls.rouse()
 }

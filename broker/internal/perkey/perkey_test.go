@@ -200,7 +200,7 @@ func TestPutBack(t *testing.T) {
 		} else {
 			ls.Launch(it, 1, time.Now())
 			ls.Land(it)
-			ls.Again(it)
+			ls.SendLast(it)
 		}
 		if it := ls.Next(10); it.Out != "b1" {
 			t.Errorf("%s comes before the others that wait", it.Out)

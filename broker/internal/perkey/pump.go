@@ -193,9 +193,9 @@ func (p *Pump[M, T]) Refuse(it *Item[M], k Kind, err error) {
 	p.Lines.Fail(it, k, err)
 }
 
-// Late reports whether a message has waited for Patience since it was published, or since nothing can be
+// Overdue reports whether a message has waited for Patience since it was published, or since nothing can be
 // sent if that is later.
-func (p *Pump[M, T]) Late(it *Item[M]) bool {
+func (p *Pump[M, T]) Overdue(it *Item[M]) bool {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	if p.Lines.Closed() || it.Context().Err() != nil {
@@ -274,7 +274,7 @@ func (p *Pump[M, T]) lookUp(it *Item[M], look func(context.Context, string) (T, 
 			if err != nil {
 				p.Lines.Fail(it, k, fmt.Errorf("publish: %w", err))
 			} else {
-				p.Lines.Again(it)
+				p.Lines.SendLast(it)
 			}
 		}
 	})

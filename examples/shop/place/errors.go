@@ -20,6 +20,6 @@ func (e *UsageError) Error() string { return e.What }
 func Away(err error) bool {
 	var busy *pgstore.BusyError
 	var outage *skald.OutageError // of a schema registry
-	return errors.Is(err, broker.ErrAway) || pgstore.Outage(err) || errors.As(err, &busy) ||
+	return errors.Is(err, broker.ErrUnavailable) || pgstore.Outage(err) || errors.As(err, &busy) ||
 		errors.As(err, &outage)
 }

@@ -18,7 +18,7 @@ import (
 // A service waits for servers that start, stop or are out of reach, and for nothing else.
 func TestAway(t *testing.T) {
 	code := func(c string) error { return &pgconn.PgError{Severity: "FATAL", Code: c} }
-	for _, away := range []error{broker.ErrAway, io.ErrUnexpectedEOF,
+	for _, away := range []error{broker.ErrUnavailable, io.ErrUnexpectedEOF,
 		&net.OpError{Op: "dial", Err: errors.New("refused")},
 		code("57P03"), code("57P01"), code("40P01"), &pgstore.BusyError{Table: "a table"},
 		skald.Outage(errors.New("503"))} {

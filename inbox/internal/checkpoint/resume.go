@@ -26,17 +26,17 @@ func (c *Checkpointer) Resume(ctx context.Context, partitions []broker.Partition
 	if err != nil {
 		return broker.Resumed{}, fmt.Errorf("read the checkpoints of %s: %w", c.o.Group, err)
 	}
-	out := broker.Resumed{At: map[string]int64{}}
+	out := broker.Resumed{Checkpoints: map[string]int64{}}
 	for i := range all.Checkpoints {
 		out.Known = out.Known || !control.Is(&all.Checkpoints[i])
 	}
 	for _, l := range partitions {
 		s, there := checkpointOf(all, l.Name)
 		if there && s.Origin == l.Origin && l.Origin != "" && s.Position >= 0 {
-			out.At[l.Name] = s.Position
+			out.Checkpoints[l.Name] = s.Position
 		}
 	}
-	c.begins.note(all.Server, partitions, out.At)
+	c.begins.note(all.Server, partitions, out.Checkpoints)
 	return out, nil
 }
 

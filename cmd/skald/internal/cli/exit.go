@@ -203,7 +203,7 @@ func serverCode(err error) int {
 		return other
 	}
 	var network net.Error
-	if errors.Is(err, broker.ErrAway) || errors.As(err, &network) || pgstore.Outage(err) {
+	if errors.Is(err, broker.ErrUnavailable) || errors.As(err, &network) || pgstore.Outage(err) {
 		return unreachable
 	}
 	return other

@@ -24,7 +24,7 @@ func TestAway(t *testing.T) {
 		code int
 	}{
 		{nil, false, 0},
-		{broker.ErrAway, true, unreachable},
+		{broker.ErrUnavailable, true, unreachable},
 		{io.ErrUnexpectedEOF, true, unreachable},
 		{&net.OpError{Op: "dial", Err: errors.New("refused")}, true, unreachable},
 		{code("57P03"), true, unreachable},                  // it starts
