@@ -179,7 +179,7 @@ func testChange[TTx comparable](t *testing.T, w *world, g *ground[TTx], c txChan
 			t.Errorf("effect of %d: %q, want %q", i, got, want)
 		}
 	}
-	kept, err := in.Kept(t.Context(), 10)
+	kept, err := in.Stored(t.Context(), 10)
 	if err != nil || (len(kept) == 0) != c.done {
 		t.Errorf("kept: %+v, %v", kept, err)
 	}
