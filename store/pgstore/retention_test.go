@@ -294,7 +294,7 @@ func TestReadOnlyByAFunction(t *testing.T) {
 			}
 		}
 		err = u.Commit(ctx, store.Effect{Rows: rowsOf(aMessage("a"))})
-		if err == nil || s.Outage(err) || !writes && !strings.Contains(err.Error(), "leave that out") {
+		if err == nil || s.Outage(err) || !writes && !strings.Contains(err.Error(), "remove that statement") {
 			t.Errorf("the commit is an outage: %v", err)
 		}
 	}
