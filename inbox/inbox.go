@@ -103,6 +103,9 @@ var (
 // On or Handle before Run.
 func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *Options) *Inbox[TTx] {
 	d := o.orDefaults()
+	if db, ok := db.(interface{ SharesUnseen() bool }); ok && d.Batch == 0 && db.SharesUnseen() {
+		d.Batch = 1
+	}
 	size := newBatchSize(d.Batch)
 	d.Batch = size.most
 	log := d.Logger.With("consumer", group)

@@ -8,6 +8,9 @@ import (
 var (
 	// ErrLent reports that a handler tried to end a transaction that Skald commits itself.
 	ErrLent = errors.New("store: the transaction was lent by Skald, which ends it itself: return nil to commit, an error to roll back")
+	// ErrUnshared reports that a function left state in the transaction: a savepoint, a setting, a temporary
+	// object, or it kept the connection. The next function needs another transaction.
+	ErrUnshared = errors.New("store: a function left a savepoint, a setting or a temporary object, or kept the connection: the next function needs another transaction")
 	// ErrLost reports that a guard of an effect did not hold. Nothing of the effect was stored.
 	ErrLost = errors.New("store: a guard of the effect did not hold")
 	// ErrBusy reports that a concurrent transaction holds the mark or the lock. Try again.

@@ -35,8 +35,8 @@ type lent struct {
 	fault      error  // of rows that were sent where no error could be returned
 	savepoints int    // savepoints ever set
 	openPoints int    // savepoints of Begin that are neither released nor rolled back
-	unshared   bool   // a function kept a savepoint or the connection, which a later function could collide with
-	sets       bool   // a function changed a setting of the session
+	unshared   bool   // a function left state that a later function would meet: see lasting
+	sets       bool   // a function left state that a later transaction would meet
 	points     pointState
 }
 
@@ -80,7 +80,7 @@ func (l *lent) unpoint() (sent bool, err error) {
 	defer l.mu.Unlock()
 	switch {
 	case l.unshared || l.raw || l.fault != nil:
-		return false, errKeptOpen
+		return false, store.ErrUnshared
 	case l.kept.point && l.status == inTransactionStatus:
 		l.kept.rows, l.kept.kinds = l.kept.rows[:l.kept.before], l.kept.kinds[:l.kept.before]
 		return false, nil

@@ -38,31 +38,19 @@ func (l *lent) counts(n int) {
 	l.openPoints += n
 }
 
-// reads records a statement that may set a savepoint, or that changes a setting of the session. A later
-// function could roll back to that savepoint, and the next message would have that setting.
-// It returns errPrepares for PREPARE TRANSACTION.
+// reads records a statement that may leave a savepoint, a setting or a temporary object. A later function of
+// the transaction, or a later message on the connection, would meet it. reads returns errPrepares for PREPARE
+// TRANSACTION.
 func (l *lent) reads(sql string) error {
 	if preparesTransaction(sql) {
 		return errPrepares
 	}
+	left := leaves(sql)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.unshared = l.unshared || strings.Contains(strings.ToUpper(sql), "SAVEPOINT")
-	l.sets = l.sets || setsSession(sql)
+	l.unshared = l.unshared || left.inTransaction
+	l.sets = l.sets || left.inSession
 	return nil
-}
-
-// setsSession reports whether sql is a SET or RESET that outlives its transaction.
-func setsSession(sql string) bool {
-	switch firstWord(sql) {
-	case "RESET":
-		return true
-	case "SET":
-	default:
-		return false
-	}
-	words := strings.Fields(strings.ToUpper(sql))
-	return len(words) > 1 && words[1] != "LOCAL" && words[1] != "TRANSACTION" && words[1] != "CONSTRAINTS"
 }
 
 // errPrepares is the result of PREPARE TRANSACTION. The server would refuse it and end the transaction.

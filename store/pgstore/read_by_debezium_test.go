@@ -316,7 +316,7 @@ func readByGone(t *testing.T, d *readByBed) {
 	c.confirm(t, d.place(t))
 	d.stays(t, "rows from before slot")
 	d.kept(t, 2)
-	d.doctor(t, "warning rows are there after the position")
+	d.doctor(t, "warning there are rows above the position")
 	d.relay(t)
 	d.passes(t, c)
 	d.moves(t)

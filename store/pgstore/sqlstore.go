@@ -282,6 +282,9 @@ func (u *sqlUnit) ready() error {
 // Return does nothing: a *sql.Tx cannot be revoked.
 func (*sqlUnit) Return() {}
 
+// SharesUnseen returns true: a function's statements are not seen here, and may leave settings.
+func (*SQLStore) SharesUnseen() bool { return true }
+
 // Savepoint returns false: it would cost a round trip for each message.
 func (*sqlUnit) Savepoint(context.Context) bool { return false }
 

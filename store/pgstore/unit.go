@@ -122,7 +122,7 @@ func (u *unit) Usable(context.Context) error {
 		return errEnded
 	}
 	if u.tx.unshared {
-		return errKeptOpen
+		return store.ErrUnshared
 	}
 	if _, ok := u.tx.live().(*over); ok {
 		return nil
@@ -131,8 +131,6 @@ func (u *unit) Usable(context.Context) error {
 }
 
 var errNoSavepoint = errors.New("there is no savepoint to roll back to")
-
-var errKeptOpen = errors.New("a function kept a savepoint or the connection: the next function needs another transaction")
 
 // Savepoint sets a savepoint, in place of the last one. It travels with the next statement: no round trip.
 func (u *unit) Savepoint(context.Context) bool {

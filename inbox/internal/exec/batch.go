@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -30,8 +31,24 @@ import (
 // has killed no process, has not failed, and makes no call to the outside. A step of a saga shares only its
 // first attempt to be taken.
 func (g *registry[TTx]) Sociable(e *partition.Entry) bool {
+	if alone := g.alone.Load(); alone != nil && (*alone)[e.Kind()] {
+		return false
+	}
 	return g.sharesStep(e) && e.Again == 0 && !e.Troubled() && !e.Lonely && !e.Foreign && e.Call == nil &&
 		!e.Suspect && !e.Alone && e.Unreadable() == nil
+}
+
+// runAlone gives each message of k a transaction of its own from now on.
+func (g *registry[TTx]) runAlone(k store.Kind) {
+	for {
+		was, next := g.alone.Load(), map[store.Kind]bool{k: true}
+		if was != nil {
+			maps.Copy(next, *was)
+		}
+		if g.alone.CompareAndSwap(was, &next) {
+			return
+		}
+	}
 }
 
 func (g *registry[TTx]) sharesStep(e *partition.Entry) bool {
@@ -162,7 +179,7 @@ func (x *Executor[TTx]) alike(ctx context.Context,
 	es []*partition.Entry) (ms []member, rest []*partition.Entry) {
 	ms = make([]member, 0, len(es))
 	behind, known := map[*partition.Chain]bool{}, make(map[store.Identity]bool, len(es))
-	steps := map[[3]string]bool{}
+	steps, locks := map[[3]string]bool{}, map[store.Lock]bool{}
 	for i, e := range es {
 		var intake store.Intake
 		err := error(nil)
@@ -177,10 +194,15 @@ func (x *Executor[TTx]) alike(ctx context.Context,
 			step := [3]string{e.Step.Saga, e.Step.Name, e.Step.Occurrence}
 			fits, steps[step] = !steps[step], true
 		}
+		// Each transaction gives an entity one version, which is the fencing token of its message.
+		fits = fits && !slices.ContainsFunc(intake.Locks, func(l store.Lock) bool { return locks[l] })
 		if !fits {
 			behind[e.Chain] = true
 			rest = append(rest, e)
 			continue
+		}
+		for _, l := range intake.Locks {
+			locks[l] = true
 		}
 		known[e.Given] = true
 		ms = append(ms, member{e: e, intake: intake})
@@ -358,7 +380,7 @@ func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, e
 }
 
 // errAlone makes the guilty message run alone. It has not failed.
-var errAlone = errors.New("its step needs a transaction of its own")
+var errAlone = errors.New("the message needs a transaction of its own")
 
 // unfit returns the first message with a step or a mark that the intake wrote and the batch must not commit.
 // It returns nobody if there is none.
@@ -473,6 +495,10 @@ func (s *sharing[TTx]) each(ctx context.Context, unit store.Unit[TTx], ms []memb
 		if err == nil && n < len(fresh)-1 { // a savepoint that it left open is not for the next one
 			err = unit.Usable(ctx)
 		}
+		if errors.Is(err, store.ErrUnshared) {
+			s.x.runAlone(ms[i].e.Kind())
+			err = errAlone
+		}
 		if err != nil {
 			return nil, i, err
 		}
@@ -544,7 +570,7 @@ func (s *sharing[TTx]) atOnce(ctx context.Context, unit store.Unit[TTx], ms []me
 	all, es := make([]skald.Message, len(fresh)), make([]*partition.Entry, len(fresh))
 	for n, i := range fresh {
 		ms[i].ending = decide.Handled
-		all[n], es[n] = ms[i].e.Message, ms[i].e
+		all[n], es[n] = copyOf(ms[i].e), ms[i].e
 		_, ms[i].span = s.x.o.Telemetry.Process(ctx, &ms[i].e.Message, ms[i].e.Again+1)
 	}
 	ctx = lending.Watch(ctx)

@@ -128,6 +128,8 @@ type registry[TTx any] struct {
 	calls    map[store.Kind]Outside[TTx]
 	beside   LegacyDedupFunc[TTx] // nil: nothing
 	took     Lookup[TTx]          // nil: nothing
+	// alone has the kinds with a handler that left state in its transaction.
+	alone *atomic.Pointer[map[store.Kind]bool]
 }
 
 func newRegistry[TTx any]() registry[TTx] {
@@ -136,6 +138,7 @@ func newRegistry[TTx any]() registry[TTx] {
 		many:     map[store.Kind]*BatchHandler[TTx]{},
 		steps:    map[store.Kind]Course{},
 		calls:    map[store.Kind]Outside[TTx]{},
+		alone:    &atomic.Pointer[map[store.Kind]bool]{},
 	}
 }
 

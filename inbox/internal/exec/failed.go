@@ -36,7 +36,7 @@ func (x *Executor[TTx]) failure(ctx context.Context, e *partition.Entry, end und
 	if store.Incurable(err) || errors.Is(err, store.ErrLent) {
 		return drop(decide.Broken)
 	}
-	class := x.classify(e.Message, err)
+	class := x.classify(copyOf(e), err)
 	if stopped(ctx, err) || class == failure.Outage && x.stays(e, err) {
 		return drop(decide.Outage)
 	}

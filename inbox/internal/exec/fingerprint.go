@@ -31,7 +31,7 @@ func (p *printer) print(e *partition.Entry) int64 {
 	if p.of == nil {
 		return key.Of([]byte(e.Type), p.without(e.Data))
 	}
-	what := p.of(e.Message)
+	what := p.of(copyOf(e))
 	if what == nil {
 		return 0
 	}

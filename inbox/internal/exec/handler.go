@@ -1,9 +1,11 @@
 package exec
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/skald-go/skald"
@@ -40,7 +42,7 @@ func (x *Executor[TTx]) run(ctx context.Context, e *partition.Entry,
 		x.o.Handle)
 	defer cancel()
 	over := x.acts.begin(x.o.Handle, e)
-	r, err = safely(x.handler(e), hctx, tx, e.Message)
+	r, err = safely(x.handler(e), hctx, tx, copyOf(e))
 	unit.Return() // before its context ends: a function that waits for that end changes nothing
 	over()
 	took := time.Since(begun)
@@ -56,6 +58,18 @@ func (x *Executor[TTx]) run(ctx context.Context, e *partition.Entry,
 		return r, fmt.Errorf("%w (%v): %w", failure.ErrTimeout, x.o.Handle, err)
 	}
 	return r, nil
+}
+
+// copyOf returns a copy of the message of e for one call of a user's function, which may change it: a codec may
+// decrypt in place. A retry, a parked message and the fingerprint need the original.
+func copyOf(e *partition.Entry) skald.Message {
+	m := e.Message
+	m.Key, m.Data = bytes.Clone(m.Key), bytes.Clone(m.Data)
+	m.Headers = slices.Clone(m.Headers)
+	for i := range m.Headers {
+		m.Headers[i].Value = bytes.Clone(m.Headers[i].Value)
+	}
+	return m
 }
 
 // lends is ctx for a handler of m, which gets tx.

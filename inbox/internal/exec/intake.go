@@ -68,14 +68,14 @@ func (x *Executor[TTx]) asked(ctx context.Context, e *partition.Entry) (intake s
 		intake.Steps = []store.Step{*e.Step}
 	}
 	if x.o.Entities != nil {
-		intake.Locks = x.o.Entities(e.Message)
+		intake.Locks = x.o.Entities(copyOf(e))
 		if slices.ContainsFunc(intake.Locks,
 			func(l store.Lock) bool { return l.Space == "" || l.Key == "" }) {
 			return intake, errNoEntity
 		}
 	}
 	if x.o.Settings != nil {
-		intake.Settings = x.o.Settings(e.Message)
+		intake.Settings = x.o.Settings(copyOf(e))
 	}
 	return intake, nil
 }

@@ -22,7 +22,7 @@ func (x *Executor[TTx]) askedBeside(ctx context.Context, e *partition.Entry, tx 
 		}
 	}()
 	err = guarded[TTx](ctx, func() (err error) {
-		known, err = x.beside(skald.WithCause(ctx, e.Message), tx, e.Given, e.Message)
+		known, err = x.beside(skald.WithCause(ctx, e.Message), tx, e.Given, copyOf(e))
 		return err
 	})
 	return known, err

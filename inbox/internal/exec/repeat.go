@@ -70,7 +70,7 @@ func (x *Executor[TTx]) announces(e *partition.Entry) (yes bool) {
 	if x.o.Repeat == nil {
 		return false
 	}
-	if err := failure.Run(func() error { yes = x.o.Repeat(e.Message); return nil }); err != nil {
+	if err := failure.Run(func() error { yes = x.o.Repeat(copyOf(e)); return nil }); err != nil {
 		x.o.Logger.Warn("inbox: Options.Again failed", "consumer", x.o.Group, "id", e.ID, "type", e.Type, "error", err)
 	}
 	return yes

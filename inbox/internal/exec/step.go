@@ -50,7 +50,7 @@ func (x *Executor[TTx]) step(ctx context.Context, e *partition.Entry) (s *store.
 	}
 	var own store.Step
 	err = guarded[TTx](ctx, func() (err error) {
-		own, err = c.Of(ctx, e.Message)
+		own, err = c.Of(ctx, copyOf(e))
 		return err
 	})
 	if err != nil {
@@ -128,7 +128,7 @@ func (x *Executor[TTx]) requeued(e *partition.Entry) *store.Requeue {
 func (x *Executor[TTx]) saying(ctx context.Context, e *partition.Entry,
 	was store.StepState) (say []skald.Draft, err error) {
 	err = guarded[TTx](ctx, func() (err error) {
-		say, err = x.steps[e.Kind()].Publish(ctx, e.Message, was)
+		say, err = x.steps[e.Kind()].Publish(ctx, copyOf(e), was)
 		return err
 	})
 	return say, err

@@ -1,0 +1,121 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/store"
+)
+
+// State that a handler leaves in its transaction or its session reaches no other message, in a batch or alone.
+func TestHandlerStateReachesNoOtherMessage(t *testing.T) {
+	open := onPostgres(t)
+	const tenant = "SELECT coalesce(current_setting('app.tenant', true), '')"
+	for _, c := range []struct{ name, sets, reads, own string }{
+		{"local setting", "SELECT set_config('app.tenant', 'b', true)", tenant, "b"},
+		{"SET LOCAL", "SET LOCAL app.tenant = 'b'", tenant, "b"},
+		{"setting of the session", "SELECT set_config('app.tenant', 'b', false)", tenant, "b"},
+		{"setting in a block", "DO $$ BEGIN PERFORM set_config('app.tenant', 'b', false); END $$", tenant, "b"},
+		{"temporary table", "CREATE TEMP TABLE left_here (id int)",
+			"SELECT coalesce(to_regclass('pg_temp.left_here')::text, '')", "left_here"},
+	} {
+		for _, batch := range []int{0, 1, 50} {
+			t.Run(fmt.Sprintf("%s, batch of %d", c.name, batch), func(t *testing.T) {
+				w := newWorld(t, 1)
+				g := open(w)
+				t.Cleanup(g.pool.Reset)
+				in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Now: w.clock, Workers: 1, Batch: batch})
+				inbox.On(in, said, func(ctx context.Context, tx pgx.Tx, m skald.Received[string]) error {
+					n, _ := strconv.Atoi(m.Value)
+					if n%20 == 7 {
+						if _, err := tx.Exec(ctx, c.sets); err != nil {
+							return err
+						}
+					}
+					got := ""
+					if err := tx.QueryRow(ctx, c.reads).Scan(&got); err != nil {
+						return err
+					}
+					return g.note(tx, string(m.Key), "has "+got)
+				})
+				const all = 100
+				for n := range all {
+					w.publish(w.message(fmt.Sprint("k", n), strconv.Itoa(n)))
+				}
+				w.quiet(in)
+				lists := g.lists(t)
+				for n := range all {
+					want := "has "
+					if n%20 == 7 {
+						want += c.own
+					}
+					if got := lists[fmt.Sprint("k", n)]; got != want {
+						t.Errorf("message %d: %q, want %q", n, got, want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Messages of one entity get different fencing tokens, also if they could share a transaction.
+func TestFencingTokensAreDifferentInBatches(t *testing.T) {
+	w := newWorld(t, 1)
+	tokens := map[string]map[int64]int{}
+	in := w.inbox(&inbox.Options{Now: w.clock, Workers: 1, Batch: 50,
+		Transaction: inbox.Transaction{Entities: func(m skald.Message) []store.Lock {
+			return []store.Lock{{Space: "item", Key: string(m.Key)}}
+		}}}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		token := inbox.Fence(ctx, "item", string(m.Key))
+		key := string(m.Key)
+		if tokens[key] == nil {
+			tokens[key] = map[int64]int{}
+		}
+		tokens[key][token]++
+		return keep(ctx, tx, m)
+	})
+	for n := range 60 {
+		w.publish(w.message(fmt.Sprint("k", n%6), "1"))
+	}
+	w.quiet(in)
+	for key, of := range tokens {
+		if len(of) != 10 {
+			t.Errorf("10 messages of %s had the tokens %v", key, of)
+		}
+	}
+}
+
+// A handler that changes its message in place changes no retry, no dead letter and no order.
+func TestHandlerMayChangeItsMessage(t *testing.T) {
+	w := newWorld(t, 1)
+	runs := 0
+	in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Now: w.clock, Workers: 1,
+		Retry: inbox.Retry{Attempts: 2, InitialInterval: pause}})
+	in.Handle("orders", "said", func(_ context.Context, _ tx, m skald.Message) error {
+		if string(m.Data) != `"1"` || string(m.Key) != "k" || string(m.Headers[0].Value) != "v" {
+			t.Errorf("the handler got %s %s %s", m.Key, m.Data, m.Headers[0].Value)
+		}
+		runs++
+		copy(m.Data, "ZZZ")
+		m.Key[0], m.Headers[0].Value[0] = 'Z', 'Z'
+		return errors.New("no")
+	})
+	m := w.message("k", "1")
+	m.Headers = []skald.Header{{Name: "h", Value: []byte("v")}}
+	w.publish(m)
+	w.quiet(in)
+	w.pass(2 * pause)
+	w.quiet(in)
+	kept := w.kept()
+	if runs != 2 || len(kept) != 1 || string(kept[0].Message.Data) != `"1"` ||
+		string(kept[0].Message.Key) != "k" || string(kept[0].Message.Headers[0].Value) != "v" {
+		t.Errorf("%d runs; kept: %+v", runs, kept)
+	}
+}

@@ -1,0 +1,79 @@
+package pgstore
+
+import (
+	"slices"
+	"strings"
+)
+
+// A lasting is the state that a statement of a function may leave behind.
+type lasting struct {
+	inTransaction bool // for a later function of the transaction
+	inSession     bool // for later transactions of the session
+}
+
+// leaves reads a text with one or more statements. It does not see what a function of the database does.
+func leaves(sql string) (l lasting) {
+	upper := strings.ToUpper(sql)
+	l.inTransaction = strings.Contains(upper, "SAVEPOINT")
+	if strings.Contains(upper, "SET_CONFIG") {
+		l.inTransaction = true
+		l.inSession = !strings.Contains(upper, "TRUE") || strings.Contains(upper, "FALSE")
+	}
+	for part := range strings.SplitSeq(upper, ";") {
+		part = withoutComments(part)
+		one := lasting{}
+		switch firstWord(part) {
+		case "SET":
+			words := strings.Fields(part)
+			one.inTransaction = true
+			one.inSession = len(words) > 1 && !slices.Contains([]string{"LOCAL", "TRANSACTION", "CONSTRAINTS"}, words[1])
+		case "RESET", "DISCARD", "LISTEN", "UNLISTEN", "PREPARE", "DEALLOCATE", "LOAD", "DO", "CALL":
+			one = lasting{true, true}
+		case "DECLARE":
+			one = lasting{true, strings.Contains(part, "HOLD")}
+		default:
+			if namesTemporary(part) {
+				one = lasting{true, !strings.Contains(part, "ON COMMIT DROP")}
+			}
+		}
+		l.inTransaction = l.inTransaction || one.inTransaction
+		l.inSession = l.inSession || one.inSession
+	}
+	return l
+}
+
+// namesTemporary reports whether a statement creates a temporary object.
+func namesTemporary(upper string) bool {
+	if !strings.Contains(upper, "TEMP") {
+		return false
+	}
+	words := strings.Fields(upper)
+	for i, w := range words {
+		if i > 0 && (w == "TEMP" || w == "TEMPORARY") &&
+			slices.Contains([]string{"CREATE", "LOCAL", "GLOBAL", "INTO", "REPLACE"}, words[i-1]) {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutComments removes the comments before a statement.
+func withoutComments(sql string) string {
+	for {
+		sql = strings.TrimLeft(sql, " \t\r\n(")
+		end := ""
+		switch {
+		case strings.HasPrefix(sql, "--"):
+			end = "\n"
+		case strings.HasPrefix(sql, "/*"):
+			end = "*/"
+		default:
+			return sql
+		}
+		_, rest, found := strings.Cut(sql, end)
+		if !found {
+			return ""
+		}
+		sql = rest
+	}
+}
