@@ -14,7 +14,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// State that a handler leaves in its transaction or its session reaches no other message, in a batch or alone.
+// State that a handler leaves in its transaction or its session reaches no other message, in a batch or
+// alone.
 func TestHandlerStateReachesNoOtherMessage(t *testing.T) {
 	open := onPostgres(t)
 	const tenant = "SELECT coalesce(current_setting('app.tenant', true), '')"

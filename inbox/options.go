@@ -31,7 +31,12 @@ type Options struct {
 	// divided among the workers; no message waits for a batch to fill. The number doubles while no message
 	// fails. It halves if a message fails or collides with another transaction, or if the handlers take over
 	// 200 ms. Rejections that follow another one change nothing: each is rolled back to a savepoint. Default:
-	// it begins with 1 and grows up to 64. With 1 each message has its own transaction.
+	// it begins with 1 and grows up to 64, and through database/sql it is 1. With 1 each message has its own
+	// transaction.
+	//
+	// A handler that sends SET, set_config, DO, CALL or CREATE TEMP runs alone from then on. Skald does not
+	// see settings that a function of the database changes: use Transaction.Settings, or Batch: 1. In a
+	// shared transaction now() is the same for all messages: use clock_timestamp().
 	Batch int
 
 	Transaction Transaction // of a handler

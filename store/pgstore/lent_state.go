@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// A lasting is the state that a statement of a function may leave behind.
+// lasting is the state that a statement of a function may leave behind.
 type lasting struct {
 	inTransaction bool // for a later function of the transaction
 	inSession     bool // for later transactions of the session
 }
 
-// leaves reads a text with one or more statements. It does not see what a function of the database does.
+// leaves reads a text with one or more statements. It does not see into functions of the database.
 func leaves(sql string) (l lasting) {
 	upper := strings.ToUpper(sql)
 	l.inTransaction = strings.Contains(upper, "SAVEPOINT")

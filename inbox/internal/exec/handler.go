@@ -60,8 +60,8 @@ func (x *Executor[TTx]) run(ctx context.Context, e *partition.Entry,
 	return r, nil
 }
 
-// copyOf returns a copy of the message of e for one call of a user's function, which may change it: a codec may
-// decrypt in place. A retry, a parked message and the fingerprint need the original.
+// copyOf returns a copy of the message of e for one call of a user's function, which may change it: a codec
+// may decrypt in place. A retry, a parked message and the fingerprint need the original.
 func copyOf(e *partition.Entry) skald.Message {
 	m := e.Message
 	m.Key, m.Data = bytes.Clone(m.Key), bytes.Clone(m.Data)
