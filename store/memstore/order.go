@@ -20,3 +20,17 @@ func order[T any](list []T, compare func(a, b T) int) []int {
 func byEntity(a, b store.Lock) int {
 	return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))
 }
+
+// takingOrder returns the order in which marks are taken: that of their messages, which their arrivals then
+// show. Marks without the lock of a key are sorted, so that two intakes never wait in a circle.
+func takingOrder(marks []store.Mark) []int {
+	anytime := func(m store.Mark) bool { return m.KeyOrder == store.Anytime }
+	sorted := slices.ContainsFunc(marks, anytime)
+	return order(marks, func(a, b store.Mark) int {
+		if !sorted {
+			return 0
+		}
+		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Source, b.Source),
+			cmp.Compare(a.ID, b.ID))
+	})
+}

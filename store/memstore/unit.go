@@ -87,10 +87,7 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)),
 		Steps: make([]store.Step, len(in.Steps)), Locks: make([]int64, len(in.Locks)),
 		Sagas: make([]bool, len(in.Sagas))}
-	for _, i := range order(in.Marks, func(a, b store.Mark) int {
-		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Source, b.Source),
-			cmp.Compare(a.ID, b.ID))
-	}) {
+	for _, i := range takingOrder(in.Marks) {
 		var err error
 		if u.found.Marks[i], err = u.tx.mark(ctx, in.Marks[i], until); err != nil {
 			return err

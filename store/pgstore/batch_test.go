@@ -168,3 +168,26 @@ func (c *crew) check(t *testing.T, messages, keys int) {
 		t.Errorf("%d are rejected, want %d", n, messages/40)
 	}
 }
+
+// The marks of a batch arrive in the order of its messages, for any IDs. The auditor of the shop reads that
+// order.
+func TestMarksOfABatchArriveInOrder(t *testing.T) {
+	b := newBed(t)
+	var in store.Intake
+	for n := range 20 {
+		m := aMark()
+		m.ID, m.KeyOrder, m.Key = fmt.Sprintf("m-%02d", 99-n), store.Arriving, []byte("k")
+		in.Marks = append(in.Marks, m)
+	}
+	u, err := b.store(t).Begin(t.Context(), in)
+	if err == nil {
+		err = u.Commit(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := one[string](t, b, `SELECT string_agg(id, ' ' ORDER BY arrival) FROM {skald_mark}`)
+	if want := one[string](t, b, `SELECT string_agg(id, ' ' ORDER BY id DESC) FROM {skald_mark}`); got != want {
+		t.Errorf("the marks arrived in the order %s", got)
+	}
+}

@@ -51,7 +51,7 @@ type manyMarks struct {
 // TakeMany returns the calls for marks of Many. They restrict the planner until Widen.
 func (c *Marks) TakeMany(marks []store.Mark, found []store.Verdict) ([]sqlexec.Call, error) {
 	w := &manyMarks{c: c, marks: marks, found: found, fresh: make([]bool, len(marks))}
-	list := sqlexec.Order(marks, byIdentity)
+	list := takingOrder(marks)
 	for _, i := range list {
 		w.fresh[i] = true
 	}
@@ -62,6 +62,20 @@ func (c *Marks) TakeMany(marks []store.Mark, found []store.Verdict) ([]sqlexec.C
 		return nil, err
 	}
 	return append(append([]sqlexec.Call{narrow}, w.turns()...), insert, w.find(list)), nil
+}
+
+// takingOrder returns the order in which marks are inserted: that of their messages, which their arrivals
+// then show. The locks of the keys keep rivals apart. Marks without such a lock are sorted, so that two
+// rivals never wait for each other.
+func takingOrder(marks []store.Mark) []int {
+	if slices.ContainsFunc(marks, func(m store.Mark) bool { return m.KeyOrder == store.Anytime }) {
+		return sqlexec.Order(marks, byIdentity)
+	}
+	list := make([]int, len(marks))
+	for i := range list {
+		list[i] = i
+	}
+	return list
 }
 
 // Widen returns the call that ends the restriction of TakeMany.
