@@ -93,7 +93,7 @@ func bare(err error) error {
 	case errors.As(err, &right):
 		return right.Err
 	case errors.As(err, &schema):
-		return fmt.Errorf("Skald's tables are not in %s there", schema.Where)
+		return fmt.Errorf("the tables of Skald are not in %s there", schema.Where)
 	}
 	return err
 }
