@@ -24,7 +24,7 @@ const (
 	Payloads = Right(page.Payloads)
 )
 
-// who converts Who for a page.Guard; nil if Who is nil.
+// who returns Options.Who as a function for page.Guard, or nil if Who is not set.
 func (o *Options) who() func(*http.Request) (page.Who, error) {
 	if o.Who == nil {
 		return nil

@@ -2,16 +2,19 @@ package inbox_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore"
 )
 
 // State that a handler leaves in its transaction or its session reaches no other message, in a batch or
@@ -118,5 +121,30 @@ func TestHandlerMayChangeItsMessage(t *testing.T) {
 	if runs != 2 || len(kept) != 1 || string(kept[0].Message.Data) != `"1"` ||
 		string(kept[0].Message.Key) != "k" || string(kept[0].Message.Headers[0].Value) != "v" {
 		t.Errorf("%d runs; kept: %+v", runs, kept)
+	}
+}
+
+// Through database/sql the store does not see the statements of a handler, so messages share no transaction
+// by default.
+func TestNothingIsSharedUnseenByDefault(t *testing.T) {
+	open := onPostgres(t)
+	for batch, want := range map[int]bool{0: false, 50: true} {
+		w := newWorld(t, 1)
+		g := open(w)
+		db := stdlib.OpenDBFromPool(g.pool)
+		shared, last := false, (*sql.Tx)(nil)
+		in := inbox.New(pgstore.NewSQL(db, &pgstore.Options{Schema: g.schema}), w.bus, "stock",
+			&inbox.Options{Now: w.clock, Workers: 1, Batch: batch})
+		inbox.On(in, said, func(_ context.Context, tx *sql.Tx, _ skald.Received[string]) error {
+			shared, last = shared || tx == last, tx
+			return nil
+		})
+		for n := range 50 {
+			w.publish(w.message(fmt.Sprint("k", n), "1"))
+		}
+		w.quiet(in)
+		if h := in.Health(); h.Handled != 50 || shared != want {
+			t.Errorf("Batch %d: shared %v, health %+v", batch, shared, h)
+		}
 	}
 }

@@ -53,8 +53,8 @@ func (a *ahead) empty() bool { return len(a.rows) == 0 && !a.point }
 
 // A pointState is the state of the savepoint that the unit sets for each function.
 type pointState struct {
-	set   bool // in the session
-	valid bool // it is that of the last function
+	set   bool // a savepoint is in the session
+	valid bool // it is the savepoint of the last function
 }
 
 const (
@@ -91,7 +91,7 @@ func (l *lent) unpoint() (sent bool, err error) {
 	return true, nil
 }
 
-// calls are the statements that send a.
+// calls returns the statements that send a.
 func (l *lent) calls(a ahead) (calls []sqlexec.Call) {
 	if !a.point {
 		return []sqlexec.Call{l.s.outbox.Insert(a.rows)}

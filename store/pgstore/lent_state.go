@@ -47,6 +47,9 @@ func namesTemporary(upper string) bool {
 	if !strings.Contains(upper, "TEMP") {
 		return false
 	}
+	if firstWord(upper) == "CREATE" && strings.Contains(upper, "PG_TEMP.") {
+		return true
+	}
 	words := strings.Fields(upper)
 	for i, w := range words {
 		if i > 0 && (w == "TEMP" || w == "TEMPORARY") &&

@@ -22,6 +22,7 @@ func TestStatementsThatLeaveState(t *testing.T) {
 		"CREATE OR REPLACE TEMP VIEW v AS SELECT 1":                        {true, true},
 		"SELECT id INTO TEMP s FROM t":                                     {true, true},
 		"INSERT INTO readings (temp, temporary) VALUES ($1, $2)":           {},
+		"CREATE TABLE pg_temp.s (id int)":                                  {true, true},
 		"SELECT temp FROM readings":                                        {},
 		"UPDATE t SET a = 1":                                               {},
 		"INSERT INTO t VALUES ($1) ON CONFLICT (id) DO UPDATE SET a = 'x'": {},

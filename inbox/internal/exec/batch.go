@@ -22,10 +22,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A batch is a job of several messages, which share a transaction where they can. It is faster and nothing
-// else: each message ends as it would alone. What fails is undone for all and charged to none; then the
-// guilty one is taken alone, at its place, and the others share again, so that it costs each of them one more
-// run at most.
+// A batch is a job of several messages that share transactions. It only saves time: each message ends as it
+// would alone. If a message fails, the transaction is rolled back and no message is charged. Then the guilty
+// message runs alone, at its place, and the others share again: each handler runs at most once more.
 
 // Sociable reports whether e may share a transaction. It came from the broker just now, or was claimed. It
 // has killed no process, has not failed, and makes no call to the outside. A step of a saga shares only its
@@ -38,17 +37,22 @@ func (g *registry[TTx]) Sociable(e *partition.Entry) bool {
 		!e.Suspect && !e.Alone && e.Unreadable() == nil
 }
 
-// runAlone gives each message of k a transaction of its own from now on.
-func (g *registry[TTx]) runAlone(k store.Kind) {
+// runAlone gives each message of k a transaction of its own from now on, and logs that once.
+func (x *Executor[TTx]) runAlone(k store.Kind) {
 	for {
-		was, next := g.alone.Load(), map[store.Kind]bool{k: true}
+		was, next := x.alone.Load(), map[store.Kind]bool{k: true}
 		if was != nil {
+			if (*was)[k] {
+				return
+			}
 			maps.Copy(next, *was)
 		}
-		if g.alone.CompareAndSwap(was, &next) {
-			return
+		if x.alone.CompareAndSwap(was, &next) {
+			break
 		}
 	}
+	x.o.Logger.Info("inbox: a handler leaves state in its transaction; its messages share none from now on",
+		"consumer", x.o.Group, "topic", k.Topic, "type", k.Type, "error", store.ErrUnshared)
 }
 
 func (g *registry[TTx]) sharesStep(e *partition.Entry) bool {
@@ -68,13 +72,13 @@ type member struct {
 	hooks  func()        // for after the commit
 }
 
-// A sharing is a batch under way.
+// A sharing is a batch in progress.
 type sharing[TTx any] struct {
 	x    *Executor[TTx]
 	out  []Result
-	shut map[*partition.Chain]bool // of which a message stays: those behind it do, too
-	down bool                      // there is no use in going on
-	fell bool
+	shut map[*partition.Chain]bool // a message of the key stays, so later ones stay, too
+	down bool                      // no further message can be attempted
+	fell bool                      // a transaction was rolled back
 
 	collided time.Duration // in transactions that collided with those of rivals
 
@@ -173,8 +177,9 @@ func (s *sharing[TTx]) late(ctx context.Context, ms []member) {
 	}
 }
 
-// alike takes the first of es, and those that can share its transaction: they ask for the same settings, go
-// to the same batch handler if it goes to one, are other messages, and leave none of their key behind.
+// alike returns the first of es and the messages that can share its transaction. They have the same settings
+// and the same batch handler, if any. No two of them have one identity, one step, or one entity of a handler
+// that runs per message. No earlier message of their keys is in rest.
 func (x *Executor[TTx]) alike(ctx context.Context,
 	es []*partition.Entry) (ms []member, rest []*partition.Entry) {
 	ms = make([]member, 0, len(es))
@@ -194,8 +199,10 @@ func (x *Executor[TTx]) alike(ctx context.Context,
 			step := [3]string{e.Step.Saga, e.Step.Name, e.Step.Occurrence}
 			fits, steps[step] = !steps[step], true
 		}
-		// Each transaction gives an entity one version, which is the fencing token of its message.
-		fits = fits && !slices.ContainsFunc(intake.Locks, func(l store.Lock) bool { return locks[l] })
+		// A transaction gives an entity one version, which is the fencing token of one handler's run.
+		if x.many[e.Kind()] == nil {
+			fits = fits && !slices.ContainsFunc(intake.Locks, func(l store.Lock) bool { return locks[l] })
+		}
 		if !fits {
 			behind[e.Chain] = true
 			rest = append(rest, e)
@@ -216,13 +223,13 @@ func (x *Executor[TTx]) shares(first member, e *partition.Entry, intake store.In
 		first.intake.Server == intake.Server && len(first.intake.Steps) == len(intake.Steps)
 }
 
-// Who is guilty where it is no message that can be named.
+// Values of guilty that are no index.
 const (
-	nobody  = -1 // the transaction itself
-	unnamed = -2 // one of them: a batch handler did not say which
+	nobody  = -1 // the transaction itself failed
+	unnamed = -2 // a message failed, and its batch handler returned no index
 )
 
-// take does all of ms, in as few transactions as can be.
+// take attempts all of ms, in as few transactions as possible.
 func (s *sharing[TTx]) take(ctx context.Context, ms []member) {
 	if ms = s.going(ms); len(ms) < 2 {
 		s.alone(ctx, ms)
@@ -247,7 +254,7 @@ func (s *sharing[TTx]) take(ctx context.Context, ms []member) {
 	}
 }
 
-// again is for those that went well once, before the guilty one.
+// again attempts the messages before a guilty one. Their handlers have succeeded once.
 func (s *sharing[TTx]) again(ctx context.Context, ms []member) {
 	if ms = s.going(ms); len(ms) < 2 {
 		s.alone(ctx, ms)
@@ -260,7 +267,7 @@ func (s *sharing[TTx]) again(ctx context.Context, ms []member) {
 	}
 }
 
-// try is together. If the transaction collided with a rival's, no message is guilty.
+// try calls together. If the transaction collided with a rival's, no message is guilty.
 func (s *sharing[TTx]) try(ctx context.Context, ms []member) (guilty int, err error) {
 	begun := time.Now()
 	guilty, err = s.together(ctx, ms)
@@ -271,8 +278,7 @@ func (s *sharing[TTx]) try(ctx context.Context, ms []member) (guilty int, err er
 	return guilty, err
 }
 
-// failed is for a transaction that failed by itself. Where a database that is away is not the reason, they
-// are taken one by one.
+// failed ends ms after their transaction itself failed. In an outage they stay. Otherwise each runs alone.
 func (s *sharing[TTx]) failed(ctx context.Context, ms []member, err error) {
 	r := Result{Entry: ms[0].e, What: decide.Outage, Err: err}
 	switch {
@@ -289,7 +295,7 @@ func (s *sharing[TTx]) failed(ctx context.Context, ms []member, err error) {
 	s.going(ms[1:])
 }
 
-// going are those of ms that can be taken; the others stay.
+// going returns the messages of ms that can be attempted; the others stay.
 func (s *sharing[TTx]) going(ms []member) []member {
 	led := leading()
 	stays := func(m member) bool { return !led(m.e) || s.stays(m.e) }
@@ -319,7 +325,7 @@ func (s *sharing[TTx]) note(r Result) {
 	}
 }
 
-// alone takes ms one by one.
+// alone attempts each of ms in its own transaction.
 func (s *sharing[TTx]) alone(ctx context.Context, ms []member) {
 	for _, m := range ms {
 		if m.e.Prefetches || s.stays(m.e) {
@@ -333,8 +339,8 @@ func (s *sharing[TTx]) alone(ctx context.Context, ms []member) {
 	}
 }
 
-// together takes ms in one transaction, or says who is guilty that nothing of it stands. What is not fresh is
-// answered after it.
+// together attempts ms in one transaction. After a rollback it returns the index of the guilty message.
+// Messages that are not fresh end after the commit.
 func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, err error) {
 	bound, cancel := context.WithTimeout(ctx, s.x.o.Handle+s.x.o.Wait)
 	defer cancel()
@@ -402,7 +408,7 @@ func (s *sharing[TTx]) unfit(ms []member, found store.Found) int {
 	return nobody
 }
 
-// joined is the intake of all of ms: what each message has of its own, and what is the same for all.
+// joined returns one intake for all of ms, with the marks, entities and steps of each.
 func joined(ms []member) store.Intake {
 	all := ms[0].intake
 	all.Marks, all.Locks, all.Steps = make([]store.Mark, 0, len(ms)), nil, nil
@@ -492,7 +498,7 @@ func (s *sharing[TTx]) each(ctx context.Context, unit store.Unit[TTx], ms []memb
 		if s.hung != nil {
 			return nil, i, failure.ErrTimeout
 		}
-		if err == nil && n < len(fresh)-1 { // a savepoint that it left open is not for the next one
+		if err == nil && n < len(fresh)-1 { // the next handler must not meet state of this one
 			err = unit.Usable(ctx)
 		}
 		if errors.Is(err, store.ErrUnshared) {
@@ -550,8 +556,8 @@ func (s *sharing[TTx]) one(ctx context.Context, unit store.Unit[TTx], m *member,
 	return leaves, err
 }
 
-// leading tells, of messages of a transaction in their order, which may be taken in it: one that rides goes
-// with the first of its key.
+// leading returns a function to call with the messages of a transaction, in order. The function returns false
+// for a prefetched message without the first message of its key.
 func leading() func(*partition.Entry) bool {
 	first := map[*partition.Chain]bool{}
 	return func(e *partition.Entry) bool {
@@ -598,7 +604,7 @@ func (s *sharing[TTx]) atOnce(ctx context.Context, unit store.Unit[TTx], ms []me
 	return nil, unnamed, err
 }
 
-// freed ends the keeping of those that were claimed.
+// freed returns the effects that delete the parked rows of claimed messages.
 func (s *sharing[TTx]) freed(ms []member, fresh []int) (effects []store.Effect) {
 	for _, i := range fresh {
 		if free := s.x.freed(ms[i].e); free != nil {
