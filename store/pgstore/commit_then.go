@@ -71,7 +71,8 @@ func (u *unit) canFollow(next store.Intake) bool {
 	}
 	one := len(next.Marks) == 1 && len(next.Sagas) == 0 || len(next.Marks) == 0 && len(next.Steps) == 0 &&
 		len(next.Sagas) == 1
-	return u.nth < most && !s.hooked && !u.tx.unshared && !u.tx.sets && len(next.Locks) == 0 && one &&
+	return u.nth < most && isoLevel(u.level) == pgx.ReadCommitted &&
+		!s.hooked && !u.tx.unshared && !u.tx.sets && len(next.Locks) == 0 && one &&
 		isoLevel(next.Isolation) == pgx.ReadCommitted
 }
 

@@ -50,15 +50,17 @@ type sqlUnit struct {
 	stop  context.CancelFunc // cancels the transaction, which would otherwise outlive a lost server
 	found store.Found
 	have  query.Locked
-	kept  bool // see unit
-	used  bool // a function used it
+	level store.Isolation
+	queue []store.Effect // see unit
+	kept  bool           // see unit
+	used  bool           // a function used it
 	// undone: the server refused a PREPARE TRANSACTION of the function, and rolled back
 	undone bool
 }
 
 // Begin opens a transaction and applies in: two round trips.
 func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.Tx], error) {
-	u := &sqlUnit{s: s}
+	u := &sqlUnit{s: s, level: in.Isolation}
 	calls, err := s.intake(in, &u.found)
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
@@ -237,6 +239,7 @@ func (u *sqlUnit) Commit(ctx context.Context, es ...store.Effect) error {
 		return fmt.Errorf("commit: %w", sqlexec.Limit(u.s.pg.Explain(sqlexec.Lent(err)), messages(es)))
 	}
 	u.s.wakeFor(es...)
+	u.s.settleQueue(ctx, u.queue)
 	return nil
 }
 
@@ -254,11 +257,13 @@ func (u *sqlUnit) commit(ctx context.Context, es []store.Effect) error {
 	if u.kept {
 		return errKept
 	}
-	calls, err := u.s.outflow(es, nil, u.have)
+	now, queue, touch := u.s.splitQueue(u.level, es)
+	u.queue = queue
+	calls, err := u.s.outflow(now, nil, u.have)
 	if err != nil {
 		return err
 	}
-	calls = append(append([]sqlexec.Call{u.s.pg.GuardLent()}, calls...), u.s.pg.FreeLent())
+	calls = slices.Concat([]sqlexec.Call{u.s.pg.GuardLent()}, touch, calls, []sqlexec.Call{u.s.pg.FreeLent()})
 	if err := u.send(ctx, inTransaction, calls); err != nil {
 		return err
 	}

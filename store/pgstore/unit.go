@@ -25,8 +25,10 @@ type unit struct {
 	marks []store.Mark // of the intake
 	have  query.Locked
 	sagas []store.SagaRef // locked by it
-	kept  bool            // a parked message already has a mark: the unit can only be rolled back
-	nth   int             // number of units begun in a row, each after the commit of the one before
+	level store.Isolation
+	queue []store.Effect // to be applied after the commit, see splitQueue
+	kept  bool           // a parked message already has a mark: the unit can only be rolled back
+	nth   int            // number of units begun in a row, each after the commit of the one before
 	// undone: the server refused a PREPARE TRANSACTION of the function, and rolled back
 	undone bool
 }
@@ -72,7 +74,7 @@ func (s *Store) roundTrip(ctx context.Context, conn *pgxpool.Conn, wait time.Dur
 
 func (u *unit) lend(conn *pgxpool.Conn, tx pgx.Tx, in store.Intake) {
 	u.conn, u.tx, u.marks = conn, newLent(u.s, tx, conn.Conn()), in.Marks
-	u.have = query.LockedBy(in, u.found)
+	u.have, u.level = query.LockedBy(in, u.found), in.Isolation
 	u.sagas, u.kept = query.Held(in, u.found), query.Holding(u.found) && !query.Many(in)
 }
 
@@ -222,6 +224,15 @@ func (u *unit) end() {
 
 // Commit writes the buffered rows and effects, then es, and commits: one round trip.
 func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
+	err := u.commit(ctx, es)
+	if err == nil {
+		u.s.settleQueue(ctx, u.queue)
+	}
+	return err
+}
+
+// commit writes es, commits, and returns the connection.
+func (u *unit) commit(ctx context.Context, es []store.Effect) error {
 	if u.conn == nil {
 		return fmt.Errorf("commit: %w", errEnded)
 	}
@@ -276,7 +287,10 @@ func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]s
 	if err := usable(conn); err != nil {
 		return nil, err
 	}
-	calls, err := u.s.outflow(es, rows, u.have, u.marks...)
+	now, queue, touch := u.s.splitQueue(u.level, es)
+	u.queue = queue
+	calls, err := u.s.outflow(now, rows, u.have, u.marks...)
+	calls = append(touch, calls...)
 	if !u.s.sagas.MoveHeld(u.sagas, calls) {
 		calls = append([]sqlexec.Call{u.s.pg.GuardLent()}, calls...)
 	}

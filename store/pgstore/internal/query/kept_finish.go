@@ -29,6 +29,25 @@ func TakenOf(marks []store.Mark, es []store.Effect) map[taken]bool {
 	return out
 }
 
+// Touch returns the calls that change the parked messages of e without choosing the next message of their
+// keys. A rival's change fails the transaction, also a change that its snapshot does not show.
+func (c *Kept) Touch(e store.Effect) (calls []sqlexec.Call) {
+	if r := e.Requeue; r != nil {
+		id := sqlexec.Identity(r.Consumer, r.Identity)
+		calls = append(calls, c.pg.Call("Walk"), c.pg.Call("LockParked", id...), c.pg.Call("StepBack", id...),
+			c.requeue(r, id))
+	}
+	if f := e.Finish; f != nil {
+		calls = append(calls, c.pg.Call("Walk"), c.pg.Call("TouchParked", finishArgs(f)...))
+	}
+	return calls
+}
+
+func finishArgs(f *store.Finish) []any {
+	return append(sqlexec.Identity(f.Consumer, f.Identity), narrow(f.Attempts), column.CallKey(f.WasCall),
+		sqlexec.Moment(f.DeadAt), f.Place)
+}
+
 // FinishMany returns the calls that finish claimed messages of one consumer together. Returns nil if es
 // need single calls.
 func (c *Kept) FinishMany(es []store.Effect, ours map[taken]bool) []sqlexec.Call {

@@ -49,8 +49,7 @@ func (c *Kept) Change(e *store.Effect, together bool, ours map[taken]bool) (call
 		if calls = append(calls, c.pg.Call("Walk")); !ours[taken{f.Consumer, f.Identity}] {
 			calls = append(calls, c.pg.Call("LockParked", id...))
 		}
-		calls = append(calls, c.pg.Call("FinishParked",
-			append(id, narrow(f.Attempts), column.CallKey(f.WasCall), sqlexec.Moment(f.DeadAt), f.Place)...))
+		calls = append(calls, c.pg.Call("FinishParked", finishArgs(f)...))
 	}
 	return calls, nil
 }

@@ -122,7 +122,7 @@ WITH u AS (
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a kept message');
 
 -- name: RequeueDead
-UPDATE /*schema*/skald_parked SET attempts = 0, claims = 0, crash_count = 0, due = clock_timestamp(), blocks_key = true, dead_at = NULL,
+UPDATE /*schema*/skald_parked SET attempts = 0, claims = 0, crash_count = 0, due = clock_timestamp(), blocks_key = true, waiting = false, dead_at = NULL,
 	kind = '', fingerprint = '', stack = '', version = '', first_at = CASE WHEN first_at IS NOT NULL THEN clock_timestamp() END
 WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND dead_at IS NOT NULL;
 
@@ -160,6 +160,16 @@ WITH d AS (
 		WHERE p.consumer = $1::text AND p.key = (SELECT key FROM d) AND p.blocks_key AND p.place <> (SELECT place FROM d) ORDER BY p.place LIMIT 1)
 )
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM d), 'a kept message');
+
+-- name: TouchParked
+-- The guard of FinishParked, for a transaction that does not choose the next message of the key.
+WITH u AS (
+	UPDATE /*schema*/skald_parked SET claims = claims WHERE consumer = $1::text AND source = $2::text AND id = $3::text
+		AND ($4::integer IS NULL OR attempts = $4::integer AND dead_at IS NULL AND coalesce(call::json ->> 'key', '') = $5::text)
+		AND ($6::timestamptz IS NULL OR dead_at = $6::timestamptz) AND $7::bigint IN (0, place)
+	RETURNING 1
+)
+SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a kept message');
 
 -- name: Claim
 -- Only the first message of a key is ever due, so locked rows let no message overtake. The clock is read once: a condition with a clock for

@@ -1,0 +1,48 @@
+package pgstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
+)
+
+// Above READ COMMITTED, the snapshot of a unit may be older than its lock of a key. The unit then does not
+// see messages that a rival parked while the unit waited for the lock. So it must not choose the next message
+// of the key: the key could stop forever. The unit only checks that its own messages are still claimed. The
+// store finishes them after the commit, at READ COMMITTED. If the process dies between the two commits, the
+// claims end, and the next claim finds the marks.
+
+// splitQueue separates the changes of parked messages from es, for a unit at this level. The unit sends calls
+// in their place, and queue is to be applied after its commit.
+func (c *core) splitQueue(level store.Isolation, es []store.Effect) (now, queue []store.Effect,
+	calls []sqlexec.Call) {
+	if isoLevel(level) == pgx.ReadCommitted {
+		return es, nil, nil
+	}
+	for _, e := range es {
+		if e.Finish != nil || e.Requeue != nil {
+			queue = append(queue, store.Effect{Finish: e.Finish, Requeue: e.Requeue})
+			calls = append(calls, c.kept.Touch(e)...)
+			e.Finish, e.Requeue = nil, nil
+		}
+		now = append(now, e)
+	}
+	return now, queue, calls
+}
+
+// settleQueue applies the changes that splitQueue separated. An error is not reported: the unit was
+// committed, and the next claim repeats the changes.
+func (c *core) settleQueue(ctx context.Context, queue []store.Effect) {
+	if len(queue) == 0 {
+		return
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	defer stop()
+	_, _ = c.Apply(ctx, queue...)
+}
+
+const settleTime = 5 * time.Second
