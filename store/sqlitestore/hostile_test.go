@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -140,6 +141,36 @@ func TestWhatAHandlerLeavesBehind(t *testing.T) {
 			err = db.QueryRow("SELECT (SELECT query_only FROM pragma_query_only) + 1 - (SELECT foreign_keys FROM pragma_foreign_keys), (SELECT count(*) FROM sqlite_schema WHERE name = 'mine')").Scan(&set, &mine)
 			if err != nil || set != 0 || mine != 0 {
 				t.Errorf("%d settings and %d tables of it are left, %v", set, mine, err)
+			}
+		})
+	}
+}
+
+// TestTemporaryObjectOfAHandler checks that a temporary object of a handler hides no table from later users.
+func TestTemporaryObjectOfAHandler(t *testing.T) {
+	for _, left := range []string{"CREATE TEMP TABLE orders (id)", "CREATE TABLE temp.orders (id)",
+		"CREATE TEMP TRIGGER copies AFTER INSERT ON skald_commit_guard BEGIN SELECT 1; END",
+		"CREATE TEMPORARY VIEW orders AS SELECT 1 AS id"} {
+		t.Run(left, func(t *testing.T) {
+			db, s := hostileFile(t)
+			db.SetMaxOpenConns(1)
+			ctx := context.Background()
+			u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{markOf("1")}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := u.Tx().ExecContext(ctx, left); err != nil {
+				t.Fatal(err)
+			}
+			if err := u.Usable(ctx); !errors.Is(err, store.ErrUnshared) {
+				t.Errorf("the next function may use the transaction: %v", err)
+			}
+			if err := u.Commit(ctx); err != nil {
+				t.Fatal(err)
+			}
+			var n int
+			if err := db.QueryRow("SELECT count(*) FROM sqlite_temp_master").Scan(&n); err != nil || n != 0 {
+				t.Errorf("%d temporary objects are left, %v", n, err)
 			}
 		})
 	}

@@ -165,7 +165,8 @@ func (u *unit) Undo(ctx context.Context) error {
 // Drop ends the transaction as if it had been held for too long.
 func (u *unit) Drop() { u.x.Drop() }
 
-// Usable reads the unit's row in skald_commit_guard.
+// Usable reads the unit's row in skald_commit_guard. It returns store.ErrUnshared if a statement may have left
+// a setting or a temporary object.
 func (u *unit) Usable(ctx context.Context) error {
 	if u.over {
 		return sql.ErrTxDone
@@ -173,6 +174,9 @@ func (u *unit) Usable(ctx context.Context) error {
 	err := u.ended(ctx)
 	if err != nil && !errors.Is(err, store.ErrLent) {
 		return sqlexec.Failed("use the transaction", u.x.Why(err))
+	}
+	if err == nil && u.x.Leaves() {
+		return store.ErrUnshared
 	}
 	return err
 }

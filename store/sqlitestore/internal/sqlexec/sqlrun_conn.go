@@ -5,7 +5,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"strings"
 
 	"modernc.org/sqlite"
 )
@@ -32,26 +31,21 @@ type conn struct {
 	// gone reports that SQLite rolled the transaction back. Without it SQLite would commit each later
 	// statement by itself.
 	gone bool
-	set  bool // a PRAGMA ran on it and may have changed settings of the connection
+	left bool // a statement may have left state on the connection: see leaves
 }
 
 // IsValid returns false to make database/sql close the connection instead of lending it again.
-func (c *conn) IsValid() bool { return !c.set && c.fullConn.IsValid() }
+func (c *conn) IsValid() bool { return !c.left && c.fullConn.IsValid() }
 
-// heed records a PRAGMA.
+// heed records a statement that may leave state on the connection.
 func (c *conn) heed(q string) {
-	c.set = c.set || setsSomething(q)
-}
-
-// setsSomething reports whether q contains a PRAGMA. A table-valued pragma_… only reads.
-func setsSomething(q string) bool {
-	const word = "pragma"
-	for i := 0; i+len(word) < len(q); i++ {
-		if strings.EqualFold(q[i:i+len(word)], word) && q[i+len(word)] != '_' {
-			return true
-		}
+	if !leaves(q) {
+		return
 	}
-	return false
+	c.left = true
+	if c.turn != nil {
+		c.turn.left.Store(true)
+	}
 }
 
 func (c *conn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {

@@ -15,6 +15,7 @@ type Session struct {
 	Tx *sql.Tx
 	p  *Prepared
 
+	turn *turn // nil for a file that Open did not open
 	// life is the context of Tx, for transactions of Skald's own. end or the timer cancels it.
 	life  context.Context
 	end   context.CancelFunc
@@ -47,7 +48,7 @@ func (d *DB) Begin(ctx context.Context, wait, most time.Duration) (*Session, err
 	inTime, alive := timer.Stop(), stop()
 	if err == nil && inTime && alive {
 		timer.Reset(most)
-		return &Session{Tx: tx, p: p, life: life, end: end, timer: timer}, nil
+		return &Session{Tx: tx, p: p, turn: mine, life: life, end: end, timer: timer}, nil
 	}
 	if err == nil {
 		err = errors.Join(store.ErrBusy, tx.Rollback())
@@ -123,6 +124,10 @@ func (x *Session) Drop() { x.end() }
 
 // Held reports whether a transaction of Skald's own was rolled back because it was held for too long.
 func (x *Session) Held() bool { return x.life.Err() != nil }
+
+// Leaves reports whether a statement of the transaction may have left state on its connection. It reports
+// false for a file that Open did not open.
+func (x *Session) Leaves() bool { return x.turn != nil && x.turn.left.Load() }
 
 // Why adds to err the reason why a transaction of Skald's own ended.
 func (x *Session) Why(err error) error {

@@ -19,6 +19,7 @@ func newTurnstile() turnstile { return make(turnstile, 1) }
 type turn struct {
 	at   turnstile
 	over atomic.Bool
+	left atomic.Bool // a statement of its transaction may have left state: see leaves
 }
 
 func (t *turn) end() {

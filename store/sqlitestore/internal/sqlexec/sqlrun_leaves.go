@@ -1,0 +1,35 @@
+package sqlexec
+
+import "strings"
+
+// leaves reports whether q may leave state on its connection: a setting (PRAGMA), a temporary object, or an
+// attached file. A table-valued function pragma_… only reads. A word in a string or a comment counts, too:
+// then a connection is opened again for nothing.
+func leaves(q string) bool {
+	creates, temporary := false, false
+	for i := 0; i < len(q); {
+		from := i
+		for i < len(q) && inName(q[i]) {
+			i++
+		}
+		switch word := q[from:i]; len(word) {
+		case 0:
+			i++
+		case len("temp"):
+			temporary = temporary || strings.EqualFold(word, "temp")
+		case len("temporary"):
+			temporary = temporary || strings.EqualFold(word, "temporary")
+		case len("pragma"): // and the length of the others
+			if strings.EqualFold(word, "pragma") || strings.EqualFold(word, "attach") ||
+				strings.EqualFold(word, "detach") {
+				return true
+			}
+			creates = creates || strings.EqualFold(word, "create")
+		}
+	}
+	return creates && temporary
+}
+
+func inName(c byte) bool {
+	return c == '_' || c == '$' || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || c >= 0x80
+}
