@@ -631,6 +631,9 @@ func checkSession(t tree) (found []string) {
 		for _, s := range statements(f) {
 			// of a function, while it runs
 			s = strings.ReplaceAll(s, "'search_path'", "") // the name of a setting that is read
+			if s == "search_path" {
+				continue // the same, as a parameter that the server reports
+			}
 			s = strings.ReplaceAll(s, "SECURITY DEFINER SET search_path = pg_catalog", "")
 			if strings.Contains(s, " FUNCTION ") {
 				s = strings.ReplaceAll(s, "SET search_path = pg_catalog, pg_temp", "")

@@ -25,7 +25,7 @@ func (u *unit) CommitThen(ctx context.Context, next store.Intake,
 	if u.conn == nil || !u.canFollow(next) {
 		return nil, u.Commit(ctx, es...)
 	}
-	then, conn := &unit{s: u.s, nth: u.nth + 1}, u.conn.Conn()
+	then, conn := &unit{s: u.s, nth: u.nth + 1, reported: u.reported}, u.conn.Conn()
 	take, err := u.s.intake(next, &then.found)
 	if err != nil {
 		return nil, u.Commit(ctx, es...)
@@ -72,7 +72,7 @@ func (u *unit) canFollow(next store.Intake) bool {
 	one := len(next.Marks) == 1 && len(next.Sagas) == 0 || len(next.Marks) == 0 && len(next.Steps) == 0 &&
 		len(next.Sagas) == 1
 	return u.nth < most && isoLevel(u.level) == pgx.ReadCommitted &&
-		!s.hooked && !u.tx.unshared && !u.tx.sets && len(next.Locks) == 0 && one &&
+		!s.hooked && !u.tx.unshared && !u.tx.sets && !u.changed() && len(next.Locks) == 0 && one &&
 		isoLevel(next.Isolation) == pgx.ReadCommitted
 }
 

@@ -24,6 +24,11 @@ import (
 // refuses a COMMIT that a handler sends. Commit and Rollback of the unit then return store.ErrLent, and the
 // consumer ends. The database also refuses PREPARE TRANSACTION, and rolls back: if the handler returns that
 // error, only its message fails.
+//
+// If a handler leaves a temporary object, a LISTEN, a cursor WITH HOLD or a setting that the server reports
+// (TimeZone, DateStyle, application_name, since PostgreSQL 18 search_path), the store closes the connection
+// after the commit. Other settings are not seen: use SET LOCAL. Prepared statements and session locks
+// (pg_advisory_lock) are not seen either.
 type SQLStore struct {
 	*core
 	db     *sql.DB
@@ -54,6 +59,9 @@ type sqlUnit struct {
 	queue []store.Effect // see unit
 	kept  bool           // see unit
 	used  bool           // a function used it
+	left  bool           // the session may have state of the function: see sqlexec.DB.GuardLentState
+	// reported has the settings of the session before the transaction
+	reported sqlexec.Reported
 	// undone: the server refused a PREPARE TRANSACTION of the function, and rolled back
 	undone bool
 }
@@ -92,6 +100,7 @@ func (u *sqlUnit) open(ctx context.Context, in store.Intake, calls []sqlexec.Cal
 	if u.conn, err = u.s.patience.Conn(ctx, u.s.db); err != nil {
 		return err
 	}
+	u.reported = sqlexec.ReportedBySQL(u.conn)
 	// database/sql rolls back when the context of BeginTx is done; that of Begin may be shorter than the
 	// handler's.
 	sessionID, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -228,6 +237,9 @@ func (u *sqlUnit) Commit(ctx context.Context, es ...store.Effect) error {
 		return fmt.Errorf("commit: %w", errEnded)
 	}
 	err := u.s.patience.Within(ctx, 0, func(ctx context.Context) error { return u.commit(ctx, es) })
+	if err == nil && u.leaves(ctx) {
+		sqlexec.Discard(ctx, u.conn)
+	}
 	u.drop(err)
 	if ctx.Err() == nil && (errors.Is(err, sql.ErrTxDone) || sqlexec.SQLState(err) == "25P01") {
 		err = store.ErrLent
@@ -241,6 +253,12 @@ func (u *sqlUnit) Commit(ctx context.Context, es ...store.Effect) error {
 	u.s.wakeFor(es...)
 	u.s.settleQueue(ctx, u.queue)
 	return nil
+}
+
+// leaves reports whether the session has state of the function after the commit: one round trip if it has
+// had a temporary object, else none.
+func (u *sqlUnit) leaves(ctx context.Context) bool {
+	return u.used && (sqlexec.ReportedBySQL(u.conn) != u.reported || u.left && u.s.pg.LeftBehind(ctx, u.conn))
 }
 
 // CommitThen only commits: database/sql sends each statement separately, so a common round trip is not
@@ -263,7 +281,8 @@ func (u *sqlUnit) commit(ctx context.Context, es []store.Effect) error {
 	if err != nil {
 		return err
 	}
-	calls = slices.Concat([]sqlexec.Call{u.s.pg.GuardLent()}, touch, calls, []sqlexec.Call{u.s.pg.FreeLent()})
+	calls = slices.Concat([]sqlexec.Call{u.s.pg.GuardLentState(&u.left)}, touch, calls,
+		[]sqlexec.Call{u.s.pg.FreeLent()})
 	if err := u.send(ctx, inTransaction, calls); err != nil {
 		return err
 	}

@@ -31,6 +31,8 @@ type unit struct {
 	nth   int            // number of units begun in a row, each after the commit of the one before
 	// undone: the server refused a PREPARE TRANSACTION of the function, and rolled back
 	undone bool
+	// reported has the settings of the session before the transaction, and within those after the intake
+	reported, within sqlexec.Reported
 }
 
 // Begin opens a transaction and applies in: one round trip, or two if a mark already exists.
@@ -48,6 +50,7 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 	}
 	now, later := splitNeeded(in, s.bind(in, calls))
 	now = started(conn.Conn(), in, now)
+	u.reported = sqlexec.ReportedBy(conn.Conn())
 	var tx pgx.Tx
 	err = s.roundTrip(ctx, conn, in.Wait, func(ctx context.Context) (err error) {
 		if tx, err = sqlexec.Open(ctx, conn.Conn(), isoLevel(in.Isolation), now); err == nil {
@@ -76,6 +79,7 @@ func (u *unit) lend(conn *pgxpool.Conn, tx pgx.Tx, in store.Intake) {
 	u.conn, u.tx, u.marks = conn, newLent(u.s, tx, conn.Conn()), in.Marks
 	u.have, u.level = query.LockedBy(in, u.found), in.Isolation
 	u.sagas, u.kept = query.Held(in, u.found), query.Holding(u.found) && !query.Many(in)
+	u.within = sqlexec.ReportedBy(conn.Conn())
 }
 
 func isoLevel(level store.Isolation) pgx.TxIsoLevel {
@@ -129,7 +133,13 @@ func (u *unit) Usable(context.Context) error {
 	if _, ok := u.tx.live().(*over); ok {
 		return nil
 	}
-	return usable(u.conn.Conn())
+	if err := usable(u.conn.Conn()); err != nil {
+		return err
+	}
+	if u.changed() {
+		return store.ErrUnshared
+	}
+	return nil
 }
 
 var errNoSavepoint = errors.New("there is no savepoint to roll back to")
@@ -213,6 +223,9 @@ func usable(conn *pgx.Conn) error {
 	return nil
 }
 
+// changed reports whether a reported setting of the session changed since the intake.
+func (u *unit) changed() bool { return sqlexec.ReportedBy(u.conn.Conn()) != u.within }
+
 // end revokes the transaction and releases the connection, once.
 func (u *unit) end() {
 	if u.conn == nil {
@@ -245,7 +258,11 @@ func (u *unit) commit(ctx context.Context, es []store.Effect) error {
 		}
 		return sqlexec.SendCommit(ctx, conn, calls)
 	})
-	return u.committed(ctx, err, es)
+	err = u.committed(ctx, err, es)
+	if err == nil && sqlexec.ReportedBy(conn) != u.reported { // a database function changed a setting
+		sqlexec.Close(ctx, conn)
+	}
+	return err
 }
 
 // committed reports the outcome of a commit.

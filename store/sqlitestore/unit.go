@@ -165,8 +165,8 @@ func (u *unit) Undo(ctx context.Context) error {
 // Drop ends the transaction as if it had been held for too long.
 func (u *unit) Drop() { u.x.Drop() }
 
-// Usable reads the unit's row in skald_commit_guard. It returns store.ErrUnshared if a statement may have left
-// a setting or a temporary object.
+// Usable reads the unit's row in skald_commit_guard. It returns store.ErrUnshared if a statement may have
+// left a setting or a temporary object.
 func (u *unit) Usable(ctx context.Context) error {
 	if u.over {
 		return sql.ErrTxDone

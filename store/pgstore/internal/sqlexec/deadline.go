@@ -3,7 +3,6 @@ package sqlexec
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"time"
@@ -250,6 +249,6 @@ func (p Patience) Conn(ctx context.Context, db *sql.DB) (conn *sql.Conn, err err
 // Dropped closes conn if err means that it must not be used again. Otherwise it does nothing.
 func Dropped(conn *sql.Conn, err error) {
 	if cannotWrite(err) || errors.Is(err, errSilent) {
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		Discard(context.Background(), conn)
 	}
 }

@@ -10,6 +10,21 @@ SELECT set_config('skald.lent', 'yes', true), set_config('lock_timeout', $1::tex
 -- begun another, which has the same state and none of Skald's marks.
 SELECT 1 / (coalesce(current_setting('skald.lent', true), '') = 'yes')::integer;
 
+-- name: GuardLentState
+-- GuardLent, and whether the session may have state that outlives the transaction. The temporary schema exists from the first temporary
+-- object of a session to its end, so LeftBehind looks into it.
+SELECT 1 / (coalesce(current_setting('skald.lent', true), '') = 'yes')::integer,
+	pg_my_temp_schema() <> 0 OR EXISTS (SELECT FROM pg_listening_channels())
+	OR EXISTS (SELECT FROM pg_cursor() WHERE is_holdable AND name <> 'skald_lent');
+
+-- name: LeftBehind
+-- Temporary tables, views and sequences (pg_class), types and functions, channels of LISTEN, and cursors WITH HOLD.
+SELECT EXISTS (SELECT FROM pg_class WHERE relnamespace = pg_my_temp_schema())
+	OR EXISTS (SELECT FROM pg_type WHERE typnamespace = pg_my_temp_schema())
+	OR EXISTS (SELECT FROM pg_proc WHERE pronamespace = pg_my_temp_schema())
+	OR EXISTS (SELECT FROM pg_listening_channels())
+	OR EXISTS (SELECT FROM pg_cursor() WHERE is_holdable);
+
 -- name: HoldLent
 -- Makes each COMMIT before FreeLent fail (22P02). PostgreSQL runs the query of this cursor at COMMIT and at COMMIT AND CHAIN.
 -- current_setting keeps the planner from running it earlier.

@@ -1,0 +1,64 @@
+package sqlexec
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Reported has the settings of a session that the server sends by itself after each change, by the index of
+// reportedNames. Reading them costs no round trip.
+type Reported [10]string
+
+func reportedNames() [10]string {
+	return [...]string{"application_name", "client_encoding", "DateStyle", "IntervalStyle", "TimeZone",
+		"default_transaction_read_only", "is_superuser", "search_path" /* since 18 */, "session_authorization",
+		"standard_conforming_strings"}
+}
+
+// ReportedBy returns the reported settings of conn at present.
+func ReportedBy(conn *pgx.Conn) (r Reported) {
+	for i, name := range reportedNames() {
+		r[i] = conn.PgConn().ParameterStatus(name)
+	}
+	return r
+}
+
+// ReportedBySQL does as ReportedBy. Returns the zero value for a driver other than pgx.
+func ReportedBySQL(conn *sql.Conn) (r Reported) {
+	_ = Below(conn, func(c *pgx.Conn) error {
+		r = ReportedBy(c)
+		return nil
+	})
+	return r
+}
+
+// GuardLentState does as GuardLent. It sets left to true if the session may have state that outlives the
+// transaction: then ask LeftBehind after the commit.
+func (d *DB) GuardLentState(left *bool) Call {
+	guard := d.GuardLent()
+	guard.SQL = d.SQL["GuardLentState"]
+	var one int
+	return guard.Into(&one, left)
+}
+
+// LeftBehind reports whether the session has temporary objects, channels of LISTEN or cursors WITH HOLD. Call
+// it outside of a transaction: one round trip. Returns true if the session does not answer.
+func (d *DB) LeftBehind(ctx context.Context, conn *sql.Conn) (left bool) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), DefaultWait)
+	defer stop()
+	err := conn.QueryRowContext(ctx, d.SQL["LeftBehind"]).Scan(&left)
+	return left || err != nil
+}
+
+// Discard closes the connection of conn. With a DB of stdlib.OpenDBFromPool, database/sql alone would return
+// it to the pool.
+func Discard(ctx context.Context, conn *sql.Conn) {
+	_ = Below(conn, func(c *pgx.Conn) error {
+		Close(ctx, c)
+		return nil
+	})
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+}
