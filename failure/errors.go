@@ -29,7 +29,7 @@ func (p *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v",
 // failure.Recover(&err).
 func Recover(err *error) {
 	if v := recover(); v != nil {
-		*err = &PanicError{Value: v, Stack: debug.Stack()}
+		*err = Legible(&PanicError{Value: v, Stack: debug.Stack()})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"unicode/utf8"
 
 	"github.com/skald-go/skald"
 )
@@ -22,7 +23,7 @@ func Run(f func() error) error {
 		err := ErrQuit // unless f returns
 		defer func() {
 			if v := recover(); v != nil {
-				err = &PanicError{Value: v, Stack: debug.Stack()}
+				err = Legible(&PanicError{Value: v, Stack: debug.Stack()})
 			}
 			done <- err
 		}()
@@ -33,7 +34,8 @@ func Run(f func() error) error {
 
 // Legible returns err, or another error in its place if err cannot be used: its text, or an error that it
 // wraps, panics (a nil pointer returned as an error does), or it is a rejection without a reason. A rejection
-// without a reason is an ordinary failure.
+// without a reason is an ordinary failure. A text of more than 16 KiB is clipped: Skald copies, searches,
+// logs and stores it. The result still wraps err.
 func Legible(err error) (out error) {
 	if err == nil {
 		return nil
@@ -43,12 +45,42 @@ func Legible(err error) (out error) {
 			out = fmt.Errorf("its function returned a %T that cannot be asked for its text (is it a nil pointer? return nil itself): %v", err, v)
 		}
 	}()
-	_ = err.Error()
-	if no := (*skald.RejectedError)(nil); errors.As(err, &no) {
-		if no.Err == nil {
-			return fmt.Errorf("%w (%v)", skald.ErrNoReason, err)
-		}
-		_ = no.Err.Error()
+	text := err.Error()
+	var no *skald.RejectedError
+	if errors.As(err, &no) && no.Err == nil {
+		return fmt.Errorf("%w (%s)", skald.ErrNoReason, clip(text))
+	}
+	switch {
+	case no != nil && len(no.Err.Error()) > longestText:
+		reason := &skald.RejectedError{Publish: no.Publish,
+			Err: &clippedError{clip(no.Err.Error()), []error{no.Err}}}
+		return &clippedError{clip(text), []error{reason, err}}
+	case len(text) > longestText:
+		return &clippedError{clip(text), []error{err}}
 	}
 	return err
+}
+
+// longestText is the maximum length of an error text. Stores keep less of it.
+const longestText = 16 << 10
+
+// clippedError is an error with less text. It wraps of.
+type clippedError struct {
+	text string
+	of   []error
+}
+
+func (e *clippedError) Error() string   { return e.text }
+func (e *clippedError) Unwrap() []error { return e.of }
+
+// clip returns text, or its first longestText bytes and its length. It cuts no character in two.
+func clip(text string) string {
+	if len(text) <= longestText {
+		return text
+	}
+	end := longestText
+	for !utf8.RuneStart(text[end]) && end > longestText-utf8.UTFMax {
+		end--
+	}
+	return fmt.Sprintf("%s… (clipped, %d bytes in all)", text[:end], len(text))
 }

@@ -2,10 +2,12 @@ package failure_test
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
 )
 
@@ -25,4 +27,41 @@ func TestRunSurvivesAnyEndOfAFunction(t *testing.T) {
 	if err := failure.Run(func() error { runtime.Goexit(); return nil }); !errors.Is(err, failure.ErrQuit) {
 		t.Errorf("the end of its goroutine became %v", err)
 	}
+}
+
+// TestLongTextsAreClipped checks that a huge text of an error, a panic or a rejection is clipped where it
+// enters, and that the error keeps its identity.
+func TestLongTextsAreClipped(t *testing.T) {
+	const most = 17 << 10
+	huge := strings.Repeat("é", 15<<20)
+	own := errors.New(huge)
+	short := func(name string, err error) {
+		t.Helper()
+		if text := err.Error(); len(text) > most || !strings.Contains(text, "bytes in all)") ||
+			strings.ToValidUTF8(text, "") != text {
+			t.Errorf("%s has a text of %d bytes: %.40q", name, len(text), text)
+		}
+	}
+	err := failure.Run(func() error { return skald.Permanent(own) })
+	short("an error", err)
+	if !errors.Is(err, own) || failure.Of(err) != failure.Permanent {
+		t.Errorf("it lost its identity: %v", failure.Of(err))
+	}
+
+	err = failure.Run(func() error { panic(huge) })
+	short("a panic", err)
+	var p *failure.PanicError
+	if !errors.As(err, &p) || len(p.Stack) == 0 || failure.Of(err) != failure.Panicked {
+		t.Errorf("the panic is of class %s", failure.Of(err))
+	}
+
+	err = failure.Run(func() error {
+		return fmt.Errorf("place: %w", skald.Reject(own, skald.Draft{Type: "refused"}))
+	})
+	short("a rejection", err)
+	var no *skald.RejectedError
+	if !errors.As(err, &no) || !errors.Is(err, own) || len(no.Publish) != 1 {
+		t.Fatalf("the rejection lost its parts: %+v", no)
+	}
+	short("its reason", no)
 }

@@ -109,7 +109,8 @@ func (x *Executor[TTx]) once(ctx context.Context, e *partition.Entry) (r Result)
 // bug is the failure of e where code outside of the user's functions panicked with v: the message fails, and
 // the process goes on.
 func bug(e *partition.Entry, v any) error {
-	return fmt.Errorf("handle %s: %w", e.TypeAndName(), &failure.PanicError{Value: v, Stack: debug.Stack()})
+	return fmt.Errorf("handle %s: %w", e.TypeAndName(),
+		failure.Legible(&failure.PanicError{Value: v, Stack: debug.Stack()}))
 }
 
 // take does everything for one message, once. After handled, duplicate or rejected the database holds its
