@@ -93,10 +93,11 @@ func requested(req any, key string) (*store.Call, error) {
 		return nil, skald.Permanent(fmt.Errorf("the key of the call %.40q is not UTF-8 text without NUL of at most %d bytes",
 			key, maxKey))
 	}
-	text, err := json.Marshal(req)
-	if err != nil {
-		return nil, skald.Permanent(fmt.Errorf("encode the request of the call as JSON: %w", err))
+	var m skald.Message
+	if err := (skald.JSON{}).Encode(context.Background(), &m, req); err != nil {
+		return nil, skald.Permanent(fmt.Errorf("the request of the call: %w", err))
 	}
+	text := m.Data
 	if len(text) > maxRequest {
 		return nil,
 			skald.Permanent(
@@ -123,16 +124,16 @@ func (c *Call[TTx, T, TReq, TOut]) ask(ctx context.Context, call store.Call, h h
 			return "", skald.Permanent(fmt.Errorf("the refusal of a call (%v) has %d events, which no "+
 				"transaction can store: return skald.Reject with them from Settle", refusal.Err, len(refusal.Publish)))
 		}
-		o, err = Outcome[TOut]{Refused: true, Reason: refusal.Err.Error()}, nil
+		o, err = Outcome[TOut]{Refused: true, Reason: strings.ToValidUTF8(refusal.Err.Error(), "\ufffd")}, nil
 	}
 	if err != nil {
 		return "", err
 	}
-	text, err := json.Marshal(o)
-	if err != nil {
-		return "", skald.Permanent(fmt.Errorf("encode the outcome of the call as JSON: %w", err))
+	var m skald.Message
+	if err := (skald.JSON{}).Encode(ctx, &m, o); err != nil {
+		return "", skald.Permanent(fmt.Errorf("the outcome of the call: %w", err))
 	}
-	return string(text), nil
+	return string(m.Data), nil
 }
 
 // read decodes the request for one function, so that its changes do not reach another function.

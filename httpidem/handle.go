@@ -131,7 +131,7 @@ func handled[TTx, Out any](ctx context.Context, d *door, run *once.Run[TTx], q *
 	reply Reply[Out], err error) (answer, error) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(finishing, d.o.silence()))
 	defer cancel()
-	a, rows, err := d.judge(ctx, run.Outage, err, func() (answer, error) { return encode(reply) })
+	a, rows, err := d.judge(ctx, run.Outage, err, func() (answer, error) { return encode(ctx, reply) })
 	if err != nil || !a.stored {
 		run.Rollback(end)
 		return a, err
@@ -286,7 +286,7 @@ func badStatus(code int) error {
 }
 
 // encode returns the answer of a reply.
-func encode[Out any](reply Reply[Out]) (a answer, err error) {
+func encode[Out any](ctx context.Context, reply Reply[Out]) (a answer, err error) {
 	a.code, a.header = cmp.Or(reply.Code, http.StatusOK), reply.Header.Clone()
 	if err := badStatus(a.code); err != nil {
 		return a, err
@@ -301,9 +301,11 @@ func encode[Out any](reply Reply[Out]) (a answer, err error) {
 		a.body = raw
 		return a, declared(a.header, int64(len(raw)))
 	}
-	if a.body, err = json.Marshal(reply.Body); err != nil {
-		return a, fmt.Errorf("encode the reply: %w", err)
+	var m skald.Message
+	if err = (skald.JSON{}).Encode(ctx, &m, reply.Body); err != nil { // encoding/json would change bad UTF-8
+		return a, fmt.Errorf("encode the body of the reply (a %T): %w", reply.Body, err)
 	}
+	a.body = m.Data
 	if a.header.Get("Content-Type") == "" {
 		a.header.Set("Content-Type", "application/json")
 	}

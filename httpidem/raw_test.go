@@ -2,6 +2,7 @@ package httpidem_test
 
 import (
 	"database/sql"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -56,4 +57,29 @@ func testRaw[TTx any](t *testing.T, g *ground[TTx]) {
 	p.key = "large"
 	p.to(s.endpoint(quiet()))
 	answers(t, p.to(s.endpoint(quiet())), 409, `"instance":"/orders/8"`)
+}
+
+// TestBodyThatIsNotUTF8 checks that a body which JSON would change is an error, and that nothing of its
+// request is stored.
+func TestBodyThatIsNotUTF8(t *testing.T) {
+	g := inMemory(t)
+	body := "caf\xe9"
+	s := &shop[mem]{ground: g, answer: func() (httpidem.Reply[view], error) {
+		return httpidem.OK(view{body}), nil
+	}}
+	p := post{key: "k", body: `{"SKU":"tea"}`}
+	var log strings.Builder
+	one := s.endpoint(&httpidem.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if w := p.to(one); w.Code != 500 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	for _, part := range []string{"the reply", "not UTF-8", "[]byte"} {
+		if !strings.Contains(log.String(), part) {
+			t.Errorf("the log has no %q: %s", part, &log)
+		}
+	}
+	s.told(t, "placed", "")
+	body = "caf\uFFFD" // a character of its own
+	answers(t, p.to(one), 200, body)
+	s.told(t, "placed", "tea")
 }

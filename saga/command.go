@@ -46,8 +46,9 @@ func (p Replies[Out]) replies(to *engine.Command) {
 			if err != nil {
 				return nil, "", err
 			}
-			data, err := json.Marshal(r.Value)
-			return data, "", err
+			var out skald.Message
+			err = (skald.JSON{}).Encode(ctx, &out, r.Value)
+			return out.Data, "", err
 		}}
 	for _, no := range p.refused {
 		to.Refused = append(to.Refused, no.reply)
