@@ -106,3 +106,58 @@ func TestSettingOfADatabaseFunction(t *testing.T) {
 		}
 	}
 }
+
+// TestPrepareOfAHandler checks that an error of a statement that a handler prepares by SQL is its own, not an
+// outage, and that the statement does not reach a later message.
+func TestPrepareOfAHandler(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	pool := b.few(t, pgx.QueryExecModeCacheStatement, 1)
+	s := New(pool, &Options{Schema: b.schema})
+	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{aMark()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.Tx().Exec(ctx, "PREPARE mine AS SELECT 1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var left int
+	if err := pool.QueryRow(ctx, "SELECT count(*) FROM pg_prepared_statements WHERE name = 'mine'").Scan(
+		&left); err != nil || left != 0 {
+		t.Errorf("%d statements are left, %v", left, err)
+	}
+
+	for _, text := range []string{"PREPARE mine AS SELECT 1; PREPARE mine AS SELECT 1", "EXECUTE unknown"} {
+		for range 2 { // the second meets what the first left
+			u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{aMark()}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = u.Tx().Exec(ctx, text); err == nil || u.Outage(ctx, err) {
+				t.Errorf("%s on pgx is an outage: %v", text, err)
+			}
+			if _, err := u.Rollback(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	db := stdlib.OpenDBFromPool(pool)
+	defer db.Close()
+	over := NewSQL(db, &Options{Schema: b.schema})
+	for n := range 3 { // the second meets the statement of the first, the third does not
+		u, err := over.Begin(ctx, store.Intake{Marks: []store.Mark{aMark()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = u.Tx().ExecContext(ctx, "PREPARE mine AS SELECT 1")
+		if (err != nil) != (n == 1) || err != nil && u.Outage(ctx, err) {
+			t.Errorf("PREPARE %d over database/sql is an outage: %v", n, err)
+		}
+		if _, err := u.Rollback(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}

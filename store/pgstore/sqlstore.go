@@ -64,6 +64,7 @@ type sqlUnit struct {
 	reported sqlexec.Reported
 	// undone: the server refused a PREPARE TRANSACTION of the function, and rolled back
 	undone bool
+	stale  bool // the function left a prepared statement in the session
 }
 
 // Begin opens a transaction and applies in: two round trips.
@@ -196,6 +197,7 @@ func (u *sqlUnit) Outage(ctx context.Context, err error) bool {
 		return nil
 	})
 	u.undone = sqlexec.PrepareRefused(err)
+	u.stale = sqlexec.PreparedByFunction(err)
 	if errors.Is(seen, sqlexec.ErrForeign) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
@@ -215,6 +217,9 @@ func (u *sqlUnit) end() {
 	}
 	if u.stop != nil {
 		u.stop()
+	}
+	if u.stale {
+		sqlexec.Discard(context.Background(), u.conn)
 	}
 	_ = u.conn.Close()
 	u.conn = nil

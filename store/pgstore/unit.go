@@ -231,6 +231,9 @@ func (u *unit) end() {
 	if u.conn == nil {
 		return
 	}
+	if u.tx.sets { // also after a rollback: a prepared statement outlives it
+		sqlexec.Close(context.Background(), u.conn.Conn())
+	}
 	u.tx.end()
 	sqlexec.Release(u.leave())
 }
@@ -272,9 +275,6 @@ func (u *unit) committed(ctx context.Context, err error, es []store.Effect) erro
 			u.s.waker.Wake()
 		}
 		u.s.wakeFor(es...)
-		if u.tx.sets { // these outlive the transaction
-			sqlexec.Close(ctx, u.conn.Conn())
-		}
 		return nil
 	}
 	_ = sqlexec.Undo(ctx, u.conn.Conn())

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -83,7 +85,7 @@ func standby(err error) bool {
 // Examples are a server that is unreachable, starts or stops, a lost connection, a deadlock, a
 // serialization failure, a timeout and a full disk.
 func Outage(err error) bool {
-	if err == nil || store.Incurable(err) || errors.Is(err, errReadOnly) {
+	if err == nil || store.Incurable(err) || errors.Is(err, errReadOnly) || errors.Is(err, errPrepared) {
 		return false
 	}
 	if errors.Is(err, store.ErrBusy) || errors.Is(err, errLeftover) || standby(err) {
@@ -118,8 +120,32 @@ func Lent(err error) error {
 		return fmt.Errorf("%w: %w", errReadOnly, err)
 	case "42501":
 		return fmt.Errorf("%w: %w", errRefused, err)
+	case UnknownStatement, DoubledStatement:
+		if !ofDriver(message(err)) {
+			return fmt.Errorf("%w: %w", errPrepared, err)
+		}
 	}
 	return err
+}
+
+// errPrepared is the fault of a function, not an outage.
+var errPrepared = errors.New("the function that was lent this transaction uses PREPARE, EXECUTE or DEALLOCATE in a pooled session: let the driver prepare the statement")
+
+// PreparedByFunction reports whether err of a function is about a statement that it prepared by SQL. Such a
+// statement outlives a rollback.
+func PreparedByFunction(err error) bool { return errors.Is(Lent(err), errPrepared) }
+
+// ofDriver reports whether the server's text names a statement that pgx or lib/pq prepared. The text may be
+// translated.
+func ofDriver(text string) bool {
+	if strings.Contains(text, "stmtcache_") || strings.Contains(text, "stmt_") {
+		return true
+	}
+	digits := func(r rune) bool { return r >= '0' && r <= '9' }
+	words := strings.FieldsFunc(text, func(r rune) bool {
+		return !digits(r) && r != '_' && !unicode.IsLetter(r)
+	})
+	return slices.ContainsFunc(words, func(w string) bool { return strings.TrimFunc(w, digits) == "" })
 }
 
 // PrepareRefused reports whether err is the server's refusal of PREPARE TRANSACTION in a transaction that was
