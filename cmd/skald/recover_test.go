@@ -47,14 +47,14 @@ func TestOutboxRecover(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, nil, "relay", "--store", copied, "--broker", "kafka://127.0.0.1:1").expect(5, "went back in time or is another one",
-		"shard 0 speaks of database", "skald outbox recover")
+		"shard 0 belongs to database", "skald outbox recover")
 	start(t, nil, "outbox", "recover", "--store", copied, "--yes").expect(2, "--reason")
 	dry := start(t, nil, "outbox", "recover", "--store", copied, "--dry-run")
-	if dry.expect(0); !strings.Contains(dry.out.String(), "shard 0 speaks of database") {
+	if dry.expect(0); !strings.Contains(dry.out.String(), "shard 0 belongs to database") {
 		t.Errorf("a dry run says %s", &dry.out)
 	}
 	start(t, nil, "outbox", "recover", "--store", copied, "--reason", "a copy").expect(2,
-		"shard 0 speaks of database", "--yes")
+		"shard 0 belongs to database", "--yes")
 	p := start(t, nil, "outbox", "recover", "--store", copied, "--yes", "--json", "--reason", "a copy",
 		"--by", "ada")
 	p.expect(0)

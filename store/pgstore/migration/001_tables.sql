@@ -1,11 +1,12 @@
 -- The tables, functions and views of Skald in PostgreSQL 13 or newer, database encoding UTF8.
 --
--- skald_outbox is a contract: from any language, a trigger or psql,
+-- The table skald_outbox is a stable interface. Any language, a trigger or psql can publish a complete, ordered message:
 --   INSERT INTO skald_outbox (topic, key, type, data) VALUES ('orders', '42', 'order.placed', '{"id":42}')
--- is a complete, ordered, deliverable message. The views are a contract, too: docs/sql.md says what is.
+-- The views are a stable interface, too. docs/sql.md describes both.
 --
--- Every function has a search_path of its own: it finds what belongs to PostgreSQL first, whatever the caller's search_path
--- says, and temporary objects last. A path without pg_temp would look there first for tables and types.
+--
+-- Each function sets its search_path: pg_catalog first, pg_temp last. Without pg_temp in the path, PostgreSQL would look
+-- there first for tables and types, and a caller could replace them.
 
 -- 1. Settings, and functions that other parts use
 
@@ -14,29 +15,29 @@ CREATE TABLE /*schema*/skald_setting (
 	value text NOT NULL
 );
 INSERT INTO /*schema*/skald_setting (name, value) VALUES
-	('shard lock', ''),   -- locked while shards are dealt out
-	('recovery reason', ''),   -- what a relay saw that must not be: see skald_recovery_reason
-	('recoveries', '0'), -- how many are done
-	('fingerprint key', encode(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()), 'hex')); -- of skald_mark.fingerprint
+	('shard lock', ''),   -- locked while shards are assigned
+	('recovery reason', ''),   -- the reason why relays stopped; empty: none. See skald_recovery_reason
+	('recoveries', '0'), -- the number of recoveries so far
+	('fingerprint key', encode(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()), 'hex')); -- the key of the HMAC in skald_mark.fingerprint
 
--- A relay may UPDATE skald_setting to lock the row 'shard lock', and to note in 'recovery reason' what it saw. Only the owner changes anything else.
+-- A relay may UPDATE skald_setting only to lock the row 'shard lock' and to write 'recovery reason'. The owner may change all rows.
 CREATE FUNCTION /*schema*/skald_setting_protected() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF NOT pg_has_role(current_user, (SELECT c.relowner FROM pg_class AS c WHERE c.oid = TG_RELID), 'USAGE') THEN
-		RAISE EXCEPTION 'permission denied for table skald_setting: % is for its owner to change', OLD.name USING ERRCODE = 'insufficient_privilege';
+		RAISE EXCEPTION 'permission denied for table skald_setting: only its owner may change %', OLD.name USING ERRCODE = 'insufficient_privilege';
 	END IF;
 	RETURN NEW;
 END $$;
 CREATE TRIGGER skald_setting_protected BEFORE UPDATE ON /*schema*/skald_setting FOR EACH ROW
 WHEN (OLD.name <> 'recovery reason' OR NEW.name <> 'recovery reason') EXECUTE FUNCTION /*schema*/skald_setting_protected();
 
--- Raises where a condition does not hold: in a pipeline a statement that merely finds nothing does not stop the COMMIT after it.
+-- Raises an error if a condition is false. In a pipeline, a statement that finds no row does not stop the COMMIT after it.
 CREATE FUNCTION /*schema*/skald_require(held boolean, what text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF held THEN
 		RETURN true;
 	END IF;
-	RAISE EXCEPTION 'skald: the guard of % was lost', what USING ERRCODE = 'SK001';
+	RAISE EXCEPTION 'skald: a guard did not hold: %', what USING ERRCODE = 'SK001';
 END $$;
 
 -- A UUID of version 7 (RFC 9562): milliseconds of the clock, then random bits.
@@ -47,8 +48,9 @@ $$;
 
 -- 2. The outbox
 
--- Headers are [[name, base64], ...]: names of 1 to 128 of A-Z a-z 0-9 . _ -, with their values at most 16 KiB. Base64 as RFC 4648
--- has it, broken into lines or not: decode() alone takes blanks within a group, and several groups with padding.
+-- Checks headers: [[name, base64], ...], with names of 1 to 128 characters of A-Z a-z 0-9 . _ -, and names and values of at most
+-- 16 KiB in all. Base64 follows RFC 4648, with or without line breaks. decode() alone also accepts blanks within a group, and
+-- padding in several groups.
 CREATE FUNCTION /*schema*/skald_headers_ok(headers jsonb) RETURNS boolean LANGUAGE plpgsql IMMUTABLE
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -76,7 +78,7 @@ EXCEPTION WHEN invalid_parameter_value THEN
 	RETURN false; -- not base64
 END $$;
 
--- The limits of a row, in one function. It says which limit is broken, as a constraint of that name.
+-- Checks all limits of a row. The error names the broken limit as a constraint.
 CREATE FUNCTION /*schema*/skald_limits_ok(topic text, type text, key text, key_bytes bytea, data text, data_bytes bytea,
 	subject text, headers jsonb, bucket smallint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE
 SET search_path = pg_catalog, pg_temp AS $$
@@ -99,14 +101,14 @@ BEGIN
 	RETURN true;
 END $$;
 
--- txid comes before seq on purpose: defaults are drawn in the order of the columns, and a relay needs a
--- transaction to have its number before it draws the first seq.
+-- The column txid must be before seq. PostgreSQL computes defaults in the order of the columns, and a relay needs the
+-- transaction to have its number before the transaction draws its first seq.
 CREATE TABLE /*schema*/skald_outbox (
 	topic          text NOT NULL,
-	key            text,  -- NULL, and key_bytes too: no order promised
+	key            text,  -- NULL, and key_bytes too: the message has no order
 	type           text NOT NULL,
-	data           text,  -- JSON and text; NULL, and data_bytes too: a tombstone
-	data_bytes     bytea, -- every other content type
+	data           text,  -- JSON or text; NULL, and data_bytes too: a tombstone
+	data_bytes     bytea, -- the payload for all other content types
 	key_bytes      bytea, -- a key that is not UTF-8
 	content_type   text NOT NULL DEFAULT 'application/json',
 	schema         text,
@@ -121,7 +123,7 @@ CREATE TABLE /*schema*/skald_outbox (
 	txid           xid8 NOT NULL DEFAULT pg_current_xact_id(),
 	seq            bigint NOT NULL GENERATED ALWAYS AS IDENTITY (CACHE 1),
 	slot           smallint NOT NULL DEFAULT (floor(date_part('epoch', now()) / 86400)::bigint % 10)::smallint,
-	bucket         smallint, -- NULL: hashed from the key, else the id, when read
+	bucket         smallint, -- NULL: the reader hashes the key, or else the id
 	erased_at      timestamptz,
 	PRIMARY KEY (seq, slot)
 ) PARTITION BY LIST (slot);
@@ -138,9 +140,9 @@ CREATE TABLE /*schema*/skald_outbox_7 PARTITION OF /*schema*/skald_outbox FOR VA
 CREATE TABLE /*schema*/skald_outbox_8 PARTITION OF /*schema*/skald_outbox FOR VALUES IN (8);
 CREATE TABLE /*schema*/skald_outbox_9 PARTITION OF /*schema*/skald_outbox FOR VALUES IN (9);
 
--- What a row breaks is said here, for the rows that skald_limits does not pass. A writer that fills in bucket has held the row to its
--- limits, and a relay checks it again before it publishes the row: of these rows only sizes are checked, and what a relay could not
--- even read: a bucket that is none, headers, two keys, two payloads, and times outside of the years 1 to 9999, infinity among them.
+-- Raises the error for a row that skald_limits does not accept. A writer that sets bucket has checked the limits itself, and a
+-- relay checks them again before it publishes. For such a row this function checks the sizes, and all that a relay could not read:
+-- an invalid bucket, headers, two keys, two payloads, and times outside of the years 1 to 9999.
 CREATE FUNCTION /*schema*/skald_check_limits(topic text, type text, key text, key_bytes bytea, data text, data_bytes bytea, subject text,
 	headers jsonb, bucket smallint, "time" timestamptz, content_type text, schema text, source text, correlation_id text, causation_id text,
 	traceparent text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -172,9 +174,9 @@ BEGIN
 	END IF;
 END $$;
 
--- A trigger asks for the limits, without WHEN: PostgreSQL prepares each CHECK and each WHEN again for each statement, which took as long
--- as the INSERT. It has no search_path of its own, which would take 5 microseconds of each row: so each name in it says that it is
--- PostgreSQL's. A row that is written as Skald writes it, and is not too large, passes the one condition.
+-- Checks the limits in a trigger without WHEN. PostgreSQL prepares each CHECK and each WHEN again for each statement, which took as
+-- long as the INSERT. A search_path would take 5 microseconds for each row, so each name here has its schema. A row that Skald
+-- wrote, within the limits, passes the one condition.
 CREATE FUNCTION /*schema*/skald_limits() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
 	IF NEW.bucket OPERATOR(pg_catalog.>=) 0 AND NEW.bucket OPERATOR(pg_catalog.<=) 1023 AND NEW.headers IS NULL
@@ -197,21 +199,21 @@ BEGIN
 	RETURN NEW;
 END $$;
 
--- Triggers fire in the order of their names: this one after those of a user, who may have changed the row.
+-- Triggers fire in the order of their names. This one must fire after the triggers of a user, which may change the row.
 CREATE TRIGGER zz_skald_limits BEFORE INSERT OR UPDATE ON /*schema*/skald_outbox FOR EACH ROW EXECUTE FUNCTION /*schema*/skald_limits();
 
--- 3. The relay: how far the outbox is published
+-- 3. The relay: the published part of the outbox
 
--- Snapshots cut the outbox into windows: the rows that a snapshot shows, and the one before it did not.
+-- Snapshots divide the outbox into windows. A window has the rows that its snapshot shows and the snapshot before did not show.
 CREATE TABLE /*schema*/skald_snapshot (
 	id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	token    text NOT NULL,
 	snapshot pg_snapshot NOT NULL,
-	seq      bigint NOT NULL, -- the last one drawn, read behind the snapshot
-	own_txid xid8 NOT NULL,   -- the snapshot's own transaction, numbered behind the reading of seq
+	seq      bigint NOT NULL, -- the last seq drawn; read after the snapshot was taken
+	own_txid xid8 NOT NULL,   -- the snapshot's own transaction; its number was assigned after seq was read
 	at       timestamptz NOT NULL
 );
--- The first that shows a row is found by the seq of the row.
+-- Finds the first snapshot that shows a row with a given seq.
 CREATE INDEX skald_snapshot_seq ON /*schema*/skald_snapshot (seq, id);
 
 -- Shards are ranges of the 1024 buckets.
@@ -221,26 +223,26 @@ CREATE TABLE /*schema*/skald_shard (
 	last_bucket  smallint NOT NULL,
 	epoch        bigint NOT NULL DEFAULT 0,
 	token        text NOT NULL DEFAULT '',
-	owner        text, -- owned while skald_relay has this owner alive, with this session
+	owner        text, -- the owner while skald_relay has a live row of it with this session
 	session      text,
 	base         text NOT NULL DEFAULT '',
 	tip          text NOT NULL DEFAULT '',
 	seq          bigint NOT NULL DEFAULT 0,
 	incarnation  text NOT NULL DEFAULT '',
 	changed_at   timestamptz NOT NULL DEFAULT now(),
-	system       bigint NOT NULL,  -- the cluster's identifier
-	timeline     integer NOT NULL, -- of the cluster; a failover begins another
-	database     oid NOT NULL      -- these three: which database the shard speaks of. A copy of it elsewhere must not use its positions
+	system       bigint NOT NULL,  -- the identifier of the cluster
+	timeline     integer NOT NULL, -- of the cluster; raised by a failover
+	database     oid NOT NULL      -- system, timeline and database identify the database of the positions. A copy elsewhere must not use them
 ) WITH (fillfactor = 20);
 
 CREATE TABLE /*schema*/skald_relay (
 	owner   text PRIMARY KEY,
 	session text NOT NULL,
 	until   timestamptz NOT NULL,
-	standby boolean NOT NULL DEFAULT false -- there is no shard for it. The more relays wait, the less often each looks for one
+	standby boolean NOT NULL DEFAULT false -- true: there is no shard for it, so it waits. The more relays wait, the less often each of them looks for a shard
 ) WITH (fillfactor = 20);
 
--- Full copies of rows that the broker refused, and of the rows of their keys after them.
+-- Full copies of rows that the broker refused, and of later rows with the same keys.
 CREATE TABLE /*schema*/skald_deferred (
 	seq            bigint PRIMARY KEY,
 	bucket         smallint NOT NULL,
@@ -262,13 +264,13 @@ CREATE TABLE /*schema*/skald_deferred (
 	reason         text NOT NULL,
 	due            timestamptz NOT NULL,
 	erased_at      timestamptz,
-	bytes          bigint, -- of a row that is too large to be read; there is no copy of it
-	sha256         text    -- of its data
+	bytes          bigint, -- the size of a row that is too large to be read; such a row has no copy
+	sha256         text    -- the hash of its data
 );
 
--- 4. Whether this is the database that the shards speak of
+-- 4. Check that the positions of the shards belong to this database
 
--- Where we are. The functions that it asks are executable by every role unless somebody took that away.
+-- Returns the identity of this database. By default every role may execute the functions that it calls.
 CREATE FUNCTION /*schema*/skald_database_identity(OUT system bigint, OUT timeline integer, OUT database oid) LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT c.system_identifier, ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer, d.oid
 	FROM pg_control_system() AS c, pg_database AS d WHERE d.datname = current_database()
@@ -277,7 +279,8 @@ $$;
 INSERT INTO /*schema*/skald_shard (id, first_bucket, last_bucket, system, timeline, database)
 SELECT n, n * 64, n * 64 + 63, p.system, p.timeline, p.database FROM generate_series(0, 15) AS n, /*schema*/skald_database_identity() AS p;
 
--- What is not as the shards left it, or NULL. Each part reads numbers after the snapshot that it compares them with.
+-- Returns the first difference between this database and the positions of the shards, or NULL. Each check reads its numbers after the
+-- snapshot that it compares them with.
 CREATE FUNCTION /*schema*/skald_recovery_reason() RETURNS text LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_sort = off SET plan_cache_mode = force_generic_plan SET max_parallel_workers_per_gather = 0 SET jit = off
 SET search_path = pg_catalog, pg_temp AS $$
@@ -289,7 +292,7 @@ BEGIN
 		RETURN saw;
 	END IF;
 
-	SELECT format('shard %s speaks of database %s of cluster %s, this is database %s of cluster %s', l.id, l.database, l.system, p.database, p.system)
+	SELECT format('shard %s belongs to database %s of cluster %s, this is database %s of cluster %s', l.id, l.database, l.system, p.database, p.system)
 	INTO saw
 	FROM /*schema*/skald_shard AS l, /*schema*/skald_database_identity() AS p
 	WHERE l.system <> p.system OR l.database <> p.database
@@ -298,13 +301,13 @@ BEGIN
 		IF EXISTS (SELECT FROM /*schema*/skald_snapshot) OR EXISTS (SELECT FROM /*schema*/skald_shard WHERE base <> '' OR tip <> '')
 			OR EXISTS (SELECT FROM (SELECT txid FROM /*schema*/skald_outbox ORDER BY txid DESC LIMIT 1) AS o WHERE o.txid >= pg_snapshot_xmax(pg_current_snapshot())) THEN
 			RETURN saw;
-		END IF; -- a copy that was never read, and all of whose rows can be: there is nothing to settle
+		END IF; -- no relay has read the copy, and all of its rows can be read: there is nothing to recover
 	END IF;
 
-	SELECT format('shard %s has come to snapshot %s, %s', l.id, split_part(n.snapshot, '-', 1), CASE
-			WHEN t.id IS NULL THEN 'which is not there'
-			WHEN t.seq > coalesce(pg_sequence_last_value('/*schema*/skald_outbox_seq_seq'::regclass), 0) THEN 'which saw row ' || t.seq || '; the sequence has not come to it'
-			ELSE 'drawn in transaction ' || t.own_txid || '; this database has not come to it' END)
+	SELECT format('shard %s is at snapshot %s, %s', l.id, split_part(n.snapshot, '-', 1), CASE
+			WHEN t.id IS NULL THEN 'which does not exist'
+			WHEN t.seq > coalesce(pg_sequence_last_value('/*schema*/skald_outbox_seq_seq'::regclass), 0) THEN 'which shows row ' || t.seq || ', but the sequence has not reached it'
+			ELSE 'taken in transaction ' || t.own_txid || ', which this database has not reached' END)
 	INTO saw
 	FROM /*schema*/skald_shard AS l CROSS JOIN LATERAL (VALUES (l.base), (l.tip)) AS n(snapshot)
 	LEFT JOIN /*schema*/skald_snapshot AS t ON t.id = nullif(split_part(n.snapshot, '-', 1), '')::bigint AND t.token = split_part(n.snapshot, '-', 2)
@@ -315,14 +318,14 @@ BEGIN
 		RETURN saw;
 	END IF;
 
-	SELECT format('row %s is there, the sequence has come to %s', o.seq, coalesce(pg_sequence_last_value('/*schema*/skald_outbox_seq_seq'::regclass), 0))
+	SELECT format('row %s exists, but the sequence has only reached %s', o.seq, coalesce(pg_sequence_last_value('/*schema*/skald_outbox_seq_seq'::regclass), 0))
 	INTO saw
 	FROM (SELECT seq FROM /*schema*/skald_outbox ORDER BY seq DESC LIMIT 1) AS o
 	WHERE o.seq > coalesce(pg_sequence_last_value('/*schema*/skald_outbox_seq_seq'::regclass), 0);
 	RETURN saw;
 END $$;
 
--- The name of the place, which a caller that knows it hands in to be spared the look; raises if it is not the one.
+-- Returns the identity of this database. A caller that passes it avoids the full check. Raises an error if the database moved.
 CREATE FUNCTION /*schema*/skald_check_identity(known text) RETURNS text LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	here text;
@@ -340,40 +343,40 @@ BEGIN
 	RETURN here;
 END $$;
 
--- 5. What consumers have finished
+-- 5. Messages that consumers finished
 
 CREATE SEQUENCE /*schema*/skald_arrival CACHE 1; -- the order in which messages were handled
 
--- What each consumer has finished. Compared byte by byte, whatever the collation of the database: ids of version 7 are in the order of
--- their times.
+-- Messages that consumers finished. Texts are compared byte by byte, whatever collation the database has. So ids of UUID version 7
+-- are in the order of their times.
 CREATE TABLE /*schema*/skald_mark (
 	consumer    text COLLATE "C" NOT NULL,
 	source      text COLLATE "C" NOT NULL,
 	id          text COLLATE "C" NOT NULL,
-	outcome     smallint NOT NULL, -- 1 done, 2 rejected
+	outcome     smallint NOT NULL, -- 1 done, 2 rejected, 3 barred
 	reason      text,
 	arrival     bigint NOT NULL DEFAULT nextval('/*schema*/skald_arrival'),
-	at          timestamptz NOT NULL DEFAULT clock_timestamp(), -- the later of its arrival and of the time in the id: for retention
-	fingerprint bigint, -- an HMAC of type and payload; NULL: the consumer compares nothing
-	until       timestamptz, -- it stands until then, where the scope of a key has a retention of its own; NULL: as long as marks are kept
+	at          timestamptz NOT NULL DEFAULT clock_timestamp(), -- the later of the time of arrival and the time in the id; used by the retention
+	fingerprint bigint, -- an HMAC of type and payload; NULL: the consumer compares no payloads
+	until       timestamptz, -- the end of a retention that the scope of the key sets; NULL: the retention of all marks applies
 	PRIMARY KEY (consumer, source, id)
-) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05); -- vacuums a day of retention within about a day
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05); -- vacuums the marks of one day of retention within about a day
 CREATE INDEX skald_mark_at ON /*schema*/skald_mark (at);
 CREATE INDEX skald_mark_until ON /*schema*/skald_mark (until) WHERE until IS NOT NULL;
 
--- What a handler answered: written with the mark, and only where there is an answer. It goes with its mark.
+-- The answers of handlers. An answer is written and deleted with its mark. A mark without an answer has no row here.
 CREATE TABLE /*schema*/skald_answer (
-	arrival bigint PRIMARY KEY, -- of the mark
-	outcome smallint NOT NULL, -- instead of the mark's
+	arrival bigint PRIMARY KEY, -- the mark's arrival
+	outcome smallint NOT NULL, -- replaces the outcome of the mark
 	reason  text,
 	code    integer NOT NULL,
 	result  bytea,
-	emitted text, -- the messages that went with it, JSON, where repeats are to send them again
-	headers text -- of an HTTP answer, JSON
+	emitted text, -- the messages that were published with it, as JSON, if repeats publish them again
+	headers text -- headers of an HTTP answer, as JSON
 );
 
--- Takes away a mark that does not stand any more, with its answer: an app may, under the rights of the owner, and no other mark. Of two
--- that come at once the second waits for the first, and then finds the mark gone.
+-- Deletes a mark that has expired, and its answer. An app may call it with the rights of the owner. It deletes no other mark. If two
+-- callers run at the same time, the second waits for the first and then finds no mark.
 CREATE FUNCTION /*schema*/skald_expire(consumer text, source text, id text) RETURNS void LANGUAGE sql VOLATILE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 	WITH m AS (
@@ -384,13 +387,13 @@ SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 REVOKE EXECUTE ON FUNCTION /*schema*/skald_expire(text, text, text) FROM PUBLIC;
 
--- The latest mark of a consumer that was forgotten: an id of that time, or before it, that has no mark is too old.
+-- The time of the latest deleted mark of a consumer. A message without a mark and with an id of that time or before is too old.
 CREATE TABLE /*schema*/skald_floor (
 	consumer text PRIMARY KEY,
 	at       timestamptz NOT NULL
 );
 
--- Messages that a consumer can neither drop nor take before an operator decides.
+-- Messages in quarantine: a consumer can neither drop nor handle them before an operator decides.
 CREATE TABLE /*schema*/skald_quarantine (
 	number      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	consumer    text NOT NULL,
@@ -400,12 +403,12 @@ CREATE TABLE /*schema*/skald_quarantine (
 	cause       smallint NOT NULL, -- -1 too old, -2 conflict
 	topic       text NOT NULL,
 	type        text NOT NULL,
-	message     text NOT NULL, -- all but the payload, as JSON
-	data        bytea, -- the payload as it came; NULL: a tombstone
+	message     text NOT NULL, -- the message without its payload, as JSON
+	data        bytea, -- the unchanged payload; NULL: a tombstone
 	at          timestamptz NOT NULL DEFAULT clock_timestamp(),
 	admitted_at timestamptz,
 	admitted_by text,
-	reason      text, -- why it was admitted
+	reason      text, -- the operator's reason for admitting it
 	taken_at    timestamptz,
 	UNIQUE (consumer, source, id, fingerprint),
 	CONSTRAINT skald_quarantine_times CHECK (least(at, admitted_at, taken_at) >= timestamptz '0001-01-01 00:00:00+00'
@@ -414,7 +417,7 @@ CREATE TABLE /*schema*/skald_quarantine (
 CREATE INDEX skald_quarantine_admitted ON /*schema*/skald_quarantine (consumer, number) WHERE admitted_at IS NOT NULL AND taken_at IS NULL;
 CREATE INDEX skald_quarantine_waiting ON /*schema*/skald_quarantine (number) WHERE taken_at IS NULL;
 
--- Locks on entities; the version is the fencing token.
+-- Locked entities. The version is the fencing token.
 CREATE TABLE /*schema*/skald_entity (
 	space   text COLLATE "C" NOT NULL,
 	key     bytea NOT NULL,
@@ -422,30 +425,30 @@ CREATE TABLE /*schema*/skald_entity (
 	PRIMARY KEY (space, key)
 ) WITH (fillfactor = 70);
 
--- Steps of sagas: what took effect at a consumer, what is barred, and what was undone. A mark does not tell: a rejected message has one, too.
+-- Steps of sagas at a consumer. A mark is not enough: a rejected message has a mark, too, but its step had no effect.
 CREATE TABLE /*schema*/skald_step (
 	consumer    text NOT NULL,
 	saga        text NOT NULL,
 	step        text NOT NULL,
-	occurrence  text NOT NULL, -- which of several of the name
+	occurrence  text NOT NULL, -- distinguishes several steps of one name in a saga
 	state       smallint NOT NULL, -- 1 done, 2 calling, 3 parked, 4 dead, 5 rejected, 6 barred, 7 undone
-	was         smallint NOT NULL DEFAULT 0, -- before a message last took it in hand
-	source      text, -- the message that took it, or waits to
+	was         smallint NOT NULL DEFAULT 0, -- the state before the current message took the step
+	source      text, -- the message that took the step, or waits to take it
 	id          text,
 	by_source   text, -- the message that undid or barred it
 	by_id       text,
-	begun       timestamptz, -- when its saga began; NULL: nobody said
-	code        integer, -- what was answered when it was taken
+	begun       timestamptz, -- the time when the saga began; NULL: not known
+	code        integer, -- the answer of the handler that took the step
 	result      bytea,
-	outside_key text, -- of a call outside
-	outcome     bytea, -- of that call
+	outside_key text, -- the idempotency key of an external call
+	outcome     bytea, -- the outcome of the external call
 	at          timestamptz NOT NULL DEFAULT clock_timestamp(),
 	changed_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
 	PRIMARY KEY (consumer, saga, step, occurrence)
 );
 CREATE INDEX skald_step_at ON /*schema*/skald_step (at);
 
--- The time before which steps of the name may be forgotten: one that is not there, of a saga that began before it, is too old.
+-- Steps of this name before this time may have been deleted. A missing step of a saga that began earlier is too old.
 CREATE TABLE /*schema*/skald_step_floor (
 	consumer text NOT NULL,
 	step     text NOT NULL,
@@ -455,27 +458,27 @@ CREATE TABLE /*schema*/skald_step_floor (
 
 -- 6. Parked messages and dead letters
 
--- Messages that a consumer failed on, and those of their keys behind them: parked until their turn comes, or dead letters.
--- Of a key (of any topic) the first by place is tried; those behind it wait.
+-- Messages that a consumer failed to handle, and later messages of their keys. Each is parked until its turn, or is a dead letter.
+-- Of each key, whatever the topics, only the message with the lowest place is tried. The others wait.
 CREATE TABLE /*schema*/skald_parked (
 	place         bigint GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY, -- the order of arrival
 	consumer      text NOT NULL,
 	source        text NOT NULL,
 	id            text NOT NULL,
-	key_lock      bigint NOT NULL, -- the advisory lock of its key
-	key           bytea, -- NULL: it waits for nobody, and nobody for it
+	key_lock      bigint NOT NULL, -- the number of the advisory lock of its key
+	key           bytea, -- NULL: it waits for no message, and blocks none
 	topic         text NOT NULL,
 	type          text NOT NULL,
-	data          bytea, -- the payload as it came; NULL: a tombstone
-	envelope      bytea NOT NULL, -- all else of the message, as JSON
-	bytes         bigint NOT NULL, -- of key and data
-	partition     text NOT NULL, -- where it came from at the broker
+	data          bytea, -- the unchanged payload; NULL: a tombstone
+	envelope      bytea NOT NULL, -- the message without key and payload, as JSON
+	bytes         bigint NOT NULL, -- the size of key and data
+	partition     text NOT NULL, -- the partition of the broker
 	position      bigint NOT NULL,
-	fault         text NOT NULL, -- why its envelope could not be read
-	attempts      integer NOT NULL, -- that failed and were charged; 0: it only waits
-	due           timestamptz NOT NULL, -- when to try it, once it is the first of its key
-	waiting       boolean NOT NULL, -- others of its key are before it
-	blocks_key    boolean NOT NULL, -- the messages of its key behind it wait for it
+	fault         text NOT NULL, -- the reason why its envelope cannot be decoded; empty if it can
+	attempts      integer NOT NULL, -- failed and counted attempts; 0: it only waits
+	due           timestamptz NOT NULL, -- the time of the next attempt, once it is the first of its key
+	waiting       boolean NOT NULL, -- an earlier message of its key is parked
+	blocks_key    boolean NOT NULL, -- later messages of its key wait for it
 	since         timestamptz NOT NULL DEFAULT clock_timestamp(),
 	first_at      timestamptz,
 	first_error   text NOT NULL,
@@ -483,20 +486,20 @@ CREATE TABLE /*schema*/skald_parked (
 	last_at       timestamptz,
 	last_error    text NOT NULL,
 	last_host     text NOT NULL,
-	dead_at       timestamptz, -- it is a dead letter
-	kind          text NOT NULL, -- why: attempts, age, malformed, permanent, ...
-	fingerprint   text NOT NULL, -- equal for failures of one kind
-	stack         text NOT NULL, -- of a panic
-	version       text NOT NULL, -- of the program
-	running_count bigint NOT NULL, -- running number and bytes within the key: what lies between two rows is a subtraction
+	dead_at       timestamptz, -- the time when it became a dead letter; NULL: it is parked
+	kind          text NOT NULL, -- the reason why it is a dead letter: attempts, age, malformed, permanent, ...
+	fingerprint   text NOT NULL, -- groups dead letters: equal for failures of one kind
+	stack         text NOT NULL, -- the stack of a panic
+	version       text NOT NULL, -- the version of the program
+	running_count bigint NOT NULL, -- running totals within the key: the difference of two rows counts the messages and bytes between them
 	running_bytes bigint NOT NULL,
 	erased_at     timestamptz,
-	call          text, -- a call to the outside, as JSON: {"key", "request", "since", "outcome", "undo"}; NULL: none
-	claims        integer NOT NULL DEFAULT 0, -- how often it was claimed without an answer since
-	claimed_by    text NOT NULL DEFAULT '', -- the session of the process that claimed it last
-	crash_count   integer NOT NULL DEFAULT 0, -- how often its process ended while it ran nothing but this message
-	prefetched_to bigint, -- the place of the last message that was read along when it was claimed; NULL: none was
-	-- A time that is infinite would fail the claim of all others.
+	call          text, -- an external call, as JSON: {"key", "request", "since", "outcome", "undo"}; NULL: none
+	claims        integer NOT NULL DEFAULT 0, -- claims since the last answer
+	claimed_by    text NOT NULL DEFAULT '', -- the session of the last process that claimed it
+	crash_count   integer NOT NULL DEFAULT 0, -- the number of times its process ended while it handled only this message
+	prefetched_to bigint, -- the place of the last message that the same claim prefetched; NULL: none
+	-- One row with an infinite time would make each claim fail.
 	CONSTRAINT skald_parked_times CHECK (least(due, since, first_at, last_at, dead_at) >= timestamptz '0001-01-01 00:00:00+00'
 		AND greatest(due, since, first_at, last_at, dead_at) < timestamptz '10000-01-01 00:00:00+00'),
 	CONSTRAINT skald_parked_call CHECK (json_typeof(call::json) = 'object')
@@ -508,17 +511,17 @@ CREATE INDEX skald_parked_front ON /*schema*/skald_parked (consumer, key, place)
 CREATE INDEX skald_parked_dead ON /*schema*/skald_parked (consumer, fingerprint, place) INCLUDE (dead_at, bytes) WHERE dead_at IS NOT NULL;
 CREATE INDEX skald_parked_failed ON /*schema*/skald_parked (consumer, place) WHERE attempts > 0 AND dead_at IS NULL;
 CREATE INDEX skald_parked_call ON /*schema*/skald_parked (consumer, place) WHERE call IS NOT NULL;
--- For who counts or looks, and says bytes >= 0, which is always so: else plans that were made for an empty table take these in place of
--- the index of what they look for.
+-- Only queries that count or list use these indexes: they add the condition bytes >= 0, which is always true. Otherwise plans
+-- that were made for an empty table would use them instead of the right index.
 CREATE INDEX skald_parked_since ON /*schema*/skald_parked (consumer, since) INCLUDE (bytes) WHERE dead_at IS NULL AND bytes >= 0;
 CREATE INDEX skald_parked_freed ON /*schema*/skald_parked (consumer, key, place) WHERE key IS NOT NULL AND NOT blocks_key AND bytes >= 0;
--- Statistics of a moment in which most parked messages are of one key say that any key has nearly all of them. Then the planner walks
--- the whole table in order instead of looking for the key.
+-- If most parked messages have one key when statistics are taken, the planner expects as many for any key. It then reads the whole
+-- table in order instead of searching the key.
 ALTER TABLE /*schema*/skald_parked ALTER COLUMN key SET (n_distinct = -1);
 
--- Locks a key of a consumer until the transaction ends, then says how a message stands: 0 it may be taken, -3 it is
--- parked, -4 it is a dead letter, -5 others of its key are before it, -6 (with attempts) it is not as it was claimed.
--- The second statement has a snapshot of its own, behind the lock.
+-- Locks a key of a consumer until the transaction ends, and then returns the state of a message: 0 it may be handled, -3 it is
+-- parked, -4 it is a dead letter, -5 an earlier message of its key is parked, -6 (with attempts) its row changed since the claim.
+-- The second statement has its own snapshot, taken after the lock.
 CREATE FUNCTION /*schema*/skald_check_key_order(key_lock bigint, consumer text, source text, id text, key bytea, attempts integer) RETURNS smallint
 LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET plan_cache_mode = force_generic_plan
 SET search_path = pg_catalog, pg_temp AS $$
@@ -543,75 +546,76 @@ BEGIN
 		ELSE -3 END;
 END $$;
 
--- What operators did to parked messages and dead letters.
+-- Changes that operators made.
 CREATE TABLE /*schema*/skald_audit (
 	seq      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	at       timestamptz NOT NULL DEFAULT clock_timestamp(),
-	author   text NOT NULL, -- as the operator's command says
+	author   text NOT NULL, -- the name that the operator gave
 	reason   text NOT NULL,
 	action   text NOT NULL, -- redrive, release, drop, import
 	consumer text NOT NULL,
 	source   text NOT NULL,
 	id       text NOT NULL,
-	run      text NOT NULL DEFAULT '', -- the redrive of which it is a part: one that ended half way goes on from here
-	login    text NOT NULL DEFAULT session_user -- as the database knows it
+	run      text NOT NULL DEFAULT '', -- the run (a change of many messages) that it belongs to; an interrupted run continues from here
+	login    text NOT NULL DEFAULT session_user -- the database user
 );
 CREATE INDEX skald_audit_run ON /*schema*/skald_audit (run, seq) WHERE run <> '';
 
 -- 7. Consumers
 
--- How far consumers are in the partitions of the broker, and which process has these.
+-- The progress of consumers in the partitions of the broker, and the session that owns each partition.
 CREATE TABLE /*schema*/skald_checkpoint (
 	consumer      text NOT NULL,
 	partition     text NOT NULL,
-	origin        text NOT NULL, -- what its positions speak of: a topic that was made again has another one
-	position      bigint NOT NULL, -- the first that is not finished; -1: not known yet
-	in_flight_end bigint NOT NULL, -- the first of which nothing was begun, for certain
-	session       text NOT NULL, -- of who has the partition; empty: it was left in peace
-	stamp         text NOT NULL, -- the name of what was stored last: no two are equal
+	origin        text NOT NULL, -- the identity of the topic: a topic that was recreated has another one, and its positions are not comparable
+	position      bigint NOT NULL, -- the first position that is not finished; -1: not known yet
+	in_flight_end bigint NOT NULL, -- the first position at which no message has begun, for certain
+	session       text NOT NULL, -- the session that owns the partition; empty: the last one released it
+	stamp         text NOT NULL, -- the id of the last write; each write has another one
 	at            timestamptz NOT NULL DEFAULT clock_timestamp(),
-	crash_suspect bigint NOT NULL DEFAULT 0, -- the end of what may have been in hand when an earlier owner ended: only these are suspected of a crash
+	crash_suspect bigint NOT NULL DEFAULT 0, -- the end of the positions that may have been in progress when an earlier owner ended; only these are suspected of a crash
 	PRIMARY KEY (consumer, partition)
 ) WITH (fillfactor = 50);
 
--- Which types of messages the processes of a consumer handle, so that one of another build leaves to them what it does not know.
+-- The types of messages that the processes of a consumer handle. A process parks other types for processes of another build.
 CREATE TABLE /*schema*/skald_handled_type (
 	consumer text NOT NULL,
 	topic    text NOT NULL,
 	type     text NOT NULL,
-	at       timestamptz NOT NULL DEFAULT clock_timestamp(), -- when a process that handles it was last heard of
+	at       timestamptz NOT NULL DEFAULT clock_timestamp(), -- the last heartbeat of a process that handles it
 	PRIMARY KEY (consumer, topic, type)
 ) WITH (fillfactor = 50);
 
--- When consumers were last heard of and last got on: any process of the database can tell of one that is gone or stuck.
+-- The last heartbeat and the last progress of each consumer. From these any process of the database reports a consumer that is gone or
+-- stuck.
 CREATE TABLE /*schema*/skald_consumer (
 	consumer    text PRIMARY KEY,
-	heard_at    timestamptz NOT NULL DEFAULT clock_timestamp(), -- when one of its processes last gave a sign of life
-	progress_at timestamptz NOT NULL DEFAULT clock_timestamp()  -- when one of them last acknowledged something
+	heard_at    timestamptz NOT NULL DEFAULT clock_timestamp(), -- the last heartbeat of one of its processes
+	progress_at timestamptz NOT NULL DEFAULT clock_timestamp()  -- the time when one of them last acknowledged a message
 ) WITH (fillfactor = 50);
 
 -- 8. Retention
 
--- Work that one process at a time does, which one does it, and until when.
+-- Leases for work that one process at a time does.
 CREATE TABLE /*schema*/skald_lease (
 	name  text PRIMARY KEY, -- retention
 	owner text NOT NULL,
 	until timestamptz NOT NULL
 );
 
--- When the retention last looked at a table, and last deleted something.
+-- The time when the retention last examined each table, and last deleted rows from it.
 CREATE TABLE /*schema*/skald_retention_run (
-	name       text PRIMARY KEY, -- of the table
+	name       text PRIMARY KEY, -- the name of the table
 	ran_at     timestamptz,
 	removed_at timestamptz,
-	keep       interval -- how long the retention keeps what is in it, as it last said
+	keep       interval -- the retention that was last applied
 );
 INSERT INTO /*schema*/skald_retention_run (name) VALUES ('skald_outbox'), ('skald_mark'), ('skald_quarantine'), ('skald_step'), ('skald_saga');
 
--- 9. Views: what an operator reads. None of them reads the whole outbox.
+-- 9. Views for operators. No view reads the whole outbox.
 
--- How far each shard has come. Published is what base sees; of what tip sees, if a window is open, what has a seq
--- up to "tip_seq". Behind "published_to" nothing is published.
+-- The positions of the shards. All rows that base sees are published. If a window is open, so are the rows that tip sees with a seq
+-- up to "tip_seq". No row after "published_to" is published.
 CREATE VIEW /*schema*/skald_shard_position AS
 SELECT l.id AS shard, l.first_bucket, l.last_bucket, b.snapshot AS base, b.seq AS base_seq, b.own_txid AS base_txid,
 	t.snapshot AS tip, t.own_txid AS tip_txid, CASE WHEN t.id IS NULL THEN 0 ELSE l.seq END AS tip_seq,
@@ -620,9 +624,9 @@ FROM /*schema*/skald_shard AS l
 LEFT JOIN /*schema*/skald_snapshot AS b ON b.id = nullif(split_part(l.base, '-', 1), '')::bigint AND b.token = split_part(l.base, '-', 2)
 LEFT JOIN /*schema*/skald_snapshot AS t ON l.tip <> l.base AND t.id = nullif(split_part(l.tip, '-', 1), '')::bigint AND t.token = split_part(l.tip, '-', 2);
 
--- The rows up to a seq that may be pending although others after them are published: of transactions that were running
--- when a shard's snapshot was drawn. Functions, so that PostgreSQL expects few and compiles nothing; under the owner's
--- rights, as views are.
+-- Returns rows up to a seq that may be pending although later rows are published. Their transactions were running when a shard's
+-- snapshot was taken. It is a function so that PostgreSQL expects few rows and does not compile the query. Like a view, it runs with
+-- the rights of the owner.
 CREATE FUNCTION /*schema*/skald_late_rows(most bigint) RETURNS SETOF bigint LANGUAGE sql STABLE ROWS 10
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
 	WITH s AS (
@@ -636,13 +640,13 @@ SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_
 		SELECT o.seq FROM /*schema*/skald_outbox AS o WHERE o.txid BETWEEN g.first AND g.last AND o.seq <= least(g.seq, most) OFFSET 0) AS r
 $$;
 
--- Each row that is kept. Of 10 million rows it is cheap for a seq, for a range of seqs, and for ORDER BY seq with LIMIT.
+-- All stored rows. Queries by seq, by a range of seqs, or with ORDER BY seq and LIMIT are fast even with 10 million rows.
 CREATE VIEW /*schema*/skald_outbox_state AS
 SELECT o.seq, o.id, o.topic, o.key, o.key_bytes, o.type, o.time, p.shard,
 	CASE WHEN a.seq IS NOT NULL THEN 'deferred'
 		WHEN (pg_visible_in_snapshot(o.txid, p.base) OR o.seq <= p.tip_seq AND pg_visible_in_snapshot(o.txid, p.tip)) IS TRUE THEN 'published'
 		ELSE 'pending' END AS state,
-	-- The first snapshot that sees it: from then on it could be published. NULL: none yet, or it is forgotten.
+	-- The first snapshot that shows the row: a relay could publish it from then on. NULL: there is none yet, or it was deleted.
 	(SELECT CASE WHEN t.id = 1 OR t.id > (SELECT min(id) FROM /*schema*/skald_snapshot) THEN t.id END FROM /*schema*/skald_snapshot AS t
 		WHERE t.seq >= o.seq AND pg_visible_in_snapshot(o.txid, t.snapshot) ORDER BY t.seq, t.id LIMIT 1) AS snapshot,
 	(SELECT CASE WHEN t.id = 1 OR t.id > (SELECT min(id) FROM /*schema*/skald_snapshot) THEN t.at END FROM /*schema*/skald_snapshot AS t
@@ -654,8 +658,8 @@ CROSS JOIN LATERAL (SELECT coalesce(o.bucket, (SELECT get_byte(h, 0) % 4 * 256 +
 JOIN /*schema*/skald_shard_position AS p ON h.n BETWEEN p.first_bucket AND p.last_bucket
 LEFT JOIN /*schema*/skald_deferred AS a ON a.seq = o.seq;
 
--- The rows that no relay has published yet, without the deferred ones: as cheap as they are few. Ranges have two ends:
--- of one with one end PostgreSQL thinks that it is a third of the table.
+-- The rows that no relay has published yet, without the deferred ones. The cost grows with their number only. Ranges have two ends:
+-- for a range with one end PostgreSQL expects a third of the table.
 CREATE VIEW /*schema*/skald_outbox_pending AS
 WITH low AS MATERIALIZED (
 	SELECT min(published_to) AS seq FROM /*schema*/skald_shard_position
@@ -676,7 +680,7 @@ JOIN /*schema*/skald_shard_position AS p ON h.n BETWEEN p.first_bucket AND p.las
 WHERE NOT (pg_visible_in_snapshot(o.txid, p.base) OR o.seq <= p.tip_seq AND pg_visible_in_snapshot(o.txid, p.tip)) IS TRUE
 	AND NOT EXISTS (SELECT FROM /*schema*/skald_deferred AS a WHERE a.seq = o.seq);
 
--- What is pending of each shard: the rows behind a seq, and early ones.
+-- Counts the pending rows of each shard: rows after a seq, and late rows.
 CREATE FUNCTION /*schema*/skald_pending_after(near bigint) RETURNS TABLE (shard integer, n bigint, oldest_at timestamptz) LANGUAGE sql STABLE ROWS 16
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
 	SELECT p.shard, count(*), min(o.time)
@@ -693,7 +697,7 @@ SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_
 	GROUP BY p.shard
 $$;
 
--- When the first row behind a seq was said: the first with one of these buckets among a thousand, else anybody's.
+-- Returns the time of the first row after a seq. It prefers rows with one of these buckets among the first thousand.
 CREATE FUNCTION /*schema*/skald_oldest_after(behind bigint, first_bucket integer, last_bucket integer) RETURNS timestamptz LANGUAGE sql STABLE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
 	SELECT o.time FROM (SELECT * FROM /*schema*/skald_outbox AS o WHERE o.seq > behind ORDER BY o.seq LIMIT 1000) AS o
@@ -702,8 +706,8 @@ SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_
 	ORDER BY h.n BETWEEN first_bucket AND last_bucket DESC, o.seq LIMIT 1
 $$;
 
--- The last 10,000 numbers are looked at row by row. Of a shard that is farther behind, what lies before them is
--- estimated: the distance, times the shard's share of the buckets.
+-- Counts the last 10,000 numbers row by row. If a shard is further behind, the earlier rows are estimated: the distance, multiplied by
+-- the shard's share of the buckets.
 CREATE VIEW /*schema*/skald_shards AS
 WITH p AS MATERIALIZED (
 	SELECT * FROM /*schema*/skald_shard_position
@@ -727,8 +731,8 @@ SELECT coalesce(sum(pending), 0)::bigint AS pending, coalesce(bool_and(exact), t
 	coalesce(sum(deferred), 0)::bigint AS deferred
 FROM /*schema*/skald_shards;
 
--- They run under the rights of their owner, and are for the roles that read the views. All other functions run under the rights of
--- their caller, and everybody who inserts a row needs three of them: PUBLIC keeps those.
+-- These functions run with the rights of their owner, for the roles that read the views. All other functions run with the rights of
+-- their caller. Each role that inserts rows needs three of these, so PUBLIC may execute them.
 REVOKE EXECUTE ON FUNCTION /*schema*/skald_late_rows(bigint), /*schema*/skald_pending_after(bigint), /*schema*/skald_oldest_after(bigint, integer, integer) FROM PUBLIC;
 
 CREATE VIEW /*schema*/skald_keys AS
@@ -755,15 +759,16 @@ SELECT place, consumer, source, id, topic, type, key, attempts, dead_at, kind, f
 	version, blocks_key AND key IS NOT NULL AS blocks_key
 FROM /*schema*/skald_parked WHERE dead_at IS NOT NULL;
 
--- Calls to the outside whose outcome is not known.
+-- External calls with an unknown outcome.
 CREATE VIEW /*schema*/skald_calls AS
 SELECT place, consumer, source, id, topic, type, key, call::json ->> 'key' AS outside_key, (call::json ->> 'since')::timestamptz AS since,
 	greatest(extract(epoch FROM clock_timestamp() - (call::json ->> 'since')::timestamptz), 0)::double precision AS seconds,
 	attempts, due, last_error, dead_at
 FROM /*schema*/skald_parked WHERE call IS NOT NULL;
 
--- What is parked and dead for each consumer, or for one. Up to 10,000 of each are counted; above that, number and bytes are estimated by
--- what is on 500 pages of the table, the same ones each time. Where more are dead, the oldest is that of those that were counted. A function, as skald_late_rows is.
+-- Counts the parked messages and dead letters of each consumer, or of one. It counts up to 10,000 of each. Above that, it estimates
+-- number and bytes from 500 pages of the table, always the same ones; the oldest dead letter is then that of the counted ones. It is
+-- a function for the same reasons as skald_late_rows.
 CREATE FUNCTION /*schema*/skald_kept_counts(only_of text) RETURNS TABLE (consumer text, parked bigint, parked_bytes bigint, parked_at timestamptz, dead bigint, dead_bytes bigint, dead_at timestamptz)
 LANGUAGE sql STABLE ROWS 10 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 	WITH RECURSIVE every AS (
@@ -793,7 +798,7 @@ LANGUAGE sql STABLE ROWS 10 SECURITY DEFINER SET search_path = pg_catalog, pg_te
 $$;
 REVOKE EXECUTE ON FUNCTION /*schema*/skald_kept_counts(text) FROM PUBLIC;
 
--- What is kept for each consumer because it could not be taken. It reads what is parked, dead or in quarantine, and nothing else.
+-- Counts the messages of each consumer that are parked, dead or in quarantine. It reads no other messages.
 CREATE VIEW /*schema*/skald_consumers AS
 SELECT consumer, sum(parked)::bigint AS parked, sum(parked_bytes)::bigint AS parked_bytes, min(parked_at) AS parked_at,
 	coalesce(greatest(extract(epoch FROM clock_timestamp() - min(parked_at)), 0), 0)::double precision AS parked_seconds,
@@ -836,103 +841,104 @@ FROM /*schema*/skald_retention_run AS m LEFT JOIN (
 
 -- 10. Schemas of payloads
 
--- What payloads were written with, by the id that came with them, as a registry told it: parked messages and dead letters stay readable
--- when the registry is gone. An id means one schema for ever; nothing deletes them.
+-- Schemas of payloads, as a registry returned them, by the id in the payload. With them parked messages and dead letters stay readable
+-- if the registry is gone. An id belongs to one schema forever. Nothing deletes schemas.
 CREATE TABLE /*schema*/skald_payload_schema (
-	registry   text NOT NULL, -- whose id; empty where there is one registry
+	registry   text NOT NULL, -- the registry of the id; empty if there is only one
 	id         text NOT NULL, -- a number or a GUID
 	definition text NOT NULL, -- JSON: format, text, imports
 	at         timestamptz NOT NULL DEFAULT clock_timestamp(),
 	PRIMARY KEY (registry, id)
 );
 
--- 11. Keys that are reserved
+-- 11. Reserved keys
 
--- A key that work outside of a transaction has in hand. Whoever comes once the lease has ended takes it over, under a token of its own.
+-- Keys that are reserved for work outside of a transaction. After the lease has ended, the next caller takes the key over with its own
+-- token.
 CREATE TABLE /*schema*/skald_reservation (
 	consumer    text COLLATE "C" NOT NULL,
 	source      text COLLATE "C" NOT NULL,
 	id          text COLLATE "C" NOT NULL,
 	fingerprint bigint,
 	token       text NOT NULL,
-	at          timestamptz NOT NULL DEFAULT clock_timestamp(), -- when it was taken
+	at          timestamptz NOT NULL DEFAULT clock_timestamp(), -- when it was reserved
 	until       timestamptz NOT NULL,
 	PRIMARY KEY (consumer, source, id)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 
 -- 12. Choreographed sagas
 
--- How each stands that a tracker has heard of.
+-- The state of each saga that a tracker has seen.
 CREATE TABLE /*schema*/skald_tracked (
 	key        text COLLATE "C" NOT NULL,
 	flow       text COLLATE "C" NOT NULL,
 	state      text NOT NULL DEFAULT '',
-	due        timestamptz, -- it is overdue from then on; NULL: never
-	drift      integer NOT NULL DEFAULT 0, -- how many things are in it that the flow does not allow
-	drifted_at timestamptz, -- when drift last grew; NULL: there is none
-	body       text NOT NULL DEFAULT '', -- JSON: what was seen, and what follows from that
+	due        timestamptz, -- the saga is overdue from then on; NULL: never
+	drift      integer NOT NULL DEFAULT 0, -- the number of violations of the flow
+	drifted_at timestamptz, -- when drift last increased; NULL: it is 0
+	body       text NOT NULL DEFAULT '', -- the events seen, as JSON
 	at         timestamptz NOT NULL DEFAULT clock_timestamp(),
 	changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
 	PRIMARY KEY (key, flow)
 ) WITH (fillfactor = 80);
--- For counts, and for lists of what went wrong.
+-- For counts, and for lists of overdue and drifted sagas.
 CREATE INDEX skald_tracked_live ON /*schema*/skald_tracked (flow, state, due) WHERE state IN ('running', 'compensating');
 CREATE INDEX skald_tracked_drifted ON /*schema*/skald_tracked (flow, drifted_at) WHERE drifted_at IS NOT NULL;
 
 -- 13. Orchestrated sagas
 
--- How each stands: a row. What a step changes is in no index, and stands after what never changes: so the write of a step is a HOT
--- update, for which the page has room, and its WAL holds the changed part of the row.
+-- One row for each saga. No index has a column that a step changes, and these columns are after those that never change. So the write
+-- of a step is a HOT update with space on its page, and the WAL has only the changed part of the row.
 CREATE TABLE /*schema*/skald_saga (
 	fingerprint bigint NOT NULL, -- of input
 	started_at  timestamptz NOT NULL,
-	name        text COLLATE "C" NOT NULL, -- of its definition
+	name        text COLLATE "C" NOT NULL, -- the name of its definition
 	key         text COLLATE "C" NOT NULL,
-	id          text COLLATE "C" NOT NULL, -- another one each time that a saga of the key is started
-	hash        text COLLATE "C" NOT NULL, -- of the definition that wrote state
+	id          text COLLATE "C" NOT NULL, -- each start of the key has another one
+	hash        text COLLATE "C" NOT NULL, -- the hash of the definition that wrote state
 	input       text NOT NULL, -- JSON; never changes
-	origin      text NOT NULL, -- never changes
-	session     text COLLATE "C" NOT NULL, -- has the saga leased until due; empty: none has
-	due         timestamptz, -- NULL: not before somebody writes the saga
+	origin      text NOT NULL, -- correlation, trace and parent; never changes
+	session     text COLLATE "C" NOT NULL, -- the engine that has leased the saga until due; empty: none
+	due         timestamptz, -- NULL: not before another write of the saga
 	status      text COLLATE "C" NOT NULL, -- running, compensating, done, compensated
 	stuck       boolean NOT NULL,
 	paused      boolean NOT NULL,
-	version     bigint NOT NULL, -- grows with each write
+	version     bigint NOT NULL, -- raised by each write
 	changed_at  timestamptz NOT NULL,
-	failed      integer NOT NULL, -- attempts in a row
+	failed      integer NOT NULL, -- failed attempts in a row
 	step        text NOT NULL,
 	error       text NOT NULL,
 	state       text NOT NULL, -- JSON
-	since       timestamptz, -- of the first failure in a row
-	retry       timestamptz, -- when what failed is tried again
+	since       timestamptz, -- the time of the first failure in a row
+	retry       timestamptz, -- the time of the next attempt
 	ended_at    timestamptz,
 	PRIMARY KEY (name, key)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 CREATE INDEX skald_saga_due ON /*schema*/skald_saga (hash, due) WHERE due IS NOT NULL;
--- For counts, and for lists of what went wrong.
+-- For counts, and for lists of stuck and failing sagas.
 CREATE INDEX skald_saga_live ON /*schema*/skald_saga (status, stuck, paused, (retry IS NOT NULL), name, started_at) WHERE ended_at IS NULL;
 CREATE INDEX skald_saga_ended ON /*schema*/skald_saga (ended_at) WHERE ended_at IS NOT NULL;
 
--- Lines for entities: the saga with the smallest place holds the entity. Who writes or removes a row has the row of skald_entity locked.
+-- Lines of sagas for entities. The saga with the smallest place holds the entity. A writer first locks the row of skald_entity.
 CREATE TABLE /*schema*/skald_hold (
 	space    text COLLATE "C" NOT NULL, -- as in skald_entity
 	key      bytea NOT NULL,
 	place    bigint NOT NULL,
-	holder   text COLLATE "C" NOT NULL, -- id of the saga, or of the one at the top of its family
-	name     text COLLATE "C" NOT NULL, -- the saga that waits
+	holder   text COLLATE "C" NOT NULL, -- the id of the saga, or of its topmost parent
+	name     text COLLATE "C" NOT NULL, -- the saga that waits, with saga_key
 	saga_key text COLLATE "C" NOT NULL,
 	since    timestamptz NOT NULL DEFAULT clock_timestamp(),
 	PRIMARY KEY (space, key, place)
 );
 CREATE INDEX skald_hold_holder ON /*schema*/skald_hold (holder);
 
--- What engines know, as they wrote it.
+-- Definitions that engines stored.
 CREATE TABLE /*schema*/skald_saga_definition (
 	name     text COLLATE "C" NOT NULL,
 	hash     text COLLATE "C" NOT NULL,
-	number   bigint NOT NULL, -- in which order the first engine noted each of the name; never changes
+	number   bigint NOT NULL, -- the order in which engines first stored the definitions of a name; never changes
 	written  text NOT NULL, -- JSON
-	noted_at timestamptz NOT NULL, -- when an engine last knew it
+	noted_at timestamptz NOT NULL, -- when an engine last stored it
 	PRIMARY KEY (name, hash)
 );
 

@@ -1,8 +1,8 @@
--- A relay whose broker does not answer gives its shards to relays whose broker answers.
+-- A relay without an answer from its broker gives its shards to relays that have one.
 ALTER TABLE /*schema*/skald_relay ADD COLUMN broker_away_at timestamptz, -- since when its broker has not answered; NULL: it answers
-	ADD COLUMN yields boolean NOT NULL DEFAULT false; -- it holds no shard while the broker of another relay answers
+	ADD COLUMN yields boolean NOT NULL DEFAULT false; -- true: it releases its shards while the broker of another relay answers
 
--- Relays that own shards, dead ones too, and relays whose broker does not answer.
+-- Relays that own shards, including dead ones, and relays without an answer from their broker.
 CREATE OR REPLACE VIEW /*schema*/skald_progress AS
 SELECT 'consumer' AS kind, c.consumer AS name, h.at AS heard_at,
 	greatest(extract(epoch FROM clock_timestamp() - h.at), 0)::double precision AS heard_seconds, c.progress_at,

@@ -46,4 +46,4 @@ WITH u AS (
 	WHERE consumer = $1::text AND partition = $2::text AND origin = $3::text AND (position > $4::bigint OR position < 0)
 	RETURNING 1
 )
-SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a partition that is farther');
+SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a checkpoint at a later position');

@@ -68,7 +68,7 @@ WITH f AS (
 	ON CONFLICT (consumer, source, id) DO NOTHING
 	RETURNING 1
 )
-SELECT /*schema*/skald_require(EXISTS (SELECT FROM i), 'a message to be kept');
+SELECT /*schema*/skald_require(EXISTS (SELECT FROM i), 'a message that may be parked');
 
 -- name: ReplaceParked
 -- Another message of the key, which is not stored yet, replaces the one at $28 and $29.
@@ -84,7 +84,7 @@ WITH u AS (
 		AND NOT EXISTS (SELECT FROM /*schema*/skald_parked AS o WHERE o.consumer = $1::text AND o.source = $2::text AND o.id = $3::text)
 	RETURNING 1
 )
-SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a kept message at no call, and the one instead of it not kept');
+SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a parked message without another call, and no stored replacement');
 
 -- name: UpdateParked
 WITH u AS (
@@ -119,7 +119,7 @@ WITH u AS (
 		AND ($5::integer IS NULL OR dead_at IS NULL AND attempts >= $5::integer)
 	RETURNING 1
 )
-SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a kept message');
+SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a parked message or dead letter');
 
 -- name: RequeueDead
 UPDATE /*schema*/skald_parked SET attempts = 0, claims = 0, crash_count = 0, due = clock_timestamp(), blocks_key = true, waiting = false, dead_at = NULL,
@@ -159,7 +159,7 @@ WITH d AS (
 		SELECT p.place FROM /*schema*/skald_parked AS p
 		WHERE p.consumer = $1::text AND p.key = (SELECT key FROM d) AND p.blocks_key AND p.place <> (SELECT place FROM d) ORDER BY p.place LIMIT 1)
 )
-SELECT /*schema*/skald_require(EXISTS (SELECT FROM d), 'a kept message');
+SELECT /*schema*/skald_require(EXISTS (SELECT FROM d), 'a parked message or dead letter');
 
 -- name: TouchParked
 -- The guard of FinishParked, for a transaction that does not choose the next message of the key.
@@ -169,7 +169,7 @@ WITH u AS (
 		AND ($6::timestamptz IS NULL OR dead_at = $6::timestamptz) AND $7::bigint IN (0, place)
 	RETURNING 1
 )
-SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a kept message');
+SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a parked message or dead letter');
 
 -- name: Claim
 -- Only the first message of a key is ever due, so locked rows let no message overtake. The clock is read once: a condition with a clock for
@@ -316,4 +316,4 @@ WITH d AS (
 SELECT /*schema*/skald_require(coalesce((
 	SELECT array_agg(source) = $3::text[] AND array_agg(id) = $4::text[] AND array_agg(attempts) = $5::integer[]
 		AND array_agg(coalesce(call::json ->> 'key', '')) = $6::text[] AND bool_and(dead_at IS NULL AND consumer = $1::text)
-	FROM (SELECT * FROM d ORDER BY place) AS d), false), 'a kept message');
+	FROM (SELECT * FROM d ORDER BY place) AS d), false), 'a parked message or dead letter');

@@ -36,7 +36,7 @@ WITH u AS (
 	WHERE number = $1::bigint AND admitted_at IS NULL
 	RETURNING 1
 )
-SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a message in quarantine that nobody admitted');
+SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a message in quarantine that is not admitted');
 
 -- name: PutBack
 WITH u AS (

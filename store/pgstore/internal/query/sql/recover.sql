@@ -53,7 +53,7 @@ SELECT count(*), coalesce(max(seq), 0), count(*) FILTER (WHERE covered), count(*
 -- name: After
 -- A description of the stored rows that their sequence is behind, or ''. It reads rows by the snapshot, and then the sequence. Numbers of
 -- marks have no index, so it reads the latest marks: after a reset of the sequence, any of them shows it.
-SELECT coalesce((SELECT format('number %s of %s is there, the sequence %s has come to %s', t.top, t.action, t.name, t.last) FROM (
+SELECT coalesce((SELECT format('number %s of %s exists, but the sequence %s has only reached %s', t.top, t.action, t.name, t.last) FROM (
 	SELECT 1 AS n, 'skald_parked' AS action, 'skald_parked_place_seq' AS name, (SELECT p.place FROM /*schema*/skald_parked AS p ORDER BY p.place DESC LIMIT 1) AS top, (SELECT s.last_value - (NOT s.is_called)::integer FROM /*schema*/skald_parked_place_seq AS s) AS last
 	UNION ALL
 	SELECT 2 AS n, 'skald_answer' AS action, 'skald_arrival' AS name, (SELECT a.arrival FROM /*schema*/skald_answer AS a ORDER BY a.arrival DESC LIMIT 1) AS top, (SELECT s.last_value - (NOT s.is_called)::integer FROM /*schema*/skald_arrival AS s) AS last
@@ -74,7 +74,7 @@ SELECT coalesce(greatest((SELECT max(m.arrival) FROM /*schema*/skald_mark AS m),
 	(SELECT max(a.arrival) FROM /*schema*/skald_answer AS a)), 0);
 
 -- name: ArrivalAfter
-SELECT coalesce((SELECT format('number %s of a mark is there, the sequence skald_arrival has come to %s', $1::bigint, s.last_value - (NOT s.is_called)::integer) FROM /*schema*/skald_arrival AS s
+SELECT coalesce((SELECT format('number %s of a mark exists, but the sequence skald_arrival has only reached %s', $1::bigint, s.last_value - (NOT s.is_called)::integer) FROM /*schema*/skald_arrival AS s
 	WHERE $1::bigint > s.last_value - (NOT s.is_called)::integer), '');
 
 -- name: LockNumbered
