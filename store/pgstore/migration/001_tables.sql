@@ -4,7 +4,6 @@
 --   INSERT INTO skald_outbox (topic, key, type, data) VALUES ('orders', '42', 'order.placed', '{"id":42}')
 -- The views are a stable interface, too. docs/sql.md describes both.
 --
---
 -- Each function sets its search_path: pg_catalog first, pg_temp last. Without pg_temp in the path, PostgreSQL would look
 -- there first for tables and types, and a caller could replace them.
 
