@@ -196,7 +196,7 @@ func lone() map[string]string {
 func aliases() map[string]string {
 	migrations := "written by internal/admin, which pgstore and its tests import"
 	return map[string]string{
-		"console.Away":                "an error page that the views return",
+		"console.Unreachable":         "an error page that the views return",
 		"saga.DB":                     "the constraint of the engine, whose methods nobody calls",
 		"store/pgstore.Listener":      "opened by internal/sqlexec",
 		"store/pgstore.Migration":     migrations,

@@ -119,7 +119,7 @@ func (b *bench) look(ctx context.Context, pool *pgxpool.Pool, each func(Result))
 		&dead); err != nil {
 		return fmt.Errorf("choose a message: %w", err)
 	}
-	source := map[string]console.Source{"bench": console.Of(pgstore.New(traced, nil))}
+	source := map[string]console.Source{"bench": console.NewSource(pgstore.New(traced, nil))}
 	const turns = 7
 	fmt.Fprintln(b.out, "\n| page | statements | round trips | ms (min–max) | KB |\n|---|---|---|---|---|")
 	for _, l := range looks(dead) {

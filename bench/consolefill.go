@@ -94,7 +94,7 @@ func seedPages(ctx context.Context, pool *pgxpool.Pool, db *pgstore.Store) error
 		return fmt.Errorf("park: %w", err)
 	}
 	if _, err := db.Attend(ctx, store.Attend{Consumer: "payment",
-		Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}}}); err != nil {
+		Heartbeat: &store.Heartbeat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}}}); err != nil {
 		return fmt.Errorf("attend: %w", err)
 	}
 	pay := saga.Do("pay",

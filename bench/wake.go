@@ -36,7 +36,7 @@ type counted struct {
 	n *atomic.Int64
 }
 
-func (c counted) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+func (c counted) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	c.n.Add(1)
 	return c.Source.Lease(ctx, ask)
 }

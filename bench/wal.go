@@ -98,9 +98,9 @@ func (f *walField) ways(turn func(ctx context.Context, m *meter, from relay.Sour
 	return []contender{way("polling", countedPolls{f.polls, f}), way("WAL", countedReads{f.reads, f})}
 }
 
-func (f *walField) count(ask *store.Ask) {
+func (f *walField) count(ask *store.LeaseRequest) {
 	f.asked.Add(1)
-	if ask != nil && ask.Look != nil {
+	if ask != nil && ask.SnapshotBase != nil {
 		f.looked.Add(1)
 	}
 }
@@ -111,7 +111,7 @@ type countedPolls struct {
 	f *walField
 }
 
-func (c countedPolls) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+func (c countedPolls) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	c.f.count(&ask)
 	return c.Store.Lease(ctx, ask)
 }
@@ -127,7 +127,7 @@ type countedReads struct {
 	f *walField
 }
 
-func (c countedReads) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+func (c countedReads) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	c.f.count(&ask)
 	return c.WAL.Lease(ctx, ask)
 }

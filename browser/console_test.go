@@ -175,7 +175,7 @@ func broken(t *testing.T) shop {
 	for consumer, db := range map[string]*memstore.Store{"payment": s.payments, "stock": s.stock} {
 		if _, err := db.Attend(t.Context(),
 			store.Attend{Consumer: consumer,
-				Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}},
+				Heartbeat: &store.Heartbeat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}},
 					Progress: true}}); err != nil {
 			t.Fatal(err)
 		}
@@ -209,9 +209,9 @@ func keep(t *testing.T, db store.Store, consumer string, m skald.Message, why st
 func serve(t *testing.T, s shop) string {
 	t.Helper()
 	h := console.New("/ops",
-		map[string]console.Source{"orders": console.Of(s.orders).At("--store @orders.url"),
-			"payments": console.Of(s.payments).At("--store @payments.url"),
-			"stock":    console.Of(s.stock).At("--store @stock.url")},
+		map[string]console.Source{"orders": console.NewSource(s.orders).WithFlags("--store @orders.url"),
+			"payments": console.NewSource(s.payments).WithFlags("--store @payments.url"),
+			"stock":    console.NewSource(s.stock).WithFlags("--store @stock.url")},
 		&console.Options{Local: "ann", Logger: slog.New(slog.DiscardHandler)})
 	at := httptest.NewServer(h)
 	t.Cleanup(at.Close)
@@ -222,7 +222,7 @@ func serve(t *testing.T, s shop) string {
 func again(t *testing.T, db *memstore.Store, id string) {
 	t.Helper()
 	for {
-		list, err := store.ListKept(t.Context(), db, store.Sought{Consumer: "payment",
+		list, err := store.ListParked(t.Context(), db, store.ParkedQuery{Consumer: "payment",
 			Identity: &store.Identity{Source: "/shop/order", ID: id}, Limit: 1})
 		if err != nil || len(list) != 1 {
 			t.Fatal(list, err)
@@ -315,7 +315,7 @@ func canary(t *testing.T, ctx context.Context, at, scheme string, s shop) {
 	again(t, s.payments, "01920f5e-7a3c-7000-8000-000000000000")
 	until(t, ctx, "failed again: still no route to host")
 	shot(t, ctx, "stopped-"+scheme)
-	list, err := store.ListKept(t.Context(), s.payments, store.Sought{Dead: new(bool)})
+	list, err := store.ListParked(t.Context(), s.payments, store.ParkedQuery{Dead: new(bool)})
 	if err != nil || len(list) > 0 {
 		t.Errorf("others were redriven: %v, %v", list, err)
 	}
@@ -343,7 +343,7 @@ func closed(t *testing.T, ctx context.Context, at, scheme string, s shop) {
 	do(t, ctx, click("Go on"))
 	done := take(t, s.payments, 5)
 	until(t, ctx, "Ended: 5 redriven, 5 succeeded")
-	if list, err := store.ListKept(t.Context(), s.payments, store.Sought{Consumer: "payment"}); err != nil ||
+	if list, err := store.ListParked(t.Context(), s.payments, store.ParkedQuery{Consumer: "payment"}); err != nil ||
 		len(list) != 2 || len(done) != 5 {
 		t.Errorf("%d were redriven; kept are %+v, %v", len(done), list, err)
 	}
@@ -354,7 +354,7 @@ func take(t *testing.T, db store.Store, n int) map[string]bool {
 	t.Helper()
 	done := map[string]bool{}
 	for len(done) < n {
-		list, err := store.ListKept(t.Context(), db, store.Sought{Consumer: "payment", Dead: new(bool)})
+		list, err := store.ListParked(t.Context(), db, store.ParkedQuery{Consumer: "payment", Dead: new(bool)})
 		if err != nil || t.Context().Err() != nil {
 			t.Fatal(err, t.Context().Err())
 		}
@@ -452,7 +452,7 @@ func one(t *testing.T, ctx context.Context, at, scheme string, s shop) {
 		chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "the shelf is free"),
 		click("Release 1"), chromedp.WaitVisible(chromedp.CSS("progress")))
 	until(t, ctx, "Ended: 1 of 1 messages")
-	list, err := store.ListKept(t.Context(), s.stock, store.Sought{Consumer: "stock"})
+	list, err := store.ListParked(t.Context(), s.stock, store.ParkedQuery{Consumer: "stock"})
 	if err != nil || len(list) != 1 || list[0].Attempts != 0 {
 		t.Errorf("%+v, %v", list, err)
 	}

@@ -71,7 +71,8 @@ func unescapedHref(s string) string { return strings.ReplaceAll(s, "&", "&amp;")
 func finish(t *testing.T, db store.Store, n int) {
 	t.Helper()
 	for done := map[string]bool{}; len(done) < n; {
-		list, err := store.ListKept(t.Context(), db, store.Sought{Consumer: "payment", Dead: new(bool)})
+		list, err := store.ListParked(t.Context(), db, store.ParkedQuery{Consumer: "payment",
+			Dead: new(bool)})
 		if err != nil || t.Context().Err() != nil {
 			t.Fatal(err, t.Context().Err())
 		}
@@ -80,7 +81,7 @@ func finish(t *testing.T, db store.Store, n int) {
 			if p.Attempts == 0 && !done[p.ID] {
 				attempts := 0
 				apply(t, db, store.Effect{Mark: &store.Mark{Consumer: p.Consumer, Identity: p.Identity,
-					As: store.Done},
+					Outcome: store.Done},
 					Finish: &store.Finish{Consumer: p.Consumer, Identity: p.Identity, Attempts: &attempts}})
 				done[p.ID] = true
 			}
@@ -279,7 +280,8 @@ func TestDropAsksForCallsOutsideSagas(t *testing.T) {
 	b := open(t, of(db), nil)
 	const query = "consumer=payment&fingerprint=" + failing + "&in=orders&verb=drop"
 	page := b.page("/act?" + query)
-	for _, part := range []string{"1 of them have an external call without outcome", "message called-0: call <code>call-0</code>",
+	for _, part := range []string{"1 of them have an external call without outcome",
+		"message called-0: call <code>call-0</code>",
 		"--call &#39;done or refused&#39; --reason"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("no %q: %s", part, page)
@@ -329,7 +331,7 @@ func TestFilterOfOthers(t *testing.T) {
 func TestConsumer(t *testing.T) {
 	db := kept(t, 1)
 	if _, err := db.Attend(t.Context(), store.Attend{Consumer: "payment",
-		Beat:        &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}},
+		Heartbeat:   &store.Heartbeat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}},
 		Checkpoints: []store.Checkpoint{{Partition: "orders/0", Origin: "o"}}, Stamp: "s", Take: true,
 		Session: "a"}); err != nil {
 		t.Fatal(err)
@@ -382,7 +384,7 @@ func TestQuarantine(t *testing.T) {
 	if w := b.do(http.MethodPost, "/act", form); w.Code != http.StatusSeeOther {
 		t.Fatalf("%d: %s", w.Code, w.Body)
 	}
-	list, err := store.ListQuarantined(t.Context(), db, store.Query{Admitted: true})
+	list, err := store.ListQuarantined(t.Context(), db, store.QuarantineQuery{Admitted: true})
 	if err != nil || len(list) != 3 || list[1].Reason != "the bank is back" ||
 		list[0].By != "somebody on this machine" {
 		t.Errorf("%+v, %v", list, err)
@@ -446,7 +448,7 @@ func TestPayload(t *testing.T) {
 	}
 	// It is finished: the page shows its outcome.
 	apply(t, db, store.Effect{Mark: &store.Mark{Consumer: "payment",
-		Identity: store.Identity{Source: "/shop", ID: "d-0"}, As: store.Done, Held: true},
+		Identity: store.Identity{Source: "/shop", ID: "d-0"}, Outcome: store.Done, Held: true},
 		Finish: &store.Finish{Consumer: "payment", Identity: store.Identity{Source: "/shop", ID: "d-0"}}})
 	if page := b.page(at); !strings.Contains(page, "Its outcome at the consumer: <b>done</b>") {
 		t.Errorf("%s", page)

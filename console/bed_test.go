@@ -37,7 +37,7 @@ func open(t *testing.T, sources map[string]console.Source, o *console.Options) b
 }
 
 func of(db store.Driver[*memstore.Tx]) map[string]console.Source {
-	return map[string]console.Source{"orders": console.Of(db).At("--store @orders.url")}
+	return map[string]console.Source{"orders": console.NewSource(db).WithFlags("--store @orders.url")}
 }
 
 // do sends a request; headers alternates names and values.
@@ -160,8 +160,8 @@ func kept(t testing.TB, n int) *memstore.Store {
 // state returns the state of a message in the database.
 func state(t testing.TB, db store.Store, id string) string {
 	t.Helper()
-	list, err := store.ListKept(t.Context(), db,
-		store.Sought{Consumer: "payment", Identity: &store.Identity{Source: "/shop", ID: id}})
+	list, err := store.ListParked(t.Context(), db,
+		store.ParkedQuery{Consumer: "payment", Identity: &store.Identity{Source: "/shop", ID: id}})
 	switch {
 	case err != nil:
 		t.Fatal(err)

@@ -17,7 +17,7 @@ func TestRequirementsOfACommand(t *testing.T) {
 		"Or type it, where SKALD_STORE is the URL of the database of orders:"
 	for at, noted := range map[string]bool{"": true, `--store "$SKALD_STORE" --schema x`: true,
 		"--schema x": true, "--store @orders.url": false} {
-		b := open(t, map[string]console.Source{"orders": console.Of(db).At(at)}, nil)
+		b := open(t, map[string]console.Source{"orders": console.NewSource(db).WithFlags(at)}, nil)
 		if page := b.page(query); strings.Contains(page, note) != noted {
 			t.Errorf("%q: %s", at, page)
 		}

@@ -3,9 +3,9 @@
 // uses it.
 //
 //	mux.Handle("/ops/", console.New("/ops", map[string]console.Source{
-//		"orders":   console.Of(ordersDB),
-//		"payments": console.Of(paymentsDB),
-//	}, &console.Options{Who: who}))
+//		"orders":   console.NewSource(ordersDB),
+//		"payments": console.NewSource(paymentsDB),
+//	}, &console.Options{User: user}))
 //
 // Every page works without JavaScript, and returns JSON to clients that accept application/json: see
 // openapi.json.
@@ -30,9 +30,9 @@ import (
 
 // Options configure a console. The zero value works, but only on this machine.
 type Options struct {
-	// Who identifies the user of a request and the user's rights, with your own login. An error refuses the
+	// User identifies the user of a request and the user's rights, with your own login. An error refuses the
 	// request. Nil: the console answers only direct requests from this machine, and gives them every right.
-	Who func(*http.Request) (Who, error)
+	User func(*http.Request) (User, error)
 	// Local is the user name of requests from this machine if Who is nil. Default "somebody on this
 	// machine".
 	Local string
@@ -128,7 +128,7 @@ func check(base string, sources map[string]Source) error {
 	for name, s := range sources {
 		if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`).MatchString(name) || s.is.DB == nil {
 			return fmt.Errorf(
-				"a source has a name of letters, digits, dots and dashes, and comes from console.Of: not %q",
+				"a source has a name of letters, digits, dots and dashes, and comes from console.NewSource: not %q",
 				name)
 		}
 	}

@@ -44,8 +44,8 @@ func TestLoopback(t *testing.T) {
 // A user without a right cannot see or do it, even with the right URL.
 func TestRights(t *testing.T) {
 	db := kept(t, 1)
-	who := console.Who{}
-	b := open(t, of(db), &console.Options{Who: func(r *http.Request) (console.Who, error) {
+	who := console.User{}
+	b := open(t, of(db), &console.Options{User: func(r *http.Request) (console.User, error) {
 		if r.Header.Get("X-User") == "nobody" {
 			return who, errors.New("secret: no such user")
 		}
@@ -53,7 +53,7 @@ func TestRights(t *testing.T) {
 	}})
 	const message = "/message?consumer=payment&id=d-0&in=orders&source=%2Fshop"
 	const drop = "/act?consumer=payment&id=d-0&in=orders&source=%2Fshop&verb=drop"
-	who = console.Who{Name: "ann", May: console.View | console.Act | console.Payloads}
+	who = console.User{Name: "ann", May: console.View | console.Act | console.Payloads}
 	form := b.form(b.page(drop), "/act")
 	form.Set("reason", "why not")
 	look := b.form(b.page(message), "/message/payload")
@@ -79,7 +79,7 @@ func TestRights(t *testing.T) {
 		{console.View | console.Act, " ", "POST", "/act", form, "an action needs a user name"},
 		{console.View | console.Act, "ben", "POST", "/act", form, "the form is older"}, // it is ann's token
 	} {
-		who = console.Who{Name: c.name, May: c.may}
+		who = console.User{Name: c.name, May: c.may}
 		w := b.do(c.method, c.path, c.form)
 		if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), c.says) {
 			t.Errorf("%s %s as %q with %d: %d: %s", c.method, c.path, c.name, c.may, w.Code, w.Body)
@@ -299,9 +299,11 @@ func TestUnavailableSources(t *testing.T) { synctest.Test(t, sourcesAway) }
 func sourcesAway(t *testing.T) {
 	over := make(chan struct{})
 	defer close(over)
-	b := open(t, map[string]console.Source{"orders": console.Of(kept(t, 1)),
-		"slow": console.Of(slow{memstore.New(nil), nil}), "deaf": console.Of(slow{memstore.New(nil), over}),
-		"broken": console.Of(broken{memstore.New(nil)})}, &console.Options{Deadline: 200 * time.Millisecond})
+	b := open(t, map[string]console.Source{"orders": console.NewSource(kept(t, 1)),
+		"slow":   console.NewSource(slow{memstore.New(nil), nil}),
+		"deaf":   console.NewSource(slow{memstore.New(nil), over}),
+		"broken": console.NewSource(broken{memstore.New(nil)}),
+	}, &console.Options{Deadline: 200 * time.Millisecond})
 	for path, why := range map[string]string{"/": "see the log of the console", "/dead": "version",
 		"/dead/groups": "version"} {
 		page := b.page(path)
@@ -311,7 +313,7 @@ func sourcesAway(t *testing.T) {
 				t.Errorf("%s: no %q: %s", path, part, page)
 			}
 		}
-		var got struct{ Away []console.Away }
+		var got struct{ Away []console.Unreachable }
 		if b.get(path, &got); len(got.Away) != 3 {
 			t.Errorf("%s: %+v", path, got.Away)
 		}
@@ -324,7 +326,7 @@ func sourcesAway(t *testing.T) {
 		w.Header().Get("Content-Type") != "application/problem+json" {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
-	var others struct{ Away []console.Away }
+	var others struct{ Away []console.Unreachable }
 	for range 10 { // calls that never return use no more rooms than the limit
 		b.get("/dead", &others)
 	}

@@ -37,7 +37,7 @@ func TestRoomOfASource(t *testing.T) {
 	hung, db := &unread{Driver: kept(t, 5)}, kept(t, 1)
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
-	b := open(t, map[string]console.Source{"hung": console.Of(hung), "orders": console.Of(db)},
+	b := open(t, map[string]console.Source{"hung": console.NewSource(hung), "orders": console.NewSource(db)},
 		&console.Options{Actions: ctx})
 	var where string
 	for i := range 4 { // each waits for the result of its message
@@ -118,7 +118,8 @@ func TestActions(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(first, "long", 10_010) // more entries of one run than the first read returns
-	b := open(t, map[string]console.Source{"a": console.Of(first), "b": console.Of(second)}, nil)
+	b := open(t, map[string]console.Source{"a": console.NewSource(first), "b": console.NewSource(second)},
+		nil)
 	var list struct{ Runs []map[string]any }
 	b.get("/runs", &list)
 	var got []string
@@ -160,7 +161,7 @@ func TestEarlierRuns(t *testing.T) {
 	}
 	note("old", "drop", 1)
 	note("", "release", 10_001)
-	b := open(t, map[string]console.Source{"orders": console.Of(db)}, nil)
+	b := open(t, map[string]console.Source{"orders": console.NewSource(db)}, nil)
 	type listed struct {
 		Runs []struct {
 			Run  string

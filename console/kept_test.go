@@ -19,26 +19,26 @@ type crowd struct {
 }
 
 func (c *crowd) List(ctx context.Context, l store.List) (out store.Listed, err error) {
-	if l.Kept == nil {
+	if l.Parked == nil {
 		return c.Driver.List(ctx, l)
 	}
-	at := int(l.Kept.After)
+	at := int(l.Parked.After)
 	for looked := 0; at < c.n; looked++ {
-		if l.Kept.Scan > 0 && looked == l.Kept.Scan {
-			out.KeptTo = int64(at)
+		if l.Parked.Scan > 0 && looked == l.Parked.Scan {
+			out.ParkedTo = int64(at)
 			return out, nil
 		}
-		if len(out.Kept) == l.Kept.Limit {
+		if len(out.Parked) == l.Parked.Limit {
 			return out, nil
 		}
 		if at++; !c.none {
 			p := dead(fmt.Sprint("d-", at), "k", failing)
 			p.Place = int64(at)
-			out.Kept = append(out.Kept, p)
+			out.Parked = append(out.Parked, p)
 		}
 	}
-	if l.Kept.Scan == c.n { // the store cannot tell that these are all
-		out.KeptTo = int64(at)
+	if l.Parked.Scan == c.n { // the store cannot tell that these are all
+		out.ParkedTo = int64(at)
 	}
 	return out, nil
 }

@@ -155,7 +155,7 @@ func TestGoOnWithManySagas(t *testing.T) {
 	e := newEngine(t, 4)
 	o := operate.Order{Author: "ann", Reason: "the table is back", Run: "console-1"}
 	c := operate.SagaChange{Verb: operate.PauseSaga}
-	run := operate.SagaRunOf("console-1", operate.SagaSelection{Name: "order"}, c, 4, o)
+	run := operate.NewSagaRun("console-1", operate.SagaSelection{Name: "order"}, c, 4, o)
 	if err := operate.BeginRun(t.Context(), e.db, run); err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func TestOutboxAndDoctor(t *testing.T) {
 // The story of a key includes its orchestrated saga.
 func TestStoryOfAnEngine(t *testing.T) {
 	e := newEngine(t, 1)
-	b := open(t, map[string]console.Source{"orders": console.Of(e.db)}, nil)
+	b := open(t, map[string]console.Source{"orders": console.NewSource(e.db)}, nil)
 	page := b.page("/story?q=o-0")
 	for _, part := range []string{"an engine of orders, changed", "stuck</span>",
 		"step ship is stuck: permanent: the table is gone", "/ops/saga?",
@@ -325,7 +325,7 @@ func (c tally) List(ctx context.Context, l store.List) (store.Listed, error) {
 }
 
 func (c tally) Status(ctx context.Context, q store.StatusQuery) (store.Status, error) {
-	for _, is := range []bool{q.Backlog, q.Keeping != "", q.Left, q.Retention, q.Outbox, q.Sagas} {
+	for _, is := range []bool{q.Backlog, q.ParkedOf != "", q.Unhandled, q.Retention, q.Outbox, q.Sagas} {
 		if is {
 			*c.n++
 		}
@@ -336,7 +336,7 @@ func (c tally) Status(ctx context.Context, q store.StatusQuery) (store.Status, e
 // A page sends at most five queries to a source.
 func TestFewReads(t *testing.T) {
 	e, n := newEngine(t, 3), 0
-	b := open(t, map[string]console.Source{"orders": console.Of(tally{e.db, &n})}, nil)
+	b := open(t, map[string]console.Source{"orders": console.NewSource(tally{e.db, &n})}, nil)
 	for _, path := range []string{"/", "/sagas?stuck=1", "/flows", "/calls", "/outbox", "/definitions",
 		"/act?in=orders&many=1&stuck=1&verb=saga-retry"} {
 		n = 0

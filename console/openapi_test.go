@@ -19,7 +19,7 @@ import (
 func TestOpenAPI(t *testing.T) {
 	e := newEngine(t, 1)
 	sources := of(placedAndKept(t))
-	sources["engine"] = console.Of(e.db)
+	sources["engine"] = console.NewSource(e.db)
 	b := open(t, sources, nil)
 	var file struct {
 		Paths map[string]map[string]struct {
@@ -98,7 +98,8 @@ func placedAndKept(t *testing.T) *memstore.Store {
 	db := placed(t)
 	keep(t, db, dead("d-0", "k-0", failing), parkedMessage("p-1", "k-1"))
 	if _, err := db.Attend(t.Context(), store.Attend{Consumer: "payment",
-		Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}}}); err != nil {
+		Heartbeat: &store.Heartbeat{Own: []store.Kind{{Topic: "orders",
+			Type: "order.placed"}}}}); err != nil {
 		t.Fatal(err)
 	}
 	return db

@@ -18,15 +18,15 @@ import (
 // The data of a signal is a payload: no page shows it to a viewer.
 func TestDataOfSignals(t *testing.T) {
 	db := memstore.New(nil)
-	run := operate.SagaRunOf("signal-1", operate.SagaSelection{Name: "order", Status: "running"},
+	run := operate.NewSagaRun("signal-1", operate.SagaSelection{Name: "order", Status: "running"},
 		operate.SagaChange{Verb: operate.SignalSaga, Signal: "paid", Data: []byte(`{"card":"4711"}`)}, 2,
 		operate.Order{Author: "ann", Reason: "by phone"})
 	if err := operate.BeginRun(t.Context(), db, run); err != nil {
 		t.Fatal(err)
 	}
 	b := open(t, of(db),
-		&console.Options{Who: func(*http.Request) (console.Who, error) {
-			return console.Who{Name: "ben", May: console.View}, nil
+		&console.Options{User: func(*http.Request) (console.User, error) {
+			return console.User{Name: "ben", May: console.View}, nil
 		}})
 	for _, path := range []string{"/audit", "/audit?has=4711", "/runs", "/run?in=orders&run=signal-1"} {
 		for _, kind := range []string{"text/html", "application/json"} {

@@ -95,8 +95,8 @@ func TestStuckSaga(t *testing.T) {
 		t.Errorf("%d", w.Code)
 	}
 	reader := open(t, of(db),
-		&console.Options{Who: func(*http.Request) (console.Who, error) {
-			return console.Who{Name: "ann", May: console.View}, nil
+		&console.Options{User: func(*http.Request) (console.User, error) {
+			return console.User{Name: "ann", May: console.View}, nil
 		}})
 	if page := reader.page("/saga?" + at); strings.Contains(page, "Show them") ||
 		strings.Contains(page, "/act?") {
@@ -118,7 +118,7 @@ func (s scant) List(ctx context.Context, l store.List) (store.Listed, error) {
 func TestPagesOfSagas(t *testing.T) {
 	e := newEngine(t, 130)
 	whole, few := open(t, of(e.db), nil),
-		open(t, map[string]console.Source{"orders": console.Of(scant{e.db})}, nil)
+		open(t, map[string]console.Source{"orders": console.NewSource(scant{e.db})}, nil)
 	type answer struct {
 		Sources []struct {
 			Sagas   []struct{ Key string }

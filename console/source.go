@@ -11,12 +11,12 @@ import (
 // Source is the database of a service.
 type Source struct{ is page.Database }
 
-// Of returns the source of a driver. Its database user needs the rights of a reader, and those of an app
-// for operations.
-func Of[TTx any](db store.Driver[TTx]) Source {
+// NewSource returns the source of a driver. Its database user needs the rights of a reader, and those of an
+// app for operations.
+func NewSource[TTx any](db store.Driver[TTx]) Source {
 	s := page.Database{DB: db}
-	if c, ok := db.(operate.Compensator[TTx]); ok {
-		s.Compensate = func(ctx context.Context, w operate.Wish,
+	if c, ok := db.(operate.CompensateStore[TTx]); ok {
+		s.Compensate = func(ctx context.Context, w operate.CompensateRequest,
 			o operate.Order) (operate.CompensateReport, error) {
 			return operate.Compensate(ctx, c, w, o)
 		}
@@ -28,12 +28,12 @@ func Of[TTx any](db store.Driver[TTx]) Source {
 	return Source{s}
 }
 
-// At sets the flags with which the skald command finds the database, "--store @orders.url". Pages show them
-// in commands, so they must not contain a password. Default: the commands expect SKALD_STORE.
-func (s Source) At(flags string) Source {
+// WithFlags sets the flags with which the skald command finds the database, "--store @orders.url". Pages show
+// them in commands, so they must not contain a password. Default: the commands expect SKALD_STORE.
+func (s Source) WithFlags(flags string) Source {
 	s.is.At = flags
 	return s
 }
 
-// Away is a source that did not answer, and the reason, in the JSON of pages.
-type Away = page.Away
+// Unreachable is a source that did not answer, and the reason, in the JSON of pages.
+type Unreachable = page.Unreachable

@@ -64,8 +64,8 @@ func TestStoryOfFinishedMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	var lists atomic.Int64
-	b := open(t, map[string]console.Source{"orders": console.Of(orders),
-		"mails": console.Of(counted{mails, &lists})}, nil)
+	b := open(t, map[string]console.Source{"orders": console.NewSource(orders),
+		"mails": console.NewSource(counted{mails, &lists})}, nil)
 	page := b.page("/story?q=o-1")
 	for _, part := range []string{"order.placed was written and published", "order.placed was handled",
 		"order.shipped was rejected: no address", "mail-0", "mail-11"} {
@@ -120,7 +120,8 @@ func TestStoryOfASagasCorrelation(t *testing.T) {
 	apply(t, stock, store.Effect{Rows: []skald.Message{{ID: "r-1", Topic: "replies", Type: "seat.reserved",
 		Key: []byte("seat-4"), CorrelationID: "saga:order:o-7:" + list[0].ID, ContentType: "application/json",
 		Data: []byte("{}"), Time: time.Now()}}})
-	b := open(t, map[string]console.Source{"orders": console.Of(orders), "stock": console.Of(stock)}, nil)
+	b := open(t, map[string]console.Source{"orders": console.NewSource(orders),
+		"stock": console.NewSource(stock)}, nil)
 	if page := b.page("/story?q=o-7"); !strings.Contains(page,
 		"seat.reserved was written, and is not published yet") {
 		t.Errorf("%s", page)

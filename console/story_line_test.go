@@ -43,7 +43,8 @@ func TestStoryOfParticipants(t *testing.T) {
 	apply(t, payments, store.Effect{Step: &store.Step{Consumer: "payment", Saga: list[0].ID, Name: "charge",
 		Identity: store.Identity{Source: "/orders", ID: "c-1"}, State: store.StepDone,
 		From: []store.StepState{store.StepAbsent}}})
-	b := open(t, map[string]console.Source{"orders": console.Of(orders), "payments": console.Of(payments)},
+	b := open(t, map[string]console.Source{"orders": console.NewSource(orders),
+		"payments": console.NewSource(payments)},
 		nil)
 	page := b.page("/story?q=o-7")
 	for _, part := range []string{"step charge is done", "step pay is done", `<svg class="bar"`,
@@ -63,16 +64,18 @@ func TestStoryOfParticipants(t *testing.T) {
 // The overview begins with one line for all services, and lists the longest waits.
 func TestOverviewLine(t *testing.T) {
 	fine := open(t, of(memstore.New(nil)), nil).page("/")
-	if !strings.Contains(fine, "<b>Healthy</b>: all services (1)") || strings.Contains(fine, "Waits longest") {
+	if !strings.Contains(fine, "<b>Healthy</b>: all services (1)") || strings.Contains(fine,
+		"Waits longest") {
 		t.Errorf("%s", fine)
 	}
 	payments, stock := memstore.New(nil), memstore.New(nil)
 	keep(t, payments, parkedMessage("m-1", "k-1"))
 	keep(t, stock, dead("m-2", "k-2", failing))
-	page := open(t, map[string]console.Source{"orders": console.Of(memstore.New(nil)),
-		"payments": console.Of(payments), "stock": console.Of(stock),
-		"away": console.Of(broken{memstore.New(nil)})}, nil).page("/")
-	for _, part := range []string{"<b>Look at 2 of 4 services</b>: stock (", "away (does not answer)", "Waits longest",
+	page := open(t, map[string]console.Source{"orders": console.NewSource(memstore.New(nil)),
+		"payments": console.NewSource(payments), "stock": console.NewSource(stock),
+		"away": console.NewSource(broken{memstore.New(nil)})}, nil).page("/")
+	for _, part := range []string{"<b>Look at 2 of 4 services</b>: stock (", "away (does not answer)",
+		"Waits longest",
 		"a parked message of payment"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("no %q: %s", part, page)

@@ -67,9 +67,10 @@ func TestStory(t *testing.T) {
 	apply(t, stock, store.Effect{Quarantine: &store.Quarantined{Consumer: "stock",
 		Identity: store.Identity{Source: "/shop", ID: "m-12"}, Why: store.Conflict,
 		Message: skald.Message{ID: "m-12", Source: "/shop", Type: "order.placed", Key: []byte("k <1>")}}})
-	b := open(t, map[string]console.Source{"orders": console.Of(orders),
-		"payments": console.Of(payments).At("--store @payments.url"), "stock": console.Of(stock),
-		"away": console.Of(broken{memstore.New(nil)})}, nil)
+	b := open(t, map[string]console.Source{"orders": console.NewSource(orders),
+		"payments": console.NewSource(payments).WithFlags("--store @payments.url"),
+		"stock":    console.NewSource(stock),
+		"away":     console.NewSource(broken{memstore.New(nil)})}, nil)
 	page := b.page("/story?q=o-1")
 	for _, part := range []string{"<h2>order: running", "overdue",
 		"It waits for <b>payment.taken or payment.declined</b> after stock.reserved", "<svg ",
@@ -161,7 +162,8 @@ func TestStoryWithoutAsk(t *testing.T) {
 // The link to a key's story works for any key: with spaces at its ends, or bytes that are not text.
 func TestStoryOfStrangeKeys(t *testing.T) {
 	db := memstore.New(nil)
-	keep(t, db, parkedMessage("m-1", " k "), parkedMessage("base64:no", "k-2"), parkedMessage("m-3", "\x00\xff"))
+	keep(t, db, parkedMessage("m-1", " k "), parkedMessage("base64:no", "k-2"),
+		parkedMessage("m-3", "\x00\xff"))
 	b := open(t, of(db), nil)
 	for q, id := range map[string]string{"%20k%20": "m-1", "base64:no": "base64:no", "base64:AP8%3D": "m-3",
 		"%20base64:no%20": "base64:no"} {
@@ -175,7 +177,8 @@ func TestStoryOfStrangeKeys(t *testing.T) {
 // The page waits for an unavailable source only once.
 func TestStoryAsksOnce(t *testing.T) {
 	gone := &gone{Driver: memstore.New(nil)}
-	b := open(t, map[string]console.Source{"orders": console.Of(kept(t, 1)), "gone": console.Of(gone)}, nil)
+	b := open(t, map[string]console.Source{"orders": console.NewSource(kept(t, 1)),
+		"gone": console.NewSource(gone)}, nil)
 	page := b.page("/story?q=k-0")
 	if !strings.Contains(page, "<b>gone</b> is unavailable") || strings.Count(page, "is unavailable") != 1 ||
 		!strings.Contains(page, "id=d-0") || gone.status.Load() > 0 {

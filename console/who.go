@@ -6,8 +6,8 @@ import (
 	"github.com/skald-go/skald/console/internal/page"
 )
 
-// Who is the user of a request.
-type Who struct {
+// User is the user of a request.
+type User struct {
 	Name string // recorded with the user's actions; required for Act and Payloads
 	May  Right
 }
@@ -24,13 +24,13 @@ const (
 	Payloads = Right(page.Payloads)
 )
 
-// who returns Options.Who as a function for page.Guard, or nil if Who is not set.
+// who returns Options.User as a function for page.Guard, or nil if Who is not set.
 func (o *Options) who() func(*http.Request) (page.Who, error) {
-	if o.Who == nil {
+	if o.User == nil {
 		return nil
 	}
 	return func(r *http.Request) (page.Who, error) {
-		who, err := o.Who(r)
+		who, err := o.User(r)
 		return page.Who{Name: who.Name, May: page.Right(who.May)}, err
 	}
 }

@@ -69,7 +69,7 @@ func (s *server) must(err error) {
 func (s *server) lease(ttl time.Duration) {
 	s.Helper()
 	base := ""
-	got, err := s.db.Lease(s.Context(), store.Ask{Owner: "relay", Session: "1", TTL: ttl, Look: &base})
+	got, err := s.db.Lease(s.Context(), store.LeaseRequest{Owner: "relay", Session: "1", TTL: ttl, Look: &base})
 	s.must(err)
 	s.shards = got.Shards
 	for _, l := range got.Shards {
@@ -116,7 +116,7 @@ func (s *server) quarantined(why store.Outcome) {
 func (s *server) beat() {
 	s.Helper()
 	_, err := s.db.Attend(s.Context(), store.Attend{Consumer: "billing",
-		Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}, Progress: true}})
+		Heartbeat: &store.Heartbeat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}, Progress: true}})
 	s.must(err)
 }
 
@@ -124,7 +124,7 @@ func (s *server) beat() {
 func (s *server) saga() store.SagaRef {
 	s.Helper()
 	saga := store.Saga{Name: refund, Key: "42", ID: "1", Hash: "h", Input: "{}", State: "{}",
-		Standing: store.Standing{Status: "running"}}
+		Standing: store.SagaStatus{Status: "running"}}
 	var stored []store.Saga
 	s.must(pgx.BeginFunc(s.Context(), s.pool, func(tx pgx.Tx) (err error) {
 		stored, _, err = s.db.StartSagas(s.Context(), tx, saga)
@@ -154,12 +154,12 @@ func TestAlertsOnPostgreSQL(t *testing.T) {
 	const hour, day = time.Hour, 24 * time.Hour
 	for alert, happen := range map[string]func(s *server){
 		"": func(s *server) { // without a relay, where nothing was ever written
-			_, err := s.db.Lease(s.Context(), store.Ask{Owner: "relay", Session: "1", Leave: true})
+			_, err := s.db.Lease(s.Context(), store.LeaseRequest{Owner: "relay", Session: "1", Leave: true})
 			s.must(err)
 		},
 		"SkaldRelayGone": func(s *server) {
 			s.apply(store.Effect{Rows: []skald.Message{s.message(0)}})
-			_, err := s.db.Lease(s.Context(), store.Ask{Owner: "relay", Session: "1", Leave: true})
+			_, err := s.db.Lease(s.Context(), store.LeaseRequest{Owner: "relay", Session: "1", Leave: true})
 			s.must(err)
 		},
 		"SkaldOutboxOld": func(s *server) {
@@ -206,13 +206,13 @@ func TestAlertsOnPostgreSQL(t *testing.T) {
 			s.older("skald_handled_type", "at", 4*time.Minute)
 		},
 		"SkaldSagaStuck": func(s *server) {
-			s.apply(store.Effect{Saga: &store.SagaMove{SagaRef: s.saga(), State: "{}",
+			s.apply(store.Effect{Saga: &store.SagaUpdate{SagaRef: s.saga(), State: "{}",
 				Release: true, Wake: -1,
-				Standing: store.Standing{Status: "running", Stuck: true}}})
+				Standing: store.SagaStatus{Status: "running", Stuck: true}}})
 		},
 		"SkaldSagaFailing": func(s *server) {
-			s.apply(store.Effect{Saga: &store.SagaMove{SagaRef: s.saga(), State: "{}",
-				Release: true, Wake: -1, Standing: store.Standing{Status: "running", Failed: 9,
+			s.apply(store.Effect{Saga: &store.SagaUpdate{SagaRef: s.saga(), State: "{}",
+				Release: true, Wake: -1, Standing: store.SagaStatus{Status: "running", Failed: 9,
 					Since: time.Now().Add(-16 * time.Minute), Retry: time.Now().Add(time.Hour)}}})
 		},
 		"SkaldSagaOverdue": func(s *server) {

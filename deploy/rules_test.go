@@ -217,7 +217,7 @@ func incidents() []incident {
 			},
 			func(w *world) {
 				w.startConsumer()
-				w.until("it was heard of", func() bool { return w.standing().Heard < time.Minute })
+				w.until("it was heard of", func() bool { return w.standing().LastHeartbeat < time.Minute })
 			}, 2 * time.Minute},
 		{"SkaldConsumerLag",
 			func(w *world) {
@@ -242,13 +242,13 @@ func incidents() []incident {
 			func(w *world) { w.deaf.Store(false) }, 6 * time.Minute},
 		{"SkaldSagaStuck",
 			func(w *world) {
-				w.moveSaga(w.startSaga(), store.Standing{Status: "running", Stuck: true},
+				w.moveSaga(w.startSaga(), store.SagaStatus{Status: "running", Stuck: true},
 					false)
 			},
 			(*world).endSaga, 2 * time.Minute},
 		{"SkaldSagaFailing",
 			func(w *world) {
-				w.moveSaga(w.startSaga(), store.Standing{Status: "running", Failed: 9, Error: "a deadlock",
+				w.moveSaga(w.startSaga(), store.SagaStatus{Status: "running", Failed: 9, Error: "a deadlock",
 					Since: time.Now().Add(-20 * time.Minute), Retry: time.Now().Add(time.Hour)}, false)
 			},
 			(*world).endSaga, 3 * time.Minute},

@@ -188,9 +188,9 @@ func (w *world) pay() {
 }
 
 // kept is what is kept for the consumer.
-func (w *world) kept() (k store.Kept) {
+func (w *world) kept() (k store.ConsumerBacklog) {
 	w.t.Helper()
-	for _, one := range w.backlog().Kept {
+	for _, one := range w.backlog().PerConsumer {
 		if one.Consumer == "billing" {
 			k = one
 		}
@@ -201,7 +201,7 @@ func (w *world) kept() (k store.Kept) {
 // redrive has dead letters tried again, as skald dead redrive does.
 func (w *world) redrive() {
 	w.t.Helper()
-	list, err := store.ListKept(w.t.Context(), w.db, store.Sought{Consumer: "billing", Limit: 10})
+	list, err := store.ListParked(w.t.Context(), w.db, store.ParkedQuery{Consumer: "billing", Limit: 10})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func (w *world) quarantine(n int) {
 func (w *world) admit() {
 	w.t.Helper()
 	var numbers []int64
-	for q := (store.Query{Limit: 1000}); ; {
+	for q := (store.QuarantineQuery{Limit: 1000}); ; {
 		list, err := store.ListQuarantined(w.t.Context(), w.db, q)
 		if err != nil {
 			w.t.Fatal(err)
@@ -288,7 +288,7 @@ func (w *world) startSaga() store.SagaRef {
 	w.t.Helper()
 	tx := w.db.BeginTx()
 	s := store.Saga{Name: refund, Key: "42", ID: "1", Hash: "h", Input: "{}", State: "{}",
-		Standing: store.Standing{Status: "running"}}
+		SagaStatus: store.SagaStatus{Status: "running"}}
 	stored, _, err := w.db.StartSagas(w.t.Context(), tx, s)
 	if err == nil {
 		err = tx.Commit()
@@ -300,9 +300,9 @@ func (w *world) startSaga() store.SagaRef {
 }
 
 // moveSaga writes how the saga stands, as an engine does.
-func (w *world) moveSaga(of store.SagaRef, to store.Standing, final bool) {
+func (w *world) moveSaga(of store.SagaRef, to store.SagaStatus, final bool) {
 	w.t.Helper()
-	m := store.SagaMove{SagaRef: of, State: "{}", Standing: to, Release: true, Wake: -1, Final: final}
+	m := store.SagaUpdate{SagaRef: of, State: "{}", SagaStatus: to, Release: true, Wake: -1, Final: final}
 	if stood, err := w.db.Apply(w.t.Context(), store.Effect{Saga: &m}); err != nil || !stood[0] {
 		w.t.Fatalf("the saga does not move: %v, %v", stood, err)
 	}
@@ -316,7 +316,7 @@ func (w *world) endSaga() {
 		w.t.Fatalf("%d sagas: %v", len(all), err)
 	}
 	w.moveSaga(store.SagaRef{Name: all[0].Name, Key: all[0].Key, Version: all[0].Version},
-		store.Standing{Status: "done"}, true)
+		store.SagaStatus{Status: "done"}, true)
 }
 
 // track has a tracker of the world's flow hear of events of one saga.
@@ -370,7 +370,7 @@ func (w *world) kinds(progress bool) {
 	w.t.Helper()
 	if _, err := w.db.Attend(w.t.Context(),
 		store.Attend{Consumer: "billing",
-			Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}},
+			Heartbeat: &store.Heartbeat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}},
 				Progress: progress}}); err != nil {
 		w.t.Fatal(err)
 	}

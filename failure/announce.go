@@ -32,7 +32,7 @@ type Announcement struct {
 	Fingerprint string    `json:"fingerprint"`
 	Attempts    int       `json:"attempts"`
 	FailedAt    time.Time `json:"failed_at"`
-	HoldsKey    bool      `json:"blocks_key"`
+	BlocksKey   bool      `json:"blocks_key"`
 }
 
 // FaultTooLarge is the prefix of store.Parked.Fault for a record that was too large, of which only a part of
@@ -111,7 +111,7 @@ func (a Announcer) drafts(p *store.Parked) (out []skald.Draft) {
 			Consumer: p.Consumer, Source: p.Source, ID: p.ID, Topic: m.Topic, Type: m.Type, Kind: p.Dead.Kind,
 			Error:       cut(p.Last.Why),
 			Fingerprint: p.Dead.Fingerprint, Attempts: p.Attempts, FailedAt: p.Dead.At.UTC(),
-			HoldsKey: p.Dead.BlocksKey && m.Key != nil}}
+			BlocksKey: p.Dead.BlocksKey && m.Key != nil}}
 	bare := reference // another system's key may exceed Skald's limit
 	bare.Key = nil
 	return append(out, reference, bare)

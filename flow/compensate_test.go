@@ -160,8 +160,9 @@ func testCompensate[TTx any](t *testing.T, db tracking[TTx]) {
 		c.publish(t, "placed", order)
 	}
 	c.settle(t)
-	var none *operate.NoneError
-	if _, err := operate.Compensate(ctx, db, operate.Wish{Key: "o-1"}, why); !errors.As(err, &none) {
+	var none *operate.NoMatchError
+	if _, err := operate.Compensate(ctx, db, operate.CompensateRequest{Key: "o-1"}, why); !errors.As(err,
+		&none) {
 		t.Errorf("nothing took effect: %v", err)
 	}
 	for _, order := range []string{"o-1", "o-2", "o-3", "unlucky"} {
@@ -170,7 +171,8 @@ func testCompensate[TTx any](t *testing.T, db tracking[TTx]) {
 	c.publish(t, "shipped", "o-2")
 	c.settle(t)
 
-	dry, err := operate.Compensate(ctx, db, operate.Wish{Key: "o-1"}, operate.Order{DryRun: true})
+	dry, err := operate.Compensate(ctx, db, operate.CompensateRequest{Key: "o-1"},
+		operate.Order{DryRun: true})
 	if s := c.find(t, "o-1"); err != nil || len(dry.Events) != 1 || s.State != flow.Running ||
 		len(s.Asked) != 0 {
 		t.Fatalf("a dry run: %+v, %v, then %+v", dry, err, s)
@@ -179,7 +181,8 @@ func testCompensate[TTx any](t *testing.T, db tracking[TTx]) {
 		published := make(chan int)
 		for range 4 {
 			go func() {
-				r, err := operate.Compensate(ctx, db, operate.Wish{Key: "o-1", Flow: "order"}, why)
+				r, err := operate.Compensate(ctx, db, operate.CompensateRequest{Key: "o-1", Flow: "order"},
+					why)
 				if err != nil {
 					t.Error(err)
 				}
@@ -207,7 +210,7 @@ func testCompensate[TTx any](t *testing.T, db tracking[TTx]) {
 	}
 
 	for key, want := range map[string]string{"o-2": "shipped took effect, and the flow declares no undo of it", "unlucky": "no such customer", "": "which saga?"} {
-		if r, err := operate.Compensate(ctx, db, operate.Wish{Key: key}, why); err == nil ||
+		if r, err := operate.Compensate(ctx, db, operate.CompensateRequest{Key: key}, why); err == nil ||
 			!strings.Contains(err.Error(), want) || len(r.Events) > 0 {
 			t.Errorf("%s: %v, %+v", key, err, r)
 		}
@@ -215,21 +218,23 @@ func testCompensate[TTx any](t *testing.T, db tracking[TTx]) {
 	if s := c.find(t, "unlucky"); len(s.Drift) != 1 || !strings.Contains(s.Drift[0], "cannot be built") {
 		t.Errorf("drift %q", s.Drift)
 	}
-	if _, err := operate.Compensate(ctx, db, operate.Wish{Key: "o-9"}, why); !errors.As(err, &none) {
+	if _, err := operate.Compensate(ctx, db, operate.CompensateRequest{Key: "o-9"}, why); !errors.As(err,
+		&none) {
 		t.Errorf("nobody heard of it: %v", err)
 	}
 
 	// The answer of the commit is lost; whoever repeats asks for nothing twice, unless that is wanted, and
 	// the step is undone once.
-	if _, err := operate.Compensate(ctx, operate.Compensator[TTx](forgetful[TTx]{db}),
-		operate.Wish{Key: "o-3"}, why); err == nil {
+	if _, err := operate.Compensate(ctx, operate.CompensateStore[TTx](forgetful[TTx]{db}),
+		operate.CompensateRequest{Key: "o-3"}, why); err == nil {
 		t.Error("an answer was lost, and there was no error")
 	}
-	if r, err := operate.Compensate(ctx, db, operate.Wish{Key: "o-3"}, why); err != nil ||
+	if r, err := operate.Compensate(ctx, db, operate.CompensateRequest{Key: "o-3"}, why); err != nil ||
 		len(r.Events) != 0 || len(r.Before) != 1 {
 		t.Errorf("a repeat: %+v, %v", r, err)
 	}
-	if r, err := operate.Compensate(ctx, db, operate.Wish{Key: "o-3", Again: true}, why); err != nil ||
+	if r, err := operate.Compensate(ctx, db, operate.CompensateRequest{Key: "o-3", Repeat: true},
+		why); err != nil ||
 		len(r.Events) != 1 {
 		t.Errorf("once more: %+v, %v", r, err)
 	}

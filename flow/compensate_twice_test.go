@@ -33,7 +33,7 @@ func TestCompensateStepThatCameTwice(t *testing.T) {
 	}
 	compensate := func(again bool, events, before int) {
 		t.Helper()
-		r, err := operate.Compensate(t.Context(), db, operate.Wish{Key: "o-1", Again: again},
+		r, err := operate.Compensate(t.Context(), db, operate.CompensateRequest{Key: "o-1", Repeat: again},
 			operate.Order{Author: "ada", Reason: "twice"})
 		if err != nil || len(r.Events) != events || len(r.Before) != before {
 			t.Fatalf("%d events, %d before, %v, want %d and %d", len(r.Events), len(r.Before), err,

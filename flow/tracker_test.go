@@ -112,7 +112,7 @@ func aDayLater(t *testing.T, pool *pgxpool.Pool, schema string) func() error {
 }
 
 // wantCounts is how the sagas of all flows are counted.
-func wantCounts(t *testing.T, db store.Teller, want ...store.TrackedCounts) {
+func wantCounts(t *testing.T, db store.StatusReader, want ...store.TrackedCounts) {
 	t.Helper()
 	b, err := store.ReadBacklog(t.Context(), db)
 	if err = errors.Join(err, b.Uncounted); err != nil || !slices.Equal(b.Tracked, want) {
@@ -254,7 +254,7 @@ func testTracker[TTx any](t *testing.T, db tracking[TTx], dayLater func() error)
 	publish("", "placed") // no key: a dead letter, not a silent loss
 	drain("tracker")
 	dead := true
-	if kept, err := store.ListKept(ctx, db, store.Sought{Dead: &dead}); err != nil || len(kept) != 1 ||
+	if kept, err := store.ListParked(ctx, db, store.ParkedQuery{Dead: &dead}); err != nil || len(kept) != 1 ||
 		!strings.Contains(kept[0].Last.Why, "set flow.Options.Key") {
 		t.Errorf("without a key: %+v, %v", kept, err)
 	}

@@ -101,7 +101,7 @@ type Relay struct {
 	limit    int            // rows of the next page
 	unmarked int            // consecutive pages that were published and not marked
 	proved   bool           // the broker answered the last call
-	say      backoff.Rarely
+	say      backoff.LogLimit
 
 	mu     sync.Mutex
 	health Health
@@ -119,7 +119,7 @@ func New(db *sql.DB, t Table, bus broker.Publisher, o *Options) *Relay {
 	return &Relay{
 		db: db, bus: bus, table: t, o: d, deferred: newDeferred(&d), limit: d.Page,
 		tel:    telemetry.NewRelay(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}),
-		say:    backoff.Rarely{First: 20 * time.Second, Most: 10 * time.Minute},
+		say:    backoff.LogLimit{First: 20 * time.Second, Most: 10 * time.Minute},
 		health: Health{Live: true, Why: "not started yet"},
 	}
 }

@@ -24,7 +24,7 @@ const (
 // Runner returns the current run of the database server, and the retention of marks. Each store.Driver
 // implements it.
 type Runner interface {
-	store.Teller
+	store.StatusReader
 	Attend(ctx context.Context, a store.Attend) (store.Attended, error)
 }
 

@@ -140,7 +140,7 @@ func (s *stream[TTx]) outcome(t *testing.T) (out []string) {
 	for k, v := range s.on.lists(t) {
 		out = append(out, fmt.Sprintf("user %s: %s", k, v))
 	}
-	kept, err := store.ListKept(t.Context(), s.on.db, store.Sought{Limit: 1000})
+	kept, err := store.ListParked(t.Context(), s.on.db, store.ParkedQuery{Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func (s *stream[TTx]) outcome(t *testing.T) (out []string) {
 		out = append(out, fmt.Sprintf("kept %s of %s: %d attempts, waits %v, dead %v, %q %q %q", p.ID,
 			p.Message.Key, p.Attempts, p.Waiting, p.Dead != nil, p.Last.Why, p.Fault, p.Message.Data))
 	}
-	q, err := store.ListQuarantined(t.Context(), s.on.db, store.Query{})
+	q, err := store.ListQuarantined(t.Context(), s.on.db, store.QuarantineQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,8 @@ func TestStoredMessageIsNeverTooOld(t *testing.T) {
 	w.expect("d", "dead")
 	w.expect("p", "parked")
 	w.expect("k", "done")
-	if q := w.quarantine(store.Query{}); len(q) != 1 || q[0].ID != done.ID || q[0].Why != store.TooOld ||
+	if q := w.quarantine(store.QuarantineQuery{}); len(q) != 1 || q[0].ID != done.ID ||
+		q[0].Why != store.TooOld ||
 		len(w.kept()) != 0 {
 		t.Errorf("in quarantine %+v; kept %+v", q, w.kept())
 	}
@@ -116,7 +117,8 @@ func TestDuplicateWithoutATimeAfterItsMark(t *testing.T) {
 	w.expect("timeless", "1 1")
 	w.expect("natural", "2")
 	w.expect("dated", "3")
-	if h := in.Health(); h.TooOld != 1 || h.Duplicates != 0 || len(w.quarantine(store.Query{})) != 1 {
+	if h := in.Health(); h.TooOld != 1 || h.Duplicates != 0 ||
+		len(w.quarantine(store.QuarantineQuery{})) != 1 {
 		t.Errorf("%+v", h)
 	}
 }

@@ -78,7 +78,7 @@ func whoseFault[TTx comparable](t *testing.T, opened opening[TTx]) {
 				w.quiet(in)
 				g.passes(w, time.Minute)
 			}
-			kept, err := store.ListKept(t.Context(), g.db, store.Sought{Limit: 10})
+			kept, err := store.ListParked(t.Context(), g.db, store.ParkedQuery{Limit: 10})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -196,7 +196,7 @@ func (o *odd) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error
 	return oddUnit{u, o}, err
 }
 
-func (o *odd) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+func (o *odd) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, error) {
 	if o.claims {
 		return store.Claimed{}, errOdd
 	}
@@ -562,7 +562,7 @@ func TestOtherServerParksNothing(t *testing.T) {
 		w.quiet(in)
 		w.pass(time.Minute)
 	}
-	got, err := store.ListKept(t.Context(), w.db, store.Sought{Consumer: "stock", Limit: 10})
+	got, err := store.ListParked(t.Context(), w.db, store.ParkedQuery{Consumer: "stock", Limit: 10})
 	if err != nil || len(got) > 0 || db.begins < 10 || in.Health().Unacknowledged != 1 {
 		t.Errorf("%d parked, %d attempts, %+v, %v", len(got), db.begins, in.Health(), err)
 	}

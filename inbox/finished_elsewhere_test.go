@@ -20,7 +20,7 @@ func (l *till) finishes(m skald.Message, as store.Outcome) { l.finishesAs(m, as,
 func (l *till) finishesAs(m skald.Message, as store.Outcome, print int64) {
 	l.t.Helper()
 	l.apply(store.Effect{Mark: &store.Mark{Consumer: "stock",
-		Identity: store.Identity{Source: m.Source, ID: m.ID}, As: as, Fingerprint: print,
+		Identity: store.Identity{Source: m.Source, ID: m.ID}, Outcome: as, Fingerprint: print,
 		Code: 7, Result: fmt.Sprintf("%q", "receipt of "+m.ID)}})
 }
 
@@ -105,7 +105,7 @@ func TestStepAtACallFinishedElsewhere(t *testing.T) {
 			if got := d.bank.moved["refund-a"]; got != c.refunds {
 				t.Errorf("%d refunds, want %d", got, c.refunds)
 			}
-			if apart := d.quarantine(store.Query{}); len(apart) != c.conflict {
+			if apart := d.quarantine(store.QuarantineQuery{}); len(apart) != c.conflict {
 				t.Errorf("in quarantine are %+v", apart)
 			}
 		})
@@ -270,10 +270,10 @@ func TestParkedMessageWhoseIdentityWasFinishedElsewhere(t *testing.T) {
 	w.publish(m)
 	w.quiet(in)
 	w.apply(store.Effect{Mark: &store.Mark{Consumer: "stock",
-		Identity: store.Identity{Source: m.Source, ID: m.ID}, As: store.Done, Fingerprint: 42}})
+		Identity: store.Identity{Source: m.Source, ID: m.ID}, Outcome: store.Done, Fingerprint: 42}})
 	w.pass(time.Minute)
 	w.quiet(in)
-	if apart := w.quarantine(store.Query{}); len(apart) != 1 || apart[0].Why != store.Conflict ||
+	if apart := w.quarantine(store.QuarantineQuery{}); len(apart) != 1 || apart[0].Why != store.Conflict ||
 		string(apart[0].Message.Data) != string(m.Data) {
 		t.Errorf("in quarantine are %+v", apart)
 	}
@@ -289,7 +289,7 @@ func TestParkedStepWhoseIdentityWasFinishedElsewhere(t *testing.T) {
 	l.fail = errors.New("the till is shut")
 	l.finishesAs(l.come(placed, purchase{Order: "a"}), store.Done, 42)
 	l.settles()
-	apart := l.quarantine(store.Query{})
+	apart := l.quarantine(store.QuarantineQuery{})
 	if len(apart) != 1 || apart[0].Why != store.Conflict {
 		t.Fatalf("in quarantine are %+v", apart)
 	}

@@ -183,7 +183,7 @@ type forgetful struct {
 }
 
 func (d *forgetful) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
-	if a.Beat != nil && d.out.Load() {
+	if a.Heartbeat != nil && d.out.Load() {
 		return store.Attended{}, store.ErrBusy
 	}
 	return d.Driver.Attend(ctx, a)

@@ -240,14 +240,15 @@ func (in *Inbox[TTx]) backlog(ctx context.Context) (store.Backlog, error) {
 // of this consumer.
 func (in *Inbox[TTx]) Backlog(ctx context.Context) (store.Backlog, error) {
 	b, err := store.ReadBacklog(ctx, in.db)
-	b.Kept = slices.DeleteFunc(b.Kept, func(k store.Kept) bool { return k.Consumer != in.group })
+	b.PerConsumer = slices.DeleteFunc(b.PerConsumer,
+		func(k store.ConsumerBacklog) bool { return k.Consumer != in.group })
 	return b, err
 }
 
 // Stored returns the first parked messages and dead letters of this consumer, at most limit, without their
 // payloads.
 func (in *Inbox[TTx]) Stored(ctx context.Context, limit int) ([]store.Parked, error) {
-	return store.ListKept(ctx, in.db, store.Sought{Consumer: in.group, Bare: true, Limit: limit})
+	return store.ListParked(ctx, in.db, store.ParkedQuery{Consumer: in.group, Bare: true, Limit: limit})
 }
 
 // uncharged returns the messages with several attempts in a row that did not count, the oldest first.

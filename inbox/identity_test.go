@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-func (w *world) quarantine(q store.Query) []store.Quarantined {
+func (w *world) quarantine(q store.QuarantineQuery) []store.Quarantined {
 	w.t.Helper()
 	out, err := store.ListQuarantined(w.t.Context(), w.db, q)
 	if err != nil {
@@ -47,7 +47,7 @@ func TestAnotherPayloadUnderTheSameIdentityIsKept(t *testing.T) {
 	w.publish(a, b, w.message("k", "3"), a, b)
 	w.quiet(in)
 	w.expect("k", "1 3")
-	kept := w.quarantine(store.Query{})
+	kept := w.quarantine(store.QuarantineQuery{})
 	if len(kept) != 1 || kept[0].Why != store.Conflict || !bytes.Equal(kept[0].Message.Data, b.Data) ||
 		kept[0].ID != a.ID {
 		t.Fatalf("in quarantine: %+v", kept)
@@ -62,7 +62,7 @@ func TestAnotherPayloadUnderTheSameIdentityIsKept(t *testing.T) {
 	w.pass(time.Minute)
 	w.quiet(in)
 	w.expect("k", "1 3 2")
-	if left := w.quarantine(store.Query{}); len(left) != 0 || len(w.db.Marks()) != 3 {
+	if left := w.quarantine(store.QuarantineQuery{}); len(left) != 0 || len(w.db.Marks()) != 3 {
 		t.Errorf("left in quarantine %+v; marks %+v", left, w.db.Marks())
 	}
 }
@@ -96,7 +96,7 @@ func TestFieldsOutsideTheFingerprintMayDiffer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if kept := w.quarantine(store.Query{}); len(kept) != 0 {
+	if kept := w.quarantine(store.QuarantineQuery{}); len(kept) != 0 {
 		t.Errorf("in quarantine: %+v", kept)
 	}
 }
@@ -107,13 +107,13 @@ func TestMarkWithoutAFingerprint(t *testing.T) {
 	m := w.message("k", "1")
 	if _, err := w.db.Apply(t.Context(),
 		store.Effect{Mark: &store.Mark{Consumer: "stock",
-			Identity: store.Identity{Source: m.Source, ID: m.ID}, As: store.Done}}); err != nil {
+			Identity: store.Identity{Source: m.Source, ID: m.ID}, Outcome: store.Done}}); err != nil {
 		t.Fatal(err)
 	}
 	in := w.stepper(keep)
 	w.publish(m)
 	w.quiet(in)
-	if h := in.Health(); h.Duplicates != 1 || len(w.quarantine(store.Query{})) != 0 {
+	if h := in.Health(); h.Duplicates != 1 || len(w.quarantine(store.QuarantineQuery{})) != 0 {
 		t.Errorf("health %+v", h)
 	}
 }
@@ -157,7 +157,7 @@ func TestMessagesOlderThanMarksAreQuarantined(t *testing.T) {
 	w.publish(first, late, first, w.dated("k", "3", w.now))
 	w.quiet(in)
 	w.expect("k", "1 3")
-	kept := w.quarantine(store.Query{Why: store.TooOld})
+	kept := w.quarantine(store.QuarantineQuery{Why: store.TooOld})
 	if len(kept) != 2 || kept[0].ID != first.ID || kept[1].ID != late.ID || in.Health().TooOld != 3 ||
 		w.backlog() != 0 {
 		t.Fatalf("in quarantine %+v, health %+v", kept, in.Health())
@@ -168,7 +168,7 @@ func TestMessagesOlderThanMarksAreQuarantined(t *testing.T) {
 	w.publish(late)
 	w.quiet(in)
 	w.expect("k", "1 3 2")
-	if left := w.quarantine(store.Query{}); len(left) != 1 || left[0].ID != first.ID {
+	if left := w.quarantine(store.QuarantineQuery{}); len(left) != 1 || left[0].ID != first.ID {
 		t.Errorf("left: %+v", left)
 	}
 }
@@ -219,7 +219,8 @@ func TestAdmittedMessagesFailAndAreRejected(t *testing.T) {
 	if rows := w.db.Rows(); len(rows) != 1 || rows[0].CausationID != ms[1].ID {
 		t.Errorf("said: %+v", rows)
 	}
-	if left := w.quarantine(store.Query{}); len(left) != 0 || len(w.db.Marks()) != 3 || len(w.kept()) != 0 {
+	if left := w.quarantine(store.QuarantineQuery{}); len(left) != 0 || len(w.db.Marks()) != 3 ||
+		len(w.kept()) != 0 {
 		t.Errorf("left: %+v, marks %+v", left, w.db.Marks())
 	}
 }
@@ -328,7 +329,7 @@ func TestAdmittedOnceByTwo(t *testing.T) {
 				return false
 			}
 		}
-		return len(w.quarantine(store.Query{})) == 0 && len(w.kept()) == 0
+		return len(w.quarantine(store.QuarantineQuery{})) == 0 && len(w.kept()) == 0
 	})
 	for i := range n {
 		w.expect(fmt.Sprint("k", i), "1")
@@ -393,7 +394,8 @@ func TestBusinessKey(t *testing.T) {
 	w.expect("k", "1")
 	w.expect("j", "1")
 	h := in.Health()
-	if len(w.quarantine(store.Query{Why: store.Conflict})) != 1 || h.Handled != 2 || h.Duplicates != 1 ||
+	if len(w.quarantine(store.QuarantineQuery{Why: store.Conflict})) != 1 || h.Handled != 2 ||
+		h.Duplicates != 1 ||
 		len(h.Stuck) != 1 || !strings.Contains(h.Stuck[0].Error, "no key") {
 		t.Errorf("health %+v", h)
 	}
@@ -438,10 +440,11 @@ func TestResults(t *testing.T) {
 		}
 	}
 	w.expect("k", "yes")
-	for i, want := range []memstore.Marked{{Mark: store.Mark{As: store.Done, Code: 201,
-		Result: `{"Left":7}`}}, {Mark: store.Mark{As: store.Rejected, Reason: "out of stock", Code: 409,
+	for i, want := range []memstore.Marked{{Mark: store.Mark{Outcome: store.Done, Code: 201,
+		Result: `{"Left":7}`}}, {Mark: store.Mark{Outcome: store.Rejected, Reason: "out of stock", Code: 409,
 		Result: `{"Left":0}`}}} {
-		if got := w.db.Marks()[i]; got.As != want.As || got.Code != want.Code || got.Result != want.Result ||
+		if got := w.db.Marks()[i]; got.Outcome != want.Outcome || got.Code != want.Code ||
+			got.Result != want.Result ||
 			got.Reason != want.Reason {
 			t.Errorf("mark %+v, want %+v", got, want)
 		}

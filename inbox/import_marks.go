@@ -114,7 +114,7 @@ func importBatch[TTx any](ctx context.Context, db store.Driver[TTx], batch []Fin
 	}
 	marks := make([]store.Mark, len(batch))
 	for i := range batch {
-		marks[i] = store.Mark{Consumer: audit.Consumer, Identity: batch[i].Identity, As: store.Done,
+		marks[i] = store.Mark{Consumer: audit.Consumer, Identity: batch[i].Identity, Outcome: store.Done,
 			Fingerprint: batch[i].Fingerprint, Keep: batch[i].Keep}
 	}
 	unit, err := db.Begin(ctx, store.Intake{Marks: marks})

@@ -90,7 +90,7 @@ type findings[TTx any] struct {
 type reports struct {
 	mu     sync.Mutex
 	health Health
-	kept   store.Keeping // the last count, and the messages parked since
+	kept   store.ParkedCounts // the last count, and the messages parked since
 	stuck  []Stuck
 }
 

@@ -83,7 +83,8 @@ func TestRejectRollsBackAndPublishes(t *testing.T) {
 		t.Errorf("outbox %+v", rows)
 	}
 	marks := w.db.Marks()
-	if len(marks) != 1 || marks[0].As != store.Rejected || marks[0].Reason != "out of stock" || runs != 1 {
+	if len(marks) != 1 || marks[0].Outcome != store.Rejected || marks[0].Reason != "out of stock" ||
+		runs != 1 {
 		t.Errorf("%d runs, marks %+v", runs, marks)
 	}
 }

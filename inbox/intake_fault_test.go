@@ -55,7 +55,7 @@ func TestDuplicateOfAMessageWithAFailingIntake(t *testing.T) {
 			if h := in.Health(); len(h.Paused) > 0 || h.Unacknowledged > 0 {
 				t.Errorf("%+v", h)
 			}
-			kept, err := store.ListKept(t.Context(), w.db, store.Sought{Consumer: "stock", Limit: 10})
+			kept, err := store.ListParked(t.Context(), w.db, store.ParkedQuery{Consumer: "stock", Limit: 10})
 			if err != nil || len(kept) != 1 {
 				t.Errorf("kept are %+v, %v", kept, err)
 			}

@@ -27,7 +27,7 @@ func (in *Inbox[TTx]) leave() {
 
 // openPatiently joins the group, and tries again until it succeeds, ctx is done, or waiting cannot help.
 func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
-	say := backoff.Seldom()
+	say := backoff.NewLogLimit()
 	for attempt := 1; ; attempt++ {
 		err := in.open(ctx)
 		if err == nil || store.Incurable(err) {

@@ -136,7 +136,7 @@ func TestRejectionIsInOwnTable(t *testing.T) {
 		t.Errorf("noted are %q", got)
 	}
 	marks := w.db.Marks()
-	if len(marks) != 1 || marks[0].As != store.Rejected || marks[0].Reason != "none left" ||
+	if len(marks) != 1 || marks[0].Outcome != store.Rejected || marks[0].Reason != "none left" ||
 		len(w.db.Rows()) != 1 {
 		t.Errorf("%+v, said %d", marks, len(w.db.Rows()))
 	}
@@ -185,7 +185,7 @@ func TestRejectionThatIsNoLongerTrueInOwnTable(t *testing.T) {
 		}, "m-1", "", 2, 1},
 		"finished": {func(w *world, m skald.Message) {
 			w.apply(store.Effect{Mark: &store.Mark{Consumer: "stock",
-				Identity: store.Identity{Source: m.Source, ID: m.ID}, As: store.Done}})
+				Identity: store.Identity{Source: m.Source, ID: m.ID}, Outcome: store.Done}})
 		}, "", "", 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestRejectionThatIsNoLongerTrueInOwnTable(t *testing.T) {
 			w.expect("new", c.new)
 			w.expect("old", c.old)
 			marks := w.db.Marks()
-			if len(marks) != c.had || marks[0].As != store.Done || runs != c.runs ||
+			if len(marks) != c.had || marks[0].Outcome != store.Done || runs != c.runs ||
 				in.Health().Rejected != 0 {
 				t.Errorf("%d runs, %+v, %+v", runs, marks, in.Health())
 			}
@@ -289,7 +289,7 @@ func TestAdmittedMessageWithOwnTable(t *testing.T) {
 	w.admit(numbers...)
 	w.quiet(in)
 	w.expect("new", "m-1 m-3")
-	if left := w.quarantine(store.Query{}); len(left) != 0 {
+	if left := w.quarantine(store.QuarantineQuery{}); len(left) != 0 {
 		t.Errorf("left are %+v", left)
 	}
 }
@@ -406,7 +406,8 @@ func TestAttemptFieldIsNoPartOfTheFingerprint(t *testing.T) {
 	}
 	w.publish(copies...)
 	w.quiet(in)
-	if q, err := store.ListQuarantined(t.Context(), w.db, store.Query{Consumer: "stock"}); err != nil ||
+	if q, err := store.ListQuarantined(t.Context(), w.db,
+		store.QuarantineQuery{Consumer: "stock"}); err != nil ||
 		len(q) != 1 || ran != 1 {
 		t.Errorf("handled %d times, %d in quarantine, %v: want 1 and the one whose n differs", ran,
 			len(q), err)
@@ -480,7 +481,7 @@ func TestImportOfExpiredMarks(t *testing.T) {
 	w := newWorld(t, 1)
 	old := uuid7.New(w.now)
 	w.apply(store.Effect{Mark: &store.Mark{Consumer: "stock",
-		Identity: store.Identity{Source: "/other", ID: old}, As: store.Done}})
+		Identity: store.Identity{Source: "/other", ID: old}, Outcome: store.Done}})
 	for _, days := range []time.Duration{0, 31} {
 		w.pass(days * 24 * time.Hour)
 		if _, err := w.db.Maintain(t.Context(), store.Maintain{}); err != nil {

@@ -35,7 +35,8 @@ func TestRecordThatIsTooLargeIsADeadLetter(t *testing.T) {
 	w.quiet(in)
 	w.expect("all", "one")
 	yes := true
-	kept, err := store.ListKept(t.Context(), w.db, store.Sought{Consumer: "stock", Dead: &yes, Limit: 10})
+	kept, err := store.ListParked(t.Context(), w.db, store.ParkedQuery{Consumer: "stock", Dead: &yes,
+		Limit: 10})
 	if err != nil || len(kept) != 3 {
 		t.Fatalf("%d dead letters: %v", len(kept), err)
 	}
@@ -127,7 +128,7 @@ func TestQuarantineIsBounded(t *testing.T) {
 	}
 	w.quiet(in)
 	w.expect("all", "0")
-	kept, err := store.ListQuarantined(t.Context(), w.db, store.Query{})
+	kept, err := store.ListQuarantined(t.Context(), w.db, store.QuarantineQuery{})
 	if n := strings.Count(log.String(), "put into quarantine"); err != nil ||
 		len(kept) != store.QuarantineOfOne || n != 1 || in.Health().Conflicts != 49 ||
 		in.Health().Quarantined != store.QuarantineOfOne {

@@ -154,7 +154,7 @@ func (a *announcer[TTx]) Renamed(ctx context.Context) {
 	for _, c := range b.Consumers {
 		if c.Name != a.in.group && slices.ContainsFunc(c.Topics, ours) {
 			others = append(others, c.Name)
-			if c.Heard > heardWithin {
+			if c.LastHeartbeat > heardWithin {
 				gone = append(gone, c.Name)
 			}
 		}

@@ -171,8 +171,8 @@ func (u pausedUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bo
 func (d *paused) freeing(ctx context.Context, es []store.Effect) []store.Effect {
 	for i := range es {
 		if f := es[i].Finish; f != nil && d.blind {
-			kept, err := store.ListKept(ctx, d,
-				store.Sought{Consumer: f.Consumer, Identity: &f.Identity, Limit: 1})
+			kept, err := store.ListParked(ctx, d,
+				store.ParkedQuery{Consumer: f.Consumer, Identity: &f.Identity, Limit: 1})
 			if err == nil && len(kept) == 1 && kept[0].Call != nil {
 				f.WasCall = kept[0].Call.Key
 			}

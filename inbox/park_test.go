@@ -407,7 +407,7 @@ func TestDeadLetterIsAnnounced(t *testing.T) {
 	}
 	var a failure.Announcement
 	if err := json.Unmarshal(rows[0].Data, &a); err != nil || a.ID != m.ID || a.Consumer != "stock" ||
-		a.Kind != "permanent" || a.Attempts != 1 || !a.HoldsKey {
+		a.Kind != "permanent" || a.Attempts != 1 || !a.BlocksKey {
 		t.Errorf("announced %+v, %v", a, err)
 	}
 }

@@ -34,7 +34,7 @@ type queue[TTx any] struct {
 	in  *Inbox[TTx]
 	log *slog.Logger // has the name of the consumer
 	// unhandled is for admitted messages of types without a handler.
-	unhandled backoff.Rarely
+	unhandled backoff.LogLimit
 	claimState
 }
 
@@ -63,7 +63,7 @@ type claimState struct {
 // newQueue returns a queue without claimed messages. Its first look counts the parked messages of all
 // instances.
 func newQueue[TTx any](in *Inbox[TTx]) *queue[TTx] {
-	q := &queue[TTx]{in: in, log: in.o.Logger.With("consumer", in.group), unhandled: backoff.Seldom()}
+	q := &queue[TTx]{in: in, log: in.o.Logger.With("consumer", in.group), unhandled: backoff.NewLogLimit()}
 	q.Clear()
 	return q
 }
@@ -134,7 +134,7 @@ func (q *queue[TTx]) bytes() (n int) {
 // exec.TurnOfClaimed, fewer are claimed.
 func (q *queue[TTx]) Adapt(rs []exec.Result, most int) {
 	well := []decide.Ending{decide.Handled, decide.Duplicate, decide.Rejected, decide.Barred, decide.Stale,
-		decide.Left}
+		decide.NotAttempted}
 	ill := func(r exec.Result) bool { return r.Fell || !slices.Contains(well, r.What) }
 	switch {
 	case slices.ContainsFunc(rs, ill):
@@ -205,9 +205,9 @@ type looked struct {
 	Claimed     store.Claimed
 	Asked       store.ClaimSize
 	Counted     bool
-	Stored      store.Keeping  // if Counted
-	Quarantined int64          // if Counted: messages in quarantine
-	Failed      []store.Parked // if Counted: parked messages that failed
+	Stored      store.ParkedCounts // if Counted
+	Quarantined int64              // if Counted: messages in quarantine
+	Failed      []store.Parked     // if Counted: parked messages that failed
 	Err         error
 	Along       checkpoint.Call // the checkpoints that the claim read, if Attends
 	Attends     bool
@@ -294,19 +294,19 @@ func (q *queue[TTx]) Look(ctx context.Context, a ask) looked {
 	l, start := looked{Asked: a.Most, Counted: a.Count, Along: a.Along, Attends: a.Attends,
 		began: q.in.o.Now()}, time.Now()
 	if a.Most.Keys > 0 {
-		l.Claimed, l.Err = q.in.db.Claim(ctx, store.Want{Consumer: q.in.group, Session: a.Session,
+		l.Claimed, l.Err = q.in.db.Claim(ctx, store.ClaimRequest{Consumer: q.in.group, Session: a.Session,
 			ClaimSize: a.Most, Lease: q.lease(), Not: a.Others, Attend: a.Attends})
 		l.Along.Answer(l.Claimed.Attended, l.Err)
 	}
 	if count := a.Count; l.Err == nil && count {
 		no := false
-		l.Failed, l.Err = store.ListKept(ctx, q.in.db,
-			store.Sought{Consumer: q.in.group, Failed: true, Dead: &no,
+		l.Failed, l.Err = store.ListParked(ctx, q.in.db,
+			store.ParkedQuery{Consumer: q.in.group, Failed: true, Dead: &no,
 				Bare: true, Limit: mostFailed})
 		if l.Err == nil {
 			var s store.Status
-			s, l.Err = q.in.db.Status(ctx, store.StatusQuery{Keeping: q.in.group})
-			l.Stored, l.Quarantined = s.Keeping, s.Quarantined
+			s, l.Err = q.in.db.Status(ctx, store.StatusQuery{ParkedOf: q.in.group})
+			l.Stored, l.Quarantined = s.Parked, s.Quarantined
 		}
 	}
 	if l.Err != nil {
@@ -559,7 +559,7 @@ func (in *Inbox[TTx]) settleClaimed(r exec.Result) {
 	switch r.What {
 	case decide.Later, decide.Failed, decide.Delayed:
 		wait = r.After
-	case decide.Again, decide.Outage, decide.Unkept:
+	case decide.Again, decide.Outage, decide.NotParked:
 		wait = max(r.After, in.o.Retry.InitialInterval)
 	case decide.Stale, decide.Full:
 		wait = retryLater

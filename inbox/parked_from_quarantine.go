@@ -26,7 +26,7 @@ func (q *queue[TTx]) Admit(ctx context.Context) (more bool, err error) {
 	for after := int64(0); ; {
 		limit, bytes := q.admits.Limit(admitMost), 0
 		list, err := store.ListQuarantined(ctx, q.in.db,
-			store.Query{Consumer: q.in.group, Admitted: true, After: after, Limit: limit})
+			store.QuarantineQuery{Consumer: q.in.group, Admitted: true, After: after, Limit: limit})
 		if err != nil {
 			return false, err
 		}

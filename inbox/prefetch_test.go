@@ -35,7 +35,7 @@ type portions struct {
 	claimed, along, most int
 }
 
-func (d *portions) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+func (d *portions) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, error) {
 	c, err := d.Driver.Claim(ctx, w)
 	for _, p := range c.Parked {
 		if p.Waiting {
@@ -182,14 +182,14 @@ func TestSeededBugOfPrefetchedKillers(t *testing.T) {
 // uncounted prefetches messages that the store does not count.
 type uncounted struct{ store.Driver[tx] }
 
-func (d uncounted) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+func (d uncounted) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, error) {
 	all := w.ClaimSize
 	w.ClaimSize = store.ClaimSize{Keys: all.Keys}
 	c, err := d.Driver.Claim(ctx, w)
 	if err != nil || len(c.Parked) == 0 || all.Prefetch == 0 || c.Parked[0].Claims > 1 {
 		return c, err
 	}
-	more, err := store.ListKept(ctx, d, store.Sought{Consumer: w.Consumer, After: c.Parked[0].Place,
+	more, err := store.ListParked(ctx, d, store.ParkedQuery{Consumer: w.Consumer, After: c.Parked[0].Place,
 		Limit: all.Prefetch})
 	c.Parked = append(c.Parked, more...)
 	return c, err
@@ -259,8 +259,8 @@ type movedBetween struct {
 
 func (d *movedBetween) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
 	if len(in.Marks) >= 20 && in.Marks[0].KeyOrder == store.Retrying && d.moved == "" {
-		kept, err := store.ListKept(ctx, d,
-			store.Sought{Consumer: "stock", Identity: &in.Marks[d.at].Identity, Limit: 1})
+		kept, err := store.ListParked(ctx, d,
+			store.ParkedQuery{Consumer: "stock", Identity: &in.Marks[d.at].Identity, Limit: 1})
 		if err != nil || len(kept) != 1 {
 			return nil, fmt.Errorf("%d are kept: %w", len(kept), err)
 		}

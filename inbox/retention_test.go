@@ -16,7 +16,7 @@ func TestMarksExpireWithoutARelay(t *testing.T) {
 	w := newWorld(t, 1)
 	mark := func() store.Identity {
 		m := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/other", ID: w.message("", "").ID},
-			As: store.Done}
+			Outcome: store.Done}
 		if _, err := w.db.Apply(t.Context(), store.Effect{Mark: &m}); err != nil {
 			t.Fatal(err)
 		}

@@ -314,7 +314,7 @@ type callCount struct {
 	n atomic.Int64
 }
 
-func (a *callCount) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+func (a *callCount) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, error) {
 	a.n.Add(1)
 	return a.Driver.Claim(ctx, w)
 }

@@ -190,7 +190,8 @@ func (d keeps) around(ctx context.Context, es []store.Effect,
 
 // sortsByID orders the messages of the key by their ids, as marks are sorted for locking.
 func sortsByID(ctx context.Context, d store.Driver[tx], k *store.Park) error {
-	all, err := store.ListKept(ctx, d, store.Sought{Consumer: k.Consumer, Key: k.Message.Key, Limit: 100})
+	all, err := store.ListParked(ctx, d, store.ParkedQuery{Consumer: k.Consumer, Key: k.Message.Key,
+		Limit: 100})
 	slices.SortFunc(all, func(a, b store.Parked) int { return strings.Compare(a.ID, b.ID) })
 	for i := 0; i < len(all) && err == nil; i++ {
 		all[i].Place = 0

@@ -49,7 +49,7 @@ func storedWrongly(db store.Driver[pgx.Tx]) store.Driver[pgx.Tx] {
 
 type hasty struct{ store.Driver[pgx.Tx] }
 
-func (h hasty) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+func (h hasty) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, error) {
 	w.Lease = time.Second
 	return h.Driver.Claim(ctx, w)
 }

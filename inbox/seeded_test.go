@@ -101,8 +101,8 @@ func (d byTheTopic) Apply(ctx context.Context, es ...store.Effect) ([]bool, erro
 		if r == nil {
 			continue
 		}
-		kept, err := store.ListKept(ctx, d,
-			store.Sought{Consumer: r.Consumer, Identity: &r.Identity, Limit: 1})
+		kept, err := store.ListParked(ctx, d,
+			store.ParkedQuery{Consumer: r.Consumer, Identity: &r.Identity, Limit: 1})
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +147,7 @@ type counts struct {
 	of map[store.Identity]int
 }
 
-func (d counts) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+func (d counts) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, error) {
 	c, err := d.Driver.Claim(ctx, w)
 	for i := range c.Parked {
 		c.Parked[i].Attempts = d.of[c.Parked[i].Identity]

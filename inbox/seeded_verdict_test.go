@@ -79,7 +79,7 @@ func restocked(t *testing.T, bug bugOf, want store.Outcome) {
 	w.quiet(in)
 	sold := map[store.Outcome]string{store.Done: "1", store.Rejected: ""}
 	w.expect("sold", sold[want])
-	if marks := w.db.Marks(); len(marks) != 1 || marks[0].As != want {
+	if marks := w.db.Marks(); len(marks) != 1 || marks[0].Outcome != want {
 		t.Errorf("marks %+v", marks)
 	}
 }
@@ -152,7 +152,7 @@ type finalUnit struct {
 func (u finalUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	if len(instead) == 0 {
 		m := u.marks[0]
-		m.As, m.Reason = store.Rejected, "503, try again"
+		m.Outcome, m.Reason = store.Rejected, "503, try again"
 		instead = []store.Effect{{Mark: &m}}
 	}
 	return u.Unit.Rollback(ctx, instead...)

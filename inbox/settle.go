@@ -23,7 +23,7 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []exec.Result) error {
 		r.Entry.Chain.Busy = false
 	}
 	for _, r := range rs {
-		if r.What == decide.Left {
+		if r.What == decide.NotAttempted {
 			continue
 		}
 		if err := in.settleOne(ctx, r); err != nil {
@@ -71,7 +71,7 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r exec.Result) error {
 	switch {
 	case e.Parked != nil:
 		in.settleClaimed(r)
-	case r.What == decide.Again, r.What == decide.Outage, r.What == decide.Unkept, r.What == decide.Full:
+	case r.What == decide.Again, r.What == decide.Outage, r.What == decide.NotParked, r.What == decide.Full:
 		in.postpone(ctx, r)
 	default:
 		in.pass(e)

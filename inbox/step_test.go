@@ -223,9 +223,9 @@ func TestSecondMessageForAStep(t *testing.T) {
 	l.expect("b", "")
 	l.says("declined")
 	marks := l.db.Marks()
-	if len(marks) != 4 || marks[1].As != store.Done || marks[1].Code != 7 ||
+	if len(marks) != 4 || marks[1].Outcome != store.Done || marks[1].Code != 7 ||
 		marks[1].Result != marks[0].Result ||
-		marks[3].As != store.Rejected || marks[3].Code != 402 || marks[3].Reason == "" {
+		marks[3].Outcome != store.Rejected || marks[3].Code != 402 || marks[3].Reason == "" {
 		t.Errorf("marks %+v", marks)
 	}
 	if h := l.in.Health(); h.Duplicates != 2 {
@@ -382,7 +382,7 @@ func TestCompensationThatIsTooOld(t *testing.T) {
 	l.come(cancelled, purchase{Order: "young", Begun: began.Add(60 * 24 * time.Hour)})
 	l.come(cancelled, purchase{Order: "new", Begun: l.clock()})
 	l.says("cancelled: done", "cancelled: absent")
-	apart, err := store.ListQuarantined(t.Context(), l.db, store.Query{})
+	apart, err := store.ListQuarantined(t.Context(), l.db, store.QuarantineQuery{})
 	if err != nil || len(apart) != 2 || apart[0].ID != undo.ID || apart[1].ID != late.ID ||
 		apart[0].Why != store.TooOld {
 		t.Fatalf("in quarantine are %+v (%v)", apart, err)
@@ -420,7 +420,7 @@ func TestHeldStepThatIsTooOld(t *testing.T) {
 	l.fail = nil
 	l.pass(time.Minute)
 	l.quiet(l.in)
-	apart, err := store.ListQuarantined(t.Context(), l.db, store.Query{})
+	apart, err := store.ListQuarantined(t.Context(), l.db, store.QuarantineQuery{})
 	if err != nil || len(apart) != 1 || apart[0].ID != m.ID || apart[0].Why != store.TooOld ||
 		len(l.kept()) != 0 {
 		t.Fatalf("in quarantine are %+v (%v), kept %+v", apart, err, l.kept())
@@ -439,7 +439,7 @@ func TestHeldCompensationThatIsTooOld(t *testing.T) {
 	l.holds(m)
 	l.pass(time.Minute)
 	l.quiet(l.in)
-	apart, err := store.ListQuarantined(t.Context(), l.db, store.Query{})
+	apart, err := store.ListQuarantined(t.Context(), l.db, store.QuarantineQuery{})
 	if err != nil || len(apart) != 1 || apart[0].ID != m.ID || len(l.kept()) != 0 {
 		t.Fatalf("in quarantine are %+v (%v), kept %+v", apart, err, l.kept())
 	}

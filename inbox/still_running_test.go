@@ -167,7 +167,8 @@ func TestSuspectThatHangsDoesNotStopOthers(t *testing.T) {
 	}
 	for i := range 3 { // processes claim it, and are killed
 		h.pass(time.Hour)
-		c, err := h.db.Claim(t.Context(), store.Want{Consumer: "stock", Session: fmt.Sprint("gone", i),
+		c, err := h.db.Claim(t.Context(), store.ClaimRequest{Consumer: "stock",
+			Session:   fmt.Sprint("gone", i),
 			ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Second})
 		if err != nil || len(c.Parked) != 1 {
 			t.Fatal(c, err)

@@ -348,8 +348,8 @@ func stopsNobodyElse(t *testing.T, open opening[pgx.Tx], handle handling) {
 	}
 	stop := run(t, in)
 	kept := func(dead bool) []store.Parked {
-		all, err := store.ListKept(t.Context(), g.db,
-			store.Sought{Consumer: "stock", Failed: true, Dead: &dead})
+		all, err := store.ListParked(t.Context(), g.db,
+			store.ParkedQuery{Consumer: "stock", Failed: true, Dead: &dead})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -420,7 +420,7 @@ func TestNothingIsChargedWhileTheDatabaseIsAway(t *testing.T) {
 	c.Start()
 	until(t, "all messages", func() bool { return handled.Load() >= 101 && w.acknowledged() })
 	until(t, "more attempts at the bad one", func() bool { return tries.Load() > before+2 })
-	kept, err := store.ListKept(t.Context(), db, store.Sought{Consumer: "stock"})
+	kept, err := store.ListParked(t.Context(), db, store.ParkedQuery{Consumer: "stock"})
 	if err != nil || len(kept) != 1 || kept[0].Attempts != 0 || kept[0].Dead != nil {
 		t.Errorf("kept: %+v, %v", kept, err)
 	}

@@ -49,20 +49,20 @@ type troubledMessage struct {
 type troubledMessages struct {
 	log *slog.Logger
 	of  map[store.Identity]*troubledMessage
-	say backoff.Rarely
+	say backoff.LogLimit
 	// parked is for messages that were parked after a temporary failure.
-	parked backoff.Rarely
+	parked backoff.LogLimit
 	// later is for messages that wait after skald.RetryAfter.
-	later backoff.Rarely
+	later backoff.LogLimit
 	// faulty is for dead letters caused by publishers, and for untried ones.
-	faulty   backoff.Rarely
+	faulty   backoff.LogLimit
 	unlogged int // dead letters of this kind since the last line
 }
 
 // newTroubledMessages returns an empty set. Log has the name of the consumer.
 func newTroubledMessages(log *slog.Logger) *troubledMessages {
-	return &troubledMessages{log: log, of: map[store.Identity]*troubledMessage{}, say: backoff.Seldom(),
-		parked: backoff.Seldom(), later: backoff.Seldom(), faulty: backoff.Seldom()}
+	return &troubledMessages{log: log, of: map[store.Identity]*troubledMessage{}, say: backoff.NewLogLimit(),
+		parked: backoff.NewLogLimit(), later: backoff.NewLogLimit(), faulty: backoff.NewLogLimit()}
 }
 
 // Note notes the result of an attempt.
@@ -79,14 +79,14 @@ func (m *troubledMessages) Note(ctx context.Context, r exec.Result, now time.Tim
 			"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.Identity().ID,
 			"type", e.Type, "next", r.After, "error", r.Err)
 	}
-	waits := r.What == decide.Outage || r.What == decide.Unkept
+	waits := r.What == decide.Outage || r.What == decide.NotParked
 	if !waits && len(m.of) == 0 {
 		return
 	}
 	id := e.Identity()
 	switch r.What {
-	case decide.Outage, decide.Unkept:
-	case decide.Again, decide.Left, decide.Full, decide.Stale:
+	case decide.Outage, decide.NotParked:
+	case decide.Again, decide.NotAttempted, decide.Full, decide.Stale:
 		return
 	default:
 		if delete(m.of, id); len(m.of) == 0 {
@@ -102,11 +102,11 @@ func (m *troubledMessages) Note(ctx context.Context, r exec.Result, now time.Tim
 	}
 	d.Attempts, d.last = d.Attempts+1, now
 	d.Error, _, _ = strings.Cut(exec.Cause(r.Err).Error(), "\n")
-	if r.What == decide.Unkept {
+	if r.What == decide.NotParked {
 		d.refused.Add(now)
 	}
 	e.Refused = d.refused
-	text, unknown := "inbox: a message waits for an outage to end", r.What == decide.Unkept
+	text, unknown := "inbox: a message waits for an outage to end", r.What == decide.NotParked
 	if unknown {
 		text = "inbox: a message cannot be parked, for an unknown reason; it is retried, and its key waits"
 	}
@@ -191,7 +191,7 @@ type storeWork struct {
 // lastingFailure is a Failing with the state of its log lines.
 type lastingFailure struct {
 	Failing
-	say backoff.Rarely
+	say backoff.LogLimit
 }
 
 // newStoreWork returns a storeWork without failures. Log has the name of the consumer.
@@ -214,7 +214,7 @@ func (w *storeWork) Did(ctx context.Context, doing string, err error, outage boo
 		return
 	}
 	if f == nil {
-		f = &lastingFailure{Failing: Failing{Doing: doing, Since: now}, say: backoff.Seldom()}
+		f = &lastingFailure{Failing: Failing{Doing: doing, Since: now}, say: backoff.NewLogLimit()}
 		w.of[doing] = f
 	}
 	f.Times++

@@ -60,7 +60,7 @@ func TestUnreadableAdmittedMessageIsPutBack(t *testing.T) {
 	if len(done) != 2 {
 		t.Errorf("taken: %v", done)
 	}
-	left, err := store.ListQuarantined(ctx, db, store.Query{Consumer: "stock"})
+	left, err := store.ListQuarantined(ctx, db, store.QuarantineQuery{Consumer: "stock"})
 	if err != nil || len(left) != 1 || left[0].Number != 1 || !left[0].Admitted.IsZero() ||
 		left[0].Fault == "" ||
 		!strings.Contains(left[0].Reason, "cannot be read") {

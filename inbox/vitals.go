@@ -83,14 +83,16 @@ const calm = 5 * time.Second
 // an error. A successful acknowledgement does not end it: a driver may buffer that while the broker is away.
 type brokerOutage struct {
 	log   *slog.Logger
-	say   backoff.Rarely
+	say   backoff.LogLimit
 	why   error
 	last  time.Time
 	alive bool
 }
 
 // newOutage returns the state of a broker without an outage.
-func newOutage(log *slog.Logger) *brokerOutage { return &brokerOutage{log: log, say: backoff.Seldom()} }
+func newOutage(log *slog.Logger) *brokerOutage {
+	return &brokerOutage{log: log, say: backoff.NewLogLimit()}
+}
 
 // Failed notes an error of the broker. It logs the first one, and then at growing intervals.
 func (o *brokerOutage) Failed(now time.Time, why error) {

@@ -213,7 +213,7 @@ func (w *world) backlog() int {
 // kept returns the parked messages and dead letters.
 func (w *world) kept() []store.Parked {
 	w.t.Helper()
-	all, err := store.ListKept(w.t.Context(), w.db, store.Sought{Limit: 1000})
+	all, err := store.ListParked(w.t.Context(), w.db, store.ParkedQuery{Limit: 1000})
 	if err != nil {
 		w.t.Fatal(err)
 	}

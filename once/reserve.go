@@ -161,7 +161,7 @@ func (a Answer) Fits(q Request) error {
 func (a Answer) On(m store.Mark) store.Mark {
 	m.Code, m.Result, m.Headers = a.Code, a.Result, a.Headers
 	if a.Rejected {
-		m.As, m.Reason = store.Rejected, a.Reason
+		m.Outcome, m.Reason = store.Rejected, a.Reason
 	}
 	return m
 }

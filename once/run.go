@@ -117,7 +117,7 @@ func claim[TTx any](ctx context.Context, db Store[TTx], q Request) (*Run[TTx], s
 
 func (q Request) mark(secret []byte) store.Mark {
 	return store.Mark{Consumer: q.Scope, Identity: store.Identity{Source: q.Tenant, ID: q.Key},
-		As: store.Done, Fingerprint: fingerprint.Of(secret, q.Payload), Keep: q.Keep}
+		Outcome: store.Done, Fingerprint: fingerprint.Of(secret, q.Payload), Keep: q.Keep}
 }
 
 // read takes the stored verdict of the key. It returns true if there is nothing to do.
@@ -183,7 +183,7 @@ func (r *Run[TTx]) store(ctx context.Context, m store.Mark, rows []skald.Message
 	switch answer := (store.Effect{Answer: &m, Rows: rows}); {
 	case r.unit == nil:
 		return r.db.Write(ctx, r.tx, answer)
-	case m.As != store.Rejected:
+	case m.Outcome != store.Rejected:
 		return r.unit.Commit(ctx, answer)
 	}
 	// A refusal is stored only if the locked entities still have the versions on which it was based.

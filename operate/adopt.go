@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Named is the part of a store that AdoptInbox needs.
-type Named interface {
+// AdoptStore is the part of a store that AdoptInbox needs.
+type AdoptStore interface {
 	Applier
 	Database(ctx context.Context) (store.Database, error)
 }
@@ -23,9 +23,9 @@ type Named interface {
 // audit also records the error. A process that dies in between leaves only the order: repeat the call. An
 // error that wraps broker.ErrUnsupported means that the broker keeps no owner. A dry run does not ask the
 // broker.
-func AdoptInbox(ctx context.Context, db Named, b broker.Adopter, consumer, from string, o Order) error {
+func AdoptInbox(ctx context.Context, db AdoptStore, b broker.Adopter, consumer, from string, o Order) error {
 	if consumer == "" || from == "" {
-		return &UsageError{What: "name the consumer and the database that owns its group: the log of the refused consumer has both"}
+		return &UsageError{Reason: "name the consumer and the database that owns its group: the log of the refused consumer has both"}
 	}
 	if err := cmp.Or(checkName("the consumer", consumer), checkOrder(&o)); err != nil {
 		return err

@@ -39,15 +39,15 @@ type Doctor struct {
 
 // Finding is one result of a Doctor. Its names in JSON are stable.
 type Finding struct {
-	About  string      `json:"about"` // store, broker, window, handlers
-	Name   string      `json:"name"`
-	Grade  skald.Grade `json:"grade"`
-	Saw    string      `json:"saw"`
-	Remedy string      `json:"remedy"`
+	About    string      `json:"about"` // store, broker, window, handlers
+	Name     string      `json:"name"`
+	Grade    skald.Grade `json:"grade"`
+	Observed string      `json:"saw"`
+	Remedy   string      `json:"remedy"`
 }
 
-// Say adds a finding. A finding of grade Fine gets no remedy.
-func (d *Doctor) Say(about, name string, grade skald.Grade, saw, remedy string) {
+// Add adds a finding. A finding of grade Fine gets no remedy.
+func (d *Doctor) Add(about, name string, grade skald.Grade, saw, remedy string) {
 	if grade == skald.Fine {
 		remedy = ""
 	}
@@ -62,20 +62,20 @@ func (d *Doctor) Failed(about, name string, err error) {
 	} else if d.Remedy != nil {
 		todo = d.Remedy(err)
 	}
-	d.Say(about, name, skald.Failed, err.Error(), cmp.Or(todo, "remove the cause, and run doctor again"))
+	d.Add(about, name, skald.Failed, err.Error(), cmp.Or(todo, "remove the cause, and run doctor again"))
 }
 
 func (d *Doctor) take(about string, list []skald.Finding) {
 	for _, f := range list {
-		d.Say(about, f.Name, f.Grade, f.Saw, f.Remedy)
+		d.Add(about, f.Name, f.Grade, f.Saw, f.Remedy)
 	}
 }
 
 // matches reports whether Doctor.Consumer selects a consumer.
 func (d *Doctor) matches(consumer string) bool { return d.Consumer == "" || d.Consumer == consumer }
 
-// Standing adds a finding for each consumer. It needs the results of Store and Broker.
-func (d *Doctor) Standing() { d.take("store", Standing(d.consumers, d.lag, d.matches)) }
+// Consumers adds a finding for each consumer. It needs the results of Store and Broker.
+func (d *Doctor) Consumers() { d.take("store", ConsumerFindings(d.consumers, d.lag, d.matches)) }
 
 // Accept turns failed findings with one of these names into warnings. A name without a finding is a
 // *UsageError, because the caller meant another one.
@@ -86,11 +86,11 @@ func (d *Doctor) Accept(names ...string) error {
 			f := &d.Found[i]
 			known = known || f.Name == name
 			if f.Name == name && f.Grade == skald.Failed {
-				f.Grade, f.Saw = skald.Doubtful, f.Saw+" (accepted)"
+				f.Grade, f.Observed = skald.Doubtful, f.Observed+" (accepted)"
 			}
 		}
 		if !known {
-			return &UsageError{What: fmt.Sprintf(
+			return &UsageError{Reason: fmt.Sprintf(
 				"--accept %q: no finding has that name; run without --accept to list all names",
 				name)}
 		}
@@ -98,10 +98,10 @@ func (d *Doctor) Accept(names ...string) error {
 	return nil
 }
 
-// Subject is the part of a store that a Doctor needs.
-type Subject interface {
-	Auditor
-	store.Teller
+// DoctorStore is the part of a store that a Doctor needs.
+type DoctorStore interface {
+	AuditStore
+	store.StatusReader
 	store.Lister
 	Check(ctx context.Context, as store.Role) error
 	Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error)
@@ -115,7 +115,7 @@ const blockedRemedy = "see \"blocked\": a session locks a table that this check 
 
 // Store examines a database. The first check needs no table of Skald: it finds the session that locks a
 // table. A check without an answer within 2 s becomes a finding, and the next check runs.
-func (d *Doctor) Store(ctx context.Context, s Subject) {
+func (d *Doctor) Store(ctx context.Context, s DoctorStore) {
 	d.secure("store", s)
 	// This check needs no table of Skald, so it works while the tables are locked.
 	d.check(ctx, "server", func(ctx context.Context) error {
@@ -161,7 +161,7 @@ func (d *Doctor) check(ctx context.Context, name string, look func(context.Conte
 	switch {
 	case err == nil:
 	case bounded.Err() != nil:
-		d.Say(about, name, skald.Failed, fmt.Sprintf("no answer within %v", checkWithin),
+		d.Add(about, name, skald.Failed, fmt.Sprintf("no answer within %v", checkWithin),
 			blockedRemedy)
 	default:
 		d.Failed(about, name, err)
@@ -176,9 +176,9 @@ func (d *Doctor) secure(about string, v any) {
 		return
 	}
 	if hosts := wire.Unencrypted(); len(hosts) > 0 {
-		d.Say(about, "tls", skald.Failed, "nothing ensures that traffic to "+
+		d.Add(about, "tls", skald.Failed, "nothing ensures that traffic to "+
 			strings.Join(hosts, ", ")+" is encrypted", endpoint.EncryptRemedy)
 		return
 	}
-	d.Say(about, "tls", skald.Fine, "connections are encrypted, or stay on this machine", "")
+	d.Add(about, "tls", skald.Fine, "connections are encrypted, or stay on this machine", "")
 }

@@ -21,7 +21,7 @@ func (d *Doctor) Broker(ctx context.Context, b broker.Broker) map[string]time.Du
 		d.Failed(about, "connection", err)
 		return keeps
 	}
-	d.Say(about, "connection", skald.Fine, "the broker answers", "")
+	d.Add(about, "connection", skald.Fine, "the broker answers", "")
 	d.secure(about, b)
 	d.missing(ctx, b)
 	d.queues(ctx, b)
@@ -54,7 +54,7 @@ func (d *Doctor) waiting(ctx context.Context, b broker.Broker) {
 		}
 		lag, err := b.Lag(ctx, c.Name, c.Topics...)
 		if err != nil {
-			d.Say("broker", "lag of "+c.Name, skald.Doubtful, err.Error(),
+			d.Add("broker", "lag of "+c.Name, skald.Doubtful, err.Error(),
 				"give this user the rights of a consumer, or run doctor as a user that has them")
 			continue
 		}
@@ -73,11 +73,11 @@ func (d *Doctor) missing(ctx context.Context, b broker.Broker) {
 		return
 	}
 	for _, what := range missing {
-		d.Say("broker", "topics", skald.Failed, what, migrate(d.Topics, d.Consumer)+
+		d.Add("broker", "topics", skald.Failed, what, migrate(d.Topics, d.Consumer)+
 			"; or correct the topic names")
 	}
 	if len(missing) == 0 {
-		d.Say("broker", "topics", skald.Fine, strings.Join(d.Topics, ", ")+
+		d.Add("broker", "topics", skald.Fine, strings.Join(d.Topics, ", ")+
 			": they exist, and have the settings that Skald needs", "")
 	}
 }
@@ -103,7 +103,7 @@ func (d *Doctor) queues(ctx context.Context, b broker.Broker) {
 	}
 	groups := d.groups()
 	if d.Consumer != "" && len(groups) == 0 {
-		d.Say("broker", "queues of "+d.Consumer, skald.Doubtful,
+		d.Add("broker", "queues of "+d.Consumer, skald.Doubtful,
 			"its topics are not known, so neither are its queues", "give --topic TOPIC")
 	}
 	var read []string
@@ -119,20 +119,20 @@ func (d *Doctor) queues(ctx context.Context, b broker.Broker) {
 		}
 		switch {
 		case err != nil:
-			d.Say("broker", name, skald.Doubtful, err.Error(),
+			d.Add("broker", name, skald.Doubtful, err.Error(),
 				"give this user the rights of a consumer, or run doctor as a user that has them")
 		case len(missing) > 0:
-			d.Say("broker", name, skald.Failed, strings.Join(missing, "; ")+
+			d.Add("broker", name, skald.Failed, strings.Join(missing, "; ")+
 				": messages that are published meanwhile do not reach this group", migrate(g.Topics, g.Name))
 		default:
-			d.Say("broker", name, skald.Fine, "they exist", "")
+			d.Add("broker", name, skald.Fine, "they exist", "")
 			read = append(read, g.Topics...)
 		}
 	}
 	there, err := b.Topics(ctx, d.Topics...)
 	for _, topic := range d.Topics {
 		if _, exists := there[topic]; err == nil && exists && !slices.Contains(read, topic) {
-			d.Say("broker", "queues of topic "+topic, skald.Doubtful,
+			d.Add("broker", "queues of topic "+topic, skald.Doubtful,
 				"no known consumer has a queue for it, and clients cannot read other bindings: "+
 					"without a queue its messages are deferred, or dropped",
 				"give --consumer GROUP; or see rabbitmqctl list_bindings; or "+migrate([]string{topic}, "GROUP"))
@@ -144,7 +144,7 @@ func (d *Doctor) queues(ctx context.Context, b broker.Broker) {
 // Doctor.Consumer with Doctor.Topics.
 func (d *Doctor) groups() (out []broker.Group) {
 	for _, c := range d.consumers {
-		if d.matches(c.Name) && c.Name != d.Consumer && len(c.Topics) > 0 && c.Heard <= Retired {
+		if d.matches(c.Name) && c.Name != d.Consumer && len(c.Topics) > 0 && c.LastHeartbeat <= RetiredAfter {
 			out = append(out, broker.Group{Name: c.Name, Topics: c.Topics})
 		}
 	}

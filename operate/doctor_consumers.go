@@ -13,18 +13,18 @@ import (
 
 // Limits of the alerts and of Doctor.
 const (
-	// Gone is how long a consumer may send no heartbeat. It sends one each minute.
-	Gone = 3 * time.Minute
-	// Retired is the time without a heartbeat after which a consumer counts as given up.
-	Retired = 7 * 24 * time.Hour
-	// Stuck is how long a consumer with waiting messages may finish none.
-	Stuck = 5 * time.Minute
+	// GoneAfter is how long a consumer may send no heartbeat. It sends one each minute.
+	GoneAfter = 3 * time.Minute
+	// RetiredAfter is the time without a heartbeat after which a consumer counts as given up.
+	RetiredAfter = 7 * 24 * time.Hour
+	// StuckAfter is how long a consumer with waiting messages may finish none.
+	StuckAfter = 5 * time.Minute
 )
 
-// Standing returns a finding for each consumer. Lag is the number of messages that wait at the broker, by
-// consumer and topic. A nil lag, or a consumer that lag lacks, means not known. A consumer for which only
-// returns false is left out. Nil includes all.
-func Standing(consumers []store.Consumer, lag map[string]map[string]int64,
+// ConsumerFindings returns a finding for each consumer. Lag is the number of messages that wait at the
+// broker, by consumer and topic. A nil lag, or a consumer that lag lacks, means not known. A consumer for
+// which only returns false is left out. Nil includes all.
+func ConsumerFindings(consumers []store.Consumer, lag map[string]map[string]int64,
 	only func(consumer string) bool) []skald.Finding {
 	var out []skald.Finding
 	for _, c := range consumers {
@@ -32,7 +32,7 @@ func Standing(consumers []store.Consumer, lag map[string]map[string]int64,
 			continue
 		}
 		f := skald.Finding{Name: "consumer " + c.Name, Grade: skald.Fine}
-		f.Saw = fmt.Sprintf("last heartbeat %v ago, last progress %v ago", c.Heard.Round(time.Second),
+		f.Saw = fmt.Sprintf("last heartbeat %v ago, last progress %v ago", c.LastHeartbeat.Round(time.Second),
 			c.Progress.Round(time.Second))
 		waits := int64(0)
 		if of, known := lag[c.Name]; known {
@@ -46,13 +46,13 @@ func Standing(consumers []store.Consumer, lag map[string]map[string]int64,
 			}
 		}
 		switch {
-		case c.Heard > Retired:
+		case c.LastHeartbeat > RetiredAfter:
 			f.Grade, f.Remedy = skald.Doubtful,
 				"it counts as given up: if you removed it, delete its rows of skald_consumer; if not, start it"
-		case c.Heard > Gone:
+		case c.LastHeartbeat > GoneAfter:
 			f.Grade, f.Remedy = skald.Failed,
 				"start it, or find out why it ended or cannot write to this database; docs/operations.md: SkaldConsumerGone"
-		case waits > 0 && c.Progress > Stuck:
+		case waits > 0 && c.Progress > StuckAfter:
 			f.Grade, f.Remedy = skald.Failed,
 				"its handlers hang or fail: see \"blocked\", and its log; docs/operations.md: SkaldConsumerLag"
 		}

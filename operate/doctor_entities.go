@@ -57,7 +57,7 @@ func (d *Doctor) heldUp(ctx context.Context, s store.Lister, counts []store.Saga
 	if more := len(held) - maxHeldNamed; more > 0 {
 		saw += fmt.Sprintf(" and %d more", more)
 	}
-	d.Say("store", "entities of sagas", skald.Doubtful, "other sagas wait for these entities: "+saw, remedy)
+	d.Add("store", "entities of sagas", skald.Doubtful, "other sagas wait for these entities: "+saw, remedy)
 	return nil
 }
 

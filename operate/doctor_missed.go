@@ -21,15 +21,15 @@ const (
 	maxMissed  = 20 * missedPage // limits the lines of the audit that Missed reads
 )
 
-// Auditor is the part of a store that reads and writes the audit.
-type Auditor interface {
+// AuditStore is the part of a store that reads and writes the audit.
+type AuditStore interface {
 	RunReader
 	Applier
 }
 
 // Missed returns, in order, the audits of messages that the broker removed before a consumer read them. It
 // leaves out acknowledged audits. It reads the last 10,000 lines of the audit.
-func Missed(ctx context.Context, a Auditor) (out []store.Audit, err error) {
+func Missed(ctx context.Context, a AuditStore) (out []store.Audit, err error) {
 	known := map[string]int64{} // by consumer: the highest acknowledged number
 	for before, read := int64(0), 0; read < maxMissed; read += missedPage {
 		page, err := a.Audits(ctx, store.AuditQuery{Before: before, Limit: missedPage})
@@ -63,12 +63,12 @@ func upTo(ack store.Audit) int64 {
 
 // AcknowledgeMissed acknowledges a consumer's missed messages up to the note with this number. Missed no
 // longer lists these notes. Later notes stay.
-func AcknowledgeMissed(ctx context.Context, a Auditor, consumer string, number int64, o Order) error {
+func AcknowledgeMissed(ctx context.Context, a AuditStore, consumer string, number int64, o Order) error {
 	switch {
 	case consumer == "":
-		return &UsageError{What: "which consumer?"}
+		return &UsageError{Reason: "which consumer?"}
 	case number <= 0:
-		return &UsageError{What: "up to which number? Give the number of a listed note"}
+		return &UsageError{Reason: "up to which number? Give the number of a listed note"}
 	}
 	if err := checkOrder(&o); err != nil || o.DryRun {
 		return err

@@ -16,9 +16,9 @@ import (
 // Payload describes a payload beyond its content type.
 type Payload struct {
 	Schema string // the ID of the schema that it names; empty means none
-	// Wrong is the reason why it cannot be decoded by its content type. Empty means that it can be, or that
-	// it was not checked.
-	Wrong string
+	// DecodeError is the reason why it cannot be decoded by its content type. Empty means that it can be, or
+	// that it was not checked.
+	DecodeError string
 }
 
 const (
@@ -39,13 +39,13 @@ type event struct {
 
 // payloads adds a finding for each event with payloads of several kinds, or with some that cannot be
 // decoded.
-func (d *Doctor) payloads(ctx context.Context, s Subject) error {
+func (d *Doctor) payloads(ctx context.Context, s DoctorStore) error {
 	const about = "store"
 	l, err := s.List(ctx, store.List{Payloads: true})
 	var right *store.RightError
 	switch {
 	case errors.As(err, &right): // the user of an app may write the outbox, but not read it
-		d.Say(about, "payloads", skald.Fine, "this user may not read the outbox", "")
+		d.Add(about, "payloads", skald.Fine, "this user may not read the outbox", "")
 		return nil
 	case err != nil:
 		return err
@@ -69,7 +69,7 @@ func (d *Doctor) payloads(ctx context.Context, s Subject) error {
 		}
 	}
 	if len(odd) == 0 {
-		d.Say(about, "payloads", skald.Fine,
+		d.Add(about, "payloads", skald.Fine,
 			fmt.Sprintf("read %d rows of the outbox: each event has payloads of one kind",
 				len(l.Payloads)), "")
 		return nil
@@ -78,10 +78,11 @@ func (d *Doctor) payloads(ctx context.Context, s Subject) error {
 		return cmp.Or(cmp.Compare(min(b.broken, 1), min(a.broken, 1)), strings.Compare(a.name, b.name))
 	})
 	for _, e := range odd[:min(len(odd), maxEvents)] {
-		d.Say(about, "payloads of "+e.name, e.grade(), e.saw(), e.remedy())
+		d.Add(about, "payloads of "+e.name, e.grade(), e.saw(), e.remedy())
 	}
 	if more := len(odd) - maxEvents; more > 0 {
-		d.Say(about, "payloads", odd[maxEvents].grade(), fmt.Sprintf("%d further events have the same fault", more),
+		d.Add(about, "payloads", odd[maxEvents].grade(), fmt.Sprintf("%d further events have the same fault",
+			more),
 			"repair the named events, and run doctor again")
 	}
 	return nil
@@ -105,9 +106,9 @@ func (e *event) count(ctx context.Context, p *store.Payload,
 	} else {
 		e.named++
 	}
-	if saw.Wrong != "" {
+	if saw.DecodeError != "" {
 		if e.broken++; e.broken == 1 {
-			e.first = fmt.Sprintf("%.64s: %.300s", p.Message.ID, saw.Wrong)
+			e.first = fmt.Sprintf("%.64s: %.300s", p.Message.ID, saw.DecodeError)
 		}
 	}
 	return nil

@@ -18,14 +18,14 @@ import (
 
 // sagas adds a finding for each definition and each flow. It reports sagas that wait for an operator, an
 // engine or an event.
-func (d *Doctor) sagas(ctx context.Context, s Subject) error {
+func (d *Doctor) sagas(ctx context.Context, s DoctorStore) error {
 	const about = "store"
 	status, err := s.Status(ctx, store.StatusQuery{Sagas: true})
 	if err != nil {
 		return err
 	}
 	if len(status.Sagas)+len(status.Tracked) == 0 {
-		d.Say(about, "sagas", skald.Fine, "there are no sagas", "")
+		d.Add(about, "sagas", skald.Fine, "there are no sagas", "")
 		return nil
 	}
 	for i := range status.Tracked {
@@ -66,7 +66,7 @@ func (d *Doctor) sagas(ctx context.Context, s Subject) error {
 			saw += fmt.Sprintf("; no engine runs %d of them, although they have been due for a minute, or were left to another build 15 minutes ago%s",
 				c.Overdue, late)
 		}
-		d.Say(about, "sagas of "+c.Name, grade, saw, remedy)
+		d.Add(about, "sagas of "+c.Name, grade, saw, remedy)
 	}
 	return d.heldUp(ctx, s, status.Sagas)
 }
@@ -119,7 +119,7 @@ func (d *Doctor) tracked(c *store.TrackedCounts) {
 		remedy = "run: " + strings.Join(slices.Compact(remedies), ", ") +
 			"; docs/operations.md: SkaldTrackedOverdue, SkaldTrackedDrift"
 	}
-	d.Say("store", "sagas of flow "+c.Flow, grade, saw, remedy)
+	d.Add("store", "sagas of flow "+c.Flow, grade, saw, remedy)
 }
 
 // lateOf describes the overdue sagas of a name by definition, and the engines that run. It names no engines

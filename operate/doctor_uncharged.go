@@ -16,14 +16,15 @@ const maxUncharged = 1000
 
 // uncharged adds a finding for each consumer with messages that fail temporarily and have no charged
 // attempt.
-func (d *Doctor) uncharged(ctx context.Context, s Subject) error {
+func (d *Doctor) uncharged(ctx context.Context, s DoctorStore) error {
 	for _, consumer := range d.keepers {
 		if !d.matches(consumer) {
 			continue
 		}
 		alive := false
-		failed, err := store.ListKept(ctx, s, store.Sought{Consumer: consumer, Dead: &alive, Failed: true,
-			Bare: true, Limit: maxUncharged})
+		failed, err := store.ListParked(ctx, s, store.ParkedQuery{Consumer: consumer, Dead: &alive,
+			Failed: true,
+			Bare:   true, Limit: maxUncharged})
 		var right *store.RightError
 		switch {
 		case errors.As(err, &right): // the user of a relay may not read this
@@ -57,7 +58,7 @@ func (d *Doctor) reportUncharged(consumer string, n int, more bool, oldest store
 	if more {
 		least = "at least "
 	}
-	d.Say("store", "uncharged of "+consumer, skald.Doubtful,
+	d.Add("store", "uncharged of "+consumer, skald.Doubtful,
 		fmt.Sprintf("%s%d messages fail with temporary errors; the oldest, %s, for %v: %s", least, n,
 			shortlog.Shell(oldest.ID), time.Since(oldest.First.At).Round(time.Second),
 			firstLine(oldest.Last.Why)),

@@ -26,7 +26,7 @@ func (d *Doctor) Windows(given Window, keeps map[string]time.Duration, asked boo
 	const about = "window"
 	d.stopped(keeps)
 	if d.keeps == nil && slices.ContainsFunc(d.Found, ofStore) {
-		d.Say(about, "marks", skald.Doubtful, "not checked: the retention could not be read from the database",
+		d.Add(about, "marks", skald.Doubtful, "not checked: the retention could not be read from the database",
 			"repair the failed checks of the store, and run doctor again")
 		return
 	}
@@ -45,19 +45,19 @@ func (d *Doctor) Windows(given Window, keeps map[string]time.Duration, asked boo
 	for _, err := range broken {
 		var one *store.RetentionError
 		if errors.As(err, &one) {
-			d.Say(about, "marks", skald.Failed, one.What, one.Remedy)
+			d.Add(about, "marks", skald.Failed, one.What, one.Remedy)
 		}
 	}
 	apart := w.Endless() // topics without a sum
 	for _, topic := range apart {
-		d.Say(about, "topic "+topic, skald.Doubtful, "the broker keeps its messages forever, the database keeps marks for "+
+		d.Add(about, "topic "+topic, skald.Doubtful, "the broker keeps its messages forever, the database keeps marks for "+
 			keep.Marks.String(),
 			"set a retention of some days at the broker: a reader that starts from the beginning puts old messages into quarantine, or handles them again if their ids contain no time")
 	}
 	for _, topic := range d.Topics {
 		if _, known := keeps[topic]; !known && asked {
 			apart = append(apart, topic)
-			d.Say(about, "topic "+topic, skald.Doubtful,
+			d.Add(about, "topic "+topic, skald.Doubtful,
 				"the broker does not report its retention", "give --broker-keeps")
 		}
 	}
@@ -79,17 +79,17 @@ func (d *Doctor) stopped(keeps map[string]time.Duration) {
 			if !known {
 				keep, known = keeps[""]
 			}
-			since := c.Heard
+			since := c.LastHeartbeat
 			if d.lag[c.Name][topic] > 0 {
 				since = max(since, c.Progress)
 			}
-			if known && keep > 0 && since > max(keep, Gone) {
+			if known && keep > 0 && since > max(keep, GoneAfter) {
 				topics = append(topics, fmt.Sprintf("%s (kept %s, unread for %s)", topic,
 					retention.Spell(keep), since.Round(time.Second)))
 			}
 		}
 		if len(topics) > 0 {
-			d.Say("window", "stopped "+c.Name, skald.Doubtful,
+			d.Add("window", "stopped "+c.Name, skald.Doubtful,
 				"it stopped for longer than the broker keeps messages of "+strings.Join(topics, ", ")+
 					": what the broker removed meanwhile is never handled",
 				"start it: its log and the finding \"missed by "+c.Name+"\" then have the messages that "+
@@ -121,5 +121,5 @@ func (d *Doctor) outlive(marks time.Duration, apart []string, broker, asked bool
 	case len(apart) > 0:
 		saw += "; not compared with the retention of topic " + strings.Join(apart, ", ")
 	}
-	d.Say("window", "marks", grade, saw, strings.Join(remedy, "; "))
+	d.Add("window", "marks", grade, saw, strings.Join(remedy, "; "))
 }

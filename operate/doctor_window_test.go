@@ -31,13 +31,13 @@ func TestConsumerStoppedForLongerThanTheBrokerKeeps(t *testing.T) {
 			false},
 	} {
 		d := Doctor{keeps: &store.Retention{}, consumers: []store.Consumer{{Name: "stock",
-			Topics: []string{"orders"}, Heard: c.heard, Progress: c.progress}},
+			Topics: []string{"orders"}, LastHeartbeat: c.heard, Progress: c.progress}},
 			lag: map[string]map[string]int64{"stock": {"orders": c.lag}}}
 		d.Windows(Window{}, c.keeps, true)
 		found := false
 		for _, f := range d.Found {
 			if f.Name == "stopped stock" {
-				found = f.Grade == skald.Doubtful && strings.Contains(f.Saw, "orders") && f.Remedy != ""
+				found = f.Grade == skald.Doubtful && strings.Contains(f.Observed, "orders") && f.Remedy != ""
 			}
 		}
 		if found != c.warns {

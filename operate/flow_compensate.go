@@ -11,18 +11,18 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Compensator is the part of a database that Compensate needs: see store.Driver.
-type Compensator[TTx any] interface {
+// CompensateStore is the part of a database that Compensate needs: see store.Driver.
+type CompensateStore[TTx any] interface {
 	store.Lister
 	store.Tracker[TTx]
 	Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error)
 }
 
-// Wish selects the saga that Compensate undoes.
-type Wish struct {
-	Key   string
-	Flow  string // empty selects the only flow with the key
-	Again bool   // repeats requests that were made before and are not answered yet
+// CompensateRequest selects the saga that Compensate undoes.
+type CompensateRequest struct {
+	Key    string
+	Flow   string // empty selects the only flow with the key
+	Repeat bool   // repeats requests that were made before and are not answered yet
 }
 
 // CompensateReport describes the requested undos. In a dry run nothing is requested.
@@ -33,7 +33,7 @@ type CompensateReport struct{ flow.Compensation }
 // transaction records them in the row of the saga, so a repeat requests nothing twice. The service of a
 // step undoes it by inbox.UndoOn, which skips steps that the saga itself has undone meanwhile. If the
 // flow declares no undo of such a step, Compensate publishes nothing. Its error then names the step.
-func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish,
+func Compensate[TTx any](ctx context.Context, db CompensateStore[TTx], w CompensateRequest,
 	o Order) (r CompensateReport, err error) {
 	if err := checkOrder(&o); err != nil {
 		return r, err
@@ -68,7 +68,7 @@ func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish,
 	err = unit.Commit(ctx,
 		store.Effect{Rows: r.Events, Audit: audit, Tracked: []store.Tracked{r.Row}})
 	if limit := new(store.LimitError); errors.As(err, &limit) {
-		return r, &UsageError{What: err.Error()}
+		return r, &UsageError{Reason: err.Error()}
 	}
 	if err != nil {
 		return r, fmt.Errorf("compensate: if it is unclear whether this succeeded, repeat it; no undo is requested twice: %w", err)
@@ -77,56 +77,56 @@ func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish,
 }
 
 // compensation returns the events that undo the saga of a row.
-func compensation(row store.Tracked, w Wish) (r CompensateReport, err error) {
+func compensation(row store.Tracked, w CompensateRequest) (r CompensateReport, err error) {
 	if row.Body == "" {
-		return r, &NoneError{What: fmt.Sprintf("saga %.100q of flow %s: its row is deleted",
+		return r, &NoMatchError{Reason: fmt.Sprintf("saga %.100q of flow %s: its row is deleted",
 			w.Key, w.Flow)}
 	}
-	r.Compensation, err = flow.Compensate(row, time.Now(), w.Again)
+	r.Compensation, err = flow.Compensate(row, time.Now(), w.Repeat)
 	switch {
 	case err != nil:
 		return r, err
 	case len(r.Refused) > 0:
-		return r, &UsageError{What: fmt.Sprintf("saga %s of flow %s is not compensated: %s", w.Key,
+		return r, &UsageError{Reason: fmt.Sprintf("saga %s of flow %s is not compensated: %s", w.Key,
 			w.Flow, strings.Join(r.Refused, "; "))}
 	case len(r.Events)+len(r.Before) == 0:
 		return r,
-			&NoneError{What: fmt.Sprintf(
+			&NoMatchError{Reason: fmt.Sprintf(
 				"saga %s of flow %s is %s: nothing that took effect is left to undo", w.Key, w.Flow, r.State)}
 	}
 	return r, nil
 }
 
 // rowOf returns the row of the saga that w selects.
-func rowOf(ctx context.Context, db store.Lister, w Wish) (none store.Tracked, err error) {
+func rowOf(ctx context.Context, db store.Lister, w CompensateRequest) (none store.Tracked, err error) {
 	rows, err := store.ListTracked(ctx, db, store.TrackedQuery{Key: w.Key, Flow: w.Flow})
 	switch {
 	case w.Key == "":
-		return none, &UsageError{What: "which saga? Give its key"}
+		return none, &UsageError{Reason: "which saga? Give its key"}
 	case err != nil:
 		return none, err
 	case len(rows) == 0 && w.Flow != "":
 		return none, ofAnotherFlow(ctx, db, w)
 	case len(rows) == 0:
-		return none, &NoneError{What: fmt.Sprintf("no tracker of this database has an event of saga %.100q",
+		return none, &NoMatchError{Reason: fmt.Sprintf("no tracker of this database has an event of saga %.100q",
 			w.Key)}
 	case len(rows) > 1:
 		return none,
-			&UsageError{What: fmt.Sprintf(
+			&UsageError{Reason: fmt.Sprintf(
 				"sagas of %d flows have the key %.100q, %s and %s among them: name the flow", len(rows),
 				w.Key, rows[0].Flow, rows[1].Flow)}
 	}
 	return rows[0], nil
 }
 
-// ofAnotherFlow returns a *NoneError that names the flows with this key.
-func ofAnotherFlow(ctx context.Context, db store.Lister, w Wish) error {
+// ofAnotherFlow returns a *NoMatchError that names the flows with this key.
+func ofAnotherFlow(ctx context.Context, db store.Lister, w CompensateRequest) error {
 	rows, err := store.ListTracked(ctx, db, store.TrackedQuery{Key: w.Key})
 	if err != nil {
 		return err
 	}
 	if len(rows) == 0 {
-		return &NoneError{What: fmt.Sprintf(
+		return &NoMatchError{Reason: fmt.Sprintf(
 			"no tracker of this database has an event of saga %.100q, of flow %s or another",
 			w.Key, w.Flow)}
 	}
@@ -134,7 +134,7 @@ func ofAnotherFlow(ctx context.Context, db store.Lister, w Wish) error {
 	for i := range rows {
 		flows[i] = rows[i].Flow
 	}
-	return &NoneError{What: fmt.Sprintf(
+	return &NoMatchError{Reason: fmt.Sprintf(
 		"there is no saga %.100q of the flow %s in this database; there is one of: %s", w.Key, w.Flow,
 		strings.Join(flows, ", "))}
 }

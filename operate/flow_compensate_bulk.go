@@ -22,17 +22,17 @@ const maxFlows = 10_000
 
 // CompensateAll calls Compensate for each selected choreographed saga, each in its own transaction. A
 // repeat requests nothing twice. A saga with nothing left to undo, or one that its flow cannot undo, is
-// left unchanged. With a *PartlyError the report is valid, too.
-func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSelection,
+// left unchanged. With a *PartialError the report is valid, too.
+func CompensateAll[TTx any](ctx context.Context, db CompensateStore[TTx], s FlowSelection,
 	o Order) (r SagaReport, err error) {
 	if err := checkOrder(&o); err != nil {
 		return r, err
 	}
 	if s == (FlowSelection{}) && !o.DryRun {
-		return r, &UsageError{What: "which sagas? Name a flow or a state, or select overdue sagas"}
+		return r, &UsageError{Reason: "which sagas? Name a flow or a state, or select overdue sagas"}
 	}
 	if s.State != "" && !slices.Contains(SagaStatuses(), s.State) { // trackers use the same words
-		return r, &UsageError{What: fmt.Sprintf("a saga's state is one of %s, not %q",
+		return r, &UsageError{Reason: fmt.Sprintf("a saga's state is one of %s, not %q",
 			strings.Join(SagaStatuses(), ", "), s.State)}
 	}
 	rows, err := store.ListTracked(ctx, db,
@@ -41,9 +41,9 @@ func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSele
 	case err != nil:
 		return r, err
 	case len(rows) == 0:
-		return r, &NoneError{What: "no saga is selected"}
+		return r, &NoMatchError{Reason: "no saga is selected"}
 	case len(rows) > maxFlows:
-		return r, &UsageError{What: fmt.Sprintf("more than %d sagas are selected: narrow the filter",
+		return r, &UsageError{Reason: fmt.Sprintf("more than %d sagas are selected: narrow the filter",
 			maxFlows)}
 	}
 	if err := confirm(ctx, &o, len(rows)); err != nil {
@@ -53,13 +53,13 @@ func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSele
 	one.Confirm, one.Progress = nil, nil
 	r.Selected = len(rows)
 	for i := range rows {
-		_, err := Compensate(ctx, db, Wish{Key: rows[i].Key, Flow: rows[i].Flow}, one)
-		usage, none := new(UsageError), new(NoneError)
+		_, err := Compensate(ctx, db, CompensateRequest{Key: rows[i].Key, Flow: rows[i].Flow}, one)
+		usage, none := new(UsageError), new(NoMatchError)
 		switch {
 		case errors.As(err, &usage), errors.As(err, &none):
 			r.Left = append(r.Left, LeftSaga{Name: rows[i].Flow, Key: rows[i].Key, Why: err.Error()})
 		case errors.Is(err, store.ErrBusy):
-			r.Left = append(r.Left, LeftSaga{Name: rows[i].Flow, Key: rows[i].Key, First: true,
+			r.Left = append(r.Left, LeftSaga{Name: rows[i].Flow, Key: rows[i].Key, Unneeded: true,
 				Why: "its tracker or another transaction locks its row: repeat the command later"})
 		case err != nil:
 			return r, fmt.Errorf("after %d others: %w", r.Done, err)
@@ -69,7 +69,7 @@ func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSele
 		progress(&o, i+1, len(rows))
 	}
 	if r.Done < r.Selected {
-		return r, &PartlyError{What: fmt.Sprintf("compensate: %d of %d sagas were left unchanged",
+		return r, &PartialError{Reason: fmt.Sprintf("compensate: %d of %d sagas were left unchanged",
 			r.Selected-r.Done, r.Selected)}
 	}
 	return r, nil

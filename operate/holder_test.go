@@ -24,7 +24,7 @@ func TestHolderNamesWhatHelps(t *testing.T) {
 			t.Fatal(stood, err)
 		}
 		verb := map[string]string{"m-1": "skald dead edit", "m-2": "skald dead redrive"}[id]
-		held, err := operate.Holders(t.Context(), db, [][]byte{m.Key}, "")
+		held, err := operate.BlockingMessages(t.Context(), db, [][]byte{m.Key}, "")
 		if err != nil || len(held) != 1 || !strings.HasPrefix(held[0].Command, verb+" --consumer stock") {
 			t.Errorf("%s: %+v, %v: want %s", kind, held, err, verb)
 		}

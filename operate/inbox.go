@@ -13,20 +13,20 @@ import (
 
 // PauseInbox stops all processes of a consumer from beginning messages, within about 5 s, until
 // ResumeInbox. Messages in progress are finished. The pause survives restarts.
-func PauseInbox(ctx context.Context, db Positions, consumer string, o Order) error {
+func PauseInbox(ctx context.Context, db PositionStore, consumer string, o Order) error {
 	return applyControl(ctx, db, consumer, o, "pause",
 		control.Pause(control.Order{Who: o.Author, Why: o.Reason, At: time.Now().UTC()}))
 }
 
 // ResumeInbox ends a pause, and closes the open breakers of the consumer's processes, within about 5 s.
-func ResumeInbox(ctx context.Context, db Positions, consumer string, o Order) error {
+func ResumeInbox(ctx context.Context, db PositionStore, consumer string, o Order) error {
 	return applyControl(ctx, db, consumer, o, "resume", control.Resume()...)
 }
 
 // SkipInbox turns each message that fails with this fingerprint into a dead letter at its next failure.
 // Its kind is "skipped". It does not block its key, and no breaker counts it. The fingerprint is that of
 // dead letters and of an open breaker: 12 hexadecimal digits.
-func SkipInbox(ctx context.Context, db Positions, consumer, fingerprint string, o Order) error {
+func SkipInbox(ctx context.Context, db PositionStore, consumer, fingerprint string, o Order) error {
 	if err := checkFingerprint(fingerprint); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func SkipInbox(ctx context.Context, db Positions, consumer, fingerprint string, 
 }
 
 // UnskipInbox ends SkipInbox.
-func UnskipInbox(ctx context.Context, db Positions, consumer, fingerprint string, o Order) error {
+func UnskipInbox(ctx context.Context, db PositionStore, consumer, fingerprint string, o Order) error {
 	if err := checkFingerprint(fingerprint); err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func UnskipInbox(ctx context.Context, db Positions, consumer, fingerprint string
 
 func checkFingerprint(fingerprint string) error {
 	if !regexp.MustCompile(`^[0-9a-f]{12}$`).MatchString(fingerprint) {
-		return &UsageError{What: fmt.Sprintf(
+		return &UsageError{Reason: fmt.Sprintf(
 			"%q is no fingerprint: a fingerprint has 12 hexadecimal digits, as in skald dead list", fingerprint)}
 	}
 	return nil
@@ -52,10 +52,10 @@ func checkFingerprint(fingerprint string) error {
 
 // applyControl applies the checkpoints of an order, with its audit, in one transaction. It can be
 // repeated.
-func applyControl(ctx context.Context, db Positions, consumer string, o Order, what string,
+func applyControl(ctx context.Context, db PositionStore, consumer string, o Order, what string,
 	checkpoints ...store.Checkpoint) error {
 	if consumer == "" {
-		return &UsageError{What: "which consumer?"}
+		return &UsageError{Reason: "which consumer?"}
 	}
 	if err := checkOrder(&o); err != nil {
 		return err
@@ -64,7 +64,7 @@ func applyControl(ctx context.Context, db Positions, consumer string, o Order, w
 		checkpoints[i].Stamp = checkpoints[0].Origin
 	}
 	// A consumer of a shared queue has no checkpoint, but it registers its types. An empty Beat only reads.
-	known, err := db.Attend(ctx, store.Attend{Consumer: consumer, Beat: &store.Beat{}})
+	known, err := db.Attend(ctx, store.Attend{Consumer: consumer, Heartbeat: &store.Heartbeat{}})
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", what, consumer, err)
 	}

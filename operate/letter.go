@@ -39,7 +39,7 @@ type letter struct {
 	Fingerprint column.Text     `json:"fingerprint"`
 	Stack       column.Text     `json:"stack,omitempty"`
 	Version     column.Text     `json:"version,omitempty"`
-	HoldsKey    bool            `json:"blocks_key"`
+	BlocksKey   bool            `json:"blocks_key"`
 	Call        json.RawMessage `json:"call,omitempty"` // its external call in progress
 }
 
@@ -84,7 +84,7 @@ func WriteLetter(out io.Writer, p *store.Parked) error {
 		Attempts: p.Attempts, Since: p.Since, First: failureOf(p.First),
 		Last: failureOf(p.Last), DeadAt: died, Kind: column.Text(p.Dead.Kind),
 		Fingerprint: column.Text(p.Dead.Fingerprint),
-		Stack:       column.Text(p.Dead.Stack), Version: column.Text(p.Dead.Version), HoldsKey: p.Dead.BlocksKey}
+		Stack:       column.Text(p.Dead.Stack), Version: column.Text(p.Dead.Version), BlocksKey: p.Dead.BlocksKey}
 	if call != nil {
 		l.Call = json.RawMessage(*call)
 	}
@@ -110,7 +110,7 @@ func ReadLetters(in io.Reader) iter.Seq2[*store.Parked, error] {
 			if line = bytes.TrimSpace(line); len(line) > 0 {
 				p, err := readLetter(line)
 				if err != nil {
-					err = &UsageError{What: fmt.Sprintf("line %d of the file: %v", n, err)}
+					err = &UsageError{Reason: fmt.Sprintf("line %d of the file: %v", n, err)}
 				}
 				if !yield(p, err) || err != nil {
 					return
@@ -156,7 +156,7 @@ func readLetter(line []byte) (*store.Parked, error) {
 		Position: l.Position, Fault: string(l.Fault), Attempts: l.Attempts, First: l.First.failure(),
 		Last: l.Last.failure(),
 		Dead: &store.Death{At: l.DeadAt, Kind: string(l.Kind), Fingerprint: string(l.Fingerprint),
-			Stack: string(l.Stack), Version: string(l.Version), BlocksKey: l.HoldsKey}}
+			Stack: string(l.Stack), Version: string(l.Version), BlocksKey: l.BlocksKey}}
 	if call := string(l.Call); call != "" && call != "null" {
 		p.Call, err = column.DecodeCall(&call)
 	}

@@ -13,7 +13,7 @@ type change func(ctx context.Context, p *store.Parked) (store.Effect, error)
 
 // changeAll applies do to each selected message, in order. Each change has its own transaction with its
 // audit.
-func changeAll(ctx context.Context, db Keeper, verb string, s *Selection, o *Order,
+func changeAll(ctx context.Context, db MessageStore, verb string, s *Selection, o *Order,
 	do change) (r Report, err error) {
 	if err := s.check(o); err != nil {
 		return r, err
@@ -43,7 +43,7 @@ func changeAll(ctx context.Context, db Keeper, verb string, s *Selection, o *Ord
 
 // changeOne applies do to one message. It returns false if the message is finished, or a rival changed it
 // first.
-func changeOne(ctx context.Context, db Keeper, verb, run string, p *store.Parked, o *Order,
+func changeOne(ctx context.Context, db MessageStore, verb, run string, p *store.Parked, o *Order,
 	do change) (bool, error) {
 	e, err := do(ctx, p)
 	if err != nil {
@@ -69,13 +69,13 @@ func requeue(_ context.Context, p *store.Parked) (store.Effect, error) {
 
 // givenUpMark returns the mark of a dead letter that no consumer will handle again. A rejection that its
 // handler made has a mark already, so the result is nil.
-func givenUpMark(ctx context.Context, db Keeper, p *store.Parked, why string) (*store.Mark, error) {
+func givenUpMark(ctx context.Context, db MessageStore, p *store.Parked, why string) (*store.Mark, error) {
 	if p.Dead != nil && p.Dead.Kind == failure.KindRejected {
 		seen, err := db.Seen(ctx, p.Consumer, []store.Identity{p.Identity})
 		if err != nil || seen[0].Outcome != store.Fresh {
 			return nil, err
 		}
 	}
-	return &store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Rejected, Reason: why,
+	return &store.Mark{Consumer: p.Consumer, Identity: p.Identity, Outcome: store.Rejected, Reason: why,
 		Held: true}, nil
 }

@@ -47,20 +47,20 @@ func (e *UnsettledError) Error() string {
 		e.Where(), CallDone, CallRefused)
 }
 
-// Dropper is the part of a store that Drop needs.
-type Dropper interface{ Keeper }
+// DropStore is the part of a store that Drop needs.
+type DropStore interface{ MessageStore }
 
 // Drop marks the selected dead letters as finished and deletes them. Their remaining work never happens,
 // and repeats of them are dropped. Messages of their keys go on. call is the outcome of their external
 // calls. Each call without a stored answer requires it, because nothing asks the provider again: else Drop
-// returns an *UnsettledError. The reason in the audit includes the outcome. With a *PartlyError the report
+// returns an *UnsettledError. The reason in the audit includes the outcome. With a *PartialError the report
 // is valid, too.
-func Drop(ctx context.Context, db Dropper, s Selection, call Settlement,
+func Drop(ctx context.Context, db DropStore, s Selection, call Settlement,
 	o Order) (r DropReport, err error) {
 	switch call {
 	case "", CallDone, CallRefused:
 	default:
-		return r, &UsageError{What: fmt.Sprintf("the outcome of a call is %s or %s, not %q", CallDone,
+		return r, &UsageError{Reason: fmt.Sprintf("the outcome of a call is %s or %s, not %q", CallDone,
 			CallRefused, call)}
 	}
 	s.Dead = true
@@ -84,7 +84,7 @@ func Drop(ctx context.Context, db Dropper, s Selection, call Settlement,
 }
 
 // unsettled returns the selected messages that need a Settlement.
-func unsettled(ctx context.Context, db Dropper, s Selection,
+func unsettled(ctx context.Context, db DropStore, s Selection,
 	call Settlement) (out []UnsettledError, err error) {
 	for p, err := range List(ctx, db, s, true) {
 		if err != nil {
@@ -105,7 +105,7 @@ func unsettled(ctx context.Context, db Dropper, s Selection,
 // settle returns the new state of the step that p's call does or undoes; nil without such a step. Without
 // it, a message that undoes the step would wait forever for the outcome of the call. A stored answer of
 // the provider takes precedence over call.
-func settle(ctx context.Context, db Dropper, p *store.Parked, call Settlement) (*store.Step, error) {
+func settle(ctx context.Context, db DropStore, p *store.Parked, call Settlement) (*store.Step, error) {
 	if p.Call == nil {
 		return nil, nil
 	}

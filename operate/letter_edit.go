@@ -23,7 +23,7 @@ type EditReport struct {
 // alone. The new message has its own ID, and the key, type and headers of the dead letter. Its cause is
 // the cause of the dead letter, or else the dead letter. The same transaction drops the dead letter. Edit
 // refuses a dead letter with an external call, or with an unreadable envelope, by a *UsageError.
-func Edit(ctx context.Context, db Keeper, s Selection, data []byte, o Order) (r EditReport, err error) {
+func Edit(ctx context.Context, db MessageStore, s Selection, data []byte, o Order) (r EditReport, err error) {
 	s.Dead = true
 	if err := checkOrder(&o); err != nil {
 		return r, err
@@ -47,7 +47,7 @@ func Edit(ctx context.Context, db Keeper, s Selection, data []byte, o Order) (r 
 			return e, err
 		})
 	if err == nil && !stands {
-		err = &NoneError{What: "the dead letter is gone: another operator or process was first"}
+		err = &NoMatchError{Reason: "the dead letter is gone: another operator or process was first"}
 	}
 	if err != nil {
 		return r, fmt.Errorf("edit %s: %w", old.ID, err)
@@ -56,7 +56,7 @@ func Edit(ctx context.Context, db Keeper, s Selection, data []byte, o Order) (r 
 }
 
 // one returns the only selected message, with its payload.
-func one(ctx context.Context, db Keeper, s Selection) (found *store.Parked, err error) {
+func one(ctx context.Context, db MessageStore, s Selection) (found *store.Parked, err error) {
 	n := 0
 	for p, err := range List(ctx, db, s, false) {
 		if err != nil {
@@ -64,13 +64,13 @@ func one(ctx context.Context, db Keeper, s Selection) (found *store.Parked, err 
 		}
 		if n++; n > 1 {
 			return nil,
-				&UsageError{What: fmt.Sprintf(
+				&UsageError{Reason: fmt.Sprintf(
 					"several dead letters have the id %s: select one by its consumer and its source", p.ID)}
 		}
 		found = &p
 	}
 	if found == nil {
-		return nil, &NoneError{What: "no message is selected"}
+		return nil, &NoMatchError{Reason: "no message is selected"}
 	}
 	return found, nil
 }
@@ -79,17 +79,17 @@ func one(ctx context.Context, db Keeper, s Selection) (found *store.Parked, err 
 // the old ID. A saga correlates its commands and their replies by both.
 func edited(old *store.Parked, data []byte) (*store.Parked, error) {
 	if old.Fault != "" {
-		return nil, &UsageError{What: "its envelope cannot be read (" + old.Fault +
+		return nil, &UsageError{Reason: "its envelope cannot be read (" + old.Fault +
 			"), so a new message would have neither its type nor its key: " +
 			"drop it, and write a new message with skald outbox write"}
 	}
 	if old.Call != nil {
-		return nil, &UsageError{What: "it has an external call in progress, with key " + old.Call.Key +
+		return nil, &UsageError{Reason: "it has an external call in progress, with key " + old.Call.Key +
 			": a new message would make a second call. Look up the outcome at the provider; " +
 			"then redrive it, or drop it with that outcome (--call) and write the follow-up messages by hand"}
 	}
 	if len(data) > complete.MaxData {
-		return nil, &UsageError{What: fmt.Sprintf("the payload is %d bytes, at most %d are allowed",
+		return nil, &UsageError{Reason: fmt.Sprintf("the payload is %d bytes, at most %d are allowed",
 			len(data), complete.MaxData)}
 	}
 	m := old.Message

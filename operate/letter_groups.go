@@ -22,7 +22,7 @@ type Group struct {
 
 // Groups counts the selected dead letters by consumer and fingerprint, in the order of the first letter of
 // each group.
-func Groups(ctx context.Context, db Keeper, s Selection) (all []Group, err error) {
+func Groups(ctx context.Context, db MessageStore, s Selection) (all []Group, err error) {
 	s.Dead = true
 	var g Grouping
 	for p, err := range List(ctx, db, s, true) {

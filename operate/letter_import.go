@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Left is a dead letter that Import did not import. Its names in JSON are stable.
-type Left struct {
+// LeftLetter is a dead letter that Import did not import. Its names in JSON are stable.
+type LeftLetter struct {
 	Why      string `json:"left"` // "finished", "kept already", "too old", "at a call"
 	Consumer string `json:"consumer"`
 	Source   string `json:"source"`
@@ -22,7 +22,7 @@ type Left struct {
 // unless tooOld is set. It calls left for each letter that it leaves out. A repeated import changes
 // nothing.
 func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq2[*store.Parked, error],
-	tooOld bool, left func(Left) error, o Order) (r Report, err error) {
+	tooOld bool, left func(LeftLetter) error, o Order) (r Report, err error) {
 	if err := checkOrder(&o); err != nil {
 		return r, err
 	}
@@ -33,7 +33,7 @@ func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq
 		r.Selected++
 	}
 	if r.Selected == 0 {
-		return r, &NoneError{What: "there is no dead letter in the file"}
+		return r, &NoMatchError{Reason: "there is no dead letter in the file"}
 	}
 	if err := confirm(ctx, &o, r.Selected); err != nil {
 		return r, err
@@ -53,7 +53,7 @@ func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq
 		}
 		if why == "" {
 			r.Done++
-		} else if err := left(Left{why, p.Consumer, p.Source, p.ID}); err != nil {
+		} else if err := left(LeftLetter{why, p.Consumer, p.Source, p.ID}); err != nil {
 			return r, err
 		}
 		n++
@@ -66,8 +66,9 @@ func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq
 // waits for a transaction that is handling the message.
 func importOne[TTx any](ctx context.Context, db store.Driver[TTx], p *store.Parked, tooOld bool,
 	o *Order) (store.Outcome, error) {
-	m := store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Rejected, KeyOrder: store.Arriving,
-		Key: p.Message.Key, Held: tooOld}
+	m := store.Mark{Consumer: p.Consumer, Identity: p.Identity, Outcome: store.Rejected,
+		KeyOrder: store.Arriving,
+		Key:      p.Message.Key, Held: tooOld}
 	unit, err := db.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
 	if err != nil {
 		return 0, err

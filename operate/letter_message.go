@@ -30,7 +30,7 @@ type Message struct {
 	Kind        string     `json:"kind,omitempty"`
 	Fingerprint string     `json:"fingerprint,omitempty"`
 	DeadAt      *time.Time `json:"dead_at,omitempty"`
-	HoldsKey    bool       `json:"blocks_key"`
+	BlocksKey   bool       `json:"blocks_key"`
 	Version     string     `json:"version,omitempty"`
 	Stack       string     `json:"stack,omitempty"`
 	ContentType string     `json:"content_type,omitempty"`
@@ -57,14 +57,14 @@ type Header struct {
 	Value []byte `json:"value"`
 }
 
-// MessageOf converts p to a Message.
-func MessageOf(p *store.Parked) Message {
+// NewMessage converts p to a Message.
+func NewMessage(p *store.Parked) Message {
 	m := &p.Message
 	out := Message{Place: p.Place, Consumer: p.Consumer, Source: p.Source, ID: p.ID, Topic: m.Topic,
 		Type: m.Type, Key: m.Key, Attempts: p.Attempts,
 		DueSeconds: p.Due.Seconds(), Waiting: p.Waiting, Since: p.Since, FirstError: p.First.Why,
 		LastError: p.Last.Why, LastHost: p.Last.Host,
-		Partition: p.Partition, Position: p.Position, HoldsKey: m.Key != nil, ContentType: m.ContentType,
+		Partition: p.Partition, Position: p.Position, BlocksKey: m.Key != nil, ContentType: m.ContentType,
 		Data: m.Data,
 		Time: timeOrNil(m.Time), Subject: m.Subject, DataSchema: m.Schema, CorrelationID: m.CorrelationID,
 		CausationID: m.CausationID, TraceParent: m.TraceParent,
@@ -79,7 +79,7 @@ func MessageOf(p *store.Parked) Message {
 	if d := p.Dead; d != nil {
 		out.Kind, out.Fingerprint, out.DeadAt, out.Version, out.Stack = d.Kind, d.Fingerprint,
 			timeOrNil(d.At), d.Version, d.Stack
-		out.HoldsKey = d.BlocksKey && m.Key != nil
+		out.BlocksKey = d.BlocksKey && m.Key != nil
 	}
 	return out
 }

@@ -15,38 +15,38 @@ type Page struct {
 	Scanned int
 }
 
-// Kept reads a page of the selected messages. With bare it reads them without payloads and headers. Most
+// ListPage reads a page of the selected messages. With bare it reads them without payloads and headers. Most
 // selections need one read of the store.
-func Kept(ctx context.Context, db store.Lister, s Selection, bare bool,
-	most Peek) (page Page, err error) {
+func ListPage(ctx context.Context, db store.Lister, s Selection, bare bool,
+	most PageLimits) (page Page, err error) {
 	what := s.sought(bare)
 	what.Limit = most.Limit + 1
 	if s.ID != "" && s.Source == "" {
 		what.About = s.ID
 	}
 	for what.Scan = most.Scan; what.Scan > 0; {
-		got, err := db.List(ctx, store.List{Kept: &what})
+		got, err := db.List(ctx, store.List{Parked: &what})
 		if err != nil {
 			return page, err
 		}
-		for i := range got.Kept {
-			if !s.matches(&got.Kept[i]) {
+		for i := range got.Parked {
+			if !s.matches(&got.Parked[i]) {
 				continue
 			}
 			if len(page.List) == most.Limit {
 				page.Next = page.List[most.Limit-1].Place
 				return page, nil
 			}
-			page.List = append(page.List, got.Kept[i])
+			page.List = append(page.List, got.Parked[i])
 		}
-		switch n := len(got.Kept); {
-		case got.KeptTo > 0:
-			page.Next, page.Scanned = got.KeptTo, most.Scan
+		switch n := len(got.Parked); {
+		case got.ParkedTo > 0:
+			page.Next, page.Scanned = got.ParkedTo, most.Scan
 			return page, nil
 		case n < what.Limit:
 			return page, nil
 		default: // the selection left some out
-			what.After = got.Kept[n-1].Place
+			what.After = got.Parked[n-1].Place
 			what.Scan -= n
 		}
 	}

@@ -37,9 +37,9 @@ const minRate, maxRate = 0.0001, 1_000_000
 func (p *Pace) CheckNumbers() error {
 	switch { // comparisons with NaN are false
 	case !(p.MaxErrors >= 0 && p.MaxErrors <= 1) || p.Wait < 0:
-		return &UsageError{What: "a wait is positive, a share of errors is from 0 to 1"}
+		return &UsageError{Reason: "a wait is positive, a share of errors is from 0 to 1"}
 	case p.Rate != 0 && !(p.Rate >= minRate && p.Rate <= maxRate):
-		return &UsageError{What: fmt.Sprintf("a rate is 0, or from %g to %d a second",
+		return &UsageError{Reason: fmt.Sprintf("a rate is 0, or from %g to %d a second",
 			minRate, maxRate)}
 	}
 	return nil
@@ -51,7 +51,7 @@ func (p *Pace) check() error {
 	}
 	switch {
 	case p.Run == "" && (p.Canary || p.Rate > 0):
-		return &UsageError{What: "a canary or a rate needs the name of a run"}
+		return &UsageError{Reason: "a canary or a rate needs the name of a run"}
 	}
 	p.Wait = cmp.Or(p.Wait, time.Minute)
 	return nil
@@ -89,16 +89,16 @@ type StoppedError struct{ Why string }
 
 func (e *StoppedError) Error() string { return "redrive: stopped: " + e.Why }
 
-// Redriver is the part of a store that Redrive needs.
-type Redriver interface {
-	Keeper
+// RedriveStore is the part of a store that Redrive needs.
+type RedriveStore interface {
+	MessageStore
 	RunReader
 }
 
 // Redrive parks the selected dead letters again, so that their consumers retry them. Each keeps its place
-// and its ID, and its attempts are counted from zero. Rejections are left. With a *PartlyError or a
+// and its ID, and its attempts are counted from zero. Rejections are left. With a *PartialError or a
 // *StoppedError the report is valid, too.
-func Redrive(ctx context.Context, db Redriver, s Selection, pace Pace, o Order) (RedriveReport, error) {
+func Redrive(ctx context.Context, db RedriveStore, s Selection, pace Pace, o Order) (RedriveReport, error) {
 	s.Dead = true
 	r := &redrive{db: db, s: &s, pace: pace, o: &o, known: map[runTarget]*redriven{}}
 	err := r.pace.check()
@@ -119,7 +119,7 @@ func Redrive(ctx context.Context, db Redriver, s Selection, pace Pace, o Order) 
 
 // redrive is one call of Redrive. Its run may extend over several calls.
 type redrive struct {
-	db   Redriver
+	db   RedriveStore
 	s    *Selection
 	pace Pace
 	o    *Order
@@ -158,8 +158,8 @@ func (r *redrive) run(ctx context.Context) error {
 		r.report.Report = Report{Selected: len(todo) + r.report.Rejections, Done: len(todo)}
 		return nil
 	case len(todo) == 0 && len(r.sent) == 0 && r.report.Rejections > 0:
-		return &NoneError{
-			What: fmt.Sprintf("nothing is redriven: %d dead letters are rejections, and their senders have the rejection: see skald dead edit and skald dead drop", r.report.Rejections)}
+		return &NoMatchError{
+			Reason: fmt.Sprintf("nothing is redriven: %d dead letters are rejections, and their senders have the rejection: see skald dead edit and skald dead drop", r.report.Rejections)}
 	}
 	if len(todo) > 0 {
 		if err := confirm(ctx, r.o, len(todo)); err != nil {
@@ -197,7 +197,7 @@ func (r *redrive) sum() {
 // todo returns the messages that are still to be redriven.
 func (r *redrive) todo(ctx context.Context) (todo []store.Parked, err error) {
 	all, err := selected(ctx, r.db, r.s)
-	if none := new(NoneError); errors.As(err, &none) && len(r.sent) > 0 {
+	if none := new(NoMatchError); errors.As(err, &none) && len(r.sent) > 0 {
 		err = nil // the run was interrupted after the last redrive, before its end was noted
 	}
 	for _, p := range all {

@@ -47,15 +47,15 @@ func (q *RedriveQuery) matches(a *store.Audit) bool {
 		!a.At.Before(q.From) && (q.To.IsZero() || a.At.Before(q.To))
 }
 
-// Historian is the part of a store that Redrives needs.
-type Historian interface {
-	Keeper
+// HistoryStore is the part of a store that Redrives needs.
+type HistoryStore interface {
+	MessageStore
 	RunReader
 }
 
 // Redrives returns the time, author and reason of each redrive, and the present state of its message. It
 // reads the audit (skald_audit) backwards. more reports that the limit may have left out earlier redrives.
-func Redrives(ctx context.Context, db Historian, q RedriveQuery) (all []Redriven, more bool, err error) {
+func Redrives(ctx context.Context, db HistoryStore, q RedriveQuery) (all []Redriven, more bool, err error) {
 	h := &history{q: &q, next: map[runTarget]*store.Audit{}}
 	if err := h.read(ctx, db); err != nil {
 		return nil, false, err
@@ -76,7 +76,7 @@ type history struct {
 const maxAuditDelay = time.Hour
 
 // read reads the audit backwards, and finds the outcome of each redrive without a later act.
-func (h *history) read(ctx context.Context, db Historian) error {
+func (h *history) read(ctx context.Context, db HistoryStore) error {
 	for before, end := int64(0), false; !end; {
 		list, err := db.Audits(ctx, store.AuditQuery{Before: before, Limit: auditPage})
 		if err != nil {
@@ -144,7 +144,7 @@ func overtaken(next *store.Audit) (outcome, why string) {
 }
 
 // look sets the outcomes of redrives from the kept messages, or else from their marks.
-func look(ctx context.Context, db Historian, part []*Redriven) error {
+func look(ctx context.Context, db HistoryStore, part []*Redriven) error {
 	gone := map[string][]*Redriven{} // by consumer
 	for _, o := range part {
 		p, err := find(ctx, db, o.Consumer, o.target().Identity)

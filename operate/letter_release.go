@@ -7,8 +7,8 @@ import (
 
 // Release makes the selected parked messages due now, with a new count of attempts. The running consumer
 // handles them within seconds, those of one key in order. Messages that Order.Run has released before are
-// left. With a *PartlyError the report is valid, too.
-func Release(ctx context.Context, db Redriver, s Selection, o Order) (Report, error) {
+// left. With a *PartialError the report is valid, too.
+func Release(ctx context.Context, db RedriveStore, s Selection, o Order) (Report, error) {
 	s.Dead = false
 	if o.Run != "" && !o.DryRun {
 		done, err := releasedBy(ctx, db, o.Run)
@@ -21,7 +21,7 @@ func Release(ctx context.Context, db Redriver, s Selection, o Order) (Report, er
 }
 
 // releasedBy returns the messages that a run has changed.
-func releasedBy(ctx context.Context, db Redriver, run string) (map[runTarget]bool, error) {
+func releasedBy(ctx context.Context, db RedriveStore, run string) (map[runTarget]bool, error) {
 	done := map[runTarget]bool{}
 	for a, err := range runAudits(ctx, db, run, 0) {
 		if err != nil {

@@ -53,7 +53,7 @@ func (s *Selection) check(o *Order) error {
 	}
 	if !o.DryRun && !s.All && !s.Filtered() {
 		return &UsageError{
-			What: "which messages? Select some, or set All to select all"}
+			Reason: "which messages? Select some, or set All to select all"}
 	}
 	return nil
 }
@@ -68,8 +68,8 @@ func (s *Selection) matches(p *store.Parked) bool {
 			(s.DeadTo.IsZero() || p.Dead.At.Before(s.DeadTo)))
 }
 
-func (s *Selection) sought(bare bool) store.Sought {
-	out := store.Sought{Limit: pageSize, Consumer: s.Consumer, Fingerprint: s.Fingerprint,
+func (s *Selection) sought(bare bool) store.ParkedQuery {
+	out := store.ParkedQuery{Limit: pageSize, Consumer: s.Consumer, Fingerprint: s.Fingerprint,
 		Dead: &s.Dead, Key: s.Key,
 		After: s.After, Bare: bare, Topic: s.Topic, Type: s.Type}
 	if s.Dead {
@@ -81,34 +81,35 @@ func (s *Selection) sought(bare bool) store.Sought {
 	return out
 }
 
-// Keeper is the part of a store that the verbs on parked messages and dead letters need.
-type Keeper interface {
+// MessageStore is the part of a store that the verbs on parked messages and dead letters need.
+type MessageStore interface {
 	Applier
-	Seer
+	MarkReader
 	store.Lister
 }
 
 // List reads the selected messages in the order of arrival, page by page. With bare it reads them without
 // payloads and headers. It ends after an error.
-func List(ctx context.Context, db Keeper, s Selection, bare bool) iter.Seq2[store.Parked, error] {
+func List(ctx context.Context, db MessageStore, s Selection, bare bool) iter.Seq2[store.Parked, error] {
 	return walk(ctx, db, &s, s.sought(bare))
 }
 
 // listAny is List for both parked messages and dead letters.
-func listAny(ctx context.Context, db Keeper, s Selection) iter.Seq2[store.Parked, error] {
+func listAny(ctx context.Context, db MessageStore, s Selection) iter.Seq2[store.Parked, error] {
 	what := s.sought(true)
 	what.Dead, what.Kind, what.DeadFrom, what.DeadTo = nil, "", time.Time{}, time.Time{}
 	return walk(ctx, db, &s, what)
 }
 
-func walk(ctx context.Context, db Keeper, s *Selection, what store.Sought) iter.Seq2[store.Parked, error] {
+func walk(ctx context.Context, db MessageStore, s *Selection, what store.ParkedQuery) iter.Seq2[store.Parked,
+	error] {
 	return func(yield func(store.Parked, error) bool) {
 		var page column.Page
 		for {
 			if !what.Bare {
 				what.Limit = page.Limit(pageSize)
 			}
-			list, err := store.ListKept(ctx, db, what)
+			list, err := store.ListParked(ctx, db, what)
 			if err != nil {
 				yield(store.Parked{}, err)
 				return
@@ -129,9 +130,9 @@ func walk(ctx context.Context, db Keeper, s *Selection, what store.Sought) iter.
 	}
 }
 
-// selected returns the selected messages, without payloads, in order. It returns a *NoneError if there is
+// selected returns the selected messages, without payloads, in order. It returns a *NoMatchError if there is
 // none.
-func selected(ctx context.Context, db Keeper, s *Selection) (all []store.Parked, err error) {
+func selected(ctx context.Context, db MessageStore, s *Selection) (all []store.Parked, err error) {
 	for p, err := range List(ctx, db, *s, true) {
 		if err != nil {
 			return nil, err
@@ -139,15 +140,15 @@ func selected(ctx context.Context, db Keeper, s *Selection) (all []store.Parked,
 		all = append(all, p)
 	}
 	if len(all) == 0 {
-		return nil, &NoneError{What: "no message is selected"}
+		return nil, &NoMatchError{Reason: "no message is selected"}
 	}
 	return all, nil
 }
 
 // find returns one kept message, parked or dead; nil if it is not kept.
-func find(ctx context.Context, db Keeper, consumer string, id store.Identity) (*store.Parked, error) {
-	list, err := store.ListKept(ctx, db,
-		store.Sought{Consumer: consumer, Identity: &id, Bare: true, Limit: 1})
+func find(ctx context.Context, db MessageStore, consumer string, id store.Identity) (*store.Parked, error) {
+	list, err := store.ListParked(ctx, db,
+		store.ParkedQuery{Consumer: consumer, Identity: &id, Bare: true, Limit: 1})
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}

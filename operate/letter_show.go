@@ -7,22 +7,22 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Knowledge is the stored state of a message for one consumer. Its names in JSON are stable.
-type Knowledge struct {
-	Consumer    string   `json:"consumer"`
-	Source      string   `json:"source"`
-	ID          string   `json:"id"`
-	Status      string   `json:"status"` // unknown, done, rejected, barred, parked, calling, dead
-	Reason      string   `json:"reason,omitempty"`
-	Code        int32    `json:"code"`
-	Result      string   `json:"result"`
-	Fingerprint int64    `json:"fingerprint,string"`
-	Kept        *Message `json:"kept,omitempty"` // the parked message or dead letter
-	Quarantine  []Apart  `json:"quarantine"`
+// MessageState is the stored state of a message for one consumer. Its names in JSON are stable.
+type MessageState struct {
+	Consumer    string               `json:"consumer"`
+	Source      string               `json:"source"`
+	ID          string               `json:"id"`
+	Status      string               `json:"status"` // unknown, done, rejected, barred, parked, calling, dead
+	Reason      string               `json:"reason,omitempty"`
+	Code        int32                `json:"code"`
+	Result      string               `json:"result"`
+	Fingerprint int64                `json:"fingerprint,string"`
+	Kept        *Message             `json:"kept,omitempty"` // the parked message or dead letter
+	Quarantine  []QuarantinedMessage `json:"quarantine"`
 }
 
-// Apart is a message in quarantine. Its names in JSON are stable.
-type Apart struct {
+// QuarantinedMessage is a message in quarantine. Its names in JSON are stable.
+type QuarantinedMessage struct {
 	Number     int64      `json:"number"`
 	Source     string     `json:"source"`
 	Why        string     `json:"why"`
@@ -37,16 +37,16 @@ type Apart struct {
 	TakenAt    *time.Time `json:"taken_at"`
 }
 
-// Shower is the part of a store that Show needs.
-type Shower interface {
-	Keeper
+// ShowStore is the part of a store that Show needs.
+type ShowStore interface {
+	MessageStore
 }
 
 // Show returns the state of a message for one consumer. If sourced is false, the source is unknown: Show
 // then finds a kept message by its ID alone. If there is none, it treats the ID as a key, which has no
 // source.
-func Show(ctx context.Context, db Shower, consumer string, id store.Identity,
-	sourced bool) (k Knowledge, err error) {
+func Show(ctx context.Context, db ShowStore, consumer string, id store.Identity,
+	sourced bool) (k MessageState, err error) {
 	var kept *store.Parked
 	if sourced {
 		kept, err = find(ctx, db, consumer, id)
@@ -64,11 +64,11 @@ func Show(ctx context.Context, db Shower, consumer string, id store.Identity,
 		return k, err
 	}
 	v := seen[0]
-	k = Knowledge{Consumer: consumer, Source: id.Source, ID: id.ID, Status: v.Outcome.String(),
+	k = MessageState{Consumer: consumer, Source: id.Source, ID: id.ID, Status: v.Outcome.String(),
 		Reason: v.Reason, Code: v.Code,
-		Result: v.Result, Fingerprint: v.Fingerprint, Quarantine: []Apart{}}
+		Result: v.Result, Fingerprint: v.Fingerprint, Quarantine: []QuarantinedMessage{}}
 	if kept != nil {
-		m := MessageOf(kept)
+		m := NewMessage(kept)
 		k.Kept = &m
 	}
 	if v.Outcome == store.Fresh {
@@ -82,13 +82,13 @@ func Show(ctx context.Context, db Shower, consumer string, id store.Identity,
 // reads each payload by itself, and at most store.QuarantineOfOne of them: any number of sources may use an
 // ID.
 func showApart(ctx context.Context, db store.Lister, consumer string, id store.Identity,
-	sourced bool) ([]Apart, error) {
-	what := store.Query{Consumer: consumer, ID: id.ID, Taken: true, Bare: true}
+	sourced bool) ([]QuarantinedMessage, error) {
+	what := store.QuarantineQuery{Consumer: consumer, ID: id.ID, Taken: true, Bare: true}
 	list, err := store.ListQuarantined(ctx, db, what)
 	if err != nil {
 		return nil, err
 	}
-	out := []Apart{}
+	out := []QuarantinedMessage{}
 	for _, q := range list {
 		if sourced && q.Source != id.Source {
 			continue
@@ -104,7 +104,8 @@ func showApart(ctx context.Context, db store.Lister, consumer string, id store.I
 			}
 			q = one[0]
 		}
-		out = append(out, Apart{q.Number, q.Source, q.Why.String(), q.At, q.Message.Topic, q.Message.Type,
+		out = append(out, QuarantinedMessage{q.Number, q.Source, q.Why.String(), q.At, q.Message.Topic,
+			q.Message.Type,
 			q.Bytes, q.Message.Data, timeOrNil(q.Admitted), q.By, q.Reason, timeOrNil(q.Taken)})
 	}
 	return out, nil
@@ -112,7 +113,7 @@ func showApart(ctx context.Context, db store.Lister, consumer string, id store.I
 
 // findByID returns a kept message with that ID; nil if there is none. A message without a source, which is
 // a key, comes first.
-func findByID(ctx context.Context, db Keeper, consumer, id string) (*store.Parked, error) {
+func findByID(ctx context.Context, db MessageStore, consumer, id string) (*store.Parked, error) {
 	p, err := find(ctx, db, consumer, store.Identity{ID: id})
 	if err != nil || p != nil {
 		return p, err

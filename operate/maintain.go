@@ -9,10 +9,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Maintainer is the part of a store that Maintain needs.
-type Maintainer interface {
+// MaintainStore is the part of a store that Maintain needs.
+type MaintainStore interface {
 	Applier
-	store.Teller
+	store.StatusReader
 	Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error)
 }
 
@@ -40,7 +40,7 @@ func spell(r store.Retention) string {
 // Maintain deletes data older than keep, as relays do, until nothing more can be deleted now. A retention
 // shorter than the one before is a *ShorterError, unless shorter is set. A dry run counts each row that
 // would be deleted. Maintain needs the rights of a relay, and INSERT on skald_audit.
-func Maintain(ctx context.Context, db Maintainer, keep store.Retention, shorter bool,
+func Maintain(ctx context.Context, db MaintainStore, keep store.Retention, shorter bool,
 	o Order) (r MaintainReport, err error) {
 	if err := checkOrder(&o); err != nil {
 		return r, err

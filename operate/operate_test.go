@@ -63,7 +63,7 @@ func keep(t *testing.T, db operate.Applier, kind string, ids ...string) {
 }
 
 // kept are the ids of dead letters, or of parked messages, in order.
-func kept(t *testing.T, db operate.Keeper, dead bool) (ids []string) {
+func kept(t *testing.T, db operate.MessageStore, dead bool) (ids []string) {
 	t.Helper()
 	for p, err := range operate.List(t.Context(), db, operate.Selection{Dead: dead}, true) {
 		if err != nil {
@@ -75,7 +75,7 @@ func kept(t *testing.T, db operate.Keeper, dead bool) (ids []string) {
 }
 
 // audited are the notes of what was done, in order.
-func audited(t *testing.T, db operate.Historian) []store.Audit {
+func audited(t *testing.T, db operate.HistoryStore) []store.Audit {
 	t.Helper()
 	list, err := db.Audits(t.Context(), store.AuditQuery{Limit: 100})
 	if err != nil {
@@ -160,7 +160,7 @@ func TestReleaseGoesOn(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 		if _, err := operate.Release(t.Context(), db, operate.Selection{All: true}, o); !errors.As(err,
-			new(*operate.NoneError)) {
+			new(*operate.NoMatchError)) {
 			t.Errorf("all are released: %v", err)
 		}
 		if acts := audited(t, db); len(acts) != 3 {
@@ -257,7 +257,7 @@ func TestNoneOfMany(t *testing.T) {
 			_, filtered := operate.Admit(t.Context(), db, operate.Admission{Consumer: "stock"}, o)
 			for verb, err := range map[string]error{"release": released, "admit all": admitted,
 				"admit": filtered} {
-				if none := new(operate.NoneError); !errors.As(err, &none) {
+				if none := new(operate.NoMatchError); !errors.As(err, &none) {
 					t.Errorf("%s, dry run %t: %v", verb, o.DryRun, err)
 				}
 			}
@@ -274,7 +274,7 @@ func TestPartOfMany(t *testing.T) {
 				Identity: store.Identity{Source: "/o", ID: id}, Why: store.TooOld,
 				Message: skald.Message{ID: id, Source: "/o", Topic: "t", Type: "x"}}})
 		}
-		var partly *operate.PartlyError
+		var partly *operate.PartialError
 		if r, err := operate.Release(t.Context(), rivalled{db}, operate.Selection{All: true},
 			byAnn()); !errors.As(err, &partly) || r.Done != 2 {
 			t.Errorf("release: %+v, %v", r, err)
@@ -305,8 +305,8 @@ type sized struct {
 func (s *sized) List(ctx context.Context, what store.List) (store.Listed, error) {
 	l, err := s.Store.List(ctx, what)
 	n := 0
-	for i := range l.Kept {
-		n += len(l.Kept[i].Message.Data)
+	for i := range l.Parked {
+		n += len(l.Parked[i].Message.Data)
 	}
 	s.most = max(s.most, n)
 	return l, err

@@ -46,7 +46,7 @@ func checkOrder(o *Order) error {
 // another name.
 func checkName(about, name string) error {
 	if err := shortlog.CheckName(about, name); err != nil {
-		return &UsageError{What: err.Error()}
+		return &UsageError{Reason: err.Error()}
 	}
 	return nil
 }
@@ -75,31 +75,31 @@ func auditOf(o *Order, what, consumer string, id store.Identity) *store.Audit {
 // changed.
 type Report struct{ Selected, Done int }
 
-// partly returns a *PartlyError if rivals changed some of the messages first.
+// partly returns a *PartialError if rivals changed some of the messages first.
 func partly(r *Report, verb string) error {
 	if r.Done == r.Selected {
 		return nil
 	}
-	return &PartlyError{
+	return &PartialError{
 		fmt.Sprintf("%s: %d of %d messages were finished, or changed by another process first: list them, and try again",
 			verb, r.Selected-r.Done, r.Selected)}
 }
 
 // UsageError reports a missing or invalid argument. Nothing has changed.
-type UsageError struct{ What string }
+type UsageError struct{ Reason string }
 
-func (e *UsageError) Error() string { return e.What }
+func (e *UsageError) Error() string { return e.Reason }
 
-// NoneError reports that the verb applies to nothing. Nothing has changed.
-type NoneError struct{ What string }
+// NoMatchError reports that the verb applies to nothing. Nothing has changed.
+type NoMatchError struct{ Reason string }
 
-func (e *NoneError) Error() string { return e.What }
+func (e *NoMatchError) Error() string { return e.Reason }
 
-// PartlyError reports that only a part was done although nothing failed: a rival changed the rest first.
+// PartialError reports that only a part was done although nothing failed: a rival changed the rest first.
 // The report counts both parts.
-type PartlyError struct{ What string }
+type PartialError struct{ Reason string }
 
-func (e *PartlyError) Error() string { return e.What }
+func (e *PartialError) Error() string { return e.Reason }
 
 // UnknownConsumerError reports that the database has no data of a consumer. Its name is misspelt, or it
 // uses another database.
@@ -116,8 +116,8 @@ type Applier interface {
 	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 }
 
-// Seer reads the messages that consumers have finished: see store.Store.
-type Seer interface {
+// MarkReader reads the messages that consumers have finished: see store.Store.
+type MarkReader interface {
 	Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error)
 }
 

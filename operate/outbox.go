@@ -11,11 +11,11 @@ import (
 
 // DropDeferred deletes the deferred row of the outbox with this message ID, which the broker refused. No
 // subscriber receives it, unless a relay is publishing it at this moment. Rows of its key go on. It
-// returns a *NoneError if the broker refused no row with this ID. A dry run does not check that.
+// returns a *NoMatchError if the broker refused no row with this ID. A dry run does not check that.
 // DropDeferred needs the rights of a relay, and INSERT on skald_audit.
 func DropDeferred(ctx context.Context, db Applier, id string, o Order) error {
 	if id == "" {
-		return &UsageError{What: "which message? Give its id"}
+		return &UsageError{Reason: "which message? Give its id"}
 	}
 	if err := checkOrder(&o); err != nil {
 		return err
@@ -26,7 +26,7 @@ func DropDeferred(ctx context.Context, db Applier, id string, o Order) error {
 	stood, err := applyEffect(ctx, db, store.Effect{DropDeferred: &store.DropDeferred{ID: id},
 		Audit: auditOf(&o, "outbox drop", "", store.Identity{ID: id})})
 	if err == nil && !stood {
-		err = &NoneError{What: "the outbox has no deferred row with the id " + id}
+		err = &NoMatchError{Reason: "the outbox has no deferred row with the id " + id}
 	}
 	if err != nil {
 		return fmt.Errorf("outbox drop: %w", err)

@@ -1,7 +1,7 @@
 package operate
 
-// Peek limits one read of kept messages or of sagas.
-type Peek struct {
+// PageLimits limits one read of kept messages or of sagas.
+type PageLimits struct {
 	Limit int // the maximum number that is returned
 	Scan  int // the maximum number that is read: no index covers all fields of a Selection
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Quarantine is the part of a store that the verbs on quarantine need.
-type Quarantine interface {
+// QuarantineStore is the part of a store that the verbs on quarantine need.
+type QuarantineStore interface {
 	Applier
 	store.Lister
 }
@@ -28,9 +28,9 @@ type QuarantineGroup struct {
 }
 
 // QuarantineGroups counts the messages in quarantine by consumer and reason.
-func QuarantineGroups(ctx context.Context, db Quarantine) ([]QuarantineGroup, error) {
+func QuarantineGroups(ctx context.Context, db QuarantineStore) ([]QuarantineGroup, error) {
 	groups := []QuarantineGroup{}
-	for q, err := range quarantined(ctx, db, store.Query{Bare: true}) {
+	for q, err := range quarantined(ctx, db, store.QuarantineQuery{Bare: true}) {
 		if err != nil {
 			return nil, err
 		}
@@ -51,7 +51,8 @@ func QuarantineGroups(ctx context.Context, db Quarantine) ([]QuarantineGroup, er
 }
 
 // quarantined reads the quarantine page by page.
-func quarantined(ctx context.Context, db Quarantine, q store.Query) iter.Seq2[store.Quarantined, error] {
+func quarantined(ctx context.Context, db QuarantineStore,
+	q store.QuarantineQuery) iter.Seq2[store.Quarantined, error] {
 	return func(yield func(store.Quarantined, error) bool) {
 		for {
 			list, err := store.ListQuarantined(ctx, db, q)
@@ -72,8 +73,8 @@ func quarantined(ctx context.Context, db Quarantine, q store.Query) iter.Seq2[st
 	}
 }
 
-// AdmitsAtOnce is the number of messages that one transaction admits.
-const AdmitsAtOnce = 1000
+// AdmitBatch is the number of messages that one transaction admits.
+const AdmitBatch = 1000
 
 // Admission selects messages in quarantine. Zero fields select all.
 type Admission struct {
@@ -93,14 +94,14 @@ type AdmitReport struct {
 
 // Admit releases messages from quarantine: their consumers handle each once, within some seconds. A
 // message that is too old may have been handled before its mark was deleted. A message in conflict is
-// handled in addition to the one with the same identity. With a *PartlyError the report is valid, too.
-func Admit(ctx context.Context, db Quarantine, a Admission, o Order) (r AdmitReport, err error) {
+// handled in addition to the one with the same identity. With a *PartialError the report is valid, too.
+func Admit(ctx context.Context, db QuarantineStore, a Admission, o Order) (r AdmitReport, err error) {
 	if err := checkOrder(&o); err != nil {
 		return r, err
 	}
 	if a == (Admission{}) {
 		return r,
-			&UsageError{What: "which messages? Select some, or set All to select all"}
+			&UsageError{Reason: "which messages? Select some, or set All to select all"}
 	}
 	if r.Chosen, err = a.choose(ctx, db); err != nil {
 		return r, err
@@ -114,7 +115,7 @@ func Admit(ctx context.Context, db Quarantine, a Admission, o Order) (r AdmitRep
 			return r, err
 		}
 	}
-	for part := range slices.Chunk(r.Chosen, AdmitsAtOnce) {
+	for part := range slices.Chunk(r.Chosen, AdmitBatch) {
 		var es []store.Effect
 		for _, q := range part {
 			es = append(es, store.Effect{Admit: &store.Admit{Number: q.Number, By: o.Author,
@@ -136,11 +137,11 @@ func Admit(ctx context.Context, db Quarantine, a Admission, o Order) (r AdmitRep
 	return r, partly(&r.Report, "inbox admit")
 }
 
-// choose returns the selected messages that are not admitted yet. It returns a *NoneError if no message is
+// choose returns the selected messages that are not admitted yet. It returns a *NoMatchError if no message is
 // selected at all.
-func (a *Admission) choose(ctx context.Context, db Quarantine) (chosen []store.Quarantined, err error) {
+func (a *Admission) choose(ctx context.Context, db QuarantineStore) (chosen []store.Quarantined, err error) {
 	there := false
-	what := store.Query{Consumer: a.Consumer, ID: a.ID, Topic: a.Topic, Type: a.Type, Why: a.Why,
+	what := store.QuarantineQuery{Consumer: a.Consumer, ID: a.ID, Topic: a.Topic, Type: a.Type, Why: a.Why,
 		After: max(a.Number-1, 0), Bare: true}
 	for q, err := range quarantined(ctx, db, what) {
 		if err != nil {
@@ -154,7 +155,7 @@ func (a *Admission) choose(ctx context.Context, db Quarantine) (chosen []store.Q
 		}
 	}
 	if !there {
-		return nil, &NoneError{What: "no message in quarantine is selected: see skald inbox status"}
+		return nil, &NoMatchError{Reason: "no message in quarantine is selected: see skald inbox status"}
 	}
 	return chosen, nil
 }

@@ -11,9 +11,9 @@ import (
 )
 
 // RenameError is the reason why a consumer was not renamed. Nothing has changed.
-type RenameError struct{ What string }
+type RenameError struct{ Reason string }
 
-func (e *RenameError) Error() string { return e.What }
+func (e *RenameError) Error() string { return e.Reason }
 
 // RenameStore is the part of a database that RenameInbox needs. Every driver of Skald implements it.
 type RenameStore interface {
@@ -21,9 +21,9 @@ type RenameStore interface {
 	Attend(ctx context.Context, a store.Attend) (store.Attended, error)
 }
 
-// Waiting counts the messages that a broker holds for one group alone, in queues of RabbitMQ or consumers
+// LagReader counts the messages that a broker holds for one group alone, in queues of RabbitMQ or consumers
 // of NATS. See broker.Lagger.
-type Waiting interface {
+type LagReader interface {
 	Lag(ctx context.Context, group string, topics ...string) (map[string]int64, error)
 }
 
@@ -37,15 +37,15 @@ type Waiting interface {
 // Each mark is written again. A consumer that starts under either name meanwhile waits, so no mark is
 // lost. A process suspended for more than 3 minutes sends no heartbeat, and uses the old name when it
 // resumes. End such a process first.
-func RenameInbox(ctx context.Context, db RenameStore, at Waiting, was, is string,
+func RenameInbox(ctx context.Context, db RenameStore, at LagReader, was, is string,
 	o Order) (store.Renamed, error) {
-	r := store.Rename{Old: was, New: is, Quiet: Gone}
+	r := store.Rename{Old: was, New: is, Quiet: GoneAfter}
 	switch {
 	case was == "" || is == "":
-		return store.Renamed{}, &UsageError{What: "give the old name and the new name"}
+		return store.Renamed{}, &UsageError{Reason: "give the old name and the new name"}
 	case was == is:
 		return store.Renamed{}, &UsageError{
-			What: fmt.Sprintf("the old name and the new name are both %s", was)}
+			Reason: fmt.Sprintf("the old name and the new name are both %s", was)}
 	}
 	if err := cmp.Or(checkName("the new name", is), checkOrder(&o)); err != nil {
 		return store.Renamed{}, err
@@ -76,12 +76,12 @@ func RenameInbox(ctx context.Context, db RenameStore, at Waiting, was, is string
 func obstacle(r store.Rename, found *store.Renamed) error {
 	for _, c := range []struct {
 		name string
-		b    *store.Belongings
+		b    *store.ConsumerRows
 	}{{r.Old, &found.Old}, {r.New, &found.New}} {
 		if column.HasSession(c.b, r.Quiet) {
 			return &RenameError{
 				fmt.Sprintf("a process of %s sent a heartbeat %v ago: stop all its processes, and try again %v after the last heartbeat",
-					c.name, c.b.Heard.Round(time.Second), r.Quiet)}
+					c.name, c.b.LastHeartbeat.Round(time.Second), r.Quiet)}
 		}
 	}
 	if column.Belonging(&found.Old) == 0 {
@@ -97,8 +97,8 @@ func obstacle(r store.Rename, found *store.Renamed) error {
 
 // drained returns an error while the broker holds messages for the old group. The new group would not
 // receive them.
-func drained(ctx context.Context, db RenameStore, at Waiting, was string) error {
-	kinds, err := db.Attend(ctx, store.Attend{Consumer: was, Beat: &store.Beat{}})
+func drained(ctx context.Context, db RenameStore, at LagReader, was string) error {
+	kinds, err := db.Attend(ctx, store.Attend{Consumer: was, Heartbeat: &store.Heartbeat{}})
 	if err != nil {
 		return fmt.Errorf("read the topics of %s: %w", was, err)
 	}

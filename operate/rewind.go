@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Positions is the part of a store that the verbs on positions need.
-type Positions interface {
+// PositionStore is the part of a store that the verbs on positions need.
+type PositionStore interface {
 	Applier
 	Attend(ctx context.Context, a store.Attend) (store.Attended, error)
 }
@@ -32,11 +32,11 @@ const changedMeanwhile = "it changed meanwhile"
 // transaction with its audit. A running consumer reads from there within seconds. It drops a message with a
 // mark as a repeat. It handles other messages, or puts those older than its marks into quarantine. Rewind
 // leaves a partition with a position that is not after its place, and sets Why. Confirm and Progress
-// count partitions. With a *PartlyError the result is valid, too.
-func Rewind(ctx context.Context, db Positions, consumer string, places []broker.Place,
+// count partitions. With a *PartialError the result is valid, too.
+func Rewind(ctx context.Context, db PositionStore, consumer string, places []broker.Place,
 	o Order) ([]Rewound, error) {
 	if consumer == "" {
-		return nil, &UsageError{What: "which consumer?"}
+		return nil, &UsageError{Reason: "which consumer?"}
 	}
 	if err := checkOrder(&o); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func compared(all store.Attended, places []broker.Place) []Rewound {
 	return out
 }
 
-func rewind(ctx context.Context, db Positions, consumer string, partitions []Rewound, o *Order) error {
+func rewind(ctx context.Context, db PositionStore, consumer string, partitions []Rewound, o *Order) error {
 	n := 0
 	for _, l := range partitions {
 		if l.Why == "" {
@@ -114,7 +114,7 @@ func rewind(ctx context.Context, db Positions, consumer string, partitions []Rew
 		progress(o, done, n)
 	}
 	if missed > 0 {
-		return &PartlyError{What: fmt.Sprintf(
+		return &PartialError{Reason: fmt.Sprintf(
 			"consumer rewind: %d of %d partitions changed meanwhile: check with --dry-run, and repeat the command",
 			missed, len(partitions))}
 	}

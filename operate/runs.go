@@ -112,7 +112,7 @@ func (r *Run) note(ctx context.Context, db Applier, author, reason, what string)
 	return nil
 }
 
-// ReadRun returns the state of a run from its audits. It returns a *NoneError if BeginRun recorded no run
+// ReadRun returns the state of a run from its audits. It returns a *NoMatchError if BeginRun recorded no run
 // with this ID.
 func ReadRun(ctx context.Context, db RunReader, id string) (r Run, err error) {
 	for a, err := range runAudits(ctx, db, id, 0) {
@@ -122,7 +122,7 @@ func ReadRun(ctx context.Context, db RunReader, id string) (r Run, err error) {
 		r.take(&a)
 	}
 	if r.Begun.IsZero() {
-		return r, &NoneError{What: "there is no run " + id}
+		return r, &NoMatchError{Reason: "there is no run " + id}
 	}
 	return r, nil
 }
@@ -206,7 +206,7 @@ func ReadRuns(ctx context.Context, db RunReader, before int64,
 			if asked++; asked > cut {
 				continue // a later call returns it among the earlier runs
 			}
-			if r, err = ReadRun(ctx, db, id); errors.As(err, new(*NoneError)) {
+			if r, err = ReadRun(ctx, db, id); errors.As(err, new(*NoMatchError)) {
 				continue // a watched redrive that recorded no request
 			} else if err != nil {
 				return nil, 0, err

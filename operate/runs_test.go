@@ -92,7 +92,7 @@ func (f rejects) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) 
 	if e := es[0].Requeue; err == nil && e != nil {
 		_, err = f.base.Apply(ctx, store.Effect{Finish: &store.Finish{Consumer: e.Consumer,
 			Identity: e.Identity},
-			Mark: &store.Mark{Consumer: e.Consumer, Identity: e.Identity, As: store.Rejected,
+			Mark: &store.Mark{Consumer: e.Consumer, Identity: e.Identity, Outcome: store.Rejected,
 				Reason: "sold out", Held: true}})
 	}
 	return stood, err

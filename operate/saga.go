@@ -74,11 +74,11 @@ func (s *SagaSelection) Filtered() bool {
 
 func (s *SagaSelection) query(light bool) (q store.SagaQuery, err error) {
 	if s.Status != "" && !slices.Contains(SagaStatuses(), s.Status) {
-		return q, &UsageError{What: fmt.Sprintf("a saga's status is one of %s, not %q",
+		return q, &UsageError{Reason: fmt.Sprintf("a saga's status is one of %s, not %q",
 			strings.Join(SagaStatuses(), ", "), s.Status)}
 	}
 	if s.Limit < 0 {
-		return q, &UsageError{What: "a limit is the largest number of sagas, or 0 for all"}
+		return q, &UsageError{Reason: "a limit is the largest number of sagas, or 0 for all"}
 	}
 	q = store.SagaQuery{Name: s.Name, Key: s.Key, ID: s.ID, Stuck: s.Stuck, Paused: s.Paused,
 		Failing: s.Failing, Step: s.Step, Error: s.Error,
@@ -118,7 +118,7 @@ type SagaPage struct {
 // SagasAfter reads a page of the selected sagas, beginning after one saga, or with the first if after is
 // nil. It needs one read of the store.
 func SagasAfter(ctx context.Context, db store.Lister, s SagaSelection, after *store.SagaRef,
-	most Peek) (page SagaPage, err error) {
+	most PageLimits) (page SagaPage, err error) {
 	q, err := s.query(true)
 	if err != nil {
 		return page, err
@@ -310,7 +310,7 @@ func readRow(ctx context.Context, db store.Lister, name, key string) (r SagaRead
 }
 
 func noSaga(name, key string) error {
-	return &NoneError{What: fmt.Sprintf(
+	return &NoMatchError{Reason: fmt.Sprintf(
 		"there is no saga %q in this database, or it ended and was deleted",
 		strings.TrimSpace(name+" "+key))}
 }
@@ -348,10 +348,10 @@ func plansOf(all []store.SagaDefinition) map[string]*plan.Plan {
 	return out
 }
 
-// Forms returns the forms of a drawing.
-func Forms() []string { return []string{"text", "mermaid", "svg"} }
+// DrawingForms returns the forms of a drawing.
+func DrawingForms() []string { return []string{"text", "mermaid", "svg"} }
 
-// Draw draws the saga's definition with the progress of the saga. It returns a *NoneError if no engine has
+// Draw draws the saga's definition with the progress of the saga. It returns a *NoMatchError if no engine has
 // stored the definition.
 func (r *SagaRead) Draw(form string) (string, error) {
 	if r.plan == nil {
@@ -380,11 +380,11 @@ func drawGraph(form string, g plan.Graph, marks map[string]draw.Mark) (string, e
 	case "svg":
 		return draw.SVG(g, marks), nil
 	}
-	return "", &UsageError{What: fmt.Sprintf("a drawing is one of %s, not %q",
-		strings.Join(Forms(), ", "), form)}
+	return "", &UsageError{Reason: fmt.Sprintf("a drawing is one of %s, not %q",
+		strings.Join(DrawingForms(), ", "), form)}
 }
 
 func unknownDefinition(s *store.Saga) error {
-	return &NoneError{
-		What: fmt.Sprintf("the saga %s %q has the definition %s, which no engine has stored in this database: check that its engine runs", s.Name, s.Key, s.Hash)}
+	return &NoMatchError{
+		Reason: fmt.Sprintf("the saga %s %q has the definition %s, which no engine has stored in this database: check that its engine runs", s.Name, s.Key, s.Hash)}
 }

@@ -70,7 +70,7 @@ func refuses(d, own *store.SagaDefinition) string {
 	was, _ := definitionOf(own)
 	m := mappingFrom(w, own.Hash)
 	switch {
-	case is.Unread != "" || was.Unread != "":
+	case is.DecodeError != "" || was.DecodeError != "":
 		return "this build cannot read it"
 	case d.Number <= own.Number && m.From == "":
 		return "that definition is not a later one, and it takes such sagas only with a saga.Mapping whose From is " +

@@ -66,7 +66,7 @@ func TestExplainsThatNoBuildGoesOn(t *testing.T) {
 	tx := db.BeginTx()
 	if _, _, err := db.StartSagas(t.Context(), tx, store.Saga{Name: "order", Key: "o", ID: "1",
 		Hash: v2.Hash(), Input: "{}", State: string(state),
-		Standing: store.Standing{Status: "running"}}); err != nil {
+		SagaStatus: store.SagaStatus{Status: "running"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {

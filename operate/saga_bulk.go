@@ -18,9 +18,9 @@ func (r *Run) SagaVerbOf() SagaVerb {
 	return r.Request.Change.Verb
 }
 
-// SagaRunOf returns a run of a verb on sagas that has not begun. It leaves out sagas that start later, by
+// NewSagaRun returns a run of a verb on sagas that has not begun. It leaves out sagas that start later, by
 // the clock of this machine.
-func SagaRunOf(id string, s SagaSelection, c SagaChange, of int, o Order) Run {
+func NewSagaRun(id string, s SagaSelection, c SagaChange, of int, o Order) Run {
 	now := time.Now().UTC()
 	if s.StartedBefore.IsZero() {
 		s.StartedBefore = now
@@ -32,7 +32,7 @@ func SagaRunOf(id string, s SagaSelection, c SagaChange, of int, o Order) Run {
 // RunSagas is ChangeSagas as a run. It records the run under name before the first change, and then each
 // change and the outcome. A repeated call continues a run that was interrupted, and changes no saga twice.
 // After a run has ended, the same name begins another run: name-2.
-func RunSagas(ctx context.Context, db SagaKeeper, name string, s SagaSelection, c SagaChange,
+func RunSagas(ctx context.Context, db SagaStore, name string, s SagaSelection, c SagaChange,
 	o Order) (r SagaReport, err error) {
 	if err := errors.Join(checkChange(&c), checkOrder(&o)); err != nil {
 		return r, err
@@ -41,23 +41,23 @@ func RunSagas(ctx context.Context, db SagaKeeper, name string, s SagaSelection, 
 	case o.DryRun:
 		o.Run = name // in a run a key is a filter, and may select several sagas
 		return ChangeSagas(ctx, db, s, c, o)
-	case !s.All && !s.Filtered(): // checked before SagaRunOf sets StartedBefore, which counts as a filter
+	case !s.All && !s.Filtered(): // checked before NewSagaRun sets StartedBefore, which counts as a filter
 		return r, whichSagas()
 	}
-	return continueRun(ctx, db, name, SagaRunOf("", s, c, 0, o), o,
+	return continueRun(ctx, db, name, NewSagaRun("", s, c, 0, o), o,
 		func(ctx context.Context, run *Run, o Order) (SagaReport, error) {
 			return ChangeSagas(ctx, db, *run.Request.Sagas, *run.Request.Change, o)
 		})
 }
 
-// FlowKeeper is the part of a store that RunFlows needs.
-type FlowKeeper[TTx any] interface {
-	Compensator[TTx]
+// FlowStore is the part of a store that RunFlows needs.
+type FlowStore[TTx any] interface {
+	CompensateStore[TTx]
 	runKeeper
 }
 
 // RunFlows is CompensateAll as a run, as RunSagas is ChangeSagas as a run.
-func RunFlows[TTx any](ctx context.Context, db FlowKeeper[TTx], name string, s FlowSelection,
+func RunFlows[TTx any](ctx context.Context, db FlowStore[TTx], name string, s FlowSelection,
 	o Order) (r SagaReport, err error) {
 	if err := checkOrder(&o); err != nil {
 		return r, err
@@ -86,7 +86,7 @@ func continueRun(ctx context.Context, db runKeeper, name string, fresh Run, o Or
 	case err != nil:
 		return r, err
 	case begun && run.Verb != fresh.Verb:
-		return r, &UsageError{What: fmt.Sprintf("the run %s is of another verb: %s", run.ID, run.Verb)}
+		return r, &UsageError{Reason: fmt.Sprintf("the run %s is of another verb: %s", run.ID, run.Verb)}
 	case !begun:
 		fresh.ID = run.ID
 		run = fresh
@@ -127,14 +127,14 @@ func openRun(ctx context.Context, db RunReader, name string) (r Run, begun bool,
 			id = fmt.Sprintf("%s-%d", name, n)
 		}
 		r, err := ReadRun(ctx, db, id)
-		if none := new(NoneError); errors.As(err, &none) {
+		if none := new(NoMatchError); errors.As(err, &none) {
 			return Run{ID: id}, false, nil
 		}
 		if err != nil || r.Ended == "" {
 			return r, true, err
 		}
 	}
-	return r, false, &UsageError{What: fmt.Sprintf("%d runs have the name %s: give another reason",
+	return r, false, &UsageError{Reason: fmt.Sprintf("%d runs have the name %s: give another reason",
 		most, name)}
 }
 
@@ -146,7 +146,7 @@ const noteWithin = 10 * time.Second
 func endSagas(ctx context.Context, db runKeeper, run *Run, err error) error {
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), noteWithin)
 	defer stop()
-	partly, none := new(PartlyError), new(NoneError)
+	partly, none := new(PartialError), new(NoMatchError)
 	switch {
 	case err == nil, errors.As(err, &partly), errors.As(err, &none):
 		now, err := ReadRun(last, db, run.ID)

@@ -55,7 +55,7 @@ func TestTwoBeginTheSameRun(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}}
-	partly := new(operate.PartlyError)
+	partly := new(operate.PartialError)
 	if r, err := operate.RunSagas(t.Context(), rival, "r", all, pause, o); !errors.As(err, &partly) ||
 		r.Done != 0 || len(r.Left) != 2 {
 		t.Errorf("%+v, %v", r, err)
@@ -134,7 +134,7 @@ func TestRunOnManySagas(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	report, err = operate.RunSagas(t.Context(), b.db, "pause", operate.SagaSelection{Name: "order"}, pause, o)
-	if partly := new(operate.PartlyError); !errors.As(err, &partly) || report.Run != "pause-2" ||
+	if partly := new(operate.PartialError); !errors.As(err, &partly) || report.Run != "pause-2" ||
 		report.Done != 2 || paused() != "k-1 k-2 k-3 later" {
 		t.Errorf("another run: %+v, %v, paused are %s", report, err, paused())
 	}

@@ -50,15 +50,15 @@ type SagaChange struct {
 func checkChange(c *SagaChange) error {
 	switch {
 	case !slices.Contains(SagaVerbs(), c.Verb):
-		return &UsageError{What: fmt.Sprintf("%q is no verb of sagas", c.Verb)}
+		return &UsageError{Reason: fmt.Sprintf("%q is no verb of sagas", c.Verb)}
 	case c.Step == "" && (c.Verb == CompleteSaga || c.Verb == SkipSaga):
-		return &UsageError{What: fmt.Sprintf("which step? Name the step to %s", c.Verb)}
+		return &UsageError{Reason: fmt.Sprintf("which step? Name the step to %s", c.Verb)}
 	case c.Signal == "" && c.Verb == SignalSaga:
-		return &UsageError{What: "which signal?"}
+		return &UsageError{Reason: "which signal?"}
 	case c.Data != nil && !json.Valid(c.Data):
-		return &UsageError{What: `the data is no JSON: put a text into quotes, as --data '"sent"'`}
+		return &UsageError{Reason: `the data is no JSON: put a text into quotes, as --data '"sent"'`}
 	case fingerprint.CheckJSON(c.Data) != nil:
-		return &UsageError{What: "the data: " + fingerprint.ErrNotText.Error()}
+		return &UsageError{Reason: "the data: " + fingerprint.ErrNotText.Error()}
 	}
 	return nil
 }
@@ -86,8 +86,8 @@ func (c *SagaChange) String() string {
 	return text
 }
 
-// SagaKeeper is the part of a store that ChangeSagas needs.
-type SagaKeeper interface {
+// SagaStore is the part of a store that ChangeSagas needs.
+type SagaStore interface {
 	store.Lister
 	Applier
 	RunReader
@@ -107,19 +107,19 @@ type LeftSaga struct {
 	Name string `json:"name"`
 	Key  string `json:"key"`
 	Why  string `json:"why"`
-	// Unfit reports that the change does not fit the definition of the saga.
-	Unfit bool `json:"unfit,omitempty"`
-	// First reports that the saga is in the requested state already, or that a rival locks or writes its
-	// row. Without Unfit and First the saga was left for another reason: it has ended, for example.
-	First bool `json:"first,omitempty"`
+	// Incompatible reports that the change does not fit the definition of the saga.
+	Incompatible bool `json:"unfit,omitempty"`
+	// Unneeded reports that the saga is in the requested state already, or that a rival locks or writes its
+	// row. Without Unfit and Unneeded the saga was left for another reason: it has ended, for example.
+	Unneeded bool `json:"first,omitempty"`
 }
 
 // ChangeSagas applies c to each selected saga, each in a transaction with its audit. The version of the
 // saga guards it, so an engine's write comes before or after the change. A saga that a step holds, or that
 // the store refuses, is left, and the others are changed. Ended sagas are not selected, unless a key, an
 // ID or a status is set. A key without a definition or an ID selects one saga. It is a *UsageError if
-// sagas of several definitions have the key. With a *PartlyError the report is valid, too.
-func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChange,
+// sagas of several definitions have the key. With a *PartialError the report is valid, too.
+func ChangeSagas(ctx context.Context, db SagaStore, s SagaSelection, c SagaChange,
 	o Order) (r SagaReport, err error) {
 	if err := checkChange(&c); err != nil {
 		return r, err
@@ -179,9 +179,9 @@ func (s *SagaSelection) none() error {
 	case s.Key != "":
 		return noSaga(s.Name, s.Key)
 	case s.Live && s.Status == "":
-		return &NoneError{What: "no running saga is selected"}
+		return &NoMatchError{Reason: "no running saga is selected"}
 	}
-	return &NoneError{What: "no saga is selected"}
+	return &NoMatchError{Reason: "no saga is selected"}
 }
 
 // single checks that a key alone selects sagas of one definition. A parent and its child often share a
@@ -206,22 +206,22 @@ func (o *single) check(s *store.Saga) error {
 
 // several returns the error for a key that sagas of several definitions have.
 func several(key, name, other string) error {
-	return &UsageError{What: fmt.Sprintf(
+	return &UsageError{Reason: fmt.Sprintf(
 		"sagas of several definitions have the key %q: name one of them, %s or %s", key, name, other)}
 }
 
-// partly returns a *PartlyError if some sagas were left.
+// partly returns a *PartialError if some sagas were left.
 func (c *SagaChange) partly(r *SagaReport) error {
 	if r.Done == r.Selected {
 		return nil
 	}
-	return &PartlyError{What: fmt.Sprintf("%s: %d of %d sagas were left unchanged", c,
+	return &PartialError{Reason: fmt.Sprintf("%s: %d of %d sagas were left unchanged", c,
 		r.Selected-r.Done, r.Selected)}
 }
 
 // whichSagas returns the error for a change without a selection.
 func whichSagas() error {
-	return &UsageError{What: "which sagas? Select some, or set All to select all"}
+	return &UsageError{Reason: "which sagas? Select some, or set All to select all"}
 }
 
 func outcomeText(out plan.Outcome) string {

@@ -41,7 +41,7 @@ func retriesByClock(t *testing.T, db *memstore.Store) {
 	tx := db.BeginTx()
 	if _, _, err := db.StartSagas(t.Context(), tx,
 		store.Saga{Name: "order", Key: "o", ID: "1", Hash: graph.Hash(), Input: "{}", State: string(state),
-			Standing: store.Standing{Status: "running", Stuck: true}}); err != nil {
+			SagaStatus: store.SagaStatus{Status: "running", Stuck: true}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {

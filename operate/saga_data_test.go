@@ -39,7 +39,7 @@ func TestSagaTakesItsTypeOnly(t *testing.T) {
 			}
 			r, err := operate.ChangeSagas(t.Context(), b.db, operate.SagaSelection{Key: "k-1"}, wrong.change,
 				operate.Order{DryRun: dry, Author: "ann", Reason: "why"})
-			if !errors.As(err, new(*operate.PartlyError)) || len(r.Left) != 1 ||
+			if !errors.As(err, new(*operate.PartialError)) || len(r.Left) != 1 ||
 				!strings.Contains(r.Left[0].Why, wrong.want) {
 				t.Errorf("%s with %q: %+v, %v, want %q", &wrong.change, wrong.data, r, err, wrong.want)
 			}

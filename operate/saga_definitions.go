@@ -13,16 +13,16 @@ import (
 // Definition is one version of a saga's definition, as engines have stored it. Its names in JSON are
 // stable.
 type Definition struct {
-	Name     string    `json:"name"`
-	Hash     string    `json:"hash"`
-	Noted    time.Time `json:"noted"`              // when an engine last stored it
-	Deadline string    `json:"deadline,omitempty"` // of each saga
-	Steps    []string  `json:"steps"`
-	// Unread is the reason why this version of Skald cannot read it; empty if it can.
-	Unread string `json:"unread,omitempty"`
-	// Against is the hash of the newest version of the name. Engines stored that version for the first
+	Name       string    `json:"name"`
+	Hash       string    `json:"hash"`
+	LastStored time.Time `json:"noted"`              // when an engine last stored it
+	Deadline   string    `json:"deadline,omitempty"` // of each saga
+	Steps      []string  `json:"steps"`
+	// DecodeError is the reason why this version of Skald cannot read it; empty if it can.
+	DecodeError string `json:"unread,omitempty"`
+	// ComparedWith is the hash of the newest version of the name. Engines stored that version for the first
 	// time after all others. Empty for that version itself.
-	Against string `json:"against,omitempty"`
+	ComparedWith string `json:"against,omitempty"`
 	// Changes lists the differences from this version to Against, with their effect on this version's
 	// sagas. Without changes these sagas go on.
 	Changes []DefinitionChange `json:"changes"`
@@ -32,10 +32,10 @@ type Definition struct {
 
 // DefinitionChange is one difference between two versions.
 type DefinitionChange struct {
-	Step  string `json:"step,omitempty"`
-	What  string `json:"what"`
-	Class string `json:"class"`           // compatible, mapping or refused
-	Begun string `json:"begun,omitempty"` // limits the change to sagas that have begun this step
+	Step   string `json:"step,omitempty"`
+	Change string `json:"what"`
+	Class  string `json:"class"`           // compatible, mapping or refused
+	Begun  string `json:"begun,omitempty"` // limits the change to sagas that have begun this step
 }
 
 // Definitions lists the definitions that engines have stored, by name, the newest first. It compares each
@@ -64,11 +64,11 @@ func Definitions(ctx context.Context, db store.Lister, name string) ([]Definitio
 }
 
 func definitionOf(one *store.SagaDefinition) (Definition, plan.Written) {
-	d := Definition{Name: one.Name, Hash: one.Hash, Noted: one.Noted, Steps: []string{},
+	d := Definition{Name: one.Name, Hash: one.Hash, LastStored: one.Noted, Steps: []string{},
 		Changes: []DefinitionChange{}}
 	f, err := plan.Read(strings.NewReader(one.Written))
 	if err != nil {
-		d.Unread = err.Error()
+		d.DecodeError = err.Error()
 		return d, plan.Written{}
 	}
 	for _, w := range f.Definitions {
@@ -84,20 +84,20 @@ func definitionOf(one *store.SagaDefinition) (Definition, plan.Written) {
 		}
 		return d, w
 	}
-	d.Unread = "its hash differs from the hash under which it is stored"
+	d.DecodeError = "its hash differs from the hash under which it is stored"
 	return d, plan.Written{}
 }
 
 // against compares d with the newest version.
 func (d *Definition) against(newest *Definition, w *plan.Written) {
-	d.Against = newest.Hash
-	if d.Unread != "" || newest.Unread != "" {
+	d.ComparedWith = newest.Hash
+	if d.DecodeError != "" || newest.DecodeError != "" {
 		return
 	}
 	known, m := map[string]bool{}, mappingFrom(*w, d.Hash)
 	for _, c := range plan.Compare(d.graph, newest.graph, m) {
 		known[c.Step] = true
-		d.Changes = append(d.Changes, DefinitionChange{Step: c.Step, What: c.What, Class: string(c.Class),
+		d.Changes = append(d.Changes, DefinitionChange{Step: c.Step, Change: c.What, Class: string(c.Class),
 			Begun: c.Begun})
 	}
 	for _, step := range d.Steps {
@@ -105,7 +105,7 @@ func (d *Definition) against(newest *Definition, w *plan.Written) {
 	}
 	for _, step := range newest.Steps {
 		if !known[step] {
-			d.Changes = append(d.Changes, DefinitionChange{Step: step, What: "the step is new",
+			d.Changes = append(d.Changes, DefinitionChange{Step: step, Change: "the step is new",
 				Class: string(plan.Compatible)})
 		}
 	}
@@ -113,7 +113,7 @@ func (d *Definition) against(newest *Definition, w *plan.Written) {
 
 // Draw draws the definition in one of Forms. It returns "" if the definition cannot be read.
 func (d *Definition) Draw(form string) (string, error) {
-	if d.Unread != "" {
+	if d.DecodeError != "" {
 		return "", nil
 	}
 	return drawGraph(form, d.graph, nil)

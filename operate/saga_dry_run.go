@@ -60,17 +60,17 @@ func (c *SagaChange) try(s *store.Saga, st plan.State, p *plan.Plan,
 	next, _, out := p.Advance(st, c.event(o), now)
 	switch {
 	case out == plan.TooLarge:
-		left.Why, left.Unfit = p.Large(st, c.event(o), now).Error(), true
+		left.Why, left.Incompatible = p.Large(st, c.event(o), now).Error(), true
 	case out.Changed():
-		if left.Why, left.Unfit = c.unfit(p, &st), true; left.Why == "" {
+		if left.Why, left.Incompatible = c.unfit(p, &st), true; left.Why == "" {
 			return next, now, nil
 		}
 	case st.Status.Final() && (out != plan.Repeat || c.Verb == RetrySaga):
 		left.Why = "it has ended: " + s.Status
 	case out == plan.Repeat:
-		left.Why, left.First = c.whyUnchanged(&st, p), true
+		left.Why, left.Unneeded = c.whyUnchanged(&st, p), true
 	default:
-		left.Why, left.Unfit = c.refused(out, &st, p)
+		left.Why, left.Incompatible = c.refused(out, &st, p)
 	}
 	return next, now, left
 }
@@ -89,7 +89,7 @@ func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (wh
 	case out == plan.NotWaiting && c.Verb == RetrySaga && begun && r.Phase == plan.Waiting:
 		w, _ := waitOf(p, &r)
 		what := map[string]string{WaitSignal: "its signal", WaitTime: "its time",
-			WaitChild: "its child", WaitEntities: "entities that other sagas hold"}[w.What]
+			WaitChild: "its child", WaitEntities: "entities that other sagas hold"}[w.Kind]
 		return fmt.Sprintf("%s waits for %s, so there is no attempt to repeat",
 			sagarow.StepName(c.Step, c.Occurrence), cmp.Or(what, "its reply")), false
 	case out == plan.NotWaiting && c.Verb == RetrySaga && begun && r.Phase == plan.Undoing:

@@ -15,7 +15,7 @@ import (
 )
 
 // Explain describes in plain words the state of the saga, its cause, and the possible commands. at is as
-// for Holders.
+// for BlockingMessages.
 func (r *SagaRead) Explain(at string) (lines []string) {
 	s, st, p := r.row, r.state, r.plan
 	which := sagaCommand{&s, at}
@@ -36,7 +36,7 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 	if st.Paused && !st.Status.Final() {
 		say("It is paused: no step begins. To go on: %s", which.typed("resume", ""))
 	}
-	switch past := r.TurnsBack(); {
+	switch past := r.CancelRefusal(); {
 	case st.Overdue:
 		say("Its deadline, or a cancellation, came after its pivot: it goes on.")
 	case st.Status == plan.Running && past == "" && !st.Deadline.IsZero() && st.Paused:
@@ -88,9 +88,9 @@ func endedNames(st plan.State) string {
 	return strings.Join(names, ", ")
 }
 
-// TurnsBack explains why a cancellation would have no effect. It returns "" if it would turn the saga
+// CancelRefusal explains why a cancellation would have no effect. It returns "" if it would turn the saga
 // back.
-func (r *SagaRead) TurnsBack() string {
+func (r *SagaRead) CancelRefusal() string {
 	switch st := &r.state; {
 	case st.Status.Final():
 		return "it has ended"
@@ -222,13 +222,13 @@ func untilText(st *plan.State, r *plan.Run) string {
 
 // SagaCheck is the effect of a build with other definitions on the running sagas.
 type SagaCheck struct {
-	Name    string     `json:"name"`
-	Hash    string     `json:"hash"` // the definition of the sagas
-	Sagas   int        `json:"sagas"`
-	Moves   int        `json:"moves"` // sagas that go on
-	Changes []string   `json:"changes,omitempty"`
-	Refused []LeftSaga `json:"refused,omitempty"` // at most 100
-	Last    bool       `json:"last,omitempty"`    // the last definition in the database; see CheckDefinitions
+	Name     string     `json:"name"`
+	Hash     string     `json:"hash"` // the definition of the sagas
+	Sagas    int        `json:"sagas"`
+	Continue int        `json:"moves"` // sagas that go on
+	Changes  []string   `json:"changes,omitempty"`
+	Refused  []LeftSaga `json:"refused,omitempty"` // at most 100
+	Last     bool       `json:"last,omitempty"`    // the last definition in the database; see CheckDefinitions
 }
 
 const maxRefused = 100
@@ -299,9 +299,9 @@ func readNext(definitions io.Reader) (map[string]plan.Written, error) {
 	f, err := plan.Read(bytes.NewReader(text))
 	switch {
 	case err != nil:
-		return nil, &UsageError{What: err.Error()}
+		return nil, &UsageError{Reason: err.Error()}
 	case !json.Valid(text):
-		return nil, &UsageError{What: "read definitions: the file has text after them: " +
+		return nil, &UsageError{Reason: "read definitions: the file has text after them: " +
 			"give a file that one call of saga.Write has written, with all definitions of the build"}
 	}
 	next := map[string]plan.Written{}
@@ -354,7 +354,7 @@ func (c *SagaCheck) add(one *store.Saga, p *plan.Plan, next map[string]plan.Writ
 		}
 	}
 	if why == "" {
-		c.Moves++
+		c.Continue++
 	} else if len(c.Refused) < maxRefused {
 		c.Refused = append(c.Refused, LeftSaga{Name: one.Name, Key: one.Key, Why: why})
 	}

@@ -43,8 +43,8 @@ func TestBulkLeavesWhatIsHeld(t *testing.T) {
 		began := time.Now()
 		r, err := operate.RunSagas(t.Context(), b.db, "pause", operate.SagaSelection{Name: "order"},
 			operate.SagaChange{Verb: operate.PauseSaga}, operate.Order{Author: "ann", Reason: "an incident"})
-		if !errors.As(err, new(*operate.PartlyError)) || r.Done != 2 || len(r.Left) != 2 ||
-			!r.Left[0].First || !strings.Contains(r.Left[0].Why, "one of its steps, or another") {
+		if !errors.As(err, new(*operate.PartialError)) || r.Done != 2 || len(r.Left) != 2 ||
+			!r.Left[0].Unneeded || !strings.Contains(r.Left[0].Why, "one of its steps, or another") {
 			t.Errorf("%+v, %v", r, err)
 		}
 		if took := time.Since(began); took > 7*time.Second {
@@ -60,7 +60,7 @@ func TestBulkLeavesWhatIsHeld(t *testing.T) {
 		}
 		one, err := operate.ChangeSagas(t.Context(), b.db, operate.SagaSelection{Key: "k-1"},
 			operate.SagaChange{Verb: operate.CancelSaga}, operate.Order{Author: "ann", Reason: "x"})
-		if !errors.As(err, new(*operate.PartlyError)) || len(one.Left) != 1 ||
+		if !errors.As(err, new(*operate.PartialError)) || len(one.Left) != 1 ||
 			!strings.Contains(one.Left[0].Why, "repeat the command later") {
 			t.Errorf("of one: %+v, %v", one, err)
 		}
@@ -83,8 +83,9 @@ func TestBulkWhileTheFileIsHeld(t *testing.T) {
 		<-time.After(time.Second)
 		r, err := operate.RunSagas(t.Context(), filed{b.db}, "pause", operate.SagaSelection{Name: "order"},
 			operate.SagaChange{Verb: operate.PauseSaga}, operate.Order{Author: "ann", Reason: "an incident"})
-		if !errors.As(err, new(*operate.PartlyError)) || r.Selected != 2 || r.Done != 0 || len(r.Left) != 2 ||
-			!r.Left[0].First {
+		if !errors.As(err, new(*operate.PartialError)) || r.Selected != 2 || r.Done != 0 ||
+			len(r.Left) != 2 ||
+			!r.Left[0].Unneeded {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
@@ -112,7 +113,7 @@ func TestBulkLeavesWhatIsRefused(t *testing.T) {
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	torn := &store.SagaMove{Standing: list[0].Standing, State: "{",
+	torn := &store.SagaUpdate{SagaStatus: list[0].SagaStatus, State: "{",
 		SagaRef: store.SagaRef{Name: "order", Key: "k-2", Version: list[0].Version}}
 	if _, err := b.db.Apply(t.Context(), store.Effect{Saga: torn}); err != nil {
 		t.Fatal(err)
@@ -125,7 +126,7 @@ func TestBulkLeavesWhatIsRefused(t *testing.T) {
 		if o.DryRun { // it does not ask the store
 			done = 2
 		}
-		if !errors.As(err, new(*operate.PartlyError)) || r.Done != done || len(r.Left) != 3-done ||
+		if !errors.As(err, new(*operate.PartialError)) || r.Done != done || len(r.Left) != 3-done ||
 			r.Left[0].Why == "" {
 			t.Errorf("%+v: %+v, %v", o, r, err)
 		}

@@ -153,8 +153,8 @@ func TestExplainNamesTheChild(t *testing.T) {
 	}
 	explains("inside waits until its child is undone. Its child wrapping g-1 inside is compensating, stuck, " +
 		"at wrap. That failed once, last with: permanent: it is glued." + more)
-	ss, err := operate.SagaStandings(t.Context(), db, "g-1", "")
-	if err != nil || len(ss) != 1 || len(ss[0].Waiting) != 1 || ss[0].Waiting[0].What != operate.WaitChild {
+	ss, err := operate.ReadSagaProgress(t.Context(), db, "g-1", "")
+	if err != nil || len(ss) != 1 || len(ss[0].Waiting) != 1 || ss[0].Waiting[0].Kind != operate.WaitChild {
 		t.Errorf("it waits for %+v, %v", ss, err)
 	}
 	retry.Step = "inside"

@@ -46,7 +46,7 @@ func newLockBench(t *testing.T, broken *bool, opts ...saga.Option) *sagaBench {
 	return &sagaBench{t, db, e, d}
 }
 
-func (b *sagaBench) tells(key string, parts ...string) (one operate.SagaStanding) {
+func (b *sagaBench) tells(key string, parts ...string) (one operate.SagaProgress) {
 	b.t.Helper()
 	explained, one, plain := b.told(key)
 	for _, part := range parts {
@@ -77,7 +77,7 @@ func TestToldOfALock(t *testing.T) {
 			"at wait. More: skald saga explain --store s.db -- order 'one a b'",
 		"It is first in line for account c.",
 		"lock waits until other sagas release account a, account b, account c, since 20")
-	if w := three.Waiting; len(w) != 1 || w[0].What != operate.WaitEntities || len(w[0].For) != 3 ||
+	if w := three.Waiting; len(w) != 1 || w[0].Kind != operate.WaitEntities || len(w[0].For) != 3 ||
 		w[0].Due != nil || w[0].More != 0 || time.Since(*w[0].Since) > time.Hour || len(three.Undo) > 0 {
 		t.Errorf("it waits for %+v", three)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // orchestrated returns the sagas of engines with a key, by name.
-func orchestrated(ctx context.Context, db store.Lister, key, at string) ([]SagaStanding, error) {
+func orchestrated(ctx context.Context, db store.Lister, key, at string) ([]SagaProgress, error) {
 	list, err := store.ListSagas(ctx, db, store.SagaQuery{Key: key})
 	if err != nil || len(list) == 0 {
 		return nil, err
@@ -25,7 +25,7 @@ func orchestrated(ctx context.Context, db store.Lister, key, at string) ([]SagaS
 		return nil, err
 	}
 	plans := plansOf(noted.Definitions)
-	out := make([]SagaStanding, 0, len(list))
+	out := make([]SagaProgress, 0, len(list))
 	for i := range list {
 		p := plans[list[i].Hash]
 		one, err := orchestratedOf(&list[i], p, at)
@@ -44,7 +44,7 @@ func orchestrated(ctx context.Context, db store.Lister, key, at string) ([]SagaS
 }
 
 // addNoEngine records that no engine runs s, so its steps are not in progress.
-func (s *SagaStanding) addNoEngine(why string) {
+func (s *SagaProgress) addNoEngine(why string) {
 	s.Drift = append(s.Drift, why)
 	for i := range s.Steps {
 		if s.Steps[i].Outcome == StepRunning && !slices.ContainsFunc(s.Waiting, func(w Wait) bool {
@@ -56,9 +56,9 @@ func (s *SagaStanding) addNoEngine(why string) {
 }
 
 // addEntities adds the entities that a Lock of s waits for, and since when.
-func (s *SagaStanding) addEntities(ctx context.Context, db store.Lister, row *store.Saga,
+func (s *SagaProgress) addEntities(ctx context.Context, db store.Lister, row *store.Saga,
 	p *plan.Plan) error {
-	i := slices.IndexFunc(s.Waiting, func(w Wait) bool { return w.What == WaitEntities })
+	i := slices.IndexFunc(s.Waiting, func(w Wait) bool { return w.Kind == WaitEntities })
 	if i < 0 {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (s *SagaStanding) addEntities(ctx context.Context, db store.Lister, row *st
 }
 
 // orchestratedOf returns the state of s. p is nil if no engine has stored its definition.
-func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaStanding, err error) {
+func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaProgress, err error) {
 	deadline := time.Duration(0)
 	if p != nil {
 		deadline = p.Graph.Deadline
@@ -88,10 +88,10 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaStanding, e
 		return out, err
 	}
 	final, left := st.Status.Final(), leftBy(s, at)
-	out = SagaStanding{Style: Orchestrated, Name: s.Name, Key: s.Key, ID: s.ID, State: s.Status,
+	out = SagaProgress{Style: Orchestrated, Name: s.Name, Key: s.Key, ID: s.ID, State: s.Status,
 		Stuck: s.Stuck, Paused: s.Paused && !final, Overdue: st.Overdue,
 		Forward: st.Status == plan.Running && p != nil && p.Final(st),
-		Steps:   []StandingStep{}, Due: timeOrNil(st.Deadline), Started: s.Started, Changed: s.Changed,
+		Steps:   []StepProgress{}, Due: timeOrNil(st.Deadline), Started: s.Started, Changed: s.Changed,
 		Ended: timeOrNil(s.Ended)}
 	if st.Overdue && out.Due == nil && deadline > 0 { // the state drops a deadline that has passed
 		out.Due = new(s.Started.Add(deadline))
@@ -138,7 +138,7 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaStanding, e
 // leftBy describes why a build has left s to another build, since when, and the remedy. It returns "" if no
 // build has left s.
 func leftBy(s *store.Saga, at string) string {
-	if !sagarow.WasLeft(s.Standing) || !s.Ended.IsZero() {
+	if !sagarow.WasLeft(s.SagaStatus) || !s.Ended.IsZero() {
 		return ""
 	}
 	return fmt.Sprintf("since %s no build runs it: a build left it to another build (%s). Start a build that can run it, "+
@@ -147,7 +147,7 @@ func leftBy(s *store.Saga, at string) string {
 }
 
 // UndoWord describes the steps in Undo: their undo is pending, or a failure would start it.
-func (s *SagaStanding) UndoWord() string {
+func (s *SagaProgress) UndoWord() string {
 	if s.State == string(plan.Compensating) {
 		return "to be undone"
 	}
@@ -156,7 +156,7 @@ func (s *SagaStanding) UndoWord() string {
 
 // Deadline describes the deadline of an orchestrated saga that goes forward, and its effect. It returns ""
 // if there is no deadline.
-func (s *SagaStanding) Deadline(now time.Time) string {
+func (s *SagaProgress) Deadline(now time.Time) string {
 	if s.Style != Orchestrated || s.State != string(plan.Running) || s.Due == nil {
 		return ""
 	}
@@ -176,12 +176,12 @@ func (s *SagaStanding) Deadline(now time.Time) string {
 	return when + ": then it turns back, unless its pivot is done"
 }
 
-func standingStep(r *plan.Run) StandingStep {
-	out := StandingStep{Name: sagarow.StepName(r.Step, r.Occurrence), At: timeOrNil(r.At), Stuck: r.Stuck,
+func standingStep(r *plan.Run) StepProgress {
+	out := StepProgress{Name: sagarow.StepName(r.Step, r.Occurrence), At: timeOrNil(r.At), Stuck: r.Stuck,
 		Attempts: r.Attempts, Error: r.Error}
 	out.Outcome = cmp.Or(map[plan.Phase]string{plan.IsDone: StepDone, plan.Skipped: StepSkipped,
 		plan.Refused: StepFailed, plan.Dropped: StepDropped,
-		plan.Undo: StepUndoing, plan.Undoing: StepUndoing, plan.Undone: StepIsUndone}[r.Phase], StepRunning)
+		plan.Undo: StepUndoing, plan.Undoing: StepUndoing, plan.Undone: StepUndone}[r.Phase], StepRunning)
 	if r.Phase != plan.Waiting && r.Phase != plan.Undoing {
 		out.Next = timeOrNil(r.Due)
 	}
@@ -193,20 +193,20 @@ func waitOf(p *plan.Plan, r *plan.Run) (w Wait, waits bool) {
 	if r.Phase != plan.Waiting && r.Phase != plan.Undoing {
 		return w, false
 	}
-	w = Wait{What: WaitReply, After: sagarow.StepName(r.Step, r.Occurrence), Since: timeOrNil(r.At),
+	w = Wait{Kind: WaitReply, After: sagarow.StepName(r.Step, r.Occurrence), Since: timeOrNil(r.At),
 		Due: timeOrNil(dueOf(p, r))}
 	if p == nil {
 		return w, true
 	}
 	switch step, _ := p.Step(r.Step); {
 	case step.Kind == plan.Child:
-		w.What = WaitChild
+		w.Kind = WaitChild
 	case step.Kind == plan.Lock:
-		w.What = WaitEntities
+		w.Kind = WaitEntities
 	case step.Kind == plan.Wait && step.Signal == "":
-		w.What = WaitTime
+		w.Kind = WaitTime
 	case step.Kind == plan.Wait:
-		w.What, w.For = WaitSignal, []string{step.Signal}
+		w.Kind, w.For = WaitSignal, []string{step.Signal}
 	}
 	return w, true
 }

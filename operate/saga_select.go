@@ -22,7 +22,7 @@ const sagaTries = 10 // attempts while an engine writes at the same time
 
 // bulk changes sagas one after the other.
 type bulk struct {
-	db     SagaKeeper
+	db     SagaStore
 	c      *SagaChange
 	o      *Order
 	done   *runChanges
@@ -75,7 +75,7 @@ func (b *bulk) settled(left *LeftSaga) {
 
 // lockedByOther returns s as left because another transaction holds its row.
 func lockedByOther(s *store.Saga) LeftSaga {
-	return LeftSaga{Name: s.Name, Key: s.Key, First: true, Why: "one of its steps, or another " +
+	return LeftSaga{Name: s.Name, Key: s.Key, Unneeded: true, Why: "one of its steps, or another " +
 		"transaction, locks its row: repeat the command later"}
 }
 
@@ -83,12 +83,12 @@ func lockedByOther(s *store.Saga) LeftSaga {
 // another transaction held its row for the whole wait.
 func (b *bulk) one(ctx context.Context, was *store.Saga, wait time.Duration) (left *LeftSaga, err error) {
 	first := func(why string) (*LeftSaga, error) {
-		return &LeftSaga{Name: was.Name, Key: was.Key, Why: why, First: true}, nil
+		return &LeftSaga{Name: was.Name, Key: was.Key, Why: why, Unneeded: true}, nil
 	}
 	for range sagaTries {
 		r, err := readRow(ctx, b.db, was.Name, was.Key)
 		switch {
-		case errors.As(err, new(*NoneError)):
+		case errors.As(err, new(*NoMatchError)):
 			return first("it ended, and was deleted")
 		case err != nil:
 			return nil, err

@@ -17,8 +17,8 @@ const (
 	Orchestrated  = "orchestrated"  // an engine runs it
 )
 
-// SagaStanding is the state of one saga of either style. Its names in JSON are stable.
-type SagaStanding struct {
+// SagaProgress is the state of one saga of either style. Its names in JSON are stable.
+type SagaProgress struct {
 	Style string `json:"style"` // Choreographed or Orchestrated
 	Name  string `json:"name"`  // the flow, or the definition
 	Key   string `json:"key"`
@@ -33,7 +33,7 @@ type SagaStanding struct {
 	// Forward reports that the pivot of an orchestrated saga is done, so it cannot turn back.
 	Forward bool `json:"forward,omitempty"`
 
-	Steps    []StandingStep `json:"steps"`
+	Steps    []StepProgress `json:"steps"`
 	Waiting  []Wait         `json:"waiting,omitempty"` // the next events, replies or signals
 	Retrying *Retrying      `json:"retrying,omitempty"`
 	// Missing lists events that have not arrived, although events that they caused have.
@@ -43,8 +43,8 @@ type SagaStanding struct {
 	// the steps to undo.
 	Undo  []string `json:"would_undo,omitempty"`
 	Stays []string `json:"cannot_undo,omitempty"` // steps that took effect, and that nothing undoes
-	// Asked lists undos that an operator requested, and that no service has reported yet.
-	Asked []Asked `json:"asked,omitempty"`
+	// RequestedUndos lists undos that an operator requested, and that no service has reported yet.
+	RequestedUndos []RequestedUndo `json:"asked,omitempty"`
 	// Drift lists observations that contradict the flow, or that no engine can handle.
 	Drift    []string `json:"drift,omitempty"`
 	Commands []string `json:"commands,omitempty"` // that free it, if it is stuck or paused
@@ -60,20 +60,20 @@ type SagaStanding struct {
 	Refused []string `json:"-"` // of a choreographed saga: why Compensate undoes nothing
 }
 
-// Outcomes of a StandingStep.
+// Outcomes of a StepProgress.
 const (
-	StepRunning  = "running" // it is in progress, or waits for an answer
-	StepNext     = "next"    // it is next, and no running build takes it
-	StepDone     = "done"    // it took effect, or the event arrived
-	StepFailed   = "failed"  // it ended without an effect, or made the saga fail
-	StepSkipped  = "skipped" // an operator or its condition skipped it
-	StepDropped  = "dropped" // the saga turned back before it took effect
-	StepUndoing  = "undoing" // its undo is in progress
-	StepIsUndone = "undone"
+	StepRunning = "running" // it is in progress, or waits for an answer
+	StepNext    = "next"    // it is next, and no running build takes it
+	StepDone    = "done"    // it took effect, or the event arrived
+	StepFailed  = "failed"  // it ended without an effect, or made the saga fail
+	StepSkipped = "skipped" // an operator or its condition skipped it
+	StepDropped = "dropped" // the saga turned back before it took effect
+	StepUndoing = "undoing" // its undo is in progress
+	StepUndone  = "undone"
 )
 
-// StandingStep is a step of an orchestrated saga, or the events of one kind in a choreographed one.
-type StandingStep struct {
+// StepProgress is a step of an orchestrated saga, or the events of one kind in a choreographed one.
+type StepProgress struct {
 	Name    string     `json:"name"` // the name with its occurrence, or the type of an event
 	Topic   string     `json:"topic,omitempty"`
 	Outcome string     `json:"outcome"`      // one of the Outcomes above
@@ -100,7 +100,7 @@ const (
 
 // Wait is an event, a reply, a signal, a time, a child or an entity that a step waits for.
 type Wait struct {
-	What  string     `json:"what"`           // one of the constants above
+	Kind  string     `json:"what"`           // one of the constants above
 	After string     `json:"after"`          // the last event, or the waiting step
 	For   []string   `json:"for,omitempty"`  // any of these events, the signal, or all of these entities
 	More  int        `json:"more,omitempty"` // the number of further entities
@@ -113,7 +113,7 @@ func (w *Wait) ForText() string {
 	switch {
 	case w.More > 0:
 		return fmt.Sprintf("%s and %d more", strings.Join(w.For, ", "), w.More)
-	case w.What == WaitEntities:
+	case w.Kind == WaitEntities:
 		return strings.Join(w.For, ", ")
 	}
 	return strings.Join(w.For, " or ")
@@ -129,17 +129,17 @@ type Retrying struct {
 	Next    *time.Time `json:"next,omitempty"` // nil if it is in progress or stuck
 }
 
-// Asked is a step with an undo that an operator requested.
-type Asked struct {
+// RequestedUndo is a step with an undo that an operator requested.
+type RequestedUndo struct {
 	Step string     `json:"step"`
 	For  []string   `json:"for"` // the events that report the undo
 	At   time.Time  `json:"at"`
 	Due  *time.Time `json:"due,omitempty"`
 }
 
-// SagaStandings returns the state of the sagas with a key, of both styles. at is as for Holders. It
-// returns no error if there is none.
-func SagaStandings(ctx context.Context, db store.Lister, key, at string) ([]SagaStanding, error) {
+// ReadSagaProgress returns the state of the sagas with a key, of both styles. at is as for BlockingMessages.
+// It returns no error if there is none.
+func ReadSagaProgress(ctx context.Context, db store.Lister, key, at string) ([]SagaProgress, error) {
 	if key == "" {
 		return nil, nil
 	}
@@ -152,42 +152,43 @@ func SagaStandings(ctx context.Context, db store.Lister, key, at string) ([]Saga
 }
 
 // TrackedSagas lists choreographed sagas, as trackers store them, by key and flow.
-func TrackedSagas(ctx context.Context, db store.Lister, q store.TrackedQuery) ([]SagaStanding, error) {
+func TrackedSagas(ctx context.Context, db store.Lister, q store.TrackedQuery) ([]SagaProgress, error) {
 	list, err := flow.List(ctx, db, q)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]SagaStanding, len(list))
+	out := make([]SagaProgress, len(list))
 	for i := range list {
 		out[i] = choreographed(&list[i])
 	}
 	return out, nil
 }
 
-func choreographed(s *flow.Standing) SagaStanding {
-	out := SagaStanding{Style: Choreographed, Name: s.Flow, Key: s.Key, State: s.State, Overdue: s.Overdue,
+func choreographed(s *flow.Standing) SagaProgress {
+	out := SagaProgress{Style: Choreographed, Name: s.Flow, Key: s.Key, State: s.State, Overdue: s.Overdue,
 		Missing:   types(s.Missing),
 		Remaining: types(s.Remaining), Undo: types(s.Undo), Stays: types(s.Stays), Drift: s.Drift, Due: s.Due,
 		Started: s.At, Changed: s.Changed,
-		Trace: s.Trace, Keys: s.Keys, Refused: s.Refused, Steps: []StandingStep{}}
+		Trace: s.Trace, Keys: s.Keys, Refused: s.Refused, Steps: []StepProgress{}}
 	for i := range s.Steps {
 		step := &s.Steps[i]
-		one := StandingStep{Name: step.Type, Topic: step.Topic, Outcome: StepDone, At: &step.At,
+		one := StepProgress{Name: step.Type, Topic: step.Topic, Outcome: StepDone, At: &step.At,
 			Messages: step.IDs, More: step.More}
 		switch {
 		case slices.Contains(s.Undone, step.Name):
-			one.Outcome = StepIsUndone
+			one.Outcome = StepUndone
 		case slices.Contains(s.Failed, step.Name):
 			one.Outcome = StepFailed
 		}
 		out.Steps = append(out.Steps, one)
 	}
 	for _, w := range s.Waiting {
-		out.Waiting = append(out.Waiting, Wait{What: WaitEvent, After: w.After.Type, For: types(w.For),
+		out.Waiting = append(out.Waiting, Wait{Kind: WaitEvent, After: w.After.Type, For: types(w.For),
 			Since: &w.Since, Due: w.Due})
 	}
 	for _, a := range s.Asked {
-		out.Asked = append(out.Asked, Asked{Step: a.Step.Type, For: types(a.For), At: a.At, Due: a.Due})
+		out.RequestedUndos = append(out.RequestedUndos, RequestedUndo{Step: a.Step.Type, For: types(a.For),
+			At: a.At, Due: a.Due})
 	}
 	return out
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // told is what explain and status say of a saga.
-func (b *sagaBench) told(key string) (explained string, one operate.SagaStanding, plain string) {
+func (b *sagaBench) told(key string) (explained string, one operate.SagaProgress, plain string) {
 	b.t.Helper()
 	const at = "--store s.db"
 	read, err := operate.ReadSaga(b.t.Context(), b.db, "order", key)
@@ -23,7 +23,7 @@ func (b *sagaBench) told(key string) (explained string, one operate.SagaStanding
 	if err != nil || len(a.Sagas) != 1 {
 		b.t.Fatalf("%+v, %v", a, err)
 	}
-	return strings.Join(read.Explain(at), "\n"), a.Sagas[0].SagaStanding,
+	return strings.Join(read.Explain(at), "\n"), a.Sagas[0].SagaProgress,
 		strings.Join(status.Explain(&a, time.Now()), "\n")
 }
 
@@ -40,7 +40,7 @@ func TestToldLeftToAnotherBuild(t *testing.T) {
 	s.Error, s.Failed = "left to another build: the step b is not there", 1
 	s.Since = time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
 	state := strings.ReplaceAll(s.State, `"waiting"`, `"ready"`)
-	m := &store.SagaMove{Standing: s.Standing, State: state, Release: true,
+	m := &store.SagaUpdate{SagaStatus: s.SagaStatus, State: state, Release: true,
 		SagaRef: store.SagaRef{Name: s.Name, Key: s.Key, Version: s.Version}}
 	if _, err := b.db.Apply(t.Context(), store.Effect{Saga: m}); err != nil {
 		t.Fatal(err)
@@ -91,8 +91,8 @@ func TestToldOfItsDeadline(t *testing.T) {
 
 // What is undone is told of one that turns back, and what would be of another one.
 func TestToldWhatIsUndone(t *testing.T) {
-	forward := operate.SagaStanding{State: "running"}
-	back := operate.SagaStanding{State: "compensating"}
+	forward := operate.SagaProgress{State: "running"}
+	back := operate.SagaProgress{State: "compensating"}
 	if f, u := forward.UndoWord(), back.UndoWord(); f != "a failure undoes" || u != "to be undone" {
 		t.Errorf("%s, %s", f, u)
 	}

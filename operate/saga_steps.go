@@ -52,7 +52,7 @@ func Steps(ctx context.Context, db store.Lister, s StepSelection) ([]SagaStep, e
 	switch {
 	case s.State == "":
 	case !slices.Contains(StepStates(), s.State):
-		return nil, &UsageError{What: fmt.Sprintf("a step's state is one of %s, not %q",
+		return nil, &UsageError{Reason: fmt.Sprintf("a step's state is one of %s, not %q",
 			strings.Join(StepStates(), ", "), s.State)}
 	default:
 		q.State, q.Dropped = stepState(s.State)

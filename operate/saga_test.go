@@ -149,7 +149,7 @@ func TestSagaVerbs(t *testing.T) {
 		t.Errorf("explained: %s, %v", text, err)
 	}
 	if r, err := b.change(operate.SagaSelection{Key: "go"},
-		operate.SagaChange{Verb: operate.CancelSaga}); !errors.As(err, new(*operate.PartlyError)) ||
+		operate.SagaChange{Verb: operate.CancelSaga}); !errors.As(err, new(*operate.PartialError)) ||
 		len(r.Left) != 1 || !strings.Contains(r.Left[0].Why, "too late") {
 		t.Errorf("a cancellation after the pivot: %+v, %v", r, err)
 	}
@@ -246,7 +246,8 @@ func TestSagaRead(t *testing.T) {
 	if _, err := read.Draw("png"); err == nil {
 		t.Error("png was drawn")
 	}
-	if _, err := operate.ReadSaga(t.Context(), b.db, "order", "z"); !errors.As(err, new(*operate.NoneError)) {
+	if _, err := operate.ReadSaga(t.Context(), b.db, "order", "z"); !errors.As(err,
+		new(*operate.NoMatchError)) {
 		t.Errorf("of none: %v", err)
 	}
 	var same, other bytes.Buffer
@@ -254,7 +255,7 @@ func TestSagaRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	check, err := operate.CheckSagas(t.Context(), b.db, &same)
-	if err != nil || len(check) != 1 || check[0].Sagas != 1 || check[0].Moves != 1 ||
+	if err != nil || len(check) != 1 || check[0].Sagas != 1 || check[0].Continue != 1 ||
 		len(check[0].Changes) != 0 {
 		t.Errorf("the same: %+v, %v", check, err)
 	}
@@ -264,7 +265,7 @@ func TestSagaRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	check, err = operate.CheckSagas(t.Context(), b.db, &other)
-	if err != nil || len(check) != 1 || check[0].Moves != 0 || len(check[0].Refused) != 1 ||
+	if err != nil || len(check) != 1 || check[0].Continue != 0 || len(check[0].Refused) != 1 ||
 		!strings.Contains(fmt.Sprint(check[0].Changes), "it is gone") {
 		t.Errorf("another: %+v, %v", check, err)
 	}

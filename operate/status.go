@@ -7,15 +7,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Watcher is the part of a store that Status needs.
-type Watcher interface {
-	store.Teller
+// StatusStore is the part of a store that Status needs.
+type StatusStore interface {
+	store.StatusReader
 	Check(ctx context.Context, as store.Role) error
 }
 
 // Status returns the backlog of the outbox, and the relays that publish it. It needs the rights of a
 // reader. It returns a *store.SchemaError if the tables are absent or have another version.
-func Status(ctx context.Context, db Watcher) (store.OutboxStatus, error) {
+func Status(ctx context.Context, db StatusStore) (store.OutboxStatus, error) {
 	all, err := db.Status(ctx, store.StatusQuery{Outbox: true})
 	s := all.Outbox
 	if err == nil {

@@ -37,10 +37,11 @@ type UnknownCall struct {
 }
 
 // UnknownCalls lists external calls with an unknown outcome, including calls in progress. It reads at most
-// `most` messages, `most` stuck sagas and `most` failing sagas, in four statements. at is as for Holders.
+// `most` messages, `most` stuck sagas and `most` failing sagas, in four statements. at is as for
+// BlockingMessages.
 func UnknownCalls(ctx context.Context, db store.Lister, at string, most int) ([]UnknownCall, error) {
 	at = spaced(at)
-	list, err := store.ListKept(ctx, db, store.Sought{Calling: true, Bare: true, Limit: most})
+	list, err := store.ListParked(ctx, db, store.ParkedQuery{Calling: true, Bare: true, Limit: most})
 	if err != nil {
 		return nil, err
 	}

@@ -41,9 +41,9 @@ var (
 	ErrForgotten    = complete.ErrForgotten
 )
 
-// Writer is the part of a store that Write needs.
-type Writer interface {
-	Keeper
+// WriteStore is the part of a store that Write needs.
+type WriteStore interface {
+	MessageStore
 	Secret(ctx context.Context) ([]byte, error)
 }
 
@@ -78,15 +78,15 @@ func (a rawCodec) Encode(_ context.Context, m *skald.Message, v any) error {
 // for example. If the same message was written under Draft.ID before, it writes nothing and sets
 // WriteReport.Repeated. It returns ErrOtherMessage if another message was written under the ID. It returns
 // ErrForgotten if the ID is older than marks are kept.
-func Write(ctx context.Context, db Writer, d Draft, o Order) (r WriteReport, err error) {
+func Write(ctx context.Context, db WriteStore, d Draft, o Order) (r WriteReport, err error) {
 	if err := checkOrder(&o); err != nil {
 		return r, err
 	}
 	if d.ContentType == "application/json" && !json.Valid(d.Data) {
-		return r, &UsageError{What: "the payload is no JSON: correct it, or give its content type"}
+		return r, &UsageError{Reason: "the payload is no JSON: correct it, or give its content type"}
 	}
 	if d.ContentType == "application/json" && fingerprint.CheckJSON(d.Data) != nil {
-		return r, &UsageError{What: "the payload: " + fingerprint.ErrNotText.Error()}
+		return r, &UsageError{Reason: "the payload: " + fingerprint.ErrNotText.Error()}
 	}
 	cause, consumer, id, found, err := findCause(ctx, db, &d)
 	if err != nil {
@@ -103,7 +103,7 @@ func Write(ctx context.Context, db Writer, d Draft, o Order) (r WriteReport, err
 	ms, err := by.Messages(caused, []skald.Draft{{Topic: d.Topic, Type: d.Type, Value: d.Data, Key: d.Key,
 		Codec: rawCodec{contentType: d.ContentType}}})
 	if err != nil {
-		return r, &UsageError{What: err.Error()}
+		return r, &UsageError{Reason: err.Error()}
 	}
 	r.Message = ms[0]
 	if o.DryRun {
@@ -117,7 +117,7 @@ func Write(ctx context.Context, db Writer, d Draft, o Order) (r WriteReport, err
 		Audit: auditOf(&o, fmt.Sprintf("write %s %s to %s", m.Type, m.ID, m.Topic), consumer, id)}
 	r.Repeated, err = writeOnce(ctx, db, e, d.ID != "")
 	if limit := new(store.LimitError); errors.As(err, &limit) {
-		return r, &UsageError{What: err.Error()}
+		return r, &UsageError{Reason: err.Error()}
 	}
 	if errors.Is(err, ErrOtherMessage) || errors.Is(err, ErrForgotten) {
 		return r, fmt.Errorf("outbox write: %s: %w", m.ID, err)
@@ -130,7 +130,7 @@ func Write(ctx context.Context, db Writer, d Draft, o Order) (r WriteReport, err
 
 // writeOnce writes the row of e. With marked it also writes the mark that outbox.Write uses, so that a
 // repeat writes nothing.
-func writeOnce(ctx context.Context, db Writer, e store.Effect, marked bool) (repeated bool, err error) {
+func writeOnce(ctx context.Context, db WriteStore, e store.Effect, marked bool) (repeated bool, err error) {
 	if !marked {
 		_, err = db.Apply(ctx, e)
 		return false, err
@@ -159,7 +159,7 @@ func writeOnce(ctx context.Context, db Writer, e store.Effect, marked bool) (rep
 
 // findCause finds the message that causes the draft, with the consumer and the identity under which it is
 // kept.
-func findCause(ctx context.Context, db Keeper,
+func findCause(ctx context.Context, db MessageStore,
 	d *Draft) (cause skald.Message, consumer string, id store.Identity, found bool, err error) {
 	if d.CausedBy == "" {
 		return cause, d.Consumer, id, false, nil
@@ -174,7 +174,7 @@ func findCause(ctx context.Context, db Keeper,
 		case found && p.Message.Source != cause.Source:
 			return cause, consumer, id, found,
 				&UsageError{
-					What: fmt.Sprintf(
+					Reason: fmt.Sprintf(
 						"several messages have the id %s: select one by its consumer and its source",
 						d.CausedBy)}
 		}

@@ -71,7 +71,7 @@ func everyPath(t *testing.T, d *pgstore.SQLStore) {
 	if seen[0].Outcome != store.Done || seen[1].Outcome != store.Done || seen[2].Outcome != store.Fresh {
 		t.Errorf("seen are %v", seen)
 	}
-	held, err := d.Lease(ctx, store.Ask{Owner: "o", Session: "l", TTL: time.Minute})
+	held, err := d.Lease(ctx, store.LeaseRequest{Owner: "o", Session: "l", TTL: time.Minute})
 	must("lease", err)
 	tip, err := store.Snapshot(ctx, d, "")
 	must("tick", err)

@@ -169,7 +169,7 @@ func TestRoundTripsPQ(t *testing.T) {
 			return errors.Join(s.Write(ctx, tx, said("a")), tx.Commit())
 		}},
 		"a lease": {3, func() error {
-			_, err := s.Lease(ctx, store.Ask{Owner: "a", Session: "1"})
+			_, err := s.Lease(ctx, store.LeaseRequest{Owner: "a", Session: "1"})
 			return err
 		}},
 	} {

@@ -169,7 +169,7 @@ func TestWriteFailsWithTheStore(t *testing.T) {
 func TestWriteInAHandler(t *testing.T) {
 	cause := skald.Message{ID: "m-1", Source: "/shop", CorrelationID: "first", TraceParent: "00-aa-bb-01"}
 	mark := store.Mark{Consumer: "payment", Identity: store.Identity{Source: "/shop", ID: "m-1"},
-		As: store.Done}
+		Outcome: store.Done}
 	for _, commit := range []bool{false, true} {
 		db, out := setup(t, nil)
 		u, err := db.Begin(t.Context(), store.Intake{Marks: []store.Mark{mark}})

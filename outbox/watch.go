@@ -13,14 +13,14 @@ import (
 // processes that only write. A relay reports the same while it is alive; an inbox reports it for its own
 // database. Watch queries the database when metrics are collected, at most every 30 s.
 type Watch struct {
-	db store.Teller
+	db store.StatusReader
 	o  Options
 }
 
 var _ skald.Runner = (*Watch)(nil)
 
 // NewWatch returns a watch on the outbox in db. It uses only Now and MeterProvider of o.
-func NewWatch(db store.Teller, o *Options) *Watch {
+func NewWatch(db store.StatusReader, o *Options) *Watch {
 	w := &Watch{db: db}
 	if o != nil {
 		w.o = *o

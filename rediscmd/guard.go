@@ -43,10 +43,10 @@ type Guard struct {
 	calls   int64     // number of calls ever started
 	failed  int64     // value of calls at the last failure
 	status  GuardStatus
-	back    time.Time      // when Redis last came back
-	told    bool           // the failure was logged
-	say     backoff.Rarely // log rate for failures
-	refused backoff.Rarely // log rate for refused commands
+	back    time.Time        // when Redis last came back
+	told    bool             // the failure was logged
+	say     backoff.LogLimit // log rate for failures
+	refused backoff.LogLimit // log rate for refused commands
 
 	undoing bool
 	undo    []undo
@@ -81,7 +81,7 @@ func NewGuard(c Client, o *GuardOptions) *Guard {
 	if d.Logger == nil {
 		d.Logger = slog.Default()
 	}
-	rarely := backoff.Rarely{First: 20 * time.Second, Most: 10 * time.Minute}
+	rarely := backoff.LogLimit{First: 20 * time.Second, Most: 10 * time.Minute}
 	return &Guard{client: c, o: d, turns: make(chan struct{}, mostUnderWay),
 		sure: make(chan struct{}, mostInsist),
 		say:  rarely, refused: rarely, wake: make(chan struct{}, 1)}

@@ -52,8 +52,8 @@ type Locker struct {
 	mu       sync.Mutex
 	held     map[*Lease]bool
 	renewing bool
-	wake     chan struct{}  // wakes the goroutine that renews
-	say      backoff.Rarely // limits the log lines about work without a lease
+	wake     chan struct{}    // wakes the goroutine that renews
+	say      backoff.LogLimit // limits the log lines about work without a lease
 }
 
 // New returns a Locker that uses c. The error names an invalid option.
@@ -75,7 +75,7 @@ func New(c rediscmd.Client, o *Options) (*Locker, error) {
 	return &Locker{redis: rediscmd.NewGuard(c, &rediscmd.GuardOptions{Timeout: d.Timeout, Logger: d.Logger}),
 		o:    d,
 		held: map[*Lease]bool{}, wake: make(chan struct{}, 1),
-		say: backoff.Rarely{First: 20 * time.Second, Most: 10 * time.Minute}}, nil
+		say: backoff.LogLimit{First: 20 * time.Second, Most: 10 * time.Minute}}, nil
 }
 
 // Lease is held until Release, or until it is lost.

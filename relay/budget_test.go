@@ -57,7 +57,7 @@ func (c *counted) ask() error {
 	return nil
 }
 
-func (c *counted) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+func (c *counted) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	if err := c.ask(); err != nil {
 		return store.Leased{}, err
 	}

@@ -70,7 +70,7 @@ func TestRowsInMemoryAreBoundedByBytes(t *testing.T) {
 		for range 1000 {
 			synctest.Wait()
 			bus.answer()
-			if got, _ = w.delivered("orders"); len(got[""]) == rows && len(w.db.Asides()) == rows {
+			if got, _ = w.delivered("orders"); len(got[""]) == rows && len(w.db.DeferredRows()) == rows {
 				break
 			}
 			time.Sleep(10 * time.Millisecond)
@@ -89,9 +89,9 @@ func TestRowsInMemoryAreBoundedByBytes(t *testing.T) {
 			}
 		}
 		if bus.most > most || bus.most < store.PageBytes || len(got[""]) != rows ||
-			len(w.db.Asides()) != rows {
+			len(w.db.DeferredRows()) != rows {
 			t.Errorf("%d bytes at the broker at once, %d rows delivered, %d deferred", bus.most,
-				len(got[""]), len(w.db.Asides()))
+				len(got[""]), len(w.db.DeferredRows()))
 		}
 	})
 }

@@ -21,8 +21,8 @@ const (
 )
 
 // contact is a relay's knowledge about its broker: when it answered, and when it did not. It belongs to the
-// goroutine of Run or Step. A relay without its broker yields (store.Ask.Yield). Its shards go to relays with
-// a reachable broker, so that one process does not delay all rows.
+// goroutine of Run or Step. A relay without its broker yields (store.LeaseRequest.Yield). Its shards go to
+// relays with a reachable broker, so that one process does not delay all rows.
 //
 // An acknowledged row proves that the broker accepts rows. An answered probe proves less. A relay trusts it
 // only if no call failed lately, and trusts it later each time that it took shards and still published

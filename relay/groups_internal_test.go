@@ -21,9 +21,9 @@ func (*lateSeen) Listen(ctx context.Context, _ *slog.Logger) { <-ctx.Done() }
 
 func (*lateSeen) Listening() store.Listening { return store.Listening{Quiet: true} }
 
-func (s *lateSeen) Lease(_ context.Context, ask store.Ask) (store.Leased, error) {
+func (s *lateSeen) Lease(_ context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	if s.looks++; s.looks == 1 {
-		return store.Leased{Tip: *ask.Look}, nil
+		return store.Leased{Tip: *ask.SnapshotBase}, nil
 	}
 	return store.Leased{Tip: "9-later"}, nil
 }

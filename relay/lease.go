@@ -25,10 +25,11 @@ func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
 		return false, nil
 	}
 	away := r.brokerSilence(now)
-	ask := store.Ask{Owner: r.o.Owner, Session: r.session, TTL: r.o.TTL, Wait: 3*r.patience() + r.o.TTL,
-		Free: free, LastKnown: r.lastKnown, Away: away, Yield: r.yields(away)}
+	ask := store.LeaseRequest{Owner: r.o.Owner, Session: r.session, TTL: r.o.TTL,
+		Wait:    3*r.patience() + r.o.TTL,
+		Release: free, LastKnown: r.lastKnown, BrokerAway: away, Yield: r.yields(away)}
 	if idle != nil {
-		ask.Look = &idle.base
+		ask.SnapshotBase = &idle.base
 	}
 	leased, err := r.db.Lease(ctx, ask)
 	if err != nil {
@@ -227,7 +228,8 @@ var errBroker = errors.New("the broker is away")
 
 // leave releases all shards at once.
 func (r *Relay) leave(ctx context.Context) error {
-	_, err := r.db.Lease(ctx, store.Ask{Owner: r.o.Owner, Session: r.session, TTL: r.o.TTL, Leave: true})
+	_, err := r.db.Lease(ctx, store.LeaseRequest{Owner: r.o.Owner, Session: r.session, TTL: r.o.TTL,
+		Leave: true})
 	if err != nil {
 		return fmt.Errorf("release shards: %w", err)
 	}

@@ -76,13 +76,13 @@ func TestLargeRowIsDeferredUnread(t *testing.T) {
 	w.expect("orders", "k1", "one")
 	w.expect("orders", "k2", "two")
 	tried := false
-	for _, a := range w.db.Asides() {
+	for _, a := range w.db.DeferredRows() {
 		if tried = tried || a.Attempts > 2; a.Attempts > 0 && (!strings.Contains(a.Why, "209715200 bytes") ||
 			!strings.Contains(a.Why, "abcd") || a.Large == nil) {
 			t.Errorf("deferred as %+v", a)
 		}
 	}
-	if n := len(w.db.Asides()); n != 2 || !tried {
+	if n := len(w.db.DeferredRows()); n != 2 || !tried {
 		t.Errorf("%d rows are deferred, read again: %v", n, tried)
 	}
 }

@@ -25,8 +25,8 @@ func (*allSeen) Listen(ctx context.Context, _ *slog.Logger) { <-ctx.Done() }
 
 func (*allSeen) Listening() store.Listening { return store.Listening{Quiet: true} }
 
-func (s *allSeen) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
-	if ask.Look != nil {
+func (s *allSeen) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
+	if ask.SnapshotBase != nil {
 		s.looks.Add(1)
 	}
 	return s.Store.Lease(ctx, ask)

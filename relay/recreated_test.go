@@ -129,7 +129,7 @@ func TestRecreatedTopicWithDeferredRows(t *testing.T) {
 	w.write("orders", "k", "3", "4")
 	w.write("orders", "l", "a")
 	w.quiet(r)
-	if n := len(w.db.Asides()); n != 2 {
+	if n := len(w.db.DeferredRows()); n != 2 {
 		t.Fatalf("%d rows are deferred, want 2", n)
 	}
 	w.remake("orders")
@@ -139,7 +139,7 @@ func TestRecreatedTopicWithDeferredRows(t *testing.T) {
 	w.quiet(r)
 	w.wantAll("orders", "k", "1", "2", "3", "4", "5")
 	w.wantAll("orders", "l", "a")
-	if n := len(w.db.Asides()); n != 0 {
+	if n := len(w.db.DeferredRows()); n != 0 {
 		t.Errorf("%d rows are still deferred", n)
 	}
 }

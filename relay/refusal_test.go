@@ -46,7 +46,7 @@ func TestRefusedRowsDoNotStarveOtherTopics(t *testing.T) {
 		}
 		w.step(r, 10*time.Millisecond)
 	}
-	if n := len(w.db.Asides()); n < 2000 {
+	if n := len(w.db.DeferredRows()); n < 2000 {
 		t.Errorf("%d rows deferred", n)
 	}
 }
@@ -133,7 +133,7 @@ func TestSharedRefusals(t *testing.T) {
 		w.quiet(r)
 	}
 	w.expect("bad", "innocent", "1", "2")
-	if n := len(w.db.Asides()); n != 300 {
+	if n := len(w.db.DeferredRows()); n != 300 {
 		t.Errorf("%d rows deferred", n)
 	}
 }

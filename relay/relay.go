@@ -38,7 +38,7 @@ type Source interface {
 	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 	Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error)
 	Woken() <-chan struct{}
-	store.Teller
+	store.StatusReader
 }
 
 // Listener is a Source that is notified of commits. Its relay does not poll while nothing is committed.
@@ -198,7 +198,7 @@ type upkeep struct {
 	maintaining         atomic.Bool
 	failedAt            time.Time // the last failure of the store
 	outages             int       // consecutive outages of the store
-	storeLog, brokerLog backoff.Rarely
+	storeLog, brokerLog backoff.LogLimit
 }
 
 // reports has the values that any goroutine may read.
@@ -227,7 +227,7 @@ func New(db Source, bus broker.Publisher, o *Options) *Relay {
 		sending: sending{topics: newTopics(), pushed: map[string]pushback{}, refusals: reasons{},
 			pushbacks: reasons{}, isolated: map[string]isolated{}},
 		lookout: lookout{page: pageFirst},
-		upkeep:  upkeep{storeLog: backoff.Seldom(), brokerLog: backoff.Seldom()},
+		upkeep:  upkeep{storeLog: backoff.NewLogLimit(), brokerLog: backoff.NewLogLimit()},
 		reports: reports{storeVitals: vitals.Store(db, log, time.Now), brokerVitals: vitals.Broker(bus, log),
 			health: Health{Live: true}, storeAway: "not started yet"},
 	}

@@ -236,7 +236,7 @@ func TestRefusedRowIsDeferredWithItsKeyAndPublishedInOrder(t *testing.T) {
 	w.quiet(r)
 	w.expect("orders", "k", "1")
 	w.expect("orders", "l", "a", "b")
-	if n := len(w.db.Asides()); n != 2 {
+	if n := len(w.db.DeferredRows()); n != 2 {
 		t.Errorf("%d rows deferred, want 2", n)
 	}
 	w.write("orders", "k", "4")
@@ -245,7 +245,7 @@ func TestRefusedRowIsDeferredWithItsKeyAndPublishedInOrder(t *testing.T) {
 	bad = false
 	w.quiet(r)
 	w.expect("orders", "k", "1", "2", "3", "4")
-	if n := len(w.db.Asides()); n != 0 {
+	if n := len(w.db.DeferredRows()); n != 0 {
 		t.Errorf("%d rows still deferred", n)
 	}
 	w.write("orders", "k", "5")
@@ -272,7 +272,7 @@ func TestNeighboursOfARefusedRowAreNotDeferred(t *testing.T) {
 	w.quiet(r)
 	w.expect("orders", "k", "1")
 	w.expect("orders", "m", "1", "2")
-	if n := len(w.db.Asides()); n != 1 {
+	if n := len(w.db.DeferredRows()); n != 1 {
 		t.Errorf("%d rows deferred, want 1", n)
 	}
 }
@@ -372,7 +372,7 @@ func TestOutageDefersNoRow(t *testing.T) {
 	w.quiet(r)
 	w.expect("orders", "k", "1", "2", "3")
 	w.expect("orders", "l", "a")
-	if n := len(w.db.Asides()); n != 0 {
+	if n := len(w.db.DeferredRows()); n != 0 {
 		t.Errorf("%d rows deferred", n)
 	}
 }

@@ -127,7 +127,7 @@ func (s *shard) block(m *skald.Message) {
 }
 
 // setBlocked replaces the blocked keys by those in the store and those of rows not yet stored.
-func (s *shard) setBlocked(inStore []store.Held) {
+func (s *shard) setBlocked(inStore []store.DeferredKey) {
 	s.blocked = map[string]bool{}
 	for _, h := range inStore {
 		if h.Shard == s.ID {

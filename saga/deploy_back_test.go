@@ -105,7 +105,7 @@ func (p till[TTx]) want(key, rows, status string) {
 	}
 	if got := strings.Join(p.read(key), " "); got != rows || list[0].Status != status {
 		p.Errorf("%s is %s with %q, want %s with %q; its state is %+v", key, list[0].Status, got, status,
-			rows, list[0].Standing)
+			rows, list[0].SagaStatus)
 	}
 }
 

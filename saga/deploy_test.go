@@ -49,7 +49,7 @@ func (k *desk[TTx]) step(in *inbox.Inbox[TTx]) bool {
 // kept returns the parked messages of the engines' inbox.
 func (k *desk[TTx]) kept() []store.Parked {
 	k.t.Helper()
-	kept, err := store.ListKept(k.t.Context(), k.db, store.Sought{Consumer: "orders"})
+	kept, err := store.ListParked(k.t.Context(), k.db, store.ParkedQuery{Consumer: "orders"})
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestAnotherChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	checks, err := operate.CheckSagas(t.Context(), db, &next)
-	if err != nil || len(checks) != 2 || checks[0].Moves+checks[1].Moves != 1 {
+	if err != nil || len(checks) != 2 || checks[0].Continue+checks[1].Continue != 1 {
 		t.Errorf("checked: %+v, %v", checks, err)
 	}
 	within(t, db, func(tx tx) (saga.SignalResult, error) {

@@ -129,7 +129,7 @@ func TestWhoEndsItsProcess(t *testing.T) {
 				is = ss[0]
 			}
 			if !is.Stuck || is.Step != c.stuck || !strings.Contains(is.Error, "ended its process 3 times") {
-				t.Errorf("its state is %+v", is.Standing)
+				t.Errorf("its state is %+v", is.SagaStatus)
 			}
 			if n := left(db, "k"); n != c.rows || deaths < 3 || deaths > 4 || asked > 1 {
 				t.Errorf("%d rows, %d deaths, %d requests", n, deaths, asked)

@@ -24,7 +24,7 @@ type tallied struct {
 	bound         atomic.Int64 // Intake.Handle of the first transaction of a saga
 }
 
-func (c *tallied) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+func (c *tallied) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, error) {
 	c.calls.Add(1)
 	return c.Store.Claim(ctx, w)
 }

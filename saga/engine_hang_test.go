@@ -66,8 +66,8 @@ func TestWaitsToRunAlone(t *testing.T) {
 		process.Kill()
 		shift.Add(int64(time.Minute))
 	}
-	gone := store.Want{Session: "gone", Lease: time.Second,
-		Sagas: &store.WantSagas{Hashes: []string{deadly.Hash()}, Limit: 1}}
+	gone := store.ClaimRequest{Session: "gone", Lease: time.Second,
+		Sagas: &store.SagaClaimRequest{Hashes: []string{deadly.Hash()}, Limit: 1}}
 	if c, err := db.Claim(t.Context(), gone); err != nil || len(c.Sagas) != 1 {
 		t.Fatal(c, err)
 	}
@@ -128,7 +128,7 @@ func TestHangs(t *testing.T) {
 	await(t, e, quick, "q")
 	s := awaitStanding(t, db, "h", func(s store.Saga) bool { return s.Failed > 0 })
 	if s.Failed != 1 || !strings.Contains(s.Error, "ignores its context") {
-		t.Errorf("its state is %+v", s.Standing)
+		t.Errorf("its state is %+v", s.SagaStatus)
 	}
 	begin(t, db, e, quick, trip{ID: "r"})
 	await(t, e, quick, "r")
@@ -230,7 +230,7 @@ func TestRequestThatHangsIsMadeOnce(t *testing.T) {
 			begin(t, db, e, d, trip{ID: key})
 			time.Sleep(time.Second)
 			if s := awaitStanding(t, db, key, func(store.Saga) bool { return true }); s.Ended.IsZero() {
-				t.Errorf("%s has not ended: %+v", key, s.Standing)
+				t.Errorf("%s has not ended: %+v", key, s.SagaStatus)
 			}
 		}
 		if n := calls.Load(); n != 1 {

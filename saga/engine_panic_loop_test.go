@@ -13,7 +13,7 @@ import (
 // brokenStore is a store that panics.
 type brokenStore struct{ *memstore.Store }
 
-func (brokenStore) Claim(context.Context, store.Want) (store.Claimed, error) {
+func (brokenStore) Claim(context.Context, store.ClaimRequest) (store.Claimed, error) {
 	panic("a driver is broken")
 }
 

@@ -216,7 +216,7 @@ func repaired(w *sagatest.World) error {
 			short = false
 			_, err = operate.ChangeSagas(ctx, db, operate.SagaSelection{Name: "outer", Key: "a"},
 				operate.SagaChange{Verb: operate.RetrySaga}, operate.Order{Author: "ann", Reason: "test"})
-			if errors.As(err, new(*operate.PartlyError)) {
+			if errors.As(err, new(*operate.PartialError)) {
 				err = nil
 			}
 			return true, err
@@ -302,7 +302,7 @@ func cancelled(wire wiring, after int) func(w *sagatest.World) error {
 					operate.SagaChange{Verb: operate.CancelSaga},
 					operate.Order{Author: "ann", Reason: "test"})
 				taken = err == nil
-				if asked = taken || errors.As(err, new(*operate.PartlyError)); asked {
+				if asked = taken || errors.As(err, new(*operate.PartialError)); asked {
 					err = nil
 				}
 				return true, err

@@ -172,7 +172,7 @@ func mayStand[TTx any](k *desk[TTx], ledger string, exec func(context.Context, T
 		step("pay", true, saga.OwnCommit()))
 	k.e = k.engine(k.db, metric.NewManualReader())
 	k.begin(order{ID: "complete"}, order{ID: "skip"})
-	left, keeper := 2+2*stands, k.db.(operate.SagaKeeper)
+	left, keeper := 2+2*stands, k.db.(operate.SagaStore)
 	expect := func(when string, is store.Saga, status string, stuck bool) {
 		k.t.Helper()
 		if n, err := rows(); err != nil || n != left || is.Status != status || is.Stuck != stuck {

@@ -358,7 +358,7 @@ func shut[TTx any](t *testing.T, db interface {
 			}
 			if way == "undo" {
 				if !is.Stuck || is.Step != "flight" || is.Failed != 2 || !told(is.Error) {
-					t.Errorf("after %s in an undo it is %+v", text, is.Standing)
+					t.Errorf("after %s in an undo it is %+v", text, is.SagaStatus)
 				}
 				continue
 			}

@@ -140,7 +140,8 @@ func repliesLeave[TTx any](k *desk[TTx]) {
 	if got := k.sent(); len(got) != 1 || string(got[0].Key) != "c" {
 		k.t.Errorf("emitted at once: %v", got)
 	}
-	if kept, err := store.ListKept(k.t.Context(), k.db, store.Sought{Consumer: "orders"}); err != nil ||
+	if kept, err := store.ListParked(k.t.Context(), k.db,
+		store.ParkedQuery{Consumer: "orders"}); err != nil ||
 		len(kept) > 0 {
 		k.t.Errorf("kept: %v, %v", kept, err)
 	}

@@ -95,7 +95,7 @@ func came(t *testing.T, seed uint64, batch int) (lines []string) {
 	for _, key := range []string{"a", "b", "c"} {
 		lines = append(lines, k.ofKey(key))
 	}
-	kept, err := store.ListKept(t.Context(), k.db, store.Sought{Consumer: "orders"})
+	kept, err := store.ListParked(t.Context(), k.db, store.ParkedQuery{Consumer: "orders"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -292,7 +292,7 @@ func repliesUnreadable[TTx any](k *desk[TTx]) {
 		replies[i].Data = []byte("{")
 	}
 	k.take(replies...)
-	kept, err := store.ListKept(k.t.Context(), k.db, store.Sought{Consumer: "orders"})
+	kept, err := store.ListParked(k.t.Context(), k.db, store.ParkedQuery{Consumer: "orders"})
 	if err != nil {
 		k.t.Fatal(err)
 	}

@@ -146,9 +146,9 @@ func (b bug) absent(t *testing.T, s sagatest.Schedule, rest time.Duration) {
 
 // tamper simulates a bug between an engine and its database.
 type tamper struct {
-	ask   func(*store.Want)
+	ask   func(*store.ClaimRequest)
 	claim func(*store.Saga)
-	move  func(*store.SagaMove)
+	move  func(*store.SagaUpdate)
 
 	unguarded  bool // writes ignore the version guard
 	deaf       bool // lost writes are reported as stored
@@ -219,7 +219,7 @@ func (d *tampered) parts(es []store.Effect) (now, then []store.Effect) {
 	return now, then
 }
 
-func (d *tampered) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+func (d *tampered) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, error) {
 	if d.t.ask != nil && w.Sagas != nil {
 		sagas := *w.Sagas
 		sagas.Hashes = slices.Clone(sagas.Hashes)
@@ -316,7 +316,8 @@ func (d *tampered) Maintain(ctx context.Context, m store.Maintain) (store.Mainta
 	}
 	for _, s := range all {
 		if s.Ended.IsZero() {
-			over := store.SagaMove{SagaRef: sagarow.Ref(s), State: s.State, Standing: s.Standing, Final: true}
+			over := store.SagaUpdate{SagaRef: sagarow.Ref(s), State: s.State, SagaStatus: s.SagaStatus,
+				Final: true}
 			_, failed := d.raw.Apply(ctx, store.Effect{Saga: &over})
 			err = errors.Join(err, failed)
 		}
@@ -407,14 +408,14 @@ func (u *tamperedUnit) Rollback(ctx context.Context, instead ...store.Effect) ([
 }
 
 // forgetsTimes removes the time of the next check.
-func forgetsTimes(m *store.SagaMove) {
+func forgetsTimes(m *store.SagaUpdate) {
 	if m.Wake > 0 {
 		m.Wake = -1
 	}
 }
 
 // sleeps delays the next check.
-func sleeps(m *store.SagaMove) {
+func sleeps(m *store.SagaUpdate) {
 	if m.Wake == 0 {
 		m.Wake = -1
 	}
@@ -422,12 +423,12 @@ func sleeps(m *store.SagaMove) {
 
 const ages = 1000 * time.Hour
 
-func endless(w *store.Want) { w.Lease = ages }
+func endless(w *store.ClaimRequest) { w.Lease = ages }
 
 // sooner hides the length of a lease from the engine.
 func sooner(s *store.Saga) { s.Due = s.Due.Add(3*time.Second - ages) }
 
-func keeps(m *store.SagaMove) {
+func keeps(m *store.SagaUpdate) {
 	if m.Lease > 0 {
 		m.Lease = ages
 	}
@@ -456,7 +457,7 @@ func rekeys(s *store.Saga) {
 }
 
 // all makes an engine claim sagas of the older definition.
-func all(w *store.Want) { w.Sagas.Hashes = append(w.Sagas.Hashes, oldTrips(new(int)).Hash()) }
+func all(w *store.ClaimRequest) { w.Sagas.Hashes = append(w.Sagas.Hashes, oldTrips(new(int)).Hash()) }
 
 // own hides the parts of their state that it does not support.
 func own(s *store.Saga) {

@@ -174,7 +174,7 @@ func hangsShared[TTx any](t *testing.T, db store.Driver[TTx],
 		time.Sleep(10 * time.Millisecond)
 	}
 	if is.Failed != 1 || is.Step != "b" || !strings.Contains(is.Error, "ignores its context") {
-		t.Errorf("its state is %+v", is.Standing)
+		t.Errorf("its state is %+v", is.SagaStatus)
 	}
 	stop()
 	other := engine(patient)

@@ -311,7 +311,7 @@ func TestSharedTransactionIsEndedByAFunction(t *testing.T) {
 	}
 	if is := k.saga("o"); !is.Stuck || is.Step != "a" || !strings.Contains(is.Error, "transaction: a, b") ||
 		rows() != 1 {
-		t.Errorf("%+v, %d rows", is.Standing, rows())
+		t.Errorf("%+v, %d rows", is.SagaStatus, rows())
 	}
 	text, err := operate.ReadSaga(t.Context(), db, "", "o")
 	if err != nil || !strings.Contains(strings.Join(text.Explain(""), " "), "may be committed: b.") {
@@ -320,7 +320,7 @@ func TestSharedTransactionIsEndedByAFunction(t *testing.T) {
 	for i, c := range []operate.SagaChange{{Verb: operate.RetrySaga, Step: "a"},
 		{Verb: operate.CompleteSaga, Step: "b", Data: []byte(`"b"`)}} {
 		if is := k.saga("o"); !is.Stuck || is.Step != c.Step || rows() != i+1 {
-			t.Errorf("%d steps are settled: %+v, %d rows", i, is.Standing, rows())
+			t.Errorf("%d steps are settled: %+v, %d rows", i, is.SagaStatus, rows())
 		}
 		r, err := operate.ChangeSagas(t.Context(), db, operate.SagaSelection{Key: "o"}, c,
 			operate.Order{Author: "ann", Reason: "r"})
@@ -330,7 +330,7 @@ func TestSharedTransactionIsEndedByAFunction(t *testing.T) {
 		k.quiet(k.e)
 	}
 	if is := k.saga("o"); is.Status != "done" || rows() != 3 {
-		t.Errorf("%+v, %d rows", is.Standing, rows())
+		t.Errorf("%+v, %d rows", is.SagaStatus, rows())
 	}
 }
 

@@ -112,7 +112,7 @@ func TestTransientFailuresFollowThePolicy(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, undo %v", c.name, undo), func(t *testing.T) {
 				calls, free, is := transientStep(shelf{t, pool, schema}, db, name, undo, c.fail)
 				if undo != is.Stuck || !undo && is.Status != "compensated" {
-					t.Errorf("after its time its state is %+v", is.Standing)
+					t.Errorf("after its time its state is %+v", is.SagaStatus)
 				}
 				if free < 3 || free > 4 || calls-free != 2 {
 					t.Errorf("%d calls that do not count, %d after that", free, calls-free)
@@ -123,7 +123,7 @@ func TestTransientFailuresFollowThePolicy(t *testing.T) {
 	t.Run("while the database is away", func(t *testing.T) {
 		calls, _, is := transientStep(shelf{t, pool, schema}, &unprobed{db}, "away", false, raise("40001"))
 		if is.Status != "running" || calls > 12 {
-			t.Errorf("after %d calls its state is %+v", calls, is.Standing)
+			t.Errorf("after %d calls its state is %+v", calls, is.SagaStatus)
 		}
 	})
 }
@@ -166,7 +166,7 @@ func transientStep(s shelf, db saga.DB[pgx.Tx], name string, undo bool,
 			return calls, free, is
 		}
 		if is.Failed != calls || is.Retry.IsZero() || is.Error == "" {
-			s.Fatalf("after %d calls it is listed as %+v", calls, is.Standing)
+			s.Fatalf("after %d calls it is listed as %+v", calls, is.SagaStatus)
 		}
 		if at < 10*time.Minute {
 			free = calls

@@ -123,7 +123,7 @@ func (d dozer) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	return d.Store.Apply(ctx, es...)
 }
 
-func (d dozer) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+func (d dozer) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	d.a.doze(ctx)
 	if ask.Owner == "" {
 		defer d.a.doze(ctx)

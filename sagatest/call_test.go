@@ -162,7 +162,7 @@ func (c *calls[TTx]) how(p *sagatest.Process) outsideCall[TTx] {
 type undoer[TTx any] struct{ db store.Driver[TTx] }
 
 func (u *undoer[TTx]) Step(ctx context.Context) (bool, error) {
-	kept, err := store.ListKept(ctx, u.db, store.Sought{Key: []byte("x"), Limit: 1})
+	kept, err := store.ListParked(ctx, u.db, store.ParkedQuery{Key: []byte("x"), Limit: 1})
 	if err != nil || len(kept) == 0 || kept[0].Call == nil || kept[0].Call.Undo {
 		return false, err
 	}

@@ -63,7 +63,7 @@ func (c *crashDriver[TTx]) Write(ctx context.Context, tx TTx, es ...store.Effect
 func effectNote(es []store.Effect) (out string) {
 	for _, e := range es {
 		if e.Mark != nil {
-			out += fmt.Sprintf(" mark %s %v", short(e.Mark.ID), e.Mark.As)
+			out += fmt.Sprintf(" mark %s %v", short(e.Mark.ID), e.Mark.Outcome)
 		}
 		if e.Quarantine != nil {
 			out += fmt.Sprintf(" %s in quarantine: %v", short(e.Quarantine.ID), e.Quarantine.Why)
@@ -165,7 +165,7 @@ func (c *crashDriver[TTx]) Secret(ctx context.Context) (key []byte, err error) {
 	return key, err
 }
 
-func (c *crashDriver[TTx]) Lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
+func (c *crashDriver[TTx]) Lease(ctx context.Context, ask store.LeaseRequest) (got store.Leased, err error) {
 	err = c.p.io(call{act: "Lease", effect: true, note: func() string { return ask.Owner }},
 		func() (err error) {
 			got, err = c.d.Lease(ctx, ask)
@@ -193,7 +193,7 @@ func (c *crashDriver[TTx]) Deferred(ctx context.Context,
 	return out, err
 }
 
-func (c *crashDriver[TTx]) Claim(ctx context.Context, w store.Want) (out store.Claimed, err error) {
+func (c *crashDriver[TTx]) Claim(ctx context.Context, w store.ClaimRequest) (out store.Claimed, err error) {
 	err = c.p.io(call{act: "Claim", effect: true}, func() (err error) {
 		out, err = c.d.Claim(ctx, w)
 		if w.Sagas != nil {
@@ -215,7 +215,7 @@ func (c *crashDriver[TTx]) Reserve(ctx context.Context, r store.Reservation) (ou
 }
 
 func (c *crashDriver[TTx]) Attend(ctx context.Context, a store.Attend) (out store.Attended, err error) {
-	writes := len(a.Checkpoints) > 0 || a.Beat != nil && len(a.Beat.Own) > 0
+	writes := len(a.Checkpoints) > 0 || a.Heartbeat != nil && len(a.Heartbeat.Own) > 0
 	err = c.p.io(call{act: "Attend", effect: writes,
 		note: func() string { return checkpointNote(a.Checkpoints) }}, func() (err error) {
 		out, err = c.d.Attend(ctx, a)
@@ -250,7 +250,7 @@ func (c *crashDriver[TTx]) Recover(ctx context.Context, note *store.Audit) (done
 func (c *crashDriver[TTx]) List(ctx context.Context, l store.List) (out store.Listed, err error) {
 	err = c.p.io(call{act: "List"}, func() (err error) {
 		out, err = c.d.List(ctx, l)
-		if n := len(out.Kept) + len(out.Quarantined); err == nil {
+		if n := len(out.Parked) + len(out.Quarantined); err == nil {
 			c.p.had(n > 0, " %d", n)
 		}
 		return err

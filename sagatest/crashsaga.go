@@ -74,7 +74,7 @@ func (c *crashDriver[TTx]) EntityHolders(ctx context.Context, tx TTx, es ...stor
 	return hs, err
 }
 
-func sagaNote(m *store.SagaMove) string {
+func sagaNote(m *store.SagaUpdate) string {
 	if m == nil {
 		return ""
 	}

@@ -450,8 +450,8 @@ func waitBecomesLater[TTx any](t *testing.T, a accounts[TTx], connections func()
 	if h := in.Health(); h.Dead != 0 {
 		t.Errorf("%+v", h)
 	}
-	if kept, err := store.ListKept(context.Background(), a.db,
-		store.Sought{Consumer: "updates", Limit: 10}); err != nil || len(kept) != 0 {
+	if kept, err := store.ListParked(context.Background(), a.db,
+		store.ParkedQuery{Consumer: "updates", Limit: 10}); err != nil || len(kept) != 0 {
 		t.Errorf("kept %+v, %v", kept, err)
 	}
 }

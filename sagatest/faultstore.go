@@ -116,7 +116,7 @@ func (d *faultyDriver[TTx]) Secret(ctx context.Context) ([]byte, error) {
 	return d.d.Secret(ctx)
 }
 
-func (d *faultyDriver[TTx]) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+func (d *faultyDriver[TTx]) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	if ask.Owner != "" {
 		if err := d.f.alive(); err != nil {
 			return store.Leased{}, err
@@ -127,7 +127,7 @@ func (d *faultyDriver[TTx]) Lease(ctx context.Context, ask store.Ask) (store.Lea
 		return store.Leased{}, err
 	}
 	got, err := d.d.Lease(ctx, ask)
-	if err == nil && ask.Look != nil && got.Tip != *ask.Look {
+	if err == nil && ask.SnapshotBase != nil && got.Tip != *ask.SnapshotBase {
 		err = d.f.after(TickUnknown, d.f.rates.TickUnknown, nil)
 	}
 	return got, err
@@ -147,7 +147,7 @@ func (d *faultyDriver[TTx]) Deferred(ctx context.Context, q store.DeferredQuery)
 	return d.d.Deferred(ctx, q)
 }
 
-func (d *faultyDriver[TTx]) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+func (d *faultyDriver[TTx]) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, error) {
 	if w.Sagas != nil {
 		return d.claimSagas(ctx, w)
 	}
@@ -157,7 +157,7 @@ func (d *faultyDriver[TTx]) Claim(ctx context.Context, w store.Want) (store.Clai
 	return d.d.Claim(ctx, w)
 }
 
-func (d *faultyDriver[TTx]) claimSagas(ctx context.Context, w store.Want) (store.Claimed, error) {
+func (d *faultyDriver[TTx]) claimSagas(ctx context.Context, w store.ClaimRequest) (store.Claimed, error) {
 	if err := d.f.live(); err != nil {
 		return store.Claimed{}, err
 	}
@@ -181,14 +181,14 @@ func (d *faultyDriver[TTx]) Reserve(ctx context.Context, r store.Reservation) (s
 
 func (d *faultyDriver[TTx]) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
 	look := d.f.live
-	if len(a.Checkpoints) == 0 && a.Beat == nil {
+	if len(a.Checkpoints) == 0 && a.Heartbeat == nil {
 		look = d.f.alive
 	}
 	if err := look(); err != nil {
 		return store.Attended{}, err
 	}
 	out, err := d.d.Attend(ctx, a)
-	if err == nil && !a.Take && (len(a.Checkpoints) > 0 || a.Beat != nil && len(a.Beat.Own) > 0) {
+	if err == nil && !a.Take && (len(a.Checkpoints) > 0 || a.Heartbeat != nil && len(a.Heartbeat.Own) > 0) {
 		err = d.f.after(ApplyUnknown, d.f.rates.ApplyUnknown, nil)
 	}
 	return out, err

@@ -48,7 +48,7 @@ func short(s string) string { return s[max(0, len(s)-4):] }
 // the world's clock.
 type impatient[TTx any] struct{ store.Driver[TTx] }
 
-func (d *impatient[TTx]) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+func (d *impatient[TTx]) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, error) {
 	if w.Sagas == nil {
 		w.Lease = 0
 	}

@@ -71,7 +71,7 @@ func inMemory(w *sagatest.World) (*ground[*memstore.Tx], error) {
 		forget: func(consumer string) error { // the message is old, and its marks were deleted
 			shift = -31 * days
 			m := store.Mark{Consumer: consumer, Identity: store.Identity{ID: w.NewID(w.Now().Add(shift))},
-				As: store.Done}
+				Outcome: store.Done}
 			_, err := s.Apply(context.Background(), store.Effect{Mark: &m})
 			if shift = 0; err == nil {
 				_, err = s.Maintain(context.Background(), store.Maintain{})

@@ -149,7 +149,7 @@ func (a admits[TTx]) Step(ctx context.Context) (bool, error) {
 	if a.d.turn < 15 || a.d.turn%5 != 0 {
 		return a.d.turn < 15, nil
 	}
-	list, err := store.ListQuarantined(ctx, a.db, store.Query{})
+	list, err := store.ListQuarantined(ctx, a.db, store.QuarantineQuery{})
 	if err != nil {
 		return true, nil // the next turn retries
 	}
@@ -230,7 +230,7 @@ func (d *desk[TTx]) answers() error {
 }
 
 func (d *desk[TTx]) quarantined() error {
-	list, err := store.ListQuarantined(context.Background(), d.on.raw, store.Query{Taken: true})
+	list, err := store.ListQuarantined(context.Background(), d.on.raw, store.QuarantineQuery{Taken: true})
 	if err != nil || len(list) != 2 || list[0].Taken.IsZero() || list[1].Taken.IsZero() {
 		return fmt.Errorf("in quarantine: %+v, %v", list, err)
 	}

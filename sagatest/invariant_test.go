@@ -186,7 +186,7 @@ func (m *model) effectOnce() (err error) {
 	for _, s := range m.services() {
 		want := map[string]bool{}
 		for _, mark := range m.marks(s) {
-			if mark.As == store.Done {
+			if mark.Outcome == store.Done {
 				want["effect/"+s+"/"+mark.Source+"/"+mark.ID] = true
 			}
 		}
@@ -243,7 +243,7 @@ func (m *model) rejectedRightly() (err error) {
 
 func (m *model) nothingAside() error {
 	for _, s := range m.services() {
-		if n := len(m.dbs[s].Asides()); n > 0 {
+		if n := len(m.dbs[s].DeferredRows()); n > 0 {
 			return fmt.Errorf("%d rows of %s are still deferred", n, s)
 		}
 	}

@@ -65,11 +65,11 @@ func TestMortalProcess(t *testing.T) {
 		defer done()
 		for ctx.Err() == nil {
 			var n int
-			dead, err := d.Status(ctx, store.StatusQuery{Keeping: topic})
+			dead, err := d.Status(ctx, store.StatusQuery{ParkedOf: topic})
 			if err == nil {
 				err = db.QueryRowContext(ctx, "SELECT count(*) FROM effect").Scan(&n)
 			}
-			if err == nil && dead.Keeping.Dead == 1 && n == innocents {
+			if err == nil && dead.Parked.Dead == 1 && n == innocents {
 				return
 			}
 			<-time.After(50 * time.Millisecond)
@@ -140,8 +140,8 @@ func TestKillerEndsRealProcesses(t *testing.T) {
 		}
 	}
 	dead := true
-	kept, err := store.ListKept(t.Context(), sqlitestore.New(db, nil),
-		store.Sought{Consumer: topic, Dead: &dead, Limit: 10})
+	kept, err := store.ListParked(t.Context(), sqlitestore.New(db, nil),
+		store.ParkedQuery{Consumer: topic, Dead: &dead, Limit: 10})
 	if err != nil || len(kept) != 1 || kept[0].ID != "killer" || kept[0].Dead.Kind != string(failure.Crash) {
 		t.Fatalf("dead: %+v, %v", kept, err)
 	}

@@ -48,7 +48,7 @@ func leftBy(ctx context.Context, may Leftovers, steppers []skald.Stepper) error 
 			return fmt.Errorf("drain: %T: what is left: %w", s, err)
 		}
 		one := leftOf(back, may)
-		if k, can := s.(keeper); can && len(back.Kept) > 0 && may&(Parked|Dead) != Parked|Dead {
+		if k, can := s.(keeper); can && len(back.PerConsumer) > 0 && may&(Parked|Dead) != Parked|Dead {
 			named, err := k.Stored(ctx, mostNamed)
 			if err != nil {
 				return fmt.Errorf("drain: %T: what is left: %w", s, err)
@@ -81,7 +81,7 @@ func leftOf(b store.Backlog, may Leftovers) (found []string) {
 	say(Rows, b.Deferred,
 		"%d rows of the outbox of %q were deferred, because the broker refused them: does their topic exist?",
 		b.Source)
-	for _, k := range b.Kept {
+	for _, k := range b.PerConsumer {
 		say(Parked, k.Parked, "%d messages are parked for %s", k.Consumer)
 		say(Dead, k.Dead, "%d dead letters of %s", k.Consumer)
 		say(Quarantined, k.Conflicts+k.TooOld,

@@ -131,7 +131,7 @@ func (r *redriver[TTx]) Step(ctx context.Context) (bool, error) {
 		r.told = true
 	}
 	yes := true
-	dead, err := store.ListKept(ctx, r.db, store.Sought{Dead: &yes, Bare: true, Limit: 10})
+	dead, err := store.ListParked(ctx, r.db, store.ParkedQuery{Dead: &yes, Bare: true, Limit: 10})
 	if err != nil || len(dead) == 0 {
 		return false, err
 	}
@@ -175,7 +175,7 @@ func (p *parking[TTx]) holds() error {
 
 // empty checks that no message is parked or a dead letter.
 func empty(db store.Store) error {
-	kept, err := store.ListKept(context.Background(), db, store.Sought{Limit: 100})
+	kept, err := store.ListParked(context.Background(), db, store.ParkedQuery{Limit: 100})
 	if err == nil && len(kept) > 0 {
 		err = fmt.Errorf("%d are kept, the first is %s: %s", len(kept), kept[0].ID, kept[0].Last.Why)
 	}
@@ -383,7 +383,7 @@ func (d overtaking) Begin(ctx context.Context, in store.Intake) (store.Unit[*mem
 // deletesFirst deletes a claimed message before it is handled.
 type deletesFirst struct{ db }
 
-func (d deletesFirst) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+func (d deletesFirst) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, error) {
 	c, err := d.db.Claim(ctx, w)
 	for _, p := range c.Parked {
 		if _, err := d.db.Apply(ctx, store.Effect{Finish: &store.Finish{Consumer: p.Consumer,
@@ -452,13 +452,13 @@ func (d looksFirst) Begin(ctx context.Context, in store.Intake) (store.Unit[*mem
 // locked.
 type claimsAny struct{ db }
 
-func (d claimsAny) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+func (d claimsAny) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, error) {
 	c, err := d.db.Claim(ctx, w)
 	if err != nil || len(c.Parked) == 0 {
 		return c, err
 	}
 	no := false
-	all, err := store.ListKept(ctx, d.db, store.Sought{Consumer: w.Consumer, Dead: &no, Limit: w.Keys})
+	all, err := store.ListParked(ctx, d.db, store.ParkedQuery{Consumer: w.Consumer, Dead: &no, Limit: w.Keys})
 	for i := len(all) - 1; i >= 0; i-- {
 		if all[i].Waiting {
 			c.Parked = append([]store.Parked{all[i]}, c.Parked...)

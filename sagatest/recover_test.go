@@ -113,7 +113,7 @@ func (m *moved[TTx]) write(ctx context.Context, d store.Driver[TTx]) (bool, erro
 // operate detects twice that the database moved, recovers it, and deletes published rows.
 func (m *moved[TTx]) operate(ctx context.Context, d store.Driver[TTx]) (bool, error) {
 	if m.turn++; m.turn == 6 || m.turn == 11 {
-		_, err := m.raw.Lease(ctx, store.Ask{Owner: "ghost", Session: "1", TTL: time.Nanosecond,
+		_, err := m.raw.Lease(ctx, store.LeaseRequest{Owner: "ghost", Session: "1", TTL: time.Nanosecond,
 			LastKnown: []store.Shard{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
 		if !errors.Is(err, store.ErrMoved) {
 			return false, fmt.Errorf("the ghost's lease: %w", err)

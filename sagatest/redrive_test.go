@@ -77,7 +77,7 @@ func (r *release[TTx]) Step(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	yes := true
-	dead, err := store.ListKept(ctx, r.db, store.Sought{Dead: &yes, Bare: true, Limit: 1})
+	dead, err := store.ListParked(ctx, r.db, store.ParkedQuery{Dead: &yes, Bare: true, Limit: 1})
 	if err != nil || len(dead) == 0 {
 		return false, err
 	}

@@ -40,7 +40,7 @@ func buildRollout(wrap func(db) db) func(*sagatest.World) error {
 			return err
 		}
 		if _, err := r.db.Attend(ctx, store.Attend{Consumer: "consumer",
-			Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "said"},
+			Heartbeat: &store.Heartbeat{Own: []store.Kind{{Topic: "orders", Type: "said"},
 				{Topic: "orders", Type: "renamed"}}}}); err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (r *rollout) holds() error {
 			return fmt.Errorf("%s has %q, want %q", key, got, want)
 		}
 	}
-	kept, err := store.ListKept(context.Background(), r.db, store.Sought{Limit: 100})
+	kept, err := store.ListParked(context.Background(), r.db, store.ParkedQuery{Limit: 100})
 	if err == nil && len(kept) > 0 {
 		err = fmt.Errorf("%d are kept, the first is %s: %s", len(kept), kept[0].ID, kept[0].Last.Why)
 	}

@@ -49,7 +49,7 @@ func (d *unmarked[TTx]) kept(ctx context.Context, marks []store.Mark) ([]store.V
 		if m.KeyOrder != store.Arriving {
 			continue
 		}
-		list, err := store.ListKept(ctx, d, store.Sought{Consumer: m.Consumer, Identity: &m.Identity,
+		list, err := store.ListParked(ctx, d, store.ParkedQuery{Consumer: m.Consumer, Identity: &m.Identity,
 			Bare: true, Limit: 1})
 		if err == nil && len(list) == 0 && m.Key != nil {
 			found[i].Outcome, err = d.before(ctx, m)
@@ -69,7 +69,7 @@ func (d *unmarked[TTx]) kept(ctx context.Context, marks []store.Mark) ([]store.V
 
 // before returns Behind if earlier messages with the key block it, else Fresh.
 func (d *unmarked[TTx]) before(ctx context.Context, m store.Mark) (store.Outcome, error) {
-	list, err := store.ListKept(ctx, d, store.Sought{Consumer: m.Consumer, Key: m.Key, Bare: true,
+	list, err := store.ListParked(ctx, d, store.ParkedQuery{Consumer: m.Consumer, Key: m.Key, Bare: true,
 		Limit: 100})
 	if slices.ContainsFunc(list, func(p store.Parked) bool { return p.Dead == nil || p.Dead.BlocksKey }) {
 		return store.Behind, err

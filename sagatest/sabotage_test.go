@@ -71,7 +71,7 @@ func TestNoMarkKnowsWhatIsKept(t *testing.T) {
 			}
 			now = now.Add(time.Minute)
 			quiet()
-			kept, err := store.ListKept(t.Context(), db, store.Sought{Limit: 10})
+			kept, err := store.ListParked(t.Context(), db, store.ParkedQuery{Limit: 10})
 			if err != nil || len(kept) != 0 || runs["a"] != 2 {
 				t.Errorf("runs %v, kept %+v, %v", runs, kept, err)
 			}

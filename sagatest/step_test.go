@@ -146,7 +146,7 @@ func (r *stepRedriver[TTx]) Step(ctx context.Context) (bool, error) {
 		r.told = true
 	}
 	yes := true
-	dead, err := store.ListKept(ctx, r.db, store.Sought{Dead: &yes, Bare: true, Limit: 10})
+	dead, err := store.ListParked(ctx, r.db, store.ParkedQuery{Dead: &yes, Bare: true, Limit: 10})
 	if err != nil || len(dead) == 0 || dead[0].Dead.Kind != "permanent" {
 		return false, err
 	}

@@ -22,7 +22,7 @@ func TestFaultsTellWhatTheyStruck(t *testing.T) {
 	id := store.Identity{Source: "/s", ID: "m1"}
 	msg := []skald.Message{{Source: "/s", ID: "m1", Topic: "t", Key: []byte("k"), Type: "x",
 		Data: []byte("{}")}}
-	mark := store.Mark{Consumer: "c", Identity: id, As: store.Done}
+	mark := store.Mark{Consumer: "c", Identity: id, Outcome: store.Done}
 	begin := func(d db) error {
 		u, err := d.Begin(t.Context(), store.Intake{Marks: []store.Mark{mark}})
 		if err != nil {

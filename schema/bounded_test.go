@@ -184,7 +184,7 @@ func TestHostileSchemaStopsItsOwnMessagesOnly(t *testing.T) {
 	defer func() { stop(); wg.Wait() }()
 	end := time.After(time.Minute)
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
-		kept, err := store.ListKept(t.Context(), g.db, store.Sought{Limit: 100})
+		kept, err := store.ListParked(t.Context(), g.db, store.ParkedQuery{Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -267,7 +267,7 @@ func (r *rolling[TTx]) await(n int) map[string]string {
 
 func (r *rolling[TTx]) kept() []store.Parked {
 	r.t.Helper()
-	kept, err := store.ListKept(r.t.Context(), r.db, store.Sought{Limit: 100})
+	kept, err := store.ListParked(r.t.Context(), r.db, store.ParkedQuery{Limit: 100})
 	if err != nil {
 		r.t.Fatal(err)
 	}

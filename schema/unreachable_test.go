@@ -109,7 +109,7 @@ func unknownSchemasWait(t *testing.T, fails http.HandlerFunc, why string) {
 	var kept []store.Parked
 	for ; len(kept) < unknown || len(in.Health().Stuck) == 0; time.Sleep(10 * time.Millisecond) {
 		var err error
-		if kept, err = store.ListKept(t.Context(), g.db, store.Sought{Failed: true}); err != nil {
+		if kept, err = store.ListParked(t.Context(), g.db, store.ParkedQuery{Failed: true}); err != nil {
 			t.Fatal(err)
 		}
 		for i := range kept {

@@ -26,7 +26,7 @@ type CustomerOptions struct {
 	// last.
 	Name string
 	// State maps a saga to a word of the team. An empty word selects the default, CustomerState.
-	State func(*operate.SagaStanding) string
+	State func(*operate.SagaProgress) string
 	// Deadline bounds an answer. Default 2 s.
 	Deadline time.Duration
 	// Logger receives the errors of the database, which customers do not see. Default slog.Default().
@@ -35,7 +35,7 @@ type CustomerOptions struct {
 
 // CustomerState maps a saga to in_progress, completed, cancelling or cancelled. A saga that is stuck, paused
 // or overdue is in progress for a customer.
-func CustomerState(s *operate.SagaStanding) string {
+func CustomerState(s *operate.SagaProgress) string {
 	switch s.State {
 	case "done":
 		return "completed"
@@ -114,8 +114,8 @@ func (h *customer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // saga returns the saga to describe, or nil if there is none.
-func (h *customer) saga(ctx context.Context, key string) (last *operate.SagaStanding, err error) {
-	list, err := operate.SagaStandings(ctx, h.db, key, "")
+func (h *customer) saga(ctx context.Context, key string) (last *operate.SagaProgress, err error) {
+	list, err := operate.ReadSagaProgress(ctx, h.db, key, "")
 	if err != nil {
 		return nil, fmt.Errorf("read the sagas of a key: %w", err)
 	}

@@ -27,14 +27,14 @@ func customers(db store.Lister, o status.CustomerOptions) http.Handler {
 func TestCustomer(t *testing.T) {
 	db := tracked(t)
 	keep(t, db, "m-1", "o-1", &store.Death{At: time.Now(), Kind: "attempts", BlocksKey: true}, false)
-	shouting := func(s *operate.SagaStanding) string { return strings.ToUpper(s.State) }
+	shouting := func(s *operate.SagaProgress) string { return strings.ToUpper(s.State) }
 	for _, c := range []struct {
 		o     status.CustomerOptions
 		state string
 	}{
 		{status.CustomerOptions{}, "in_progress"},
 		{status.CustomerOptions{Name: "order", State: shouting}, "RUNNING"},
-		{status.CustomerOptions{State: func(*operate.SagaStanding) string { return "" }}, "in_progress"},
+		{status.CustomerOptions{State: func(*operate.SagaProgress) string { return "" }}, "in_progress"},
 	} {
 		code, text := get(t, customers(db, c.o), "/subscriptions/o-1/status")
 		var got map[string]any
@@ -73,7 +73,7 @@ func TestCustomer(t *testing.T) {
 func TestCustomerState(t *testing.T) {
 	for state, want := range map[string]string{"running": "in_progress", "done": "completed",
 		"compensating": "cancelling", "compensated": "cancelled"} {
-		if got := status.CustomerState(&operate.SagaStanding{State: state, Stuck: true}); got != want {
+		if got := status.CustomerState(&operate.SagaProgress{State: state, Stuck: true}); got != want {
 			t.Errorf("%s: %s, want %s", state, got, want)
 		}
 	}

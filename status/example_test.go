@@ -66,7 +66,7 @@ func ExampleCustomer() {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /subscriptions/{id}/status", status.Customer(db, keyOf, &status.CustomerOptions{
-		State: func(s *operate.SagaStanding) string {
+		State: func(s *operate.SagaProgress) string {
 			if s.State == "running" {
 				return "we prepare your subscription"
 			}

@@ -92,7 +92,7 @@ func (s *Saga) explain(now time.Time) (lines []string) {
 	}
 	for _, one := range [][2]string{{operate.StepDone, "Done so far: %s."},
 		{operate.StepFailed, "Refused or failed: %s."}, {operate.StepSkipped, "Skipped: %s."},
-		{operate.StepIsUndone, "Done and then undone: %s."},
+		{operate.StepUndone, "Done and then undone: %s."},
 		{operate.StepUndoing, "Being undone now: %s."}} {
 		if len(did[one[0]]) > 0 {
 			say(one[1], strings.Join(did[one[0]], ", "))
@@ -122,13 +122,13 @@ func (s *Saga) explain(now time.Time) (lines []string) {
 func (s *Saga) turned(undone string) string {
 	has := func(outcome string) bool {
 		return slices.ContainsFunc(s.Steps,
-			func(one operate.StandingStep) bool { return one.Outcome == outcome })
+			func(one operate.StepProgress) bool { return one.Outcome == outcome })
 	}
 	switch {
 	case s.Style != operate.Choreographed:
 	case !has(operate.StepFailed): // an operator requested it, or the failure event has not arrived yet
 		return "turned back, and its work " + undone
-	case !has(operate.StepIsUndone) && !has(operate.StepUndoing) && len(s.Undo) == 0:
+	case !has(operate.StepUndone) && !has(operate.StepUndoing) && len(s.Undo) == 0:
 		return "failed, and nothing has to be undone"
 	}
 	return "failed, and its work " + undone
@@ -157,7 +157,7 @@ func (s *Saga) troubles(now time.Time) (lines []string) {
 		say("An event arrived that follows %s, which has not arrived: it is delayed or lost.",
 			strings.Join(s.Missing, " or "))
 	}
-	for _, a := range s.Asked {
+	for _, a := range s.RequestedUndos {
 		say("An operator requested at %s that %s is undone, and no event has reported it yet.",
 			moment(a.At), a.Step)
 	}
@@ -177,7 +177,7 @@ func (s *Saga) command(n int) string {
 
 func waits(w *operate.Wait, now time.Time) string {
 	text := ""
-	switch w.What {
+	switch w.Kind {
 	case operate.WaitEvent:
 		text = fmt.Sprintf("After %s it waits for %s", w.After, strings.Join(w.For, " or "))
 	case operate.WaitSignal:
@@ -219,7 +219,7 @@ func (h *Held) explain() string {
 		text = fmt.Sprintf("%s gave up %s (%s): an operator has to decide.", at, h.Type, h.ID)
 	default:
 		return fmt.Sprintf("%s put %s (%s) into quarantine: %s. An operator has to decide. To see it: %s; to deliver it: %s",
-			at, h.Type, h.ID, h.Doubt(), h.Look, h.Command)
+			at, h.Type, h.ID, h.Doubt(), h.ShowCommand, h.Command)
 	}
 	if h.LastError != "" {
 		text += fmt.Sprintf(" It failed %s since %s, last with: %s.", times(max(1, h.Attempts)),

@@ -11,19 +11,19 @@ import (
 
 // What is said of a saga that turned back is what its steps tell, and no more.
 func TestExplainTurnedBack(t *testing.T) {
-	step := func(outcome string) operate.StandingStep {
-		return operate.StandingStep{Name: outcome, Outcome: outcome}
+	step := func(outcome string) operate.StepProgress {
+		return operate.StepProgress{Name: outcome, Outcome: outcome}
 	}
-	for want, s := range map[string]operate.SagaStanding{
+	for want, s := range map[string]operate.SagaProgress{
 		"failed, and nothing has to be undone.": {State: "compensating",
-			Steps: []operate.StandingStep{step(operate.StepDone), step(operate.StepFailed)}},
+			Steps: []operate.StepProgress{step(operate.StepDone), step(operate.StepFailed)}},
 		"failed, and its work is undone.": {State: "compensated",
-			Steps: []operate.StandingStep{step(operate.StepIsUndone), step(operate.StepFailed)}},
+			Steps: []operate.StepProgress{step(operate.StepUndone), step(operate.StepFailed)}},
 		"turned back, and its work is being undone.": {State: "compensating",
-			Steps: []operate.StandingStep{step(operate.StepDone)}},
+			Steps: []operate.StepProgress{step(operate.StepDone)}},
 	} {
 		s.Style, s.Name, s.Key = operate.Choreographed, "order", "o-1"
-		lines := status.Explain(&status.Answer{Key: "o-1", Sagas: []status.Saga{{SagaStanding: s}}},
+		lines := status.Explain(&status.Answer{Key: "o-1", Sagas: []status.Saga{{SagaProgress: s}}},
 			time.Now())
 		if lines[0] != "order o-1 "+want {
 			t.Errorf("%s\nwant %s", strings.Join(lines, "\n"), want)
@@ -33,10 +33,10 @@ func TestExplainTurnedBack(t *testing.T) {
 
 // A rejection that holds its key is told as an answer that stands, not as what somebody gave up.
 func TestExplainRejectionThatHolds(t *testing.T) {
-	h := operate.Holder{Consumer: "stock", State: "dead", Kind: "rejected", Type: "order.placed", ID: "m-1",
+	h := operate.BlockingMessage{Consumer: "stock", State: "dead", Kind: "rejected", Type: "order.placed", ID: "m-1",
 		LastError: "sold out.", Command: "skald dead drop m-1"}
 	lines := status.Explain(&status.Answer{Key: "o-1",
-		Held: []status.Held{{Service: "inventory", Holder: h}}},
+		Held: []status.Held{{Service: "inventory", BlockingMessage: h}}},
 		time.Now())
 	want := "stock of inventory rejected order.placed (m-1): sold out. The rejection is final, and messages after it " +
 		"wait until an operator drops it: skald dead drop m-1"

@@ -221,7 +221,7 @@ func (h *handler) ask(ctx context.Context, key string) Answer {
 	a := empty(key)
 	// leave time for the others if this database hangs
 	own, enough := context.WithTimeout(ctx, h.o.Deadline/2)
-	sagas, err := operate.SagaStandings(own, h.db, key, h.o.Store)
+	sagas, err := operate.ReadSagaProgress(own, h.db, key, h.o.Store)
 	if err != nil {
 		why := broken
 		if own.Err() != nil && ctx.Err() == nil {
@@ -239,7 +239,7 @@ func (h *handler) ask(ctx context.Context, key string) Answer {
 	}
 	replies := make(chan reply, len(h.others)+len(h.o.Databases)+1)
 	go func() {
-		held, err := operate.Holders(ctx, h.db, keys, h.o.Store)
+		held, err := operate.BlockingMessages(ctx, h.db, keys, h.o.Store)
 		replies <- reply{h.o.Service, broken, part{Held: held}, err}
 	}()
 	for name, at := range h.others {
@@ -288,9 +288,9 @@ func (h *handler) silent(ctx context.Context, a *Answer, service, why string, er
 
 // part is the answer of one service.
 type part struct {
-	Key   string                 `json:"key"`
-	Sagas []operate.SagaStanding `json:"sagas"`
-	Held  []operate.Holder       `json:"held"`
+	Key   string                    `json:"key"`
+	Sagas []operate.SagaProgress    `json:"sagas"`
+	Held  []operate.BlockingMessage `json:"held"`
 }
 
 func (h *handler) held(w http.ResponseWriter, r *http.Request) {
@@ -323,12 +323,12 @@ func (h *handler) held(w http.ResponseWriter, r *http.Request) {
 
 // look reads one database.
 func (*handler) look(ctx context.Context, d Database, key string, keys [][]byte) (part, error) {
-	out := part{Key: key, Sagas: []operate.SagaStanding{}, Held: []operate.Holder{}}
-	sagas, err := operate.SagaStandings(ctx, d.DB, key, d.Store)
+	out := part{Key: key, Sagas: []operate.SagaProgress{}, Held: []operate.BlockingMessage{}}
+	sagas, err := operate.ReadSagaProgress(ctx, d.DB, key, d.Store)
 	if err != nil {
 		return out, err
 	}
-	held, err := operate.Holders(ctx, d.DB, keys, d.Store)
+	held, err := operate.BlockingMessages(ctx, d.DB, keys, d.Store)
 	out.Sagas, out.Held = append(out.Sagas, sagas...), append(out.Held, held...)
 	return out, err
 }

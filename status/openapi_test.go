@@ -38,8 +38,8 @@ func TestOpenAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, v := range map[string]any{"Answer": status.Answer{}, "Saga": status.Saga{},
-		"Step": operate.StandingStep{}, "Identity": flow.ID{},
-		"Wait": operate.Wait{}, "Retrying": operate.Retrying{}, "Asked": operate.Asked{},
+		"Step": operate.StepProgress{}, "Identity": flow.ID{},
+		"Wait": operate.Wait{}, "Retrying": operate.Retrying{}, "Asked": operate.RequestedUndo{},
 		"Silent": status.Silent{}, "Held": status.Held{}} {
 		s := api.Components.Schemas[name]
 		names, always := fields(reflect.TypeOf(v))
@@ -54,8 +54,9 @@ func TestOpenAPI(t *testing.T) {
 				names, always)
 		}
 	}
-	if held, want := api.Components.Schemas["Held"].Properties, reflect.TypeFor[operate.Holder]().NumField()+
-		1; len(held) != want {
+	held := api.Components.Schemas["Held"].Properties
+	want := reflect.TypeFor[operate.BlockingMessage]().NumField() + 1
+	if len(held) != want {
 		t.Errorf("Held has %d properties, want %d", len(held), want)
 	}
 	if states := api.Components.Schemas["Saga"].Properties["state"].Enum; !slices.Equal(states,

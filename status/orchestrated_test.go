@@ -139,7 +139,7 @@ func TestOrchestrated(t *testing.T) {
 	o := newOffice(t)
 	s := o.must(
 		"running hold:done look:done approve:running remains[approve charge ship thank] undo[hold] stays[]")
-	if w := s.Waiting; len(w) != 1 || w[0].What != operate.WaitSignal || w[0].After != "approve" ||
+	if w := s.Waiting; len(w) != 1 || w[0].Kind != operate.WaitSignal || w[0].After != "approve" ||
 		w[0].For[0] != "approved" || w[0].Since == nil || w[0].Due == nil {
 		t.Errorf("it waits for %+v", w)
 	}

@@ -74,8 +74,8 @@ func (p *page) saga(s *Saga, now time.Time) {
 	for _, w := range s.Waiting {
 		p.put("<p>")
 		what := map[string]string{operate.WaitReply: "a reply", operate.WaitTime: "its time",
-			operate.WaitChild: "the saga that it started", operate.WaitSignal: "the signal "}[w.What]
-		if w.What == operate.WaitEntities {
+			operate.WaitChild: "the saga that it started", operate.WaitSignal: "the signal "}[w.Kind]
+		if w.Kind == operate.WaitEntities {
 			p.put("It waits until other sagas release <b>%s</b>, after %s", w.ForText(), w.After)
 		} else {
 			p.either("It waits for "+what, w.For, " or ", " after "+w.After)
@@ -109,9 +109,9 @@ func (p *page) saga(s *Saga, now time.Time) {
 			p.put("</p>\n")
 		}
 	}
-	for i := range s.Asked {
-		p.put("<p>An operator requested at %s that <b>%s</b> is undone.</p>\n", moment(s.Asked[i].At),
-			s.Asked[i].Step)
+	for i := range s.RequestedUndos {
+		p.put("<p>An operator requested at %s that <b>%s</b> is undone.</p>\n", moment(s.RequestedUndos[i].At),
+			s.RequestedUndos[i].Step)
 	}
 	for _, d := range s.Drift {
 		p.put("<p class=\"warn\">Drift: %s.</p>\n", strings.TrimRight(d, "."))
@@ -142,7 +142,7 @@ func (p *page) steps(s *Saga) {
 }
 
 // outcome describes the state of a step in a line.
-func outcome(s *operate.StandingStep) string {
+func outcome(s *operate.StepProgress) string {
 	text := s.Outcome
 	if s.Stuck {
 		text += ", stuck"

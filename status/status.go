@@ -28,14 +28,14 @@ type Answer struct {
 // Saga is the state of a saga at one service.
 type Saga struct {
 	Service string `json:"service,omitempty"`
-	operate.SagaStanding
+	operate.SagaProgress
 	TraceURL string `json:"trace_url,omitempty"` // of its trace: see Options.TraceURL
 }
 
 // Held is a message that blocks the saga at a service.
 type Held struct {
 	Service string `json:"service,omitempty"`
-	operate.Holder
+	operate.BlockingMessage
 }
 
 // Silent is a service that did not answer, and the reason.
@@ -44,16 +44,16 @@ type Silent struct {
 	Why     string `json:"why"`
 }
 
-// Ask reads one database. At is the flag that selects the database: see operate.Holders. An unknown key is
-// no error: see Answer.Known.
+// Ask reads one database. At is the flag that selects the database: see operate.BlockingMessages. An unknown
+// key is no error: see Answer.Known.
 func Ask(ctx context.Context, db store.Lister, key, at string) (Answer, error) {
 	a := empty(key)
-	sagas, err := operate.SagaStandings(ctx, db, key, at)
+	sagas, err := operate.ReadSagaProgress(ctx, db, key, at)
 	a.stand("", sagas)
 	if err != nil {
 		return a, err
 	}
-	held, err := operate.Holders(ctx, db, keysOf(key, sagas), at)
+	held, err := operate.BlockingMessages(ctx, db, keysOf(key, sagas), at)
 	a.hold("", held)
 	return a, err
 }
@@ -61,15 +61,15 @@ func Ask(ctx context.Context, db store.Lister, key, at string) (Answer, error) {
 // Known returns true if there is anything about the key.
 func (a *Answer) Known() bool { return len(a.Sagas)+len(a.Held) > 0 }
 
-func (a *Answer) hold(service string, held []operate.Holder) {
+func (a *Answer) hold(service string, held []operate.BlockingMessage) {
 	for _, h := range held {
 		a.Held = append(a.Held, Held{service, h})
 	}
 }
 
-func (a *Answer) stand(service string, sagas []operate.SagaStanding) {
+func (a *Answer) stand(service string, sagas []operate.SagaProgress) {
 	for i := range sagas {
-		a.Sagas = append(a.Sagas, Saga{Service: service, SagaStanding: sagas[i]})
+		a.Sagas = append(a.Sagas, Saga{Service: service, SagaProgress: sagas[i]})
 	}
 }
 
@@ -97,7 +97,7 @@ func empty(key string) Answer {
 }
 
 // keysOf returns the keys of the messages of sagas, including the key of the sagas itself.
-func keysOf(key string, sagas []operate.SagaStanding) [][]byte {
+func keysOf(key string, sagas []operate.SagaProgress) [][]byte {
 	keys := [][]byte{[]byte(key)}
 	for i := range sagas {
 		keys = append(keys, sagas[i].Keys...)

@@ -120,8 +120,8 @@ func TestAcrossServices(t *testing.T) {
 	for _, one := range a.Held {
 		got = append(got, fmt.Sprint(one.Service, " ", one.State, " ", one.ID, " ", one.LastError,
 			" ", one.Command))
-		if one.Look != "" {
-			got = append(got, one.Doubt()+": "+one.Look)
+		if one.ShowCommand != "" {
+			got = append(got, one.Doubt()+": "+one.ShowCommand)
 		}
 	}
 	want := []string{
@@ -274,7 +274,7 @@ func TestAsk(t *testing.T) {
 	db := tracked(t)
 	keep(t, db, "m-7", "o-1", nil, false) // the key of the saga is taken for that of its messages, too
 	a, err := status.Ask(t.Context(), db, "o-1", "--store @x")
-	if err != nil || !a.Known() || len(a.Sagas) != 1 || len(a.Held) != 1 || a.Held[0].Holder.ID != "m-7" {
+	if err != nil || !a.Known() || len(a.Sagas) != 1 || len(a.Held) != 1 || a.Held[0].BlockingMessage.ID != "m-7" {
 		t.Errorf("%+v, %v", a, err)
 	}
 	if a, err = status.Ask(t.Context(), db, "o-2", ""); err != nil || a.Known() {

@@ -27,9 +27,9 @@ type Checkpoint struct {
 // set it reads and locks nothing.
 type Attend struct {
 	Consumer string
-	// Beat, if not nil, records that the process lives and the types that it handles. Attended.Kinds answers
-	// it.
-	Beat *Beat
+	// Heartbeat, if not nil, records that the process lives and the types that it handles. Attended.Kinds
+	// answers it.
+	Heartbeat *Heartbeat
 
 	// Checkpoints are written with Stamp as their stamp.
 	Checkpoints []Checkpoint

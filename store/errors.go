@@ -27,10 +27,10 @@ var (
 
 // MovedError reports that this is not the database of the shards, or that it went back in time, or that its
 // sequences return used numbers. Relays and consumers stop.
-type MovedError struct{ Saw string }
+type MovedError struct{ Observed string }
 
 func (e *MovedError) Error() string {
-	return ErrMoved.Error() + ": " + e.Saw +
+	return ErrMoved.Error() + ": " + e.Observed +
 		": make sure that no other copy of this database has relays, then run: skald outbox recover --store URL --reason …"
 }
 

@@ -7,7 +7,7 @@ import (
 
 // Inbox is the part of a Driver that records messages and opens the transaction of a handler.
 type Inbox[TTx any] interface {
-	Taker
+	Claimer
 
 	// Begin opens a transaction and applies in to it. The caller ends the Unit once, by Commit or Rollback.
 	// If Begin fails, no transaction stays open. It returns ErrBusy if a concurrent transaction holds a mark
@@ -19,8 +19,8 @@ type Inbox[TTx any] interface {
 	Enter(ctx context.Context, tx TTx, in Intake) (Found, error)
 }
 
-// Taker is the part of an Inbox that needs no transaction of a handler.
-type Taker interface {
+// Claimer is the part of an Inbox that needs no transaction of a handler.
+type Claimer interface {
 	// Seen returns the stored verdict of each message, without a lock. Fresh may be outdated when it returns;
 	// other verdicts are final.
 	Seen(ctx context.Context, consumer string, ids []Identity) ([]Verdict, error)
@@ -33,7 +33,7 @@ type Taker interface {
 	// but at least one message.
 	//
 	// Sagas are claimed longest due first, and a claim raises their versions.
-	Claim(ctx context.Context, w Want) (Claimed, error)
+	Claim(ctx context.Context, w ClaimRequest) (Claimed, error)
 
 	// Reserve reserves a key for work outside of a transaction, in one round trip and one commit. Only one of
 	// several concurrent calls gets the key. The key is free again when an effect with its Reservation is
@@ -45,12 +45,12 @@ type Taker interface {
 	Attend(ctx context.Context, a Attend) (Attended, error)
 }
 
-// Want selects the due work that a session claims.
-type Want struct {
+// ClaimRequest selects the due work that a session claims.
+type ClaimRequest struct {
 	Session string
 	Lease   time.Duration // from now; 0 means that the work is due again immediately
 	// Sagas selects sagas; nil selects parked messages, by the fields below.
-	Sagas *WantSagas
+	Sagas *SagaClaimRequest
 
 	Consumer string
 	ClaimSize
@@ -60,8 +60,8 @@ type Want struct {
 	Attend bool
 }
 
-// WantSagas selects the due sagas that a session claims.
-type WantSagas struct {
+// SagaClaimRequest selects the due sagas that a session claims.
+type SagaClaimRequest struct {
 	Hashes []string // definitions that the session can run; it leaves other sagas alone
 	Limit  int
 }

@@ -5,8 +5,8 @@ import "time"
 // Kind is a type of messages of a topic.
 type Kind struct{ Topic, Type string }
 
-// Beat is the heartbeat of a process of a consumer, written about once a minute.
-type Beat struct {
+// Heartbeat is the heartbeat of a process of a consumer, written about once a minute.
+type Heartbeat struct {
 	Own    []Kind        // the types that it handles; without any it is no sign of life
 	Forget time.Duration // first delete kinds that no process recorded for so long; 0 deletes none
 	// Progress reports that the process has acknowledged a message since its last Beat.
@@ -15,10 +15,10 @@ type Beat struct {
 
 // Consumer is the state of a consumer group of this database, as its processes recorded it.
 type Consumer struct {
-	Name     string
-	Topics   []string      // the topics that it handles types of, by name
-	Heard    time.Duration // since the last heartbeat of one of its processes
-	Progress time.Duration // since one of them last acknowledged a message, or since the first heartbeat
+	Name          string
+	Topics        []string      // the topics that it handles types of, by name
+	LastHeartbeat time.Duration // since the last heartbeat of one of its processes
+	Progress      time.Duration // since one of them last acknowledged a message, or since the first heartbeat
 }
 
 // RelayProgress is the state of a relay that owns shards of this database, or has no reachable broker.
@@ -31,11 +31,14 @@ type RelayProgress struct {
 	BrokerAway time.Duration // since its broker last answered; 0 if it answers, or if the relay is dead
 }
 
-// LeftKind is a type that a process had no handler for. It left the messages to another build, and they wait.
-type LeftKind struct {
+// UnhandledKind is a type that a process had no handler for. It left the messages to another build, and they
+// wait.
+type UnhandledKind struct {
 	Consumer string
 	Kind
 	Messages int64
-	Host     string        // the process that last left one
-	Heard    time.Duration // since the last heartbeat of a process that handles it; -1 means none is known
+	Host     string // the process that last left one
+	// LastHeartbeat is the time since the last heartbeat of a process that handles it; -1 means that none is
+	// known.
+	LastHeartbeat time.Duration
 }

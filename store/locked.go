@@ -15,9 +15,9 @@ type LockQuery struct {
 
 // Locks is the result of a LockQuery.
 type Locks struct {
-	// Told reports whether the database shows which transactions lock entities. If false, Entities has only
-	// the entity that was looked up.
-	Told bool
+	// Supported reports whether the database shows which transactions lock entities. If false, Entities has
+	// only the entity that was looked up.
+	Supported bool
 	// Part reports that there are many entities and only some were examined. Of the others, a locked one is
 	// named if another transaction waits for it.
 	Part     bool
@@ -32,7 +32,8 @@ type LockedEntity struct {
 	// Unnamed reports that the transaction has locked entities that cannot be named: they are new, or were
 	// not examined.
 	Unnamed bool
-	Holder  string        // user, application and process, as the database reports them; empty if it is not locked
+	// Holder is the user, application and process, as the database reports them; empty if it is not locked
+	Holder  string
 	Since   time.Duration // since its transaction began; negative means not known
 	Waiting int           // waiting transactions
 }

@@ -27,8 +27,8 @@ type Lister interface {
 
 // List selects the records to list. Nil parts are not read.
 type List struct {
-	Kept        *Sought
-	Quarantined *Query
+	Parked      *ParkedQuery
+	Quarantined *QuarantineQuery
 	Steps       *StepQuery
 	Tracked     *TrackedQuery
 	Sagas       *SagaQuery
@@ -64,13 +64,15 @@ type Payload struct {
 
 // Listed is the result of List.
 type Listed struct {
-	Kept        []Parked      // by Place
-	KeptTo      int64         // the last Place that Kept examined, if Sought.Scan ended the list; otherwise 0
+	Parked []Parked // by Place
+	// ParkedTo is the last Place that was examined, if ParkedQuery.Scan ended the list; otherwise 0.
+	ParkedTo    int64
 	Quarantined []Quarantined // by Number
 	Steps       []StepRecord  // by consumer, saga, name and occurrence
 	Tracked     []Tracked     // by key and flow
 	Sagas       []Saga        // by name and key
-	SagasTo     *SagaRef      // the last saga that Sagas examined, if SagaQuery.Scan ended the list; otherwise nil
+	// SagasTo is the last saga that was examined, if SagaQuery.Scan ended the list; otherwise nil.
+	SagasTo     *SagaRef
 	Definitions []SagaDefinition
 	Payloads    []Payload // the newest first, then the deferred ones
 	Locks       Locks
@@ -80,14 +82,14 @@ type Listed struct {
 	Finished    []Finished   // by At
 }
 
-// ListKept lists parked messages and dead letters by Place.
-func ListKept(ctx context.Context, db Lister, what Sought) ([]Parked, error) {
-	l, err := db.List(ctx, List{Kept: &what})
-	return l.Kept, err
+// ListParked lists parked messages and dead letters by Place.
+func ListParked(ctx context.Context, db Lister, what ParkedQuery) ([]Parked, error) {
+	l, err := db.List(ctx, List{Parked: &what})
+	return l.Parked, err
 }
 
 // ListQuarantined lists messages in quarantine in their order of arrival.
-func ListQuarantined(ctx context.Context, db Lister, q Query) ([]Quarantined, error) {
+func ListQuarantined(ctx context.Context, db Lister, q QuarantineQuery) ([]Quarantined, error) {
 	l, err := db.List(ctx, List{Quarantined: &q})
 	return l.Quarantined, err
 }
@@ -98,8 +100,8 @@ func ListSteps(ctx context.Context, db Lister, q StepQuery) ([]StepRecord, error
 	return l.Steps, err
 }
 
-// Teller is the part of an Operator that reports its status.
-type Teller interface {
+// StatusReader is the part of an Operator that reports its status.
+type StatusReader interface {
 	Status(ctx context.Context, q StatusQuery) (Status, error)
 }
 
@@ -108,7 +110,7 @@ const countWithin = 2 * time.Second
 
 // ReadBacklog reads the backlog of the outbox, of the consumers and of sagas. If sagas cannot be counted,
 // Uncounted has the reason and the other fields are valid.
-func ReadBacklog(ctx context.Context, db Teller) (Backlog, error) {
+func ReadBacklog(ctx context.Context, db StatusReader) (Backlog, error) {
 	s, err := db.Status(ctx, StatusQuery{Backlog: true})
 	if err != nil {
 		return s.Backlog, err
@@ -118,7 +120,7 @@ func ReadBacklog(ctx context.Context, db Teller) (Backlog, error) {
 }
 
 // CountSagas counts sagas into b. If that fails, it sets b.Uncounted and leaves the other fields as they are.
-func CountSagas(ctx context.Context, db Teller, b *Backlog) {
+func CountSagas(ctx context.Context, db StatusReader, b *Backlog) {
 	ctx, cancel := context.WithTimeout(ctx, countWithin)
 	defer cancel()
 	n, err := db.Status(ctx, StatusQuery{Sagas: true})
@@ -137,10 +139,10 @@ type AuditQuery struct {
 type StatusQuery struct {
 	// Backlog is cheap even if the outbox is large: each process that reports metrics requests it regularly.
 	Backlog bool
-	// Keeping counts the parked messages and dead letters of this consumer; empty counts none.
-	Keeping string
-	// Left lists types without a handler. It reads all parked messages.
-	Left bool
+	// ParkedOf counts the parked messages and dead letters of this consumer; empty counts none.
+	ParkedOf string
+	// Unhandled lists types without a handler. It reads all parked messages.
+	Unhandled bool
 	// Retention reads the retention that Maintain last applied.
 	Retention bool
 	// Outbox reads views that are cheap even if the outbox is large.
@@ -152,11 +154,11 @@ type StatusQuery struct {
 // Status is the result of Operator.Status.
 type Status struct {
 	Backlog
-	Keeping Keeping
-	// Quarantined is the number of messages in quarantine of the consumer Keeping that are not yet taken. A
-	// store has at most QuarantineOfAll.
+	Parked ParkedCounts
+	// Quarantined is the number of messages in quarantine of the consumer ParkedCounts that are not yet
+	// taken. A store has at most QuarantineOfAll.
 	Quarantined int64
-	Left        []LeftKind // by consumer, topic and type
+	Unhandled   []UnhandledKind // by consumer, topic and type
 	// Retention is zero if Maintain never ran.
 	Retention Retention
 	Outbox    OutboxStatus

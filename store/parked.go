@@ -191,17 +191,17 @@ type Claimed struct {
 	Attended Attended
 }
 
-// Keeping counts the parked messages and dead letters of a consumer. Up to 10,000 each are counted; above
-// that, a store may estimate the numbers and bytes. Oldest is always exact.
-type Keeping struct {
+// ParkedCounts counts the parked messages and dead letters of a consumer. Up to 10,000 each are counted;
+// above that, a store may estimate the numbers and bytes. Oldest is always exact.
+type ParkedCounts struct {
 	Parked, Dead int64
 	Bytes        int64         // keys and payloads of parked messages
 	DeadBytes    int64         // keys and payloads of dead letters
 	Oldest       time.Duration // since the oldest was parked; 0 if there is none
 }
 
-// Sought selects parked messages and dead letters. Zero fields select all.
-type Sought struct {
+// ParkedQuery selects parked messages and dead letters. Zero fields select all.
+type ParkedQuery struct {
 	Consumer    string
 	Identity    *Identity
 	Key         []byte
@@ -214,7 +214,7 @@ type Sought struct {
 	Limit       int   // default 1,000
 
 	// Topic, Type and the fields below have no index. The store examines at most Scan of the messages that
-	// the fields above select (0: all). If that ends the list before Limit, Listed.KeptTo is the last place
+	// the fields above select (0: all). If that ends the list before Limit, Listed.ParkedTo is the last place
 	// examined.
 	Topic, Type, Kind string
 	DeadFrom, DeadTo  time.Time // only dead letters that died from DeadFrom to before DeadTo

@@ -63,8 +63,8 @@ func AdmitAll(ctx context.Context, db Applier, numbers []int64, by, reason strin
 	return n, err
 }
 
-// Query selects messages in quarantine. Zero fields select all.
-type Query struct {
+// QuarantineQuery selects messages in quarantine. Zero fields select all.
+type QuarantineQuery struct {
 	Consumer string
 	ID       string
 	Topic    string

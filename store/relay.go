@@ -7,7 +7,7 @@ import "context"
 type Source interface {
 	// Lease takes, renews and releases shards, by the store's clock, and looks for new rows in the same round
 	// trip. An Ask without an Owner only looks; it writes nothing while there is nothing new.
-	Lease(ctx context.Context, ask Ask) (Leased, error)
+	Lease(ctx context.Context, ask LeaseRequest) (Leased, error)
 
 	// Pull reads a page of a window, in order: at most limit rows and PageBytes, but at least one row. For a
 	// row larger than RowBytes it returns Large instead of its content.
@@ -30,7 +30,7 @@ type DeferredQuery struct {
 
 // Deferred is the result of a DeferredQuery.
 type Deferred struct {
-	Keys []Held
+	Keys []DeferredKey
 	Due  []DeferredRow
 }
 
@@ -38,17 +38,17 @@ type Deferred struct {
 // none, it returns base. Otherwise it returns a new snapshot. All rows between the two are flushed to disk,
 // and Pull can read them. It returns ErrMoved if the database does not have base.
 func Snapshot(ctx context.Context, db Leaser, base string) (tip string, err error) {
-	got, err := db.Lease(ctx, Ask{Look: &base})
+	got, err := db.Lease(ctx, LeaseRequest{SnapshotBase: &base})
 	return got.Tip, err
 }
 
 // Leaser is the part of a Source that leases shards and takes snapshots.
 type Leaser interface {
-	Lease(ctx context.Context, ask Ask) (Leased, error)
+	Lease(ctx context.Context, ask LeaseRequest) (Leased, error)
 }
 
 // DeferredKeys lists the keys with deferred rows in these shards.
-func DeferredKeys(ctx context.Context, db Deferrer, shards []int) ([]Held, error) {
+func DeferredKeys(ctx context.Context, db Deferrer, shards []int) ([]DeferredKey, error) {
 	d, err := db.Deferred(ctx, DeferredQuery{Shards: shards, Keys: true})
 	return d.Keys, err
 }

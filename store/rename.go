@@ -11,8 +11,8 @@ type Rename struct {
 	Audit *Audit
 }
 
-// Belongings counts the rows of a consumer.
-type Belongings struct {
+// ConsumerRows counts the rows of a consumer.
+type ConsumerRows struct {
 	Marks       int64 // each with its answer
 	Positions   int64 // checkpoints of the broker's partitions
 	Controls    int64 // instructions of operators
@@ -22,13 +22,13 @@ type Belongings struct {
 	Steps       int64
 	Floors      int64 // of its marks and steps
 	Types       int64 // that its processes handle
-	// Heard is the time since the last heartbeat of one of its processes. A checkpoint of a partition that is
-	// still owned counts, too. -1 means never.
-	Heard time.Duration
+	// LastHeartbeat is the time since the last heartbeat of one of its processes. A checkpoint of a partition
+	// that is still owned counts, too. -1 means never.
+	LastHeartbeat time.Duration
 }
 
 // Renamed is the result of a Rename.
 type Renamed struct {
-	Old, New Belongings // before the rename
+	Old, New ConsumerRows // before the rename
 	Done     bool
 }

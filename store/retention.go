@@ -18,12 +18,12 @@ type Retention struct {
 type Backlog struct {
 	Source string // the source of this database's messages
 	// Pending is the number of unpublished rows without the deferred ones; an estimate if there are many.
-	Pending  int64
-	Oldest   time.Duration // since the oldest pending row was written; 0 if there is none
-	Deferred int64         // deferred rows
-	Retained time.Duration // since the oldest stored row was written; 0 if there is none
-	Free     int           // shards without a live relay
-	Kept     []Kept        // per consumer with parked, dead or quarantined messages, by name
+	Pending     int64
+	Oldest      time.Duration     // since the oldest pending row was written; 0 if there is none
+	Deferred    int64             // deferred rows
+	Retained    time.Duration     // since the oldest stored row was written; 0 if there is none
+	Free        int               // shards without a live relay
+	PerConsumer []ConsumerBacklog // per consumer with parked, dead or quarantined messages, by name
 
 	Consumers []Consumer // all that ever wrote a heartbeat, by name
 	// Relays are the relays that own shards, and live relays with an unreachable broker, by name. A dead
@@ -45,17 +45,17 @@ type ReservedCounts struct {
 	Held, Expired int64
 }
 
-// Kept counts the messages of a consumer that wait in the database.
-type Kept struct {
+// ConsumerBacklog counts the messages of a consumer that wait in the database.
+type ConsumerBacklog struct {
 	Consumer string
-	Keeping
+	ParkedCounts
 	Conflicts, TooOld int64         // in quarantine and not admitted
-	ApartBytes        int64         // payloads of these
-	Apart             time.Duration // since the oldest of these arrived; 0 if there is none
+	QuarantineBytes   int64         // payloads of these
+	QuarantineAge     time.Duration // since the oldest of these arrived; 0 if there is none
 	// Calls is the number of external calls with an unknown outcome, including those of dead letters. Called
 	// is the time since the oldest of them was stored; 0 if there is none.
-	Calls  int64
-	Called time.Duration
+	Calls      int64
+	OldestCall time.Duration
 }
 
 // Maintained is the result of Maintain.

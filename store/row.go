@@ -53,8 +53,8 @@ type DeferredRow struct {
 	Due      time.Duration // time until the next attempt, by the store's clock; only written
 }
 
-// Held is a key with deferred rows.
-type Held struct {
+// DeferredKey is a key with deferred rows.
+type DeferredKey struct {
 	Topic string
 	Key   []byte
 	Shard int

@@ -56,7 +56,7 @@ type Saga struct {
 	// Version is the fence. StartSagas stores this as the first version. It should differ at each start. Then
 	// a version read from a start that was rolled back never matches a later start of its key. 0 means 1.
 	Version int64
-	Standing
+	SagaStatus
 
 	// Session leases the saga until Due. If Session is empty, Due is when an engine next claims the saga.
 	Session string
@@ -74,8 +74,8 @@ type Saga struct {
 	Read time.Time
 }
 
-// Standing is the state of a saga for lists, filters and metrics.
-type Standing struct {
+// SagaStatus is the state of a saga for lists, filters and metrics.
+type SagaStatus struct {
 	Status string // a word of package saga: running, compensating, done, compensated
 	Stuck  bool   // an operator has to decide
 	Paused bool
@@ -92,13 +92,13 @@ type SagaRef struct {
 	Version   int64
 }
 
-// SagaMove writes a new state of a saga and raises its version by one. Guard: SagaRef.Version is the stored
+// SagaUpdate writes a new state of a saga and raises its version by one. Guard: SagaRef.Version is the stored
 // one.
-type SagaMove struct {
+type SagaUpdate struct {
 	SagaRef
 	Hash  string // empty leaves it unchanged
 	State string
-	Standing
+	SagaStatus
 	// Release gives the lease back. The saga is due after Wake; if Wake is negative, not before another
 	// write. Without Release session and due time do not change, which is cheaper.
 	Release bool

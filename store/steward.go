@@ -7,8 +7,8 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Steward is the part of a Store that maintains the database: retention, recovery, renaming and checks.
-type Steward interface {
+// Maintainer is the part of a Store that maintains the database: retention, recovery, renaming and checks.
+type Maintainer interface {
 	// Maintain deletes rows that are past their retention and published in every shard. It neither waits for
 	// nor blocks writers; rows that it cannot lock immediately stay until the next call.
 	Maintain(ctx context.Context, m Maintain) (Maintained, error)

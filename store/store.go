@@ -1,6 +1,6 @@
 // Package store is the interface to the database. It has interfaces by role (Outbox, Source for relays,
-// Inbox, Operator, Steward), plain data, errors, and short functions that unpack results. Packages memstore,
-// sqlitestore and pgstore are the drivers; storetest tests the contract of every driver.
+// Inbox, Operator, Maintainer), plain data, errors, and short functions that unpack results. Packages
+// memstore, sqlitestore and pgstore are the drivers; storetest tests the contract of every driver.
 //
 // An Intake is everything that a transaction needs before a handler runs. An Effect is everything that one
 // step writes; it is stored only if each of its guards holds. Effects are sent in three ways: Write (in the
@@ -39,9 +39,9 @@ type Driver[TTx any] interface {
 type Store interface {
 	Common
 	Source
-	Taker
+	Claimer
 	Operator
-	Steward
+	Maintainer
 	PayloadSchemas
 }
 
@@ -145,8 +145,8 @@ type Identity struct{ Source, ID string }
 type Mark struct {
 	Consumer string
 	Identity
-	As     Outcome // Done, Rejected or Barred
-	Reason string  // of a rejection, cut to 1 KiB
+	Outcome Outcome // Done, Rejected or Barred
+	Reason  string  // of a rejection, cut to 1 KiB
 
 	// Fingerprint is an HMAC of the message's content, with the key that Secret returns. 0 means not known.
 	Fingerprint int64
@@ -277,8 +277,8 @@ type Effect struct {
 	DropDeferred *DropDeferred
 	Audit        *Audit
 
-	Saga    *SagaMove // guard: its version
-	Tracked []Tracked // rows that LockTracked locked in the same transaction
+	Saga    *SagaUpdate // guard: its version
+	Tracked []Tracked   // rows that LockTracked locked in the same transaction
 	// Definitions of sagas are stored with the current time as Noted, so that operators and other builds can
 	// read them. A new one gets a Number, which never changes.
 	Definitions []SagaDefinition
@@ -320,19 +320,19 @@ type Cursor struct {
 	Seq       int64
 }
 
-// Ask is one heartbeat of a relay: it renews its shards, takes free ones and releases others.
-type Ask struct {
+// LeaseRequest is one heartbeat of a relay: it renews its shards, takes free ones and releases others.
+type LeaseRequest struct {
 	Owner string // the instance's stable name
 	// Session is random for each run: a new session replaces an earlier one of the same Owner immediately.
 	Session string
 	TTL     time.Duration // the lease: the maximum time between two heartbeats. Default 3 s
 	Wait    time.Duration // how long it counts as waiting if there is no shard for it. Default TTL
-	Free    []int         // shards to release now
+	Release []int         // shards to release now
 	Leave   bool          // release all shards and delete the relay's row
 
-	// Away is how long its broker has been unreachable; 0 means that the broker answers. Other relays can
-	// give their shards to a relay with a reachable broker.
-	Away time.Duration
+	// BrokerAway is how long its broker has been unreachable; 0 means that the broker answers. Other relays
+	// can give their shards to a relay with a reachable broker.
+	BrokerAway time.Duration
 	// Yield gives the work away: while another live relay's broker answers, Share is 0 and no shard is taken.
 	// Otherwise the relay counts as any other, so that an outage of the broker moves no shard.
 	Yield bool
@@ -342,9 +342,9 @@ type Ask struct {
 	// with a smaller epoch. It then records this, and returns a *MovedError until Recover.
 	LastKnown []Shard
 
-	// Look is the snapshot after which to look for new rows, "" for the beginning; nil does not look.
+	// SnapshotBase is the snapshot after which to look for new rows, "" for the beginning; nil does not look.
 	// Leased.Tip is the result. See Snapshot.
-	Look *string
+	SnapshotBase *string
 }
 
 // Leased is the result of Lease.
@@ -353,8 +353,10 @@ type Leased struct {
 	Share    int     // how many shards it should own, so that every live relay has some; release the rest
 	Sessions int     // live relays that may own shards: at most as many as there are shards
 
-	Waiting int    // relays that wait because there are as many relays as shards, including this one
-	Tip     string // the newest snapshot, or Ask.Look if there are no new rows; empty without Ask.Look
+	Waiting int // relays that wait because there are as many relays as shards, including this one
+	// Tip is the newest snapshot, or LeaseRequest.SnapshotBase if there are no new rows; empty without
+	// LeaseRequest.SnapshotBase
+	Tip string
 
 	// Timeline, if not 0, is the server's new timeline: it failed over since a relay last called Lease.
 	Timeline int

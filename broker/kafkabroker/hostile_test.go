@@ -145,7 +145,7 @@ func TestConsumerIsRestartedBehindAHostileBatch(t *testing.T) {
 			len(handled) != bombPartitions {
 			t.Errorf("before %q the consumer handled %v", id, handled)
 		}
-		kept, err := store.ListKept(t.Context(), db, store.Sought{Consumer: topic})
+		kept, err := store.ListParked(t.Context(), db, store.ParkedQuery{Consumer: topic})
 		if err != nil || len(kept) != bombPartitions {
 			t.Fatalf("kept %d messages, %v", len(kept), err)
 		}

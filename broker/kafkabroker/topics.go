@@ -61,7 +61,7 @@ func (b *Broker) awaitTopics(ctx context.Context, topics []string) error {
 func Capabilities() broker.Capabilities {
 	return broker.Capabilities{Partition: "a partition", Position: "the offset",
 		Incarnation: "the cluster's id",
-		LateGroup:   "oldest message, newest, or a time", Acks: "up to here", LargestKiB: 976, Rewinds: true,
+		LateGroup:   "oldest message, newest, or a time", Acks: "all up to it", LargestKiB: 976, Rewinds: true,
 		Checks: true, Keeps: true, Owners: true}
 }
 

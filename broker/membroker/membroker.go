@@ -270,6 +270,6 @@ func (b *Broker) Close() error {
 func Capabilities() broker.Capabilities {
 	return broker.Capabilities{Partition: "a list in memory", Position: "the place in it",
 		Incarnation: "drawn at each start",
-		LateGroup:   "oldest message", Acks: "up to here", LargestKiB: 1024, Counts: true, Rewinds: true,
+		LateGroup:   "oldest message", Acks: "all up to it", LargestKiB: 1024, Counts: true, Rewinds: true,
 		Checks: true}
 }

@@ -78,6 +78,6 @@ func (w *wire) orUnavailable(err error) error {
 // existing streams.
 func Capabilities() broker.Capabilities {
 	return broker.Capabilities{Partition: "a subject of a stream", Position: "the stream's sequence",
-		Incarnation: "drawn with the bucket", LateGroup: "oldest message", Acks: "up to here",
+		Incarnation: "drawn with the bucket", LateGroup: "oldest message", Acks: "all up to it",
 		LargestKiB: 1024, Rewinds: true, Checks: true, Keeps: true, Owners: true}
 }

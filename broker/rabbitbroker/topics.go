@@ -342,6 +342,6 @@ func (b *Broker) Incarnation(ctx context.Context) (name string, err error) {
 func Capabilities() broker.Capabilities {
 	return broker.Capabilities{Partition: "a queue with one active consumer",
 		Position: "the number of the delivery", Incarnation: "drawn with the first topic",
-		LateGroup: "what is published from then on", Acks: "each message", LargestKiB: 16384, Counts: true,
+		LateGroup: "messages published from then on", Acks: "one message", LargestKiB: 16384, Counts: true,
 		Checks: true}
 }

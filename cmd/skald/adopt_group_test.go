@@ -38,7 +38,7 @@ func testInboxAdopt(t *testing.T, bus said, b *bed) {
 	if dry.expect(0); !strings.Contains(dry.out.String(), group.Name+" would belong to ") {
 		t.Errorf("a dry run prints %s", &dry.out)
 	}
-	audits, err := s.(operate.Auditor).Audits(t.Context(), store.AuditQuery{})
+	audits, err := s.(operate.AuditStore).Audits(t.Context(), store.AuditQuery{})
 	if err != nil || len(audits) > 0 {
 		t.Errorf("a dry run notes %+v, %v", audits, err)
 	}
@@ -46,7 +46,7 @@ func testInboxAdopt(t *testing.T, bus said, b *bed) {
 	start(t, nil, none...).expect(4, "no such group")
 	at = with("--consumer="+group.Name, "--reason=moved", "--by=ann")
 	start(t, nil, with("--from=another")...).expect(1, "belongs to the other (0123456789abcdef)")
-	audits, err = s.(operate.Auditor).Audits(t.Context(), store.AuditQuery{})
+	audits, err = s.(operate.AuditStore).Audits(t.Context(), store.AuditQuery{})
 	must(t, err)
 	if len(audits) != 4 || audits[0].Action != "adopt failed" || audits[0].Author != "ann" ||
 		!strings.Contains(audits[0].Reason, "belongs to the other") {
@@ -56,7 +56,7 @@ func testInboxAdopt(t *testing.T, bus said, b *bed) {
 	if p.expect(0); !strings.Contains(p.out.String(), "belongs to this database") {
 		t.Errorf("it prints %s", &p.out)
 	}
-	audits, err = s.(operate.Auditor).Audits(t.Context(), store.AuditQuery{})
+	audits, err = s.(operate.AuditStore).Audits(t.Context(), store.AuditQuery{})
 	must(t, err)
 	if n := audits[0]; n.Action != "adopt from "+group.Owner || n.Author != "ann" || n.Reason != "moved" {
 		t.Errorf("the audit is %+v", n)

@@ -169,7 +169,7 @@ func TestAdoptFinishedMessages(t *testing.T) {
 		t.Errorf("%+v, %v", seen, err)
 	}
 	done := store.Effect{Mark: &store.Mark{Consumer: "stock",
-		Identity: store.Identity{Source: "/orders", ID: uuid7.New(time.Now())}, As: store.Done}}
+		Identity: store.Identity{Source: "/orders", ID: uuid7.New(time.Now())}, Outcome: store.Done}}
 	if stands, err := db.Apply(t.Context(), done); err != nil || !stands[0] {
 		t.Fatal(stands, err)
 	}

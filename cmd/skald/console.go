@@ -137,7 +137,7 @@ func consoleSource(ctx context.Context, typed, schema string) (s console.Source,
 		end()
 		return s, nil, fmt.Errorf("the console does not support %T", all[0])
 	}
-	return console.Of(is).At(connect.SQLite(at)), end, nil
+	return console.NewSource(is).WithFlags(connect.SQLite(at)), end, nil
 }
 
 func serveConsole(ctx context.Context, listen string, sources map[string]console.Source,

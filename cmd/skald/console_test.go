@@ -103,8 +103,8 @@ func TestConsole(t *testing.T) {
 	}
 	code := act(plan, "")
 	start(t, []string{"SKALD_STORE=" + payments.at}, "dead", "list", "--json").expect(0, "")
-	list, err := store.ListKept(t.Context(), payments.s, store.Sought{})
-	if other, bad := store.ListKept(t.Context(), orders.s, store.Sought{}); err != nil || bad != nil ||
+	list, err := store.ListParked(t.Context(), payments.s, store.ParkedQuery{})
+	if other, bad := store.ListParked(t.Context(), orders.s, store.ParkedQuery{}); err != nil || bad != nil ||
 		len(list) != 0 || len(other) != 1 {
 		t.Errorf("%d: %v, %v, %v, %v", code, list, other, err, bad)
 	}

@@ -97,8 +97,9 @@ func testInbox(t *testing.T, fresh func(*testing.T) *bed) {
 // rejected.
 func quarantined(t *testing.T, b *bed) {
 	t.Helper()
-	mark := store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: "7"}, As: store.Rejected,
-		Reason: "out of stock", Code: 409, Result: `{"left":0}`, Fingerprint: 1 << 60}
+	mark := store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: "7"},
+		Outcome: store.Rejected,
+		Reason:  "out of stock", Code: 409, Result: `{"left":0}`, Fingerprint: 1 << 60}
 	es := []store.Effect{{Mark: &mark}}
 	for i, why := range []store.Outcome{store.Conflict, store.Conflict, store.TooOld} {
 		m := skald.Message{ID: []string{"7", "8", "9"}[i], Source: "/o", Topic: "orders", Type: "placed",

@@ -29,7 +29,7 @@ redelivered message is handled again. It needs the rights of a relay, and INSERT
 
 // maintainer is the part of a store that the command needs.
 type maintainer interface {
-	operate.Maintainer
+	operate.MaintainStore
 	Check(ctx context.Context, as store.Role) error
 }
 
@@ -91,7 +91,7 @@ func maintainCommand(out, errs io.Writer) *cobra.Command {
 	return c
 }
 
-func (m *maintenance) run(ctx context.Context, out, errs io.Writer, db operate.Maintainer) error {
+func (m *maintenance) run(ctx context.Context, out, errs io.Writer, db operate.MaintainStore) error {
 	did, err := operate.Maintain(ctx, db, m.keep, m.sure, m.Order)
 	if less := new(operate.ShorterError); errors.As(err, &less) {
 		if err := connect.Yes(ctx, errs, less.Error()+".\nDelete more?", less.Error()+

@@ -327,9 +327,9 @@ func TestExportAndImport(t *testing.T) {
 	wants(t, other.told(0, "dead", "import", file, "--reason", "moved", "--by", "ann"),
 		map[string]any{"meant": 3, "done": 3})
 	yes := true
-	before, err := store.ListKept(t.Context(), m.s, store.Sought{Dead: &yes, Limit: 10})
+	before, err := store.ListParked(t.Context(), m.s, store.ParkedQuery{Dead: &yes, Limit: 10})
 	must(t, err)
-	after, err := store.ListKept(t.Context(), other.s, store.Sought{Dead: &yes, Limit: 10})
+	after, err := store.ListParked(t.Context(), other.s, store.ParkedQuery{Dead: &yes, Limit: 10})
 	must(t, err)
 	for i := range before {
 		before[i].Since, after[i].Since = time.Time{}, time.Time{}
@@ -411,7 +411,7 @@ func TestEditADeadLetter(t *testing.T) {
 	got := m.told(0, append(args, "--reason", "a comma", "--by", "ann")...)
 	start(t, m.env, append(args, "--reason", "a comma", "--yes")...).expect(4, "no message is selected")
 	id := store.Identity{Source: "/orders", ID: fmt.Sprint(got["id"])}
-	kept, err := store.ListKept(t.Context(), m.s, store.Sought{Consumer: "stock", Limit: 10})
+	kept, err := store.ListParked(t.Context(), m.s, store.ParkedQuery{Consumer: "stock", Limit: 10})
 	must(t, err)
 	if len(kept) != 2 || kept[0].Identity != id || kept[0].Dead != nil ||
 		kept[0].Message.CausationID != "m-01" || string(kept[0].Message.Data) != `"mended"` ||

@@ -152,7 +152,7 @@ func TestEditAtACall(t *testing.T) {
 	must(t, os.WriteFile(file, []byte(`"mended"`), 0o600))
 	start(t, m.env, "dead", "edit", "m-01", "--data", "@"+file, "--reason", "x", "--yes").expect(2,
 		"with key refund-1")
-	kept, err := store.ListKept(t.Context(), m.s, store.Sought{Limit: 10})
+	kept, err := store.ListParked(t.Context(), m.s, store.ParkedQuery{Limit: 10})
 	if err != nil || len(kept) != 1 || kept[0].Call == nil || kept[0].Dead == nil {
 		t.Errorf("kept %+v, %v", kept, err)
 	}

@@ -13,7 +13,8 @@ func TestInboxRename(t *testing.T) {
 	onEachStore(t, func(t *testing.T, fresh func(*testing.T) *bed) {
 		b := fresh(t)
 		s := b.migrate().s
-		at := []string{"consumer", "rename", "stock", "shelf", "--store=" + b.at, "--broker=kafka://localhost:1"}
+		at := []string{"consumer", "rename", "stock", "shelf", "--store=" + b.at,
+			"--broker=kafka://localhost:1"}
 		with := func(more ...string) []string { return append(at[:len(at):len(at)], more...) }
 		start(t, nil, with("--yes")...).expect(2, "--reason")
 		start(t, nil, with("--dry-run")...).expect(4, "no consumer stock")
@@ -24,7 +25,8 @@ func TestInboxRename(t *testing.T) {
 				expect(2, "--consumer", "control character")
 		}
 		at[3] = "shelf"
-		m := store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: "1"}, As: store.Done}
+		m := store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: "1"},
+			Outcome: store.Done}
 		_, err := s.Apply(t.Context(), store.Effect{Mark: &m})
 		must(t, err)
 		p := start(t, nil, with("--dry-run")...)
@@ -33,7 +35,7 @@ func TestInboxRename(t *testing.T) {
 		}
 		start(t, nil, with("--reason=split")...).expect(2, "--yes")
 		_, err = s.Attend(t.Context(), store.Attend{Consumer: "shelf",
-			Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "placed"}}}})
+			Heartbeat: &store.Heartbeat{Own: []store.Kind{{Topic: "orders", Type: "placed"}}}})
 		must(t, err)
 		start(t, nil, with("--yes", "--reason=split")...).expect(2, "a process of shelf sent a heartbeat")
 		at[3] = "rack"

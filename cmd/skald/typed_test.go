@@ -69,7 +69,7 @@ func full(t *testing.T) *morgue {
 func TestCommandsMeanWhatTheButtonsDo(t *testing.T) {
 	t.Parallel()
 	m := full(t)
-	h := console.New("", map[string]console.Source{"a": console.Of(m.s).At("--store '" + m.at + "'")},
+	h := console.New("", map[string]console.Source{"a": console.NewSource(m.s).WithFlags("--store '" + m.at + "'")},
 		&console.Options{Deadline: time.Minute})
 	for query, want := range map[string]int{
 		"verb=redrive": 4, "verb=redrive&kind=skipped": 1,

@@ -9,17 +9,17 @@ import (
 )
 
 // Belonging returns the number of rows of a consumer.
-func Belonging(b *store.Belongings) int64 { return BelongingDone(b) + b.Positions + b.Types }
+func Belonging(b *store.ConsumerRows) int64 { return BelongingDone(b) + b.Positions + b.Types }
 
 // BelongingDone returns the number of rows that record work of the consumer, or an operator's instruction.
 // Positions and types are not counted: a consumer with only these has handled nothing.
-func BelongingDone(b *store.Belongings) int64 {
+func BelongingDone(b *store.ConsumerRows) int64 {
 	return b.Marks + b.Controls + b.Parked + b.Dead + b.Quarantined + b.Steps + b.Floors
 }
 
 // HasSession reports whether a process wrote a heartbeat within quiet.
-func HasSession(b *store.Belongings, quiet time.Duration) bool {
-	return b.Heard >= 0 && b.Heard < quiet
+func HasSession(b *store.ConsumerRows, quiet time.Duration) bool {
+	return b.LastHeartbeat >= 0 && b.LastHeartbeat < quiet
 }
 
 // Movable reports whether a store may carry out a Rename.

@@ -27,7 +27,7 @@ func TestEachFieldCounts(t *testing.T) {
 			t.Errorf("%s: shard only: %v", f.Name, got)
 		}
 	}
-	if !RowsOnly(store.Effect{Rows: []skald.Message{{}}, Answer: &store.Mark{}, Saga: &store.SagaMove{}}) ||
+	if !RowsOnly(store.Effect{Rows: []skald.Message{{}}, Answer: &store.Mark{}, Saga: &store.SagaUpdate{}}) ||
 		ShardOnly(store.Effect{}) {
 		t.Error("two fields, or none")
 	}

@@ -9,12 +9,12 @@ import (
 )
 
 // NeedsEachRow reports whether a query has conditions on fields without an index.
-func NeedsEachRow(w *store.Sought) bool {
+func NeedsEachRow(w *store.ParkedQuery) bool {
 	return w.Topic+w.Type+w.Kind+w.About != "" || !w.DeadFrom.IsZero() || !w.DeadTo.IsZero()
 }
 
 // KeptMatches reports whether p satisfies the conditions on fields without an index.
-func KeptMatches(w *store.Sought, p *store.Parked) bool {
+func KeptMatches(w *store.ParkedQuery, p *store.Parked) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	m := &p.Message
 	if !is(w.Topic, m.Topic) || !is(w.Type, m.Type) {

@@ -24,6 +24,6 @@ func MarkWritten(secret []byte, m *skald.Message) store.Mark {
 	for _, h := range m.Headers {
 		parts = append(parts, []byte(h.Name), h.Value)
 	}
-	return store.Mark{Consumer: "skald.outbox", Identity: store.Identity{ID: m.ID}, As: store.Done,
+	return store.Mark{Consumer: "skald.outbox", Identity: store.Identity{ID: m.ID}, Outcome: store.Done,
 		Fingerprint: fingerprint.Of(secret, parts...)}
 }

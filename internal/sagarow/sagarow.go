@@ -49,8 +49,8 @@ func Check(s *store.Saga) error {
 	err := cmp.Or(named(s.Name, s.Key), text("id", s.ID, 0, MaxName), text("hash", s.Hash, 1, MaxName),
 		text("input", s.Input, 0, MaxData), text("origin", s.Origin, 0, MaxOrigin),
 		text("state", s.State, 0, MaxData),
-		text("session", s.Session, 0, MaxName), standing(&s.Standing))
-	return told(s.Name, s.Key, err)
+		text("session", s.Session, 0, MaxName), checkStatus(&s.SagaStatus))
+	return identified(s.Name, s.Key, err)
 }
 
 // CheckStarts returns an error if a saga breaks a limit, or if one of several has Instead.
@@ -58,7 +58,8 @@ func CheckStarts(ss []store.Saga) error {
 	for i := range ss {
 		err := Check(&ss[i])
 		if err == nil && ss[i].Instead != "" && len(ss) > 1 {
-			err = told(ss[i].Name, ss[i].Key, errors.New("it replaces an ended saga: start it by itself"))
+			err = identified(ss[i].Name, ss[i].Key,
+				errors.New("it replaces an ended saga: start it by itself"))
 		}
 		if err != nil {
 			return err
@@ -68,10 +69,10 @@ func CheckStarts(ss []store.Saga) error {
 }
 
 // CheckMove says which limit a move breaks.
-func CheckMove(m *store.SagaMove) error {
+func CheckMove(m *store.SagaUpdate) error {
 	err := cmp.Or(named(m.Name, m.Key), text("hash", m.Hash, 0, MaxName), text("state", m.State, 0, MaxData),
-		standing(&m.Standing))
-	return told(m.Name, m.Key, err)
+		checkStatus(&m.SagaStatus))
+	return identified(m.Name, m.Key, err)
 }
 
 // CheckDefinition says which limit a definition breaks.
@@ -87,7 +88,7 @@ func CheckDefinition(d *store.SagaDefinition) error {
 // Named tells whether a row can be called so. Nothing is stored under other names.
 func Named(name, key string) bool { return named(name, key) == nil }
 
-func told(name, key string, err error) error {
+func identified(name, key string, err error) error {
 	if err != nil {
 		return fmt.Errorf("saga %q %q: %w", shown(name), shown(key), err)
 	}
@@ -101,7 +102,7 @@ func named(name, key string) error {
 	return cmp.Or(text("name", name, 1, MaxName), text("key", key, 1, MaxName))
 }
 
-func standing(s *store.Standing) error {
+func checkStatus(s *store.SagaStatus) error {
 	return cmp.Or(text("status", s.Status, 1, MaxName), text("step", s.Step, 0, MaxName),
 		text("error", column.Clip(s.Error, MaxError), 0, MaxError))
 }
@@ -120,8 +121,8 @@ func text(what, s string, least, most int) error {
 	return nil
 }
 
-// Standing is s as it is stored.
-func Standing(s store.Standing) store.Standing {
+// StoredStatus is s as it is stored.
+func StoredStatus(s store.SagaStatus) store.SagaStatus {
 	s.Error = column.Clip(s.Error, MaxError)
 	s.Since, s.Retry = Time(s.Since), Time(s.Retry)
 	return s
@@ -139,9 +140,10 @@ func Time(t time.Time) time.Time {
 }
 
 // Move is what becomes of s by m, at a time of the store's.
-func Move(s store.Saga, m *store.SagaMove, now time.Time) store.Saga {
+func Move(s store.Saga, m *store.SagaUpdate, now time.Time) store.Saga {
 	s.Version++
-	s.Hash, s.State, s.Standing, s.Changed = cmp.Or(m.Hash, s.Hash), m.State, Standing(m.Standing), now
+	s.Hash, s.State, s.SagaStatus, s.Changed = cmp.Or(m.Hash,
+		s.Hash), m.State, StoredStatus(m.SagaStatus), now
 	s.Ended = time.Time{}
 	switch {
 	case m.Final:

@@ -99,18 +99,18 @@ func EncodeState(st plan.State) (string, error) {
 }
 
 // MoveTo returns the move that replaces the state of s by st. The lease stays as it is: see Released.
-func MoveTo(s store.Saga, st plan.State, now time.Time) (store.SagaMove, error) {
+func MoveTo(s store.Saga, st plan.State, now time.Time) (store.SagaUpdate, error) {
 	text, err := EncodeState(st)
 	if err != nil {
-		return store.SagaMove{}, err
+		return store.SagaUpdate{}, err
 	}
-	return store.SagaMove{SagaRef: Ref(s), State: text, Standing: NextStanding(s.Standing, st, now),
+	return store.SagaUpdate{SagaRef: Ref(s), State: text, SagaStatus: NextStatus(s.SagaStatus, st, now),
 		Final: st.Status.Final()}, nil
 }
 
 // Released returns m with the end of the lease. The saga is due at the next time of st, or at once if soon is
 // true.
-func Released(m store.SagaMove, st plan.State, now time.Time, soon bool) store.SagaMove {
+func Released(m store.SagaUpdate, st plan.State, now time.Time, soon bool) store.SagaUpdate {
 	m.Release, m.Wake = true, -1
 	switch next := st.Next(); {
 	case m.Final:
@@ -122,8 +122,8 @@ func Released(m store.SagaMove, st plan.State, now time.Time, soon bool) store.S
 	return m
 }
 
-// GivenBack returns the move that replaces the state of s by st and ends the lease.
-func GivenBack(s store.Saga, st plan.State, now time.Time, soon bool) (store.SagaMove, error) {
+// ReleaseMove returns the move that replaces the state of s by st and ends the lease.
+func ReleaseMove(s store.Saga, st plan.State, now time.Time, soon bool) (store.SagaUpdate, error) {
 	m, err := MoveTo(s, st, now)
 	if err != nil {
 		return m, err
@@ -133,7 +133,7 @@ func GivenBack(s store.Saga, st plan.State, now time.Time, soon bool) (store.Sag
 
 // LeaveToOthers returns m without the end of the saga. An engine ends the saga in a commit of its own, with
 // the messages to its parent and to callers that wait.
-func LeaveToOthers(m store.SagaMove) store.SagaMove {
+func LeaveToOthers(m store.SagaUpdate) store.SagaUpdate {
 	if m.Final {
 		m.Final, m.Wake = false, 0
 	}
@@ -146,11 +146,11 @@ func Ref(s store.Saga) store.SagaRef {
 }
 
 // WasLeft reports whether a build left the saga to another build. Then Error and Since describe that.
-func WasLeft(s store.Standing) bool { return strings.HasPrefix(s.Error, LeftToOthers) }
+func WasLeft(s store.SagaStatus) bool { return strings.HasPrefix(s.Error, LeftToOthers) }
 
-// NextStanding returns the standing of a saga for the state st. Was is its standing before.
-func NextStanding(was store.Standing, st plan.State, now time.Time) store.Standing {
-	out := store.Standing{Status: string(st.Status), Stuck: st.Stuck(), Paused: st.Paused}
+// NextStatus returns the standing of a saga for the state st. Was is its standing before.
+func NextStatus(was store.SagaStatus, st plan.State, now time.Time) store.SagaStatus {
+	out := store.SagaStatus{Status: string(st.Status), Stuck: st.Stuck(), Paused: st.Paused}
 	if st.Status.Final() {
 		return out
 	}

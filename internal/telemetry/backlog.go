@@ -42,7 +42,7 @@ type Backlog struct {
 
 // kept has the values of one consumer.
 type kept struct {
-	store.Kept
+	store.ConsumerBacklog
 	labels, conflict, tooOld metric.ObserveOption
 }
 
@@ -95,10 +95,10 @@ func (b *Backlog) read(ctx context.Context, gauge see) {
 		gauge(DeadSize, float64(k.DeadBytes), k.labels)
 		gauge(Quarantined, float64(k.Conflicts), k.conflict)
 		gauge(Quarantined, float64(k.TooOld), k.tooOld)
-		gauge(QuarantinedSize, float64(k.ApartBytes), k.labels)
-		gauge(QuarantinedAge, k.Apart.Seconds(), k.labels)
+		gauge(QuarantinedSize, float64(k.QuarantineBytes), k.labels)
+		gauge(QuarantinedAge, k.QuarantineAge.Seconds(), k.labels)
 		gauge(Calls, float64(k.Calls), k.labels)
-		gauge(CallAge, k.Called.Seconds(), k.labels)
+		gauge(CallAge, k.OldestCall.Seconds(), k.labels)
 	}
 }
 
@@ -106,7 +106,7 @@ func (b *Backlog) read(ctx context.Context, gauge see) {
 func (b *Backlog) progress(gauge see) {
 	for _, c := range b.last.Consumers {
 		of := labelled(attribute.String(labelSource, b.last.Source), attribute.String(labelConsumer, c.Name))
-		gauge(Heard, c.Heard.Seconds(), of)
+		gauge(Heard, c.LastHeartbeat.Seconds(), of)
 		gauge(Progress, c.Progress.Seconds(), of)
 	}
 	for _, r := range b.last.Relays {
@@ -187,13 +187,13 @@ func (b *Backlog) refresh(ctx context.Context) {
 	b.known, b.last = true, got
 	b.labels = metric.WithAttributeSet(attribute.NewSet(attribute.String(labelSource, got.Source)))
 	for consumer, k := range b.kept {
-		k.Kept = store.Kept{Consumer: consumer}
+		k.ConsumerBacklog = store.ConsumerBacklog{Consumer: consumer}
 	}
-	for _, now := range got.Kept {
+	for _, now := range got.PerConsumer {
 		if b.kept[now.Consumer] == nil {
 			b.kept[now.Consumer] = &kept{}
 		}
-		b.kept[now.Consumer].Kept = now
+		b.kept[now.Consumer].ConsumerBacklog = now
 	}
 	for _, k := range b.kept {
 		k.label(got.Source)

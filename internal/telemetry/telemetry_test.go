@@ -296,14 +296,15 @@ func TestBacklogIsQueriedRarely(t *testing.T) {
 // like a dead process.
 func TestKeptIsReportedAsZero(t *testing.T) {
 	read, now := metric.NewManualReader(), time.Now()
-	kept := []store.Kept{{Consumer: "mail", Keeping: store.Keeping{Parked: 2, Dead: 3, Bytes: 50,
-		DeadBytes: 70, Oldest: time.Minute}, Conflicts: 4, TooOld: 5, ApartBytes: 90, Apart: time.Hour,
-		Calls: 6, Called: 5 * time.Minute}}
+	kept := []store.ConsumerBacklog{{Consumer: "mail", ParkedCounts: store.ParkedCounts{Parked: 2, Dead: 3,
+		Bytes: 50, DeadBytes: 70, Oldest: time.Minute},
+		Conflicts: 4, TooOld: 5, QuarantineBytes: 90,
+		QuarantineAge: time.Hour, Calls: 6, OldestCall: 5 * time.Minute}}
 	defer WatchBacklog(Providers{Meter: metric.NewMeterProvider(metric.WithReader(read))},
 		func() time.Time { return now },
 		func(context.Context) (store.Backlog,
 			error) {
-			return store.Backlog{Source: "/orders", Kept: kept}, nil
+			return store.Backlog{Source: "/orders", PerConsumer: kept}, nil
 		}, Always, nil, "billing")()
 	want := map[string][]float64{Parked: {2}, ParkedSize: {50}, ParkedAge: {60}, DeadLetters: {3},
 		DeadSize: {70}, Quarantined: {4, 5}, QuarantinedSize: {90}, QuarantinedAge: {3600},

@@ -36,14 +36,14 @@ type Server struct {
 	since    time.Time // the start of the first consecutive failed probe; zero if it answers
 	misses   int       // consecutive
 	why      error
-	logged   backoff.Rarely // limits the log lines
+	logged   backoff.LogLimit // limits the log lines
 	nudge    chan struct{}
 }
 
 // New returns a server without a known state. Ask sends a probe and returns its error; if ask is nil, the
 // server counts as answering. Now is the clock that limits the rate of probes.
 func New(name string, log *slog.Logger, now func() time.Time, ask func(ctx context.Context) error) *Server {
-	s := &Server{name: name, log: log, logged: backoff.Seldom(), nudge: make(chan struct{}, 1)}
+	s := &Server{name: name, log: log, logged: backoff.NewLogLimit(), nudge: make(chan struct{}, 1)}
 	if ask != nil {
 		s.probe = NewProbe(func(ctx context.Context) error {
 			s.mu.Lock()

@@ -6,13 +6,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Attend implements store.Taker. A database in memory has no server session, so if the caller requires one,
+// Attend implements store.Claimer. A database in memory has no server session, so if the caller requires one,
 // no checkpoint is stored.
 func (s *Store) Attend(ctx context.Context, a store.Attend) (out store.Attended, err error) {
 	err = s.enter(ctx, func() error {
 		d, now := s.db, s.db.now()
-		if a.Beat != nil {
-			out.Kinds = d.consumers.Beat(a.Consumer, a.Beat, now)
+		if a.Heartbeat != nil {
+			out.Kinds = d.consumers.Beat(a.Consumer, a.Heartbeat, now)
 		}
 		if !a.Take {
 			d.consumers.Advance(&a, now)

@@ -12,17 +12,17 @@ import (
 func (d *database) backlog() (b store.Backlog) {
 	now := d.now()
 	d.outbox.Count(&b, now)
-	b.Kept, b.Consumers = d.keptFor(now), d.consumers.List(now)
+	b.PerConsumer, b.Consumers = d.keptFor(now), d.consumers.List(now)
 	b.Reserved = d.reservations.Count(now)
 	return b
 }
 
 // keptFor counts the waiting messages of each consumer that has any.
-func (d *database) keptFor(now time.Time) (out []store.Kept) {
-	all := map[string]*store.Kept{}
-	of := func(consumer string) *store.Kept {
+func (d *database) keptFor(now time.Time) (out []store.ConsumerBacklog) {
+	all := map[string]*store.ConsumerBacklog{}
+	of := func(consumer string) *store.ConsumerBacklog {
 		if all[consumer] == nil {
-			all[consumer] = &store.Kept{Consumer: consumer}
+			all[consumer] = &store.ConsumerBacklog{Consumer: consumer}
 		}
 		return all[consumer]
 	}

@@ -37,7 +37,7 @@ func newConsumer() *consumerTable {
 }
 
 // Beat records a heartbeat and returns the types that were recorded before.
-func (cs *consumerTable) Beat(consumer string, b *store.Beat, now time.Time) (out []store.Kind) {
+func (cs *consumerTable) Beat(consumer string, b *store.Heartbeat, now time.Time) (out []store.Kind) {
 	for key, at := range cs.kinds {
 		switch {
 		case key.consumer != consumer:
@@ -64,10 +64,10 @@ func (cs *consumerTable) Beat(consumer string, b *store.Beat, now time.Time) (ou
 }
 
 // Hear sets Heard of each type to the time since its last heartbeat.
-func (cs *consumerTable) Hear(left []store.LeftKind, now time.Time) {
+func (cs *consumerTable) Hear(left []store.UnhandledKind, now time.Time) {
 	for i := range left {
 		if at, noted := cs.kinds[kindKey{left[i].Consumer, left[i].Kind}]; noted {
-			left[i].Heard = now.Sub(at)
+			left[i].LastHeartbeat = now.Sub(at)
 		}
 	}
 }
@@ -82,13 +82,13 @@ func (cs *consumerTable) List(now time.Time) (out []store.Consumer) {
 		s, of := cs.signs[name], topics[name]
 		slices.Sort(of)
 		out = append(out, store.Consumer{Name: name, Topics: slices.Compact(of),
-			Heard: now.Sub(s.heard), Progress: now.Sub(s.progress)})
+			LastHeartbeat: now.Sub(s.heard), Progress: now.Sub(s.progress)})
 	}
 	return out
 }
 
 // Belonging adds the consumer's checkpoints, controls and types to b, and sets b.Heard.
-func (cs *consumerTable) Belonging(consumer string, b *store.Belongings, now time.Time) {
+func (cs *consumerTable) Belonging(consumer string, b *store.ConsumerRows, now time.Time) {
 	heard := cs.signs[consumer].heard
 	last := func(at time.Time) {
 		if at.After(heard) {
@@ -112,8 +112,8 @@ func (cs *consumerTable) Belonging(consumer string, b *store.Belongings, now tim
 			last(at)
 		}
 	}
-	if b.Heard = -1; !heard.IsZero() {
-		b.Heard = max(0, now.Sub(heard))
+	if b.LastHeartbeat = -1; !heard.IsZero() {
+		b.LastHeartbeat = max(0, now.Sub(heard))
 	}
 }
 

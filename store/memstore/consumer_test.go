@@ -48,11 +48,11 @@ func TestARewindGoesBack(t *testing.T) {
 func TestTypesThatNobodyHandlesGo(t *testing.T) {
 	cs, now := newConsumer(), time.Now()
 	kind := store.Kind{Topic: "t", Type: "x"}
-	cs.Beat("c", &store.Beat{Own: []store.Kind{kind}}, now)
-	if got := cs.Beat("c", &store.Beat{}, now); len(got) != 1 || got[0] != kind {
+	cs.Beat("c", &store.Heartbeat{Own: []store.Kind{kind}}, now)
+	if got := cs.Beat("c", &store.Heartbeat{}, now); len(got) != 1 || got[0] != kind {
 		t.Errorf("noted are %v", got)
 	}
-	if got := cs.Beat("c", &store.Beat{Forget: time.Hour}, now.Add(2*time.Hour)); len(got) != 0 {
+	if got := cs.Beat("c", &store.Heartbeat{Forget: time.Hour}, now.Add(2*time.Hour)); len(got) != 0 {
 		t.Errorf("two hours later noted are %v", got)
 	}
 }

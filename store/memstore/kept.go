@@ -9,7 +9,7 @@ import (
 )
 
 // Claim claims due work: sagas, or parked messages.
-func (s *Store) Claim(ctx context.Context, w store.Want) (c store.Claimed, err error) {
+func (s *Store) Claim(ctx context.Context, w store.ClaimRequest) (c store.Claimed, err error) {
 	err = s.enter(ctx, func() error {
 		if w.Sagas != nil {
 			c = s.db.sagas.Claim(w, s.db.lockedSaga, s.db.now())

@@ -9,7 +9,7 @@ import (
 )
 
 // Claim claims due parked messages.
-func (ms *messages) Claim(w store.Want, now time.Time) (c store.Claimed) {
+func (ms *messages) Claim(w store.ClaimRequest, now time.Time) (c store.Claimed) {
 	keys, prefetched, bytes := 0, 0, 0
 	left := func(k row) bool {
 		return slices.Contains(w.Not, store.Kind{Topic: k.Message.Topic, Type: k.Message.Type})

@@ -11,7 +11,7 @@ import (
 )
 
 // List lists messages. to is the last place examined if Scan ended the list, otherwise 0.
-func (ms *messages) List(what store.Sought, most int, now time.Time) (out []store.Parked, to int64) {
+func (ms *messages) List(what store.ParkedQuery, most int, now time.Time) (out []store.Parked, to int64) {
 	for i, k := range ms.sought(what) {
 		if len(out) == most {
 			to = 0
@@ -35,7 +35,7 @@ func (ms *messages) List(what store.Sought, most int, now time.Time) (out []stor
 	return out, to
 }
 
-func (ms *messages) sought(what store.Sought) (out []row) {
+func (ms *messages) sought(what store.ParkedQuery) (out []row) {
 	for _, k := range ms.rows {
 		switch {
 		case what.Consumer != "" && k.Consumer != what.Consumer,
@@ -60,7 +60,7 @@ func uncharged(k row) bool {
 }
 
 // Keeping counts the parked messages and dead letters of a consumer.
-func (ms *messages) Keeping(consumer string, now time.Time) (n store.Keeping) {
+func (ms *messages) Keeping(consumer string, now time.Time) (n store.ParkedCounts) {
 	for _, k := range ms.rows {
 		if consumer == k.Consumer {
 			count(&n, k, now)
@@ -70,19 +70,19 @@ func (ms *messages) Keeping(consumer string, now time.Time) (n store.Keeping) {
 }
 
 // Count counts all messages into the result of of for their consumers.
-func (ms *messages) Count(of func(consumer string) *store.Kept, now time.Time) {
+func (ms *messages) Count(of func(consumer string) *store.ConsumerBacklog, now time.Time) {
 	for _, k := range ms.rows {
 		n := of(k.Consumer)
-		count(&n.Keeping, k, now)
+		count(&n.ParkedCounts, k, now)
 		if k.Call != nil {
 			n.Calls++
-			n.Called = max(n.Called, now.Sub(k.Call.Since))
+			n.OldestCall = max(n.OldestCall, now.Sub(k.Call.Since))
 		}
 	}
 }
 
 // count adds k to n.
-func count(n *store.Keeping, k row, now time.Time) {
+func count(n *store.ParkedCounts, k row, now time.Time) {
 	if k.Dead != nil {
 		n.Dead++
 		n.DeadBytes += k.bytes()
@@ -94,19 +94,19 @@ func count(n *store.Keeping, k row, now time.Time) {
 }
 
 // Left lists the types of waiting messages that were left to another build, with Heard not known.
-func (ms *messages) Left() (out []store.LeftKind) {
+func (ms *messages) Left() (out []store.UnhandledKind) {
 	type kind struct {
 		consumer string
 		store.Kind
 	}
-	all, last := map[kind]*store.LeftKind{}, map[kind]time.Time{}
+	all, last := map[kind]*store.UnhandledKind{}, map[kind]time.Time{}
 	for _, k := range ms.rows {
 		if k.Dead != nil || !k.First.At.IsZero() || k.Last.At.IsZero() {
 			continue
 		}
 		key := kind{k.Consumer, store.Kind{Topic: k.Message.Topic, Type: k.Message.Type}}
 		if all[key] == nil {
-			all[key] = &store.LeftKind{Consumer: key.consumer, Kind: key.Kind, Heard: -1}
+			all[key] = &store.UnhandledKind{Consumer: key.consumer, Kind: key.Kind, LastHeartbeat: -1}
 		}
 		if all[key].Messages++; !k.Last.At.Before(last[key]) {
 			all[key].Host, last[key] = k.Last.Host, k.Last.At
@@ -115,7 +115,7 @@ func (ms *messages) Left() (out []store.LeftKind) {
 	for _, one := range all {
 		out = append(out, *one)
 	}
-	slices.SortFunc(out, func(a, b store.LeftKind) int {
+	slices.SortFunc(out, func(a, b store.UnhandledKind) int {
 		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Topic, b.Topic),
 			cmp.Compare(a.Type, b.Type))
 	})

@@ -88,7 +88,7 @@ func (k row) stillDead(died time.Time) error {
 }
 
 // Belonging adds the consumer's messages to b.
-func (ms *messages) Belonging(consumer string, b *store.Belongings) {
+func (ms *messages) Belonging(consumer string, b *store.ConsumerRows) {
 	for key, k := range ms.rows {
 		switch {
 		case key.Consumer != consumer:

@@ -22,7 +22,7 @@ func park(t *testing.T, ms *messages, name, key string, now time.Time) {
 }
 
 func claim(ms *messages, now time.Time) (ids []string) {
-	got := ms.Claim(store.Want{Consumer: "c", Session: "s", Lease: time.Minute,
+	got := ms.Claim(store.ClaimRequest{Consumer: "c", Session: "s", Lease: time.Minute,
 		ClaimSize: store.ClaimSize{Keys: 9}}, now)
 	for _, p := range got.Parked {
 		ids = append(ids, p.ID)

@@ -9,7 +9,7 @@ import (
 
 // locks lists locked entities and reserved keys.
 func (d *database) locks(q *store.LockQuery, limit int) store.Locks {
-	return store.Locks{Told: true, Entities: d.lockedEntities(q, limit),
+	return store.Locks{Supported: true, Entities: d.lockedEntities(q, limit),
 		Reserved: d.reservations.List(q.Consumer, limit, d.now())}
 }
 

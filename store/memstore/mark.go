@@ -10,8 +10,8 @@ import (
 
 // mark inserts m, or returns the verdict of an existing mark.
 func (tx *Tx) mark(ctx context.Context, m store.Mark, until time.Time) (store.Verdict, error) {
-	if !storable(m.As) {
-		return store.Verdict{}, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
+	if !storable(m.Outcome) {
+		return store.Verdict{}, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.Outcome)
 	}
 	d := tx.s.db
 	if err := d.acquire(ctx, tx, keyOf(&m), until); err != nil {
@@ -22,8 +22,8 @@ func (tx *Tx) mark(ctx context.Context, m store.Mark, until time.Time) (store.Ve
 
 // answer stores the handler's answer with its mark.
 func (tx *Tx) answer(ctx context.Context, m store.Mark, until time.Time) error {
-	if !storable(m.As) {
-		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.As)
+	if !storable(m.Outcome) {
+		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.Outcome)
 	}
 	if err := tx.s.db.acquire(ctx, tx, keyOf(&m), until); err != nil {
 		return fmt.Errorf("answer: %w", err)

@@ -78,7 +78,7 @@ func (r markRow) expired(now time.Time) bool {
 }
 
 func (r markRow) verdict(now time.Time) store.Verdict {
-	v := store.Verdict{Outcome: r.As, Reason: r.Reason, Fingerprint: r.Fingerprint, Code: r.Code,
+	v := store.Verdict{Outcome: r.Outcome, Reason: r.Reason, Fingerprint: r.Fingerprint, Code: r.Code,
 		Result: r.Result, Emitted: r.Emitted, Headers: r.Headers}
 	if !r.until.IsZero() {
 		v.Left = cmp.Or(r.until.Sub(now), -1)
@@ -93,7 +93,7 @@ func (ms *markTable) Rows() []markRow {
 }
 
 // Belonging adds the consumer's marks and floor to b.
-func (ms *markTable) Belonging(consumer string, b *store.Belongings) {
+func (ms *markTable) Belonging(consumer string, b *store.ConsumerRows) {
 	for key := range ms.rows {
 		if key.Consumer == consumer {
 			b.Marks++

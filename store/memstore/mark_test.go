@@ -9,7 +9,7 @@ import (
 )
 
 func of(id string, keep time.Duration) store.Mark {
-	return store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: id}, As: store.Done,
+	return store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: id}, Outcome: store.Done,
 		Keep: keep}
 }
 

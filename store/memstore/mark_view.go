@@ -26,7 +26,7 @@ func (v *view) Take(m store.Mark, now time.Time) store.Verdict {
 	m.Reason, m.Code, m.Result, m.Emitted = column.ClipReason(m.Reason), 0, "", ""
 	m.Headers = ""
 	m.KeyOrder, m.Key, m.Attempts = store.Anytime, nil, 0
-	if m.As != store.Rejected {
+	if m.Outcome != store.Rejected {
 		m.Reason = ""
 	}
 	v.marks.arrival++
@@ -42,12 +42,12 @@ func (v *view) Take(m store.Mark, now time.Time) store.Verdict {
 // Answer stores the handler's answer with its mark.
 func (v *view) Answer(m store.Mark) error {
 	was, there := v.Get(keyOf(&m))
-	if !there || was.answered || was.As != store.Done && was.As != m.As {
+	if !there || was.answered || was.Outcome != store.Done && was.Outcome != m.Outcome {
 		return fmt.Errorf("answer %s: %w", m.ID, store.ErrLost)
 	}
-	was.answered, was.As, was.Code, was.Result, was.Emitted = true, m.As, m.Code, m.Result, m.Emitted
-	was.Headers = m.Headers
-	if m.As == store.Rejected {
+	was.answered, was.Outcome, was.Code, was.Result = true, m.Outcome, m.Code, m.Result
+	was.Emitted, was.Headers = m.Emitted, m.Headers
+	if m.Outcome == store.Rejected {
 		was.Reason = column.ClipReason(m.Reason)
 	}
 	v.Put(keyOf(&m), was)

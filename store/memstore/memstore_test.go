@@ -27,8 +27,9 @@ func ok(t *testing.T, err error) {
 
 func intake(wait time.Duration) store.Intake {
 	return store.Intake{
-		Wait:  wait,
-		Marks: []store.Mark{{Consumer: "c", Identity: store.Identity{Source: "/s", ID: "1"}, As: store.Done}},
+		Wait: wait,
+		Marks: []store.Mark{{Consumer: "c", Identity: store.Identity{Source: "/s", ID: "1"},
+			Outcome: store.Done}},
 		Locks: []store.Lock{{Space: "order", Key: "a"}},
 	}
 }
@@ -196,7 +197,7 @@ func TestMarkAhead(t *testing.T) {
 	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
 	for _, ahead := range []time.Duration{0, 59 * time.Minute, 6 * 24 * time.Hour, 8 * 24 * time.Hour} {
 		m := store.Mark{Consumer: "c", Identity: store.Identity{ID: uuid7.New(now.Add(ahead))},
-			As: store.Done}
+			Outcome: store.Done}
 		_, err := db.Apply(t.Context(), store.Effect{Mark: &m})
 		ok(t, err)
 	}

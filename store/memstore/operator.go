@@ -21,8 +21,8 @@ func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err e
 
 func (d *database) list(l *store.List, out *store.Listed) {
 	now := d.now()
-	if q := l.Kept; q != nil {
-		out.Kept, out.KeptTo = d.kept.List(*q, cmp.Or(q.Limit, defaultLimit), now)
+	if q := l.Parked; q != nil {
+		out.Parked, out.ParkedTo = d.kept.List(*q, cmp.Or(q.Limit, defaultLimit), now)
 	}
 	if q := l.Quarantined; q != nil {
 		out.Quarantined = d.quarantine.List(q, min(cmp.Or(q.Limit, defaultLimit), defaultLimit))
@@ -75,13 +75,13 @@ func (s *Store) Status(ctx context.Context, q store.StatusQuery) (out store.Stat
 		if q.Backlog {
 			out.Backlog = d.backlog()
 		}
-		if q.Keeping != "" {
-			out.Keeping = d.kept.Keeping(q.Keeping, now)
-			out.Quarantined = d.quarantine.Waiting(q.Keeping)
+		if q.ParkedOf != "" {
+			out.Parked = d.kept.Keeping(q.ParkedOf, now)
+			out.Quarantined = d.quarantine.Waiting(q.ParkedOf)
 		}
-		if q.Left {
-			out.Left = d.kept.Left()
-			d.consumers.Hear(out.Left, now)
+		if q.Unhandled {
+			out.Unhandled = d.kept.Left()
+			d.consumers.Hear(out.Unhandled, now)
 		}
 		if q.Retention {
 			out.Retention = d.keeps

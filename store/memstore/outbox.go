@@ -7,7 +7,7 @@ import (
 )
 
 // Lease takes, renews and releases shards.
-func (s *Store) Lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
+func (s *Store) Lease(ctx context.Context, ask store.LeaseRequest) (got store.Leased, err error) {
 	err = s.enter(ctx, func() error {
 		if ask.Owner == "" {
 			return nil
@@ -18,9 +18,9 @@ func (s *Store) Lease(ctx context.Context, ask store.Ask) (got store.Leased, err
 		got = s.db.outbox.Lease(ask, s.db.now())
 		return nil
 	})
-	if err == nil && ask.Look != nil {
+	if err == nil && ask.SnapshotBase != nil {
 		err = s.enter(ctx, func() (err error) {
-			got.Tip, err = s.db.outbox.Snapshot(*ask.Look)
+			got.Tip, err = s.db.outbox.Snapshot(*ask.SnapshotBase)
 			return err
 		})
 	}

@@ -60,16 +60,16 @@ func (o *outboxTable) behind(shards []int) []deferredRow {
 }
 
 // Keys lists the keys with deferred rows.
-func (o *outboxTable) Keys(shards []int) (out []store.Held) {
+func (o *outboxTable) Keys(shards []int) (out []store.DeferredKey) {
 	seen := map[outboxKeyOf]bool{}
 	for _, a := range o.behind(shards) {
 		if k := a.keyOf(); a.Key != nil && !seen[k] {
 			seen[k] = true
-			out = append(out, store.Held{Topic: a.Topic, Key: slices.Clone(a.Key),
+			out = append(out, store.DeferredKey{Topic: a.Topic, Key: slices.Clone(a.Key),
 				Shard: o.shards[o.shardOf(a.Bucket)].ID})
 		}
 	}
-	slices.SortFunc(out, func(a, b store.Held) int {
+	slices.SortFunc(out, func(a, b store.DeferredKey) int {
 		return cmp.Or(strings.Compare(a.Topic, b.Topic), slices.Compare(a.Key, b.Key))
 	})
 	return out

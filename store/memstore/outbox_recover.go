@@ -14,7 +14,7 @@ func (o *outboxTable) NotMoved(owned []store.Shard) error {
 		o.moved = o.contradiction(owned)
 	}
 	if o.moved != "" {
-		return &store.MovedError{Saw: o.moved}
+		return &store.MovedError{Observed: o.moved}
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (o *outboxTable) shardOf(bucket int) int {
 }
 
 // Lease takes, renews and releases shards.
-func (o *outboxTable) Lease(ask store.Ask, now time.Time) store.Leased {
+func (o *outboxTable) Lease(ask store.LeaseRequest, now time.Time) store.Leased {
 	maps.DeleteFunc(o.sessions,
 		func(owner string, l session) bool { return owner != ask.Owner && !l.until.After(now) })
 	if ask.Leave {
@@ -59,7 +59,7 @@ func (o *outboxTable) Lease(ask store.Ask, now time.Time) store.Leased {
 		switch {
 		case l.owner != ask.Owner:
 			continue
-		case slices.Contains(ask.Free, l.ID):
+		case slices.Contains(ask.Release, l.ID):
 			l.owner, l.session = "", ""
 			continue
 		case l.session != ask.Session:
@@ -70,7 +70,7 @@ func (o *outboxTable) Lease(ask store.Ask, now time.Time) store.Leased {
 	for i := range o.shards {
 		l := &o.shards[i]
 		if _, alive := o.sessions[l.owner]; alive || len(got.Shards) >= got.Share ||
-			slices.Contains(ask.Free, l.ID) {
+			slices.Contains(ask.Release, l.ID) {
 			continue
 		}
 		l.take(ask, now)
@@ -81,7 +81,7 @@ func (o *outboxTable) Lease(ask store.Ask, now time.Time) store.Leased {
 }
 
 // leave releases all shards of the owner's session and deletes the session. A newer session stays.
-func (o *outboxTable) leave(ask store.Ask) {
+func (o *outboxTable) leave(ask store.LeaseRequest) {
 	if o.sessions[ask.Owner].id == ask.Session {
 		delete(o.sessions, ask.Owner)
 	}
@@ -93,10 +93,10 @@ func (o *outboxTable) leave(ask store.Ask) {
 }
 
 // keep records a relay's heartbeat. The relay waits if other relays own all shards, or will.
-func (o *outboxTable) keep(ask store.Ask, now time.Time) {
+func (o *outboxTable) keep(ask store.LeaseRequest, now time.Time) {
 	is := session{id: ask.Session, yields: ask.Yield}
-	if ask.Away > 0 {
-		is.awaySince = now.Add(-ask.Away)
+	if ask.BrokerAway > 0 {
+		is.awaySince = now.Add(-ask.BrokerAway)
 	}
 	o.sessions[ask.Owner] = is
 	others := slices.DeleteFunc(o.working(), func(owner string) bool { return owner == ask.Owner })
@@ -139,7 +139,7 @@ func share(shards int, working []string, owner string) int {
 	return n
 }
 
-func (l *shardRow) take(ask store.Ask, now time.Time) {
+func (l *shardRow) take(ask store.LeaseRequest, now time.Time) {
 	l.changed = now
 	l.owner, l.session, l.Token = ask.Owner, ask.Session, rand.Text()
 	l.Epoch++

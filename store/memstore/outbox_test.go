@@ -39,13 +39,13 @@ func TestALateCommitIsNotMissed(t *testing.T) {
 
 func TestShardsAreSharedAndGuarded(t *testing.T) {
 	o, now := newOutbox("db", "/s", 3), time.Now()
-	first := o.Lease(store.Ask{Owner: "a", Session: "1"}, now)
+	first := o.Lease(store.LeaseRequest{Owner: "a", Session: "1"}, now)
 	if len(first.Shards) != 3 {
 		t.Fatalf("alone it gets %d of 3", len(first.Shards))
 	}
-	o.Lease(store.Ask{Owner: "b", Session: "1"}, now)
-	again := o.Lease(store.Ask{Owner: "a", Session: "1", Free: []int{2}}, now)
-	second := o.Lease(store.Ask{Owner: "b", Session: "1"}, now)
+	o.Lease(store.LeaseRequest{Owner: "b", Session: "1"}, now)
+	again := o.Lease(store.LeaseRequest{Owner: "a", Session: "1", Release: []int{2}}, now)
+	second := o.Lease(store.LeaseRequest{Owner: "b", Session: "1"}, now)
 	if again.Share != 2 || len(again.Shards) != 2 || len(second.Shards) != 1 {
 		t.Errorf("a has %+v, b has %+v", again, second)
 	}

@@ -105,7 +105,7 @@ func (qs *quarantineTable) Forget(before time.Time) {
 }
 
 // List lists messages in quarantine.
-func (qs *quarantineTable) List(q *store.Query, limit int) (out []store.Quarantined) {
+func (qs *quarantineTable) List(q *store.QuarantineQuery, limit int) (out []store.Quarantined) {
 	for _, one := range qs.rows {
 		if len(out) < limit && means(q, &one) {
 			one.Bytes = len(one.Message.Data)
@@ -121,11 +121,11 @@ func (qs *quarantineTable) List(q *store.Query, limit int) (out []store.Quaranti
 
 // SomeAdmitted reports whether the consumer has a message that is admitted and not taken.
 func (qs *quarantineTable) SomeAdmitted(consumer string) bool {
-	return len(qs.List(&store.Query{Consumer: consumer, Admitted: true}, 1)) > 0
+	return len(qs.List(&store.QuarantineQuery{Consumer: consumer, Admitted: true}, 1)) > 0
 }
 
 // means reports whether q selects one.
-func means(q *store.Query, one *store.Quarantined) bool {
+func means(q *store.QuarantineQuery, one *store.Quarantined) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	return one.Number > q.After && is(q.Consumer, one.Consumer) && is(q.ID, one.ID) &&
 		is(q.Topic, one.Message.Topic) &&
@@ -134,13 +134,14 @@ func means(q *store.Query, one *store.Quarantined) bool {
 }
 
 // Count counts the messages that wait for an operator into the result of of for their consumers.
-func (qs *quarantineTable) Count(of func(consumer string) *store.Kept, now time.Time) {
+func (qs *quarantineTable) Count(of func(consumer string) *store.ConsumerBacklog, now time.Time) {
 	for _, q := range qs.rows {
 		if !q.Admitted.IsZero() {
 			continue
 		}
 		k := of(q.Consumer)
-		k.Apart, k.ApartBytes = max(k.Apart, now.Sub(q.At)), k.ApartBytes+int64(len(q.Message.Data))
+		k.QuarantineAge, k.QuarantineBytes = max(k.QuarantineAge,
+			now.Sub(q.At)), k.QuarantineBytes+int64(len(q.Message.Data))
 		if q.Why == store.Conflict {
 			k.Conflicts++
 		} else {
@@ -160,7 +161,7 @@ func (qs *quarantineTable) Waiting(consumer string) (n int64) {
 }
 
 // Belonging adds the consumer's messages to b.
-func (qs *quarantineTable) Belonging(consumer string, b *store.Belongings) {
+func (qs *quarantineTable) Belonging(consumer string, b *store.ConsumerRows) {
 	for i := range qs.rows {
 		if qs.rows[i].Consumer == consumer {
 			b.Quarantined++

@@ -20,7 +20,7 @@ func TestAdmittedThenTaken(t *testing.T) {
 	now, one := time.Now(), quarantined("1", 7)
 	qs.Add(one)
 	qs.Add(one)
-	if got := qs.List(&store.Query{}, 9); len(got) != 1 || got[0].Number != 1 {
+	if got := qs.List(&store.QuarantineQuery{}, 9); len(got) != 1 || got[0].Number != 1 {
 		t.Fatalf("there are %+v, want it once", got)
 	}
 	if err := qs.Takeable(&one); !errors.Is(err, store.ErrLost) {
@@ -49,7 +49,7 @@ func TestThereIsRoomForSoManyOfOne(t *testing.T) {
 		qs.Add(quarantined("1", int64(i)))
 	}
 	qs.Add(quarantined(strconv.Itoa(2), 0))
-	if got := qs.List(&store.Query{}, 1000); len(got) != store.QuarantineOfOne+1 {
+	if got := qs.List(&store.QuarantineQuery{}, 1000); len(got) != store.QuarantineOfOne+1 {
 		t.Errorf("there are %d", len(got))
 	}
 }

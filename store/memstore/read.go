@@ -32,8 +32,8 @@ func (s *Store) Marks() []Marked {
 	return out
 }
 
-// Asides returns all deferred rows, by Seq.
-func (s *Store) Asides() []store.DeferredRow {
+// DeferredRows returns all deferred rows, by Seq.
+func (s *Store) DeferredRows() []store.DeferredRow {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	return s.db.outbox.Deferred()

@@ -27,7 +27,7 @@ func (s *Store) Rename(ctx context.Context, r store.Rename) (out store.Renamed, 
 	return out, err
 }
 
-func (d *database) belongings(consumer string) (b store.Belongings) {
+func (d *database) belongings(consumer string) (b store.ConsumerRows) {
 	d.marks.Belonging(consumer, &b)
 	d.kept.Belonging(consumer, &b)
 	d.quarantine.Belonging(consumer, &b)

@@ -104,7 +104,7 @@ func (tx *Tx) changeSagas(ctx context.Context, e *store.Effect, until time.Time)
 }
 
 // moveSaga checks the version of a saga and stages its new state.
-func (tx *Tx) moveSaga(ctx context.Context, m *store.SagaMove, until time.Time) error {
+func (tx *Tx) moveSaga(ctx context.Context, m *store.SagaUpdate, until time.Time) error {
 	if m == nil {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // Claim claims sagas that are due and not locked.
-func (ss *sagaTable) Claim(w store.Want, locked locked, now time.Time) (out store.Claimed) {
+func (ss *sagaTable) Claim(w store.ClaimRequest, locked locked, now time.Time) (out store.Claimed) {
 	bytes := 0
 	out.Next = -1
 	for _, s := range ss.due(w.Sagas.Hashes) {

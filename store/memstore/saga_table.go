@@ -79,14 +79,14 @@ func (v *sagaView) Start(s store.Saga, now time.Time) (stored store.Saga, fresh 
 	if there && (s.Instead == "" || s.Instead != stored.ID || stored.Ended.IsZero()) {
 		return stored, false
 	}
-	s.Version, s.Standing, s.Due = sagarow.First(&s), sagarow.Standing(s.Standing), now.Add(s.Lease)
+	s.Version, s.SagaStatus, s.Due = sagarow.First(&s), sagarow.StoredStatus(s.SagaStatus), now.Add(s.Lease)
 	s.Lease, s.Instead, s.Started, s.Changed, s.Ended = 0, "", now, now, time.Time{}
 	v.Put(at, s)
 	return s, true
 }
 
 // Move moves a saga. Guard: its version.
-func (v *sagaView) Move(m *store.SagaMove, now time.Time) error {
+func (v *sagaView) Move(m *store.SagaUpdate, now time.Time) error {
 	at := sagaKeyOf(m.Name, m.Key)
 	s, there := v.Get(at)
 	if !there || s.Version != m.Version {

@@ -13,7 +13,7 @@ func sagaFree(sagaKey) bool { return false }
 func start(ss *sagaTable, key string, now time.Time) {
 	v := ss.View()
 	v.Start(store.Saga{Name: "order", Key: key, ID: key, Hash: "h", Lease: time.Minute,
-		Standing: store.Standing{Status: "running"}}, now)
+		SagaStatus: store.SagaStatus{Status: "running"}}, now)
 	v.Commit()
 }
 
@@ -21,8 +21,8 @@ func TestClaimTakesWhatIsDueAndNotLocked(t *testing.T) {
 	ss, now := newSaga(), time.Now()
 	start(ss, "a", now)
 	start(ss, "b", now)
-	want := store.Want{Session: "s", Lease: time.Hour,
-		Sagas: &store.WantSagas{Hashes: []string{"h"}, Limit: 9}}
+	want := store.ClaimRequest{Session: "s", Lease: time.Hour,
+		Sagas: &store.SagaClaimRequest{Hashes: []string{"h"}, Limit: 9}}
 	if got := ss.Claim(want, sagaFree, now); len(got.Sagas) != 0 || got.Next != time.Minute {
 		t.Errorf("before they are due: %+v", got)
 	}
@@ -37,8 +37,8 @@ func TestAMoveIsMadeAtItsVersion(t *testing.T) {
 	ss, now := newSaga(), time.Now()
 	start(ss, "a", now)
 	v := ss.View()
-	m := &store.SagaMove{SagaRef: store.SagaRef{Name: "order", Key: "a", Version: 1},
-		Standing: store.Standing{Status: "running"}}
+	m := &store.SagaUpdate{SagaRef: store.SagaRef{Name: "order", Key: "a", Version: 1},
+		SagaStatus: store.SagaStatus{Status: "running"}}
 	if err := v.Move(m, now); err != nil {
 		t.Fatal(err)
 	}

@@ -131,7 +131,7 @@ func (r stepRow) deletable(before time.Time, kept kept) bool {
 }
 
 // Belonging adds the consumer's steps and floors to b.
-func (ss *stepTable) Belonging(consumer string, b *store.Belongings) {
+func (ss *stepTable) Belonging(consumer string, b *store.ConsumerRows) {
 	for key := range ss.rows {
 		if key.consumer == consumer {
 			b.Steps++

@@ -28,7 +28,7 @@ func (ms *markTable) Finished(q *store.FinishedQuery, limit int) (out []store.Fi
 	for _, consumer := range q.Consumers {
 		for _, id := range q.IDs {
 			if m, there := ms.rows[markKey{Consumer: consumer, Identity: id}]; there {
-				out = append(out, store.Finished{Consumer: consumer, Identity: id, Outcome: m.As,
+				out = append(out, store.Finished{Consumer: consumer, Identity: id, Outcome: m.Outcome,
 					Reason: m.Reason, Code: m.Code, At: m.at})
 			}
 		}

@@ -21,7 +21,7 @@ func BenchmarkApply(b *testing.B) {
 					at++
 					es[i].Mark = &store.Mark{Consumer: "c",
 						Identity: store.Identity{Source: fmt.Sprint("/", n), ID: fmt.Sprint(at)},
-						As:       store.Done}
+						Outcome:  store.Done}
 				}
 				if _, err := s.Apply(context.Background(), es...); err != nil {
 					b.Fatal(err)

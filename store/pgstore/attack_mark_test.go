@@ -151,7 +151,8 @@ func intakes(t *testing.T, b *bed, id func() string, spoil func(*Store)) error {
 		}
 	}
 	for _, merge := range merges(4, 4) {
-		mark := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: id()}, As: store.Done}
+		mark := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: id()},
+			Outcome: store.Done}
 		var as [2]*actor
 		for i, s := range ss {
 			as[i] = act(fmt.Sprintf("intake %d %s", i, b.name()),
@@ -190,7 +191,7 @@ func (s *Store) takeByStatement(ctx context.Context, b *bed, a *actor, mark stor
 	}
 	if found.Marks[0].Outcome != store.Fresh {
 		err := sqlexec.Undo(ctx, conn.Conn())
-		if got := found.Marks[0].Outcome; got != mark.As {
+		if got := found.Marks[0].Outcome; got != mark.Outcome {
 			err = errors.Join(err, fmt.Errorf("a rival's mark is not found: %v", got))
 		}
 		return err

@@ -70,7 +70,7 @@ func takeovers(t *testing.T, b *bed, spoil func(*Store), many bool) error {
 		}
 		var stored []bool
 		var got store.Leased
-		var held []store.Held
+		var held []store.DeferredKey
 		one := act("paused "+b.name(), func(a *actor) (err error) {
 			ra.actor = a
 			stored, err = paused.Apply(ctx, es...)
@@ -78,7 +78,7 @@ func takeovers(t *testing.T, b *bed, spoil func(*Store), many bool) error {
 		})
 		two := act("taker "+b.name(), func(a *actor) (err error) {
 			rb.actor = a
-			if got, err = taker.Lease(ctx, store.Ask{Owner: "b", Session: "b1"}); err == nil {
+			if got, err = taker.Lease(ctx, store.LeaseRequest{Owner: "b", Session: "b1"}); err == nil {
 				held, err = store.DeferredKeys(ctx, taker, []int{0})
 			}
 			return err

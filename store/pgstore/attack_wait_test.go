@@ -47,7 +47,7 @@ func circle(t *testing.T, b *bed, spoil func(*Store)) error {
 	id := fmt.Sprint("circle ", time.Now().UnixNano(), " ")
 	mark := func(n int) store.Mark {
 		return store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: fmt.Sprint(id, n)},
-			As: store.Done}
+			Outcome: store.Done}
 	}
 	third, err := b.store(t).Begin(ctx, store.Intake{Marks: []store.Mark{mark(2)}})
 	if err != nil {

@@ -140,7 +140,7 @@ func TestBatchesOfRivals(t *testing.T) {
 
 func (c *crew) check(t *testing.T, messages, keys int) {
 	t.Helper()
-	kept, err := store.ListKept(t.Context(), c.b.store(t), store.Sought{Limit: 10})
+	kept, err := store.ListParked(t.Context(), c.b.store(t), store.ParkedQuery{Limit: 10})
 	if err != nil || len(kept) > 0 {
 		t.Errorf("still parked: %+v, %v", kept, err)
 	}

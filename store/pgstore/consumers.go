@@ -18,14 +18,14 @@ func (c *core) Rename(ctx context.Context, r store.Rename) (store.Renamed, error
 }
 
 // Claim claims due work: one round trip, which writes nothing if there is none.
-func (c *core) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+func (c *core) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, error) {
 	if w.Sagas != nil {
 		return c.sagas.Claim(ctx, w)
 	}
 	var read store.Attended
 	var look []sqlexec.Call
 	if w.Attend {
-		look = c.consumers.Look(w.Consumer, &read)
+		look = c.consumers.Read(w.Consumer, &read)
 	}
 	out, err := c.kept.Claim(ctx, w, look...)
 	if err == nil {

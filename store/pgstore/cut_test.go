@@ -144,7 +144,7 @@ func (m *mover) everyCut(stride int, prepare func(), act func(context.Context, *
 // wentBack replaces the database by one that is behind a relay.
 func (m *mover) wentBack() {
 	m.Helper()
-	_, err := m.db.Lease(m.Context(), store.Ask{Owner: "ghost", Session: "1", TTL: time.Millisecond,
+	_, err := m.db.Lease(m.Context(), store.LeaseRequest{Owner: "ghost", Session: "1", TTL: time.Millisecond,
 		LastKnown: []store.Shard{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
 	if !errors.Is(err, store.ErrMoved) {
 		m.Fatalf("the lease returned %v, want ErrMoved", err)

@@ -53,7 +53,7 @@ func everyPath[TTx any](t *testing.T, d store.Driver[TTx]) {
 		t.Helper()
 		n++
 		mark := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: fmt.Sprint(n)},
-			As: store.Done}
+			Outcome: store.Done}
 		u, err := d.Begin(ctx, store.Intake{Marks: []store.Mark{mark},
 			Locks: []store.Lock{{Space: "a", Key: "b"}}})
 		must("begin", err)
@@ -80,7 +80,7 @@ func everyPath[TTx any](t *testing.T, d store.Driver[TTx]) {
 	if seen[0].Outcome != store.Done || seen[1].Outcome != store.Done || seen[2].Outcome != store.Fresh {
 		t.Errorf("seen are %v", seen)
 	}
-	held, err := d.Lease(ctx, store.Ask{Owner: "o", Session: "l", TTL: time.Minute})
+	held, err := d.Lease(ctx, store.LeaseRequest{Owner: "o", Session: "l", TTL: time.Minute})
 	must("lease", err)
 	tip, err := store.Snapshot(ctx, d, "")
 	must("tick", err)
@@ -214,7 +214,7 @@ func TestStatementTimeoutShorterThanAnIntake(t *testing.T) {
 	defer func() { _ = db.Close() }()
 	b.defaults = nil
 	rival := b.store(t)
-	mark := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: "1"}, As: store.Done}
+	mark := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: "1"}, Outcome: store.Done}
 	in := store.Intake{Marks: []store.Mark{mark}}
 	holds, err := rival.Begin(t.Context(), in)
 	if err != nil {

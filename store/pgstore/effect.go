@@ -27,7 +27,7 @@ func (c *core) outflow(es []store.Effect, rows []query.Row, have query.Locked,
 	for i := range es {
 		e := &es[i]
 		if e.Mark != nil {
-			calls = append(calls, c.kept.GuardTurn(e.Mark)...)
+			calls = append(calls, c.kept.GuardKeyOrder(e.Mark)...)
 			mark, err := c.marks.Guard(e.Mark)
 			if err != nil {
 				return nil, err

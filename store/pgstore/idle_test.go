@@ -110,11 +110,11 @@ func loseGuards(ctx context.Context, t *testing.T, b *bed, s interface {
 }
 
 // saga starts a saga and returns its next move.
-func (b *bed) saga(ctx context.Context, t *testing.T) store.SagaMove {
+func (b *bed) saga(ctx context.Context, t *testing.T) store.SagaUpdate {
 	t.Helper()
 	key := aMark().ID
 	one := store.Saga{Name: "order", Key: key, ID: key, Hash: "h", Input: "{}", State: "{}", Session: "a",
-		Lease: time.Minute, Standing: store.Standing{Status: "running"}}
+		Lease: time.Minute, SagaStatus: store.SagaStatus{Status: "running"}}
 	s := b.store(t)
 	if err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
 		_, _, err := s.StartSagas(ctx, tx, one)
@@ -122,8 +122,8 @@ func (b *bed) saga(ctx context.Context, t *testing.T) store.SagaMove {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	return store.SagaMove{SagaRef: store.SagaRef{Name: "order", Key: key, Version: 1}, State: "{}",
-		Standing: one.Standing}
+	return store.SagaUpdate{SagaRef: store.SagaRef{Name: "order", Key: key, Version: 1}, State: "{}",
+		SagaStatus: one.SagaStatus}
 }
 
 // TestNoMigrationIsIdleForever checks that a paused migration blocks others only for its limit.

@@ -24,7 +24,7 @@ func TestServerNamesTheTablesToo(t *testing.T) {
 		t.Errorf("%q, then %q", was, again)
 	}
 	mark := store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/shop", ID: "m-1"},
-		As: store.Done}
+		Outcome: store.Done}
 	if stored, err := b.store(t).Apply(context.Background(), store.Effect{Mark: &mark}); err != nil ||
 		!stored[0] {
 		t.Fatal(stored, err)

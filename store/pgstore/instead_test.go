@@ -23,7 +23,7 @@ func TestRollbackOfAChangedTransaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := aMark()
-		m.As = store.Rejected
+		m.Outcome = store.Rejected
 		stands, err := u.Rollback(ctx, store.Effect{Mark: &m, Rows: []skald.Message{aMessage("a")}})
 		if err != nil || !stands[0] {
 			t.Errorf("after %s: %v, %v", text, stands, err)

@@ -87,9 +87,9 @@ func (c *core) bind(in store.Intake, calls []sqlexec.Call) []sqlexec.Call {
 	}
 	switch {
 	case calls[0].Server:
-		calls[0].Args = append(calls[0].Args, query.Began(in.Server))
+		calls[0].Args = append(calls[0].Args, query.ServerStart(in.Server))
 	case in.Server != "":
-		calls = slices.Insert(calls, 1, c.pg.Call("GuardServer", query.Began(in.Server)))
+		calls = slices.Insert(calls, 1, c.pg.Call("GuardServer", query.ServerStart(in.Server)))
 	}
 	held := len(calls)
 	if len(in.Settings) > 0 {

@@ -14,17 +14,17 @@ func TestKeptCounts(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)
 	ctx := context.Background()
-	counts := func() store.Keeping {
+	counts := func() store.ParkedCounts {
 		t.Helper()
-		got, err := s.Status(ctx, store.StatusQuery{Keeping: "stock", Backlog: true})
+		got, err := s.Status(ctx, store.StatusQuery{ParkedOf: "stock", Backlog: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(got.Backlog.Kept) != 2 || got.Backlog.Kept[1].Parked != got.Keeping.Parked ||
-			got.Backlog.Kept[0].Dead != 1 {
-			t.Fatalf("kept for one %+v, for each %+v", got.Keeping, got.Backlog.Kept)
+		if len(got.Backlog.PerConsumer) != 2 || got.Backlog.PerConsumer[1].Parked != got.Parked.Parked ||
+			got.Backlog.PerConsumer[0].Dead != 1 {
+			t.Fatalf("kept for one %+v, for each %+v", got.Parked, got.Backlog.PerConsumer)
 		}
-		return got.Keeping
+		return got.Parked
 	}
 	b.exec(t, "INSERT"+b.parkedRows("1, 1"))
 	b.exec(t, "UPDATE {skald_parked} SET consumer = 'mail', dead_at = now()")

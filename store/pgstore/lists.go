@@ -14,8 +14,8 @@ const defaultLimit = 1000
 // List implements store.Operator.
 func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err error) {
 	ctx = c.patience.Long(ctx)
-	if l.Kept != nil {
-		out.Kept, out.KeptTo, err = c.kept.List(ctx, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
+	if l.Parked != nil {
+		out.Parked, out.ParkedTo, err = c.kept.List(ctx, *l.Parked, cmp.Or(l.Parked.Limit, defaultLimit))
 	}
 	if err == nil && l.Quarantined != nil {
 		out.Quarantined, err = c.kept.Quarantined(ctx, *l.Quarantined,
@@ -72,11 +72,11 @@ func (c *core) Status(ctx context.Context, q store.StatusQuery) (out store.Statu
 		}
 		out.Backlog, err = query.Read(ctx, c.pg, read)
 	}
-	if err == nil && q.Keeping != "" {
-		out.Keeping, out.Quarantined, err = c.kept.Count(ctx, q.Keeping)
+	if err == nil && q.ParkedOf != "" {
+		out.Parked, out.Quarantined, err = c.kept.Count(ctx, q.ParkedOf)
 	}
-	if err == nil && q.Left {
-		out.Left, err = c.consumers.Left(ctx)
+	if err == nil && q.Unhandled {
+		out.Unhandled, err = c.consumers.Unhandled(ctx)
 	}
 	if err == nil && q.Retention {
 		out.Retention, err = c.steward.Keeps(ctx)

@@ -509,7 +509,7 @@ func TestInboxAfterALogicalSwitchOver(t *testing.T) {
 	ctx := context.Background()
 	mark := func(n int) store.Mark {
 		return store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: fmt.Sprint("m", n)},
-			As: store.Done}
+			Outcome: store.Done}
 	}
 	done := func(n int, result string) {
 		t.Helper()
@@ -554,7 +554,7 @@ func TestInboxAfterALogicalSwitchOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	park("p4")
-	first, err := m.db.Claim(ctx, store.Want{Consumer: "c", Session: "life",
+	first, err := m.db.Claim(ctx, store.ClaimRequest{Consumer: "c", Session: "life",
 		ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Hour})
 	if err != nil || len(first.Parked) != 1 || first.Parked[0].ID != "p0" {
 		t.Errorf("the first of its key is %+v, %v", first.Parked, err)
@@ -610,7 +610,7 @@ func TestSettingsOfTheDatabase(t *testing.T) {
 	ctx := context.Background()
 	for i := range 4 {
 		mark := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: fmt.Sprint(i)},
-			As: store.Done}
+			Outcome: store.Done}
 		one := fmt.Sprintf("k%d/%d", i, i)
 		effect := store.Effect{Rows: []skald.Message{{ID: uuid7.New(time.Now()), Time: time.Now(),
 			Topic: "orders", Key: []byte(fmt.Sprint("k", i)), Type: "said", ContentType: "application/json",

@@ -26,7 +26,7 @@ func (c *core) splitQueue(level store.Isolation, es []store.Effect) (now, queue 
 	for _, e := range es {
 		if e.Finish != nil || e.Requeue != nil {
 			queue = append(queue, store.Effect{Finish: e.Finish, Requeue: e.Requeue})
-			calls = append(calls, c.kept.Touch(e)...)
+			calls = append(calls, c.kept.FinishUnordered(e)...)
 			e.Finish, e.Requeue = nil, nil
 		}
 		now = append(now, e)

@@ -88,7 +88,7 @@ func parkedWhileAUnitWaits[TTx any](t *testing.T, b *bed, db store.Driver[TTx], 
 // claimAll claims the due messages of a key and those behind them.
 func claimAll[TTx any](t *testing.T, db store.Driver[TTx], want int) []store.Parked {
 	t.Helper()
-	got, err := db.Claim(t.Context(), store.Want{Consumer: "stock", Session: "life",
+	got, err := db.Claim(t.Context(), store.ClaimRequest{Consumer: "stock", Session: "life",
 		ClaimSize: store.ClaimSize{Keys: 10, Prefetch: 10, PrefetchAll: 10}, Lease: time.Minute})
 	if err != nil || len(got.Parked) != want {
 		t.Fatalf("%d messages are claimed, want %d: %v", len(got.Parked), want, err)
@@ -102,7 +102,8 @@ func finishAll[TTx any](ctx context.Context, db store.Driver[TTx], level store.I
 	in := store.Intake{Isolation: level, Wait: time.Minute}
 	var es []store.Effect
 	for _, p := range ps {
-		in.Marks = append(in.Marks, store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Done,
+		in.Marks = append(in.Marks, store.Mark{Consumer: p.Consumer, Identity: p.Identity,
+			Outcome:  store.Done,
 			KeyOrder: store.Retrying, Key: p.Message.Key, Attempts: p.Attempts})
 		es = append(es, store.Effect{Finish: &store.Finish{Consumer: p.Consumer, Identity: p.Identity,
 			Attempts: &p.Attempts, Place: p.Place}})

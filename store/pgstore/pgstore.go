@@ -83,7 +83,7 @@ type core struct {
 	secret    atomic.Pointer[secret]
 	outbox    *query.Outbox
 	consumers *query.Consumers
-	kept      *query.Kept
+	kept      *query.Parked
 	marks     *query.Marks
 	steps     *query.Steps
 	entities  *query.Entities
@@ -107,7 +107,7 @@ func newCore(r sqlexec.Runner, o *Options) *core {
 	c.steward = admin.NewSteward(c.pg)
 	c.waker = sqlexec.NewWake(c.pg, o.Notify)
 	c.recovery = query.NewRecovery(c.pg, c.waker.Wake)
-	c.kept = query.NewKept(c.pg)
+	c.kept = query.NewParked(c.pg)
 	c.marks = query.NewMark(c.pg, c.kept)
 	c.steps = query.NewStep(c.pg)
 	c.entities = query.NewEntity(c.pg)

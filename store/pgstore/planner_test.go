@@ -46,14 +46,14 @@ func TestNoStatementIsCompiled(t *testing.T) {
 	t.Cleanup(func() { go pool.Close() })
 	s := New(pool, &Options{Schema: b.schema})
 	everyPath(t, s)
-	if _, err := s.Claim(t.Context(), store.Want{Session: "s", Sagas: &store.WantSagas{Hashes: []string{"h"},
+	if _, err := s.Claim(t.Context(), store.ClaimRequest{Session: "s", Sagas: &store.SagaClaimRequest{Hashes: []string{"h"},
 		Limit: 5}}); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Attend(t.Context(), store.Attend{Consumer: "c"}); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Claim(t.Context(), store.Want{Consumer: "c", Session: "s",
+	if _, err := s.Claim(t.Context(), store.ClaimRequest{Consumer: "c", Session: "s",
 		ClaimSize: store.ClaimSize{Keys: 1}}); err != nil {
 		t.Error(err)
 	}

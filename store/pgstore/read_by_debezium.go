@@ -74,6 +74,6 @@ func (r *ReadBy) Pull(ctx context.Context, w store.Window, most int) (store.Page
 // Lease does as the store's. A look returns the end of a window whose rows the slot's reader has confirmed.
 // A window that a publishing relay left half published is not open here, because the slot may not have its
 // rows.
-func (r *ReadBy) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+func (r *ReadBy) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	return r.follower.Lease(ctx, ask)
 }

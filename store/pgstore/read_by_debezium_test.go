@@ -123,7 +123,7 @@ func (d *readByBed) again(t *testing.T) {
 // look looks once and stores the progress, as a relay does. It returns true if the position moved.
 func (d *readByBed) look(t *testing.T) bool {
 	t.Helper()
-	got, err := d.r.Lease(t.Context(), store.Ask{Look: &d.base})
+	got, err := d.r.Lease(t.Context(), store.LeaseRequest{SnapshotBase: &d.base})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -488,7 +488,7 @@ func readByTrusted(t *testing.T, d *readByBed) {
 func readByStandsBy(t *testing.T, d *readByBed) {
 	lease := func(s store.Source, owner string, leave bool) {
 		t.Helper()
-		if _, err := s.Lease(t.Context(), store.Ask{Owner: owner, Session: "1", TTL: time.Hour,
+		if _, err := s.Lease(t.Context(), store.LeaseRequest{Owner: owner, Session: "1", TTL: time.Hour,
 			Leave: leave}); err != nil {
 			t.Fatal(err)
 		}
@@ -534,7 +534,7 @@ func readByHalf(t *testing.T, d *readByBed) {
 	}
 	d.exec(t, `UPDATE {skald_shard} SET tip = $1, seq = 0`, tip)
 	d.readsSlot(t).confirm(t, d.place(t))
-	got, err := d.r.Lease(t.Context(), store.Ask{Owner: "reads", Session: "1", TTL: time.Hour})
+	got, err := d.r.Lease(t.Context(), store.LeaseRequest{Owner: "reads", Session: "1", TTL: time.Hour})
 	if err != nil || len(got.Shards) == 0 {
 		t.Fatal(err, len(got.Shards))
 	}
@@ -562,10 +562,10 @@ func readByBehind(t *testing.T, d *readByBed) {
 // readByBesideRelay checks that it owns no shard while a relay publishes.
 func readByBesideRelay(t *testing.T, d *readByBed) {
 	ask := func(s interface {
-		Lease(context.Context, store.Ask) (store.Leased, error)
+		Lease(context.Context, store.LeaseRequest) (store.Leased, error)
 	}, owner string) int {
 		t.Helper()
-		got, err := s.Lease(t.Context(), store.Ask{Owner: owner, Session: owner, TTL: time.Hour})
+		got, err := s.Lease(t.Context(), store.LeaseRequest{Owner: owner, Session: owner, TTL: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

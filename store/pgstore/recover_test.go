@@ -29,7 +29,7 @@ func (s *pausing) Run(ctx context.Context, calls ...sqlexec.Call) error {
 func moved(t *testing.T, b *bed, n int) *Store {
 	t.Helper()
 	ctx, s := context.Background(), b.store(t)
-	shards, err := s.Lease(ctx, store.Ask{Owner: "one", Session: "1", TTL: time.Hour})
+	shards, err := s.Lease(ctx, store.LeaseRequest{Owner: "one", Session: "1", TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func moved(t *testing.T, b *bed, n int) *Store {
 	}
 	knew := shards.Shards[0]
 	knew.Epoch++
-	if _, err = s.Lease(ctx, store.Ask{Owner: "one", Session: "1", TTL: time.Hour,
+	if _, err = s.Lease(ctx, store.LeaseRequest{Owner: "one", Session: "1", TTL: time.Hour,
 		LastKnown: []store.Shard{knew}}); !errors.Is(err, store.ErrMoved) {
 		t.Fatalf("lease: %v", err)
 	}
@@ -51,7 +51,7 @@ func moved(t *testing.T, b *bed, n int) *Store {
 func unread(t *testing.T, b *bed, what string, n int) {
 	t.Helper()
 	ctx, s := context.Background(), b.store(t)
-	got, err := s.Lease(ctx, store.Ask{Owner: "two", Session: "1", TTL: time.Hour})
+	got, err := s.Lease(ctx, store.LeaseRequest{Owner: "two", Session: "1", TTL: time.Hour})
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}

@@ -9,8 +9,8 @@ import (
 
 // Lease takes, renews and releases shards: one round trip. A renewal writes one row, because only one relay
 // owns a shard.
-func (c *core) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
-	return c.outbox.Lease(ctx, ask, query.Besides{})
+func (c *core) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
+	return c.outbox.Lease(ctx, ask, query.LeaseOptions{})
 }
 
 // Pull reads a page of a window: one round trip.

@@ -27,7 +27,7 @@ func (b *bed) oldSlot(t *testing.T) int {
 func cover(t *testing.T, s *Store, tip string) {
 	t.Helper()
 	ctx := context.Background()
-	got, err := s.Lease(ctx, store.Ask{Owner: "a", Session: "1", TTL: time.Hour})
+	got, err := s.Lease(ctx, store.LeaseRequest{Owner: "a", Session: "1", TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +351,7 @@ func TestLeafIsEmptiedUnread(t *testing.T) {
 	const slot = "(floor(date_part('epoch', now()) / 86400)::bigint + 2) % 10" // of a day that is over
 	b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data, slot) SELECT 'orders', 'k', 'x', '1', `+
 		slot+` FROM generate_series(1, 200000)`)
-	if _, err := s.Lease(ctx, store.Ask{Owner: "one", Session: "1", TTL: time.Hour}); err != nil {
+	if _, err := s.Lease(ctx, store.LeaseRequest{Owner: "one", Session: "1", TTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	base, err := store.Snapshot(ctx, s, "")

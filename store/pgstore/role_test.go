@@ -128,7 +128,7 @@ func (d byRole) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	return to.Apply(ctx, es...)
 }
 
-func (d byRole) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+func (d byRole) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	return d.relay.Lease(ctx, ask)
 }
 
@@ -210,7 +210,7 @@ func appDay(ctx context.Context, s *Store, _ string) error {
 			return err
 		}
 		no := m
-		no.As = store.Rejected
+		no.Outcome = store.Rejected
 		say := aMessage("a")
 		say.Headers = []skald.Header{{Name: "a", Value: []byte("b")}}
 		if _, err := u.Rollback(ctx, store.Effect{Mark: &no,
@@ -273,7 +273,7 @@ func quarantineDay(ctx context.Context, s *Store) error {
 	if _, err := s.Apply(ctx, store.Effect{Quarantine: &q}); err != nil {
 		return err
 	}
-	list, err := store.ListQuarantined(ctx, s, store.Query{ID: q.ID})
+	list, err := store.ListQuarantined(ctx, s, store.QuarantineQuery{ID: q.ID})
 	if err != nil {
 		return err
 	}
@@ -307,7 +307,7 @@ func sagaDay(ctx context.Context, s *Store) error {
 	hash := ref.Key
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		start := store.Saga{Name: ref.Name, Key: ref.Key, ID: ref.Key, Hash: hash, Input: "{}", State: "{}",
-			Standing: store.Standing{Status: "running"}}
+			SagaStatus: store.SagaStatus{Status: "running"}}
 		for _, start.Instead = range []string{"", "none"} {
 			if _, _, err := s.StartSagas(ctx, tx, start); err != nil {
 				return err
@@ -335,8 +335,8 @@ func sagaDay(ctx context.Context, s *Store) error {
 		Written: "{}"}}}); err != nil {
 		return err
 	}
-	c, err := s.Claim(ctx, store.Want{Session: "a", Lease: time.Minute,
-		Sagas: &store.WantSagas{Hashes: []string{hash}, Limit: 1}})
+	c, err := s.Claim(ctx, store.ClaimRequest{Session: "a", Lease: time.Minute,
+		Sagas: &store.SagaClaimRequest{Hashes: []string{hash}, Limit: 1}})
 	if err != nil {
 		return err
 	}
@@ -348,12 +348,13 @@ func sagaDay(ctx context.Context, s *Store) error {
 	if err != nil {
 		return err
 	}
-	if err := u.Commit(ctx, store.Effect{Saga: &store.SagaMove{SagaRef: ref, State: "{}",
-		Standing: c.Sagas[0].Standing}}); err != nil {
+	if err := u.Commit(ctx, store.Effect{Saga: &store.SagaUpdate{SagaRef: ref, State: "{}",
+		SagaStatus: c.Sagas[0].SagaStatus}}); err != nil {
 		return err
 	}
 	ref.Version++
-	end := store.SagaMove{SagaRef: ref, State: "{}", Standing: store.Standing{Status: "done"}, Final: true}
+	end := store.SagaUpdate{SagaRef: ref, State: "{}", SagaStatus: store.SagaStatus{Status: "done"},
+		Final: true}
 	if _, err := s.Apply(ctx, store.Effect{Saga: &end}); err != nil {
 		return err
 	}
@@ -385,7 +386,7 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 		return emptyLeaves(ctx, s, leaf)
 	}
 	sessionID := fmt.Sprint(time.Now().UnixNano()) // it takes over the shards of an earlier day that failed
-	got, err := s.Lease(ctx, store.Ask{Owner: "relay", Session: sessionID, TTL: time.Minute})
+	got, err := s.Lease(ctx, store.LeaseRequest{Owner: "relay", Session: sessionID, TTL: time.Minute})
 	if err != nil {
 		return err
 	}
@@ -436,7 +437,7 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 	if err := s.steward.Forget(ctx, k); err != nil {
 		return err
 	}
-	_, err = s.Lease(ctx, store.Ask{Owner: "relay", Session: sessionID, Leave: true})
+	_, err = s.Lease(ctx, store.LeaseRequest{Owner: "relay", Session: sessionID, Leave: true})
 	return err
 }
 
@@ -468,14 +469,14 @@ func keptDay(ctx context.Context, s *Store) error {
 	if _, err := u.Rollback(ctx, store.Effect{Park: &store.Park{Parked: p}}); err != nil {
 		return err
 	}
-	if _, err := s.Claim(ctx, store.Want{Consumer: m.Consumer, Session: "life",
+	if _, err := s.Claim(ctx, store.ClaimRequest{Consumer: m.Consumer, Session: "life",
 		ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Hour}); err != nil {
 		return err
 	}
-	if _, err := store.ListKept(ctx, s, store.Sought{Limit: 1}); err != nil {
+	if _, err := store.ListParked(ctx, s, store.ParkedQuery{Limit: 1}); err != nil {
 		return err
 	}
-	if _, err := s.Status(ctx, store.StatusQuery{Keeping: m.Consumer}); err != nil {
+	if _, err := s.Status(ctx, store.StatusQuery{ParkedOf: m.Consumer}); err != nil {
 		return err
 	}
 	if _, err := s.Audits(ctx, store.AuditQuery{Run: "a run", Limit: 1}); err != nil {
@@ -483,11 +484,11 @@ func keptDay(ctx context.Context, s *Store) error {
 	}
 	types := []store.Kind{{Topic: "t", Type: "x"}, {Topic: "t", Type: time.Now().String()}}
 	if _, err := s.Attend(ctx, store.Attend{Consumer: m.Consumer,
-		Beat: &store.Beat{Own: types, Forget: time.Nanosecond, Progress: true}}); err != nil {
+		Heartbeat: &store.Heartbeat{Own: types, Forget: time.Nanosecond, Progress: true}}); err != nil {
 		return err
 	}
 	if _, err := s.Attend(ctx, store.Attend{Consumer: m.Consumer,
-		Beat: &store.Beat{Own: types[:1], Forget: time.Microsecond}}); err != nil {
+		Heartbeat: &store.Heartbeat{Own: types[:1], Forget: time.Microsecond}}); err != nil {
 		return err
 	}
 	shard := store.Checkpoint{Partition: "t/0", Origin: "one", Position: 3}

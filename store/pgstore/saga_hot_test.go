@@ -16,8 +16,8 @@ func TestSagaMovesAreHot(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), context.Background()
 	start := store.Saga{Name: "order", Key: "o-1", ID: "1", Hash: "h", Input: "{}", State: "{}", Session: "a",
-		Lease:    time.Minute,
-		Standing: store.Standing{Status: "running"}}
+		Lease:      time.Minute,
+		SagaStatus: store.SagaStatus{Status: "running"}}
 	err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
 		_, _, err := s.StartSagas(ctx, tx, start)
 		return err
@@ -25,8 +25,8 @@ func TestSagaMovesAreHot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	move := store.SagaMove{SagaRef: store.SagaRef{Name: "order", Key: "o-1", Version: 1},
-		State: `{"status":"running"}`, Standing: start.Standing}
+	move := store.SagaUpdate{SagaRef: store.SagaRef{Name: "order", Key: "o-1", Version: 1},
+		State: `{"status":"running"}`, SagaStatus: start.SagaStatus}
 	move.Step, move.Error, move.Failed = "charge", "no answer", 1
 	for _, want := range []int{1, 1, 0} {
 		if move.Version == 3 {

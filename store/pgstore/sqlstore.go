@@ -81,7 +81,7 @@ func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.
 		u.drop(err)
 		return nil, fmt.Errorf("begin: %w", s.pg.Beginning(err))
 	}
-	u.have, u.kept = query.LockedBy(in, u.found), query.Holding(u.found) && !query.Many(in)
+	u.have, u.kept = query.LockedBy(in, u.found), query.AnyBlocked(u.found) && !query.Many(in)
 	return u, nil
 }
 
@@ -90,7 +90,7 @@ func (u *sqlUnit) leftover(ctx context.Context, err error) error {
 	if u.conn == nil || err == nil {
 		return err
 	}
-	_ = sqlexec.Below(u.conn, func(c *pgx.Conn) error {
+	_ = sqlexec.WithDriverConn(u.conn, func(c *pgx.Conn) error {
 		err = sqlexec.Leftover(ctx, c, err)
 		return nil // driver.ErrBadConn would wait for the end of the transaction
 	})
@@ -119,7 +119,7 @@ func (u *sqlUnit) open(ctx context.Context, in store.Intake, calls []sqlexec.Cal
 // prepare sends the calls of an intake. For statements that are new to a connection, pgx needs an extra
 // round trip that locks their tables. So prepare first sets the timeouts, in one more round trip.
 func (u *sqlUnit) prepare(ctx context.Context, in store.Intake, calls []sqlexec.Call) error {
-	err := sqlexec.Below(u.conn, func(c *pgx.Conn) error {
+	err := sqlexec.WithDriverConn(u.conn, func(c *pgx.Conn) error {
 		if calls = started(c, in, calls); prepared(c, calls) {
 			return nil
 		}
@@ -136,7 +136,7 @@ func (u *sqlUnit) prepare(ctx context.Context, in store.Intake, calls []sqlexec.
 	if err := u.send(ctx, "", calls); err != nil {
 		return err
 	}
-	_ = sqlexec.Below(u.conn, func(c *pgx.Conn) error { notePrepared(c, calls); return nil })
+	_ = sqlexec.WithDriverConn(u.conn, func(c *pgx.Conn) error { notePrepared(c, calls); return nil })
 	return nil
 }
 
@@ -153,7 +153,7 @@ func sqlLevel(level store.Isolation) sql.IsolationLevel {
 // write makes the transaction read-write if the session is read-only by default: one more round trip. It
 // runs first, even before pgx reads the types of the next statements. lib/pq requests read-write itself.
 func (u *sqlUnit) write(ctx context.Context) error {
-	err := sqlexec.Below(u.conn, func(c *pgx.Conn) error {
+	err := sqlexec.WithDriverConn(u.conn, func(c *pgx.Conn) error {
 		if u.s.config.Load() == nil {
 			u.s.config.Store(c.Config())
 		}
@@ -192,7 +192,7 @@ func (u *sqlUnit) Outage(ctx context.Context, err error) bool {
 		return false
 	}
 	var closed, aborted bool
-	seen := sqlexec.Below(u.conn, func(c *pgx.Conn) error {
+	seen := sqlexec.WithDriverConn(u.conn, func(c *pgx.Conn) error {
 		closed, aborted = c.IsClosed(), c.PgConn().TxStatus() == 'E'
 		return nil
 	})
@@ -301,7 +301,7 @@ func (u *sqlUnit) commit(ctx context.Context, es []store.Effect) error {
 // ready returns an error if the transaction ended or is aborted. With drivers other than pgx, the next
 // statement returns it.
 func (u *sqlUnit) ready() error {
-	err := sqlexec.Below(u.conn, usable)
+	err := sqlexec.WithDriverConn(u.conn, usable)
 	if errors.Is(err, sqlexec.ErrForeign) {
 		return nil
 	}

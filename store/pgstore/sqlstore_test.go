@@ -118,7 +118,7 @@ func TestRoundTripsSQL(t *testing.T) {
 		}},
 		"a rejection": {4, func() error {
 			m := aMark()
-			m.As = store.Rejected
+			m.Outcome = store.Rejected
 			_, err := begin(aMark()).Rollback(ctx,
 				store.Effect{Mark: &m, Rows: []skald.Message{aMessage("a")}})
 			return err

@@ -25,7 +25,7 @@ func TestTickOfAFirstWindowIsKept(t *testing.T) {
 	}
 	b.exec(t, `UPDATE {skald_snapshot} SET at = now() - interval '2 h'`)
 	b.exec(t, `UPDATE {skald_shard} SET base = CASE WHEN id > 0 THEN $1 ELSE '' END`, ticks[1])
-	got, err := s.Lease(ctx, store.Ask{Owner: "a", Session: "1", TTL: time.Minute})
+	got, err := s.Lease(ctx, store.LeaseRequest{Owner: "a", Session: "1", TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestTickOfAFirstWindowIsKept(t *testing.T) {
 	if page, err := s.Pull(ctx, store.Window{Tip: ticks[0]}, 10); err != nil || len(page.Rows) != 1 {
 		t.Errorf("the first window has %d rows, %v", len(page.Rows), err)
 	}
-	if _, err := s.Lease(ctx, store.Ask{Owner: "a", Session: "1", TTL: time.Minute,
+	if _, err := s.Lease(ctx, store.LeaseRequest{Owner: "a", Session: "1", TTL: time.Minute,
 		LastKnown: []store.Shard{shard}}); err != nil {
 		t.Error(err)
 	}

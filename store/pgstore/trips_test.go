@@ -125,7 +125,7 @@ func (w *wire) pool(t testing.TB, b *bed, mode pgx.QueryExecMode) *pgxpool.Pool 
 
 func aMark() store.Mark {
 	return store.Mark{Consumer: "stock",
-		Identity: store.Identity{Source: "/orders", ID: uuid7.New(time.Now())}, As: store.Done}
+		Identity: store.Identity{Source: "/orders", ID: uuid7.New(time.Now())}, Outcome: store.Done}
 }
 
 func aMessage(key string) skald.Message {
@@ -255,7 +255,7 @@ func tripCases(ctx context.Context, t *testing.T, b *bed, s *Store) []tripCase {
 		m := aMark()
 		u := begin(m)
 		handle(u)
-		m.As, m.Reason = store.Rejected, "no"
+		m.Outcome, m.Reason = store.Rejected, "no"
 		lock := store.Lock{Space: "order", Key: "a", Version: u.Found().Locks[0]}
 		stored, err := u.Rollback(ctx, store.Effect{Mark: &m, Locks: []store.Lock{lock},
 			Rows: []skald.Message{aMessage("a")}})
@@ -366,11 +366,11 @@ func tripCases(ctx context.Context, t *testing.T, b *bed, s *Store) []tripCase {
 			ok(err)
 		}},
 		{"a lease", 1, func() {
-			_, err := s.Lease(ctx, store.Ask{Owner: "a", Session: "1"})
+			_, err := s.Lease(ctx, store.LeaseRequest{Owner: "a", Session: "1"})
 			ok(err)
 		}},
 		{"a lease and the progress of all shards", 2, func() {
-			got, err := s.Lease(ctx, store.Ask{Owner: "a", Session: "1"})
+			got, err := s.Lease(ctx, store.LeaseRequest{Owner: "a", Session: "1"})
 			ok(err)
 			var es []store.Effect
 			for _, l := range got.Shards {

@@ -78,7 +78,7 @@ func (s *Store) roundTrip(ctx context.Context, conn *pgxpool.Conn, wait time.Dur
 func (u *unit) lend(conn *pgxpool.Conn, tx pgx.Tx, in store.Intake) {
 	u.conn, u.tx, u.marks = conn, newLent(u.s, tx, conn.Conn()), in.Marks
 	u.have, u.level = query.LockedBy(in, u.found), in.Isolation
-	u.sagas, u.kept = query.Held(in, u.found), query.Holding(u.found) && !query.Many(in)
+	u.sagas, u.kept = query.LockedSagas(in, u.found), query.AnyBlocked(u.found) && !query.Many(in)
 	u.within = sqlexec.ReportedBy(conn.Conn())
 }
 

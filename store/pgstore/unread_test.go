@@ -144,7 +144,7 @@ func TestRowThatCannotBeRead(t *testing.T) {
 
 func unreadable(t *testing.T, b *bed, s store.Store) {
 	ctx := t.Context()
-	leased, err := s.Lease(ctx, store.Ask{Owner: t.Name(), Session: "1", TTL: time.Hour})
+	leased, err := s.Lease(ctx, store.LeaseRequest{Owner: t.Name(), Session: "1", TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestKeptMessageThatCannotBeRead(t *testing.T) {
 	}
 	b.exec(t, `UPDATE {skald_parked} SET envelope = '\x7b' WHERE id = '1'`)
 	for name, s := range b.everyStore(t) {
-		got, err := s.Claim(ctx, store.Want{Consumer: "c", Session: "life",
+		got, err := s.Claim(ctx, store.ClaimRequest{Consumer: "c", Session: "life",
 			ClaimSize: store.ClaimSize{Keys: 9}, Lease: 0})
 		if err != nil || len(got.Parked) != 3 {
 			t.Fatalf("%s: %d are claimed, %v", name, len(got.Parked), err)
@@ -220,7 +220,7 @@ func TestKeptMessageThatCannotBeRead(t *testing.T) {
 				t.Errorf("%s: message %s has the fault %q and is %+v", name, p.ID, p.Fault, p.Message)
 			}
 		}
-		if kept, err := store.ListKept(ctx, s, store.Sought{Consumer: "c", Limit: 9}); err != nil ||
+		if kept, err := store.ListParked(ctx, s, store.ParkedQuery{Consumer: "c", Limit: 9}); err != nil ||
 			len(kept) != 3 {
 			t.Errorf("%s: %d are listed, %v", name, len(kept), err)
 		}

@@ -84,7 +84,7 @@ func TestViewsAgreeWithRelays(t *testing.T) {
 		b := newBed(t)
 		s := b.store(t)
 		rnd := rand.New(rand.NewPCG(seed, 7))
-		leased, err := s.Lease(ctx, store.Ask{Owner: "views", Session: "1", TTL: time.Hour})
+		leased, err := s.Lease(ctx, store.LeaseRequest{Owner: "views", Session: "1", TTL: time.Hour})
 		if err != nil || len(leased.Shards) != 16 {
 			t.Fatalf("%d shards, %v", len(leased.Shards), err)
 		}

@@ -82,6 +82,6 @@ func (w *WAL) Listening() store.Listening { return w.reader.Listening() }
 
 // Lease does as the store's. It also records the rows that its looks found, and checks that the stream is
 // complete.
-func (w *WAL) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+func (w *WAL) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	return w.reader.Lease(ctx, ask)
 }

@@ -175,8 +175,8 @@ func walCommitThatIsNotVisible(t *testing.T, b *bed) {
 		&xid); err != nil {
 		t.Fatal(err)
 	}
-	r.reader.Told(wal.Message{Kind: wal.Begin, XID: xid})
-	r.reader.Told(wal.Message{Kind: wal.Commit})
+	r.reader.Receive(wal.Message{Kind: wal.Begin, XID: xid})
+	r.reader.Receive(wal.Message{Kind: wal.Commit})
 	looks := r.looks.Load()
 	eventually(t, "it goes on looking", func() bool { return r.looks.Load() > looks+5 })
 	if r.hears() {

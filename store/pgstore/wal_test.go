@@ -63,8 +63,8 @@ type looker struct {
 	looks atomic.Int64
 }
 
-func (l *looker) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
-	if ask.Look != nil {
+func (l *looker) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
+	if ask.SnapshotBase != nil {
 		l.looks.Add(1)
 	}
 	return l.WAL.Lease(ctx, ask)

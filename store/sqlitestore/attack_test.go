@@ -48,7 +48,7 @@ func rival(path string) {
 }
 
 func markOf(id string) store.Mark {
-	return store.Mark{Consumer: "c", Identity: store.Identity{Source: "/x", ID: id}, As: store.Done}
+	return store.Mark{Consumer: "c", Identity: store.Identity{Source: "/x", ID: id}, Outcome: store.Done}
 }
 
 type process struct {
@@ -176,7 +176,7 @@ func TestSeqAfterRetention(t *testing.T) {
 	if err != nil || tip != "5" {
 		t.Fatalf("Tick = %q, %v", tip, err)
 	}
-	leased, err := s.Lease(t.Context(), store.Ask{Owner: "r", Session: "1"})
+	leased, err := s.Lease(t.Context(), store.LeaseRequest{Owner: "r", Session: "1"})
 	if err != nil || len(leased.Shards) != 16 {
 		t.Fatalf("Lease = %+v, %v", leased, err)
 	}

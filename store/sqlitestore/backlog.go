@@ -25,7 +25,7 @@ func (s *Store) backlog(ctx context.Context) (store.Backlog, error) {
 	if err != nil {
 		return store.Backlog{}, sqlexec.Failed("read backlog", err)
 	}
-	if b.Kept, err = keptFor(ctx, p); err != nil {
+	if b.PerConsumer, err = keptFor(ctx, p); err != nil {
 		return store.Backlog{}, sqlexec.Failed("read backlog", err)
 	}
 	if err := progressOf(ctx, p, &b); err != nil {
@@ -59,7 +59,8 @@ func progressOf(ctx context.Context, p *sqlexec.Prepared, b *store.Backlog) (err
 				BrokerAway: time.Duration(away) * time.Millisecond})
 			continue
 		}
-		c := store.Consumer{Name: name, Heard: time.Duration(heard) * time.Millisecond, Progress: moved}
+		c := store.Consumer{Name: name, LastHeartbeat: time.Duration(heard) * time.Millisecond,
+			Progress: moved}
 		if err := json.Unmarshal([]byte(topics), &c.Topics); err != nil {
 			return fmt.Errorf("topics of consumer %s: %w", name, err)
 		}
@@ -69,21 +70,21 @@ func progressOf(ctx context.Context, p *sqlexec.Prepared, b *store.Backlog) (err
 }
 
 // keptFor counts the waiting messages of each consumer.
-func keptFor(ctx context.Context, p *sqlexec.Prepared) (out []store.Kept, err error) {
+func keptFor(ctx context.Context, p *sqlexec.Prepared) (out []store.ConsumerBacklog, err error) {
 	rows, err := p.Rows(ctx, "KeptFor")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
-		var k store.Kept
+		var k store.ConsumerBacklog
 		var parked, apart, called int64 // in milliseconds
 		if err := rows.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &k.DeadBytes, &parked, &k.Conflicts,
-			&k.TooOld, &k.ApartBytes, &apart, &k.Calls, &called); err != nil {
+			&k.TooOld, &k.QuarantineBytes, &apart, &k.Calls, &called); err != nil {
 			return nil, err
 		}
-		k.Oldest, k.Apart = sqlexec.Past(parked), sqlexec.Past(apart)
-		k.Called = sqlexec.Past(called)
+		k.Oldest, k.QuarantineAge = sqlexec.Past(parked), sqlexec.Past(apart)
+		k.OldestCall = sqlexec.Past(called)
 		out = append(out, k)
 	}
 	return out, rows.Err()

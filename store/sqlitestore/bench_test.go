@@ -35,7 +35,7 @@ func BenchmarkStep(b *testing.B) {
 					key := fmt.Sprint(n.Add(1) % 100)
 					u, err := s.Begin(b.Context(), store.Intake{
 						Marks: []store.Mark{{Consumer: "c", Identity: store.Identity{Source: "/x",
-							ID: uuid7.New(time.Now())}, As: store.Done}},
+							ID: uuid7.New(time.Now())}, Outcome: store.Done}},
 						Locks: []store.Lock{{Space: "order", Key: key}},
 						Wait:  time.Minute,
 					})
@@ -101,7 +101,7 @@ func BenchmarkSeen(b *testing.B) {
 	var ids []store.Identity
 	for range 100 {
 		m := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/x", ID: uuid7.New(time.Now())},
-			As: store.Done}
+			Outcome: store.Done}
 		if _, err := s.Apply(b.Context(), store.Effect{Mark: &m}); err != nil {
 			b.Fatal(err)
 		}

@@ -25,7 +25,7 @@ func checkpoints(rows *sql.Rows, err error) ([]store.Checkpoint, error) {
 	return sqlexec.Collect(rows, scanCheckpoint)
 }
 
-// Attend implements store.Taker. It locks the file for writing only if there is something new to write. A
+// Attend implements store.Claimer. It locks the file for writing only if there is something new to write. A
 // file has no server session, so if the caller requires one, no checkpoint is stored.
 func (s *Store) Attend(ctx context.Context, a store.Attend) (out store.Attended, err error) {
 	if !a.Take && a.Server != "" {
@@ -49,7 +49,7 @@ func (s *Store) Attend(ctx context.Context, a store.Attend) (out store.Attended,
 
 // attended does the part of Attend that only reads.
 func (s *Store) attended(ctx context.Context, a store.Attend) (out store.Attended, err error) {
-	if a.Beat != nil {
+	if a.Heartbeat != nil {
 		rows, err := s.run.Query(ctx, "Types", a.Consumer)
 		if err == nil {
 			out.Kinds, err = sqlexec.Collect(rows, scanKind)
@@ -63,8 +63,8 @@ func (s *Store) attended(ctx context.Context, a store.Attend) (out store.Attende
 }
 
 func attend(ctx context.Context, x *sqlexec.Session, a store.Attend) (out store.Attended, err error) {
-	if a.Beat != nil {
-		if out.Kinds, err = beat(ctx, x, a.Consumer, *a.Beat); err != nil {
+	if a.Heartbeat != nil {
+		if out.Kinds, err = beat(ctx, x, a.Consumer, *a.Heartbeat); err != nil {
 			return out, err
 		}
 	}

@@ -201,7 +201,7 @@ func cover(t *testing.T, s *Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.Lease(t.Context(), store.Ask{Owner: "o", Session: "1", TTL: time.Hour})
+	got, err := s.Lease(t.Context(), store.LeaseRequest{Owner: "o", Session: "1", TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestRecoverIsCutEverywhere(t *testing.T) {
 			writeRows(t, s, "before", 3)
 			cover(t, s)
 			writeRows(t, s, "pending", 2)
-			_, err := s.Lease(t.Context(), store.Ask{Owner: "ghost", Session: "1", TTL: time.Hour,
+			_, err := s.Lease(t.Context(), store.LeaseRequest{Owner: "ghost", Session: "1", TTL: time.Hour,
 				LastKnown: []store.Shard{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
 			if !errors.Is(err, store.ErrMoved) {
 				t.Fatalf("the lease returned %v, want ErrMoved", err)
@@ -246,7 +246,7 @@ func TestRecoverIsCutEverywhere(t *testing.T) {
 				&store.Audit{Author: "ann", Action: "recover"}); err != nil || done != (store.Recovered{}) {
 				t.Errorf("%s: Recover of a file that did not move returned %+v, %v", what, done, err)
 			}
-			got, err := s.Lease(t.Context(), store.Ask{Owner: "o", Session: "2", TTL: time.Hour})
+			got, err := s.Lease(t.Context(), store.LeaseRequest{Owner: "o", Session: "2", TTL: time.Hour})
 			if err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}

@@ -104,8 +104,9 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 		(page.Rows[1].Fault == "") != (page.Rows[1].Type == "good") {
 		t.Errorf("%+v, %v", page.Rows, err)
 	}
-	got, err := s.Claim(ctx, store.Want{Consumer: "c", Session: "life", ClaimSize: store.ClaimSize{Keys: 9},
-		Lease: 0})
+	got, err := s.Claim(ctx, store.ClaimRequest{Consumer: "c", Session: "life",
+		ClaimSize: store.ClaimSize{Keys: 9},
+		Lease:     0})
 	if err != nil || len(got.Parked) != 1 || got.Parked[0].Fault == "" || got.Parked[0].Message.ID != m.ID {
 		t.Errorf("claimed are %+v, %v", got.Parked, err)
 	}

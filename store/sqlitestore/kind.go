@@ -20,9 +20,9 @@ func (s *Store) known(ctx context.Context, a store.Attend) (bool, error) {
 	switch {
 	case len(a.Checkpoints) > 0:
 		return false, nil
-	case a.Beat == nil:
+	case a.Heartbeat == nil:
 		return true, nil
-	case a.Beat.Forget > 0, a.Beat.Progress:
+	case a.Heartbeat.Forget > 0, a.Heartbeat.Progress:
 		return false, nil
 	}
 	var noted []store.Kind
@@ -30,12 +30,15 @@ func (s *Store) known(ctx context.Context, a store.Attend) (bool, error) {
 	if err == nil {
 		noted, err = sqlexec.Collect(rows, scanKind)
 	}
-	return !slices.ContainsFunc(a.Beat.Own, func(k store.Kind) bool { return !slices.Contains(noted, k) }),
+	return !slices.ContainsFunc(a.Heartbeat.Own, func(k store.Kind) bool {
+			return !slices.Contains(noted,
+				k)
+		}),
 		err
 }
 
 // beat writes a heartbeat and returns the types that were recorded before.
-func beat(ctx context.Context, x *sqlexec.Session, consumer string, b store.Beat) (was []store.Kind,
+func beat(ctx context.Context, x *sqlexec.Session, consumer string, b store.Heartbeat) (was []store.Kind,
 	err error) {
 	if b.Forget > 0 {
 		if _, err := x.Exec(ctx, "ForgetTypes", consumer, sqlexec.Milliseconds(b.Forget)); err != nil {
@@ -56,14 +59,14 @@ func beat(ctx context.Context, x *sqlexec.Session, consumer string, b store.Beat
 }
 
 // leftKinds lists the types of waiting messages that were left to another build.
-func (s *Store) leftKinds(ctx context.Context) (out []store.LeftKind, err error) {
+func (s *Store) leftKinds(ctx context.Context) (out []store.UnhandledKind, err error) {
 	rows, err := s.run.Query(ctx, "LeftTypes")
 	if err == nil {
-		out, err = sqlexec.Collect(rows, func(scan func(...any) error) (k store.LeftKind, err error) {
+		out, err = sqlexec.Collect(rows, func(scan func(...any) error) (k store.UnhandledKind, err error) {
 			var heard int64 // in milliseconds
 			err = scan(&k.Consumer, &k.Topic, &k.Type, &k.Messages, &k.Host, &heard)
-			if k.Heard = -1; heard >= 0 {
-				k.Heard = time.Duration(heard) * time.Millisecond
+			if k.LastHeartbeat = -1; heard >= 0 {
+				k.LastHeartbeat = time.Duration(heard) * time.Millisecond
 			}
 			return k, err
 		})

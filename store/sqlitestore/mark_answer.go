@@ -12,15 +12,15 @@ import (
 
 // answer stores the handler's answer with its mark.
 func answer(ctx context.Context, x *sqlexec.Session, m *store.Mark) error {
-	if !storable(m.As) {
-		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.As)
+	if !storable(m.Outcome) {
+		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.Outcome)
 	}
-	reason := sql.NullString{String: column.ClipReason(m.Reason), Valid: m.As == store.Rejected}
+	reason := sql.NullString{String: column.ClipReason(m.Reason), Valid: m.Outcome == store.Rejected}
 	var result []byte
 	if m.Result != "" {
 		result = []byte(m.Result)
 	}
-	n, err := x.Count(ctx, "AnswerMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, m.Code, result,
+	n, err := x.Count(ctx, "AnswerMark", m.Consumer, m.Source, m.ID, int64(m.Outcome), reason, m.Code, result,
 		sql.NullString{String: m.Emitted, Valid: m.Emitted != ""},
 		sql.NullString{String: m.Headers, Valid: m.Headers != ""})
 	if err == nil && n != 1 {

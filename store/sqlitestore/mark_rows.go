@@ -18,16 +18,16 @@ import (
 
 // markPut inserts m, or returns the verdict of an existing mark.
 func markPut(ctx context.Context, x *sqlexec.Session, m store.Mark) (v store.Verdict, err error) {
-	if !storable(m.As) {
-		return v, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
+	if !storable(m.Outcome) {
+		return v, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.Outcome)
 	}
-	reason := sql.NullString{String: column.ClipReason(m.Reason), Valid: m.As == store.Rejected}
+	reason := sql.NullString{String: column.ClipReason(m.Reason), Valid: m.Outcome == store.Rejected}
 	fingerprint := sql.NullInt64{Int64: m.Fingerprint, Valid: m.Fingerprint != 0}
 	keep := sql.NullInt64{Int64: m.Keep.Milliseconds(), Valid: m.Keep > 0}
 	if err := expire(ctx, x, m.Consumer, m.Identity, m.Keep); err != nil {
 		return v, err
 	}
-	n, err := x.Count(ctx, "InsertMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, fingerprint,
+	n, err := x.Count(ctx, "InsertMark", m.Consumer, m.Source, m.ID, int64(m.Outcome), reason, fingerprint,
 		written(m.ID), !m.Held, keep)
 	if err != nil {
 		return v, fmt.Errorf("insert mark: %w", err)

@@ -12,8 +12,9 @@ const defaultLimit = 1000
 
 // List implements store.Operator.
 func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err error) {
-	if l.Kept != nil {
-		out.Kept, out.KeptTo, err = parkedList(ctx, s.run, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
+	if l.Parked != nil {
+		out.Parked, out.ParkedTo, err = parkedList(ctx, s.run, *l.Parked,
+			cmp.Or(l.Parked.Limit, defaultLimit))
 	}
 	if err == nil && l.Quarantined != nil {
 		out.Quarantined, err = s.quarantined(ctx, *l.Quarantined)
@@ -61,11 +62,11 @@ func (s *Store) Status(ctx context.Context, q store.StatusQuery) (out store.Stat
 	if q.Backlog {
 		out.Backlog, err = s.backlog(ctx)
 	}
-	if err == nil && q.Keeping != "" {
-		out.Keeping, out.Quarantined, err = keeping(ctx, s.run, q.Keeping)
+	if err == nil && q.ParkedOf != "" {
+		out.Parked, out.Quarantined, err = keeping(ctx, s.run, q.ParkedOf)
 	}
-	if err == nil && q.Left {
-		out.Left, err = s.leftKinds(ctx)
+	if err == nil && q.Unhandled {
+		out.Unhandled, err = s.leftKinds(ctx)
 	}
 	if err == nil && q.Retention {
 		out.Retention, err = s.steward.Keeps(ctx)

@@ -55,7 +55,7 @@ func (o *outboxTable) Deferred(ctx context.Context, q store.DeferredQuery) (out 
 }
 
 // deferredKeys lists the keys with deferred rows.
-func (o *outboxTable) deferredKeys(ctx context.Context, shards []int) ([]store.Held, error) {
+func (o *outboxTable) deferredKeys(ctx context.Context, shards []int) ([]store.DeferredKey, error) {
 	list, err := json.Marshal(shards)
 	if err != nil {
 		return nil, fmt.Errorf("held: %w", err)
@@ -64,7 +64,7 @@ func (o *outboxTable) deferredKeys(ctx context.Context, shards []int) ([]store.H
 	if err != nil {
 		return nil, sqlexec.Failed("held", err)
 	}
-	held, err := sqlexec.Collect(rows, func(scan func(...any) error) (h store.Held, err error) {
+	held, err := sqlexec.Collect(rows, func(scan func(...any) error) (h store.DeferredKey, err error) {
 		err = scan(&h.Topic, &h.Key, &h.Shard)
 		if h.Key == nil {
 			h.Key = []byte{}

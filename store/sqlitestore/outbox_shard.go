@@ -22,19 +22,19 @@ type shardRow struct {
 }
 
 // Lease takes, renews and releases shards. A renewal writes one row, because only one relay owns a shard.
-func (o *outboxTable) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+func (o *outboxTable) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	var got store.Leased
 	var err error
 	if ask.Owner != "" {
 		got, err = o.lease(ctx, ask)
 	}
-	if err == nil && ask.Look != nil {
-		got.Tip, err = o.snapshot(ctx, *ask.Look)
+	if err == nil && ask.SnapshotBase != nil {
+		got.Tip, err = o.snapshot(ctx, *ask.SnapshotBase)
 	}
 	return got, err
 }
 
-func (o *outboxTable) lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
+func (o *outboxTable) lease(ctx context.Context, ask store.LeaseRequest) (got store.Leased, err error) {
 	if len(ask.LastKnown) > 0 {
 		if _, err := o.movedAway(ctx, ask.LastKnown); err != nil {
 			return got, sqlexec.Failed("compare shards", err)
@@ -50,13 +50,13 @@ func (o *outboxTable) lease(ctx context.Context, ask store.Ask) (got store.Lease
 	return got, nil
 }
 
-func lease(ctx context.Context, x *sqlexec.Session, ask store.Ask) (got store.Leased, err error) {
+func lease(ctx context.Context, x *sqlexec.Session, ask store.LeaseRequest) (got store.Leased, err error) {
 	saw, err := moved(ctx, x, nil)
 	if err != nil {
 		return got, err
 	}
 	if saw != "" {
-		return got, &store.MovedError{Saw: saw}
+		return got, &store.MovedError{Observed: saw}
 	}
 	if _, err := x.Exec(ctx, "ForgetRelays", ask.Owner); err != nil {
 		return got, fmt.Errorf("delete old relays: %w", err)
@@ -66,7 +66,7 @@ func lease(ctx context.Context, x *sqlexec.Session, ask store.Ask) (got store.Le
 	}
 	ttl := cmp.Or(ask.TTL, defaultTTL)
 	if _, err := x.Exec(ctx, "KeepRelay", ask.Owner, ask.Session, sqlexec.Milliseconds(ttl),
-		sqlexec.Milliseconds(cmp.Or(ask.Wait, ttl)), sqlexec.Milliseconds(ask.Away),
+		sqlexec.Milliseconds(cmp.Or(ask.Wait, ttl)), sqlexec.Milliseconds(ask.BrokerAway),
 		ask.Yield); err != nil {
 		return got, fmt.Errorf("keep relay: %w", err)
 	}
@@ -85,13 +85,13 @@ func lease(ctx context.Context, x *sqlexec.Session, ask store.Ask) (got store.Le
 }
 
 // deal renews, releases and takes shards. Shards of live relays are not free until these release them.
-func deal(ctx context.Context, x *sqlexec.Session, ask store.Ask, shards []shardRow, alive []string,
+func deal(ctx context.Context, x *sqlexec.Session, ask store.LeaseRequest, shards []shardRow, alive []string,
 	got *store.Leased) error {
 	for _, l := range shards {
 		if l.owner != ask.Owner {
 			continue
 		}
-		if slices.Contains(ask.Free, l.ID) {
+		if slices.Contains(ask.Release, l.ID) {
 			if _, err := x.Exec(ctx, "FreeShard", l.ID, ask.Owner); err != nil {
 				return fmt.Errorf("free shard: %w", err)
 			}
@@ -108,7 +108,7 @@ func deal(ctx context.Context, x *sqlexec.Session, ask store.Ask, shards []shard
 		if len(got.Shards) >= got.Share {
 			break
 		}
-		if slices.Contains(alive, l.owner) || slices.Contains(ask.Free, l.ID) {
+		if slices.Contains(alive, l.owner) || slices.Contains(ask.Release, l.ID) {
 			continue
 		}
 		if err := takeShard(ctx, x, ask, &l.Shard); err != nil {
@@ -120,7 +120,7 @@ func deal(ctx context.Context, x *sqlexec.Session, ask store.Ask, shards []shard
 	return nil
 }
 
-func takeShard(ctx context.Context, x *sqlexec.Session, ask store.Ask, l *store.Shard) error {
+func takeShard(ctx context.Context, x *sqlexec.Session, ask store.LeaseRequest, l *store.Shard) error {
 	l.Token = rand.Text()
 	if err := x.Row(ctx, "TakeShard", l.ID, ask.Owner, ask.Session, l.Token).Scan(&l.Epoch); err != nil {
 		return fmt.Errorf("take shard: %w", err)
@@ -129,7 +129,7 @@ func takeShard(ctx context.Context, x *sqlexec.Session, ask store.Ask, l *store.
 }
 
 // leave releases all shards of the owner's session and deletes its row. A newer session stays.
-func leave(ctx context.Context, x *sqlexec.Session, ask store.Ask) (got store.Leased, err error) {
+func leave(ctx context.Context, x *sqlexec.Session, ask store.LeaseRequest) (got store.Leased, err error) {
 	for _, name := range []string{"LeaveRelay", "LeaveShards"} {
 		if _, err := x.Exec(ctx, name, ask.Owner, ask.Session); err != nil {
 			return got, fmt.Errorf("leave: %w", err)

@@ -8,7 +8,7 @@ import (
 )
 
 // Claim claims due work.
-func (s *Store) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+func (s *Store) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, error) {
 	if w.Sagas != nil {
 		return s.sagas.Claim(ctx, w)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // claim claims due parked messages. It writes nothing if there are none.
-func claim(ctx context.Context, run *sqlexec.DB, w store.Want) (c store.Claimed, err error) {
+func claim(ctx context.Context, run *sqlexec.DB, w store.ClaimRequest) (c store.Claimed, err error) {
 	others, most := joined(w.Not), w.ClaimSize
 	p, err := run.Prepare(ctx)
 	if err != nil {

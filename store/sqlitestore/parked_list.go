@@ -15,7 +15,7 @@ import (
 )
 
 // parkedList lists messages. to is the last place examined if Scan ended the list, otherwise 0.
-func parkedList(ctx context.Context, run *sqlexec.DB, what store.Sought,
+func parkedList(ctx context.Context, run *sqlexec.DB, what store.ParkedQuery,
 	limit int) (out []store.Parked, to int64, err error) {
 	p, err := run.Prepare(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func parkedList(ctx context.Context, run *sqlexec.DB, what store.Sought,
 
 // sought adds the conditions of a query to the statement. If optional conditions were arguments, SQLite
 // would read all rows, even for a look-up by ID.
-func sought(text string, what store.Sought, limit int) (string, []any) {
+func sought(text string, what store.ParkedQuery, limit int) (string, []any) {
 	args := []any{what.After, what.Bare, limit}
 	var where strings.Builder
 	is := func(column string, arg any) {
@@ -102,7 +102,7 @@ func sought(text string, what store.Sought, limit int) (string, []any) {
 }
 
 // keeping counts the parked, dead and quarantined messages of a consumer.
-func keeping(ctx context.Context, run *sqlexec.DB, consumer string) (n store.Keeping, quarantined int64,
+func keeping(ctx context.Context, run *sqlexec.DB, consumer string) (n store.ParkedCounts, quarantined int64,
 	err error) {
 	p, err := run.Prepare(ctx)
 	if err != nil {

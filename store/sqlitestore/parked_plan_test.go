@@ -102,7 +102,7 @@ func asksOf(t *testing.T, text map[string]string) map[string]ask {
 		}
 	}
 	no := false
-	for name, what := range map[string]store.Sought{
+	for name, what := range map[string]store.ParkedQuery{
 		"a repeat of what is kept":  {Consumer: "stock", Identity: &store.Identity{Source: "/o", ID: "m1"}},
 		"what every consumer tells": {Consumer: "stock", Failed: true, Dead: &no, Bare: true},
 	} {

@@ -24,7 +24,7 @@ func TestFileIsReplaced(t *testing.T) {
 		ctx := t.Context()
 		u, err := s.Begin(ctx,
 			store.Intake{Marks: []store.Mark{{Consumer: "c", Identity: store.Identity{Source: "s", ID: "1"},
-				As: store.Done}}})
+				Outcome: store.Done}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestFileIsReplaced(t *testing.T) {
 		wantMoved(u.Commit(ctx), "commit")
 		_, err = s.Begin(ctx, store.Intake{})
 		wantMoved(err, "begin")
-		_, err = s.Lease(ctx, store.Ask{Owner: "a", Session: "1"})
+		_, err = s.Lease(ctx, store.LeaseRequest{Owner: "a", Session: "1"})
 		wantMoved(err, "lease")
 		_, err = db.BeginTx(ctx, nil)
 		wantMoved(err, "the caller's own transaction")

@@ -90,11 +90,11 @@ func (s *Store) Secret(ctx context.Context) ([]byte, error) {
 }
 
 // quarantined lists messages in quarantine.
-func (s *Store) quarantined(ctx context.Context, q store.Query) ([]store.Quarantined, error) {
+func (s *Store) quarantined(ctx context.Context, q store.QuarantineQuery) ([]store.Quarantined, error) {
 	limit := min(cmp.Or(q.Limit, 1000), 1000)
 	name, args := "Quarantined", []any{q.After, q.Consumer, q.ID, q.Topic, q.Type, int64(q.Why), q.Taken,
 		q.Admitted, limit, q.Bare}
-	if waiting := (store.Query{Consumer: q.Consumer, Admitted: true, After: q.After,
+	if waiting := (store.QuarantineQuery{Consumer: q.Consumer, Admitted: true, After: q.After,
 		Limit: q.Limit}); q == waiting && q.Consumer != "" {
 		// Consumers read this list often, so it has its own index.
 		name, args = "Admitted", []any{q.After, q.Consumer, limit}

@@ -7,7 +7,7 @@ import (
 )
 
 // Lease takes, renews and releases shards. A renewal writes one row, because only one relay owns a shard.
-func (s *Store) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+func (s *Store) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	return s.outbox.Lease(ctx, ask)
 }
 

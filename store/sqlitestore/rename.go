@@ -43,13 +43,13 @@ func (s *Store) Rename(ctx context.Context, r store.Rename) (out store.Renamed, 
 	return out, sqlexec.Failed("rename a consumer", err)
 }
 
-func belongings(ctx context.Context, x *sqlexec.Session, consumer string) (b store.Belongings, err error) {
+func belongings(ctx context.Context, x *sqlexec.Session, consumer string) (b store.ConsumerRows, err error) {
 	var heard int64 // in milliseconds
 	err = x.Row(ctx, "Belongings", consumer, control.Prefix).Scan(&b.Marks, &b.Positions, &b.Controls,
 		&b.Parked, &b.Dead, &b.Quarantined, &b.Steps,
 		&b.Floors, &b.Types, &heard)
-	if b.Heard = -1; heard >= 0 {
-		b.Heard = time.Duration(heard) * time.Millisecond
+	if b.LastHeartbeat = -1; heard >= 0 {
+		b.LastHeartbeat = time.Duration(heard) * time.Millisecond
 	}
 	return b, err
 }

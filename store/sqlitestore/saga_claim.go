@@ -26,7 +26,7 @@ func scanDue(scan func(...any) error) (d dueSaga, err error) {
 }
 
 // Claim claims due sagas. It writes nothing if there are none.
-func (s *sagaTable) Claim(ctx context.Context, w store.Want) (out store.Claimed, err error) {
+func (s *sagaTable) Claim(ctx context.Context, w store.ClaimRequest) (out store.Claimed, err error) {
 	hashes := slices.Compact(slices.Sorted(slices.Values(w.Sagas.Hashes)))
 	some, next, err := s.look(ctx, hashes)
 	if err == nil && some {
@@ -66,7 +66,7 @@ func (s *sagaTable) look(ctx context.Context, hashes []string) (some bool, next 
 }
 
 // claimDue claims due sagas. left reports whether more are due.
-func claimDue(ctx context.Context, x *sqlexec.Session, w store.Want,
+func claimDue(ctx context.Context, x *sqlexec.Session, w store.ClaimRequest,
 	hashes []string) (out []store.Saga, left bool, err error) {
 	var all []dueSaga
 	for _, hash := range hashes {

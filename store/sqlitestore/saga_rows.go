@@ -36,7 +36,7 @@ func scanSaga(scan func(...any) error, more ...any) (s store.Saga, err error) {
 // sagaStart writes a new saga, or reads the stored one.
 func sagaStart(ctx context.Context, x *sqlexec.Session, start *store.Saga) (was store.Saga, fresh bool,
 	err error) {
-	at := sagarow.Standing(start.Standing)
+	at := sagarow.StoredStatus(start.SagaStatus)
 	how, args := "StartSaga", []any{start.Name, start.Key, start.ID, start.Hash, start.Input,
 		start.Fingerprint, start.Origin, start.State, at.Status,
 		at.Stuck, at.Paused, at.Step, at.Error, at.Failed, sqlexec.Millis(at.Since), sqlexec.Millis(at.Retry),
@@ -74,7 +74,7 @@ func hasVersion(ctx context.Context, x *sqlexec.Session, r store.SagaRef) (is bo
 }
 
 // move checks the version of a saga and stores its new state.
-func move(ctx context.Context, x *sqlexec.Session, m *store.SagaMove) error {
+func move(ctx context.Context, x *sqlexec.Session, m *store.SagaUpdate) error {
 	if m == nil {
 		return nil
 	}
@@ -85,7 +85,7 @@ func move(ctx context.Context, x *sqlexec.Session, m *store.SagaMove) error {
 	if m.Wake >= 0 {
 		wake = sqlexec.Milliseconds(m.Wake)
 	}
-	at := sagarow.Standing(m.Standing)
+	at := sagarow.StoredStatus(m.SagaStatus)
 	n, err := x.Count(ctx, "MoveSaga", m.Name, m.Key, m.Version, m.Hash, m.State, at.Status, at.Stuck,
 		at.Paused, at.Step, at.Error, at.Failed,
 		sqlexec.Millis(at.Since), sqlexec.Millis(at.Retry), m.Release, wake, m.Final,

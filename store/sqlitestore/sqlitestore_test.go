@@ -150,7 +150,7 @@ func TestStatementsPrepare(t *testing.T) {
 func TestUnit(t *testing.T) {
 	s, db, _ := fresh(t)
 	ctx := t.Context()
-	m := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/x", ID: "1"}, As: store.Done}
+	m := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/x", ID: "1"}, Outcome: store.Done}
 	in := store.Intake{Marks: []store.Mark{m},
 		Locks: []store.Lock{{Space: "s", Key: "k"}, {Space: "s", Key: "k"}}}
 	u, err := s.Begin(ctx, in)
@@ -200,7 +200,7 @@ func TestLent(t *testing.T) {
 			s, db, _ := fresh(t)
 			u, err := s.Begin(t.Context(),
 				store.Intake{Marks: []store.Mark{{Consumer: "c",
-					Identity: store.Identity{Source: "x", ID: "1"}, As: store.Done}}})
+					Identity: store.Identity{Source: "x", ID: "1"}, Outcome: store.Done}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -31,7 +31,7 @@ func TestViews(t *testing.T) {
 	}
 	const backlog = `SELECT concat_ws(' ', pending, exact, deferred, oldest_seconds >= 0 AND oldest_seconds < 3600) FROM skald_backlog`
 	want(backlog, "0 1 0 1")
-	leased, err := s.Lease(ctx, store.Ask{Owner: "views", Session: "1"})
+	leased, err := s.Lease(ctx, store.LeaseRequest{Owner: "views", Session: "1"})
 	if err != nil || len(leased.Shards) != 16 {
 		t.Fatalf("%d shards, %v", len(leased.Shards), err)
 	}

@@ -64,7 +64,7 @@ func (s *suite[TTx]) answerGuards() {
 	no := rejected(mark(), "no")
 	s.apply(store.Effect{Mark: &no})
 	yes := no
-	yes.As, yes.Result = store.Done, "yes"
+	yes.Outcome, yes.Result = store.Done, "yes"
 	s.applied([]bool{false}, store.Effect{Answer: &yes, Rows: said}) // a rejection is no success
 	first := mark()
 	first.Result = "first"

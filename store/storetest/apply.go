@@ -28,7 +28,7 @@ func (s *suite[TTx]) applyLostAlone() {
 	s.applied([]bool{true, false, true, false, true}, rows(message("a", 1)), lost, second, lost,
 		keeping(parked("k", 1))[0])
 	s.counts(2, 2, 0)
-	if got := s.kept(store.Sought{}); len(got) != 1 {
+	if got := s.kept(store.ParkedQuery{}); len(got) != 1 {
 		s.Errorf("parked are %+v", got)
 	}
 	s.applied([]bool{false, true}, lost, rows(message("a", 2))) // at the start
@@ -46,7 +46,7 @@ func (s *suite[TTx]) applySeesTheFirst() {
 	third := store.Effect{Locks: []store.Lock{{Space: "stock", Key: "a", Version: 3}}}
 	s.applied([]bool{true, true, false, true, true, true, true, false},
 		again, keeping(p)[0], again, freed(p, nil), lock(), lock(), third, third)
-	if got := s.kept(store.Sought{}); len(got) != 0 {
+	if got := s.kept(store.ParkedQuery{}); len(got) != 0 {
 		s.Errorf("parked are %+v", got)
 	}
 }

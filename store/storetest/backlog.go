@@ -89,10 +89,10 @@ func (s *suite[TTx]) backlogShards() {
 	if b := s.backlog(); b.Free != 0 {
 		s.Errorf("%d shards are free that a relay holds", b.Free)
 	}
-	s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Millisecond})
+	s.ask(s.d, store.LeaseRequest{Owner: "one", Session: "1", TTL: time.Millisecond})
 	s.until("the shards of a dead relay are free", func() bool { return s.backlog().Free == all })
 	s.lease(s.d, "two", "1")
-	s.ask(s.d, store.Ask{Owner: "two", Session: "1", Leave: true})
+	s.ask(s.d, store.LeaseRequest{Owner: "two", Session: "1", Leave: true})
 	if b := s.backlog(); b.Free != all {
 		s.Errorf("%d of %d shards are free after the relay left", b.Free, all)
 	}
@@ -131,9 +131,9 @@ func (s *suite[TTx]) backlogProgress() {
 	if b := s.backlog(); len(b.Consumers) != 0 || len(b.Relays) != 0 {
 		s.Fatalf("at first there are %+v and %+v", b.Consumers, b.Relays)
 	}
-	beat := func(b store.Beat) {
+	beat := func(b store.Heartbeat) {
 		s.Helper()
-		_, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Beat: &b})
+		_, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Heartbeat: &b})
 		s.ok(err, "note a sign of life")
 	}
 	one := func() store.Consumer {
@@ -147,22 +147,22 @@ func (s *suite[TTx]) backlogProgress() {
 	}
 	stands := func(what string, heard, progress time.Duration) {
 		s.Helper()
-		if c := one(); c.Heard < heard || c.Heard > heard+patience || c.Progress < progress ||
+		if c := one(); c.LastHeartbeat < heard || c.LastHeartbeat > heard+patience || c.Progress < progress ||
 			c.Progress > progress+patience {
-			s.Errorf("%s: last heartbeat %v ago, last progress %v ago; want %v and %v", what, c.Heard, c.Progress,
+			s.Errorf("%s: last heartbeat %v ago, last progress %v ago; want %v and %v", what, c.LastHeartbeat, c.Progress,
 				heard, progress)
 		}
 	}
 	own := []store.Kind{{Topic: "payments", Type: "made"}, {Topic: "orders", Type: "placed"},
 		{Topic: "orders", Type: "shipped"}}
-	beat(store.Beat{Own: own})
+	beat(store.Heartbeat{Own: own})
 	stands("it is new", 0, 0)
 	s.db.Age(s, time.Hour)
-	beat(store.Beat{})
+	beat(store.Heartbeat{})
 	stands("an hour later somebody reads", time.Hour, time.Hour)
-	beat(store.Beat{Own: own})
+	beat(store.Heartbeat{Own: own})
 	stands("it gives a sign of life", 0, time.Hour)
-	beat(store.Beat{Own: own, Progress: true})
+	beat(store.Heartbeat{Own: own, Progress: true})
 	stands("it gets on", 0, 0)
 
 	shards := s.lease(s.d, "one", "1")
@@ -170,7 +170,7 @@ func (s *suite[TTx]) backlogProgress() {
 		b.Relays[0].Progress > patience {
 		s.Errorf("a relay with %d shards is listed as %+v", len(shards), b.Relays)
 	}
-	s.ask(s.d, store.Ask{Owner: "one", Session: "1", Leave: true})
+	s.ask(s.d, store.LeaseRequest{Owner: "one", Session: "1", Leave: true})
 	if b := s.backlog(); len(b.Relays) != 0 {
 		s.Errorf("a relay that left is listed as %+v", b.Relays)
 	}

@@ -82,7 +82,7 @@ func (s *suite[TTx]) parkedCallOfTheFirst() {
 	s.apply(freed(dead, nil))
 	s.claim(0, "2")
 	s.apply(calls(claimed))
-	if got := s.kept(store.Sought{Consumer: consumer}); len(got) != 1 || got[0].Call == nil {
+	if got := s.kept(store.ParkedQuery{Consumer: consumer}); len(got) != 1 || got[0].Call == nil {
 		s.Errorf("kept %+v", got)
 	}
 }
@@ -129,7 +129,7 @@ func (s *suite[TTx]) parkedBarredDeath() {
 		s.stands(retrying(waits), store.Fresh)
 		s.apply(freed(waits, nil))
 		yes := true
-		for _, p := range s.kept(store.Sought{Dead: &yes, Key: []byte(key)}) {
+		for _, p := range s.kept(store.ParkedQuery{Dead: &yes, Key: []byte(key)}) {
 			if p.Dead.BlocksKey {
 				s.Errorf("its step is %s, and it holds its key: %+v", saga, p)
 			}

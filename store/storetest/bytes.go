@@ -102,7 +102,7 @@ func (s *suite[TTx]) alongBytes() {
 	s.apply(keeping(ps...)...)
 	for n, want := range []int{perPage, 3, 0} {
 		// then the last one without a key, and the first of k with one prefetched
-		got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
+		got, err := s.d.Claim(s.Context(), store.ClaimRequest{Consumer: consumer, Session: "life",
 			ClaimSize: store.ClaimSize{Keys: 100, Prefetch: 1, PrefetchAll: 100}, Lease: time.Hour})
 		s.ok(err, "claim")
 		if len(got.Parked) != want || n == 0 && got.Next <= 0 {
@@ -115,7 +115,7 @@ func (s *suite[TTx]) alongBytes() {
 		p.Message.Data = data
 		s.apply(keeping(p)...)
 	}
-	wide, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
+	wide, err := s.d.Claim(s.Context(), store.ClaimRequest{Consumer: consumer, Session: "life",
 		ClaimSize: store.ClaimSize{Keys: 100, Prefetch: 100, PrefetchAll: 100}, Lease: time.Hour})
 	s.ok(err, "claim")
 	if len(wide.Parked) != perPage {
@@ -124,7 +124,7 @@ func (s *suite[TTx]) alongBytes() {
 	huge := parked("huge", 99)
 	huge.Message.Data = bytes.Repeat(data, perPage+2)
 	s.apply(keeping(huge)...)
-	got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
+	got, err := s.d.Claim(s.Context(), store.ClaimRequest{Consumer: consumer, Session: "life",
 		ClaimSize: store.ClaimSize{Keys: 100, Prefetch: 9, PrefetchAll: 100}, Lease: time.Hour})
 	s.ok(err, "claim")
 	if len(got.Parked) != 1 {

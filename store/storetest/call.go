@@ -25,7 +25,7 @@ func (s *suite[TTx]) parkedAgeOfACall() {
 	s.apply(keeping(a)...)
 	read := func() store.Call {
 		s.Helper()
-		all := s.kept(store.Sought{Identity: &a.Identity})
+		all := s.kept(store.ParkedQuery{Identity: &a.Identity})
 		if len(all) != 1 || all[0].Call == nil {
 			s.Fatalf("kept %+v", all)
 		}

@@ -200,7 +200,7 @@ func (s *suite[TTx]) checkpointClaimsOfTheDead() {
 	s.occupy("a", "1", partition)
 	s.apply(keeping(parked("k", 1), parked("l", 2))...)
 	claim := func(session string, limit int) int {
-		c, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: session,
+		c, err := s.d.Claim(s.Context(), store.ClaimRequest{Consumer: consumer, Session: session,
 			ClaimSize: store.ClaimSize{Keys: limit}, Lease: time.Hour})
 		s.ok(err, "claim")
 		return len(c.Parked)
@@ -232,7 +232,7 @@ func (s *suite[TTx]) checkpointInHandOfTheDead() {
 	s.apply(keeping(dead, living, marked, down)...)
 	s.apply(again(marked, func(p *store.Parked) { p.Call.Undo = true }),
 		again(down, func(p *store.Parked) { p.Session = "" }), keeping(answered)[0])
-	c, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "a",
+	c, err := s.d.Claim(s.Context(), store.ClaimRequest{Consumer: consumer, Session: "a",
 		ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Hour})
 	s.ok(err, "claim")
 	if len(c.Parked) != 1 || c.Parked[0].Session != "a" {
@@ -264,7 +264,7 @@ func (s *suite[TTx]) checkpointClaims() {
 		s.Errorf("after an answer: %+v", got)
 	}
 	s.apply(released(p))
-	kept := s.kept(store.Sought{Identity: &p.Identity})
+	kept := s.kept(store.ParkedQuery{Identity: &p.Identity})
 	if len(kept) != 1 || kept[0].Claims != 0 || kept[0].CrashCount != 0 {
 		s.Errorf("released: %+v", kept)
 	}

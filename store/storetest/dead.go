@@ -27,9 +27,9 @@ func (s *suite[TTx]) parkedDeathHoldsTheKey() {
 	s.claim(0)
 	s.stands(retrying(b), store.Stale)
 	s.stands(arriving(parked("k", 3)), store.Behind)
-	status, err := s.d.Status(s.Context(), store.StatusQuery{Keeping: consumer})
+	status, err := s.d.Status(s.Context(), store.StatusQuery{ParkedOf: consumer})
 	s.ok(err, "count")
-	n := status.Keeping
+	n := status.Parked
 	if n.Dead != 1 || n.Parked != 1 || n.Bytes != int64(len("k")+len(b.Message.Data)) {
 		s.Errorf("counted %+v", n)
 	}
@@ -70,7 +70,7 @@ func (s *suite[TTx]) parkedDropped() {
 	a, b := parked("k", 1), parked("k", 2)
 	s.apply(keeping(a, b)...)
 	m := arriving(a)
-	m.KeyOrder, m.As, m.Reason = store.Anytime, store.Rejected, "dropped"
+	m.KeyOrder, m.Outcome, m.Reason = store.Anytime, store.Rejected, "dropped"
 	drop := freed(a, nil)
 	drop.Mark = &m
 	drop.Audit = &store.Audit{Author: "ann", Reason: "not ours", Action: "drop", Consumer: consumer,
@@ -106,7 +106,7 @@ func (s *suite[TTx]) parkedListed() {
 	other.Consumer = "another"
 	s.apply(keeping(a, b, c, other)...)
 	yes, no := true, false
-	for what, want := range map[*store.Sought][]string{
+	for what, want := range map[*store.ParkedQuery][]string{
 		{}:                              {"1", "2", "3", "4"},
 		{Consumer: consumer}:            {"1", "2", "3"},
 		{Identity: &b.Identity}:         {"2"},
@@ -130,12 +130,12 @@ func (s *suite[TTx]) parkedListed() {
 			s.Errorf("%+v lists %v, want %v", what, got, want)
 		}
 	}
-	page, err := store.ListKept(s.Context(), s.d, store.Sought{Limit: 2})
+	page, err := store.ListParked(s.Context(), s.d, store.ParkedQuery{Limit: 2})
 	s.ok(err, "list")
 	if len(page) != 2 || page[0].Waiting || !page[1].Waiting {
 		s.Fatalf("a page of two is %+v", page)
 	}
-	if rest := s.kept(store.Sought{After: page[1].Place}); len(rest) != 2 || rest[0].ID != c.ID {
+	if rest := s.kept(store.ParkedQuery{After: page[1].Place}); len(rest) != 2 || rest[0].ID != c.ID {
 		s.Errorf("behind it %+v", rest)
 	}
 }
@@ -173,7 +173,7 @@ func (s *suite[TTx]) parkedReplaced() {
 	s.apply(keeping(a, b, free)...)
 	replace := func(old, with store.Parked) store.Effect {
 		m := arriving(old)
-		m.KeyOrder, m.As, m.Reason = store.Anytime, store.Rejected, "edited"
+		m.KeyOrder, m.Outcome, m.Reason = store.Anytime, store.Rejected, "edited"
 		return store.Effect{Mark: &m, Park: &store.Park{Parked: with, Instead: &old.Identity, MostRows: 1}}
 	}
 	c, d := parked("k", 4), parked("", 5)
@@ -229,21 +229,21 @@ func (s *suite[TTx]) parkedMarked() {
 	a, b := parked("k", 1), parked("k", 2)
 	a.Dead = &store.Death{Kind: "rejected"}
 	m := arriving(a)
-	m.As, m.Reason = store.Rejected, "no"
+	m.Outcome, m.Reason = store.Rejected, "no"
 	no := store.Effect{Mark: &m, Park: &store.Park{Parked: a, Marked: true}}
 	s.applied([]bool{true, false}, no, no)
 	s.stands(arriving(a), store.Rejected)
 	s.stands(arriving(b), store.Fresh)
 	s.apply(keeping(b)...)
 	m = retrying(b) // a message that was parked before
-	m.As, m.Reason, m.Held = store.Rejected, "no", true
+	m.Outcome, m.Reason, m.Held = store.Rejected, "no", true
 	was := b.Attempts
 	b.Dead = &store.Death{Kind: "rejected", BlocksKey: true}
 	s.apply(store.Effect{Mark: &m, Park: &store.Park{Parked: b, Was: &was}})
 	s.stands(arriving(b), store.Rejected)
 	s.stands(arriving(parked("k", 3)), store.Behind)
 	yes := true
-	if dead := s.kept(store.Sought{Dead: &yes}); len(dead) != 2 {
+	if dead := s.kept(store.ParkedQuery{Dead: &yes}); len(dead) != 2 {
 		s.Errorf("dead letters %+v", dead)
 	}
 	s.apply(freed(a, nil), freed(b, nil))
@@ -304,7 +304,7 @@ func (s *suite[TTx]) parkedCallStays() {
 		nothing := func(*store.Parked) {}
 		s.applied([]bool{false, false, false, false}, again(none, nothing), again(other, nothing),
 			freed(none, &none.Attempts), freed(other, &none.Attempts))
-		got := s.kept(store.Sought{Identity: &none.Identity})
+		got := s.kept(store.ParkedQuery{Identity: &none.Identity})
 		if len(got) != 1 || got[0].Call == nil || got[0].Call.Key != key {
 			s.Fatalf("kept %+v", got)
 		}
@@ -331,7 +331,7 @@ func (s *suite[TTx]) parkedCallStays() {
 // is not its due time.
 func (s *suite[TTx]) parkedHandedBack() {
 	s.apply(keeping(parked("k", 1), parked("k", 2))...)
-	got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
+	got, err := s.d.Claim(s.Context(), store.ClaimRequest{Consumer: consumer, Session: "life",
 		ClaimSize: store.ClaimSize{Keys: 1, Prefetch: 1, PrefetchAll: 1}, Lease: time.Hour})
 	s.ok(err, "claim")
 	if len(got.Parked) != 2 {
@@ -349,7 +349,7 @@ func (s *suite[TTx]) parkedClaimedAs() {
 	p := parked("k", 1)
 	p.Call = &store.Call{Key: "key", Request: "{}"}
 	s.apply(keeping(p)...)
-	read := func() store.Parked { return s.kept(store.Sought{Identity: &p.Identity})[0] }
+	read := func() store.Parked { return s.kept(store.ParkedQuery{Identity: &p.Identity})[0] }
 	undo := func(p store.Parked) store.Effect {
 		e, call := again(p, func(*store.Parked) {}), *p.Call
 		call.Undo = true

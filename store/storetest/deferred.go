@@ -123,10 +123,10 @@ func (s *suite[TTx]) run(key []byte, attempts ...int) (out []store.Row) {
 }
 
 func (s *suite[TTx]) asideHeld() {
-	held := func() []store.Held {
+	held := func() []store.DeferredKey {
 		got, err := store.DeferredKeys(s.Context(), s.d, shardIDs(s.shards))
 		s.ok(err, "held")
-		slices.SortFunc(got, func(a, b store.Held) int {
+		slices.SortFunc(got, func(a, b store.DeferredKey) int {
 			return strings.Compare(a.Topic+"/"+string(a.Key), b.Topic+"/"+string(b.Key))
 		})
 		return got
@@ -137,18 +137,18 @@ func (s *suite[TTx]) asideHeld() {
 	}
 	s.run(nil, 1, 1)
 	keys := [][]byte{{}, {0, 0xff}, []byte("a")}
-	var want []store.Held
+	var want []store.DeferredKey
 	for _, k := range keys {
 		rs := s.run(k, 1, 0, 0)
-		want = append(want, store.Held{Topic: "orders", Key: k, Shard: s.shardOf(rs[0]).ID})
+		want = append(want, store.DeferredKey{Topic: "orders", Key: k, Shard: s.shardOf(rs[0]).ID})
 	}
 	m := message("a", 9)
 	m.Topic = "payments"
 	r := s.insertOne(m)
 	s.setAside(store.DeferredRow{Row: r, Attempts: 1})
-	want = append(want, store.Held{Topic: "payments", Key: []byte("a"), Shard: s.shardOf(r).ID})
+	want = append(want, store.DeferredKey{Topic: "payments", Key: []byte("a"), Shard: s.shardOf(r).ID})
 	got := held()
-	if !slices.EqualFunc(got, want, func(a, b store.Held) bool {
+	if !slices.EqualFunc(got, want, func(a, b store.DeferredKey) bool {
 		return a.Topic == b.Topic && string(a.Key) == string(b.Key) && a.Key != nil && a.Shard == b.Shard
 	}) {
 		s.Fatalf("held keys are %+v, want %+v", got, want)

@@ -51,38 +51,38 @@ func (s *scope) end() {
 // op is one operation, in terms that are the same on both sides: rows by the IDs of their messages, ticks
 // by their order.
 type op struct {
-	Do      string          `json:",omitzero"`
-	Rows    []skald.Message `json:",omitzero"`
-	Marks   []store.Mark    `json:",omitzero"`
-	Locks   []store.Lock    `json:",omitzero"`
-	Effects []step          `json:",omitzero"`
-	Commit  bool            `json:",omitzero"`
-	Ask     store.Ask       `json:",omitzero"`
-	Look    bool            `json:",omitzero"` // from Base
-	Base    int             `json:",omitzero"` // the number of a tick, as Tip is
-	Tip     int             `json:",omitzero"`
-	After   string          `json:",omitzero"` // the ID of a row
-	Limit   int             `json:",omitzero"`
-	Shards  []int           `json:",omitzero"`
-	Buckets [][2]int        `json:",omitzero"`
-	Pick    int             `json:",omitzero"` // the index of an open transaction
+	Do      string             `json:",omitzero"`
+	Rows    []skald.Message    `json:",omitzero"`
+	Marks   []store.Mark       `json:",omitzero"`
+	Locks   []store.Lock       `json:",omitzero"`
+	Effects []step             `json:",omitzero"`
+	Commit  bool               `json:",omitzero"`
+	Ask     store.LeaseRequest `json:",omitzero"`
+	Look    bool               `json:",omitzero"` // from Base
+	Base    int                `json:",omitzero"` // the number of a tick, as Tip is
+	Tip     int                `json:",omitzero"`
+	After   string             `json:",omitzero"` // the ID of a row
+	Limit   int                `json:",omitzero"`
+	Shards  []int              `json:",omitzero"`
+	Buckets [][2]int           `json:",omitzero"`
+	Pick    int                `json:",omitzero"` // the index of an open transaction
 
 	// Takes and the fields below are for the inbox.
-	Takes       []takingOp     `json:",omitzero"`
-	Steps       []store.Step   `json:",omitzero"`
-	Consumer    string         `json:",omitzero"`
-	Session     string         `json:",omitzero"`
-	Note        string         `json:",omitzero"`
-	Stale       bool           `json:",omitzero"` // on another server
-	Later       bool           `json:",omitzero"` // leased for an hour
-	Along       int            `json:",omitzero"`
-	Not         string         `json:",omitzero"` // a type
-	Sought      store.Sought   `json:",omitzero"`
-	Checkpoints []checkpointOp `json:",omitzero"`
-	Apart       []quarantineOp `json:",omitzero"`
-	Why         store.Outcome  `json:",omitzero"`
-	Admitted    bool           `json:",omitzero"`
-	Taken       bool           `json:",omitzero"`
+	Takes       []takingOp        `json:",omitzero"`
+	Steps       []store.Step      `json:",omitzero"`
+	Consumer    string            `json:",omitzero"`
+	Session     string            `json:",omitzero"`
+	Note        string            `json:",omitzero"`
+	Stale       bool              `json:",omitzero"` // on another server
+	Later       bool              `json:",omitzero"` // leased for an hour
+	Along       int               `json:",omitzero"`
+	Not         string            `json:",omitzero"` // a type
+	Sought      store.ParkedQuery `json:",omitzero"`
+	Checkpoints []checkpointOp    `json:",omitzero"`
+	Apart       []quarantineOp    `json:",omitzero"`
+	Why         store.Outcome     `json:",omitzero"`
+	Admitted    bool              `json:",omitzero"`
+	Taken       bool              `json:",omitzero"`
 }
 
 // step is an effect.
@@ -196,12 +196,12 @@ func (g *game) rows(least, most int) (out []skald.Message) {
 func (g *game) marks(least, most int) (out []store.Mark) {
 	for range g.n("marks", least, most) {
 		m := store.Mark{Consumer: rapid.SampledFrom([]string{"stock", "mail"}).Draw(g.T, "consumer"),
-			As: store.Done}
+			Outcome: store.Done}
 		m.Source = rapid.SampledFrom([]string{"/orders", ""}).Draw(g.T, "source")
 		m.ID = rapid.SampledFrom([]string{"7", "018bcfe5-6800-7000-8000-000000000001",
 			"018bcfe5-6800-4000-8000-000000000001"}).Draw(g.T, "id")
 		if g.rarely("reject") {
-			m.As, m.Reason = store.Rejected, "no"
+			m.Outcome, m.Reason = store.Rejected, "no"
 		}
 		m.Keep = rapid.SampledFrom([]time.Duration{0, 0, 0, atOnce, day}).Draw(g.T, "keep")
 		out = append(out, m)
@@ -265,12 +265,12 @@ func (g *game) report() *report {
 	return p
 }
 
-func (g *game) ask() store.Ask {
-	a := store.Ask{TTL: time.Hour, Leave: g.n("leave", 0, 7) == 0}
+func (g *game) ask() store.LeaseRequest {
+	a := store.LeaseRequest{TTL: time.Hour, Leave: g.n("leave", 0, 7) == 0}
 	a.Owner = rapid.SampledFrom([]string{"one", "one", "two", "three"}).Draw(g.T, "owner")
 	a.Session = fmt.Sprint(g.n("life", 1, 2))
 	for range g.n("free", 0, 6) {
-		a.Free = append(a.Free, g.n("shard", 0, shards-1))
+		a.Release = append(a.Release, g.n("shard", 0, shards-1))
 	}
 	return a
 }

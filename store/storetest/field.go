@@ -20,7 +20,7 @@ func fieldTests[TTx any]() map[string]func(*suite[TTx]) {
 // the field, and the suite must then test it, or refuse it.
 func (s *suite[TTx]) fieldNewOnes() {
 	apply, begin := s.tryApply, s.tryBegin
-	lease := func(ask store.Ask) error {
+	lease := func(ask store.LeaseRequest) error {
 		_, err := s.d.Lease(s.Context(), ask)
 		return err
 	}
@@ -37,14 +37,14 @@ func (s *suite[TTx]) fieldNewOnes() {
 	refused(s, apart, func(q store.Quarantined) error { return apply(store.Effect{Quarantine: &q}) },
 		"Consumer", "Identity", "Fingerprint", "Why", "Message", "Bytes", "Number", "At", "Admitted", "By",
 		"Reason", "Taken", "Fault")
-	refused(s, store.Want{Consumer: consumer}, func(w store.Want) error {
+	refused(s, store.ClaimRequest{Consumer: consumer}, func(w store.ClaimRequest) error {
 		_, err := s.d.Claim(s.Context(), w)
 		return err
 	}, "Consumer", "Session", "ClaimSize", "Lease", "Not",
 		"Attend", "Sagas")
 	refused(s, store.Admit{Number: 1}, func(a store.Admit) error { return apply(store.Effect{Admit: &a}) },
 		"Number", "By", "Reason", "Back")
-	refused(s, store.Query{}, func(q store.Query) error {
+	refused(s, store.QuarantineQuery{}, func(q store.QuarantineQuery) error {
 		_, err := store.ListQuarantined(s.Context(), s.d, q)
 		return err
 	}, "Consumer", "ID", "Topic", "Type", "Why", "Admitted", "Taken", "Bare", "After", "Limit")
@@ -61,7 +61,7 @@ func (s *suite[TTx]) fieldNewOnes() {
 		"Key", "Version")
 	refused(s, l, func(p store.Progress) error { return apply(progress(p)) },
 		"Shard", "Epoch", "Token", "Cursor", "Incarnation", "Deferred", "Freed")
-	refused(s, store.Ask{Owner: "one", Session: "1"}, lease, "Owner", "Session", "TTL", "Wait", "Free",
+	refused(s, store.LeaseRequest{Owner: "one", Session: "1"}, lease, "Owner", "Session", "TTL", "Wait", "Free",
 		"Leave", "Away", "Yield", "Look", "LastKnown")
 	refused(s, store.Window{}, func(w store.Window) error {
 		_, err := s.d.Pull(s.Context(), w, 1)

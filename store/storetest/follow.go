@@ -102,8 +102,9 @@ func (s *suite[TTx]) followBehind() {
 	first := parked("k", 1)
 	s.apply(keeping(first)...)
 	second := parked("k", 2)
-	m := store.Mark{Consumer: consumer, Identity: second.Identity, As: store.Done, KeyOrder: store.Arriving,
-		Key: second.Message.Key}
+	m := store.Mark{Consumer: consumer, Identity: second.Identity, Outcome: store.Done,
+		KeyOrder: store.Arriving,
+		Key:      second.Message.Key}
 	u := s.then(s.following(), intake(m))
 	s.found(u, store.Behind)
 	if err := u.Commit(s.Context()); !errors.Is(err, store.ErrLost) {
@@ -124,8 +125,9 @@ func (s *suite[TTx]) followBehind() {
 	u = s.then(s.like(intake(claimed)), intake(claimed))
 	s.found(u, store.Fresh)
 	s.rollback(u)
-	self := store.Mark{Consumer: consumer, Identity: first.Identity, As: store.Done, KeyOrder: store.Arriving,
-		Key: first.Message.Key}
+	self := store.Mark{Consumer: consumer, Identity: first.Identity, Outcome: store.Done,
+		KeyOrder: store.Arriving,
+		Key:      first.Message.Key}
 	u = s.then(s.following(), intake(self))
 	s.found(u, store.Waiting)
 	s.rollback(u)

@@ -49,7 +49,7 @@ func (s *suite[TTx]) hostileLongKeys() {
 			s.Errorf("the key of message %s comes back as %.40q …", p.Message.Subject, p.Message.Key)
 		}
 	}
-	if got := s.kept(store.Sought{Key: []byte(long)}); len(got) != 2 {
+	if got := s.kept(store.ParkedQuery{Key: []byte(long)}); len(got) != 2 {
 		s.Errorf("%d of two are found by their key", len(got))
 	}
 	s.apply(freed(a, nil))

@@ -238,8 +238,8 @@ func (g *game) setting() *store.Step {
 	return &s
 }
 
-func (g *game) keptQuery() store.Sought {
-	var w store.Sought
+func (g *game) keptQuery() store.ParkedQuery {
+	var w store.ParkedQuery
 	switch g.n("sought", 0, 5) {
 	case 0:
 		id := letter(g.letter()).Identity

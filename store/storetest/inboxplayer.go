@@ -41,9 +41,9 @@ func (p *player[TTx]) inbox(o op) (answer string, ok bool) {
 	case "occupy", "advance", "rewind":
 		return p.moveCheckpoints(ctx, o) + p.attended(ctx, o.Consumer) + p.keepings(ctx), true
 	case "put", "admit":
-		return p.putQuarantined(ctx, o) + p.quarantined(ctx, store.Query{Taken: true}), true
+		return p.putQuarantined(ctx, o) + p.quarantined(ctx, store.QuarantineQuery{Taken: true}), true
 	case "quarantined":
-		q := store.Query{Why: o.Why, Admitted: o.Admitted, Taken: o.Taken, Limit: o.Limit}
+		q := store.QuarantineQuery{Why: o.Why, Admitted: o.Admitted, Taken: o.Taken, Limit: o.Limit}
 		q.After = p.in.apart[quarantineOp{Letter: o.Apart[0].Letter, Fingerprint: o.Apart[0].Fingerprint}]
 		return p.quarantined(ctx, q), true
 	}
@@ -121,7 +121,7 @@ func (p *player[TTx]) keepEffect(e *store.Effect, k *keepingOp, s *store.Step) {
 // marked returns the mark of a letter.
 func (p *player[TTx]) marked(t takingOp) store.Mark {
 	l := letter(t.Letter)
-	m := store.Mark{Consumer: l.Consumer, Identity: l.Identity, As: t.As, KeyOrder: t.Turn,
+	m := store.Mark{Consumer: l.Consumer, Identity: l.Identity, Outcome: t.As, KeyOrder: t.Turn,
 		Key: l.Message.Key, Attempts: p.in.kept[l.ID].Attempts}
 	if t.As == store.Rejected {
 		m.Reason = "no"
@@ -190,7 +190,7 @@ func (p *player[TTx]) claim(ctx context.Context, o op) string {
 	if o.Later {
 		lease = time.Hour
 	}
-	c, err := p.d.Claim(ctx, store.Want{Consumer: o.Consumer, Session: o.Session,
+	c, err := p.d.Claim(ctx, store.ClaimRequest{Consumer: o.Consumer, Session: o.Session,
 		ClaimSize: store.ClaimSize{Keys: 100, Prefetch: o.Along, PrefetchAll: 100}, Lease: lease, Not: not})
 	return render(err, renderParked(c.Parked), far(c.Next), c.Next == 0)
 }
@@ -240,7 +240,7 @@ func renderTime(t time.Time) string {
 
 // keepings reads and returns all parked messages and dead letters.
 func (p *player[TTx]) keepings(ctx context.Context) string {
-	all, err := store.ListKept(ctx, p.d, store.Sought{Limit: 100})
+	all, err := store.ListParked(ctx, p.d, store.ParkedQuery{Limit: 100})
 	clear(p.in.kept)
 	for _, k := range all {
 		p.in.kept[k.ID] = k
@@ -254,16 +254,16 @@ func (p *player[TTx]) keepings(ctx context.Context) string {
 func (p *player[TTx]) seek(ctx context.Context, o op) string {
 	what := o.Sought
 	what.Consumer, what.Limit = o.Consumer, o.Limit
-	found, err := store.ListKept(ctx, p.d, what)
-	n, second := p.d.Status(ctx, store.StatusQuery{Keeping: o.Consumer})
+	found, err := store.ListParked(ctx, p.d, what)
+	n, second := p.d.Status(ctx, store.StatusQuery{ParkedOf: o.Consumer})
 	run, third := p.d.Audits(ctx, store.AuditQuery{Run: "run", Limit: 100})
 	last, fourth := p.d.Audits(ctx, store.AuditQuery{Limit: o.Limit})
 	var audits []string
 	for _, a := range append(run, last...) {
 		audits = append(audits, fmt.Sprint(a.Author, a.Reason, a.Action, a.Consumer, a.Identity, a.Run))
 	}
-	return render(errors.Join(err, second, third, fourth), renderParked(found), n.Keeping.Parked,
-		n.Keeping.Dead, n.Keeping.Bytes, audits)
+	return render(errors.Join(err, second, third, fourth), renderParked(found), n.Parked.Parked,
+		n.Parked.Dead, n.Parked.Bytes, audits)
 }
 
 func (p *player[TTx]) moveCheckpoints(ctx context.Context, o op) string {
@@ -341,7 +341,7 @@ func (p *player[TTx]) putQuarantined(ctx context.Context, o op) string {
 }
 
 // quarantined reads and returns the messages in quarantine.
-func (p *player[TTx]) quarantined(ctx context.Context, q store.Query) string {
+func (p *player[TTx]) quarantined(ctx context.Context, q store.QuarantineQuery) string {
 	all, err := store.ListQuarantined(ctx, p.d, q)
 	var out []string
 	for _, one := range all {

@@ -176,7 +176,7 @@ func (s *suite[TTx]) keepRolledBack() {
 		s.seen(m, store.Fresh)
 	}
 	s.counts(0, 1, 0)
-	m.As, m.Reason = store.Rejected, "no"
+	m.Outcome, m.Reason = store.Rejected, "no"
 	u := s.begin(s.d, intake(m))
 	s.found(u, store.Fresh)
 	stored, err := u.Rollback(s.Context(), store.Effect{Mark: &m})

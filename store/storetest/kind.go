@@ -21,7 +21,7 @@ func kindTests[TTx any]() map[string]func(*suite[TTx]) {
 func (s *suite[TTx]) noteKinds(consumer string, forget time.Duration, own []store.Kind, want ...store.Kind) {
 	s.Helper()
 	got, err := s.d.Attend(s.Context(),
-		store.Attend{Consumer: consumer, Beat: &store.Beat{Own: own, Forget: forget}})
+		store.Attend{Consumer: consumer, Heartbeat: &store.Heartbeat{Own: own, Forget: forget}})
 	s.ok(err, "note types")
 	if !slices.Equal(got.Kinds, want) {
 		s.Errorf("%s: %v were noted, want %v", consumer, got.Kinds, want)
@@ -58,7 +58,7 @@ func (s *suite[TTx]) kindForgotten() {
 	s.noteKinds("another", 0, []store.Kind{old})
 	for end := time.Now().Add(patience); ; { // by the store's clock
 		all, err := s.d.Attend(s.Context(),
-			store.Attend{Consumer: consumer, Beat: &store.Beat{Forget: time.Millisecond}})
+			store.Attend{Consumer: consumer, Heartbeat: &store.Heartbeat{Forget: time.Millisecond}})
 		s.ok(err, "delete old types")
 		if !slices.Contains(all.Kinds, old) {
 			break
@@ -82,7 +82,7 @@ func (s *suite[TTx]) kindClaims() {
 	s.apply(keeping(message(1, "a", foreign.Type), message(2, "a", "ours"), message(3, "b", "ours"))...)
 	claimed := func(next bool, want []string, not ...store.Kind) {
 		s.Helper()
-		c, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
+		c, err := s.d.Claim(s.Context(), store.ClaimRequest{Consumer: consumer, Session: "life",
 			ClaimSize: store.ClaimSize{Keys: 10}, Lease: time.Hour, Not: not})
 		s.ok(err, "claim")
 		var got []string
@@ -102,15 +102,15 @@ func (s *suite[TTx]) kindClaims() {
 // kindLeft checks that messages left to another build are listed without failed messages, messages that
 // wait for them, and dead letters.
 func (s *suite[TTx]) kindLeft() {
-	left := func(want ...store.LeftKind) {
+	left := func(want ...store.UnhandledKind) {
 		s.Helper()
-		status, err := s.d.Status(s.Context(), store.StatusQuery{Left: true})
+		status, err := s.d.Status(s.Context(), store.StatusQuery{Unhandled: true})
 		s.ok(err, "look who handles what")
-		got := status.Left
+		got := status.Unhandled
 		for i := range got {
-			got[i].Heard = min(got[i].Heard, time.Hour)
-			if got[i].Heard >= 0 && got[i].Heard < time.Hour {
-				got[i].Heard = 0
+			got[i].LastHeartbeat = min(got[i].LastHeartbeat, time.Hour)
+			if got[i].LastHeartbeat >= 0 && got[i].LastHeartbeat < time.Hour {
+				got[i].LastHeartbeat = 0
 			}
 		}
 		if !slices.Equal(got, want) {
@@ -135,6 +135,6 @@ func (s *suite[TTx]) kindLeft() {
 		of(7, "g", func(p *store.Parked) { p.Consumer = "another" }))...)
 	renamed := store.Kind{Topic: "orders", Type: "renamed"}
 	s.noteKinds(consumer, 0, []store.Kind{renamed, {Topic: "orders", Type: "placed"}})
-	left(store.LeftKind{Consumer: "another", Kind: renamed, Messages: 1, Host: "g", Heard: -1},
-		store.LeftKind{Consumer: consumer, Kind: renamed, Messages: 3, Host: "c"})
+	left(store.UnhandledKind{Consumer: "another", Kind: renamed, Messages: 1, Host: "g", LastHeartbeat: -1},
+		store.UnhandledKind{Consumer: consumer, Kind: renamed, Messages: 3, Host: "c"})
 }

@@ -72,7 +72,7 @@ func (s *suite[TTx]) unitFewConnections() {
 		for _, u := range units {
 			go func() {
 				m := mark()
-				m.As, m.Reason = store.Rejected, "no"
+				m.Outcome, m.Reason = store.Rejected, "no"
 				stored, err := u.Rollback(ctx, store.Effect{Mark: &m, Rows: []skald.Message{message("a", 1)}})
 				if err == nil && !stored[0] {
 					err = errors.New("the rejection lost its guard")
@@ -171,7 +171,7 @@ func (s *suite[TTx]) unitUndo() {
 		s.put(u.Tx(), last.ID, "v")
 		s.write(u.Tx(), message("a", 5))
 		u.Return()
-		no.As, no.Reason = store.Rejected, "no"
+		no.Outcome, no.Reason = store.Rejected, "no"
 		s.commit(u, store.Effect{Answer: &no})
 		want := map[bool]string{false: "v"}[each.before]
 		s.user(first.ID, want)

@@ -32,46 +32,46 @@ func (s *suite[TTx]) lookThrough() {
 	died := func(n int) time.Time { return all[n].Dead.At }
 	yes := true
 	for _, c := range []struct {
-		what store.Sought
+		what store.ParkedQuery
 		want []string
 		more bool
 	}{
-		{store.Sought{Type: "even"}, []string{"0", "2", "4", "6"}, false},
-		{store.Sought{Type: "even", Topic: "goods"}, []string{"0", "2", "4", "6"}, false},
-		{store.Sought{Type: "even", Topic: "other"}, nil, false},
-		{store.Sought{Kind: "permanent"}, []string{"4", "6"}, false},
-		{store.Sought{Dead: &yes, Kind: "attempts", Fingerprint: "f"}, []string{"5", "7"}, false},
-		{store.Sought{DeadFrom: died(5)}, []string{"5", "6", "7"}, false},
-		{store.Sought{DeadFrom: died(5), DeadTo: died(7)}, []string{"5", "6"}, false},
-		{store.Sought{About: all[2].ID}, []string{"2"}, false},
-		{store.Sought{About: all[3].ID}, []string{"3"}, false},
-		{store.Sought{About: "5"}, []string{"5"}, false},
-		{store.Sought{About: `a <"process">`}, []string{"0", "1", "2", "3", "4", "5", "6", "7"}, false},
-		{store.Sought{About: "process"}, nil, false},
-		{store.Sought{About: `a <"process">`, Key: []byte("k"), Type: "odd"}, []string{"1", "3", "5", "7"},
+		{store.ParkedQuery{Type: "even"}, []string{"0", "2", "4", "6"}, false},
+		{store.ParkedQuery{Type: "even", Topic: "goods"}, []string{"0", "2", "4", "6"}, false},
+		{store.ParkedQuery{Type: "even", Topic: "other"}, nil, false},
+		{store.ParkedQuery{Kind: "permanent"}, []string{"4", "6"}, false},
+		{store.ParkedQuery{Dead: &yes, Kind: "attempts", Fingerprint: "f"}, []string{"5", "7"}, false},
+		{store.ParkedQuery{DeadFrom: died(5)}, []string{"5", "6", "7"}, false},
+		{store.ParkedQuery{DeadFrom: died(5), DeadTo: died(7)}, []string{"5", "6"}, false},
+		{store.ParkedQuery{About: all[2].ID}, []string{"2"}, false},
+		{store.ParkedQuery{About: all[3].ID}, []string{"3"}, false},
+		{store.ParkedQuery{About: "5"}, []string{"5"}, false},
+		{store.ParkedQuery{About: `a <"process">`}, []string{"0", "1", "2", "3", "4", "5", "6", "7"}, false},
+		{store.ParkedQuery{About: "process"}, nil, false},
+		{store.ParkedQuery{About: `a <"process">`, Key: []byte("k"), Type: "odd"}, []string{"1", "3", "5", "7"},
 			false},
-		{store.Sought{Scan: 3}, []string{"0", "1", "2"}, true},
-		{store.Sought{Scan: 3, Limit: 2}, []string{"0", "1"}, false},
-		{store.Sought{Scan: 3, Type: "odd"}, []string{"1"}, true},
-		{store.Sought{Scan: 9, Type: "odd"}, []string{"1", "3", "5", "7"}, false},
-		{store.Sought{Scan: 2, Dead: &yes, Key: []byte("k"), Type: "odd"}, []string{"5"}, true},
+		{store.ParkedQuery{Scan: 3}, []string{"0", "1", "2"}, true},
+		{store.ParkedQuery{Scan: 3, Limit: 2}, []string{"0", "1"}, false},
+		{store.ParkedQuery{Scan: 3, Type: "odd"}, []string{"1"}, true},
+		{store.ParkedQuery{Scan: 9, Type: "odd"}, []string{"1", "3", "5", "7"}, false},
+		{store.ParkedQuery{Scan: 2, Dead: &yes, Key: []byte("k"), Type: "odd"}, []string{"5"}, true},
 	} {
 		var got []string
-		list, err := s.d.List(s.Context(), store.List{Kept: &c.what})
+		list, err := s.d.List(s.Context(), store.List{Parked: &c.what})
 		s.ok(err, "list")
-		for _, p := range list.Kept {
+		for _, p := range list.Parked {
 			got = append(got, p.Message.Subject)
 		}
-		if !slices.Equal(got, c.want) || c.more != (list.KeptTo > 0) {
-			s.Errorf("%+v lists %v, up to %d, want %v", c.what, got, list.KeptTo, c.want)
+		if !slices.Equal(got, c.want) || c.more != (list.ParkedTo > 0) {
+			s.Errorf("%+v lists %v, up to %d, want %v", c.what, got, list.ParkedTo, c.want)
 		}
 		if !c.more {
 			continue
 		}
 		rest := c.what
-		rest.After, rest.Scan = list.KeptTo, 0
-		if next := s.kept(rest); len(list.Kept)+
-			len(next) != len(s.kept(store.Sought{Dead: rest.Dead, Type: rest.Type})) {
+		rest.After, rest.Scan = list.ParkedTo, 0
+		if next := s.kept(rest); len(list.Parked)+
+			len(next) != len(s.kept(store.ParkedQuery{Dead: rest.Dead, Type: rest.Type})) {
 			s.Errorf("%+v: after it %d more", c.what, len(next))
 		}
 	}

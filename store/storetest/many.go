@@ -155,8 +155,8 @@ func (s *suite[TTx]) manyFreedLate() {
 func (s *suite[TTx]) place(ps ...*store.Parked) {
 	s.Helper()
 	for _, p := range ps {
-		found, err := store.ListKept(s.Context(), s.d,
-			store.Sought{Consumer: p.Consumer, Identity: &p.Identity, Limit: 1})
+		found, err := store.ListParked(s.Context(), s.d,
+			store.ParkedQuery{Consumer: p.Consumer, Identity: &p.Identity, Limit: 1})
 		if err != nil || len(found) != 1 || found[0].Place == 0 {
 			s.Fatalf("message %s lies at %+v, %v", p.ID, found, err)
 		}

@@ -49,12 +49,12 @@ func (s *suite[TTx]) markVerdicts() {
 	}
 	// A repeat does not change the first verdict.
 	again := done
-	again.As, again.Reason = store.Rejected, "late"
+	again.Outcome, again.Reason = store.Rejected, "late"
 	s.applied([]bool{false}, store.Effect{Mark: &again})
 	s.commit(s.begin(s.d, intake(again)))
 	s.seen(done, store.Done)
 	barred := mark()
-	barred.As = store.Barred
+	barred.Outcome = store.Barred
 	s.apply(store.Effect{Mark: &barred})
 	s.seen(barred, store.Barred)
 	s.counts(0, 3, 0)

@@ -73,6 +73,6 @@ func (d *memory) Get(_ testing.TB, key string) (string, bool) {
 }
 
 func (d *memory) Count(testing.TB) Counts {
-	return Counts{Rows: len(d.s.Rows()), Marks: len(d.s.Marks()), Aside: len(d.s.Asides()),
+	return Counts{Rows: len(d.s.Rows()), Marks: len(d.s.Marks()), Aside: len(d.s.DeferredRows()),
 		Audits: len(d.s.AuditLog())}
 }

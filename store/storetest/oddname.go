@@ -74,9 +74,9 @@ func (s *suite[TTx]) oddNameListed() {
 		}
 	}
 	s.apply(keeping(all...)...)
-	for i, p := range s.kept(store.Sought{}) {
+	for i, p := range s.kept(store.ParkedQuery{}) {
 		own := all[i]
-		for _, what := range []store.Sought{
+		for _, what := range []store.ParkedQuery{
 			{Consumer: own.Consumer, Identity: &own.Identity}, {Consumer: p.Consumer, Identity: &p.Identity},
 			{About: own.ID}, {Consumer: p.Consumer, About: p.ID}} {
 			if got := s.kept(what); len(got) != 1 || got[0].Place != p.Place {
@@ -87,18 +87,18 @@ func (s *suite[TTx]) oddNameListed() {
 			Identity: p.Identity},
 			Audit: &store.Audit{Author: "ann", Reason: "odd", Action: "redrive", Consumer: p.Consumer,
 				Identity: p.Identity, Run: "run"}})
-		if got := s.kept(store.Sought{Consumer: own.Consumer, Identity: &own.Identity}); len(got) != 1 ||
+		if got := s.kept(store.ParkedQuery{Consumer: own.Consumer, Identity: &own.Identity}); len(got) != 1 ||
 			got[0].Dead != nil {
 			s.Fatalf("message %d: released are %d", i, len(got))
 		}
 		s.apply(store.Effect{Finish: &store.Finish{Consumer: p.Consumer, Identity: p.Identity},
 			Mark: &store.Mark{
-				Consumer: p.Consumer, Identity: p.Identity, As: store.Rejected, Held: true}})
+				Consumer: p.Consumer, Identity: p.Identity, Outcome: store.Rejected, Held: true}})
 		s.seen(arriving(own), store.Rejected)
 	}
 	acts, err := s.d.Audits(s.Context(), store.AuditQuery{Run: "run"})
 	s.ok(err, "list audits")
-	if left := s.kept(store.Sought{}); len(left) != 0 || len(acts) != len(all) {
+	if left := s.kept(store.ParkedQuery{}); len(left) != 0 || len(acts) != len(all) {
 		s.Fatalf("%d are left, %d audits", len(left), len(acts))
 	}
 	for i, a := range acts {
@@ -115,22 +115,22 @@ func (s *suite[TTx]) oddNameQuarantined() {
 		q := quarantined(p.Message, store.TooOld)
 		q.Identity = p.Identity
 		s.apply(store.Effect{Quarantine: &q})
-		if got := s.inQuarantine(store.Query{ID: p.ID}); len(got) != 1 {
+		if got := s.inQuarantine(store.QuarantineQuery{ID: p.ID}); len(got) != 1 {
 			s.Fatalf("%d are found by %.40q", len(got), p.ID)
 		}
 	}
-	for _, q := range s.inQuarantine(store.Query{}) {
+	for _, q := range s.inQuarantine(store.QuarantineQuery{}) {
 		n, err := store.AdmitAll(s.Context(), s.d, []int64{q.Number}, "ann", "odd")
-		if s.ok(err, "admit"); n != 1 || len(s.inQuarantine(store.Query{ID: q.ID})) != 1 {
+		if s.ok(err, "admit"); n != 1 || len(s.inQuarantine(store.QuarantineQuery{ID: q.ID})) != 1 {
 			s.Fatalf("%d are admitted of %.80q", n, q.ID)
 		}
 	}
-	for _, q := range s.inQuarantine(store.Query{Consumer: consumer, Admitted: true}) {
+	for _, q := range s.inQuarantine(store.QuarantineQuery{Consumer: consumer, Admitted: true}) {
 		p := parked(string(q.Message.Key), 1)
 		p.Message, p.Identity = q.Message, q.Identity
 		s.apply(store.Effect{Admitted: &q, Park: &store.Park{Parked: p}})
 	}
-	if left, kept := s.inQuarantine(store.Query{}), s.kept(store.Sought{}); len(left) != 0 ||
+	if left, kept := s.inQuarantine(store.QuarantineQuery{}), s.kept(store.ParkedQuery{}); len(left) != 0 ||
 		len(kept) != len(oddNames()) {
 		s.Fatalf("%d are left in quarantine, %d are kept", len(left), len(kept))
 	}
@@ -147,7 +147,7 @@ func (s *suite[TTx]) oddNameStep() {
 		s.apply(store.Effect{Park: &store.Park{Parked: p, Step: &step}})
 		list, err := store.ListSteps(s.Context(), s.d, store.StepQuery{Consumer: consumer, Saga: step.Saga})
 		s.ok(err, "list steps")
-		kept := s.kept(store.Sought{Consumer: consumer, Identity: &p.Identity})
+		kept := s.kept(store.ParkedQuery{Consumer: consumer, Identity: &p.Identity})
 		if len(list) != 1 || len(kept) != 1 || list[0].Identity != kept[0].Identity {
 			s.Fatalf("message %d: %d are kept, %d steps: %.400q", i, len(kept), len(list), fmt.Sprint(list))
 		}
@@ -156,7 +156,7 @@ func (s *suite[TTx]) oddNameStep() {
 		s.rollback(u)
 		s.apply(store.Effect{Requeue: &store.Requeue{Consumer: consumer, Identity: told.Identity,
 			Dead: true}})
-		if got := s.kept(store.Sought{Consumer: consumer, Identity: &p.Identity}); got[0].Dead != nil {
+		if got := s.kept(store.ParkedQuery{Consumer: consumer, Identity: &p.Identity}); got[0].Dead != nil {
 			s.Fatalf("message %d is not released by the name that its step has", i)
 		}
 		told.State, told.From = store.StepRejected, []store.StepState{store.StepParked, store.StepDead}

@@ -30,7 +30,7 @@ func (s *suite[TTx]) owns(owner string, ttl time.Duration, want bool) {
 }
 
 // own takes the retention lease, or releases it if ttl is 0.
-func own(ctx context.Context, d store.Steward, owner string, ttl time.Duration) (mine bool, err error) {
+func own(ctx context.Context, d store.Maintainer, owner string, ttl time.Duration) (mine bool, err error) {
 	did, err := d.Maintain(ctx, store.Maintain{Owner: owner, Lease: ttl, Leave: ttl == 0})
 	return err == nil && ttl > 0 && !did.Other, err
 }
@@ -119,8 +119,8 @@ func (s *suite[TTx]) keepsLastRetention() {
 // backlogKept checks that waiting messages are counted for each consumer, by state and reason. An admitted
 // message waits for no operator.
 func (s *suite[TTx]) backlogKept() {
-	if b := s.backlog(); len(b.Kept) > 0 {
-		s.Errorf("nothing is kept, and the backlog has %+v", b.Kept)
+	if b := s.backlog(); len(b.PerConsumer) > 0 {
+		s.Errorf("nothing is kept, and the backlog has %+v", b.PerConsumer)
 	}
 	a, b := parked("k", 1), parked("k", 2)
 	dead := parked("l", 3)
@@ -133,34 +133,37 @@ func (s *suite[TTx]) backlogKept() {
 		q.Consumer = []string{consumer, consumer, "another", "another"}[i]
 		s.apply(store.Effect{Quarantine: &q})
 	}
-	last := s.inQuarantine(store.Query{})[3]
+	last := s.inQuarantine(store.QuarantineQuery{})[3]
 	_, err := store.AdmitAll(s.Context(), s.d, []int64{last.Number}, "me", "looked at it")
 	s.ok(err, "admit")
-	got := s.backlog().Kept
+	got := s.backlog().PerConsumer
 	for i := range got {
-		if k := &got[i]; k.Apart < 0 || k.Apart > time.Hour || k.Oldest < 0 || k.Oldest > time.Hour {
-			s.Errorf("for %s the oldest are %v and %v", k.Consumer, k.Oldest, k.Apart)
+		if k := &got[i]; k.QuarantineAge < 0 || k.QuarantineAge > time.Hour || k.Oldest < 0 ||
+			k.Oldest > time.Hour {
+			s.Errorf("for %s the oldest are %v and %v", k.Consumer, k.Oldest, k.QuarantineAge)
 		} else {
-			k.Apart, k.Oldest = 0, 0
-			if ok := k.Called > time.Hour && k.Called < 3*time.Hour; ok != (k.Calls > 0) {
-				s.Errorf("for %s the oldest call is %v old", k.Consumer, k.Called)
+			k.QuarantineAge, k.Oldest = 0, 0
+			if ok := k.OldestCall > time.Hour && k.OldestCall < 3*time.Hour; ok != (k.Calls > 0) {
+				s.Errorf("for %s the oldest call is %v old", k.Consumer, k.OldestCall)
 			}
-			k.Called = 0
+			k.OldestCall = 0
 		}
 	}
 	apart := int64(len(message("q", 0).Data)) // of each message in quarantine
-	mine := store.Kept{Consumer: consumer, Conflicts: 1, TooOld: 1, ApartBytes: 2 * apart, Calls: 2,
-		Keeping: store.Keeping{Parked: 2, Dead: 1, Bytes: int64(len(a.Message.Data)+len(b.Message.Data)) + 2,
+	mine := store.ConsumerBacklog{Consumer: consumer, Conflicts: 1, TooOld: 1, QuarantineBytes: 2 * apart,
+		Calls: 2,
+		ParkedCounts: store.ParkedCounts{Parked: 2, Dead: 1,
+			Bytes:     int64(len(a.Message.Data)+len(b.Message.Data)) + 2,
 			DeadBytes: int64(len(dead.Message.Data)) + 1}}
-	others := store.Kept{Consumer: "another", TooOld: 1, ApartBytes: apart}
-	status, err := s.d.Status(s.Context(), store.StatusQuery{Keeping: consumer})
+	others := store.ConsumerBacklog{Consumer: "another", TooOld: 1, QuarantineBytes: apart}
+	status, err := s.d.Status(s.Context(), store.StatusQuery{ParkedOf: consumer})
 	if s.ok(err, "count"); status.Quarantined != 2 {
 		s.Errorf("%d messages are in quarantine, want 2", status.Quarantined)
 	}
-	if status.Keeping.Oldest = 0; status.Keeping != mine.Keeping {
-		s.Errorf("the consumer keeps %+v, want %+v", status.Keeping, mine.Keeping)
+	if status.Parked.Oldest = 0; status.Parked != mine.ParkedCounts {
+		s.Errorf("the consumer keeps %+v, want %+v", status.Parked, mine.ParkedCounts)
 	}
-	if want := []store.Kept{others, mine}; !reflect.DeepEqual(got, want) {
+	if want := []store.ConsumerBacklog{others, mine}; !reflect.DeepEqual(got, want) {
 		s.Errorf("the backlog is %+v, want %+v", got, want)
 	}
 }

@@ -76,8 +76,9 @@ func freed(p store.Parked, attempts *int) store.Effect {
 }
 
 func arriving(p store.Parked) store.Mark {
-	return store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Done, KeyOrder: store.Arriving,
-		Key: p.Message.Key}
+	return store.Mark{Consumer: p.Consumer, Identity: p.Identity, Outcome: store.Done,
+		KeyOrder: store.Arriving,
+		Key:      p.Message.Key}
 }
 
 func retrying(p store.Parked) store.Mark {
@@ -100,7 +101,7 @@ func (s *suite[TTx]) stands(m store.Mark, want store.Outcome) {
 // claim claims messages, and fails the test unless they are those with these numbers.
 func (s *suite[TTx]) claim(lease time.Duration, want ...string) []store.Parked {
 	s.Helper()
-	got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
+	got, err := s.d.Claim(s.Context(), store.ClaimRequest{Consumer: consumer, Session: "life",
 		ClaimSize: store.ClaimSize{Keys: 100}, Lease: lease})
 	s.ok(err, "claim")
 	var have []string
@@ -114,9 +115,9 @@ func (s *suite[TTx]) claim(lease time.Duration, want ...string) []store.Parked {
 	return got.Parked
 }
 
-func (s *suite[TTx]) kept(what store.Sought) []store.Parked {
+func (s *suite[TTx]) kept(what store.ParkedQuery) []store.Parked {
 	s.Helper()
-	got, err := store.ListKept(s.Context(), s.d, what)
+	got, err := store.ListParked(s.Context(), s.d, what)
 	s.ok(err, "list what is kept")
 	return got
 }
@@ -133,9 +134,9 @@ func (s *suite[TTx]) parkedByteForByte() {
 		if i%2 == 0 {
 			p.Dead = nil
 		}
-		before := s.kept(store.Sought{})
+		before := s.kept(store.ParkedQuery{})
 		s.apply(keeping(p)...)
-		all := s.kept(store.Sought{Consumer: consumer})
+		all := s.kept(store.ParkedQuery{Consumer: consumer})
 		if len(all) != len(before)+1 {
 			s.Fatalf("%d are kept, before %d", len(all), len(before))
 		}
@@ -156,7 +157,7 @@ func (s *suite[TTx]) parkedByteForByte() {
 	p.Last.Why, p.Last.Host = strings.Repeat("ö\x00\xff", 10_000), "\xff"
 	p.Dead = &store.Death{Kind: "permanent", Stack: strings.Repeat("ö\xff\x00", 20_000)}
 	s.apply(keeping(p)...)
-	got := s.kept(store.Sought{Identity: &p.Identity})
+	got := s.kept(store.ParkedQuery{Identity: &p.Identity})
 	if len(got) != 1 || len(got[0].Last.Why) > 4<<10 || len(got[0].Dead.Stack) > 16<<10 ||
 		len(got[0].Last.Why) < 3<<10 {
 		s.Errorf("%d are kept", len(got))
@@ -203,7 +204,7 @@ func (s *suite[TTx]) parkedOrder() {
 	s.claim(0, "3", "4")
 	s.apply(freed(c, nil))
 	s.claim(0, "4", "5")
-	waits := s.kept(store.Sought{Key: []byte("k")})
+	waits := s.kept(store.ParkedQuery{Key: []byte("k")})
 	if len(waits) != 1 || waits[0].Waiting {
 		s.Errorf("kept %+v", waits)
 	}
@@ -243,7 +244,7 @@ func (s *suite[TTx]) parkedGuards() {
 	s.apply(again(a, func(p *store.Parked) { p.Attempts = 2 }))
 	s.apply(freed(a, &two))
 	s.counts(0, 2, 0)
-	if got := s.kept(store.Sought{}); len(got) != 0 {
+	if got := s.kept(store.ParkedQuery{}); len(got) != 0 {
 		s.Errorf("kept %+v", got)
 	}
 }
@@ -284,13 +285,13 @@ func (s *suite[TTx]) parkedLease() {
 	later := parked("k", 1)
 	later.Due = time.Hour
 	s.apply(keeping(later, parked("l", 2), parked("m", 3))...)
-	one, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
+	one, err := s.d.Claim(s.Context(), store.ClaimRequest{Consumer: consumer, Session: "life",
 		ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Hour})
 	s.ok(err, "claim")
 	if len(one.Parked) != 1 || one.Next != 0 {
 		s.Fatalf("claimed %+v", one)
 	}
-	got, err := s.db.Driver(s).Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
+	got, err := s.db.Driver(s).Claim(s.Context(), store.ClaimRequest{Consumer: consumer, Session: "life",
 		ClaimSize: store.ClaimSize{Keys: 10}, Lease: 30 * time.Minute})
 	s.ok(err, "claim")
 	if len(got.Parked) != 1 || got.Parked[0].ID == one.Parked[0].ID || got.Next < 25*time.Minute ||
@@ -301,7 +302,8 @@ func (s *suite[TTx]) parkedLease() {
 	s.apply(released(later))
 	s.claim(0, "1")
 	nobody, err := s.d.Claim(s.Context(),
-		store.Want{Consumer: "another", Session: "life", ClaimSize: store.ClaimSize{Keys: 10}, Lease: 0})
+		store.ClaimRequest{Consumer: "another", Session: "life", ClaimSize: store.ClaimSize{Keys: 10},
+			Lease: 0})
 	s.ok(err, "claim")
 	if len(nobody.Parked) != 0 || nobody.Next >= 0 {
 		s.Errorf("another consumer has %+v", nobody)
@@ -347,7 +349,7 @@ func (s *suite[TTx]) parkedPostponed() {
 	}
 	s.user("effect", "")
 	s.claim(0)
-	got := s.kept(store.Sought{Identity: &a.Identity})
+	got := s.kept(store.ParkedQuery{Identity: &a.Identity})
 	if len(got) != 1 || got[0].Attempts != 2 || got[0].Last.Why != "again" || got[0].Message.ID != a.ID ||
 		got[0].Due < 50*time.Minute ||
 		got[0].Call == nil || got[0].Call.Key != "outside" || got[0].Call.Outcome != "{}" ||

@@ -70,7 +70,7 @@ func (p *player[TTx]) play(o op) string {
 		return p.pull(ctx, o)
 	case "held":
 		held, err := store.DeferredKeys(ctx, p.d, o.Shards)
-		slices.SortFunc(held, func(a, b store.Held) int {
+		slices.SortFunc(held, func(a, b store.DeferredKey) int {
 			return cmp.Or(strings.Compare(a.Topic, b.Topic), slices.Compare(a.Key, b.Key))
 		})
 		return render(err, held)
@@ -83,7 +83,7 @@ func (p *player[TTx]) play(o op) string {
 func (p *player[TTx]) lease(ctx context.Context, o op) string {
 	base := p.ticks[o.Base]
 	if o.Look {
-		o.Ask.Look = &base
+		o.Ask.SnapshotBase = &base
 	}
 	got, err := p.d.Lease(ctx, o.Ask)
 	if o.Look {

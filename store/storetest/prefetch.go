@@ -24,8 +24,9 @@ func alongTests[TTx any]() map[string]func(*suite[TTx]) {
 // numbers, by place.
 func (s *suite[TTx]) portion(most store.ClaimSize, lease time.Duration, want ...string) []store.Parked {
 	s.Helper()
-	got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: most,
-		Lease: lease, Not: []store.Kind{{Topic: "left", Type: "left"}}})
+	got, err := s.d.Claim(s.Context(), store.ClaimRequest{Consumer: consumer, Session: "life",
+		ClaimSize: most,
+		Lease:     lease, Not: []store.Kind{{Topic: "left", Type: "left"}}})
 	s.ok(err, "claim")
 	var have []string
 	for _, p := range got.Parked {
@@ -41,7 +42,7 @@ func (s *suite[TTx]) portion(most store.ClaimSize, lease time.Duration, want ...
 func (s *suite[TTx]) claims(key string, want ...int) {
 	s.Helper()
 	var have []int
-	for _, p := range s.kept(store.Sought{Key: []byte(key)}) {
+	for _, p := range s.kept(store.ParkedQuery{Key: []byte(key)}) {
 		have = append(have, p.Claims)
 	}
 	if !slices.Equal(have, want) {
@@ -140,8 +141,9 @@ func (s *suite[TTx]) alongBounds() {
 	}
 	claim := func(most store.ClaimSize, first, along int) {
 		s.Helper()
-		got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: most,
-			Lease: time.Hour})
+		got, err := s.d.Claim(s.Context(), store.ClaimRequest{Consumer: consumer, Session: "life",
+			ClaimSize: most,
+			Lease:     time.Hour})
 		s.ok(err, "claim")
 		for _, p := range got.Parked {
 			if p.Waiting {
@@ -156,7 +158,7 @@ func (s *suite[TTx]) alongBounds() {
 		if (got.Next != 0) != (most.Keys > 3) {
 			s.Errorf("of %+v the next is due in %v", most, got.Next)
 		}
-		for _, p := range s.kept(store.Sought{}) {
+		for _, p := range s.kept(store.ParkedQuery{}) {
 			s.apply(again(p, func(p *store.Parked) { p.Claims, p.Due = 0, 0 }))
 		}
 	}

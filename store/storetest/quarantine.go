@@ -38,7 +38,7 @@ func quarantined(m skald.Message, why store.Outcome) store.Quarantined {
 		Fingerprint: 7, Why: why, Message: m}
 }
 
-func (s *suite[TTx]) inQuarantine(q store.Query) []store.Quarantined {
+func (s *suite[TTx]) inQuarantine(q store.QuarantineQuery) []store.Quarantined {
 	s.Helper()
 	out, err := store.ListQuarantined(s.Context(), s.d, q)
 	s.ok(err, "list quarantine")
@@ -53,13 +53,13 @@ func (s *suite[TTx]) quarantinePage() {
 		q := quarantined(message("a", n), []store.Outcome{store.TooOld, store.Conflict}[n%2])
 		q.ID = fmt.Sprint(n)
 		s.apply(store.Effect{Quarantine: &q})
-		numbers = append(numbers, s.inQuarantine(store.Query{ID: q.ID})[0].Number)
+		numbers = append(numbers, s.inQuarantine(store.QuarantineQuery{ID: q.ID})[0].Number)
 	}
 	if n, err := store.AdmitAll(s.Context(), s.d, numbers[2:], "who", "why"); err != nil || n != 2 {
 		s.Fatalf("%d are admitted: %v", n, err)
 	}
 	for _, of := range []string{"", consumer} {
-		for name, q := range map[string]store.Query{"23": {}, "2": {Limit: 1}, "3": {ID: "3"},
+		for name, q := range map[string]store.QuarantineQuery{"23": {}, "2": {Limit: 1}, "3": {ID: "3"},
 			" 2": {Why: store.TooOld}, "": {Type: "other"}, " ": {Topic: "other"}} {
 			q.Consumer, q.Admitted = of, true
 			got := ""
@@ -87,7 +87,7 @@ func (s *suite[TTx]) quarantineKept() {
 		s.apply(store.Effect{Quarantine: &first}, store.Effect{Quarantine: &odd},
 			store.Effect{Quarantine: &other})
 	}
-	got := s.inQuarantine(store.Query{})
+	got := s.inQuarantine(store.QuarantineQuery{})
 	if len(got) != 3 {
 		s.Fatalf("%d messages are in quarantine, want 3: %+v", len(got), got)
 	}
@@ -103,7 +103,7 @@ func (s *suite[TTx]) quarantineKept() {
 			s.Errorf("the message %+v is kept as %+v", want.Message, g.Message)
 		}
 	}
-	for i, one := range s.inQuarantine(store.Query{Bare: true}) {
+	for i, one := range s.inQuarantine(store.QuarantineQuery{Bare: true}) {
 		want := got[i].Message
 		if want.Data = nil; !reflect.DeepEqual(one.Message, want) || one.Bytes != len(got[i].Message.Data) ||
 			one.Bytes != got[i].Bytes {
@@ -124,20 +124,21 @@ func (s *suite[TTx]) quarantineQueries() {
 		all = append(all, q)
 		s.apply(store.Effect{Quarantine: &q})
 	}
-	got := s.inQuarantine(store.Query{})
+	got := s.inQuarantine(store.QuarantineQuery{})
 	for name, c := range map[string]struct {
-		q    store.Query
+		q    store.QuarantineQuery
 		want []int
 	}{
-		"consumer": {store.Query{Consumer: "mail"}, []int{5}},
-		"id":       {store.Query{ID: all[2].ID}, []int{2}},
-		"topic":    {store.Query{Topic: "stock"}, []int{1, 3, 5}},
-		"type":     {store.Query{Type: "y"}, []int{1, 4}},
-		"why":      {store.Query{Why: store.TooOld}, []int{3, 4, 5}},
-		"after":    {store.Query{After: got[3].Number}, []int{4, 5}},
-		"limit":    {store.Query{Limit: 2}, []int{0, 1}},
-		"several":  {store.Query{Topic: "orders", Why: store.Conflict, After: got[0].Number}, []int{2}},
-		"admitted": {store.Query{Admitted: true}, nil},
+		"consumer": {store.QuarantineQuery{Consumer: "mail"}, []int{5}},
+		"id":       {store.QuarantineQuery{ID: all[2].ID}, []int{2}},
+		"topic":    {store.QuarantineQuery{Topic: "stock"}, []int{1, 3, 5}},
+		"type":     {store.QuarantineQuery{Type: "y"}, []int{1, 4}},
+		"why":      {store.QuarantineQuery{Why: store.TooOld}, []int{3, 4, 5}},
+		"after":    {store.QuarantineQuery{After: got[3].Number}, []int{4, 5}},
+		"limit":    {store.QuarantineQuery{Limit: 2}, []int{0, 1}},
+		"several": {store.QuarantineQuery{Topic: "orders", Why: store.Conflict, After: got[0].Number},
+			[]int{2}},
+		"admitted": {store.QuarantineQuery{Admitted: true}, nil},
 	} {
 		var ids []string
 		for _, i := range c.want {
@@ -157,7 +158,7 @@ func (s *suite[TTx]) quarantineQueries() {
 func (s *suite[TTx]) quarantineAct() {
 	q := quarantined(message("a", 1), store.TooOld)
 	s.apply(store.Effect{Quarantine: &q})
-	number := s.inQuarantine(store.Query{})[0].Number
+	number := s.inQuarantine(store.QuarantineQuery{})[0].Number
 	for i, author := range []string{"ann", "carl"} {
 		act := &store.Audit{Author: author, Reason: "looked at it", Action: "admit", Consumer: q.Consumer,
 			Identity: q.Identity}
@@ -176,7 +177,7 @@ func (s *suite[TTx]) quarantineAct() {
 func (s *suite[TTx]) quarantineBack() {
 	q := quarantined(message("a", 1), store.TooOld)
 	s.apply(store.Effect{Quarantine: &q})
-	number := s.inQuarantine(store.Query{})[0].Number
+	number := s.inQuarantine(store.QuarantineQuery{})[0].Number
 	back := store.Effect{Admit: &store.Admit{Number: number, By: "stock", Reason: "unreadable", Back: true}}
 	s.applied([]bool{false}, back) // it is not admitted
 	for range 2 {
@@ -185,10 +186,10 @@ func (s *suite[TTx]) quarantineBack() {
 		}
 		s.applied([]bool{true}, back)
 		s.applied([]bool{false}, back)
-		if due := s.inQuarantine(store.Query{Consumer: consumer, Admitted: true}); len(due) != 0 {
+		if due := s.inQuarantine(store.QuarantineQuery{Consumer: consumer, Admitted: true}); len(due) != 0 {
 			s.Fatalf("still admitted: %+v", due)
 		}
-		left := s.inQuarantine(store.Query{})
+		left := s.inQuarantine(store.QuarantineQuery{})
 		if len(left) != 1 || left[0].By != "stock" || left[0].Reason != "unreadable" ||
 			!left[0].Admitted.IsZero() {
 			s.Fatalf("put back: %+v", left)
@@ -201,7 +202,7 @@ func (s *suite[TTx]) quarantineBack() {
 func (s *suite[TTx]) quarantineSeen() {
 	seen := func(consumer string, attend bool) store.Claimed {
 		s.Helper()
-		c, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life",
+		c, err := s.d.Claim(s.Context(), store.ClaimRequest{Consumer: consumer, Session: "life",
 			ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Minute, Attend: attend})
 		s.ok(err, "claim")
 		return c
@@ -211,19 +212,20 @@ func (s *suite[TTx]) quarantineSeen() {
 	if seen(consumer, false).Admitted {
 		s.Error("a claim reports a message as admitted that was not")
 	}
-	number := s.inQuarantine(store.Query{})[0].Number
+	number := s.inQuarantine(store.QuarantineQuery{})[0].Number
 	if n, err := store.AdmitAll(s.Context(), s.d, []int64{number}, "ann", "look"); err != nil || n != 1 {
 		s.Fatalf("admit: %d, %v", n, err)
 	}
 	if !seen(consumer, false).Admitted || seen("mail", false).Admitted {
 		s.Error("a claim does not report the message that was admitted, or another consumer's does")
 	}
-	due := s.inQuarantine(store.Query{Consumer: consumer, Admitted: true})
+	due := s.inQuarantine(store.QuarantineQuery{Consumer: consumer, Admitted: true})
 	s.apply(store.Effect{Admitted: &due[0]})
 	if seen(consumer, false).Admitted {
 		s.Error("a claim reports a message that was taken")
 	}
-	_, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Take: true, Session: "life", Stamp: "1",
+	_, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Take: true, Session: "life",
+		Stamp:       "1",
 		Checkpoints: []store.Checkpoint{{Partition: "p", Origin: "o", Position: 3}}})
 	s.ok(err, "attend")
 	want, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer})
@@ -242,7 +244,7 @@ func (s *suite[TTx]) quarantineAdmit() {
 	q, said := quarantined(message("a", 1), store.TooOld), rows(message("b", 1)).Rows
 	s.apply(store.Effect{Quarantine: &q})
 	s.applied([]bool{false}, store.Effect{Admitted: &q, Rows: said})
-	number := s.inQuarantine(store.Query{})[0].Number
+	number := s.inQuarantine(store.QuarantineQuery{})[0].Number
 	for i := range 2 {
 		n, err := store.AdmitAll(s.Context(), s.d, []int64{number, number + 1},
 			"ann", "the topic was replayed")
@@ -250,12 +252,12 @@ func (s *suite[TTx]) quarantineAdmit() {
 			s.Fatalf("admit %d changes %d", i, n)
 		}
 	}
-	due := s.inQuarantine(store.Query{Consumer: consumer, Admitted: true})
+	due := s.inQuarantine(store.QuarantineQuery{Consumer: consumer, Admitted: true})
 	if len(due) != 1 || due[0].By != "ann" || due[0].Reason != "the topic was replayed" ||
 		due[0].Admitted.IsZero() {
 		s.Fatalf("admitted %+v", due)
 	}
-	if other := s.inQuarantine(store.Query{Consumer: "mail", Admitted: true}); len(other) != 0 {
+	if other := s.inQuarantine(store.QuarantineQuery{Consumer: "mail", Admitted: true}); len(other) != 0 {
 		s.Errorf("another consumer has %+v", other)
 	}
 	u := s.begin(s.d, store.Intake{})
@@ -269,10 +271,10 @@ func (s *suite[TTx]) quarantineAdmit() {
 	s.apply(store.Effect{Quarantine: &q})
 	s.user("k", "v")
 	s.counts(1, 0, 0)
-	if left := s.inQuarantine(store.Query{}); len(left) != 0 {
+	if left := s.inQuarantine(store.QuarantineQuery{}); len(left) != 0 {
 		s.Errorf("left in quarantine: %+v", left)
 	}
-	if all := s.inQuarantine(store.Query{Taken: true}); len(all) != 1 || all[0].Taken.IsZero() {
+	if all := s.inQuarantine(store.QuarantineQuery{Taken: true}); len(all) != 1 || all[0].Taken.IsZero() {
 		s.Errorf("with what was taken: %+v", all)
 	}
 }
@@ -283,7 +285,8 @@ func (s *suite[TTx]) quarantineRivals() {
 	}
 	q := quarantined(message("a", 1), store.Conflict)
 	s.apply(store.Effect{Quarantine: &q})
-	_, err := store.AdmitAll(s.Context(), s.d, []int64{s.inQuarantine(store.Query{})[0].Number}, "ann", "")
+	_, err := store.AdmitAll(s.Context(), s.d, []int64{s.inQuarantine(store.QuarantineQuery{})[0].Number},
+		"ann", "")
 	s.ok(err, "admit")
 	one, two := s.begin(s.d, store.Intake{Wait: patience}),
 		s.begin(s.db.Driver(s), store.Intake{Wait: patience})
@@ -311,19 +314,20 @@ func (s *suite[TTx]) quarantineRivals() {
 func (s *suite[TTx]) quarantinePrune() {
 	taken, waits := quarantined(message("a", 1), store.Conflict), quarantined(message("a", 2), store.Conflict)
 	s.apply(store.Effect{Quarantine: &taken}, store.Effect{Quarantine: &waits})
-	_, err := store.AdmitAll(s.Context(), s.d, []int64{s.inQuarantine(store.Query{})[0].Number}, "ann", "")
+	_, err := store.AdmitAll(s.Context(), s.d, []int64{s.inQuarantine(store.QuarantineQuery{})[0].Number},
+		"ann", "")
 	s.ok(err, "admit")
 	s.apply(store.Effect{Admitted: &taken})
 	s.maintain()
-	if n := len(s.inQuarantine(store.Query{Taken: true})); n != 2 {
+	if n := len(s.inQuarantine(store.QuarantineQuery{Taken: true})); n != 2 {
 		s.Errorf("of two young messages %d are left", n)
 	}
 	s.db.Age(s, 40*day)
 	s.until("what was taken goes", func() bool {
 		s.maintain()
-		return len(s.inQuarantine(store.Query{Taken: true})) == 1
+		return len(s.inQuarantine(store.QuarantineQuery{Taken: true})) == 1
 	})
-	if left := s.inQuarantine(store.Query{}); len(left) != 1 || left[0].ID != waits.ID {
+	if left := s.inQuarantine(store.QuarantineQuery{}); len(left) != 1 || left[0].ID != waits.ID {
 		s.Errorf("left: %+v", left)
 	}
 }
@@ -415,7 +419,7 @@ func (s *suite[TTx]) quarantineBounded() {
 	q := quarantined(message("k", 1), store.Conflict)
 	q.ID = "two"
 	s.apply(store.Effect{Quarantine: &q})
-	if one, two := s.inQuarantine(store.Query{ID: "one"}), s.inQuarantine(store.Query{ID: "two"}); len(
+	if one, two := s.inQuarantine(store.QuarantineQuery{ID: "one"}), s.inQuarantine(store.QuarantineQuery{ID: "two"}); len(
 		one) != store.QuarantineOfOne || len(two) != 1 {
 		s.Errorf("%d and %d are in quarantine", len(one), len(two))
 	}

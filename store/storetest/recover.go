@@ -41,14 +41,15 @@ func (s *suite[TTx]) recover(look bool) store.Recovered {
 }
 
 func (s *suite[TTx]) leaseAfter(knew ...store.Shard) error {
-	_, err := s.d.Lease(s.Context(), store.Ask{Owner: "one", Session: "1", TTL: time.Hour, LastKnown: knew})
+	_, err := s.d.Lease(s.Context(), store.LeaseRequest{Owner: "one", Session: "1", TTL: time.Hour,
+		LastKnown: knew})
 	return err
 }
 
 func (s *suite[TTx]) wantMoved(err error, doing string) {
 	s.Helper()
 	var moved *store.MovedError
-	if !errors.As(err, &moved) || moved.Saw == "" || !errors.Is(err, store.ErrMoved) ||
+	if !errors.As(err, &moved) || moved.Observed == "" || !errors.Is(err, store.ErrMoved) ||
 		!store.Incurable(err) || s.d.Outage(err) {
 		s.Fatalf("%s: got %v, want that the database moved", doing, err)
 	}
@@ -64,8 +65,8 @@ func (s *suite[TTx]) recoverNothingMoved() {
 	s.ok(s.leaseAfter(was...), "lease")
 	gone := was[1]
 	gone.Cursor.Base = c.Base + "9"
-	s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Hour, Free: []int{gone.ID}})
-	s.ask(s.d, store.Ask{Owner: "two", Session: "1", TTL: time.Hour})
+	s.ask(s.d, store.LeaseRequest{Owner: "one", Session: "1", TTL: time.Hour, Release: []int{gone.ID}})
+	s.ask(s.d, store.LeaseRequest{Owner: "two", Session: "1", TTL: time.Hour})
 	s.ok(s.leaseAfter(gone), "lease, of a shard that another relay has taken")
 	if done := s.recover(false); done != (store.Recovered{}) {
 		s.Errorf("where nothing moved the recover does %+v", done)
@@ -87,7 +88,7 @@ func (s *suite[TTx]) recoverWentBack() {
 	ahead.Epoch++
 	s.wantMoved(s.leaseAfter(ahead), "lease")
 	s.wantMoved(s.leaseAfter(), "lease again")
-	_, err := s.db.Driver(s).Lease(s.Context(), store.Ask{Owner: "two", Session: "1"})
+	_, err := s.db.Driver(s).Lease(s.Context(), store.LeaseRequest{Owner: "two", Session: "1"})
 	s.wantMoved(err, "another relay's lease")
 	looked := s.recover(true)
 	s.wantMoved(s.leaseAfter(), "lease after a look")

@@ -27,7 +27,7 @@ func (s *suite[TTx]) parkedReleasedOnce() {
 	p := parked("k", 1)
 	p.Dead = &store.Death{At: time.Now(), Kind: "permanent", BlocksKey: true}
 	s.apply(keeping(p)...)
-	read := func() store.Parked { return s.kept(store.Sought{Identity: &p.Identity})[0] }
+	read := func() store.Parked { return s.kept(store.ParkedQuery{Identity: &p.Identity})[0] }
 	as := func(p store.Parked) store.Effect {
 		e := released(p)
 		e.Requeue.DeadAt = p.Dead.At

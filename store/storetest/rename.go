@@ -49,27 +49,27 @@ func (s *suite[TTx]) renameMoves() {
 	s.noteKinds(consumer, 0, []store.Kind{placed})
 	s.noteKinds(next, 0, []store.Kind{placed})
 
-	want := store.Belongings{Marks: 1, Positions: 1, Controls: 1, Parked: 1, Dead: 1, Quarantined: 1,
+	want := store.ConsumerRows{Marks: 1, Positions: 1, Controls: 1, Parked: 1, Dead: 1, Quarantined: 1,
 		Steps: 1, Types: 1}
-	is := func(got store.Belongings, want store.Belongings) {
+	is := func(got store.ConsumerRows, want store.ConsumerRows) {
 		s.Helper()
-		if got.Heard < 0 || got.Heard > time.Hour {
-			s.Errorf("its last heartbeat was %v ago", got.Heard)
+		if got.LastHeartbeat < 0 || got.LastHeartbeat > time.Hour {
+			s.Errorf("its last heartbeat was %v ago", got.LastHeartbeat)
 		}
-		if got.Heard = want.Heard; got != want {
+		if got.LastHeartbeat = want.LastHeartbeat; got != want {
 			s.Errorf("kept are %+v, want %+v", got, want)
 		}
 	}
 	found := s.renamed(store.Rename{Old: consumer, New: next}, false)
 	is(found.Old, want)
-	is(found.New, store.Belongings{Positions: 2, Types: 1})
+	is(found.New, store.ConsumerRows{Positions: 2, Types: 1})
 	s.renamed(store.Rename{Old: consumer, New: next, Quiet: time.Hour, Audit: note}, false)
 	s.renamed(store.Rename{Old: consumer, New: next, Audit: note}, true)
 
 	after := s.renamed(store.Rename{Old: consumer, New: next}, false)
 	want.Positions = 2
 	is(after.New, want)
-	if after.Old != (store.Belongings{Heard: -1}) {
+	if after.Old != (store.ConsumerRows{LastHeartbeat: -1}) {
 		s.Errorf("of the old name there is %+v", after.Old)
 	}
 	m.Consumer = next
@@ -80,7 +80,7 @@ func (s *suite[TTx]) renameMoves() {
 	partition.Stamp, control.Stamp = "1", "1"
 	s.checkpoints(checkpoints, partition, store.Checkpoint{Partition: "orders/1", Origin: "o", Stamp: "2"},
 		control)
-	if kept := s.inQuarantine(store.Query{Consumer: next}); len(kept) != 1 {
+	if kept := s.inQuarantine(store.QuarantineQuery{Consumer: next}); len(kept) != 1 {
 		s.Errorf("in quarantine are %+v", kept)
 	}
 	if n := s.db.Count(s).Audits; n != 1 {

@@ -38,7 +38,7 @@ func sagaTests[TTx any]() map[string]func(*suite[TTx]) {
 func sagaOf(key string) store.Saga {
 	return store.Saga{Name: "order", Key: key, ID: newID(), Hash: "v1", Input: `{"n":1}`, Fingerprint: -7,
 		Origin: `{"trace":"t"}`, State: `{"at":0}`,
-		Standing: store.Standing{Status: "running", Step: "hold"}, Session: "one", Lease: time.Hour}
+		SagaStatus: store.SagaStatus{Status: "running", Step: "hold"}, Session: "one", Lease: time.Hour}
 }
 
 func (s *suite[TTx]) start(sagas ...store.Saga) (out []store.Saga) {
@@ -71,9 +71,9 @@ func refOf(m store.Saga) store.SagaRef {
 }
 
 // moved returns a move of m by one step.
-func moved(m store.Saga, state string) *store.SagaMove {
-	return &store.SagaMove{SagaRef: refOf(m), State: state,
-		Standing: store.Standing{Status: "running", Step: "next"}}
+func moved(m store.Saga, state string) *store.SagaUpdate {
+	return &store.SagaUpdate{SagaRef: refOf(m), State: state,
+		SagaStatus: store.SagaStatus{Status: "running", Step: "next"}}
 }
 
 // saga returns the stored saga.
@@ -162,8 +162,8 @@ func (s *suite[TTx]) sagaIntakeRival() {
 	a := s.start(one)[0]
 	holder := s.begin(s.db.Driver(s), store.Intake{Sagas: []store.SagaRef{refOf(a)}})
 	if s.can.Rivals {
-		got, err := s.d.Claim(s.Context(), store.Want{Session: "two", Lease: time.Hour,
-			Sagas: &store.WantSagas{Hashes: []string{"v1"}, Limit: 9}})
+		got, err := s.d.Claim(s.Context(), store.ClaimRequest{Session: "two", Lease: time.Hour,
+			Sagas: &store.SagaClaimRequest{Hashes: []string{"v1"}, Limit: 9}})
 		s.ok(err, "claim")
 		if len(got.Sagas) != 0 || got.Next <= 0 || got.Next > time.Minute {
 			s.Errorf("a claim while a unit has the saga locked: %+v", got)
@@ -233,7 +233,7 @@ func (s *suite[TTx]) sagaWakes() {
 	anybodys := sagaOf("a")
 	anybodys.Session, anybodys.Lease = "", 0
 	wakes("a start", func() { s.start(anybodys, sagaOf("b")) })
-	free := func(saga store.Saga, state string) *store.SagaMove {
+	free := func(saga store.Saga, state string) *store.SagaUpdate {
 		m := moved(saga, state)
 		m.Release = true
 		return m

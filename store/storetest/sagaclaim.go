@@ -37,8 +37,8 @@ func (s *suite[TTx]) claimSagas(session string, limit int, hashes ...string) sto
 	if hashes == nil {
 		hashes = []string{"v1"}
 	}
-	got, err := s.d.Claim(s.Context(), store.Want{Session: session, Lease: time.Hour,
-		Sagas: &store.WantSagas{Hashes: hashes, Limit: limit}})
+	got, err := s.d.Claim(s.Context(), store.ClaimRequest{Session: session, Lease: time.Hour,
+		Sagas: &store.SagaClaimRequest{Hashes: hashes, Limit: limit}})
 	s.ok(err, "claim sagas")
 	return got
 }
@@ -146,8 +146,8 @@ func (s *suite[TTx]) sagaClaimNext() {
 func (s *suite[TTx]) sagaClaimHashes() {
 	s.start(dueSaga("a", time.Second))
 	for _, hashes := range [][]string{{"v2"}, {}, {"V1", "v10", "v"}} {
-		got, err := s.d.Claim(s.Context(), store.Want{Session: "two", Lease: time.Hour,
-			Sagas: &store.WantSagas{Hashes: hashes, Limit: 9}})
+		got, err := s.d.Claim(s.Context(), store.ClaimRequest{Session: "two", Lease: time.Hour,
+			Sagas: &store.SagaClaimRequest{Hashes: hashes, Limit: 9}})
 		s.ok(err, "claim sagas")
 		if len(got.Sagas) != 0 || got.Next >= 0 {
 			s.Errorf("a claim for %v: %+v", hashes, got)
@@ -171,8 +171,8 @@ func (s *suite[TTx]) sagaClaimAtOnce() {
 		d := s.db.Driver(s)
 		wg.Go(func() {
 			for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-				got, err := d.Claim(s.Context(), store.Want{Session: fmt.Sprint(i), Lease: time.Hour,
-					Sagas: &store.WantSagas{Hashes: []string{"v1"}, Limit: 7}})
+				got, err := d.Claim(s.Context(), store.ClaimRequest{Session: fmt.Sprint(i), Lease: time.Hour,
+					Sagas: &store.SagaClaimRequest{Hashes: []string{"v1"}, Limit: 7}})
 				if err != nil && !d.Outage(err) {
 					s.Errorf("claim: %v", err)
 					return

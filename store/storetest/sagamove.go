@@ -14,14 +14,15 @@ import (
 // stays.
 func (s *suite[TTx]) sagaMove() {
 	was := s.start(sagaOf("a"))[0]
-	m := store.SagaMove{SagaRef: refOf(was), State: "1", Hash: "v2",
-		Standing: store.Standing{Status: "compensating", Stuck: true, Paused: true, Step: "charge",
+	m := store.SagaUpdate{SagaRef: refOf(was), State: "1", Hash: "v2",
+		SagaStatus: store.SagaStatus{Status: "compensating", Stuck: true, Paused: true, Step: "charge",
 			Error: strings.Repeat("é", 700), Failed: 2, Since: time.UnixMilli(1_700_000_000_123).UTC(),
 			Retry: time.UnixMilli(1_700_000_000_456).UTC()}}
 	s.apply(store.Effect{Saga: &m})
 	got := s.saga("a")
 	want := was
-	want.Hash, want.State, want.Standing, want.Version, want.Changed = "v2", "1", m.Standing, 2, got.Changed
+	want.Hash, want.State, want.SagaStatus = "v2", "1", m.SagaStatus
+	want.Version, want.Changed = 2, got.Changed
 	want.Error = strings.Repeat("é", 512)
 	if got != want || got.Changed.Before(got.Started) {
 		s.Fatalf("moved:\n%+v, want\n%+v", got, want)

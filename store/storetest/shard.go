@@ -40,10 +40,10 @@ func shardTests[TTx any]() map[string]func(*suite[TTx]) {
 // lease asks once, with a long TTL.
 func (s *suite[TTx]) lease(d store.Driver[TTx], owner, session string) []store.Shard {
 	s.Helper()
-	return s.ask(d, store.Ask{Owner: owner, Session: session, TTL: time.Hour}).Shards
+	return s.ask(d, store.LeaseRequest{Owner: owner, Session: session, TTL: time.Hour}).Shards
 }
 
-func (s *suite[TTx]) ask(d store.Driver[TTx], ask store.Ask) store.Leased {
+func (s *suite[TTx]) ask(d store.Driver[TTx], ask store.LeaseRequest) store.Leased {
 	s.Helper()
 	got, err := d.Lease(s.Context(), ask)
 	s.ok(err, "lease")
@@ -66,7 +66,7 @@ func under(l store.Shard) store.Progress {
 func progress(p store.Progress) store.Effect { return store.Effect{Shard: &p} }
 
 func (s *suite[TTx]) shardTakesAll() {
-	got := s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Hour})
+	got := s.ask(s.d, store.LeaseRequest{Owner: "one", Session: "1", TTL: time.Hour})
 	if len(got.Shards) != shards || got.Share != shards || got.Sessions != 1 {
 		s.Fatalf("the only relay has %d shards, a share of %d, of %d lives", len(got.Shards), got.Share,
 			got.Sessions)
@@ -104,15 +104,15 @@ func (s *suite[TTx]) settle(owners []string) map[string][]store.Shard {
 		quiet := true
 		for _, o := range owners {
 			was := held[o]
-			ask := store.Ask{Owner: o, Session: "1", TTL: time.Hour}
+			ask := store.LeaseRequest{Owner: o, Session: "1", TTL: time.Hour}
 			if n := len(was.Shards); n > was.Share {
-				ask.Free = shardIDs(was.Shards[was.Share:])
+				ask.Release = shardIDs(was.Shards[was.Share:])
 			}
 			held[o] = s.ask(s.d, ask)
 			if n := len(held[o].Shards); n > held[o].Share && n > len(was.Shards) {
 				s.Fatalf("a relay takes %d shards, its share is %d", n, held[o].Share)
 			}
-			quiet = quiet && ask.Free == nil && len(held[o].Shards) <= held[o].Share &&
+			quiet = quiet && ask.Release == nil && len(held[o].Shards) <= held[o].Share &&
 				slices.Equal(was.Shards, held[o].Shards) && held[o].Sessions == min(len(owners), shards)
 		}
 		return quiet
@@ -150,14 +150,14 @@ func (s *suite[TTx]) shardFairShare() {
 func (s *suite[TTx]) shardFree() {
 	was := s.lease(s.d, "one", "1")
 	s.apply(progress(func() store.Progress { p := under(was[3]); p.Incarnation = new("b"); return p }()))
-	left := s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Hour,
-		Free: []int{was[3].ID, was[5].ID}}).Shards
+	left := s.ask(s.d, store.LeaseRequest{Owner: "one", Session: "1", TTL: time.Hour,
+		Release: []int{was[3].ID, was[5].ID}}).Shards
 	if len(left) != shards-2 || slices.Contains(shardIDs(left), was[3].ID) ||
 		slices.Contains(shardIDs(left), was[5].ID) {
 		s.Fatalf("after two were given back %v are left", shardIDs(left))
 	}
 	s.applied([]bool{false}, progress(under(was[3])))
-	other := s.ask(s.d, store.Ask{Owner: "two", Session: "1", TTL: time.Hour})
+	other := s.ask(s.d, store.LeaseRequest{Owner: "two", Session: "1", TTL: time.Hour})
 	if want := []int{was[3].ID, was[5].ID}; !slices.Equal(shardIDs(other.Shards), want) ||
 		other.Sessions != 2 {
 		s.Fatalf("another relay takes %v of %v, with %d lives", shardIDs(other.Shards), want, other.Sessions)
@@ -166,24 +166,25 @@ func (s *suite[TTx]) shardFree() {
 		s.Errorf("the shard goes from %+v to %+v", was[3], l)
 	}
 	// A relay cannot release another relay's shard.
-	s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Hour, Free: shardIDs(other.Shards)})
+	s.ask(s.d, store.LeaseRequest{Owner: "one", Session: "1", TTL: time.Hour,
+		Release: shardIDs(other.Shards)})
 	s.apply(progress(under(other.Shards[0])), progress(under(other.Shards[1])))
 }
 
 func (s *suite[TTx]) shardLeave() {
 	was := s.lease(s.d, "one", "1")
-	if got := s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Hour,
+	if got := s.ask(s.d, store.LeaseRequest{Owner: "one", Session: "1", TTL: time.Hour,
 		Leave: true}); len(got.Shards) != 0 {
 		s.Fatalf("a relay that left has %v", shardIDs(got.Shards))
 	}
 	s.applied([]bool{false}, progress(under(was[0])))
-	got := s.ask(s.d, store.Ask{Owner: "two", Session: "1", TTL: time.Hour})
+	got := s.ask(s.d, store.LeaseRequest{Owner: "two", Session: "1", TTL: time.Hour})
 	if len(got.Shards) != shards || got.Sessions != 1 || got.Share != shards {
 		s.Fatalf("behind one that left there are %d shards, a share of %d, %d lives", len(got.Shards),
 			got.Share, got.Sessions)
 	}
 	// A relay that leaves takes nothing from another session of its name.
-	s.ask(s.d, store.Ask{Owner: "one", Session: "1", Leave: true})
+	s.ask(s.d, store.LeaseRequest{Owner: "one", Session: "1", Leave: true})
 	s.apply(progress(under(got.Shards[0])))
 }
 
@@ -219,7 +220,8 @@ func (s *suite[TTx]) shardWait() {
 	}
 	s.settle(owners)
 	long := func(owner string) store.Leased {
-		return s.ask(s.d, store.Ask{Owner: owner, Session: "1", TTL: 500 * time.Millisecond, Wait: time.Hour})
+		return s.ask(s.d, store.LeaseRequest{Owner: owner, Session: "1", TTL: 500 * time.Millisecond,
+			Wait: time.Hour})
 	}
 	for n, owner := range []string{"a", "z"} {
 		if got := long(owner); len(got.Shards) != 0 || got.Share != 0 || got.Sessions != shards ||
@@ -227,11 +229,12 @@ func (s *suite[TTx]) shardWait() {
 			s.Fatalf("waiting after %d relays, %q receives %+v", shards, owner, got)
 		}
 	}
-	if got := s.ask(s.d, store.Ask{Owner: owners[0], Session: "1", TTL: time.Hour}); len(got.Shards) != 1 ||
+	if got := s.ask(s.d, store.LeaseRequest{Owner: owners[0], Session: "1",
+		TTL: time.Hour}); len(got.Shards) != 1 ||
 		got.Share != 1 || got.Waiting != 2 {
 		s.Fatalf("with two waiting relays, a working one receives %+v", got)
 	}
-	s.ask(s.d, store.Ask{Owner: owners[3], Session: "1", Leave: true})
+	s.ask(s.d, store.LeaseRequest{Owner: owners[3], Session: "1", Leave: true})
 	if got := long("z"); len(got.Shards) != 1 || got.Share != 1 || got.Sessions != shards ||
 		got.Waiting != 1 {
 		s.Fatalf("the first waiting relay after one left receives %+v", got)
@@ -239,8 +242,8 @@ func (s *suite[TTx]) shardWait() {
 	// It counts for its TTL now, not for the longer time of a waiting relay.
 	s.until("the other waiting relay has a shard", func() bool { return len(long("a").Shards) == 1 })
 	s.until("waiting relays are deleted after their TTL", func() bool {
-		s.ask(s.d, store.Ask{Owner: "b", Session: "1", TTL: time.Millisecond})
-		return s.ask(s.d, store.Ask{Owner: owners[0], Session: "1", TTL: time.Hour}).Waiting == 0
+		s.ask(s.d, store.LeaseRequest{Owner: "b", Session: "1", TTL: time.Millisecond})
+		return s.ask(s.d, store.LeaseRequest{Owner: owners[0], Session: "1", TTL: time.Hour}).Waiting == 0
 	})
 }
 
@@ -248,7 +251,7 @@ func (s *suite[TTx]) shardWait() {
 func (s *suite[TTx]) shardLook() {
 	look := func(from string) string {
 		s.Helper()
-		got := s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Hour, Look: &from})
+		got := s.ask(s.d, store.LeaseRequest{Owner: "one", Session: "1", TTL: time.Hour, SnapshotBase: &from})
 		if len(got.Shards) != shards {
 			s.Errorf("with a look there are %d shards", len(got.Shards))
 		}
@@ -267,26 +270,29 @@ func (s *suite[TTx]) shardLook() {
 		s.Fatalf("nothing was written since %q, and a look finds %q", one, again)
 	}
 	if _, err := s.d.Lease(s.Context(),
-		store.Ask{Owner: "one", Session: "1", Look: new("99999-nobody")}); !errors.Is(err, store.ErrMoved) {
+		store.LeaseRequest{Owner: "one", Session: "1",
+			SnapshotBase: new("99999-nobody")}); !errors.Is(err, store.ErrMoved) {
 		s.Errorf("a look from a tick that is not there: %v", err)
 	}
 }
 
 func (s *suite[TTx]) shardTakeOver() {
-	was := s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Hour}).Shards
+	was := s.ask(s.d, store.LeaseRequest{Owner: "one", Session: "1", TTL: time.Hour}).Shards
 	c := s.advance(was[0])
-	if got := s.ask(s.d, store.Ask{Owner: "two", Session: "1", TTL: time.Hour}).Shards; len(got) != 0 {
+	if got := s.ask(s.d, store.LeaseRequest{Owner: "two", Session: "1",
+		TTL: time.Hour}).Shards; len(got) != 0 {
 		s.Fatalf("%v are taken from one that lives", shardIDs(got))
 	}
-	was = s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Millisecond}).Shards
+	was = s.ask(s.d, store.LeaseRequest{Owner: "one", Session: "1", TTL: time.Millisecond}).Shards
 	var is []store.Shard
 	s.until("the shards of a silent relay are taken over", func() bool {
-		got := s.ask(s.db.Driver(s), store.Ask{Owner: "two", Session: "1", TTL: time.Hour})
+		got := s.ask(s.db.Driver(s), store.LeaseRequest{Owner: "two", Session: "1", TTL: time.Hour})
 		is = got.Shards
 		return len(is) == shards && got.Sessions == 1
 	})
 	s.takenOver(was[0], is[0], c)
-	if got := s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Hour}); len(got.Shards) != 0 ||
+	if got := s.ask(s.d, store.LeaseRequest{Owner: "one", Session: "1",
+		TTL: time.Hour}); len(got.Shards) != 0 ||
 		got.Sessions != 2 {
 		s.Fatalf("one that wakes holds %v of %d lives", shardIDs(got.Shards), got.Sessions)
 	}
@@ -295,15 +301,16 @@ func (s *suite[TTx]) shardTakeOver() {
 func (s *suite[TTx]) shardNewLife() {
 	was := s.lease(s.d, "one", "1")
 	c := s.advance(was[0])
-	got := s.ask(s.db.Driver(s), store.Ask{Owner: "one", Session: "2", TTL: time.Hour})
+	got := s.ask(s.db.Driver(s), store.LeaseRequest{Owner: "one", Session: "2", TTL: time.Hour})
 	if len(got.Shards) != shards || got.Sessions != 1 {
 		s.Fatalf("a new life of the owner holds %d shards, of %d lives", len(got.Shards), got.Sessions)
 	}
 	s.takenOver(was[0], got.Shards[0], c)
 	// The end of the former session takes nothing from its successor.
-	s.ask(s.d, store.Ask{Owner: "one", Session: "1", Leave: true})
+	s.ask(s.d, store.LeaseRequest{Owner: "one", Session: "1", Leave: true})
 	s.apply(progress(under(got.Shards[0])))
-	if other := s.ask(s.d, store.Ask{Owner: "two", Session: "1", TTL: time.Hour}); len(other.Shards) != 0 ||
+	if other := s.ask(s.d, store.LeaseRequest{Owner: "two", Session: "1",
+		TTL: time.Hour}); len(other.Shards) != 0 ||
 		other.Sessions != 2 {
 		s.Fatalf("after the former life left another relay holds %v of %d lives", shardIDs(other.Shards),
 			other.Sessions)
@@ -328,8 +335,9 @@ func (s *suite[TTx]) shardManyAtOnce() {
 		wg.Go(func() {
 			var free []int
 			for turn := range 12 {
-				got, err := d.Lease(s.Context(), store.Ask{Owner: name, Session: fmt.Sprint(turn / 4),
-					TTL: time.Hour, Free: free})
+				got, err := d.Lease(s.Context(), store.LeaseRequest{Owner: name,
+					Session: fmt.Sprint(turn / 4),
+					TTL:     time.Hour, Release: free})
 				if err != nil && !d.Outage(err) {
 					s.Errorf("lease: %v", err)
 				}

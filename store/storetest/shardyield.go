@@ -8,9 +8,10 @@ import (
 )
 
 // away returns the ask of a relay whose broker has not answered for d.
-func away(owner string, d time.Duration, yield bool, free ...int) store.Ask {
-	return store.Ask{Owner: owner, Session: "1", TTL: time.Hour, Wait: time.Hour, Away: d, Yield: yield,
-		Free: free}
+func away(owner string, d time.Duration, yield bool, free ...int) store.LeaseRequest {
+	return store.LeaseRequest{Owner: owner, Session: "1", TTL: time.Hour, Wait: time.Hour, BrokerAway: d,
+		Yield:   yield,
+		Release: free}
 }
 
 // shardYield checks that a relay with an unreachable broker releases its shards to a relay with a reachable

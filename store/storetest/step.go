@@ -286,7 +286,7 @@ func (s *suite[TTx]) stepRolledBack() {
 		s.Fatalf("the message that is tried again finds %+v", u.Found().Steps)
 	}
 	m := retrying(p)
-	m.As = store.Barred
+	m.Outcome = store.Barred
 	e := freed(p, &p.Attempts)
 	e.Answer = &m
 	s.commit(u, e)

@@ -198,11 +198,11 @@ func (s *suite[TTx]) yes(is bool, what string) {
 // mark returns a new mark of consumer, with outcome Done.
 func mark() store.Mark {
 	return store.Mark{Consumer: consumer, Identity: store.Identity{Source: "/orders", ID: newID()},
-		As: store.Done}
+		Outcome: store.Done}
 }
 
 func rejected(m store.Mark, reason string) store.Mark {
-	m.As, m.Reason = store.Rejected, reason
+	m.Outcome, m.Reason = store.Rejected, reason
 	return m
 }
 

@@ -128,7 +128,7 @@ func Keyed[TTx any](t *testing.T, d store.Driver[TTx]) (lines []string) {
 	as(late, "rejected 410 gone too late -")
 	barred := mark()
 	verdict := barred
-	verdict.As = store.Barred
+	verdict.Outcome = store.Barred
 	commit(barred, store.Effect{Answer: &verdict})
 	as(barred, "barred 0 - - -") // its answer is that nothing was done
 	return lines

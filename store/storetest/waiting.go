@@ -28,9 +28,9 @@ func (s *suite[TTx]) listLocks() {
 	u := s.locked([]string{"a"}, 2)
 	got := list(store.LockQuery{})
 	switch {
-	case !got.Told && len(got.Entities) > 0:
+	case !got.Supported && len(got.Entities) > 0:
 		s.Errorf("Told is false, but there are %+v", got.Entities)
-	case got.Told && (len(got.Entities) != 1 || got.Entities[0].Lock != a || got.Entities[0].Holder == "" ||
+	case got.Supported && (len(got.Entities) != 1 || got.Entities[0].Lock != a || got.Entities[0].Holder == "" ||
 		got.Entities[0].Unnamed || got.Entities[0].Since < 0):
 		s.Errorf("one is locked: %+v", got.Entities)
 	}
@@ -49,7 +49,7 @@ func (s *suite[TTx]) listLocks() {
 		got.Entities) > 0 {
 		s.Errorf("one that never was: %+v", got.Entities)
 	}
-	if u := s.locked([]string{"new"}, 1); got.Told {
+	if u := s.locked([]string{"new"}, 1); got.Supported {
 		got := list(store.LockQuery{}).Entities
 		if len(got) != 1 || got[0].Holder == "" || !got[0].Unnamed && got[0].Key != "new" {
 			s.Errorf("a new one is locked: %+v", got)
@@ -115,7 +115,7 @@ func (s *suite[TTx]) parkedTooLate() {
 	s.waits(done, "who parks a message in hand")
 	s.commit(u)
 	s.comes(done, "who parks a message in hand")
-	if !slices.Equal(stored, []bool{false}) || len(s.kept(store.Sought{})) != 0 {
+	if !slices.Equal(stored, []bool{false}) || len(s.kept(store.ParkedQuery{})) != 0 {
 		s.Errorf("a finished message was parked")
 	}
 }

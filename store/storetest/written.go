@@ -64,7 +64,7 @@ func (s *suite[TTx]) listWritten() {
 		at := slices.IndexFunc(want, func(m store.Mark) bool {
 			return m.Consumer == f.Consumer && m.Identity == f.Identity
 		})
-		if at < 0 || want[at].As != f.Outcome || want[at].Reason != f.Reason || f.At.IsZero() ||
+		if at < 0 || want[at].Outcome != f.Outcome || want[at].Reason != f.Reason || f.At.IsZero() ||
 			i > 0 && f.At.Before(l.Finished[i-1].At) {
 			s.Errorf("%+v of %+v", f, l.Finished)
 		}

@@ -125,7 +125,7 @@ func SagasCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) 
 }
 
 // CompensateCommand returns the command line that compensates one choreographed saga.
-func CompensateCommand(at string, w operate.Wish) string {
+func CompensateCommand(at string, w operate.CompensateRequest) string {
 	text := baseCommand("skald compensate", at)
 	if w.Flow != "" {
 		text += " --flow " + shortlog.Shell(w.Flow)

@@ -55,7 +55,7 @@ func stamp(name string) string {
 }
 
 // Away writes a warning for each source that did not answer.
-func (p *Page) Away(list []Away) {
+func (p *Page) Away(list []Unreachable) {
 	for _, a := range list {
 		p.Put(`<p class="note bad" role="alert"><b>%s</b> is unavailable: %s. The other sources are shown.</p>`+"\n",
 			a.Source, a.Why)

@@ -68,7 +68,7 @@ func (g *Guard) Admit(r *http.Request, needs Right, form bool) (p pass, err erro
 	}
 	if need&^GuardView != 0 && strings.TrimSpace(p.Who.Name) == "" {
 		return p, NewRefusal(http.StatusForbidden,
-			"an action needs a user name for the audit: Options.Who returned none")
+			"an action needs a user name for the audit: Options.User returned none")
 	}
 	if p.args, err = url.ParseQuery(r.URL.RawQuery); err != nil { // an ignored filter would select more
 		return p, NewRefusal(http.StatusBadRequest,
@@ -118,7 +118,7 @@ func (g *Guard) whoIs(r *http.Request) (Who, error) {
 	if g.who == nil {
 		if !endpoint.FromThisMachine(r) {
 			return Who{}, NewRefusal(http.StatusForbidden,
-				"without console.Options.Who only requests from this machine, to this machine, are answered")
+				"without console.Options.User only requests from this machine, to this machine, are answered")
 		}
 		return Who{g.local, GuardView | Act | Payloads}, nil
 	}

@@ -78,13 +78,13 @@ func One[T any](q *Request, s *Source,
 
 // Parts queries the selected sources. Neither list is nil.
 func Parts[T any](q *Request,
-	ask func(ctx context.Context, s *Source) (T, error)) (parts []T, away []Away, err error) {
+	ask func(ctx context.Context, s *Source) (T, error)) (parts []T, away []Unreachable, err error) {
 	only, err := q.Only()
 	if err != nil {
 		return nil, nil, err
 	}
 	got, gone := Each(q.Context(), q.Sources, only, ask)
-	parts, away = make([]T, len(got)), append([]Away{}, gone...)
+	parts, away = make([]T, len(got)), append([]Unreachable{}, gone...)
 	for i := range got {
 		parts[i] = got[i].Is
 	}

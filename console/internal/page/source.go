@@ -24,7 +24,8 @@ type Database struct {
 	DB store.Store
 	At string // the flags with which the command finds it
 	// Compensate and CompensateAll are nil if the driver has no tracker.
-	Compensate    func(context.Context, operate.Wish, operate.Order) (operate.CompensateReport, error)
+	Compensate func(context.Context, operate.CompensateRequest, operate.Order) (operate.CompensateReport,
+		error)
 	CompensateAll func(context.Context, operate.FlowSelection, operate.Order) (operate.SagaReport, error)
 }
 
@@ -78,8 +79,8 @@ func (t *set) Find(name string) (*Source, error) {
 	return nil, NewRefusal(http.StatusNotFound, "there is no source %.64q", name)
 }
 
-// Away is a source that did not answer, and the reason. Other sources are shown.
-type Away struct {
+// Unreachable is a source that did not answer, and the reason. Other sources are shown.
+type Unreachable struct {
 	Source string `json:"source"`
 	Why    string `json:"why"`
 }
@@ -96,7 +97,7 @@ var ErrBusy = errors.New("too many concurrent requests to this source")
 // Each queries the sources concurrently: all, or only the named one. away lists those that did not answer
 // in time.
 func Each[T any](ctx context.Context, of *set, only string,
-	ask func(context.Context, *Source) (T, error)) (got []part[T], away []Away) {
+	ask func(context.Context, *Source) (T, error)) (got []part[T], away []Unreachable) {
 	type answer struct {
 		is  T
 		err error
@@ -118,7 +119,7 @@ func Each[T any](ctx context.Context, of *set, only string,
 	for i, name := range names {
 		a := <-answers[i]
 		if a.err != nil {
-			away = append(away, Away{name, of.Why(ctx, name, a.err)})
+			away = append(away, Unreachable{name, of.Why(ctx, name, a.err)})
 			continue
 		}
 		got = append(got, part[T]{of.all[name], a.is})

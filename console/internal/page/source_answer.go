@@ -15,15 +15,15 @@ import (
 func (t *set) unanswered(ctx context.Context, name string, err error) error {
 	var refusal *refusalError
 	var usage *operate.UsageError
-	var none *operate.NoneError
+	var none *operate.NoMatchError
 	var unknown *operate.UnknownConsumerError
 	switch {
 	case errors.As(err, &refusal):
 		return refusal
 	case errors.As(err, &usage):
-		return NewRefusal(http.StatusBadRequest, "%s", usage.What)
+		return NewRefusal(http.StatusBadRequest, "%s", usage.Reason)
 	case errors.As(err, &none):
-		return NewRefusal(http.StatusNotFound, "%s", none.What)
+		return NewRefusal(http.StatusNotFound, "%s", none.Reason)
 	case errors.As(err, &unknown):
 		return NewRefusal(http.StatusNotFound, "%s", unknown.Error())
 	}

@@ -34,8 +34,8 @@ func lineOf(source string, a *store.Audit) line {
 }
 
 type auditPage struct {
-	Parts []auditPart `json:"sources"`
-	Away  []page.Away `json:"away"`
+	Parts []auditPart        `json:"sources"`
+	Away  []page.Unreachable `json:"away"`
 }
 
 type auditPart struct {

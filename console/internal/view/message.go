@@ -88,7 +88,8 @@ func (m Pages) read(q *page.Request, s *page.Source) (*messagePage, *store.Parke
 }
 
 func (v *messagePage) read(ctx context.Context, s *page.Source) (*store.Parked, error) {
-	list, err := store.ListKept(ctx, s.DB, store.Sought{Consumer: v.consumer, Identity: &v.id, Limit: 1})
+	list, err := store.ListParked(ctx, s.DB, store.ParkedQuery{Consumer: v.consumer, Identity: &v.id,
+		Limit: 1})
 	if err != nil {
 		return nil, err
 	}
@@ -96,8 +97,9 @@ func (v *messagePage) read(ctx context.Context, s *page.Source) (*store.Parked, 
 	if err != nil {
 		return nil, err
 	}
-	found, err := store.ListQuarantined(ctx, s.DB, store.Query{Consumer: v.consumer, ID: v.id.ID, Taken: true,
-		Bare: true})
+	found, err := store.ListQuarantined(ctx, s.DB, store.QuarantineQuery{Consumer: v.consumer, ID: v.id.ID,
+		Taken: true,
+		Bare:  true})
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +130,7 @@ func (v *messagePage) read(ctx context.Context, s *page.Source) (*store.Parked, 
 
 // take copies a kept message without payload and header values.
 func (v *messagePage) take(p *store.Parked) {
-	m := operate.MessageOf(p)
+	m := operate.NewMessage(p)
 	v.Bytes, v.State, v.Seen = len(m.Data), operate.State(p), stateHash(p)
 	for _, h := range m.Headers {
 		v.Headers = append(v.Headers, h.Name)

@@ -14,9 +14,9 @@ import (
 
 // keptPage lists parked messages or dead letters of each source.
 type keptPage struct {
-	Dead  bool        `json:"dead"`
-	Parts []keptPart  `json:"sources"`
-	Away  []page.Away `json:"away"`
+	Dead  bool               `json:"dead"`
+	Parts []keptPart         `json:"sources"`
+	Away  []page.Unreachable `json:"away"`
 }
 
 type keptPart struct {
@@ -35,7 +35,7 @@ type messageLine struct {
 
 // messageLineOf converts p.
 func messageLineOf(p *store.Parked) messageLine {
-	return messageLine{operate.MessageOf(p), operate.State(p)}
+	return messageLine{operate.NewMessage(p), operate.State(p)}
 }
 
 // Dead and Parked are the pages of dead letters and of parked messages.
@@ -48,7 +48,8 @@ func keptList(q *page.Request, dead bool) (page.View, error) {
 		return nil, err
 	}
 	parts, away, err := page.Parts(q, func(ctx context.Context, from *page.Source) (keptPart, error) {
-		all, err := operate.Kept(ctx, from.DB, s, true, operate.Peek{Limit: page.Rows, Scan: page.Scan})
+		all, err := operate.ListPage(ctx, from.DB, s, true, operate.PageLimits{Limit: page.Rows,
+			Scan: page.Scan})
 		part := keptPart{Source: from.Name, Messages: []messageLine{}, Next: all.Next, Scanned: all.Scanned}
 		for i := range all.List {
 			part.Messages = append(part.Messages, messageLineOf(&all.List[i]))
@@ -143,8 +144,8 @@ func (v *keptPage) part(p *page.Page, part *keptPart) {
 
 // groupsPage lists dead letters grouped by failure.
 type groupsPage struct {
-	Parts []groupsPart `json:"sources"`
-	Away  []page.Away  `json:"away"`
+	Parts []groupsPart       `json:"sources"`
+	Away  []page.Unreachable `json:"away"`
 }
 
 type groupsPart struct {
@@ -162,8 +163,8 @@ func Groups(q *page.Request) (page.View, error) {
 	}
 	parts, away, err := page.Parts(q, func(ctx context.Context, from *page.Source) (groupsPart, error) {
 		// one more, to detect that there are others
-		all, err := operate.Kept(ctx, from.DB, s, true,
-			operate.Peek{Limit: page.Exact, Scan: page.Exact + 1})
+		all, err := operate.ListPage(ctx, from.DB, s, true,
+			operate.PageLimits{Limit: page.Exact, Scan: page.Exact + 1})
 		var g operate.Grouping
 		for i := range all.List {
 			g.Add(&all.List[i])

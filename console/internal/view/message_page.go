@@ -77,7 +77,7 @@ func (v *messagePage) facts(p *page.Page) {
 	if m.Waiting {
 		p.Row("waits", "another message of its key comes first")
 	}
-	if m.HoldsKey {
+	if m.BlocksKey {
 		p.Row("blocks its key", "the messages of its key after it wait")
 	}
 	p.Row("fault of its envelope", m.Fault)

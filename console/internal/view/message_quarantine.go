@@ -43,8 +43,8 @@ func some(t time.Time) *time.Time {
 }
 
 type quarantinePage struct {
-	Parts []quarantinePart `json:"sources"`
-	Away  []page.Away      `json:"away"`
+	Parts []quarantinePart   `json:"sources"`
+	Away  []page.Unreachable `json:"away"`
 }
 
 type quarantinePart struct {
@@ -59,7 +59,7 @@ func Quarantine(q *page.Request) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	what := store.Query{Consumer: q.Arg("consumer"), ID: q.Arg("id"), Topic: q.Arg("topic"),
+	what := store.QuarantineQuery{Consumer: q.Arg("consumer"), ID: q.Arg("id"), Topic: q.Arg("topic"),
 		Type: q.Arg("type"), After: after, Bare: true, Limit: page.Rows + 1}
 	switch q.Arg("why") {
 	case "":

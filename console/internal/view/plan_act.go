@@ -63,7 +63,7 @@ func (a Actor) Act(q *page.Request) (page.View, error) {
 // most returns the largest number of objects that a verb accepts here.
 func (v *plan) most() int64 {
 	if v.verb.About == page.Apart {
-		return operate.AdmitsAtOnce
+		return operate.AdmitBatch
 	}
 	return page.Exact
 }
@@ -114,8 +114,8 @@ func (v *plan) applyNow(q *page.Request, reason string) (page.View, error) {
 	}
 	_, err = page.One(q, v.at, func(ctx context.Context, s *page.Source) (struct{}, error) {
 		_, err := operate.Admit(ctx, s.DB, a, o)
-		if partly := new(operate.PartlyError); errors.As(err, &partly) {
-			err = page.NewRefusal(http.StatusConflict, "%s", partly.What)
+		if partly := new(operate.PartialError); errors.As(err, &partly) {
+			err = page.NewRefusal(http.StatusConflict, "%s", partly.Reason)
 		}
 		return struct{}{}, err
 	})

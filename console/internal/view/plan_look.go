@@ -74,7 +74,7 @@ func pace(q *page.Request) (p operate.Pace, err error) {
 		}
 	}
 	if usage := new(operate.UsageError); errors.As(p.CheckNumbers(), &usage) {
-		return p, page.NewRefusal(http.StatusBadRequest, "%s", usage.What)
+		return p, page.NewRefusal(http.StatusBadRequest, "%s", usage.Reason)
 	}
 	return p, nil
 }
@@ -82,7 +82,8 @@ func pace(q *page.Request) (p operate.Pace, err error) {
 // look computes the effect on the selected messages, at most 10,000.
 func (v *plan) look(ctx context.Context, s *page.Source) error {
 	sel := v.Request.Selection
-	all, err := operate.Kept(ctx, s.DB, sel, true, operate.Peek{Limit: page.Exact, Scan: 10 * page.Exact})
+	all, err := operate.ListPage(ctx, s.DB, sel, true, operate.PageLimits{Limit: page.Exact,
+		Scan: 10 * page.Exact})
 	if err != nil {
 		return err
 	}
@@ -174,7 +175,7 @@ func (v *plan) admission(q *page.Request) error {
 	v.Command = page.AdmitCommand(v.at.At, &a, q.Arg("why"))
 	_, err = page.One(q, v.at, func(ctx context.Context, s *page.Source) (struct{}, error) {
 		r, err := operate.Admit(ctx, s.DB, a, operate.Order{DryRun: true})
-		v.Selected, v.Change, v.More = r.Selected, r.Selected, r.Selected > operate.AdmitsAtOnce
+		v.Selected, v.Change, v.More = r.Selected, r.Selected, r.Selected > operate.AdmitBatch
 		sum := sha256.New()
 		for i := range r.Chosen {
 			if i < 10 {
@@ -193,7 +194,8 @@ func admissionOf(q *page.Request) (a operate.Admission, err error) {
 		Type: q.Arg("type")}
 	if text := q.Arg("number"); text != "" {
 		if a.Number, err = strconv.ParseInt(text, 10, 64); err != nil || a.Number <= 0 {
-			return a, page.NewRefusal(http.StatusBadRequest, "number is the number of a message in quarantine")
+			return a, page.NewRefusal(http.StatusBadRequest,
+				"number is the number of a message in quarantine")
 		}
 	}
 	switch q.Arg("why") {

@@ -49,7 +49,7 @@ func (v *plan) manySagas(q *page.Request) error {
 	if n := len(list); n > 0 && n <= mostTried {
 		v.try(q, sel, c)
 	}
-	v.Request = operate.SagaRunOf("", sel, c, v.Selected, operate.Order{}).Request
+	v.Request = operate.NewSagaRun("", sel, c, v.Selected, operate.Order{}).Request
 	v.Command = page.SagasCommand(v.at.At, &c, &sel)
 	return nil
 }
@@ -62,7 +62,7 @@ const mostTried = 100
 func (v *plan) try(q *page.Request, sel operate.SagaSelection, c operate.SagaChange) {
 	r, err := page.One(q, v.at, func(ctx context.Context, s *page.Source) (operate.SagaReport, error) {
 		r, err := operate.ChangeSagas(ctx, s.DB, sel, c, operate.Order{DryRun: true})
-		if partly, none := new(operate.PartlyError), new(operate.NoneError); errors.As(err, &partly) ||
+		if partly, none := new(operate.PartialError), new(operate.NoMatchError); errors.As(err, &partly) ||
 			errors.As(err, &none) {
 			err = nil
 		}
@@ -92,7 +92,7 @@ func (v *plan) manyFlows(q *page.Request) error {
 	sel := selectFlows(q)
 	what := store.TrackedQuery{Flow: sel.Flow, State: sel.State, Overdue: sel.Overdue, Limit: page.Exact + 1}
 	list, err := page.One(q, v.at,
-		func(ctx context.Context, s *page.Source) ([]operate.SagaStanding, error) {
+		func(ctx context.Context, s *page.Source) ([]operate.SagaProgress, error) {
 			return operate.TrackedSagas(ctx, s.DB, what)
 		})
 	if err != nil {
@@ -118,7 +118,7 @@ func (v *plan) counted(n int) {
 // run returns the bulk action of v.
 func (v *plan) run(q *page.Request, id, reason string) operate.Run {
 	if is := &v.Request; is.Sagas != nil {
-		return operate.SagaRunOf(id, *is.Sagas, *is.Change, is.Of,
+		return operate.NewSagaRun(id, *is.Sagas, *is.Change, is.Of,
 			operate.Order{Author: q.Who.Name, Reason: reason})
 	}
 	r := operate.Run{ID: id, Verb: v.Verb, Author: q.Who.Name, Reason: reason, Begun: time.Now(),

@@ -29,7 +29,7 @@ func (v *plan) sagaPlan(q *page.Request) error {
 			c.Data = json.RawMessage("null") // the form will ask for it
 		}
 		r, err := operate.ChangeSagas(ctx, s.DB, sel, c, operate.Order{DryRun: true})
-		if partly := new(operate.PartlyError); errors.As(err, &partly) {
+		if partly := new(operate.PartialError); errors.As(err, &partly) {
 			err = nil
 		}
 		return r, err
@@ -50,8 +50,8 @@ func sagaChange(q *page.Request, verb string) (operate.SagaChange, operate.SagaS
 	return c, operate.SagaSelection{Name: q.Arg("name"), Key: q.Arg("key")}
 }
 
-func wishOf(q *page.Request) operate.Wish {
-	return operate.Wish{Key: q.Arg("key"), Flow: q.Arg("flow")}
+func wishOf(q *page.Request) operate.CompensateRequest {
+	return operate.CompensateRequest{Key: q.Arg("key"), Flow: q.Arg("flow")}
 }
 
 // compensation is the dry run of compensating a choreographed saga.

@@ -192,16 +192,16 @@ func do(ctx context.Context, s *page.Source, run operate.Run, j *job) error {
 		_, err := operate.Drop(ctx, s.DB, sel, run.Request.Call, o)
 		return err
 	}
-	return &operate.UsageError{What: "this console does not support the verb " + run.Verb}
+	return &operate.UsageError{Reason: "this console does not support the verb " + run.Verb}
 }
 
 func (js *Jobs) note(ctx, ended context.Context, s *page.Source, run operate.Run, j *job, err error) error {
 	j.mu.Lock()
 	by, did := j.by, j.did
 	j.mu.Unlock()
-	var partly *operate.PartlyError
+	var partly *operate.PartialError
 	var usage *operate.UsageError
-	var none *operate.NoneError
+	var none *operate.NoMatchError
 	var unsettled *operate.UnsettledError
 	var stopped *operate.StoppedError
 	switch {

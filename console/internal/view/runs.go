@@ -10,9 +10,9 @@ import (
 
 // runsPage lists the latest bulk actions and their progress.
 type runsPage struct {
-	Runs []runPage   `json:"runs"`
-	Next []runsNext  `json:"next,omitempty"`
-	Away []page.Away `json:"away"`
+	Runs []runPage          `json:"runs"`
+	Next []runsNext         `json:"next,omitempty"`
+	Away []page.Unreachable `json:"away"`
 }
 
 // runsNext is the argument of a source's next page.
@@ -45,7 +45,7 @@ func (js *Jobs) Runs(q *page.Request) (page.View, error) {
 			out.runs, out.next, err = operate.ReadRuns(ctx, s.DB, before, runsWithin)
 			return out, err
 		})
-	v := &runsPage{Runs: []runPage{}, Away: append([]page.Away{}, away...)}
+	v := &runsPage{Runs: []runPage{}, Away: append([]page.Unreachable{}, away...)}
 	for _, g := range got {
 		if g.Is.next > 0 {
 			v.Next = append(v.Next, runsNext{g.Name, g.Is.next})

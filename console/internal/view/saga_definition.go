@@ -11,8 +11,8 @@ import (
 
 // definitionsPage lists the definitions of orchestrated sagas that engines have recorded.
 type definitionsPage struct {
-	Parts []definitionsPart `json:"sources"`
-	Away  []page.Away       `json:"away"`
+	Parts []definitionsPart  `json:"sources"`
+	Away  []page.Unreachable `json:"away"`
 }
 
 type definitionsPart struct {
@@ -60,12 +60,12 @@ func definitionLine(p *page.Page, source string, d *operate.Definition) {
 	p.Put("</td><td>")
 	p.Link(d.Hash, "/definition", "in", source, "name", d.Name, "hash", d.Hash)
 	p.Put("</td><td>")
-	p.When(d.Noted)
+	p.When(d.LastStored)
 	p.Put("</td><td>%s</td><td class=\"why\">", strings.Join(d.Steps, ", "))
 	switch {
-	case d.Unread != "":
-		p.Put("%s", d.Unread)
-	case d.Against == "":
+	case d.DecodeError != "":
+		p.Put("%s", d.DecodeError)
+	case d.ComparedWith == "":
 		p.Put("it is the newest")
 	case len(d.Changes) == 0:
 		p.Put("no effect on its sagas")
@@ -117,17 +117,17 @@ func (v *definitionPage) HTML(p *page.Page) {
 	p.Put("<dl class=\"rows\">\n")
 	p.Row("source", v.Source)
 	p.Row("deadline", v.Deadline)
-	p.Row("error", v.Unread)
+	p.Row("error", v.DecodeError)
 	p.Put("<div><dt>noted</dt><dd>")
-	p.When(v.Noted)
+	p.When(v.LastStored)
 	p.Put("</dd></div>\n</dl>\n<p>")
 	p.Link("Its sagas", "/sagas", "in", v.Source, "name", v.Name)
 	p.Put("</p>\n</section>\n")
-	if v.Against == "" {
+	if v.ComparedWith == "" {
 		p.Put("<p class=\"note fine\">It is the newest version.</p>\n")
 		return
 	}
-	p.Put("<section class=\"card\"><h2>Compared with %s, the newest version</h2>\n", v.Against)
+	p.Put("<section class=\"card\"><h2>Compared with %s, the newest version</h2>\n", v.ComparedWith)
 	if len(v.Changes) == 0 {
 		p.Put("<p>No effect on its sagas.</p></section>\n")
 		return
@@ -135,7 +135,7 @@ func (v *definitionPage) HTML(p *page.Page) {
 	p.Table("Changes by step")
 	p.Heads("step", "change", "its sagas")
 	for _, c := range v.Changes {
-		p.Put("<tr><td>%s</td><td class=\"why\">%s</td><td>%s</td></tr>\n", c.Step, c.What, becomes(&c))
+		p.Put("<tr><td>%s</td><td class=\"why\">%s</td><td>%s</td></tr>\n", c.Step, c.Change, becomes(&c))
 	}
 	p.Put("</table></div></section>\n")
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // flowsPage lists choreographed sagas from trackers.
-type flowsPage struct{ listed[operate.SagaStanding] }
+type flowsPage struct{ listed[operate.SagaProgress] }
 
 // Flows is the page of choreographed sagas.
 func Flows(q *page.Request) (page.View, error) {
@@ -20,7 +20,7 @@ func Flows(q *page.Request) (page.View, error) {
 	}
 	what := store.TrackedQuery{Flow: q.Arg("flow"), Key: q.Arg("key"), State: q.Arg("state"),
 		Overdue: q.Flag("overdue"), Limit: page.Rows + 1}
-	list, err := listOf(q, func(ctx context.Context, s *page.Source) ([]operate.SagaStanding, error) {
+	list, err := listOf(q, func(ctx context.Context, s *page.Source) ([]operate.SagaProgress, error) {
 		return operate.TrackedSagas(ctx, s.DB, what)
 	})
 	return &flowsPage{list}, err
@@ -39,15 +39,15 @@ func (v *flowsPage) HTML(p *page.Page) {
 	p.Put("</p>\n")
 	p.FilterForm("/flows", "flow", "key", "state", "overdue")
 	v.tables(p, "by key", []string{"key", "flow", "state", "waits for", "since", "due", "changed"},
-		v.verbs(p), func(_ string, s *operate.SagaStanding) { flowLine(p, s) })
+		v.verbs(p), func(_ string, s *operate.SagaProgress) { flowLine(p, s) })
 }
 
 // verbs writes the verbs on all sagas that match the filter.
-func (v *flowsPage) verbs(p *page.Page) func(*listedPart[operate.SagaStanding]) {
+func (v *flowsPage) verbs(p *page.Page) func(*listedPart[operate.SagaProgress]) {
 	if selectFlows(p.Request) == (operate.FlowSelection{}) || p.Arg("key") != "" {
 		return nil
 	}
-	return func(part *listedPart[operate.SagaStanding]) {
+	return func(part *listedPart[operate.SagaProgress]) {
 		if part.at.Compensate == nil {
 			return
 		}
@@ -57,7 +57,7 @@ func (v *flowsPage) verbs(p *page.Page) func(*listedPart[operate.SagaStanding]) 
 	}
 }
 
-func flowLine(p *page.Page, s *operate.SagaStanding) {
+func flowLine(p *page.Page, s *operate.SagaProgress) {
 	p.Put("<tr><td>")
 	p.Link(s.Key, "/story", "q", s.Key)
 	p.Put("</td><td>%s</td><td>%s", s.Name, s.State)
@@ -83,7 +83,7 @@ func flowLine(p *page.Page, s *operate.SagaStanding) {
 }
 
 // waitsFor lists the events that a saga waits for.
-func waitsFor(s *operate.SagaStanding) string {
+func waitsFor(s *operate.SagaProgress) string {
 	all := make([]string, len(s.Waiting))
 	for i, w := range s.Waiting {
 		all[i] = strings.Join(w.For, " or ")

@@ -8,8 +8,8 @@ import (
 
 // listed has the first items of each source, in the source's order.
 type listed[T any] struct {
-	Parts []listedPart[T] `json:"sources"`
-	Away  []page.Away     `json:"away"`
+	Parts []listedPart[T]    `json:"sources"`
+	Away  []page.Unreachable `json:"away"`
 }
 
 type listedPart[T any] struct {

@@ -33,7 +33,7 @@ func SagaList(q *page.Request) (page.View, error) {
 	v.Parts, v.Away, err = page.Parts(q,
 		func(ctx context.Context, s *page.Source) (listedPart[operate.Saga], error) {
 			list, err := operate.SagasAfter(ctx, s.DB, sel, after,
-				operate.Peek{Limit: page.Rows, Scan: mostSagas})
+				operate.PageLimits{Limit: page.Rows, Scan: mostSagas})
 			return listedPart[operate.Saga]{Source: s.Name, Sagas: append([]operate.Saga{}, list.List...),
 				More: list.Next != nil,
 				Next: sagaNext(list.Next), Scanned: list.Scanned, at: s}, err
@@ -198,9 +198,9 @@ func readSaga(q *page.Request, data bool) (*sagaPage, error) {
 			return nil, err
 		}
 		v := &sagaPage{Source: s.Name, SagaDetail: r.Detail(data), Explained: r.Explain(s.At), at: s,
-			forward: r.TurnsBack() != ""}
+			forward: r.CancelRefusal() != ""}
 		v.picture, err = r.Pictures()
-		if none := new(operate.NoneError); errors.As(err, &none) {
+		if none := new(operate.NoMatchError); errors.As(err, &none) {
 			err = nil
 		}
 		return v, err

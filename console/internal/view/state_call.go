@@ -9,8 +9,8 @@ import (
 
 // callsPage lists external calls with an unknown outcome.
 type callsPage struct {
-	Parts []callsPart `json:"sources"`
-	Away  []page.Away `json:"away"`
+	Parts []callsPart        `json:"sources"`
+	Away  []page.Unreachable `json:"away"`
 }
 
 type callsPart struct {

@@ -26,13 +26,13 @@ func Doctor(q *page.Request) (page.View, error) {
 	}
 	v := &doctorPage{Source: s.Name, Command: page.DoctorCommand(s.At)}
 	v.Findings, err = page.One(q, s, func(ctx context.Context, s *page.Source) ([]operate.Finding, error) {
-		subject, ok := s.DB.(operate.Subject)
+		subject, ok := s.DB.(operate.DoctorStore)
 		if !ok {
-			return nil, &operate.UsageError{What: "its driver does not support this"}
+			return nil, &operate.UsageError{Reason: "its driver does not support this"}
 		}
 		d := operate.Doctor{}
 		d.Store(ctx, subject)
-		d.Standing()
+		d.Consumers()
 		return d.Found, ctx.Err()
 	})
 	for _, f := range v.Findings {
@@ -59,7 +59,7 @@ func (v *doctorPage) HTML(p *page.Page) {
 		if f.Grade == skald.Fine {
 			class = ""
 		}
-		p.Put("<tr class=\"%s\"><td>%s</td><td>%s</td><td class=\"why\">%s</td><td class=\"why\">%s</td></tr>\n", class, f.Grade, f.Name, f.Saw, f.Remedy)
+		p.Put("<tr class=\"%s\"><td>%s</td><td>%s</td><td class=\"why\">%s</td><td class=\"why\">%s</td></tr>\n", class, f.Grade, f.Name, f.Observed, f.Remedy)
 	}
 	p.Put("</table></div></section>\n")
 }

@@ -10,8 +10,8 @@ import (
 
 // locksPage lists entities that transactions have locked or sagas hold, and reserved keys.
 type locksPage struct {
-	Parts []locksPart `json:"sources"`
-	Away  []page.Away `json:"away"`
+	Parts []locksPart        `json:"sources"`
+	Away  []page.Unreachable `json:"away"`
 }
 
 type locksPart struct {
@@ -58,7 +58,7 @@ func Locks(q *page.Request) (page.View, error) {
 	}
 	parts, away, err := page.Parts(q, func(ctx context.Context, s *page.Source) (locksPart, error) {
 		all, err := store.ListLocks(ctx, s.DB, find)
-		part := locksPart{Source: s.Name, Told: all.Told, Part: all.Part, Entities: []lockLine{},
+		part := locksPart{Source: s.Name, Told: all.Supported, Part: all.Part, Entities: []lockLine{},
 			Reserved: []reservedLine{},
 			More:     len(all.Entities) > page.Rows || len(all.Reserved) > page.Rows}
 		for _, e := range all.Entities[:min(page.Rows, len(all.Entities))] {

@@ -43,15 +43,15 @@ func pageOfFinding(name string) (path string, filter []string) {
 }
 
 type overviewPage struct {
-	Sources []page.Standing `json:"sources"`
-	Away    []page.Away     `json:"away"`
+	Sources []page.Standing    `json:"sources"`
+	Away    []page.Unreachable `json:"away"`
 }
 
 // Overview is the page of all sources.
 func Overview(q *page.Request) (page.View, error) {
 	got, away := page.Each(q.Context(), q.Sources, "",
 		func(ctx context.Context, s *page.Source) (page.Standing, error) { return s.Stands(ctx) })
-	v := &overviewPage{Sources: []page.Standing{}, Away: append([]page.Away{}, away...)}
+	v := &overviewPage{Sources: []page.Standing{}, Away: append([]page.Unreachable{}, away...)}
 	for _, g := range got {
 		v.Sources = append(v.Sources, g.Is)
 	}

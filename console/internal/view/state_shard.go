@@ -11,8 +11,8 @@ import (
 
 // shardsPage has the outbox of each source: its shards with their relays, and the oldest rows.
 type shardsPage struct {
-	Parts []shardsPart `json:"sources"`
-	Away  []page.Away  `json:"away"`
+	Parts []shardsPart       `json:"sources"`
+	Away  []page.Unreachable `json:"away"`
 }
 
 type shardsPart struct {

@@ -18,16 +18,16 @@ import (
 
 // storyPage is everything that the sources have about a key, an id or a correlation.
 type storyPage struct {
-	Asked string      `json:"asked"`
-	Parts []storyPart `json:"sources"`
-	Away  []page.Away `json:"away"`
-	Line  []event     `json:"timeline"`
+	Asked string             `json:"asked"`
+	Parts []storyPart        `json:"sources"`
+	Away  []page.Unreachable `json:"away"`
+	Line  []event            `json:"timeline"`
 }
 
 // storyPart is the part of one source.
 type storyPart struct {
 	Source      string                 `json:"source"`
-	Sagas       []operate.SagaStanding `json:"sagas"` // orchestrated and choreographed
+	Sagas       []operate.SagaProgress `json:"sagas"` // orchestrated and choreographed
 	Kept        []messageLine          `json:"kept"`
 	Quarantined []quarantined          `json:"quarantine"`
 	Steps       []operate.SagaStep     `json:"steps"`
@@ -69,7 +69,7 @@ func Of(q *page.Request) (page.View, error) {
 }
 
 func storyOf(q *page.Request, asked string) (*storyPage, error) {
-	v := &storyPage{Asked: asked, Parts: []storyPart{}, Away: []page.Away{}, Line: []event{}}
+	v := &storyPage{Asked: asked, Parts: []storyPart{}, Away: []page.Unreachable{}, Line: []event{}}
 	if strings.TrimSpace(v.Asked) == "" {
 		return nil, page.NewRefusal(http.StatusBadRequest,
 			"give a key, an id or a correlation")
@@ -82,8 +82,8 @@ func storyOf(q *page.Request, asked string) (*storyPage, error) {
 		key = []byte(v.Asked) // it only looks like base64
 	}
 	sagas, away := page.Each(q.Context(), q.Sources, "",
-		func(ctx context.Context, s *page.Source) ([]operate.SagaStanding, error) {
-			return operate.SagaStandings(ctx, s.DB, string(key), s.At)
+		func(ctx context.Context, s *page.Source) ([]operate.SagaProgress, error) {
+			return operate.ReadSagaProgress(ctx, s.DB, string(key), s.At)
 		})
 	v.Away = append(v.Away, away...)
 	gone := map[string]bool{} // do not wait for them again
@@ -91,7 +91,7 @@ func storyOf(q *page.Request, asked string) (*storyPage, error) {
 		gone[a.Source] = true
 	}
 	by := &search{asked: v.Asked, sagas: []string{string(key)}, keys: [][]byte{key}}
-	of := map[string][]operate.SagaStanding{}
+	of := map[string][]operate.SagaProgress{}
 	for _, g := range sagas {
 		of[g.Name] = g.Is
 		by.correlations = append(by.correlations, correlationsOf(g.Is)...)
@@ -116,12 +116,12 @@ func storyOf(q *page.Request, asked string) (*storyPage, error) {
 			return part, err
 		})
 	for _, a := range away {
-		if !slices.ContainsFunc(v.Away, func(b page.Away) bool { return a.Source == b.Source }) {
+		if !slices.ContainsFunc(v.Away, func(b page.Unreachable) bool { return a.Source == b.Source }) {
 			v.Away = append(v.Away, a)
 		}
 	}
 	for _, g := range parts {
-		g.Is.Sagas = append([]operate.SagaStanding{}, of[g.Name]...)
+		g.Is.Sagas = append([]operate.SagaProgress{}, of[g.Name]...)
 		v.Parts = append(v.Parts, g.Is)
 	}
 	v.marks(q)
@@ -194,12 +194,12 @@ func (h *search) look(ctx context.Context, s *page.Source) (part storyPart, err 
 // kept finds kept messages: by key with an index, and by id or correlation in a limited scan.
 func (h *search) kept(ctx context.Context, s *page.Source, part *storyPart,
 	consumers []page.Consumer) error {
-	what := store.Sought{Bare: true, Limit: page.Rows, About: h.asked, Scan: page.Scan}
-	got, err := s.DB.List(ctx, store.List{Kept: &what})
+	what := store.ParkedQuery{Bare: true, Limit: page.Rows, About: h.asked, Scan: page.Scan}
+	got, err := s.DB.List(ctx, store.List{Parked: &what})
 	if err != nil {
 		return err
 	}
-	part.held, part.More = got.Kept, got.KeptTo > 0
+	part.held, part.More = got.Parked, got.ParkedTo > 0
 	lookups := 0
 	for _, c := range consumers {
 		for _, key := range h.keys {
@@ -210,8 +210,8 @@ func (h *search) kept(ctx context.Context, s *page.Source, part *storyPart,
 				part.Cut = true
 				break
 			}
-			list, err := store.ListKept(ctx, s.DB,
-				store.Sought{Consumer: c.Name, Key: key, Bare: true, Limit: page.Rows + 1})
+			list, err := store.ListParked(ctx, s.DB,
+				store.ParkedQuery{Consumer: c.Name, Key: key, Bare: true, Limit: page.Rows + 1})
 			if err != nil {
 				return err
 			}
@@ -228,7 +228,7 @@ func (h *search) kept(ctx context.Context, s *page.Source, part *storyPart,
 // quarantined finds messages in quarantine: by id with an index, and by key or correlation in a limited scan.
 func (h *search) quarantined(ctx context.Context, s *page.Source, part *storyPart) error {
 	seen := map[int64]bool{}
-	for _, q := range []store.Query{{ID: h.asked, Bare: true, Limit: page.Rows},
+	for _, q := range []store.QuarantineQuery{{ID: h.asked, Bare: true, Limit: page.Rows},
 		{Bare: true, Limit: mostQuarantined}} {
 		list, err := store.ListQuarantined(ctx, s.DB, q)
 		if err != nil {

@@ -81,7 +81,7 @@ func finished(ctx context.Context, s *page.Source, consumers []string, ids []sto
 }
 
 // correlationsOf returns the correlation IDs of the messages of orchestrated sagas.
-func correlationsOf(list []operate.SagaStanding) (out []string) {
+func correlationsOf(list []operate.SagaProgress) (out []string) {
 	for i := range list {
 		if s := &list[i]; s.ID != "" {
 			out = append(out, engine.Address(s.Name, s.Key, s.ID))

@@ -77,7 +77,7 @@ func (part *storyPart) writeBlockers(p *page.Page) {
 	}
 }
 
-func (part *storyPart) saga(p *page.Page, s *operate.SagaStanding) {
+func (part *storyPart) saga(p *page.Page, s *operate.SagaProgress) {
 	p.Put("<section class=\"card\">\n<h2>%s: %s", s.Name, s.State)
 	for _, f := range []struct {
 		is   bool
@@ -129,7 +129,7 @@ func (part *storyPart) saga(p *page.Page, s *operate.SagaStanding) {
 			p.Put("<p>%s: <b>%s</b></p>\n", more.what, strings.Join(more.is, more.between))
 		}
 	}
-	for _, a := range s.Asked {
+	for _, a := range s.RequestedUndos {
 		p.Put("<p>An operator requested the undo of <b>%s</b>; it is not reported yet.</p>\n", a.Step)
 	}
 	for _, d := range s.Drift {
@@ -147,7 +147,7 @@ func (part *storyPart) saga(p *page.Page, s *operate.SagaStanding) {
 }
 
 // writeUnblocking writes the verbs that make an orchestrated saga continue, in the order of its Commands.
-func (part *storyPart) writeUnblocking(p *page.Page, s *operate.SagaStanding) {
+func (part *storyPart) writeUnblocking(p *page.Page, s *operate.SagaProgress) {
 	var verbs []operate.SagaVerb
 	if s.Stuck {
 		verbs = append(verbs, operate.RetrySaga)
@@ -170,11 +170,11 @@ func (part *storyPart) writeUnblocking(p *page.Page, s *operate.SagaStanding) {
 func waitsLine(p *page.Page, w *operate.Wait) {
 	what := w.ForText()
 	switch {
-	case w.What == operate.WaitEntities:
+	case w.Kind == operate.WaitEntities:
 		what = "entities that other sagas hold: " + what
 	case what == "":
 		what = map[string]string{operate.WaitReply: "a reply", operate.WaitTime: "its time",
-			operate.WaitChild: "its saga"}[w.What]
+			operate.WaitChild: "its saga"}[w.Kind]
 	}
 	p.Put("<p>It waits for <b>%s</b> after %s, since ", what, w.After)
 	if w.Since != nil {
@@ -190,7 +190,7 @@ func waitsLine(p *page.Page, w *operate.Wait) {
 const mostDrawn = 50 // steps
 
 // picture draws a choreographed saga: past events in order, awaited ones, and possible later ones.
-func picture(s *operate.SagaStanding) string {
+func picture(s *operate.SagaProgress) string {
 	g, marks := graph.Graph{Name: s.Name}, map[string]draw.Mark{}
 	add := func(name string, mark draw.Mark, after ...string) bool {
 		if _, is := marks[name]; is || len(g.Steps) >= mostDrawn {

@@ -80,7 +80,7 @@ func (part *storyPart) events(written map[string]bool) (out []event) {
 	return out
 }
 
-func (part *storyPart) sagaEvents(s *operate.SagaStanding,
+func (part *storyPart) sagaEvents(s *operate.SagaProgress,
 	add func(at *time.Time, what, where, grade string)) {
 	if s.Style == operate.Orchestrated {
 		add(&s.Started, "started", "saga "+s.Name, "")

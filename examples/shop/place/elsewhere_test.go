@@ -65,7 +65,7 @@ func TestStatusNamesWhatBlocksAnOrderElsewhere(t *testing.T) {
 		h.DueSeconds < 60 || h.Command != want || !strings.Contains(h.LastError, "the till is shut") {
 		t.Errorf("the status is %s\nwant the command %s", text, want)
 	}
-	kept, err := store.ListKept(t.Context(), home.Store, store.Sought{Key: []byte(id), Limit: 10})
+	kept, err := store.ListParked(t.Context(), home.Store, store.ParkedQuery{Key: []byte(id), Limit: 10})
 	if err != nil || len(kept) != 1 || kept[0].ID != now.Held[0].ID {
 		t.Fatalf("kept are %+v, %v", kept, err)
 	}

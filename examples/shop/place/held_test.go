@@ -79,7 +79,7 @@ func heldAndFreed[TTx any](t *testing.T, d *place.Databases[TTx], state, flags, 
 		h.Attempts != 1 || !strings.Contains(h.LastError, "fell") {
 		t.Errorf("the status is %s", text)
 	}
-	kept, err := store.ListKept(t.Context(), home.Store, store.Sought{Key: []byte(id), Limit: 10})
+	kept, err := store.ListParked(t.Context(), home.Store, store.ParkedQuery{Key: []byte(id), Limit: 10})
 	if err != nil || len(kept) != 1 || kept[0].ID != h.ID {
 		t.Fatalf("kept are %+v, %v", kept, err)
 	}

@@ -220,7 +220,7 @@ func (c *Checkpointer) Do(ctx context.Context, e Call) Call {
 	ask := store.Attend{Consumer: c.o.Group}
 	switch {
 	case e.beat != nil:
-		ask.Beat = &store.Beat{Own: e.beat.own, Forget: e.beat.forget, Progress: e.beat.progress}
+		ask.Heartbeat = &store.Heartbeat{Own: e.beat.own, Forget: e.beat.forget, Progress: e.beat.progress}
 	case e.look:
 	default:
 		ask.Take, ask.Session = len(e.occupy) > 0, e.session

@@ -158,11 +158,11 @@ func TestPartitionIsOccupiedAndAdvances(t *testing.T) {
 		last[0].Position != 9 {
 		t.Errorf("it is left as %+v", last)
 	}
-	if beat := b.asked[len(b.asked)-1].Beat; beat == nil || !beat.Progress || len(beat.Own) != 1 {
+	if beat := b.asked[len(b.asked)-1].Heartbeat; beat == nil || !beat.Progress || len(beat.Own) != 1 {
 		t.Errorf("its progress is stored as %+v", beat)
 	}
 	asked := len(b.asked)
-	if err := c.Leave(t.Context()); err != nil || b.asked[len(b.asked)-1].Beat != nil {
+	if err := c.Leave(t.Context()); err != nil || b.asked[len(b.asked)-1].Heartbeat != nil {
 		t.Errorf("again, after %d calls: %+v, %v", asked, b.asked[len(b.asked)-1], err)
 	}
 }

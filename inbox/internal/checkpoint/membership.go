@@ -94,7 +94,7 @@ func (c *Checkpointer) Leave(ctx context.Context) error {
 	c.notes++
 	ask := store.Attend{Consumer: c.o.Group, Server: c.server, Stamp: c.stamp(), Checkpoints: c.left}
 	if c.types.acked { // a process that runs for less than a minute stores its progress only here
-		ask.Beat = &store.Beat{Own: c.o.Kinds(), Progress: true}
+		ask.Heartbeat = &store.Heartbeat{Own: c.o.Kinds(), Progress: true}
 	}
 	_, err := c.o.DB.Attend(ctx, ask)
 	if err == nil {

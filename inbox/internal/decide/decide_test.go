@@ -38,19 +38,19 @@ type block struct {
 
 func blocks() []block {
 	return []block{
-		{"An intake has answered", takenIn(), []Facts{MarkFresh, Came, Unsuspected, Handler, NoStep,
-			StoodAbsent, OthersCall, Unasked, LegacyUnasked}},
+		{"An intake has answered", takenIn(), []Facts{MarkFresh, Delivered, Unsuspected, Handler, NoStep,
+			StepAbsent, OthersCall, Unasked, LegacyUnasked}},
 		{"A claimed message was marked elsewhere: its step decides", elsewhere(),
-			[]Facts{MarkFresh, NoStep, StoodAbsent, OthersCall, Unasked}},
-		{"The handler has answered", answered(), []Facts{SaysDone, NoStep, StoodAbsent, Unasked}},
+			[]Facts{MarkFresh, NoStep, StepAbsent, OthersCall, Unasked}},
+		{"The handler has answered", answered(), []Facts{ReturnedNil, NoStep, StepAbsent, Unasked}},
 	}
 }
 
 // titles returns the titles of groups, by their first facts.
 func titles() map[Facts]string {
-	return map[Facts]string{MarkFresh: "mark", Came: "from", Unsuspected: "crash", Handler: "handler",
-		NoStep: "step", StoodAbsent: "stood",
-		OthersCall: "call", Unasked: "reply", LegacyUnasked: "legacy", SaysDone: "answer"}
+	return map[Facts]string{MarkFresh: "mark", Delivered: "from", Unsuspected: "crash", Handler: "handler",
+		NoStep: "step", StepAbsent: "stood",
+		OthersCall: "call", Unasked: "reply", LegacyUnasked: "legacy", ReturnedNil: "answer"}
 }
 
 // words returns the names of the facts, in order.
@@ -173,12 +173,12 @@ func (b block) possible(yield func(Facts) bool) {
 }
 
 func (b block) can(f Facts) bool {
-	stood := f & group(StoodAbsent)
+	stood := f & group(StepAbsent)
 	switch {
-	case f&NoStep != 0 && (stood != StoodAbsent || f&(OwnCall|LostCall) != 0):
+	case f&NoStep != 0 && (stood != StepAbsent || f&(OwnCall|LostCall) != 0):
 		return false
-	case f&(OwnCall|LostCall) != 0 && stood != StoodCalling, f&LostCall != 0 && f&(Accepted|Refused) != 0,
-		f&LostCall != 0 && f&Takes == 0:
+	case f&(OwnCall|LostCall) != 0 && stood != StepCalling, f&LostCall != 0 && f&(Accepted|Refused) != 0,
+		f&LostCall != 0 && f&DoesStep == 0:
 		return false
 	case f&NoHandler != 0 && f&NoStep == 0:
 		return false
@@ -214,37 +214,38 @@ func TestEverythingIsDecided(t *testing.T) {
 func TestPromises(t *testing.T) {
 	table := New()
 	for f := range blocks()[0].possible {
-		d := table.TakenIn(f)
-		runs := d.Do == Handle || d.Do == Undo || d.Do == IntendAgain
-		switch stood := f & group(StoodAbsent); {
+		d := table.AfterIntake(f)
+		runs := d.Do == Handle || d.Do == Undo || d.Do == StoreCallAgain
+		switch stood := f & group(StepAbsent); {
 		case runs && f&MarkFresh == 0:
 			t.Errorf("a message that has a mark is run: %s", named(f))
 		case runs && f&Suspect != 0:
 			t.Errorf("a suspect is run: %s", named(f))
-		case d.Do == Handle && f&Takes != 0 && stood&(StoodDone|StoodBarred|StoodUndone|StoodRejected) != 0:
+		case d.Do == Handle && f&DoesStep != 0 && stood&(StepDone|StepBarred|StepUndone|StepRejected) != 0:
 			t.Errorf("a step is done twice, or although it is barred: %s", named(f))
-		case d.Do == Handle && f&Undoes != 0, d.Do == Undo && f&Takes != 0:
+		case d.Do == Handle && f&UndoesStep != 0, d.Do == Undo && f&DoesStep != 0:
 			t.Errorf("an undo runs as a step, or a step as an undo: %s", named(f))
-		case d.Do == Undo && stood&(StoodRejected|StoodBarred|StoodUndone) != 0:
+		case d.Do == Undo && stood&(StepRejected|StepBarred|StepUndone) != 0:
 			t.Errorf("a step without an effect is undone: %s", named(f))
-		case d.Do == Undo && f&LegacyTook == 0 && stood&(StoodAbsent|StoodParked|StoodDead) != 0:
+		case d.Do == Undo && f&LegacyDone == 0 && stood&(StepAbsent|StepParked|StepDead) != 0:
 			t.Errorf("a step that was never done is undone: %s", named(f))
-		case runs && stood == StoodTooOld && f&Admitted == 0:
+		case runs && stood == StepTooOld && f&Admitted == 0:
 			t.Errorf("a step that may have expired is done or undone: %s", named(f))
-		case runs && stood == StoodCalling && f&OthersCall != 0:
+		case runs && stood == StepCalling && f&OthersCall != 0:
 			t.Errorf("a message runs while another call of its step is in progress: %s", named(f))
-		case (d.Do == FinishBare || d.Do == Repeat || d.Do == LetGo) && stood == StoodCalling &&
+		case (d.Do == CommitWithoutHandler || d.Do == Repeat || d.Do == DeleteParked) &&
+			stood == StepCalling &&
 			f&MarkFresh != 0:
 			t.Errorf("a message is finished while the outcome of a call of its step is unknown: %s", named(f))
-		case d.Do == Queue && f&Came == 0:
+		case d.Do == Queue && f&Delivered == 0:
 			t.Errorf("a parked message is parked again: %s", named(f))
-		case d.Requeue && (f&Undoes == 0 || stood != StoodDead):
+		case d.Requeue && (f&UndoesStep == 0 || stood != StepDead):
 			t.Errorf("a dead letter is requeued although its step is not undone: %s", named(f))
 		}
 	}
 	for f := range blocks()[1].possible {
-		d := table.Elsewhere(f)
-		switch moved := f&StoodCalling != 0 && f&(OwnCall|LostCall) != 0; {
+		d := table.AfterOtherMark(f)
+		switch moved := f&StepCalling != 0 && f&(OwnCall|LostCall) != 0; {
 		case moved && !d.Step.Some():
 			t.Errorf("the effect of its own call is lost: %s", named(f))
 		case d.Step.Some() && !d.Commits:
@@ -253,20 +254,20 @@ func TestPromises(t *testing.T) {
 			t.Errorf("the step of its call is not calling: %s", named(f))
 		case d.Ending == Conflict != (f&MarkConflict != 0):
 			t.Errorf("the mark of another message counts as its own: %s", named(f))
-		case f&Undoes != 0 && f&OthersCall != 0 && f&StoodCalling != 0 && f&MarkDone != 0 && !d.Settle:
+		case f&UndoesStep != 0 && f&OthersCall != 0 && f&StepCalling != 0 && f&MarkDone != 0 && !d.Settle:
 			t.Errorf("a call that is to be undone is not settled: %s", named(f))
 		}
 	}
 	for f := range blocks()[2].possible {
-		d := table.Answered(f)
+		d := table.AfterHandler(f)
 		switch {
 		case d.Step.Some() && f&NoStep != 0:
 			t.Errorf("a message without a step changes one: %s", named(f))
-		case f&Takes != 0 && f&Refused != 0 && f&SaysDone != 0 && d.Step.To != store.StepRejected:
+		case f&DoesStep != 0 && f&Refused != 0 && f&ReturnedNil != 0 && d.Step.To != store.StepRejected:
 			t.Errorf("a refused call took effect: %s", named(f))
-		case f&SaysNo != 0 && f&Takes != 0 && d.Step.To != store.StepRejected:
+		case f&ReturnedReject != 0 && f&DoesStep != 0 && d.Step.To != store.StepRejected:
 			t.Errorf("a rejected message took effect: %s", named(f))
-		case f&Takes != 0 && slices.Contains(d.Step.From, store.StepBarred):
+		case f&DoesStep != 0 && slices.Contains(d.Step.From, store.StepBarred):
 			t.Errorf("a barred step is done: %s", named(f))
 		}
 	}

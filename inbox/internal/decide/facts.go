@@ -19,8 +19,8 @@ const (
 	MarkBehind
 	MarkStale
 
-	// Came is from the broker, Claimed is parked, Admitted was admitted from quarantine by an operator.
-	Came
+	// Delivered is from the broker, Claimed is parked, Admitted was admitted from quarantine by an operator.
+	Delivered
 	Claimed
 	Admitted
 
@@ -35,19 +35,19 @@ const (
 
 	// NoStep has no step of a saga, Takes does one, Undoes undoes one.
 	NoStep
-	Takes
-	Undoes
+	DoesStep
+	UndoesStep
 
-	// StoodAbsent and the facts up to StoodTooOld are states of the step before the intake.
-	StoodAbsent
-	StoodDone
-	StoodCalling
-	StoodParked
-	StoodDead
-	StoodRejected
-	StoodBarred
-	StoodUndone
-	StoodTooOld
+	// StepAbsent and the facts up to StepTooOld are states of the step before the intake.
+	StepAbsent
+	StepDone
+	StepCalling
+	StepParked
+	StepDead
+	StepRejected
+	StepBarred
+	StepUndone
+	StepTooOld
 
 	// OthersCall is a step in state calling by another message, OwnCall by this one. LostCall is by this one,
 	// but its row has no call.
@@ -60,27 +60,27 @@ const (
 	Accepted
 	Refused
 
-	// LegacyUnasked is a step before the lookup of LegacySteps, LegacyTook and LegacyNot are the results.
+	// LegacyUnasked is a step before the lookup of LegacySteps, LegacyDone and LegacyNot are the results.
 	LegacyUnasked
-	LegacyTook
+	LegacyDone
 	LegacyNot
 
-	// SaysDone and the following are results of the handler: nil, skald.RetryNow, a call to make,
+	// ReturnedNil and the following are results of the handler: nil, skald.RetryNow, a call to make,
 	// skald.Reject, skald.RetryAfter, another error.
-	SaysDone
-	SaysAgain
-	SaysCall
-	SaysNo
-	SaysWait
-	SaysError
+	ReturnedNil
+	ReturnedRetryNow
+	ReturnedCall
+	ReturnedReject
+	ReturnedRetryAfter
+	ReturnedError
 
 	end
 )
 
 // groups returns the first fact of each group, and the end.
 func groups() []Facts {
-	return []Facts{MarkFresh, Came, Unsuspected, Handler, NoStep, StoodAbsent, OthersCall, Unasked,
-		LegacyUnasked, SaysDone, end}
+	return []Facts{MarkFresh, Delivered, Unsuspected, Handler, NoStep, StepAbsent, OthersCall, Unasked,
+		LegacyUnasked, ReturnedNil, end}
 }
 
 // whole adds to a rule's condition all facts of each group that it does not name.
@@ -117,25 +117,25 @@ func Mark(o store.Outcome) Facts {
 	return MarkStale
 }
 
-// Stood returns the fact of a step's state.
-func Stood(s store.StepState) Facts {
+// Step returns the fact of a step's state.
+func Step(s store.StepState) Facts {
 	switch s {
 	case store.StepDone:
-		return StoodDone
+		return StepDone
 	case store.StepCalling:
-		return StoodCalling
+		return StepCalling
 	case store.StepParked:
-		return StoodParked
+		return StepParked
 	case store.StepDead:
-		return StoodDead
+		return StepDead
 	case store.StepRejected:
-		return StoodRejected
+		return StepRejected
 	case store.StepBarred:
-		return StoodBarred
+		return StepBarred
 	case store.StepUndone:
-		return StoodUndone
+		return StepUndone
 	case store.StepTooOld:
-		return StoodTooOld
+		return StepTooOld
 	}
-	return StoodAbsent
+	return StepAbsent
 }

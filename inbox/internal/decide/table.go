@@ -7,50 +7,52 @@ import "github.com/skald-go/skald/store"
 // takenIn returns the rules after an intake: by mark, then by step.
 func takenIn() []rule {
 	const (
-		open  = StoodAbsent | StoodParked | StoodDead // the step is neither done nor barred
+		open  = StepAbsent | StepParked | StepDead // the step is neither done nor barred
 		reply = Accepted | Refused
 		kept  = Claimed | Admitted
 	)
 	return []rule{
 		{MarkFresh | Suspect, Decision{Do: Stay, Ending: Full}}, // it must be parked, but no more may be
-		{MarkFresh | NoHandler, Decision{Do: Leave, Ending: Queued}},
+		{MarkFresh | NoHandler, Decision{Do: ParkForOtherBuild, Ending: Queued}},
 		{MarkFresh | NoStep, Decision{Do: Handle}},
-		{MarkFresh | StoodTooOld | Came | Claimed,
+		{MarkFresh | StepTooOld | Delivered | Claimed,
 			Decision{Do: Quarantine, Ending: TooOld, Mark: store.TooOld}},
 
-		{MarkFresh | StoodCalling | OwnCall | reply | Takes, Decision{Do: Handle}},
-		{MarkFresh | StoodCalling | OwnCall | reply | Undoes, Decision{Do: Undo}},
-		{MarkFresh | StoodCalling | LostCall, Decision{Do: IntendAgain, Ending: Later}},
-		{MarkFresh | StoodCalling | Takes, Decision{Do: Wait, Ending: Later}},
-		{MarkFresh | StoodCalling | Undoes, Decision{Do: Wait, Ending: Later, Settle: true}},
+		{MarkFresh | StepCalling | OwnCall | reply | DoesStep, Decision{Do: Handle}},
+		{MarkFresh | StepCalling | OwnCall | reply | UndoesStep, Decision{Do: Undo}},
+		{MarkFresh | StepCalling | LostCall, Decision{Do: StoreCallAgain, Ending: Later}},
+		{MarkFresh | StepCalling | DoesStep, Decision{Do: Wait, Ending: Later}},
+		{MarkFresh | StepCalling | UndoesStep, Decision{Do: Wait, Ending: Later, Settle: true}},
 
-		{MarkFresh | Takes | StoodBarred | StoodUndone,
-			Decision{Do: FinishBare, Ending: Barred, Mark: store.Barred}},
-		{MarkFresh | Takes | StoodDone, Decision{Do: FinishBare, Ending: Duplicate, Mark: store.Done}},
-		{MarkFresh | Takes | StoodRejected,
-			Decision{Do: FinishBare, Ending: Duplicate, Mark: store.Rejected}},
+		{MarkFresh | DoesStep | StepBarred | StepUndone,
+			Decision{Do: CommitWithoutHandler, Ending: Barred, Mark: store.Barred}},
+		{MarkFresh | DoesStep | StepDone, Decision{Do: CommitWithoutHandler, Ending: Duplicate,
+			Mark: store.Done}},
+		{MarkFresh | DoesStep | StepRejected,
+			Decision{Do: CommitWithoutHandler, Ending: Duplicate, Mark: store.Rejected}},
 		{MarkFresh | open | LegacyUnasked, Decision{Do: AskLegacy}},
-		{MarkFresh | Takes | open | LegacyTook,
-			Decision{Do: FinishBare, Ending: Duplicate, Mark: store.Done}},
+		{MarkFresh | DoesStep | open | LegacyDone,
+			Decision{Do: CommitWithoutHandler, Ending: Duplicate, Mark: store.Done}},
 		// also a message that an operator admitted although its step may have expired
-		{MarkFresh | Takes, Decision{Do: Handle}},
+		{MarkFresh | DoesStep, Decision{Do: Handle}},
 
-		{MarkFresh | Undoes | StoodDone | StoodTooOld, Decision{Do: Undo}},
-		{MarkFresh | Undoes | open | LegacyTook, Decision{Do: Undo}},
-		{MarkFresh | Undoes | StoodDead, Decision{Do: FinishBare, Ending: Handled, Mark: store.Done,
+		{MarkFresh | UndoesStep | StepDone | StepTooOld, Decision{Do: Undo}},
+		{MarkFresh | UndoesStep | open | LegacyDone, Decision{Do: Undo}},
+		{MarkFresh | UndoesStep | StepDead, Decision{Do: CommitWithoutHandler, Ending: Handled,
+			Mark:    store.Done,
 			Requeue: true}},
 		// there is no effect to undo
-		{MarkFresh | Undoes, Decision{Do: FinishBare, Ending: Handled, Mark: store.Done}},
+		{MarkFresh | UndoesStep, Decision{Do: CommitWithoutHandler, Ending: Handled, Mark: store.Done}},
 
 		{kept | MarkTooOld | MarkKept | MarkBehind | MarkStale, Decision{Do: Drop, Ending: Stale}},
-		{kept | Takes | Undoes, Decision{Do: TakeInStep, Ending: Duplicate}},
+		{kept | DoesStep | UndoesStep, Decision{Do: DecideByStep, Ending: Duplicate}},
 		{kept | MarkConflict, Decision{Do: Quarantine, Ending: Conflict, Mark: store.Conflict}},
-		{kept, Decision{Do: LetGo, Ending: Duplicate}},
+		{kept, Decision{Do: DeleteParked, Ending: Duplicate}},
 
-		{MarkBehind | Takes | Undoes | StoodTooOld,
+		{MarkBehind | DoesStep | UndoesStep | StepTooOld,
 			Decision{Do: Quarantine, Ending: TooOld, Mark: store.TooOld}},
 		{MarkBehind, Decision{Do: Queue, Ending: Queued}},
-		{MarkKept, Decision{Do: LookUp, Ending: Duplicate}},
+		{MarkKept, Decision{Do: CompareParked, Ending: Duplicate}},
 		{MarkTooOld, Decision{Do: Quarantine, Ending: TooOld, Mark: store.TooOld}},
 		{MarkConflict, Decision{Do: Quarantine, Ending: Conflict, Mark: store.Conflict}},
 		{MarkDone | MarkRejected | MarkBarred | MarkStale, Decision{Do: Repeat, Ending: Duplicate}},
@@ -62,8 +64,8 @@ func takenIn() []rule {
 // records that.
 func elsewhere() []rule {
 	const (
-		own  = StoodCalling | OwnCall | LostCall
-		open = StoodAbsent | StoodTooOld | StoodParked | StoodDead // the intake has set the step to done
+		own  = StepCalling | OwnCall | LostCall
+		open = StepAbsent | StepTooOld | StepParked | StepDead // the intake has set the step to done
 	)
 	var (
 		taken    = Change{To: store.StepDone, From: states(store.StepCalling)}
@@ -74,35 +76,40 @@ func elsewhere() []rule {
 		return Change{To: to, From: states(from), ByMark: true}
 	}
 	conflict := func(c Change) Decision {
-		return Decision{Do: LetGo, Ending: Conflict, Mark: store.Conflict, Step: c, Commits: c.Some()}
+		return Decision{Do: DeleteParked, Ending: Conflict, Mark: store.Conflict, Step: c, Commits: c.Some()}
 	}
-	done := func(c Change) Decision { return Decision{Do: LetGo, Ending: Duplicate, Step: c, Commits: true} }
+	done := func(c Change) Decision {
+		return Decision{Do: DeleteParked, Ending: Duplicate, Step: c,
+			Commits: true}
+	}
 	return []rule{
 		// the mark belongs to another message, and is irrelevant for this one
-		{MarkConflict | own | Takes | Refused, conflict(rejected)},
-		{MarkConflict | own | Takes, conflict(taken)},
-		{MarkConflict | own | Undoes | Refused, conflict(taken)},
-		{MarkConflict | own | Undoes, conflict(undone)},
+		{MarkConflict | own | DoesStep | Refused, conflict(rejected)},
+		{MarkConflict | own | DoesStep, conflict(taken)},
+		{MarkConflict | own | UndoesStep | Refused, conflict(taken)},
+		{MarkConflict | own | UndoesStep, conflict(undone)},
 		{MarkConflict, conflict(Change{})},
 
-		{Takes | own | MarkRejected | MarkBarred | Refused, done(rejected)},
+		{DoesStep | own | MarkRejected | MarkBarred | Refused, done(rejected)},
 		// the call took effect, so the step is done in spite of the mark
-		{Takes | own | MarkRejected | MarkBarred, done(taken)},
-		{Takes | own | MarkDone, done(byMark(store.StepDone, store.StepCalling))},
-		{Takes | open | MarkDone, done(byMark(store.StepDone, store.StepDone))},
-		{Takes | open | MarkRejected, done(byMark(store.StepRejected, store.StepDone))},
-		{Takes | open | MarkBarred, done(byMark(store.StepBarred, store.StepDone))},
-		{Takes, done(Change{})}, // another message has done or barred the step
+		{DoesStep | own | MarkRejected | MarkBarred, done(taken)},
+		{DoesStep | own | MarkDone, done(byMark(store.StepDone, store.StepCalling))},
+		{DoesStep | open | MarkDone, done(byMark(store.StepDone, store.StepDone))},
+		{DoesStep | open | MarkRejected, done(byMark(store.StepRejected, store.StepDone))},
+		{DoesStep | open | MarkBarred, done(byMark(store.StepBarred, store.StepDone))},
+		{DoesStep, done(Change{})}, // another message has done or barred the step
 
-		{Undoes | own | MarkDone, done(undone)},
-		{Undoes | own | Refused, done(taken)},
-		{Undoes | own, done(undone)},
-		{Undoes | MarkRejected | MarkBarred, Decision{Do: LetGo, Ending: Duplicate}}, // it undid nothing
-		{Undoes | StoodTooOld, Decision{Do: LetGo, Ending: Duplicate}},               // or that is unknown
+		{UndoesStep | own | MarkDone, done(undone)},
+		{UndoesStep | own | Refused, done(taken)},
+		{UndoesStep | own, done(undone)},
+		{UndoesStep | MarkRejected | MarkBarred, Decision{Do: DeleteParked,
+			Ending: Duplicate}}, // it undid nothing
+		{UndoesStep | StepTooOld, Decision{Do: DeleteParked,
+			Ending: Duplicate}}, // or that is unknown
 		// the writer of the mark did not record this call
-		{Undoes | StoodCalling, Decision{Do: Wait, Ending: Later, Settle: true}},
-		{Undoes | StoodDead, Decision{Do: LetGo, Ending: Duplicate, Commits: true, Requeue: true}},
-		{Undoes, done(Change{})},
+		{UndoesStep | StepCalling, Decision{Do: Wait, Ending: Later, Settle: true}},
+		{UndoesStep | StepDead, Decision{Do: DeleteParked, Ending: Duplicate, Commits: true, Requeue: true}},
+		{UndoesStep, done(Change{})},
 	}
 }
 
@@ -116,33 +123,33 @@ func answered() []rule {
 	reject := func(c Change) Decision {
 		return Decision{Do: Reject, Ending: Rejected, Mark: store.Rejected, Step: c}
 	}
-	intend := func(c Change) Decision { return Decision{Do: Intend, Ending: Calling, Step: c} }
+	intend := func(c Change) Decision { return Decision{Do: StoreCall, Ending: Calling, Step: c} }
 	return []rule{
 		// A refused call has no effect, even if the handler returned nil.
-		{SaysDone | Takes | Refused, commit(Change{To: store.StepRejected, From: calling})},
-		{SaysDone | Takes | Accepted, commit(Change{To: store.StepDone, From: calling})},
-		{SaysDone | Takes, commit(Change{To: store.StepDone, From: states(store.StepDone),
+		{ReturnedNil | DoesStep | Refused, commit(Change{To: store.StepRejected, From: calling})},
+		{ReturnedNil | DoesStep | Accepted, commit(Change{To: store.StepDone, From: calling})},
+		{ReturnedNil | DoesStep, commit(Change{To: store.StepDone, From: states(store.StepDone),
 			IfAnswered: true})},
-		{SaysDone | Undoes | reply, commit(Change{To: store.StepUndone, From: calling})},
-		{SaysDone, commit(Change{})},
+		{ReturnedNil | UndoesStep | reply, commit(Change{To: store.StepUndone, From: calling})},
+		{ReturnedNil, commit(Change{})},
 
 		// A rejection takes effect only if the step was not barred meanwhile. A rejected undo by a call
 		// leaves the step done.
-		{SaysNo | Takes, reject(Change{To: store.StepRejected,
+		{ReturnedReject | DoesStep, reject(Change{To: store.StepRejected,
 			From: states(store.StepAbsent, store.StepParked, store.StepDead, store.StepCalling)})},
-		{SaysNo | Undoes | reply, reject(Change{To: store.StepDone, From: calling})},
-		{SaysNo, reject(Change{})},
+		{ReturnedReject | UndoesStep | reply, reject(Change{To: store.StepDone, From: calling})},
+		{ReturnedReject, reject(Change{})},
 
-		{SaysCall | Takes, intend(Change{To: store.StepCalling,
+		{ReturnedCall | DoesStep, intend(Change{To: store.StepCalling,
 			From: states(store.StepAbsent, store.StepParked, store.StepDead)})},
-		{SaysCall | Undoes | StoodTooOld,
+		{ReturnedCall | UndoesStep | StepTooOld,
 			intend(Change{To: store.StepCalling, From: states(store.StepAbsent)})},
-		{SaysCall | Undoes, intend(Change{To: store.StepCalling})},
-		{SaysCall, intend(Change{})},
+		{ReturnedCall | UndoesStep, intend(Change{To: store.StepCalling})},
+		{ReturnedCall, intend(Change{})},
 
-		{SaysAgain, Decision{Do: TakeAgain, Ending: Again}},
-		{SaysWait, Decision{Do: Wait, Ending: Later}},
-		{SaysError, Decision{Do: Fail, Ending: Failed}},
+		{ReturnedRetryNow, Decision{Do: RetryNow, Ending: Again}},
+		{ReturnedRetryAfter, Decision{Do: Wait, Ending: Later}},
+		{ReturnedError, Decision{Do: Fail, Ending: Failed}},
 	}
 }
 

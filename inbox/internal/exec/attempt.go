@@ -188,16 +188,16 @@ func (x *Executor[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit s
 
 	// Commit or park.
 	a := answerOf(err, e.Overtaken < mostOvertaken && ctx.Err() == nil)
-	switch d := x.table.Answered(a.says | x.stepFacts(e)); d.Do {
+	switch d := x.table.AfterHandler(a.says | x.stepFacts(e)); d.Do {
 	case decide.Commit:
 		return x.finish(ctx, e, unit, intake, reply)
-	case decide.TakeAgain:
+	case decide.RetryNow:
 		e.Overtaken++
 		if _, back := unit.Rollback(ctx); errors.Is(back, store.ErrLent) {
 			return x.failure(ctx, e, x.db.Apply, endedBy(e, back))
 		}
 		return x.take(ctx, e) // in the rest of its time
-	case decide.Intend:
+	case decide.StoreCall:
 		return x.intend(ctx, e, unit, intake, a.call, d)
 	case decide.Reject:
 		return x.reject(ctx, e, unit, intake, a.no, reply)
@@ -212,26 +212,26 @@ func (x *Executor[TTx]) unrun(ctx context.Context, e *partition.Entry, unit stor
 	intake store.Intake, d decide.Decision) Result {
 	print := intake.Marks[0].Fingerprint
 	switch d.Do {
-	case decide.FinishBare:
+	case decide.CommitWithoutHandler:
 		return x.finishBare(ctx, e, unit, intake, d)
-	case decide.IntendAgain:
+	case decide.StoreCallAgain:
 		return x.intendAgain(ctx, e, unit, intake)
 	case decide.Wait:
 		return x.waitForCall(ctx, e, unit.Rollback, d)
-	case decide.Leave:
+	case decide.ParkForOtherBuild:
 		return x.unhandled(ctx, e, unit.Rollback)
 	case decide.Queue:
 		return x.queue(ctx, e, unit.Rollback)
-	case decide.LookUp:
+	case decide.CompareParked:
 		return x.keptAlready(ctx, e, unit, print)
 	case decide.Quarantine:
 		return x.quarantine(ctx, e, unit, d, print)
 	case decide.Repeat:
 		return x.repeat(ctx, e, unit, unit.Found().Marks[0])
-	case decide.TakeInStep:
+	case decide.DecideByStep:
 		_, _ = unit.Rollback(ctx) // its intake was of a message that is to be handled
 		return x.finishedElsewhere(ctx, e, unit.Found().Marks[0], print)
-	case decide.LetGo:
+	case decide.DeleteParked:
 		_, _ = unit.Rollback(ctx, store.Effect{Finish: x.freed(e)}) // else it is claimed again
 		return Result{Entry: e, What: d.Ending}
 	}

@@ -150,7 +150,7 @@ func (s *sharing[TTx]) giveUp(unit store.Unit[TTx], es []*partition.Entry) {
 	}
 	for _, other := range s.job {
 		if !ended[other] && !keys[other.Chain] {
-			out = append(out, Result{Entry: other, What: decide.Left})
+			out = append(out, Result{Entry: other, What: decide.NotAttempted})
 		}
 	}
 	for i := range out {
@@ -172,7 +172,7 @@ func (s *sharing[TTx]) late(ctx context.Context, ms []member) {
 				failure.ErrTimeout, s.x.o.Handle, m.took.Round(time.Millisecond))))
 		default:
 			m.e.Lonely = m.e.Lonely || hung
-			s.note(Result{Entry: m.e, What: decide.Left})
+			s.note(Result{Entry: m.e, What: decide.NotAttempted})
 		}
 	}
 }
@@ -305,7 +305,7 @@ func (s *sharing[TTx]) going(ms []member) []member {
 	out := make([]member, 0, len(ms))
 	for _, m := range ms {
 		if stays(m) {
-			s.note(Result{Entry: m.e, What: decide.Left})
+			s.note(Result{Entry: m.e, What: decide.NotAttempted})
 		} else {
 			out = append(out, m)
 		}
@@ -318,7 +318,7 @@ func (s *sharing[TTx]) stays(e *partition.Entry) bool { return s.down || s.shut[
 func (s *sharing[TTx]) note(r Result) {
 	s.out = append(s.out, r)
 	switch r.What {
-	case decide.Again, decide.Outage, decide.Unkept, decide.Full, decide.Left:
+	case decide.Again, decide.Outage, decide.NotParked, decide.Full, decide.NotAttempted:
 		s.shut[r.Entry.Chain] = true
 	case decide.Broken:
 		s.down = true
@@ -329,7 +329,7 @@ func (s *sharing[TTx]) note(r Result) {
 func (s *sharing[TTx]) alone(ctx context.Context, ms []member) {
 	for _, m := range ms {
 		if m.e.Prefetches || s.stays(m.e) {
-			s.note(Result{Entry: m.e, What: decide.Left})
+			s.note(Result{Entry: m.e, What: decide.NotAttempted})
 		} else {
 			var r Result
 			s.watched(nil, []*partition.Entry{m.e}, s.x.o.Handle+s.x.o.Wait+mercy,
@@ -401,7 +401,7 @@ func (s *sharing[TTx]) unfit(ms []member, found store.Found) int {
 		}
 		facts := s.x.found(m.e, store.Found{Marks: []store.Verdict{mark}, Steps: []store.Step{was}},
 			m.intake.Marks[0].Fingerprint)
-		if s.x.table.TakenIn(facts).Do != decide.Handle {
+		if s.x.table.AfterIntake(facts).Do != decide.Handle {
 			return i
 		}
 	}
@@ -432,7 +432,7 @@ func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []
 			}
 		}
 		for _, i := range fresh {
-			what := decide.Left
+			what := decide.NotAttempted
 			if committed {
 				what = ms[i].ending
 			}
@@ -538,7 +538,7 @@ func (s *sharing[TTx]) one(ctx context.Context, unit store.Unit[TTx], m *member,
 	m.ending, m.hooks = decide.Handled, func() { lending.Committed(ctx) }
 	r, err := s.x.run(ctx, m.e, unit)
 	if err == nil {
-		leaves, err = s.x.leaves(ctx, m.e, r, m.intake, decide.SaysDone)
+		leaves, err = s.x.leaves(ctx, m.e, r, m.intake, decide.ReturnedNil)
 	} else if no := answerOf(err, false).no; no != nil && point && !s.x.o.Rejections && s.x.beside == nil &&
 		unit.Undo(ctx) == nil {
 		m.ending, m.hooks = decide.Rejected, nil

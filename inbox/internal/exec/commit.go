@@ -16,7 +16,7 @@ import (
 // finish commits what the handler did and answered.
 func (x *Executor[TTx]) finish(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	intake store.Intake, r Reply) Result {
-	leaves, err := x.leaves(ctx, e, r, intake, decide.SaysDone)
+	leaves, err := x.leaves(ctx, e, r, intake, decide.ReturnedNil)
 	if err != nil {
 		return x.lentFailed(ctx, e, unit, fmt.Errorf("answer of %s: %w", partition.Shown(e.Given.ID), err))
 	}
@@ -60,7 +60,7 @@ func (x *Executor[TTx]) leaves(ctx context.Context, e *partition.Entry, r Reply,
 			return out, err
 		}
 	}
-	out.Step = becomes(e, x.table.Answered(says|x.stepFacts(e)).Step, r.Code, result)
+	out.Step = becomes(e, x.table.AfterHandler(says|x.stepFacts(e)).Step, r.Code, result)
 	out.Finish = x.freed(e)
 	mark := intake.Marks[0]
 	mark.Code, mark.Result = r.Code, result
@@ -110,12 +110,12 @@ func (x *Executor[TTx]) reject(ctx context.Context, e *partition.Entry, unit sto
 func (x *Executor[TTx]) verdict(ctx context.Context, e *partition.Entry, intake store.Intake,
 	no *skald.RejectedError, r Reply) (store.Effect, error) {
 	r.Publish = slices.Concat(no.Publish, r.Publish)
-	out, err := x.leaves(ctx, e, r, intake, decide.SaysNo)
+	out, err := x.leaves(ctx, e, r, intake, decide.ReturnedReject)
 	mark := intake.Marks[0]
 	if out.Answer != nil {
 		mark = *out.Answer
 	}
-	mark.As, mark.Reason = store.Rejected, no.Err.Error()
+	mark.Outcome, mark.Reason = store.Rejected, no.Err.Error()
 	out.Mark, out.Answer = &mark, nil
 	return out, err
 }

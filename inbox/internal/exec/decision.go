@@ -23,11 +23,11 @@ var errUndecided = errors.New("inbox: nothing is decided about what was found")
 func (x *Executor[TTx]) decided(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	print int64) (d decide.Decision, err error) {
 	facts := x.found(e, unit.Found(), print)
-	if d = x.table.TakenIn(facts); d.Do != decide.AskLegacy {
+	if d = x.table.AfterIntake(facts); d.Do != decide.AskLegacy {
 		return d, nil
 	}
 	knows, err := x.askedLegacy(ctx, e, unit.Tx())
-	return x.table.TakenIn(facts ^ decide.LegacyUnasked | knows), err
+	return x.table.AfterIntake(facts ^ decide.LegacyUnasked | knows), err
 }
 
 // found is what the table asks about a message whose intake has answered.
@@ -36,9 +36,9 @@ func (x *Executor[TTx]) found(e *partition.Entry, found store.Found, print int64
 		e.Stood = found.Steps[0]
 	}
 	f := decide.Mark(judged(found.Marks[0], print)) |
-		decide.Came | decide.Unsuspected | decide.Handler | decide.LegacyNot
+		decide.Delivered | decide.Unsuspected | decide.Handler | decide.LegacyNot
 	if e.Parked != nil {
-		f ^= decide.Came ^ decide.Claimed
+		f ^= decide.Delivered ^ decide.Claimed
 	}
 	if e.Admitted() {
 		f ^= decide.Claimed ^ decide.Admitted
@@ -75,13 +75,13 @@ func (x *Executor[TTx]) stepFacts(e *partition.Entry) (f decide.Facts) {
 		f = decide.Accepted
 	}
 	if e.Step == nil {
-		return f | decide.NoStep | decide.StoodAbsent | decide.OthersCall
+		return f | decide.NoStep | decide.StepAbsent | decide.OthersCall
 	}
-	f |= decide.Stood(e.Stood.State)
+	f |= decide.Step(e.Stood.State)
 	if e.Takes() != nil {
-		f |= decide.Takes
+		f |= decide.DoesStep
 	} else {
-		f |= decide.Undoes
+		f |= decide.UndoesStep
 	}
 	switch {
 	case e.Stood.State != store.StepCalling || !callsFor(e, e.Stood):
@@ -158,17 +158,17 @@ func answerOf(err error, again bool) (a answer) {
 	var outside *Intent
 	switch {
 	case err == nil:
-		a.says = decide.SaysDone
+		a.says = decide.ReturnedNil
 	case again && errors.As(err, &overtaken):
-		a.says = decide.SaysAgain
+		a.says = decide.ReturnedRetryNow
 	case errors.As(err, &outside):
-		a.says, a.call = decide.SaysCall, outside.Call
+		a.says, a.call = decide.ReturnedCall, outside.Call
 	case errors.As(err, &a.no):
-		a.says = decide.SaysNo
+		a.says = decide.ReturnedReject
 	case errors.As(err, &a.wait):
-		a.says = decide.SaysWait
+		a.says = decide.ReturnedRetryAfter
 	default:
-		a.says = decide.SaysError
+		a.says = decide.ReturnedError
 	}
 	return a
 }

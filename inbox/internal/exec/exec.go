@@ -99,7 +99,7 @@ func New[TTx any](db store.Driver[TTx], o Config) *Executor[TTx] {
 		printer:  printer{of: o.Fingerprint, without: o.Without},
 		prints:   failure.NewFingerprints(),
 		waits:    entityWaits{workers: o.Workers},
-		untold:   apart{say: backoff.Rarely{First: time.Second, Most: time.Minute}},
+		untold:   apart{say: backoff.LogLimit{First: time.Second, Most: time.Minute}},
 	}
 }
 

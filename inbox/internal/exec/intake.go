@@ -17,8 +17,9 @@ func (x *Executor[TTx]) untaken(ctx context.Context, e *partition.Entry, why err
 	if r.What != decide.Full || e.Parked != nil {
 		return r
 	}
-	m := store.Mark{Consumer: x.o.Group, Identity: e.Identity(), As: store.Done, Fingerprint: x.printed(e),
-		KeyOrder: store.Arriving, Key: e.Key}
+	m := store.Mark{Consumer: x.o.Group, Identity: e.Identity(), Outcome: store.Done,
+		Fingerprint: x.printed(e),
+		KeyOrder:    store.Arriving, Key: e.Key}
 	intake := store.Intake{Marks: []store.Mark{m}, Server: e.Server, Wait: x.o.Wait, Handle: x.o.Handle}
 	unit, err := x.db.Begin(ctx, intake)
 	if err != nil {
@@ -83,7 +84,7 @@ func (x *Executor[TTx]) asked(ctx context.Context, e *partition.Entry) (intake s
 var errNoEntity = errors.New("inbox.Options.Transaction.Entities returned an entity without Space or Key: all such messages would wait for each other; give both, or leave it out")
 
 func (x *Executor[TTx]) mark(e *partition.Entry) store.Mark {
-	m := store.Mark{Consumer: x.o.Group, Identity: e.Identity(), As: store.Done, Fingerprint: x.print(e),
+	m := store.Mark{Consumer: x.o.Group, Identity: e.Identity(), Outcome: store.Done, Fingerprint: x.print(e),
 		KeyOrder: store.Arriving, Key: e.Key}
 	if e.Parked != nil {
 		m.KeyOrder, m.Attempts, m.Held = store.Retrying, e.Parked.Attempts, true

@@ -116,7 +116,7 @@ func (x *Executor[TTx]) retell(ctx context.Context, effect store.Effect) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	id := effect.Park.Identity
-	kept, err := store.ListKept(ctx, x.db, store.Sought{Consumer: x.o.Group, Identity: &id, Limit: 1})
+	kept, err := store.ListParked(ctx, x.db, store.ParkedQuery{Consumer: x.o.Group, Identity: &id, Limit: 1})
 	if err != nil {
 		return // it is claimed again when its lease is over
 	}
@@ -213,7 +213,7 @@ func (x *Executor[TTx]) handler(e *partition.Entry) Handler[TTx] {
 // a dead letter too. It is asked for again as long as somebody waits: what fails here, or is lost, does no
 // harm. A call that undoes the step is let go on.
 func (x *Executor[TTx]) settleToUndo(ctx context.Context, id store.Identity) {
-	kept, err := store.ListKept(ctx, x.db, store.Sought{Consumer: x.o.Group, Identity: &id, Limit: 1})
+	kept, err := store.ListParked(ctx, x.db, store.ParkedQuery{Consumer: x.o.Group, Identity: &id, Limit: 1})
 	if err == nil && len(kept) == 1 && kept[0].Call != nil &&
 		x.steps[store.Kind{Topic: kept[0].Message.Topic,
 			Type: kept[0].Message.Type}].State != store.StepUndone {

@@ -104,7 +104,7 @@ func (x *Executor[TTx]) refused(ctx context.Context, e *partition.Entry, p *stor
 // lastly ends r, an attempt that the store did not keep. After many of them over minutes, e becomes a dead
 // letter: else its partition stops. Of the forms of it the first that the store takes is kept.
 func (x *Executor[TTx]) lastly(ctx context.Context, e *partition.Entry, p *store.Park, r Result) Result {
-	if r.What != decide.Unkept || !e.Refused.Last(x.o.Now()) {
+	if r.What != decide.NotParked || !e.Refused.Last(x.o.Now()) {
 		return r
 	}
 	forms := []form{{park: *p, announced: true}, {park: *p}}
@@ -113,7 +113,7 @@ func (x *Executor[TTx]) lastly(ctx context.Context, e *partition.Entry, p *store
 	}
 	err := fmt.Errorf("%w: %s", errUnkept, shortlog.Text(r.Err.Error(), mostCause))
 	for _, f := range forms {
-		if out := x.untried(ctx, e, f, failure.KindUnkept, err); out.What != decide.Unkept {
+		if out := x.untried(ctx, e, f, failure.KindUnkept, err); out.What != decide.NotParked {
 			return out
 		}
 	}
@@ -170,7 +170,7 @@ func (x *Executor[TTx]) unkept(e *partition.Entry, err, cause error) Result {
 	case store.Incurable(err) || errors.Is(err, store.ErrLent):
 		r.What = decide.Broken
 	case !x.Away(err) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled):
-		r.What, r.Err = decide.Unkept, fmt.Errorf("%w; %w", r.Err, Cause(cause))
+		r.What, r.Err = decide.NotParked, fmt.Errorf("%w; %w", r.Err, Cause(cause))
 	}
 	return r
 }
@@ -225,7 +225,7 @@ func (x *Executor[TTx]) keptAlready(ctx context.Context, e *partition.Entry, uni
 // keptAs is what becomes of a message whose identity is parked or a dead letter; false: none is.
 func (x *Executor[TTx]) keptAs(ctx context.Context, e *partition.Entry, print int64) (r Result, is bool) {
 	id := e.Identity()
-	kept, err := store.ListKept(ctx, x.db, store.Sought{Consumer: x.o.Group, Identity: &id, Limit: 1})
+	kept, err := store.ListParked(ctx, x.db, store.ParkedQuery{Consumer: x.o.Group, Identity: &id, Limit: 1})
 	if err != nil {
 		return x.storeFailed(ctx, e, fmt.Errorf("look up kept message %s: %w", id.ID, err)), true
 	}

@@ -50,7 +50,7 @@ func apartOf(consumer string, e *partition.Entry, why store.Outcome, print int64
 // An apart is what was said of messages that were put into quarantine. It is for any goroutine.
 type apart struct {
 	mu     sync.Mutex
-	say    backoff.Rarely
+	say    backoff.LogLimit
 	untold int // messages, since it was said last
 }
 

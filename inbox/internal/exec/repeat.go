@@ -24,7 +24,7 @@ func (x *Executor[TTx]) finishedElsewhere(ctx context.Context, e *partition.Entr
 		return x.letGo(ctx, e, decide.Duplicate, err)
 	}
 	e.Stood = unit.Found().Steps[0]
-	d := x.table.Elsewhere(decide.Mark(judged(v, print)) | x.stepFacts(e))
+	d := x.table.AfterOtherMark(decide.Mark(judged(v, print)) | x.stepFacts(e))
 	goes := store.Effect{Finish: x.freed(e)}
 	switch {
 	case d.Do == decide.Wait:

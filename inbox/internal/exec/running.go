@@ -88,7 +88,7 @@ func (a *acts) running(grace time.Duration) []Running {
 // somebody claimed e since, or e was answered.
 func (x *Executor[TTx]) Renew(ctx context.Context, e *partition.Entry, lease time.Duration) error {
 	id := e.Identity()
-	kept, err := store.ListKept(ctx, x.db, store.Sought{Consumer: x.o.Group, Identity: &id, Limit: 1})
+	kept, err := store.ListParked(ctx, x.db, store.ParkedQuery{Consumer: x.o.Group, Identity: &id, Limit: 1})
 	if err == nil && len(kept) == 1 && kept[0].Dead == nil && kept[0].Session != "" &&
 		kept[0].Session == e.InHandOf() {
 		k := asRead(&kept[0])

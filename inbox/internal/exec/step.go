@@ -25,7 +25,7 @@ func (x *Executor[TTx]) askedLegacy(ctx context.Context, e *partition.Entry,
 		return err
 	})
 	if took {
-		return decide.LegacyTook, err
+		return decide.LegacyDone, err
 	}
 	return decide.LegacyNot, err
 }
@@ -96,7 +96,7 @@ func (x *Executor[TTx]) finishBare(ctx context.Context, e *partition.Entry, unit
 				was.State, err))
 		}
 	}
-	leaves, err := x.leaves(ctx, e, r, intake, decide.SaysDone)
+	leaves, err := x.leaves(ctx, e, r, intake, decide.ReturnedNil)
 	if err != nil {
 		return x.lentFailed(ctx, e, unit, fmt.Errorf("answer of %s: %w", e.Name(), err))
 	}
@@ -108,7 +108,7 @@ func (x *Executor[TTx]) finishBare(ctx context.Context, e *partition.Entry, unit
 		if leaves.Answer != nil {
 			mark = *leaves.Answer
 		}
-		if mark.As = d.Mark; d.Ending == decide.Duplicate {
+		if mark.Outcome = d.Mark; d.Ending == decide.Duplicate {
 			mark.Code, mark.Result = was.Code, was.Result
 		}
 		if d.Mark == store.Rejected {

@@ -41,7 +41,7 @@ func (x *Executor[TTx]) unhandled(ctx context.Context, e *partition.Entry, end u
 		return x.store(ctx, e, end, store.Effect{Park: k}, Result{Entry: e, What: decide.Queued})
 	}
 	_, _ = end(ctx) // nothing was written
-	all, failed := x.db.Attend(ctx, store.Attend{Consumer: x.o.Group, Beat: &store.Beat{}})
+	all, failed := x.db.Attend(ctx, store.Attend{Consumer: x.o.Group, Heartbeat: &store.Heartbeat{}})
 	switch {
 	case failed != nil:
 		return x.storeFailed(ctx, e, fmt.Errorf("who handles %s of %s: %w", e.Type, e.Topic, failed))

@@ -12,7 +12,7 @@ import (
 
 // moved is the result of an event from outside the engine's own work.
 type moved struct {
-	store.SagaMove
+	store.SagaUpdate
 	was     plan.State
 	state   plan.State // the new state
 	notices []plan.Action
@@ -48,7 +48,7 @@ func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga,
 	if !out.Changed() {
 		return m, out, nil
 	}
-	if m.SagaMove, err = sagarow.GivenBack(s, next, now, len(p.Pending(next)) > 0); err != nil {
+	if m.SagaUpdate, err = sagarow.ReleaseMove(s, next, now, len(p.Pending(next)) > 0); err != nil {
 		return m, out, err
 	}
 	m.state, m.was, m.notices = next, was, actions
@@ -74,8 +74,8 @@ func (e *Engine[TTx]) put(ctx context.Context, tx TTx, name, key string,
 	if err != nil || !out.Changed() {
 		return out, true, err
 	}
-	m.SagaMove = sagarow.LeaveToOthers(m.SagaMove)
-	if err := e.db.Write(ctx, tx, store.Effect{Saga: &m.SagaMove}); err != nil {
+	m.SagaUpdate = sagarow.LeaveToOthers(m.SagaUpdate)
+	if err := e.db.Write(ctx, tx, store.Effect{Saga: &m.SagaUpdate}); err != nil {
 		return out, true, fmt.Errorf("write the saga %s %q: %w", name, key, err)
 	}
 	e.tally.Moved(s, m.was, m.state) // the caller may still roll back

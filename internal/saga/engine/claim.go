@@ -90,7 +90,7 @@ func (e *Engine[TTx]) stopping() bool {
 // loop claims due sagas and starts a worker for each.
 func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 	var noted time.Time
-	say := backoff.Seldom()
+	say := backoff.NewLogLimit()
 	var due, activity time.Time // time of the next poll; time when a poll last found a saga
 	var looked time.Time        // time of the last poll, if it found nothing
 	outages := 0
@@ -207,8 +207,8 @@ func (e *Engine[TTx]) due(ctx context.Context, room int) (ls []*live[TTx], next 
 	}
 	within, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	c, err := e.db.Claim(within, store.Want{Session: e.session, Lease: e.o.Lease,
-		Sagas: &store.WantSagas{Hashes: e.book.Claimed(), Limit: room}})
+	c, err := e.db.Claim(within, store.ClaimRequest{Session: e.session, Lease: e.o.Lease,
+		Sagas: &store.SagaClaimRequest{Hashes: e.book.Claimed(), Limit: room}})
 	if err != nil {
 		return nil, -1, fmt.Errorf("claim sagas: %w", err)
 	}
@@ -252,10 +252,10 @@ func (e *Engine[TTx]) claimed(ctx context.Context, s store.Saga) (*live[TTx], er
 // clears it.
 func (e *Engine[TTx]) leaveToOthers(ctx context.Context, s store.Saga, why error) {
 	e.tally.Refused(ctx, s, why)
-	m := store.SagaMove{SagaRef: sagarow.Ref(s), State: s.State, Standing: s.Standing, Release: true,
+	m := store.SagaUpdate{SagaRef: sagarow.Ref(s), State: s.State, SagaStatus: s.SagaStatus, Release: true,
 		Wake: versionWait}
 	now := e.clock.Now()
-	if !sagarow.WasLeft(m.Standing) {
+	if !sagarow.WasLeft(m.SagaStatus) {
 		m.Since = now
 	}
 	if m.Retry.Before(now) { // a saga that is to be retried has an index entry

@@ -79,7 +79,7 @@ type custody[TTx any] struct {
 	inHand   atomic.Int64
 	ready    atomic.Int64 // those in progress that wait for a worker
 	// sayCrowded limits how often the engine logs that every worker is busy.
-	sayCrowded backoff.Rarely
+	sayCrowded backoff.LogLimit
 }
 
 // lifecycle has the loop of Run, its goroutines, and the log lines that are written once.
@@ -134,7 +134,7 @@ func New[TTx any](db DB[TTx], o Options, defs []*Definition) *Engine[TTx] {
 	e.gate = newCrashGate(o.Now)
 	e.moves = newGroupCommit(db, storeTimeout)
 	e.book = newDefinitions(db, e.o.Logger, storeTimeout, defs)
-	e.sayCrowded = backoff.Seldom()
+	e.sayCrowded = backoff.NewLogLimit()
 	return e
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // putRelated writes m in a transaction together with changes to parents and children. It needs a worker.
-func (l *live[TTx]) putRelated(ctx context.Context, m store.SagaMove) error {
+func (l *live[TTx]) putRelated(ctx context.Context, m store.SagaUpdate) error {
 	if err := l.slot(ctx); err != nil {
 		return err
 	}
@@ -81,8 +81,8 @@ func (l *live[TTx]) relateTo(ctx context.Context, tx TTx, c *child) (*store.Effe
 	if err != nil || !out.Changed() {
 		return nil, err
 	}
-	m.SagaMove = sagarow.LeaveToOthers(m.SagaMove)
-	return &store.Effect{Saga: &m.SagaMove}, nil
+	m.SagaUpdate = sagarow.LeaveToOthers(m.SagaUpdate)
+	return &store.Effect{Saga: &m.SagaUpdate}, nil
 }
 
 // startChild starts a child, or finds the child that this saga started before. After the pivot a step is
@@ -152,7 +152,7 @@ func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as pla
 		return nil, nil
 	}
 	l.then = append(l.then, m.notify)
-	es = []store.Effect{{Saga: &m.SagaMove}}
+	es = []store.Effect{{Saga: &m.SagaUpdate}}
 	if !m.Final {
 		return es, nil
 	}

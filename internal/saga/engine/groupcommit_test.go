@@ -41,7 +41,7 @@ func (t *table) Apply(_ context.Context, es ...store.Effect) ([]bool, error) {
 func (t *table) Outage(error) bool { return false }
 
 func move(key string) store.Effect {
-	return store.Effect{Saga: &store.SagaMove{SagaRef: store.SagaRef{Key: key}}}
+	return store.Effect{Saga: &store.SagaUpdate{SagaRef: store.SagaRef{Key: key}}}
 }
 
 func TestEffectsDuringACommitShareTheNextOne(t *testing.T) {

@@ -140,7 +140,7 @@ func (l *live[TTx]) chargeHung() (charged bool) {
 }
 
 // putAlone writes m in its own transaction: it waits for a lock, and other writes should not wait for that.
-func (l *live[TTx]) putAlone(ctx context.Context, m store.SagaMove) (again bool, err error) {
+func (l *live[TTx]) putAlone(ctx context.Context, m store.SagaUpdate) (again bool, err error) {
 	within, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	if l.Related() {

@@ -464,7 +464,7 @@ func (s *saga) Due() {
 
 // Move returns the write of the new state. Mine reports that session has the saga; otherwise its owner must
 // re-read it.
-func (s *saga) Move(session string) (m store.SagaMove, mine bool, err error) {
+func (s *saga) Move(session string) (m store.SagaUpdate, mine bool, err error) {
 	now := s.clock.Now()
 	if m, err = sagarow.MoveTo(s.Row, s.State, now); err != nil {
 		return m, false, err
@@ -477,18 +477,18 @@ func (s *saga) Move(session string) (m store.SagaMove, mine bool, err error) {
 }
 
 // GivenBack returns m with the lease released.
-func (s *saga) GivenBack(m store.SagaMove) store.SagaMove {
+func (s *saga) GivenBack(m store.SagaUpdate) store.SagaUpdate {
 	m = sagarow.Released(m, s.State, s.clock.Now(), len(s.Pending()) > 0)
 	m.Lease = 0
 	return m
 }
 
 // Effect returns m with the drafted commands.
-func (s *saga) Effect(m *store.SagaMove) store.Effect { return store.Effect{Saga: m, Rows: s.rows} }
+func (s *saga) Effect(m *store.SagaUpdate) store.Effect { return store.Effect{Saga: m, Rows: s.rows} }
 
 // Wrote records that m is stored. It returns the previous state, and the alarms and end to publish.
-func (s *saga) Wrote(m *store.SagaMove) (was plan.State, notices []plan.Action) {
-	s.Row.Version, s.Row.State, s.Row.Standing = m.Version+1, m.State, m.Standing
+func (s *saga) Wrote(m *store.SagaUpdate) (was plan.State, notices []plan.Action) {
+	s.Row.Version, s.Row.State, s.Row.SagaStatus = m.Version+1, m.State, m.SagaStatus
 	if m.Hash != "" {
 		s.Row.Hash = m.Hash
 	}

@@ -109,7 +109,7 @@ func (to *mail) Take(ctx context.Context, s store.Saga, there bool, book *book,
 		return nil
 	}
 	st := t.course.State()
-	m, err := sagarow.GivenBack(s, st, t.now, len(t.p.Pending(st)) > 0)
+	m, err := sagarow.ReleaseMove(s, st, t.now, len(t.p.Pending(st)) > 0)
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (e *Engine[TTx]) stand(mails []*mail) {
 			continue
 		}
 		m, s := to.Effects[0].Saga, to.Saga
-		s.Version, s.State, s.Standing = m.Version+1, m.State, m.Standing
+		s.Version, s.State, s.SagaStatus = m.Version+1, m.State, m.SagaStatus
 		e.ended(s, to.state)
 	}
 }
@@ -119,7 +119,7 @@ func (e *Engine[TTx]) emit(ctx context.Context, to *mail, todo []plan.Action) (b
 	if err != nil {
 		return 0 // the engine calls the function again, and reports its error
 	}
-	m, err := sagarow.GivenBack(to.Saga, s.State, to.now, len(to.d.Plan.Pending(s.State)) > 0)
+	m, err := sagarow.ReleaseMove(to.Saga, s.State, to.now, len(to.d.Plan.Pending(s.State)) > 0)
 	if err != nil {
 		return 0
 	}

@@ -44,7 +44,7 @@ func (e *Engine[TTx]) putAll(ctx context.Context, ls []*live[TTx], away time.Dur
 		return nil
 	}
 	var es []store.Effect
-	var moves []*store.SagaMove
+	var moves []*store.SagaUpdate
 	var errs error
 	kept := ls[:0]
 	for _, l := range ls {

@@ -199,7 +199,8 @@ func (e *Engine[TTx]) newRow(d *Definition, key string, in json.RawMessage, from
 	state, _ := d.Plan.Begin(e.o.NewID(now), now)
 	s = store.Saga{Name: d.Name, Key: key, ID: state.ID, Hash: d.Hash, Input: string(in),
 		Fingerprint: fingerprintOf(d, in), Version: firstVersion(state.ID),
-		Instead: instead, Origin: from.Encode(), Standing: sagarow.NextStanding(store.Standing{}, state, now)}
+		Instead: instead, Origin: from.Encode(), SagaStatus: sagarow.NextStatus(store.SagaStatus{}, state,
+			now)}
 	if err = d.Plan.Room(state); err == nil {
 		s.State, err = sagarow.EncodeState(state)
 	}

@@ -24,7 +24,7 @@ type tallyFault struct{ what, saga, step, print string }
 
 // faultCount counts a fault: in total, and since it was last logged.
 type faultCount struct {
-	backoff.Rarely
+	backoff.LogLimit
 	times, more int
 }
 
@@ -48,7 +48,7 @@ func (f *faults) due(is tallyFault, text string, now time.Time) (due, fresh bool
 	}
 	s := f.counts[is]
 	if fresh = s == nil; fresh {
-		s = &faultCount{Rarely: backoff.Seldom()}
+		s = &faultCount{LogLimit: backoff.NewLogLimit()}
 		f.counts[is] = s
 	}
 	s.times++

@@ -12,7 +12,7 @@ import (
 )
 
 // move returns the write of the new state. It extends the lease to at least need.
-func (l *live[TTx]) move(need time.Duration) (store.SagaMove, error) {
+func (l *live[TTx]) move(need time.Duration) (store.SagaUpdate, error) {
 	m, mine, err := l.Move(l.e.session)
 	if err == nil && mine && !m.Final && l.left() < max(need, l.e.o.Lease/2) {
 		m.Lease = max(need, l.e.o.Lease)
@@ -21,7 +21,7 @@ func (l *live[TTx]) move(need time.Duration) (store.SagaMove, error) {
 }
 
 // wrote records that m is stored.
-func (l *live[TTx]) wrote(m store.SagaMove) {
+func (l *live[TTx]) wrote(m store.SagaUpdate) {
 	if m.Lease > 0 {
 		l.leased(m.Lease)
 	}
@@ -54,7 +54,7 @@ func (l *live[TTx]) write(ctx context.Context, need time.Duration) error {
 	return l.put(ctx, m)
 }
 
-func (l *live[TTx]) put(ctx context.Context, m store.SagaMove) error {
+func (l *live[TTx]) put(ctx context.Context, m store.SagaUpdate) error {
 	l.rollback(ctx)
 	if l.Related() {
 		return l.putRelated(ctx, m)
@@ -90,10 +90,10 @@ func (l *live[TTx]) settleDown(ctx context.Context) error {
 
 // drop releases a saga on which nothing was done.
 func (l *live[TTx]) drop(ctx context.Context) {
-	m := store.SagaMove{SagaRef: sagarow.Ref(l.Row), State: l.Row.State, Standing: l.Row.Standing,
+	m := store.SagaUpdate{SagaRef: sagarow.Ref(l.Row), State: l.Row.State, SagaStatus: l.Row.SagaStatus,
 		Release: true}
-	if sagarow.WasLeft(m.Standing) { // this build can run it
-		m.Standing = sagarow.NextStanding(m.Standing, l.State, l.e.clock.Now())
+	if sagarow.WasLeft(m.SagaStatus) { // this build can run it
+		m.SagaStatus = sagarow.NextStatus(m.SagaStatus, l.State, l.e.clock.Now())
 	}
 	_, _ = l.e.write(ctx, store.Effect{Saga: &m}) // on an error, the saga is claimed again after its lease
 }

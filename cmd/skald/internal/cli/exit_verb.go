@@ -11,9 +11,9 @@ func verbCode(err error) int {
 	var usage *operate.UsageError
 	var refused *operate.RenameError
 	var unsettled *operate.UnsettledError
-	var none *operate.NoneError
+	var none *operate.NoMatchError
 	var unknown *operate.UnknownConsumerError
-	var partly *operate.PartlyError
+	var partly *operate.PartialError
 	var stopped *operate.StoppedError
 	switch {
 	case errors.As(err, &usage), errors.As(err, &refused), errors.As(err, &unsettled),
@@ -25,7 +25,7 @@ func verbCode(err error) int {
 		return exitPartly
 	case errors.As(err, &stopped):
 		return exitFailed
-	case errors.Is(err, operate.ErrUnmoved):
+	case errors.Is(err, operate.ErrNothingToRecover):
 		return exitState
 	}
 	return 0
@@ -33,7 +33,7 @@ func verbCode(err error) int {
 
 // Reported returns true if a verb that returned err has a report to print.
 func Reported(err error) bool {
-	var partly *operate.PartlyError
+	var partly *operate.PartialError
 	var stopped *operate.StoppedError
 	return err == nil || errors.As(err, &partly) || errors.As(err, &stopped)
 }

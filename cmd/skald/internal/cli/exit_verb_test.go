@@ -13,9 +13,9 @@ func TestExitCodeOfVerbs(t *testing.T) {
 	for err, want := range map[error]int{
 		&operate.UsageError{}: exitUsage, &operate.RenameError{}: exitUsage,
 		&operate.UnsettledError{}: exitUsage,
-		&operate.NoneError{}:      exitNone, &operate.UnknownConsumerError{}: exitNone,
-		&operate.PartlyError{}: exitPartly, &operate.StoppedError{}: exitFailed,
-		operate.ErrUnmoved: exitState,
+		&operate.NoMatchError{}:   exitNone, &operate.UnknownConsumerError{}: exitNone,
+		&operate.PartialError{}: exitPartly, &operate.StoppedError{}: exitFailed,
+		operate.ErrNothingToRecover: exitState,
 	} {
 		if code := Code(fmt.Errorf("verb: %w", err)); code != want {
 			t.Errorf("%T is %d, want %d", err, code, want)

@@ -40,7 +40,7 @@ func unreadable(kind, topic, order string, later bool) skald.Message {
 
 // mend redrives, drops and releases messages of a consumer. It returns the number of dropped messages.
 func mend[TTx any](ctx context.Context, db store.Driver[TTx], consumer string) (dropped int, err error) {
-	kept, err := store.ListKept(ctx, db, store.Sought{Consumer: consumer, Bare: true, Limit: 1000})
+	kept, err := store.ListParked(ctx, db, store.ParkedQuery{Consumer: consumer, Bare: true, Limit: 1000})
 	if err != nil {
 		return 0, fmt.Errorf("list the messages: %w", err)
 	}
@@ -70,7 +70,7 @@ func mending(p *store.Parked) (e store.Effect, some bool) {
 		note.Action, note.Reason = "drop", "it is unreadable: "+p.Last.Why
 		return store.Effect{
 			Finish: &store.Finish{Consumer: p.Consumer, Identity: p.Identity}, Audit: note,
-			Mark: &store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Rejected,
+			Mark: &store.Mark{Consumer: p.Consumer, Identity: p.Identity, Outcome: store.Rejected,
 				Reason: "dropped: it is unreadable", Held: true},
 		}, true
 	case p.Dead != nil:
@@ -90,7 +90,7 @@ func retry[TTx any](ctx context.Context, db store.Driver[TTx]) error {
 	_, err := operate.ChangeSagas(ctx, db, operate.SagaSelection{Stuck: true},
 		operate.SagaChange{Verb: operate.RetrySaga},
 		operate.Order{Author: author, Reason: "the failure is temporary"})
-	if none := (*operate.NoneError)(nil); errors.As(err, &none) {
+	if none := (*operate.NoMatchError)(nil); errors.As(err, &none) {
 		return nil
 	}
 	return err

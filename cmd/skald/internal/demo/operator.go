@@ -109,6 +109,6 @@ func (s *shop[TTx]) keeping(ctx context.Context, name, consumer string) (int64, 
 	if err != nil {
 		return 0, err
 	}
-	k, err := home.Store.Status(ctx, store.StatusQuery{Keeping: consumer})
-	return k.Keeping.Parked + k.Keeping.Dead, err
+	k, err := home.Store.Status(ctx, store.StatusQuery{ParkedOf: consumer})
+	return k.Parked.Parked + k.Parked.Dead, err
 }

@@ -20,7 +20,7 @@ func (s *shop[TTx]) sources(ctx context.Context) (map[string]console.Source, err
 		if err != nil {
 			return nil, err
 		}
-		out[name] = console.Of(home.Store).At(s.Flags(name))
+		out[name] = console.NewSource(home.Store).WithFlags(s.Flags(name))
 	}
 	return out, nil
 }

@@ -117,8 +117,8 @@ func (d *polling[TTx]) look(ctx context.Context, do func() (tip string, err erro
 	return err
 }
 
-func (d *polling[TTx]) Lease(ctx context.Context, ask store.Ask) (l store.Leased, err error) {
-	if ask.Look == nil {
+func (d *polling[TTx]) Lease(ctx context.Context, ask store.LeaseRequest) (l store.Leased, err error) {
+	if ask.SnapshotBase == nil {
 		return d.Driver.Lease(ctx, ask)
 	}
 	err = d.look(ctx, func() (string, error) {

@@ -68,7 +68,7 @@ func (a *groupAdoption) run(c *cobra.Command, out io.Writer) error {
 	}
 	defer b.Close()
 	return withKnower(c, a.schema, a.DryRun, func(ctx context.Context, k knower) error {
-		db, ok := k.(operate.Named)
+		db, ok := k.(operate.AdoptStore)
 		if !ok {
 			return fmt.Errorf("consumer adopt: %T is not supported", k)
 		}
@@ -86,7 +86,7 @@ func (a *groupAdoption) run(c *cobra.Command, out io.Writer) error {
 }
 
 // tell prints the new owner of the group.
-func (a *groupAdoption) tell(ctx context.Context, out io.Writer, db operate.Named) error {
+func (a *groupAdoption) tell(ctx context.Context, out io.Writer, db operate.AdoptStore) error {
 	if a.asJSON {
 		return json.NewEncoder(out).Encode(map[string]any{"consumer": a.consumer, "adopted_from": a.from,
 			"dry_run": a.DryRun})

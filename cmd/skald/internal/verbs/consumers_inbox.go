@@ -43,10 +43,10 @@ func ConsumersCommand(out, errs io.Writer) *cobra.Command {
 
 // knower is the part of a store that these commands need.
 type knower interface {
-	operate.Shower
-	operate.Quarantine
-	operate.Historian
-	operate.Positions
+	operate.ShowStore
+	operate.QuarantineStore
+	operate.HistoryStore
+	operate.PositionStore
 	store.Operator
 	Check(ctx context.Context, as store.Role) error
 }
@@ -149,8 +149,8 @@ func admitCommand(out, errs io.Writer) *cobra.Command {
 		}
 		return withKnower(c, schema, o.DryRun, func(ctx context.Context, k knower) error {
 			r, err := operate.Admit(ctx, k, a, o)
-			if none := new(operate.NoneError); errors.As(err, &none) && a.ID == "" && a.Number == 0 {
-				fmt.Fprintln(errs, "skald: "+none.What)
+			if none := new(operate.NoMatchError); errors.As(err, &none) && a.ID == "" && a.Number == 0 {
+				fmt.Fprintln(errs, "skald: "+none.Reason)
 				if !asJSON {
 					return nil
 				}

@@ -49,7 +49,7 @@ func missedCommand(out, errs io.Writer) *cobra.Command {
 	return c
 }
 
-func (a *acknowledging) run(ctx context.Context, out, errs io.Writer, db operate.Auditor) error {
+func (a *acknowledging) run(ctx context.Context, out, errs io.Writer, db operate.AuditStore) error {
 	notes, err := operate.Missed(ctx, db)
 	if err == nil {
 		notes, err = a.choose(notes)

@@ -54,7 +54,7 @@ func (r *renaming) run(c *cobra.Command, out, errs io.Writer, was, is string) er
 	if err != nil {
 		return err
 	}
-	var at operate.Waiting // Kafka keeps messages for every group
+	var at operate.LagReader // Kafka keeps messages for every group
 	if redacted(url) != "kafka" {
 		b, err := dial()
 		if err != nil {
@@ -85,7 +85,7 @@ func (r *renaming) run(c *cobra.Command, out, errs io.Writer, was, is string) er
 	})
 }
 
-func counted(was string, b *store.Belongings) string {
+func counted(was string, b *store.ConsumerRows) string {
 	return fmt.Sprintf("%s has %d marks, %d positions, %d controls, %d parked messages, %d dead letters, %d messages in quarantine, %d steps, %d floors, %d types",
 		was, b.Marks, b.Positions, b.Controls, b.Parked, b.Dead, b.Quarantined, b.Steps, b.Floors, b.Types)
 }

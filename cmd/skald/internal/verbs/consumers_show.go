@@ -57,7 +57,7 @@ func showCommand(out io.Writer) *cobra.Command {
 }
 
 // unknownMessage returns the error for a message without a record.
-func unknownMessage(ctx context.Context, db store.Teller, s *operate.Knowledge) error {
+func unknownMessage(ctx context.Context, db store.StatusReader, s *operate.MessageState) error {
 	if err := known(ctx, db, s.Consumer); err != nil && !strings.HasPrefix(s.Consumer, httpidem.Scope("")) {
 		return err
 	}
@@ -69,7 +69,7 @@ func unknownMessage(ctx context.Context, db store.Teller, s *operate.Knowledge) 
 }
 
 // onlyConsumer returns the only consumer of a database.
-func onlyConsumer(ctx context.Context, db store.Teller) (string, error) {
+func onlyConsumer(ctx context.Context, db store.StatusReader) (string, error) {
 	b, err := store.ReadBacklog(ctx, db)
 	var all []string
 	for _, c := range b.Consumers {
@@ -88,7 +88,7 @@ func onlyConsumer(ctx context.Context, db store.Teller) (string, error) {
 	return "", &cli.UsageError{What: "which consumer? Give --consumer, one of " + strings.Join(all, ", ")}
 }
 
-func tellShown(out io.Writer, s *operate.Knowledge) error {
+func tellShown(out io.Writer, s *operate.MessageState) error {
 	w := cli.Table(out)
 	fmt.Fprintf(w, "%s\t%s\t%s\n", cli.Line(s.ID), s.Status, cli.Line(s.Reason))
 	if s.Code != 0 || s.Result != "" {

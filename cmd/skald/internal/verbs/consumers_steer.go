@@ -66,7 +66,7 @@ func (s *steering) run(c *cobra.Command, out io.Writer, verb string) error {
 	})
 }
 
-func (s *steering) tell(ctx context.Context, db operate.Positions, verb string) (err error) {
+func (s *steering) tell(ctx context.Context, db operate.PositionStore, verb string) (err error) {
 	o := operate.Order{Author: s.by, Reason: s.reason}
 	switch {
 	case verb == "pause":

@@ -12,7 +12,7 @@ import (
 
 // known returns an error if a database has no data of a consumer. An empty result would hide that the name
 // is misspelt. An empty name is no error.
-func known(ctx context.Context, db store.Teller, consumer string) error {
+func known(ctx context.Context, db store.StatusReader, consumer string) error {
 	if consumer == "" {
 		return nil
 	}
@@ -24,7 +24,7 @@ func known(ctx context.Context, db store.Teller, consumer string) error {
 	for _, c := range b.Consumers {
 		all = append(all, c.Name)
 	}
-	for _, k := range b.Kept {
+	for _, k := range b.PerConsumer {
 		all = append(all, k.Consumer)
 	}
 	if slices.Contains(all, consumer) {

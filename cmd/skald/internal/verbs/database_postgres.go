@@ -96,7 +96,8 @@ func (s Server) Console(ctx context.Context, typed string) (out console.Source, 
 	if s.schema != "public" {
 		how += " --schema " + shortlog.Shell(s.schema)
 	}
-	return console.Of(pgstore.New(pool, &pgstore.Options{Schema: s.schema})).At(how), pool.Close, nil
+	return console.NewSource(pgstore.New(pool,
+		&pgstore.Options{Schema: s.schema})).WithFlags(how), pool.Close, nil
 }
 
 func (s Server) Stores(ctx context.Context, r Rooms) (all []relay.Source, done func(), err error) {

@@ -96,7 +96,7 @@ func DoctorCommand(out io.Writer) *cobra.Command {
 		if err := d.broker(ctx); err != nil {
 			return err
 		}
-		d.Standing()
+		d.Consumers()
 		d.handlers(ctx)
 		if err := d.Accept(d.accepted...); err != nil {
 			return err
@@ -121,7 +121,7 @@ func (d *doctor) store(ctx context.Context, db Database) {
 		return
 	}
 	defer done()
-	s, ok := all[0].(operate.Subject)
+	s, ok := all[0].(operate.DoctorStore)
 	if !ok {
 		d.Failed("store", "connection", fmt.Errorf("%T cannot be examined", all[0]))
 		return
@@ -147,7 +147,7 @@ func (d *doctor) tell(out io.Writer) error {
 	}
 	w := cli.Table(out)
 	for _, f := range d.Found {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", f.Grade, f.About, f.Name, cmp.Or(f.Saw, "–"))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", f.Grade, f.About, f.Name, cmp.Or(f.Observed, "–"))
 		if f.Remedy != "" {
 			fmt.Fprintf(w, "\t\t\t→ %s\n", f.Remedy)
 		}

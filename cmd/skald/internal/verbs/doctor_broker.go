@@ -93,7 +93,7 @@ func (d *doctor) handlers(ctx context.Context) {
 		}
 	}
 	if len(late) == 0 {
-		d.Say(about, "metrics", skald.Doubtful, "this process has not handled a message yet",
+		d.Add(about, "metrics", skald.Doubtful, "this process has not handled a message yet",
 			"run doctor again later, or give the metrics of another process")
 	}
 	for _, consumer := range slices.Sorted(maps.Keys(late)) {
@@ -106,7 +106,7 @@ func (d *doctor) handlers(ctx context.Context) {
 			grade, remedy = skald.Doubtful,
 				"raise inbox.Options.Timeouts.Handle, or make handlers faster: they are close to their limit"
 		}
-		d.Say(about, "p99 of "+consumer, grade,
+		d.Add(about, "p99 of "+consumer, grade,
 			fmt.Sprintf("at most %v; the limit of a handler is %v",
 				seconds(late[consumer]), d.Exam.Handle), remedy)
 	}

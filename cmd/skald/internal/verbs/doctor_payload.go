@@ -26,7 +26,7 @@ func (d *doctor) inspectBy(db any) {
 	}
 	d.Inspect = func(ctx context.Context, m skald.Message) (operate.Payload, error) {
 		saw, err := by.Inspect(ctx, m)
-		return operate.Payload{Schema: saw.ID, Wrong: saw.Wrong}, err
+		return operate.Payload{Schema: saw.ID, DecodeError: saw.Wrong}, err
 	}
 }
 

@@ -19,11 +19,11 @@ import (
 
 // keeper is the part of a store that these commands need.
 type keeper interface {
-	operate.Dropper
-	operate.Redriver
-	operate.Historian
+	operate.DropStore
+	operate.RedriveStore
+	operate.HistoryStore
 	store.PayloadSchemas
-	store.Teller
+	store.StatusReader
 	Check(ctx context.Context, as store.Role) error
 }
 
@@ -74,7 +74,7 @@ func tellKept(out io.Writer, list []store.Parked, asJSON bool) error {
 	for i := range list {
 		p := &list[i]
 		if asJSON {
-			if err := cli.JSON(out).Encode(operate.MessageOf(p)); err != nil {
+			if err := cli.JSON(out).Encode(operate.NewMessage(p)); err != nil {
 				return err
 			}
 			continue

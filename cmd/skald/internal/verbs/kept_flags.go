@@ -110,14 +110,14 @@ func (w *wanted) bulk(c *cobra.Command, errs io.Writer, verb string,
 	}
 	return w.write(c, func(ctx context.Context, k keeper) error {
 		err := f(ctx, k, w.Order(errs, verb))
-		none := new(operate.NoneError)
+		none := new(operate.NoMatchError)
 		if !errors.As(err, &none) {
 			return err
 		}
 		if err := known(ctx, k, w.consumer); err != nil || w.id != "" {
 			return cmp.Or(err, error(none))
 		}
-		fmt.Fprintln(errs, "skald: "+none.What)
+		fmt.Fprintln(errs, "skald: "+none.Reason)
 		return tellBulk(c.OutOrStdout(), w, verb, operate.Report{})
 	})
 }

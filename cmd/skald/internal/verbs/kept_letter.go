@@ -64,7 +64,7 @@ func keptImportCommand(out, errs io.Writer) *cobra.Command {
 			return err
 		}
 		defer func() { _ = file.Close() }() // it was only read
-		left := func(l operate.Left) error { return tellLeft(out, w, l) }
+		left := func(l operate.LeftLetter) error { return tellLeft(out, w, l) }
 		for _, err := range lettersOf(file) { // checked before it needs a database
 			if err != nil {
 				return err
@@ -82,7 +82,7 @@ func keptImportCommand(out, errs io.Writer) *cobra.Command {
 }
 
 func importLetters(ctx context.Context, k keeper, letters iter.Seq2[*store.Parked, error], tooOld bool,
-	left func(operate.Left) error, o operate.Order) (operate.Report, error) {
+	left func(operate.LeftLetter) error, o operate.Order) (operate.Report, error) {
 	switch db := k.(type) {
 	case store.Driver[pgx.Tx]:
 		return operate.Import(ctx, db, letters, tooOld, left, o)
@@ -127,7 +127,7 @@ func spooled(name string, in io.Reader) (*os.File, error) {
 }
 
 // tellLeft names a letter that is not imported.
-func tellLeft(out io.Writer, w *wanted, l operate.Left) error {
+func tellLeft(out io.Writer, w *wanted, l operate.LeftLetter) error {
 	if w.JSON {
 		return cli.JSON(out).Encode(l)
 	}

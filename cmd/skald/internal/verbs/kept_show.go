@@ -66,7 +66,7 @@ func (w *wanted) show(c *cobra.Command, out io.Writer) error {
 
 // tellDead prints one dead letter; more adds an empty line before it.
 func tellDead(ctx context.Context, out io.Writer, k keeper, p *store.Parked, asJSON, more bool) error {
-	m := operate.MessageOf(p)
+	m := operate.NewMessage(p)
 	if m.Payload == nil { // without a readable schema it is printed as bytes
 		m.Payload, _ = schema.Readable(ctx, k, "", p.Message, formats()...)
 	}
@@ -102,7 +102,7 @@ func tellLetter(out io.Writer, m *operate.Message, state string, more bool) erro
 	line("topic", fmt.Sprintf("%s, at %d of %s", m.Topic, m.Position, m.Partition))
 	line("type", m.Type)
 	line("key", connect.KeyText(m.Key))
-	line("blocks its key", map[bool]string{true: "yes"}[m.HoldsKey])
+	line("blocks its key", map[bool]string{true: "yes"}[m.BlocksKey])
 	line("published", cli.When(m.Time))
 	line("kept since", cli.Time(m.Since))
 	line("dead since", cli.When(m.DeadAt))

@@ -37,7 +37,7 @@ func outboxesStatusCommand(out io.Writer) *cobra.Command {
 		Use: "status", Short: "Show pending messages and the owners of shards",
 		Long: outboxesStatusAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			err := unchecked(c, schema, func(ctx context.Context, db operate.Watcher) error {
+			err := unchecked(c, schema, func(ctx context.Context, db operate.StatusStore) error {
 				s, err := operate.Status(ctx, db)
 				if err != nil {
 					return err

@@ -36,7 +36,7 @@ func recoverCommand(out, errs io.Writer) *cobra.Command {
 			if !o.DryRun && strings.TrimSpace(o.Reason) == "" {
 				return &cli.UsageError{What: "why? Give --reason"}
 			}
-			return unchecked(c, schema, func(ctx context.Context, db operate.Recoverer) error {
+			return unchecked(c, schema, func(ctx context.Context, db operate.RecoverStore) error {
 				done, err := outboxesRecover(ctx, db, errs, sure, o)
 				switch {
 				case err != nil:
@@ -91,7 +91,7 @@ func tellRecover(out io.Writer, done store.Recovered) error {
 }
 
 // outboxesRecover finds out whether the database moved, asks for confirmation, and recovers the outbox.
-func outboxesRecover(ctx context.Context, db operate.Recoverer, errs io.Writer, sure bool,
+func outboxesRecover(ctx context.Context, db operate.RecoverStore, errs io.Writer, sure bool,
 	o operate.Order) (store.Recovered, error) {
 	look, err := operate.Recover(ctx, db, operate.Order{DryRun: true})
 	if err == nil && !o.DryRun && !sure {

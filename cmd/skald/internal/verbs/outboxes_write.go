@@ -23,7 +23,7 @@ with the same --id: the same message is not written twice, and another message i
 
 // writer is the part of a store that the command needs.
 type writer interface {
-	operate.Writer
+	operate.WriteStore
 	Check(ctx context.Context, as store.Role) error
 }
 

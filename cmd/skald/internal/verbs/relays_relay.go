@@ -220,7 +220,7 @@ func openPatiently(ctx context.Context, db Database, r Rooms,
 
 // patiently retries while the database is down. After ctx is done it returns nil.
 func patiently(ctx context.Context, log *slog.Logger, try func() error) error {
-	due := backoff.Rarely{First: logEvery, Most: logMost}
+	due := backoff.LogLimit{First: logEvery, Most: logMost}
 	for {
 		err := try()
 		if err == nil || ctx.Err() != nil {
@@ -256,7 +256,7 @@ type relayLog struct {
 // Run checks the relay until ctx is done.
 func (v relayLog) Run(ctx context.Context) error {
 	var ready bool
-	due := backoff.Rarely{First: logEvery, Most: logMost}
+	due := backoff.LogLimit{First: logEvery, Most: logMost}
 	since := time.Now() // when it was last ready, or began
 	for {
 		select {

@@ -92,7 +92,7 @@ func keyArgs(c *cobra.Command) {
 
 // sagasKeeper is the part of a store that these commands need.
 type sagasKeeper interface {
-	operate.SagaKeeper
+	operate.SagaStore
 	Check(ctx context.Context, as store.Role) error
 }
 
@@ -163,7 +163,7 @@ func (w *sagasWanted) known(ctx context.Context, k sagasKeeper) error {
 	for i := range all {
 		d := &all[i]
 		if names = append(names, d.Name); w.which.Name == "" || w.which.Name == d.Name {
-			steps, unread = append(steps, d.Steps...), unread || d.Unread != ""
+			steps, unread = append(steps, d.Steps...), unread || d.DecodeError != ""
 		}
 	}
 	if name := w.which.Name; name != "" && !slices.Contains(names, name) {
@@ -315,7 +315,7 @@ func graphCommand(out io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "graph", Short: "Draw a saga and its progress"}
 	keyArgs(c)
 	w.flags(c)
-	c.Flags().StringVar(&form, "form", "text", "`FORM` of the drawing: "+strings.Join(operate.Forms(), ", "))
+	c.Flags().StringVar(&form, "form", "text", "`FORM` of the drawing: "+strings.Join(operate.DrawingForms(), ", "))
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return w.read(c, args, func(r *operate.SagaRead) error {
 			text, err := r.Draw(form)

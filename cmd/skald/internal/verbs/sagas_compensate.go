@@ -30,7 +30,7 @@ progress of such a run. If it is interrupted, the same command continues it.`
 
 // Compensate returns skald compensate.
 func Compensate(out, errs io.Writer) *cobra.Command {
-	w, wish, all := &connect.Change{}, operate.Wish{}, operate.FlowSelection{}
+	w, wish, all := &connect.Change{}, operate.CompensateRequest{}, operate.FlowSelection{}
 	c := &cobra.Command{Use: "compensate [KEY]", Short: "Undo one saga or many, with a reason",
 		Long: compensateAbout, Args: cobra.MaximumNArgs(1)}
 	connect.StoreFlags(c, &w.Schema, &w.JSON)
@@ -39,7 +39,7 @@ func Compensate(out, errs io.Writer) *cobra.Command {
 	connect.Filter(f, &all.State, "state", "without KEY: all sagas with this `STATE`: "+
 		strings.Join(operate.SagaStatuses(), ", "))
 	f.BoolVar(&all.Overdue, "overdue", false, "without KEY: all sagas that wait for an overdue event")
-	f.BoolVar(&wish.Again, "again", false,
+	f.BoolVar(&wish.Repeat, "again", false,
 		"request again the undos that were requested before and are not confirmed")
 	f.BoolVar(&w.Yes, "yes", false, "do not ask for confirmation")
 	f.BoolVar(&w.Dry, "dry-run", false, "print the events, and change nothing")
@@ -99,29 +99,29 @@ func compensateMany(ctx context.Context, k sagasKeeper, w *connect.Change, all o
 	}
 	var r operate.SagaReport
 	switch db := k.(type) {
-	case operate.FlowKeeper[pgx.Tx]:
+	case operate.FlowStore[pgx.Tx]:
 		r, err = operate.RunFlows(ctx, db, name, all, o)
-	case operate.FlowKeeper[*sql.Tx]:
+	case operate.FlowStore[*sql.Tx]:
 		r, err = operate.RunFlows(ctx, db, name, all, o)
 	default:
 		return fmt.Errorf("%T does not store sagas", k)
 	}
-	if none := new(operate.NoneError); errors.As(err, &none) {
-		fmt.Fprintln(errs, "skald: "+none.What)
+	if none := new(operate.NoMatchError); errors.As(err, &none) {
+		fmt.Fprintln(errs, "skald: "+none.Reason)
 		err = nil
 	}
-	if err != nil && !errors.As(err, new(*operate.PartlyError)) {
+	if err != nil && !errors.As(err, new(*operate.PartialError)) {
 		return err
 	}
 	return errors.Join(tellChanged(out, w.JSON, w.Dry, "compensate", &r), err)
 }
 
-func compensateIn(ctx context.Context, k sagasKeeper, wish operate.Wish,
+func compensateIn(ctx context.Context, k sagasKeeper, wish operate.CompensateRequest,
 	o operate.Order) (operate.CompensateReport, error) {
 	switch db := k.(type) {
-	case operate.Compensator[pgx.Tx]:
+	case operate.CompensateStore[pgx.Tx]:
 		return operate.Compensate(ctx, db, wish, o)
-	case operate.Compensator[*sql.Tx]:
+	case operate.CompensateStore[*sql.Tx]:
 		return operate.Compensate(ctx, db, wish, o)
 	}
 	return operate.CompensateReport{}, fmt.Errorf("%T does not store sagas", k)

@@ -124,7 +124,7 @@ func sagasTellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 		for _, c := range s.Commands {
 			line("to unblock", c)
 		}
-		for _, a := range s.Asked {
+		for _, a := range s.RequestedUndos {
 			line("undo requested", fmt.Sprintf("%s, at %s", a.Step, cli.Time(a.At)))
 		}
 		for _, more := range []struct {
@@ -151,9 +151,9 @@ func sagasTellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 		if h.Attempts > 0 {
 			line("attempts", fmt.Sprint(h.Attempts))
 		}
-		if h.Look != "" {
+		if h.ShowCommand != "" {
 			line("why", h.Doubt())
-			line("look", h.Look)
+			line("look", h.ShowCommand)
 		}
 		line("to unblock", h.Command)
 	}
@@ -175,7 +175,7 @@ func tellMore(errs io.Writer, a *where.Answer, at string) (err error) {
 	return err
 }
 
-func toldStep(s *operate.StandingStep) (when, what string) {
+func toldStep(s *operate.StepProgress) (when, what string) {
 	when, what = cli.When(s.At), s.Name
 	if s.Outcome != operate.StepDone {
 		what += " is " + s.Outcome
@@ -192,8 +192,8 @@ func toldStep(s *operate.StandingStep) (when, what string) {
 func toldWait(w *operate.Wait) string {
 	text := map[string]string{operate.WaitReply: "a reply, by " + w.After, operate.WaitTime: "its time, by " +
 		w.After, operate.WaitChild: "the saga that " + w.After + " started",
-		operate.WaitSignal: "the signal ", operate.WaitEntities: ""}[w.What] + w.ForText()
-	if w.What == operate.WaitEntities {
+		operate.WaitSignal: "the signal ", operate.WaitEntities: ""}[w.Kind] + w.ForText()
+	if w.Kind == operate.WaitEntities {
 		text += ", which other sagas hold, by " + w.After
 	}
 	if w.Since != nil {

@@ -24,14 +24,14 @@ func tellCheck(out io.Writer, list []operate.SagaCheck, asJSON bool) error {
 	left := 0
 	for i := range list {
 		c := &list[i]
-		left += c.Sagas - c.Moves
+		left += c.Sagas - c.Continue
 		if asJSON {
 			if err := cli.JSON(out).Encode(c); err != nil {
 				return err
 			}
 			continue
 		}
-		fmt.Fprintf(out, "%s %s: %d of %d sagas can continue\n", c.Name, c.Hash, c.Moves, c.Sagas)
+		fmt.Fprintf(out, "%s %s: %d of %d sagas can continue\n", c.Name, c.Hash, c.Continue, c.Sagas)
 		for _, change := range c.Changes {
 			fmt.Fprintf(out, "  %s\n", cli.Line(change))
 		}
@@ -61,7 +61,7 @@ func tellRefused(out io.Writer, c *operate.SagaCheck) {
 		}
 		fmt.Fprintf(out, "  %s with the older build: %s: %s\n", stays(len(keys[why])), cli.Line(why), shown)
 	}
-	if more := c.Sagas - c.Moves - len(c.Refused); more > 0 {
+	if more := c.Sagas - c.Continue - len(c.Refused); more > 0 {
 		fmt.Fprintf(out, "  %s, too\n", stays(more))
 	}
 }
@@ -160,14 +160,14 @@ Give the key of a saga, or flags that select many.`, Args: cobra.MaximumNArgs(2)
 		}
 		return w.write(c, func(ctx context.Context, k sagasKeeper) error {
 			r, err := w.change(ctx, k, change, w.order(errs, verb))
-			if none := new(operate.NoneError); errors.As(err, &none) {
+			if none := new(operate.NoMatchError); errors.As(err, &none) {
 				err = cmp.Or(w.known(ctx, k), err)
 				if errors.As(err, &none) && w.which.Key+w.which.ID == "" {
-					fmt.Fprintln(errs, "skald: "+none.What)
+					fmt.Fprintln(errs, "skald: "+none.Reason)
 					err = nil
 				}
 			}
-			if err != nil && !errors.As(err, new(*operate.PartlyError)) {
+			if err != nil && !errors.As(err, new(*operate.PartialError)) {
 				return err
 			}
 			return errors.Join(tellChanged(out, w.JSON, w.Dry, string(verb), &r), refused(&r, err))
@@ -191,8 +191,8 @@ func (w *sagasWanted) reasoned(c *cobra.Command, verb string) error {
 // refused returns err. If no saga was changed, and no rival was first, it returns a usage error or a state
 // error instead.
 func refused(r *operate.SagaReport, err error) error {
-	unfit := func(l operate.LeftSaga) bool { return l.Unfit }
-	first := func(l operate.LeftSaga) bool { return l.First }
+	unfit := func(l operate.LeftSaga) bool { return l.Incompatible }
+	first := func(l operate.LeftSaga) bool { return l.Unneeded }
 	switch {
 	case err == nil || r.Done+r.Before > 0 || slices.ContainsFunc(r.Left, first):
 		return err

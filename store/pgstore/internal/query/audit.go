@@ -15,15 +15,16 @@ import (
 func Note(pg *sqlexec.DB, a *store.Audit) sqlexec.Call {
 	id := sqlexec.Identity(a.Consumer, a.Identity)
 	return pg.Call("InsertAudit",
-		append(append([]any{sqlexec.Legible(a.Author), sqlexec.Legible(a.Reason), sqlexec.Legible(a.Action)},
-			id...), sqlexec.Legible(a.Run))...)
+		append(append([]any{sqlexec.StorableText(a.Author), sqlexec.StorableText(a.Reason),
+			sqlexec.StorableText(a.Action)},
+			id...), sqlexec.StorableText(a.Run))...)
 }
 
 // List lists the actions of operators.
 func List(ctx context.Context, pg *sqlexec.DB, q store.AuditQuery, limit int) (out []store.Audit, err error) {
 	read := pg.Call("AuditedLast", cmp.Or(q.Before, math.MaxInt64), int32(limit))
 	if q.Run != "" {
-		read = pg.Call("Audited", sqlexec.Legible(q.Run), q.After, int32(limit))
+		read = pg.Call("Audited", sqlexec.StorableText(q.Run), q.After, int32(limit))
 	}
 	read.Scan = func(row sqlexec.Scanner) error {
 		var a store.Audit

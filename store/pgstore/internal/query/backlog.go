@@ -19,14 +19,14 @@ func Read(ctx context.Context, pg *sqlexec.DB, outbox *store.OutboxStatus) (stor
 	var oldest, retained int64 // milliseconds
 	kept := pg.Call("KeptFor")
 	kept.Scan = func(row sqlexec.Scanner) error {
-		var k store.Kept
+		var k store.ConsumerBacklog
 		var parked, apart, called int64 // milliseconds
 		err := row.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &k.DeadBytes, &parked, &k.Conflicts,
-			&k.TooOld, &k.ApartBytes, &apart, &k.Calls, &called)
+			&k.TooOld, &k.QuarantineBytes, &apart, &k.Calls, &called)
 		sqlexec.Handles(&k.Consumer)
-		k.Oldest, k.Apart = sqlexec.Past(parked), sqlexec.Past(apart)
-		k.Called = sqlexec.Past(called)
-		b.Kept = append(b.Kept, k)
+		k.Oldest, k.QuarantineAge = sqlexec.Past(parked), sqlexec.Past(apart)
+		k.OldestCall = sqlexec.Past(called)
+		b.PerConsumer = append(b.PerConsumer, k)
 		return err
 	}
 	going := pg.Call("Progress")
@@ -74,7 +74,7 @@ func scanProgress(row sqlexec.Scanner, b *store.Backlog) error {
 		return nil
 	}
 	sqlexec.Handles(&name)
-	c := store.Consumer{Name: name, Heard: time.Duration(heard) * time.Millisecond, Progress: moved}
+	c := store.Consumer{Name: name, LastHeartbeat: time.Duration(heard) * time.Millisecond, Progress: moved}
 	if err := json.Unmarshal([]byte(topics), &c.Topics); err != nil {
 		return fmt.Errorf("topics of consumer %s: %w", name, err)
 	}

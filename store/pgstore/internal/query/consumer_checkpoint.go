@@ -36,13 +36,13 @@ func (c *Consumers) spotting(statement, consumer string, out *store.Attended) []
 	return []sqlexec.Call{read, server}
 }
 
-// Look returns the calls that read a consumer's checkpoints into out.
-func (c *Consumers) Look(consumer string, out *store.Attended) []sqlexec.Call {
+// Read returns the calls that read a consumer's checkpoints into out.
+func (c *Consumers) Read(consumer string, out *store.Attended) []sqlexec.Call {
 	return c.spotting("Checkpoints", consumer, out)
 }
 
-// Began returns the start time of the server in Attended.Server; nil if server is not valid.
-func Began(server string) *time.Time {
+// ServerStart returns the start time of the server in Attended.Server; nil if server is not valid.
+func ServerStart(server string) *time.Time {
 	at, _, _ := strings.Cut(server, "/")
 	if t, err := time.Parse(time.RFC3339Nano, at); err == nil {
 		return &t
@@ -74,20 +74,21 @@ func (c *Consumers) Attend(ctx context.Context, a store.Attend) (out store.Atten
 		// a change of servers.
 		calls = append(append([]sqlexec.Call{c.pg.Call("Walk"), c.pg.Call("GuardNumbers")},
 			c.spotting("CheckpointsLocked", a.Consumer, &out)...),
-			c.pg.Call("Unclaim", sqlexec.Name(a.Consumer), sqlexec.Legible(a.Session), l.partitions),
-			c.pg.Call("OccupyCheckpoints", sqlexec.Name(a.Consumer), sqlexec.Legible(a.Session),
-				sqlexec.Legible(a.Stamp), l.partitions, l.origins, l.positions, l.reaches))
+			c.pg.Call("Unclaim", sqlexec.Name(a.Consumer), sqlexec.StorableText(a.Session), l.partitions),
+			c.pg.Call("OccupyCheckpoints", sqlexec.Name(a.Consumer), sqlexec.StorableText(a.Session),
+				sqlexec.StorableText(a.Stamp), l.partitions, l.origins, l.positions, l.reaches))
 	case len(a.Checkpoints) > 0:
 		database, tables := tablesOf(a.Server)
 		calls = append([]sqlexec.Call{c.pg.Call("AdvanceCheckpoints", sqlexec.Name(a.Consumer),
-			Began(a.Server),
-			sqlexec.Legible(a.Stamp), l.partitions, l.notes, l.positions, l.reaches,
-			l.sessions, database, sqlexec.Legible(tables))}, c.spotting("Checkpoints", a.Consumer, &out)...)
+			ServerStart(a.Server),
+			sqlexec.StorableText(a.Stamp), l.partitions, l.notes, l.positions, l.reaches,
+			l.sessions, database, sqlexec.StorableText(tables))},
+			c.spotting("Checkpoints", a.Consumer, &out)...)
 	default:
-		calls = c.Look(a.Consumer, &out)
+		calls = c.Read(a.Consumer, &out)
 	}
-	if a.Beat != nil {
-		calls = append(calls, c.beat(a.Consumer, *a.Beat, &out)...)
+	if a.Heartbeat != nil {
+		calls = append(calls, c.heartbeat(a.Consumer, *a.Heartbeat, &out)...)
 	}
 	if err = c.pg.Short(ctx, "attend", calls...); a.Take && sqlexec.Lost(err) {
 		err = cmp.Or(c.pg.Short(ctx, "attend", c.recovery.Behind()...), err) // the reason
@@ -104,7 +105,7 @@ func (c *Consumers) Control(o *store.Control) (calls []sqlexec.Call) {
 		var l lists
 		l.add(&o.Checkpoints[i])
 		calls = append(calls, c.pg.Call("OccupyCheckpoints", sqlexec.Name(o.Consumer),
-			sqlexec.Legible(o.Checkpoints[i].Session), sqlexec.Legible(o.Checkpoints[i].Stamp),
+			sqlexec.StorableText(o.Checkpoints[i].Session), sqlexec.StorableText(o.Checkpoints[i].Stamp),
 			l.partitions, l.origins, l.positions, l.reaches))
 	}
 	return calls
@@ -112,8 +113,8 @@ func (c *Consumers) Control(o *store.Control) (calls []sqlexec.Call) {
 
 // Rewind returns the call that moves a consumer back to an earlier position.
 func (c *Consumers) Rewind(r *store.Rewind) sqlexec.Call {
-	return c.pg.Call("RewindCheckpoint", sqlexec.Name(r.Consumer), sqlexec.Legible(r.Partition),
-		sqlexec.Legible(r.Origin), r.Position, sqlexec.Legible(r.Stamp))
+	return c.pg.Call("RewindCheckpoint", sqlexec.Name(r.Consumer), sqlexec.StorableText(r.Partition),
+		sqlexec.StorableText(r.Origin), r.Position, sqlexec.StorableText(r.Stamp))
 }
 
 // lists has the columns of checkpoints.
@@ -123,9 +124,9 @@ type lists struct {
 }
 
 func (l *lists) add(s *store.Checkpoint) {
-	l.partitions, l.origins = append(l.partitions, sqlexec.Legible(s.Partition)),
-		append(l.origins, sqlexec.Legible(s.Origin))
-	l.sessions, l.notes = append(l.sessions, sqlexec.Legible(s.Session)),
-		append(l.notes, sqlexec.Legible(s.Stamp))
+	l.partitions, l.origins = append(l.partitions, sqlexec.StorableText(s.Partition)),
+		append(l.origins, sqlexec.StorableText(s.Origin))
+	l.sessions, l.notes = append(l.sessions, sqlexec.StorableText(s.Session)),
+		append(l.notes, sqlexec.StorableText(s.Stamp))
 	l.positions, l.reaches = append(l.positions, s.Position), append(l.reaches, s.InFlightEnd)
 }

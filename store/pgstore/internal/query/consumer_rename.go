@@ -15,8 +15,8 @@ import (
 // indexes.
 func (c *Consumers) Rename(ctx context.Context, r store.Rename) (out store.Renamed, err error) {
 	was, is := sqlexec.Name(r.Old), sqlexec.Name(r.New)
-	err = c.pg.Short(ctx, "count the rows of consumers", c.pg.Call("Patient"), c.belongings(was, &out.Old),
-		c.belongings(is, &out.New))
+	err = c.pg.Short(ctx, "count the rows of consumers", c.pg.Call("Patient"), c.countRows(was, &out.Old),
+		c.countRows(is, &out.New))
 	if err != nil || r.Audit == nil || !column.Movable(&out, r.Quiet) {
 		return out, err
 	}
@@ -36,14 +36,14 @@ func (c *Consumers) Rename(ctx context.Context, r store.Rename) (out store.Renam
 	return out, err
 }
 
-func (c *Consumers) belongings(consumer string, b *store.Belongings) sqlexec.Call {
+func (c *Consumers) countRows(consumer string, b *store.ConsumerRows) sqlexec.Call {
 	read := c.pg.Call("Belongings", consumer, control.Prefix)
 	read.Scan = func(row sqlexec.Scanner) error {
 		var heard int64 // in milliseconds
 		err := row.Scan(&b.Marks, &b.Positions, &b.Controls, &b.Parked, &b.Dead, &b.Quarantined, &b.Steps,
 			&b.Floors, &b.Types, &heard)
-		if b.Heard = -1; heard >= 0 {
-			b.Heard = time.Duration(heard) * time.Millisecond
+		if b.LastHeartbeat = -1; heard >= 0 {
+			b.LastHeartbeat = time.Duration(heard) * time.Millisecond
 		}
 		return err
 	}

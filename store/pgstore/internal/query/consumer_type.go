@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// beat returns the calls that write a heartbeat and read the types recorded before it.
-func (c *Consumers) beat(consumer string, b store.Beat, out *store.Attended) []sqlexec.Call {
+// heartbeat returns the calls that write a heartbeat and read the types recorded before it.
+func (c *Consumers) heartbeat(consumer string, b store.Heartbeat, out *store.Attended) []sqlexec.Call {
 	read := c.pg.Call("Types", sqlexec.Name(consumer))
 	read.Scan = func(row sqlexec.Scanner) error {
 		var k store.Kind
@@ -25,7 +25,7 @@ func (c *Consumers) beat(consumer string, b store.Beat, out *store.Attended) []s
 	if len(b.Own) > 0 {
 		topics, types := make([]string, len(b.Own)), make([]string, len(b.Own))
 		for i, k := range b.Own {
-			topics[i], types[i] = sqlexec.Legible(k.Topic), sqlexec.Legible(k.Type)
+			topics[i], types[i] = sqlexec.StorableText(k.Topic), sqlexec.StorableText(k.Type)
 		}
 		calls = append(calls, c.pg.Call("NoteTypes", sqlexec.Name(consumer), topics, types),
 			c.pg.Call("NoteConsumer", sqlexec.Name(consumer), b.Progress))
@@ -33,16 +33,16 @@ func (c *Consumers) beat(consumer string, b store.Beat, out *store.Attended) []s
 	return calls
 }
 
-// Left lists the types of waiting messages that were left to another build.
-func (c *Consumers) Left(ctx context.Context) (out []store.LeftKind, err error) {
+// Unhandled lists the types of waiting messages that were left to another build.
+func (c *Consumers) Unhandled(ctx context.Context) (out []store.UnhandledKind, err error) {
 	read := c.pg.Call("LeftTypes")
 	read.Scan = func(row sqlexec.Scanner) error {
-		var k store.LeftKind
+		var k store.UnhandledKind
 		var heard int64 // in milliseconds
 		err := row.Scan(&k.Consumer, &k.Topic, &k.Type, &k.Messages, &k.Host, &heard)
 		sqlexec.Handles(&k.Consumer)
-		if k.Heard = -1; heard >= 0 {
-			k.Heard = time.Duration(heard) * time.Millisecond
+		if k.LastHeartbeat = -1; heard >= 0 {
+			k.LastHeartbeat = time.Duration(heard) * time.Millisecond
 		}
 		out = append(out, k)
 		return err

@@ -12,7 +12,7 @@ const entityPages = 1000
 
 // List lists locked entities and reserved keys: one round trip.
 func (c *Entities) List(ctx context.Context, q store.LockQuery, most int) (out store.Locks, err error) {
-	out.Told = true
+	out.Supported = true
 	limit := int32(most)
 	asked := []any{(*string)(nil), []byte(nil)}
 	if q.Entity != nil {

@@ -21,8 +21,8 @@ func choices(raw map[string]string) {
 	}
 }
 
-// Kept has the parked messages, dead letters and quarantine of one database.
-type Kept struct{ pg *sqlexec.DB }
+// Parked has the parked messages, dead letters and quarantine of one database.
+type Parked struct{ pg *sqlexec.DB }
 
-// NewKept returns the kept messages of pg.
-func NewKept(pg *sqlexec.DB) *Kept { return &Kept{pg} }
+// NewParked returns the kept messages of pg.
+func NewParked(pg *sqlexec.DB) *Parked { return &Parked{pg} }

@@ -55,7 +55,7 @@ func scanKept(row sqlexec.Scanner) (p store.Parked, err error) {
 func joined(kinds []store.Kind) []string {
 	out := make([]string, len(kinds))
 	for i, k := range kinds {
-		out[i] = sqlexec.Legible(k.Topic) + "\x1f" + sqlexec.Legible(k.Type)
+		out[i] = sqlexec.StorableText(k.Topic) + "\x1f" + sqlexec.StorableText(k.Type)
 	}
 	return out
 }
@@ -64,12 +64,13 @@ func joined(kinds []store.Kind) []string {
 const few = 16
 
 // Claim claims due parked messages: one round trip, which writes nothing if there are none.
-func (c *Kept) Claim(ctx context.Context, w store.Want, also ...sqlexec.Call) (store.Claimed, error) {
+func (c *Parked) Claim(ctx context.Context, w store.ClaimRequest, also ...sqlexec.Call) (store.Claimed,
+	error) {
 	var out store.Claimed
 	var next int64
 	most, others, keys := w.ClaimSize, joined(w.Not), 0
 	claim := c.pg.Call("Claim", sqlexec.Name(w.Consumer), int32(most.Keys), w.Lease.Microseconds(),
-		sqlexec.Legible(w.Session), others, int32(most.Prefetch), int32(most.PrefetchAll))
+		sqlexec.StorableText(w.Session), others, int32(most.Prefetch), int32(most.PrefetchAll))
 	claim.Scan = func(row sqlexec.Scanner) error {
 		p, err := scanKept(row)
 		if n := len(out.Parked); n >= few && n == cap(out.Parked) {

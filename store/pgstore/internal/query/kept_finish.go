@@ -29,9 +29,9 @@ func TakenOf(marks []store.Mark, es []store.Effect) map[taken]bool {
 	return out
 }
 
-// Touch returns the calls that change the parked messages of e without choosing the next message of their
-// keys. A rival's change fails the transaction, also a change that its snapshot does not show.
-func (c *Kept) Touch(e store.Effect) (calls []sqlexec.Call) {
+// FinishUnordered returns the calls that change the parked messages of e without choosing the next message of
+// their keys. A rival's change fails the transaction, also a change that its snapshot does not show.
+func (c *Parked) FinishUnordered(e store.Effect) (calls []sqlexec.Call) {
 	if r := e.Requeue; r != nil {
 		id := sqlexec.Identity(r.Consumer, r.Identity)
 		calls = append(calls, c.pg.Call("Walk"), c.pg.Call("LockParked", id...), c.pg.Call("StepBack", id...),
@@ -50,7 +50,7 @@ func finishArgs(f *store.Finish) []any {
 
 // FinishMany returns the calls that finish claimed messages of one consumer together. Returns nil if es
 // need single calls.
-func (c *Kept) FinishMany(es []store.Effect, ours map[taken]bool) []sqlexec.Call {
+func (c *Parked) FinishMany(es []store.Effect, ours map[taken]bool) []sqlexec.Call {
 	var all []*store.Finish
 	for i := range es {
 		f := es[i].Finish

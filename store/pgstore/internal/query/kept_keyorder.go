@@ -10,9 +10,9 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Turn returns the number of the advisory lock for a consumer's key, or for a message without a key. If two
-// keys share a number, they only wait for each other.
-func (c *Kept) Turn(consumer string, id store.Identity, key []byte) int64 {
+// KeyLock returns the number of the advisory lock for a consumer's key, or for a message without a key. If
+// two keys share a number, they only wait for each other.
+func (c *Parked) KeyLock(consumer string, id store.Identity, key []byte) int64 {
 	var room [256]byte // enough for most keys, so that no memory is allocated
 	b := room[:0]
 	part := func(s string) { b = append(binary.BigEndian.AppendUint64(b, uint64(len(s))), s...) }
@@ -28,8 +28,8 @@ func (c *Kept) Turn(consumer string, id store.Identity, key []byte) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
-func (c *Kept) turnArgs(m *store.Mark) []any {
-	return []any{c.Turn(m.Consumer, m.Identity, m.Key), sqlexec.Name(m.Consumer), sqlexec.Name(m.Source),
+func (c *Parked) keyOrderArgs(m *store.Mark) []any {
+	return []any{c.KeyLock(m.Consumer, m.Identity, m.Key), sqlexec.Name(m.Consumer), sqlexec.Name(m.Source),
 		sqlexec.Name(m.ID), sqlexec.MessageKey(m.Key), tries(m)}
 }
 
@@ -42,13 +42,13 @@ func tries(m *store.Mark) *int32 {
 	return &n
 }
 
-// TakeTurns returns the calls that lock the keys of marks in one order, and read whether each message may
+// TakeKeyOrders returns the calls that lock the keys of marks in one order, and read whether each message may
 // be taken.
-func (c *Kept) TakeTurns(marks []store.Mark, found []store.Verdict) []sqlexec.Call {
+func (c *Parked) TakeKeyOrders(marks []store.Mark, found []store.Verdict) []sqlexec.Call {
 	var calls []sqlexec.Call
 	for i := range marks {
 		if marks[i].KeyOrder != store.Anytime {
-			take := c.pg.Call("KeyOrder", c.turnArgs(&marks[i])...).Into(&found[i].Outcome)
+			take := c.pg.Call("KeyOrder", c.keyOrderArgs(&marks[i])...).Into(&found[i].Outcome)
 			take.With, take.Server = c.pg.SQL["TakeKeyOrder"], true
 			calls = append(calls, take)
 		}
@@ -64,10 +64,10 @@ func (c *Kept) TakeTurns(marks []store.Mark, found []store.Verdict) []sqlexec.Ca
 	return calls
 }
 
-// GuardTurn returns the call that locks the key of a mark, or fails.
-func (c *Kept) GuardTurn(m *store.Mark) []sqlexec.Call {
+// GuardKeyOrder returns the call that locks the key of a mark, or fails.
+func (c *Parked) GuardKeyOrder(m *store.Mark) []sqlexec.Call {
 	if m.KeyOrder == store.Anytime {
 		return nil
 	}
-	return []sqlexec.Call{c.pg.Call("GuardKeyOrder", c.turnArgs(m)...)}
+	return []sqlexec.Call{c.pg.Call("GuardKeyOrder", c.keyOrderArgs(m)...)}
 }

@@ -27,7 +27,7 @@ func (w *choice) add(how, condition, as string, arg any) {
 }
 
 // byIndex adds the conditions that an index supports.
-func (w *choice) byIndex(what *store.Sought) {
+func (w *choice) byIndex(what *store.ParkedQuery) {
 	if what.Consumer != "" {
 		w.is("consumer = ?", "text", sqlexec.Name(what.Consumer))
 	}
@@ -39,7 +39,7 @@ func (w *choice) byIndex(what *store.Sought) {
 		w.is("key = ?", "bytea", sqlexec.MessageKey(what.Key))
 	}
 	if what.Fingerprint != "" {
-		w.is("fingerprint = ?", "text", sqlexec.Legible(what.Fingerprint))
+		w.is("fingerprint = ?", "text", sqlexec.StorableText(what.Fingerprint))
 	}
 	if what.Dead != nil && *what.Dead {
 		w.where.WriteString(" AND dead_at IS NOT NULL")
@@ -58,11 +58,11 @@ func (w *choice) byIndex(what *store.Sought) {
 }
 
 // byRow adds the conditions that the database checks for each row.
-func (w *choice) byRow(what *store.Sought) {
+func (w *choice) byRow(what *store.ParkedQuery) {
 	for _, c := range [][2]string{{"topic = ?", what.Topic}, {"type = ?", what.Type},
 		{"kind = ?", what.Kind}} {
 		if c[1] != "" {
-			w.is(c[0], "text", sqlexec.Legible(c[1]))
+			w.is(c[0], "text", sqlexec.StorableText(c[1]))
 		}
 	}
 	if !what.DeadFrom.IsZero() {
@@ -76,12 +76,12 @@ func (w *choice) byRow(what *store.Sought) {
 	} else if what.About != "" { // other parts of an envelope may have that text, too: see List
 		w.is("(id = ?", "text", sqlexec.Name(what.About))
 		w.or("position(convert_to(?, 'UTF8') IN envelope) > 0)", "text",
-			sqlexec.Legible(column.Within(what.About)))
+			sqlexec.StorableText(column.Within(what.About)))
 	}
 }
 
 // List lists messages. to is the last place examined if Scan ended the list, otherwise 0.
-func (c *Kept) List(ctx context.Context, what store.Sought,
+func (c *Parked) List(ctx context.Context, what store.ParkedQuery,
 	most int) (out []store.Parked, to int64, err error) {
 	if c.pg.Err != nil {
 		return nil, 0, c.pg.Err
@@ -129,7 +129,8 @@ func (c *Kept) List(ctx context.Context, what store.Sought,
 }
 
 // Count counts the parked, dead and quarantined messages of a consumer.
-func (c *Kept) Count(ctx context.Context, consumer string) (n store.Keeping, quarantined int64, err error) {
+func (c *Parked) Count(ctx context.Context, consumer string) (n store.ParkedCounts, quarantined int64,
+	err error) {
 	var oldest int64
 	err = c.pg.Short(ctx, "count parked messages", c.pg.Call("Keeping",
 		sqlexec.Name(consumer)).Into(&n.Parked, &n.Dead, &n.Bytes, &n.DeadBytes, &oldest, &quarantined))

@@ -16,7 +16,8 @@ const (
 
 // Change returns the calls for the changes of e to parked messages. together means that FinishMany has the
 // Finish already. Keys of messages in ours are locked.
-func (c *Kept) Change(e *store.Effect, together bool, ours map[taken]bool) (calls []sqlexec.Call, err error) {
+func (c *Parked) Change(e *store.Effect, together bool, ours map[taken]bool) (calls []sqlexec.Call,
+	err error) {
 	change := func(name string, id []any, more ...any) {
 		calls = append(calls, c.pg.Call("Walk"), c.pg.Call("LockParked", id...),
 			c.pg.Call(name, append(slices.Clone(id), more...)...))
@@ -28,7 +29,7 @@ func (c *Kept) Change(e *store.Effect, together bool, ours map[taken]bool) (call
 		}
 		change("UpdateParked", sqlexec.Identity(k.Consumer, k.Identity),
 			append(append(stateArgs(&k.Parked), int32(*k.Was), at, int32(k.Claims), int32(k.CrashCount),
-				sqlexec.Legible(k.Session), column.CallKey(k.WasCall)),
+				sqlexec.StorableText(k.Session), column.CallKey(k.WasCall)),
 				claimArgs(k.WasClaim)...)...)
 		calls = append(calls, c.pg.Call("SettleParked", sqlexec.Identity(k.Consumer, k.Identity)...))
 	} else if k != nil {
@@ -36,7 +37,7 @@ func (c *Kept) Change(e *store.Effect, together bool, ours map[taken]bool) (call
 			return nil, err
 		}
 		if k.Server != "" {
-			calls = slices.Insert(calls, 0, c.pg.Call("GuardServer", Began(k.Server)))
+			calls = slices.Insert(calls, 0, c.pg.Call("GuardServer", ServerStart(k.Server)))
 		}
 	}
 	if r := e.Requeue; r != nil {
@@ -54,7 +55,7 @@ func (c *Kept) Change(e *store.Effect, together bool, ours map[taken]bool) (call
 	return calls, nil
 }
 
-func (c *Kept) requeue(r *store.Requeue, id []any) sqlexec.Call {
+func (c *Parked) requeue(r *store.Requeue, id []any) sqlexec.Call {
 	if r.Dead {
 		return c.pg.Call("RequeueDead", id...)
 	}
@@ -70,7 +71,7 @@ func narrow(n *int) *int32 {
 	return &out
 }
 
-func (c *Kept) insertKept(k *store.Park) ([]sqlexec.Call, error) {
+func (c *Parked) insertKept(k *store.Park) ([]sqlexec.Call, error) {
 	m, id := &k.Message, sqlexec.Identity(k.Consumer, k.Identity)
 	env, err := column.Envelope(m, sqlexec.MessageKey(m.Key))
 	if err != nil {
@@ -80,15 +81,16 @@ func (c *Kept) insertKept(k *store.Park) ([]sqlexec.Call, error) {
 	if err != nil {
 		return nil, err
 	}
-	turn := c.Turn(k.Consumer, k.Identity, m.Key)
+	turn := c.KeyLock(k.Consumer, k.Identity, m.Key)
 	calls := []sqlexec.Call{c.pg.Call("Walk"), c.pg.Call("LockKeyOrder", turn)}
 	if !k.Marked {
 		calls = append(calls, c.pg.Call("NoMark", id...))
 	}
 	args := append(slices.Clone(id), stateArgs(&k.Parked)...)
-	args = append(args, sqlexec.MessageKey(m.Key), sqlexec.Legible(m.Topic), sqlexec.Legible(m.Type), m.Data,
-		env, int64(len(m.Key)+len(m.Data)), sqlexec.Legible(k.Partition), k.Position,
-		sqlexec.Legible(k.Fault),
+	args = append(args, sqlexec.MessageKey(m.Key), sqlexec.StorableText(m.Topic),
+		sqlexec.StorableText(m.Type), m.Data,
+		env, int64(len(m.Key)+len(m.Data)), sqlexec.StorableText(k.Partition), k.Position,
+		sqlexec.StorableText(k.Fault),
 		turn)
 	if old := k.Instead; old != nil {
 		was := sqlexec.Identity(k.Consumer, *old)
@@ -98,7 +100,7 @@ func (c *Kept) insertKept(k *store.Park) ([]sqlexec.Call, error) {
 			c.pg.Call("SettleParked", id...)), nil
 	}
 	return append(calls, c.pg.Call("InsertParked", append(args, k.MostRows, k.MostBytes, outside,
-		int32(k.Claims), int32(k.CrashCount), sqlexec.Legible(k.Session))...)), nil
+		int32(k.Claims), int32(k.CrashCount), sqlexec.StorableText(k.Session))...)), nil
 }
 
 // claimArgs returns the guard of a claim; for nil no guard.
@@ -107,7 +109,7 @@ func claimArgs(c *store.Claim) []any {
 		return []any{(*int32)(nil), ""}
 	}
 	n := int32(c.Claims)
-	return []any{&n, sqlexec.Legible(c.Session)}
+	return []any{&n, sqlexec.StorableText(c.Session)}
 }
 
 // stateArgs returns the columns that an attempt changes, from attempts on.
@@ -116,11 +118,11 @@ func stateArgs(p *store.Parked) []any {
 	if p.Dead != nil {
 		d, dead = *p.Dead, &p.Dead.At
 	}
-	why := func(s string) string { return column.Clip(sqlexec.Legible(s), maxWhy) }
+	why := func(s string) string { return column.Clip(sqlexec.StorableText(s), maxWhy) }
 	return []any{int32(p.Attempts), p.Due.Microseconds(), d.BlocksKey, sqlexec.Moment(p.First.At),
-		why(p.First.Why), sqlexec.Legible(p.First.Host),
-		sqlexec.Moment(p.Last.At), why(p.Last.Why), sqlexec.Legible(p.Last.Host), dead,
-		sqlexec.Legible(d.Kind),
-		sqlexec.Legible(d.Fingerprint), column.Clip(sqlexec.Legible(d.Stack), maxStack),
-		sqlexec.Legible(d.Version)}
+		why(p.First.Why), sqlexec.StorableText(p.First.Host),
+		sqlexec.Moment(p.Last.At), why(p.Last.Why), sqlexec.StorableText(p.Last.Host), dead,
+		sqlexec.StorableText(d.Kind),
+		sqlexec.StorableText(d.Fingerprint), column.Clip(sqlexec.StorableText(d.Stack), maxStack),
+		sqlexec.StorableText(d.Version)}
 }

@@ -10,24 +10,25 @@ import (
 )
 
 // Quarantine returns the calls for the changes of e to the quarantine.
-func (c *Kept) Quarantine(e *store.Effect) (calls []sqlexec.Call, err error) {
+func (c *Parked) Quarantine(e *store.Effect) (calls []sqlexec.Call, err error) {
 	if q := e.Quarantine; q != nil {
 		text, err := column.EncodeBare(&q.Message)
 		if err != nil {
 			return nil, err
 		}
 		calls = append(calls, c.pg.Call("Quarantine",
-			append(apartArgs(q), int16(q.Why), column.ClipReason(sqlexec.Legible(q.Message.Topic)),
-				column.ClipReason(sqlexec.Legible(q.Message.Type)), text, q.Message.Data)...))
+			append(apartArgs(q), int16(q.Why), column.ClipReason(sqlexec.StorableText(q.Message.Topic)),
+				column.ClipReason(sqlexec.StorableText(q.Message.Type)), text, q.Message.Data)...))
 	}
 	if q := e.Admitted; q != nil {
 		calls = append(calls, c.pg.Call("TakeAdmitted", apartArgs(q)...))
 	}
 	if a := e.Admit; a != nil && a.Back {
-		calls = append(calls, c.pg.Call("PutBack", a.Number, sqlexec.Legible(a.By),
-			sqlexec.Legible(a.Reason)))
+		calls = append(calls, c.pg.Call("PutBack", a.Number, sqlexec.StorableText(a.By),
+			sqlexec.StorableText(a.Reason)))
 	} else if a != nil {
-		calls = append(calls, c.pg.Call("Admit", a.Number, sqlexec.Legible(a.By), sqlexec.Legible(a.Reason)))
+		calls = append(calls, c.pg.Call("Admit", a.Number, sqlexec.StorableText(a.By),
+			sqlexec.StorableText(a.Reason)))
 	}
 	return calls, nil
 }
@@ -37,13 +38,14 @@ func apartArgs(q *store.Quarantined) []any {
 }
 
 // Quarantined lists messages in quarantine.
-func (c *Kept) Quarantined(ctx context.Context, q store.Query, most int) ([]store.Quarantined, error) {
+func (c *Parked) Quarantined(ctx context.Context, q store.QuarantineQuery, most int) ([]store.Quarantined,
+	error) {
 	var out []store.Quarantined
 	limit := int32(most)
 	list := c.pg.Call("Quarantined", q.After, sqlexec.Name(q.Consumer), sqlexec.Name(q.ID),
-		column.ClipReason(sqlexec.Legible(q.Topic)), column.ClipReason(sqlexec.Legible(q.Type)),
+		column.ClipReason(sqlexec.StorableText(q.Topic)), column.ClipReason(sqlexec.StorableText(q.Type)),
 		int16(q.Why), q.Taken, q.Admitted, limit, q.Bare)
-	if waiting := (store.Query{Consumer: q.Consumer, Admitted: true, After: q.After,
+	if waiting := (store.QuarantineQuery{Consumer: q.Consumer, Admitted: true, After: q.After,
 		Limit: q.Limit}); q == waiting && q.Consumer != "" {
 		// Consumers read this list often, so it has its own index.
 		list = c.pg.Call("Admitted", q.After, sqlexec.Name(q.Consumer), limit)

@@ -12,11 +12,11 @@ import (
 // Marks has the marks of one database.
 type Marks struct {
 	pg   *sqlexec.DB
-	kept *Kept // for the order of the messages of a key
+	kept *Parked // for the order of the messages of a key
 }
 
 // NewMark returns the marks of pg.
-func NewMark(pg *sqlexec.DB, k *Kept) *Marks { return &Marks{pg, k} }
+func NewMark(pg *sqlexec.DB, k *Parked) *Marks { return &Marks{pg, k} }
 
 // Fragments of the statements that insert marks: see InsertMark. For a statement that inserts many, $n is
 // replaced by a column.

@@ -39,7 +39,7 @@ func (c *Marks) alone(m *store.Mark, v *store.Verdict) ([]sqlexec.Call, error) {
 		v.Outcome = as
 		return nil
 	}
-	lock := []any{c.kept.Turn(m.Consumer, m.Identity, m.Key)}
+	lock := []any{c.kept.KeyLock(m.Consumer, m.Identity, m.Key)}
 	calls := []sqlexec.Call{
 		{Args: lock, With: c.pg.SQL["TakeArrive"], Server: true},
 		insert,

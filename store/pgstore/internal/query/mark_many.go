@@ -32,8 +32,9 @@ func Many(in store.Intake) bool {
 // called returns the identity of m as stored in columns.
 func called(m *store.Mark) [2]string { return [2]string{sqlexec.Name(m.Source), sqlexec.Name(m.ID)} }
 
-// Holding reports whether a message must not get a mark, because it or an earlier one of its key is parked.
-func Holding(found store.Found) bool {
+// AnyBlocked reports whether a message must not get a mark, because it or an earlier one of its key is
+// parked.
+func AnyBlocked(found store.Found) bool {
 	return slices.ContainsFunc(found.Marks, func(v store.Verdict) bool {
 		return v.Outcome == store.Waiting || v.Outcome == store.Dead || v.Outcome == store.Behind ||
 			v.Outcome == store.Stale
@@ -91,7 +92,7 @@ func (w *manyMarks) turns() []sqlexec.Call {
 		if m.KeyOrder == store.Anytime {
 			continue
 		}
-		locks = append(locks, w.c.kept.Turn(m.Consumer, m.Identity, m.Key))
+		locks = append(locks, w.c.kept.KeyLock(m.Consumer, m.Identity, m.Key))
 		if m.KeyOrder == store.Retrying {
 			claimed = append(claimed, i)
 		} else {

@@ -26,14 +26,15 @@ func writtenAt(id string) int64 {
 
 // markArgs returns the arguments of InsertMark. It returns an error if m.As cannot be stored.
 func markArgs(m *store.Mark) ([]any, error) {
-	if m.As != store.Done && m.As != store.Rejected && m.As != store.Barred {
-		return nil, fmt.Errorf("mark %.40q: outcome %d cannot be stored", m.ID, m.As)
+	if m.Outcome != store.Done && m.Outcome != store.Rejected && m.Outcome != store.Barred {
+		return nil, fmt.Errorf("mark %.40q: outcome %d cannot be stored", m.ID, m.Outcome)
 	}
 	var reason *string
-	if m.As == store.Rejected {
-		reason = sqlexec.Some(column.ClipReason(sqlexec.Legible(m.Reason)))
+	if m.Outcome == store.Rejected {
+		reason = sqlexec.Some(column.ClipReason(sqlexec.StorableText(m.Reason)))
 	}
-	return []any{sqlexec.Name(m.Consumer), sqlexec.Name(m.Source), sqlexec.Name(m.ID), int16(m.As), reason,
+	return []any{sqlexec.Name(m.Consumer), sqlexec.Name(m.Source), sqlexec.Name(m.ID), int16(m.Outcome),
+		reason,
 		sqlexec.Number(m.Fingerprint), writtenAt(m.ID), m.Held}, nil
 }
 
@@ -77,7 +78,7 @@ func (c *Marks) Take(marks []store.Mark, found []store.Verdict, committed bool) 
 			return calls, err
 		}
 	}
-	calls := c.kept.TakeTurns(marks, found)
+	calls := c.kept.TakeKeyOrders(marks, found)
 	for _, i := range sqlexec.Order(marks, byIdentity) {
 		take, err := c.takeOne(&marks[i], &found[i])
 		if err != nil {

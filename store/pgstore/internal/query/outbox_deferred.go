@@ -14,7 +14,8 @@ import (
 // copy an unreadable row unchanged inside the database. For a row that is deferred already, they only
 // update the attempt.
 func (o *Outbox) setAside(a *store.DeferredRow) []sqlexec.Call {
-	state := []any{a.Seq, int32(a.Attempts), column.ClipReason(sqlexec.Legible(a.Why)), a.Due.Microseconds()}
+	state := []any{a.Seq, int32(a.Attempts), column.ClipReason(sqlexec.StorableText(a.Why)),
+		a.Due.Microseconds()}
 	switch {
 	case a.Attempts > 1: // it exists already, or was dropped
 		return []sqlexec.Call{o.pg.Call("PutOffDeferred", state...)}
@@ -33,7 +34,7 @@ func (o *Outbox) setAside(a *store.DeferredRow) []sqlexec.Call {
 		a.Data, a.ContentType,
 		sqlexec.Some(a.Schema), sqlexec.Some(a.Subject), sqlexec.Some(a.CorrelationID),
 		sqlexec.Some(a.CausationID), sqlexec.Some(a.TraceParent), headers, a.Time,
-		int32(a.Attempts), column.ClipReason(sqlexec.Legible(a.Why)), a.Due.Microseconds(), size, hash)}
+		int32(a.Attempts), column.ClipReason(sqlexec.StorableText(a.Why)), a.Due.Microseconds(), size, hash)}
 }
 
 func shardIDs(shards []int) []int32 {
@@ -56,11 +57,11 @@ func (o *Outbox) Deferred(ctx context.Context, q store.DeferredQuery) (out store
 }
 
 // deferredKeys lists the keys with deferred rows.
-func (o *Outbox) deferredKeys(ctx context.Context, shards []int) ([]store.Held, error) {
-	var out []store.Held
+func (o *Outbox) deferredKeys(ctx context.Context, shards []int) ([]store.DeferredKey, error) {
+	var out []store.DeferredKey
 	held := o.pg.Call("Held", shardIDs(shards))
 	held.Scan = func(row sqlexec.Scanner) error {
-		var h store.Held
+		var h store.DeferredKey
 		err := row.Scan(&h.Topic, &h.Key, &h.Shard)
 		out = append(out, h)
 		return err
@@ -109,6 +110,6 @@ func scanAside(row sqlexec.Scanner) (a store.DeferredRow, err error) {
 
 // DropDeferred returns the calls that drop a deferred row.
 func (o *Outbox) DropDeferred(id string) []sqlexec.Call {
-	return []sqlexec.Call{o.pg.Call("LockDeferred", sqlexec.Legible(id)),
-		o.pg.Call("DropDeferred", sqlexec.Legible(id))}
+	return []sqlexec.Call{o.pg.Call("LockDeferred", sqlexec.StorableText(id)),
+		o.pg.Call("DropDeferred", sqlexec.StorableText(id))}
 }

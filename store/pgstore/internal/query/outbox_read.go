@@ -179,7 +179,7 @@ func (r *reader) time(b []byte) (time.Time, error) {
 			return time.Time{}, errors.New("its time is infinite")
 		}
 		at := time.UnixMicro(n + epoch).UTC()
-		return at, sqlexec.Sayable(at)
+		return at, sqlexec.CheckRFC3339(at)
 	}
 	var at pgtype.Timestamptz
 	if err := r.kinds.Scan(pgtype.TimestamptzOID, pgx.TextFormatCode, b, &at); err != nil {
@@ -188,7 +188,7 @@ func (r *reader) time(b []byte) (time.Time, error) {
 	if at.InfinityModifier != pgtype.Finite {
 		return time.Time{}, errors.New("its time is infinite")
 	}
-	return at.Time.UTC(), sqlexec.Sayable(at.Time.UTC())
+	return at.Time.UTC(), sqlexec.CheckRFC3339(at.Time.UTC())
 }
 
 // either returns a copy of the text column i, or of the bytea column after it.

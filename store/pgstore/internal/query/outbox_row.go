@@ -46,9 +46,9 @@ func (r *Row) set(m *skald.Message) error {
 	*r = Row{
 		topic: &m.Topic, kind: &m.Type, contentType: &m.ContentType, schema: sqlexec.Some(m.Schema),
 		subject:     sqlexec.Some(m.Subject),
-		correlation: sqlexec.Some(sqlexec.Legible(m.CorrelationID)),
-		cause:       sqlexec.Some(sqlexec.Legible(m.CausationID)),
-		trace:       sqlexec.Some(sqlexec.Legible(m.TraceParent)),
+		correlation: sqlexec.Some(sqlexec.StorableText(m.CorrelationID)),
+		cause:       sqlexec.Some(sqlexec.StorableText(m.CausationID)),
+		trace:       sqlexec.Some(sqlexec.StorableText(m.TraceParent)),
 	}
 	r.detach()
 	if m.ID != "" {

@@ -14,19 +14,19 @@ import (
 
 const defaultTTL = 3 * time.Second
 
-// Besides adds to a lease or a look for a source that is notified of commits.
-type Besides struct {
+// LeaseOptions adds to a lease or a look for a source that is notified of commits.
+type LeaseOptions struct {
 	First   []sqlexec.Call // run before the look, in its transaction
 	Standby bool           // while another relay works, it releases its shards and takes none
 }
 
 // Lease takes, renews and releases shards: one round trip. A renewal writes one row, because only one relay
 // owns a shard.
-func (o *Outbox) Lease(ctx context.Context, ask store.Ask, too Besides) (store.Leased, error) {
+func (o *Outbox) Lease(ctx context.Context, ask store.LeaseRequest, too LeaseOptions) (store.Leased, error) {
 	if ask.Owner == "" {
-		return o.onlyLook(ctx, ask.Look, too)
+		return o.onlyLook(ctx, ask.SnapshotBase, too)
 	}
-	free := shardIDs(ask.Free)
+	free := shardIDs(ask.Release)
 	if len(ask.LastKnown) > 0 {
 		if err := o.noteMoved(ctx, ask.LastKnown); err != nil {
 			return store.Leased{}, err
@@ -41,7 +41,7 @@ func (o *Outbox) Lease(ctx context.Context, ask store.Ask, too Besides) (store.L
 	} else {
 		ttl := cmp.Or(ask.TTL, defaultTTL)
 		calls = append(calls, o.pg.Call("KeepRelay", ask.Owner, ask.Session, ttl.Microseconds(),
-			cmp.Or(ask.Wait, ttl).Microseconds(), too.Standby, ask.Away.Microseconds(), ask.Yield))
+			cmp.Or(ask.Wait, ttl).Microseconds(), too.Standby, ask.BrokerAway.Microseconds(), ask.Yield))
 		if len(free) > 0 {
 			calls = append(calls, o.pg.Call("FreeShards", ask.Owner, free))
 		}
@@ -50,7 +50,7 @@ func (o *Outbox) Lease(ctx context.Context, ask store.Ask, too Besides) (store.L
 	last := o.pg.Call("Shards", ask.Owner, ask.Session)
 	alone := false
 	last.Scan = func(row sqlexec.Scanner) error { return leased(row, &got, &alone) }
-	if err := o.leaseAndLook(ctx, append(calls, last), ask.Look, too, &got); err != nil {
+	if err := o.leaseAndLook(ctx, append(calls, last), ask.SnapshotBase, too, &got); err != nil {
 		return store.Leased{}, err
 	}
 	if ask.Leave || too.Standby && !alone {
@@ -61,7 +61,7 @@ func (o *Outbox) Lease(ctx context.Context, ask store.Ask, too Besides) (store.L
 
 // onlyLook looks for new rows: one round trip. While there are none it writes nothing and uses no sequence
 // number.
-func (o *Outbox) onlyLook(ctx context.Context, from *string, too Besides) (got store.Leased, err error) {
+func (o *Outbox) onlyLook(ctx context.Context, from *string, too LeaseOptions) (got store.Leased, err error) {
 	if from == nil {
 		return got, nil
 	}
@@ -78,7 +78,7 @@ func (o *Outbox) onlyLook(ctx context.Context, from *string, too Besides) (got s
 
 // leaseAndLook does both in one transaction, so that an idle database has one for each heartbeat. It looks
 // first: a tick needs a number that was taken after its snapshot, and the lease takes one.
-func (o *Outbox) leaseAndLook(ctx context.Context, lease []sqlexec.Call, from *string, too Besides,
+func (o *Outbox) leaseAndLook(ctx context.Context, lease []sqlexec.Call, from *string, too LeaseOptions,
 	got *store.Leased) error {
 	if from == nil {
 		return o.pg.Short(ctx, "lease", append(too.First, lease...)...)

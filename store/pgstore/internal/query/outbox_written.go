@@ -16,7 +16,8 @@ func (o *Outbox) Written(ctx context.Context, q *store.WrittenQuery, most int) (
 	for i, key := range q.Keys {
 		keys[i] = hex.EncodeToString(key)
 	}
-	list := o.pg.Call("ListWritten", sqlexec.Legible(q.About), asHeld(q.Correlations, sqlexec.Legible), keys,
+	list := o.pg.Call("ListWritten", sqlexec.StorableText(q.About),
+		convertAll(q.Correlations, sqlexec.StorableText), keys,
 		int32(most), int32(store.WrittenScan))
 	list.Scan = func(row sqlexec.Scanner) error {
 		var w store.WrittenRow
@@ -39,7 +40,8 @@ func (c *Marks) Finished(ctx context.Context, q *store.FinishedQuery, most int) 
 	for i, id := range q.IDs {
 		ids.Add(id, i)
 	}
-	list := c.pg.Call("ListFinished", asHeld(q.Consumers, sqlexec.Name), ids.Sources, ids.IDs, int32(most))
+	list := c.pg.Call("ListFinished", convertAll(q.Consumers, sqlexec.Name), ids.Sources, ids.IDs,
+		int32(most))
 	list.Scan = func(row sqlexec.Scanner) error {
 		var f store.Finished
 		err := row.Scan(&f.Consumer, &f.Source, &f.ID, &f.Outcome, &f.Reason, &f.Code, &f.At)
@@ -54,8 +56,8 @@ func (c *Marks) Finished(ctx context.Context, q *store.FinishedQuery, most int) 
 	return out, nil
 }
 
-// asHeld converts each of names with as.
-func asHeld(names []string, as func(string) string) []string {
+// convertAll converts each of names with as.
+func convertAll(names []string, as func(string) string) []string {
 	out := make([]string, len(names))
 	for i, name := range names {
 		out[i] = as(name)

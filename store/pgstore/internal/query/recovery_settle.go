@@ -89,7 +89,7 @@ func (r *Recovery) Behind() []sqlexec.Call {
 		if err := row.Scan(&saw); err != nil || saw == "" {
 			return err
 		}
-		return &store.MovedError{Saw: saw}
+		return &store.MovedError{Observed: saw}
 	}
 	return []sqlexec.Call{r.pg.Call("Walk"), look}
 }

@@ -53,7 +53,7 @@ const turns = 3
 func (c *Sagas) startOne(s *store.Saga, ask asking) (stored store.Saga, fresh bool, err error) {
 	for range turns {
 		stored = written(s)
-		at := &stored.Standing
+		at := &stored.SagaStatus
 		var started, due *int64
 		how, args := "StartSaga", []any{s.Name, s.Key, s.ID, s.Hash, s.Input, s.Fingerprint, s.Origin,
 			s.State, at.Status, at.Stuck, at.Paused, at.Step,
@@ -88,7 +88,7 @@ func (c *Sagas) startOne(s *store.Saga, ask asking) (stored store.Saga, fresh bo
 // written returns a new saga as stored, without the store's times.
 func written(s *store.Saga) store.Saga {
 	out := *s
-	out.Standing, out.Version = sagarow.Standing(s.Standing), sagarow.First(s)
+	out.SagaStatus, out.Version = sagarow.StoredStatus(s.SagaStatus), sagarow.First(s)
 	out.Lease, out.Instead, out.Ended = 0, "", time.Time{}
 	return out
 }
@@ -153,8 +153,8 @@ func (c *Sagas) Hold(refs []store.SagaRef, found []bool) []sqlexec.Call {
 	return calls
 }
 
-// Held returns the sagas that an intake has locked.
-func Held(in store.Intake, found store.Found) (out []store.SagaRef) {
+// LockedSagas returns the sagas that an intake has locked.
+func LockedSagas(in store.Intake, found store.Found) (out []store.SagaRef) {
 	for i, r := range in.Sagas {
 		if found.Sagas[i] {
 			out = append(out, r)

@@ -42,7 +42,7 @@ func rest(es []store.Effect) (out []store.Effect) {
 
 // batch has the moves of many sagas, in the order of names and keys, so that two batches cannot deadlock.
 type batch struct {
-	moves []*store.SagaMove
+	moves []*store.SagaUpdate
 	place []int // index of each in the effects
 }
 
@@ -69,7 +69,7 @@ func (b *batch) args() []any {
 	stuck, paused, releases, finals := make([]bool, n), make([]bool, n), make([]bool, n), make([]bool, n)
 	since, retry := make([]*time.Time, n), make([]*time.Time, n)
 	for i, m := range b.moves {
-		at := sagarow.Standing(m.Standing)
+		at := sagarow.StoredStatus(m.SagaStatus)
 		names[i], keys[i], versions[i], hashes[i], states[i] = m.Name, m.Key, m.Version, m.Hash, m.State
 		statuses[i], stuck[i], paused[i], steps[i], errs[i], failed[i] = at.Status, at.Stuck, at.Paused,
 			at.Step, at.Error, int32(at.Failed)

@@ -40,7 +40,7 @@ func (c *Sagas) Holds(ctx context.Context, q store.HoldQuery, limit int) ([]stor
 	if q.Entity != nil {
 		space, key = sqlexec.Name(q.Entity.Space), sqlexec.Key(q.Entity.Key)
 	}
-	list, out := holds(c.pg.Call("ListHolds", sqlexec.Legible(q.Holder), space, key, int32(limit)))
+	list, out := holds(c.pg.Call("ListHolds", sqlexec.StorableText(q.Holder), space, key, int32(limit)))
 	if err := c.pg.Short(ctx, "list entities that sagas hold", list); err != nil {
 		return nil, err
 	}

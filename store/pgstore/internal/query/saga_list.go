@@ -12,7 +12,7 @@ import (
 )
 
 // Claim claims due sagas: one round trip, which writes nothing if there are none.
-func (c *Sagas) Claim(ctx context.Context, w store.Want) (out store.Claimed, err error) {
+func (c *Sagas) Claim(ctx context.Context, w store.ClaimRequest) (out store.Claimed, err error) {
 	out.Next = -1
 	hashes := slices.Compact(slices.Sorted(slices.Values(w.Sagas.Hashes)))
 	var due, next *int64
@@ -101,27 +101,28 @@ func (c *Sagas) List(ctx context.Context, q store.SagaQuery,
 	limit int) ([]store.Saga, *store.SagaRef, error) {
 	var name, key *string
 	if q.After != nil {
-		name, key = new(sqlexec.Legible(q.After.Name)), new(sqlexec.Legible(q.After.Key))
+		name, key = new(sqlexec.StorableText(q.After.Name)), new(sqlexec.StorableText(q.After.Key))
 	}
 	var statuses []string
 	for _, s := range q.Status {
-		statuses = append(statuses, sqlexec.Legible(s))
+		statuses = append(statuses, sqlexec.StorableText(s))
 	}
 	var scan *int64
 	if n := sagarow.Within(&q, limit); n > 0 {
 		scan = new(int64(n))
 	}
-	list := c.pg.Call("ListSagas", q.Light, sqlexec.Legible(q.Name), sqlexec.Legible(q.Key),
-		sqlexec.Legible(q.ID), statuses, sagarow.Live(&q), q.Stuck, q.Paused,
-		q.Failing, sqlexec.Legible(q.Step), sqlexec.Legible(q.Error), sqlexec.Moment(q.StartedBefore),
-		sqlexec.Moment(q.StartedAfter), name, key, int32(limit), scan)
+	list := c.pg.Call("ListSagas", q.Light, sqlexec.StorableText(q.Name), sqlexec.StorableText(q.Key),
+		sqlexec.StorableText(q.ID), statuses, sagarow.Live(&q), q.Stuck, q.Paused,
+		q.Failing, sqlexec.StorableText(q.Step), sqlexec.StorableText(q.Error),
+		sqlexec.Moment(q.StartedBefore), sqlexec.Moment(q.StartedAfter), name, key, int32(limit), scan)
 	calls := []sqlexec.Call{c.pg.Call("PlanOnce"), list}
 	switch {
 	case !sagarow.OnlyKey(&q): // this list is frequent, so it uses a cached plan
 	case q.Name != "":
-		calls = []sqlexec.Call{c.pg.Call("FindSaga", sqlexec.Legible(q.Name), sqlexec.Legible(q.Key))}
+		calls = []sqlexec.Call{c.pg.Call("FindSaga", sqlexec.StorableText(q.Name),
+			sqlexec.StorableText(q.Key))}
 	default:
-		calls = []sqlexec.Call{c.pg.Call("ListSagasOfKey", sqlexec.Legible(q.Key), int32(limit))}
+		calls = []sqlexec.Call{c.pg.Call("ListSagasOfKey", sqlexec.StorableText(q.Key), int32(limit))}
 	}
 	out := sagarow.Listing{Scan: q.Scan, Limit: limit}
 	calls[len(calls)-1].Scan = func(row sqlexec.Scanner) error {

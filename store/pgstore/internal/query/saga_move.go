@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-func moveArgs(m *store.SagaMove) []any {
-	at := sagarow.Standing(m.Standing)
+func moveArgs(m *store.SagaUpdate) []any {
+	at := sagarow.StoredStatus(m.SagaStatus)
 	return []any{m.Name, m.Key, m.Version, m.Hash, m.State, at.Status, at.Stuck, at.Paused, at.Step, at.Error,
 		int32(at.Failed),
 		sqlexec.Moment(at.Since), sqlexec.Moment(at.Retry), m.Release, wakeIn(m), m.Final,
@@ -18,7 +18,7 @@ func moveArgs(m *store.SagaMove) []any {
 }
 
 // wakeIn returns the time until a saga is due again, in microseconds; negative means never.
-func wakeIn(m *store.SagaMove) int64 {
+func wakeIn(m *store.SagaUpdate) int64 {
 	if m.Wake < 0 {
 		return -1
 	}
@@ -26,7 +26,7 @@ func wakeIn(m *store.SagaMove) int64 {
 }
 
 // Move returns the call that checks the version of a saga and stores its new state.
-func (c *Sagas) Move(m *store.SagaMove) ([]sqlexec.Call, error) {
+func (c *Sagas) Move(m *store.SagaUpdate) ([]sqlexec.Call, error) {
 	if m == nil {
 		return nil, nil
 	}

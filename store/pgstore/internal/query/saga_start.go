@@ -112,7 +112,7 @@ func startColumns(ss []store.Saga) []any {
 	stuck, paused, failed := make([]bool, n), make([]bool, n), make([]int32, n)
 	since, retry := make([]*time.Time, n), make([]*time.Time, n)
 	for i := range ss {
-		s, at := &ss[i], sagarow.Standing(ss[i].Standing)
+		s, at := &ss[i], sagarow.StoredStatus(ss[i].SagaStatus)
 		for column, text := range []string{s.Name, s.Key, s.ID, s.Hash, s.Input, s.Origin, s.State, at.Status,
 			at.Step, at.Error, s.Session} {
 			texts[column][i] = text

@@ -59,8 +59,8 @@ func (c *Sagas) SaveTracked(rows []store.Tracked) ([]sqlexec.Call, error) {
 // ListTracked lists tracked sagas.
 func (c *Sagas) ListTracked(ctx context.Context, q store.TrackedQuery,
 	limit int) (out []store.Tracked, err error) {
-	list := c.pg.Call("ListTracked", sqlexec.Legible(q.Flow), sqlexec.Legible(q.Key),
-		sqlexec.Legible(q.State),
+	list := c.pg.Call("ListTracked", sqlexec.StorableText(q.Flow), sqlexec.StorableText(q.Key),
+		sqlexec.StorableText(q.State),
 		q.Overdue, int32(limit))
 	list.Scan = func(row sqlexec.Scanner) error {
 		var t store.Tracked

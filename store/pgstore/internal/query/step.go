@@ -54,7 +54,7 @@ func (c *Steps) Take(s, found *store.Step) (take sqlexec.Call, err error) {
 	switch s.State {
 	case store.StepDone, store.StepCalling:
 		take = c.pg.Call("TakeStep", stepArgs(s, int16(s.State), sqlexec.Name(s.Source), sqlexec.Name(s.ID),
-			sqlexec.Moment(s.Begun), sqlexec.Some(sqlexec.Legible(s.OutsideKey)))...)
+			sqlexec.Moment(s.Begun), sqlexec.Some(sqlexec.StorableText(s.OutsideKey)))...)
 	case store.StepUndone:
 		take = c.pg.Call("UndoStep", stepArgs(s, sqlexec.Name(s.Source), sqlexec.Name(s.ID),
 			sqlexec.Moment(s.Begun))...)
@@ -99,7 +99,7 @@ func (c *Steps) Set(s *store.Step) []sqlexec.Call {
 	}
 	return []sqlexec.Call{c.pg.Call("SetStep", stepArgs(s, int16(s.State), sqlexec.Name(s.Source),
 		sqlexec.Name(s.ID), sqlexec.Moment(s.Begun), s.Code, blobOrNull(s.Result),
-		sqlexec.Some(sqlexec.Legible(s.OutsideKey)), blobOrNull(s.Outcome), from)...)}
+		sqlexec.Some(sqlexec.StorableText(s.OutsideKey)), blobOrNull(s.Outcome), from)...)}
 }
 
 func blobOrNull(s string) []byte {

@@ -12,9 +12,9 @@ import (
 func (c *Steps) List(ctx context.Context, q store.StepQuery, most int) (out []store.StepRecord, err error) {
 	limit := int32(most)
 	list := c.pg.Call("ListSteps", sqlexec.Name(q.Consumer), sqlexec.Name(q.Saga),
-		sqlexec.Legible(q.OutsideKey),
+		sqlexec.StorableText(q.OutsideKey),
 		int16(q.State), q.Dropped, limit,
-		q.Sagas != nil, asHeld(q.Consumers, sqlexec.Name), asHeld(q.Sagas, sqlexec.Name))
+		q.Sagas != nil, convertAll(q.Consumers, sqlexec.Name), convertAll(q.Sagas, sqlexec.Name))
 	list.Scan = func(row sqlexec.Scanner) error {
 		var s store.StepRecord
 		var result, outcome sqlexec.Blob

@@ -39,8 +39,8 @@ func Past(n int64) time.Duration {
 // Seconds returns n seconds as a Duration.
 func Seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// Sayable returns an error if RFC 3339 cannot represent at. Brokers use that format.
-func Sayable(at time.Time) error {
+// CheckRFC3339 returns an error if RFC 3339 cannot represent at. Brokers use that format.
+func CheckRFC3339(at time.Time) error {
 	if year := at.Year(); year < 1 || year > 9999 {
 		return errors.New("its time is outside of the years 1 to 9999")
 	}
@@ -65,5 +65,5 @@ func (m *Instant) Read() (time.Time, error) {
 	if !ok {
 		return time.Time{}, fmt.Errorf("its time is %v", m.is)
 	}
-	return at.UTC(), Sayable(at.UTC())
+	return at.UTC(), CheckRFC3339(at.UTC())
 }

@@ -21,9 +21,9 @@ const (
 // Storable reports whether a text column can store s.
 func Storable(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
-// Legible returns s with the parts replaced that a text column cannot store. It is for attributes of
+// StorableText returns s with the parts replaced that a text column cannot store. It is for attributes of
 // foreign messages.
-func Legible(s string) string {
+func StorableText(s string) string {
 	if Storable(s) {
 		return s
 	}
@@ -52,7 +52,7 @@ func Fault(err error) string {
 	if err == nil {
 		return ""
 	}
-	return column.ClipReason(Legible("it cannot be read: " + err.Error()))
+	return column.ClipReason(StorableText("it cannot be read: " + err.Error()))
 }
 
 // Quote returns s as a literal of SQL. s must not contain a backslash.

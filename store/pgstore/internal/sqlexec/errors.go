@@ -206,7 +206,7 @@ func (d *DB) Explain(err error) error {
 	case "57014":
 		return fmt.Errorf("%w: if it was a statement_timeout of this role or database, raise it above inbox.Options.Timeouts.Wait", err)
 	case movedAway:
-		return &store.MovedError{Saw: message(err)}
+		return &store.MovedError{Observed: message(err)}
 	case "42P01", "3F000", "42883", "42703": // table, schema, function, column
 		if strings.Contains(err.Error(), "skald_") || SQLState(err) == "3F000" {
 			return d.SchemaError(0)

@@ -47,7 +47,7 @@ func SendText(ctx context.Context, tx *sql.Tx, before string, calls []Call) erro
 	}
 	rows, err := tx.QueryContext(ctx, before+text)
 	if err == nil {
-		err = errors.Join(hear(rows, calls), rows.Close())
+		err = errors.Join(readRows(rows, calls), rows.Close())
 	}
 	if SQLState(err) == "42601" && strings.Contains(err.Error(), "multiple commands") {
 		return fmt.Errorf("%w, and it does not send several statements at once: open the database with sql.Open(\"pgx\", …), or that of lib/pq: %w", ErrForeign, err)
@@ -55,8 +55,8 @@ func SendText(ctx context.Context, tx *sql.Tx, before string, calls []Call) erro
 	return err
 }
 
-// hear passes each result to its call.
-func hear(rows *sql.Rows, calls []Call) error {
+// readRows passes each result to its call.
+func readRows(rows *sql.Rows, calls []Call) error {
 	for at := -1; ; {
 		columns, err := rows.Columns()
 		if err != nil {

@@ -28,7 +28,7 @@ func ReportedBy(conn *pgx.Conn) (r Reported) {
 
 // ReportedBySQL does as ReportedBy. Returns the zero value for a driver other than pgx.
 func ReportedBySQL(conn *sql.Conn) (r Reported) {
-	_ = Below(conn, func(c *pgx.Conn) error {
+	_ = WithDriverConn(conn, func(c *pgx.Conn) error {
 		r = ReportedBy(c)
 		return nil
 	})
@@ -56,7 +56,7 @@ func (d *DB) LeftBehind(ctx context.Context, conn *sql.Conn) (left bool) {
 // Discard closes the connection of conn. With a DB of stdlib.OpenDBFromPool, database/sql alone would return
 // it to the pool.
 func Discard(ctx context.Context, conn *sql.Conn) {
-	_ = Below(conn, func(c *pgx.Conn) error {
+	_ = WithDriverConn(conn, func(c *pgx.Conn) error {
 		Close(ctx, c)
 		return nil
 	})

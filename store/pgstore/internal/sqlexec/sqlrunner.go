@@ -28,7 +28,7 @@ func (r dbRunner) Run(ctx context.Context, calls ...Call) error {
 }
 
 func run(ctx context.Context, conn *sql.Conn, calls []Call) error {
-	err := Below(conn, func(c *pgx.Conn) error {
+	err := WithDriverConn(conn, func(c *pgx.Conn) error {
 		all := make([]Call, 0, len(calls)+1)
 		err := SendCommit(ctx, c, append(append(all, Call{SQL: Begin}), calls...))
 		if err != nil {
@@ -44,7 +44,7 @@ func run(ctx context.Context, conn *sql.Conn, calls []Call) error {
 
 func (r dbRunner) Within(ctx context.Context, session Call, f func(send Sender) error) error {
 	return r.p.OnConn(longer(ctx, time.Duration(r.p)), r.db, func(ctx context.Context, conn *sql.Conn) error {
-		err := Below(conn, func(c *pgx.Conn) error { return within(ctx, c, session, f) })
+		err := WithDriverConn(conn, func(c *pgx.Conn) error { return within(ctx, c, session, f) })
 		if errors.Is(err, ErrForeign) {
 			return withinText(ctx, conn, session, f)
 		}
@@ -66,9 +66,9 @@ func within(ctx context.Context, conn *pgx.Conn, session Call, f func(send Sende
 	return Leftover(ctx, conn, err)
 }
 
-// Below passes f the pgx connection below conn, also through a driver that only traces. It returns
+// WithDriverConn passes f the pgx connection below conn, also through a driver that only traces. It returns
 // ErrForeign if there is none.
-func Below(conn *sql.Conn, f func(*pgx.Conn) error) error {
+func WithDriverConn(conn *sql.Conn, f func(*pgx.Conn) error) error {
 	return conn.Raw(func(c any) error {
 		for {
 			if c, ok := c.(*stdlib.Conn); ok {
@@ -86,7 +86,7 @@ func Below(conn *sql.Conn, f func(*pgx.Conn) error) error {
 // SendOn runs calls in tx, the transaction of conn. A driver other than pgx gets before and the calls as
 // one text.
 func SendOn(ctx context.Context, conn *sql.Conn, tx *sql.Tx, before string, calls []Call) error {
-	err := Below(conn, func(c *pgx.Conn) error { return Send(ctx, c, calls) })
+	err := WithDriverConn(conn, func(c *pgx.Conn) error { return Send(ctx, c, calls) })
 	if errors.Is(err, ErrForeign) {
 		return SendText(ctx, tx, before, calls)
 	}

@@ -109,11 +109,11 @@ func (f *Follower) Pull(ctx context.Context, w store.Window, _ int) (store.Page,
 // Lease does as the store's. A look returns the end of a window whose rows the slot's reader has confirmed.
 // A window that a publishing relay left half published is not open here, because the slot may not have its
 // rows.
-func (f *Follower) Lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
-	look := ask.Look
-	ask.Look = nil
+func (f *Follower) Lease(ctx context.Context, ask store.LeaseRequest) (got store.Leased, err error) {
+	look := ask.SnapshotBase
+	ask.SnapshotBase = nil
 	if ask.Owner != "" {
-		if got, err = f.outbox.Lease(ctx, ask, query.Besides{Standby: true}); err != nil {
+		if got, err = f.outbox.Lease(ctx, ask, query.LeaseOptions{Standby: true}); err != nil {
 			return got, err
 		}
 		for i := range got.Shards {
@@ -154,7 +154,7 @@ func (f *Follower) passed(ctx context.Context, from *string) (base string, err e
 		base, err = f.move(ctx, base, s)
 	}
 	if err == nil {
-		f.say(ctx, why)
+		f.logState(ctx, why)
 	}
 	return base, err
 }
@@ -287,8 +287,8 @@ func thinned(waits []marked) []marked {
 	return kept
 }
 
-// say logs once that positions stay and why, and once that they move again.
-func (f *Follower) say(ctx context.Context, why error) {
+// logState logs once that positions stay and why, and once that they move again.
+func (f *Follower) logState(ctx context.Context, why error) {
 	f.mu.Lock()
 	was, log := f.why, f.log
 	f.why = ""

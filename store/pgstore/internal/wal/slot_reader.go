@@ -86,15 +86,15 @@ func (r *Reader) Listening() store.Listening {
 
 // Lease does as the store's. It also records the rows that its looks found, and checks that the stream is
 // complete.
-func (r *Reader) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+func (r *Reader) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	r.mu.Lock()
-	hears, besides := r.hears, query.Besides{Standby: r.elsewhere}
+	hears, besides := r.hears, query.LeaseOptions{Standby: r.elsewhere}
 	settle, watch := r.text["WALSettle"], r.text["WALWatch"]
 	r.mu.Unlock()
 	var seen string
 	var reached int64
 	var is origin
-	if hears && ask.Look != nil {
+	if hears && ask.SnapshotBase != nil {
 		besides.First = append(besides.First, sqlexec.Call{SQL: settle}.Into(&seen))
 	}
 	if hears && ask.Owner != "" && !ask.Leave {
@@ -160,8 +160,8 @@ func (r *Reader) ends(why error, elsewhere bool) {
 	r.woken()
 }
 
-// Told processes a message of the stream.
-func (r *Reader) Told(m Message) {
+// Receive processes a message of the stream.
+func (r *Reader) Receive(m Message) {
 	r.mu.Lock()
 	r.heardAt = time.Now()
 	look := false

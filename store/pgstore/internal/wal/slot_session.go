@@ -93,7 +93,7 @@ func (r *Reader) session(ctx context.Context, state *stateLog) error {
 	defer stop(nil)
 	r.begins(is, number, stop)
 	state.restored(ctx)
-	if err := (&Stream{Conn: hijacked, Told: r.Told, At: r.place}).follow(ctx); err != nil {
+	if err := (&Stream{Conn: hijacked, Told: r.Receive, At: r.place}).follow(ctx); err != nil {
 		return fmt.Errorf("read slot %s: %w", r.o.Slot, err)
 	}
 	return nil

@@ -33,10 +33,10 @@ func (p *place) same() error {
 	case err == nil && os.SameFile(p.was, is):
 		return nil
 	case err == nil:
-		return &store.MovedError{Saw: fmt.Sprintf(
+		return &store.MovedError{Observed: fmt.Sprintf(
 			"%s is another file than the one that this process has open, end the process first", p.path)}
 	case errors.Is(err, fs.ErrNotExist):
-		return &store.MovedError{Saw: fmt.Sprintf(
+		return &store.MovedError{Observed: fmt.Sprintf(
 			"%s is gone while this process has it open, end the process first", p.path)}
 	}
 	return nil // a folder that cannot be read at present proves nothing

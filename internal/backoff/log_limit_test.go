@@ -7,7 +7,7 @@ import (
 )
 
 func TestRarely(t *testing.T) {
-	r := Rarely{First: 5 * time.Second, Most: time.Minute}
+	r := LogLimit{First: 5 * time.Second, Most: time.Minute}
 	if r.Over() {
 		t.Error("it was spoken of before it began")
 	}

@@ -118,10 +118,10 @@ func (s *Standing) consumers(from *store.Status) {
 	}
 	for _, c := range from.Consumers {
 		l := at(c.Name)
-		l.HeardSeconds, l.ProgressSeconds = c.Heard.Seconds(), c.Progress.Seconds()
+		l.HeardSeconds, l.ProgressSeconds = c.LastHeartbeat.Seconds(), c.Progress.Seconds()
 		l.Topics = append(l.Topics, c.Topics...)
 	}
-	for _, k := range from.Kept {
+	for _, k := range from.PerConsumer {
 		l := at(k.Consumer)
 		l.Parked, l.ParkedSeconds, l.Dead = k.Parked, k.Oldest.Seconds(), k.Dead
 		l.Conflicts, l.TooOld, l.Calls = k.Conflicts, k.TooOld, k.Calls
@@ -150,7 +150,7 @@ func (s *Standing) findings(from *store.Status) {
 		s.Deferred)
 	report(from.Retained > 9*24*time.Hour, "SkaldRetentionStalled", skald.Doubtful,
 		"the oldest row of the outbox is %s old", Ago(from.Retained))
-	for _, k := range from.Kept {
+	for _, k := range from.PerConsumer {
 		report(k.Oldest > time.Hour, "SkaldParkedOld", skald.Doubtful, "%s: a message has been parked for %s",
 			k.Consumer, Ago(k.Oldest))
 		report(k.Dead > 0, "SkaldDead", skald.Failed, "%s: %s dead letters", k.Consumer, Counted(k.Dead))
@@ -158,12 +158,12 @@ func (s *Standing) findings(from *store.Status) {
 			k.Conflicts)
 		report(k.TooOld > 0, "SkaldTooOld", skald.Doubtful, "%s: %d messages are too old", k.Consumer,
 			k.TooOld)
-		report(k.Called > 5*time.Minute, "SkaldCallUnsettled", skald.Doubtful,
-			"%s: an external call has been unsettled for %s", k.Consumer, Ago(k.Called))
+		report(k.OldestCall > 5*time.Minute, "SkaldCallUnsettled", skald.Doubtful,
+			"%s: an external call has been unsettled for %s", k.Consumer, Ago(k.OldestCall))
 	}
 	for _, c := range from.Consumers {
-		report(c.Heard > operate.Gone && c.Heard <= operate.Retired, "SkaldConsumerGone", skald.Failed,
-			"%s has sent no heartbeat for %s", c.Name, Ago(c.Heard))
+		report(c.LastHeartbeat > operate.GoneAfter && c.LastHeartbeat <= operate.RetiredAfter, "SkaldConsumerGone", skald.Failed,
+			"%s has sent no heartbeat for %s", c.Name, Ago(c.LastHeartbeat))
 	}
 	for _, c := range from.Sagas {
 		report(c.Stuck > 0, "SkaldSagaStuck", skald.Failed, "%s: %s sagas stuck", c.Name, Counted(c.Stuck))

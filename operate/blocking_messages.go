@@ -11,8 +11,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Holder is a message that blocks a saga, with the command that unblocks it. Its names in JSON are stable.
-type Holder struct {
+// BlockingMessage is a message that blocks a saga, with the command that unblocks it. Its names in JSON are
+// stable.
+type BlockingMessage struct {
 	Consumer   string  `json:"consumer"`
 	State      string  `json:"state"` // parked, dead or quarantined
 	Source     string  `json:"source"`
@@ -26,20 +27,21 @@ type Holder struct {
 	Fingerprint string    `json:"fingerprint,omitempty"`
 	Since       time.Time `json:"since"`
 	Command     string    `json:"command"`
-	// Look is the command that shows a message in quarantine. Run it before Command.
-	Look string `json:"look,omitempty"`
+	// ShowCommand is the command that shows a message in quarantine. Run it before Command.
+	ShowCommand string `json:"look,omitempty"`
 }
 
-// Holders returns the messages with these keys that block a saga. They are failed messages that are the
-// first of their key, dead letters, and messages in quarantine. A rejection kept as a dead letter is an
+// BlockingMessages returns the messages with these keys that block a saga. They are failed messages that are
+// the first of their key, dead letters, and messages in quarantine. A rejection kept as a dead letter is an
 // answer, so it counts only if it blocks its key. at is the flag that selects the database, as "--store
 // @orders.url"; empty if SKALD_STORE selects it.
-func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (out []Holder, err error) {
+func BlockingMessages(ctx context.Context, db store.Lister, keys [][]byte, at string) (out []BlockingMessage,
+	err error) {
 	at = spaced(at)
 	for _, key := range keys {
-		what := store.Sought{Key: key, Bare: true, Limit: pageSize}
+		what := store.ParkedQuery{Key: key, Bare: true, Limit: pageSize}
 		for {
-			page, err := store.ListKept(ctx, db, what)
+			page, err := store.ListParked(ctx, db, what)
 			if err != nil {
 				return out, err
 			}
@@ -58,7 +60,7 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 			}
 		}
 	}
-	q := store.Query{Bare: true, Limit: 1000}
+	q := store.QuarantineQuery{Bare: true, Limit: 1000}
 	for {
 		page, err := store.ListQuarantined(ctx, db, q)
 		if err != nil {
@@ -73,12 +75,13 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 						string(key) == string(one.Message.Key)
 				})
 			if ours && one.Admitted.IsZero() {
-				out = append(out, Holder{Consumer: one.Consumer, State: "quarantined", Source: one.Source,
-					ID: one.ID, Type: one.Message.Type,
+				out = append(out, BlockingMessage{Consumer: one.Consumer, State: "quarantined",
+					Source: one.Source,
+					ID:     one.ID, Type: one.Message.Type,
 					Kind: one.Why.String(), Since: one.At,
 					Command: "skald inbox admit" + at + " --number " + strconv.FormatInt(one.Number, 10) +
 						" --reason 'a message of its own'",
-					Look: "skald inbox show" + at + " --consumer " + shortlog.Shell(one.Consumer) +
+					ShowCommand: "skald inbox show" + at + " --consumer " + shortlog.Shell(one.Consumer) +
 						sourceFlag(one.Source) + " -- " + shortlog.Shell(one.ID)})
 			}
 		}
@@ -88,8 +91,9 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 	}
 }
 
-func holderOf(p *store.Parked, at string) Holder {
-	h := Holder{Consumer: p.Consumer, State: "parked", Source: p.Source, ID: p.ID, Type: p.Message.Type,
+func holderOf(p *store.Parked, at string) BlockingMessage {
+	h := BlockingMessage{Consumer: p.Consumer, State: "parked", Source: p.Source, ID: p.ID,
+		Type:     p.Message.Type,
 		Attempts: p.Attempts, LastError: firstLine(p.Last.Why), Since: p.Since}
 	who := at + " --consumer " + shortlog.Shell(p.Consumer)
 	const reason = " --reason 'the cause is gone'"

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Rarely says when to speak of something that goes on: at once, then after pauses that double from First up
+// LogLimit says when to speak of something that goes on: at once, then after pauses that double from First up
 // to Most. The zero value of what is not exported is ready.
-type Rarely struct {
+type LogLimit struct {
 	First, Most time.Duration
 
 	said  time.Time
@@ -15,11 +15,11 @@ type Rarely struct {
 	level slog.Level // the highest so far
 }
 
-// Seldom is how often to speak of an outage while it lasts.
-func Seldom() Rarely { return Rarely{First: 20 * time.Second, Most: 10 * time.Minute} }
+// NewLogLimit is how often to speak of an outage while it lasts.
+func NewLogLimit() LogLimit { return LogLimit{First: 20 * time.Second, Most: 10 * time.Minute} }
 
 // Due tells whether to speak now.
-func (r *Rarely) Due(now time.Time) bool {
+func (r *LogLimit) Due(now time.Time) bool {
 	if r.pause > 0 && now.Sub(r.said) < r.pause {
 		return false
 	}
@@ -29,7 +29,7 @@ func (r *Rarely) Due(now time.Time) bool {
 
 // DueAs is Due for a line of a level. The first line of a higher level is due at once, so that the lines of
 // an outage do not delay the line of a wrong setting.
-func (r *Rarely) DueAs(level slog.Level, now time.Time) bool {
+func (r *LogLimit) DueAs(level slog.Level, now time.Time) bool {
 	if level > r.level {
 		r.pause = 0
 	}
@@ -38,7 +38,7 @@ func (r *Rarely) DueAs(level slog.Level, now time.Time) bool {
 }
 
 // Over says that it goes on no more, and tells whether it was spoken of.
-func (r *Rarely) Over() (spoken bool) {
+func (r *LogLimit) Over() (spoken bool) {
 	spoken, r.pause, r.level = r.pause > 0, 0, 0
 	return spoken
 }
