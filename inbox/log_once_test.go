@@ -2,6 +2,7 @@ package inbox_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -49,6 +50,7 @@ func TestSkippedTypeIsLoggedOnce(t *testing.T) {
 func TestANewNameIsNoticed(t *testing.T) {
 	w, first, second, third, fourth := newWorld(t, 1), &testlog.Log{}, &testlog.Log{}, &testlog.Log{},
 		&testlog.Log{}
+	fifth := &testlog.Log{}
 	w.db = memstore.New(&memstore.Options{Now: w.clock})
 	named := func(name, topic string, log *testlog.Log) {
 		in := inbox.New(w.db, w.bus, name, &inbox.Options{Now: w.clock, Logger: log.Logger()})
@@ -71,6 +73,12 @@ func TestANewNameIsNoticed(t *testing.T) {
 	want(t, second, 1, "level=INFO", is, "consumer=stock-2", "others=[stock]")
 	want(t, fourth, 1, "level=WARN", is, "consumer=stock-3", `others="[stock stock-2]"`,
 		"use the old name again", "skald consumer rename OLD NEW")
+	for n := range 9 {
+		named(fmt.Sprint("old-", n), "orders", &testlog.Log{})
+	}
+	w.pass(time.Hour)
+	named("stock-4", "orders", fifth)
+	want(t, fifth, 1, "level=WARN", is, `others="[old-0 old-1 old-2 old-3 old-4]"`, "count=12")
 	want(t, third, 0, is)
 }
 

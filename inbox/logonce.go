@@ -169,15 +169,18 @@ func (a *announcer[TTx]) Renamed(ctx context.Context) {
 	if len(gone) == 0 { // the others are active
 		a.log.InfoContext(ctx,
 			"inbox: this consumer is new to the database, and handles all messages of its topics",
-			"others", others, "topics", a.in.topics)
+			"others", first(others), "count", len(others), "topics", a.in.topics)
 		return
 	}
 	a.log.WarnContext(ctx,
 		"inbox: this consumer is new to the database, which has inactive consumers of the same topics: it will handle again what they handled",
-		"others", gone, "topics", a.in.topics,
+		"others", first(gone), "count", len(gone), "topics", a.in.topics,
 		"remedy",
 		"if it is one of them under a new name, stop it now and use the old name again: its marks have that name. To rename it: skald consumer rename OLD NEW --reason WHY, while no process runs")
 }
+
+// first returns at most five names, for a log line.
+func first(names []string) []string { return names[:min(len(names), 5)] }
 
 // ForOtherBuild logs that the messages of a type are parked for another build, which handles it.
 func (a *announcer[TTx]) ForOtherBuild(k store.Kind) {
