@@ -13,6 +13,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore"
 )
@@ -20,6 +21,7 @@ import (
 // State that a handler leaves in its transaction or its session reaches no other message, in a batch or
 // alone.
 func TestHandlerStateReachesNoOtherMessage(t *testing.T) {
+	t.Parallel()
 	open := onPostgres(t)
 	const tenant = "SELECT coalesce(current_setting('app.tenant', true), '')"
 	for _, c := range []struct{ name, sets, reads, own string }{
@@ -31,6 +33,9 @@ func TestHandlerStateReachesNoOtherMessage(t *testing.T) {
 			"SELECT coalesce(to_regclass('pg_temp.left_here')::text, '')", "left_here"},
 	} {
 		for _, batch := range []int{0, 1, 50} {
+			if batch == 50 && !need.Full() {
+				continue // the default differs little
+			}
 			t.Run(fmt.Sprintf("%s, batch of %d", c.name, batch), func(t *testing.T) {
 				w := newWorld(t, 1)
 				g := open(w)
@@ -127,6 +132,7 @@ func TestHandlerMayChangeItsMessage(t *testing.T) {
 // Through database/sql the store does not see the statements of a handler, so messages share no transaction
 // by default.
 func TestNothingIsSharedUnseenByDefault(t *testing.T) {
+	t.Parallel()
 	open := onPostgres(t)
 	for batch, want := range map[int]bool{0: false, 50: true} {
 		w := newWorld(t, 1)

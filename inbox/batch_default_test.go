@@ -50,6 +50,7 @@ func TestBacklogSharesTransactionsByDefault(t *testing.T) {
 // A deadlock in a handler charges no message, and the next batches are smaller. Handlers lock two rows, each
 // in the order of its message; the rival is another transaction.
 func TestCollisionInAHandlerHalvesBatches(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	g := onPostgres(t)(w)
 	db := &pgBegins{Driver: g.db}

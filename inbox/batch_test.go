@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/outbox"
 	"github.com/skald-go/skald/store"
 )
@@ -258,9 +259,14 @@ func (s *stream[TTx]) run(t *testing.T, seed uint64, open opening[TTx]) []string
 // rejections, published messages and their order, parked messages, dead letters and quarantine.
 // Interleaving 14.
 func TestBatchesEndAsOneByOne(t *testing.T) {
+	t.Parallel()
+	onFile, onServer := uint64(2), uint64(1)
+	if need.Full() {
+		onFile, onServer = 3, 3
+	}
 	t.Run("memory", func(t *testing.T) { endsAsOneByOne(t, 10, inMemory) })
-	t.Run("SQLite", func(t *testing.T) { endsAsOneByOne(t, 3, onSQLite(t)) })
-	t.Run("PostgreSQL", func(t *testing.T) { endsAsOneByOne(t, 3, onPostgres(t)) })
+	t.Run("SQLite", func(t *testing.T) { endsAsOneByOne(t, onFile, onSQLite(t)) })
+	t.Run("PostgreSQL", func(t *testing.T) { endsAsOneByOne(t, onServer, onPostgres(t)) })
 }
 
 func endsAsOneByOne[TTx comparable](t *testing.T, seeds uint64, open opening[TTx]) {
@@ -297,6 +303,7 @@ func endsAsOneByOne[TTx comparable](t *testing.T, seeds uint64, open opening[TTx
 // A bad message causes at most one more run of each of its neighbors.
 // Interleaving 14.
 func TestBadMessageCostsItsNeighborsOneRun(t *testing.T) {
+	t.Parallel()
 	for name, many := range map[string]bool{"one by one": false, "at once": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Run("memory", func(t *testing.T) { costsOneRun(t, many, inMemory) })
@@ -488,6 +495,7 @@ func TestBatchDoesNotWaitForMessages(t *testing.T) {
 // A handler of a batch sends COMMIT AND CHAIN, and a later one fails. The consumer ends, the error names the
 // messages, and the next consumer handles each message once.
 func TestCommitInABatchLosesNoNeighbor(t *testing.T) {
+	t.Parallel()
 	on, w := onPostgres(t), newWorld(t, 1)
 	g := on(w)
 	consumer := func(at func(m string, tx pgx.Tx) error) *inbox.Inbox[pgx.Tx] {
@@ -526,6 +534,7 @@ func TestCommitInABatchLosesNoNeighbor(t *testing.T) {
 
 // A rollback that hangs on the handler's context changes nothing after the handler's return.
 func TestHandlerThatReturnedChangesNothing(t *testing.T) {
+	t.Parallel()
 	on, w := onPostgres(t), newWorld(t, 1)
 	g := on(w)
 	in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Now: w.clock, Workers: 1, Batch: 50})
@@ -557,6 +566,7 @@ func TestHandlerThatReturnedChangesNothing(t *testing.T) {
 // The writes of a rejected handler are rolled back, also after an error of its database. Its rejection and
 // its events are stored.
 func TestRejectionsRepeatNoNeighbour(t *testing.T) {
+	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { rejectionsRepeatNobody(t, onSQLite(t), nil) })
 	t.Run("PostgreSQL", func(t *testing.T) {
 		rejectionsRepeatNobody(t, onPostgres(t), func(tx pgx.Tx) {

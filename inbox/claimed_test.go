@@ -92,6 +92,7 @@ func (r *recovery) over(bus *membroker.Broker, many bool) *inbox.Inbox[tx] {
 // Parked messages share transactions as other messages do, after the first success. Each key is in order,
 // and none is left.
 func TestParkedMessagesShareTransactions(t *testing.T) {
+	t.Parallel()
 	for _, many := range []bool{false, true} {
 		const keys = 200
 		r := newRecovery(t, keys)
@@ -114,6 +115,7 @@ func TestParkedMessagesShareTransactions(t *testing.T) {
 
 // While they still fail, each runs alone, and no failure counts for another message.
 func TestParkedMessagesThatFailAgainShareNothing(t *testing.T) {
+	t.Parallel()
 	for _, many := range []bool{false, true} {
 		const keys = 50
 		r := newRecovery(t, keys)

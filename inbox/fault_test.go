@@ -32,6 +32,7 @@ func (foreignDeadlock) SQLState() string { return "40P01" }
 // The class of a handler's error does not depend on the store. The failure of another service is charged.
 // An outage that the handler or the codec names is not charged, and is listed if it lasts.
 func TestClassesOfHandlerErrors(t *testing.T) {
+	t.Parallel()
 	t.Run("memory", func(t *testing.T) { whoseFault(t, inMemory) })
 	t.Run("sqlite", func(t *testing.T) { whoseFault(t, onSQLite(t)) })
 	t.Run("postgres", func(t *testing.T) { whoseFault(t, onPostgres(t)) })
@@ -123,6 +124,7 @@ func (r registry) Decode(ctx context.Context, m skald.Message, v any) error {
 // A failure of the handler's transaction itself (a closed connection, a deadlock) is not charged, even if
 // the handler hides the error. The same errors are charged if the transaction is fine.
 func TestFailureOfTheHandlersTransaction(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		breaks  string // a statement in the handler's transaction
 		hide    bool   // the handler hides its error

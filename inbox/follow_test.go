@@ -98,6 +98,7 @@ func (u *chainedUnit) CommitThen(ctx context.Context, next store.Intake,
 // Messages that begin with the commit of another are each handled once and in order, whether the commit,
 // the next transaction or a handler fails.
 func TestEachBeginsWithTheCommitBefore(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(12) {
 		w := newWorld(t, 4)
 		db := &chained{Driver: w.db}

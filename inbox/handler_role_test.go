@@ -81,15 +81,18 @@ func txChanges() []txChange {
 // That message is charged, or handled if it writes nothing. Each other message is handled once, alone and
 // in a batch.
 func TestHandlerThatChangesItsTransaction(t *testing.T) {
-	open := onPostgres(t)
+	t.Parallel()
 	t.Run("pgx", func(t *testing.T) {
-		testChanges(t, open, func(tx pgx.Tx, text string) error {
+		t.Parallel()
+		testChanges(t, onPostgres(t), 0, func(tx pgx.Tx, text string) error {
 			_, err := tx.Exec(t.Context(), text)
 			return err
 		})
 	})
 	t.Run("database/sql", func(t *testing.T) {
-		testChanges(t, func(w *world) *ground[*sql.Tx] { return bySQL(open(w)) },
+		t.Parallel()
+		open := onPostgres(t)
+		testChanges(t, func(w *world) *ground[*sql.Tx] { return bySQL(open(w)) }, 1,
 			func(tx *sql.Tx, text string) error {
 				_, err := tx.Exec(text)
 				return err
@@ -110,9 +113,15 @@ func bySQL(g *ground[pgx.Tx]) *ground[*sql.Tx] {
 	}
 }
 
-func testChanges[TTx comparable](t *testing.T, open opening[TTx], exec func(tx TTx, text string) error) {
-	for _, c := range txChanges() {
-		for _, batch := range []int{1, 20} {
+// testChanges runs each change alone and in a batch. A sample runs each change in one of the two ways, with
+// odd and even changes in turn. first is the way of the first change.
+func testChanges[TTx comparable](t *testing.T, open opening[TTx], first int,
+	exec func(tx TTx, text string) error) {
+	for i, c := range txChanges() {
+		for way, batch := range []int{1, 20} {
+			if (i+first)%2 != way && !need.Full() {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s, batch of %d", c.name, batch), func(t *testing.T) {
 				w := newWorld(t, 1)
 				testChange(t, w, open(w), c, batch, exec)

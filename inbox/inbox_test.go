@@ -331,6 +331,7 @@ func TestFullPartitionPausesAtTheBrokerAndResumes(t *testing.T) {
 }
 
 func TestPartitionFullOfLargeMessagesPausesToo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	bad := true
 	in := w.stepper(func(ctx context.Context, tx tx, m skald.Received[string]) error {

@@ -21,6 +21,7 @@ import (
 // A write to the outbox in another transaction than the handler's fails, unless the caller states that it
 // is intended.
 func TestWriteInAnotherTransaction(t *testing.T) {
+	t.Parallel()
 	t.Run("memory", func(t *testing.T) { testOtherTransaction(t, inMemory) })
 	t.Run("sqlite", func(t *testing.T) { testOtherTransaction(t, onSQLite(t)) })
 	t.Run("postgres", func(t *testing.T) { testOtherTransaction(t, onPostgres(t)) })
@@ -67,6 +68,7 @@ type wrapped struct{ pgx.Tx }
 // A savepoint and a wrapped transaction count as the handler's own; another session of the same database
 // does not.
 func TestWriteInASavepoint(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	g := onPostgres(t)(w)
 	out, answer := outbox.New(g.db, nil), skald.Event[string]{Topic: "answers", Type: "answered"}
@@ -102,6 +104,7 @@ func TestWriteInASavepoint(t *testing.T) {
 // Its outbox rows have the same order, and are committed or rolled back as in the user's own transaction,
 // also after one message of the batch failed.
 func TestBatchHandlerBelowItsTransaction(t *testing.T) {
+	t.Parallel()
 	for name, many := range map[string]bool{"one by one": false, "at once": true} {
 		t.Run(name, func(t *testing.T) { testBelowTransaction(t, many) })
 	}

@@ -89,6 +89,7 @@ func (w *world) fingerprint(in *inbox.Inbox[tx]) (print string) {
 
 // A pause outlasts restarts, on every store.
 func TestPauseOutlastsARestart(t *testing.T) {
+	t.Parallel()
 	t.Run("memory", func(t *testing.T) { pauseOutlasts(t, inMemory) })
 	t.Run("sqlite", func(t *testing.T) { pauseOutlasts(t, onSQLite(t)) })
 	t.Run("postgres", func(t *testing.T) { pauseOutlasts(t, onPostgres(t)) })

@@ -51,6 +51,7 @@ func (d *portions) Claim(ctx context.Context, w store.ClaimRequest) (store.Claim
 // Parked chains of a key are claimed together: one claim for each transaction, not for each message. Each
 // message takes effect once, in order, and not too many are in memory.
 func TestWaitingMessagesArePrefetched(t *testing.T) {
+	t.Parallel()
 	for _, many := range []bool{false, true} {
 		w := newWorld(t, 1)
 		want := map[string][]string{}

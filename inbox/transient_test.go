@@ -27,6 +27,7 @@ var errService = errors.New("the service is away")
 // Many keys fail temporarily. Their attempts are counted for each message of other keys, so that no
 // machine is too slow for the test. A partition has room for only part of them.
 func TestBadKeysCostOthersLittle(t *testing.T) {
+	t.Parallel()
 	for name, batch := range map[string]int{"one by one": 1, "in batches": 0} {
 		t.Run(name, func(t *testing.T) {
 			t.Run("uncharged", func(t *testing.T) { badKeysCostLittle(t, batch, 0) })
@@ -80,6 +81,7 @@ func badKeysCostLittle(t *testing.T, batch int, uncharged time.Duration) {
 // A key that fails temporarily has many messages in its partition, which has room for only part of them.
 // The partition continues.
 func TestOneBadKeyLeavesItsPartition(t *testing.T) {
+	t.Parallel()
 	const all = 2000
 	w := newWorld(t, 1)
 	good, handled := 0, 0
@@ -204,6 +206,7 @@ func (c *ticking) pass(d time.Duration) { c.ahead.Add(int64(d)) }
 // A message fails temporarily in different ways. Others are handled; it is parked with its key, is listed,
 // and becomes a dead letter in the end.
 func TestTransientFailuresBlockNoOtherKey(t *testing.T) {
+	t.Parallel()
 	sleeps := func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "SELECT pg_sleep(25)")
 		return err
@@ -226,7 +229,6 @@ func TestTransientFailuresBlockNoOtherKey(t *testing.T) {
 			return fmt.Errorf(wrap, err)
 		}
 	}
-	open := onPostgres(t)
 	for name, fails := range map[string]func(context.Context, pgx.Tx) error{
 		"an outage that is claimed": func(context.Context, pgx.Tx) error {
 			return skald.Outage(errService)
@@ -251,12 +253,15 @@ func TestTransientFailuresBlockNoOtherKey(t *testing.T) {
 			return sleeps(ctx, tx)
 		},
 	} {
-		t.Run(name, func(t *testing.T) { stopsNobodyElse(t, open, asHandler(fails)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each waits
+			stopsNobodyElse(t, onPostgres(t), asHandler(fails))
+		})
 	}
-	late := within("insert: %v")
 	if !need.Full() {
 		return // those below wait for leases and for the pool to replace connections: a minute
 	}
+	open, late := onPostgres(t), within("insert: %v")
 	t.Run("the intent of a call", func(t *testing.T) { stopsNobodyElse(t, open, asCall(late, nil, nil)) })
 	t.Run("a call", func(t *testing.T) {
 		stopsNobodyElse(t, open, asCall(nil, func() error { return skald.Outage(errService) }, nil))

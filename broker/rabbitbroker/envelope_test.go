@@ -16,6 +16,7 @@ import (
 
 // TestEnvelopeOnTheWire: what a plain client reads beside AMQP's own fields, byte for byte.
 func TestEnvelopeOnTheWire(t *testing.T) {
+	t.Parallel()
 	at := need.RabbitMQ(t)
 	p := newPlace(t, at, nil, 1)
 	if err := p.Declare(t.Context(), p.group("g")); err != nil {

@@ -31,6 +31,7 @@ func vhost(t *testing.T, at string) (name string, ctl func(verb string, args ...
 // TestPoliciesThatDrop: what policies make the queues of partitions drop is kept aside and told of. Where a
 // policy lets the messages of all queues expire, no topic is made.
 func TestPoliciesThatDrop(t *testing.T) {
+	t.Parallel()
 	at := need.RabbitMQ(t)
 	name, ctl := vhost(t, at)
 	b := open(t, at, &rabbitbroker.Options{VHost: name})

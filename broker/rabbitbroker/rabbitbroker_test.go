@@ -133,6 +133,7 @@ func TestSettingsThatLoseMessages(t *testing.T) {
 // TestFullQueue: a policy that bounds a queue makes it refuse, never drop; the messages go out once there is
 // room.
 func TestFullQueue(t *testing.T) {
+	t.Parallel()
 	at := need.RabbitMQ(t)
 	ctl := need.RabbitMQCtl(t)
 	p := newPlace(t, at, nil, 1)
@@ -269,6 +270,7 @@ func TestOtherHeadersTravelUnderTheirNames(t *testing.T) {
 // TestSilentMember: a member whose connection says nothing any longer loses its partitions within its
 // session, and what it had comes again, in order.
 func TestSilentMember(t *testing.T) {
+	t.Parallel()
 	at := need.RabbitMQ(t)
 	hole := &hole{}
 	p := newPlace(t, at, &rabbitbroker.Options{Session: 5 * time.Second}, 2)
@@ -306,6 +308,7 @@ func TestSilentMember(t *testing.T) {
 // TestRestart: RabbitMQ is killed in the middle of publishing and of a batch. Nothing is lost, and no key
 // loses its order.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	at, restart := need.OwnRabbitMQ(t)
 	b := open(t, at, &rabbitbroker.Options{Patience: 2 * time.Second})
 	if err := b.MakeTopics(t.Context(), 3, "t"); err != nil {

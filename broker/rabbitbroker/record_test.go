@@ -12,6 +12,7 @@ import (
 
 // TestPurgedRecord purges the record of one topic. A consumer is refused that topic, and can join without it.
 func TestPurgedRecord(t *testing.T) {
+	t.Parallel()
 	at := need.RabbitMQ(t)
 	name, ctl := vhost(t, at)
 	b := open(t, at, &rabbitbroker.Options{VHost: name})

@@ -20,6 +20,7 @@ import (
 // TestLeastRights: a relay, an inbox and one whose queues others made need no right but those that the docs
 // name; one that is missing is told with its name, and is no outage.
 func TestLeastRights(t *testing.T) {
+	t.Parallel()
 	at := need.RabbitMQ(t)
 	name, ctl := vhost(t, at)
 	do := need.RabbitMQCtl(t)
@@ -106,6 +107,7 @@ func TestLeastRights(t *testing.T) {
 // TestDeniedTopicRefusesNoOther publishes to a topic without the right to, together with messages to another
 // topic. RabbitMQ closes the channel for the first topic; each message to the other one is durable.
 func TestDeniedTopicRefusesNoOther(t *testing.T) {
+	t.Parallel()
 	at := need.RabbitMQ(t)
 	name, ctl := vhost(t, at)
 	do := need.RabbitMQCtl(t)
@@ -155,6 +157,7 @@ func TestDeniedTopicRefusesNoOther(t *testing.T) {
 // TestUnreadableTopicDoesNotStopTheOthers joins with two topics, without the right to read the queues of one.
 // The member keeps the partitions of the other, and reports the refusal.
 func TestUnreadableTopicDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
 	at := need.RabbitMQ(t)
 	name, ctl := vhost(t, at)
 	do := need.RabbitMQCtl(t)

@@ -60,6 +60,7 @@ func (x *team) group(service string) broker.Group {
 // TestTopologyOfATeam: in a topology that is there already, old services and new ones publish and consume
 // side by side: each queue gives each message to one of its readers, whoever wrote it.
 func TestTopologyOfATeam(t *testing.T) {
+	t.Parallel()
 	at := need.RabbitMQ(t)
 	x := newTeam(t, at, map[string]string{"billing": "orders.*.created", "audit": "#"})
 	b := open(t, at, &rabbitbroker.Options{ByType: true, Bind: []string{"orders.*.created"}, Prefetch: 1})
@@ -128,6 +129,7 @@ func TestTopologyOfATeam(t *testing.T) {
 // TestUnrouted: a type that no queue is bound for is refused, or, where that is meant, dropped. The service's
 // own queue is made and bound on request.
 func TestUnrouted(t *testing.T) {
+	t.Parallel()
 	at := need.RabbitMQ(t)
 	x := newTeam(t, at, map[string]string{"audit": "audited.*"})
 	m := skald.Message{ID: "1", Source: "/s", Type: "orders.eu.created", Topic: x.exchange, Data: []byte("d")}
@@ -154,6 +156,7 @@ func TestUnrouted(t *testing.T) {
 // TestPlainQueue: several instances on one queue that exists get each message once, without order; one that
 // leaves gives back what it had.
 func TestPlainQueue(t *testing.T) {
+	t.Parallel()
 	at := need.RabbitMQ(t)
 	x := newTeam(t, at, map[string]string{"work": "#"})
 	opts := &rabbitbroker.Options{Queue: x.queues["work"], Prefetch: 5}
@@ -200,6 +203,7 @@ func TestPlainQueue(t *testing.T) {
 
 // TestPeerReadsWhatWeWrite: a plain client finds the event in AMQP's own fields, and the envelope in headers.
 func TestPeerReadsWhatWeWrite(t *testing.T) {
+	t.Parallel()
 	at := need.RabbitMQ(t)
 	p := newPlace(t, at, nil, 1)
 	if err := p.Declare(t.Context(), p.group("g")); err != nil {
@@ -237,6 +241,7 @@ func TestPeerReadsWhatWeWrite(t *testing.T) {
 // TestWeReadWhatThePeerWrites: a message of a client that knows nothing of CloudEvents is taken byte for
 // byte, with headers of every type that AMQP has; one that does is taken in either spelling.
 func TestWeReadWhatThePeerWrites(t *testing.T) {
+	t.Parallel()
 	at := need.RabbitMQ(t)
 	p := newPlace(t, at, nil, 1)
 	s := p.join("g")
@@ -278,6 +283,7 @@ func TestWeReadWhatThePeerWrites(t *testing.T) {
 // TestWaysIn: TLS, a user with a password, a certificate that is a user; what is wrong is said, without the
 // secret, and is no outage.
 func TestWaysIn(t *testing.T) {
+	t.Parallel()
 	secure, certs := need.SecureRabbitMQ(t)
 	plain, ctl := need.RabbitMQ(t), need.RabbitMQCtl(t)
 	name := fmt.Sprintf("user%x", time.Now().UnixNano())
@@ -346,6 +352,7 @@ func TestWaysIn(t *testing.T) {
 // TestTypeFromTheRoutingKey: a publisher that sets no type says by its routing key what a message is. A type
 // of its own stays, and the handler learns the routing key.
 func TestTypeFromTheRoutingKey(t *testing.T) {
+	t.Parallel()
 	at := need.RabbitMQ(t)
 	x := newTeam(t, at, nil)
 	x.queues["billing"] = x.exchange + ".billing"

@@ -310,7 +310,7 @@ func TestSabotageIsRed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for seed := 1; ; seed++ { // by chance none misses it in a run
-				p := start(t, nil, "demo", "--orders", "120", "--faults", "wild", "--json", "--sabotage",
+				p := start(t, nil, "demo", "--orders", "30", "--faults", "wild", "--json", "--sabotage",
 					name, "--seed", fmt.Sprint(seed))
 				if p.wait() != 8 && seed < 5 {
 					continue

@@ -81,7 +81,7 @@ func runnable(t *testing.T, v variant, run, reads, writes string) writtenService
 		}
 		must(t, os.WriteFile(path, text, 0o600))
 	}
-	goTool(t, dir, modfile(t, dir), "build", "-o", "program", ".")
+	goTool(t, dir, modfile(t, dir), "build", "-ldflags=-s -w", "-o", "program", ".")
 	at, conn := postgres(t)
 	schema, err := os.ReadFile(filepath.Join(dir, "schema.sql"))
 	must(t, err)

@@ -66,7 +66,8 @@ func TestInit(t *testing.T) {
 			continue
 		}
 		dir := filepath.Join(all, v.String())
-		goTool(t, dir, mod, "test", "-c", "-vet=off", "-o", "tests", ".") // once: linking takes long
+		// once: linking takes long, and half of that is for debuggers
+		goTool(t, dir, mod, "test", "-c", "-vet=off", "-ldflags=-s -w", "-o", "tests", ".")
 		without, with := testsOf(t, dir, ""), testsOf(t, dir, at)
 		for _, test := range want {
 			if !strings.Contains(without, "SKIP: "+test) || !strings.Contains(without, "DATABASE_URL") {

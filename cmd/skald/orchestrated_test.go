@@ -60,10 +60,10 @@ func TestDemoOrchestratedOnServers(t *testing.T) {
 			at, _ := postgres(t)
 			where := []string{"--store", at, "--broker", bus(t), "--prefix",
 				"o" + strings.ToLower(rand.Text()[:10])}
-			p := start(t, nil, append([]string{"demo", "--style", "orchestrated", "--orders", "30",
+			p := start(t, nil, append([]string{"demo", "--style", "orchestrated", "--orders", "12",
 				"--faults", "wild", "--json"}, where...)...)
 			p.expect(0)
-			p.orchestrated(30)
+			p.orchestrated(12)
 			start(t, nil, append([]string{"demo", "remove", "--yes"}, where...)...).expect(0)
 		})
 	}

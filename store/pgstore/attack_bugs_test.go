@@ -195,6 +195,7 @@ func looking(s *Store) func(context.Context, string) (string, error) {
 // TestSeededBugs checks that each well-known bug is found.
 // Interleavings 2, 11, 14.
 func TestSeededBugs(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.exec(t, `CREATE TABLE {effect} (id text)`)
 	b.exec(t, `CREATE TABLE {lease} (id integer PRIMARY KEY, epoch bigint NOT NULL, token text NOT NULL)`)

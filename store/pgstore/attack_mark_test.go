@@ -97,6 +97,7 @@ func consume(ctx context.Context, b *bed, g *gated, bus broker.Broker, no bool) 
 // TestTwoInboxesOnOneMessage runs two inboxes with the same message in every order of their steps. The
 // handler accepts or rejects, and the result of a commit may be lost: there is one effect.
 func TestTwoInboxesOnOneMessage(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.exec(t, `CREATE TABLE {effect} (id text)`)
 	ctx := context.Background()
@@ -212,6 +213,7 @@ func (s *Store) takeByStatement(ctx context.Context, b *bed, a *actor, mark stor
 // TestEveryMergeOfTwoIntakes runs two intakes of one message in every order of their statements.
 // Interleaving 13.
 func TestEveryMergeOfTwoIntakes(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.exec(t, `CREATE TABLE {effect} (id text)`)
 	if err := intakes(t, b, func() string { return aMessage("").ID }, nil); err != nil {

@@ -83,6 +83,7 @@ func retentions(t *testing.T, b *bed, spoil func(*Store)) error {
 // statements.
 // Interleaving 3.
 func TestEveryMergeOfRetentionAndWriter(t *testing.T) {
+	t.Parallel()
 	if err := retentions(t, newBed(t), nil); err != nil {
 		t.Error(err)
 	}

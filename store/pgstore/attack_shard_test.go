@@ -149,6 +149,7 @@ func (b *bed) aside(seq int64, attempts int) store.DeferredRow {
 // statements.
 // Interleaving 2.
 func TestTakeoverAgainstPausedOwner(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	if err := takeovers(t, b, nil, false); err != nil {
 		t.Error(err)

@@ -19,6 +19,7 @@ import (
 // TestMessagesThatCannotBeWritten checks that the error for a message that cannot be written has the reason
 // and the limit, before anything is sent. The transaction continues, and other messages are written.
 func TestMessagesThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
 	s := b.store(t)
@@ -85,6 +86,7 @@ func TestMessagesThatCannotBeWritten(t *testing.T) {
 
 // TestRowsThatCannotBeWritten checks that the table itself names the limit for SQL writers.
 func TestRowsThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	for values, want := range map[string]string{
 		`('orders', 'x', E'\000')`:             "22021",
@@ -108,6 +110,7 @@ func TestRowsThatCannotBeWritten(t *testing.T) {
 // TestLargeRowIsNotRead checks that the table also checks the size of a row with a bucket. A larger row
 // that exists nevertheless is read as its size and hash.
 func TestLargeRowIsNotRead(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.store(t)
 	const row = `INSERT INTO {skald_outbox} (topic, type, bucket, key, data, correlation_id) VALUES `
@@ -153,6 +156,7 @@ func TestLargeRowIsNotRead(t *testing.T) {
 
 // TestLargestMessage checks that the limits in SQL and in Go are the same: a row at the limit passes both.
 func TestLargestMessage(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.store(t)
 	m := aMessage("a")
@@ -173,6 +177,7 @@ func TestLargestMessage(t *testing.T) {
 // the writer, because the session continues. An error that ends the session, or that a pooler sends, is an
 // outage.
 func TestStatementsThatViolateTheProtocol(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx, s := t.Context(), b.store(t)
 	conn, err := b.connect(t, pgx.QueryExecModeSimpleProtocol).Acquire(ctx)

@@ -93,6 +93,7 @@ func (c *crew) inbox(t *testing.T, bus *membroker.Broker) *inbox.Inbox[pgx.Tx] {
 // lost.
 // Interleaving 14.
 func TestBatchesOfRivals(t *testing.T) {
+	t.Parallel()
 	need.Postgres(t)
 	for name, c := range map[string]*crew{"read committed": {}, "serializable": {level: store.Serializable},
 		"at once": {many: true}} {
@@ -172,6 +173,7 @@ func (c *crew) check(t *testing.T, messages, keys int) {
 // The marks of a batch arrive in the order of its messages, for any IDs. The auditor of the shop reads that
 // order.
 func TestMarksOfABatchArriveInOrder(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	var in store.Intake
 	for n := range 20 {

@@ -22,6 +22,7 @@ func rowsOf(ms ...skald.Message) []skald.Message { return ms }
 // TestTxidStandsBeforeSeq checks the order of columns, in which PostgreSQL computes defaults: a transaction
 // must get its number before it uses a seq.
 func TestTxidStandsBeforeSeq(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	n := one[int](t, b,
 		`SELECT count(*) FROM pg_class AS c JOIN pg_attribute AS x ON x.attrelid = c.oid AND x.attname = 'txid'
@@ -38,6 +39,7 @@ func TestTxidStandsBeforeSeq(t *testing.T) {
 
 // TestPlainInsert checks that an INSERT from any language is a complete message.
 func TestPlainInsert(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	s := b.store(t)
@@ -98,6 +100,7 @@ func TestPlainInsert(t *testing.T) {
 
 // TestLimitError checks that the table names the limit for a row without a bucket.
 func TestLimitError(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	s := b.store(t)
@@ -115,6 +118,7 @@ func TestLimitError(t *testing.T) {
 // TestSavepoint checks that rows of a savepoint that is rolled back are not written; the others are, in the
 // order of the calls.
 func TestSavepoint(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	s := b.store(t)
@@ -174,6 +178,7 @@ func TestSavepoint(t *testing.T) {
 // commits.
 // Interleavings 6, 11.
 func TestRoleSettings(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	pool := b.connect(t, pgx.QueryExecModeCacheStatement)

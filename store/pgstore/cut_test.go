@@ -155,6 +155,7 @@ func (m *mover) wentBack() {
 // effect, and runs again: all messages from before, during and after it are published in order.
 // Interleaving 5.
 func TestRecoverIsCutEverywhere(t *testing.T) {
+	t.Parallel()
 	m := newMover(t)
 	m.everyCut(1,
 		func() {
@@ -202,6 +203,7 @@ func (m *mover) count(table string) (n int) {
 // stay, and the next run continues.
 // Interleaving 5.
 func TestRetentionIsCutEverywhere(t *testing.T) {
+	t.Parallel()
 	m := newMover(t)
 	// the oldest at any hour of the day: the one before it may belong to tomorrow already
 	slot := (time.Now().UnixMilli()/86_400_000 + 2) % 10
@@ -241,6 +243,7 @@ func TestRetentionIsCutEverywhere(t *testing.T) {
 // another one: the next run completes it, and the tables work.
 // Interleaving 5.
 func TestMigrationIsCutEverywhere(t *testing.T) {
+	t.Parallel()
 	m := newMover(t)
 	n, o := 0, &pgstore.MigrateOptions{}
 	var beside sync.WaitGroup

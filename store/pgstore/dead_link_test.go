@@ -187,6 +187,7 @@ func noteBySQL(ctx context.Context, tx *sql.Tx, statement, id string) error {
 // TestDeadConnectionsAreClosed checks that the inbox and the relay replace connections that are dead but
 // not closed, and continue. New connections work.
 func TestDeadConnectionsAreClosed(t *testing.T) {
+	t.Parallel()
 	t.Run("pgx", func(t *testing.T) {
 		l := newLinked(t, need.Postgres(t))
 		deadLinks(l, pgstore.New(l.through, l.options()), noteByPgx)
@@ -223,6 +224,7 @@ func deadLinks[TTx any](l *linked, db store.Driver[TTx],
 // TestCutStatementsLeaveThePool checks that a pool full of dead connections, whose statements the handler's
 // timeouts aborted, has room again long before pgx ends them.
 func TestCutStatementsLeaveThePool(t *testing.T) {
+	t.Parallel()
 	l := newLinked(t, need.Postgres(t))
 	db := pgstore.New(l.through, l.options())
 	var us []store.Unit[pgx.Tx]
@@ -256,6 +258,7 @@ func TestCutStatementsLeaveThePool(t *testing.T) {
 // TestConnectionsToAStandbyAreClosed checks that connections to a standby are not used any more when new
 // ones reach the primary again, although they work.
 func TestConnectionsToAStandbyAreClosed(t *testing.T) {
+	t.Parallel()
 	c := need.NewCluster(t, "fsync = off")
 	standby := c.Standby()
 	t.Run("pgx", func(t *testing.T) {
@@ -301,6 +304,7 @@ func misled[TTx any](l *linked, c, standby *need.Cluster, db store.Driver[TTx],
 // TestWriteOnAStandbyClosesTheConnection checks that a transaction of the user on a standby closes its
 // connection.
 func TestWriteOnAStandbyClosesTheConnection(t *testing.T) {
+	t.Parallel()
 	c := need.NewCluster(t, "fsync = off")
 	l := newLinked(t, c.URL("postgres"))
 	standby := c.Standby() // it has the tables

@@ -15,6 +15,7 @@ import (
 // unpublished rows exist. The next run empties all slots that it may immediately, and the others as the
 // rings turn. Young rows never go.
 func TestRetentionThatWasDeadFor60Days(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	s := b.store(t)
@@ -88,6 +89,7 @@ func TestRetentionThatWasDeadFor60Days(t *testing.T) {
 // TestRetentionBesideALongRead checks that a long read, such as a dump, delays only the retention, which
 // gives up.
 func TestRetentionBesideALongRead(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	s, slot := b.store(t), b.oldSlot(t)
@@ -139,6 +141,7 @@ func TestRetentionBesideALongRead(t *testing.T) {
 // TestRetentionUnderGenericPlans checks that an open handler locks only its own leaf even with generic
 // plans, which lock every possible table. The retention takes all others.
 func TestRetentionUnderGenericPlans(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	s, slot := b.store(t), b.oldSlot(t)

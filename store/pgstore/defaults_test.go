@@ -20,6 +20,7 @@ import (
 
 // TestReadOnlyDefault checks that the store works with a default of read-only transactions.
 func TestReadOnlyDefault(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement,
 		pgx.QueryExecModeSimpleProtocol} {
 		b := newBed(t)
@@ -114,6 +115,7 @@ func everyPath[TTx any](t *testing.T, d store.Driver[TTx]) {
 // TestReadOnlyDefaultOfTheCaller checks that the error names the remedy for a read-only transaction of the
 // caller.
 func TestReadOnlyDefaultOfTheCaller(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.defaults = map[string]string{"default_transaction_read_only": "on"}
 	s := b.store(t)
@@ -149,6 +151,7 @@ const shortTimeout = time.Second // enough for a slow machine, if there is nothi
 // TestStatementTimeoutShorterThanAPage checks that a page is read even if it takes longer than the
 // session's statement_timeout, because a relay limits its calls itself.
 func TestStatementTimeoutShorterThanAPage(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.defaults = map[string]string{"statement_timeout": shortTimeout.String()}
 	s := b.store(t)
@@ -207,6 +210,7 @@ func waits(t *testing.T, b *bed, least time.Duration) {
 // TestStatementTimeoutShorterThanAnIntake checks an intake that waits longer than the statement_timeout: it
 // fails as an outage with a clear error, stores nothing, and succeeds when the rival is gone.
 func TestStatementTimeoutShorterThanAnIntake(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.defaults = map[string]string{"statement_timeout": shortTimeout.String()}
 	s := b.store(t)

@@ -18,6 +18,7 @@ func TestDifferential(t *testing.T) {
 }
 
 func TestLines(t *testing.T) {
+	t.Parallel()
 	need.Postgres(t)
 	storetest.Lines(t, harnessOf(newBed(t), pgx.QueryExecModeCacheStatement))
 }

@@ -17,6 +17,7 @@ import (
 // work continues when there is space again. The WAL is on another disk: without space for it PostgreSQL
 // stops.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	c := need.NewCluster(t)
 	dir := need.SmallDisk(t, 8)
 	space := filepath.Join(dir, "space")

@@ -124,6 +124,7 @@ func forgetting(t *testing.T, b *bed, level store.Isolation, spoil func(*Store))
 // level and in each order with the retention.
 // Interleaving 4.
 func TestEveryMergeOfRetentionAndRepeat(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	for _, level := range []store.Isolation{store.ReadCommitted, store.RepeatableRead, store.Serializable} {
 		if err := forgetting(t, b, level, nil); err != nil {

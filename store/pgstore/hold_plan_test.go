@@ -12,6 +12,7 @@ import (
 // that were ever locked. They are locked in the order of their bytes, as handlers lock them, for any
 // collation of the database.
 func TestHeldEntitiesAreFoundByTheIndex(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.store(t)
 	ctx := context.Background()

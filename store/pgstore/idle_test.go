@@ -38,6 +38,7 @@ func bounded(t *testing.T, p *pgbed.IdleProxy, name string, mayBegin bool) (aske
 // TestNoTransactionIsIdleForever checks that no transaction of Skald is idle at the server without a limit
 // between any two round trips: a paused process would keep its locks.
 func TestNoTransactionIsIdleForever(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec,
@@ -63,6 +64,7 @@ func TestNoTransactionIsIdleForever(t *testing.T) {
 // TestNoSQLTransactionIsIdleForever checks the same for database/sql, which sends BEGIN in its own round
 // trip.
 func TestNoSQLTransactionIsIdleForever(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx, p := context.Background(), pgbed.NewIdleProxy(t, b.url)
 	db := stdlib.OpenDBFromPool(b.idlePool(t, p, pgx.QueryExecModeCacheStatement))
@@ -128,6 +130,7 @@ func (b *bed) saga(ctx context.Context, t *testing.T) store.SagaUpdate {
 
 // TestNoMigrationIsIdleForever checks that a paused migration blocks others only for its limit.
 func TestNoMigrationIsIdleForever(t *testing.T) {
+	t.Parallel()
 	b := bare(t)
 	ctx, p := context.Background(), pgbed.NewIdleProxy(t, b.url)
 	pool := b.idlePool(t, p, pgx.QueryExecModeCacheStatement)
@@ -149,6 +152,7 @@ func TestNoMigrationIsIdleForever(t *testing.T) {
 // TestAnAbortedTransactionHoldsNothing checks that PostgreSQL removes the limit of an aborted transaction,
 // which then has no lock, snapshot or transaction number.
 func TestAnAbortedTransactionHoldsNothing(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx, s := context.Background(), b.store(t)
 	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{aMark()},

@@ -10,6 +10,7 @@ import (
 // TestServerNamesTheTablesToo checks that Attended.Server changes after the tables were restored into the
 // same database, and that it differs for each schema. A cached answer is then not valid.
 func TestServerNamesTheTablesToo(t *testing.T) {
+	t.Parallel()
 	b, other := newBed(t), newBed(t)
 	run := func(b *bed) string {
 		t.Helper()

@@ -10,6 +10,7 @@ import (
 // A function leaves its transaction with a role, a table or a schema in which Skald cannot write. Rollback
 // undoes that and applies its effect, also on a connection that has prepared no statement of the effect.
 func TestRollbackOfAChangedTransaction(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	for _, text := range []string{"SET LOCAL ROLE pg_monitor", "SET ROLE pg_monitor",
 		"ALTER TABLE {skald_mark} RENAME TO hidden", "ALTER TABLE {skald_mark} RENAME COLUMN id TO away",

@@ -11,6 +11,7 @@ import (
 // TestKeptCounts checks that parked messages are counted up to 10,000 and estimated above that, with an
 // exact age.
 func TestKeptCounts(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.store(t)
 	ctx := context.Background()

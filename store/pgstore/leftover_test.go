@@ -15,6 +15,7 @@ import (
 // A pool sets a role when it connects, or ALTER ROLE does, and that role loses a right after a function had
 // the connection. The error names the right: it is none of a setting that the function left.
 func TestMissingRightWhereThePoolSetsARole(t *testing.T) {
+	t.Parallel()
 	for name, log := range map[string]func(t *testing.T, b *bed, role string, c *pgxpool.Config){
 		"AfterConnect": func(_ *testing.T, _ *bed, role string, c *pgxpool.Config) {
 			c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {

@@ -4,6 +4,7 @@ import "testing"
 
 // A statement that leaves state is found, and one that leaves none is not.
 func TestStatementsThatLeaveState(t *testing.T) {
+	t.Parallel()
 	for sql, want := range map[string]lasting{
 		"SET LOCAL search_path = a":                                        {true, false},
 		"set x.y = 'b'":                                                    {true, true},

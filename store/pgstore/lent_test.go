@@ -73,6 +73,7 @@ func (c *lentCase) commits(want string) {
 // TestWriteComesBeforeTheNextStatement checks that the rows of Write are sent before the handler's next
 // statement, for every kind of call.
 func TestWriteComesBeforeTheNextStatement(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.store(t)
 	for name, insert := range map[string]func(c *lentCase, n string) error{
@@ -165,6 +166,7 @@ func TestWriteComesBeforeTheNextStatement(t *testing.T) {
 // TestWriteGoesWithItsSavepoint checks that rows written after a savepoint are rolled back with it, for
 // every way to set one.
 func TestWriteGoesWithItsSavepoint(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
 	c := lend(t, b, s)
@@ -211,6 +213,7 @@ func TestWriteGoesWithItsSavepoint(t *testing.T) {
 // TestRefusedWriteFailsTheNextStatement checks that rows which the database refuses fail the handler's next
 // statement with that error. A savepoint undoes them.
 func TestRefusedWriteFailsTheNextStatement(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
 	if _, err := b.pool.Exec(ctx, b.q(`CREATE FUNCTION {refuse}() RETURNS trigger LANGUAGE plpgsql AS
@@ -254,6 +257,7 @@ func TestRefusedWriteFailsTheNextStatement(t *testing.T) {
 // TestStatementThatIsNotSentLeavesRows checks that a statement that pgx refuses changes neither the
 // transaction nor the buffered rows.
 func TestStatementThatIsNotSentLeavesRows(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
 	c := lend(t, b, s)
@@ -288,6 +292,7 @@ func TestStatementThatIsNotSentLeavesRows(t *testing.T) {
 
 // TestWrongStatementAfterAWrite checks that an invalid statement after rows returns its own error.
 func TestWrongStatementAfterAWrite(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
 	for _, sql := range []string{"SELECT no_such_column", "SELECT no_such_column, $1::int", "SELEC 1"} {
@@ -314,6 +319,7 @@ func TestWrongStatementAfterAWrite(t *testing.T) {
 
 // TestGoroutinesWrite checks that concurrent writes of a handler's goroutines are all stored.
 func TestGoroutinesWrite(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
 	for _, first := range []func(c *lentCase){func(*lentCase) {}, func(c *lentCase) { c.Conn() }} {
@@ -347,6 +353,7 @@ func TestGoroutinesWrite(t *testing.T) {
 
 // TestWriteAfterTheHandlerReturned checks that a write during the commit is stored or returns an error.
 func TestWriteAfterTheHandlerReturned(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
 	c := lend(t, b, s)
@@ -380,6 +387,7 @@ func TestWriteAfterTheHandlerReturned(t *testing.T) {
 // nothing is stored. If a handler changes the role or the encoding, its earlier rows are sent before the
 // change.
 func TestWriteAndWhatEndsOrChangesTheTransaction(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
 	c := lend(t, b, s)

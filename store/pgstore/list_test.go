@@ -18,6 +18,7 @@ import (
 // TestLists checks that each row keeps its own values and its order, for any number of rows and for each
 // statement.
 func TestLists(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.store(t)
 	ctx := context.Background()

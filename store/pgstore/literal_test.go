@@ -13,6 +13,7 @@ import (
 
 // TestInlined checks that literals come back unchanged, for any meaning of a backslash at the server.
 func TestInlined(t *testing.T) {
+	t.Parallel()
 	b := bare(t)
 	ctx := context.Background()
 	nasty := []string{``, `'`, `''`, `\`, `\'`, `'; DROP TABLE x; --`, `$1`, `"{},NULL`, "é\n\t\r€𝄞", `NULL`,

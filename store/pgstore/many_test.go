@@ -69,9 +69,9 @@ func TestConformanceAtEveryLevel(t *testing.T) {
 				Only: []string{"Unit", "Mark", "Many", "Prefetch", "Answer", "Keep", "Lock", "Step", "Parked",
 					"Floor", "Kind", "Checkpoint", "Setting"},
 			}
-			h.Sample = sample
+			h.Sample = sixteenth
 			if level == store.Serializable { // it refuses more
-				h.Sample = quarter
+				h.Sample = eighth
 			}
 			storetest.Run(t, h)
 		})
@@ -81,6 +81,7 @@ func TestConformanceAtEveryLevel(t *testing.T) {
 // TestWriteSkew checks that SERIALIZABLE lets only one of two handlers commit that each read the other's
 // write.
 func TestWriteSkew(t *testing.T) {
+	t.Parallel()
 	need.Postgres(t)
 	b := newBed(t)
 	ctx := context.Background()
@@ -121,6 +122,7 @@ func TestWriteSkew(t *testing.T) {
 // index when many messages are parked, without ANALYZE. The planner's settings are reset for the handler.
 // Interleavings 14, 15.
 func TestPlansOfManyMessages(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.store(t)
 	ctx := context.Background()
@@ -209,6 +211,7 @@ func TestPlansOfManyMessages(t *testing.T) {
 // TestManyBusy checks that a batch waits only for rivals with one of its messages, keys or entities, and
 // times out.
 func TestManyBusy(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	s := b.store(t)

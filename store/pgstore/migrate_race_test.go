@@ -10,6 +10,7 @@ import (
 // TestMigrateBehindAnother checks that a migration that waited for another one finds the new schema,
 // although it looked before.
 func TestMigrateBehindAnother(t *testing.T) {
+	t.Parallel()
 	b := bare(t)
 	ctx := context.Background()
 	first, err := b.pool.Begin(ctx)

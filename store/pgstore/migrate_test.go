@@ -25,6 +25,7 @@ import (
 // TestMigrateTwoAtOnce checks that one of two concurrent migrations waits for the other.
 // Interleaving 5.
 func TestMigrateTwoAtOnce(t *testing.T) {
+	t.Parallel()
 	b := bare(t)
 	ctx := context.Background()
 	var wg sync.WaitGroup
@@ -65,6 +66,7 @@ func steps(t *testing.T) int {
 }
 
 func TestMigratePending(t *testing.T) {
+	t.Parallel()
 	b := bare(t)
 	ctx := context.Background()
 	o := &MigrateOptions{Schema: b.schema, Source: "/it's \\a name"}
@@ -100,6 +102,7 @@ func TestMigratePending(t *testing.T) {
 }
 
 func TestMigrateChangedAndLater(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	s := b.store(t)
@@ -141,6 +144,7 @@ func TestMigrateChangedAndLater(t *testing.T) {
 }
 
 func TestNoTables(t *testing.T) {
+	t.Parallel()
 	b := bare(t)
 	ctx := context.Background()
 	s := b.store(t)
@@ -159,6 +163,7 @@ func TestNoTables(t *testing.T) {
 // TestMigrateEncoding checks that a database with another encoding is refused, because it cannot store
 // every text.
 func TestMigrateEncoding(t *testing.T) {
+	t.Parallel()
 	b := bare(t)
 	ctx := context.Background()
 	name := "skald_latin_" + fmt.Sprint(time.Now().UnixNano())
@@ -190,6 +195,7 @@ func TestMigrateEncoding(t *testing.T) {
 // TestClientEncoding checks that a client with another encoding is refused, because it would store wrong
 // letters without an error.
 func TestClientEncoding(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	config, err := pgxpool.ParseConfig(b.url)
@@ -221,6 +227,7 @@ func TestClientEncoding(t *testing.T) {
 
 // TestStatements checks that every statement can be prepared on a new schema.
 func TestStatements(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	conn, err := b.pool.Acquire(ctx)
@@ -264,6 +271,7 @@ func TestStatements(t *testing.T) {
 }
 
 func TestBadSchemaName(t *testing.T) {
+	t.Parallel()
 	need.Postgres(t)
 	for _, name := range []string{"a$$b", "a\x00b", "\xff", strings.Repeat("ä", 32)} {
 		s := New(nil, &Options{Schema: name})
@@ -283,6 +291,7 @@ func TestBadSchemaName(t *testing.T) {
 
 // TestScript checks that the script gives the same result as Migrate.
 func TestScript(t *testing.T) {
+	t.Parallel()
 	b := bareIn(t, need.Postgres(t), fmt.Sprintf(`It's "a" sc.ript %d`, time.Now().UnixNano()))
 	ctx := context.Background()
 	text, err := Script(&MigrateOptions{Schema: b.schema})

@@ -249,6 +249,7 @@ func (m *mover) whole() {
 // never be seen, and new rows would count as read.
 // Interleaving 5.
 func TestDumpAndRestore(t *testing.T) {
+	t.Parallel()
 	m := newMover(t)
 	m.hurry(3000)
 	m.say(12)
@@ -324,6 +325,7 @@ func (m *mover) until(what string, is func() bool) {
 // runs: it stops by itself.
 // Interleaving 5.
 func TestAnotherDatabaseOfTheSameName(t *testing.T) {
+	t.Parallel()
 	m := newMover(t)
 	m.say(10)
 	ended := m.live()
@@ -343,6 +345,7 @@ func TestAnotherDatabaseOfTheSameName(t *testing.T) {
 // TestCopyInWhichNothingWasSaid checks that a copy without any messages, such as a template for tests,
 // needs no recover.
 func TestCopyInWhichNothingWasSaid(t *testing.T) {
+	t.Parallel()
 	m := newMover(t)
 	m.pool.Close()
 	m.SQL("postgres", "CREATE DATABASE copied TEMPLATE shop")
@@ -361,6 +364,7 @@ func TestCopyInWhichNothingWasSaid(t *testing.T) {
 // database; all others stay.
 // Interleaving 5.
 func TestFilesOfAnEarlierTime(t *testing.T) {
+	t.Parallel()
 	m := newMover(t)
 	m.say(10)
 	ended := m.live()
@@ -390,6 +394,7 @@ func TestFilesOfAnEarlierTime(t *testing.T) {
 // off, and that a crash that loses rows and transaction numbers loses no stored row.
 // Interleaving 5.
 func TestCrashWhereCommitsDoNotWait(t *testing.T) {
+	t.Parallel()
 	m := newMover(t, "synchronous_commit = off", "wal_writer_delay = 10s")
 	for range 5 {
 		m.say(50)
@@ -416,6 +421,7 @@ func TestCrashWhereCommitsDoNotWait(t *testing.T) {
 // changes the timeline, is an ordinary fail-over.
 // Interleaving 5.
 func TestStandbyAndItsPromotion(t *testing.T) {
+	t.Parallel()
 	m := newMover(t)
 	m.say(10)
 	m.carry()
@@ -467,6 +473,7 @@ func TestStandbyAndItsPromotion(t *testing.T) {
 // sequences. New rows there get numbers that were used before, and transactions that old snapshots include.
 // Interleaving 5.
 func TestLogicalSwitchOver(t *testing.T) {
+	t.Parallel()
 	m := newMover(t, "wal_level = logical")
 	m.SQL("shop", "ALTER SEQUENCE skald_outbox_seq_seq RESTART 1000")
 	m.hurry(3000)
@@ -505,6 +512,7 @@ func TestLogicalSwitchOver(t *testing.T) {
 // another message.
 // Interleaving 5.
 func TestInboxAfterALogicalSwitchOver(t *testing.T) {
+	t.Parallel()
 	m := newMover(t, "wal_level = logical")
 	ctx := context.Background()
 	mark := func(n int) store.Mark {
@@ -575,6 +583,7 @@ func TestInboxAfterALogicalSwitchOver(t *testing.T) {
 // TestRowsOfAnotherDatabase replicates only the outbox into a database with its own shards: its rows are
 // above the sequence.
 func TestRowsOfAnotherDatabase(t *testing.T) {
+	t.Parallel()
 	m := newMover(t)
 	m.say(5)
 	m.carry()
@@ -593,6 +602,7 @@ func TestRowsOfAnotherDatabase(t *testing.T) {
 
 // TestSettingsOfTheDatabase checks that settings of a database or role have no effect.
 func TestSettingsOfTheDatabase(t *testing.T) {
+	t.Parallel()
 	m := newMover(t)
 	for _, set := range []string{"default_transaction_isolation = 'serializable'",
 		"default_transaction_read_only = on", "default_transaction_deferrable = on",
@@ -657,6 +667,7 @@ func take[TTx any](ctx context.Context, d store.Driver[TTx], m store.Mark, e sto
 // come, and it runs again.
 // Interleaving 5.
 func TestRecoverIsKilled(t *testing.T) {
+	t.Parallel()
 	m := newMover(t)
 	m.hurry(2000)
 	m.say(12)

@@ -12,6 +12,7 @@ import (
 // TestUnencryptedHosts checks that a host of this machine may be reached without TLS, and another one only
 // if sslmode requires TLS.
 func TestUnencryptedHosts(t *testing.T) {
+	t.Parallel()
 	for url, want := range map[string][]string{
 		"postgres://u:p@db.example/d":                      {"db.example"}, // prefer
 		"postgres://u:p@db.example/d?sslmode=disable":      {"db.example"},

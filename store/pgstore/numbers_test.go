@@ -16,6 +16,7 @@ import (
 // again: the place of another message of the key, or the key of its answer. Consumers are refused, at each
 // start and each time they get shards, until the recover raises the sequence and records it.
 func TestNumbersGivenOutTwice(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	for name, c := range map[string]struct{ sequence, without string }{
 		"places":               {sequence: "skald_parked_place_seq"},
@@ -72,6 +73,7 @@ func TestNumbersGivenOutTwice(t *testing.T) {
 
 // TestOutboxNumbersGivenOutTwice checks that a relay is refused if the outbox has rows above its sequence.
 func TestOutboxNumbersGivenOutTwice(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
 	for range 2 {
@@ -99,6 +101,7 @@ func TestOutboxNumbersGivenOutTwice(t *testing.T) {
 // TestNumbersThatGoOnElsewhere checks that sequences that were set beyond the stored rows are accepted and
 // stay.
 func TestNumbersThatGoOnElsewhere(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
 	drawNumbers(ctx, t, s)
@@ -121,6 +124,7 @@ func TestNumbersThatGoOnElsewhere(t *testing.T) {
 // TestArrivalsInBetween checks a sequence in the middle of marks without answers, which no single mark
 // shows: the recover reads all marks.
 func TestArrivalsInBetween(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
 	drawNumbers(ctx, t, s)

@@ -16,6 +16,7 @@ import (
 // The unit finishes the messages before it in an older snapshot. The parked message must become due.
 // Interleaving 12.
 func TestParkedWhileAUnitWaits(t *testing.T) {
+	t.Parallel()
 	need.Postgres(t)
 	for name, level := range map[string]store.Isolation{"read committed": store.ReadCommitted,
 		"repeatable read": store.RepeatableRead, "serializable": store.Serializable} {

@@ -129,6 +129,7 @@ func merges(a, b int) [][]bool {
 // gap, and in one gap alone.
 // Interleaving 15.
 func TestEveryMergeOfTwoWriters(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.store(t)
 	ctx := context.Background()
@@ -179,6 +180,7 @@ func TestEveryMergeOfTwoWriters(t *testing.T) {
 // commit late. One transaction with rows stays open, and readers run all the time.
 // Interleaving 15.
 func TestAdversarialWriters(t *testing.T) {
+	t.Parallel()
 	t.Run("cache_statement",
 		func(t *testing.T) { adversarialWriters(t, newBed(t), pgx.QueryExecModeCacheStatement) })
 	t.Run("pgbouncer",

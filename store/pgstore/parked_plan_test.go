@@ -14,6 +14,7 @@ import (
 // Remaining marks do not slow down the search for expired ones.
 // Interleaving 12.
 func TestParkedMessagesStayCheap(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.store(t)
 	ctx := context.Background()

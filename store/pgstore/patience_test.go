@@ -62,6 +62,7 @@ func (b *bed) at(t *testing.T, table string) pgx.Tx {
 // test does not depend on the clock: a transaction is open while a try waits 200 ms, and ends while one
 // waits longer.
 func TestMigrateBesideOverlappingTransactions(t *testing.T) {
+	t.Parallel()
 	b := bare(t)
 	b.migrateTo(t, 1)
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -118,6 +119,7 @@ func TestMigrateBesideOverlappingTransactions(t *testing.T) {
 // TestMigrateThatIsEndedSaysWhatItWaitedFor checks that a cancelled migration returns the table that it
 // waited for, and changes nothing.
 func TestMigrateThatIsEndedSaysWhatItWaitedFor(t *testing.T) {
+	t.Parallel()
 	b := bare(t)
 	b.migrateTo(t, 1)
 	b.at(t, "skald_relay")

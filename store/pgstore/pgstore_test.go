@@ -236,7 +236,7 @@ func TestConformance(t *testing.T) {
 			}
 			h := harnessOf(b, mode)
 			if mode != pgx.QueryExecModeCacheStatement {
-				h.Sample = sample
+				h.Sample = sixteenth
 			}
 			storetest.Run(t, h)
 		})
@@ -250,12 +250,12 @@ func oddText() map[string]string {
 		"IntervalStyle": "sql_standard", "TimeZone": "Africa/Monrovia"}
 }
 
-// TestConformance runs the whole suite with cached statements. A quarter of it, each time another one, runs
-// with other drivers, rights, versions and isolation, and an eighth in other modes of pgx. With
-// SKALD_EXPLORE=full or all, each of them runs the whole suite.
+// TestConformance runs the whole suite with cached statements. An eighth of it, each time another one, runs
+// with other drivers, rights and isolation. A sixteenth runs with other versions and in other modes of pgx.
+// With SKALD_EXPLORE=full or all, each of them runs the whole suite.
 const (
-	quarter = 4
-	sample  = 8
+	eighth    = 8
+	sixteenth = 16
 )
 
 func harnessOf(b *bed, mode pgx.QueryExecMode) storetest.Harness[pgx.Tx] {

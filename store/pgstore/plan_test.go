@@ -42,6 +42,7 @@ func (b *bed) explain(t *testing.T, conn *pgx.Conn, args string) string {
 // ANALYZE.
 // Interleaving 15.
 func TestPlansMadeOnEmptyTables(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.store(t)
 	ctx := context.Background()

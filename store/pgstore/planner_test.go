@@ -17,6 +17,7 @@ import (
 // estimates a plan with one to be so expensive that it compiles it, for a third of a second each time.
 // auto_explain shows that no statement of the store is compiled.
 func TestNoStatementIsCompiled(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	if !one[bool](t, b, `SELECT pg_jit_available()`) {
 		t.Skip("this PostgreSQL has no JIT")
@@ -68,6 +69,7 @@ func TestNoStatementIsCompiled(t *testing.T) {
 // TestDoctorNamesPlannerSettings checks that the doctor names settings of the database or role that lead to
 // bad plans.
 func TestDoctorNamesPlannerSettings(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		set   map[string]string
 		grade skald.Grade

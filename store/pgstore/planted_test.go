@@ -16,6 +16,7 @@ import (
 // that Skald's functions use. None of them runs: neither with the rights of the owner, nor with those of
 // another caller.
 func TestWhatALoginPlantsIsNotRun(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	app := b.role(t, "app")
@@ -68,6 +69,7 @@ func TestWhatALoginPlantsIsNotRun(t *testing.T) {
 // TestPlantedBeforeTheLimits checks the trigger on the outbox, which has no search_path of its own. Objects
 // in a writer's search_path do not run and do not let a row pass.
 func TestPlantedBeforeTheLimits(t *testing.T) {
+	t.Parallel()
 	b, ctx := newBed(t), context.Background()
 	conn, err := b.pool.Acquire(ctx)
 	if err != nil {
@@ -121,6 +123,7 @@ func TestPlantedBeforeTheLimits(t *testing.T) {
 // TestRightsEndAtRows checks that an operator's audit has the login that the database reports, and that a
 // relay can change only its own settings.
 func TestRightsEndAtRows(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	name := b.role(t, "app")

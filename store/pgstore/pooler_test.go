@@ -62,9 +62,9 @@ func TestConformanceThroughPgBouncer(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			h := harnessOf(through(t), mode)
-			h.Sample = sample
+			h.Sample = sixteenth
 			if mode == pgx.QueryExecModeCacheDescribe { // the mode that the remedy names
-				h.Sample = quarter
+				h.Sample = eighth
 			}
 			storetest.Run(t, h)
 		})
@@ -72,7 +72,7 @@ func TestConformanceThroughPgBouncer(t *testing.T) {
 	t.Run("database/sql", func(t *testing.T) {
 		t.Parallel()
 		h := harnessOfSQL(through(t), pgx.QueryExecModeCacheDescribe)
-		h.Sample = sample
+		h.Sample = sixteenth
 		storetest.Run(t, h)
 	})
 }
@@ -80,6 +80,7 @@ func TestConformanceThroughPgBouncer(t *testing.T) {
 // TestLostNamedStatementNamesTheRemedy checks a pooler without support for named statements, which gives a
 // session to a client that has not prepared them, or has prepared others.
 func TestLostNamedStatementNamesTheRemedy(t *testing.T) {
+	t.Parallel()
 	if knowsStatements(t) {
 		t.Skip("this pooler supports named statements")
 	}
@@ -149,7 +150,7 @@ func TestConformanceOnOtherVersions(t *testing.T) {
 		t.Run(major, func(t *testing.T) {
 			t.Parallel()
 			h := harnessOf(newBedAt(t, need.PostgresVersion(t, major)), pgx.QueryExecModeCacheStatement)
-			h.Sample = quarter
+			h.Sample = eighth
 			storetest.Run(t, h)
 		})
 	}

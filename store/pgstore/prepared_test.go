@@ -16,6 +16,7 @@ import (
 // TestPreparedTransaction checks that a prepared transaction stays open until it is committed by its name,
 // also over a restart.
 func TestPreparedTransaction(t *testing.T) {
+	t.Parallel()
 	c := need.NewCluster(t, "max_prepared_transactions = 4")
 	b := newBedAt(t, c.URL("postgres"))
 	s := b.store(t)

@@ -11,6 +11,7 @@ import (
 // TestPullLightReadsNoHeavyRow checks the server's side of the limit on bytes: the client would drop these
 // rows only after the server has sent them.
 func TestPullLightReadsNoHeavyRow(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.store(t)
 	ctx := context.Background()
@@ -49,6 +50,7 @@ func pick(heavy, column string) string {
 
 // TestLightPagesAreNotWeighedFirst checks that pages of light rows need no sum of bytes.
 func TestLightPagesAreNotWeighedFirst(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.store(t)
 	ctx := context.Background()

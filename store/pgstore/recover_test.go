@@ -69,6 +69,7 @@ func unread(t *testing.T, b *bed, what string, n int) {
 // TestReseatsOverlap stops a second recover at each of its transactions while the first one runs
 // completely: the rows that the first gave to the relays are read.
 func TestReseatsOverlap(t *testing.T) {
+	t.Parallel()
 	b, ctx, note := newBed(t), t.Context(), &store.Audit{Author: "ann", Action: "recover"}
 	for at := 1; ; at++ {
 		b.clear(t)
@@ -99,6 +100,7 @@ func TestReseatsOverlap(t *testing.T) {
 // TestRecoverOutlivesItsClient checks a recover whose client is gone: it continues at the server, waits for
 // a writer, and ends between the steps of the next one.
 func TestRecoverOutlivesItsClient(t *testing.T) {
+	t.Parallel()
 	b, ctx, note := newBed(t), t.Context(), &store.Audit{Author: "ann", Action: "recover"}
 	first, second := moved(t, b, 12), b.store(t)
 	writer, err := b.pool.Begin(ctx)

@@ -123,6 +123,7 @@ func (r *reader) until(what string, ok func() bool) {
 // were acknowledged: in the end every effect exists once, in order.
 // Interleaving 5.
 func TestConsumerOfADatabaseThatWentBack(t *testing.T) {
+	t.Parallel()
 	r := newReader(t)
 	silence, stop := r.work()
 	defer stop()
@@ -165,6 +166,7 @@ func TestConsumerOfADatabaseThatWentBack(t *testing.T) {
 // TestConsumerEndsWhereNumbersAreTaken checks that a running consumer ends when it gets shards from a new
 // server whose sequences return used numbers, and that a new one does not start. Neither handles a message.
 func TestConsumerEndsWhereNumbersAreTaken(t *testing.T) {
+	t.Parallel()
 	r := newReader(t)
 	running := make(chan error, 1)
 	go func() { running <- r.ins[0].Run(t.Context()) }()

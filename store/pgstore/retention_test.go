@@ -56,6 +56,7 @@ const insertOld = `INSERT INTO {skald_outbox} (topic, key, type, data, slot) VAL
 // seen by no shard, and stays.
 // Interleaving 3.
 func TestRetentionAgainstOpenWriter(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	s, slot := b.store(t), b.oldSlot(t)
@@ -124,6 +125,7 @@ func TestRetentionAgainstOpenWriter(t *testing.T) {
 // and the retention do not block each other.
 // Interleaving 3.
 func TestRetentionAgainstOpenHandler(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	s := b.store(t)
@@ -150,6 +152,7 @@ func TestRetentionAgainstOpenHandler(t *testing.T) {
 }
 
 func TestRetentionBounds(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.store(t)
 	for _, keep := range []store.Retention{{Outbox: 9 * admin.Day},
@@ -163,6 +166,7 @@ func TestRetentionBounds(t *testing.T) {
 // TestOldTicksGo checks that ticks that no shard needs are deleted an hour later; one that a shard needs
 // stays.
 func TestOldTicksGo(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	s := b.store(t)
@@ -203,6 +207,7 @@ func TestOldTicksGo(t *testing.T) {
 // handler, and that a rival continues.
 // Interleaving 11.
 func TestPausedInbox(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	s, rival := b.store(t), b.storeIn(t, pgx.QueryExecModeExec)
@@ -233,6 +238,7 @@ func TestPausedInbox(t *testing.T) {
 // TestOutage checks which errors are outages.
 // Interleaving 14.
 func TestOutage(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	s := b.store(t)
@@ -276,6 +282,7 @@ func TestOutage(t *testing.T) {
 
 // TestReadOnlyByAFunction checks that a lent transaction that the function made READ ONLY is no outage.
 func TestReadOnlyByAFunction(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s, ctx := b.store(t), context.Background()
 	for _, writes := range []bool{false, true} {
@@ -306,6 +313,7 @@ func TestReadOnlyByAFunction(t *testing.T) {
 // TestRoleLeftByAFunction checks that the error of a missing right at the commit names a role that a
 // function set as a possible cause.
 func TestRoleLeftByAFunction(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s, ctx := b.store(t), context.Background()
 	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{aMark()}})
@@ -326,6 +334,7 @@ func TestRoleLeftByAFunction(t *testing.T) {
 
 // TestMarksGoHoweverMany checks that a run deletes any number of marks, or reports that there are more.
 func TestMarksGoHoweverMany(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.exec(t, `INSERT INTO {skald_mark} (consumer, source, id, outcome, at)
 		SELECT 'c', 's', n::text, 1, now() - interval '40 days' FROM generate_series(1, 120000) AS n`)
@@ -346,11 +355,12 @@ func TestMarksGoHoweverMany(t *testing.T) {
 // TestLeafIsEmptiedUnread checks that the retention does not read the rows of a leaf to see whether all are
 // published, because the leaf is locked meanwhile.
 func TestLeafIsEmptiedUnread(t *testing.T) {
+	t.Parallel()
 	b, ctx := newBed(t), context.Background()
 	s := b.store(t)
 	const slot = "(floor(date_part('epoch', now()) / 86400)::bigint + 2) % 10" // of a day that is over
 	b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data, slot) SELECT 'orders', 'k', 'x', '1', `+
-		slot+` FROM generate_series(1, 200000)`)
+		slot+` FROM generate_series(1, 50000)`)
 	if _, err := s.Lease(ctx, store.LeaseRequest{Owner: "one", Session: "1", TTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}

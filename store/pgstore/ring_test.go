@@ -29,6 +29,7 @@ func (m *mortal) Begin(ctx context.Context) (pgx.Tx, error) {
 }
 
 func TestRings(t *testing.T) {
+	t.Parallel()
 	at := func(d int) time.Time { return time.UnixMilli(0).Add(time.Duration(d) * admin.Day) }
 	rs := admin.Rings{{Slots: 10}, {From: at(100).UnixMilli(), First: 10, Slots: 4}}
 	for d, want := range map[int]int{0: 0, 99: 9, 100: 10, 101: 11, 107: 13, 108: 10} {
@@ -70,6 +71,7 @@ func TestRings(t *testing.T) {
 // TestOutboxRingChanges checks that new rows go into the leaves of the new ring, and that those of the old
 // one are kept as long as before.
 func TestOutboxRingChanges(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	s := b.store(t)
@@ -143,6 +145,7 @@ func TestOutboxRingChanges(t *testing.T) {
 // TestRingChangeBesideOpenWriters checks that a change that cannot get its lock gives up and tries again,
 // so that a writer never waits long, and that it continues when the table is free.
 func TestRingChangeBesideOpenWriters(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	tx, err := b.pool.Begin(ctx)

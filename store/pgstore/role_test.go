@@ -190,7 +190,7 @@ func TestConformanceUnderRoles(t *testing.T) {
 			return roleSeat{seat{b, pgx.QueryExecModeCacheStatement}, app, relay, both, own}
 		},
 		Can:    storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Setting: setting},
-		Sample: quarter,
+		Sample: eighth,
 	})
 }
 
@@ -541,6 +541,7 @@ func (b *bed) fill(t testing.TB) {
 // TestEachRightIsNeeded checks that a role without one of its rights gets an error with the right and the
 // remedy, and that it works with all of them.
 func TestEachRightIsNeeded(t *testing.T) {
+	t.Parallel()
 	for role, day := range map[store.Role]func(ctx context.Context, s *Store,
 		leaf string) error{store.App: appDay, store.Relay: relayDay} {
 		t.Run(string(role), func(t *testing.T) {
@@ -630,6 +631,7 @@ func (b *bed) rights(t testing.TB, role store.Role) (out []grant) {
 
 // TestRolesEndWhereTheyShould checks that no role has more rights than its own.
 func TestRolesEndWhereTheyShould(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	b.exec(t, `INSERT INTO {skald_outbox} (topic, type) VALUES ('orders', 'x')`)
@@ -691,6 +693,7 @@ func TestRolesEndWhereTheyShould(t *testing.T) {
 // TestMigratorRole checks that the migrator creates the tables in a given schema, and can then grant the
 // others their rights.
 func TestMigratorRole(t *testing.T) {
+	t.Parallel()
 	b := bare(t)
 	ctx := context.Background()
 	pool := b.as(t, b.role(t, "migrator"), "migrates")
@@ -722,6 +725,7 @@ func TestMigratorRole(t *testing.T) {
 }
 
 func TestGrantsRefuse(t *testing.T) {
+	t.Parallel()
 	for _, bad := range [][2]string{{"owner", "x"}, {"app", "a$$b"},
 		{"app", "a $role$; DROP ROLE b; DO $role$"}, {"../role/app", "x"}} {
 		if text, err := Grants(bad[0], &GrantOptions{Name: bad[1]}); err == nil {

@@ -15,6 +15,7 @@ import (
 // TestUnitThatFoundItsMarkCanStillBeUsed checks that Begin rolls back a unit whose message is finished, and
 // that the unit still works for a caller that uses it.
 func TestUnitThatFoundItsMarkCanStillBeUsed(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
 	lock := store.Lock{Space: "order", Key: "a"}
@@ -71,6 +72,7 @@ func TestUnitThatFoundItsMarkCanStillBeUsed(t *testing.T) {
 // mark.
 // Interleaving 11.
 func TestEveryIntakeIsBound(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
 	ahead := aMark()

@@ -13,6 +13,7 @@ import (
 // TestSagaMovesAreHot checks that the move of a step changes no index: it is a HOT update, except the move
 // that ends a saga.
 func TestSagaMovesAreHot(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s, ctx := b.store(t), context.Background()
 	start := store.Saga{Name: "order", Key: "o-1", ID: "1", Hash: "h", Input: "{}", State: "{}", Session: "a",

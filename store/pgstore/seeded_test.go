@@ -78,6 +78,7 @@ func TestMutant(t *testing.T) {
 
 // TestFamiliesOfBugs checks that the suite finds each mutant.
 func TestFamiliesOfBugs(t *testing.T) {
+	t.Parallel()
 	need.Postgres(t)
 	for _, m := range mutants {
 		t.Run(m.bug, func(t *testing.T) {

@@ -49,7 +49,7 @@ func (b sqlSeat) Put(tx *sql.Tx, key, value string) error {
 func TestConformanceSQL(t *testing.T) {
 	t.Parallel()
 	h := harnessOfSQL(newBed(t), pgx.QueryExecModeCacheStatement)
-	h.Sample = quarter
+	h.Sample = eighth
 	storetest.Run(t, h)
 }
 
@@ -83,6 +83,7 @@ func harnessOfSQL(b *bed, mode pgx.QueryExecMode) storetest.Harness[*sql.Tx] {
 }
 
 func TestRoundTripsSQL(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	w := newWire(t, b.url)
 	ctx := context.Background()

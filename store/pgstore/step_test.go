@@ -15,6 +15,7 @@ import (
 // deleted finds the floor, and not a missing step.
 // Interleaving 1.
 func TestStepThatIsForgottenUnderACompensation(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s, ctx := b.store(t), context.Background()
 	begun := time.Now().Add(-100 * admin.Day)

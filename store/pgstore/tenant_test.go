@@ -48,6 +48,7 @@ const note = `INSERT INTO {account} SELECT $1, count(*), $2 FROM {account}`
 // message. A message without a tenant, or that writes rows of another one, fails alone: other messages and
 // the consumer continue.
 func TestTenantOfTheMessage(t *testing.T) {
+	t.Parallel()
 	b, pool := tenants(t)
 	s := New(pool, &Options{Schema: b.schema})
 	serveTenants(t, b, s, func(ctx context.Context, tx pgx.Tx, tenant, said string) error {
@@ -57,6 +58,7 @@ func TestTenantOfTheMessage(t *testing.T) {
 }
 
 func TestTenantOfTheMessageSQL(t *testing.T) {
+	t.Parallel()
 	b, pool := tenants(t)
 	s := NewSQL(stdlib.OpenDBFromPool(pool), &Options{Schema: b.schema})
 	serveTenants(t, b, s, func(ctx context.Context, tx *sql.Tx, tenant, said string) error {

@@ -11,6 +11,7 @@ import (
 // TestTickOfAFirstWindowIsKept checks that the tick at the end of a shard's first window is kept, even if
 // the window was open for hours: otherwise the database would seem to have moved.
 func TestTickOfAFirstWindowIsKept(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.store(t)
 	ctx := context.Background()

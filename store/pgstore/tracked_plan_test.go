@@ -15,6 +15,7 @@ import (
 // TestTrackedRowsAreFoundByTheIndex checks that a tracker's statements use the index, even with a plan for
 // an empty table.
 func TestTrackedRowsAreFoundByTheIndex(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.store(t)
 	ctx := context.Background()
@@ -47,6 +48,7 @@ func TestTrackedRowsAreFoundByTheIndex(t *testing.T) {
 // TestCountingTrackedSagasStaysCheap checks that counting tracked sagas reads parts of two indexes, even
 // with a plan for an empty table: no ended sagas, and at most 10,000 of those that are running in time.
 func TestCountingTrackedSagasStaysCheap(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.store(t)
 	ctx := context.Background()

@@ -138,6 +138,7 @@ func aMessage(key string) skald.Message {
 }
 
 func TestRoundTrips(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	w := newWire(t, b.url)
 	ctx := context.Background()
@@ -170,6 +171,7 @@ func arrives() store.Intake {
 
 // TestNothingFollowsWhereEachUseCounts checks that a pool with hooks gets each connection back.
 func TestNothingFollowsWhereEachUseCounts(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	config := b.pool.Config()
@@ -198,6 +200,7 @@ func TestNothingFollowsWhereEachUseCounts(t *testing.T) {
 
 // TestNothingFollowsAtAnotherLevel checks that a unit with another isolation is begun with that.
 func TestNothingFollowsAtAnotherLevel(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx, s := context.Background(), b.store(t)
 	serial := func() store.Intake {

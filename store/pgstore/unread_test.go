@@ -67,6 +67,7 @@ func oddBase64(rnd *rand.Rand) string {
 // TestWhatTheTableTakesCanBeRead checks that every reader can read every accepted row, for any content and
 // any text format of the server.
 func TestWhatTheTableTakesCanBeRead(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	rnd := rand.New(rand.NewPCG(4, 8))
 	var headers []string
@@ -124,6 +125,7 @@ func TestWhatTheTableTakesCanBeRead(t *testing.T) {
 // TestRowThatCannotBeRead checks that an unreadable stored row is deferred unchanged with its ID, and that
 // other rows are read by Pull and Retry. A repaired copy can be read.
 func TestRowThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	// as rows were stored before the checks existed
 	b.exec(t, `DROP TRIGGER zz_skald_limits ON {skald_outbox}`)
@@ -194,6 +196,7 @@ func unreadable(t *testing.T, b *bed, s store.Store) {
 // TestKeptMessageThatCannotBeRead checks that an unreadable parked message is claimed with a Fault, and
 // that others are not affected. Unreadable times are not stored.
 func TestKeptMessageThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
 	var es []store.Effect
@@ -242,6 +245,7 @@ func TestKeptMessageThatCannotBeRead(t *testing.T) {
 // TestOldestRowOfAll checks that a row with a date two thousand years ago has the largest possible age, and
 // no negative one.
 func TestOldestRowOfAll(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	b.exec(t, `INSERT INTO {skald_outbox} (topic, type, time) VALUES ('t', 'x', '0001-01-01 00:00:00+00')`)
 	if back, err := store.ReadBacklog(t.Context(), b.store(t)); err != nil ||

@@ -85,7 +85,7 @@ func TestConformanceOnTheOldestTables(t *testing.T) {
 			}},
 	}
 	if oldest == admin.Newest(Migrations(), oldest) { // all other tests use these tables
-		h.Sample = sample
+		h.Sample = sixteenth
 	}
 	storetest.Run(t, h)
 }
@@ -93,6 +93,7 @@ func TestConformanceOnTheOldestTables(t *testing.T) {
 // TestMigrationInTheMidst checks that tables without one of the earlier migrations have the version before
 // it.
 func TestMigrationInTheMidst(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.store(t)
 	b.exec(t, `DELETE FROM {skald_migration} WHERE version = 1`)
@@ -107,6 +108,7 @@ func TestMigrationInTheMidst(t *testing.T) {
 // recorded once, and this build continues. If it removes something, it names the first build that works,
 // and this build refuses.
 func TestNextMigration(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	ctx := context.Background()
 	todo, err := Pending(ctx, b.pool, b.next(t))
@@ -146,6 +148,7 @@ const hot = `(c.relname ~ '^skald_(outbox|mark|entity|shard|snapshot|relay|defer
 // TestMigrationsDoNotStopAnybody checks that a migration of tables in use rewrites no table, blocks the
 // writers of a hot table for at most a second, and does not wait long for such a lock.
 func TestMigrationsDoNotStopAnybody(t *testing.T) {
+	t.Parallel()
 	b := bare(t)
 	ctx := context.Background()
 	b.migrateTo(t, 1)
@@ -206,6 +209,7 @@ func TestMigrationsDoNotStopAnybody(t *testing.T) {
 // TestMigrateBesideOpenWriter checks that a migration that needs a table of an open transaction gives way
 // again and again, and continues when the table is free.
 func TestMigrateBesideOpenWriter(t *testing.T) {
+	t.Parallel()
 	b := bare(t)
 	ctx := context.Background()
 	b.migrateTo(t, 1)

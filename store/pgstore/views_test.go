@@ -79,6 +79,7 @@ func (r *reel) save(ctx context.Context, asides []store.DeferredRow) error {
 // TestViewsAgreeWithRelays checks that the views agree with the rows that relays have read, for late
 // commits and any position.
 func TestViewsAgreeWithRelays(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	for seed := range uint64(4) {
 		b := newBed(t)
@@ -192,14 +193,15 @@ func (b *bed) crowd(t testing.TB, n int) {
 	}
 }
 
-var viewsRows = flag.Int("views.rows", 1_000_000,
+var viewsRows = flag.Int("views.rows", 300_000,
 	"how many rows the outbox has whose views are to be cheap, in steps of 100,000")
 
 // TestViewsAreCheap checks that no view reads the whole outbox, published or not, with and without
 // statistics.
 func TestViewsAreCheap(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
-		t.Skip("-short: it writes a million rows")
+		t.Skip("-short: it writes many rows")
 	}
 	b := newBed(t)
 	s := b.store(t)
@@ -262,7 +264,7 @@ func (b *bed) cheap(t *testing.T, when string, most int) {
 		`SELECT * FROM {skald_outbox_state} LIMIT 100`,
 		`SELECT * FROM {skald_outbox_pending} LIMIT 100`,
 	} {
-		b.buffers(t, when, most, sql) // a million rows have 20,000 pages
+		b.buffers(t, when, most, sql) // 300,000 rows have 6,000 pages
 	}
 }
 
@@ -300,6 +302,7 @@ func (b *bed) buffers(t *testing.T, when string, most int, sql string) {
 // TestMaintenanceView checks that the view of the retention shows that it ran, the number of emptied
 // leaves, and the age of the remaining rows.
 func TestMaintenanceView(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.store(t)
 	const view = `SELECT concat_ws(' ', ran_seconds BETWEEN 0 AND 3600, removed_seconds BETWEEN 0 AND 3600, oldest_seconds BETWEEN 0 AND 3600) FROM {skald_retention} WHERE name = 'skald_outbox'`
@@ -329,6 +332,7 @@ func TestMaintenanceView(t *testing.T) {
 
 // TestViewOfKeys checks a mark of each kind in the view.
 func TestViewOfKeys(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	want := storetest.Keyed(t, b.store(t))
 	b.saysView(t, strings.ReplaceAll(storetest.KeysView, "CAST(result AS text)",
@@ -337,6 +341,7 @@ func TestViewOfKeys(t *testing.T) {
 
 // TestViewsOfStepsAndCalls checks a step of each kind, and calls, in the views.
 func TestViewsOfStepsAndCalls(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	steps, calls := storetest.Viewed(t, b.store(t))
 	b.saysView(t, storetest.StepsView, steps)

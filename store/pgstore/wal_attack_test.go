@@ -351,6 +351,7 @@ func (b *bed) polls(t testing.TB, bus broker.Publisher, owner string) (stop func
 
 // TestWALOn18 checks a slot that a standby can synchronize, from PostgreSQL 17.
 func TestWALOn18(t *testing.T) {
+	t.Parallel()
 	b := on18(t)
 	bus := newTap(t)
 	r := b.reads(t, bus, "one")
@@ -365,6 +366,7 @@ func TestWALOn18(t *testing.T) {
 // TestWALInvalidated checks that a slot which the server invalidated, because it kept too much WAL, is
 // created again, and that no row is lost.
 func TestWALInvalidated(t *testing.T) {
+	t.Parallel()
 	c := need.NewCluster(t, "wal_level = logical", "max_slot_wal_keep_size = '1MB'", "wal_keep_size = 0",
 		"max_wal_size = '32MB'", "min_wal_size = '32MB'")
 	b := newBedAt(t, c.URL("postgres"))
@@ -390,6 +392,7 @@ func TestWALInvalidated(t *testing.T) {
 // TestWALPromoted promotes a standby without a slot: the relay polls, and is notified again when it has
 // created a slot there.
 func TestWALPromoted(t *testing.T) {
+	t.Parallel()
 	first := need.NewCluster(t, "wal_level = logical")
 	second := first.Standby()
 	both := fmt.Sprintf("postgres://postgres@127.0.0.1:%d,127.0.0.1:%d/postgres?sslmode=disable&target_session_attrs=read-write", first.Port, second.Port)

@@ -14,6 +14,7 @@ import (
 // TestWALIdleTimeout checks a slot that PostgreSQL 18 invalidated because nobody read it for some time: it
 // is created again, and the relay finds the commits meanwhile by polling.
 func TestWALIdleTimeout(t *testing.T) {
+	t.Parallel()
 	b := on18(t)
 	bus := newTap(t)
 	r := b.reads(t, bus, "one")
@@ -60,6 +61,7 @@ func on18(t *testing.T) *bed {
 // and names the command. After that, a WAL relay creates its slot again and publishes all rows that the
 // backup had not published, and later ones.
 func TestWALRestored(t *testing.T) {
+	t.Parallel()
 	c := need.NewCluster(t, "wal_level = logical")
 	b := newBedAt(t, c.URL("postgres"))
 	bus := newTap(t)

@@ -168,6 +168,7 @@ func (b *bed) say(t testing.TB, data string) {
 // TestWAL runs each case with its own tables on its own server, because slots belong to the server, and the
 // doctor examines all of them.
 func TestWAL(t *testing.T) {
+	t.Parallel()
 	c := need.NewCluster(t, "wal_level = logical", "fsync = off", "max_replication_slots = 20")
 	for _, one := range []struct {
 		name string

@@ -108,7 +108,7 @@ func (o *Outbox) pullPage(ctx context.Context, base, tip Tick, w store.Window, l
 		}
 	}
 	var seq int64
-	p := &pulled{rows: make([]store.Row, 0, limit+1), lightest: min(store.RowBytes, lightPage/(limit+1))}
+	p := &pulled{rows: make([]store.Row, 0, min(limit, usualPage)+1), lightest: min(store.RowBytes, lightPage/(limit+1))}
 	known, walk := o.bases.get(base)
 	walk = walk && w.After >= known
 	p.light = walk && !o.heavy.Load()
@@ -146,6 +146,9 @@ func (o *Outbox) pull(base, tip Tick, w store.Window, limit int, walk bool, p *p
 	}
 	return o.pg.Call(name, args...)
 }
+
+// usualPage is the number of rows for which Pull allocates memory before it reads.
+const usualPage = 1000
 
 // lightPage is the maximum number of bytes that PullLight reads. The client keeps at most store.PageBytes
 // of them.
