@@ -108,7 +108,8 @@ func (o *Outbox) pullPage(ctx context.Context, base, tip Tick, w store.Window, l
 		}
 	}
 	var seq int64
-	p := &pulled{rows: make([]store.Row, 0, min(limit, usualPage)+1), lightest: min(store.RowBytes, lightPage/(limit+1))}
+	p := &pulled{rows: make([]store.Row, 0, min(limit, usualPage)+1),
+		lightest: min(store.RowBytes, lightPage/(limit+1))}
 	known, walk := o.bases.get(base)
 	walk = walk && w.After >= known
 	p.light = walk && !o.heavy.Load()
