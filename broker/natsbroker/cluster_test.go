@@ -58,7 +58,6 @@ func cluster(t *testing.T) (all []*server.Server, addrs string) {
 // TestCluster: streams and bucket on three servers. Of rivals for a row one wins and the others know that
 // they lost, by whichever code the servers say it: that is the fence. A server that dies loses nothing.
 func TestCluster(t *testing.T) {
-	t.Parallel()
 	all, addrs := cluster(t)
 	b, err := natsbroker.New(addrs, &natsbroker.Options{Replicas: 3})
 	if err != nil {

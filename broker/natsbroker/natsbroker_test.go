@@ -132,7 +132,6 @@ func TestHeadersThatNATSObeys(t *testing.T) {
 
 // TestRestart: NATS ends and begins again while messages flow: nothing is lost, and no key's order.
 func TestRestart(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	port := need.FreePort(t)
 	s := serve(t, dir, port)
@@ -199,7 +198,6 @@ func TestRestart(t *testing.T) {
 // TestFence: who was taken for dead while it stood still can store nothing, and hears that its partition is
 // lost.
 func TestFence(t *testing.T) {
-	t.Parallel()
 	addr := serve(t, t.TempDir(), 0).Addr().String()
 	b := open(t, addr, nil)
 	_, js := raw(t, addr)
@@ -287,7 +285,6 @@ func TestTopicMadeAnew(t *testing.T) {
 // TestLeftRightAway: a member may leave while its partitions are not read yet; the next one begins where it
 // left. Under the race detector.
 func TestLeftRightAway(t *testing.T) {
-	t.Parallel()
 	b := open(t, serve(t, t.TempDir(), 0).Addr().String(), nil)
 	if err := b.MakeTopics(t.Context(), 8, "t"); err != nil {
 		t.Fatal(err)

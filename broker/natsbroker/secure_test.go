@@ -140,7 +140,6 @@ func write(t *testing.T, file string, text []byte) {
 // TestTLS: a server that speaks TLS, and one that asks for the client's certificate. What is wrong is an
 // outage, which says why: an operator can put it right while it is asked again.
 func TestTLS(t *testing.T) {
-	t.Parallel()
 	ours, others := newAuthority(t, "ca"), newAuthority(t, "ca")
 	ours.sign("server", []net.IP{net.IPv4(127, 0, 0, 1)})
 	ours.sign("client", nil)
@@ -223,7 +222,6 @@ func TestNkey(t *testing.T) {
 // TestCredentials: a user that an account has signed, in a server that trusts its operator. The file is read
 // again for each connection.
 func TestCredentials(t *testing.T) {
-	t.Parallel()
 	pair, err := nkeys.CreateOperator()
 	operator, _, _ := user(t, pair, err)
 	pair, err = nkeys.CreateAccount()
@@ -303,7 +301,6 @@ func TestCredentials(t *testing.T) {
 // TestLeastRights: a relay and an inbox with the rights that docs/brokers.md lists, and no others; without
 // the right to write a subject its messages are refused, by the name of the right, and others go on.
 func TestLeastRights(t *testing.T) {
-	t.Parallel()
 	allow := func(pub ...string) *server.Permissions {
 		return &server.Permissions{Publish: &server.SubjectPermission{Allow: pub},
 			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}}

@@ -122,7 +122,6 @@ func TestOldAndNew(t *testing.T) {
 // when it leaves, what it has not finished comes at once, and when it is killed, after ack_wait; a pause
 // holds the partition.
 func TestDurableGivesBack(t *testing.T) {
-	t.Parallel()
 	if testing.Short() {
 		t.Skip("it waits for the server for 15 seconds: in make test")
 	}

@@ -80,7 +80,6 @@ func (p *silencer) carry(c net.Conn, target string) {
 // TestSilentStream has one stream of two not answer. Only its messages fail, and a consumer can join without
 // it.
 func TestSilentStream(t *testing.T) {
-	t.Parallel()
 	p := newSilencer(t)
 	b, err := natsbroker.New(p.address, &natsbroker.Options{Patience: time.Second})
 	if err != nil {
