@@ -17,7 +17,10 @@ var ErrQuit = errors.New(
 // *PanicError if the function panicked, and ErrQuit if it ended its goroutine. The caller's goroutine has
 // transactions and messages to finish; a function that ended it would leave them open. A function that
 // ignores its context blocks Run until it returns.
-func Run(f func() error) error {
+func Run(f func() error) error { return <-Start(f) }
+
+// Start starts a user's function as Run does. The channel gets its result.
+func Start(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		err := ErrQuit // unless f returns
@@ -29,7 +32,7 @@ func Run(f func() error) error {
 		}()
 		err = Legible(f())
 	}()
-	return <-done
+	return done
 }
 
 // Legible returns err, or another error in its place if err cannot be used: its text, or an error that it

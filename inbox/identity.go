@@ -5,6 +5,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/inbox/internal/exec"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
 
@@ -39,12 +40,12 @@ var ErrPositions = errors.New(
 	"inbox: Options.Identity.Of is ByPosition, but positions of this broker last for one connection only, " +
 		"so that each redelivery would be another message: use ByID, ByHeader, ByField or ByHash")
 
-// identify returns the identity of a delivery, by Options.Identity.Of if it is set.
-func (in *Inbox[TTx]) identify(d broker.Delivery) (store.Identity, error) {
+// identify returns the identity of a message, by Options.Identity.Of if it is set.
+func (in *Inbox[TTx]) identify(e *partition.Entry) (store.Identity, error) {
 	if by := in.o.Identity.Of; by != nil {
-		return exec.Of(by, d)
+		return in.exec.Identify(e, by)
 	}
-	return exec.ByID(d)
+	return exec.ByID(e.Delivery)
 }
 
 // AttemptSource reads how often a message failed before it came here. The zero value: never.

@@ -109,7 +109,7 @@ func (in *Inbox[TTx]) accept(d broker.Delivery) *partition.Entry {
 	e := l.Add(d)
 	in.schedule.Number(e)
 	if e.Fault == nil {
-		e.Given, e.Unknown = in.identify(d)
+		e.Given, e.Unknown = in.identify(e)
 	}
 	e.Lonely = in.exec.Calls(store.Kind{Topic: d.Topic, Type: d.Type})
 	in.count(func(h *Health) { h.Received++ })

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
@@ -119,18 +118,12 @@ func (f *filter[TTx]) Remember(e *partition.Entry) {
 func (f *filter[TTx]) on(server string) string { return cmp.Or(server, f.server, f.in.session) }
 
 // cacheable reports whether duplicates of a message need no answer. Stored answers are in the database.
-func (f *filter[TTx]) cacheable(e *partition.Entry) (yes bool) {
+func (f *filter[TTx]) cacheable(e *partition.Entry) bool {
 	if !e.Readable() || !f.in.exec.HasKey() {
 		return false
 	}
-	if f.in.o.Identity.Repeat == nil {
-		return true
-	}
-	_ = failure.Run(func() error {
-		yes = !f.in.o.Identity.Repeat(e.Message)
-		return nil
-	}) // after a panic, the attempt at the message reports it
-	return yes
+	announces, err := f.in.exec.Announces(e)
+	return err == nil && !announces
 }
 
 // repeated counts a dropped duplicate. Cached reports that the cache had it.

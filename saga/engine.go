@@ -131,9 +131,9 @@ func gather[TTx any](all map[string]*engine.Definition, d *engine.Definition) (f
 }
 
 // Run runs sagas until ctx is done. Then it begins no more steps, waits for steps in progress for at most
-// EngineOptions.Drain, and releases its sagas. If a function ignores its context, Run waits longer, and
-// rolls the function's writes back. Run waits for the database during an outage. It returns an error only
-// if waiting cannot help.
+// EngineOptions.Drain, and releases its sagas. If a function ignores the end of its
+// context, Run rolls its writes back, and ends two seconds later without it. Run waits for the database
+// during an outage. It returns an error only if waiting cannot help.
 func (e *Engine[TTx]) Run(ctx context.Context) error { return e.core.Run(ctx) }
 
 // Step claims the due sagas and runs each as far as possible, in the caller's goroutine. It is for tests

@@ -50,7 +50,7 @@ func (x *Executor[TTx]) leaves(ctx context.Context, e *partition.Entry, r Reply,
 	intake store.Intake, says decide.Facts) (out store.Effect, err error) {
 	result := ""
 	if len(r.Publish) > 0 || r.Value != nil { // codecs and values are the user's
-		err = guarded[TTx](ctx, func() (err error) {
+		err = x.watched(ctx, e, func() (err error) {
 			if out.Rows, err = x.o.Complete.Messages(skald.WithCause(ctx, e.Message), r.Publish); err == nil {
 				result, err = once.Encode(ctx, x.o.Codec, r.Value)
 			}
@@ -64,7 +64,11 @@ func (x *Executor[TTx]) leaves(ctx context.Context, e *partition.Entry, r Reply,
 	out.Finish = x.freed(e)
 	mark := intake.Marks[0]
 	mark.Code, mark.Result = r.Code, result
-	if len(out.Rows) > 0 && x.announces(e) {
+	announces := false
+	if len(out.Rows) > 0 {
+		announces, _ = x.Announces(e)
+	}
+	if announces {
 		if mark.Emitted, err = once.EncodeEmitted(out.Rows); err != nil {
 			return out, err
 		}

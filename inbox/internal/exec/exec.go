@@ -84,22 +84,25 @@ type Executor[TTx any] struct {
 	skips   atomic.Pointer[map[string]control.Order]
 	follows atomic.Bool // the store can begin a message with the commit of another
 	acts    acts
-	waits   entityWaits
-	untold  apart
-	wary    atomic.Int32 // transactions with savepoints that are left since a rejection
+	// unreturned has an element for each pure function that runs.
+	unreturned chan struct{}
+	waits      entityWaits
+	untold     apart
+	wary       atomic.Int32 // transactions with savepoints that are left since a rejection
 }
 
 // New is an Executor over db.
 func New[TTx any](db store.Driver[TTx], o Config) *Executor[TTx] {
 	return &Executor[TTx]{
-		o:        o,
-		db:       db,
-		table:    decide.New(),
-		registry: newRegistry[TTx](),
-		printer:  printer{of: o.Fingerprint, without: o.Without},
-		prints:   failure.NewFingerprints(),
-		waits:    entityWaits{workers: o.Workers},
-		untold:   apart{say: backoff.LogLimit{First: time.Second, Most: time.Minute}},
+		o:          o,
+		db:         db,
+		table:      decide.New(),
+		registry:   newRegistry[TTx](),
+		printer:    printer{of: o.Fingerprint, without: o.Without},
+		prints:     failure.NewFingerprints(),
+		waits:      entityWaits{workers: o.Workers},
+		unreturned: make(chan struct{}, 2*max(o.Workers, 1)),
+		untold:     apart{say: backoff.LogLimit{First: time.Second, Most: time.Minute}},
 	}
 }
 

@@ -36,7 +36,7 @@ func (x *Executor[TTx]) failure(ctx context.Context, e *partition.Entry, end und
 	if store.Incurable(err) || errors.Is(err, store.ErrLent) {
 		return drop(decide.Broken)
 	}
-	class := x.classify(copyOf(e), err)
+	class := x.classify(e, err)
 	if stopped(ctx, err) || class == failure.Outage && x.stays(e, err) {
 		return drop(decide.Outage)
 	}
@@ -80,11 +80,15 @@ func (x *Executor[TTx]) earlier(e *partition.Entry) (n int) {
 	if x.o.Earlier == nil {
 		return 0
 	}
-	_ = failure.Run(func() error {
-		n = max(0, x.o.Earlier(e.Delivery))
+	d, count := deliveryOf(e), 0
+	err := x.pure(e, "Options.Identity.Attempt.Count", func() error {
+		count = x.o.Earlier(d)
 		return nil
-	}) // else the count starts here
-	return n
+	})
+	if err != nil {
+		return 0
+	}
+	return max(0, count)
 }
 
 // A message that fails by what may pass waits at its place for the first attempts, since a deadlock or a
@@ -178,17 +182,18 @@ func (x *Executor[TTx]) failed(k *store.Park, why string, now time.Time, charged
 
 // classify says what err means for a message. What Skald's own transaction or store failed by is an outage by
 // then: see lentFailed and storeFailed.
-func (x *Executor[TTx]) classify(m skald.Message, err error) failure.Class {
+func (x *Executor[TTx]) classify(e *partition.Entry, err error) failure.Class {
 	class := failure.Of(err)
 	if class == failure.Outage {
 		return class
 	}
 	if x.o.Classify != nil {
 		var c failure.Class
-		quit := failure.Run(func() error { c = x.o.Classify(m, err); return nil })
+		m := copyOf(e)
+		quit := x.pure(e, "Options.Retry.Classify", func() error { c = x.o.Classify(m, err); return nil })
 		if quit != nil {
-			x.o.Logger.Warn("inbox: Options.Classify failed", "consumer", x.o.Group, "id", m.ID, "type",
-				m.Type, "error", quit)
+			x.o.Logger.Warn("inbox: Options.Retry.Classify failed", "consumer", x.o.Group, "id", e.ID, "type",
+				e.Type, "error", quit)
 		} else if c != "" {
 			return c
 		}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/once"
@@ -22,31 +21,27 @@ type printer struct {
 	keyAt   time.Time // when it is read again
 }
 
-// print is the fingerprint of what came with e; 0: not to be compared.
-func (p *printer) print(e *partition.Entry) int64 {
-	key := p.key.Load()
+// print returns the fingerprint of e. Returns 0 if no fingerprints are compared.
+func (x *Executor[TTx]) print(e *partition.Entry) (int64, error) {
+	key := x.key.Load()
 	if key == nil {
-		return 0
+		return 0, nil
 	}
-	if p.of == nil {
-		return key.Of([]byte(e.Type), p.without(e.Data))
+	if x.of == nil {
+		return key.Of([]byte(e.Type), x.without(e.Data)), nil
 	}
-	what := p.of(copyOf(e))
-	if what == nil {
-		return 0
+	var bytes []byte
+	m := copyOf(e)
+	err := x.pure(e, "Options.Identity.Fingerprint", func() error { bytes = x.of(m); return nil })
+	if err != nil || bytes == nil {
+		return 0, err
 	}
-	return key.Of(what)
+	return key.Of(bytes), nil
 }
 
-// printed is the fingerprint of a message that Options.Identity.Fingerprint may not be made for.
-func (p *printer) printed(e *partition.Entry) (print int64) {
-	if p.of == nil {
-		return p.print(e)
-	}
-	_ = failure.Run(func() error {
-		print = p.print(e)
-		return nil
-	}) // else it is not known: 0
+// printed returns the fingerprint of e, or 0 if its function fails.
+func (x *Executor[TTx]) printed(e *partition.Entry) int64 {
+	print, _ := x.print(e)
 	return print
 }
 

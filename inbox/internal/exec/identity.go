@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/store"
 )
@@ -23,15 +23,27 @@ import (
 // ErrNoID is the failure of a message without an id.
 var ErrNoID = errors.New("inbox: the message has no id")
 
-// A identityFunc says what a delivery is.
+// identityFunc returns the identity of a delivery.
 type identityFunc = func(broker.Delivery) (store.Identity, error)
 
-// Of is what by says of d; a panic is its error.
-func Of(by identityFunc, d broker.Delivery) (id store.Identity, err error) {
-	err = failure.Run(func() (err error) {
+// deliveryOf returns a copy of the delivery of e for a user's function: see copyOf.
+func deliveryOf(e *partition.Entry) broker.Delivery {
+	d := e.Delivery
+	d.Message = copyOf(e)
+	return d
+}
+
+// Identify returns the identity of e by a user's function.
+func (x *Executor[TTx]) Identify(e *partition.Entry, by identityFunc) (store.Identity, error) {
+	var id store.Identity
+	d := deliveryOf(e)
+	err := x.pure(e, "Options.Identity.Of", func() (err error) {
 		id, err = by(d)
 		return err
 	})
+	if errors.Is(err, errNoReturn) {
+		return store.Identity{}, err
+	}
 	if err == nil && id.ID == "" {
 		err = ErrNoID
 	}

@@ -3,10 +3,13 @@ package exec
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
 )
 
 func delivery(data string) broker.Delivery {
@@ -46,13 +49,16 @@ func TestIdentities(t *testing.T) {
 			return ByField("orders", []string{"id"}, delivery(`{"id":"a\ud800"}`))
 		}, store.Identity{}},
 	} {
-		id, err := Of(c.by, d)
+		x := New[*memstore.Tx](memstore.New(nil), Config{Handle: time.Minute})
+		id, err := x.Identify(&partition.Entry{Delivery: d}, c.by)
 		if none := c.want == (store.Identity{}); none != errors.Is(err, ErrNoID) || id.ID != c.want.ID ||
 			!none && id != c.want {
 			t.Errorf("%s: %+v, %v", name, id, err)
 		}
 	}
-	if _, err := Of(func(broker.Delivery) (store.Identity, error) { panic("no map") }, d); err == nil {
+	x := New[*memstore.Tx](memstore.New(nil), Config{Handle: time.Minute})
+	panics := func(broker.Delivery) (store.Identity, error) { panic("no map") }
+	if _, err := x.Identify(&partition.Entry{Delivery: d}, panics); err == nil {
 		t.Error("a panic is no error")
 	}
 }

@@ -34,26 +34,12 @@ func (x *Executor[TTx]) untaken(ctx context.Context, e *partition.Entry, why err
 }
 
 func (x *Executor[TTx]) intake(ctx context.Context, e *partition.Entry) (intake store.Intake, err error) {
-	if x.asksUser(e) {
-		err = guarded[TTx](ctx, func() (err error) {
-			intake, err = x.asked(ctx, e)
-			return err
-		})
+	mark, err := x.mark(e)
+	if err != nil {
 		return intake, err
 	}
-	return x.asked(ctx, e)
-}
-
-// asksUser tells whether functions of the user's say what is taken in with e.
-func (x *Executor[TTx]) asksUser(e *partition.Entry) bool {
-	_, steps := x.steps[e.Kind()]
-	return steps || x.o.Entities != nil || x.o.Settings != nil || x.of != nil
-}
-
-// asked is intake, in which functions of the user's may panic.
-func (x *Executor[TTx]) asked(ctx context.Context, e *partition.Entry) (intake store.Intake, err error) {
 	intake = store.Intake{
-		Marks:     []store.Mark{x.mark(e)},
+		Marks:     []store.Mark{mark},
 		Server:    e.Server,
 		Wait:      x.o.Wait,
 		Handle:    x.o.Handle + mercy,
@@ -69,25 +55,42 @@ func (x *Executor[TTx]) asked(ctx context.Context, e *partition.Entry) (intake s
 		intake.Steps = []store.Step{*e.Step}
 	}
 	if x.o.Entities != nil {
-		intake.Locks = x.o.Entities(copyOf(e))
+		var locks []store.Lock
+		m := copyOf(e)
+		err = x.pure(e, "Options.Transaction.Entities", func() error { locks = x.o.Entities(m); return nil })
+		if err != nil {
+			return intake, err
+		}
+		intake.Locks = locks
 		if slices.ContainsFunc(intake.Locks,
 			func(l store.Lock) bool { return l.Space == "" || l.Key == "" }) {
 			return intake, errNoEntity
 		}
 	}
 	if x.o.Settings != nil {
-		intake.Settings = x.o.Settings(copyOf(e))
+		var settings []store.Setting
+		m := copyOf(e)
+		err = x.pure(e, "Options.Transaction.Settings", func() error {
+			settings = x.o.Settings(m)
+			return nil
+		})
+		if err != nil {
+			return intake, err
+		}
+		intake.Settings = settings
 	}
 	return intake, nil
 }
 
 var errNoEntity = errors.New("inbox.Options.Transaction.Entities returned an entity without Space or Key: all such messages would wait for each other; give both, or leave it out")
 
-func (x *Executor[TTx]) mark(e *partition.Entry) store.Mark {
-	m := store.Mark{Consumer: x.o.Group, Identity: e.Identity(), Outcome: store.Done, Fingerprint: x.print(e),
+// mark returns the mark of e. It returns the error of a fingerprint function.
+func (x *Executor[TTx]) mark(e *partition.Entry) (store.Mark, error) {
+	print, err := x.print(e)
+	m := store.Mark{Consumer: x.o.Group, Identity: e.Identity(), Outcome: store.Done, Fingerprint: print,
 		KeyOrder: store.Arriving, Key: e.Key}
 	if e.Parked != nil {
 		m.KeyOrder, m.Attempts, m.Held = store.Retrying, e.Parked.Attempts, true
 	}
-	return m
+	return m, err
 }

@@ -21,7 +21,7 @@ func (x *Executor[TTx]) askedBeside(ctx context.Context, e *partition.Entry, tx 
 			err = fmt.Errorf("ask what is beside about %s: %w", e.Name(), err)
 		}
 	}()
-	err = guarded[TTx](ctx, func() (err error) {
+	err = x.watched(ctx, e, func() (err error) {
 		known, err = x.beside(skald.WithCause(ctx, e.Message), tx, e.Given, copyOf(e))
 		return err
 	})

@@ -44,7 +44,7 @@ func (x *Executor[TTx]) charge(ctx context.Context, e *partition.Entry, k *store
 // the suspect is kept already, and was not acknowledged.
 func (x *Executor[TTx]) putAside(ctx context.Context, e *partition.Entry,
 	k *store.Park) (r Result, over bool) {
-	m := x.mark(e)
+	m, _ := x.mark(e) // without a fingerprint, nothing is compared
 	unit, err := x.db.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Server: e.Server,
 		Wait: x.o.Wait, Handle: x.o.Handle})
 	if err != nil {

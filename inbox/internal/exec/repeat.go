@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/once"
@@ -61,31 +60,33 @@ func (x *Executor[TTx]) letGo(ctx context.Context, e *partition.Entry, what deci
 
 // again tells whether a repeat is to send again what was said.
 func (x *Executor[TTx]) again(e *partition.Entry, v store.Verdict) bool {
-	return v.Emitted != "" && x.announces(e)
-}
-
-// announces tells whether what is said for e is sent again for each repeat. A function that cannot tell says
-// no: Options.Again is asked again with the next repeat.
-func (x *Executor[TTx]) announces(e *partition.Entry) (yes bool) {
-	if x.o.Repeat == nil {
+	if v.Emitted == "" {
 		return false
 	}
-	if err := failure.Run(func() error { yes = x.o.Repeat(copyOf(e)); return nil }); err != nil {
-		x.o.Logger.Warn("inbox: Options.Again failed", "consumer", x.o.Group, "id", e.ID, "type", e.Type, "error", err)
-	}
+	yes, _ := x.Announces(e)
 	return yes
+}
+
+// Announces reports whether the answer to e is sent again for each duplicate. It returns false after an error
+// of Options.Identity.Repeat: the next duplicate calls the function again.
+func (x *Executor[TTx]) Announces(e *partition.Entry) (bool, error) {
+	if x.o.Repeat == nil {
+		return false, nil
+	}
+	m, yes := copyOf(e), false
+	err := x.pure(e, "Options.Identity.Repeat", func() error { yes = x.o.Repeat(m); return nil })
+	if err != nil {
+		x.o.Logger.Warn("inbox: Options.Identity.Repeat failed", "consumer", x.o.Group, "id", e.ID,
+			"type", e.Type, "error", err)
+		return false, err
+	}
+	return yes, nil
 }
 
 // Harmless tells of a message that was finished before whether nothing more is to be done about it.
-func (x *Executor[TTx]) Harmless(e *partition.Entry, v store.Verdict) (yes bool) {
-	if x.of == nil {
-		return once.Judge(v, x.print(e)) != store.Conflict && !x.again(e, v)
-	}
-	_ = failure.Run(func() error {
-		yes = once.Judge(v, x.print(e)) != store.Conflict && !x.again(e, v)
-		return nil
-	}) // else the attempt at it says so
-	return yes
+func (x *Executor[TTx]) Harmless(e *partition.Entry, v store.Verdict) bool {
+	print, err := x.print(e) // the attempt at the message reports its error
+	return err == nil && once.Judge(v, print) != store.Conflict && !x.again(e, v)
 }
 
 // repeat is done with that it was done before; what was said then is sent again where that is asked for.

@@ -20,7 +20,7 @@ func (x *Executor[TTx]) askedLegacy(ctx context.Context, e *partition.Entry,
 		}
 	}()
 	took := false
-	err = guarded[TTx](ctx, func() (err error) {
+	err = x.watched(ctx, e, func() (err error) {
 		took, err = x.took(skald.WithCause(ctx, e.Message), tx, e.Step, e.Takes() == nil)
 		return err
 	})
@@ -49,7 +49,7 @@ func (x *Executor[TTx]) step(ctx context.Context, e *partition.Entry) (s *store.
 		return nil, nil
 	}
 	var own store.Step
-	err = guarded[TTx](ctx, func() (err error) {
+	err = x.watched(ctx, e, func() (err error) {
 		own, err = c.Of(ctx, copyOf(e))
 		return err
 	})
@@ -127,7 +127,7 @@ func (x *Executor[TTx]) requeued(e *partition.Entry) *store.Requeue {
 // saying is what is to be said where a message has nothing to do.
 func (x *Executor[TTx]) saying(ctx context.Context, e *partition.Entry,
 	was store.StepState) (say []skald.Draft, err error) {
-	err = guarded[TTx](ctx, func() (err error) {
+	err = x.watched(ctx, e, func() (err error) {
 		say, err = x.steps[e.Kind()].Publish(ctx, copyOf(e), was)
 		return err
 	})

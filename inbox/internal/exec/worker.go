@@ -121,6 +121,13 @@ func guarded[TTx any](ctx context.Context, f func() error) error {
 	return d.guard.run(f)
 }
 
+// watched calls a user's function for e in the goroutine of ctx's worker, and lists it while it runs.
+func (x *Executor[TTx]) watched(ctx context.Context, e *partition.Entry, f func() error) error {
+	over := x.acts.begin(x.o.Handle, e)
+	defer over()
+	return guarded[TTx](ctx, f)
+}
+
 func (g *guard) run(f func() error) error {
 	if g.calls == nil {
 		g.calls, g.ends = make(chan func() error), make(chan end)

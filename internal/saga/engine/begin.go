@@ -32,11 +32,7 @@ func (e *Engine[TTx]) sayReady(ctx context.Context) {
 	}
 	e.looked = true
 	e.o.Logger.InfoContext(ctx, "saga: ready")
-	e.workers.Add(1)
-	go func() {
-		defer e.workers.Done()
-		e.lookAround(ctx)
-	}()
+	e.workers.Go(func() { e.lookAround(ctx) })
 }
 
 // lookAround warns of sagas without an engine that has their definition, and of commands without a consumer

@@ -35,7 +35,7 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 	unhook := context.AfterFunc(ctx, func() { time.AfterFunc(e.o.Drain, kill) })
 	defer unhook()
 	e.mu.Lock()
-	e.stop = make(chan struct{})
+	e.stop, e.workers = make(chan struct{}), new(sync.WaitGroup)
 	e.mu.Unlock()
 	var beside sync.WaitGroup
 	beside.Go(func() {
@@ -49,7 +49,7 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 	close(e.stop)
 	stopping := time.Now()
 	e.o.Logger.InfoContext(ctx, "saga: the engine stops", "in_hand", e.inHand.Load(), "at_most", e.o.Drain)
-	e.workers.Wait()
+	e.awaitWorkers(ctx, hard)
 	e.giveBack(hard)
 	kill()
 	beside.Wait()
@@ -62,6 +62,31 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 		time.Since(stopping).Round(time.Millisecond))
 	return err
 }
+
+// awaitWorkers waits for the sagas in progress. If functions ignore the end of hard, it leaves them.
+func (e *Engine[TTx]) awaitWorkers(ctx, hard context.Context) {
+	idle := make(chan struct{})
+	go func() {
+		e.workers.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		return
+	case <-hard.Done():
+	}
+	timer := time.NewTimer(leaveTime)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+		e.o.Logger.WarnContext(ctx, "saga: the engine stops although functions ignore the end of their contexts; "+
+			"their writes are rolled back")
+	}
+}
+
+// leaveTime is how long Run waits for functions after their contexts have ended.
+const leaveTime = 2 * time.Second
 
 // giveBack releases the sagas that were started here and not begun, so that other engines run them.
 func (e *Engine[TTx]) giveBack(ctx context.Context) {

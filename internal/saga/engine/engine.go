@@ -85,12 +85,12 @@ type custody[TTx any] struct {
 // lifecycle has the loop of Run, its goroutines, and the log lines that are written once.
 type lifecycle struct {
 	running  atomic.Bool
-	stop     chan struct{} // closed at the end of Run
-	kicked   chan struct{} // a saga may be due
-	slots    chan struct{} // one for each open transaction
-	workers  sync.WaitGroup
-	straight bool      // Step runs each saga alone, in the caller's goroutine
-	noted    time.Time // when Step last stored the definitions
+	stop     chan struct{}   // closed at the end of Run
+	kicked   chan struct{}   // a saga may be due
+	slots    chan struct{}   // one for each open transaction
+	workers  *sync.WaitGroup // of this Run
+	straight bool            // Step runs each saga alone, in the caller's goroutine
+	noted    time.Time       // when Step last stored the definitions
 	// introduced and looked report that the engine logged its sagas, and checked their surroundings.
 	introduced, looked bool
 	asked              atomic.Bool // Replies was called
@@ -123,7 +123,7 @@ func New[TTx any](db DB[TTx], o Options, defs []*Definition) *Engine[TTx] {
 	e.working, e.arriving = map[store.SagaRef]*live[TTx]{}, map[store.SagaRef]bool{}
 	e.begun = make(chan *live[TTx], o.MaxSagas)
 	e.slots, e.kicked = make(chan struct{}, o.Workers), make(chan struct{}, 1)
-	e.stop, e.lookers = make(chan struct{}), make(chan struct{}, lookMany)
+	e.stop, e.lookers, e.workers = make(chan struct{}), make(chan struct{}, lookMany), new(sync.WaitGroup)
 	e.o.Logger = shortlog.New(o.Logger)
 	e.tally = newCounters(e.o.Logger, o.Metrics, defs)
 	e.failed = e.tally.Panicked

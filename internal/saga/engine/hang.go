@@ -24,9 +24,9 @@ type hung[TTx any] struct {
 	unit store.Unit[TTx]
 }
 
-// timed calls Guard for a function in a transaction. If the function runs too long after its timeout, the
-// engine gives it up: it closes the connection, which releases the locks, and counts the attempt. The
-// database itself ends such a transaction a little later.
+// timed calls Guard for a function in a transaction. If the function runs too long after its timeout, or
+// after the engine's end, the engine gives it up. It closes the connection, so the locks are released, and
+// counts the attempt. The database itself ends such a transaction a little later.
 func (l *live[TTx]) timed(ctx context.Context, u store.Unit[TTx], a plan.Action, timeout time.Duration,
 	f func() error) (err error) {
 	defer u.Return() // before its context ends, which may roll back a savepoint
@@ -41,10 +41,11 @@ func (l *live[TTx]) timed(ctx context.Context, u store.Unit[TTx], a plan.Action,
 		wait = graceTime / 5
 	}
 	timer := time.AfterFunc(timeout+wait, func() { l.e.hangs(ctx, h) })
+	unhook := context.AfterFunc(ctx, func() { time.AfterFunc(graceTime/5, func() { l.e.hangs(ctx, h) }) })
 	defer func() {
-		if !timer.Stop() {
-			l.e.hanging.Returned(&h.hangingFunction)
-		}
+		timer.Stop()
+		unhook()
+		l.e.hanging.Returned(&h.hangingFunction)
 		if l.givenUp.Load() { // its result does not count
 			err = errors.Join(errLate, err)
 		}

@@ -55,11 +55,11 @@ func (h *functions) Uncounted(k key) (took time.Duration, is bool) {
 }
 
 // Hangs records that f runs after its timeout, and calls giveUp before Returned can be called. Returns
-// false if f has returned.
+// false if f has returned, or was recorded before.
 func (h *functions) Hangs(f *hangingFunction, giveUp func()) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if f.returned {
+	if f.returned || f.hangs {
 		return false
 	}
 	if h.hanging == nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/sagarow"
@@ -32,6 +33,11 @@ type saga struct {
 	// false, and for OutageRetryTime after since, the end of an outage.
 	OutageRetryTime time.Duration
 	Up              func() (since time.Time, up bool)
+
+	// hanging lists the functions that do not return within pureTime. Nil: functions without a context may
+	// take any time.
+	hanging  *functions
+	pureTime time.Duration
 
 	clock    *storeClock
 	straight bool // functions run in the caller's goroutine, for tests
@@ -246,6 +252,8 @@ func (s *saga) prepareOnce(ctx context.Context, children bool) (did bool) {
 	for _, a := range s.Next() {
 		step, _ := s.Def.Step(a.Step)
 		switch {
+		case s.hanging != nil && s.hanging.Has(hangsOf(s.Row.ID, a)):
+			continue
 		case a.Verb == plan.DecideStep:
 			s.decide(a, step)
 		case step.InTx():
@@ -270,7 +278,7 @@ func (s *saga) prepareOnce(ctx context.Context, children bool) (did bool) {
 func (s *saga) decide(a plan.Action, step *StepBody) {
 	e := plan.Event{What: plan.Decided, Step: a.Step}
 	f := s.Facts(a)
-	err := s.Guard(func() (err error) {
+	err := s.pure(a, func() (err error) {
 		if step.When != nil {
 			is, err := step.When(f)
 			if e.Skip = !is; err != nil || e.Skip {
@@ -294,7 +302,7 @@ func (s *saga) decide(a plan.Action, step *StepBody) {
 func (s *saga) until(a plan.Action, step *StepBody) {
 	e := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence}
 	f := s.Facts(a)
-	err := s.Guard(func() (err error) {
+	err := s.pure(a, func() (err error) {
 		e.Until, err = step.Until(f)
 		e.Until = e.Until.UTC() // JSON supports neither seconds nor a whole day in an offset
 		return err
@@ -327,7 +335,7 @@ func (s *saga) child(a plan.Action, step *StepBody) {
 	c := child{Action: a, Def: step.Child.Definition, Parent: sagarow.Ancestor{Name: s.Row.Name,
 		Key: s.Row.Key, ID: s.Row.ID, Step: run.Born(), Occurrence: a.Occurrence}}
 	f := s.Facts(a)
-	err := s.Guard(func() (err error) {
+	err := s.pure(a, func() (err error) {
 		var was ended
 		switch a.Verb {
 		case plan.RunStep:
@@ -441,12 +449,42 @@ func (s *saga) rejection(err error) ([]skald.Message, error) {
 
 // Guard calls a user's function.
 func (s *saga) Guard(f func() error) error {
-	err := run(f, s.straight)
+	return s.failed(run(f, s.straight))
+}
+
+// failed reports the error of a user's function, and returns it.
+func (s *saga) failed(err error) error {
 	if err != nil && s.Failed != nil {
 		s.Failed(s.Def.Name, err)
 	}
 	return err
 }
+
+// pure calls a user's function that gets no context, and returns an error if the function does not return.
+// Its goroutine then goes on, so the caller must not use the variables that the function writes.
+func (s *saga) pure(a plan.Action, f func() error) error {
+	if s.straight || s.hanging == nil {
+		return s.Guard(f)
+	}
+	h := &hangingFunction{Key: hangsOf(s.Row.ID, a)}
+	done := failure.Start(func() error {
+		defer s.hanging.Returned(h)
+		return f()
+	})
+	timer := time.NewTimer(s.pureTime)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return s.failed(err)
+	case <-timer.C:
+	}
+	if !s.hanging.Hangs(h, func() {}) {
+		return s.failed(<-done)
+	}
+	return s.failed(fmt.Errorf("%w (%v): a function without a context must only compute", errNoReturn, s.pureTime))
+}
+
+var errNoReturn = errors.New("the function does not return")
 
 // Turn feeds that the saga may have got its entities.
 func (s *saga) Turn() {

@@ -154,7 +154,7 @@ func (s *saga) draft(ctx context.Context, a plan.Action, step *StepBody) (e plan
 	}
 	var d skald.Draft
 	f := s.Facts(a)
-	err = s.Guard(func() (err error) {
+	err = s.pure(a, func() (err error) {
 		d, err = c.Draft(f)
 		return err
 	})

@@ -50,6 +50,7 @@ func (e *Engine[TTx]) taken(s store.Saga, d *Definition, older plan.Graph) (*liv
 		return nil, err
 	}
 	l.Failed, l.OutageRetryTime, l.Up = e.failed, e.o.OutageRetryTime, e.up
+	l.hanging, l.pureTime = &e.hanging, e.o.Lease/2
 	l.leased(e.o.Lease)
 	return l, nil
 }
@@ -88,14 +89,12 @@ func (e *Engine[TTx]) employ(ctx context.Context, l *live[TTx]) {
 	}
 	e.working[at] = l // a saga whose lease ended hangs in a function, and cannot write any more
 	e.inHand.Add(1)
-	e.workers.Add(1)
-	go func() {
-		defer e.workers.Done()
+	e.workers.Go(func() {
 		for l := l; l != nil; l = e.done(at, l) {
 			l.survive(ctx)
 			l.rise()
 		}
-	}()
+	})
 }
 
 // survive calls work. A panic outside of the saga's own functions ends neither the process nor other sagas.
