@@ -91,13 +91,13 @@ func neverReturns(t *testing.T, name string, step saga.StepOf[trip]) {
 	s := awaitStanding(t, db, "hangs", func(store.Saga) bool { return true })
 	pure := name != "Do" && name != "Request" // these have their own time
 	if pure && !strings.Contains(s.Error, "not return") && s.Status != "compensated" {
-		t.Errorf("the saga that hangs is %+v", s.Standing)
+		t.Errorf("the saga that hangs is %+v", s.SagaStatus)
 	}
 	begin(t, db, e, d, trip{ID: "other"})
 	time.Sleep(time.Minute)
 	s = awaitStanding(t, db, "other", func(store.Saga) bool { return true })
 	if s.Ended.IsZero() && name != "Command" {
-		t.Errorf("the other saga is %+v", s.Standing)
+		t.Errorf("the other saga is %+v", s.SagaStatus)
 	}
 	stop()
 	select {
