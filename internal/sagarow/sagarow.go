@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Limits of a row. The tables hold the same.
+// Limits of a row. The constraints of the tables are the same.
 const (
 	MaxName   = 255       // bytes of a name, a key, an id, a hash, a session, a step
 	MaxOrigin = 16 << 10  // bytes of an origin
@@ -24,27 +24,27 @@ const (
 	MaxClaim  = 8 << 20   // bytes of inputs and states that one claim reads, unless it reads one saga only
 )
 
-// Overdue is how late a saga is before it counts as overdue.
+// Overdue is the delay after which a due saga counts as overdue.
 const Overdue = time.Minute
 
-// LeftToOthers begins the error of a saga that a build could not take on.
+// LeftToOthers begins the error of a saga that a build could not run.
 const LeftToOthers = "left to another build: "
 
-// Left is for how long builds may leave a saga to another one before it counts as overdue. A deploy may take
-// as long: it is what consumers allow for types of messages.
+// Left is the time after which a saga that builds left to another build counts as overdue. It is long enough
+// for a deploy. Consumers use the same limit for types of messages.
 const Left = 15 * time.Minute
 
-// Late tells whether a saga counts as overdue.
+// Late reports whether a saga counts as overdue.
 func Late(s *store.Saga, now time.Time) bool {
 	left := s.Session == "" && s.Ended.IsZero() && !s.Retry.IsZero() &&
 		strings.HasPrefix(s.Error, LeftToOthers) && !s.Since.IsZero() && now.Sub(s.Since) > Left
 	return left || !s.Due.IsZero() && now.Sub(s.Due) > Overdue
 }
 
-// Skipped is when to look again for a due saga that another transaction has locked.
+// Skipped is the wait before the next look for a due saga that another transaction has locked.
 const Skipped = time.Second
 
-// Check says which limit a new saga breaks.
+// Check returns an error if a new saga breaks a limit.
 func Check(s *store.Saga) error {
 	err := cmp.Or(named(s.Name, s.Key), text("id", s.ID, 0, MaxName), text("hash", s.Hash, 1, MaxName),
 		text("input", s.Input, 0, MaxData), text("origin", s.Origin, 0, MaxOrigin),
@@ -68,14 +68,14 @@ func CheckStarts(ss []store.Saga) error {
 	return nil
 }
 
-// CheckMove says which limit a move breaks.
+// CheckMove returns an error if a move breaks a limit.
 func CheckMove(m *store.SagaUpdate) error {
 	err := cmp.Or(named(m.Name, m.Key), text("hash", m.Hash, 0, MaxName), text("state", m.State, 0, MaxData),
 		checkStatus(&m.SagaStatus))
 	return identified(m.Name, m.Key, err)
 }
 
-// CheckDefinition says which limit a definition breaks.
+// CheckDefinition returns an error if a definition breaks a limit.
 func CheckDefinition(d *store.SagaDefinition) error {
 	err := cmp.Or(text("name", d.Name, 1, MaxName), text("hash", d.Hash, 1, MaxName),
 		text("text", d.Written, 0, MaxData))
@@ -85,7 +85,7 @@ func CheckDefinition(d *store.SagaDefinition) error {
 	return nil
 }
 
-// Named tells whether a row can be called so. Nothing is stored under other names.
+// Named reports whether a saga can have this name and key. No row has others.
 func Named(name, key string) bool { return named(name, key) == nil }
 
 func identified(name, key string, err error) error {
@@ -95,7 +95,7 @@ func identified(name, key string, err error) error {
 	return nil
 }
 
-// shown is the beginning of a text, for an error.
+// shown returns the beginning of a text, for an error.
 func shown(s string) string { return column.Clip(s, 64) }
 
 func named(name, key string) error {
@@ -121,7 +121,7 @@ func text(what, s string, least, most int) error {
 	return nil
 }
 
-// StoredStatus is s as it is stored.
+// StoredStatus returns s as it is stored.
 func StoredStatus(s store.SagaStatus) store.SagaStatus {
 	s.Error = column.Clip(s.Error, MaxError)
 	s.Since, s.Retry = Time(s.Since), Time(s.Retry)
@@ -131,7 +131,7 @@ func StoredStatus(s store.SagaStatus) store.SagaStatus {
 // First is the version of a new saga.
 func First(s *store.Saga) int64 { return cmp.Or(s.Version, 1) }
 
-// Time is t as every store keeps it: in UTC and milliseconds.
+// Time returns t in UTC and rounded to milliseconds, as all stores store it.
 func Time(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
@@ -139,7 +139,7 @@ func Time(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Millisecond)
 }
 
-// Move is what becomes of s by m, at a time of the store's.
+// Move returns s after the move m, at a time of the store's clock.
 func Move(s store.Saga, m *store.SagaUpdate, now time.Time) store.Saga {
 	s.Version++
 	s.Hash, s.State, s.SagaStatus, s.Changed = cmp.Or(m.Hash,
@@ -158,10 +158,10 @@ func Move(s store.Saga, m *store.SagaUpdate, now time.Time) store.Saga {
 	return s
 }
 
-// Bytes is how much of s a claim counts.
+// Bytes returns the size of s that counts towards the limit of a claim.
 func Bytes(s *store.Saga) int { return len(s.Input) + len(s.State) }
 
-// Parent is the saga whose step the child of that origin is, as package stored writes it; empty: it has none.
+// Parent returns the saga that started the child with this origin as a step. All are empty if there is none.
 func Parent(origin string) (name, key, id string) {
 	var o struct {
 		Parent struct{ Name, Key, ID string }
@@ -172,7 +172,7 @@ func Parent(origin string) (name, key, id string) {
 	return o.Parent.Name, o.Parent.Key, o.Parent.ID
 }
 
-// OnlyKey tells of a query for the sagas of one key, and maybe of one name, without other filters.
+// OnlyKey reports whether q selects only by key, or by key and name.
 func OnlyKey(q *store.SagaQuery) bool {
 	filters := q.ID != "" || len(q.Status) > 0 || q.Stuck || q.Paused || q.Failing || q.Step != "" ||
 		q.Error != "" ||
@@ -180,14 +180,14 @@ func OnlyKey(q *store.SagaQuery) bool {
 	return q.Key != "" && !filters
 }
 
-// Live tells of a query for sagas that have not ended, which an index knows.
+// Live reports whether q selects only sagas that have not ended. An index has these.
 func Live(q *store.SagaQuery) bool {
 	ended := func(status string) bool { return status != "running" && status != "compensating" }
 	return q.Stuck || q.Paused || q.Failing || len(q.Status) > 0 && !slices.ContainsFunc(q.Status, ended)
 }
 
-// Within is how many of those that an index knows are to be read at most for q; 0: all. Where nothing has to
-// be looked through that is as many as are listed.
+// Within returns the maximum number of sagas of an index to read for q; 0 means all. If no filter is left for
+// the rows, it is the limit of the list.
 func Within(q *store.SagaQuery, limit int) int {
 	through := q.ID != "" || q.Step != "" || q.Error != "" || !q.StartedBefore.IsZero() ||
 		!q.StartedAfter.IsZero() || len(q.Status) > 0 && !Live(q)
@@ -200,15 +200,15 @@ func Within(q *store.SagaQuery, limit int) int {
 	return limit
 }
 
-// A Listing is the answer to a SagaQuery, as its rows come: those that are meant, and the last one of as many
-// as were to be looked through.
+// Listing collects the result of a SagaQuery row by row: the selected sagas, and the last saga examined if
+// the limit ended the list.
 type Listing struct {
 	Scan, Limit int
 	List        []store.Saga
 	To          *store.SagaRef
 }
 
-// Add adds the n-th saga that was looked at.
+// Add adds the n-th examined saga.
 func (l *Listing) Add(s *store.Saga, n int, meant bool) {
 	if meant && len(l.List) < l.Limit {
 		l.List = append(l.List, *s)

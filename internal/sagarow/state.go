@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An Origin says where a saga comes from. It never changes.
+// Origin is the cause of a saga: a message, a trace and a parent. It never changes.
 type Origin struct {
 	Correlation string    `json:"correlation,omitempty"` // of the message in whose handler it was started
 	Causation   string    `json:"causation,omitempty"`   // that message
@@ -31,7 +31,7 @@ type Ancestor struct {
 	Occurrence string `json:"occurrence,omitempty"`
 }
 
-// Top is the saga at the top of the family; nil: it is this one.
+// Top returns the topmost parent; nil if the saga has no parent.
 func (o Origin) Top() *Ancestor {
 	if o.Root != nil {
 		return o.Root
@@ -39,13 +39,13 @@ func (o Origin) Top() *Ancestor {
 	return o.Parent
 }
 
-// Encode is o as JSON.
+// Encode returns o as JSON.
 func (o Origin) Encode() string {
 	text, _ := json.Marshal(o) // texts alone: it cannot fail
 	return string(text)
 }
 
-// OriginOf reads where a saga comes from.
+// OriginOf decodes the origin of a saga.
 func OriginOf(s store.Saga) (o Origin, err error) {
 	if s.Origin == "" {
 		return o, nil
@@ -56,8 +56,9 @@ func OriginOf(s store.Saga) (o Origin, err error) {
 	return o, nil
 }
 
-// StateOf reads how far a saga has come. Its deadline, and what waits since its start, count from that by the
-// store's clock, whatever clock the process had that started it; 0: the deadline is as it is stored.
+// StateOf decodes the state of a saga. Its deadline, and its waits since the start, count from the start by
+// the store's clock. The clock of the process that started it does not matter. A deadline of 0 leaves the
+// stored one.
 func StateOf(s store.Saga, deadline time.Duration) (st plan.State, err error) {
 	if err := json.Unmarshal([]byte(s.State), &st); err != nil {
 		return st, fmt.Errorf("read the state of the saga %s %q: %w", s.Name, s.Key, err)
@@ -65,7 +66,7 @@ func StateOf(s store.Saga, deadline time.Duration) (st plan.State, err error) {
 	return Dated(s, st, deadline), nil
 }
 
-// Dated is the state st of s with the deadline that StateOf gives it.
+// Dated returns the state st of s with the deadline that StateOf computes.
 func Dated(s store.Saga, st plan.State, deadline time.Duration) plan.State {
 	if !st.Deadline.IsZero() && !s.Started.IsZero() && deadline > 0 {
 		st.Deadline = s.Started.Add(deadline)
@@ -83,7 +84,7 @@ func Dated(s store.Saga, st plan.State, deadline time.Duration) plan.State {
 	return st
 }
 
-// EncodeState is a state as JSON.
+// EncodeState returns a state as JSON.
 func EncodeState(st plan.State) (string, error) {
 	text, err := json.Marshal(st)
 	if err == nil && len(text) > plan.MaxState {
@@ -108,8 +109,8 @@ func MoveTo(s store.Saga, st plan.State, now time.Time) (store.SagaUpdate, error
 		Final: st.Status.Final()}, nil
 }
 
-// Released returns m with the end of the lease. The saga is due at the next time of st, or at once if soon is
-// true.
+// Released returns m with the end of the lease. The saga is due at the next time of st, or immediately if
+// soon is true.
 func Released(m store.SagaUpdate, st plan.State, now time.Time, soon bool) store.SagaUpdate {
 	m.Release, m.Wake = true, -1
 	switch next := st.Next(); {
@@ -140,7 +141,7 @@ func LeaveToOthers(m store.SagaUpdate) store.SagaUpdate {
 	return m
 }
 
-// Ref names s as it was read.
+// Ref returns the name, key and version of s.
 func Ref(s store.Saga) store.SagaRef {
 	return store.SagaRef{Name: s.Name, Key: s.Key, Version: s.Version}
 }
@@ -148,7 +149,7 @@ func Ref(s store.Saga) store.SagaRef {
 // WasLeft reports whether a build left the saga to another build. Then Error and Since describe that.
 func WasLeft(s store.SagaStatus) bool { return strings.HasPrefix(s.Error, LeftToOthers) }
 
-// NextStatus returns the standing of a saga for the state st. Was is its standing before.
+// NextStatus returns the status of a saga for the state st. Was is its status before.
 func NextStatus(was store.SagaStatus, st plan.State, now time.Time) store.SagaStatus {
 	out := store.SagaStatus{Status: string(st.Status), Stuck: st.Stuck(), Paused: st.Paused}
 	if st.Status.Final() {
@@ -180,7 +181,7 @@ func NextStatus(was store.SagaStatus, st plan.State, now time.Time) store.SagaSt
 	return out
 }
 
-// StepName is a step's with its occurrence, for people.
+// StepName returns the name of a step with its occurrence, for people.
 func StepName(step, occurrence string) string {
 	if occurrence == "" {
 		return step
@@ -188,7 +189,7 @@ func StepName(step, occurrence string) string {
 	return step + "/" + occurrence
 }
 
-// cut is s as far as a store keeps a step's name.
+// cut returns s, cut to the length of a stored step name.
 func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), 255)], "") }
 
 func ends(p plan.Phase) bool {
@@ -199,7 +200,7 @@ func ends(p plan.Phase) bool {
 	return true
 }
 
-// worse tells which of two runs a saga is said to be at.
+// worse reports whether the status of a saga names the run a and not b.
 func worse(a, b plan.Run) bool {
 	if a.Stuck != b.Stuck {
 		return a.Stuck

@@ -48,7 +48,7 @@ func (s *suite[TTx]) fieldNewOnes() {
 		_, err := store.ListQuarantined(s.Context(), s.d, q)
 		return err
 	}, "Consumer", "ID", "Topic", "Type", "Why", "Admitted", "Taken", "Bare", "After", "Limit")
-	refused(s, mark(), func(m store.Mark) error { return begin(intake(m)) }, "Consumer", "Identity", "As",
+	refused(s, mark(), func(m store.Mark) error { return begin(intake(m)) }, "Consumer", "Identity", "Outcome",
 		"Reason", "Fingerprint", "Code", "Result", "Emitted", "Keep", "Held",
 		"Headers", "KeyOrder", "Key", "Attempts")
 	refused(s, mark().Identity, func(id store.Identity) error {
@@ -61,8 +61,8 @@ func (s *suite[TTx]) fieldNewOnes() {
 		"Key", "Version")
 	refused(s, l, func(p store.Progress) error { return apply(progress(p)) },
 		"Shard", "Epoch", "Token", "Cursor", "Incarnation", "Deferred", "Freed")
-	refused(s, store.LeaseRequest{Owner: "one", Session: "1"}, lease, "Owner", "Session", "TTL", "Wait", "Free",
-		"Leave", "Away", "Yield", "Look", "LastKnown")
+	refused(s, store.LeaseRequest{Owner: "one", Session: "1"}, lease, "Owner", "Session", "TTL", "Wait", "Release",
+		"Leave", "BrokerAway", "Yield", "SnapshotBase", "LastKnown")
 	refused(s, store.Window{}, func(w store.Window) error {
 		_, err := s.d.Pull(s.Context(), w, 1)
 		return err

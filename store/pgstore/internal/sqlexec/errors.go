@@ -41,16 +41,16 @@ func SQLState(err error) string {
 		return ""
 	}
 	code, text := s.SQLState(), s.Error()
-	says := func(part string) bool { return strings.Contains(text, part) }
+	contains := func(part string) bool { return strings.Contains(text, part) }
 	switch {
 	case code != "08P01":
 	case ofStatement(err):
 		return "22000"
-	case says("unsupported startup parameter"):
+	case contains("unsupported startup parameter"):
 		return "0A000"
-	case says("no such database"), says("database") && says("does not exist"):
+	case contains("no such database"), contains("database") && contains("does not exist"):
 		return "3D000"
-	case says("authentication failed"), says("no such user"), says("role") && says("does not exist"):
+	case contains("authentication failed"), contains("no such user"), contains("role") && contains("does not exist"):
 		return "28000"
 	}
 	return code
