@@ -337,7 +337,7 @@ func TestHelpNamesTheOptionsOfBrokers(t *testing.T) {
 	for scheme, variable := range map[string]string{"kafka": "SKALD_KAFKA_PASSWORD",
 		"nats": "SKALD_NATS_PASSWORD", "amqp": "SKALD_RABBITMQ_PASSWORD"} {
 		_, section, ok := strings.Cut(string(page), "\n    "+scheme+"://host:port")
-		_, table, there := strings.Cut(section, "| option | what it says | default |\n|---|---|---|\n")
+		_, table, there := strings.Cut(section, "| option | meaning | default |\n|---|---|---|\n")
 		table, _, _ = strings.Cut(table, "\n\n")
 		if !ok || !there {
 			t.Fatalf("docs/brokers.md has no table of %s", scheme)
