@@ -22,8 +22,8 @@ import (
 // A message costs five round trips in addition to the handler's own, and each Write in the handler one
 // more. Write sends rows immediately, because the store does not see the handler's savepoints. The database
 // refuses a COMMIT that a handler sends. Commit and Rollback of the unit then return store.ErrLent, and the
-// consumer ends. The database also refuses PREPARE TRANSACTION, and rolls back: if the handler returns that
-// error, only its message fails.
+// message becomes a dead letter. Statements after a ROLLBACK of the handler may be committed. The database
+// also refuses PREPARE TRANSACTION, and rolls back: if the handler returns that error, its message fails.
 //
 // If a handler leaves a temporary object, a LISTEN, a cursor WITH HOLD or a setting that the server reports
 // (TimeZone, DateStyle, application_name, since PostgreSQL 18 search_path), the store closes the connection
@@ -245,6 +245,7 @@ func (u *sqlUnit) Commit(ctx context.Context, es ...store.Effect) error {
 	if err == nil && u.leaves(ctx) {
 		sqlexec.Discard(ctx, u.conn)
 	}
+	u.stale = u.stale || errors.Is(err, store.ErrLent)
 	u.drop(err)
 	if ctx.Err() == nil && (errors.Is(err, sql.ErrTxDone) || sqlexec.SQLState(err) == "25P01") {
 		err = store.ErrLent
@@ -355,6 +356,7 @@ func (u *sqlUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 		return nil, fmt.Errorf("roll back: %w", errEnded)
 	}
 	if u.used && errors.Is(u.lent(ctx), store.ErrLent) && !u.undone {
+		u.stale = true // statements after that end may have left state
 		u.end()
 		return make([]bool, len(instead)), fmt.Errorf("roll back: %w", store.ErrLent)
 	}

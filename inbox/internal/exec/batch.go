@@ -282,9 +282,9 @@ func (s *sharing[TTx]) try(ctx context.Context, ms []member) (guilty int, err er
 func (s *sharing[TTx]) failed(ctx context.Context, ms []member, err error) {
 	r := Result{Entry: ms[0].e, What: decide.Outage, Err: err}
 	switch {
-	case store.Incurable(err), errors.Is(err, store.ErrLent):
+	case store.Incurable(err):
 		r.What = decide.Broken
-	case !s.x.db.Outage(err), store.Contended(err):
+	case !s.x.db.Outage(err), store.Contended(err): // also store.ErrLent: only the guilty one fails again
 		s.alone(ctx, ms)
 		return
 	case r.Entry.Parked != nil:

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -41,6 +42,9 @@ func (x *Executor[TTx]) commit(ctx context.Context, e *partition.Entry, unit sto
 	if err == nil {
 		lending.Committed(ctx)
 		return Result{Entry: e, What: what}
+	}
+	if errors.Is(err, store.ErrLent) {
+		return x.failure(ctx, e, x.db.Apply, endedBy(e, err))
 	}
 	return x.storeFailed(ctx, e, x.lent(ctx, fmt.Errorf("commit %s: %w", partition.Shown(e.Given.ID), err)))
 }

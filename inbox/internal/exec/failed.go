@@ -19,10 +19,11 @@ import (
 func (x *Executor[TTx]) failure(ctx context.Context, e *partition.Entry, end undo, err error) Result {
 	drop := func(what decide.Ending) Result {
 		r := Result{Entry: e, What: what, Err: err}
+		var own error // the handler ended the transaction
 		ends := func(ctx context.Context, es ...store.Effect) ([]bool, error) {
 			stood, ended := end(ctx, es...)
 			if errors.Is(ended, store.ErrLent) {
-				r.What, r.Err = decide.Broken, endedBy(e, ended)
+				own = endedBy(e, ended)
 			}
 			return stood, ended
 		}
@@ -31,12 +32,18 @@ func (x *Executor[TTx]) failure(ctx context.Context, e *partition.Entry, end und
 		} else {
 			_, _ = ends(ctx)
 		}
+		if own != nil {
+			return x.failure(ctx, e, x.db.Apply, own)
+		}
 		return r
 	}
-	if store.Incurable(err) || errors.Is(err, store.ErrLent) {
+	if store.Incurable(err) {
 		return drop(decide.Broken)
 	}
-	class := x.classify(e, err)
+	class := failure.Permanent // a handler that ends its transaction does so in each attempt
+	if !errors.Is(err, store.ErrLent) {
+		class = x.classify(e, err)
+	}
 	if stopped(ctx, err) || class == failure.Outage && x.stays(e, err) {
 		return drop(decide.Outage)
 	}
@@ -250,9 +257,12 @@ func (x *Executor[TTx]) lent(ctx context.Context, err error) error {
 	}
 }
 
-// endedBy is store.ErrLent for the handler of e.
+// endedBy returns store.ErrLent as the error of the handler of e. The message becomes a dead letter at once:
+// each attempt could repeat the statements that the handler sent outside of the transaction.
 func endedBy(e *partition.Entry, err error) error {
-	return fmt.Errorf("handle %s: %w", e.TypeAndName(), err)
+	return fmt.Errorf("handle %s: the handler ended its transaction by a COMMIT or ROLLBACK of its own, so it is rolled back; "+
+		"statements that the handler sent after that may be committed: remove the COMMIT or ROLLBACK, check those, then redrive: %w",
+		e.TypeAndName(), err)
 }
 
 func (x *Executor[TTx]) unitsOwn(ctx context.Context, unit store.Unit[TTx], err error) error {
