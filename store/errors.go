@@ -6,7 +6,8 @@ import (
 )
 
 var (
-	// ErrLent reports that a handler tried to end a transaction that Skald commits itself.
+	// ErrLent reports that a handler tried to end a transaction that Skald commits itself. The inbox makes a
+	// dead letter of its message at once: another attempt could repeat statements after a ROLLBACK.
 	ErrLent = errors.New("store: the transaction was lent by Skald, which ends it itself: return nil to commit, an error to roll back")
 	// ErrUnshared reports that a function left state in the transaction: a savepoint, a setting, a temporary
 	// object, or it kept the connection. The next function needs another transaction.

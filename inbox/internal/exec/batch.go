@@ -7,7 +7,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -428,7 +427,7 @@ func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []
 		if v := recover(); v != nil { // alone, the one that it is about panics again
 			guilty, err = unnamed, bug(ms[0].e, v)
 			if _, back := unit.Rollback(ctx); errors.Is(back, store.ErrLent) {
-				guilty, err = nobody, ranIn(ms, fresh, guilty, back)
+				guilty, err = nobody, back
 			}
 		}
 		for _, i := range fresh {
@@ -447,13 +446,12 @@ func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []
 	if err != nil {
 		err = s.x.unitsOwn(ctx, unit, err)
 		if _, back := unit.Rollback(ctx); errors.Is(back, store.ErrLent) {
-			return nobody, ranIn(ms, fresh, guilty, back)
+			return nobody, back
 		}
 		return guilty, err
 	}
 	if err := unit.Commit(ctx, effects...); err != nil {
-		err = s.x.lent(ctx, fmt.Errorf("commit %d messages: %w", len(fresh), err))
-		return nobody, ranIn(ms, fresh, nobody, err)
+		return nobody, s.x.lent(ctx, fmt.Errorf("commit %d messages: %w", len(fresh), err))
 	}
 	committed = true
 	for _, i := range fresh {
@@ -462,26 +460,6 @@ func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []
 		}
 	}
 	return nobody, nil
-}
-
-// mostNamed bounds the messages that an error names.
-const mostNamed = 20
-
-// ranIn adds to store.ErrLent the messages whose handlers ran, up to the guilty one. The database refuses a
-// handler's COMMIT, so their marks are undone. Statements behind a handler's ROLLBACK may stand.
-func ranIn(ms []member, fresh []int, guilty int, err error) error {
-	if !errors.Is(err, store.ErrLent) {
-		return err
-	}
-	if at := slices.Index(fresh, guilty); at >= 0 {
-		fresh = fresh[:at+1]
-	}
-	names := make([]string, 0, mostNamed)
-	for _, i := range fresh[:min(len(fresh), mostNamed)] {
-		names = append(names, ms[i].e.Name())
-	}
-	return fmt.Errorf("a handler ended the transaction of a batch; look at the effects of these %d messages, "+
-		"which are delivered again (%s): %w", len(fresh), strings.Join(names, ", "), err)
 }
 
 // each runs the handler of each fresh message, in their order.

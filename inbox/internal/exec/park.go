@@ -68,7 +68,7 @@ func (x *Executor[TTx]) store(ctx context.Context, e *partition.Entry, end undo,
 	defer cancel()
 	stands, err := end(ctx, effect)
 	switch {
-	case errors.Is(err, store.ErrLent) && !errors.Is(r.Err, store.ErrLent): // end is of the handler's transaction
+	case errors.Is(err, store.ErrLent) && !errors.Is(r.Err, store.ErrLent): // by the handler
 		return x.failure(ctx, e, x.db.Apply, endedBy(e, err))
 	case err != nil:
 		return x.lastly(ctx, e, effect.Park, x.unkept(e, err, r.Err))
