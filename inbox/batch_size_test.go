@@ -83,7 +83,7 @@ func TestResultsChangeTheBatchSize(t *testing.T) {
 		for range n {
 			rs = append(rs, exec.Result{Entry: &partition.Entry{}, What: what})
 		}
-		rs[0].Fell, rs[0].Collided, rs[0].Took = first.Fell, first.Collided, first.Took
+		rs[0].RolledBack, rs[0].Collided, rs[0].Took = first.RolledBack, first.Collided, first.Took
 		return rs
 	}
 	failed := exec.Result{Entry: &partition.Entry{}, What: decide.Failed}
@@ -94,8 +94,8 @@ func TestResultsChangeTheBatchSize(t *testing.T) {
 		"handled":         {job(8, exec.Result{}, decide.Handled), 16},
 		"rejected":        {job(8, exec.Result{}, decide.Rejected), 16},
 		"one failed":      {append(job(7, exec.Result{}, decide.Handled), failed), 8},
-		"undone":          {job(8, exec.Result{Fell: true}, decide.Handled), 4},
-		"a collision":     {job(8, exec.Result{Fell: true, Collided: 1}, decide.Handled), 4},
+		"undone":          {job(8, exec.Result{RolledBack: true}, decide.Handled), 4},
+		"a collision":     {job(8, exec.Result{RolledBack: true, Collided: 1}, decide.Handled), 4},
 		"slow":            {job(8, exec.Result{Took: time.Second}, decide.Handled), 4},
 		"a retry":         {[]exec.Result{{Entry: &partition.Entry{Retry: true}, What: decide.Handled}}, 8},
 		"a smaller batch": {job(3, exec.Result{}, decide.Handled), 8},

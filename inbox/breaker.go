@@ -69,7 +69,7 @@ func (b *consumerBreaker) Try(e *partition.Entry) {
 func (b *consumerBreaker) Note(r exec.Result, now time.Time) (opened, closed bool) {
 	good := r.What == decide.Handled || r.What == decide.Rejected
 	bad := (r.What == decide.Failed || r.What == decide.Dead) && r.Class != failure.Malformed &&
-		r.Class != failure.TooLarge && !r.Untried
+		r.Class != failure.TooLarge && !r.Unparked
 	switch {
 	case b.o.Off:
 		return false, false

@@ -43,7 +43,7 @@ func bind[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T],
 
 func (in *Inbox[TTx]) handleCall(k store.Kind, p phases[TTx]) {
 	in.HandleResult(k.Topic, k.Type, p.intend)
-	in.exec.Call(k, exec.Outside[TTx]{Bound: p.Bound,
+	in.exec.SetCall(k, exec.OutsideCall[TTx]{Bound: p.Bound,
 		Settle: func(ctx context.Context, tx TTx, m skald.Message, outcome string) (exec.Reply, error) {
 			r, err := p.settle(ctx, tx, m, outcome)
 			return exec.Reply(r), err
@@ -82,5 +82,5 @@ func UndoCallOn[TTx, T, TReq, TOut any](s *Step[TTx, T], e skald.Event[T], c cal
 		return withReply(ctx, m, r, err)
 	}
 	s.in.handleCall(k, with)
-	s.in.exec.Course(k, exec.Course{State: store.StepUndone, Of: stepOf(e, s.of), Publish: drafts})
+	s.in.exec.SetStepRole(k, exec.StepRole{State: store.StepUndone, Of: stepOf(e, s.of), Publish: drafts})
 }

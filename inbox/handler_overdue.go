@@ -96,7 +96,7 @@ type hand struct {
 // claimsToRenew returns claimed messages except others, if a worker has them for longer than
 // Timeouts.Handle, for example in a batch. Each is due a third of its lease after its claim or renewal.
 func (l *loop[TTx]) claimsToRenew(others []*partition.Entry) (out []*partition.Entry) {
-	now, most := l.in.o.Now(), l.in.exec.Lease(exec.TurnOfClaimed)/3
+	now, most := l.in.o.Now(), l.in.exec.Lease(exec.MaxWaitClaimed)/3
 	for e, h := range l.hands {
 		if h.claimed && time.Since(h.begun) >= l.in.o.Timeouts.Handle && now.Sub(h.held) >= most &&
 			!slices.Contains(others, e) && !l.renewing.Load() {
@@ -118,7 +118,7 @@ func (l *loop[TTx]) renew(es []*partition.Entry, late int) {
 		defer l.renewing.Store(false)
 		for i, e := range es {
 			ctx, cancel := context.WithTimeout(l.hard, patience)
-			err := l.in.exec.Renew(ctx, e, l.in.exec.Lease(exec.TurnOfClaimed))
+			err := l.in.exec.Renew(ctx, e, l.in.exec.Lease(exec.MaxWaitClaimed))
 			cancel()
 			// while the handler's transaction locks the row, other instances cannot claim it either
 			if i >= late && errors.Is(err, context.DeadlineExceeded) {

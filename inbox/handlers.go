@@ -175,7 +175,7 @@ type LegacyDedupFunc[TTx any] func(ctx context.Context, tx TTx, id store.Identit
 // an error of the handler. The inbox ignores Options.Batch, and handles messages one by one. It does not call
 // known for a message that was admitted from quarantine although another message has its identity.
 func (in *Inbox[TTx]) LegacyDedup(known LegacyDedupFunc[TTx]) {
-	in.exec.Beside(exec.LegacyDedupFunc[TTx](known))
+	in.exec.LegacyDedup(exec.LegacyDedupFunc[TTx](known))
 }
 
 // registered has the callers that registered the handlers of an Inbox.

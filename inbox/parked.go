@@ -69,7 +69,7 @@ func newQueue[TTx any](in *Inbox[TTx]) *queue[TTx] {
 }
 
 // lease returns how long a claim lasts.
-func (q *queue[TTx]) lease() time.Duration { return q.in.exec.Lease(exec.TurnOfClaimed) }
+func (q *queue[TTx]) lease() time.Duration { return q.in.exec.Lease(exec.MaxWaitClaimed) }
 
 // Clear drops the claimed messages.
 func (q *queue[TTx]) Clear() {
@@ -131,15 +131,15 @@ func (q *queue[TTx]) bytes() (n int) {
 
 // Adapt doubles how many claimed messages share a transaction, up to most, while none fails. After a failure
 // each runs alone: a message that failed will probably fail again. If messages waited here for over half of
-// exec.TurnOfClaimed, fewer are claimed.
+// exec.MaxWaitClaimed, fewer are claimed.
 func (q *queue[TTx]) Adapt(rs []exec.Result, most int) {
 	well := []decide.Ending{decide.Handled, decide.Duplicate, decide.Rejected, decide.Barred, decide.Stale,
 		decide.NotAttempted}
-	ill := func(r exec.Result) bool { return r.Fell || !slices.Contains(well, r.What) }
+	ill := func(r exec.Result) bool { return r.RolledBack || !slices.Contains(well, r.What) }
 	switch {
 	case slices.ContainsFunc(rs, ill):
 		q.size = 1
-	case q.in.o.Now().Sub(rs[0].Entry.Since) > exec.TurnOfClaimed/2:
+	case q.in.o.Now().Sub(rs[0].Entry.Since) > exec.MaxWaitClaimed/2:
 		q.size = max(1, q.size/2)
 	default:
 		q.size = max(1, min(2*q.size, most))
@@ -377,7 +377,7 @@ func (q *queue[TTx]) Soon(t time.Time) {
 // prefetched messages as the keys of the last claim.
 func (q *queue[TTx]) portion(limit int) store.ClaimSize {
 	prefetch := min(q.prefetch, q.size-1)
-	if prefetch <= 0 || limit < 2 || q.in.exec.AsksBeside() {
+	if prefetch <= 0 || limit < 2 || q.in.exec.HasLegacyDedup() {
 		return store.ClaimSize{Keys: limit}
 	}
 	keys := max(1, limit/(1+q.prefetched))
@@ -450,7 +450,7 @@ func (q *queue[TTx]) inHand() func(*store.Parked) bool {
 }
 
 // suspected reports whether p may have crashed a process.
-func suspected(p *store.Parked) bool { return p.Claims > exec.Trusted || p.CrashCount > 0 }
+func suspected(p *store.Parked) bool { return p.Claims > exec.TrustedClaims || p.CrashCount > 0 }
 
 // entry returns an entry for p that is in no chain yet.
 func (q *queue[TTx]) entry(p *store.Parked) *partition.Entry {
@@ -573,7 +573,7 @@ func (in *Inbox[TTx]) settleClaimed(r exec.Result) {
 func (in *Inbox[TTx]) putOff(ctx context.Context, es []*partition.Entry) {
 	var back []store.Effect
 	for _, e := range es {
-		k := in.exec.Parcel(e)
+		k := in.exec.NewPark(e)
 		k.Claims = e.Parked.Claims - 1 // this claim does not count
 		k.WasClaim = &store.Claim{Claims: e.Parked.Claims, Session: e.Parked.Session}
 		if k.Due = in.retry.WaitOutage(math.MaxInt32); e.Lease > 0 { // this process keeps it
@@ -601,7 +601,7 @@ func (in *Inbox[TTx]) putOff(ctx context.Context, es []*partition.Entry) {
 func (in *Inbox[TTx]) handBack(ctx context.Context) {
 	var back []store.Effect
 	for _, e := range in.parked.NotBegun() {
-		k := in.exec.Parcel(e)
+		k := in.exec.NewPark(e)
 		k.Claims = e.Parked.Claims - 1 // this claim does not count
 		back = append(back, store.Effect{Park: k})
 	}

@@ -119,7 +119,7 @@ func TestSizeOfClaimedBatchesFollowsResults(t *testing.T) {
 		want int
 	}{{job(decide.Handled, 0), 2}, {job(decide.Handled, 0), 4}, {job(decide.Duplicate, 0), 8},
 		{job(decide.Handled, 0), 10},
-		{job(decide.Handled, exec.TurnOfClaimed), 5}, {job(decide.Failed, 0), 1}} {
+		{job(decide.Handled, exec.MaxWaitClaimed), 5}, {job(decide.Failed, 0), 1}} {
 		if q.Adapt(c.rs, 10); q.Size() != c.want {
 			t.Errorf("after job %d: %d share, want %d", i+1, q.Size(), c.want)
 		}

@@ -55,7 +55,7 @@ func (p *picker[TTx]) next(running int) []*partition.Entry {
 	if claimed { // only part of them is ready: new ones are claimed when half of them are finished
 		most, share = min(most, p.in.parked.Size()), p.in.parked.Claimed()/p.in.o.Workers+1 // messages
 	}
-	if alone || most < 2 || p.in.exec.AsksBeside() || !p.in.exec.Sociable(e) {
+	if alone || most < 2 || p.in.exec.HasLegacyDedup() || !p.in.exec.CanShare(e) {
 		p.in.breaker.Try(e)
 		p.in.retries.Others(1)
 		return partition.Begin([]*partition.Entry{e})
@@ -63,7 +63,7 @@ func (p *picker[TTx]) next(running int) []*partition.Entry {
 	job := p.collect(e.Chain, nil, most)
 	for n := 1; n < share && len(job) < most && (!claimed || len(job) < share); n++ {
 		e = p.first()
-		if e == nil || !p.in.exec.Sociable(e) || claimed != (e.Parked != nil) ||
+		if e == nil || !p.in.exec.CanShare(e) || claimed != (e.Parked != nil) ||
 			claimed && len(job)+len(e.Chain.Queue) > most { // a job has all prefetched messages of a key
 			break
 		}
@@ -77,7 +77,7 @@ func (p *picker[TTx]) next(running int) []*partition.Entry {
 // collect adds the next messages of the chain to job.
 func (p *picker[TTx]) collect(c *partition.Chain, job []*partition.Entry, most int) []*partition.Entry {
 	for _, e := range c.Queue {
-		if len(job) == most || !e.Done && (!p.in.exec.Sociable(e) || !c.Partition.Covers(e.Position)) {
+		if len(job) == most || !e.Done && (!p.in.exec.CanShare(e) || !c.Partition.Covers(e.Position)) {
 			break
 		}
 		if !e.Done {
@@ -96,9 +96,9 @@ func (p *picker[TTx]) Adapt(rs []exec.Result) {
 		p.in.parked.Adapt(rs, p.in.o.Batch)
 	case first.Collided > 0:
 		p.size.collided(len(rs), first.Collided, now)
-	case first.Fell:
+	case first.RolledBack:
 		p.size.failed(len(rs))
-	case len(rs) > 1 || p.in.exec.Sociable(first.Entry):
+	case len(rs) > 1 || p.in.exec.CanShare(first.Entry):
 		took, well := time.Duration(0), true
 		for _, r := range rs {
 			took += r.Took

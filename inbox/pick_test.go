@@ -67,7 +67,7 @@ func TestMessagesThatRunAlone(t *testing.T) {
 	}
 	for state, want := range map[store.StepState]int{store.StepUndone: 1, store.StepDone: 4} {
 		steps := newBench(1, 100)
-		steps.in.exec.Course(store.Kind{Topic: "orders"}, exec.Course{State: state})
+		steps.in.exec.SetStepRole(store.Kind{Topic: "orders"}, exec.StepRole{State: state})
 		if steps.add(4); len(steps.Next(0)) != want {
 			t.Errorf("not %d messages with steps to be %v share a transaction", want, state)
 		}

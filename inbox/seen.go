@@ -91,7 +91,7 @@ func (f *filter[TTx]) Marked(ctx context.Context, es []*partition.Entry) (known 
 		if v.Outcome == store.Fresh {
 			continue
 		}
-		if f.newInRow = 0; f.in.exec.Harmless(of[i], v) {
+		if f.newInRow = 0; f.in.exec.DropsDuplicate(of[i], v) {
 			of[i].Done = true
 			f.Remember(of[i])
 			f.in.repeated(of[i], false)
@@ -108,7 +108,7 @@ func (f *filter[TTx]) wary(es []*partition.Entry) bool {
 
 // Remember adds e to the cache, after its mark was read or committed.
 func (f *filter[TTx]) Remember(e *partition.Entry) {
-	if f.in.o.Cache.Finished != nil && !f.in.exec.AsksBeside() && f.cacheable(e) {
+	if f.in.o.Cache.Finished != nil && !f.in.exec.HasLegacyDedup() && f.cacheable(e) {
 		f.in.o.Cache.Finished.Put(f.in.exec.Seal(e, f.on(e.Server)))
 	}
 }

@@ -111,7 +111,7 @@ func (s *Step[TTx, T]) does(e skald.Event[T], opts []DoOption[T]) {
 	for _, o := range opts {
 		o(&d)
 	}
-	s.in.exec.Course(store.Kind{Topic: e.Topic, Type: e.Type}, exec.Course{State: store.StepDone,
+	s.in.exec.SetStepRole(store.Kind{Topic: e.Topic, Type: e.Type}, exec.StepRole{State: store.StepDone,
 		Of: stepOf(e, s.of), Publish: draftsOf(e, ignoreState(d.barred))})
 }
 
@@ -153,7 +153,7 @@ func UndoOn[TTx, T any](s *Step[TTx, T], e skald.Event[T],
 		}
 		return r, err
 	})
-	s.in.exec.Course(store.Kind{Topic: e.Topic, Type: e.Type}, exec.Course{State: store.StepUndone,
+	s.in.exec.SetStepRole(store.Kind{Topic: e.Topic, Type: e.Type}, exec.StepRole{State: store.StepUndone,
 		Of: stepOf(e, s.of), Publish: draftsOf(e, reply)})
 }
 

@@ -126,7 +126,7 @@ func (m *troubledMessages) Complain(ctx context.Context, r exec.Result, keyWaits
 		"type", e.Type, "attempt", r.Attempts, "error", r.Err}
 	switch {
 	case r.What == decide.Dead:
-		if r.Class == failure.Malformed || r.Class == failure.TooLarge || r.Untried {
+		if r.Class == failure.Malformed || r.Class == failure.TooLarge || r.Unparked {
 			m.unlogged++
 			if !m.faulty.Due(now) {
 				return
@@ -257,7 +257,7 @@ const (
 
 // did notes the result of an operation on the store.
 func (in *Inbox[TTx]) did(ctx context.Context, doing string, err error) {
-	away := err != nil && in.exec.Away(err)
+	away := err != nil && in.exec.Unavailable(err)
 	if err != nil {
 		in.tel.Failing(doing)
 		in.called(ctx, err)

@@ -36,7 +36,7 @@ func (in *Inbox[TTx]) called(ctx context.Context, err error) {
 	switch {
 	case err == nil:
 		in.facts.store.Answered()
-	case in.exec.Away(err):
+	case in.exec.Unavailable(err):
 		in.suspectOutage(ctx)
 	}
 }

@@ -116,7 +116,7 @@ func text(what, s string, least, most int) error {
 	case !utf8.ValidString(s):
 		return fmt.Errorf("the %s is not UTF-8: encode bytes as text, in base64 for example", what)
 	case strings.ContainsRune(s, 0):
-		return fmt.Errorf("the %s has a zero byte, which no database keeps in text", what)
+		return fmt.Errorf("the %s has a zero byte, which text columns cannot store", what)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func StoredStatus(s store.SagaStatus) store.SagaStatus {
 	return s
 }
 
-// First is the version of a new saga.
+// First returns the version of a new saga.
 func First(s *store.Saga) int64 { return cmp.Or(s.Version, 1) }
 
 // Time returns t in UTC and rounded to milliseconds, as all stores store it.
@@ -209,8 +209,8 @@ type Listing struct {
 }
 
 // Add adds the n-th examined saga.
-func (l *Listing) Add(s *store.Saga, n int, meant bool) {
-	if meant && len(l.List) < l.Limit {
+func (l *Listing) Add(s *store.Saga, n int, selected bool) {
+	if selected && len(l.List) < l.Limit {
 		l.List = append(l.List, *s)
 	}
 	if l.Scan > 0 && n == l.Scan && len(l.List) < l.Limit {

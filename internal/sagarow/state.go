@@ -15,11 +15,11 @@ import (
 
 // Origin is the cause of a saga: a message, a trace and a parent. It never changes.
 type Origin struct {
-	Correlation string    `json:"correlation,omitempty"` // of the message in whose handler it was started
-	Causation   string    `json:"causation,omitempty"`   // that message
+	Correlation string    `json:"correlation,omitempty"` // of the message whose handler started it
+	Causation   string    `json:"causation,omitempty"`   // the id of that message
 	Trace       string    `json:"trace,omitempty"`       // W3C trace context
 	Parent      *Ancestor `json:"parent,omitempty"`
-	Root        *Ancestor `json:"root,omitempty"` // the first of its parents, where that is another one
+	Root        *Ancestor `json:"root,omitempty"` // the topmost parent, if it is not Parent
 }
 
 // Ancestor names a saga, and the step of it that started a child.
@@ -41,7 +41,7 @@ func (o Origin) Top() *Ancestor {
 
 // Encode returns o as JSON.
 func (o Origin) Encode() string {
-	text, _ := json.Marshal(o) // texts alone: it cannot fail
+	text, _ := json.Marshal(o) // cannot fail: all fields are texts
 	return string(text)
 }
 

@@ -21,32 +21,32 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A batch is a job of several messages that share transactions. It only saves time: each message ends as it
-// would alone. If a message fails, the transaction is rolled back and no message is charged. Then the guilty
-// message runs alone, at its place, and the others share again: each handler runs at most once more.
+// This file handles jobs of several messages that share transactions. Sharing saves only time: each message
+// ends as it would alone. If a message fails, the transaction is rolled back and no message is charged. Then
+// the guilty message runs alone, at its place, and the others share again: each handler runs at most once
+// more.
 
-// Sociable reports whether e may share a transaction. It came from the broker just now, or was claimed. It
-// has killed no process, has not failed, and makes no call to the outside. A step of a saga shares only its
-// first attempt to be taken.
-func (g *registry[TTx]) Sociable(e *partition.Entry) bool {
-	if alone := g.alone.Load(); alone != nil && (*alone)[e.Kind()] {
+// CanShare reports whether e may share a transaction. Such a message has not failed, may not have crashed a
+// process, and makes no outside call. A step of a saga shares only the first attempt to do it.
+func (g *registry[TTx]) CanShare(e *partition.Entry) bool {
+	if alone := g.unshared.Load(); alone != nil && (*alone)[e.Kind()] {
 		return false
 	}
 	return g.sharesStep(e) && e.Again == 0 && !e.Troubled() && !e.Lonely && !e.Foreign && e.Call == nil &&
 		!e.Suspect && !e.Alone && e.Unreadable() == nil
 }
 
-// runAlone gives each message of k a transaction of its own from now on, and logs that once.
+// runAlone gives each message of k its own transaction from now on. It logs that once.
 func (x *Executor[TTx]) runAlone(k store.Kind) {
 	for {
-		was, next := x.alone.Load(), map[store.Kind]bool{k: true}
+		was, next := x.unshared.Load(), map[store.Kind]bool{k: true}
 		if was != nil {
 			if (*was)[k] {
 				return
 			}
 			maps.Copy(next, *was)
 		}
-		if x.alone.CompareAndSwap(was, &next) {
+		if x.unshared.CompareAndSwap(was, &next) {
 			break
 		}
 	}
@@ -58,78 +58,80 @@ func (g *registry[TTx]) sharesStep(e *partition.Entry) bool {
 	k := e.Kind()
 	c, step := g.steps[k]
 	_, call := g.calls[k]
-	return !step || c.State == store.StepDone && !call && g.took == nil && g.many[k] == nil && e.Parked == nil
+	return !step || c.State == store.StepDone && !call && g.legacySteps == nil && g.batchHandlers[k] == nil &&
+		e.Parked == nil
 }
 
-// A member is a message of a batch.
+// member is a message of a batch.
 type member struct {
 	e      *partition.Entry
 	intake store.Intake
 	span   trace.Span
 	took   time.Duration
-	ending decide.Ending // of a fresh message, if the transaction is committed
-	hooks  func()        // for after the commit
+	ending decide.Ending // of a fresh message, after the commit
+	hooks  func()        // run after the commit
 }
 
-// A sharing is a batch in progress.
-type sharing[TTx any] struct {
-	x    *Executor[TTx]
-	out  []Result
-	shut map[*partition.Chain]bool // a message of the key stays, so later ones stay, too
-	down bool                      // no further message can be attempted
-	fell bool                      // a transaction was rolled back
+// batch is a job of several messages in progress.
+type batch[TTx any] struct {
+	x          *Executor[TTx]
+	out        []Result
+	blocked    map[*partition.Chain]bool // keys with a message that stays: later ones stay, too
+	stopped    bool                      // no more messages can be attempted
+	rolledBack bool                      // a transaction was rolled back
 
-	collided time.Duration // in transactions that collided with those of rivals
+	collided time.Duration // in transactions that collided with others
 
-	job   []*partition.Entry
-	early func([]Result) // nil: results go out with the end of the job
-	mu    sync.Mutex
-	at    []*partition.Entry        // the messages that a handler has
-	hung  []*partition.Entry        // the messages whose handler ignored its context
-	given map[*partition.Entry]bool // with results that went out early
+	job     []*partition.Entry
+	early   func([]Result) // sends results before the end of the job; nil: not possible
+	mu      sync.Mutex
+	current []*partition.Entry        // the messages in a handler
+	hung    []*partition.Entry        // the messages whose handler ignored its context
+	sent    map[*partition.Entry]bool // messages with results that early has sent
 }
 
-// share does a job of several messages.
-func (x *Executor[TTx]) share(ctx context.Context, job []*partition.Entry) []Result {
-	s := &sharing[TTx]{x: x, shut: map[*partition.Chain]bool{}, job: job}
+// workBatch handles a job of several messages.
+func (x *Executor[TTx]) workBatch(ctx context.Context, job []*partition.Entry) []Result {
+	s := &batch[TTx]{x: x, blocked: map[*partition.Chain]bool{}, job: job}
 	if d, _ := ctx.Value(workerKey{}).(*Worker[TTx]); d != nil && d.x == x {
 		s.early = d.early
 	}
 	for len(job) > 0 {
 		var ms []member
-		ms, job = x.alike(ctx, job)
+		ms, job = x.nextMembers(ctx, job)
 		s.take(ctx, ms)
 	}
-	s.out = slices.DeleteFunc(s.out, func(r Result) bool { return s.given[r.Entry] })
-	s.out[0].Fell, s.out[0].Collided = s.fell, s.collided
+	s.out = slices.DeleteFunc(s.out, func(r Result) bool { return s.sent[r.Entry] })
+	s.out[0].RolledBack, s.out[0].Collided = s.rolledBack, s.collided
 	return s.out
 }
 
-// watched runs f, which runs one handler with the messages es. If f takes longer than most, the other keys of
-// the job go back to their partitions. watched then drops the unit, if there is one.
-func (s *sharing[TTx]) watched(unit store.Unit[TTx], es []*partition.Entry, most time.Duration, f func()) {
+// watched runs f, which runs one handler with the messages es. If f takes longer than most, watched drops the
+// unit and sends early results for the other keys.
+func (s *batch[TTx]) watched(unit store.Unit[TTx], es []*partition.Entry, most time.Duration, f func()) {
 	if s.early == nil {
 		f()
 		return
 	}
 	s.mu.Lock()
-	s.at = es
+	s.current = es
 	s.mu.Unlock()
-	defer time.AfterFunc(most, func() { s.giveUp(unit, es) }).Stop()
+	defer time.AfterFunc(most, func() { s.abandon(unit, es) }).Stop()
 	f()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.at = nil
-	s.down = s.down || s.hung != nil
+	s.current = nil
+	s.stopped = s.stopped || s.hung != nil
 }
 
-func (s *sharing[TTx]) giveUp(unit store.Unit[TTx], es []*partition.Entry) {
+// abandon marks the handler with es as hung, drops its unit, and sends early results for the other keys.
+func (s *batch[TTx]) abandon(unit store.Unit[TTx], es []*partition.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.hung != nil || s.at == nil || s.at[0] != es[0] {
+	if s.hung != nil || s.current == nil || s.current[0] != es[0] {
 		return
 	}
-	s.hung, s.given = es, map[*partition.Entry]bool{}
+	s.hung, s.sent = es, map[*partition.Entry]bool{}
 	if unit != nil {
 		unit.Drop()
 	}
@@ -153,33 +155,33 @@ func (s *sharing[TTx]) giveUp(unit store.Unit[TTx], es []*partition.Entry) {
 		}
 	}
 	for i := range out {
-		out[i].Early, s.given[out[i].Entry] = true, true
+		out[i].Early, s.sent[out[i].Entry] = true, true
 	}
 	if s.out = stays; len(out) > 0 {
 		s.early(out)
 	}
 }
 
-// late ends ms after a handler ignored its context. A message that the handler had alone is charged. Of
-// several none is charged, and each is tried alone. The others stay.
-func (s *sharing[TTx]) late(ctx context.Context, ms []member) {
-	s.fell = true
+// endHung ends ms after a handler ignored its context. A message that was alone in the handler is charged. Of
+// several none is charged, and each will run alone. The other messages stay.
+func (s *batch[TTx]) endHung(ctx context.Context, ms []member) {
+	s.rolledBack = true
 	for _, m := range ms {
 		switch hung := slices.Contains(s.hung, m.e); {
 		case hung && len(s.hung) == 1:
-			s.note(s.x.failure(ctx, m.e, s.x.db.Apply, fmt.Errorf("%w (%v): it ignored its context for %v",
+			s.add(s.x.fail(ctx, m.e, s.x.db.Apply, fmt.Errorf("%w (%v): it ignored its context for %v",
 				failure.ErrTimeout, s.x.o.Handle, m.took.Round(time.Millisecond))))
 		default:
 			m.e.Lonely = m.e.Lonely || hung
-			s.note(Result{Entry: m.e, What: decide.NotAttempted})
+			s.add(Result{Entry: m.e, What: decide.NotAttempted})
 		}
 	}
 }
 
-// alike returns the first of es and the messages that can share its transaction. They have the same settings
-// and the same batch handler, if any. No two of them have one identity, one step, or one entity of a handler
-// that runs per message. No earlier message of their keys is in rest.
-func (x *Executor[TTx]) alike(ctx context.Context,
+// nextMembers returns the first of es and the messages that can share its transaction. They have the same
+// settings and the same batch handler, if any. No two of them share an identity or a step, nor an entity if
+// each has its own handler call. No earlier message of their keys is in rest.
+func (x *Executor[TTx]) nextMembers(ctx context.Context,
 	es []*partition.Entry) (ms []member, rest []*partition.Entry) {
 	ms = make([]member, 0, len(es))
 	behind, known := map[*partition.Chain]bool{}, make(map[store.Identity]bool, len(es))
@@ -192,14 +194,14 @@ func (x *Executor[TTx]) alike(ctx context.Context,
 			intake, err = x.intake(ctx, e)
 		}
 		if i == 0 && err != nil {
-			return []member{{e: e}}, es[1:] // alone, it fails
+			return []member{{e: e}}, es[1:] // its own attempt reports the error
 		}
 		if fits = fits && err == nil && (i == 0 || x.shares(ms[0], e, intake)); fits && e.Step != nil {
 			step := [3]string{e.Step.Saga, e.Step.Name, e.Step.Occurrence}
 			fits, steps[step] = !steps[step], true
 		}
-		// A transaction gives an entity one version, which is the fencing token of one handler's run.
-		if x.many[e.Kind()] == nil {
+		// A transaction gives an entity one version: the fencing token of one handler call.
+		if x.batchHandlers[e.Kind()] == nil {
 			fits = fits && !slices.ContainsFunc(intake.Locks, func(l store.Lock) bool { return locks[l] })
 		}
 		if !fits {
@@ -218,29 +220,29 @@ func (x *Executor[TTx]) alike(ctx context.Context,
 
 func (x *Executor[TTx]) shares(first member, e *partition.Entry, intake store.Intake) bool {
 	a, b := first.e.Kind(), e.Kind()
-	return x.many[a] == x.many[b] && slices.Equal(first.intake.Settings, intake.Settings) &&
+	return x.batchHandlers[a] == x.batchHandlers[b] && slices.Equal(first.intake.Settings, intake.Settings) &&
 		first.intake.Server == intake.Server && len(first.intake.Steps) == len(intake.Steps)
 }
 
-// Values of guilty that are no index.
+// Values of guilty that are not an index.
 const (
 	nobody  = -1 // the transaction itself failed
 	unnamed = -2 // a message failed, and its batch handler returned no index
 )
 
-// take attempts all of ms, in as few transactions as possible.
-func (s *sharing[TTx]) take(ctx context.Context, ms []member) {
-	if ms = s.going(ms); len(ms) < 2 {
+// take attempts all of ms in as few transactions as possible.
+func (s *batch[TTx]) take(ctx context.Context, ms []member) {
+	if ms = s.runnable(ms); len(ms) < 2 {
 		s.alone(ctx, ms)
 		return
 	}
 	guilty, err := s.try(ctx, ms)
-	s.fell = s.fell || err != nil && !errors.Is(err, errAlone)
+	s.rolledBack = s.rolledBack || err != nil && !errors.Is(err, errAlone)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		s.down = true
-		s.going(ms)
+		s.stopped = true
+		s.runnable(ms)
 	case guilty == nobody:
 		s.failed(ctx, ms, err)
 	case guilty == unnamed:
@@ -254,8 +256,8 @@ func (s *sharing[TTx]) take(ctx context.Context, ms []member) {
 }
 
 // again attempts the messages before a guilty one. Their handlers have succeeded once.
-func (s *sharing[TTx]) again(ctx context.Context, ms []member) {
-	if ms = s.going(ms); len(ms) < 2 {
+func (s *batch[TTx]) again(ctx context.Context, ms []member) {
+	if ms = s.runnable(ms); len(ms) < 2 {
 		s.alone(ctx, ms)
 		return
 	}
@@ -266,10 +268,10 @@ func (s *sharing[TTx]) again(ctx context.Context, ms []member) {
 	}
 }
 
-// try calls together. If the transaction collided with a rival's, no message is guilty.
-func (s *sharing[TTx]) try(ctx context.Context, ms []member) (guilty int, err error) {
+// try calls transact. If the transaction collided with another one, no message is guilty.
+func (s *batch[TTx]) try(ctx context.Context, ms []member) (guilty int, err error) {
 	begun := time.Now()
-	guilty, err = s.together(ctx, ms)
+	guilty, err = s.transact(ctx, ms)
 	if store.Contended(err) && (guilty == nobody || failure.IsOutage(err)) {
 		s.collided += max(1, time.Since(begun))
 		guilty = nobody
@@ -278,7 +280,7 @@ func (s *sharing[TTx]) try(ctx context.Context, ms []member) (guilty int, err er
 }
 
 // failed ends ms after their transaction itself failed. In an outage they stay. Otherwise each runs alone.
-func (s *sharing[TTx]) failed(ctx context.Context, ms []member, err error) {
+func (s *batch[TTx]) failed(ctx context.Context, ms []member, err error) {
 	r := Result{Entry: ms[0].e, What: decide.Outage, Err: err}
 	switch {
 	case store.Incurable(err):
@@ -287,24 +289,24 @@ func (s *sharing[TTx]) failed(ctx context.Context, ms []member, err error) {
 		s.alone(ctx, ms)
 		return
 	case r.Entry.Parked != nil:
-		s.x.giveBack(ctx, r.Entry, s.x.db.Apply)
+		s.x.releaseClaim(ctx, r.Entry, s.x.db.Apply)
 	}
-	s.down = true
-	s.note(r)
-	s.going(ms[1:])
+	s.stopped = true
+	s.add(r)
+	s.runnable(ms[1:])
 }
 
-// going returns the messages of ms that can be attempted; the others stay.
-func (s *sharing[TTx]) going(ms []member) []member {
+// runnable returns the messages of ms that can be attempted. The others end as NotAttempted.
+func (s *batch[TTx]) runnable(ms []member) []member {
 	led := leading()
-	stays := func(m member) bool { return !led(m.e) || s.stays(m.e) }
+	stays := func(m member) bool { return !led(m.e) || s.isBlocked(m.e) }
 	if !slices.ContainsFunc(ms, stays) {
 		return ms
 	}
 	out := make([]member, 0, len(ms))
 	for _, m := range ms {
 		if stays(m) {
-			s.note(Result{Entry: m.e, What: decide.NotAttempted})
+			s.add(Result{Entry: m.e, What: decide.NotAttempted})
 		} else {
 			out = append(out, m)
 		}
@@ -312,35 +314,35 @@ func (s *sharing[TTx]) going(ms []member) []member {
 	return out
 }
 
-func (s *sharing[TTx]) stays(e *partition.Entry) bool { return s.down || s.shut[e.Chain] }
+func (s *batch[TTx]) isBlocked(e *partition.Entry) bool { return s.stopped || s.blocked[e.Chain] }
 
-func (s *sharing[TTx]) note(r Result) {
+func (s *batch[TTx]) add(r Result) {
 	s.out = append(s.out, r)
 	switch r.What {
 	case decide.Again, decide.Outage, decide.NotParked, decide.Full, decide.NotAttempted:
-		s.shut[r.Entry.Chain] = true
+		s.blocked[r.Entry.Chain] = true
 	case decide.Broken:
-		s.down = true
+		s.stopped = true
 	}
 }
 
 // alone attempts each of ms in its own transaction.
-func (s *sharing[TTx]) alone(ctx context.Context, ms []member) {
+func (s *batch[TTx]) alone(ctx context.Context, ms []member) {
 	for _, m := range ms {
-		if m.e.Prefetches || s.stays(m.e) {
-			s.note(Result{Entry: m.e, What: decide.NotAttempted})
+		if m.e.Prefetches || s.isBlocked(m.e) {
+			s.add(Result{Entry: m.e, What: decide.NotAttempted})
 		} else {
 			var r Result
-			s.watched(nil, []*partition.Entry{m.e}, s.x.o.Handle+s.x.o.Wait+mercy,
+			s.watched(nil, []*partition.Entry{m.e}, s.x.o.Handle+s.x.o.Wait+grace,
 				func() { r = s.x.attempt(ctx, m.e) })
-			s.note(r)
+			s.add(r)
 		}
 	}
 }
 
-// together attempts ms in one transaction. After a rollback it returns the index of the guilty message.
+// transact attempts ms in one transaction. After a rollback it returns the index of the guilty message.
 // Messages that are not fresh end after the commit.
-func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, err error) {
+func (s *batch[TTx]) transact(ctx context.Context, ms []member) (guilty int, err error) {
 	bound, cancel := context.WithTimeout(ctx, s.x.o.Handle+s.x.o.Wait)
 	defer cancel()
 	all := joined(ms)
@@ -363,9 +365,9 @@ func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, e
 		}
 	}
 	if len(fresh) == 0 {
-		_, _ = unit.Rollback(bound) // nothing was written
+		_, _ = unit.Rollback(bound)
 	} else if guilty, err = s.carryOut(bound, unit, ms, fresh); s.hung != nil {
-		s.late(ctx, ms)
+		s.endHung(ctx, ms)
 		return nobody, nil
 	} else if err != nil {
 		return guilty, err
@@ -373,10 +375,10 @@ func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, e
 	for i := range ms {
 		switch e, v := ms[i].e, found[i]; {
 		case v.Outcome == store.Fresh:
-			s.note(Result{Entry: e, What: ms[i].ending, Took: ms[i].took})
+			s.add(Result{Entry: e, What: ms[i].ending, Took: ms[i].took})
 		case e.Parked == nil && (v.Outcome == store.Done || v.Outcome == store.Rejected) &&
-			s.x.Harmless(e, v):
-			s.note(Result{Entry: e, What: decide.Duplicate})
+			s.x.DropsDuplicate(e, v):
+			s.add(Result{Entry: e, What: decide.Duplicate})
 		default:
 			s.alone(ctx, ms[i:i+1])
 		}
@@ -384,12 +386,12 @@ func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, e
 	return nobody, nil
 }
 
-// errAlone makes the guilty message run alone. It has not failed.
+// errAlone makes the guilty message run alone. The message has not failed.
 var errAlone = errors.New("the message needs a transaction of its own")
 
-// unfit returns the first message with a step or a mark that the intake wrote and the batch must not commit.
-// It returns nobody if there is none.
-func (s *sharing[TTx]) unfit(ms []member, found store.Found) int {
+// unfit returns the first message whose intake wrote a step or a mark that a batch must not commit. It
+// returns nobody if there is none.
+func (s *batch[TTx]) unfit(ms []member, found store.Found) int {
 	for i := range found.Steps {
 		m, mark, was := &ms[i], found.Marks[i], found.Steps[i]
 		if mark.Outcome != store.Fresh {
@@ -398,7 +400,7 @@ func (s *sharing[TTx]) unfit(ms []member, found store.Found) int {
 			}
 			continue
 		}
-		facts := s.x.found(m.e, store.Found{Marks: []store.Verdict{mark}, Steps: []store.Step{was}},
+		facts := s.x.facts(m.e, store.Found{Marks: []store.Verdict{mark}, Steps: []store.Step{was}},
 			m.intake.Marks[0].Fingerprint)
 		if s.x.table.AfterIntake(facts).Do != decide.Handle {
 			return i
@@ -420,12 +422,12 @@ func joined(ms []member) store.Intake {
 }
 
 // carryOut runs the handlers and commits.
-func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []member,
+func (s *batch[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []member,
 	fresh []int) (guilty int, err error) {
 	committed := false
 	defer func() {
-		if v := recover(); v != nil { // alone, the one that it is about panics again
-			guilty, err = unnamed, bug(ms[0].e, v)
+		if v := recover(); v != nil { // the guilty message panics again when it runs alone
+			guilty, err = unnamed, panicError(ms[0].e, v)
 			if _, back := unit.Rollback(ctx); errors.Is(back, store.ErrLent) {
 				guilty, err = nobody, back
 			}
@@ -438,20 +440,20 @@ func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []
 			telemetry.End(ms[i].span, what.String(), nil)
 		}
 	}()
-	run := s.each
-	if s.x.many[ms[0].e.Kind()] != nil {
-		run = s.atOnce
+	run := s.runEach
+	if s.x.batchHandlers[ms[0].e.Kind()] != nil {
+		run = s.runTogether
 	}
 	effects, guilty, err := run(ctx, unit, ms, fresh)
 	if err != nil {
-		err = s.x.unitsOwn(ctx, unit, err)
+		err = s.x.asOutage(ctx, unit, err)
 		if _, back := unit.Rollback(ctx); errors.Is(back, store.ErrLent) {
 			return nobody, back
 		}
 		return guilty, err
 	}
 	if err := unit.Commit(ctx, effects...); err != nil {
-		return nobody, s.x.lent(ctx, fmt.Errorf("commit %d messages: %w", len(fresh), err))
+		return nobody, s.x.chargeHandler(ctx, fmt.Errorf("commit %d messages: %w", len(fresh), err))
 	}
 	committed = true
 	for _, i := range fresh {
@@ -462,21 +464,21 @@ func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []
 	return nobody, nil
 }
 
-// each runs the handler of each fresh message, in their order.
-func (s *sharing[TTx]) each(ctx context.Context, unit store.Unit[TTx], ms []member,
+// runEach runs the handler of each fresh message, in order.
+func (s *batch[TTx]) runEach(ctx context.Context, unit store.Unit[TTx], ms []member,
 	fresh []int) (effects []store.Effect, guilty int, err error) {
-	points := s.x.wary.Load() > 0
+	points := s.x.savepoints.Load() > 0
 	defer func() { s.x.noteRejections(ms, fresh, err) }()
 	for n, i := range fresh {
-		var leaves store.Effect
+		var effect store.Effect
 		var err error
 		point := points && unit.Savepoint(ctx)
-		s.watched(unit, []*partition.Entry{ms[i].e}, s.x.o.Handle+mercy,
-			func() { leaves, err = s.one(ctx, unit, &ms[i], point) })
+		s.watched(unit, []*partition.Entry{ms[i].e}, s.x.o.Handle+grace,
+			func() { effect, err = s.runOne(ctx, unit, &ms[i], point) })
 		if s.hung != nil {
 			return nil, i, failure.ErrTimeout
 		}
-		if err == nil && n < len(fresh)-1 { // the next handler must not meet state of this one
+		if err == nil && n < len(fresh)-1 { // session state must not leak into the next handler
 			err = unit.Usable(ctx)
 		}
 		if errors.Is(err, store.ErrUnshared) {
@@ -486,52 +488,52 @@ func (s *sharing[TTx]) each(ctx context.Context, unit store.Unit[TTx], ms []memb
 		if err != nil {
 			return nil, i, err
 		}
-		if !reflect.ValueOf(leaves).IsZero() {
-			effects = append(effects, leaves)
+		if !reflect.ValueOf(effect).IsZero() {
+			effects = append(effects, effect)
 		}
 	}
 	return effects, nobody, nil
 }
 
-// wariness is how many transactions after a rejection have savepoints.
-const wariness = 64
+// savepointsAfterReject is the number of transactions with savepoints after a rejection.
+const savepointsAfterReject = 64
 
-// noteRejections notes a transaction with a rejection, after which the next ones have savepoints.
+// noteRejections enables savepoints for the next transactions if one of ms was rejected.
 func (x *Executor[TTx]) noteRejections(ms []member, fresh []int, err error) {
 	rejects := func(i int) bool { return ms[i].ending == decide.Rejected }
-	if answerOf(err, false).no != nil || slices.ContainsFunc(fresh, rejects) {
-		x.wary.Store(wariness)
-	} else if x.wary.Load() > 0 {
-		x.wary.Add(-1)
+	if answerOf(err, false).rejected != nil || slices.ContainsFunc(fresh, rejects) {
+		x.savepoints.Store(savepointsAfterReject)
+	} else if x.savepoints.Load() > 0 {
+		x.savepoints.Add(-1)
 	}
 }
 
-// one runs the handler of m, and writes the messages of its answer before those of the next one. If m is
+// runOne runs the handler of m, and writes the messages of its reply before those of the next one. If m is
 // rejected and has a savepoint, the others keep their work.
-func (s *sharing[TTx]) one(ctx context.Context, unit store.Unit[TTx], m *member,
-	point bool) (leaves store.Effect, err error) {
+func (s *batch[TTx]) runOne(ctx context.Context, unit store.Unit[TTx], m *member,
+	point bool) (effect store.Effect, err error) {
 	begun := time.Now()
 	ctx, m.span = s.x.o.Telemetry.Process(ctx, &m.e.Message, m.e.Again+1)
 	ctx = lending.Watch(ctx)
 	m.ending, m.hooks = decide.Handled, func() { lending.Committed(ctx) }
 	r, err := s.x.run(ctx, m.e, unit)
 	if err == nil {
-		leaves, err = s.x.leaves(ctx, m.e, r, m.intake, decide.ReturnedNil)
-	} else if no := answerOf(err, false).no; no != nil && point && !s.x.o.Rejections && s.x.beside == nil &&
-		unit.Undo(ctx) == nil {
+		effect, err = s.x.replyEffect(ctx, m.e, r, m.intake, decide.ReturnedNil)
+	} else if rejected := answerOf(err, false).rejected; rejected != nil && point && !s.x.o.Rejections &&
+		s.x.legacyDedup == nil && unit.Undo(ctx) == nil {
 		m.ending, m.hooks = decide.Rejected, nil
-		leaves, err = s.x.verdict(ctx, m.e, m.intake, no, r)
-		leaves.Answer, leaves.Mark = leaves.Mark, nil // the intake wrote the mark
-		if leaves.Step != nil {                       // and took the step
-			leaves.Step.From = []store.StepState{store.StepDone}
+		effect, err = s.x.rejectionEffect(ctx, m.e, m.intake, rejected, r)
+		effect.Answer, effect.Mark = effect.Mark, nil // the intake wrote the mark
+		if effect.Step != nil {                       // and changed the step
+			effect.Step.From = []store.StepState{store.StepDone}
 		}
 	}
-	if err == nil && len(leaves.Rows) > 0 {
-		err = s.x.db.Write(ctx, unit.Tx(), store.Effect{Rows: leaves.Rows})
+	if err == nil && len(effect.Rows) > 0 {
+		err = s.x.db.Write(ctx, unit.Tx(), store.Effect{Rows: effect.Rows})
 	}
-	leaves.Rows = nil
+	effect.Rows = nil
 	m.took = time.Since(begun)
-	return leaves, err
+	return effect, err
 }
 
 // leading returns a function to call with the messages of a transaction, in order. The function returns false
@@ -546,8 +548,8 @@ func leading() func(*partition.Entry) bool {
 	}
 }
 
-// atOnce gives the fresh messages to their batch handler.
-func (s *sharing[TTx]) atOnce(ctx context.Context, unit store.Unit[TTx], ms []member,
+// runTogether calls the batch handler with the fresh messages.
+func (s *batch[TTx]) runTogether(ctx context.Context, unit store.Unit[TTx], ms []member,
 	fresh []int) (effects []store.Effect, guilty int, err error) {
 	tx := unit.Tx()
 	begun := time.Now()
@@ -558,13 +560,13 @@ func (s *sharing[TTx]) atOnce(ctx context.Context, unit store.Unit[TTx], ms []me
 		_, ms[i].span = s.x.o.Telemetry.Process(ctx, &ms[i].e.Message, ms[i].e.Again+1)
 	}
 	ctx = lending.Watch(ctx)
-	hctx, cancel := context.WithTimeout(lends(ctx, s.x.o.Group, tx, all[0]), s.x.o.Handle)
+	hctx, cancel := context.WithTimeout(withLoan(ctx, s.x.o.Group, tx, all[0]), s.x.o.Handle)
 	defer cancel()
-	over := s.x.acts.begin(s.x.o.Handle, es...)
+	over := s.x.running.begin(s.x.o.Handle, es...)
 	at := unnamed
-	s.watched(unit, es, s.x.o.Handle+mercy, func() {
-		at, err = safelyMany(*s.x.many[ms[fresh[0]].e.Kind()], hctx, tx, all)
-		unit.Return() // before its context ends
+	s.watched(unit, es, s.x.o.Handle+grace, func() {
+		at, err = runBatchHandler(*s.x.batchHandlers[ms[fresh[0]].e.Kind()], hctx, tx, all)
+		unit.Return() // before the context ends
 	})
 	over()
 	for _, i := range fresh {
@@ -575,26 +577,26 @@ func (s *sharing[TTx]) atOnce(ctx context.Context, unit store.Unit[TTx], ms []me
 		return nil, unnamed, failure.ErrTimeout
 	case err == nil:
 		ms[fresh[0]].hooks = func() { lending.Committed(ctx) }
-		return s.freed(ms, fresh), nobody, nil
+		return s.finishParked(ms, fresh), nobody, nil
 	case at >= 0 && at < len(fresh):
 		return nil, fresh[at], err
 	}
 	return nil, unnamed, err
 }
 
-// freed returns the effects that delete the parked rows of claimed messages.
-func (s *sharing[TTx]) freed(ms []member, fresh []int) (effects []store.Effect) {
+// finishParked returns the effects that delete the parked rows of claimed messages.
+func (s *batch[TTx]) finishParked(ms []member, fresh []int) (effects []store.Effect) {
 	for _, i := range fresh {
-		if free := s.x.freed(ms[i].e); free != nil {
+		if free := s.x.finishParked(ms[i].e); free != nil {
 			effects = append(effects, store.Effect{Finish: free})
 		}
 	}
 	return effects
 }
 
-func safelyMany[TTx any](h BatchHandler[TTx], ctx context.Context, tx TTx,
+func runBatchHandler[TTx any](h BatchHandler[TTx], ctx context.Context, tx TTx,
 	ms []skald.Message) (guilty int, err error) {
-	guilty = unnamed // unless it returns
+	guilty = unnamed // after a panic
 	err = guarded[TTx](ctx, func() (err error) {
 		guilty, err = h(ctx, tx, ms)
 		return err

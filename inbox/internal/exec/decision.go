@@ -13,29 +13,28 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// What is to be done about a message is decided by the table of inbox/internal/decide. Here it is told what
-// was found, and here its decisions are carried out.
+// This file collects the facts for the table of package decide.
 
-// errUndecided stops the consumer. No test knows how to come here.
-var errUndecided = errors.New("inbox: nothing is decided about what was found")
+// errUndecided stops the consumer. A test of package decide proves that the table always decides.
+var errUndecided = errors.New("inbox: no rule applies to the message (a bug of Skald)")
 
-// decided returns the decision of the table about e, by the answer to its intake.
+// decided returns the table's decision about e after its intake.
 func (x *Executor[TTx]) decided(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	print int64) (d decide.Decision, err error) {
-	facts := x.found(e, unit.Found(), print)
+	facts := x.facts(e, unit.Found(), print)
 	if d = x.table.AfterIntake(facts); d.Do != decide.AskLegacy {
 		return d, nil
 	}
-	knows, err := x.askedLegacy(ctx, e, unit.Tx())
+	knows, err := x.askLegacySteps(ctx, e, unit.Tx())
 	return x.table.AfterIntake(facts ^ decide.LegacyUnasked | knows), err
 }
 
-// found is what the table asks about a message whose intake has answered.
-func (x *Executor[TTx]) found(e *partition.Entry, found store.Found, print int64) decide.Facts {
+// facts returns the facts about e after its intake. It stores the state of the step in e.
+func (x *Executor[TTx]) facts(e *partition.Entry, found store.Found, print int64) decide.Facts {
 	if e.Step != nil && len(found.Steps) > 0 {
 		e.Stood = found.Steps[0]
 	}
-	f := decide.Mark(judged(found.Marks[0], print)) |
+	f := decide.Mark(outcomeOf(found.Marks[0], print)) |
 		decide.Delivered | decide.Unsuspected | decide.Handler | decide.LegacyNot
 	if e.Parked != nil {
 		f ^= decide.Delivered ^ decide.Claimed
@@ -49,14 +48,14 @@ func (x *Executor[TTx]) found(e *partition.Entry, found store.Found, print int64
 	if x.handlers[e.Kind()] == nil {
 		f ^= decide.Handler ^ decide.NoHandler
 	}
-	if x.took != nil {
+	if x.legacySteps != nil {
 		f ^= decide.LegacyNot ^ decide.LegacyUnasked
 	}
 	return f | x.stepFacts(e)
 }
 
-// judged is what the mark says. That of another message is a conflict.
-func judged(v store.Verdict, print int64) store.Outcome {
+// outcomeOf returns the outcome of a mark. The mark of a message with another fingerprint is a conflict.
+func outcomeOf(v store.Verdict, print int64) store.Outcome {
 	switch v.Outcome {
 	case store.Done, store.Rejected, store.Barred, store.TooOld:
 		return once.Judge(v, print)
@@ -64,7 +63,7 @@ func judged(v store.Verdict, print int64) store.Outcome {
 	return v.Outcome
 }
 
-// stepFacts are what the table asks about the step of e and the call that it is at.
+// stepFacts returns the facts about the step of e and its outside call.
 func (x *Executor[TTx]) stepFacts(e *partition.Entry) (f decide.Facts) {
 	switch {
 	case e.Outcome == "":
@@ -84,7 +83,7 @@ func (x *Executor[TTx]) stepFacts(e *partition.Entry) (f decide.Facts) {
 		f |= decide.UndoesStep
 	}
 	switch {
-	case e.Stood.State != store.StepCalling || !callsFor(e, e.Stood):
+	case e.Stood.State != store.StepCalling || !hasCallOf(e, e.Stood):
 		return f | decide.OthersCall
 	case x.lostCall(e):
 		return f | decide.LostCall
@@ -92,26 +91,26 @@ func (x *Executor[TTx]) stepFacts(e *partition.Entry) (f decide.Facts) {
 	return f | decide.OwnCall
 }
 
-// callsFor tells whether the call that a step is at is e's.
-func callsFor(e *partition.Entry, was store.Step) bool {
+// hasCallOf reports whether the current call of the step was intended by e.
+func hasCallOf(e *partition.Entry, was store.Step) bool {
 	if e.Takes() != nil {
 		return was.Identity == e.Identity()
 	}
 	return e.Call != nil && was.OutsideKey == e.Call.Key
 }
 
-// lostCall tells of e, which takes a step that is at a call of e's own, whether it is kept without that.
-// Nothing here makes it so; a row that was written by another build, or by hand, may be. Of a message that
-// undoes a step by a call there is none: its call and its step are stored by one effect, what was read before
-// does not take the call away (store.Keep.WasCall), and the answer takes both on.
+// lostCall reports whether e does a step in state calling, but its parked row has no call. Skald never writes
+// such a row; another build or an operator may. A message that undoes a step never loses its call: one effect
+// stores its call and its step, store.Park.WasCall guards the row, and the reply changes both.
 func (x *Executor[TTx]) lostCall(e *partition.Entry) bool {
 	_, there := x.calls[e.Kind()]
 	return there && e.Takes() != nil && e.Parked != nil && e.Call == nil && e.Stood.OutsideKey != ""
 }
 
-// becomes is what a change makes of the step of e, with an answer; nil: nothing. A step that e undoes stays
-// that of the message which took it, with its answer; where nobody knows that message it is e's own.
-func becomes(e *partition.Entry, c decide.Change, code int32, result string) *store.Step {
+// stepChange returns the step of e after the change c, with a reply. It returns nil if nothing changes. A
+// step that e undoes still belongs to the message that did it, with its reply. If that message is unknown,
+// the step belongs to e.
+func stepChange(e *partition.Entry, c decide.Change, code int32, result string) *store.Step {
 	if !c.Some() || c.IfAnswered && code == 0 && result == "" {
 		return nil
 	}
@@ -133,42 +132,42 @@ func becomes(e *partition.Entry, c decide.Change, code int32, result string) *st
 	return &at
 }
 
-// waitForCall parks a message whose step has a call outside under way.
-func (x *Executor[TTx]) waitForCall(ctx context.Context, e *partition.Entry, end undo,
+// waitForCall parks a message whose step has an outside call in progress.
+func (x *Executor[TTx]) waitForCall(ctx context.Context, e *partition.Entry, end rollbackFunc,
 	d decide.Decision) Result {
-	why := fmt.Errorf("step %s of %s: a call outside is under way", e.Step.Name, e.Step.Saga)
-	r := x.later(ctx, e, end, settleFirst, why)
+	why := fmt.Errorf("step %s of %s: an outside call is in progress", e.Step.Name, e.Step.Saga)
+	r := x.parkFor(ctx, e, end, settleWait, why)
 	if d.Settle {
-		x.settleToUndo(ctx, e.Stood.Identity)
+		x.settleForUndo(ctx, e.Stood.Identity)
 	}
 	return r
 }
 
-// An answer is what a handler said.
+// answer is the result of a handler.
 type answer struct {
-	says decide.Facts
-	no   *skald.RejectedError
-	wait *skald.LaterError
-	call store.Call
+	fact       decide.Facts
+	rejected   *skald.RejectedError
+	retryAfter *skald.LaterError
+	call       store.Call
 }
 
-// answerOf sorts what a handler said. Again: it may be taken again at once.
+// answerOf classifies the result of a handler. Again permits an immediate retry.
 func answerOf(err error, again bool) (a answer) {
 	var overtaken *skald.RetryNowError
 	var outside *Intent
 	switch {
 	case err == nil:
-		a.says = decide.ReturnedNil
+		a.fact = decide.ReturnedNil
 	case again && errors.As(err, &overtaken):
-		a.says = decide.ReturnedRetryNow
+		a.fact = decide.ReturnedRetryNow
 	case errors.As(err, &outside):
-		a.says, a.call = decide.ReturnedCall, outside.Call
-	case errors.As(err, &a.no):
-		a.says = decide.ReturnedReject
-	case errors.As(err, &a.wait):
-		a.says = decide.ReturnedRetryAfter
+		a.fact, a.call = decide.ReturnedCall, outside.Call
+	case errors.As(err, &a.rejected):
+		a.fact = decide.ReturnedReject
+	case errors.As(err, &a.retryAfter):
+		a.fact = decide.ReturnedRetryAfter
 	default:
-		a.says = decide.ReturnedError
+		a.fact = decide.ReturnedError
 	}
 	return a
 }

@@ -11,32 +11,32 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// shortWait is how long an intake waits for entities while half of the workers do.
+// shortWait is the wait of an intake for entities while half of the workers wait for entities.
 const shortWait = 100 * time.Millisecond
 
-// entityWaits bounds how many workers wait at the database for entities that others hold. The zero value
-// bounds nothing. It is for any goroutine.
+// entityWaits limits the workers that wait at the database for locked entities. The zero value has no limit.
+// It is safe for concurrent use.
 type entityWaits struct {
 	workers int
 
 	mu      sync.Mutex
-	asking  int // intakes with entities that the database has not answered
+	asking  int // the number of intakes with entities at the database
 	asked   map[store.Lock]int
-	refused map[store.Lock]bool // by the last intake that waited for the whole time
+	refused map[store.Lock]bool // entities that timed out the last full wait
 }
 
-// mostRefused bounds how many entities are remembered as refused.
+// mostRefused is the maximum number of entities in refused.
 const mostRefused = 1000
 
 var (
-	errTurn = errors.New("inbox: other workers wait for its entity")
-	errHeld = errors.New("inbox: its entity is in use")
+	errEntityQueue = errors.New("inbox: other workers wait for its entity")
+	errEntityBusy  = errors.New("inbox: its entity is in use")
 )
 
 // enter admits an intake of locks that waits for up to whole. A quarter of the workers may wait for one
-// entity: the others get errTurn. They get errHeld if the entity was refused a moment ago: then one worker
-// waits for it. Call done with the answer of the database. While half of the workers wait for entities, wait
-// is shortWait.
+// entity. Beyond that, enter returns errEntityQueue. If the last full wait for an entity timed out, one
+// worker waits for it, and enter returns errEntityBusy to the others. Call done with the result of the
+// intake. While half of the workers wait for entities, wait is shortWait.
 func (w *entityWaits) enter(locks []store.Lock, whole time.Duration) (wait time.Duration, done func(error),
 	err error) {
 	if w.workers == 0 || len(locks) == 0 {
@@ -47,9 +47,9 @@ func (w *entityWaits) enter(locks []store.Lock, whole time.Duration) (wait time.
 	for _, l := range locks {
 		switch n := w.asked[l]; {
 		case n > 0 && w.refused[l]:
-			return 0, nil, errHeld
+			return 0, nil, errEntityBusy
 		case n >= max(1, w.workers/4):
-			return 0, nil, errTurn
+			return 0, nil, errEntityQueue
 		}
 	}
 	if w.asked == nil {
@@ -85,7 +85,7 @@ func (w *entityWaits) leave(locks []store.Lock, waited bool, err error) {
 	}
 }
 
-// begin begins the transaction of an intake that the entities admit.
+// begin begins the transaction of an intake if its entities admit it.
 func (x *Executor[TTx]) begin(ctx context.Context, intake store.Intake) (store.Unit[TTx], error) {
 	wait, done, err := x.waits.enter(intake.Locks, intake.Wait)
 	if err != nil {
@@ -96,21 +96,23 @@ func (x *Executor[TTx]) begin(ctx context.Context, intake store.Intake) (store.U
 	unit, err := x.db.Begin(ctx, intake)
 	done(err)
 	if wait < whole && errors.Is(err, store.ErrBusy) {
-		return nil, errors.Join(errTurn, err)
+		return nil, errors.Join(errEntityQueue, err)
 	}
 	return unit, err
 }
 
-// inLine answers a message after its entity was in use. The message waits at its place without a worker, and
-// is tried again. After x.o.Wait without its entity it fails as if it had waited at the database.
-func (x *Executor[TTx]) inLine(ctx context.Context, e *partition.Entry, err error) (r Result, is bool) {
-	switch held := errors.Is(err, errHeld); {
-	case !held && !errors.Is(err, errTurn):
+// waitForEntity ends an attempt at a message whose entity is in use. The message waits at its place without a
+// worker, and is attempted again. After Config.Wait without its entity it fails like a message that waited at
+// the database. It returns false for other errors.
+func (x *Executor[TTx]) waitForEntity(ctx context.Context, e *partition.Entry,
+	err error) (r Result, is bool) {
+	switch busy := errors.Is(err, errEntityBusy); {
+	case !busy && !errors.Is(err, errEntityQueue):
 		e.InLine = time.Time{}
 		return r, false
-	case held, errors.Is(err, store.ErrBusy) && !e.InLine.IsZero() && time.Since(e.InLine) >= x.o.Wait:
+	case busy, errors.Is(err, store.ErrBusy) && !e.InLine.IsZero() && time.Since(e.InLine) >= x.o.Wait:
 		e.InLine = time.Time{}
-		return x.takeFailed(ctx, e, errors.Join(store.ErrBusy, err)), true
+		return x.intakeFailed(ctx, e, errors.Join(store.ErrBusy, err)), true
 	}
 	if e.InLine.IsZero() {
 		e.InLine = time.Now()
@@ -119,8 +121,8 @@ func (x *Executor[TTx]) inLine(ctx context.Context, e *partition.Entry, err erro
 	if errors.Is(err, store.ErrBusy) {
 		cost = shortWait
 	}
-	// together they occupy one worker on average: else they crowd out messages that came later
+	// together such messages occupy one worker on average, so that later messages are not delayed
 	after := min(time.Duration(1+x.o.InPlace())*cost, x.o.Wait)
 	return Result{Entry: e, What: decide.Again, Untouched: true, Err: err,
-		After: max(after, x.giveBack(ctx, e, x.db.Apply))}, true
+		After: max(after, x.releaseClaim(ctx, e, x.db.Apply))}, true
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A bench is an Executor over a database of its own, whose handler notes which payloads it was run for.
+// bench is an Executor with its own database. Its handler records the payloads that it gets.
 type bench struct {
 	*Executor[*memstore.Tx]
 	l    *partition.Partition
@@ -56,7 +56,7 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 	return b
 }
 
-// entry is a message as it came from the broker.
+// entry returns a message as the broker delivers it.
 func (b *bench) entry(id, data string) *partition.Entry {
 	m := skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: "said", Key: []byte(data),
 		Data: []byte(data)}
@@ -72,7 +72,8 @@ func endings(rs []Result) (out []decide.Ending) {
 	return out
 }
 
-// A message is handled once: its repeat is a duplicate, and another one under its identity a conflict.
+// A message is handled once. A second delivery is a duplicate, and another message with its identity is a
+// conflict.
 func TestRepeatIsNotHandled(t *testing.T) {
 	b := newBench(t, nil)
 	for _, c := range []struct {
@@ -89,8 +90,8 @@ func TestRepeatIsNotHandled(t *testing.T) {
 	}
 }
 
-// Of several messages that share a transaction one fails: it alone is charged, and the others are handled,
-// at the cost of one more run at most.
+// One of several messages in a transaction fails. Only this message is charged. The others are handled, and
+// run at most once more.
 func TestOneOfAJobFails(t *testing.T) {
 	b := newBench(t, nil)
 	b.fail = func(data string) error {
@@ -115,11 +116,11 @@ func TestOneOfAJobFails(t *testing.T) {
 		}
 	}
 	if rs[1].Attempts != 1 || rs[1].Print == "" || rs[1].After <= 0 {
-		t.Errorf("what failed is %+v", rs[1])
+		t.Errorf("the failed message ended as %+v", rs[1])
 	}
 }
 
-// Where no more may be parked, what fails stays where it is; a dead letter is kept all the same.
+// If no more messages may be parked, a failed message stays at its place. A dead letter is stored anyway.
 func TestFullKeepsDeadLettersOnly(t *testing.T) {
 	b := newBench(t, func(o *Config) { o.Room = func() bool { return false } })
 	b.fail = func(data string) error {
@@ -135,7 +136,7 @@ func TestFullKeepsDeadLettersOnly(t *testing.T) {
 	}
 }
 
-// A handler that panics has failed; what the user says of a message and panics counts as not said.
+// A panic of the handler is a failure. A panic of another function of the user is ignored.
 func TestPanicsAreFailures(t *testing.T) {
 	b := newBench(t, func(o *Config) {
 		o.Earlier = func(broker.Delivery) int { panic("no header") }
@@ -148,32 +149,32 @@ func TestPanicsAreFailures(t *testing.T) {
 	}
 }
 
-// One identity with many payloads does not fill the log: one is told, and later how many came since.
-func TestQuarantineIsToldAtTimes(t *testing.T) {
+// Many payloads with one identity do not fill the log. The first is logged, and later lines have a count.
+func TestQuarantineIsLoggedRarely(t *testing.T) {
 	b, now := newBench(t, nil), time.Now()
-	if n, due := b.untold.note(now); n != 1 || !due {
+	if n, due := b.quarantined.count(now); n != 1 || !due {
 		t.Errorf("the first of %d: %v", n, due)
 	}
 	for range 3 {
-		if _, due := b.untold.note(now); due {
-			t.Error("it is told again at once")
+		if _, due := b.quarantined.count(now); due {
+			t.Error("a second line follows immediately")
 		}
 	}
-	if n, due := b.untold.note(now.Add(time.Hour)); n != 4 || !due {
+	if n, due := b.quarantined.count(now.Add(time.Hour)); n != 4 || !due {
 		t.Errorf("an hour later %d: %v", n, due)
 	}
 }
 
-// A handler is overdue once its time is over, and that of its transaction.
+// A handler is overdue after its time limit plus grace.
 func TestOverdueHandler(t *testing.T) {
 	b := newBench(t, nil)
 	in, late := b.entry("m-1", "in time"), b.entry("m-2", "late")
-	defer b.acts.begin(time.Minute, in)()
-	over := b.acts.begin(-mercy, late)
+	defer b.running.begin(time.Minute, in)()
+	over := b.running.begin(-grace, late)
 	if all := b.Overdue(); len(all) != 1 || all[0].Entries[0] != late {
-		t.Errorf("overdue are %+v", all)
+		t.Errorf("overdue: %+v", all)
 	}
 	if over(); len(b.Overdue()) != 0 {
-		t.Error("it is overdue still")
+		t.Error("a handler that returned is still overdue")
 	}
 }

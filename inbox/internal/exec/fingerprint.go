@@ -13,15 +13,15 @@ import (
 
 const rekeyEvery = time.Minute
 
-// A printer makes fingerprints of messages, with the key of the database.
+// printer computes fingerprints of messages with the key of the database.
 type printer struct {
-	of      func(skald.Message) []byte // nil: of type and payload
-	without func(data []byte) []byte   // the payload as that fingerprint has it
+	of      func(skald.Message) []byte // nil: type and payload
+	without func(data []byte) []byte   // returns the part of the payload that counts
 	key     atomic.Pointer[fingerprint.Printer]
-	keyAt   time.Time // when it is read again
+	keyAt   time.Time // the next time to read the key
 }
 
-// print returns the fingerprint of e. Returns 0 if no fingerprints are compared.
+// print returns the fingerprint of e. It returns 0 if no fingerprints are compared.
 func (x *Executor[TTx]) print(e *partition.Entry) (int64, error) {
 	key := x.key.Load()
 	if key == nil {
@@ -45,11 +45,11 @@ func (x *Executor[TTx]) printed(e *partition.Entry) int64 {
 	return print
 }
 
-// HasKey tells whether the key was read.
+// HasKey reports whether the key was read.
 func (p *printer) HasKey() bool { return p.key.Load() != nil }
 
-// Rekey reads the key of fingerprints, now and then again: the database may be another one. Until it can be
-// had the old one serves. It is for one goroutine, beside all others.
+// Rekey reads the key of fingerprints from the database, at most once per minute: the database may have been
+// replaced. After an error the old key remains. Only one goroutine may call it.
 func (x *Executor[TTx]) Rekey(ctx context.Context) error {
 	now := x.o.Now()
 	if x.HasKey() && now.Before(x.keyAt) {
@@ -64,7 +64,7 @@ func (x *Executor[TTx]) Rekey(ctx context.Context) error {
 	return nil
 }
 
-// Seal is what a cache keeps of e where it is finished, for a run of the database's server.
+// Seal returns the cache entry of a finished e, for one session of the database server.
 func (x *Executor[TTx]) Seal(e *partition.Entry, server string) once.Entry {
 	return once.Seal(x.key.Load(), server, x.o.Group, e.Identity(), x.printed(e))
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/failure"
 )
 
-// A worker's functions share a goroutine until one of them ends it. A function that runs another one does not
-// wait for itself.
+// A worker's functions share a goroutine until one of them ends it. A function that runs another function
+// does not deadlock.
 func TestGuarded(t *testing.T) {
 	w := &Worker[int]{}
 	defer w.Close()
@@ -49,7 +49,7 @@ func BenchmarkGuarded(b *testing.B) {
 	}
 }
 
-// deep uses as much stack as a statement does.
+// deep uses as much stack as a statement.
 func deep(n int) (s int) {
 	var a [128]byte
 	if n == 0 {

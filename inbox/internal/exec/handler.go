@@ -15,35 +15,36 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Reply is what a handler answers besides its effect.
+// Reply is the result of a handler, in addition to its own rows.
 type Reply struct {
 	Code    int32
-	Value   any           // encoded once, by Config.Codec. Nil: none
-	Publish []skald.Draft // written into the outbox, after what the handler wrote itself
+	Value   any           // encoded once, by Config.Codec; nil: none
+	Publish []skald.Draft // written into the outbox, after the messages that the handler wrote
 }
 
-// A Handler is what is run for a message in its transaction.
+// Handler handles a message in its transaction.
 type Handler[TTx any] func(ctx context.Context, tx TTx, m skald.Message) (Reply, error)
 
-// A BatchHandler is what is run for several messages at once. FailMessage gives the index of the one that
-// failed; below zero: one of them.
+// BatchHandler handles several messages in one transaction. After an error guilty is the index of the message
+// that failed. A negative index means that it is unknown.
 type BatchHandler[TTx any] func(ctx context.Context, tx TTx, ms []skald.Message) (guilty int, err error)
 
-// LegacyDedupFunc asks a table of the user's whether a message was handled, and notes that it is.
+// LegacyDedupFunc looks up a message in the user's table and adds it. It returns true if the message was
+// there.
 type LegacyDedupFunc[TTx any] func(ctx context.Context, tx TTx, id store.Identity,
 	m skald.Message) (known bool, err error)
 
-// run calls the handler of e, with a bound on its time. One that took longer has failed, unless the whole
-// consumer was told to end; and where its transaction may be gone meanwhile, what it says does not count.
+// run calls the handler of e with a time limit. A handler that took longer has failed, unless the consumer is
+// stopping. After the grace its transaction may be gone, so run ignores its result.
 func (x *Executor[TTx]) run(ctx context.Context, e *partition.Entry,
 	unit store.Unit[TTx]) (r Reply, err error) {
 	begun, tx := time.Now(), unit.Tx()
-	hctx, cancel := context.WithTimeout(lends(skald.WithCause(ctx, e.Message), x.o.Group, tx, e.Message),
+	hctx, cancel := context.WithTimeout(withLoan(skald.WithCause(ctx, e.Message), x.o.Group, tx, e.Message),
 		x.o.Handle)
 	defer cancel()
-	over := x.acts.begin(x.o.Handle, e)
-	r, err = safely(x.handler(e), hctx, tx, copyOf(e))
-	unit.Return() // before its context ends: a function that waits for that end changes nothing
+	over := x.running.begin(x.o.Handle, e)
+	r, err = runHandler(x.handler(e), hctx, tx, copyOf(e))
+	unit.Return() // before the context ends, so that functions that wait for that end change nothing
 	over()
 	took := time.Since(begun)
 	x.o.Telemetry.Ran(e.Topic, took)
@@ -51,8 +52,8 @@ func (x *Executor[TTx]) run(ctx context.Context, e *partition.Entry,
 	switch {
 	case took < x.o.Handle || stopped:
 		return r, err
-	case ctx.Err() != nil || took >= x.o.Handle+mercy:
-		return r, fmt.Errorf("%w (%v): after %v it said: %v", failure.ErrTimeout, x.o.Handle,
+	case ctx.Err() != nil || took >= x.o.Handle+grace:
+		return r, fmt.Errorf("%w (%v): after %v it returned: %v", failure.ErrTimeout, x.o.Handle,
 			took.Round(time.Millisecond), err)
 	case err != nil:
 		return r, fmt.Errorf("%w (%v): %w", failure.ErrTimeout, x.o.Handle, err)
@@ -60,8 +61,8 @@ func (x *Executor[TTx]) run(ctx context.Context, e *partition.Entry,
 	return r, nil
 }
 
-// copyOf returns a copy of the message of e for one call of a user's function, which may change it: a codec
-// may decrypt in place. A retry, a parked message and the fingerprint need the original.
+// copyOf returns a copy of the message of e for one call of a user's function. The function may change it: a
+// codec may decrypt in place. A retry, a parked message and the fingerprint need the original.
 func copyOf(e *partition.Entry) skald.Message {
 	m := e.Message
 	m.Key, m.Data = bytes.Clone(m.Key), bytes.Clone(m.Data)
@@ -72,12 +73,12 @@ func copyOf(e *partition.Entry) skald.Message {
 	return m
 }
 
-// lends is ctx for a handler of m, which gets tx.
-func lends[TTx any](ctx context.Context, consumer string, tx TTx, m skald.Message) context.Context {
+// withLoan returns a context for a handler that gets tx and m.
+func withLoan[TTx any](ctx context.Context, consumer string, tx TTx, m skald.Message) context.Context {
 	return lending.With(ctx, lending.Loan{Tx: tx, Consumer: consumer, ID: m.ID, Type: m.Type})
 }
 
-func safely[TTx any](h Handler[TTx], ctx context.Context, tx TTx, m skald.Message) (r Reply, err error) {
+func runHandler[TTx any](h Handler[TTx], ctx context.Context, tx TTx, m skald.Message) (r Reply, err error) {
 	err = guarded[TTx](ctx, func() (err error) {
 		r, err = h(ctx, tx, m)
 		return err
@@ -87,20 +88,21 @@ func safely[TTx any](h Handler[TTx], ctx context.Context, tx TTx, m skald.Messag
 
 type fenceKey struct{}
 
-// fenced is ctx with the versions that a transaction gives the entities it has locked.
+// fenced returns a context with the versions of the locked entities.
 func fenced(ctx context.Context, locks []store.Lock, versions []int64) context.Context {
 	if len(locks) == 0 {
 		return ctx
 	}
-	held := make(map[store.Lock]int64, len(locks))
+	versionOf := make(map[store.Lock]int64, len(locks))
 	for i, l := range locks {
-		held[store.Lock{Space: l.Space, Key: l.Key}] = versions[i]
+		versionOf[store.Lock{Space: l.Space, Key: l.Key}] = versions[i]
 	}
-	return context.WithValue(ctx, fenceKey{}, held)
+	return context.WithValue(ctx, fenceKey{}, versionOf)
 }
 
-// Fence is the version that the transaction of ctx gives an entity; 0: the entity is not locked.
+// Fence returns the version of an entity in the transaction of ctx, or 0 if the transaction has not locked
+// it.
 func Fence(ctx context.Context, space, key string) int64 {
-	held, _ := ctx.Value(fenceKey{}).(map[store.Lock]int64)
-	return held[store.Lock{Space: space, Key: key}]
+	versionOf, _ := ctx.Value(fenceKey{}).(map[store.Lock]int64)
+	return versionOf[store.Lock{Space: space, Key: key}]
 }

@@ -1,5 +1,5 @@
-// This file says what a message is known by, and reads what it says of itself: fields of a JSON
-// payload and how often it failed before.
+// This file computes the identity of a message. It also reads its earlier attempts from a header or a field
+// of a JSON payload.
 
 package exec
 
@@ -33,7 +33,8 @@ func deliveryOf(e *partition.Entry) broker.Delivery {
 	return d
 }
 
-// Identify returns the identity of e by a user's function.
+// Identify returns the identity of e, computed by a user's function. It returns ErrNoID if the function
+// returns no id.
 func (x *Executor[TTx]) Identify(e *partition.Entry, by identityFunc) (store.Identity, error) {
 	var id store.Identity
 	d := deliveryOf(e)
@@ -50,7 +51,7 @@ func (x *Executor[TTx]) Identify(e *partition.Entry, by identityFunc) (store.Ide
 	return id, err
 }
 
-// ByID is the identity by the message's own id.
+// ByID identifies a message by its own id.
 func ByID(d broker.Delivery) (store.Identity, error) {
 	if d.ID == "" {
 		return store.Identity{}, ErrNoID
@@ -58,7 +59,7 @@ func ByID(d broker.Delivery) (store.Identity, error) {
 	return store.Identity{Source: d.Source, ID: d.ID}, nil
 }
 
-// ByHeader takes the id from a header, the first of that name.
+// ByHeader identifies a message by its first header with that name and a value.
 func ByHeader(name string, d broker.Delivery) (store.Identity, error) {
 	for _, h := range d.Headers {
 		if h.Name == name && len(h.Value) > 0 {
@@ -68,7 +69,7 @@ func ByHeader(name string, d broker.Delivery) (store.Identity, error) {
 	return store.Identity{}, fmt.Errorf("%w: no header %s", ErrNoID, name)
 }
 
-// ByField takes the id from a field of a JSON payload.
+// ByField identifies a message by a field of its JSON payload.
 func ByField(scope string, path []string, d broker.Delivery) (store.Identity, error) {
 	text, err := field(d.Data, path)
 	if err != nil {
@@ -77,7 +78,7 @@ func ByField(scope string, path []string, d broker.Delivery) (store.Identity, er
 	return store.Identity{Source: scope, ID: text}, nil
 }
 
-// ByHash is a hash of topic, type, key and payload.
+// ByHash identifies a message by a hash of topic, type, key and payload.
 func ByHash(d broker.Delivery) (store.Identity, error) {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(d.Topic), []byte(d.Type), d.Key, d.Data} {
@@ -90,8 +91,8 @@ func ByHash(d broker.Delivery) (store.Identity, error) {
 // Position is the source of identities by position.
 const Position = "position"
 
-// ByPosition is topic, partition and position at the broker, "orders-0-7" where the partition is a number of
-// the topic.
+// ByPosition identifies a message by topic, partition and position at the broker. The id is "orders-0-7" if
+// the partition is a number of the topic.
 func ByPosition(d broker.Delivery) (store.Identity, error) {
 	position := strconv.FormatInt(d.Position, 10)
 	id := d.Topic + "/" + d.Partition + "/" + position
@@ -101,7 +102,7 @@ func ByPosition(d broker.Delivery) (store.Identity, error) {
 	return store.Identity{Source: Position, ID: id}, nil
 }
 
-// field is a text that is not empty, or a number as it is written, in a JSON payload.
+// field returns a field of a JSON payload: a non-empty text, or a number as it is written.
 func field(data []byte, path []string) (string, error) {
 	at := json.RawMessage(data)
 	for _, name := range path {
@@ -125,9 +126,9 @@ func field(data []byte, path []string) (string, error) {
 	return "", fmt.Errorf("the field %v is neither a text nor a number", path)
 }
 
-// Without returns data for a fingerprint: without the field at path, in a canonical form, so that a copy that
-// was decoded and encoded again compares equal. Data that is no JSON object, or not text, is returned as it
-// is.
+// Without returns data for a fingerprint: without the field at path, in a canonical form. So a copy that was
+// decoded and encoded again compares equal. Data that is not a JSON object, or not text, is returned
+// unchanged.
 func Without(data []byte, path []string) []byte {
 	if len(path) == 0 || fingerprint.CheckJSON(data) != nil {
 		return data
@@ -146,8 +147,8 @@ func Without(data []byte, path []string) []byte {
 	return canonical
 }
 
-// prune deletes the field at path, and the objects on the way that have no other field: the original may lack
-// them.
+// prune deletes the field at path. It also deletes the objects on the path that have no other field, because
+// the original may lack them.
 func prune(object map[string]any, path []string) {
 	if len(path) > 1 {
 		inner, ok := object[path[0]].(map[string]any)
@@ -161,23 +162,23 @@ func prune(object map[string]any, path []string) {
 	delete(object, path[0])
 }
 
-// HeaderNumber is the decimal number in the last header of that name; 0: there is none.
+// HeaderNumber returns the decimal number in the last header with that name, or 0.
 func HeaderNumber(name string, d broker.Delivery) int {
 	for _, h := range slices.Backward(d.Headers) {
 		if h.Name == name {
-			n, _ := strconv.Atoi(string(h.Value)) // 0 where it is no number
+			n, _ := strconv.Atoi(string(h.Value))
 			return n
 		}
 	}
 	return 0
 }
 
-// FieldNumber is the number in a field of a JSON payload, or in a text there; 0: there is none.
+// FieldNumber returns the number in a field of a JSON payload, or in its text, or 0.
 func FieldNumber(path []string, d broker.Delivery) int {
 	text, err := field(d.Data, path)
 	if err != nil {
 		return 0
 	}
-	n, _ := strconv.Atoi(text) // 0 where it is no number
+	n, _ := strconv.Atoi(text)
 	return n
 }

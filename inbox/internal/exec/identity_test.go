@@ -19,7 +19,7 @@ func delivery(data string) broker.Delivery {
 				{Name: "id", Value: []byte("h-2")}}}}
 }
 
-// A message is known by what the user chose; where that is not there, it has no id.
+// A message is identified by the user's choice. If the choice finds no id, the message has none.
 func TestIdentities(t *testing.T) {
 	d := delivery(`{"order":{"id":"o-1","number":12}}`)
 	by := func(name string) identityFunc {
@@ -30,7 +30,7 @@ func TestIdentities(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		by   identityFunc
-		want store.Identity // none: no id
+		want store.Identity // zero: no id
 	}{
 		"its own":      {ByID, store.Identity{Source: "/shop", ID: "m-1"}},
 		"a header":     {by("id"), store.Identity{Source: "/shop", ID: "h-1"}},
@@ -42,7 +42,7 @@ func TestIdentities(t *testing.T) {
 		"its position": {ByPosition, store.Identity{Source: Position, ID: "orders-0-7"}},
 		"nothing at all": {func(broker.Delivery) (store.Identity, error) { return store.Identity{}, nil },
 			store.Identity{}},
-		"bytes that are no text": {func(broker.Delivery) (store.Identity, error) {
+		"bytes that are not text": {func(broker.Delivery) (store.Identity, error) {
 			return ByField("orders", []string{"id"}, delivery("{\"id\":\"a\x80\"}"))
 		}, store.Identity{}},
 		"half a surrogate pair": {func(broker.Delivery) (store.Identity, error) {
@@ -59,13 +59,13 @@ func TestIdentities(t *testing.T) {
 	x := New[*memstore.Tx](memstore.New(nil), Config{Handle: time.Minute})
 	panics := func(broker.Delivery) (store.Identity, error) { panic("no map") }
 	if _, err := x.Identify(&partition.Entry{Delivery: d}, panics); err == nil {
-		t.Error("a panic is no error")
+		t.Error("a panic returned no error")
 	}
 }
 
-// Two messages are one by their hash where topic, type, key and payload are the same, and not where they only
-// look so when written one behind the other.
-func TestHashTellsPartsApart(t *testing.T) {
+// Two messages have the same hash if topic, type, key and payload are equal. They differ if only their
+// concatenations are equal.
+func TestHashSeparatesParts(t *testing.T) {
 	a, b := delivery("bc"), delivery("c")
 	a.Key, b.Key = []byte("a"), []byte("ab")
 	one, _ := ByHash(a)
@@ -76,22 +76,22 @@ func TestHashTellsPartsApart(t *testing.T) {
 	}
 }
 
-// A copy that counts its attempts in a field is the same payload, written anew or not, with the objects on
-// the way that have nothing else.
+// A copy that counts its attempts in a field has the same payload. Encoding it again, and parent objects
+// without other fields, make no difference.
 func TestWithoutAField(t *testing.T) {
 	plain := string(Without([]byte(`{"n": 1}`), []string{"meta", "attempt"}))
 	for _, copied := range []string{`{"n":1,"meta":{"attempt":3}}`, `{"meta":{"attempt":4},"n":1}`} {
 		if got := string(Without([]byte(copied), []string{"meta", "attempt"})); got != plain {
-			t.Errorf("%s becomes %s, want %s", copied, got, plain)
+			t.Errorf("%s stepChange %s, want %s", copied, got, plain)
 		}
 	}
 	if got := string(Without([]byte(`{"meta":{"attempt":3,"by":"x"}}`),
 		[]string{"meta", "attempt"})); got != `{"meta":{"by":"x"}}` {
-		t.Errorf("it becomes %s", got)
+		t.Errorf("it stepChange %s", got)
 	}
 	for _, other := range []string{"[1]", "no JSON", `{"a":1} {"b":2}`} {
 		if got := string(Without([]byte(other), []string{"a"})); got != other {
-			t.Errorf("%s becomes %s", other, got)
+			t.Errorf("%s stepChange %s", other, got)
 		}
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// untaken is for a message of which it cannot be told what to take in. Where it cannot be kept either, it may
-// have come before: then it ends as any repeat does, or as a conflict.
-func (x *Executor[TTx]) untaken(ctx context.Context, e *partition.Entry, why error) Result {
-	r := x.failure(ctx, e, x.db.Apply, why)
+// withoutIntake ends a message whose intake cannot be computed. It fails the message. If the message cannot
+// be parked either, it may be a duplicate or a conflict: withoutIntake looks for its mark.
+func (x *Executor[TTx]) withoutIntake(ctx context.Context, e *partition.Entry, why error) Result {
+	r := x.fail(ctx, e, x.db.Apply, why)
 	if r.What != decide.Full || e.Parked != nil {
 		return r
 	}
@@ -33,6 +33,7 @@ func (x *Executor[TTx]) untaken(ctx context.Context, e *partition.Entry, why err
 	return x.carryOut(ctx, e, unit, intake)
 }
 
+// intake returns the mark, the step, the entities and the settings of e.
 func (x *Executor[TTx]) intake(ctx context.Context, e *partition.Entry) (intake store.Intake, err error) {
 	mark, err := x.mark(e)
 	if err != nil {
@@ -42,11 +43,11 @@ func (x *Executor[TTx]) intake(ctx context.Context, e *partition.Entry) (intake 
 		Marks:     []store.Mark{mark},
 		Server:    e.Server,
 		Wait:      x.o.Wait,
-		Handle:    x.o.Handle + mercy,
+		Handle:    x.o.Handle + grace,
 		Isolation: x.o.Isolation,
 	}
 	if x.handlers[e.Kind()] == nil {
-		return intake, nil // what this build could say of it is about other messages
+		return intake, nil // the functions below expect types that this build handles
 	}
 	if e.Step, err = x.step(ctx, e); err != nil {
 		return intake, err
@@ -84,7 +85,7 @@ func (x *Executor[TTx]) intake(ctx context.Context, e *partition.Entry) (intake 
 
 var errNoEntity = errors.New("inbox.Options.Transaction.Entities returned an entity without Space or Key: all such messages would wait for each other; give both, or leave it out")
 
-// mark returns the mark of e. It returns the error of a fingerprint function.
+// mark returns the mark of e, or the error of a fingerprint function.
 func (x *Executor[TTx]) mark(e *partition.Entry) (store.Mark, error) {
 	print, err := x.print(e)
 	m := store.Mark{Consumer: x.o.Group, Identity: e.Identity(), Outcome: store.Done, Fingerprint: print,

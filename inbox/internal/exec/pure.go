@@ -12,12 +12,12 @@ import (
 // errNoReturn is the failure of a message whose function without a context does not return.
 var errNoReturn = errors.New("inbox: a function without a context must only compute, and does not return")
 
-// pure calls a user's function that gets no context, named what. If the function takes longer than a
-// handler may, pure returns an error, and the goroutine of the function goes on: the caller must not use the
-// variables that the function writes. At most 2 * Options.Workers goroutines go on; the next call waits for
-// one of them.
+// pure calls a user's function without a context, with the name what. If the function takes longer than a
+// handler may, pure returns an error, and its goroutine continues. The caller must then not use the variables
+// that the function writes. At most 2 * Options.Workers such goroutines continue: the next call waits for one
+// of them.
 func (x *Executor[TTx]) pure(e *partition.Entry, what string, f func() error) error {
-	over := x.acts.begin(x.o.Handle, e) // lists a call that waits
+	over := x.running.begin(x.o.Handle, e) // also lists calls that wait for a slot
 	defer over()
 	x.unreturned <- struct{}{}
 	done := failure.Start(func() error {

@@ -12,27 +12,27 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// quarantine puts a message where somebody decides. It is written there before the message is acknowledged,
-// and a repeat changes nothing in it.
+// quarantine puts a message into quarantine for an operator. The row is written before the message is
+// acknowledged. A duplicate does not change the row.
 func (x *Executor[TTx]) quarantine(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	d decide.Decision, print int64) Result {
-	stands, err := unit.Rollback(ctx,
-		store.Effect{Quarantine: apartOf(x.o.Group, e, d.Mark, print), Finish: x.freed(e)})
+	applied, err := unit.Rollback(ctx,
+		store.Effect{Quarantine: newQuarantined(x.o.Group, e, d.Mark, print), Finish: x.finishParked(e)})
 	switch {
 	case err != nil:
 		return x.storeFailed(ctx, e,
 			fmt.Errorf("put %s into quarantine: %w", partition.Shown(e.Given.ID), err))
-	case !stands[0]:
-		return Result{Entry: e, What: decide.Stale} // it was claimed, and somebody else has it
+	case !applied[0]:
+		return Result{Entry: e, What: decide.Stale} // another process has claimed it
 	}
-	x.tellApart(ctx, e, d.Mark)
+	x.logQuarantine(ctx, e, d.Mark)
 	return Result{Entry: e, What: d.Ending}
 }
 
-// tellApart says that a message was put into quarantine: the first, and then now and then one, with how many
-// came meanwhile.
-func (x *Executor[TTx]) tellApart(ctx context.Context, e *partition.Entry, why store.Outcome) {
-	n, due := x.untold.note(x.o.Now())
+// logQuarantine logs that a message was put into quarantine. It logs the first one, and later ones at growing
+// intervals, with the count since the last line.
+func (x *Executor[TTx]) logQuarantine(ctx context.Context, e *partition.Entry, why store.Outcome) {
+	n, due := x.quarantined.count(x.o.Now())
 	if !due {
 		return
 	}
@@ -42,25 +42,26 @@ func (x *Executor[TTx]) tellApart(ctx context.Context, e *partition.Entry, why s
 		"count_since_last_line", n)
 }
 
-func apartOf(consumer string, e *partition.Entry, why store.Outcome, print int64) *store.Quarantined {
+// newQuarantined returns the quarantine row of e.
+func newQuarantined(consumer string, e *partition.Entry, why store.Outcome, print int64) *store.Quarantined {
 	return &store.Quarantined{Consumer: consumer, Identity: e.Given, Fingerprint: print, Why: why,
 		Message: e.Message}
 }
 
-// An apart is what was said of messages that were put into quarantine. It is for any goroutine.
-type apart struct {
-	mu     sync.Mutex
-	say    backoff.LogLimit
-	untold int // messages, since it was said last
+// rareLog limits the log lines about messages in quarantine. It is safe for concurrent use.
+type rareLog struct {
+	mu       sync.Mutex
+	limit    backoff.LogLimit
+	unlogged int // messages since the last line
 }
 
-// note counts a message, and tells whether it is to be said, and of how many.
-func (a *apart) note(now time.Time) (n int, due bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.untold++
-	if n, due = a.untold, a.say.Due(now); due {
-		a.untold = 0
+// count counts a message. It reports whether to log now, and the count since the last line.
+func (l *rareLog) count(now time.Time) (n int, due bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unlogged++
+	if n, due = l.unlogged, l.limit.Due(now); due {
+		l.unlogged = 0
 	}
 	return n, due
 }

@@ -11,55 +11,57 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// finishedElsewhere lets a claimed message go that has a mark, and its step with it. Who marked it may know
-// no steps (a build from before, an import of marks), and then the step still waits for this message, as does
-// whoever is to undo it. So the step becomes what the mark says, as it would have here: in the effect that
-// lets the message go, so that if that fails both are tried again.
+// finishedElsewhere finishes a claimed message that another process or an import has marked, and its step.
+// The writer of the mark may not know steps: an older build, or an import. Then the step still waits for this
+// message, and so does an undo of the step. So the step gets the state that the mark implies. One effect
+// changes the step and deletes the parked row, so that both are retried after a failure.
 func (x *Executor[TTx]) finishedElsewhere(ctx context.Context, e *partition.Entry, v store.Verdict,
 	print int64) Result {
 	unit, err := x.db.Begin(ctx, store.Intake{Steps: []store.Step{*e.Step}, Server: e.Server,
 		Wait: x.o.Wait, Handle: x.o.Handle})
 	if err != nil {
-		return x.letGo(ctx, e, decide.Duplicate, err)
+		return x.endFinished(ctx, e, decide.Duplicate, err)
 	}
 	e.Stood = unit.Found().Steps[0]
-	d := x.table.AfterOtherMark(decide.Mark(judged(v, print)) | x.stepFacts(e))
-	goes := store.Effect{Finish: x.freed(e)}
+	d := x.table.AfterOtherMark(decide.Mark(outcomeOf(v, print)) | x.stepFacts(e))
+	effect := store.Effect{Finish: x.finishParked(e)}
 	switch {
 	case d.Do == decide.Wait:
 		return x.waitForCall(ctx, e, unit.Rollback, d)
 	case d.Step.ByMark:
-		goes.Step = becomes(e, d.Step, v.Code, v.Result)
+		effect.Step = stepChange(e, d.Step, v.Code, v.Result)
 	default:
-		goes.Step = becomes(e, d.Step, 0, "")
+		effect.Step = stepChange(e, d.Step, 0, "")
 	}
 	if d.Ending == decide.Conflict {
-		goes.Quarantine = apartOf(x.o.Group, e, d.Mark, print)
+		effect.Quarantine = newQuarantined(x.o.Group, e, d.Mark, print)
 	}
 	if d.Requeue {
-		goes.Requeue = x.requeued(e)
+		effect.Requeue = x.requeueStep(e)
 	}
 	if d.Commits {
-		err = unit.Commit(ctx, goes)
+		err = unit.Commit(ctx, effect)
 	} else {
-		_, err = unit.Rollback(ctx, goes)
+		_, err = unit.Rollback(ctx, effect)
 	}
-	return x.letGo(ctx, e, d.Ending, err)
+	return x.endFinished(ctx, e, d.Ending, err)
 }
 
-// letGo is how a message ends that somebody finished.
-func (x *Executor[TTx]) letGo(ctx context.Context, e *partition.Entry, what decide.Ending, err error) Result {
-	if err != nil && !errors.Is(err, store.ErrLost) { // who lost it is not the one to let go of it
-		return x.storeFailed(ctx, e, fmt.Errorf("let go of %s, which somebody finished: %w", e.Name(), err))
+// endFinished returns the result of a message that another process finished.
+func (x *Executor[TTx]) endFinished(ctx context.Context, e *partition.Entry, what decide.Ending,
+	err error) Result {
+	if err != nil && !errors.Is(err, store.ErrLost) { // after ErrLost another process deletes the row
+		return x.storeFailed(ctx, e,
+			fmt.Errorf("delete the parked row of %s, which another process finished: %w", e.Name(), err))
 	}
 	if what == decide.Conflict {
-		x.tellApart(ctx, e, store.Conflict)
+		x.logQuarantine(ctx, e, store.Conflict)
 	}
 	return Result{Entry: e, What: what}
 }
 
-// again tells whether a repeat is to send again what was said.
-func (x *Executor[TTx]) again(e *partition.Entry, v store.Verdict) bool {
+// resends reports whether a duplicate publishes the stored reply again.
+func (x *Executor[TTx]) resends(e *partition.Entry, v store.Verdict) bool {
 	if v.Emitted == "" {
 		return false
 	}
@@ -67,8 +69,8 @@ func (x *Executor[TTx]) again(e *partition.Entry, v store.Verdict) bool {
 	return yes
 }
 
-// Announces reports whether the answer to e is sent again for each duplicate. It returns false after an error
-// of Options.Identity.Repeat: the next duplicate calls the function again.
+// Announces reports whether each duplicate of e publishes the reply again. It returns false after an error of
+// Options.Identity.Repeat. The next duplicate calls the function again.
 func (x *Executor[TTx]) Announces(e *partition.Entry) (bool, error) {
 	if x.o.Repeat == nil {
 		return false, nil
@@ -83,17 +85,19 @@ func (x *Executor[TTx]) Announces(e *partition.Entry) (bool, error) {
 	return yes, nil
 }
 
-// Harmless tells of a message that was finished before whether nothing more is to be done about it.
-func (x *Executor[TTx]) Harmless(e *partition.Entry, v store.Verdict) bool {
-	print, err := x.print(e) // the attempt at the message reports its error
-	return err == nil && once.Judge(v, print) != store.Conflict && !x.again(e, v)
+// DropsDuplicate reports whether e is a duplicate that needs no more work. It returns false for a conflict
+// and if the reply is published again.
+func (x *Executor[TTx]) DropsDuplicate(e *partition.Entry, v store.Verdict) bool {
+	print, err := x.print(e) // an attempt reports its error
+	return err == nil && once.Judge(v, print) != store.Conflict && !x.resends(e, v)
 }
 
-// repeat is done with that it was done before; what was said then is sent again where that is asked for.
+// repeat ends a duplicate. It publishes the stored reply again if Options.Identity.Repeat selects the
+// message.
 func (x *Executor[TTx]) repeat(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	v store.Verdict) Result {
-	if !x.again(e, v) {
-		_, _ = unit.Rollback(ctx) // nothing was written: a lost connection changes nothing
+	if !x.resends(e, v) {
+		_, _ = unit.Rollback(ctx) // the transaction wrote nothing, so an error has no effect
 		return Result{Entry: e, What: decide.Duplicate}
 	}
 	rows, err := once.DecodeEmitted(v.Emitted)
@@ -102,7 +106,7 @@ func (x *Executor[TTx]) repeat(ctx context.Context, e *partition.Entry, unit sto
 	}
 	if err != nil {
 		return x.storeFailed(ctx, e,
-			fmt.Errorf("write the messages of %s again: %w", partition.Shown(e.Given.ID), err))
+			fmt.Errorf("publish the reply to %s again: %w", partition.Shown(e.Given.ID), err))
 	}
 	return Result{Entry: e, What: decide.Duplicate}
 }

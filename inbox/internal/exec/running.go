@@ -1,5 +1,4 @@
-// This file knows which handlers and calls to the outside run now, and which go on although their time
-// is over.
+// This file lists the handlers and outside calls that run now, and finds those that ignore their time limit.
 
 package exec
 
@@ -16,27 +15,27 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An act is a handler, or a call to the outside, that is running.
-type act struct {
-	es    []*partition.Entry // several: of a batch handler
-	begun time.Time
-	most  time.Duration
-	told  bool
+// runningFunc is a handler or an outside call that runs.
+type runningFunc struct {
+	es     []*partition.Entry // several in a batch handler
+	begun  time.Time
+	most   time.Duration
+	logged bool
 }
 
-// acts are those that run now. The zero value has none. It is for any goroutine.
-type acts struct {
+// runningFuncs are the functions that run now. The zero value is empty. It is safe for concurrent use.
+type runningFuncs struct {
 	mu  sync.Mutex
-	now map[*act]bool
+	now map[*runningFunc]bool
 }
 
-// begin adds an act with the messages es that may take most. Over removes it.
-func (a *acts) begin(most time.Duration, es ...*partition.Entry) (over func()) {
-	one := &act{es: es, begun: time.Now(), most: most}
+// begin adds a function with the messages es and the time limit most. Call over when it returns.
+func (a *runningFuncs) begin(most time.Duration, es ...*partition.Entry) (over func()) {
+	one := &runningFunc{es: es, begun: time.Now(), most: most}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.now == nil {
-		a.now = map[*act]bool{}
+		a.now = map[*runningFunc]bool{}
 	}
 	a.now[one] = true
 	return func() {
@@ -46,10 +45,11 @@ func (a *acts) begin(most time.Duration, es ...*partition.Entry) (over func()) {
 	}
 }
 
-// longest describes the acts that run for the longest, at most n.
-func (a *acts) longest(n int) []string {
+// longest describes up to n functions that run for the longest time.
+func (a *runningFuncs) longest(n int) []string {
 	a.mu.Lock()
-	all := slices.SortedFunc(maps.Keys(a.now), func(x, y *act) int { return x.begun.Compare(y.begun) })
+	all := slices.SortedFunc(maps.Keys(a.now),
+		func(x, y *runningFunc) int { return x.begun.Compare(y.begun) })
 	a.mu.Unlock()
 	out := make([]string, 0, n)
 	for _, one := range all[:min(n, len(all))] {
@@ -63,17 +63,17 @@ func (a *acts) longest(n int) []string {
 	return out
 }
 
-// Running is a handler or a call that runs now.
+// Running is a handler or an outside call that runs now.
 type Running struct {
-	Entries []*partition.Entry // several: of a batch handler
+	Entries []*partition.Entry // several in a batch handler
 	Begun   time.Time
-	Most    time.Duration // that it has
-	Late    bool          // its time is over
-	Stuck   bool          // its time and mercy are over: it goes on although its context ended
+	Most    time.Duration // its time limit
+	Late    bool          // its time limit is over
+	Stuck   bool          // its time limit plus grace is over: it ignores its context
 }
 
-// running lists all acts.
-func (a *acts) running(grace time.Duration) []Running {
+// list lists all functions.
+func (a *runningFuncs) list(grace time.Duration) []Running {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out := make([]Running, 0, len(a.now))
@@ -84,14 +84,14 @@ func (a *acts) running(grace time.Duration) []Running {
 	return out
 }
 
-// Renew extends the claim of e by lease from now on, while its handler goes on. It changes nothing if
-// somebody claimed e since, or e was answered.
+// Renew extends the claim of e by lease from now on, while its handler runs. It changes nothing if e was
+// claimed again or answered.
 func (x *Executor[TTx]) Renew(ctx context.Context, e *partition.Entry, lease time.Duration) error {
 	id := e.Identity()
 	kept, err := store.ListParked(ctx, x.db, store.ParkedQuery{Consumer: x.o.Group, Identity: &id, Limit: 1})
 	if err == nil && len(kept) == 1 && kept[0].Dead == nil && kept[0].Session != "" &&
 		kept[0].Session == e.InHandOf() {
-		k := asRead(&kept[0])
+		k := ifUnchanged(&kept[0])
 		k.Due = lease
 		_, err = x.db.Apply(ctx, store.Effect{Park: k})
 	}
@@ -101,8 +101,8 @@ func (x *Executor[TTx]) Renew(ctx context.Context, e *partition.Entry, lease tim
 	return nil
 }
 
-// overdue lists the acts that go on for grace longer than they may, and logs each once.
-func (a *acts) overdue(grace time.Duration, log *slog.Logger) (out []Running) {
+// overdue lists the functions that run for longer than their time limit plus grace, and logs each once.
+func (a *runningFuncs) overdue(grace time.Duration, log *slog.Logger) (out []Running) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for one := range a.now {
@@ -112,8 +112,8 @@ func (a *acts) overdue(grace time.Duration, log *slog.Logger) (out []Running) {
 		}
 		e := one.es[0]
 		out = append(out, Running{one.es, one.begun, one.most, true, true})
-		if !one.told {
-			one.told = true
+		if !one.logged {
+			one.logged = true
 			log.Warn("inbox: a handler ignores that its context ended; its keys wait until it returns",
 				"note", "another worker takes its place; the handler may keep a connection of the pool",
 				"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.ID,

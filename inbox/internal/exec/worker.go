@@ -10,23 +10,23 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A Worker does one job after the other. It has the message that it is at and, behind that, the next one,
-// whose transaction it begins in the round trip that commits the one before.
+// Worker handles one job after another. It can begin the transaction of its next message in the round trip
+// that commits the current one.
 type Worker[TTx any] struct {
 	x      *Executor[TTx]
 	jobs   <-chan []*partition.Entry
 	at     *partition.Entry
-	next   []*partition.Entry // nobody else's any more
+	next   []*partition.Entry // the next job, already received from jobs
 	intake store.Intake
-	unit   store.Unit[TTx] // of next; nil: not begun
-	guard  guard           // of the handlers
-	early  func([]Result)  // gets results of a job that goes on
+	unit   store.Unit[TTx] // the transaction of next; nil: not begun
+	guard  guard           // runs the user's functions
+	early  func([]Result)  // receives results before the job ends
 }
 
 type workerKey struct{}
 
-// workerOf is the worker that is at e; nil: none. A handler may come here with other messages: they have
-// none.
+// workerOf returns the worker whose current message is e, or nil. A handler can call the Executor with other
+// messages, which have no worker.
 func (x *Executor[TTx]) workerOf(ctx context.Context, e *partition.Entry) *Worker[TTx] {
 	if d, _ := ctx.Value(workerKey{}).(*Worker[TTx]); d != nil && d.x == x && d.at == e {
 		return d
@@ -34,8 +34,9 @@ func (x *Executor[TTx]) workerOf(ctx context.Context, e *partition.Entry) *Worke
 	return nil
 }
 
-// begun is what was begun for e with the commit of the message before it; nil: nothing.
-func (x *Executor[TTx]) begun(ctx context.Context, e *partition.Entry) (store.Intake, store.Unit[TTx]) {
+// takeBegun returns the transaction that the commit of the previous message began for e. The unit is nil if
+// there is none.
+func (x *Executor[TTx]) takeBegun(ctx context.Context, e *partition.Entry) (store.Intake, store.Unit[TTx]) {
 	d := x.workerOf(ctx, e)
 	if d == nil {
 		return store.Intake{}, nil
@@ -45,31 +46,32 @@ func (x *Executor[TTx]) begun(ctx context.Context, e *partition.Entry) (store.In
 	return intake, unit
 }
 
-// next returns the worker that is at e, with the intake of its next message, if that message may be begun
-// with the commit of e; nil: e is committed alone.
+// next returns the worker of e, with the intake of its next message. It returns nil if e must be committed
+// alone.
 func (x *Executor[TTx]) next(ctx context.Context, e *partition.Entry, unit store.Unit[TTx]) *Worker[TTx] {
 	if !unit.Found().Follows {
 		return nil
 	}
 	x.follows.Store(true)
 	d := x.workerOf(ctx, e)
-	if d == nil || !d.follows(ctx) {
+	if d == nil || !d.takeNext(ctx) {
 		return nil
 	}
 	var err error
 	if d.intake, err = x.intake(ctx, d.next[0]); err != nil {
-		return nil // the message fails when it is its turn
+		return nil // its own attempt reports the error
 	}
 	return d
 }
 
-// follows takes the next job, if there is one, and tells whether its transaction may be begun with the commit
-// of this one: it is to be taken as any message, and there is time left to wait for its rivals.
-func (d *Worker[TTx]) follows(ctx context.Context) bool {
+// takeNext receives the next job, if there is one. It reports whether the commit of the current message may
+// begin its transaction. The next message must be alone and without trouble, and time must remain to wait for
+// its locks.
+func (d *Worker[TTx]) takeNext(ctx context.Context) bool {
 	if until, ok := ctx.Deadline(); !ok || time.Until(until) < d.x.o.Wait+d.x.o.Handle/2 || ctx.Err() != nil {
 		return false
 	}
-	if len(d.next) == 0 { // else a commit of this message has failed, and is tried again
+	if len(d.next) == 0 { // else a commit of the current message failed and is retried
 		select {
 		case d.next = <-d.jobs:
 		default:
@@ -82,36 +84,36 @@ func (d *Worker[TTx]) follows(ctx context.Context) bool {
 	return e.Again == 0 && !e.Troubled() && e.Call == nil && !e.Suspect && !e.Alone && e.Unreadable() == nil
 }
 
-// NewWorker returns a worker that takes the job after its own out of jobs if it begins that job with the end
-// of its own. It calls early with the other messages of a batch if a handler ignores its context.
+// NewWorker returns a worker that receives from jobs each job that it begins with the commit of the previous
+// one. It calls early with the results of the other messages of a batch if a handler ignores its context.
 func (x *Executor[TTx]) NewWorker(jobs <-chan []*partition.Entry, early func([]Result)) *Worker[TTx] {
 	return &Worker[TTx]{x: x, jobs: jobs, early: early}
 }
 
-// Close ends d.
+// Close ends the goroutine of d.
 func (d *Worker[TTx]) Close() { d.guard.close() }
 
-// Under is ctx for the jobs of d.
+// Under returns a context for the jobs of d.
 func (d *Worker[TTx]) Under(ctx context.Context) context.Context {
 	return context.WithValue(ctx, workerKey{}, d)
 }
 
-// A guard runs the user's functions of one worker, one after the other, in a goroutine that it keeps. A
-// goroutine for each function would grow its stack each time. Its zero value has no goroutine yet.
+// guard runs the user's functions of one worker, one after another, in one goroutine. A new goroutine per
+// function would grow its stack each time. The zero value has no goroutine yet.
 type guard struct {
 	busy  atomic.Bool
-	calls chan func() error // nil: there is no goroutine
+	calls chan func() error // nil: no goroutine
 	ends  chan end
 }
 
-// An end is how a function ended: quit, if its goroutine did, too.
+// end is the end of a function. quit reports that its goroutine ended, too.
 type end struct {
 	err  error
 	quit bool
 }
 
-// guarded is failure.Run in the goroutine of ctx's worker. A function that comes back here while it runs, or
-// that has no worker, gets a goroutine of its own.
+// guarded runs f like failure.Run, but in the goroutine of ctx's worker. It starts a goroutine if there is no
+// worker, or if a function runs in that goroutine already.
 func guarded[TTx any](ctx context.Context, f func() error) error {
 	d, _ := ctx.Value(workerKey{}).(*Worker[TTx])
 	if d == nil || !d.guard.busy.CompareAndSwap(false, true) {
@@ -121,9 +123,9 @@ func guarded[TTx any](ctx context.Context, f func() error) error {
 	return d.guard.run(f)
 }
 
-// watched calls a user's function for e in the goroutine of ctx's worker, and lists it while it runs.
-func (x *Executor[TTx]) watched(ctx context.Context, e *partition.Entry, f func() error) error {
-	over := x.acts.begin(x.o.Handle, e)
+// tracked runs a user's function for e in the goroutine of ctx's worker, and lists it while it runs.
+func (x *Executor[TTx]) tracked(ctx context.Context, e *partition.Entry, f func() error) error {
+	over := x.running.begin(x.o.Handle, e)
 	defer over()
 	return guarded[TTx](ctx, f)
 }
@@ -156,12 +158,12 @@ func serve(calls <-chan func() error, ends chan<- end) {
 		}
 	}()
 	for f := range calls {
-		ends <- end{err: recovered(f)}
+		ends <- end{err: runRecovered(f)}
 	}
 	quit = false
 }
 
-func recovered(f func() error) (err error) {
+func runRecovered(f func() error) (err error) {
 	defer failure.Recover(&err)
 	return failure.Legible(f())
 }
