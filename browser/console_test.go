@@ -51,7 +51,7 @@ func chromium(t *testing.T) string {
 func browse(t *testing.T, scheme string) context.Context {
 	t.Helper()
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)),
-		chromedp.NoSandbox, chromedp.WindowSize(1280, 900),
+		chromedp.NoSandbox, chromedp.WindowSize(1300, 900),
 		chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(5*time.Minute))
 	ctx, stop := chromedp.NewExecAllocator(t.Context(), opts...)
 	t.Cleanup(stop)
@@ -130,14 +130,18 @@ type shop struct {
 
 	engine *saga.Engine[*memstore.Tx] // of payments
 	van    *atomic.Bool
+	ago    *atomic.Int64 // how far behind the clock of the stores is
 }
 
 func event(name string) skald.Event[string] { return skald.Event[string]{Topic: "orders", Type: name} }
 
 func broken(t *testing.T) shop {
 	t.Helper()
-	s := shop{orders: memstore.New(nil), payments: memstore.New(nil), stock: memstore.New(nil),
-		van: new(atomic.Bool)}
+	s := shop{van: new(atomic.Bool), ago: new(atomic.Int64)}
+	for _, db := range []**memstore.Store{&s.orders, &s.payments, &s.stock} {
+		*db = memstore.New(&memstore.Options{
+			Now: func() time.Time { return time.Now().Add(-time.Duration(s.ago.Load())) }})
+	}
 	shipping(t, &s)
 	f, err := flow.New("order", flow.From(event("order.placed")),
 		flow.Then(event("order.placed"), event("stock.reserved")),
@@ -155,7 +159,7 @@ func broken(t *testing.T) shop {
 	for i, typ := range []string{"order.placed", "stock.reserved"} {
 		tx := s.orders.BeginTx()
 		m := message("o-"+typ, typ, "order-1042")
-		m.Time = m.Time.Add(time.Duration(i-9) * time.Minute)
+		m.Time = m.Time.Add(time.Duration(i-1) * time.Minute)
 		if err := tracker.Handle(t.Context(), tx, []skald.Message{m}); err != nil {
 			t.Fatal(err)
 		}
@@ -164,13 +168,13 @@ func broken(t *testing.T) shop {
 		}
 	}
 	for i := range 6 {
-		keep(t, s.payments, "payment", message(fmt.Sprintf("01920f5e-7a3c-7000-8000-00000000000%d", i),
+		s.keep(t, s.payments, "payment", message(fmt.Sprintf("01920f5e-7a3c-7000-8000-00000000000%d", i),
 			"stock.reserved", fmt.Sprint("order-", 1042+i)),
 			"dial tcp 10.3.4.7:443: connect: no route to host", true)
 	}
-	keep(t, s.payments, "payment", message("01920f5e-7a3c-7000-8000-0000000000ff", "stock.reserved",
+	s.keep(t, s.payments, "payment", message("01920f5e-7a3c-7000-8000-0000000000ff", "stock.reserved",
 		"order-1077"), "decode the payload: unexpected end of JSON input", true)
-	keep(t, s.stock, "stock", message("01920f5e-7a3c-7000-8000-0000000000aa", "order.placed", "order-1050"),
+	s.keep(t, s.stock, "stock", message("01920f5e-7a3c-7000-8000-0000000000aa", "order.placed", "order-1050"),
 		"lock the shelf: deadlock detected", false)
 	for consumer, db := range map[string]*memstore.Store{"payment": s.payments, "stock": s.stock} {
 		if _, err := db.Attend(t.Context(),
@@ -190,16 +194,23 @@ func message(id, typ, key string) skald.Message {
 		Time: time.Now().Add(-10 * time.Minute).UTC().Truncate(time.Second)}
 }
 
-func keep(t *testing.T, db store.Store, consumer string, m skald.Message, why string, dead bool) {
+func (s *shop) keep(t *testing.T, db store.Store, consumer string, m skald.Message, why string, dead bool) {
 	t.Helper()
 	p := store.Parked{Consumer: consumer, Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m,
 		Attempts: 5,
-		First:    store.Failure{At: m.Time.Add(time.Second), Why: why, Host: "payment-6f7c9"},
-		Last:     store.Failure{At: m.Time.Add(time.Minute), Why: why, Host: "payment-6f7c9"}}
+		Failures: []store.Failure{
+			{At: m.Time.Add(time.Second), Why: "begin the transaction: timeout", Host: consumer + "-6f7c9"},
+			{At: m.Time.Add(3 * time.Second), Why: why, Host: consumer + "-6f7c9"},
+			{At: m.Time.Add(9 * time.Second), Why: why, Host: consumer + "-6f7c9"},
+			{At: m.Time.Add(25 * time.Second), Why: why, Host: consumer + "-x2lqv"},
+			{At: m.Time.Add(time.Minute), Why: why, Host: consumer + "-x2lqv"}}}
+	p.First, p.Last = p.Failures[0], p.Failures[4]
 	if dead {
 		p.Dead = &store.Death{At: m.Time.Add(time.Minute), Kind: "attempts", Fingerprint: fmt.Sprintf("%012x",
 			crc32.ChecksumIEEE([]byte(why))), BlocksKey: true, Version: "v1.4.2"}
 	}
+	s.ago.Store(int64(time.Since(p.First.At))) // the consumer parked it after its first failure
+	defer s.ago.Store(0)
 	stood, err := db.Apply(t.Context(), store.Effect{Park: &store.Park{Parked: p}})
 	if err != nil || !stood[0] {
 		t.Fatal(stood, err)
@@ -272,7 +283,8 @@ func story(t *testing.T, ctx context.Context, at, scheme string) {
 		"order-1042\r"), chromedp.WaitVisible(chromedp.CSS(".picture svg")))
 	said := text(t, ctx)
 	for _, part := range []string{"order: running", "overdue", "Held up at payments", "no route to host",
-		"stock.reserved came"} {
+		"stock.reserved came",
+		"failed on payment-6f7c9: begin the transaction: timeout", "failed on payment-x2lqv"} {
 		if !strings.Contains(said, part) {
 			t.Errorf("the story has no %q: %s", part, said)
 		}

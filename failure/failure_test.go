@@ -65,8 +65,17 @@ func TestRetry(t *testing.T) {
 			t.Errorf("after failure %d: kind %q, want %q", i+1, got, want)
 		}
 	}
-	if !r.First.At.Equal(at) || r.Attempts != 3 {
+	if !r.First.At.Equal(at) || r.Attempts != 3 || len(r.Failures) != 3 || r.Failures[2] != r.Last {
 		t.Errorf("record %+v", r)
+	}
+	longer, other := r, r
+	for range store.MaxFailures {
+		longer.Add(store.Failure{At: at, Why: "later"}, false)
+		other.Add(store.Failure{At: at, Why: "other"}, false)
+	}
+	if n := len(longer.Failures); n != store.MaxFailures || longer.Failures[n-1].Why != "later" ||
+		len(r.Failures) != 3 {
+		t.Errorf("%d failures are kept of two records with the same beginning", n)
 	}
 
 	r = failure.Record{}

@@ -1,6 +1,7 @@
 package failure
 
 import (
+	"slices"
 	"time"
 
 	"github.com/skald-go/skald/internal/backoff"
@@ -25,11 +26,14 @@ const MostOutage = 30 * time.Second
 type Record struct {
 	Attempts    int // counted failures
 	First, Last store.Failure
+	Failures    []store.Failure // the last ones, oldest first, at most store.MaxFailures
 }
 
 // Add records one more failed attempt.
 func (r *Record) Add(f store.Failure, charged bool) {
 	r.Last = f
+	r.Failures = append(slices.Clip(r.Failures), f) // the old array may belong to another Record
+	r.Failures = r.Failures[max(0, len(r.Failures)-store.MaxFailures):]
 	if r.First.At.IsZero() {
 		r.First = f
 	}

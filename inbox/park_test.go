@@ -117,6 +117,10 @@ func TestDeadAfterTheLastAttemptWithItsDiagnostics(t *testing.T) {
 		string(d.Message.Data) != string(bad.Data) || string(d.Message.Headers[0].Value) != "\x00\xff" {
 		t.Errorf("dead letter %+v: %+v", d, d.Dead)
 	}
+	if all := d.Failures; len(all) != 3 || !all[0].At.Equal(first) || !all[1].At.After(first) ||
+		!all[2].At.Equal(d.Last.At) || all[1].Why != d.Last.Why || all[1].Host != "host-1" {
+		t.Errorf("its failed attempts are %+v", all)
+	}
 	w.expect("k", "1") // later messages wait, in order
 	w.expect("l", "a")
 	f.on = nil

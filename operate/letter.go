@@ -34,6 +34,7 @@ type letter struct {
 	Since       time.Time       `json:"since"`
 	First       *attempt        `json:"first"`
 	Last        *attempt        `json:"last"`
+	Failures    []*attempt      `json:"failures,omitempty"`
 	DeadAt      time.Time       `json:"dead_at"`
 	Kind        column.Text     `json:"kind"`
 	Fingerprint column.Text     `json:"fingerprint"`
@@ -85,6 +86,9 @@ func WriteLetter(out io.Writer, p *store.Parked) error {
 		Last: failureOf(p.Last), DeadAt: died, Kind: column.Text(p.Dead.Kind),
 		Fingerprint: column.Text(p.Dead.Fingerprint),
 		Stack:       column.Text(p.Dead.Stack), Version: column.Text(p.Dead.Version), BlocksKey: p.Dead.BlocksKey}
+	for _, f := range p.Failures {
+		l.Failures = append(l.Failures, failureOf(f))
+	}
 	if call != nil {
 		l.Call = json.RawMessage(*call)
 	}
@@ -139,6 +143,9 @@ func readLetter(line []byte) (*store.Parked, error) {
 	if l.Last != nil {
 		times["last.at"] = &l.Last.At
 	}
+	for i, f := range l.Failures {
+		times[fmt.Sprintf("failures[%d].at", i)] = &f.At
+	}
 	for name, t := range times {
 		at, ok := column.Time(*t)
 		if !ok {
@@ -157,6 +164,9 @@ func readLetter(line []byte) (*store.Parked, error) {
 		Last: l.Last.failure(),
 		Dead: &store.Death{At: l.DeadAt, Kind: string(l.Kind), Fingerprint: string(l.Fingerprint),
 			Stack: string(l.Stack), Version: string(l.Version), BlocksKey: l.BlocksKey}}
+	for _, f := range l.Failures {
+		p.Failures = append(p.Failures, f.failure())
+	}
 	if call := string(l.Call); call != "" && call != "null" {
 		p.Call, err = column.DecodeCall(&call)
 	}

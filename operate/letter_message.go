@@ -49,6 +49,15 @@ type Message struct {
 	FirstHost     string          `json:"first_host,omitempty"`
 	// CrashCount counts the ends of its process while it ran nothing else.
 	CrashCount int `json:"crash_count,omitempty"`
+	// Failures are the failed attempts, oldest first: the first one and the last store.MaxFailures.
+	Failures []FailedAttempt `json:"failures,omitempty"`
+}
+
+// FailedAttempt is one failed attempt at a message. Its names in JSON are stable.
+type FailedAttempt struct {
+	At    time.Time `json:"at"`
+	Error string    `json:"error"` // at most 300 bytes, except of the first one if others are missing
+	Host  string    `json:"host"`
 }
 
 // Header is one header of a message.
@@ -69,7 +78,7 @@ func NewMessage(p *store.Parked) Message {
 		Time: timeOrNil(m.Time), Subject: m.Subject, DataSchema: m.Schema, CorrelationID: m.CorrelationID,
 		CausationID: m.CausationID, TraceParent: m.TraceParent,
 		Fault: p.Fault, FirstAt: timeOrNil(p.First.At), FirstHost: p.First.Host,
-		LastAt: timeOrNil(p.Last.At), CrashCount: p.CrashCount}
+		LastAt: timeOrNil(p.Last.At), CrashCount: p.CrashCount, Failures: failedAttempts(p)}
 	for _, h := range m.Headers {
 		out.Headers = append(out.Headers, Header{h.Name, h.Value})
 	}
@@ -80,6 +89,23 @@ func NewMessage(p *store.Parked) Message {
 		out.Kind, out.Fingerprint, out.DeadAt, out.Version, out.Stack = d.Kind, d.Fingerprint,
 			timeOrNil(d.At), d.Version, d.Stack
 		out.BlocksKey = d.BlocksKey && m.Key != nil
+	}
+	return out
+}
+
+func failedAttempts(p *store.Parked) (out []FailedAttempt) {
+	add := func(f store.Failure) { out = append(out, FailedAttempt{f.At, f.Why, f.Host}) }
+	all := p.Failures
+	if len(all) == 0 && !p.Last.At.IsZero() { // a build without this list parked it
+		all = []store.Failure{p.Last}
+	}
+	// A release sets the time of First: then the first attempt is after some of the list.
+	complete := len(p.Failures) > 0 && len(p.Failures) < store.MaxFailures
+	if !complete && !p.First.At.IsZero() && len(all) > 0 && all[0].At.Sub(p.First.At) > time.Millisecond {
+		add(p.First)
+	}
+	for _, f := range all {
+		add(f)
 	}
 	return out
 }

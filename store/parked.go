@@ -41,8 +41,12 @@ type Parked struct {
 	// of that: its age counts from then.
 	First Failure
 	Last  Failure
-	Dead  *Death // nil while it is parked
-	Call  *Call  // its external call; nil if it has none. Requeue leaves it unchanged
+	// Failures are the last failed attempts, oldest first, including Last. Drivers store at most MaxFailures,
+	// and at most 300 bytes of each error. Requeue leaves them unchanged.
+	Failures []Failure
+
+	Dead *Death // nil while it is parked
+	Call *Call  // its external call; nil if it has none. Requeue leaves it unchanged
 	// Session has the message in progress until it is due: it claimed it, or plans a call. Empty means none.
 	// The messages of a dead session become due when another one takes its partitions: see Attend.Take.
 	Session string
@@ -59,6 +63,9 @@ type Parked struct {
 	// Waiting reports that others of its key come first. Drivers set it on reading.
 	Waiting bool
 }
+
+// MaxFailures is the maximum number of Parked.Failures.
+const MaxFailures = 10
 
 // Failure is one failed attempt.
 type Failure struct {

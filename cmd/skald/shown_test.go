@@ -74,7 +74,7 @@ func TestDeadLettersAreShownWhole(t *testing.T) {
 			`"first_host":"a"`, `"first_at":"` + at, `"time":"` + at, `"crash_count":3`, `"name":"tenant"`,
 			`"value":"/w=="`},
 		"--json=false": {`"to": "<a&b>"`, "  correlation         whole\n",
-			"  cause               before\n", "  first failure       " + at + " on a: first\n",
+			"  cause               before\n", "  failed              " + at + " on a: first\n", " on b: no such column\n",
 			"  published           " + at + "\n", "  killed its process  3 times\n",
 			`  header              tenant: "\xff"` + "\n"},
 	} {

@@ -38,6 +38,7 @@ func (ms *messages) Park(p *store.Park, done bool, now time.Time) (*parking, err
 			was.Partition, was.Position, was.Fault
 	}
 	k.First.Why, k.Last.Why = column.Clip(k.First.Why, 4<<10), column.Clip(k.Last.Why, 4<<10)
+	k.Failures = column.ClipFailures(k.Failures)
 	if k.Dead = death(p.Dead); k.Dead != nil {
 		k.Dead.Stack = column.Clip(k.Dead.Stack, 16<<10)
 	}

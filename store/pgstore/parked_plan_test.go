@@ -50,7 +50,7 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 			`('stock', '{hot,k30000}', '{2,1}', '{0,2}', '{/o,/o,/o}', '{m1,m2,m30000}', '{1,0,1}', '{1,2,3}', '{}', '{}', '{}', '{}')`},
 		"done, in a batch": {"FinishMany", `('stock', '{1}', '{/o}', '{m1}', '{1}', '{""}')`},
 		"parked of another": {"InsertParked", `('stock', '/o', 'new', 0, 1, true, ` + kept +
-			`, 'cold', 't', 'x', '', '{}', 9, 'l', 1, '', 1, 2000000, 2000000000, NULL, 0, 0, '')`},
+			`, 'cold', 't', 'x', '', '{}', 9, 'l', 1, '', 1, 2000000, 2000000000, NULL, 0, 0, '', '')`},
 		"one that was claimed": {"InsertClaimed",
 			`('stock', '/o', '01a20000-0000-7000-8000-000000000003', 1, NULL, NULL, 1, true, 'hot', 1)`},
 		"the same, timeless": {"InsertClaimed", `('stock', '/o', 'm1', 1, NULL, NULL, 0, true, 'hot', 1)`},
@@ -58,9 +58,9 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 			`('stock', '/o', '01a20000-0000-7000-8000-000000000002', 1, NULL, NULL, 1, false, 'cold')`},
 		"turn of the first": {"KeyOrder", `(1, 'stock', '/o', 'm1', 'hot', 1)`},
 		"parked behind": {"InsertParked", `('stock', '/o', 'new', 0, 1, true, ` + kept +
-			`, 'hot', 't', 'x', '', '{}', 9, 'l', 1, '', 1, 2000000, 2000000000, NULL, 0, 0, '')`},
+			`, 'hot', 't', 'x', '', '{}', 9, 'l', 1, '', 1, 2000000, 2000000000, NULL, 0, 0, '', '')`},
 		"parked again": {"UpdateParked", `('stock', '/o', 'm1', 1, 1, true, ` + kept +
-			`, 1, NULL, 0, 0, '', '', NULL, NULL)`},
+			`, 1, NULL, 0, 0, '', '', NULL, NULL, '')`},
 		"settled":              {"SettleParked", `('stock', '/o', 'm1')`},
 		"the first is done":    {"FinishParked", `('stock', '/o', 'm1', 1, '', NULL, 1)`},
 		"released":             {"RequeueParked", `('stock', '/o', 'm1', NULL, NULL)`},

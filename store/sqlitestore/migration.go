@@ -16,7 +16,7 @@ var migrations embed.FS
 // oldest is the oldest version of the tables that this build supports. Raise it with a migration that the
 // build requires. The newest is that of the last file. The build also accepts later ones, until a migration
 // excludes it.
-const oldest = 3
+const oldest = 4
 
 // Migrations returns the files that Migrate applies, in order: NNN_name.sql.
 func Migrations() fs.FS {

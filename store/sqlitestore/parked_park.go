@@ -32,7 +32,7 @@ func park(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 		}
 		return change(ctx, x, "UpdateParked", p.Consumer, p.Identity, p.Was,
 			append(stateArgs(&p.Parked), at, p.Claims, p.CrashCount, p.Session, column.CallKey(p.WasCall),
-				claims, sessionID)...)
+				claims, sessionID, column.EncodeFailures(p.Failures))...)
 	}
 	if p.Server != "" {
 		return fmt.Errorf("park %s on another server: %w", p.ID, store.ErrLost)
@@ -79,7 +79,7 @@ func insertKept(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 	}
 	waiting := rows > 0 && (p.Dead == nil || p.Dead.BlocksKey)
 	if _, err := x.Exec(ctx, "InsertParked", append(args, waiting, nth+1, running+keptSize(m), at, p.Claims,
-		p.CrashCount, p.Session)...); err != nil {
+		p.CrashCount, p.Session, column.EncodeFailures(p.Failures))...); err != nil {
 		return fmt.Errorf("park message: %w", err)
 	}
 	return nil
@@ -105,7 +105,8 @@ func replaceKept(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 	if err := stepBack(ctx, x, p.Consumer, *p.Instead); err != nil {
 		return err
 	}
-	switch n, err := x.Count(ctx, "ReplaceParked", append(args, p.Instead.Source, p.Instead.ID, at)...); {
+	switch n, err := x.Count(ctx, "ReplaceParked", append(args, p.Instead.Source, p.Instead.ID, at,
+		column.EncodeFailures(p.Failures))...); {
 	case err != nil:
 		return fmt.Errorf("replace message: %w", err)
 	case n == 0:

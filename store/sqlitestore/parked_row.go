@@ -16,6 +16,7 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 		key, data, env        sql.Null[[]byte]
 		firstAt, lastAt, died sql.NullString
 		at                    *string
+		failures              string
 		d                     store.Death
 		due, since            int64
 	)
@@ -23,7 +24,7 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 		&p.First.Host, &lastAt, &p.Last.Why,
 		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Partition,
 		&p.Position, &p.Fault,
-		&p.Waiting, &p.Place, &since, &at, &p.Claims, &p.CrashCount, &p.Session); err != nil {
+		&p.Waiting, &p.Place, &since, &at, &p.Claims, &p.CrashCount, &p.Session, &failures); err != nil {
 		return p, err
 	}
 	if p.Message, err = column.OpenEnvelope(env.V, sqlexec.Blob(key), sqlexec.Blob(data)); err != nil {
@@ -37,6 +38,7 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 	} else if p.Call != nil {
 		p.Call.Age = time.Since(p.Call.Since) // the database uses the clock of the host
 	}
+	p.Failures = column.DecodeFailures(failures)
 	p.Since = time.UnixMilli(since).UTC()
 	p.First.At, p.Last.At = sqlexec.ReadTime(firstAt.String), sqlexec.ReadTime(lastAt.String)
 	if died.Valid {

@@ -94,6 +94,7 @@ func (p *player[TTx]) keepEffect(e *store.Effect, k *keepingOp, s *store.Step) {
 	if k.Attempts > 0 {
 		l.First, l.Last = store.Failure{At: long(), Why: "first", Host: "h"},
 			store.Failure{At: long(), Why: "last", Host: "h"}
+		l.Failures = []store.Failure{l.First, l.Last}
 	}
 	if k.Dead != "" {
 		l.Dead = &store.Death{At: long(), Kind: "permanent", Fingerprint: k.Dead, Version: "1",
@@ -203,10 +204,11 @@ func renderParked(ps []store.Parked) (out []string) {
 		m := p.Message
 		m.Time = m.Time.UTC()
 		out = append(out,
-			fmt.Sprintf("\n  %s %s %s/%d %q, %d attempts, far %v, first %s, last %s, dead %s, call %s, in hand of %q, %d claims, %d kills, waiting %v, since %v: %+v",
+			fmt.Sprintf("\n  %s %s %s/%d %q, %d attempts, far %v, first %s, last %s, failures %v, dead %s, call %s, in hand of %q, %d claims, %d kills, waiting %v, since %v: %+v",
 				p.Consumer, p.ID, p.Partition, p.Position, p.Fault, p.Attempts, far(p.Due),
-				renderFailure(p.First), renderFailure(p.Last), renderDeath(p.Dead), renderCall(p.Call),
-				p.Session, p.Claims, p.CrashCount, p.Waiting, !p.Since.IsZero(), m))
+				renderFailure(p.First), renderFailure(p.Last), p.Failures,
+				renderDeath(p.Dead), renderCall(p.Call), p.Session,
+				p.Claims, p.CrashCount, p.Waiting, !p.Since.IsZero(), m))
 	}
 	return out
 }

@@ -15,6 +15,7 @@ import (
 func parkedTests[TTx any]() map[string]func(*suite[TTx]) {
 	return map[string]func(*suite[TTx]){
 		"ByteForByte":      (*suite[TTx]).parkedByteForByte,
+		"Failures":         (*suite[TTx]).parkedFailures,
 		"Verdicts":         (*suite[TTx]).parkedVerdicts,
 		"Order":            (*suite[TTx]).parkedOrder,
 		"WithoutKey":       (*suite[TTx]).parkedWithoutKey,
@@ -161,6 +162,39 @@ func (s *suite[TTx]) parkedByteForByte() {
 	if len(got) != 1 || len(got[0].Last.Why) > 4<<10 || len(got[0].Dead.Stack) > 16<<10 ||
 		len(got[0].Last.Why) < 3<<10 {
 		s.Errorf("%d are kept", len(got))
+	}
+}
+
+// parkedFailures checks that a store keeps the last attempts with their times, errors and hosts, also in a
+// claim, after a release and after a later attempt.
+func (s *suite[TTx]) parkedFailures() {
+	fail := func(n int, why string) store.Failure {
+		return store.Failure{At: time.UnixMicro(int64(n) * 1e6).UTC(), Why: why, Host: fmt.Sprint("host-", n)}
+	}
+	a := parked("k", 1)
+	a.Failures = []store.Failure{fail(1, "one"), fail(2, "zwei ö\xff")}
+	s.apply(keeping(a)...)
+	is := func(got []store.Parked, want []store.Failure) {
+		s.Helper()
+		if len(got) != 1 || !reflect.DeepEqual(got[0].Failures, want) {
+			s.Errorf("%+v are kept with the failures %+v", got, want)
+		}
+	}
+	is(s.claim(0, "1"), a.Failures)
+	for n := 3; n <= store.MaxFailures+2; n++ {
+		a.Failures = append(a.Failures, fail(n, "again"))
+	}
+	s.apply(again(a, func(p *store.Parked) { p.Attempts = 1 }))
+	a.Attempts = 1
+	want := a.Failures[2:]
+	is(s.kept(store.ParkedQuery{Identity: &a.Identity, Bare: true}), want)
+	s.apply(released(a))
+	is(s.kept(store.ParkedQuery{Identity: &a.Identity}), want)
+	a.Attempts, a.Failures = 0, []store.Failure{fail(1, strings.Repeat("ö", 1000))}
+	s.apply(again(a, func(*store.Parked) {}))
+	got := s.kept(store.ParkedQuery{Identity: &a.Identity})
+	if len(got) != 1 || len(got[0].Failures) != 1 || got[0].Failures[0].Why != strings.Repeat("ö", 150) {
+		s.Errorf("a long error is kept as %+v", got)
 	}
 }
 

@@ -153,11 +153,12 @@ func (s *Standing) findings(from *store.Status) {
 	for _, k := range from.PerConsumer {
 		report(k.Oldest > time.Hour, "SkaldParkedOld", skald.Doubtful, "%s: a message has been parked for %s",
 			k.Consumer, Ago(k.Oldest))
-		report(k.Dead > 0, "SkaldDead", skald.Failed, "%s: %s dead letters", k.Consumer, Counted(k.Dead))
-		report(k.Conflicts > 0, "SkaldConflict", skald.Doubtful, "%s: %d messages in conflict", k.Consumer,
-			k.Conflicts)
-		report(k.TooOld > 0, "SkaldTooOld", skald.Doubtful, "%s: %d messages are too old", k.Consumer,
-			k.TooOld)
+		report(k.Dead > 0, "SkaldDead", skald.Failed, "%s: %s", k.Consumer,
+			CountOf(k.Dead, "dead letter", "dead letters"))
+		report(k.Conflicts > 0, "SkaldConflict", skald.Doubtful, "%s: %s in conflict", k.Consumer,
+			CountOf(k.Conflicts, "message", "messages"))
+		report(k.TooOld > 0, "SkaldTooOld", skald.Doubtful, "%s: %s too old", k.Consumer,
+			CountOf(k.TooOld, "message is", "messages are"))
 		report(k.OldestCall > 5*time.Minute, "SkaldCallUnsettled", skald.Doubtful,
 			"%s: an external call has been unsettled for %s", k.Consumer, Ago(k.OldestCall))
 	}
@@ -166,16 +167,17 @@ func (s *Standing) findings(from *store.Status) {
 			"%s has sent no heartbeat for %s", c.Name, Ago(c.LastHeartbeat))
 	}
 	for _, c := range from.Sagas {
-		report(c.Stuck > 0, "SkaldSagaStuck", skald.Failed, "%s: %s sagas stuck", c.Name, Counted(c.Stuck))
-		report(c.Overdue > 0, "SkaldSagaOverdue", skald.Failed, "%s: %s due sagas that no engine has claimed", c.Name,
-			Counted(c.Overdue))
+		report(c.Stuck > 0, "SkaldSagaStuck", skald.Failed, "%s: %s stuck", c.Name,
+			CountOf(c.Stuck, "saga is", "sagas are"))
+		report(c.Overdue > 0, "SkaldSagaOverdue", skald.Failed, "%s: no engine has claimed %s", c.Name,
+			CountOf(c.Overdue, "due saga", "due sagas"))
 	}
 	for _, c := range from.Tracked {
-		report(c.Overdue > 0, "SkaldTrackedOverdue", skald.Failed, "%s: %s sagas are overdue, %s the longest",
-			c.Flow, Counted(c.Overdue), c.OverdueKey)
+		report(c.Overdue > 0, "SkaldTrackedOverdue", skald.Failed, "%s: %s overdue, %s the longest",
+			c.Flow, CountOf(c.Overdue, "saga is", "sagas are"), c.OverdueKey)
 		report(c.Drifted > 0, "SkaldTrackedDrift", skald.Doubtful,
-			"%s: %s sagas received events that the flow does not allow, most recently %s",
-			c.Flow, Counted(c.Drifted), c.DriftedKey)
+			"%s: %s received events that the flow does not allow, most recently %s",
+			c.Flow, CountOf(c.Drifted, "saga", "sagas"), c.DriftedKey)
 	}
 	report(from.Uncounted != nil, "SkaldSagasUncounted", skald.Doubtful,
 		"sagas cannot be counted, so their state is unknown")

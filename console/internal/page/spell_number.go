@@ -16,6 +16,14 @@ func Counted(n int64) string {
 	return Number(n)
 }
 
+// CountOf formats a count with its noun: one for 1, many for others.
+func CountOf(n int64, one, many string) string {
+	if n == 1 {
+		many = one
+	}
+	return Counted(n) + " " + many
+}
+
 // Number formats n with thousands separators.
 func Number(n int64) string {
 	text := fmt.Sprint(n)

@@ -213,7 +213,7 @@ func groupLine(p *page.Page, source string, g *operate.Group) {
 	of := messageFilters(p.Request, "in", source, "consumer", g.Consumer, "fingerprint", g.Fingerprint)
 	p.Put("<tr><td class=\"n\">")
 	p.Link(page.Number(int64(g.Count)), "/dead", of...)
-	p.Put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"why\">%s<br><code>%s</code></td><td>",
+	p.Put("</td><td>%s</td><td>%s</td><td class=\"type\">%s</td><td class=\"why\">%s<br><code>%s</code></td><td>",
 		g.Consumer, g.Kind, g.Type, page.Cut(page.FirstLine(g.Error), 200), g.Fingerprint)
 	p.When(g.First)
 	p.Put("<br>")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/store"
 )
 
 func (v *messagePage) HTML(p *page.Page) {
@@ -152,13 +153,31 @@ func (v *messagePage) errors(p *page.Page) {
 	} else {
 		p.Put("<pre>%s</pre>\n", m.LastError)
 	}
-	if m.FirstError != "" && m.FirstError != m.LastError {
-		p.Put("<p>The first attempt failed otherwise:</p>\n<pre>%s</pre>\n", m.FirstError)
-	}
+	v.failures(p)
 	if m.Stack != "" {
 		p.Put("<details><summary>Stack</summary><pre>%s</pre></details>\n", m.Stack)
 	}
 	p.Put("</section>\n")
+}
+
+// failures lists the failed attempts, if there are several.
+func (v *messagePage) failures(p *page.Page) {
+	all := v.Kept.Failures
+	if len(all) < 2 {
+		return
+	}
+	p.Table("Failed attempts")
+	p.Put("<tr><th scope=\"col\">failed attempt</th><th scope=\"col\">host</th><th scope=\"col\">error</th></tr>\n")
+	for i := range all {
+		p.Put("<tr><td>")
+		p.When(all[i].At)
+		p.Put("</td><td>%s</td><td class=\"why\">%s</td></tr>\n", all[i].Host,
+			page.Cut(page.FirstLine(all[i].Error), 300))
+	}
+	p.Put("</table></div>\n")
+	if len(all) > store.MaxFailures {
+		p.Put("<p class=\"dim\">The first attempt, and the last %d.</p>\n", store.MaxFailures)
+	}
 }
 
 func (v *messagePage) payload(p *page.Page) {

@@ -110,12 +110,10 @@ func (part *storyPart) sagaEvents(s *operate.SagaProgress,
 
 func (part *storyPart) keptEvents(m *operate.Message, add func(at *time.Time, what, where, grade string)) {
 	add(&m.Since, m.Type+" was parked", m.Consumer, "")
-	if m.FirstAt != nil && (m.LastAt == nil || !m.FirstAt.Equal(*m.LastAt)) {
-		add(m.FirstAt, m.Type+" failed: "+page.Cut(page.FirstLine(m.FirstError), 200), m.Consumer, "warn")
-	}
-	if m.LastError != "" {
-		add(m.LastAt, fmt.Sprintf("%s failed, attempt %d: %s", m.Type, m.Attempts,
-			page.Cut(page.FirstLine(m.LastError), 200)), m.Consumer, "warn")
+	for i := range m.Failures {
+		f := &m.Failures[i]
+		add(&f.At, fmt.Sprintf("%s failed on %s: %s", m.Type, f.Host, page.Cut(page.FirstLine(f.Error), 200)),
+			m.Consumer, "warn")
 	}
 	add(m.DeadAt, m.Type+" became a dead letter: "+m.Kind, m.Consumer, "bad")
 }

@@ -50,7 +50,7 @@ func (x *Executor[TTx]) fail(ctx context.Context, e *partition.Entry, end rollba
 	}
 	k, now := x.NewPark(e), x.o.Now()
 	if e.Parked == nil {
-		k.First = e.First
+		k.First, k.Failures = e.First, e.Failures
 	}
 	up, _ := x.o.Up()
 	charged := x.o.Retry.Charges(class, recordOf(k), now, up)
@@ -117,10 +117,15 @@ func (x *Executor[TTx]) retriesInPlace(e *partition.Entry, err error) bool {
 	if e.Parked != nil || !up {
 		return !up
 	}
+	f := store.Failure{At: x.o.Now(), Why: err.Error(), Host: x.o.Host}
 	if e.First.At.IsZero() {
-		e.First = store.Failure{At: x.o.Now(), Why: err.Error(), Host: x.o.Host}
+		e.First = f
 	}
-	return e.Again+1 < inPlace && x.o.InPlace() < mostInPlace
+	stays := e.Again+1 < inPlace && x.o.InPlace() < mostInPlace
+	if stays {
+		e.Failures = append(e.Failures, f)
+	}
+	return stays
 }
 
 // stopped reports whether the consumer stopped the handler. Then it has not failed.
@@ -178,14 +183,14 @@ func (x *Executor[TTx]) rejectedPark(e *partition.Entry, rejected *skald.Rejecte
 }
 
 func recordOf(k *store.Park) failure.Record {
-	return failure.Record{Attempts: k.Attempts, First: k.First, Last: k.Last}
+	return failure.Record{Attempts: k.Attempts, First: k.First, Last: k.Last, Failures: k.Failures}
 }
 
 // recordFailure records a failed attempt in k.
 func (x *Executor[TTx]) recordFailure(k *store.Park, why string, now time.Time, charged bool) failure.Record {
 	r := recordOf(k)
 	r.Add(store.Failure{At: now, Why: why, Host: x.o.Host}, charged)
-	k.Attempts, k.First, k.Last = r.Attempts, r.First, r.Last
+	k.Attempts, k.First, k.Last, k.Failures = r.Attempts, r.First, r.Last, r.Failures
 	return r
 }
 

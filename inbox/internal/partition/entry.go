@@ -59,7 +59,8 @@ type Entry struct {
 	Overtaken int         // the same, in this attempt
 	InLine    time.Time   // since when its entity is in use; zero: it is not
 	Refused   Refusals
-	First     store.Failure // its first temporary failure, while it is not parked; zero: none
+	First     store.Failure   // its first temporary failure, while it is not parked; zero: none
+	Failures  []store.Failure // all temporary failures at its place
 
 	Server  string // Partition.Server when a worker got the entry; "": any
 	session string // of this process when the entry came

@@ -18,10 +18,11 @@ SELECT max(l.running_count - f.running_count + 1, 1), max(l.running_bytes - f.ru
 
 -- name: InsertParked
 INSERT INTO skald_parked (consumer, source, id, attempts, due, blocks_key, first_at, first_error, first_host, last_at, last_error, last_host,
-	dead_at, kind, fingerprint, stack, version, key, topic, type, data, envelope, bytes, partition, position, fault, waiting, running_count, running_bytes, call, claims, crash_count, claimed_by)
+	dead_at, kind, fingerprint, stack, version, key, topic, type, data, envelope, bytes, partition, position, fault, waiting, running_count, running_bytes, call, claims, crash_count, claimed_by,
+	failures)
 VALUES (?1, ?2, ?3, ?4, CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
 	?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29,
-	CASE WHEN ?30 ->> '$.since' IS NULL THEN json_set(?30, '$.since', strftime('%Y-%m-%dT%H:%M:%fZ', 'now')) ELSE ?30 END, ?31, ?32, ?33);
+	CASE WHEN ?30 ->> '$.since' IS NULL THEN json_set(?30, '$.since', strftime('%Y-%m-%dT%H:%M:%fZ', 'now')) ELSE ?30 END, ?31, ?32, ?33, ?34);
 
 -- name: ReplaceParked
 -- Another message of the key replaces the one at ?27 and ?28.
@@ -29,14 +30,14 @@ UPDATE skald_parked SET source = ?2, id = ?3, attempts = ?4, due = CAST(unixepoc
 	first_error = ?8, first_host = ?9, last_at = ?10, last_error = ?11, last_host = ?12, dead_at = ?13, kind = ?14, fingerprint = ?15, stack = ?16,
 	version = ?17, key = ?18, topic = ?19, type = ?20, data = ?21, envelope = ?22, bytes = ?23, partition = ?24, position = ?25, fault = ?26,
 	since = CAST(unixepoch('subsec') * 1000 AS INTEGER), call = CASE WHEN ?29 ->> '$.since' IS NULL THEN json_set(?29, '$.since', strftime('%Y-%m-%dT%H:%M:%fZ', 'now')) ELSE ?29 END,
-	claims = 0, crash_count = 0, claimed_by = '', waiting = waiting AND ?6
+	claims = 0, crash_count = 0, claimed_by = '', waiting = waiting AND ?6, failures = ?30
 WHERE consumer = ?1 AND source = ?27 AND id = ?28 AND call IS NULL;
 
 -- name: UpdateParked
 UPDATE skald_parked SET attempts = ?4, due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?5, blocks_key = ?6, first_at = ?7, first_error = ?8,
 	first_host = ?9, last_at = ?10, last_error = ?11, last_host = ?12, dead_at = ?13, kind = ?14, fingerprint = ?15, stack = ?16, version = ?17,
 	call = CASE WHEN ?18 ->> '$.since' IS NULL THEN json_set(?18, '$.since', coalesce(CASE WHEN call ->> '$.key' = ?18 ->> '$.key' THEN call ->> '$.since' END, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))) ELSE ?18 END,
-	claims = ?19, crash_count = ?20, claimed_by = ?21, waiting = waiting AND ?6
+	claims = ?19, crash_count = ?20, claimed_by = ?21, waiting = waiting AND ?6, failures = ?25
 WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND coalesce(call ->> '$.key', '') = ?22
 	AND NOT (waiting = 1 AND call IS NULL AND ?18 IS NOT NULL) AND (?23 IS NULL OR claims = ?23 AND claimed_by = ?24);
 
@@ -97,13 +98,13 @@ WHERE place IN (SELECT place FROM (
 	) WINDOW p AS (ROWS UNBOUNDED PRECEDING)
 ) WHERE upto <= ?6 OR n = 1)
 RETURNING consumer, source, id, attempts, 0, blocks_key, first_at, first_error, first_host, last_at, last_error, last_host,
-	dead_at, kind, fingerprint, stack, version, key, data, envelope, partition, position, fault, waiting, place, since, call, claims, crash_count, claimed_by;
+	dead_at, kind, fingerprint, stack, version, key, data, envelope, partition, position, fault, waiting, place, since, call, claims, crash_count, claimed_by, failures;
 
 -- name: Prefetch
 -- The messages directly after the first of a key, up to a limit of bytes.
 SELECT consumer, source, id, attempts, 0, blocks_key, first_at, first_error, first_host, last_at, last_error, last_host,
 	dead_at, kind, fingerprint, stack, version, key, data, envelope, partition, position, fault, waiting, place, since, call,
-	claims, crash_count, claimed_by
+	claims, crash_count, claimed_by, failures
 FROM (
 	SELECT p.*, sum(p.bytes + coalesce(octet_length(p.envelope), 0)) OVER (ROWS UNBOUNDED PRECEDING) AS upto FROM (
 		SELECT p.* FROM skald_parked AS f JOIN skald_parked AS p INDEXED BY skald_parked_key
@@ -132,7 +133,7 @@ WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0 AND topic || char(31) ||
 -- name: Parked
 SELECT consumer, source, id, attempts, max(due - CAST(unixepoch('subsec') * 1000 AS INTEGER), 0), blocks_key, first_at, first_error, first_host,
 	last_at, last_error, last_host, dead_at, kind, fingerprint, stack, version, key, CASE WHEN NOT ?2 THEN data END, envelope, partition, position,
-	fault, waiting, place, since, call, claims, crash_count, claimed_by
+	fault, waiting, place, since, call, claims, crash_count, claimed_by, failures
 FROM skald_parked/*index*/
 WHERE place > ?1/*where*/
 ORDER BY place LIMIT ?3;

@@ -97,6 +97,9 @@ func tellShown(out io.Writer, s *operate.MessageState) error {
 	if k := s.Kept; k != nil {
 		fmt.Fprintf(w, "kept\t%s since %s\t%s %s, %d attempts: %s\n", s.Status, cli.Time(k.Since),
 			k.Topic, cli.Line(k.Type), k.Attempts, cli.FirstLine(k.LastError))
+		for i := range k.Failures {
+			fmt.Fprintf(w, "failed\t%s\n", failedText(&k.Failures[i]))
+		}
 	}
 	for _, q := range s.Quarantine {
 		state := "waits"

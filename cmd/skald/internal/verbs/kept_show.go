@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -89,14 +88,6 @@ func tellLetter(out io.Writer, m *operate.Message, state string, more bool) erro
 			fmt.Fprintf(t, "  %s\t%s\n", what, cli.Line(is))
 		}
 	}
-	failed := func(what, why, host string, when *time.Time) {
-		switch {
-		case why == "" || when == nil: // a letter of an older build has no time
-			line(what, cli.FirstLine(why))
-		default:
-			line(what, fmt.Sprintf("%s on %s: %s", cli.Time(*when), host, cli.FirstLine(why)))
-		}
-	}
 	fmt.Fprintf(t, "%s of %s: %s\n", cli.Line(m.ID), m.Consumer, state)
 	line("source", m.Source)
 	line("topic", fmt.Sprintf("%s, at %d of %s", m.Topic, m.Position, m.Partition))
@@ -108,8 +99,12 @@ func tellLetter(out io.Writer, m *operate.Message, state string, more bool) erro
 	line("dead since", cli.When(m.DeadAt))
 	line("attempts", fmt.Sprint(m.Attempts))
 	line("killed its process", map[bool]string{true: fmt.Sprintf("%d times", m.CrashCount)}[m.CrashCount > 0])
-	failed("first failure", m.FirstError, m.FirstHost, m.FirstAt)
-	failed("last failure", m.LastError, m.LastHost, m.LastAt)
+	for i := range m.Failures {
+		line("failed", failedText(&m.Failures[i]))
+	}
+	if len(m.Failures) == 0 { // it was never tried, or an older build parked it
+		line("error", cli.FirstLine(m.LastError))
+	}
 	line("envelope", m.Fault)
 	line("build", m.Version)
 	line("subject", m.Subject)
@@ -122,6 +117,10 @@ func tellLetter(out io.Writer, m *operate.Message, state string, more bool) erro
 	}
 	line("content", m.ContentType)
 	return errors.Join(t.Flush(), tellTexts(cli.Plain(out), m))
+}
+
+func failedText(f *operate.FailedAttempt) string {
+	return fmt.Sprintf("%s on %s: %s", cli.Time(f.At), f.Host, cli.FirstLine(f.Error))
 }
 
 // tellTexts prints the texts with several lines: the last failure, its stack, and the payload.

@@ -20,13 +20,15 @@ func scanKept(row sqlexec.Scanner) (p store.Parked, err error) {
 		d                     store.Death
 		due                   int64
 		at                    *string
+		failures              string
 		now                   time.Time
 	)
 	if err := row.Scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.BlocksKey, &firstAt, &p.First.Why,
 		&p.First.Host, &lastAt, &p.Last.Why,
 		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Partition,
 		&p.Position, &p.Fault,
-		&p.Waiting, &p.Place, &p.Since, &at, &p.Claims, &p.CrashCount, &p.Session, &now); err != nil {
+		&p.Waiting, &p.Place, &p.Since, &at, &p.Claims, &p.CrashCount, &p.Session, &failures,
+		&now); err != nil {
 		return p, err
 	}
 	sqlexec.Handles(&p.Consumer, &p.Source, &p.ID)
@@ -40,6 +42,7 @@ func scanKept(row sqlexec.Scanner) (p store.Parked, err error) {
 	} else if p.Call != nil {
 		p.Call.Age = now.Sub(p.Call.Since)
 	}
+	p.Failures = column.DecodeFailures(failures)
 	p.Since, p.First.At, p.Last.At = p.Since.UTC(), sqlexec.OrZero(firstAt), sqlexec.OrZero(lastAt)
 	if died != nil {
 		d.At = died.UTC()

@@ -30,7 +30,7 @@ func (c *Parked) Change(e *store.Effect, together bool, ours map[taken]bool) (ca
 		change("UpdateParked", sqlexec.Identity(k.Consumer, k.Identity),
 			append(append(stateArgs(&k.Parked), int32(*k.Was), at, int32(k.Claims), int32(k.CrashCount),
 				sqlexec.StorableText(k.Session), column.CallKey(k.WasCall)),
-				claimArgs(k.WasClaim)...)...)
+				append(claimArgs(k.WasClaim), column.EncodeFailures(k.Failures))...)...)
 		calls = append(calls, c.pg.Call("SettleParked", sqlexec.Identity(k.Consumer, k.Identity)...))
 	} else if k != nil {
 		if calls, err = c.insertKept(k); err != nil {
@@ -96,11 +96,12 @@ func (c *Parked) insertKept(k *store.Park) ([]sqlexec.Call, error) {
 		was := sqlexec.Identity(k.Consumer, *old)
 		return append(calls, c.pg.Call("LockParked", was...), c.pg.Call("StepBack", was...),
 			c.pg.Call("ReplaceParked", append(args, sqlexec.Name(old.Source), sqlexec.Name(old.ID),
-				outside)...),
+				outside, column.EncodeFailures(k.Failures))...),
 			c.pg.Call("SettleParked", id...)), nil
 	}
 	return append(calls, c.pg.Call("InsertParked", append(args, k.MostRows, k.MostBytes, outside,
-		int32(k.Claims), int32(k.CrashCount), sqlexec.StorableText(k.Session))...)), nil
+		int32(k.Claims), int32(k.CrashCount), sqlexec.StorableText(k.Session),
+		column.EncodeFailures(k.Failures))...)), nil
 }
 
 // claimArgs returns the guard of a claim; for nil no guard.

@@ -56,13 +56,13 @@ WITH f AS (
 ), i AS (
 	INSERT INTO /*schema*/skald_parked (consumer, source, id, attempts, due, blocks_key, first_at, first_error, first_host, last_at, last_error, last_host,
 		dead_at, kind, fingerprint, stack, version, key, topic, type, data, envelope, bytes, partition, position, fault, key_lock, call, waiting, running_count, running_bytes,
-		claims, crash_count, claimed_by)
+		claims, crash_count, claimed_by, failures)
 	SELECT $1::text, $2::text, $3::text, $4::integer, clock_timestamp() + $5::bigint * interval '1 microsecond', $6::boolean,
 		$7::timestamptz, $8::text, $9::text, $10::timestamptz, $11::text, $12::text, $13::timestamptz, $14::text, $15::text, $16::text, $17::text,
 		$18::bytea, $19::text, $20::text, $21::bytea, $22::bytea, $23::bigint, $24::text, $25::bigint, $26::text, $27::bigint,
 		CASE WHEN $30::text LIKE '{"since":null,%' THEN '{"since":' || to_json(clock_timestamp())::text || substr($30::text, 14) ELSE $30::text END,
 		$6::boolean AND EXISTS (SELECT FROM f), coalesce((SELECT running_count FROM l), 0) + 1, coalesce((SELECT running_bytes FROM l), 0) + $23::bigint,
-		$31::integer, $32::integer, $33::text
+		$31::integer, $32::integer, $33::text, $34::text
 	WHERE ($28::bigint = 0 OR coalesce((SELECT greatest(l.running_count - f.running_count + 1, 1) FROM f, l), 0) < $28::bigint)
 		AND ($29::bigint = 0 OR coalesce((SELECT greatest(l.running_bytes - f.running_bytes + f.bytes, f.bytes) FROM f, l), 0) < $29::bigint)
 	ON CONFLICT (consumer, source, id) DO NOTHING
@@ -79,7 +79,7 @@ WITH u AS (
 		key = $18::bytea, topic = $19::text, type = $20::text, data = $21::bytea, envelope = $22::bytea, bytes = $23::bigint, partition = $24::text,
 		position = $25::bigint, fault = $26::text, key_lock = $27::bigint, since = clock_timestamp(),
 		call = CASE WHEN $30::text LIKE '{"since":null,%' THEN '{"since":' || to_json(clock_timestamp())::text || substr($30::text, 14) ELSE $30::text END,
-		claims = 0, crash_count = 0, claimed_by = '', waiting = waiting AND $6::boolean
+		claims = 0, crash_count = 0, claimed_by = '', waiting = waiting AND $6::boolean, failures = $31::text
 	WHERE consumer = $1::text AND source = $28::text AND id = $29::text AND call IS NULL
 		AND NOT EXISTS (SELECT FROM /*schema*/skald_parked AS o WHERE o.consumer = $1::text AND o.source = $2::text AND o.id = $3::text)
 	RETURNING 1
@@ -93,7 +93,7 @@ WITH u AS (
 		last_host = $12::text, dead_at = $13::timestamptz, kind = $14::text, fingerprint = $15::text, stack = $16::text, version = $17::text,
 		call = CASE WHEN $19::text LIKE '{"since":null,%' THEN '{"since":' || coalesce(CASE WHEN call::json ->> 'key' = $19::text::json ->> 'key' THEN nullif((call::json -> 'since')::text, 'null') END,
 			to_json(clock_timestamp())::text) || substr($19::text, 14) ELSE $19::text END,
-		claims = $20::integer, crash_count = $21::integer, claimed_by = $22::text, waiting = waiting AND $6::boolean
+		claims = $20::integer, crash_count = $21::integer, claimed_by = $22::text, waiting = waiting AND $6::boolean, failures = $26::text
 	WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND attempts = $18::integer AND dead_at IS NULL
 		AND coalesce(call::json ->> 'key', '') = $23::text AND NOT (waiting AND call IS NULL AND $19::text IS NOT NULL)
 		AND ($24::integer IS NULL OR claims = $24::integer AND claimed_by = $25::text)
@@ -213,11 +213,11 @@ WITH d AS (
 )
 SELECT consumer, source, id, attempts, 0::bigint, blocks_key, first_at, first_error, first_host, last_at, last_error, last_host,
 	dead_at, kind, fingerprint, stack, version, key, data, envelope, partition, position, fault, waiting, place, since, call, claims, crash_count, claimed_by,
-	clock_timestamp() FROM u
+	failures, clock_timestamp() FROM u
 UNION ALL
 SELECT consumer, source, id, attempts, 0::bigint, blocks_key, first_at, first_error, first_host, last_at, last_error, last_host,
 	dead_at, kind, fingerprint, stack, version, key, data, envelope, partition, position, fault, waiting, place, since, call, claims, crash_count, claimed_by,
-	clock_timestamp() FROM a;
+	failures, clock_timestamp() FROM a;
 
 -- name: NextDue
 -- The time until the next message is due, and whether a message in quarantine was admitted.
@@ -228,7 +228,7 @@ SELECT coalesce((SELECT greatest((extract(epoch FROM due - clock_timestamp()) * 
 -- name: Parked
 SELECT consumer, source, id, attempts, greatest((extract(epoch FROM due - clock_timestamp()) * 1000000)::bigint, 0), blocks_key, first_at, first_error, first_host,
 	last_at, last_error, last_host, dead_at, kind, fingerprint, stack, version, key, CASE WHEN NOT $2::boolean THEN data END, envelope, partition,
-	position, fault, waiting, place, since, call, claims, crash_count, claimed_by, clock_timestamp()
+	position, fault, waiting, place, since, call, claims, crash_count, claimed_by, failures, clock_timestamp()
 FROM /*from*/
 WHERE place > $1::bigint/*where*/
 ORDER BY place LIMIT $3::integer;
