@@ -40,12 +40,20 @@ var ErrPositions = errors.New(
 	"inbox: Options.Identity.Of is ByPosition, but positions of this broker last for one connection only, " +
 		"so that each redelivery would be another message: use ByID, ByHeader, ByField or ByHash")
 
-// identify returns the identity of a message, by Options.Identity.Of if it is set.
-func (in *Inbox[TTx]) identify(e *partition.Entry) (store.Identity, error) {
-	if by := in.o.Identity.Of; by != nil {
-		return in.exec.Identify(e, by)
+// identify sets the identities of messages that are complete, by Options.Identity.Of if it is set.
+func (in *Inbox[TTx]) identify(es []*partition.Entry) {
+	by := in.o.Identity.Of
+	var complete []*partition.Entry
+	for _, e := range es {
+		switch {
+		case e.Fault != nil:
+		case by != nil:
+			complete = append(complete, e)
+		default:
+			e.Given, e.Unknown = exec.ByID(e.Delivery)
+		}
 	}
-	return exec.ByID(e.Delivery)
+	in.exec.Identify(complete, by)
 }
 
 // AttemptSource reads how often a message failed before it came here. The zero value: never.

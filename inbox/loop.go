@@ -347,6 +347,9 @@ func (l *loop[TTx]) takeBackJobs() {
 			l.running--
 			for _, e := range job {
 				delete(l.hands, e)
+				if e == e.Chain.Queue[0] { // ready again, so that its claim is released
+					l.in.schedule.Add(e.Chain)
+				}
 			}
 		default:
 			return

@@ -34,9 +34,11 @@ type Options struct {
 	// it begins with 1 and grows up to 64, and through database/sql it is 1. With 1 each message has its own
 	// transaction.
 	//
-	// A handler that sends SET, set_config, DO, CALL or CREATE TEMP runs alone from then on. Skald does not
-	// see settings that a function of the database changes: use Transaction.Settings, or Batch: 1. In a
-	// shared transaction now() is the same for all messages: use clock_timestamp().
+	// A handler that sends SET, set_config, DO, CALL, CREATE TEMP or pg_advisory_lock runs alone from then
+	// on. Skald does not see settings and temporary tables of a function of the database, or of Tx.Conn: use
+	// Transaction.Settings, or Batch: 1. If a handler hangs, the other messages of its transaction wait
+	// until Timeouts.Handle has passed. In a shared transaction now() is the same for all messages: use
+	// clock_timestamp().
 	Batch int
 
 	Transaction Transaction // of a handler

@@ -44,8 +44,8 @@ func hangingOptions(hang func(data []byte)) map[string]func(*inbox.Options) {
 	}
 }
 
-// TestOptionsThatNeverReturn checks functions of Options that hang for one message. The message becomes a
-// dead letter, and messages of other keys are handled.
+// TestOptionsThatNeverReturn checks functions of Options that hang for more messages than the consumer has
+// workers. These messages become dead letters, and messages of other keys are handled.
 func TestOptionsThatNeverReturn(t *testing.T) {
 	t.Parallel()
 	for name := range hangingOptions(nil) {
@@ -54,8 +54,8 @@ func TestOptionsThatNeverReturn(t *testing.T) {
 			w, end := newWorld(t, 1), make(chan bool)
 			w.db = memstore.New(nil) // with the real clock
 			defer close(end)
-			o := &inbox.Options{Workers: 2, Timeouts: inbox.Timeouts{Handle: 200 * time.Millisecond},
-				Retry: inbox.Retry{Attempts: 2, InitialInterval: time.Millisecond,
+			o := &inbox.Options{Workers: 1, Timeouts: inbox.Timeouts{Handle: 200 * time.Millisecond},
+				Retry: inbox.Retry{Attempts: 3, InitialInterval: time.Millisecond,
 					MaxInterval: time.Millisecond}}
 			hangingOptions(func(data []byte) {
 				if bytes.Contains(data, []byte("hangs")) {
@@ -71,12 +71,15 @@ func TestOptionsThatNeverReturn(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- in.Run(ctx) }()
-			w.publish(w.message("bad", "hangs"))
+			const bad = 4
+			for i := range bad {
+				w.publish(w.message(fmt.Sprint("bad", i), "hangs"))
+			}
 			for i := range 10 {
 				w.publish(w.message(fmt.Sprint("k", i), "well"))
 			}
 			until(t, "the others are handled", func() bool { return in.Health().Handled == 10 })
-			until(t, "it is a dead letter", func() bool { return len(w.dead()) == 1 })
+			until(t, "they are dead letters", func() bool { return len(w.dead()) == bad })
 			why := w.dead()[0].Last.Why
 			if name != "Retry.Classify" && name != "Identity.Attempt.Count" && !strings.Contains(why, name) {
 				t.Errorf("it failed with %s", why)

@@ -36,8 +36,14 @@ func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
 	fresh := make([]*partition.Entry, len(ds))
 	for i, d := range ds {
 		fresh[i] = in.accept(d)
-		if l := fresh[i].Chain.Partition; l.Origin == "" && fresh[i].Given.Source == exec.Position {
+	}
+	in.identify(fresh)
+	for _, e := range fresh {
+		if l := e.Chain.Partition; l.Origin == "" && e.Given.Source == exec.Position {
 			return busy, fmt.Errorf("partition %s: %w", l.Name, ErrPositions)
+		}
+		if !in.exec.Handles(e.Kind()) && in.skippable(e) {
+			in.skip(e)
 		}
 	}
 	in.seen.Cached(ctx, fresh)
@@ -102,20 +108,14 @@ func (in *Inbox[TTx]) move(b broker.Batch) {
 	}
 }
 
-// accept puts a delivery into its partition and chain. It finishes a message that is skipped.
+// accept puts a delivery into its partition and chain.
 func (in *Inbox[TTx]) accept(d broker.Delivery) *partition.Entry {
 	l := in.checkpoints.Of(d.Partition)
 	in.limit(&d)
 	e := l.Add(d)
 	in.schedule.Number(e)
-	if e.Fault == nil {
-		e.Given, e.Unknown = in.identify(e)
-	}
 	e.Lonely = in.exec.Calls(store.Kind{Topic: d.Topic, Type: d.Type})
 	in.count(func(h *Health) { h.Received++ })
-	if !in.exec.Handles(e.Kind()) && in.skippable(e) {
-		in.skip(e)
-	}
 	return e
 }
 

@@ -96,7 +96,8 @@ type member interface {
 
 var _ broker.Broker = (*Broker)(nil)
 
-// New returns a client of the servers "host:port[,host:port]". If no server can be reached, it retries.
+// New returns a client of the servers "host:port[,host:port]"; ParseURL reads them from a URL. If no server
+// can be reached, it retries.
 func New(servers string, opts *Options) (*Broker, error) {
 	if err := checkServers(servers); err != nil {
 		return nil, err

@@ -120,7 +120,8 @@ type Broker struct {
 
 var _ broker.Broker = (*Broker)(nil)
 
-// New returns a client of the servers "host:port[,host:port]". If no server can be reached, it retries.
+// New returns a client of the servers "host:port[,host:port]"; ParseURL reads them from a URL. If no server
+// can be reached, it retries.
 func New(servers string, opts *Options) (*Broker, error) {
 	if err := endpoint.CheckHosts(servers); err != nil {
 		return nil, fmt.Errorf("RabbitMQ servers: %w", err)

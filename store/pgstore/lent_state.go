@@ -19,6 +19,9 @@ func leaves(sql string) (l lasting) {
 		l.inTransaction = true
 		l.inSession = !strings.Contains(upper, "TRUE") || strings.Contains(upper, "FALSE")
 	}
+	if strings.Contains(upper, "PG_ADVISORY_LOCK") || strings.Contains(upper, "PG_TRY_ADVISORY_LOCK") {
+		l = lasting{true, true} // the lock outlives the transaction
+	}
 	for part := range strings.SplitSeq(upper, ";") {
 		part = withoutComments(part)
 		one := lasting{}

@@ -29,10 +29,13 @@ func TestStatementsThatLeaveState(t *testing.T) {
 		"INSERT INTO t VALUES ($1) ON CONFLICT (id) DO UPDATE SET a = 'x'": {},
 		"DECLARE c CURSOR FOR SELECT 1":                                    {true, false},
 		"DECLARE c CURSOR WITH HOLD FOR SELECT 1":                          {true, true},
-		"LISTEN a":              {true, true},
-		"PREPARE p AS SELECT 1": {true, true},
-		"DEALLOCATE ALL":        {true, true},
-		"SAVEPOINT a":           {true, false},
+		"SELECT pg_advisory_lock(1)":                                       {true, true},
+		"SELECT pg_try_advisory_lock_shared(1)":                            {true, true},
+		"SELECT pg_advisory_xact_lock(1)":                                  {},
+		"LISTEN a":                                                         {true, true},
+		"PREPARE p AS SELECT 1":                                            {true, true},
+		"DEALLOCATE ALL":                                                   {true, true},
+		"SAVEPOINT a":                                                      {true, false},
 	} {
 		if got := leaves(sql); got != want {
 			t.Errorf("%s: %+v, want %+v", sql, got, want)

@@ -81,12 +81,11 @@ type Executor[TTx any] struct {
 
 	registry[TTx]
 	printer
-	prints  *failure.Fingerprints
-	skips   atomic.Pointer[map[string]control.Order]
-	follows atomic.Bool // the store can begin a message in the round trip of a commit
-	running runningFuncs
-	// unreturned has an element for each pure function that runs.
-	unreturned  chan struct{}
+	prints      *failure.Fingerprints
+	skips       atomic.Pointer[map[string]control.Order]
+	follows     atomic.Bool // the store can begin a message in the round trip of a commit
+	running     runningFuncs
+	unreturned  pureCalls
 	waits       entityWaits
 	quarantined rareLog
 	savepoints  atomic.Int32 // the number of next transactions with savepoints
@@ -102,7 +101,6 @@ func New[TTx any](db store.Driver[TTx], o Config) *Executor[TTx] {
 		printer:     printer{of: o.Fingerprint, without: o.Without},
 		prints:      failure.NewFingerprints(),
 		waits:       entityWaits{workers: o.Workers},
-		unreturned:  make(chan struct{}, 2*max(o.Workers, 1)),
 		quarantined: rareLog{limit: backoff.LogLimit{First: time.Second, Most: time.Minute}},
 	}
 }

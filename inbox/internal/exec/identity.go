@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/inbox/internal/partition"
@@ -33,22 +34,27 @@ func deliveryOf(e *partition.Entry) broker.Delivery {
 	return d
 }
 
-// Identify returns the identity of e, computed by a user's function. It returns ErrNoID if the function
-// returns no id.
-func (x *Executor[TTx]) Identify(e *partition.Entry, by identityFunc) (store.Identity, error) {
-	var id store.Identity
-	d := deliveryOf(e)
-	err := x.pure(e, "Options.Identity.Of", func() (err error) {
-		id, err = by(d)
-		return err
-	})
-	if errors.Is(err, errNoReturn) {
-		return store.Identity{}, err
+// Identify sets the identities of es by a user's function. The function runs for all of them at the same
+// time, so that calls that do not return delay the others only once.
+func (x *Executor[TTx]) Identify(es []*partition.Entry, by identityFunc) {
+	var all sync.WaitGroup
+	for _, e := range es {
+		d := deliveryOf(e)
+		all.Go(func() {
+			var id store.Identity
+			_, e.Unknown = x.pureOnce("Options.Identity.Of", func() (err error) {
+				id, err = by(d)
+				return err
+			})
+			if e.Unknown == nil {
+				e.Given = id
+			}
+			if e.Unknown == nil && id.ID == "" {
+				e.Unknown = ErrNoID
+			}
+		})
 	}
-	if err == nil && id.ID == "" {
-		err = ErrNoID
-	}
-	return id, err
+	all.Wait()
 }
 
 // ByID identifies a message by its own id.

@@ -50,7 +50,9 @@ func TestIdentities(t *testing.T) {
 		}, store.Identity{}},
 	} {
 		x := New[*memstore.Tx](memstore.New(nil), Config{Handle: time.Minute})
-		id, err := x.Identify(&partition.Entry{Delivery: d}, c.by)
+		e := &partition.Entry{Delivery: d}
+		x.Identify([]*partition.Entry{e}, c.by)
+		id, err := e.Given, e.Unknown
 		if none := c.want == (store.Identity{}); none != errors.Is(err, ErrNoID) || id.ID != c.want.ID ||
 			!none && id != c.want {
 			t.Errorf("%s: %+v, %v", name, id, err)
@@ -58,7 +60,8 @@ func TestIdentities(t *testing.T) {
 	}
 	x := New[*memstore.Tx](memstore.New(nil), Config{Handle: time.Minute})
 	panics := func(broker.Delivery) (store.Identity, error) { panic("no map") }
-	if _, err := x.Identify(&partition.Entry{Delivery: d}, panics); err == nil {
+	e := &partition.Entry{Delivery: d}
+	if x.Identify([]*partition.Entry{e}, panics); e.Unknown == nil {
 		t.Error("a panic returned no error")
 	}
 }

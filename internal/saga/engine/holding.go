@@ -25,9 +25,9 @@ type holdDB[TTx any] interface {
 	FreeEntities(ctx context.Context, tx TTx, holder string) error
 }
 
-// holdStep performs an action of a Lock in tx, at a time of the engine's clock.
-func holdStep[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a plan.Action, f *Facts,
-	now time.Time) (e plan.Event, err error) {
+// holdStep performs an action of a Lock of es in tx, at a time of the engine's clock.
+func holdStep[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a plan.Action,
+	es []store.Lock, now time.Time) (e plan.Event, err error) {
 	switch a.Verb {
 	case plan.UndoStep:
 		return plan.Event{What: plan.UndoDone}, free(ctx, db, tx, holder(s))
@@ -40,7 +40,7 @@ func holdStep[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a p
 		queued, first, err = db.InLine(ctx, tx, holder(s))
 	}
 	if err == nil && !queued {
-		first, err = enter(ctx, db, tx, s, a, f)
+		first, err = enter(ctx, db, tx, s, es)
 	}
 	if err != nil || first {
 		return e, err
@@ -54,12 +54,10 @@ func holdStep[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a p
 }
 
 // enter adds the saga to the queues of its entities. First reports that it has them at once, or needs none.
-func enter[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a plan.Action,
-	f *Facts) (first bool, err error) {
-	step, _ := s.Def.Step(a.Step)
-	es, err := step.Lock(f)
-	if err != nil || len(es) == 0 {
-		return err == nil, err
+func enter[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, es []store.Lock) (first bool,
+	err error) {
+	if len(es) == 0 {
+		return true, nil
 	}
 	return db.HoldEntities(ctx, tx, store.EntityHold{Holder: holder(s), Saga: sagarow.Ref(s.Row),
 		Entities: es})

@@ -298,6 +298,23 @@ func (s *saga) decide(a plan.Action, step *StepBody) {
 	}
 }
 
+// entities calls a step's function for the entities that it locks.
+func (s *saga) entities(a plan.Action, step *StepBody) ([]store.Lock, error) {
+	if a.Verb != plan.RunStep {
+		return nil, nil
+	}
+	var es []store.Lock
+	f := s.Facts(a)
+	err := s.pure(a, func() (err error) {
+		es, err = step.Lock(f)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return es, nil
+}
+
 // until calls a step's function for its time.
 func (s *saga) until(a plan.Action, step *StepBody) {
 	e := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence}

@@ -310,9 +310,14 @@ func (l *live[TTx]) transact(ctx context.Context, a plan.Action) error {
 		return l.local(ctx, a, run)
 	}
 	if step, _ := l.Def.Step(a.Step); step.Lock != nil {
+		es, err := l.entities(a, step)
+		if err != nil {
+			l.Wrong(a, err)
+			return nil
+		}
 		l.then = append(l.then, l.e.kick) // another saga may get the entities
-		return l.local(ctx, a, func(ctx context.Context, tx TTx, f *Facts) (plan.Event, error) {
-			return holdStep(ctx, l.e.db, tx, &l.saga, a, f, l.e.clock.Now())
+		return l.local(ctx, a, func(ctx context.Context, tx TTx, _ *Facts) (plan.Event, error) {
+			return holdStep(ctx, l.e.db, tx, &l.saga, a, es, l.e.clock.Now())
 		})
 	}
 	l.Wrong(a, skald.Permanent(fmt.Errorf("this build cannot run the step %s", a.Step)))
