@@ -314,3 +314,14 @@ func TestJSONThatIsNotText(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestVerdictsWithoutAReason checks that an error without a reason names that.
+func TestVerdictsWithoutAReason(t *testing.T) {
+	for name, err := range map[string]error{"Permanent": skald.Permanent(nil), "Outage": skald.Outage(nil),
+		"RetryAfter": skald.RetryAfter(time.Second, nil), "RetryNow": skald.RetryNow(nil),
+		"UnknownVersion": skald.UnknownVersion(nil)} {
+		if !strings.Contains(err.Error(), "no reason was given") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -45,6 +45,16 @@ func readable(err error) (bad error) {
 	return nil
 }
 
+// given returns err, or an error that names the missing reason.
+func given(err error) error {
+	if err == nil {
+		return errNotGiven
+	}
+	return err
+}
+
+var errNotGiven = errors.New("no reason was given: pass an error")
+
 // LaterError is the error of RetryAfter. Skald finds it through any wrapping.
 type LaterError struct {
 	After time.Duration
@@ -58,7 +68,7 @@ func (e *LaterError) Unwrap() error { return e.Err }
 // back. The message waits, with the later messages of its key. It is not a failed attempt. The least wait
 // is Retry.InitialInterval of an inbox, 100 ms by default, and 100 ms in a saga. The text of err is stored
 // with the message.
-func RetryAfter(d time.Duration, err error) error { return &LaterError{After: d, Err: err} }
+func RetryAfter(d time.Duration, err error) error { return &LaterError{After: d, Err: given(err)} }
 
 // RetryNowError is the error of RetryNow. Skald finds it through any wrapping.
 type RetryNowError struct{ Err error }
@@ -69,7 +79,7 @@ func (e *RetryNowError) Unwrap() error { return e.Err }
 // RetryNow returns an error by which a handler asks for a retry at once, because a row that it read has
 // changed before its write. Skald rolls the handler's rows back and runs it again, 16 times at most. After
 // that the error is an ordinary failure.
-func RetryNow(err error) error { return &RetryNowError{Err: err} }
+func RetryNow(err error) error { return &RetryNowError{Err: given(err)} }
 
 // PermanentError is the error of Permanent. Skald finds it through any wrapping.
 type PermanentError struct{ Err error }
@@ -80,7 +90,7 @@ func (e *PermanentError) Unwrap() error { return e.Err }
 // Permanent returns an error by which a handler gives a message up, because no retry can help. Skald rolls
 // the handler's rows back, and the message becomes a dead letter at once. Use Reject instead if the refusal
 // is a regular answer that others expect.
-func Permanent(err error) error { return &PermanentError{Err: err} }
+func Permanent(err error) error { return &PermanentError{Err: given(err)} }
 
 // VersionError is the error of UnknownVersion. Skald finds it through any wrapping.
 type VersionError struct{ Err error }
@@ -90,7 +100,7 @@ func (e *VersionError) Unwrap() error { return e.Err }
 
 // UnknownVersion returns an error by which a codec or a handler leaves a message to another build. Skald
 // parks the message, without a failed attempt, until a build handles it.
-func UnknownVersion(err error) error { return &VersionError{Err: err} }
+func UnknownVersion(err error) error { return &VersionError{Err: given(err)} }
 
 // OutageError is the error of Outage. Skald finds it through any wrapping.
 type OutageError struct{ Err error }
@@ -103,7 +113,7 @@ func (e *OutageError) Unwrap() error { return e.Err }
 // (inbox.Retry.OutageRetryTime) it charges no attempt. Messages of the same key wait; all others go on. After
 // three attempts the message is parked and listed in inbox.Health.Stuck. Without Outage, an error of
 // another service is charged like any other. Skald detects an outage of the lent transaction by itself.
-func Outage(err error) error { return &OutageError{Err: err} }
+func Outage(err error) error { return &OutageError{Err: given(err)} }
 
 type causeKey struct{}
 

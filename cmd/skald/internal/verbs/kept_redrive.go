@@ -42,7 +42,7 @@ func redriveCommand(out, errs io.Writer) *cobra.Command {
 		"with --canary and --rate: `TIME` to wait for the outcome of the canary and of the last messages")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if pace.Rate < 0 || pace.MaxErrors < 0 || pace.MaxErrors > 1 || pace.Wait <= 0 {
-			return &cli.UsageError{What: "--rate and --wait are positive, --max-error-ratio is from 0 to 1"}
+			return &cli.UsageError{What: "--rate is 0 (all at once) or more, --wait is positive, and --max-error-ratio is from 0 to 1"}
 		}
 		if pace.Canary || pace.Rate > 0 || f.Changed("max-error-ratio") {
 			pace.Run = w.run()
