@@ -124,7 +124,7 @@ func TestCrashBeforeTheStepIsKnown(t *testing.T) {
 	m.publish(m.message(placed, "k", purchase{Order: "a"}))
 	m.rest()
 	if dead := m.dead(); len(dead) != 1 || dead[0].Dead.Kind != "crash" || dead[0].CrashCount != 6 ||
-		!dead[0].Dead.BlocksKey || !strings.Contains(dead[0].Last.Why, "nobody knows") {
+		!dead[0].Dead.BlocksKey || !strings.Contains(dead[0].Last.Why, "while reading its step") {
 		t.Fatalf("dead: %+v", dead)
 	}
 	m.publish(m.message(cancelled, "l", purchase{Order: "a"}))
