@@ -226,7 +226,7 @@ func (l *steady) take(ctx context.Context, n *atomic.Int64) error {
 func (t *till) one(ctx context.Context, id string, n int64) error {
 	u, err := t.db.Begin(ctx,
 		store.Intake{Marks: []store.Mark{{Consumer: group, Identity: store.Identity{Source: "/shop", ID: id},
-			As:       store.Done,
+			Outcome:  store.Done,
 			KeyOrder: store.Arriving, Key: []byte(orderKey(n))}}})
 	if err != nil {
 		return err

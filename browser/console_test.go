@@ -373,7 +373,7 @@ func take(t *testing.T, db store.Store, n int) map[string]bool {
 		for i := range list {
 			p, attempts := &list[i], 0
 			stood, err := db.Apply(t.Context(),
-				store.Effect{Mark: &store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Done},
+				store.Effect{Mark: &store.Mark{Consumer: p.Consumer, Identity: p.Identity, Outcome: store.Done},
 					Finish: &store.Finish{Consumer: p.Consumer, Identity: p.Identity, Attempts: &attempts}})
 			if err != nil || !stood[0] {
 				t.Fatal(stood, err)

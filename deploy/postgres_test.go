@@ -69,7 +69,7 @@ func (s *server) must(err error) {
 func (s *server) lease(ttl time.Duration) {
 	s.Helper()
 	base := ""
-	got, err := s.db.Lease(s.Context(), store.LeaseRequest{Owner: "relay", Session: "1", TTL: ttl, Look: &base})
+	got, err := s.db.Lease(s.Context(), store.LeaseRequest{Owner: "relay", Session: "1", TTL: ttl, SnapshotBase: &base})
 	s.must(err)
 	s.shards = got.Shards
 	for _, l := range got.Shards {
@@ -124,7 +124,7 @@ func (s *server) beat() {
 func (s *server) saga() store.SagaRef {
 	s.Helper()
 	saga := store.Saga{Name: refund, Key: "42", ID: "1", Hash: "h", Input: "{}", State: "{}",
-		Standing: store.SagaStatus{Status: "running"}}
+		SagaStatus: store.SagaStatus{Status: "running"}}
 	var stored []store.Saga
 	s.must(pgx.BeginFunc(s.Context(), s.pool, func(tx pgx.Tx) (err error) {
 		stored, _, err = s.db.StartSagas(s.Context(), tx, saga)
@@ -208,11 +208,11 @@ func TestAlertsOnPostgreSQL(t *testing.T) {
 		"SkaldSagaStuck": func(s *server) {
 			s.apply(store.Effect{Saga: &store.SagaUpdate{SagaRef: s.saga(), State: "{}",
 				Release: true, Wake: -1,
-				Standing: store.SagaStatus{Status: "running", Stuck: true}}})
+				SagaStatus: store.SagaStatus{Status: "running", Stuck: true}}})
 		},
 		"SkaldSagaFailing": func(s *server) {
 			s.apply(store.Effect{Saga: &store.SagaUpdate{SagaRef: s.saga(), State: "{}",
-				Release: true, Wake: -1, Standing: store.SagaStatus{Status: "running", Failed: 9,
+				Release: true, Wake: -1, SagaStatus: store.SagaStatus{Status: "running", Failed: 9,
 					Since: time.Now().Add(-16 * time.Minute), Retry: time.Now().Add(time.Hour)}}})
 		},
 		"SkaldSagaOverdue": func(s *server) {

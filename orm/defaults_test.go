@@ -44,7 +44,7 @@ func everyPath(t *testing.T, d *pgstore.SQLStore) {
 		t.Helper()
 		n++
 		mark := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: fmt.Sprint(n)},
-			As: store.Done}
+			Outcome: store.Done}
 		u, err := d.Begin(ctx, store.Intake{Marks: []store.Mark{mark},
 			Locks: []store.Lock{{Space: "a", Key: "b"}}})
 		must("begin", err)

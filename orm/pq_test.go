@@ -185,7 +185,7 @@ func TestRoundTripsPQ(t *testing.T) {
 
 func mark() store.Mark {
 	return store.Mark{Consumer: "stock",
-		Identity: store.Identity{Source: "/orders", ID: uuid7.New(time.Now())}, As: store.Done}
+		Identity: store.Identity{Source: "/orders", ID: uuid7.New(time.Now())}, Outcome: store.Done}
 }
 
 func said(key string) store.Effect {
