@@ -24,7 +24,7 @@ const (
 	Payloads = Right(page.Payloads)
 )
 
-// who returns Options.User as a function for page.Guard, or nil if Who is not set.
+// who converts Options.User for page.Guard. Returns nil if the option is not set.
 func (o *Options) who() func(*http.Request) (page.Who, error) {
 	if o.User == nil {
 		return nil

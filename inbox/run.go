@@ -166,8 +166,8 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	defer shortlog.LogPanic(hard, in.o.Logger, "consumer "+in.group)
 	err := l.run(ctx)
 	stopping := time.Now()
+	l.takeBackJobs()
 	if err == nil {
-		l.takeBackJobs()
 		l.logWaits("inbox: stopping")
 		stop := time.AfterFunc(in.o.Timeouts.Drain, kill)
 		err = l.drain(hard)

@@ -34,8 +34,8 @@ func (c *core) splitQueue(level store.Isolation, es []store.Effect) (now, queue 
 	return now, queue, calls
 }
 
-// settleQueue applies the changes that splitQueue separated. An error is not reported: the unit was
-// committed, and the next claim repeats the changes.
+// settleQueue applies the changes that splitQueue separated. It reports no error, because the unit was
+// committed. After an error the key waits until the claims end: then the next claim repeats the changes.
 func (c *core) settleQueue(ctx context.Context, queue []store.Effect) {
 	if len(queue) == 0 {
 		return
