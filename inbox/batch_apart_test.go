@@ -74,6 +74,47 @@ func TestHandlerStateReachesNoOtherMessage(t *testing.T) {
 	}
 }
 
+// TestTemporaryTableOfADatabaseFunction checks that no handler meets the rows of another one in a temporary
+// table that a function of the database makes, though Skald does not see its statements.
+func TestTemporaryTableOfADatabaseFunction(t *testing.T) {
+	t.Parallel()
+	open := onPostgres(t)
+	w := newWorld(t, 1)
+	g := open(w)
+	if _, err := g.pool.Exec(t.Context(), "CREATE FUNCTION "+g.schema+`.scratch() RETURNS text LANGUAGE plpgsql AS $$
+		BEGIN
+			CREATE TEMP TABLE IF NOT EXISTS scratch (n int) ON COMMIT DELETE ROWS;
+			INSERT INTO scratch VALUES (1);
+			RETURN (SELECT count(*) FROM scratch);
+		END$$`); err != nil {
+		t.Fatal(err)
+	}
+	runs := 0
+	in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Now: w.clock, Workers: 1})
+	inbox.On(in, said, func(ctx context.Context, tx pgx.Tx, m skald.Received[string]) error {
+		runs++
+		rows := ""
+		if err := tx.QueryRow(ctx, "SELECT "+g.schema+".scratch()").Scan(&rows); err != nil {
+			return err
+		}
+		return g.note(tx, string(m.Key), rows)
+	})
+	const all = 100
+	for n := range all {
+		w.publish(w.message(fmt.Sprint("k", n), strconv.Itoa(n)))
+	}
+	w.quiet(in)
+	lists := g.lists(t)
+	for n := range all {
+		if got := lists[fmt.Sprint("k", n)]; got != "1" {
+			t.Errorf("the handler of message %d saw %q rows, want 1", n, got)
+		}
+	}
+	if runs > all+64 { // one batch runs again
+		t.Errorf("%d runs of the handler", runs)
+	}
+}
+
 // Messages of one entity get different fencing tokens, also if they could share a transaction.
 func TestFencingTokensAreDifferentInBatches(t *testing.T) {
 	w := newWorld(t, 1)

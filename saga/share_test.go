@@ -364,6 +364,35 @@ func TestSharedTransactionCollides(t *testing.T) {
 	}
 }
 
+// TestTemporaryTableOfADatabaseFunction checks that no step meets the rows of another one in a temporary
+// table that a function of the database makes, though Skald does not see its statements.
+func TestTemporaryTableOfADatabaseFunction(t *testing.T) {
+	pool, db, schema := onPostgres(t)
+	k := newDesk(t, store.Driver[pgx.Tx](db))
+	if _, err := pool.Exec(t.Context(), "CREATE TABLE "+schema+".seen (n int); CREATE FUNCTION "+schema+`.scratch() RETURNS void LANGUAGE plpgsql AS $$
+		BEGIN
+			CREATE TEMP TABLE IF NOT EXISTS scratch (n int) ON COMMIT DROP;
+			INSERT INTO scratch VALUES (1);
+			INSERT INTO `+schema+`.seen SELECT count(*) FROM scratch;
+		END$$`); err != nil {
+		t.Fatal(err)
+	}
+	step := func(name string) *saga.Step[order, string] {
+		return saga.Do(name, func(ctx context.Context, tx pgx.Tx, _ saga.Run[order]) (string, error) {
+			_, err := tx.Exec(ctx, "SELECT "+schema+".scratch()")
+			return name, err
+		}, nil, saga.NoEffect())
+	}
+	k.d = saga.New("scratch", &saga.Options[order]{Key: orderID}, step("a"), step("b"), step("c"))
+	k.e = k.engine(k.db, k.seen)
+	k.begin(order{ID: "o"})
+	var seen string
+	err := pool.QueryRow(t.Context(), "SELECT string_agg(n::text, ' ') FROM "+schema+".seen").Scan(&seen)
+	if err != nil || seen != "1 1 1" || k.saga("o").Status != "done" {
+		t.Errorf("the steps saw %q rows, %v; %+v", seen, err, k.saga("o").SagaStatus)
+	}
+}
+
 // TestCommandBetweenSharedSteps: a command that becomes possible between two steps is sent in the same
 // order as without sharing.
 func TestCommandBetweenSharedSteps(t *testing.T) {

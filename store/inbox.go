@@ -96,7 +96,7 @@ type Unit[TTx any] interface {
 	// Usable reports whether another function may go on in the transaction: between two functions that share
 	// it. It returns ErrLent if a function ended the transaction itself, and another error if the transaction
 	// is aborted or lost. It returns ErrUnshared if an earlier function left state: then Commit still
-	// succeeds.
+	// succeeds. A Commit after it returns ErrUnshared if it finds state that Usable did not see.
 	Usable(ctx context.Context) error
 	// Commit writes the buffered effects, then es, and commits: all or nothing. It stores nothing if a guard
 	// is lost (ErrLost) or the transaction was already aborted. After another error the commit may have taken

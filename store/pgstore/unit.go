@@ -17,18 +17,19 @@ import (
 
 // unit is a transaction that Skald began and lent to a handler.
 type unit struct {
-	s     *Store
-	mu    sync.Mutex    // guards writes of conn, and Drop
-	conn  *pgxpool.Conn // nil after the unit ended
-	tx    *lent
-	found store.Found
-	marks []store.Mark // of the intake
-	have  query.Locked
-	sagas []store.SagaRef // locked by it
-	level store.Isolation
-	queue []store.Effect // to be applied after the commit, see splitQueue
-	kept  bool           // a parked message already has a mark: the unit can only be rolled back
-	nth   int            // number of units begun in a row, each after the commit of the one before
+	s      *Store
+	mu     sync.Mutex    // guards writes of conn, and Drop
+	conn   *pgxpool.Conn // nil after the unit ended
+	tx     *lent
+	found  store.Found
+	marks  []store.Mark // of the intake
+	have   query.Locked
+	sagas  []store.SagaRef // locked by it
+	level  store.Isolation
+	queue  []store.Effect // to be applied after the commit, see splitQueue
+	kept   bool           // a parked message already has a mark: the unit can only be rolled back
+	nth    int            // number of units begun in a row, each after the commit of the one before
+	shared bool           // several functions use it: see Usable
 	// undone: the server refused a PREPARE TRANSACTION of the function, and rolled back
 	undone bool
 	// reported has the settings of the session before the transaction, and within those after the intake
@@ -139,6 +140,7 @@ func (u *unit) Usable(context.Context) error {
 	if u.changed() {
 		return store.ErrUnshared
 	}
+	u.shared = true
 	return nil
 }
 
@@ -278,6 +280,9 @@ func (u *unit) committed(ctx context.Context, err error, es []store.Effect) erro
 		return nil
 	}
 	_ = sqlexec.Undo(ctx, u.conn.Conn())
+	if errors.Is(err, store.ErrUnshared) { // the temporary objects outlive the rollback if they are older
+		sqlexec.Close(ctx, u.conn.Conn())
+	}
 	if sqlexec.Lost(err) {
 		err = fmt.Errorf("%w: %w", store.ErrLost, err)
 	}
@@ -310,6 +315,9 @@ func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]s
 	calls = append(touch, calls...)
 	if !u.s.sagas.MoveHeld(u.sagas, calls) {
 		calls = append([]sqlexec.Call{u.s.pg.GuardLent()}, calls...)
+	}
+	if u.shared {
+		calls = append(calls, u.s.pg.GuardTemporary())
 	}
 	return append(calls, u.s.pg.FreeLent()), err
 }

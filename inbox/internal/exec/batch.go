@@ -453,6 +453,11 @@ func (s *batch[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []me
 		return guilty, err
 	}
 	if err := unit.Commit(ctx, effects...); err != nil {
+		if errors.Is(err, store.ErrUnshared) {
+			for _, i := range fresh {
+				s.x.runAlone(ms[i].e.Kind())
+			}
+		}
 		return nobody, s.x.chargeHandler(ctx, fmt.Errorf("commit %d messages: %w", len(fresh), err))
 	}
 	committed = true

@@ -112,9 +112,9 @@ func (l *live[TTx]) split(ctx context.Context, u store.Unit[TTx], a plan.Action,
 	return l.parted(err)
 }
 
-// collides records err if a rival's locks caused it.
+// collides records err if a rival's locks caused it, or state that a function left in the transaction.
 func (l *live[TTx]) collides(err error) {
-	if store.Contended(err) {
+	if store.Contended(err) || errors.Is(err, store.ErrUnshared) {
 		l.e.collided.Note(l.Def.Name, l.e.o.Now())
 	}
 }

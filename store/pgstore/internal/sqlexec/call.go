@@ -99,6 +99,19 @@ func (d *DB) GuardLent() Call {
 	return guard
 }
 
+// GuardTemporary returns a call that fails with store.ErrUnshared if the session has temporary objects.
+// Several functions used the transaction, and one of them may have computed with the rows of another.
+func (d *DB) GuardTemporary() Call {
+	guard := d.Call("GuardTemporary")
+	guard.Fail = func(err error) error {
+		if SQLState(err) == "22012" {
+			return store.ErrUnshared
+		}
+		return err
+	}
+	return guard
+}
+
 // HoldLent returns a call that makes each COMMIT before FreeLent fail. A function that sends COMMIT itself
 // gets an error, and the database rolls back the transaction with all marks in it.
 func (d *DB) HoldLent() Call { return d.Call("HoldLent") }

@@ -25,6 +25,13 @@ SELECT EXISTS (SELECT FROM pg_class WHERE relnamespace = pg_my_temp_schema())
 	OR EXISTS (SELECT FROM pg_listening_channels())
 	OR EXISTS (SELECT FROM pg_cursor() WHERE is_holdable);
 
+-- name: GuardTemporary
+-- Fails (22012) if the session has temporary tables, views, sequences, types or functions. A function of the database may have made them.
+SELECT 1 / (CASE pg_my_temp_schema() WHEN 0 THEN 1
+	ELSE (NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = pg_my_temp_schema())
+		AND NOT EXISTS (SELECT FROM pg_type WHERE typnamespace = pg_my_temp_schema())
+		AND NOT EXISTS (SELECT FROM pg_proc WHERE pronamespace = pg_my_temp_schema()))::integer END);
+
 -- name: HoldLent
 -- Makes each COMMIT before FreeLent fail (22P02). PostgreSQL runs the query of this cursor at COMMIT and at COMMIT AND CHAIN.
 -- current_setting keeps the planner from running it earlier.
