@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/console"
@@ -18,16 +19,19 @@ import (
 
 // The operator finds a stuck saga in the list and retries it: its engine continues.
 func TestStuckSaga(t *testing.T) {
-	broken := true
+	broken, stuck := true, false
 	reserve := saga.Do("reserve",
 		func(context.Context, *memstore.Tx, saga.Run[string]) (string, error) { return "secret <1>", nil },
 		func(context.Context, *memstore.Tx, saga.Run[string], string) error { return nil }, saga.Pivot())
-	ship := saga.Do("ship", func(context.Context, *memstore.Tx, saga.Run[string]) (string, error) {
-		if broken {
+	ship := saga.Do("ship", func(_ context.Context, _ *memstore.Tx, r saga.Run[string]) (string, error) {
+		if broken && r.Attempt == 1 {
+			return "", errors.New("the <i>disk</i> is full")
+		}
+		if stuck = broken; broken {
 			return "", skald.Permanent(errors.New("the <b>table</b> is gone"))
 		}
 		return "shipped", nil
-	}, nil)
+	}, nil, saga.Retry(saga.Policy{InitialInterval: time.Millisecond}))
 	d := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s }}, reserve, ship)
 	db := memstore.New(nil)
 	e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler)}, d)
@@ -48,7 +52,9 @@ func TestStuckSaga(t *testing.T) {
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	step()
+	for !stuck {
+		step()
+	}
 	b := open(t, of(db), nil)
 	list := b.page("/sagas?stuck=1")
 	for _, part := range []string{"stuck</b>", "key=o-%3C1%3E", "the &lt;b&gt;table&lt;/b&gt; is gone"} {
@@ -76,6 +82,18 @@ func TestStuckSaga(t *testing.T) {
 	empty.Set("reason", "it went")
 	if w := b.do(http.MethodPost, "/act", empty); !strings.Contains(w.Body.String(), "no data was given") {
 		t.Errorf("without an output: %d: %s", w.Code, w.Body)
+	}
+	story := b.page("/story?q=" + url.QueryEscape("o-<1>"))
+	for _, failed := range []string{"the &lt;i&gt;disk&lt;/i&gt; is full",
+		"the &lt;b&gt;table&lt;/b&gt; is gone"} {
+		if !strings.Contains(page, "</time></td><td class=\"why\">"+failed) &&
+			!strings.Contains(page, "</time></td><td class=\"why\">permanent: "+failed) {
+			t.Errorf("the saga has no attempt that failed with %q: %s", failed, page)
+		}
+		if !strings.Contains(story, "step ship failed: "+failed) &&
+			!strings.Contains(story, "step ship failed: permanent: "+failed) {
+			t.Errorf("the story has no attempt that failed with %q: %s", failed, story)
+		}
 	}
 	late := b.form(b.page("/act?"+at+"&step=ship&verb=saga-skip"), "/act")
 	broken = false

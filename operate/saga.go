@@ -200,15 +200,17 @@ type SagaDetail struct {
 
 // SagaRun is the state of one occurrence of a step.
 type SagaRun struct {
-	Step       string          `json:"step"`
-	Occurrence string          `json:"occurrence,omitempty"`
-	Phase      string          `json:"phase"`
-	Stuck      bool            `json:"stuck,omitempty"`
-	Attempts   int             `json:"attempts,omitempty"` // failed attempts
-	Crashes    int             `json:"crashes,omitempty"`
-	Due        *time.Time      `json:"due,omitempty"`
-	Error      string          `json:"error,omitempty"`
-	Output     json.RawMessage `json:"output,omitempty"`
+	Step       string     `json:"step"`
+	Occurrence string     `json:"occurrence,omitempty"`
+	Phase      string     `json:"phase"`
+	Stuck      bool       `json:"stuck,omitempty"`
+	Attempts   int        `json:"attempts,omitempty"` // failed attempts
+	Crashes    int        `json:"crashes,omitempty"`
+	Due        *time.Time `json:"due,omitempty"`
+	Error      string     `json:"error,omitempty"`
+	// Failures are the last failed attempts of the step and of its undo, oldest first.
+	Failures []StepFailure   `json:"failures,omitempty"`
+	Output   json.RawMessage `json:"output,omitempty"`
 }
 
 // SagaRead is a saga as it was when it was read.
@@ -257,7 +259,7 @@ func (r *SagaRead) Detail(data bool) (d SagaDetail) {
 		one := &st.Runs[i]
 		run := SagaRun{Step: one.Step, Occurrence: one.Occurrence, Phase: string(one.Phase), Stuck: one.Stuck,
 			Attempts: one.Attempts, Crashes: one.Crashes,
-			Due: timeOrNil(dueOf(r.plan, one)), Error: one.Error}
+			Due: timeOrNil(dueOf(r.plan, one)), Error: one.Error, Failures: stepFailures(&st, i)}
 		if data {
 			run.Output = one.Output
 		}

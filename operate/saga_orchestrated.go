@@ -105,6 +105,7 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaProgress, e
 	for i := range st.Runs {
 		r := &st.Runs[i]
 		step := standingStep(r)
+		step.Failures = stepFailures(&st, i)
 		if step.Outcome == StepRunning && r.Phase != plan.Waiting && (left != "" || p == nil) {
 			step.Outcome = StepNext
 		}

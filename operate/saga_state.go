@@ -79,9 +79,12 @@ type StepProgress struct {
 	Outcome string     `json:"outcome"`      // one of the Outcomes above
 	At      *time.Time `json:"at,omitempty"` // the time of the outcome; of an event, when it was written
 
-	Stuck    bool       `json:"stuck,omitempty"`
-	Attempts int        `json:"attempts,omitempty"` // failed attempts of the step or of its undo
-	Error    string     `json:"error,omitempty"`
+	Stuck    bool   `json:"stuck,omitempty"`
+	Attempts int    `json:"attempts,omitempty"` // failed attempts of the step or of its undo
+	Error    string `json:"error,omitempty"`
+	// Failures are the last failed attempts of an orchestrated saga's step and of its undo, oldest first.
+	Failures []StepFailure `json:"failures,omitempty"`
+
 	Next     *time.Time `json:"next,omitempty"`     // the next attempt
 	Messages []flow.ID  `json:"messages,omitempty"` // at most 8
 	More     bool       `json:"more,omitempty"`     // there were more messages

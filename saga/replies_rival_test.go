@@ -36,6 +36,11 @@ func (k *desk[TTx]) ofKey(key string) string {
 			run["due"] = "some time"
 		}
 	}
+	if failures, failed := state["failures"].([]any); failed {
+		for _, f := range failures {
+			delete(f.(map[string]any), "at")
+		}
+	}
 	text, err := json.Marshal(state)
 	if err != nil {
 		k.t.Fatal(err)

@@ -38,7 +38,7 @@ func TestOpenAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, v := range map[string]any{"Answer": status.Answer{}, "Saga": status.Saga{},
-		"Step": operate.StepProgress{}, "Identity": flow.ID{},
+		"Step": operate.StepProgress{}, "Failure": operate.StepFailure{}, "Identity": flow.ID{},
 		"Wait": operate.Wait{}, "Retrying": operate.Retrying{}, "Asked": operate.RequestedUndo{},
 		"Silent": status.Silent{}, "Held": status.Held{}} {
 		s := api.Components.Schemas[name]

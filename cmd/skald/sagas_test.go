@@ -36,12 +36,16 @@ func TestSagasByTheCommand(t *testing.T) {
 	pay := saga.Do("pay",
 		func(context.Context, *sql.Tx, saga.Run[string]) (string, error) { return "r-1", nil }, nil,
 		saga.Pivot())
-	ship := saga.Do("ship", func(context.Context, *sql.Tx, saga.Run[string]) (string, error) {
-		if !mended.Load() {
+	ship := saga.Do("ship", func(_ context.Context, _ *sql.Tx, r saga.Run[string]) (string, error) {
+		switch {
+		case mended.Load():
+		case r.Attempt == 1:
+			return "", errors.New("no driver")
+		default:
 			return "", skald.Permanent(errors.New("no van"))
 		}
 		return "by van", nil
-	}, nil)
+	}, nil, saga.Retry(saga.Policy{InitialInterval: time.Millisecond}))
 	wait := saga.Wait[string]("approve", saga.Signal[bool]{Name: "approved"})
 	d := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s },
 		Deadline: 24 * time.Hour}, wait, pay, ship)
@@ -127,7 +131,7 @@ func TestSagasByTheCommand(t *testing.T) {
 		}
 	}
 	tells([]string{"order o-1: running, stuck", " pay ", " ship is running, stuck: permanent: no van",
-		"is stuck after it failed once", "to unblock " + free, "nothing undoes pay"}, "o-1")
+		"is stuck after it failed 2 times", "to unblock " + free, "nothing undoes pay"}, "o-1")
 	tells([]string{"order o-1 has been running since", "ship is stuck",
 		"remove the cause, and then run: " + free}, "o-1", "--explain")
 	tells([]string{"order o-2: running", "waits for the signal approved, since",
@@ -135,7 +139,9 @@ func TestSagasByTheCommand(t *testing.T) {
 		"then it turns back, unless its pivot is done"}, "o-2")
 	tells([]string{`"style":"orchestrated"`, `"stuck":true`}, "o-1", "--explain", "--json")
 	start(t, env, "status", "o-1", "--trace-url", "traces/{trace}").expect(2, "give an http or https URL")
-	says([]string{"r-1", "step ship"}, "show", "order", "o-1", "--data")
+	says([]string{"r-1", "step ship", "step ship failed, at ", "Z: no driver\n", "Z: permanent: no van\n"},
+		"show", "order", "o-1", "--data")
+	says([]string{`"failures":[{"at":"`, `"error":"no driver"},{"at":"`}, "show", "order", "o-1", "--json")
 	says([]string{"stuck"}, "graph", "o-1")
 	says([]string{"<svg"}, "graph", "o-1", "--form", "svg")
 	says([]string{`"status":"running"`}, "list", "--json", "--name", "order")

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/skald-go/skald/console/internal/page"
+	graph "github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -55,6 +56,7 @@ func (v *sagaPage) HTML(p *page.Page) {
 	}
 	p.Put("</section>\n")
 	v.runs(p)
+	v.failures(p)
 	v.data(p)
 }
 
@@ -91,6 +93,30 @@ func (v *sagaPage) runs(p *page.Page) {
 		p.Put("</td></tr>\n")
 	}
 	p.Put("</table></div></section>\n")
+}
+
+// failures lists the last failed attempts of the steps, if there are any.
+func (v *sagaPage) failures(p *page.Page) {
+	if !slices.ContainsFunc(v.Runs, func(r operate.SagaRun) bool { return len(r.Failures) > 0 }) {
+		return
+	}
+	p.Put("<section class=\"card\"><h2>Failed attempts</h2>\n")
+	p.Table("Failed attempts")
+	p.Put("<tr><th scope=\"col\">step</th><th scope=\"col\">failed attempt</th><th scope=\"col\">error</th></tr>\n")
+	for i := range v.Runs {
+		r := &v.Runs[i]
+		for j := range r.Failures {
+			f, undo := &r.Failures[j], ""
+			if f.Undo {
+				undo = "undo of "
+			}
+			p.Put("<tr><td>%s%s %s</td><td>", undo, r.Step, r.Occurrence)
+			p.When(f.At)
+			p.Put("</td><td class=\"why\">%s</td></tr>\n", page.Cut(page.FirstLine(f.Error), 300))
+		}
+	}
+	p.Put("</table></div>\n<p class=\"dim\">The last %d of each step, and at most %s.</p>\n</section>\n",
+		graph.MaxFailures, page.Bytes(graph.MaxFailureBytes))
 }
 
 func (v *sagaPage) data(p *page.Page) {

@@ -92,6 +92,11 @@ func (part *storyPart) sagaEvents(s *operate.SagaProgress,
 					page.Cut(page.FirstLine(step.Error), 200)), "warn"
 			}
 			add(step.At, what, "saga "+s.Name, grade)
+			for j := range step.Failures {
+				f := &step.Failures[j]
+				add(&f.At, f.Text(step.Name)+": "+page.Cut(page.FirstLine(f.Error), 200), "saga "+s.Name,
+					"warn")
+			}
 			if step.Stuck {
 				add(&s.Changed, "step "+step.Name+" is stuck: "+page.Cut(page.FirstLine(step.Error), 200),
 					"saga "+s.Name, "bad")

@@ -191,6 +191,10 @@ func Move(older, newer Graph, m Mapping, s State) (State, error) {
 	for i := range s.Ended {
 		s.Ended[i].Step = m.Name(s.Ended[i].Step)
 	}
+	s.Failures = slices.Clone(s.Failures)
+	for i := range s.Failures {
+		s.Failures[i].Step = m.Name(s.Failures[i].Step)
+	}
 	if s.Cause != nil {
 		cause := *s.Cause
 		cause.Step = m.Name(cause.Step)

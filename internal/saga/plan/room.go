@@ -10,8 +10,8 @@ import (
 
 // The size of a state is limited, and there must always be room for failures and for turning back. So an
 // event with data is refused if later events without data might not fit. Their size is bounded: a run grows
-// only by its times and counts; errors and informative times are dropped for those (Lean); and a reserve
-// covers the fields that a state has once.
+// only by its times and counts; failures, errors and informative times are dropped for those (Lean); and a
+// reserve covers the fields that a state has once.
 
 // MaxState is the limit of a state's size as JSON, in bytes.
 const MaxState = 900 << 10
@@ -213,10 +213,10 @@ func dataBytes(data []byte) int {
 	return n
 }
 
-// Lean returns s with less of the dispensable data: without the times of phases, and with less of the
-// errors. Errors of stuck runs are kept first.
+// Lean returns s with less of the dispensable data: without the failures and the times of phases, and with
+// less of the errors. Errors of stuck runs are kept first.
 func (s State) Lean() State {
-	s.Runs = slices.Clone(s.Runs)
+	s.Runs, s.Failures = slices.Clone(s.Runs), nil
 	left := leanErrors
 	for _, stuck := range []bool{true, false} {
 		for i := range s.Runs {

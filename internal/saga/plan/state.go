@@ -53,6 +53,8 @@ type State struct {
 	// Ended are runs that may have taken effect before they begin, in a transaction that a function ended.
 	// Each gets stuck when it begins, or when the saga turns back.
 	Ended []Member `json:"ended,omitempty"`
+	// Failures are the last failed attempts of all runs, oldest first. They are informative only.
+	Failures []Failure `json:"failures,omitempty"`
 }
 
 // Member is a run, or its undo, in a transaction shared by several.

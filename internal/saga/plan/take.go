@@ -196,9 +196,13 @@ func (w *work) rejected(r *Run, e Event) Outcome {
 		if r.Stuck && !r.Sent {
 			return Repeat
 		}
+		w.record(r, e.Reason)
 		r.Phase, r.Sent, r.Memo = Ready, false, nil
 		w.stick(r, cut("the pivot is passed, so the saga cannot turn back after the refusal: "+e.Reason))
 		return Taken
+	}
+	if w.s.Status == Running {
+		w.record(r, e.Reason)
 	}
 	r.Phase = Refused
 	if w.step(r).Kind == Lock && w.s.Status == Compensating { // it left the queue
@@ -228,6 +232,7 @@ func (w *work) failed(r *Run, e Event) Outcome {
 	}
 	if e.Stick {
 		r.Unsure = true
+		w.record(r, e.Reason)
 		w.stick(r, e.Reason)
 		w.endedWith(e.With)
 		return Taken
@@ -257,9 +262,10 @@ func (w *work) failed(r *Run, e Event) Outcome {
 	return Taken
 }
 
-// again counts a failed attempt, and reports whether another one follows. The attempt has returned, so
+// again records a failed attempt, and reports whether another one follows. The attempt has returned, so
 // earlier crashes were not due to this step alone, and no longer count.
 func (w *work) again(r *Run, e Event, by Policy) bool {
+	w.record(r, e.Reason)
 	r.Crashes = 0
 	if r.Error, r.Alone = e.Reason, false; e.Memo != nil {
 		r.Memo = e.Memo
@@ -287,6 +293,7 @@ func (w *work) crashed(r *Run, e Event) Outcome {
 	if r.Phase != Deciding && r.Phase != Undo && !(r.Phase == Ready && w.open(r)) || r.Stuck {
 		return NotWaiting
 	}
+	w.record(r, e.Reason)
 	r.Crashes++
 	r.Alone = false
 	r.Error = e.Reason
@@ -354,9 +361,12 @@ func (w *work) timedOut(r *Run) {
 		w.failed(r, Event{Reason: fmt.Sprintf("no signal %s came within %v", step.Signal, step.Try.Timeout),
 			Permanent: true})
 	case w.s.Status == Compensating:
-		w.stick(r, "there was no answer in time")
+		reason := "there was no answer in time"
+		w.record(r, reason)
+		w.stick(r, reason)
 	case step.Kind == Child:
 		reason := fmt.Sprintf("it did not end within %v", step.Try.Timeout)
+		w.record(r, reason)
 		if !w.turnBack(Cause{Why: WhyFailed, Step: r.Step, Occurrence: r.Occurrence, Reason: reason}) {
 			w.stick(r, reason)
 		}

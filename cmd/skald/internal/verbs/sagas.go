@@ -284,6 +284,10 @@ func tellOrchestrated(out io.Writer, d *operate.SagaDetail) error {
 			text += ": " + cli.FirstLine(r.Error)
 		}
 		line("step "+name, text)
+		for i := range r.Failures {
+			f := &r.Failures[i]
+			line("", fmt.Sprintf("%s, at %s: %s", f.Text(name), cli.Time(f.At), cli.FirstLine(f.Error)))
+		}
 		line("", string(r.Output))
 	}
 	for _, e := range d.Early {
