@@ -42,6 +42,9 @@ type storyPart struct {
 	// Cut is true if more messages of the key exist than are shown, or more are in quarantine than were
 	// scanned.
 	Cut bool `json:"cut"`
+	// Lookups is the number of pairs of a consumer with kept messages and a key. Only the first mostLookups
+	// were read.
+	Lookups int `json:"lookups"`
 
 	from      *page.Source
 	held      []store.Parked
@@ -200,15 +203,13 @@ func (h *search) kept(ctx context.Context, s *page.Source, part *storyPart,
 		return err
 	}
 	part.held, part.More = got.Parked, got.ParkedTo > 0
-	lookups := 0
 	for _, c := range consumers {
 		for _, key := range h.keys {
 			if c.Parked+c.Dead == 0 {
 				continue
 			}
-			if lookups++; lookups > mostLookups {
-				part.Cut = true
-				break
+			if part.Lookups++; part.Lookups > mostLookups {
+				continue
 			}
 			list, err := store.ListParked(ctx, s.DB,
 				store.ParkedQuery{Consumer: c.Name, Key: key, Bare: true, Limit: page.Rows + 1})

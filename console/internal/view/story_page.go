@@ -23,11 +23,15 @@ func (v *storyPage) HTML(p *page.Page) {
 	for i := range v.Parts {
 		part := &v.Parts[i]
 		if part.More {
-			p.Put("<p class=\"note warn\">%s has so many parked and dead messages that only the first ones were searched for the id or correlation. Those of the key are complete.</p>\n", part.Source)
+			p.Put("<p class=\"note warn\">%s has so many parked and dead messages that only the first ones were searched for the id or correlation. This limit does not affect those of the key.</p>\n", part.Source)
 		}
 		if part.Cut {
 			p.Put("<p class=\"note warn\">%s has more than is shown: the first %d of a key, and those of the key or correlation among the first %s in quarantine.</p>\n",
 				part.Source, page.Rows, page.Number(mostQuarantined))
+		}
+		if part.Lookups > mostLookups {
+			p.Put("<p class=\"note warn\">%s: parked and dead messages were read for %d of %s pairs of a consumer and a key. Other messages of the key may be missing here.</p>\n",
+				part.Source, mostLookups, page.Number(int64(part.Lookups)))
 		}
 		part.unpublished(p)
 		part.writeBlockers(p)
