@@ -93,9 +93,9 @@ func seedPages(ctx context.Context, pool *pgxpool.Pool, db *pgstore.Store) error
 	if err != nil {
 		return fmt.Errorf("park: %w", err)
 	}
-	if _, err := db.Attend(ctx, store.Attend{Consumer: "payment",
+	if _, err := db.SyncConsumer(ctx, store.SyncRequest{Consumer: "payment",
 		Heartbeat: &store.Heartbeat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}}}); err != nil {
-		return fmt.Errorf("attend: %w", err)
+		return fmt.Errorf("sync the consumer: %w", err)
 	}
 	pay := saga.Do("pay",
 		func(context.Context, pgx.Tx, saga.Run[string]) (string, error) { return "paid", nil }, nil,

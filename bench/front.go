@@ -35,9 +35,9 @@ func (n *numbered) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.T
 	return n.Store.Begin(ctx, in)
 }
 
-func (n *numbered) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
+func (n *numbered) SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error) {
 	n.asked.Add(1)
-	return n.Store.Attend(ctx, a)
+	return n.Store.SyncConsumer(ctx, a)
 }
 
 // client is a Redis that answers as a function says.

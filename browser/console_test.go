@@ -177,8 +177,8 @@ func broken(t *testing.T) shop {
 	s.keep(t, s.stock, "stock", message("01920f5e-7a3c-7000-8000-0000000000aa", "order.placed", "order-1050"),
 		"lock the shelf: deadlock detected", false)
 	for consumer, db := range map[string]*memstore.Store{"payment": s.payments, "stock": s.stock} {
-		if _, err := db.Attend(t.Context(),
-			store.Attend{Consumer: consumer,
+		if _, err := db.SyncConsumer(t.Context(),
+			store.SyncRequest{Consumer: consumer,
 				Heartbeat: &store.Heartbeat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}},
 					Progress: true}}); err != nil {
 			t.Fatal(err)

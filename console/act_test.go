@@ -330,7 +330,7 @@ func TestFilterOfOthers(t *testing.T) {
 
 func TestConsumer(t *testing.T) {
 	db := kept(t, 1)
-	if _, err := db.Attend(t.Context(), store.Attend{Consumer: "payment",
+	if _, err := db.SyncConsumer(t.Context(), store.SyncRequest{Consumer: "payment",
 		Heartbeat:   &store.Heartbeat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}},
 		Checkpoints: []store.Checkpoint{{Partition: "orders/0", Origin: "o"}}, Stamp: "s", Take: true,
 		Session: "a"}); err != nil {

@@ -97,7 +97,7 @@ func placedAndKept(t *testing.T) *memstore.Store {
 	t.Helper()
 	db := placed(t)
 	keep(t, db, dead("d-0", "k-0", failing), parkedMessage("p-1", "k-1"))
-	if _, err := db.Attend(t.Context(), store.Attend{Consumer: "payment",
+	if _, err := db.SyncConsumer(t.Context(), store.SyncRequest{Consumer: "payment",
 		Heartbeat: &store.Heartbeat{Own: []store.Kind{{Topic: "orders",
 			Type: "order.placed"}}}}); err != nil {
 		t.Fatal(err)

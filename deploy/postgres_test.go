@@ -115,7 +115,7 @@ func (s *server) quarantined(why store.Outcome) {
 
 func (s *server) beat() {
 	s.Helper()
-	_, err := s.db.Attend(s.Context(), store.Attend{Consumer: "billing",
+	_, err := s.db.SyncConsumer(s.Context(), store.SyncRequest{Consumer: "billing",
 		Heartbeat: &store.Heartbeat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}, Progress: true}})
 	s.must(err)
 }

@@ -368,8 +368,8 @@ func (w *world) progress() { w.kinds(true) }
 
 func (w *world) kinds(progress bool) {
 	w.t.Helper()
-	if _, err := w.db.Attend(w.t.Context(),
-		store.Attend{Consumer: "billing",
+	if _, err := w.db.SyncConsumer(w.t.Context(),
+		store.SyncRequest{Consumer: "billing",
 			Heartbeat: &store.Heartbeat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}},
 				Progress: progress}}); err != nil {
 		w.t.Fatal(err)

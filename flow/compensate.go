@@ -31,7 +31,7 @@ func Compensate(row store.Tracked, now time.Time, again bool) (c Compensation, e
 		return c, err
 	}
 	c.Refused = b.stays()
-	for _, n := range b.Standing.Undo {
+	for _, n := range b.Saga.Undo {
 		i := slices.IndexFunc(b.Asked, func(a Asked) bool { return a.Step == n })
 		var before []ID
 		if i >= 0 && !again {
@@ -56,14 +56,14 @@ func Compensate(row store.Tracked, now time.Time, again bool) (c Compensation, e
 		c.Steps, c.Events = nil, nil
 		return c, nil
 	}
-	b.Standing.ask(b.Asked)
+	b.Saga.ask(b.Asked)
 	c.Row = row
 	return c, b.into(&c.Row)
 }
 
 // stays describes the steps that took effect and have no declared undo.
 func (b *body) stays() (out []string) {
-	for _, n := range b.Standing.Stays {
+	for _, n := range b.Saga.Stays {
 		out = append(out, fmt.Sprintf("%s took effect, and the flow declares no undo of it", n))
 	}
 	return out
@@ -72,7 +72,7 @@ func (b *body) stays() (out []string) {
 // refused returns the reasons for which Compensate would undo nothing.
 func (b *body) refused() []string {
 	out := b.stays()
-	for _, n := range b.Standing.Undo {
+	for _, n := range b.Saga.Undo {
 		if slices.ContainsFunc(b.Asked, func(a Asked) bool { return a.Step == n }) {
 			continue
 		}
@@ -137,7 +137,7 @@ func (b *body) noteAsked(n Name, at time.Time, events []skald.Message, again boo
 			was.IDs, was.Of = append(was.IDs, ids...), a.Of
 			return
 		}
-		b.Standing.Waiting = slices.DeleteFunc(b.Standing.Waiting, func(w Wait) bool {
+		b.Saga.Waiting = slices.DeleteFunc(b.Saga.Waiting, func(w Wait) bool {
 			return w.After == n && slices.Equal(w.For, was.For) && w.Since.Equal(was.At)
 		})
 		b.Asked = slices.Delete(b.Asked, i, i+1)

@@ -140,7 +140,7 @@ func (c *town[TTx]) relay(t *testing.T) {
 	}
 }
 
-func (c *town[TTx]) find(t *testing.T, key string) flow.Standing {
+func (c *town[TTx]) find(t *testing.T, key string) flow.SagaState {
 	t.Helper()
 	all, err := flow.Find(t.Context(), c.db, key)
 	if err != nil || len(all) != 1 {

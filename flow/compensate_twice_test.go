@@ -19,7 +19,7 @@ import (
 func TestCompensateStepThatCameTwice(t *testing.T) {
 	db := memstore.New(nil)
 	c := &town[*memstore.Tx]{db: db, tracker: flow.NewTracker(shipping(t), db, nil)}
-	hear := func(name, id string) flow.Standing {
+	hear := func(name, id string) flow.SagaState {
 		t.Helper()
 		tx := db.BeginTx()
 		m := skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: name, Key: []byte("o-1"),
@@ -61,7 +61,7 @@ func TestCompensateStepThatCameTwice(t *testing.T) {
 	if len(waits) != 1 || !waits[0].Since.Equal(s.Asked[0].At) || !waits[0].Due.Equal(*s.Asked[0].Due) {
 		t.Errorf("asked %+v, and it waits for %+v", s.Asked[0], waits)
 	}
-	unsure := func(s flow.Standing) bool {
+	unsure := func(s flow.SagaState) bool {
 		return slices.ContainsFunc(s.Drift,
 			func(d string) bool { return strings.Contains(d, "some may not be undone") })
 	}

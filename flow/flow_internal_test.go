@@ -148,7 +148,7 @@ func TestAllOrders(t *testing.T) {
 				t.Fatalf("%v: %s with %d waits, want %s with %d", order, s.State, len(s.Waiting),
 					wantState, wantWaits)
 			}
-			if now := text(t, body{seen: seen{Seen: r}, Standing: s}); first == "" {
+			if now := text(t, body{seen: seen{Seen: r}, Saga: s}); first == "" {
 				first = now
 			} else if now != first {
 				t.Fatalf("%v:\n%s\nanother order:\n%s", order, now, first)
@@ -208,7 +208,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-func TestStanding(t *testing.T) {
+func TestSagaState(t *testing.T) {
 	f := placing(t)
 	var r record
 	add(f, &r, arrival{"placed", 0})

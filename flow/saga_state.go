@@ -14,8 +14,8 @@ const (
 	Compensated  = "compensated"  // it failed, its steps are undone, and it ended
 )
 
-// Standing is the state of one saga. It depends only on the recorded events, not on their order of arrival.
-type Standing struct {
+// SagaState is the state of one saga. It depends only on the recorded events, not on their order of arrival.
+type SagaState struct {
 	Flow  string `json:"flow,omitzero"`
 	Key   string `json:"key,omitzero"`
 	State string `json:"state,omitzero"`
@@ -59,8 +59,8 @@ type Wait struct {
 }
 
 // stand derives the state of a saga from its recorded events.
-func (f *Flow) stand(r *record) Standing {
-	s := Standing{Flow: f.name, Steps: r.inTime(), Trace: r.Trace, Failed: r.of(f.all(fail)),
+func (f *Flow) stand(r *record) SagaState {
+	s := SagaState{Flow: f.name, Steps: r.inTime(), Trace: r.Trace, Failed: r.of(f.all(fail)),
 		Undone: f.undone(r)}
 	failures := r.of(slices.Concat(f.all(fail), f.all(undo)))
 	s.Waiting = f.waits(r, failures)
@@ -84,7 +84,7 @@ func (f *Flow) stand(r *record) Standing {
 }
 
 // bound sets Due to the earliest due time of the waits.
-func (s *Standing) bound() {
+func (s *SagaState) bound() {
 	s.Due = nil
 	for _, w := range s.Waiting {
 		if w.Due != nil && (s.Due == nil || w.Due.Before(*s.Due)) {
@@ -94,7 +94,7 @@ func (s *Standing) bound() {
 }
 
 // ask adds waits for the undos that an operator requested.
-func (s *Standing) ask(all []Asked) {
+func (s *SagaState) ask(all []Asked) {
 	s.Asked = nil
 	for _, a := range all {
 		if !slices.Contains(s.Undo, a.Step) {

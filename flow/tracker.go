@@ -129,14 +129,14 @@ func (t *Tracker[TTx]) note(ctx context.Context, row *store.Tracked, ms []skald.
 	stands := t.flow.stand(&was.Seen)
 	stands.ask(was.Asked)
 	row.Drift = len(stands.Drift)
-	return (&body{seen: was, Standing: stands}).into(row)
+	return (&body{seen: was, Saga: stands}).into(row)
 }
 
 // body is the content of a saga's row. It stores the state with the recorded events, so that readers do not
 // need the flow. It leaves out fields that the row or the events have.
 type body struct {
 	seen
-	Standing Standing `json:"standing"`
+	Saga SagaState `json:"saga"`
 }
 
 type seen struct {
@@ -147,15 +147,15 @@ type seen struct {
 // into stores b in the row.
 func (b *body) into(row *store.Tracked) error {
 	stored := *b
-	s := &stored.Standing
+	s := &stored.Saga
 	s.Flow, s.State, s.Steps, s.Trace, s.Due = "", "", nil, "", nil
 	text, err := json.Marshal(&stored)
 	if err != nil {
 		return fmt.Errorf("flow %s: encode the row of saga %s: %w", row.Flow, row.Key, err)
 	}
-	row.State, row.Body, row.Due = b.Standing.State, string(text), time.Time{}
-	if b.Standing.Due != nil {
-		row.Due = *b.Standing.Due
+	row.State, row.Body, row.Due = b.Saga.State, string(text), time.Time{}
+	if b.Saga.Due != nil {
+		row.Due = *b.Saga.Due
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func bodyOf(row *store.Tracked) (b body, err error) {
 	if err := json.Unmarshal([]byte(row.Body), &b); err != nil {
 		return b, unreadable(row, err)
 	}
-	s := &b.Standing
+	s := &b.Saga
 	s.Flow, s.Key, s.State, s.Keys = row.Flow, row.Key, row.State, b.Seen.Keys
 	s.Steps, s.Trace, s.At, s.Changed = b.Seen.inTime(), b.Seen.Trace, row.At, row.Changed
 	s.bound()
@@ -181,7 +181,7 @@ var ErrUnknown = errors.New("no tracker has an event of it")
 
 // Find returns the states of the sagas of a key, by flow, one for each flow. It returns ErrUnknown if there
 // are none.
-func Find(ctx context.Context, db store.Lister, key string) ([]Standing, error) {
+func Find(ctx context.Context, db store.Lister, key string) ([]SagaState, error) {
 	if key == "" {
 		return nil, fmt.Errorf("saga %q: %w", key, ErrUnknown)
 	}
@@ -193,7 +193,7 @@ func Find(ctx context.Context, db store.Lister, key string) ([]Standing, error) 
 }
 
 // List returns the states of sagas, by key and flow.
-func List(ctx context.Context, db store.Lister, q store.TrackedQuery) ([]Standing, error) {
+func List(ctx context.Context, db store.Lister, q store.TrackedQuery) ([]SagaState, error) {
 	rows, err := store.ListTracked(ctx, db, q)
 	if err != nil || len(rows) == 0 {
 		return nil, err
@@ -209,15 +209,15 @@ func List(ctx context.Context, db store.Lister, q store.TrackedQuery) ([]Standin
 	for i := range late {
 		overdue[[2]string{late[i].Flow, late[i].Key}] = true
 	}
-	out := make([]Standing, 0, len(rows))
+	out := make([]SagaState, 0, len(rows))
 	for i := range rows {
 		b, err := bodyOf(&rows[i])
 		if err != nil {
 			return nil, err
 		}
-		b.Standing.Refused = b.refused()
-		b.Standing.Overdue = overdue[[2]string{rows[i].Flow, rows[i].Key}]
-		out = append(out, b.Standing)
+		b.Saga.Refused = b.refused()
+		b.Saga.Overdue = overdue[[2]string{rows[i].Flow, rows[i].Key}]
+		out = append(out, b.Saga)
 	}
 	return out, nil
 }

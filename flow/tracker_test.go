@@ -192,7 +192,7 @@ func testTracker[TTx any](t *testing.T, db tracking[TTx], dayLater func() error)
 			t.Fatal(err)
 		}
 	}
-	find := func(key, want string) flow.Standing {
+	find := func(key, want string) flow.SagaState {
 		t.Helper()
 		all, err := flow.Find(ctx, db, key)
 		if err != nil || len(all) != 1 {

@@ -125,7 +125,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(r.o.Drain, kill) })()
-	defer r.tel.Watch(r.o.Owner, r.standing, func() bool { return false })()
+	defer r.tel.Watch(r.o.Owner, r.shardState, func() bool { return false })()
 	err := r.loop(ctx, hard)
 	why := "stopped"
 	if err != nil {
@@ -135,8 +135,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	return err
 }
 
-// standing returns the number of shards for metrics: the table counts as one.
-func (r *Relay) standing() (shards int, ready bool) {
+// shardState returns the number of shards for metrics: the table counts as one.
+func (r *Relay) shardState() (shards int, ready bool) {
 	h := r.Health()
 	if h.Ready && !h.Standby {
 		shards = 1

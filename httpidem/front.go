@@ -25,7 +25,7 @@ const (
 // implements it.
 type Runner interface {
 	store.StatusReader
-	Attend(ctx context.Context, a store.Attend) (store.Attended, error)
+	SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error)
 }
 
 // Check returns an error for invalid options. Call it at the start of your service. Nil options are valid.
@@ -191,7 +191,7 @@ func (f *front) server(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	began := time.Now()
-	got, err := f.db.Attend(ctx, store.Attend{Consumer: "http"})
+	got, err := f.db.SyncConsumer(ctx, store.SyncRequest{Consumer: "http"})
 	if err != nil {
 		f.failed = time.Now() // this goroutine holds looking
 		return "", err

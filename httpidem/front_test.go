@@ -44,8 +44,8 @@ func (w *watched) Reserve(ctx context.Context, r store.Reservation) (store.Reser
 	return w.Driver.Reserve(ctx, r)
 }
 
-func (w *watched) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
-	got, err := w.Driver.Attend(ctx, a)
+func (w *watched) SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error) {
+	got, err := w.Driver.SyncConsumer(ctx, a)
 	got.Server = w.run
 	return got, err
 }

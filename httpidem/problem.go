@@ -102,7 +102,7 @@ func (d *door) problem(err error) *Problem {
 		problem *Problem
 		other   *once.ConflictError
 		old     *once.TooOldError
-		held    *once.InHandError
+		held    *once.InProgressError
 		later   *skald.LaterError
 	)
 	switch {

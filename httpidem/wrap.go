@@ -65,7 +65,7 @@ func (d *door) reserve(ctx context.Context, db LeaseStore, q *asked) (*once.Rese
 	ends := time.Now().Add(d.o.Wait)
 	for attempt := 1; ; attempt++ {
 		key, err := once.Reserve(ctx, db, q.request, d.o.Lease)
-		held := (*once.InHandError)(nil)
+		held := (*once.InProgressError)(nil)
 		pause := backoff.After(attempt, 20*time.Millisecond, 500*time.Millisecond)
 		if !errors.As(err, &held) || time.Now().Add(pause).After(ends) {
 			return key, err

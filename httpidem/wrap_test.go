@@ -329,7 +329,7 @@ func TestReserveErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var held *once.InHandError
+	var held *once.InProgressError
 	if _, err := once.Reserve(t.Context(), g.db, q, time.Minute); !errors.As(err, &held) ||
 		!errors.Is(err, store.ErrBusy) || held.Left > time.Minute {
 		t.Errorf("a second one: %v", err)

@@ -142,7 +142,7 @@ func TestOneDeathMakesNoSuspects(t *testing.T) {
 	if !m.live() {
 		t.Fatal("it did not die")
 	}
-	all, err := m.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
+	all, err := m.db.SyncConsumer(t.Context(), store.SyncRequest{Consumer: "stock"})
 	if err != nil || len(all.Checkpoints) != 1 || all.Checkpoints[0].InFlightEnd <= 19 ||
 		all.Checkpoints[0].InFlightEnd > 19+3*16 {
 		t.Errorf("it died at the 20th of 500 messages, and left %+v, %v", all.Checkpoints, err)
@@ -247,7 +247,7 @@ func TestPositionsAreStoredNowAndThen(t *testing.T) {
 	if err := in.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	all, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
+	all, err := w.db.SyncConsumer(t.Context(), store.SyncRequest{Consumer: "stock"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,11 +268,11 @@ type counting struct {
 	advances int
 }
 
-func (c *counting) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
+func (c *counting) SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error) {
 	if !a.Take && len(a.Checkpoints) > 0 {
 		c.advances++
 	}
-	return c.Store.Attend(ctx, a)
+	return c.Store.SyncConsumer(ctx, a)
 }
 
 // A database that is older than the broker's position gets its messages again: those without marks run,
@@ -290,7 +290,7 @@ func TestConsumerStartsAtTheLowerPosition(t *testing.T) {
 	if err := in.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	was, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
+	was, err := w.db.SyncConsumer(t.Context(), store.SyncRequest{Consumer: "stock"})
 	if err != nil || len(was.Checkpoints) != 1 {
 		t.Fatal(was, err)
 	}
@@ -305,7 +305,7 @@ func TestConsumerStartsAtTheLowerPosition(t *testing.T) {
 			w.db = memstore.New(&memstore.Options{Now: w.clock})
 			checkpoint := store.Checkpoint{Partition: was.Checkpoints[0].Partition, Origin: tc.origin,
 				Position: 4}
-			if _, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock", Take: true, Session: "",
+			if _, err := w.db.SyncConsumer(t.Context(), store.SyncRequest{Consumer: "stock", Take: true, Session: "",
 				Stamp: "n", Checkpoints: []store.Checkpoint{checkpoint}}); err != nil {
 				t.Fatal(err)
 			}
@@ -325,7 +325,7 @@ func TestConsumerOfAPartitionThatWasEmpty(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(keep)
 	w.quiet(in)
-	backup, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
+	backup, err := w.db.SyncConsumer(t.Context(), store.SyncRequest{Consumer: "stock"})
 	if err != nil || len(backup.Checkpoints) != 1 || backup.Checkpoints[0].Position != 0 {
 		t.Fatalf("%+v %v", backup, err)
 	}
@@ -338,7 +338,7 @@ func TestConsumerOfAPartitionThatWasEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	then := &world{t: t, bus: w.bus, now: w.clock(), db: memstore.New(&memstore.Options{Now: w.clock})}
-	if _, err := then.db.Attend(t.Context(), store.Attend{Consumer: "stock", Take: true, Session: "",
+	if _, err := then.db.SyncConsumer(t.Context(), store.SyncRequest{Consumer: "stock", Take: true, Session: "",
 		Stamp: "n", Checkpoints: backup.Checkpoints}); err != nil {
 		t.Fatal(err)
 	}
@@ -362,7 +362,7 @@ func TestRewindOfARunningConsumer(t *testing.T) {
 	until(t, "all are handled", func() bool { return in.Health().Handled == 5 })
 	checkpoint := store.Checkpoint{}
 	until(t, "the position is stored", func() bool {
-		all, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
+		all, err := w.db.SyncConsumer(t.Context(), store.SyncRequest{Consumer: "stock"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -410,13 +410,13 @@ func TestSeededBugsOfPositionsAndKills(t *testing.T) {
 		if err := in.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		was, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
+		was, err := w.db.SyncConsumer(t.Context(), store.SyncRequest{Consumer: "stock"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.db = memstore.New(&memstore.Options{Now: w.clock})
 		was.Checkpoints[0].Position = 1
-		if _, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock", Take: true, Session: "",
+		if _, err := w.db.SyncConsumer(t.Context(), store.SyncRequest{Consumer: "stock", Take: true, Session: "",
 			Stamp: "n", Checkpoints: was.Checkpoints}); err != nil {
 			t.Fatal(err)
 		}
@@ -439,8 +439,8 @@ func (d uncharged) Apply(ctx context.Context, es ...store.Effect) ([]bool, error
 
 type anonymous struct{ store.Driver[tx] }
 
-func (d anonymous) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
-	all, err := d.Driver.Attend(ctx, a)
+func (d anonymous) SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error) {
+	all, err := d.Driver.SyncConsumer(ctx, a)
 	for i := range all.Checkpoints {
 		all.Checkpoints[i].Session = ""
 	}
@@ -449,8 +449,8 @@ func (d anonymous) Attend(ctx context.Context, a store.Attend) (store.Attended, 
 
 type misread struct{ store.Driver[tx] }
 
-func (d misread) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
-	got, err := d.Driver.Attend(ctx, a)
+func (d misread) SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error) {
+	got, err := d.Driver.SyncConsumer(ctx, a)
 	for i := range got.Checkpoints {
 		got.Checkpoints[i].Position = 1000
 	}
@@ -478,7 +478,7 @@ func TestLostAnswerOfPositions(t *testing.T) {
 		w.pass(time.Second)
 	}
 	w.expect("k", strings.Join(want, " "))
-	all, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
+	all, err := w.db.SyncConsumer(t.Context(), store.SyncRequest{Consumer: "stock"})
 	if err != nil || len(all.Checkpoints) != 1 || all.Checkpoints[0].Position != 60 {
 		t.Errorf("the partitions are at %+v, %v", all.Checkpoints, err)
 	}
@@ -507,13 +507,13 @@ type halfDeaf struct {
 	n int
 }
 
-func (d *halfDeaf) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
-	all, err := d.Store.Attend(ctx, a)
+func (d *halfDeaf) SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error) {
+	all, err := d.Store.SyncConsumer(ctx, a)
 	if a.Take || len(a.Checkpoints) == 0 {
 		return all, err
 	}
 	if d.n++; d.n%3 > 0 {
-		return store.Attended{}, errors.New("no answer")
+		return store.SyncResult{}, errors.New("no answer")
 	}
 	return all, err
 }
@@ -552,7 +552,7 @@ func TestRewindOfAPartitionThatIsBeingOccupied(t *testing.T) {
 	if err := first.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	all, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
+	all, err := w.db.SyncConsumer(t.Context(), store.SyncRequest{Consumer: "stock"})
 	if err != nil || all.Checkpoints[0].Position != 5 {
 		t.Fatalf("%+v, %v", all, err)
 	}
@@ -577,12 +577,12 @@ type before struct {
 	occupy func()
 }
 
-func (d *before) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
+func (d *before) SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error) {
 	if a.Take && d.occupy != nil {
 		d.occupy()
 		d.occupy = nil
 	}
-	return d.Store.Attend(ctx, a)
+	return d.Store.SyncConsumer(ctx, a)
 }
 
 // Claimed messages that have not begun are released, even if the consumer cannot join its group again.
@@ -608,7 +608,7 @@ func TestClaimedIsHandedBackWithoutASubscription(t *testing.T) {
 	if _, err := in.Step(t.Context()); err != nil { // handles that message, and claims others
 		t.Fatal(err)
 	}
-	all, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
+	all, err := w.db.SyncConsumer(t.Context(), store.SyncRequest{Consumer: "stock"})
 	if err != nil {
 		t.Fatal(err)
 	}

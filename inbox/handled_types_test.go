@@ -182,11 +182,11 @@ type forgetful struct {
 	out atomic.Bool
 }
 
-func (d *forgetful) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
+func (d *forgetful) SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error) {
 	if a.Heartbeat != nil && d.out.Load() {
-		return store.Attended{}, store.ErrBusy
+		return store.SyncResult{}, store.ErrBusy
 	}
-	return d.Driver.Attend(ctx, a)
+	return d.Driver.SyncConsumer(ctx, a)
 }
 
 // No message is skipped while the types of other builds are unknown.

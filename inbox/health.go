@@ -100,12 +100,12 @@ func (in *Inbox[TTx]) Status() skald.Status {
 		Why: h.Why}
 }
 
-func (in *Inbox[TTx]) standing() telemetry.Standing {
+func (in *Inbox[TTx]) inboxState() telemetry.InboxState {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	h := in.health
 	in.judge(&h)
-	s := telemetry.Standing{Unacknowledged: in.health.Unacknowledged, Stuck: len(in.health.Stuck),
+	s := telemetry.InboxState{Unacknowledged: in.health.Unacknowledged, Stuck: len(in.health.Stuck),
 		Paused: len(in.health.Paused), Ready: h.Ready}
 	if in.health.Stopped != "" {
 		s.Stopped = 1

@@ -209,7 +209,7 @@ func (k *markKeeper) missed(ctx context.Context) {
 	}
 	for _, f := range found { // a finding without a problem has no remedy
 		if f.Name == "retention" && f.Remedy != "" {
-			k.Log.WarnContext(ctx, "inbox: no process deletes expired marks", "saw", f.Saw, "remedy",
+			k.Log.WarnContext(ctx, "inbox: no process deletes expired marks", "observed", f.Observed, "remedy",
 				f.Remedy)
 		}
 	}

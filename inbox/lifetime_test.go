@@ -66,7 +66,7 @@ func TestMissingRetentionIsLogged(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var log strings.Builder
 			k := markKeeper{Log: slog.New(slog.NewTextHandler(&log, nil)), DB: examined{memstore.New(nil),
-				skald.Finding{Name: "retention", Saw: "none", Remedy: remedy}}}
+				skald.Finding{Name: "retention", Observed: "none", Remedy: remedy}}}
 			k.Run(t.Context())
 			if n := strings.Count(log.String(), "no process deletes expired marks"); n != lines {
 				t.Errorf("with the remedy %q the log has %s", remedy, &log)

@@ -162,7 +162,7 @@ func (a *announcer[TTx]) Renamed(ctx context.Context) {
 	if len(others) == 0 {
 		return
 	}
-	own, err := a.in.db.Attend(ctx, store.Attend{Consumer: a.in.group})
+	own, err := a.in.db.SyncConsumer(ctx, store.SyncRequest{Consumer: a.in.group})
 	if err != nil || len(own.Checkpoints) > 0 {
 		return
 	}

@@ -147,8 +147,8 @@ func (l *loop[TTx]) look() {
 		l.looking = true
 		a := ask{Session: session, Most: most, Others: l.in.checkpoints.Others()}
 		if l.calls() {
-			a.Along, a.Attends = l.in.checkpoints.Along(l.in.o.Now())
-			l.away = a.Attends
+			a.Along, a.Syncs = l.in.checkpoints.Along(l.in.o.Now())
+			l.away = a.Syncs
 		}
 		l.spawn(func() { l.looks <- l.in.parked.Look(l.hard, a) })
 	}
@@ -245,7 +245,7 @@ func (l *loop[TTx]) applyLook(ctx context.Context, found looked) error {
 	} else {
 		l.looking = false
 	}
-	if found.Attends {
+	if found.Syncs {
 		l.away = false
 		if err := l.in.done(ctx, found.Along); err != nil {
 			return err

@@ -209,8 +209,8 @@ type looked struct {
 	Quarantined int64              // if Counted: messages in quarantine
 	Failed      []store.Parked     // if Counted: parked messages that failed
 	Err         error
-	Along       checkpoint.Call // the checkpoints that the claim read, if Attends
-	Attends     bool
+	Along       checkpoint.Call // the checkpoints that the claim read, if Syncs
+	Syncs       bool
 	began       time.Time
 	took        time.Duration
 }
@@ -285,18 +285,18 @@ type ask struct {
 	Most    store.ClaimSize // to claim
 	Count   bool            // count the parked messages
 	Others  []store.Kind    // types that other builds handle: they are not claimed
-	Along   checkpoint.Call // sent in the transaction of the claim, if Attends
-	Attends bool
+	Along   checkpoint.Call // sent in the transaction of the claim, if Syncs
+	Syncs   bool
 }
 
 // Look claims due messages, and counts parked ones. It may run next to every other method.
 func (q *queue[TTx]) Look(ctx context.Context, a ask) looked {
-	l, start := looked{Asked: a.Most, Counted: a.Count, Along: a.Along, Attends: a.Attends,
+	l, start := looked{Asked: a.Most, Counted: a.Count, Along: a.Along, Syncs: a.Syncs,
 		began: q.in.o.Now()}, time.Now()
 	if a.Most.Keys > 0 {
 		l.Claimed, l.Err = q.in.db.Claim(ctx, store.ClaimRequest{Consumer: q.in.group, Session: a.Session,
-			ClaimSize: a.Most, Lease: q.lease(), Not: a.Others, Attend: a.Attends})
-		l.Along.Answer(l.Claimed.Attended, l.Err)
+			ClaimSize: a.Most, Lease: q.lease(), Not: a.Others, Sync: a.Syncs})
+		l.Along.Answer(l.Claimed.Sync, l.Err)
 	}
 	if count := a.Count; l.Err == nil && count {
 		no := false
@@ -457,7 +457,7 @@ func (q *queue[TTx]) entry(p *store.Parked) *partition.Entry {
 	d := broker.Delivery{Message: p.Message, Partition: p.Partition, Position: p.Position}
 	e := &partition.Entry{Delivery: d, Parked: p, Given: p.Identity}
 	e.Lasting = partition.Lasting(p, q.in.o.Retry.OutageRetryTime)
-	e.Lonely, e.Foreign = q.in.exec.Calls(e.Kind()), !q.in.exec.Handles(e.Kind())
+	e.NoSharing, e.Foreign = q.in.exec.Calls(e.Kind()), !q.in.exec.Handles(e.Kind())
 	q.claimed[e] = true
 	q.in.schedule.Number(e)
 	return e

@@ -59,7 +59,7 @@ func TestReadyMessagesAreDividedAmongWorkers(t *testing.T) {
 func TestMessagesThatRunAlone(t *testing.T) {
 	b := newBench(1, 100)
 	es := b.add(4)
-	es[1].Lonely, es[3].Again = true, 1
+	es[1].NoSharing, es[3].Again = true, 1
 	for _, want := range []int{1, 1, 1, 1} {
 		if got := len(b.Next(0)); got != want {
 			t.Errorf("given %d, want %d", got, want)

@@ -114,7 +114,7 @@ func (in *Inbox[TTx]) accept(d broker.Delivery) *partition.Entry {
 	in.limit(&d)
 	e := l.Add(d)
 	in.schedule.Number(e)
-	e.Lonely = in.exec.Calls(store.Kind{Topic: d.Topic, Type: d.Type})
+	e.NoSharing = in.exec.Calls(store.Kind{Topic: d.Topic, Type: d.Type})
 	in.count(func(h *Health) { h.Received++ })
 	return e
 }

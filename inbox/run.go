@@ -130,7 +130,7 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	}
 	in.checkpoints.SetPatient(true)
 	defer in.checkpoints.SetPatient(false)
-	defer in.tel.Watch(in.standing)()
+	defer in.tel.Watch(in.inboxState)()
 	in.tel.Begin(in.topics)
 	defer in.facts.watch(context.WithoutCancel(ctx))()
 	defer telemetry.WatchBacklog(telemetry.Providers{Meter: in.o.MeterProvider}, in.o.Now, in.backlog,

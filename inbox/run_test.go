@@ -319,9 +319,9 @@ func (a *callCount) Claim(ctx context.Context, w store.ClaimRequest) (store.Clai
 	return a.Driver.Claim(ctx, w)
 }
 
-func (a *callCount) Attend(ctx context.Context, w store.Attend) (store.Attended, error) {
+func (a *callCount) SyncConsumer(ctx context.Context, w store.SyncRequest) (store.SyncResult, error) {
 	a.n.Add(1)
-	return a.Driver.Attend(ctx, w)
+	return a.Driver.SyncConsumer(ctx, w)
 }
 
 func (a *callCount) List(ctx context.Context, q store.List) (store.Listed, error) {

@@ -31,7 +31,7 @@ type Entry struct {
 }
 
 // Seal returns the entry of finished work: an HMAC with the database's secret. Server is the run of the
-// database's server, as in store.Attended. After a restart or a restore no earlier entry counts, because
+// database's server, as in store.SyncResult. After a restart or a restore no earlier entry counts, because
 // commits may be lost.
 func Seal(secret *fingerprint.Printer, server, consumer string, id store.Identity, print int64) Entry {
 	work := [][]byte{[]byte(consumer), []byte(id.Source), []byte(id.ID)}

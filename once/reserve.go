@@ -31,21 +31,22 @@ type Reservation struct {
 	found    *Answer // nil if not done yet
 }
 
-// InHandError reports that another reservation has the key. It wraps store.ErrBusy.
-type InHandError struct {
+// InProgressError reports that another reservation has the key. It wraps store.ErrBusy.
+type InProgressError struct {
 	Scope, Key string
 	Left       time.Duration // of the other lease; 0 means that it is about to end
 }
 
-func (e *InHandError) Error() string {
+func (e *InProgressError) Error() string {
 	return fmt.Sprintf("%s %.200q is in progress elsewhere, for %v more at most", e.Scope, e.Key, e.Left)
 }
-func (e *InHandError) Unwrap() error { return store.ErrBusy }
+func (e *InProgressError) Unwrap() error { return store.ErrBusy }
 
 // Reserve reserves the key until the lease ends, in a commit of its own. It does not wait for another run. If
 // the database does not answer within Request.Wait plus one second, at most 10 s, it returns an error. After
 // a crash the key is free when the lease ends. If the work takes longer than the lease, another process may
-// do it concurrently; only one answer is stored. Errors: an *InHandError, a *ConflictError, a *TooOldError.
+// do it concurrently; only one answer is stored. Errors: an *InProgressError, a *ConflictError, a
+// *TooOldError.
 func Reserve(ctx context.Context, db Reserver, q Request, lease time.Duration) (*Reservation, error) {
 	if err := q.check(); err != nil {
 		return nil, err
@@ -77,7 +78,7 @@ func Reserve(ctx context.Context, db Reserver, q Request, lease time.Duration) (
 	case got.Rival && got.Fingerprint != 0 && got.Fingerprint != m.Fingerprint:
 		err = &ConflictError{Consumer: m.Consumer, Identity: m.Identity}
 	case got.Rival:
-		err = &InHandError{Scope: q.Scope, Key: q.Key, Left: got.Left}
+		err = &InProgressError{Scope: q.Scope, Key: q.Key, Left: got.Left}
 	}
 	return r, err
 }

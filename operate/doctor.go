@@ -16,8 +16,8 @@ import (
 )
 
 // Doctor examines a database and a broker for risks to Skald's guarantees and to throughput. It changes
-// nothing. Call Store, Broker, Windows and Standing in this order;
-// leave out the calls that do not apply. Then read Found.
+// nothing. Call Store, Broker, Windows and Consumers in this order, without
+// the calls that do not apply. Then read Found.
 type Doctor struct {
 	// Consumer limits the checks to this consumer group, and on RabbitMQ adds its queues. Empty means all.
 	Consumer string
@@ -42,7 +42,7 @@ type Finding struct {
 	About    string      `json:"about"` // store, broker, window, handlers
 	Name     string      `json:"name"`
 	Grade    skald.Grade `json:"grade"`
-	Observed string      `json:"saw"`
+	Observed string      `json:"observed"`
 	Remedy   string      `json:"remedy"`
 }
 
@@ -67,7 +67,7 @@ func (d *Doctor) Failed(about, name string, err error) {
 
 func (d *Doctor) take(about string, list []skald.Finding) {
 	for _, f := range list {
-		d.Add(about, f.Name, f.Grade, f.Saw, f.Remedy)
+		d.Add(about, f.Name, f.Grade, f.Observed, f.Remedy)
 	}
 }
 

@@ -32,7 +32,8 @@ func ConsumerFindings(consumers []store.Consumer, lag map[string]map[string]int6
 			continue
 		}
 		f := skald.Finding{Name: "consumer " + c.Name, Grade: skald.Fine}
-		f.Saw = fmt.Sprintf("last heartbeat %v ago, last progress %v ago", c.LastHeartbeat.Round(time.Second),
+		f.Observed = fmt.Sprintf("last heartbeat %v ago, last progress %v ago",
+			c.LastHeartbeat.Round(time.Second),
 			c.Progress.Round(time.Second))
 		waits := int64(0)
 		if of, known := lag[c.Name]; known {
@@ -42,7 +43,7 @@ func ConsumerFindings(consumers []store.Consumer, lag map[string]map[string]int6
 				parts = append(parts, fmt.Sprintf("%d of %s", of[topic], topic))
 			}
 			if len(parts) > 0 {
-				f.Saw += "; waiting at the broker: " + strings.Join(parts, ", ")
+				f.Observed += "; waiting at the broker: " + strings.Join(parts, ", ")
 			}
 		}
 		switch {

@@ -90,9 +90,9 @@ func MissedFindings(notes []store.Audit) (out []skald.Finding) {
 				Remedy: "publish them again, then run: skald consumer acknowledge-missed --consumer " +
 					n.Consumer + ` --reason "published again"`})
 		} else {
-			out[i].Saw += "; "
+			out[i].Observed += "; "
 		}
-		out[i].Saw += n.Reason
+		out[i].Observed += n.Reason
 	}
 	return out
 }

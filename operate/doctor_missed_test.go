@@ -29,7 +29,7 @@ func TestMissed(t *testing.T) {
 		}
 		said := ""
 		for _, f := range MissedFindings(notes) {
-			said += f.Name + ": " + f.Saw + "\n"
+			said += f.Name + ": " + f.Observed + "\n"
 		}
 		return said
 	}

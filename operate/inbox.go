@@ -64,7 +64,7 @@ func applyControl(ctx context.Context, db PositionStore, consumer string, o Orde
 		checkpoints[i].Stamp = checkpoints[0].Origin
 	}
 	// A consumer of a shared queue has no checkpoint, but it registers its types. An empty Beat only reads.
-	known, err := db.Attend(ctx, store.Attend{Consumer: consumer, Heartbeat: &store.Heartbeat{}})
+	known, err := db.SyncConsumer(ctx, store.SyncRequest{Consumer: consumer, Heartbeat: &store.Heartbeat{}})
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", what, consumer, err)
 	}

@@ -242,9 +242,9 @@ func (r rivalled) Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 	return r.base.Apply(ctx, es...)
 }
 
-func (r rivalled) Attend(context.Context, store.Attend) (store.Attended, error) {
+func (r rivalled) SyncConsumer(context.Context, store.SyncRequest) (store.SyncResult, error) {
 	// it is gone by now
-	return store.Attended{Checkpoints: []store.Checkpoint{{Partition: "t/0", Origin: "here", Position: 9}}},
+	return store.SyncResult{Checkpoints: []store.Checkpoint{{Partition: "t/0", Origin: "here", Position: 9}}},
 		nil
 }
 

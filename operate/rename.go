@@ -18,7 +18,7 @@ func (e *RenameError) Error() string { return e.Reason }
 // RenameStore is the part of a database that RenameInbox needs. Every driver of Skald implements it.
 type RenameStore interface {
 	Rename(ctx context.Context, r store.Rename) (store.Renamed, error)
-	Attend(ctx context.Context, a store.Attend) (store.Attended, error)
+	SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error)
 }
 
 // LagReader counts the messages that a broker holds for one group alone, in queues of RabbitMQ or consumers
@@ -98,7 +98,7 @@ func obstacle(r store.Rename, found *store.Renamed) error {
 // drained returns an error while the broker holds messages for the old group. The new group would not
 // receive them.
 func drained(ctx context.Context, db RenameStore, at LagReader, was string) error {
-	kinds, err := db.Attend(ctx, store.Attend{Consumer: was, Heartbeat: &store.Heartbeat{}})
+	kinds, err := db.SyncConsumer(ctx, store.SyncRequest{Consumer: was, Heartbeat: &store.Heartbeat{}})
 	if err != nil {
 		return fmt.Errorf("read the topics of %s: %w", was, err)
 	}

@@ -12,7 +12,7 @@ import (
 // PositionStore is the part of a store that the verbs on positions need.
 type PositionStore interface {
 	Applier
-	Attend(ctx context.Context, a store.Attend) (store.Attended, error)
+	SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error)
 }
 
 // Rewound is the result for one partition. Its names in JSON are stable.
@@ -41,7 +41,7 @@ func Rewind(ctx context.Context, db PositionStore, consumer string, places []bro
 	if err := checkOrder(&o); err != nil {
 		return nil, err
 	}
-	all, err := db.Attend(ctx, store.Attend{Consumer: consumer})
+	all, err := db.SyncConsumer(ctx, store.SyncRequest{Consumer: consumer})
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func Rewind(ctx context.Context, db PositionStore, consumer string, places []bro
 }
 
 // compared returns a result for each place. Why is empty if the partition can be rewound.
-func compared(all store.Attended, places []broker.Place) []Rewound {
+func compared(all store.SyncResult, places []broker.Place) []Rewound {
 	out := []Rewound{}
 	for _, p := range places {
 		one := Rewound{Partition: p.Partition.Name, From: -1, To: p.Position, origin: p.Partition.Origin,

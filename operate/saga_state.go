@@ -167,7 +167,7 @@ func TrackedSagas(ctx context.Context, db store.Lister, q store.TrackedQuery) ([
 	return out, nil
 }
 
-func choreographed(s *flow.Standing) SagaProgress {
+func choreographed(s *flow.SagaState) SagaProgress {
 	out := SagaProgress{Style: Choreographed, Name: s.Flow, Key: s.Key, State: s.State, Overdue: s.Overdue,
 		Missing:   types(s.Missing),
 		Remaining: types(s.Remaining), Undo: types(s.Undo), Stays: types(s.Stays), Drift: s.Drift, Due: s.Due,

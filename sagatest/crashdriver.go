@@ -214,11 +214,12 @@ func (c *crashDriver[TTx]) Reserve(ctx context.Context, r store.Reservation) (ou
 	return out, err
 }
 
-func (c *crashDriver[TTx]) Attend(ctx context.Context, a store.Attend) (out store.Attended, err error) {
+func (c *crashDriver[TTx]) SyncConsumer(ctx context.Context, a store.SyncRequest) (out store.SyncResult,
+	err error) {
 	writes := len(a.Checkpoints) > 0 || a.Heartbeat != nil && len(a.Heartbeat.Own) > 0
-	err = c.p.io(call{act: "Attend", effect: writes,
+	err = c.p.io(call{act: "SyncConsumer", effect: writes,
 		note: func() string { return checkpointNote(a.Checkpoints) }}, func() (err error) {
-		out, err = c.d.Attend(ctx, a)
+		out, err = c.d.SyncConsumer(ctx, a)
 		return err
 	})
 	return out, err

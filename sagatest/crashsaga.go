@@ -50,10 +50,10 @@ func (c *crashDriver[TTx]) HoldEntities(ctx context.Context, tx TTx, h store.Ent
 	return first, err
 }
 
-func (c *crashDriver[TTx]) InLine(ctx context.Context, tx TTx, holder string) (queued, first bool,
+func (c *crashDriver[TTx]) QueueState(ctx context.Context, tx TTx, holder string) (queued, first bool,
 	err error) {
-	err = c.p.io(call{act: "InLine"}, func() (err error) {
-		queued, first, err = c.d.InLine(ctx, tx, holder)
+	err = c.p.io(call{act: "QueueState"}, func() (err error) {
+		queued, first, err = c.d.QueueState(ctx, tx, holder)
 		c.p.had(first, " first: %v", first)
 		return err
 	})

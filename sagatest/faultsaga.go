@@ -29,12 +29,12 @@ func (d *faultyDriver[TTx]) HoldEntities(ctx context.Context, tx TTx, h store.En
 	return d.d.HoldEntities(ctx, tx, h)
 }
 
-func (d *faultyDriver[TTx]) InLine(ctx context.Context, tx TTx, holder string) (queued, first bool,
+func (d *faultyDriver[TTx]) QueueState(ctx context.Context, tx TTx, holder string) (queued, first bool,
 	err error) {
 	if err := d.f.alive(); err != nil {
 		return false, false, err
 	}
-	return d.d.InLine(ctx, tx, holder)
+	return d.d.QueueState(ctx, tx, holder)
 }
 
 func (d *faultyDriver[TTx]) FreeEntities(ctx context.Context, tx TTx, holder string) error {

@@ -179,15 +179,15 @@ func (d *faultyDriver[TTx]) Reserve(ctx context.Context, r store.Reservation) (s
 	return out, err
 }
 
-func (d *faultyDriver[TTx]) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
+func (d *faultyDriver[TTx]) SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error) {
 	look := d.f.live
 	if len(a.Checkpoints) == 0 && a.Heartbeat == nil {
 		look = d.f.alive
 	}
 	if err := look(); err != nil {
-		return store.Attended{}, err
+		return store.SyncResult{}, err
 	}
-	out, err := d.d.Attend(ctx, a)
+	out, err := d.d.SyncConsumer(ctx, a)
 	if err == nil && !a.Take && (len(a.Checkpoints) > 0 || a.Heartbeat != nil && len(a.Heartbeat.Own) > 0) {
 		err = d.f.after(ApplyUnknown, d.f.rates.ApplyUnknown, nil)
 	}

@@ -334,8 +334,8 @@ func (d *parksLate) Begin(ctx context.Context, in store.Intake) (store.Unit[*mem
 	return &unitParksLate{u, d}, nil
 }
 
-func (d *parksLate) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
-	all, err := d.db.Attend(ctx, a)
+func (d *parksLate) SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error) {
+	all, err := d.db.SyncConsumer(ctx, a)
 	if err == nil && !a.Take && len(a.Checkpoints) > 0 {
 		err = d.park(ctx)
 	}

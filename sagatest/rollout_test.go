@@ -39,7 +39,7 @@ func buildRollout(wrap func(db) db) func(*sagatest.World) error {
 		if err := bus.MakeTopics(ctx, 1, "orders"); err != nil {
 			return err
 		}
-		if _, err := r.db.Attend(ctx, store.Attend{Consumer: "consumer",
+		if _, err := r.db.SyncConsumer(ctx, store.SyncRequest{Consumer: "consumer",
 			Heartbeat: &store.Heartbeat{Own: []store.Kind{{Topic: "orders", Type: "said"},
 				{Topic: "orders", Type: "renamed"}}}}); err != nil {
 			return err
@@ -107,8 +107,8 @@ func TestExploreRolloutEverySingleFault(t *testing.T) {
 // alone hides other builds from a build.
 type alone struct{ db }
 
-func (d alone) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
-	out, err := d.db.Attend(ctx, a)
+func (d alone) SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error) {
+	out, err := d.db.SyncConsumer(ctx, a)
 	out.Kinds = nil
 	return out, err
 }

@@ -28,7 +28,7 @@ type LimitError struct{ What string }
 func (e *LimitError) Error() string { return e.problem().Rule + ": " + e.What }
 
 func (e *LimitError) problem() Problem {
-	return Problem{Field: "all", Rule: "compatibility cannot be decided", Saw: e.What}
+	return Problem{Field: "all", Rule: "compatibility cannot be decided", Observed: e.What}
 }
 
 // Bounded returns a *LimitError if s and its imports are larger than Skald reads: 2 MiB, 500 imports, 20,000

@@ -118,7 +118,7 @@ func check(l Locked, h SubjectHistory, level string, formats []Format) (Verdict,
 func against(f Format, level string, version int, own, was Schema) (out []Break, err error) {
 	named := fmt.Sprintf("version %d", version)
 	if was.Format != own.Format {
-		return []Break{{version, named, Problem{Field: "all", Rule: "another format", Saw: "this program " +
+		return []Break{{version, named, Problem{Field: "all", Rule: "another format", Observed: "this program " +
 			own.Format + ", " + named + " " + was.Format}}}, nil
 	}
 	look := func(who string, reader, writer Schema) {

@@ -98,12 +98,12 @@ func guidOf(text string) (out [16]byte, ok bool) {
 
 // Problem is one reason why a reader's schema cannot read payloads of a writer's schema.
 type Problem struct {
-	Field string `json:"field"` // a path, "Payment.method"
-	Rule  string `json:"rule"`  // "reader field has no default"
-	Saw   string `json:"saw"`   // the two differing parts
+	Field    string `json:"field"`    // a path, "Payment.method"
+	Rule     string `json:"rule"`     // "reader field has no default"
+	Observed string `json:"observed"` // the two differing parts
 }
 
-func (p Problem) String() string { return fmt.Sprintf("%s: %s (%s)", p.Field, p.Rule, p.Saw) }
+func (p Problem) String() string { return fmt.Sprintf("%s: %s (%s)", p.Field, p.Rule, p.Observed) }
 
 // Format compares and decodes schemas of one language.
 type Format interface {

@@ -40,9 +40,9 @@ type Claimer interface {
 	// stored, or when the lease ends by the store's clock.
 	Reserve(ctx context.Context, r Reservation) (Reserved, error)
 
-	// Attend reads the checkpoints of a consumer and writes the state of its process, in one round trip and
-	// one transaction. It does for consumers as Lease does for relays.
-	Attend(ctx context.Context, a Attend) (Attended, error)
+	// SyncConsumer reads the checkpoints of a consumer and writes the state of its process, in one round trip
+	// and one transaction.
+	SyncConsumer(ctx context.Context, a SyncRequest) (SyncResult, error)
 }
 
 // ClaimRequest selects the due work that a session claims.
@@ -56,8 +56,8 @@ type ClaimRequest struct {
 	ClaimSize
 	// Not are types of messages that are left to other builds. Claimed.Next ignores them.
 	Not []Kind
-	// Attend requests Claimed.Attended.
-	Attend bool
+	// Sync requests Claimed.Sync.
+	Sync bool
 }
 
 // SagaClaimRequest selects the due sagas that a session claims.

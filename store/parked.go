@@ -48,7 +48,7 @@ type Parked struct {
 	Dead *Death // nil while it is parked
 	Call *Call  // its external call; nil if it has none. Requeue leaves it unchanged
 	// Session has the message in progress until it is due: it claimed it, or plans a call. Empty means none.
-	// The messages of a dead session become due when another one takes its partitions: see Attend.Take.
+	// The messages of a dead session become due when another one takes its partitions: see SyncRequest.Take.
 	Session string
 	// Claims is the number of claims without an answer, including this one. Above 1, a process ended while it
 	// had the message in progress.
@@ -194,8 +194,8 @@ type Claimed struct {
 	Next time.Duration
 	// Admitted reports that a message in the consumer's quarantine was admitted and is not taken yet.
 	Admitted bool
-	// Attended, if Want.Attend is set, is the result of an Attend that only reads.
-	Attended Attended
+	// Sync, if ClaimRequest.Sync is set, is the result of a SyncConsumer that only reads.
+	Sync SyncResult
 }
 
 // ParkedCounts counts the parked messages and dead letters of a consumer. Up to 10,000 each are counted;

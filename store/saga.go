@@ -29,9 +29,9 @@ type Sagas[TTx any] interface {
 	// the entities in tx as an Intake does.
 	HoldEntities(ctx context.Context, tx TTx, h EntityHold) (first bool, err error)
 
-	// InLine locks the entities of a holder in tx, so that no other holder leaves a line meanwhile. Stands
-	// reports whether the holder is in any line, first whether it is first in each of them.
-	InLine(ctx context.Context, tx TTx, holder string) (stands, first bool, err error)
+	// QueueState locks the entities of a holder in tx, so that no other holder leaves a queue meanwhile.
+	// Queued is true if the holder is in any queue, and first if it is first in each of them.
+	QueueState(ctx context.Context, tx TTx, holder string) (queued, first bool, err error)
 
 	// FreeEntities removes a holder from all its lines, in tx, and wakes the next saga of each, unless
 	// another transaction has that saga locked.

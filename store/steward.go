@@ -14,7 +14,7 @@ type Maintainer interface {
 	Maintain(ctx context.Context, m Maintain) (Maintained, error)
 
 	// Recover repairs a database that moved. It repairs the outbox, for which Lease and Pull return a
-	// *MovedError, and the sequences, for which Check and Attend do. It blocks writers for a moment.
+	// *MovedError, and the sequences, for which Check and SyncConsumer do. It blocks writers for a moment.
 	// Afterwards all shards are free. Relays read each retained row again, once and in order, unless it is
 	// known to be acknowledged. This includes rows written since the move. The note is stored in skald_audit.
 	// Without a note it only reports the move. If there was none, it changes nothing.

@@ -120,8 +120,8 @@ type Intake struct {
 	// Settings apply to this transaction from the handler on, in their order: for example a tenant for
 	// row-level security, or a role. A driver without settings returns ErrNoSettings.
 	Settings []Setting
-	// Server is the required server session, as Attend returned it; on another one the result is ErrLost.
-	// Data that the caller read may be missing there. Empty allows any.
+	// Server is the required server session, as SyncConsumer returned it. On another one the result is
+	// ErrLost: data that the caller read may be missing there. Empty allows any.
 	Server string
 	// Isolation of the transaction. Above ReadCommitted, conflicts fail with an error for which Collided is
 	// true. A driver without that level returns ErrNoIsolation. Enter ignores it, because its transaction has

@@ -51,7 +51,7 @@ func (b *Broker) begin(ctx context.Context, g broker.Group) error {
 
 func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 	for try := 0; ; try++ {
-		committed, err := b.standing(ctx, g.Name)
+		committed, err := b.committedOffsets(ctx, g.Name)
 		if err != nil || committed.known() {
 			return err
 		}
@@ -182,7 +182,7 @@ func (s *Subscription) from(ctx context.Context, at offsets) (offsets, error) {
 			return nil, fmt.Errorf("read the first offsets of partitions: %w", err)
 		}
 	}
-	committed, err := s.b.standing(ctx, s.group.Name)
+	committed, err := s.b.committedOffsets(ctx, s.group.Name)
 	if err != nil {
 		return nil, err
 	}

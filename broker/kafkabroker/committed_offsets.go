@@ -45,20 +45,20 @@ func parseNote(metadata string) (n noted) {
 	return n
 }
 
-// standing has the committed offsets of a group, of all topics.
-type standing kadm.OffsetResponses
+// groupOffsets has the committed offsets of a group, of all topics.
+type groupOffsets kadm.OffsetResponses
 
-func (b *Broker) standing(ctx context.Context, group string) (standing, error) {
+func (b *Broker) committedOffsets(ctx context.Context, group string) (groupOffsets, error) {
 	committed, err := b.adm.FetchOffsets(ctx, group)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 		return nil, fmt.Errorf("read the committed offsets of the group: %w",
 			lacking(orUnavailable(err), "READ", "the group"))
 	}
-	return standing(committed), nil
+	return groupOffsets(committed), nil
 }
 
 // known returns true if the group has committed offsets.
-func (s standing) known() bool {
+func (s groupOffsets) known() bool {
 	for _, ps := range s {
 		for _, p := range ps {
 			if p.Err == nil && p.At >= 0 {
@@ -69,12 +69,12 @@ func (s standing) known() bool {
 	return false
 }
 
-func (s standing) note(topic string, partition int32) noted {
+func (s groupOffsets) note(topic string, partition int32) noted {
 	return parseNote(s[topic][partition].Metadata)
 }
 
 // check returns an error for a group whose offsets were committed for another database.
-func (s standing) check(g *broker.Group) error {
+func (s groupOffsets) check(g *broker.Group) error {
 	for _, ps := range s {
 		for _, p := range ps {
 			if err := feed.Belongs(g, parseNote(p.Metadata).OwnerDatabase); err != nil {
@@ -118,7 +118,7 @@ func (r retained) of(topic string, partition int32) (first, end int64) {
 // Adopt writes the owner into the metadata of all committed offsets. Kafka refuses that while the group has
 // members.
 func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
-	committed, err := b.standing(ctx, g.Name)
+	committed, err := b.committedOffsets(ctx, g.Name)
 	if err != nil {
 		return fmt.Errorf("adopt group %q: %w", g.Name, err)
 	}

@@ -10,7 +10,7 @@ import (
 // Examine checks replicas and settings of topics.
 func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding, error) {
 	out := []skald.Finding{{Name: "acks", Grade: skald.Fine,
-		Saw: "all: a message counts as published once min.insync.replicas have it"}}
+		Observed: "all: a message counts as published once min.insync.replicas have it"}}
 	if len(topics) == 0 {
 		return out, nil
 	}

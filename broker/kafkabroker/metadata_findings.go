@@ -28,8 +28,8 @@ func findings(ctx context.Context, cl *kgo.Client, topics []string,
 		is, known := set[name]
 		if !known {
 			out = append(out, skald.Finding{Name: "settings of " + name, Grade: skald.Doubtful,
-				Saw:    "this user may not read them",
-				Remedy: "give DESCRIBE_CONFIGS on the topic to the user of this check"})
+				Observed: "this user may not read them",
+				Remedy:   "give DESCRIBE_CONFIGS on the topic to the user of this check"})
 			continue
 		}
 		out = append(out, replicas(name, t, is)...)
@@ -46,7 +46,7 @@ func replicas(name string, t kadm.TopicDetail, is map[string]string) []skald.Fin
 		copies, now = min(copies, len(p.Replicas)), min(now, len(p.ISR))
 	}
 	f := skald.Finding{Name: "replicas of " + name, Grade: skald.Fine,
-		Saw: fmt.Sprintf("%d, %d of them in sync, min.insync.replicas %d", copies, now, least)}
+		Observed: fmt.Sprintf("%d, %d of them in sync, min.insync.replicas %d", copies, now, least)}
 	switch {
 	case now < least:
 		f.Grade, f.Remedy = skald.Failed,
@@ -74,7 +74,8 @@ func policies(name string, is map[string]string) (out []skald.Finding) {
 		if ok {
 			worst, remedy = skald.Fine, ""
 		}
-		out = append(out, skald.Finding{Name: what + " of " + name, Grade: worst, Saw: saw, Remedy: remedy})
+		out = append(out,
+			skald.Finding{Name: what + " of " + name, Grade: worst, Observed: saw, Remedy: remedy})
 	}
 	say("unclean.leader.election.enable", is["unclean.leader.election.enable"] != "true", skald.Failed,
 		is["unclean.leader.election.enable"],

@@ -31,7 +31,7 @@ func TestFindingsOfReplicas(t *testing.T) {
 		topic := kadm.TopicDetail{Partitions: kadm.PartitionDetails{0: whole, 1: weakest}}
 		got := replicas("orders", topic, map[string]string{"min.insync.replicas": strconv.Itoa(c.least)})
 		if len(got) != 1 || got[0].Name != "replicas of orders" || got[0].Grade != c.grade ||
-			!strings.Contains(got[0].Saw+" → "+got[0].Remedy, c.words) {
+			!strings.Contains(got[0].Observed+" → "+got[0].Remedy, c.words) {
 			t.Errorf("%s: %+v, want %s %q", name, got, c.grade, c.words)
 		}
 	}

@@ -45,7 +45,7 @@ func (b *Broker) checkOwner(ctx context.Context, g broker.Group) error {
 				g.Name, m.ClientHost, m.ClientID, broker.ErrOwner)
 		}
 	}
-	committed, err := b.standing(ctx, g.Name)
+	committed, err := b.committedOffsets(ctx, g.Name)
 	if err != nil {
 		return err
 	}

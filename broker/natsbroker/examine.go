@@ -26,7 +26,7 @@ func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding
 			return nil, fmt.Errorf("read topic %q: %w", name, err)
 		}
 		f := skald.Finding{Name: "replicas of " + name, Grade: skald.Fine,
-			Saw: fmt.Sprint(s.CachedInfo().Config.Replicas)}
+			Observed: fmt.Sprint(s.CachedInfo().Config.Replicas)}
 		if clustered && s.CachedInfo().Config.Replicas < 3 {
 			f.Grade, f.Remedy = skald.Doubtful,
 				"three replicas: a server that is away stops the topic, one that loses its disk loses what it acknowledged"

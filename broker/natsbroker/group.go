@@ -38,14 +38,14 @@ type group struct {
 	member, sessionID string
 	topics            []topic
 
-	peers    map[string]peer
-	rows     map[string]seenRow // by key
-	synced   bool               // all initial keys have been read
-	rev      uint64             // the revision of its own presence
-	standing feed.Claim         // the claim of this member
-	beaten   time.Time          // when its presence was last stored
-	warned   time.Time          // when the foreign owner of the group was last reported
-	looked   time.Time          // when the other members were last checked
+	peers      map[string]peer
+	rows       map[string]seenRow // by key
+	synced     bool               // all initial keys have been read
+	rev        uint64             // the revision of its own presence
+	ownerClaim feed.Claim         // the claim of this member
+	beaten     time.Time          // when its presence was last stored
+	warned     time.Time          // when the foreign owner of the group was last reported
+	looked     time.Time          // when the other members were last checked
 }
 
 func newGroup(kv jetstream.KeyValue, g broker.Group, topics []topic, sessionID string) group {
@@ -54,8 +54,9 @@ func newGroup(kv jetstream.KeyValue, g broker.Group, topics []topic, sessionID s
 		member = "r-" + sessionID
 	}
 	return group{kv: kv, groupName: g.Name, member: token(member), sessionID: sessionID,
-		topics: topics, standing: feed.Claim{SessionID: sessionID, Owner: g.Owner}, peers: map[string]peer{},
-		rows: map[string]seenRow{}}
+		topics: topics, ownerClaim: feed.Claim{SessionID: sessionID, Owner: g.Owner},
+		peers: map[string]peer{},
+		rows:  map[string]seenRow{}}
 }
 
 func (g *group) memberKey(name string) string { return memberKey(g.groupName, name) }
@@ -79,7 +80,7 @@ func (s *Subscription) store(ctx context.Context, key string, v any, rev uint64)
 }
 
 func (s *Subscription) presence() presence {
-	p := presence{SessionID: s.sessionID, Session: s.b.opts.Session, Claim: s.standing}
+	p := presence{SessionID: s.sessionID, Session: s.b.opts.Session, Claim: s.ownerClaim}
 	for _, t := range s.topics {
 		p.Topics = append(p.Topics, t.name)
 	}
@@ -209,7 +210,7 @@ func (s *Subscription) bury(period time.Duration) {
 func (s *Subscription) share(t topic) int {
 	members := []string{s.member}
 	for _, name := range slices.Sorted(maps.Keys(s.peers)) {
-		if p := s.peers[name]; name != s.member && feed.Same(p.Owner, s.standing.Owner) &&
+		if p := s.peers[name]; name != s.member && feed.Same(p.Owner, s.ownerClaim.Owner) &&
 			slices.Contains(p.Topics, t.name) {
 			members = append(members, name)
 		}
@@ -244,16 +245,16 @@ func (s *Subscription) ours() bool {
 			others = append(others, c)
 		}
 	}
-	if err := feed.Check(s.groupName, s.standing, others); err != nil {
-		s.standing.Settled = false
+	if err := feed.Check(s.groupName, s.ownerClaim, others); err != nil {
+		s.ownerClaim.Settled = false
 		if time.Since(s.warned) > s.b.opts.Heartbeat {
 			s.warned = time.Now()
 			s.feed.Fail(err)
 		}
 		return false
 	}
-	if !s.standing.Settled {
-		s.standing.Settled, s.beaten = true, time.Time{} // publish it now
+	if !s.ownerClaim.Settled {
+		s.ownerClaim.Settled, s.beaten = true, time.Time{} // publish it now
 	}
 	return true
 }

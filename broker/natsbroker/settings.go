@@ -93,14 +93,14 @@ const minAckWait = 2 * time.Second
 
 // ofServer returns doubtful settings of a server.
 func ofServer(version string, mostBytes int64) []skald.Finding {
-	limit := skald.Finding{Name: "max_payload", Grade: skald.Fine, Saw: fmt.Sprint(mostBytes)}
+	limit := skald.Finding{Name: "max_payload", Grade: skald.Fine, Observed: fmt.Sprint(mostBytes)}
 	if mostBytes < feed.LargestPayload {
 		limit.Grade = skald.Doubtful
 		limit.Remedy = fmt.Sprintf(
 			"%d or more: larger messages, which the outbox takes, are deferred with their keys",
 			feed.LargestPayload)
 	}
-	return []skald.Finding{{Name: "version", Grade: skald.Fine, Saw: "NATS " + version},
-		{Name: "sync_interval", Grade: skald.Doubtful, Saw: "clients cannot read it",
+	return []skald.Finding{{Name: "version", Grade: skald.Fine, Observed: "NATS " + version},
+		{Name: "sync_interval", Grade: skald.Doubtful, Observed: "clients cannot read it",
 			Remedy: "set sync_interval: always, or use three replicas: by default a server writes to disk up to two minutes after its answer"}, limit}
 }

@@ -15,8 +15,8 @@ import (
 func (b *Broker) Examine(ctx context.Context, topics ...string) (out []skald.Finding, err error) {
 	err = b.with(ctx, func(conn *amqp.Connection) error {
 		out = append(out, skald.Finding{Name: "version", Grade: skald.Fine,
-			Saw: fmt.Sprintf("%v %v", conn.Properties["product"], conn.Properties["version"])},
-			skald.Finding{Name: "policies", Grade: skald.Doubtful, Saw: "clients cannot read them",
+			Observed: fmt.Sprintf("%v %v", conn.Properties["product"], conn.Properties["version"])},
+			skald.Finding{Name: "policies", Grade: skald.Doubtful, Observed: "clients cannot read them",
 				Remedy: "rabbitmqctl list_policies and list_operator_policies: check that there is no message-ttl, expires or max-length on queues of partitions"})
 		if b.opts.ByType {
 			return nil
@@ -27,7 +27,7 @@ func (b *Broker) Examine(ctx context.Context, topics ...string) (out []skald.Fin
 				return err
 			}
 			for _, what := range missing {
-				out = append(out, skald.Finding{Name: "queue", Grade: skald.Failed, Saw: what,
+				out = append(out, skald.Finding{Name: "queue", Grade: skald.Failed, Observed: what,
 					Remedy: "declare it, or correct the option queue"})
 			}
 		}
@@ -38,7 +38,7 @@ func (b *Broker) Examine(ctx context.Context, topics ...string) (out []skald.Fin
 			return fmt.Errorf("read queue %q: %w", droppedName, orUnavailable(err))
 		case n > 0:
 			out = append(out, skald.Finding{Name: "dropped", Grade: skald.Failed,
-				Saw: fmt.Sprintf("a policy dropped %d messages from queues of partitions; they are in the queue %q",
+				Observed: fmt.Sprintf("a policy dropped %d messages from queues of partitions; they are in the queue %q",
 					n, droppedName),
 				Remedy: "change the policy (rabbitmqctl list_policies, list_operator_policies), and consume the messages"})
 		}

@@ -36,7 +36,7 @@ type group struct {
 	topicNames        []string
 	peers             map[string]peer
 	shares            map[string]share // by topic
-	standing          feed.Claim       // the claim of this member
+	ownerClaim        feed.Claim       // the claim of this member
 	joined            time.Time
 	warned            time.Time // when the foreign owner of the group was last reported
 	beaten            time.Time
@@ -57,7 +57,7 @@ const listen = 250 * time.Millisecond
 // greet sends a hello, or a goodbye, to the group.
 func (s *Subscription) greet(l *link, bye bool) {
 	h := hello{Member: s.member, SessionID: s.sessionID, Queue: l.queue, Topics: s.topicNames,
-		Session: s.b.opts.Session, Bye: bye, Claim: s.standing}
+		Session: s.b.opts.Session, Bye: bye, Claim: s.ownerClaim}
 	text, err := json.Marshal(h)
 	if err != nil {
 		return
@@ -172,16 +172,16 @@ func (s *Subscription) ours(l *link) bool {
 		c.Member, c.SessionID = name, p.SessionID
 		others = append(others, c)
 	}
-	if err := feed.Check(s.group.name, s.standing, others); err != nil {
-		s.standing.Settled = false
+	if err := feed.Check(s.group.name, s.ownerClaim, others); err != nil {
+		s.ownerClaim.Settled = false
 		if time.Since(s.warned) > s.b.opts.Heartbeat {
 			s.warned = time.Now()
 			s.tellFault(err)
 		}
 		return false
 	}
-	if !s.standing.Settled {
-		s.standing.Settled = true
+	if !s.ownerClaim.Settled {
+		s.ownerClaim.Settled = true
 		s.greet(l, false)
 	}
 	return true
@@ -198,7 +198,7 @@ type share struct {
 func (s *Subscription) mine(t topic) map[int]bool {
 	members := []string{s.member}
 	for name, p := range s.peers {
-		if feed.Same(p.Owner, s.standing.Owner) && slices.Contains(p.Topics, t.name) {
+		if feed.Same(p.Owner, s.ownerClaim.Owner) && slices.Contains(p.Topics, t.name) {
 			members = append(members, name)
 		}
 	}

@@ -80,7 +80,7 @@ func (s *Subscription) live(l *link) (over bool) {
 	period := min(100*time.Millisecond, s.b.opts.Heartbeat)
 	tick := time.NewTicker(period)
 	defer tick.Stop()
-	s.joined, s.standing.Settled = time.Now(), false
+	s.joined, s.ownerClaim.Settled = time.Now(), false
 	if l.shared == "" {
 		s.greet(l, false)
 	}

@@ -68,7 +68,7 @@ func TestPoliciesThatDrop(t *testing.T) {
 			found, err := b.Examine(t.Context(), topic)
 			return err == nil && slices.ContainsFunc(found, func(f skald.Finding) bool {
 				return f.Name == "dropped" && f.Grade == skald.Failed &&
-					strings.HasPrefix(f.Saw, fmt.Sprintf("a policy dropped %d messages", dropped))
+					strings.HasPrefix(f.Observed, fmt.Sprintf("a policy dropped %d messages", dropped))
 			})
 		})
 		if missing, err := b.CheckTopics(t.Context(), topic); err != nil || len(missing) > 0 {

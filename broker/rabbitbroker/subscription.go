@@ -65,7 +65,7 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 			shares: map[string]share{}, prefetch: map[string]int{}, windows: map[string]int{},
 			refused: map[string]refusal{}},
 	}
-	s.standing = feed.Claim{SessionID: s.sessionID, Owner: g.Owner}
+	s.ownerClaim = feed.Claim{SessionID: s.sessionID, Owner: g.Owner}
 	s.member = "m-" + g.Member // random names have another form
 	if g.Member == "" {
 		s.member = "r-" + s.sessionID

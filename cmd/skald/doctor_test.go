@@ -23,7 +23,7 @@ import (
 type examined struct {
 	OK               bool
 	Failed, Warnings int
-	Findings         []struct{ About, Name, Grade, Saw, Remedy string }
+	Findings         []struct{ About, Name, Grade, Observed, Remedy string }
 }
 
 // doctor wants that exit code and these findings, "about/name" to "grade", with the words behind it: "failed
@@ -44,10 +44,10 @@ func doctor(t *testing.T, code int, want map[string]string, args ...string) {
 		found := false
 		for _, f := range got.Findings {
 			if f.About+"/"+f.Name == name && (f.Grade == grade || grade == "any") &&
-				strings.Contains(f.Saw+" → "+f.Remedy, words) {
+				strings.Contains(f.Observed+" → "+f.Remedy, words) {
 				found = true
 			}
-			if f.Grade != "ok" && f.Remedy == "" || f.Saw == "" {
+			if f.Grade != "ok" && f.Remedy == "" || f.Observed == "" {
 				t.Errorf("%+v says too little", f)
 			}
 		}

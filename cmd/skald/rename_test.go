@@ -34,7 +34,7 @@ func TestInboxRename(t *testing.T) {
 			t.Errorf("it says %s", &p.out)
 		}
 		start(t, nil, with("--reason=split")...).expect(2, "--yes")
-		_, err = s.Attend(t.Context(), store.Attend{Consumer: "shelf",
+		_, err = s.SyncConsumer(t.Context(), store.SyncRequest{Consumer: "shelf",
 			Heartbeat: &store.Heartbeat{Own: []store.Kind{{Topic: "orders", Type: "placed"}}}})
 		must(t, err)
 		start(t, nil, with("--yes", "--reason=split")...).expect(2, "a process of shelf sent a heartbeat")

@@ -100,14 +100,14 @@ func testRewind(t *testing.T, bus said, b *bed) {
 		}
 	}
 	says("has no position in this partition", with("--dry-run")...)
-	if _, err := s.Attend(t.Context(), store.Attend{Consumer: "stock", Take: true, Session: "", Stamp: "1",
+	if _, err := s.SyncConsumer(t.Context(), store.SyncRequest{Consumer: "stock", Take: true, Session: "", Stamp: "1",
 		Checkpoints: []store.Checkpoint{{Partition: topic + "/0", Origin: ids[topic], Position: end,
 			InFlightEnd: end + 5}}}); err != nil {
 		t.Fatal(err)
 	}
 	where := func() store.Checkpoint {
 		t.Helper()
-		all, err := s.Attend(t.Context(), store.Attend{Consumer: "stock"})
+		all, err := s.SyncConsumer(t.Context(), store.SyncRequest{Consumer: "stock"})
 		if err != nil || len(all.Checkpoints) != 1 {
 			t.Fatalf("%+v %v", all, err)
 		}
@@ -152,7 +152,7 @@ func testRewindIdle(t *testing.T, bus said, b *bed) {
 		inbox.Options{Workers: 2, Instance: inbox.Instance{Member: "one"}}, nil)
 	until(t, "all are taken", func() bool { return b.taken() == "0 1 2 3" })
 	until(t, "its position is stored", func() bool {
-		all, err := b.s.Attend(t.Context(), store.Attend{Consumer: bus.topic})
+		all, err := b.s.SyncConsumer(t.Context(), store.SyncRequest{Consumer: bus.topic})
 		return err == nil && len(all.Checkpoints) == 1 && all.Checkpoints[0].Position == bus.end
 	})
 	b.exec("DELETE FROM taken WHERE id IN ('2', '3')") // as if somebody had put these tables back

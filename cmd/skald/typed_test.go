@@ -22,7 +22,7 @@ import (
 func full(t *testing.T) *morgue {
 	t.Helper()
 	m := newMorgue(t)
-	_, err := m.s.Attend(t.Context(), store.Attend{Consumer: "stock",
+	_, err := m.s.SyncConsumer(t.Context(), store.SyncRequest{Consumer: "stock",
 		Checkpoints: []store.Checkpoint{{Partition: "orders/0", Origin: "o"}}, Stamp: "s",
 		Take: true, Session: "a"})
 	must(t, err)

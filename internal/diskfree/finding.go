@@ -20,7 +20,7 @@ func Finding(path string) (skald.Finding, error) {
 
 func judge(free, all uint64) skald.Finding {
 	f := skald.Finding{Name: "free disk", Grade: skald.Fine,
-		Saw: fmt.Sprintf("%.1f of %.1f GiB are free", float64(free)/gib, float64(all)/gib)}
+		Observed: fmt.Sprintf("%.1f of %.1f GiB are free", float64(free)/gib, float64(all)/gib)}
 	switch {
 	case free < gib || free < min(all/20, 10*gib):
 		f.Grade = skald.Failed

@@ -237,14 +237,14 @@ func (i *Inbox) Begin(topics []string) {
 	}
 }
 
-// Standing is the state of an inbox.
-type Standing struct {
+// InboxState is the state of an inbox.
+type InboxState struct {
 	Unacknowledged, Stuck, Paused, Stopped int
 	Ready                                  bool
 }
 
 // Watch reports the state of the inbox until stop.
-func (i *Inbox) Watch(now func() Standing) (stop func()) {
+func (i *Inbox) Watch(now func() InboxState) (stop func()) {
 	labels := metric.WithAttributeSet(attribute.NewSet(attribute.String(labelConsumer, i.consumer)))
 	return i.meter.watch(func(_ context.Context, gauge see) {
 		s := now()

@@ -122,7 +122,7 @@ func TestEveryMetricIsExportedAsTheTableSays(t *testing.T) {
 	r.Refused("orders")
 	r.Failed("orders")
 	defer r.Watch("me", func() (int, bool) { return 3, true }, func() bool { return true })()
-	defer in.Watch(func() Standing { return Standing{1, 2, 3, 1, true} })()
+	defer in.Watch(func() InboxState { return InboxState{1, 2, 3, 1, true} })()
 	defer WatchBacklog(p, time.Now, func(context.Context) (store.Backlog, error) {
 		return store.Backlog{Source: "/orders",
 			Consumers: []store.Consumer{{Name: "billing", Topics: []string{"orders"}}},

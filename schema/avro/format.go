@@ -67,7 +67,7 @@ func problem(err error) (schema.Problem, bool) {
 		wrote = "nothing"
 	}
 	return schema.Problem{Field: short(c.Path), Rule: short(c.Detail),
-		Saw: fmt.Sprintf("reader %.100s, writer %.100s", c.ReaderType, wrote)}, true
+		Observed: fmt.Sprintf("reader %.100s, writer %.100s", c.ReaderType, wrote)}, true
 }
 
 func short(s string) string { return fmt.Sprintf("%.300s", s) }

@@ -179,7 +179,7 @@ func (w *walk) types(r, wrote *avro.SchemaNode, in, wroteIn string,
 	}
 	if rule := differs(r, wrote); rule != "" {
 		return schema.Problem{Field: short(strings.Join(path, ".")), Rule: rule,
-			Saw: fmt.Sprintf("reader %s, writer %s", kindOf(r), kindOf(wrote))}, true
+			Observed: fmt.Sprintf("reader %s, writer %s", kindOf(r), kindOf(wrote))}, true
 	}
 	return p, false
 }
@@ -226,8 +226,8 @@ func (w *walk) fields(r, wrote *avro.SchemaNode, in, wroteIn string,
 		}
 		if !written && f.HasDefault && w.spelled(&f.Type, f.Default, in, 0) {
 			return schema.Problem{Field: short(strings.Join(append(slices.Clip(path), f.Name), ".")),
-				Rule: "the default of a decimal is the text of a number, and has to be the bytes of the unscaled one",
-				Saw:  "reader " + kindOf(&f.Type)}, true
+				Rule:     "the default of a decimal is the text of a number, and has to be the bytes of the unscaled one",
+				Observed: "reader " + kindOf(&f.Type)}, true
 		}
 	}
 	return p, false

@@ -92,7 +92,7 @@ func (s *steps) over() bool { return s.taken > mostSteps }
 func (c *comparison) report(path, rule, saw string, args ...any) {
 	if len(c.found) < mostFound {
 		c.found = append(c.found, schema.Problem{Field: fmt.Sprintf("%.300s", path), Rule: rule,
-			Saw: fmt.Sprintf(saw, args...)})
+			Observed: fmt.Sprintf(saw, args...)})
 	}
 }
 

@@ -26,7 +26,7 @@ const (
 
 func (c *comparison) report(field, rule, saw string) {
 	if len(c.found) < mostFound {
-		c.found = append(c.found, schema.Problem{Field: field, Rule: rule, Saw: saw})
+		c.found = append(c.found, schema.Problem{Field: field, Rule: rule, Observed: saw})
 	}
 }
 

@@ -21,7 +21,7 @@ func (cs *consumerTable) Checkpoints(consumer string) (out []store.Checkpoint) {
 }
 
 // Take makes a session the owner of partitions. It returns the sessions that owned them.
-func (cs *consumerTable) Take(a *store.Attend, now time.Time) (left []string) {
+func (cs *consumerTable) Take(a *store.SyncRequest, now time.Time) (left []string) {
 	for _, c := range a.Checkpoints {
 		was, there := cs.checkpoints[checkpointKey{a.Consumer, c.Partition}]
 		if there && was.Origin == c.Origin {
@@ -40,7 +40,7 @@ func (cs *consumerTable) Take(a *store.Attend, now time.Time) (left []string) {
 }
 
 // Advance stores the checkpoints that nobody has changed since the caller read them.
-func (cs *consumerTable) Advance(a *store.Attend, now time.Time) {
+func (cs *consumerTable) Advance(a *store.SyncRequest, now time.Time) {
 	for _, c := range a.Checkpoints {
 		if was, there := cs.checkpoints[checkpointKey{a.Consumer, c.Partition}]; there &&
 			was.Stamp == c.Stamp && a.Server == "" {

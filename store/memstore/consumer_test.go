@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-func at(stamp string, position int64) *store.Attend {
-	return &store.Attend{Consumer: "c", Session: "1", Stamp: stamp + "+",
+func at(stamp string, position int64) *store.SyncRequest {
+	return &store.SyncRequest{Consumer: "c", Session: "1", Stamp: stamp + "+",
 		Checkpoints: []store.Checkpoint{{Partition: "p", Stamp: stamp, Position: position, InFlightEnd: 9}}}
 }
 

@@ -33,8 +33,8 @@ func (s *Store) HoldEntities(ctx context.Context, tx *Tx, h store.EntityHold) (f
 	return first, nil
 }
 
-// InLine reports the places of a holder.
-func (s *Store) InLine(ctx context.Context, tx *Tx, holder string) (waits, first bool, err error) {
+// QueueState reports the places of a holder.
+func (s *Store) QueueState(ctx context.Context, tx *Tx, holder string) (waits, first bool, err error) {
 	err = s.lines(ctx, tx, holder, func(_ *database, es []store.Lock) error {
 		waits = len(es) > 0
 		first = waits && !slices.ContainsFunc(es, func(e store.Lock) bool {

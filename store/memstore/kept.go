@@ -17,8 +17,8 @@ func (s *Store) Claim(ctx context.Context, w store.ClaimRequest) (c store.Claime
 		}
 		c = s.db.kept.Claim(w, s.db.now())
 		c.Admitted = s.db.quarantine.SomeAdmitted(w.Consumer)
-		if w.Attend {
-			c.Attended.Checkpoints = s.db.consumers.Checkpoints(w.Consumer)
+		if w.Sync {
+			c.Sync.Checkpoints = s.db.consumers.Checkpoints(w.Consumer)
 		}
 		return nil
 	})

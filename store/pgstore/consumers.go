@@ -7,9 +7,9 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Attend exchanges the state of a consumer's process with the database: one round trip.
-func (c *core) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
-	return c.consumers.Attend(ctx, a)
+// SyncConsumer exchanges the state of a consumer's process with the database: one round trip.
+func (c *core) SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error) {
+	return c.consumers.SyncConsumer(ctx, a)
 }
 
 // Rename moves the rows of a consumer to another name.
@@ -22,14 +22,14 @@ func (c *core) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, 
 	if w.Sagas != nil {
 		return c.sagas.Claim(ctx, w)
 	}
-	var read store.Attended
+	var read store.SyncResult
 	var look []sqlexec.Call
-	if w.Attend {
+	if w.Sync {
 		look = c.consumers.Read(w.Consumer, &read)
 	}
 	out, err := c.kept.Claim(ctx, w, look...)
 	if err == nil {
-		out.Attended = read
+		out.Sync = read
 	}
 	return out, err
 }

@@ -24,11 +24,11 @@ func (s *Store) HoldEntities(ctx context.Context, tx pgx.Tx, h store.EntityHold)
 	return first, err
 }
 
-// InLine reports the places of a holder: one round trip.
-func (s *Store) InLine(ctx context.Context, tx pgx.Tx, holder string) (inLine, first bool, err error) {
-	calls, err := s.sagas.InLine(holder, &inLine, &first)
+// QueueState reports the places of a holder: one round trip.
+func (s *Store) QueueState(ctx context.Context, tx pgx.Tx, holder string) (queued, first bool, err error) {
+	calls, err := s.sagas.QueueState(holder, &queued, &first)
 	err = s.line(ctx, tx, "read places in line", calls, err)
-	return inLine, first, err
+	return queued, first, err
 }
 
 // FreeEntities removes a holder from all lines: one round trip.
@@ -62,11 +62,12 @@ func (s *SQLStore) HoldEntities(ctx context.Context, tx *sql.Tx, h store.EntityH
 	return first, err
 }
 
-// InLine reports the places of a holder: two round trips.
-func (s *SQLStore) InLine(ctx context.Context, tx *sql.Tx, holder string) (inLine, first bool, err error) {
-	calls, err := s.sagas.InLine(holder, &inLine, &first)
+// QueueState reports the places of a holder: two round trips.
+func (s *SQLStore) QueueState(ctx context.Context, tx *sql.Tx, holder string) (queued, first bool,
+	err error) {
+	calls, err := s.sagas.QueueState(holder, &queued, &first)
 	err = s.line(ctx, tx, "read places in line", calls, err)
-	return inLine, first, err
+	return queued, first, err
 }
 
 // FreeEntities removes a holder from all lines: two round trips.

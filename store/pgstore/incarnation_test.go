@@ -7,14 +7,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// TestServerNamesTheTablesToo checks that Attended.Server changes after the tables were restored into the
+// TestServerNamesTheTablesToo checks that SyncResult.Server changes after the tables were restored into the
 // same database, and that it differs for each schema. A cached answer is then not valid.
 func TestServerNamesTheTablesToo(t *testing.T) {
 	t.Parallel()
 	b, other := newBed(t), newBed(t)
 	run := func(b *bed) string {
 		t.Helper()
-		got, err := b.store(t).Attend(context.Background(), store.Attend{Consumer: "http"})
+		got, err := b.store(t).SyncConsumer(context.Background(), store.SyncRequest{Consumer: "http"})
 		if err != nil {
 			t.Fatal(err)
 		}

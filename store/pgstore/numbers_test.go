@@ -37,7 +37,7 @@ func TestNumbersGivenOutTwice(t *testing.T) {
 				b.exec(t, c.without)
 			}
 			b.exec(t, "ALTER SEQUENCE {"+c.sequence+"} RESTART")
-			_, occupied := s.Attend(ctx, store.Attend{Consumer: "c", Take: true, Session: "life",
+			_, occupied := s.SyncConsumer(ctx, store.SyncRequest{Consumer: "c", Take: true, Session: "life",
 				Stamp: "note", Checkpoints: []store.Checkpoint{{Partition: "t/0", Origin: "one",
 					Position: 1}}})
 			for what, err := range map[string]error{"check": s.Check(ctx, store.App), "occupy": occupied} {

@@ -51,7 +51,7 @@ func TestNoStatementIsCompiled(t *testing.T) {
 		Limit: 5}}); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Attend(t.Context(), store.Attend{Consumer: "c"}); err != nil {
+	if _, err := s.SyncConsumer(t.Context(), store.SyncRequest{Consumer: "c"}); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Claim(t.Context(), store.ClaimRequest{Consumer: "c", Session: "s",
@@ -92,7 +92,7 @@ func TestDoctorNamesPlannerSettings(t *testing.T) {
 			}
 			seen++
 			for _, w := range c.words {
-				if f.Grade != c.grade || !strings.Contains(f.Saw, w) {
+				if f.Grade != c.grade || !strings.Contains(f.Observed, w) {
 					t.Errorf("with %v it is %+v, without %q", c.set, f, w)
 				}
 			}

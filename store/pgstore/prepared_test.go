@@ -30,7 +30,7 @@ func TestPreparedTransaction(t *testing.T) {
 	// its locks would outlive a failed test
 	t.Cleanup(func() { _, _ = b.pool.Exec(context.Background(), "ROLLBACK PREPARED 'early'") })
 	if f := found(t, s, "prepared transactions"); f.Grade != skald.Doubtful ||
-		!strings.Contains(f.Saw, `"early" of `) || !strings.Contains(f.Remedy, "ROLLBACK PREPARED 'early'") {
+		!strings.Contains(f.Observed, `"early" of `) || !strings.Contains(f.Remedy, "ROLLBACK PREPARED 'early'") {
 		t.Errorf("the finding is %+v", f)
 	}
 	if f := found(t, s, "replication slots"); f.Grade != skald.Fine {
@@ -38,7 +38,7 @@ func TestPreparedTransaction(t *testing.T) {
 	}
 	b.exec(t, "SELECT pg_create_physical_replication_slot('forgotten')")
 	if f := found(t, s, "replication slots"); f.Grade != skald.Doubtful ||
-		!strings.Contains(f.Saw, "forgotten (active: false)") {
+		!strings.Contains(f.Observed, "forgotten (active: false)") {
 		t.Errorf("the finding is %+v", f)
 	}
 	b.exec(t, "SELECT pg_drop_replication_slot('forgotten')")

@@ -204,7 +204,7 @@ func (d *readByBed) doctor(t *testing.T, want string) {
 	}
 	for _, f := range found {
 		if f.Name == "read by" {
-			if is := fmt.Sprint(f.Grade, " ", f.Saw); !strings.Contains(is, want) {
+			if is := fmt.Sprint(f.Grade, " ", f.Observed); !strings.Contains(is, want) {
 				t.Errorf("the finding is %s, want %s", is, want)
 			}
 			return

@@ -483,24 +483,24 @@ func keptDay(ctx context.Context, s *Store) error {
 		return err
 	}
 	types := []store.Kind{{Topic: "t", Type: "x"}, {Topic: "t", Type: time.Now().String()}}
-	if _, err := s.Attend(ctx, store.Attend{Consumer: m.Consumer,
+	if _, err := s.SyncConsumer(ctx, store.SyncRequest{Consumer: m.Consumer,
 		Heartbeat: &store.Heartbeat{Own: types, Forget: time.Nanosecond, Progress: true}}); err != nil {
 		return err
 	}
-	if _, err := s.Attend(ctx, store.Attend{Consumer: m.Consumer,
+	if _, err := s.SyncConsumer(ctx, store.SyncRequest{Consumer: m.Consumer,
 		Heartbeat: &store.Heartbeat{Own: types[:1], Forget: time.Microsecond}}); err != nil {
 		return err
 	}
 	shard := store.Checkpoint{Partition: "t/0", Origin: "one", Position: 3}
-	stands, err := s.Attend(ctx, store.Attend{Consumer: m.Consumer, Take: true, Session: "life",
+	stands, err := s.SyncConsumer(ctx, store.SyncRequest{Consumer: m.Consumer, Take: true, Session: "life",
 		Stamp: time.Now().String(), Checkpoints: []store.Checkpoint{shard}})
 	if err != nil {
 		return err
 	}
-	if stands, err = s.Attend(ctx, store.Attend{Consumer: m.Consumer}); err != nil {
+	if stands, err = s.SyncConsumer(ctx, store.SyncRequest{Consumer: m.Consumer}); err != nil {
 		return err
 	}
-	if _, err := s.Attend(ctx, store.Attend{Consumer: m.Consumer, Server: stands.Server, Stamp: "2",
+	if _, err := s.SyncConsumer(ctx, store.SyncRequest{Consumer: m.Consumer, Server: stands.Server, Stamp: "2",
 		Checkpoints: stands.Checkpoints}); err != nil {
 		return err
 	}

@@ -25,44 +25,45 @@ func checkpoints(rows *sql.Rows, err error) ([]store.Checkpoint, error) {
 	return sqlexec.Collect(rows, scanCheckpoint)
 }
 
-// Attend implements store.Claimer. It locks the file for writing only if there is something new to write. A
-// file has no server session, so if the caller requires one, no checkpoint is stored.
-func (s *Store) Attend(ctx context.Context, a store.Attend) (out store.Attended, err error) {
+// SyncConsumer stores the heartbeat and the checkpoints of a consumer's process. It locks the file for
+// writing only if there is something new to write. A file has no server session. If the caller requires one,
+// SyncConsumer stores no checkpoint.
+func (s *Store) SyncConsumer(ctx context.Context, a store.SyncRequest) (out store.SyncResult, err error) {
 	if !a.Take && a.Server != "" {
 		a.Checkpoints = nil
 	}
 	known, err := s.known(ctx, a)
 	if err == nil && known {
-		return s.attended(ctx, a)
+		return s.synced(ctx, a)
 	}
 	if err == nil {
 		err = s.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
-			out, err = attend(ctx, x, a)
+			out, err = syncIn(ctx, x, a)
 			return err
 		})
 	}
 	if err != nil {
-		return store.Attended{}, sqlexec.Failed("attend", err)
+		return store.SyncResult{}, sqlexec.Failed("sync the consumer", err)
 	}
 	return out, nil
 }
 
-// attended does the part of Attend that only reads.
-func (s *Store) attended(ctx context.Context, a store.Attend) (out store.Attended, err error) {
+// synced does the part of SyncConsumer that only reads.
+func (s *Store) synced(ctx context.Context, a store.SyncRequest) (out store.SyncResult, err error) {
 	if a.Heartbeat != nil {
 		rows, err := s.run.Query(ctx, "Types", a.Consumer)
 		if err == nil {
 			out.Kinds, err = sqlexec.Collect(rows, scanKind)
 		}
 		if err != nil {
-			return store.Attended{}, sqlexec.Failed("read types", err)
+			return store.SyncResult{}, sqlexec.Failed("read types", err)
 		}
 	}
 	out.Checkpoints, err = checkpoints(s.run.Query(ctx, "Checkpoints", a.Consumer))
 	return out, sqlexec.Failed("read checkpoints", err)
 }
 
-func attend(ctx context.Context, x *sqlexec.Session, a store.Attend) (out store.Attended, err error) {
+func syncIn(ctx context.Context, x *sqlexec.Session, a store.SyncRequest) (out store.SyncResult, err error) {
 	if a.Heartbeat != nil {
 		if out.Kinds, err = beat(ctx, x, a.Consumer, *a.Heartbeat); err != nil {
 			return out, err

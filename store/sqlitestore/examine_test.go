@@ -52,7 +52,7 @@ func TestFindingsOfAFile(t *testing.T) {
 		}
 		// The retention never ran, so its defaults apply.
 		if j := slices.IndexFunc(list, func(f skald.Finding) bool { return f.Name == "disk" }); j < 0 ||
-			rate > 1 && strings.Contains(list[j].Saw, "takes 0.0 GiB") {
+			rate > 1 && strings.Contains(list[j].Observed, "takes 0.0 GiB") {
 			t.Errorf("at %v messages/s: %+v", rate, list)
 		}
 	}

@@ -26,11 +26,11 @@ func (s *Store) HoldEntities(ctx context.Context, tx *sql.Tx, h store.EntityHold
 	return first && err == nil, sqlexec.Failed("hold entities", err)
 }
 
-// InLine reports the places of a holder.
-func (s *Store) InLine(ctx context.Context, tx *sql.Tx, holder string) (waits, first bool, err error) {
+// QueueState reports the places of a holder.
+func (s *Store) QueueState(ctx context.Context, tx *sql.Tx, holder string) (waits, first bool, err error) {
 	x, _, err := s.within(ctx, tx)
 	if err == nil {
-		waits, first, err = inLine(ctx, x, holder)
+		waits, first, err = queued(ctx, x, holder)
 	}
 	return waits, first, sqlexec.Failed("read places in line", err)
 }

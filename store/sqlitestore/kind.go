@@ -16,7 +16,7 @@ func scanKind(scan func(...any) error) (k store.Kind, err error) {
 }
 
 // known reports whether a has nothing new to write.
-func (s *Store) known(ctx context.Context, a store.Attend) (bool, error) {
+func (s *Store) known(ctx context.Context, a store.SyncRequest) (bool, error) {
 	switch {
 	case len(a.Checkpoints) > 0:
 		return false, nil

@@ -13,8 +13,8 @@ func (s *Store) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed,
 		return s.sagas.Claim(ctx, w)
 	}
 	c, err := claim(ctx, s.run, w)
-	if err == nil && w.Attend {
-		c.Attended, err = s.attended(ctx, store.Attend{Consumer: w.Consumer})
+	if err == nil && w.Sync {
+		c.Sync, err = s.synced(ctx, store.SyncRequest{Consumer: w.Consumer})
 	}
 	return c, err
 }

@@ -29,9 +29,9 @@ func holdEntity(ctx context.Context, x *sqlexec.Session, h *store.EntityHold,
 	return holder == "" || holder == h.Holder, nil
 }
 
-// inLine reports the places of a holder.
-func inLine(ctx context.Context, x *sqlexec.Session, holder string) (waits, first bool, err error) {
-	err = x.Row(ctx, "InLine", holder).Scan(&waits, &first)
+// queued reports the places of a holder.
+func queued(ctx context.Context, x *sqlexec.Session, holder string) (waits, first bool, err error) {
+	err = x.Row(ctx, "QueueState", holder).Scan(&waits, &first)
 	return waits, first, err
 }
 

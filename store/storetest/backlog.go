@@ -133,7 +133,7 @@ func (s *suite[TTx]) backlogProgress() {
 	}
 	beat := func(b store.Heartbeat) {
 		s.Helper()
-		_, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Heartbeat: &b})
+		_, err := s.d.SyncConsumer(s.Context(), store.SyncRequest{Consumer: consumer, Heartbeat: &b})
 		s.ok(err, "note a sign of life")
 	}
 	one := func() store.Consumer {

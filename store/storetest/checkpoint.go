@@ -21,7 +21,7 @@ func checkpointTests[TTx any]() map[string]func(*suite[TTx]) {
 }
 
 // checkpoints fails the test unless the consumer has these checkpoints. It ignores the times.
-func (s *suite[TTx]) checkpoints(got store.Attended, want ...store.Checkpoint) {
+func (s *suite[TTx]) checkpoints(got store.SyncResult, want ...store.Checkpoint) {
 	s.Helper()
 	for i := range got.Checkpoints {
 		if got.Checkpoints[i].At.IsZero() {
@@ -34,31 +34,33 @@ func (s *suite[TTx]) checkpoints(got store.Attended, want ...store.Checkpoint) {
 	}
 }
 
-func (s *suite[TTx]) attended() store.Attended {
+func (s *suite[TTx]) synced() store.SyncResult {
 	s.Helper()
-	all, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer})
+	all, err := s.d.SyncConsumer(s.Context(), store.SyncRequest{Consumer: consumer})
 	s.ok(err, "read checkpoints")
 	return all
 }
 
-func (s *suite[TTx]) occupy(session, note string, partitions ...store.Checkpoint) store.Attended {
+func (s *suite[TTx]) occupy(session, note string, partitions ...store.Checkpoint) store.SyncResult {
 	s.Helper()
-	was, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Take: true, Session: session,
+	was, err := s.d.SyncConsumer(s.Context(), store.SyncRequest{Consumer: consumer,
+		Take: true, Session: session,
 		Stamp: note, Checkpoints: partitions})
 	s.ok(err, "occupy")
 	return was
 }
 
-func (s *suite[TTx]) noteCheckpoints(server, note string, partitions ...store.Checkpoint) store.Attended {
+func (s *suite[TTx]) noteCheckpoints(server, note string, partitions ...store.Checkpoint) store.SyncResult {
 	s.Helper()
-	now, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Server: server, Stamp: note,
+	now, err := s.d.SyncConsumer(s.Context(), store.SyncRequest{Consumer: consumer,
+		Server: server, Stamp: note,
 		Checkpoints: partitions})
 	s.ok(err, "advance")
 	return now
 }
 
 func (s *suite[TTx]) checkpointOccupyAndAdvance() {
-	if was := s.attended(); len(was.Checkpoints) != 0 {
+	if was := s.synced(); len(was.Checkpoints) != 0 {
 		s.Fatalf("there are %+v", was.Checkpoints)
 	}
 	x, y := store.Checkpoint{Partition: "t/0", Origin: "one", Position: -1},
@@ -66,7 +68,7 @@ func (s *suite[TTx]) checkpointOccupyAndAdvance() {
 	was := s.occupy("a", "a-1", y, x)
 	s.checkpoints(was)
 	x.Session, x.Stamp, y.Session, y.Stamp = "a", "a-1", "a", "a-1"
-	s.checkpoints(s.attended(), x, y)
+	s.checkpoints(s.synced(), x, y)
 	x.Position, x.InFlightEnd = 3, 1<<40
 	got := s.noteCheckpoints(was.Server, "a-2", x)
 	x.Stamp = "a-2"
@@ -80,8 +82,8 @@ func (s *suite[TTx]) checkpointOccupyAndAdvance() {
 	s.checkpoints(s.noteCheckpoints(was.Server+"?", "a-5", late), x, y) // of other tables on that server
 	s.checkpoints(s.occupy("b", "b-1", store.Checkpoint{Partition: "t/0", Origin: "one", Position: -1}), x, y)
 	x.Session, x.Stamp = "b", "b-1"
-	s.checkpoints(s.attended(), x, y)
-	other, err := s.db.Driver(s).Attend(s.Context(), store.Attend{Consumer: "another"})
+	s.checkpoints(s.synced(), x, y)
+	other, err := s.db.Driver(s).SyncConsumer(s.Context(), store.SyncRequest{Consumer: "another"})
 	if s.ok(err, "read checkpoints"); len(other.Checkpoints) != 0 {
 		s.Errorf("another consumer has %+v", other)
 	}
@@ -96,11 +98,11 @@ func (s *suite[TTx]) checkpointAnotherOrigin() {
 	next := store.Checkpoint{Partition: "t/0", Origin: "new", Position: -1}
 	s.checkpoints(s.occupy("b", "2", next), old)
 	next.Session, next.Stamp = "b", "2"
-	s.checkpoints(s.attended(), next)
+	s.checkpoints(s.synced(), next)
 }
 
 // checkpointSuspects checks CrashSuspect after a session that ended without releasing the partition. The
-// result of Attend has the state before it.
+// result of SyncConsumer has the state before it.
 func (s *suite[TTx]) checkpointSuspects() {
 	x := store.Checkpoint{Partition: "t/0", Origin: "one", Position: 1, InFlightEnd: 2}
 	server := s.occupy("a", "1", x).Server
@@ -115,7 +117,7 @@ func (s *suite[TTx]) checkpointSuspects() {
 		if got := s.occupy(session, note, partition).Checkpoints[0].CrashSuspect; got != want {
 			s.Errorf("%s gets suspect %d, want %d", session, got, want)
 		}
-		if got := s.attended().Checkpoints[0].CrashSuspect; got != then {
+		if got := s.synced().Checkpoints[0].CrashSuspect; got != then {
 			s.Errorf("after %s the suspect is %d, want %d", session, got, then)
 		}
 	}
@@ -187,7 +189,7 @@ func (s *suite[TTx]) checkpointRewind() {
 		s.Error("not rewound")
 	}
 	x.Position, x.Session, x.Stamp = 3, "a", "r"
-	s.checkpoints(s.attended(), x)
+	s.checkpoints(s.synced(), x)
 	if n := s.db.Count(s).Audits; n != 1 {
 		s.Errorf("%d entries in the audit", n)
 	}

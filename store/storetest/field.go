@@ -41,7 +41,7 @@ func (s *suite[TTx]) fieldNewOnes() {
 		_, err := s.d.Claim(s.Context(), w)
 		return err
 	}, "Consumer", "Session", "ClaimSize", "Lease", "Not",
-		"Attend", "Sagas")
+		"Sync", "Sagas")
 	refused(s, store.Admit{Number: 1}, func(a store.Admit) error { return apply(store.Effect{Admit: &a}) },
 		"Number", "By", "Reason", "Back")
 	refused(s, store.QuarantineQuery{}, func(q store.QuarantineQuery) error {

@@ -14,14 +14,14 @@ func long() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
 // inboxSide is the state that a player last read.
 type inboxSide struct {
-	kept        map[string]store.Parked   // by the IDs of letters
-	placed      map[string]int64          // the first place of each letter
-	checkpoints map[string]store.Attended // by consumer
-	apart       map[quarantineOp]int64    // numbers, by letter and fingerprint
+	kept        map[string]store.Parked     // by the IDs of letters
+	placed      map[string]int64            // the first place of each letter
+	checkpoints map[string]store.SyncResult // by consumer
+	apart       map[quarantineOp]int64      // numbers, by letter and fingerprint
 }
 
 func newInboxSide() inboxSide {
-	return inboxSide{map[string]store.Parked{}, map[string]int64{}, map[string]store.Attended{},
+	return inboxSide{map[string]store.Parked{}, map[string]int64{}, map[string]store.SyncResult{},
 		map[quarantineOp]int64{}}
 }
 
@@ -39,7 +39,7 @@ func (p *player[TTx]) inbox(o op) (answer string, ok bool) {
 	case "kept":
 		return p.seek(ctx, o), true
 	case "occupy", "advance", "rewind":
-		return p.moveCheckpoints(ctx, o) + p.attended(ctx, o.Consumer) + p.keepings(ctx), true
+		return p.moveCheckpoints(ctx, o) + p.synced(ctx, o.Consumer) + p.keepings(ctx), true
 	case "put", "admit":
 		return p.putQuarantined(ctx, o) + p.quarantined(ctx, store.QuarantineQuery{Taken: true}), true
 	case "quarantined":
@@ -283,7 +283,8 @@ func (p *player[TTx]) moveCheckpoints(ctx context.Context, o op) string {
 	}
 	switch o.Do {
 	case "occupy":
-		got, err := p.d.Attend(ctx, store.Attend{Consumer: o.Consumer, Take: true, Session: o.Session,
+		got, err := p.d.SyncConsumer(ctx, store.SyncRequest{Consumer: o.Consumer,
+			Take: true, Session: o.Session,
 			Stamp: o.Note, Checkpoints: partitions})
 		return render(err, renderCheckpoints(got))
 	case "advance":
@@ -291,7 +292,8 @@ func (p *player[TTx]) moveCheckpoints(ctx context.Context, o op) string {
 		if o.Stale {
 			server += "?"
 		}
-		got, err := p.d.Attend(ctx, store.Attend{Consumer: o.Consumer, Server: server, Stamp: o.Note,
+		got, err := p.d.SyncConsumer(ctx, store.SyncRequest{Consumer: o.Consumer,
+			Server: server, Stamp: o.Note,
 			Checkpoints: partitions})
 		return render(err, renderCheckpoints(got))
 	}
@@ -301,7 +303,7 @@ func (p *player[TTx]) moveCheckpoints(ctx context.Context, o op) string {
 	return render(err, stored)
 }
 
-func renderCheckpoints(all store.Attended) (out []string) {
+func renderCheckpoints(all store.SyncResult) (out []string) {
 	for _, s := range all.Checkpoints {
 		out = append(out, fmt.Sprint(s.Partition, " ", s.Origin, " at ", s.Position, " reach ", s.InFlightEnd,
 			" suspect ", s.CrashSuspect, " of ", s.Session, " by ", s.Stamp, s.At.IsZero()))
@@ -309,9 +311,9 @@ func renderCheckpoints(all store.Attended) (out []string) {
 	return out
 }
 
-// attended reads and returns the checkpoints of a consumer.
-func (p *player[TTx]) attended(ctx context.Context, consumer string) string {
-	all, err := p.d.Attend(ctx, store.Attend{Consumer: consumer})
+// synced reads and returns the checkpoints of a consumer.
+func (p *player[TTx]) synced(ctx context.Context, consumer string) string {
+	all, err := p.d.SyncConsumer(ctx, store.SyncRequest{Consumer: consumer})
 	p.in.checkpoints[consumer] = all
 	return "\nspots " + render(err, renderCheckpoints(all))
 }

@@ -20,8 +20,8 @@ func kindTests[TTx any]() map[string]func(*suite[TTx]) {
 // noteKinds writes a heartbeat and fails the test unless the types recorded before are want.
 func (s *suite[TTx]) noteKinds(consumer string, forget time.Duration, own []store.Kind, want ...store.Kind) {
 	s.Helper()
-	got, err := s.d.Attend(s.Context(),
-		store.Attend{Consumer: consumer, Heartbeat: &store.Heartbeat{Own: own, Forget: forget}})
+	got, err := s.d.SyncConsumer(s.Context(),
+		store.SyncRequest{Consumer: consumer, Heartbeat: &store.Heartbeat{Own: own, Forget: forget}})
 	s.ok(err, "note types")
 	if !slices.Equal(got.Kinds, want) {
 		s.Errorf("%s: %v were noted, want %v", consumer, got.Kinds, want)
@@ -57,8 +57,8 @@ func (s *suite[TTx]) kindForgotten() {
 	s.noteKinds(consumer, 0, []store.Kind{old})
 	s.noteKinds("another", 0, []store.Kind{old})
 	for end := time.Now().Add(patience); ; { // by the store's clock
-		all, err := s.d.Attend(s.Context(),
-			store.Attend{Consumer: consumer, Heartbeat: &store.Heartbeat{Forget: time.Millisecond}})
+		all, err := s.d.SyncConsumer(s.Context(),
+			store.SyncRequest{Consumer: consumer, Heartbeat: &store.Heartbeat{Forget: time.Millisecond}})
 		s.ok(err, "delete old types")
 		if !slices.Contains(all.Kinds, old) {
 			break

@@ -91,7 +91,7 @@ func (s *suite[TTx]) control() {
 				Stamp: origin}}},
 			Audit: &store.Audit{Author: "ann", Reason: "a move", Action: "pause", Consumer: consumer}})
 	}
-	got, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer})
+	got, err := s.d.SyncConsumer(s.Context(), store.SyncRequest{Consumer: consumer})
 	s.ok(err, "checkpoints")
 	noted, err := s.d.Audits(s.Context(), store.AuditQuery{Limit: 10})
 	s.ok(err, "audit")

@@ -198,12 +198,12 @@ func (s *suite[TTx]) quarantineBack() {
 }
 
 // quarantineSeen checks that a claim reports whether a message of its consumer is admitted and not taken,
-// and that Want.Attend reads the same as Attend.
+// and that ClaimRequest.Sync reads the same as SyncConsumer.
 func (s *suite[TTx]) quarantineSeen() {
 	seen := func(consumer string, attend bool) store.Claimed {
 		s.Helper()
 		c, err := s.d.Claim(s.Context(), store.ClaimRequest{Consumer: consumer, Session: "life",
-			ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Minute, Attend: attend})
+			ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Minute, Sync: attend})
 		s.ok(err, "claim")
 		return c
 	}
@@ -224,16 +224,16 @@ func (s *suite[TTx]) quarantineSeen() {
 	if seen(consumer, false).Admitted {
 		s.Error("a claim reports a message that was taken")
 	}
-	_, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Take: true, Session: "life",
+	_, err := s.d.SyncConsumer(s.Context(), store.SyncRequest{Consumer: consumer, Take: true, Session: "life",
 		Stamp:       "1",
 		Checkpoints: []store.Checkpoint{{Partition: "p", Origin: "o", Position: 3}}})
-	s.ok(err, "attend")
-	want, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer})
-	s.ok(err, "attend")
-	if got := seen(consumer, true).Attended; !reflect.DeepEqual(got, want) || len(got.Checkpoints) != 1 {
-		s.Errorf("a claim reads %+v, and Attend %+v", got, want)
+	s.ok(err, "sync the consumer")
+	want, err := s.d.SyncConsumer(s.Context(), store.SyncRequest{Consumer: consumer})
+	s.ok(err, "sync the consumer")
+	if got := seen(consumer, true).Sync; !reflect.DeepEqual(got, want) || len(got.Checkpoints) != 1 {
+		s.Errorf("a claim reads %+v, and SyncConsumer %+v", got, want)
 	}
-	if got := seen(consumer, false).Attended; len(got.Checkpoints) > 0 {
+	if got := seen(consumer, false).Sync; len(got.Checkpoints) > 0 {
 		s.Errorf("a claim reads %+v unasked", got)
 	}
 }

@@ -42,7 +42,7 @@ func (s *suite[TTx]) renameMoves() {
 	partition := store.Checkpoint{Partition: "orders/0", Origin: "o", Position: 7, InFlightEnd: 9}
 	control := store.Checkpoint{Partition: "skald:control:pause", Origin: "{}"}
 	s.occupy("", "1", partition, control)
-	_, err := s.d.Attend(s.Context(), store.Attend{Consumer: next, Take: true, Session: "", Stamp: "2",
+	_, err := s.d.SyncConsumer(s.Context(), store.SyncRequest{Consumer: next, Take: true, Session: "", Stamp: "2",
 		Checkpoints: []store.Checkpoint{{Partition: "orders/0", Origin: "o"},
 			{Partition: "orders/1", Origin: "o"}}})
 	s.ok(err, "occupy as the other one, who only looked")
@@ -75,7 +75,7 @@ func (s *suite[TTx]) renameMoves() {
 	m.Consumer = next
 	s.verdict(m, store.Verdict{Outcome: store.Done, Code: 201, Result: "answered"})
 	s.seen(other, store.Done)
-	checkpoints, err := s.d.Attend(s.Context(), store.Attend{Consumer: next})
+	checkpoints, err := s.d.SyncConsumer(s.Context(), store.SyncRequest{Consumer: next})
 	s.ok(err, "read checkpoints")
 	partition.Stamp, control.Stamp = "1", "1"
 	s.checkpoints(checkpoints, partition, store.Checkpoint{Partition: "orders/1", Origin: "o", Stamp: "2"},
@@ -99,7 +99,7 @@ func (s *suite[TTx]) renameRefuses() {
 	apart.Consumer = "apart"
 	s.apply(append(keeping(p), store.Effect{Mark: &m}, store.Effect{Quarantine: &apart})...)
 	s.step(step, store.StepAbsent)
-	_, err := s.d.Attend(s.Context(), store.Attend{Consumer: "told", Take: true, Session: "", Stamp: "1",
+	_, err := s.d.SyncConsumer(s.Context(), store.SyncRequest{Consumer: "told", Take: true, Session: "", Stamp: "1",
 		Checkpoints: []store.Checkpoint{{Partition: "skald:control:pause", Origin: "{}"}}})
 	s.ok(err, "tell")
 	for _, next := range []string{"done", "stepped", "parked", "apart", "told"} {
@@ -111,7 +111,7 @@ func (s *suite[TTx]) renameRefuses() {
 		s.Errorf("there are %d audits", n)
 	}
 
-	_, err = s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Take: true, Session: "a life",
+	_, err = s.d.SyncConsumer(s.Context(), store.SyncRequest{Consumer: consumer, Take: true, Session: "a life",
 		Stamp: "1", Checkpoints: []store.Checkpoint{{Partition: "orders/0", Origin: "o"}}})
 	s.ok(err, "occupy")
 	// it has not released its partition

@@ -36,10 +36,10 @@ func (s *suite[TTx]) hold(m store.Saga, keys ...string) (first bool) {
 	return first
 }
 
-func (s *suite[TTx]) inLine(holder string, stands, first bool) {
+func (s *suite[TTx]) queued(holder string, stands, first bool) {
 	s.Helper()
 	tx := s.db.Begin(s)
-	is, leads, err := s.d.InLine(s.Context(), tx, holder)
+	is, leads, err := s.d.QueueState(s.Context(), tx, holder)
 	if s.ok(err, "look in line"); is != stands || leads != first {
 		s.Errorf("%s is in line: %v, first: %v", holder, is, leads)
 	}
@@ -88,9 +88,9 @@ func (s *suite[TTx]) holdLine() {
 	s.lines(store.HoldQuery{Holder: b.ID}, "account x: b after 1, before 0",
 		"account z: b after 0, before 1")
 	s.lines(store.HoldQuery{Entity: &accounts("z")[0], Limit: 1}, "account z: b after 0, before 1")
-	s.inLine(a.ID, true, true)
-	s.inLine(b.ID, true, false)
-	s.inLine("none", false, false)
+	s.queued(a.ID, true, true)
+	s.queued(b.ID, true, false)
+	s.queued("none", false, false)
 	d := s.start(sagaOf("d"))[0]
 	s.hold(d, "x", "y")
 	s.giveUp(d) // it was not first in any line
@@ -98,8 +98,8 @@ func (s *suite[TTx]) holdLine() {
 		s.Errorf("a holds, and was woken by one behind it: %+v", got)
 	}
 	s.giveUp(a)
-	s.inLine(a.ID, false, false)
-	s.inLine(b.ID, true, true)
+	s.queued(a.ID, false, false)
+	s.queued(b.ID, true, true)
 	s.lines(store.HoldQuery{}, "account x: b after 0, before 0",
 		"account z: b after 0, before 1", "account z: c after 1, before 0")
 	if got := s.saga("b"); got.Version != b.Version+1 || got.Session != "" ||

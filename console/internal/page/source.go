@@ -42,7 +42,7 @@ type Source struct {
 	Database
 	Name string
 	room chan struct{} // limits concurrent requests
-	now  shared[Standing]
+	now  shared[SourceState]
 	hour trace
 }
 

@@ -58,9 +58,9 @@ func (s *shared[T]) get(ctx context.Context, read func(context.Context) (T, erro
 	}
 }
 
-// Stands returns the standing of the database, cached for one second.
-func (s *Source) Stands(ctx context.Context) (Standing, error) {
-	is, at, err := s.now.get(ctx, func(ctx context.Context) (is Standing, err error) {
+// State returns the state of the database, cached for one second.
+func (s *Source) State(ctx context.Context) (SourceState, error) {
+	is, at, err := s.now.get(ctx, func(ctx context.Context) (is SourceState, err error) {
 		status, err := s.DB.Status(ctx, store.StatusQuery{Backlog: true, Outbox: true})
 		if err != nil {
 			return is, err

@@ -1,4 +1,4 @@
-// The standing of a database: figures of the overview, findings as in the alerts, and the last hour.
+// The state of a database: figures of the overview, findings as in the alerts, and the last hour.
 
 package page
 
@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Standing is the state of a database on the overview.
-type Standing struct {
+// SourceState is the state of a database on the overview.
+type SourceState struct {
 	Source        string        `json:"source"`
 	Pending       int64         `json:"pending"`
 	Exact         bool          `json:"exact"` // false: Pending is an estimate
@@ -67,15 +67,15 @@ type sagasAt struct {
 
 // finding is a condition of an alert. Name is the alert's.
 type finding struct {
-	Name   string      `json:"name"`
-	Grade  skald.Grade `json:"grade"`
-	Saw    string      `json:"saw"`
-	Remedy string      `json:"remedy"`
+	Name     string      `json:"name"`
+	Grade    skald.Grade `json:"grade"`
+	Observed string      `json:"observed"`
+	Remedy   string      `json:"remedy"`
 }
 
-// of returns the standing of the database of that name.
-func of(name string, s *store.Status) Standing {
-	out := Standing{Source: name, Pending: s.Outbox.Pending, Exact: s.Outbox.Exact,
+// of returns the state of the database of that name.
+func of(name string, s *store.Status) SourceState {
+	out := SourceState{Source: name, Pending: s.Outbox.Pending, Exact: s.Outbox.Exact,
 		Deferred: s.Outbox.Deferred, Shards: len(s.Outbox.Shards),
 		Oldest: s.Outbox.Oldest, OldestSeconds: s.Outbox.Oldest.Seconds(), Relays: []relayLine{},
 		Consumers: []Consumer{}, Sagas: []sagasAt{}, Findings: []finding{}}
@@ -107,7 +107,7 @@ func of(name string, s *store.Status) Standing {
 	return out
 }
 
-func (s *Standing) consumers(from *store.Status) {
+func (s *SourceState) consumers(from *store.Status) {
 	at := func(name string) *Consumer {
 		i := slices.IndexFunc(s.Consumers, func(c Consumer) bool { return c.Name == name })
 		if i < 0 {
@@ -130,7 +130,7 @@ func (s *Standing) consumers(from *store.Status) {
 }
 
 // findings checks the conditions of the alerts in deploy/prometheus that the database can answer.
-func (s *Standing) findings(from *store.Status) {
+func (s *SourceState) findings(from *store.Status) {
 	report := func(is bool, name string, grade skald.Grade, saw string, args ...any) {
 		if is {
 			s.Findings = append(s.Findings, finding{name, grade, fmt.Sprintf(saw, args...),
@@ -191,7 +191,7 @@ func (s *Standing) findings(from *store.Status) {
 }
 
 // Point returns the values of s for the plots.
-func (s *Standing) Point() Point {
+func (s *SourceState) Point() Point {
 	now := Point{At: s.At, Pending: s.Pending, OldestSeconds: s.OldestSeconds}
 	for _, c := range s.Consumers {
 		now.Kept += c.Parked + c.Dead

@@ -58,7 +58,7 @@ func Consumer(q *page.Request) (page.View, error) {
 		if err != nil {
 			return v, err
 		}
-		now, err := s.Stands(ctx)
+		now, err := s.State(ctx)
 		if i := slices.IndexFunc(now.Consumers,
 			func(c page.Consumer) bool { return c.Name == name }); i >= 0 {
 			v.At = &now.Consumers[i]
@@ -72,7 +72,7 @@ func Consumer(q *page.Request) (page.View, error) {
 
 func readConsumer(ctx context.Context, s *page.Source, name string) (*consumerPage, error) {
 	v := &consumerPage{Source: s.Name, Name: name, Skipped: []skipped{}, Partitions: []partition{}, from: s}
-	known, err := s.DB.Attend(ctx, store.Attend{Consumer: name})
+	known, err := s.DB.SyncConsumer(ctx, store.SyncRequest{Consumer: name})
 	if err != nil {
 		return v, err
 	}

@@ -53,7 +53,7 @@ func (v *doctorPage) HTML(p *page.Page) {
 		v.Failed, v.Warnings, v.Command)
 	p.Put("<section class=\"card\">")
 	p.Table("Findings of %s", v.Source)
-	p.Heads("grade", "what", "saw", "to do")
+	p.Heads("grade", "what", "observed", "to do")
 	for _, f := range v.Findings {
 		class := page.ClassOf(f.Grade)
 		if f.Grade == skald.Fine {

@@ -43,15 +43,15 @@ func pageOfFinding(name string) (path string, filter []string) {
 }
 
 type overviewPage struct {
-	Sources []page.Standing    `json:"sources"`
+	Sources []page.SourceState `json:"sources"`
 	Away    []page.Unreachable `json:"away"`
 }
 
 // Overview is the page of all sources.
 func Overview(q *page.Request) (page.View, error) {
 	got, away := page.Each(q.Context(), q.Sources, "",
-		func(ctx context.Context, s *page.Source) (page.Standing, error) { return s.Stands(ctx) })
-	v := &overviewPage{Sources: []page.Standing{}, Away: append([]page.Unreachable{}, away...)}
+		func(ctx context.Context, s *page.Source) (page.SourceState, error) { return s.State(ctx) })
+	v := &overviewPage{Sources: []page.SourceState{}, Away: append([]page.Unreachable{}, away...)}
 	for _, g := range got {
 		v.Sources = append(v.Sources, g.Is)
 	}
@@ -66,7 +66,7 @@ func (v *overviewPage) HTML(p *page.Page) {
 	v.health(p)
 	v.waits(p)
 	for i := range v.Sources {
-		standingHTML(p, &v.Sources[i])
+		sourceHTML(p, &v.Sources[i])
 	}
 }
 
@@ -82,7 +82,7 @@ func (v *overviewPage) health(p *page.Page) {
 		if worst != skald.Failed {
 			worst = s.Findings[0].Grade // findings are sorted, the worst first
 		}
-		names = append(names, fmt.Sprintf("%s (%s)", s.Source, s.Findings[0].Saw))
+		names = append(names, fmt.Sprintf("%s (%s)", s.Source, s.Findings[0].Observed))
 	}
 	for _, a := range v.Away {
 		worst = skald.Failed
@@ -136,10 +136,10 @@ func (v *overviewPage) waits(p *page.Page) {
 	p.Put("</table></div>\n</section>\n")
 }
 
-func standingHTML(p *page.Page, s *page.Standing) {
+func sourceHTML(p *page.Page, s *page.SourceState) {
 	p.Put("<section class=\"card\">\n<h2>%s</h2>\n", s.Source)
 	for _, f := range s.Findings {
-		p.Put("<p class=\"note %s\"><b>%s</b> %s. ", page.ClassOf(f.Grade), f.Name, f.Saw)
+		p.Put("<p class=\"note %s\"><b>%s</b> %s. ", page.ClassOf(f.Grade), f.Name, f.Observed)
 		if path, filter := pageOfFinding(f.Name); path != "" {
 			p.Link("Look", path, append([]string{"in", s.Source}, filter...)...)
 		}
@@ -190,7 +190,7 @@ func standingHTML(p *page.Page, s *page.Standing) {
 	p.Put("</section>\n")
 }
 
-func consumersTable(p *page.Page, s *page.Standing) {
+func consumersTable(p *page.Page, s *page.SourceState) {
 	p.Table("Consumers of %s", s.Source)
 	p.Put("<tr><th scope=\"col\">consumer</th><th scope=\"col\">topics</th><th scope=\"col\">heartbeat</th><th scope=\"col\">progress</th><th scope=\"col\" class=\"n\">parked</th>" +
 		"<th scope=\"col\" class=\"n\">dead</th><th scope=\"col\" class=\"n\">quarantine</th><th scope=\"col\" class=\"n\">open calls</th></tr>\n")

@@ -47,7 +47,7 @@ func lines(points []page.Point, end time.Time,
 }
 
 // plots draws the recorded points of the last hour. It omits figures that were always 0.
-func plots(p *page.Page, s *page.Standing) {
+func plots(p *page.Page, s *page.SourceState) {
 	if len(s.Hour) < 2 {
 		return
 	}

@@ -175,7 +175,7 @@ func (h *search) look(ctx context.Context, s *page.Source) (part storyPart, err 
 	part = storyPart{Source: s.Name, Kept: []messageLine{}, Quarantined: []quarantined{},
 		Steps:  []operate.SagaStep{},
 		Outbox: []row{}, Written: []writtenLine{}, Finished: []finishedLine{}, from: s}
-	now, err := s.Stands(ctx)
+	now, err := s.State(ctx)
 	if err == nil {
 		for _, c := range now.Consumers[:min(mostConsumers, len(now.Consumers))] {
 			part.consumers = append(part.consumers, c.Name)

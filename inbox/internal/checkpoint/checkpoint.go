@@ -46,7 +46,7 @@ type Config struct {
 
 // Store stores and returns the checkpoints.
 type Store interface {
-	Attend(ctx context.Context, a store.Attend) (store.Attended, error)
+	SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error)
 }
 
 // Checkpointer stores the progress of an inbox's partitions. All methods except Do and Resume belong to one
@@ -94,7 +94,7 @@ type Call struct {
 	checkpoints           []store.Checkpoint
 	left                  int // how many of checkpoints, at their end, are of lost partitions
 	beat                  *beat
-	was                   store.Attended // the answer
+	was                   store.SyncResult // the answer
 	Err                   error
 }
 
@@ -174,7 +174,7 @@ func (c *Checkpointer) settled() bool {
 }
 
 // Answer notes the answer to e, if a claim made it.
-func (e *Call) Answer(was store.Attended, err error) { e.was, e.Err = was, err }
+func (e *Call) Answer(was store.SyncResult, err error) { e.was, e.Err = was, err }
 
 func (c *Checkpointer) byName() []*partition.Partition {
 	out := make([]*partition.Partition, 0, len(c.Partitions))
@@ -217,7 +217,7 @@ func (c *Checkpointer) toStore(e *Call) {
 
 // Do makes the call e. It is safe for concurrent use.
 func (c *Checkpointer) Do(ctx context.Context, e Call) Call {
-	ask := store.Attend{Consumer: c.o.Group}
+	ask := store.SyncRequest{Consumer: c.o.Group}
 	switch {
 	case e.beat != nil:
 		ask.Heartbeat = &store.Heartbeat{Own: e.beat.own, Forget: e.beat.forget, Progress: e.beat.progress}
@@ -226,7 +226,7 @@ func (c *Checkpointer) Do(ctx context.Context, e Call) Call {
 		ask.Take, ask.Session = len(e.occupy) > 0, e.session
 		ask.Server, ask.Stamp, ask.Checkpoints = e.server, e.note, e.checkpoints
 	}
-	if e.was, e.Err = c.o.DB.Attend(ctx, ask); e.beat != nil {
+	if e.was, e.Err = c.o.DB.SyncConsumer(ctx, ask); e.beat != nil {
 		e.beat.all = e.was.Kinds
 	}
 	return e

@@ -16,12 +16,12 @@ import (
 
 // A table is a store in memory. It returns the checkpoints of each call, in addition to told.
 type table struct {
-	asked []store.Attend
-	told  store.Attended // set by tests
+	asked []store.SyncRequest
+	told  store.SyncResult // set by tests
 	err   error
 }
 
-func (b *table) Attend(_ context.Context, a store.Attend) (store.Attended, error) {
+func (b *table) SyncConsumer(_ context.Context, a store.SyncRequest) (store.SyncResult, error) {
 	b.asked = append(b.asked, a)
 	told := b.told
 	for _, s := range a.Checkpoints {
@@ -105,7 +105,7 @@ func TestRivalThatCameAndLeft(t *testing.T) {
 			if s.Origin == "" {
 				s.Origin = "one"
 			}
-			k.compare(Call{was: store.Attended{Checkpoints: []store.Checkpoint{s}}}, at)
+			k.compare(Call{was: store.SyncResult{Checkpoints: []store.Checkpoint{s}}}, at)
 			if k.moved != c.moved || l.Open != c.moved || l.Foreign {
 				t.Errorf("moved %v, open %v, foreign %v", k.moved, l.Open, l.Foreign)
 			}
@@ -185,7 +185,7 @@ func TestFailedCallIsMadeLater(t *testing.T) {
 // unknown, a delivery waits, and the later ones of its partition, too.
 func TestTypesOfOtherBuilds(t *testing.T) {
 	theirs := store.Kind{Topic: "orders", Type: "cancelled"}
-	b := &table{told: store.Attended{Kinds: []store.Kind{theirs}}}
+	b := &table{told: store.SyncResult{Kinds: []store.Kind{theirs}}}
 	c := newCheckpointer(b)
 	c.SetPatient(true)
 	first, wait, err := c.Enroll(t.Context())

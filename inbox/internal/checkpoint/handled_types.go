@@ -86,7 +86,8 @@ func (c *Checkpointer) enrolled(r beat) {
 // was known before.
 func (c *Checkpointer) Enroll(ctx context.Context) (first bool, wait time.Duration, err error) {
 	r := beat{own: c.o.Kinds(), began: c.o.Now(), fetches: c.fetches}
-	got, err := c.o.DB.Attend(ctx, store.Attend{Consumer: c.o.Group, Heartbeat: &store.Heartbeat{Own: r.own}})
+	got, err := c.o.DB.SyncConsumer(ctx, store.SyncRequest{Consumer: c.o.Group,
+		Heartbeat: &store.Heartbeat{Own: r.own}})
 	if err != nil {
 		c.Unsure()
 		return false, 0, fmt.Errorf("store which types are handled: %w", err)

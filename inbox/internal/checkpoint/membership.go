@@ -92,11 +92,11 @@ func (c *Checkpointer) Leave(ctx context.Context) error {
 		return nil
 	}
 	c.notes++
-	ask := store.Attend{Consumer: c.o.Group, Server: c.server, Stamp: c.stamp(), Checkpoints: c.left}
+	ask := store.SyncRequest{Consumer: c.o.Group, Server: c.server, Stamp: c.stamp(), Checkpoints: c.left}
 	if c.types.acked { // a process that runs for less than a minute stores its progress only here
 		ask.Heartbeat = &store.Heartbeat{Own: c.o.Kinds(), Progress: true}
 	}
-	_, err := c.o.DB.Attend(ctx, ask)
+	_, err := c.o.DB.SyncConsumer(ctx, ask)
 	if err == nil {
 		c.types.acked = false
 	}

@@ -22,7 +22,7 @@ type beginnings struct {
 // checkpoint. Types and an order to pause prove nothing: they may be stored before it joins for the first
 // time.
 func (c *Checkpointer) Resume(ctx context.Context, partitions []broker.Partition) (broker.Resumed, error) {
-	all, err := c.o.DB.Attend(ctx, store.Attend{Consumer: c.o.Group})
+	all, err := c.o.DB.SyncConsumer(ctx, store.SyncRequest{Consumer: c.o.Group})
 	if err != nil {
 		return broker.Resumed{}, fmt.Errorf("read the checkpoints of %s: %w", c.o.Group, err)
 	}
@@ -74,7 +74,7 @@ func (b *beginnings) confirm(e Call) bool {
 	return true
 }
 
-func checkpointOf(all store.Attended, name string) (store.Checkpoint, bool) {
+func checkpointOf(all store.SyncResult, name string) (store.Checkpoint, bool) {
 	i := slices.IndexFunc(all.Checkpoints, func(s store.Checkpoint) bool { return s.Partition == name })
 	if i < 0 {
 		return store.Checkpoint{}, false

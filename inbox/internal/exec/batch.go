@@ -32,7 +32,7 @@ func (g *registry[TTx]) CanShare(e *partition.Entry) bool {
 	if alone := g.unshared.Load(); alone != nil && (*alone)[e.Kind()] {
 		return false
 	}
-	return g.sharesStep(e) && e.Again == 0 && !e.Troubled() && !e.Lonely && !e.Foreign && e.Call == nil &&
+	return g.sharesStep(e) && e.Again == 0 && !e.Troubled() && !e.NoSharing && !e.Foreign && e.Call == nil &&
 		!e.Suspect && !e.Alone && e.Unreadable() == nil
 }
 
@@ -172,7 +172,7 @@ func (s *batch[TTx]) endHung(ctx context.Context, ms []member) {
 			s.add(s.x.fail(ctx, m.e, s.x.db.Apply, fmt.Errorf("%w (%v): it ignored its context for %v",
 				failure.ErrTimeout, s.x.o.Handle, m.took.Round(time.Millisecond))))
 		default:
-			m.e.Lonely = m.e.Lonely || hung
+			m.e.NoSharing = m.e.NoSharing || hung
 			s.add(Result{Entry: m.e, What: decide.NotAttempted})
 		}
 	}

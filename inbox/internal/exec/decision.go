@@ -32,7 +32,7 @@ func (x *Executor[TTx]) decided(ctx context.Context, e *partition.Entry, unit st
 // facts returns the facts about e after its intake. It stores the state of the step in e.
 func (x *Executor[TTx]) facts(e *partition.Entry, found store.Found, print int64) decide.Facts {
 	if e.Step != nil && len(found.Steps) > 0 {
-		e.Stood = found.Steps[0]
+		e.PriorStep = found.Steps[0]
 	}
 	f := decide.Mark(outcomeOf(found.Marks[0], print)) |
 		decide.Delivered | decide.Unsuspected | decide.Handler | decide.LegacyNot
@@ -76,14 +76,14 @@ func (x *Executor[TTx]) stepFacts(e *partition.Entry) (f decide.Facts) {
 	if e.Step == nil {
 		return f | decide.NoStep | decide.StepAbsent | decide.OthersCall
 	}
-	f |= decide.Step(e.Stood.State)
+	f |= decide.Step(e.PriorStep.State)
 	if e.Takes() != nil {
 		f |= decide.DoesStep
 	} else {
 		f |= decide.UndoesStep
 	}
 	switch {
-	case e.Stood.State != store.StepCalling || !hasCallOf(e, e.Stood):
+	case e.PriorStep.State != store.StepCalling || !hasCallOf(e, e.PriorStep):
 		return f | decide.OthersCall
 	case x.lostCall(e):
 		return f | decide.LostCall
@@ -104,7 +104,7 @@ func hasCallOf(e *partition.Entry, was store.Step) bool {
 // stores its call and its step, store.Park.WasCall guards the row, and the reply changes both.
 func (x *Executor[TTx]) lostCall(e *partition.Entry) bool {
 	_, there := x.calls[e.Kind()]
-	return there && e.Takes() != nil && e.Parked != nil && e.Call == nil && e.Stood.OutsideKey != ""
+	return there && e.Takes() != nil && e.Parked != nil && e.Call == nil && e.PriorStep.OutsideKey != ""
 }
 
 // stepChange returns the step of e after the change c, with a reply. It returns nil if nothing changes. A
@@ -116,7 +116,7 @@ func stepChange(e *partition.Entry, c decide.Change, code int32, result string) 
 	}
 	at := *e.Step
 	if at.State, at.From = c.To, c.From; c.From == nil {
-		at.From = []store.StepState{e.Stood.State}
+		at.From = []store.StepState{e.PriorStep.State}
 	}
 	if !c.ByMark {
 		at.Outcome = e.Outcome
@@ -125,9 +125,9 @@ func stepChange(e *partition.Entry, c decide.Change, code int32, result string) 
 		at.Code, at.Result = code, result
 		return &at
 	}
-	at.Code, at.Result = e.Stood.Code, e.Stood.Result
-	if e.Stood.Identity != (store.Identity{}) {
-		at.Identity = e.Stood.Identity
+	at.Code, at.Result = e.PriorStep.Code, e.PriorStep.Result
+	if e.PriorStep.Identity != (store.Identity{}) {
+		at.Identity = e.PriorStep.Identity
 	}
 	return &at
 }
@@ -138,7 +138,7 @@ func (x *Executor[TTx]) waitForCall(ctx context.Context, e *partition.Entry, end
 	why := fmt.Errorf("step %s of %s: an outside call is in progress", e.Step.Name, e.Step.Saga)
 	r := x.parkFor(ctx, e, end, settleWait, why)
 	if d.Settle {
-		x.settleForUndo(ctx, e.Stood.Identity)
+		x.settleForUndo(ctx, e.PriorStep.Identity)
 	}
 	return r
 }

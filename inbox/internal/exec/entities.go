@@ -108,14 +108,14 @@ func (x *Executor[TTx]) waitForEntity(ctx context.Context, e *partition.Entry,
 	err error) (r Result, is bool) {
 	switch busy := errors.Is(err, errEntityBusy); {
 	case !busy && !errors.Is(err, errEntityQueue):
-		e.InLine = time.Time{}
+		e.BusySince = time.Time{}
 		return r, false
-	case busy, errors.Is(err, store.ErrBusy) && !e.InLine.IsZero() && time.Since(e.InLine) >= x.o.Wait:
-		e.InLine = time.Time{}
+	case busy, errors.Is(err, store.ErrBusy) && !e.BusySince.IsZero() && time.Since(e.BusySince) >= x.o.Wait:
+		e.BusySince = time.Time{}
 		return x.intakeFailed(ctx, e, errors.Join(store.ErrBusy, err)), true
 	}
-	if e.InLine.IsZero() {
-		e.InLine = time.Now()
+	if e.BusySince.IsZero() {
+		e.BusySince = time.Now()
 	}
 	cost := time.Millisecond
 	if errors.Is(err, store.ErrBusy) {

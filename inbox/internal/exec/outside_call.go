@@ -90,7 +90,7 @@ func (x *Executor[TTx]) intend(ctx context.Context, e *partition.Entry, unit sto
 // parked. So the next claim looks it up first.
 func (x *Executor[TTx]) intendAgain(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	intake store.Intake) Result {
-	key := e.Stood.OutsideKey
+	key := e.PriorStep.OutsideKey
 	_, err := x.run(fenced(ctx, intake.Locks, unit.Found().Locks), e, unit)
 	var outside *Intent
 	if !errors.As(err, &outside) {

@@ -22,7 +22,7 @@ func (x *Executor[TTx]) finishedElsewhere(ctx context.Context, e *partition.Entr
 	if err != nil {
 		return x.endFinished(ctx, e, decide.Duplicate, err)
 	}
-	e.Stood = unit.Found().Steps[0]
+	e.PriorStep = unit.Found().Steps[0]
 	d := x.table.AfterOtherMark(decide.Mark(outcomeOf(v, print)) | x.stepFacts(e))
 	effect := store.Effect{Finish: x.finishParked(e)}
 	switch {

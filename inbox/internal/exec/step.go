@@ -72,7 +72,7 @@ type undoneKey struct{}
 
 // undoing returns a context for the handler of a message that undoes a step.
 func undoing(ctx context.Context, e *partition.Entry) context.Context {
-	return context.WithValue(ctx, undoneKey{}, undone{step: *e.Step, row: e.Stood})
+	return context.WithValue(ctx, undoneKey{}, undone{step: *e.Step, row: e.PriorStep})
 }
 
 // Undone returns the step that the current message undoes, and its row. It returns false if the message
@@ -87,7 +87,7 @@ func Undone(ctx context.Context) (step, row store.Step, some bool) {
 // requeued. Its next attempt ends as barred, and the messages of its key continue.
 func (x *Executor[TTx]) finishBare(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	intake store.Intake, d decide.Decision) Result {
-	r, was := Reply{}, e.Stood
+	r, was := Reply{}, e.PriorStep
 	if _, err := x.askLegacyDedup(ctx, e, unit.Tx()); err != nil {
 		// the result does not matter, but the function must record the message
 		return x.handlerFailed(ctx, e, unit, err)
@@ -124,7 +124,7 @@ func (x *Executor[TTx]) finishBare(ctx context.Context, e *partition.Entry, unit
 
 // requeueStep returns the effect that requeues the dead letter of the step of e.
 func (x *Executor[TTx]) requeueStep(e *partition.Entry) *store.Requeue {
-	return &store.Requeue{Consumer: x.o.Group, Identity: e.Stood.Identity, Dead: true}
+	return &store.Requeue{Consumer: x.o.Group, Identity: e.PriorStep.Identity, Dead: true}
 }
 
 // bareReply returns the drafts of a message that runs no handler.

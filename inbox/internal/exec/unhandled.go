@@ -42,7 +42,8 @@ func (x *Executor[TTx]) unhandled(ctx context.Context, e *partition.Entry, end r
 		return x.park(ctx, e, end, store.Effect{Park: k}, Result{Entry: e, What: decide.Queued})
 	}
 	_, _ = end(ctx)
-	all, failed := x.db.Attend(ctx, store.Attend{Consumer: x.o.Group, Heartbeat: &store.Heartbeat{}})
+	all, failed := x.db.SyncConsumer(ctx, store.SyncRequest{Consumer: x.o.Group,
+		Heartbeat: &store.Heartbeat{}})
 	switch {
 	case failed != nil:
 		return x.storeFailed(ctx, e,

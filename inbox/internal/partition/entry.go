@@ -39,25 +39,25 @@ type Entry struct {
 	Retry bool      // it began as a failed message: see Troubled
 	Begun time.Time // when the current attempt began
 
-	Done    bool
-	Again   int  // attempts in a row that left it here: in an outage, or because it could not be parked
-	Full    bool // it could not be parked at the last attempt
-	Suspect bool // it may have crashed a process
-	Alone   bool // it runs while no other message runs
-	Foreign bool // this build has no handler for its type
-	Untyped bool // it has no type, and no build has a handler for that
-	Lonely  bool // it shares no transaction: its handler makes a call, or hung in a batch
+	Done      bool
+	Again     int  // attempts in a row that left it here: in an outage, or because it could not be parked
+	Full      bool // it could not be parked at the last attempt
+	Suspect   bool // it may have crashed a process
+	Alone     bool // it runs while no other message runs
+	Foreign   bool // this build has no handler for its type
+	Untyped   bool // it has no type, and no build has a handler for that
+	NoSharing bool // it shares no transaction: its handler makes a call, or hung in a batch
 
 	// The fields from here to First belong to the worker while it has the entry.
 
 	Step      *store.Step // that it does or undoes; nil: none, or not known yet
-	Stood     store.Step  // the state of Step before this attempt
+	PriorStep store.Step  // the state of Step before this attempt
 	Call      *store.Call // its current outside call; nil: none
 	Outcome   string      // of Call, to be settled now; "": none yet
 	Settled   bool        // the outcome was unknown for a while
 	Hints     int         // how often another process seemed to handle it
-	Overtaken int         // the same, in this attempt
-	InLine    time.Time   // since when its entity is in use; zero: it is not
+	HintsNow  int         // the same, in this attempt
+	BusySince time.Time   // since when its entity is in use; zero: it is not
 	Refused   Refusals
 	First     store.Failure   // its first temporary failure, while it is not parked; zero: none
 	Failures  []store.Failure // all temporary failures at its place

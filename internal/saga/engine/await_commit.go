@@ -19,7 +19,7 @@ func (l *live[TTx]) appear(ctx context.Context) bool {
 	}
 	if l.left() > 0 && !l.e.stopping() && l.begun(ctx, todo[0]) {
 		l.unseen = false
-		l.e.commits.Saw()
+		l.e.commits.Observed()
 		return true
 	}
 	l.e.commits.Missed()

@@ -239,7 +239,7 @@ func (e *Engine[TTx]) due(ctx context.Context, room int) (ls []*live[TTx], next 
 	}
 	for _, s := range c.Sagas {
 		if !s.Due.IsZero() {
-			e.clock.Saw(s.Due.Add(-e.o.Lease))
+			e.clock.Observed(s.Due.Add(-e.o.Lease))
 		}
 		l, err := e.claimed(ctx, s)
 		if err != nil {

@@ -19,8 +19,8 @@ func newClock(local func() time.Time) *storeClock { return &storeClock{local: lo
 // Now returns the store's time.
 func (c *storeClock) Now() time.Time { return c.local().Add(time.Duration(c.ahead.Load())).UTC() }
 
-// Saw sets the store's current time.
-func (c *storeClock) Saw(at time.Time) {
+// Observed sets the store's current time.
+func (c *storeClock) Observed(at time.Time) {
 	if !at.IsZero() {
 		c.ahead.Store(int64(at.Sub(c.local())))
 	}

@@ -12,8 +12,8 @@ func TestNowIsTheStoresTimeOnceItWasRead(t *testing.T) {
 	if got := c.Now(); !got.Equal(at(0)) {
 		t.Errorf("before the first reading: %v, want the local time", got)
 	}
-	c.Saw(at(5))
-	c.Saw(time.Time{})
+	c.Observed(at(5))
+	c.Observed(time.Time{})
 	if got := c.Now(); !got.Equal(at(5)) {
 		t.Errorf("the store is 5 s ahead, and Now is %v", got)
 	}
@@ -28,7 +28,7 @@ func TestReadKeepsTheOffsetIfPossible(t *testing.T) {
 		{believed: 0, read: 3, from: -1, to: 1, want: 2},
 	} {
 		clock := newClock(func() time.Time { return at(0) })
-		clock.Saw(at(c.believed))
+		clock.Observed(at(c.believed))
 		clock.Read(at(c.read), at(c.from), at(c.to))
 		if got := clock.Now(); !got.Equal(at(c.want)) {
 			t.Errorf("%+v: Now is %v, want %v", c, got, at(c.want))

@@ -22,8 +22,8 @@ func (u *usual) Usual() time.Duration {
 	return min(max(time.Duration(u.after.Load()), soonest), latest)
 }
 
-// Saw lowers the estimate after a poll that found the commit.
-func (u *usual) Saw() { u.after.Store(int64(u.Usual() * 31 / 32)) }
+// Observed lowers the estimate after a poll that found the commit.
+func (u *usual) Observed() { u.after.Store(int64(u.Usual() * 31 / 32)) }
 
 // Missed raises the estimate after a poll that was too early.
 func (u *usual) Missed() { u.after.Store(int64(u.Usual() * 5 / 4)) }

@@ -21,7 +21,7 @@ const lookAgain = 30 * time.Second
 type holdDB[TTx any] interface {
 	LockSagas(ctx context.Context, tx TTx, refs ...store.SagaRef) ([]store.Saga, error)
 	HoldEntities(ctx context.Context, tx TTx, h store.EntityHold) (first bool, err error)
-	InLine(ctx context.Context, tx TTx, holder string) (queued, first bool, err error)
+	QueueState(ctx context.Context, tx TTx, holder string) (queued, first bool, err error)
 	FreeEntities(ctx context.Context, tx TTx, holder string) error
 }
 
@@ -37,7 +37,7 @@ func holdStep[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a p
 	e.What = plan.Succeeded
 	queued, first := false, false
 	if a.Sent {
-		queued, first, err = db.InLine(ctx, tx, holder(s))
+		queued, first, err = db.QueueState(ctx, tx, holder(s))
 	}
 	if err == nil && !queued {
 		first, err = enter(ctx, db, tx, s, es)

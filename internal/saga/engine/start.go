@@ -75,7 +75,7 @@ func (e *Engine[TTx]) start(ctx context.Context, tx TTx, s store.Saga) (stored s
 	}
 	was := started[0]
 	if isFresh[0] {
-		e.clock.Saw(was.Started)
+		e.clock.Observed(was.Started)
 		e.tally.Started(s.Name)
 		return was, true, nil
 	}

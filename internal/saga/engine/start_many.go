@@ -93,7 +93,7 @@ func (e *Engine[TTx]) startIn(ctx context.Context, tx TTx, all []*starting) erro
 		was := one.row
 		one.row, one.fresh, one.err = stored[i], fresh[i], nil
 		if one.fresh {
-			e.clock.Saw(one.row.Started)
+			e.clock.Observed(one.row.Started)
 			e.tally.Started(one.row.Name)
 		} else if one.row.Fingerprint != was.Fingerprint {
 			one.err = otherError(one.row, was)

@@ -26,7 +26,7 @@ func (l *live[TTx]) wrote(m store.SagaUpdate) {
 		l.leased(m.Lease)
 	}
 	if l.unseen {
-		l.e.commits.Saw()
+		l.e.commits.Observed()
 	}
 	l.unseen, l.over = false, m.Release || m.Final
 	was, notices := l.Wrote(&m)

@@ -6,7 +6,7 @@ SELECT holder, EXISTS (SELECT 1 FROM skald_hold WHERE space = ?1 AND key = ?2 AN
 INSERT INTO skald_hold (space, key, place, holder, name, saga_key, since)
 SELECT ?1, ?2, coalesce((SELECT max(place) FROM skald_hold WHERE space = ?1 AND key = ?2), 0) + 1, ?3, ?4, ?5, CAST(unixepoch('subsec') * 1000 AS INTEGER);
 
--- name: InLine
+-- name: QueueState
 SELECT count(*) > 0, coalesce(min(f.holder = ?1), 0) FROM skald_hold AS h JOIN skald_hold AS f ON f.space = h.space AND f.key = h.key
 	AND f.place = (SELECT min(n.place) FROM skald_hold AS n WHERE n.space = h.space AND n.key = h.key)
 WHERE h.holder = ?1;

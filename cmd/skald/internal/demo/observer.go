@@ -66,8 +66,8 @@ func (w *observer) note(group string, ds []broker.Delivery) {
 	}
 }
 
-// Saw returns whether deliveries of an order were recorded, and whether one of them was repeated.
-func (w *observer) Saw(order string) (any, again bool) {
+// Observed returns whether deliveries of an order were recorded, and whether one of them was repeated.
+func (w *observer) Observed(order string) (any, again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	seen := w.seen[order]

@@ -18,18 +18,18 @@ func TestWitness(t *testing.T) {
 	w := newObserver()
 	w.note("p.order", []broker.Delivery{delivery("o", "1"), delivery("o", "2")})
 	w.note("p.payment", []broker.Delivery{delivery("o", "1")})
-	if seen, again := w.Saw("o"); !seen || again {
+	if seen, again := w.Observed("o"); !seen || again {
 		t.Errorf("before it comes again: seen %t, again %t", seen, again)
 	}
 	w.note("p.payment", []broker.Delivery{delivery("o", "1")})
-	if seen, again := w.Saw("o"); !seen || !again {
+	if seen, again := w.Observed("o"); !seen || !again {
 		t.Errorf("once it has come again: seen %t, again %t", seen, again)
 	}
 	for i := range orders {
 		w.note("p.order", []broker.Delivery{delivery(strconv.Itoa(i), strconv.Itoa(i))})
 	}
 	late := strconv.Itoa(orders - 1)
-	if seen, _ := w.Saw(late); seen {
+	if seen, _ := w.Observed(late); seen {
 		t.Errorf("order %s is the first that is too many, and was watched", late)
 	}
 	all := w.Repeats("p")

@@ -38,7 +38,7 @@ func hero(ctx context.Context, db table.DB, found []audit.Invariant,
 }
 
 func score(w *observer, order, victim string) int {
-	seen, again := w.Saw(order)
+	seen, again := w.Observed(order)
 	switch {
 	case order == victim:
 		return 4

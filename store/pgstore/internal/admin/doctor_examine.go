@@ -43,7 +43,7 @@ func (p *patient) say(name string, grade skald.Grade, saw, remedy string) {
 	if grade == skald.Fine {
 		remedy = ""
 	}
-	p.found = append(p.found, skald.Finding{Name: name, Grade: grade, Saw: saw, Remedy: remedy})
+	p.found = append(p.found, skald.Finding{Name: name, Grade: grade, Observed: saw, Remedy: remedy})
 }
 
 // Examine checks the server's settings, clock and connections, the rings and the load.

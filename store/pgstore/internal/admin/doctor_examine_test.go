@@ -65,7 +65,7 @@ func TestFindings(t *testing.T) {
 		f, found := bad[name]
 		delete(bad, name)
 		if name != "" && (!found || f.Grade != c.grade || f.Remedy == "" ||
-			!strings.Contains(f.Saw+" → "+f.Remedy, c.words)) {
+			!strings.Contains(f.Observed+" → "+f.Remedy, c.words)) {
 			t.Errorf("%s: found %+v, want %s %q", name, f, c.grade, c.words)
 		}
 		if len(bad) > 0 {

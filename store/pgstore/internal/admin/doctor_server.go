@@ -117,7 +117,7 @@ func (d *doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 func (p *patient) disk(folder, size string) {
 	if folder != "" {
 		if f, err := diskfree.Finding(folder); err == nil {
-			f.Saw += "; the database has " + size
+			f.Observed += "; the database has " + size
 			p.found = append(p.found, f)
 			return
 		}

@@ -13,7 +13,7 @@ import (
 
 // spotting returns the calls that read a consumer's checkpoints, by the statement of that name, and
 // identify the server.
-func (c *Consumers) spotting(statement, consumer string, out *store.Attended) []sqlexec.Call {
+func (c *Consumers) spotting(statement, consumer string, out *store.SyncResult) []sqlexec.Call {
 	server := c.pg.Call("Server")
 	server.Scan = func(row sqlexec.Scanner) error {
 		var start time.Time
@@ -37,11 +37,11 @@ func (c *Consumers) spotting(statement, consumer string, out *store.Attended) []
 }
 
 // Read returns the calls that read a consumer's checkpoints into out.
-func (c *Consumers) Read(consumer string, out *store.Attended) []sqlexec.Call {
+func (c *Consumers) Read(consumer string, out *store.SyncResult) []sqlexec.Call {
 	return c.spotting("Checkpoints", consumer, out)
 }
 
-// ServerStart returns the start time of the server in Attended.Server; nil if server is not valid.
+// ServerStart returns the start time of the server in SyncResult.Server; nil if server is not valid.
 func ServerStart(server string) *time.Time {
 	at, _, _ := strings.Cut(server, "/")
 	if t, err := time.Parse(time.RFC3339Nano, at); err == nil {
@@ -50,7 +50,7 @@ func ServerStart(server string) *time.Time {
 	return nil
 }
 
-// tablesOf returns the number of the database and the name of the tables in Attended.Server.
+// tablesOf returns the number of the database and the name of the tables in SyncResult.Server.
 func tablesOf(server string) (database int64, tables string) {
 	_, rest, _ := strings.Cut(server, "/")
 	number, tables, _ := strings.Cut(rest, "/")
@@ -61,8 +61,8 @@ func tablesOf(server string) (database int64, tables string) {
 	return database, tables
 }
 
-// Attend exchanges the state of a consumer's process with the database: one round trip.
-func (c *Consumers) Attend(ctx context.Context, a store.Attend) (out store.Attended, err error) {
+// SyncConsumer exchanges the state of a consumer's process with the database: one round trip.
+func (c *Consumers) SyncConsumer(ctx context.Context, a store.SyncRequest) (out store.SyncResult, err error) {
 	var l lists
 	for i := range a.Checkpoints {
 		l.add(&a.Checkpoints[i])
@@ -90,11 +90,11 @@ func (c *Consumers) Attend(ctx context.Context, a store.Attend) (out store.Atten
 	if a.Heartbeat != nil {
 		calls = append(calls, c.heartbeat(a.Consumer, *a.Heartbeat, &out)...)
 	}
-	if err = c.pg.Short(ctx, "attend", calls...); a.Take && sqlexec.Lost(err) {
-		err = cmp.Or(c.pg.Short(ctx, "attend", c.recovery.Behind()...), err) // the reason
+	if err = c.pg.Short(ctx, "sync the consumer", calls...); a.Take && sqlexec.Lost(err) {
+		err = cmp.Or(c.pg.Short(ctx, "sync the consumer", c.recovery.Behind()...), err) // the reason
 	}
 	if err != nil {
-		return store.Attended{}, err
+		return store.SyncResult{}, err
 	}
 	return out, nil
 }

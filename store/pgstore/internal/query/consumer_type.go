@@ -9,7 +9,7 @@ import (
 )
 
 // heartbeat returns the calls that write a heartbeat and read the types recorded before it.
-func (c *Consumers) heartbeat(consumer string, b store.Heartbeat, out *store.Attended) []sqlexec.Call {
+func (c *Consumers) heartbeat(consumer string, b store.Heartbeat, out *store.SyncResult) []sqlexec.Call {
 	read := c.pg.Call("Types", sqlexec.Name(consumer))
 	read.Scan = func(row sqlexec.Scanner) error {
 		var k store.Kind

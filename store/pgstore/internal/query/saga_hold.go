@@ -15,9 +15,9 @@ func (c *Sagas) HoldEntities(h store.EntityHold, first *bool) (sqlexec.Call, err
 	return c.pg.Call("HoldEntities", es, h.Holder, h.Saga.Name, h.Saga.Key).Into(first), cmp.Or(c.pg.Err, err)
 }
 
-// InLine returns the calls that read the places of a holder.
-func (c *Sagas) InLine(holder string, inLine, first *bool) ([]sqlexec.Call, error) {
-	look := c.pg.Call("InLine", holder).Into(inLine, first)
+// QueueState returns the calls that read the places of a holder.
+func (c *Sagas) QueueState(holder string, queued, first *bool) ([]sqlexec.Call, error) {
+	look := c.pg.Call("QueueState", holder).Into(queued, first)
 	return []sqlexec.Call{c.pg.Call("LockHeldEntities", holder), look}, c.pg.Err
 }
 

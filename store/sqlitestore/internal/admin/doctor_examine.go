@@ -48,7 +48,7 @@ func (d *doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, er
 		if ok {
 			worst, remedy = skald.Fine, ""
 		}
-		out = append(out, skald.Finding{Name: name, Grade: worst, Saw: saw, Remedy: remedy})
+		out = append(out, skald.Finding{Name: name, Grade: worst, Observed: saw, Remedy: remedy})
 	}
 	say("journal_mode", journal == "wal", skald.Failed, journal,
 		"open the file with sqlitestore.Open, or run PRAGMA journal_mode = wal: otherwise readers and the writer block each other")
@@ -89,7 +89,7 @@ func (d *doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 	f, err := diskfree.Finding(filepath.Dir(file))
 	if err != nil {
 		f = skald.Finding{Name: "free disk", Grade: skald.Doubtful,
-			Saw: fmt.Sprintf("it cannot be read: %v", err), Remedy: "check the disk by other means"}
+			Observed: fmt.Sprintf("it cannot be read: %v", err), Remedy: "check the disk by other means"}
 	}
 	return []skald.Finding{f}, nil
 }

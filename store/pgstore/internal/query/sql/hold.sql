@@ -13,7 +13,7 @@ WITH wanted AS MATERIALIZED (
 )
 SELECT NOT EXISTS (SELECT FROM first AS f WHERE f.holder <> $2::text);
 
--- name: InLine
+-- name: QueueState
 SELECT count(*) > 0, coalesce(bool_and(f.holder = $1::text), false) FROM /*schema*/skald_hold AS h CROSS JOIN LATERAL (
 	SELECT f.holder FROM /*schema*/skald_hold AS f WHERE f.space = h.space AND f.key = h.key ORDER BY f.place LIMIT 1) AS f
 WHERE h.holder = $1::text;

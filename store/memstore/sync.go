@@ -6,9 +6,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Attend implements store.Claimer. A database in memory has no server session, so if the caller requires one,
-// no checkpoint is stored.
-func (s *Store) Attend(ctx context.Context, a store.Attend) (out store.Attended, err error) {
+// SyncConsumer stores the heartbeat and the checkpoints of a consumer's process. Memory has no server
+// session. If the caller requires one, SyncConsumer stores no checkpoint.
+func (s *Store) SyncConsumer(ctx context.Context, a store.SyncRequest) (out store.SyncResult, err error) {
 	err = s.enter(ctx, func() error {
 		d, now := s.db, s.db.now()
 		if a.Heartbeat != nil {

@@ -23,12 +23,12 @@ type Checkpoint struct {
 	At time.Time // when it was last written; drivers set it on reading
 }
 
-// Attend exchanges the state of one process of a consumer with the database, in one call. With only Consumer
-// set it reads and locks nothing.
-type Attend struct {
+// SyncRequest exchanges the state of one process of a consumer with the database, in one call. With only
+// Consumer set, SyncConsumer reads and locks nothing.
+type SyncRequest struct {
 	Consumer string
-	// Heartbeat, if not nil, records that the process lives and the types that it handles. Attended.Kinds
-	// answers it.
+	// Heartbeat, if not nil, records that the process lives and the types that it handles. It sets
+	// SyncResult.Kinds.
 	Heartbeat *Heartbeat
 
 	// Checkpoints are written with Stamp as their stamp.
@@ -38,26 +38,26 @@ type Attend struct {
 	// Take makes Session the owner of the partitions of Checkpoints. Work that a crashed session has claimed
 	// becomes due immediately. A partition that is new, or has another origin now, begins with the Position
 	// and InFlightEnd of its Checkpoint. Other partitions keep their stored checkpoint. If a sequence of the
-	// database would return numbers that are in use, Attend returns a *MovedError and writes nothing.
+	// database would return numbers that are in use, SyncConsumer returns a *MovedError and writes nothing.
 	Take    bool
 	Session string
 
-	// Server is Attended.Server as the caller last read it. Without Take, a checkpoint is stored only if its
-	// Stamp is still the stored one and the database still runs on Server. Attended then shows each
+	// Server is SyncResult.Server as the caller last read it. Without Take, a checkpoint is stored only if
+	// its Stamp is still the stored one and the database still runs on Server. SyncResult then shows each
 	// checkpoint that was not stored with a Stamp other than the given one. The reason is a database that
 	// went back in time, a partition that was rewound, or a partition that another session owns.
 	Server string
 }
 
-// Attended is the result of Attend.
-type Attended struct {
+// SyncResult is the result of SyncConsumer.
+type SyncResult struct {
 	// Server identifies the run of the server, its database and Skald's tables. While it stays the same, no
 	// commit has been lost.
 	Server string
-	// Checkpoints are all checkpoints of the consumer, by Partition: with Attend.Take as they were before the
-	// call, otherwise as they are after it.
+	// Checkpoints are all checkpoints of the consumer, by Partition. With SyncRequest.Take they are as before
+	// the call, otherwise as after it.
 	Checkpoints []Checkpoint
-	// Kinds, if there was a Beat, are the types that any process of the consumer had recorded before, by
+	// Kinds, if Heartbeat was set, are the types that any process of the consumer had recorded before, by
 	// topic and type.
 	Kinds []Kind
 }
