@@ -87,14 +87,17 @@ func (b Bound[TTx]) Timely(l Lease) bool { return l.age(b.by.Now())+b.at.timeout
 
 // Owner is the work that a call belongs to: a message or a step of a saga. Before Make the owner has stored
 // the call, in an effect whose guards ensure that no other process has the work. A process that takes the
-// work over after a crash therefore finds the call and its key. Each method except Lease and Sending ends the
-// attempt, stores the result under the same guards, and returns the owner's own result.
+// work over after a crash therefore finds the call and its key. Each method except Lease, Sending and GivesUp
+// ends the attempt, stores the result under the same guards, and returns the owner's own result.
 type Owner[R any] interface {
 	// Lease returns how long this process has the work.
 	Lease() Lease
 	// Sending is called directly before a request is sent. It may add to ctx; over is called when the request
 	// has ended.
 	Sending(ctx context.Context, timeout time.Duration) (with context.Context, over func())
+
+	// GivesUp reports whether Make fails if a request ignores its context. Otherwise Make waits for it.
+	GivesUp() bool
 
 	// Answered stores c.Outcome together with the writes of Settle, in one transaction. If that fails, it
 	// stores c with its outcome, so that the request is not sent again.
@@ -129,7 +132,14 @@ func Make[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Cal
 		return o.Late()
 	}
 	h := history{begun: begun, forgotten: b.memory > 0 && c.Age+lease.age(b.by.Now()) >= b.memory}
-	outcome, err := send(ctx, b, o, c, h)
+	outcome, goesOn, err := send(ctx, b, o, c, h)
+	if goesOn != nil { // it keeps its place at the provider while it runs
+		go func() {
+			<-goesOn
+			pass.Leave(true, b.by.Now())
+		}()
+		return o.Failed(ctx, &failure.UnknownError{Provider: b.at.name, Key: c.Key, Err: err})
+	}
 	var notNow *skald.LaterError
 	var never *skald.PermanentError
 	switch {
@@ -154,15 +164,32 @@ func Make[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Cal
 	return o.Failed(ctx, &failure.UnknownError{Provider: b.at.name, Key: c.Key, Err: err})
 }
 
+// graceTime is how long a request may take after its timeout. Then Make no longer waits for it.
+const graceTime = time.Second
+
+// send sends the request. If the request ignores its context, goesOn gets its result.
 func send[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Call,
-	h history) (outcome string, err error) {
+	h history) (outcome string, goesOn <-chan error, err error) {
 	ctx, over := o.Sending(ctx, b.at.timeout)
-	defer over()
 	ctx, cancel := context.WithTimeout(ctx, b.at.timeout)
 	defer cancel()
-	err = failure.Run(func() (err error) {
-		outcome, err = b.ask(ctx, c, h)
+	var answer string
+	done := failure.Start(func() (err error) {
+		defer over()
+		answer, err = b.ask(ctx, c, h)
 		return err
 	})
-	return outcome, err
+	if !o.GivesUp() {
+		err := <-done
+		return answer, nil, err
+	}
+	late := time.NewTimer(b.at.timeout + graceTime)
+	defer late.Stop()
+	select {
+	case err := <-done:
+		return answer, nil, err
+	case <-late.C:
+		return "", done, fmt.Errorf("the request took longer than its timeout (%v), ignores its context and still runs",
+			b.at.timeout)
+	}
 }

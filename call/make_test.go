@@ -23,6 +23,8 @@ type job struct {
 }
 
 func (j *job) Lease() call.Lease { return j.lease }
+func (j *job) GivesUp() bool     { return true }
+
 func (j *job) Sending(ctx context.Context, _ time.Duration) (context.Context, func()) {
 	j.sending++
 	return ctx, func() { j.ended++ }

@@ -28,35 +28,28 @@ func (in *Inbox[TTx]) stuckInHandlers() (out []Stuck) {
 	return bySince(out)
 }
 
-// working returns how many workers count towards Options.Workers. Workers that are stuck in a handler do not
-// count, at most Options.Workers of them: each of these has a replacement.
-func (l *loop[TTx]) working() int { return l.running - min(l.stuck, l.in.o.Workers) }
-
-// countStuck counts the workers in handlers that ignore the end of their context, and logs when no worker is
-// left. No other message of the same key begins.
+// countStuck counts the handlers that ignore the end of their context. If they are twice Options.Workers, no
+// message begins: each of them keeps memory, and none of the workers' messages may end.
 func (l *loop[TTx]) countStuck() {
-	now := time.Now()
-	if l.running == 0 || now.Sub(l.stuckAt) >= overdueEvery || l.stuck > l.running {
+	if now := time.Now(); l.running == 0 || now.Sub(l.stuckAt) >= overdueEvery {
 		l.survey(now)
 	}
 	why := ""
 	if most := 2 * l.in.o.Workers; l.stuck >= most {
-		why = fmt.Sprintf(
-			"nothing is handled: all %d workers, replacements included, are in handlers that ignore that their context ended",
-			most)
+		why = fmt.Sprintf("nothing is handled: %d handlers ignore that their context ended", l.stuck)
 	}
 	switch was := l.in.allStuck; {
 	case was == "" && why != "":
 		l.stuckSince = l.in.o.Now()
 		l.in.o.Logger.Error("inbox: nothing is handled", "consumer", l.in.group, "why", why,
-			"remedy", "let handlers end with their context, and restart the process")
+			"remedy", "make each handler return when its context ends, and restart the process")
 	case was != "" && why == "":
 		l.in.o.Logger.Info("inbox: messages are handled again: a handler returned", "consumer", l.in.group)
 	}
 	l.in.allStuck = why
 }
 
-// survey notes which handlers ignore the end of their context, and renews their claims.
+// survey notes which handlers ignore the end of their context, and renews the claims of late ones.
 func (l *loop[TTx]) survey(now time.Time) {
 	if l.running == 0 && l.stuck == 0 && len(l.in.parked.hung) == 0 {
 		return
@@ -71,18 +64,11 @@ func (l *loop[TTx]) survey(now time.Time) {
 				hung[e.Identity()] = true
 			}
 		}
-		if e := r.Entries[0]; r.Late && e.Parked != nil {
+		if e := r.Entries[0]; r.Late && !r.Stuck && e.Parked != nil {
 			late = append(late, e)
 		}
 	}
-	l.stuck = min(l.stuck, l.running)
 	l.in.parked.Hang(hung)
-	l.in.retries.stuck = 0
-	for e := range l.hands {
-		if e.Retry && hung[e.Identity()] {
-			l.in.retries.stuck++
-		}
-	}
 	l.renew(append(late, l.claimsToRenew(late)...), len(late))
 }
 

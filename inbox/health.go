@@ -156,7 +156,10 @@ func (in *Inbox[TTx]) report(outage error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	waits, failing := append(in.stuckInHandlers(), in.uncharged()...), in.work.Lasting()
-	in.health.Stuck = slices.Concat(waits, bySince(slices.Clone(in.stuck)))
+	failed := slices.DeleteFunc(slices.Clone(in.stuck), func(s Stuck) bool {
+		return slices.ContainsFunc(waits, func(w Stuck) bool { return w.Topic == s.Topic && w.ID == s.ID })
+	})
+	in.health.Stuck = slices.Concat(waits, bySince(failed))
 	in.health.Stuck = in.health.Stuck[:min(len(in.health.Stuck), maxStuck)]
 	in.health.Failing = failing
 	in.health.Unacknowledged, in.health.Paused, in.health.Alarm = held, paused, alarm

@@ -107,7 +107,9 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		d.Batch = 1
 	}
 	size := newBatchSize(d.Batch)
-	d.Batch = size.most
+	if d.Batch >= 0 { // else Run returns an error
+		d.Batch = size.most
+	}
 	log := d.Logger.With("consumer", group)
 	in := &Inbox[TTx]{
 		db: db, bus: bus, group: group, o: d,

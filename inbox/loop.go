@@ -29,7 +29,7 @@ type loop[TTx any] struct {
 	storeCalls chan checkpoint.Call // the answer of the store call in progress
 	away       bool                 // a store call is in progress
 	running    int                  // jobs that workers have
-	stuck      int                  // jobs with handlers that ignore the end of their context
+	stuck      int                  // handlers that ignore the end of their context
 	stuckAt    time.Time            // when stuck was counted
 	stuckSince time.Time            // by Options.Now: since when all workers are stuck
 	renewing   atomic.Bool          // a renewal of claims is in progress
@@ -52,7 +52,7 @@ func (l *loop[TTx]) run(ctx context.Context) error {
 			pause = backoff.After(l.outages, 50*time.Millisecond, 2*time.Second)
 			busy = false
 		}
-		if busy && l.working() < l.in.pick.Most() {
+		if busy && l.running < l.in.pick.Most() {
 			continue // there may be more at the broker
 		}
 		if err := l.await(ctx, pause); err != nil {
@@ -129,14 +129,17 @@ func (l *loop[TTx]) free() (n int, shut time.Duration) {
 		l.in.probe.Ask(l.hard)
 		return 0, max(l.in.probe.Wait(), 10*time.Millisecond)
 	}
+	if l.in.allStuck != "" {
+		return 0, overdueEvery
+	}
 	wait, alone := l.in.breaker.Closed(l.in.o.Now())
 	switch {
 	case wait > 0:
 		return 0, wait
 	case alone:
-		return 1 - l.working(), 0
+		return 1 - l.running, 0
 	}
-	return l.in.pick.Most() - l.working(), 0
+	return l.in.pick.Most() - l.running, 0
 }
 
 // look starts a claim or a count of parked messages in the background, if one is due.
@@ -165,7 +168,7 @@ func (l *loop[TTx]) start() {
 		if n, _ := l.free(); n <= 0 {
 			return
 		}
-		job := l.in.pick.Next(l.working())
+		job := l.in.pick.Next(l.running)
 		if job == nil {
 			return
 		}
@@ -174,7 +177,7 @@ func (l *loop[TTx]) start() {
 			l.hands[e] = hand{claimed: e.Parked != nil && !e.Prefetches, begun: time.Now(), held: e.Since}
 			e.Server = e.Chain.Partition.Server // the partition may be opened again meanwhile
 		}
-		if l.running > l.hired && l.hired < l.in.o.Workers+min(l.stuck, l.in.o.Workers) {
+		if l.running > l.hired && l.hired < l.in.o.Workers {
 			l.hired++
 			l.spawn(l.work)
 		}
@@ -192,7 +195,7 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 			wait, timed = d, true
 		}
 	}
-	if l.running > 0 && (!timed || overdueEvery < wait) {
+	if (l.running > 0 || l.stuck > 0) && (!timed || overdueEvery < wait) {
 		wait, timed = overdueEvery, true
 	}
 	if shut > 0 && (!timed || shut < wait) {
@@ -211,7 +214,7 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	if pause > 0 {
 		wait, timed, ready = pause, true, nil
 	}
-	if pause == 0 && n > 0 && in.pick.Startable(l.working()) {
+	if pause == 0 && n > 0 && in.pick.Startable(l.running) {
 		return nil
 	}
 	if !timed {
@@ -271,9 +274,7 @@ func (l *loop[TTx]) collect(ctx context.Context, rs []exec.Result) error {
 
 // put removes the entries of rs from hands.
 func (l *loop[TTx]) put(rs []exec.Result) {
-	if !rs[0].Early {
-		l.running--
-	}
+	l.running--
 	for _, r := range rs {
 		delete(l.hands, r.Entry)
 	}
@@ -327,7 +328,7 @@ const patience = time.Second
 
 // work does one job after the other. A goroutine per job would have to grow its stack again each time.
 func (l *loop[TTx]) work() {
-	w := l.in.exec.NewWorker(l.jobs, func(rs []exec.Result) { l.results <- rs })
+	w := l.in.exec.NewWorker(l.jobs)
 	defer w.Close()
 	ctx := w.Under(l.hard)
 	for job := range l.jobs {

@@ -35,9 +35,9 @@ type Options struct {
 	// transaction.
 	//
 	// A handler that sends SET, set_config, DO, CALL, CREATE TEMP or pg_advisory_lock runs alone from then
-	// on. Skald does not see settings and temporary tables of a function of the database, or of Tx.Conn: use
-	// Transaction.Settings, or Batch: 1. If a handler hangs, the other messages of its transaction wait
-	// until Timeouts.Handle has passed. In a shared transaction now() is the same for all messages: use
+	// on. So does a handler whose database functions create temporary tables. Skald does not see settings of
+	// such functions or of Tx.Conn: use Transaction.Settings, or Batch: 1. If a handler hangs, the other
+	// messages of its transaction wait until Timeouts.Handle and 5 s have passed. In a shared transaction now() is the same for all messages: use
 	// clock_timestamp().
 	Batch int
 
@@ -215,7 +215,7 @@ func (o *Options) orDefaults() Options {
 	if o != nil {
 		d = *o
 	}
-	d.Workers = max(1, cmp.Or(d.Workers, 16))
+	d.Workers = cmp.Or(d.Workers, 16)
 	d.Timeouts.orDefaults()
 	d.Limits.orDefaults()
 	d.Retry.orDefaults()
@@ -238,6 +238,8 @@ func (o *Options) fault() error {
 		name  string
 		value int64
 	}{
+		{"Workers", int64(o.Workers)},
+		{"Batch", int64(o.Batch)},
 		{"Timeouts.Handle", int64(o.Timeouts.Handle)},
 		{"Timeouts.Wait", int64(o.Timeouts.Wait)},
 		{"Timeouts.Drain", int64(o.Timeouts.Drain)},
@@ -249,6 +251,8 @@ func (o *Options) fault() error {
 		{"Limits.KeyBytes", o.Limits.KeyBytes},
 		{"Retry.InitialInterval", int64(o.Retry.InitialInterval)},
 		{"Retry.MaxInterval", int64(o.Retry.MaxInterval)},
+		{"Retry.Attempts", int64(o.Retry.Attempts)},
+		{"Retry.Crashes", int64(o.Retry.Crashes)},
 		{"Retry.Age", int64(o.Retry.Age)},
 		{"Retry.OutageRetryTime", int64(o.Retry.OutageRetryTime)},
 	} {
@@ -285,10 +289,10 @@ func (l *Limits) orDefaults() {
 func (r *Retry) orDefaults() {
 	r.InitialInterval = cmp.Or(r.InitialInterval, 100*time.Millisecond)
 	r.MaxInterval = cmp.Or(r.MaxInterval, 5*time.Minute)
-	r.Attempts = max(1, cmp.Or(r.Attempts, 25))
+	r.Attempts = cmp.Or(r.Attempts, 25)
 	r.Age = cmp.Or(r.Age, 24*time.Hour)
 	r.OutageRetryTime = cmp.Or(r.OutageRetryTime, 10*time.Minute)
-	r.Crashes = max(1, cmp.Or(r.Crashes, 3))
+	r.Crashes = cmp.Or(r.Crashes, 3)
 }
 
 func (i *Instance) orDefaults() {

@@ -18,6 +18,9 @@ func TestInvalidOptionsAreErrors(t *testing.T) {
 	for want, o := range map[string]*inbox.Options{
 		"Limits.Unacknowledged is below zero": {Limits: inbox.Limits{Unacknowledged: -1}},
 		"Limits.Record is below zero":         {Limits: inbox.Limits{Record: -1}},
+		"Workers is below zero":               {Workers: -1},
+		"Batch is below zero":                 {Batch: -1},
+		"Retry.Attempts is below zero":        {Retry: inbox.Retry{Attempts: -1}},
 		"Timeouts.Handle is below zero":       {Timeouts: inbox.Timeouts{Handle: -1}},
 		"Retry.InitialInterval is below zero": {Retry: inbox.Retry{InitialInterval: -1}},
 		"set Dead.Rejections, too":            {Dead: inbox.Dead{RejectionsHold: true}},

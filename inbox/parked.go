@@ -415,8 +415,11 @@ func (q *queue[TTx]) claimAll(l *looked) (back []*partition.Entry) {
 			q.addPrefetched(c, p)
 			prefetched++
 			continue
-		case inHand(p): // its lease ended before its handler
-			e := &partition.Entry{Parked: p, Call: p.Call, Given: p.Identity, Lease: q.lease()}
+		case inHand(p): // its lease ended before its handler, or its handler hangs
+			e := &partition.Entry{Parked: p, Call: p.Call, Given: p.Identity}
+			if !q.hung[p.Identity] { // else another instance may run it
+				e.Lease = q.lease()
+			}
 			back, c = append(back, e), nil
 		case partition.Lasting(p, q.in.o.Retry.OutageRetryTime) && !suspected(p) && room <= 0:
 			back, c = append(back, &partition.Entry{Parked: p, Call: p.Call, Given: p.Identity}), nil

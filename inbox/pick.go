@@ -178,7 +178,6 @@ type retries struct {
 	workers int
 	window  int       // retries that may run at a time
 	running int       // retries
-	stuck   int       // retries in handlers that ignore the end of their context
 	failing bool      // the last retry failed
 	others  int       // other messages begun since the last retry began
 	until   time.Time // no retry begins before, while the last one failed and others are ready
@@ -198,11 +197,10 @@ func (r *retries) idle() int { return max(r.window, r.workers/4) }
 
 // Allowed reports whether one more may begin now. Others reports that other messages are ready.
 func (r *retries) Allowed(others bool, now time.Time) bool {
-	running := r.running - r.stuck
 	if !others {
-		return running < r.idle()
+		return r.running < r.idle()
 	}
-	return running < r.window && (!r.failing || r.others >= retryPart-1 && !now.Before(r.until))
+	return r.running < r.window && (!r.failing || r.others >= retryPart-1 && !now.Before(r.until))
 }
 
 // Most returns how many failed messages may be claimed: any number while retries succeed, otherwise enough to

@@ -134,24 +134,33 @@ func TestClaimedMessageIsBegunOnceAtATime(t *testing.T) {
 	}
 }
 
-// A claim is renewed while its call runs, so no other instance makes the call meanwhile.
-func TestClaimIsRenewedWhileItsCallGoesOn(t *testing.T) {
+// TestCallsThatIgnoreTheirContexts checks that such calls keep no worker, and that this process does not make
+// them again while they run.
+func TestCallsThatIgnoreTheirContexts(t *testing.T) {
 	t.Parallel()
 	h := newHanging(t, true)
-	run(t, h.consumer())
-	h.publish(h.message("k", "hang"))
-	until(t, "it hangs", func() bool {
-		h.pass(10 * time.Millisecond) // a busy machine may be too slow for the intent, which is retried
-		return h.count("hang") == 1
-	})
-	rival := h.consumer()
-	for range 3 {
-		h.pass(3 * time.Second)
-		until(t, "its claim is renewed", func() bool { return h.row("hang").Due > 3*time.Second })
-		h.quiet(rival)
+	run(t, h.consumer()) // with two workers
+	for _, key := range []string{"k", "l", "m"} {
+		h.publish(h.message(key, "hang"))
 	}
-	if n := h.count("hang"); n != 1 {
-		t.Errorf("it was begun %d times", n)
+	h.publish(h.message("a", "well"))
+	until(t, "the other message is handled", func() bool {
+		h.pass(10 * time.Millisecond)
+		return h.count("well") >= 2 // its first attempt fails
+	})
+	until(t, "each call that hangs has failed", func() bool {
+		h.pass(10 * time.Millisecond)
+		failed := 0
+		for _, p := range h.kept() {
+			if strings.Contains(p.Last.Why, "ignores its context") {
+				failed++
+			}
+		}
+		return failed == 3
+	})
+	h.pass(time.Hour)
+	if n := h.count("hang"); n != 3 {
+		t.Errorf("%d calls, want one for each message", n)
 	}
 }
 
@@ -188,7 +197,7 @@ func TestSuspectThatHangsDoesNotStopOthers(t *testing.T) {
 			return h.count(what) >= 2
 		})
 	}
-	if p := h.row("hang"); p.CrashCount != 1 || h.count("hang") != 2 || len(in.Health().Stuck) == 0 {
+	if p := h.row("hang"); p.CrashCount != 0 || h.count("hang") != 2 || len(in.Health().Stuck) == 0 {
 		t.Errorf("%d crashes, %d attempts, %+v", p.CrashCount, h.count("hang"), in.Health())
 	}
 }

@@ -2,11 +2,13 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/skald-go/skald/inbox/internal/checkpoint"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/vitals"
 )
@@ -44,7 +46,7 @@ func (in *Inbox[TTx]) called(ctx context.Context, err error) {
 // watchProgress notes if no message is finished although some are running or ready.
 func (l *loop[TTx]) watchProgress() {
 	in, now := l.in, time.Now()
-	busy := l.running > l.stuck || in.pick.Startable(l.working())
+	busy := l.running > 0 || in.pick.Startable(l.running)
 	most := in.o.Timeouts.Handle + in.o.Timeouts.Wait + slack
 	still := ""
 	switch {
@@ -97,11 +99,15 @@ func newOutage(log *slog.Logger) *brokerOutage {
 // Failed notes an error of the broker. It logs the first one, and then at growing intervals.
 func (o *brokerOutage) Failed(now time.Time, why error) {
 	o.why, o.last, o.alive = why, now, false
-	if level := vitals.BrokerLevel(why); o.say.DueAs(level, now) {
-		what := "inbox: the broker is away"
-		if level == slog.LevelError {
-			what = "inbox: the broker refuses; check settings and rights"
-		}
+	level, what := vitals.BrokerLevel(why), "inbox: the broker is away"
+	var ofStore *checkpoint.StoreError
+	switch {
+	case errors.As(why, &ofStore):
+		level, what = vitals.Level(why), "inbox: cannot join: the database is away"
+	case level == slog.LevelError:
+		what = "inbox: the broker refuses; check settings and rights"
+	}
+	if o.say.DueAs(level, now) {
 		o.log.Log(context.Background(), level, what, "error", why)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -104,7 +105,9 @@ func (o *Options) orDefaults() Options {
 	}
 	d.TTL = cmp.Or(d.TTL, 3*time.Second)
 	d.InFlight = cmp.Or(d.InFlight, 20_000)
-	d.MaxBytes = max(cmp.Or(d.MaxBytes, 64<<20), 2*store.PageBytes)
+	if d.MaxBytes = cmp.Or(d.MaxBytes, 64<<20); d.MaxBytes > 0 {
+		d.MaxBytes = max(d.MaxBytes, 2*store.PageBytes)
+	}
 	d.Save = cmp.Or(d.Save, 500*time.Millisecond)
 	d.RetryFirst = cmp.Or(d.RetryFirst, 100*time.Millisecond)
 	d.RetryMost = cmp.Or(d.RetryMost, 5*time.Second)
@@ -120,6 +123,19 @@ func (o *Options) orDefaults() Options {
 	}
 	d.Logger = shortlog.New(d.Logger)
 	return d
+}
+
+// fault returns an error for an invalid option.
+func (o *Options) fault() error {
+	for name, value := range map[string]int64{
+		"TTL": int64(o.TTL), "MaxPollInterval": int64(o.MaxPollInterval), "Outboxes": int64(o.Outboxes), "InFlight": int64(o.InFlight), "MaxBytes": int64(o.MaxBytes),
+		"Save": int64(o.Save), "RetryFirst": int64(o.RetryFirst), "RetryMost": int64(o.RetryMost),
+		"DeferFirst": int64(o.DeferFirst), "DeferMost": int64(o.DeferMost), "Drain": int64(o.Drain)} {
+		if value < 0 {
+			return fmt.Errorf("relay.Options.%s is below zero: give more, or leave it out for the default", name)
+		}
+	}
+	return nil
 }
 
 // Relay publishes the rows of the shards that it leases.

@@ -111,6 +111,9 @@ func (r *Relay) lost() {
 // progress, saves its progress and releases its shards. It waits for outages of database and broker to end.
 // It returns an error only if waiting cannot help.
 func (r *Relay) Run(ctx context.Context) error {
+	if err := r.o.fault(); err != nil {
+		return err
+	}
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	defer r.tel.Watch(r.o.Owner, r.status, r.notNotified)()

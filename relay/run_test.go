@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -228,6 +229,18 @@ func roughRun(t *testing.T, seed uint64) {
 	for _, l := range db.Shards() {
 		if l.Token == "" {
 			t.Errorf("shard %d was never owned", l.ID)
+		}
+	}
+}
+
+// TestOptionBelowZero checks that Run refuses an option below zero by its name.
+func TestOptionBelowZero(t *testing.T) {
+	for name, o := range map[string]relay.Options{"TTL": {TTL: -1}, "MaxBytes": {MaxBytes: -1},
+		"InFlight": {InFlight: -1}, "DeferFirst": {DeferFirst: -1}, "Save": {Save: -1},
+		"Drain": {Drain: -1}} {
+		err := relay.New(memstore.New(nil), &rough{}, &o).Run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "relay.Options."+name+" is below zero") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

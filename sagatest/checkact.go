@@ -250,6 +250,8 @@ func (o *requestOwner[TTx]) Lease() calls.Lease {
 	return calls.Lease{Since: o.r.now, For: 24 * time.Hour}
 }
 
+func (o *requestOwner[TTx]) GivesUp() bool { return false }
+
 func (o *requestOwner[TTx]) Sending(ctx context.Context, _ time.Duration) (context.Context, func()) {
 	return ctx, func() {}
 }

@@ -84,8 +84,9 @@ type Unit[TTx any] interface {
 	// Return revokes the transaction that Tx returned: its function has returned. Later calls of Tx return
 	// another handle. A driver cannot revoke a *sql.Tx, or the connection below a transaction.
 	Return()
-	// Drop closes the connection of the transaction, also while a function uses it: the database rolls back.
-	// Call it from any goroutine. The caller still ends the Unit.
+	// Drop rolls back while a function still uses the transaction: the function ignores its context. The
+	// connection is closed and frees its place in the pool. Call Drop from any goroutine. The caller still
+	// ends the Unit: then Rollback only applies, and Commit returns an error.
 	Drop()
 	// Savepoint sets a savepoint for the next function, in place of the last one. A driver may send it with
 	// that function's first statement. Returns false if the driver has no savepoints.

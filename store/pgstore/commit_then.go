@@ -22,10 +22,10 @@ const (
 // a row it returns the connection to the pool instead, and it always does so if the pool has hooks.
 func (u *unit) CommitThen(ctx context.Context, next store.Intake,
 	es ...store.Effect) (store.Unit[pgx.Tx], error) {
-	if u.conn == nil || !u.canFollow(next) {
+	if u.ended() || !u.canFollow(next) {
 		return nil, u.Commit(ctx, es...)
 	}
-	then, conn := &unit{s: u.s, nth: u.nth + 1, reported: u.reported}, u.conn.Conn()
+	then, conn := &unit{s: u.s, nth: u.nth + 1, reported: u.reported}, u.conn
 	take, err := u.s.intake(next, &then.found)
 	if err != nil {
 		return nil, u.Commit(ctx, es...)
@@ -59,7 +59,11 @@ func (u *unit) CommitThen(ctx context.Context, next store.Intake,
 		return nil, err
 	}
 	u.tx.end()
-	then.lend(u.leave(), tx, next)
+	pooled := u.leave()
+	if pooled == nil { // dropped after the commit
+		return nil, nil
+	}
+	then.lend(pooled, tx, next)
 	return then, nil
 }
 

@@ -166,7 +166,7 @@ func TestAnAbortedTransactionHoldsNothing(t *testing.T) {
 		if err := b.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM pg_locks AS l WHERE l.pid = a.pid)
 			+ (a.backend_xid IS NOT NULL)::integer + (a.backend_xmin IS NOT NULL)::integer
 			FROM pg_stat_activity AS a WHERE pid = $1`,
-			u.(*unit).conn.Conn().PgConn().PID()).Scan(&n); err != nil {
+			u.(*unit).conn.PgConn().PID()).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
@@ -42,7 +43,14 @@ func (c *core) settleQueue(ctx context.Context, queue []store.Effect) {
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer stop()
-	_, _ = c.Apply(ctx, queue...)
+	for n := 1; ; n++ {
+		_, err := c.Apply(ctx, queue...)
+		pause := backoff.After(n, 10*time.Millisecond, time.Second)
+		if err == nil || !Outage(err) || !backoff.Sleep(ctx, pause) {
+			return
+		}
+	}
 }
 
-const settleTime = 5 * time.Second
+// settleTime bounds settleQueue. Many callers may wait for a connection of a small pool.
+const settleTime = 30 * time.Second

@@ -86,6 +86,48 @@ func parkedWhileAUnitWaits[TTx any](t *testing.T, b *bed, db store.Driver[TTx], 
 	claimAll(t, db, 1)
 }
 
+// TestQueueSettlesOnABusyPool checks that a unit above READ COMMITTED finishes its parked message before
+// another user of the pool gets its connection.
+func TestQueueSettlesOnABusyPool(t *testing.T) {
+	t.Parallel()
+	need.Postgres(t)
+	b := newBed(t)
+	pool := b.few(t, pgx.QueryExecModeCacheStatement, 1)
+	db := New(pool, &Options{Schema: b.schema})
+	m := aMessage("k")
+	if _, err := db.Apply(t.Context(), store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "stock",
+		Identity: store.Identity{Source: "/orders", ID: m.ID}, Message: m}}}); err != nil {
+		t.Fatal(err)
+	}
+	p := claimAll(t, db, 1)[0]
+	u, err := db.Begin(t.Context(), store.Intake{Isolation: store.RepeatableRead,
+		Marks: []store.Mark{{Consumer: p.Consumer, Identity: p.Identity, Outcome: store.Done,
+			KeyOrder: store.Retrying, Key: p.Message.Key, Attempts: p.Attempts}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	release, done := make(chan bool), make(chan bool)
+	defer func() {
+		close(release)
+		<-done
+	}()
+	go func() { // another user of the pool waits for its connection, and keeps it
+		defer close(done)
+		if conn, err := pool.Acquire(context.Background()); err == nil {
+			<-release
+			conn.Release()
+		}
+	}()
+	time.Sleep(10 * time.Millisecond)
+	if err := u.Commit(t.Context(), store.Effect{Finish: &store.Finish{Consumer: p.Consumer,
+		Identity: p.Identity, Attempts: &p.Attempts, Place: p.Place}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := one[int](t, b, `SELECT count(*) FROM {skald_parked}`); n != 0 {
+		t.Errorf("%d finished messages are still parked", n)
+	}
+}
+
 // claimAll claims the due messages of a key and those behind them.
 func claimAll[TTx any](t *testing.T, db store.Driver[TTx], want int) []store.Parked {
 	t.Helper()

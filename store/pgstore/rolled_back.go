@@ -66,7 +66,7 @@ type over struct {
 // again begins the transaction again, once. The verdicts are known and not read again.
 func (o *over) again(ctx context.Context) (pgx.Tx, error) {
 	u := o.u
-	if tx := u.tx.live(); u.conn == nil || tx != pgx.Tx(o) {
+	if tx := u.handle().live(); u.ended() || tx != pgx.Tx(o) {
 		return tx, nil
 	}
 	var found store.Found
@@ -74,22 +74,22 @@ func (o *over) again(ctx context.Context) (pgx.Tx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin again: %w", err)
 	}
-	tx, err := sqlexec.Open(ctx, u.conn.Conn(), isoLevel(o.in.Isolation), u.s.bind(o.in, calls))
+	tx, err := sqlexec.Open(ctx, u.conn, isoLevel(o.in.Isolation), u.s.bind(o.in, calls))
 	if err == nil && (!slices.Equal(found.Locks, u.found.Locks) ||
 		!slices.Equal(found.Sagas, u.found.Sagas)) {
 		err = fmt.Errorf("an entity or a saga changed meanwhile: %w", store.ErrBusy)
 	}
 	if err != nil {
-		_ = sqlexec.Undo(ctx, u.conn.Conn())
+		_ = sqlexec.Undo(ctx, u.conn)
 		return nil, fmt.Errorf("begin again: %w", u.s.pg.Beginning(err))
 	}
-	u.tx.swap(tx)
+	u.handle().swap(tx)
 	return tx, nil
 }
 
 func (o *over) Conn() *pgx.Conn {
-	if o.u.conn == nil {
+	if o.u.ended() {
 		return nil
 	}
-	return o.u.conn.Conn()
+	return o.u.conn
 }

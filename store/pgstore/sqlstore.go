@@ -65,6 +65,9 @@ type sqlUnit struct {
 	// undone: the server refused a PREPARE TRANSACTION of the function, and rolled back
 	undone bool
 	stale  bool // the function left a prepared statement in the session
+
+	own     *sql.Conn // conn, also after the end
+	dropped atomic.Bool
 }
 
 // Begin opens a transaction and applies in: two round trips.
@@ -101,7 +104,7 @@ func (u *sqlUnit) open(ctx context.Context, in store.Intake, calls []sqlexec.Cal
 	if u.conn, err = u.s.patience.Conn(ctx, u.s.db); err != nil {
 		return err
 	}
-	u.reported = sqlexec.ReportedBySQL(u.conn)
+	u.own, u.reported = u.conn, sqlexec.ReportedBySQL(u.conn)
 	// database/sql rolls back when the context of BeginTx is done; that of Begin may be shorter than the
 	// handler's.
 	sessionID, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -321,8 +324,13 @@ func (*sqlUnit) Savepoint(context.Context) bool { return false }
 // Undo returns an error: see Savepoint.
 func (*sqlUnit) Undo(context.Context) error { return errNoSavepoint }
 
-// Drop cancels the context of the transaction, so database/sql rolls it back.
-func (u *sqlUnit) Drop() { u.stop() }
+// Drop cancels the context of the transaction, so database/sql rolls it back and frees its place in the pool.
+// A statement that runs with another context delays that until it ends.
+func (u *sqlUnit) Drop() {
+	u.dropped.Store(true)
+	u.stop()
+	go func() { _ = u.own.Close() }()
+}
 
 // Usable reads pgx's status after the last statement. With another driver it asks the server for the
 // setting of the transaction that Skald began.
@@ -352,6 +360,9 @@ func (u *sqlUnit) lent(ctx context.Context) error {
 
 // Rollback undoes everything and then applies instead.
 func (u *sqlUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	if u.dropped.Load() {
+		return u.s.Apply(ctx, instead...)
+	}
 	if u.conn == nil {
 		return nil, fmt.Errorf("roll back: %w", errEnded)
 	}

@@ -18,8 +18,7 @@ import (
 // unit is a transaction that Skald began and lent to a handler.
 type unit struct {
 	s      *Store
-	mu     sync.Mutex    // guards writes of conn, and Drop
-	conn   *pgxpool.Conn // nil after the unit ended
+	conn   *pgx.Conn // nil before lend
 	tx     *lent
 	found  store.Found
 	marks  []store.Mark // of the intake
@@ -34,6 +33,10 @@ type unit struct {
 	undone bool
 	// reported has the settings of the session before the transaction, and within those after the intake
 	reported, within sqlexec.Reported
+
+	mu      sync.Mutex    // guards the following fields, and writes of tx
+	pooled  *pgxpool.Conn // nil after the unit ended
+	dropped bool
 }
 
 // Begin opens a transaction and applies in: one round trip, or two if a mark already exists.
@@ -53,7 +56,7 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 	now = started(conn.Conn(), in, now)
 	u.reported = sqlexec.ReportedBy(conn.Conn())
 	var tx pgx.Tx
-	err = s.roundTrip(ctx, conn, in.Wait, func(ctx context.Context) (err error) {
+	err = s.roundTrip(ctx, conn.Conn(), in.Wait, func(ctx context.Context) (err error) {
 		if tx, err = sqlexec.Open(ctx, conn.Conn(), isoLevel(in.Isolation), now); err == nil {
 			tx, err = u.look(ctx, conn.Conn(), tx, in, later)
 		}
@@ -71,16 +74,17 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 
 // roundTrip runs f on conn within the patience plus wait, the time that its statements may wait for rivals.
 // If f fails, no transaction stays open.
-func (s *Store) roundTrip(ctx context.Context, conn *pgxpool.Conn, wait time.Duration,
+func (s *Store) roundTrip(ctx context.Context, conn *pgx.Conn, wait time.Duration,
 	f func(ctx context.Context) error) error {
-	return s.patience.RoundTrip(ctx, s.pool, conn.Conn(), wait, f)
+	return s.patience.RoundTrip(ctx, s.pool, conn, wait, f)
 }
 
 func (u *unit) lend(conn *pgxpool.Conn, tx pgx.Tx, in store.Intake) {
-	u.conn, u.tx, u.marks = conn, newLent(u.s, tx, conn.Conn()), in.Marks
+	u.conn, u.pooled = conn.Conn(), conn
+	u.tx, u.marks = newLent(u.s, tx, conn.Conn()), in.Marks
 	u.have, u.level = query.LockedBy(in, u.found), in.Isolation
 	u.sagas, u.kept = query.LockedSagas(in, u.found), query.AnyBlocked(u.found) && !query.Many(in)
-	u.within = sqlexec.ReportedBy(conn.Conn())
+	u.within = sqlexec.ReportedBy(u.conn)
 }
 
 func isoLevel(level store.Isolation) pgx.TxIsoLevel {
@@ -102,10 +106,10 @@ func (u *unit) Found() store.Found {
 
 // Outage reports whether the connection was lost, or an outage aborted the transaction.
 func (u *unit) Outage(_ context.Context, err error) bool {
-	if u.conn == nil {
+	if u.ended() {
 		return false
 	}
-	conn := u.conn.Conn()
+	conn := u.conn
 	u.undone = conn.PgConn().TxStatus() == 'I' && sqlexec.PrepareRefused(err)
 	return failedItself(conn.IsClosed(), conn.PgConn().TxStatus() == 'E', err)
 }
@@ -125,7 +129,7 @@ func failedItself(closed, aborted bool, err error) bool {
 
 // Usable reads the transaction status that came with the last statement: no round trip.
 func (u *unit) Usable(context.Context) error {
-	if u.conn == nil {
+	if u.ended() {
 		return errEnded
 	}
 	if u.tx.unshared {
@@ -134,7 +138,7 @@ func (u *unit) Usable(context.Context) error {
 	if _, ok := u.tx.live().(*over); ok {
 		return nil
 	}
-	if err := usable(u.conn.Conn()); err != nil {
+	if err := usable(u.conn); err != nil {
 		return err
 	}
 	if u.changed() {
@@ -148,7 +152,7 @@ var errNoSavepoint = errors.New("there is no savepoint to roll back to")
 
 // Savepoint sets a savepoint, in place of the last one. It travels with the next statement: no round trip.
 func (u *unit) Savepoint(context.Context) bool {
-	if _, ok := u.tx.live().(*over); u.conn == nil || ok {
+	if _, ok := u.tx.live().(*over); u.ended() || ok {
 		return false
 	}
 	return u.tx.point()
@@ -156,14 +160,14 @@ func (u *unit) Savepoint(context.Context) bool {
 
 // Undo rolls back to the savepoint: one round trip, or none if the function sent no statement.
 func (u *unit) Undo(ctx context.Context) error {
-	if u.conn == nil {
+	if u.ended() {
 		return errEnded
 	}
 	sent, err := u.tx.unpoint()
 	if !sent || err != nil {
 		return err
 	}
-	conn := u.conn.Conn()
+	conn := u.conn
 	err = u.s.roundTrip(ctx, u.conn, 0, func(ctx context.Context) error {
 		_, err := conn.PgConn().Exec(ctx, rollbackToPoint).ReadAll()
 		return err
@@ -178,36 +182,58 @@ func (u *unit) Undo(ctx context.Context) error {
 	return nil
 }
 
-// Return revokes the handle of a function that has returned.
+// ended reports whether the unit has ended, or was dropped.
+func (u *unit) ended() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.pooled == nil
+}
+
+func (u *unit) isDropped() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.dropped
+}
+
+// handle returns the present handle of the transaction. A function that was revoked may call it.
+func (u *unit) handle() *lent {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.tx
+}
+
+// Return revokes the handle of a function that has returned, or that the caller no longer waits for.
 func (u *unit) Return() {
-	if u.conn != nil {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.tx != nil {
 		u.tx = u.tx.pass()
 	}
 }
 
-// Drop closes the socket: pgx's own Close waits for a statement. The cancel request ends a statement that the
-// server is in, since it reads from the socket only after that.
+// Drop closes the socket, because pgx's own Close waits for a statement. The cancel request ends a statement
+// that runs on the server, since the server reads from the socket only after it.
 func (u *unit) Drop() {
 	u.mu.Lock()
-	conn := u.conn
+	conn := u.pooled
+	u.pooled, u.dropped = nil, u.dropped || conn != nil
+	u.mu.Unlock()
 	if conn == nil {
-		u.mu.Unlock()
 		return
 	}
-	server := conn.Conn().PgConn()
+	server := conn.Hijack().PgConn() // Release would wait for the function's statement
 	_ = server.Conn().Close()
-	u.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), sqlexec.DefaultWait)
 	defer cancel()
 	_ = server.CancelRequest(ctx)
 }
 
-// leave takes the connection from the unit.
+// leave takes the connection from the unit. Returns nil if Drop has it.
 func (u *unit) leave() *pgxpool.Conn {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	conn := u.conn
-	u.conn = nil
+	conn := u.pooled
+	u.pooled = nil
 	return conn
 }
 
@@ -226,18 +252,19 @@ func usable(conn *pgx.Conn) error {
 }
 
 // changed reports whether a reported setting of the session changed since the intake.
-func (u *unit) changed() bool { return sqlexec.ReportedBy(u.conn.Conn()) != u.within }
+func (u *unit) changed() bool { return sqlexec.ReportedBy(u.conn) != u.within }
 
 // end revokes the transaction and releases the connection, once.
 func (u *unit) end() {
-	if u.conn == nil {
+	pooled := u.leave()
+	if pooled == nil {
 		return
 	}
 	if u.tx.sets { // also after a rollback: a prepared statement outlives it
-		sqlexec.Close(context.Background(), u.conn.Conn())
+		sqlexec.Close(context.Background(), u.conn)
 	}
 	u.tx.end()
-	sqlexec.Release(u.leave())
+	sqlexec.Release(pooled)
 }
 
 // Commit writes the buffered rows and effects, then es, and commits: one round trip.
@@ -251,12 +278,12 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 
 // commit writes es, commits, and returns the connection.
 func (u *unit) commit(ctx context.Context, es []store.Effect) error {
-	if u.conn == nil {
+	if u.ended() {
 		return fmt.Errorf("commit: %w", errEnded)
 	}
 	defer u.end()
-	conn := u.conn.Conn()
-	err := u.s.roundTrip(ctx, u.conn, 0, func(ctx context.Context) error {
+	conn := u.conn
+	err := u.s.roundTrip(ctx, conn, 0, func(ctx context.Context) error {
 		calls, err := u.last(ctx, conn, es)
 		if err != nil {
 			return err
@@ -264,10 +291,34 @@ func (u *unit) commit(ctx context.Context, es []store.Effect) error {
 		return sqlexec.SendCommit(ctx, conn, calls)
 	})
 	err = u.committed(ctx, err, es)
+	if err == nil && u.settle(ctx) {
+		u.queue = nil
+	}
 	if err == nil && sqlexec.ReportedBy(conn) != u.reported { // a database function changed a setting
 		sqlexec.Close(ctx, conn)
 	}
 	return err
+}
+
+// settle applies the changes that splitQueue separated, on the connection of the unit. Returns false if it
+// cannot.
+func (u *unit) settle(ctx context.Context) bool {
+	if len(u.queue) == 0 {
+		return true
+	}
+	calls, err := u.s.outflow(u.queue, nil, nil)
+	if err != nil {
+		return false
+	}
+	calls = append([]sqlexec.Call{{SQL: sqlexec.Begin}, u.s.pg.Session(sqlexec.DefaultWait,
+		sqlexec.DefaultHandle)}, calls...)
+	err = u.s.roundTrip(context.WithoutCancel(ctx), u.conn, 0, func(ctx context.Context) error {
+		return sqlexec.SendCommit(ctx, u.conn, calls)
+	})
+	if err != nil {
+		_ = sqlexec.Undo(context.WithoutCancel(ctx), u.conn)
+	}
+	return err == nil
 }
 
 // committed reports the outcome of a commit.
@@ -279,9 +330,9 @@ func (u *unit) committed(ctx context.Context, err error, es []store.Effect) erro
 		u.s.wakeFor(es...)
 		return nil
 	}
-	_ = sqlexec.Undo(ctx, u.conn.Conn())
+	_ = sqlexec.Undo(ctx, u.conn)
 	if errors.Is(err, store.ErrUnshared) { // the temporary objects outlive the rollback if they are older
-		sqlexec.Close(ctx, u.conn.Conn())
+		sqlexec.Close(ctx, u.conn)
 	}
 	if sqlexec.Lost(err) {
 		err = fmt.Errorf("%w: %w", store.ErrLost, err)
@@ -324,7 +375,10 @@ func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]s
 
 // Rollback undoes everything and then applies instead. The first of them needs no extra round trip.
 func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
-	if u.conn == nil {
+	if u.isDropped() {
+		return u.s.Apply(ctx, instead...)
+	}
+	if u.ended() {
 		return nil, fmt.Errorf("roll back: %w", errEnded)
 	}
 	_, _ = u.tx.close()
@@ -336,7 +390,7 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 		if u.undone {
 			return nil, nil
 		}
-		if err := sqlexec.UndoLent(ctx, u.conn.Conn()); err != nil {
+		if err := sqlexec.UndoLent(ctx, u.conn); err != nil {
 			return nil, fmt.Errorf("roll back: %w", err)
 		}
 		return nil, nil
@@ -360,7 +414,7 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 // instead rolls back and applies e in the same pipeline. again reports that the caller must apply e
 // separately.
 func (u *unit) instead(ctx context.Context, e store.Effect) (stored, again bool, err error) {
-	conn := u.conn.Conn()
+	conn := u.conn
 	calls, err := u.s.outflow([]store.Effect{e}, nil, nil)
 	if err != nil {
 		_ = sqlexec.Undo(ctx, conn)

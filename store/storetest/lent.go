@@ -211,4 +211,27 @@ func (s *suite[TTx]) unitDrop() {
 	u.Drop() // after the end of the unit
 	s.user("k", "v")
 	s.counts(0, 1, 0)
+
+	u = s.begin(s.d, intake(mark()))
+	u.Drop()
+	verdict := mark()
+	verdict.Outcome, verdict.Reason = store.Rejected, "no"
+	if stored, err := u.Rollback(s.Context(), store.Effect{Mark: &verdict}); err != nil || !stored[0] {
+		s.Errorf("Rollback after Drop applies nothing: %v", err)
+	}
+	s.counts(0, 2, 0)
+}
+
+// unitDropKeepsNoConnection checks that a dropped unit keeps no connection of a small pool.
+func (s *suite[TTx]) unitDropKeepsNoConnection() {
+	if s.can.Pool == nil {
+		s.Skip("the driver has no pool")
+	}
+	d := s.can.Pool(s, s.db, 1)
+	for range 3 {
+		u := s.begin(d, intake(mark()))
+		u.Drop()
+	}
+	s.commit(s.begin(d, intake(mark())))
+	s.counts(0, 1, 0)
 }

@@ -28,6 +28,7 @@ func unitTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Return":                  (*suite[TTx]).unitReturn,
 		"Undo":                    (*suite[TTx]).unitUndo,
 		"Drop":                    (*suite[TTx]).unitDrop,
+		"DropKeepsNoConnection":   (*suite[TTx]).unitDropKeepsNoConnection,
 		"BegunAnew":               (*suite[TTx]).unitBegunAgain,
 		"FewConnections":          (*suite[TTx]).unitFewConnections,
 		"Ended":                   (*suite[TTx]).unitEnded,

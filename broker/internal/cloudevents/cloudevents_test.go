@@ -151,6 +151,23 @@ func TestBrokenEnvelopes(t *testing.T) {
 	}
 }
 
+// TestUnreadableKey checks that a message whose key cannot be read has its other key or none, but no empty
+// key.
+func TestUnreadableKey(t *testing.T) {
+	for name, style := range styles() {
+		for _, key := range []string{"", "a"} {
+			m, hs := skald.Message{Topic: "t"}, []skald.Header{{Name: cloudevents.RawKey, Value: []byte("%%%")}}
+			if key != "" {
+				hs = append(hs, skald.Header{Name: style.Prefixes[0] + "partitionkey", Value: []byte(key)})
+			}
+			fault := cloudevents.Decode(cloudevents.New(style), hs, at, &m, nil)
+			if style.Escapes && (fault == nil || string(m.Key) != key || key == "" && m.Key != nil) {
+				t.Errorf("%s: %v, key %q", name, fault, m.Key)
+			}
+		}
+	}
+}
+
 // No broker can carry a header whose name is not text.
 func TestNamesThatAreNotText(t *testing.T) {
 	for name, style := range styles() {

@@ -37,7 +37,10 @@ func Decode[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V),
 			var err error
 			switch name {
 			case RawKey:
-				m.Key, err = c.rawKey(string(v))
+				var key []byte
+				if key, err = c.rawKey(string(v)); err == nil { // an unreadable key is no key
+					m.Key = key
+				}
 			case NilData:
 				empty = len(m.Data) == 0
 			case Ordered:

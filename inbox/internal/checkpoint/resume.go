@@ -24,7 +24,7 @@ type beginnings struct {
 func (c *Checkpointer) Resume(ctx context.Context, partitions []broker.Partition) (broker.Resumed, error) {
 	all, err := c.o.DB.SyncConsumer(ctx, store.SyncRequest{Consumer: c.o.Group})
 	if err != nil {
-		return broker.Resumed{}, fmt.Errorf("read the checkpoints of %s: %w", c.o.Group, err)
+		return broker.Resumed{}, &StoreError{fmt.Errorf("read the checkpoints of %s: %w", c.o.Group, err)}
 	}
 	out := broker.Resumed{Checkpoints: map[string]int64{}}
 	for i := range all.Checkpoints {
@@ -81,3 +81,9 @@ func checkpointOf(all store.SyncResult, name string) (store.Checkpoint, bool) {
 	}
 	return all.Checkpoints[i], true
 }
+
+// StoreError is an error of the database that a broker's client returns while it joins.
+type StoreError struct{ Err error }
+
+func (e *StoreError) Error() string { return e.Err.Error() }
+func (e *StoreError) Unwrap() error { return e.Err }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -81,101 +80,18 @@ type batch[TTx any] struct {
 	rolledBack bool                      // a transaction was rolled back
 
 	collided time.Duration // in transactions that collided with others
-
-	job     []*partition.Entry
-	early   func([]Result) // sends results before the end of the job; nil: not possible
-	mu      sync.Mutex
-	current []*partition.Entry        // the messages in a handler
-	hung    []*partition.Entry        // the messages whose handler ignored its context
-	sent    map[*partition.Entry]bool // messages with results that early has sent
 }
 
 // workBatch handles a job of several messages.
 func (x *Executor[TTx]) workBatch(ctx context.Context, job []*partition.Entry) []Result {
-	s := &batch[TTx]{x: x, blocked: map[*partition.Chain]bool{}, job: job}
-	if d, _ := ctx.Value(workerKey{}).(*Worker[TTx]); d != nil && d.x == x {
-		s.early = d.early
-	}
+	s := &batch[TTx]{x: x, blocked: map[*partition.Chain]bool{}}
 	for len(job) > 0 {
 		var ms []member
 		ms, job = x.nextMembers(ctx, job)
 		s.take(ctx, ms)
 	}
-	s.out = slices.DeleteFunc(s.out, func(r Result) bool { return s.sent[r.Entry] })
 	s.out[0].RolledBack, s.out[0].Collided = s.rolledBack, s.collided
 	return s.out
-}
-
-// watched runs f, which runs one handler with the messages es. If f takes longer than most, watched drops the
-// unit and sends early results for the other keys.
-func (s *batch[TTx]) watched(unit store.Unit[TTx], es []*partition.Entry, most time.Duration, f func()) {
-	if s.early == nil {
-		f()
-		return
-	}
-	s.mu.Lock()
-	s.current = es
-	s.mu.Unlock()
-	defer time.AfterFunc(most, func() { s.abandon(unit, es) }).Stop()
-	f()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.current = nil
-	s.stopped = s.stopped || s.hung != nil
-}
-
-// abandon marks the handler with es as hung, drops its unit, and sends early results for the other keys.
-func (s *batch[TTx]) abandon(unit store.Unit[TTx], es []*partition.Entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.hung != nil || s.current == nil || s.current[0] != es[0] {
-		return
-	}
-	s.hung, s.sent = es, map[*partition.Entry]bool{}
-	if unit != nil {
-		unit.Drop()
-	}
-	keys := map[*partition.Chain]bool{}
-	for _, e := range es {
-		keys[e.Chain] = true
-	}
-	var out []Result
-	stays := s.out[:0:0]
-	ended := map[*partition.Entry]bool{}
-	for _, r := range s.out {
-		if ended[r.Entry] = true; keys[r.Entry.Chain] {
-			stays = append(stays, r)
-		} else {
-			out = append(out, r)
-		}
-	}
-	for _, other := range s.job {
-		if !ended[other] && !keys[other.Chain] {
-			out = append(out, Result{Entry: other, What: decide.NotAttempted})
-		}
-	}
-	for i := range out {
-		out[i].Early, s.sent[out[i].Entry] = true, true
-	}
-	if s.out = stays; len(out) > 0 {
-		s.early(out)
-	}
-}
-
-// endHung ends ms after a handler ignored its context. A message that was alone in the handler is charged. Of
-// several none is charged, and each will run alone. The other messages stay.
-func (s *batch[TTx]) endHung(ctx context.Context, ms []member) {
-	s.rolledBack = true
-	for _, m := range ms {
-		switch hung := slices.Contains(s.hung, m.e); {
-		case hung && len(s.hung) == 1:
-			s.add(s.x.fail(ctx, m.e, s.x.db.Apply, fmt.Errorf("%w (%v): it ignored its context for %v",
-				failure.ErrTimeout, s.x.o.Handle, m.took.Round(time.Millisecond))))
-		default:
-			m.e.NoSharing = m.e.NoSharing || hung
-			s.add(Result{Entry: m.e, What: decide.NotAttempted})
-		}
-	}
 }
 
 // nextMembers returns the first of es and the messages that can share its transaction. They have the same
@@ -245,6 +161,8 @@ func (s *batch[TTx]) take(ctx context.Context, ms []member) {
 		s.runnable(ms)
 	case guilty == nobody:
 		s.failed(ctx, ms, err)
+	case hung(err) != nil:
+		s.hung(ctx, ms, err)
 	case guilty == unnamed:
 		s.take(ctx, ms[:len(ms)/2])
 		s.take(ctx, ms[len(ms)/2:])
@@ -252,6 +170,28 @@ func (s *batch[TTx]) take(ctx context.Context, ms []member) {
 		s.again(ctx, ms[:guilty])
 		s.alone(ctx, ms[guilty:guilty+1])
 		s.take(ctx, ms[guilty+1:])
+	}
+}
+
+// hung ends ms after a handler ignored its context. Its messages are charged: they may not run again while
+// it runs. The others share again.
+func (s *batch[TTx]) hung(ctx context.Context, ms []member, err error) {
+	guilty := hung(err)
+	for len(ms) > 0 {
+		n := slices.IndexFunc(ms, func(m member) bool { return slices.Contains(guilty, m.e) })
+		if n < 0 {
+			s.take(ctx, ms)
+			return
+		}
+		if n > 0 {
+			s.take(ctx, ms[:n])
+		}
+		if e := ms[n].e; !s.isBlocked(e) {
+			s.add(s.x.fail(ctx, e, s.x.db.Apply, fmt.Errorf("handle %s: %w", e.TypeAndName(), err)))
+		} else {
+			s.add(Result{Entry: e, What: decide.NotAttempted})
+		}
+		ms = ms[n+1:]
 	}
 }
 
@@ -332,10 +272,7 @@ func (s *batch[TTx]) alone(ctx context.Context, ms []member) {
 		if m.e.Prefetches || s.isBlocked(m.e) {
 			s.add(Result{Entry: m.e, What: decide.NotAttempted})
 		} else {
-			var r Result
-			s.watched(nil, []*partition.Entry{m.e}, s.x.o.Handle+s.x.o.Wait+grace,
-				func() { r = s.x.attempt(ctx, m.e) })
-			s.add(r)
+			s.add(s.x.attempt(ctx, m.e))
 		}
 	}
 }
@@ -366,10 +303,7 @@ func (s *batch[TTx]) transact(ctx context.Context, ms []member) (guilty int, err
 	}
 	if len(fresh) == 0 {
 		_, _ = unit.Rollback(bound)
-	} else if guilty, err = s.carryOut(bound, unit, ms, fresh); s.hung != nil {
-		s.endHung(ctx, ms)
-		return nobody, nil
-	} else if err != nil {
+	} else if guilty, err = s.carryOut(bound, unit, ms, fresh); err != nil {
 		return guilty, err
 	}
 	for i := range ms {
@@ -477,12 +411,7 @@ func (s *batch[TTx]) runEach(ctx context.Context, unit store.Unit[TTx], ms []mem
 	for n, i := range fresh {
 		var effect store.Effect
 		var err error
-		point := points && unit.Savepoint(ctx)
-		s.watched(unit, []*partition.Entry{ms[i].e}, s.x.o.Handle+grace,
-			func() { effect, err = s.runOne(ctx, unit, &ms[i], point) })
-		if s.hung != nil {
-			return nil, i, failure.ErrTimeout
-		}
+		effect, err = s.runOne(ctx, unit, &ms[i], points && unit.Savepoint(ctx))
 		if err == nil && n < len(fresh)-1 { // session state must not leak into the next handler
 			err = unit.Usable(ctx)
 		}
@@ -567,24 +496,24 @@ func (s *batch[TTx]) runTogether(ctx context.Context, unit store.Unit[TTx], ms [
 	ctx = lending.Watch(ctx)
 	hctx, cancel := context.WithTimeout(withLoan(ctx, s.x.o.Group, tx, all[0]), s.x.o.Handle)
 	defer cancel()
-	over := s.x.running.begin(s.x.o.Handle, es...)
-	at := unnamed
-	s.watched(unit, es, s.x.o.Handle+grace, func() {
-		at, err = runBatchHandler(*s.x.batchHandlers[ms[fresh[0]].e.Kind()], hctx, tx, all)
-		unit.Return() // before the context ends
+	h := *s.x.batchHandlers[ms[fresh[0]].e.Kind()]
+	at, err := limited(ctx, s.x, es, func() (*int, error) { // nil after a panic
+		i, err := h(hctx, tx, all)
+		return &i, err
 	})
-	over()
+	if hung(err) != nil {
+		unit.Drop()
+	}
+	unit.Return() // before the context ends
 	for _, i := range fresh {
 		ms[i].took = time.Since(begun) / time.Duration(len(fresh))
 	}
 	switch {
-	case s.hung != nil:
-		return nil, unnamed, failure.ErrTimeout
 	case err == nil:
 		ms[fresh[0]].hooks = func() { lending.Committed(ctx) }
 		return s.finishParked(ms, fresh), nobody, nil
-	case at >= 0 && at < len(fresh):
-		return nil, fresh[at], err
+	case at != nil && *at >= 0 && *at < len(fresh):
+		return nil, fresh[*at], err
 	}
 	return nil, unnamed, err
 }
@@ -597,14 +526,4 @@ func (s *batch[TTx]) finishParked(ms []member, fresh []int) (effects []store.Eff
 		}
 	}
 	return effects
-}
-
-func runBatchHandler[TTx any](h BatchHandler[TTx], ctx context.Context, tx TTx,
-	ms []skald.Message) (guilty int, err error) {
-	guilty = unnamed // after a panic
-	err = guarded[TTx](ctx, func() (err error) {
-		guilty, err = h(ctx, tx, ms)
-		return err
-	})
-	return guilty, err
 }

@@ -50,21 +50,29 @@ func (x *Executor[TTx]) commit(ctx context.Context, e *partition.Entry, unit sto
 	return x.storeFailed(ctx, e, x.chargeHandler(ctx, err))
 }
 
+// encodedReply is a reply in the form in which it is stored.
+type encodedReply struct {
+	rows   []skald.Message
+	result string
+}
+
 // replyEffect returns the effect of a reply, to commit with the rows of the handler. Returned is ReturnedNil
 // or ReturnedReject.
 func (x *Executor[TTx]) replyEffect(ctx context.Context, e *partition.Entry, r Reply,
 	intake store.Intake, returned decide.Facts) (out store.Effect, err error) {
 	result := ""
 	if len(r.Publish) > 0 || r.Value != nil { // encoding runs the user's functions
-		err = x.tracked(ctx, e, func() (err error) {
-			if out.Rows, err = x.o.Complete.Messages(skald.WithCause(ctx, e.Message), r.Publish); err == nil {
-				result, err = once.Encode(ctx, x.o.Codec, r.Value)
+		cause := skald.WithCause(ctx, e.Message)
+		encoded, err := limited(ctx, x, []*partition.Entry{e}, func() (c encodedReply, err error) {
+			if c.rows, err = x.o.Complete.Messages(cause, r.Publish); err == nil {
+				c.result, err = once.Encode(ctx, x.o.Codec, r.Value)
 			}
-			return err
+			return c, err
 		})
 		if err != nil {
 			return out, err
 		}
+		out.Rows, result = encoded.rows, encoded.result
 	}
 	out.Step = stepChange(e, x.table.AfterHandler(returned|x.stepFacts(e)).Step, r.Code, result)
 	out.Finish = x.finishParked(e)

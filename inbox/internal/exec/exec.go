@@ -197,7 +197,6 @@ type Result struct {
 	RolledBack bool // a transaction of the batch was rolled back
 	// Collided is the time of the batch's transactions that collided with other transactions.
 	Collided time.Duration
-	Early    bool // the job continues, because a handler ignores its context
 	// Untouched reports that no attempt was made: another worker or process has the message or its entity.
 	Untouched bool
 	Print     string        // for failed and dead: the fingerprint of a first failure; or empty

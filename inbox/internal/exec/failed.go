@@ -121,7 +121,7 @@ func (x *Executor[TTx]) retriesInPlace(e *partition.Entry, err error) bool {
 	if e.First.At.IsZero() {
 		e.First = f
 	}
-	stays := e.Again+1 < inPlace && x.o.InPlace() < mostInPlace
+	stays := e.Again+1 < inPlace && x.o.InPlace() < mostInPlace && hung(err) == nil
 	if stays {
 		e.Failures = append(e.Failures, f)
 	}
@@ -231,6 +231,9 @@ func (x *Executor[TTx]) classify(e *partition.Entry, err error) failure.Class {
 // an outage. After a timeout the state of the transaction does not count.
 func (x *Executor[TTx]) handlerFailed(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	err error) Result {
+	if hung(err) != nil { // Reply's encoding, or a function other than the handler
+		unit.Drop()
+	}
 	if errors.Is(err, failure.ErrTimeout) { // the database may have ended the session
 		if _, back := unit.Rollback(ctx); errors.Is(back, store.ErrLent) {
 			err = endedByHandler(e, back)

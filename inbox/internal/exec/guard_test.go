@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/skald-go/skald/failure"
 )
@@ -16,7 +17,7 @@ func TestGuarded(t *testing.T) {
 	defer w.Close()
 	own := errors.New("no stock")
 	for _, ctx := range []context.Context{t.Context(), w.Under(t.Context())} {
-		run := func(f func() error) error { return guarded[int](ctx, f) }
+		run := func(f func() error) error { _, err := guarded[int](ctx, time.Minute, f); return err }
 		for range 2 {
 			if err := run(func() error { return own }); err != own {
 				t.Errorf("its own error became %v", err)
@@ -43,7 +44,7 @@ func BenchmarkGuarded(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				_ = guarded[int](ctx, func() error { deep(60); return nil })
+				_, _ = guarded[int](ctx, time.Minute, func() error { deep(60); return nil })
 			}
 		})
 	}

@@ -35,22 +35,25 @@ type LegacyDedupFunc[TTx any] func(ctx context.Context, tx TTx, id store.Identit
 	m skald.Message) (known bool, err error)
 
 // run calls the handler of e with a time limit. A handler that took longer has failed, unless the consumer is
-// stopping. After the grace its transaction may be gone, so run ignores its result.
+// stopping. After the grace the transaction is rolled back, and the result of the handler does not count.
 func (x *Executor[TTx]) run(ctx context.Context, e *partition.Entry,
 	unit store.Unit[TTx]) (r Reply, err error) {
-	begun, tx := time.Now(), unit.Tx()
+	begun, tx, m := time.Now(), unit.Tx(), copyOf(e)
 	hctx, cancel := context.WithTimeout(withLoan(skald.WithCause(ctx, e.Message), x.o.Group, tx, e.Message),
 		x.o.Handle)
 	defer cancel()
-	over := x.running.begin(x.o.Handle, e)
-	r, err = runHandler(x.handler(e), hctx, tx, copyOf(e))
-	unit.Return() // before the context ends, so that functions that wait for that end change nothing
-	over()
+	handler := x.handler(e)
+	r, err = limited(ctx, x, []*partition.Entry{e},
+		func() (Reply, error) { return handler(hctx, tx, m) })
 	took := time.Since(begun)
 	x.o.Telemetry.Ran(e.Topic, took)
+	if hung(err) != nil {
+		unit.Drop()
+	}
+	unit.Return() // before the context ends, so that functions that wait for that end change nothing
 	stopped := ctx.Err() != nil && !errors.Is(context.Cause(ctx), failure.ErrTimeout)
 	switch {
-	case took < x.o.Handle || stopped:
+	case took < x.o.Handle || stopped || hung(err) != nil:
 		return r, err
 	case ctx.Err() != nil || took >= x.o.Handle+grace:
 		return r, fmt.Errorf("%w (%v): after %v it returned: %v", failure.ErrTimeout, x.o.Handle,
@@ -76,14 +79,6 @@ func copyOf(e *partition.Entry) skald.Message {
 // withLoan returns a context for a handler that gets tx and m.
 func withLoan[TTx any](ctx context.Context, consumer string, tx TTx, m skald.Message) context.Context {
 	return lending.With(ctx, lending.Loan{Tx: tx, Consumer: consumer, ID: m.ID, Type: m.Type})
-}
-
-func runHandler[TTx any](h Handler[TTx], ctx context.Context, tx TTx, m skald.Message) (r Reply, err error) {
-	err = guarded[TTx](ctx, func() (err error) {
-		r, err = h(ctx, tx, m)
-		return err
-	})
-	return r, err
 }
 
 type fenceKey struct{}

@@ -22,11 +22,10 @@ func (x *Executor[TTx]) askLegacyDedup(ctx context.Context, e *partition.Entry,
 			err = fmt.Errorf("call the LegacyDedup function for %s: %w", e.Name(), err)
 		}
 	}()
-	err = x.tracked(ctx, e, func() (err error) {
-		known, err = x.legacyDedup(skald.WithCause(ctx, e.Message), tx, e.Given, copyOf(e))
-		return err
+	m, id := copyOf(e), e.Given
+	return limited(ctx, x, []*partition.Entry{e}, func() (bool, error) {
+		return x.legacyDedup(skald.WithCause(ctx, m), tx, id, m)
 	})
-	return known, err
 }
 
 // finishKnown commits the mark of a message that the user's table has.

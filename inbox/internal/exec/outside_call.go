@@ -177,6 +177,9 @@ func (o owner[TTx]) Sending(ctx context.Context, timeout time.Duration) (context
 	return skald.WithCause(ctx, o.e.Message), o.x.running.begin(timeout, o.e)
 }
 
+// GivesUp returns true: the request would keep a worker.
+func (o owner[TTx]) GivesUp() bool { return true }
+
 func (o owner[TTx]) Answered(ctx context.Context, c store.Call) Result {
 	if o.e.Call.Outcome == "" {
 		o.e.Settled = o.begun

@@ -114,8 +114,9 @@ func (a *runningFuncs) overdue(grace time.Duration, log *slog.Logger) (out []Run
 		out = append(out, Running{one.es, one.begun, one.most, true, true})
 		if !one.logged {
 			one.logged = true
-			log.Warn("inbox: a handler ignores that its context ended; its keys wait until it returns",
-				"note", "another worker takes its place; the handler may keep a connection of the pool",
+			log.Warn("inbox: a handler ignores that its context ended; its messages wait until it returns",
+				"note", "the attempt failed, and its transaction is rolled back",
+				"remedy", "make the handler return when its context ends",
 				"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.ID,
 				"type", e.Type, "messages", len(one.es), "after", took.Round(time.Second))
 		}

@@ -20,10 +20,9 @@ func (x *Executor[TTx]) askLegacySteps(ctx context.Context, e *partition.Entry,
 				err)
 		}
 	}()
-	took := false
-	err = x.tracked(ctx, e, func() (err error) {
-		took, err = x.legacySteps(skald.WithCause(ctx, e.Message), tx, e.Step, e.Takes() == nil)
-		return err
+	step, undo, cause := *e.Step, e.Takes() == nil, skald.WithCause(ctx, e.Message)
+	took, err := limited(ctx, x, []*partition.Entry{e}, func() (bool, error) {
+		return x.legacySteps(cause, tx, &step, undo)
 	})
 	if took {
 		return decide.LegacyDone, err
@@ -50,11 +49,8 @@ func (x *Executor[TTx]) step(ctx context.Context, e *partition.Entry) (s *store.
 	if !some {
 		return nil, nil
 	}
-	var own store.Step
-	err = x.tracked(ctx, e, func() (err error) {
-		own, err = c.Of(ctx, copyOf(e))
-		return err
-	})
+	m := copyOf(e)
+	own, err := limited(ctx, x, []*partition.Entry{e}, func() (store.Step, error) { return c.Of(ctx, m) })
 	if err != nil {
 		return nil, err
 	}
@@ -130,9 +126,7 @@ func (x *Executor[TTx]) requeueStep(e *partition.Entry) *store.Requeue {
 // bareReply returns the drafts of a message that runs no handler.
 func (x *Executor[TTx]) bareReply(ctx context.Context, e *partition.Entry,
 	was store.StepState) (drafts []skald.Draft, err error) {
-	err = x.tracked(ctx, e, func() (err error) {
-		drafts, err = x.steps[e.Kind()].Publish(ctx, copyOf(e), was)
-		return err
-	})
-	return drafts, err
+	m, publish := copyOf(e), x.steps[e.Kind()].Publish
+	return limited(ctx, x, []*partition.Entry{e},
+		func() ([]skald.Draft, error) { return publish(ctx, m, was) })
 }

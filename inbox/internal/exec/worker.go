@@ -2,6 +2,8 @@ package exec
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +22,6 @@ type Worker[TTx any] struct {
 	intake store.Intake
 	unit   store.Unit[TTx] // the transaction of next; nil: not begun
 	guard  guard           // runs the user's functions
-	early  func([]Result)  // receives results before the job ends
 }
 
 type workerKey struct{}
@@ -85,9 +86,9 @@ func (d *Worker[TTx]) takeNext(ctx context.Context) bool {
 }
 
 // NewWorker returns a worker that receives from jobs each job that it begins with the commit of the previous
-// one. It calls early with the results of the other messages of a batch if a handler ignores its context.
-func (x *Executor[TTx]) NewWorker(jobs <-chan []*partition.Entry, early func([]Result)) *Worker[TTx] {
-	return &Worker[TTx]{x: x, jobs: jobs, early: early}
+// one.
+func (x *Executor[TTx]) NewWorker(jobs <-chan []*partition.Entry) *Worker[TTx] {
+	return &Worker[TTx]{x: x, jobs: jobs}
 }
 
 // Close ends the goroutine of d.
@@ -112,38 +113,91 @@ type end struct {
 	quit bool
 }
 
-// guarded runs f like failure.Run, but in the goroutine of ctx's worker. It starts a goroutine if there is no
-// worker, or if a function runs in that goroutine already.
-func guarded[TTx any](ctx context.Context, f func() error) error {
-	d, _ := ctx.Value(workerKey{}).(*Worker[TTx])
-	if d == nil || !d.guard.busy.CompareAndSwap(false, true) {
-		return failure.Run(f)
+// hungError is the failure of the messages of a function that ignores the end of its context. The function
+// still runs, so this process begins none of them until it returns.
+type hungError struct {
+	es    []*partition.Entry
+	most  time.Duration
+	cause error // failure.ErrTimeout, or context.Canceled if the consumer is stopping
+}
+
+func (e *hungError) Error() string {
+	return fmt.Sprintf("%v (%v): the function ignored its context and did not return; its transaction is rolled back",
+		e.cause, e.most)
+}
+
+func (e *hungError) Unwrap() error { return e.cause }
+
+// hung returns the messages of the function that hangs, or nil if err has another cause.
+func hung(err error) []*partition.Entry {
+	var h *hungError
+	if errors.As(err, &h) {
+		return h.es
 	}
-	defer d.guard.busy.Store(false)
-	return d.guard.run(f)
+	return nil
 }
 
-// tracked runs a user's function for e in the goroutine of ctx's worker, and lists it while it runs.
-func (x *Executor[TTx]) tracked(ctx context.Context, e *partition.Entry, f func() error) error {
-	over := x.running.begin(x.o.Handle, e)
-	defer over()
-	return guarded[TTx](ctx, f)
+// limited runs a user's function for es in the goroutine of ctx's worker, and lists it while it runs. If the
+// function runs for longer than Config.Handle plus grace, limited returns a *hungError. The function then has
+// no worker, and its result is ignored.
+func limited[TTx, T any](ctx context.Context, x *Executor[TTx], es []*partition.Entry,
+	f func() (T, error)) (T, error) {
+	var out, none T
+	over := x.running.begin(x.o.Handle, es...)
+	returned, err := guarded[TTx](ctx, x.o.Handle+grace, func() (err error) {
+		defer over()
+		out, err = f()
+		return err
+	})
+	if !returned {
+		cause := failure.ErrTimeout
+		if stopped(ctx, nil) {
+			cause = context.Canceled
+		}
+		return none, &hungError{es, x.o.Handle, cause}
+	}
+	return out, err
 }
 
-func (g *guard) run(f func() error) error {
+// guarded runs f like failure.Run, but in the goroutine of ctx's worker. It starts a goroutine if there is no
+// worker, or if a function runs in that goroutine already. Returns false if f runs for longer than most.
+func guarded[TTx any](ctx context.Context, most time.Duration, f func() error) (returned bool, err error) {
+	late := time.NewTimer(most)
+	defer late.Stop()
+	d, _ := ctx.Value(workerKey{}).(*Worker[TTx])
+	if d != nil && d.guard.busy.CompareAndSwap(false, true) {
+		defer d.guard.busy.Store(false)
+		return d.guard.run(f, late.C)
+	}
+	select {
+	case err := <-failure.Start(f):
+		return true, err
+	case <-late.C:
+		return false, nil
+	}
+}
+
+// run runs f. Returns false if late comes first: f keeps the goroutine, and the next function gets another.
+func (g *guard) run(f func() error, late <-chan time.Time) (returned bool, err error) {
 	if g.calls == nil {
-		g.calls, g.ends = make(chan func() error), make(chan end)
+		g.calls, g.ends = make(chan func() error), make(chan end, 1)
 		go serve(g.calls, g.ends)
 	}
 	g.calls <- f
-	e := <-g.ends
-	if e.quit {
+	select {
+	case e := <-g.ends:
+		if e.quit {
+			g.calls = nil
+		}
+		return true, e.err
+	case <-late:
+		g.close()
 		g.calls = nil
+		return false, nil
 	}
-	return e.err
 }
 
-// close ends the goroutine.
+// close ends the goroutine, after its function.
 func (g *guard) close() {
 	if g.calls != nil {
 		close(g.calls)

@@ -61,8 +61,8 @@ func (e *Engine[TTx]) hangs(ctx context.Context, h *hung[TTx]) {
 	h.unit.Drop()
 	h.l.unslot()
 	e.o.Logger.ErrorContext(ctx,
-		"saga: a function does not return, so it ignores its context: its transaction is rolled back; its "+
-			"goroutine and its place in the pool of connections are lost until it returns",
+		"saga: a function does not return, so it ignores its context: its transaction is rolled back, and the "+
+			"attempt is counted",
 		"saga", h.saga.Name, "key", h.saga.Key, "step", h.a.Step, "occurrence", h.a.Occurrence,
 		"timeout", h.took)
 	timer := time.NewTicker(time.Second)

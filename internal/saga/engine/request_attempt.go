@@ -85,6 +85,9 @@ func (o *owner) Sending(ctx context.Context, _ time.Duration) (context.Context, 
 	return ctx, func() {}
 }
 
+// GivesUp returns false: the request has a goroutine of its own, and is made once.
+func (o *owner) GivesUp() bool { return false }
+
 func (o *owner) Answered(_ context.Context, c store.Call) answer {
 	return answer{Action: o.a, Call: c, Known: true}
 }

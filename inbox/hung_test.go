@@ -1,0 +1,102 @@
+package inbox_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore"
+)
+
+// TestHungHandlersKeepNothing checks that handlers which ignore their contexts keep no connection of a small
+// pool, no partition and no worker. Each of their messages has a failed attempt, also for the next process.
+func TestHungHandlersKeepNothing(t *testing.T) {
+	t.Parallel()
+	for _, over := range []string{"pgx", "database/sql"} {
+		t.Run(over, func(t *testing.T) {
+			t.Parallel()
+			open := onPostgres(t)
+			w := newWorld(t, 1)
+			g := open(w)
+			config, err := pgxpool.ParseConfig(need.Postgres(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.MaxConns = 4
+			pool, err := pgxpool.NewWithConfig(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { go pool.Close() })
+			if over == "pgx" {
+				hungHandlers(t, w, g, pgstore.New(pool, &pgstore.Options{Schema: g.schema}))
+				return
+			}
+			db := stdlib.OpenDBFromPool(pool)
+			db.SetMaxOpenConns(4)
+			hungHandlers(t, w, g, pgstore.NewSQL(db, &pgstore.Options{Schema: g.schema}))
+		})
+	}
+}
+
+func hungHandlers[TTx any](t *testing.T, w *world, g *ground[pgx.Tx], db store.Driver[TTx]) {
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	o := inbox.Options{Workers: 8,
+		Timeouts: inbox.Timeouts{Handle: 100 * time.Millisecond, Drain: time.Second},
+		Limits:   inbox.Limits{Unacknowledged: 20},
+		Retry:    inbox.Retry{InitialInterval: time.Millisecond, MaxInterval: time.Millisecond}}
+	consume := func() *inbox.Inbox[TTx] {
+		in := inbox.New(db, w.bus, "stock", &o)
+		inbox.On(in, said, func(_ context.Context, _ TTx, m skald.Received[string]) error {
+			if m.Value == "hang" {
+				<-release
+			}
+			return nil
+		})
+		return in
+	}
+	in := consume()
+	for n := range 4 {
+		w.publish(w.message(fmt.Sprint("h", n), "hang"))
+	}
+	for n := range 60 {
+		w.publish(w.message(fmt.Sprint("k", n), "well"))
+	}
+	stop := run(t, in)
+	until(t, "the other keys are handled, and all is acknowledged",
+		func() bool { return in.Health().Handled == 60 && w.acknowledged() })
+	if h := in.Health(); !h.Ready || h.Parked != 4 && len(h.Stuck) < 4 {
+		t.Errorf("its health is %+v", h)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	failed := func(attempts int) bool {
+		ps, err := store.ListParked(t.Context(), db, store.ParkedQuery{Consumer: "stock", Limit: 10})
+		if err != nil || len(ps) != 4 {
+			t.Fatalf("%d messages are parked, %v", len(ps), err)
+		}
+		for _, p := range ps {
+			if len(p.Failures) < attempts || !strings.Contains(p.Last.Why, "ignored its context") {
+				return false
+			}
+		}
+		return true
+	}
+	if !failed(1) {
+		t.Error("an attempt is not stored")
+	}
+	run(t, consume())
+	until(t, "the second process stores a second attempt", func() bool { return failed(2) })
+}
