@@ -35,10 +35,10 @@ type Options struct {
 	// transaction.
 	//
 	// A handler that sends SET, set_config, DO, CALL, CREATE TEMP or pg_advisory_lock runs alone from then
-	// on. So does a handler whose database functions create temporary tables. Skald does not see settings of
-	// such functions or of Tx.Conn: use Transaction.Settings, or Batch: 1. If a handler hangs, the other
-	// messages of its transaction wait until Timeouts.Handle and 5 s have passed. In a shared transaction now() is the same for all messages: use
-	// clock_timestamp().
+	// on. So does a handler with a database function that creates a temporary table. Skald does not see
+	// settings of such functions or of Tx.Conn: use Transaction.Settings, or Batch: 1. If a handler hangs,
+	// the other messages of its transaction wait until Timeouts.Handle and 5 s have passed. In a shared
+	// transaction now() is the same for all messages: use clock_timestamp().
 	Batch int
 
 	Transaction Transaction // of a handler
