@@ -186,10 +186,10 @@ func (s *batch[TTx]) hung(ctx context.Context, ms []member, err error) {
 		if n > 0 {
 			s.take(ctx, ms[:n])
 		}
-		if e := ms[n].e; !s.isBlocked(e) {
-			s.add(s.x.fail(ctx, e, s.x.db.Apply, fmt.Errorf("handle %s: %w", e.TypeAndName(), err)))
-		} else {
+		if e := ms[n].e; e.Prefetches || s.isBlocked(e) {
 			s.add(Result{Entry: e, What: decide.NotAttempted})
+		} else {
+			s.add(s.x.fail(ctx, e, s.x.db.Apply, fmt.Errorf("handle %s: %w", e.TypeAndName(), err)))
 		}
 		ms = ms[n+1:]
 	}
