@@ -33,7 +33,7 @@ type Options struct {
 	// User identifies the user of a request and the user's rights, with your own login. An error refuses the
 	// request. Nil: the console answers only direct requests from this machine, and gives them every right.
 	User func(*http.Request) (User, error)
-	// Local is the user name of requests from this machine if Who is nil. Default "somebody on this
+	// Local is the user name of requests from this machine if User is nil. Default "somebody on this
 	// machine".
 	Local string
 	// Mask changes a payload before the console shows it. Nil: payloads are shown unchanged.

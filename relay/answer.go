@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// answered records the broker's answer to a call in the shards of its rows.
+// answered records the broker's answer to a call in the shards that own the rows of the call.
 func (r *Relay) answered(c *call, err error) {
 	r.inFlight -= c.rows
 	r.bytes -= c.bytes
@@ -43,7 +43,7 @@ func (r *Relay) answered(c *call, err error) {
 	}
 }
 
-// endOf returns the outcome for the span of a call.
+// endOf returns the outcome for the trace span of a call.
 func endOf(err error) string {
 	if err == nil {
 		return telemetry.Taken
@@ -75,7 +75,8 @@ func (v verdict) of(i int) (failed, refused error) {
 	return v.rows.Failed[i], v.rows.Refused[i]
 }
 
-// judge finishes a piece: how far it was acknowledged, and which of its rows are suspects.
+// judge finishes a piece. It records how far the piece was acknowledged, and which rows of the piece are
+// suspects.
 func (r *Relay) judge(c *call, s *shard, p *piece, v verdict) {
 	p.done = true
 	taken, run := 0, r.tel.Run(r.o.Now())
@@ -90,7 +91,7 @@ func (r *Relay) judge(c *call, s *shard, p *piece, v verdict) {
 			run.Took(&row.Message)
 			r.topics.published(row.Topic)
 			continue
-		case refused != nil && (c.alone || r.final(row.Topic, refused)):
+		case refused != nil && (c.alone || r.refusedForGood(row.Topic, refused)):
 			r.noteAlone(row.Topic, c.alone)
 			r.deferRefused(s, p, row, refused)
 			continue
@@ -110,13 +111,15 @@ func (r *Relay) judge(c *call, s *shard, p *piece, v verdict) {
 	}
 	run.End()
 	if p.failedSeq != 0 {
-		// Set this now: answers may arrive out of order, and after this one the driver holds no rows back.
+		// Set this now, because answers may arrive out of order, and after this answer the driver holds no
+		// rows back.
 		s.failing = true
 	}
 	r.count(func(h *Health) { h.Published += int64(taken) })
 }
 
-// noteMissingTopic records that the broker has no such topic, or no group's queue for it. It logs each once.
+// noteMissingTopic records that the broker has no such topic, or that no group has a queue for the topic. It
+// logs each case once.
 func (r *Relay) noteMissingTopic(topic string, refused error) {
 	why := fmt.Errorf("topic %s: %w", topic, broker.ErrNoTopic)
 	none := (*broker.NoQueueError)(nil)
@@ -125,7 +128,7 @@ func (r *Relay) noteMissingTopic(topic string, refused error) {
 	}
 	migrate := "skald migrate --broker URL --topic " + shortlog.Shell(topic)
 	switch {
-	case !r.topics.miss(topic, why, r.o.Now()):
+	case !r.topics.recordMissing(topic, why, r.o.Now()):
 	case none != nil:
 		r.o.Logger.Warn("relay: no consumer group has a queue for a topic; its rows are deferred until one has",
 			"owner", r.o.Owner, "topic", topic, "remedy", "start a consumer, or run: "+migrate+" --group NAME")
@@ -135,13 +138,14 @@ func (r *Relay) noteMissingTopic(topic string, refused error) {
 	}
 }
 
-// deferRefused defers a row that was refused for itself. Later rows of its key wait for it.
+// deferRefused defers a row that the broker refused because of this row itself. Later rows of its key wait
+// for the row.
 func (r *Relay) deferRefused(s *shard, p *piece, row *store.Row, why error) {
 	r.addDeferred(s, p, row, why)
 	r.logDeferred(s, row, why)
 }
 
-// logDeferred logs refused rows of a topic rarely, but each new reason at once.
+// logDeferred logs the refused rows of a topic only from time to time, but logs each new reason at once.
 func (r *Relay) logDeferred(s *shard, row *store.Row, why error) {
 	if rows, due := r.refusals.due(row.Topic, why.Error(), r.o.Now()); due {
 		r.o.Logger.Warn("relay: row deferred", "owner", r.o.Owner, "shard", s.ID, "seq", row.Seq,
@@ -175,7 +179,8 @@ func (r *Relay) restart(s *shard) {
 	r.joinGroup(s, r.o.Now().Add(wait))
 }
 
-// noteBroker records whether the broker answers. It logs an outage at once, then rarely, and logs its end.
+// noteBroker records whether the broker answers. It logs the start of an outage at once, then repeats this
+// from time to time, and logs the end of the outage.
 func (r *Relay) noteBroker(err error) {
 	isNew := r.away(&r.brokerAway, err)
 	if err == nil {

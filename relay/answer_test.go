@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// manual is a broker that answers calls when the test says so, in any order.
+// manual is a broker that answers a call only when the test requests it, in any order.
 type manual struct {
 	mu    sync.Mutex
 	calls []*manualCall

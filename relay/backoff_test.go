@@ -29,7 +29,7 @@ func (u *unreadable) Pull(context.Context, store.Window, int) (store.Page, error
 }
 
 // TestFailingReadsAreRetriedRarely uses a database that grants leases and opens windows, but fails to read
-// rows. The relay queries it at growing intervals, like an unreachable one.
+// rows. The relay queries this database at growing intervals, like an unreachable database.
 func TestFailingReadsAreRetriedRarely(t *testing.T) { synctest.Test(t, readFails) }
 
 func readFails(t *testing.T) {
@@ -64,7 +64,7 @@ func (w writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// gone is a broker that may be away.
+// gone is a broker that the test can make unreachable.
 type gone struct {
 	broker.Publisher
 	away bool

@@ -19,8 +19,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// fleet is a set of relays in other processes than the writer's, so a write does not wake them. It runs in a
-// synctest bubble, so the test measures only the relays' own timing, on any machine.
+// fleet is a set of relays in other processes than the writer's, so a write does not wake the relays. The
+// fleet runs in a synctest bubble, so the test measures only the relays' own timing, on any machine.
 type fleet struct {
 	t     *testing.T
 	db    *memstore.Store // the writer's
@@ -94,10 +94,11 @@ func (a *arrivals) Publish(ctx context.Context, msgs []skald.Message, only ...br
 	return p
 }
 
-// inFleet runs f next to n relays, when each shard has an owner and nothing was written for long.
+// inFleet starts n relays, and calls f when each shard has an owner and nothing has been written for a long
+// time.
 func inFleet(t *testing.T, n int, f func(*fleet)) { inFleetOf(t, n, 1, f) }
 
-// inFleetOf is inFleet with several outboxes in each process.
+// inFleetOf is like inFleet, with several outboxes in each process.
 func inFleetOf(t *testing.T, n, outboxes int, f func(*fleet)) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memstore.New(nil)

@@ -9,24 +9,25 @@ import (
 )
 
 const (
-	// giveBackAfter is how long a broker may be silent before its relay gives its shards to others.
+	// giveBackAfter is the time after which a relay gives its shards to other relays, if its broker does not
+	// answer.
 	giveBackAfter = 10 * time.Second
-	// unansweredMost is how long calls may be unanswered before the relay reports its broker as away.
+	// unansweredMost is the time after which the relay reports its broker as away, if calls get no answer.
 	unansweredMost = 2 * time.Second
 	// probeEach is the time between two probes of a broker that does not answer.
 	probeEach = time.Second
-	// distrustMost limits how long a relay refuses shards because its broker answers probes but acknowledges
-	// no row.
+	// distrustMost limits the time for which a relay refuses shards because its broker answers probes but
+	// acknowledges no row.
 	distrustMost = 10 * time.Minute
 )
 
-// contact is a relay's knowledge about its broker: when it answered, and when it did not. It belongs to the
-// goroutine of Run or Step. A relay without its broker yields (store.LeaseRequest.Yield). Its shards go to
-// relays with a reachable broker, so that one process does not delay all rows.
+// contact records when a relay's broker answered, and when it did not. Only the goroutine of Run or Step uses
+// it. A relay without a reachable broker yields (store.LeaseRequest.Yield). Relays with a reachable broker
+// take its shards, so that one process does not delay all rows.
 //
-// An acknowledged row proves that the broker accepts rows. An answered probe proves less. A relay trusts it
-// only if no call failed lately, and trusts it later each time that it took shards and still published
-// nothing.
+// An acknowledged row proves that the broker accepts rows. An answered probe proves less. A relay trusts an
+// answered probe only if no call failed lately. If the relay then took shards and still published nothing, it
+// waits longer the next time before it trusts a probe.
 type contact struct {
 	since         time.Time // of the first consecutive failure; zero if it answers
 	open          time.Time // the start of the time in which calls got no answer
@@ -39,8 +40,8 @@ type contact struct {
 	askAt  time.Time // when the next probe is due
 }
 
-// noteAnswer records the broker's answer to a call of n rows. Refused or held-back rows are no sign of an
-// outage.
+// noteAnswer records the broker's answer to a call of n rows. Rows that the broker refused or held back do
+// not count as an outage.
 func (r *Relay) noteAnswer(v verdict, n int) {
 	now, c := r.o.Now(), &r.contact
 	switch {
@@ -73,7 +74,7 @@ func (r *Relay) noteContact() {
 	r.noteBroker(nil)
 }
 
-// brokerSilence returns how long the broker has not answered; 0 if it answers.
+// brokerSilence returns the time for which the broker has not answered; 0 if it answers.
 func (r *Relay) brokerSilence(now time.Time) time.Duration {
 	if r.contact.since.IsZero() && !r.contact.proved {
 		return 1
@@ -89,7 +90,7 @@ func (r *Relay) brokerSilence(now time.Time) time.Duration {
 	return max(now.Sub(since), 1)
 }
 
-// yields reports whether the relay leaves its shards to other relays with a reachable broker.
+// yields reports whether the relay gives its shards to other relays with a reachable broker.
 func (r *Relay) yields(away time.Duration) bool {
 	c := &r.contact
 	if c.yields || away < r.o.giveBack {
@@ -104,7 +105,7 @@ func (r *Relay) yields(away time.Duration) bool {
 	return true
 }
 
-// probe sends a probe to a broker that does not answer, or has not answered yet.
+// probe sends a probe to the broker if it does not answer, or has not answered yet.
 func (r *Relay) probe(context.Context) (busy bool, err error) {
 	now, c := r.o.Now(), &r.contact
 	if c.asking || now.Before(c.askAt) || c.proved && c.since.IsZero() && !c.yields {

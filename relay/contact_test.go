@@ -31,7 +31,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// gate is a proxy of a server: it passes, refuses or swallows connections.
+// gate is a proxy of a server. It passes connections on, refuses them, or accepts them without answers.
 type gate struct {
 	address string
 	mode    atomic.Int32
@@ -68,7 +68,8 @@ func newGate(t *testing.T, target string) *gate {
 	return g
 }
 
-// turn changes the mode. Refusing closes the open connections; swallowing leaves them open.
+// turn changes the mode. The mode that refuses closes open connections; the mode without answers leaves them
+// open.
 func (g *gate) turn(mode int32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,8 +115,8 @@ func (g *gate) copy(to io.WriteCloser, from io.Reader) {
 	}
 }
 
-// cutBroker is a kind of broker: how to open a good client, and clients with several kinds of bad
-// connections.
+// cutBroker is a kind of broker. It has functions that open a good client, and clients with several kinds of
+// bad connections.
 type cutBroker struct {
 	topics func(t *testing.T) broker.Broker
 	well   func(t *testing.T) broker.Broker
@@ -332,8 +333,8 @@ func (m *mute) Incarnation(ctx context.Context) (string, error) {
 	return m.Broker.Incarnation(ctx)
 }
 
-// TestOrderWhenARelayYields checks that a relay without answers gives its shards away. When a row arrives for
-// the first time, all earlier ones of its key have arrived.
+// TestOrderWhenARelayYields checks that a relay that gets no answers gives its shards to other relays. When a
+// row arrives for the first time, all earlier rows of its key have arrived.
 func TestOrderWhenARelayYields(t *testing.T) {
 	w := newWorld(t, "orders")
 	w.db = memstore.New(nil)

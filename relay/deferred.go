@@ -17,13 +17,13 @@ import (
 const (
 	deferredPage = 500
 	deferredPoll = time.Second // between two reads while there are deferred rows
-	// deferredPollSlow is the time between two reads of all relays together otherwise: another relay may have
-	// deferred rows.
+	// deferredPollSlow is the time between two reads if the relay has no deferred rows, counted over all
+	// relays together. Reads are needed, because another relay may have deferred rows.
 	deferredPollSlow = 5 * time.Second
 )
 
 // retryDeferred publishes due deferred rows. No newer row of their keys is in progress, because all newer
-// ones are deferred, too.
+// rows of these keys are deferred, too.
 func (r *Relay) retryDeferred(ctx context.Context) (busy bool, err error) {
 	now := r.o.Now()
 	r.forgetPushback(now)
@@ -99,8 +99,8 @@ func (r *Relay) sendDeferred(due []store.DeferredRow) {
 	r.send(c, msgs)
 }
 
-// withoutReplays removes rows of recreated topics that wait for a replay. It also removes rows if an older
-// row of their key is about to be stored as deferred.
+// withoutReplays removes the rows of recreated topics from due, because they wait for a replay. It also
+// removes a row if an older row of its key is about to be stored as deferred.
 func (r *Relay) withoutReplays(ctx context.Context, due []store.DeferredRow) ([]store.DeferredRow, error) {
 	names := make([]string, len(due))
 	for i := range due {
@@ -115,8 +115,8 @@ func (r *Relay) withoutReplays(ctx context.Context, due []store.DeferredRow) ([]
 	}), nil
 }
 
-// publishable returns the rows of due that can be decoded and keep the limits. It postpones the others, and
-// rows after them of the same key wait.
+// publishable returns the rows of due that can be decoded and are within the limits. It postpones the other
+// rows, and later rows of their keys wait.
 func (r *Relay) publishable(due []store.DeferredRow) []store.DeferredRow {
 	waits := map[string]bool{}
 	return slices.DeleteFunc(due, func(a store.DeferredRow) bool {
@@ -139,7 +139,7 @@ func (r *Relay) publishable(due []store.DeferredRow) []store.DeferredRow {
 	})
 }
 
-// mayHaveDeferred reports whether the shards may still have deferred rows, when none is due.
+// mayHaveDeferred reports whether the shards may still have deferred rows that are not due.
 func (r *Relay) mayHaveDeferred(now time.Time) bool {
 	if now.Before(r.deferredLast) {
 		return true
@@ -174,7 +174,7 @@ func (r *Relay) shardIDs() []int {
 	return ids
 }
 
-// deferredAnswered frees the rows that were acknowledged and postpones the refused ones.
+// deferredAnswered frees the rows that were acknowledged and postpones the rows that were refused.
 func (r *Relay) deferredAnswered(c *call, err error) {
 	r.retrying = false
 	v := newVerdict(err)
@@ -220,7 +220,7 @@ func (r *Relay) deferredAnswered(c *call, err error) {
 	}
 }
 
-// deferAgain postpones a row that was not acknowledged, longer each time.
+// deferAgain postpones a row that was not acknowledged. The delay grows each time.
 func (r *Relay) deferAgain(s *shard, a *store.DeferredRow, why error) {
 	a.Attempts++
 	r.tel.Refused(a.Topic)

@@ -16,7 +16,8 @@ import (
 )
 
 // TestLateRefusalIsNotSavedByTheNextOwner loses a shard and takes it again while one of its deferred rows is
-// being published. The owner meanwhile may have published the row, so a late refusal must not defer it again.
+// being published. The other owner may have published the row meanwhile, so a late refusal must not defer the
+// row again.
 func TestLateRefusalIsNotSavedByTheNextOwner(t *testing.T) {
 	r := New(memstore.New(nil), membroker.New(nil), nil)
 	before, now := newShard(store.Shard{ID: 3, Epoch: 1}), newShard(store.Shard{ID: 3, Epoch: 3})
@@ -63,8 +64,8 @@ func TestDeferredRowsAreReadRarelyWhenThereAreNone(t *testing.T) {
 	}
 }
 
-// TestRowOfAMissingTopicIsRetriedSoon checks that a row of a missing topic is retried soon. The next read of
-// deferred rows was planned for much later.
+// TestRowOfAMissingTopicIsRetriedSoon checks that a row of a missing topic is retried soon, although the next
+// read of deferred rows was planned for much later.
 func TestRowOfAMissingTopicIsRetriedSoon(t *testing.T) {
 	now := time.Now()
 	r := New(memstore.New(nil), membroker.New(nil), &Options{Now: func() time.Time { return now }})

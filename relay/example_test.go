@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A relay publishes the messages that were committed.
+// A relay publishes the messages of committed transactions.
 func ExampleNew() {
 	ctx, stop := context.WithCancel(context.Background())
 	db, bus := memstore.New(nil), membroker.New(nil)

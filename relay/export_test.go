@@ -2,7 +2,8 @@ package relay
 
 import "time"
 
-// GiveBackAfter sets how long the broker may not answer before the relay gives its shards to others.
+// GiveBackAfter sets the time after which the relay gives its shards to other relays, if the broker does not
+// answer.
 func (o *Options) GiveBackAfter(d time.Duration) *Options {
 	o.giveBack = d
 	return o

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// lateSeen is a source that reports that each commit was read. One commit becomes visible only after the
-// first look.
+// lateSeen is a source that always reports that each commit was read, although one commit becomes visible
+// only after the first look.
 type lateSeen struct {
 	*memstore.Store
 	looks int
@@ -28,9 +28,9 @@ func (s *lateSeen) Lease(_ context.Context, ask store.LeaseRequest) (store.Lease
 	return store.Leased{Tip: "9-later"}, nil
 }
 
-// TestRelayRestsOnlyAfterAllGroupsHaveLooked has two groups with windows of their own. The first one's look
-// finds nothing, then the other's look finds a row. The relay must not rest, because the first group has
-// missed this commit.
+// TestRelayRestsOnlyAfterAllGroupsHaveLooked has two groups, each with its own window. The look of the first
+// group finds nothing, then the look of the second group finds a row. The relay must not pause, because the
+// first group has missed this commit.
 func TestRelayRestsOnlyAfterAllGroupsHaveLooked(t *testing.T) {
 	from := &lateSeen{Store: memstore.New(nil)}
 	r := New(from, membroker.New(nil), nil)

@@ -10,24 +10,26 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Health is the state of a relay. An outage of database or broker makes the relay not ready. It stays live,
-// because a restart cures neither. docs/operations.md lists the report for each fault, and the delay.
+// Health is the state of a relay. An outage of database or broker makes the relay not ready. The relay stays
+// live, because a restart cures neither outage. docs/operations.md lists the report for each fault, and its
+// delay.
 type Health struct {
 	Live   bool   // false only after Run has ended
 	Ready  bool   // database and broker answer
-	Why    string // why it is not ready: one line, the innermost cause first
+	Why    string // why the relay is not ready: one line, the innermost cause first
 	Shards int    // owned now
-	// Polls is the reason that the relay polls and is not notified of commits. If another program reads the
-	// replication slot, it is the reason that positions do not follow the slot. Empty if everything works as
-	// configured.
+	// Polls is the reason why the relay polls and is not notified of commits. If another program reads the
+	// replication slot, Polls is the reason why positions do not follow the slot. It is empty if everything
+	// works as configured.
 	Polls string
 
-	// Published and Deferred count rows of this process, since New. A repeat after a crash or a failure
-	// counts again.
+	// Published and Deferred count the rows of this process since New. A row that is repeated after a crash
+	// or a failure counts again.
 	Published, Deferred int64
-	// PushedBack has the topics that accept no more rows, for example because a queue or a stream is full,
-	// with the last error. Their rows are deferred, with their keys, and retried at growing intervals. The
-	// relay is still ready, because other keys go on. A topic is removed two minutes after its last failure.
+	// PushedBack has the topics that accept no more rows, with the last error. The reason can be a full queue
+	// or stream. The rows of these topics are deferred, so their keys wait, and are retried at growing
+	// intervals. The relay is still ready, because other keys continue. A topic is removed two minutes after
+	// its last failure.
 	PushedBack map[string]string
 }
 
@@ -99,8 +101,8 @@ func (r *Relay) Backlog(ctx context.Context) (store.Backlog, error) {
 	return store.ReadBacklog(ctx, r.db)
 }
 
-// Idle reports whether no committed row waits to be published, in the shards of any relay. Deferred rows do
-// not count. It is for callers of Step: a Step without work may simply have had no shard.
+// Idle returns true if no committed row waits to be published, in the shards of any relay. Deferred rows do
+// not count. Idle is for callers of Step, because a Step may do no work only because its relay had no shard.
 func (r *Relay) Idle(ctx context.Context) (bool, error) {
 	b, err := store.ReadBacklog(ctx, r.db)
 	if err != nil {
@@ -114,5 +116,5 @@ func (r *Relay) status() (shards int, ready bool) {
 	return h.Shards, h.Ready
 }
 
-// notNotified reports whether the source should be notified of commits and is not.
+// notNotified reports whether the source should be notified of commits but is not.
 func (r *Relay) notNotified() bool { return r.listener != nil && r.listener.Listening().Why != "" }

@@ -13,8 +13,8 @@ import (
 )
 
 // lease renews the owned shards and takes free ones. It does so after a third of the lease's time, or a
-// little earlier if there are other relays. If it can, it looks for new rows in the same call, so that an
-// idle relay sends one query for both.
+// little earlier if there are other relays. If possible, lease also looks for new rows in the same call, so
+// that an idle relay sends one query for both.
 func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
 	now := r.o.Now()
 	free, idle := r.toFree(), r.idle(now)
@@ -43,14 +43,14 @@ func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
 	r.first.Store(slices.ContainsFunc(leased.Shards, func(s store.Shard) bool { return s.First == 0 }))
 	r.renewed(now, leased)
 	if idle != nil {
-		r.looked(now, leased.Tip, idle)
+		r.afterLook(now, leased.Tip, idle)
 	}
 	for _, id := range free {
 		if s := r.shards[id]; s != nil {
 			r.drop(s)
 		}
 	}
-	gained := r.compare(leased.Shards)
+	gained := r.replaceOwned(leased.Shards)
 	if r.toReturn = nil; ask.Yield && leased.Share == 0 {
 		for _, s := range gained {
 			r.toReturn = append(r.toReturn, s.ID)
@@ -79,20 +79,20 @@ func (r *Relay) renewed(now time.Time, got store.Leased) {
 	}
 }
 
-// patience is how long a relay without a shard waits before it asks for one. All waiting relays together ask
-// three times a second, for any number of relays, so that a free shard is soon taken.
+// patience returns the time for which a relay without a shard waits before it requests one. All waiting
+// relays together send three requests a second, for any number of relays, so that a free shard is soon taken.
 func (r *Relay) patience() time.Duration {
 	return max(time.Duration(r.waiting)*300*time.Millisecond, 500*time.Millisecond)
 }
 
-// leaseDue reports whether the lease is to be renewed now. A renewal that is due before the next look is
-// combined with this look.
+// leaseDue reports whether the lease must be renewed now. A renewal that would be due before the next look is
+// combined with the present look.
 func (r *Relay) leaseDue(now time.Time, idle *group) bool {
 	return !now.Before(r.leaseAt) || idle != nil && !now.Before(r.pollAt) &&
 		r.leaseAt.Before(now.Add(r.pause(now)))
 }
 
-// idle returns the group if there is only one and it has read all of its window.
+// idle returns the only group if it has read all of its window. It returns nil if there are several groups.
 func (r *Relay) idle(now time.Time) *group {
 	if len(r.groups) != 1 || r.groups[0].open() || now.Before(r.groups[0].due) {
 		return nil
@@ -100,8 +100,8 @@ func (r *Relay) idle(now time.Time) *group {
 	return r.groups[0]
 }
 
-// toFree lists the leaving shards without calls in progress and without unsaved progress. If the broker is
-// silent, it does not wait for calls: the next owner repeats their rows.
+// toFree lists the leaving shards without calls in progress and without unsaved progress. If the broker does
+// not answer, toFree ignores calls in progress, because the next owner repeats their rows.
 func (r *Relay) toFree() []int {
 	ids := slices.Clone(r.toReturn)
 	for id, s := range r.shards {
@@ -112,8 +112,8 @@ func (r *Relay) toFree() []int {
 	return ids
 }
 
-// compare drops the shards that this relay no longer owns and returns the new ones.
-func (r *Relay) compare(now []store.Shard) (gained []store.Shard) {
+// replaceOwned drops the shards that this relay no longer owns and returns the new ones.
+func (r *Relay) replaceOwned(now []store.Shard) (gained []store.Shard) {
 	ours := map[int]bool{}
 	for _, s := range now {
 		mine := r.shards[s.ID]
@@ -131,8 +131,9 @@ func (r *Relay) compare(now []store.Shard) (gained []store.Shard) {
 	return gained
 }
 
-// start starts new shards where their last owner stopped. If their cursor refers to another broker, they
-// start at the oldest stored row. Rows that the other broker acknowledged may be missing on this one.
+// start starts new shards where their last owner stopped. If the cursor of a shard refers to another broker,
+// the shard starts at the oldest stored row, because rows that the other broker acknowledged may be missing
+// on this broker.
 func (r *Relay) start(ctx context.Context, gained []store.Shard) error {
 	if len(gained) == 0 {
 		return nil
@@ -191,7 +192,7 @@ func (r *Relay) incarnation(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// shed selects the shards to release if the relay owns more than its share.
+// shed selects shards to release if the relay owns more than its share.
 func (r *Relay) shed(share int) {
 	ids := r.shardIDs()
 	slices.Sort(ids)
@@ -215,7 +216,7 @@ func (r *Relay) drop(s *shard) {
 	}
 }
 
-// forget drops all shards: after a lost connection their cursors and epochs may be outdated.
+// forget drops all shards, because after a lost connection their cursors and epochs may be outdated.
 func (r *Relay) forget() {
 	for _, s := range r.shards {
 		r.drop(s)

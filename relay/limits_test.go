@@ -51,7 +51,7 @@ func (d *trusting) spoiled(r *store.Row) bool {
 	return true
 }
 
-// picky fails for all topics if one of them has an invalid name.
+// picky is a broker that fails for all topics if one of them has an invalid name.
 type picky struct{ *spoiled }
 
 func (p picky) Topics(ctx context.Context, names ...string) (broker.Topics, error) {

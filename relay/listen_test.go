@@ -37,8 +37,8 @@ func (s *allSeen) Pull(ctx context.Context, w store.Window, limit int) (store.Pa
 	return s.Store.Pull(ctx, w, limit)
 }
 
-// TestOneLookForEachCommit checks that after a look that saw all commits no further look follows, with or
-// without rows.
+// TestOneLookForEachCommit checks that no further look follows after a look that read all commits, whether
+// the look found rows or not.
 func TestOneLookForEachCommit(t *testing.T) {
 	db := memstore.New(nil)
 	from, bus := &allSeen{Store: db}, membroker.New(nil)

@@ -9,9 +9,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// save stores the progress of the shards: everything that is due in one call, and no call if nothing has
-// changed. Progress and deferred rows are one effect. So each row is either before the cursor, or deferred,
-// or will be read again.
+// save stores the progress of the shards. It stores everything that is due in one call, and makes no call if
+// nothing has changed. The progress and the deferred rows of a shard are one effect. So each row is before
+// the cursor, or deferred, or will be read again.
 func (r *Relay) save(ctx context.Context, force bool) (next time.Time, err error) {
 	now := r.o.Now()
 	var of []*shard

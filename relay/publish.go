@@ -19,8 +19,8 @@ type call struct {
 	shards []*shard
 	pieces []*piece
 	alone  bool // it publishes one suspect, to learn whether the broker refuses it alone
-	// deferred are the rows of a call that retries deferred rows, with one entry of shards each. It has no
-	// pieces.
+	// deferred are the rows of a call that retries deferred rows, each with one entry in shards. Such a call
+	// has no pieces.
 	deferred []store.DeferredRow
 	rows     int
 	bytes    int
@@ -29,10 +29,11 @@ type call struct {
 	span    trace.Span     // nil if it is not traced
 }
 
-// missingFor is how long a topic counts as missing before the broker is asked again.
+// missingFor is the time for which a topic counts as missing. After that time the relay asks the broker
+// again.
 const missingFor = 5 * time.Second
 
-// publishRows sends rows to the broker, in order, and records which shard each row belongs to. It returns the
+// publishRows sends rows to the broker, in order, and records to which shard each row belongs. It returns the
 // bytes of all rows.
 func (r *Relay) publishRows(g *group, rows []store.Row) (bytes int) {
 	c, msgs := &call{}, make([]skald.Message, 0, len(rows))
@@ -77,8 +78,8 @@ func (r *Relay) publishRows(g *group, rows []store.Row) (bytes int) {
 	return bytes
 }
 
-// deferral returns the deferred row for a row that cannot be published now, or nil. Reasons are an earlier
-// deferred row of its key, undecodable content, a broken limit, or a missing topic.
+// deferral returns the deferred row for a row that cannot be published now, or nil. The possible reasons are
+// an earlier deferred row of the key, undecodable content, a broken limit, and a missing topic.
 func (r *Relay) deferral(s *shard, row *store.Row) *store.DeferredRow {
 	if s.blocks(&row.Message) {
 		return &store.DeferredRow{Row: *row}
@@ -99,7 +100,7 @@ func (r *Relay) deferral(s *shard, row *store.Row) *store.DeferredRow {
 	return &store.DeferredRow{Row: *row, Attempts: 1, Why: missing.Error(), Due: r.o.DeferFirst}
 }
 
-// unpublishable returns why a row cannot be published to any broker, or "".
+// unpublishable returns the reason why a row cannot be published to any broker, or "".
 func unpublishable(row *store.Row) string {
 	if large := row.Large; large != nil {
 		why := fmt.Sprintf("it has %d bytes, more than %d, and was not read", large.Bytes, store.RowBytes)

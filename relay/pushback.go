@@ -9,15 +9,15 @@ import (
 )
 
 // A broker that answers may still not accept a message for hours: its queue or stream is full, or it has no
-// majority. The shard of the message retries a few times, as after any failure, and each time repeats the
-// rows that were acknowledged after it. Then the row is deferred like a refused one, so that only its key
-// waits.
+// majority. The shard of the message retries a few times, as after any failure. Each time it repeats the rows
+// that were acknowledged after this message. Then the row is deferred like a refused row, so that only its
+// key waits.
 
 const (
 	// failMost is the number of failures after which a row is deferred, if the broker answered each time.
 	failMost = 3
-	// pushFor is how long after its last failure a topic counts as full. Meanwhile the first failure of a row
-	// defers it.
+	// pushFor is the time for which a topic counts as full after its last failure. Meanwhile, a row of the
+	// topic is deferred at its first failure.
 	pushFor = 2 * time.Minute
 )
 
@@ -27,8 +27,8 @@ type pushback struct {
 	last time.Time // the last failure
 }
 
-// deferRow defers a row that the broker answered without accepting it, after failMost failures. If an earlier
-// row of its key is deferred, the broker held this row back, and it is deferred, too.
+// deferRow defers a row after failMost failures, if the broker answered each time but did not accept the row.
+// If an earlier row of the key is deferred, the broker held this row back, so deferRow defers this row, too.
 func (r *Relay) deferRow(s *shard, p *piece, row *store.Row, why error) bool {
 	if s.blocks(&row.Message) {
 		delete(s.suspects, row.Seq)
@@ -48,7 +48,7 @@ func (r *Relay) deferRow(s *shard, p *piece, row *store.Row, why error) bool {
 	return true
 }
 
-// notePushback records that a topic did not accept a row, and logs each reason rarely.
+// notePushback records that a topic did not accept a row. It logs each reason only from time to time.
 func (r *Relay) notePushback(s *shard, row *store.Row, why error) {
 	next := pushback{why: why.Error(), last: r.o.Now()}
 	if _, due := r.pushbacks.due(row.Topic, next.why, next.last); due {

@@ -10,9 +10,9 @@ import (
 	"github.com/skald-go/skald/relay"
 )
 
-// TestFullTopic checks that a full topic is retried at growing intervals, and causes only a few repeats of
-// other topics, once. Its rows are deferred with their keys, and Health names it. The rows are published in
-// order when there is room again.
+// TestFullTopic checks that a full topic is retried at growing intervals. It causes repeats of rows of other
+// topics only once, and only a few. The rows of the full topic are deferred, and Health names the topic. The
+// rows are published in order when the topic has room again.
 func TestFullTopic(t *testing.T) {
 	w := newWorld(t, "open")
 	full, tries := true, 0

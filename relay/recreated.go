@@ -13,16 +13,17 @@ import (
 )
 
 // topicsEvery is the time between two checks for recreated topics. A relay that publishes to a recreated
-// topic notices immediately, because the broker accepts nothing for the topic's old ID.
+// topic detects this immediately, because the broker accepts nothing for the topic's old ID.
 const topicsEvery = 5 * time.Second
 
-// origin is the content of a shard's Incarnation: the broker and its topics to which the cursor refers.
+// origin is the content of a shard's Incarnation. It describes the broker, and the topics of this broker, to
+// which the cursor refers.
 //
-// A topic with another ID than the recorded one was recreated, and has none of the acknowledged rows. The
-// shard first reads the open window to its end and skips the rows of the topic. Then it replays all stored
-// rows up to there, and skips the rows of all other topics. So the rows of the topic are published in order,
-// and no other row is repeated. Cursor and origin are one write, so they describe the next step after a crash
-// at any point.
+// A topic with another ID than the recorded ID was recreated, and has none of the acknowledged rows. The
+// shard first reads the open window to its end, but skips the rows of the topic. Then it replays all stored
+// rows up to the end of that window, but skips the rows of all other topics. So the rows of the topic are
+// published in order, and no other row is repeated. Cursor and origin are stored in one write, so they
+// describe the next step after a crash at any point.
 type origin struct {
 	Broker    string        `json:"broker"`
 	Topics    broker.Topics `json:"topics,omitempty"` // the topics that the shard has published to
@@ -48,7 +49,7 @@ func (o *origin) String() string {
 
 // learn reads the unknown IDs of these topics.
 func (r *Relay) learn(ctx context.Context, names []string) error {
-	if names = r.topics.unknown(names, r.o.Now()); len(names) == 0 {
+	if names = r.topics.unknownTopics(names, r.o.Now()); len(names) == 0 {
 		return nil
 	}
 	ids, err := r.callTopics(ctx, r.o.TTL/3, names...)
@@ -69,8 +70,8 @@ func topicsOf(rows []store.Row) (names []string) {
 	return names
 }
 
-// noteTopicIDs records the IDs of topics. A shard that has recorded another ID stops, and restarts when none
-// of its calls are in progress.
+// noteTopicIDs records the IDs of topics. If a shard has recorded another ID for a topic, the shard stops. It
+// restarts when none of its calls are in progress.
 func (r *Relay) noteTopicIDs(asked []string, ids broker.Topics) {
 	r.topics.learn(asked, ids, r.o.Now())
 	// A fixed order, so that a simulated run can be replayed.
@@ -172,8 +173,8 @@ func (s *shard) endReplay() {
 	}
 }
 
-// skips reports whether a row that g has read is not to be published in this phase: see origin. g may also
-// read rows after the last acknowledged one.
+// skips reports whether a row that the group g has read must not be published in this phase: see origin. The
+// group may also read rows after the last acknowledged row.
 func (s *shard) skips(g *group, row *store.Row) bool {
 	switch {
 	case len(s.origin.Recreated) == 0, s.origin.Until != "" && g.base != "":
@@ -184,7 +185,8 @@ func (s *shard) skips(g *group, row *store.Row) bool {
 	return slices.Contains(s.origin.Recreated, row.Topic)
 }
 
-// awaitsReplay reports whether the rows of a topic will be replayed. Its deferred rows wait for that.
+// awaitsReplay reports whether the rows of a topic will be replayed. Deferred rows of the topic wait for the
+// replay.
 func (s *shard) awaitsReplay(topic string) bool {
 	_, found := s.recreated[topic]
 	return found || slices.Contains(s.origin.Recreated, topic)

@@ -112,8 +112,8 @@ func TestNewTopicGetsNoReplay(t *testing.T) {
 	w.wantAll("stock", "k", "x")
 }
 
-// TestRecreatedTopicWithDeferredRows checks that deferred rows wait for replayed ones, even if they are due
-// first.
+// TestRecreatedTopicWithDeferredRows checks that deferred rows wait for replayed rows, even if the deferred
+// rows are due first.
 func TestRecreatedTopicWithDeferredRows(t *testing.T) {
 	w := newWorld(t, "orders", "stock")
 	r := w.relay("a")
@@ -265,7 +265,7 @@ func TestTopicRecreatedBeforeEachPublish(t *testing.T) {
 	}
 }
 
-// busy answers calls some time after they were made, in another order.
+// busy is a broker that answers calls some time after they were made, in another order.
 type busy struct {
 	*membroker.Broker
 	n atomic.Int64
@@ -284,7 +284,7 @@ func (b *busy) Publish(ctx context.Context, msgs []skald.Message, only ...broker
 
 func (c busyCall) Done() <-chan struct{} { return c.done }
 
-// Wait returns late the answer that was determined when the call was made.
+// Wait returns the answer late. The answer was determined when the call was made.
 func (c busyCall) Wait(ctx context.Context) error {
 	select {
 	case <-c.done:

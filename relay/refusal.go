@@ -15,8 +15,9 @@ const (
 	reasonsMost = 8
 	// topicsMost limits the topics that are remembered. Rows may name any topic.
 	topicsMost = 1000
-	// aloneMost is the number of rows of a topic that are isolated, within aloneFor. After that the relay
-	// defers all refused rows of the topic. Each isolated row costs a read and a call, which delay others.
+	// aloneMost is the maximum number of rows of a topic that are isolated within aloneFor. After that the
+	// relay defers all refused rows of the topic, because each isolated row costs a read and a call, which
+	// delay other rows.
 	aloneMost = 20
 	aloneFor  = 2 * time.Minute
 )
@@ -24,13 +25,14 @@ const (
 // reasons limits the log lines about refused rows, by topic and reason.
 type reasons map[string]map[string]refusals
 
-// refusals counts the refused rows of a topic and a reason since the last line about them in the log.
+// refusals counts the rows of a topic that were refused for one reason, since the last log line about them.
 type refusals struct {
 	rows int
 	next time.Time // of the next line
 }
 
-// due counts a refused row. It reports whether the row is to be logged, and the rows since the last line.
+// due counts a refused row. It reports whether the row must be logged, and the number of rows since the last
+// log line.
 func (l reasons) due(topic, why string, now time.Time) (rows int, due bool) {
 	of := l[topic]
 	if of == nil {
@@ -69,9 +71,10 @@ type isolated struct {
 	until time.Time
 }
 
-// final reports whether a refused row is deferred without isolating it. The relay does so if the refusal is
-// about this row, or if many rows of the topic were refused alone. retryDeferred then isolates the rows.
-func (r *Relay) final(topic string, refused error) bool {
+// refusedForGood reports whether a refused row is deferred without isolating it. The relay does so if the
+// refusal clearly concerns this row, or if many rows of the topic were refused alone. In the second case
+// retryDeferred later isolates the rows.
+func (r *Relay) refusedForGood(topic string, refused error) bool {
 	switch {
 	case errors.Is(refused, broker.ErrNoTopic): // noteMissingTopic then defers all rows of the topic
 		return false

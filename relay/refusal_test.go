@@ -21,8 +21,8 @@ import (
 	"github.com/skald-go/skald/relay"
 )
 
-// TestRefusedRowsDoNotStarveOtherTopics writes 2,000 rows that Kafka's topic does not take, and a row of
-// another topic after them. It counts the calls until that row is published.
+// TestRefusedRowsDoNotStarveOtherTopics writes 2,000 rows that a topic on Kafka refuses, and then a row of
+// another topic. It counts the calls until the last row is published.
 func TestRefusedRowsDoNotStarveOtherTopics(t *testing.T) {
 	address := need.Kafka(t)
 	kafka, err := kafkabroker.New(address, &kafkabroker.Options{Replicas: 1})
@@ -105,7 +105,8 @@ func (w *world) writeMany(topic string, n int, value string) {
 }
 
 // TestSharedRefusals writes rows to a topic that refuses a whole call for one bad row, and a row of another
-// topic after them. The other row is published after few calls, and the innocent neighbours are published.
+// topic after them. The row of the other topic is published after few calls, and so are the good rows in the
+// same calls as the bad row.
 func TestSharedRefusals(t *testing.T) {
 	w := newWorld(t, "bad", "good")
 	calls := 0

@@ -52,24 +52,26 @@ type Listener interface {
 
 // Options configures a Relay. The zero value works.
 type Options struct {
-	// Owner is the stable name of this instance. A new session of the same name takes its shards over
-	// immediately, so two live instances must not share a name. Default: the host's name and a random part.
+	// Owner is the stable name of this instance. A new session of the same name immediately takes over the
+	// shards of the old session, so two live instances must not share a name. Default: the host's name and a
+	// random part.
 	Owner string
 	// TTL is the time without a heartbeat after which another relay takes the shards. Default 3 s.
 	TTL time.Duration
 	// MaxPollInterval is the longest pause between two looks for new rows. Default 105 ms times the number of
 	// relays on this outbox, at most a third of TTL. So all relays together query an idle database nine times
-	// a second. After new rows, or a write in this process, the pause is a twentieth of the time since then,
-	// at least 1 ms.
+	// a second. After new rows, or after a write in this process, the pause is a twentieth of the time since
+	// then, but at least 1 ms.
 	MaxPollInterval time.Duration
-	// Outboxes is the number of outboxes of one database that this process publishes, with a relay each. It
-	// multiplies the default of MaxPollInterval, so that more outboxes hardly mean more queries. Default 1.
+	// Outboxes is the number of outboxes of one database that this process publishes, with a relay each. The
+	// default of MaxPollInterval is multiplied by Outboxes, so that more outboxes cause hardly more queries.
+	// Default 1.
 	Outboxes int
 	// InFlight limits the published rows without an answer. Default 20,000.
 	InFlight int
 	// MaxBytes limits the rows in memory, in bytes: published rows without an answer, and rows to be stored
-	// as deferred. Default 64 MiB, at least 8 MiB, which are two pages. The process needs two to four times
-	// as much, because the broker's client has a copy and Go frees memory late.
+	// as deferred. Default 64 MiB, at least 8 MiB (two pages). The process needs two to four times as much
+	// memory, because the broker's client has a copy of each row and Go frees memory late.
 	MaxBytes int
 	// Save is the minimum time between two writes of one shard's progress. A crash repeats the rows of this
 	// time. Default 500 ms.
@@ -164,7 +166,8 @@ type ownership struct {
 	groups    []*group
 	toReturn  []int         // shards that are ours in the store, but to be released
 	lastKnown []store.Shard // shards that we owned when the store failed
-	// sessions and waiting count the relays with work and those waiting for a shard, at the last lease.
+	// sessions is the number of relays with shards, and waiting the number of relays that wait for a shard,
+	// at the last lease.
 	sessions, waiting int
 	leasedOnce        bool // the number of shards was logged
 	leaseAt, expires  time.Time
@@ -193,7 +196,8 @@ type deferrals struct {
 	suspects    []suspect // deferred rows that were refused together: to be published alone
 	hasDeferred bool      // there may be deferred rows, so they are read more often
 	deferredAt  time.Time // when to read them next
-	// deferredLast is when the last row that this process deferred is due. Rows without a key block no key.
+	// deferredLast is the due time of the last row that this process deferred. It is needed for rows without
+	// a key, because these block no key.
 	deferredLast time.Time
 }
 
@@ -201,7 +205,7 @@ type deferrals struct {
 type lookout struct {
 	page   int // rows to request, so that a page has about store.PageBytes
 	pollAt time.Time
-	// activity is when rows were last seen, or a write in this process.
+	// activity is the time of the last rows that the relay found, or of the last write in this process.
 	activity  time.Time
 	restUntil time.Time // after a window with rows
 	resting   bool      // no look while the source is quiet

@@ -72,7 +72,7 @@ func (w *world) say(tx *memstore.Tx, topic, key string, says ...string) {
 	}
 }
 
-// quiet steps rs through a minute of the clock.
+// quiet moves the clock by a minute and steps rs meanwhile.
 func (w *world) quiet(rs ...*relay.Relay) {
 	w.t.Helper()
 	for range 600 {
@@ -132,7 +132,8 @@ func (answered) Done() <-chan struct{} {
 
 func (a answered) Wait(context.Context) error { return a.err }
 
-// Publish follows the contract: after a message that is not accepted, no later one of its key is.
+// Publish follows the contract: after a message that is not accepted, no later message of its key is
+// accepted.
 func (s *spoiled) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	if s.outage != nil {
 		if err := s.outage(); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Step does one turn. It leases shards, reads at most a page of each window and publishes it. Then it waits
-// for the broker's answer and saves the progress. It never waits for rows.
+// Step runs one turn. It leases shards, reads at most a page of each window and publishes the page. Then it
+// waits for the broker's answer and saves the progress. Step never waits for rows.
 func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 	r.publish = func(c *call, msgs []skald.Message) {
 		r.answered(c, r.callPublish(ctx, msgs).Wait(ctx))
@@ -46,8 +46,8 @@ func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 	return busy, err
 }
 
-// Close releases the shards of a relay that is driven by Step. A later Step leases shards again. Run does
-// this itself.
+// Close releases the shards of a relay on which you call Step. A later Step leases shards again. Run releases
+// the shards itself.
 func (r *Relay) Close(ctx context.Context) error {
 	r.forget()
 	r.leaseAt = time.Time{}
@@ -108,8 +108,8 @@ func (r *Relay) lost() {
 }
 
 // Run publishes until ctx is done. Then it looks for rows once more, waits at most Options.Drain for calls in
-// progress, saves its progress and releases its shards. It waits for outages of database and broker to end.
-// It returns an error only if waiting cannot help.
+// progress, saves its progress and releases its shards. Run waits for the end of outages of database and
+// broker. It returns an error only if waiting cannot help.
 func (r *Relay) Run(ctx context.Context) error {
 	if err := r.o.fault(); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	return err
 }
 
-// watch probes database and broker after each silence, until stop.
+// watch probes database and broker after each time without an answer, until stop is called.
 func (r *Relay) watch(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var both sync.WaitGroup
@@ -152,7 +152,7 @@ func (r *Relay) watch(ctx context.Context) (stop func()) {
 	return func() { cancel(); both.Wait() }
 }
 
-// listen lets the source receive notifications until stop, which waits for its end.
+// listen lets the source receive notifications until stop is called. stop returns when the source has ended.
 func (r *Relay) listen(ctx context.Context) (stop func()) {
 	if r.listener == nil {
 		return func() {}
@@ -192,8 +192,8 @@ func (l *loop) publish(c *call, msgs []skald.Message) {
 	}()
 }
 
-// ask reads the IDs of topics and passes the result to results. There is room for it, because at most one
-// such request is in progress.
+// ask reads the IDs of topics and sends the result to the channel results. The channel has room, because at
+// most one such request is in progress.
 func (l *loop) ask(topics []string, take func(broker.Topics, error)) {
 	go func() {
 		ids, err := l.r.callTopics(l.hard, storeTimeout, topics...)
@@ -201,7 +201,7 @@ func (l *loop) ask(topics []string, take func(broker.Topics, error)) {
 	}()
 }
 
-// ping sends a probe to the broker and passes the result to results, like ask.
+// ping sends a probe to the broker and sends the result to the channel results, as ask does.
 func (l *loop) ping(take func(error)) {
 	go func() {
 		_, err := l.r.callIncarnation(l.hard, l.r.o.TTL)
@@ -209,8 +209,8 @@ func (l *loop) ping(take func(error)) {
 	}()
 }
 
-// settle takes the answer of a call that is done. It must run on the goroutine that publishes: after a
-// failure the driver holds later rows back until the answer is taken.
+// settle takes the answer of a call that is done. It must run on the goroutine that publishes, because after
+// a failure the driver holds later rows back until the answer is taken.
 func (l *loop) settle(c *call) { l.r.answered(c, c.pending.Wait(l.hard)) }
 
 // storeTimeout limits the store calls of each turn and each request to the broker. A store with shorter
@@ -235,7 +235,7 @@ func (l *loop) run(ctx context.Context) error {
 }
 
 // publishLast publishes the rows that handlers of this process wrote before the shutdown reached the relay.
-// It takes at most a few pages: other relays, or the next process, publish the rest of a backlog.
+// It publishes at most a few pages, because other relays or the next process publish the rest of a backlog.
 func (l *loop) publishLast() {
 	if len(l.r.shards) == 0 || l.r.outages > 0 {
 		return
@@ -266,11 +266,12 @@ func (l *loop) turn() (busy bool, next time.Time, err error) {
 	return busy, next, err
 }
 
-// recoveredAfter is the time without a failure after which an outage is over: some calls may succeed while
-// others fail.
+// recoveredAfter is the time without a failure after which an outage counts as over. It is needed, because
+// some calls may succeed while others fail.
 const recoveredAfter = 3 * time.Second
 
-// handleStoreError handles an error of the store: it returns it, or plans a pause and a restart.
+// handleStoreError handles an error of the store. It either returns the error, or plans a pause and a
+// restart.
 func (l *loop) handleStoreError(ctx context.Context, err error) error {
 	r := l.r
 	if err == nil || ctx.Err() != nil {
@@ -320,7 +321,7 @@ func (l *loop) await(ctx context.Context, save time.Time, woken <-chan struct{})
 	}
 }
 
-// collect handles all answers that are there.
+// collect handles all answers that have arrived.
 func (l *loop) collect() {
 	for {
 		select {
@@ -383,7 +384,8 @@ func (l *loop) drain() {
 	}
 }
 
-// lastTurns is the limit of turns after the relay was told to stop: one looks, the others read.
+// lastTurns limits the turns of a relay that is stopping: the first turn looks for rows, the others read
+// them.
 const lastTurns = 4
 
 const maintainEvery = time.Minute

@@ -19,8 +19,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// rough is a broker that answers late and with failures, by the publish contract. After a message that it
-// does not accept, it accepts no more of the same key until the caller has taken the answer.
+// rough is a broker that answers late and with failures, but follows the publish contract. After a message
+// that it does not accept, it accepts no more messages of the same key until the caller has taken the answer.
 type rough struct {
 	mu    sync.Mutex
 	rng   *rand.Rand
@@ -233,7 +233,7 @@ func roughRun(t *testing.T, seed uint64) {
 	}
 }
 
-// TestOptionBelowZero checks that Run refuses an option below zero by its name.
+// TestOptionBelowZero checks that Run refuses an option below zero, and names the option.
 func TestOptionBelowZero(t *testing.T) {
 	for name, o := range map[string]relay.Options{"TTL": {TTL: -1}, "MaxBytes": {MaxBytes: -1},
 		"InFlight": {InFlight: -1}, "DeferFirst": {DeferFirst: -1}, "Save": {Save: -1},

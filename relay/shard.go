@@ -51,8 +51,8 @@ func newShard(s store.Shard) *shard {
 		suspects: map[int64]bool{}, failed: map[int64]int{}}
 }
 
-// advance moves the cursor over the finished pieces at the head. It stops before a row that was not
-// acknowledged. The shard restarts there when none of its calls are in progress.
+// advance moves the cursor over the finished pieces at the head of the list. It stops before a row that was
+// not acknowledged. The shard restarts at this row when none of its calls are in progress.
 func (s *shard) advance() {
 	for len(s.pieces) > 0 && s.pieces[0].done && !s.stopped {
 		p := s.pieces[0]
@@ -61,7 +61,8 @@ func (s *shard) advance() {
 		if p.failedSeq == 0 {
 			s.Cursor = p.after
 			if len(p.rows)+len(p.deferred) > 0 {
-				// Only when the shard moves on: rows that were acknowledged after a failed one are repeated.
+				// Only when the shard moves on, because rows that were acknowledged after a failed row are
+				// repeated.
 				s.fails = 0
 			}
 			s.endReplay()
@@ -106,8 +107,7 @@ func (s *shard) bytes() (n int) {
 	return n
 }
 
-// answered frees the memory of the rows of a piece that is no longer needed. The piece may have to wait for
-// earlier ones.
+// answered frees the rows of a piece, because the piece itself may have to wait for earlier pieces.
 func (p *piece) answered() {
 	if p.at = nil; p.failedSeq == 0 {
 		p.rows = nil

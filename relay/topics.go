@@ -9,10 +9,10 @@ import (
 	"github.com/skald-go/skald/internal/complete"
 )
 
-// topics is the relay's knowledge about the broker's topics. It belongs to the goroutine of Run or Step.
+// topics has the state of the broker's topics. Only the goroutine of Run or Step uses it.
 type topics struct {
-	// missing has the topics that the broker did not have, and when to ask again. A published row removes its
-	// topic.
+	// missing has the topics that the broker did not have, with the time of the next request. When a row of a
+	// topic is published, the topic is removed.
 	missing map[string]missingTopic
 	ids     broker.Topics        // as last read; replaced, never changed, because calls in progress use it
 	idless  map[string]time.Time // topics without an ID, and how long that is trusted
@@ -31,7 +31,7 @@ func newTopics() topics {
 	return topics{missing: map[string]missingTopic{}, idless: map[string]time.Time{}}
 }
 
-// isMissing returns why the broker did not take rows of a topic lately, or nil.
+// isMissing returns the reason why the broker did not take rows of a topic lately, or nil.
 func (t *topics) isMissing(topic string, now func() time.Time) error {
 	if m, ok := t.missing[topic]; ok && !now().After(m.until) {
 		return m.why
@@ -39,8 +39,9 @@ func (t *topics) isMissing(topic string, now func() time.Time) error {
 	return nil
 }
 
-// miss records why the broker does not take rows of a topic, and reports whether that is new.
-func (t *topics) miss(topic string, why error, now time.Time) (news bool) {
+// recordMissing records the reason why the broker does not take rows of a topic. It reports whether the
+// reason is new.
+func (t *topics) recordMissing(topic string, why error, now time.Time) (news bool) {
 	was, known := t.missing[topic]
 	t.missing[topic] = missingTopic{why: why, until: now.Add(missingFor)}
 	return !known || was.why.Error() != why.Error()
@@ -53,8 +54,9 @@ func (t *topics) published(topic string) {
 	}
 }
 
-// unknown returns the names without a known ID, sorted and without duplicates. It changes names.
-func (t *topics) unknown(names []string, now time.Time) []string {
+// unknownTopics returns the topics without a known ID, sorted and without duplicates. It changes the slice
+// that it gets.
+func (t *topics) unknownTopics(names []string, now time.Time) []string {
 	names = slices.DeleteFunc(names, func(name string) bool {
 		_, known := t.ids[name]
 		// A broker may refuse the whole request because of an invalid name.
@@ -80,7 +82,7 @@ func (t *topics) learn(asked []string, ids broker.Topics, now time.Time) {
 	t.ids, t.answers = next, t.answers+1
 }
 
-// forget makes the relay read the ID of a topic again that has another one now.
+// forget makes the relay read the ID of a topic again, because the topic has another ID now.
 func (t *topics) forget(topic string) {
 	next := maps.Clone(t.ids)
 	delete(next, topic)

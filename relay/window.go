@@ -13,11 +13,12 @@ import (
 
 const (
 	// restFactor limits the cost of windows under a steady trickle of rows. After a window with rows the
-	// relay rests for about as long as the window took, which is three times its look.
+	// relay pauses for restFactor times the duration of the look, which is about the duration of the whole
+	// window.
 	restFactor = 3
 	restMost   = 5 * time.Millisecond
-	// restListening is the factor if the source is notified of commits: the relay then looks only when there
-	// are rows.
+	// restListening is the factor if the source is notified of commits, because the relay then looks only
+	// when there are rows.
 	restListening = 1
 
 	pollEach  = 105 * time.Millisecond // the longest pause between two looks, for each relay
@@ -30,8 +31,9 @@ const (
 	isolatingPage = 50
 )
 
-// group is a set of shards that read the same window together: one walk over the outbox serves them all. A
-// failing shard leaves its group for one of its own. Groups that have reached the same tick are merged.
+// group is a set of shards that read the same window together, so that the outbox is read once for all of
+// them. A failing shard leaves its group and gets a group of its own. Groups that have reached the same tick
+// are merged.
 type group struct {
 	base, tip string // the window; equal if none is open
 	at        int64  // last sequence number read
@@ -75,7 +77,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// lookBy plans the next look for at, if the relay rests.
+// lookBy plans the next look for the given time, if the relay waits for a notification.
 func (r *Relay) lookBy(at time.Time) {
 	if r.resting {
 		r.resting, r.pollAt = false, at
@@ -113,7 +115,7 @@ func (r *Relay) merge() {
 	}
 }
 
-// look opens a window for each group that has read all of its last one, if there are new rows.
+// look opens a window for each group that has read all of its last window, if there are new rows.
 func (r *Relay) look(ctx context.Context) (busy bool, err error) {
 	now := r.o.Now()
 	if now.Before(r.pollAt) && (!r.resting || r.quiet()) {
@@ -147,16 +149,16 @@ func (r *Relay) look(ctx context.Context) (busy bool, err error) {
 // quiet reports whether no look is needed before the source wakes the relay.
 func (r *Relay) quiet() bool { return r.listener != nil && r.listener.Listening().Quiet }
 
-// looked does the work of look for a group that looked in the call of the lease.
-func (r *Relay) looked(now time.Time, tip string, g *group) {
+// afterLook does the same as look for a group that looked for rows in the call of the lease.
+func (r *Relay) afterLook(now time.Time, tip string, g *group) {
 	if tip != g.base {
 		g.begin(tip)
 	}
 	r.planLook(now, tip != g.base, true)
 }
 
-// planLook plans the next look. If all groups have looked and seen each commit that the source was notified
-// of, there is none before the next notification.
+// planLook plans the next look. If all groups have looked, and have read each commit of which the source was
+// notified, no look is needed before the next notification.
 func (r *Relay) planLook(now time.Time, found, all bool) {
 	if found {
 		after := r.o.Now()
@@ -196,8 +198,8 @@ func (r *Relay) read(ctx context.Context) (busy bool, err error) {
 	return busy, nil
 }
 
-// room reports whether g may read on: one of its shards can continue, and the limits of rows in progress
-// allow it.
+// room reports whether g may read on. One of its shards must be able to continue, and the limits of rows in
+// progress must allow more rows.
 func (r *Relay) room(g *group) bool {
 	if !slices.ContainsFunc(g.shards,
 		func(s *shard) bool { return !s.failing && (!g.isolating || s.pending == 0) }) {
@@ -267,11 +269,12 @@ func (r *Relay) endWindow(g *group) {
 	}
 }
 
-// untilSuspect cuts rows so that a suspect is published alone, unless too many of its topic were.
+// untilSuspect cuts rows so that a suspect is published alone, unless too many rows of its topic already
+// were.
 func (r *Relay) untilSuspect(g *group, rows []store.Row) []store.Row {
 	for i, row := range rows {
 		for _, s := range g.shards {
-			if s.suspects[row.Seq] && !r.final(row.Topic, broker.ErrShared) {
+			if s.suspects[row.Seq] && !r.refusedForGood(row.Topic, broker.ErrShared) {
 				return rows[:max(i, 1)]
 			}
 		}
@@ -279,7 +282,8 @@ func (r *Relay) untilSuspect(g *group, rows []store.Row) []store.Row {
 	return rows
 }
 
-// resize adapts the page size to a page of n rows, so that the store does not read rows in vain.
+// resize adapts the page size to the size of the last page, so that the store does not read rows that the
+// page has no room for.
 func (r *Relay) resize(n, bytes int, done bool) {
 	switch {
 	case n < r.page && !done && bytes >= store.PageBytes/2:

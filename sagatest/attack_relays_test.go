@@ -39,7 +39,7 @@ const (
 	attackKeys = 5
 )
 
-// attack is an outbox on PostgreSQL with hot keys, and relays that stop, crash and pause.
+// attack is an outbox on PostgreSQL with hot keys, and with relays that stop, crash and pause.
 type attack struct {
 	t        *testing.T
 	schema   string
@@ -93,7 +93,7 @@ func (a *attack) store() *pgstore.Store {
 	return pgstore.New(a.pool, &pgstore.Options{Schema: a.schema})
 }
 
-// doze sometimes pauses for longer than a lease.
+// doze sometimes waits for longer than a lease.
 func (a *attack) doze(ctx context.Context) {
 	if mathrand.IntN(60) > 0 {
 		return
@@ -163,7 +163,7 @@ func (a *attack) suffer(ctx context.Context, name string) error {
 	return nil
 }
 
-// write is a writer that draws its number early or late, locks late, and commits late or not at all.
+// write runs a writer that draws its number early or late, locks late, and commits late or not at all.
 func (a *attack) write(ctx context.Context, out *outbox.Outbox[pgx.Tx]) error {
 	tx, err := a.pool.Begin(ctx)
 	if err != nil {
@@ -195,7 +195,8 @@ func (a *attack) write(ctx context.Context, out *outbox.Outbox[pgx.Tx]) error {
 	return tx.Commit(ctx)
 }
 
-// heard is the state of a consumer: for each key, how far the first deliveries go without a gap.
+// heard is the state of a consumer. For each key, it has the number up to which the first deliveries have no
+// gap.
 type heard struct {
 	last     map[string]int
 	seen     map[string]bool
@@ -253,7 +254,7 @@ func (a *attack) run(span time.Duration) error {
 			t.Fatal(err)
 		}
 	}
-	over, stop := a.over(ctx, span)
+	over, stop := a.lasting(ctx, span)
 	defer stop()
 	var writers, relays sync.WaitGroup
 	for range 6 {
@@ -287,8 +288,9 @@ func (a *attack) run(span time.Duration) error {
 	return a.finish(h, sub)
 }
 
-// over is closed after the duration, once at least some relays have paused, even on a slow machine.
-func (a *attack) over(ctx context.Context, span time.Duration) (context.Context, context.CancelFunc) {
+// lasting returns a context that ends after the duration, or later: at least some relays must have
+// paused, even on a slow machine.
+func (a *attack) lasting(ctx context.Context, span time.Duration) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithTimeout(ctx, span+5*time.Minute)
 	time.AfterFunc(span, func() {
 		for ctx.Err() == nil && a.dozes.Load() < 5 {
@@ -391,7 +393,8 @@ func attackOnOrder(t *testing.T, a *attack) {
 	}
 }
 
-// poll publishes rows as tutorials do: it claims a batch with SKIP LOCKED, publishes it, and marks it.
+// poll publishes rows as tutorials do. It claims a batch with SKIP LOCKED, publishes the batch, and marks its
+// rows.
 func (a *attack) poll(ctx context.Context, name string) error {
 	bus := dozingBus{a.bus(name), a}
 	for ctx.Err() == nil {
@@ -430,8 +433,8 @@ func (a *attack) poll(ctx context.Context, name string) error {
 	return nil
 }
 
-// TestAttackFindsSkipLocked runs the same attack on pollers that claim with SKIP LOCKED. They overtake each
-// other.
+// TestAttackFindsSkipLocked runs the same attack on pollers that claim with SKIP LOCKED. It finds that they
+// overtake each other.
 // Interleaving 15.
 func TestAttackFindsSkipLocked(t *testing.T) {
 	t.Parallel()

@@ -18,8 +18,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// handWritten is a consumer with a deduplication table, which it writes in the transaction of the effect. It
-// acknowledges after the commit.
+// handWritten is a consumer with its own deduplication table. It writes this table in the transaction of the
+// effect, and acknowledges after the commit.
 type handWritten struct {
 	proc *sagatest.Process
 	db   *memstore.Store
@@ -77,8 +77,8 @@ func counted(tx *memstore.Tx, id string) error {
 	return tx.Update("did "+id, func(old string, _ bool) string { return old + "x" })
 }
 
-// halves is a group with a handwritten consumer and an inbox. Refused are messages that the inbox refuses
-// and the other half handles.
+// halves returns a world with one group, of a handwritten consumer and an inbox. The messages in refused are
+// refused by the inbox and handled by the other half.
 func halves(beside inbox.LegacyDedupFunc[*memstore.Tx]) func(*sagatest.World) error {
 	return func(w *sagatest.World) error {
 		ctx := context.Background()

@@ -22,8 +22,8 @@ import (
 
 type outsideCall[TTx any] = call.Call[TTx, string, string, string]
 
-// calls is a world with one consumer in two processes, which calls an external bank. One of its messages
-// is to be undone while its outcome is unknown.
+// calls is a world with one consumer in two processes that call an external bank. The call of one message
+// must be undone while its outcome is unknown.
 type calls[TTx any] struct {
 	w     *sagatest.World
 	on    *ground[TTx]
@@ -35,7 +35,7 @@ type calls[TTx any] struct {
 	handle time.Duration // timeout of a handler, and so of a lease
 }
 
-// tellers is the bank. It deduplicates by key, and has a ledger.
+// tellers is a bank that deduplicates by key and has a ledger.
 type tellers struct {
 	ledger  map[string]int
 	refused map[string]bool // by key
@@ -61,7 +61,8 @@ func (b *tellers) cancel(key string) (done bool) {
 	return b.ledger[key] > 0
 }
 
-// texts are the messages of each key; r is refused, x is to be undone.
+// texts returns the messages of each key. The bank refuses those of key r, and the call for key x must be
+// undone.
 func (c *calls[TTx]) texts() []string { return []string{"a1", "a2", "r1", "b1", "x1", "r2", "a3"} }
 
 func buildCalls[TTx any](open opening[TTx],
@@ -120,8 +121,8 @@ func (c *calls[TTx]) session(p *sagatest.Process, name string, bus *membroker.Br
 	return nil
 }
 
-// how returns the correct call. Each request is an I/O: the process dies before or after it, is paused, or
-// gets an error.
+// how returns the correct call. Each request is an I/O: the process may die before or after the request,
+// pause, or get an error.
 func (c *calls[TTx]) how(p *sagatest.Process) outsideCall[TTx] {
 	return outsideCall[TTx]{
 		At: call.NewProvider("bank", &call.ProviderOptions{Timeout: time.Second}),
@@ -224,9 +225,9 @@ func TestExploreCallsEverySingleFault(t *testing.T) {
 		&sagatest.Options{Rest: 60 * time.Second, Sample: sampled(400), Failures: 3})
 }
 
-// TestExploreCallsOfTheDead: if a process dies, the next owner of its shard continues its claimed messages
-// and calls. Leases last for days here, but the world is idle within a minute, with nothing parked. (A
-// process that never had a shard is an exception.)
+// TestExploreCallsOfTheDead: if a process dies, the next owner of its shard continues the claimed messages
+// and the calls of the process. Leases last for days here, but the world is idle within a minute, with
+// nothing parked. (A process that never had a shard is an exception.)
 // Interleaving 8.
 func TestExploreCallsOfTheDead(t *testing.T) {
 	sagatest.Explore(t, buildCallsFor(100*time.Hour, inMemory, nil),
@@ -314,8 +315,8 @@ type (
 	bankCall  = outsideCall[*memstore.Tx]
 )
 
-// newKey returns the key of a message's next attempt, if each attempt has its own. The bank knows the first
-// one by the message's id.
+// newKey returns the key of a message's next attempt, for a bug in which each attempt has its own key. The
+// first attempt has the message's id as its key at the bank.
 func (c *calls[TTx]) newKey(key string) string {
 	if c.tries[key]++; c.tries[key] > 1 {
 		return fmt.Sprint(key, "-", c.tries[key])

@@ -23,7 +23,8 @@ import (
 // answer from outside.
 const (
 	Fails Mode = "fails" // the function ran, but its transaction did not commit; the step is retried
-	// Rejects: the function ran and was rolled back by skald.Reject, or the answer is a refusal.
+	// Rejects means that the function ran and was rolled back by skald.Reject, or that the answer is a
+	// refusal.
 	Rejects          Mode = "rejects"
 	Dies             Mode = "dies"     // the process dies after the function ran, before the commit
 	Lost             Mode = "lost"     // a request or a command took effect, but its answer is lost
@@ -94,10 +95,10 @@ func (older) term()        {}
 func (alsoOn[TTx]) term()  {}
 func (noPairs) term()      {}
 
-// Given writes the rows that must exist before the saga starts.
+// Given writes the rows that must exist before the saga starts, by calling write.
 func Given[TTx any](write func(ctx context.Context, tx TTx) error) Term { return given[TTx](write) }
 
-// Promise is called after each run. An error means that the promise is broken.
+// Promise is a function that Check calls after each run. An error means that the promise is broken.
 func Promise[TTx any](holds func(ctx context.Context, tx TTx, end End) error) Term {
 	return promise[TTx](holds)
 }
@@ -114,13 +115,13 @@ func Outside(reset func(), view func() string) Term { return outside{reset, view
 
 // Rival is the input of another saga of the same definition, which works on the same rows. Check runs it
 // completely before each function of the first saga. The first saga then ends well, or turns back at each
-// later point. Together they must leave the same data as one after the other; otherwise one has lost a
-// write of the other. If the rival needs an entity that the first saga has locked by a Lock, it waits and
-// ends later. Before the Lock of the first saga, the first saga waits for the rival.
+// later point. The two sagas must leave the same data as if they ran one after the other. Otherwise one of
+// them has lost a write of the other. If the rival needs an entity that the first saga has locked by a Lock,
+// the rival waits and ends later. Before the Lock of the first saga, the first saga waits for the rival.
 func Rival(in any) Term { return rival{in} }
 
-// Older is an earlier definition of the saga, with its functions. At each point Check moves a saga that
-// began with it to the new definition, and lets it end well or turn back from there. Sagas that the new
+// Older is an earlier definition of the saga, with its functions. At each point Check moves a saga that began
+// with the older definition to the new one. From there the saga ends well or turns back. Sagas that the new
 // definition refuses are only counted.
 func Older(d saga.Defined) Term { return older{d} }
 
@@ -145,8 +146,9 @@ type Beginner[TTx any] interface {
 // Check runs a saga over the memory store repeatedly, with one fault at each point: a step fails, an answer
 // is lost, a function is repeated, the process dies, the saga is cancelled, or the deadline passes. After a
 // fault that turned the saga back, it also tries a second fault at each later point. After each run the
-// promises must hold, and View must match. One transient failure must not turn a saga back whose step has
-// attempts left, and must not leave a saga stuck. A failure is printed with a command that repeats the run.
+// promises must hold, and View must match. If the step has attempts left, one transient failure must not turn
+// a saga back. It must not leave a saga stuck, either. A failure is printed with a command that repeats the
+// run.
 //
 // Check plays participants, children and senders of signals. A participant replies with the values of
 // Reply, refuses, does not reply in time, replies late, or replies twice. A signal arrives with the values
@@ -234,7 +236,7 @@ func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], e
 	if text, ok := os.LookupEnv(Replay); ok {
 		return c.replay(t, text)
 	}
-	c.all()
+	c.runAll()
 	return c.report(t)
 }
 
@@ -302,24 +304,24 @@ type outcome struct {
 
 const mostFailures = 10
 
-// all tries each schedule.
-func (c *checker[TTx]) all() {
+// runAll runs each schedule.
+func (c *checker[TTx]) runAll() {
 	base := c.begin()
 	if base != nil {
-		c.from(nil, base, map[source]bool{})
+		c.runWith(nil, base, map[source]bool{})
 	}
 	if c.older != nil && len(c.failures) == 0 {
 		var faults []Fault
 		for n := range len(base.log) + 20 { // the older definition may have more points
 			faults = append(faults, Fault{Deploys, n + 1})
 		}
-		c.each(nil, faults)
+		c.runEach(nil, faults)
 	}
 }
 
-// from tries each fault with these values, and then each other value of the sources that the saga reached
-// only with these.
-func (c *checker[TTx]) from(values Schedule, base *sagaRun[TTx], met map[source]bool) {
+// runWith runs each fault with these values. Then it tries each other value of the sources that the saga
+// reaches only with these values.
+func (c *checker[TTx]) runWith(values Schedule, base *sagaRun[TTx], met map[source]bool) {
 	var faults []Fault
 	for _, beside := range []bool{false, true} { // failures of a single saga are clearest without a rival
 		for _, first := range base.log {
@@ -330,7 +332,7 @@ func (c *checker[TTx]) from(values Schedule, base *sagaRun[TTx], met map[source]
 			}
 		}
 	}
-	if !c.each(values, faults) {
+	if !c.runEach(values, faults) {
 		return
 	}
 	known := maps.Clone(met)
@@ -339,15 +341,15 @@ func (c *checker[TTx]) from(values Schedule, base *sagaRun[TTx], met map[source]
 		if base.met[v.of] && !met[v.of] && len(c.failures) == 0 {
 			more := append(slices.Clone(values), Fault{Value, n + 1})
 			if other := c.try(more); len(other.broken) == 0 {
-				c.from(more, other, known)
+				c.runWith(more, other, known)
 			}
 		}
 	}
 }
 
-// each tries faults, one at a time on each database, until there are enough failures. Returns false if it
-// omitted some.
-func (c *checker[TTx]) each(values Schedule, faults []Fault) bool {
+// runEach runs a schedule for each fault, one at a time on each database, until there are enough failures. It
+// returns false if it omitted some faults.
+func (c *checker[TTx]) runEach(values Schedule, faults []Fault) bool {
 	next := 0
 	take := func() (f Fault, ok bool) {
 		c.mu.Lock()
@@ -362,7 +364,7 @@ func (c *checker[TTx]) each(values Schedule, faults []Fault) bool {
 	for on := range c.fresh {
 		work := func() {
 			for f, ok := take(); ok; f, ok = take() {
-				c.second(on, values, f)
+				c.runPairs(on, values, f)
 			}
 		}
 		if on == len(c.fresh)-1 {
@@ -375,7 +377,7 @@ func (c *checker[TTx]) each(values Schedule, faults []Fault) bool {
 	return next == len(faults) && len(c.failures) < mostFailures && c.ctx.Err() == nil
 }
 
-// begin runs the saga twice without a fault, and runs two sagas one after the other. It returns nil if one
+// begin runs the saga twice without a fault, then runs two sagas one after the other. It returns nil if one
 // of these runs fails.
 func (c *checker[TTx]) begin() *sagaRun[TTx] {
 	base := c.try(nil)
@@ -401,9 +403,9 @@ func (c *checker[TTx]) begin() *sagaRun[TTx] {
 	return base
 }
 
-// second tries a fault, and then one more fault at each later point, if the first one changed the course of
-// the saga.
-func (c *checker[TTx]) second(on int, values Schedule, f Fault) {
+// runPairs runs a schedule with one fault. If this fault changed the course of the saga, it then adds one
+// more fault at each later point.
+func (c *checker[TTx]) runPairs(on int, values Schedule, f Fault) {
 	s := append(slices.Clone(values), f)
 	run := c.tryOn(on, s)
 	if len(run.broken) > 0 || c.short {

@@ -32,7 +32,7 @@ type (
 	track struct{ Number string }
 )
 
-// cashier is a fake of a payment provider that deduplicates by key.
+// cashier is a fake payment provider that deduplicates by key.
 type cashier struct {
 	charged, refunded map[string]int
 	forgetful         bool // it does not deduplicate
@@ -137,7 +137,7 @@ func (s *shopSaga) check(t sagatest.T, more ...sagatest.Term) sagatest.Checked {
 }
 
 // TestCheckOfASagaThatHolds: a correct saga of five steps, of all kinds but a child, passes with a fault at
-// one point, and with another one while it turns back.
+// each point, and with a second fault while it turns back.
 func TestCheckOfASagaThatHolds(t *testing.T) {
 	began := time.Now()
 	ends := map[string]int{}
@@ -265,7 +265,7 @@ func TestCheckOfANewerDefinition(t *testing.T) {
 	}
 }
 
-// TestCheckOfARenamedCall: a call whose refund uses its key is refunded, even after its step was renamed.
+// TestCheckOfARenamedCall: a refund uses the key of its call, even after the step of the call was renamed.
 func TestCheckOfARenamedCall(t *testing.T) {
 	p, paid := call.NewProvider("bank", nil), map[string]bool{}
 	define := func(name string, maps ...saga.Mapping) *saga.Definition[buy] {

@@ -77,7 +77,7 @@ func (r *sagaRun[TTx]) act(a plan.Action) error {
 	})
 	switch {
 	case err != nil:
-		return r.wrong(a, err)
+		return r.feedError(a, err)
 	case mode == Fails:
 		e = r.failed(a, errFault)
 	case mode == Dies:
@@ -104,7 +104,7 @@ func (r *sagaRun[TTx]) decide(a plan.Action, step *engine.StepBody) error {
 		return err
 	})
 	if err != nil {
-		return r.wrong(a, err)
+		return r.feedError(a, err)
 	}
 	r.feed(e)
 	return nil
@@ -124,7 +124,7 @@ func (r *sagaRun[TTx]) local(a plan.Action,
 	}
 	f := r.facts(a)
 	e := plan.Event{What: plan.Succeeded, Step: a.Step, Occurrence: a.Occurrence}
-	own := r.in(mode == "", func(ctx context.Context, tx TTx) error {
+	own := r.inTx(mode == "", func(ctx context.Context, tx TTx) error {
 		return safely(func() (err error) {
 			if a.Verb == plan.UndoStep {
 				e.What = plan.UndoDone
@@ -135,13 +135,13 @@ func (r *sagaRun[TTx]) local(a plan.Action,
 		})
 	})
 	if own != nil {
-		return r.wrong(a, own)
+		return r.feedError(a, own)
 	}
 	r.fault(a, mode, e)
 	return nil
 }
 
-// fault feeds e, or the injected fault instead.
+// fault passes the event e to the saga, or the injected fault instead.
 func (r *sagaRun[TTx]) fault(a plan.Action, mode Mode, e plan.Event) {
 	switch mode {
 	case Fails:
@@ -156,7 +156,7 @@ func (r *sagaRun[TTx]) fault(a plan.Action, mode Mode, e plan.Event) {
 		return
 	}
 	r.feed(e)
-	r.stuck(a, mode)
+	r.noteStuck(a, mode)
 }
 
 // runOf returns the run of an action's step.
@@ -197,7 +197,7 @@ func (r *sagaRun[TTx]) request(a plan.Action, req engine.Request[TTx]) error {
 	return calls.Make(r.c.ctx, bound, o, c, begun)
 }
 
-// asked reports whether the request was sent before, by a process that died.
+// asked reports whether a process that died had already sent the request.
 func (r *sagaRun[TTx]) asked(run plan.Run) bool {
 	what := fmt.Sprintf("request of %s", name(run.Step, run.Occurrence))
 	n := 0
@@ -216,7 +216,7 @@ func (r *sagaRun[TTx]) intend(a plan.Action, f *engine.Facts, bound calls.Bound[
 		return nil
 	}
 	var memo json.RawMessage
-	err := r.in(false, func(ctx context.Context, tx TTx) error {
+	err := r.inTx(false, func(ctx context.Context, tx TTx) error {
 		return safely(func() error {
 			c, err := bound.Intend(engine.WithFacts(ctx, f), tx, skald.Message{})
 			if err == nil {
@@ -226,7 +226,7 @@ func (r *sagaRun[TTx]) intend(a plan.Action, f *engine.Facts, bound calls.Bound[
 		})
 	})
 	if err != nil {
-		return r.wrong(a, err)
+		return r.feedError(a, err)
 	}
 	e := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence, Memo: memo}
 	if a.Verb == plan.UndoStep {
@@ -260,7 +260,7 @@ func (o *requestOwner[TTx]) Answered(_ context.Context, c store.Call) error {
 	r, a := o.r, o.a
 	if o.mode == Lost {
 		r.feed(r.failed(a, errFault))
-		r.stuck(a, Lost)
+		r.noteStuck(a, Lost)
 		return nil
 	}
 	output, refused, why, err := o.read(c.Outcome)
@@ -282,7 +282,7 @@ func (o *requestOwner[TTx]) Answered(_ context.Context, c store.Call) error {
 		}
 	}
 	commit := o.mode == "" || o.mode == Rejects
-	err = r.in(commit, func(ctx context.Context, tx TTx) error {
+	err = r.inTx(commit, func(ctx context.Context, tx TTx) error {
 		return safely(func() error {
 			return o.bound.Settle(engine.WithFacts(ctx, o.f), tx, skald.Message{}, c.Outcome)
 		})
@@ -293,7 +293,7 @@ func (o *requestOwner[TTx]) Answered(_ context.Context, c store.Call) error {
 	case errors.As(err, &no) && a.Verb != plan.UndoStep:
 		e.Reason = no.Error() // done, and then rejected
 	case err != nil:
-		return r.wrong(a, err)
+		return r.feedError(a, err)
 	}
 	if o.mode == CancelsDuring {
 		e = plan.Event{What: plan.Cancel}
@@ -305,9 +305,11 @@ func (o *requestOwner[TTx]) Answered(_ context.Context, c store.Call) error {
 }
 
 func (o *requestOwner[TTx]) Later(_ context.Context, after time.Duration, err error) error {
-	return o.r.wrong(o.a, skald.RetryAfter(after, err))
+	return o.r.feedError(o.a, skald.RetryAfter(after, err))
 }
 
-func (o *requestOwner[TTx]) Failed(_ context.Context, err error) error { return o.r.wrong(o.a, err) }
+func (o *requestOwner[TTx]) Failed(_ context.Context, err error) error {
+	return o.r.feedError(o.a, err)
+}
 
 func (o *requestOwner[TTx]) Late() error { return errors.New("the lease of the checked saga is over") }

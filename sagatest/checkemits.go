@@ -36,7 +36,7 @@ type emits struct{ topic, typ string }
 
 func (emits) term() {}
 
-// broken returns the difference between the messages of a saga and the promise, or "".
+// broken returns a text if the messages of a saga break the promise, otherwise "".
 func (p emits) broken(end End) string {
 	want, state := 0, "compensated"
 	if end.Done {
@@ -55,7 +55,8 @@ func (p emits) broken(end End) string {
 		p.typ, p.topic, n, want)
 }
 
-// joined adds the messages of a transaction. As in the outbox, a message with an existing id is ignored.
+// joined returns all messages with those of a transaction added. As in the outbox, a message with an existing
+// id is ignored.
 func joined(all, written []skald.Message) ([]skald.Message, error) {
 	for i := range written {
 		m := &written[i]

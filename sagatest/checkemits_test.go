@@ -50,7 +50,7 @@ func emitting(confirm, cancel func(context.Context, mtx, saga.Run[seats]) error)
 }
 
 // TestCheckOfEmittedEvents: a promise about emitted events finds an event that is lost, repeated or emitted
-// at the wrong end, and one that survives its rollback.
+// at the wrong end. It also finds an event that survives the rollback of its transaction.
 func TestCheckOfEmittedEvents(t *testing.T) {
 	out := outbox.New(memstore.New(nil), nil)
 	confirm := func(ctx context.Context, tx mtx, r saga.Run[seats]) error {

@@ -22,7 +22,7 @@ func (r *sagaRun[TTx]) judge(before string) error {
 	if err := r.compare(end, before, after); err != nil {
 		return err
 	}
-	return r.in(false, func(ctx context.Context, tx TTx) error {
+	return r.inTx(false, func(ctx context.Context, tx TTx) error {
 		for _, p := range r.c.promises {
 			if err := p(ctx, tx, end); err != nil {
 				r.broken = append(r.broken, "a promise is broken: "+err.Error())
@@ -53,7 +53,7 @@ func (r *sagaRun[TTx]) compare(end End, before, after string) error {
 			indent(after), chance)
 	}
 	if p, is := r.passing(); is && usual.done && !end.Done {
-		r.upset(p)
+		r.noteTurnedBack(p)
 	}
 	switch {
 	case r.beside != nil:
@@ -76,7 +76,7 @@ func (r *sagaRun[TTx]) compare(end End, before, after string) error {
 	return nil
 }
 
-// passing returns the only fault, if the saga must end as well as without it.
+// passing returns the only fault of the run, if the saga must end in the same way as without this fault.
 func (r *sagaRun[TTx]) passing() (p point, is bool) {
 	faults := slices.DeleteFunc(slices.Clone(r.faults), func(f Fault) bool { return f.Mode == Value })
 	if len(faults) != 1 || faults[0].At > len(r.log) {
@@ -97,9 +97,10 @@ func (r *sagaRun[TTx]) passing() (p point, is bool) {
 	return p, false
 }
 
-// upset records that the saga turned back because of a transient failure. A step parallel to the failed one
-// may reject because of work that the failed one had not done. A deadline belongs to no step.
-func (r *sagaRun[TTx]) upset(p point) {
+// noteTurnedBack records that the saga turned back because of a transient failure. A step that is parallel to
+// the failed step may reject because of work that the failed step had not done. A deadline belongs to no
+// step.
+func (r *sagaRun[TTx]) noteTurnedBack(p point) {
 	cause, who := r.state.Cause, "when repeated, the step "
 	if cause.Step != p.step || cause.Occurrence != p.occurrence {
 		if who = "after that the step "; !r.d.Plan.Before(p.step, cause.Step) {
@@ -111,8 +112,8 @@ func (r *sagaRun[TTx]) upset(p point) {
 		p.what, who, name(cause.Step, cause.Occurrence), cause.Reason))
 }
 
-// stuck records that one transient failure left the saga to an operator.
-func (r *sagaRun[TTx]) stuck(a plan.Action, mode Mode) {
+// noteStuck records that one transient failure left the saga to an operator.
+func (r *sagaRun[TTx]) noteStuck(a plan.Action, mode Mode) {
 	if mode != Fails && mode != Lost || !r.runOf(a).Stuck || r.attempts(a.Step) != 1 {
 		return
 	}

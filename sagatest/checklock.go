@@ -12,10 +12,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lines are the queues of sagas for entities, by saga id. The first saga in a queue holds the entity.
+// lines has the queue of each entity: the ids of its sagas. The first saga in a queue holds the entity.
 type lines map[store.Lock][]string
 
-// hold adds a saga to queues. First reports whether it is the first one in all of them.
+// hold adds a saga to queues. The result first reports whether the saga is the first in all of these queues.
 func (ls lines) hold(id string, es []store.Lock) (first bool) {
 	first = true
 	for _, e := range es {
@@ -36,7 +36,7 @@ func (ls lines) free(id string) {
 // errInLine means that a rival waits for entities of the first saga.
 var errInLine = errors.New("sagatest: it waits in line")
 
-// lookAgain is how often a waiting Lock checks whether it is first.
+// lookAgain is the time between two checks in which a waiting Lock reads whether it is first.
 const lookAgain = 10 * time.Second
 
 // lock adds the saga to the queues of entities, or removes it from all of them.
@@ -58,7 +58,7 @@ func (r *sagaRun[TTx]) lock(a plan.Action, step *engine.StepBody) error {
 	es, err := r.entities(a, step)
 	switch {
 	case err != nil:
-		return r.wrong(a, err)
+		return r.feedError(a, err)
 	case mode == "" && !r.lines.hold(r.state.ID, es):
 		node, _ := r.d.Plan.Step(a.Step)
 		if e.What, e.Until = plan.Sent, r.now.Add(lookAgain); r.runOf(a).Memo == nil {
@@ -69,7 +69,7 @@ func (r *sagaRun[TTx]) lock(a plan.Action, step *engine.StepBody) error {
 	return nil
 }
 
-// entities returns the entities of a Lock. They must be equal each time.
+// entities returns the entities of a Lock. Each call must return equal entities.
 func (r *sagaRun[TTx]) entities(a plan.Action, step *engine.StepBody) (es []store.Lock, err error) {
 	f := r.facts(a)
 	err = safely(func() (err error) {
@@ -97,7 +97,7 @@ func (r *sagaRun[TTx]) entities(a plan.Action, step *engine.StepBody) (es []stor
 	return es, nil
 }
 
-// leave removes the saga from all queues: a rival that waited continues.
+// leave removes the saga from all queues, so that a waiting rival continues.
 func (r *sagaRun[TTx]) leave() {
 	r.lines.free(r.state.ID)
 	if r.other == nil || r.beside != nil {
@@ -141,7 +141,7 @@ func (r *sagaRun[TTx]) inLine(run plan.Run) error {
 	case gone:
 	case mode == Late:
 		r.say("it is first only after its Timeout")
-		r.until(r.now.Add(node.Try.Timeout))
+		r.moveClock(r.now.Add(node.Try.Timeout))
 	default:
 		r.onward(never)
 		r.turn()

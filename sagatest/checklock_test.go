@@ -75,8 +75,8 @@ func checkTransfers(t sagatest.T, d *saga.Definition[transfer]) sagatest.Checked
 		}))
 }
 
-// TestCheckOfALock: a rival between a read and its write loses its own write, unless the account is locked
-// before. Then the rival waits in line, and nothing is lost after any fault.
+// TestCheckOfALock: a rival that runs between a read and the write loses its own write. If the account is
+// locked before, the rival waits in the queue, and no write is lost after any fault.
 func TestCheckOfALock(t *testing.T) {
 	const lost = "it ran with a rival"
 	for steps, want := range map[string]string{
@@ -101,8 +101,8 @@ func TestCheckOfALock(t *testing.T) {
 	}
 }
 
-// TestReplayOfALock: a schedule of a saga that waits for its rival, or of a rival that waits, can be
-// replayed as printed.
+// TestReplayOfALock: a printed schedule can be replayed even if the saga waits for its rival, or the rival
+// for the saga.
 func TestReplayOfALock(t *testing.T) {
 	const ahead = "   1  run look\n   2  run lock of lock\n   3  run read\n"
 	const behind = "   1  run look\n   2  run lock of lock    <- beside    : the rival holds entities\n"
@@ -130,8 +130,8 @@ func TestReplayOfALock(t *testing.T) {
 	}
 }
 
-// TestCheckFindsALockThatNamesOthers: Check finds a Lock that names other entities in another call, and one
-// that panics.
+// TestCheckFindsALockThatNamesOthers: Check finds a Lock that names other entities in a second call, and a
+// Lock that panics.
 func TestCheckFindsALockThatNamesOthers(t *testing.T) {
 	n := 0
 	for want, name := range map[string]func() string{
@@ -155,7 +155,7 @@ func TestCheckFindsALockThatNamesOthers(t *testing.T) {
 	}
 }
 
-// TestCheckOfARivalThatIsNone: Check refuses a rival that is not another saga of the definition.
+// TestCheckOfARivalThatIsNone: Check refuses a rival that is the first saga itself or of another definition.
 func TestCheckOfARivalThatIsNone(t *testing.T) {
 	nothing := sagatest.View(func(context.Context, mtx) (string, error) { return "", nil })
 	for want, in := range map[string]any{

@@ -84,9 +84,9 @@ func doneSteps() sagatest.Term {
 	})
 }
 
-// TestCheckOnPostgreSQLInShort: the short mode tries each fault at each of eight steps on PostgreSQL, in
-// two schemas in parallel. It needs a fraction of the runs, at most 20 s, and finds an undo that does
-// nothing.
+// TestCheckOnPostgreSQLInShort: the short mode runs each fault at each of eight steps on PostgreSQL, in two
+// schemas in parallel. The short mode needs a fraction of the runs and at most 20 s, but finds an undo that
+// does nothing.
 func TestCheckOnPostgreSQLInShort(t *testing.T) {
 	first, second := schemaOfSteps(t), schemaOfSteps(t)
 	since := time.Now()

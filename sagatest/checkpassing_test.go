@@ -16,7 +16,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// puts returns a step that writes its name, unless wrong returns an error, and whose undo removes it.
+// puts returns a step that writes its name, unless wrong returns an error. The undo of the step removes the
+// name.
 func puts(name string, wrong func(r saga.Run[buy], tx mtx) error, opts ...saga.Option) *saga.Step[buy, bool] {
 	return saga.Do(name, func(_ context.Context, tx mtx, r saga.Run[buy]) (bool, error) {
 		if wrong != nil {
@@ -157,7 +158,7 @@ func TestCheckLeavesSagasThatMayTurnBack(t *testing.T) {
 	}
 }
 
-// TestCheckOnAsksForWhatToCompare: CheckOn compares nothing by default, so it requires View or a promise.
+// TestCheckOnAsksForWhatToCompare: CheckOn compares no data by default, so it requires View or a promise.
 func TestCheckOnAsksForWhatToCompare(t *testing.T) {
 	d := saga.New("steps", &saga.Options[buy]{Key: func(b buy) string { return b.ID }}, puts("hold", nil),
 		final("pivot", saga.Pivot()))
@@ -211,7 +212,7 @@ func TestReplayOfWhatNeverComesUp(t *testing.T) {
 	}
 }
 
-// loud recorder also records log lines.
+// loud is a recorder that also records log lines.
 type loud struct{ recorder }
 
 func (l *loud) Logf(format string, args ...any) { l.Errorf(format, args...) }

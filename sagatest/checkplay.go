@@ -96,7 +96,7 @@ func (c *checker[TTx]) take(all []brings) error {
 	return errors.Join(errs...)
 }
 
-// takes returns an error if no step accepts the values of b.
+// takes returns an error if no step waits for the source of b.
 func (c *checker[TTx]) takes(b brings) error {
 	found := false
 	for _, d := range []*engine.Definition{c.d, c.older} {
@@ -143,7 +143,7 @@ func (r *sagaRun[TTx]) brought(of source) (v value, said string) {
 	return v, said
 }
 
-// answer plays a participant, a child or the sender of a signal.
+// answer acts as a participant, a child or the sender of a signal.
 func (r *sagaRun[TTx]) answer(run plan.Run) bool {
 	step, _ := r.d.Plan.Step(run.Step)
 	switch {
@@ -159,7 +159,7 @@ func (r *sagaRun[TTx]) answer(run plan.Run) bool {
 	return true
 }
 
-// signal plays a signal to a step that waits for it.
+// signal sends the signal for which a step waits.
 func (r *sagaRun[TTx]) signal(run plan.Run, step plan.Step) {
 	v, said := r.brought(source{Signal: step.Signal})
 	modes := []Mode{Twice}
@@ -172,7 +172,7 @@ func (r *sagaRun[TTx]) signal(run plan.Run, step plan.Step) {
 	}
 	if mode == Late || v.late && !run.Due.IsZero() {
 		r.say("it arrives after its Timeout")
-		r.until(run.Due)
+		r.moveClock(run.Due)
 	}
 	e := plan.Event{What: plan.Signal, Name: step.Signal, Occurrence: run.Occurrence, Output: v.data}
 	if r.feed(e); mode == Twice {
@@ -180,7 +180,7 @@ func (r *sagaRun[TTx]) signal(run plan.Run, step plan.Step) {
 	}
 }
 
-// reply plays the reply of a participant or the end of a child.
+// reply sends the reply of a participant, or ends a child.
 func (r *sagaRun[TTx]) reply(run plan.Run, step plan.Step) {
 	e := plan.Event{Step: run.Step, Occurrence: run.Occurrence, Sends: run.Sends}
 	modes, said := r.mayReject(Rejects, Twice), ""
@@ -202,7 +202,7 @@ func (r *sagaRun[TTx]) reply(run plan.Run, step plan.Step) {
 		return
 	}
 	if mode == Lost || mode == Late {
-		r.until(run.Due)
+		r.moveClock(run.Due)
 	}
 	if mode == Lost {
 		return
@@ -227,8 +227,8 @@ func childEnded(run plan.Run) json.RawMessage {
 	return data
 }
 
-// until moves the clock to t.
-func (r *sagaRun[TTx]) until(t time.Time) {
+// moveClock moves the clock to t.
+func (r *sagaRun[TTx]) moveClock(t time.Time) {
 	if t.After(r.now) {
 		r.now = t
 	}

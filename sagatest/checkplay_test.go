@@ -29,7 +29,7 @@ var (
 	wired    = skald.Event[string]{Topic: "bank.out", Type: "wired"}
 )
 
-// claim is paid once a person has set the amount. Tests select its bugs.
+// claim is a claim that is paid once a person has set the amount. Tests select bugs of its saga.
 type claim struct {
 	lapses  bool
 	grant   func(tx mtx, v verdict, there bool) (int, error)
@@ -192,8 +192,8 @@ func TestCheckFindsBugsOfWhatOthersBring(t *testing.T) {
 	}
 }
 
-// TestCheckTriesAValueThatAnotherOneLeadsTo: a value that is only reached after another value is tried
-// together with that.
+// TestCheckTriesAValueThatAnotherOneLeadsTo: if a source is reached only after a certain value of another
+// source, its values are tried together with that value.
 func TestCheckTriesAValueThatAnotherOneLeadsTo(t *testing.T) {
 	wait := saga.Wait[buy]("wait", verdicts)
 	note := saga.Wait[buy]("note", notes, saga.When(func(r saga.Run[buy]) bool { return !wait.Output(r).OK }))
@@ -216,7 +216,7 @@ func TestCheckTriesAValueThatAnotherOneLeadsTo(t *testing.T) {
 	}
 }
 
-// deadly recorder ends its check as a T does, but the test continues.
+// deadly is a recorder that ends its check as a T does, but the test continues.
 type deadly struct{ recorder }
 
 func (d *deadly) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }

@@ -43,9 +43,9 @@ func (c *checker[TTx]) distinct() error {
 	return nil
 }
 
-// rival begins another saga before a function of a step, and runs it to its end. If it waits for entities
-// of the first saga, it ends later. Before a Lock it pauses once it holds its own entities. Then the first
-// saga waits, or the rival ends later.
+// rival begins another saga before a function of a step, and runs this rival to its end. If the rival waits
+// for entities of the first saga, it ends later. Before a Lock of the first saga, the rival pauses once it
+// holds its own entities. Then the first saga waits, or the rival ends later.
 func (r *sagaRun[TTx]) rival(before string) {
 	r.other = r.another()
 	if err := r.other.start(r.c.rival, "00000000-0000-7000-8000-000000000002"); err != nil {
@@ -58,13 +58,13 @@ func (r *sagaRun[TTx]) rival(before string) {
 
 func never() bool { return false }
 
-// onward continues the rival until stop returns true, or it has ended or waits in line.
+// onward continues the rival until stop returns true, or until the rival has ended or waits in a queue.
 func (r *sagaRun[TTx]) onward(stop func() bool) {
 	if r.other == nil || r.beside != nil {
 		return
 	}
 	r.other.turn()
-	err := r.other.goOn(stop)
+	err := r.other.continueRun(stop)
 	switch {
 	case errors.Is(err, errInLine):
 		r.say("the rival waits in line")
@@ -90,8 +90,8 @@ func (r *sagaRun[TTx]) another() *sagaRun[TTx] {
 		met: map[source]bool{}}
 }
 
-// inTurn runs sagas one after the other, 0 for the first saga and 1 for the rival, and records the data
-// that they leave.
+// inTurn runs sagas one after the other and records the data that they leave. In the list, 0 is the first
+// saga and 1 the rival.
 func (c *checker[TTx]) inTurn(which ...int) error {
 	r := &sagaRun[TTx]{c: c, d: c.d}
 	if err := r.begin(); err != nil {

@@ -29,7 +29,7 @@ type point struct {
 	inLine           bool   // the saga waits for entities of a rival
 }
 
-// again reports whether p is the same as the point before.
+// again reports whether p repeats the previous point.
 func (p point) again(was point) bool {
 	return p.mode == "" && was.mode == "" && p.what == was.what && p.said == was.said
 }
@@ -122,7 +122,7 @@ func (r *sagaRun[TTx]) begin() (err error) {
 			o.reset()
 		}
 	}
-	err = r.in(true, func(ctx context.Context, tx TTx) error {
+	err = r.inTx(true, func(ctx context.Context, tx TTx) error {
 		for _, g := range c.given {
 			if err := g(ctx, tx); err != nil {
 				return fmt.Errorf("given: %w", err)
@@ -141,7 +141,7 @@ func (r *sagaRun[TTx]) run(in any, id string) error {
 	if err := r.start(in, id); err != nil {
 		return err
 	}
-	return r.goOn(never)
+	return r.continueRun(never)
 }
 
 func (r *sagaRun[TTx]) start(in any, id string) (err error) {
@@ -152,8 +152,8 @@ func (r *sagaRun[TTx]) start(in any, id string) (err error) {
 	return nil
 }
 
-// goOn continues a saga to its end, or until stop returns true.
-func (r *sagaRun[TTx]) goOn(stop func() bool) error {
+// continueRun runs a saga on to its end, or until stop returns true.
+func (r *sagaRun[TTx]) continueRun(stop func() bool) error {
 	for n := 0; !r.state.Status.Final(); n++ {
 		if stop() {
 			return nil
@@ -174,7 +174,7 @@ func (r *sagaRun[TTx]) goOn(stop func() bool) error {
 
 func (r *sagaRun[TTx]) view() (string, error) {
 	var out strings.Builder
-	err := r.in(false, func(ctx context.Context, tx TTx) error {
+	err := r.inTx(false, func(ctx context.Context, tx TTx) error {
 		for _, v := range r.c.views {
 			text, err := v(ctx, tx)
 			if err != nil {
@@ -200,8 +200,8 @@ func lined(text string) string {
 	return text + "\n"
 }
 
-// in runs f in a transaction, which is committed if commit is true and f does not fail.
-func (r *sagaRun[TTx]) in(commit bool, f func(ctx context.Context, tx TTx) error) error {
+// inTx calls f in a transaction. It commits the transaction if commit is true and f does not fail.
+func (r *sagaRun[TTx]) inTx(commit bool, f func(ctx context.Context, tx TTx) error) error {
 	u, err := r.db.Begin(r.c.ctx, store.Intake{})
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
@@ -226,8 +226,8 @@ func (r *sagaRun[TTx]) in(commit bool, f func(ctx context.Context, tx TTx) error
 	return err
 }
 
-// point records a point at a run of a step, and returns the fault to inject. Gone reports that the saga was
-// cancelled, or that its deadline passed, before the function.
+// point records a point at a run of a step, and returns the fault to inject. The result gone reports that the
+// saga was cancelled, or that its deadline passed, before the function.
 func (r *sagaRun[TTx]) point(what string, of plan.Run, modes ...Mode) (mode Mode, gone bool) {
 	if r.state.Status == plan.Running {
 		modes = append(modes, Cancels)
@@ -376,9 +376,9 @@ func (r *sagaRun[TTx]) say(what string) {
 	}
 }
 
-// wrong feeds an error that was not injected. If one function has too many, it returns an error that ends
-// the run.
-func (r *sagaRun[TTx]) wrong(a plan.Action, err error) error {
+// feedError passes an error that was not injected to the saga. If one function returns too many errors, wrong
+// returns an error that ends the run.
+func (r *sagaRun[TTx]) feedError(a plan.Action, err error) error {
 	r.say(err.Error())
 	what := string(a.Verb) + " of " + name(a.Step, a.Occurrence)
 	if r.own[what]++; r.own[what] > mostOwn {
@@ -388,7 +388,7 @@ func (r *sagaRun[TTx]) wrong(a plan.Action, err error) error {
 	return nil
 }
 
-// safely calls f, and converts a panic to an error.
+// safely runs f, and converts a panic to an error.
 func safely(f func() error) (err error) {
 	defer failure.Recover(&err)
 	if err = f(); err != nil {

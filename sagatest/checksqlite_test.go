@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// TestCheckOnSQLite: Check also runs functions that use SQL: they book the seats of a show in SQLite. Check
+// TestCheckOnSQLite: Check also runs functions that use SQL. They book the seats of a show in SQLite. Check
 // finds a function that books without a check.
 func TestCheckOnSQLite(t *testing.T) {
 	db, err := sqlitestore.Open(filepath.Join(scratch(t), "check.db"))

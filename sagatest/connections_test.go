@@ -32,8 +32,8 @@ var (
 )
 
 // TestAllStationsShareFewConnections: a service with all components, and its own writers, uses one pool. No
-// component holds a connection while it waits for a second one, so they cannot deadlock, even with few
-// connections. The pool limits all of them together.
+// component holds a connection while it waits for a second connection. So they cannot deadlock, even with few
+// connections. The pool limits the connections of all components together.
 func TestAllStationsShareFewConnections(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int32{1, 2, 3} {

@@ -9,9 +9,9 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// CrashBroker makes each call of b, and of its results, an I/O of this session of p. A crash loses its
-// subscriptions uncleanly, by their Kill method if they have one, as those of membroker do; otherwise they
-// are closed.
+// CrashBroker makes each call of b, and of the results of b, an I/O of this session of p. A crash ends the
+// subscriptions uncleanly if they have a Kill method, as those of membroker do. Otherwise a crash closes
+// them.
 func CrashBroker(p *Process, b broker.Broker) broker.Broker {
 	return &crashBroker{Broker: b, p: p}
 }
@@ -60,7 +60,7 @@ func (c *crashBroker) Publish(ctx context.Context, msgs []skald.Message,
 	return p
 }
 
-// withoutKeyOf returns msgs without those with the key of the first one.
+// withoutKeyOf returns msgs without the messages that have the key of the first message.
 func withoutKeyOf(msgs []skald.Message) (rest []skald.Message, left map[int]error) {
 	left = map[int]error{}
 	for i := range msgs {
@@ -141,7 +141,7 @@ type crashSubscription struct {
 
 func (c *crashSubscription) Ready() <-chan struct{} { return c.s.Ready() }
 
-// Receive does not lose deliveries if it returns an error: they stay with the client.
+// Receive does not lose deliveries if it returns an error, because the deliveries stay with the client.
 func (c *crashSubscription) Receive(ctx context.Context, most int) (b broker.Batch, err error) {
 	fails := c.p.next() == ErrorAfter
 	err = c.p.io(call{act: "Receive"}, func() (err error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// CrashDriver makes each call of d an I/O of this session of p. A crash rolls back open transactions, by
-// d's Kill method if it has one, as a Session of memstore does.
+// CrashDriver makes each call of d an I/O of this session of p. A crash rolls back open transactions. It uses
+// d's Kill method if there is one, as for a Session of memstore.
 func CrashDriver[TTx any](p *Process, d store.Driver[TTx]) store.Driver[TTx] {
 	if k, ok := d.(interface{ Kill() }); ok {
 		p.opened(new(int), k.Kill)
@@ -50,7 +50,7 @@ func markNote(ms []store.Mark) string {
 	return ms[0].Consumer + " takes " + short(ms[0].ID)
 }
 
-// short returns the end of an id, which distinguishes it from others.
+// short returns the end of an id. The end is enough to distinguish ids.
 func short(id string) string { return id[max(0, len(id)-4):] }
 
 func (c *crashDriver[TTx]) Write(ctx context.Context, tx TTx, es ...store.Effect) error {
@@ -295,7 +295,7 @@ func (c *crashDriver[TTx]) Examine(ctx context.Context, e store.Exam) (found []s
 	return found, err
 }
 
-// Probe is not an I/O: it writes nothing.
+// Probe is not an I/O, because it writes nothing.
 func (c *crashDriver[TTx]) Probe(ctx context.Context) error {
 	if c.p.dead {
 		return ErrCrashed
@@ -303,7 +303,7 @@ func (c *crashDriver[TTx]) Probe(ctx context.Context) error {
 	return c.d.Probe(ctx)
 }
 
-// Woken returns nil: an explored relay is stepped, and polls.
+// Woken returns nil, because an explored relay is stepped, and so polls.
 func (c *crashDriver[TTx]) Woken() <-chan struct{} { return nil }
 
 // Outage reports an injected error as an outage.

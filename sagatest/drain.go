@@ -10,9 +10,9 @@ import (
 	"github.com/skald-go/skald/relay"
 )
 
-// IdleChecker is a Stepper that reports whether no work is left for it, also if it cannot work at the moment:
-// rows may wait for a shard of another relay, or a message for a database that is down. Relays and inboxes
-// are Quieters.
+// IdleChecker is a Stepper that reports whether no work is left for it. It reports this even if it cannot
+// work at the moment, because rows wait for a shard of another relay, or a message for a database that is
+// down. Relays and inboxes are IdleCheckers.
 type IdleChecker interface {
 	Idle(ctx context.Context) (bool, error)
 }
@@ -30,14 +30,14 @@ var (
 	ErrLeft = errors.New("sagatest: drained, but some messages did not take effect")
 )
 
-// Drain steps relays and inboxes in turn until all committed messages are published and all received
-// messages are handled, including the messages that the handlers emit. Then a test may check its tables.
-// Give Drain every relay and inbox of the test, not running. It takes at most five minutes, unless ctx ends
-// before, and then names a component with work left (ErrNotIdle). An error of a step ends it at once.
+// Drain steps relays and inboxes in turn until all committed messages are published and all received messages
+// are handled, including the messages that the handlers emit. Then a test may check its tables. Give Drain
+// every relay and inbox of the test, but do not run them. Drain takes at most five minutes, or until ctx
+// ends. Its error then names a component with work left (ErrNotIdle). An error of a step ends Drain at once.
 //
-// Drain does not wait for retry times of messages. Messages that are left fail it (ErrLeft), with the
-// reason from the store: parked messages, dead letters, quarantine, and rows that no relay publishes. A
-// test that expects these uses DrainAllowing.
+// Drain does not wait for retry times of messages. Messages that are left make Drain fail (ErrLeft), with the
+// reason from the store. These are parked messages, dead letters, messages in quarantine, and rows that no
+// relay publishes. A test that expects such messages uses DrainAllowing.
 //
 // Drain then makes the relays release their shards, so each Drain may have a new relay.
 //
@@ -83,7 +83,7 @@ func drain(ctx context.Context, steppers []skald.Stepper) error {
 		if busy {
 			continue
 		}
-		left, err := loud(ctx, steppers)
+		left, err := busyStepper(ctx, steppers)
 		if err != nil || left == nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func drain(ctx context.Context, steppers []skald.Stepper) error {
 	}
 }
 
-// turnOf steps each once.
+// turnOf steps each stepper once.
 func turnOf(ctx context.Context, steppers []skald.Stepper) (busy bool, err error) {
 	for _, s := range steppers {
 		if ctx.Err() != nil {
@@ -113,8 +113,8 @@ func turnOf(ctx context.Context, steppers []skald.Stepper) (busy bool, err error
 	return busy, nil
 }
 
-// loud returns a stepper with work left, or nil.
-func loud(ctx context.Context, steppers []skald.Stepper) (skald.Stepper, error) {
+// busyStepper returns a stepper with work left, or nil.
+func busyStepper(ctx context.Context, steppers []skald.Stepper) (skald.Stepper, error) {
 	for _, s := range steppers {
 		q, can := s.(IdleChecker)
 		if !can {

@@ -28,8 +28,8 @@ import (
 var entityTries = flag.Int("entity.tries", 400,
 	"how often an order is updated and cancelled at the same time")
 
-// account is an entity that is read, changed in memory and written back. Without protection, a write in
-// between is lost.
+// account is an entity that is read, changed in memory and written back. Without protection, a write between
+// the read and the write is lost.
 type account struct{ version, updates, cancels int64 }
 
 // accounts is the store of accounts.
@@ -37,7 +37,7 @@ type accounts[TTx any] struct {
 	db    store.Driver[TTx]
 	read  func(ctx context.Context, tx TTx, id string) (account, error)
 	write func(ctx context.Context, tx TTx, id string, a account) error
-	// guarded writes only if the version is still the one that was read.
+	// guarded writes only if the version is unchanged since the read.
 	guarded func(ctx context.Context, tx TTx, id string, a account) (stood bool, err error)
 	sums    func() (updates, cancels int64)
 }
@@ -324,7 +324,7 @@ type deadlocked[TTx any] struct {
 	d *deadlocks[TTx]
 }
 
-// Found hides that the next unit could begin with the commit, because that unit would not be wrapped.
+// Found hides that the next unit could begin with the commit, because such a unit would not be wrapped.
 func (u deadlocked[TTx]) Found() store.Found {
 	f := u.Unit.Found()
 	f.Follows = false
@@ -386,8 +386,8 @@ func lostUpdate[TTx any](t *testing.T, a accounts[TTx], w way, left, runs int64)
 }
 
 // TestWaitForAnEntityBecomesLater: a message waits for a locked entity at most for Options.Timeouts.Wait.
-// Then it is retried later, without counting an attempt. Until then it holds no connection, and messages of
-// other entities continue.
+// Then the message is retried later, without counting an attempt. Until the retry it holds no connection, and
+// messages of other entities continue.
 func TestWaitForAnEntityBecomesLater(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		waitBecomesLater(t, memAccounts(t), func() int32 { return 1 })

@@ -17,16 +17,16 @@ type Options struct {
 	// Pairs adds all pairs of crashes. A crash before a read is equivalent to one before the next effect in
 	// the same turn, so pairs consist of crashes at effects.
 	Pairs bool
-	// Sample limits the number of schedules with one fault, and that of pairs. They are spread evenly.
-	// Default 0: no limit.
+	// Sample limits the number of schedules with one fault, and the number of pairs. The selected schedules
+	// are spread evenly. Default 0: no limit.
 	Sample int
 	// Seed selects the schedules of a Sample. Default for Explore: the environment variable SAGATEST_SEED,
 	// or else a random number, which it logs; for Search: 0.
 	Seed uint64
 	// Schedules, if not empty, are run instead of all others.
 	Schedules []Schedule
-	// Rest is how long all processes must be idle, by the world's clock, before the run ends and is
-	// checked. A paused process then continues first. Default 8 s: more than twice the lease of a relay.
+	// Rest is the time for which all processes must be idle, by the world's clock, before the run ends and is
+	// checked. A paused process continues before that. Default 8 s: more than twice the lease of a relay.
 	Rest time.Duration
 	// Failures is the number of failing schedules to find. Default 1.
 	Failures int
@@ -85,7 +85,8 @@ const SeedVariable = "SAGATEST_SEED"
 // with that one fault. It checks the invariants each time. It reports each failure with its trace, and with
 // a command that repeats the run: SAGATEST_REPLAY='crash-after@17' go test -run …
 //
-// Build must return a new world each time, and always the same one: use the clock and the ids of the World.
+// Each call of build must set up an equal world from the beginning, so use the clock and the ids of the
+// World.
 func Explore(t T, build func(w *World) error, o *Options) Report {
 	t.Helper()
 	if text, ok := os.LookupEnv(Replay); ok {
@@ -144,7 +145,7 @@ func replay(t T, build func(w *World) error, o *Options, text string) Report {
 	if err != nil {
 		t.Fatalf("%s: %v", Replay, err)
 	}
-	w, err := once(build, s, o.orDefaults().Rest, true)
+	w, err := runOnce(build, s, o.orDefaults().Rest, true)
 	if err != nil {
 		t.Fatalf("explore: %v", err)
 	}
@@ -164,8 +165,8 @@ func replay(t T, build func(w *World) error, o *Options, text string) Report {
 	return r
 }
 
-// once runs a world once.
-func once(build func(w *World) error, s Schedule, rest time.Duration, tracing bool) (*World, error) {
+// runOnce builds a world and runs it one time.
+func runOnce(build func(w *World) error, s Schedule, rest time.Duration, tracing bool) (*World, error) {
 	w := &World{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), plan: s, tracing: tracing}
 	defer func() {
 		for i := len(w.cleanup) - 1; i >= 0; i-- {
@@ -179,7 +180,8 @@ func once(build func(w *World) error, s Schedule, rest time.Duration, tracing bo
 	return w, nil
 }
 
-// Search is like Explore, without a test: it returns the failures. The error is that of building a world.
+// Search is like Explore, but returns the failures instead of reporting them to a test. The error is an error
+// of build.
 func Search(ctx context.Context, build func(w *World) error, o *Options) (Report, error) {
 	s := &search{ctx: ctx, build: build, o: o.orDefaults()}
 	if len(s.o.Schedules) > 0 {
@@ -210,9 +212,9 @@ func (s *search) over() bool {
 	return s.err != nil || len(s.r.Failures) >= s.o.Failures || s.ctx.Err() != nil
 }
 
-// try runs one schedule, and again with a trace if it fails.
+// try runs one schedule. If it fails, try runs it again with a trace.
 func (s *search) try(plan Schedule) *World {
-	w, err := once(s.build, plan, s.o.Rest, false)
+	w, err := runOnce(s.build, plan, s.o.Rest, false)
 	if err != nil {
 		s.err = err
 		return nil
@@ -222,7 +224,7 @@ func (s *search) try(plan Schedule) *World {
 		return w
 	}
 	f := Failure{Schedule: plan, Broken: w.broken}
-	if again, err := once(s.build, plan, s.o.Rest, true); err == nil {
+	if again, err := runOnce(s.build, plan, s.o.Rest, true); err == nil {
 		f.Trace = again.trace()
 		if len(again.broken) == 0 {
 			f.Broken = append(f.Broken, "(a second run did not fail: the world is not the same each time)")
@@ -284,7 +286,7 @@ func (s *search) sampled(i, total int) bool {
 	return (i+1)*s.o.Sample/total > i*s.o.Sample/total
 }
 
-// pairs runs each crash of base together with each later crash.
+// pairs runs each crash in base together with each later crash.
 func (s *search) pairs(base []event) {
 	first := crashes(base, 0)
 	total, i := len(first)*len(first)/2, 0
@@ -292,7 +294,7 @@ func (s *search) pairs(base []event) {
 		if s.over() {
 			return
 		}
-		w, err := once(s.build, Schedule{a}, s.o.Rest, false)
+		w, err := runOnce(s.build, Schedule{a}, s.o.Rest, false)
 		if err != nil {
 			s.err = err
 			return
@@ -309,8 +311,8 @@ func (s *search) pairs(base []event) {
 	}
 }
 
-// crashes returns the faults after the I/O from that make a difference: before each effect, and after the
-// last one of a turn.
+// crashes returns those crashes after the I/O with the given number that make a difference: before each
+// effect, and after the last effect of a turn.
 func crashes(log []event, from int) (out []Fault) {
 	for i := from; i < len(log); i++ {
 		if !log[i].effect {

@@ -39,8 +39,8 @@ func TestExploreModelEverySingleFault(t *testing.T) {
 	sagatest.Explore(t, build(largeLoad(), wiring{}), &sagatest.Options{Sample: sampled(300), Failures: 3})
 }
 
-// TestExploreModelEverySingleFaultWithRetention adds a retention in every process that deletes each row
-// once every shard has passed it. After a crash, no row is deleted that was not published.
+// TestExploreModelEverySingleFaultWithRetention adds a retention in every process that deletes each row once
+// every shard has passed it. Even after a crash, no unpublished row is deleted.
 // Interleaving 5.
 func TestExploreModelEverySingleFaultWithRetention(t *testing.T) {
 	sagatest.Explore(t, build(largeLoad(), wiring{keep: true}),

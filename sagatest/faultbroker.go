@@ -56,7 +56,7 @@ func identities[T any](list []T, of func(*T) *skald.Message) []store.Identity {
 
 func heldKey(m *skald.Message) string { return m.Topic + "\x00" + string(m.Key) }
 
-// sift removes the messages that are not to be published.
+// sift removes the messages that must not be published.
 func (b *faultyBroker) sift(p *faultyPending, msgs []skald.Message) []skald.Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,7 +86,7 @@ func (b *faultyBroker) isHeld(m *skald.Message) bool {
 	return m.Key != nil && slices.ContainsFunc(b.held[heldKey(m)], (*faultyPending).holds)
 }
 
-// told unblocks the keys of p.
+// told unblocks the keys of p, because the caller has the result.
 func (b *faultyBroker) told(p *faultyPending) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,7 +130,7 @@ func (b *faultyBroker) Close() error {
 	return b.Broker.Close()
 }
 
-// faultyPending is the result of a call. Some messages were not published, or are reported as not
+// faultyPending is the result of a call in which some messages were not published, or are reported as not
 // published.
 type faultyPending struct {
 	b     *faultyBroker

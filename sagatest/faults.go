@@ -134,7 +134,8 @@ type dice struct {
 	counts  map[string]int64
 }
 
-// NewFaults returns faults at the given rates. They never end a process; those of a Session do.
+// NewFaults returns faults at the given rates. These faults never end a process; only the faults of a Session
+// do.
 func NewFaults(seed uint64, rates Rates) *Faults {
 	return &Faults{
 		rates: rates, died: make(chan struct{}), kill: map[any]func(){},
@@ -150,10 +151,10 @@ func NewFaults(seed uint64, rates Rates) *Faults {
 //	go svc.Run(ctx)
 //	<-session.Died() // cancel ctx, wait for Run to return, and build the next session
 //
-// At its end, the session's subscriptions are lost uncleanly, by the driver's Kill method if it has one, as
-// membroker does; otherwise they are closed without their acknowledgements. Open transactions are rolled
-// back. All further calls return a *FaultError of kind Death. The session's leases remain until they
-// expire, or until the next session of the same name takes them.
+// At its end, the session's subscriptions end uncleanly if they have a Kill method, as those of membroker do.
+// Otherwise they are closed without their acknowledgements. Open transactions are rolled back. All further
+// calls return a *FaultError of kind Death. The session's leases remain until they expire, or until the next
+// session of the same name takes them.
 func (f *Faults) Session() *Faults {
 	return &Faults{rates: f.rates, dice: f.dice, mortal: true, died: make(chan struct{}),
 		kill: map[any]func(){}}
@@ -209,7 +210,7 @@ func (f *Faults) told(kind string, of []store.Identity) {
 	}
 }
 
-// hit draws whether a fault happens, and counts it.
+// hit decides by the seed whether a fault happens, and counts the fault.
 func (f *Faults) hit(kind string, rate float64) bool {
 	if rate <= 0 {
 		return false
@@ -223,7 +224,7 @@ func (f *Faults) hit(kind string, rate float64) bool {
 	return true
 }
 
-// strike is like hit, and returns the error for a call about these messages.
+// strike is like hit, but returns the error for a call about these messages.
 func (f *Faults) strike(kind string, rate float64, of []store.Identity) error {
 	if !f.hit(kind, rate) {
 		return nil
@@ -274,10 +275,10 @@ func (f *Faults) alive() error {
 	}
 }
 
-// live is like alive, and may end the session.
+// live is like alive, but may also end the session.
 func (f *Faults) live() error { return f.liveWith(nil) }
 
-// liveWith is like live, in a call about these messages.
+// liveWith is like live, for a call about these messages.
 func (f *Faults) liveWith(of []store.Identity) error {
 	if err := f.alive(); err != nil {
 		return err
@@ -295,8 +296,8 @@ func (f *Faults) liveWith(of []store.Identity) error {
 	return nil
 }
 
-// diesWith registers k for the end of this session, and calls it at once if the session is over. It may be
-// called at the same time as forget.
+// diesWith registers k for the end of this session. If the session is over, it calls k at once. It may run at
+// the same time as forget.
 func (f *Faults) diesWith(what any, k func()) {
 	f.mu.Lock()
 	over := f.kill == nil

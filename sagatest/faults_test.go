@@ -28,8 +28,8 @@ type (
 	said struct{ N int }
 )
 
-// chain is three services under Run. The second one forwards the messages of the first one to the third.
-// Each dies by the faults, and restarts.
+// chain is three services under Run. The second one forwards the messages of the first one to the third. Each
+// service dies by the faults, and restarts.
 type chain struct {
 	t      *testing.T
 	faults *sagatest.Faults
@@ -158,8 +158,8 @@ func (c *chain) say(n int) {
 	}
 }
 
-// wrong returns the faults of a service: messages without effect although a later one of their key has one,
-// messages with two effects, and messages without effect so far.
+// wrong counts the faults of a service: messages without effect although a later message of their key has an
+// effect, messages with two effects, and messages without effect so far.
 func (c *chain) wrong(name string) (lost, doubled, open int) {
 	user := c.dbs[name].User()
 	for k := range chainKeys {

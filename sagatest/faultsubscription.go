@@ -45,7 +45,7 @@ func newFaultySubscription(inner broker.Subscription, f *Faults, over <-chan str
 	return s
 }
 
-// forward merges the channel of the broker and the own one.
+// forward merges the broker's channel and the channel of s.
 func (s *faultySubscription) forward(over <-chan struct{}) {
 	in := s.Subscription.Ready()
 	for {
@@ -162,7 +162,7 @@ func delivered(ds []broker.Delivery) []store.Identity {
 	return identities(ds, func(d *broker.Delivery) *skald.Message { return &d.Message })
 }
 
-// give removes at most most deliveries from the queues that are not delayed.
+// give removes deliveries from the queues that are not delayed, up to the given number.
 func (s *faultySubscription) give(most int) (out []broker.Delivery) {
 	now := time.Now()
 	for _, name := range s.order {

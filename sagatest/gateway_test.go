@@ -43,9 +43,9 @@ func (g *crashGateway) Find(ctx context.Context, key string) (r gateway.Receipt,
 
 func short(s string) string { return s[max(0, len(s)-4):] }
 
-// impatient makes parked messages, and claims of a dead process, due at once. Real databases use their own
-// clocks, which the world cannot move, so waiting would depend on the machine. The polls of an inbox use
-// the world's clock.
+// impatient is a driver that makes parked messages, and claims of a dead process, due at once. Real databases
+// use their own clocks, which the world cannot move, so waiting would depend on the machine. The polls of an
+// inbox use the world's clock.
 type impatient[TTx any] struct{ store.Driver[TTx] }
 
 func (d *impatient[TTx]) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, error) {
@@ -69,7 +69,7 @@ func (d *impatient[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bool,
 
 type impatientUnit[TTx any] struct{ store.Unit[TTx] }
 
-// Found hides that the next unit could begin with the commit, because that unit would not be wrapped.
+// Found hides that the next unit could begin with the commit, because such a unit would not be wrapped.
 func (u impatientUnit[TTx]) Found() store.Found {
 	f := u.Unit.Found()
 	f.Follows = false

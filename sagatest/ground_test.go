@@ -16,7 +16,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// ground is the database of a world with one consumer: of any kind, with a user's table of texts by key.
+// ground is the database of a world with one consumer. It may be of any kind, and has a user's table of texts
+// by key.
 type ground[TTx any] struct {
 	raw     store.Driver[TTx]
 	session func(*sagatest.Process) store.Driver[TTx] // for one session of a process

@@ -138,7 +138,7 @@ func (d hurried[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TT
 	return d.Driver.Begin(ctx, in)
 }
 
-// admits admits all quarantined messages after a while.
+// admits is a stepper that admits all quarantined messages after a while.
 type admits[TTx any] struct {
 	d  *desk[TTx]
 	db store.Driver[TTx]
@@ -165,7 +165,7 @@ func (a admits[TTx]) Step(ctx context.Context) (bool, error) {
 	return len(numbers) > 0, nil
 }
 
-// job does two things once, and repeats them until the result is known.
+// job is a stepper that does two things with once.Do, and repeats them until the result is known.
 type job[TTx any] struct {
 	d    *desk[TTx]
 	db   store.Driver[TTx]
@@ -254,13 +254,13 @@ func TestExploreIdentitySeveralFaultsAtOnce(t *testing.T) {
 		Failures: 3})
 }
 
-// changing changes the requests to a driver.
+// changing has functions that change the requests to a driver.
 type changing struct {
 	db
 	intake  func(*store.Intake)
 	effect  func(*store.Effect)
 	answers bool // answers are stored separately, after the commit
-	notes   bool // so are notes about the parking of admitted messages
+	notes   bool // so are the notes that admitted messages were parked
 }
 
 func (c changing) effects(es []store.Effect) []store.Effect {

@@ -108,7 +108,7 @@ func (m *model) ordersEnded() (err error) {
 	return err
 }
 
-// listeners returns the services that handle a type.
+// listeners returns the names of the services that handle a type.
 func listeners(typ string) []string {
 	switch typ {
 	case "order.placed", "stock.short", "stock.stopped", "deposit.made":
@@ -123,13 +123,14 @@ func listeners(typ string) []string {
 
 func (m *model) services() []string { return []string{"order", "payment", "stock"} }
 
-// marks returns the marks of messages by their own identity.
+// marks returns the marks of messages, with the messages' own identities.
 func (m *model) marks(service string) []memstore.Marked {
 	return slices.DeleteFunc(m.dbs[service].Marks(),
 		func(k memstore.Marked) bool { return k.Source == "position" })
 }
 
-// taken is a message that a service has processed: it has an effect, a mark, or an emitted message.
+// taken returns the messages that a service has processed. Such a message has an effect, a mark, or an
+// emitted message.
 func (m *model) taken(service string) map[store.Identity]bool {
 	out := map[store.Identity]bool{}
 	for _, mark := range m.marks(service) {

@@ -36,8 +36,8 @@ func TestSeededBugOfALockOnAMissingRow(t *testing.T) {
 	}
 }
 
-// firstReservations runs two reservations. Between the read and the write of one, the other has time to do
-// both, or to wait for its lock.
+// firstReservations runs two reservations. Between the read and the write of one reservation, the other has
+// time to read and write, or to wait for its lock.
 func firstReservations(t *testing.T, entity, there bool) (n int64) {
 	pool, schema := fewConnections(t, 6)
 	ctx, in := t.Context(), func(q string) string { return fmt.Sprintf(q, schema+".reserved") }
@@ -118,7 +118,7 @@ type lookedAtUnit[TTx any] struct {
 	d *lookedAt[TTx]
 }
 
-// Found hides that the next unit could begin with the commit, because that unit would not be wrapped.
+// Found hides that the next unit could begin with the commit, because such a unit would not be wrapped.
 func (u lookedAtUnit[TTx]) Found() store.Found {
 	f := u.Unit.Found()
 	f.Follows = false

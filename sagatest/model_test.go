@@ -41,7 +41,7 @@ const (
 	payday         = 12 // the turn of the deposits: the first orders are decided by then
 )
 
-// load is the set of requests in one world.
+// load has the requests in one world.
 type load struct {
 	orders   []order
 	cancels  []order // the orders that are cancelled after they are placed
@@ -221,7 +221,7 @@ func (m *model) process(name, service string, handlers func(*model, *session)) *
 	})
 }
 
-// keeper deletes old rows at every turn, and remembers them.
+// keeper deletes old rows at every turn, and records them.
 type keeper struct {
 	m       *model
 	service string
@@ -261,7 +261,7 @@ func entities(msg skald.Message) []store.Lock {
 	return []store.Lock{{Space: "customer", Key: v.Customer}}
 }
 
-// shopper places the orders and deposits, two in each step, until each is known to be stored.
+// shopper sends the orders and deposits, two in each step, until the result shows that each is stored.
 type shopper struct {
 	m *model
 	l *session

@@ -174,7 +174,7 @@ func writtenAtTill[TTx any](t *testing.T, d *till[TTx]) {
 	}
 }
 
-// rivalsAtTill starts a rival during the first call, which continues only when the rival waits.
+// rivalsAtTill starts a rival during the first call. The first call continues only when the rival waits.
 func rivalsAtTill[TTx any](t *testing.T, d *till[TTx]) {
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()

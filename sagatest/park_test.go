@@ -18,8 +18,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// parking is a world with one consumer in two processes. Some messages fail for a while; one fails until
-// an operator redrives it.
+// parking is a world with one consumer in two processes. Some messages fail for a while. One message fails
+// until an operator redrives it.
 type parking[TTx any] struct {
 	w     *sagatest.World
 	on    *ground[TTx]
@@ -29,7 +29,8 @@ type parking[TTx any] struct {
 	runs  map[string]int // by payload: number of remaining failures
 }
 
-// messages are in the order of publishing, by key. A failing message contains the number of failures.
+// messages returns the messages in the order of publishing, by key. A failing message contains its number of
+// failures.
 func (p *parking[TTx]) messages() (out []skald.Message) {
 	for i, text := range []string{"a1", "a2!", "b1", "bx", "a3", "c1!", "b2", "a4!", "c2", "b3", "a5", "c3"} {
 		m := skald.Message{ID: fmt.Sprintf("m-%02d", i), Source: "/other", Type: "said", Topic: "orders",

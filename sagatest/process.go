@@ -44,12 +44,12 @@ type Process struct {
 // Step adds steppers. Each turn of this session steps them, in this order.
 func (p *Process) Step(steppers ...skald.Stepper) { p.steppers = append(p.steppers, steppers...) }
 
-// OnCrash adds a function for a crash of this session. It does to open resources what the operating system
-// does.
+// OnCrash adds a function that runs at a crash of this session. It should close open resources as the
+// operating system would.
 func (p *Process) OnCrash(f func()) { p.opened(new(int), f) }
 
-// IO performs another I/O, such as the commit of a transaction or a request. The explorer crashes before it
-// and after it, as for calls of stores and brokers.
+// IO performs another I/O, such as the commit of a transaction or a request. The explorer lets the process
+// crash before and after this I/O, as for calls of stores and brokers.
 func (p *Process) IO(act string, do func() error) error {
 	return p.io(call{act: act, effect: true}, do)
 }
@@ -127,7 +127,7 @@ func (p *Process) count(c call) Mode {
 	return mode
 }
 
-// had adds the result of the current I/O to the log.
+// had records the result of the current I/O in the log.
 func (p *Process) had(effect bool, note string, of ...any) {
 	e := &p.w.log[p.last]
 	e.effect = effect

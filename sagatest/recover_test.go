@@ -39,7 +39,8 @@ const (
 	movedKeys = 3
 )
 
-// buildMoved returns such a world over the databases of open; session is the view of one process.
+// buildMoved returns a world of type moved over the databases of open. The function session returns the view
+// of one process.
 func buildMoved[TTx any](open func(w *sagatest.World) (store.Driver[TTx], error),
 	session func(store.Driver[TTx], *sagatest.Process) store.Driver[TTx],
 	anew int) func(w *sagatest.World) error {
@@ -140,7 +141,7 @@ func (m *moved[TTx]) operate(ctx context.Context, d store.Driver[TTx]) (bool, er
 	return true, err
 }
 
-// published: all written messages were published, with the first deliveries of each key in order.
+// published checks that all written messages were published, with the first deliveries of each key in order.
 func (m *moved[TTx]) published() (err error) {
 	ctx := context.Background()
 	sub, err := m.bus.Client().Subscribe(ctx, broker.Group{Name: "reader", Topics: []string{"said"}})
@@ -182,9 +183,9 @@ func TestExploreRecover(t *testing.T) {
 	sagatest.Explore(t, movedInMemory(0), &sagatest.Options{Pairs: true, Sample: movedSample(), Failures: 3})
 }
 
-// TestExploreRecoverBesideATopicMadeAnew adds a topic that is recreated just before a recovery, between
-// two, and after them, so that each finds the other one half done. The new topic gets all stored messages
-// in order.
+// TestExploreRecoverBesideATopicMadeAnew adds a topic that is recreated just before a recovery, between two
+// recoveries, and after them. So a recovery and a replay each find the other half done. The new topic gets
+// all stored messages in order.
 // Interleaving 5.
 func TestExploreRecoverBesideATopicMadeAnew(t *testing.T) {
 	for _, turn := range []int{5, 7, 9, 12} {

@@ -69,8 +69,8 @@ func (r *remade) until(what string, there func() bool) {
 	}
 }
 
-// write writes one message of each key on both topics. That of big is too large for the first topic at
-// first.
+// write writes one message of each key on both topics. At first the message of the key big is too large for
+// the first topic.
 func (r *remade) write() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +97,7 @@ func (r *remade) write() {
 	}
 }
 
-// relay runs a relay until it is stopped; it then drops its messages in progress.
+// relay runs a relay until stop is called. The stopped relay drops its messages in progress.
 func (r *remade) relay(name string) (stop func()) {
 	bus, err := kafkabroker.New(r.seeds, nil)
 	if err != nil {

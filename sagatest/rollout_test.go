@@ -104,7 +104,7 @@ func TestExploreRolloutEverySingleFault(t *testing.T) {
 		Failures: 3})
 }
 
-// alone hides other builds from a build.
+// alone is a driver that hides other builds from a build.
 type alone struct{ db }
 
 func (d alone) SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error) {

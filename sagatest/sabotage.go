@@ -13,8 +13,8 @@ import (
 // The sabotages each remove one safeguard, so that an auditor, a test or a reader can see its purpose.
 
 // NoMark returns d without marks and steps. A consumer then does not detect which messages it has handled,
-// nor which steps took effect, and it undoes every step. It still detects messages that it has parked or as
-// dead letters.
+// nor which steps took effect, and it undoes every step. It still detects messages that are parked or dead
+// letters.
 func NoMark[TTx any](d store.Driver[TTx]) store.Driver[TTx] { return &unmarked[TTx]{d} }
 
 type unmarked[TTx any] struct{ store.Driver[TTx] }
@@ -41,7 +41,7 @@ func (d *unmarked[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[
 	return &unmarkedUnit[TTx]{u, found, steps}, nil
 }
 
-// kept returns the verdicts on arriving messages without marks. It locks nothing, so another process may
+// kept returns the verdicts on arriving messages, without marks. It locks nothing, so another process may
 // park a message a moment later.
 func (d *unmarked[TTx]) kept(ctx context.Context, marks []store.Mark) ([]store.Verdict, error) {
 	found := make([]store.Verdict, len(marks))
@@ -113,7 +113,7 @@ func (u *unmarkedUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effec
 
 func dropMark(e *store.Effect) { e.Mark, e.Step = nil, nil }
 
-// without returns a copy of es, changed by drop.
+// without returns a copy of es, with each effect changed by drop.
 func without(es []store.Effect, drop func(*store.Effect)) []store.Effect {
 	es = slices.Clone(es)
 	for i := range es {

@@ -29,7 +29,7 @@ func modes() []Mode {
 	return []Mode{CrashBefore, CrashAfter, ErrorAfter, PartFirst, PartLast, Pause}
 }
 
-// Fault is one fault at the I/O with that number, counted from 1.
+// Fault is one fault at an I/O. The I/Os are counted from 1.
 type Fault struct {
 	Mode Mode
 	At   int

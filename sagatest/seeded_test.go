@@ -98,7 +98,7 @@ func foundBy(f sagatest.Failure, invariant string) string {
 	return ""
 }
 
-// absent checks that the schedule finds nothing without the bug.
+// absent checks that the same schedule finds nothing without the bug.
 func (b bug) absent(t *testing.T, s sagatest.Schedule) {
 	t.Helper()
 	if plain := len(s) == 0; plain != b.plain {
@@ -198,7 +198,7 @@ func (l *later) Step(ctx context.Context) (bool, error) {
 	return true, l.Broker.Publish(ctx, msgs).Wait(ctx)
 }
 
-// anyEpoch stores progress without a check of the shard's owner.
+// anyEpoch adds a bug: the driver stores progress without a check of the shard's owner.
 func anyEpoch(raw *memstore.Store) db { return unfenced{raw} }
 
 type unfenced struct{ *memstore.Store }
@@ -219,7 +219,7 @@ func (d unfenced) Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 	return d.Store.Apply(ctx, es...)
 }
 
-// countsOnly applies an effect although its guard is lost.
+// countsOnly adds a bug: the driver applies an effect although the guard is lost.
 func countsOnly(d db, _ broker.Broker, _ string) db { return counting{d} }
 
 type counting struct{ db }
@@ -265,7 +265,7 @@ func (u vainUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 	return u.Unit.Rollback(ctx, instead...)
 }
 
-// deaf treats every commit as successful, even after a rollback.
+// deaf adds a bug: the driver treats every commit as successful, even after a rollback.
 func deaf(d db, _ broker.Broker, _ string) db { return deafDriver{d} }
 
 type deafDriver struct{ db }

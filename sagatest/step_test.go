@@ -73,7 +73,7 @@ func buildBarring[TTx any](open opening[TTx],
 	}
 }
 
-// message has a key that its saga's others do not have.
+// message returns a message with a key that no other message of its saga has.
 func (b *barring[TTx]) message(e skald.Event[string], n int, saga string) skald.Message {
 	return skald.Message{ID: fmt.Sprintf("%s-%d", e.Topic, n), Source: "/other", Type: e.Type, Topic: e.Topic,
 		Key: fmt.Appendf(nil, "%s-%d", e.Topic, n%5), Data: fmt.Appendf(nil, "%q", saga)}
@@ -283,7 +283,7 @@ func (d barsNothing) Begin(ctx context.Context, in store.Intake) (store.Unit[*me
 	return stoodUnit{u, steps}, nil
 }
 
-// takesBlindly handles a step in any state, except a rejected step, whose rejection has its own guard.
+// takesBlindly handles a step in any state, except a rejected step, because a rejection has its own guard.
 type takesBlindly struct{ db }
 
 func (d takesBlindly) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {

@@ -27,7 +27,7 @@ type refunding[TTx any] struct {
 	wrap func(store.Driver[TTx]) store.Driver[TTx]
 }
 
-// sagas of the test; r is refused.
+// sagas returns the sagas of the test. The bank refuses the saga r.
 func (r *refunding[TTx]) sagas() (takes, undoes []string) {
 	return []string{"a", "r", "b", "c"}, []string{"none", "b", "r", "b", "c"}
 }

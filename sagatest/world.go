@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// World is one run: databases, a broker, processes that perform I/O on them, and a clock that only the run
-// moves. A build function makes it. One thread runs everything in it.
+// World is one run: databases, a broker, processes that perform I/O on these, and a clock that only the run
+// moves. A build function sets up the world. One thread runs everything in it.
 type World struct {
 	now       time.Time
 	ids       uint64
@@ -109,7 +109,7 @@ func (w *World) run(rest time.Duration) {
 	}
 }
 
-// round gives each process a turn. Troubled reports that one is down, or had an error.
+// round gives each process a turn. The result troubled reports that a process is down, or had an error.
 func (w *World) round() (busy, troubled bool) {
 	for _, p := range w.processes {
 		w.turns++

@@ -37,7 +37,7 @@ func TestWrappedDriverConforms(t *testing.T) {
 }
 
 // TestWrappedBrokerConforms: the publish contract holds with faults, and the whole suite passes without
-// them.
+// faults.
 func TestWrappedBrokerConforms(t *testing.T) {
 	brokertest.Run(t, func(t *testing.T) brokertest.Harness {
 		limits := map[string]int{}

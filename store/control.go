@@ -1,15 +1,15 @@
 package store
 
-// Control sends an operator's instruction to the processes of a consumer. Each checkpoint has the name of a
-// partition that no broker can have, and replaces the stored one. The processes read it with their own
-// checkpoints.
+// Control sends an operator's instruction to the processes of a consumer. Each of its checkpoints replaces
+// the stored checkpoint of the same name, which is not a valid name of a broker's partition. The processes
+// read these checkpoints together with their own.
 type Control struct {
 	Consumer    string
 	Checkpoints []Checkpoint // with Partition, Origin and Stamp
 }
 
 // DropDeferred deletes a deferred row of the outbox that the broker refused. The row is not published, unless
-// a relay is publishing it at this moment; later rows of its key are no longer held up. Guard: a refused row
-// has this ID. A row that only waits for an earlier one of its key is not dropped. It needs the rights of a
-// relay.
+// a relay is publishing it at this moment, and later rows of its key no longer wait for it. Guard: a refused
+// row has this ID. DropDeferred does not drop a row that only waits for an earlier row of its key. It needs
+// the rights of a relay.
 type DropDeferred struct{ ID string }

@@ -7,22 +7,23 @@ import (
 
 var (
 	// ErrLent reports that a handler tried to end a transaction that Skald commits itself. The inbox makes a
-	// dead letter of its message at once: another attempt could repeat statements after a ROLLBACK.
+	// dead letter of the handler's message at once, because another attempt could repeat the statements that
+	// follow a ROLLBACK.
 	ErrLent = errors.New("store: the transaction was lent by Skald, which ends it itself: return nil to commit, an error to roll back")
-	// ErrUnshared reports that a function left state in the transaction: a savepoint, a setting, a temporary
-	// object, or it kept the connection. The next function needs another transaction.
+	// ErrUnshared reports that a function left a savepoint, a setting or a temporary object in the
+	// transaction, or kept its connection. The next function needs another transaction.
 	ErrUnshared = errors.New("store: a function left a savepoint, a setting or a temporary object, or kept the connection: the next function needs another transaction")
 	// ErrLost reports that a guard of an effect did not hold. Nothing of the effect was stored.
 	ErrLost = errors.New("store: a guard of the effect did not hold")
-	// ErrBusy reports that a concurrent transaction holds the mark or the lock. Try again.
+	// ErrBusy reports that a concurrent transaction holds the mark or the lock. The caller should try again.
 	ErrBusy = errors.New("store: another transaction holds the mark or the lock: try again")
 	// ErrNoSettings reports that this database has no settings for a transaction.
 	ErrNoSettings = errors.New("store: this database has no settings for a transaction: leave inbox.Options.Transaction.Settings out, or use PostgreSQL")
-	// ErrMoved reports that the database does not have a tick that it returned before. It was restored to an
-	// earlier state, or is another database.
+	// ErrMoved reports that the database lacks a tick that it returned before. The database was restored to
+	// an earlier state, or is another one.
 	ErrMoved = errors.New("store: the database went back in time or is another one")
-	// ErrStandby reports that the server is a standby. The snapshots of a standby are not ordered. It counts
-	// as an outage, because a standby may be promoted.
+	// ErrStandby reports that the server is a standby, so its snapshots are not ordered. This error counts as
+	// an outage, because a standby may be promoted.
 	ErrStandby = errors.New("store: the server is a standby: let the URL lead to the primary (target_session_attrs=read-write), or wait for its promotion")
 )
 
@@ -98,7 +99,8 @@ func (e *EncodingError) Error() string {
 }
 
 // LentError is a failure of a transaction that was lent to a function, while Skald's own transactions
-// succeed. The function caused it, for example by a role that it set: Incurable returns false for it.
+// succeed. The function caused the failure, for example by a role that it set, so Incurable returns false for
+// a LentError.
 type LentError struct{ Err error }
 
 func (e *LentError) Error() string {
@@ -109,9 +111,9 @@ func (e *LentError) Error() string {
 // Unwrap returns Err.
 func (e *LentError) Unwrap() error { return e.Err }
 
-// Incurable reports whether waiting cannot cure err. This holds for a missing table, a wrong version, a
+// Incurable returns true if waiting cannot cure err. Such errors are a missing table, a wrong version, a
 // missing right, unsupported settings or isolation, an impossible retention, an encoding other than UTF-8,
-// and a database that moved. Returns false for a LentError.
+// and a database that moved. Incurable returns false for a LentError.
 func Incurable(err error) bool {
 	if lent := (*LentError)(nil); errors.As(err, &lent) {
 		return false

@@ -9,13 +9,13 @@ import (
 type Inbox[TTx any] interface {
 	Claimer
 
-	// Begin opens a transaction and applies in to it. The caller ends the Unit once, by Commit or Rollback.
-	// If Begin fails, no transaction stays open. It returns ErrBusy if a concurrent transaction holds a mark
-	// or a lock for longer than in.Wait.
+	// Begin opens a transaction and applies the Intake to it. The caller ends the Unit once, by Commit or
+	// Rollback. If Begin fails, no transaction stays open. It returns ErrBusy if a concurrent transaction
+	// holds a mark or a lock for longer than in.Wait.
 	Begin(ctx context.Context, in Intake) (Unit[TTx], error)
 
-	// Enter applies the marks and locks of in within tx, a transaction of the caller. The caller's own
-	// timeouts apply. Write stores an Answer to such a mark.
+	// Enter applies the marks and locks of the Intake within tx, a transaction of the caller. The caller's
+	// own timeouts apply. Write stores an Answer to such a mark.
 	Enter(ctx context.Context, tx TTx, in Intake) (Found, error)
 }
 
@@ -26,9 +26,9 @@ type Claimer interface {
 	Seen(ctx context.Context, consumer string, ids []Identity) ([]Verdict, error)
 
 	// Claim claims due work for a session, in one transaction: parked messages of a consumer, or sagas. It
-	// postpones the work by Want.Lease, so that no other session claims it meanwhile.
+	// postpones the work by ClaimRequest.Lease, so that no other session claims it meanwhile.
 	//
-	// Parked messages are claimed if they are due and first of their key. Their mark in the intake has
+	// A parked message is claimed if it is due and is the first of its key. Their mark in the intake has
 	// KeyOrder Retrying. Prefetched messages are not claimed: see ClaimSize. A claim reads at most PageBytes,
 	// but at least one message.
 	//
@@ -76,17 +76,18 @@ type Unit[TTx any] interface {
 	Found() Found
 	// Outage reports whether a handler's err was caused by a failure of this transaction that is not the
 	// handler's fault. Call it before Commit or Rollback. Such failures are a lost connection, a deadlock, a
-	// serialization failure and a lock timeout. So is a statement that a context of the handler cancelled.
-	// The driver first checks the state of the transaction, then reads from err why it was aborted. An error
-	// of another connection is never an outage. If err is the database's refusal of a PREPARE TRANSACTION,
-	// which rolls back, a later Rollback does not return ErrLent.
+	// serialization failure and a lock timeout. A statement that a context of the handler cancelled is
+	// another. The driver first checks the state of the transaction, then reads from err why the transaction
+	// was aborted. An error of another connection is never an outage. If err is the database's refusal of a
+	// PREPARE TRANSACTION, which rolls back, a later Rollback does not return ErrLent.
 	Outage(ctx context.Context, err error) bool
-	// Return revokes the transaction that Tx returned: its function has returned. Later calls of Tx return
-	// another handle. A driver cannot revoke a *sql.Tx, or the connection below a transaction.
+	// Return revokes the transaction that Tx returned, because the function that used it has returned. Later
+	// calls of Tx return another handle. A driver cannot revoke a *sql.Tx, or the connection below a
+	// transaction.
 	Return()
-	// Drop rolls back while a function still uses the transaction: the function ignores its context. The
-	// connection is closed and frees its place in the pool. Call Drop from any goroutine. The caller still
-	// ends the Unit: then Rollback only applies, and Commit returns an error.
+	// Drop rolls back while a function still uses the transaction, for example because the function ignores
+	// its context. Drop closes the connection, so its place in the pool is free. Any goroutine may call Drop.
+	// The caller still ends the Unit: then Rollback only applies, and Commit returns an error.
 	Drop()
 	// Savepoint sets a savepoint for the next function, in place of the last one. A driver may send it with
 	// that function's first statement. Returns false if the driver has no savepoints.
@@ -94,18 +95,19 @@ type Unit[TTx any] interface {
 	// Undo undoes everything since Savepoint; call it after Return. After an error, roll the Unit back. It
 	// returns an error if the function kept a savepoint or the connection, or ended the transaction.
 	Undo(ctx context.Context) error
-	// Usable reports whether another function may go on in the transaction: between two functions that share
-	// it. It returns ErrLent if a function ended the transaction itself, and another error if the transaction
-	// is aborted or lost. It returns ErrUnshared if an earlier function left state: then Commit still
-	// succeeds. A Commit after it returns ErrUnshared if it finds state that Usable did not see.
+	// Usable is called between two functions that share the transaction. It returns nil if the next function
+	// may use the transaction. It returns ErrLent if a function ended the transaction itself, and another
+	// error if the transaction is aborted or lost. It returns ErrUnshared if an earlier function left state
+	// in the transaction; Commit still succeeds then. A Commit after Usable returns ErrUnshared if Commit
+	// finds state that Usable did not find.
 	Usable(ctx context.Context) error
-	// Commit writes the buffered effects, then es, and commits: all or nothing. It stores nothing if a guard
-	// is lost (ErrLost) or the transaction was already aborted. After another error the commit may have taken
-	// effect; the marks show whether it did. Commit always ends the Unit.
+	// Commit writes the buffered effects, then the effects es, and commits: all or nothing. It stores nothing
+	// if a guard is lost (ErrLost) or the transaction was already aborted. After another error the commit may
+	// have taken effect; the marks show whether it did. Commit always ends the Unit.
 	Commit(ctx context.Context, es ...Effect) error
-	// CommitThen commits and, on success, begins next on the same connection and in the same round trip. The
-	// commit neither depends on next nor waits for it. A nil Unit means that none was begun, for example
-	// because the driver does not support it: call Begin.
+	// CommitThen commits. On success it begins a Unit with the Intake next, on the same connection and in the
+	// same round trip. The commit neither depends on that Unit nor waits for it. A nil Unit means that
+	// CommitThen began none, for example because the driver does not support this. Then call Begin.
 	CommitThen(ctx context.Context, next Intake, es ...Effect) (Unit[TTx], error)
 	// Rollback undoes everything and then does Apply(instead...). It ends the Unit. It returns ErrLent, and
 	// applies nothing, if a function ended the transaction and began another. Other errors without instead

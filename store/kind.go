@@ -7,9 +7,9 @@ type Kind struct{ Topic, Type string }
 
 // Heartbeat is the heartbeat of a process of a consumer, written about once a minute.
 type Heartbeat struct {
-	Own    []Kind        // the types that it handles; without any it is no sign of life
-	Forget time.Duration // first delete kinds that no process recorded for so long; 0 deletes none
-	// Progress reports that the process has acknowledged a message since its last Beat.
+	Own    []Kind        // the handled types; a heartbeat without types shows no live process
+	Forget time.Duration // first delete types that no process recorded for this time; 0 deletes none
+	// Progress reports that the process has acknowledged a message since its last heartbeat.
 	Progress bool
 }
 
@@ -18,7 +18,7 @@ type Consumer struct {
 	Name          string
 	Topics        []string      // the topics that it handles types of, by name
 	LastHeartbeat time.Duration // since the last heartbeat of one of its processes
-	Progress      time.Duration // since one of them last acknowledged a message, or since the first heartbeat
+	Progress      time.Duration // since its processes last acknowledged a message, or since the first heartbeat
 }
 
 // RelayProgress is the state of a relay that owns shards of this database, or has no reachable broker.
@@ -31,14 +31,14 @@ type RelayProgress struct {
 	BrokerAway time.Duration // since its broker last answered; 0 if it answers, or if the relay is dead
 }
 
-// UnhandledKind is a type that a process had no handler for. It left the messages to another build, and they
-// wait.
+// UnhandledKind is a type for which a process had no handler. The process left the messages of this type to
+// another build, and the messages wait.
 type UnhandledKind struct {
 	Consumer string
 	Kind
 	Messages int64
-	Host     string // the process that last left one
-	// LastHeartbeat is the time since the last heartbeat of a process that handles it; -1 means that none is
-	// known.
+	Host     string // the process that last left such a message
+	// LastHeartbeat is the time since the last heartbeat of a process that handles the type; -1 means that no
+	// such heartbeat is known.
 	LastHeartbeat time.Duration
 }

@@ -7,7 +7,8 @@ import (
 
 // LockQuery selects locked entities and reserved keys.
 type LockQuery struct {
-	// Entity is looked up even if it is not locked, in addition to the locked ones; nil looks up none.
+	// Entity is looked up in addition to the locked entities, even if it is not locked itself. Nil looks up
+	// no entity.
 	Entity   *Lock
 	Consumer string // of the reservations; empty selects all
 	Limit    int    // of each list; default 1,000
@@ -18,27 +19,29 @@ type Locks struct {
 	// Supported reports whether the database shows which transactions lock entities. If false, Entities has
 	// only the entity that was looked up.
 	Supported bool
-	// Part reports that there are many entities and only some were examined. Of the others, a locked one is
-	// named if another transaction waits for it.
+	// Part reports that only some entities were examined, because there are many. A locked entity that was
+	// not examined is still named if another transaction waits for it.
 	Part     bool
 	Entities []LockedEntity // named ones by space and key, then unnamed ones
 	Reserved []ReservedKey  // by consumer, source and id
 }
 
-// LockedEntity is an entity that a transaction has locked until it ends. Version is the committed one; 0
-// means none.
+// LockedEntity is an entity that a transaction has locked until it ends. Version is the entity's committed
+// version; 0 means that it has none.
 type LockedEntity struct {
 	Lock
-	// Unnamed reports that the transaction has locked entities that cannot be named: they are new, or were
-	// not examined.
+	// Unnamed reports that the transaction has locked entities that cannot be named, because they are new or
+	// were not examined.
 	Unnamed bool
-	// Holder is the user, application and process, as the database reports them; empty if it is not locked
+	// Holder is the user, application and process, as the database reports them; empty if the entity is not
+	// locked
 	Holder  string
-	Since   time.Duration // since its transaction began; negative means not known
+	Since   time.Duration // since the locking transaction began; negative means not known
 	Waiting int           // waiting transactions
 }
 
-// ReservedKey is a key that is reserved for work outside of a transaction, or was until its lease ended.
+// ReservedKey is a key that is reserved for work outside of a transaction, or a key that was reserved until
+// its lease ended.
 type ReservedKey struct {
 	Consumer string
 	Identity

@@ -39,8 +39,8 @@ type List struct {
 	Payloads bool
 	Locks    *LockQuery
 	Holds    *HoldQuery
-	// Waiting lists unpublished rows of the outbox, oldest first. The list has at most so many deferred rows,
-	// and so many others among the first WaitingScan rows. 0 lists none.
+	// Waiting lists unpublished rows of the outbox, oldest first. The list has at most this number of
+	// deferred rows, and at most this number of other rows, from the first WaitingScan rows. 0 lists none.
 	Waiting  int
 	Written  *WrittenQuery
 	Finished *FinishedQuery
@@ -105,7 +105,7 @@ type StatusReader interface {
 	Status(ctx context.Context, q StatusQuery) (Status, error)
 }
 
-// countWithin bounds a count of sagas, so that it does not delay a backlog for long.
+// countWithin limits the time of a count of sagas, so that the count does not delay a backlog for long.
 const countWithin = 2 * time.Second
 
 // ReadBacklog reads the backlog of the outbox, of the consumers and of sagas. If sagas cannot be counted,
@@ -119,7 +119,7 @@ func ReadBacklog(ctx context.Context, db StatusReader) (Backlog, error) {
 	return s.Backlog, nil
 }
 
-// CountSagas counts sagas into b. If that fails, it sets b.Uncounted and leaves the other fields as they are.
+// CountSagas adds the counts of sagas to b. If the count fails, CountSagas only sets b.Uncounted.
 func CountSagas(ctx context.Context, db StatusReader, b *Backlog) {
 	ctx, cancel := context.WithTimeout(ctx, countWithin)
 	defer cancel()
@@ -137,7 +137,8 @@ type AuditQuery struct {
 
 // StatusQuery selects the parts of Status to read.
 type StatusQuery struct {
-	// Backlog is cheap even if the outbox is large: each process that reports metrics requests it regularly.
+	// Backlog is cheap even if the outbox is large, because each process that reports metrics requests it
+	// regularly.
 	Backlog bool
 	// ParkedOf counts the parked messages and dead letters of this consumer; empty counts none.
 	ParkedOf string
@@ -155,8 +156,8 @@ type StatusQuery struct {
 type Status struct {
 	Backlog
 	Parked ParkedCounts
-	// Quarantined is the number of messages in quarantine of the consumer ParkedCounts that are not yet
-	// taken. A store has at most QuarantineOfAll.
+	// Quarantined is the number of messages in quarantine, of the consumer in StatusQuery.ParkedOf, that are
+	// not yet taken. A store has at most QuarantineOfAll.
 	Quarantined int64
 	Unhandled   []UnhandledKind // by consumer, topic and type
 	// Retention is zero if Maintain never ran.

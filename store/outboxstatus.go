@@ -5,7 +5,7 @@ import "time"
 // OutboxStatus counts the rows that wait to be published, and names the relay of each shard.
 type OutboxStatus struct {
 	Pending  int64         // unpublished rows, without the deferred ones
-	Exact    bool          // false means that Pending is an estimate, because there are many
+	Exact    bool          // false means that Pending is an estimate, because there are many rows
 	Oldest   time.Duration // since the oldest pending row was written; 0 if there is none
 	Deferred int64         // rows that the broker refused, or that wait for such a row
 	Shards   []OutboxShard // in order
@@ -14,7 +14,7 @@ type OutboxStatus struct {
 // OutboxShard is the state of a shard of the outbox.
 type OutboxShard struct {
 	Shard   int
-	Owner   string // the live relay that owns it; empty if none does
+	Owner   string // the live relay that owns the shard; empty if no relay owns it
 	Epoch   int64
 	Pending int64
 }

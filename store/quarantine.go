@@ -7,39 +7,39 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Bounds of the quarantine of a consumer. Messages above them are neither stored nor refused.
+// Bounds of the quarantine of a consumer. Messages above these bounds are neither stored nor refused.
 const (
 	QuarantineOfOne = 10     // messages of one identity
 	QuarantineOfAll = 10_000 // messages that are not taken yet
 )
 
 // Quarantined is a message that Skald can neither drop nor handle without an operator's decision. There is
-// one row for each consumer, identity and fingerprint, kept as long as marks. So a repeat of the message
-// changes nothing, before it is taken and after.
+// one row for each consumer, identity and fingerprint, and it is kept as long as marks. So a repeat of the
+// message changes nothing, before or after the message is taken.
 type Quarantined struct {
 	Consumer string
 	Identity
 	Fingerprint int64
 	Why         Outcome // TooOld or Conflict
 	Message     skald.Message
-	Fault       string // why Message cannot be decoded and has only its payload; empty if it can
+	Fault       string // why Message cannot be decoded and has only its payload; empty if it can be decoded
 
 	// Bytes and the fields below are set by drivers on reading.
 	Bytes    int   // of the payload, even in a Bare query
 	Number   int64 // in order of arrival
 	At       time.Time
-	Admitted time.Time // zero if it is not
+	Admitted time.Time // zero if the message is not admitted
 	By       string    // the operator
 	Reason   string    // of the operator
-	Taken    time.Time // zero if it is not
+	Taken    time.Time // zero if the message is not taken
 }
 
 // Admit lets a consumer take a message out of quarantine.
 type Admit struct {
 	Number     int64
 	By, Reason string // the operator and the reason; both are stored
-	// Back returns a message to quarantine that was admitted but cannot be taken. Guard: it is admitted and
-	// not taken.
+	// Back returns an admitted message to quarantine, because the message cannot be taken. Guard: the message
+	// is admitted and not taken.
 	Back bool
 }
 

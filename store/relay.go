@@ -5,8 +5,9 @@ import "context"
 // Source is the part of a Store that relays read: the shards of the outbox, their rows, and the deferred
 // rows.
 type Source interface {
-	// Lease takes, renews and releases shards, by the store's clock, and looks for new rows in the same round
-	// trip. An Ask without an Owner only looks; it writes nothing while there is nothing new.
+	// Lease takes, renews and releases shards, by the store's clock. In the same round trip it looks for new
+	// rows. With an empty LeaseRequest.Owner, Lease only looks for rows, and writes nothing while there are
+	// none.
 	Lease(ctx context.Context, ask LeaseRequest) (Leased, error)
 
 	// Pull reads a page of a window, in order: at most limit rows and PageBytes, but at least one row. For a
@@ -22,9 +23,9 @@ type DeferredQuery struct {
 	Shards []int
 	// Keys lists the keys that have deferred rows. Rows without a key delay no others and are not listed.
 	Keys bool
-	// Due is the maximum number of due rows to read, in order; 0 reads none. Of each key it selects the first
-	// row, if that is due, and the rows after it up to the next one with attempts. If the first row itself
-	// has attempts, only that is selected. Pull's bound on bytes applies.
+	// Due is the maximum number of due rows to read, in order; 0 reads none. Of each key, Due selects the
+	// first row if that row is due. It also selects the rows after it, up to the next row with attempts. If
+	// the first row itself has attempts, Due selects only the first row. Pull's bound on bytes applies.
 	Due int
 }
 
@@ -34,9 +35,9 @@ type Deferred struct {
 	Due  []DeferredRow
 }
 
-// Snapshot looks for rows that were committed after the snapshot base; "" is the beginning. If there are
-// none, it returns base. Otherwise it returns a new snapshot. All rows between the two are flushed to disk,
-// and Pull can read them. It returns ErrMoved if the database does not have base.
+// Snapshot looks for rows that were committed after the snapshot base; "" is the beginning. If there are no
+// such rows, Snapshot returns base. Otherwise it returns a new snapshot. All rows between the two snapshots
+// are flushed to disk, and Pull can read them. Snapshot returns ErrMoved if the database does not have base.
 func Snapshot(ctx context.Context, db Leaser, base string) (tip string, err error) {
 	got, err := db.Lease(ctx, LeaseRequest{SnapshotBase: &base})
 	return got.Tip, err
@@ -53,8 +54,8 @@ func DeferredKeys(ctx context.Context, db Deferrer, shards []int) ([]DeferredKey
 	return d.Keys, err
 }
 
-// DueRows reads due deferred rows of these shards, at most limit. Rows that were due first come first, so
-// that rows which are refused again and again delay no others for long.
+// DueRows reads due deferred rows of these shards, up to limit. The rows that were due first come first. So
+// rows that are refused again and again do not delay other rows for long.
 func DueRows(ctx context.Context, db Deferrer, shards []int, limit int) ([]DeferredRow, error) {
 	d, err := db.Deferred(ctx, DeferredQuery{Shards: shards, Due: limit})
 	return d.Due, err

@@ -7,7 +7,7 @@ type Rename struct {
 	Old, New string
 	// Quiet is the minimum time since the last heartbeat of any process of either consumer.
 	Quiet time.Duration
-	// Audit is stored with the rename; nil only counts and changes nothing.
+	// Audit is stored with the rename. If Audit is nil, Rename only counts and changes nothing.
 	Audit *Audit
 }
 
@@ -22,8 +22,8 @@ type ConsumerRows struct {
 	Steps       int64
 	Floors      int64 // of its marks and steps
 	Types       int64 // that its processes handle
-	// LastHeartbeat is the time since the last heartbeat of one of its processes. A checkpoint of a partition
-	// that is still owned counts, too. -1 means never.
+	// LastHeartbeat is the time since the last heartbeat of one of its processes. The last write of a
+	// checkpoint counts, too, while its partition is owned. -1 means never.
 	LastHeartbeat time.Duration
 }
 

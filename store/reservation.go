@@ -15,8 +15,8 @@ type Reservation struct {
 // Reserved is the result of Reserve.
 type Reserved struct {
 	// Verdict is the stored verdict of the key. Fresh means that the key is reserved, by this Token or by a
-	// rival. Fingerprint is then the rival's.
+	// rival. If a rival has the key, Fingerprint is the rival's.
 	Verdict
 	Rival bool          // another reservation has the key
-	Left  time.Duration // of the rival's lease; 0 if it was just released or has ended
+	Left  time.Duration // of the rival's lease; 0 if the lease was just released or has ended
 }

@@ -22,7 +22,7 @@ type Page struct {
 
 // Bounds of one read, for rows of any size.
 const (
-	PageBytes = 4 << 20 // of a page of Pull, Deferred or Claim, unless it has only one row
+	PageBytes = 4 << 20 // of a page of Pull, Deferred or Claim; a page with a single row may be larger
 	RowBytes  = 1 << 20 // of a row; rows within the limits of the outbox are smaller
 )
 
@@ -33,13 +33,15 @@ type Row struct {
 	Bucket int // 0 … Buckets-1
 	// Large replaces the content of a row that is too large to read. Nil means that the message is complete.
 	Large *Large
-	// Fault is why the row cannot be decoded; empty if it can. Time, Headers and Data may then be missing. A
-	// deferred row is copied unchanged, and can be read after an operator has repaired the copy.
+	// Fault is the reason why the row cannot be decoded; empty if it can. With a Fault, Time, Headers and
+	// Data may be missing. If the row is deferred, it is copied unchanged, so it can be read after an
+	// operator has repaired the copy.
 	Fault string
 }
 
-// Large describes a row of more than RowBytes. Its message has the ID, the time, the beginning of the topic,
-// and the key if that is within its limit. It has no type, so it breaks a limit and no relay publishes it.
+// Large describes a row of more than RowBytes. The message of the row has the ID, the time, the beginning of
+// the topic, and the key if the key is within its limit. The message has no type. So it breaks a limit, and
+// no relay publishes it.
 type Large struct {
 	Bytes  int64
 	SHA256 string // of the data, in hexadecimal; empty if the database cannot compute it
@@ -48,7 +50,7 @@ type Large struct {
 // DeferredRow is a row that the broker refused, or that waits for an earlier row of its key.
 type DeferredRow struct {
 	Row
-	Attempts int           // refusals; 0 means that it only waits
+	Attempts int           // refusals; 0 means that the row only waits
 	Why      string        // the last refusal, cut to 1 KiB
 	Due      time.Duration // time until the next attempt, by the store's clock; only written
 }

@@ -8,44 +8,46 @@ import (
 // Sagas is the part of a Driver that stores orchestrated sagas, one row for each. Names and keys are text
 // without NUL, at most 255 bytes each.
 //
-// A saga's version grows with each write and each claim. It is the fence: a writer passes the version that it
-// read, and its effect is not stored if another version is stored.
+// A saga's version grows with each write and each claim. It is a fencing token: a writer passes the version
+// that it read, and the effect is not stored if the saga has another version by then.
 type Sagas[TTx any] interface {
 	// StartSagas writes new sagas in tx, each leased to its Session for its Lease. If a saga with the same
-	// name and key is stored, it returns that one with fresh false and writes nothing. It waits for a
-	// concurrent start of the same saga. Of two with the same name and key it writes the first one. It writes
-	// in the order of names and keys, in one statement if the database has round trips. A saga with Instead
-	// must be the only one: it replaces the saga of that ID, if that saga has ended.
+	// name and key is stored already, StartSagas returns the stored saga with fresh false, and writes
+	// nothing. It waits for a concurrent start of the same saga. If two of ss have the same name and key,
+	// StartSagas writes the first of them. It writes in the order of names and keys, in one statement if the
+	// database has round trips. A saga with Instead must be the only one in ss. It replaces the saga with
+	// that ID, if that saga has ended.
 	StartSagas(ctx context.Context, tx TTx, ss ...Saga) (stored []Saga, fresh []bool, err error)
 
-	// LockSagas reads sagas in tx and locks them until tx ends, in the order of their names and keys: in one
-	// statement if the database has round trips. Versions of refs do not count. The result has the order of
-	// refs. A saga that is not there has no Name. Write stores changes, as an Effect.
+	// LockSagas reads sagas in tx and locks them until tx ends, in the order of their names and keys. If the
+	// database has round trips, it uses one statement. It ignores the versions of refs. The result has the
+	// order of refs. A missing saga has no Name in the result. Write stores changes, as an Effect.
 	LockSagas(ctx context.Context, tx TTx, refs ...SagaRef) ([]Saga, error)
 
-	// HoldEntities puts a saga in the line of each entity, of all at the same time, unless it is there
-	// already. It returns true if the saga is first in each line: it then holds the entities until
-	// FreeEntities. Otherwise the saga becomes due, with a new version, when the others have left. It locks
-	// the entities in tx as an Intake does.
+	// HoldEntities puts a saga in the queues of all entities at the same time, unless the saga is already
+	// there. It returns true if the saga is first in each queue. The saga then holds the entities until
+	// FreeEntities. Otherwise the saga becomes due, with a new version, when the sagas before it have left.
+	// HoldEntities locks the entities in tx as an Intake does.
 	HoldEntities(ctx context.Context, tx TTx, h EntityHold) (first bool, err error)
 
-	// QueueState locks the entities of a holder in tx, so that no other holder leaves a queue meanwhile.
-	// Queued is true if the holder is in any queue, and first if it is first in each of them.
+	// QueueState locks the entities of a holder in tx, so that no other holder leaves a queue meanwhile. The
+	// result queued is true if the holder is in any queue. The result first is true if the holder is first in
+	// each of its queues.
 	QueueState(ctx context.Context, tx TTx, holder string) (queued, first bool, err error)
 
-	// FreeEntities removes a holder from all its lines, in tx, and wakes the next saga of each, unless
-	// another transaction has that saga locked.
+	// FreeEntities removes a holder from all its queues, in tx. It wakes the next saga of each queue, unless
+	// another transaction has locked that saga.
 	FreeEntities(ctx context.Context, tx TTx, holder string) error
 
-	// EntityHolders returns in tx the holders of those entities that are held. If tx has locked an entity, as
-	// an Intake does, its line does not change before tx ends.
+	// EntityHolders returns the holders of those entities that are held, as read in tx. If tx has locked an
+	// entity, as an Intake does, the queue of the entity does not change before tx ends.
 	EntityHolders(ctx context.Context, tx TTx, es ...Lock) ([]Hold, error)
 }
 
 // Saga is a stored orchestrated saga. Package saga encodes Input, Origin and State.
 type Saga struct {
 	Name, Key string // the definition and the business key; unique together
-	ID        string // each start of a key has another one
+	ID        string // different for each start of a key
 	Hash      string // of the definition that wrote State
 
 	Input       string // JSON; never changes, nor do Fingerprint and Origin
@@ -53,24 +55,27 @@ type Saga struct {
 	Origin      string // correlation, trace, and the parent of a child
 	State       string // JSON
 
-	// Version is the fence. StartSagas stores this as the first version. It should differ at each start. Then
-	// a version read from a start that was rolled back never matches a later start of its key. 0 means 1.
+	// Version is the fencing token. StartSagas stores it as the first version. It should differ at each
+	// start. Then a version that was read before a start was rolled back never matches a later start of the
+	// same key. 0 means 1.
 	Version int64
 	SagaStatus
 
-	// Session leases the saga until Due. If Session is empty, Due is when an engine next claims the saga.
+	// Session is the session that has leased the saga until Due. If Session is empty, an engine claims the
+	// saga at Due.
 	Session string
 	Lease   time.Duration // only StartSagas reads it
 	Instead string        // only StartSagas reads it: the ID of the ended saga to replace
 	Due     time.Time     // zero means not before another write
-	// Lapsed, on a claimed saga, is the session that let the previous lease expire. Drivers set it on
-	// reading.
+	// Lapsed, on a claimed saga, is the session that let the previous lease of the saga expire. Drivers set
+	// it on reading.
 	Lapsed string
 
 	// Started and the fields below are set by drivers on reading, by the store's clock.
 	Started, Changed time.Time
 	Ended            time.Time // zero until it ends
-	// Read is when LockSagas or a list read the saga; LockSagas may have waited before or after that.
+	// Read is the time at which LockSagas or a list read the saga. LockSagas may have waited before or after
+	// that time.
 	Read time.Time
 }
 
@@ -82,7 +87,7 @@ type SagaStatus struct {
 	Step   string    // the current step, for people
 	Error  string    // of the last failure, at most 1 KiB
 	Failed int       // consecutive failed attempts
-	Since  time.Time // of the first of these; zero if none failed
+	Since  time.Time // of the first of these attempts; zero if none failed
 	Retry  time.Time // the next attempt; zero if there is none
 }
 
@@ -93,21 +98,21 @@ type SagaRef struct {
 }
 
 // SagaUpdate writes a new state of a saga and raises its version by one. Guard: SagaRef.Version is the stored
-// one.
+// version.
 type SagaUpdate struct {
 	SagaRef
 	Hash  string // empty leaves it unchanged
 	State string
 	SagaStatus
-	// Release gives the lease back. The saga is due after Wake; if Wake is negative, not before another
-	// write. Without Release session and due time do not change, which is cheaper.
+	// Release ends the lease. The saga is due after Wake; if Wake is negative, it is not due before another
+	// write. Without Release, the session and the due time stay unchanged, which is cheaper.
 	Release bool
 	Wake    time.Duration
-	// Lease, if not 0 and if Release is false, extends the lease to so long from now.
+	// Lease, if not 0 and if Release is false, extends the lease to this time from now.
 	Lease time.Duration
 	Final bool // the saga has ended and is never due again
-	// Wait limits the wait for a lock on the saga's row, if the move is applied alone; then ErrBusy. 0 means
-	// 5 s.
+	// Wait limits the wait for a lock on the saga's row, if this update is applied alone. After that time the
+	// result is ErrBusy. 0 means 5 s.
 	Wait time.Duration
 }
 
@@ -117,7 +122,7 @@ type SagaDefinition struct {
 	Written    string    // JSON
 	Noted      time.Time // when an engine last stored it; drivers set it on reading
 	// Number is larger than the earlier numbers of the same name. Two definitions that are stored at the same
-	// time may have equal numbers. It never changes. Drivers set it on reading.
+	// time may have equal numbers. A number never changes. Drivers set it on reading.
 	Number int64
 }
 
@@ -137,7 +142,8 @@ type SagaQuery struct {
 	Limit         int      // default 1,000
 
 	// Scan limits the sagas that are examined for ID, Step, Error, start times, and the Status of ended
-	// sagas; 0 examines all. If that ends the list before Limit, Listed.SagasTo is the last saga examined.
+	// sagas; 0 examines all. If this limit ends the list before Limit, Listed.SagasTo is the last saga that
+	// was examined.
 	Scan int
 }
 
@@ -146,8 +152,8 @@ type SagaCounts struct {
 	Name                   string
 	Running, Compensating  int64
 	Stuck, Paused, Failing int64
-	// Overdue sagas have no lease and are due for more than a minute, or left to another build for more than
-	// 15.
+	// Overdue is the number of sagas without a lease that have been due for more than a minute, or for more
+	// than 15 minutes if they are left to another build.
 	Overdue int64
 	Oldest  time.Duration // since the oldest saga that has not ended was started
 	// FailingFor is the longest time since the first of a saga's consecutive failures. It includes only sagas

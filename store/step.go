@@ -2,25 +2,26 @@ package store
 
 import "time"
 
-// Step is one step of a saga at one participant, its consumer. At most one message takes it; an undo that
-// comes first bars a later message. A mark only means that a message was finished; a step means that it had
-// an effect.
+// Step is one step of a saga at one participant, its consumer. At most one message takes a step. An undo that
+// arrives first bars the message that arrives later. A mark only means that a message was finished; a step
+// means that the message had an effect.
 type Step struct {
 	Consumer   string
 	Saga, Name string
 	Occurrence string // distinguishes several steps of one name in a saga
 
-	// State in an Intake is the purpose of the message: StepDone takes the step, StepCalling takes it and
-	// continues outside of the transaction, StepUndone undoes it. In an Effect it is the new state. In Found
-	// it is the state before.
+	// State in an Intake is the purpose of the message: StepDone takes the step, StepCalling takes the step
+	// and continues outside of the transaction, StepUndone undoes the step. In an Effect, State is the new
+	// state. In Found, it is the state before the Intake.
 	State StepState
-	// Identity of the message; in Found, of the message that took the step or waits to.
+	// Identity identifies the message. In Found, it identifies the message that took the step or waits to
+	// take it.
 	Identity
-	// Begun is when the saga began, equal in all its messages. Zero means not known; the step is then kept
-	// forever.
+	// Begun is the time at which the saga began. It is equal in all messages of the saga. Zero means not
+	// known; the step is then kept forever.
 	Begun time.Time
 
-	Code   int32  // the answer when the step was taken, with Result; written by an Effect
+	Code   int32  // the answer from when the step was taken, with Result; an Effect writes it
 	Result string // encoded by the caller, stored unchanged
 	// OutsideKey is the idempotency key of the current or last external call; "" in an Effect leaves it
 	// unchanged.
@@ -34,22 +35,21 @@ type Step struct {
 // StepState is the state of a step. Its numbers are stored.
 type StepState int16
 
-// States of a step that another message takes: up to StepDead it may take the step; the later ones are the
-// reason why not.
+// States of a step. A message may take a step only in the states StepAbsent, StepParked and StepDead.
 const (
 	StepAbsent StepState = iota // no row exists; never stored
 	StepDone                    // its effect is committed
 	// StepCalling: an external call that takes or undoes the step is in progress, or its outcome is unknown.
 	StepCalling
-	StepParked   // its message failed or waits for another, and will be retried
+	StepParked   // its message failed or waits for another message, and will be retried
 	StepDead     // its message is a dead letter, or was one before it was dropped
 	StepRejected // its handler rejected it for good; there is no effect
-	StepBarred   // it was undone before it took effect, and never will
+	StepBarred   // it was undone before it took effect, and never takes effect
 	StepUndone   // it took effect, and was undone
 )
 
-// StepTooOld is returned and never stored: the step has no row, but its saga is so old that the row may have
-// been deleted.
+// StepTooOld is returned but never stored. It means that the step has no row, but that its saga is so old
+// that the row may have been deleted.
 const StepTooOld StepState = -1
 
 func (s StepState) String() string {

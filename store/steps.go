@@ -15,10 +15,11 @@ type StepQuery struct {
 
 // StepRecord is a step and its history.
 type StepRecord struct {
-	Step // its Identity is of the message that took the step or waits to; From is not set
-	// By is the message that undid or barred it; zero if none did.
+	Step // Identity is that of the message that took the step or waits to take it; From is not set
+	// By is the message that undid or barred the step; zero if no message did.
 	By Identity
-	// Dropped reports that State is StepDead and the dead letter was dropped. If false, it still exists.
+	// Dropped reports that State is StepDead and the dead letter was dropped. If Dropped is false, a dead
+	// letter still exists.
 	Dropped bool
 	At      time.Time // when the step was first stored
 	Changed time.Time

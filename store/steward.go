@@ -13,33 +13,35 @@ type Maintainer interface {
 	// nor blocks writers; rows that it cannot lock immediately stay until the next call.
 	Maintain(ctx context.Context, m Maintain) (Maintained, error)
 
-	// Recover repairs a database that moved. It repairs the outbox, for which Lease and Pull return a
-	// *MovedError, and the sequences, for which Check and SyncConsumer do. It blocks writers for a moment.
-	// Afterwards all shards are free. Relays read each retained row again, once and in order, unless it is
-	// known to be acknowledged. This includes rows written since the move. The note is stored in skald_audit.
-	// Without a note it only reports the move. If there was none, it changes nothing.
+	// Recover repairs a database that moved. It repairs the outbox, if Lease and Pull return a *MovedError,
+	// and the sequences, if Check and SyncConsumer return one. Recover blocks writers for a moment.
+	// Afterwards all shards are free. Relays read each retained row again, once and in order, unless the row
+	// is known to be acknowledged. This includes rows that were written since the move. The note is stored in
+	// skald_audit. Without a note, Recover only reports the move. If the database did not move, Recover
+	// changes nothing.
 	Recover(ctx context.Context, note *Audit) (Recovered, error)
 
-	// Rename counts the rows of both consumers. With an Audit it then moves them in one transaction, on three
-	// conditions: Old has rows; New has no marks, messages, steps, floors or controls; and no process of
-	// either wrote a heartbeat within Quiet. Otherwise nothing changes. Positions and types of New that Old
-	// has, too, are deleted. Processes that start meanwhile wait, or fail and retry. It needs the rights of
-	// the owner of the tables.
+	// Rename counts the rows of both consumers. With an Audit it then moves the rows of Old in one
+	// transaction, on three conditions: Old has rows; New has no marks, messages, steps, floors or controls;
+	// and no process of either wrote a heartbeat within Quiet. Otherwise nothing changes. If both consumers
+	// have a position or a type, that of New is deleted. Processes that start meanwhile wait, or fail and
+	// retry. Rename needs the rights of the owner of the tables.
 	Rename(ctx context.Context, r Rename) (Renamed, error)
 
 	// Examine reports settings and conditions of the database that endanger the promises or the load. It
-	// changes nothing. A finding names anything that it may not read; an error is an outage.
+	// changes nothing. If Examine has no right to read something, a finding names it. An error is an outage.
 	Examine(ctx context.Context, e Exam) ([]skald.Finding, error)
 }
 
 // Maintain selects the retention and the lease under which it is applied.
 type Maintain struct {
 	Keep Retention
-	// DryRun counts the rows that would be deleted if no other transaction were in the way, and lists the
-	// others with the reason. It changes nothing, blocks nobody, and reads all rows that it counts.
+	// DryRun counts the rows that Maintain would delete if no other transaction were in the way. It lists the
+	// tables from which Maintain cannot delete, with the reason. It changes nothing and blocks nobody, but it
+	// reads all rows that it counts.
 	DryRun bool
-	// Owner, if not empty, first takes or renews the retention lease, for Lease, by the store's clock. If
-	// another owner has it, Maintained.Other is true and nothing else happens.
+	// Owner, if not empty, first takes or renews the retention lease for the time Lease, by the store's
+	// clock. If another owner has this lease, Maintained.Other is true and nothing else happens.
 	Owner string
 	Lease time.Duration
 	// Leave releases Owner's lease and does nothing else.
@@ -48,10 +50,10 @@ type Maintain struct {
 
 // Recovered is the result of Recover.
 type Recovered struct {
-	Moved      string // the observation; empty means that nothing moved and nothing was done
-	Covered    int64  // rows that were acknowledged before the move and stay as they are
+	Moved      string // the contradiction; empty means that the database did not move and nothing was done
+	Covered    int64  // rows that were acknowledged before the move and stay unchanged
 	Again      int64  // rows that are read again
-	Renumbered int64  // rows read again under a new number, because theirs was used twice
+	Renumbered int64  // rows that are read again under a new number, because their number was used twice
 	Shards     int
 	Raised     int // sequences that were behind the stored rows of consumers
 }

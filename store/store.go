@@ -3,9 +3,10 @@
 // memstore, sqlitestore and pgstore are the drivers; storetest tests the contract of every driver.
 //
 // An Intake is everything that a transaction needs before a handler runs. An Effect is everything that one
-// step writes; it is stored only if each of its guards holds. Effects are sent in three ways: Write (in the
-// caller's transaction), Unit.Commit (all or nothing, with the COMMIT) and Apply (one commit, one result
-// each). So a driver can send each in one round trip, and a test can simulate a crash between any two.
+// unit of work writes. It is stored only if each of its guards holds. Effects are sent in three ways: Write
+// (in the caller's transaction), Unit.Commit (all or nothing, with the COMMIT) and Apply (one commit, one
+// result each). So a driver can send each Effect in one round trip, and a test can simulate a crash between
+// any two of them.
 //
 // # For services
 //
@@ -48,9 +49,9 @@ type Store interface {
 // Common is the part that every component needs.
 type Common interface {
 	// Check tests, before first use, that the tables exist, in a version that this build supports, with the
-	// rights of the role. It returns a *SchemaError or a *RightError. For App it returns a *MovedError if a
-	// sequence returns used numbers. This happens after a logical switch-over, which copies no sequences.
-	// Other errors are outages.
+	// rights of the role. It returns a *SchemaError or a *RightError. For the role App, Check returns a
+	// *MovedError if a sequence returns numbers that are already used. A logical switch-over causes this,
+	// because it copies no sequences. Other errors are outages.
 	Check(ctx context.Context, as Role) error
 
 	// Secret returns the key of this database's fingerprints. It was generated with the tables and never
@@ -61,25 +62,25 @@ type Common interface {
 	Database(ctx context.Context) (Database, error)
 
 	// Apply applies the effects in order, in one transaction, with a result each. A false result means that a
-	// guard was lost and nothing of that effect was stored; the others are. An error fails the whole call:
-	// all results are false, and nothing was stored unless the error is an outage. ErrBusy means that a
-	// concurrent transaction holds a row.
+	// guard was lost and nothing of that effect was stored. The other effects are stored. An error fails the
+	// whole call: all results are false, and nothing was stored unless the error is an outage. ErrBusy means
+	// that a concurrent transaction holds a row.
 	Apply(ctx context.Context, es ...Effect) ([]bool, error)
 
-	// Outage reports whether an error of this Store or of a Unit is nobody's fault, so that the caller should
+	// Outage reports whether an error of this Store or of a Unit is an outage, so that the caller should
 	// retry. Examples are a lost connection, an unreachable server, a deadlock, a lock timeout and a busy
 	// file. For errors of handlers use Unit.Outage.
 	Outage(err error) bool
 
 	// Probe returns nil if the database answers and can be written. It sends one statement, on a connection
-	// of its own if the driver can open one. So handlers that use all connections do not look like an outage.
-	// A database that only waits for another writer is no outage, either. Limit ctx to ProbeWait.
+	// of its own if the driver can open one. So Probe succeeds even if handlers use all connections. It also
+	// succeeds if the database only waits for another writer. Limit ctx to ProbeWait.
 	Probe(ctx context.Context) error
 
 	// Woken returns a channel that is closed at the next write or commit in this process. Only writes of rows
-	// and of claimable sagas count. So a relay or an engine need not poll. After it is closed, request a new
-	// one. A write into the caller's transaction closes it before the commit: poll for a while. Nil means
-	// that the store cannot notify.
+	// and of claimable sagas count. So a relay or an engine need not poll. After the channel is closed,
+	// request a new one. A write into the caller's transaction closes the channel before the commit, so poll
+	// for a while. Nil means that the store cannot notify.
 	Woken() <-chan struct{}
 }
 
@@ -94,7 +95,7 @@ type Database struct {
 	Name string // for people
 }
 
-// Role is the purpose for which a process uses a store. Each role has rights that the other does not need.
+// Role is the purpose for which a process uses a store. Each role needs rights that the other does not need.
 type Role string
 
 // Roles.
@@ -105,40 +106,40 @@ const (
 
 // Intake is everything that a transaction needs before the handler runs.
 type Intake struct {
-	// Marks are inserted; each waits for a concurrent transaction that has it. Of several marks, only fresh
-	// ones are stored, so that they can be committed. If a single mark is not fresh, roll the transaction
-	// back.
+	// Marks are inserted. An insert waits for a concurrent transaction that has the same mark. Of several
+	// marks, only fresh ones are stored, so that they can be committed. If the only mark is not fresh, roll
+	// the transaction back.
 	Marks []Mark
-	// Steps are taken or undone, and locked until the transaction ends, in an order that the driver chooses.
+	// Steps are taken or undone, in an order that the driver chooses, and locked until the transaction ends.
 	// A step that may not be taken stays unchanged. An undo bars a step that is neither done nor in progress.
 	// With steps, at most one mark is Retrying, because steps belong to one message.
 	Steps []Step
-	Locks []Lock // entity rows, locked or created, in an order that the driver chooses
-	// Sagas are locked until the transaction ends, in an order that the driver chooses, if they have the
-	// given version.
+	Locks []Lock // entity rows to lock or create, in an order that the driver chooses
+	// Sagas that have the given version are locked until the transaction ends, in an order that the driver
+	// chooses.
 	Sagas []SagaRef
 	// Settings apply to this transaction from the handler on, in their order: for example a tenant for
 	// row-level security, or a role. A driver without settings returns ErrNoSettings.
 	Settings []Setting
-	// Server is the required server session, as SyncConsumer returned it. On another one the result is
-	// ErrLost: data that the caller read may be missing there. Empty allows any.
+	// Server is the required server session, as SyncConsumer returned it. On another session the result is
+	// ErrLost, because data that the caller read may be missing there. Empty allows any session.
 	Server string
 	// Isolation of the transaction. Above ReadCommitted, conflicts fail with an error for which Collided is
 	// true. A driver without that level returns ErrNoIsolation. Enter ignores it, because its transaction has
 	// begun.
 	Isolation Isolation
-	// Wait limits the wait for concurrent transactions; then ErrBusy. 0 means 5 s.
+	// Wait limits the wait for concurrent transactions. After that time the result is ErrBusy. 0 means 5 s.
 	Wait time.Duration
-	// Handle is how long the handler may leave the transaction idle before the database ends it. So a paused
-	// process does not hold its mark forever. 0 means 60 s.
+	// Handle is the time for which the handler may leave the transaction idle. After that time the database
+	// ends the transaction, so that a paused process does not hold its mark forever. 0 means 60 s.
 	Handle time.Duration
 }
 
 // Setting is a name and a value, for example "app.tenant" and "42".
 type Setting struct{ Name, Value string }
 
-// Identity identifies a message, forever. A store may replace a long one, or one that it cannot store
-// unchanged, by another name; callers may use that in its place.
+// Identity identifies a message, forever. A store may replace an ID that is long, or that it cannot store
+// unchanged, by another name. Callers may use that name in place of the ID.
 type Identity struct{ Source, ID string }
 
 // Mark records that a consumer has finished a message.
@@ -154,10 +155,10 @@ type Mark struct {
 	Result      string // encoded by the caller, stored unchanged
 	Emitted     string // the messages emitted with the answer, encoded by the caller
 	Headers     string // metadata of Result, encoded by the caller; for HTTP the headers
-	// Keep is how long the mark is kept from now, by the store's clock, if its scope has a retention of its
-	// own. After that, a key without a timestamp is fresh even before Maintain has run. For an ID with a
-	// timestamp, the mark counts until it is deleted; then the floor applies. 0 means the general retention
-	// of marks.
+	// Keep is the time for which the mark is kept from now, by the store's clock, if its scope has its own
+	// retention. After that time, a key without a timestamp is fresh even before Maintain has run. For an ID
+	// with a timestamp, the mark counts until it is deleted. After that, the consumer's floor applies. 0
+	// means the general retention of marks.
 	Keep time.Duration
 	// Held reports that Skald itself has stored the message since it arrived, parked or dead. No floor
 	// applies to it.
@@ -165,7 +166,7 @@ type Mark struct {
 
 	KeyOrder KeyOrder // the requirement on the order of its key; default Anytime
 	Key      []byte   // of the message, for KeyOrder; nil if it has none
-	Attempts int      // that it was claimed with, for Retrying
+	Attempts int      // number with which the message was claimed, for Retrying
 }
 
 // Lock identifies an entity. Its row is created when it is first locked.
@@ -179,10 +180,10 @@ type Lock struct {
 // Found is the result of an Intake, index by index.
 type Found struct {
 	Marks []Verdict
-	Steps []Step  // as they were before; for a step that is now taken, only State
-	Locks []int64 // the version that this transaction gives the entity: 1 if it is new
-	Sagas []bool  // false if it has another version and is not locked
-	// Follows reports that the Unit can begin the next one in the round trip of its commit. See
+	Steps []Step  // their states before; for a step that this Intake takes, only State is set
+	Locks []int64 // the version that this transaction gives the entity; 1 for a new entity
+	Sagas []bool  // false if the saga has another version and so is not locked
+	// Follows reports that the Unit can begin the next Unit in the round trip of its commit. See
 	// Unit.CommitThen.
 	Follows bool
 }
@@ -196,8 +197,8 @@ type Verdict struct {
 	Result      string
 	Emitted     string
 	Headers     string
-	// Left is the rest of Mark.Keep, by the store's clock. Negative means that it is over. An ID with a
-	// timestamp still gets the answer. 0 means that its scope has no retention of its own.
+	// Left is the remaining time of Mark.Keep, by the store's clock. Negative means that this time is over;
+	// an ID with a timestamp still gets the answer. 0 means that the scope has no retention of its own.
 	Left time.Duration
 }
 
@@ -215,13 +216,13 @@ const (
 // Outcomes that are returned but never stored with a mark. The last four concern parked messages and dead
 // letters.
 const (
-	// TooOld: there is no mark, and the message is older than the consumer's floor, so its mark may be
-	// deleted.
+	// TooOld means that there is no mark, and that the message is older than the consumer's floor. So its
+	// mark may have been deleted.
 	TooOld   Outcome = -1 - iota
-	Conflict         // a mark of another payload; callers compare the fingerprints
+	Conflict         // the mark belongs to another payload; callers compare the fingerprints
 	Waiting          // it is parked
 	Dead             // it is a dead letter
-	Behind           // others of its key are parked
+	Behind           // other messages of its key are parked
 	Stale            // Retrying, but its row has changed since the claim
 )
 
@@ -251,21 +252,22 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// Effect is everything that one step writes. All of it is stored, and only if each of its guards holds.
+// Effect is everything that one unit of work writes. Either all of it is stored, or nothing if one of its
+// guards does not hold.
 type Effect struct {
 	Mark *Mark // guard: there is no mark, and the message is not too old
-	// Step has a guard: its state is in From and, if it was taken, it was taken by this message. State, Code
-	// and Result are stored.
+	// Step has a guard: the stored state is in From and, if the step was taken, this message took it. The
+	// effect stores State, Code and Result.
 	Step  *Step
 	Locks []Lock          // guard: Version, if it is not 0
 	Rows  []skald.Message // into the outbox. Source is always the database's own
 	Shard *Progress       // guard: the shard's epoch and token
 
-	Answer     *Mark        // guard: the mark is done and not answered. Stores its answer
+	Answer     *Mark        // guard: the mark is done and has no answer yet; stores the answer
 	Quarantine *Quarantined // an existing one with the same fingerprint stays unchanged
-	Admitted   *Quarantined // guard: admitted and not taken. It becomes taken
-	Admit      *Admit       // guard: in quarantine and not admitted. It becomes admitted
-	// Reservation has a guard: its Token still has the key reserved. The key becomes free.
+	Admitted   *Quarantined // guard: admitted and not taken; becomes taken
+	Admit      *Admit       // guard: in quarantine and not admitted; becomes admitted
+	// Reservation has a guard: the key is still reserved by its Token. The effect frees the key.
 	Reservation *Reservation
 
 	Park    *Park    // guards: see Park
@@ -293,8 +295,8 @@ type Progress struct {
 	Cursor      *Cursor // nil leaves it unchanged
 	Incarnation *string // of the broker; nil leaves it unchanged
 
-	// Deferred are rows to defer. An already deferred row gets their Attempts, Why and Due. A row with
-	// Attempts above 1 that is not deferred was dropped; it stays dropped.
+	// Deferred are rows to defer. If a row is deferred already, only its Attempts, Why and Due are updated. A
+	// row with Attempts above 1 that is not deferred was dropped, and stays dropped.
 	Deferred []DeferredRow
 	Freed    []int64 // sequence numbers of deferred rows that are now published
 }
@@ -326,20 +328,21 @@ type LeaseRequest struct {
 	// Session is random for each run: a new session replaces an earlier one of the same Owner immediately.
 	Session string
 	TTL     time.Duration // the lease: the maximum time between two heartbeats. Default 3 s
-	Wait    time.Duration // how long it counts as waiting if there is no shard for it. Default TTL
+	Wait    time.Duration // how long the relay counts as waiting if no shard is free. Default TTL
 	Release []int         // shards to release now
 	Leave   bool          // release all shards and delete the relay's row
 
-	// BrokerAway is how long its broker has been unreachable; 0 means that the broker answers. Other relays
-	// can give their shards to a relay with a reachable broker.
+	// BrokerAway is the time for which the relay's broker has been unreachable; 0 means that the broker
+	// answers. Other relays can give their shards to a relay with a reachable broker.
 	BrokerAway time.Duration
-	// Yield gives the work away: while another live relay's broker answers, Share is 0 and no shard is taken.
-	// Otherwise the relay counts as any other, so that an outage of the broker moves no shard.
+	// Yield gives the shards to other relays. While the broker of another live relay answers, Share is 0 and
+	// this relay takes no shard. Otherwise the relay counts like any other, so that an outage of the broker
+	// moves no shard.
 	Yield bool
 
 	// LastKnown has the shards that the relay owned when the store failed, with their last ticks. The
-	// database went back in time if it has one of them with the same epoch and token but without its tick, or
-	// with a smaller epoch. It then records this, and returns a *MovedError until Recover.
+	// database went back in time if it has one of these shards with a smaller epoch, or with the same epoch
+	// and token but without the tick. The store then records this, and returns a *MovedError until Recover.
 	LastKnown []Shard
 
 	// SnapshotBase is the snapshot after which to look for new rows, "" for the beginning; nil does not look.
@@ -349,8 +352,8 @@ type LeaseRequest struct {
 
 // Leased is the result of Lease.
 type Leased struct {
-	Shards   []Shard // all that the owner has now, both old and newly taken
-	Share    int     // how many shards it should own, so that every live relay has some; release the rest
+	Shards   []Shard // all shards of the owner, those that it had before and those that it took now
+	Share    int     // number of shards that the relay should own; it releases the others
 	Sessions int     // live relays that may own shards: at most as many as there are shards
 
 	Waiting int // relays that wait because there are as many relays as shards, including this one
@@ -358,6 +361,7 @@ type Leased struct {
 	// LeaseRequest.SnapshotBase
 	Tip string
 
-	// Timeline, if not 0, is the server's new timeline: it failed over since a relay last called Lease.
+	// Timeline, if not 0, is the server's new timeline, because the server failed over since a relay last
+	// called Lease.
 	Timeline int
 }

@@ -2,23 +2,23 @@ package store
 
 import "time"
 
-// Checkpoint stores the progress of a consumer in a partition of the broker. A driver stores it after the
-// effects of the messages before it, so it is never ahead of them. After a crash the consumer reads some
-// messages again; their marks identify them as repeats.
+// Checkpoint stores the progress of a consumer in a partition of the broker. A driver stores a checkpoint
+// after the effects of the messages before its position, so the checkpoint is never ahead of these effects.
+// After a crash the consumer reads some messages again; their marks identify them as repeats.
 type Checkpoint struct {
 	Partition string
 	Origin    string // the topic's identity; positions of another origin are not comparable
-	// Position is the first position that is not finished; -1 means that it is not known yet.
+	// Position is the first position that is not finished; -1 means not known yet.
 	Position int64
-	// InFlightEnd bounds the messages in progress: none at this position or later was begun. 0 means not
-	// known.
+	// InFlightEnd limits the messages in progress: no message at this position or later was begun. 0 means
+	// not known.
 	InFlightEnd int64
 	// CrashSuspect is the position after the last message that may have been in progress when a session ended
 	// without releasing the partition. A kill from outside looks the same as a crash. Only messages that were
 	// in progress at two such ends are suspected.
 	CrashSuspect int64
 	Session      string // the session that owns the partition; empty after a session released it
-	Stamp        string // the ID of the last write; each write has another one
+	Stamp        string // the ID of the last write; different for each write
 
 	At time.Time // when it was last written; drivers set it on reading
 }
@@ -27,8 +27,8 @@ type Checkpoint struct {
 // Consumer set, SyncConsumer reads and locks nothing.
 type SyncRequest struct {
 	Consumer string
-	// Heartbeat, if not nil, records that the process lives and the types that it handles. It sets
-	// SyncResult.Kinds.
+	// Heartbeat, if not nil, records that the process lives and the types that it handles. With a Heartbeat,
+	// SyncResult.Kinds is set.
 	Heartbeat *Heartbeat
 
 	// Checkpoints are written with Stamp as their stamp.
@@ -36,16 +36,16 @@ type SyncRequest struct {
 	Stamp       string
 
 	// Take makes Session the owner of the partitions of Checkpoints. Work that a crashed session has claimed
-	// becomes due immediately. A partition that is new, or has another origin now, begins with the Position
+	// becomes due immediately. If a partition is new, or has another origin now, it begins with the Position
 	// and InFlightEnd of its Checkpoint. Other partitions keep their stored checkpoint. If a sequence of the
 	// database would return numbers that are in use, SyncConsumer returns a *MovedError and writes nothing.
 	Take    bool
 	Session string
 
 	// Server is SyncResult.Server as the caller last read it. Without Take, a checkpoint is stored only if
-	// its Stamp is still the stored one and the database still runs on Server. SyncResult then shows each
-	// checkpoint that was not stored with a Stamp other than the given one. The reason is a database that
-	// went back in time, a partition that was rewound, or a partition that another session owns.
+	// its Stamp is still the stored stamp and the database still runs on Server. If a checkpoint was not
+	// stored, SyncResult has it with a Stamp other than the given one. Possible reasons are a database that
+	// went back in time, a partition that was rewound, and a partition that another session owns.
 	Server string
 }
 
@@ -54,8 +54,8 @@ type SyncResult struct {
 	// Server identifies the run of the server, its database and Skald's tables. While it stays the same, no
 	// commit has been lost.
 	Server string
-	// Checkpoints are all checkpoints of the consumer, by Partition. With SyncRequest.Take they are as before
-	// the call, otherwise as after it.
+	// Checkpoints are all checkpoints of the consumer, by Partition. With SyncRequest.Take they have the
+	// state before the call, otherwise the state after it.
 	Checkpoints []Checkpoint
 	// Kinds, if Heartbeat was set, are the types that any process of the consumer had recorded before, by
 	// topic and type.

@@ -10,8 +10,8 @@ import (
 type Tracker[TTx any] interface {
 	Outbox[TTx]
 
-	// LockTracked reads and locks the rows of sagas in tx, and creates missing ones with an empty Body. Keys
-	// must be distinct, in any order. Concurrent transactions wait until tx ends.
+	// LockTracked reads and locks the rows of sagas in tx, and creates missing rows with an empty Body. The
+	// keys must be distinct, in any order. Concurrent transactions wait for these rows until tx ends.
 	LockTracked(ctx context.Context, tx TTx, flow string, keys ...string) ([]Tracked, error)
 }
 
@@ -19,7 +19,7 @@ type Tracker[TTx any] interface {
 type Tracked struct {
 	Flow, Key string
 	State     string    // a state of package flow
-	Due       time.Time // the saga is overdue from then on, unless its row changes; zero means never
+	Due       time.Time // the saga is overdue after this time, unless its row changes; zero means never
 	Drift     int       // violations of the flow
 	Body      string    // the events seen, as package flow encodes them
 
@@ -47,7 +47,8 @@ type TrackedCounts struct {
 	Flow                  string
 	Running, Compensating int64
 	Overdue               int64 // running or compensating, and past Due
-	Drifted               int64 // drifted within the last day; ended ones, too
-	// OverdueKey is the saga that is due longest, DriftedKey the one that drifted last.
+	Drifted               int64 // sagas that drifted within the last day, including ended ones
+	// OverdueKey is the key of the saga that has been due for the longest time, DriftedKey that of the saga
+	// that drifted last.
 	OverdueKey, DriftedKey string
 }

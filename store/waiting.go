@@ -15,7 +15,7 @@ type WaitingRow struct {
 	Key       []byte // nil if it has none
 	Written   time.Time
 	Age       time.Duration // since Written, by the store's clock
-	Deferred  bool          // the broker refused it, or an earlier row of its key
+	Deferred  bool          // the broker refused this row, or an earlier row of its key
 	Attempts  int           // refused ones
 	LastError string        // of the last refusal
 }
@@ -23,8 +23,8 @@ type WaitingRow struct {
 // WaitingScan limits the rows that List.Waiting examines after the position of the slowest shard.
 const WaitingScan = 10_000
 
-// ListWaiting lists the oldest unpublished rows of the outbox, at most most, oldest first. It needs the
-// rights of a relay or a reader.
+// ListWaiting lists the oldest unpublished rows of the outbox, oldest first, up to the given number. It needs
+// the rights of a relay or a reader.
 func ListWaiting(ctx context.Context, db Lister, most int) ([]WaitingRow, error) {
 	l, err := db.List(ctx, List{Waiting: most})
 	return l.Waiting, err

@@ -2,8 +2,8 @@ package store
 
 import "time"
 
-// WrittenQuery selects rows of the outbox that one of its fields names, published or not. The store examines
-// the newest WrittenScan rows. It needs the rights of a relay or a reader.
+// WrittenQuery selects rows of the outbox by any of its fields, published or not. The store examines the
+// newest WrittenScan rows. The query needs the rights of a relay or a reader.
 type WrittenQuery struct {
 	About        string // the id, correlation, cause or subject
 	Correlations []string
@@ -23,7 +23,7 @@ type WrittenRow struct {
 	Written       time.Time
 }
 
-// FinishedQuery selects marks: messages that consumers finished.
+// FinishedQuery selects marks, which are the messages that consumers finished.
 type FinishedQuery struct {
 	Consumers []string
 	IDs       []Identity

@@ -63,7 +63,7 @@ func (cs *consumerTable) Beat(consumer string, b *store.Heartbeat, now time.Time
 	return out
 }
 
-// Hear sets Heard of each type to the time since its last heartbeat.
+// Hear sets LastHeartbeat of each type to the time since the last heartbeat of a process that handles it.
 func (cs *consumerTable) Hear(left []store.UnhandledKind, now time.Time) {
 	for i := range left {
 		if at, noted := cs.kinds[kindKey{left[i].Consumer, left[i].Kind}]; noted {
@@ -87,7 +87,7 @@ func (cs *consumerTable) List(now time.Time) (out []store.Consumer) {
 	return out
 }
 
-// Belonging adds the consumer's checkpoints, controls and types to b, and sets b.Heard.
+// Belonging adds the consumer's checkpoints, controls and types to b, and sets b.LastHeartbeat.
 func (cs *consumerTable) Belonging(consumer string, b *store.ConsumerRows, now time.Time) {
 	heard := cs.signs[consumer].heard
 	last := func(at time.Time) {

@@ -39,7 +39,7 @@ func (cs *consumerTable) Take(a *store.SyncRequest, now time.Time) (left []strin
 	return left
 }
 
-// Advance stores the checkpoints that nobody has changed since the caller read them.
+// Advance stores the checkpoints that no other process has changed since the caller read them.
 func (cs *consumerTable) Advance(a *store.SyncRequest, now time.Time) {
 	for _, c := range a.Checkpoints {
 		if was, there := cs.checkpoints[checkpointKey{a.Consumer, c.Partition}]; there &&

@@ -13,8 +13,8 @@ func at(stamp string, position int64) *store.SyncRequest {
 		Checkpoints: []store.Checkpoint{{Partition: "p", Stamp: stamp, Position: position, InFlightEnd: 9}}}
 }
 
-// TestTakenPartitions checks that a session which takes a partition gets the InFlightEnd of the session
-// before it, and that the earlier session cannot change the checkpoint any more.
+// TestTakenPartitions checks that a session which takes a partition gets the InFlightEnd of the previous
+// session, and that the previous session cannot change the checkpoint any more.
 func TestTakenPartitions(t *testing.T) {
 	cs, now := newConsumer(), time.Now()
 	if left := cs.Take(at("", 3), now); len(left) != 0 {

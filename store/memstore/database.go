@@ -16,8 +16,8 @@ type (
 	lockID any
 )
 
-// database is the part that outlives processes. mu guards all of it. Locks, waits and transactions are in
-// this file and tx.go; the other tables are plain data.
+// database is the part that outlives processes. Its field mu guards all other fields. Locks, waits and
+// transactions are in this file and tx.go; the other tables are plain data.
 type database struct {
 	mu      sync.Mutex
 	id      string // of this database, in snapshots and as the key of fingerprints
@@ -43,8 +43,8 @@ type database struct {
 	keeps        store.Retention // the retention that Maintain last applied
 }
 
-// acquire locks a row for tx until it ends. While a rival has the row, it unlocks mu and waits, at the
-// latest until until.
+// acquire locks a row for tx until tx ends. While a rival has the row, acquire unlocks mu and waits, up to
+// the given time.
 func (d *database) acquire(ctx context.Context, tx *Tx, l lockID, until time.Time) error {
 	for {
 		if err := tx.usable(); err != nil {
@@ -81,7 +81,7 @@ func (d *database) acquire(ctx context.Context, tx *Tx, l lockID, until time.Tim
 	}
 }
 
-// await unlocks mu until any transaction ends, at most for most.
+// await unlocks mu until any transaction ends, or until the given duration is over.
 func (d *database) await(ctx context.Context, tx, rival *Tx, most time.Duration) error {
 	changed, timer := d.changed, time.NewTimer(most)
 	defer timer.Stop()

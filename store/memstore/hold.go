@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// HoldEntities puts a saga in line for entities.
+// HoldEntities puts a saga in the queues for entities.
 func (s *Store) HoldEntities(ctx context.Context, tx *Tx, h store.EntityHold) (first bool, err error) {
 	if tx.s.db != s.db {
 		return false, errOther
@@ -35,7 +35,7 @@ func (s *Store) HoldEntities(ctx context.Context, tx *Tx, h store.EntityHold) (f
 
 // QueueState reports the places of a holder.
 func (s *Store) QueueState(ctx context.Context, tx *Tx, holder string) (waits, first bool, err error) {
-	err = s.lines(ctx, tx, holder, func(_ *database, es []store.Lock) error {
+	err = s.lockQueues(ctx, tx, holder, func(_ *database, es []store.Lock) error {
 		waits = len(es) > 0
 		first = waits && !slices.ContainsFunc(es, func(e store.Lock) bool {
 			h, held := tx.sagas.Holder(e)
@@ -49,9 +49,9 @@ func (s *Store) QueueState(ctx context.Context, tx *Tx, holder string) (waits, f
 	return waits, first, nil
 }
 
-// FreeEntities removes a holder from all lines.
+// FreeEntities removes a holder from all queues.
 func (s *Store) FreeEntities(ctx context.Context, tx *Tx, holder string) error {
-	err := s.lines(ctx, tx, holder, func(d *database, es []store.Lock) error {
+	err := s.lockQueues(ctx, tx, holder, func(d *database, es []store.Lock) error {
 		for _, e := range es {
 			next, is := tx.sagas.Leave(sagaEntity{Space: e.Space, Key: e.Key}, holder)
 			if rival := d.held[next]; is && (rival == nil || rival == tx) {
@@ -61,7 +61,7 @@ func (s *Store) FreeEntities(ctx context.Context, tx *Tx, holder string) error {
 				tx.sagas.Wake(next, d.now())
 			}
 		}
-		tx.wakes(s)
+		tx.wakeOnCommit(s)
 		return nil
 	})
 	if err != nil {
@@ -70,8 +70,8 @@ func (s *Store) FreeEntities(ctx context.Context, tx *Tx, holder string) error {
 	return nil
 }
 
-// lines locks the entities that a holder is in line for, and passes them to f.
-func (s *Store) lines(ctx context.Context, tx *Tx, holder string,
+// lockQueues locks the entities for which a holder is queued, and passes them to f.
+func (s *Store) lockQueues(ctx context.Context, tx *Tx, holder string,
 	f func(*database, []store.Lock) error) error {
 	if tx.s.db != s.db {
 		return errOther

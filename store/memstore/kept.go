@@ -25,8 +25,8 @@ func (s *Store) Claim(ctx context.Context, w store.ClaimRequest) (c store.Claime
 	return c, err
 }
 
-// turn locks the key of m. It returns Fresh if m may be taken, otherwise the reason why not.
-func (tx *Tx) turn(ctx context.Context, m *store.Mark, before ahead,
+// lockTurnOf locks the key of m. It returns Fresh if m may be taken, otherwise the reason why m may not.
+func (tx *Tx) lockTurnOf(ctx context.Context, m *store.Mark, before ahead,
 	until time.Time) (store.Outcome, error) {
 	if err := tx.lockTurn(ctx, turnOf(m.Consumer, m.Identity, m.Key), until); err != nil {
 		return 0, err

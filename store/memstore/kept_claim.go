@@ -57,8 +57,8 @@ func (ms *messages) Claim(w store.ClaimRequest, now time.Time) (c store.Claimed)
 	return c
 }
 
-// claim records the session that has k. If the last claim had no answer, it counts that for the messages
-// prefetched then.
+// claim records the session that claims k. If the last claim of k had no answer, claim also counts it for the
+// messages that were prefetched with k then.
 func (ms *messages) claim(k row, session string, with []row, now time.Time,
 	lease time.Duration) store.Parked {
 	for _, w := range ms.behind(k.turn()) {
@@ -76,15 +76,15 @@ func (ms *messages) claim(k row, session string, with []row, now time.Time,
 	return claimed(k, now)
 }
 
-// claimed returns k for the session that claimed it, due now.
+// claimed returns a copy of k for the session that claimed it. The copy is due now.
 func claimed(k row, now time.Time) store.Parked {
 	out := k.out(now)
 	out.Due = 0
 	return out
 }
 
-// prefetchable returns the messages to prefetch with k: at most most, and none after the first that must be
-// claimed alone.
+// prefetchable returns the messages to prefetch with k, up to the given number. It ends before the first
+// message that must be claimed alone.
 func (ms *messages) prefetchable(k row, most int, left func(row) bool) (out []row) {
 	plain := func(k row) bool {
 		return k.Dead == nil && k.Call == nil && k.Claims == 0 && k.CrashCount == 0
@@ -104,7 +104,7 @@ func (ms *messages) prefetchable(k row, most int, left func(row) bool) (out []ro
 	return out
 }
 
-// Unclaim makes the messages due that a session of a consumer has in progress.
+// Unclaim makes all messages due that a session of a consumer has in progress.
 func (ms *messages) Unclaim(consumer, session string, now time.Time) {
 	for id, k := range ms.rows {
 		if session != "" && k.Consumer == consumer && k.Session == session && k.due.After(now) {

@@ -10,7 +10,7 @@ import (
 
 // Finish checks the guards of f and returns the change that deletes the message.
 func (ms *messages) Finish(f *store.Finish) (change, error) {
-	k, err := ms.as(markKey{Consumer: f.Consumer, Identity: f.Identity}, f.Attempts)
+	k, err := ms.parkedAs(markKey{Consumer: f.Consumer, Identity: f.Identity}, f.Attempts)
 	if err == nil && f.Attempts != nil {
 		err = k.isAt(f.WasCall)
 	}
@@ -32,7 +32,7 @@ func (ms *messages) Finish(f *store.Finish) (change, error) {
 // Requeue checks the guards of r and returns the change that makes the message due; nil if there is nothing
 // to change.
 func (ms *messages) Requeue(r *store.Requeue, now time.Time) (change, error) {
-	k, err := ms.as(markKey{Consumer: r.Consumer, Identity: r.Identity}, nil)
+	k, err := ms.parkedAs(markKey{Consumer: r.Consumer, Identity: r.Identity}, nil)
 	if r.Dead && (err == nil && k.Dead == nil || errors.Is(err, store.ErrLost)) {
 		return nil, nil
 	}
@@ -59,7 +59,7 @@ func (ms *messages) Requeue(r *store.Requeue, now time.Time) (change, error) {
 	}, nil
 }
 
-// LetGo makes a dead letter stop blocking its key, because it can have no effect.
+// LetGo makes a dead letter stop blocking its key, because the letter can have no effect any more.
 func (ms *messages) LetGo(id markKey, now time.Time) {
 	k := ms.rows[id]
 	dead := *k.Dead

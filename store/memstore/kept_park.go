@@ -13,7 +13,7 @@ type parking struct {
 	ms   *messages
 	row  row
 	gone *markKey // the message that this one replaces
-	back bool     // that message did not block its key
+	back bool     // the replaced message did not block its key
 }
 
 // Park checks the guards of p. A new message must not be finished, parked or dead, and its key must not be
@@ -54,7 +54,7 @@ func (ms *messages) Park(p *store.Park, done bool, now time.Time) (*parking, err
 
 // existing returns the stored message if the guards of p hold.
 func (ms *messages) existing(p *store.Park) (was row, err error) {
-	was, err = ms.as(markKey{Consumer: p.Consumer, Identity: p.Identity}, p.Was)
+	was, err = ms.parkedAs(markKey{Consumer: p.Consumer, Identity: p.Identity}, p.Was)
 	if err == nil {
 		err = was.isAt(p.WasCall)
 	}
@@ -92,9 +92,9 @@ func (ms *messages) room(k *row, p *store.Park, done bool) error {
 	return nil
 }
 
-// Instead makes the message replace another one.
+// Instead makes p replace another message.
 func (p *parking) Instead(of markKey, now time.Time) error {
-	old, err := p.ms.as(of, nil)
+	old, err := p.ms.parkedAs(of, nil)
 	if err == nil && old.Call != nil {
 		err = fmt.Errorf("%s has an external call: %w", old.ID, store.ErrLost)
 	}

@@ -37,7 +37,7 @@ func (k row) claimable() bool { return k.Dead == nil && !k.Waiting }
 
 func byPlace(a, b row) int { return cmp.Compare(a.Place, b.Place) }
 
-// out returns a copy that the caller may change.
+// out returns a copy of the row that the caller may change.
 func (k row) out(now time.Time) store.Parked {
 	p := k.Parked
 	p.Message = message(p.Message)
@@ -51,14 +51,15 @@ func (k row) out(now time.Time) store.Parked {
 	return p
 }
 
-// Find reports whether a message is stored, and whether it is a dead letter.
+// Find reports whether a message is stored, parked or dead, and whether it is a dead letter.
 func (ms *messages) Find(id markKey) (dead, kept bool) {
 	k, kept := ms.rows[id]
 	return k.Dead != nil, kept
 }
 
-// as returns a stored message. Guard: it exists and, if attempts is not nil, is parked with that number.
-func (ms *messages) as(id markKey, attempts *int) (row, error) {
+// parkedAs returns a stored message. Guard: the message exists and, if attempts is not nil, is parked with
+// this number of attempts.
+func (ms *messages) parkedAs(id markKey, attempts *int) (row, error) {
 	k, there := ms.rows[id]
 	if !there || attempts != nil && (k.Dead != nil || k.Attempts != *attempts) {
 		return row{}, fmt.Errorf("%s has changed since it was read: %w", id.ID, store.ErrLost)

@@ -30,8 +30,8 @@ func claim(ms *messages, now time.Time) (ids []string) {
 	return ids
 }
 
-// TestAKeyIsInOrder checks that a message after a parked one of its key waits, and is claimed when that is
-// finished.
+// TestAKeyIsInOrder checks that a message after a parked message of its key waits, and is claimed when the
+// parked message is finished.
 func TestAKeyIsInOrder(t *testing.T) {
 	ms, now := newKept(), time.Now()
 	park(t, ms, "1", "k", now)

@@ -8,7 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// turn identifies a key of a consumer, or a message without a key. Each change to its messages locks it.
+// turn identifies a key of a consumer, or a message without a key. Each change to the messages of a turn
+// locks the turn.
 type turn struct {
 	consumer, key string
 	store.Identity
@@ -22,7 +23,7 @@ func turnOf(consumer string, id store.Identity, key []byte) turn {
 	return turn{consumer: consumer, key: "k" + string(key)}
 }
 
-// has reports whether t, the turn of a key, is that of k. It copies no key, because it is called for many
+// has reports whether t, the turn of a key, is the turn of k. It copies no key, because it is called for many
 // rows.
 func (t turn) has(k *row) bool {
 	return k.Message.Key != nil && k.Consumer == t.consumer && string(k.Message.Key) == t.key[1:]
@@ -41,8 +42,8 @@ func byTurn(a, b store.Mark) int {
 		cmp.Compare(x.Source, y.Source), cmp.Compare(x.ID, y.ID))
 }
 
-// ahead has, for each key, the number of messages before the present one in an intake, if they may all be
-// taken; -1 if not.
+// ahead has a number for each key in an intake. It is the number of earlier messages of the key in this
+// intake, or -1 if one of them may not be taken.
 type ahead map[turn]int
 
 func (a ahead) note(t turn, n int) {
@@ -51,7 +52,7 @@ func (a ahead) note(t turn, n int) {
 	}
 }
 
-// Stands returns Fresh if a message may be taken, otherwise the reason why not.
+// Stands returns Fresh if a message may be taken, otherwise the reason why it may not.
 func (ms *messages) Stands(m *store.Mark, before ahead) store.Outcome {
 	k, there := ms.rows[keyOf(m)]
 	of := turnOf(m.Consumer, m.Identity, m.Key)
@@ -100,8 +101,9 @@ func (ms *messages) settle(t turn, now time.Time) {
 	}
 }
 
-// stepBack prepares a dead letter that did not block its key to block it again. If a later message has an
-// external call, it moves k to the end of the key. Otherwise each might wait for the other.
+// stepBack prepares a dead letter that did not block its key to block it again. If a later message of the key
+// has an external call, stepBack moves k to the end of the key. Otherwise k and that message might wait for
+// each other.
 func (ms *messages) stepBack(k *row) {
 	for _, o := range ms.rows {
 		if k.Message.Key != nil && o.Call != nil && o.turn() == k.turn() && o.Place > k.Place {

@@ -10,8 +10,8 @@ import (
 
 const farAhead = 7 * 24 * time.Hour // a timestamp in an ID that is further ahead is ignored
 
-// counted returns the time from which the retention of a mark counts: when it was stored, or the time in
-// its ID if that is later.
+// counted returns the time from which the retention of a mark counts. This is the time at which the mark was
+// stored, or the time in its ID if that is later.
 func counted(id string, came time.Time) time.Time {
 	if at, ok := uuid7.Time(id); ok && at.After(came) && at.Before(came.Add(farAhead)) {
 		return at
@@ -25,11 +25,11 @@ func (ms *markTable) TooOld(key markKey) bool {
 	return ok && !at.After(ms.floors[key.Consumer])
 }
 
-// Forget deletes the marks that are older than before, and raises the floors of their consumers.
-func (ms *markTable) Forget(before, now time.Time) int64 {
+// Forget deletes the marks from before the cutoff, and raises the floors of their consumers.
+func (ms *markTable) Forget(cutoff, now time.Time) int64 {
 	was := len(ms.rows)
 	maps.DeleteFunc(ms.rows, func(key markKey, r markRow) bool {
-		if !r.deletable(now, before) {
+		if !r.deletable(now, cutoff) {
 			return false
 		}
 		if r.at.After(ms.floors[key.Consumer]) {
@@ -41,9 +41,9 @@ func (ms *markTable) Forget(before, now time.Time) int64 {
 }
 
 // Leaving returns the number of marks that Forget would delete.
-func (ms *markTable) Leaving(before, now time.Time) (n int64) {
+func (ms *markTable) Leaving(cutoff, now time.Time) (n int64) {
 	for _, r := range ms.rows {
-		if r.deletable(now, before) {
+		if r.deletable(now, cutoff) {
 			n++
 		}
 	}
@@ -51,7 +51,7 @@ func (ms *markTable) Leaving(before, now time.Time) (n int64) {
 }
 
 // deletable reports whether Forget deletes a mark.
-func (r markRow) deletable(now, before time.Time) bool {
-	return r.over(now) && r.at.Before(now.Add(-retention.LeastMarks)) || r.at.Before(before) &&
+func (r markRow) deletable(now, cutoff time.Time) bool {
+	return r.over(now) && r.at.Before(now.Add(-retention.LeastMarks)) || r.at.Before(cutoff) &&
 		(r.until.IsZero() || r.over(now))
 }

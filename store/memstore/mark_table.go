@@ -57,7 +57,7 @@ func (ms *markTable) Seen(key markKey, now time.Time) (v store.Verdict) {
 	return v
 }
 
-// Find looks for a mark. If keep is not 0, an expired mark does not count.
+// Find looks for a mark. If keep is not 0, Find ignores an expired mark.
 func (ms *markTable) Find(key markKey, keep time.Duration, now time.Time) (v store.Verdict, found bool) {
 	if m, there := ms.rows[key]; there && m.counts(keep, now) {
 		return m.verdict(now), true
@@ -70,8 +70,8 @@ func (r markRow) counts(keep time.Duration, now time.Time) bool { return keep ==
 // over reports whether the Keep of a mark has ended.
 func (r markRow) over(now time.Time) bool { return !r.until.IsZero() && !r.until.After(now) }
 
-// expired reports whether a mark does not count any more. For an ID with a timestamp, the floor applies
-// instead.
+// expired reports whether a mark does not count any more. A mark with a timestamp in its ID never expires,
+// because the floor applies instead.
 func (r markRow) expired(now time.Time) bool {
 	_, timed := uuid7.Time(r.ID)
 	return !timed && r.over(now)

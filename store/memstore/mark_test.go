@@ -36,7 +36,7 @@ func TestForgottenMarksRaiseTheFloor(t *testing.T) {
 	}
 }
 
-// TestMarksExpire checks that an expired mark counts only for a scope without Keep.
+// TestMarksExpire checks that an expired mark only counts for a scope without Keep.
 func TestMarksExpire(t *testing.T) {
 	ms, now := newMark(), time.Now()
 	take(ms, of("order-1", time.Minute), now)

@@ -7,8 +7,8 @@
 // immediately with store.ErrBusy.
 //
 // A Store is the handle of one process on a database. Session returns the handle of another process. Kill
-// simulates kill -9: it rolls back all open transactions of the handle, which then refuses every call. The
-// database outlives both.
+// simulates kill -9: it rolls back all open transactions of the handle. The handle then refuses every call.
+// The database outlives its handles.
 //
 //	db := memstore.New(nil)
 //	p := db.Session()  // a process
@@ -29,16 +29,16 @@ import (
 
 // Errors of this driver. Those of every driver are in package store.
 var (
-	// ErrKilled is the result of every call of a killed handle. It is an outage.
+	// ErrKilled is the result of every call of a killed handle. This error is an outage.
 	ErrKilled = errors.New("memstore: the session was killed")
-	// ErrExists reports that Insert found the key. It aborts the transaction.
+	// ErrExists reports that Insert found the key. This error aborts the transaction.
 	ErrExists = errors.New("memstore: the key is taken")
-	// ErrAborted reports that an earlier error aborted the transaction. It can only be rolled back.
+	// ErrAborted reports that an earlier error aborted the transaction, which can only be rolled back.
 	ErrAborted = errors.New("memstore: the transaction is aborted")
 	// ErrEnded reports that the transaction was committed or rolled back before.
 	ErrEnded = errors.New("memstore: the transaction has ended")
-	// ErrIdle reports that the handler left the transaction idle for longer than Intake.Handle, so it was
-	// rolled back.
+	// ErrIdle reports that the transaction was rolled back, because the handler left it idle for longer than
+	// Intake.Handle.
 	ErrIdle = errors.New("memstore: the transaction was idle for too long and is rolled back")
 )
 
@@ -57,7 +57,8 @@ type Options struct {
 	Source string           // of all messages written here. Default "/memory"
 	Shards int              // number of shards, 1 to 1,024. Default 16
 	Now    func() time.Time // the store's clock: leases, due times, retention. Default time.Now
-	// Wait limits the wait for rivals if an Intake has no Wait; then store.ErrBusy. Default 5 s.
+	// Wait limits the wait for rivals if an Intake has no Wait. After that time the result is store.ErrBusy.
+	// Default 5 s.
 	Wait time.Duration
 }
 
@@ -100,7 +101,7 @@ func New(o *Options) *Store {
 	return d.session()
 }
 
-// Session returns the handle of another process on the same database. Its writes do not wake this one.
+// Session returns the handle of another process on the same database. Writes of the new handle do not wake s.
 func (s *Store) Session() *Store { return s.db.session() }
 
 func (d *database) session() *Store {
@@ -136,7 +137,8 @@ func (s *Store) Probe(ctx context.Context) error {
 	return s.enter(ctx, func() error { return nil })
 }
 
-// Outage reports a rival that had a lock for too long, an idle transaction, or a killed handle.
+// Outage returns true if a rival had a lock for too long, if a transaction was idle for too long, or if the
+// handle was killed.
 func (s *Store) Outage(err error) bool {
 	return errors.Is(err, store.ErrBusy) || errors.Is(err, ErrKilled) || errors.Is(err, ErrIdle)
 }

@@ -68,7 +68,8 @@ func TestKill(t *testing.T) {
 	ok(t, next.Commit(t.Context()))
 }
 
-// TestKillWaiting checks that Kill ends a wait of the killed handle, and releases others that wait for it.
+// TestKillWaiting checks that Kill ends a wait of the killed handle, and that the handles that wait for it
+// continue.
 func TestKillWaiting(t *testing.T) {
 	db := memstore.New(nil)
 	holder, waiter, last := db.Session(), db.Session(), db.Session()
@@ -190,8 +191,8 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// TestMarkAhead checks that a mark is kept from its arrival, or from the time in its ID if that is later. A
-// time more than 7 days ahead is ignored.
+// TestMarkAhead checks that the retention of a mark counts from its arrival, or from the time in its ID if
+// that is later. A time in an ID more than 7 days ahead is ignored.
 func TestMarkAhead(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// order returns the indices of list, in stable order by compare.
+// order returns the indices of list, sorted stably by compare.
 func order[T any](list []T, compare func(a, b T) int) []int {
 	idx := make([]int, len(list))
 	for i := range idx {
@@ -21,8 +21,9 @@ func byEntity(a, b store.Lock) int {
 	return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))
 }
 
-// takingOrder returns the order in which marks are taken: that of their messages, which their arrivals then
-// show. Marks without the lock of a key are sorted, so that two intakes never wait in a circle.
+// takingOrder returns the order in which marks are taken. It is the order of their messages, so the numbers
+// in Arrival have this order, too. Marks without the lock of a key are sorted, so that two intakes never wait
+// for each other.
 func takingOrder(marks []store.Mark) []int {
 	anytime := func(m store.Mark) bool { return m.KeyOrder == store.Anytime }
 	sorted := slices.ContainsFunc(marks, anytime)

@@ -37,7 +37,7 @@ func (o *outboxTable) put(a store.DeferredRow, now time.Time) {
 	o.deferred[a.Seq] = was
 }
 
-// outboxKeyOf identifies the rows that a deferred row delays; a row without a key delays only itself.
+// outboxKeyOf identifies the rows that a deferred row delays. A row without a key delays no other row.
 type outboxKeyOf struct {
 	topic, key string
 	alone      int64
@@ -75,7 +75,7 @@ func (o *outboxTable) Keys(shards []int) (out []store.DeferredKey) {
 	return out
 }
 
-// Due reads deferred rows that are due, the longest due first.
+// Due reads the deferred rows that are due. The rows that were due first come first.
 func (o *outboxTable) Due(shards []int, limit int, now time.Time) (out []store.DeferredRow) {
 	shut, head := map[outboxKeyOf]bool{}, map[outboxKeyOf]time.Time{}
 	var due []deferredRow

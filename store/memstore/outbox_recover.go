@@ -7,8 +7,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// NotMoved compares the shards, and those that a relay owned, with the database. A contradiction is kept
-// until Recover.
+// NotMoved compares the shards, and the shards that a relay owned, with the database. A contradiction is
+// recorded until Recover.
 func (o *outboxTable) NotMoved(owned []store.Shard) error {
 	if o.moved == "" {
 		o.moved = o.contradiction(owned)
@@ -40,7 +40,8 @@ func (o *outboxTable) contradiction(owned []store.Shard) string {
 	return ""
 }
 
-// Recover resets all shards to the oldest stored row, if the database moved. With dry it only reports.
+// Recover resets all shards to the oldest stored row, if the database moved. With dry, Recover only reports
+// the move.
 func (o *outboxTable) Recover(dry bool) (done store.Recovered) {
 	if o.NotMoved(nil) == nil {
 		return done

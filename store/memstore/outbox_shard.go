@@ -24,7 +24,7 @@ type (
 		until time.Time
 		waits bool // no shard is left for it
 
-		awaySince time.Time // when its broker last answered; zero: it answers now
+		awaySince time.Time // when its broker last answered; zero if the broker answers now
 		yields    bool      // owns no shard while the broker of another relay answers
 	}
 )
@@ -48,10 +48,10 @@ func (o *outboxTable) Lease(ask store.LeaseRequest, now time.Time) store.Leased 
 		func(owner string, l session) bool { return owner != ask.Owner && !l.until.After(now) })
 	if ask.Leave {
 		o.leave(ask)
-		return store.Leased{Sessions: len(o.working())}
+		return store.Leased{Sessions: len(o.workingRelays())}
 	}
 	o.keep(ask, now)
-	working := o.working()
+	working := o.workingRelays()
 	got := store.Leased{Sessions: len(working), Share: share(len(o.shards), working, ask.Owner),
 		Waiting: len(o.sessions) - len(working)}
 	for i := range o.shards {
@@ -92,14 +92,14 @@ func (o *outboxTable) leave(ask store.LeaseRequest) {
 	}
 }
 
-// keep records a relay's heartbeat. The relay waits if other relays own all shards, or will.
+// keep records a relay's heartbeat. The relay waits if other relays own all shards, or will own them.
 func (o *outboxTable) keep(ask store.LeaseRequest, now time.Time) {
 	is := session{id: ask.Session, yields: ask.Yield}
 	if ask.BrokerAway > 0 {
 		is.awaySince = now.Add(-ask.BrokerAway)
 	}
 	o.sessions[ask.Owner] = is
-	others := slices.DeleteFunc(o.working(), func(owner string) bool { return owner == ask.Owner })
+	others := slices.DeleteFunc(o.workingRelays(), func(owner string) bool { return owner == ask.Owner })
 	is.waits = len(others) >= len(o.shards) &&
 		!slices.ContainsFunc(o.shards, func(l shardRow) bool { return l.owner == ask.Owner })
 	ttl := cmp.Or(ask.TTL, defaultTTL)
@@ -110,9 +110,9 @@ func (o *outboxTable) keep(ask store.LeaseRequest, now time.Time) {
 	o.sessions[ask.Owner] = is
 }
 
-// working returns the relays that may own shards, sorted. One that yields may only while no relay's broker
-// answers.
-func (o *outboxTable) working() (owners []string) {
+// workingRelays returns the relays that may own shards, sorted. A relay that yields may own shards only while
+// no relay's broker answers.
+func (o *outboxTable) workingRelays() (owners []string) {
 	answers := false
 	for _, l := range o.sessions {
 		answers = answers || l.awaySince.IsZero()
@@ -126,7 +126,8 @@ func (o *outboxTable) working() (owners []string) {
 	return owners
 }
 
-// share returns the number of shards for owner. The remaining ones go to the first owners by name.
+// share returns the number of shards for owner. If shards remain after an equal division, the first owners by
+// name get one more each.
 func share(shards int, working []string, owner string) int {
 	rank := slices.Index(working, owner)
 	if rank < 0 {

@@ -72,7 +72,7 @@ func (o *outboxTable) owned(l shardRow, now time.Time) bool {
 	return ok && has.id == l.session && has.until.After(now)
 }
 
-// Waiting lists unpublished and deferred rows, at most most of each.
+// Waiting lists unpublished rows and deferred rows, up to the given number of each.
 func (o *outboxTable) Waiting(most int, now time.Time) (out []store.WaitingRow) {
 	row := func(r *store.Row) store.WaitingRow {
 		return store.WaitingRow{Seq: r.Seq, Shard: o.shardOf(r.Bucket), ID: r.ID, Topic: r.Topic,

@@ -110,7 +110,7 @@ func (o *outboxTable) Rows() []store.Row {
 	return out
 }
 
-// out returns a copy that the caller may change.
+// out returns a copy of the row that the caller may change.
 func (r outboxRow) out() store.Row {
 	r.Message = message(r.Message)
 	return r.Row

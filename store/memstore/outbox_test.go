@@ -14,8 +14,8 @@ func draw(o *outboxTable, id string, now time.Time) []outboxRow {
 	return []outboxRow{o.Draw(m, now)}
 }
 
-// TestALateCommitIsNotMissed checks that a row with a small number that commits late is in the next
-// snapshot, at its place.
+// TestALateCommitIsNotMissed checks that a row with a small number is in the next snapshot, at its place in
+// the order, even if it commits late.
 func TestALateCommitIsNotMissed(t *testing.T) {
 	o, now := newOutbox("db", "/s", 1), time.Now()
 	early, late := draw(o, "1", now), draw(o, "2", now)

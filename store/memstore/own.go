@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// message returns a copy of m that shares no bytes. nil and empty stay different.
+// message returns a copy of m that shares no bytes with m. Nil and empty values stay different.
 func message(m skald.Message) skald.Message {
 	m.Key, m.Data, m.Headers = bytes.Clone(m.Key), bytes.Clone(m.Data), slices.Clone(m.Headers)
 	for i := range m.Headers {

@@ -10,7 +10,7 @@ var _ store.PayloadSchemas = (*Store)(nil)
 
 type schemaKey struct{ registry, id string }
 
-// PayloadSchema returns a stored schema.
+// PayloadSchema returns the stored schema of an ID.
 func (s *Store) PayloadSchema(ctx context.Context, registry, id string) (definition string, err error) {
 	err = s.enter(ctx, func() error {
 		definition = s.db.schemas[schemaKey{registry, id}]

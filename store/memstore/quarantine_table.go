@@ -28,7 +28,7 @@ func quarantineKeyOf(q *store.Quarantined) key {
 	return key{markKey{Consumer: q.Consumer, Identity: q.Identity}, q.Fingerprint}
 }
 
-// Add stores q, with At as its arrival, unless it exists or there is no room.
+// Add stores q, with q.At as the time of its arrival, unless q exists already or there is no room.
 func (qs *quarantineTable) Add(q store.Quarantined) {
 	if qs.find(&q) != nil || !qs.room(&q) {
 		return
@@ -75,7 +75,8 @@ func (qs *quarantineTable) Takeable(q *store.Quarantined) error {
 // Take records that q was taken.
 func (qs *quarantineTable) Take(q *store.Quarantined, now time.Time) { qs.find(q).Taken = now }
 
-// Admittable returns store.ErrLost unless the guard of a holds: not admitted, or with Back, admitted.
+// Admittable returns store.ErrLost unless the guard of a holds. The message must not be admitted; with Back,
+// it must be admitted.
 func (qs *quarantineTable) Admittable(a *store.Admit) error {
 	if !slices.ContainsFunc(qs.rows,
 		func(q store.Quarantined) bool {
@@ -98,16 +99,16 @@ func (qs *quarantineTable) Admit(a *store.Admit, now time.Time) {
 	}
 }
 
-// Forget deletes the messages that were taken earlier than before.
-func (qs *quarantineTable) Forget(before time.Time) {
+// Forget deletes the messages that were taken before the cutoff.
+func (qs *quarantineTable) Forget(cutoff time.Time) {
 	qs.rows = slices.DeleteFunc(qs.rows,
-		func(q store.Quarantined) bool { return !q.Taken.IsZero() && q.Taken.Before(before) })
+		func(q store.Quarantined) bool { return !q.Taken.IsZero() && q.Taken.Before(cutoff) })
 }
 
 // List lists messages in quarantine.
 func (qs *quarantineTable) List(q *store.QuarantineQuery, limit int) (out []store.Quarantined) {
 	for _, one := range qs.rows {
-		if len(out) < limit && means(q, &one) {
+		if len(out) < limit && selectsQuarantined(q, &one) {
 			one.Bytes = len(one.Message.Data)
 			if q.Bare {
 				one.Message.Data = nil
@@ -124,8 +125,8 @@ func (qs *quarantineTable) SomeAdmitted(consumer string) bool {
 	return len(qs.List(&store.QuarantineQuery{Consumer: consumer, Admitted: true}, 1)) > 0
 }
 
-// means reports whether q selects one.
-func means(q *store.QuarantineQuery, one *store.Quarantined) bool {
+// selectsQuarantined reports whether the query selects a message.
+func selectsQuarantined(q *store.QuarantineQuery, one *store.Quarantined) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	return one.Number > q.After && is(q.Consumer, one.Consumer) && is(q.ID, one.ID) &&
 		is(q.Topic, one.Message.Topic) &&
@@ -133,7 +134,8 @@ func means(q *store.QuarantineQuery, one *store.Quarantined) bool {
 		(q.Taken || one.Taken.IsZero()) && (!q.Admitted || !one.Admitted.IsZero())
 }
 
-// Count counts the messages that wait for an operator into the result of of for their consumers.
+// Count adds the counts of messages that wait for an operator to the backlogs that the given function returns
+// for their consumers.
 func (qs *quarantineTable) Count(of func(consumer string) *store.ConsumerBacklog, now time.Time) {
 	for _, q := range qs.rows {
 		if !q.Admitted.IsZero() {

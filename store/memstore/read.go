@@ -6,7 +6,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// The reads below are for auditors and tests. They return all committed data, also on a killed handle.
+// The methods below are for auditors and tests. They return all committed data, even if the handle was
+// killed.
 
 // Marked is a stored mark.
 type Marked struct {

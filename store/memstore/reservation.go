@@ -34,7 +34,7 @@ func (s *Store) Reserve(ctx context.Context, r store.Reservation) (out store.Res
 	return out, nil
 }
 
-// unreserve stages the release of a key. Guard: r still has it.
+// unreserve stages the release of a key. Guard: r still has the key.
 func (tx *Tx) unreserve(ctx context.Context, r *store.Reservation, until time.Time) error {
 	if r == nil {
 		return nil

@@ -63,9 +63,9 @@ func (rs *reservationTable) Mine(r *store.Reservation) error {
 // Give releases a key.
 func (rs *reservationTable) Give(key reservationKey) { delete(rs.rows, key) }
 
-// Forget deletes the reservations that expired earlier than before.
-func (rs *reservationTable) Forget(before time.Time) {
-	maps.DeleteFunc(rs.rows, func(_ reservationKey, r reservationRow) bool { return r.until.Before(before) })
+// Forget deletes the reservations that expired before the cutoff.
+func (rs *reservationTable) Forget(cutoff time.Time) {
+	maps.DeleteFunc(rs.rows, func(_ reservationKey, r reservationRow) bool { return r.until.Before(cutoff) })
 }
 
 // Count counts reservations, by consumer.
@@ -88,7 +88,7 @@ func (rs *reservationTable) Count(now time.Time) (out []store.ReservedCounts) {
 	return out
 }
 
-// List lists the reservations of a consumer; "" means of all.
+// List lists the reservations of a consumer; "" means of all consumers.
 func (rs *reservationTable) List(consumer string, limit int, now time.Time) (out []store.ReservedKey) {
 	for key, r := range rs.rows {
 		if consumer == "" || consumer == key.Consumer {

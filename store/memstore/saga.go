@@ -22,8 +22,8 @@ func (tx *Tx) lockSaga(ctx context.Context, at sagaKey, until time.Time) error {
 	return nil
 }
 
-// StartSagas writes new sagas and reads existing ones, in the order of names and keys. It waits for a rival
-// that starts one of them.
+// StartSagas writes new sagas and reads existing ones, in the order of names and keys. If a rival starts one
+// of the sagas, StartSagas waits for the rival.
 func (s *Store) StartSagas(ctx context.Context, tx *Tx,
 	ss ...store.Saga) (stored []store.Saga, fresh []bool, err error) {
 	if tx.s.db != s.db {
@@ -43,7 +43,7 @@ func (s *Store) StartSagas(ctx context.Context, tx *Tx,
 				return err
 			}
 			if stored[i], fresh[i] = tx.sagas.Start(ss[i], d.now()); fresh[i] {
-				tx.wakes(s)
+				tx.wakeOnCommit(s)
 			}
 			return nil
 		})
@@ -94,7 +94,7 @@ func (tx *Tx) lockSagaAt(ctx context.Context, ref store.SagaRef, until time.Time
 	return tx.sagas.Stands(ref), nil
 }
 
-// changeSagas stages the parts of e about sagas.
+// changeSagas stages the parts of e that concern sagas.
 func (tx *Tx) changeSagas(ctx context.Context, e *store.Effect, until time.Time) error {
 	if err := tx.moveSaga(ctx, e.Saga, until); err != nil {
 		return err
@@ -117,8 +117,8 @@ func (tx *Tx) moveSaga(ctx context.Context, m *store.SagaUpdate, until time.Time
 	return tx.sagas.Move(m, tx.s.db.now())
 }
 
-// wakes makes the commit of tx wake s, too.
-func (tx *Tx) wakes(s *Store) {
+// wakeOnCommit makes the commit of tx also wake s.
+func (tx *Tx) wakeOnCommit(s *Store) {
 	if s != tx.s && !slices.Contains(tx.by, s) {
 		tx.by = append(tx.by, s)
 	}

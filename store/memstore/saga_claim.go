@@ -38,7 +38,7 @@ func (ss *sagaTable) Claim(w store.ClaimRequest, locked locked, now time.Time) (
 	return out
 }
 
-// soonest returns the smaller time; a negative a means none.
+// soonest returns the smaller of two times. A negative first time means that there is none.
 func soonest(a, b time.Duration) time.Duration {
 	if a < 0 {
 		return b
@@ -46,7 +46,7 @@ func soonest(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// due returns the sagas of these definitions that have a due time, the longest due first.
+// due returns the sagas of these definitions that have a due time, in the order of due times.
 func (ss *sagaTable) due(hashes []string) (out []store.Saga) {
 	for _, s := range ss.rows {
 		if !s.Due.IsZero() && slices.Contains(hashes, s.Hash) {
@@ -57,25 +57,25 @@ func (ss *sagaTable) due(hashes []string) (out []store.Saga) {
 	return out
 }
 
-// Forget deletes the sagas that ended earlier than before and are not locked.
-func (ss *sagaTable) Forget(before time.Time, locked locked) int64 {
+// Forget deletes the sagas that ended before the cutoff and are not locked.
+func (ss *sagaTable) Forget(cutoff time.Time, locked locked) int64 {
 	was := len(ss.rows)
 	maps.DeleteFunc(ss.rows,
-		func(at sagaKey, s store.Saga) bool { return !locked(at) && ss.outlived(&s, before) })
+		func(at sagaKey, s store.Saga) bool { return !locked(at) && ss.outlived(&s, cutoff) })
 	return int64(was - len(ss.rows))
 }
 
 // Leaving returns the number of sagas that Forget would delete, if none were locked.
-func (ss *sagaTable) Leaving(before time.Time) (n int64) {
+func (ss *sagaTable) Leaving(cutoff time.Time) (n int64) {
 	for _, s := range ss.rows {
-		n += sagaOne(ss.outlived(&s, before))
+		n += sagaOne(ss.outlived(&s, cutoff))
 	}
 	return n
 }
 
-// outlived reports whether a saga ended earlier than before and no parent may still undo it.
-func (ss *sagaTable) outlived(s *store.Saga, before time.Time) bool {
-	if s.Ended.IsZero() || !s.Ended.Before(before) {
+// outlived reports whether a saga ended before the cutoff and no parent may still undo it.
+func (ss *sagaTable) outlived(s *store.Saga, cutoff time.Time) bool {
+	if s.Ended.IsZero() || !s.Ended.Before(cutoff) {
 		return false
 	}
 	name, key, id := sagarow.Parent(s.Origin)

@@ -9,10 +9,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// sagaEntity is an entity that sagas wait for in line.
+// sagaEntity is an entity with a queue of sagas.
 type sagaEntity struct{ Space, Key string }
 
-// place is one place in a line. The first in line holds the entity.
+// place is a saga's place in the queue for an entity. The first saga in the queue holds the entity.
 type place struct {
 	holder string
 	saga   sagaKey
@@ -21,8 +21,8 @@ type place struct {
 
 func (p place) of(holder string) bool { return p.holder == holder }
 
-// HoldEntity puts a saga in line for a locked entity, unless it is there. It returns true if the saga is
-// first.
+// HoldEntity puts a saga in the queue for a locked entity, unless the saga is already there. It returns true
+// if the saga is first.
 func (v *sagaView) HoldEntity(h *store.EntityHold, e store.Lock, now time.Time) (first bool) {
 	at := sagaEntity{e.Space, e.Key}
 	line, _ := v.lines.Get(at)
@@ -34,7 +34,7 @@ func (v *sagaView) HoldEntity(h *store.EntityHold, e store.Lock, now time.Time) 
 	return line[0].of(h.Holder)
 }
 
-// Lines returns the entities that a holder is in line for.
+// Lines returns the entities for which a holder is queued.
 func (v *sagaView) Lines(holder string) (out []sagaEntity) {
 	for _, at := range append(slices.Collect(maps.Keys(v.all)), v.entered...) {
 		line, _ := v.lines.Get(at)
@@ -46,7 +46,7 @@ func (v *sagaView) Lines(holder string) (out []sagaEntity) {
 	return out
 }
 
-// Leave removes a holder from a locked line. It returns the saga that is first then, if there is one.
+// Leave removes a holder from a locked queue. It returns the saga that is then first, if there is one.
 func (v *sagaView) Leave(at sagaEntity, holder string) (next sagaKey, is bool) {
 	line, _ := v.lines.Get(at)
 	first := len(line) > 0 && line[0].of(holder)
@@ -59,7 +59,7 @@ func (v *sagaView) Leave(at sagaEntity, holder string) (next sagaKey, is bool) {
 	return line[0].saga, true
 }
 
-// Wake makes a saga due, unless it ended. A process that has it in progress reads it again.
+// Wake makes a saga due, unless the saga has ended. A process that has the saga in progress reads it again.
 func (v *sagaView) Wake(at sagaKey, now time.Time) {
 	if s, there := v.Get(at); there && s.Ended.IsZero() {
 		s.Version, s.Session, s.Due = s.Version+1, "", now
@@ -67,7 +67,7 @@ func (v *sagaView) Wake(at sagaKey, now time.Time) {
 	}
 }
 
-// Holder returns the holder of an entity, if it has one.
+// Holder returns the holder of an entity, if the entity has one.
 func (v *sagaView) Holder(e store.Lock) (h store.Hold, held bool) {
 	line, _ := v.lines.Get(sagaEntity{e.Space, e.Key})
 	if len(line) == 0 {
@@ -83,7 +83,7 @@ func hold(at sagaEntity, line []place, before int) store.Hold {
 		Before: before, Behind: len(line) - 1 - before}
 }
 
-// Holds lists places in line.
+// Holds lists places in queues.
 func (ss *sagaTable) Holds(q store.HoldQuery, limit int) (out []store.Hold) {
 	at := slices.SortedFunc(maps.Keys(ss.lines), func(a, b sagaEntity) int {
 		return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// List lists sagas. It also returns the last one examined if Scan ended the list.
+// List lists sagas. It also returns the last examined saga if Scan ended the list.
 func (ss *sagaTable) List(q store.SagaQuery, limit int, now time.Time) ([]store.Saga, *store.SagaRef) {
 	out := sagarow.Listing{Scan: q.Scan, Limit: limit}
 	known := store.SagaQuery{Name: q.Name, Key: q.Key, Stuck: q.Stuck, Paused: q.Paused,
@@ -21,10 +21,10 @@ func (ss *sagaTable) List(q store.SagaQuery, limit int, now time.Time) ([]store.
 	}
 	n := 0
 	for _, s := range slices.SortedFunc(maps.Values(ss.rows), byKey) {
-		if !sagaMeans(&known, &s) {
+		if !selectsSaga(&known, &s) {
 			continue
 		}
-		meant := sagaMeans(&q, &s)
+		meant := selectsSaga(&q, &s)
 		s.Read = now
 		if q.Light {
 			s.Input, s.State = "", ""
@@ -37,8 +37,8 @@ func (ss *sagaTable) List(q store.SagaQuery, limit int, now time.Time) ([]store.
 	return out.List, out.To
 }
 
-// sagaMeans reports whether q selects s.
-func sagaMeans(q *store.SagaQuery, s *store.Saga) bool {
+// selectsSaga reports whether q selects s.
+func selectsSaga(q *store.SagaQuery, s *store.Saga) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	after := q.After == nil || byRef(store.SagaRef{Name: s.Name, Key: s.Key}, *q.After) > 0
 	return after && is(q.Name, s.Name) && is(q.Key, s.Key) && is(q.ID, s.ID) && is(q.Step, s.Step) &&

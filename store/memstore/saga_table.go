@@ -52,8 +52,8 @@ type sagaView struct {
 	lines tableView[sagaEntity, []place]
 	all   map[sagaEntity][]place
 
-	entered []sagaEntity // lines that got a new place
-	left    []sagaEntity // lines that may be empty
+	entered []sagaEntity // queues that got a new place
+	left    []sagaEntity // queues that may be empty
 }
 
 // View returns the sagas for a transaction.

@@ -17,7 +17,7 @@ func (tx *Tx) lockStep(ctx context.Context, s *store.Step, until time.Time) erro
 
 func (d *database) lockedStep(at stepKey) bool { return d.held[at] != nil }
 
-// step takes or undoes s and returns the state before.
+// step takes or undoes s and returns the previous state.
 func (tx *Tx) step(ctx context.Context, s *store.Step, until time.Time) (store.Step, error) {
 	if err := tx.lockStep(ctx, s, until); err != nil {
 		return store.Step{}, err
@@ -33,8 +33,8 @@ func (tx *Tx) setStep(ctx context.Context, s *store.Step, until time.Time) error
 	return tx.steps.Set(s, tx.s.db.now())
 }
 
-// noteStep stages the step of a message that is parked or dead. A dead letter whose step is over blocks no
-// other message.
+// noteStep stages the step of a message that is parked or dead. If the step is barred or undone, a dead
+// letter of it blocks no other message.
 func (tx *Tx) noteStep(ctx context.Context, p *store.Park, until time.Time) error {
 	if p.Step == nil {
 		return nil

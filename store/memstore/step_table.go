@@ -23,7 +23,7 @@ type (
 	stepKey struct{ consumer, saga, name, occurrence string }
 	stepRow struct {
 		store.Step
-		by          store.Identity // of the message that undid or barred it
+		by          store.Identity // of the message that undid or barred the step
 		at, changed time.Time
 	}
 	// floor identifies the floor of a step of a consumer.
@@ -62,7 +62,7 @@ func (ss *stepTable) Rows() (out []store.Step) {
 // List lists steps.
 func (ss *stepTable) List(q *store.StepQuery, kept kept, limit int) (out []store.StepRecord) {
 	for _, r := range ss.rows {
-		if one := r.record(kept); stepMeans(q, &one) {
+		if one := r.record(kept); selectsStep(q, &one) {
 			out = append(out, one)
 		}
 	}
@@ -70,8 +70,8 @@ func (ss *stepTable) List(q *store.StepQuery, kept kept, limit int) (out []store
 	return out[:min(len(out), limit)]
 }
 
-// stepMeans reports whether q selects r.
-func stepMeans(q *store.StepQuery, r *store.StepRecord) bool {
+// selectsStep reports whether q selects r.
+func selectsStep(q *store.StepQuery, r *store.StepRecord) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	if q.Sagas != nil && (!slices.Contains(q.Consumers, r.Consumer) || !slices.Contains(q.Sagas, r.Saga)) {
 		return false
@@ -94,19 +94,19 @@ func (r stepRow) record(kept kept) store.StepRecord {
 	return out
 }
 
-// message returns the key of the message that took the step or waits to.
+// message returns the key of the message that took the step or waits to take it.
 func (r stepRow) message() markKey { return markKey{Consumer: r.Consumer, Identity: r.Identity} }
 
-// Forget deletes steps of sagas that began before that time, if they were stored before it, too, and raises
-// the floors. A step stays if it is locked, if its call is in progress, if its message is parked or dead,
-// or if the beginning of its saga is not known.
-func (ss *stepTable) Forget(before time.Time, kept kept, locked func(stepKey) bool) (n int64) {
+// Forget deletes the steps that were stored before the cutoff, if their saga also began before the cutoff. It
+// raises the floors of the deleted steps. A step stays if it is locked, if its call is in progress, if its
+// message is parked or dead, or if the beginning of its saga is not known.
+func (ss *stepTable) Forget(cutoff time.Time, kept kept, locked func(stepKey) bool) (n int64) {
 	maps.DeleteFunc(ss.rows, func(key stepKey, r stepRow) bool {
-		if locked(key) || !r.deletable(before, kept) {
+		if locked(key) || !r.deletable(cutoff, kept) {
 			return false
 		}
-		if of := (floor{key.consumer, key.name}); ss.floors[of].Before(before) {
-			ss.floors[of] = before
+		if of := (floor{key.consumer, key.name}); ss.floors[of].Before(cutoff) {
+			ss.floors[of] = cutoff
 		}
 		n++
 		return true
@@ -115,19 +115,19 @@ func (ss *stepTable) Forget(before time.Time, kept kept, locked func(stepKey) bo
 }
 
 // Leaving returns the number of steps that Forget would delete.
-func (ss *stepTable) Leaving(before time.Time, kept kept, locked func(stepKey) bool) (n int64) {
+func (ss *stepTable) Leaving(cutoff time.Time, kept kept, locked func(stepKey) bool) (n int64) {
 	for key, r := range ss.rows {
-		if !locked(key) && r.deletable(before, kept) {
+		if !locked(key) && r.deletable(cutoff, kept) {
 			n++
 		}
 	}
 	return n
 }
 
-func (r stepRow) deletable(before time.Time, kept kept) bool {
+func (r stepRow) deletable(cutoff time.Time, kept kept) bool {
 	_, there := kept(r.message())
-	return !there && r.State != store.StepCalling && !r.Begun.IsZero() && r.Begun.Before(before) &&
-		r.at.Before(before)
+	return !there && r.State != store.StepCalling && !r.Begun.IsZero() && r.Begun.Before(cutoff) &&
+		r.at.Before(cutoff)
 }
 
 // Belonging adds the consumer's steps and floors to b.

@@ -36,7 +36,7 @@ func (v *stepView) rowOf(s *store.Step, now time.Time) stepRow {
 	return r
 }
 
-// Take takes or undoes s and returns the state before.
+// Take takes or undoes s and returns the previous state.
 func (v *stepView) Take(s *store.Step, now time.Time) (store.Step, error) {
 	r := v.rowOf(s, now)
 	found := store.Step{State: r.State, Identity: r.Identity, Code: r.Code, Result: r.Result,
@@ -94,8 +94,8 @@ func (v *stepView) Set(s *store.Step, now time.Time) error {
 	return nil
 }
 
-// Note records the step of a message that is parked or dead. It returns true if the step is over, so that
-// the message can have no effect.
+// Note records the step of a message that is parked or dead. It returns true if the step is barred or undone,
+// because the message can then have no effect.
 func (v *stepView) Note(s *store.Step, dead bool, now time.Time) bool {
 	r := v.rowOf(s, now)
 	if free(r.State) || r.Identity == (store.Identity{}) {

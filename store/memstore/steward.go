@@ -27,7 +27,7 @@ func (s *Store) Maintain(ctx context.Context, m store.Maintain) (store.Maintaine
 
 const retentionLease = "retention"
 
-// Examine has no findings.
+// Examine returns no findings.
 func (s *Store) Examine(ctx context.Context, _ store.Exam) ([]skald.Finding, error) {
 	return nil, s.enter(ctx, func() error { return nil })
 }

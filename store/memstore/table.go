@@ -4,8 +4,8 @@ package memstore
 
 import "maps"
 
-// tableView is a table as one transaction reads it: committed rows and its own writes. Others do not read
-// those writes before Commit.
+// tableView is a table as one transaction reads it: the committed rows and the transaction's own writes.
+// Other transactions do not read these writes before Commit.
 type tableView[K comparable, V any] struct{ under, written map[K]V }
 
 // see returns a view without writes.
@@ -37,8 +37,8 @@ func (v *tableView[K, V]) Written() bool { return len(v.written) > 0 }
 // Commit makes all writes visible.
 func (v *tableView[K, V]) Commit() { maps.Copy(v.under, v.written) }
 
-// move gives a new key to the rows for which move returns true. It ranges over a copy, because a range over
-// a map may include rows that were added meanwhile.
+// move gives a new key to each row for which the given function returns true. It ranges over a copy, because
+// a range over a map may include rows that were added meanwhile.
 func move[K comparable, V any](rows map[K]V, move func(K, V) (K, V, bool)) {
 	for key, row := range maps.Clone(rows) {
 		if to, as, of := move(key, row); of {

@@ -10,7 +10,7 @@ import (
 
 var _ store.Tracker[*Tx] = (*Store)(nil)
 
-// LockTracked reads the rows of sagas and creates missing ones. Rivals wait until tx ends.
+// LockTracked reads the rows of sagas and creates missing rows. Rivals wait until tx ends.
 func (s *Store) LockTracked(ctx context.Context, tx *Tx, flow string,
 	keys ...string) (rows []store.Tracked, err error) {
 	for _, key := range slices.Sorted(slices.Values(keys)) { // sorted to prevent deadlocks

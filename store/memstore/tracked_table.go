@@ -71,7 +71,7 @@ func (ss *trackedTable) List(q *store.TrackedQuery, limit int, now time.Time) (o
 	return out[:min(len(out), limit)]
 }
 
-// Count counts tracked sagas by flow. It includes flows with a running or drifted saga.
+// Count counts tracked sagas by flow. It includes only flows with a running or drifted saga.
 func (ss *trackedTable) Count(now time.Time) (out []store.TrackedCounts) {
 	counts := map[string]store.TrackedCounts{}
 	due, drifted := map[string]time.Time{}, map[string]time.Time{}

@@ -21,11 +21,11 @@ type Tx struct {
 	used   time.Time
 	began  time.Time
 
-	over     error // the reason why it ended; nil while it is open
-	failed   error // the error that aborted it
+	over     error // the reason why the transaction ended; nil while it is open
+	failed   error // the error that aborted the transaction
 	locks    []lockID
 	waitsFor *Tx
-	waiters  int // number of transactions that wait for it
+	waiters  int // number of transactions that wait for this one
 
 	user    map[string]*string // a nil value is a deletion
 	marks   view
@@ -35,7 +35,7 @@ type Tx struct {
 	given   map[entity]int64
 	rows    []outboxRow
 	shards  []store.Progress
-	admits  map[int64]bool        // numbers in quarantine that it admits
+	admits  map[int64]bool        // numbers in quarantine that the transaction admits
 	changes []func(now time.Time) // the other changes of the commit, in order
 	by      []*Store              // handles to wake
 }
@@ -79,7 +79,7 @@ func (tx *Tx) usable() error {
 	return nil
 }
 
-// end rolls back unless committed, and releases all locks.
+// end rolls tx back unless it was committed, and releases all its locks.
 func (tx *Tx) end(why error) {
 	if tx.over != nil {
 		return
@@ -103,7 +103,7 @@ func (tx *Tx) pass() *Tx {
 	return &next
 }
 
-// do runs a statement. An error aborts the transaction.
+// do runs f as a statement. An error aborts the transaction.
 func (tx *Tx) do(f func(d *database) error) error {
 	d := tx.s.db
 	d.mu.Lock()
@@ -152,7 +152,8 @@ func (tx *Tx) Put(key, value string) error {
 	})
 }
 
-// Insert does as Put for a new key. For an existing one it returns ErrExists, which aborts the transaction.
+// Insert writes a new key, as Put does. If the key exists, Insert returns ErrExists, which aborts the
+// transaction.
 func (tx *Tx) Insert(key, value string) error {
 	return tx.do(func(d *database) error {
 		if err := tx.lock(d, key); err != nil {
@@ -166,7 +167,7 @@ func (tx *Tx) Insert(key, value string) error {
 	})
 }
 
-// Update locks a key, then writes the result of f for its value. For a missing key, f gets "" and false.
+// Update locks a key, calls f with its value, and writes the result. For a missing key, f gets "" and false.
 func (tx *Tx) Update(key string, f func(old string, ok bool) string) error {
 	return tx.do(func(d *database) error {
 		if err := tx.lock(d, key); err != nil {

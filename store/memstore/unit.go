@@ -24,7 +24,7 @@ type unit struct {
 	found store.Found
 }
 
-// Begin opens a unit and applies in.
+// Begin opens a unit and applies the intake.
 func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*Tx], error) {
 	if len(in.Settings) > 0 {
 		return nil, fmt.Errorf("begin: %w", store.ErrNoSettings)
@@ -54,7 +54,7 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*Tx], er
 	return u, nil
 }
 
-// Enter applies in within a transaction of the caller.
+// Enter applies the intake within a transaction of the caller.
 func (s *Store) Enter(ctx context.Context, tx *Tx, in store.Intake) (store.Found, error) {
 	u := &unit{tx: tx}
 	if len(in.Settings) > 0 {
@@ -70,17 +70,17 @@ func (s *Store) Enter(ctx context.Context, tx *Tx, in store.Intake) (store.Found
 	return u.found, nil
 }
 
-// take applies the intake, marks first. It sorts each kind, so that two intakes cannot deadlock.
+// take applies the intake, beginning with the marks. It sorts each kind, so that two intakes cannot deadlock.
 func (u *unit) take(ctx context.Context, in store.Intake) error {
 	until := time.Now().Add(u.tx.wait)
-	// outcomes has the results of parked and dead messages.
+	// outcomes has the results for messages that are parked or dead.
 	outcomes, before := make([]store.Outcome, len(in.Marks)), ahead{}
 	for _, i := range order(in.Marks, byTurn) {
 		if in.Marks[i].KeyOrder == store.Anytime {
 			continue
 		}
 		var err error
-		if outcomes[i], err = u.tx.turn(ctx, &in.Marks[i], before, until); err != nil {
+		if outcomes[i], err = u.tx.lockTurnOf(ctx, &in.Marks[i], before, until); err != nil {
 			return err
 		}
 	}
@@ -135,8 +135,8 @@ func (tx *Tx) entity(ctx context.Context, l store.Lock, until time.Time) (int64,
 func (u *unit) Tx() *Tx            { return u.tx }
 func (u *unit) Found() store.Found { return u.found }
 
-// Outage reports whether Kill or an idle timeout ended the transaction, or a rival that had a key for too
-// long aborted it.
+// Outage returns true if Kill or an idle timeout ended the transaction. It also returns true if the
+// transaction was aborted because a rival had a key for too long.
 func (u *unit) Outage(_ context.Context, err error) bool {
 	d := u.tx.s.db
 	d.mu.Lock()
@@ -165,10 +165,10 @@ func (u *unit) Drop() {
 	u.tx.end(ErrIdle)
 }
 
-// Savepoint returns false: there are no savepoints here.
+// Savepoint returns false, because this driver has no savepoints.
 func (*unit) Savepoint(context.Context) bool { return false }
 
-// Undo returns an error: there are no savepoints here.
+// Undo returns an error, because this driver has no savepoints.
 func (*unit) Undo(context.Context) error { return errNoSavepoint }
 
 // Usable returns the reason why the transaction was ended or aborted.
@@ -190,12 +190,12 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	return nil
 }
 
-// CommitThen only commits: the store has no round trip to share.
+// CommitThen only commits, because the store has no round trip to share.
 func (u *unit) CommitThen(ctx context.Context, _ store.Intake, es ...store.Effect) (store.Unit[*Tx], error) {
 	return nil, u.Commit(ctx, es...)
 }
 
-// Rollback undoes everything and then applies instead.
+// Rollback undoes everything and then applies the given effects.
 func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	d := u.tx.s.db
 	d.mu.Lock()
@@ -230,7 +230,7 @@ func (tx *Tx) finish(ctx context.Context, es []store.Effect) error {
 // stage checks the guards of e and stages its writes for the commit.
 func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error {
 	if e.Mark != nil && e.Mark.KeyOrder != store.Anytime {
-		outcome, err := tx.turn(ctx, e.Mark, nil, until)
+		outcome, err := tx.lockTurnOf(ctx, e.Mark, nil, until)
 		if err != nil {
 			return err
 		}
@@ -318,7 +318,7 @@ func (s *Store) Write(ctx context.Context, tx *Tx, es ...store.Effect) error {
 		return fmt.Errorf("write: %w", err)
 	}
 	err := tx.do(func(*database) error {
-		tx.wakes(s)
+		tx.wakeOnCommit(s)
 		for _, e := range es {
 			if !column.RowsOnly(e) {
 				return column.ErrRowsOnly
@@ -345,8 +345,8 @@ func (s *Store) Write(ctx context.Context, tx *Tx, es ...store.Effect) error {
 }
 
 // Apply applies the effects in order. It applies none if a row exceeds a limit. After an outage, earlier
-// effects stay, because the memory store has no savepoints. A caller cannot tell from an outage which
-// effects were stored.
+// effects stay stored, because the memory store has no savepoints. A caller cannot derive from an outage
+// which effects were stored.
 func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	stored := make([]bool, len(es))
 	for i := range es {

@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// rival is another process: it has a mark in an open transaction until its standard input ends, then
-// commits.
+// rival is the program of another process. It has a mark in an open transaction until its standard input
+// ends, then commits.
 func rival(path string) {
 	ctx := context.Background()
 	db, err := Open(path)
@@ -91,8 +91,8 @@ func (p *process) signal(t *testing.T, sig syscall.Signal) {
 	}
 }
 
-// TestPausedProcess checks a paused process that has the file: waits for it are limited, reads continue,
-// and its commit succeeds when it continues.
+// TestPausedProcess checks a paused process that has the file locked. Other processes wait for a limited
+// time, their reads continue, and the commit of the paused process succeeds when it continues.
 // Interleaving 10.
 func TestPausedProcess(t *testing.T) {
 	s, db, path := fresh(t)
@@ -162,7 +162,8 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-// TestSeqAfterRetention checks that the retention never resets seq: the next row would be below the cursor.
+// TestSeqAfterRetention checks that the retention never resets seq, because the next row would then be below
+// the cursor.
 // Interleaving 10.
 func TestSeqAfterRetention(t *testing.T) {
 	s, db, _ := fresh(t)
@@ -326,8 +327,8 @@ func TestForeignHandle(t *testing.T) {
 	}
 }
 
-// TestManyWriters checks several handles with several workers each: every commit exists once, in the order
-// of seq, without errors.
+// TestManyWriters checks several handles with several workers each. Every commit exists once, in the order of
+// seq, and there are no errors.
 // Interleaving 10.
 func TestManyWriters(t *testing.T) {
 	s, db, path := fresh(t)

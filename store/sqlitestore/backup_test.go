@@ -13,8 +13,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// TestBackupBesideAWriter checks that a backup next to an open transaction has the data committed before,
-// and nothing of that transaction.
+// TestBackupBesideAWriter checks a backup during an open transaction. The backup has the data that was
+// committed before, and nothing of that transaction.
 func TestBackupBesideAWriter(t *testing.T) {
 	t.Parallel()
 	s, db, path := fresh(t)
@@ -62,8 +62,7 @@ func TestBackupBesideAWriter(t *testing.T) {
 	}
 }
 
-// TestBackupRefused checks that the error names a source or target that cannot be used, and that no file is
-// changed.
+// TestBackupRefused checks that the error names the unusable source or target, and that no file is changed.
 func TestBackupRefused(t *testing.T) {
 	t.Parallel()
 	_, _, path := fresh(t)

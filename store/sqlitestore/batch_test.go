@@ -82,7 +82,7 @@ func order(id, key, what string) skald.Message {
 		Data: fmt.Appendf(nil, "%q", what)}
 }
 
-// teller is a batch handler that writes all messages with one statement, and returns the guilty ones.
+// teller is a batch handler that writes all messages with one statement, and returns the guilty messages.
 type teller struct {
 	bad   bool
 	sizes []int
@@ -105,7 +105,7 @@ func (h *teller) told(ctx context.Context, tx *sql.Tx, ms []skald.Received[strin
 	if err != nil {
 		return err
 	}
-	// A guilty message was written before it is known, so only a rollback removes it.
+	// A message is written before the handler detects that it is guilty, so only a rollback removes it.
 	var batch int64
 	if err := tx.QueryRowContext(ctx, "INSERT INTO batch (size) VALUES (?1) RETURNING id",
 		len(ms)).Scan(&batch); err != nil {

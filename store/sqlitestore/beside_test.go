@@ -22,8 +22,9 @@ func processed(ctx context.Context, tx *sql.Tx, id store.Identity, _ skald.Messa
 	return n == 0, err
 }
 
-// TestBesideATableInTheFile checks an application's own table in the same file. A message in it is marked
-// and not handled. A handled or refused message is in both, and a failed one in neither until it is done.
+// TestBesideATableInTheFile checks an application's own table in the same file. A message that is in this
+// table is marked and not handled. A handled or refused message is in this table and has a mark. A failed
+// message has neither until it is done.
 func TestBesideATableInTheFile(t *testing.T) {
 	w := newStation(t,
 		`CREATE TABLE processed (id TEXT PRIMARY KEY, at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP) STRICT;

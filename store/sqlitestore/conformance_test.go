@@ -36,7 +36,7 @@ func harness() storetest.Harness[*sql.Tx] {
 	}
 }
 
-// file is a database of the suite: each driver is another handle on it, as of another process.
+// file is a database of the suite. Each driver is another handle on the file, like that of another process.
 type file struct {
 	path string
 	db   *sql.DB

@@ -20,8 +20,8 @@ import (
 
 var errCut = errors.New("the process has died")
 
-// cut makes a process die at its n-th statement, begin or commit, before it or after it took effect. With n
-// 0 it lives, and cut counts.
+// cut makes a process die at its n-th statement, begin or commit, before or after this takes effect. If n is
+// 0, the process lives, and cut only counts.
 type cut struct {
 	driver.Connector
 	n     int
@@ -45,8 +45,8 @@ func (c *cut) Connect(ctx context.Context) (driver.Conn, error) {
 	return &cutConn{conn, c}, nil
 }
 
-// step runs do, unless the process dies before it or is dead. Its open transactions are rolled back when
-// they are closed.
+// step calls do, unless the process is dead or dies before the call. The open transactions of a dead process
+// are rolled back when they are closed.
 func (c *cut) step(do func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,8 +148,8 @@ func (s *cutStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (r
 	return forgotten(r, err)
 }
 
-// everyCut runs act in a process that dies at each of its statements. prepare creates the file, and check
-// examines the result.
+// everyCut calls act in a process that dies, once for each statement of act. The function prepare creates the
+// file, and the function check examines the result.
 func everyCut(t *testing.T, prepare func() (path string), act func(db *sql.DB) error,
 	check func(path, what string)) {
 	t.Helper()
@@ -214,8 +214,8 @@ func cover(t *testing.T, s *Store) {
 	}
 }
 
-// TestRecoverIsCutEverywhere checks a recover that dies at each of its statements and runs again: relays
-// read every retained row, from before and after.
+// TestRecoverIsCutEverywhere checks a recover that dies at each of its statements and runs again. Relays read
+// every retained row, from before the recover and after it.
 // Interleaving 5.
 func TestRecoverIsCutEverywhere(t *testing.T) {
 	everyCut(t,
@@ -276,8 +276,8 @@ func maintained(t *testing.T, s *Store, keep store.Retention) (rows int64) {
 	}
 }
 
-// TestRetentionIsCutEverywhere checks a retention that dies at each of its statements: rows that a shard
-// has not passed stay, and the next run continues.
+// TestRetentionIsCutEverywhere checks a retention that dies at each of its statements. Rows that some shard
+// has not passed stay, and the next run of the retention continues.
 // Interleaving 5.
 func TestRetentionIsCutEverywhere(t *testing.T) {
 	keep := store.Retention{Outbox: time.Nanosecond, Marks: time.Nanosecond}

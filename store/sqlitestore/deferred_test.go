@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// TestDeferredTransactionNamesTheRemedy checks a transaction that began with a read, after another one has
-// written: it cannot get the write lock, and the error names the setting.
+// TestDeferredTransactionNamesTheRemedy checks a transaction that began with a read and writes after another
+// transaction has written. It cannot get the write lock, and the error names the setting.
 func TestDeferredTransactionNamesTheRemedy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	own, err := Open(path)

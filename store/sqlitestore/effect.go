@@ -16,8 +16,8 @@ import (
 // a transaction that began with a read wants to write, because its snapshot may be old.
 var errDeferred = errors.New("the transaction could not begin to write: begin it IMMEDIATE, by _txlock=immediate in the data source name or by sqlitestore.Open; one that began DEFERRED does not wait for another writer")
 
-// Write inserts the rows of es immediately, also in a lent transaction: there is no round trip to save, and
-// a rollback to a savepoint removes them.
+// Write inserts the rows of es immediately, also in a lent transaction, because a file has no round trip to
+// save. A rollback to a savepoint removes these rows.
 func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error {
 	for _, e := range es {
 		if !column.RowsOnly(e) {
@@ -59,7 +59,7 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 	return nil
 }
 
-// within returns the session of tx, and its unit if it is lent.
+// within returns the session of tx, and the unit of tx if tx is lent.
 func (s *Store) within(ctx context.Context, tx *sql.Tx) (*sqlexec.Session, *unit, error) {
 	if v, ok := s.lent.Load(tx); ok {
 		u := v.(*unit)
@@ -103,7 +103,7 @@ func each(ctx context.Context, x *sqlexec.Session, es []store.Effect, stored []b
 		if _, err := x.Exec(ctx, "Savepoint"); err != nil {
 			return false, err
 		}
-		err := put(ctx, x, e, map[entity]int64{})
+		err := putEffect(ctx, x, e, map[entity]int64{})
 		if errors.Is(err, store.ErrLost) {
 			if _, err := x.Exec(ctx, "Undo"); err != nil {
 				return false, err
@@ -122,9 +122,9 @@ func each(ctx context.Context, x *sqlexec.Session, es []store.Effect, stored []b
 	return wrote, nil
 }
 
-// put checks the guards of e and writes it. given has the entities that this unit or effect has locked,
-// because each is raised once.
-func put(ctx context.Context, x *sqlexec.Session, e store.Effect, given map[entity]int64) error {
+// putEffect checks the guards of e and writes e. The map given has the entities that this unit or effect has
+// already locked, because each entity is raised only once.
+func putEffect(ctx context.Context, x *sqlexec.Session, e store.Effect, given map[entity]int64) error {
 	if e.Mark != nil && e.Mark.KeyOrder != store.Anytime {
 		outcome, err := turn(ctx, x, e.Mark, nil)
 		if err != nil {

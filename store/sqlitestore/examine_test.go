@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// TestFindingsOfAFile checks that a file that was opened without Open, and so loses commits or blocks
-// readers, is found.
+// TestFindingsOfAFile checks that Examine finds a file that was opened without Open, and that therefore loses
+// commits or blocks readers.
 func TestFindingsOfAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	db, err := Open(path)

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// HoldEntities puts a saga in line for entities.
+// HoldEntities puts a saga in the queues for entities.
 func (s *Store) HoldEntities(ctx context.Context, tx *sql.Tx, h store.EntityHold) (first bool, err error) {
 	x, u, err := s.within(ctx, tx)
 	given := map[entity]int64{}
@@ -35,7 +35,7 @@ func (s *Store) QueueState(ctx context.Context, tx *sql.Tx, holder string) (wait
 	return waits, first, sqlexec.Failed("read places in line", err)
 }
 
-// FreeEntities removes a holder from all lines.
+// FreeEntities removes a holder from all queues.
 func (s *Store) FreeEntities(ctx context.Context, tx *sql.Tx, holder string) error {
 	x, u, err := s.within(ctx, tx)
 	if err == nil {
@@ -48,7 +48,7 @@ func (s *Store) FreeEntities(ctx context.Context, tx *sql.Tx, holder string) err
 	return nil
 }
 
-// EntityHolders returns the holders of entities. Because SQLite has one writer, the lines do not change
+// EntityHolders returns the holders of entities. Because SQLite has one writer, the queues do not change
 // before tx ends.
 func (s *Store) EntityHolders(ctx context.Context, tx *sql.Tx, es ...store.Lock) ([]store.Hold, error) {
 	x, _, err := s.within(ctx, tx)

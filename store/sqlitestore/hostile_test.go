@@ -76,8 +76,8 @@ func TestRowsThatSQLReadsInPart(t *testing.T) {
 	}
 }
 
-// TestRowsThatCannotBeRead checks that a stored row that cannot be read has a Fault, that other rows are
-// not affected, and the same for a parked message.
+// TestRowsThatCannotBeRead checks that an unreadable row has a Fault, and that other rows are not affected.
+// It checks the same for parked messages.
 func TestRowsThatCannotBeRead(t *testing.T) {
 	db, s := hostileFile(t)
 	ctx := t.Context()

@@ -45,8 +45,8 @@ func markPut(ctx context.Context, x *sqlexec.Session, m store.Mark) (v store.Ver
 	return v, nil
 }
 
-// takeBack deletes a mark that this transaction inserted, because its message is parked or dead. Others of
-// the transaction may be committed.
+// takeBack deletes a mark that this transaction inserted, because the message of the mark is parked or dead.
+// So the other marks of the transaction may be committed.
 func takeBack(ctx context.Context, x *sqlexec.Session, m *store.Mark) error {
 	if _, err := x.Exec(ctx, "TakeBackMark", m.Consumer, m.Source, m.ID); err != nil {
 		return fmt.Errorf("delete a mark of this transaction: %w", err)

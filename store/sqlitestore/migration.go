@@ -14,8 +14,8 @@ import (
 var migrations embed.FS
 
 // oldest is the oldest version of the tables that this build supports. Raise it with a migration that the
-// build requires. The newest is that of the last file. The build also accepts later ones, until a migration
-// excludes it.
+// build requires. The newest version is the number of the last file. The build also accepts later versions,
+// until a migration excludes this build.
 const oldest = 4
 
 // Migrations returns the files that Migrate applies, in order: NNN_name.sql.
@@ -33,7 +33,8 @@ type Migration = admin.Migration
 // MigrateOptions configures Migrate. The zero value works.
 type MigrateOptions struct {
 	// Source identifies this database in every message that it writes. Default "/<file name without
-	// extension>/main". It cannot change once it is set: a different one returns a *SourceError.
+	// extension>/main". It cannot change once it is set: with a different Source, Migrate returns a
+	// *SourceError.
 	Source string
 
 	files fs.FS // instead of Migrations(), in tests of migrating
@@ -46,7 +47,7 @@ type SourceError = admin.SourceError
 type ChangedError = admin.ChangedError
 
 // Migrate creates the tables in the file of db or updates them, each migration in its own transaction. It
-// returns those that it applied. Concurrent calls wait for each other.
+// returns the migrations that it applied. Concurrent calls wait for each other.
 func Migrate(ctx context.Context, db *sql.DB, o *MigrateOptions) ([]Migration, error) {
 	if o == nil {
 		o = &MigrateOptions{}
@@ -61,9 +62,9 @@ func Migrate(ctx context.Context, db *sql.DB, o *MigrateOptions) ([]Migration, e
 // Pending returns the migrations that Migrate would apply. It changes nothing.
 func Pending(ctx context.Context, db *sql.DB) ([]Migration, error) { return tables().Pending(ctx, db) }
 
-// Script returns the SQL of Migrate for a file without tables, for another migration tool: all migrations
-// in one transaction, including the records that they were applied. An empty source means the default for a
-// file at path.
+// Script returns the SQL of Migrate for a file without tables, for another migration tool. It has all
+// migrations in one transaction, and the records that they were applied. An empty source means the default
+// for a file at path.
 func Script(path, source string) (string, error) { return tables().Script(path, source) }
 
 // Check tests that the tables exist in a version that this build supports, and that the file is writable.

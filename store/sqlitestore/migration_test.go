@@ -92,9 +92,9 @@ func TestMigrations(t *testing.T) {
 	}
 }
 
-// TestNextMigration checks a migration of a later build. If it only adds, it is applied and recorded once,
-// and this build continues. If it removes something, it names the first build that works, and this build
-// refuses.
+// TestNextMigration checks a migration of a later build. A migration that only adds is applied and recorded
+// once, and this build continues. A migration that removes something names the first build that works with
+// it, and this build refuses to run.
 func TestNextMigration(t *testing.T) {
 	s, db, path := fresh(t)
 	ctx := t.Context()

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// setAside stores a full copy of a row. It copies an unreadable row unchanged inside the database. For a
-// row that is deferred already, it only updates the attempt.
+// setAside stores a full copy of a row. It copies an unreadable row unchanged inside the database. If the row
+// is deferred already, setAside only updates the attempt.
 func setAside(ctx context.Context, x *sqlexec.Session, a *store.DeferredRow) error {
 	if a.Fault != "" || a.Attempts > 1 {
 		names := []string{"DeferUnread", "PutOffDeferred"}

@@ -8,9 +8,9 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// moved returns a description of the contradiction if the file moved: a shard is beyond the last row, or
-// owned differs from the stored shards.
-func moved(ctx context.Context, x *sqlexec.Session, owned []store.Shard) (saw string, err error) {
+// contradiction returns a description of the contradiction if the file moved. In a moved file, a shard is
+// beyond the last row, or the shards in owned differ from the stored shards.
+func contradiction(ctx context.Context, x *sqlexec.Session, owned []store.Shard) (saw string, err error) {
 	if err := x.Row(ctx, "Moved").Scan(&saw); err != nil || saw != "" {
 		return saw, err
 	}
@@ -23,7 +23,7 @@ func moved(ctx context.Context, x *sqlexec.Session, owned []store.Shard) (saw st
 		return "", err
 	}
 	for _, l := range shards {
-		if !reaches(end, l.Cursor) {
+		if !canHaveReturned(end, l.Cursor) {
 			return fmt.Sprintf("shard %d is at row %s, but the last row is %d", l.ID, last(l.Cursor), end),
 				nil
 		}
@@ -33,7 +33,7 @@ func moved(ctx context.Context, x *sqlexec.Session, owned []store.Shard) (saw st
 			case l.Epoch < k.Epoch:
 				return fmt.Sprintf("shard %d is at epoch %d, but a relay owned it at epoch %d", l.ID, l.Epoch,
 					k.Epoch), nil
-			case l.Epoch == k.Epoch && l.Token == k.Token && !reaches(end, k.Cursor):
+			case l.Epoch == k.Epoch && l.Token == k.Token && !canHaveReturned(end, k.Cursor):
 				return fmt.Sprintf("a relay was at row %s in shard %d, but the last row is %d",
 					last(k.Cursor), l.ID, end), nil
 			}
@@ -42,8 +42,8 @@ func moved(ctx context.Context, x *sqlexec.Session, owned []store.Shard) (saw st
 	return "", nil
 }
 
-// reaches reports whether a file whose last row is end can have returned the ticks of c.
-func reaches(end int64, c store.Cursor) bool {
+// canHaveReturned reports whether a file with the last row end can have returned the ticks of c.
+func canHaveReturned(end int64, c store.Cursor) bool {
 	for _, tick := range []string{c.Base, c.Tip} {
 		if seq, err := parseTick(tick); err != nil || seq > end {
 			return false
@@ -59,10 +59,10 @@ func last(c store.Cursor) string {
 	return c.Base
 }
 
-// movedAway reports whether the file moved, and stores that in its own transaction.
+// movedAway reports whether the file moved, and stores the result in its own transaction.
 func (o *outboxTable) movedAway(ctx context.Context, owned []store.Shard) (saw string, err error) {
 	err = o.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
-		if saw, err = moved(ctx, x, owned); err == nil && saw != "" {
+		if saw, err = contradiction(ctx, x, owned); err == nil && saw != "" {
 			_, err = x.Exec(ctx, "NoteMoved", saw)
 		}
 		return err
@@ -70,16 +70,16 @@ func (o *outboxTable) movedAway(ctx context.Context, owned []store.Shard) (saw s
 	return saw, err
 }
 
-// Recover resets all shards to the oldest stored row, because a file that went back in time has used
-// numbers twice. It checks and resets in one transaction: of two concurrent calls, the second finds that
-// nothing moved.
+// Recover resets all shards to the oldest stored row, because a file that went back in time has used numbers
+// twice. It checks and resets in one transaction. So the second of two concurrent calls finds that nothing
+// moved.
 func (o *outboxTable) Recover(ctx context.Context, by *store.Audit) (done store.Recovered, err error) {
 	if by == nil {
 		done.Moved, err = o.movedAway(ctx, nil)
 		return done, sqlexec.Failed("recover", err)
 	}
 	err = o.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
-		if done.Moved, err = moved(ctx, x, nil); err != nil || done.Moved == "" {
+		if done.Moved, err = contradiction(ctx, x, nil); err != nil || done.Moved == "" {
 			return err
 		}
 		if err := x.Row(ctx, "Rows").Scan(&done.Again); err != nil {

@@ -53,9 +53,9 @@ func isText(contentType string) bool {
 	return kind == "application/json" || strings.HasSuffix(kind, "+json") || strings.HasPrefix(kind, "text/")
 }
 
-// scanRow reads seq, bucket, id, source, topic, key, key_bytes, type, data, data_bytes, content_type,
-// schema, subject, correlation_id, causation_id, traceparent, headers, time, the size, a hash if that is
-// too large, and then more.
+// scanRow reads seq, bucket, id, source, topic, key, key_bytes, type, data, data_bytes, content_type, schema,
+// subject, correlation_id, causation_id, traceparent, headers, time, the size, a hash if the data is too
+// large, and then the values in more.
 func scanRow(rows *sql.Rows, more ...any) (r store.Row, err error) {
 	var (
 		in                                                          sql.NullInt64
@@ -78,7 +78,7 @@ func scanRow(rows *sql.Rows, more ...any) (r store.Row, err error) {
 	m.Schema, m.Subject, m.CorrelationID, m.CausationID, m.TraceParent = schema.String, subject.String,
 		correlation.String, cause.String, tp.String
 	if m.Headers,
-		err = sqlexec.ReadHeaders(headers); err != nil { // it is the row's own fault: others are read
+		err = sqlexec.ReadHeaders(headers); err != nil { // a fault of this row only, so other rows are read
 		r.Fault = sqlexec.Fault(err)
 	}
 	var is bool

@@ -12,10 +12,10 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// defaultTTL is the default time after its last heartbeat for which a relay counts as live.
+// defaultTTL is the default time for which a relay counts as live after its last heartbeat.
 const defaultTTL = 3 * time.Second
 
-// shardRow is a shard with its owner; "" if none.
+// shardRow is a shard with its owner; the owner is "" if there is none.
 type shardRow struct {
 	store.Shard
 	owner, sessionID string
@@ -51,7 +51,7 @@ func (o *outboxTable) lease(ctx context.Context, ask store.LeaseRequest) (got st
 }
 
 func lease(ctx context.Context, x *sqlexec.Session, ask store.LeaseRequest) (got store.Leased, err error) {
-	saw, err := moved(ctx, x, nil)
+	saw, err := contradiction(ctx, x, nil)
 	if err != nil {
 		return got, err
 	}
@@ -84,7 +84,7 @@ func lease(ctx context.Context, x *sqlexec.Session, ask store.LeaseRequest) (got
 	return got, err
 }
 
-// deal renews, releases and takes shards. Shards of live relays are not free until these release them.
+// deal renews, releases and takes shards. A shard of a live relay is not free until this relay releases it.
 func deal(ctx context.Context, x *sqlexec.Session, ask store.LeaseRequest, shards []shardRow, alive []string,
 	got *store.Leased) error {
 	for _, l := range shards {
@@ -128,7 +128,7 @@ func takeShard(ctx context.Context, x *sqlexec.Session, ask store.LeaseRequest, 
 	return nil
 }
 
-// leave releases all shards of the owner's session and deletes its row. A newer session stays.
+// leave releases all shards of the owner's session and deletes the row of the session. A newer session stays.
 func leave(ctx context.Context, x *sqlexec.Session, ask store.LeaseRequest) (got store.Leased, err error) {
 	for _, name := range []string{"LeaveRelay", "LeaveShards"} {
 		if _, err := x.Exec(ctx, name, ask.Owner, ask.Session); err != nil {
@@ -167,7 +167,8 @@ func shards(ctx context.Context, x *sqlexec.Session) ([]shardRow, error) {
 	})
 }
 
-// share returns the number of shards for owner. The remaining ones go to the first owners by name.
+// share returns the number of shards for owner. If shards remain after an equal division, the first owners by
+// name get one more each.
 func share(shards int, relays []string, owner string) int {
 	rank := slices.Index(relays, owner)
 	if rank < 0 {

@@ -90,7 +90,7 @@ func fill(page *store.Page, rows *sql.Rows, buckets [][2]int, limit int) (err er
 		if err != nil {
 			return err
 		}
-		if !within(buckets, r.Bucket) {
+		if !sessionOf(buckets, r.Bucket) {
 			continue
 		}
 		if bytes += column.MessageBytes(&r.Message); len(page.Rows) == limit || bytes > store.PageBytes &&
@@ -103,7 +103,8 @@ func fill(page *store.Page, rows *sql.Rows, buckets [][2]int, limit int) (err er
 	return rows.Err()
 }
 
-// hull returns the smallest range that includes all ranges. SQL selects by it, and fill filters the rest.
+// hull returns the smallest range that includes all ranges. The SQL statement selects this range, and fill
+// removes the rows between the ranges.
 func hull(ranges [][2]int) (first, last int) {
 	if ranges == nil {
 		return 0, store.Buckets - 1
@@ -115,7 +116,7 @@ func hull(ranges [][2]int) (first, last int) {
 	return first, last
 }
 
-func within(ranges [][2]int, bucket int) bool {
+func sessionOf(ranges [][2]int, bucket int) bool {
 	return ranges == nil || slices.ContainsFunc(ranges,
 		func(r [2]int) bool { return r[0] <= bucket && bucket <= r[1] })
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// claim claims due parked messages. It writes nothing if there are none.
+// claim claims due parked messages. It writes nothing if no messages are due.
 func claim(ctx context.Context, run *sqlexec.DB, w store.ClaimRequest) (c store.Claimed, err error) {
 	others, most := joined(w.Not), w.ClaimSize
 	p, err := run.Prepare(ctx)
@@ -57,8 +57,8 @@ func claim(ctx context.Context, run *sqlexec.DB, w store.ClaimRequest) (c store.
 	return c, nil
 }
 
-// prefetched reads the prefetched messages of the claimed ones. If an earlier claim had no answer, it counts
-// that for the messages prefetched then.
+// prefetched reads the prefetched messages of the claimed ones. If an earlier claim had no answer, prefetched
+// also counts it for the messages that were prefetched then.
 func prefetched(ctx context.Context, x *sqlexec.Session, claimed []store.Parked, most store.ClaimSize,
 	not []store.Kind) (all []store.Parked, err error) {
 	bytes := 0
@@ -102,7 +102,7 @@ func prefetched(ctx context.Context, x *sqlexec.Session, claimed []store.Parked,
 	return all, nil
 }
 
-// plain reports whether a message may be prefetched. Others must be claimed alone.
+// plain reports whether a message may be prefetched. Other messages must be claimed alone.
 func plain(p *store.Parked, not []store.Kind) bool {
 	return p.Dead == nil && p.Call == nil && p.Claims == 0 && p.CrashCount == 0 &&
 		!slices.Contains(not, store.Kind{Topic: p.Message.Topic, Type: p.Message.Type})

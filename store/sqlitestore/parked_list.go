@@ -14,7 +14,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// parkedList lists messages. to is the last place examined if Scan ended the list, otherwise 0.
+// parkedList lists messages. The second result is the last examined place if Scan ended the list, otherwise
+// 0.
 func parkedList(ctx context.Context, run *sqlexec.DB, what store.ParkedQuery,
 	limit int) (out []store.Parked, to int64, err error) {
 	p, err := run.Prepare(ctx)
@@ -25,7 +26,7 @@ func parkedList(ctx context.Context, run *sqlexec.DB, what store.ParkedQuery,
 	if column.NeedsEachRow(&what) {
 		most = cmp.Or(what.Scan, -1)
 	}
-	text, args := sought(p.Text("Parked"), what, most)
+	text, args := withConditions(p.Text("Parked"), what, most)
 	rows, err := run.SQL.QueryContext(ctx, text, args...)
 	if err != nil {
 		return nil, 0, sqlexec.Failed("list parked messages", err)
@@ -56,9 +57,9 @@ func parkedList(ctx context.Context, run *sqlexec.DB, what store.ParkedQuery,
 	return out, to, rows.Err()
 }
 
-// sought adds the conditions of a query to the statement. If optional conditions were arguments, SQLite
-// would read all rows, even for a look-up by ID.
-func sought(text string, what store.ParkedQuery, limit int) (string, []any) {
+// withConditions adds the conditions of a query to the text of the statement. If a fixed statement had
+// arguments for optional conditions, SQLite would read all rows, even for a look-up by ID.
+func withConditions(text string, what store.ParkedQuery, limit int) (string, []any) {
 	args := []any{what.After, what.Bare, limit}
 	var where strings.Builder
 	is := func(column string, arg any) {

@@ -85,7 +85,7 @@ func insertKept(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 	return nil
 }
 
-// replaceKept stores a message in the place of another one of its key.
+// replaceKept stores a message in the place of another message of the same key.
 func replaceKept(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 	args, err := keptArgs(p)
 	if err != nil {
@@ -117,7 +117,7 @@ func replaceKept(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 
 func keptSize(m *skald.Message) int64 { return int64(len(m.Key) + len(m.Data)) }
 
-// keptArgs returns the columns of a message, except those of its place.
+// keptArgs returns the columns of a message, except the columns of its place.
 func keptArgs(p *store.Park) ([]any, error) {
 	m := &p.Message
 	env, err := column.Envelope(m, m.Key)

@@ -14,8 +14,8 @@ import (
 )
 
 // TestParkedMessagesStayCheap checks that 30,000 parked messages of one key do not slow down the next
-// message. Each statement for that key or another one uses an index: with new tables, with full tables, and
-// after ANALYZE saw a single key.
+// message. Each statement for that key or for another key uses an index: with new tables, with full tables,
+// and after ANALYZE read a single key.
 // Interleaving 12.
 func TestParkedMessagesStayCheap(t *testing.T) {
 	_, db, _ := fresh(t)
@@ -62,8 +62,9 @@ type ask struct {
 	args []any
 }
 
-// asksOf returns all statements on parked messages, except those that operators run or that nobody waits
-// for. Their arguments are the first of a key with thousands of messages, and another key.
+// asksOf returns all statements on parked messages, except statements that only operators run, or for which
+// no process waits. Their arguments are the first message of a key with thousands of messages, and another
+// key.
 func asksOf(t *testing.T, text map[string]string) map[string]ask {
 	t.Helper()
 	seldom := []string{"Belongings", "MoveParked",
@@ -106,7 +107,7 @@ func asksOf(t *testing.T, text map[string]string) map[string]ask {
 		"a repeat of what is kept":  {Consumer: "stock", Identity: &store.Identity{Source: "/o", ID: "m1"}},
 		"what every consumer tells": {Consumer: "stock", Failed: true, Dead: &no, Bare: true},
 	} {
-		q, args := sought(text["Parked"], what, 1000)
+		q, args := withConditions(text["Parked"], what, 1000)
 		asks[name] = ask{q, args}
 	}
 	if len(asks) < 30 {
@@ -125,7 +126,7 @@ func padded(q string, args []any) []any {
 	return append(args, make([]any, most-len(args))...)
 }
 
-// dear returns the lines of a plan whose cost grows with the parked messages.
+// dear returns the lines of a plan with a cost that grows with the number of parked messages.
 func dear(t *testing.T, db *sql.DB, a ask) (lines []string) {
 	t.Helper()
 	// or by an alias of one letter

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// release makes a message due again. With r.Dead it changes only dead letters.
+// release makes a message due again. With r.Dead, it changes only dead letters.
 func release(ctx context.Context, x *sqlexec.Session, r *store.Requeue) error {
 	if r.Dead {
 		return releaseDead(ctx, x, r)
@@ -72,7 +72,8 @@ func stillDead(ctx context.Context, x *sqlexec.Session, consumer string, id stor
 	return err
 }
 
-// stepBack prepares a dead letter that did not block its key to block it again: see the statement.
+// stepBack prepares a dead letter that did not block its key, so that it blocks the key again: see the
+// statement.
 func stepBack(ctx context.Context, x *sqlexec.Session, consumer string, id store.Identity) error {
 	if _, err := x.Exec(ctx, "StepBack", consumer, id.Source, id.ID); err != nil {
 		return fmt.Errorf("move a dead letter to the end of its key: %w", err)

@@ -34,7 +34,8 @@ func findKept(ctx context.Context, x *sqlexec.Session, consumer string,
 	return k, true, nil
 }
 
-// firstOf returns the place of the first message after behind that blocks the key; 0 if there is none.
+// firstOf returns the place of the first message that blocks the key, after the place in behind; 0 if there
+// is none.
 func firstOf(ctx context.Context, x *sqlexec.Session, consumer string, key []byte,
 	behind int64) (place int64, err error) {
 	if key == nil {
@@ -48,7 +49,7 @@ func firstOf(ctx context.Context, x *sqlexec.Session, consumer string, key []byt
 }
 
 // change runs a statement on one message. Guard: the message exists and, if attempts is not nil, is parked
-// with that number.
+// with this number of attempts.
 func change(ctx context.Context, x *sqlexec.Session, name, consumer string, id store.Identity, attempts *int,
 	more ...any) error {
 	k, there, err := findKept(ctx, x, consumer, id)

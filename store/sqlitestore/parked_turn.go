@@ -7,11 +7,12 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// ahead has, for each key, the place of the previous message in the intake if that may be taken; -1 if not.
+// ahead has a number for each key. It is the place of the key's previous message in the intake, or -1 if that
+// message may not be taken.
 type ahead map[[2]string]int64
 
-// turn returns Fresh if m may be taken, otherwise the reason why not. The transaction has the file's write
-// lock.
+// turn returns Fresh if m may be taken, otherwise the reason why m may not. The transaction already has the
+// file's write lock.
 func turn(ctx context.Context, x *sqlexec.Session, m *store.Mark, before ahead) (store.Outcome, error) {
 	k, there, err := findKept(ctx, x, m.Consumer, m.Identity)
 	if err != nil {

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestPullWeighsEachRowOnce checks that a coroutine computes the size of a row. Without one, SQLite computes
-// it again for each column. Nothing may sort or materialize the window: it has no limit.
+// TestPullWeighsEachRowOnce checks that a coroutine computes the size of a row. Without a coroutine, SQLite
+// computes the size again for each column. The plan may not sort or materialize the window, because a window
+// has no limit.
 func TestPullWeighsEachRowOnce(t *testing.T) {
 	_, db, _ := fresh(t)
 	text, err := texts()

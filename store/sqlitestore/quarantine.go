@@ -132,7 +132,7 @@ func quarantined(scan func(...any) error) (one store.Quarantined, err error) {
 	return one, nil
 }
 
-// Enter applies in within a transaction of the caller.
+// Enter applies the intake within a transaction of the caller.
 func (s *Store) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found store.Found, err error) {
 	if len(in.Settings) > 0 {
 		return found, sqlexec.Failed("enter", store.ErrNoSettings)

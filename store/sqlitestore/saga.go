@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// wakes reports whether e has rows or moves a saga, for which relays or engines wait.
+// wakes reports whether e has rows, for which relays wait, or moves a saga, for which engines wait.
 func wakes(e *store.Effect) bool { return len(e.Rows) > 0 || e.Saga != nil }
 
 // StartSagas writes new sagas and reads existing ones. A file has no round trips to save.
@@ -33,7 +33,7 @@ func (s *Store) StartSagas(ctx context.Context, tx *sql.Tx,
 	return stored, fresh, nil
 }
 
-// moved wakes the engines: at the commit of a unit, or immediately in a transaction of the caller.
+// moved wakes the engines at the commit of a unit, or immediately in a transaction of the caller.
 func (s *Store) moved(u *unit) {
 	if u != nil {
 		u.wrote.Store(true)
@@ -57,8 +57,8 @@ func (s *Store) LockSagas(ctx context.Context, tx *sql.Tx, refs ...store.SagaRef
 
 var _ store.Tracker[*sql.Tx] = (*Store)(nil)
 
-// LockTracked reads the rows of sagas and creates missing ones. Because SQLite has one writer, it only
-// locks the file.
+// LockTracked reads the rows of sagas and creates missing rows. Because SQLite has one writer, it only locks
+// the file.
 func (s *Store) LockTracked(ctx context.Context, tx *sql.Tx, flow string,
 	keys ...string) (rows []store.Tracked, err error) {
 	x, _, err := s.within(ctx, tx)

@@ -16,7 +16,7 @@ import (
 type dueSaga struct {
 	name, key string
 	due       int64
-	session   string // the session whose lease is over
+	session   string // the session that had the expired lease
 	bytes     int
 }
 
@@ -25,7 +25,7 @@ func scanDue(scan func(...any) error) (d dueSaga, err error) {
 	return d, err
 }
 
-// Claim claims due sagas. It writes nothing if there are none.
+// Claim claims due sagas. It writes nothing if no sagas are due.
 func (s *sagaTable) Claim(ctx context.Context, w store.ClaimRequest) (out store.Claimed, err error) {
 	hashes := slices.Compact(slices.Sorted(slices.Values(w.Sagas.Hashes)))
 	some, next, err := s.look(ctx, hashes)
@@ -44,7 +44,7 @@ func (s *sagaTable) Claim(ctx context.Context, w store.ClaimRequest) (out store.
 	return out, nil
 }
 
-// look reports whether sagas are due, and the time until another one is.
+// look reports whether sagas are due, and the time until another saga is due.
 func (s *sagaTable) look(ctx context.Context, hashes []string) (some bool, next time.Duration, err error) {
 	next = -1
 	p, err := s.run.Prepare(ctx)
@@ -65,7 +65,7 @@ func (s *sagaTable) look(ctx context.Context, hashes []string) (some bool, next 
 	return some, next, nil
 }
 
-// claimDue claims due sagas. left reports whether more are due.
+// claimDue claims due sagas. The result left reports whether more sagas are due.
 func claimDue(ctx context.Context, x *sqlexec.Session, w store.ClaimRequest,
 	hashes []string) (out []store.Saga, left bool, err error) {
 	var all []dueSaga

@@ -11,7 +11,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// holdEntity puts a saga in line for an entity, unless it is there. It returns true if the saga is first.
+// holdEntity puts a saga in the queue for an entity, unless the saga is already there. It returns true if the
+// saga is first.
 func holdEntity(ctx context.Context, x *sqlexec.Session, h *store.EntityHold,
 	e store.Lock) (first bool, err error) {
 	var holder string
@@ -35,7 +36,7 @@ func queued(ctx context.Context, x *sqlexec.Session, holder string) (waits, firs
 	return waits, first, err
 }
 
-// freeEntities removes a holder from all lines, and wakes the next saga of each.
+// freeEntities removes a holder from all queues, and wakes the next saga of each queue.
 func freeEntities(ctx context.Context, x *sqlexec.Session, holder string) error {
 	if _, err := x.Exec(ctx, "WakeNext", holder); err != nil {
 		return err
@@ -58,7 +59,7 @@ func entityHolders(ctx context.Context, x *sqlexec.Session, es []store.Lock) (ou
 	return out, nil
 }
 
-// Holds lists places in line.
+// Holds lists places in queues.
 func (s *sagaTable) Holds(ctx context.Context, q store.HoldQuery) ([]store.Hold, error) {
 	var e store.Lock
 	if q.Entity != nil {

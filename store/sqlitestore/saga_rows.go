@@ -20,7 +20,7 @@ type sagaTable struct{ run *sqlexec.DB }
 // newSaga returns the sagas in the file of run.
 func newSaga(run *sqlexec.DB) *sagaTable { return &sagaTable{run} }
 
-// scanSaga reads the columns of a saga, then more.
+// scanSaga reads the columns of a saga, then the values in more.
 func scanSaga(scan func(...any) error, more ...any) (s store.Saga, err error) {
 	var since, retry, due, started, changed, ended sql.NullInt64
 	err = scan(append([]any{&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin, &s.State,
@@ -51,8 +51,8 @@ func sagaStart(ctx context.Context, x *sqlexec.Session, start *store.Saga) (was 
 	return was, n == 1, err
 }
 
-// lock reads a saga; without a row the result has no Name. Because SQLite has one writer, it only locks the
-// file.
+// lock reads a saga. If there is no row, the result has no Name. Because SQLite has one writer, lock only
+// locks the file.
 func lock(ctx context.Context, x *sqlexec.Session, name, key string) (was store.Saga, err error) {
 	if _, err := x.Exec(ctx, "LockSaga", name, key); err != nil {
 		return was, err

@@ -14,8 +14,8 @@ import (
 // sagaDefaultLimit is the default limit of a list.
 const sagaDefaultLimit = 1000
 
-// lockTracked reads the rows of sagas and creates missing ones. Because SQLite has one writer, it only
-// locks the file.
+// lockTracked reads the rows of sagas and creates missing rows. Because SQLite has one writer, it only locks
+// the file.
 func lockTracked(ctx context.Context, x *sqlexec.Session, flow string, keys ...string) ([]store.Tracked,
 	error) {
 	rows := make([]store.Tracked, len(keys))

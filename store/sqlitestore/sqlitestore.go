@@ -1,4 +1,4 @@
-// Package sqlitestore is the driver for SQLite files: it needs nothing but Go, because its SQLite is
+// Package sqlitestore is the driver for SQLite files. It needs only Go, because its SQLite is
 // modernc.org/sqlite, which has no C code.
 //
 //	db, err := sqlitestore.Open("shop.db")
@@ -44,8 +44,8 @@ const (
 
 // Options of a Store. The zero value works.
 type Options struct {
-	// Wait limits the wait for other writers, in this process and in others, if an Intake has no Wait; then
-	// store.ErrBusy. Default 5 s.
+	// Wait limits the wait for other writers, in this process and in others, if an Intake has no Wait. After
+	// that time the result is store.ErrBusy. Default 5 s.
 	Wait time.Duration
 }
 
@@ -87,21 +87,21 @@ func texts() (map[string]string, error) {
 	return all, sqlexec.Merge(all, upkeep)
 }
 
-// Open opens the file at path with Skald's settings, and creates it if it does not exist: WAL,
-// synchronous=FULL, foreign keys on, a busy timeout of 5 s, and BEGIN IMMEDIATE for every transaction.
-// Transactions of this *sql.DB take turns in order of arrival; reads outside of transactions do not wait.
-// SQLite itself rolls a transaction back after a full disk or an interrupted statement. The connection then
-// refuses statements until the transaction is ended. If path leads to another file or none, each Begin and
-// Commit returns a *store.MovedError: close the DB and open it again.
+// Open opens the file at path, and creates it if it does not exist. It sets WAL, synchronous=FULL, foreign
+// keys, a busy timeout of 5 s, and BEGIN IMMEDIATE for every transaction. Transactions of this *sql.DB take
+// turns in order of arrival; reads outside of transactions do not wait. SQLite itself rolls a transaction
+// back after a full disk or an interrupted statement. The connection then refuses statements until the caller
+// ends the transaction. If path later leads to another file or to no file, each Begin and Commit returns a
+// *store.MovedError. Then close the DB and open it again.
 //
 // Open returns an error for SQLite before 3.51.3, which can corrupt a WAL file, and for ":memory:", which
 // would be a separate database for each connection.
 func Open(path string) (*sql.DB, error) { return sqlexec.Open(path) }
 
-// Backup copies the file at path to a new file at to, while services write. The copy is one snapshot. It is
-// checked and flushed to the disk before it is renamed to to. An interrupted backup leaves a file to +
-// ".part", which the next backup replaces. Backup returns an error if to exists, or if there is no file at
-// path.
+// Backup copies the file at path to a new file at to, while services write. The copy is one snapshot. The
+// copy is checked and flushed to the disk before it gets its final name. An interrupted backup leaves a file
+// with the suffix ".part", which the next backup replaces. Backup returns an error if the new file exists
+// already, or if there is no file at path.
 func Backup(ctx context.Context, path, to string) error { return admin.Take(ctx, path, to) }
 
 // Probe reads the file, and takes its write lock unless another writer has it.
@@ -123,8 +123,8 @@ func (s *Store) Probe(ctx context.Context) error {
 	return sqlexec.Failed("probe the file", err)
 }
 
-// Outage reports a busy or locked file, a full disk, an I/O error, or a transaction that was held for too
-// long.
+// Outage returns true for a busy or locked file, a full disk, an I/O error, and a transaction that was held
+// for too long.
 func (s *Store) Outage(err error) bool { return sqlexec.Outage(err) }
 
 // Woken returns a channel that is closed at the next write through the same *sql.DB, by this Store or

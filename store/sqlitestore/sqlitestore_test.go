@@ -108,7 +108,7 @@ func pullAll(t testing.TB, s *Store) []store.Row {
 	return page.Rows
 }
 
-// TestStatementsPrepare checks that every statement can be prepared on a new file, and is used.
+// TestStatementsPrepare checks that every statement can be prepared on a new file, and that the code uses it.
 func TestStatementsPrepare(t *testing.T) {
 	_, db, _ := fresh(t)
 	text, err := texts()

@@ -21,7 +21,7 @@ func begun(s *store.Step) any {
 	return s.Begun.UnixMilli()
 }
 
-// step takes or undoes s and returns the state before.
+// step takes or undoes s and returns the previous state.
 func step(ctx context.Context, x *sqlexec.Session, s *store.Step) (found store.Step, err error) {
 	var row *sql.Row
 	switch s.State {

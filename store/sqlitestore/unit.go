@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// unit is a transaction that Skald began and lent to a handler. Until Commit it has a row in
-// skald_commit_guard whose foreign key points nowhere, so a COMMIT of anyone else fails.
+// unit is a transaction that Skald began and lent to a handler. Until Commit, a unit has a row in
+// skald_commit_guard with a foreign key that points nowhere, so a COMMIT by anyone else fails.
 type unit struct {
 	x     *sqlexec.Session
 	s     *Store
@@ -28,9 +28,9 @@ type unit struct {
 
 type entity struct{ space, key string }
 
-// Begin opens a unit and applies in. It returns store.ErrBusy if other writers have the file for longer than
-// in.Wait; for those of other processes it waits up to 1 s longer. In.Handle limits the time until Commit,
-// because the unit blocks every other writer of the file.
+// Begin opens a unit and applies the intake. It returns store.ErrBusy if other writers have the file for
+// longer than Intake.Wait. For writers of other processes, Begin waits up to 1 s longer. Intake.Handle limits
+// the time until Commit, because the unit blocks every other writer of the file.
 func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.Tx], error) {
 	if len(in.Settings) > 0 {
 		return nil, sqlexec.Failed("begin", store.ErrNoSettings)
@@ -104,9 +104,9 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 func (u *unit) Tx() *sql.Tx        { return u.x.Tx }
 func (u *unit) Found() store.Found { return u.found }
 
-// Outage reports whether the transaction was held for too long, or SQLite rolled it back: for a full disk,
-// an I/O error or lack of memory. If SQLite ended only the statement, the transaction is still open; the
-// next transaction shows whether the file can be written.
+// Outage returns true if the transaction was held for too long. It also returns true if SQLite rolled the
+// transaction back because of a full disk, an I/O error or lack of memory. If SQLite ended only the
+// statement, the transaction is still open; the next transaction shows whether the file can be written.
 func (u *unit) Outage(ctx context.Context, err error) bool {
 	switch {
 	case err == nil || u.over:
@@ -130,10 +130,10 @@ func (u *unit) ended(ctx context.Context) error {
 	return err
 }
 
-// Return does nothing: a *sql.Tx cannot be revoked.
+// Return does nothing, because a *sql.Tx cannot be revoked.
 func (*unit) Return() {}
 
-// Savepoint sets a savepoint, in place of the last one.
+// Savepoint sets a savepoint, which replaces the last one.
 func (u *unit) Savepoint(ctx context.Context) bool {
 	if u.over {
 		return false
@@ -149,8 +149,8 @@ func (u *unit) Savepoint(ctx context.Context) bool {
 	return u.point
 }
 
-// Undo rolls back to the savepoint. The row of skald_commit_guard is older than it, unless the function ended
-// the transaction.
+// Undo rolls back to the savepoint. The unit's row in skald_commit_guard is older than the savepoint, unless
+// the function ended the transaction.
 func (u *unit) Undo(ctx context.Context) error {
 	if u.over {
 		return sql.ErrTxDone
@@ -214,7 +214,7 @@ func (u *unit) settle(ctx context.Context, es []store.Effect) error {
 		return store.ErrLent // a statement ended the transaction
 	}
 	for _, e := range es {
-		if err := put(ctx, u.x, e, u.given); err != nil {
+		if err := putEffect(ctx, u.x, e, u.given); err != nil {
 			return err
 		}
 		u.wroteBy(&e)
@@ -238,14 +238,14 @@ func (u *unit) finish() error {
 	return nil
 }
 
-// CommitThen only commits: SQLite has no round trip to share.
+// CommitThen only commits, because SQLite has no round trip to share.
 func (u *unit) CommitThen(ctx context.Context, _ store.Intake,
 	es ...store.Effect) (store.Unit[*sql.Tx], error) {
 	return nil, u.Commit(ctx, es...)
 }
 
-// Rollback undoes everything and then applies instead. It returns store.ErrLent, and applies nothing, if
-// the handler ended the transaction itself.
+// Rollback undoes everything and then applies the given effects. If the handler ended the transaction itself,
+// Rollback applies nothing and returns store.ErrLent.
 func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	if err := u.finish(); err != nil {
 		return nil, fmt.Errorf("roll back: %w", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// Written lists rows of the outbox, published or not: one statement.
+// Written lists rows of the outbox, published or not, with one statement.
 func (o *outboxTable) Written(ctx context.Context, q *store.WrittenQuery) ([]store.WrittenRow, error) {
 	keys := make([]string, len(q.Keys))
 	for i, key := range q.Keys {
@@ -31,7 +31,7 @@ func (o *outboxTable) Written(ctx context.Context, q *store.WrittenQuery) ([]sto
 	return out, sqlexec.Failed("list written rows", err)
 }
 
-// finished lists marks of several consumers: one statement.
+// finished lists marks of several consumers with one statement.
 func (s *Store) finished(ctx context.Context, q *store.FinishedQuery) ([]store.Finished, error) {
 	ids := make([][2]string, len(q.IDs))
 	for i, id := range q.IDs {

@@ -41,7 +41,7 @@ func (s *suite[TTx]) verdict(m store.Mark, v store.Verdict) {
 	s.rollback(u)
 }
 
-// answerStored checks that an answer comes back byte for byte.
+// answerStored checks that a stored answer is returned byte for byte.
 func (s *suite[TTx]) answerStored() {
 	for i, m := range identities() {
 		m.Emitted = strings.Repeat("é", i)
@@ -55,7 +55,7 @@ func (s *suite[TTx]) answerStored() {
 	none := mark()
 	s.commit(s.begin(s.d, intake(none)), store.Effect{Answer: &none})
 	s.verdict(none, store.Verdict{Outcome: store.Done})
-	s.counts(4, 5, 0)
+	s.wantCounts(4, 5, 0)
 }
 
 func (s *suite[TTx]) answerGuards() {
@@ -75,7 +75,7 @@ func (s *suite[TTx]) answerGuards() {
 	u := s.begin(s.d, intake(first))
 	s.is(u.Commit(s.Context(), store.Effect{Answer: &second, Rows: said}), store.ErrLost, "a second answer")
 	s.verdict(first, store.Verdict{Outcome: store.Done, Result: "first"})
-	s.counts(0, 2, 0)
+	s.wantCounts(0, 2, 0)
 }
 
 func (s *suite[TTx]) answerOfRejection() {
@@ -115,7 +115,8 @@ func (s *suite[TTx]) answerRolledBack() {
 	}
 }
 
-// answerFingerprints checks that the first fingerprint stays, and that it is separate from the verdict.
+// answerFingerprints checks that the first fingerprint of a message stays, and that it is separate from the
+// verdict.
 func (s *suite[TTx]) answerFingerprints() {
 	for i, m := range identities() {
 		m.Fingerprint = []int64{1, -1, 1 << 62, -1 << 63}[i]
@@ -153,7 +154,7 @@ func (s *suite[TTx]) answerEnter() {
 		m.Result = "7"
 		s.ok(s.d.Write(s.Context(), tx, store.Effect{Answer: &m}), "answer")
 		s.ok(s.db.Commit(tx), "commit")
-		s.user(m.ID, "done")
+		s.wantUser(m.ID, "done")
 		want := store.Verdict{Outcome: store.Done, Fingerprint: 7, Result: "7"}
 		s.verdict(m, want)
 		tx = s.db.Begin(s)
@@ -174,7 +175,7 @@ func (s *suite[TTx]) answerEnterRolledBack() {
 	s.ok(s.d.Write(s.Context(), tx, store.Effect{Answer: &m}), "answer")
 	s.put(tx, "k", "v")
 	s.ok(s.db.Rollback(tx), "roll back")
-	s.user("k", "")
+	s.wantUser("k", "")
 	s.verdict(m, store.Verdict{})
-	s.counts(0, 0, 0)
+	s.wantCounts(0, 0, 0)
 }

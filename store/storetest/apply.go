@@ -16,7 +16,8 @@ func applyTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// applyLostAlone checks that a lost guard undoes only its effect, at any place among effects of all kinds.
+// applyLostAlone checks that a lost guard undoes only the effect that has the guard, at any place among
+// effects of all kinds.
 func (s *suite[TTx]) applyLostAlone() {
 	one, two := mark(), mark()
 	one.ID, two.ID = "one", "two"
@@ -27,14 +28,14 @@ func (s *suite[TTx]) applyLostAlone() {
 	second.Mark = &two
 	s.applied([]bool{true, false, true, false, true}, rows(message("a", 1)), lost, second, lost,
 		keeping(parked("k", 1))[0])
-	s.counts(2, 2, 0)
+	s.wantCounts(2, 2, 0)
 	if got := s.kept(store.ParkedQuery{}); len(got) != 1 {
 		s.Errorf("parked are %+v", got)
 	}
 	s.applied([]bool{false, true}, lost, rows(message("a", 2))) // at the start
 	s.applied([]bool{true, false}, rows(message("a", 3)), lost) // at the end
 	s.applied([]bool{false, false}, lost, second)
-	s.counts(4, 2, 0)
+	s.wantCounts(4, 2, 0)
 }
 
 // applySeesTheFirst checks that an effect reads the changes of earlier effects of the same call, and that
@@ -63,5 +64,5 @@ func (s *suite[TTx]) applyErrorFailsAll() {
 			s.Errorf("a row that breaks a limit among others: %v, %v", stored, err)
 		}
 	}
-	s.counts(0, 0, 0)
+	s.wantCounts(0, 0, 0)
 }

@@ -28,8 +28,8 @@ func (s *suite[TTx]) backlog() store.Backlog {
 	return b
 }
 
-// pending fails the test unless n rows are pending, and none has an age if n is 0.
-func (s *suite[TTx]) pending(n int64) {
+// wantPending fails the test unless n rows are pending. If n is 0, the backlog must have no oldest row.
+func (s *suite[TTx]) wantPending(n int64) {
 	s.Helper()
 	if b := s.backlog(); b.Pending != n || n == 0 && b.Oldest != 0 {
 		s.Fatalf("the backlog is %+v, want %d pending", b, n)
@@ -51,18 +51,18 @@ func (s *suite[TTx]) backlogPending() {
 		m.Time = time.Now().Add(-time.Hour)
 		s.insert(m)
 	}
-	s.pending(5)
+	s.wantPending(5)
 	if b := s.backlog(); b.Oldest < 59*time.Minute || b.Oldest > 2*time.Hour {
 		s.Errorf("rows that were written an hour ago are %v old", b.Oldest)
 	}
 	first, rows := s.since("")
-	s.pending(5)
+	s.wantPending(5)
 	s.cover(store.Cursor{Base: "", Tip: first, Seq: rows[1].Seq})
-	s.pending(3)
+	s.wantPending(3)
 	s.cover(store.Cursor{Base: first, Tip: first})
-	s.pending(0)
+	s.wantPending(0)
 	s.insert(message("late", 1))
-	s.pending(1)
+	s.wantPending(1)
 }
 
 func (s *suite[TTx]) backlogAside() {
@@ -79,8 +79,8 @@ func (s *suite[TTx]) backlogAside() {
 	}
 }
 
-// backlogShards checks that shards are free until a relay owns them, and again when its lease ended or was
-// released.
+// backlogShards checks that shards are free until a relay owns them. They are free again when the lease of
+// the relay has ended or was released.
 func (s *suite[TTx]) backlogShards() {
 	all := s.backlog().Free
 	if got := len(s.lease(s.d, "one", "1")); got != all {
@@ -119,14 +119,14 @@ func (s *suite[TTx]) backlogUncommitted() {
 	tx := s.db.Begin(s)
 	s.write(tx, message("a", 1))
 	if s.can.Rivals {
-		s.pending(0)
+		s.wantPending(0)
 	}
 	s.ok(s.db.Rollback(tx), "roll back")
-	s.pending(0)
+	s.wantPending(0)
 }
 
-// backlogProgress checks the state of consumers and relays from another process: a heartbeat is no
-// progress, and reading is neither.
+// backlogProgress checks the state of consumers and relays from another process. A heartbeat is not progress,
+// and reading is neither a heartbeat nor progress.
 func (s *suite[TTx]) backlogProgress() {
 	if b := s.backlog(); len(b.Consumers) != 0 || len(b.Relays) != 0 {
 		s.Fatalf("at first there are %+v and %+v", b.Consumers, b.Relays)

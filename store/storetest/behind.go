@@ -6,14 +6,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// calls returns the effect that plans a call of p.
-func calls(p store.Parked) store.Effect {
-	return again(p, func(p *store.Parked) { p.Call = &store.Call{Key: "key", Request: "{}"} })
+// planCall returns the effect that plans a call of p.
+func planCall(p store.Parked) store.Effect {
+	return parkAgain(p, func(p *store.Parked) { p.Call = &store.Call{Key: "key", Request: "{}"} })
 }
 
 // parkedBehindACall checks that a dead letter that did not block its key goes to the end of the key when it
-// is redriven or replaced, if a later message has an external call. So no message before that one can wait
-// for it.
+// is redriven or replaced, if a later message has an external call. So no message before the message with the
+// call can wait for that call.
 func (s *suite[TTx]) parkedBehindACall() {
 	for n, back := range map[string]func(p store.Parked) (instead store.Parked, e store.Effect){
 		"released": func(p store.Parked) (store.Parked, store.Effect) { return p, released(p) },
@@ -31,13 +31,13 @@ func (s *suite[TTx]) parkedBehindACall() {
 		dead, calling, waits := parked(n, 1), parked(n, 2), parked(n, 3)
 		dead.Dead = &store.Death{Kind: "attempts"}
 		s.apply(keeping(dead, calling)...)
-		s.apply(calls(calling))
+		s.apply(planCall(calling))
 		calling.Call = &store.Call{Key: "key"}
 		s.apply(keeping(waits)...)
 		dead, e := back(dead)
 		s.apply(e)
 		s.claim(0, "2")
-		s.stands(retrying(calling), store.Fresh)
+		s.wantOutcome(retrying(calling), store.Fresh)
 		s.apply(freed(calling, nil))
 		s.claim(0, "3")
 		s.apply(freed(waits, nil))
@@ -48,9 +48,9 @@ func (s *suite[TTx]) parkedBehindACall() {
 	first, calling := parked("k", 1), parked("k", 2)
 	first.Dead = &store.Death{Kind: "attempts"}
 	s.apply(keeping(first, calling)...)
-	s.apply(calls(calling))
+	s.apply(planCall(calling))
 	calling.Call = &store.Call{Key: "key"}
-	s.apply(again(calling,
+	s.apply(parkAgain(calling,
 		func(p *store.Parked) { p.Call, p.Dead = &store.Call{Key: "key"}, &store.Death{Kind: "attempts"} }))
 	s.apply(released(first))
 	s.claim(0, "1")
@@ -67,32 +67,32 @@ func (s *suite[TTx]) parkedBehindACall() {
 	s.claim(0, "3", "5")
 }
 
-// parkedCallOfTheFirst checks that a message gets no external call when it is not the first of its key any
-// more, because a dead letter blocks the key again. The two could wait for each other.
+// parkedCallOfTheFirst checks that a message gets no external call if it is no longer the first of its key,
+// because a dead letter blocks the key again. Otherwise the message and the letter could wait for each other.
 func (s *suite[TTx]) parkedCallOfTheFirst() {
 	dead, claimed := parked("k", 1), parked("k", 2)
 	dead.Dead = &store.Death{Kind: "attempts"}
 	s.apply(keeping(dead, claimed)...)
 	s.claim(0, "2")
 	s.apply(released(dead))
-	s.applied([]bool{false}, calls(claimed))
-	s.apply(again(claimed, func(p *store.Parked) { p.Attempts = 0 }))
+	s.applied([]bool{false}, planCall(claimed))
+	s.apply(parkAgain(claimed, func(p *store.Parked) { p.Attempts = 0 }))
 	claimed.Attempts = 0
 	s.claim(0, "1")
 	s.apply(freed(dead, nil))
 	s.claim(0, "2")
-	s.apply(calls(claimed))
+	s.apply(planCall(claimed))
 	if got := s.kept(store.ParkedQuery{Consumer: consumer}); len(got) != 1 || got[0].Call == nil {
 		s.Errorf("kept %+v", got)
 	}
 }
 
-// parkedOldNumbers checks that a dead letter that blocks its key again counts as parked, after any messages
-// of the key came and went.
+// parkedOldNumbers checks that a dead letter that blocks its key again counts as parked, even after other
+// messages of the key were parked and finished.
 func (s *suite[TTx]) parkedOldNumbers() {
 	a, b, c := parked("k", 1), parked("k", 2), parked("k", 3)
 	s.apply(keeping(a, b)...)
-	s.apply(again(b, func(p *store.Parked) { p.Dead = &store.Death{Kind: "attempts"} }), freed(a, nil))
+	s.apply(parkAgain(b, func(p *store.Parked) { p.Dead = &store.Death{Kind: "attempts"} }), freed(a, nil))
 	s.apply(keeping(c)...)
 	s.apply(released(b))
 	for n, full := range []store.Park{{MostRows: 1}, {MostBytes: 1}} {
@@ -119,14 +119,14 @@ func (s *suite[TTx]) parkedBarredDeath() {
 			s.step(undoing(saga), store.StepAbsent)
 		}
 		s.apply(dies(parked(key, 1), saga)) // a message that was not parked before
-		s.stands(arriving(parked(key, 2)), store.Fresh)
+		s.wantOutcome(arriving(parked(key, 2)), store.Fresh)
 		claimed, waits := parked(key, 3), parked(key, 4)
 		s.apply(keeping(claimed, waits)...)
 		e := dies(claimed, saga)
 		e.Park.Was = &claimed.Attempts
 		s.apply(e)
 		s.claim(0, "4")
-		s.stands(retrying(waits), store.Fresh)
+		s.wantOutcome(retrying(waits), store.Fresh)
 		s.apply(freed(waits, nil))
 		yes := true
 		for _, p := range s.kept(store.ParkedQuery{Dead: &yes, Key: []byte(key)}) {
@@ -136,6 +136,6 @@ func (s *suite[TTx]) parkedBarredDeath() {
 		}
 	}
 	s.apply(dies(parked("l", 5), "free"))
-	s.stands(arriving(parked("l", 6)), store.Behind)
+	s.wantOutcome(arriving(parked("l", 6)), store.Behind)
 	s.wantStep(taking("free"), store.StepDead)
 }

@@ -26,7 +26,7 @@ func heavy(n int) (out []skald.Message) {
 	return out
 }
 
-// windowBytes checks that a page ends at the limit of bytes, and that the next one continues there.
+// windowBytes checks that a page ends at the limit of bytes, and that the next page continues there.
 func (s *suite[TTx]) windowBytes() {
 	ms := heavy(2*perPage + 1)
 	s.insert(ms...)
@@ -50,7 +50,7 @@ func (s *suite[TTx]) windowBytes() {
 	}
 }
 
-// asideBytes does as windowBytes for deferred rows.
+// asideBytes checks the same as windowBytes, for deferred rows.
 func (s *suite[TTx]) asideBytes() {
 	base, _ := s.since(s.base)
 	ms := heavy(perPage + 1)
@@ -63,14 +63,14 @@ func (s *suite[TTx]) asideBytes() {
 		}
 		s.setAside(a)
 	}
-	first := s.retry(500)
+	first := s.readDue(500)
 	if len(first) != perPage {
 		s.Fatalf("one page has %d rows of %d bytes", len(first), heavyData)
 	}
 	for _, a := range first {
 		s.free(a.Row)
 	}
-	got := append(first, s.retry(500)...)
+	got := append(first, s.readDue(500)...)
 	s.inOrder(len(ms), len(got), func(i int) string { return got[i].Subject })
 }
 
@@ -79,14 +79,14 @@ func (s *suite[TTx]) asideLarge() {
 	r := s.insertOne(message("k", 1))
 	r.Large, r.Type, r.Data = &store.Large{Bytes: 1 << 30, SHA256: "ab"}, "", nil
 	s.setAside(store.DeferredRow{Row: r, Attempts: 1, Why: "too large"})
-	got := s.retry(10)
+	got := s.readDue(10)
 	if len(got) != 1 || got[0].Large == nil || *got[0].Large != *r.Large || got[0].Type != "" ||
 		got[0].Seq != r.Seq || string(got[0].Key) != "k" {
 		s.Fatalf("deferred %+v, read %+v", r, got)
 	}
 }
 
-// alongBytes does as windowBytes for claimed and prefetched messages.
+// alongBytes checks the same as windowBytes, for claimed and prefetched messages.
 func (s *suite[TTx]) alongBytes() {
 	data := heavy(1)[0].Data
 	var ps []store.Parked

@@ -37,7 +37,7 @@ func (s *suite[TTx]) parkedAgeOfACall() {
 		s.Errorf("stored now, it is of %v, %v old", first.Since, first.Age)
 	}
 	// The process that stored the call stores it again with its outcome, and without its time.
-	s.apply(again(a,
+	s.apply(parkAgain(a,
 		func(p *store.Parked) { p.Call = &store.Call{Key: "outside", Request: "{}", Outcome: "{}"} }))
 	if c := read(); !c.Since.Equal(first.Since) || c.Outcome != "{}" || c.Age < first.Age {
 		s.Errorf("kept again it is of %v, %v old, and was of %v", c.Since, c.Age, first.Since)
@@ -45,7 +45,7 @@ func (s *suite[TTx]) parkedAgeOfACall() {
 	// A time that was read is stored unchanged.
 	long := first
 	long.Since = first.Since.Add(-3 * time.Hour)
-	s.apply(again(a, func(p *store.Parked) { p.Call = &long }))
+	s.apply(parkAgain(a, func(p *store.Parked) { p.Call = &long }))
 	if c := read(); !c.Since.Equal(long.Since) || c.Age < 3*time.Hour || c.Age > 4*time.Hour {
 		s.Errorf("of three hours ago it is of %v, %v old", c.Since, c.Age)
 	}
@@ -55,7 +55,7 @@ func (s *suite[TTx]) parkedAgeOfACall() {
 	// A call that is planned later starts then.
 	b := parked("l", 1)
 	s.apply(keeping(b)...)
-	s.apply(again(b, func(p *store.Parked) { p.Call = &store.Call{Key: "other", Request: "{}"} }))
+	s.apply(parkAgain(b, func(p *store.Parked) { p.Call = &store.Call{Key: "other", Request: "{}"} }))
 	a = b
 	if c := read(); !young(c) || c.Key != "other" {
 		s.Errorf("intended at last: %+v", c)

@@ -20,8 +20,8 @@ func checkpointTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// checkpoints fails the test unless the consumer has these checkpoints. It ignores the times.
-func (s *suite[TTx]) checkpoints(got store.SyncResult, want ...store.Checkpoint) {
+// wantCheckpoints fails the test unless the consumer has these checkpoints. It ignores the times.
+func (s *suite[TTx]) wantCheckpoints(got store.SyncResult, want ...store.Checkpoint) {
 	s.Helper()
 	for i := range got.Checkpoints {
 		if got.Checkpoints[i].At.IsZero() {
@@ -66,23 +66,24 @@ func (s *suite[TTx]) checkpointOccupyAndAdvance() {
 	x, y := store.Checkpoint{Partition: "t/0", Origin: "one", Position: -1},
 		store.Checkpoint{Partition: "t/1", Origin: "one", Position: 7, InFlightEnd: 9}
 	was := s.occupy("a", "a-1", y, x)
-	s.checkpoints(was)
+	s.wantCheckpoints(was)
 	x.Session, x.Stamp, y.Session, y.Stamp = "a", "a-1", "a", "a-1"
-	s.checkpoints(s.synced(), x, y)
+	s.wantCheckpoints(s.synced(), x, y)
 	x.Position, x.InFlightEnd = 3, 1<<40
 	got := s.noteCheckpoints(was.Server, "a-2", x)
 	x.Stamp = "a-2"
-	s.checkpoints(got, x, y)
+	s.wantCheckpoints(got, x, y)
 	x.Session = ""
 	s.noteCheckpoints(was.Server, "a-3", x)
 	x.Stamp = "a-3"
-	s.checkpoints(s.noteCheckpoints(was.Server, "a-4"), x, y) // nothing is stored, and all are returned
+	s.wantCheckpoints(s.noteCheckpoints(was.Server, "a-4"), x, y) // nothing is stored, and all are returned
 	late := x
 	late.Position = 8
-	s.checkpoints(s.noteCheckpoints(was.Server+"?", "a-5", late), x, y) // of other tables on that server
-	s.checkpoints(s.occupy("b", "b-1", store.Checkpoint{Partition: "t/0", Origin: "one", Position: -1}), x, y)
+	s.wantCheckpoints(s.noteCheckpoints(was.Server+"?", "a-5", late), x, y) // of other tables on that server
+	s.wantCheckpoints(
+		s.occupy("b", "b-1", store.Checkpoint{Partition: "t/0", Origin: "one", Position: -1}), x, y)
 	x.Session, x.Stamp = "b", "b-1"
-	s.checkpoints(s.synced(), x, y)
+	s.wantCheckpoints(s.synced(), x, y)
 	other, err := s.db.Driver(s).SyncConsumer(s.Context(), store.SyncRequest{Consumer: "another"})
 	if s.ok(err, "read checkpoints"); len(other.Checkpoints) != 0 {
 		s.Errorf("another consumer has %+v", other)
@@ -96,13 +97,13 @@ func (s *suite[TTx]) checkpointAnotherOrigin() {
 	s.occupy("a", "1", old)
 	old.Session, old.Stamp = "a", "1"
 	next := store.Checkpoint{Partition: "t/0", Origin: "new", Position: -1}
-	s.checkpoints(s.occupy("b", "2", next), old)
+	s.wantCheckpoints(s.occupy("b", "2", next), old)
 	next.Session, next.Stamp = "b", "2"
-	s.checkpoints(s.synced(), next)
+	s.wantCheckpoints(s.synced(), next)
 }
 
 // checkpointSuspects checks CrashSuspect after a session that ended without releasing the partition. The
-// result of SyncConsumer has the state before it.
+// result of SyncConsumer has the state before the call.
 func (s *suite[TTx]) checkpointSuspects() {
 	x := store.Checkpoint{Partition: "t/0", Origin: "one", Position: 1, InFlightEnd: 2}
 	server := s.occupy("a", "1", x).Server
@@ -144,10 +145,10 @@ func (s *suite[TTx]) checkpointGuards() {
 	x.Session, x.Stamp = "a", "1"
 	got := s.noteCheckpoints(server, "2", stale, mine)
 	mine.Stamp = "2"
-	s.checkpoints(got, x, mine)
+	s.wantCheckpoints(got, x, mine)
 	more := mine
 	more.Position = 6
-	s.checkpoints(s.noteCheckpoints("2001-02-03T04:05:06Z/7", "3", more), x, mine)
+	s.wantCheckpoints(s.noteCheckpoints("2001-02-03T04:05:06Z/7", "3", more), x, mine)
 	for _, turn := range []store.KeyOrder{store.Arriving, store.Anytime} {
 		m := mark()
 		m.KeyOrder = turn
@@ -189,7 +190,7 @@ func (s *suite[TTx]) checkpointRewind() {
 		s.Error("not rewound")
 	}
 	x.Position, x.Session, x.Stamp = 3, "a", "r"
-	s.checkpoints(s.synced(), x)
+	s.wantCheckpoints(s.synced(), x)
 	if n := s.db.Count(s).Audits; n != 1 {
 		s.Errorf("%d entries in the audit", n)
 	}
@@ -232,15 +233,15 @@ func (s *suite[TTx]) checkpointInHandOfTheDead() {
 	}
 	living.Session = "b"
 	s.apply(keeping(dead, living, marked, down)...)
-	s.apply(again(marked, func(p *store.Parked) { p.Call.Undo = true }),
-		again(down, func(p *store.Parked) { p.Session = "" }), keeping(answered)[0])
+	s.apply(parkAgain(marked, func(p *store.Parked) { p.Call.Undo = true }),
+		parkAgain(down, func(p *store.Parked) { p.Session = "" }), keeping(answered)[0])
 	c, err := s.d.Claim(s.Context(), store.ClaimRequest{Consumer: consumer, Session: "a",
 		ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Hour})
 	s.ok(err, "claim")
 	if len(c.Parked) != 1 || c.Parked[0].Session != "a" {
 		s.Fatalf("claimed %+v", c)
 	}
-	s.apply(again(answered, func(p *store.Parked) { p.Due = time.Hour }))
+	s.apply(parkAgain(answered, func(p *store.Parked) { p.Due = time.Hour }))
 	s.occupy("a", "2", partition)
 	s.claim(0)
 	s.occupy("c", "3", partition)
@@ -260,7 +261,7 @@ func (s *suite[TTx]) checkpointClaims() {
 			s.Errorf("claim %d: %d and %d, %d kills", want, got[0].Claims, got[1].Claims, got[0].CrashCount)
 		}
 	}
-	s.apply(again(p, func(p *store.Parked) { p.CrashCount = 2 }))
+	s.apply(parkAgain(p, func(p *store.Parked) { p.CrashCount = 2 }))
 	got := s.claim(0, "1", "2")
 	if got[0].Claims != 1 || got[0].CrashCount != 2 || got[1].CrashCount != 0 {
 		s.Errorf("after an answer: %+v", got)

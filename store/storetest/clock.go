@@ -57,8 +57,8 @@ func (s *suite[TTx]) clockProducers() {
 	s.seen(behind, store.Fresh)
 }
 
-// clockStepsBack sets the store's clock back after a message. Its mark is deleted later, but never without
-// its floor.
+// clockStepsBack sets the store's clock back after a message. The mark of the message is deleted later, but
+// never without a higher floor.
 func (s *suite[TTx]) clockStepsBack() {
 	old := aged(40 * day)
 	s.takenOnce(old)
@@ -94,8 +94,8 @@ func (s *suite[TTx]) clockStepsAhead() {
 	s.takenOnce(later)
 }
 
-// clockFloorStays runs the retention while the store's clock is ahead, then sets it back before the deleted
-// marks. The mark of a new message is deleted, too, and the first floor stays.
+// clockFloorStays runs the retention while the store's clock is ahead, then sets the clock back to before the
+// deleted marks. The mark of a new message is deleted, too, and the first floor stays.
 func (s *suite[TTx]) clockFloorStays() {
 	first, second := aged(33*day), mark()
 	second.ID = "timeless"

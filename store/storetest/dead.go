@@ -11,22 +11,22 @@ import (
 func (s *suite[TTx]) parkedDeathFreesTheKey() {
 	a, b := parked("k", 1), parked("k", 2)
 	s.apply(keeping(a, b)...)
-	s.apply(again(a, func(p *store.Parked) { p.Dead = &store.Death{Kind: "attempts", Fingerprint: "f"} }))
+	s.apply(parkAgain(a, func(p *store.Parked) { p.Dead = &store.Death{Kind: "attempts", Fingerprint: "f"} }))
 	s.claim(0, "2")
-	s.stands(arriving(a), store.Dead)
-	s.stands(retrying(a), store.Stale)
-	s.stands(retrying(b), store.Fresh)
+	s.wantOutcome(arriving(a), store.Dead)
+	s.wantOutcome(retrying(a), store.Stale)
+	s.wantOutcome(retrying(b), store.Fresh)
 	s.apply(freed(b, nil))
-	s.stands(arriving(parked("k", 3)), store.Fresh)
+	s.wantOutcome(arriving(parked("k", 3)), store.Fresh)
 }
 
 func (s *suite[TTx]) parkedDeathHoldsTheKey() {
 	a, b := parked("k", 1), parked("k", 2)
 	s.apply(keeping(a, b)...)
-	s.apply(again(a, func(p *store.Parked) { p.Dead = &store.Death{BlocksKey: true} }))
+	s.apply(parkAgain(a, func(p *store.Parked) { p.Dead = &store.Death{BlocksKey: true} }))
 	s.claim(0)
-	s.stands(retrying(b), store.Stale)
-	s.stands(arriving(parked("k", 3)), store.Behind)
+	s.wantOutcome(retrying(b), store.Stale)
+	s.wantOutcome(arriving(parked("k", 3)), store.Behind)
 	status, err := s.d.Status(s.Context(), store.StatusQuery{ParkedOf: consumer})
 	s.ok(err, "count")
 	n := status.Parked
@@ -53,9 +53,9 @@ func (s *suite[TTx]) parkedReleased() {
 	if f := got[0].First; f.Why != "first" || f.Host != "h" || !f.At.After(a.First.At) {
 		s.Errorf("its age counts from %+v", f)
 	}
-	s.stands(retrying(b), store.Stale)
+	s.wantOutcome(retrying(b), store.Stale)
 	a.Attempts, a.Dead = 0, nil
-	s.stands(retrying(a), store.Fresh)
+	s.wantOutcome(retrying(a), store.Fresh)
 	s.apply(freed(a, nil))
 	s.claim(0, "2")
 	late := parked("l", 3)
@@ -80,7 +80,7 @@ func (s *suite[TTx]) parkedDropped() {
 	if got := s.db.Count(s); got != (Counts{Rows: 1, Marks: 1, Audits: 1}) {
 		s.Errorf("the database has %+v", got)
 	}
-	s.stands(arriving(a), store.Rejected)
+	s.wantOutcome(arriving(a), store.Rejected)
 	s.claim(0, "2")
 	// A dead letter that was redriven meanwhile is not dropped.
 	dead := parked("l", 4)
@@ -92,7 +92,7 @@ func (s *suite[TTx]) parkedDropped() {
 	s.apply(released(dead))
 	s.applied([]bool{false}, drop)
 	dead.Attempts, dead.Dead.At = 0, died.Add(time.Second)
-	s.apply(again(dead, func(p *store.Parked) { p.Attempts = 2 })) // and died again
+	s.apply(parkAgain(dead, func(p *store.Parked) { p.Attempts = 2 })) // and died again
 	s.applied([]bool{false}, drop)
 	drop.Finish.DeadAt = dead.Dead.At
 	s.apply(drop)
@@ -180,9 +180,9 @@ func (s *suite[TTx]) parkedReplaced() {
 	c.Attempts, d.Attempts = 0, 0
 	s.applied([]bool{true, false, true, false}, replace(a, c), replace(a, parked("k", 6)), replace(free, d),
 		replace(parked("k", 7), parked("k", 8)))
-	s.stands(arriving(a), store.Rejected)
-	s.stands(arriving(free), store.Rejected)
-	s.stands(arriving(parked("k", 9)), store.Behind)
+	s.wantOutcome(arriving(a), store.Rejected)
+	s.wantOutcome(arriving(free), store.Rejected)
+	s.wantOutcome(arriving(parked("k", 9)), store.Behind)
 	got := s.claim(0, "4", "5") // before 2, at the place of the first
 	if i := slices.IndexFunc(got, func(p store.Parked) bool { return p.Identity == c.Identity }); i < 0 ||
 		got[i].Dead != nil || got[i].Attempts != 0 {
@@ -192,9 +192,9 @@ func (s *suite[TTx]) parkedReplaced() {
 	for _, diff := range differences(got[i].Message, d.Message) {
 		s.Error(diff)
 	}
-	s.stands(retrying(c), store.Fresh)
-	s.stands(retrying(d), store.Fresh)
-	s.stands(retrying(b), store.Stale)
+	s.wantOutcome(retrying(c), store.Fresh)
+	s.wantOutcome(retrying(d), store.Fresh)
+	s.wantOutcome(retrying(b), store.Stale)
 	finished := parked("k", 10)
 	done := arriving(finished)
 	done.KeyOrder = store.Anytime
@@ -202,12 +202,12 @@ func (s *suite[TTx]) parkedReplaced() {
 	s.applied([]bool{false}, replace(c, finished)) // it is finished
 	s.apply(freed(c, nil))
 	s.claim(0, "2", "5")
-	s.apply(again(d, func(p *store.Parked) { p.Call = &store.Call{Key: "key", Request: "{}"} }))
+	s.apply(parkAgain(d, func(p *store.Parked) { p.Call = &store.Call{Key: "key", Request: "{}"} }))
 	s.applied([]bool{false}, replace(d, parked("", 11))) // it would lose the call
 	e, f := parked("k", 12), parked("k", 13)
 	s.apply(keeping(e, f)...)
 	s.applied([]bool{false}, replace(e, f)) // it is parked itself
-	s.stands(arriving(e), store.Waiting)
+	s.wantOutcome(arriving(e), store.Waiting)
 }
 
 // parkedFinished checks that a message which the same transaction finishes is not parked by it.
@@ -220,11 +220,11 @@ func (s *suite[TTx]) parkedFinished() {
 		keep := keeping(p)[0]
 		keep.Mark = &m
 		s.applied([]bool{false}, keep)
-		s.stands(arriving(p), store.Fresh)
+		s.wantOutcome(arriving(p), store.Fresh)
 	}
 }
 
-// parkedMarked checks that a rejection may be a dead letter, too: its mark stays and has the answer.
+// parkedMarked checks that a rejection may also become a dead letter: its mark stays and has the answer.
 func (s *suite[TTx]) parkedMarked() {
 	a, b := parked("k", 1), parked("k", 2)
 	a.Dead = &store.Death{Kind: "rejected"}
@@ -232,22 +232,22 @@ func (s *suite[TTx]) parkedMarked() {
 	m.Outcome, m.Reason = store.Rejected, "no"
 	no := store.Effect{Mark: &m, Park: &store.Park{Parked: a, Marked: true}}
 	s.applied([]bool{true, false}, no, no)
-	s.stands(arriving(a), store.Rejected)
-	s.stands(arriving(b), store.Fresh)
+	s.wantOutcome(arriving(a), store.Rejected)
+	s.wantOutcome(arriving(b), store.Fresh)
 	s.apply(keeping(b)...)
 	m = retrying(b) // a message that was parked before
 	m.Outcome, m.Reason, m.Held = store.Rejected, "no", true
 	was := b.Attempts
 	b.Dead = &store.Death{Kind: "rejected", BlocksKey: true}
 	s.apply(store.Effect{Mark: &m, Park: &store.Park{Parked: b, Was: &was}})
-	s.stands(arriving(b), store.Rejected)
-	s.stands(arriving(parked("k", 3)), store.Behind)
+	s.wantOutcome(arriving(b), store.Rejected)
+	s.wantOutcome(arriving(parked("k", 3)), store.Behind)
 	yes := true
 	if dead := s.kept(store.ParkedQuery{Dead: &yes}); len(dead) != 2 {
 		s.Errorf("dead letters %+v", dead)
 	}
 	s.apply(freed(a, nil), freed(b, nil))
-	s.stands(arriving(b), store.Rejected)
+	s.wantOutcome(arriving(b), store.Rejected)
 }
 
 func (s *suite[TTx]) parkedAudited() {
@@ -292,25 +292,25 @@ func (s *suite[TTx]) parkedAudited() {
 	}
 }
 
-// parkedCallStays checks that a decision read before a call was planned, or during another call, changes
-// and finishes nothing.
+// parkedCallStays checks a decision by a caller that read the message before a call was planned, or during
+// another call. The decision neither changes nor finishes the message.
 func (s *suite[TTx]) parkedCallStays() {
 	none := parked("k", 1)
 	s.apply(keeping(none)...)
 	for _, key := range []string{"a call's key \"ö\"", "bytes\xff\x00"} {
 		at, other := none, none
 		at.Call, other.Call = &store.Call{Key: key, Request: "{}"}, &store.Call{Key: "another"}
-		s.apply(again(none, func(p *store.Parked) { p.Call = at.Call }))
+		s.apply(parkAgain(none, func(p *store.Parked) { p.Call = at.Call }))
 		nothing := func(*store.Parked) {}
-		s.applied([]bool{false, false, false, false}, again(none, nothing), again(other, nothing),
+		s.applied([]bool{false, false, false, false}, parkAgain(none, nothing), parkAgain(other, nothing),
 			freed(none, &none.Attempts), freed(other, &none.Attempts))
 		got := s.kept(store.ParkedQuery{Identity: &none.Identity})
 		if len(got) != 1 || got[0].Call == nil || got[0].Call.Key != key {
 			s.Fatalf("kept %+v", got)
 		}
-		s.apply(again(got[0], func(p *store.Parked) { p.Call.Outcome = "{}" }))
-		s.apply(again(at, func(p *store.Parked) { p.Call = nil }))
-		s.applied([]bool{false, false}, again(at, nothing), freed(at, &none.Attempts))
+		s.apply(parkAgain(got[0], func(p *store.Parked) { p.Call.Outcome = "{}" }))
+		s.apply(parkAgain(at, func(p *store.Parked) { p.Call = nil }))
+		s.applied([]bool{false, false}, parkAgain(at, nothing), freed(at, &none.Attempts))
 	}
 	for n, key := range []string{"", "a call's key \"ö\"", "bytes\xff\x00"} {
 		p := parked("l", 2+n)
@@ -327,8 +327,8 @@ func (s *suite[TTx]) parkedCallStays() {
 	s.apply(freed(loose, nil))
 }
 
-// parkedHandedBack checks that a claimed message that is released unchanged is due immediately: its lease
-// is not its due time.
+// parkedHandedBack checks that a claimed message is due immediately if it is released unchanged, because the
+// lease is not its due time.
 func (s *suite[TTx]) parkedHandedBack() {
 	s.apply(keeping(parked("k", 1), parked("k", 2))...)
 	got, err := s.d.Claim(s.Context(), store.ClaimRequest{Consumer: consumer, Session: "life",
@@ -338,20 +338,20 @@ func (s *suite[TTx]) parkedHandedBack() {
 		s.Fatalf("claimed are %+v", got.Parked)
 	}
 	for _, p := range got.Parked {
-		s.apply(again(p, func(*store.Parked) {}))
+		s.apply(parkAgain(p, func(*store.Parked) {}))
 	}
 	s.claim(0, "1")
 }
 
-// parkedClaimedAs checks that a decision read before a claim, or before the answer to one, does not
-// overwrite it.
+// parkedClaimedAs checks a decision by a caller that read the message before a claim, or before the answer to
+// a claim. The decision does not overwrite the claim or the answer.
 func (s *suite[TTx]) parkedClaimedAs() {
 	p := parked("k", 1)
 	p.Call = &store.Call{Key: "key", Request: "{}"}
 	s.apply(keeping(p)...)
 	read := func() store.Parked { return s.kept(store.ParkedQuery{Identity: &p.Identity})[0] }
 	undo := func(p store.Parked) store.Effect {
-		e, call := again(p, func(*store.Parked) {}), *p.Call
+		e, call := parkAgain(p, func(*store.Parked) {}), *p.Call
 		call.Undo = true
 		e.Park.Call, e.Park.WasClaim = &call, &store.Claim{Claims: p.Claims, Session: p.Session}
 		return e
@@ -363,7 +363,7 @@ func (s *suite[TTx]) parkedClaimedAs() {
 	if claimed.Claims != 1 || claimed.Session == "" || claimed.Call.Undo {
 		s.Fatalf("in hand it is %+v", claimed)
 	}
-	s.apply(again(inHand, func(p *store.Parked) {
+	s.apply(parkAgain(inHand, func(p *store.Parked) {
 		p.Call = &store.Call{Key: "key", Request: "{}", Outcome: "{}"}
 		p.Claims, p.Session = 0, ""
 	}))

@@ -33,7 +33,7 @@ func asideTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// own takes all shards for the suite's own relay.
+// own takes all shards for the relay of the suite.
 func (s *suite[TTx]) own() {
 	if s.shards == nil {
 		s.shards = s.lease(s.d, suiteOwner, "1")
@@ -50,7 +50,7 @@ func (s *suite[TTx]) shardOf(r store.Row) store.Shard {
 func (s *suite[TTx]) setAside(as ...store.DeferredRow) {
 	s.Helper()
 	for _, a := range as {
-		p := under(s.shardOf(a.Row))
+		p := progressOf(s.shardOf(a.Row))
 		first := a
 		first.Attempts = min(a.Attempts, 1) // the first refusal defers a row
 		p.Deferred = []store.DeferredRow{first, a}
@@ -61,14 +61,14 @@ func (s *suite[TTx]) setAside(as ...store.DeferredRow) {
 func (s *suite[TTx]) free(rs ...store.Row) {
 	s.Helper()
 	for _, r := range rs {
-		p := under(s.shardOf(r))
+		p := progressOf(s.shardOf(r))
 		p.Freed = []int64{r.Seq}
 		s.apply(progress(p))
 	}
 }
 
-// retry reads due rows of all shards.
-func (s *suite[TTx]) retry(limit int) []store.DeferredRow {
+// readDue reads due rows of all shards.
+func (s *suite[TTx]) readDue(limit int) []store.DeferredRow {
 	s.Helper()
 	s.own()
 	got, err := store.DueRows(s.Context(), s.d, shardIDs(s.shards), limit)
@@ -78,7 +78,7 @@ func (s *suite[TTx]) retry(limit int) []store.DeferredRow {
 
 func (s *suite[TTx]) wantRetry(want ...string) {
 	s.Helper()
-	due := s.retry(1000)
+	due := s.readDue(1000)
 	slices.SortFunc(due, func(a, b store.DeferredRow) int { return cmp.Compare(a.Seq, b.Seq) })
 	var got []string
 	for _, a := range due {
@@ -102,9 +102,9 @@ func (s *suite[TTx]) insertOne(m skald.Message) store.Row {
 	return got[0]
 }
 
-// run writes rows of key and defers them with these attempts; a negative number means not due for an hour.
-// Their subjects are the key and a number.
-func (s *suite[TTx]) run(key []byte, attempts ...int) (out []store.Row) {
+// deferRun writes rows of key and defers them with these attempts. A negative number means that the row is
+// not due for an hour. The subject of a row is the key and a number.
+func (s *suite[TTx]) deferRun(key []byte, attempts ...int) (out []store.Row) {
 	s.Helper()
 	for i, n := range attempts {
 		m := message("", i)
@@ -135,11 +135,11 @@ func (s *suite[TTx]) asideHeld() {
 	if got := held(); len(got) != 0 {
 		s.Fatalf("held keys are %v", got)
 	}
-	s.run(nil, 1, 1)
+	s.deferRun(nil, 1, 1)
 	keys := [][]byte{{}, {0, 0xff}, []byte("a")}
 	var want []store.DeferredKey
 	for _, k := range keys {
-		rs := s.run(k, 1, 0, 0)
+		rs := s.deferRun(k, 1, 0, 0)
 		want = append(want, store.DeferredKey{Topic: "orders", Key: k, Shard: s.shardOf(rs[0]).ID})
 	}
 	m := message("a", 9)
@@ -159,8 +159,8 @@ func (s *suite[TTx]) asideHeld() {
 	}
 }
 
-// asideRunsOfAKey checks the due rows of a key: its first row if that is due, then waiting rows after it. A
-// first row with attempts comes alone.
+// asideRunsOfAKey checks the due rows of a key: the first row if it is due, then the waiting rows after it. A
+// first row with attempts is returned alone.
 func (s *suite[TTx]) asideRunsOfAKey() {
 	for i, c := range []struct {
 		attempts []int
@@ -171,7 +171,7 @@ func (s *suite[TTx]) asideRunsOfAKey() {
 		{[]int{-1, 0, 0}, 0}, {[]int{-1, 1}, 0}, {[]int{1, 1}, 1}, {[]int{0, -1, 0}, 1}, {[]int{3, 0, 3}, 1},
 		{[]int{0, 0, 0, 0, 1, 0}, 4},
 	} {
-		rs := s.run(fmt.Appendf(nil, "k%d-", i), c.attempts...)
+		rs := s.deferRun(fmt.Appendf(nil, "k%d-", i), c.attempts...)
 		var want []string
 		for _, r := range rs[:c.want] {
 			want = append(want, r.Subject)
@@ -180,10 +180,10 @@ func (s *suite[TTx]) asideRunsOfAKey() {
 		s.free(rs...)
 	}
 	s.wantRetry()
-	s.counts(s.db.Count(s).Rows, 0, 0)
+	s.wantCounts(s.db.Count(s).Rows, 0, 0)
 }
 
-// asideInOrder checks that rows of several keys come in the order of their numbers, for any limit.
+// asideInOrder checks that rows of several keys are returned in the order of their numbers, for any limit.
 func (s *suite[TTx]) asideInOrder() {
 	var want []string
 	for i := range 9 {
@@ -200,7 +200,7 @@ func (s *suite[TTx]) asideInOrder() {
 	}
 	s.wantRetry(want...) // all of a, the first of b, only the first of c
 	for limit := 1; limit <= len(want); limit++ {
-		got, last := s.retry(limit), map[string]int64{}
+		got, last := s.readDue(limit), map[string]int64{}
 		for _, a := range got {
 			if !slices.Contains(want, a.Subject) || a.Seq <= last[string(a.Key)] {
 				s.Fatalf("with a limit of %d there is %s after %d", limit, a.Subject, last[string(a.Key)])
@@ -215,11 +215,11 @@ func (s *suite[TTx]) asideInOrder() {
 
 // asideFair checks that rows that were due first come first.
 func (s *suite[TTx]) asideFair() {
-	first, second := s.run([]byte("a"), 1)[0], append(s.run([]byte("b"), 1), s.run([]byte("c"), 1)...)
+	first, second := s.deferRun([]byte("a"), 1)[0], append(s.deferRun([]byte("b"), 1), s.deferRun([]byte("c"), 1)...)
 	s.setAside(store.DeferredRow{Row: first, Attempts: 2, Due: 20 * time.Millisecond})
-	s.until("all are due", func() bool { return len(s.retry(10)) == 3 })
+	s.until("all are due", func() bool { return len(s.readDue(10)) == 3 })
 	var got []int64
-	for _, a := range s.retry(2) {
+	for _, a := range s.readDue(2) {
 		got = append(got, a.Seq)
 	}
 	if !slices.Equal(got, []int64{second[0].Seq, second[1].Seq}) {
@@ -229,21 +229,21 @@ func (s *suite[TTx]) asideFair() {
 
 // asideWithoutKey checks that rows without a key neither wait for others nor delay them.
 func (s *suite[TTx]) asideWithoutKey() {
-	s.run(nil, -1, 1, 0, 2, -3, 0)
+	s.deferRun(nil, -1, 1, 0, 2, -3, 0)
 	s.wantRetry("2", "3", "4", "6")
-	empty := s.run([]byte{}, -1, 0) // an empty key is a key
+	empty := s.deferRun([]byte{}, -1, 0) // an empty key is a key
 	s.wantRetry("2", "3", "4", "6")
 	s.free(empty[0])
 	s.wantRetry("2", "3", "4", "6", "2")
 }
 
-// asideAgain checks that a row that is deferred again exists once, with the new values.
+// asideAgain checks that a row exists only once after it was deferred again, with the new values.
 func (s *suite[TTx]) asideAgain() {
-	r := s.run([]byte("a"), 1)[0]
+	r := s.deferRun([]byte("a"), 1)[0]
 	long := strings.Repeat("ä", 1000)
 	for i, why := range []string{"größe: \"\\ \n", "", long} {
 		s.setAside(store.DeferredRow{Row: r, Attempts: i + 2, Why: why})
-		got := s.retry(10)
+		got := s.readDue(10)
 		if len(got) != 1 || got[0].Attempts != i+2 || got[0].Due != 0 {
 			s.Fatalf("there are %+v", got)
 		}
@@ -251,30 +251,30 @@ func (s *suite[TTx]) asideAgain() {
 			(len(w) > 1024 || len(w) < 1000 || !utf8.ValidString(w) || !strings.HasPrefix(why, w)) {
 			s.Fatalf("the reason %.50q of %d bytes came back as %.50q of %d", why, len(why), w, len(w))
 		}
-		s.counts(1, 0, 1)
+		s.wantCounts(1, 0, 1)
 	}
 }
 
 func (s *suite[TTx]) asideDue() {
-	r := s.run([]byte("a"), -1)[0]
+	r := s.deferRun([]byte("a"), -1)[0]
 	s.wantRetry()
 	s.setAside(store.DeferredRow{Row: r, Attempts: 2})
 	s.wantRetry("a1")
 	s.setAside(store.DeferredRow{Row: r, Attempts: 3, Due: time.Hour})
 	s.wantRetry()
 	s.setAside(store.DeferredRow{Row: r, Attempts: 4, Due: 20 * time.Millisecond})
-	s.until("a row is due at last", func() bool { return len(s.retry(10)) == 1 })
+	s.until("a row is due at last", func() bool { return len(s.readDue(10)) == 1 })
 }
 
 func (s *suite[TTx]) asideFreed() {
-	rs := s.run([]byte("a"), -1, 0, 0)
+	rs := s.deferRun([]byte("a"), -1, 0, 0)
 	s.free(rs[0], rs[0])
 	s.wantRetry("a2", "a3")
-	p := under(s.shardOf(rs[1]))
+	p := progressOf(s.shardOf(rs[1]))
 	p.Freed = []int64{rs[1].Seq, 1 << 40, rs[2].Seq}
 	s.apply(progress(p))
 	s.wantRetry()
-	s.counts(3, 0, 0)
+	s.wantCounts(3, 0, 0)
 	s.setAside(store.DeferredRow{Row: rs[1], Attempts: 5}) // it may be deferred again
 	s.wantRetry("a2")
 }
@@ -283,7 +283,7 @@ func (s *suite[TTx]) asideShardsApart() {
 	byShard := map[int][]string{}
 	for i := range 40 {
 		key := []byte(fmt.Sprint("k", i, "-"))
-		r := s.run(key, 1)[0]
+		r := s.deferRun(key, 1)[0]
 		id := s.shardOf(r).ID
 		byShard[id] = append(byShard[id], r.Subject)
 	}
@@ -316,13 +316,13 @@ func (s *suite[TTx]) asideShardsApart() {
 
 func (s *suite[TTx]) asideInWholeUnit() {
 	a, b := s.insertOne(message("a", 1)), s.insertOne(message("a", 2))
-	p := under(s.shardOf(a))
+	p := progressOf(s.shardOf(a))
 	p.Deferred = []store.DeferredRow{{Row: a, Attempts: 1}, {Row: b}}
 	s.is(s.begin(s.d, store.Intake{}).Commit(s.Context(), progress(p), lockAt("a", 9)),
 		store.ErrLost, "commit")
-	s.counts(2, 0, 0)
+	s.wantCounts(2, 0, 0)
 	s.commit(s.begin(s.d, store.Intake{}), progress(p))
-	s.counts(2, 0, 2)
+	s.wantCounts(2, 0, 2)
 }
 
 func (s *suite[TTx]) asideManyAtOnce() {
@@ -332,7 +332,7 @@ func (s *suite[TTx]) asideManyAtOnce() {
 	}
 	s.insert(ms...)
 	all := s.all()
-	p := under(s.shardOf(all[0]))
+	p := progressOf(s.shardOf(all[0]))
 	var want []string
 	for _, r := range all {
 		p.Deferred = append(p.Deferred, store.DeferredRow{Row: r})
@@ -340,7 +340,7 @@ func (s *suite[TTx]) asideManyAtOnce() {
 	}
 	s.apply(progress(p))
 	s.wantRetry(want...)
-	q := under(s.shardOf(all[0]))
+	q := progressOf(s.shardOf(all[0]))
 	for _, r := range all[:150] {
 		q.Freed = append(q.Freed, r.Seq)
 	}

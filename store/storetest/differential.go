@@ -15,9 +15,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Differential runs random operations on a driver and on the one in memory, and compares the results. A
-// failure is reduced and printed. `-rapid.seed` repeats it; `-rapid.checks` and `-rapid.steps` make the
-// test longer.
+// Differential runs random operations on a driver and on the driver in memory, and compares the results. A
+// failure is reduced and printed. `-rapid.seed` repeats it; `-rapid.checks` and `-rapid.steps` make the test
+// longer.
 func Differential[TTx any](t *testing.T, h Harness[TTx]) {
 	rapid.Check(t, func(r *rapid.T) {
 		scope := &scope{TB: t}
@@ -209,7 +209,7 @@ func (g *game) marks(least, most int) (out []store.Mark) {
 	return out
 }
 
-// atOnce is a retention that has ended before the next look.
+// atOnce is a retention so short that it is over at the next read.
 const atOnce = time.Nanosecond
 
 func (g *game) locks(guarded bool) (out []store.Lock) {

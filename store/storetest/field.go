@@ -16,15 +16,15 @@ func fieldTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// fieldNewOnes fails for a driver that ignores a field without a test in the suite. The driver must store
-// the field, and the suite must then test it, or refuse it.
+// fieldNewOnes fails if a driver ignores a field for which the suite has no test. The driver must either
+// refuse such a field, or store it; then the suite needs a test of the field.
 func (s *suite[TTx]) fieldNewOnes() {
 	apply, begin := s.tryApply, s.tryBegin
 	lease := func(ask store.LeaseRequest) error {
 		_, err := s.d.Lease(s.Context(), ask)
 		return err
 	}
-	l := under(s.lease(s.d, "one", "1")[0])
+	l := progressOf(s.lease(s.d, "one", "1")[0])
 	refused(s, store.Intake{}, begin, "Marks", "Steps", "Locks", "Sagas", "Settings", "Server", "Isolation",
 		"Wait", "Handle")
 	refused(s, store.Setting{Name: "app.tenant"},
@@ -101,7 +101,7 @@ func (s *suite[TTx]) tryBegin(in store.Intake) error {
 	return err
 }
 
-// refused calls send with each field that is not in known, and fails the test unless it returns an error.
+// refused calls send with each field that is not in known, and fails the test unless send returns an error.
 func refused[TTx, T any](s *suite[TTx], like T, send func(T) error, known ...string) {
 	s.Helper()
 	for f := range reflect.TypeFor[T]().Fields() {
@@ -125,7 +125,7 @@ func (s *suite[TTx]) fieldCursor() {
 	var c store.Cursor
 	fill(reflect.ValueOf(&c).Elem(), "")
 	c.Base, c.Tip = base, s.tick(base)
-	p := under(s.lease(s.d, "one", "1")[0])
+	p := progressOf(s.lease(s.d, "one", "1")[0])
 	p.Cursor = &c
 	s.apply(progress(p))
 	if got := s.lease(s.d, "one", "1")[0].Cursor; got != c {
@@ -140,11 +140,11 @@ func (s *suite[TTx]) fieldAside() {
 	a.Row = s.insertOne(filled())
 	a.Due = 0
 	s.setAside(a)
-	got := s.retry(1)
+	got := s.readDue(1)
 	if len(got) != 1 {
 		s.Fatalf("%d rows are deferred, want 1", len(got))
 	}
-	s.same(got[0].Row, a.Message)
+	s.wantSame(got[0].Row, a.Message)
 	got[0].Row = a.Row
 	if !reflect.DeepEqual(got[0], a) {
 		s.Errorf("%+v is deferred as %+v", a, got[0])

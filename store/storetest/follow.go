@@ -26,15 +26,15 @@ func arrival(key string) store.Mark {
 	return m
 }
 
-// following begins a unit after one with the same kind of intake, because CommitThen begins only units
+// beginFollowing begins a unit after one with the same kind of intake, because CommitThen begins only units
 // whose statements the connection has prepared.
-func (s *suite[TTx]) following() store.Unit[TTx] {
+func (s *suite[TTx]) beginFollowing() store.Unit[TTx] {
 	s.Helper()
-	return s.like(intake(arrival("warm")))
+	return s.followingWith(intake(arrival("warm")))
 }
 
-// like does as following, with the intake in.
-func (s *suite[TTx]) like(in store.Intake) store.Unit[TTx] {
+// followingWith begins a unit as following does, with the given intake.
+func (s *suite[TTx]) followingWith(in store.Intake) store.Unit[TTx] {
 	s.Helper()
 	u := s.begin(s.d, in)
 	if !u.Found().Follows {
@@ -45,8 +45,8 @@ func (s *suite[TTx]) like(in store.Intake) store.Unit[TTx] {
 	return s.begin(s.d, intake(arrival("first")))
 }
 
-// then fails the test unless the commit of u begins next.
-func (s *suite[TTx]) then(u store.Unit[TTx], next store.Intake, es ...store.Effect) store.Unit[TTx] {
+// commitInto commits u, and fails the test unless the commit begins a unit with the intake next.
+func (s *suite[TTx]) commitInto(u store.Unit[TTx], next store.Intake, es ...store.Effect) store.Unit[TTx] {
 	s.Helper()
 	then, err := u.CommitThen(s.Context(), next, es...)
 	s.ok(err, "commit, then begin")
@@ -57,15 +57,15 @@ func (s *suite[TTx]) then(u store.Unit[TTx], next store.Intake, es ...store.Effe
 }
 
 func (s *suite[TTx]) followFollows() {
-	u := s.following()
+	u := s.beginFollowing()
 	for _, k := range []string{"1", "2", "3"} {
 		s.put(u.Tx(), k, "v")
 		s.write(u.Tx(), message(k, 1))
 		ended := u
 		next := arrival(k)
-		u = s.then(u, intake(next), rows(message(k, 2)))
+		u = s.commitInto(u, intake(next), rows(message(k, 2)))
 		s.found(u, store.Fresh)
-		s.user(k, "v")
+		s.wantUser(k, "v")
 		s.seen(next, store.Fresh)
 		if err := s.d.Write(s.Context(), ended.Tx(), rows(message("x", 1))); err == nil {
 			s.Fatal("a transaction that has ended takes rows")
@@ -74,11 +74,11 @@ func (s *suite[TTx]) followFollows() {
 			s.Fatal("a unit commits twice")
 		}
 	}
-	s.counts(6, 3, 0)
+	s.wantCounts(6, 3, 0)
 	s.put(u.Tx(), "last", "v")
 	s.rollback(u)
-	s.user("last", "")
-	s.counts(6, 3, 0)
+	s.wantUser("last", "")
+	s.wantCounts(6, 3, 0)
 }
 
 // followRepeat checks that a unit begun by CommitThen finds existing marks.
@@ -86,18 +86,18 @@ func (s *suite[TTx]) followRepeat() {
 	done := arrival("k")
 	u := s.begin(s.d, intake(done))
 	s.commit(u)
-	u = s.then(s.following(), intake(done))
+	u = s.commitInto(s.beginFollowing(), intake(done))
 	s.found(u, store.Done)
 	stored, err := u.Rollback(s.Context(), rows(message("again", 1)))
 	s.ok(err, "roll back")
 	if len(stored) != 1 || !stored[0] {
 		s.Fatalf("the result of a repeat: %v", stored)
 	}
-	s.counts(1, 2, 0)
+	s.wantCounts(1, 2, 0)
 }
 
-// followBehind checks that a message after a parked one of its key gets no mark, and can be parked in that
-// unit.
+// followBehind checks that a message after a parked message of its key gets no mark, and can be parked in
+// that unit.
 func (s *suite[TTx]) followBehind() {
 	first := parked("k", 1)
 	s.apply(keeping(first)...)
@@ -105,37 +105,37 @@ func (s *suite[TTx]) followBehind() {
 	m := store.Mark{Consumer: consumer, Identity: second.Identity, Outcome: store.Done,
 		KeyOrder: store.Arriving,
 		Key:      second.Message.Key}
-	u := s.then(s.following(), intake(m))
+	u := s.commitInto(s.beginFollowing(), intake(m))
 	s.found(u, store.Behind)
 	if err := u.Commit(s.Context()); !errors.Is(err, store.ErrLost) {
 		s.Fatalf("a message that is to wait is committed: %v", err)
 	}
-	u = s.then(s.following(), intake(m))
+	u = s.commitInto(s.beginFollowing(), intake(m))
 	stored, err := u.Rollback(s.Context(), keeping(second)...)
 	s.ok(err, "roll back")
 	if !stored[0] {
 		s.Fatal("it is not kept")
 	}
-	u = s.then(s.following(), intake(m))
+	u = s.commitInto(s.beginFollowing(), intake(m))
 	s.found(u, store.Waiting)
 	s.rollback(u)
 	claimed := m
 	claimed.Identity, claimed.Key, claimed.KeyOrder, claimed.Attempts, claimed.Held = first.Identity,
 		first.Message.Key, store.Retrying, first.Attempts, true
-	u = s.then(s.like(intake(claimed)), intake(claimed))
+	u = s.commitInto(s.followingWith(intake(claimed)), intake(claimed))
 	s.found(u, store.Fresh)
 	s.rollback(u)
 	self := store.Mark{Consumer: consumer, Identity: first.Identity, Outcome: store.Done,
 		KeyOrder: store.Arriving,
 		Key:      first.Message.Key}
-	u = s.then(s.following(), intake(self))
+	u = s.commitInto(s.beginFollowing(), intake(self))
 	s.found(u, store.Waiting)
 	s.rollback(u)
 }
 
 // followRival checks that a commit does not wait for a rival of the next unit.
 func (s *suite[TTx]) followRival() {
-	u := s.following()
+	u := s.beginFollowing()
 	holder := s.begin(s.db.Driver(s), intake(arrival("k")))
 	s.put(u.Tx(), "k", "v")
 	began := time.Now()
@@ -144,7 +144,7 @@ func (s *suite[TTx]) followRival() {
 	if then != nil || time.Since(began) > patience/2 {
 		s.Fatalf("it follows (%v) after %v, though a rival has its key", then != nil, time.Since(began))
 	}
-	s.user("k", "v")
+	s.wantUser("k", "v")
 	s.rollback(holder)
 	v := s.begin(s.d, intake(arrival("k")))
 	s.found(v, store.Fresh)
@@ -154,29 +154,29 @@ func (s *suite[TTx]) followRival() {
 func (s *suite[TTx]) followNothingThatFailed() {
 	done, next := mark(), arrival("k")
 	s.apply(store.Effect{Mark: &done})
-	u := s.following()
+	u := s.beginFollowing()
 	s.put(u.Tx(), "k", "v")
 	then, err := u.CommitThen(s.Context(), intake(next), store.Effect{Mark: &done})
 	s.is(err, store.ErrLost, "commit with a lost guard")
 	if then != nil {
 		s.Fatal("a unit was begun after a failed commit")
 	}
-	s.user("k", "")
+	s.wantUser("k", "")
 	other := s.begin(s.db.Driver(s), intake(next))
 	s.found(other, store.Fresh)
 	s.commit(other)
 }
 
-// followIsolation checks that the commit succeeds also if a driver cannot begin a unit with a higher
+// followIsolation checks that the commit also succeeds if a driver cannot begin a unit with a higher
 // isolation.
 func (s *suite[TTx]) followIsolation() {
 	next := intake(arrival("k"))
 	next.Isolation = store.Serializable
-	u := s.following()
+	u := s.beginFollowing()
 	s.put(u.Tx(), "k", "v")
 	then, err := u.CommitThen(s.Context(), next)
 	s.ok(err, "commit")
-	s.user("k", "v")
+	s.wantUser("k", "v")
 	if then != nil {
 		s.found(then, store.Fresh)
 		s.rollback(then)
@@ -187,11 +187,11 @@ func (s *suite[TTx]) followTimeless() {
 	m := arrival("k")
 	m.ID = "order 7"
 	s.commit(s.begin(s.d, intake(m)))
-	u := s.then(s.following(), intake(m))
+	u := s.commitInto(s.beginFollowing(), intake(m))
 	s.found(u, store.Done)
 	s.rollback(u)
 	m.ID = "order 8"
-	u = s.then(s.following(), intake(m))
+	u = s.commitInto(s.beginFollowing(), intake(m))
 	s.found(u, store.Fresh)
 	s.commit(u)
 	s.seen(m, store.Done)

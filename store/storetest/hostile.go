@@ -34,15 +34,15 @@ func hashOf(b []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// hostileLongKeys checks keys of the maximum length: they are stored byte for byte and block only their own
+// hostileLongKeys checks keys of the maximum length. They are stored byte for byte, and block only their own
 // messages.
 func (s *suite[TTx]) hostileLongKeys() {
 	long := string(noise(4000))
 	a, b := parked(long, 1), parked(long, 2)
 	other, like := parked(long[1:], 3), parked(hashOf([]byte(long)), 4)
 	s.apply(keeping(a, b, other, like)...)
-	s.stands(arriving(parked(long, 5)), store.Behind)
-	s.stands(arriving(parked(long[2:], 6)), store.Fresh)
+	s.wantOutcome(arriving(parked(long, 5)), store.Behind)
+	s.wantOutcome(arriving(parked(long[2:], 6)), store.Fresh)
 	for _, p := range s.claim(0, "1", "3", "4") {
 		want := map[string]string{"1": long, "3": long[1:], "4": string(like.Message.Key)}[p.Message.Subject]
 		if string(p.Message.Key) != want {
@@ -55,7 +55,7 @@ func (s *suite[TTx]) hostileLongKeys() {
 	s.apply(freed(a, nil))
 	s.claim(0, "2", "3", "4")
 	m := retrying(b)
-	s.stands(m, store.Fresh)
+	s.wantOutcome(m, store.Fresh)
 	// several use other statements
 	s.commit(s.begin(s.d, intake(arriving(parked("k", 7)), m)), freed(b, nil))
 	s.claim(0, "3", "4")
@@ -69,7 +69,7 @@ func (s *suite[TTx]) hostileLongKeyAside() {
 	a.Source, a.Bucket = Source, column.Bucket(&a.Message)
 	s.own()
 	s.setAside(a)
-	if got := s.retry(9); len(got) != 1 || string(got[0].Key) != string(a.Key) {
+	if got := s.readDue(9); len(got) != 1 || string(got[0].Key) != string(a.Key) {
 		s.Errorf("%d rows are deferred, want 1", len(got))
 	}
 }
@@ -83,7 +83,7 @@ func (s *suite[TTx]) hostileHashOfALongID() {
 	s.seen(a, store.Done)
 	s.seen(b, store.Fresh)
 	s.apply(store.Effect{Mark: &b})
-	s.counts(0, 2, 0)
+	s.wantCounts(0, 2, 0)
 }
 
 // hostileShardOfNobody checks that a shard without an owner cannot be moved, although its epoch and token
@@ -96,19 +96,19 @@ func (s *suite[TTx]) hostileShardOfNobody() {
 	s.applied([]bool{false, false}, progress(p), progress(q))
 }
 
-// hostileRowLeftUnread checks that an unreadable row is copied unchanged, and that a deferred row only gets
-// the new attempt.
+// hostileRowLeftUnread checks that an unreadable row is copied unchanged when it is deferred. If it is
+// deferred again, only its attempt is updated.
 func (s *suite[TTx]) hostileRowLeftUnread() {
 	row := s.insertOne(filled())
 	bare := row
 	bare.Headers, bare.Data, bare.Fault = nil, nil, "it cannot be read"
 	for n := 1; n <= 2; n++ {
 		s.setAside(store.DeferredRow{Row: bare, Attempts: n, Why: bare.Fault})
-		got := s.retry(9)
+		got := s.readDue(9)
 		if len(got) != 1 || got[0].Attempts != n || got[0].Why != bare.Fault || got[0].Bucket != row.Bucket {
 			s.Fatalf("the deferred rows are %+v", got)
 		}
-		s.same(got[0].Row, row.Message)
+		s.wantSame(got[0].Row, row.Message)
 	}
 	s.free(row)
 }
@@ -136,8 +136,8 @@ func (s *suite[TTx]) hostileNullWords() {
 			s.Fatalf("%d of 1 row and %d of 12 arrived", len(alone), len(many))
 		}
 		for _, got := range append(alone, many...) {
-			s.same(got, m)
+			s.wantSame(got, m)
 		}
 	}
-	s.counts(13*15, 0, 0)
+	s.wantCounts(13*15, 0, 0)
 }

@@ -16,7 +16,7 @@ const letters = 8
 func letter(n int) store.Parked {
 	id := store.Identity{Source: "/orders", ID: fmt.Sprint("letter-", n)}
 	m := message([]string{"", "a", "a", "a", "b", "b", "a", ""}[n], n)
-	m.Source, m.ID, m.CorrelationID, m.Time = id.Source, id.ID, id.ID, long()
+	m.Source, m.ID, m.CorrelationID, m.Time = id.Source, id.ID, id.ID, givenTime()
 	if n%2 == 1 {
 		m.Type = "order.paid"
 	}
@@ -49,7 +49,7 @@ type keepingOp struct {
 	Bytes    int64  `json:",omitzero"`
 
 	Stale string `json:",omitzero"` // the outdated guard: attempts, call, claim or place
-	// Guards is for free: attempts; for renew: the claim; for release: only dead letters.
+	// Guards adds a guard: to free, the attempts; to renew, the claim; to release, that the message is dead.
 	Guards    bool `json:",omitzero"`
 	OnlyDead  bool `json:",omitzero"`
 	WithPlace bool `json:",omitzero"`
@@ -102,7 +102,7 @@ func (g *game) inbox(do func(op)) map[string]func(*rapid.T) {
 		"kept": func(*rapid.T) {
 			do(op{Do: "kept", Consumer: g.consumer(), Sought: g.keptQuery(), Limit: g.n("limit", 1, 4)})
 		},
-		"checkpoints": func(*rapid.T) { do(g.checkpoints()) },
+		"checkpoints": func(*rapid.T) { do(g.wantCheckpoints()) },
 		"apart":       func(*rapid.T) { do(g.apart()) },
 	}
 }
@@ -257,7 +257,7 @@ func (g *game) keptQuery() store.ParkedQuery {
 	return w
 }
 
-func (g *game) checkpoints() op {
+func (g *game) wantCheckpoints() op {
 	g.notes++
 	o := op{Do: rapid.SampledFrom([]string{"occupy", "advance", "advance", "rewind"}).Draw(g.T, "do"),
 		Consumer: g.consumer(), Session: g.session()}

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// long returns the time of all events that have a given time.
-func long() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+// givenTime returns the fixed time that all events with a time of the caller have.
+func givenTime() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
 // inboxSide is the state that a player last read.
 type inboxSide struct {
@@ -77,7 +77,7 @@ func (p *player[TTx]) keepEffect(e *store.Effect, k *keepingOp, s *store.Step) {
 	case "free":
 		e.Finish = &store.Finish{Consumer: l.Consumer, Identity: l.Identity}
 		if k.OnlyDead {
-			e.Finish.DeadAt = long()
+			e.Finish.DeadAt = givenTime()
 		}
 		if k.Guards {
 			e.Finish.Attempts, e.Finish.WasCall = &attempts, call
@@ -92,16 +92,16 @@ func (p *player[TTx]) keepEffect(e *store.Effect, k *keepingOp, s *store.Step) {
 		l.Due = time.Hour
 	}
 	if k.Attempts > 0 {
-		l.First, l.Last = store.Failure{At: long(), Why: "first", Host: "h"},
-			store.Failure{At: long(), Why: "last", Host: "h"}
+		l.First, l.Last = store.Failure{At: givenTime(), Why: "first", Host: "h"},
+			store.Failure{At: givenTime(), Why: "last", Host: "h"}
 		l.Failures = []store.Failure{l.First, l.Last}
 	}
 	if k.Dead != "" {
-		l.Dead = &store.Death{At: long(), Kind: "permanent", Fingerprint: k.Dead, Version: "1",
+		l.Dead = &store.Death{At: givenTime(), Kind: "permanent", Fingerprint: k.Dead, Version: "1",
 			BlocksKey: k.Holds}
 	}
 	if k.Call != "" {
-		l.Call = &store.Call{Key: k.Call, Request: "request", Since: long(), Undo: k.Undo}
+		l.Call = &store.Call{Key: k.Call, Request: "request", Since: givenTime(), Undo: k.Undo}
 	}
 	e.Park = &store.Park{Parked: l, Marked: k.Marked, MostRows: k.MostRows, MostBytes: k.Bytes}
 	if k.Instead > 0 {
@@ -229,12 +229,13 @@ func renderCall(c *store.Call) string {
 	return fmt.Sprint(c.Key, c.Request, renderTime(c.Since), c.Outcome, c.Undo)
 }
 
-// renderTime describes a time: a given one exactly, one of the store's clock not.
+// renderTime describes a time. It describes a time of the caller exactly, but a time of the store's clock
+// only as such.
 func renderTime(t time.Time) string {
 	switch {
 	case t.IsZero():
 		return "never "
-	case t.Equal(long()):
+	case t.Equal(givenTime()):
 		return "long ago "
 	}
 	return "by the store's clock "

@@ -53,7 +53,7 @@ func (s *suite[TTx]) keepSideBySide() {
 				want = store.Verdict{}
 			}
 			s.verdict(m, want)
-			s.left(m, i >= left && m.Keep > 0)
+			s.wantLeft(m, i >= left && m.Keep > 0)
 			u := s.begin(s.d, intake(m))
 			s.found(u, want.Outcome)
 			s.rollback(u)
@@ -71,8 +71,8 @@ func (s *suite[TTx]) keepSideBySide() {
 	}
 }
 
-// left fails the test unless the verdict of m has a rest of Keep, or has none.
-func (s *suite[TTx]) left(m store.Mark, want bool) {
+// wantLeft fails the test unless the verdict of m has a remaining time of Keep, or has none if want is false.
+func (s *suite[TTx]) wantLeft(m store.Mark, want bool) {
 	s.Helper()
 	got, err := s.d.Seen(s.Context(), m.Consumer, []store.Identity{m.Identity})
 	s.ok(err, "seen")
@@ -109,11 +109,11 @@ func (s *suite[TTx]) keepReservation() {
 	m.Result, m.Fingerprint = "second", 2
 	s.apply(store.Effect{Reservation: &again, Mark: &m})
 	s.verdict(m, store.Verdict{Outcome: store.Done, Fingerprint: 2, Code: 201, Result: "second"})
-	s.counts(0, 1, 0)
+	s.wantCounts(0, 1, 0)
 }
 
-// keepRivals checks that one of many concurrent callers gets a key after its Keep. The others wait for it
-// and find its answer.
+// keepRivals checks that one of many concurrent callers gets a key after its Keep. The other callers wait for
+// this caller and find its answer.
 func (s *suite[TTx]) keepRivals() {
 	const many = 6
 	m := scoped("a", day)
@@ -161,7 +161,7 @@ func (s *suite[TTx]) keepRivals() {
 	if fresh != 1 {
 		s.Errorf("%d did the work", fresh)
 	}
-	s.counts(1, 1, 0)
+	s.wantCounts(1, 1, 0)
 }
 
 // keepRolledBack checks that an expired mark is still expired after its replacement was rolled back.
@@ -175,7 +175,7 @@ func (s *suite[TTx]) keepRolledBack() {
 		s.rollback(u)
 		s.seen(m, store.Fresh)
 	}
-	s.counts(0, 1, 0)
+	s.wantCounts(0, 1, 0)
 	m.Outcome, m.Reason = store.Rejected, "no"
 	u := s.begin(s.d, intake(m))
 	s.found(u, store.Fresh)
@@ -202,8 +202,8 @@ func (s *suite[TTx]) keepGuard() {
 	s.verdict(m, store.Verdict{Outcome: store.Done, Fingerprint: 1, Code: 201, Result: "second"})
 }
 
-// keepTimed checks that an ID with a timestamp is known while its mark exists, then too old, and never
-// fresh.
+// keepTimed checks that an ID with a timestamp is known while its mark exists, is too old after that, and is
+// never fresh.
 func (s *suite[TTx]) keepTimed() {
 	m := scoped("a", day)
 	m.ID = aged(0).ID

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// unitBegunAgain checks a handler that ends its transaction and begins another: neither commit nor rollback
-// of the unit succeeds, and no COMMIT of the handler stores the marks.
+// unitBegunAgain checks a handler that ends its transaction and begins another one. Neither commit nor
+// rollback of the unit succeeds, and no COMMIT by the handler stores the marks.
 func (s *suite[TTx]) unitBegunAgain() {
 	if s.can.Anew == nil {
 		s.Skip("no statement ends a transaction and begins another here")
@@ -28,9 +28,9 @@ func (s *suite[TTx]) unitBegunAgain() {
 				s.put(u.Tx(), "anew", "v")
 			}
 			s.is(end(u), store.ErrLent, name+" of a transaction that the handler began")
-			s.user("before", "")
-			s.user("anew", "")
-			s.counts(0, 0, 0)
+			s.wantUser("before", "")
+			s.wantUser("anew", "")
+			s.wantCounts(0, 0, 0)
 		}
 		s.againAborted(anew)
 	}
@@ -46,14 +46,14 @@ func (s *suite[TTx]) againAborted(anew func(TTx) error) {
 	_ = anew(u.Tx())
 	_ = s.can.Poison(u.Tx())
 	_, _ = u.Rollback(s.Context())
-	s.user("before", "")
-	s.counts(0, 0, 0)
+	s.wantUser("before", "")
+	s.wantCounts(0, 0, 0)
 }
 
 func second(_ []bool, err error) error { return err }
 
-// unitFewConnections checks that no caller waits for a connection while it has one, also after a failed
-// handler: with one connection, and with one for each worker.
+// unitFewConnections checks that no caller that has a connection waits for another one, even after a failed
+// handler. It uses pools with one connection, and with one connection for each worker.
 func (s *suite[TTx]) unitFewConnections() {
 	if s.can.Pool == nil || s.can.Poison == nil {
 		s.Skip("no pool, or no error that aborts a transaction")
@@ -87,7 +87,7 @@ func (s *suite[TTx]) unitFewConnections() {
 		}
 		stop()
 	}
-	s.counts(5, 5, 0) // of one and of four
+	s.wantCounts(5, 5, 0) // of one and of four
 }
 
 func (s *suite[TTx]) unitLent() {
@@ -100,9 +100,9 @@ func (s *suite[TTx]) unitLent() {
 		if s.can.StopsCommit {
 			s.is(err, store.ErrLent, name+" of a lent transaction")
 			s.is(u.Usable(s.Context()), nil, "a unit whose "+name+" was refused")
-			s.user(name, "")
+			s.wantUser(name, "")
 			s.commit(u)
-			s.user(name, "v")
+			s.wantUser(name, "v")
 			continue
 		}
 		s.is(u.Usable(s.Context()), store.ErrLent, "a unit after the handler's "+name)
@@ -131,13 +131,14 @@ func (s *suite[TTx]) unitReturn() {
 	s.put(u.Tx(), "second", "v")
 	s.write(u.Tx(), message("a", 3))
 	s.commit(u)
-	s.user("first", "v")
-	s.user("late", "")
-	s.user("second", "v")
-	s.counts(2, 1, 0)
+	s.wantUser("first", "v")
+	s.wantUser("late", "")
+	s.wantUser("second", "v")
+	s.wantCounts(2, 1, 0)
 }
 
-// unitUndo checks that Undo undoes the writes of one function, and that the others are committed.
+// unitUndo checks that Undo undoes the writes of one function, and that the writes of the other functions are
+// committed.
 func (s *suite[TTx]) unitUndo() {
 	for _, each := range []struct{ before, sends, fails bool }{{}, {before: true}, {sends: true},
 		{before: true, sends: true}, {sends: true, fails: true}} {
@@ -174,9 +175,9 @@ func (s *suite[TTx]) unitUndo() {
 		no.Outcome, no.Reason = store.Rejected, "no"
 		s.commit(u, store.Effect{Answer: &no})
 		want := map[bool]string{false: "v"}[each.before]
-		s.user(first.ID, want)
-		s.user(no.ID, "")
-		s.user(last.ID, "v")
+		s.wantUser(first.ID, want)
+		s.wantUser(no.ID, "")
+		s.wantUser(last.ID, "v")
 		n := 2
 		if each.before {
 			n++
@@ -209,8 +210,8 @@ func (s *suite[TTx]) unitDrop() {
 		s.Error("it is committed after Drop")
 	}
 	u.Drop() // after the end of the unit
-	s.user("k", "v")
-	s.counts(0, 1, 0)
+	s.wantUser("k", "v")
+	s.wantCounts(0, 1, 0)
 
 	u = s.begin(s.d, intake(mark()))
 	u.Drop()
@@ -219,7 +220,7 @@ func (s *suite[TTx]) unitDrop() {
 	if stored, err := u.Rollback(s.Context(), store.Effect{Mark: &verdict}); err != nil || !stored[0] {
 		s.Errorf("Rollback after Drop applies nothing: %v", err)
 	}
-	s.counts(0, 2, 0)
+	s.wantCounts(0, 2, 0)
 }
 
 // unitDropKeepsNoConnection checks that a dropped unit keeps no connection of a small pool.
@@ -233,5 +234,5 @@ func (s *suite[TTx]) unitDropKeepsNoConnection() {
 		u.Drop()
 	}
 	s.commit(s.begin(d, intake(mark())))
-	s.counts(0, 1, 0)
+	s.wantCounts(0, 1, 0)
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Lines runs random sagas that join and leave lines for entities, some in one transaction, which commits or
-// not. It compares holders, waiting sagas and woken sagas with a model.
+// Lines runs random sagas that join and leave the queues for entities. Some do several of these moves in one
+// transaction, which is committed or rolled back. It compares holders, waiting sagas and woken sagas with a
+// model.
 func Lines[TTx any](t *testing.T, h Harness[TTx]) {
 	db := h.Open(t)
 	s := &suite[TTx]{T: t, can: h.Can, db: db, d: db.Driver(t)}
@@ -37,14 +38,14 @@ func Lines[TTx any](t *testing.T, h Harness[TTx]) {
 
 const lineSagas = 4
 
-// lineTurn is a transaction, or a saga that ends without leaving its lines.
+// lineTurn is a transaction, or the end of a saga that does not leave its queues.
 type lineTurn struct {
 	Moves    []lineMove
 	RollBack bool
 	End      bool // the first move's saga ends
 }
 
-// lineMove puts a saga in line for entities, or removes it from all lines if it has none.
+// lineMove puts a saga in the queues for entities. A move without entities removes the saga from all queues.
 type lineMove struct {
 	Saga     int
 	Entities []string
@@ -63,10 +64,10 @@ func lineTurns(t *rapid.T) lineTurn {
 		End:      rapid.IntRange(0, 9).Draw(t, "ends") == 0}
 }
 
-// lines has the keys of the sagas in line for each entity.
+// lines has the queue of each entity: the keys of its sagas.
 type lines map[string][]string
 
-// hold puts a saga in line. It returns true if the saga is first in each line.
+// hold puts a saga in queues. It returns true if the saga is first in each queue.
 func (ls lines) hold(key string, es []string) (first bool) {
 	first = true
 	for _, e := range es {
@@ -92,7 +93,7 @@ func (ls lines) free(key string) (next []string) {
 	return next
 }
 
-// list returns all places in order, or only the holders.
+// list returns all places in order, or only the places of the holders.
 func (ls lines) list(holders bool) (out []string) {
 	for _, e := range slices.Sorted(maps.Keys(ls)) {
 		for before, key := range ls[e] {
@@ -126,7 +127,7 @@ func (g *lineGame[TTx]) play(turn lineTurn) string {
 		was[m.Key] = g.saga(m.Key).Version
 	}
 	if m := g.sagas[turn.Moves[0].Saga]; turn.End {
-		if over := moved(g.saga(m.Key), "over"); !g.ended[m.Key] {
+		if over := nextMove(g.saga(m.Key), "over"); !g.ended[m.Key] {
 			over.Final, g.ended[m.Key] = true, true
 			_, err := g.d.Apply(g.Context(), store.Effect{Saga: over})
 			g.ok(err, "end %s", m.Key)

@@ -22,7 +22,7 @@ func lockTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// locked locks keys in a unit, and fails the test unless their versions are want.
+// locked locks keys in a unit, and fails the test unless the versions of the keys equal want.
 func (s *suite[TTx]) locked(keys []string, want ...int64) store.Unit[TTx] {
 	s.Helper()
 	u := s.begin(s.d, locking(keys...))
@@ -85,8 +85,8 @@ func (s *suite[TTx]) lockNames() {
 	}
 }
 
-// lockRepeatOfRejection checks a refusal that is rolled back and sent in a second transaction: it is stored
-// only if the entity is unchanged.
+// lockRepeatOfRejection checks a refusal that is rolled back and written in a second transaction. It is
+// stored only if the entity is unchanged.
 func (s *suite[TTx]) lockRepeatOfRejection() {
 	m := mark()
 	no := rejected(m, "out of stock")
@@ -96,11 +96,11 @@ func (s *suite[TTx]) lockRepeatOfRejection() {
 	s.rollback(u)
 	s.apply(lockAt("a", 0)) // a rival changes the stock
 	s.applied([]bool{false}, e)
-	s.counts(0, 0, 0)
+	s.wantCounts(0, 0, 0)
 	s.rollback(s.locked([]string{"a"}, 2))
 	e.Locks[0].Version = 2
 	s.apply(e)
-	s.counts(1, 1, 0)
+	s.wantCounts(1, 1, 0)
 	s.rollback(s.locked([]string{"a"}, 3))
 }
 
@@ -111,7 +111,7 @@ func (s *suite[TTx]) lockRivalWaits() {
 		var u store.Unit[TTx]
 		var err error
 		came := meanwhile(func() { u, err = s.d.Begin(s.Context(), locking("a")) })
-		s.waits(came, "a rival for the lock")
+		s.wantBlocked(came, "a rival for the lock")
 		end(holder)
 		s.comes(came, "the lock")
 		s.ok(err, "the rival's begin")
@@ -175,8 +175,8 @@ func (s *suite[TTx]) lockNoCircle() {
 	wg.Wait()
 }
 
-// lockInUnitAndAfter checks that an entity which a unit has locked is raised once, even if the commit lists
-// it again.
+// lockInUnitAndAfter checks that the version of an entity which a unit has locked is raised once, even if the
+// commit lists the entity again.
 func (s *suite[TTx]) lockInUnitAndAfter() {
 	s.commit(s.locked([]string{"a"}, 1), lockAt("a", 1), lockAt("a", 0))
 	s.is(s.locked([]string{"a"}, 2).Commit(s.Context(), lockAt("a", 1)), store.ErrLost, "commit")
@@ -193,7 +193,7 @@ func (s *suite[TTx]) lockWaiting() {
 	came := meanwhile(func() {
 		stored, err = s.d.Apply(s.Context(), lockAt("a", 1), store.Effect{Mark: &m}, rows(message("a", 1)))
 	})
-	s.waits(came, "an effect on a rival's lock")
+	s.wantBlocked(came, "an effect on a rival's lock")
 	s.commit(holder)
 	s.comes(came, "the effects")
 	s.ok(err, "apply")

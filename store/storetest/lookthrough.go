@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lookThrough checks a list without an index: it examines Scan rows, and the next list continues after
+// lookThrough checks a list without an index. The list examines Scan rows, and the next list continues after
 // them.
 func (s *suite[TTx]) lookThrough() {
 	var all []store.Parked
@@ -81,7 +81,7 @@ func (s *suite[TTx]) sagaList() {
 	keys := []string{"a", "b", "c", "d", "e"}
 	for i, key := range keys {
 		s.start(sagaOf(key))
-		m := moved(s.saga(key), "1")
+		m := nextMove(s.saga(key), "1")
 		switch i {
 		case 0:
 			m.Stuck, m.Error, m.Step = true, "100% of 'it_'\\ failed", "charge"

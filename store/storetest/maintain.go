@@ -34,7 +34,7 @@ func (s *suite[TTx]) cover(c store.Cursor) {
 	s.Helper()
 	s.own()
 	for _, l := range s.shards {
-		p := under(l)
+		p := progressOf(l)
 		p.Cursor = &c
 		s.apply(progress(p))
 	}
@@ -63,7 +63,8 @@ func (s *suite[TTx]) forecast(keep store.Retention) *store.Maintained {
 	return &dry
 }
 
-// compareDry compares the result of Maintain with the forecast. A rival may have made it smaller.
+// compareDry compares the result of Maintain with the forecast. Because of a rival, Maintain may delete fewer
+// rows.
 func (s *suite[TTx]) compareDry(dry, got store.Maintained) {
 	s.Helper()
 	for _, c := range []struct {
@@ -81,8 +82,8 @@ func (s *suite[TTx]) compareDry(dry, got store.Maintained) {
 // tooOld is an age beyond the thirty days that marks are kept.
 const tooOld = 32 * day
 
-// old writes n rows of keys in all shards that are past their retention.
-func (s *suite[TTx]) old(n int) {
+// writeOld writes n rows of keys in all shards that are past their retention.
+func (s *suite[TTx]) writeOld(n int) {
 	s.Helper()
 	for i := range n {
 		s.insert(message(fmt.Sprint("old-", i), i))
@@ -90,7 +91,7 @@ func (s *suite[TTx]) old(n int) {
 	s.db.Age(s, 9*day)
 }
 
-// emptied runs Maintain until the outbox is empty. A call may leave rows that it cannot lock.
+// emptied runs Maintain until the outbox is empty, because one call may leave rows that it cannot lock.
 func (s *suite[TTx]) emptied(rows int) {
 	s.Helper()
 	s.until(fmt.Sprintf("at most %d rows remain", rows), func() bool {
@@ -103,7 +104,7 @@ func (s *suite[TTx]) emptied(rows int) {
 }
 
 func (s *suite[TTx]) maintainEmpties() {
-	s.old(20)
+	s.writeOld(20)
 	tip := s.tick("")
 	s.cover(store.Cursor{Base: tip})
 	s.emptied(0)
@@ -117,21 +118,21 @@ func (s *suite[TTx]) maintainEmpties() {
 	if done := s.maintain(); done.Rows > 0 {
 		s.Errorf("maintain emptied %+v of one young row", done)
 	}
-	s.counts(1, 0, 0)
+	s.wantCounts(1, 0, 0)
 }
 
 func (s *suite[TTx]) maintainKeepsUncovered() {
-	s.old(20)
+	s.writeOld(20)
 	first := s.tick("")
 	s.maintain()
-	s.counts(20, 0, 0) // no shard has made progress
+	s.wantCounts(20, 0, 0) // no shard has made progress
 	s.cover(store.Cursor{Base: first})
 	late := message("late", 1)
 	s.insert(late)
 	s.db.Age(s, 9*day)
 	second := s.tick(first)
 	for _, l := range s.shards[1:] { // one shard is behind
-		p := under(l)
+		p := progressOf(l)
 		p.Cursor = &store.Cursor{Base: second}
 		s.apply(progress(p))
 	}
@@ -144,7 +145,7 @@ func (s *suite[TTx]) maintainKeepsUncovered() {
 
 // maintainKeepsOpenWindow checks that rows of an open window stay, because the shard may still read them.
 func (s *suite[TTx]) maintainKeepsOpenWindow() {
-	s.old(20)
+	s.writeOld(20)
 	tip := s.tick("")
 	all := s.window(store.Window{Tip: tip}, 100)
 	s.cover(store.Cursor{Tip: tip, Seq: all[9].Seq})
@@ -155,7 +156,7 @@ func (s *suite[TTx]) maintainKeepsOpenWindow() {
 }
 
 func (s *suite[TTx]) maintainKeepsYoung() {
-	s.old(5)
+	s.writeOld(5)
 	young := message("young", 1)
 	s.insert(young)
 	s.cover(store.Cursor{Base: s.tick("")})
@@ -163,12 +164,12 @@ func (s *suite[TTx]) maintainKeepsYoung() {
 	s.wantIDs(s.all(), young.ID)
 }
 
-// maintainNumbersGoOn checks that sequence numbers are not used again after the outbox was emptied: a
-// cursor above them would skip new rows.
+// maintainNumbersGoOn checks that sequence numbers are not used again after the outbox was emptied. Otherwise
+// a cursor above these numbers would skip new rows.
 func (s *suite[TTx]) maintainNumbersGoOn() {
 	last := int64(0)
 	for range 3 {
-		s.old(3)
+		s.writeOld(3)
 		tip := s.tick("")
 		for _, r := range s.window(store.Window{Tip: tip}, 100) {
 			if r.Seq <= last {
@@ -185,7 +186,7 @@ func (s *suite[TTx]) maintainNumbersGoOn() {
 // maintainBesideOpenWriter checks that Maintain and a writer do not wait for each other, and that the
 // writer's rows are found.
 func (s *suite[TTx]) maintainBesideOpenWriter() {
-	s.old(10)
+	s.writeOld(10)
 	tip := s.tick("")
 	s.cover(store.Cursor{Base: tip})
 	open := message("open", 1)
@@ -199,14 +200,14 @@ func (s *suite[TTx]) maintainBesideOpenWriter() {
 	s.comes(done, "the end of maintain beside an open writer")
 	s.put(tx, "k", "v")
 	s.ok(s.db.Commit(tx), "commit")
-	s.user("k", "v")
+	s.wantUser("k", "v")
 	_, got := s.since(tip)
 	s.wantIDs(got, open.ID)
 	s.emptied(1)
 }
 
 func (s *suite[TTx]) maintainBesideOpenHandler() {
-	s.old(10)
+	s.writeOld(10)
 	s.cover(store.Cursor{Base: s.tick("")})
 	m := mark()
 	u := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{m},
@@ -221,7 +222,7 @@ func (s *suite[TTx]) maintainBesideOpenHandler() {
 	s.commit(u, rows(row))
 	s.seen(m, store.Done)
 	s.emptied(1)
-	s.counts(1, 1, 0)
+	s.wantCounts(1, 1, 0)
 }
 
 // aged returns the mark of a message that was written that long ago.
@@ -231,8 +232,8 @@ func aged(ago time.Duration) store.Mark {
 	return m
 }
 
-// since returns the ID of a message that is newer than all that Age makes older. It is valid for drivers
-// that move the data and for those that move the clock.
+// since returns the ID of a message that is newer than all messages that Age makes older. The ID works for
+// drivers that move the data, and for drivers that move the clock.
 func since() string { return aged(-3 * day).ID }
 
 // maintainMarks checks that a mark is kept from its arrival, even for an old message.
@@ -244,7 +245,7 @@ func (s *suite[TTx]) maintainMarks() {
 	}
 	s.commit(s.begin(s.d, intake(old...)))
 	s.maintain()
-	s.counts(0, len(old), 0)
+	s.wantCounts(0, len(old), 0)
 	s.db.Age(s, 31*day)
 	for _, d := range append(ages, 0, day, 29*day) {
 		young = append(young, aged(d))
@@ -254,7 +255,7 @@ func (s *suite[TTx]) maintainMarks() {
 		s.maintain()
 		return s.db.Count(s).Marks <= len(young)
 	})
-	s.counts(0, len(young), 0)
+	s.wantCounts(0, len(young), 0)
 	for _, m := range young {
 		s.seen(m, store.Done)
 	}
@@ -276,7 +277,7 @@ func (s *suite[TTx]) maintainTimelessMarks() {
 	old := []store.Mark{timeless("7"), timeless("4c1dbbc5-e1a2-4a2b-9e0c-1a4e8ab1c3f7"), aged(-100 * day)}
 	s.commit(s.begin(s.d, intake(old[:2]...)))
 	s.maintain()
-	s.counts(0, 2, 0)
+	s.wantCounts(0, 2, 0)
 	s.db.Age(s, 40*day)
 	young := timeless("8")
 	s.commit(s.begin(s.d, intake(young)))
@@ -286,7 +287,7 @@ func (s *suite[TTx]) maintainTimelessMarks() {
 	})
 	s.seen(young, store.Done)
 	s.seen(old[0], store.Fresh)
-	s.counts(0, 1, 0)
+	s.wantCounts(0, 1, 0)
 	s.commit(s.begin(s.d, intake(old[2]))) // its timestamp is too far ahead
 	s.maintain()
 	s.seen(old[2], store.Done)
@@ -302,13 +303,13 @@ func (s *suite[TTx]) maintainNothing() {
 	s.apply(store.Effect{Mark: &m})
 	_, err := s.d.Maintain(s.Context(), store.Maintain{}) // the defaults
 	s.ok(err, "maintain")
-	s.counts(1, 1, 0)
+	s.wantCounts(1, 1, 0)
 	s.ok(s.d.Check(s.Context(), store.App), "check")
 }
 
 // maintainBounds checks that marks must be kept longer than the rows that could repeat their messages.
 func (s *suite[TTx]) maintainBounds() {
-	s.old(1)
+	s.writeOld(1)
 	s.cover(store.Cursor{Base: s.tick("")})
 	for _, keep := range []store.Retention{{Outbox: 7 * day, Marks: 6 * day}, {Outbox: -day},
 		{Outbox: 40 * day}, {Marks: day}} {
@@ -318,15 +319,15 @@ func (s *suite[TTx]) maintainBounds() {
 			s.Errorf("maintain of %+v did %+v, %v", keep, done, err)
 		}
 	}
-	s.counts(1, 0, 0)
+	s.wantCounts(1, 0, 0)
 }
 
-// asideSurvivesOutbox checks that a deferred row does not need its outbox row.
+// asideSurvivesOutbox checks that a deferred row is independent of its outbox row.
 func (s *suite[TTx]) asideSurvivesOutbox() {
-	s.run([]byte("a"), 1, 0)
+	s.deferRun([]byte("a"), 1, 0)
 	s.db.Age(s, 9*day)
 	s.cover(store.Cursor{Base: s.tick("")})
 	s.emptied(0)
-	s.counts(0, 0, 2)
+	s.wantCounts(0, 0, 2)
 	s.wantRetry("a1")
 }

@@ -23,8 +23,8 @@ func manyTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// every returns messages of all kinds for an intake of many, and their outcomes.
-func (s *suite[TTx]) every() (ms []store.Mark, want []store.Outcome) {
+// messagesOfAllKinds returns the marks of messages of all kinds for one intake, and their expected outcomes.
+func (s *suite[TTx]) messagesOfAllKinds() (ms []store.Mark, want []store.Outcome) {
 	first, second, again, loose := parked("r", 20), parked("q", 21), parked("s", 22), parked("", 23)
 	s.apply(keeping(first, parked("q", 19), second, again, loose)...)
 	gone := parked("d", 25)
@@ -61,11 +61,11 @@ func (s *suite[TTx]) every() (ms []store.Mark, want []store.Outcome) {
 	return ms, want
 }
 
-// manyVerdicts checks that many messages in one intake get the same outcomes as alone.
+// manyVerdicts checks that many messages in one intake get the same outcomes as each message alone.
 func (s *suite[TTx]) manyVerdicts() {
-	ms, want := s.every()
+	ms, want := s.messagesOfAllKinds()
 	for i, m := range ms {
-		s.stands(m, want[i])
+		s.wantOutcome(m, want[i])
 	}
 	u := s.begin(s.d, intake(ms...))
 	s.found(u, want...)
@@ -74,23 +74,23 @@ func (s *suite[TTx]) manyVerdicts() {
 	}
 	s.rollback(u)
 	for i, m := range ms {
-		s.stands(m, want[i])
+		s.wantOutcome(m, want[i])
 	}
 }
 
 // manyKept checks that fresh messages are committed together with parked ones, which get no mark.
 func (s *suite[TTx]) manyKept() {
-	ms, want := s.every()
+	ms, want := s.messagesOfAllKinds()
 	u := s.begin(s.d, intake(ms...))
 	s.found(u, want...)
 	s.put(u.Tx(), "effect", "1")
 	s.commit(u, rows(message("a", 1)))
-	s.user("effect", "1")
+	s.wantUser("effect", "1")
 	for i, m := range ms {
 		if want[i] == store.Fresh {
 			want[i] = store.Done
 		}
-		s.stands(m, want[i])
+		s.wantOutcome(m, want[i])
 		if want[i] == store.Waiting || want[i] == store.Dead || want[i] == store.Behind ||
 			want[i] == store.Stale {
 			s.seen(m, store.Fresh)
@@ -98,23 +98,23 @@ func (s *suite[TTx]) manyKept() {
 	}
 }
 
-// manyFreed checks that a commit finishes the claimed messages of one transaction, and that the next
-// message of each key becomes due, also after several of a key.
+// manyFreed checks that a commit finishes all claimed messages of one transaction. The next message of each
+// key becomes due, even if the commit finished several messages of the key.
 func (s *suite[TTx]) manyFreed() {
 	a, b, loose := parked("k", 1), parked("l", 2), parked("", 3)
 	after, last, waits := parked("k", 4), parked("k", 5), parked("l", 6)
 	a.Attempts, after.Attempts = 3, 0
 	s.apply(keeping(a, b, loose, after, last, waits)...)
-	s.place(&a, &b, &loose, &after, &last, &waits)
+	s.readPlaces(&a, &b, &loose, &after, &last, &waits)
 	s.claim(time.Hour, "1", "2", "3")
 	u := s.begin(s.d, intake(retrying(b), retrying(loose), retrying(a)))
 	s.found(u, store.Fresh, store.Fresh, store.Fresh)
 	s.put(u.Tx(), "effect", "1")
 	s.commit(u, freed(loose, &loose.Attempts), freed(a, &a.Attempts), freed(b, &b.Attempts),
 		rows(message("a", 1)))
-	s.user("effect", "1")
+	s.wantUser("effect", "1")
 	for _, p := range []store.Parked{a, b, loose} {
-		s.stands(retrying(p), store.Done)
+		s.wantOutcome(retrying(p), store.Done)
 	}
 	s.claim(time.Hour, "4", "6")
 	s.commit(s.begin(s.d, intake(mark())), freed(after, &after.Attempts), freed(waits, &waits.Attempts),
@@ -125,12 +125,12 @@ func (s *suite[TTx]) manyFreed() {
 	s.claim(0, "8")
 }
 
-// manyFreedLate checks that the commit of all fails if one message has changed since its claim.
+// manyFreedLate checks that the commit of several messages fails if one of them has changed since its claim.
 func (s *suite[TTx]) manyFreedLate() {
 	a, b, behind, calling := parked("k", 1), parked("l", 2), parked("k", 3), parked("m", 4)
 	calling.Call = &store.Call{Key: "bytes\xff", Request: "{}"}
 	s.apply(keeping(a, b, behind, calling)...)
-	s.place(&a, &b, &calling)
+	s.readPlaces(&a, &b, &calling)
 	unknown, before, elsewhere, swapped := parked("l", 9), calling, b, b
 	unknown.Place, before.Call, elsewhere.Place, swapped.Place = b.Place, nil, b.Place+1000, calling.Place
 	other := 7
@@ -141,8 +141,8 @@ func (s *suite[TTx]) manyFreedLate() {
 		s.put(u.Tx(), "effect", "1")
 		err := u.Commit(s.Context(), freed(a, &a.Attempts), late)
 		s.is(err, store.ErrLost, "commit")
-		s.user("effect", "")
-		s.stands(retrying(a), store.Fresh)
+		s.wantUser("effect", "")
+		s.wantOutcome(retrying(a), store.Fresh)
 	}
 	u := s.begin(s.d, intake(retrying(b)))
 	s.is(u.Commit(s.Context(), freed(elsewhere, &b.Attempts)), store.ErrLost, "free what lies elsewhere")
@@ -151,8 +151,8 @@ func (s *suite[TTx]) manyFreedLate() {
 	s.claim(0, "3")
 }
 
-// place sets the places of ps.
-func (s *suite[TTx]) place(ps ...*store.Parked) {
+// readPlaces sets the field Place of ps.
+func (s *suite[TTx]) readPlaces(ps ...*store.Parked) {
 	s.Helper()
 	for _, p := range ps {
 		found, err := store.ListParked(s.Context(), s.d,
@@ -180,7 +180,7 @@ func (s *suite[TTx]) manyBelow() {
 	u := s.begin(s.d, intake(old, newer, other))
 	s.found(u, store.TooOld, store.Fresh, store.Fresh)
 	s.rollback(u)
-	s.stands(b, store.TooOld)
+	s.wantOutcome(b, store.TooOld)
 	u = s.begin(s.d, intake(newer, b))
 	s.found(u, store.Fresh, store.TooOld)
 	s.commit(u)
@@ -188,8 +188,8 @@ func (s *suite[TTx]) manyBelow() {
 	s.seen(old, store.Fresh)
 }
 
-// manyEntities checks that an entity of several messages is raised once, and that each of them gets its
-// version.
+// manyEntities checks that the version of an entity of several messages is raised once, and that each of the
+// messages gets this version.
 func (s *suite[TTx]) manyEntities() {
 	s.apply(lockAt("b", 0), lockAt("b", 0))
 	in := intake(mark(), mark())
@@ -251,7 +251,7 @@ func (s *suite[TTx]) manyNoCircle() {
 	wg.Wait()
 }
 
-// manyRival checks that an intake of many waits for a rival with one of its messages, and finds the
+// manyRival checks that an intake of many messages waits for a rival that has one of them, and finds the
 // outcome.
 func (s *suite[TTx]) manyRival() {
 	a, b, c := arriving(parked("a", 1)), arriving(parked("b", 2)), arriving(parked("c", 3))
@@ -267,8 +267,8 @@ func (s *suite[TTx]) manyRival() {
 	s.seen(a, store.Done)
 }
 
-// manyIsolation checks that a unit above READ COMMITTED does not overwrite concurrent commits. A driver
-// without that level must return an error.
+// manyIsolation checks that a unit with a higher isolation than READ COMMITTED does not overwrite concurrent
+// commits. A driver without such a level must return an error.
 func (s *suite[TTx]) manyIsolation() {
 	for _, level := range []store.Isolation{store.RepeatableRead, store.Serializable} {
 		m := mark()
@@ -292,7 +292,7 @@ func (s *suite[TTx]) manyIsolation() {
 				s.Errorf("it writes over a rival's: %v", err)
 			}
 			s.rollback(u)
-			s.user("k", "theirs")
+			s.wantUser("k", "theirs")
 			continue
 		}
 		s.commit(u)

@@ -57,7 +57,7 @@ func (s *suite[TTx]) markVerdicts() {
 	barred.Outcome = store.Barred
 	s.apply(store.Effect{Mark: &barred})
 	s.seen(barred, store.Barred)
-	s.counts(0, 3, 0)
+	s.wantCounts(0, 3, 0)
 }
 
 func (s *suite[TTx]) markLongReason() {
@@ -108,7 +108,7 @@ func (s *suite[TTx]) markIdentity() {
 	for _, m := range append(others, base) {
 		s.seen(m, store.Done)
 	}
-	s.counts(0, len(others)+1, 0)
+	s.wantCounts(0, len(others)+1, 0)
 }
 
 // markIDsOfAllTimes checks IDs with timestamps of the whole range.
@@ -129,7 +129,7 @@ func (s *suite[TTx]) markIDsOfAllTimes() {
 		s.seen(m, store.Done)
 		s.applied([]bool{false}, store.Effect{Mark: &m})
 	}
-	s.counts(0, len(ms), 0)
+	s.wantCounts(0, len(ms), 0)
 }
 
 // markMany checks a large intake: each result has the index of its message.
@@ -167,7 +167,7 @@ func (s *suite[TTx]) markMany() {
 		}
 	}
 	s.commit(u)
-	s.counts(0, len(all), 0)
+	s.wantCounts(0, len(all), 0)
 }
 
 // markTwice checks that a message that is in a batch twice is fresh once.
@@ -176,20 +176,21 @@ func (s *suite[TTx]) markTwice() {
 	u := s.begin(s.d, intake(m, no, m, no))
 	s.found(u, store.Fresh, store.Fresh, store.Done, store.Rejected)
 	s.is(u.Commit(s.Context(), store.Effect{Mark: &m}), store.ErrLost, "a mark that the unit took in itself")
-	s.counts(0, 0, 0)
+	s.wantCounts(0, 0, 0)
 	s.applied([]bool{true, false}, store.Effect{Mark: &m}, store.Effect{Mark: &m})
-	s.counts(0, 1, 0)
+	s.wantCounts(0, 1, 0)
 }
 
-// rival begins a unit with m while another process has m in progress; then end ends that one.
-func (s *suite[TTx]) rival(m store.Mark, end func(store.Unit[TTx])) store.Unit[TTx] {
+// beginWithRival begins a unit with m while another process has m in progress. The function end ends the unit
+// of the other process.
+func (s *suite[TTx]) beginWithRival(m store.Mark, end func(store.Unit[TTx])) store.Unit[TTx] {
 	s.Helper()
 	holder := s.begin(s.db.Driver(s), intake(m))
 	s.found(holder, store.Fresh)
 	var u store.Unit[TTx]
 	var err error
 	came := meanwhile(func() { u, err = s.d.Begin(s.Context(), intake(m)) })
-	s.waits(came, "a rival")
+	s.wantBlocked(came, "a rival")
 	end(holder)
 	s.comes(came, "the rival's turn")
 	s.ok(err, "the rival's begin")
@@ -197,23 +198,23 @@ func (s *suite[TTx]) rival(m store.Mark, end func(store.Unit[TTx])) store.Unit[T
 }
 
 func (s *suite[TTx]) markRivalCommits() {
-	u := s.rival(mark(), func(h store.Unit[TTx]) { s.commit(h) })
+	u := s.beginWithRival(mark(), func(h store.Unit[TTx]) { s.commit(h) })
 	s.found(u, store.Done)
 	s.rollback(u)
-	u = s.rival(rejected(mark(), "no"), func(h store.Unit[TTx]) { s.commit(h) })
+	u = s.beginWithRival(rejected(mark(), "no"), func(h store.Unit[TTx]) { s.commit(h) })
 	s.found(u, store.Rejected)
 	if got := u.Found().Marks[0].Reason; got != "no" {
 		s.Errorf("the rival finds the reason %q", got)
 	}
 	s.rollback(u)
-	s.counts(0, 2, 0)
+	s.wantCounts(0, 2, 0)
 }
 
 func (s *suite[TTx]) markRivalRollsBack() {
-	u := s.rival(mark(), s.rollback)
+	u := s.beginWithRival(mark(), s.rollback)
 	s.found(u, store.Fresh)
 	s.commit(u)
-	s.counts(0, 1, 0)
+	s.wantCounts(0, 1, 0)
 }
 
 func (s *suite[TTx]) markRivalTakesTooLong() {
@@ -266,7 +267,7 @@ func (s *suite[TTx]) markOneOfManyWins() {
 	if got := fresh.Load(); got != 1 {
 		s.Errorf("%d of 8 rivals took the message", got)
 	}
-	s.counts(1, 1, 0)
+	s.wantCounts(1, 1, 0)
 }
 
 func (s *suite[TTx]) markApplyEachForItself() {
@@ -286,7 +287,7 @@ func (s *suite[TTx]) markApplyEachForItself() {
 		want = append(want, i%4 != 1)
 	}
 	s.applied(want, es...)
-	s.counts(45, 46, 0)
+	s.wantCounts(45, 46, 0)
 	s.wantIDs(s.all(), ids...)
 }
 
@@ -306,11 +307,11 @@ func (s *suite[TTx]) markApplyAllOrNothing() {
 		store.Effect{Mark: &done, Locks: lock(1), Shard: &good, Rows: said},
 		store.Effect{Mark: &fresh, Locks: lock(2), Shard: &good, Rows: said},
 		store.Effect{Mark: &fresh, Locks: lock(1), Shard: &bad, Rows: said})
-	s.counts(0, 1, 0)
+	s.wantCounts(0, 1, 0)
 	s.seen(fresh, store.Fresh)
 	if got := s.lease(s.d, "one", "1")[0].Incarnation; got != "" {
 		s.Errorf("an effect that was lost stored the incarnation %q", got)
 	}
 	s.apply(store.Effect{Mark: &fresh, Locks: lock(1), Shard: &good, Rows: said})
-	s.counts(1, 2, 0)
+	s.wantCounts(1, 2, 0)
 }

@@ -21,8 +21,8 @@ func messageTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// same fails the test unless a row equals m, byte for byte.
-func (s *suite[TTx]) same(got store.Row, m skald.Message) {
+// wantSame fails the test unless a row equals m, byte for byte.
+func (s *suite[TTx]) wantSame(got store.Row, m skald.Message) {
 	s.Helper()
 	if got.Seq <= 0 || got.Bucket != column.Bucket(&m) {
 		s.Errorf("the row has number %d and bucket %d, want bucket %d", got.Seq, got.Bucket,
@@ -128,10 +128,10 @@ func (s *suite[TTx]) everyWay(m skald.Message) {
 		if len(got) != 1 {
 			s.Fatalf("%d rows of 1 arrived", len(got))
 		}
-		s.same(got[0], m)
+		s.wantSame(got[0], m)
 		base = tip
 		s.setAside(store.DeferredRow{Row: got[0], Attempts: 1})
-		aside := s.retry(1000)
+		aside := s.readDue(1000)
 		if len(aside) != 1 {
 			s.Fatalf("%d rows are deferred, want 1", len(aside))
 		}
@@ -139,7 +139,7 @@ func (s *suite[TTx]) everyWay(m skald.Message) {
 			s.Errorf("row %d of bucket %d is deferred as %d of %d", got[0].Seq, got[0].Bucket, aside[0].Seq,
 				aside[0].Bucket)
 		}
-		s.same(aside[0].Row, m)
+		s.wantSame(aside[0].Row, m)
 		s.free(aside[0].Row)
 	}
 	s.base = base
@@ -219,7 +219,7 @@ func (s *suite[TTx]) messageTextThatIsNot() {
 		switch {
 		case err != nil && len(got) == 0:
 		case err == nil && slices.Equal(stored, []bool{true}) && len(got) == 1:
-			s.same(got[0], m)
+			s.wantSame(got[0], m)
 		default:
 			s.Errorf("%q: stored %v, %d rows, error %v", data, stored, len(got), err)
 		}

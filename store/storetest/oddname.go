@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// oddNameTests are for IDs and consumers that a store may not be able to store unchanged. The name that it
-// returns instead works for all operations on a message.
+// oddNameTests are for IDs and consumers that a store may be unable to store unchanged. The name that the
+// store returns instead works for all operations on a message.
 func oddNameTests[TTx any]() map[string]func(*suite[TTx]) {
 	return map[string]func(*suite[TTx]){
 		"Claimed":     (*suite[TTx]).oddNameClaimed,
@@ -19,7 +19,7 @@ func oddNameTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// oddNames returns names whose last characters make them different.
+// oddNames returns names that differ only in their last characters.
 func oddNames() []string {
 	long := strings.Repeat("n", 2000)
 	return []string{long, long + "m", "nul\x00x", "bytes\xff\xfe", "sha256:abc", hashOf([]byte(long))}
@@ -40,17 +40,17 @@ func oddlyNamed(dead bool) (out []store.Parked) {
 }
 
 // oddNameClaimed checks that a claimed message can be handled by the returned name, alone and with others,
-// and is known by its own.
+// and that the consumer still recognizes it by its own name.
 func (s *suite[TTx]) oddNameClaimed() {
 	all := oddlyNamed(false)
 	s.apply(keeping(all...)...)
 	claimed := s.claim(0, "0", "1", "2", "3", "4", "5")
 	for _, p := range claimed {
-		s.stands(retrying(p), store.Fresh)
+		s.wantOutcome(retrying(p), store.Fresh)
 	}
 	s.commit(s.begin(s.d, intake(retrying(claimed[0]))), freed(claimed[0], &claimed[0].Attempts))
 	p := claimed[1]
-	s.apply(again(p, func(p *store.Parked) { p.Attempts, p.Claims, p.Session = 2, 0, "" }))
+	s.apply(parkAgain(p, func(p *store.Parked) { p.Attempts, p.Claims, p.Session = 2, 0, "" }))
 	claimed[1].Attempts, claimed[1].Claims = 2, 0
 	var marks []store.Mark
 	var frees []store.Effect
@@ -65,7 +65,7 @@ func (s *suite[TTx]) oddNameClaimed() {
 }
 
 // oddNameListed checks that a listed message can be released, dropped and audited by the returned name, and
-// is found by its own.
+// that a query finds it by its own name.
 func (s *suite[TTx]) oddNameListed() {
 	all := oddlyNamed(true)
 	for i := range all {
@@ -108,8 +108,8 @@ func (s *suite[TTx]) oddNameListed() {
 	}
 }
 
-// oddNameQuarantined checks that an admitted message can be taken by the returned name, and is known by its
-// own.
+// oddNameQuarantined checks that an admitted message can be taken by the returned name, and that the consumer
+// still recognizes it by its own name.
 func (s *suite[TTx]) oddNameQuarantined() {
 	for _, p := range oddlyNamed(false) {
 		q := quarantined(p.Message, store.TooOld)
@@ -135,7 +135,7 @@ func (s *suite[TTx]) oddNameQuarantined() {
 		s.Fatalf("%d are left in quarantine, %d are kept", len(left), len(kept))
 	}
 	for _, p := range oddlyNamed(false) {
-		s.stands(arriving(p), store.Waiting)
+		s.wantOutcome(arriving(p), store.Waiting)
 	}
 }
 

@@ -101,10 +101,10 @@ func (s *suite[TTx]) control() {
 	}
 }
 
-// dropDeferred checks that a refused row can be dropped: its key continues, and a relay that was publishing
-// it does not defer it again. A row that only waits cannot be dropped.
+// dropDeferred checks that a refused row can be dropped. Later rows of its key continue, and a relay that was
+// publishing the row does not defer it again. A row that only waits cannot be dropped.
 func (s *suite[TTx]) dropDeferred() {
-	rows := s.run([]byte("k"), 1, 0)
+	rows := s.deferRun([]byte("k"), 1, 0)
 	refused := store.DeferredRow{Row: rows[0], Attempts: 2, Why: "no"}
 	drop := func(id string) bool {
 		stored, err := s.d.Apply(s.Context(), store.Effect{DropDeferred: &store.DropDeferred{ID: id},
@@ -118,7 +118,7 @@ func (s *suite[TTx]) dropDeferred() {
 	if !drop(rows[0].ID) || drop(rows[0].ID) {
 		s.Error("a refused row is dropped once")
 	}
-	p := under(s.shardOf(rows[0]))
+	p := progressOf(s.shardOf(rows[0]))
 	p.Deferred = []store.DeferredRow{refused}
 	s.apply(progress(p))
 	s.wantRetry("k2")

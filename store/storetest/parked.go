@@ -57,8 +57,8 @@ func keeping(ps ...store.Parked) (out []store.Effect) {
 	return out
 }
 
-// again returns the effect that changes p after another attempt.
-func again(p store.Parked, change func(p *store.Parked)) store.Effect {
+// parkAgain returns the effect that stores a change to p, as after another attempt.
+func parkAgain(p store.Parked, change func(p *store.Parked)) store.Effect {
 	was, call := p.Attempts, callKey(p)
 	change(&p)
 	return store.Effect{Park: &store.Park{Parked: p, Was: &was, WasCall: call}}
@@ -88,8 +88,8 @@ func retrying(p store.Parked) store.Mark {
 	return m
 }
 
-// stands fails the test unless an intake of m finds want.
-func (s *suite[TTx]) stands(m store.Mark, want store.Outcome) {
+// wantOutcome fails the test unless an intake of m finds want.
+func (s *suite[TTx]) wantOutcome(m store.Mark, want store.Outcome) {
 	s.Helper()
 	u := s.begin(s.d, intake(m))
 	got := u.Found().Marks[0].Outcome
@@ -99,7 +99,7 @@ func (s *suite[TTx]) stands(m store.Mark, want store.Outcome) {
 	}
 }
 
-// claim claims messages, and fails the test unless they are those with these numbers.
+// claim claims messages, and fails the test unless the claimed messages have these numbers.
 func (s *suite[TTx]) claim(lease time.Duration, want ...string) []store.Parked {
 	s.Helper()
 	got, err := s.d.Claim(s.Context(), store.ClaimRequest{Consumer: consumer, Session: "life",
@@ -165,8 +165,8 @@ func (s *suite[TTx]) parkedByteForByte() {
 	}
 }
 
-// parkedFailures checks that a store keeps the last attempts with their times, errors and hosts, also in a
-// claim, after a release and after a later attempt.
+// parkedFailures checks that a store keeps the last attempts with their times, errors and hosts. A claim
+// returns them, too, and they stay after a release and after a later attempt.
 func (s *suite[TTx]) parkedFailures() {
 	fail := func(n int, why string) store.Failure {
 		return store.Failure{At: time.UnixMicro(int64(n) * 1e6).UTC(), Why: why, Host: fmt.Sprint("host-", n)}
@@ -184,14 +184,14 @@ func (s *suite[TTx]) parkedFailures() {
 	for n := 3; n <= store.MaxFailures+2; n++ {
 		a.Failures = append(a.Failures, fail(n, "again"))
 	}
-	s.apply(again(a, func(p *store.Parked) { p.Attempts = 1 }))
+	s.apply(parkAgain(a, func(p *store.Parked) { p.Attempts = 1 }))
 	a.Attempts = 1
 	want := a.Failures[2:]
 	is(s.kept(store.ParkedQuery{Identity: &a.Identity, Bare: true}), want)
 	s.apply(released(a))
 	is(s.kept(store.ParkedQuery{Identity: &a.Identity}), want)
 	a.Attempts, a.Failures = 0, []store.Failure{fail(1, strings.Repeat("ö", 1000))}
-	s.apply(again(a, func(*store.Parked) {}))
+	s.apply(parkAgain(a, func(*store.Parked) {}))
 	got := s.kept(store.ParkedQuery{Identity: &a.Identity})
 	if len(got) != 1 || len(got[0].Failures) != 1 || got[0].Failures[0].Why != strings.Repeat("ö", 150) {
 		s.Errorf("a long error is kept as %+v", got)
@@ -210,19 +210,19 @@ func (s *suite[TTx]) parkedVerdicts() {
 	}{{a, store.Waiting}, {b, store.Behind}, {other, store.Fresh}, {dead, store.Dead},
 		{parked("dead", 7), store.Fresh},
 		{held, store.Dead}, {deadBehind, store.Behind}} {
-		s.stands(arriving(c.p), c.want)
+		s.wantOutcome(arriving(c.p), c.want)
 	}
 	m := arriving(b)
 	m.Consumer = "another"
-	s.stands(m, store.Fresh)
+	s.wantOutcome(m, store.Fresh)
 	m.KeyOrder, m.Consumer = store.Anytime, consumer
-	s.stands(m, store.Fresh)
+	s.wantOutcome(m, store.Fresh)
 	// In an effect it is a guard.
 	m = arriving(b)
 	fresh, anew := arriving(other), arriving(parked("l", 8))
 	s.applied([]bool{false, true, true}, store.Effect{Mark: &m}, store.Effect{Mark: &fresh},
 		store.Effect{Mark: &anew})
-	s.stands(arriving(other), store.Done)
+	s.wantOutcome(arriving(other), store.Done)
 }
 
 func (s *suite[TTx]) parkedOrder() {
@@ -248,15 +248,15 @@ func (s *suite[TTx]) parkedWithoutKey() {
 	a, b := parked("", 1), parked("", 2)
 	s.apply(keeping(a, b)...)
 	s.claim(0, "1", "2")
-	s.stands(arriving(a), store.Waiting)
-	s.stands(arriving(parked("", 3)), store.Fresh)
+	s.wantOutcome(arriving(a), store.Waiting)
+	s.wantOutcome(arriving(parked("", 3)), store.Fresh)
 	empty := parked("", 4)
 	empty.Message.Key = []byte{} // a key like any other
 	s.apply(keeping(empty)...)
 	other := parked("", 5)
 	other.Message.Key = []byte{}
-	s.stands(arriving(other), store.Behind)
-	s.stands(retrying(b), store.Fresh)
+	s.wantOutcome(arriving(other), store.Behind)
+	s.wantOutcome(retrying(b), store.Fresh)
 }
 
 func (s *suite[TTx]) parkedGuards() {
@@ -269,15 +269,15 @@ func (s *suite[TTx]) parkedGuards() {
 	s.applied([]bool{false}, keeping(timeless)...)
 	none := parked("k", 4)
 	s.applied([]bool{false, false, false}, released(none), freed(none, nil),
-		again(none, func(*store.Parked) {}))
+		parkAgain(none, func(*store.Parked) {}))
 	two := 2
 	s.applied([]bool{false}, freed(a, &two))
 	a.Attempts = 2
-	s.applied([]bool{false}, again(a, func(*store.Parked) {}))
+	s.applied([]bool{false}, parkAgain(a, func(*store.Parked) {}))
 	a.Attempts = 1
-	s.apply(again(a, func(p *store.Parked) { p.Attempts = 2 }))
+	s.apply(parkAgain(a, func(p *store.Parked) { p.Attempts = 2 }))
 	s.apply(freed(a, &two))
-	s.counts(0, 2, 0)
+	s.wantCounts(0, 2, 0)
 	if got := s.kept(store.ParkedQuery{}); len(got) != 0 {
 		s.Errorf("kept %+v", got)
 	}
@@ -296,14 +296,14 @@ func (s *suite[TTx]) parkedRoom() {
 	s.apply(freed(ps[0], nil))
 	s.applied([]bool{false, true}, keep(ps[2], 9, 100), keep(ps[2], 9, 101))
 	// A message that is parked already needs no room.
-	s.apply(again(ps[1], func(p *store.Parked) { p.Attempts++ }))
+	s.apply(parkAgain(ps[1], func(p *store.Parked) { p.Attempts++ }))
 	// A dead letter needs no room of its key, and blocks it at its place.
 	letter := parked("l", 5)
 	letter.Dead = &store.Death{Kind: "key_full", BlocksKey: true}
 	s.applied([]bool{false, true, false}, keep(parked("l", 5), 1, 0), keep(letter, 0, 0),
 		keep(parked("l", 6), 1, 0))
 	s.apply(freed(ps[3], nil))
-	s.stands(arriving(parked("l", 6)), store.Behind)
+	s.wantOutcome(arriving(parked("l", 6)), store.Behind)
 	s.apply(keep(parked("l", 6), 9, 0), released(letter))
 	s.claim(0, "2", "5")
 	s.apply(freed(letter, nil))
@@ -347,23 +347,23 @@ func (s *suite[TTx]) parkedLease() {
 func (s *suite[TTx]) parkedRetrying() {
 	a, b := parked("k", 1), parked("k", 2)
 	s.apply(keeping(a, b)...)
-	s.stands(retrying(b), store.Stale)
+	s.wantOutcome(retrying(b), store.Stale)
 	m := retrying(a)
 	m.Attempts = 0
-	s.stands(m, store.Stale)
+	s.wantOutcome(m, store.Stale)
 	u := s.begin(s.d, intake(retrying(a)))
 	s.found(u, store.Fresh)
 	s.put(u.Tx(), "effect", "1")
 	s.commit(u, freed(a, &a.Attempts))
-	s.user("effect", "1")
-	s.stands(retrying(a), store.Done)
-	s.stands(arriving(a), store.Done)
+	s.wantUser("effect", "1")
+	s.wantOutcome(retrying(a), store.Done)
+	s.wantOutcome(arriving(a), store.Done)
 	s.claim(0, "2")
 	// After a claim and an undo it is parked as before.
 	u = s.begin(s.d, intake(retrying(b)))
 	s.rollback(u)
-	s.stands(retrying(b), store.Fresh)
-	s.stands(retrying(parked("k", 3)), store.Stale)
+	s.wantOutcome(retrying(b), store.Fresh)
+	s.wantOutcome(retrying(parked("k", 3)), store.Stale)
 }
 
 func (s *suite[TTx]) parkedPostponed() {
@@ -371,7 +371,7 @@ func (s *suite[TTx]) parkedPostponed() {
 	s.apply(keeping(a, b)...)
 	u := s.begin(s.d, intake(retrying(a)))
 	s.put(u.Tx(), "effect", "1")
-	stored, err := u.Rollback(s.Context(), again(a, func(p *store.Parked) {
+	stored, err := u.Rollback(s.Context(), parkAgain(a, func(p *store.Parked) {
 		p.Attempts, p.Due, p.Last = 2, time.Hour, store.Failure{At: time.Now(), Why: "again", Host: "h"}
 		p.Call = &store.Call{Key: "outside", Request: "{}", Since: time.UnixMicro(1).UTC(),
 			Outcome: "{}", Undo: true}
@@ -381,7 +381,7 @@ func (s *suite[TTx]) parkedPostponed() {
 	if !slices.Equal(stored, []bool{true}) {
 		s.Fatalf("stored %v", stored)
 	}
-	s.user("effect", "")
+	s.wantUser("effect", "")
 	s.claim(0)
 	got := s.kept(store.ParkedQuery{Identity: &a.Identity})
 	if len(got) != 1 || got[0].Attempts != 2 || got[0].Last.Why != "again" || got[0].Message.ID != a.ID ||
@@ -390,9 +390,9 @@ func (s *suite[TTx]) parkedPostponed() {
 		!got[0].Call.Undo {
 		s.Errorf("kept %+v", got)
 	}
-	s.stands(retrying(a), store.Stale)
+	s.wantOutcome(retrying(a), store.Stale)
 	a.Attempts = 2
-	s.stands(retrying(a), store.Fresh)
+	s.wantOutcome(retrying(a), store.Fresh)
 }
 
 // parkedKeyInHand checks that a message in progress blocks all others of its key, and no other messages.
@@ -424,7 +424,7 @@ func (s *suite[TTx]) parkedKeyInHand() {
 			s.Errorf("the rival: %v", err)
 		}
 	})
-	s.waits(done, "the next of the key")
+	s.wantBlocked(done, "the next of the key")
 	stored, err := u.Rollback(s.Context(), keeping(a)...)
 	s.ok(err, "park")
 	s.comes(done, "the next of the key")
@@ -432,5 +432,5 @@ func (s *suite[TTx]) parkedKeyInHand() {
 	if !stored[0] || found != store.Behind && found != store.Fresh {
 		s.Errorf("parked %v, the rival found %v", stored, found)
 	}
-	s.stands(arriving(b), store.Behind)
+	s.wantOutcome(arriving(b), store.Behind)
 }

@@ -75,7 +75,7 @@ func (p *player[TTx]) play(o op) string {
 		})
 		return render(err, held)
 	case "retry":
-		return p.retry(ctx, o)
+		return p.readDue(ctx, o)
 	}
 	return render(nil, p.db.Count(p))
 }
@@ -93,7 +93,7 @@ func (p *player[TTx]) lease(ctx context.Context, o op) string {
 	return render(err, got.Share, got.Sessions, got.Waiting, p.leased(got.Shards), got.Tip == base)
 }
 
-// render returns a result as text; an error by its kind.
+// render returns a result as text. For an error, the text is the kind of the error.
 func render(err error, answers ...any) string {
 	for _, kind := range []error{store.ErrLost, store.ErrBusy, store.ErrMoved, store.ErrLent} {
 		if errors.Is(err, kind) {
@@ -106,7 +106,7 @@ func render(err error, answers ...any) string {
 	return fmt.Sprintf("%+v", answers)
 }
 
-// own is a transaction of the caller, committed immediately or left open for a while.
+// own runs a transaction of the caller, and commits it immediately or leaves it open for a while.
 func (p *player[TTx]) own(ctx context.Context, o op) string {
 	var tx TTx
 	if o.Do == "end" {
@@ -210,7 +210,7 @@ func (p *player[TTx]) seen(ctx context.Context, ms []store.Mark) string {
 	return render(err, sameLeft(out))
 }
 
-// sameLeft returns vs without the rest of Keep, which differs at each look.
+// sameLeft returns vs without the remaining time of Keep, because this time differs at each read.
 func sameLeft(vs []store.Verdict) []store.Verdict {
 	out := slices.Clone(vs)
 	for i := range out {
@@ -250,7 +250,7 @@ func renderRow(r store.Row) string {
 	return fmt.Sprintf("%d %+v", r.Bucket, m)
 }
 
-func (p *player[TTx]) retry(ctx context.Context, o op) string {
+func (p *player[TTx]) readDue(ctx context.Context, o op) string {
 	got, err := store.DueRows(ctx, p.d, o.Shards, o.Limit)
 	if len(got) == o.Limit { // the store's clock determines the order
 		return render(err, len(got))
@@ -263,7 +263,7 @@ func (p *player[TTx]) retry(ctx context.Context, o op) string {
 	return render(err, out)
 }
 
-// look reads the visible rows, so that they are known by their IDs.
+// look reads the visible rows and records them by their IDs.
 func (p *player[TTx]) look() error {
 	tip, err := store.Snapshot(p.Context(), p.d, "")
 	if err != nil || tip == "" {

@@ -20,8 +20,8 @@ func alongTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// portion claims messages, and fails the test unless the claimed and prefetched ones are those with these
-// numbers, by place.
+// portion claims messages. It fails the test unless the claimed and prefetched messages have these numbers,
+// ordered by place.
 func (s *suite[TTx]) portion(most store.ClaimSize, lease time.Duration, want ...string) []store.Parked {
 	s.Helper()
 	got, err := s.d.Claim(s.Context(), store.ClaimRequest{Consumer: consumer, Session: "life",
@@ -38,8 +38,8 @@ func (s *suite[TTx]) portion(most store.ClaimSize, lease time.Duration, want ...
 	return got.Parked
 }
 
-// claims fails the test unless the messages of a key have these numbers of claims, in order.
-func (s *suite[TTx]) claims(key string, want ...int) {
+// wantClaims fails the test unless the messages of a key have these numbers of claims, in order.
+func (s *suite[TTx]) wantClaims(key string, want ...int) {
 	s.Helper()
 	var have []int
 	for _, p := range s.kept(store.ParkedQuery{Key: []byte(key)}) {
@@ -60,7 +60,7 @@ func (s *suite[TTx]) alongRead() {
 			s.Errorf("claimed %+v", got[i])
 		}
 	}
-	s.claims("k", 1, 0, 0, 0)
+	s.wantClaims("k", 1, 0, 0, 0)
 	// messages after the first are in progress with it
 	s.portion(store.ClaimSize{Keys: 9, Prefetch: 2, PrefetchAll: 9}, time.Hour)
 }
@@ -72,25 +72,25 @@ func (s *suite[TTx]) alongCounted() {
 	s.apply(keeping(ps...)...)
 	most := store.ClaimSize{Keys: 9, Prefetch: 2, PrefetchAll: 9}
 	s.portion(most, 0, "1", "2", "3")
-	s.claims("k", 1, 0, 0, 0)
+	s.wantClaims("k", 1, 0, 0, 0)
 	s.portion(most, 0, "1")
-	s.claims("k", 2, 1, 1, 0)
+	s.wantClaims("k", 2, 1, 1, 0)
 	s.portion(most, 0, "1")
-	s.claims("k", 3, 1, 1, 0)
+	s.wantClaims("k", 3, 1, 1, 0)
 	s.apply(freed(ps[0], &ps[0].Attempts))
 	s.portion(most, 0, "2")
-	s.claims("k", 2, 1, 0)
+	s.wantClaims("k", 2, 1, 0)
 	s.apply(freed(ps[1], &ps[1].Attempts))
-	s.apply(again(ps[2], func(p *store.Parked) { p.Claims = 0 })) // an answer
+	s.apply(parkAgain(ps[2], func(p *store.Parked) { p.Claims = 0 })) // an answer
 	s.portion(most, 0, "3", "4")
-	s.apply(again(ps[2], func(p *store.Parked) { p.Claims = 0 }))
+	s.apply(parkAgain(ps[2], func(p *store.Parked) { p.Claims = 0 }))
 	s.portion(store.ClaimSize{Keys: 9}, 0, "3")
 	s.portion(store.ClaimSize{Keys: 9}, 0, "3")
-	s.claims("k", 2, 0) // it was claimed alone
+	s.wantClaims("k", 2, 0) // it was claimed alone
 }
 
-// alongEnds checks that a message which must be claimed alone is not prefetched, nor any after it. Nothing
-// is prefetched after a message that has a call or may have ended its process.
+// alongEnds checks that a message which must be claimed alone is not prefetched, and neither is any message
+// after it. Nothing is prefetched after a message that has a call or may have ended its process.
 func (s *suite[TTx]) alongEnds() {
 	change := func(key string, n int, change func(*store.Parked)) store.Parked {
 		p := parked(key, n)
@@ -159,7 +159,7 @@ func (s *suite[TTx]) alongBounds() {
 			s.Errorf("of %+v the next is due in %v", most, got.Next)
 		}
 		for _, p := range s.kept(store.ParkedQuery{}) {
-			s.apply(again(p, func(p *store.Parked) { p.Claims, p.Due = 0, 0 }))
+			s.apply(parkAgain(p, func(p *store.Parked) { p.Claims, p.Due = 0, 0 }))
 		}
 	}
 	claim(store.ClaimSize{Keys: 2, Prefetch: 1, PrefetchAll: 9}, 2, 2)
@@ -170,8 +170,8 @@ func (s *suite[TTx]) alongBounds() {
 	claim(store.ClaimSize{Keys: 4, Prefetch: 9, PrefetchAll: 0}, 3, 0)
 }
 
-// alongTaken checks that a prefetched message may be taken in the transaction of the first of its key with
-// all between them. The next message is then due.
+// alongTaken checks that a prefetched message may be taken in one transaction with the first message of its
+// key and all messages between them. The next message is then due.
 func (s *suite[TTx]) alongTaken() {
 	a, b, c, d, other := parked("k", 1), parked("k", 2), parked("k", 3), parked("k", 4), parked("l", 5)
 	b.Attempts = 3
@@ -183,19 +183,19 @@ func (s *suite[TTx]) alongTaken() {
 	u = s.begin(s.d, intake(retrying(a), retrying(b), retrying(other), retrying(c)))
 	s.found(u, store.Fresh, store.Fresh, store.Fresh, store.Fresh)
 	s.put(u.Tx(), "effect", "1")
-	s.place(&a, &b, &c, &other)
+	s.readPlaces(&a, &b, &c, &other)
 	s.commit(u, freed(a, &a.Attempts), freed(c, &c.Attempts), freed(other, &other.Attempts),
 		freed(b, &b.Attempts))
-	s.user("effect", "1")
+	s.wantUser("effect", "1")
 	for _, p := range []store.Parked{a, b, c, other} {
-		s.stands(retrying(p), store.Done)
+		s.wantOutcome(retrying(p), store.Done)
 	}
-	s.claims("k", 0)
+	s.wantClaims("k", 0)
 	s.portion(store.ClaimSize{Keys: 9, Prefetch: 2, PrefetchAll: 9}, time.Hour, "4")
 }
 
-// alongStale checks that it may not be taken without a message before it, or after one that may not be
-// taken.
+// alongStale checks that a prefetched message may not be taken without the messages before it, or after a
+// message that may not be taken.
 func (s *suite[TTx]) alongStale() {
 	a, b, c, hold, behind := parked("k", 1), parked("k", 2), parked("k", 3), parked("h", 4), parked("h", 5)
 	hold.Dead = &store.Death{BlocksKey: true}
@@ -220,13 +220,13 @@ func (s *suite[TTx]) alongStale() {
 	u := s.begin(s.d, intake(retrying(a), retrying(c)))
 	s.put(u.Tx(), "effect", "1")
 	s.commit(u, freed(a, &a.Attempts))
-	s.stands(retrying(c), store.Stale)
+	s.wantOutcome(retrying(c), store.Stale)
 	s.seen(retrying(c), store.Fresh)
 	s.claim(0, "2")
 }
 
-// alongDone checks that a message that has a mark already does not keep others of its key from being taken,
-// and that it becomes due after them.
+// alongDone checks a message that already has a mark. Other messages of its key can still be taken, and the
+// message becomes due after them.
 func (s *suite[TTx]) alongDone() {
 	a, b, c, d := parked("k", 1), parked("k", 2), parked("k", 3), parked("k", 4)
 	s.apply(keeping(a, b, c, d)...)
@@ -235,10 +235,10 @@ func (s *suite[TTx]) alongDone() {
 	s.apply(store.Effect{Mark: &m})
 	u := s.begin(s.d, intake(retrying(a), retrying(b), retrying(c)))
 	s.found(u, store.Fresh, store.Done, store.Fresh)
-	s.place(&a, &c)
+	s.readPlaces(&a, &c)
 	s.commit(u, freed(a, &a.Attempts), freed(c, &c.Attempts))
 	s.claim(0, "2")
-	s.stands(retrying(b), store.Done)
+	s.wantOutcome(retrying(b), store.Done)
 	s.apply(freed(b, &b.Attempts))
 	s.claim(0, "4")
 }

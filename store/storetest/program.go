@@ -48,8 +48,8 @@ const (
 	ops
 )
 
-// writePrograms runs random programs in a lent transaction and in one of the user, and compares rows and
-// the user's keys. Every second lent transaction is that of a batch.
+// writePrograms runs random programs in a lent transaction and in a transaction of the user, and compares the
+// rows and the user's keys. Every second lent transaction belongs to a batch.
 func (s *suite[TTx]) writePrograms() {
 	programs := 30
 	if explore := os.Getenv("SKALD_EXPLORE"); explore == "all" || explore == "full" {

@@ -24,7 +24,7 @@ func (s *suite[TTx]) shardProgress() {
 		{Tip: first}, {Tip: first, Seq: 1}, {Base: first}, {Base: first, Tip: second, Seq: 1 << 40},
 		{Base: second, Tip: second, Seq: 3}, {},
 	} {
-		p := under(l)
+		p := progressOf(l)
 		p.Cursor = &c
 		s.apply(progress(p))
 		if got := s.shard0("1"); got.Cursor != c || got.Epoch != l.Epoch || got.Token != l.Token {
@@ -49,7 +49,7 @@ func (s *suite[TTx]) shardProgressOfOne() {
 		{func(p *store.Progress) { p.Incarnation, p.Cursor = new("x"), &store.Cursor{} },
 			store.Shard{Incarnation: "x"}},
 	} {
-		p := under(l)
+		p := progressOf(l)
 		step.p(&p)
 		s.apply(progress(p))
 		if got := s.shard0("1"); got.Incarnation != step.want.Incarnation || got.Cursor != step.want.Cursor {
@@ -58,8 +58,8 @@ func (s *suite[TTx]) shardProgressOfOne() {
 	}
 }
 
-// shardStaleProgress checks that an owner that lost its shard stores nothing: no cursor, no incarnation, no
-// deferred or freed row.
+// shardStaleProgress checks that a relay that lost its shard stores nothing: no cursor, no incarnation, and
+// no deferred or freed row.
 func (s *suite[TTx]) shardStaleProgress() {
 	aside, other := s.insertOne(message("a", 1)), s.insertOne(message("b", 2))
 	s.setAside(store.DeferredRow{Row: aside, Attempts: 1})
@@ -68,7 +68,7 @@ func (s *suite[TTx]) shardStaleProgress() {
 	for name, p := range map[string]store.Progress{
 		"epoch of before": {Shard: l.ID, Epoch: l.Epoch, Token: s.shardOf(aside).Token},
 		"token of before": {Shard: l.ID, Epoch: s.shardOf(aside).Epoch, Token: l.Token},
-		"both":            under(l),
+		"both":            progressOf(l),
 		"no token":        {Shard: l.ID, Epoch: s.shardOf(aside).Epoch},
 	} {
 		p.Cursor, p.Incarnation = &store.Cursor{Base: s.tick("")}, new("stale")
@@ -76,8 +76,8 @@ func (s *suite[TTx]) shardStaleProgress() {
 		s.applied([]bool{false}, progress(p))
 		s.is(s.begin(s.d, store.Intake{}).Commit(s.Context(), progress(p)), store.ErrLost, name)
 	}
-	s.counts(2, 0, 1)
-	if got := s.retry(10); len(got) != 1 || got[0].ID != aside.ID {
+	s.wantCounts(2, 0, 1)
+	if got := s.readDue(10); len(got) != 1 || got[0].ID != aside.ID {
 		s.Errorf("a stale owner changed the deferred rows to %+v", got)
 	}
 	for _, l := range s.lease(s.d, suiteOwner, "2") {
@@ -95,7 +95,7 @@ func (s *suite[TTx]) shardManyProgresses() {
 	var es []store.Effect
 	var want []bool
 	for i, l := range ls {
-		p := under(l)
+		p := progressOf(l)
 		p.Cursor = &c
 		if i%3 == 1 {
 			p.Epoch--
@@ -117,7 +117,7 @@ func (s *suite[TTx]) shardCursorOfAll() {
 	tip := s.tick("")
 	var es []store.Effect
 	for seq := range int64(5) {
-		p := under(l)
+		p := progressOf(l)
 		p.Cursor = &store.Cursor{Tip: tip, Seq: seq + 1}
 		es = append(es, progress(p))
 	}
@@ -129,7 +129,7 @@ func (s *suite[TTx]) shardCursorOfAll() {
 
 func (s *suite[TTx]) shardLostInWholeUnit() {
 	ls := s.lease(s.d, "one", "1")
-	good, bad := under(ls[0]), under(ls[1])
+	good, bad := progressOf(ls[0]), progressOf(ls[1])
 	good.Incarnation, bad.Incarnation = new("b"), new("b")
 	bad.Token += "x"
 	s.is(s.begin(s.d, store.Intake{}).Commit(s.Context(), progress(good), progress(bad)),
@@ -166,14 +166,14 @@ func (s *suite[TTx]) shardTakenWhileWaits() {
 		session := fmt.Sprint("next-", i)
 		l, m := s.shard0(fmt.Sprint("former-", i)), mark()
 		holder := s.begin(s.db.Driver(s), intake(m))
-		p := under(l)
+		p := progressOf(l)
 		p.Cursor = &store.Cursor{Tip: tip, Seq: int64(i + 1)}
 		var err error
 		waiting := meanwhile(func() { err = report(m, p) })
-		s.waits(waiting, "progress with a mark in a rival's hand")
+		s.wantBlocked(waiting, "progress with a mark in a rival's hand")
 		var got []store.Shard
 		taking := meanwhile(func() { got = s.lease(s.db.Driver(s), "one", session) })
-		s.waits(waiting, "progress with a mark in a rival's hand")
+		s.wantBlocked(waiting, "progress with a mark in a rival's hand")
 		s.rollback(holder)
 		s.comes(waiting, "the progress")
 		s.comes(taking, "the takeover")

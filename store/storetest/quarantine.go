@@ -45,8 +45,8 @@ func (s *suite[TTx]) inQuarantine(q store.QuarantineQuery) []store.Quarantined {
 	return out
 }
 
-// quarantinePage checks that a page of admitted messages is full while there are more, and that every field
-// of the query counts.
+// quarantinePage checks that a page of admitted messages is full while there are more messages, and that
+// every field of the query has an effect.
 func (s *suite[TTx]) quarantinePage() {
 	var numbers []int64
 	for n := range 4 {
@@ -73,7 +73,7 @@ func (s *suite[TTx]) quarantinePage() {
 	}
 }
 
-// quarantineKept checks that every field of the message comes back. A repeat changes nothing; another
+// quarantineKept checks that every field of the message is returned. A repeat changes nothing; another
 // payload is another message.
 func (s *suite[TTx]) quarantineKept() {
 	m := filled()
@@ -111,7 +111,7 @@ func (s *suite[TTx]) quarantineKept() {
 				one.Bytes, got[i])
 		}
 	}
-	s.counts(0, 0, 0)
+	s.wantCounts(0, 0, 0)
 }
 
 func (s *suite[TTx]) quarantineQueries() {
@@ -154,7 +154,7 @@ func (s *suite[TTx]) quarantineQueries() {
 	}
 }
 
-// quarantineAct checks that the first admit stores an audit, and the second none.
+// quarantineAct checks that the first admit stores an audit, and that the second admit stores none.
 func (s *suite[TTx]) quarantineAct() {
 	q := quarantined(message("a", 1), store.TooOld)
 	s.apply(store.Effect{Quarantine: &q})
@@ -263,14 +263,14 @@ func (s *suite[TTx]) quarantineAdmit() {
 	u := s.begin(s.d, store.Intake{})
 	s.put(u.Tx(), "k", "v")
 	s.commit(u, store.Effect{Admitted: &due[0], Rows: said})
-	s.user("k", "v")
-	s.counts(1, 0, 0)
+	s.wantUser("k", "v")
+	s.wantCounts(1, 0, 0)
 	u = s.begin(s.d, store.Intake{})
 	s.put(u.Tx(), "k", "twice")
 	s.is(u.Commit(s.Context(), store.Effect{Admitted: &due[0], Rows: said}), store.ErrLost, "a second taking")
 	s.apply(store.Effect{Quarantine: &q})
-	s.user("k", "v")
-	s.counts(1, 0, 0)
+	s.wantUser("k", "v")
+	s.wantCounts(1, 0, 0)
 	if left := s.inQuarantine(store.QuarantineQuery{}); len(left) != 0 {
 		s.Errorf("left in quarantine: %+v", left)
 	}
@@ -355,7 +355,7 @@ func (s *suite[TTx]) floorRises() {
 		s.commit(s.begin(s.d, intake(m)))
 		s.seen(m, store.Done)
 	}
-	s.counts(0, 3, 0)
+	s.wantCounts(0, 3, 0)
 	if s.haveSettings() {
 		u := s.begin(s.d, settings(intake(aged(tooOld), newer()), "app.tenant", "42"))
 		s.found(u, store.TooOld, store.Fresh)
@@ -371,8 +371,8 @@ func (s *suite[TTx]) floorRises() {
 	s.commit(s.begin(s.d, intake(timeless)))
 }
 
-// floorNewConsumer checks that a consumer that starts with messages older than the retention of marks takes
-// each once, while the retention runs.
+// floorNewConsumer checks a new consumer that begins with messages older than the retention of marks. It
+// takes each message once, even while the retention runs.
 func (s *suite[TTx]) floorNewConsumer() {
 	var all []store.Mark
 	for ago := 80; ago >= 0; ago -= 4 {
@@ -386,7 +386,7 @@ func (s *suite[TTx]) floorNewConsumer() {
 	for _, m := range all {
 		s.verdict(m, store.Verdict{Outcome: store.Done})
 	}
-	s.counts(0, len(all), 0)
+	s.wantCounts(0, len(all), 0)
 }
 
 // floorHeld checks that the floor does not apply to messages that Skald itself stored.
@@ -405,10 +405,10 @@ func (s *suite[TTx]) floorHeld() {
 	s.commit(u)
 	s.apply(store.Effect{Mark: &guarded})
 	s.seen(held, store.Done)
-	s.counts(0, 2, 0)
+	s.wantCounts(0, 2, 0)
 }
 
-// quarantineBounded checks that one identity with many payloads does not fill the quarantine: another
+// quarantineBounded checks that one identity with many payloads does not fill the quarantine, so that another
 // identity has room.
 func (s *suite[TTx]) quarantineBounded() {
 	for i := range 2 * store.QuarantineOfOne {

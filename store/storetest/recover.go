@@ -55,8 +55,8 @@ func (s *suite[TTx]) wantMoved(err error, doing string) {
 	}
 }
 
-// recoverNothingMoved checks that the state that a relay had is no move if the database has it, too, and
-// neither is a shard with a new owner.
+// recoverNothingMoved checks two cases in which the database did not move: it still has the state that a
+// relay had, or a shard has a new owner.
 func (s *suite[TTx]) recoverNothingMoved() {
 	s.insert(message("a", 1))
 	was := s.lease(s.d, "one", "1")
@@ -77,8 +77,9 @@ func (s *suite[TTx]) recoverNothingMoved() {
 	}
 }
 
-// recoverWentBack checks a database that is behind a relay: no relay gets a shard until Recover. Then all
-// retained rows that are not known to be acknowledged are read in order, with rows written meanwhile.
+// recoverWentBack checks a database that is behind a relay. No relay gets a shard until Recover. Then relays
+// read in order all retained rows that are not known to be acknowledged, including rows that were written
+// meanwhile.
 func (s *suite[TTx]) recoverWentBack() {
 	a, b, later := message("a", 1), message("a", 2), message("a", 3)
 	s.insert(a)
@@ -101,7 +102,7 @@ func (s *suite[TTx]) recoverWentBack() {
 	if again := s.recover(false); again != (store.Recovered{}) {
 		s.Errorf("the second recover does %+v", again)
 	}
-	s.applied([]bool{false}, progress(under(was[0])))
+	s.applied([]bool{false}, progress(progressOf(was[0])))
 	is := s.lease(s.d, "two", "1")
 	if len(is) != shards || is[0].Epoch <= was[0].Epoch || is[0].Token == was[0].Token {
 		s.Fatalf("after the recover shard %d goes from %+v to %+v", was[0].ID, was[0], is)
@@ -110,8 +111,8 @@ func (s *suite[TTx]) recoverWentBack() {
 	s.wantIDs(got, a.ID, b.ID, later.ID)
 }
 
-// recoverTwoAtOnce checks that of concurrent calls of Recover one has an effect, so that relays start again
-// once.
+// recoverTwoAtOnce checks that only one of several concurrent calls of Recover has an effect, so that relays
+// start again only once.
 func (s *suite[TTx]) recoverTwoAtOnce() {
 	s.insert(message("a", 1))
 	other := s.db.Driver(s)
@@ -159,7 +160,7 @@ func (s *suite[TTx]) recoverTickGone() {
 func (s *suite[TTx]) recoverShardBeyond() {
 	a := message("a", 1)
 	s.insert(a)
-	p := under(s.lease(s.d, "one", "1")[3])
+	p := progressOf(s.lease(s.d, "one", "1")[3])
 	p.Cursor = &store.Cursor{Base: s.tick("") + "9"}
 	s.apply(progress(p))
 	s.wantMoved(s.leaseAfter(), "lease")

@@ -17,12 +17,12 @@ func (s *suite[TTx]) parkedReleasedIfDead() {
 		e.Requeue.Dead, e.Rows = true, rows(message("a", 1)).Rows
 		s.apply(e)
 	}
-	s.counts(3, 0, 0)
+	s.wantCounts(3, 0, 0)
 	s.claim(0, "1")
 }
 
-// parkedReleasedOnce checks that a dead letter which was released and died again is not the one that was
-// read, and neither is a parked one.
+// parkedReleasedOnce checks that a dead letter which was released and died again does not match the dead
+// letter that was read. A parked message does not match it, either.
 func (s *suite[TTx]) parkedReleasedOnce() {
 	p := parked("k", 1)
 	p.Dead = &store.Death{At: time.Now(), Kind: "permanent", BlocksKey: true}
@@ -36,7 +36,7 @@ func (s *suite[TTx]) parkedReleasedOnce() {
 	first := read()
 	s.applied([]bool{true}, as(first))
 	s.applied([]bool{false}, as(first))
-	s.apply(again(read(), func(p *store.Parked) {
+	s.apply(parkAgain(read(), func(p *store.Parked) {
 		p.Dead = &store.Death{At: first.Dead.At.Add(time.Second), Kind: "permanent", BlocksKey: true}
 	}))
 	s.applied([]bool{false}, as(first))
@@ -48,6 +48,6 @@ func (s *suite[TTx]) parkedReleasedOnce() {
 	more := 1
 	late.Requeue.Attempts = &more
 	s.applied([]bool{false}, late) // another operator released it
-	s.apply(again(read(), func(p *store.Parked) { p.Attempts = 2 }))
+	s.apply(parkAgain(read(), func(p *store.Parked) { p.Attempts = 2 }))
 	s.applied([]bool{true}, late) // it failed once more
 }

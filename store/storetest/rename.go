@@ -13,7 +13,7 @@ func renameTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// renamed renames the consumer, and fails the test unless it is done or not.
+// renamed requests the rename, and fails the test unless the rename is done, or not done if done is false.
 func (s *suite[TTx]) renamed(r store.Rename, done bool) store.Renamed {
 	s.Helper()
 	out, err := s.d.Rename(s.Context(), r)
@@ -78,7 +78,7 @@ func (s *suite[TTx]) renameMoves() {
 	checkpoints, err := s.d.SyncConsumer(s.Context(), store.SyncRequest{Consumer: next})
 	s.ok(err, "read checkpoints")
 	partition.Stamp, control.Stamp = "1", "1"
-	s.checkpoints(checkpoints, partition, store.Checkpoint{Partition: "orders/1", Origin: "o", Stamp: "2"},
+	s.wantCheckpoints(checkpoints, partition, store.Checkpoint{Partition: "orders/1", Origin: "o", Stamp: "2"},
 		control)
 	if kept := s.inQuarantine(store.QuarantineQuery{Consumer: next}); len(kept) != 1 {
 		s.Errorf("in quarantine are %+v", kept)
@@ -89,7 +89,7 @@ func (s *suite[TTx]) renameMoves() {
 	s.renamed(store.Rename{Old: consumer, New: "stock-3", Audit: note}, false) // there are no rows left
 }
 
-// renameRefuses checks that a name with any activity is not a valid target.
+// renameRefuses checks that a consumer with any activity is not a valid target.
 func (s *suite[TTx]) renameRefuses() {
 	note := &store.Audit{Author: "ann", Reason: "a new name", Action: "rename", Consumer: "done"}
 	m, step, p := mark(), taking("a"), parked("a", 1)

@@ -7,16 +7,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// parkedRepeatAnytime repeats a message at every point of its life and checks that it is recognized: in its
-// first run, parked, claimed, dead, redriven, in the next run, done, and after its mark was deleted. There
-// is one effect in all.
+// parkedRepeatAnytime repeats a message in each of its states, and checks that the repeat is recognized: in
+// the first run, parked, claimed, dead, redriven, in the next run, done, and after its mark was deleted. The
+// message has one effect in all.
 func (s *suite[TTx]) parkedRepeatAnytime() {
 	old := aged(tooOld)
 	p := parked("k", 1)
 	p.Identity, p.Message.ID = old.Identity, old.ID
 	p.Message.Source = old.Source
 	// The first run fails. If it is undone and parked in two transactions, the repeat may run between them.
-	// If that one commits, the guard of the park is lost: see parkedTooLate.
+	// If the repeat commits, the guard of the park is lost: see parkedTooLate.
 	s.repeatWhile(arriving(p), []store.Outcome{store.Waiting, store.Fresh}, func(u store.Unit[TTx]) {
 		stored, err := u.Rollback(s.Context(), keeping(p)...)
 		s.ok(err, "park")
@@ -27,7 +27,7 @@ func (s *suite[TTx]) parkedRepeatAnytime() {
 	s.repeats(p, store.Waiting)
 	s.claim(time.Minute, "1")
 	s.repeats(p, store.Waiting)
-	s.apply(again(p, func(p *store.Parked) { p.Dead = &store.Death{Kind: "permanent", BlocksKey: true} }))
+	s.apply(parkAgain(p, func(p *store.Parked) { p.Dead = &store.Death{Kind: "permanent", BlocksKey: true} }))
 	s.repeats(p, store.Dead)
 	s.apply(released(p))
 	s.repeats(p, store.Waiting)
@@ -37,7 +37,7 @@ func (s *suite[TTx]) parkedRepeatAnytime() {
 		s.put(u.Tx(), "effect", "once")
 		s.commit(u, freed(p, nil))
 	})
-	s.user("effect", "once")
+	s.wantUser("effect", "once")
 	s.repeats(p, store.Done)
 	no := aged(tooOld)
 	s.apply(func() store.Effect { m := rejected(no, "no"); return store.Effect{Mark: &m} }())
@@ -54,17 +54,17 @@ func (s *suite[TTx]) parkedRepeatAnytime() {
 	s.claim(0)
 }
 
-// repeats repeats a message twice, and fails the test unless it is recognized.
+// repeats sends a message twice more, and fails the test unless the repeats are recognized.
 func (s *suite[TTx]) repeats(p store.Parked, as store.Outcome) {
 	s.Helper()
-	s.stands(arriving(p), as)
-	s.stands(arriving(p), as)
+	s.wantOutcome(arriving(p), as)
+	s.wantOutcome(arriving(p), as)
 	if as != store.TooOld { // consumers check for it before they park
 		s.applied([]bool{false}, keeping(p)...)
 	}
 }
 
-// repeatWhile repeats a message while it is in progress: the repeat waits and finds the outcome.
+// repeatWhile repeats a message while the message is in progress. The repeat must wait and find the outcome.
 func (s *suite[TTx]) repeatWhile(m store.Mark, as []store.Outcome, end func(store.Unit[TTx])) {
 	s.Helper()
 	u := s.begin(s.d, intake(m))
@@ -80,7 +80,7 @@ func (s *suite[TTx]) repeatWhile(m store.Mark, as []store.Outcome, end func(stor
 			_, _ = r.Rollback(s.Context())
 		}
 	})
-	s.waits(came, "a repeat of what is in hand")
+	s.wantBlocked(came, "a repeat of what is in hand")
 	end(u)
 	s.comes(came, "the repeat")
 	s.ok(err, "the repeat's begin")

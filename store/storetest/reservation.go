@@ -59,7 +59,7 @@ func (s *suite[TTx]) reservationOneHasIt() {
 			s.Errorf("a key that was given back: %+v", got)
 		}
 	}
-	s.counts(0, 0, 0)
+	s.wantCounts(0, 0, 0)
 }
 
 func (s *suite[TTx]) reservationFinished() {
@@ -75,11 +75,11 @@ func (s *suite[TTx]) reservationFinished() {
 	}
 	s.applied([]bool{false}, store.Effect{Reservation: &one, Mark: &m})
 	s.verdict(m, want)
-	s.counts(1, 1, 0)
+	s.wantCounts(1, 1, 0)
 }
 
-// reservationTakenOver checks that another caller gets the key after the lease, and that the first one then
-// changes nothing.
+// reservationTakenOver checks that another caller gets the key after the lease, and that the first caller can
+// then change nothing.
 func (s *suite[TTx]) reservationTakenOver() {
 	m := mark()
 	one, two := reserving(m, "one", 0), reserving(m, "two", time.Hour)
@@ -132,7 +132,8 @@ func (s *suite[TTx]) reservationAtOnce() {
 	}
 }
 
-// reservationCounted checks that reservations are counted, with those whose outcome is unknown.
+// reservationCounted checks that reservations are counted, including the number of those with an unknown
+// outcome.
 func (s *suite[TTx]) reservationCounted() {
 	m, other := mark(), mark()
 	m.Consumer, other.Consumer = "http:b", "http:a"

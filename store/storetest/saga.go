@@ -70,8 +70,8 @@ func refOf(m store.Saga) store.SagaRef {
 	return store.SagaRef{Name: m.Name, Key: m.Key, Version: m.Version}
 }
 
-// moved returns a move of m by one step.
-func moved(m store.Saga, state string) *store.SagaUpdate {
+// nextMove returns the update that moves m by one step.
+func nextMove(m store.Saga, state string) *store.SagaUpdate {
 	return &store.SagaUpdate{SagaRef: refOf(m), State: state,
 		SagaStatus: store.SagaStatus{Status: "running", Step: "next"}}
 }
@@ -87,8 +87,8 @@ func (s *suite[TTx]) saga(key string) store.Saga {
 	return s.readSaga(list[0])
 }
 
-// readSaga checks the read time of a saga, which must not be before its last write, and returns the saga
-// without it.
+// readSaga checks that the read time of a saga is not before its last write. It returns the saga without the
+// read time.
 func (s *suite[TTx]) readSaga(one store.Saga) store.Saga {
 	s.Helper()
 	if one.Name != "" && (one.Read.Before(one.Changed) || one.Read.Before(one.Started)) {
@@ -121,7 +121,7 @@ func (s *suite[TTx]) sagaIn(tx TTx, key string) store.Saga {
 // with the commit.
 func (s *suite[TTx]) sagaIntake() {
 	a, b := s.start(sagaOf("a"))[0], s.start(sagaOf("b"))[0]
-	s.apply(store.Effect{Saga: moved(b, "1")})
+	s.apply(store.Effect{Saga: nextMove(b, "1")})
 	for i := range 2 {
 		u := s.begin(s.d, store.Intake{Sagas: []store.SagaRef{refOf(b), refOf(a),
 			{Name: "order", Key: "none", Version: 1}}, Wait: patience})
@@ -130,19 +130,19 @@ func (s *suite[TTx]) sagaIntake() {
 		}
 		s.put(u.Tx(), "k", fmt.Sprint(i))
 		if i == 0 {
-			s.commit(u, store.Effect{Saga: moved(a, "1"), Rows: rows(message("a", 1)).Rows})
+			s.commit(u, store.Effect{Saga: nextMove(a, "1"), Rows: rows(message("a", 1)).Rows})
 			continue
 		}
-		s.is(u.Commit(s.Context(), store.Effect{Saga: moved(a, "2")}), store.ErrLost, "commit a stale move")
+		s.is(u.Commit(s.Context(), store.Effect{Saga: nextMove(a, "2")}), store.ErrLost, "commit a stale move")
 	}
-	s.user("k", "0")
-	s.counts(1, 0, 0)
+	s.wantUser("k", "0")
+	s.wantCounts(1, 0, 0)
 	s.wantSaga("a", "1", 2)
-	// If the handler moves the saga itself, the move of the commit is lost.
+	// If the handler moves the saga itself, the guard of the move in the commit is lost.
 	a = s.saga("a")
 	u := s.begin(s.d, store.Intake{Sagas: []store.SagaRef{refOf(a)}})
-	s.ok(s.d.Write(s.Context(), u.Tx(), store.Effect{Saga: moved(a, "the handler's")}), "write")
-	s.is(u.Commit(s.Context(), store.Effect{Saga: moved(a, "2")}), store.ErrLost,
+	s.ok(s.d.Write(s.Context(), u.Tx(), store.Effect{Saga: nextMove(a, "the handler's")}), "write")
+	s.is(u.Commit(s.Context(), store.Effect{Saga: nextMove(a, "2")}), store.ErrLost,
 		"commit after a move of the handler's")
 	s.wantSaga("a", "1", 2)
 	tx := s.db.Begin(s)
@@ -171,7 +171,7 @@ func (s *suite[TTx]) sagaIntakeRival() {
 		_, err = s.d.Begin(s.Context(), store.Intake{Sagas: []store.SagaRef{refOf(a)}, Wait: shortly})
 		s.is(err, store.ErrBusy, "begin behind a rival")
 	}
-	brief := moved(a, "brief")
+	brief := nextMove(a, "brief")
 	brief.Wait = shortly
 	_, err := s.d.Apply(s.Context(), store.Effect{Saga: brief})
 	s.is(err, store.ErrBusy, "apply behind a rival")
@@ -182,8 +182,8 @@ func (s *suite[TTx]) sagaIntakeRival() {
 	came := meanwhile(func() {
 		u, err = s.d.Begin(s.Context(), store.Intake{Sagas: []store.SagaRef{refOf(a)}, Wait: patience})
 	})
-	s.waits(came, "a rival for the saga")
-	s.commit(holder, store.Effect{Saga: moved(a, "1")})
+	s.wantBlocked(came, "a rival for the saga")
+	s.commit(holder, store.Effect{Saga: nextMove(a, "1")})
 	s.comes(came, "the saga")
 	s.ok(err, "the rival's begin")
 	if u.Found().Sagas[0] {
@@ -192,7 +192,7 @@ func (s *suite[TTx]) sagaIntakeRival() {
 	s.rollback(u)
 }
 
-// sagaFollows checks that a unit can begin in the round trip of another one's commit.
+// sagaFollows checks that a unit can begin in the round trip of the commit of another unit.
 func (s *suite[TTx]) sagaFollows() {
 	a, b := s.start(sagaOf("a"))[0], s.start(sagaOf("b"))[0]
 	s.commit(s.begin(s.d, store.Intake{Sagas: []store.SagaRef{refOf(b)}}))
@@ -202,7 +202,7 @@ func (s *suite[TTx]) sagaFollows() {
 		next := refOf(b)
 		next.Version += int64(i / 2)
 		then, err := u.CommitThen(s.Context(), store.Intake{Sagas: []store.SagaRef{next}},
-			store.Effect{Saga: moved(s.saga([]string{"a", "b", "b"}[i]), fmt.Sprint(i))})
+			store.Effect{Saga: nextMove(s.saga([]string{"a", "b", "b"}[i]), fmt.Sprint(i))})
 		s.ok(err, "commit and begin")
 		if u = then; u == nil {
 			next := s.saga("b")
@@ -214,12 +214,12 @@ func (s *suite[TTx]) sagaFollows() {
 		}
 	}
 	s.rollback(u)
-	s.user("k", "2")
+	s.wantUser("k", "2")
 	s.wantSaga("a", "0", 2)
 	s.wantSaga("b", "2", 3)
 }
 
-// sagaWakes checks that each write that makes a saga claimable wakes engines, for all ways of writing.
+// sagaWakes checks that a write that makes a saga claimable wakes engines, for each way of writing.
 func (s *suite[TTx]) sagaWakes() {
 	if s.d.Woken() == nil {
 		s.Skip("the store does not report writes")
@@ -234,7 +234,7 @@ func (s *suite[TTx]) sagaWakes() {
 	anybodys.Session, anybodys.Lease = "", 0
 	wakes("a start", func() { s.start(anybodys, sagaOf("b")) })
 	free := func(saga store.Saga, state string) *store.SagaUpdate {
-		m := moved(saga, state)
+		m := nextMove(saga, state)
 		m.Release = true
 		return m
 	}

@@ -51,8 +51,8 @@ func keysOf(sagas []store.Saga) string {
 	return strings.Join(keys, " ")
 }
 
-// sagaClaimOrder checks that the longest due sagas come first, of any definition, and that a claim leases
-// them.
+// sagaClaimOrder checks that the sagas that were due first are claimed first, whatever their definition, and
+// that a claim leases them.
 func (s *suite[TTx]) sagaClaimOrder() {
 	var all []store.Saga
 	for i, key := range []string{"d", "b", "e", "a", "c"} {
@@ -76,7 +76,7 @@ func (s *suite[TTx]) sagaClaimOrder() {
 	}
 }
 
-// sagaClaimFences checks that the session before a claim cannot write any more.
+// sagaClaimFences checks that the previous session cannot write any more after a claim.
 func (s *suite[TTx]) sagaClaimFences() {
 	one := dueSaga("a", time.Second)
 	one.Session = "one"
@@ -88,28 +88,28 @@ func (s *suite[TTx]) sagaClaimFences() {
 	if got[0].Lapsed != "one" {
 		s.Errorf("its lease was of %q, want one", got[0].Lapsed)
 	}
-	s.applied([]bool{false}, store.Effect{Saga: moved(was, "late")})
+	s.applied([]bool{false}, store.Effect{Saga: nextMove(was, "late")})
 	u := s.begin(s.d, store.Intake{Sagas: []store.SagaRef{refOf(was)}})
 	if u.Found().Sagas[0] {
 		s.Error("the former holder finds the saga as it was")
 	}
-	s.is(u.Commit(s.Context(), store.Effect{Saga: moved(was, "late")}), store.ErrLost,
+	s.is(u.Commit(s.Context(), store.Effect{Saga: nextMove(was, "late")}), store.ErrLost,
 		"commit of the former holder")
-	m := moved(got[0], "1")
+	m := nextMove(got[0], "1")
 	m.Release = true
 	s.apply(store.Effect{Saga: m})
 	if got = s.claimSagas("three", 9).Sagas; len(got) != 1 || got[0].State != "1" || got[0].Version != 4 ||
 		got[0].Lapsed != "" {
 		s.Fatalf("a saga that was released: %+v", got)
 	}
-	m = moved(got[0], "2")
+	m = nextMove(got[0], "2")
 	m.Lease = 3 * time.Hour
 	s.apply(store.Effect{Saga: m})
 	if renewed := s.saga("a"); renewed.Session != "three" || time.Until(renewed.Due) < 2*time.Hour {
 		s.Errorf("a lease that was renewed: %+v", renewed)
 	}
 	u = s.begin(s.d, store.Intake{})
-	m = moved(s.saga("a"), "3")
+	m = nextMove(s.saga("a"), "3")
 	m.Lease = 5 * time.Hour
 	s.is(u.Commit(s.Context(), store.Effect{Saga: m}), nil, "commit")
 	if renewed := s.saga("a"); time.Until(renewed.Due) < 4*time.Hour {
@@ -131,7 +131,7 @@ func (s *suite[TTx]) sagaClaimNext() {
 		s.Errorf("the last: %+v", got)
 	}
 	later := dueSaga("c", -20*time.Minute)
-	never := moved(got.Sagas[0], "1")
+	never := nextMove(got.Sagas[0], "1")
 	never.Release, never.Wake = true, -1
 	s.start(later)
 	s.apply(store.Effect{Saga: never})
@@ -219,7 +219,7 @@ func (s *suite[TTx]) sagaClaimBytes() {
 	}
 }
 
-// lookThroughSagas checks a list without an index: it examines Scan sagas, and the next list continues
+// lookThroughSagas checks a list without an index. The list examines Scan sagas, and the next list continues
 // after them.
 func (s *suite[TTx]) lookThroughSagas() {
 	for what, c := range map[string]struct {
@@ -307,7 +307,7 @@ func (s *suite[TTx]) sagaCounts() {
 	if got := counts(); !slices.Equal(got, want) {
 		s.Errorf("the counts are\n%+v, want\n%+v", got, want)
 	}
-	end := moved(s.saga("k15"), "1")
+	end := nextMove(s.saga("k15"), "1")
 	end.Status, end.Final = "compensated", true
 	s.apply(store.Effect{Saga: end})
 	want[2].Compensating, want[2].Stuck, want[2].Paused, want[2].Failing = 7, 7, 7, 7
@@ -321,7 +321,7 @@ func (s *suite[TTx]) sagaCounts() {
 // retention. Then the key is free.
 func (s *suite[TTx]) sagaForget() {
 	s.start(sagaOf("a"), dueSaga("b", time.Second))
-	end := moved(s.saga("a"), "1")
+	end := nextMove(s.saga("a"), "1")
 	end.Status, end.Final, end.Release = "done", true, true
 	s.apply(store.Effect{Saga: end})
 	if got := s.claimSagas("two", 9); keysOf(got.Sagas) != "b" {
@@ -355,14 +355,14 @@ func (s *suite[TTx]) sagaForget() {
 			`{"correlation":"\"parent\"","parent":{"name":"order","key":%q,"id":%q,"step":"x"}}`, parent,
 			s.saga("b").ID)
 		s.start(kid)
-		end := moved(s.saga(kid.Key), "1")
+		end := nextMove(s.saga(kid.Key), "1")
 		end.Status, end.Final, end.Release = "done", true, true
 		s.apply(store.Effect{Saga: end})
 	}
 	forget(4*day, true, 1)
 	forget(0, false, 1)
 	s.wantSaga("kid of b", "1", 2)
-	end = moved(s.saga("b"), "1")
+	end = nextMove(s.saga("b"), "1")
 	end.Status, end.Final, end.Release = "done", true, true
 	s.apply(store.Effect{Saga: end})
 	forget(0, true, 1)

@@ -25,7 +25,7 @@ func accounts(keys ...string) (out []store.Lock) {
 	return out
 }
 
-// hold puts a saga in line in its own transaction.
+// hold puts a saga in queues in its own transaction.
 func (s *suite[TTx]) hold(m store.Saga, keys ...string) (first bool) {
 	s.Helper()
 	tx := s.db.Begin(s)
@@ -53,7 +53,7 @@ func (s *suite[TTx]) giveUp(m store.Saga) {
 	s.ok(s.db.Commit(tx), "commit that %s is gone", m.Key)
 }
 
-// lines fails the test unless these sagas are in line.
+// lines fails the test unless q finds these places in queues.
 func (s *suite[TTx]) lines(q store.HoldQuery, want ...string) {
 	s.Helper()
 	hs, err := store.ListHolds(s.Context(), s.d, q)
@@ -71,8 +71,8 @@ func (s *suite[TTx]) lines(q store.HoldQuery, want ...string) {
 	}
 }
 
-// holdLine checks that the first in line holds an entity, that leaving wakes only the next one, and that
-// places do not change.
+// holdLine checks that the first saga in a queue holds the entity. A saga that leaves wakes only the next
+// saga, and the order of places does not change.
 func (s *suite[TTx]) holdLine() {
 	ms := s.start(sagaOf("a"), sagaOf("b"), sagaOf("c"))
 	a, b, c := ms[0], ms[1], ms[2]
@@ -118,8 +118,8 @@ func (s *suite[TTx]) holdLine() {
 	s.lines(store.HoldQuery{})
 }
 
-// holdRivals checks that one of several rivals holds an entity, for any order of entities, and that each
-// gets its turn.
+// holdRivals checks that only one of several rivals holds an entity, for any order of entities, and that each
+// rival gets its turn.
 func (s *suite[TTx]) holdRivals() {
 	var ms []store.Saga
 	const rivals = 8
@@ -152,9 +152,9 @@ func (s *suite[TTx]) holdRivals() {
 	s.lines(store.HoldQuery{})
 }
 
-// holdLocked checks that an entity in a line is locked and its version raised. A transaction that has it
-// locked reads its holder, and the line does not change before its commit. A locked saga is neither waited
-// for nor woken.
+// holdLocked checks that HoldEntities locks the entity and raises its version. A transaction that has locked
+// the entity reads its holder, and the queue does not change before the commit of this transaction.
+// FreeEntities neither waits for a locked saga nor wakes it.
 func (s *suite[TTx]) holdLocked() {
 	ms := s.start(sagaOf("a"), sagaOf("b"))
 	s.hold(ms[0], "x")
@@ -179,7 +179,7 @@ func (s *suite[TTx]) holdLocked() {
 	}
 }
 
-// holdUndone checks that a rolled back hold has no effect.
+// holdUndone checks that a hold has no effect after a rollback.
 func (s *suite[TTx]) holdUndone() {
 	a := s.start(sagaOf("a"))[0]
 	tx := s.db.Begin(s)

@@ -32,7 +32,7 @@ func (s *suite[TTx]) sagaMove() {
 		final bool
 		due   time.Duration // -1 means never
 	}{{0, false, 0}, {time.Hour, false, time.Hour}, {-1, false, -1}, {time.Hour, true, -1}, {0, false, 0}} {
-		m := moved(s.saga("a"), "2")
+		m := nextMove(s.saga("a"), "2")
 		m.Release, m.Wake, m.Final = !end.final, end.wake, end.final
 		s.apply(store.Effect{Saga: m})
 		got := s.saga("a")
@@ -50,20 +50,20 @@ func (s *suite[TTx]) sagaMove() {
 // effects are stored.
 func (s *suite[TTx]) sagaMoveLost() {
 	a := s.start(sagaOf("a"))[0]
-	stale := store.Effect{Saga: moved(a, "stale"), Rows: rows(message("a", 1)).Rows,
+	stale := store.Effect{Saga: nextMove(a, "stale"), Rows: rows(message("a", 1)).Rows,
 		Audit: &store.Audit{Author: "x", Reason: "y", Action: "z"}}
-	s.apply(store.Effect{Saga: moved(a, "1")})
+	s.apply(store.Effect{Saga: nextMove(a, "1")})
 	s.applied([]bool{false}, stale)
 	u := s.begin(s.d, store.Intake{})
 	s.put(u.Tx(), "k", "v")
 	s.is(u.Commit(s.Context(), stale), store.ErrLost, "commit with a stale move")
-	s.user("k", "")
-	none := moved(store.Saga{Name: "order", Key: "none", Version: 1}, "1")
+	s.wantUser("k", "")
+	none := nextMove(store.Saga{Name: "order", Key: "none", Version: 1}, "1")
 	s.applied([]bool{false, true, false}, stale, rows(message("a", 2)), store.Effect{Saga: none})
 	s.wantSaga("a", "1", 2)
-	s.counts(1, 0, 0)
+	s.wantCounts(1, 0, 0)
 	u = s.begin(s.d, store.Intake{})
-	stored, err := u.Rollback(s.Context(), stale, store.Effect{Saga: moved(s.saga("a"), "2")})
+	stored, err := u.Rollback(s.Context(), stale, store.Effect{Saga: nextMove(s.saga("a"), "2")})
 	s.ok(err, "roll back and move")
 	if !slices.Equal(stored, []bool{false, true}) {
 		s.Errorf("the effects of the rollback: stored %v", stored)
@@ -71,7 +71,7 @@ func (s *suite[TTx]) sagaMoveLost() {
 	s.wantSaga("a", "2", 3)
 }
 
-// sagaMoveMany checks that moves of many sagas have a result each.
+// sagaMoveMany checks that each of many moves of sagas has its own result.
 func (s *suite[TTx]) sagaMoveMany() {
 	var sagas []store.Saga
 	for i := range 40 {
@@ -81,7 +81,7 @@ func (s *suite[TTx]) sagaMoveMany() {
 	var es []store.Effect
 	var want []bool
 	for i, one := range slices.Backward(sagas) {
-		m := moved(one, "1")
+		m := nextMove(one, "1")
 		if i%3 == 0 {
 			m.Version++
 		}
@@ -102,13 +102,13 @@ func (s *suite[TTx]) sagaMoveMany() {
 		}
 	}
 	last := s.saga("k1")
-	twice := *moved(last, "3")
+	twice := *nextMove(last, "3")
 	twice.Version++
-	s.apply(store.Effect{Saga: moved(last, "2")}, store.Effect{Saga: &twice}) // one saga twice in a call
+	s.apply(store.Effect{Saga: nextMove(last, "2")}, store.Effect{Saga: &twice}) // one saga twice in a call
 	s.wantSaga("k1", "3", last.Version+2)
 }
 
-// sagaMoveAndSay checks that rows of many moves are written only for those that are stored.
+// sagaMoveAndSay checks that the rows of many moves are written only for the moves that are stored.
 func (s *suite[TTx]) sagaMoveAndSay() {
 	var ids []string
 	for lost := range 2 {
@@ -119,7 +119,7 @@ func (s *suite[TTx]) sagaMoveAndSay() {
 		var es []store.Effect
 		want := make([]bool, len(sagas))
 		for i, one := range s.start(sagas...) {
-			e := store.Effect{Saga: moved(one, "1")}
+			e := store.Effect{Saga: nextMove(one, "1")}
 			if want[i] = lost == 0 || i%2 == 0; !want[i] {
 				e.Saga.Version++
 			}
@@ -136,15 +136,16 @@ func (s *suite[TTx]) sagaMoveAndSay() {
 	}
 }
 
-// sagaWrite checks that a move in a transaction of the caller, and in a lent one, is visible there.
+// sagaWrite checks that a move in a transaction of the caller, and in a lent transaction, is visible in that
+// transaction.
 func (s *suite[TTx]) sagaWrite() {
 	s.start(sagaOf("a"))
 	tx := s.db.Begin(s)
-	s.ok(s.d.Write(s.Context(), tx, store.Effect{Saga: moved(s.sagaIn(tx, "a"), "gone")}), "write")
+	s.ok(s.d.Write(s.Context(), tx, store.Effect{Saga: nextMove(s.sagaIn(tx, "a"), "gone")}), "write")
 	s.ok(s.db.Rollback(tx), "roll back")
 	s.wantSaga("a", `{"at":0}`, 1)
 	tx = s.db.Begin(s)
-	s.ok(s.d.Write(s.Context(), tx, store.Effect{Saga: moved(s.sagaIn(tx, "a"), "1"),
+	s.ok(s.d.Write(s.Context(), tx, store.Effect{Saga: nextMove(s.sagaIn(tx, "a"), "1"),
 		Rows: rows(message("a", 1)).Rows}), "write")
 	if got := s.sagaIn(tx, "a"); got.State != "1" || got.Version != 2 {
 		s.Errorf("in the transaction that moved it: %+v", got)
@@ -153,14 +154,14 @@ func (s *suite[TTx]) sagaWrite() {
 	s.ok(s.db.Commit(tx), "commit")
 	u := s.begin(s.d, store.Intake{})
 	for _, state := range []string{"2", "3"} {
-		s.ok(s.d.Write(s.Context(), u.Tx(), store.Effect{Saga: moved(s.sagaIn(u.Tx(), "a"), state)}),
+		s.ok(s.d.Write(s.Context(), u.Tx(), store.Effect{Saga: nextMove(s.sagaIn(u.Tx(), "a"), state)}),
 			"write in a unit")
 	}
-	s.commit(u, store.Effect{Saga: moved(store.Saga{Name: "order", Key: "a", Version: 4}, "4")})
+	s.commit(u, store.Effect{Saga: nextMove(store.Saga{Name: "order", Key: "a", Version: 4}, "4")})
 	s.wantSaga("a", "4", 5)
 	u = s.begin(s.d, store.Intake{})
 	err := s.d.Write(s.Context(), u.Tx(),
-		store.Effect{Saga: moved(store.Saga{Name: "order", Key: "a", Version: 4}, "stale")})
+		store.Effect{Saga: nextMove(store.Saga{Name: "order", Key: "a", Version: 4}, "stale")})
 	if err == nil {
 		err = u.Commit(s.Context())
 	} else {
@@ -168,7 +169,7 @@ func (s *suite[TTx]) sagaWrite() {
 	}
 	s.is(err, store.ErrLost, "a stale move in a unit")
 	s.wantSaga("a", "4", 5)
-	s.counts(1, 0, 0)
+	s.wantCounts(1, 0, 0)
 }
 
 func (s *suite[TTx]) sagaLimits() {
@@ -181,7 +182,7 @@ func (s *suite[TTx]) sagaLimits() {
 			len(got.State))
 	}
 	large = strings.Repeat("y", 900<<10)
-	s.apply(store.Effect{Saga: moved(got, large)})
+	s.apply(store.Effect{Saga: nextMove(got, large)})
 	list, err := store.ListSagas(s.Context(), s.d, store.SagaQuery{Name: long})
 	s.ok(err, "list")
 	if len(list) != 1 || list[0].State != large || list[0].Input != most.Input {
@@ -216,12 +217,12 @@ func (s *suite[TTx]) sagaLimits() {
 		}
 		s.ok(s.db.Rollback(tx), "roll back")
 	}
-	bad := moved(got, "\xff")
+	bad := nextMove(got, "\xff")
 	if _, err := s.d.Apply(s.Context(), store.Effect{Saga: bad}); err == nil || s.d.Outage(err) {
 		s.Errorf("a state of bytes: %v", err)
 	}
 	if _, err := s.d.Apply(s.Context(), store.Effect{Saga: bad},
-		store.Effect{Saga: moved(sagaOf("z"), "1")}); err == nil || s.d.Outage(err) {
+		store.Effect{Saga: nextMove(sagaOf("z"), "1")}); err == nil || s.d.Outage(err) {
 		s.Errorf("a state of bytes, with another effect: %v", err)
 	}
 }

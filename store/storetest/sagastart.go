@@ -33,8 +33,8 @@ func (s *suite[TTx]) sagaStart() {
 	}
 }
 
-// sagaStartAgain checks that a repeated start returns the stored saga, also in the transaction that wrote
-// it, so that the caller can compare fingerprints.
+// sagaStartAgain checks that a repeated start returns the stored saga, so that the caller can compare
+// fingerprints. It does so even in the transaction that wrote the saga.
 func (s *suite[TTx]) sagaStartAgain() {
 	first := sagaOf("a")
 	tx := s.db.Begin(s)
@@ -50,7 +50,7 @@ func (s *suite[TTx]) sagaStartAgain() {
 		}
 	}
 	s.ok(s.db.Commit(tx), "commit")
-	s.apply(store.Effect{Saga: moved(s.saga("a"), "1")})
+	s.apply(store.Effect{Saga: nextMove(s.saga("a"), "1")})
 	u := s.begin(s.d, store.Intake{})
 	stored, fresh := s.startIn(u.Tx(), sagaOf("a"))
 	if fresh || stored != s.sagaIn(u.Tx(), "a") || stored.State != "1" || stored.Version != 2 {
@@ -62,7 +62,7 @@ func (s *suite[TTx]) sagaStartAgain() {
 	s.start(other, sagaOf("b"), sagaOf("A")) // of another definition, and with other keys
 }
 
-// sagaStartMany starts many sagas together. Existing ones, and repeated ones, are returned as stored.
+// sagaStartMany starts many sagas together. Existing and repeated sagas are returned as stored.
 func (s *suite[TTx]) sagaStartMany() {
 	was := s.start(sagaOf("b"))[0]
 	many := []store.Saga{sagaOf("d"), sagaOf("b"), sagaOf("a"), sagaOf("c"), sagaOf("a")}
@@ -120,15 +120,15 @@ func (s *suite[TTx]) sagaLockMany() {
 			s.Errorf("locked\n%+v, stored is\n%+v", got[i], want)
 		}
 	}
-	err = s.d.Write(s.Context(), tx, store.Effect{Saga: moved(got[1], "1")},
-		store.Effect{Saga: moved(got[3], "2"), Rows: rows(message("a", 1)).Rows})
+	err = s.d.Write(s.Context(), tx, store.Effect{Saga: nextMove(got[1], "1")},
+		store.Effect{Saga: nextMove(got[3], "2"), Rows: rows(message("a", 1)).Rows})
 	s.ok(err, "write two")
 	s.ok(s.db.Commit(tx), "commit")
 	s.wantSaga("b", "1", 2)
 	s.wantSaga("a", "2", 2)
 	tx = s.db.Begin(s)
-	err = s.d.Write(s.Context(), tx, store.Effect{Saga: moved(s.saga("a"), "3")},
-		store.Effect{Saga: moved(got[1], "3")})
+	err = s.d.Write(s.Context(), tx, store.Effect{Saga: nextMove(s.saga("a"), "3")},
+		store.Effect{Saga: nextMove(got[1], "3")})
 	s.is(err, store.ErrLost, "write two, one of which was moved")
 	s.ok(s.db.Rollback(tx), "roll back")
 	s.wantSaga("a", "2", 2)
@@ -149,7 +149,7 @@ func (s *suite[TTx]) sagaStartRival() {
 				err = u.Commit(s.Context())
 			}
 		})
-		s.waits(came, "a rival that starts the same saga")
+		s.wantBlocked(came, "a rival that starts the same saga")
 		if end == "committed" {
 			s.ok(s.db.Commit(tx), "commit")
 		} else {
@@ -163,8 +163,8 @@ func (s *suite[TTx]) sagaStartRival() {
 	}
 }
 
-// sagaStartInstead checks that a saga replaces the one in Instead if that has ended. Nothing of that one
-// remains, and a writer that read it stores nothing.
+// sagaStartInstead checks that a new saga replaces the saga in Instead, if that saga has ended. Nothing of
+// the old saga remains, and a writer that read the old saga stores nothing.
 func (s *suite[TTx]) sagaStartInstead() {
 	was := s.start(sagaOf("a"))[0]
 	next := sagaOf("a")
@@ -191,7 +191,7 @@ func (s *suite[TTx]) sagaStartInstead() {
 		s.Errorf("one that takes another's place, started with others: %v", err)
 	}
 	s.ok(s.db.Rollback(tx), "roll back")
-	end := moved(was, "1")
+	end := nextMove(was, "1")
 	end.Final, end.Stuck, end.Error, end.Failed = true, true, "no", 3
 	end.Since, end.Retry = time.UnixMilli(1_700_000_000_123).UTC(), time.UnixMilli(1_700_000_060_000).UTC()
 	s.apply(store.Effect{Saga: end})
@@ -209,7 +209,8 @@ func (s *suite[TTx]) sagaStartInstead() {
 		s.Errorf("stored is\n%+v, want\n%+v", got, want)
 	}
 	u := s.begin(s.d, store.Intake{})
-	if err := u.Commit(s.Context(), store.Effect{Saga: moved(ended, "2")}); !errors.Is(err, store.ErrLost) {
+	err = u.Commit(s.Context(), store.Effect{Saga: nextMove(ended, "2")})
+	if !errors.Is(err, store.ErrLost) {
 		s.Errorf("a move of the replaced saga: %v", err)
 	}
 }

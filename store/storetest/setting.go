@@ -52,7 +52,7 @@ func (s *suite[TTx]) settingsHold() {
 	s.put(u.Tx(), "k", "v")
 	s.write(u.Tx(), message("a", 1))
 	s.commit(u, rows(message("a", 2)))
-	s.counts(2, 1, 0)
+	s.wantCounts(2, 1, 0)
 	for range 3 { // for any session of the pool
 		u = s.begin(s.d, intake(mark()))
 		if got := s.can.Setting(s, u.Tx(), "app.tenant"); got != "" {
@@ -79,11 +79,11 @@ func (s *suite[TTx]) settingsReject() {
 		s.Error("the rejection was not stored")
 	}
 	s.seen(m, store.Rejected)
-	s.counts(1, 1, 0)
+	s.wantCounts(1, 1, 0)
 }
 
-// settingsWrong checks that an invalid setting is the fault of its message: the intake stores nothing, and
-// the consumer continues.
+// settingsWrong checks that an invalid setting only affects its message. The intake stores nothing, and the
+// consumer continues.
 func (s *suite[TTx]) settingsWrong() {
 	if !s.haveSettings() {
 		return

@@ -37,7 +37,7 @@ func shardTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// lease asks once, with a long TTL.
+// lease sends one LeaseRequest with a long TTL, and returns the shards.
 func (s *suite[TTx]) lease(d store.Driver[TTx], owner, session string) []store.Shard {
 	s.Helper()
 	return s.ask(d, store.LeaseRequest{Owner: owner, Session: session, TTL: time.Hour}).Shards
@@ -58,8 +58,8 @@ func shardIDs(ls []store.Shard) (out []int) {
 	return out
 }
 
-// under returns progress on l by its owner.
-func under(l store.Shard) store.Progress {
+// progressOf returns a Progress for the shard l, in the name of the owner of l.
+func progressOf(l store.Shard) store.Progress {
 	return store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token}
 }
 
@@ -96,8 +96,8 @@ func (s *suite[TTx]) shardRenewal() {
 	}
 }
 
-// settle lets each owner ask once and release the shards above its share at its next turn, until nothing
-// changes.
+// settle lets each owner send a LeaseRequest in turn, until nothing changes. Each request releases the shards
+// above the share that the previous request returned.
 func (s *suite[TTx]) settle(owners []string) map[string][]store.Shard {
 	held := map[string]store.Leased{}
 	s.until("every relay has its share", func() bool {
@@ -149,14 +149,14 @@ func (s *suite[TTx]) shardFairShare() {
 
 func (s *suite[TTx]) shardFree() {
 	was := s.lease(s.d, "one", "1")
-	s.apply(progress(func() store.Progress { p := under(was[3]); p.Incarnation = new("b"); return p }()))
+	s.apply(progress(func() store.Progress { p := progressOf(was[3]); p.Incarnation = new("b"); return p }()))
 	left := s.ask(s.d, store.LeaseRequest{Owner: "one", Session: "1", TTL: time.Hour,
 		Release: []int{was[3].ID, was[5].ID}}).Shards
 	if len(left) != shards-2 || slices.Contains(shardIDs(left), was[3].ID) ||
 		slices.Contains(shardIDs(left), was[5].ID) {
 		s.Fatalf("after two were given back %v are left", shardIDs(left))
 	}
-	s.applied([]bool{false}, progress(under(was[3])))
+	s.applied([]bool{false}, progress(progressOf(was[3])))
 	other := s.ask(s.d, store.LeaseRequest{Owner: "two", Session: "1", TTL: time.Hour})
 	if want := []int{was[3].ID, was[5].ID}; !slices.Equal(shardIDs(other.Shards), want) ||
 		other.Sessions != 2 {
@@ -168,7 +168,7 @@ func (s *suite[TTx]) shardFree() {
 	// A relay cannot release another relay's shard.
 	s.ask(s.d, store.LeaseRequest{Owner: "one", Session: "1", TTL: time.Hour,
 		Release: shardIDs(other.Shards)})
-	s.apply(progress(under(other.Shards[0])), progress(under(other.Shards[1])))
+	s.apply(progress(progressOf(other.Shards[0])), progress(progressOf(other.Shards[1])))
 }
 
 func (s *suite[TTx]) shardLeave() {
@@ -177,7 +177,7 @@ func (s *suite[TTx]) shardLeave() {
 		Leave: true}); len(got.Shards) != 0 {
 		s.Fatalf("a relay that left has %v", shardIDs(got.Shards))
 	}
-	s.applied([]bool{false}, progress(under(was[0])))
+	s.applied([]bool{false}, progress(progressOf(was[0])))
 	got := s.ask(s.d, store.LeaseRequest{Owner: "two", Session: "1", TTL: time.Hour})
 	if len(got.Shards) != shards || got.Sessions != 1 || got.Share != shards {
 		s.Fatalf("behind one that left there are %d shards, a share of %d, %d lives", len(got.Shards),
@@ -185,7 +185,7 @@ func (s *suite[TTx]) shardLeave() {
 	}
 	// A relay that leaves takes nothing from another session of its name.
 	s.ask(s.d, store.LeaseRequest{Owner: "one", Session: "1", Leave: true})
-	s.apply(progress(under(got.Shards[0])))
+	s.apply(progress(progressOf(got.Shards[0])))
 }
 
 // takenOver fails the test unless a shard has a new owner, epoch and token, and its old position.
@@ -197,7 +197,7 @@ func (s *suite[TTx]) takenOver(was, is store.Shard, c store.Cursor) {
 	if is.Cursor != c || is.Incarnation != "b7" {
 		s.Fatalf("shard %d has come to %+v of %q, want %+v", is.ID, is.Cursor, is.Incarnation, c)
 	}
-	s.applied([]bool{false, true}, progress(under(was)), progress(under(is)))
+	s.applied([]bool{false, true}, progress(progressOf(was)), progress(progressOf(is)))
 }
 
 // advance stores a cursor and an incarnation.
@@ -205,7 +205,7 @@ func (s *suite[TTx]) advance(l store.Shard) store.Cursor {
 	s.Helper()
 	s.insert(message("a", 1))
 	c := store.Cursor{Base: s.tick(""), Seq: 1}
-	p := under(l)
+	p := progressOf(l)
 	p.Cursor, p.Incarnation = &c, new("b7")
 	s.apply(progress(p))
 	return c
@@ -247,7 +247,7 @@ func (s *suite[TTx]) shardWait() {
 	})
 }
 
-// shardLook checks that a lease that looks returns the same as Snapshot.
+// shardLook checks that a lease that looks for rows returns the same tick as Snapshot.
 func (s *suite[TTx]) shardLook() {
 	look := func(from string) string {
 		s.Helper()
@@ -308,7 +308,7 @@ func (s *suite[TTx]) shardNewLife() {
 	s.takenOver(was[0], got.Shards[0], c)
 	// The end of the former session takes nothing from its successor.
 	s.ask(s.d, store.LeaseRequest{Owner: "one", Session: "1", Leave: true})
-	s.apply(progress(under(got.Shards[0])))
+	s.apply(progress(progressOf(got.Shards[0])))
 	if other := s.ask(s.d, store.LeaseRequest{Owner: "two", Session: "1",
 		TTL: time.Hour}); len(other.Shards) != 0 ||
 		other.Sessions != 2 {

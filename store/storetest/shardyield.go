@@ -7,31 +7,31 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// away returns the ask of a relay whose broker has not answered for d.
-func away(owner string, d time.Duration, yield bool, free ...int) store.LeaseRequest {
+// awayRequest returns the request of a relay whose broker has not answered for the duration d.
+func awayRequest(owner string, d time.Duration, yield bool, free ...int) store.LeaseRequest {
 	return store.LeaseRequest{Owner: owner, Session: "1", TTL: time.Hour, Wait: time.Hour, BrokerAway: d,
 		Yield:   yield,
 		Release: free}
 }
 
-// shardYield checks that a relay with an unreachable broker releases its shards to a relay with a reachable
-// one, and gets its share again later. It owns them until it releases them.
+// shardYield checks that a relay with an unreachable broker can give its shards to a relay with a reachable
+// broker, and gets its share again later. The relay owns its shards until it releases them.
 func (s *suite[TTx]) shardYield() {
-	cut := s.ask(s.d, away("cut", time.Second, true))
+	cut := s.ask(s.d, awayRequest("cut", time.Second, true))
 	if len(cut.Shards) != shards || cut.Share != shards {
 		s.Fatalf("alone, a relay without a broker has %d shards, a share of %d", len(cut.Shards), cut.Share)
 	}
-	if got := s.ask(s.d, away("well", 0, false)); len(got.Shards) != 0 || got.Share != shards ||
+	if got := s.ask(s.d, awayRequest("well", 0, false)); len(got.Shards) != 0 || got.Share != shards ||
 		got.Sessions != 1 {
 		s.Fatalf("before the other gave any back the healthy one has %d shards, a share of %d, of %d relays",
 			len(got.Shards), got.Share, got.Sessions)
 	}
-	again := s.ask(s.d, away("cut", time.Second, true))
+	again := s.ask(s.d, awayRequest("cut", time.Second, true))
 	if again.Share != 0 || len(again.Shards) != shards {
 		s.Fatalf("next to a healthy one it has %d shards, a share of %d", len(again.Shards), again.Share)
 	}
-	s.apply(progress(under(again.Shards[0]))) // it still owns them
-	again = s.ask(s.d, away("cut", time.Second, true, shardIDs(again.Shards)...))
+	s.apply(progress(progressOf(again.Shards[0]))) // it still owns them
+	again = s.ask(s.d, awayRequest("cut", time.Second, true, shardIDs(again.Shards)...))
 	if again.Share != 0 || len(again.Shards) != 0 {
 		s.Fatalf("it has given all back, and has %d shards, a share of %d", len(again.Shards), again.Share)
 	}
@@ -40,10 +40,10 @@ func (s *suite[TTx]) shardYield() {
 		b.Relays[0].BrokerAway < time.Second {
 		s.Errorf("the backlog names %+v", b.Relays)
 	}
-	if got := s.ask(s.d, away("well", 0, false)); len(got.Shards) != shards {
+	if got := s.ask(s.d, awayRequest("well", 0, false)); len(got.Shards) != shards {
 		s.Fatalf("the healthy one has %d shards", len(got.Shards))
 	}
-	if got := s.ask(s.d, away("cut", 0, false)); got.Share != shards/2 || got.Sessions != 2 {
+	if got := s.ask(s.d, awayRequest("cut", 0, false)); got.Share != shards/2 || got.Sessions != 2 {
 		s.Fatalf("its broker answers again, and its share is %d, of %d relays", got.Share, got.Sessions)
 	}
 }
@@ -53,9 +53,9 @@ func (s *suite[TTx]) shardYieldToNobody() {
 	held := s.settle([]string{"a", "b"})
 	for range 3 {
 		for _, owner := range []string{"a", "b"} {
-			got := s.ask(s.d, away(owner, time.Second, false))
+			got := s.ask(s.d, awayRequest(owner, time.Second, false))
 			if owner == "b" {
-				got = s.ask(s.d, away(owner, time.Second, true)) // a's broker does not answer now
+				got = s.ask(s.d, awayRequest(owner, time.Second, true)) // a's broker does not answer now
 			}
 			if len(got.Shards) != len(held[owner]) || got.Share != shards/2 || got.Sessions != 2 {
 				s.Fatalf("%s has %d shards, a share of %d, of %d relays", owner, len(got.Shards), got.Share,
@@ -77,15 +77,15 @@ func (s *suite[TTx]) shardYieldToWaiting() {
 		owners = append(owners, fmt.Sprintf("relay-%02d", i))
 	}
 	held := s.settle(owners)
-	if got := s.ask(s.d, away("waits", 0, false)); len(got.Shards) != 0 || got.Waiting != 1 {
+	if got := s.ask(s.d, awayRequest("waits", 0, false)); len(got.Shards) != 0 || got.Waiting != 1 {
 		s.Fatalf("one too many has %d shards, %d wait", len(got.Shards), got.Waiting)
 	}
-	got := s.ask(s.d, away(owners[3], time.Second, true))
+	got := s.ask(s.d, awayRequest(owners[3], time.Second, true))
 	if got.Share != 0 {
 		s.Fatalf("next to one that waits, its share is %d", got.Share)
 	}
-	s.ask(s.d, away(owners[3], time.Second, true, shardIDs(held[owners[3]])...))
-	if got := s.ask(s.d, away("waits", 0, false)); len(got.Shards) != 1 {
+	s.ask(s.d, awayRequest(owners[3], time.Second, true, shardIDs(held[owners[3]])...))
+	if got := s.ask(s.d, awayRequest("waits", 0, false)); len(got.Shards) != 1 {
 		s.Fatalf("the one that waited has %d shards", len(got.Shards))
 	}
 }

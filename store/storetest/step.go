@@ -39,7 +39,7 @@ func (s *suite[TTx]) stepLongID() {
 	}
 }
 
-// taking returns the step of a message that takes it; undoing returns that of one that undoes it.
+// taking returns the step in a message that takes it. undoing returns the step in a message that undoes it.
 func taking(saga string) store.Step {
 	return store.Step{Consumer: consumer, Saga: saga, Name: "charge", State: store.StepDone,
 		Identity: mark().Identity}
@@ -53,7 +53,7 @@ func undoing(saga string) store.Step {
 
 func stepping(steps ...store.Step) store.Intake { return store.Intake{Steps: steps, Wait: patience} }
 
-// step commits an intake of s, and fails the test unless it finds want.
+// step commits an intake with a step, and fails the test unless the intake finds the state want.
 func (s *suite[TTx]) step(step store.Step, want store.StepState, es ...store.Effect) {
 	s.Helper()
 	u := s.begin(s.d, stepping(step))
@@ -75,7 +75,7 @@ func (s *suite[TTx]) wantStep(step store.Step, want store.StepState) store.Step 
 	return got
 }
 
-// waitingStep parks a message that waits to take the step of a saga.
+// waitingStep parks a message that waits, so that it can later take the step of a saga.
 func (s *suite[TTx]) waitingStep(saga string, dead bool) store.Parked {
 	s.Helper()
 	p, step := parked(saga, 1), taking(saga)
@@ -144,8 +144,8 @@ func (s *suite[TTx]) stepPairs() {
 	}
 }
 
-// stepOwner checks that the message that took the step is returned, and replaces one that waits. A waiting
-// message does not change a finished step.
+// stepOwner checks that the result names the message that took the step, also if another message waited to
+// take it. A waiting message does not change a finished step.
 func (s *suite[TTx]) stepOwner() {
 	p := s.waitingStep("a", false)
 	if got := s.wantStep(undoing("a"), store.StepParked); got.Identity != p.Identity {
@@ -167,7 +167,7 @@ func (s *suite[TTx]) stepOwner() {
 	p = s.waitingStep("c", false)
 	step := taking("c")
 	step.Identity = p.Identity
-	e := again(p, func(p *store.Parked) { p.Dead = &store.Death{} })
+	e := parkAgain(p, func(p *store.Parked) { p.Dead = &store.Death{} })
 	e.Park.Step = &step
 	s.apply(e)
 	s.wantStep(taking("c"), store.StepDead)
@@ -193,8 +193,8 @@ func (s *suite[TTx]) stepAnswer() {
 	}
 }
 
-// stepGuards checks that an effect on a step needs a state in From, and for a taken step the message that
-// took it.
+// stepGuards checks that an effect on a step is stored only if the state is in From. For a taken step, it
+// must also have the message that took the step.
 func (s *suite[TTx]) stepGuards() {
 	set := func(step store.Step, to store.StepState, from ...store.StepState) store.Effect {
 		step.State, step.From = to, from
@@ -219,10 +219,10 @@ func (s *suite[TTx]) stepGuards() {
 	s.waitingStep("c", true)
 	s.apply(set(taking("c"), store.StepRejected, free...))
 	s.wantStep(taking("c"), store.StepRejected)
-	s.counts(3, 0, 0)
+	s.wantCounts(3, 0, 0)
 	// In a unit, too, and all or nothing.
 	d := taking("d")
-	s.lost(set(d, store.StepRejected, store.StepCalling))
+	s.wantLost(set(d, store.StepRejected, store.StepCalling))
 	s.wantStep(d, store.StepAbsent)
 	bad := taking("e")
 	bad.State = store.StepRejected

@@ -25,7 +25,8 @@ func (s *suite[TTx]) wantDeletedSteps(want int64) {
 	}
 }
 
-// stepFloor checks that a missing step which may have been deleted is too old, for a take and for an undo.
+// stepFloor checks that a missing step is too old if it may have been deleted, both for a take and for an
+// undo.
 func (s *suite[TTx]) stepFloor() {
 	old, young, untold, ahead := begunAgo(taking("old"), 100*day), begunAgo(taking("young"), -20*day),
 		taking("untold"), begunAgo(taking("ahead"), -400*day)

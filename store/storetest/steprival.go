@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// stepAtOnce runs a take and an undo concurrently: one is first, and both get consistent results.
+// stepAtOnce runs a take and an undo concurrently. One of them is first, and both get consistent results.
 func (s *suite[TTx]) stepAtOnce() {
 	for i := range 20 {
 		saga := fmt.Sprint("saga-", i)
@@ -66,7 +66,7 @@ func (s *suite[TTx]) stepRivalWaits() {
 				s.Errorf("the rival: %v", err)
 			}
 		})
-		s.waits(done, "a rival for a step")
+		s.wantBlocked(done, "a rival for a step")
 		if c.rollback {
 			s.rollback(u)
 		} else {
@@ -108,7 +108,8 @@ func (s *suite[TTx]) stepNoCircle() {
 	s.rollback(u)
 }
 
-// stepGoesBesideRival checks that a message finds the step, or too old, while the step is deleted.
+// stepGoesBesideRival checks a message that arrives while its step is deleted. It finds either the step or
+// StepTooOld.
 func (s *suite[TTx]) stepGoesBesideRival() {
 	if !s.can.Rivals {
 		return

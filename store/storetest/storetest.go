@@ -28,30 +28,30 @@ type Harness[TTx any] struct {
 	Can  Can[TTx]
 	// Only selects groups of tests; nil selects all.
 	Only []string
-	// Sample runs one test in Sample, selected by name. It is for a driver that differs little from another
-	// one that runs all tests. 0 runs every test, and so does SKALD_EXPLORE=full or all.
+	// Sample runs one of every Sample tests, selected by name. It is for a driver that differs little from
+	// another driver that runs all tests. 0 runs every test, and so does SKALD_EXPLORE=full or all.
 	Sample int
 }
 
 // Can lists real differences between databases. The zero value is the least capable one.
 type Can[TTx any] struct {
 	// Rivals reports that transactions on different rows can be open at the same time. Otherwise a second
-	// one waits for the first, and the suite opens one at a time.
+	// transaction waits for the first one, so the suite opens only one at a time.
 	Rivals bool
-	// StopsCommit reports that Commit and Rollback of a lent transaction return store.ErrLent and do
-	// nothing. Otherwise Unit.Commit detects them.
+	// StopsCommit reports that Commit and Rollback of a lent transaction return store.ErrLent and do nothing.
+	// Otherwise Unit.Commit detects these calls.
 	StopsCommit bool
 	// Limits reports that the database itself refuses rows that exceed the limits of outbox.Write, for
 	// example by CHECK constraints.
 	Limits bool
-	// Poison makes a statement in tx fail so that it aborts the whole transaction, and returns its error,
-	// which the test's handler ignores. Nil means that no error does that.
+	// Poison runs a statement in tx that fails and so aborts the whole transaction. It returns the error of
+	// the statement, and the test's handler ignores it. Nil means that no error aborts a transaction.
 	Poison func(tx TTx) error
-	// Anew ends tx by statements and begins another one in its place, in each way that the database has.
-	// Nil means that there is none.
+	// Anew has a function for each way in which the database can end tx by statements and begin another
+	// transaction in its place. Nil means that there is no such way.
 	Anew []func(tx TTx) error
-	// Pool opens a driver of another process whose pool has that many connections. Nil means that there is
-	// no pool to limit.
+	// Pool opens a driver of another process with a pool of this number of connections. Nil means that there
+	// is no pool to limit.
 	Pool func(t testing.TB, db Database[TTx], connections int) store.Driver[TTx]
 	// Setting reads a setting of the database in tx, "" if it is not set. Nil means that the database has
 	// no settings and the driver refuses them.
@@ -59,10 +59,11 @@ type Can[TTx any] struct {
 	// Statement runs sql in tx, in which {name} is a table of Skald. Nil means that the database has no
 	// SQL.
 	Statement func(db Database[TTx], tx TTx, sql string) error
-	// Nest begins a transaction in tx, which Database.Commit and Rollback end. Nil means that tx cannot do
-	// that.
+	// Nest begins a nested transaction in tx. Database.Commit and Rollback end the nested transaction. Nil
+	// means that tx cannot have nested transactions.
 	Nest func(tx TTx) (TTx, error)
-	// Raw runs sql as Statement does, on the connection below tx. Nil means that tx does not expose it.
+	// Raw runs sql as Statement does, on the connection below tx. Nil means that tx does not expose its
+	// connection.
 	Raw func(tx TTx, sql string) error
 }
 
@@ -73,7 +74,8 @@ type Database[TTx any] interface {
 
 	// Begin opens a transaction of the caller, without Skald.
 	Begin(t testing.TB) TTx
-	// Commit is the transaction's own, as a handler could call it. So is Rollback.
+	// Commit calls the transaction's own Commit, as a handler could. Rollback does the same with the
+	// transaction's own Rollback.
 	Commit(tx TTx) error
 	Rollback(tx TTx) error
 
@@ -152,8 +154,8 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 	}
 }
 
-// takes reports whether the sample includes the test. The choice is always the same, so no run fails by
-// chance.
+// takes reports whether the sample includes the test. The selection is the same in each run, so no run fails
+// by chance.
 func (h Harness[TTx]) takes(test string) bool {
 	if explore := os.Getenv("SKALD_EXPLORE"); h.Sample < 2 || explore == "full" || explore == "all" {
 		return true

@@ -41,7 +41,7 @@ func (s *suite[TTx]) ok(err error, doing string, args ...any) {
 	}
 }
 
-// is fails the test unless err is want.
+// is fails the test unless err is the error want.
 func (s *suite[TTx]) is(err, want error, doing string) {
 	s.Helper()
 	if !errors.Is(err, want) {
@@ -100,16 +100,16 @@ func (s *suite[TTx]) applied(want []bool, es ...store.Effect) {
 	}
 }
 
-// counts fails the test unless there are that many rows, marks and deferred rows.
-func (s *suite[TTx]) counts(rows, marks, aside int) {
+// wantCounts fails the test unless there are that many rows, marks and deferred rows.
+func (s *suite[TTx]) wantCounts(rows, marks, aside int) {
 	s.Helper()
 	if got, want := s.db.Count(s), (Counts{Rows: rows, Marks: marks, Aside: aside}); got != want {
 		s.Fatalf("the database has %+v, want %+v", got, want)
 	}
 }
 
-// user fails the test unless key has value; "" means missing.
-func (s *suite[TTx]) user(key, value string) {
+// wantUser fails the test unless key has value; "" means missing.
+func (s *suite[TTx]) wantUser(key, value string) {
 	s.Helper()
 	if got, ok := s.db.Get(s, key); got != value || ok != (value != "") {
 		s.Fatalf("the user's %s is %q (%v), want %q", key, got, ok, value)
@@ -148,8 +148,9 @@ func (s *suite[TTx]) until(what string, f func() bool) {
 	}
 }
 
-// waits fails the test if done is closed shortly. A slow machine makes this check weaker, but never wrong.
-func (s *suite[TTx]) waits(done <-chan struct{}, what string) {
+// wantBlocked fails the test if done is closed within a short time. On a slow machine this check finds less,
+// but it never fails wrongly.
+func (s *suite[TTx]) wantBlocked(done <-chan struct{}, what string) {
 	s.Helper()
 	timer := time.NewTimer(shortly)
 	defer timer.Stop()

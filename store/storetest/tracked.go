@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// tracked checks that each way to write stores tracked sagas, and that a rollback undoes them.
+// tracked checks that each way of writing stores tracked sagas, and that a rollback undoes the writes.
 func (s *suite[TTx]) tracked() {
 	due := time.UnixMilli(1_700_000_000_123).UTC()
 	change := func(rows []store.Tracked, state string) store.Effect {

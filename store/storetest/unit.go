@@ -50,12 +50,12 @@ func (s *suite[TTx]) unitCommitsAllAtOnce() {
 	s.found(u, store.Fresh)
 	s.put(u.Tx(), "k", "v")
 	s.write(u.Tx(), kept)
-	s.counts(0, 0, 0)
-	s.user("k", "")
+	s.wantCounts(0, 0, 0)
+	s.wantUser("k", "")
 	s.seen(m, store.Fresh)
 	s.commit(u, rows(said))
-	s.counts(2, 1, 0)
-	s.user("k", "v")
+	s.wantCounts(2, 1, 0)
+	s.wantUser("k", "v")
 	s.seen(m, store.Done)
 	s.wantIDs(s.all(), kept.ID, said.ID)
 }
@@ -70,8 +70,8 @@ func (s *suite[TTx]) unitRollsBackAll() {
 	if len(stored) != 0 {
 		s.Fatalf("a rollback without effects answers %v", stored)
 	}
-	s.counts(0, 0, 0)
-	s.user("k", "")
+	s.wantCounts(0, 0, 0)
+	s.wantUser("k", "")
 	u = s.begin(s.d, intake(m))
 	s.found(u, store.Fresh)
 	s.rollback(u)
@@ -92,8 +92,8 @@ func (s *suite[TTx]) unitRollbackInstead() {
 	if want := []bool{true, false, true}; !slices.Equal(stored, want) {
 		s.Fatalf("stored %v, want %v", stored, want)
 	}
-	s.counts(1, 3, 0)
-	s.user("k", "")
+	s.wantCounts(1, 3, 0)
+	s.wantUser("k", "")
 	s.wantIDs(s.all(), instead.ID)
 }
 
@@ -109,12 +109,12 @@ func (s *suite[TTx]) unitRollbackInsteadOfItself() {
 	if !slices.Equal(stored, []bool{true}) {
 		s.Fatalf("stored %v", stored)
 	}
-	s.counts(1, 1, 0)
+	s.wantCounts(1, 1, 0)
 	s.seen(m, store.Rejected)
 }
 
-// lost fails the test unless a unit whose effect loses a guard stores nothing.
-func (s *suite[TTx]) lost(e store.Effect) {
+// wantLost fails the test unless a unit stores nothing if its effect loses a guard.
+func (s *suite[TTx]) wantLost(e store.Effect) {
 	s.Helper()
 	before, mine := s.db.Count(s), mark()
 	u := s.begin(s.d, store.Intake{Marks: []store.Mark{mine},
@@ -124,8 +124,8 @@ func (s *suite[TTx]) lost(e store.Effect) {
 	e.Rows = append(e.Rows, message("a", 2))
 	good := mark()
 	s.is(u.Commit(s.Context(), store.Effect{Mark: &good}, e, rows(message("a", 3))), store.ErrLost, "commit")
-	s.user("lost", "")
-	s.counts(before.Rows, before.Marks, before.Aside)
+	s.wantUser("lost", "")
+	s.wantCounts(before.Rows, before.Marks, before.Aside)
 	u = s.begin(s.d, store.Intake{Marks: []store.Mark{mine}, Locks: []store.Lock{{Space: "other", Key: "x"}}})
 	s.found(u, store.Fresh)
 	if got := u.Found().Locks[0]; got != 1 {
@@ -137,20 +137,20 @@ func (s *suite[TTx]) lost(e store.Effect) {
 func (s *suite[TTx]) unitLostMark() {
 	m := mark()
 	s.apply(store.Effect{Mark: &m})
-	s.lost(store.Effect{Mark: &m})
+	s.wantLost(store.Effect{Mark: &m})
 }
 
 func (s *suite[TTx]) unitLostLock() {
 	s.apply(store.Effect{Locks: []store.Lock{{Space: "order", Key: "a"}}})
-	s.lost(store.Effect{Locks: []store.Lock{{Space: "order", Key: "a", Version: 1}}})
-	s.lost(store.Effect{Locks: []store.Lock{{Space: "order", Key: "b", Version: 7}}})
+	s.wantLost(store.Effect{Locks: []store.Lock{{Space: "order", Key: "a", Version: 1}}})
+	s.wantLost(store.Effect{Locks: []store.Lock{{Space: "order", Key: "b", Version: 7}}})
 }
 
 func (s *suite[TTx]) unitLostShard() {
 	l := s.lease(s.d, "one", "1")[0]
-	s.lost(store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: "other"}})
-	s.lost(store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch + 1, Token: l.Token}})
-	s.lost(store.Effect{Shard: &store.Progress{Shard: 5000, Epoch: l.Epoch, Token: l.Token}})
+	s.wantLost(store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: "other"}})
+	s.wantLost(store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch + 1, Token: l.Token}})
+	s.wantLost(store.Effect{Shard: &store.Progress{Shard: 5000, Epoch: l.Epoch, Token: l.Token}})
 }
 
 func (s *suite[TTx]) unitGuardsThatHold() {
@@ -164,7 +164,7 @@ func (s *suite[TTx]) unitGuardsThatHold() {
 		Rows:  rows(message("a", 1)).Rows,
 		Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Incarnation: &inc},
 	})
-	s.counts(1, 1, 0)
+	s.wantCounts(1, 1, 0)
 	if got := s.lease(s.d, "one", "1")[0]; got.Incarnation != inc {
 		s.Fatalf("the shard's incarnation is %q", got.Incarnation)
 	}
@@ -185,8 +185,8 @@ func (s *suite[TTx]) unitSwallowedError() {
 	if err := u.Commit(s.Context(), rows(message("a", 1))); err == nil {
 		s.Fatal("the commit of an aborted transaction answers success")
 	}
-	s.counts(0, 0, 0)
-	s.user("k", "")
+	s.wantCounts(0, 0, 0)
+	s.wantUser("k", "")
 	u = s.begin(s.d, intake(m)) // no transaction stayed open, either
 	s.put(u.Tx(), "k", "v")
 	if s.can.Poison(u.Tx()) == nil {
@@ -195,8 +195,8 @@ func (s *suite[TTx]) unitSwallowedError() {
 	if err := u.Commit(s.Context()); err == nil {
 		s.Fatal("the commit of an aborted transaction without effects answers success")
 	}
-	s.counts(0, 0, 0)
-	s.user("k", "")
+	s.wantCounts(0, 0, 0)
+	s.wantUser("k", "")
 }
 
 func (s *suite[TTx]) unitEnded() {
@@ -221,8 +221,8 @@ func (s *suite[TTx]) unitEnded() {
 		if err := u.Commit(s.Context(), rows(message("a", 1))); err == nil {
 			s.Error("Commit of an ended unit answers success")
 		}
-		s.user("late", "")
-		s.counts(before.Rows, before.Marks, before.Aside)
+		s.wantUser("late", "")
+		s.wantCounts(before.Rows, before.Marks, before.Aside)
 	}
 }
 
@@ -252,7 +252,7 @@ func (s *suite[TTx]) unitBeginThatFails() {
 	u := s.begin(s.d, intake(first, second))
 	s.found(u, store.Fresh, store.Fresh)
 	s.rollback(u)
-	s.counts(0, 0, 0)
+	s.wantCounts(0, 0, 0)
 }
 
 func (s *suite[TTx]) unitBeginCancelled() {
@@ -276,8 +276,8 @@ func (s *suite[TTx]) unitBeginCancelled() {
 	s.commit(u)
 }
 
-// unitCommitCancelled checks that the marks show the outcome of a commit with a cancelled context, for any
-// result.
+// unitCommitCancelled checks that the marks show whether a commit with a cancelled context took effect, for
+// any result of the commit.
 func (s *suite[TTx]) unitCommitCancelled() {
 	m := mark()
 	u := s.begin(s.d, intake(m))
@@ -288,11 +288,11 @@ func (s *suite[TTx]) unitCommitCancelled() {
 	u = s.begin(s.d, intake(m))
 	switch u.Found().Marks[0].Outcome {
 	case store.Fresh:
-		s.user("k", "")
-		s.counts(0, 0, 0)
+		s.wantUser("k", "")
+		s.wantCounts(0, 0, 0)
 	case store.Done:
-		s.user("k", "v")
-		s.counts(1, 1, 0)
+		s.wantUser("k", "v")
+		s.wantCounts(1, 1, 0)
 	}
 	s.rollback(u)
 }
@@ -302,7 +302,7 @@ func (s *suite[TTx]) unitRollbackCancelled() {
 	u := s.begin(s.d, intake(m))
 	s.put(u.Tx(), "k", "v")
 	_, _ = u.Rollback(s.cancelled()) // its error is no statement about the rows
-	s.user("k", "")
+	s.wantUser("k", "")
 	u = s.begin(s.d, intake(m))
 	s.found(u, store.Fresh)
 	s.rollback(u)
@@ -320,15 +320,15 @@ func (s *suite[TTx]) unitIdle() {
 	if err := paused.Commit(s.Context(), rows(message("a", 1))); err == nil {
 		s.Fatal("a unit that the database ended commits")
 	}
-	s.counts(0, 1, 0)
-	s.user("k", "rival")
+	s.wantCounts(0, 1, 0)
+	s.wantUser("k", "rival")
 	u = s.begin(s.d, store.Intake{})
 	s.commit(u, rows(message("a", 2)))
-	s.counts(1, 1, 0)
+	s.wantCounts(1, 1, 0)
 }
 
-// pausedUnit returns a unit that has written and continues too late. On a busy machine it may be too late
-// before the write; then it gets more time.
+// pausedUnit returns a unit that has written and then paused for too long. On a busy machine the time may be
+// over before the write; then pausedUnit tries again with more time.
 func (s *suite[TTx]) pausedUnit(m store.Mark) store.Unit[TTx] {
 	in := intake(m)
 	for in.Handle = shortly; in.Handle < patience; in.Handle *= 2 {
@@ -361,7 +361,7 @@ func (s *suite[TTx]) unitParallel() {
 	for _, u := range us {
 		s.commit(u)
 	}
-	s.counts(3, 3, 0)
+	s.wantCounts(3, 3, 0)
 }
 
 // otherDeadlock is an error of another database's driver.
@@ -383,7 +383,7 @@ func (s *suite[TTx]) unitOutageIsItsOwn() {
 		}
 	}
 	s.commit(u)
-	s.user("k", "v")
+	s.wantUser("k", "v")
 }
 
 func (s *suite[TTx]) unitEmpty() {
@@ -391,7 +391,7 @@ func (s *suite[TTx]) unitEmpty() {
 	s.commit(s.begin(s.d, store.Intake{}), store.Effect{})
 	s.applied([]bool{})
 	s.applied([]bool{true}, store.Effect{})
-	s.counts(0, 0, 0)
+	s.wantCounts(0, 0, 0)
 	if s.d.Outage(nil) || s.d.Outage(errors.New("a handler's own")) || s.d.Outage(store.ErrLost) ||
 		s.d.Outage(store.ErrLent) {
 		s.Error("what is no outage is called one")

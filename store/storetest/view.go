@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// The expected content of the views of a database with SQL, as lines. A driver's test compares its views
-// with Keyed or Viewed. A result is bytes; KeysView shows it as text.
+// These constants are the expected content of the views of a database with SQL, as lines. A driver's test
+// compares its views with Keyed or Viewed. A result is bytes; KeysView shows it as text.
 const (
 	KeysView = `SELECT consumer || ' ' || source || ' ' || key || ' ' || status || ' ' || coalesce(CAST(code AS text), '-') || ' ' ||
 		coalesce(CAST(result AS text), '-') || ' ' || coalesce(reason, '-') || ' ' || coalesce(CAST(fingerprint AS text), '-') ||

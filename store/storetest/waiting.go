@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// listLocks checks that locks are listed until their transaction ends, if the database shows them, and
-// reserved keys, too.
+// listLocks checks that locks are listed until their transaction ends, if the database shows locks. It also
+// checks that reserved keys are listed.
 func (s *suite[TTx]) listLocks() {
 	list := func(q store.LockQuery) store.Locks {
 		s.Helper()
@@ -99,8 +99,8 @@ func (s *suite[TTx]) listWaiting() {
 	}
 }
 
-// parkedTooLate checks that a park waits for a message in progress elsewhere, and loses its guard if that
-// finishes the message.
+// parkedTooLate checks a park of a message that is in progress elsewhere. The park waits, and loses its guard
+// if the other process finishes the message.
 func (s *suite[TTx]) parkedTooLate() {
 	a := parked("k", 1)
 	u := s.begin(s.d, intake(arriving(a)))
@@ -112,7 +112,7 @@ func (s *suite[TTx]) parkedTooLate() {
 			s.Errorf("park: %v", err)
 		}
 	})
-	s.waits(done, "who parks a message in hand")
+	s.wantBlocked(done, "who parks a message in hand")
 	s.commit(u)
 	s.comes(done, "who parks a message in hand")
 	if !slices.Equal(stored, []bool{false}) || len(s.kept(store.ParkedQuery{})) != 0 {

@@ -120,8 +120,8 @@ func (s *suite[TTx]) windowMarksAloneAreNoRows() {
 	}
 }
 
-// windowOneAfterTheOther checks that windows do not overlap or leave gaps, and that each has the same rows
-// at every read.
+// windowOneAfterTheOther checks that windows do not overlap or leave gaps, and that each window has the same
+// rows at every read.
 func (s *suite[TTx]) windowOneAfterTheOther() {
 	type read struct {
 		w   store.Window
@@ -173,8 +173,8 @@ func (s *suite[TTx]) windowPages() {
 	}
 }
 
-// windowBuckets checks that each row is only in the shard of its key's bucket, or of its ID's if it has no
-// key.
+// windowBuckets checks that each row is only in the shard of its key's bucket, or of its ID's bucket if it
+// has no key.
 func (s *suite[TTx]) windowBuckets() {
 	var ms []skald.Message
 	for i := range 200 {
@@ -187,7 +187,7 @@ func (s *suite[TTx]) windowBuckets() {
 	s.insert(ms...)
 	tip, all := s.since("")
 	for i := range all {
-		s.same(all[i], ms[i])
+		s.wantSame(all[i], ms[i])
 	}
 	part := func(ranges ...[2]int) []store.Row {
 		got := s.window(store.Window{Tip: tip, Buckets: ranges}, 7)
@@ -211,8 +211,8 @@ func (s *suite[TTx]) windowBuckets() {
 	part([2]int{0, store.Buckets - 1})
 }
 
-// windowLateWithLowNumber checks that a transaction with the first numbers that commits last is in the
-// window of its commit, and that earlier windows stay unchanged.
+// windowLateWithLowNumber checks a transaction that draws the first numbers and commits last. Its rows are in
+// the window of its commit, and earlier windows stay unchanged.
 func (s *suite[TTx]) windowLateWithLowNumber() {
 	if !s.can.Rivals {
 		s.Skip("one writer at a time commits in the order of its rows")
@@ -292,8 +292,8 @@ func (s *suite[TTx]) windowUnknownTick() {
 	}
 }
 
-// windowOrderUnderWriters runs slow writers that lock their entities, and a relay: each row comes once, and
-// rows of a key come in the order of versions.
+// windowOrderUnderWriters runs slow writers that lock their entities, and a relay. The relay reads each row
+// once, and rows of a key in the order of versions.
 func (s *suite[TTx]) windowOrderUnderWriters() {
 	const writers, each, keys = 6, 25, 3
 	var wg sync.WaitGroup

@@ -28,17 +28,17 @@ func (s *suite[TTx]) writeCaller() {
 	s.put(tx, "k", "undone")
 	s.write(tx, message("a", 1))
 	s.ok(s.db.Rollback(tx), "roll back")
-	s.counts(0, 0, 0)
-	s.user("k", "")
+	s.wantCounts(0, 0, 0)
+	s.wantUser("k", "")
 
 	said := message("a", 2)
 	tx = s.db.Begin(s)
 	s.put(tx, "k", "v")
 	s.write(tx, said)
-	s.counts(0, 0, 0)
+	s.wantCounts(0, 0, 0)
 	s.ok(s.db.Commit(tx), "commit")
-	s.counts(1, 0, 0)
-	s.user("k", "v")
+	s.wantCounts(1, 0, 0)
+	s.wantUser("k", "v")
 	s.wantIDs(s.all(), said.ID)
 }
 
@@ -81,7 +81,7 @@ func (s *suite[TTx]) writeRowsOnly() {
 		}
 		s.rollback(u)
 	}
-	s.counts(0, 0, 0)
+	s.wantCounts(0, 0, 0)
 }
 
 func (s *suite[TTx]) writeMany() {
@@ -92,7 +92,7 @@ func (s *suite[TTx]) writeMany() {
 		ids = append(ids, ms[i].ID)
 	}
 	s.insert(ms...)
-	s.counts(1500, 0, 0)
+	s.wantCounts(1500, 0, 0)
 	s.wantIDs(s.all(), ids...)
 }
 
@@ -136,7 +136,7 @@ func (s *suite[TTx]) writeLargest() {
 		s.Fatalf("%d rows of %d arrived", len(got), len(ms))
 	}
 	for i := range ms {
-		s.same(got[i], ms[i])
+		s.wantSame(got[i], ms[i])
 	}
 }
 
@@ -179,7 +179,7 @@ func (s *suite[TTx]) writeAboveLimits() {
 			s.Errorf("%s: the database takes it", name)
 			continue
 		}
-		s.counts(0, 0, 0)
+		s.wantCounts(0, 0, 0)
 		if stored, err := s.d.Apply(s.Context(), rows(m)); err == nil {
 			s.Errorf("%s: Apply answers %v without an error", name, stored)
 		}
@@ -189,7 +189,7 @@ func (s *suite[TTx]) writeAboveLimits() {
 		} else if err := u.Commit(s.Context()); err == nil {
 			s.Errorf("%s: a unit takes it", name)
 		}
-		s.counts(0, 0, 0)
+		s.wantCounts(0, 0, 0)
 	}
 }
 
@@ -222,7 +222,8 @@ func (s *suite[TTx]) writeWakes() {
 	}
 }
 
-// writeKeepsNone checks that a change to a message after Write has no effect on the row.
+// writeKeepsNone checks that Write keeps no memory of the caller, so that a later change to the message has
+// no effect on the row.
 func (s *suite[TTx]) writeKeepsNone() {
 	m := message("a", 1)
 	m.Headers = []skald.Header{{Name: "x", Value: []byte("y")}}
@@ -250,8 +251,8 @@ func (s *suite[TTx]) writeKeepsNone() {
 	s.ok(s.db.Commit(tx), "commit")
 	for range 2 { // rows that were read are not shared, either
 		got := s.all()
-		s.same(got[0], want)
-		s.same(got[1], want)
+		s.wantSame(got[0], want)
+		s.wantSame(got[1], want)
 		clear(got[0].Key)
 		clear(got[1].Data)
 	}

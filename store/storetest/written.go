@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// listWritten checks that published rows are listed, too: by key, ID, correlation or cause. Marks of
-// several consumers have their times.
+// listWritten checks that published rows are listed, too: by key, ID, correlation or cause. It also checks
+// the marks of several consumers with their times.
 func (s *suite[TTx]) listWritten() {
 	caused, other := message("k", 1), message("other", 2)
 	first, keyless := message("k", 0), message("", 3)

@@ -17,7 +17,7 @@ import (
 // messagePage is the state of one message at one consumer. Lists read the same row.
 type messagePage struct {
 	Source string `json:"source"`
-	// Kept is the message if it is parked or dead, without payload and header values.
+	// Kept is the message without payload and header values, if it is parked or dead.
 	Kept    *operate.Message `json:"kept,omitempty"`
 	State   string           `json:"state"`
 	Outcome string           `json:"outcome"` // fresh, done, rejected, barred, …
@@ -28,7 +28,7 @@ type messagePage struct {
 	Seen        string        `json:"seen"`
 	Call        *callLine     `json:"call,omitempty"`
 	Quarantined []quarantined `json:"quarantine"`
-	Audit       []line        `json:"audit"` // entries about it among the newest 1,000
+	Audit       []line        `json:"audit"` // entries about the message among the newest 1,000
 	Shown       *page.Shown   `json:"payload,omitempty"`
 
 	id       store.Identity
@@ -124,12 +124,12 @@ func (v *messagePage) read(ctx context.Context, s *page.Source) (*store.Parked, 
 		}
 		return nil, nil
 	}
-	v.take(&list[0])
+	v.copyKept(&list[0])
 	return &list[0], nil
 }
 
-// take copies a kept message without payload and header values.
-func (v *messagePage) take(p *store.Parked) {
+// copyKept copies a kept message without payload and header values.
+func (v *messagePage) copyKept(p *store.Parked) {
 	m := operate.NewMessage(p)
 	v.Bytes, v.State, v.Seen = len(m.Data), operate.State(p), stateHash(p)
 	for _, h := range m.Headers {
@@ -148,7 +148,7 @@ func only(p *store.Parked) operate.Selection {
 	return operate.Selection{Dead: p.Dead != nil, Consumer: p.Consumer, Source: p.Source, ID: p.ID}
 }
 
-// Payload is the page of one message with its payload. It records the access first.
+// Payload is the page of one message with its payload. Payload first records the access in the audit.
 func (m Pages) Payload(q *page.Request) (page.View, error) {
 	s, err := q.Source()
 	if err != nil {

@@ -15,7 +15,7 @@ func filters() []string {
 	return []string{"consumer", "source", "id", "key", "topic", "type", "kind", "fingerprint", "from", "to"}
 }
 
-// meantOf refuses a filter that would select nothing, or that applies only to dead letters.
+// meantOf returns an error for a filter that would select nothing, or that applies only to dead letters.
 func meantOf(s *operate.Selection) error {
 	switch {
 	case !s.Dead && (s.Kind+s.Fingerprint != "" || !s.DeadFrom.IsZero() || !s.DeadTo.IsZero()):

@@ -1,4 +1,5 @@
-// Verbs: the page shows the effect first, and applies the verb if the effect is still the same.
+// Plans of verbs: the page first shows the effect of a verb, and applies the verb if the effect is still the
+// same.
 
 package view
 
@@ -9,7 +10,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// plan is the effect of a verb that was not applied yet. The form must send Seen back.
+// plan is the effect of a verb that was not applied yet. The form must return the hash in Seen.
 type plan struct {
 	Verb        string        `json:"verb"`
 	Source      string        `json:"source"`
@@ -27,7 +28,7 @@ type plan struct {
 	Seen        string        `json:"seen"`
 	// Changed is the change since the page was read. The verb was not applied.
 	Changed string             `json:"changed,omitempty"`
-	Stale   bool               `json:"stale"`             // the state differs from the page that led here
+	Stale   bool               `json:"stale"`             // the state has changed since the previous page
 	Missing string             `json:"missing,omitempty"` // missing part of the form; nothing was applied
 	Request operate.RunRequest `json:"request"`
 

@@ -17,7 +17,7 @@ import (
 // Actor applies verbs.
 type Actor struct{ Jobs *Jobs }
 
-// Act applies a verb if the plan is still the same.
+// Act applies a verb if its plan has not changed.
 func (a Actor) Act(q *page.Request) (page.View, error) {
 	v, err := planOf(q)
 	if err != nil {
@@ -68,8 +68,8 @@ func (v *plan) most() int64 {
 	return page.Exact
 }
 
-// changed reports whether the state differs from the one that the operator saw. Parked messages and sagas
-// change all the time, so for several of them only a larger number counts as changed.
+// changed reports whether the state differs from the state that the operator saw. Parked messages and sagas
+// change all the time. So a selection of several counts as changed only if their number is larger.
 func (v *plan) changed(seen string) bool {
 	if v.many || v.verb.About == page.Messages && !v.verb.Dead && v.Selected != 1 {
 		_, count, _ := strings.Cut(seen, "-")

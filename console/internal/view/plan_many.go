@@ -45,7 +45,7 @@ func (v *plan) manySagas(q *page.Request) error {
 		v.Meant = append(v.Meant, meantSaga{list[i].Name, list[i].Key, list[i].Status,
 			page.FirstLine(list[i].Error)})
 	}
-	v.counted(len(list))
+	v.setCount(len(list))
 	if n := len(list); n > 0 && n <= mostTried {
 		v.try(q, sel, c)
 	}
@@ -57,8 +57,8 @@ func (v *plan) manySagas(q *page.Request) error {
 // mostTried limits the sagas for which a dry run checks the verb: each costs a read.
 const mostTried = 100
 
-// try computes how many sagas a verb would change, and why it would not change the others. If that takes
-// too long, all selected sagas count: each is checked again when the verb is applied.
+// try computes how many sagas a verb would change, and why it would not change the others. If this takes too
+// long, try counts all selected sagas, because each saga is checked again when the verb is applied.
 func (v *plan) try(q *page.Request, sel operate.SagaSelection, c operate.SagaChange) {
 	r, err := page.One(q, v.at, func(ctx context.Context, s *page.Source) (operate.SagaReport, error) {
 		r, err := operate.ChangeSagas(ctx, s.DB, sel, c, operate.Order{DryRun: true})
@@ -71,7 +71,7 @@ func (v *plan) try(q *page.Request, sel operate.SagaSelection, c operate.SagaCha
 	if err != nil {
 		return
 	}
-	v.counted(r.Done)
+	v.setCount(r.Done)
 	v.Selected, v.tried = r.Selected, true
 	for _, left := range r.Left {
 		if why := left.Why; !slices.Contains(v.Before, why) && len(v.Before) < 10 {
@@ -101,15 +101,15 @@ func (v *plan) manyFlows(q *page.Request) error {
 	for i := range list[:min(10, len(list))] {
 		v.Meant = append(v.Meant, meantSaga{list[i].Name, list[i].Key, list[i].State, ""})
 	}
-	v.counted(len(list))
+	v.setCount(len(list))
 	v.Request.Flows = &sel
 	v.Command = page.FlowsCommand(v.at.At, &sel)
 	return nil
 }
 
-// counted sets the number of selected sagas. It changes all the time, so only a larger number is refused
-// later.
-func (v *plan) counted(n int) {
+// setCount sets the number of selected sagas. This number changes all the time, so the verb is later refused
+// only if the number is larger.
+func (v *plan) setCount(n int) {
 	v.Selected, v.Change, v.More = n, n, n > page.Exact
 	v.Seen = "n-" + strconv.Itoa(n)
 	v.Request.Of = n

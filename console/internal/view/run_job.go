@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// shortWait is how long a form waits for its run. Most runs end within it.
+// shortWait is the time for which a form waits for its run. Most runs end within this time.
 const shortWait = 300 * time.Millisecond
 
 // mostJobs limits the concurrent bulk actions per source, so that a hanging source does not block others.
@@ -91,7 +91,7 @@ func (js *Jobs) inHand() map[string]bool {
 	return names
 }
 
-// Reserve reserves a place for a run before the run is recorded. The caller must call Launch or LetGo.
+// Reserve adds a job for a run before the run is recorded. The caller must call Launch or LetGo.
 func (js *Jobs) Reserve(s *page.Source, run string) (*job, error) {
 	name := jobName(s.Name, run)
 	js.mu.Lock()
@@ -128,7 +128,7 @@ func (js *Jobs) LetGo(j *job) {
 	close(j.done)
 }
 
-// Launch executes or continues a run in the background. It does not end with the request.
+// Launch executes or continues a run in the background. The run does not end with the request.
 func (js *Jobs) Launch(s *page.Source, run operate.Run, j *job) {
 	go func() {
 		defer js.LetGo(j)

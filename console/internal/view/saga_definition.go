@@ -135,13 +135,13 @@ func (v *definitionPage) HTML(p *page.Page) {
 	p.Table("Changes by step")
 	p.Heads("step", "change", "its sagas")
 	for _, c := range v.Changes {
-		p.Put("<tr><td>%s</td><td class=\"why\">%s</td><td>%s</td></tr>\n", c.Step, c.Change, becomes(&c))
+		p.Put("<tr><td>%s</td><td class=\"why\">%s</td><td>%s</td></tr>\n", c.Step, c.Change, effectOnSagas(&c))
 	}
 	p.Put("</table></div></section>\n")
 }
 
-// becomes describes the effect of a change on running sagas.
-func becomes(c *operate.DefinitionChange) string {
+// effectOnSagas returns a text about the effect of a change on running sagas.
+func effectOnSagas(c *operate.DefinitionChange) string {
 	which := ""
 	if c.Begun != "" {
 		which = ", if they have begun " + c.Begun

@@ -141,7 +141,7 @@ func sagaLine(p *page.Page, source string, s *operate.Saga) {
 	p.Put("</td></tr>\n")
 }
 
-// retrying writes the failures of a running saga: since when, and the time of the next attempt.
+// retrying writes the time of the first failure of a running saga, and the time of the next attempt.
 func retrying(p *page.Page, s *operate.Saga) {
 	if s.Failed == 0 {
 		return
@@ -207,7 +207,7 @@ func readSaga(q *page.Request, data bool) (*sagaPage, error) {
 	})
 }
 
-// Data is the page of a saga with input and outputs. It records the access first.
+// Data is the page of a saga with input and outputs. Data first records the access in the audit.
 func (is SagaPages) Data(q *page.Request) (page.View, error) {
 	v, err := readSaga(q, true)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// doctorPage has the findings of a doctor in one source. It needs more queries than other pages, so it
-// does not refresh.
+// doctorPage has the findings of the doctor in one source. This page needs more queries than other pages, so
+// it does not refresh.
 type doctorPage struct {
 	Source   string            `json:"source"`
 	Findings []operate.Finding `json:"findings"`

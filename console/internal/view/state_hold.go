@@ -22,8 +22,8 @@ type holdLine struct {
 // mostHolds limits the places that are scanned for holders.
 const mostHolds = 1000
 
-// heldBySagas returns the queue of an entity, or the holders of all entities if entity is nil. more is true
-// if there are others.
+// heldBySagas returns the queue of an entity, or the holders of all entities if entity is nil. The result
+// more is true if there are more places than the returned ones.
 func heldBySagas(ctx context.Context, db store.Lister, entity *store.Lock) (out []holdLine, more bool,
 	err error) {
 	all, err := store.ListHolds(ctx, db, store.HoldQuery{Entity: entity, Limit: mostHolds})

@@ -33,7 +33,7 @@ type lockLine struct {
 	// HeldSeconds is the age of that transaction; -1 if unknown.
 	HeldSeconds float64 `json:"held_seconds"`
 	Waiting     int     `json:"waiting"` // number of waiting transactions
-	Unnamed     bool    `json:"unnamed"` // the entities of the transaction are not visible
+	Unnamed     bool    `json:"unnamed"` // the entities that the transaction has locked cannot be named
 }
 
 type reservedLine struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/console/internal/page"
 )
 
-// A time without points breaks the line.
+// TestLines checks that a time without points breaks the line.
 func TestLines(t *testing.T) {
 	begin := time.Date(2026, 11, 24, 10, 0, 0, 0, time.UTC)
 	var got []page.Point

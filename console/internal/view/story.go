@@ -42,8 +42,8 @@ type storyPart struct {
 	// Cut is true if more messages of the key exist than are shown, or more are in quarantine than were
 	// scanned.
 	Cut bool `json:"cut"`
-	// Lookups is the number of pairs of a consumer with kept messages and a key. Only the first mostLookups
-	// were read.
+	// Lookups is the number of pairs of a key and a consumer with kept messages. Only the first mostLookups
+	// pairs were read.
 	Lookups int `json:"lookups"`
 
 	from      *page.Source
@@ -60,7 +60,7 @@ func (v *storyPage) known() bool {
 		})
 }
 
-// Of is the page of the key, id or correlation in the argument "q".
+// Of returns the page of the key, id or correlation in the argument "q".
 func Of(q *page.Request) (page.View, error) {
 	asked := q.Arg("q")
 	v, err := storyOf(q, asked)
@@ -134,7 +134,7 @@ func storyOf(q *page.Request, asked string) (*storyPage, error) {
 
 // marks looks up the messages of all sources in the marks of each source.
 func (v *storyPage) marks(q *page.Request) {
-	ids, types := named(v.Parts)
+	ids, types := identitiesOf(v.Parts)
 	at := map[string]int{}
 	for i := range v.Parts {
 		at[v.Parts[i].Source] = i
@@ -145,7 +145,7 @@ func (v *storyPage) marks(q *page.Request) {
 			if !answered { // listed as away
 				return nil, nil
 			}
-			return finished(ctx, s, v.Parts[i].consumers, ids, types)
+			return readFinished(ctx, s, v.Parts[i].consumers, ids, types)
 		})
 	for _, g := range found {
 		if i, answered := at[g.Name]; answered {

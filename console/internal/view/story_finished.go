@@ -35,8 +35,8 @@ type finishedLine struct {
 	At       time.Time `json:"at"`
 }
 
-// named returns the ids in all parts, and the types of known messages.
-func named(parts []storyPart) (ids []store.Identity, types map[store.Identity]string) {
+// identitiesOf returns the ids in all parts, and the types of known messages.
+func identitiesOf(parts []storyPart) (ids []store.Identity, types map[store.Identity]string) {
 	types = map[store.Identity]string{}
 	known := map[store.Identity]bool{}
 	add := func(id store.Identity, typ string) {
@@ -65,8 +65,8 @@ func named(parts []storyPart) (ids []store.Identity, types map[store.Identity]st
 	return ids, types
 }
 
-// finished reads the marks of messages for the consumers of a source, in one query.
-func finished(ctx context.Context, s *page.Source, consumers []string, ids []store.Identity,
+// readFinished reads the marks of messages for the consumers of a source, in one query.
+func readFinished(ctx context.Context, s *page.Source, consumers []string, ids []store.Identity,
 	types map[store.Identity]string) (out []finishedLine, err error) {
 	if len(ids) == 0 || len(consumers) == 0 {
 		return nil, nil

@@ -7,10 +7,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An id in a step and in the outbox is returned once, with the outbox's type.
+// TestNamed checks that an id in a step and in the outbox is returned once, with the type from the outbox.
 func TestNamed(t *testing.T) {
 	id := store.Identity{Source: "/order", ID: "m-1"}
-	ids, types := named([]storyPart{
+	ids, types := identitiesOf([]storyPart{
 		{Steps: []operate.SagaStep{{Source: id.Source, ID: id.ID}, {Source: id.Source, ID: id.ID}}},
 		{rows: []store.WrittenRow{{Identity: id, Type: "stock.reserve"}}},
 	})

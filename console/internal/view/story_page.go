@@ -170,7 +170,7 @@ func (part *storyPart) writeUnblocking(p *page.Page, s *operate.SagaProgress) {
 	}
 }
 
-// waitsLine writes one thing that a saga waits for.
+// waitsLine writes one event or condition for which a saga waits.
 func waitsLine(p *page.Page, w *operate.Wait) {
 	what := w.ForText()
 	switch {

@@ -45,7 +45,7 @@ func timeline(parts []storyPart) []event {
 	return out
 }
 
-// events returns the events of one source. It takes the times of written messages from the outbox.
+// events returns the events of one source. It takes the times of messages in written from the outbox.
 func (part *storyPart) events(written map[string]bool) (out []event) {
 	add := func(at *time.Time, what, where, grade string) {
 		if at != nil && !at.IsZero() {

@@ -13,8 +13,8 @@ import (
 // no index by key, and there may be millions.
 const mostRows = 1000
 
-// outbox reads the rows that a source has written, in one query for all and one for waiting rows. An app
-// has no right to read the outbox; the rest is shown anyway.
+// outbox reads the rows that a source has written, in one query for all and one for waiting rows. The role
+// app has no right to read the outbox, but the rest is shown anyway.
 func (h *search) outbox(ctx context.Context, s *page.Source, part *storyPart, why func(error) string) {
 	got, err := s.DB.List(ctx, store.List{Waiting: mostRows, Written: &store.WrittenQuery{About: h.asked,
 		Correlations: h.correlations, Keys: h.keys, Limit: page.Rows}})

@@ -10,8 +10,9 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// hero selects the order for the story from Order's database. It is the first order of a broken promise, or
-// else an observed order with repeats that was undone. It returns "" if there is none.
+// hero selects the order for the story from Order's database. It prefers the first order that the auditor
+// names for a broken promise, then an order with repeats, then any observed order. Among equal orders it
+// selects the first of the query Interesting. hero returns "" if there are no orders.
 func hero(ctx context.Context, db table.DB, found []audit.Invariant,
 	w *observer) (id, title string, err error) {
 	statements, err := table.Statements(queries)

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// spotting returns the calls that read a consumer's checkpoints, by the statement of that name, and
-// identify the server.
+// spotting returns the calls that read a consumer's checkpoints, with the named statement, and that identify
+// the server.
 func (c *Consumers) spotting(statement, consumer string, out *store.SyncResult) []sqlexec.Call {
 	server := c.pg.Call("Server")
 	server.Scan = func(row sqlexec.Scanner) error {
@@ -70,8 +70,8 @@ func (c *Consumers) SyncConsumer(ctx context.Context, a store.SyncRequest) (out 
 	var calls []sqlexec.Call
 	switch {
 	case a.Take:
-		// No call before GuardNumbers may lock rows, so that it checks the numbers of the new server after
-		// a change of servers.
+		// No call before GuardNumbers may lock rows. So after a change of servers, GuardNumbers checks the
+		// numbers of the new server.
 		calls = append(append([]sqlexec.Call{c.pg.Call("Walk"), c.pg.Call("GuardNumbers")},
 			c.spotting("CheckpointsLocked", a.Consumer, &out)...),
 			c.pg.Call("Unclaim", sqlexec.Name(a.Consumer), sqlexec.StorableText(a.Session), l.partitions),

@@ -11,8 +11,8 @@ import (
 )
 
 // Rename moves the rows of a consumer to another name. It first checks the conditions; the transaction that
-// moves checks them again. The marks take most of the time: each is rewritten, with its entries in two
-// indexes.
+// moves the rows checks them again. The marks take most of the time, because each mark is rewritten with its
+// entries in two indexes.
 func (c *Consumers) Rename(ctx context.Context, r store.Rename) (out store.Renamed, err error) {
 	was, is := sqlexec.Name(r.Old), sqlexec.Name(r.New)
 	err = c.pg.Short(ctx, "count the rows of consumers", c.pg.Call("Patient"), c.countRows(was, &out.Old),

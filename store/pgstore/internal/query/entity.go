@@ -38,7 +38,7 @@ func LockedBy(in store.Intake, found store.Found) Locked {
 	return out
 }
 
-// Take appends to calls one that locks each entity.
+// Take appends to calls one call for each entity, which locks the entity.
 func (c *Entities) Take(calls []sqlexec.Call, locks []store.Lock, found []int64) []sqlexec.Call {
 	last := -1
 	for _, i := range sqlexec.Order(locks, byEntity) {

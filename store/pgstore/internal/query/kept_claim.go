@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// scanKept reads a row of Claim or Parked.
+// scanKept reads a row of the statements Claim or Parked.
 func scanKept(row sqlexec.Scanner) (p store.Parked, err error) {
 	var (
 		env, key, data        []byte
@@ -33,7 +33,7 @@ func scanKept(row sqlexec.Scanner) (p store.Parked, err error) {
 	}
 	sqlexec.Handles(&p.Consumer, &p.Source, &p.ID)
 	if p.Message, err = column.OpenEnvelope(env, key,
-		data); err != nil { // it is its own fault: others are read
+		data); err != nil { // a fault of this row only, so other rows are read
 		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: key, Data: data},
 			sqlexec.Fault(err)
 	}
@@ -63,10 +63,10 @@ func joined(kinds []store.Kind) []string {
 	return out
 }
 
-// few is the number of claimed messages after which Claim allocates memory for all that it requested.
+// few is the number of claimed messages after which Claim allocates memory for all requested messages.
 const few = 16
 
-// Claim claims due parked messages: one round trip, which writes nothing if there are none.
+// Claim claims due parked messages in one round trip. It writes nothing if no messages are due.
 func (c *Parked) Claim(ctx context.Context, w store.ClaimRequest, also ...sqlexec.Call) (store.Claimed,
 	error) {
 	var out store.Claimed

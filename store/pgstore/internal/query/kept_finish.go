@@ -9,13 +9,14 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// taken identifies a message whose key the intake has locked.
+// taken identifies a message of an intake that has locked the key of the message.
 type taken struct {
 	consumer string
 	store.Identity
 }
 
-// TakenOf returns the messages whose keys the intake has locked. Returns nil if es finish none.
+// TakenOf returns the messages of the intake, which has locked their keys. It returns nil if es finish no
+// messages.
 func TakenOf(marks []store.Mark, es []store.Effect) map[taken]bool {
 	if len(marks) == 0 || !slices.ContainsFunc(es, func(e store.Effect) bool { return e.Finish != nil }) {
 		return nil
@@ -30,7 +31,8 @@ func TakenOf(marks []store.Mark, es []store.Effect) map[taken]bool {
 }
 
 // FinishUnordered returns the calls that change the parked messages of e without choosing the next message of
-// their keys. A rival's change fails the transaction, also a change that its snapshot does not show.
+// their keys. If a rival has changed these messages, the transaction fails, even if its snapshot does not
+// show the change.
 func (c *Parked) FinishUnordered(e store.Effect) (calls []sqlexec.Call) {
 	if r := e.Requeue; r != nil {
 		id := sqlexec.Identity(r.Consumer, r.Identity)
@@ -48,7 +50,7 @@ func finishArgs(f *store.Finish) []any {
 		sqlexec.Moment(f.DeadAt), f.Place)
 }
 
-// FinishMany returns the calls that finish claimed messages of one consumer together. Returns nil if es
+// FinishMany returns the calls that finish claimed messages of one consumer together. It returns nil if es
 // need single calls.
 func (c *Parked) FinishMany(es []store.Effect, ours map[taken]bool) []sqlexec.Call {
 	var all []*store.Finish

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// choice is the conditions of a list of messages, with their arguments.
+// choice has the conditions of a list of messages, with their arguments.
 type choice struct {
 	where strings.Builder
 	args  []any
@@ -80,7 +80,7 @@ func (w *choice) byRow(what *store.ParkedQuery) {
 	}
 }
 
-// List lists messages. to is the last place examined if Scan ended the list, otherwise 0.
+// List lists messages. The second result is the last examined place if Scan ended the list, otherwise 0.
 func (c *Parked) List(ctx context.Context, what store.ParkedQuery,
 	most int) (out []store.Parked, to int64, err error) {
 	if c.pg.Err != nil {

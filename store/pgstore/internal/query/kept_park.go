@@ -14,8 +14,8 @@ const (
 	maxStack = 16 << 10 // bytes of a stack
 )
 
-// Change returns the calls for the changes of e to parked messages. together means that FinishMany has the
-// Finish already. Keys of messages in ours are locked.
+// Change returns the calls for the changes of e to parked messages. If together is true, FinishMany has
+// already handled the Finish of e. The keys of the messages in ours are already locked.
 func (c *Parked) Change(e *store.Effect, together bool, ours map[taken]bool) (calls []sqlexec.Call,
 	err error) {
 	change := func(name string, id []any, more ...any) {

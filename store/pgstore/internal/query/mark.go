@@ -1,5 +1,5 @@
-// This file has the marks of finished messages and the reservations of keys. Because of them each message
-// has its effect once.
+// This file has the marks of finished messages and the reservations of keys. Because of the marks, each
+// message has its effect once.
 
 package query
 
@@ -24,8 +24,8 @@ const (
 	arrived = `CASE WHEN to_timestamp($written / 1000.0) < clock_timestamp() + interval '7 days'
 	THEN greatest(to_timestamp($written / 1000.0), clock_timestamp()) ELSE clock_timestamp() END`
 
-	// known is true without a look for IDs of the last hour, because no floor is later: see leastMarks in
-	// package admin.
+	// known is true for IDs of the last hour, without a read of the floor, because no floor is in the last
+	// hour: see leastMarks in package admin.
 	known = `CASE WHEN $written = 0 OR to_timestamp($written / 1000.0) > clock_timestamp() - interval '1 hour' THEN true
 		ELSE (SELECT k.arrival FROM /*schema*/skald_mark AS k WHERE k.consumer = $1::text AND k.source = $source AND k.id = $id) IS NULL
 			AND ($held OR (SELECT f.at FROM /*schema*/skald_floor AS f

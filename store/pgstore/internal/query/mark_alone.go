@@ -7,10 +7,10 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// alone returns the calls of an intake with the single mark m: two statements for the usual case, and
-// others that run only if it does not apply. The usual case is a new message, or a claimed one that has not
-// changed since. Returns nil if m needs other calls. The transaction must be READ COMMITTED, because it
-// must read the rows that a rival wrote before it released the key.
+// alone returns the calls of an intake with the single mark m. Two statements are for the usual case; the
+// other statements run only in other cases. The usual case is a new message, or a claimed message that has
+// not changed since the claim. The result is nil if m needs other calls. The transaction must be READ
+// COMMITTED, because it must read the rows that a rival wrote before the rival released the key.
 func (c *Marks) alone(m *store.Mark, v *store.Verdict) ([]sqlexec.Call, error) {
 	tries := tries(m)
 	if m.KeyOrder == store.Anytime || m.Keep > 0 || tries != nil && !m.Held {

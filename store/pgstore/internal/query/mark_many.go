@@ -11,7 +11,7 @@ import (
 // lock the entities, each in one order. A parked or dead message gets no mark, so that the others can be
 // committed.
 
-// Many reports whether these statements support an intake: all marks have one consumer and different
+// Many reports whether these statements support an intake. All marks must have one consumer and different
 // messages.
 func Many(in store.Intake) bool {
 	marks := in.Marks
@@ -21,16 +21,18 @@ func Many(in store.Intake) bool {
 	known := make(map[[2]string]bool, len(marks))
 	for i := range marks {
 		m := &marks[i]
-		if m.Consumer != marks[0].Consumer || m.Keep > 0 || known[called(m)] {
+		if m.Consumer != marks[0].Consumer || m.Keep > 0 || known[storedIdentity(m)] {
 			return false
 		}
-		known[called(m)] = true
+		known[storedIdentity(m)] = true
 	}
 	return true
 }
 
-// called returns the identity of m as stored in columns.
-func called(m *store.Mark) [2]string { return [2]string{sqlexec.Name(m.Source), sqlexec.Name(m.ID)} }
+// storedIdentity returns the identity of m, as stored in the columns.
+func storedIdentity(m *store.Mark) [2]string {
+	return [2]string{sqlexec.Name(m.Source), sqlexec.Name(m.ID)}
+}
 
 // AnyBlocked reports whether a message must not get a mark, because it or an earlier one of its key is
 // parked.
@@ -65,9 +67,9 @@ func (c *Marks) TakeMany(marks []store.Mark, found []store.Verdict) ([]sqlexec.C
 	return append(append([]sqlexec.Call{narrow}, w.turns()...), insert, w.find(list)), nil
 }
 
-// takingOrder returns the order in which marks are inserted: that of their messages, which their arrivals
-// then show. The locks of the keys keep rivals apart. Marks without such a lock are sorted, so that two
-// rivals never wait for each other.
+// takingOrder returns the order in which marks are inserted. It is the order of their messages, so their
+// arrival numbers have this order, too. The locks of the keys keep rivals apart. Marks without such a lock
+// are sorted, so that two rivals never wait for each other.
 func takingOrder(marks []store.Mark) []int {
 	if slices.ContainsFunc(marks, func(m store.Mark) bool { return m.KeyOrder == store.Anytime }) {
 		return sqlexec.Order(marks, byIdentity)
@@ -82,8 +84,8 @@ func takingOrder(marks []store.Mark) []int {
 // Widen returns the call that ends the restriction of TakeMany.
 func (c *Marks) Widen() sqlexec.Call { return c.pg.Call("Widen") }
 
-// turns returns the calls that lock the keys, and find messages that are parked or must wait for a parked
-// one.
+// turns returns the calls that lock the keys, and that find messages which are parked or must wait for a
+// parked message.
 func (w *manyMarks) turns() []sqlexec.Call {
 	var locks []int64
 	var arrive, claimed []int
@@ -113,7 +115,7 @@ func (w *manyMarks) turns() []sqlexec.Call {
 	return calls
 }
 
-// refused returns the call of that name, which finds messages that may not be taken.
+// refused returns the call of the named statement, which finds messages that may not be taken.
 func (w *manyMarks) refused(name string, args ...any) sqlexec.Call {
 	find := w.c.pg.Call(name, args...)
 	find.Scan = func(row sqlexec.Scanner) error {
@@ -205,7 +207,7 @@ func (w *manyMarks) insert(list []int) (sqlexec.Call, error) {
 		consumer  = sqlexec.Name(w.marks[0].Consumer)
 		afterward = func(int64) {
 			for _, i := range list {
-				if ours[called(&w.marks[i])] {
+				if ours[storedIdentity(&w.marks[i])] {
 					continue
 				}
 				w.fresh[i] = false

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Reserve reserves a key: one round trip.
+// Reserve reserves a key in one round trip.
 func (c *Marks) Reserve(ctx context.Context, r store.Reservation) (out store.Reserved, err error) {
 	key := []any{sqlexec.Name(r.Consumer), sqlexec.Name(r.Source), sqlexec.Name(r.ID)}
 	written := writtenAt(r.ID)

@@ -24,7 +24,7 @@ func writtenAt(id string) int64 {
 	return max(at.UnixMilli(), 1)
 }
 
-// markArgs returns the arguments of InsertMark. It returns an error if m.As cannot be stored.
+// markArgs returns the arguments of InsertMark. It returns an error if the outcome of m cannot be stored.
 func markArgs(m *store.Mark) ([]any, error) {
 	if m.Outcome != store.Done && m.Outcome != store.Rejected && m.Outcome != store.Barred {
 		return nil, fmt.Errorf("mark %.40q: outcome %d cannot be stored", m.ID, m.Outcome)
@@ -58,8 +58,8 @@ func byIdentity(a, b store.Mark) int {
 		cmp.Compare(a.ID, b.ID))
 }
 
-// expires reports whether the scope of m limits how long its mark counts. For an ID with a timestamp, the
-// floor applies instead.
+// expires reports whether the mark of m stops counting after m.Keep. It returns false for an ID with a
+// timestamp, because the floor applies to it instead.
 func expires(m *store.Mark) bool { return m.Keep > 0 && writtenAt(m.ID) == 0 }
 
 // keepArg returns Keep in microseconds; nil means the general retention of marks.
@@ -70,8 +70,8 @@ func keepArg(m *store.Mark) *int64 {
 	return new(m.Keep.Microseconds())
 }
 
-// Take returns the calls for the marks of an intake and the locks of their keys. committed means READ
-// COMMITTED: the transaction reads rows that a rival committed meanwhile.
+// Take returns the calls for the marks of an intake and the locks of their keys. If committed is true, the
+// transaction is READ COMMITTED, so it reads rows that a rival committed meanwhile.
 func (c *Marks) Take(marks []store.Mark, found []store.Verdict, committed bool) ([]sqlexec.Call, error) {
 	if len(marks) == 1 && committed {
 		if calls, err := c.alone(&marks[0], &found[0]); len(calls) > 0 || err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// setAside returns the calls that store a full copy of a row, because its outbox row may be deleted. They
-// copy an unreadable row unchanged inside the database. For a row that is deferred already, they only
+// setAside returns the calls that store a full copy of a row, because its outbox row may be deleted. The
+// calls copy an unreadable row unchanged inside the database. If the row is deferred already, they only
 // update the attempt.
 func (o *Outbox) setAside(a *store.DeferredRow) []sqlexec.Call {
 	state := []any{a.Seq, int32(a.Attempts), column.ClipReason(sqlexec.StorableText(a.Why)),

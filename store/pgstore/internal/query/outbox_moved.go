@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// place caches the name of the database after a check that its shards belong to it. A caller that passes
-// this name skips the check while the name is the same. Reading the name is cheap.
+// place caches the name of the database after a check that the shards belong to this database. A caller
+// passes this name, so that the server skips the check while the name is the same. Reading the name is cheap.
 type place struct{ name atomic.Pointer[string] }
 
 func (p *place) known() string {
@@ -19,7 +19,8 @@ func (p *place) known() string {
 	return ""
 }
 
-// walk returns the first call of each read of a relay. It fails if the shards belong to another database.
+// walk returns the first call of each read of a relay. The call fails if the shards belong to another
+// database.
 func (o *Outbox) walk() sqlexec.Call {
 	walk := o.pg.Call("WalkHere", o.place.known())
 	walk.Scan = func(row sqlexec.Scanner) error {

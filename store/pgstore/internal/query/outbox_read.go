@@ -26,8 +26,8 @@ const (
 	fewColumns = `o.seq, ` + bucketOf +
 		` AS bucket, o.id, o.time, o.source, o.topic, o.type, o.content_type, o.schema, o.subject,
 	o.correlation_id, o.causation_id, o.traceparent, o.key, o.key_bytes, o.data, o.data_bytes`
-	// rawColumns returns no larger headers than 64 KiB as text, because compressed data may expand to very
-	// much. Headers within the limit need less.
+	// rawColumns does not return headers of more than 64 KiB as text, because compressed data may become very
+	// large. Headers within the limits of the outbox are smaller.
 	rawColumns = fewColumns + `, CASE WHEN pg_column_size(o.headers) <= 65536 THEN o.headers::text END AS headers, ` +
 		rawSize + ` AS size`
 	lightRaw = fewColumns + `, o.headers, ` + rawSize + ` <= $5::bigint AS light`
@@ -37,8 +37,8 @@ const (
 	+ coalesce(octet_length(o.schema), 0) + coalesce(octet_length(o.subject), 0) + coalesce(octet_length(o.correlation_id), 0)
 	+ coalesce(octet_length(o.causation_id), 0) + coalesce(octet_length(o.traceparent), 0) + coalesce(octet_length(o.key), 0)
 	+ coalesce(octet_length(o.key_bytes), 0) + coalesce(octet_length(o.data), 0) + coalesce(octet_length(o.data_bytes), 0)`
-	// upto has the number of bytes of a page including this row, and whether the page without that limit
-	// ends here.
+	// upto has the number of bytes of a page up to and including this row. last reports whether the page
+	// would end here without a limit of bytes.
 	upto       = `sum(CASE WHEN w.size <= /*rowbytes*/ THEN w.size::integer ELSE 0 END) OVER p AS upto, lead(w.seq) OVER p IS NULL AS last`
 	rowColumns = `o.seq, o.bucket, o.id, o.time, /*left*/o.source, /*left*/o.topic, /*none*/o.type, /*none*/o.content_type, /*whole*/o.schema, /*whole*/o.subject,
 	/*whole*/o.correlation_id, /*whole*/o.causation_id, /*whole*/o.traceparent, o.headers,
@@ -47,7 +47,8 @@ const (
 	/*whole*/o.data, /*whole*/o.data_bytes, CASE WHEN o.size > /*rowbytes*/ THEN o.size END AS large,
 	CASE WHEN o.size > /*rowbytes*/ THEN coalesce(encode(sha256(coalesce(o.data_bytes, convert_to(o.data, 'UTF8'))), 'hex'), '') END AS hash, o.last`
 
-	// lightColumns are rowColumns for PullLight. A row that is too heavy for it has large and no content.
+	// lightColumns are rowColumns for PullLight. A row that is too heavy for PullLight has large set and no
+	// content.
 	lightColumns = `o.seq, o.bucket, o.id, o.time, /*textlight*/o.source, /*textlight*/o.topic, /*textlight*/o.type, /*textlight*/o.content_type,
 	/*light*/o.schema, /*light*/o.subject, /*light*/o.correlation_id, /*light*/o.causation_id, /*light*/o.traceparent,
 	CASE WHEN o.light THEN o.headers::text END AS headers, /*light*/o.key, /*light*/o.key_bytes, /*light*/o.data, /*light*/o.data_bytes,
@@ -56,7 +57,7 @@ const (
 	columnCount = 21
 )
 
-// bounded fills in the limits of a read, and the columns of a row above them.
+// bounded fills in the limits of a read, and the columns for a row above these limits.
 func bounded(sql string) string {
 	sql = regexp.MustCompile(`/\*left\*/o\.(\w+)`).ReplaceAllString(sql,
 		`CASE WHEN o.size <= /*rowbytes*/ THEN o.$1 ELSE left(o.$1, 256) END AS $1`)
@@ -72,8 +73,8 @@ func bounded(sql string) string {
 		strconv.Itoa(store.PageBytes)).Replace(sql)
 }
 
-// reader reads the rows of Pull from the bytes of the server, in text or binary format. Scan would take
-// twice as long.
+// reader reads the rows of Pull from the bytes of the server, in text or binary format, because Scan would
+// take twice as long.
 type reader struct {
 	fields  [columnCount]bool // binary
 	kinds   *pgtype.Map
@@ -127,7 +128,7 @@ func (r *reader) raw(v [][]byte, out *store.Row) (err error) {
 	out.Subject, out.CausationID, out.TraceParent = string(v[9]), string(v[11]), string(v[12])
 	out.CorrelationID = out.ID // the default: this is the first message of a process
 	same(&out.CorrelationID, v[10])
-	if out.Key, err = r.either(14, v); err != nil { // the order of the row is unknown without its key
+	if out.Key, err = r.textOrBlob(14, v); err != nil { // the order of the row is unknown without its key
 		return fmt.Errorf("read row %d: %w", out.Seq, err)
 	}
 	if err = r.content(v, out); out.Large == nil { // of a large row nothing else is needed
@@ -144,11 +145,11 @@ func (r *reader) content(v [][]byte, out *store.Row) (err error) {
 	if out.Headers, err = parseHeaders(v[13]); err != nil {
 		return err
 	}
-	out.Data, err = r.either(16, v)
+	out.Data, err = r.textOrBlob(16, v)
 	return err
 }
 
-// same returns b as a string, and reuses the previous one if it is equal.
+// same returns b as a string. It reuses the previous string if that is equal.
 func same(before *string, b []byte) string {
 	if *before != string(b) {
 		*before = string(b)
@@ -191,8 +192,8 @@ func (r *reader) time(b []byte) (time.Time, error) {
 	return at.Time.UTC(), sqlexec.CheckRFC3339(at.Time.UTC())
 }
 
-// either returns a copy of the text column i, or of the bytea column after it.
-func (r *reader) either(i int, v [][]byte) ([]byte, error) {
+// textOrBlob returns a copy of the text column i, or of the bytea column after column i.
+func (r *reader) textOrBlob(i int, v [][]byte) ([]byte, error) {
 	switch text, b := v[i], v[i+1]; {
 	case text != nil:
 		return r.keep(text), nil

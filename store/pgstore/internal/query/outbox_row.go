@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Row has a message as the columns of InsertRow, in their order. It shares no memory with the message.
+// Row has a message as the columns of InsertRow, in their order. A Row shares no memory with the message.
 type Row struct {
 	topic, key, kind   *string
 	data               *string
@@ -80,7 +80,7 @@ func (r *Row) set(m *skald.Message) error {
 	return nil
 }
 
-// detach copies the strings that are shared with the message.
+// detach copies the strings that the row shares with the message.
 func (r *Row) detach() {
 	topic, kind, ct := *r.topic, *r.kind, *r.contentType
 	r.topic, r.kind, r.contentType = &topic, &kind, &ct
@@ -137,8 +137,8 @@ func parseHeaders(text []byte) ([]skald.Header, error) {
 	return out, nil
 }
 
-// Insert returns the call that writes rows, at least one. Most rows leave most columns empty and each
-// parameter costs time, so usual rows have a shorter statement.
+// Insert returns the call that writes one or more rows. Most rows leave most columns empty and each parameter
+// costs time, so usual rows have a shorter statement.
 func (o *Outbox) Insert(rows []Row) sqlexec.Call {
 	usual := true
 	for i := range rows {
@@ -196,8 +196,9 @@ func (o *Outbox) Insert(rows []Row) sqlexec.Call {
 		text(func(r *Row) *string { return r.headers }), times, ids, buckets, o.none)
 }
 
-// orNone returns the value of p, or none instead of NULL. none is a random word that no row has. With
-// array_nulls off, an array cannot contain NULL, and Skald may not set that in a transaction of the caller.
+// orNone returns the value of p, or none if p is nil. The value of none is a random word that no row has.
+// With array_nulls off, an array cannot contain NULL, and Skald may not set that in a transaction of the
+// caller.
 func orNone(p *string, none string) string {
 	if p == nil {
 		return none

@@ -14,13 +14,13 @@ import (
 
 const defaultTTL = 3 * time.Second
 
-// LeaseOptions adds to a lease or a look for a source that is notified of commits.
+// LeaseOptions has the additions to a lease, or to a look for rows, for a source that is notified of commits.
 type LeaseOptions struct {
 	First   []sqlexec.Call // run before the look, in its transaction
-	Standby bool           // while another relay works, it releases its shards and takes none
+	Standby bool           // while another relay works, this relay releases its shards and takes none
 }
 
-// Lease takes, renews and releases shards: one round trip. A renewal writes one row, because only one relay
+// Lease takes, renews and releases shards in one round trip. A renewal writes one row, because only one relay
 // owns a shard.
 func (o *Outbox) Lease(ctx context.Context, ask store.LeaseRequest, too LeaseOptions) (store.Leased, error) {
 	if ask.Owner == "" {
@@ -59,8 +59,8 @@ func (o *Outbox) Lease(ctx context.Context, ask store.LeaseRequest, too LeaseOpt
 	return got, nil
 }
 
-// onlyLook looks for new rows: one round trip. While there are none it writes nothing and uses no sequence
-// number.
+// onlyLook looks for new rows in one round trip. While there are no new rows, it writes nothing and uses no
+// sequence number.
 func (o *Outbox) onlyLook(ctx context.Context, from *string, too LeaseOptions) (got store.Leased, err error) {
 	if from == nil {
 		return got, nil
@@ -76,8 +76,9 @@ func (o *Outbox) onlyLook(ctx context.Context, from *string, too LeaseOptions) (
 	return got, err
 }
 
-// leaseAndLook does both in one transaction, so that an idle database has one for each heartbeat. It looks
-// first: a tick needs a number that was taken after its snapshot, and the lease takes one.
+// leaseAndLook renews the lease and looks for rows in one transaction, so that an idle database has one
+// transaction for each heartbeat. It looks first, because a tick needs a transaction number that was taken
+// after its snapshot, and the lease takes such a number.
 func (o *Outbox) leaseAndLook(ctx context.Context, lease []sqlexec.Call, from *string, too LeaseOptions,
 	got *store.Leased) error {
 	if from == nil {
@@ -94,7 +95,7 @@ func (o *Outbox) leaseAndLook(ctx context.Context, lease []sqlexec.Call, from *s
 	return err
 }
 
-// leased reads a row of Shards. It sets alone if no other relay works.
+// leased reads a row of the statement Shards. It sets alone to true if no other relay works.
 func leased(row sqlexec.Scanner, got *store.Leased, alone *bool) error {
 	var l store.Shard
 	err := row.Scan(&l.ID, &l.First, &l.Last, &l.Epoch, &l.Token, &l.Cursor.Base, &l.Cursor.Tip,
@@ -141,7 +142,7 @@ func (o *Outbox) Progress(p *store.Progress) []sqlexec.Call {
 	return calls
 }
 
-// CursorsOnly returns the number of effects at the start of es that only move cursors, each of another
+// CursorsOnly returns the number of effects at the start of es that only move cursors, each for a different
 // shard.
 func CursorsOnly(es []store.Effect) int {
 	var shards []int

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Waiting lists unpublished rows of the outbox: one statement.
+// Waiting lists unpublished rows of the outbox with one statement.
 func (o *Outbox) Waiting(ctx context.Context, most int) (out []store.WaitingRow, err error) {
 	list := o.pg.Call("ListWaiting", int32(most), int32(store.WaitingScan))
 	list.Scan = func(row sqlexec.Scanner) error {

@@ -45,7 +45,7 @@ type look struct {
 	there int
 }
 
-// Look returns calls that look for rows after base. about, if not empty, is appended to the token of the
+// Look returns calls that look for rows after base. If about is not empty, it is appended to the token of the
 // new tick, after a dot.
 func (o *Outbox) Look(base, about string) (*look, error) {
 	from, err := ParseTick(base)
@@ -72,7 +72,7 @@ func (l *look) Tip() (string, error) {
 	return l.Next.String(), nil
 }
 
-// Pull reads a page of a window: one round trip, or two if the first row is too large for PullLight.
+// Pull reads a page of a window in one round trip, or in two if the first row is too large for PullLight.
 func (o *Outbox) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
 	base, err := ParseTick(w.Base)
 	if err != nil {
@@ -99,7 +99,7 @@ func (o *Outbox) Pull(ctx context.Context, w store.Window, limit int) (store.Pag
 	return store.Page{Rows: p.rows[:min(limit, len(p.rows))], Done: done}, nil
 }
 
-// pullPage reads up to limit+1 rows. One more than limit shows that the window has more.
+// pullPage reads up to limit+1 rows. The extra row shows that the window has more rows than the page.
 func (o *Outbox) pullPage(ctx context.Context, base, tip Tick, w store.Window, limit int) (*pulled, error) {
 	var there, want int
 	for _, t := range []Tick{base, tip} {
@@ -155,7 +155,7 @@ const usualPage = 1000
 // of them.
 const lightPage = 8 * store.PageBytes
 
-// pulled is a page while the client reads it.
+// pulled is a page that the client is reading.
 type pulled struct {
 	reader
 	rows     []store.Row

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Written lists rows of the outbox, published or not: one statement.
+// Written lists rows of the outbox, published or not, with one statement.
 func (o *Outbox) Written(ctx context.Context, q *store.WrittenQuery, most int) (out []store.WrittenRow,
 	err error) {
 	keys := make([]string, len(q.Keys))
@@ -33,7 +33,7 @@ func (o *Outbox) Written(ctx context.Context, q *store.WrittenQuery, most int) (
 	return out, nil
 }
 
-// Finished lists marks of several consumers: one statement.
+// Finished lists marks of several consumers with one statement.
 func (c *Marks) Finished(ctx context.Context, q *store.FinishedQuery, most int) (out []store.Finished,
 	err error) {
 	var ids sqlexec.Identities
@@ -56,7 +56,7 @@ func (c *Marks) Finished(ctx context.Context, q *store.FinishedQuery, most int) 
 	return out, nil
 }
 
-// convertAll converts each of names with as.
+// convertAll converts each of names with the given function.
 func convertAll(names []string, as func(string) string) []string {
 	out := make([]string, len(names))
 	for i, name := range names {

@@ -25,5 +25,5 @@ type Recovery struct {
 	wake func() // wakes the relays in this process
 }
 
-// NewRecovery returns the recovery of pg. It calls wake when it is done.
+// NewRecovery returns the recovery of pg. Each finished recovery calls wake.
 func NewRecovery(pg *sqlexec.DB, wake func()) *Recovery { return &Recovery{pg, wake} }

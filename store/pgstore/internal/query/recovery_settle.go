@@ -21,8 +21,8 @@ const (
 )
 
 // Recover repairs the outbox of a database that moved, and sequences that are behind the stored rows. It
-// works page by page while writers continue; this part may be repeated. Then two transactions block
-// writers. Each stores note. Without a note, Recover only reports.
+// first works page by page while writers continue; this part may be repeated. Then two transactions block
+// writers, and each of them stores note. Without a note, Recover only reports the move.
 func (r *Recovery) Recover(ctx context.Context, note *sqlexec.Call) (done store.Recovered, err error) {
 	var recovers, horizon, moved, behind, arrivals string
 	var last int64
@@ -42,7 +42,7 @@ func (r *Recovery) Recover(ctx context.Context, note *sqlexec.Call) (done store.
 		return done, err
 	}
 	if behind+arrivals != "" {
-		err := r.insist(ctx, func() error { return r.raise(ctx, last, &done, note) })
+		err := r.retryLocked(ctx, func() error { return r.raise(ctx, last, &done, note) })
 		switch {
 		case sqlexec.Lost(err) && moved == "":
 			return store.Recovered{}, nil // another recover did it meanwhile
@@ -61,8 +61,8 @@ func (r *Recovery) Recover(ctx context.Context, note *sqlexec.Call) (done store.
 	return done, nil
 }
 
-// insist runs do, which blocks writers, and tries again if it cannot get the lock.
-func (r *Recovery) insist(ctx context.Context, do func() error) error {
+// retryLocked calls do, which blocks writers. If do cannot get its lock, insist calls it again after a pause.
+func (r *Recovery) retryLocked(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
 		switch {
@@ -80,8 +80,8 @@ func (r *Recovery) insist(ctx context.Context, do func() error) error {
 }
 
 // Behind returns the calls that fail with a *store.MovedError if sequences are behind the stored rows, as
-// after logical replication. A number that is used twice would be the place of another message, or return
-// its answer.
+// after logical replication. If a number were used twice, it would be the place of another message, or would
+// return the answer of another message.
 func (r *Recovery) Behind() []sqlexec.Call {
 	look := r.pg.Call("After")
 	look.Scan = func(row sqlexec.Scanner) error {
@@ -116,14 +116,14 @@ func (r *Recovery) raise(ctx context.Context, arrival int64, done *store.Recover
 	return err
 }
 
-// settle examines all rows, page by page. Then it resets the shards, so that relays publish the rest. A
-// lost guard means that another recover did it.
+// settle examines all rows, page by page. Then it resets the shards, so that relays publish the remaining
+// rows. A lost guard means that another recovery has settled the database.
 func (r *Recovery) settle(ctx context.Context, recovers, horizon string, done *store.Recovered,
 	note *sqlexec.Call) error {
 	guarded := func(act string, calls ...sqlexec.Call) error {
 		all := append([]sqlexec.Call{r.pg.Call("Walk"), r.pg.Call("LockPage"),
 			r.pg.Call("GuardRecoveries", recovers)}, calls...)
-		return r.insist(ctx, func() error { return r.pg.Short(ctx, act, all...) })
+		return r.retryLocked(ctx, func() error { return r.pg.Short(ctx, act, all...) })
 	}
 	for after := int64(0); ; {
 		var rows, last, covered, again int64
@@ -140,11 +140,12 @@ func (r *Recovery) settle(ctx context.Context, recovers, horizon string, done *s
 	if err := guarded("raise the sequence of ticks", r.pg.Call("RaiseSnapshots")); err != nil {
 		return err
 	}
-	return r.insist(ctx, func() error { return r.seat(ctx, recovers, horizon, done, note) })
+	return r.retryLocked(ctx, func() error { return r.finishSettling(ctx, recovers, horizon, done, note) })
 }
 
-// seat does the rest in one transaction: rows written meanwhile, their numbers, and the shards.
-func (r *Recovery) seat(ctx context.Context, recovers, horizon string, done *store.Recovered,
+// finishSettling finishes the recovery in one transaction: it handles the rows written meanwhile, their
+// numbers, and the shards.
+func (r *Recovery) finishSettling(ctx context.Context, recovers, horizon string, done *store.Recovered,
 	note *sqlexec.Call) error {
 	token := rand.Text()
 	var late, renumbered, shards int64

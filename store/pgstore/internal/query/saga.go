@@ -45,8 +45,8 @@ type asking func(sqlexec.Call) sqlexec.Scanner
 // sending sends statements in a transaction of the caller.
 type sending func([]sqlexec.Call) error
 
-// turns is the number of tries of a start. Another transaction may write the saga, and the retention may
-// delete it before it is read.
+// turns is the number of tries of a start. It is above 1, because another transaction may write the saga, and
+// the retention may delete that saga before it is read.
 const turns = 3
 
 // startOne writes a new saga, or reads the stored one.
@@ -93,7 +93,7 @@ func written(s *store.Saga) store.Saga {
 	return out
 }
 
-// Lock reads and locks sagas, in one statement. A single saga has its own statement.
+// Lock reads and locks sagas with one statement. For a single saga it uses another statement.
 func (c *Sagas) Lock(refs []store.SagaRef, ask asking, send sending) ([]store.Saga, error) {
 	if len(refs) == 1 {
 		one, err := c.lockOne(refs[0], ask)
@@ -125,7 +125,7 @@ func (c *Sagas) Lock(refs []store.SagaRef, ask asking, send sending) ([]store.Sa
 	return out, nil
 }
 
-// lockOne reads and locks a saga. Without a row the result has no Name.
+// lockOne reads and locks a saga. If there is no row, the result has no Name.
 func (c *Sagas) lockOne(r store.SagaRef, ask asking) (store.Saga, error) {
 	if c.pg.Err != nil || !sagarow.Named(r.Name, r.Key) {
 		return store.Saga{}, c.pg.Err

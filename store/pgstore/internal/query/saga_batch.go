@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// MovesOnly reports whether each effect moves another saga, with at most rows and an audit.
+// MovesOnly reports whether each effect moves a different saga, and has nothing else than rows and an audit.
 func MovesOnly(es []store.Effect) bool {
 	known := make(map[[2]string]bool, len(es))
 	for i := range es {
@@ -29,8 +29,8 @@ func MovesOnly(es []store.Effect) bool {
 	return true
 }
 
-// rest returns the effects that have rows or an audit, without their moves.
-func rest(es []store.Effect) (out []store.Effect) {
+// withoutMoves returns the effects that have rows or an audit, but without their moves.
+func withoutMoves(es []store.Effect) (out []store.Effect) {
 	for i := range es {
 		if e := es[i]; len(e.Rows) > 0 || e.Audit != nil {
 			e.Saga = nil
@@ -81,12 +81,12 @@ func (b *batch) args() []any {
 		retry, releases, wakes, finals, leases}
 }
 
-// callMaker returns the calls for effects without moves.
+// callMaker is a function that returns the calls for effects without moves.
 type callMaker func([]store.Effect) ([]sqlexec.Call, error)
 
-// MoveMany applies effects of MovesOnly. The result is true for each one that was stored. It needs one
-// statement for the moves, one for the rows, one commit and one round trip. If a move is lost, it sends the
-// moves first, and then the rows of the moves that were stored.
+// MoveMany applies effects for which MovesOnly returns true. The result is true for each effect that was
+// stored. MoveMany needs one statement for the moves, one for the rows, one commit and one round trip. If the
+// guard of a move is lost, MoveMany sends the moves again, and then the rows of the moves that were stored.
 func (c *Sagas) MoveMany(ctx context.Context, es []store.Effect, callsFor callMaker) ([]bool, error) {
 	stored := make([]bool, len(es))
 	b, err := batchOf(es)
@@ -102,7 +102,7 @@ func (c *Sagas) MoveMany(ctx context.Context, es []store.Effect, callsFor callMa
 		}
 		return err
 	}
-	others := rest(es)
+	others := withoutMoves(es)
 	if len(others) == 0 {
 		return stored, c.pg.Short(ctx, "apply", c.pg.Call("Walk"), moves)
 	}
@@ -138,7 +138,7 @@ func (c *Sagas) moveSome(ctx context.Context, moves sqlexec.Call, es []store.Eff
 				applied = append(applied, es[i])
 			}
 		}
-		calls, err := callsFor(rest(applied))
+		calls, err := callsFor(withoutMoves(applied))
 		if err != nil || len(calls) == 0 {
 			return err
 		}

@@ -9,7 +9,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// HoldEntities returns the call that puts a saga in line for entities, which must be locked.
+// HoldEntities returns the call that puts a saga in the queues for entities. The entities must already be
+// locked.
 func (c *Sagas) HoldEntities(h store.EntityHold, first *bool) (sqlexec.Call, error) {
 	es, err := entities(h.Entities)
 	return c.pg.Call("HoldEntities", es, h.Holder, h.Saga.Name, h.Saga.Key).Into(first), cmp.Or(c.pg.Err, err)
@@ -21,7 +22,7 @@ func (c *Sagas) QueueState(holder string, queued, first *bool) ([]sqlexec.Call, 
 	return []sqlexec.Call{c.pg.Call("LockHeldEntities", holder), look}, c.pg.Err
 }
 
-// FreeEntities returns the calls that remove a holder from all lines.
+// FreeEntities returns the calls that remove a holder from all queues.
 func (c *Sagas) FreeEntities(holder string) ([]sqlexec.Call, error) {
 	return []sqlexec.Call{c.pg.Call("LockHeldEntities", holder), c.pg.Call("FreeEntities", holder)}, c.pg.Err
 }
@@ -33,7 +34,7 @@ func (c *Sagas) EntityHolders(es []store.Lock) (list sqlexec.Call, out *[]store.
 	return list, out, cmp.Or(c.pg.Err, err)
 }
 
-// Holds lists places in line.
+// Holds lists places in queues.
 func (c *Sagas) Holds(ctx context.Context, q store.HoldQuery, limit int) ([]store.Hold, error) {
 	var space string
 	key := []byte{}

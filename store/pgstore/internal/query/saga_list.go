@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Claim claims due sagas: one round trip, which writes nothing if there are none.
+// Claim claims due sagas in one round trip. It writes nothing if no sagas are due.
 func (c *Sagas) Claim(ctx context.Context, w store.ClaimRequest) (out store.Claimed, err error) {
 	out.Next = -1
 	hashes := slices.Compact(slices.Sorted(slices.Values(w.Sagas.Hashes)))
@@ -50,7 +50,7 @@ func (c *Sagas) Claim(ctx context.Context, w store.ClaimRequest) (out store.Clai
 
 func ref(s *store.Saga) store.SagaRef { return store.SagaRef{Name: s.Name, Key: s.Key} }
 
-// sooner returns the smaller time; a negative a means none.
+// sooner returns the smaller of two times. A negative first time means that there is none.
 func sooner(a, b time.Duration) time.Duration {
 	if a < 0 {
 		return b
@@ -58,8 +58,8 @@ func sooner(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// leftOver returns the time until the next claim if due sagas were not claimed: 0 if a limit was reached,
-// otherwise a delay, because rivals have them locked.
+// leftOver returns the time until the next claim if some due sagas were not claimed. This is 0 if the claim
+// reached a limit. Otherwise it is a delay, because rivals have locked these sagas.
 func leftOver(claimed []store.Saga, limit int) time.Duration {
 	bytes := 0
 	for i := range claimed {
@@ -96,7 +96,7 @@ func (c *Sagas) NoteDefinitions(ds []store.SagaDefinition) ([]sqlexec.Call, erro
 	return []sqlexec.Call{c.pg.Call("NoteSagaDefinitions", names, hashes, written)}, nil
 }
 
-// List lists sagas. It also returns the last one examined if Scan ended the list.
+// List lists sagas. It also returns the last examined saga if Scan ended the list.
 func (c *Sagas) List(ctx context.Context, q store.SagaQuery,
 	limit int) ([]store.Saga, *store.SagaRef, error) {
 	var name, key *string

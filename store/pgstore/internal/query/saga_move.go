@@ -36,7 +36,8 @@ func (c *Sagas) Move(m *store.SagaUpdate) ([]sqlexec.Call, error) {
 	return []sqlexec.Call{c.pg.Call("MoveSaga", moveArgs(m)...)}, nil
 }
 
-// MoveEach does as Move for the effects of MovesOnly, in one statement. It fails unless all versions match.
+// MoveEach returns the call that moves the sagas of several effects in one statement, as Move does for one.
+// The call fails unless all versions match.
 func (c *Sagas) MoveEach(es []store.Effect) (sqlexec.Call, error) {
 	b, err := batchOf(es)
 	if err != nil {
@@ -45,8 +46,8 @@ func (c *Sagas) MoveEach(es []store.Effect) (sqlexec.Call, error) {
 	return c.pg.Call("MoveAllSagas", b.args()...), nil
 }
 
-// MoveHeld changes the first call, if it moves a saga that the unit has locked, so that it needs no guard
-// before it. Returns false for other calls.
+// MoveHeld changes the first call so that it needs no guard before it. This is possible if the call moves a
+// saga that the unit has locked. Otherwise MoveHeld returns false.
 func (c *Sagas) MoveHeld(locked []store.SagaRef, calls []sqlexec.Call) bool {
 	if len(calls) == 0 || calls[0].SQL != c.pg.SQL["MoveSaga"] {
 		return false

@@ -9,7 +9,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Start writes new sagas in one statement, and reads existing ones. A single saga has its own statement.
+// Start writes new sagas with one statement, and reads existing sagas. For a single saga it uses another
+// statement.
 func (c *Sagas) Start(ss []store.Saga, ask asking, send sending) (stored []store.Saga, fresh []bool,
 	err error) {
 	if c.pg.Err != nil || len(ss) == 0 {
@@ -67,7 +68,8 @@ func (c *Sagas) startMany(ss []store.Saga, ask asking, send sending) (stored []s
 	return stored, fresh, nil
 }
 
-// findStarted reads the existing sagas. If the retention deleted one meanwhile, it starts that one again.
+// findStarted reads the existing sagas. If the retention deleted a saga meanwhile, findStarted starts that
+// saga again.
 func (c *Sagas) findStarted(ss, stored []store.Saga, fresh []bool, ask asking, send sending) error {
 	var calls []sqlexec.Call
 	found := make([]bool, len(ss))

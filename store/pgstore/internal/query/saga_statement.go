@@ -13,12 +13,12 @@ const sagaColumns = `s.name, s.key, s.id, s.hash, s.input, s.fingerprint, s.orig
 	(extract(epoch FROM s.changed_at) * 1000000)::bigint AS changed_at, (extract(epoch FROM s.ended_at) * 1000000)::bigint AS ended_at,
 	(extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS read_at`
 
-// sagaSession does as the statement Session, as a condition that is evaluated once.
+// sagaSession has the effect of the statement Session, as a condition that is evaluated once.
 const sagaSession = `SELECT set_config('skald.lent', 'yes', true) IS NOT NULL AND set_config('lock_timeout', $4::text, true) IS NOT NULL
 		AND set_config('idle_in_transaction_session_timeout', $5::text, true) IS NOT NULL
 		AND set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true) IS NOT NULL`
 
-// sagaMove has the columns that a move sets, except the version. A column whose value stays needs no new
+// sagaMove has the columns that a move sets, except the version. A column that keeps its value needs no new
 // index entry.
 const sagaMove = `hash = CASE m.hash WHEN '' THEN s.hash ELSE m.hash END, state = m.state, status = m.status, stuck = m.stuck, paused = m.paused,
 	step = m.step, error = m.error, failed = m.failed, since = m.since, retry = m.retry, changed_at = clock_timestamp(),

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// LockTracked returns the call that reads into rows. Lists are JSON, because some drivers of database/sql
-// do not support arrays.
+// LockTracked returns the call that locks tracked sagas and reads them into rows. Lists are JSON, because
+// some drivers of database/sql do not support arrays.
 func (c *Sagas) LockTracked(flow string, keys []string) (list sqlexec.Call, rows *[]store.Tracked,
 	err error) {
 	text, err := json.Marshal(keys)

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// forgottenStep is a part of the statements that take a step: see TakeStep. It does not look for a saga of
-// the last hour, because no floor is later: see leastSteps in package admin.
+// forgottenStep is a part of the statements that take a step: see TakeStep. It does not read the floor for a
+// saga of the last hour, because no floor is in the last hour: see leastSteps in package admin.
 const forgottenStep = `s.was = 0 AND CASE WHEN s.begun > clock_timestamp() - interval '1 hour' THEN false
 		ELSE EXISTS (SELECT FROM /*schema*/skald_step AS o
 				WHERE o.consumer = $1::text AND o.saga = $2::text AND o.step = $3::text AND o.occurrence = $4::text)
@@ -49,7 +49,7 @@ func free(s store.StepState) bool {
 	return s == store.StepAbsent || s == store.StepParked || s == store.StepDead
 }
 
-// Take returns the call that takes or undoes s and reads the state before into found.
+// Take returns the call that takes or undoes s and reads the previous state into found.
 func (c *Steps) Take(s, found *store.Step) (take sqlexec.Call, err error) {
 	switch s.State {
 	case store.StepDone, store.StepCalling:
