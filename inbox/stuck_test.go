@@ -133,6 +133,9 @@ func TestConsumerWithAllWorkersStuckLeaves(t *testing.T) {
 	close(release)
 	until(t, "it joins, and all is acknowledged",
 		func() bool { return first.Health().Ready && w.acknowledged() })
+	until(t, "the messages that hung are handled", func() bool {
+		return first.Health().Handled+other.Health().Handled >= 42
+	})
 	if err := errors.Join(stopFirst(), stopOther()); err != nil {
 		t.Fatal(err)
 	}
