@@ -81,8 +81,8 @@ type Transaction struct {
 
 // Timeouts bound how long handlers, waits and the end of Run may take.
 type Timeouts struct {
-	// Handle is how long one handler may take. Then its context ends, and the message is retried. Default
-	// 60 s.
+	// Handle is how long one handler may take. Then its context ends, and the message is retried. If the
+	// handler ignores its context for 5 s, its connection is closed and the message is parked. Default 60 s.
 	Handle time.Duration
 	// Wait is how long a message may wait for another transaction that has it or one of its entities. Default
 	// 5 s.

@@ -379,8 +379,12 @@ func (s *batch[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []me
 		run = s.runTogether
 	}
 	effects, guilty, err := run(ctx, unit, ms, fresh)
-	if err != nil {
+	if hung(err) != nil { // the function still uses the connection
+		unit.Drop()
+	} else if err != nil {
 		err = s.x.asOutage(ctx, unit, err)
+	}
+	if err != nil {
 		if _, back := unit.Rollback(ctx); errors.Is(back, store.ErrLent) {
 			return nobody, back
 		}
