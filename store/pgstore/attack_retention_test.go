@@ -32,12 +32,13 @@ func retentions(t *testing.T, b *bed, spoil func(*Store)) error {
 		today := 0
 		writer := act("writer "+b.name(), func(a *actor) error {
 			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+				a.rival = "retention " + b.name()
 				a.gate()
 				if _, err := tx.Exec(ctx,
 					b.q(`INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'b', 't', '1')`)); err != nil {
 					return err
 				}
-				today = a.waits
+				today = a.blocked
 				a.gate()
 				_, err := tx.Exec(ctx,
 					b.q(`INSERT INTO {skald_outbox} (topic, key, type, data, slot) VALUES ('orders', $2, 't', '1', $1)`), slot, fmt.Sprint("late", i))

@@ -21,7 +21,8 @@ type actor struct {
 	over chan error
 
 	ready, done bool
-	waits       int // number of times it was found waiting for a lock
+	rival       string // application_name of the actor that must not block this one
+	blocked     int    // number of times the rival was found to block it
 	err         error
 }
 
@@ -52,13 +53,16 @@ func (a *actor) settle(ctx context.Context, look *pgxpool.Pool) (bool, error) {
 		case <-deadline:
 			return false, fmt.Errorf("%s hangs", a.name)
 		case <-tick.C:
-			var blocked bool
-			err := look.QueryRow(ctx,
-				`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock')`, a.name).Scan(&blocked)
-			if blocked {
-				a.waits++
+			var waits, behind bool
+			err := look.QueryRow(ctx, `SELECT count(*) > 0,
+					coalesce(bool_or(EXISTS (SELECT FROM pg_stat_activity AS r
+						WHERE r.application_name = $2 AND r.pid = ANY (pg_blocking_pids(w.pid)))), false)
+				FROM pg_stat_activity AS w
+				WHERE w.application_name = $1 AND w.wait_event_type = 'Lock'`, a.name, a.rival).Scan(&waits, &behind)
+			if behind {
+				a.blocked++
 			}
-			if err != nil || blocked {
+			if err != nil || waits {
 				return false, err
 			}
 		}
