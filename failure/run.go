@@ -3,7 +3,6 @@ package failure
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"unicode/utf8"
 
 	"github.com/skald-go/skald"
@@ -23,22 +22,18 @@ func Run(f func() error) error { return <-Start(f) }
 func Start(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		err := ErrQuit // unless f returns
-		defer func() {
-			if v := recover(); v != nil {
-				err = Legible(&PanicError{Value: v, Stack: debug.Stack()})
-			}
-			done <- err
-		}()
+		err := ErrQuit                 // unless f returns
+		defer func() { done <- err }() // also if the Error method of a panic's value ends the goroutine
+		defer Recover(&err)
 		err = Legible(f())
 	}()
 	return done
 }
 
 // Legible returns err, or another error in its place if err cannot be used: its text, or an error that it
-// wraps, panics (a nil pointer returned as an error does), or it is a rejection without a reason. A rejection
-// without a reason is an ordinary failure. A text of more than 16 KiB is clipped: Skald copies, searches,
-// logs and stores it. The result still wraps err.
+// wraps, panics (a nil pointer returned as an error does), it wraps itself, or it is a rejection without a
+// reason. A rejection without a reason is an ordinary failure. A text of more than 16 KiB is clipped: Skald
+// copies, searches, logs and stores it. The result still wraps err, unless err wraps itself.
 func Legible(err error) (out error) {
 	if err == nil {
 		return nil
@@ -49,6 +44,11 @@ func Legible(err error) (out error) {
 		}
 	}()
 	text := err.Error()
+	left := mostWrapped
+	if !wrapsAtMost(err, &left) {
+		return fmt.Errorf("its function returned a %T that wraps itself, or more than %d errors: %s",
+			err, mostWrapped, clip(text))
+	}
 	var no *skald.RejectedError
 	if errors.As(err, &no) && no.Err == nil {
 		return fmt.Errorf("%w (%s)", skald.ErrNoReason, clip(text))
@@ -62,6 +62,33 @@ func Legible(err error) (out error) {
 		return &clippedError{clip(text), []error{err}}
 	}
 	return err
+}
+
+// mostWrapped is the maximum number of errors that an error wraps. errors.Is and errors.As never return for
+// an error that wraps itself.
+const mostWrapped = 10_000
+
+// wrapsAtMost subtracts err and the errors that it wraps from left. Returns false if there are more.
+func wrapsAtMost(err error, left *int) bool {
+	for err != nil {
+		if *left--; *left < 0 {
+			return false
+		}
+		switch e := err.(type) {
+		case interface{ Unwrap() error }:
+			err = e.Unwrap()
+		case interface{ Unwrap() []error }:
+			for _, one := range e.Unwrap() {
+				if !wrapsAtMost(one, left) {
+					return false
+				}
+			}
+			return true
+		default:
+			return true
+		}
+	}
+	return true
 }
 
 // longestText is the maximum length of an error text. Stores keep less of it.

@@ -29,6 +29,47 @@ func TestRunSurvivesAnyEndOfAFunction(t *testing.T) {
 	}
 }
 
+// TestRunSurvivesAnyError checks errors that wrap themselves, for which errors.Is never returns or overflows
+// the stack, and errors whose text ends the goroutine.
+func TestRunSurvivesAnyError(t *testing.T) {
+	for _, bad := range []error{ring{}, rings{}, fmt.Errorf("place: %w", ring{}), errors.Join(rings{}, errors.New("x"))} {
+		err := failure.Run(func() error { return bad })
+		if err == nil || !strings.Contains(err.Error(), "wraps itself") || !strings.Contains(err.Error(), "round") {
+			t.Errorf("%T became %v", bad, err)
+		}
+		if failure.Of(err) != failure.Transient {
+			t.Errorf("%T is of class %q", bad, failure.Of(err))
+		}
+	}
+	var deep error = errors.New("root")
+	for range 1000 {
+		deep = fmt.Errorf("%w", deep)
+	}
+	if err := failure.Run(func() error { return deep }); err != deep {
+		t.Errorf("an error that wraps 1,000 others became %v", err)
+	}
+	if err := failure.Run(func() error { return quits{} }); !errors.Is(err, failure.ErrQuit) {
+		t.Errorf("an error whose text ends its goroutine became %T", err)
+	}
+	if err := failure.Run(func() error { panic(quits{}) }); !errors.Is(err, failure.ErrQuit) {
+		t.Errorf("a panic with such an error became %T", err)
+	}
+}
+
+type ring struct{}
+
+func (ring) Error() string   { return "round" }
+func (e ring) Unwrap() error { return e }
+
+type rings struct{}
+
+func (rings) Error() string     { return "round" }
+func (e rings) Unwrap() []error { return []error{e, e} }
+
+type quits struct{}
+
+func (quits) Error() string { runtime.Goexit(); return "" }
+
 // TestLongTextsAreClipped checks that a huge text of an error, a panic or a rejection is clipped where it
 // enters, and that the error keeps its identity.
 func TestLongTextsAreClipped(t *testing.T) {
