@@ -1,21 +1,23 @@
 package broker
 
-// Envelope maps attributes to the format of an existing topic; the zero value writes none. The key, the
-// data and the message's own headers are always sent. When it reads, it takes missing attributes from
-// CloudEvents headers, so a topic may contain both formats during a migration.
+// Envelope maps the attributes of a message to the format of an existing topic. Each field is the place of
+// one attribute. A place is "header:NAME", or "json:FIELD" for a top-level field of a JSON object in the
+// data.
 //
-// A place is "header:NAME", or "json:FIELD" for a top-level field of a JSON object in data. The field is
-// written if the object does not have it, and read if it is a string or a number. An attribute with an
-// empty place is not sent.
+// A driver writes an attribute to its place, and omits an attribute whose place is empty. It does not
+// overwrite a JSON field that the data already has. It always sends the key, the data and the message's own
+// headers. It reads a JSON field if the field is a string or a number. It reads missing attributes from
+// CloudEvents headers, so that a topic may contain both formats during a migration.
 type Envelope struct {
-	// ID may also be "position", for reading only: the message's position in the topic. A copy has another
-	// position.
+	// ID may also be "position", for reading only. Then the id is the position of the message in the topic. A
+	// copy of the message has another position, so deduplication does not find it.
 	ID string
-	// Type may also be "topic": the type is the topic's name, and a message of another type is refused.
+	// Type may also be "topic". Then the type is the name of the topic, and the driver refuses to publish a
+	// message of another type.
 	Type string
-	// Key is an additional place next to the broker's own key, which takes precedence when read. A broker
-	// without keys uses the header Skald-Key unless Key has a place.
+	// Key is an additional place next to the broker's own key. When a driver reads, the broker's own key
+	// takes precedence. A driver for a broker without keys uses the header Skald-Key if Key is empty.
 	Key string
-	// Source is set on messages that have an id but no source. Default: the topic's name.
+	// Source is the source of received messages that have an id but no source. Default: the topic's name.
 	Source string
 }

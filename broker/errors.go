@@ -11,20 +11,20 @@ var (
 	ErrNoTopic = errors.New("no such topic")
 	// ErrNoGroup is wrapped by errors about a consumer group that the broker does not have.
 	ErrNoGroup = errors.New("the broker has no such group: check the consumer's name and the broker's URL")
-	// ErrRecreated is wrapped by errors about messages whose topic does not have the expected id: it was
-	// deleted and recreated, or created after its id was requested. Request the id again before the next
+	// ErrRecreated is wrapped by errors about messages whose topic does not have the expected id. The topic
+	// was recreated, or was created after the caller requested its id. Request the id again before the next
 	// attempt.
 	ErrRecreated = errors.New("the topic was recreated")
-	// ErrUnavailable is wrapped by errors about a broker that is unreachable or not ready. The call may be
-	// repeated later.
+	// ErrUnavailable is wrapped by errors about a broker that is unreachable or not ready. The caller may
+	// retry later.
 	ErrUnavailable = errors.New("broker: unavailable")
 	// ErrOwner is wrapped by errors about a group that has members of another database or schema.
 	ErrOwner = errors.New("the group belongs to another database or schema")
 	// ErrHeldBack is wrapped by errors about messages that were not published because an earlier message of
-	// their key was not.
+	// their key failed.
 	ErrHeldBack = errors.New("held back: an earlier message of its key is not durable")
-	// ErrShared is wrapped by refusals of several messages together, of which one may be the cause. A
-	// refusal is final only for a message that was published alone.
+	// ErrShared is wrapped by errors about messages that the broker refused together, perhaps because of one
+	// message only. A refusal is final only for a message that was published alone.
 	ErrShared = errors.New("refused together with other messages")
 	// ErrUnsupported is wrapped by errors about calls that this kind of broker does not support, with any
 	// settings.
@@ -33,8 +33,8 @@ var (
 	ErrClosed = errors.New("broker: closed")
 )
 
-// NoQueueError refuses messages of a topic for which no consumer group has a queue. It wraps ErrNoTopic.
-// The remedy is to start a consumer, or to create a group's queues.
+// NoQueueError reports that no consumer group has a queue for a topic. It wraps ErrNoTopic. To fix it, start
+// a consumer, or create the queues of a group.
 type NoQueueError struct{ Topic string }
 
 func (e *NoQueueError) Error() string {
@@ -44,8 +44,8 @@ func (e *NoQueueError) Error() string {
 // Unwrap returns ErrNoTopic.
 func (e *NoQueueError) Unwrap() error { return ErrNoTopic }
 
-// TopicError is the broker's refusal of one topic of a subscription: the topic does not exist, its settings
-// are unusable, or the right to read it is missing. Other topics are not affected.
+// TopicError reports that the broker refuses one topic of a subscription. The topic does not exist, its
+// settings are unusable, or the right to read it is missing. Other topics are not affected.
 type TopicError struct {
 	Topic string
 	Err   error
@@ -73,8 +73,9 @@ func (e *OwnerError) Error() string {
 // Unwrap returns ErrOwner.
 func (*OwnerError) Unwrap() error { return ErrOwner }
 
-// TooLargeError is the Fault of a delivery above a limit. For a record, the message contains the beginning
-// of its data. For a batch of records, which was not unpacked, the message is empty.
+// TooLargeError is the Fault of a delivery above a size limit. It is about one record, or about a whole batch
+// of records. For a record, the message contains the beginning of the data. For a batch, the message is
+// empty, because the driver did not unpack the batch.
 type TooLargeError struct {
 	Bytes       int64  // of the record; 0 for a batch
 	Limit       int64  // in bytes
@@ -93,13 +94,15 @@ func (e *TooLargeError) Error() string {
 		e.Bytes, e.Limit, e.SHA256)
 }
 
-// PublishError lists the messages of one call that are not, or may not be, durable. All others are durable.
+// PublishError lists the messages of one call that are not durable, or may not be durable. All other messages
+// of the call are durable.
 type PublishError struct {
-	// Failed has, by index, messages that are probably not durable and can be retried. It includes messages
-	// that were held back because an earlier message of their key failed.
+	// Failed has errors by the index of the message. These messages are probably not durable, and can be
+	// retried. Failed includes messages that were held back because an earlier message of their key failed.
 	Failed map[int]error
-	// Refused has, by index, messages that the broker will always refuse: too large, no such topic, no
-	// right. A refusal that wraps ErrShared may include innocent messages.
+	// Refused has errors by the index of the message. The broker will refuse these messages again: they are
+	// too large, or the topic or a right is missing. If an error wraps ErrShared, the message itself may be
+	// fine.
 	Refused map[int]error
 }
 

@@ -7,9 +7,8 @@ import (
 
 // Keeper reports the retention of topics.
 type Keeper interface {
-	// Keeps returns how long, at most, each topic keeps a message after it was published; Forever if it
-	// removes none. Topics that do not exist, or that the login may not inspect, are omitted. An error is
-	// an outage.
+	// Keeps returns the maximum age at which each topic removes messages; Forever if it removes none. It
+	// omits topics that do not exist, or that the login may not inspect. An error is an outage.
 	Keeps(ctx context.Context, topics ...string) (map[string]time.Duration, error)
 }
 
