@@ -16,9 +16,10 @@ const (
 	keepEffect = "release savepoint skald_effect"
 )
 
-// Apply applies the effects in order, in one transaction with one commit. A lost guard undoes only its
-// effect, an error all. Usually no guard is lost, and one round trip is enough. Otherwise Apply starts
-// again and sends the effects one by one.
+// Apply applies the effects in order, in one transaction. An effect may have guards: conditions on rows
+// that must still hold. If a guard fails, Apply skips that effect and returns false for it. Any other error
+// undoes all effects. Usually every guard holds, and Apply needs one round trip. Otherwise Apply begins a new
+// transaction and sends the effects one by one.
 func (c *core) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	stored := make([]bool, len(es))
 	switch {
@@ -50,8 +51,8 @@ func (c *core) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	return stored, nil
 }
 
-// groups returns the calls of each effect. If a guard is already lost, the effect has none, and its stored
-// is false.
+// groups returns the calls of each effect. If the intake already showed that a guard fails, the effect gets
+// no calls, and groups sets its element of stored to false.
 func (c *core) groups(es []store.Effect, stored []bool) ([][]sqlexec.Call, error) {
 	groups := make([][]sqlexec.Call, len(es))
 	for i := range es {
@@ -66,7 +67,6 @@ func (c *core) groups(es []store.Effect, stored []bool) ([][]sqlexec.Call, error
 	return groups, nil
 }
 
-// together sends all groups as one transaction.
 func (c *core) together(ctx context.Context, groups [][]sqlexec.Call) error {
 	var all []sqlexec.Call
 	for _, calls := range groups {
@@ -78,8 +78,8 @@ func (c *core) together(ctx context.Context, groups [][]sqlexec.Call) error {
 	return c.pg.Short(ctx, "apply", all...)
 }
 
-// oneByOne sends the groups as one transaction with a savepoint for each: one round trip for each, and
-// another for each lost one.
+// oneByOne sends the groups as one transaction, with a savepoint for each group. A group costs one round
+// trip, or two if its guard fails and oneByOne rolls the group back.
 func (c *core) oneByOne(ctx context.Context, groups [][]sqlexec.Call, stored []bool) error {
 	err := c.pg.Runner.Within(ctx, c.pg.OwnSession(), func(send sqlexec.Sender) error {
 		for i, calls := range groups {
@@ -119,7 +119,8 @@ func (c *core) applyOne(ctx context.Context, e store.Effect) (bool, error) {
 	return c.verdict(err, e)
 }
 
-// verdict returns false for a lost guard and wakes relays and engines after a success.
+// verdict turns the result of e into the result of Apply. After a success it wakes relays and engines.
+// It returns false without an error if a guard of e failed.
 func (c *core) verdict(err error, e store.Effect) (bool, error) {
 	switch {
 	case err == nil:
@@ -131,7 +132,7 @@ func (c *core) verdict(err error, e store.Effect) (bool, error) {
 	return false, sqlexec.Limit(err, e.Rows)
 }
 
-// moveMany applies the moves of several sagas together.
+// moveMany applies effects that only move sagas. All moves share a few statements.
 func (c *core) moveMany(ctx context.Context, es []store.Effect) ([]bool, error) {
 	stored, err := c.sagas.MoveMany(ctx, es,
 		func(with []store.Effect) ([]sqlexec.Call, error) { return c.outflow(with, nil, nil) })
@@ -148,7 +149,7 @@ func (c *core) moveMany(ctx context.Context, es []store.Effect) ([]bool, error) 
 	return stored, nil
 }
 
-// wakeFor wakes relays and engines after es were stored, if they have rows or claimable sagas.
+// wakeFor wakes the relays and engines of this process if the stored es have outbox rows or claimable sagas.
 func (c *core) wakeFor(es ...store.Effect) {
 	if hasRows(es) || query.Stirs(es) {
 		c.waker.Wake()

@@ -10,7 +10,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Check implements store.Common. It checks the rights first, because it needs them to read the version.
+// Check implements store.Common. It checks the rights before the version of the tables, because reading the
+// version needs rights.
 func (c *core) Check(ctx context.Context, as store.Role) error {
 	need, err := admin.Of(as)
 	if err != nil {
@@ -61,7 +62,7 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 	return c.pg.Short(ctx, "check", c.recovery.Behind()...)
 }
 
-// rolesCommand returns the command that prints the rights of a role.
+// rolesCommand returns the shell command that prints all rights of a role. An error recommends it.
 func (c *core) rolesCommand(as store.Role) string {
 	return "skald roles " + string(as) + " --schema " + sqlexec.ShellWord(c.pg.Schema)
 }

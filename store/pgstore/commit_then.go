@@ -10,16 +10,17 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Maximum number of units in a row on one connection: normally, and while a Begin waits for a connection.
-// Other users of the pool may wait, too.
+// Maximum number of units that use one connection in a row. The second limit applies while a Begin waits for
+// a connection. The limits exist because other users of the pool may wait, too.
 const (
 	maxFollowing     = 16
 	maxFollowingBusy = 4
 )
 
-// CommitThen does Commit and Begin in one round trip if next is for one message or one saga and locks no
-// entities. Then the begin waits at most for a rival with the same message or saga. After several units in
-// a row it returns the connection to the pool instead, and it always does so if the pool has hooks.
+// CommitThen commits this unit and begins the next one in one round trip. It does so if next has one message
+// or one saga and locks no entities: then only a rival for the same message or saga can delay the begin.
+// Otherwise CommitThen only commits and returns nil as the next unit. It also returns nil after several units
+// in a row, so that the connection returns to the pool, and always if the pool has hooks.
 func (u *unit) CommitThen(ctx context.Context, next store.Intake,
 	es ...store.Effect) (store.Unit[pgx.Tx], error) {
 	if u.ended() || !u.canFollow(next) {
@@ -45,7 +46,7 @@ func (u *unit) CommitThen(ctx context.Context, next store.Intake,
 		}
 		return err
 	})
-	tx := u.tx.live() // pgx's own, which depends on nothing but the connection
+	tx := u.tx.live() // the pgx.Tx itself, which uses only the connection
 	if err = u.committed(ctx, err, es); err == nil && begun {
 		look := func(ctx context.Context) (err error) {
 			tx, err = then.look(ctx, conn, tx, next, later)
@@ -60,14 +61,14 @@ func (u *unit) CommitThen(ctx context.Context, next store.Intake,
 	}
 	u.tx.end()
 	pooled := u.leave()
-	if pooled == nil { // dropped after the commit
+	if pooled == nil { // Drop took the connection after the commit
 		return nil, nil
 	}
 	then.lend(pooled, tx, next)
 	return then, nil
 }
 
-// canFollow reports whether next may use the connection of u.
+// canFollow reports whether CommitThen may begin next on the connection of u.
 func (u *unit) canFollow(next store.Intake) bool {
 	s, most := u.s, maxFollowing
 	if s.waiting.Load() > 0 {
@@ -80,8 +81,8 @@ func (u *unit) canFollow(next store.Intake) bool {
 		isoLevel(next.Isolation) == pgx.ReadCommitted
 }
 
-// tryingLocks returns calls that try to lock the key instead of waiting for it. Returns nil for other
-// intakes.
+// tryingLocks changes calls so that they try to lock the key and never wait for it. It returns nil if calls
+// are not those of one message or one saga.
 func (c *core) tryingLocks(calls []sqlexec.Call) []sqlexec.Call {
 	switch calls[0].SQL {
 	case c.pg.SQL["TakeArrive"]:
@@ -98,7 +99,7 @@ func (c *core) tryingLocks(calls []sqlexec.Call) []sqlexec.Call {
 
 const preparedKey = "skald: statements of intakes"
 
-// notePrepared records that conn ran calls, so it has prepared them or can.
+// notePrepared records that conn ran calls. So conn has prepared them, or has the rights to do so.
 func notePrepared(conn *pgx.Conn, calls []sqlexec.Call) {
 	data := conn.PgConn().CustomData()
 	texts, _ := data[preparedKey].(map[string]bool)
@@ -111,8 +112,9 @@ func notePrepared(conn *pgx.Conn, calls []sqlexec.Call) {
 	}
 }
 
-// prepared reports whether conn ran such calls before. pgx prepares new statements before it sends the
-// pipeline. If a right for one is missing, that would abort the transaction to be committed.
+// prepared reports whether conn ran the statements of calls before. pgx prepares a new statement before it
+// sends the pipeline. If the role has no right to the new statement, the server aborts the open transaction,
+// and the unit could not commit.
 func prepared(conn *pgx.Conn, calls []sqlexec.Call) bool {
 	texts, _ := conn.PgConn().CustomData()[preparedKey].(map[string]bool)
 	for _, c := range calls {

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// SyncConsumer exchanges the state of a consumer's process with the database: one round trip.
+// SyncConsumer writes the state of a consumer's process and reads that of the consumer: one round trip.
 func (c *core) SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error) {
 	return c.consumers.SyncConsumer(ctx, a)
 }
@@ -17,7 +17,7 @@ func (c *core) Rename(ctx context.Context, r store.Rename) (store.Renamed, error
 	return c.consumers.Rename(c.patience.Long(ctx), r)
 }
 
-// Claim claims due work: one round trip, which writes nothing if there is none.
+// Claim claims due parked messages or sagas: one round trip. It writes nothing if no work is due.
 func (c *core) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, error) {
 	if w.Sagas != nil {
 		return c.sagas.Claim(ctx, w)
@@ -34,12 +34,12 @@ func (c *core) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, 
 	return out, err
 }
 
-// Seen returns the verdicts of messages, in one statement.
+// Seen returns whether the consumer finished each message, in one statement.
 func (c *core) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
 	return c.marks.Seen(ctx, consumer, ids)
 }
 
-// Reserve reserves a key: one round trip.
+// Reserve reserves an idempotency key for one caller: one round trip.
 func (c *core) Reserve(ctx context.Context, r store.Reservation) (store.Reserved, error) {
 	return c.marks.Reserve(ctx, r)
 }

@@ -17,8 +17,9 @@ var (
 	errKept  = fmt.Errorf("its message is parked or dead: %w", store.ErrLost)
 )
 
-// outflow returns the calls that apply es in one transaction that took marks in its intake: guards first,
-// then all rows in order.
+// outflow returns the calls that apply es at the end of a transaction. The calls with guards come first, and
+// the outbox rows of all effects last. rows are the messages that the handler wrote earlier. marks are the
+// marks that the intake of the transaction took; have are the entities that it locked.
 func (c *core) outflow(es []store.Effect, rows []query.Row, have query.Locked,
 	marks ...store.Mark) ([]sqlexec.Call, error) {
 	ours := query.TakenOf(marks, es)
@@ -94,7 +95,7 @@ func (c *core) consumerCalls(e *store.Effect) ([]sqlexec.Call, error) {
 	return append(calls, others...), err
 }
 
-// operate returns the calls for an operator's actions other than those on parked messages.
+// operate returns the calls for the actions of an operator in e, except those on parked messages.
 func (c *core) operate(e *store.Effect) (calls []sqlexec.Call) {
 	if e.Rewind != nil {
 		calls = append(calls, c.consumers.Rewind(e.Rewind))
@@ -111,7 +112,6 @@ func (c *core) operate(e *store.Effect) (calls []sqlexec.Call) {
 	return calls
 }
 
-// messages returns the rows of es.
 func messages(es []store.Effect) []skald.Message {
 	var out []skald.Message
 	for _, e := range es {
@@ -120,12 +120,12 @@ func messages(es []store.Effect) []skald.Message {
 	return out
 }
 
-// hasRows reports whether es have rows.
 func hasRows(es []store.Effect) bool {
 	return slices.ContainsFunc(es, func(e store.Effect) bool { return len(e.Rows) > 0 })
 }
 
-// onlyRows returns the rows of effects that may have only the parts that RowsOnly allows.
+// onlyRows returns the outbox rows of es. It returns column.ErrRowsOnly if an effect has a part that Write
+// does not allow.
 func onlyRows(es []store.Effect) ([]query.Row, error) {
 	var out []query.Row
 	for i := range es {

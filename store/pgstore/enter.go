@@ -13,8 +13,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// writings returns the calls, in groups, for the parts of es other than rows. If es only move sagas, all
-// moves are one call.
+// writings returns the calls for all parts of es except the outbox rows, as one group for each effect. If es
+// only move sagas, all moves are one call.
 func (c *core) writings(es []store.Effect) (groups [][]sqlexec.Call, err error) {
 	if len(es) > 1 && query.MovesOnly(es) {
 		move, err := c.sagas.MoveEach(es)
@@ -30,7 +30,7 @@ func (c *core) writings(es []store.Effect) (groups [][]sqlexec.Call, err error) 
 	return groups, nil
 }
 
-// writing returns the calls for the parts other than rows of an effect in a transaction of the caller.
+// writing returns the calls for all parts of e except the outbox rows, for a transaction of the caller.
 func (c *core) writing(e *store.Effect) ([]sqlexec.Call, error) {
 	calls, err := c.consumerCalls(e)
 	if err != nil {
@@ -44,7 +44,7 @@ func (c *core) writing(e *store.Effect) ([]sqlexec.Call, error) {
 	return append(append(calls, moves...), tracked...), err
 }
 
-// entering returns the calls of an intake in a transaction of the caller.
+// entering returns the calls of an intake for a transaction of the caller. They leave its timeouts unchanged.
 func (c *core) entering(in store.Intake, found *store.Found) ([]sqlexec.Call, error) {
 	in.Isolation = store.Serializable // the isolation of the caller's transaction is not known
 	calls, err := c.intake(in, found)
@@ -54,7 +54,7 @@ func (c *core) entering(in store.Intake, found *store.Found) ([]sqlexec.Call, er
 	return calls, err
 }
 
-// Enter applies in within a transaction of the caller: one round trip, or two if a mark already exists.
+// Enter applies the intake in, in a transaction of the caller: one round trip, or two if a mark exists.
 func (s *Store) Enter(ctx context.Context, tx pgx.Tx, in store.Intake) (found store.Found, err error) {
 	calls, err := s.entering(in, &found)
 	if err != nil {
@@ -71,6 +71,7 @@ func (s *Store) Enter(ctx context.Context, tx pgx.Tx, in store.Intake) (found st
 	return found, nil
 }
 
+// wantedOf returns the calls that the results of earlier calls made necessary.
 func wantedOf(calls []sqlexec.Call) (out []sqlexec.Call) {
 	for _, c := range calls {
 		if c.Need() {
@@ -80,7 +81,7 @@ func wantedOf(calls []sqlexec.Call) (out []sqlexec.Call) {
 	return out
 }
 
-// Enter applies in within a transaction of the caller, statement by statement.
+// Enter applies the intake in, in a transaction of the caller: one round trip for each statement.
 func (s *SQLStore) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found store.Found, err error) {
 	calls, err := s.entering(in, &found)
 	if err != nil {
@@ -97,7 +98,7 @@ func (s *SQLStore) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (foun
 	return found, nil
 }
 
-// one runs a single call.
+// one runs a single call in a transaction of the caller.
 func (s *SQLStore) one(ctx context.Context, tx *sql.Tx, c sqlexec.Call) (err error) {
 	if !s.pgx {
 		return sqlexec.SendText(ctx, tx, "", []sqlexec.Call{c})

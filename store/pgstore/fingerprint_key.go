@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Secret returns the key of this database's fingerprints.
+// Secret returns the key of the fingerprints of this database. A fingerprint is a keyed hash of a message.
 func (c *core) Secret(ctx context.Context) ([]byte, error) {
 	if c.pg.Err != nil {
 		return nil, c.pg.Err

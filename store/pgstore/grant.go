@@ -6,8 +6,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/admin"
 )
 
-// Roles returns the roles of Grants: one that migrates, one that writes and consumes, one that relays, and
-// one that only reads.
+// Roles returns the roles that Grants accepts: one migrates, one writes and consumes, one relays, and one
+// only reads.
 func Roles() []string { return admin.Roles() }
 
 // GrantOptions selects the database role. The zero value works.
@@ -16,8 +16,9 @@ type GrantOptions struct {
 	Name   string // of the database role, created if missing. Default "skald_" and the role
 }
 
-// Grants returns the SQL that gives a role exactly the rights that it needs. The owner of the schema runs
-// it: for the migrator before the tables exist, for the others after each migration. It can run repeatedly.
+// Grants returns SQL that gives a role exactly the rights that it needs. The owner of the schema must run
+// that SQL: before the tables exist for the migrator, and after each migration for the other roles. The SQL
+// can run repeatedly. Grants returns an error for an unknown role or an impossible name.
 func Grants(role string, o *GrantOptions) (string, error) {
 	if o == nil {
 		o = &GrantOptions{}

@@ -17,21 +17,23 @@ func (c *core) holding(h store.EntityHold, first *bool) ([]sqlexec.Call, error) 
 	return append(c.entities.Take(nil, h.Entities, make([]int64, len(h.Entities))), hold), err
 }
 
-// HoldEntities puts a saga in line for entities: one round trip.
+// HoldEntities adds a saga to the queue of each entity: one round trip. first reports whether the saga is at
+// the front of all queues.
 func (s *Store) HoldEntities(ctx context.Context, tx pgx.Tx, h store.EntityHold) (first bool, err error) {
 	calls, err := s.holding(h, &first)
 	err = s.line(ctx, tx, "hold entities", calls, err)
 	return first, err
 }
 
-// QueueState reports the places of a holder: one round trip.
+// QueueState reports whether holder is in a queue, and whether it is at the front of all its queues: one
+// round trip.
 func (s *Store) QueueState(ctx context.Context, tx pgx.Tx, holder string) (queued, first bool, err error) {
 	calls, err := s.sagas.QueueState(holder, &queued, &first)
 	err = s.line(ctx, tx, "read places in line", calls, err)
 	return queued, first, err
 }
 
-// FreeEntities removes a holder from all lines: one round trip.
+// FreeEntities removes a holder from all queues: one round trip.
 func (s *Store) FreeEntities(ctx context.Context, tx pgx.Tx, holder string) error {
 	calls, err := s.sagas.FreeEntities(holder)
 	return s.line(ctx, tx, "free entities", calls, err)
@@ -44,7 +46,8 @@ func (s *Store) EntityHolders(ctx context.Context, tx pgx.Tx, es ...store.Lock) 
 	return *out, err
 }
 
-// line sends calls about lines in a transaction of the caller, in one round trip.
+// line runs calls on the queues of entities in a transaction of the caller: one round trip. A non-nil err
+// comes from building the calls; line adds act to it.
 func (s *Store) line(ctx context.Context, tx pgx.Tx, act string, calls []sqlexec.Call, err error) error {
 	if err == nil {
 		err = sqlexec.SendIn(ctx, tx, calls)
@@ -55,14 +58,14 @@ func (s *Store) line(ctx context.Context, tx pgx.Tx, act string, calls []sqlexec
 	return nil
 }
 
-// HoldEntities puts a saga in line for entities, statement by statement.
+// HoldEntities adds a saga to the queue of each entity: one round trip for each statement.
 func (s *SQLStore) HoldEntities(ctx context.Context, tx *sql.Tx, h store.EntityHold) (first bool, err error) {
 	calls, err := s.holding(h, &first)
 	err = s.line(ctx, tx, "hold entities", calls, err)
 	return first, err
 }
 
-// QueueState reports the places of a holder: two round trips.
+// QueueState does as the Store's: two round trips.
 func (s *SQLStore) QueueState(ctx context.Context, tx *sql.Tx, holder string) (queued, first bool,
 	err error) {
 	calls, err := s.sagas.QueueState(holder, &queued, &first)
@@ -70,7 +73,7 @@ func (s *SQLStore) QueueState(ctx context.Context, tx *sql.Tx, holder string) (q
 	return queued, first, err
 }
 
-// FreeEntities removes a holder from all lines: two round trips.
+// FreeEntities removes a holder from all queues: two round trips.
 func (s *SQLStore) FreeEntities(ctx context.Context, tx *sql.Tx, holder string) error {
 	calls, err := s.sagas.FreeEntities(holder)
 	return s.line(ctx, tx, "free entities", calls, err)
@@ -83,7 +86,7 @@ func (s *SQLStore) EntityHolders(ctx context.Context, tx *sql.Tx, es ...store.Lo
 	return *out, err
 }
 
-// line sends calls about lines in a transaction of the caller, one by one.
+// line does as the Store's: one round trip for each call.
 func (s *SQLStore) line(ctx context.Context, tx *sql.Tx, act string, calls []sqlexec.Call, err error) error {
 	for i := 0; err == nil && i < len(calls); i++ {
 		err = s.one(ctx, tx, calls[i])

@@ -12,7 +12,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// intake returns the calls that apply in; their results go to found.
+// intake returns the calls at the begin of a transaction: they take marks and steps, and lock entities and
+// sagas. The calls write their results to found.
 func (c *core) intake(in store.Intake, found *store.Found) ([]sqlexec.Call, error) {
 	if c.pg.Err != nil {
 		return nil, c.pg.Err
@@ -34,7 +35,7 @@ func (c *core) intake(in store.Intake, found *store.Found) ([]sqlexec.Call, erro
 		if err != nil {
 			return nil, err
 		}
-		calls = append(calls, set) // last: a role or tenant applies to the handler, not to marks and locks
+		calls = append(calls, set) // last, because a role or tenant must not apply to marks and locks
 	}
 	return calls, nil
 }
@@ -62,7 +63,7 @@ func (c *core) takeSteps(calls []sqlexec.Call, in store.Intake, found *store.Fou
 	return calls, nil
 }
 
-// takeMany does as takeEach, with few calls for many messages.
+// takeMany does as takeEach, with a few calls for all messages together.
 func (c *core) takeMany(in store.Intake, found *store.Found) ([]sqlexec.Call, error) {
 	calls, err := c.marks.TakeMany(in.Marks, found.Marks)
 	if err != nil {
@@ -75,8 +76,8 @@ func (c *core) takeMany(in store.Intake, found *store.Found) ([]sqlexec.Call, er
 	return append(calls, c.marks.Widen()), nil
 }
 
-// bind sets the timeouts of the transaction before the calls of an intake, as part of the first call if
-// that supports it.
+// bind adds to the calls of an intake: before them, the timeouts of the transaction, and after them, the call
+// that makes a COMMIT of the handler fail. If the first call can also set the timeouts, it does.
 func (c *core) bind(in store.Intake, calls []sqlexec.Call) []sqlexec.Call {
 	wait, idle := bounds(in)
 	if len(calls) > 0 && calls[0].With != "" {
@@ -98,8 +99,8 @@ func (c *core) bind(in store.Intake, calls []sqlexec.Call) []sqlexec.Call {
 	return slices.Insert(calls, held, c.pg.HoldLent())
 }
 
-// started adds the call that records the session of conn to the calls of an intake. It goes before the
-// settings, which may set a role.
+// started adds the call that records the session state of conn to the calls of an intake. The call comes
+// before the settings, because these may set a role.
 func started(conn *pgx.Conn, in store.Intake, calls []sqlexec.Call) []sqlexec.Call {
 	record, first := sqlexec.Started(conn)
 	if !first {

@@ -15,46 +15,47 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// lent is the handler's pgx.Tx. The handler cannot commit it or roll it back.
+// lent is the pgx.Tx that a handler or a step receives. Its Commit and Rollback return store.ErrLent.
 //
-// Write buffers its rows here. The handler's next statement, or the commit, sends them first. So the rows
-// have the order, the savepoint and the role of the call to Write.
+// Write buffers outbox rows in lent, so that they cost no round trip. The next statement of the handler, or
+// the commit, sends these rows first. So the rows get the order, the savepoint and the role that they had at
+// the call to Write.
 type lent struct {
 	s *Store
 
 	sending sync.Mutex // locked while rows or a short statement are sent
 
 	mu         sync.Mutex
-	tx         pgx.Tx // pgx's own
+	tx         pgx.Tx // of pgx itself
 	kept       ahead
 	wrote      bool   // rows were sent before the commit
-	status     byte   // of the connection, after the last statement
-	encoding   string // of the client, after the last statement
-	raw        bool   // the handler uses the connection directly, so rows are sent immediately
+	status     byte   // transaction status of the connection after the last statement
+	encoding   string // client_encoding after the last statement
+	raw        bool   // the handler uses the connection directly, so Write sends rows immediately
 	over       bool   // the handler has returned
-	fault      error  // of rows that were sent where no error could be returned
-	savepoints int    // savepoints ever set
-	openPoints int    // savepoints of Begin that are neither released nor rolled back
-	unshared   bool   // a function left state that a later function would meet: see lasting
-	sets       bool   // a function left state that a later transaction would meet
+	fault      error  // of rows that Conn sent: Conn itself cannot return an error
+	savepoints int    // number of savepoints of Begin, for their names
+	openPoints int    // number of savepoints of Begin that are neither released nor rolled back
+	unshared   bool   // a function left state that affects a later function: see lasting
+	sets       bool   // a function left state that affects a later transaction of the session
 	points     pointState
 }
 
-// ahead is the rows and the savepoint to send before the next statement.
+// ahead has the rows and the savepoint to send before the next statement.
 type ahead struct {
 	rows  []query.Row
-	kinds [][2]string // topic and type of each, for the error of one that exceeds a limit
+	kinds [][2]string // topic and type of each row, for the error if the row exceeds a limit
 
-	point  bool // send a savepoint, too
+	point  bool // also send a savepoint
 	before int  // number of rows before the savepoint
 }
 
 func (a *ahead) empty() bool { return len(a.rows) == 0 && !a.point }
 
-// A pointState is the state of the savepoint that the unit sets for each function.
+// A pointState describes the savepoint that the unit sets before each function, if several share it.
 type pointState struct {
-	set   bool // a savepoint is in the session
-	valid bool // it is the savepoint of the last function
+	set   bool // the session has a savepoint
+	valid bool // this savepoint is that of the last function
 }
 
 const (
@@ -63,7 +64,8 @@ const (
 	rollbackToPoint = "rollback to savepoint skald_message"
 )
 
-// point sets a savepoint before the next statement. Returns false if the transaction cannot have one.
+// point buffers a savepoint, to be sent before the next statement. It returns false if the transaction cannot
+// go back to a savepoint.
 func (l *lent) point() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +76,8 @@ func (l *lent) point() bool {
 	return true
 }
 
-// unpoint drops the rows since a savepoint that was not sent. If sent is true, the session has the savepoint.
+// unpoint drops the buffered rows after the savepoint. sent reports that the session has the savepoint, so
+// the caller must also roll back to it there.
 func (l *lent) unpoint() (sent bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +94,7 @@ func (l *lent) unpoint() (sent bool, err error) {
 	return true, nil
 }
 
-// calls returns the statements that send a.
+// calls returns the statements that write the rows of a and set its savepoint, in their order.
 func (l *lent) calls(a ahead) (calls []sqlexec.Call) {
 	if !a.point {
 		return []sqlexec.Call{l.s.outbox.Insert(a.rows)}
@@ -113,7 +116,7 @@ const (
 	inTransactionStatus = 'T'
 	abortedStatus       = 'E'
 	idleStatus          = 'I'
-	lostStatus          = 'C' // Skald's own: the connection is closed
+	lostStatus          = 'C' // the connection is closed; PostgreSQL does not use this status
 )
 
 var errReturned = fmt.Errorf("the function that was lent this transaction has returned: write before it returns, and wait for your goroutines: %w",
@@ -124,8 +127,8 @@ func newLent(s *Store, tx pgx.Tx, conn *pgx.Conn) *lent {
 		encoding: conn.PgConn().ParameterStatus("client_encoding")}
 }
 
-// lentOf returns the lent transaction that tx is, or is a savepoint of. Returns nil for any other, also for
-// a wrapper.
+// lentOf returns tx if it is a lent transaction, or the lent transaction that contains the savepoint tx. It
+// returns nil for any other tx, also for a wrapper.
 func lentOf(tx any) *lent {
 	switch tx := tx.(type) {
 	case *lent:
@@ -136,8 +139,9 @@ func lentOf(tx any) *lent {
 	return nil
 }
 
-// Same reports whether other uses the session of this transaction: it is this one, a savepoint in it, or a
-// wrapper of either. Returns true for an ended one, whose own error is clearer.
+// Same reports whether other uses the session of this transaction. It does if other is this transaction, a
+// savepoint in it, or a wrapper of either. Same also returns true for an ended transaction, because the error
+// of its next statement is clearer.
 func (l *lent) Same(other any) bool {
 	tx, ok := other.(pgx.Tx)
 	if !ok {
@@ -147,7 +151,7 @@ func (l *lent) Same(other any) bool {
 	return conn == nil || conn == l.live().Conn()
 }
 
-// NameOf identifies the session and the database of other, without secrets.
+// NameOf returns the session and the database of other for an error text, without secrets.
 func (*lent) NameOf(other any) string {
 	tx, ok := other.(pgx.Tx)
 	if !ok || connOf(tx) == nil {
@@ -159,7 +163,7 @@ func (*lent) NameOf(other any) string {
 		at.Database)
 }
 
-// connOf returns the connection of tx. The method Conn of a lent transaction would end its buffering.
+// connOf returns the connection of tx. It avoids the method Conn of a lent transaction, which ends buffering.
 func connOf(tx pgx.Tx) *pgx.Conn {
 	if l := lentOf(tx); l != nil {
 		return l.live().Conn()
@@ -167,7 +171,7 @@ func connOf(tx pgx.Tx) *pgx.Conn {
 	return tx.Conn()
 }
 
-// live returns pgx's own transaction, or one whose methods return an error after the end.
+// live returns the pgx.Tx itself. After the end it is one that only returns errors.
 func (l *lent) live() pgx.Tx {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,7 +184,8 @@ func (l *lent) swap(tx pgx.Tx) {
 	l.tx = tx
 }
 
-// open returns the transaction for the handler's next statement.
+// open returns the pgx.Tx for the handler's next statement. It begins a transaction that was rolled back
+// early again: see over.
 func (l *lent) open(ctx context.Context) (pgx.Tx, error) {
 	l.mu.Lock()
 	tx, returned := l.tx, l.over
@@ -194,7 +199,7 @@ func (l *lent) open(ctx context.Context) (pgx.Tx, error) {
 	return tx, nil
 }
 
-// close revokes the transaction and returns the rows that are not sent yet.
+// close revokes the transaction and returns the buffered rows.
 func (l *lent) close() (rows []query.Row, fault error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,9 +208,9 @@ func (l *lent) close() (rows []query.Row, fault error) {
 	return l.kept.rows, l.fault
 }
 
-// pass revokes the transaction, and returns the handle of the next function.
+// pass revokes this handle of the transaction, and returns a new handle for the next function.
 func (l *lent) pass() *lent {
-	alone := l.sending.TryLock() // if it fails, a goroutine of the function runs a statement
+	alone := l.sending.TryLock() // fails while a goroutine of the function runs a statement
 	if alone {
 		defer l.sending.Unlock()
 	}
@@ -218,21 +223,21 @@ func (l *lent) pass() *lent {
 	return next
 }
 
-// end makes each later call of the transaction and its parts fail.
+// end makes each later call of the transaction and of its savepoints fail.
 func (l *lent) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.over, l.tx = true, ended()
 }
 
-// ended returns a transaction whose calls return pgx.ErrTxClosed.
+// ended returns a pgx.Tx that only returns pgx.ErrTxClosed.
 func ended() pgx.Tx {
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{})
 	return pgx.FailedBatchResults(b, errEnded).Tx()
 }
 
-// look records the state of the connection after a statement.
+// look records the transaction status and the client encoding of the connection after a statement.
 func (l *lent) look() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -246,8 +251,8 @@ func (l *lent) look() {
 	l.encoding = conn.PgConn().ParameterStatus("client_encoding")
 }
 
-// take removes the buffered rows and returns them. An aborted transaction cannot store them, because each
-// of its savepoints is older than they are.
+// take removes the buffered rows and returns them. It returns none if the transaction is aborted: a rollback
+// to any savepoint would also undo these rows.
 func (l *lent) take() ahead {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -259,7 +264,7 @@ func (l *lent) take() ahead {
 	return a
 }
 
-// sent records the outcome of rows that were sent. If they were not written and the transaction goes on, it
+// sent records the result of sending a. If the rows were not written and the transaction continues, sent
 // buffers them again.
 func (l *lent) sent(a ahead, err error) error {
 	if err == nil {
@@ -272,14 +277,14 @@ func (l *lent) sent(a ahead, err error) error {
 		}
 		return nil
 	}
-	if l.back(a) { // nothing was sent, so the caller's statement cannot be sent either
+	if l.back(a) { // pgx sent nothing, so the statement of the handler was not sent either
 		return err
 	}
 	return fmt.Errorf("send the rows of outbox.Write before this statement: %w",
 		sqlexec.Limit(l.s.pg.Explain(sqlexec.Lent(err)), named(a.kinds)))
 }
 
-// back buffers rows again if the transaction continues without them.
+// back buffers the rows of a again, before newer rows. It returns false if the transaction does not continue.
 func (l *lent) back(a ahead) bool {
 	l.look()
 	l.mu.Lock()
@@ -311,8 +316,8 @@ func (l *lent) send(ctx context.Context, tx pgx.Tx, a ahead) error {
 	return l.sent(a, sqlexec.SendIn(ctx, tx, calls))
 }
 
-// keep buffers rows. It returns false if the caller must send them now: the transaction is not in a normal
-// state, or the handler may send statements that Skald does not see.
+// keep buffers rows. It returns false if the caller must send them now. The reason is that the transaction is
+// aborted, or that the handler may send statements that Skald does not see.
 func (l *lent) keep(ctx context.Context, rows []query.Row, es []store.Effect) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -340,7 +345,7 @@ func (l *lent) keep(ctx context.Context, rows []query.Row, es []store.Effect) (b
 	return true, nil
 }
 
-// named returns messages with those topics and types.
+// named returns messages with only a topic and a type, for an error text.
 func named(kinds [][2]string) []skald.Message {
 	var out []skald.Message
 	for _, s := range kinds {
@@ -349,8 +354,8 @@ func named(kinds [][2]string) []skald.Message {
 	return out
 }
 
-// Write adds es to tx and never commits it. In a lent transaction it buffers the rows until the next
-// statement or the commit, which then returns their error.
+// Write adds es to tx and never commits tx. In a transaction of a handler, Write buffers the outbox rows until
+// the next statement or the commit. That statement or the commit then returns an error of these rows.
 func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) error {
 	err := s.write(ctx, tx, es)
 	s.patience.Leave(ctx, s.pool, connOf(tx), err)
@@ -389,7 +394,7 @@ func (s *Store) write(ctx context.Context, tx pgx.Tx, es []store.Effect) error {
 	return s.insertNow(ctx, tx, l, rows, es)
 }
 
-// writeNow writes the parts of es other than rows.
+// writeNow writes all parts of es except the outbox rows.
 func (s *Store) writeNow(ctx context.Context, tx pgx.Tx, l *lent, es []store.Effect) error {
 	groups, err := s.writings(es)
 	for _, calls := range groups {
@@ -403,8 +408,8 @@ func (s *Store) writeNow(ctx context.Context, tx pgx.Tx, l *lent, es []store.Eff
 	return nil
 }
 
-// alone keeps two goroutines of a handler from using the connection concurrently. A nil l is not a
-// handler's.
+// alone runs f while no other goroutine of the handler uses the connection. If l is nil, the transaction is
+// not a handler's, and alone only runs f.
 func (l *lent) alone(f func() error) error {
 	if l == nil {
 		return f()
@@ -414,10 +419,11 @@ func (l *lent) alone(f func() error) error {
 	return f()
 }
 
+// insertNow sends rows immediately, after rows that l buffered.
 func (s *Store) insertNow(ctx context.Context, tx pgx.Tx, l *lent, rows []query.Row,
 	es []store.Effect) error {
 	err := l.alone(func() error {
-		if conn := connOf(tx); conn != nil { // no round trip: the server sends the setting by itself
+		if conn := connOf(tx); conn != nil { // no round trip: the server reports status and encoding by itself
 			if l != nil && conn.PgConn().TxStatus() == idleStatus {
 				return fmt.Errorf("a statement ended the transaction: %w", store.ErrLent)
 			}

@@ -10,12 +10,14 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// lentRows is the result of a query in a lent transaction. After the last row it records the state of the
-// connection.
+// This file has the results of statements in a lent transaction, and its savepoints. A result records the
+// state of the connection at its end, so that lent notices an aborted or ended transaction.
+
+// lentRows is the result of a query in a lent transaction.
 type lentRows struct {
 	pgx.Rows
 	of   *lent
-	in   pgx.BatchResults // the batch that ends with these rows; nil if there is none
+	in   pgx.BatchResults // the pipeline that ends with these rows; nil without a pipeline
 	done bool
 	err  error
 }
@@ -51,7 +53,7 @@ func (r *lentRows) Err() error {
 	return r.err
 }
 
-// Scan closes the rows if it fails, as pgx does.
+// Scan closes the rows if the scan fails, as pgx does.
 func (r *lentRows) Scan(dest ...any) error {
 	err := r.Rows.Scan(dest...)
 	if err != nil {
@@ -68,13 +70,13 @@ func (r *lentRows) Values() ([]any, error) {
 	return values, err
 }
 
-// lentRow is the first row of rows.
+// lentRow is the result of QueryRow: the first row of rows.
 type lentRow struct{ rows pgx.Rows }
 
 func (r lentRow) Scan(dest ...any) error {
 	defer r.rows.Close()
 	for _, d := range dest {
-		if _, ok := d.(*pgtype.DriverBytes); ok { // its memory would be overwritten
+		if _, ok := d.(*pgtype.DriverBytes); ok { // pgx would overwrite these bytes when it closes the rows
 			return errors.New("cannot scan into *pgtype.DriverBytes from QueryRow")
 		}
 	}
@@ -124,7 +126,8 @@ func (sp *savepoint) Commit(ctx context.Context) error { return sp.end(ctx, "rel
 
 func (sp *savepoint) Rollback(ctx context.Context) error { return sp.end(ctx, "rollback to savepoint") }
 
-// tx returns the transaction of the savepoint, or one whose calls return pgx.ErrTxClosed.
+// tx returns the transaction of the savepoint. After the end of the savepoint, it is one that only returns
+// pgx.ErrTxClosed.
 func (sp *savepoint) tx() pgx.Tx {
 	if sp.closed.Load() {
 		return ended()

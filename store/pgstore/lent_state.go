@@ -5,13 +5,15 @@ import (
 	"strings"
 )
 
-// lasting is the state that a statement of a function may leave behind.
+// lasting reports whether a statement may leave state behind, such as a setting, a savepoint or a temporary
+// object.
 type lasting struct {
-	inTransaction bool // for a later function of the transaction
-	inSession     bool // for later transactions of the session
+	inTransaction bool // later functions in the same transaction see the state
+	inSession     bool // later transactions of the session see the state
 }
 
-// leaves reads a text with one or more statements. It does not see into functions of the database.
+// leaves finds out from the text of one or more statements which state they may leave behind. It does not
+// detect state that functions of the database leave.
 func leaves(sql string) (l lasting) {
 	upper := strings.ToUpper(sql)
 	l.inTransaction = strings.Contains(upper, "SAVEPOINT")

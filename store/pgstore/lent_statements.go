@@ -31,16 +31,15 @@ func (l *lent) Begin(ctx context.Context) (pgx.Tx, error) {
 	return &savepoint{of: l, name: name}, nil
 }
 
-// counts adds n to the number of open savepoints of Begin.
+// counts adds n, 1 or -1, to the number of open savepoints of Begin.
 func (l *lent) counts(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.openPoints += n
 }
 
-// reads records a statement that may leave a savepoint, a setting or a temporary object. A later function of
-// the transaction, or a later message on the connection, would meet it. reads returns errPrepares for PREPARE
-// TRANSACTION.
+// reads inspects a statement of the handler before it is sent. It records whether the statement may leave
+// state that affects a later function or a later message. It returns errPrepares for PREPARE TRANSACTION.
 func (l *lent) reads(sql string) error {
 	if preparesTransaction(sql) {
 		return errPrepares
@@ -53,17 +52,17 @@ func (l *lent) reads(sql string) error {
 	return nil
 }
 
-// errPrepares is the result of PREPARE TRANSACTION. The server would refuse it and end the transaction.
+// errPrepares is the result of PREPARE TRANSACTION. The server would refuse that statement and end the
+// transaction.
 var errPrepares = errors.New("PREPARE TRANSACTION: Skald lent the transaction and ends it: remove this statement")
 
-// preparesTransaction reports whether sql is PREPARE TRANSACTION.
 func preparesTransaction(sql string) bool {
 	words := strings.Fields(sql)
 	return firstWord(sql) == "PREPARE" && len(words) > 1 && strings.EqualFold(words[1], "TRANSACTION")
 }
 
-// Conn returns the connection itself. Skald does not see the statements that the handler sends through it.
-// So it sends the buffered rows first, and later rows immediately.
+// Conn returns the connection itself. Skald does not see the statements that the handler sends through that
+// connection. So Conn sends the buffered rows, and from now on Write sends rows immediately.
 func (l *lent) Conn() *pgx.Conn {
 	l.mu.Lock()
 	done := l.raw || l.over
@@ -75,6 +74,7 @@ func (l *lent) Conn() *pgx.Conn {
 	return l.live().Conn()
 }
 
+// expose sends the buffered rows before the handler gets the connection. The commit returns its error.
 func (l *lent) expose() {
 	ctx, cancel := context.WithTimeout(context.Background(), sqlexec.DefaultWait)
 	defer cancel()
@@ -92,7 +92,7 @@ func (l *lent) expose() {
 	}
 }
 
-// LargeObjects returns pgx's own, which use the connection outside of this transaction: see Conn.
+// LargeObjects returns those of pgx. They send statements that Skald does not see: see Conn.
 func (l *lent) LargeObjects() pgx.LargeObjects {
 	l.Conn()
 	tx := l.live()
@@ -125,7 +125,7 @@ func (l *lent) exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 	return tag, cmp.Or(err, br.Close())
 }
 
-// undoes reports whether sql goes back to a savepoint or ends the transaction.
+// undoes reports whether sql rolls back, to a savepoint or completely.
 func undoes(sql string) bool { return firstWord(sql) == "ROLLBACK" }
 
 func (l *lent) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
@@ -211,7 +211,7 @@ func (l *lent) CopyFrom(ctx context.Context, table pgx.Identifier, columns []str
 	return tx.CopyFrom(ctx, table, columns, from)
 }
 
-// Prepare does not send the buffered rows, because it reads none.
+// Prepare does not send the buffered rows first, because it reads no rows.
 func (l *lent) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
 	tx, err := l.open(ctx)
 	if err == nil {
@@ -224,8 +224,9 @@ func (l *lent) Prepare(ctx context.Context, name, sql string) (*pgconn.Statement
 	return tx.Prepare(ctx, name, sql)
 }
 
-// ahead sends the buffered rows before a statement. If the statement fits into the same pipeline, its
-// result is the next one of br. If br is nil, the caller must send the statement.
+// ahead sends the buffered rows before a statement. If the statement fits into the same pipeline, ahead sends
+// both, and the next result of the returned batch is that of the statement. If the batch is nil, the caller
+// must send the statement.
 func (l *lent) ahead(ctx context.Context, tx pgx.Tx, sql *string, args *[]any) (pgx.BatchResults, error) {
 	a := l.take()
 	if a.empty() {
@@ -242,7 +243,8 @@ func (l *lent) ahead(ctx context.Context, tx pgx.Tx, sql *string, args *[]any) (
 	return l.sendWith(ctx, tx, a, []*pgx.QueuedQuery{{SQL: *sql, Arguments: *args}})
 }
 
-// sendWith sends rows and queries in one pipeline. The next result of br is that of the first query.
+// sendWith sends the rows of a and then the queries qs in one pipeline. The next result of the returned batch
+// is that of the first query.
 func (l *lent) sendWith(ctx context.Context, tx pgx.Tx, a ahead,
 	qs []*pgx.QueuedQuery) (pgx.BatchResults, error) {
 	calls := l.calls(a)
@@ -270,8 +272,8 @@ func (l *lent) sendWith(ctx context.Context, tx pgx.Tx, a ahead,
 	return nil, sent
 }
 
-// longestAlong is the maximum length of a statement without arguments in a pipeline: pgx caches it as
-// prepared.
+// longestAlong is the maximum length in bytes of a statement without arguments in a pipeline. pgx prepares and
+// caches each statement of a pipeline, so a long text would use much memory.
 const longestAlong = 1 << 10
 
 // fits reports whether a statement has the same effect in a pipeline after the rows as alone. pgx closes
@@ -304,8 +306,8 @@ func (l *lent) fits(ctx context.Context, conn *pgx.Conn, sql *string, args *[]an
 	return (&pgx.ExtendedQueryBuilder{}).Build(conn.TypeMap(), what, *args) == nil, nil
 }
 
-// rewritten replaces named arguments. Returns false if args have an option that a pipeline does not
-// support, or names that pgx must refuse.
+// rewritten replaces named arguments in sql and args by positions. It returns false if args have an option
+// that a pipeline does not support, or a name that causes an error in pgx.
 func rewritten(ctx context.Context, conn *pgx.Conn, sql *string, args *[]any) bool {
 	for i, arg := range (*args)[:min(len(*args), 4)] {
 		switch arg := arg.(type) {
@@ -331,7 +333,8 @@ const (
 	mostDescribed = 256
 )
 
-// described returns the description of a statement: one round trip at its first use on a connection.
+// described returns the types of the parameters of a statement: one round trip at its first use on a
+// connection.
 func described(ctx context.Context, conn *pgx.Conn, sql string) (*pgconn.StatementDescription, error) {
 	data := conn.PgConn().CustomData()
 	known, _ := data[describedKey].(map[string]*pgconn.StatementDescription)

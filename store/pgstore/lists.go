@@ -8,10 +8,10 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/query"
 )
 
-// defaultLimit is the default limit of a list.
+// defaultLimit is the number of entries in a list whose query sets no limit.
 const defaultLimit = 1000
 
-// List implements store.Operator.
+// List implements store.Operator. It runs each query that l asks for.
 func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err error) {
 	ctx = c.patience.Long(ctx)
 	if l.Parked != nil {

@@ -13,9 +13,9 @@ import (
 //go:embed migration/*.sql
 var migrations embed.FS
 
-// oldest is the oldest version of the tables that this build supports. Raise it with a migration that the
-// build requires. The newest is that of the last file. The build also accepts later ones, until a migration
-// excludes it.
+// oldest is the oldest version of the tables that this build supports. Raise it together with a migration
+// that the build requires. The newest version is that of the last file. The build also accepts later
+// versions, until a migration excludes the build.
 const oldest = 4
 
 // Migrations returns the files that Migrate applies, in order: NNN_name.sql, with /*schema*/ before each
@@ -28,7 +28,7 @@ func Migrations() fs.FS {
 	return sub
 }
 
-// Migration is one file.
+// Migration is one file of Migrations.
 type Migration = admin.Migration
 
 // MigrateOptions configures Migrate. The zero value works.
@@ -45,7 +45,7 @@ type MigrateOptions struct {
 type ChangedError = admin.ChangedError
 
 // SourceError reports that the database already has another source. The source is part of the identity of
-// every message, so after a change repeats would look new.
+// every message. After a change, duplicates would look like new messages.
 type SourceError = admin.SourceError
 
 // BusyError reports that Migrate could not lock a table because other transactions use it.
@@ -55,10 +55,12 @@ type BusyError = admin.BusyError
 type Database = admin.Database
 
 // Migrate creates the tables or updates them, in one transaction, and returns the migrations that it
-// applied. Concurrent calls run one after the other. Each try waits at most 200 ms for a table lock, so
-// that no transaction waits longer behind it, and the next try is 1 s later. Of its 60 tries, the second
-// quarter waits 400 ms, the third 800 ms and the last 1.6 s. So it also succeeds against long transactions
-// that always overlap. After these 105 s it returns a *BusyError, and also if ctx ends after a failed try.
+// applied. Concurrent calls run one after the other.
+//
+// Migrate tries 60 times to lock the tables, with 1 s between two tries. The first 15 tries wait at most
+// 200 ms for a table lock, so that no other transaction waits longer because of Migrate. The next three groups
+// of 15 wait 400 ms, 800 ms and 1.6 s, for tables with long transactions that always overlap. After about
+// 105 s Migrate returns a *BusyError. It also does so if ctx ends after a failed try.
 func Migrate(ctx context.Context, db Database, o *MigrateOptions) ([]Migration, error) {
 	return admin.Migrate(ctx, db, o.tables())
 }
@@ -88,7 +90,7 @@ type Step = admin.Step
 // of the database must be UTF8.
 func Steps(o *MigrateOptions) ([]Step, error) { return admin.Steps(o.tables()) }
 
-// Script returns all steps as one text.
+// Script returns the SQL of all Steps as one text.
 func Script(o *MigrateOptions) (string, error) {
 	steps, err := Steps(o)
 	var b strings.Builder
@@ -98,20 +100,21 @@ func Script(o *MigrateOptions) (string, error) {
 	return b.String(), err
 }
 
-// LeastSlots and MostSlots limit the size of a ring.
+// LeastSlots and MostSlots limit the number of slots in the ring of the outbox: see Resize.
 const (
 	LeastSlots = admin.LeastSlots
 	MostSlots  = admin.MostSlots
 )
 
-// ResizeOptions sets the number of slots in the ring of the outbox.
+// ResizeOptions sets the number of slots in the ring of the outbox. The ring is the fixed set of partitions
+// that the outbox reuses; each has the rows of one day.
 type ResizeOptions struct {
 	Schema string // where the tables are. Default "public"
-	Outbox int    // slots of one day; rows can be kept two days less. 4 to 1,000; 0 means no change
+	Outbox int    // number of slots, 4 to 1,000. Retention can be two days less. 0 means no change
 }
 
-// Resize changes the ring in short transactions while the system runs, and returns a line for each change.
-// It can be stopped at any point and run again. It waits for locks as Migrate does, at first 200 ms.
+// Resize changes the number of slots while the system runs, in short transactions, and returns a line for
+// each change. You can stop it at any point and run it again. Resize waits for table locks as Migrate does.
 func Resize(ctx context.Context, db Database, o *ResizeOptions) ([]string, error) {
 	if o == nil {
 		o = &ResizeOptions{}

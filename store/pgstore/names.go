@@ -21,6 +21,6 @@ func (s *SQLStore) String() string {
 	return fmt.Sprintf("PostgreSQL through database/sql, schema %s", s.pg.Schema)
 }
 
-// Unencrypted returns the hosts that the pool may reach without TLS, because sslmode is disable, allow or
-// prefer.
+// Unencrypted returns the hosts that the pool may connect to without TLS, because sslmode is disable, allow
+// or prefer.
 func (s *Store) Unencrypted() []string { return sqlexec.Unencrypted(s.pool.Config().ConnConfig) }

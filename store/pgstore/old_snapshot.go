@@ -11,14 +11,16 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Above READ COMMITTED, the snapshot of a unit may be older than its lock of a key. The unit then does not
-// see messages that a rival parked while the unit waited for the lock. So it must not choose the next message
-// of the key: the key could stop forever. The unit only checks that its own messages are still claimed. The
-// store finishes them after the commit, at READ COMMITTED. If the process dies between the two commits, the
-// claims end, and the next claim finds the marks.
+// This file finishes parked messages for units above READ COMMITTED.
+//
+// There, the snapshot of a unit may be older than its lock of a key. The unit then does not see messages that
+// a rival parked while the unit waited for the lock. So the unit must not choose the next message of the key:
+// the key could stay blocked forever. The unit only checks that its own messages are still claimed. The store
+// finishes these messages after the commit, at READ COMMITTED. If the process dies between the two commits,
+// the claims expire, and the next claim finds the marks.
 
-// splitQueue separates the changes of parked messages from es, for a unit at this level. The unit sends calls
-// in their place, and queue is to be applied after its commit.
+// splitQueue separates the changes of parked messages from es, for a unit at this isolation level. The unit
+// sends calls in place of these changes. After the commit, the caller applies queue.
 func (c *core) splitQueue(level store.Isolation, es []store.Effect) (now, queue []store.Effect,
 	calls []sqlexec.Call) {
 	if isoLevel(level) == pgx.ReadCommitted {
@@ -35,8 +37,8 @@ func (c *core) splitQueue(level store.Isolation, es []store.Effect) (now, queue 
 	return now, queue, calls
 }
 
-// settleQueue applies the changes that splitQueue separated. It reports no error, because the unit was
-// committed. After an error the key waits until the claims end: then the next claim repeats the changes.
+// settleQueue applies the changes that splitQueue separated. It returns no error, because the unit is already
+// committed. After an error the key waits until the claims expire. Then the next claim repeats the changes.
 func (c *core) settleQueue(ctx context.Context, queue []store.Effect) {
 	if len(queue) == 0 {
 		return
@@ -52,5 +54,5 @@ func (c *core) settleQueue(ctx context.Context, queue []store.Effect) {
 	}
 }
 
-// settleTime bounds settleQueue. Many callers may wait for a connection of a small pool.
+// settleTime limits settleQueue. It is long, because many callers may wait for a connection of a small pool.
 const settleTime = 30 * time.Second

@@ -9,7 +9,7 @@ import (
 
 var _ store.PayloadSchemas = (*core)(nil)
 
-// PayloadSchema returns a stored schema.
+// PayloadSchema returns the stored definition of a schema; "" if there is none.
 func (c *core) PayloadSchema(ctx context.Context, registry, id string) (definition string, err error) {
 	read := c.pg.Call("PayloadSchema", registry, id)
 	read.Scan = func(row sqlexec.Scanner) error { return row.Scan(&definition) }
@@ -19,7 +19,7 @@ func (c *core) PayloadSchema(ctx context.Context, registry, id string) (definiti
 	return definition, nil
 }
 
-// KeepPayloadSchema stores a schema, unless the ID has one already.
+// KeepPayloadSchema stores the definition of a schema, unless the registry already has one for id.
 func (c *core) KeepPayloadSchema(ctx context.Context, registry, id, definition string) error {
 	return c.pg.Short(ctx, "store the schema of a payload",
 		c.pg.Call("KeepPayloadSchema", registry, id, definition))

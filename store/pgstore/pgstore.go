@@ -1,9 +1,9 @@
 // Package pgstore is the driver for PostgreSQL 15 or newer, over a pgx pool (New) or database/sql (NewSQL).
 //
-// Each intake and each commit is one pipeline. So a message costs two round trips in addition to the
-// handler's own statements, in every exec mode of pgx; a duplicate costs two. Skald needs no session state,
-// so a pooler in transaction mode works. With PgBouncer before 1.21, use an exec mode without named
-// statements. Migrate creates the tables; at run time Skald creates and drops nothing.
+// The begin and the commit of a message's transaction are one pipeline each. So a message costs two round
+// trips in addition to the handler's own statements, in every exec mode of pgx. A duplicate also costs two.
+// Skald needs no session state, so a pooler in transaction mode works. With PgBouncer before 1.21, use an exec
+// mode without named statements. Migrate creates the tables; at run time Skald creates and drops nothing.
 package pgstore
 
 import (
@@ -29,15 +29,15 @@ var statements embed.FS
 type Options struct {
 	Schema string // where the tables are. Default "public"
 
-	// Notify notifies relays in other processes of each write, by a NOTIFY outside of your transaction, at
-	// most 50 a second. They need a Listener. Without it, a relay polls for rows of other processes.
-	// Default off.
+	// Notify sends a NOTIFY after writes, so that relays in other processes publish without delay. The NOTIFY
+	// is outside of your transaction, at most 50 times a second. These relays need a Listener. Without Notify,
+	// relays find the rows of other processes by polling. Default off.
 	Notify bool
 
-	// Patience limits one round trip of Skald's own, including up to 5 s for rivals. Lists, counts and
-	// retention may take 60 times as long. After that, Skald closes the connection, the pool replaces its
-	// others, and the call fails as an outage. Statements of handlers have only the limits of their
-	// contexts. Default 15 s.
+	// Patience limits one round trip of Skald's own statements, including up to 5 s of waiting for locks.
+	// Lists, counts and retention may take 60 times as long. After the limit, Skald closes the connection, the
+	// pool replaces its other connections, and the call returns an error that Outage reports. Only the context
+	// limits a statement of a handler. Default 15 s.
 	Patience time.Duration
 }
 
@@ -62,9 +62,9 @@ var (
 
 // New returns a store in the database of pool. It sends no statement: Check sends the first one.
 //
-// Set connect_timeout in the URL of the pool to a few seconds. Without connect_timeout, a connection that pgx
-// opens to a silent server uses a place of the pool for 2 minutes, even after the server recovers. An inbox,
-// a relay and sagas log a warning for such a pool.
+// Set connect_timeout in the URL of the pool to a few seconds. Without it, a connection attempt to a server
+// that does not answer uses a place of the pool for 2 minutes, even after the server recovers. The inbox, the
+// relay and the engine log a warning for such a pool.
 func New(pool *pgxpool.Pool, o *Options) *Store {
 	s := &Store{core: newCore(sqlexec.OverPool(pool, o.patience()), o), pool: pool}
 	if pool != nil {
@@ -76,7 +76,7 @@ func New(pool *pgxpool.Pool, o *Options) *Store {
 	return s
 }
 
-// core has the parts that both stores share: all except the user's transaction.
+// core is the part that Store and SQLStore share: everything except the transaction of the user.
 type core struct {
 	pg        *sqlexec.DB
 	patience  sqlexec.Patience
@@ -142,16 +142,17 @@ func CheckSchema(name string) error { return sqlexec.Nameable("schema", name) }
 // NameError reports a name that a schema or role cannot have.
 type NameError = sqlexec.NameError
 
-// Code returns the SQLSTATE of err; "" if it has none. PgBouncer uses a single code for everything that it
-// refuses. For that, Code returns the code that PostgreSQL would use.
+// Code returns the SQLSTATE of err; "" if err has none. PgBouncer uses one code for all its errors. For these,
+// Code returns the code that PostgreSQL would use.
 func Code(err error) string { return sqlexec.SQLState(err) }
 
-// Outage reports whether err, of this package or of pgx, is nobody's fault, so that the caller should
-// retry. Examples are a server that is unreachable, starts or stops, a lost connection, a deadlock, a
-// serialization failure, a timeout and a full disk.
+// Outage reports whether err, of this package or of pgx, is temporary, so that the caller should retry.
+// Examples are a server that is unreachable, starts or stops, a lost connection, a deadlock, a serialization
+// failure, a timeout and a full disk.
 func Outage(err error) bool { return sqlexec.Outage(err) }
 
+// Outage implements store.Common: see the function Outage.
 func (c *core) Outage(err error) bool { return sqlexec.Outage(err) }
 
-// Woken returns a channel that is closed at the next write.
+// Woken returns a channel that the store closes at the next write to the outbox or to a saga.
 func (c *core) Woken() <-chan struct{} { return c.waker.Woken() }

@@ -13,9 +13,9 @@ func (s *Store) Probe(ctx context.Context) error {
 	return probed(s.pg.ProbePool(ctx, s.pool))
 }
 
-// Probe checks that the server accepts writes. With pgx's driver it uses an extra connection, after the
-// first transaction. With another driver it uses one of the DB, and returns nil while all of them are in
-// use.
+// Probe checks that the server accepts writes. With pgx's driver it opens an extra connection, after the
+// first transaction. With another driver Probe uses a connection of the DB, and returns nil if all
+// connections are in use.
 func (s *SQLStore) Probe(ctx context.Context) error {
 	if s.pg.Err != nil {
 		return s.pg.Err

@@ -16,23 +16,24 @@ import (
 type ReadByOptions struct {
 	Slot        string // the replication slot to follow. Default skald_debezium
 	Publication string // the slot's publication of the outbox. Default skald_debezium
-	// Trust assumes, once, that the slot's reader received, or will receive, every row above the stored
-	// positions: the reader existed before this relay first looked.
+	// Trust assumes, once, that the reader of the slot receives every row above the stored positions. Set it
+	// only if the slot existed before these rows were written.
 	Trust bool
 }
 
-// ReadBy is the source of a relay for an outbox that another program reads from a replication slot, for
-// example Debezium. The relay publishes only deferred rows. It moves the positions of the shards to the
-// place that the slot has confirmed, so that retention and backlog are correct. While a relay that
-// publishes runs, this one is a standby.
+// ReadBy is the source of a relay for an outbox that another program, for example Debezium, reads from a
+// replication slot. The relay publishes only deferred rows. It moves the positions of the shards to the
+// position that the slot has confirmed, so that retention and backlog are correct. While a relay that
+// publishes runs, this relay is a standby.
 type ReadBy struct {
 	*core
 	follower *wal.Follower
 	named    endpoint.Wire
 }
 
-// ReadBy returns s as the source of such a relay. Its user must see the session that reads the slot: it
-// owns that session, or has pg_read_all_stats, which pg_monitor includes.
+// ReadBy returns s as the source of a relay for an outbox that another program reads. The database user must
+// see the session that reads the slot: it owns that session, or has pg_read_all_stats or pg_monitor. ReadBy
+// returns an error for an invalid name of a slot.
 func (s *Store) ReadBy(o *ReadByOptions) (*ReadBy, error) {
 	var at ReadByOptions
 	if o != nil {
@@ -57,23 +58,23 @@ var _ endpoint.Wire = (*ReadBy)(nil)
 // String returns the server, the database and the schema.
 func (r *ReadBy) String() string { return endpoint.DriverName(r.named) }
 
-// Unencrypted returns the hosts that may be reached without TLS.
+// Unencrypted returns the hosts that the store may connect to without TLS.
 func (r *ReadBy) Unencrypted() []string { return r.named.Unencrypted() }
 
-// Listen logs the reason while positions stay, until ctx is done.
+// Listen logs each reason why the positions do not move, until ctx is done.
 func (r *ReadBy) Listen(ctx context.Context, log *slog.Logger) { r.follower.Listen(ctx, log) }
 
-// Listening returns the reason why positions stay.
+// Listening returns the reason why the positions do not move.
 func (r *ReadBy) Listening() store.Listening { return r.follower.Listening() }
 
-// Pull returns no rows, because the slot's reader has them. It checks that the window exists.
+// Pull checks that the window exists. It returns no rows, because the reader of the slot publishes them.
 func (r *ReadBy) Pull(ctx context.Context, w store.Window, most int) (store.Page, error) {
 	return r.follower.Pull(ctx, w, most)
 }
 
-// Lease does as the store's. A look returns the end of a window whose rows the slot's reader has confirmed.
-// A window that a publishing relay left half published is not open here, because the slot may not have its
-// rows.
+// Lease takes, renews and releases shards. If ask wants a new window, Lease returns one with only rows that
+// the reader of the slot has confirmed. It does not open a window that a publishing relay left half
+// published, because the slot may not have its rows.
 func (r *ReadBy) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	return r.follower.Lease(ctx, ask)
 }

@@ -7,13 +7,12 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/query"
 )
 
-// Lease takes, renews and releases shards: one round trip. A renewal writes one row, because only one relay
-// owns a shard.
+// Lease takes, renews and releases shards of the outbox for a relay: one round trip.
 func (c *core) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	return c.outbox.Lease(ctx, ask, query.LeaseOptions{})
 }
 
-// Pull reads a page of a window: one round trip.
+// Pull reads a page of the outbox rows in a window: one round trip.
 func (c *core) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
 	return c.outbox.Pull(ctx, w, limit)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// splitNeeded separates the calls of an intake that are rarely needed. With settings it separates none,
-// because settings are for the handler, and its role may have no right to read marks.
+// splitNeeded moves the calls of an intake that are rarely needed to later. If the intake has settings, later
+// is empty: a call after the settings would run as the role of the handler, which may not read marks.
 func splitNeeded(in store.Intake, calls []sqlexec.Call) (now, later []sqlexec.Call) {
 	if len(in.Settings) > 0 {
 		return calls, nil
@@ -32,8 +32,9 @@ func splitNeeded(in store.Intake, calls []sqlexec.Call) (now, later []sqlexec.Ca
 	return now, later
 }
 
-// look reads the verdicts of marks that exist already. If all do, the unit will probably be rolled back. So
-// look does that in the same round trip, and a duplicate costs two.
+// look reads the stored verdicts of messages whose marks exist already. If all marks of the unit exist, its
+// messages are duplicates, and the inbox will probably roll back. So look rolls back in the same round trip,
+// and a duplicate costs two round trips in all.
 func (u *unit) look(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, in store.Intake,
 	later []sqlexec.Call) (pgx.Tx, error) {
 	calls := slices.DeleteFunc(later, func(c sqlexec.Call) bool { return !c.Need() })
@@ -55,15 +56,15 @@ func (u *unit) look(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, in store.Int
 	return tx, nil
 }
 
-// over is the transaction of a unit without new messages, which was already rolled back. Its first
-// statement begins it again with the same intake.
+// over is the transaction of a unit that look already rolled back, because all its messages are duplicates.
+// If the unit is used anyway, the first statement begins the transaction again with the same intake.
 type over struct {
 	pgx.Tx
 	u  *unit
 	in store.Intake
 }
 
-// again begins the transaction again, once. The verdicts are known and not read again.
+// again begins the transaction again, once. It does not read the verdicts again.
 func (o *over) again(ctx context.Context) (pgx.Tx, error) {
 	u := o.u
 	if tx := u.handle().live(); u.ended() || tx != pgx.Tx(o) {

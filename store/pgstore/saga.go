@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// StartSagas writes new sagas and reads existing ones: one round trip, or two if there are existing ones.
+// StartSagas writes new sagas and reads existing ones: one round trip, or two if a saga exists already.
 func (s *Store) StartSagas(ctx context.Context, tx pgx.Tx, ss ...store.Saga) ([]store.Saga, []bool, error) {
 	return s.sagas.Start(ss, s.asks(ctx, tx), s.sends(ctx, tx))
 }
@@ -30,7 +30,7 @@ func (*Store) sends(ctx context.Context, tx pgx.Tx) func([]sqlexec.Call) error {
 	}
 }
 
-// StartSagas writes new sagas and reads existing ones: one round trip, and one more for each existing one.
+// StartSagas writes new sagas and reads existing ones: one round trip, and another for each existing saga.
 func (s *SQLStore) StartSagas(ctx context.Context, tx *sql.Tx,
 	ss ...store.Saga) ([]store.Saga, []bool, error) {
 	return s.sagas.Start(ss, s.asks(ctx, tx), s.sends(ctx, tx))

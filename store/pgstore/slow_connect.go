@@ -8,11 +8,11 @@ import (
 
 var _ endpoint.Dialer = (*core)(nil)
 
-// longestConnect is the longest connect timeout without a warning.
+// longestConnect is the longest connect_timeout that causes no warning.
 const longestConnect = 30 * time.Second
 
-// SlowConnect reports whether a connect of the pool may take more than 30 s, or has no bound. It returns
-// false after the first call for a store.
+// SlowConnect returns the connect timeout of the pool, 0 if there is none. slow reports whether the timeout
+// is above 30 s or missing. Only the first call for a store returns true, so that the warning is logged once.
 func (c *core) SlowConnect() (most time.Duration, slow bool) {
 	if c.dials == nil {
 		return 0, false

@@ -19,16 +19,18 @@ import (
 
 // SQLStore is a driver over database/sql. It is safe for concurrent use. Close the DB yourself.
 //
-// A message costs five round trips in addition to the handler's own, and each Write in the handler one
-// more. Write sends rows immediately, because the store does not see the handler's savepoints. The database
-// refuses a COMMIT that a handler sends. Commit and Rollback of the unit then return store.ErrLent, and the
-// message becomes a dead letter. Statements after a ROLLBACK of the handler may be committed. The database
-// also refuses PREPARE TRANSACTION, and rolls back: if the handler returns that error, its message fails.
+// A message costs five round trips in addition to the handler's own statements, and each Write in the handler
+// costs one more. Write sends rows immediately, because the store does not see the handler's savepoints.
 //
-// If a handler leaves a temporary object, a LISTEN, a cursor WITH HOLD or a setting that the server reports
-// (TimeZone, DateStyle, application_name, since PostgreSQL 18 search_path), the store closes the connection
-// after the commit. Other settings are not seen: use SET LOCAL. Prepared statements and session locks
-// (pg_advisory_lock) are not seen either.
+// A handler must not end the transaction. The database refuses a COMMIT of the handler. Commit and Rollback of
+// the unit then return store.ErrLent, and the message becomes a dead letter. If the handler sends ROLLBACK, the
+// database may commit its later statements. The database refuses PREPARE TRANSACTION and rolls back. If the
+// handler returns that error, its message fails.
+//
+// If a handler leaves a temporary object, a LISTEN, a cursor WITH HOLD or a setting that the server reports,
+// the store closes the connection after the commit. The server reports TimeZone, DateStyle, application_name,
+// and since PostgreSQL 18 search_path. The store does not detect other settings, so use SET LOCAL. It does not
+// detect prepared statements and session locks (pg_advisory_lock) either.
 type SQLStore struct {
 	*core
 	db     *sql.DB
@@ -40,33 +42,34 @@ var (
 	_ store.Driver[*sql.Tx] = (*SQLStore)(nil)
 )
 
-// NewSQL returns a store in db, which uses pgx's driver (sql.Open("pgx", …) or stdlib.OpenDBFromPool). A
-// driver that only traces and has a method Raw may wrap it. With lib/pq's driver, Skald's own transactions
-// take three round trips instead of one.
+// NewSQL returns a store in db. db should use pgx's driver: sql.Open("pgx", …) or stdlib.OpenDBFromPool. A
+// tracing driver may wrap it if its connections have a method Raw. lib/pq's driver also works, but Skald's own
+// transactions then take three round trips instead of one.
 func NewSQL(db *sql.DB, o *Options) *SQLStore {
 	_, ok := db.Driver().(*stdlib.Driver)
 	return &SQLStore{core: newCore(sqlexec.OverSQL(db, o.patience()), o), db: db, pgx: ok}
 }
 
+// sqlUnit is a transaction that Skald began for a handler, over database/sql: see unit.
 type sqlUnit struct {
 	s     *SQLStore
 	conn  *sql.Conn // nil after the unit ended
 	tx    *sql.Tx
-	stop  context.CancelFunc // cancels the transaction, which would otherwise outlive a lost server
+	stop  context.CancelFunc // cancels the transaction; without it, a lost server would keep conn in use
 	found store.Found
 	have  query.Locked
 	level store.Isolation
 	queue []store.Effect // see unit
 	kept  bool           // see unit
-	used  bool           // a function used it
+	used  bool           // a function received the transaction
 	left  bool           // the session may have state of the function: see sqlexec.DB.GuardLentState
-	// reported has the settings of the session before the transaction
+	// reported has the settings of the session before the transaction.
 	reported sqlexec.Reported
-	// undone: the server refused a PREPARE TRANSACTION of the function, and rolled back
+	// undone reports that the server refused a PREPARE TRANSACTION of the function, and rolled back.
 	undone bool
-	stale  bool // the function left a prepared statement in the session
+	stale  bool // the function left state in the session, so the connection must be closed
 
-	own     *sql.Conn // conn, also after the end
+	own     *sql.Conn // the connection, also after the end
 	dropped atomic.Bool
 }
 
@@ -88,7 +91,8 @@ func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.
 	return u, nil
 }
 
-// leftover returns the result of sqlexec.Leftover for err.
+// leftover replaces err if state that an earlier function left in the session may be the cause: see
+// sqlexec.Leftover.
 func (u *sqlUnit) leftover(ctx context.Context, err error) error {
 	if u.conn == nil || err == nil {
 		return err
@@ -100,13 +104,14 @@ func (u *sqlUnit) leftover(ctx context.Context, err error) error {
 	return err
 }
 
+// open takes a connection, begins a transaction and sends the calls of an intake.
 func (u *sqlUnit) open(ctx context.Context, in store.Intake, calls []sqlexec.Call) (err error) {
 	if u.conn, err = u.s.patience.Conn(ctx, u.s.db); err != nil {
 		return err
 	}
 	u.own, u.reported = u.conn, sqlexec.ReportedBySQL(u.conn)
-	// database/sql rolls back when the context of BeginTx is done; that of Begin may be shorter than the
-	// handler's.
+	// database/sql rolls back when the context of BeginTx is done. The context of Begin may end before that
+	// of the handler.
 	sessionID, stop := context.WithCancel(context.WithoutCancel(ctx))
 	u.stop = stop
 	defer context.AfterFunc(ctx, stop)()
@@ -119,8 +124,8 @@ func (u *sqlUnit) open(ctx context.Context, in store.Intake, calls []sqlexec.Cal
 	return u.prepare(ctx, in, calls)
 }
 
-// prepare sends the calls of an intake. For statements that are new to a connection, pgx needs an extra
-// round trip that locks their tables. So prepare first sets the timeouts, in one more round trip.
+// prepare sends the calls of an intake. If a statement is new to the connection, pgx prepares it in an extra
+// round trip, which locks its tables. So prepare then sets the timeouts first, in one more round trip.
 func (u *sqlUnit) prepare(ctx context.Context, in store.Intake, calls []sqlexec.Call) error {
 	err := sqlexec.WithDriverConn(u.conn, func(c *pgx.Conn) error {
 		if calls = started(c, in, calls); prepared(c, calls) {
@@ -153,8 +158,8 @@ func sqlLevel(level store.Isolation) sql.IsolationLevel {
 	return sql.LevelReadCommitted
 }
 
-// write makes the transaction read-write if the session is read-only by default: one more round trip. It
-// runs first, even before pgx reads the types of the next statements. lib/pq requests read-write itself.
+// write makes the transaction read-write if the session is read-only by default: one more round trip. It must
+// run before pgx prepares other statements. lib/pq requests read-write by itself.
 func (u *sqlUnit) write(ctx context.Context) error {
 	err := sqlexec.WithDriverConn(u.conn, func(c *pgx.Conn) error {
 		if u.s.config.Load() == nil {
@@ -172,12 +177,12 @@ func (u *sqlUnit) write(ctx context.Context) error {
 	return err
 }
 
-// inTransaction fails outside of a transaction. After a COMMIT of the handler, the next statements would
-// each commit alone.
+// inTransaction is a statement that fails outside of a transaction. Without it, each statement after a COMMIT
+// of the handler would commit by itself.
 const inTransaction = "SAVEPOINT skald_unit;\n"
 
-// send sends calls in the transaction: one round trip. before is sent first by drivers that do not track
-// the state of the transaction.
+// send sends calls in the transaction: one round trip. It sends before first if the driver does not track the
+// state of the transaction.
 func (u *sqlUnit) send(ctx context.Context, before string, calls []sqlexec.Call) error {
 	return sqlexec.SendOn(ctx, u.conn, u.tx, before, calls)
 }
@@ -188,8 +193,8 @@ func (u *sqlUnit) Tx() *sql.Tx {
 }
 func (u *sqlUnit) Found() store.Found { return u.found }
 
-// Outage reports whether the connection was lost, or an outage aborted the transaction. A driver other than
-// pgx does not expose that state, so Outage sends a statement.
+// Outage reports whether the handler's error err comes from a lost connection or from an outage that aborted
+// the transaction. A driver other than pgx does not expose that state, so Outage sends a statement.
 func (u *sqlUnit) Outage(ctx context.Context, err error) bool {
 	if u.conn == nil || u.tx == nil || err == nil {
 		return false
@@ -210,7 +215,7 @@ func (u *sqlUnit) Outage(ctx context.Context, err error) bool {
 	return failedItself(closed || sqlexec.ConnectionLost(seen), aborted, err)
 }
 
-// end rolls back and returns the connection.
+// end rolls back an open transaction and returns the connection to the pool.
 func (u *sqlUnit) end() {
 	if u.conn == nil {
 		return
@@ -228,7 +233,7 @@ func (u *sqlUnit) end() {
 	u.conn = nil
 }
 
-// drop does as end, and closes the connection if err means that it must not be used again.
+// drop does as end. It closes the connection if err means that nothing may use the connection again.
 func (u *sqlUnit) drop(err error) {
 	if u.tx != nil {
 		_ = u.tx.Rollback()
@@ -239,7 +244,7 @@ func (u *sqlUnit) drop(err error) {
 	u.end()
 }
 
-// Commit writes es and commits: two round trips.
+// Commit applies es and commits: two round trips.
 func (u *sqlUnit) Commit(ctx context.Context, es ...store.Effect) error {
 	if u.conn == nil {
 		return fmt.Errorf("commit: %w", errEnded)
@@ -264,19 +269,19 @@ func (u *sqlUnit) Commit(ctx context.Context, es ...store.Effect) error {
 	return nil
 }
 
-// leaves reports whether the session has state of the function after the commit: one round trip if it has
-// had a temporary object, else none.
+// leaves reports whether the session has state of the function after the commit. It needs one round trip if
+// the guard found signs of such state, otherwise none.
 func (u *sqlUnit) leaves(ctx context.Context) bool {
 	return u.used && (sqlexec.ReportedBySQL(u.conn) != u.reported || u.left && u.s.pg.LeftBehind(ctx, u.conn))
 }
 
-// CommitThen only commits: database/sql sends each statement separately, so a common round trip is not
-// possible.
+// CommitThen only commits, because database/sql cannot send the commit and the next begin in one round trip.
 func (u *sqlUnit) CommitThen(ctx context.Context, _ store.Intake,
 	es ...store.Effect) (store.Unit[*sql.Tx], error) {
 	return nil, u.Commit(ctx, es...)
 }
 
+// commit applies es in the transaction and commits.
 func (u *sqlUnit) commit(ctx context.Context, es []store.Effect) error {
 	if err := u.ready(); err != nil {
 		return err
@@ -302,8 +307,8 @@ func (u *sqlUnit) commit(ctx context.Context, es []store.Effect) error {
 	return u.tx.Commit() // the driver detects the tag ROLLBACK
 }
 
-// ready returns an error if the transaction ended or is aborted. With drivers other than pgx, the next
-// statement returns it.
+// ready returns an error if the transaction ended or is aborted. It returns nil with a driver other than pgx;
+// there the next statement returns the error.
 func (u *sqlUnit) ready() error {
 	err := sqlexec.WithDriverConn(u.conn, usable)
 	if errors.Is(err, sqlexec.ErrForeign) {
@@ -315,25 +320,26 @@ func (u *sqlUnit) ready() error {
 // Return does nothing: a *sql.Tx cannot be revoked.
 func (*sqlUnit) Return() {}
 
-// SharesUnseen returns true: a function's statements are not seen here, and may leave settings.
+// SharesUnseen returns true, because the store does not see the statements of a function, and they may leave
+// settings.
 func (*SQLStore) SharesUnseen() bool { return true }
 
-// Savepoint returns false: it would cost a round trip for each message.
+// Savepoint returns false, because a savepoint would cost a round trip for each message.
 func (*sqlUnit) Savepoint(context.Context) bool { return false }
 
-// Undo returns an error: see Savepoint.
+// Undo returns an error, because Savepoint sets none.
 func (*sqlUnit) Undo(context.Context) error { return errNoSavepoint }
 
-// Drop cancels the context of the transaction, so database/sql rolls it back and frees its place in the pool.
-// A statement that runs with another context delays that until it ends.
+// Drop cancels the context of the transaction, so database/sql rolls back and frees the place in the pool. If
+// the handler runs a statement with another context, the rollback waits for the end of that statement.
 func (u *sqlUnit) Drop() {
 	u.dropped.Store(true)
 	u.stop()
 	go func() { _ = u.own.Close() }()
 }
 
-// Usable reads pgx's status after the last statement. With another driver it asks the server for the
-// setting of the transaction that Skald began.
+// Usable returns an error if the transaction cannot be committed. With pgx it reads the transaction status that
+// came with the last statement. With another driver it needs one round trip.
 func (u *sqlUnit) Usable(ctx context.Context) error {
 	if u.conn == nil {
 		return errEnded
@@ -344,7 +350,7 @@ func (u *sqlUnit) Usable(ctx context.Context) error {
 	return u.lent(ctx)
 }
 
-// lent returns store.ErrLent unless the transaction is the one that Skald began. It asks the server.
+// lent returns store.ErrLent if the handler ended the transaction that Skald began: one round trip.
 func (u *sqlUnit) lent(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), sqlexec.DefaultWait)
 	defer stop()
@@ -358,7 +364,8 @@ func (u *sqlUnit) lent(ctx context.Context) error {
 	return err
 }
 
-// Rollback undoes everything and then applies instead.
+// Rollback rolls back and then applies instead in another transaction. It returns store.ErrLent if the handler
+// ended the transaction itself.
 func (u *sqlUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	if u.dropped.Load() {
 		return u.s.Apply(ctx, instead...)
@@ -385,7 +392,7 @@ func (u *sqlUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 	return nil, nil
 }
 
-// Write sends es to tx immediately and never commits it.
+// Write adds es to tx immediately and never commits tx.
 func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error {
 	if s.pg.Err != nil {
 		return s.pg.Err

@@ -44,7 +44,6 @@ func (s *SQLStore) LockTracked(ctx context.Context, tx *sql.Tx, flow string,
 	return *out, nil
 }
 
-// scanAll scans each row of a call's result.
 func scanAll(ctx context.Context, tx *sql.Tx, c sqlexec.Call) error {
 	rows, err := tx.QueryContext(ctx, c.SQL, c.Args...)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// unit is a transaction that Skald began and lent to a handler.
+// unit is a transaction that Skald began and that a handler uses, over a pgx pool. It takes marks and locks at
+// its begin, and it applies the effects of the handler at its commit.
 type unit struct {
 	s      *Store
 	conn   *pgx.Conn // nil before lend
@@ -23,15 +24,15 @@ type unit struct {
 	found  store.Found
 	marks  []store.Mark // of the intake
 	have   query.Locked
-	sagas  []store.SagaRef // locked by it
+	sagas  []store.SagaRef // locked by the intake
 	level  store.Isolation
-	queue  []store.Effect // to be applied after the commit, see splitQueue
-	kept   bool           // a parked message already has a mark: the unit can only be rolled back
-	nth    int            // number of units begun in a row, each after the commit of the one before
+	queue  []store.Effect // effects to apply after the commit, see splitQueue
+	kept   bool           // a message is parked or dead, so the unit can only be rolled back
+	nth    int            // number of units before this one that CommitThen ran in a row on the connection
 	shared bool           // several functions use it: see Usable
-	// undone: the server refused a PREPARE TRANSACTION of the function, and rolled back
+	// undone reports that the server refused a PREPARE TRANSACTION of the function, and rolled back.
 	undone bool
-	// reported has the settings of the session before the transaction, and within those after the intake
+	// reported has the settings of the session before the transaction, and within those after the intake.
 	reported, within sqlexec.Reported
 
 	mu      sync.Mutex    // guards the following fields, and writes of tx
@@ -72,13 +73,14 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 	return u, nil
 }
 
-// roundTrip runs f on conn within the patience plus wait, the time that its statements may wait for rivals.
-// If f fails, no transaction stays open.
+// roundTrip runs f on conn. The limit of f is the patience plus wait, the time that its statements may wait
+// for locks. If f fails, roundTrip leaves no open transaction on conn.
 func (s *Store) roundTrip(ctx context.Context, conn *pgx.Conn, wait time.Duration,
 	f func(ctx context.Context) error) error {
 	return s.patience.RoundTrip(ctx, s.pool, conn, wait, f)
 }
 
+// lend completes the unit after its begin, so that a handler can use the transaction.
 func (u *unit) lend(conn *pgxpool.Conn, tx pgx.Tx, in store.Intake) {
 	u.conn, u.pooled = conn.Conn(), conn
 	u.tx, u.marks = newLent(u.s, tx, conn.Conn()), in.Marks
@@ -104,7 +106,8 @@ func (u *unit) Found() store.Found {
 	return found
 }
 
-// Outage reports whether the connection was lost, or an outage aborted the transaction.
+// Outage reports whether the handler's error err comes from a lost connection or from an outage that aborted
+// the transaction.
 func (u *unit) Outage(_ context.Context, err error) bool {
 	if u.ended() {
 		return false
@@ -114,9 +117,9 @@ func (u *unit) Outage(_ context.Context, err error) bool {
 	return failedItself(conn.IsClosed(), conn.PgConn().TxStatus() == 'E', err)
 }
 
-// failedItself reports whether an outage is the cause of a handler's err. closed and aborted are the state
-// of the connection and the transaction. pgx closes the connection if a context of the handler ends during
-// a statement, so err may then have another cause.
+// failedItself reports whether an outage is the cause of a handler's error err. closed reports a closed
+// connection, aborted an aborted transaction. If the connection is closed, err itself may be any error,
+// because pgx also closes it if a context of the handler ends during a statement.
 func failedItself(closed, aborted bool, err error) bool {
 	switch {
 	case err == nil:
@@ -127,7 +130,8 @@ func failedItself(closed, aborted bool, err error) bool {
 	return aborted && sqlexec.SQLState(err) != "" && Outage(sqlexec.Lent(err))
 }
 
-// Usable reads the transaction status that came with the last statement: no round trip.
+// Usable returns an error if the transaction cannot continue with another function. It reads the transaction
+// status that came with the last statement: no round trip.
 func (u *unit) Usable(context.Context) error {
 	if u.ended() {
 		return errEnded
@@ -150,7 +154,8 @@ func (u *unit) Usable(context.Context) error {
 
 var errNoSavepoint = errors.New("there is no savepoint to roll back to")
 
-// Savepoint sets a savepoint, in place of the last one. It travels with the next statement: no round trip.
+// Savepoint sets a savepoint, in place of the last one. The next statement sends it: no round trip. Savepoint
+// returns false if the transaction cannot have a savepoint.
 func (u *unit) Savepoint(context.Context) bool {
 	if _, ok := u.tx.live().(*over); u.ended() || ok {
 		return false
@@ -182,7 +187,7 @@ func (u *unit) Undo(ctx context.Context) error {
 	return nil
 }
 
-// ended reports whether the unit has ended, or was dropped.
+// ended reports whether the unit no longer has a connection: it was committed, rolled back or dropped.
 func (u *unit) ended() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -195,14 +200,16 @@ func (u *unit) isDropped() bool {
 	return u.dropped
 }
 
-// handle returns the present handle of the transaction. A function that was revoked may call it.
+// handle returns the present handle of the transaction. It locks, because a goroutine of an earlier function
+// may still run statements.
 func (u *unit) handle() *lent {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.tx
 }
 
-// Return revokes the handle of a function that has returned, or that the caller no longer waits for.
+// Return revokes the handle of a function that has returned, or that the caller no longer waits for. The next
+// function gets a new handle.
 func (u *unit) Return() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -211,8 +218,9 @@ func (u *unit) Return() {
 	}
 }
 
-// Drop closes the socket, because pgx's own Close waits for a statement. The cancel request ends a statement
-// that runs on the server, since the server reads from the socket only after it.
+// Drop ends the transaction while a statement of the handler may still run. It closes the socket itself,
+// because Close of pgx would wait for the statement. It also sends a cancel request, because the server would
+// notice the closed socket only after the statement.
 func (u *unit) Drop() {
 	u.mu.Lock()
 	conn := u.pooled
@@ -228,7 +236,7 @@ func (u *unit) Drop() {
 	_ = server.CancelRequest(ctx)
 }
 
-// leave takes the connection from the unit. Returns nil if Drop has it.
+// leave takes the connection from the unit. It returns nil if Drop took the connection before.
 func (u *unit) leave() *pgxpool.Conn {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -237,12 +245,12 @@ func (u *unit) leave() *pgxpool.Conn {
 	return conn
 }
 
-// usable returns why the transaction of a handler cannot be committed.
+// usable returns an error if the transaction of a handler cannot be committed.
 func usable(conn *pgx.Conn) error {
 	switch {
 	case conn.IsClosed():
 		return errors.New("the connection was lost: nothing was committed")
-	case conn.PgConn().TxStatus() == 'I': // by a statement of the handler's own
+	case conn.PgConn().TxStatus() == 'I': // a statement of the handler ended the transaction
 		return store.ErrLent
 	case conn.PgConn().TxStatus() == 'E':
 		return fmt.Errorf("an earlier error, which the handler ignored, aborted the transaction: %w",
@@ -251,10 +259,10 @@ func usable(conn *pgx.Conn) error {
 	return nil
 }
 
-// changed reports whether a reported setting of the session changed since the intake.
+// changed reports whether a setting that the server reports changed since the intake.
 func (u *unit) changed() bool { return sqlexec.ReportedBy(u.conn) != u.within }
 
-// end revokes the transaction and releases the connection, once.
+// end revokes the transaction and returns the connection to the pool, once.
 func (u *unit) end() {
 	pooled := u.leave()
 	if pooled == nil {
@@ -267,7 +275,7 @@ func (u *unit) end() {
 	sqlexec.Release(pooled)
 }
 
-// Commit writes the buffered rows and effects, then es, and commits: one round trip.
+// Commit applies es with the rows that Write buffered, and commits: one round trip.
 func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	err := u.commit(ctx, es)
 	if err == nil {
@@ -276,7 +284,7 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	return err
 }
 
-// commit writes es, commits, and returns the connection.
+// commit applies es, commits, and returns the connection to the pool.
 func (u *unit) commit(ctx context.Context, es []store.Effect) error {
 	if u.ended() {
 		return fmt.Errorf("commit: %w", errEnded)
@@ -300,8 +308,8 @@ func (u *unit) commit(ctx context.Context, es []store.Effect) error {
 	return err
 }
 
-// settle applies the changes that splitQueue separated, on the connection of the unit. Returns false if it
-// cannot.
+// settle applies the changes that splitQueue separated, on the connection of the unit. It returns false if
+// that fails; then settleQueue tries them on another connection.
 func (u *unit) settle(ctx context.Context) bool {
 	if len(u.queue) == 0 {
 		return true
@@ -321,7 +329,8 @@ func (u *unit) settle(ctx context.Context) bool {
 	return err == nil
 }
 
-// committed reports the outcome of a commit.
+// committed handles the result of a commit: it wakes relays after a success, and rolls back after err. It
+// returns err with details.
 func (u *unit) committed(ctx context.Context, err error, es []store.Effect) error {
 	if err == nil {
 		if u.tx.wrote {
@@ -341,7 +350,7 @@ func (u *unit) committed(ctx context.Context, err error, es []store.Effect) erro
 	return fmt.Errorf("commit: %w", sqlexec.Limit(u.s.pg.Explain(sqlexec.Lent(err)), sent))
 }
 
-// last returns the calls to send before COMMIT.
+// last revokes the handler's transaction and returns the calls to send before COMMIT.
 func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]sqlexec.Call, error) {
 	rows, fault := u.tx.close()
 	switch {
@@ -373,7 +382,8 @@ func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]s
 	return append(calls, u.s.pg.FreeLent()), err
 }
 
-// Rollback undoes everything and then applies instead. The first of them needs no extra round trip.
+// Rollback rolls back and then applies instead in another transaction. The rollback and the first effect of
+// instead share one round trip.
 func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	if u.isDropped() {
 		return u.s.Apply(ctx, instead...)
@@ -401,7 +411,7 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 	}
 	first, again, err := u.instead(ctx, instead[0])
 	u.end()
-	if again { // on another connection: the pool may need this one for it
+	if again { // after end, because a pool with one connection needs that connection
 		first, err = u.s.applyOne(ctx, instead[0])
 	}
 	if err != nil {
@@ -411,8 +421,8 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 	return append([]bool{first}, rest...), err
 }
 
-// instead rolls back and applies e in the same pipeline. again reports that the caller must apply e
-// separately.
+// instead rolls back and applies e in the same pipeline. If again is true, the pipeline failed, and the caller
+// must apply e separately.
 func (u *unit) instead(ctx context.Context, e store.Effect) (stored, again bool, err error) {
 	conn := u.conn
 	calls, err := u.s.outflow([]store.Effect{e}, nil, nil)
@@ -438,8 +448,8 @@ func (u *unit) instead(ctx context.Context, e store.Effect) (stored, again bool,
 	})
 	if err != nil {
 		if sqlexec.SQLState(err) == "25P02" || sqlexec.OfSetting(err) {
-			// Statements that are new to the connection are prepared before the ROLLBACK: in an aborted
-			// transaction, or with the role and the tables that the function left there.
+			// pgx prepares statements that are new to the connection before the ROLLBACK. So they fail in
+			// an aborted transaction, or because of the role or tables of the function.
 			return false, true, nil
 		}
 		err = u.s.pg.Explain(err)

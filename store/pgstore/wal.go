@@ -15,18 +15,18 @@ import (
 
 // WALOptions configures a WAL. The zero value works.
 type WALOptions struct {
-	// Slot is the name of the replication slot and of its publication. Missing ones are created. Each
-	// schema needs its own. Default skald_<database>_<schema>.
+	// Slot is the name of the replication slot and of its publication. The relay creates both if they are
+	// missing. Each schema needs its own slot. Default skald_<database>_<schema>.
 	Slot string
-	// BeforeConnect may change the settings of a connection, such as a short-lived password. Default the
-	// pool's, if url is empty.
+	// BeforeConnect may change the settings of a connection, such as a short-lived password. Default is
+	// BeforeConnect of the pool, if url is empty.
 	BeforeConnect func(context.Context, *pgx.ConnConfig) error
 }
 
-// WAL is the source of a relay that is notified of commits by a logical replication slot, so it does not
-// poll. It reads the rows from the table, in the order and with the positions of any other relay. If the
-// slot fails, the relay polls meanwhile and loses nothing. Of several relays with one slot, one reads it
-// and owns all shards; the others are standbys.
+// WAL is the source of a relay that does not poll: a logical replication slot notifies it of commits. The
+// relay still reads the rows from the table, in the same order and with the same positions as a relay that
+// polls. While the slot fails, the relay polls and loses nothing. If several relays use one slot, one of them
+// reads the slot and owns all shards; the others are standbys.
 type WAL struct {
 	*core
 	reader *wal.Reader
@@ -34,8 +34,8 @@ type WAL struct {
 }
 
 // WAL returns s as the source of one relay, with a connection of its own to url. The connection must reach
-// the server directly, without a pooler, as a role with REPLICATION. An empty url connects as the pool
-// does.
+// the server directly, without a pooler, as a role with REPLICATION. If url is empty, WAL uses the settings
+// of the pool. WAL returns an error for an invalid name of a slot or an invalid url.
 func (s *Store) WAL(url string, o *WALOptions) (*WAL, error) {
 	var at WALOptions
 	if o != nil {
@@ -70,18 +70,18 @@ var _ endpoint.Wire = (*WAL)(nil)
 // String returns the server, the database and the schema.
 func (w *WAL) String() string { return endpoint.DriverName(w.named) }
 
-// Unencrypted returns the hosts that may be reached without TLS.
+// Unencrypted returns the hosts that the store may connect to without TLS.
 func (w *WAL) Unencrypted() []string { return append(w.named.Unencrypted(), w.reader.Unencrypted()...) }
 
-// Listen reads the slot until ctx is done; a relay's Run calls it. While it cannot read, it logs that once
-// and tries again every few seconds, and the relay polls.
+// Listen reads the slot until ctx is done. The Run of a relay calls it. If Listen cannot read the slot, it logs that
+// once and retries every few seconds. Meanwhile the relay polls.
 func (w *WAL) Listen(ctx context.Context, log *slog.Logger) { w.reader.Listen(ctx, log) }
 
 // Listening returns the state of the notifications. It is safe for concurrent use.
 func (w *WAL) Listening() store.Listening { return w.reader.Listening() }
 
-// Lease does as the store's. It also records the rows that its looks found, and checks that the stream is
-// complete.
+// Lease takes, renews and releases shards. It also records the commits that the relay has read, and checks
+// that the stream of notifications is complete.
 func (w *WAL) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	return w.reader.Lease(ctx, ask)
 }
