@@ -1,9 +1,9 @@
 // This file maps a message to its saga and its command.
 //
-// The correlation id of a saga's messages is its address: saga:NAME:KEY:ID. A participant that emits its
-// reply in the command's transaction copies the correlation id, as Skald does, and names the command as the
-// reply's cause. The id of a command is derived from saga, step, occurrence, direction and number, so a
-// reply identifies its command.
+// All messages of a saga have one correlation id, the address of the saga: saga:NAME:KEY:ID. A participant
+// that emits its reply in the command's transaction copies this correlation id, as Skald does. The causation
+// id of the reply is the id of the command. Skald derives the id of a command from saga, step, occurrence,
+// direction and number, so a reply identifies its command.
 
 package engine
 
@@ -24,13 +24,13 @@ func Address(name, key, id string) string {
 }
 
 func escaped(s string) string {
-	if !strings.ContainsAny(s, "%:\n\r") { // almost none has one; making a Replacer costs kilobytes
+	if !strings.ContainsAny(s, "%:\n\r") { // the usual case: a Replacer allocates kilobytes
 		return s
 	}
 	return strings.NewReplacer("%", "%25", ":", "%3A", "\n", "%0A", "\r", "%0D").Replace(s)
 }
 
-// parse splits an address.
+// parse splits an address into name, key and id. It returns ok=false if correlation is not an address.
 func parse(correlation string) (name, key, id string, ok bool) {
 	rest, ok := strings.CutPrefix(correlation, addressed)
 	parts := strings.Split(rest, ":")
@@ -55,10 +55,10 @@ type command struct {
 	Number           int
 }
 
-// ID returns the id of the message that carries a command.
+// ID returns the id of the message that carries a command. The id begins with the time now.
 func (c command) ID(now time.Time) string { return uuid7.From(now, c.tail()) }
 
-// Own returns the part of that id that does not depend on the time.
+// Own returns the part of the command's id that does not depend on the time.
 func (c command) Own() string { return own(uuid7.From(time.Time{}, c.tail())) }
 
 func (c command) tail() (out [10]byte) {

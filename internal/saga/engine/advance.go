@@ -10,7 +10,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// moved is the result of an event from outside the engine's own work.
+// moved is the result of an event that comes from outside the engine's loop: a signal, a reply, a
+// cancellation, or an event of a parent or a child.
 type moved struct {
 	store.SagaUpdate
 	was     plan.State
@@ -19,9 +20,9 @@ type moved struct {
 	notify  func() // to be called after the commit
 }
 
-// advance applies events to a saga that is locked, or whose version guards the write. The write releases
-// the saga, which is due at once. A worker that has the saga then fails its own write and re-reads the
-// saga.
+// advance applies events to a saga. The caller has locked the saga, or guards its write by the saga's
+// version. The write releases the saga and makes it due immediately. If a worker has the saga, the worker's
+// next write fails, and the worker reads the saga again.
 func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga,
 	events ...plan.Event) (m moved, out plan.Outcome, err error) {
 	p, err := e.book.Plan(ctx, s.Name, s.Hash)
@@ -60,7 +61,7 @@ func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga,
 	return m, out, nil
 }
 
-// put applies an event to a saga in tx. Returns there=false if the saga does not exist.
+// put applies an event to a saga in tx. It returns there=false if the saga does not exist.
 func (e *Engine[TTx]) put(ctx context.Context, tx TTx, name, key string,
 	ev plan.Event) (out plan.Outcome, there bool, err error) {
 	s, there, err := e.lock(ctx, tx, name, key)

@@ -1,4 +1,4 @@
-// This file calls a user's function once, and converts its error for a saga.
+// This file calls a user's function once, and converts a panic to an error.
 
 package engine
 
@@ -6,9 +6,9 @@ import (
 	"github.com/skald-go/skald/failure"
 )
 
-// run calls a user's function, and converts a panic or the end of its goroutine to an error. The function
-// gets its own goroutine, because the saga's goroutine must end the transaction. If straight, it runs in
-// the caller's goroutine, for tests.
+// run calls a user's function. It returns an error if the function panics or ends its goroutine. The function
+// gets its own goroutine, so that the saga's goroutine can still end the transaction. If straight is true,
+// the function runs in the caller's goroutine, for tests.
 func run(f func() error, straight bool) error {
 	if straight {
 		return safely(f)

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// leastWait is the shortest wait before an attempt that does not count.
+	// leastWait is the shortest wait before a retry that a *skald.LaterError asks for.
 	leastWait = 100 * time.Millisecond
-	// versionWait is how long a saga waits for another build, which has its definition.
+	// versionWait is the time for which a saga waits for a build that has the saga's definition.
 	versionWait = 30 * time.Second
 )
 
-// failed returns the event of an error.
+// failed returns the event for an error of an action.
 func failed(a plan.Action, err error) plan.Event {
 	e := plan.Event{What: plan.Failed, Step: a.Step, Occurrence: a.Occurrence, Attempt: a.Attempt,
 		Reason: err.Error()}
@@ -45,15 +45,15 @@ func failed(a plan.Action, err error) plan.Event {
 	return e
 }
 
-// charges reports whether a transient failure counts as an attempt now. Since is the time of the first one,
-// and back is the end of the last outage; zero means that there was none.
+// charges reports whether a transient failure counts as an attempt now. Since is the time of the first such
+// failure. Back is the end of the last outage, or zero if there was no outage.
 func charges(uncharged time.Duration, since, now, back time.Time) bool {
 	var r failure.Record
 	r.First.At = since
 	return failure.Retry{OutageRetryTime: uncharged}.Charges(failure.Outage, r, now, back)
 }
 
-// without returns the event of an effect whose output cannot be stored. The reason is err.
+// without returns e for a step that took effect, but whose output cannot be stored because of err.
 func without(e plan.Event, err error) plan.Event {
 	if e.Output = nil; e.Reason != "" {
 		err = fmt.Errorf("%s; %w", e.Reason, err)

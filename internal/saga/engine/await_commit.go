@@ -9,8 +9,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// appear waits until the caller of Start has committed, if the first action needs a user's transaction. A
-// first write without one detects a missing saga itself. Returns false if the saga does not appear in time.
+// appear waits until the caller of Start has committed, if the first action needs a user's transaction.
+// Without such an action the first write detects a missing saga itself. Appear returns false if the saga does
+// not appear in time.
 func (l *live[TTx]) appear(ctx context.Context) bool {
 	l.linger(ctx, l.e.commits.Usual()-l.e.o.Now().Sub(l.since))
 	todo := l.Pending()
@@ -23,8 +24,8 @@ func (l *live[TTx]) appear(ctx context.Context) bool {
 		return true
 	}
 	l.e.commits.Missed()
-	moved := false // by Cancel or a signal: the saga was released, and is claimed again
-	// Polls use no worker.
+	moved := false // by Cancel or a signal, which release the saga: an engine claims it again
+	// begun has released the worker, so polling blocks no other saga.
 	there := l.untilSeen(ctx, func(s store.Saga) bool {
 		moved = s.Version != l.Row.Version
 		return moved || l.begun(ctx, todo[0])
@@ -32,22 +33,23 @@ func (l *live[TTx]) appear(ctx context.Context) bool {
 	return there && !moved
 }
 
-// begun reports whether the transaction of the first action could begin.
+// begun opens the transaction of the first action. It returns false if that failed, usually because the start
+// is not committed yet.
 func (l *live[TTx]) begun(ctx context.Context, a plan.Action) bool {
 	u, err := l.begin(ctx, l.Timeout(a)+graceTime)
 	if l.unit = u; err != nil {
 		l.rollback(ctx)
 	}
 	if errors.Is(err, errCrowded) {
-		l.crowded(ctx) // drop writes nothing if the saga is not committed
+		l.crowded(ctx) // if the saga is not committed, its release writes nothing
 		return false
 	}
 	l.unsure(ctx, err)
 	return err == nil
 }
 
-// look waits for the caller's commit after a write that found no saga. Same reports that nothing else has
-// written the saga.
+// look waits for the caller's commit after a write that found no saga. It returns same=true if nothing else
+// has written the saga, and there=false if the saga did not appear.
 func (l *live[TTx]) look(ctx context.Context) (same, there bool) {
 	l.e.commits.Missed()
 	there = l.untilSeen(ctx, func(s store.Saga) bool {
@@ -57,9 +59,9 @@ func (l *live[TTx]) look(ctx context.Context) (same, there bool) {
 	return same, there
 }
 
-// untilSeen polls for the start with growing pauses until it is committed and enough returns true. It
-// returns false if the lease ends, the engine stops, or another start of the key is stored, because this
-// one was rolled back.
+// untilSeen polls, with growing pauses, until the saga is committed and enough returns true. It returns false
+// if the lease ends or the engine stops. It also returns false if the key has another saga: then this start
+// was rolled back.
 func (l *live[TTx]) untilSeen(ctx context.Context, enough func(store.Saga) bool) (seen bool) {
 	wait := soonest
 	for l.left() > 0 && !l.e.stopping() && ctx.Err() == nil {
@@ -82,7 +84,7 @@ func (l *live[TTx]) untilSeen(ctx context.Context, enough func(store.Saga) bool)
 	return false
 }
 
-// unsure logs an error that hides whether the start is committed.
+// unsure logs an error because of which the engine cannot tell whether the start is committed.
 func (l *live[TTx]) unsure(ctx context.Context, err error) {
 	if err != nil && !errors.Is(err, errMoved) && ctx.Err() == nil {
 		l.outages++

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// notify publishes the alarms and the end that a write of a saga caused.
+// notify logs the alarms that a write of a saga caused. If the saga has ended, notify wakes its waiters.
 func (e *Engine[TTx]) notify(s store.Saga, st plan.State, notices []plan.Action) {
 	e.tally.Alarms(s, notices)
 	for _, a := range notices {
@@ -27,7 +27,7 @@ func (e *Engine[TTx]) ended(s store.Saga, st plan.State) {
 	e.wake(endNotifier{Saga: s, State: st})
 }
 
-// wake notifies the waiters for a saga in this process.
+// wake sends the end of a saga to its waiters in this process.
 func (e *Engine[TTx]) wake(is endNotifier) {
 	at := refOf(is.Saga)
 	e.mu.Lock()
@@ -40,7 +40,8 @@ func (e *Engine[TTx]) wake(is endNotifier) {
 
 func refOf(s store.Saga) store.SagaRef { return store.SagaRef{Name: s.Name, Key: s.Key} }
 
-// here reports whether this process works on a saga, or will: then waiters are notified of its end.
+// here reports whether this process works on a saga, or will begin to. In both cases it will notify the
+// waiters of the saga's end.
 func (e *Engine[TTx]) here(at store.SagaRef) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -48,8 +49,9 @@ func (e *Engine[TTx]) here(at store.SagaRef) bool {
 	return l != nil && !l.ended.Load() || e.arriving[at]
 }
 
-// Await waits until a saga has ended, and returns its final state. This process reports the end of its own
-// sagas at once. For others Await polls the database with growing pauses, at least once a second.
+// Await waits until a saga has ended, and returns its final state. It returns immediately when this process
+// ends the saga. For sagas of other processes it polls the database with growing pauses of at most one
+// second. It returns a *NoSagaError if the saga does not exist.
 func (e *Engine[TTx]) Await(ctx context.Context, name, key string) (store.Saga, plan.State, error) {
 	fail := func(err error) (store.Saga, plan.State, error) {
 		return store.Saga{}, plan.State{}, fmt.Errorf("await %s %q: %w", name, key, err)
@@ -89,7 +91,7 @@ func (e *Engine[TTx]) Await(ctx context.Context, name, key string) (store.Saga, 
 	}
 }
 
-// Find returns the saga of a key and its state.
+// Find returns the saga of a key and its state, or a *NoSagaError.
 func (e *Engine[TTx]) Find(ctx context.Context, name, key string) (store.Saga, plan.State, error) {
 	s, there, err := e.lookUp(ctx, name, key)
 	var st plan.State
@@ -105,11 +107,11 @@ func (e *Engine[TTx]) Find(ctx context.Context, name, key string) (store.Saga, p
 	return s, st, nil
 }
 
-// lookMany limits the Awaits that query the database at once. Thousands would wait for connections until
-// storeTimeout, and fail.
+// lookMany limits the concurrent database queries of Await. Thousands of queries would wait for connections
+// until storeTimeout, and fail.
 const lookMany = 4
 
-// lookUp calls find once fewer than lookMany others do.
+// lookUp is find, with at most lookMany calls at a time.
 func (e *Engine[TTx]) lookUp(ctx context.Context, name, key string) (s store.Saga, there bool, err error) {
 	select {
 	case e.lookers <- struct{}{}:
@@ -120,7 +122,7 @@ func (e *Engine[TTx]) lookUp(ctx context.Context, name, key string) (s store.Sag
 	}
 }
 
-// find reads a saga.
+// find reads a saga. It returns there=false if the saga does not exist.
 func (e *Engine[TTx]) find(ctx context.Context, name, key string) (s store.Saga, there bool, err error) {
 	if !sagarow.Named(name, key) {
 		return s, false, nil // an empty key would match any saga

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// introduce logs once which sagas the engine runs, and where.
+// introduce logs once the sagas that the engine runs, and its database.
 func (e *Engine[TTx]) introduce(ctx context.Context) {
 	if e.introduced {
 		return
@@ -24,7 +24,7 @@ func (e *Engine[TTx]) introduce(ctx context.Context) {
 	endpoint.Warn(ctx, e.o.Logger, "saga", e.db)
 }
 
-// sayReady logs once that the engine has polled for sagas. It then checks their surroundings in the
+// sayReady logs once that the engine polls for sagas. Then it starts the checks of lookAround in the
 // background.
 func (e *Engine[TTx]) sayReady(ctx context.Context) {
 	if e.looked {
@@ -35,8 +35,8 @@ func (e *Engine[TTx]) sayReady(ctx context.Context) {
 	e.workers.Go(func() { e.lookAround(ctx) })
 }
 
-// lookAround warns of sagas without an engine that has their definition, and of commands without a consumer
-// of their replies. Both may also be missing because their process has not started yet.
+// lookAround warns of sagas without an engine that has their definition. It also warns of commands without a
+// consumer for their replies. A warning may be too early: the other process may not have started yet.
 func (e *Engine[TTx]) lookAround(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

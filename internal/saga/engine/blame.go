@@ -9,9 +9,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// blame converts err to a refusal if a is the reason that the store did not accept the commit. Otherwise
-// the commit is retried. If prepared actions in the same commit may be the reason, each is first retried in
-// its own commit.
+// blame decides whether the action a is the reason for err, the error of a commit. If so, it returns a
+// refusal, which counts as a failed attempt of a. Otherwise the caller retries the commit. If other prepared
+// actions in the same commit may be the reason, each is first retried in its own commit.
 func (l *live[TTx]) blame(ctx context.Context, a plan.Action, err error) error {
 	var kin *familyError
 	var known *refusal
@@ -42,7 +42,7 @@ func (l *live[TTx]) unwritten(ctx context.Context, a plan.Action, err error) err
 	return l.blame(ctx, a, lost(err, a, l.Row.Version))
 }
 
-// blamed is blame for a write with only prepared actions.
+// blamed is blame for a write without a function: the last prepared action may be the reason.
 func (l *live[TTx]) blamed(ctx context.Context, err error) error {
 	if l.Prepared() == nil || l.Related() {
 		return err
@@ -50,7 +50,8 @@ func (l *live[TTx]) blamed(ctx context.Context, err error) error {
 	return l.blame(ctx, *l.Prepared(), err)
 }
 
-// undone rolls u back after err. If a function ended that transaction itself, the refusal is for a.
+// undone rolls u back after err. If the rollback shows that the function of a ended the transaction itself,
+// undone returns a refusal of a. Otherwise it returns err.
 func (l *live[TTx]) undone(ctx context.Context, u store.Unit[TTx], a plan.Action, err error) error {
 	if _, back := u.Rollback(ctx); errors.Is(back, store.ErrLent) {
 		return l.blame(ctx, a, back)
@@ -67,12 +68,13 @@ func (l *live[TTx]) charged(ctx context.Context) error {
 	return l.write(ctx, 0)
 }
 
-// answerRefused stores that Settle could not be committed with the answer to a request.
+// answerRefused handles an answer to a request whose Settle could not be committed. It stores the refusal,
+// and also the answer, so that the request is not sent again.
 func (l *live[TTx]) answerRefused(ctx context.Context, is answer, no *refusal) error {
 	if !l.again(ctx) {
 		return errMoved
 	}
-	if is.Known { // the request must not be sent again
+	if is.Known {
 		l.Feed(noted(no.Action, is.Call))
 	}
 	l.Feed(no.Event())

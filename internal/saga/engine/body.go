@@ -1,4 +1,4 @@
-// This file defines a saga's definition without type parameters. Package saga builds it from typed
+// This file has the types of a saga's definition without type parameters. Package saga builds them from typed
 // functions. Each function gets the facts about its saga in Facts.
 
 package engine
@@ -16,13 +16,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Definition is a saga's definition, ready to run.
+// Definition is a saga's definition. NewDefinition makes it ready to run.
 type Definition struct {
 	Name     string
 	Hash     string
 	Plan     *plan.Plan
-	MaxBytes int        // of the input and of each output
-	Steps    []StepBody // as in Plan.Graph.Steps
+	MaxBytes int        // limit of the input and of each output
+	Steps    []StepBody // in the order of Plan.Graph.Steps
 	Mappings []plan.Mapping
 
 	// Encode returns the key and the JSON of an input of the definition's type.
@@ -31,7 +31,7 @@ type Definition struct {
 	index  map[string]int
 }
 
-// StepBody is the functions of one step. Only the fields of the step's own kind are set.
+// StepBody has the functions of one step. Only the fields for the step's own kind are set.
 type StepBody struct {
 	When func(f *Facts) (bool, error)     // nil: always
 	Each func(f *Facts) ([]string, error) // nil: once
@@ -54,7 +54,7 @@ type StepBody struct {
 // InTx reports whether the step runs in a transaction of the engine's database.
 func (s *StepBody) InTx() bool { return s.Tx != nil || s.Lock != nil }
 
-// Transacted has functions for transactions of one type.
+// Transacted is implemented by Local and Outside, whose functions use transactions of one type.
 type Transacted interface{ Type() reflect.Type }
 
 // Type returns the type of the transactions.
@@ -66,7 +66,8 @@ func (*Outside[TTx]) Type() reflect.Type { return reflect.TypeFor[TTx]() }
 // AnyTx reports whether the functions of t use no transaction, so that t fits transactions of each type.
 func AnyTx(t Transacted) bool { return t.Type() == reflect.TypeFor[any]() }
 
-// OutsideOf returns t as a Call with transactions of type TTx. It returns false if t is no such Call.
+// OutsideOf returns t as a Call with transactions of type TTx. It returns false if t is not a Call, or has
+// another type of transactions. A Call without a transaction type fits any TTx.
 func OutsideOf[TTx any](t Transacted) (*Outside[TTx], bool) {
 	if o, ok := t.(*Outside[TTx]); ok {
 		return o, true
@@ -94,7 +95,7 @@ type Local[TTx any] struct {
 	Undo func(ctx context.Context, tx TTx, f *Facts, output json.RawMessage) error
 }
 
-// Outside is the body of a Call. Undo, Local or neither undoes it.
+// Outside is the body of a Call. Either Undo or Local undoes the call; without them it has no undo.
 type Outside[TTx any] struct {
 	Call  Request[TTx]
 	Undo  *Request[TTx]
@@ -118,7 +119,7 @@ type Command struct {
 	Refused []Reply
 }
 
-// Reply is one kind of reply.
+// Reply is one type of message that answers a command.
 type Reply struct {
 	Topic, Type string
 	// Read decodes a reply: the output, or the reason of a refusal.
@@ -131,7 +132,7 @@ type Child struct {
 	Input      func(f *Facts) (in any, err error)
 }
 
-// NewDefinition completes a definition that package saga has made.
+// NewDefinition returns d, completed so that an engine can run it. Decode decodes an input.
 func NewDefinition(d Definition, decode func(json.RawMessage) (any, error)) *Definition {
 	d.decode, d.index = decode, make(map[string]int, len(d.Steps))
 	for i, s := range d.Plan.Graph.Steps {
@@ -140,7 +141,7 @@ func NewDefinition(d Definition, decode func(json.RawMessage) (any, error)) *Def
 	return &d
 }
 
-// Step returns the step of a name.
+// Step returns the step with a name.
 func (d *Definition) Step(name string) (*StepBody, bool) {
 	i, ok := d.index[name]
 	if !ok {
@@ -149,7 +150,7 @@ func (d *Definition) Step(name string) (*StepBody, bool) {
 	return &d.Steps[i], true
 }
 
-// CheckSize returns an error if data has more than most bytes. The error contains both numbers.
+// CheckSize returns a permanent error if data has more than most bytes. The error contains both numbers.
 func CheckSize(what string, data []byte, most int) error {
 	if len(data) > most {
 		return skald.Permanent(

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// Facts describe the saga to one call of one function.
+// Facts describe a saga to one call of one of its functions.
 type Facts struct {
 	Definition *Definition
 	Key        string // the business key
@@ -19,13 +19,14 @@ type Facts struct {
 	State      *plan.State
 
 	Step, Occurrence string
-	Undo             bool // the undo of the step runs
+	Undo             bool // the call is to the undo of the step
 	Attempt          int
 
 	fault error
 }
 
-// In decodes the input anew, so that a function's changes to it do not reach other functions.
+// In decodes the input. It decodes again for each call, so that a function cannot change the input of other
+// functions.
 func (f *Facts) In() (any, error) {
 	in, err := f.Definition.decode(f.Input)
 	if err != nil {
@@ -35,15 +36,15 @@ func (f *Facts) In() (any, error) {
 	return in, nil
 }
 
-// Fail records an error in how the function reads its saga. The first one counts, and the function fails
-// with it, whatever it returns.
+// Fail records an error that occurred when the function read the saga, such as an output of the wrong type.
+// The function then fails with the first recorded error, regardless of its own result.
 func (f *Facts) Fail(err error) {
 	if f.fault == nil {
 		f.fault = skald.Permanent(err)
 	}
 }
 
-// Fault returns the recorded error, or else err.
+// Fault returns the recorded error. Without a recorded error it returns err.
 func (f *Facts) Fault(err error) error {
 	if f.fault != nil {
 		return f.fault
@@ -51,11 +52,11 @@ func (f *Facts) Fault(err error) error {
 	return err
 }
 
-// CallKey returns the idempotency key for external requests of this step. It is the same for each attempt;
-// the undo has another.
+// CallKey returns the idempotency key for external requests of this step. All attempts have the same key; the
+// undo has a different key.
 func (f *Facts) CallKey() string { return f.callKey(f.Undo) }
 
-// ForwardKey returns the CallKey of the step itself, for its undo.
+// ForwardKey returns, for use in an undo, the CallKey of the step that it undoes.
 func (f *Facts) ForwardKey() string { return f.callKey(false) }
 
 func (f *Facts) callKey(undo bool) string {

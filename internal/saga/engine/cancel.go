@@ -9,7 +9,8 @@ import (
 	"github.com/skald-go/skald/internal/sagarow"
 )
 
-// Cancel turns a saga back in tx. Nothing reports that no step needs an undo, so the saga ends.
+// Cancel turns a saga back in tx. It returns nothing=true if no step needs an undo, so that the saga ends. It
+// returns a *NoSagaError if the saga does not exist.
 func (e *Engine[TTx]) Cancel(ctx context.Context, tx TTx, d *Definition, key,
 	reason string) (out plan.Outcome, nothing bool, err error) {
 	fail := func(err error) (plan.Outcome, bool, error) {

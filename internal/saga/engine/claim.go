@@ -23,7 +23,9 @@ const (
 	lookMost = 5 * time.Millisecond
 )
 
-// Run runs sagas until ctx is done. Then it begins nothing more, and releases its sagas.
+// Run runs sagas until ctx is done. Then it starts no further actions, waits up to Drain for the running
+// ones, and releases its sagas. It returns an error if the database makes further work impossible, for
+// example by missing tables.
 func (e *Engine[TTx]) Run(ctx context.Context) error {
 	if !e.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("saga: this engine runs already")
@@ -37,12 +39,12 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 	e.mu.Lock()
 	e.stop, e.workers = make(chan struct{}), new(sync.WaitGroup)
 	e.mu.Unlock()
-	var beside sync.WaitGroup
-	beside.Go(func() {
+	var background sync.WaitGroup
+	background.Go(func() {
 		defer shortlog.LogPanic(hard, e.o.Logger, "saga engine")
 		e.moves.Run(hard)
 	})
-	beside.Go(func() { e.vitals.Watch(hard) })
+	background.Go(func() { e.vitals.Watch(hard) })
 	defer shortlog.LogPanic(ctx, e.o.Logger, "saga engine")
 	err := e.loop(ctx, hard)
 	e.running.Store(false)
@@ -52,7 +54,7 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 	e.awaitWorkers(ctx, hard)
 	e.giveBack(hard)
 	kill()
-	beside.Wait()
+	background.Wait()
 	why := "stopped"
 	if err != nil {
 		why = vitals.Why(err)
@@ -63,7 +65,8 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 	return err
 }
 
-// awaitWorkers waits for the sagas in progress. If functions ignore the end of hard, it leaves them.
+// awaitWorkers waits for the sagas in progress. If functions ignore the end of hard, awaitWorkers returns
+// after leaveTime without them.
 func (e *Engine[TTx]) awaitWorkers(ctx, hard context.Context) {
 	idle := make(chan struct{})
 	go func() {
@@ -85,10 +88,11 @@ func (e *Engine[TTx]) awaitWorkers(ctx, hard context.Context) {
 	}
 }
 
-// leaveTime is how long Run waits for functions after their contexts have ended.
+// leaveTime is the time that Run waits for functions whose contexts have ended.
 const leaveTime = 2 * time.Second
 
-// giveBack releases the sagas that were started here and not begun, so that other engines run them.
+// giveBack releases the sagas that were started in this process and that no worker has begun. Other engines
+// then run them.
 func (e *Engine[TTx]) giveBack(ctx context.Context) {
 	for {
 		select {
@@ -116,7 +120,7 @@ func (e *Engine[TTx]) stopping() bool {
 func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 	var noted time.Time
 	say := backoff.NewLogLimit()
-	var due, activity time.Time // time of the next poll; time when a poll last found a saga
+	var due, activity time.Time // times of the next poll, and of the last sign that sagas are due
 	var looked time.Time        // time of the last poll, if it found nothing
 	outages := 0
 	for ctx.Err() == nil {
@@ -128,7 +132,7 @@ func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 			}
 		}
 		room := e.room()
-		if err == nil && !now.Before(due) && room <= 0 { // nothing signals that there is room again
+		if err == nil && !now.Before(due) && room <= 0 { // no event reports that there is room
 			due = now.Add(lookMost)
 		}
 		if err == nil && !now.Before(due) {
@@ -178,8 +182,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// pause returns the time until the next poll. It grows with the time since a poll last found a saga. Jitter
-// keeps engines that are idle for long from polling at the same time.
+// pause returns the time until the next poll. The longer no poll has found a saga, the longer is the pause.
+// Jitter keeps idle engines from polling at the same time. Next is the time until the next saga is due, or
+// negative if unknown.
 func pause(since, next, most time.Duration) time.Duration {
 	p := max(since/20, time.Millisecond)
 	if p >= most {
@@ -191,7 +196,8 @@ func pause(since, next, most time.Duration) time.Duration {
 	return p
 }
 
-// sleep waits until due, and begins sagas that are started here meanwhile. Returns true after a write.
+// sleep waits until due, and meanwhile begins sagas that are started in this process. It returns true if it
+// was woken by a write, after which a saga may be due.
 func (e *Engine[TTx]) sleep(ctx, hard context.Context, due time.Time, woken <-chan struct{}) bool {
 	timer := time.NewTimer(max(0, time.Until(due)))
 	defer timer.Stop()
@@ -211,7 +217,8 @@ func (e *Engine[TTx]) sleep(ctx, hard context.Context, due time.Time, woken <-ch
 	}
 }
 
-// room returns how many more sagas may be claimed, so that each gets a worker soon.
+// room returns the number of further sagas that the engine may claim. It is limited so that each claimed saga
+// gets a worker soon.
 func (e *Engine[TTx]) room() int {
 	waits := 2*cap(e.slots) - int(e.ready.Load())
 	return min(waits, e.o.MaxSagas-int(e.inHand.Load()), claimMost)
@@ -255,7 +262,8 @@ func (e *Engine[TTx]) due(ctx context.Context, room int) (ls []*live[TTx], next 
 	return now, c.Next, nil
 }
 
-// claimed returns a claimed saga, moved to this build's definition.
+// claimed makes a claimed saga ready for work with this build's definition. It returns an error if this build
+// cannot run the saga.
 func (e *Engine[TTx]) claimed(ctx context.Context, s store.Saga) (*live[TTx], error) {
 	d := e.book.Named(s.Name)
 	if d == nil {
@@ -267,14 +275,14 @@ func (e *Engine[TTx]) claimed(ctx context.Context, s store.Saga) (*live[TTx], er
 	}
 	l, err := e.taken(s, d, older)
 	if err == nil {
-		l.Turn() // the saga may be due because it got its entities
+		l.Turn() // the saga may be due because its turn for a Lock has come
 		l.suspect = s.Lapsed != "" && s.Lapsed != e.session
 	}
 	return l, err
 }
 
-// leaveToOthers releases a saga for another build, and stores the reason. The next write of the state
-// clears it.
+// leaveToOthers releases a saga for another build, and stores the reason in the saga. The next write of the
+// saga's state clears the reason.
 func (e *Engine[TTx]) leaveToOthers(ctx context.Context, s store.Saga, why error) {
 	e.tally.Refused(ctx, s, why)
 	m := store.SagaUpdate{SagaRef: sagarow.Ref(s), State: s.State, SagaStatus: s.SagaStatus, Release: true,
@@ -283,11 +291,11 @@ func (e *Engine[TTx]) leaveToOthers(ctx context.Context, s store.Saga, why error
 	if !sagarow.WasLeft(m.SagaStatus) {
 		m.Since = now
 	}
-	if m.Retry.Before(now) { // a saga that is to be retried has an index entry
+	if m.Retry.Before(now) { // Retry is in an index that finds such sagas
 		m.Retry = now.Add(versionWait)
 	}
 	m.Error = sagarow.LeftToOthers + why.Error()
-	_, _ = e.db.Apply(ctx, store.Effect{Saga: &m}) // on an error, the saga is claimed again after its lease
+	_, _ = e.db.Apply(ctx, store.Effect{Saga: &m}) // after an error, the lease just ends
 }
 
 // Step claims due sagas and works on them in the caller's goroutine. It is for tests that control the order

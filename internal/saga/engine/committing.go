@@ -13,11 +13,11 @@ const (
 	latest  = 5 * time.Millisecond
 )
 
-// usual is such an estimate. A poll before it is mostly too early. One poll in seven may be too early, so
-// that few sagas wait too long.
+// usual estimates the time after which a poll finds the commit. About one poll in seven may be too early; a
+// longer estimate would let most sagas wait too long.
 type usual struct{ after atomic.Int64 }
 
-// Usual returns the estimate.
+// Usual returns the estimate. It is between soonest and latest.
 func (u *usual) Usual() time.Duration {
 	return min(max(time.Duration(u.after.Load()), soonest), latest)
 }

@@ -1,4 +1,5 @@
-// This file has the definitions of this build, and those that other builds stored in the database.
+// This file keeps the definitions of this build. It stores them in the database, and reads those that other
+// builds stored.
 
 package engine
 
@@ -16,29 +17,29 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// db stores definitions.
+// db is the part of the database that a book uses.
 type db interface {
 	Check(ctx context.Context, as store.Role) error
 	List(ctx context.Context, l store.List) (store.Listed, error)
 	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 }
 
-// book has the definitions of this build, and those of other builds as far as they were read.
+// book has the definitions of this build, and those of other builds that were read so far.
 type book struct {
 	db      db
 	log     *slog.Logger
-	timeout time.Duration // of one call of the database
+	timeout time.Duration // of one database call
 	byName  map[string]*Definition
 	byHash  map[string]*Definition
-	checked bool // tables and rights were checked since the last error; only for the caller of Note
+	checked bool // tables and rights were checked since the last error; for the caller of Note
 
 	mu      sync.Mutex
-	others  map[string]plan.Graph // of other builds, by hash
-	number  map[string]int64      // by hash: the order in which definitions of a name were first stored
+	others  map[string]plan.Graph // definitions of other builds, by hash
+	number  map[string]int64      // by hash; a later definition of a name has a larger number
 	claimed []string              // hashes of the sagas that this build can run
 }
 
-// newDefinitions returns a book of this build's definitions, with distinct names.
+// newDefinitions returns a book of this build's definitions, which must have distinct names.
 func newDefinitions(db db, log *slog.Logger, timeout time.Duration, defs []*Definition) *book {
 	b := &book{db: db, log: log, timeout: timeout, byName: map[string]*Definition{},
 		byHash: map[string]*Definition{}, others: map[string]plan.Graph{}, number: map[string]int64{}}
@@ -58,7 +59,7 @@ func (b *book) All(yield func(*Definition) bool) {
 	}
 }
 
-// Named returns this build's definition of a name, or nil.
+// Named returns this build's definition with a name, or nil.
 func (b *book) Named(name string) *Definition { return b.byName[name] }
 
 // Has reports whether d is a definition of this build.
@@ -71,13 +72,14 @@ func (b *book) Claimed() []string {
 	return slices.Clone(b.claimed)
 }
 
-// Plan returns the plan of a hash, from this build or from the database. If no engine has stored the
-// definition, the error leaves the message to a build that has it.
+// Plan returns the plan of the definition with a hash, from this build or from the database. If no engine has
+// stored the definition, Plan returns a skald.VersionError. It leaves the message to a build that has the
+// definition.
 func (b *book) Plan(ctx context.Context, name, hash string) (*plan.Plan, error) {
 	if d, ok := b.byHash[hash]; ok {
 		return d.Plan, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.timeout/3) // a caller's transaction may be open
+	ctx, cancel := context.WithTimeout(ctx, b.timeout/3) // short, because a caller's transaction may be open
 	defer cancel()
 	for range 2 {
 		b.mu.Lock()
@@ -94,8 +96,8 @@ func (b *book) Plan(ctx context.Context, name, hash string) (*plan.Plan, error) 
 		"run an engine of the build that has it", name, hash))
 }
 
-// Before returns the definition with which a saga was begun, or an empty graph if that is d. It returns an
-// error if that definition is later than d.
+// Before returns the definition with which a saga was begun, or an empty graph if that definition is d. It
+// returns an error if d cannot continue the saga, because the saga's definition is later than d.
 func (b *book) Before(ctx context.Context, s store.Saga, d *Definition) (older plan.Graph, err error) {
 	if s.Hash == d.Hash {
 		return older, nil
@@ -109,7 +111,8 @@ func (b *book) Before(ctx context.Context, s store.Saga, d *Definition) (older p
 	return p.Graph, b.backward(d, s.Hash)
 }
 
-// Note stores the definitions of this build, and finds out which definitions of other builds it can run.
+// Note stores the definitions of this build in the database. Then it reads those of other builds, and
+// computes which of their sagas this build can run.
 func (b *book) Note(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
@@ -118,7 +121,7 @@ func (b *book) Note(ctx context.Context) error {
 			return err
 		}
 	}
-	b.checked = false // after an error it checks again: tables or rights may have changed
+	b.checked = false // if Note fails, the next call checks again, because tables or rights may have changed
 	ds := make([]store.SagaDefinition, 0, len(b.byName))
 	for _, d := range b.byName {
 		var text strings.Builder
@@ -139,7 +142,7 @@ func (b *book) Note(ctx context.Context) error {
 	return nil
 }
 
-// readOthers reads the definitions of other builds.
+// readOthers reads the definitions of other builds, and computes claimed.
 func (b *book) readOthers(ctx context.Context) error {
 	l, err := b.db.List(ctx, store.List{Definitions: true})
 	if err != nil {
@@ -182,8 +185,8 @@ func (b *book) readOthers(ctx context.Context) error {
 	return nil
 }
 
-// backward returns an error if d cannot run sagas of another definition of its name, because that is not an
-// earlier one, and no mapping of d names it.
+// backward returns an error if d cannot run sagas of another definition of the same name. The other
+// definition must be earlier than d, or a mapping of d must name it.
 func (b *book) backward(d *Definition, hash string) error {
 	own, other := b.number[d.Hash], b.number[hash]
 	if own > other && other > 0 || mapping(d, hash).From == hash {
@@ -193,7 +196,8 @@ func (b *book) backward(d *Definition, hash string) error {
 		"has it; after a permanent rollback, give this build a saga.Mapping with From %s", hash, d.Hash, hash)
 }
 
-// takesOn reports whether d can run all or most sagas of an older definition.
+// takesOn reports whether d can run sagas of an older definition: all of them, or all that have not begun
+// certain steps.
 func takesOn(d *Definition, hash string, older plan.Graph) bool {
 	return !slices.ContainsFunc(plan.Compare(older, d.Plan.Graph, mapping(d, hash)),
 		func(c plan.Change) bool {
@@ -201,7 +205,7 @@ func takesOn(d *Definition, hash string, older plan.Graph) bool {
 		})
 }
 
-// mapping returns d's mapping of the definition with a hash.
+// mapping returns d's mapping from the definition with the hash from, or an empty mapping.
 func mapping(d *Definition, from string) plan.Mapping {
 	for _, m := range d.Mappings {
 		if m.From == from {

@@ -16,13 +16,15 @@ type endNotifier struct {
 	State plan.State
 }
 
-// waiters are the callers that wait for ends. The zero value is empty. It is safe for concurrent use.
+// waiters has the callers that wait for the ends of sagas. The zero value is empty. It is safe for concurrent
+// use.
 type waiters struct {
 	mu sync.Mutex
 	by map[store.SagaRef][]chan endNotifier // by name and key
 }
 
-// Add returns a channel that receives the end of the saga. Leave ends the wait.
+// Add returns a channel that receives the end of the saga. The caller must call leave when it no longer
+// waits.
 func (w *waiters) Add(at store.SagaRef) (c <-chan endNotifier, leave func()) {
 	ended := make(chan endNotifier, 1)
 	w.mu.Lock()

@@ -1,21 +1,23 @@
-// Package engine runs sagas. It has no types of users: package saga builds the definitions for it.
+// Package engine runs sagas. It does not use the types of users: package saga builds the definitions for it.
 //
 // A saga passes these files in order:
-//   - start.go starts it in the caller's transaction, start_many.go in a transaction that starts share.
+//   - start.go starts the saga in the caller's transaction; start_many.go starts many in one transaction.
 //   - await_commit.go waits until the caller has committed.
-//   - claim.go claims due sagas, and work.go is the loop around one saga.
+//   - claim.go claims due sagas, and work.go has the loop that works on one saga.
 //   - progress_*.go make decisions in memory: commands, times, signals.
-//   - local.go and share.go run functions in a transaction, request.go makes external calls.
-//   - family.go has children and parents, and await_end.go the waiters for the end of a saga.
+//   - local.go and share.go run functions in a transaction; request.go makes external calls.
+//   - family.go writes parents and children; await_end.go notifies the callers that wait for the saga's end.
 //
-// A function that crashes its process runs alone: run_alone.go. The engine gives up a function that does
-// not return: hang.go. Events from outside: advance.go, cancel.go, reply.go, signal.go; commands that
-// follow replies: reply_next.go. Writing a move: write.go, groupcommit.go and fault.go; finding the reason
-// for a failed write: blame.go. The first lines of the log: begin.go.
+// Special cases: run_alone.go runs a saga alone after one of its functions crashed the process. hang.go gives
+// up a function that does not return.
 //
-// Each write names the version that was read. If another process has written the saga since, the write has
-// no effect, and the engine re-reads the saga and continues from there. So correctness does not depend on
-// leases.
+// advance.go, cancel.go, reply.go and signal.go apply events from outside. reply_next.go emits the commands
+// that follow replies. write.go and groupcommit.go write moves: new states of sagas. blame.go and fault.go
+// find the reason for a failed write. begin.go writes the first lines of the log.
+//
+// Each write names the version of the saga that was read. If another process has written the saga since, the
+// write has no effect. The engine then reads the saga again and continues from there. So correctness does not
+// depend on leases.
 package engine
 
 import (
@@ -34,7 +36,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// DB is the store of an engine.
+// DB is the database of an engine.
 type DB[TTx any] interface{ store.Driver[TTx] }
 
 // Options of an Engine. Package saga fills in the defaults.
@@ -44,7 +46,8 @@ type Options struct {
 	Lease    time.Duration
 	PollMost time.Duration
 	Drain    time.Duration
-	// OutageRetryTime is how long transient failures of a step are retried without counting as attempts.
+	// OutageRetryTime is the time for which transient failures of a step are retried without counting as
+	// attempts.
 	OutageRetryTime time.Duration
 	Now             func() time.Time
 	NewID           func(now time.Time) string
@@ -52,7 +55,7 @@ type Options struct {
 	Metrics         *telemetry.Saga
 }
 
-// Engine runs sagas of its own definitions.
+// Engine runs the sagas of its definitions.
 type Engine[TTx any] struct {
 	db      DB[TTx]
 	o       Options
@@ -61,7 +64,7 @@ type Engine[TTx any] struct {
 	clock   *storeClock
 	tally   *counters
 	vitals  *vitals.Server               // watches the database
-	failed  func(name string, err error) // reports panics
+	failed  func(name string, err error) // logs panics of users' functions
 
 	custody[TTx]
 	lifecycle
@@ -70,33 +73,33 @@ type Engine[TTx any] struct {
 	awaited
 }
 
-// custody has the sagas in progress in this process, and those about to be.
+// custody has the sagas in progress in this process, and the sagas that wait to begin.
 type custody[TTx any] struct {
-	mu       sync.Mutex                   // of working, arriving and sayCrowded
+	mu       sync.Mutex                   // guards working, arriving and sayCrowded
 	working  map[store.SagaRef]*live[TTx] // by name and key
-	arriving map[store.SagaRef]bool       // started here, and not in progress yet
-	begun    chan *live[TTx]              // started here, for the loop to begin
+	arriving map[store.SagaRef]bool       // started in this process, and not in progress yet
+	begun    chan *live[TTx]              // started in this process, for the loop to begin
 	inHand   atomic.Int64
-	ready    atomic.Int64 // those in progress that wait for a worker
+	ready    atomic.Int64 // sagas in progress that wait for a worker
 	// sayCrowded limits how often the engine logs that every worker is busy.
 	sayCrowded backoff.LogLimit
 }
 
-// lifecycle has the loop of Run, its goroutines, and the log lines that are written once.
+// lifecycle has the state of Run: its loop, its goroutines, and the log lines that are written once.
 type lifecycle struct {
 	running  atomic.Bool
 	stop     chan struct{}   // closed at the end of Run
-	kicked   chan struct{}   // a saga may be due
-	slots    chan struct{}   // one for each open transaction
-	workers  *sync.WaitGroup // of this Run
-	straight bool            // Step runs each saga alone, in the caller's goroutine
+	kicked   chan struct{}   // triggers a poll, because a saga may be due
+	slots    chan struct{}   // each open transaction occupies one slot; a saga with a slot has a worker
+	workers  *sync.WaitGroup // the goroutines of this Run
+	straight bool            // for tests: Step runs each saga in the caller's goroutine
 	noted    time.Time       // when Step last stored the definitions
-	// introduced and looked report that the engine logged its sagas, and checked their surroundings.
+	// introduced is true after introduce, and looked after sayReady.
 	introduced, looked bool
 	asked              atomic.Bool // Replies was called
 }
 
-// writes has the moves and starts that share commits, and the commands that share the commits of replies.
+// writes has the queues of sagas that share commits. Moves are new states; starts are new sagas.
 type writes struct {
 	moves   *writer
 	starts  queue[*starting]
@@ -104,7 +107,7 @@ type writes struct {
 	follows following
 }
 
-// hazards has the functions that may harm other sagas: by a crash, by hanging or by their locks.
+// hazards records functions that may harm other sagas: by a crash, by not returning, or by their locks.
 type hazards struct {
 	gate     *crashGate
 	hanging  functions
@@ -117,7 +120,8 @@ type awaited struct {
 	lookers chan struct{} // Awaits that query the database
 }
 
-// New returns an engine. Defs have no faults and distinct names, and include children.
+// New returns an engine. Package saga has checked defs: they are valid, have distinct names, and include the
+// definitions of children.
 func New[TTx any](db DB[TTx], o Options, defs []*Definition) *Engine[TTx] {
 	e := &Engine[TTx]{db: db, o: o, clock: newClock(o.Now), session: rand.Text()}
 	e.working, e.arriving = map[store.SagaRef]*live[TTx]{}, map[store.SagaRef]bool{}
@@ -138,7 +142,7 @@ func New[TTx any](db DB[TTx], o Options, defs []*Definition) *Engine[TTx] {
 	return e
 }
 
-// suspect probes the database: in the background during Run, at once in Step.
+// suspect probes the database after an error: in the background during Run, immediately in Step.
 func (e *Engine[TTx]) suspect(ctx context.Context) {
 	if e.straight {
 		e.vitals.Probe().AskNow(ctx)
@@ -147,8 +151,8 @@ func (e *Engine[TTx]) suspect(ctx context.Context) {
 	}
 }
 
-// up probes the database, unless it was just probed, and reports whether it answers. Since is the end of
-// the last outage, or zero if there was none.
+// up reports whether the database answers. It probes the database unless it was just probed. Since is the end
+// of the last outage, or zero if there was no outage.
 func (e *Engine[TTx]) up() (since time.Time, up bool) {
 	e.vitals.Probe().AskNow(context.Background())
 	last := e.vitals.Probe().Last()
@@ -170,8 +174,8 @@ func (e *Engine[TTx]) Definition(name string) (*Definition, bool) {
 	return d, d != nil
 }
 
-// lockAll reads sagas and locks them until tx ends. A saga that does not exist has no Name. The read also
-// updates the store's clock.
+// lockAll reads sagas and locks them until tx ends. It returns an empty Name for a saga that does not exist.
+// The rows contain the database's time, to which lockAll adjusts the clock.
 func (e *Engine[TTx]) lockAll(ctx context.Context, tx TTx, refs ...store.SagaRef) ([]store.Saga, error) {
 	from := e.o.Now()
 	ss, err := e.db.LockSagas(ctx, tx, refs...)
@@ -182,7 +186,7 @@ func (e *Engine[TTx]) lockAll(ctx context.Context, tx TTx, refs ...store.SagaRef
 	return ss, err
 }
 
-// lock reads a saga and locks it until tx ends. Returns false if it does not exist.
+// lock reads a saga and locks it until tx ends. It returns false if the saga does not exist.
 func (e *Engine[TTx]) lock(ctx context.Context, tx TTx, name, key string) (store.Saga, bool, error) {
 	ss, err := e.lockAll(ctx, tx, store.SagaRef{Name: name, Key: key})
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// putRelated writes m in a transaction together with changes to parents and children. It needs a worker.
+// putRelated writes m together with changes to parents and children, in one transaction. The transaction
+// needs a worker.
 func (l *live[TTx]) putRelated(ctx context.Context, m store.SagaUpdate) error {
 	if err := l.slot(ctx); err != nil {
 		return err
@@ -32,8 +33,8 @@ func (l *live[TTx]) putRelated(ctx context.Context, m store.SagaUpdate) error {
 	return nil
 }
 
-// relate makes in tx the changes to parents, children and locks, and returns the effects to commit with
-// them.
+// relate writes in tx the changes to parents, children and locks that the new state requires. It returns
+// further effects for the commit.
 func (l *live[TTx]) relate(ctx context.Context, tx TTx) (es []store.Effect, err error) {
 	if !l.Related() {
 		return nil, nil
@@ -85,8 +86,8 @@ func (l *live[TTx]) relateTo(ctx context.Context, tx TTx, c *child) (*store.Effe
 	return &store.Effect{Saga: &m.SagaUpdate}, nil
 }
 
-// startChild starts a child, or finds the child that this saga started before. After the pivot a step is
-// retried: then it replaces a child that turned back.
+// startChild starts a child, or finds the child that this saga started before. After the pivot a failed step
+// is retried. In this case startChild replaces the child that turned back.
 func (l *live[TTx]) startChild(ctx context.Context, tx TTx, c *child) error {
 	from := sagarow.Origin{Correlation: l.Origin.Correlation, Causation: l.Origin.Causation,
 		Trace: l.Origin.Trace, Parent: &c.Parent, Root: l.Origin.Top()}
@@ -107,7 +108,7 @@ func (l *live[TTx]) startChild(ctx context.Context, tx TTx, c *child) error {
 	return c.Meets(s, true, l.State)
 }
 
-// startWith starts a child; instead is as in newRow.
+// startWith starts a child. Instead is the id of the child that it replaces, or "".
 func (e *Engine[TTx]) startWith(ctx context.Context, tx TTx, c *child, from sagarow.Origin,
 	instead string) (store.Saga, bool, error) {
 	row, err := e.newRow(c.Def, c.Key, c.Input, from, instead)
@@ -117,7 +118,8 @@ func (e *Engine[TTx]) startWith(ctx context.Context, tx TTx, c *child, from saga
 	return e.start(ctx, tx, row)
 }
 
-// ascend notifies a parent that its child has ended, and the grandparent if the parent ends, too.
+// ascend reports the end of a child to its parent. If the parent ends too, ascend reports that to the
+// grandparent.
 func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as plan.State,
 	parent *sagarow.Ancestor) (es []store.Effect, err error) {
 	if parent == nil {

@@ -1,4 +1,4 @@
-// This file has the events between parents and children.
+// This file converts changes of children to events of their parents, and the reverse.
 
 package engine
 
@@ -13,17 +13,17 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// child is a saga to be started, or turned back, in the commit of its parent's state.
+// child is a saga that the commit of its parent's state starts or turns back.
 type child struct {
 	Action plan.Action // of the parent's step
 	Def    *Definition
 	Key    string
-	Input  json.RawMessage // of a child that is to be started
+	Input  json.RawMessage // nil if the child is to be turned back
 	Parent sagarow.Ancestor
 }
 
-// familyError is the reason why a child was not started or turned back. After its transaction is rolled
-// back, the parent applies Event instead.
+// familyError is the reason for which a child was not started or turned back. The engine rolls back the
+// transaction, and then applies Event to the parent.
 type familyError struct {
 	Event plan.Event
 	Err   error
@@ -31,19 +31,19 @@ type familyError struct {
 
 func (e *familyError) Error() string { return e.Err.Error() }
 
-// ended is the output of a Child: saga.ChildOutput.
+// ended is the JSON of saga.ChildOutput, the output of a step that starts a child.
 type ended struct{ ID, Key string }
 
-// Fails returns an error that makes the parent's step fail with err.
+// Fails returns an error that lets the parent's step fail permanently with err.
 func (c *child) Fails(err error) error {
 	e := failed(c.Action, err)
 	e.Permanent = true
 	return &familyError{e, err}
 }
 
-// Meets returns an error if s does not exist, is not the child of this step, or has ended. The end of s was
-// reported to its parent before, and will not be reported again. Was is the state of the parent. For an
-// undo, a child that is done is no error.
+// Meets checks that s is the child of this step and has not ended. It returns an error with an event for the
+// parent if s was deleted, has another parent, or has ended: the end of s will not be reported again. An undo
+// accepts a child that is done. Was is the state of the parent.
 func (c *child) Meets(s store.Saga, there bool, was plan.State) error {
 	if !there {
 		return c.Fails(fmt.Errorf("the child %s %q was deleted", c.Def.Name, c.Key))
@@ -67,7 +67,7 @@ func (c *child) Undone(s store.Saga) bool {
 	return !s.Ended.IsZero() && s.Status == string(plan.Compensated) && c.own(s) == nil
 }
 
-// own returns an error if another step, or no step, started the saga.
+// own returns an error if s was not started by this step.
 func (c *child) own(s store.Saga) error {
 	o, err := sagarow.OriginOf(s)
 	if err != nil {
@@ -109,7 +109,8 @@ func pastPivot(name, key string) error {
 		"skip its undo", name, key)
 }
 
-// up returns the event that reports the end of a child to its parent, whose state is was.
+// up returns the event that reports the end of a child to its parent. Was is the state of the parent, and as
+// the final state of the child.
 func up(was plan.State, parent *sagarow.Ancestor, child store.Saga, as plan.State) (e plan.Event, err error) {
 	run := bornAs(was, parent)
 	e = plan.Event{What: plan.Rejected, Step: run.Step, Occurrence: run.Occurrence}
@@ -127,7 +128,8 @@ func up(was plan.State, parent *sagarow.Ancestor, child store.Saga, as plan.Stat
 	return e, err
 }
 
-// bornAs returns the run of the parent that started the child, also after the step was renamed.
+// bornAs returns the run of the parent that started the child. A run keeps the original name of its step, so
+// bornAs also finds the run after a new definition renamed the step.
 func bornAs(of plan.State, parent *sagarow.Ancestor) (run plan.Run) {
 	if i := slices.IndexFunc(of.Runs, func(r plan.Run) bool {
 		return r.Born() == parent.Step && r.Occurrence == parent.Occurrence
@@ -137,7 +139,7 @@ func bornAs(of plan.State, parent *sagarow.Ancestor) (run plan.Run) {
 	return run
 }
 
-// reason describes why a saga turned back.
+// reason returns a text about the reason for which a saga turned back.
 func reason(s plan.State) string {
 	if s.Cause == nil {
 		return "it turned back"

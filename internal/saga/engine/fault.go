@@ -12,35 +12,35 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// errMoved means that the saga was written by another process or transaction since it was read.
+// errMoved means that another process or transaction has written the saga since it was read.
 var errMoved = errors.New("the saga has moved on")
 
-// refusal is the reason why the database, which answers, refuses the result of an action. It counts as a
-// failed attempt of the action, after the saga was read again.
+// refusal is an error of the database that the result of an action causes, while the database answers. The
+// engine reads the saga again, and counts the refusal as a failed attempt of the action.
 type refusal struct {
 	Action plan.Action
-	With   []plan.Action // shared the transaction, which a function ended, so they may be committed, too
+	With   []plan.Action // other steps of a transaction that a function ended, so they may be committed, too
 	Err    error
 }
 
 func (r *refusal) Error() string { return r.Err.Error() }
 func (r *refusal) Unwrap() error { return r.Err }
 
-// errEnded is the error of a step that gets stuck because its writes may be committed without the saga's
-// state.
+// errEnded is the error of a step whose function ended the transaction. The step gets stuck, because its
+// writes may be committed without the saga's state.
 var errEnded = errors.New("its function ended the transaction by its own COMMIT or ROLLBACK, so its writes may be committed: " +
 	"check its writes before you decide how to continue, and let it return nil to commit or an error to roll back")
 
-// errOwn is the error of an action that prevents its own commit.
+// errOwn is the error of an action that writes its own saga, so that the commit of the action always fails.
 var errOwn = errors.New("its own transaction writes its saga, by Cancel, Signal.Send or Answer, so it can never be committed with the saga's " +
 	"next state: to turn back return skald.Reject; a later step reads the output of this one, without a signal")
 
-// errShut is the error of an action whose function left the transaction in a state in which the engine
-// cannot write.
+// errShut is the error of an action whose function changed the transaction so that the engine cannot write in
+// it.
 var errShut = errors.New("its function changed the transaction so that the saga's state cannot be written in it: " +
 	"RESET a role before the function returns, and do not use SET TRANSACTION READ ONLY or PRAGMA query_only, or change Skald's tables")
 
-// Event returns the event of a refusal.
+// Event returns the event that a refusal causes.
 func (r *refusal) Event() plan.Event {
 	var large *plan.TooLargeError
 	switch {
@@ -76,16 +76,17 @@ func (r *refusal) stuckEvent(a plan.Action) plan.Event {
 	return e
 }
 
-// shut reports whether the function may have caused err, an error of the engine's own statements in the
-// transaction that it was lent: by a role, by READ ONLY, or by a change of Skald's tables. If the function
-// did not, the engine cannot write the charge in its own transaction either, and nothing is charged.
+// shut reports whether a user's function may have caused err, an error of the engine's own statements in the
+// same transaction. A function does so by a role, by READ ONLY, or by a change of Skald's tables. If the
+// function is not the cause, the engine cannot store the failure in its own transaction either. So shut never
+// makes an innocent action fail.
 func shut(err error) bool {
 	var server interface{ SQLState() string }
 	return store.Incurable(err) && !errors.Is(err, store.ErrMoved) ||
 		errors.As(err, &server) && server.SQLState() == "25006"
 }
 
-// bare returns err without the remedy for an operator, which does not fit.
+// bare returns err without its advice for an operator, because the user's function is the cause.
 func bare(err error) error {
 	var right *store.RightError
 	var schema *store.SchemaError
@@ -98,13 +99,13 @@ func bare(err error) error {
 	return err
 }
 
-// aborted reports whether err follows an earlier error that a function ignored.
+// aborted reports whether the transaction has failed because a function ignored an earlier error.
 func aborted(err error) bool {
 	var server interface{ SQLState() string }
 	return errors.As(err, &server) && server.SQLState() == "25P02"
 }
 
-// movedFault converts a lost guard to errMoved.
+// movedFault converts store.ErrLost to errMoved. The version of the saga has changed.
 func movedFault(err error) error {
 	if errors.Is(err, store.ErrLost) {
 		return errMoved

@@ -7,7 +7,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lostError is errMoved for an action: at the commit, the saga no longer had the version that was read.
+// lostError is errMoved with the action whose commit failed: the saga no longer had the version that was
+// read.
 type lostError struct {
 	a       plan.Action
 	version int64
@@ -16,7 +17,7 @@ type lostError struct {
 func (e *lostError) Error() string { return errMoved.Error() }
 func (e *lostError) Unwrap() error { return errMoved }
 
-// lost converts err of the commit of a, for a saga that was read with a version.
+// lost converts store.ErrLost from the commit of a. Version is the version with which the saga was read.
 func lost(err error, a plan.Action, version int64) error {
 	if errors.Is(err, store.ErrLost) {
 		return &lostError{a, version}
@@ -24,11 +25,13 @@ func lost(err error, a plan.Action, version int64) error {
 	return err
 }
 
-// alone counts consecutive commits of an action that failed although nothing else had written the saga.
+// alone counts consecutive commits of an action that failed with a changed version, although the saga still
+// has the old version afterwards.
 type alone int
 
-// Own returns a refusal if an action writes its own saga in its own transaction. That is so if two commits
-// failed, and the saga still has the same version after err. Otherwise it returns nil.
+// Own returns a refusal if the action writes its own saga in its own transaction, or else nil. Version is the
+// saga's version after err. If two such commits fail and the version is still the old one, no other writer
+// has caused that.
 func (n *alone) Own(err error, version int64) *refusal {
 	var lost *lostError
 	if !errors.As(err, &lost) || version != lost.version {

@@ -1,4 +1,5 @@
-// This file lets a saga that may crash the process run alone: the other sagas of the process wait.
+// This file lets a saga run alone if one of its functions has crashed the process: the other sagas of this
+// process wait. A crash then harms only that saga.
 
 package engine
 
@@ -10,41 +11,43 @@ import (
 )
 
 const (
-	// asideWait is how long a saga is released that has to wait for another one to run alone.
+	// asideWait is the time for which other sagas are released while one saga is to run alone.
 	asideWait = 50 * time.Millisecond
-	// restFor is how long the other sagas go on after they kept a saga from running alone.
+	// restFor is the time for which the other sagas continue after a saga failed to get the process alone.
 	restFor = 4 * patience
 
-	patience = time.Second // how long other sagas wait for one that is to run alone
-	inVain   = time.Minute // after so long without success, the saga does not run alone
+	patience = time.Second // a saga waits so long to get the process alone
+	inVain   = time.Minute // after so long without success, the saga runs next to others
 )
 
-// seat is the state of a saga at the gate.
+// seat is the state of one saga at the gate.
 type seat struct {
 	LeaseEnd atomic.Int64 // end of the saga's lease, in nanoseconds by this process's clock
-	Alone    bool         // it runs alone, or waits to. Used only by the saga's goroutine
+	Alone    bool         // it runs alone, or waits to run alone; used only by the saga's goroutine
 }
 
-// crashGate keeps a saga that may crash the process away from all others in the process.
+// crashGate lets one saga at a time run alone in this process. A turn is the time in which a saga runs
+// functions.
 type crashGate struct {
 	now  func() time.Time
 	over chan struct{} // signals the end of a turn
 
 	mu    sync.Mutex
-	solo  *seat               // runs alone, or waits to
-	since time.Time           // when that began
-	rest  time.Time           // no saga is to run alone before
-	tried time.Time           // when a saga first failed to get the process alone
-	turns map[*seat]time.Time // sagas in a turn, and when their functions should have returned
+	solo  *seat               // the saga that runs alone, or waits to run alone; or nil
+	since time.Time           // time when solo was set
+	rest  time.Time           // until then no saga may reserve the gate
+	tried time.Time           // time when a saga first failed to get the process alone
+	turns map[*seat]time.Time // sagas in a turn, and the times by which their functions should return
 }
 
-// newCrashGate returns an open gate.
+// newCrashGate returns a gate through which all sagas may pass.
 func newCrashGate(now func() time.Time) *crashGate {
 	return &crashGate{now: now, turns: map[*seat]time.Time{}, over: make(chan struct{}, 1)}
 }
 
-// Sit reserves the gate for s, which is to run alone. A result above 0 is the time to wait, because of
-// another saga. Tireless ignores the rest after another saga; Step uses it.
+// Sit reserves the gate for s, which then may run alone. A result above 0 is the time after which the caller
+// may try again: another saga has the gate, or the others are to continue first. If tireless is true, Sit
+// ignores that second reason; Step uses this.
 func (g *crashGate) Sit(s *seat, tireless bool) (after time.Duration) {
 	now := g.now()
 	g.mu.Lock()
@@ -60,23 +63,23 @@ func (g *crashGate) Sit(s *seat, tireless bool) (after time.Duration) {
 	return 0
 }
 
-// taken reports whether another saga than s is to run alone. A saga whose lease and function should be over
-// hangs, and does not count.
+// taken reports whether another saga than s has reserved the gate. The reservation ends if the saga hangs:
+// both its lease and the time of its function are over.
 func (g *crashGate) taken(s *seat, now time.Time) bool {
 	return g.solo != nil && g.solo != s &&
 		(now.UnixNano() < g.solo.LeaseEnd.Load() || now.Before(g.turns[g.solo]))
 }
 
-// Taken reports whether a saga is to run alone. Meanwhile nothing is claimed, and no other saga begins an
-// action.
+// Taken reports whether a saga has reserved the gate. Meanwhile the engine claims no sagas, and other sagas
+// begin no action.
 func (g *crashGate) Taken() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.taken(nil, g.now())
 }
 
-// Enter begins a turn of s, whose function should return within d. Leave ends it. Returns false if another
-// saga is to run alone.
+// Enter begins a turn of s, whose function should return within d. The caller ends the turn with Leave. Enter
+// returns false if another saga has reserved the gate.
 func (g *crashGate) Enter(s *seat, d time.Duration) bool {
 	now := g.now()
 	g.mu.Lock()
@@ -88,8 +91,9 @@ func (g *crashGate) Enter(s *seat, d time.Duration) bool {
 	return true
 }
 
-// Quiet waits until no other saga than s is in a turn. It returns false if one takes long, so that the
-// others do not wait for it. After a minute of such failures it returns true, and s runs next to the other.
+// Quiet waits until no other saga than s is in a turn. It returns false after a second, so that the other
+// sagas do not wait longer for one long function. After a minute of such failures Quiet returns true, and s
+// runs next to that function.
 func (g *crashGate) Quiet(ctx context.Context, s *seat, stop <-chan struct{}) bool {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -109,8 +113,8 @@ func (g *crashGate) Quiet(ctx context.Context, s *seat, stop <-chan struct{}) bo
 	return true
 }
 
-// busy reports whether another saga than s is in a turn. A saga whose function should have returned hangs,
-// and does not count.
+// busy reports whether another saga than s is in a turn. It ignores a saga whose function should have
+// returned.
 func (g *crashGate) busy(s *seat) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,7 +127,7 @@ func (g *crashGate) busy(s *seat) bool {
 	return false
 }
 
-// waited records a failed wait. Returns true if waits have failed for too long.
+// waited records that Quiet failed. It returns true if Quiet has failed for longer than inVain.
 func (g *crashGate) waited(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -138,7 +142,7 @@ func (g *crashGate) waited(now time.Time) bool {
 	return false
 }
 
-// Expect sets the time within which the function of s should return.
+// Expect sets the time d within which the function of s should return.
 func (g *crashGate) Expect(s *seat, d time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -156,7 +160,8 @@ func (g *crashGate) Leave(s *seat) {
 	}
 }
 
-// Rise lets others run again after s ran alone, for at least as long. Returns false if s did not run alone.
+// Rise frees the gate after s ran alone. The other sagas then run for at least as long as s had the gate.
+// Rise returns false if s did not run alone.
 func (g *crashGate) Rise(s *seat) bool {
 	if !s.Alone {
 		return false

@@ -1,4 +1,4 @@
-// This file writes the moves of many sagas in one commit.
+// This file writes the moves of many sagas in one commit. A move is a saga's new state with its messages.
 
 package engine
 
@@ -10,27 +10,27 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// commitDB is the store of a writer.
+// commitDB is the part of the database that a writer uses.
 type commitDB interface {
 	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 	Outage(err error) bool
 }
 
-// writer writes, in one commit, all effects that arrived during the previous commit. It does not wait for
-// more.
+// writer writes in one commit all moves that arrived during the previous commit. It does not delay a commit
+// to collect more.
 type writer struct {
 	db      commitDB
-	timeout time.Duration // of one commit
+	timeout time.Duration // limit of one commit
 	queue[*waiting]
-	more chan struct{}
+	more chan struct{} // the queue is no longer empty
 }
 
-// newGroupCommit returns a writer with a timeout for each commit.
+// newGroupCommit returns a writer. Timeout limits each commit.
 func newGroupCommit(db commitDB, timeout time.Duration) *writer {
 	return &writer{db: db, timeout: timeout, more: make(chan struct{}, 1)}
 }
 
-// waiting is an effect and its result.
+// waiting is a move whose caller waits for its result.
 type waiting struct {
 	effect store.Effect
 	stored bool
@@ -38,7 +38,8 @@ type waiting struct {
 	done   chan struct{}
 }
 
-// Write reports whether the effect is stored, after Run has written it.
+// Write waits until Run has written the effect. It returns false if the saga had another version, so that the
+// effect is not stored.
 func (w *writer) Write(ctx context.Context, e store.Effect) (bool, error) {
 	one := &waiting{effect: e, done: make(chan struct{})}
 	if w.add(one) {
@@ -48,11 +49,11 @@ func (w *writer) Write(ctx context.Context, e store.Effect) (bool, error) {
 	case <-one.done:
 		return one.stored, one.err
 	case <-ctx.Done():
-		return false, ctx.Err() // it may be stored all the same: the version will show
+		return false, ctx.Err() // e may be stored; the saga's version shows that
 	}
 }
 
-// Alone writes an effect in its own commit, in the caller's goroutine.
+// Alone is Write in its own commit, in the caller's goroutine.
 func (w *writer) Alone(ctx context.Context, e store.Effect) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
@@ -63,7 +64,7 @@ func (w *writer) Alone(ctx context.Context, e store.Effect) (bool, error) {
 	return stand[0], nil
 }
 
-// Run writes until ctx is done.
+// Run writes effects until ctx is done.
 func (w *writer) Run(ctx context.Context) {
 	bytes := func(one *waiting) int { return size(&one.effect) }
 	for {
@@ -88,8 +89,8 @@ func size(e *store.Effect) (n int) {
 	return n
 }
 
-// flush writes ws in one commit. If that fails while the database answers, one of them is the reason: then
-// each is written alone.
+// flush writes ws in one commit. If the commit fails while the database answers, one of ws is the reason. In
+// this case flush writes each in its own commit.
 func (w *writer) flush(ctx context.Context, ws []*waiting) {
 	es := make([]store.Effect, len(ws))
 	for i, one := range ws {

@@ -10,26 +10,27 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// hangWait is how long a saga with a hanging function is released, so that another process may run it.
+// hangWait is the time for which a saga with a hanging function is released. Another process may then run the
+// saga.
 const hangWait = 2 * time.Second
 
-// hung is a function that runs in a transaction after its timeout. The attempt counts, the saga and its
-// worker are released, and this process does not call the function again while it hangs.
+// hung is a function in a transaction that still runs after its timeout. The engine counts the attempt as
+// failed, and releases the saga and its worker. This process does not call the function again while it hangs.
 type hung[TTx any] struct {
 	hangingFunction
 	l    *live[TTx]
 	a    plan.Action
-	saga store.Saga // as it was read
+	saga store.Saga // as read before the function began
 	took time.Duration
 	unit store.Unit[TTx]
 }
 
-// timed calls Guard for a function in a transaction. If the function runs too long after its timeout, or
-// after the engine's end, the engine gives it up. It closes the connection, so the locks are released, and
-// counts the attempt. The database itself ends such a transaction a little later.
+// timed calls a user's function that runs in the transaction u. The engine gives up the function some seconds
+// after its timeout, or after ctx ends. It then closes the connection, which releases the function's locks,
+// and counts the attempt. If the engine fails to do so, the database ends the transaction a little later.
 func (l *live[TTx]) timed(ctx context.Context, u store.Unit[TTx], a plan.Action, timeout time.Duration,
 	f func() error) (err error) {
-	defer u.Return() // before its context ends, which may roll back a savepoint
+	defer u.Return() // before the function's context ends, because that end may roll back a savepoint
 	l.e.gate.Expect(&l.seat, timeout+graceTime)
 	if l.e.straight {
 		return l.Guard(f)
@@ -37,7 +38,7 @@ func (l *live[TTx]) timed(ctx context.Context, u store.Unit[TTx], a plan.Action,
 	h := &hung[TTx]{hangingFunction: hangingFunction{Key: hangsOf(l.Row.ID, a)}, l: l, a: a, saga: l.Row,
 		took: timeout, unit: u}
 	wait := graceTime * 4 / 5
-	if len(l.share.actions) > 1 { // other steps' locks, too
+	if len(l.share.actions) > 1 { // the transaction also has locks of other steps, so wait less
 		wait = graceTime / 5
 	}
 	timer := time.AfterFunc(timeout+wait, func() { l.e.hangs(ctx, h) })
@@ -46,14 +47,15 @@ func (l *live[TTx]) timed(ctx context.Context, u store.Unit[TTx], a plan.Action,
 		timer.Stop()
 		unhook()
 		l.e.hanging.Returned(&h.hangingFunction)
-		if l.givenUp.Load() { // its result does not count
+		if l.givenUp.Load() { // the attempt has been counted already
 			err = errors.Join(errLate, err)
 		}
 	}()
 	return l.Guard(f)
 }
 
-// hangs is called a while after the timeout of a function.
+// hangs gives up h, which has not returned in time, and counts the attempt. It tries again until the database
+// answers.
 func (e *Engine[TTx]) hangs(ctx context.Context, h *hung[TTx]) {
 	if !e.hanging.Hangs(&h.hangingFunction, h.giveUp) {
 		return
@@ -86,15 +88,15 @@ func (e *Engine[TTx]) hangs(ctx context.Context, h *hung[TTx]) {
 	e.kick()
 }
 
-// giveUp gives up the goroutine in which h hangs.
+// giveUp excludes the saga's goroutine from the sagas in progress, and ends its lease.
 func (h *hung[TTx]) giveUp() {
 	h.l.e.inHand.Add(-1)
 	h.l.givenUp.Store(true)
 	h.l.seat.LeaseEnd.Store(0)
 }
 
-// chargeHang counts the attempt as failed, and releases the saga. Again reports that it must be called
-// again, because the database did not answer.
+// chargeHang counts the attempt of h as failed, and releases the saga. It returns again=true if the caller
+// must call it again, because the database did not answer.
 func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hung[TTx]) (again bool, err error) {
 	s, there, err := e.find(ctx, h.saga.Name, h.saga.Key)
 	if err != nil {
@@ -111,10 +113,10 @@ func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hung[TTx]) (again bool,
 	if err != nil {
 		return false, err
 	}
-	l.Prepare(ctx) // the actions before it
+	l.Prepare(ctx) // performs the actions before h.a
 	if l.Wrong(h.a, hangError(h.took)) {
 		l.Prepare(ctx)
-	} else { // it follows steps of its transaction, which have to run again first
+	} else { // earlier steps of its transaction must run again first
 		e.hanging.ChargeLater(h.Key, h.took)
 	}
 	m, err := l.move(0)
@@ -129,8 +131,8 @@ func hangError(took time.Duration) error {
 	return fmt.Errorf("%w (%v), and does not return: it ignores its context", errSlow, took)
 }
 
-// chargeHung counts the attempt of a function that hangs, if chargeHang could not, because the function
-// hung behind other steps of its transaction.
+// chargeHung counts attempts that chargeHang could not count, because other steps of the same transaction had
+// to run again first.
 func (l *live[TTx]) chargeHung() (charged bool) {
 	for _, a := range l.Pending() {
 		if took, is := l.e.hanging.Uncounted(hangsOf(l.Row.ID, a)); is {
@@ -140,7 +142,8 @@ func (l *live[TTx]) chargeHung() (charged bool) {
 	return charged
 }
 
-// putAlone writes m in its own transaction: it waits for a lock, and other writes should not wait for that.
+// putAlone writes m in its own commit. It waits for the lock of the hanging transaction, and other writes
+// must not wait for that.
 func (l *live[TTx]) putAlone(ctx context.Context, m store.SagaUpdate) (again bool, err error) {
 	within, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

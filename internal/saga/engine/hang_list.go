@@ -1,5 +1,5 @@
-// This file lists the users' functions that still run in this process after their timeout, and the requests
-// in progress.
+// This file keeps the list of users' functions that still run in this process after their timeout, and of
+// requests in progress.
 
 package engine
 
@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// key identifies the call of a function: for a step of a saga, or for its undo.
+// key identifies a step of a saga, or its undo.
 type key struct {
 	ID, Step, Occurrence string // ID is the saga's
 	Verb                 plan.Verb
@@ -19,21 +19,22 @@ type key struct {
 // hangsOf returns the key of an action of the saga with an id.
 func hangsOf(id string, a plan.Action) key { return key{id, a.Step, a.Occurrence, a.Verb} }
 
-// hangingFunction is a running function, or one that has returned.
+// hangingFunction is a call of a user's function that may hang.
 type hangingFunction struct {
 	Key key
-	// hangs and returned are under functions.mu.
+	// functions.mu guards hangs and returned.
 	hangs, returned bool
 }
 
-// functions are those that hang. The zero value is empty. It is safe for concurrent use.
+// functions lists the functions that hang. The zero value is empty. It is safe for concurrent use.
 type functions struct {
 	mu      sync.Mutex
 	hanging map[key]bool
-	later   map[key]time.Duration // attempts that are still to be counted, and their durations
+	later   map[key]time.Duration // durations of attempts that were not counted yet
 }
 
-// ChargeLater records that the attempt of a hanging function is counted once its saga has got so far.
+// ChargeLater records that the attempt of a hanging function is not counted yet. The saga's next pass up to
+// that function counts it.
 func (h *functions) ChargeLater(k key, took time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,7 +46,7 @@ func (h *functions) ChargeLater(k key, took time.Duration) {
 	}
 }
 
-// Uncounted returns an attempt that is still to be counted, and its duration. It returns each only once.
+// Uncounted returns the duration of an attempt that was not counted yet. It returns each attempt once.
 func (h *functions) Uncounted(k key) (took time.Duration, is bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -54,8 +55,8 @@ func (h *functions) Uncounted(k key) (took time.Duration, is bool) {
 	return took, is
 }
 
-// Hangs records that f runs after its timeout, and calls giveUp before Returned can be called. Returns
-// false if f has returned, or was recorded before.
+// Hangs records that f still runs after its timeout. It calls giveUp before Returned can be called. Hangs
+// returns false if f has returned, or was recorded before.
 func (h *functions) Hangs(f *hangingFunction, giveUp func()) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,7 +71,7 @@ func (h *functions) Hangs(f *hangingFunction, giveUp func()) bool {
 	return true
 }
 
-// Returned records that f has returned after all.
+// Returned records that f has returned. The saga may then call the function again in this process.
 func (h *functions) Returned(f *hangingFunction) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,7 +82,7 @@ func (h *functions) Returned(f *hangingFunction) {
 	}
 }
 
-// Has reports whether a function hangs.
+// Has reports whether the function k hangs.
 func (h *functions) Has(k key) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

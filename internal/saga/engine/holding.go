@@ -1,5 +1,5 @@
-// This file locks entities for sagas. A saga holds them for its whole family: the parent keeps the entities
-// of a child until its own end.
+// This file locks entities for sagas, for steps of the kind saga.Lock. The root of a family of sagas holds
+// the entities for the whole family, so the locks of a child last until the end of the root.
 
 package engine
 
@@ -13,11 +13,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lookAgain is how often a waiting saga checks its entities in addition to being woken. A saga is not woken
-// while another step of it is in a transaction.
+// lookAgain is the interval at which a waiting saga checks its entities. A release of an entity also wakes
+// the saga, but not while another step of it is in a transaction.
 const lookAgain = 30 * time.Second
 
-// holdDB is the store of entities.
+// holdDB is the part of the database that locks entities.
 type holdDB[TTx any] interface {
 	LockSagas(ctx context.Context, tx TTx, refs ...store.SagaRef) ([]store.Saga, error)
 	HoldEntities(ctx context.Context, tx TTx, h store.EntityHold) (first bool, err error)
@@ -25,7 +25,8 @@ type holdDB[TTx any] interface {
 	FreeEntities(ctx context.Context, tx TTx, holder string) error
 }
 
-// holdStep performs an action of a Lock of es in tx, at a time of the engine's clock.
+// holdStep performs the action a of a Lock step in tx. Es are the entities, and now is the time of the
+// database's clock.
 func holdStep[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a plan.Action,
 	es []store.Lock, now time.Time) (e plan.Event, err error) {
 	switch a.Verb {
@@ -53,7 +54,8 @@ func holdStep[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a p
 	return e, nil
 }
 
-// enter adds the saga to the queues of its entities. First reports that it has them at once, or needs none.
+// enter adds the saga to the queues of its entities. It returns first=true if the saga is the first in all
+// queues, so that it has the entities, or if es is empty.
 func enter[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, es []store.Lock) (first bool,
 	err error) {
 	if len(es) == 0 {
@@ -63,7 +65,7 @@ func enter[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, es []s
 		Entities: es})
 }
 
-// holder returns the id under which a saga locks entities: that of the root of its family.
+// holder returns the id under which a saga locks entities: the id of the root of its family.
 func holder(s *saga) string {
 	if top := s.Origin.Top(); top != nil {
 		return top.ID
@@ -71,8 +73,8 @@ func holder(s *saga) string {
 	return s.Row.ID
 }
 
-// end releases the entities of a saga that ends. A child holds none itself. But if an operator has ended
-// the root of the family before, the child releases the entities.
+// end releases the entities of a saga that ends. Only the root releases them. But if an operator ended the
+// root earlier, the child releases them.
 func end[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga) error {
 	top := s.Origin.Top()
 	if top == nil {
@@ -88,7 +90,7 @@ func end[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga) error {
 	return free(ctx, db, tx, top.ID)
 }
 
-// free releases the entities of a saga, and removes it from their queues.
+// free releases the entities of a holder, and removes it from their queues.
 func free[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, holder string) error {
 	if err := db.FreeEntities(ctx, tx, holder); err != nil {
 		return fmt.Errorf("release entities: %w", err)

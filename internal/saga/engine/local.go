@@ -13,26 +13,28 @@ import (
 
 var errSlow = errors.New("it took longer than its Timeout")
 
-// errLate is the error of a function that returned after the engine had given it up.
+// errLate is the error of a function that returned after the engine gave it up.
 var errLate = errors.New("it returned after the engine had closed its connection")
 
-// graceTime is the time after a function's timeout until the database ends its transaction.
+// graceTime is the time from a function's timeout until the database ends the function's transaction.
 const graceTime = 5 * time.Second
 
-// inPlace is how often a function's transaction may fail in a row by a transient error before that is
-// stored. A deadlock is over by then. After such a failure was stored, the next one is stored at once.
+// inPlace limits the consecutive transient errors of a function's transaction that are retried without a
+// write. A deadlock is usually over by then. After the first stored failure, each further failure is stored
+// immediately.
 const inPlace = 3
 
 // function runs a step in a transaction, and returns the resulting event.
 type function[TTx any] func(ctx context.Context, tx TTx, f *Facts) (plan.Event, error)
 
-// function returns the user's function for an action, or nil if the action needs none in a transaction.
+// function returns the user's function for an action. It returns nil if the action needs no function in a
+// transaction.
 func (l *live[TTx]) function(a plan.Action) function[TTx] {
 	step, _ := l.Def.Step(a.Step)
 	if tx, ok := step.Tx.(*Local[TTx]); ok {
 		return l.functionOf(a, tx)
 	}
-	if _, is := l.outside(a); is { // a request
+	if _, is := l.outside(a); is { // the action is a request
 		return nil
 	}
 	if tx, ok := OutsideOf[TTx](step.Tx); ok { // a function undoes the call
@@ -41,7 +43,7 @@ func (l *live[TTx]) function(a plan.Action) function[TTx] {
 	return nil
 }
 
-// functionOf returns the user's function for an action.
+// functionOf returns the Do or Undo of tx, as the action requires.
 func (l *live[TTx]) functionOf(a plan.Action, tx *Local[TTx]) function[TTx] {
 	return func(ctx context.Context, in TTx, f *Facts) (e plan.Event, err error) {
 		if a.Verb == plan.UndoStep {
@@ -54,8 +56,8 @@ func (l *live[TTx]) functionOf(a plan.Action, tx *Local[TTx]) function[TTx] {
 	}
 }
 
-// local runs a function in a transaction, and then the functions of later steps that may share it. The
-// commit includes the saga's next state.
+// local runs a function in a transaction, and then the functions of later steps that may share this
+// transaction. The commit includes the saga's new state.
 func (l *live[TTx]) local(ctx context.Context, a plan.Action, run function[TTx]) error {
 	defer l.free()
 	timeout := l.Timeout(a)
@@ -78,7 +80,8 @@ func (l *live[TTx]) local(ctx context.Context, a plan.Action, run function[TTx])
 	}
 }
 
-// ranAlone ends a transaction. It counts down the steps that run alone after they failed together.
+// ranAlone passes on err, the result of a transaction. After a success it counts down the steps that must run
+// one by one, because they failed in a shared transaction.
 func (l *live[TTx]) ranAlone(err error) error {
 	if err == nil {
 		l.share, l.single = shared{}, max(l.single-1, 0)
@@ -86,8 +89,8 @@ func (l *live[TTx]) ranAlone(err error) error {
 	return err
 }
 
-// runs runs a function in u. Returns false if it failed: then u is rolled back, and err is nil if the
-// failure is stored.
+// runs runs a function in u, and applies its event in memory. If the function fails, runs rolls u back and
+// returns false. It returns no error then if it has stored the failure.
 func (l *live[TTx]) runs(ctx context.Context, u store.Unit[TTx], a plan.Action,
 	run function[TTx]) (ran bool, err error) {
 	timeout := l.Timeout(a)
@@ -110,7 +113,8 @@ func (l *live[TTx]) runs(ctx context.Context, u store.Unit[TTx], a plan.Action,
 	return true, nil
 }
 
-// failedIn ends a transaction in which a function failed, and stores the failure.
+// failedIn rolls back the transaction u in which the function of a failed. It stores the failure, unless the
+// function is to be retried without a write.
 func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Action, err error) error {
 	slow := errors.Is(context.Cause(ctx), errSlow)
 	passing := u.Outage(ctx, err) && !slow // before any Rollback
@@ -119,7 +123,7 @@ func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Acti
 	}
 	outside := context.WithoutCancel(ctx)
 	if errors.Is(context.Cause(ctx), context.Canceled) {
-		return l.undone(outside, u, a, err) // this process is stopping
+		return l.undone(outside, u, a, err) // the process stops, which is no failure of a
 	}
 	if passing && l.tryInPlace(a) {
 		return l.undone(outside, u, a, err)
@@ -135,13 +139,14 @@ func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Acti
 	return l.blame(outside, a, l.insteadOf(outside, u, 0))
 }
 
-// tryInPlace reports whether a, after a transient failure, is retried before that is stored.
+// tryInPlace reports whether a is retried after a transient failure without a write.
 func (l *live[TTx]) tryInPlace(a plan.Action) bool {
 	run, _ := l.State.Run(a.Step, a.Occurrence)
 	return !l.e.straight && run.Free.Times == 0 && l.outages < inPlace && l.left() > l.e.o.Lease/2
 }
 
-// insteadOf rolls the writes of u back, and stores the new state.
+// insteadOf rolls back the user's writes in u, and stores the new state. It makes the lease last for at least
+// need.
 func (l *live[TTx]) insteadOf(ctx context.Context, u store.Unit[TTx], need time.Duration) error {
 	if l.Related() {
 		if _, err := u.Rollback(ctx); errors.Is(err, store.ErrLent) {
@@ -165,8 +170,8 @@ func (l *live[TTx]) insteadOf(ctx context.Context, u store.Unit[TTx], need time.
 	return nil
 }
 
-// commit stores the state with the writes of a in u. It begins the next function's transaction in the same
-// round trip.
+// commit commits u with the new state and the user's writes. If another function follows, commit begins that
+// function's transaction in the same round trip.
 func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action) error {
 	l.Prepare(ctx)
 	others, err := l.relate(ctx, u.Tx())
@@ -205,7 +210,7 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 	return nil
 }
 
-// next reports whether another function in a transaction follows at once, and its timeout.
+// next reports whether another function in a transaction follows immediately, and returns its timeout.
 func (l *live[TTx]) next(u store.Unit[TTx]) (timeout time.Duration, follows bool) {
 	if !u.Found().Follows || l.e.stopping() || l.State.Status.Final() {
 		return 0, false

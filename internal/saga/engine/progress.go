@@ -1,5 +1,5 @@
-// This file computes in memory how a saga continues: the state that was read, the new state, and the
-// messages to store with it. It does not use a database.
+// This file computes in memory how a saga continues. The type saga has the state that was read, the new
+// state, and the messages to store with the new state. It does not use a database.
 
 package engine
 
@@ -19,23 +19,23 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// usualTimeout is the timeout of a function without its own.
+// usualTimeout is the timeout of a function for which the definition sets no timeout.
 const usualTimeout = 30 * time.Second
 
-// saga is a saga in progress, in one goroutine.
+// saga is a saga in progress. Only one goroutine uses it.
 type saga struct {
 	Def    *Definition
 	Row    store.Saga // as last read or written
 	Origin sagarow.Origin
 	State  plan.State                   // the new state
-	Failed func(name string, err error) // receives failures of functions; safe for concurrent use
-	// OutageRetryTime is how long transient failures do not count. They also do not count while Up returns
-	// false, and for OutageRetryTime after since, the end of an outage.
+	Failed func(name string, err error) // called with each error of a function; safe for concurrent use
+	// OutageRetryTime is the time for which transient failures do not count as attempts. They also do not
+	// count while Up returns false, and for OutageRetryTime after since, the end of an outage.
 	OutageRetryTime time.Duration
 	Up              func() (since time.Time, up bool)
 
-	// hanging lists the functions that do not return within pureTime. Nil: functions without a context may
-	// take any time.
+	// hanging lists the functions that did not return within pureTime. If hanging is nil, functions without a
+	// context may take any time.
 	hanging  *functions
 	pureTime time.Duration
 
@@ -43,30 +43,31 @@ type saga struct {
 	straight bool // functions run in the caller's goroutine, for tests
 	input    json.RawMessage
 
-	was      plan.State // as last read or written
-	dirty    bool       // State is not stored yet
-	hash     string     // the new definition to store with State, or ""
-	rows     []skald.Message
-	family   []child
-	notices  []plan.Action // alarms, and the end
-	prepared *plan.Action  // the last prepared action that is not stored
-	oneByOne bool          // each prepared action is stored alone: the database refused one of several
-	mayCrash bool          // it may have crashed its process: each action is noted alone before it begins
+	was      plan.State      // as last read or written
+	dirty    bool            // State is not stored yet
+	hash     string          // hash of the new definition to store with State, or ""
+	rows     []skald.Message // to store with State
+	family   []child         // to start or turn back with State
+	notices  []plan.Action   // alarms, and the end
+	prepared *plan.Action    // the last prepared action whose result is not stored
+	oneByOne bool            // each prepared action is stored alone; see Doubt
+	mayCrash bool            // it may have crashed its process; see Note
 }
 
-// newProgress returns a saga that was read as s, of d or of an older definition. If straight, its functions
-// run in the caller's goroutine.
+// newProgress returns the saga in row s. Older is the definition with which s was begun, if that is not d. If
+// straight is true, the saga's functions run in the caller's goroutine.
 func newProgress(s store.Saga, d *Definition, older plan.Graph, clock *storeClock,
 	straight bool) (is saga, err error) {
 	is = saga{Def: d, input: json.RawMessage(s.Input), clock: clock, straight: straight}
 	if is.Origin, err = sagarow.OriginOf(s); err != nil {
 		return is, err
 	}
-	err = is.Read(s, older) // changes is
+	err = is.Read(s, older) // before the return, because Read changes is
 	return is, err
 }
 
-// Read replaces the state of s by that of row.
+// Read replaces the state by that in row. If the saga has an older definition, Read moves the state to the
+// definition of this build.
 func (s *saga) Read(row store.Saga, older plan.Graph) (err error) {
 	s.Row, s.dirty, s.hash, s.rows, s.family, s.notices, s.prepared = row, false, "", nil, nil, nil, nil
 	if s.State, err = sagarow.StateOf(row, s.Def.Plan.Graph.Deadline); err != nil {
@@ -74,7 +75,7 @@ func (s *saga) Read(row store.Saga, older plan.Graph) (err error) {
 	}
 	s.was, s.mayCrash = s.State, s.mayCrash || slices.ContainsFunc(s.State.Runs,
 		func(r plan.Run) bool { return r.Crashes > 0 || r.Alone })
-	if s.State.Status.Final() { // an operator ended it, and no waiter was notified yet
+	if s.State.Status.Final() { // an operator ended it; the waiters must be notified
 		s.notices = append(s.notices, plan.Action{Verb: plan.Finish, Reason: string(s.State.Status)})
 	}
 	if row.Hash == s.Def.Hash {
@@ -89,11 +90,11 @@ func (s *saga) Read(row store.Saga, older plan.Graph) (err error) {
 	return nil
 }
 
-// Pending returns the next actions.
+// Pending returns the actions that the saga is to perform next.
 func (s *saga) Pending() []plan.Action { return s.Def.Plan.Pending(s.State) }
 
-// Next returns the actions that may begin before the next write. If the saga may crash, that is only the
-// noted one.
+// Next returns the actions that may begin before the next write. If the saga may have crashed its process, it
+// returns only the action that Note stored.
 func (s *saga) Next() []plan.Action {
 	todo := s.Pending()
 	if !s.mayCrash {
@@ -107,8 +108,9 @@ func (s *saga) noted(a plan.Action) bool {
 	return run.Alone
 }
 
-// Note notes the next action of a saga that may crash: the one with the most crashes that does not hang.
-// Returns true if the note must be stored before the action begins.
+// Note selects the next action of a saga that may have crashed its process, so that a crash is counted
+// against the right action. It selects the action with the most crashes that does not hang. Note returns true
+// if the selection must be stored before the action begins.
 func (s *saga) Note(hangs func(plan.Action) bool) bool {
 	if !s.mayCrash {
 		return false
@@ -127,13 +129,14 @@ func (s *saga) Note(hangs func(plan.Action) bool) bool {
 		Occurrence: next.Occurrence}).Changed()
 }
 
-// Rest notes that no action is in progress.
+// Rest clears the selection of Note, because no action is in progress.
 func (s *saga) Rest() { s.Feed(plan.Event{What: plan.Alone}) }
 
 // Family returns the children to start or turn back in the commit of the state.
 func (s *saga) Family() []child { return s.family }
 
-// Related reports whether the state must be written in a transaction with those of other sagas.
+// Related reports whether the state must be written in one transaction with changes to other sagas or to
+// entities.
 func (s *saga) Related() bool {
 	return len(s.family) > 0 || s.State.Status.Final() && (s.Origin.Parent != nil || s.Holds())
 }
@@ -144,7 +147,7 @@ func (s *saga) Holds() bool { return s.Def.Plan.Holds(s.State) }
 // Dirty reports whether the state is not stored yet.
 func (s *saga) Dirty() bool { return s.dirty }
 
-// Prepared returns the last prepared action that is not stored, or nil.
+// Prepared returns the last prepared action whose result is not stored, or nil.
 func (s *saga) Prepared() *plan.Action { return s.prepared }
 
 // First reports whether prepared actions must be stored before anything else.
@@ -152,8 +155,9 @@ func (s *saga) First() bool {
 	return len(s.family) > 0 || (s.oneByOne || s.mayCrash) && s.prepared != nil
 }
 
-// Doubt makes each prepared action be stored alone from now on, because one of several may be the reason
-// for a refusal. Returns false if none is prepared, or if they were stored alone before.
+// Doubt sets oneByOne after the database refused a commit of several prepared actions. The refusal of a later
+// commit then belongs to one action. Doubt returns false if no action is prepared, or if oneByOne was set
+// already.
 func (s *saga) Doubt() bool {
 	if s.prepared == nil || s.oneByOne {
 		return false
@@ -170,8 +174,9 @@ func (s *saga) Crashed(n int) bool {
 	return slices.ContainsFunc(s.Pending(), func(a plan.Action) bool { return a.Crashes >= n })
 }
 
-// Charge counts a crash against the noted action, or else the first one, and sets mayCrash. Returns
-// false if no action was in progress.
+// Charge counts a crash of the process against the action that was in progress, and sets mayCrash. This is
+// the action that Note stored, or else the one that runs first. Charge returns false if no action was in
+// progress.
 func (s *saga) Charge() bool {
 	todo := s.Pending()
 	if len(todo) == 0 {
@@ -191,7 +196,8 @@ func (s *saga) Charge() bool {
 	return true
 }
 
-// turn orders actions: first those in memory, last the requests.
+// turn orders actions by the time at which the engine runs them: actions in memory, then functions in a
+// transaction, then requests.
 func (s *saga) turn(a plan.Action) int {
 	step, _ := s.Def.Step(a.Step)
 	node, _ := s.Def.Plan.Step(a.Step)
@@ -227,22 +233,22 @@ func (s *saga) Facts(a plan.Action) *Facts {
 
 func (s *saga) address() string { return Address(s.Row.Name, s.Row.Key, s.Row.ID) }
 
-// Caused returns ctx for a user's function, so that its messages carry the saga's ids.
+// Caused returns ctx for a user's function. Messages that the function emits then carry the saga's ids.
 func (s *saga) Caused(ctx context.Context) context.Context {
 	ctx = context.WithValue(ctx, runsFor{}, store.SagaRef{Name: s.Row.Name, Key: s.Row.Key})
 	return skald.WithCause(ctx, skald.Message{ID: s.Origin.Causation, CorrelationID: s.address(),
 		TraceParent: s.Origin.Trace})
 }
 
-// Prepare performs in memory the actions that need no user's transaction: it calls conditions and
-// occurrences, drafts commands and sets times. The next write stores the results.
+// Prepare performs in memory the actions that need no user's transaction. It calls conditions and
+// occurrences, drafts commands and computes times. The next write stores the results.
 func (s *saga) Prepare(ctx context.Context) {
 	for !s.oneByOne && s.prepareOnce(ctx, false) {
 	}
 }
 
-// PrepareAll is like Prepare, and also starts or turns back children. Those are written in their own
-// transaction, so that an error of one undoes nothing else.
+// PrepareAll is like Prepare, and also prepares the start or the return of children. Children are written in
+// their own transaction, so that the error of a child does not roll back other work.
 func (s *saga) PrepareAll(ctx context.Context) {
 	for s.prepareOnce(ctx, true) && !s.oneByOne {
 	}
@@ -274,7 +280,7 @@ func (s *saga) prepareOnce(ctx context.Context, children bool) (did bool) {
 	return did
 }
 
-// decide calls a step's condition and occurrences.
+// decide calls the functions that decide whether a step runs, and for which occurrences.
 func (s *saga) decide(a plan.Action, step *StepBody) {
 	e := plan.Event{What: plan.Decided, Step: a.Step}
 	f := s.Facts(a)
@@ -298,7 +304,7 @@ func (s *saga) decide(a plan.Action, step *StepBody) {
 	}
 }
 
-// entities calls a step's function for the entities that it locks.
+// entities returns the entities that a Lock step locks. The saga's function computes them.
 func (s *saga) entities(a plan.Action, step *StepBody) ([]store.Lock, error) {
 	if a.Verb != plan.RunStep {
 		return nil, nil
@@ -315,7 +321,7 @@ func (s *saga) entities(a plan.Action, step *StepBody) ([]store.Lock, error) {
 	return es, nil
 }
 
-// until calls a step's function for its time.
+// until calls the function that computes the end of a wait.
 func (s *saga) until(a plan.Action, step *StepBody) {
 	e := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence}
 	f := s.Facts(a)
@@ -334,7 +340,7 @@ func (s *saga) until(a plan.Action, step *StepBody) {
 	}
 }
 
-// command drafts a message to a participant. It is emitted together with the state.
+// command drafts a message to a participant. The next write stores the message together with the state.
 func (s *saga) command(ctx context.Context, a plan.Action, step *StepBody) {
 	e, m, err := s.draft(ctx, a, step)
 	if err != nil {
@@ -345,7 +351,7 @@ func (s *saga) command(ctx context.Context, a plan.Action, step *StepBody) {
 	s.Feed(e)
 }
 
-// child adds a child to start or to turn back.
+// child adds a child to the family, to start or to turn back with the next write.
 func (s *saga) child(a plan.Action, step *StepBody) {
 	e := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence}
 	run, _ := s.State.Run(a.Step, a.Occurrence)
@@ -406,8 +412,8 @@ func (s *saga) Feed(e plan.Event) plan.Outcome {
 	return out
 }
 
-// charges reports whether a transient failure counts: the run has failed so for longer than OutageRetryTime
-// while the database answered.
+// charges reports whether a transient failure counts as an attempt. It counts if the run has failed for
+// longer than OutageRetryTime although the database answered.
 func (s *saga) charges(e plan.Event) bool {
 	run, _ := s.State.Run(e.Step, e.Occurrence)
 	if s.Up == nil || !charges(s.OutageRetryTime, run.Free.Since, s.clock.Now(), time.Time{}) {
@@ -417,7 +423,7 @@ func (s *saga) charges(e plan.Event) bool {
 	return up && charges(s.OutageRetryTime, run.Free.Since, s.clock.Now(), back)
 }
 
-// FeedData is like Feed, for an event whose data may be too large.
+// FeedData is like Feed, but returns an error if the data of the event is too large.
 func (s *saga) FeedData(e plan.Event) error {
 	if s.Feed(e) == plan.TooLarge {
 		return skald.Permanent(s.Def.Plan.Large(s.State, e, s.clock.Now()))
@@ -425,16 +431,17 @@ func (s *saga) FeedData(e plan.Event) error {
 	return nil
 }
 
-// FeedEffect is like Feed, for a step that took effect. If its output is too large, the step is done
-// without output, and the saga turns back.
+// FeedEffect is like Feed, for a step that took effect. If its output is too large, the step is done without
+// an output, and the saga turns back.
 func (s *saga) FeedEffect(e plan.Event) {
 	if err := s.FeedData(e); err != nil {
 		s.Feed(without(e, err))
 	}
 }
 
-// Wrong applies an error of a user's function. The events of a rejection are stored with it. If they cannot
-// be encoded, the action fails instead. Returns false if the saga does not accept the event.
+// Wrong applies an error of a user's function. The next write also stores the events that a skald.Reject
+// contains. If these cannot be encoded, the action fails instead. Wrong returns false if the error does not
+// change the saga.
 func (s *saga) Wrong(a plan.Action, err error) bool {
 	e := failed(a, err)
 	var rows []skald.Message
@@ -450,7 +457,8 @@ func (s *saga) Wrong(a plan.Action, err error) bool {
 	return taken
 }
 
-// rejection completes the events of a skald.Reject in err. An error without a rejection has none.
+// rejection returns the events of a skald.Reject in err, ready to store. It returns no events if err is no
+// rejection.
 func (s *saga) rejection(err error) ([]skald.Message, error) {
 	var no *skald.RejectedError
 	if !errors.As(err, &no) || len(no.Publish) == 0 {
@@ -464,12 +472,12 @@ func (s *saga) rejection(err error) ([]skald.Message, error) {
 	return rows, nil
 }
 
-// Guard calls a user's function.
+// Guard calls a user's function, and reports its error to Failed.
 func (s *saga) Guard(f func() error) error {
 	return s.failed(run(f, s.straight))
 }
 
-// failed reports the error of a user's function, and returns it.
+// failed reports the error of a user's function to Failed, and returns the error.
 func (s *saga) failed(err error) error {
 	if err != nil && s.Failed != nil {
 		s.Failed(s.Def.Name, err)
@@ -477,8 +485,9 @@ func (s *saga) failed(err error) error {
 	return err
 }
 
-// pure calls a user's function that gets no context, and returns an error if the function does not return.
-// Its goroutine then goes on, so the caller must not use the variables that the function writes.
+// pure calls a user's function that gets no context. It returns an error if the function does not return
+// within pureTime. The function's goroutine then continues, so the caller must not use variables that the
+// function writes.
 func (s *saga) pure(a plan.Action, f func() error) error {
 	if s.straight || s.hanging == nil {
 		return s.Guard(f)
@@ -503,22 +512,22 @@ func (s *saga) pure(a plan.Action, f func() error) error {
 
 var errNoReturn = errors.New("the function does not return")
 
-// Turn feeds that the saga may have got its entities.
+// Turn applies the event that the saga may have got its entities.
 func (s *saga) Turn() {
 	if s.Def.Plan.Locks() {
 		s.Feed(plan.Event{What: plan.Turn})
 	}
 }
 
-// Due feeds that a time has come, if one has.
+// Due applies the event that a time has come, if the saga waits for a time that has passed.
 func (s *saga) Due() {
 	if next := s.State.Next(); !next.IsZero() && !next.After(s.clock.Now()) {
 		s.Feed(plan.Event{What: plan.Tick})
 	}
 }
 
-// Move returns the write of the new state. Mine reports that session has the saga; otherwise its owner must
-// re-read it.
+// Move returns the write of the new state. It returns mine=false if another session has the saga. Then the
+// write releases the saga, and its owner must read it again.
 func (s *saga) Move(session string) (m store.SagaUpdate, mine bool, err error) {
 	now := s.clock.Now()
 	if m, err = sagarow.MoveTo(s.Row, s.State, now); err != nil {
@@ -531,17 +540,18 @@ func (s *saga) Move(session string) (m store.SagaUpdate, mine bool, err error) {
 	return m, true, nil
 }
 
-// GivenBack returns m with the lease released.
+// GivenBack returns m, changed so that the write releases the saga.
 func (s *saga) GivenBack(m store.SagaUpdate) store.SagaUpdate {
 	m = sagarow.Released(m, s.State, s.clock.Now(), len(s.Pending()) > 0)
 	m.Lease = 0
 	return m
 }
 
-// Effect returns m with the drafted commands.
+// Effect returns m together with the messages to store.
 func (s *saga) Effect(m *store.SagaUpdate) store.Effect { return store.Effect{Saga: m, Rows: s.rows} }
 
-// Wrote records that m is stored. It returns the previous state, and the alarms and end to publish.
+// Wrote records that m is stored. It returns the previous state, and the notices to log: alarms, and the end
+// of the saga.
 func (s *saga) Wrote(m *store.SagaUpdate) (was plan.State, notices []plan.Action) {
 	s.Row.Version, s.Row.State, s.Row.SagaStatus = m.Version+1, m.State, m.SagaStatus
 	if m.Hash != "" {

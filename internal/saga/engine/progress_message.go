@@ -13,14 +13,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// headerOrigin carries, on commands, the correlation id of the message in whose handler the saga was started.
+// headerOrigin is a header of commands. Its value is the correlation id of the message in whose handler the
+// saga was started.
 const headerOrigin = "saga-origin"
 
 // checkAddress returns an error if the address of a saga is too long for a message.
 func checkAddress(name, key string) error {
-	const rest, widest = 64, 3 // an upper bound for the rest; the widest encoding of a byte
+	const rest, widest = 64, 3 // bounds for the rest of the address, and for an encoded byte
 	if rest+widest*(len(name)+len(key)) <= complete.MaxText {
-		return nil // the usual case: each start calls this
+		return nil // a fast path, because each start calls this
 	}
 	if n := len(Address(name, key, uuid7.From(time.Time{}, [10]byte{}))); n > complete.MaxText {
 		return fmt.Errorf("the saga's name and key are %d bytes as an address, where each of : %% and line breaks "+
@@ -29,7 +30,7 @@ func checkAddress(name, key string) error {
 	return nil
 }
 
-// message completes a command.
+// message returns the message of the command of a, made from the draft d.
 func (s *saga) message(ctx context.Context, a plan.Action, d skald.Draft) (m skald.Message, err error) {
 	if err := checkAddress(s.Row.Name, s.Row.Key); err != nil { // an earlier build started it
 		return m, skald.Permanent(err)

@@ -3,18 +3,19 @@ package engine
 import "sync"
 
 const (
-	most      = 500     // entries of one commit
-	mostBytes = 4 << 20 // of states and messages
+	most      = 500     // limit of the entries of one commit
+	mostBytes = 4 << 20 // limit of the states and messages of one commit
 )
 
-// queue collects entries during a commit of earlier ones. The zero value is empty.
+// queue collects entries while earlier entries are committed. One goroutine leads: it commits entries until
+// there are none. The zero value is empty. It is safe for concurrent use.
 type queue[T any] struct {
 	mu    sync.Mutex
 	waits []T
-	led   bool // a goroutine commits the waiting entries, until there are none
+	led   bool // a goroutine leads
 }
 
-// add returns true if the caller must start the commit, because no goroutine does yet.
+// add adds an entry. It returns true if the caller must start the goroutine that leads.
 func (q *queue[T]) add(one T) (leads bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -23,8 +24,8 @@ func (q *queue[T]) add(one T) (leads bool) {
 	return leads
 }
 
-// take returns the waiting entries, up to the limits of one commit. If there are none, the commit loop
-// ends.
+// take removes and returns waiting entries, up to the limits of one commit. If it returns none, the goroutine
+// that leads must end.
 func (q *queue[T]) take(size func(T) int) (out []T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

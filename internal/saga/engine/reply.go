@@ -11,16 +11,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Replies returns the topics and types of replies.
+// Replies returns the topics and types of all replies to commands of this build's definitions.
 func (e *Engine[TTx]) Replies() []kind {
 	e.asked.Store(true)
 	return kinds(e.book)
 }
 
-// ReplyAll applies participants' replies to their sagas in the transaction of an inbox. One statement locks
-// and reads all sagas, and one writes each once, however many replies it gets. See goOn for the commands
-// that follow. Outcomes are counted. A reply without effect is logged, but is no error. If an error is
-// returned, nothing is counted; guilty is the first reply with its own error, or -1.
+// ReplyAll applies participants' replies to their sagas, in the transaction of an inbox. One statement locks
+// and reads all sagas, and another writes them, regardless of the number of replies. goOn then adds the
+// commands that follow. ReplyAll counts the outcomes, and logs each reply that has no effect. After an error
+// it counts nothing. Guilty is the index of the first reply with an error of its own, or -1.
 func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) (guilty int, err error) {
 	all, mails := sort(e.book, ms)
 	if err := e.open(ctx, tx, mails); err != nil {
@@ -48,7 +48,8 @@ func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) 
 	return -1, nil
 }
 
-// Answer applies a message as a reply to the saga of a key, with or without a cause in the message.
+// Answer applies a message as a reply to the saga of a key. The message may have a causation id that names
+// its command, but need not.
 func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *Definition, key string,
 	m skald.Message) (plan.Outcome, error) {
 	to, r := to(d, key, m)
@@ -63,8 +64,8 @@ func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *Definition, key str
 	return r.Out, nil
 }
 
-// open locks the sagas of mails, and applies their replies in memory. The error is a *fault if replies have
-// errors of their own: that of the first one in the batch.
+// open locks the sagas of mails, and applies their replies in memory. If replies have errors of their own,
+// open returns the *fault of the first such reply in the batch.
 func (e *Engine[TTx]) open(ctx context.Context, tx TTx, mails []*mail) error {
 	refs := make([]store.SagaRef, len(mails))
 	for i, to := range mails {
@@ -94,7 +95,7 @@ func (e *Engine[TTx]) open(ctx context.Context, tx TTx, mails []*mail) error {
 	return nil
 }
 
-// deliver writes the sagas of mails.
+// deliver writes the sagas to which replies were applied.
 func (e *Engine[TTx]) deliver(ctx context.Context, tx TTx, mails ...*mail) error {
 	var es []store.Effect
 	for _, to := range mails {
@@ -106,7 +107,7 @@ func (e *Engine[TTx]) deliver(ctx context.Context, tx TTx, mails ...*mail) error
 	if err := e.db.Write(ctx, tx, es...); err != nil {
 		return fmt.Errorf("write the replies to %d sagas: %w", len(es), err)
 	}
-	for _, to := range mails { // the transaction may still be rolled back
+	for _, to := range mails { // counts even if the transaction is rolled back later
 		for _, c := range to.Changes {
 			e.tally.Ran(to.Name, c)
 		}

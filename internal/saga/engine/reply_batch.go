@@ -18,8 +18,8 @@ import (
 
 // foreign and orphan are outcomes of replies, in addition to those of events.
 const (
-	foreign plan.Outcome = "foreign" // it answers no command of a saga
-	orphan  plan.Outcome = "orphan"  // its saga or its command is unknown
+	foreign plan.Outcome = "foreign" // the message is no reply to a saga
+	orphan  plan.Outcome = "orphan"  // the reply's saga or command is unknown
 )
 
 // reply is one reply of a batch, and its outcome.
@@ -27,36 +27,36 @@ type reply struct {
 	Message skald.Message
 	Out     plan.Outcome
 
-	at int    // its place in the batch
-	id string // of the saga; "" if only the key is known, so that the message need not name its command
+	at int    // index in the batch
+	id string // of the saga, or "" if only its key is known; then the message need not name its command
 }
 
-// mail is the replies of a batch to one saga, in order.
+// mail has the replies of a batch to one saga, in order.
 type mail struct {
 	Name, Key string
 	Saga      store.Saga
-	Told      []plan.Action
-	Changes   []change       // of the saga's runs, one reply after the other
+	Told      []plan.Action  // alarms that the replies caused
+	Changes   []change       // of the saga's runs, in the order of the replies
 	Back      *plan.Cause    // why the replies turned the saga back, or nil
 	Effects   []store.Effect // empty if no reply had an effect
 
-	d       *Definition // nil if this build has none of the name
+	d       *Definition // nil if this build has no definition with this name
 	state   plan.State  // after the replies
 	now     time.Time   // by the store's clock
 	replies []*reply
 }
 
-// to returns the mail of one message to the saga of a key.
+// to returns a mail with one message to the saga of a key.
 func to(d *Definition, key string, m skald.Message) (*mail, *reply) {
 	r := &reply{Message: m}
 	return &mail{Name: d.Name, Key: key, d: d, replies: []*reply{r}}, r
 }
 
-// First returns the place in the batch of the first reply.
+// First returns the index in the batch of the first reply.
 func (to *mail) First() int { return to.replies[0].at }
 
-// sort groups replies by saga. The sagas are ordered by name and key, so that engines that lock the same
-// sagas cannot deadlock.
+// sort groups replies by saga. It orders the sagas by name and key, so that engines that lock the same sagas
+// cannot deadlock.
 func sort(book *book, ms []skald.Message) (all []reply, mails []*mail) {
 	all = make([]reply, len(ms))
 	known := map[store.SagaRef]*mail{}
@@ -82,7 +82,8 @@ func sort(book *book, ms []skald.Message) (all []reply, mails []*mail) {
 	return all, mails
 }
 
-// about returns ctx for the handling of m. For a batch, the inbox puts no message into the context.
+// about returns a context for the handling of m, with the message and its trace. An inbox that handles a
+// batch does not put the messages into the context.
 func about(ctx context.Context, m skald.Message) context.Context {
 	if telemetry.TraceParent(ctx) == "" {
 		ctx = telemetry.Remote(ctx, m.TraceParent)
@@ -90,7 +91,7 @@ func about(ctx context.Context, m skald.Message) context.Context {
 	return skald.WithCause(ctx, m)
 }
 
-// Take applies the replies of a mail to their saga, read as s, one after the other.
+// Take applies the replies of a mail to the saga in row s, in order.
 func (to *mail) Take(ctx context.Context, s store.Saga, there bool, book *book,
 	clock *storeClock) error {
 	if to.d == nil {
@@ -119,8 +120,9 @@ func (to *mail) Take(ctx context.Context, s store.Saga, there bool, book *book,
 	return nil
 }
 
-// unknown returns an error for a reply to a saga whose definition this build does not have, so that another
-// build handles the reply. If the saga is not in this database, the reply is for another service.
+// unknown handles replies to a saga whose definition this build does not have. If the saga is in this
+// database, it returns an error that leaves the reply to another build. Otherwise the reply is for another
+// service, and is ignored.
 func (to *mail) unknown(s store.Saga, there bool) error {
 	for _, r := range to.replies {
 		if there && r.id == s.ID {

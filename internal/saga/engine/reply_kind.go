@@ -10,7 +10,7 @@ import (
 // kind is the topic and the type of a reply.
 type kind struct{ Topic, Type string }
 
-// kinds returns the kinds of replies to the definitions in book.
+// kinds returns the kinds of the replies to all commands in book.
 func kinds(book *book) (out []kind) {
 	for d := range book.All {
 		for i := range d.Steps {
@@ -31,7 +31,7 @@ func kinds(book *book) (out []kind) {
 	return out
 }
 
-// unhandled lists the commands of a saga whose replies no consumer handles.
+// unhandled lists those commands of a saga whose replies no consumer handles.
 type unhandled struct {
 	Saga          string
 	Steps, Topics []string

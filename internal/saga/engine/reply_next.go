@@ -1,4 +1,5 @@
-// This file emits, in the transaction that takes a saga's replies, the commands that follow them.
+// This file emits the commands that follow replies in the same transaction that applies the replies. This
+// saves a claim of the saga by the engine.
 
 package engine
 
@@ -18,21 +19,23 @@ import (
 )
 
 const (
-	// draftMost limits the request functions of one saga in a transaction of replies, and those of all its
-	// sagas together. The engine runs the others, where each has usualTimeout.
+	// draftMost limits the time of the functions that draft the commands of one saga in a transaction of
+	// replies. It also limits their time for all sagas of this transaction together. The engine runs the
+	// remaining ones, with usualTimeout each.
 	draftMost = 250 * time.Millisecond
-	// draftRest is the rest of a definition after a slow request function, in times of that function. The
-	// engine emits its commands meanwhile. A busy machine delays functions too, so this is short.
+	// draftRest determines how long the engine emits the commands of a definition after a slow function:
+	// draftRest times the function's duration. A busy machine delays functions too, so this time is short.
 	draftRest = 10
-	// emitMost is the number of bytes of commands that one transaction of replies emits.
+	// emitMost limits the bytes of commands that one transaction of replies emits.
 	emitMost = 4 << 20
-	// triedMost is the number of emissions without a known commit that an engine remembers.
+	// triedMost limits the emissions with an unknown commit that the engine remembers.
 	triedMost = 10_000
 )
 
-// goOn adds to mails the commands that follow their replies, and the ends of sagas. It does so only in the
-// transaction of an inbox, whose commit it observes, and once for each version of a saga: if that transaction
-// fails, the engine emits the commands, and charges their step if they are the reason.
+// goOn adds to the effects of mails the commands that follow, and the ends of sagas. It works only in the
+// transaction of an inbox, whose commit it observes. It tries each version of a saga once. If the transaction
+// fails, the engine emits the commands later, and counts a failed attempt of the step if the step is the
+// reason.
 func (e *Engine[TTx]) goOn(ctx context.Context, tx TTx, mails []*mail) {
 	if !lending.OnCommit(ctx, tx, func() { e.stand(mails) }) {
 		return
@@ -49,7 +52,7 @@ func (e *Engine[TTx]) goOn(ctx context.Context, tx TTx, mails []*mail) {
 	}
 }
 
-// stand records that the transaction of mails is committed.
+// stand records that the transaction with the replies of mails is committed.
 func (e *Engine[TTx]) stand(mails []*mail) {
 	e.follows.Stand(mails)
 	for _, to := range mails {
@@ -62,15 +65,16 @@ func (e *Engine[TTx]) stand(mails []*mail) {
 	}
 }
 
-// needsEngine reports whether only the engine may continue the saga: it has another definition than this
-// build, holds entities, has a due time, or was in progress when its process ended.
+// needsEngine reports whether only the engine may continue the saga. This is the case if the saga has another
+// definition than this build, uses locks, has a due time, or was in progress when its process ended.
 func (to *mail) needsEngine() bool {
 	next := to.state.Next()
 	return to.Saga.Hash != to.d.Hash || to.d.Plan.Locks() || !next.IsZero() && !next.After(to.now) ||
 		slices.ContainsFunc(to.state.Runs, func(r plan.Run) bool { return r.Crashes > 0 || r.Alone })
 }
 
-// commands returns the actions that the saga asks for, if each is the first attempt at a command; else none.
+// commands returns the saga's next actions if each of them is the first attempt at a command. Otherwise it
+// returns none.
 func (to *mail) commands() []plan.Action {
 	todo := to.d.Plan.Pending(to.state)
 	for _, a := range todo {
@@ -87,8 +91,9 @@ func (to *mail) commands() []plan.Action {
 	return todo
 }
 
-// emit drafts commands, adds them to the effect of a mail, and returns the size of their data. A function
-// that fails or takes too long, and a state that becomes too large, change nothing: the engine goes on then.
+// emit drafts the commands of todo, adds them to the effects of a mail, and returns the size of their data.
+// If a function fails or takes too long, or if the state becomes too large, emit changes nothing. The engine
+// then emits the commands.
 func (e *Engine[TTx]) emit(ctx context.Context, to *mail, todo []plan.Action) (bytes int) {
 	origin, err := sagarow.OriginOf(to.Saga)
 	if err != nil {
@@ -130,7 +135,7 @@ func (e *Engine[TTx]) emit(ctx context.Context, to *mail, todo []plan.Action) (b
 	return bytes
 }
 
-// sends drafts the commands of todo.
+// sends drafts the commands of todo, and applies their events in memory.
 func (s *saga) sends(todo []plan.Action) error {
 	for _, a := range todo {
 		step, _ := s.Def.Step(a.Step)
@@ -145,7 +150,7 @@ func (s *saga) sends(todo []plan.Action) error {
 	return nil
 }
 
-// draft completes the message of a command, and returns it with its event.
+// draft returns the message of the command of a, and the event that the command was sent.
 func (s *saga) draft(ctx context.Context, a plan.Action, step *StepBody) (e plan.Event, m skald.Message,
 	err error) {
 	e, c := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence}, step.Command
@@ -164,7 +169,7 @@ func (s *saga) draft(ctx context.Context, a plan.Action, step *StepBody) (e plan
 	return e, m, err
 }
 
-// ends makes the transaction end a saga that is final and has no parent.
+// ends makes the transaction end a saga that is final and has no parent. The engine ends the others.
 func (to *mail) ends() {
 	m := to.Effects[0].Saga
 	if !to.state.Status.Final() {
@@ -175,24 +180,24 @@ func (to *mail) ends() {
 	}
 }
 
-// drafting is one run of the request functions of a saga.
+// drafting is one run of the functions that draft the commands of a saga.
 type drafting struct {
 	name       string // of the definition
 	begun      time.Time
-	over, slow bool // under following.mu
+	over, slow bool // guarded by following.mu
 }
 
-// following is the emission of commands in transactions of replies. The zero value has none. It is for any
-// goroutine.
+// following records the commands that were emitted in transactions of replies. The zero value is empty. It is
+// safe for concurrent use.
 type following struct {
 	mu    sync.Mutex
-	tried map[store.SagaRef]bool // emissions whose commit is not known
-	slow  map[string]int         // draftings that took too long and did not return, by definition
-	rest  map[string]time.Time   // until when the engine emits the commands of a definition
+	tried map[store.SagaRef]bool // emissions with an unknown commit
+	slow  map[string]int         // by definition; slow draftings that have not returned
+	rest  map[string]time.Time   // by definition; until this time the engine emits the commands
 }
 
-// Try records that the saga is continued from its version. Returns false if that was tried before, or if
-// request functions of its definition take too long.
+// Try records that commands are emitted for this version of the saga. It returns false if that was tried
+// before, or if functions of the saga's definition are too slow.
 func (f *following) Try(s store.Saga, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -207,7 +212,7 @@ func (f *following) Try(s store.Saga, now time.Time) bool {
 	return true
 }
 
-// Stand records that the transaction of mails is committed.
+// Stand records that the transaction with the replies of mails is committed.
 func (f *following) Stand(mails []*mail) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -216,7 +221,7 @@ func (f *following) Stand(mails []*mail) {
 	}
 }
 
-// Slow records that a drafting takes too long. Returns false if it is over.
+// Slow records that a drafting takes too long. It returns false if the drafting is over.
 func (f *following) Slow(d *drafting) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,17 +9,17 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// taking applies replies to one saga.
+// taking applies replies to one saga. The first call of take reads the saga's state.
 type taking struct {
 	book    *book
 	clock   *storeClock
 	d       *Definition
 	s       store.Saga
-	st      plan.State // as it was read
-	sent    map[string]target
-	names   plan.Mapping // from the saga's definition to d
+	st      plan.State        // the state that was read
+	sent    map[string]target // commands that replies may answer
+	names   plan.Mapping      // renamed steps, from the saga's definition to d
 	p       *plan.Plan
-	course  *plan.Course // begins with the first reply to a command
+	course  *plan.Course // state after the replies so far; nil before the first one
 	now     time.Time
 	moved   bool
 	before  []plan.Run
@@ -60,7 +60,7 @@ func (t *taking) take(ctx context.Context, r *reply) (err error) {
 	was := t.course.State()
 	t.before = append(t.before[:0], was.Runs...)
 	was.Runs = t.before
-	if r.Out = t.course.Take(ev); r.Out == plan.TooLarge { // it took effect, so it is done, and then undone
+	if r.Out = t.course.Take(ev); r.Out == plan.TooLarge { // the step took effect
 		r.Out = t.course.Take(without(ev, t.course.Large()))
 	}
 	if r.Out.Changed() {

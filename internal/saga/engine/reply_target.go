@@ -14,13 +14,13 @@ import (
 // target is a command that a reply may answer.
 type target struct {
 	run     plan.Run
-	command *Command // nil if this build does not have it
+	command *Command // nil if this build does not have the command
 	undo    bool
-	sends   int // 0 if unknown
+	sends   int // number of the attempt; 0 if unknown
 }
 
-// commands returns the commands that a saga has sent, by the time-independent part of their ids. Replies do
-// not change them.
+// commands returns the commands that a saga has sent. The keys of the map are the time-independent parts of
+// the commands' ids.
 func (t *taking) commands() map[string]target {
 	all := map[string]target{}
 	for _, r := range t.st.Runs {
@@ -36,8 +36,8 @@ func (t *taking) commands() map[string]target {
 	return all
 }
 
-// ways returns the commands of a run, forward and undo. The saga's definition may have commands that this
-// build does not have.
+// ways returns the possible commands of a run: forward and undo. A saga of another definition may have
+// commands that this build does not have.
 func (t *taking) ways(r plan.Run) []target {
 	if node, _ := t.p.Step(r.Step); node.Kind != plan.Command {
 		return nil
@@ -53,9 +53,10 @@ func (t *taking) ways(r plan.Run) []target {
 // strange reports whether the saga has another definition than this build.
 func (t *taking) strange() bool { return t.s.Hash != t.d.Hash }
 
-// answers returns the command that a reply answers. The cause of the reply identifies it. If only the
-// saga's key is known, a reply with another cause answers the only waiting command of its kind. A reply
-// that may answer a command of another build is left to that build.
+// answers returns the command that a reply answers. The causation id of the reply names the command. If the
+// caller gave only the saga's key, a reply with another causation id answers the command that waits for this
+// type of reply, if there is exactly one. If the reply may answer a command that this build does not have,
+// answers returns an error that leaves it to another build.
 func (t *taking) answers(r *reply, st plan.State) (to target, ok bool, err error) {
 	to, ok = t.sent[own(r.Message.CausationID)]
 	switch {
@@ -82,7 +83,7 @@ func (t *taking) answers(r *reply, st plan.State) (to target, ok bool, err error
 	return to, n == 1, nil // no command, or ambiguous
 }
 
-// elsewhere returns an error that leaves a reply to a build with the command.
+// elsewhere returns an error that leaves a reply to a build that has the command.
 func (t *taking) elsewhere(to target) error {
 	return skald.UnknownVersion(fmt.Errorf(
 		"the saga %s %q is of the definition %s, and this build has another one, whose step %s "+
@@ -97,7 +98,7 @@ func (t *target) open() bool {
 	return t.run.Phase == plan.Waiting
 }
 
-// by reports whether messages like m answer the command.
+// by reports whether a message of the topic and type of m answers the command.
 func (t *target) by(m skald.Message) bool {
 	is := func(r Reply) bool { return r.Topic == m.Topic && r.Type == m.Type }
 	return t.command != nil && (is(t.command.Done) || slices.ContainsFunc(t.command.Refused, is))

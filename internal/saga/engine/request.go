@@ -14,13 +14,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// outside returns the call of an action. Returns false if it has none.
+// outside returns the request of an action, or false if the action is no request.
 func (l *live[TTx]) outside(a plan.Action) (Request[TTx], bool) {
 	step, _ := l.Def.Step(a.Step)
 	return requestFor[TTx](step, a)
 }
 
-// asks reports whether a is a stored request that is to be sent.
+// asks reports whether a is a stored request that is ready to be sent.
 func (l *live[TTx]) asks(a plan.Action) bool {
 	_, is := l.outside(a)
 	return is && a.Sent
@@ -30,7 +30,8 @@ func (l *live[TTx]) bind(r Request[TTx]) call.Bound[TTx] {
 	return r.Bind(call.By{Name: l.Def.Name, Retry: time.Second, Now: l.e.o.Now, Logger: l.e.o.Logger})
 }
 
-// intend runs Intend in a transaction. It rolls the writes back and stores the request instead.
+// intend runs the user's Intend in a transaction. It rolls back the writes of Intend, and stores the request
+// instead.
 func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r Request[TTx]) error {
 	defer l.free()
 	u, err := l.begin(ctx, usualTimeout+graceTime)
@@ -107,8 +108,8 @@ func (l *live[TTx]) request(ctx context.Context, asks []plan.Action) error {
 	return first
 }
 
-// requesting records that a request of this process is in progress until over is called. Another claim of
-// the saga does not send the request again in this process.
+// requesting records that a request is in progress in this process until the caller calls over. If this
+// process claims the saga again meanwhile, it does not send the request again.
 func (l *live[TTx]) requesting(ctx context.Context, a plan.Action, timeout time.Duration) (over func()) {
 	f, name, key := &hangingFunction{Key: hangsOf(l.Row.ID, a)}, l.Row.Name, l.Row.Key
 	l.e.hanging.Hangs(f, func() {})
@@ -124,7 +125,7 @@ func (l *live[TTx]) requesting(ctx context.Context, a plan.Action, timeout time.
 	}
 }
 
-// asking returns a request for another goroutine to send.
+// asking returns a request that another goroutine can send.
 func (l *live[TTx]) asking(a plan.Action) *ask[TTx] {
 	r, _ := l.outside(a)
 	run, _ := l.State.Run(a.Step, a.Occurrence)
@@ -135,8 +136,8 @@ func (l *live[TTx]) asking(a plan.Action) *ask[TTx] {
 		Guard: l.Guard}
 }
 
-// answered stores the result of a request even if the saga was written meanwhile, so that a known outcome
-// is not requested again.
+// answered stores the result of a request, even if the saga was written meanwhile. So a request with a known
+// outcome is not sent again.
 func (l *live[TTx]) answered(ctx context.Context, is answer) error {
 	if is.Nothing {
 		return errMoved
@@ -166,7 +167,8 @@ func (l *live[TTx]) answered(ctx context.Context, is answer) error {
 	}
 }
 
-// again reads the saga again, regardless of its lease.
+// again reads the saga again, regardless of its lease. It returns false if the saga cannot take the answer
+// any more.
 func (l *live[TTx]) again(ctx context.Context) bool {
 	s, there, err := l.e.find(ctx, l.Row.Name, l.Row.Key)
 	return err == nil && there && s.ID == l.Row.ID && s.Ended.IsZero() && s.Hash == l.Def.Hash &&
@@ -177,7 +179,7 @@ func (l *live[TTx]) note(ctx context.Context, is answer) error {
 	a := is.Action
 	run, _ := l.State.Run(a.Step, a.Occurrence)
 	if !run.Sent || run.Sends != a.Sends {
-		return nil // it was settled by other means
+		return nil // the outcome of the request was stored by other means
 	}
 	if l.State.Status == plan.Compensating && a.Verb == plan.RunStep {
 		a.Verb = plan.SettleStep
@@ -197,11 +199,11 @@ func (l *live[TTx]) note(ctx context.Context, is answer) error {
 	return l.settle(ctx, a, is.Call, l.bind(r), e, refused)
 }
 
-// settle stores an answer together with the user's writes of Settle.
+// settle stores an answer together with the writes of the user's Settle.
 func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b call.Bound[TTx], e plan.Event,
 	refused bool) error {
 	defer l.free()
-	if !l.slotAtOnce() { // the answer is stored before the wait, so it is not requested again
+	if !l.slotAtOnce() { // no worker is free: store the answer before the wait, or the request may be sent again
 		l.Feed(noted(a, c))
 		if err := l.write(ctx, 0); err != nil {
 			return err
@@ -227,13 +229,13 @@ func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b c
 		err = bad
 	case errors.As(err, &no) && (refused || a.Verb != plan.UndoStep):
 		if !refused {
-			e.Reason = no.Error() // done, and then rejected
+			e.Reason = no.Error() // the request was done, and Settle rejected the answer
 		}
 		l.FeedEffect(e)
 		l.rows = append(l.rows, rows...)
 		l.Prepare(ctx)
 		return l.blame(ctx, a, l.insteadOf(ctx, u, 0))
 	}
-	l.Feed(noted(a, c)) // the request is not sent again, unless the answer is too large to be stored
+	l.Feed(noted(a, c)) // so that the request is not sent again; fails only if the answer is too large
 	return l.failedIn(within, u, a, err)
 }

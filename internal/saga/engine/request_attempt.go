@@ -1,5 +1,5 @@
-// This file sends the external requests of steps, one attempt at a time, and converts the answers to
-// events.
+// This file sends the requests of steps to other systems, and converts their answers. Each request has its
+// own goroutine.
 
 package engine
 
@@ -16,10 +16,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// answerTime is the time reserved for sending a request and storing its answer, in addition to its timeout.
+// answerTime is the time that the lease must have in addition to a request's timeout, for sending the request
+// and storing the answer.
 const answerTime = 10 * time.Second
 
-// requestFor returns the request of a step's action. Returns false if it has none.
+// requestFor returns the request of a step's action, or false if the action is no request.
 func requestFor[TTx any](step *StepBody, a plan.Action) (Request[TTx], bool) {
 	tx, ok := OutsideOf[TTx](step.Tx)
 	switch {
@@ -37,20 +38,20 @@ func requestFor[TTx any](step *StepBody, a plan.Action) (Request[TTx], bool) {
 type answer struct {
 	Action  plan.Action
 	Call    store.Call
-	Known   bool // Call has the outcome
-	Later   time.Duration
+	Known   bool          // Call.Outcome is the answer
+	Later   time.Duration // wait before the next attempt, or 0
 	Err     error
 	Nothing bool // the attempt has no effect on the saga
 }
 
-// ask is a request to be sent by another goroutine.
+// ask is a request that another goroutine sends.
 type ask[TTx any] struct {
 	Action plan.Action
 	Bound  call.Bound[TTx]
 	Memo   json.RawMessage // the stored call
-	Begun  bool            // it may have been sent before
+	Begun  bool            // the request may have been sent before
 	Lease  call.Lease
-	Now    time.Time // by the store's clock
+	Now    time.Time // by the database's clock
 	Guard  func(func() error) error
 }
 
@@ -73,7 +74,8 @@ func (q *ask[TTx]) Make(ctx context.Context) (out answer) {
 	return out
 }
 
-// owner converts the result of an attempt. The saga's goroutine stores it.
+// owner converts the result of an attempt to an answer, which the saga's goroutine stores. It implements the
+// owner of call.Make.
 type owner struct {
 	a     plan.Action
 	lease call.Lease
@@ -85,7 +87,7 @@ func (o *owner) Sending(ctx context.Context, _ time.Duration) (context.Context, 
 	return ctx, func() {}
 }
 
-// GivesUp returns false: the request has a goroutine of its own, and is made once.
+// GivesUp returns false, because the request has its own goroutine and is sent once.
 func (o *owner) GivesUp() bool { return false }
 
 func (o *owner) Answered(_ context.Context, c store.Call) answer {

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// sent returns the event of a call that is stored before it is made.
+// sent returns the event that a call is stored, before it is made.
 func sent(a plan.Action, c store.Call) (plan.Event, error) {
 	memo, err := json.Marshal(c)
 	e := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence, Memo: memo}
@@ -17,14 +17,14 @@ func sent(a plan.Action, c store.Call) (plan.Event, error) {
 	return e, err
 }
 
-// noted returns the event of a call with a known answer.
+// noted returns the event that stores the known answer of a call.
 func noted(a plan.Action, c store.Call) plan.Event {
 	c.Age = 0
 	e, _ := sent(a, c)
 	return e
 }
 
-// Unknown returns the event of an answer that is unknown.
+// Unknown returns the event for a request without a known answer.
 func (is *answer) Unknown() plan.Event {
 	e := failed(is.Action, is.Err)
 	if is.Later > 0 {
@@ -33,7 +33,7 @@ func (is *answer) Unknown() plan.Event {
 	return e
 }
 
-// event returns the event of a known answer to r. Most limits the size of the output in bytes.
+// event returns the event for a known answer to r. Most limits the output in bytes.
 func event[TTx any](r Request[TTx], a plan.Action, c store.Call,
 	most int) (e plan.Event, refused bool, err error) {
 	output, refused, why, err := r.Read(c.Outcome)

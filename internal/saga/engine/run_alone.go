@@ -8,9 +8,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// setAside returns the claimed sagas that may run now: at most one of them has crashed its process twice.
-// If the process crashes, each of its leased sagas counts that, and is stuck after three counts. So only a
-// saga that ran alone gets that far.
+// setAside returns those of the claimed sagas that may run now. Among them is at most one that has crashed
+// its process twice. The reason: if a process ends, each of its leased sagas counts a crash, and three
+// crashes make a saga stuck. So only a saga that ran alone can count the third one.
 func (e *Engine[TTx]) setAside(ctx context.Context, ls []*live[TTx]) (now []*live[TTx]) {
 	var charged, away []*live[TTx]
 	for _, l := range ls {
@@ -37,8 +37,8 @@ func (e *Engine[TTx]) setAside(ctx context.Context, ls []*live[TTx]) (now []*liv
 	return now
 }
 
-// putAll writes the states of sagas in one transaction, and releases them for the duration away; 0 keeps
-// them. It returns those that are stored. The others are claimed again after their leases.
+// putAll writes the states of sagas in one transaction. If away is above 0, it releases the sagas for that
+// duration. It returns the sagas whose states are stored. The others are claimed again when their leases end.
 func (e *Engine[TTx]) putAll(ctx context.Context, ls []*live[TTx], away time.Duration) (stand []*live[TTx]) {
 	if len(ls) == 0 {
 		return nil
@@ -72,7 +72,7 @@ func (e *Engine[TTx]) putAll(ctx context.Context, ls []*live[TTx], away time.Dur
 	return stand
 }
 
-// stepAside releases the saga for a moment.
+// stepAside releases the saga for the duration away.
 func (l *live[TTx]) stepAside(ctx context.Context, away time.Duration) error {
 	l.Rest()
 	m, err := l.move(0)
@@ -86,16 +86,16 @@ func (l *live[TTx]) stepAside(ctx context.Context, away time.Duration) error {
 	return l.put(ctx, m)
 }
 
-// enter begins a turn, which Leave ends. Returns false if another saga is to run alone, or if this saga
-// must run alone and cannot yet. Then the saga was released.
+// enter begins a turn, which the caller ends with gate.Leave. It returns false if another saga is to run
+// alone, or if this saga must run alone and cannot do so yet. In both cases it has released this saga.
 func (l *live[TTx]) enter(ctx context.Context) (begins bool, err error) {
 	if l.seat.Alone && !l.Crashed(2) {
 		l.rise()
 	}
 	if l.State.Status.Final() || len(l.Family()) > 0 {
-		return true, nil // no function is next
+		return true, nil // no function runs next
 	}
-	if l.Crashed(2) { // nothing else runs at the same time
+	if l.Crashed(2) { // this saga must run alone
 		if after := l.e.gate.Sit(&l.seat, l.e.straight); after > 0 {
 			return false, l.stepAside(ctx, after)
 		}
@@ -111,7 +111,7 @@ func (l *live[TTx]) enter(ctx context.Context) (begins bool, err error) {
 	return false, l.stepAside(ctx, asideWait)
 }
 
-// rise lets others run again if l ran alone.
+// rise lets the other sagas run again if l ran alone.
 func (l *live[TTx]) rise() {
 	if l.e.gate.Rise(&l.seat) {
 		l.e.kick()

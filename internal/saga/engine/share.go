@@ -10,34 +10,36 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Limits of a transaction that steps share.
+// Limits of a transaction that several steps of one saga share.
 const (
-	shareMost = 50 * time.Millisecond // from the beginning of the transaction to that of the last step
+	shareMost = 50 * time.Millisecond // the last step begins within this time
 	shareSize = 20                    // steps
-	// shareRest is how long sagas of a definition do not share after a collision in a shared transaction.
-	// Steps that lock rows one after the other conflict with rivals that lock them in another order.
+	// shareRest is the time for which sagas of a definition share no transactions after a lock conflict in a
+	// shared one. Several steps in one transaction lock more rows, and may conflict with transactions that
+	// lock them in another order.
 	shareRest = time.Minute
 )
 
-// shared is a transaction in which consecutive local steps run. They commit together.
+// shared is a transaction in which consecutive local steps run. They commit together. A shared transaction
+// may also have only one step.
 type shared struct {
 	actions []plan.Action // in the order of their runs
-	between []plan.State  // after each of them but the last
+	between []plan.State  // states after each action except the last
 	since   time.Time
-	timeout time.Duration // of the first step; the database ends the transaction a while later
-	bytes   int           // of outputs
+	timeout time.Duration // of the first step; the database ends the transaction some seconds later
+	bytes   int           // size of the outputs
 	closed  bool          // no other step may follow
 }
 
-// opens begins a shared transaction with a. A step shares with no other step if it failed before, has
-// OwnCommit, or runs again after a group failed.
+// opens begins a shared transaction with a. No other step may follow if a failed before, has OwnCommit, or
+// runs again after a shared transaction failed.
 func (l *live[TTx]) opens(a plan.Action, timeout time.Duration) {
 	l.share = shared{since: l.e.o.Now(), timeout: timeout, actions: []plan.Action{a}}
 	l.share.closed = l.single > 0 || l.oneByOne || l.mayCrash || !l.sharable(a) ||
 		l.e.collided.Recently(l.Def.Name, l.share.since)
 }
 
-// sharable reports whether a is a function that may share a transaction.
+// sharable reports whether a has a function that may share a transaction.
 func (l *live[TTx]) sharable(a plan.Action) bool {
 	step, _ := l.Def.Step(a.Step)
 	if step.OwnCommit || l.function(a) == nil || l.asks(a) {
@@ -47,8 +49,8 @@ func (l *live[TTx]) sharable(a plan.Action) bool {
 	return run.Attempts == 0 && run.Free.Times == 0 && run.Crashes == 0
 }
 
-// joins returns the step that runs next in the same transaction. Returns false if the steps before must be
-// committed first.
+// joins returns the action that runs next in the same transaction. It returns false if the transaction must
+// be committed first.
 func (l *live[TTx]) joins(ctx context.Context, u store.Unit[TTx]) (next plan.Action, joins bool) {
 	s := &l.share
 	due := l.State.Next()
@@ -56,7 +58,7 @@ func (l *live[TTx]) joins(ctx context.Context, u store.Unit[TTx]) (next plan.Act
 	case s.closed, len(s.actions) >= shareSize, s.bytes >= l.Def.MaxBytes,
 		l.e.o.Now().Sub(s.since) >= shareMost:
 		return next, false
-	case l.halts(ctx), l.First(), l.oneByOne, l.Related(), len(l.rows) > 0: // messages keep their order
+	case l.halts(ctx), l.First(), l.oneByOne, l.Related(), len(l.rows) > 0: // messages must keep their order
 		return next, false
 	case !due.IsZero() && !due.After(l.e.clock.Now()):
 		return next, false
@@ -68,19 +70,19 @@ func (l *live[TTx]) joins(ctx context.Context, u store.Unit[TTx]) (next plan.Act
 		case step.Child != nil, !l.sharable(a), a.Verb != s.actions[0].Verb, l.Timeout(a) > s.timeout:
 			return next, false
 		default:
-			return a, u.Usable(ctx) == nil // on an error the commit fails, too, and reports it
+			return a, u.Usable(ctx) == nil // if u is not usable, the commit reports the error
 		}
 	}
 	return next, false
 }
 
-// follows records that a runs next in the transaction.
-func (s *shared) follows(a plan.Action, after plan.State) {
-	s.actions, s.between = append(s.actions, a), append(s.between, after)
+// follows records that a runs next in the transaction. Before is the state before a.
+func (s *shared) follows(a plan.Action, before plan.State) {
+	s.actions, s.between = append(s.actions, a), append(s.between, before)
 }
 
-// parted converts err of a transaction that several steps shared. They run again one by one, so that only
-// the failing step counts an attempt.
+// parted converts the error of a transaction that several steps shared. The steps then run again one by one,
+// so that only the failing step counts an attempt.
 func (l *live[TTx]) parted(err error) error {
 	s := &l.share
 	var no *refusal
@@ -88,7 +90,7 @@ func (l *live[TTx]) parted(err error) error {
 	switch {
 	case err == nil || len(s.actions) < 2:
 		return err
-	case errors.As(err, &no) && errors.Is(no.Err, store.ErrLent): // all of them may be committed
+	case errors.As(err, &no) && errors.Is(no.Err, store.ErrLent): // all steps may be committed
 		no.Action, no.With = s.actions[0], s.actions[1:]
 		return no
 	case errors.As(err, &no), errors.As(err, &kin):
@@ -101,7 +103,7 @@ func (l *live[TTx]) parted(err error) error {
 	return err
 }
 
-// split rolls back a transaction in which a failed with err after other steps.
+// split rolls back a shared transaction in which a failed with err after other steps.
 func (l *live[TTx]) split(ctx context.Context, u store.Unit[TTx], a plan.Action, err error) error {
 	outside := context.WithoutCancel(ctx)
 	stopped := errors.Is(context.Cause(ctx), context.Canceled) || l.givenUp.Load()
@@ -112,14 +114,16 @@ func (l *live[TTx]) split(ctx context.Context, u store.Unit[TTx], a plan.Action,
 	return l.parted(err)
 }
 
-// collides records err if a rival's locks caused it, or state that a function left in the transaction.
+// collides records a collision if err is a lock conflict, or if a function left state in the transaction that
+// disturbs other steps.
 func (l *live[TTx]) collides(err error) {
 	if store.Contended(err) || errors.Is(err, store.ErrUnshared) {
 		l.e.collided.Note(l.Def.Name, l.e.o.Now())
 	}
 }
 
-// collisions are the definitions whose shared transactions met rivals. The zero value is empty.
+// collisions has the times at which shared transactions collided, by definition. The zero value is empty. It
+// is safe for concurrent use.
 type collisions struct {
 	mu   sync.Mutex
 	last map[string]time.Time // by name
@@ -134,7 +138,8 @@ func (c *collisions) Note(name string, now time.Time) {
 	c.last[name] = now
 }
 
-// Recently reports whether sagas of a definition must not share transactions now.
+// Recently reports whether a definition's shared transactions collided within shareRest, so that its sagas
+// must not share now.
 func (c *collisions) Recently(name string, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,14 +11,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// NoSagaError means that a definition has no saga with a key.
+// NoSagaError is the error for a key that has no saga of a definition.
 type NoSagaError struct{ Name, Key string }
 
 func (e *NoSagaError) Error() string {
 	return fmt.Sprintf("there is no saga %s %q: it was not started, its start is not committed, or it ended and was deleted", e.Name, e.Key)
 }
 
-// Signal is a signal to a saga.
+// Signal is data for a step that waits for it.
 type Signal struct {
 	Name, Occurrence string
 	Data             json.RawMessage
@@ -42,13 +42,14 @@ func (e *Engine[TTx]) Signal(ctx context.Context, tx TTx, d *Definition, key str
 	return out, nil
 }
 
-// runsFor is the context key of the saga for which a function runs.
+// runsFor is the context key for the saga whose function runs.
 type runsFor struct{}
 
 var errSelf = errors.New("a function of this saga sent it, and the function's own transaction holds the saga, so the signal would wait forever: " +
 	"return the value instead, and read it in a later step by Output")
 
-// SignalAlone is Signal in its own transaction. It refuses a signal from a function of the same saga.
+// SignalAlone is like Signal, in its own transaction. It refuses a signal that a function of the same saga
+// sends, because this function's transaction has locked the saga.
 func (e *Engine[TTx]) SignalAlone(ctx context.Context, d *Definition, key string,
 	s Signal) (plan.Outcome, error) {
 	if of, _ := ctx.Value(runsFor{}).(store.SagaRef); of.Name == d.Name && of.Key == key {
@@ -71,7 +72,8 @@ func (e *Engine[TTx]) SignalAlone(ctx context.Context, d *Definition, key string
 	return out, nil
 }
 
-// fits returns an error if no step of d waits for the signal, or if the data has the wrong type or size.
+// fits returns an error if no step of d waits for the signal, or if the data has the wrong type or is too
+// large.
 func fits(d *Definition, s Signal) error {
 	for i, step := range d.Plan.Graph.Steps {
 		if step.Kind != plan.Wait || step.Signal != s.Name {

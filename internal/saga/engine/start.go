@@ -28,7 +28,8 @@ func (e *OtherError) Error() string {
 		e.ID, e.Status, e.Refused)
 }
 
-// Start inserts a saga in tx, or returns the existing one with the same input.
+// Start inserts a saga in tx. If the key has a saga with the same input, it returns that saga and
+// fresh=false. If the input differs, it returns an *OtherError.
 func (e *Engine[TTx]) Start(ctx context.Context, tx TTx, d *Definition,
 	in any) (s store.Saga, fresh bool, err error) {
 	fail := func(err error) (store.Saga, bool, error) { return s, false, fmt.Errorf("start a saga: %w", err) }
@@ -53,17 +54,17 @@ func originOf(ctx context.Context) sagarow.Origin {
 
 func fingerprintOf(d *Definition, in []byte) int64 { return fingerprint.Of([]byte(d.Name), in) }
 
-// firstVersion returns the version of a new saga, derived from its id. A worker may get a saga whose start
-// is rolled back later. The worker's writes name this version, which no other start of the key has. It has
-// 52 bits, so that it is exact in JSON.
+// firstVersion returns the version of a new saga, derived from the saga's id. A worker may get a saga whose
+// start is rolled back later. The worker's writes then name a version that no other start of the key has. The
+// version has 52 bits, so that it is exact in JSON.
 func firstVersion(id string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(id))
 	return int64(h.Sum64()>>12) | 1
 }
 
-// start inserts a saga. This session gets the lease if the engine runs and has room. Otherwise the saga is
-// due at once, for any engine.
+// start inserts a saga. If the engine runs and has room, this session gets the lease. Otherwise any engine
+// may claim the saga immediately.
 func (e *Engine[TTx]) start(ctx context.Context, tx TTx, s store.Saga) (stored store.Saga, fresh bool,
 	err error) {
 	if e.running.Load() && e.inHand.Load() < int64(e.o.MaxSagas) {
@@ -85,8 +86,8 @@ func (e *Engine[TTx]) start(ctx context.Context, tx TTx, s store.Saga) (stored s
 	return was, false, nil
 }
 
-// hand gives a saga that was started in this process to a worker. Unseen means that the caller may not have
-// committed yet.
+// hand gives a saga that was started in this process to the loop. Unseen means that the caller's transaction
+// may not be committed yet.
 func (e *Engine[TTx]) hand(s store.Saga, d *Definition, unseen bool) {
 	if s.Session != e.session {
 		e.kick()
@@ -94,7 +95,7 @@ func (e *Engine[TTx]) hand(s store.Saga, d *Definition, unseen bool) {
 	}
 	l, err := e.taken(s, d, plan.Graph{})
 	if err != nil {
-		return // the saga is claimed after its lease, and the claim reports the error
+		return // the next claim of the saga, after its lease, reports the error
 	}
 	l.unseen = unseen
 	e.mu.Lock()

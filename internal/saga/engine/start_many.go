@@ -1,5 +1,4 @@
-// This file starts many sagas in one statement, and shares a commit among starts without a caller's
-// transaction.
+// This file starts many sagas in one statement. Starts without a caller's transaction share a commit.
 
 package engine
 
@@ -14,10 +13,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// startWait limits how long starts that share a commit wait for locks. After that each gets its own commit.
+// startWait limits the time for which a shared commit of starts waits for locks. After this time each start
+// gets its own commit.
 const startWait = 50 * time.Millisecond
 
-// starting is a saga that is to be started.
+// starting is a start of a saga and its result.
 type starting struct {
 	def   *Definition
 	row   store.Saga
@@ -26,7 +26,7 @@ type starting struct {
 	done  chan struct{} // closed after a start without a caller's transaction
 }
 
-// prepare encodes an input and makes the row of a new saga.
+// prepare encodes an input, and returns a start with the row of the new saga.
 func (e *Engine[TTx]) prepare(ctx context.Context, d *Definition, in any) (*starting, error) {
 	if !e.book.Has(d) {
 		return nil, fmt.Errorf("start a saga: the engine does not have this definition of %s: "+
@@ -46,8 +46,8 @@ func (e *Engine[TTx]) prepare(ctx context.Context, d *Definition, in any) (*star
 	return &starting{def: d, row: row}, nil
 }
 
-// StartAll inserts sagas in tx by one statement, or returns the existing ones with the same input. After an
-// error the caller must roll back.
+// StartAll inserts sagas in tx by one statement. For a key that has a saga with the same input it returns
+// that saga. After an error the caller must roll back.
 func (e *Engine[TTx]) StartAll(ctx context.Context, tx TTx, d *Definition,
 	ins []any) ([]store.Saga, []bool, error) {
 	all := make([]*starting, len(ins))
@@ -75,7 +75,7 @@ func (e *Engine[TTx]) StartAll(ctx context.Context, tx TTx, d *Definition,
 	return stored, fresh, nil
 }
 
-// startIn inserts sagas in tx. This session leases as many as it has room for.
+// startIn inserts sagas in tx. This session leases as many of them as it has room for.
 func (e *Engine[TTx]) startIn(ctx context.Context, tx TTx, all []*starting) error {
 	rows := make([]store.Saga, len(all))
 	room := e.o.MaxSagas - int(e.inHand.Load()) - len(e.begun)
@@ -102,8 +102,8 @@ func (e *Engine[TTx]) startIn(ctx context.Context, tx TTx, all []*starting) erro
 	return nil
 }
 
-// StartNow starts a saga in a transaction of the engine, shared with other starts. After an error the saga
-// may have started: a call with the same input finds it.
+// StartNow starts a saga in a transaction of the engine, which other starts may share. After an error the
+// saga may have started. A second call with the same input finds it.
 func (e *Engine[TTx]) StartNow(ctx context.Context, d *Definition, in any) (store.Saga, bool, error) {
 	one, err := e.prepare(ctx, d, in)
 	if err != nil {
@@ -125,8 +125,8 @@ func (e *Engine[TTx]) StartNow(ctx context.Context, d *Definition, in any) (stor
 	}
 }
 
-// commitStarts commits starts until none is waiting. If one of several may be the reason for an error, each
-// gets its own commit, and later starts do not wait for that.
+// commitStarts commits starts until none is waiting. After an error of a shared commit, each of its starts
+// gets its own commit in the background. Later starts do not wait for that.
 func (e *Engine[TTx]) commitStarts(ctx context.Context) {
 	size := func(one *starting) int { return len(one.row.Input) + len(one.row.State) }
 	for all := e.starts.take(size); len(all) > 0; all = e.starts.take(size) {
@@ -155,7 +155,8 @@ func (e *Engine[TTx]) startApart(ctx context.Context, all []*starting) {
 	each.Wait()
 }
 
-// startTogether starts sagas in one commit. Returns false if one of them may be the reason for an error.
+// startTogether starts sagas in one commit. It returns false if one of them may be the reason for an error,
+// and true if all have a result.
 func (e *Engine[TTx]) startTogether(ctx context.Context, all []*starting, wait time.Duration) bool {
 	within, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -191,8 +192,8 @@ func otherError(was, refused store.Saga) error {
 		Refused: refused.Input}
 }
 
-// newRow returns the row of a saga that begins now, without a lease. Instead is the id of an ended saga
-// with the same key that the start replaces, or "".
+// newRow returns the row of a saga that begins now, without a lease. Instead is the id of an ended saga of
+// the same key which the new saga replaces, or "".
 func (e *Engine[TTx]) newRow(d *Definition, key string, in json.RawMessage, from sagarow.Origin,
 	instead string) (s store.Saga, err error) {
 	now := e.clock.Now()

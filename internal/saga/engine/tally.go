@@ -1,4 +1,4 @@
-// This file counts and measures the work of an engine, and logs events for an operator.
+// This file counts and measures the work of an engine, and logs events for operators.
 
 package engine
 
@@ -13,22 +13,22 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// health is the state of an engine. Counts start with the engine.
+// health is the state of an engine. The counts begin when the engine is created.
 type health struct {
-	Live       bool   // it runs
-	Ready      bool   // the database answers, and it claims
-	Why        string // why it is not ready
+	Live       bool   // the engine runs
+	Ready      bool   // the engine claims sagas: the database answers
+	Why        string // reason for which the engine is not ready
 	InProgress int    // sagas in progress
 
-	Done, Compensated int64 // sagas that ended here
-	TakenOver         int64 // from processes that ended
+	Done, Compensated int64 // sagas that ended in this process
+	TakenOver         int64 // sagas taken over from processes that ended
 	Refused           int64 // claims of sagas that this build cannot run
 	Alarms            int64 // events that need an operator
 	Replies           map[plan.Outcome]int64
 	Signals           map[plan.Outcome]int64
 }
 
-// counters belongs to one engine. It is safe for concurrent use.
+// counters has the counts of one engine. It is safe for concurrent use.
 type counters struct {
 	log     *slog.Logger
 	metrics *telemetry.Saga
@@ -38,7 +38,7 @@ type counters struct {
 	faults faults
 }
 
-// newCounters returns the counters of an engine that runs sagas of defs.
+// newCounters returns the counters of an engine with the definitions defs.
 func newCounters(log *slog.Logger, metrics *telemetry.Saga, defs []*Definition) *counters {
 	for _, d := range defs {
 		var steps []string
@@ -67,7 +67,7 @@ func (t *counters) add(n *int64) {
 	*n++
 }
 
-// Stands records whether the engine runs, and why it does not claim, or "".
+// Stands records whether the engine runs. Why is the reason for which it claims no sagas, or "".
 func (t *counters) Stands(live bool, why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

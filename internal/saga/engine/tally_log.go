@@ -15,27 +15,29 @@ import (
 )
 
 const (
-	mostFaults = 200 // different faults that are logged separately; further ones are grouped by step
-	eachStuck  = 10  // sagas stuck by one fault that are logged each; further ones are rate-limited
+	mostFaults = 200 // faults with their own log lines; further faults are grouped by step
+	eachStuck  = 10  // lines without a rate limit about sagas that the same fault made stuck
 )
 
-// tallyFault is a kind of fault that may hit many sagas. Its log lines are rate-limited.
+// tallyFault identifies a kind of fault. Many sagas may have the same fault, so its log lines are
+// rate-limited.
 type tallyFault struct{ what, saga, step, print string }
 
-// faultCount counts a fault: in total, and since it was last logged.
+// faultCount counts the occurrences of a fault: all of them, and those since the last log line.
 type faultCount struct {
 	backoff.LogLimit
 	times, more int
 }
 
-// faults are those that were logged.
+// faults has the counts of all faults. It is safe for concurrent use.
 type faults struct {
 	mu     sync.Mutex
 	prints *failure.Fingerprints
 	counts map[tallyFault]*faultCount
 }
 
-// due reports whether a fault is to be logged now, whether it is new, and how often it was suppressed.
+// due counts a fault, and reports whether it is to be logged now. Fresh is true for a new fault. More is the
+// number of occurrences that were not logged since the last line.
 func (f *faults) due(is tallyFault, text string, now time.Time) (due, fresh bool, more int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,8 +73,8 @@ const (
 	unstored    = "saga: the database does not store a transition, or does not show a start"
 )
 
-// line returns the attributes of a log line, or nil if the fault is not to be logged now. Faults are
-// distinguished by step, not by occurrence, because there may be many occurrences.
+// line returns the attributes of a log line, or nil if the fault is not to be logged now. Faults are counted
+// by step and not by occurrence, because a step may have many occurrences.
 func (t *counters) line(what string, s store.Saga, step, occurrence, text string) (with []any) {
 	due, _, more := t.faults.due(tallyFault{what: what, saga: s.Name, step: step}, text, time.Now())
 	if !due {
@@ -85,7 +87,7 @@ func (t *counters) line(what string, s store.Saga, step, occurrence, text string
 		with = append(with, "occurrence", occurrence)
 	}
 	if more > 0 {
-		with = append(with, "others", more) // sagas that failed so since the last line
+		with = append(with, "others", more) // failures without a log line since the last one
 	}
 	return with
 }
@@ -100,7 +102,7 @@ func (t *counters) failed(s store.Saga, was, r *plan.Run) {
 	case plan.Undo:
 		what = unundone
 	case plan.Deciding, plan.Ready:
-	default: // Due is that of a reply
+	default: // in other phases, Due is the deadline of a reply
 		return
 	}
 	with := t.line(what, s, r.Step, r.Occurrence, r.Error)
@@ -113,7 +115,7 @@ func (t *counters) failed(s store.Saga, was, r *plan.Run) {
 	t.log.Warn(what, append(with, "attempt", max(r.Attempts, r.Crashes, 1), "error", r.Error)...)
 }
 
-// TurnedBack logs why a saga turned back: a failure or a deadline as a warning.
+// TurnedBack logs that a saga turned back, and why. Failures and deadlines are warnings.
 func (t *counters) TurnedBack(s store.Saga, why *plan.Cause) {
 	with := t.line(turned, s, why.Step, "", string(why.Why)+" "+why.Reason)
 	if with == nil {
@@ -144,7 +146,7 @@ func (t *counters) Alarms(s store.Saga, notices []plan.Action) {
 	}
 }
 
-// Refused counts a claim of a saga that this build cannot run.
+// Refused counts and logs a claim of a saga that this build cannot run.
 func (t *counters) Refused(ctx context.Context, s store.Saga, why error) {
 	t.add(&t.health.Refused)
 	if with := t.line(left, s, "", "", why.Error()); with != nil {
@@ -152,14 +154,16 @@ func (t *counters) Refused(ctx context.Context, s store.Saga, why error) {
 	}
 }
 
-// Unstored logs that a move could not be stored, times times in a row, and that no action is the reason.
+// Unstored logs that a move could not be stored for a reason outside the saga's actions. Times is the number
+// of consecutive failures.
 func (t *counters) Unstored(ctx context.Context, s store.Saga, times int, err error) {
 	if with := t.line(unstored, s, "", "", err.Error()); with != nil {
 		t.log.WarnContext(ctx, unstored, append(with, "times", times, "error", err)...)
 	}
 }
 
-// Panicked logs once the stack of a panic in a function of a definition, a frame on each line.
+// Panicked logs the stack of a panic in a function of a definition, one frame on each line. It logs each
+// panic once.
 func (t *counters) Panicked(saga string, err error) {
 	var p *failure.PanicError
 	if !errors.As(err, &p) {

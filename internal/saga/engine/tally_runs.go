@@ -7,10 +7,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// change is a run before and after a transition.
+// change is a run before and after a move.
 type change struct{ Was, Is plan.Run }
 
-// changed appends to list the runs whose phase or attempts differ between was and is.
+// changed appends to list the runs whose phase or attempts differ between the states was and is.
 func changed(list []change, was, is plan.State) []change {
 	for i := range is.Runs {
 		before, now := earlier(was, is, i), is.Runs[i]
@@ -21,7 +21,7 @@ func changed(list []change, was, is plan.State) []change {
 	return list
 }
 
-// Moved measures and logs a stored transition of a saga between two states.
+// Moved measures and logs a stored move of a saga from the state was to the state is.
 func (t *counters) Moved(s store.Saga, was, is plan.State) {
 	back := back(was, is)
 	if back != nil {
@@ -35,7 +35,7 @@ func (t *counters) Moved(s store.Saga, was, is plan.State) {
 	}
 }
 
-// back returns why a saga turned back between two states, or nil.
+// back returns the cause if a saga turned back between two states, or nil.
 func back(was, is plan.State) *plan.Cause {
 	if was.Cause != nil {
 		return nil
@@ -53,19 +53,19 @@ func (t *counters) Ran(saga string, c change) {
 	}
 }
 
-// earlier returns the run i of is, as it was in was.
+// earlier returns the state in was of the run with index i in is.
 func earlier(was, is plan.State, i int) plan.Run {
 	r := &is.Runs[i]
 	if i < len(was.Runs) && was.Runs[i].Step == r.Step && was.Runs[i].Occurrence == r.Occurrence {
 		return was.Runs[i]
 	}
-	if other, there := was.Run(r.Step, r.Occurrence); there { // the definition has changed
+	if other, there := was.Run(r.Step, r.Occurrence); there { // a new definition may have moved the run
 		return other
 	}
 	return plan.Run{At: r.At}
 }
 
-// settled reports whether a run has an outcome, of the step or of its undo.
+// settled reports whether the phase is final for a step, or for its undo.
 func settled(p plan.Phase) bool {
 	switch p {
 	case plan.IsDone, plan.Skipped, plan.Refused, plan.Dropped, plan.Undone:

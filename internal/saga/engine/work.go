@@ -22,27 +22,27 @@ type live[TTx any] struct {
 	then  []func()   // called after the next commit of the state
 	after *live[TTx] // the next claim of the same saga
 
-	since     time.Time     // start of the lease, by this process's clock
-	lease     time.Duration // its length
+	since     time.Time     // start of the lease, by the local clock
+	lease     time.Duration // length of the lease
 	seat      seat
 	unit      store.Unit[TTx]
-	slotted   atomic.Bool     // it has a worker, and may open a transaction
-	givenUp   atomic.Bool     // its function hung, so another engine has the saga
-	over      bool            // it was released, or has ended
-	unseen    bool            // it was started here, and may not be committed yet
-	suspect   bool            // it was taken over from a session that ended, possibly because of this saga
+	slotted   atomic.Bool     // the saga has a worker, so it may open a transaction
+	givenUp   atomic.Bool     // the saga's function hung, so any engine may have claimed the saga
+	over      bool            // the saga was released, or has ended
+	unseen    bool            // the saga was started here, and may not be committed yet
+	suspect   bool            // the saga's last session ended, possibly by a crash of this saga
 	sent      map[string]bool // requests stored here that no goroutine has sent yet
 	outages   int
-	ended     atomic.Bool // its waiters were notified
+	ended     atomic.Bool // the saga's waiters were notified
 	lostAlone alone
 
-	refused *refusal // to be counted as a failed attempt
+	refused *refusal // to count as a failed attempt before the next action
 
 	share  shared // the last transaction
-	single int    // number of steps to commit one by one, because they failed together
+	single int    // number of steps to commit one by one, after a shared transaction failed
 }
 
-// taken returns a live saga that is leased to this session.
+// taken returns a live saga. This session must have its lease.
 func (e *Engine[TTx]) taken(s store.Saga, d *Definition, older plan.Graph) (*live[TTx], error) {
 	l := &live[TTx]{e: e, sent: map[string]bool{}}
 	var err error
@@ -55,12 +55,12 @@ func (e *Engine[TTx]) taken(s store.Saga, d *Definition, older plan.Graph) (*liv
 	return l, nil
 }
 
-// read replaces the state by s, as read from the store.
+// read replaces the state by s, which was just read.
 func (l *live[TTx]) read(s store.Saga, older plan.Graph) error {
 	l.then, l.share = nil, shared{}
 	err := l.Read(s, older)
 	if err == nil {
-		l.Turn() // the saga may have been moved because it got its entities
+		l.Turn() // the saga's turn for a Lock may have come
 	}
 	return err
 }
@@ -70,14 +70,14 @@ func (l *live[TTx]) leased(lease time.Duration) {
 	l.seat.LeaseEnd.Store(l.since.Add(lease).UnixNano())
 }
 
-// left returns the rest of the lease.
+// left returns the rest of the lease. It uses the monotonic and the wall clock, whichever shows less.
 func (l *live[TTx]) left() time.Duration {
 	now := l.e.o.Now()
 	return l.lease - max(now.Sub(l.since), now.Round(0).Sub(l.since.Round(0)))
 }
 
-// employ starts a goroutine that works on l. If the saga is in progress already, its goroutine continues
-// with l.
+// employ starts a goroutine that works on l. If a goroutine works on this saga already, that goroutine
+// continues with l.
 func (e *Engine[TTx]) employ(ctx context.Context, l *live[TTx]) {
 	at := refOf(l.Row)
 	e.mu.Lock()
@@ -87,7 +87,7 @@ func (e *Engine[TTx]) employ(ctx context.Context, l *live[TTx]) {
 		was.after = l
 		return
 	}
-	e.working[at] = l // a saga whose lease ended hangs in a function, and cannot write any more
+	e.working[at] = l // if another goroutine has the saga after its lease, it hangs, and cannot write
 	e.inHand.Add(1)
 	e.workers.Go(func() {
 		for l := l; l != nil; l = e.done(at, l) {
@@ -97,8 +97,8 @@ func (e *Engine[TTx]) employ(ctx context.Context, l *live[TTx]) {
 	})
 }
 
-// survive calls work. A panic outside of the saga's own functions ends neither the process nor other sagas.
-// It is logged with its stack, and the saga is claimed again after its lease.
+// survive calls work, and recovers panics that did not occur in a user's function. It logs such a panic with
+// its stack. The process and the other sagas continue; this saga is claimed again when its lease ends.
 func (l *live[TTx]) survive(ctx context.Context) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -112,7 +112,7 @@ func (l *live[TTx]) survive(ctx context.Context) {
 	l.work(ctx)
 }
 
-// done ends the work on l. It returns the next claim of the same saga, or nil.
+// done ends the work on l. It returns the next claim of the same saga if there is one, or nil.
 func (e *Engine[TTx]) done(at store.SagaRef, l *live[TTx]) *live[TTx] {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -134,7 +134,7 @@ func (e *Engine[TTx]) done(at store.SagaRef, l *live[TTx]) *live[TTx] {
 	return nil
 }
 
-// work continues a saga until the saga waits, or another engine has it.
+// work continues a saga until the saga waits, ends, or another engine has it.
 func (l *live[TTx]) work(ctx context.Context) {
 	defer l.rollback(ctx)
 	if l.unseen && !l.appear(ctx) {
@@ -180,14 +180,14 @@ func (l *live[TTx]) work(ctx context.Context) {
 		}
 		l.refused = no
 		if kin != nil {
-			l.Prepare(ctx) // the actions before it
+			l.Prepare(ctx) // performs the actions before kin.Event
 			l.Feed(kin.Event)
 		}
 	}
 }
 
 func (l *live[TTx]) complain(ctx context.Context, err error) {
-	if l.givenUp.Load() { // the error is that of the closed connection
+	if l.givenUp.Load() { // err comes from the closed connection
 		l.e.o.Logger.InfoContext(ctx, "saga: a function that did not return in time has returned, after "+
 			"its attempt was counted: its writes are not stored", "saga", l.Row.Name, "key", l.Row.Key, "error", err)
 		return
@@ -195,7 +195,7 @@ func (l *live[TTx]) complain(ctx context.Context, err error) {
 	l.e.tally.Unstored(ctx, l.Row, l.outages, err)
 }
 
-// rest waits. Returns false if the lease or the engine ends first.
+// rest waits for d. It returns false if the lease or the engine ends before that.
 func (l *live[TTx]) rest(ctx context.Context, d time.Duration) bool {
 	if l.e.straight || l.left() < d {
 		return false
@@ -211,7 +211,8 @@ func (l *live[TTx]) rest(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// reread reads the saga from the store. Returns false if another session has it, or if it has ended.
+// reread reads the saga from the database. It returns false if another session has the saga, or if the saga
+// has ended.
 func (l *live[TTx]) reread(ctx context.Context) bool {
 	l.rollback(ctx)
 	if l.givenUp.Load() {
@@ -220,13 +221,13 @@ func (l *live[TTx]) reread(ctx context.Context) bool {
 	s, there, err := l.e.find(ctx, l.Row.Name, l.Row.Key)
 	if err != nil || !there || s.ID != l.Row.ID || s.Session != l.e.session || !s.Ended.IsZero() ||
 		l.left() <= 0 {
-		return false // after an error, the saga is claimed again after its lease
+		return false // after an error, the saga is claimed again when its lease ends
 	}
 	older, err := l.e.book.Before(ctx, s, l.Def)
 	return err == nil && l.read(s, older) == nil
 }
 
-// turn performs the next actions. More reports that others may follow.
+// turn performs the next actions. It returns more=true if others may follow.
 func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	if l.over {
 		return false, nil
@@ -269,7 +270,7 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	switch {
 	case len(asks) > 0:
 		return true, l.request(ctx, asks)
-	case len(l.Pending()) > 0: // the pending function hangs
+	case len(l.Pending()) > 0: // all pending actions hang
 		if l.chargeHung() {
 			return true, l.write(ctx, 0)
 		}
@@ -283,17 +284,18 @@ func (l *live[TTx]) halts(ctx context.Context) bool {
 	return l.left() <= 0 || l.givenUp.Load() || l.e.stopping() || ctx.Err() != nil
 }
 
-// hangs reports whether the function of a still runs in this process after its timeout, or whether its
-// request is in progress since an earlier claim.
+// hangs reports whether the function of a still runs in this process after its timeout. For a request it
+// reports whether this process still sends it for an earlier claim.
 func (l *live[TTx]) hangs(a plan.Action) bool { return l.e.hanging.Has(hangsOf(l.Row.ID, a)) }
 
-// accuse stores, before a saga that was taken over continues, that its action may have crashed its process.
+// accuse stores that an action of a saga that was taken over may have crashed its process. The action runs
+// only after that.
 func (l *live[TTx]) accuse(ctx context.Context) error {
 	l.charge()
 	return l.write(ctx, 0)
 }
 
-// charge counts the end of a process against the saga's action.
+// charge counts in memory the crash of a process against the saga's action.
 func (l *live[TTx]) charge() {
 	l.suspect = false
 	if l.Charge() {
@@ -315,7 +317,7 @@ func (l *live[TTx]) transact(ctx context.Context, a plan.Action) error {
 			l.Wrong(a, err)
 			return nil
 		}
-		l.then = append(l.then, l.e.kick) // another saga may get the entities
+		l.then = append(l.then, l.e.kick) // this write may give the entities to another saga
 		return l.local(ctx, a, func(ctx context.Context, tx TTx, _ *Facts) (plan.Event, error) {
 			return holdStep(ctx, l.e.db, tx, &l.saga, a, es, l.e.clock.Now())
 		})

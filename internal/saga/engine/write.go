@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// move returns the write of the new state. It extends the lease to at least need.
+// move returns the write of the new state. The write extends the lease to at least need.
 func (l *live[TTx]) move(need time.Duration) (store.SagaUpdate, error) {
 	m, mine, err := l.Move(l.e.session)
 	if err == nil && mine && !m.Final && l.left() < max(need, l.e.o.Lease/2) {
@@ -20,7 +20,7 @@ func (l *live[TTx]) move(need time.Duration) (store.SagaUpdate, error) {
 	return m, err
 }
 
-// wrote records that m is stored.
+// wrote records that m is stored, and performs the actions that depend on this.
 func (l *live[TTx]) wrote(m store.SagaUpdate) {
 	if m.Lease > 0 {
 		l.leased(m.Lease)
@@ -30,7 +30,7 @@ func (l *live[TTx]) wrote(m store.SagaUpdate) {
 	}
 	l.unseen, l.over = false, m.Release || m.Final
 	was, notices := l.Wrote(&m)
-	for _, next := range append(l.share.between, l.State) { // each step has its own time
+	for _, next := range append(l.share.between, l.State) { // measures each step of a shared transaction
 		l.e.tally.Moved(l.Row, was, next)
 		was = next
 	}
@@ -78,7 +78,7 @@ func (e *Engine[TTx]) write(ctx context.Context, m store.Effect) (stored bool, e
 	return e.moves.Write(ctx, m)
 }
 
-// settleDown stores the state and releases the saga until it is due.
+// settleDown stores the state and releases the saga until its next due time.
 func (l *live[TTx]) settleDown(ctx context.Context) error {
 	l.Rest()
 	m, err := l.move(0)
@@ -88,18 +88,18 @@ func (l *live[TTx]) settleDown(ctx context.Context) error {
 	return l.put(ctx, l.GivenBack(m))
 }
 
-// drop releases a saga on which nothing was done.
+// drop releases a saga without a change to its state.
 func (l *live[TTx]) drop(ctx context.Context) {
 	m := store.SagaUpdate{SagaRef: sagarow.Ref(l.Row), State: l.Row.State, SagaStatus: l.Row.SagaStatus,
 		Release: true}
-	if sagarow.WasLeft(m.SagaStatus) { // this build can run it
+	if sagarow.WasLeft(m.SagaStatus) { // another build left the saga, but this build can run it
 		m.SagaStatus = sagarow.NextStatus(m.SagaStatus, l.State, l.e.clock.Now())
 	}
-	_, _ = l.e.write(ctx, store.Effect{Saga: &m}) // on an error, the saga is claimed again after its lease
+	_, _ = l.e.write(ctx, store.Effect{Saga: &m}) // after an error, the lease just ends
 }
 
-// begin opens a transaction if the saga still has the version that was read. It uses the transaction that
-// the last commit began, if there is one.
+// begin opens a transaction. It returns errMoved if the saga no longer has the version that was read. If the
+// last commit has begun a transaction, begin returns that one.
 func (l *live[TTx]) begin(ctx context.Context, handle time.Duration) (store.Unit[TTx], error) {
 	if u := l.unit; u != nil {
 		l.unit = nil
@@ -127,7 +127,7 @@ func (l *live[TTx]) unmoved(ctx context.Context, u store.Unit[TTx]) (store.Unit[
 	return nil, errMoved
 }
 
-// rollback ends an unused transaction that the last commit began.
+// rollback ends a transaction that the last commit began and no function used.
 func (l *live[TTx]) rollback(ctx context.Context) {
 	if l.unit != nil {
 		_, _ = l.unit.Rollback(ctx)
@@ -136,17 +136,17 @@ func (l *live[TTx]) rollback(ctx context.Context) {
 	l.free()
 }
 
-// inTx reports whether an action needs a function in a transaction.
+// inTx reports whether an action runs a function in a transaction.
 func (l *live[TTx]) inTx(a plan.Action) bool {
 	step, ok := l.Def.Step(a.Step)
 	return ok && step.InTx() && a.Verb != plan.DecideStep && !l.asks(a)
 }
 
-// errCrowded means that the saga waited for a worker for most of its lease, so it is to be released.
-// Otherwise the lease would run out, and the next claim would count a crash of this process.
+// errCrowded means that the saga waited for a worker for most of its lease, so it must be released. If the
+// lease ended instead, the next claim would count a crash of this process.
 var errCrowded = errors.New("every worker is busy")
 
-// slot waits for a worker, which allows one open transaction. The saga keeps the worker if a commit begins
+// slot waits for a worker. A worker allows one open transaction. The saga keeps the worker if a commit begins
 // the next transaction.
 func (l *live[TTx]) slot(ctx context.Context) error {
 	if l.slotAtOnce() {
