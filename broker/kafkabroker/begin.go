@@ -1,3 +1,5 @@
+// This file determines the first offset of each partition that a member gains.
+
 package kafkabroker
 
 import (
@@ -17,9 +19,9 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// begin commits start= for a group without any position in its database or in Kafka. The reset of the
-// client is not used, because it would also apply to partitions that are added later, and to members that
-// die before their first commit. Both would skip messages.
+// begin commits the offsets of Options.Start for a group that has no position in its database or in Kafka.
+// The reset policy of the client cannot do this, because it would skip messages in two cases: in partitions
+// that are added later, and after a member died before its first commit.
 func (b *Broker) begin(ctx context.Context, g broker.Group) error {
 	if b.with.start == (start{}) {
 		return nil
@@ -41,7 +43,7 @@ func (b *Broker) begin(ctx context.Context, g broker.Group) error {
 			kerr.NotCoordinator) {
 			return err // nil, too
 		}
-		select { // the first group of a cluster waits for the topic that holds offsets
+		select { // Kafka creates its topic of offsets for the first group of a cluster
 		case <-ctx.Done():
 			return err
 		case <-time.After(50 * time.Millisecond):
@@ -76,7 +78,7 @@ func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 			return nil
 		case !faultAny(err, kerr.UnknownMemberID, kerr.RebalanceInProgress):
 			return fmt.Errorf("commit the start of the group: %w", orUnavailable(err))
-		case try > 0: // a rival that was first has committed before it joined
+		case try > 0: // the first try may fail because another new member has committed and joined
 			return fmt.Errorf(
 				"the group has members and no committed offsets: stop the members, or set the start with "+
 					"kafka-consumer-groups.sh --reset-offsets, or use start=earliest: %w", err)
@@ -84,8 +86,8 @@ func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 	}
 }
 
-// resolve returns the offsets of start=. With start=latest, a topic that a member of g waited for begins at
-// its oldest message: all of its messages came after the group.
+// resolve returns the offsets of Options.Start. With "latest", a topic starts at its oldest message if it did
+// not exist when g subscribed first, because all of its messages are newer than the group.
 func (b *Broker) resolve(ctx context.Context, g broker.Group) (kadm.Offsets, error) {
 	var listed kadm.ListedOffsets
 	var err error
@@ -112,7 +114,7 @@ func (b *Broker) resolve(ctx context.Context, g broker.Group) (kadm.Offsets, err
 	return listed.Offsets(), nil
 }
 
-// await records that group subscribed to a topic before it existed, if err reports that.
+// await records that group subscribed to topic before the topic existed, if err wraps broker.ErrNoTopic.
 func (b *Broker) await(group, topic string, err error) {
 	if errors.Is(err, broker.ErrNoTopic) {
 		b.mu.Lock()
@@ -121,7 +123,7 @@ func (b *Broker) await(group, topic string, err error) {
 	}
 }
 
-// came returns the topics of g that exist now and did not when g subscribed first.
+// came returns the topics of g that did not exist when g subscribed first.
 func (b *Broker) came(g *broker.Group) (topics []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,15 +135,15 @@ func (b *Broker) came(g *broker.Group) (topics []string) {
 	return topics
 }
 
-// renew continues with topics that were deleted, and may be created again. Their partitions are lost, with
-// all acknowledgements, and franz-go looks for the topics again. A broker with old metadata may report an
-// existing topic as deleted: see forget.
+// renew subscribes again to topics that Kafka reported as deleted, because they may be recreated. The member
+// loses their partitions, with the acknowledgements that are not committed. franz-go then looks for the
+// topics again. A broker with old metadata may report an existing topic as deleted; see forget.
 func (s *Subscription) renew(topics []string) {
 	if len(topics) == 0 {
 		return
 	}
 	ps := map[string][]int32{}
-	s.committing.Lock() // no commit of the old topic reaches the new one
+	s.committing.Lock() // so that no commit of the old topic reaches the new topic
 	s.mu.Lock()
 	for _, t := range topics {
 		ps[t] = s.assigned.partitions(t)
@@ -154,10 +156,11 @@ func (s *Subscription) renew(topics []string) {
 	s.cl.AddConsumeTopics(topics...)
 }
 
-// offsets has offsets by topic and partition.
+// offsets maps topics and partitions to offsets.
 type offsets = map[string]map[int32]kgo.Offset
 
-// from returns the first offsets of partitions, by the rule of feed.Facts.
+// from returns the offsets at which the member starts to read its new partitions. franz-go calls it.
+// feed.Facts has the rule.
 func (s *Subscription) from(ctx context.Context, at offsets) (offsets, error) {
 	<-s.made
 	if err := s.b.checkOwner(ctx, s.group); err != nil {
@@ -220,21 +223,22 @@ func (s *Subscription) from(ctx context.Context, at offsets) (offsets, error) {
 	return at, nil
 }
 
-// beginning is the start of a partition, with the note for its commits.
+// beginning is the start of a partition, and the note that is committed with its offsets.
 type beginning struct {
 	broker.Partition
 	says     note
-	unsigned bool // Kafka does not have that note yet
-	missed   int64
+	unsigned bool  // Kafka does not have that note yet
+	missed   int64 // the number of offsets that retention removed before the group read them
 }
 
-// beginning applies the rule. Retention may have removed the first messages.
+// beginning applies the rule of feed.Facts to one partition. It moves the start past messages that retention
+// has removed.
 func (s *Subscription) beginning(f *feed.Facts, of broker.Partition) beginning {
 	out := beginning{Partition: of, says: note{feed.StoredOwner(&s.group), of.Origin, f.First}}
 	start, again := f.Begin()
 	out.Redelivered, out.Started = again, true
 	switch o, _ := f.Origin(); {
-	case start < 0: // earliest; another start was committed before the group was joined
+	case start < 0: // Options.Start is "earliest"; begin has committed any other start
 		start = f.Oldest
 		out.says.First = start
 	case o == feed.Oldest, o == feed.Position && !f.Own:
@@ -245,9 +249,10 @@ func (s *Subscription) beginning(f *feed.Facts, of broker.Partition) beginning {
 	return out
 }
 
-// forget drops the committed offsets of a topic that was created again, because they may belong to the old
-// one. If the topic still has its ID, it is the same topic, and a broker with old metadata had answered.
-// This client must also fetch by that ID, so that offsets of one topic are never used for another.
+// forget ignores the committed offsets of a topic that was recreated, because they may belong to the old
+// topic. If the ID of the topic is unchanged, the topic was not recreated: a broker with old metadata
+// reported it as deleted. forget then keeps the offsets, but only if this client also fetches by that ID.
+// Otherwise it could use offsets of one topic for another topic.
 func (s *Subscription) forget(at offsets, ids broker.Topics) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,7 +272,7 @@ func (s *Subscription) forget(at offsets, ids broker.Topics) {
 	}
 }
 
-// Find returns the first offsets of partitions at or after a time.
+// Find returns, for each partition of topic, the first offset whose message is not older than at.
 func (b *Broker) Find(ctx context.Context, topic string, at time.Time) ([]broker.Place, error) {
 	listed, err := b.adm.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topic)
 	if err == nil {

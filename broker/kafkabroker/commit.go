@@ -14,8 +14,9 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// Ack records acknowledgements. They are committed together soon, at the latest when their partition moves
-// or the subscription is closed. If the process dies before, their messages are redelivered.
+// Ack records acknowledgements. A background goroutine commits them together, after Options.Commit at the
+// earliest. They are also committed when their partition moves and when the subscription closes. If the
+// process dies before a commit, Kafka delivers the messages again.
 func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,7 +27,8 @@ func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 	return err
 }
 
-// commitLoop commits acknowledgements, with a pause of Options.Commit before each.
+// commitLoop commits acknowledgements. It waits Options.Commit before each commit, to commit many
+// acknowledgements together.
 func (s *Subscription) commitLoop() {
 	for {
 		select {
@@ -42,13 +44,13 @@ func (s *Subscription) commitLoop() {
 		s.committing.Lock()
 		err := s.commit(s.ctx, nil, true)
 		s.committing.Unlock()
-		if err != nil { // a rebalance, or Kafka is down: the next turn commits
+		if err != nil { // during a rebalance or an outage; the loop retries
 			feed.Signal(s.dirty)
 		}
 	}
 }
 
-// commitLast commits before the member leaves. It retries during a rebalance.
+// commitLast commits before the member leaves its group. It retries during a rebalance.
 func (s *Subscription) commitLast(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.b.opts.Session)
 	defer cancel()
@@ -67,8 +69,9 @@ func (s *Subscription) commitLast(ctx context.Context) error {
 	}
 }
 
-// commit stores the acknowledgements of ps, or of all partitions. The caller holds s.committing, so that no
-// partition moves during a commit, which would set it back.
+// commit commits the acknowledgements of the partitions ps, or of all partitions if ps is nil. With sign it
+// also writes the notes that Kafka does not have yet. The caller holds s.committing, so that no partition
+// moves meanwhile. Otherwise this commit could overwrite a higher offset of the next owner.
 func (s *Subscription) commit(ctx context.Context, ps map[string][]int32, sign bool) (err error) {
 	s.mu.Lock()
 	offsets, notes := s.assigned.offsets(ps, sign), s.assigned.notes()
@@ -102,7 +105,8 @@ func (s *Subscription) commit(ctx context.Context, ps map[string][]int32, sign b
 	return nil
 }
 
-// stored records the offsets that Kafka stored. From version 10 on Kafka answers with topic IDs only.
+// stored records the offsets that Kafka has committed. From version 10 of the request on, the response has
+// topic IDs instead of names.
 func (s *Subscription) stored(offsets map[string]map[int32]kgo.EpochOffset, req *kmsg.OffsetCommitRequest,
 	resp *kmsg.OffsetCommitResponse) error {
 	names := map[[16]byte]string{}

@@ -1,3 +1,5 @@
+// This file reads the committed offsets of a group, and the notes in their metadata.
+
 package kafkabroker
 
 import (
@@ -15,14 +17,14 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// notePrefix begins the metadata of an offset that Skald committed.
+// notePrefix is the beginning of the metadata of an offset that Skald committed.
 const notePrefix = "skald "
 
-// note is the metadata of a committed offset. Kafka limits it to 4,096 bytes.
+// note is the metadata of a committed offset, as JSON. Kafka limits metadata to 4,096 bytes by default.
 type note struct {
 	feed.OwnerDatabase
-	Topic string `json:"topic"` // its ID: offsets of another topic are invalid
-	First int64  `json:"first"` // the first offset of the group; -1 if not known
+	Topic string `json:"topic"` // the topic's ID; after recreation the offset is invalid
+	First int64  `json:"first"` // the first offset of the group; -1 if unknown
 }
 
 func (n note) text() string {
@@ -33,7 +35,7 @@ func (n note) text() string {
 	return notePrefix + string(text)
 }
 
-// noted is the note of an offset. ours is false if another client committed the offset.
+// noted is a parsed note. ours is false if another program committed the offset.
 type noted struct {
 	note
 	ours bool
@@ -45,7 +47,7 @@ func parseNote(metadata string) (n noted) {
 	return n
 }
 
-// groupOffsets has the committed offsets of a group, of all topics.
+// groupOffsets has the committed offsets of a group in all topics.
 type groupOffsets kadm.OffsetResponses
 
 func (b *Broker) committedOffsets(ctx context.Context, group string) (groupOffsets, error) {
@@ -57,7 +59,7 @@ func (b *Broker) committedOffsets(ctx context.Context, group string) (groupOffse
 	return groupOffsets(committed), nil
 }
 
-// known returns true if the group has committed offsets.
+// known returns true if the group has any committed offset.
 func (s groupOffsets) known() bool {
 	for _, ps := range s {
 		for _, p := range ps {
@@ -73,7 +75,7 @@ func (s groupOffsets) note(topic string, partition int32) noted {
 	return parseNote(s[topic][partition].Metadata)
 }
 
-// check returns an error for a group whose offsets were committed for another database.
+// check returns an error if an offset was committed for another database than that of g.
 func (s groupOffsets) check(g *broker.Group) error {
 	for _, ps := range s {
 		for _, p := range ps {
@@ -85,11 +87,11 @@ func (s groupOffsets) check(g *broker.Group) error {
 	return nil
 }
 
-// retained has the first and the end offsets of topics.
+// retained has the first and the end offsets of the partitions of topics.
 type retained struct{ first, end kadm.ListedOffsets }
 
-// retained reads these offsets. It leaves out partitions that do not answer, so that they do not block the
-// others.
+// retained reads the first and the end offsets of topics. It omits partitions that do not answer, so that
+// they do not block the other partitions.
 func (b *Broker) retained(ctx context.Context, topics []string) (r retained, err error) {
 	if len(topics) == 0 { // an empty list would select all topics
 		return r, nil
@@ -105,7 +107,8 @@ func (b *Broker) retained(ctx context.Context, topics []string) (r retained, err
 	return r, nil
 }
 
-// of returns the offsets of a partition. If the partition does not answer, the widest range applies.
+// of returns the first and the end offset of a partition. If the partition did not answer, it returns the
+// widest range, so that no position counts as removed.
 func (r retained) of(topic string, partition int32) (first, end int64) {
 	f, known := r.first.Lookup(topic, partition)
 	e, ends := r.end.Lookup(topic, partition)
@@ -115,7 +118,7 @@ func (r retained) of(topic string, partition int32) (first, end int64) {
 	return f.Offset, e.Offset
 }
 
-// Adopt writes the owner into the metadata of all committed offsets. Kafka refuses that while the group has
+// Adopt changes the owner in the metadata of all committed offsets. Kafka refuses this while the group has
 // members.
 func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
 	committed, err := b.committedOffsets(ctx, g.Name)

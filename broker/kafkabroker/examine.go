@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Examine checks replicas and settings of topics.
+// Examine checks the replicas and the settings of topics.
 func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding, error) {
 	out := []skald.Finding{{Name: "acks", Grade: skald.Fine,
 		Observed: "all: a message counts as published once min.insync.replicas have it"}}

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
-// kind is the consequence of a failed message for its caller.
+// kind tells the caller of Publish how to treat a failed message.
 type kind int
 
 const (
@@ -23,7 +23,7 @@ const (
 	outage              // the outcome is unknown
 )
 
-// classify returns the consequence of the error of one message, and the error for its caller.
+// classify returns the kind of an error of one message, and the error for the caller of Publish.
 func classify(topic string, err error) (kind, error) {
 	switch {
 	case errors.Is(err, broker.ErrHeldBack):
@@ -41,13 +41,13 @@ func classify(topic string, err error) (kind, error) {
 	}
 	var answered *kerr.Error
 	if !errors.As(err, &answered) {
-		return outage, orUnavailable(err) // an error of the network
+		return outage, orUnavailable(err) // a network error
 	}
 	return failed, fmt.Errorf("publish to %q: %w", topic, err)
 }
 
-// orUnavailable wraps an error in broker.ErrUnavailable if it did not come from Kafka, or if Kafka returns it
-// during a start, an election or a move.
+// orUnavailable wraps err in broker.ErrUnavailable, unless it is an error that a retry cannot cure. A retry
+// can cure network errors, and Kafka's errors during a start, an election or a move of a partition.
 func orUnavailable(err error) error {
 	var answered *kerr.Error
 	switch {
@@ -61,13 +61,13 @@ func orUnavailable(err error) error {
 	return fmt.Errorf("%w: %w", broker.ErrUnavailable, err)
 }
 
-// stale returns true if err means that the metadata of the topic is out of date.
+// stale returns true if err may come from outdated metadata of the topic.
 func stale(err error) bool {
 	return faultAny(err, broker.ErrRecreated, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID,
 		kerr.MessageTooLarge, kerr.RecordListTooLarge)
 }
 
-// faultAny returns true if err is one of targets.
+// faultAny returns true if err wraps any of targets.
 func faultAny(err error, targets ...error) bool {
 	for _, t := range targets {
 		if errors.Is(err, t) {
@@ -77,7 +77,7 @@ func faultAny(err error, targets ...error) bool {
 	return false
 }
 
-// lacking adds the missing right to err.
+// lacking adds the missing right and its remedy to an authorization error. It returns other errors unchanged.
 func lacking(err error, right, thing string) error {
 	if !faultAny(err, kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed,
 		kerr.ClusterAuthorizationFailed) {

@@ -1,4 +1,5 @@
-// This file keeps records out of a topic that was deleted and created again after they were meant for it.
+// This file prevents a record from reaching a recreated topic: the caller published the record for the old
+// topic.
 
 package kafkabroker
 
@@ -11,26 +12,29 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// topicFence keeps records out of a topic with another ID than they are meant for. A client of franz-go
-// takes the ID of a topic at its first record, and keeps that ID. It sends by ID from Kafka 4.1 on, and by
-// name before. So the fence checks the ID before the first record, when franz-go asks for its partition.
+// topicFence is a partitioner that refuses a record if its topic does not have the expected ID. A franz-go
+// client takes the ID of a topic at the first record, and never changes it. From Kafka 4.1 on the client
+// sends records by ID, so Kafka refuses them after a recreation. Before, it sends them by name. So the fence
+// compares the IDs when franz-go requests the partition of the first record.
 type topicFence struct {
 	kgo.Partitioner
-	cl *kgo.Client // the client with this partitioner; no other code asks it about topics
+	cl *kgo.Client // the client with this partitioner; no other code requests metadata with it
 
 	mu sync.Mutex
-	up map[string]bool // topics that the client has
+	up map[string]bool // topics with metadata in the client
 }
 
-// newFence returns a fence that places records as by does.
+// newFence returns a fence that selects partitions with the partitioner by.
 func newFence(by kgo.Partitioner) *topicFence {
 	return &topicFence{Partitioner: by, up: map[string]bool{}}
 }
 
-// On sets the client, which franz-go creates after its partitioner.
+// On sets the client. It is separate from newFence because franz-go needs the partitioner to create the
+// client.
 func (f *topicFence) On(cl *kgo.Client) { f.cl = cl }
 
-// ForTopic is called by franz-go each time that it adds a topic, when it knows its partitions.
+// ForTopic returns the partitioner of a topic. franz-go calls it when it adds a topic whose partitions it
+// knows.
 func (f *topicFence) ForTopic(topic string) kgo.TopicPartitioner {
 	f.mu.Lock()
 	f.up[topic] = true
@@ -38,34 +42,35 @@ func (f *topicFence) ForTopic(topic string) kgo.TopicPartitioner {
 	return &fenceOf{placeTopic: f.Partitioner.ForTopic(topic).(placeTopic), cl: f.cl}
 }
 
-// TookUp returns true if the client places records of topic immediately.
+// TookUp returns true if the client has the partitions of topic, so that it can send records immediately.
 func (f *topicFence) TookUp(topic string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.up[topic]
 }
 
+// fenceOf is the fence of one topic.
 type fenceOf struct {
 	placeTopic
 	cl *kgo.Client
-	id string // "" before the first record
+	id string // the topic's ID at the first record; "" before
 }
 
 var _ kgo.TopicPartitionerOnNewBatch = (*fenceOf)(nil)
 
-// meant is the context of a record, with the ID of its topic.
+// meant is the context of a record. It has the ID that the topic of the record must have.
 type meant struct {
 	context.Context
 	id string
 }
 
-// fenceFor returns the context of records for the topic with that ID.
+// fenceFor returns a context for records of the topic with that ID.
 func fenceFor(id string) *meant { return &meant{context.Background(), id} }
 
-// astray is the context of a record for a topic that has another ID now.
+// astray is the context of a record that the fence refused. Its topic has another ID now.
 type astray struct{ context.Context }
 
-// Partition is called by franz-go, under a lock.
+// Partition returns the partition of r, or -1 to refuse it. franz-go calls it under a lock.
 func (f *fenceOf) Partition(r *kgo.Record, n int) int {
 	if m, ok := r.Context.(*meant); ok {
 		if f.id == "" {
@@ -79,7 +84,7 @@ func (f *fenceOf) Partition(r *kgo.Record, n int) int {
 	return f.placeTopic.Partition(r, n)
 }
 
-// known returns the ID of a topic from the metadata of its client, without a request.
+// known returns the ID of a topic from the cached metadata of cl, or "". It sends no request.
 func known(cl *kgo.Client, topic string) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -11,15 +11,16 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// hold keeps messages back until an event. They must not overtake a round that hangs in its client, or they
-// wait for the metadata of topics. Other messages continue.
+// hold has messages that wait, and the condition for which they wait. There are two kinds. One kind waits for
+// a round that has no answer yet, because later messages of its keys must not overtake it. The other kind
+// waits for the metadata of topics. Messages without a hold continue.
 type hold struct {
-	round      *round          // nil for a request for metadata
-	topics     map[string]bool // the topics of that request
+	round      *round          // nil if the hold waits for metadata
+	topics     map[string]bool // the topics of the request for metadata
 	keys       map[successors]bool
 	partitions map[partitionID]bool // the partitions of the round's messages
-	waiting    []segment            // guarded by the publisher's mu, as are keys and over
-	over       bool
+	waiting    []segment            // guarded by the publisher's mu, like keys and over
+	over       bool                 // the condition is met
 }
 
 type partitionID struct {
@@ -27,7 +28,7 @@ type partitionID struct {
 	partition int
 }
 
-// under returns the messages that are being sent.
+// under returns the messages of the round that have no answer.
 func (h *hold) under() []segment {
 	if h.round == nil {
 		return nil
@@ -35,7 +36,8 @@ func (h *hold) under() []segment {
 	return h.round.segs
 }
 
-// keeper returns the hold that r must wait for; nil if there is none. The caller holds mu.
+// keeper returns the hold that r must wait for, or nil. Without a sender, r waits for the last hold. The
+// caller holds mu.
 func (p *publisher) keeper(r *kgo.Record, by *sender) *hold {
 	if len(p.holds) == 0 {
 		return nil
@@ -54,8 +56,8 @@ func (p *publisher) keeper(r *kgo.Record, by *sender) *hold {
 	return nil
 }
 
-// partition returns the known partition of r. If the topic grows meanwhile, the check of keys still
-// applies.
+// partition returns the partition of r by the cached metadata. If the topic gets more partitions meanwhile,
+// the result is outdated, but keeper also compares keys.
 func (p *publisher) partition(r *kgo.Record) partitionID {
 	n := p.limits.About(r.Topic).Partitions
 	if n == 0 {
@@ -64,7 +66,7 @@ func (p *publisher) partition(r *kgo.Record) partitionID {
 	return partitionID{r.Topic, p.place(r.Topic, r.Key, n)}
 }
 
-// keep adds message i of c to the waiting messages.
+// keep adds message i of c to the waiting messages, and also holds later messages of its key.
 func (h *hold) keep(p *publisher, c *call, i int) {
 	h.waiting = extend(h.waiting, c, i)
 	if r := &c.recs[i]; r.Key != nil {
@@ -72,7 +74,7 @@ func (h *hold) keep(p *publisher, c *call, i int) {
 	}
 }
 
-// learn requests the metadata of all unknown topics of segs together.
+// learn requests the metadata of all topics of segs that are not in the cache, in one request.
 func (p *publisher) learn(segs []segment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,6 +97,7 @@ func (p *publisher) learn(segs []segment) {
 	p.wg.Go(func() { p.ask(h) })
 }
 
+// asked returns true if a request for the metadata of topic is in progress.
 func (p *publisher) asked(topic string) bool {
 	for _, h := range p.holds {
 		if h.topics[topic] {
@@ -104,6 +107,7 @@ func (p *publisher) asked(topic string) bool {
 	return false
 }
 
+// ask requests the metadata of the topics of h, and ends h.
 func (p *publisher) ask(h *hold) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.patience)
 	defer cancel()
@@ -113,7 +117,7 @@ func (p *publisher) ask(h *hold) {
 	}
 	err := p.limits.Learn(ctx, p.asks, topics)
 	if p.ctx.Err() != nil {
-		return // end answers the rest
+		return // end answers the remaining messages
 	}
 	if err != nil {
 		p.mu.Lock()
@@ -127,7 +131,7 @@ func (p *publisher) ask(h *hold) {
 	feed.Signal(p.wake)
 }
 
-// leave turns a round that hangs into a hold.
+// leave creates a hold for a round that hangs, so that run can continue with other messages.
 func (p *publisher) leave(r *round) {
 	p.settle(r)
 	p.mu.Lock()
@@ -145,11 +149,12 @@ func (p *publisher) leave(r *round) {
 	p.wg.Go(func() { p.await(h) })
 }
 
-// await waits for the answers to a round. After patience the callers get an outage, but the wait continues.
+// await waits for the answers to a round, without a limit. After each interval of patience it reports an
+// outage to the callers that wait.
 func (p *publisher) await(h *hold) {
 	for wait := p.patience - p.stall; !p.flush(h.round, wait); wait = p.patience {
 		if p.ctx.Err() != nil {
-			return // end answers the rest
+			return // end answers the remaining messages
 		}
 		p.mu.Lock()
 		segs := slices.Concat(h.under(), h.waiting)
@@ -172,8 +177,8 @@ func (h *hold) outage(patience time.Duration, l *line) error {
 	return fmt.Errorf("no answer from Kafka for %v%s: %w", patience, about, l.Why(context.DeadlineExceeded))
 }
 
-// endHolds moves the messages of finished holds to the front of the queue. Only run takes messages off the
-// queue, so nothing can overtake them.
+// endHolds removes finished holds, and puts their messages at the front of the queue. Only run takes messages
+// from the queue, so no message can overtake them.
 func (p *publisher) endHolds() {
 	p.mu.Lock()
 	var free []*sender

@@ -1,12 +1,15 @@
-// Package kafkabroker is the driver for Apache Kafka and compatible brokers, by franz-go.
+// Package kafkabroker is the driver for Apache Kafka and compatible brokers. It uses the client franz-go.
 //
-// A message is a CloudEvent in binary mode. Its topic is unchanged. The partition is the murmur2 hash of
-// the key, as in Java's client, and a message without a key has no Kafka key. The value is the payload, and
-// other attributes are headers (record.go). Options can change all this (habits.go). url.go and login_*.go
-// read kafka:// URLs. Publishing is in publish.go, round.go and hold.go. Subscriptions are in
-// subscription.go, partitions.go, commit.go and begin.go. A partition is named "orders/3", a position is an
-// offset, and an acknowledgement is a committed offset. Kafka does not count deliveries, so Attempt is
-// always 0.
+// A message is a CloudEvent in binary mode. The topic is Kafka's topic. The value is the data, and the other
+// attributes are headers (record.go). The partition is the murmur2 hash of the key, as in Java's client. A
+// message without a key has no Kafka key. Options can change the format and the partitions
+// (options_values.go, place.go).
+//
+// A partition is named "orders/3", a position is an offset, and an acknowledgement is a committed offset.
+// Kafka does not count deliveries, so Attempt is always 0.
+//
+// The code that publishes is in publish.go, round.go and hold.go. Subscriptions are in subscription.go,
+// partitions.go, commit.go and begin.go. The files url.go and login_*.go parse kafka:// URLs.
 package kafkabroker
 
 import (
@@ -30,43 +33,43 @@ import (
 
 // Options configures a Broker. The zero value works.
 type Options struct {
-	// Patience limits the wait for Kafka in Publish; then the call reports an outage. Messages that were
-	// sent by then may still become durable. Default 10 s, at least 100 ms.
+	// Patience limits the wait for Kafka's answers in Publish. After it, the call reports an outage. Messages
+	// that were sent may still become durable. Default 10 s, at least 100 ms.
 	Patience time.Duration
-	// Session is how long a member of a group may be silent before its partitions move. Default 6 s, which
-	// is the least that Kafka allows by default.
+	// Session is the time after which Kafka gives the partitions of a silent member to other members. Default
+	// 6 s, which is the smallest value that Kafka accepts by default.
 	Session time.Duration
-	// Heartbeat is the interval of a member's heartbeats. It also limits how soon a member learns of a
-	// rebalance. Default 500 ms, at most a third of Session.
+	// Heartbeat is the interval of a member's heartbeats. A member learns of a rebalance by a heartbeat.
+	// Default 500 ms, at most a third of Session.
 	Heartbeat time.Duration
-	// Commit is how long an acknowledgement may wait for others before it is committed. Default 100 ms.
+	// Commit is the time that an acknowledgement waits for others, to be committed with them. Default 100 ms.
 	Commit time.Duration
-	// Prefetch is the number of messages that a subscription holds ready, at most about 16 MiB. Default
-	// 2,000.
+	// Prefetch is the maximum number of fetched messages that wait for Receive. They also have at most about
+	// 16 MiB. Default 2,000.
 	Prefetch int
-	// Round is the number of messages that are sent to Kafka before their answers are awaited. Default
-	// 20,000, at most 100,000, and at most about 32 MiB.
+	// Round is the maximum number of messages that are sent before the driver waits for their answers. A
+	// round also has at most about 32 MiB. Default 20,000, at most 100,000.
 	Round int
-	// Replicas is the replication factor of new topics. Default: the cluster's.
+	// Replicas is the replication factor of topics that MakeTopics creates. Default: the cluster's default.
 	Replicas int16
-	// Partitioner selects the partitions of keys as a client does: "murmur2" (Java, librdkafka's
+	// Partitioner selects the partition of a key as another client does: "murmur2" (Java, librdkafka's
 	// murmur2_random), "crc32" (librdkafka's default, consistent_random) or "fnv1a" (sarama, librdkafka's
 	// fnv1a_random). Default "murmur2".
 	Partitioner string
-	// Partition selects the partition of a key among the n partitions of a topic instead. Equal keys must
-	// get equal partitions. Default: none.
+	// Partition returns the partition of a key, from 0 to n-1, in a topic with n partitions. It replaces
+	// Partitioner. Equal keys must get equal partitions. Default: none.
 	Partition func(topic string, key []byte, n int) int
-	// Balancers lists the strategies by which a group divides its partitions, in order of preference:
-	// "cooperative-sticky", "sticky", "range" or "roundrobin". All members of a group need a common one.
+	// Balancers lists strategies that assign partitions to members, in order of preference:
+	// "cooperative-sticky", "sticky", "range" or "roundrobin". All members of a group need a common strategy.
 	// Default "cooperative-sticky".
 	Balancers []string
-	// Start is the start of a group in a topic without committed offsets: "earliest", "latest", or a time
-	// as in RFC 3339. Partitions that are added later are read from their beginning. Default "earliest".
+	// Start is the position at which a new group starts: "earliest", "latest", or a time in the format of RFC
+	// 3339. A group reads partitions that are added later from their beginning. Default "earliest".
 	Start string
 	// Envelope maps attributes to the format of other programs. Default: CloudEvents.
 	Envelope *broker.Envelope
-	// Client has further options of the franz-go clients: TLS, SASL, a logger. Settings of the driver take
-	// precedence.
+	// Client has further options of the franz-go clients, such as TLS, SASL and a logger. Settings of the
+	// driver take precedence.
 	Client []kgo.Opt
 }
 
@@ -79,6 +82,7 @@ type compiled struct {
 	codec       *cloudevents.Codec
 }
 
+// compile validates the options that have a text form.
 func (o *Options) compile() (c compiled, err error) {
 	if c.place, err = o.place(); err != nil {
 		return c, err
@@ -94,13 +98,13 @@ func (o *Options) compile() (c compiled, err error) {
 	return c, err
 }
 
-// metadataAge is the interval at which clients check whether topics have grown.
+// metadataAge is the interval at which clients check whether topics have new partitions.
 const metadataAge = 15 * time.Second
 
-// requestPatience is how long an answer may take, beyond the timeout of the request, before the client asks
-// another broker.
+// requestPatience is the time after the timeout of a request until the client sends it to another broker.
 const requestPatience = 5 * time.Second
 
+// maxBytesRound is the maximum size of the messages of a round, in bytes.
 const maxBytesRound = 32 << 20
 
 func (o *Options) orDefaults() Options {
@@ -125,7 +129,7 @@ func or[T int | int16 | time.Duration](v, otherwise T) T {
 	return v
 }
 
-// Broker is one client of a Kafka cluster: one producer, and a consumer per subscription.
+// Broker is a connection to a Kafka cluster. It has clients that publish, and a client for each subscription.
 type Broker struct {
 	opts  Options
 	with  compiled
@@ -138,14 +142,14 @@ type Broker struct {
 	mu     sync.Mutex // guards the fields below; never held together with the publisher's mu
 	subs   map[*Subscription]bool
 	closed bool
-	// awaited has the pairs of a group and a topic that did not exist when the group subscribed
+	// awaited has pairs of a group and a topic: the topic did not exist when the group subscribed
 	awaited map[[2]string]bool
 }
 
 var _ broker.Broker = (*Broker)(nil)
 
-// New returns a client of the cluster with these seed brokers, "host:port[,host:port]". It opens no
-// connection.
+// New returns a Broker for the cluster with these seed brokers, "host:port[,host:port]". It opens no
+// connection yet.
 func New(seeds string, opts *Options) (*Broker, error) {
 	if err := checkSeeds(seeds); err != nil {
 		return nil, err
@@ -166,7 +170,7 @@ func New(seeds string, opts *Options) (*Broker, error) {
 	return b, nil
 }
 
-// client returns the options of every client of this broker.
+// client returns the options that every client of b has, followed by more.
 func (b *Broker) client(more ...kgo.Opt) []kgo.Opt {
 	out := append([]kgo.Opt{kgo.ClientID("skald"), kgo.RetryBackoffFn(backoff.Soon),
 		kgo.MetadataMaxAge(metadataAge), kgo.RequestTimeoutOverhead(requestPatience)}, b.opts.Client...)
@@ -178,8 +182,8 @@ func (b *Broker) client(more ...kgo.Opt) []kgo.Opt {
 	return append(out, more...)
 }
 
-// Incarnation returns the ID of the cluster. It asks Kafka each time, because a cached answer would hide an
-// outage.
+// Incarnation returns the ID of the cluster. It sends a request each time, because a cached answer would hide
+// an outage.
 func (b *Broker) Incarnation(ctx context.Context) (string, error) {
 	ask := kmsg.NewPtrMetadataRequest()
 	ask.Topics = []kmsg.MetadataRequestTopic{}
@@ -193,7 +197,7 @@ func (b *Broker) Incarnation(ctx context.Context) (string, error) {
 	return *md.ClusterID, nil
 }
 
-// MakeTopics creates missing topics. With 0 partitions the cluster decides the number.
+// MakeTopics creates missing topics. If partitions is 0, the cluster's default applies.
 func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...string) error {
 	n := int32(partitions)
 	if partitions <= 0 {
@@ -218,7 +222,7 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 	return b.awaitTopics(ctx, topics)
 }
 
-// Close leaves all groups, answers pending calls with an outage, and closes all connections.
+// Close leaves all groups, answers unfinished calls with an outage, and closes all connections.
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	subs := b.subs
@@ -238,8 +242,8 @@ func (b *Broker) Close() error {
 	return nil
 }
 
-// unmade returns the error of a topic that was not created. A starting cluster may have fewer brokers than
-// its default replication factor.
+// unmade returns the error for a topic that could not be created. A cluster that is starting may have fewer
+// brokers than its default replication factor, so that error is an outage.
 func (b *Broker) unmade(err error) error {
 	if b.opts.Replicas < 0 && errors.Is(err, kerr.InvalidReplicationFactor) {
 		return fmt.Errorf("%w: %w", broker.ErrUnavailable, err)

@@ -9,9 +9,9 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// Keeps returns retention.ms plus segment.ms. Kafka removes a segment when its last message is old enough,
-// and its first message may be older by the time that the segment took to fill. A compacted topic keeps the
-// last message of each key.
+// Keeps returns retention.ms plus segment.ms. Kafka removes a whole segment when its last message is older
+// than retention.ms. The first message of the segment may be older by up to segment.ms. A topic that is only
+// compacted keeps the last message of each key, so Keeps returns Forever.
 func (b *Broker) Keeps(ctx context.Context, topics ...string) (map[string]time.Duration, error) {
 	out := map[string]time.Duration{}
 	all, err := settings(ctx, b.cl, topics, "retention.ms", "segment.ms", "cleanup.policy")

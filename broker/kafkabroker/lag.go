@@ -9,9 +9,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// Lag returns the distance from the committed offsets to the ends of the partitions. Without a committed
-// offset it counts from the beginning. A marker of a producer's transaction counts as a message until all
-// messages before it are acknowledged.
+// Lag returns the number of offsets from the committed offsets to the ends of the partitions. In a partition
+// without a committed offset, it counts from the beginning. A transaction marker counts as a message until
+// all messages before it are acknowledged.
 func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[string]int64, error) {
 	out := map[string]int64{}
 	committed, err := b.adm.FetchOffsets(ctx, group)

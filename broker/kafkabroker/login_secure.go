@@ -1,4 +1,4 @@
-// This file reads the identity of a Kafka client from a URL.
+// This file reads the SASL mechanism and the user from a kafka:// URL.
 
 package kafkabroker
 
@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/internal/endpoint"
 )
 
-// mechanism returns nil if the URL and the environment have no identity.
+// mechanism returns the SASL mechanism of the URL and the environment, or nil if the URL has no sasl option.
 func mechanism(u *endpoint.URL, secure bool) (sasl.Mechanism, error) {
 	name := u.Get("sasl")
 	if name == "" {

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/internal/endpoint"
 )
 
-// bearer returns the mechanism for a token that another program renews. The token is in a file, which is read
-// again for each connection, or in SKALD_KAFKA_TOKEN.
+// bearer returns the mechanism for a token that another program renews. It reads the token from token_file
+// for each connection, or from SKALD_KAFKA_TOKEN.
 func bearer(u *endpoint.URL, secure bool) (sasl.Mechanism, error) {
 	if !secure && u.Get("tls") != "off" {
 		return nil, errors.New("sasl=oauthbearer without TLS shows the token to the network: add tls=on, or tls=off to accept that")
@@ -44,10 +44,10 @@ func bearer(u *endpoint.URL, secure bool) (sasl.Mechanism, error) {
 	}), nil
 }
 
-// iam returns the mechanism that signs a request with an AWS access key (signature version 4). The key is
-// in a file with the format of ~/.aws/credentials, profile default, which is read again for each
-// connection. Otherwise it is in AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. The region
-// comes from the broker's name, or else from AWS_REGION.
+// iam returns the mechanism that signs requests with an AWS access key (signature version 4). It reads the
+// key from credentials_file for each connection; the file has the format of ~/.aws/credentials, and the
+// profile is default. Without a file, it reads AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
+// AWS_SESSION_TOKEN. The region is in the broker's host name, or else in AWS_REGION.
 func iam(u *endpoint.URL, secure bool) (sasl.Mechanism, error) {
 	if !secure && u.Get("tls") != "off" {
 		return nil, errors.New("sasl=aws-msk-iam without TLS shows a session's token to the network: add tls=on, or tls=off to accept that")
@@ -74,7 +74,7 @@ func iam(u *endpoint.URL, secure bool) (sasl.Mechanism, error) {
 	return aws.ManagedStreamingIAM(read), nil
 }
 
-// profile reads the section [default] of a credentials file.
+// profile returns the keys of the section [default] of a credentials file.
 func profile(text string) (key, secret, session string) {
 	section := ""
 	for _, line := range strings.Split(text, "\n") {

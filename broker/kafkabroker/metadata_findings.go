@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// findings returns the doubtful settings and replicas of topics.
+// findings checks the settings and the replicas of topics.
 func findings(ctx context.Context, cl *kgo.Client, topics []string,
 	listed kadm.TopicDetails) (out []skald.Finding, err error) {
 	set, err := settings(ctx, cl, topics, "min.insync.replicas", "unclean.leader.election.enable",
@@ -38,9 +38,9 @@ func findings(ctx context.Context, cl *kgo.Client, topics []string,
 	return out, nil
 }
 
-// replicas checks the number of replicas, and the number in sync.
+// replicas compares the number of replicas, and the number in sync, with min.insync.replicas.
 func replicas(name string, t kadm.TopicDetail, is map[string]string) []skald.Finding {
-	least, _ := strconv.Atoi(is["min.insync.replicas"]) // 0 if it cannot be read
+	least, _ := strconv.Atoi(is["min.insync.replicas"]) // 0 if unknown
 	copies, now := 1<<30, 1<<30
 	for _, p := range t.Partitions {
 		copies, now = min(copies, len(p.Replicas)), min(now, len(p.ISR))

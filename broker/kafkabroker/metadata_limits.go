@@ -9,10 +9,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// usualLimit is Kafka's default of max.message.bytes, as in franz-go.
+// usualLimit is the default of max.message.bytes in Kafka and franz-go, in bytes.
 const usualLimit = 1000012
 
-// limits caches metadata of topics: existence, maximum batch size, and number of partitions.
+// limits caches metadata of topics: their existence, their maximum batch size and their number of partitions.
 type limits struct {
 	mu    sync.Mutex
 	topic map[string]limit
@@ -20,15 +20,15 @@ type limits struct {
 
 // limit has the metadata of one topic.
 type limit struct {
-	Bytes      int // the maximum size of a batch
+	Bytes      int // the maximum size of a batch; 0 if unknown
 	Partitions int
-	Err        error // why messages cannot be published to the topic
+	Err        error // the reason why the topic accepts no messages, or nil
 }
 
 // Init creates the empty cache.
 func (l *limits) Init() { l.topic = map[string]limit{} }
 
-// Of returns the maximum batch size of topic.
+// Of returns the maximum batch size of topic, in bytes.
 func (l *limits) Of(topic string) int32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,21 +46,21 @@ func (l *limits) Knows(topic string) bool {
 	return ok
 }
 
-// About returns the metadata of topic.
+// About returns the cached metadata of topic.
 func (l *limits) About(topic string) limit {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.topic[topic]
 }
 
-// Forget removes topic, so that the next round asks again.
+// Forget removes topic from the cache, so that the next round requests its metadata.
 func (l *limits) Forget(topic string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.topic, topic)
 }
 
-// Lapse removes unusable topics, so that the next round asks again.
+// Lapse removes those of topics that accept no messages, so that the next round requests their metadata.
 func (l *limits) Lapse(topics []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +71,7 @@ func (l *limits) Lapse(topics []string) {
 	}
 }
 
-// Learn reads the metadata of topics from Kafka. An error means an outage.
+// Learn requests the metadata of topics and caches it. An error is an outage.
 func (l *limits) Learn(ctx context.Context, cl *kgo.Client, topics []string) error {
 	there, err := look(ctx, cl, topics)
 	if err != nil {
@@ -89,7 +89,7 @@ func (l *limits) Learn(ctx context.Context, cl *kgo.Client, topics []string) err
 			known.Bytes = usualLimit
 		}
 		if err := there[t].Err; err != nil && !kerr.IsRetriable(err) {
-			// a retriable error is over when the records are sent
+			// a retriable error is ignored: it may be over when the records are sent
 			known.Err = err
 		}
 		l.topic[t] = known

@@ -16,10 +16,10 @@ import (
 
 // found is the metadata of a topic.
 type found struct {
-	Err        error // why it cannot be used; nil if it can
+	Err        error // the reason why the topic is unusable, or nil
 	partitions int
 	ID         string
-	unreadable bool // the right to read it is missing; false if unknown
+	unreadable bool // the right to read the topic is missing; false if unknown
 }
 
 // reading returns the reason why a consumer cannot read the topic, or nil.
@@ -30,7 +30,8 @@ func (f found) reading(topic string) error {
 	return f.Err
 }
 
-// look reads the metadata of topics. Without a right to a topic, only its entry has an error.
+// look requests the metadata of topics. If the right to a topic is missing, only the entry of that topic has
+// an error.
 func look(ctx context.Context, cl *kgo.Client, topics []string) (map[string]found, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	req.IncludeTopicAuthorizedOperations = true
@@ -69,5 +70,5 @@ func foundAs(name string, t kmsg.MetadataResponseTopic) found {
 		allowed != 0 && allowed&(1<<kmsg.ACLOperationRead) == 0}
 }
 
-// topicID formats an ID as Kafka's tools do.
+// topicID formats a topic ID like Kafka's tools.
 func topicID(id [16]byte) string { return base64.RawURLEncoding.EncodeToString(id[:]) }

@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// settings reads settings by topic and name. It leaves out topics that do not exist or that the user may
-// not read.
+// settings returns the values of the settings with these names, by topic and name. It omits topics that do
+// not exist, and topics whose settings the user may not read.
 func settings(ctx context.Context, cl *kgo.Client, topics []string,
 	names ...string) (map[string]map[string]string, error) {
 	req := kmsg.NewPtrDescribeConfigsRequest()
@@ -46,7 +46,8 @@ func text(s *string) string {
 
 const largestSetting = "max.message.bytes"
 
-// maxBytes reads the maximum batch size of each topic. Without the right to read it, the default applies.
+// maxBytes returns the maximum batch size of topics. It omits topics whose settings cannot be read; the
+// default applies to them.
 func maxBytes(ctx context.Context, cl *kgo.Client, topics []string) map[string]int {
 	out := map[string]int{}
 	all, err := settings(ctx, cl, topics, largestSetting)

@@ -11,11 +11,11 @@ import (
 
 var _ endpoint.Wire = (*Broker)(nil)
 
-// String names the seed brokers.
+// String returns a name with the addresses of the seed brokers.
 func (b *Broker) String() string { return "Kafka at " + strings.Join(b.seeds, ",") }
 
-// Unencrypted returns the seed brokers with connections without TLS. A custom dialer of the caller counts
-// as one without TLS.
+// Unencrypted returns the addresses of the seed brokers if connections have no TLS. It cannot inspect a
+// custom dialer, so that counts as one without TLS.
 func (b *Broker) Unencrypted() []string {
 	if c, _ := b.cl.OptValue(kgo.DialTLSConfig).(*tls.Config); c != nil {
 		return nil

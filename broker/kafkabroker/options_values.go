@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// place returns the function for the partition of a key, by Partitioner or Partition.
+// place returns the function that selects the partition of a key, by Partition or Partitioner.
 func (o *Options) place() (func(topic string, key []byte, n int) int, error) {
 	if o.Partition == nil {
 		return byName(o.Partitioner)
@@ -20,7 +20,7 @@ func (o *Options) place() (func(topic string, key []byte, n int) int, error) {
 	return o.Partition, nil
 }
 
-// balancers returns the balancers of Options.Balancers, in order of preference.
+// balancers returns franz-go's balancers with these names, in the same order.
 func balancers(names []string) ([]kgo.GroupBalancer, error) {
 	if len(names) == 0 {
 		names = []string{"cooperative-sticky"}
@@ -39,10 +39,10 @@ func balancers(names []string) ([]kgo.GroupBalancer, error) {
 	return out, nil
 }
 
-// start is the start of a group in a topic without committed offsets.
+// start is the parsed Options.Start. The zero value means "earliest".
 type start struct {
 	latest bool
-	at     time.Time // if not zero
+	at     time.Time // zero if Start is not a time
 }
 
 func parseStart(s string) (start, error) {

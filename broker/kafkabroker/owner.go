@@ -11,11 +11,11 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// ownerMark separates a client's ID from the owner of its group. Kafka shows the client IDs of members to
-// users that may read the group.
+// ownerMark separates the two parts of a member's client ID: the ID of the client, and the owner of the
+// group. All users that may describe the group can read the client IDs of its members.
 const ownerMark = "#owner-"
 
-// clientID returns the client ID of a member with this owner.
+// clientID returns the client ID of a member with that owner.
 func (b *Broker) clientID(owner string) string {
 	id, _ := b.cl.OptValue(kgo.ClientID).(string)
 	if owner == "" {
@@ -24,9 +24,9 @@ func (b *Broker) clientID(owner string) string {
 	return id + ownerMark + owner
 }
 
-// checkOwner returns an error if a member of another owner is in the group, or if another owner has
-// committed its offsets. If two members join at the same moment, the check at the assignment of partitions
-// finds the conflict.
+// checkOwner returns an error if the group has a member of another owner, or offsets that another owner
+// committed. Two members that join at the same moment may both pass; the check at the assignment of
+// partitions then finds the conflict.
 func (b *Broker) checkOwner(ctx context.Context, g broker.Group) error {
 	if g.Owner == "" {
 		return nil

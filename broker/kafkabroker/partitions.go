@@ -12,34 +12,35 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
+// maxBytesHeld is the size of fetched records at which a subscription stops fetching, in bytes.
 const maxBytesHeld = 16 << 20
 
-// assignment has the partitions of a member, with their fetched records.
+// assignment has the partitions that a member owns, with their fetched records.
 type assignment struct {
 	*feed.Feed[*partition]
 	codec *cloudevents.Codec
 }
 
-// partition is one partition from its assignment to its loss. It waits until its first offset is known.
+// partition is one partition that the member owns. Holding.Waiting is true until its first offset is known.
 type partition struct {
 	feed.Holding
 	codec     *cloudevents.Codec
 	queue     []*kgo.Record
-	unread    map[int64]error // errors of records that replace unreadable batches
+	unread    map[int64]error // by offset: errors of batches that were too large to unpack
 	bytes     int
-	next      int64  // the next offset to fetch; -1 if not known
+	next      int64  // the next offset to fetch; -1 if unknown
 	committed int64  // the committed offset; 0 for none
-	note      string // the metadata of its commits
+	note      string // the metadata for commits
 	unsigned  bool   // Kafka has other metadata
 	markers   []marker
-	marked    int64 // the last marker with all messages before it acknowledged; -1 for none
+	marked    int64 // the last marker that may be committed; -1 for none
 }
 
-// marker is the end of a producer's transaction. It is not delivered, and is finished with the record
-// before it.
+// marker is a control record at the end of a producer's transaction. The driver does not deliver it. It may
+// be committed when the record before it is acknowledged.
 type marker struct {
-	after int64 // the last record before it in this assignment; -1 for none
-	at    int64
+	after int64 // offset of the last record before the marker; -1 for none
+	at    int64 // offset of the marker
 }
 
 func partitionName(topic string, partition int32) string {
@@ -76,7 +77,7 @@ func (a *assignment) lose(ps map[string][]int32, clean bool) {
 	}
 }
 
-// begin records the first offsets of partitions, which can then be reported.
+// begin records the first offsets of partitions. Receive can then report the partitions as gained.
 func (a *assignment) begin(begun []beginning) {
 	for _, one := range begun {
 		l, owned := a.Find(one.Name)
@@ -102,8 +103,8 @@ func (a *assignment) partitions(topic string) (out []int32) {
 	return out
 }
 
-// held returns the amount of fetched and undelivered records. Paused partitions do not count, because they
-// would block the others.
+// held returns the number and the size of the records that are fetched and not delivered. It omits paused
+// partitions, because they would block the others.
 func (a *assignment) held() (records, bytes int) {
 	for _, l := range a.All() {
 		if !l.Paused() {
@@ -114,7 +115,7 @@ func (a *assignment) held() (records, bytes int) {
 	return records, bytes
 }
 
-// put adds records. It returns true if one of them is a marker.
+// put adds fetched records. It returns true if one of them is a transaction marker.
 func (a *assignment) put(topic string, partition int32, recs []*kgo.Record) (marked bool) {
 	l := a.partition(topic, partition)
 	if l == nil || len(recs) == 0 {
@@ -145,7 +146,8 @@ func (l *partition) mark(at int64) {
 	l.markers = append(l.markers, marker{after, at})
 }
 
-// finished returns the offset below which all is acknowledged; 0 for none.
+// finished returns the offset to commit: all records below it are acknowledged. It returns 0 if there is
+// none.
 func (l *partition) finished() int64 {
 	for len(l.markers) > 0 && l.markers[0].after <= l.Acked {
 		l.marked = l.markers[0].at
@@ -155,8 +157,8 @@ func (l *partition) finished() int64 {
 }
 
 // from records the first retained offset of a partition. If it is above the next offset to fetch, retention
-// removed unread messages. The difference counts offsets, including markers of transactions and compacted
-// records.
+// removed unread messages, and the difference is reported as missed. The difference counts offsets, so it
+// includes transaction markers and compacted records.
 func (a *assignment) from(topic string, partition int32, start int64) {
 	l := a.partition(topic, partition)
 	if l == nil || l.next < 0 || start <= l.next {
@@ -174,15 +176,16 @@ func weight(r *kgo.Record) int {
 	return n
 }
 
-// Len returns the number of fetched and undelivered records.
+// Len returns the number of records that are fetched and not delivered.
 func (l *partition) Len() int { return len(l.queue) }
 
-// Take delivers the first n records. It decodes them only now, because encoded records need less memory.
+// Take decodes the first n records and appends them to out. Records are decoded late because the encoded form
+// needs less memory.
 func (l *partition) Take(out []broker.Delivery, n int) []broker.Delivery {
 	before := &skald.Message{}
 	for _, r := range l.queue[:n] {
 		out = append(out, broker.Delivery{Partition: l.Name, Position: r.Offset})
-		d := &out[len(out)-1] // in place, because a delivery is large
+		d := &out[len(out)-1] // a pointer, because a delivery is large to copy
 		if d.Fault = decode(r, l.codec, &d.Message, before); l.unread[r.Offset] != nil {
 			d.Fault = l.unread[r.Offset]
 			delete(l.unread, r.Offset)
@@ -197,7 +200,7 @@ func (l *partition) Take(out []broker.Delivery, n int) []broker.Delivery {
 	return out
 }
 
-// byTopic returns partitions in the form of franz-go.
+// byTopic returns the indexes of partitions by topic, as franz-go needs them.
 func byTopic(partitions []*partition) map[string][]int32 {
 	ps := map[string][]int32{}
 	for _, l := range partitions {
@@ -206,8 +209,8 @@ func byTopic(partitions []*partition) map[string][]int32 {
 	return ps
 }
 
-// offsets returns the acknowledged offsets that are not committed, of all partitions or of those in ps.
-// With sign it adds the beginnings of partitions with other metadata in Kafka.
+// offsets returns the offsets that are acknowledged and not committed. If ps is not nil, it returns only
+// those of the partitions in ps. With sign it adds partitions whose note is not in Kafka yet.
 func (a *assignment) offsets(ps map[string][]int32, sign bool) map[string]map[int32]kgo.EpochOffset {
 	out := map[string]map[int32]kgo.EpochOffset{}
 	for _, l := range a.All() {
@@ -226,7 +229,7 @@ func (a *assignment) offsets(ps map[string][]int32, sign bool) map[string]map[in
 	return out
 }
 
-// notes returns the metadata for commits, by partition.
+// notes returns the metadata for commits, by the name of the partition.
 func (a *assignment) notes() map[string]string {
 	out := map[string]string{}
 	for _, l := range a.All() {

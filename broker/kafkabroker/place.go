@@ -1,4 +1,4 @@
-// This file selects the partitions of keys, as other Kafka clients do.
+// This file selects the partition of a key in the same way as other Kafka clients.
 
 package kafkabroker
 
@@ -11,8 +11,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// byName returns the placement of the client with that name: "murmur2", the default, "crc32" or "fnv1a". An
-// empty key is a key here. Some of those clients place it at random, so any partition agrees with them.
+// byName returns the function that selects partitions like the client with that hash: "murmur2" (the
+// default), "crc32" or "fnv1a". An empty key counts as a key. Some clients select a random partition for an
+// empty key, so any partition is compatible with them.
 func byName(name string) (func(topic string, key []byte, n int) int, error) {
 	switch name {
 	case "", "murmur2":
@@ -56,13 +57,14 @@ func murmur2(b []byte) uint32 {
 	return h ^ h>>15
 }
 
-// placeKeyed places records with a key. franz-go places the others.
+// placeKeyed is a partitioner that selects the partitions of records with a key. franz-go selects those of
+// other records.
 type placeKeyed struct {
 	kgo.Partitioner
 	place func(topic string, key []byte, n int) int
 }
 
-// by returns a partitioner that places records with a key by place.
+// by returns a partitioner that selects the partition of a key with place.
 func by(place func(topic string, key []byte, n int) int) kgo.Partitioner {
 	return placeKeyed{kgo.StickyPartitioner(), place}
 }
@@ -72,7 +74,7 @@ func (k placeKeyed) ForTopic(topic string) kgo.TopicPartitioner {
 	return placeTopic{k.Partitioner.ForTopic(topic), topic, k.place}
 }
 
-// placeTopic places the records of one topic.
+// placeTopic is the partitioner of one topic.
 type placeTopic struct {
 	kgo.TopicPartitioner
 	Name  string

@@ -16,45 +16,48 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// publisher implements the contract of Publish. franz-go alone does not: if a batch fails, franz-go fails
-// all buffered records of the partition. But records that are buffered a moment later, before any caller
-// knows of the failure, are sent. So the publisher gives records to franz-go in rounds. A round is buffered
-// completely before any of it is sent, and all its answers arrive before the next round begins. A failed
-// message holds back later messages of its key until its caller has the result. If a round hangs because a
-// broker does not answer, it keeps its client, and the next round uses another client. A hold (hold.go)
-// keeps back messages that must not overtake.
+// publisher implements the contract of Publish. franz-go alone does not. If a batch fails, franz-go fails all
+// buffered records of the partition. But it sends records that are added a moment later, before any caller
+// knows of the failure.
+//
+// So the publisher gives records to franz-go in rounds. It buffers a whole round before franz-go sends any of
+// it. It waits for all answers before it starts the next round. A failed message holds back later messages of
+// its key until its caller has the result.
+//
+// If a broker does not answer, the round keeps its client, and the next round uses another client. A hold
+// (hold.go) keeps messages that must not overtake the unanswered round.
 type publisher struct {
 	limits   limits
 	line     line
 	patience time.Duration
-	stall    time.Duration // the time after which a round counts as hanging
+	stall    time.Duration // a round without all answers hangs after this time
 	round    int
 	codec    *cloudevents.Codec
 	place    func(topic string, key []byte, n int) int
-	checked  bool // place is a function of the user
+	checked  bool // place is Options.Partition, so its results are checked
 	seed     maphash.Seed
 	dial     func() (*sender, error)
-	asks     *kgo.Client // for all requests except messages
+	asks     *kgo.Client // sends requests for metadata
 
 	mu      sync.Mutex
 	queue   []segment
-	held    map[successors]int // the number of unfinished calls that hold these messages back
-	untold  []*call            // those calls
+	held    map[successors]int // the number of calls that hold these messages back
+	untold  []*call            // calls that hold messages back, because their callers have no result yet
 	holds   []*hold            // only run adds and removes them
 	senders []*sender
 	closed  bool
 
 	idle   []*sender // used only by run
-	lapsed []string  // used only by run: topics that were unusable this time
+	lapsed []string  // used only by run: topics that were unusable in this round
 	wake   chan struct{}
 	ctx    context.Context // ended by stop
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // for the holds
+	wg     sync.WaitGroup // goroutines of holds, and of clients that are closing
 	done   chan struct{}
 }
 
-// successors are the messages of a topic whose keys have this hash. Two keys with one hash are held back
-// together, which only costs a retry.
+// successors identifies the messages of a topic whose keys have this hash. Two keys with the same hash are
+// held back together; this only costs a retry.
 type successors struct {
 	topic string
 	hash  uint64
@@ -63,19 +66,19 @@ type successors struct {
 // call is one unfinished call of Publish.
 type call struct {
 	p   *publisher
-	ctx context.Context // until it ends, the caller may wait for the answer
+	ctx context.Context // the caller may wait for the result until ctx ends
 
 	recs   []kgo.Record
-	sizes  []int         // the maximum size in a batch
-	broken map[int]error // why a message cannot be encoded
+	sizes  []int         // an upper limit of each message's size in a batch
+	broken map[int]error // errors of messages that cannot be encoded, by index
 
 	// The fields below are guarded by p.mu until answered is closed, and constant after that.
 	left     int    // the number of messages without an answer
-	durable  []bool // the durable messages
+	durable  []bool // by index: the message is durable
 	bad      broker.PublishError
 	outage   error
-	holds    []successors
-	told     bool
+	holds    []successors // messages that this call holds back
+	told     bool         // the caller has the result
 	answered chan struct{}
 }
 
@@ -90,10 +93,10 @@ func (p *publisher) init(o Options, with compiled) {
 	p.limits.Init()
 }
 
-// Publish queues msgs and returns immediately. Queued messages are sent even if ctx ends meanwhile. After
-// ctx has ended, failed messages of this call no longer hold back later messages of their keys. A message
-// above the limit of its topic, uncompressed, is refused. If Kafka refuses a batch as too large, all
-// messages of that batch and the later ones of the partition get that error.
+// Publish queues msgs and returns immediately. The driver sends queued messages even if ctx ends. After ctx
+// has ended, failed messages of this call no longer hold back later messages of their keys. The driver
+// refuses a message whose uncompressed size is above the limit of its topic. If Kafka refuses a batch as too
+// large, all messages of the batch and the later messages of the partition get this error.
 func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	c := &call{p: p, ctx: ctx, left: len(msgs), answered: make(chan struct{})}
 	if err := ctx.Err(); err != nil {
@@ -133,17 +136,17 @@ func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...b
 	return c
 }
 
-// ended answers a call that is not queued yet.
+// ended answers a call that is not queued.
 func (c *call) ended(err error) *call {
 	c.outage = err
 	close(c.answered)
 	return c
 }
 
-// Done is closed when all messages are answered.
+// Done returns a channel that is closed when all messages are answered.
 func (c *call) Done() <-chan struct{} { return c.answered }
 
-// Wait returns the result as soon as all messages are answered.
+// Wait returns the result when all messages are answered, or an error when ctx ends.
 func (c *call) Wait(ctx context.Context) error {
 	select {
 	case <-c.answered:
@@ -157,7 +160,7 @@ func (c *call) Wait(ctx context.Context) error {
 	}
 	c.p.tell(c)
 	switch {
-	case c.outage != nil && (len(c.bad.Failed) == len(c.recs) || len(c.bad.Failed) == 0): // the whole call
+	case c.outage != nil && (len(c.bad.Failed) == len(c.recs) || len(c.bad.Failed) == 0): // all messages
 		return fmt.Errorf("publish: %w", c.outage)
 	case len(c.bad.Failed)+len(c.bad.Refused) > 0:
 		return &c.bad
@@ -165,7 +168,7 @@ func (c *call) Wait(ctx context.Context) error {
 	return nil
 }
 
-// tell ends the holding back by c: its caller has a result.
+// tell records that the caller of c has the result, so c no longer holds messages back.
 func (p *publisher) tell(c *call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +178,8 @@ func (p *publisher) tell(c *call) {
 	}
 }
 
-// release removes the calls whose callers have their failures, or stopped waiting.
+// release lets messages continue that were held back by calls with a result, or by calls whose context has
+// ended.
 func (p *publisher) release() {
 	p.untold = slices.DeleteFunc(p.untold, func(c *call) bool {
 		if !c.told && c.ctx.Err() == nil {
@@ -190,8 +194,8 @@ func (p *publisher) release() {
 	})
 }
 
-// rest returns the messages of segs that can still be sent. It fails messages that are held back, and
-// leaves out finished calls.
+// rest returns the messages of segs that can still be sent. It fails messages that are held back, and omits
+// calls that are answered.
 func (p *publisher) rest(segs []segment) (out []segment) {
 	for _, s := range segs {
 		c := s.call
@@ -231,7 +235,8 @@ func (c *call) over() bool {
 	}
 }
 
-// fail sets the error of message i of c, which has no answer yet, and holds back later messages of its key.
+// fail answers message i of c with an error, and holds back later messages of its key. The message has no
+// answer yet.
 func (p *publisher) fail(c *call, i int, what kind, err error) {
 	defer c.one()
 	switch what {
@@ -253,13 +258,13 @@ func (p *publisher) fail(c *call, i int, what kind, err error) {
 		p.untold = append(p.untold, c)
 	}
 	if !slices.Contains(c.holds[max(0, len(c.holds)-8):], s) {
-		// a short search suffices: a duplicate is also released twice
+		// A short search suffices: a duplicate is counted twice, and later released twice.
 		c.holds = append(c.holds, s)
 		p.held[s]++
 	}
 }
 
-// one counts an answered message of c.
+// one records that one more message of c has its answer.
 func (c *call) one() {
 	if c.left--; c.left == 0 {
 		c.answer()
@@ -272,8 +277,9 @@ func (c *call) answer() {
 	}
 }
 
-// giveUp ends the calls of segs with an outage: the state of messages without an answer is unknown. It also
-// fails unsent messages of these calls and all later ones of their keys, so that nothing overtakes.
+// giveUp reports an outage to the callers of segs, because the state of messages without an answer is
+// unknown. It also fails the unsent messages of these calls, and holds back later messages of all failed
+// keys, so that no message overtakes another.
 func (p *publisher) giveUp(segs []segment, why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -288,7 +294,8 @@ func (p *publisher) giveUp(segs []segment, why error) {
 	p.sweep()
 }
 
-// sweep fails queued messages that must be held back, even if the caller learns of the failure meanwhile.
+// sweep fails the queued messages that are held back now. Otherwise they could be sent after their
+// predecessor's caller has the result, and overtake its retry.
 func (p *publisher) sweep() {
 	p.queue = p.rest(p.queue)
 	for _, h := range p.holds {
@@ -297,7 +304,7 @@ func (p *publisher) sweep() {
 	p.release()
 }
 
-// stop answers unfinished calls and ends the rounds.
+// stop ends run, which answers the unfinished calls.
 func (p *publisher) stop() {
 	p.mu.Lock()
 	p.closed = true

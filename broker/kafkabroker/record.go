@@ -1,4 +1,4 @@
-// This file encodes a message as a Kafka record: a CloudEvent in binary mode.
+// This file encodes a message as a Kafka record, and decodes it. The format is CloudEvents in binary mode.
 
 package kafkabroker
 
@@ -14,17 +14,18 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// style returns the Kafka binding of CloudEvents in binary mode.
+// style describes the Kafka binding of CloudEvents in binary mode.
 func style() cloudevents.Style {
 	return cloudevents.Style{Prefixes: []string{"ce_"}, ContentType: "content-type", Exact: true}
 }
 
-// codec returns the codec for Skald's format and that of e; nil means only Skald's format.
+// codec returns the codec for Skald's format and, if e is not nil, for the format that e describes.
 func codec(e *broker.Envelope) (*cloudevents.Codec, error) { return cloudevents.New(style()).For(e) }
 
 const nHeaders = 13 // the maximum number of headers of the envelope
 
-// encoder encodes the messages of one call with few allocations: bytes and headers share two buffers.
+// encoder encodes the messages of one call. The bytes and headers of all records share two buffers, which
+// saves allocations.
 type encoder struct {
 	bytes   []byte
 	headers []kgo.RecordHeader
@@ -32,7 +33,7 @@ type encoder struct {
 	codec   *cloudevents.Codec
 }
 
-// newEncoder returns an encoder with room for msgs.
+// newEncoder returns an encoder with buffers that are large enough for msgs.
 func newEncoder(msgs []skald.Message, codec *cloudevents.Codec) *encoder {
 	size, headers := 0, 0
 	for i := range msgs {
@@ -52,8 +53,8 @@ func newEncoder(msgs []skald.Message, codec *cloudevents.Codec) *encoder {
 	}
 }
 
-// Encode fills r and returns its maximum size in a batch, or an error if it cannot be encoded. It copies
-// everything, because franz-go may hold a record longer than its caller waits.
+// Encode fills r from m. It returns an upper limit of the record's size in a batch, and an error if m cannot
+// be encoded. It copies all bytes, because franz-go may use a record longer than its caller waits.
 func (e *encoder) Encode(m *skald.Message, r *kgo.Record) (size int, err error) {
 	from := len(e.headers)
 	data, err := e.codec.Encode(m, e)
@@ -62,7 +63,7 @@ func (e *encoder) Encode(m *skald.Message, r *kgo.Record) (size int, err error) 
 	return sizeOf(r), err
 }
 
-// Text writes a header; see cloudevents.Headers.
+// Text adds a header. Text, Bytes and Time implement cloudevents.Headers.
 func (e *encoder) Text(name, value string) {
 	at := len(e.bytes)
 	e.bytes = append(e.bytes, value...)
@@ -90,8 +91,8 @@ func (e *encoder) copy(b []byte) []byte {
 	return e.bytes[at:len(e.bytes):len(e.bytes)]
 }
 
-// sizeOf returns an upper limit for the size of a batch with only r, uncompressed. Lengths are varints of
-// at most 5 bytes.
+// sizeOf returns an upper limit of the size of an uncompressed batch that contains only r. It counts 61 bytes
+// for the batch, and 5 bytes for each length, the maximum of a varint.
 func sizeOf(r *kgo.Record) int {
 	n := 61 + 40 + len(r.Key) + len(r.Value)
 	for i := range r.Headers {
@@ -100,7 +101,7 @@ func sizeOf(r *kgo.Record) int {
 	return n
 }
 
-// decode decodes r into m; see cloudevents.Decode.
+// decode decodes r into m. before is the previous message; see cloudevents.Decode.
 func decode(r *kgo.Record, codec *cloudevents.Codec, m, before *skald.Message) (fault error) {
 	m.Topic, m.Key, m.Data = r.Topic, r.Key, r.Value
 	if fault = cloudevents.Decode(codec, r.Headers, headerAt, m, before); fault != nil || !codec.Mapped() {

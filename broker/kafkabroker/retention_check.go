@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// patrol checks every Options.Session whether retention removed the next record to fetch. If a partition is
-// empty, no fetch reports that.
+// patrol checks, at intervals of Options.Session, whether retention has removed unread records, and whether
+// topics are missing. No fetch reports this for an empty partition.
 func (s *Subscription) patrol() {
 	tick := time.NewTicker(s.b.opts.Session)
 	defer tick.Stop()
@@ -26,8 +26,8 @@ func (s *Subscription) patrol() {
 	}
 }
 
-// missing returns the topics that do not exist. If a topic was missing in the previous turn, too, it
-// becomes an error, because fetches of a deleted topic may end without one.
+// missing returns the topics that do not exist. If a topic was also missing in the previous check, missing
+// reports an error to Receive, because fetches of a deleted topic may end without an error.
 func (s *Subscription) missing(before map[string]bool) map[string]bool {
 	now := map[string]bool{}
 	ctx, cancel := context.WithTimeout(s.ctx, s.b.opts.Session)
@@ -46,6 +46,7 @@ func (s *Subscription) missing(before map[string]bool) map[string]bool {
 	return now
 }
 
+// inspect reports records that retention removed before the client fetched them.
 func (s *Subscription) inspect() {
 	var topics []string
 	for topic := range byTopic(s.assigned.Owned()) {
@@ -54,11 +55,11 @@ func (s *Subscription) inspect() {
 	if len(topics) == 0 {
 		return
 	}
-	starts, _ := s.b.adm.ListStartOffsets(s.ctx, topics...) // the next turn checks topics without a result
+	starts, _ := s.b.adm.ListStartOffsets(s.ctx, topics...) // the next check includes topics without a result
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cl.BufferedFetchRecords() > 0 {
-		return // the removed records may have been fetched before
+		return // the client may have fetched the records before they were removed
 	}
 	starts.Each(func(o kadm.ListedOffset) {
 		if o.Err == nil {

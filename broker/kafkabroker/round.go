@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
-// segment is a part of a call.
+// segment is a range of the messages of a call: from is inclusive, to is exclusive.
 type segment struct {
 	call     *call
 	from, to int
@@ -30,39 +30,41 @@ func extend(segs []segment, c *call, i int) []segment {
 	return append(segs, segment{c, i, i + 1})
 }
 
-// round has the messages that one client sends together.
+// round has messages that one client sends together.
 type round struct {
 	by   *sender
-	segs []segment // without an answer
-	left int       // the number of these messages
+	segs []segment // messages without an answer
+	left int       // the number of messages in segs
 
 	mu      sync.Mutex
 	answers []answer // not processed yet
 }
 
-// answer is the result of a record from Kafka or franz-go.
+// answer is the result of one record: nil if Kafka stored it, else an error of Kafka or franz-go.
 type answer struct {
 	rec *kgo.Record
 	err error
 }
 
-// sender is a client that publishes one round at a time.
+// sender is a client that sends one round at a time.
 type sender struct {
 	cl    *kgo.Client
 	fence *topicFence
 	gate  *gate
-	spent bool // must not be used again; guarded by the publisher's mu
+	spent bool // the client must not send another round; guarded by the publisher's mu
 }
 
-// Two clients take turns. If a round hangs, the other client already has the topics and connections. A new
-// client would have to request them, perhaps from the broker that does not answer.
+// usualSenders is the number of clients that take turns. If a round hangs, the other client already has the
+// topics and connections. A new client would have to request them first, perhaps from the broker that does
+// not answer.
 const (
 	usualSenders = 2
 	maxSenders   = 4
 )
 
-// producing returns the options of a client that publishes. franz-go never gives up records that may be on
-// their way, because that would break the sequence of the partition. giveUp reports an outage instead.
+// producing returns the options of a client that publishes. They let franz-go retry records without an end,
+// because dropping a record that may be in flight would break the sequence of the partition. giveUp reports
+// the outage to the callers.
 func (b *Broker) producing(f *topicFence) []kgo.Opt {
 	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()),
@@ -86,13 +88,14 @@ func (b *Broker) dial() (*sender, error) {
 	return s, err
 }
 
-// start starts the rounds. A separate client sends requests for metadata: see fence.
+// start starts run. The client asks sends requests for metadata, because they must not go through a
+// topicFence.
 func (p *publisher) start(asks *kgo.Client, dial func() (*sender, error)) {
 	p.asks, p.dial = asks, dial
 	go p.run()
 }
 
-// run does the rounds, one after the other.
+// run sends rounds, one after the other, until stop is called.
 func (p *publisher) run() {
 	defer close(p.done)
 	for {
@@ -107,7 +110,7 @@ func (p *publisher) run() {
 	}
 }
 
-// end answers all messages without an answer.
+// end answers the remaining messages with broker.ErrClosed, and closes the clients.
 func (p *publisher) end() {
 	p.wg.Wait()
 	p.mu.Lock()
@@ -122,7 +125,7 @@ func (p *publisher) end() {
 	}
 }
 
-// turn does one round with all queued messages, up to the limit. It returns false if the queue was empty.
+// turn sends one round of queued messages. It returns false if the queue was empty.
 func (p *publisher) turn() bool {
 	p.endHolds()
 	if p.ctx.Err() != nil {
@@ -151,7 +154,7 @@ func (p *publisher) turn() bool {
 	return true
 }
 
-// take removes a round from the queue.
+// take removes the messages of one round from the queue.
 func (p *publisher) take() (segs []segment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,7 +175,7 @@ func (p *publisher) take() (segs []segment) {
 	return segs
 }
 
-// sender returns the next client without a hanging round; nil if there is none.
+// sender returns the next client without a hanging round, or nil if all clients hang.
 func (p *publisher) sender() *sender {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,7 +198,7 @@ func (p *publisher) sender() *sender {
 	return s
 }
 
-// rehire makes s available for another round.
+// rehire makes s available for another round, or closes it if it is not needed.
 func (p *publisher) rehire(s *sender) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -208,21 +211,23 @@ func (p *publisher) rehire(s *sender) {
 	}
 }
 
-// dismiss closes a sender without pending messages.
+// dismiss closes a client that has no unanswered messages.
 func (p *publisher) dismiss(s *sender) {
 	p.senders = slices.DeleteFunc(p.senders, func(o *sender) bool { return o == s })
 	p.wg.Go(s.cl.Close)
 }
 
-// sift fails the messages of segs that are held back or too large. Messages of a hold wait there. The rest
-// is for the sender; without a sender it waits with the last hold. The first message of a sender to a topic
-// is sent alone, because franz-go sends records one by one that it received before the metadata of their
-// topic.
+// sift returns the messages of segs that the sender can send now. It fails messages that are held back, too
+// large or otherwise unfit. It adds messages to a hold if they must wait for it. Without a sender, all
+// messages wait with the last hold.
+//
+// If the sender has no metadata of a topic yet, sift returns only the first message of this topic. Otherwise
+// franz-go would send records one by one that it buffered before it had the metadata.
 func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var again []segment        // metadata removed since learn, or behind a first message
-	first := map[string]bool{} // new topics of the sender
+	var again []segment        // messages for the next round
+	first := map[string]bool{} // topics that are new to the sender
 	for _, s := range p.rest(segs) {
 		c := s.call
 		var topic string
@@ -234,7 +239,7 @@ func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 				topic, known = r.Topic, p.limits.About(r.Topic)
 				up = by != nil && by.fence.TookUp(topic)
 			}
-			switch h, err := p.keeper(r, by), p.unfit(c, i, known); { // in this order
+			switch h, err := p.keeper(r, by), p.unfit(c, i, known); { // the order of the cases matters
 			case p.heldBack(r):
 				p.fail(c, i, failed, broker.ErrHeldBack)
 			case h != nil:
@@ -259,7 +264,7 @@ func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 	return out
 }
 
-// unfit returns the reason why message i of c cannot be sent; nil if it can.
+// unfit returns the reason why message i of c cannot be sent, or nil.
 func (p *publisher) unfit(c *call, i int, known limit) error {
 	switch r := &c.recs[i]; {
 	case c.broken[i] != nil:
@@ -278,14 +283,14 @@ func (p *publisher) unfit(c *call, i int, known limit) error {
 	return nil
 }
 
-// send buffers the whole round before any of it is sent.
+// send gives the whole round to the client. The client sends nothing until flush.
 func (p *publisher) send(by *sender, segs []segment) *round {
 	r := &round{by: by, segs: segs}
 	for _, s := range segs {
 		r.left += s.to - s.from
 	}
 	r.answers = make([]answer, 0, r.left)
-	promise := func(rec *kgo.Record, err error) { // called for all records before flush returns
+	promise := func(rec *kgo.Record, err error) { // franz-go calls it for all records before flush returns true
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.answers = append(r.answers, answer{rec, err})
@@ -300,20 +305,20 @@ func (p *publisher) send(by *sender, segs []segment) *round {
 	return r
 }
 
-// flush sends the round. It returns true if all answers arrive within d.
+// flush lets the client send the round. It returns true if all answers arrive within d.
 func (p *publisher) flush(r *round, d time.Duration) bool {
 	ctx, cancel := context.WithTimeout(p.ctx, d)
 	defer cancel()
 	return r.by.cl.Flush(ctx) == nil
 }
 
-// settle processes the answers so far, and holds back messages behind failures.
+// settle processes the answers that have arrived, and holds back messages behind failed messages.
 func (p *publisher) settle(r *round) {
 	r.mu.Lock()
 	answers := r.answers
 	r.answers = nil
 	r.mu.Unlock()
-	var settled map[*kgo.Record]bool // nil means all
+	var settled map[*kgo.Record]bool // records with an answer; nil means all records
 	if len(answers) < r.left {
 		settled = make(map[*kgo.Record]bool, len(answers))
 		for _, a := range answers {
@@ -347,7 +352,7 @@ func (p *publisher) settle(r *round) {
 	}
 }
 
-// blame returns the failures, and marks senders that must not be used again.
+// blame returns the errors by record, and marks clients that must not send another round.
 func (p *publisher) blame(by *sender, answers []answer) map[*kgo.Record]error {
 	var bad map[*kgo.Record]error
 	for _, a := range answers {
@@ -366,13 +371,12 @@ func (p *publisher) blame(by *sender, answers []answer) map[*kgo.Record]error {
 			}
 		}
 		bad[a.rec] = a.err
-		// A client that was refused a producer ID does not request one again, even with new rights.
+		// If Kafka refuses a client a producer ID, the client never requests one again.
 		by.spent = by.spent || faultAny(a.err, kerr.ClusterAuthorizationFailed)
 		if stale(a.err) {
 			p.limits.Forget(a.rec.Topic)
-			// It does not read the metadata of its topics again, either. If it were told to forget the
-			// topic, its sequence would restart at 0. Kafka would take the messages for duplicates and lose
-			// them.
+			// A client does not read the metadata of its topics again, either. Purging the topic would
+			// restart the client's sequence at 0. Kafka would then drop new messages as duplicates.
 			for _, s := range p.senders {
 				s.spent = s.spent || s.fence.TookUp(a.rec.Topic)
 			}
@@ -382,8 +386,8 @@ func (p *publisher) blame(by *sender, answers []answer) map[*kgo.Record]error {
 	return bad
 }
 
-// markShared marks refusals of several records of a partition: Kafka refuses a whole batch because of one
-// record.
+// markShared wraps refusals in broker.ErrShared if several records of a partition were refused. Kafka refuses
+// a whole batch because of one record.
 func markShared(bad map[*kgo.Record]error) {
 	type at struct {
 		topic     string
@@ -402,7 +406,7 @@ func markShared(bad map[*kgo.Record]error) {
 	}
 }
 
-// ofBatch returns true if Kafka refuses a batch with err because of one of its records.
+// ofBatch returns true if Kafka may have refused a whole batch with err because of one record.
 func ofBatch(err error) bool {
 	return faultAny(err, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord,
 		kerr.PolicyViolation, kerr.InvalidTimestamp)

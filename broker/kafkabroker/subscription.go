@@ -16,15 +16,16 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// Subscription is one member of a group, with its own consumer. One goroutine fetches ahead and another one
-// commits. Rebalances are cooperative: partitions that stay continue.
+// Subscription is one member of a group, with its own client. One goroutine fetches messages in advance,
+// another one commits, and a third one checks retention. Rebalances are cooperative: a member continues with
+// the partitions that it keeps.
 type Subscription struct {
 	b     *Broker
 	cl    *kgo.Client
-	made  chan struct{} // closed when cl is set, because the client calls back before that
+	made  chan struct{} // closed when cl is set; the client may call methods before that
 	group broker.Group
-	room  chan struct{} // signals free room, or a resume
-	dirty chan struct{} // signals an acknowledgement
+	room  chan struct{} // signals that there may be room for more records
+	dirty chan struct{} // signals that there is an offset to commit
 
 	unpacker *unpacker
 
@@ -32,19 +33,19 @@ type Subscription struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	committing sync.Mutex // allows one commit at a time, and none of a lost partition
+	committing sync.Mutex // held during a commit, and while partitions are lost
 
 	mu       sync.Mutex
 	assigned assignment
-	lazy     bool              // end commits nothing and does not leave the group
-	ids      map[string]string // topic IDs at the last assignment of their partitions
-	// anew has topics that were reported as deleted, with their old IDs, until they are read again
+	lazy     bool              // end must not commit, and must not leave the group
+	ids      map[string]string // topic IDs at the last assignment, by topic
+	// anew has the old IDs of topics that Kafka reported as deleted, until from reads their IDs again
 	anew map[string]string
 }
 
 var _ broker.Subscription = (*Subscription)(nil)
 
-// Subscribe joins g. All of its topics must exist.
+// Subscribe joins g. It returns a *broker.TopicError if a topic does not exist or cannot be read.
 func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {
 	switch {
 	case g.Name == "":
@@ -92,9 +93,9 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	return s, nil
 }
 
-// consuming returns the options of the client that consumes. A rebalance waits only while fetched records
-// are put into their partitions. So records of one assignment of a partition are never taken for those of
-// another.
+// consuming returns the options of the client that consumes. With BlockRebalanceOnPoll a rebalance waits
+// until put has stored the fetched records. So put never adds records to a later assignment of their
+// partition.
 func (s *Subscription) consuming() []kgo.Opt {
 	o := s.b.opts
 	out := []kgo.Opt{
@@ -105,7 +106,7 @@ func (s *Subscription) consuming() []kgo.Opt {
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.KeepControlRecords(), // to commit past them
+		kgo.KeepControlRecords(), // so that offsets behind them can be committed
 		kgo.FetchMaxWait(500 * time.Millisecond),
 		kgo.FetchMaxBytes(4 << 20),
 		kgo.WithDecompressor(s.unpacker),
@@ -129,12 +130,12 @@ func (s *Subscription) consuming() []kgo.Opt {
 	return out
 }
 
-// onGroupError receives the reason why a session of the group ended.
+// onGroupError is a hook of franz-go. It receives the reason why a session of the group ended.
 type onGroupError func(error)
 
 func (f onGroupError) OnGroupManageError(err error) { f(err) }
 
-// trouble stores err for Receive. If another process uses the same member name, the subscription ends,
+// trouble reports err to Receive. If another process uses the same member name, the subscription ends,
 // because rejoining would remove the other process.
 func (s *Subscription) trouble(err error) {
 	<-s.made
@@ -156,12 +157,12 @@ func (s *Subscription) gain(ps map[string][]int32) {
 	s.assigned.gain(ps)
 }
 
-// handOver commits the acknowledgements of ps before the partitions move.
+// handOver commits the acknowledgements of ps before another member gets these partitions.
 func (s *Subscription) handOver(ctx context.Context, ps map[string][]int32) {
 	<-s.made
 	s.committing.Lock()
 	defer s.committing.Unlock()
-	_ = s.commit(ctx, ps, false) // uncommitted messages are redelivered
+	_ = s.commit(ctx, ps, false) // if it fails, the next owner receives the messages again
 	s.lose(ps, true)
 }
 
@@ -173,7 +174,7 @@ func (s *Subscription) lose(ps map[string][]int32, clean bool) {
 	s.mu.Lock()
 	s.assigned.lose(ps, clean)
 	s.mu.Unlock()
-	s.cl.ResumeFetchPartitions(ps) // a pause ends with the partition
+	s.cl.ResumeFetchPartitions(ps) // so that a later assignment is not paused
 	feed.Signal(s.room)
 }
 
@@ -206,7 +207,8 @@ func (s *Subscription) hasRoom() bool {
 	return records < s.b.opts.Prefetch && bytes < maxBytesHeld
 }
 
-// put stores fetched records. It returns deleted topics, and batches to skip.
+// put adds fetched records to their partitions. It returns deleted topics, and offsets at which fetching must
+// continue.
 func (s *Subscription) put(fetched kgo.Fetches) (deleted []string, past skips) {
 	past = skips{}
 	s.mu.Lock()
@@ -230,7 +232,7 @@ func (s *Subscription) put(fetched kgo.Fetches) (deleted []string, past skips) {
 				partitionName(p.Topic, p.Partition), lacking(err, "READ", "the topic"))})
 		case err == nil, faultAny(err, context.Canceled, kgo.ErrClientClosed, errBudget),
 			errors.As(err, &session):
-			// trouble handles a group session
+			// trouble reports errors of a group session
 		default:
 			s.assigned.SetFault(fmt.Errorf("fetch %s: %w", partitionName(p.Topic, p.Partition),
 				lacking(err, "READ", "the topic")))
@@ -241,19 +243,19 @@ func (s *Subscription) put(fetched kgo.Fetches) (deleted []string, past skips) {
 	return deleted, past
 }
 
-// Ready returns a channel that has a value after new deliveries.
+// Ready returns a channel that receives a value after changes and new messages.
 func (s *Subscription) Ready() <-chan struct{} { return s.assigned.Ready() }
 
-// Receive returns fetched messages.
+// Receive returns messages that are already fetched.
 func (s *Subscription) Receive(_ context.Context, max int) (broker.Batch, error) {
 	defer feed.Signal(s.room)
 	return s.assigned.Receive(max)
 }
 
-// Alarm returns "", because Kafka has no alarm.
+// Alarm returns "", because Kafka does not report that it accepts no messages.
 func (*Subscription) Alarm() string { return "" }
 
-// Pause stops deliveries from owned partitions.
+// Pause stops deliveries from partitions. It ignores partitions that are not owned.
 func (s *Subscription) Pause(partitions ...string) {
 	if paused := s.assigned.Pause(partitions...); len(paused) > 0 {
 		s.cl.PauseFetchPartitions(byTopic(paused))
@@ -269,9 +271,11 @@ func (s *Subscription) Resume(partitions ...string) {
 	feed.Signal(s.room)
 }
 
-// Close commits, leaves the group, even with a stable member name, and ends the subscription.
+// Close commits acknowledgements, leaves the group and ends the subscription. It leaves the group even with a
+// stable member name, so that the partitions move immediately.
 func (s *Subscription) Close(ctx context.Context) error { return s.end(ctx, broker.ErrClosed) }
 
+// end ends the subscription. Later calls of Receive return why.
 func (s *Subscription) end(ctx context.Context, why error) error {
 	s.mu.Lock()
 	first, lazy := s.assigned.End(why), s.lazy
@@ -296,7 +300,7 @@ func (s *Subscription) end(ctx context.Context, why error) error {
 	return err
 }
 
-// close closes the client until ctx ends; the rest runs in the background.
+// close closes the client. When ctx ends, it returns, and the client closes in the background.
 func (s *Subscription) close(ctx context.Context) {
 	_ = s.cl.LeaveGroupContext(ctx)
 	closed := make(chan struct{})
@@ -310,7 +314,7 @@ func (s *Subscription) close(ctx context.Context) {
 	}
 }
 
-// leave removes a member with a stable name from the group, which franz-go does not.
+// leave removes a member with a stable name from the group. franz-go does not do this.
 func (s *Subscription) leave(ctx context.Context, member string) error {
 	req := kmsg.NewPtrLeaveGroupRequest()
 	req.Group = s.group.Name

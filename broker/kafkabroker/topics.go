@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// CheckTopics returns the missing topics.
+// CheckTopics returns a line for each topic that does not exist.
 func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []string, err error) {
 	all, err := look(ctx, b.cl, topics)
 	if err != nil {
@@ -26,7 +26,8 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 	return missing, nil
 }
 
-// CheckReading returns the reason why a consumer cannot read the topic, with the missing right.
+// CheckReading returns the reason why a consumer cannot read the topic, or nil. The error names the missing
+// right.
 func (b *Broker) CheckReading(ctx context.Context, topic string) error {
 	all, err := look(ctx, b.cl, []string{topic})
 	if err != nil {
@@ -35,7 +36,8 @@ func (b *Broker) CheckReading(ctx context.Context, topic string) error {
 	return lacking(all[topic].reading(topic), "READ", "the topic")
 }
 
-// awaitTopics waits until the brokers have the metadata of new topics, which takes a moment after creation.
+// awaitTopics waits until new topics are usable. The brokers receive the metadata a moment after the
+// creation.
 func (b *Broker) awaitTopics(ctx context.Context, topics []string) error {
 	for {
 		there, err := look(ctx, b.cl, topics)
@@ -65,7 +67,8 @@ func Capabilities() broker.Capabilities {
 		Checks: true, Keeps: true, Owners: true}
 }
 
-// Topics returns the IDs of topics. Before Kafka 2.8 all IDs are equal.
+// Topics returns the IDs of topics. Before Kafka 2.8 topics have no ID, so Topics returns the same ID for all
+// topics.
 func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, error) {
 	there, err := look(ctx, b.cl, names)
 	if err != nil {

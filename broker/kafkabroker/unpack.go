@@ -1,3 +1,5 @@
+// This file limits the memory for unpacked (decompressed) batches.
+
 package kafkabroker
 
 import (
@@ -17,34 +19,37 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// unpackedMost is the maximum memory of an unpacked batch, with records and headers. A few megabytes
-// suffice for most producers, but an attacker can pack a gigabyte into a few kilobytes.
+// unpackedMost is the maximum memory of an unpacked batch, with its records and headers, in bytes. A few
+// megabytes suffice for most producers, but an attacker can pack a gigabyte into a few kilobytes.
 const unpackedMost = 32 << 20
 
-// unpackedBudget is the maximum memory of the unpacked batches of a subscription, with garbage.
+// unpackedBudget is the maximum memory of all unpacked batches of a subscription, in bytes. It includes
+// memory that the garbage collector has not freed yet.
 const unpackedBudget = 48 << 20
 
-// unpackedUsual is the maximum size of a batch that is unpacked while there is no room for the largest one.
+// unpackedUsual is the limit for one batch when less than unpackedMost of the budget is left, in bytes.
 const unpackedUsual = 4 << 20
 
 const (
-	recordBytes = 200 // size of a kgo.Record and the pointer to it
+	recordBytes = 200 // size of a kgo.Record and its pointer
 	headerBytes = 40  // size of a kgo.RecordHeader
-	// chargedFrom is the smallest block that counts. The runtime may combine smaller blocks.
+	// chargedFrom is the size of the smallest block that counts. The runtime may put smaller blocks together,
+	// and then a cleanup may never run.
 	chargedFrom = 1 << 10
 )
 
-// errBudget delays a batch. The client fetches the batch again.
+// errBudget is the error of a batch for which the budget has no room. The client fetches the batch again.
 var errBudget = errors.New("the batches fetched before it take all memory for unpacking")
 
-// unpacker decompresses batches within a budget. It counts the memory of unpacked bytes, records and
-// headers until the garbage collector frees it. A batch that is too large for the rest of the budget is
-// fetched again later. A batch above unpackedMost fails with kgo.ErrMaxDecompress.
+// unpacker decompresses batches within a budget. It counts the memory of unpacked bytes, records and headers
+// until the garbage collector frees it. If the rest of the budget is too small for a batch, the batch fails
+// with errBudget, and the client fetches it again. A batch above unpackedMost fails with
+// kgo.ErrMaxDecompress.
 //
-// Uncompressed batches count, too, but are never delayed, because the fetch limits their size.
+// Uncompressed batches also count. They are never delayed, because the fetch request limits their size.
 type unpacker struct {
 	largest, usual kgo.Decompressor
-	one            sync.Mutex // batches of several brokers are unpacked in turn
+	one            sync.Mutex // held while a batch is unpacked
 	used           atomic.Int64
 }
 
@@ -57,8 +62,8 @@ func newUnpacker() (*unpacker, error) {
 	return &unpacker{largest: largest, usual: usual}, err
 }
 
-// codecs returns franz-go's decompressor with a limit, which only a client can set. It refuses a larger
-// result before it allocates memory.
+// codecs returns franz-go's decompressor with a limit for the result. Only a client can set this limit, so
+// codecs creates a client and closes it. The decompressor checks the limit before it allocates memory.
 func codecs(most int) (kgo.Decompressor, error) {
 	cl, err := kgo.NewClient(kgo.MaxDecompressBatchBytes(most))
 	if err != nil {
@@ -71,16 +76,16 @@ func codecs(most int) (kgo.Decompressor, error) {
 
 func delayed(e kgo.FetchError) bool { return errors.Is(e.Err, errBudget) }
 
-// free collects garbage after a batch was delayed, so that the next fetch has room.
+// free runs the garbage collector after a batch was delayed, so that the next fetch finds room.
 func (u *unpacker) free(ctx context.Context) {
 	runtime.GC()
 	select {
-	case <-time.After(10 * time.Millisecond): // cleanups run after the collection
+	case <-time.After(10 * time.Millisecond): // the runtime calls the cleanups after the collection
 	case <-ctx.Done():
 	}
 }
 
-// Decompress implements kgo.Decompressor.
+// Decompress unpacks a batch, or returns an error if the budget has no room. It implements kgo.Decompressor.
 func (u *unpacker) Decompress(src []byte, codec kgo.CompressionCodecType) ([]byte, error) {
 	u.one.Lock()
 	defer u.one.Unlock()
@@ -122,17 +127,17 @@ func (u *unpacker) GetRecords(n int) []kgo.Record {
 	return recs
 }
 
-// PutRecords implements kgo.PoolRecords. The garbage collector frees the records.
+// PutRecords does nothing, because the garbage collector frees the records. It implements kgo.PoolRecords.
 func (*unpacker) PutRecords([]kgo.Record) {}
 
-// charge counts n bytes for as long as the block at p lives.
+// charge adds n bytes to the used memory, until the garbage collector frees the block at p.
 func charge[T any](u *unpacker, p *T, n int) {
 	u.used.Add(int64(n))
 	runtime.AddCleanup(p, func(n int64) { u.used.Add(-n) }, int64(n))
 }
 
-// count returns the number of records and headers that franz-go will allocate. unpacked is the content of a
-// batch, or of a message set before Kafka 0.11, which begins with an offset.
+// count returns the number of records and headers that franz-go will allocate for an unpacked batch. Before
+// Kafka 0.11 the content is a message set; it begins with an offset.
 func count(unpacked []byte) (records, headers int) {
 	if len(unpacked) > 0 && unpacked[0] == 0 {
 		for len(unpacked) >= 12 {
@@ -160,7 +165,7 @@ func count(unpacked []byte) (records, headers int) {
 	return records, headers
 }
 
-// own copies records out of their batches, so that one record does not keep the memory of its batch.
+// own copies records out of their batches. Otherwise one record would keep the memory of its whole batch.
 func own(fetched []*kgo.Record) []*kgo.Record {
 	recs, out := make([]kgo.Record, len(fetched)), make([]*kgo.Record, len(fetched))
 	for i, r := range fetched {
@@ -175,11 +180,12 @@ func own(fetched []*kgo.Record) []*kgo.Record {
 	return out
 }
 
-// skips has the next offsets of partitions, after a batch that is too large or after dropped records.
+// skips maps partitions to the offsets at which fetching must continue. They follow a batch that is too
+// large, or are those of dropped records.
 type skips = map[string]map[int32]kgo.EpochOffset
 
-// tooLarge replaces a batch that must not be unpacked by a delivery with a Fault. The delivery has the last
-// position of the batch, and stands for all of them.
+// tooLarge handles the error of a batch that is too large to unpack. It adds one delivery for the whole
+// batch, with a Fault and the last position of the batch. It returns false for other errors.
 func (s *Subscription) tooLarge(err error, past skips) bool {
 	var large *kgo.ErrDecompressTooLarge
 	if !errors.As(err, &large) {
@@ -201,7 +207,7 @@ func (s *Subscription) tooLarge(err error, past skips) bool {
 	return true
 }
 
-// skip continues after batches that are too large. No rebalance is in progress.
+// skip sets the offsets at which fetching must continue. The caller blocks rebalances meanwhile.
 func (s *Subscription) skip(past skips) {
 	if len(past) == 0 {
 		return
@@ -211,8 +217,8 @@ func (s *Subscription) skip(past skips) {
 	s.cl.SetOffsets(past)
 }
 
-// dropPaused drops fetched records of paused partitions above maxBytesHeld. They are fetched again after
-// the pause.
+// dropPaused drops fetched records of paused partitions until at most maxBytesHeld are left. The client
+// fetches them again after the pause.
 func (a *assignment) dropPaused(past skips) {
 	bytes := 0
 	for _, l := range a.All() {
@@ -232,7 +238,7 @@ func (a *assignment) dropPaused(past skips) {
 	}
 }
 
-// drop empties the queue, and returns its first offset.
+// drop empties the queue. It returns the offset of the first dropped record.
 func (l *partition) drop() int64 {
 	first := l.queue[0].Offset
 	l.markers = slices.DeleteFunc(l.markers, func(m marker) bool { return m.after >= first })

@@ -11,22 +11,23 @@ import (
 )
 
 // ParseURL parses kafka://host:port[,host:port][?option=value&…]. It returns the seed brokers and the
-// options for New; the caller may set more options. Secrets are in files or in the environment (getenv,
-// mostly os.Getenv), never in the URL. So they appear in no list of processes, log or error.
+// options for New; the caller may set more options. Secrets are in files or in environment variables, which
+// ParseURL reads with getenv (usually os.Getenv). The URL has no secrets, so it may appear in lists of
+// processes, logs and errors.
 //
-//	tls=on|off             speak TLS. Default: on if ca or cert is given, else off
-//	ca=FILE                the authorities, PEM, that the brokers' certificates are checked against. Default: the system's
-//	cert=FILE, key=FILE    the client's own certificate, PEM; read again for each connection
+//	tls=on|off             use TLS. Default: on if ca or cert is given, else off
+//	ca=FILE                certificate authorities for the brokers' certificates, PEM. Default: the system's
+//	cert=FILE, key=FILE    the client certificate and its key, PEM; read for each connection
 //	sasl=plain|scram-sha-256|scram-sha-512|oauthbearer|aws-msk-iam
 //	user=NAME              default: SKALD_KAFKA_USER
-//	password_file=FILE     one line; read again for each connection. Default: SKALD_KAFKA_PASSWORD
-//	token_file=FILE        the token of oauthbearer; read again for each connection. Default: SKALD_KAFKA_TOKEN
-//	credentials_file=FILE  the access key of aws-msk-iam, as in ~/.aws/credentials, profile default; read again for each connection.
+//	password_file=FILE     one line; read for each connection. Default: SKALD_KAFKA_PASSWORD
+//	token_file=FILE        the token of oauthbearer; read for each connection. Default: SKALD_KAFKA_TOKEN
+//	credentials_file=FILE  the access key of aws-msk-iam, as in ~/.aws/credentials, profile default; read for each connection.
 //	                       Default: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN
 //	partitioner=…          Options.Partitioner
 //	balancers=…,…          Options.Balancers
-//	start=…                Options.Start: earliest, latest, or a time as in RFC 3339
-//	envelope=…             Options.Envelope: cloudevents, off, or places as in id:header:message-id,type:json:kind
+//	start=…                Options.Start: earliest, latest, or a time in the format of RFC 3339
+//	envelope=…             Options.Envelope: cloudevents, off, or places such as id:header:message-id,type:json:kind
 func ParseURL(s string, getenv func(string) string) (seeds string, opts *Options, err error) {
 	kind := endpoint.Kind{Schemes: []string{"kafka"}, Env: "SKALD_KAFKA", Options: []string{
 		"tls", "ca", "cert", "key", "sasl", "user", "password_file", "token_file", "credentials_file",

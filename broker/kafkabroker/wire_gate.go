@@ -1,5 +1,4 @@
-// This file has the connections of a client: a gate that stops writes while a round is buffered, and the
-// last connection error.
+// This file stops a client from sending a part of a round before the whole round is buffered.
 
 package kafkabroker
 
@@ -11,17 +10,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// gate stops the writes of a client while a round is buffered. Manual flushing alone does not: franz-go's
-// loop of the last round may still be running when the next round begins, and may send its first part. If
-// that part fails before the rest is buffered, the rest would be sent. Bytes that were serialised before
-// the gate was closed may pass, because they are not of the new round.
+// gate blocks the connections of a client while a round is buffered. Manual flushing alone does not suffice.
+// When a new round begins, franz-go's loop of the last round may still be running, and may send the first
+// part of the new round. If that part fails before the rest is buffered, franz-go would send the rest. The
+// gate does not stop bytes that were serialized before it closed, because they belong to the last round.
 type gate struct{ sync.RWMutex }
 
 type dialer = func(ctx context.Context, network, host string) (net.Conn, error)
 
-// Through returns options for connections through g, dialled as cl dials.
+// Through returns options for a client with connections through g. The connections use the dialer and the TLS
+// of cl.
 func (g *gate) Through(cl *kgo.Client) []kgo.Opt {
-	dial := cl.OptValue(kgo.Dialer).(dialer) // includes its TLS, which franz-go refuses next to a Dialer
+	dial := cl.OptValue(kgo.Dialer).(dialer) // includes TLS; franz-go accepts only one of DialTLSConfig and Dialer
 	return []kgo.Opt{kgo.DialTLSConfig(nil),
 		kgo.Dialer(func(ctx context.Context, network, host string) (net.Conn, error) {
 			c, err := dial(ctx, network, host)
@@ -37,7 +37,7 @@ type gated struct {
 	gate *gate
 }
 
-// Write waits while the gate is closed, which is short, because buffering never blocks.
+// Write waits while the gate is closed. The wait is short, because buffering never blocks.
 func (c *gated) Write(b []byte) (int, error) {
 	c.gate.RLock()
 	//lint:ignore SA2001 the lock is only for waiting

@@ -8,12 +8,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// line stores the last connection error, which franz-go does not report while it retries.
+// line stores the error of the last attempt to connect. franz-go does not report this error while it retries.
 type line struct{ last atomic.Pointer[error] }
 
 var _ kgo.HookBrokerConnect = (*line)(nil)
 
-// OnBrokerConnect is called by franz-go.
+// OnBrokerConnect stores err. franz-go calls it after each attempt to connect.
 func (l *line) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
 	if err == nil {
 		l.last.Store(nil)
@@ -22,7 +22,7 @@ func (l *line) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn
 	l.last.Store(&err)
 }
 
-// Why returns the last connection error, or otherwise.
+// Why returns the error of the last attempt to connect, or otherwise if that succeeded.
 func (l *line) Why(otherwise error) error {
 	if err := l.last.Load(); err != nil {
 		return *err
