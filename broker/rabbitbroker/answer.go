@@ -1,3 +1,5 @@
+// This file processes RabbitMQ's answers to published messages.
+
 package rabbitbroker
 
 import (
@@ -14,7 +16,8 @@ import (
 
 var errRejected = errors.New("a queue is full or has no majority, and rejected the message")
 
-// kindOf returns the consequence of an error that is no answer to one message.
+// kindOf classifies an error that prevented the publication of a message. Refused means that a retry would
+// fail too. Outage means that the state of the message is unknown.
 func kindOf(err error) perkey.Kind {
 	if errors.Is(err, broker.ErrNoTopic) || errors.Is(err, ErrSettings) ||
 		errors.Is(err, cloudevents.ErrCannotCarry) || code(err) == amqp.AccessRefused {
@@ -23,14 +26,14 @@ func kindOf(err error) perkey.Kind {
 	return perkey.Outage
 }
 
-// confirmed processes the confirmation of one message by RabbitMQ.
+// confirmed processes the confirmation of one message. acked is false if RabbitMQ rejected the message.
 func (p *publisher) confirmed(token uint64, w *wire, acked bool) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	p.drain(w)
 	it := p.Lines.Aloft(token)
 	if it == nil || !acked && w.ch.IsClosed() {
-		return // its caller gets an outage
+		return // lost reports an outage to its caller
 	}
 	p.Lines.Land(it)
 	p.careful = max(p.careful-1, 0)
@@ -47,8 +50,8 @@ func (p *publisher) confirmed(token uint64, w *wire, acked bool) {
 	}
 }
 
-// drain processes returned messages. A returned message is matched by its visible fields, so equal messages
-// may be exchanged.
+// drain marks the messages that RabbitMQ returned because no queue is bound. RabbitMQ gives no number for a
+// returned message, so drain compares its fields. Equal messages may be exchanged.
 func (p *publisher) drain(w *wire) {
 	for {
 		select {

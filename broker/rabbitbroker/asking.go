@@ -1,3 +1,5 @@
+// This file selects a connection for requests, such as the check of a topic.
+
 package rabbitbroker
 
 import (
@@ -10,7 +12,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// with calls f with the connection that publishes, if it works, or else with a new one.
+// with calls do with the publisher's connection, or with a new connection if that one does not work.
 func (b *Broker) with(ctx context.Context, do func(*amqp.Connection) error) error {
 	if conn := b.publisher.working(); conn != nil {
 		return do(conn)
@@ -18,7 +20,7 @@ func (b *Broker) with(ctx context.Context, do func(*amqp.Connection) error) erro
 	return b.withOwn(ctx, do)
 }
 
-// withOwn calls f with a new connection.
+// withOwn calls do with a new connection, and closes the connection.
 func (b *Broker) withOwn(ctx context.Context, do func(*amqp.Connection) error) error {
 	conn, err := b.open(ctx)
 	if err != nil {
@@ -28,8 +30,8 @@ func (b *Broker) withOwn(ctx context.Context, do func(*amqp.Connection) error) e
 	return do(conn)
 }
 
-// withKept is with, and keeps a new connection for the next call, because health checks ask RabbitMQ every
-// few seconds.
+// withKept works like with, but keeps a new connection for the next call. It is for health checks, which run
+// every few seconds.
 func (b *Broker) withKept(ctx context.Context, do func(*amqp.Connection) error) error {
 	if conn := b.publisher.working(); conn != nil {
 		b.forget(nil)
@@ -48,13 +50,14 @@ func (b *Broker) withKept(ctx context.Context, do func(*amqp.Connection) error) 
 		}
 	}
 	err := do(conn)
-	if err != nil && code(err) == 0 { // no answer
+	if err != nil && code(err) == 0 { // RabbitMQ did not answer
 		b.forget(conn)
 	}
 	return err
 }
 
-// keep returns false if there is a kept connection already, or if the broker is closed.
+// keep stores conn as the connection for requests. It returns false if there is one already, or if the broker
+// is closed.
 func (b *Broker) keep(conn *amqp.Connection) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,7 +68,7 @@ func (b *Broker) keep(conn *amqp.Connection) bool {
 	return true
 }
 
-// forget closes the kept connection if it is conn, or in any case if conn is nil.
+// forget closes the connection for requests if it is conn, or if conn is nil.
 func (b *Broker) forget(conn *amqp.Connection) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +80,7 @@ func (b *Broker) forget(conn *amqp.Connection) {
 
 func hangUp(conn *amqp.Connection) { _ = conn.CloseDeadline(time.Now().Add(time.Second)) }
 
-// open opens a connection for requests.
+// open opens a connection for requests. When ctx ends, it returns an error.
 func (b *Broker) open(ctx context.Context) (*amqp.Connection, error) {
 	b.mu.Lock()
 	closed := b.closed

@@ -1,5 +1,5 @@
-// This file divides the partitions of a topic among the members of a group. All members compute the same
-// result.
+// This file assigns the partitions of a topic to the members of a group. All members compute the same
+// assignment.
 
 package rabbitbroker
 
@@ -11,8 +11,9 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// owners returns the owner of each partition of a topic among members. Each member gets an equal number.
-// The remainder goes to other members for each topic. Few partitions move when members join or leave.
+// owners returns the owner of each partition of a topic, by index. Each member gets the same number of
+// partitions. The members that get one more depend on the topic. When members join or leave, few partitions
+// move.
 func owners(topic string, partitions int, members []string) []string {
 	members = slices.Sorted(slices.Values(members))
 	room := map[string]int{}
@@ -41,7 +42,7 @@ func weight(parts ...string) uint64 {
 	for _, p := range parts {
 		_, _ = io.WriteString(h, p+"\x00")
 	}
-	w := h.Sum64() // mixed, because FNV's last bytes change few bits
+	w := h.Sum64() // mixed below, because the last bytes change few bits of an FNV hash
 	w = (w ^ w>>33) * 0xff51afd7ed558ccd
 	return w ^ w>>33
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// CheckTopics returns the topics that are missing or not Skald's. It changes nothing.
+// CheckTopics returns a line for each missing topic, and for each exchange or queue that Skald cannot use. It
+// changes nothing.
 func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []string, err error) {
 	err = b.with(ctx, func(conn *amqp.Connection) error {
 		if !b.opts.ByType {
@@ -32,7 +33,7 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 				return fmt.Errorf("read queue %q: %w", droppedName, orUnavailable(err))
 			}
 		}
-		if b.opts.Queue != "" { // all groups share it, so it must exist
+		if b.opts.Queue != "" { // no code declares this queue
 			if missing, err = told(missing, b.there(ctx, conn, b.opts.Queue)); err != nil {
 				return err
 			}
@@ -50,8 +51,9 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 	return missing, err
 }
 
-// CheckGroup returns the missing objects of a group, and those with other settings. It changes nothing. A
-// check of settings needs the right to configure the queues. Bindings and policies cannot be checked.
+// CheckGroup returns a line for each missing queue of a group, and for each queue with other settings. It
+// changes nothing. To check settings, it needs the right to configure the queues. It cannot check bindings
+// and policies.
 func (b *Broker) CheckGroup(ctx context.Context, g broker.Group) (missing []string, err error) {
 	if err := checkGroup(g); err != nil {
 		return nil, err
@@ -76,7 +78,7 @@ func (b *Broker) CheckGroup(ctx context.Context, g broker.Group) (missing []stri
 	return missing, err
 }
 
-// told adds err to missing if it reports a missing object, and otherwise returns it.
+// told adds err to missing if it is about a missing or unusable object. Otherwise it returns err.
 func told(missing []string, err error) ([]string, error) {
 	if errors.Is(err, errMissing) || errors.Is(err, ErrSettings) || errors.Is(err, broker.ErrNoTopic) {
 		return append(missing, err.Error()), nil
@@ -84,8 +86,8 @@ func told(missing []string, err error) ([]string, error) {
 	return missing, err
 }
 
-// checkPartition checks that a queue exists with the settings of a partition. RabbitMQ compares settings
-// only in a declaration, so the function first checks that the queue exists.
+// checkPartition checks that a queue exists with the settings of a partition. Only a declaration compares
+// settings, and it would create a missing queue. So checkPartition first checks that the queue exists.
 func (b *Broker) checkPartition(ctx context.Context, conn *amqp.Connection, queue string) error {
 	if err := b.there(ctx, conn, queue); err != nil {
 		return err

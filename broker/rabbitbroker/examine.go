@@ -9,9 +9,9 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Examine returns the server's version, and the number of messages that policies dropped from queues of
-// partitions. CheckTopics and CheckGroup report exchanges and queues that would lose messages. Without
-// topics, Examine reports a missing Options.Queue. AMQP shows neither policies nor limits.
+// Examine reports the server's version, and the number of messages that policies dropped from the queues of
+// partitions. It cannot check policies and limits, because AMQP clients cannot read them. Without topics, it
+// also reports a missing Options.Queue. CheckTopics and CheckGroup report unsafe exchanges and queues.
 func (b *Broker) Examine(ctx context.Context, topics ...string) (out []skald.Finding, err error) {
 	err = b.with(ctx, func(conn *amqp.Connection) error {
 		out = append(out, skald.Finding{Name: "version", Grade: skald.Fine,

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// gate stops a connection from reading far ahead of the goroutines that take deliveries, because the client
-// queues everything that it reads, without a limit.
+// gate limits how far a connection reads ahead of the goroutines that take deliveries. Without a limit the
+// client would buffer everything that it reads.
 type gate struct {
 	mu    sync.Mutex
-	ahead int // approximate number of bytes that were read and not taken
+	ahead int // bytes that were read and not taken, estimated
 	moved chan struct{}
 }
 
 const (
 	readAhead = 8 << 20 // bytes
-	envelope  = 512     // bytes of a delivery without its payload; a high estimate is harmless
-	// idle is how long the client's queue may be empty before ahead is reset, because other frames were
-	// read.
+	envelope  = 512     // bytes of a delivery without its payload, at most
+	// idle is the wait after which wait resets ahead to 0. The estimate is too high, because the connection
+	// also reads frames that are not deliveries.
 	idle = 50 * time.Millisecond
 )
 
 func newGate() *gate { return &gate{moved: make(chan struct{}, 1)} }
 
-// take records that a delivery of so many bytes has left the client's queue.
+// take records that a goroutine has taken a delivery of that size.
 func (g *gate) take(bytes int) {
 	g.mu.Lock()
 	g.ahead = max(0, g.ahead-bytes-bytes>>10-envelope)
@@ -35,7 +35,7 @@ func (g *gate) take(bytes int) {
 	}
 }
 
-// wait returns when there is room.
+// wait blocks while the connection is too far ahead.
 func (g *gate) wait() {
 	for g.full() {
 		select {
@@ -54,13 +54,13 @@ func (g *gate) full() bool {
 	return g.ahead > readAhead
 }
 
-// gated is a connection with a gate.
+// gated is a connection that reads through a gate.
 type gated struct {
 	net.Conn
 	*gate
 }
 
-// Read reads when the gate has room.
+// Read waits for the gate, and then reads.
 func (c gated) Read(p []byte) (n int, err error) {
 	c.wait()
 	n, err = c.Conn.Read(p)

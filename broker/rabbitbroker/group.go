@@ -1,3 +1,5 @@
+// This file lets the members of a group find each other, and share the partitions.
+
 package rabbitbroker
 
 import (
@@ -11,10 +13,10 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// hello is the message that a member sends to the others of its group periodically.
+// hello is the message that each member sends to its group at intervals.
 type hello struct {
 	Member    string        `json:"member"`
-	SessionID string        `json:"life"` // a later session has a greater ID
+	SessionID string        `json:"life"` // increases from session to session
 	Queue     string        `json:"queue"`
 	Topics    []string      `json:"topics,omitempty"`
 	Session   time.Duration `json:"session,omitempty"`
@@ -22,14 +24,14 @@ type hello struct {
 	feed.Claim
 }
 
-// peer is another member, from the view of this one.
+// peer is the last hello of another member, and the times of that hello and of the last check.
 type peer struct {
 	hello
 	heard, pinged time.Time
 }
 
-// group is a member's view of its group. A wrong view delays messages but never breaks order, because a
-// queue has one active consumer.
+// group is a member's view of its group. If the view is wrong, messages are late, but their order is kept:
+// each queue has a single active consumer.
 type group struct {
 	name              string
 	member, sessionID string
@@ -38,23 +40,24 @@ type group struct {
 	shares            map[string]share // by topic
 	ownerClaim        feed.Claim       // the claim of this member
 	joined            time.Time
-	warned            time.Time // when the foreign owner of the group was last reported
-	beaten            time.Time
+	warned            time.Time // the last report of members of another owner
+	beaten            time.Time // the last hello of this member
 	refused           map[string]refusal
-	prefetch          map[string]int // of partitions with a lower prefetch than Options.Prefetch
-	windows           map[string]int // temporary prefetch of partitions with large messages
+	prefetch          map[string]int // by partition: a prefetch below Options.Prefetch, after a timeout
+	windows           map[string]int // by partition: a temporary prefetch for large messages
 }
 
-// refusal has the number of refusals of a partition by RabbitMQ, and the time of the next attempt.
+// refusal records that RabbitMQ refused a partition: the number of refusals, and the time of the next
+// attempt.
 type refusal struct {
 	times int
 	until time.Time
 }
 
-// listen is how long a joining member waits for the hellos of others.
+// listen is the time that a joining member waits for the hellos of other members.
 const listen = 250 * time.Millisecond
 
-// greet sends a hello, or a goodbye, to the group.
+// greet sends a hello to the group; bye announces that the member leaves.
 func (s *Subscription) greet(l *link, bye bool) {
 	h := hello{Member: s.member, SessionID: s.sessionID, Queue: l.queue, Topics: s.topicNames,
 		Session: s.b.opts.Session, Bye: bye, Claim: s.ownerClaim}
@@ -63,17 +66,18 @@ func (s *Subscription) greet(l *link, bye bool) {
 		return
 	}
 	if s.beaten = time.Now(); l.voice.mute == "" {
-		// lost with the connection
+		// on an error the connection is closed, and live returns
 		_ = l.voice.ch.Publish(membersName, s.group.name, false, false, amqp.Publishing{Body: text})
 	}
 }
 
-// ping checks that the queue of a silent member exists. The queue ends with the member's connection.
+// ping checks that the queue of a silent member exists, because the queue is deleted with the member's
+// connection. If it does not exist, RabbitMQ returns the message.
 func (s *Subscription) ping(l *link, p peer) {
 	_ = l.voice.ch.Publish("", p.Queue, true, false, amqp.Publishing{Body: []byte("{}")})
 }
 
-// hear processes a hello. It returns true if another session uses this member's name.
+// hear processes a hello. It returns true if a newer session uses this member's name.
 func (s *Subscription) hear(l *link, d amqp.Delivery) (fenced bool) {
 	var h hello
 	if json.Unmarshal(d.Body, &h) != nil || h.SessionID == "" || h.SessionID == s.sessionID {
@@ -84,7 +88,7 @@ func (s *Subscription) hear(l *link, d amqp.Delivery) (fenced bool) {
 			return true
 		}
 		if !h.Bye {
-			s.greet(l, false) // so that the earlier session learns of this one
+			s.greet(l, false) // so that the earlier session ends
 		}
 		return false
 	}
@@ -102,13 +106,13 @@ func (s *Subscription) hear(l *link, d amqp.Delivery) (fenced bool) {
 	return false
 }
 
-// returned removes a member whose queue is gone.
+// returned removes a member whose queue does not exist. r is the message that RabbitMQ returned.
 func (s *Subscription) returned(r amqp.Return) {
 	maps.DeleteFunc(s.peers, func(_ string, p peer) bool { return p.Queue == r.RoutingKey })
 }
 
-// block records whether RabbitMQ blocks the connection. Meanwhile hellos do not arrive, so no member counts
-// as dead.
+// block records whether RabbitMQ blocks publishing on the connection for hellos. While it does, no hellos
+// arrive, so the times of all members are reset.
 func (s *Subscription) block(l *link, b amqp.Blocking) {
 	l.voice.mute = ""
 	if b.Active {
@@ -125,7 +129,7 @@ func (s *Subscription) block(l *link, b amqp.Blocking) {
 	s.feed.Wake()
 }
 
-// silenced closes the voice of a link.
+// silenced closes the connection for hellos.
 func (s *Subscription) silenced(l *link) {
 	l.voice.end()
 	s.mu.Lock()
@@ -133,14 +137,15 @@ func (s *Subscription) silenced(l *link) {
 	s.mu.Unlock()
 }
 
-// Alarm returns the reason why RabbitMQ blocks publishing, while it continues to deliver.
+// Alarm returns the reason why RabbitMQ blocks publishers, or "". RabbitMQ continues to deliver meanwhile.
 func (s *Subscription) Alarm() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.alarm
 }
 
-// beat sends a hello, and checks silent members.
+// beat sends a hello if one is due, pings silent members, and removes members that are silent for longer than
+// Session.
 func (s *Subscription) beat(l *link) {
 	if l.voice.mute != "" {
 		return
@@ -162,9 +167,8 @@ func (s *Subscription) beat(l *link) {
 	}
 }
 
-// ours returns true if this member may take partitions. It returns false if the members of the group work
-// for another database or schema.
-// another database or schema.
+// ours returns true if this member may take partitions. It returns false if the group has members of another
+// database or schema.
 func (s *Subscription) ours(l *link) bool {
 	var others []feed.Claim
 	for name, p := range s.peers {
@@ -187,7 +191,7 @@ func (s *Subscription) ours(l *link) bool {
 	return true
 }
 
-// share is the computed assignment of a topic. Each hello of a peer invalidates it.
+// share is the cached assignment of the partitions of a topic. It is valid for the same members.
 type share struct {
 	members    []string
 	partitions int

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// Lag counts the ready messages in the queues of the group's partitions. A queue that members share does
-// not separate topics, so it counts for the first topic.
+// Lag returns the number of ready messages in the queues of the group's partitions. If members share one
+// queue, the topics cannot be separated, so all messages count for the first topic.
 func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[string]int64, error) {
 	out := map[string]int64{}
 	err := b.with(ctx, func(conn *amqp.Connection) error {

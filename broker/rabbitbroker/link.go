@@ -14,7 +14,8 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// link is the connection of a subscription, with a channel for all messages except those of partitions.
+// link is the connection of a subscription that consumes. ctl is the channel for hellos; each partition has
+// its own channel.
 type link struct {
 	gate   *gate
 	conn   *amqp.Connection
@@ -23,27 +24,27 @@ type link struct {
 	closed chan *amqp.Error
 
 	topics  []topic
-	shared  string // the queue that all members share; empty with partitions
-	queue   string // this member's queue for hellos
+	shared  string // the queue that all members share; "" if the group has partitions
+	queue   string // the queue for hellos to this member
 	hellos  <-chan amqp.Delivery
-	refused chan *amqp.Error // why RabbitMQ closed ctl
-	voice   *voice           // sends hellos; nil without other members
+	refused chan *amqp.Error // receives the reason if RabbitMQ closes ctl
+	voice   *voice           // sends hellos; nil if members share a queue
 }
 
-// voice is a connection that only publishes. If RabbitMQ is short of memory or disk, it reads nothing from
-// a connection that publishes, including acknowledgements. On the connection that consumes, they could then
-// never free memory.
+// voice is a separate connection that sends hellos. If RabbitMQ is short of memory or disk, it stops reading
+// from connections that publish. If the consumer's connection published, RabbitMQ would not read its
+// acknowledgements, and could never free memory.
 type voice struct {
 	conn    *amqp.Connection
 	cut     func()
 	ch      *amqp.Channel
-	refused chan *amqp.Error // why RabbitMQ closed ch
+	refused chan *amqp.Error // receives the reason if RabbitMQ closes ch
 	blocked chan amqp.Blocking
 	returns chan amqp.Return
-	mute    string // why it is blocked; empty if it is not. Used only by run
+	mute    string // the reason why RabbitMQ blocks it, or ""; used only by run
 }
 
-// speak opens a voice.
+// speak opens the connection for hellos.
 func (b *Broker) speak(name string) (v *voice, err error) {
 	v = &voice{}
 	if v.conn, v.cut, err = b.connect(name+" greets", nil); err != nil {
@@ -60,7 +61,8 @@ func (b *Broker) speak(name string) (v *voice, err error) {
 	return v, nil
 }
 
-// end closes the connection after the last message is sent, if it is not blocked.
+// end closes the connection after the last hello is sent. A blocked connection cannot send, so end closes it
+// immediately.
 func (v *voice) end() {
 	if v == nil {
 		return
@@ -71,7 +73,7 @@ func (v *voice) end() {
 	v.cut()
 }
 
-// join connects, and checks that the objects of the group exist.
+// join opens a link, and declares or checks the queues of the group. When ctx ends, it returns an error.
 func (s *Subscription) join(ctx context.Context) (*link, error) {
 	type made struct {
 		l   *link
@@ -130,9 +132,10 @@ func (s *Subscription) prepare(ctx context.Context, l *link) (err error) {
 	return nil
 }
 
-// hearOthers declares the queue for the hellos of this member. The queue ends with the connection.
+// hearOthers declares and consumes the queue for hellos to this member. RabbitMQ deletes the queue when the
+// connection ends.
 func (l *link) hearOthers(group string) error {
-	// drops hellos while the process is suspended
+	// x-max-length drops the oldest hellos while this process is suspended
 	q, err := l.ctl.QueueDeclare("", false, true, true, false, amqp.Table{"x-max-length": int64(1000)})
 	if err == nil {
 		err = l.ctl.QueueBind(q.Name, group, membersName, false, nil)
@@ -146,8 +149,8 @@ func (l *link) hearOthers(group string) error {
 	return err
 }
 
-// provide declares the objects of a group, or only checks them. It returns its topics, or the queue that
-// its members share.
+// provide declares the queues of a group, or only checks them. It returns the topics of the group, or the
+// queue that its members share.
 func (b *Broker) provide(ctx context.Context, conn *amqp.Connection, g broker.Group,
 	declare bool) (topics []topic, shared string, err error) {
 	if b.opts.Queue != "" {
@@ -169,7 +172,7 @@ func (b *Broker) provide(ctx context.Context, conn *amqp.Connection, g broker.Gr
 	return topics, "", b.checkPartitions(ctx, conn, g.Name, topics)
 }
 
-// aboutTopic wraps a refusal in a *broker.TopicError. It returns an outage unchanged.
+// aboutTopic wraps err in a *broker.TopicError, unless err is an outage.
 func aboutTopic(name string, err error) error {
 	for _, outage := range []error{broker.ErrUnavailable, broker.ErrClosed, context.Canceled} {
 		if errors.Is(err, outage) {
@@ -179,7 +182,7 @@ func aboutTopic(name string, err error) error {
 	return &broker.TopicError{Topic: name, Err: err}
 }
 
-// there returns an error unless a queue exists.
+// there returns an error if a queue does not exist.
 func (b *Broker) there(ctx context.Context, conn *amqp.Connection, queue string) error {
 	err := ask(ctx, conn, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
@@ -194,7 +197,7 @@ func (b *Broker) there(ctx context.Context, conn *amqp.Connection, queue string)
 	return nil
 }
 
-// provideShared uses the existing queue of a group, or declares one, and binds it.
+// provideShared declares the queue of a group with Options.ByType, unless it exists, and binds it.
 func (b *Broker) provideShared(ctx context.Context, conn *amqp.Connection, g broker.Group,
 	declare bool) error {
 	err := b.there(ctx, conn, g.Name)
@@ -253,8 +256,8 @@ func (b *Broker) declarePartitions(ctx context.Context, conn *amqp.Connection, g
 	return nil
 }
 
-// declarePartition declares a queue. If the queue exists with other settings, RabbitMQ refuses and names
-// the setting.
+// declarePartition declares the queue of a partition. If the queue exists with other settings, the error
+// names the setting.
 func declarePartition(ctx context.Context, conn *amqp.Connection, queue string) error {
 	err := ask(ctx, conn, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclare(queue, true, false, false, false, partitionArgs())
@@ -266,7 +269,7 @@ func declarePartition(ctx context.Context, conn *amqp.Connection, queue string) 
 	return orUnavailable(err)
 }
 
-// checkPartitions returns all missing objects in one error.
+// checkPartitions returns one error with all missing objects of a group.
 func (b *Broker) checkPartitions(ctx context.Context, conn *amqp.Connection, group string,
 	topics []topic) error {
 	var missing []string
@@ -302,12 +305,12 @@ func (b *Broker) checkPartitions(ctx context.Context, conn *amqp.Connection, gro
 }
 
 // Declare creates the queues of a group before its first member joins, so that the group receives messages
-// from now on. Subscribe does the same.
+// from then on. Subscribe does the same.
 func (b *Broker) Declare(ctx context.Context, g broker.Group) error {
 	return b.settleGroup(ctx, g, true)
 }
 
-// Check returns an error for missing objects of a group. It creates nothing.
+// Check returns an error if queues of a group are missing. It creates nothing.
 func (b *Broker) Check(ctx context.Context, g broker.Group) error {
 	return b.settleGroup(ctx, g, false)
 }

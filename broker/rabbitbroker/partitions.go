@@ -1,3 +1,5 @@
+// This file keeps a member in its group, and registers it for its partitions.
+
 package rabbitbroker
 
 import (
@@ -19,23 +21,23 @@ import (
 	"github.com/skald-go/skald/internal/column"
 )
 
-// partition is a queue from its registration by this member to its loss.
+// partition is a queue that this member consumes.
 type partition struct {
 	feed.Holding
-	feed.Buffer // at most Prefetch messages, because RabbitMQ waits for acknowledgements
+	feed.Buffer // at most Prefetch messages, because RabbitMQ then waits for acknowledgements
 	flight
-	gate *gate // the gate of its connection
+	gate *gate // of the connection
 
 	sends   sync.Mutex
-	closing bool // nothing may be sent on ch any more, or RabbitMQ would close the connection
+	closing bool // after this, sending on ch would make RabbitMQ close the connection
 
-	base int64 // positions are above this number
+	base int64 // added to the delivery tag to get the position
 	ch   *amqp.Channel
 	in   <-chan amqp.Delivery
-	shut chan *amqp.Error // why RabbitMQ closed ch
+	shut chan *amqp.Error // receives the reason if RabbitMQ closes ch
 }
 
-// run keeps the member in its group until it leaves or is killed.
+// run joins the group again after each lost connection, until the member leaves or its context ends.
 func (s *Subscription) run(l *link) {
 	defer close(s.done)
 	defer s.kill()
@@ -72,7 +74,7 @@ func (s *Subscription) run(l *link) {
 	}
 }
 
-// live handles one connection. It returns true if the member has ended, too.
+// live handles the events of one connection. It returns true if the member has ended.
 func (s *Subscription) live(l *link) (over bool) {
 	defer l.cut()
 	spoken := cmp.Or(l.voice, &voice{})
@@ -102,7 +104,7 @@ func (s *Subscription) live(l *link) (over bool) {
 			}
 			if !s.reopened(o) {
 				s.tellShut(o)
-				continue // at the next tick
+				continue // the next tick registers again
 			}
 		case d, ok := <-l.hellos:
 			if !ok {
@@ -132,8 +134,8 @@ func (s *Subscription) live(l *link) (over bool) {
 	}
 }
 
-// unheard ends a link after RabbitMQ closed a channel for hellos, because a right is missing or the
-// connection ended.
+// unheard reports that RabbitMQ closed a channel for hellos. The reason is a missing right, or the end of the
+// connection. It returns false, so that run joins again.
 func (s *Subscription) unheard(err *amqp.Error) (over bool) {
 	if err != nil {
 		s.tellFault(fmt.Errorf("send a hello to the group: %w", orUnavailable(err)))
@@ -141,7 +143,7 @@ func (s *Subscription) unheard(err *amqp.Error) (over bool) {
 	return false
 }
 
-// balance releases partitions of other members, and registers for those of this member.
+// balance releases partitions that other members must own, and registers this member for its own partitions.
 func (s *Subscription) balance(l *link) error {
 	defer time.AfterFunc(silence, l.cut).Stop()
 	have := map[string]bool{}
@@ -200,8 +202,8 @@ func (s *Subscription) balance(l *link) error {
 	return nil
 }
 
-// refuse delays the next attempt for a partition that RabbitMQ refuses, from 1 s to 1 min. The other
-// partitions continue.
+// refuse handles a partition that RabbitMQ refuses. The next attempt follows after 1 s, and later after up to
+// 1 min. The other partitions continue.
 func (s *Subscription) refuse(partition string, err error) {
 	r := s.refused[partition]
 	r.times++
@@ -210,8 +212,9 @@ func (s *Subscription) refuse(partition string, err error) {
 	s.tellFault(fmt.Errorf("partition %s: %w", partition, err))
 }
 
-// release gives queues back. Closing the channel returns unacknowledged messages in order, before later
-// ones. Cancelling the consumer would let the next consumer start behind them.
+// release closes the channels of partitions. RabbitMQ then puts unacknowledged messages back in order, before
+// later messages. If the member only cancelled the consumer, the next consumer would start after the
+// unacknowledged messages.
 func release(partitions []*partition) {
 	var wg sync.WaitGroup
 	for _, o := range partitions {
@@ -220,7 +223,7 @@ func release(partitions []*partition) {
 	wg.Wait()
 }
 
-// close closes the channel of o, or the connection if that fails.
+// close closes the channel of o. Nothing is sent on it any more.
 func (o *partition) close() {
 	o.sends.Lock()
 	o.closing = true
@@ -228,8 +231,8 @@ func (o *partition) close() {
 	_ = o.ch.Close()
 }
 
-// ack acknowledges all messages up to a delivery tag. After an error the partition is lost, and its
-// messages are redelivered.
+// ack acknowledges all messages up to a delivery tag. It ignores an error, because the partition is then
+// lost, and RabbitMQ delivers the messages again.
 func (o *partition) ack(tag uint64) {
 	o.sends.Lock()
 	defer o.sends.Unlock()
@@ -238,7 +241,8 @@ func (o *partition) ack(tag uint64) {
 	}
 }
 
-// register starts a consumer of a queue. Messages arrive when all earlier consumers are gone.
+// register starts a consumer of a queue. RabbitMQ delivers messages to it when all earlier consumers are
+// gone.
 func (s *Subscription) register(l *link, o *partition, queue string) error {
 	ch, err := l.conn.Channel()
 	if err == nil {
@@ -263,12 +267,12 @@ func (s *Subscription) register(l *link, o *partition, queue string) error {
 	return nil
 }
 
-// tellShut reports why RabbitMQ closed the channel of a partition. After a consumer_timeout the prefetch is
-// halved, so that each message waits half as long for its acknowledgement.
+// tellShut reports the reason why RabbitMQ closed the channel of a partition. After a consumer_timeout it
+// halves the prefetch, so that each message waits half as long for its acknowledgement.
 func (s *Subscription) tellShut(o *partition) {
 	err := <-o.shut
 	if err == nil || !err.Server || err.Code == amqp.ConnectionForced {
-		return // the connection has ended, and link reports that
+		return // the connection has ended, and live handles that
 	}
 	more := ""
 	if err.Code == amqp.PreconditionFailed && strings.Contains(err.Reason, "timed out") {
@@ -281,7 +285,7 @@ func (s *Subscription) tellShut(o *partition) {
 		o.Name, more, err))
 }
 
-// gain adds partitions to the owned ones, starts to read them, and reports them together.
+// gain adds partitions to the owned ones, and starts to read them. Receive reports them together.
 func (s *Subscription) gain(partitions []*partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -291,12 +295,12 @@ func (s *Subscription) gain(partitions []*partition) {
 	}
 }
 
-// read receives deliveries until RabbitMQ or this member closes the channel.
+// read receives the deliveries of a partition until its channel is closed.
 func (s *Subscription) read(o *partition) {
 	for d := range o.in {
 		o.gate.take(len(d.Body))
 		if s.reopens(o) {
-			continue // it is redelivered
+			continue // RabbitMQ delivers it again
 		}
 		topic := o.Topic // empty for a shared queue
 		if topic == "" {
@@ -318,15 +322,15 @@ func (s *Subscription) read(o *partition) {
 		s.mu.Unlock()
 		s.feed.Wake()
 	}
-	o.close() // RabbitMQ only cancels the consumer if the queue was deleted
+	o.close() // if the queue was deleted, RabbitMQ cancels the consumer and keeps the channel open
 	select {
 	case s.ended <- o:
 	case <-s.ctx.Done():
 	}
 }
 
-// routed sets the missing type of a message from its routing key: PARTITION.TYPE or, with ByType, TYPE. In
-// a foreign topology the handler gets another routing key in a header.
+// routed sets the missing type of a message from its routing key: PARTITION.TYPE or, with ByType, TYPE. In a
+// shared queue it adds broker.RouteHeader if the routing key differs from the type.
 func (s *Subscription) routed(m *skald.Message, partitioned bool, key string) {
 	if partitioned {
 		_, typ, _ := strings.Cut(key, ".")
@@ -342,7 +346,8 @@ func (s *Subscription) routed(m *skald.Message, partitioned bool, key string) {
 	cloudevents.NoteRoute(m, key)
 }
 
-// topicOf returns the topic of a message in a shared queue.
+// topicOf returns the topic of a message in a shared queue. It returns the first topic if the exchange is
+// none of the topics.
 func (s *Subscription) topicOf(exchange string) string {
 	for _, t := range s.topicNames {
 		if t == exchange {
@@ -352,8 +357,8 @@ func (s *Subscription) topicOf(exchange string) string {
 	return s.topicNames[0]
 }
 
-// goodbye gives all partitions back and leaves the group. RabbitMQ confirms the end of a channel after its
-// acknowledgements.
+// goodbye releases all partitions and leaves the group. When ctx ends, it stops waiting. RabbitMQ confirms
+// the end of a channel after it has processed the acknowledgements.
 func (s *Subscription) goodbye(ctx context.Context, l *link) {
 	all := s.feed.Owned()
 	s.die(broker.ErrClosed)

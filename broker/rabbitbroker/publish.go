@@ -17,9 +17,10 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 )
 
-// publisher implements the contract of Publish: at most one message of a key is unconfirmed at a time, and
-// messages of other keys are sent in parallel. RabbitMQ confirms, refuses and returns each message
-// separately, so in a pipeline a later message could succeed after its predecessor failed.
+// publisher implements the contract of Publish. At most one message of a key is unconfirmed at a time;
+// messages of other keys are sent in parallel. RabbitMQ confirms, rejects and returns each message
+// separately. If several messages of a key were in flight, a later message could succeed after its
+// predecessor failed.
 type publisher struct {
 	perkey.Pump[parcel, topic]
 	b    *Broker
@@ -27,18 +28,18 @@ type publisher struct {
 
 	// The fields below are guarded by Mu.
 	wire *wire // nil without a connection
-	// careful is the number of messages that are sent one by one, to find the one for which RabbitMQ closed
-	// the channel.
+	// careful is the number of messages that are sent one by one. It is above 0 after RabbitMQ closed the
+	// channel, until the message that caused this is found
 	careful int
-	most    int // the maximum message size, as read at mostAt
+	most    int // the maximum message size, learned from an error at mostAt
 	mostAt  time.Time
-	denied  map[string]denial // topics that RabbitMQ closed the channel for, by name
-	why     error             // why nothing can be sent
+	denied  map[string]denial // by topic: the right to write is missing
+	why     error             // the reason why no message can be sent, or nil
 
-	fails int // used only by the sender
+	fails int // failed attempts in a row; used only by the sender
 }
 
-// wire is one channel in confirm mode.
+// wire is a channel in confirm mode, with its connection.
 type wire struct {
 	conn    *amqp.Connection
 	cut     func()
@@ -48,11 +49,12 @@ type wire struct {
 	returns chan amqp.Return // each return arrives before the confirmation of its message
 }
 
-// deniedFor is how long the publisher refuses messages to a topic without sending them, after RabbitMQ closed
-// the channel because the right to write to that topic is missing. Each such close interrupts all topics.
+// deniedFor is the time for which the publisher refuses messages to a topic after RabbitMQ closed the channel
+// because the right to write is missing. Without it, each such message would close the channel, and interrupt
+// all topics.
 const deniedFor = 5 * time.Second
 
-// denial is the missing right to write to a topic.
+// denial records that the right to write to a topic is missing.
 type denial struct {
 	why   error
 	until time.Time
@@ -60,12 +62,12 @@ type denial struct {
 
 type item = perkey.Item[parcel]
 
-// parcel is an encoded message, with its route.
+// parcel is an encoded message with its routing key.
 type parcel struct {
 	msg      amqp.Publishing
 	wire     *wire
 	route    string
-	returned string // why no queue took it
+	returned string // the reason why RabbitMQ returned it, or ""
 }
 
 func (p *publisher) start(b *Broker) {
@@ -80,7 +82,7 @@ func (p *publisher) start(b *Broker) {
 	})
 }
 
-// flying returns the maximum number of unconfirmed messages. The caller holds the lock.
+// flying returns the maximum number of unconfirmed messages. The caller holds Mu.
 func (p *publisher) flying() int {
 	if p.careful > 0 {
 		return 1
@@ -88,11 +90,11 @@ func (p *publisher) flying() int {
 	return p.opts.Flying
 }
 
-// stop answers all messages with an outage.
+// stop answers all messages with an outage, and closes the connection.
 func (p *publisher) stop() {
 	p.Stop(func() {
 		p.Mu.Lock()
-		w := p.wire // no other follows
+		w := p.wire // after Stop no other wire is opened
 		p.Mu.Unlock()
 		if w != nil {
 			_ = w.conn.CloseDeadline(time.Now().Add(time.Second))
@@ -100,7 +102,7 @@ func (p *publisher) stop() {
 	})
 }
 
-// Publish queues msgs behind earlier ones.
+// Publish queues msgs behind the messages of earlier calls.
 func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	return b.publisher.Publish(ctx, msgs, only, func(m *skald.Message) (parcel, error) {
 		msg, err := encode(b.codec, m)
@@ -108,7 +110,8 @@ func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...brok
 	})
 }
 
-// send connects at the first message, and sends.
+// send sends one message. It connects if there is no connection. If sending fails before Patience is over,
+// the message returns to the front of its queue.
 func (p *publisher) send(it *item) {
 	w, err := p.connected()
 	if err == nil {
@@ -119,7 +122,7 @@ func (p *publisher) send(it *item) {
 		p.fails = 0
 	case p.Overdue(it):
 		p.Refuse(it, perkey.Outage, fmt.Errorf("publish to %q: %w: %w", it.Topic, broker.ErrUnavailable, err))
-	default: // first in its line again
+	default:
 		p.Mu.Lock()
 		p.Lines.First(it)
 		p.Mu.Unlock()
@@ -129,7 +132,8 @@ func (p *publisher) send(it *item) {
 }
 
 // launch sends a message; its confirmation arrives later. It returns an error if the message must be sent
-// again, because RabbitMQ closed the channel for another message, and follow has not handled that yet.
+// again. This happens if RabbitMQ has closed the channel because of another message, and lost has not handled
+// this yet.
 func (p *publisher) launch(w *wire, it *item) error {
 	it.Err = cmp.Or(it.Err, p.refusal(it))
 	look := func(ctx context.Context, name string) (topic, error) { return p.b.look(ctx, w.conn, name) }
@@ -160,7 +164,7 @@ func (p *publisher) launch(w *wire, it *item) error {
 	return nil
 }
 
-// route returns the routing key of a message.
+// route returns the routing key of a message. A message without a key gets a random partition.
 func route(it *item, t topic) string {
 	switch {
 	case t.partitions == 0:
@@ -173,7 +177,7 @@ func route(it *item, t topic) string {
 
 var errSilent = errors.New("RabbitMQ does not answer")
 
-// reason returns why nothing can be sent. The caller holds the lock.
+// reason returns the reason why no message can be sent. The caller holds Mu.
 func (p *publisher) reason() error {
 	if p.why != nil {
 		return p.why

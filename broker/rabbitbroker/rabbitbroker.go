@@ -1,13 +1,15 @@
-// Package rabbitbroker is the driver for RabbitMQ 3.10 or later, by AMQP 0-9-1.
+// Package rabbitbroker is the driver for RabbitMQ 3.10 or later. It uses AMQP 0-9-1.
 //
 // A topic is an exchange of type topic. A partition of a group is a quorum queue with a single active
-// consumer: GROUP/TOPIC/0, GROUP/TOPIC/1, …, bound by "0.#", "1.#", … A message is published with the key
-// PARTITION.TYPE, as a CloudEvent in binary mode (record.go). FNV-1a of its key selects the partition. The
-// members of a group send each other hellos, and each consumes its share of the partitions. The single
-// active consumer of the queue is the owner. A separate queue stores the number of partitions of a topic.
+// consumer. The queues are named GROUP/TOPIC/0, GROUP/TOPIC/1, …, and are bound by "0.#", "1.#", … A separate
+// queue stores the number of partitions of a topic.
 //
-// RabbitMQ cannot rewind, so a new group starts when its queues are declared. A position numbers the
-// deliveries to one owner of a partition, and the next owner has other positions.
+// A message is a CloudEvent in binary mode (record.go), with the routing key PARTITION.TYPE. The FNV-1a hash
+// of its key selects the partition. The members of a group send each other hellos, and each member consumes
+// its share of the partitions. The active consumer of a queue owns the partition.
+//
+// RabbitMQ cannot rewind, so a group receives messages from the declaration of its queues on. A position is a
+// number of a delivery to one owner of a partition. The next owner has other positions.
 package rabbitbroker
 
 import (
@@ -29,50 +31,50 @@ import (
 
 // Options configures a Broker. The zero value works.
 type Options struct {
-	// Patience limits the wait for RabbitMQ in a publish; then the call reports an outage. Messages that
-	// were sent by then may still become durable. Default 10 s, at least 100 ms.
+	// Patience limits the wait for RabbitMQ's confirmations in Publish. After it, the call reports an outage.
+	// Messages that were sent may still become durable. Default 10 s, at least 100 ms.
 	Patience time.Duration
-	// Session is how long a connection or a member may be silent before it counts as dead. The end of a
-	// process is noticed immediately. Default 6 s, at least 2 s.
+	// Session is the time after which a silent connection or member counts as dead. If a process ends, its
+	// connection ends, and the others react immediately. Default 6 s, at least 2 s.
 	Session time.Duration
 	// Heartbeat is the interval of a member's hellos to its group. Default 500 ms, at most a third of
 	// Session.
 	Heartbeat time.Duration
-	// Prefetch is the maximum number of unacknowledged messages of each partition at its owner, including
-	// those behind a stuck one. It is lowered while messages are large, so that a member has at most about
-	// 32 MiB. Default 1,000, at most 65,535.
+	// Prefetch is the maximum number of unacknowledged messages of each partition. It includes messages that
+	// wait for an earlier one. The driver lowers it while messages are large, so that a member has at most
+	// about 32 MiB. Default 1,000, at most 65,535.
 	Prefetch int
-	// Flying is the maximum number of unconfirmed messages, at most about 16 MiB. A relay that dies may
-	// repeat them. Default 256.
+	// Flying is the maximum number of unconfirmed messages; they also have at most about 16 MiB. If a relay
+	// dies, the next one may publish them again. Default 256.
 	Flying int
-	// CheckOnly makes Subscribe declare no queues; a missing queue is an error. Default: the first member
-	// of a group declares its queues.
+	// CheckOnly makes Subscribe return an error for a missing queue. Default: the first member of a group
+	// declares its queues.
 	CheckOnly bool
-	// ByType uses an existing topology: a topic is an existing exchange of type topic, and the routing key
-	// is the type. A group is one queue with its name, which all members share without order. Default:
-	// partitions.
+	// ByType uses an existing topology. A topic is an existing exchange of type topic, and the routing key is
+	// the type of the message. A group is one queue with the name of the group. Its members share the queue,
+	// without order. Default: each topic has partitions.
 	ByType bool
-	// Bind has the patterns that bind the queue of a group to its topics ("orders.*.created"), only with
-	// ByType. Default: "#", all.
+	// Bind has the patterns that bind the queue of a group to its topics, such as "orders.*.created". It
+	// needs ByType. Default: "#", which matches all messages.
 	Bind []string
-	// DropUnrouted lets RabbitMQ drop a message without a bound queue. Default: such a message is refused,
-	// so that the relay retries it until a queue is bound.
+	// DropUnrouted makes RabbitMQ drop a message if no queue is bound for it. Default: the driver refuses the
+	// message, and the relay retries it.
 	DropUnrouted bool
-	// Queue is an existing queue that all members of all groups share without order, for all topics.
-	// Nothing is declared or bound. Default: none.
+	// Queue is an existing queue for all topics and groups. All members share it, without order. The driver
+	// declares and binds nothing. Default: none.
 	Queue string
-	// Envelope maps attributes to the format of other programs. AMQP's own fields are also written, and
-	// fill attributes without a place. A stable "position" is not available. Default: CloudEvents.
+	// Envelope maps attributes to the format of other programs. The driver also writes AMQP's own fields, and
+	// reads attributes without a place from them. The ID cannot be "position". Default: CloudEvents.
 	Envelope *broker.Envelope
 	// VHost is the virtual host. Default "/".
 	VHost string
-	// TLS, if not nil, configures TLS. Default: no TLS.
+	// TLS configures TLS. Nil means no TLS.
 	TLS *tls.Config
-	// User and Password authenticate each connection. Default: guest, which RabbitMQ accepts only from its
-	// own machine.
+	// User and Password authenticate each connection. Default: guest, which RabbitMQ accepts only from the
+	// same machine.
 	User     string
 	Password func() (string, error)
-	// External authenticates with the client's certificate (SASL EXTERNAL), instead of User. Default: no.
+	// External authenticates with the client certificate (SASL EXTERNAL), instead of User. Default: false.
 	External bool
 	// Dial opens connections. Default: a TCP dialer with the timeout Patience.
 	Dial func(network, address string) (net.Conn, error)
@@ -104,7 +106,8 @@ func or[T int | time.Duration](v, otherwise T) T {
 	return v
 }
 
-// Broker is a client of RabbitMQ. It has one connection that publishes, and one for each subscription.
+// Broker is a connection to RabbitMQ. It has one connection that publishes, and one or two for each
+// subscription.
 type Broker struct {
 	opts  Options
 	hosts []string
@@ -114,14 +117,14 @@ type Broker struct {
 
 	mu     sync.Mutex // guards the fields below; never held together with the publisher's lock
 	subs   map[*Subscription]bool
-	asks   *amqp.Connection // kept for the next request; nil if there is none
+	asks   *amqp.Connection // the connection for requests, or nil
 	closed bool
 }
 
 var _ broker.Broker = (*Broker)(nil)
 
-// New returns a client of the servers "host:port[,host:port]"; ParseURL reads them from a URL. If no server
-// can be reached, it retries.
+// New returns a Broker for the servers "host:port[,host:port]". ParseURL returns this list and the options
+// for a URL. New does not wait for a connection; if no server is reachable, the driver retries.
 func New(servers string, opts *Options) (*Broker, error) {
 	if err := endpoint.CheckHosts(servers); err != nil {
 		return nil, fmt.Errorf("RabbitMQ servers: %w", err)
@@ -158,8 +161,8 @@ func (b *Broker) Close() error {
 	return nil
 }
 
-// connect connects to the first server that accepts. cut closes the socket immediately. Reads pass g,
-// unless it is nil.
+// connect opens a connection to the first server that accepts one. cut closes its socket immediately. If g is
+// not nil, reads go through g.
 func (b *Broker) connect(name string, g *gate) (conn *amqp.Connection, cut func(), err error) {
 	var last error
 	for _, host := range b.hosts {
@@ -221,10 +224,12 @@ func (b *Broker) config(name string) (amqp.Config, error) {
 	return c, nil
 }
 
-// silence is how long RabbitMQ may take for an answer. During its start it may not answer at all.
+// silence is the maximum time that RabbitMQ may take for an answer. While it starts, it may not answer at
+// all.
 const silence = 20 * time.Second
 
-// ask calls f with a new channel. f has no context; the end of the connection ends it.
+// ask calls do with a new channel. When ctx ends, or after silence, ask returns an error. do may then
+// continue until the connection ends.
 func ask(ctx context.Context, conn *amqp.Connection, do func(*amqp.Channel) error) error {
 	ctx, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
@@ -253,14 +258,15 @@ func code(err error) int {
 	return 0
 }
 
-// notFound returns true if an object does not exist. RabbitMQ reports the same for a queue that is not
-// ready after a start, which counts as an outage.
+// notFound returns true if an object does not exist. RabbitMQ uses the same code for a queue that is not
+// ready after a start; this counts as an outage.
 func notFound(err error) bool {
 	return code(err) == amqp.NotFound && !strings.Contains(err.Error(), "down or inaccessible")
 }
 
-// orUnavailable wraps an error in broker.ErrUnavailable if RabbitMQ cannot be reached or is not ready. A
-// refusal (a right, a password, other settings of a queue) is no outage, because waiting does not cure it.
+// orUnavailable wraps err in broker.ErrUnavailable if RabbitMQ is unreachable or not ready. It returns
+// refusals unchanged, because a retry does not cure them: a missing right, a wrong password, or other
+// settings of a queue.
 func orUnavailable(err error) error {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, broker.ErrUnavailable),

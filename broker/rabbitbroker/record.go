@@ -1,4 +1,5 @@
-// This file encodes a message for RabbitMQ: a CloudEvent in binary mode, with AMQP's own fields.
+// This file encodes a message for RabbitMQ, and decodes it. The format is CloudEvents in binary mode, with
+// AMQP's own fields.
 
 package rabbitbroker
 
@@ -26,17 +27,17 @@ import (
 const (
 	prefix     = "cloudEvents_"
 	altPrefix  = "cloudEvents:"
-	maxShort   = 255       // bytes in a field or in the name of a header
-	maxHeaders = 120 << 10 // all headers must fit into one frame, of 128 KiB
+	maxShort   = 255       // maximum bytes of a field or of the name of a header
+	maxHeaders = 120 << 10 // maximum bytes of all headers; they must fit into a frame of 128 KiB
 )
 
-// style returns the AMQP binding of CloudEvents in binary mode, which allows two prefixes. AMQP's own
-// fields are for programs without CloudEvents.
+// style describes the AMQP binding of CloudEvents in binary mode, which allows two prefixes. AMQP's own
+// fields are for programs that do not support CloudEvents.
 func style() cloudevents.Style {
 	return cloudevents.Style{Prefixes: []string{prefix, altPrefix}, LastHeader: true, Plain: plain}
 }
 
-// codec returns the codec for Skald's format and that of e; nil means only Skald's format.
+// codec returns the codec for Skald's format and, if e is not nil, for the format that e describes.
 func codec(e *broker.Envelope) (*cloudevents.Codec, error) {
 	if e != nil && e.ID == "position" {
 		return nil, errors.New(
@@ -49,12 +50,12 @@ func codec(e *broker.Envelope) (*cloudevents.Codec, error) {
 // table collects the headers of a message.
 type table amqp.Table
 
-// Text writes a header; see cloudevents.Headers.
+// Text adds a header. Text, Bytes and Time implement cloudevents.Headers.
 func (t table) Text(name, value string)           { t[name] = value }
 func (t table) Bytes(name string, value []byte)   { t[name] = string(value) }
 func (t table) Time(name string, value time.Time) { t[name] = value.Format(time.RFC3339Nano) }
 
-// encode encodes m and copies everything.
+// encode encodes m. The result shares no memory with m.
 func encode(codec *cloudevents.Codec, m *skald.Message) (amqp.Publishing, error) {
 	p := amqp.Publishing{DeliveryMode: amqp.Persistent, Headers: amqp.Table{},
 		ContentType: short(m.ContentType), MessageId: short(m.ID), CorrelationId: short(m.CorrelationID),
@@ -82,8 +83,8 @@ func encode(codec *cloudevents.Codec, m *skald.Message) (amqp.Publishing, error)
 	return p, nil
 }
 
-// short returns v if it fits into a field. A field is never cut, because readers would take the part for
-// the whole.
+// short returns v if it fits into a field of AMQP, else "". It never shortens v, because a reader could not
+// detect this.
 func short(v string) string {
 	if len(v) > maxShort {
 		return ""
@@ -91,16 +92,16 @@ func short(v string) string {
 	return v
 }
 
-// plain returns true if RabbitMQ transports a unchanged.
+// plain returns true if RabbitMQ transports the header a unchanged, and Skald does not use its name.
 func plain(a skald.Header) bool {
 	ours := strings.HasPrefix(a.Name, prefix) || strings.HasPrefix(a.Name, altPrefix) ||
 		strings.HasPrefix(a.Name, "Skald-")
 	return len(a.Name) <= maxShort && !obeyed(a.Name) && !ours
 }
 
-// obeyed returns true if RabbitMQ or a plugin acts on a header of that name, or writes it: CC copies a
-// message into other queues, x-death ends a cycle of dead-lettering, and x-delay delays a message. Such
-// headers of a message are not sent.
+// obeyed returns true if RabbitMQ or a plugin reacts to headers of that name, or writes them. CC copies a
+// message into other queues, x-death ends a cycle of dead-lettering, and x-delay delays a message. The driver
+// does not send a message's own headers with these names.
 func obeyed(name string) bool {
 	switch name = strings.ToLower(name); name {
 	case "cc", "bcc", "x-death", hDeliveries, hAcquired, "x-delay", "x-match", "x-exchange", "x-routing-key",
@@ -115,7 +116,7 @@ func obeyed(name string) bool {
 	return false
 }
 
-// text returns the value of a header as bytes.
+// text returns the value of a received header as bytes.
 func text(v any) []byte {
 	switch v := v.(type) {
 	case nil:
@@ -134,7 +135,8 @@ func text(v any) []byte {
 	return fmt.Append(nil, inJSON(v))
 }
 
-// inJSON returns v with each value in the form of JSON. Bytes and strings that are not UTF-8 become base64.
+// inJSON converts v to a value that encoding/json can encode. Bytes and strings that are not UTF-8 become
+// base64.
 func inJSON(v any) any {
 	switch v := v.(type) {
 	case amqp.Decimal:
@@ -169,7 +171,8 @@ func inJSON(v any) any {
 	return v
 }
 
-// timeText formats a time of AMQP. A year outside of RFC 3339 becomes seconds since 1970.
+// timeText formats a time of AMQP by RFC 3339. If RFC 3339 does not allow the year, it returns seconds since
+// 1970.
 func timeText(t time.Time) string {
 	if at, ok := column.Time(t); ok {
 		return at.Format(time.RFC3339Nano)
@@ -177,7 +180,7 @@ func timeText(t time.Time) string {
 	return strconv.FormatInt(t.Unix(), 10)
 }
 
-// decimal formats d with Scale digits after the point.
+// decimal formats d with d.Scale digits after the point.
 func decimal(d amqp.Decimal) string {
 	digits, sign := strconv.FormatInt(int64(d.Value), 10), ""
 	if d.Value < 0 {
@@ -191,8 +194,8 @@ func decimal(d amqp.Decimal) string {
 	return sign + digits[:at] + "." + digits[at:]
 }
 
-// decode decodes a message. If it is no CloudEvent, the envelope of other programs is used, if the codec
-// has one, and then AMQP's own fields.
+// decode decodes a message. If it is not a CloudEvent, decode uses the envelope of other programs, and then
+// AMQP's own fields.
 func decode(codec *cloudevents.Codec, topic string, d *amqp.Delivery) (m skald.Message, fault error) {
 	m = skald.Message{Topic: topic, Data: d.Body}
 	event := false
@@ -203,7 +206,7 @@ func decode(codec *cloudevents.Codec, topic string, d *amqp.Delivery) (m skald.M
 			event = event || codec.Attribute(name)
 		}
 	}
-	// an attribute may be present with both prefixes
+	// sorted, so that the result is the same if an attribute is present with both prefixes
 	slices.SortFunc(hs, func(a, b skald.Header) int { return strings.Compare(a.Name, b.Name) })
 	if fault = cloudevents.Decode(codec, hs, headerAt, &m, nil); fault == nil {
 		fault = codec.Fill(&m)
@@ -212,7 +215,7 @@ func decode(codec *cloudevents.Codec, topic string, d *amqp.Delivery) (m skald.M
 	if !event {
 		m.ID, m.CorrelationID, m.Type = cmp.Or(m.ID, d.MessageId), d.CorrelationId, cmp.Or(m.Type, d.Type)
 		at, ok := column.Time(d.Timestamp)
-		if m.Time = at; !ok && fault == nil { // some programs write milliseconds instead of AMQP's seconds
+		if m.Time = at; !ok && fault == nil { // some programs send milliseconds instead of seconds
 			m.Headers = append(m.Headers, skald.Header{Name: "timestamp",
 				Value: strconv.AppendInt(nil, d.Timestamp.Unix(), 10)})
 		}
@@ -230,10 +233,10 @@ func counts(header string) bool { return header == hDeliveries || header == hAcq
 
 const (
 	hDeliveries = "x-delivery-count"
-	hAcquired   = "x-acquired-count" // since RabbitMQ 4.3; also counts regular hand-overs
+	hAcquired   = "x-acquired-count" // since RabbitMQ 4.3; also counts messages that a consumer returned unhandled
 )
 
-// attempts returns the number of earlier deliveries of a message by the queue.
+// attempts returns the number of earlier deliveries of a message, as counted by the queue.
 func attempts(h amqp.Table) int {
 	for _, name := range []string{hAcquired, hDeliveries} {
 		switch n := h[name].(type) {

@@ -14,11 +14,12 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// errInUse reports that the group has a member.
+// errInUse is wrapped by errors about a group that has a member.
 var errInUse = errors.New("it has a consumer")
 
-// RemoveTopics deletes the exchanges of topics with these IDs, and leaves topics that were created again
-// since. Missing topics are no error. Queues of groups stay: see RemoveGroup.
+// RemoveTopics deletes the exchanges of topics, and the queues with their numbers of partitions. made maps
+// names to ids; a topic with another id was recreated, and stays. Missing topics are no error. Queues of
+// groups stay; see RemoveGroup.
 func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error {
 	return b.with(ctx, func(conn *amqp.Connection) error {
 		for _, name := range slices.Sorted(maps.Keys(made)) {
@@ -43,8 +44,8 @@ func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error
 	})
 }
 
-// RemoveGroup deletes the queues of a group for existing topics, with their messages. It waits until no
-// consumer is left, or until ctx ends. Missing queues are no error.
+// RemoveGroup deletes the queues of a group in existing topics, with their messages. It waits until the
+// queues have no consumer, or until ctx ends. Missing queues are no error.
 func (b *Broker) RemoveGroup(ctx context.Context, group string, topics ...string) error {
 	if !feed.OK(group) {
 		return fmt.Errorf("remove group %q: %w", group, errName)

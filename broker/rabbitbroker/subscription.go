@@ -15,22 +15,22 @@ import (
 
 var errFenced = errors.New("another process with this member name took over")
 
-// Subscription is one member of a group. The goroutine of run handles the group, and each registered
-// partition has a goroutine that reads.
+// Subscription is one member of a group. The goroutine of run handles the connection and the group. Each
+// owned partition has a goroutine that reads.
 type Subscription struct {
 	b     *Broker
 	ctx   context.Context // ends with the member
 	kill  context.CancelFunc
 	leave chan context.Context // asks run once to leave the group, until that context ends
-	ended chan *partition      // partitions that RabbitMQ closed
-	done  chan struct{}        // run has ended
+	ended chan *partition      // partitions whose channel is closed
+	done  chan struct{}        // closed when run has ended
 
 	group // used only by run
 
 	mu    sync.Mutex
 	feed  *feed.Feed[*partition]
 	alarm string
-	// flying is the sum of flight.bytes of all partitions.
+	// flying is the number of unacknowledged bytes of all partitions.
 	flying int
 	left   error // the error of leaving the group
 }
@@ -89,10 +89,10 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	return s, nil
 }
 
-// Ready returns a channel that has a value after new deliveries.
+// Ready returns a channel that receives a value after changes and new messages.
 func (s *Subscription) Ready() <-chan struct{} { return s.feed.Ready() }
 
-// Receive returns deliveries of RabbitMQ.
+// Receive returns messages that have arrived.
 func (s *Subscription) Receive(_ context.Context, max int) (broker.Batch, error) {
 	return s.feed.Receive(max)
 }
@@ -119,7 +119,7 @@ func (s *Subscription) Pause(partitions ...string) { s.feed.Pause(partitions...)
 // Resume ends a pause.
 func (s *Subscription) Resume(partitions ...string) { s.feed.Resume(partitions...) }
 
-// Close stores acknowledgements, gives the partitions back and leaves the group.
+// Close sends the remaining acknowledgements, releases the partitions and leaves the group.
 func (s *Subscription) Close(ctx context.Context) error {
 	s.b.mu.Lock()
 	delete(s.b.subs, s)
@@ -127,11 +127,11 @@ func (s *Subscription) Close(ctx context.Context) error {
 	return s.end(ctx)
 }
 
-// end makes run leave the group, until ctx ends.
+// end makes run leave the group. When ctx ends, it ends run without waiting for RabbitMQ.
 func (s *Subscription) end(ctx context.Context) error {
 	select {
 	case s.leave <- ctx:
-	default: // it is leaving already
+	default: // run is leaving already
 	}
 	select {
 	case <-s.done:
@@ -153,7 +153,7 @@ func (s *Subscription) lose(l *partition, clean bool) {
 	}
 }
 
-// die makes all further calls return why.
+// die drops all partitions. Later calls of Receive return why.
 func (s *Subscription) die(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +162,7 @@ func (s *Subscription) die(why error) {
 	s.flying = 0
 }
 
-// tellFault stores an error that waiting does not cure for the next Receive.
+// tellFault reports err to the next Receive, unless err is an outage.
 func (s *Subscription) tellFault(err error) {
 	if !errors.Is(err, broker.ErrUnavailable) && !errors.Is(err, broker.ErrClosed) {
 		s.feed.Fail(err)

@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	recordName  = "skald"         // the record that names this RabbitMQ
-	makingName  = "skald.making"  // exclusive during the creation of topics
+	recordName  = "skald"         // the record with the incarnation of this RabbitMQ
+	makingName  = "skald.making"  // an exclusive queue: a lock for the creation of topics
 	membersName = "skald.members" // the exchange for the hellos of members
 	// the exchange and the queue for messages that a policy drops from partitions
 	droppedName       = "skald.dropped"
 	defaultPartitions = 8
 	maxPartitions     = 256
 
-	// deliveryLimit is a limit that no message reaches. Without a limit, or with RabbitMQ 4's default of
-	// 20, messages with many redeliveries are dropped or reordered.
+	// deliveryLimit is a number that no message reaches. Without a limit, or with RabbitMQ 4's default of 20,
+	// RabbitMQ drops or reorders messages with many redeliveries.
 	deliveryLimit = 2_000_000_000
 )
 
@@ -42,14 +42,14 @@ var (
 	errMissing      = errors.New("it is missing, and must not be declared here")
 )
 
-// topic is an exchange that was checked.
+// topic describes an exchange that exists.
 type topic struct {
 	name       string
 	id         string
-	partitions int // 0 if its routing keys are types
+	partitions int // 0 with Options.ByType
 }
 
-// fact is the content of a record: a queue with one message that readers put back.
+// fact is the content of a record. A record is a queue with one message, which readers put back.
 type fact struct {
 	ID         string `json:"id"`
 	Partitions int    `json:"partitions,omitempty"`
@@ -63,20 +63,20 @@ func Queue(group, topic string, partition int) string {
 	return group + "/" + topic + "/" + strconv.Itoa(partition)
 }
 
-// routingKey returns PARTITION.TYPE, cut to the limit of AMQP.
+// routingKey returns PARTITION.TYPE, shortened to AMQP's limit of 255 bytes.
 func routingKey(partition int, kind string) string {
 	key := strconv.Itoa(partition) + "." + kind
 	return key[:min(len(key), 255)]
 }
 
-// recordArgs returns the arguments of a record's queue, whose message must never be dropped.
+// recordArgs returns the arguments of a record's queue. They prevent RabbitMQ from dropping its message.
 func recordArgs() amqp.Table {
 	return amqp.Table{"x-queue-type": "quorum", "x-overflow": "reject-publish",
 		"x-delivery-limit": int64(deliveryLimit)}
 }
 
-// partitionArgs returns the arguments of a partition's queue, which prevent dropped or reordered messages.
-// A policy overrides them, except the exchange for dropped messages.
+// partitionArgs returns the arguments of a partition's queue. They prevent RabbitMQ from dropping or
+// reordering messages. A policy overrides them, except the dead-letter exchange.
 func partitionArgs() amqp.Table {
 	return amqp.Table{
 		"x-queue-type": "quorum", "x-single-active-consumer": true,
@@ -85,7 +85,7 @@ func partitionArgs() amqp.Table {
 	}
 }
 
-// look reads the state of a topic.
+// look returns the state of a topic, or an error if the topic does not exist or is unusable.
 func (b *Broker) look(ctx context.Context, conn *amqp.Connection, name string) (topic, error) {
 	t := topic{name: name}
 	if !feed.OK(name) {
@@ -112,11 +112,11 @@ func (b *Broker) look(ctx context.Context, conn *amqp.Connection, name string) (
 	return t, nil
 }
 
-// recordMost limits the wait while other readers have the message of a record.
+// recordMost limits the wait for the message of a record while other readers have it.
 const recordMost = 3 * time.Second
 
-// fetch returns the content of a record. A reader takes the message for a moment and puts it back; other
-// readers retry.
+// fetch returns the content of a record. A reader takes the message for a moment and puts it back. Other
+// readers find the queue empty meanwhile, and retry.
 func fetch(ctx context.Context, conn *amqp.Connection, record string) (f fact, err error) {
 	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, recordMost)
@@ -135,7 +135,7 @@ func fetch(ctx context.Context, conn *amqp.Connection, record string) (f fact, e
 			}
 			return nil
 		})
-		if empty && ctx.Err() != nil && whole.Err() == nil { // RabbitMQ answers, but this record is empty
+		if empty && ctx.Err() != nil && whole.Err() == nil { // the record was empty during the whole wait
 			return f, fmt.Errorf("the queue %q is empty: was it purged, or is there a policy with message-ttl? Delete it and the topic's exchange, and make the topic again: %w", record, ErrSettings)
 		}
 		if found || err != nil {
@@ -151,8 +151,8 @@ func fetch(ctx context.Context, conn *amqp.Connection, record string) (f fact, e
 	}
 }
 
-// write writes f into a record, unless the record has content. It returns the content. The caller excludes
-// other writers, and readers do not see an empty record.
+// write stores f in a record, unless the record has content, and returns the content. The caller ensures that
+// there is no other writer. Readers wait while the record is empty.
 func write(ctx context.Context, conn *amqp.Connection, record string, f fact) (fact, error) {
 	err := ask(ctx, conn, func(ch *amqp.Channel) error {
 		q, err := ch.QueueDeclare(record, true, false, false, false, recordArgs())
@@ -182,7 +182,7 @@ func write(ctx context.Context, conn *amqp.Connection, record string, f fact) (f
 	return fetch(ctx, conn, record)
 }
 
-// alone waits for the exclusive right to create topics, until the connection ends.
+// alone waits for the exclusive right to create topics. The right ends with the connection.
 func alone(ctx context.Context, conn *amqp.Connection) error {
 	for {
 		err := ask(ctx, conn, func(ch *amqp.Channel) error {
@@ -200,7 +200,7 @@ func alone(ctx context.Context, conn *amqp.Connection) error {
 	}
 }
 
-// MakeTopics creates missing topics. With 0 partitions a topic gets 8.
+// MakeTopics creates missing topics. If partitions is 0, a topic gets 8.
 func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...string) error {
 	if partitions == 0 {
 		partitions = defaultPartitions
@@ -234,8 +234,8 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 	return nil
 }
 
-// makeShared creates the objects that all topics need. The exchange of the members proves that the record
-// exists.
+// makeShared creates the objects that all topics need. It creates the exchange for hellos last, so if that
+// exchange exists, the record with the incarnation exists too.
 func makeShared(ctx context.Context, conn *amqp.Connection) error {
 	if _, err := lookDropped(ctx, conn); notFound(err) {
 		err = ask(ctx, conn, declareDropped)
@@ -255,7 +255,7 @@ func makeShared(ctx context.Context, conn *amqp.Connection) error {
 	return ask(ctx, conn, declareMembers)
 }
 
-// lookDropped returns the number of messages that policies dropped from queues of partitions.
+// lookDropped returns the number of messages that policies dropped from the queues of partitions.
 func lookDropped(ctx context.Context, conn *amqp.Connection) (n int, err error) {
 	err = ask(ctx, conn, func(ch *amqp.Channel) error {
 		q, err := ch.QueueDeclarePassive(droppedName, true, false, false, false, nil)
@@ -265,8 +265,8 @@ func lookDropped(ctx context.Context, conn *amqp.Connection) (n int, err error) 
 	return n, err
 }
 
-// declareDropped declares a quorum queue. A stream, which no policy can expire, accepts no dead letters in
-// 3.10.
+// declareDropped declares the exchange and the queue for dropped messages. The queue is a quorum queue. A
+// stream would be safe from policies, but RabbitMQ 3.10 cannot dead-letter into a stream.
 func declareDropped(ch *amqp.Channel) error {
 	err := ch.ExchangeDeclare(droppedName, amqp.ExchangeFanout, true, false, false, false, nil)
 	if err == nil {
@@ -286,7 +286,8 @@ func declareMembers(ch *amqp.Channel) error {
 	return ch.ExchangeDeclare(membersName, amqp.ExchangeDirect, true, false, false, false, nil)
 }
 
-// makeTopic stores the number of partitions before it declares the exchange.
+// makeTopic creates a topic. It stores the number of partitions before it declares the exchange, so that an
+// existing topic always has this number.
 func (b *Broker) makeTopic(ctx context.Context, conn *amqp.Connection, name string, partitions int) error {
 	if _, err := b.look(ctx, conn, name); err == nil || !errors.Is(err, broker.ErrNoTopic) {
 		return err
@@ -303,7 +304,7 @@ func (b *Broker) makeTopic(ctx context.Context, conn *amqp.Connection, name stri
 
 func newID() string { return uuid7.New(time.Now()) }
 
-// Topics returns the random IDs of topics. Topics that other programs created have an empty ID.
+// Topics returns the random IDs that MakeTopics gave to topics. With Options.ByType the ID is empty.
 func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, error) {
 	out := broker.Topics{}
 	err := b.with(ctx, func(conn *amqp.Connection) error {
@@ -320,8 +321,8 @@ func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, er
 	return out, err
 }
 
-// Incarnation returns the random name that MakeTopics stored with the first topics. If RabbitMQ loses its
-// files, it loses the name.
+// Incarnation returns the random ID that MakeTopics stored with the first topics. RabbitMQ loses the ID if it
+// loses its data.
 func (b *Broker) Incarnation(ctx context.Context) (name string, err error) {
 	err = b.withKept(ctx, func(conn *amqp.Connection) error {
 		f, err := fetch(ctx, conn, recordName)

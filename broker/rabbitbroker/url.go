@@ -13,20 +13,21 @@ import (
 
 // ParseURL parses amqp://[user:password@]host[:port][,host[:port]][/vhost][?option=value&…], or amqps://
 // with TLS. It returns the servers and the options for New; the caller may set more options. Secrets may
-// also be in files or in the environment (getenv, mostly os.Getenv). Errors do not show them.
+// also be in files or in environment variables, which ParseURL reads with getenv (usually os.Getenv). Errors
+// do not contain secrets.
 //
-//	tls=on|off           speak TLS. Default: on with amqps, or if ca or cert is given
-//	ca=FILE              the authorities, PEM, that the servers' certificates are checked against. Default: the system's
-//	cert=FILE, key=FILE  the client's own certificate, PEM; read again for each connection
+//	tls=on|off           use TLS. Default: on with amqps, or if ca or cert is given
+//	ca=FILE              certificate authorities for the servers' certificates, PEM. Default: the system's
+//	cert=FILE, key=FILE  the client certificate and its key, PEM; read for each connection
 //	user=NAME            default: SKALD_RABBITMQ_USER, else guest
-//	password_file=FILE   one line; read again for each connection. Default: SKALD_RABBITMQ_PASSWORD
-//	auth=external        the certificate says who this is
+//	password_file=FILE   one line; read for each connection. Default: SKALD_RABBITMQ_PASSWORD
+//	auth=external        authenticate with the client certificate
 //	topology=check       Options.CheckOnly
 //	route=type           Options.ByType
 //	bind=PATTERN,…       Options.Bind
 //	unrouted=drop        Options.DropUnrouted
 //	queue=NAME           Options.Queue
-//	envelope=…           Options.Envelope: cloudevents, off, or places as in id:header:message-id,type:json:kind
+//	envelope=…           Options.Envelope: cloudevents, off, or places such as id:header:message-id,type:json:kind
 //	prefetch=N           Options.Prefetch
 func ParseURL(s string, getenv func(string) string) (servers string, opts *Options, err error) {
 	kind := endpoint.Kind{Schemes: []string{"amqp", "amqps"}, Env: "SKALD_RABBITMQ", Path: true,
@@ -46,7 +47,7 @@ func ParseURL(s string, getenv func(string) string) (servers string, opts *Optio
 	return u.Hosts, opts, nil
 }
 
-// place returns the virtual host: /a%2Fb is "a/b", and an empty path or / is "/".
+// place sets the virtual host from the path: /a%2Fb means "a/b", and an empty path or / means "/".
 func (o *Options) place(u *endpoint.URL) (err error) {
 	if o.VHost, err = url.PathUnescape(u.Path); err != nil {
 		return errors.New("the virtual host is not percent-encoded")
@@ -81,7 +82,7 @@ func (o *Options) identity(u *endpoint.URL) error {
 	return err
 }
 
-// shape reads the options for topics and groups.
+// shape sets the options for topics and groups.
 func (o *Options) shape(u *endpoint.URL) (err error) {
 	switch v := u.Get("topology"); v {
 	case "", "declare":

@@ -5,17 +5,18 @@ import (
 	"time"
 )
 
-// RabbitMQ limits unacknowledged deliveries by number. This file also limits their bytes. A quorum queue
-// fixes the number (prefetch) for the life of a consumer, and refuses a global basic.qos. So a member above
-// the limit closes the channel of the partition with the most bytes, which returns its messages in order,
-// and opens it again with a lower prefetch.
+// This file limits the unacknowledged bytes of a member. RabbitMQ limits only the number of unacknowledged
+// messages (the prefetch). For a quorum queue this number is fixed when a consumer starts, and RabbitMQ
+// refuses a limit for a whole channel. So a member above the limit closes the channel of the partition with
+// the most bytes. RabbitMQ puts its messages back in order. Then the member opens the channel again with a
+// lower prefetch.
 
 const (
 	inFlight = 32 << 20         // maximum unacknowledged bytes of a member
-	calm     = 10 * time.Second // pause before a prefetch is raised again
+	calm     = 10 * time.Second // minimum time before a prefetch is raised again
 )
 
-// flight has the unacknowledged messages of a partition. The subscription's lock guards it.
+// flight has the sizes of the unacknowledged messages of a partition. The subscription's lock guards it.
 type flight struct {
 	prefetch int
 	since    time.Time // when the channel was opened
@@ -23,8 +24,8 @@ type flight struct {
 	acked    int64     // the last acknowledged tag
 	bytes    int
 	largest  int // largest message since the channel was opened
-	seen     int // number of messages since then
-	next     int // the prefetch of the next channel while this one is being closed; otherwise 0
+	seen     int // number of messages since the channel was opened
+	next     int // while the channel is being closed: the prefetch of the next one; else 0
 }
 
 func (f *flight) add(size int) {
@@ -32,7 +33,7 @@ func (f *flight) add(size int) {
 	f.largest, f.seen = max(f.largest, size), f.seen+1
 }
 
-// done removes the messages up to a tag, and returns their bytes.
+// done removes the messages up to a delivery tag, and returns their total size.
 func (f *flight) done(tag int64) (bytes int) {
 	n := max(0, min(int(tag-f.acked), len(f.sizes)))
 	for _, size := range f.sizes[:n] {
@@ -42,9 +43,9 @@ func (f *flight) done(tag int64) (bytes int) {
 	return bytes
 }
 
-// deliver counts a message of o. If the member is above the limit, the partition with the most bytes gets a
-// lower prefetch. It returns false if o must ignore the message, because its channel is being closed and
-// the message is redelivered.
+// deliver counts a message of o. If the member has too many bytes, deliver lowers the prefetch of the
+// partition with the most bytes. It returns false if o must ignore the message, because its channel is being
+// closed. RabbitMQ then delivers the message again.
 func (s *Subscription) deliver(o *partition, size int) bool {
 	if o.next > 0 {
 		return false
@@ -66,21 +67,21 @@ func (s *Subscription) deliver(o *partition, size int) bool {
 	return o.next == 0
 }
 
-// reopen closes the channel of o, so that it is opened again with that prefetch.
+// reopen closes the channel of o. balance opens it again with that prefetch.
 func (s *Subscription) reopen(o *partition, prefetch int) {
 	s.flying -= o.bytes
 	o.next, o.bytes, o.sizes = prefetch, 0, nil
 	go o.close()
 }
 
-// reopens returns true if the channel of o is being closed in order to be opened again.
+// reopens returns true if reopen is closing the channel of o.
 func (s *Subscription) reopens(o *partition) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return o.next > 0
 }
 
-// widen raises lowered prefetches after messages have become small.
+// widen raises prefetches that were lowered, if messages have become small.
 func (s *Subscription) widen(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,8 +93,9 @@ func (s *Subscription) widen(now time.Time) {
 	}
 }
 
-// wider returns the prefetch, up to most, with which messages of the largest size fit into that many bytes;
-// 0 means no change. It changes a partition without messages in progress, or any partition after a while.
+// wider returns a higher prefetch, up to most, or 0 for no change. With it, messages of the largest recent
+// size need at most that many bytes. It waits until the partition has no messages in flight, but at most two
+// times calm.
 func (f *flight) wider(most, bytes int, now time.Time) int {
 	old := now.Sub(f.since)
 	if f.next > 0 || f.prefetch >= most || f.seen < f.prefetch || old < calm {
@@ -106,8 +108,8 @@ func (f *flight) wider(most, bytes int, now time.Time) int {
 	return n
 }
 
-// reopened returns the prefetch with which a partition is opened again; false if its channel ended for
-// another reason.
+// reopened stores the prefetch for a partition that reopen has closed. It returns false if the channel was
+// closed for another reason.
 func (s *Subscription) reopened(o *partition) bool {
 	if !s.reopens(o) {
 		return false

@@ -1,3 +1,5 @@
+// This file opens the channel that publishes, and handles its end.
+
 package rabbitbroker
 
 import (
@@ -15,7 +17,7 @@ import (
 	"github.com/skald-go/skald/broker/internal/perkey"
 )
 
-// connected returns the channel for sending, and opens a new one if the last one was lost.
+// connected returns the channel that publishes. It opens a new one if the last one was lost.
 func (p *publisher) connected() (*wire, error) {
 	p.Mu.Lock()
 	w, down, closed := p.wire, p.Down, p.Lines.Closed()
@@ -26,7 +28,7 @@ func (p *publisher) connected() (*wire, error) {
 		return nil, broker.ErrClosed
 	case w != nil && down.IsZero():
 		return w, nil
-	case w != nil && !w.conn.IsClosed() && !w.ch.IsClosed(): // RabbitMQ blocks it
+	case w != nil && !w.conn.IsClosed() && !w.ch.IsClosed(): // RabbitMQ blocks publishers
 		return nil, why
 	}
 	fresh, err := p.open(w)
@@ -45,7 +47,7 @@ func (p *publisher) connected() (*wire, error) {
 	return fresh, nil
 }
 
-// working returns the connection, unless it is lost or blocked.
+// working returns the connection that publishes, or nil if it is lost or blocked.
 func (p *publisher) working() *amqp.Connection {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -55,7 +57,7 @@ func (p *publisher) working() *amqp.Connection {
 	return p.wire.conn
 }
 
-// open opens a channel in confirm mode, on the connection of old if it works.
+// open opens a channel in confirm mode. It uses the connection of old if that still works.
 func (p *publisher) open(old *wire) (*wire, error) {
 	w := &wire{}
 	if old != nil && !old.conn.IsClosed() {
@@ -67,7 +69,7 @@ func (p *publisher) open(old *wire) (*wire, error) {
 		}
 		w.conn, w.cut, w.blocked = conn, cut, conn.NotifyBlocked(make(chan amqp.Blocking, 8))
 	}
-	defer time.AfterFunc(p.opts.Patience, w.cut).Stop() // if there is no answer
+	defer time.AfterFunc(p.opts.Patience, w.cut).Stop() // if RabbitMQ does not answer
 	var err error
 	if w.ch, err = w.conn.Channel(); err == nil {
 		w.closed = w.ch.NotifyClose(make(chan *amqp.Error, 1))
@@ -81,7 +83,7 @@ func (p *publisher) open(old *wire) (*wire, error) {
 	return w, nil
 }
 
-// follow processes the events of a channel.
+// follow handles the events of a channel until the channel is closed.
 func (p *publisher) follow(w *wire) {
 	blocked := w.blocked
 	for {
@@ -99,8 +101,7 @@ func (p *publisher) follow(w *wire) {
 	}
 }
 
-// block records that RabbitMQ is low on memory or disk, and reads nothing from publishers until that is
-// over.
+// block records whether RabbitMQ blocks publishers, because it is short of memory or disk.
 func (p *publisher) block(w *wire, b amqp.Blocking) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -115,9 +116,9 @@ func (p *publisher) block(w *wire, b amqp.Blocking) {
 	p.Rouse()
 }
 
-// lost handles the messages in flight of a closed channel. It refuses the messages for which RabbitMQ
-// closed the channel, and sends the others again on the next channel. The end of the connection is an
-// outage.
+// lost handles the unconfirmed messages of a closed channel. If the connection has ended, it reports an
+// outage. Otherwise RabbitMQ closed the channel because of a message: lost refuses this message, and sends
+// the others again. If lost cannot tell which message it was, all are sent again one by one.
 func (p *publisher) lost(w *wire, err *amqp.Error) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -158,8 +159,8 @@ func (p *publisher) lost(w *wire, err *amqp.Error) {
 	p.Rouse()
 }
 
-// blame returns the reason if RabbitMQ closed the channel for this message; nil if not, or if that is not
-// known. The caller holds the lock.
+// blame returns the error if RabbitMQ closed the channel because of this message. It returns nil if the cause
+// is another message, or unknown. The caller holds Mu.
 func (p *publisher) blame(it *item, err *amqp.Error) error {
 	if err == nil {
 		return nil
@@ -184,7 +185,8 @@ func (p *publisher) blame(it *item, err *amqp.Error) error {
 	return nil
 }
 
-// refusal returns why RabbitMQ would close the channel for a message, by the reason of a recent close.
+// refusal returns an error if RabbitMQ would close the channel because of this message, as it did recently
+// for the same reason.
 func (p *publisher) refusal(it *item) error {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
