@@ -203,7 +203,7 @@ func (l *live[TTx]) note(ctx context.Context, is answer) error {
 func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b call.Bound[TTx], e plan.Event,
 	refused bool) error {
 	defer l.free()
-	if !l.slotAtOnce() { // no worker is free: store the answer before the wait, or the request may be sent again
+	if !l.slotAtOnce() { // store the answer before the wait, or the request may be sent again
 		l.Feed(noted(a, c))
 		if err := l.write(ctx, 0); err != nil {
 			return err

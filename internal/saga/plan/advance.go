@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Begin returns the state of a saga that begins now.
+// Begin returns the state of a saga that begins now, and its first actions.
 func (p *Plan) Begin(id string, now time.Time) (State, []Action) {
 	w := work{p: p, s: State{ID: id, Status: Running}, now: now}
 	if d := p.Graph.Deadline; d > 0 {
@@ -19,15 +19,16 @@ func (p *Plan) Begin(id string, now time.Time) (State, []Action) {
 	return w.s, append(p.Pending(w.s), w.notices...)
 }
 
-// Advance returns the state after e. The actions are those that s did not ask for, in the order of the
-// runs, followed by alarms and Finish.
+// Advance returns the state after e. The actions are the new ones: those that follow from the new state but
+// not from s. They are in the order of the runs, and alarms and Finish come last.
 func (p *Plan) Advance(s State, e Event, now time.Time) (State, []Action, Outcome) {
 	next, actions, outs := p.AdvanceAll(s, []Event{e}, now)
 	return next, actions, outs[0]
 }
 
-// AdvanceAll is like Advance, for several events in order, with an outcome for each. It makes many replies
-// to a step with many occurrences cheap. It omits actions that a later event answers or makes pointless.
+// AdvanceAll is like Advance, for several events in order. It returns an outcome for each event. A batch of
+// replies to a step with many occurrences costs less this way. The actions are those of the final state, so
+// actions that a later event completes are omitted.
 func (p *Plan) AdvanceAll(s State, es []Event, now time.Time) (State, []Action, []Outcome) {
 	c, outs := p.Course(s, now), make([]Outcome, len(es))
 	for i, e := range es {
@@ -39,7 +40,8 @@ func (p *Plan) AdvanceAll(s State, es []Event, now time.Time) (State, []Action, 
 	return c.w.s, append(added(s, c.w.s), c.w.notices...), outs
 }
 
-// Course is AdvanceAll for events that depend on the outcomes of earlier events.
+// Course applies events one by one, as AdvanceAll does. Use it if an event depends on the outcome of an
+// earlier one.
 type Course struct {
 	w       work
 	changed bool
@@ -47,7 +49,7 @@ type Course struct {
 	refused int // the size that the state would have had after a refused event
 }
 
-// Course returns a course from s.
+// Course returns a course that begins at s.
 func (p *Plan) Course(s State, now time.Time) *Course {
 	c := &Course{w: work{p: p, s: s, now: now}}
 	c.w.s.Runs = slices.Clone(s.Runs)
@@ -76,14 +78,14 @@ func (c *Course) takeAny(e Event) Outcome {
 	return out
 }
 
-// State returns the progress of the saga. The course changes its runs with the next event.
+// State returns the saga's state after the events so far. The next event changes the runs in it.
 func (c *Course) State() State { return c.w.s }
 
-// Told returns the alarms so far, and Finish.
+// Told returns the alarms of the events so far, and Finish.
 func (c *Course) Told() []Action { return c.w.notices }
 
-// Pending returns all actions that s asks for, except Finish and alarms. Runs that wait for a time ask
-// after the Tick of that time.
+// Pending returns the actions that are to be performed in state s, except Finish and alarms. It omits runs
+// that wait for a time until a Tick at that time.
 func (p *Plan) Pending(s State) (out []Action) {
 	for i := range s.Runs {
 		if a := asks(&s, i); a.Verb != "" {
@@ -93,7 +95,7 @@ func (p *Plan) Pending(s State) (out []Action) {
 	return out
 }
 
-// asks returns the action that a run asks for. Without one, the Verb is "".
+// asks returns the pending action of the run with index i. Verb is "" if there is none.
 func asks(s *State, i int) (a Action) {
 	r := &s.Runs[i]
 	if s.Paused || s.Status.Final() || r.Stuck || !r.Due.IsZero() {
@@ -117,14 +119,14 @@ func asks(s *State, i int) (a Action) {
 	return a
 }
 
-// added returns the actions that after asks for and before did not. Runs keep their order. Occurrences
-// replace the run that was being decided.
+// added returns the actions that are pending in the state after but not in before. Occurrences replace the
+// run that was being decided; all other runs keep their order.
 func added(before, after State) (out []Action) {
 	j := 0
 	for i := range after.Runs {
 		r := &after.Runs[i]
 		for j < len(before.Runs) && before.Runs[j].Phase == Deciding && before.Runs[j].Step != r.Step {
-			j++ // it was decided, and its occurrences are behind
+			j++ // the run was decided: its occurrences have replaced it
 		}
 		same := j < len(before.Runs) && before.Runs[j].Step == r.Step &&
 			before.Runs[j].Occurrence == r.Occurrence
@@ -139,7 +141,7 @@ func added(before, after State) (out []Action) {
 	return out
 }
 
-// work is one Advance.
+// work is the state during one Advance.
 type work struct {
 	p       *Plan
 	s       State
@@ -157,7 +159,7 @@ func (w *work) alarm(r *Run, reason string) {
 
 func (w *work) step(r *Run) *Step { return &w.p.Graph.Steps[w.p.index[r.Step]] }
 
-// passed reports for each step whether all its runs are done or skipped; begun, whether it has any.
+// passed returns two values for each step: whether all its runs are done or skipped, and whether it has runs.
 func (w *work) passed() (passed, begun []bool) {
 	all := make([]bool, 2*len(w.p.Graph.Steps))
 	passed, begun = all[:len(all)/2], all[len(all)/2:]
@@ -178,7 +180,7 @@ func (w *work) passed() (passed, begun []bool) {
 	return passed, begun
 }
 
-// pastPivot reports whether nothing may be undone.
+// pastPivot reports whether the pivot is done, so that nothing may be undone.
 func (w *work) pastPivot() bool {
 	if w.p.pivot < 0 {
 		return false
@@ -187,7 +189,7 @@ func (w *work) pastPivot() bool {
 	return passed[w.p.pivot]
 }
 
-// Final reports whether nothing of s may be undone, because its pivot is done.
+// Final reports whether the pivot of s is done, so that nothing of s may be undone.
 func (p *Plan) Final(s State) bool {
 	w := work{p: p, s: s}
 	return w.pastPivot()
@@ -203,7 +205,7 @@ func (w *work) proceed() {
 	}
 }
 
-// date records when runs came to their phases.
+// date records the time at which a run came to its new phase.
 func (w *work) date() {
 	for i := range w.s.Runs {
 		if r := &w.s.Runs[i]; r.dated != r.Phase {
@@ -243,7 +245,7 @@ func (w *work) finish(as Status) {
 	w.notices = append(w.notices, Action{Verb: Finish, Reason: string(as)})
 }
 
-// enter makes a run ready. A Wait for a signal waits at once, or is done if the signal is stored.
+// enter makes a run ready. A Wait for a signal starts to wait, or is done if the signal is stored already.
 func (w *work) enter(r *Run, step *Step) {
 	r.Phase, r.Attempts, r.Free, r.Error = Ready, 0, Free{}, ""
 	if step.Kind != Wait || step.Signal == "" {
@@ -260,7 +262,7 @@ func (w *work) enter(r *Run, step *Step) {
 	r.Phase, r.Due = Waiting, w.timeout(step.Try)
 }
 
-// timeout returns the end of an attempt that begins now, or zero if it has no timeout.
+// timeout returns the end of an attempt that begins now, or zero if the policy has no timeout.
 func (w *work) timeout(by Policy) time.Time {
 	if by.Timeout <= 0 {
 		return time.Time{}
@@ -268,8 +270,9 @@ func (w *work) timeout(by Policy) time.Time {
 	return w.now.Add(min(by.Timeout, MaxWait))
 }
 
-// wait returns the wait after a failure. Jitter keeps runs that failed together from retrying together. It
-// is derived from the run and its failures, so a crash does not shorten the wait.
+// wait returns the wait before the next attempt. Jitter keeps runs that failed together from retrying
+// together. It is derived from the run and the number of its failures. So the wait is the same if a crash
+// makes an engine compute it again.
 func (w *work) wait(r *Run, by Policy) time.Duration {
 	d, failed := max(by.InitialInterval, time.Millisecond), r.Attempts+r.Free.Times
 	for i := 1; i < failed && d < by.MaxInterval; i++ {
@@ -281,7 +284,7 @@ func (w *work) wait(r *Run, by Policy) time.Duration {
 	return d + time.Duration(h.Sum64()%uint64(d/2+1))
 }
 
-// cut shortens s, and removes bytes that a database cannot store.
+// cut limits s to MaxError bytes, and removes bytes that a database cannot store.
 func cut(s string) string {
 	s = strings.ReplaceAll(s, "\x00", "")
 	if len(s) > MaxError {

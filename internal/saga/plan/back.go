@@ -2,7 +2,7 @@ package plan
 
 import "time"
 
-// turnBack begins to compensate. Returns false if the pivot is done or the saga is not running.
+// turnBack begins to compensate. It returns false if the pivot is done or the saga is not running.
 func (w *work) turnBack(why Cause) bool {
 	if w.s.Status != Running || w.pastPivot() {
 		return false
@@ -15,15 +15,15 @@ func (w *work) turnBack(why Cause) bool {
 	return true
 }
 
-// leave ends a run of a saga that turns back. A run that may have taken effect is left to be settled, or to
-// an operator.
+// leave ends a run of a saga that turns back, if the run certainly has no effect. Otherwise the run must be
+// settled first, or an operator must decide.
 func (w *work) leave(r *Run) {
 	_, known := w.p.index[r.Step]
 	if !known || r.Unsure || r.Phase != Deciding && r.Phase != Ready && r.Phase != Waiting {
 		return
 	}
 	step := w.step(r)
-	if !r.Sent || step.Kind == Command && !step.Undo && !step.Pivot { // no effect to undo, now or later
+	if !r.Sent || step.Kind == Command && !step.Undo && !step.Pivot { // no effect, now or later
 		reason := r.Error
 		settled(r)
 		r.Phase, r.Error = Dropped, reason
@@ -33,7 +33,7 @@ func (w *work) leave(r *Run) {
 	switch {
 	case step.Kind != Command:
 		r.Phase = Ready
-	default: // its undo settles it at the participant; without an undo only the reply can
+	default: // the undo settles a command at the participant; without an undo the reply does
 		r.Phase = Waiting
 		if !step.Undo {
 			r.Due = w.timeout(step.Back)
@@ -41,7 +41,7 @@ func (w *work) leave(r *Run) {
 	}
 }
 
-// unsettled reports whether a run may have taken effect, so that undoing must wait.
+// unsettled reports whether it is unknown if a run took effect, so that no undo may run yet.
 func (w *work) unsettled(r *Run) bool {
 	if r.Phase != Ready && r.Phase != Waiting {
 		return false
@@ -50,7 +50,8 @@ func (w *work) unsettled(r *Run) bool {
 	return step.Kind != Command || !step.Undo
 }
 
-// back undoes one run at a time, in the reverse order of their beginnings, once all runs are settled.
+// back begins the next undo. It undoes one run at a time, in the reverse order of their beginnings. It waits
+// until all runs are settled.
 func (w *work) back() {
 	for i := range w.s.Runs {
 		if _, known := w.p.index[w.s.Runs[i].Step]; known && w.unsettled(&w.s.Runs[i]) {
@@ -67,7 +68,7 @@ func (w *work) back() {
 			return
 		case IsDone, Waiting, Skipped:
 			step := w.step(r)
-			// a skipped command that was sent may have taken effect: its undo settles that
+			// A skipped command that was sent may have taken effect. Its undo settles that.
 			if step.Undo && (r.Phase != Skipped || step.Kind == Command && r.Sends > 0) {
 				settled(r)
 				r.Phase = Undo
@@ -79,7 +80,7 @@ func (w *work) back() {
 	w.finish(Compensated)
 }
 
-// undid applies an event about an undo.
+// undid applies an event of an undo.
 func (w *work) undid(r *Run, e Event) Outcome {
 	if r.Phase != Undo && r.Phase != Undoing {
 		return late(r.Phase == Undone)
@@ -100,7 +101,7 @@ func (w *work) undid(r *Run, e Event) Outcome {
 	case UndoDone:
 		w.undone(r)
 	case UndoFailed:
-		if e.Sends != 0 && (!r.Sent || e.Sends != r.Sends) { // another command was sent since, or will be
+		if e.Sends != 0 && (!r.Sent || e.Sends != r.Sends) { // e is about an earlier command
 			return late(r.Stuck && e.Sends == r.Sends)
 		}
 		if e.Attempt != 0 && e.Attempt != r.Attempts+1 || r.Stuck && !e.Permanent {

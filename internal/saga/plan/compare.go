@@ -5,22 +5,23 @@ import (
 	"slices"
 )
 
-// Mapping moves sagas of an older graph to a newer one, as data.
+// Mapping contains the rules by which sagas of an older graph move to a newer one.
 type Mapping struct {
 	From   string            `json:"from"`             // hash of the older graph
 	Rename map[string]string `json:"rename,omitempty"` // from the older name of a step to its newer name
-	Skip   []string          `json:"skip,omitempty"`   // new steps; a saga that is past one skips it
+	Skip   []string          `json:"skip,omitempty"`   // new steps that sagas beyond them skip
 }
 
-// Class tells which sagas of an older graph a newer one can run.
+// Class classifies a change by the sagas of the older graph that the newer graph can run.
 type Class string
 
 // Classes.
 const (
-	Compatible Class = "compatible" // all
-	// NeedsMap means those that have not begun the step in Begun; for the others a Mapping can have a Skip.
+	Compatible Class = "compatible" // all sagas
+	// NeedsMap means the sagas that have not begun the step in Begun. A Mapping with a Skip makes the change
+	// compatible for the others, too.
 	NeedsMap Class = "mapping"
-	// Refuses means those that have not begun the step in Begun; if Begun is "", none.
+	// Refuses means the sagas that have not begun the step in Begun, or no saga if Begun is "".
 	Refuses Class = "refused"
 )
 
@@ -31,7 +32,7 @@ type Change struct {
 	Class Class  `json:"class"`
 	Begun string `json:"begun,omitempty"`
 
-	skip bool // by the mapping, those sagas skip the step
+	skip bool // the mapping lets those sagas skip the step
 }
 
 func (c Change) String() string {
@@ -45,8 +46,8 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s: %s", c.Class, text)
 }
 
-// Compare returns the differences for sagas of one graph that another one runs. Without a difference, all
-// of them continue unchanged.
+// Compare returns the differences that matter to sagas of the older graph if the newer graph runs them. If
+// there are none, all these sagas continue unchanged.
 func Compare(older, newer Graph, m Mapping) (out []Change) {
 	older = m.renamed(older)
 	was, is := New(older), New(newer)
@@ -88,7 +89,8 @@ func Compare(older, newer Graph, m Mapping) (out []Change) {
 	return append(append(out, locks(older, newer)...), pivots(was, is)...)
 }
 
-// locks returns the changes by which a saga that holds entities could wait for others.
+// locks returns the changes because of which two sagas could deadlock: a saga that holds entities would lock
+// others.
 func locks(older, newer Graph) (out []Change) {
 	for _, s := range newer.Steps {
 		for _, held := range older.Steps {
@@ -101,7 +103,7 @@ func locks(older, newer Graph) (out []Change) {
 	return out
 }
 
-// pivots returns the changes of the pivot. A saga that is past its pivot must stay past it.
+// pivots returns the changes of the pivot. A saga whose pivot is done must not undo anything later.
 func pivots(was, is *Plan) []Change {
 	name := func(p *Plan) string {
 		if p.pivot < 0 {
@@ -125,7 +127,7 @@ func pivots(was, is *Plan) []Change {
 		Class: Refuses, Begun: from}}
 }
 
-// changes returns the changes of one step.
+// changes returns the differences of one step.
 func changes(was, is Step) (out []Change) {
 	add := func(c Class, format string, args ...any) {
 		out = append(out, Change{Step: was.Name, What: fmt.Sprintf(format, args...), Class: c,
@@ -165,7 +167,7 @@ func (m Mapping) renamed(g Graph) Graph {
 	return g
 }
 
-// Name returns the newer name of a step.
+// Name returns the name in the newer graph of a step of the older graph.
 func (m Mapping) Name(step string) string {
 	if to, ok := m.Rename[step]; ok {
 		return to
@@ -173,7 +175,8 @@ func (m Mapping) Name(step string) string {
 	return step
 }
 
-// Move moves the state of a saga from an older graph to a newer one, or returns the reason why it cannot.
+// Move moves the state of a saga from an older graph to a newer one. It returns an error with the first
+// change that prevents this.
 func Move(older, newer Graph, m Mapping, s State) (State, error) {
 	if s.Status.Final() {
 		return s, nil

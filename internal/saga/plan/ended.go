@@ -5,8 +5,8 @@ import "slices"
 const endedReason = "a function ended the transaction in which it ran with others, so its writes may be committed: " +
 	"check them before you decide how to continue"
 
-// endedWith leaves the members of a transaction that a function ended to an operator, now or when they
-// begin.
+// endedWith makes the members of a transaction stuck after a function ended it. Their writes may be
+// committed. A member that has not begun becomes stuck when it begins.
 func (w *work) endedWith(members []Member) {
 	for _, m := range members {
 		i := w.runOf(m)
@@ -19,7 +19,8 @@ func (w *work) endedWith(members []Member) {
 	}
 }
 
-// stickEnded makes a run that begins, or its undo, stuck if it is one of Ended.
+// stickEnded makes a run that begins stuck if it is in Ended. If undo is true, this is about the undo of the
+// run.
 func (w *work) stickEnded(r *Run, undo bool) {
 	i := slices.Index(w.s.Ended, Member{r.Step, r.Occurrence, undo})
 	if i < 0 {
@@ -30,7 +31,8 @@ func (w *work) stickEnded(r *Run, undo bool) {
 	w.stick(r, endedReason)
 }
 
-// beginEnded begins all of Ended in a saga that turns back. They must be settled before anything is undone.
+// beginEnded begins all runs in Ended as stuck runs, because the saga turns back. An operator must settle
+// them before anything is undone.
 func (w *work) beginEnded() {
 	members := w.s.Ended
 	w.s.Ended = nil

@@ -9,33 +9,33 @@ import (
 type What string
 
 // The events. Those of the first block come from an engine that performs an action, or from a participant's
-// reply. Comments name the fields that are used.
+// reply. Parentheses contain the fields of Event that are used.
 const (
-	Decided What = "decided" // Skip, or Occurrences if the step has them
-	// Sent means that the request is stored, the command written or the child started, in the same commit.
-	// Memo, Until. For a Call it may come again, with a new Memo.
+	Decided What = "decided" // the condition and the occurrences are computed (Skip or Occurrences)
+	// Sent means that a request is stored, a command is emitted or a child is started, in the commit of the
+	// state (Memo, Until). For a Call the event may be repeated with a new Memo.
 	Sent      What = "sent"
-	Succeeded What = "done"     // the step took effect. Output; with a Reason the saga turns back
-	Rejected  What = "rejected" // the step took no effect and never will. Reason
-	// Failed is about one attempt. Reason, Memo; Permanent prevents a retry; with Later the attempt does
-	// not count.
+	Succeeded What = "done"     // the step took effect (Output); if Reason is set, the saga turns back
+	Rejected  What = "rejected" // the step has no effect, and never will have one (Reason)
+	// Failed means that one attempt failed (Reason, Memo). If Permanent is set, the step is not retried. If
+	// Later is set, the attempt does not count.
 	Failed     What = "failed"
-	Turn       What = "turn"        // of a Lock that waits: it may be first in line
-	Alone      What = "alone"       // the attempt begins, and no other of the saga; without Step, none
-	Crashed    What = "crashed"     // the process ended during this attempt, or during the undo's
-	UndoSent   What = "undo sent"   // as Sent, of the undo
-	UndoDone   What = "undone"      // of the undo
-	UndoFailed What = "undo failed" // as Failed, of the undo
+	Turn       What = "turn"        // a Lock that waits may now have its entities
+	Alone      What = "alone"       // only this attempt of the saga begins; without a Step, none is in progress
+	Crashed    What = "crashed"     // the process ended during this attempt of the step or its undo
+	UndoSent   What = "undo sent"   // like Sent, for the undo
+	UndoDone   What = "undone"      // the undo took effect
+	UndoFailed What = "undo failed" // like Failed, for the undo
 
-	Signal What = "signal" // Name, Occurrence, Output
+	Signal What = "signal" // the user's code sent a signal (Name, Occurrence, Output)
 	Tick   What = "tick"   // time has passed
 
-	Cancel   What = "cancel"   // turn back. Reason
-	Recall   What = "recall"   // of a child that is done: its parent turned back. Reason
-	Retry    What = "retry"    // a run that waits or is stuck; all such runs if Step is empty
-	Complete What = "complete" // a run, by hand. Output
-	Skip     What = "skip"     // a run, or its undo. Reason
-	Pause    What = "pause"    // no step starts; running steps finish
+	Cancel   What = "cancel"   // the saga is to turn back (Reason)
+	Recall   What = "recall"   // the parent of this child turned back, maybe after the child was done (Reason)
+	Retry    What = "retry"    // retries a run that waits or is stuck, or all stuck runs if Step is empty
+	Complete What = "complete" // an operator completes a run (Output)
+	Skip     What = "skip"     // an operator skips a run, or its undo (Reason)
+	Pause    What = "pause"    // no further step starts; running steps finish
 	Resume   What = "resume"
 )
 
@@ -43,21 +43,22 @@ const (
 type Event struct {
 	What             What
 	Step, Occurrence string
-	Attempt          int // the one that failed; 0 means any
-	// Sends is the number of the message that a refusal answers; 0 means any. A success always counts.
+	Attempt          int // number of the failed attempt; 0 means any
+	// Sends is the number of the message that a refusal answers; 0 means any. Successes are applied
+	// regardless of Sends.
 	Sends     int
 	Output    json.RawMessage // JSON
 	Memo      json.RawMessage // JSON
 	Reason    string
 	Permanent bool
-	Stick     bool          // of Failed: an operator must decide, because the run may have taken effect
-	With      []Member      // of Stick: others that may have taken effect with it, in order
+	Stick     bool          // for Failed: an operator must decide, because the run may have taken effect
+	With      []Member      // for Stick: other runs that may have taken effect with this one, in order
 	Later     time.Duration // above 0: the time until the next attempt
-	// Passing means that Failed or UndoFailed is due to a transient error, such as a deadlock. The attempt
-	// is retried after the waits of the policy, and does not count.
+	// Passing means that Failed or UndoFailed has a transient reason, such as a deadlock. The attempt does
+	// not count, and is retried after the usual waits of the policy.
 	Passing     bool
-	Until       time.Time // of Sent: for a Wait, the end of the wait; for a Lock, the next check
-	Name        string    // of a signal
+	Until       time.Time // for Sent: the end of a Wait, or the next check of a Lock
+	Name        string    // name of a signal
 	Skip        bool
 	Occurrences []string // distinct, not empty texts
 }
@@ -65,18 +66,18 @@ type Event struct {
 // Outcome is the result of an event.
 type Outcome string
 
-// Outcomes. After Taken and Early the new state is to be stored; after the others nothing has changed, and a
-// transaction that depends on the event is to be rolled back.
+// Outcomes. After Taken and Early, the new state must be stored. After the others the state has not changed,
+// and a transaction that depends on the event must be rolled back.
 const (
 	Taken      Outcome = "taken"
-	Early      Outcome = "early"    // a signal is stored for its step, which has not begun
-	Full       Outcome = "full"     // the same, but MaxEarly signals are stored already
+	Early      Outcome = "early"    // the signal's step has not begun, so the state stores the signal
+	Full       Outcome = "full"     // the signal's step has not begun, and the state has MaxEarly signals already
 	Repeat     Outcome = "repeat"   // the saga is in this state already
-	NotWaiting Outcome = "late"     // the saga took another way
+	NotWaiting Outcome = "late"     // the saga does not wait for this event any more
 	TooLate    Outcome = "too late" // the pivot is done, or the saga has ended, so it cannot turn back
 	Runs       Outcome = "runs"     // the step cannot be skipped: its child or call may have an effect
 	Unknown    Outcome = "unknown"  // no such step, occurrence or signal exists
-	// TooLarge means that its data would leave too little room in the state; see Large.
+	// TooLarge means that the event's data would leave too little room in the state; see Large.
 	TooLarge Outcome = "too large"
 )
 
@@ -88,33 +89,34 @@ type Verb string
 
 // The actions, and the events that answer them.
 const (
-	// DecideStep calls the step's condition and occurrences. Answered by Decided or Failed.
+	// DecideStep calls the functions for the step's condition and occurrences. The answer is Decided or
+	// Failed.
 	DecideStep Verb = "decide"
-	// RunStep runs a step: a Do in a transaction; the intent of a Call or, if Sent is set, its request; the
-	// sending of a command; the start of a child; the function of a Wait for a time; the queueing of a
-	// Lock, or its check. Answered by Sent, Succeeded, Rejected or Failed.
+	// RunStep runs a step: the function of a Do, the Intent of a Call, or the request of a Call if Sent is
+	// set. It emits a command or starts a child. It computes the time of a Wait. It adds a Lock to the queues
+	// of its entities, or checks these. The answer is Sent, Succeeded, Rejected or Failed.
 	RunStep Verb = "run"
-	// SettleStep finds out, after the saga turned back, whether a step took effect: it uses up the key of a
-	// call, cancels a child, or removes a Lock from its queue. Answered as RunStep is.
+	// SettleStep finds out whether a step took effect, after the saga turned back. It uses up the key of a
+	// call, cancels a child, or removes a Lock from its queues. The answer is one of those to RunStep.
 	SettleStep Verb = "settle"
-	// UndoStep is answered by UndoSent, UndoDone or UndoFailed.
+	// UndoStep undoes a step. The answer is UndoSent, UndoDone or UndoFailed.
 	UndoStep Verb = "undo"
-	// Finish means that the saga is final. Its waiters are to be notified.
+	// Finish means that the saga is final. The engine must notify its waiters.
 	Finish Verb = "finish"
-	// Alarm means that an operator must look at the saga. Reason.
+	// Alarm means that an operator must look at the saga. Reason explains why.
 	Alarm Verb = "alarm"
 )
 
-// Action is to be performed. All fields together identify an action of a step. A state that is advanced
-// twice, or an engine that takes over, may ask for an action in progress.
+// Action is to be performed by the engine. All fields together identify an action. The same action may be
+// returned again: after a takeover by another engine, or if a state is advanced twice.
 type Action struct {
 	Verb             Verb
 	Step, Occurrence string
-	Attempt          int // 1 is the first, also after Retry
-	// Sends is how often a message was sent before. With Step and Occurrence it identifies a message.
+	Attempt          int // 1 is the first, also the first after Retry
+	// Sends is the number of messages that were sent before. Step, Occurrence and Sends identify a message.
 	Sends   int
 	Sent    bool
-	Crashes int  // above 0: it crashed its process, and nothing else should run at the same time
-	Stuck   bool // of an Alarm: the run waits for an operator. Otherwise the saga continues
+	Crashes int  // number of crashes; above 0, the action should run alone in its process
+	Stuck   bool // for an Alarm: the run waits for an operator; otherwise the saga continues
 	Reason  string
 }

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// The limits of State.Failures. Beyond them, the oldest failures are removed.
+// Limits of State.Failures. The oldest failures beyond them are removed.
 const (
-	MaxFailures     = 10       // of one run
-	MaxFailureBytes = 32 << 10 // of all, as JSON
+	MaxFailures     = 10       // number for one run
+	MaxFailureBytes = 32 << 10 // size of all failures as JSON
 
-	ofFailure = 96 // its JSON without texts
+	ofFailure = 96 // size of a failure as JSON, without its texts
 )
 
 // Failure is a failed attempt of a run, or of its undo.
@@ -49,8 +49,8 @@ func (w *work) record(r *Run, reason string) {
 	w.s.Failures = all
 }
 
-// FailuresOf returns the last failed attempts of Runs[i] and of its undo, oldest first. Those of a decision
-// belong to the first run of the step.
+// FailuresOf returns the last failed attempts of Runs[i] and of its undo, oldest first. Failures of the
+// condition and the occurrences belong to the first run of the step.
 func (s State) FailuresOf(i int) (out []Failure) {
 	r := &s.Runs[i]
 	first := slices.IndexFunc(s.Runs, func(other Run) bool { return other.Step == r.Step }) == i

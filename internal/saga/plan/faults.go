@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// The limits of a graph.
+// Limits of a graph.
 const (
 	maxSteps = 1000
 	maxName  = 255
@@ -64,8 +64,8 @@ func (g Graph) Faults() (out []error) {
 	return append(out, g.pivotFaults()...)
 }
 
-// withUniqueNames returns g with a unique name for each step, so that a duplicate name hides no other
-// fault. A step after the duplicate name comes after the one listed last before it.
+// withUniqueNames returns g with a unique name for each step, so that Faults also finds the other faults of a
+// graph with duplicate names. A reference to a duplicate name means the last step before it with this name.
 func (g Graph) withUniqueNames() Graph {
 	g.Steps = slices.Clone(g.Steps)
 	taken, now := map[string]bool{}, map[string]string{}
@@ -91,7 +91,7 @@ func (g Graph) withUniqueNames() Graph {
 
 func text(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// cycle returns the names of steps that wait for each other, with the first one repeated at the end.
+// cycle returns the names of steps that wait for each other, or nil. The first name is repeated at the end.
 func (g Graph) cycle() []string {
 	p := New(g)
 	const under, over = 1, 2
@@ -126,7 +126,8 @@ func (g Graph) cycle() []string {
 	return nil
 }
 
-// pivotFaults returns the faults by which a step could not be undone, or could be undone after the pivot.
+// pivotFaults returns the faults because of which a step could not be undone before the pivot, or would have
+// to be undone after it.
 func (g Graph) pivotFaults() (out []error) {
 	p := New(g)
 	var pivots []string
@@ -168,8 +169,8 @@ func (g Graph) pivotFaults() (out []error) {
 	return out
 }
 
-// lockFaults returns the faults by which a saga could hold entities and wait for others, so that sagas
-// could deadlock.
+// lockFaults returns the faults because of which two sagas could deadlock: a saga that holds entities would
+// wait for others.
 func (g Graph) lockFaults() (out []error) {
 	var locks []string
 	for _, s := range g.Steps {
@@ -189,11 +190,11 @@ func (g Graph) lockFaults() (out []error) {
 	return out
 }
 
-// HasPivot reports whether there is a step after which nothing is undone.
+// HasPivot reports whether the graph has a pivot.
 func (p *Plan) HasPivot() bool { return p.pivot >= 0 }
 
-// Hash returns a hash that is equal for graphs that are equal to a saga. Policies, the deadline, and the
-// data for checking an operator's input do not count.
+// Hash returns the same hash for graphs that treat sagas in the same way. So it ignores policies, the
+// deadline, and the data with which an operator's input is checked.
 func (g Graph) Hash() string {
 	g.Deadline, g.MaxBytes, g.Steps = 0, 0, slices.Clone(g.Steps)
 	for i := range g.Steps {

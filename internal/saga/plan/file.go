@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// File has the definitions of a build, for the command.
+// File has the definitions of a build. The command skald reads it.
 type File struct {
 	Format      int       `json:"format"`
 	Definitions []Written `json:"definitions"`
@@ -31,7 +31,7 @@ func Write(w io.Writer, ds ...Written) error {
 	return nil
 }
 
-// Read reads a file of Write. It returns an error for a definition with faults, or with a wrong hash.
+// Read reads a file that Write wrote. It returns an error for a definition with faults or with a wrong hash.
 func Read(r io.Reader) (f File, err error) {
 	if err := json.NewDecoder(r).Decode(&f); err != nil {
 		return f, fmt.Errorf("read definitions: %w", err)

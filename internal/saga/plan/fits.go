@@ -14,11 +14,12 @@ import (
 	"time"
 )
 
-// Nothing is the shape of a type without fields: it needs no data.
+// Nothing is the shape of a type without fields, which needs no data. A shape describes the type of JSON
+// data: see Graph.
 const Nothing = "{}"
 
-// Fits returns the reason why JSON cannot be decoded to a shape, or "" if it can, or if the shape does not
-// determine that. As for encoding/json, null and missing fields fit any shape.
+// Fits returns the reason for which JSON data does not have a shape, or "" if it fits. Data that the shape
+// does not determine fits. As in encoding/json, null and missing fields fit any shape.
 func Fits(shape string, data []byte) string {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -99,7 +100,7 @@ func (o *object) fits(v map[string]any, at string) string {
 	return ""
 }
 
-// The shapes for reading one value, in addition to string, number, bool and the sizes of numbers.
+// Further shapes of one value, in addition to string, number, bool and the sizes of numbers.
 const (
 	Bytes   = "bytes"   // in base64, or as an array
 	Numeral = "numeral" // a number that keeps its text
@@ -107,8 +108,8 @@ const (
 	Quoted  = "quoted " // a prefix: the JSON is in a string
 )
 
-// wanted returns the expected kind if v does not fit, or "" if it does, or if shape does not determine
-// that.
+// wanted returns the expected kind of value if v does not have the shape. It returns "" if v fits, or if the
+// shape does not determine that.
 func wanted(shape string, v any) string {
 	text, isText := v.(string)
 	number, isNumber := v.(json.Number)
@@ -151,7 +152,7 @@ func wanted(shape string, v any) string {
 	return want
 }
 
-// wantedIn is wanted for JSON in a string.
+// wantedIn is like wanted, for JSON that is in a string.
 func wantedIn(shape, text string, isText bool) string {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -167,7 +168,7 @@ func integer(shape string) bool {
 	return slices.Contains(sizes, shape)
 }
 
-// wantedInteger reports whether a number is an integer as encoding/json reads it: 1.0 and 1e3 are not.
+// wantedInteger reports whether encoding/json accepts a number as an integer. It does not accept 1.0 and 1e3.
 func wantedInteger(shape, number string) (ok bool, want string) {
 	if size, unsigned := strings.CutPrefix(shape, "uint"); unsigned {
 		bits, _ := strconv.Atoi(size)

@@ -1,10 +1,10 @@
-// Package plan decides how a saga continues. It is pure: it reads no clock, makes no call, and has no types
-// of users.
+// Package plan decides how a saga continues. It has only pure functions: it does not read a clock, call other
+// systems, or use the types of users.
 //
-// A Graph is a definition as data. A Plan is a graph that is ready to use. A State is the progress of one
-// saga. Advance takes a state and an event, and returns the next state with the actions that follow.
-// Pending returns the actions of a state. So an engine that takes over a saga after a crash continues from
-// the stored state.
+// A Graph is a definition as data, and a Plan is a graph that is ready to use. A State is the progress of one
+// saga. Advance takes a state and an event, and returns the next state and the actions that follow. Pending
+// returns the actions of a state. With it, an engine that takes over a saga after a crash continues from the
+// stored state.
 package plan
 
 import (
@@ -17,21 +17,21 @@ type Kind string
 
 // Kinds of steps.
 const (
-	Do      Kind = "do"      // in the user's transaction, together with the saga's next state
-	Call    Kind = "call"    // an external request: intent, request, answer
-	Command Kind = "command" // a message to a participant, which replies
-	Wait    Kind = "wait"    // for a signal, or for a time
-	Child   Kind = "child"   // another saga
-	Lock    Kind = "lock"    // until the saga has locked its entities
+	Do      Kind = "do"      // runs a function in a transaction that also stores the saga's next state
+	Call    Kind = "call"    // sends a request to another system
+	Command Kind = "command" // sends a message to a participant, which replies
+	Wait    Kind = "wait"    // waits for a signal, or for a time
+	Child   Kind = "child"   // starts another saga
+	Lock    Kind = "lock"    // waits until the saga has locked its entities
 )
 
 // Policy limits the attempts of a step, or of its undo.
 type Policy struct {
-	Attempts        int           `json:"attempts,omitempty"` // at most; 0 means no limit
-	InitialInterval time.Duration `json:"first,omitempty"`    // wait after the first failure; it doubles
-	// MaxInterval is the longest wait, without jitter of up to half of it.
+	Attempts        int           `json:"attempts,omitempty"` // maximum; 0 means no limit
+	InitialInterval time.Duration `json:"first,omitempty"`    // wait after the first failure; doubles with each failure
+	// MaxInterval is the longest wait. Jitter adds up to half of the wait.
 	MaxInterval time.Duration `json:"most,omitempty"`
-	// Timeout of one attempt, or of the wait for a reply. 0 means none.
+	// Timeout limits one attempt, or the wait for a reply. 0 means no limit.
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
@@ -40,31 +40,31 @@ type Step struct {
 	Name     string   `json:"name"`
 	Kind     Kind     `json:"kind"`
 	After    []string `json:"after,omitempty"` // steps that must be done or skipped before it begins
-	Pivot    bool     `json:"pivot,omitempty"` // once it is done, nothing is undone
-	Undo     bool     `json:"undo,omitempty"`  // it has an undo
+	Pivot    bool     `json:"pivot,omitempty"` // once this step is done, nothing is undone
+	Undo     bool     `json:"undo,omitempty"`  // the step has an undo
 	NoEffect bool     `json:"no_effect,omitempty"`
-	When     bool     `json:"when,omitempty"`   // it has a condition, which is decided first
-	Each     bool     `json:"each,omitempty"`   // it has occurrences, which are decided first
-	Signal   string   `json:"signal,omitempty"` // of a Wait: the name of the signal; "" for a time
-	Child    string   `json:"child,omitempty"`  // of a Child: the name of its definition
-	Locks    bool     `json:"locks,omitempty"`  // of a Child: it, or a child of it, has a Lock
-	// Lapses means that a Wait for a signal is skipped after its timeout. Otherwise it fails.
+	When     bool     `json:"when,omitempty"`   // the step has a condition
+	Each     bool     `json:"each,omitempty"`   // the step has occurrences
+	Signal   string   `json:"signal,omitempty"` // for a Wait: the name of the signal, or "" for a time
+	Child    string   `json:"child,omitempty"`  // for a Child: the name of its definition
+	Locks    bool     `json:"locks,omitempty"`  // for a Child: its definition, or a child of it, has a Lock
+	// Lapses means that a Wait for a signal is skipped at its timeout. Otherwise it fails then.
 	Lapses bool   `json:"lapses,omitempty"`
-	Shape  string `json:"shape,omitempty"` // of its output, as JSON
-	// Reads is the type into which the output is decoded, if that differs from Shape: int8 for a number. It
-	// is not part of the hash, and earlier builds do not store it.
+	Shape  string `json:"shape,omitempty"` // type of the output as JSON, for example {id:string}
+	// Reads is the type to which the output is decoded, if it is more precise than Shape: int8 for a number.
+	// It is not part of the hash, and earlier builds do not store it.
 	Reads string `json:"reads,omitempty"`
 
 	Try  Policy `json:"try,omitzero"`
-	Back Policy `json:"back,omitzero"` // of its undo, and of settling it before the undo
+	Back Policy `json:"back,omitzero"` // for the undo, and for SettleStep
 }
 
 // Graph is a definition as data.
 type Graph struct {
 	Name     string        `json:"name"`
-	Deadline time.Duration `json:"deadline,omitempty"` // since the start; 0 means none
-	Shape    string        `json:"shape,omitempty"`    // of the input, as JSON
-	// MaxBytes limits each output as JSON; 0 means unknown. It is not part of the hash.
+	Deadline time.Duration `json:"deadline,omitempty"` // time since the start; 0 means none
+	Shape    string        `json:"shape,omitempty"`    // type of the input as JSON
+	// MaxBytes is the limit of each output as JSON; 0 means unknown. It is not part of the hash.
 	MaxBytes int    `json:"max_bytes,omitempty"`
 	Steps    []Step `json:"steps"`
 }
@@ -73,11 +73,11 @@ type Graph struct {
 type Plan struct {
 	Graph Graph
 	index map[string]int
-	after [][]int
-	pivot int // -1 if there is none
+	after [][]int // by step: the steps that must be done or skipped before it
+	pivot int     // index of the pivot, or -1
 }
 
-// New returns the plan of a graph that has no Faults.
+// New returns the plan of a graph. Check the graph with Faults before.
 func New(g Graph) *Plan {
 	p := &Plan{Graph: g, index: make(map[string]int, len(g.Steps)), after: make([][]int, len(g.Steps)),
 		pivot: -1}
@@ -106,7 +106,7 @@ func (p *Plan) Step(name string) (Step, bool) {
 	return p.Graph.Steps[i], true
 }
 
-// Before reports whether the step b waits for a, directly or indirectly.
+// Before reports whether step b waits for step a, directly or indirectly.
 func (p *Plan) Before(a, b string) bool {
 	from, ok := p.index[b]
 	to, also := p.index[a]

@@ -15,8 +15,8 @@ func (p *Plan) Locks() bool {
 	return slices.ContainsFunc(p.Graph.Steps, Step.locks)
 }
 
-// LockTimeout returns the Memo of a Lock that begins to wait: the end of its wait, or nil without a
-// timeout.
+// LockTimeout returns the Memo of a Lock that begins to wait. It contains the end of the wait, or is nil
+// without a timeout.
 func LockTimeout(by Policy, now time.Time) json.RawMessage {
 	if by.Timeout <= 0 {
 		return nil
@@ -25,7 +25,7 @@ func LockTimeout(by Policy, now time.Time) json.RawMessage {
 	return at
 }
 
-// LockEnd returns the end of the wait of a Lock, or zero without a timeout.
+// LockEnd returns the end of the wait of a Lock, or zero if the Lock has no timeout.
 func LockEnd(r *Run) (end time.Time) {
 	if json.Unmarshal(r.Memo, &end) != nil {
 		return time.Time{}
@@ -33,7 +33,7 @@ func LockEnd(r *Run) (end time.Time) {
 	return end
 }
 
-// turn makes a waiting Lock check its entities, unless it is due anyway.
+// turn makes the waiting Lock steps check their entities now.
 func (w *work) turn() Outcome {
 	out := Repeat
 	for i := range w.s.Runs {
@@ -46,7 +46,7 @@ func (w *work) turn() Outcome {
 	return out
 }
 
-// inLine ends a Lock's pause between checks: it checks again, or its time is over.
+// inLine ends a Lock's pause between two checks. The Lock checks again, or fails if its timeout is over.
 func (w *work) inLine(r *Run, step *Step) {
 	r.Phase = Ready
 	if end := LockEnd(r); !end.IsZero() && !end.After(w.now) {
@@ -55,7 +55,7 @@ func (w *work) inLine(r *Run, step *Step) {
 	}
 }
 
-// NothingToUndo reports whether a saga that turns back only has to release entities, with nothing to undo.
+// NothingToUndo reports whether a saga that turns back only has to release entities.
 func (p *Plan) NothingToUndo(s State) bool {
 	return s.Status == Compensating && !slices.ContainsFunc(s.Runs, func(r Run) bool {
 		step, known := p.Step(r.Step)
@@ -64,7 +64,8 @@ func (p *Plan) NothingToUndo(s State) bool {
 	})
 }
 
-// Holds reports whether a saga may hold entities or wait for them, itself or in a child.
+// Holds reports whether a saga may hold entities or wait for them, itself or in a child. It is true for
+// unknown steps.
 func (p *Plan) Holds(s State) bool {
 	return slices.ContainsFunc(s.Runs, func(r Run) bool {
 		step, known := p.Step(r.Step)

@@ -8,41 +8,46 @@ import (
 	"unicode/utf8"
 )
 
-// The size of a state is limited, and there must always be room for failures and for turning back. So an
-// event with data is refused if later events without data might not fit. Their size is bounded: a run grows
-// only by its times and counts; failures, errors and informative times are dropped for those (Lean); and a
-// reserve covers the fields that a state has once.
+// The size of a state is limited, and a state must always have room for later failures and for turning back.
+// So Take refuses an event with data if later events without data might not fit.
+//
+// The size of those later events is bounded: a run grows only by its times and counts. If the state becomes
+// too large, Lean drops failures, errors and informative times. A reserve covers the fields that a state has
+// once.
 
 // MaxState is the limit of a state's size as JSON, in bytes.
 const MaxState = 900 << 10
 
 const (
-	// reserve is for the cause (a reason of MaxError bytes and two names of 255, each six times as long as
-	// JSON: 10 KiB), the saga's own fields (1 KiB), errors as Lean leaves them (12 KiB), and ofUndo.
+	// reserve is the size of the following fields. The cause has a reason of MaxError bytes and two names of
+	// 255; as JSON each byte may need six: 10 KiB. The saga's own fields need 1 KiB, and errors as Lean
+	// leaves them 12 KiB. The rest is ofUndo.
 	reserve = 48 << 10
-	ofUndo  = 24 << 10 // data about the one undo in progress
+	ofUndo  = 24 << 10 // data about the undo in progress; there is at most one
 
-	leanErrors = 2 << 10 // bytes of errors that are kept
-	leanError  = 256     // of one of them
+	leanErrors = 2 << 10 // bytes of all errors that Lean keeps
+	leanError  = 256     // bytes of one error that Lean keeps
 
-	// ofRun is a run without names and data: phase, attempts, free ones, crashes, due time or stuck
+	// The constants from here to ofAll are sizes of JSON fields without their values. ofRun is the size of a
+	// run without names and data: phase, attempts, free attempts, crashes, and the due time or stuck.
 	ofRun        = 172
 	ofSent       = 32 // Sent and Sends
-	ofOccurrence = 16 // the field without its text, as below
+	ofOccurrence = 16
 	ofAs         = 8
 	ofOutput     = 10
 	ofMemo       = 8
 	ofError      = 11
 	ofEarly      = 48
-	ofEnded      = 64 // the output of a child in addition to its key, which is stored when it is sent
+	ofEnded      = 64 // the output of a child without its key, which the Memo contains already
 	ofAll        = ofRun + ofSent + ofOccurrence + ofAs + ofOutput + ofMemo + ofEnded
 	asJSON       = 6 // longest encoding of one byte of a text
 )
 
-// TooLargeError is the error of a state that is too large, or would leave too little room.
+// TooLargeError is the error of a state that is too large, or that would leave too little room for later
+// events.
 type TooLargeError struct {
 	Bytes int
-	Free  bool // counted with the room for later events
+	Free  bool // Bytes includes the room for later events
 }
 
 func (e *TooLargeError) Error() string {
@@ -54,7 +59,7 @@ func (e *TooLargeError) Error() string {
 		"of yours, and their keys in the saga", with, e.Bytes, MaxState)
 }
 
-// Room returns nil if a state leaves enough room, else a *TooLargeError.
+// Room returns a *TooLargeError if a state leaves too little room for later events.
 func (p *Plan) Room(s State) error {
 	w := work{p: p, s: s}
 	if n := w.most(); n > MaxState {
@@ -63,20 +68,20 @@ func (p *Plan) Room(s State) error {
 	return nil
 }
 
-// Large returns the error of an event whose outcome is TooLarge.
+// Large returns the error for an event whose outcome is TooLarge.
 func (p *Plan) Large(s State, e Event, now time.Time) error {
 	c := p.Course(s, now)
 	c.Take(e)
 	return c.Large()
 }
 
-// Large returns the error of the last event, if its outcome is TooLarge.
+// Large returns the error for the last event, if its outcome is TooLarge.
 func (c *Course) Large() error { return &TooLargeError{c.refused, true} }
 
-// brings returns how much data an event may add to a state.
+// brings returns an upper bound of the bytes that the data of an event adds to a state.
 func (w *work) brings(e Event) (n int) {
 	if step, _ := w.p.Step(e.Step); step.Kind == Child && (e.What == Succeeded || e.What == UndoSent) {
-		return 0 // the engine's own data, from the child's name
+		return 0 // the data is the child's key, which has room already
 	}
 	if len(e.Output) > 0 && (e.What == Succeeded || e.What == Signal || e.What == Complete) {
 		n += ofEarly + asJSON*(len(e.Output)+len(e.Name)+len(e.Occurrence))
@@ -90,7 +95,7 @@ func (w *work) brings(e Event) (n int) {
 	return n
 }
 
-// fits reports whether n more bytes surely have room.
+// fits reports whether n more bytes certainly have room. If so, it reserves them.
 func (c *Course) fits(n int) bool {
 	if c.most == 0 {
 		if c.most = c.w.atMost(); c.most+n > MaxState {
@@ -104,7 +109,7 @@ func (c *Course) fits(n int) bool {
 	return true
 }
 
-// takeData applies an event that may have too much data.
+// takeData applies an event with data, and reverts it if the state then has too little room.
 func (c *Course) takeData(e Event) Outcome {
 	was, changed := c.w, c.changed
 	c.w.s.Runs = slices.Clone(c.w.s.Runs)
@@ -124,7 +129,7 @@ func (c *Course) takeData(e Event) Outcome {
 	return TooLarge
 }
 
-// most returns the limit of the state's growth without data.
+// most returns the size that a state can reach by events without data.
 func (w *work) most() int {
 	n := reserve
 	for _, d := range w.s.Early {
@@ -165,7 +170,7 @@ func ofKind(kind Kind) int {
 	return ofRun + ofSent
 }
 
-// atMost returns an upper bound of most that is cheap to compute.
+// atMost returns an upper bound of most. It is cheaper to compute.
 func (w *work) atMost() int {
 	n := 0
 	for i := range w.s.Runs {
@@ -199,7 +204,7 @@ func textBytes(s string) int {
 	return n
 }
 
-// dataBytes returns the length of JSON within other JSON.
+// dataBytes returns the length of JSON data within other JSON, where encoding/json escapes some characters.
 func dataBytes(data []byte) int {
 	n := len(data)
 	for _, c := range data {
@@ -213,8 +218,8 @@ func dataBytes(data []byte) int {
 	return n
 }
 
-// Lean returns s with less of the dispensable data: without the failures and the times of phases, and with
-// less of the errors. Errors of stuck runs are kept first.
+// Lean returns s without informative data: without the failures and the times of phases, and with shorter
+// errors. It keeps the errors of stuck runs first.
 func (s State) Lean() State {
 	s.Runs, s.Failures = slices.Clone(s.Runs), nil
 	left := leanErrors

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// reads returns the differences if JSON of one shape is read as another, or "", and their class. A field
-// that one side lacks is zero or ignored. But if some fields are gone and others are new, they were
-// probably renamed, and their data would be lost.
+// reads returns the differences if JSON data of the shape was is decoded to a type of the shape is, and their
+// class. It returns "" if there are none. A field that only one shape has is ignored, or zero. But if was has
+// a field that is lacks, and the reverse, the field was probably renamed, and its data would be lost.
 func reads(was, is string) (why string, class Class) {
 	if was == is || was == "" || is == "" || is == "any" {
 		return "", Compatible
@@ -46,8 +46,8 @@ func reads(was, is string) (why string, class Class) {
 }
 
 type object struct {
-	names []string
-	of    map[string]string
+	names []string          // quoted, in order
+	of    map[string]string // shape of each member, by name
 }
 
 // members parses the shape of an object. It returns nil for other shapes.
@@ -68,7 +68,7 @@ func members(shape string) *object {
 	return o
 }
 
-// nameEnd returns the index of the colon after a member's name.
+// nameEnd returns the index of the colon after a member's name, or -1.
 func nameEnd(part string) int {
 	quoted := false
 	for i := 0; i < len(part); i++ {

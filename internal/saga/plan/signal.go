@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// mostNamed limits the occurrences in an error.
+// mostNamed limits the occurrences that an error lists.
 const mostNamed = 10
 
 func (s *Step) waitsFor(signal string) bool {
@@ -41,7 +41,7 @@ func (w *work) signal(e Event) Outcome {
 		return Unknown
 	case w.s.Status != Running:
 		return NotWaiting
-	case begun: // the step has no such occurrence
+	case begun: // the occurrences are known, and e.Occurrence is none of them
 		return Unknown
 	case slices.ContainsFunc(w.s.Early,
 		func(d Data) bool { return d.Name == e.Name && d.Occurrence == e.Occurrence }):
@@ -53,7 +53,7 @@ func (w *work) signal(e Event) Outcome {
 	return Early
 }
 
-// NoSignal returns the reason why the outcome of a signal is Unknown.
+// NoSignal returns an error with the reason for which the outcome of a signal is Unknown.
 func (p *Plan) NoSignal(s State, signal, occurrence string) error {
 	at := slices.IndexFunc(p.Graph.Steps, func(s Step) bool { return s.waitsFor(signal) })
 	if at < 0 {

@@ -13,7 +13,7 @@ type Status string
 // The statuses of a saga. Done and Compensated are final, except for Recall.
 const (
 	Running      Status = "running"
-	Compensating Status = "compensating" // the steps that took effect are being undone
+	Compensating Status = "compensating" // the saga turned back: it undoes the steps that took effect
 	Done         Status = "done"         // each step is done or skipped
 	Compensated  Status = "compensated"  // all effects are undone, except those of steps with NoEffect
 )
@@ -26,45 +26,44 @@ type Phase string
 
 // The phases of a run.
 const (
-	Deciding Phase = "deciding" // before the result of its condition and occurrences
-	Ready    Phase = "ready"    // to be run, or to be settled after the saga turned back
-	Waiting  Phase = "waiting"  // for a reply, a signal, a time or a child
+	Deciding Phase = "deciding" // its condition and occurrences are not computed yet
+	Ready    Phase = "ready"    // the step must run, or be settled after the saga turned back
+	Waiting  Phase = "waiting"  // the run waits for a reply, a signal, a time or a child
 	IsDone   Phase = "done"
 	Skipped  Phase = "skipped" // by its condition, its timeout or an operator
-	Refused  Phase = "refused" // it ended without an effect
+	Refused  Phase = "refused" // the run ended without an effect
 	Dropped  Phase = "dropped" // the saga turned back before the run took effect
-	Undo     Phase = "undo"    // its undo is to be run
-	Undoing  Phase = "undoing" // waiting for the reply to its undo
+	Undo     Phase = "undo"    // the undo must run
+	Undoing  Phase = "undoing" // the run waits for the reply to its undo
 	Undone   Phase = "undone"
 )
 
-// State is the progress of one saga, as data for JSON. Advance never changes a state: it returns a new
-// one.
+// State is the progress of one saga, as data for JSON. Advance never changes a state, but returns a new one.
 type State struct {
 	ID       string    `json:"id"`
 	Status   Status    `json:"status"`
-	Deadline time.Time `json:"deadline,omitzero"` // cleared once it has no effect any more
-	Overdue  bool      `json:"overdue,omitempty"` // the deadline or a cancel came after the pivot
+	Deadline time.Time `json:"deadline,omitzero"` // zero if there is none, or after it has passed
+	Overdue  bool      `json:"overdue,omitempty"` // the deadline passed, or the saga was to turn back, after the pivot
 	Paused   bool      `json:"paused,omitempty"`
-	Cause    *Cause    `json:"cause,omitempty"` // why it turned back
+	Cause    *Cause    `json:"cause,omitempty"` // reason for which the saga turned back; nil if it did not
 	// Runs are in the order in which they began. A step without a run has not begun.
 	Runs  []Run  `json:"runs,omitempty"`
 	Early []Data `json:"early,omitempty"` // signals whose steps have not begun
-	// Ended are runs that may have taken effect before they begin, in a transaction that a function ended.
-	// Each gets stuck when it begins, or when the saga turns back.
+	// Ended lists runs that may have taken effect before they begin, because a function ended the transaction
+	// that they shared. Each run gets stuck when it begins, or when the saga turns back.
 	Ended []Member `json:"ended,omitempty"`
-	// Failures are the last failed attempts of all runs, oldest first. They are informative only.
+	// Failures has the last failed attempts of all runs, oldest first. Decisions do not depend on them.
 	Failures []Failure `json:"failures,omitempty"`
 }
 
-// Member is a run, or its undo, in a transaction shared by several.
+// Member is a run, or its undo, in a transaction that several runs share.
 type Member struct {
 	Step       string `json:"step"`
 	Occurrence string `json:"occurrence,omitempty"`
 	Undo       bool   `json:"undo,omitempty"`
 }
 
-// Cause is the reason why a saga turned back.
+// Cause is the reason for which a saga turned back.
 type Cause struct {
 	Why        Why    `json:"why"`
 	Step       string `json:"step,omitempty"`
@@ -87,50 +86,52 @@ const (
 // Run is one occurrence of a step.
 type Run struct {
 	Step string `json:"step"`
-	// As is the permanent name, if it differs from Step: see Born.
+	// As is the permanent name of the run's step, if it differs from Step; see Born.
 	As         string `json:"as,omitempty"`
-	Occurrence string `json:"occurrence,omitempty"` // of a step with occurrences; else ""
+	Occurrence string `json:"occurrence,omitempty"` // "" if the step has no occurrences
 	Phase      Phase  `json:"phase"`
-	// At is when it came to Phase, by the engine's clock. It is informative only.
+	// At is the time at which the run came to Phase, by the engine's clock. Decisions do not depend on it.
 	At time.Time `json:"at,omitzero"`
-	// Sent means that an external effect was requested, and may have happened. In Undo it concerns the
-	// undo.
+	// Sent means that an external effect was requested, and may have happened. In the phases Undo and Undoing
+	// this is the effect of the undo.
 	Sent bool `json:"sent,omitempty"`
-	// Stuck means that its attempts are used up, and an operator must decide. A late reply still counts.
+	// Stuck means that the attempts of the run are used up, and an operator must decide. A late reply still
+	// counts.
 	Stuck bool `json:"stuck,omitempty"`
-	// Unsure means that it is stuck because it may have taken effect, and only an operator can find out.
-	// Nothing is undone before that.
+	// Unsure means that the run is stuck because it may have taken effect. Only an operator can find out. No
+	// undo runs before that.
 	Unsure   bool `json:"unsure,omitempty"`
 	Attempts int  `json:"attempts,omitempty"` // failed attempts in Phase
-	Crashes  int  `json:"crashes,omitempty"`  // consecutive crashes of its process
-	// Free are the failed attempts that did not count, because the error was transient.
+	Crashes  int  `json:"crashes,omitempty"`  // consecutive crashes of its engine's process
+	// Free counts the failed attempts that did not count, because the error was transient.
 	Free Free `json:"free,omitzero"`
-	// Alone means that this attempt runs with nothing else of the saga, because the saga crashed a process
-	// before.
+	// Alone means that no other action of the saga runs during this attempt, because the saga crashed a
+	// process before.
 	Alone bool `json:"alone,omitempty"`
-	// Sends counts messages and requests, in either direction. It is never reset.
+	// Sends counts the messages and requests of the step and its undo. It is never reset.
 	Sends int `json:"sends,omitempty"`
-	// Due is the time of the next attempt; in Waiting and Undoing, the end of the wait.
+	// Due is the time of the next attempt. In the phases Waiting and Undoing, Due is the end of the wait.
 	Due   time.Time `json:"due,omitzero"`
-	Error string    `json:"error,omitempty"` // of the last failure, at most 1 KiB
+	Error string    `json:"error,omitempty"` // error of the last failure, at most 1 KiB
 
-	Output json.RawMessage `json:"output,omitempty"` // nil if it is done without output
+	Output json.RawMessage `json:"output,omitempty"` // nil if the run is done without an output
 	Memo   json.RawMessage `json:"memo,omitempty"`   // the engine's data about the request
 
-	dated Phase // the phase to which At belongs, during one Advance
+	dated Phase // the phase to which At belongs; used only during an Advance
 }
 
-// Free counts failed attempts that did not count against the limit.
+// Free counts failed attempts that do not count against the limit of the policy.
 type Free struct {
 	Times int       `json:"times"`
 	Since time.Time `json:"since"` // time of the first one, in whole seconds
 }
 
-// Born returns the permanent name of a run, even if a Mapping renamed its step. Ids of commands, keys of
-// calls and origins of children are derived from it.
+// Born returns the permanent name of the run's step. It does not change if a Mapping renames the step. Ids of
+// commands, keys of calls and origins of children are derived from it.
 func (r Run) Born() string { return cmp.Or(r.As, r.Step) }
 
-// born returns As for a run of step that begins now. It is not "" if a renamed run has the step's name.
+// born returns As for a run of step that begins now: a new name if a renamed run of another step has this
+// one, or else "".
 func born(runs []Run, step string) (as string) {
 	taken := func(name string) bool {
 		return slices.ContainsFunc(runs, func(r Run) bool { return r.Step != step && r.Born() == name })
@@ -143,18 +144,18 @@ func born(runs []Run, step string) (as string) {
 	return as
 }
 
-// Data is a signal that was received.
+// Data is a stored signal.
 type Data struct {
 	Name       string          `json:"name"`
 	Occurrence string          `json:"occurrence,omitempty"`
 	Data       json.RawMessage `json:"data,omitempty"`
 }
 
-// The limits of a state.
+// Limits of a state.
 const (
-	MaxEarly = 64                        // signals that wait for their step
-	MaxError = 1 << 10                   // bytes of a reason or an error; longer ones are cut
-	MaxWait  = 10 * 366 * 24 * time.Hour // limit of a wait from now
+	MaxEarly = 64                        // number of stored signals
+	MaxError = 1 << 10                   // bytes of a reason or an error; a longer text is cut
+	MaxWait  = 10 * 366 * 24 * time.Hour // limit of a wait
 	crashes  = 3                         // a step with so many consecutive crashes is stuck
 )
 
@@ -178,7 +179,7 @@ func (s State) Stuck() bool {
 	return false
 }
 
-// Next returns when the saga needs a Tick, or zero if it needs none.
+// Next returns the time at which the saga needs a Tick, or zero if it needs none.
 func (s State) Next() time.Time {
 	if s.Paused || s.Status.Final() {
 		return time.Time{}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// take changes the state by e.
+// take applies e to the state.
 func (w *work) take(e Event) Outcome {
 	switch e.What {
 	case Tick:
@@ -62,7 +62,7 @@ func (w *work) take(e Event) Outcome {
 	return Unknown
 }
 
-// decided replaces a run that is being decided by its occurrences.
+// decided replaces a run that is being decided by a run for each occurrence.
 func (w *work) decided(i int, e Event) Outcome {
 	r := &w.s.Runs[i]
 	if r.Phase != Deciding {
@@ -72,7 +72,7 @@ func (w *work) decided(i int, e Event) Outcome {
 	if !step.Each || e.Skip {
 		e.Occurrences = []string{""}
 	}
-	if len(e.Occurrences) == 0 { // no occurrence: nothing to do
+	if len(e.Occurrences) == 0 { // without occurrences the step is skipped
 		e.Skip, e.Occurrences = true, []string{""}
 	}
 	runs := make([]Run, len(e.Occurrences))
@@ -83,14 +83,14 @@ func (w *work) decided(i int, e Event) Outcome {
 		}
 	}
 	w.s.Runs = slices.Replace(w.s.Runs, i, i+1, runs...)
-	if step.Signal != "" { // no run can take the remaining ones
+	if step.Signal != "" { // all runs exist now, so no run can take a remaining signal
 		w.s.Early = slices.DeleteFunc(slices.Clone(w.s.Early),
 			func(d Data) bool { return d.Name == step.Signal })
 	}
 	return Taken
 }
 
-// late returns the outcome of a repetition, or of an event after the saga took another way.
+// late returns the outcome of an event that came too late. Again means that the event is a repetition.
 func late(again bool) Outcome {
 	if again {
 		return Repeat
@@ -108,14 +108,14 @@ func (w *work) sent(r *Run, e Event) Outcome {
 		return late(r.Phase == Waiting || r.Phase == IsDone)
 	}
 	step := w.step(r)
-	if step.Kind == Call && r.Sent { // it was sent before: the event stores news about the request
+	if step.Kind == Call && r.Sent { // the event updates the data about the request
 		return note(r, e.Memo)
 	}
 	if e.Until.After(w.now.Add(MaxWait)) {
 		return w.failed(r, Event{Reason: fmt.Sprintf("a wait until %v is too long: at most %v from now",
 			e.Until.Format(time.DateOnly), MaxWait), Permanent: true})
 	}
-	r.Alone = false // the wait is no longer the attempt that runs alone
+	r.Alone = false // the attempt is over; a wait cannot crash the process
 	if r.Sent = step.Kind != Wait; r.Sent {
 		r.Sends++
 	}
@@ -141,7 +141,7 @@ func (w *work) sent(r *Run, e Event) Outcome {
 	return Taken
 }
 
-// note stores news about a request in progress.
+// note updates the data about a request in progress.
 func note(r *Run, memo json.RawMessage) Outcome {
 	if memo == nil || bytes.Equal(memo, r.Memo) {
 		return Repeat
@@ -157,7 +157,7 @@ func (w *work) succeeded(r *Run, e Event) Outcome {
 	w.done(r, e)
 	switch {
 	case w.s.Status == Compensating && w.p.pivot >= 0 && w.step(r).Pivot && !w.step(r).Undo:
-		// It took effect after all, and cannot be undone: the saga continues.
+		// The pivot took effect and cannot be undone, so the saga continues.
 		why := Cause{}
 		if w.s.Cause != nil {
 			why = *w.s.Cause
@@ -173,7 +173,7 @@ func (w *work) succeeded(r *Run, e Event) Outcome {
 	return Taken
 }
 
-// done ends a run with its effect.
+// done ends a run that took effect.
 func (w *work) done(r *Run, e Event) {
 	r.Phase, r.Output = IsDone, e.Output
 	settled(r)
@@ -189,7 +189,7 @@ func (w *work) rejected(r *Run, e Event) Outcome {
 	if r.Phase != Deciding && !w.open(r) {
 		return late(r.Phase == Refused)
 	}
-	if e.Sends != 0 && (!r.Sent || e.Sends != r.Sends) { // another message was sent since, or will be
+	if e.Sends != 0 && (!r.Sent || e.Sends != r.Sends) { // e is about an earlier message
 		return NotWaiting
 	}
 	if w.s.Status == Running && w.pastPivot() {
@@ -205,7 +205,7 @@ func (w *work) rejected(r *Run, e Event) Outcome {
 		w.record(r, e.Reason)
 	}
 	r.Phase = Refused
-	if w.step(r).Kind == Lock && w.s.Status == Compensating { // it left the queue
+	if w.step(r).Kind == Lock && w.s.Status == Compensating { // the Lock left its queues
 		r.Phase = Dropped
 	}
 	settled(r)
@@ -216,7 +216,7 @@ func (w *work) rejected(r *Run, e Event) Outcome {
 	return Taken
 }
 
-// stick leaves a run to an operator.
+// stick makes a run stuck, until an operator decides.
 func (w *work) stick(r *Run, reason string) {
 	r.Stuck, r.Alone, r.Due, r.Error = true, false, time.Time{}, reason
 	w.alarm(r, reason)
@@ -262,8 +262,8 @@ func (w *work) failed(r *Run, e Event) Outcome {
 	return Taken
 }
 
-// again records a failed attempt, and reports whether another one follows. The attempt has returned, so
-// earlier crashes were not due to this step alone, and no longer count.
+// again records a failed attempt, and reports whether the run has another attempt. It also resets the count
+// of crashes. The attempt has returned, so earlier crashes were not caused by this step alone.
 func (w *work) again(r *Run, e Event, by Policy) bool {
 	w.record(r, e.Reason)
 	r.Crashes = 0
@@ -303,7 +303,8 @@ func (w *work) crashed(r *Run, e Event) Outcome {
 	return Taken
 }
 
-// alone records that one attempt begins and no other one; without a step, that none does.
+// alone records that only the attempt of e.Step begins. If e.Step is "", it records that no attempt is in
+// progress.
 func (w *work) alone(e Event) Outcome {
 	out := Repeat
 	for i := range w.s.Runs {
@@ -315,7 +316,7 @@ func (w *work) alone(e Event) Outcome {
 	return out
 }
 
-// tick applies the passing of time.
+// tick applies the current time: it ends waits and deadlines that have passed.
 func (w *work) tick() Outcome {
 	if w.s.Paused || w.s.Status.Final() {
 		return NotWaiting
@@ -346,7 +347,7 @@ func (w *work) tick() Outcome {
 	return out
 }
 
-// timedOut ends a wait.
+// timedOut ends a wait at its timeout.
 func (w *work) timedOut(r *Run) {
 	step := w.step(r)
 	switch {
@@ -370,7 +371,7 @@ func (w *work) timedOut(r *Run) {
 		if !w.turnBack(Cause{Why: WhyFailed, Step: r.Step, Occurrence: r.Occurrence, Reason: reason}) {
 			w.stick(r, reason)
 		}
-	default: // a command: it is sent again, unless its attempts are used up
+	default: // a command, which is sent again unless its attempts are used up
 		r.Phase = Ready
 		w.failed(r, Event{Reason: fmt.Sprintf("there was no reply within %v", step.Try.Timeout)})
 		if r.Stuck {

@@ -15,7 +15,7 @@ func (w *work) cancel(e Event) Outcome {
 	return Taken
 }
 
-// recall undoes a child that was done, unless it has a pivot.
+// recall undoes a child that may be done already. It returns TooLate if the child has a pivot.
 func (w *work) recall(e Event) Outcome {
 	switch {
 	case w.s.Status != Done:
@@ -38,26 +38,26 @@ func (w *work) pause(on bool) Outcome {
 	return Taken
 }
 
-// retry makes a run due now, with all its attempts.
+// retry makes a run due now, and restores all its attempts.
 func (w *work) retry(r *Run) Outcome {
 	waits := !r.Due.IsZero() && (r.Phase == Deciding || r.Phase == Ready || r.Phase == Undo)
 	if !r.Stuck && !waits {
 		return late(r.Phase == Ready || r.Phase == Undo)
 	}
-	if r.Unsure && w.s.Status == Compensating && !r.Sent { // it may have taken effect
+	if r.Unsure && w.s.Status == Compensating && !r.Sent { // the run may have taken effect
 		return NotWaiting
 	}
 	r.Stuck, r.Unsure, r.Attempts, r.Crashes, r.Alone, r.Due = false, false, 0, 0, false, time.Time{}
 	r.Free = Free{}
 	switch step := w.step(r); {
 	case step.Kind == Lock:
-		r.Memo = nil // with all its time
+		r.Memo = nil // so that the timeout starts again
 	case r.Phase != Waiting:
 	case w.s.Status == Compensating:
 		r.Due = w.timeout(step.Back)
 	case step.Kind == Command:
 		r.Phase = Ready
-	default: // a child that was started, or a signal: nothing can be repeated
+	default: // a child or a signal, for which only the wait can be repeated
 		r.Due = w.timeout(step.Try)
 	}
 	return Taken
@@ -74,7 +74,7 @@ func (w *work) retryAll() Outcome {
 	return out
 }
 
-// byHand ends a run, or its undo, at an operator's request.
+// byHand ends a run, or its undo, because an operator decided so.
 func (w *work) byHand(r *Run, e Event) Outcome {
 	switch {
 	case r.Phase == Undo || r.Phase == Undoing:
@@ -86,7 +86,7 @@ func (w *work) byHand(r *Run, e Event) Outcome {
 	case e.What == Skip && r.Sent && w.s.Status == Running && w.runs(r):
 		return Runs
 	case e.What == Complete && r.Sent && w.s.Status == Running && w.step(r).Locks:
-		return Runs // a child that would lose its entities
+		return Runs // the child would lose its entities
 	case e.What == Complete && r.Phase == Deciding && w.step(r).Each:
 		return Unknown // the occurrence is unknown
 	case e.What == Complete:
@@ -97,14 +97,14 @@ func (w *work) byHand(r *Run, e Event) Outcome {
 	}
 	settled(r)
 	r.Phase, r.Error = Skipped, e.Reason
-	if w.s.Status == Compensating { // it counts as never done
+	if w.s.Status == Compensating { // the step counts as never done
 		r.Phase = Refused
 	}
 	return Taken
 }
 
-// runs reports whether a run may have an effect that nothing would undo after a skip: that of a child or a
-// call. A command's undo settles its effect.
+// runs reports whether a run may have an effect that nothing would undo after a skip. This may be the effect
+// of a child or a call. A skipped command is undone.
 func (w *work) runs(r *Run) bool {
 	step := w.step(r)
 	return step.Kind == Child || step.Kind == Call && step.Undo
