@@ -3,27 +3,27 @@ package inbox
 import "time"
 
 const (
-	// defaultBatch is also the number of savepoints of a transaction that PostgreSQL keeps in shared memory.
-	// With more of them, each snapshot of other sessions becomes slower.
+	// defaultBatch is the default limit of a batch. PostgreSQL keeps 64 savepoints of a transaction in shared
+	// memory. With more of them, each snapshot of other sessions becomes slower.
 	defaultBatch = 64
 	// longestBatch is how long the handlers of one transaction may take together. The commit is then a small
-	// part of the time, and a larger batch would only hold locks for longer.
+	// part of the time. A larger batch would only hold locks for longer.
 	longestBatch = 200 * time.Millisecond
 	// collisionPart limits the time lost by collisions of shared transactions to 1/collisionPart.
 	collisionPart = 20
-	// longestCalm bounds the time without growth after a collision.
+	// longestCalm bounds the time without growth after a collision. collided computes this time.
 	longestCalm = 10 * time.Minute
-	// mostCollisions bounds how often that time doubles.
+	// mostCollisions bounds how often the time without growth doubles.
 	mostCollisions = 8
 )
 
-// batchSize adapts how many messages may share a transaction.
+// batchSize adapts the number of messages that may share a transaction.
 type batchSize struct {
 	most int // Options.Batch
-	now  int
+	now  int // the current size
 
-	collisions int       // that halved the size since it was at its limit
-	calm       time.Time // no growth before
+	collisions int       // collisions that halved the size since it was at most
+	calm       time.Time // the size does not grow before this time
 }
 
 // newBatchSize returns a size that starts at chosen (Options.Batch), or at 1 if chosen is 0.
@@ -35,8 +35,8 @@ func newBatchSize(chosen int) batchSize {
 	return batchSize{most: most, now: most}
 }
 
-// succeeded notes a transaction of n messages without a failure, and how long their handlers took together.
-// Fewer messages than the size allows are no reason to grow.
+// succeeded records a transaction of n messages without a failure. Took is the time of its handlers together.
+// The size does not grow if n is smaller than the size.
 func (b *batchSize) succeeded(n int, took time.Duration, at time.Time) {
 	switch {
 	case took > longestBatch:
@@ -49,11 +49,11 @@ func (b *batchSize) succeeded(n int, took time.Duration, at time.Time) {
 	}
 }
 
-// failed notes that a transaction of n messages was rolled back. Several jobs that began with the same size
-// halve it once.
+// failed halves the size after a transaction of n messages was rolled back. Several jobs that began with the
+// same size halve it only once.
 func (b *batchSize) failed(n int) { b.now = max(1, min(b.now, n/2)) }
 
-// collided notes that a transaction of n messages was rolled back after a collision with another transaction.
+// collided halves the size after a transaction of n messages collided with another one and was rolled back.
 // Cost is the lost time.
 func (b *batchSize) collided(n int, cost time.Duration, at time.Time) {
 	if was := b.now; n > 1 {

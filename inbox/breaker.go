@@ -16,7 +16,7 @@ import (
 
 const (
 	breakerParts = 6 // parts of a window
-	mostRests    = 4 // doublings of Breaker.Rest
+	mostRests    = 4 // the most doublings of Breaker.Rest
 )
 
 // tally counts the messages of a part of the window.
@@ -25,15 +25,15 @@ type tally struct {
 	kinds map[string]int // failed messages by fingerprint
 }
 
-// consumerBreaker stops a consumer. It belongs to one goroutine.
+// consumerBreaker decides whether a consumer may handle messages. Only one goroutine uses it.
 type consumerBreaker struct {
 	o     Breaker
 	parts []tally   // the last one is the current part
 	began time.Time // when the current part began
 
-	why   string    // the breaker is open; "": it is closed
-	until time.Time // no message is begun before
-	rests int
+	why   string           // why the breaker is open; "" if it is closed
+	until time.Time        // no message starts before this time
+	rests int              // doublings of Breaker.Rest
 	probe *partition.Entry // the message that is tried while the breaker is open
 }
 
@@ -46,26 +46,27 @@ func (b *consumerBreaker) Reset() { *b = consumerBreaker{o: b.o} }
 // Why returns why the breaker is open; "" if it is closed.
 func (b *consumerBreaker) Why() string { return b.why }
 
-// Until returns the time before which no message is begun.
+// Until returns the time before which no message starts.
 func (b *consumerBreaker) Until() time.Time { return b.until }
 
-// Closed returns how long no message may be begun, and reports whether the next message must run alone.
-func (b *consumerBreaker) Closed(now time.Time) (wait time.Duration, alone bool) {
+// Restrict returns how long no message may start, and reports whether the next message must run alone.
+func (b *consumerBreaker) Restrict(now time.Time) (wait time.Duration, alone bool) {
 	if b.why == "" {
 		return 0, false
 	}
 	return max(0, b.until.Sub(now)), true
 }
 
-// Try notes that e is begun: while the breaker is open, e is the probe.
+// Try makes e the probe if the breaker is open. The caller starts e.
 func (b *consumerBreaker) Try(e *partition.Entry) {
 	if b.why != "" {
 		b.probe = e
 	}
 }
 
-// Note counts a result, and reports whether that opens, reopens or closes the breaker. Malformed and too
-// large messages do not count: otherwise each publisher could stop the consumer.
+// Note counts a result. Opened reports that this opens the breaker, or that the probe failed. Closed reports
+// that it closes the breaker. Malformed and too large messages do not count: otherwise each publisher could
+// stop the consumer.
 func (b *consumerBreaker) Note(r exec.Result, now time.Time) (opened, closed bool) {
 	good := r.What == decide.Handled || r.What == decide.Rejected
 	bad := (r.What == decide.Failed || r.What == decide.Dead) && r.Class != failure.Malformed &&
@@ -104,7 +105,8 @@ func (b *consumerBreaker) tried(e *partition.Entry, good, bad bool, now time.Tim
 	return false, false
 }
 
-// full opens the breaker if too many messages failed with the fingerprint of r.
+// full opens the breaker if too many messages in the window failed with the fingerprint of r. It reports
+// whether it opened.
 func (b *consumerBreaker) full(r exec.Result, now time.Time) bool {
 	all, same := 0, 0
 	for _, t := range b.parts {
@@ -138,23 +140,23 @@ func (b *consumerBreaker) part(now time.Time) *tally {
 	return &b.parts[len(b.parts)-1]
 }
 
-// Breaker stops the consumer if many messages fail for the same reason, so that a topic does not drain into
-// the dead letters. The consumer begins no message for a while, then one, and continues after a success.
-// Failures have the same reason if their fingerprints are equal. Each message counts once, on its first
-// failure. Outages do not count. Received messages stay unacknowledged meanwhile.
+// Breaker stops the consumer if many messages fail for the same reason, so that the messages of a topic do
+// not all become dead letters. The consumer starts no message for a while, and then tries one. After a
+// success it continues. Meanwhile received messages stay unacknowledged.
 //
-// Malformed messages and too large records do not count. They become dead letters one by one, so no producer
-// can stop a consumer.
+// Failures have the same reason if their fingerprints are equal. Each message counts once, on its first
+// failure. Outages do not count. Malformed messages and too large records do not count either: they become
+// dead letters one by one, so no producer can stop a consumer.
 type Breaker struct {
 	// Off disables the breaker.
 	Off bool
-	// Share and Least are which part of the messages in a Window, and how many of them, must fail for the
-	// same reason. Defaults 0.5 and 50 in a minute.
+	// Share and Least are the part and the number of the messages in a Window that must fail for the same
+	// reason. Defaults 0.5 and 50 in a minute.
 	Share  float64
 	Least  int
 	Window time.Duration
-	// Rest is the pause before the consumer tries one message. It doubles, up to 16 times as long, while that
-	// message fails. Default 30 s.
+	// Rest is the pause before the consumer tries one message. The pause doubles each time that message
+	// fails, up to 16 times Rest. Default 30 s.
 	Rest time.Duration
 }
 

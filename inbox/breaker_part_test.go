@@ -63,7 +63,7 @@ func TestBreakerTriesOne(t *testing.T) {
 		b.Note(failed("a"), now)
 	}
 	for _, rest := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-		if wait, alone := b.Closed(now); wait != rest || !alone {
+		if wait, alone := b.Restrict(now); wait != rest || !alone {
 			t.Fatalf("it rests for %v, want %v", wait, rest)
 		}
 		now = now.Add(rest)

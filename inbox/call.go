@@ -1,3 +1,5 @@
+// This file registers handlers that make an outside call.
+
 package inbox
 
 import (
@@ -9,12 +11,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// OnCall handles the event e with an outside call.
+// OnCall registers the outside call c as the handler of the event e.
 func OnCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], c call.Call[TTx, T, TReq, TOut]) {
 	in.handleCall(store.Kind{Topic: e.Topic, Type: e.Type}, bind(in, e, c))
 }
 
-// phases has the functions that run before (intend) and after (settle) an outside call.
+// phases has the functions that run before (intend) and after (settle) an outside call, each in a
+// transaction.
 type phases[TTx any] struct {
 	call.Bound[TTx]
 	intend ResultHandler[TTx]
@@ -50,19 +53,20 @@ func (in *Inbox[TTx]) handleCall(k store.Kind, p phases[TTx]) {
 		}})
 }
 
-// DoCallOn is DoOn for a step that an outside call does. From its intent on the step is in state calling. An
-// undo that comes then waits for the outcome of the call, and voids the key of the call to get one. Then it
-// undoes the work, if there is any. A refused call has no effect.
+// DoCallOn registers an outside call that does the step s. The step is in the state calling from the commit
+// of the intent until the call is settled. An undo that comes in this time voids the key of the call and
+// waits for the outcome of the call. Then it undoes the work, if the call did any. A refused call has no
+// effect.
 func DoCallOn[TTx, T, TReq, TOut any](s *Step[TTx, T], e skald.Event[T], c call.Call[TTx, T, TReq, TOut],
 	opts ...DoOption[T]) {
 	OnCall(s.in, e, c)
 	s.does(e, opts)
 }
 
-// UndoCallOn is UndoOn for a step that an outside call undoes, for example a refund. From its intent on the
-// step is in state calling, so another undo waits. Settle makes it undone; if Settle rejects, the step stays
-// done. Intent and Settle call DoneStepOf. Derive the key of the call from the step, not from the message:
-// "refund-" and the order.
+// UndoCallOn registers an outside call that undoes the step s, for example a refund. After the commit of the
+// intent the step is in the state calling, so another undo waits. Settle makes the step undone; if Settle
+// rejects, the step stays done. Intent and Settle can call DoneStepOf. Derive the key of the call from the
+// step, not from the message: "refund-" and the id of the order.
 func UndoCallOn[TTx, T, TReq, TOut any](s *Step[TTx, T], e skald.Event[T], c call.Call[TTx, T, TReq, TOut],
 	opts ...UndoOption[T]) {
 	k, drafts, p := store.Kind{Topic: e.Topic, Type: e.Type}, draftsOf(e, replyOf(opts)), bind(s.in, e, c)

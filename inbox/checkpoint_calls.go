@@ -1,3 +1,5 @@
+// This file calls the store for the checkpoints of the consumer and the types that its builds handle.
+
 package inbox
 
 import (
@@ -9,7 +11,8 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 )
 
-// storeCalls makes the due calls of the store, at most five. Step has no other goroutine for them.
+// storeCalls makes the due calls of the store, at most five. Step uses it; Run makes these calls in the
+// background.
 func (in *Inbox[TTx]) storeCalls(ctx context.Context) error {
 	for range 5 {
 		e, _, some := in.checkpoints.Next(in.o.Now())
@@ -23,7 +26,7 @@ func (in *Inbox[TTx]) storeCalls(ctx context.Context) error {
 	return nil
 }
 
-// done applies the result of a call. An error stops the consumer.
+// done applies the result of a call of the store. An error stops the consumer.
 func (in *Inbox[TTx]) done(ctx context.Context, e checkpoint.Call) error {
 	doing := noting
 	if e.Types() {
@@ -58,8 +61,9 @@ func (in *Inbox[TTx]) releasePartitions(ctx context.Context) {
 	}
 }
 
-// enroll stores which types this build handles, before it joins the group. Other builds may not have read
-// that yet. Run waits until they have: from then on they do not skip these types.
+// enroll stores which types this build handles, before the consumer joins the group. Builds that have not
+// read the new types would skip their messages. So Run waits for as long as the other builds may take to read
+// them.
 func (in *Inbox[TTx]) enroll(ctx context.Context) error {
 	first, wait, err := in.checkpoints.Enroll(ctx)
 	if err != nil {
@@ -75,8 +79,9 @@ func (in *Inbox[TTx]) enroll(ctx context.Context) error {
 	return nil
 }
 
-// skip finishes a message of a type that no build handles. If another build handles it, the attempt parks it
-// for that build. A message without a type may be any message, so it becomes a dead letter.
+// skip finishes a message that this build has no handler for. If another build handles its type, the attempt
+// parks the message for that build. A message without a type becomes a dead letter, because some handler may
+// need it.
 func (in *Inbox[TTx]) skip(e *partition.Entry) {
 	k := e.Kind()
 	others := in.checkpoints.LeftToOthers(k)

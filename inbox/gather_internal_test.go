@@ -55,7 +55,7 @@ func TestSuspectClosesTheBreaker(t *testing.T) {
 	for range 50 {
 		in.breaker.Note(failed, time.Now().Add(-time.Hour))
 	}
-	if _, alone := in.breaker.Closed(time.Now()); !alone {
+	if _, alone := in.breaker.Restrict(time.Now()); !alone {
 		t.Fatal("the breaker is closed")
 	}
 	in.parked.Take(

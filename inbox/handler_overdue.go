@@ -1,3 +1,5 @@
+// This file finds handlers that run past their time limit, and renews the claims of their messages.
+
 package inbox
 
 import (
@@ -15,7 +17,7 @@ import (
 // overdueEvery is how often Run looks for handlers that ignore the end of their context.
 const overdueEvery = time.Second
 
-// stuckInHandlers returns a message for each handler that still runs although its context has ended.
+// stuckInHandlers returns an entry for each handler that still runs although its context has ended.
 func (in *Inbox[TTx]) stuckInHandlers() (out []Stuck) {
 	for _, o := range in.exec.Overdue() {
 		e, why := o.Entries[0], fmt.Sprintf("its handler still runs although its context ended after %v", o.Most)
@@ -28,8 +30,9 @@ func (in *Inbox[TTx]) stuckInHandlers() (out []Stuck) {
 	return bySince(out)
 }
 
-// countStuck counts the handlers that ignore the end of their context. If they are twice Options.Workers, no
-// message begins: each of them keeps memory, and none of the workers' messages may end.
+// countStuck counts the handlers that ignore the end of their context. If there are twice as many of them as
+// Options.Workers, no message starts any more: each such handler keeps memory, and more messages would only
+// add handlers.
 func (l *loop[TTx]) countStuck() {
 	if now := time.Now(); l.running == 0 || now.Sub(l.stuckAt) >= overdueEvery {
 		l.survey(now)
@@ -49,7 +52,8 @@ func (l *loop[TTx]) countStuck() {
 	l.in.allStuck = why
 }
 
-// survey notes which handlers ignore the end of their context, and renews the claims of late ones.
+// survey finds the handlers that ignore the end of their context. It renews the claims of messages with a
+// handler that is past its time limit, but still has time to return.
 func (l *loop[TTx]) survey(now time.Time) {
 	if l.running == 0 && l.stuck == 0 && len(l.in.parked.hung) == 0 {
 		return
@@ -72,30 +76,31 @@ func (l *loop[TTx]) survey(now time.Time) {
 	l.renew(append(late, l.claimsToRenew(late)...), len(late))
 }
 
-// hand is the state of a message that a worker has.
-type hand struct {
+// assignment has the state of a message that a worker has.
+type assignment struct {
 	claimed bool
 	begun   time.Time // when the worker got the message
 	held    time.Time // by Options.Now: when the claim began or was renewed
 }
 
-// claimsToRenew returns claimed messages except others, if a worker has them for longer than
-// Timeouts.Handle, for example in a batch. Each is due a third of its lease after its claim or renewal.
+// claimsToRenew returns the claimed messages that workers have had for longer than Timeouts.Handle, for
+// example in a batch. It omits the messages in others. A message is due when a third of its lease has passed
+// since its claim or its last renewal.
 func (l *loop[TTx]) claimsToRenew(others []*partition.Entry) (out []*partition.Entry) {
 	now, most := l.in.o.Now(), l.in.exec.Lease(exec.MaxWaitClaimed)/3
-	for e, h := range l.hands {
+	for e, h := range l.assigned {
 		if h.claimed && time.Since(h.begun) >= l.in.o.Timeouts.Handle && now.Sub(h.held) >= most &&
 			!slices.Contains(others, e) && !l.renewing.Load() {
 			h.held = now
-			l.hands[e] = h
+			l.assigned[e] = h
 			out = append(out, e)
 		}
 	}
 	return out
 }
 
-// renew extends the claims of es. The handlers of the first late ones are past their time. If a renewal fails
-// the claim may end: then another instance runs the message immediately.
+// renew extends the claims of es in the background. The first late ones of es have handlers that are past
+// their time limit. If a renewal fails, the claim may end, and another instance then handles the message.
 func (l *loop[TTx]) renew(es []*partition.Entry, late int) {
 	if len(es) == 0 || !l.renewing.CompareAndSwap(false, true) {
 		return
@@ -106,7 +111,7 @@ func (l *loop[TTx]) renew(es []*partition.Entry, late int) {
 			ctx, cancel := context.WithTimeout(l.hard, patience)
 			err := l.in.exec.Renew(ctx, e, l.in.exec.Lease(exec.MaxWaitClaimed))
 			cancel()
-			// while the handler's transaction locks the row, other instances cannot claim it either
+			// While the handler's transaction locks the row, other instances cannot claim it either.
 			if i >= late && errors.Is(err, context.DeadlineExceeded) {
 				return // the transaction of its batch locks the rows of the others, too
 			}
@@ -118,8 +123,8 @@ func (l *loop[TTx]) renew(es []*partition.Entry, late int) {
 	}()
 }
 
-// runningNow returns a function that reports whether a handler or a call still runs for a message, or is past
-// its time with another message of the same key.
+// runningNow returns a function that reports whether a handler or a call still runs for a message. The
+// function also returns true if a handler is past its time limit with another message of the same key.
 func (in *Inbox[TTx]) runningNow() func(*store.Parked) bool {
 	ids, keys := map[store.Identity]bool{}, map[string]bool{}
 	for _, r := range in.exec.Running() {
@@ -135,19 +140,20 @@ func (in *Inbox[TTx]) runningNow() func(*store.Parked) bool {
 	}
 }
 
-// abandon waits a second for handlers after their context has ended. Their messages are not acknowledged, and
-// will be delivered again. Then they wait at the mark while the handler still runs.
+// abandon waits a second for handlers after their context has ended. The inbox does not acknowledge their
+// messages, so the broker delivers them again. A redelivered message then waits for its mark while the old
+// handler still runs.
 func (l *loop[TTx]) abandon() {
 	enough := time.NewTimer(patience)
 	defer enough.Stop()
 	for l.running > 0 {
 		select {
 		case rs := <-l.results:
-			l.put(rs)
+			l.unassign(rs)
 		case <-enough.C:
-			for e := range l.hands {
+			for e := range l.assigned {
 				l.in.o.Logger.Warn(
-					"inbox: a handler ignores that its context ended; its message will come again",
+					"inbox: a handler ignores that its context ended; the broker will deliver its message again",
 					"consumer", l.in.group,
 					"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.ID,
 					"type", e.Type)

@@ -26,19 +26,19 @@ import (
 //   - Any other error parks it for a retry. The later messages of its key wait.
 type Handler[TTx any] func(ctx context.Context, tx TTx, m skald.Message) error
 
-// ResultHandler is a Handler with a Result, which is stored with the mark. With skald.Reject it is the result
-// of the rejection; with any other error it is ignored.
+// ResultHandler is a Handler with a Result, which the inbox stores with the mark. With skald.Reject it is the
+// result of the rejection. With any other error the inbox ignores it.
 type ResultHandler[TTx any] func(ctx context.Context, tx TTx, m skald.Message) (Result, error)
 
 // Result is the answer of a handler.
 type Result struct {
-	Code    int32         // of your choice
-	Value   any           // encoded once, by Options.Codec, to at most 64 KiB. Nil: none
-	Publish []skald.Draft // published through the outbox, after the drafts that the handler wrote itself
+	Code    int32         // any number that your code defines
+	Value   any           // Options.Codec encodes it once, to at most 64 KiB. Nil means none
+	Publish []skald.Draft // written to the outbox after the drafts that the handler wrote itself
 }
 
 // On registers h as the handler of the event e. The inbox skips types of the same topic without a handler,
-// and writes no mark for them. If another build of the consumer handles the type, for example during a
+// and writes no mark for them. If another build of the consumer handles such a type, for example during a
 // rollout, the inbox parks the message for that build.
 func On[TTx, T any](in *Inbox[TTx], e skald.Event[T],
 	h func(ctx context.Context, tx TTx, m skald.Received[T]) error) {
@@ -59,13 +59,14 @@ func decode[T any](ctx context.Context, e skald.Event[T], m skald.Message) (skal
 	return r, nil
 }
 
-// Handle is On for encoded messages. With two handlers for one type of a topic, Run and Step return an error.
+// Handle registers h for encoded messages of one type of a topic. If one type of a topic has two handlers,
+// Run and Step return an error.
 func (in *Inbox[TTx]) Handle(topic, typ string, h Handler[TTx]) {
 	in.HandleResult(topic, typ,
 		func(ctx context.Context, tx TTx, m skald.Message) (Result, error) { return Result{}, h(ctx, tx, m) })
 }
 
-// OnResult is On for handlers with a Result.
+// OnResult registers h, a handler with a Result, as the handler of the event e.
 func OnResult[TTx, T any](in *Inbox[TTx], e skald.Event[T],
 	h func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error)) {
 	in.HandleResult(e.Topic, e.Type, func(ctx context.Context, tx TTx, m skald.Message) (Result, error) {
@@ -77,7 +78,7 @@ func OnResult[TTx, T any](in *Inbox[TTx], e skald.Event[T],
 	})
 }
 
-// HandleResult is Handle for handlers with a Result.
+// HandleResult registers h, a handler with a Result, for encoded messages of one type of a topic.
 func (in *Inbox[TTx]) HandleResult(topic, typ string, h ResultHandler[TTx]) {
 	in.registered.add(store.Kind{Topic: topic, Type: typ})
 	if !slices.Contains(in.topics, topic) {
@@ -90,12 +91,14 @@ func (in *Inbox[TTx]) HandleResult(topic, typ string, h ResultHandler[TTx]) {
 		})
 }
 
-// BatchHandler handles several messages together inside tx, which the inbox commits: with one INSERT, for
-// example. Messages of one key are in order. Nil means that all are handled. FailMessage identifies the
-// message that failed, with an error as from a Handler. The inbox then handles that message alone, in order,
-// and the others again without it. After any other error the inbox halves the batch until it finds the
-// message. After a handler ignored the end of its context, the inbox tries each message alone. Write the
-// drafts caused by a message with skald.WithCause(ctx, m).
+// BatchHandler handles several messages together inside tx, which the inbox commits. Use it, for example, to
+// write all of them with one INSERT. Messages with the same key are in order. Write the drafts caused by a
+// message with skald.WithCause(ctx, m).
+//
+// It returns nil if it handled all messages. If one message failed, return FailMessage with an error as from
+// a Handler. The inbox then handles that message alone, in order, and the other messages again without it.
+// After any other error the inbox halves the batch until it finds the message that fails. If the handler
+// ignored the end of its context, the inbox tries each message alone.
 type BatchHandler[TTx any] func(ctx context.Context, tx TTx, ms []skald.Message) error
 
 // OnBatch registers h as the handler of the event e, for up to Options.Batch messages at a time.
@@ -113,8 +116,8 @@ func OnBatch[TTx, T any](in *Inbox[TTx], e skald.Event[T],
 	}, e.Type)
 }
 
-// HandleBatch is OnBatch for encoded messages of one type or several. Messages of all types of one call share
-// a batch.
+// HandleBatch registers h for encoded messages of one or several types of a topic. A batch may contain
+// messages of all these types.
 func (in *Inbox[TTx]) HandleBatch(topic string, h BatchHandler[TTx], types ...string) {
 	many := exec.BatchHandler[TTx](func(ctx context.Context, tx TTx, ms []skald.Message) (int, error) {
 		err := h(ctx, tx, ms)
@@ -146,46 +149,50 @@ func (e *MessageError) Error() string {
 }
 func (e *MessageError) Unwrap() error { return e.Err }
 
-// FailMessage returns an error of a BatchHandler for the message with this index. Err is an error as from a
-// Handler, for example skald.Reject.
+// FailMessage returns the error with which a BatchHandler reports that the message with this index failed.
+// Err is an error as from a Handler, for example skald.Reject.
 func FailMessage(index int, err error) error { return &MessageError{Index: index, Err: err} }
 
-// Fence returns the fencing token of an entity that Options.Transaction.Entities names, or 0 if the entity is
-// not locked. The token is the version of the entity in the handler's transaction; it only grows. Store it
-// with your rows. Work after the commit then updates rows only WHERE the token is unchanged, and so detects
-// later transactions. A transaction that is rolled back leaves its token to the next one: give it to others
-// only after the commit.
+// Fence returns the fencing token of an entity that Options.Transaction.Entities returned. It returns 0 if
+// the entity is not locked. The token is the version of the entity in the handler's transaction, and it only
+// grows.
+//
+// Store the token with your rows. Work after the commit then updates rows only WHERE the token is unchanged,
+// and so detects later transactions. If this transaction is rolled back, the next one gets the same token. So
+// pass the token to others only after the commit.
 func Fence(ctx context.Context, space, key string) int64 {
 	return exec.Fence(ctx, space, key)
 }
 
-// LegacyDedupFunc records a message in a deduplication table of your own, and returns true if the message was
-// there before. It must do both in one statement that waits for other transactions: INSERT … ON CONFLICT DO
-// NOTHING, where known is true if nothing was inserted. With a SELECT before the INSERT, two transactions can
-// both handle the message. Id is the result of Options.Identity.Of.
+// LegacyDedupFunc records a message in a deduplication table of your own. It returns true if the table
+// already had the message. It must do both in one statement that waits for other transactions: INSERT … ON
+// CONFLICT DO NOTHING, where known is true if nothing was inserted. With a SELECT before the INSERT, two
+// transactions can both handle the message. Id is the result of Options.Identity.Of.
 type LegacyDedupFunc[TTx any] func(ctx context.Context, tx TTx, id store.Identity,
 	m skald.Message) (known bool, err error)
 
 // LegacyDedup keeps a deduplication table of your own up to date, in addition to the marks. Use it while
-// consumers without Skald share the group, or may replace this one again. Call it before Run.
+// consumers without Skald share the group, or while you may still return to them. Call it before Run.
 //
 // The inbox calls known in each message's transaction, before the handler. If known returns true the message
-// is a duplicate: it gets a mark, and no handler runs. Otherwise your row, the mark and the effect or
-// rejection are committed together. If the message fails, neither table has it. An error of known counts as
-// an error of the handler. The inbox ignores Options.Batch, and handles messages one by one. It does not call
-// known for a message that was admitted from quarantine although another message has its identity.
+// is a duplicate: the inbox marks it and does not call the handler. Otherwise one commit writes your row, the
+// mark and the effect or rejection. If the message fails, neither table has it. An error of known counts as
+// an error of the handler.
+//
+// The inbox ignores Options.Batch, and handles messages one by one. It does not call known for a message that
+// was admitted from quarantine although another message has its identity.
 func (in *Inbox[TTx]) LegacyDedup(known LegacyDedupFunc[TTx]) {
 	in.exec.LegacyDedup(exec.LegacyDedupFunc[TTx](known))
 }
 
-// registered has the callers that registered the handlers of an Inbox.
+// registered records the callers that registered the handlers of an Inbox.
 type registered struct {
 	by     map[store.Kind]string
 	faults []error
 }
 
-// add notes the caller that registers a handler for k. Two handlers for one type of a topic are a fault: the
-// later one would silently replace the other.
+// add records the caller that registers a handler for k. A second handler for k is a fault, because it would
+// silently replace the first.
 func (r *registered) add(k store.Kind) {
 	if r.by == nil {
 		r.by = map[store.Kind]string{}
@@ -200,7 +207,7 @@ func (r *registered) add(k store.Kind) {
 
 func (r *registered) fault() error { return errors.Join(r.faults...) }
 
-// caller returns the function of this module that the user called, and the place of that call.
+// caller returns the function of this module that the user called, and the file and line of that call.
 func caller() string {
 	pc := make([]uintptr, 16)
 	frames := runtime.CallersFrames(pc[:runtime.Callers(1, pc)])

@@ -16,43 +16,45 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Health is the state of an inbox. During an outage of the broker or the database it is not ready, but live:
-// a restart would not help. docs/operations.md lists the reports for each fault, and the delays.
+// Health is the state of an inbox. During an outage of the broker or the database the inbox is live, but not
+// ready: a restart would not help. docs/operations.md lists the health for each fault, and the delays.
 type Health struct {
 	Live  bool   // false only after Run has ended
-	Ready bool   // it is subscribed, database and broker answer, and if messages are ready, some are finished
-	Why   string // it is not ready: one line, the innermost cause first
-	// Alarm is why the broker accepts nothing at the moment, for example because it is short of memory or
-	// disk. It still delivers. Empty means that it accepts messages.
+	Ready bool   // subscribed, database and broker answer, and messages that are ready get finished
+	Why   string // why it is not ready: one line, the innermost cause first
+	// Alarm is why the broker accepts no messages at the moment, for example because it is short of memory or
+	// disk. The broker still delivers. Empty means that it accepts messages.
 	Alarm string
-	// Stopped is why the consumer is stopped: an operator paused it, or the breaker is open. Then it is not
-	// ready. Empty means that it is not stopped.
+	// Stopped is why the consumer is stopped: an operator paused it, or the breaker is open. A stopped
+	// consumer is not ready. Empty means that it is not stopped.
 	Stopped string
 
-	// Stuck lists at most 100 messages. First come those that this process retries without counting the
-	// failures, because of an outage or because the store refuses to park them. Then come the parked messages
-	// of all instances that failed and block their keys, as of the last count.
+	// Stuck lists at most 100 messages. First come messages with failures that do not count: there is an
+	// outage, the store refuses to park them, or their handler hangs. Then come the parked messages of all
+	// instances that failed and block their keys, as of the last count.
 	Stuck []Stuck
 	// Parked and Dead count the parked messages and the dead letters in the store, as of the last count.
 	Parked, Dead int64
 	// Quarantined counts the messages of the consumer in quarantine, as of the last count. At
 	// store.QuarantineOfAll messages the consumer acknowledges further ones without storing them.
 	Quarantined int64
-	// Failing lists background operations that failed more than once in a row. The process is not ready then.
+	// Failing lists background operations that failed more than once in a row. If there are any, the process
+	// is not ready.
 	Failing []Failing
 
 	// Received and the fields up to Missed are counts of this process, since New.
 	Received, Handled, Rejected, Duplicates, Skipped, Failures int64 // Failures: failed attempts
-	// Barred counts messages with a step that was undone before they came.
+	// Barred counts messages for a step that was undone before they came.
 	Barred            int64
 	Conflicts, TooOld int64 // put into quarantine
-	// Cached counts those of Duplicates that Options.Cache.Finished had.
+	// Cached counts the duplicates that Options.Cache.Finished had. Duplicates includes them.
 	Cached int64
 	// ForOtherBuilds counts messages that are parked for a build with a handler for their type.
 	ForOtherBuilds int64
-	// Parkings counts parked messages: behind others, for later, or after a failure.
+	// Parkings counts how often messages were parked: behind an earlier message of their key, for a later
+	// time, or after a failure.
 	Parkings int64
-	// UnknownSettled counts external calls with an outcome that was unknown for a while.
+	// UnknownSettled counts outside calls with an outcome that was unknown for a while.
 	UnknownSettled int64
 	// Missed counts messages that the broker removed before the inbox read them.
 	Missed         int64
@@ -61,8 +63,8 @@ type Health struct {
 	Paused []string
 }
 
-// Stuck is a message that failed and is retried. The later messages of its key wait. It is parked, or still
-// in its partition for the first attempts.
+// Stuck is a message that failed and that the inbox retries. The later messages of its key wait. The message
+// is parked or, during its first attempts, still in its partition.
 type Stuck struct {
 	Topic, Partition string
 	Position         int64
@@ -70,8 +72,8 @@ type Stuck struct {
 	Attempts         int
 	Since            time.Time
 	Error            string
-	// Uncounted reports that its failures do not count yet, because they are temporary
-	// (Retry.OutageRetryTime) or the store refuses to park it.
+	// Uncounted reports that the failures do not count yet: they are temporary (Retry.OutageRetryTime), the
+	// store refuses to park the message, or its handler hangs.
 	Uncounted bool
 }
 
@@ -138,7 +140,7 @@ func (h *Health) add(what decide.Ending) {
 	}
 }
 
-// report updates the health with the state of the goroutine of Run or Step.
+// report updates the health from the state of Run or Step. Only their goroutine calls it.
 func (in *Inbox[TTx]) report(outage error) {
 	held, paused, full := 0, []string(nil), []string(nil)
 	for name, l := range in.checkpoints.Partitions {
@@ -155,7 +157,7 @@ func (in *Inbox[TTx]) report(outage error) {
 	alarm := in.alarmed()
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	waits, failing := append(in.stuckInHandlers(), in.uncharged()...), in.work.Lasting()
+	waits, failing := append(in.stuckInHandlers(), in.uncounted()...), in.work.Lasting()
 	failed := slices.DeleteFunc(slices.Clone(in.stuck), func(s Stuck) bool {
 		return slices.ContainsFunc(waits, func(w Stuck) bool { return w.Topic == s.Topic && w.ID == s.ID })
 	})
@@ -166,8 +168,8 @@ func (in *Inbox[TTx]) report(outage error) {
 	in.health.Parked, in.health.Dead = in.kept.Parked, in.kept.Dead
 	in.health.Live, in.health.Ready, in.health.Why = true, outage == nil, ""
 	if len(full) > 0 {
-		in.health.Ready, in.health.Why = false, fmt.Sprintf("partitions wait, as no more may be parked "+
-			"for the consumer: %s: repair the cause of the failures (skald parked list --consumer %s), or raise Limits",
+		in.health.Ready, in.health.Why = false, fmt.Sprintf("partitions wait, because the consumer "+
+			"may park no more messages: %s: repair the cause of the failures (skald parked list --consumer %s), or raise Limits",
 			strings.Join(full, ", "), in.group)
 	}
 	if in.health.Stopped = in.breaker.Why(); in.health.Stopped != "" {
@@ -193,7 +195,7 @@ func (in *Inbox[TTx]) report(outage error) {
 	}
 }
 
-// alarmed returns why the broker accepts no messages, or "". It logs the begin and the end of that.
+// alarmed returns why the broker accepts no messages, or "". It logs when that begins and when it ends.
 func (in *Inbox[TTx]) alarmed() string {
 	if in.sub == nil { // not open yet
 		return ""
@@ -209,7 +211,7 @@ func (in *Inbox[TTx]) alarmed() string {
 	return now
 }
 
-// stuckOf converts parked messages that failed.
+// stuckOf converts parked messages that failed to entries of Health.Stuck.
 func stuckOf(ps []store.Parked) []Stuck {
 	var out []Stuck
 	for _, p := range ps {
@@ -229,8 +231,8 @@ func bySince(all []Stuck) []Stuck {
 	return all
 }
 
-// Idle reports whether each received delivery is acknowledged: it is finished or in the store. It is for
-// callers of Step, which may do nothing while a delivery waits for another transaction or the database.
+// Idle reports whether each received delivery is acknowledged: finished or in the store. It is for callers of
+// Step, because Step may do nothing while a delivery waits for another transaction or the database.
 func (in *Inbox[TTx]) Idle(context.Context) (bool, error) {
 	return in.Health().Unacknowledged == 0, nil
 }
@@ -254,8 +256,8 @@ func (in *Inbox[TTx]) Stored(ctx context.Context, limit int) ([]store.Parked, er
 	return store.ListParked(ctx, in.db, store.ParkedQuery{Consumer: in.group, Bare: true, Limit: limit})
 }
 
-// uncharged returns the messages with several attempts in a row that did not count, the oldest first.
-func (in *Inbox[TTx]) uncharged() (out []Stuck) {
+// uncounted returns the messages with several attempts in a row that did not count, the oldest first.
+func (in *Inbox[TTx]) uncounted() (out []Stuck) {
 	for _, m := range in.delays.Lasting(in.o.Now()) {
 		out = append(out, Stuck{Topic: m.Topic, Partition: m.Partition, Position: m.Position, ID: m.ID,
 			Type: m.Type, Attempts: m.Attempts, Since: m.Since, Error: m.Error, Uncounted: true})
@@ -263,8 +265,9 @@ func (in *Inbox[TTx]) uncharged() (out []Stuck) {
 	return bySince(out)
 }
 
-// lag returns how many messages wait at the broker for this consumer. Other consumers of its database may
-// have another broker: a relay or their own processes report their lag.
+// lag returns how many messages wait at the broker for this consumer, by topic. For other consumers it
+// returns telemetry.ErrNotMine: they may have another broker, and a relay or their own processes report their
+// lag.
 func (in *Inbox[TTx]) lag(ctx context.Context, consumer string, topics []string) (map[string]int64, error) {
 	b, ok := in.bus.(broker.Lagger)
 	if !ok || consumer != in.group {

@@ -12,37 +12,31 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Finished is a message that a previous consumer handled.
+// Finished is a message that a previous consumer handled, for Import.
 type Finished struct {
 	store.Identity
 	// Fingerprint comes from skald_keys, of a database with the same fingerprint key. 0 means unknown.
 	Fingerprint int64
-	Answer      *once.Answer // for each duplicate; nil: none
-	// Keep is how long the mark is kept from now on, for a scope with its own retention: see once.Request.
+	Answer      *once.Answer // the answer to each duplicate; nil if there is none
+	// Keep is how long to keep the mark from now on, for a scope with its own retention: see once.Request.
 	// Default: the retention of marks.
 	Keep time.Duration
 }
+
+const mostImported = 500 // marks in a transaction
 
 // Imported counts imported messages.
 type Imported struct {
 	New      int // marks that the import wrote
 	Existing int // marks that existed before
-	TooOld   int // messages older than the retention of marks: a duplicate goes into quarantine
+	TooOld   int // older than the retention of marks; the inbox puts their duplicates into quarantine
 }
 
 // Import marks messages as finished by consumer, without handling them. Call it before the first inbox reads
-// the topic, with the rows of your own deduplication table. Each transaction of at most 500 marks has an
-// entry in skald_audit with author, reason and the first new mark. If Import is interrupted, call it again
-// with all messages: it skips those that have a mark.
+// the topic, with the rows of your own deduplication table. Who and why are the author and the reason in
+// skald_audit. Each transaction of at most 500 marks has an entry there, with its first new mark. If Import
+// is interrupted, call it again with all messages: it skips those that have a mark.
 func Import[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, why string,
-	from iter.Seq2[Finished, error]) (Imported, error) {
-	return marks(ctx, db, consumer, who, why, from)
-}
-
-const mostImported = 500 // marks in a transaction
-
-// marks marks messages as finished by consumer, as inbox.Import says.
-func marks[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, why string,
 	from iter.Seq2[Finished, error]) (done Imported, err error) {
 	if consumer == "" {
 		return done, errors.New("import marks: the name of the consumer is empty")
@@ -90,7 +84,7 @@ func marks[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, wh
 	return done, send()
 }
 
-// importBatch imports batch in one transaction.
+// importBatch imports batch in one transaction, and adds its counts to done.
 func importBatch[TTx any](ctx context.Context, db store.Driver[TTx], batch []Finished,
 	audit store.Audit, done *Imported) error {
 	ids := make([]store.Identity, len(batch))

@@ -37,7 +37,7 @@ func TestImportAgain(t *testing.T) {
 		{mostImported + 1, nil, Imported{New: 1, Existing: mostImported}},
 		{mostImported + 3, nil, Imported{New: 2, Existing: mostImported + 1}},
 	} {
-		got, err := marks(t.Context(), db, "stock", "ann", "moves here", importedSome(c.n, c.err))
+		got, err := Import(t.Context(), db, "stock", "ann", "moves here", importedSome(c.n, c.err))
 		if got != c.want || (err != nil) != (c.err != nil) {
 			t.Errorf("%d messages: %+v, %v; want %+v", c.n, got, err, c.want)
 		}
@@ -49,11 +49,11 @@ func TestImportAgain(t *testing.T) {
 
 // Import refuses a mark without a consumer or without an id.
 func TestImportWithoutAConsumerOrID(t *testing.T) {
-	if _, err := marks(t.Context(), memstore.New(nil), "", "ann", "why", importedSome(1, nil)); err == nil {
+	if _, err := Import(t.Context(), memstore.New(nil), "", "ann", "why", importedSome(1, nil)); err == nil {
 		t.Error("a mark of no consumer")
 	}
 	none := func(yield func(Finished, error) bool) { yield(Finished{}, nil) }
-	if _, err := marks(t.Context(), memstore.New(nil), "stock", "ann", "why", none); err == nil {
+	if _, err := Import(t.Context(), memstore.New(nil), "stock", "ann", "why", none); err == nil {
 		t.Error("a mark of no message")
 	}
 }

@@ -1,18 +1,19 @@
-// Package inbox is an idempotent consumer. It marks a message, locks entities, runs the handler, writes the
-// outbox and commits, all in one transaction of the consumer's own database. So each message has its effect
-// once, although brokers redeliver.
+// Package inbox is an idempotent consumer. For each message it runs one transaction of the consumer's own
+// database. In this transaction it marks the message, locks entities, runs the handler, writes the outbox and
+// commits. So each message has its effect once, although brokers redeliver.
 //
 //	your tx ─► outbox ─► relay ─► broker ─► [inbox] ─► handler's tx ─► outbox ─► …
 //
-// A delivery passes these files:
+// A delivery passes through these files, in this order:
 //
-//   - receive.go: from the broker into a partition and a chain (internal/partition).
-//   - pick.go: selects the next job of a worker.
-//   - internal/exec: one attempt: intake, handler, commit or parking. internal/decide has the decisions.
-//   - settle.go: continues the chain and acknowledges.
-//   - loop.go: the loop around these. parked.go claims parked messages.
+//   - receive.go puts it into its partition and a chain (internal/partition).
+//   - pick.go selects it for a worker.
+//   - internal/exec makes one attempt: it calls the handler and commits, or parks the message.
+//     internal/decide decides between the two.
+//   - settle.go continues the chain and acknowledges the delivery.
 //
-// docs/dev/path.md follows one message; docs/dev/architecture.md has a line for each file.
+// loop.go calls these parts in a loop. parked.go claims parked messages. docs/dev/path.md follows one
+// message; docs/dev/architecture.md has a line for each file.
 package inbox
 
 import (
@@ -33,7 +34,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Inbox consumes messages for one consumer group. Its marks bear the name of the group.
+// Inbox consumes messages for one consumer group. Each mark that it writes has the name of the group.
 type Inbox[TTx any] struct {
 	db         store.Driver[TTx]
 	bus        broker.Subscriber
@@ -45,7 +46,7 @@ type Inbox[TTx any] struct {
 	exec       *exec.Executor[TTx]
 	registered registered
 
-	// These belong to the goroutine of Run or Step.
+	// Only the goroutine of Run or Step uses the next three fields.
 	membership
 	selection[TTx]
 	findings[TTx]
@@ -53,17 +54,17 @@ type Inbox[TTx any] struct {
 	reports
 }
 
-// membership is the membership of an Inbox in its group.
+// membership has the state of an Inbox as a member of its group.
 type membership struct {
 	checked     bool   // open has checked the tables
-	session     string // random: the owner of the leases of this inbox
+	session     string // a random id, which owns the leases of this inbox
 	sub         broker.Subscription
 	absent      absent
 	outage      *brokerOutage
 	checkpoints *checkpoint.Checkpointer
 }
 
-// selection has the waiting messages, and selects the next job of a worker.
+// selection has the waiting messages, and the parts that select the next job of a worker.
 type selection[TTx any] struct {
 	schedule partition.Schedule
 	parked   *queue[TTx]
@@ -74,7 +75,7 @@ type selection[TTx any] struct {
 	orders   *operatorOrders
 	inPlace  atomic.Int64 // messages that wait in memory for their next attempt
 	askAt    time.Time    // when to look for admitted messages again
-	allStuck string       // why no worker is left; "" if one is
+	allStuck string       // why no message may start: too many handlers hang; "" if one may
 }
 
 // findings has the observations for logs and Health.
@@ -90,7 +91,7 @@ type findings[TTx any] struct {
 type reports struct {
 	mu     sync.Mutex
 	health Health
-	kept   store.ParkedCounts // the last count, and the messages parked since
+	kept   store.ParkedCounts // the last count, plus the messages parked since then
 	stuck  []Stuck
 }
 

@@ -1,3 +1,6 @@
+// This file joins and leaves the consumer group. The consumer starts without the topics that do not exist.
+// It joins again when one of them exists.
+
 package inbox
 
 import (
@@ -25,7 +28,7 @@ func (in *Inbox[TTx]) leave() {
 	in.count(func(h *Health) { h.Live, h.Ready, h.Why = false, false, "stopped" })
 }
 
-// openPatiently joins the group, and tries again until it succeeds, ctx is done, or waiting cannot help.
+// openPatiently joins the group. It retries until it succeeds, ctx is done, or a retry cannot help.
 func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
 	say := backoff.NewLogLimit()
 	for attempt := 1; ; attempt++ {
@@ -48,7 +51,7 @@ func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
 	}
 }
 
-// subscribeError is an error of the broker on joining the group.
+// subscribeError is an error of the broker when the consumer joins the group.
 type subscribeError struct {
 	group string
 	err   error
@@ -58,7 +61,7 @@ func (e *subscribeError) Error() string { return fmt.Sprintf("subscribe %s: %v",
 
 func (e *subscribeError) Unwrap() error { return e.err }
 
-// levelOf returns the log level of an error of a join that is retried.
+// levelOf returns the log level for the error of a join that will be retried.
 func levelOf(err error) slog.Level {
 	if joining := (*subscribeError)(nil); errors.As(err, &joining) {
 		return vitals.BrokerLevel(joining.err)
@@ -66,26 +69,27 @@ func levelOf(err error) slog.Level {
 	return vitals.Level(err)
 }
 
-// calls reports whether the store can be asked about partitions now.
-func (l *loop[TTx]) calls() bool {
-	return !l.away && !l.in.checkpoints.Moved() && l.in.sub != nil
+// mayCallStore reports whether a store call may start now. Only one is in progress at a time.
+func (l *loop[TTx]) mayCallStore() bool {
+	return !l.callingStore && !l.in.checkpoints.Moved() && l.in.sub != nil
 }
 
-// send stores positions in the background if they are due. It returns the time until they are due.
-func (l *loop[TTx]) send() (wait time.Duration) {
-	if !l.calls() {
+// startStoreCall starts the next store call in the background if it is due. It returns the time until it is
+// due.
+func (l *loop[TTx]) startStoreCall() (wait time.Duration) {
+	if !l.mayCallStore() {
 		return time.Hour
 	}
 	e, wait, some := l.in.checkpoints.Next(l.in.o.Now())
-	if l.away = some; some {
+	if l.callingStore = some; some {
 		l.spawn(func() { l.storeCalls <- l.in.checkpoints.Do(l.hard, e) })
 		return time.Hour
 	}
 	return wait
 }
 
-// joinAgain leaves the group, unless the consumer has left it already, and joins it again. Partitions begin
-// at their checkpoints.
+// joinAgain joins the group again. Before that it leaves the group, unless the consumer has left it already.
+// Partitions begin at their checkpoints.
 func (in *Inbox[TTx]) joinAgain(ctx context.Context) error {
 	left := in.sub == nil
 	if !left {
@@ -102,8 +106,9 @@ func (in *Inbox[TTx]) joinAgain(ctx context.Context) error {
 	return nil
 }
 
-// leaveGroup leaves the group and drops its partitions. Running handlers continue, but their results
-// acknowledge nothing: a message that they finish is delivered again, and has a mark.
+// leaveGroup leaves the group and drops its partitions. Running handlers continue, but the consumer cannot
+// acknowledge their messages. The broker delivers these messages again, and the marks identify those that
+// were finished.
 func (in *Inbox[TTx]) leaveGroup(ctx context.Context) {
 	if in.sub != nil {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -116,12 +121,13 @@ func (in *Inbox[TTx]) leaveGroup(ctx context.Context) {
 	in.checkpoints.Rejoin()
 }
 
-// leaveAfter is how long the consumer may be unable to handle messages before Run leaves the group.
+// leaveAfter is the default of Options.leaveAfter: how long the consumer may be unable to handle messages
+// before Run leaves the group.
 const leaveAfter = 20 * time.Second
 
-// outside reports whether the consumer stays outside its group because it cannot handle messages: its
-// database does not answer, or all its workers are in handlers that ignore their contexts. After
-// Options.leaveAfter in this state the consumer leaves, so that other members take over.
+// outside reports whether the consumer is outside its group because it cannot handle messages. Either its
+// database does not answer, or too many of its handlers ignore the end of their contexts. After
+// Options.leaveAfter in this state the consumer leaves the group, so that other members take over.
 func (l *loop[TTx]) outside(ctx context.Context) bool {
 	in := l.in
 	last := in.probe.Last()
@@ -134,10 +140,10 @@ func (l *loop[TTx]) outside(ctx context.Context) bool {
 		return false
 	case in.sub == nil:
 		if last.Err != nil {
-			in.probe.Ask(l.hard) // no message comes that would ask the database
+			in.probe.Ask(l.hard) // no message comes and calls the database
 		}
 		return true
-	case l.away, in.o.Now().Sub(since) < in.o.leaveAfter: // a store call is in progress for these partitions
+	case l.callingStore, in.o.Now().Sub(since) < in.o.leaveAfter: // a store call still needs the partitions
 		return false
 	}
 	in.o.Logger.WarnContext(ctx, "inbox: nothing can be handled: leaving the group until it can",
@@ -146,7 +152,7 @@ func (l *loop[TTx]) outside(ctx context.Context) bool {
 	return true
 }
 
-// withRemedy adds to an error how to create the missing topics.
+// withRemedy adds to an error about missing topics how to create them.
 func (in *Inbox[TTx]) withRemedy(err error) error {
 	if !errors.Is(err, broker.ErrNoTopic) {
 		return err
@@ -156,32 +162,32 @@ func (in *Inbox[TTx]) withRemedy(err error) error {
 }
 
 const (
-	// absentEvery is how often the consumer asks for topics that do not exist.
+	// absentEvery is how often the consumer checks whether missing topics exist.
 	absentEvery = 10 * time.Second
-	// absentSlow is the longest pause between two questions, after joins that brought no topic.
+	// absentSlow is the longest pause between two checks, after joins that added no topic.
 	absentSlow = 5 * time.Minute
-	// absentMost bounds one such question.
+	// absentMost bounds the check of one topic.
 	absentMost = 5 * time.Second
 )
 
-// absent has the topics that the consumer does not read because the broker refuses them. It belongs to the
-// goroutine of Run or Step; a question in the background accesses only asking and exists.
+// absent has the topics that the consumer does not read because the broker refuses them. Only the goroutine
+// of Run or Step uses it, except asking and exists: a check in the background also uses these two.
 type absent struct {
 	topics  []string
 	why     string
-	refused bool      // Receive named a topic: the consumer joins again without it
-	next    time.Time // when to ask again
-	found   bool      // the consumer joins again because one of topics exists
-	vain    int       // how many such joins in a row brought no topic
-	asking  atomic.Bool
+	refused bool        // Receive refused a topic: the consumer joins again without it
+	next    time.Time   // when to check again
+	found   bool        // the consumer joins again because one of topics exists
+	vain    int         // how many such joins in a row added no topic
+	asking  atomic.Bool // a check is in progress
 	exists  atomic.Bool // one of topics exists
 }
 
-// every returns the time between two questions.
+// every returns the time between two checks.
 func (a *absent) every() time.Duration { return min(absentEvery<<min(a.vain, 10), absentSlow) }
 
-// joinGroup joins the group with all topics that the broker does not refuse. An error that wraps a
-// *broker.TopicError means that the broker refuses all topics.
+// joinGroup joins the group with all topics except those that the broker refuses. If the broker refuses all
+// topics, the error wraps a *broker.TopicError.
 func (in *Inbox[TTx]) joinGroup(ctx context.Context, g broker.Group) (broker.Subscription, error) {
 	a := &in.absent
 	before := len(a.topics)
@@ -208,8 +214,8 @@ func (in *Inbox[TTx]) joinGroup(ctx context.Context, g broker.Group) (broker.Sub
 	}
 }
 
-// leftOut notes the topics that the consumer does not read, and schedules the next question about them.
-// Before is their number until now.
+// leftOut records the topics that the consumer does not read, and schedules the next check of them. Before is
+// the number of such topics until now.
 func (in *Inbox[TTx]) leftOut(ctx context.Context, topics []string, why error, before int) {
 	a := &in.absent
 	if a.found && len(topics) >= before {
@@ -230,7 +236,7 @@ func (in *Inbox[TTx]) leftOut(ctx context.Context, topics []string, why error, b
 	a.topics, a.next = topics, in.o.Now().Add(a.every())
 	a.why = fmt.Sprintf("%s%s; the consumer reads its other topics: %v", what,
 		strings.Join(topics, ", "), why)
-	in.o.Logger.ErrorContext(ctx, "inbox: topics cannot be read; the consumer reads the others and asks again",
+	in.o.Logger.ErrorContext(ctx, "inbox: topics cannot be read; the consumer reads the others and checks again",
 		"consumer", in.group, "missing", topics, "error", why)
 }
 
@@ -251,15 +257,15 @@ func exists(ctx context.Context, check broker.TopicChecker, topic string) bool {
 	return !asks || reader.CheckReading(ctx, topic) == nil
 }
 
-// concerns reports whether a line of CheckTopics quotes topic. Lines about all topics quote none. So the
+// concerns reports whether a line of CheckTopics quotes topic. Lines about all topics quote no topic. So the
 // consumer joins a topic that exists even if, for example, "skald.dropped" is missing.
 func concerns(line, topic string) bool {
 	return strings.Contains(line, `"`+topic+`"`) || strings.Contains(line, "."+topic+`"`)
 }
 
-// joinWithFound leaves the group if a missing topic exists now, or the broker refuses a topic that it did not
-// refuse before. The consumer then joins again with the topics that it can read. Run asks in the background.
-// Step asks each time and waits, until a join brought no topic.
+// joinWithFound leaves the group if a missing topic exists now, or if the broker refuses a topic that it
+// accepted before. The consumer then joins again with the topics that it can read. Run checks the topics in
+// the background. Step waits for each check. It checks on each call, until a join added no topic.
 func (in *Inbox[TTx]) joinWithFound(ctx context.Context) {
 	a := &in.absent
 	if in.sub == nil {

@@ -23,17 +23,17 @@ type markNeeds struct {
 	Topics []string
 	DB     store.Store
 	Bus    any              // the broker; it may be a broker.Keeper
-	Keep   *store.Retention // Options.Retention.Keep; nil: another process deletes expired rows
+	Keep   *store.Retention // Options.Retention.Keep; nil if another process deletes expired rows
 	Age    time.Duration    // Options.Retry.Age
 	Log    *slog.Logger     // has the name of the consumer
 
-	// Outbox and the following fields are those of Window.
+	// Outbox and the following fields are copies of the fields of Options.Retention.Window.
 	Outbox, Broker, Saga, Dead time.Duration
 	AllowShort                 bool
 }
 
-// Compare returns an error if marks are not kept for as long as they are needed. With Short it logs a warning
-// instead.
+// Compare returns an error if marks are not kept for as long as they are needed. With AllowShort it logs a
+// warning instead.
 func (n *markNeeds) Compare(ctx context.Context, w retention.Window) error {
 	broken := w.Broken()
 	if len(broken) > 0 && !n.AllowShort {
@@ -67,7 +67,8 @@ func (n *markNeeds) Window(ctx context.Context) (retention.Window, error) {
 	return w, err
 }
 
-// keeps returns the retention of marks: Keep, or the retention that the database was last maintained with.
+// keeps returns the retention of marks: Keep, or the retention with which a process last maintained the
+// database.
 func (n *markNeeds) keeps(ctx context.Context) (store.Retention, error) {
 	if n.Keep != nil {
 		return retention.OrDefaults(*n.Keep)
@@ -76,7 +77,7 @@ func (n *markNeeds) keeps(ctx context.Context) (store.Retention, error) {
 	if err != nil {
 		return store.Retention{}, fmt.Errorf("read the retention of marks: %w", err)
 	}
-	// without one: the defaults of a relay
+	// If no process maintained it yet, these are the defaults of a relay.
 	return retention.OrDefaults(status.Retention)
 }
 
@@ -89,11 +90,11 @@ func (n *markNeeds) brokerKeeps(ctx context.Context) (map[string]time.Duration, 
 		}
 		return out, nil
 	}
-	asked, ok := n.Bus.(broker.Keeper)
+	keeper, ok := n.Bus.(broker.Keeper)
 	if !ok || len(n.Topics) == 0 {
 		return out, nil
 	}
-	told, err := asked.Keeps(ctx, n.Topics...)
+	kept, err := keeper.Keeps(ctx, n.Topics...)
 	if errors.Is(err, broker.ErrUnsupported) {
 		return out, nil
 	}
@@ -102,7 +103,7 @@ func (n *markNeeds) brokerKeeps(ctx context.Context) (map[string]time.Duration, 
 	}
 	var unknown []string
 	for _, topic := range n.Topics {
-		if d, ok := told[topic]; ok {
+		if d, ok := kept[topic]; ok {
 			out[topic] = d
 		} else {
 			unknown = append(unknown, topic)
@@ -117,23 +118,24 @@ func (n *markNeeds) brokerKeeps(ctx context.Context) (map[string]time.Duration, 
 	return out, nil
 }
 
-// Window is how long after it was written a message may be delivered, where the inbox cannot find that out.
-// Marks must be kept for as long. Otherwise Run, or the first Step, returns a *store.RetentionError. The zero
-// value works.
+// Window is how long after it was written a message may be delivered. It has the values that the inbox cannot
+// find out by itself. Marks must be kept for at least that long. Otherwise Run, or the first Step, returns a
+// *store.RetentionError. The zero value works.
 type Window struct {
-	// Outbox is how long after it was written a message may leave the outbox of its producer: the producer's
-	// outbox retention, or its longest lag if that is more. Default 7 days.
+	// Outbox is how long after it was written a message may leave the outbox of its producer. It is the
+	// producer's outbox retention, or its longest lag if that is more. Default 7 days.
 	Outbox time.Duration
 	// Broker is how long the broker keeps a message. Default: the inbox asks the broker. RabbitMQ, and a
-	// broker that does not permit the question, count as 0.
+	// broker that refuses to answer, count as 0.
 	Broker time.Duration
-	// Saga is the longest duration of a saga with this consumer. Default 0: there is none.
+	// Saga is the longest duration of a saga with this consumer. Default 0, for a consumer without sagas.
 	Saga time.Duration
 	// Dead is how long after it was written a dead letter may come from outside the store, for example from a
-	// dead letter topic. Dead letters in the store need no mark. Default 0: none comes.
+	// dead letter topic. Dead letters in the store need no mark. Default 0, if none comes from outside.
 	Dead time.Duration
-	// AllowShort starts the consumer even if marks are kept for a shorter time. A later message is put into
-	// quarantine as too old or, if its id contains no time, handled again. Default: it does not start.
+	// AllowShort starts the consumer even if marks are kept for a shorter time. Then the inbox puts later
+	// messages into quarantine as too old. If their ids contain no time, it handles them again. Default: Run
+	// returns an error.
 	AllowShort bool
 }
 
@@ -154,24 +156,26 @@ func (in *Inbox[TTx]) checkWindow(ctx context.Context) error {
 }
 
 const (
-	// keepEvery is how often the owner of the lease deletes rows, and how often others ask for the lease.
+	// keepEvery is how often the owner of the lease deletes rows, and how often other instances try to get
+	// the lease.
 	keepEvery = 10 * time.Minute
-	// keepLease is how long the lease lasts: another instance follows a dead owner within 25 minutes.
+	// keepLease is how long the lease lasts. If its owner dies, another instance gets it within 25 minutes.
 	keepLease = 15 * time.Minute
-	// startsWithin is how long after the inbox a relay of its database may start deleting rows.
+	// startsWithin is how long after the inbox a relay may start. The inbox then checks whether a relay
+	// deletes rows.
 	startsWithin = 2 * time.Minute
 )
 
 // markKeeper deletes expired rows of a database.
 type markKeeper struct {
 	DB    store.Store
-	Keep  *store.Retention // nil: it only logs if no process deletes expired rows
+	Keep  *store.Retention // nil: only log if no process deletes expired rows
 	Owner string           // of the lease
 	Log   *slog.Logger     // has the name of the consumer
 }
 
 // Run deletes expired rows until ctx is done. A lease selects one instance among all consumers of the
-// database. Two instances that both believe they own the lease do no harm: each slot has its own lock.
+// database. If two instances own the lease by mistake, they do no harm: each slot has its own lock.
 func (k *markKeeper) Run(ctx context.Context) {
 	if k.Keep == nil {
 		if backoff.Sleep(ctx, startsWithin) { // a relay may start with this process
@@ -179,7 +183,7 @@ func (k *markKeeper) Run(ctx context.Context) {
 		}
 		return
 	}
-	defer k.disown(ctx)
+	defer k.releaseLease(ctx)
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
 	for {
@@ -207,7 +211,7 @@ func (k *markKeeper) missed(ctx context.Context) {
 	if err != nil {
 		return // an outage, which is logged elsewhere
 	}
-	for _, f := range found { // a finding without a problem has no remedy
+	for _, f := range found { // only a finding with a problem has a remedy
 		if f.Name == "retention" && f.Remedy != "" {
 			k.Log.WarnContext(ctx, "inbox: no process deletes expired marks", "observed", f.Observed, "remedy",
 				f.Remedy)
@@ -224,8 +228,8 @@ func (k *markKeeper) maintain(ctx context.Context) (more bool, err error) {
 	return err == nil && did.More, err
 }
 
-// disown ends the lease, so that the next instance need not wait.
-func (k *markKeeper) disown(ctx context.Context) {
+// releaseLease ends the lease, so that the next instance need not wait.
+func (k *markKeeper) releaseLease(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if _, err := k.DB.Maintain(ctx, store.Maintain{Owner: k.Owner, Leave: true}); err != nil {

@@ -1,5 +1,5 @@
-// This file writes log lines that an inbox writes once: its servers, skipped types, stacks of panics, and a
-// warning if its name may be a new one.
+// This file writes the log lines that an inbox writes once: its servers, skipped types, stacks of panics, and
+// a warning if the name of the consumer may have changed.
 
 package inbox
 
@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	mostNamed = 100 // unhandled types, or panics, in the log: producers could send any number of types
-	nearly    = 2   // edits between a handled type and a misspelt one, at most
+	mostLogged = 100 // limits the types and panics in the log: producers may send any number of types
+	nearly     = 2   // the most edits between a handled type and a misspelt one
 )
 
-// announcer writes each of its log lines once. It belongs to one goroutine.
+// announcer writes each of its log lines once. Only one goroutine uses it.
 type announcer[TTx any] struct {
-	in                   *Inbox[TTx]
-	log                  *slog.Logger // has the name of the consumer
-	begun, ready, rivals bool
-	skipped, left        map[store.Kind]bool // types that no build handles, and types of another build
-	panics               map[string]bool     // by fingerprint
+	in                          *Inbox[TTx]
+	log                         *slog.Logger // has the name of the consumer
+	begun, ready, othersChecked bool
+	skipped, left               map[store.Kind]bool // types that no build handles, and types of another build
+	panics                      map[string]bool     // by fingerprint
 }
 
 // Panic logs the stack of a panic, with one frame per line, once for each fingerprint.
 func (a *announcer[TTx]) Panic(ctx context.Context, id, print string, err error) {
 	var p *failure.PanicError
-	if print == "" || !errors.As(err, &p) || a.panics[print] || len(a.panics) >= mostNamed {
+	if print == "" || !errors.As(err, &p) || a.panics[print] || len(a.panics) >= mostLogged {
 		return
 	}
 	if a.panics == nil {
@@ -65,7 +65,7 @@ func (a *announcer[TTx]) Begin(ctx context.Context) {
 	endpoint.Warn(ctx, a.log, "inbox", a.in.db, a.in.bus)
 }
 
-// Ready logs how many partitions the consumer has, as soon as a batch changes their number no more.
+// Ready logs how many partitions the consumer has, after the first batch that does not change their number.
 func (a *announcer[TTx]) Ready(partitions int, b broker.Batch) {
 	if a.ready || partitions == 0 || len(b.Gained)+len(b.Lost) > 0 {
 		return
@@ -74,10 +74,10 @@ func (a *announcer[TTx]) Ready(partitions int, b broker.Batch) {
 	a.log.Info("inbox: ready", "partitions", partitions)
 }
 
-// Skipped logs that the messages of a type are skipped, because no build handles it. It logs a warning if the
-// type looks like a misspelt one.
+// Skipped logs that the inbox skips the messages of a type, because no build handles it. It logs a warning if
+// the type may be a misspelt name of a handled type.
 func (a *announcer[TTx]) Skipped(k store.Kind) {
-	if a.skipped[k] || len(a.skipped) >= mostNamed {
+	if a.skipped[k] || len(a.skipped) >= mostLogged {
 		return
 	}
 	if a.skipped == nil {
@@ -93,7 +93,8 @@ func (a *announcer[TTx]) Skipped(k store.Kind) {
 	log.Info("inbox: no build handles this type, its messages are skipped")
 }
 
-// nearest returns the handled type of the same topic with the fewest edits to k, at most nearly, or "".
+// nearest returns the handled type of the same topic that needs the fewest edits to become k.Type. It returns
+// "" if each needs more than nearly edits.
 func (a *announcer[TTx]) nearest(k store.Kind) (near string) {
 	least := nearly + 1
 	for _, h := range a.in.exec.Kinds() {
@@ -107,8 +108,8 @@ func (a *announcer[TTx]) nearest(k store.Kind) (near string) {
 	return near
 }
 
-// edits returns the number of inserted, deleted or replaced letters from a to b. It may return any number
-// above nearly for a larger one.
+// edits returns the number of inserted, deleted or replaced letters from a to b. If that number is larger
+// than nearly, it may return any larger number.
 func edits(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	if d := len(x) - len(y); d > nearly || -d > nearly {
@@ -133,17 +134,18 @@ func edits(a, b string) int {
 	return row[len(y)]
 }
 
-// heardWithin is the longest time between two heartbeats of an active consumer: its processes store each
+// activeWithin is the longest time between two heartbeats of an active consumer. Its processes store each
 // minute which types they handle.
-const heardWithin = 3 * time.Minute
+const activeWithin = 3 * time.Minute
 
 // Renamed logs if the consumer is new to a database that has other consumers of the same topics. An inactive
-// one may be this consumer under its old name. Then this consumer handles the same messages again.
+// one of them may be this consumer under its old name. In that case this consumer handles its old messages
+// again.
 func (a *announcer[TTx]) Renamed(ctx context.Context) {
-	if a.rivals {
+	if a.othersChecked {
 		return
 	}
-	a.rivals = true
+	a.othersChecked = true
 	b, err := store.ReadBacklog(ctx, a.in.db)
 	if err != nil {
 		a.log.DebugContext(ctx, "inbox: look for other consumers of the topics", "error", err)
@@ -154,7 +156,7 @@ func (a *announcer[TTx]) Renamed(ctx context.Context) {
 	for _, c := range b.Consumers {
 		if c.Name != a.in.group && slices.ContainsFunc(c.Topics, ours) {
 			others = append(others, c.Name)
-			if c.LastHeartbeat > heardWithin {
+			if c.LastHeartbeat > activeWithin {
 				gone = append(gone, c.Name)
 			}
 		}
@@ -166,23 +168,23 @@ func (a *announcer[TTx]) Renamed(ctx context.Context) {
 	if err != nil || len(own.Checkpoints) > 0 {
 		return
 	}
-	if len(gone) == 0 { // the others are active
+	if len(gone) == 0 { // all other consumers are active
 		a.log.InfoContext(ctx,
 			"inbox: this consumer is new to the database, and handles all messages of its topics",
-			"others", first(others), "count", len(others), "topics", a.in.topics)
+			"others", firstNames(others), "count", len(others), "topics", a.in.topics)
 		return
 	}
 	a.log.WarnContext(ctx,
-		"inbox: this consumer is new to the database, which has inactive consumers of the same topics: it will handle again what they handled",
-		"others", first(gone), "count", len(gone), "topics", a.in.topics,
+		"inbox: this consumer is new to the database, which has inactive consumers of the same topics: it will handle their messages again",
+		"others", firstNames(gone), "count", len(gone), "topics", a.in.topics,
 		"remedy",
 		"if it is one of them under a new name, stop it now and use the old name again: its marks have that name. To rename it: skald consumer rename OLD NEW --reason WHY, while no process runs")
 }
 
 // first returns at most five names, for a log line.
-func first(names []string) []string { return names[:min(len(names), 5)] }
+func firstNames(names []string) []string { return names[:min(len(names), 5)] }
 
-// ForOtherBuild logs that the messages of a type are parked for another build, which handles it.
+// ForOtherBuild logs that the inbox parks the messages of a type for another build, which handles the type.
 func (a *announcer[TTx]) ForOtherBuild(k store.Kind) {
 	if a.left[k] {
 		return

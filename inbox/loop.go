@@ -15,30 +15,30 @@ import (
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
-// loop is one session of Run. Only its goroutine accesses the inbox; workers get entries and return
-// results.
+// loop runs an inbox for one call of Run. Only the goroutine of Run accesses the inbox; workers receive
+// entries and return results.
 type loop[TTx any] struct {
 	in *Inbox[TTx]
-	// jobs has work for the workers: a batch or one message.
-	jobs       chan []*partition.Entry
-	hired      int                  // number of workers
-	results    chan []exec.Result   // buffered, so a worker never blocks after the loop exits
-	looks      chan looked          // answers of the looks in progress
-	looking    bool                 // a look for claimable messages is in progress
-	counting   bool                 // a count of parked messages is in progress
-	storeCalls chan checkpoint.Call // the answer of the store call in progress
-	away       bool                 // a store call is in progress
-	running    int                  // jobs that workers have
-	stuck      int                  // handlers that ignore the end of their context
-	stuckAt    time.Time            // when stuck was counted
-	stuckSince time.Time            // by Options.Now: since when all workers are stuck
-	renewing   atomic.Bool          // a renewal of claims is in progress
-	hands      map[*partition.Entry]hand
-	hard       context.Context // of the handlers
-	timer      *time.Timer     // of await
-	outages    int             // errors of the broker in a row
-	healthAt   time.Time       // when Health was last updated
-	stale      bool            // Health is not up to date
+	// jobs has the jobs that wait for a worker. A job is one message or a batch.
+	jobs         chan []*partition.Entry
+	workers      int                  // started workers
+	results      chan []exec.Result   // buffered, so a worker never blocks after the loop exits
+	looks        chan looked          // results of reads of the parked messages
+	looking      bool                 // a claim of parked messages is in progress
+	counting     bool                 // a count of parked messages is in progress
+	storeCalls   chan checkpoint.Call // the result of the store call in progress
+	callingStore bool                 // a store call is in progress
+	running      int                  // jobs that the workers have
+	stuck        int                  // handlers that ignore the end of their context
+	stuckAt      time.Time            // when stuck was counted
+	stuckSince   time.Time            // by Options.Now: when Inbox.allStuck was set
+	renewing     atomic.Bool          // a renewal of claims is in progress
+	assigned     map[*partition.Entry]assignment
+	hard         context.Context // of the handlers and the calls; ends after Timeouts.Drain
+	timer        *time.Timer     // for await
+	outages      int             // failed turns in a row
+	healthAt     time.Time       // when Health was last updated
+	stale        bool            // Health is not up to date
 }
 
 func (l *loop[TTx]) run(ctx context.Context) error {
@@ -70,10 +70,10 @@ func (l *loop[TTx]) spawn(f func()) {
 	}()
 }
 
-// turn does all steps that are possible without waiting.
+// turn does all work that needs no waiting.
 func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 	in := l.in
-	if !l.away { // a store call in progress is about the current partitions
+	if !l.callingStore { // a store call in progress is about the current partitions
 		in.joinWithFound(ctx)
 	}
 	if !l.outside(ctx) {
@@ -86,7 +86,7 @@ func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 		l.look()
 		l.start()
 		_, err = in.ack(ctx)
-		l.send()
+		l.startStoreCall()
 	}
 	in.regulate()
 	now := time.Now()
@@ -110,20 +110,20 @@ func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 	return busy, nil
 }
 
-// healthEvery is how old Health may be: each update reads all waiting chains.
+// healthEvery is how old Health may be. An update is not done more often because it reads all waiting chains.
 const healthEvery = 100 * time.Millisecond
 
 func (l *loop[TTx]) updateHealth(now time.Time, failed bool) {
 	why, due := l.in.outage.Why(), failed || now.Sub(l.healthAt) >= healthEvery
-	if l.stale = !due || why != nil; due { // in an outage, the next update may find its end
+	if l.stale = !due || why != nil; due { // during an outage, update again soon to notice its end
 		l.healthAt = now
 		l.watchProgress()
 		l.in.report(why)
 	}
 }
 
-// free returns how many more jobs may start now, and how long no job may start. While the database does not
-// answer, free asks it again, and no job may start.
+// free returns how many more jobs may start now, or how long no job may start. If the database did not
+// answer, free probes it again, and no job may start.
 func (l *loop[TTx]) free() (n int, shut time.Duration) {
 	if l.in.probe.Last().Err != nil {
 		l.in.probe.Ask(l.hard)
@@ -132,7 +132,7 @@ func (l *loop[TTx]) free() (n int, shut time.Duration) {
 	if l.in.allStuck != "" {
 		return 0, overdueEvery
 	}
-	wait, alone := l.in.breaker.Closed(l.in.o.Now())
+	wait, alone := l.in.breaker.Restrict(l.in.o.Now())
 	switch {
 	case wait > 0:
 		return 0, wait
@@ -142,16 +142,16 @@ func (l *loop[TTx]) free() (n int, shut time.Duration) {
 	return l.in.pick.Most() - l.running, 0
 }
 
-// look starts a claim or a count of parked messages in the background, if one is due.
+// look starts a claim of parked messages, a count of them, or both in the background, if they are due.
 func (l *loop[TTx]) look() {
 	most, count, _ := l.in.parked.Wants(l.in.parked.Rest())
 	session := l.in.checkpoints.Session()
 	if most.Keys > 0 && !l.looking {
 		l.looking = true
 		a := ask{Session: session, Most: most, Others: l.in.checkpoints.Others()}
-		if l.calls() {
+		if l.mayCallStore() {
 			a.Along, a.Syncs = l.in.checkpoints.Along(l.in.o.Now())
-			l.away = a.Syncs
+			l.callingStore = a.Syncs
 		}
 		l.spawn(func() { l.looks <- l.in.parked.Look(l.hard, a) })
 	}
@@ -162,7 +162,7 @@ func (l *loop[TTx]) look() {
 	}
 }
 
-// start gives ready heads to free workers.
+// start gives jobs of ready messages to free workers.
 func (l *loop[TTx]) start() {
 	for {
 		if n, _ := l.free(); n <= 0 {
@@ -174,23 +174,25 @@ func (l *loop[TTx]) start() {
 		}
 		l.running++
 		for _, e := range job {
-			l.hands[e] = hand{claimed: e.Parked != nil && !e.Prefetches, begun: time.Now(), held: e.Since}
+			l.assigned[e] = assignment{claimed: e.Parked != nil && !e.Prefetches, begun: time.Now(),
+				held: e.Since}
 			e.Server = e.Chain.Partition.Server // the partition may be opened again meanwhile
 		}
-		if l.running > l.hired && l.hired < l.in.o.Workers {
-			l.hired++
+		if l.running > l.workers && l.workers < l.in.o.Workers {
+			l.workers++
 			l.spawn(l.work)
 		}
 		l.jobs <- job
 	}
 }
 
-// await waits for an event or the next due time, or for pause if pause is not 0. It settles results.
+// await waits for an event or the next due time. If pause is not 0 it waits for pause instead of the due
+// time, and ignores new deliveries. It applies the result of the event.
 func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	in := l.in
 	wait, timed := in.schedule.Wake(in.o.Now())
 	n, shut := l.free()
-	if !l.looking && l.in.appetite() > 0 {
+	if !l.looking && l.in.claimable() > 0 {
 		if d := l.in.parked.Due(l.in.o.Now()); !timed || d < wait {
 			wait, timed = d, true
 		}
@@ -204,7 +206,7 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	if (l.stale || l.in.parked.Changed()) && (!timed || healthEvery < wait) {
 		wait, timed = healthEvery, true
 	}
-	if d := l.send(); !timed || d < wait {
+	if d := l.startStoreCall(); !timed || d < wait {
 		wait, timed = d, true
 	}
 	var ready <-chan struct{}
@@ -236,12 +238,12 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	case found := <-l.looks:
 		return l.applyLook(ctx, found)
 	case e := <-l.storeCalls:
-		l.away = false
+		l.callingStore = false
 		return in.done(ctx, e)
 	}
 }
 
-// applyLook applies an answer of look.
+// applyLook applies the result of a claim or a count.
 func (l *loop[TTx]) applyLook(ctx context.Context, found looked) error {
 	if l.stale = true; found.Counted {
 		l.counting = false
@@ -249,7 +251,7 @@ func (l *loop[TTx]) applyLook(ctx context.Context, found looked) error {
 		l.looking = false
 	}
 	if found.Syncs {
-		l.away = false
+		l.callingStore = false
 		if err := l.in.done(ctx, found.Along); err != nil {
 			return err
 		}
@@ -257,10 +259,10 @@ func (l *loop[TTx]) applyLook(ctx context.Context, found looked) error {
 	return l.in.applyLook(ctx, found)
 }
 
-// collect settles rs and all results that have come meanwhile.
+// collect settles rs and all results that have arrived since.
 func (l *loop[TTx]) collect(ctx context.Context, rs []exec.Result) error {
 	for {
-		l.put(rs)
+		l.unassign(rs)
 		if err := l.in.settle(ctx, rs); err != nil {
 			return err
 		}
@@ -272,22 +274,22 @@ func (l *loop[TTx]) collect(ctx context.Context, rs []exec.Result) error {
 	}
 }
 
-// put removes the entries of rs from hands.
-func (l *loop[TTx]) put(rs []exec.Result) {
+// unassign removes the entries of rs from assigned.
+func (l *loop[TTx]) unassign(rs []exec.Result) {
 	l.running--
 	for _, r := range rs {
-		delete(l.hands, r.Entry)
+		delete(l.assigned, r.Entry)
 	}
 }
 
-// drain waits for running jobs and calls until hard is done, and acknowledges finished messages.
+// drain waits until running jobs and calls have ended, or hard is done. It acknowledges finished messages.
 func (l *loop[TTx]) drain(hard context.Context) error {
 	say := time.NewTicker(logWaitsEvery)
 	defer say.Stop()
-	for late := false; (l.running > 0 || l.looking || l.counting || l.away) && !late; {
+	for late := false; (l.running > 0 || l.looking || l.counting || l.callingStore) && !late; {
 		select {
 		case e := <-l.storeCalls:
-			l.away = false
+			l.callingStore = false
 			if err := l.in.done(hard, e); err != nil {
 				return err
 			}
@@ -323,7 +325,7 @@ func (l *loop[TTx]) logWaits(what string) {
 		"at_most", l.in.o.Timeouts.Drain)
 }
 
-// patience is how long a handler may take to notice that its context has ended.
+// patience is how long a handler may take to return after its context has ended.
 const patience = time.Second
 
 // work does one job after the other. A goroutine per job would have to grow its stack again each time.
@@ -340,15 +342,15 @@ func (l *loop[TTx]) work() {
 	}
 }
 
-// takeBackJobs removes the jobs that no worker has begun.
+// takeBackJobs removes the jobs that no worker has started.
 func (l *loop[TTx]) takeBackJobs() {
 	for {
 		select {
 		case job := <-l.jobs:
 			l.running--
 			for _, e := range job {
-				delete(l.hands, e)
-				if e == e.Chain.Queue[0] { // ready again, so that its claim is released
+				delete(l.assigned, e)
+				if e == e.Chain.Queue[0] { // Inbox.Close releases the claims of the scheduled messages
 					l.in.schedule.Add(e.Chain)
 				}
 			}

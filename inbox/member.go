@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// joinMost bounds one attempt to join. Its declarations at the broker remain, so the next one is quicker.
+	// joinMost bounds one attempt to join. After a timeout the queues that it declared at the broker remain,
+	// so the next attempt takes less time.
 	joinMost = 30 * time.Second
 	// leaveMost bounds leaving the group.
 	leaveMost = 5 * time.Second
@@ -18,7 +19,7 @@ const (
 	callMost = 10 * time.Second
 )
 
-// join joins g at bus. Without topics it returns a subscription without messages.
+// join joins g at bus. If g has no topics it returns a subscription that never receives a message.
 func join(ctx context.Context, bus broker.Subscriber, g broker.Group) (broker.Subscription, error) {
 	if len(g.Topics) == 0 {
 		return idle{}, nil
@@ -32,7 +33,7 @@ func join(ctx context.Context, bus broker.Subscriber, g broker.Group) (broker.Su
 	return bounded{sub}, nil
 }
 
-// bounded is a subscription with a deadline for each call.
+// bounded adds a deadline to each call of a subscription.
 type bounded struct{ broker.Subscription }
 
 func (b bounded) Receive(ctx context.Context, most int) (broker.Batch, error) {
@@ -60,7 +61,7 @@ func lag(ctx context.Context, b broker.Lagger, consumer string, topics ...string
 	return b.Lag(ctx, consumer, topics...)
 }
 
-// idle is a subscription to nothing.
+// idle is a subscription that never receives a message.
 type idle struct{}
 
 func (idle) Ready() <-chan struct{}                                 { return nil }

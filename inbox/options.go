@@ -23,22 +23,28 @@ import (
 
 // Options of an Inbox. The zero value works.
 type Options struct {
-	// Workers is how many handlers run at the same time. Handlers of messages with the same key never do.
-	// Default 16.
+	// Workers is the number of handlers that run at the same time. Messages with the same key never run at
+	// the same time. Default 16.
 	Workers int
-	// Batch is how many messages may share a transaction and its COMMIT. Each message ends as it would alone,
-	// but a handler may run twice, and sees the writes of the handlers before it. The ready messages are
-	// divided among the workers; no message waits for a batch to fill. The number doubles while no message
-	// fails. It halves if a message fails or collides with another transaction, or if the handlers take over
-	// 200 ms. Rejections that follow another one change nothing: each is rolled back to a savepoint. Default:
-	// it begins with 1 and grows up to 64, and through database/sql it is 1. With 1 each message has its own
-	// transaction.
+	// Batch is the largest number of messages that share a transaction and its COMMIT. Each message has the
+	// same outcome as in a transaction of its own. But a handler may run twice, and it sees the writes of the
+	// handlers before it. The inbox divides the ready messages among the workers. No message waits for a
+	// batch to fill.
 	//
-	// A handler that sends SET, set_config, DO, CALL, CREATE TEMP or pg_advisory_lock runs alone from then
-	// on. So does a handler with a database function that creates a temporary table. Skald does not see
-	// settings of such functions or of Tx.Conn: use Transaction.Settings, or Batch: 1. If a handler hangs,
-	// the other messages of its transaction wait until Timeouts.Handle and 5 s have passed. In a shared
-	// transaction now() is the same for all messages: use clock_timestamp().
+	// The inbox adapts the number. It doubles the number while no message fails. It halves the number if a
+	// message fails, if the transaction collides with another one, or if the handlers take over 200 ms. A
+	// rejection that follows another rejection does not halve it, because the inbox rolls back to a
+	// savepoint.
+	//
+	// Default: the number starts at 1 and grows up to 64. Through database/sql it stays 1. With 1 each
+	// message has its own transaction.
+	//
+	// After a handler sends SET, set_config, DO, CALL, CREATE TEMP or pg_advisory_lock, its messages no
+	// longer share transactions. The same applies to a handler with a database function that creates a
+	// temporary table. Skald does not see settings that such functions or Tx.Conn make: for these use
+	// Transaction.Settings, or Batch: 1. If a handler hangs, the other messages of its transaction wait until
+	// Timeouts.Handle and 5 s have passed. In a shared transaction now() is the same for all messages: use
+	// clock_timestamp().
 	Batch int
 
 	Transaction Transaction // of a handler
@@ -64,15 +70,15 @@ type Options struct {
 	leaveAfter time.Duration // without an answer of the database; tests set it
 }
 
-// Transaction has the settings of a handler's transaction. They are sent in the round trip that marks the
-// message.
+// Transaction has the settings of a handler's transaction. The inbox sends them in the round trip that marks
+// the message.
 type Transaction struct {
-	// Isolation is the isolation level. Transactions that collide because of it are retried immediately. Only
-	// PostgreSQL supports levels above the default; on SQLite all transactions are serializable. Default
-	// store.ReadCommitted.
+	// Isolation is the isolation level. The inbox retries a transaction immediately if it collides with
+	// another one because of the level. Only PostgreSQL supports levels above the default; on SQLite all
+	// transactions are serializable. Default store.ReadCommitted.
 	Isolation store.Isolation
-	// Entities returns the entities that a message is about. They are locked together with the mark. Default:
-	// none.
+	// Entities returns the entities that a message is about. The inbox locks them when it marks the message.
+	// Default: none.
 	Entities func(skald.Message) []store.Lock
 	// Settings returns database settings that are in effect until the handler's COMMIT: a role, or the tenant
 	// for row-level security. PostgreSQL only. Default: none.
@@ -81,29 +87,31 @@ type Transaction struct {
 
 // Timeouts bound how long handlers, waits and the end of Run may take.
 type Timeouts struct {
-	// Handle is how long one handler may take. Then its context ends, and the message is retried. If the
-	// handler ignores its context for 5 s, its connection is closed and the message is parked. Default 60 s.
+	// Handle is how long one handler may take. After that its context ends, and the inbox retries the
+	// message. If the handler ignores its context for 5 s, the inbox closes its connection and parks the
+	// message. Default 60 s.
 	Handle time.Duration
-	// Wait is how long a message may wait for another transaction that has it or one of its entities. Default
-	// 5 s.
+	// Wait is how long a message may wait for another transaction that handles it or locks one of its
+	// entities. Default 5 s.
 	Wait time.Duration
-	// Drain is how long Run waits for running handlers after its context is done. Default 20 s. Then the
-	// contexts of the handlers end. Run returns one second later, even if a handler ignores its context.
+	// Drain is how long Run waits for running handlers after its context is done. After that the contexts of
+	// the handlers end. Run returns one second later, even if a handler ignores its context. Default 20 s.
 	Drain time.Duration
 }
 
 // Limits bound the messages in memory and the parked messages. At a limit partitions pause at the broker.
 type Limits struct {
-	// Unacknowledged is how many unacknowledged deliveries a partition may have. Default 10,000. At 16 MiB of
-	// them it pauses in any case.
+	// Unacknowledged is how many unacknowledged deliveries a partition may have. A partition also pauses at
+	// 16 MiB of them. Default 10,000.
 	Unacknowledged int
-	// Bytes bounds the unacknowledged messages of all partitions together. Claimed messages may take half as
-	// much in addition. Messages in the buffers of the broker's client do not count. Default 64 MiB, at least
-	// 8 MiB.
+	// Bytes bounds the unacknowledged messages of all partitions together. Claimed parked messages may use
+	// half as much in addition. Messages in the buffers of the broker's client do not count. Default 64 MiB,
+	// at least 8 MiB.
 	Bytes int
-	// Record is the largest payload, in bytes, that handlers get. It is also the limit for key, headers and
-	// attributes together. A larger record becomes a dead letter of the kind too_large, with its size, its
-	// SHA-256, its position and its first 64 KiB. Default 900 KiB, which is the limit of the outbox.
+	// Record is the largest payload, in bytes, that handlers receive. It is also the limit for key, headers
+	// and attributes together. A larger record becomes a dead letter of the kind too_large. This dead letter
+	// has the size, the SHA-256, the position and the first 64 KiB of the record. Default 900 KiB, which is
+	// the limit of the outbox.
 	Record int
 	// ParkedRows and ParkedBytes bound the parked messages of the consumer. Defaults 100,000 and 1 GiB. The
 	// inbox counts at intervals, so the number may exceed the limit a little. Above 10,000 rows PostgreSQL
@@ -118,24 +126,27 @@ type Limits struct {
 // Retry limits the attempts at a message that fails.
 type Retry struct {
 	// InitialInterval and MaxInterval are the first and the longest wait before a retry. The wait doubles
-	// from one to the other, with jitter. Defaults 100 ms and 5 min. After an outage it is 30 s at most.
+	// after each failure, with jitter. Defaults 100 ms and 5 min. After an outage the wait is 30 s at most.
 	InitialInterval, MaxInterval time.Duration
-	// Attempts is how many failures make a message a dead letter. Age is how long after its first failure it
-	// becomes one in any case. Defaults 25, which takes about an hour, and 24 h.
+	// Attempts is the number of failures after which a message becomes a dead letter. Age is the time since
+	// its first failure after which it becomes a dead letter in any case. Defaults 25, which takes about an
+	// hour, and 24 h.
 	Attempts int
 	Age      time.Duration
-	// OutageRetryTime is how long temporary failures do not count towards Attempts: skald.Outage, a deadlock
-	// or a serialization failure (40P01, 40001), an unavailable lock (55P03), a cancelled statement or
-	// transaction (57014, 25P04), and a handler's own context that ends during a statement. The time begins
-	// with the first of them, or when the database is back. Then they count. Default 10 min.
+	// OutageRetryTime is how long temporary failures do not count towards Attempts. The time begins with the
+	// first of them, or when the database is back. After this time they count. Default 10 min.
+	//
+	// Temporary failures are skald.Outage, a deadlock or a serialization failure (40P01, 40001), an
+	// unavailable lock (55P03), and a cancelled statement or transaction (57014, 25P04). So is a handler's
+	// own context that ends during a statement.
 	OutageRetryTime time.Duration
-	// Crashes is how often a message may crash its process while it runs alone. Then it becomes a dead
-	// letter. The inbox runs a message alone if a process died while it had the message. Default 3.
+	// Crashes is how often a message may crash its process while it runs alone. After that it becomes a dead
+	// letter. The inbox runs a message alone if a process died during an earlier attempt at it. Default 3.
 	Crashes int
-	// Classify returns the class of a handler's error; "" leaves that to Skald. Skald recognizes a panic,
-	// skald.Permanent, skald.UnknownVersion and a payload that the codec cannot read. All other errors are
-	// Transient, also a violated constraint of yours and an error of another service. Classify is not called
-	// for Reject, RetryAfter, Outage and outages of the handler's transaction. Default: none.
+	// Classify returns the class of a handler's error, or "" to leave the class to Skald. Skald recognizes a
+	// panic, skald.Permanent, skald.UnknownVersion and a payload that the codec cannot read. All other errors
+	// are Transient, for example a violated constraint or an error of another service. The inbox does not
+	// call Classify for Reject, RetryAfter, Outage and outages of the handler's transaction. Default: none.
 	Classify func(m skald.Message, err error) failure.Class
 }
 
@@ -144,58 +155,62 @@ type Dead struct {
 	// FreeKey lets later messages of a key continue after a dead letter. Default: they wait, in order, until
 	// the dead letter is redriven or dropped.
 	FreeKey bool
-	// Rejections stores each rejection as a dead letter, too, with its code and reason. The message remains
-	// rejected, and repeats get the same answer. With RejectionsHold such a dead letter blocks its key.
-	// Default: false.
+	// Rejections stores each rejection also as a dead letter, with its code and reason. The message remains
+	// rejected, and its duplicates get the same answer. With RejectionsHold such a dead letter blocks its
+	// key. Default: false.
 	Rejections, RejectionsHold bool
-	// Topic gets a message for each dead letter, through the outbox: a reference (failure.Announcement), or
-	// with Copy a copy of the message. A copy that would be too large is replaced by a reference and logged.
-	// The copy of a message without a type has the type failure.CopyType. If the message has no id,
-	// x-original-id is the identity that Skald gave it. Default: none.
+	// Topic is the topic for announcements of dead letters. The inbox writes one to the outbox for each dead
+	// letter: a reference (failure.Announcement), or with Copy a copy of the message. If the copy is too
+	// large, the inbox writes a reference instead and logs that. The copy of a message without a type has the
+	// type failure.CopyType. If the message has no id, x-original-id is the identity that Skald gave it.
+	// Default: none.
 	Topic string
 	Copy  bool
-	// Headers renames headers of a copy. The keys are x-attempt, x-failed-reason, x-failed-at, x-original-id,
-	// x-original-source and x-original-topic; the value "" omits a header. These headers follow the message's
-	// own headers, and replace those with the same name. Default: no header is renamed.
+	// Headers renames the headers that a copy has in addition to the message's own headers. Its keys are
+	// x-attempt, x-failed-reason, x-failed-at, x-original-id, x-original-source and x-original-topic. The
+	// value "" omits a header. An own header with the same name is replaced. Default: no header is renamed.
 	Headers map[string]string
 }
 
 // Identity determines which messages are duplicates of each other.
 type Identity struct {
 	// Of returns the identity of a message. A second message with the same identity is a duplicate, forever.
-	// Default ByID. ByHeader, ByField, ByHash and ByPosition are for messages without an id; for a business
-	// key write a function. If Of returns an error the message fails. Ids that are UUIDs of version 7 contain
-	// their time: see Retention in docs/operations.md.
+	// If Of returns an error the message fails. Default ByID.
+	//
+	// ByHeader, ByField, ByHash and ByPosition are for messages without an id. For a business key write a
+	// function. Ids that are UUIDs of version 7 contain their time: see Retention in docs/operations.md.
 	Of func(broker.Delivery) (store.Identity, error)
-	// Attempt reads how often a message failed before it came here, as a retry topic notes it:
-	// AttemptByHeader or AttemptByField. Those failures count towards Retry.Attempts. Default: none.
+	// Attempt reads how often a message failed before this consumer received it, for example from a header
+	// that a retry topic writes. Use AttemptByHeader or AttemptByField. Those failures count towards
+	// Retry.Attempts. Default: none.
 	Attempt AttemptSource
-	// Fingerprint returns the bytes that must be equal in all messages of one identity. A message with other
-	// bytes is put into quarantine. Nil bytes: nothing is compared. Default: type and payload, without the
-	// field that AttemptByField reads.
+	// Fingerprint returns the bytes that must be equal in all messages with one identity. The inbox puts a
+	// message with other bytes into quarantine. If Fingerprint returns nil, the inbox compares nothing.
+	// Default: type and payload, without the field that AttemptByField reads.
 	Fingerprint func(skald.Message) []byte
-	// Repeat selects messages with answers that are sent again for each duplicate, under the same ids: the
-	// drafts of Result.Publish and of a rejection. Repeat must have returned true for the first message, too.
-	// Default: none.
-	Repeat func(skald.Message) bool
+	// Repeat reports whether the inbox publishes the answer to m again for each duplicate, under the same
+	// ids. The answer is the drafts of Result.Publish or of a rejection. Repeat must have returned true for
+	// the first message, too. Default: no answer is published again.
+	Repeat func(m skald.Message) bool
 }
 
-// Cache saves database queries. The inbox is correct without it, too.
+// Cache saves database queries. Without it the inbox is slower, but as correct.
 type Cache struct {
-	// Finished has the identities of finished messages. The inbox asks it before the database, so a duplicate
-	// in the cache costs no statement. A wrong or lost entry does no harm: see once.Cache. Its TTL must be
-	// shorter than the retention of marks, or the inbox does not start. Default: none.
+	// Finished has the identities of finished messages. The inbox reads it before the database, so a
+	// duplicate in the cache costs no statement. A wrong or lost entry does no harm: see once.Cache. Its TTL
+	// must be shorter than the retention of marks, or Run returns an error. Default: none.
 	Finished once.Cache
-	// InProgress has messages that another process handles. They wait, for at most Timeouts.Wait, without a
-	// connection. The inbox asks it for each message that it takes alone. Default: none.
+	// InProgress has the messages that other processes handle now. A duplicate of such a message waits
+	// without a database connection, for at most Timeouts.Wait. The inbox uses it for each message that has a
+	// transaction of its own. Default: none.
 	InProgress once.Hint
 }
 
 // Retention has the options for how long marks are kept.
 type Retention struct {
-	// Keep makes Run delete expired rows of the database, such as marks. One instance at a time does that.
-	// Nil: a relay of this database does it, and Run logs a warning if no relay did after 2 min. It needs the
-	// rights of a relay.
+	// Keep makes Run delete expired rows of the database, such as marks. One instance at a time deletes them.
+	// Keep needs the database rights of a relay. If Keep is nil a relay of this database must delete the
+	// rows. Then Run logs a warning if no relay did so after 2 min.
 	Keep *store.Retention
 	// Window is how long marks are needed. Run compares it at the start with how long marks are kept.
 	Window Window
@@ -203,7 +218,7 @@ type Retention struct {
 
 // Instance describes the process that runs the inbox.
 type Instance struct {
-	// Member is the stable name of this instance at the broker. Empty: none.
+	// Member is the stable name of this instance at the broker. Default: none.
 	Member string
 	// Host and Version are stored with failures. Defaults: the name of the host, the version of the main
 	// module.

@@ -1,4 +1,5 @@
-// This file applies the orders of operators to a consumer: pause, resume, skip messages by fingerprint.
+// This file applies the orders of operators to a consumer: pause, resume, and skip messages with a
+// fingerprint.
 
 package inbox
 
@@ -11,11 +12,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// operatorOrders has the current orders. It belongs to one goroutine.
+// operatorOrders has the current orders. Only one goroutine uses it.
 type operatorOrders struct {
 	consumer string
 	log      *slog.Logger
-	read     bool // they were read at least once
+	read     bool // orders were read at least once
 	now      control.Orders
 }
 
@@ -24,8 +25,8 @@ func newOrders(consumer string, log *slog.Logger) *operatorOrders {
 	return &operatorOrders{consumer: consumer, log: log}
 }
 
-// Take reads the orders, which are stored among the checkpoints. It returns the fingerprints to skip, and
-// reports whether an operator resumed the consumer since the last call.
+// Take reads the orders, which the store has among the checkpoints. It returns the fingerprints to skip.
+// Resumed reports that an operator resumed the consumer since the last call.
 func (o *operatorOrders) Take(ctx context.Context,
 	checkpoints []store.Checkpoint) (skipped map[string]control.Order, resumed bool) {
 	next := control.Read(checkpoints)
@@ -40,7 +41,7 @@ func (o *operatorOrders) Take(ctx context.Context,
 	return next.Skipped, resumed
 }
 
-// Pause reports whether the consumer is to pause.
+// Pause reports whether an operator paused the consumer.
 func (o *operatorOrders) Pause() bool { return o.now.Paused != nil }
 
 // Why returns why the consumer is paused, or "".

@@ -15,21 +15,22 @@ import (
 )
 
 const (
-	keptData = 64 << 10 // bytes of the data that are stored; the limit for key and headers
-	keptText = 1 << 10  // bytes of each attribute
+	keptData = 64 << 10 // bytes of the data that a dead letter stores; the limit for key and headers
+	keptText = 1 << 10  // bytes of each attribute that a dead letter stores
 )
 
-// oversized reports whether the data of d, or the rest of d, has more than most bytes.
+// oversized reports whether d is too large: its data, or everything else in d, has more than most bytes.
 func oversized(d *broker.Delivery, most int) bool {
-	return len(d.Data) > most || bytesBesideData(d) > most
+	return len(d.Data) > most || bytesWithoutData(d) > most
 }
 
-// bytesBesideData returns the bytes of d without its data.
-func bytesBesideData(d *broker.Delivery) int { return column.MessageBytes(&d.Message) - len(d.Data) }
+// bytesWithoutData returns the number of bytes of d without its data.
+func bytesWithoutData(d *broker.Delivery) int { return column.MessageBytes(&d.Message) - len(d.Data) }
 
-// cutOversized removes from d the part that is not stored, and describes the whole record in d.Fault.
+// cutOversized removes from d the part that a dead letter does not store. It sets d.Fault, which describes
+// the whole record.
 func cutOversized(d *broker.Delivery, most int) {
-	rest, sum := bytesBesideData(d), sha256.Sum256(d.Data)
+	rest, sum := bytesWithoutData(d), sha256.Sum256(d.Data)
 	d.Fault = &broker.TooLargeError{Bytes: int64(len(d.Data) + rest), Limit: int64(most),
 		SHA256: hex.EncodeToString(sum[:])}
 	m := &d.Message
@@ -46,8 +47,9 @@ func cutOversized(d *broker.Delivery, most int) {
 	}
 }
 
-// regulate pauses partitions with too many unacknowledged messages, and resumes them at half of the limit. If
-// all partitions together have half of Options.Limits.Bytes, it also pauses each with more than its share.
+// regulate pauses partitions with too many unacknowledged messages. It resumes them when they have half as
+// many. If all partitions together have half of Options.Limits.Bytes, it also pauses each one that has more
+// than its share.
 func (in *Inbox[TTx]) regulate() {
 	bound := partition.Bound{Unacknowledged: in.o.Limits.Unacknowledged, Bytes: in.o.Limits.Bytes / 2}
 	pause, resume := bound.Apply(in.checkpoints.Partitions)

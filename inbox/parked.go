@@ -1,8 +1,8 @@
-// This file claims parked messages that are due, and prefetches the messages directly behind them. It limits
-// each claim and counts the parked messages.
+// This file claims parked messages that are due, and prefetches the messages directly behind them. It also
+// counts the parked messages. One read of the store, a claim or a count or both, is called a look.
 //
-// Each claimed message becomes an entry in its own chain, and the schedule treats it like other chains. If a
-// message may have crashed a process before, it is a suspect: it runs while no other message runs.
+// Each claimed message becomes an entry in a chain of its own, and the schedule treats it like other chains.
+// A message that may have crashed a process is a suspect: it runs while no other message runs.
 
 package inbox
 
@@ -25,11 +25,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// mostClaimed bounds the claimed messages in memory that share transactions. If the process dies twice, each
-// of them runs alone. As many more may be prefetched.
+// mostClaimed bounds the claimed messages in memory that share transactions, because each of them runs alone
+// if the process dies twice. As many more may be prefetched.
 const mostClaimed = 1000
 
-// queue has the parked messages that this process claimed. All methods except Look belong to one goroutine.
+// queue has the parked messages that this process claimed. Only one goroutine may call its methods, except
+// Look.
 type queue[TTx any] struct {
 	in  *Inbox[TTx]
 	log *slog.Logger // has the name of the consumer
@@ -40,19 +41,19 @@ type queue[TTx any] struct {
 
 // claimState is the part of a queue that is cleared when the consumer leaves its group.
 type claimState struct {
-	partition  *partition.Partition      // of claimed messages; the broker has no such partition
+	partition  *partition.Partition      // the partition of claimed messages, which the broker does not have
 	claimed    map[*partition.Entry]bool // unfinished messages, claimed or prefetched
-	size       int                       // how many of them may share a transaction
+	size       int                       // how many claimed messages may share a transaction
 	prefetch   int                       // how many messages of each key to prefetch
 	prefetched int                       // messages prefetched per key in the last claim
-	at         time.Time                 // when to look again
+	at         time.Time                 // when the next look is due
 	idle       int                       // looks in a row that found nothing
-	changed    bool                      // something was parked or freed since the last count
-	admitted   bool                      // the last claim saw admitted messages in quarantine
+	changed    bool                      // a message was parked or freed since the last count began
+	admitted   bool                      // the last claim found admitted messages in quarantine
 	admits     column.Page               // of admitted messages
-	counted    time.Time                 // the last count
-	some       bool                      // the last count was not 0
-	took       time.Duration             // the last count
+	counted    time.Time                 // time of the last count
+	some       bool                      // the last count found messages
+	took       time.Duration             // duration of the last count
 
 	suspects []*partition.Chain // claimed messages that may have crashed a process
 	alone    *partition.Entry   // the suspect that runs now, alone
@@ -83,9 +84,10 @@ func (q *queue[TTx]) Size() int { return q.size }
 // Claimed returns the number of claimed and prefetched messages that are not finished.
 func (q *queue[TTx]) Claimed() int { return len(q.claimed) }
 
-// Appetite returns how many more messages may be claimed, at most limit. Jobs is how many jobs workers may
-// have. A waiting message uses up its lease, so none is claimed while half of the possible number is here.
-func (q *queue[TTx]) Appetite(jobs, limit int) int {
+// Claimable returns how many more messages may be claimed, at most limit. Jobs is how many jobs the workers
+// may have. A claimed message that waits uses up its lease. So Claimable returns 0 while this process has
+// over half of the possible number.
+func (q *queue[TTx]) Claimable(jobs, limit int) int {
 	most := max(2*jobs, min(q.in.o.Workers*q.size, mostClaimed))
 	if q.prefetched > 0 {
 		most *= 2 // at least half of the messages are prefetched, not claimed
@@ -98,8 +100,8 @@ func (q *queue[TTx]) Appetite(jobs, limit int) int {
 	return 0
 }
 
-// Hang notes the messages with handlers that ignore the end of their context. If a suspect is one of them,
-// other messages may run again.
+// Hang records the messages with handlers that ignore the end of their context. If the running suspect is one
+// of them, other messages may run again.
 func (q *queue[TTx]) Hang(ids map[store.Identity]bool) {
 	q.hung = ids
 	if q.alone != nil && q.hangs(q.alone) {
@@ -121,7 +123,7 @@ func (q *queue[TTx]) count(so func(*partition.Entry) bool) (n int) {
 	return n
 }
 
-// bytes returns the memory of the claimed messages.
+// bytes returns how many bytes the claimed messages use in memory.
 func (q *queue[TTx]) bytes() (n int) {
 	for e := range q.claimed {
 		n += e.Weight()
@@ -130,8 +132,8 @@ func (q *queue[TTx]) bytes() (n int) {
 }
 
 // Adapt doubles how many claimed messages share a transaction, up to most, while none fails. After a failure
-// each runs alone: a message that failed will probably fail again. If messages waited here for over half of
-// exec.MaxWaitClaimed, fewer are claimed.
+// each runs alone, because a message that failed will probably fail again. If the messages waited here for
+// over half of exec.MaxWaitClaimed, Adapt halves the number.
 func (q *queue[TTx]) Adapt(rs []exec.Result, most int) {
 	well := []decide.Ending{decide.Handled, decide.Duplicate, decide.Rejected, decide.Barred, decide.Stale,
 		decide.NotAttempted}
@@ -147,7 +149,7 @@ func (q *queue[TTx]) Adapt(rs []exec.Result, most int) {
 	}
 }
 
-// Suspect returns the next suspect, which runs alone from then on, or nil.
+// Suspect returns the next suspect, or nil. From then on no other message may start until the suspect ends.
 func (q *queue[TTx]) Suspect() *partition.Entry {
 	if len(q.suspects) == 0 {
 		return nil
@@ -157,9 +159,8 @@ func (q *queue[TTx]) Suspect() *partition.Entry {
 	return q.alone
 }
 
-// Suspects reports whether a suspect waits for the others to end, and whether one runs now. No other message
-// may run next to it.
-func (q *queue[TTx]) Suspects() (wait, inHand bool) { return len(q.suspects) > 0, q.alone != nil }
+// Suspects reports whether a suspect waits for the running messages to end, and whether a suspect runs now.
+func (q *queue[TTx]) Suspects() (wait, running bool) { return len(q.suspects) > 0, q.alone != nil }
 
 // Settle removes a claimed message. Wait is the time until the next message of its key is due.
 func (q *queue[TTx]) Settle(e *partition.Entry, wait time.Duration) {
@@ -172,7 +173,7 @@ func (q *queue[TTx]) Settle(e *partition.Entry, wait time.Duration) {
 	q.Soon(q.in.o.Now().Add(wait))
 }
 
-// NotBegun returns the claimed messages that no worker has begun.
+// NotBegun returns the claimed messages that no worker has started.
 func (q *queue[TTx]) NotBegun() (out []*partition.Entry) {
 	for _, c := range slices.Concat(q.in.schedule.Heads(), q.suspects) {
 		if e := c.Queue; len(e) > 0 && e[0].Parked != nil && q.claimed[e[0]] {
@@ -183,34 +184,35 @@ func (q *queue[TTx]) NotBegun() (out []*partition.Entry) {
 }
 
 const (
-	// retryLater is the pause before a look for messages that another instance has, or that cannot be parked.
+	// retryLater is the pause before the next look, if another instance has a message or the store refuses to
+	// park it.
 	retryLater = lookEvery
 
-	lookEvery = time.Second               // between looks for messages that others parked or freed
-	lookIdle  = checkpoint.LookPartitions // the same, after looks that found nothing
-	countIdle = 30 * time.Second          // between counts, if nothing changed here
+	lookEvery = time.Second               // between looks for messages that other instances parked or freed
+	lookIdle  = checkpoint.LookPartitions // between looks, after looks that found nothing
+	countIdle = 30 * time.Second          // between counts, if this process changed nothing
 	// countEvery is the shortest pause between two counts, while many messages change.
 	countEvery = 250 * time.Millisecond
 	countShare = 100 // counting takes at most 1/countShare of the time
-	// countOther is countShare if only other processes may have changed the count, and no partition waits
-	// for room.
+	// countOther replaces countShare if only other processes may have changed the count and no partition
+	// waits because of it.
 	countOther = 400
-	countMost  = 5 * time.Minute // bounds both: counting continues even after one slow count
+	countMost  = 5 * time.Minute // the longest pause, so that one slow count does not stop counting
 
 	mostFailed = 100 // failed messages in Health.Stuck
 )
 
-// looked is the answer of a look into the store.
+// looked is the result of a look.
 type looked struct {
 	Claimed     store.Claimed
 	Asked       store.ClaimSize
 	Counted     bool
-	Stored      store.ParkedCounts // if Counted
+	Stored      store.ParkedCounts // if Counted: parked messages and dead letters
 	Quarantined int64              // if Counted: messages in quarantine
 	Failed      []store.Parked     // if Counted: parked messages that failed
 	Err         error
-	Along       checkpoint.Call // the checkpoints that the claim read, if Syncs
-	Syncs       bool
+	Along       checkpoint.Call // the call for checkpoints that the claim included, if Syncs
+	Syncs       bool            // the claim included Along
 	began       time.Time
 	took        time.Duration
 }
@@ -231,31 +233,31 @@ func (l *looked) keys() (n int) {
 // Due returns the time until the next look.
 func (q *queue[TTx]) Due(now time.Time) time.Duration { return max(0, q.at.Sub(now)) }
 
-// Wants returns the size of the next claim and whether to count. It returns false if no look is due. Rest is
+// Wants returns the size of the next claim, and whether to count. Some is false if no look is due. Rest is
 // the shortest time between two counts after changes of this process.
 func (q *queue[TTx]) Wants(rest time.Duration) (most store.ClaimSize, count, some bool) {
 	now := q.in.o.Now()
 	if q.Due(now) == 0 {
-		most = q.portion(max(0, q.in.appetite()))
+		most = q.portion(max(0, q.in.claimable()))
 	}
 	count = q.changed && now.Sub(q.counted) >= rest || q.some && q.recount(now.Sub(q.counted))
 	return most, count, most.Keys > 0 || count
 }
 
-// Rest returns the shortest time between two counts of Run.
+// Rest returns the shortest time between two counts after changes of this process, for Run.
 func (q *queue[TTx]) Rest() time.Duration { return max(countEvery, q.share(countShare)) }
 
-// Counting notes that a count begins. It may not include later changes.
+// Counting records that a count begins. Later changes need another count.
 func (q *queue[TTx]) Counting() { q.changed = false }
 
-// Change notes that a message was parked or freed.
+// Change records that a message was parked or freed.
 func (q *queue[TTx]) Change() { q.changed = true }
 
 // Changed reports whether a message was parked or freed since the last count began.
 func (q *queue[TTx]) Changed() bool { return q.changed }
 
-// recount reports whether to count the parked messages again, so long after the last count: other instances
-// may have parked or freed some.
+// recount reports whether to count again because other instances may have parked or freed messages. Since is
+// the time since the last count.
 func (q *queue[TTx]) recount(since time.Duration) bool {
 	switch {
 	case since >= max(countIdle, q.share(countOther)):
@@ -266,7 +268,7 @@ func (q *queue[TTx]) recount(since time.Duration) bool {
 	return false
 }
 
-// share returns the pause between counts with which they take 1/n of the time.
+// share returns the pause with which counts take 1/n of the time.
 func (q *queue[TTx]) share(n time.Duration) time.Duration { return min(n*q.took, countMost) }
 
 // crowded reports whether a partition waits until more messages may be parked.
@@ -279,17 +281,18 @@ func crowded(all map[string]*partition.Partition) bool {
 	return false
 }
 
-// ask describes one look.
+// ask has the parameters of a look.
 type ask struct {
 	Session string
 	Most    store.ClaimSize // to claim
 	Count   bool            // count the parked messages
-	Others  []store.Kind    // types that other builds handle: they are not claimed
-	Along   checkpoint.Call // sent in the transaction of the claim, if Syncs
+	Others  []store.Kind    // types that other builds handle; do not claim them
+	Along   checkpoint.Call // a call to make in the transaction of the claim, if Syncs
 	Syncs   bool
 }
 
-// Look claims due messages, and counts parked ones. It may run next to every other method.
+// Look claims due messages and counts parked ones, as a requests. It may run concurrently with all other
+// methods.
 func (q *queue[TTx]) Look(ctx context.Context, a ask) looked {
 	l, start := looked{Asked: a.Most, Counted: a.Count, Along: a.Along, Syncs: a.Syncs,
 		began: q.in.o.Now()}, time.Now()
@@ -316,8 +319,8 @@ func (q *queue[TTx]) Look(ctx context.Context, a ask) looked {
 	return l
 }
 
-// Take applies the result of a look. It returns claimed messages to give back: failed ones above the limit,
-// and messages that this process still runs.
+// Take applies the result of a look. It returns the claimed messages to give back: failed messages above the
+// limit, and messages that this process still runs.
 func (q *queue[TTx]) Take(l looked) (back []*partition.Entry) {
 	now := q.in.o.Now()
 	if l.Err != nil {
@@ -339,7 +342,8 @@ func (q *queue[TTx]) Take(l looked) (back []*partition.Entry) {
 	return back
 }
 
-// next plans the next look: when the next known message is due, and at intervals for unknown ones.
+// next schedules the next look: when the next known message is due, and at intervals for messages that other
+// instances park.
 func (q *queue[TTx]) next(l *looked, now time.Time) {
 	if len(l.Claimed.Parked) == 0 {
 		q.idle = min(q.idle+1, 10)
@@ -356,25 +360,26 @@ func (q *queue[TTx]) next(l *looked, now time.Time) {
 	}
 }
 
-// jitter returns how much earlier an idle instance looks, so that several do not look together.
+// jitter returns a random time by which an idle instance looks earlier, so that several instances do not look
+// at the same time.
 func jitter() time.Duration { return rand.N(lookIdle / 8) }
 
-// Admitted reports whether the last claim saw admitted messages in quarantine.
+// Admitted reports whether the last claim found admitted messages in quarantine.
 func (q *queue[TTx]) Admitted() bool { return q.admitted }
 
-// Soon moves the next look to t, if it would be later.
+// Soon moves the next look forward to t, if it is later than t.
 func (q *queue[TTx]) Soon(t time.Time) {
 	if t.Before(q.at) {
 		q.at = t
 	}
 }
 
-// A claim prefetches the messages directly behind a claimed one. They are handled in its transaction, or stay
-// in the store. The claim of the first message covers them until that transaction ends. So a key needs one
-// claim for each transaction, not for each message.
+// A claim prefetches the messages directly behind a claimed one. The worker handles them in the transaction
+// of the claimed message, or leaves them in the store. The claim of the first message covers them until that
+// transaction ends. So a key needs one claim for each transaction, not for each message.
 
-// portion returns the size of a claim for at most limit messages. It assumes that each key has as many
-// prefetched messages as the keys of the last claim.
+// portion returns the size of a claim for at most limit messages. It assumes as many prefetched messages per
+// key as in the last claim.
 func (q *queue[TTx]) portion(limit int) store.ClaimSize {
 	prefetch := min(q.prefetch, q.size-1)
 	if prefetch <= 0 || limit < 2 || q.in.exec.HasLegacyDedup() {
@@ -384,8 +389,8 @@ func (q *queue[TTx]) portion(limit int) store.ClaimSize {
 	return store.ClaimSize{Keys: keys, Prefetch: prefetch, PrefetchAll: max(limit-keys, limit/4)}
 }
 
-// learn notes how many messages were prefetched with each key.
-func (q *queue[TTx]) learn(keys, prefetched int, asked store.ClaimSize) {
+// countPrefetched records how many messages a claim prefetched per key.
+func (q *queue[TTx]) countPrefetched(keys, prefetched int, asked store.ClaimSize) {
 	switch {
 	case keys == 0 || asked.Prefetch == 0:
 	case prefetched == asked.PrefetchAll:
@@ -396,11 +401,11 @@ func (q *queue[TTx]) learn(keys, prefetched int, asked store.ClaimSize) {
 }
 
 // claimAll makes a chain for each key of the claimed messages, with the prefetched messages of that key. It
-// takes only a few of the messages that have failed, and returns the others. It also returns messages that
+// keeps only a few of the messages that have failed, and returns the others. It also returns messages that
 // this process still runs.
 func (q *queue[TTx]) claimAll(l *looked) (back []*partition.Entry) {
 	first, prefetched := map[string]*partition.Chain{}, 0
-	inHand := q.inHand()
+	inProgress := q.inProgress()
 	room := q.in.retries.Most() -
 		q.count(func(e *partition.Entry) bool { return e.Troubled() && !q.hangs(e) })
 	for i := range l.Claimed.Parked {
@@ -408,14 +413,14 @@ func (q *queue[TTx]) claimAll(l *looked) (back []*partition.Entry) {
 		key := string(p.Message.Key)
 		c, known := first[key]
 		switch known = known && p.Waiting && p.Message.Key != nil; {
-		case known && c == nil: // the first message of its key is given back
+		case known && c == nil: // claimAll returns the first message of its key
 			prefetched++
 			continue
 		case known:
 			q.addPrefetched(c, p)
 			prefetched++
 			continue
-		case inHand(p): // its lease ended before its handler, or its handler hangs
+		case inProgress(p): // its lease ended before its handler, or its handler hangs
 			e := &partition.Entry{Parked: p, Call: p.Call, Given: p.Identity}
 			if !q.hung[p.Identity] { // else another instance may run it
 				e.Lease = q.lease()
@@ -433,13 +438,14 @@ func (q *queue[TTx]) claimAll(l *looked) (back []*partition.Entry) {
 			first[key] = c
 		}
 	}
-	q.learn(len(l.Claimed.Parked)-prefetched, prefetched, l.Asked)
+	q.countPrefetched(len(l.Claimed.Parked)-prefetched, prefetched, l.Asked)
 	return back
 }
 
-// inHand returns a function that reports whether this process already has a claimed message. If it finished
-// the message in the meantime, Claims starts from 1 again.
-func (q *queue[TTx]) inHand() func(*store.Parked) bool {
+// inProgress returns a function that reports whether this process already has a claimed message. Claims is
+// larger than before if the message was claimed a second time. It starts from 1 if this process finished the
+// message meanwhile.
+func (q *queue[TTx]) inProgress() func(*store.Parked) bool {
 	running, claims := q.in.runningNow(), map[store.Identity]int{}
 	for e := range q.claimed {
 		if !e.Prefetches {
@@ -455,7 +461,7 @@ func (q *queue[TTx]) inHand() func(*store.Parked) bool {
 // suspected reports whether p may have crashed a process.
 func suspected(p *store.Parked) bool { return p.Claims > exec.TrustedClaims || p.CrashCount > 0 }
 
-// entry returns an entry for p that is in no chain yet.
+// entry returns an entry for p. The caller adds it to a chain.
 func (q *queue[TTx]) entry(p *store.Parked) *partition.Entry {
 	d := broker.Delivery{Message: p.Message, Partition: p.Partition, Position: p.Position}
 	e := &partition.Entry{Delivery: d, Parked: p, Given: p.Identity}
@@ -487,8 +493,8 @@ func (q *queue[TTx]) addPrefetched(c *partition.Chain, p *store.Parked) {
 	c.Queue = append(c.Queue, e)
 }
 
-// DropPrefetched drops the prefetched messages behind a finished one, because its claim is over. It returns
-// false if c has none.
+// DropPrefetched drops the prefetched messages of c after its claimed message is finished, because the claim
+// is over. It returns false if c has none.
 func (q *queue[TTx]) DropPrefetched(c *partition.Chain) bool {
 	if !c.Queue[0].Prefetches {
 		return false
@@ -502,19 +508,19 @@ func (q *queue[TTx]) DropPrefetched(c *partition.Chain) bool {
 	return true
 }
 
-// appetite returns how many more messages may be claimed.
-func (in *Inbox[TTx]) appetite() int {
+// claimable returns how many more messages may be claimed now.
+func (in *Inbox[TTx]) claimable() int {
 	limit := math.MaxInt
-	switch wait, alone := in.breaker.Closed(in.o.Now()); {
-	case wait > 0, in.orders.Pause(), in.allStuck != "": // a claim would only block other instances
+	switch wait, alone := in.breaker.Restrict(in.o.Now()); {
+	case wait > 0, in.orders.Pause(), in.allStuck != "": // a claim would only delay other instances
 		limit = 0
 	case alone:
 		limit = 1
 	}
-	return in.parked.Appetite(in.pick.Most(), limit)
+	return in.parked.Claimable(in.pick.Most(), limit)
 }
 
-// lookNow claims and counts parked messages for Step, if that is due.
+// lookNow makes a look for Step, if one is due.
 func (in *Inbox[TTx]) lookNow(ctx context.Context) (found bool, err error) {
 	most, count, some := in.parked.Wants(0)
 	if !some {
@@ -553,7 +559,7 @@ func (in *Inbox[TTx]) applyLook(ctx context.Context, l looked) error {
 	return nil
 }
 
-// settleClaimed is settleOne for a claimed message.
+// settleClaimed removes a claimed message after an attempt, and schedules the next look.
 func (in *Inbox[TTx]) settleClaimed(r exec.Result) {
 	if !in.exec.Handles(r.Entry.Kind()) {
 		in.checkpoints.AskTypes()
@@ -570,16 +576,16 @@ func (in *Inbox[TTx]) settleClaimed(r exec.Result) {
 	in.parked.Settle(r.Entry, wait)
 }
 
-// putOff gives back claimed messages that have failed and may not run soon, and makes them due later.
-// Otherwise they would be claimed first again, and the others never. Messages that this process still runs
-// keep their claim for one more lease.
+// putOff gives back claimed messages that have failed and may not run soon. It makes them due later:
+// otherwise the next claim would select them first again, and never the other messages. Messages that this
+// process still runs keep their claim for one more lease.
 func (in *Inbox[TTx]) putOff(ctx context.Context, es []*partition.Entry) {
 	var back []store.Effect
 	for _, e := range es {
 		k := in.exec.NewPark(e)
 		k.Claims = e.Parked.Claims - 1 // this claim does not count
 		k.WasClaim = &store.Claim{Claims: e.Parked.Claims, Session: e.Parked.Session}
-		if k.Due = in.retry.WaitOutage(math.MaxInt32); e.Lease > 0 { // this process keeps it
+		if k.Due = in.retry.WaitOutage(math.MaxInt32); e.Lease > 0 { // this process still runs the message
 			k.Due, k.Session = e.Lease, e.Parked.Session
 		}
 		back = append(back, store.Effect{Park: k})
@@ -590,7 +596,7 @@ func (in *Inbox[TTx]) putOff(ctx context.Context, es []*partition.Entry) {
 	put := func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		_, _ = in.db.Apply(ctx, back...) // after an error they are claimed again when their lease ends
+		_, _ = in.db.Apply(ctx, back...) // after an error another claim gets them when their lease ends
 	}
 	if in.checkpoints.Patient() {
 		go put()
@@ -599,8 +605,8 @@ func (in *Inbox[TTx]) putOff(ctx context.Context, es []*partition.Entry) {
 	}
 }
 
-// handBack releases claimed messages that are not begun. After an error, others claim them when their lease
-// ends.
+// handBack releases the claimed messages that no worker has started. After an error, other instances claim
+// them when their lease ends.
 func (in *Inbox[TTx]) handBack(ctx context.Context) {
 	var back []store.Effect
 	for _, e := range in.parked.NotBegun() {

@@ -1,3 +1,5 @@
+// This file parks messages that an operator admitted from quarantine, so that the inbox handles them.
+
 package inbox
 
 import (
@@ -12,17 +14,17 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const admitMost = 100 // at a time
+const admitMost = 100 // messages per read of the quarantine
 
 var errNoHandler = errors.New("no handler is registered for its type")
 
-// Admit parks messages that an operator admitted from quarantine. From then on they are handled as other
-// parked messages of their keys. A message that cannot be read is put back, with the reason. If another
-// instance was first with a message, or its key is full, the next look finds that out. Admit returns true if
-// there may be more of them.
+// Admit parks messages that an operator admitted from quarantine. From then on the inbox handles them like
+// other parked messages. Admit puts a message that cannot be read back into quarantine, with the reason. It
+// parks no message that another instance parks first, or with a full key; the next look finds these. Admit
+// returns true if there may be more admitted messages.
 func (q *queue[TTx]) Admit(ctx context.Context) (more bool, err error) {
 	var left unhandled
-	defer func() { q.complain(ctx, left, err) }()
+	defer func() { q.logUnhandled(ctx, left, err) }()
 	for after := int64(0); ; {
 		limit, bytes := q.admits.Limit(admitMost), 0
 		list, err := store.ListQuarantined(ctx, q.in.db,
@@ -43,15 +45,15 @@ func (q *queue[TTx]) Admit(ctx context.Context) (more bool, err error) {
 				es = append(es, q.fromQuarantine(ctx, one))
 			}
 		}
-		var stood []bool
+		var applied []bool
 		if len(es) > 0 {
-			stood, err = q.in.db.Apply(ctx, es...)
+			applied, err = q.in.db.Apply(ctx, es...)
 		}
 		switch {
 		case err != nil:
 			q.admitted = true
 			return false, err
-		case slices.Contains(stood, true):
+		case slices.Contains(applied, true):
 			q.Change()
 			q.Soon(q.in.o.Now())
 			q.admitted = true
@@ -78,8 +80,9 @@ func (u *unhandled) add(one *store.Quarantined) {
 	}
 }
 
-// complain logs admitted messages that stay in quarantine: immediately, then rarely.
-func (q *queue[TTx]) complain(ctx context.Context, left unhandled, err error) {
+// logUnhandled logs the admitted messages that stay in quarantine because their types have no handler. It
+// logs the first time, and then rarely.
+func (q *queue[TTx]) logUnhandled(ctx context.Context, left unhandled, err error) {
 	switch {
 	case err != nil:
 	case left.messages == 0:
@@ -106,7 +109,8 @@ func (q *queue[TTx]) fromQuarantine(ctx context.Context, one *store.Quarantined)
 		Park: &store.Park{MostRows: q.in.o.Limits.KeyRows, MostBytes: q.in.o.Limits.KeyBytes, Parked: p}}
 }
 
-// admittedAs returns the identity of an admitted message: its own, unless another message has that identity.
+// admittedAs returns the identity of an admitted message. This is its own identity, unless another message
+// has the same one.
 func admittedAs(q *store.Quarantined) store.Identity {
 	if q.Why != store.Conflict {
 		return q.Identity
@@ -117,8 +121,7 @@ func admittedAs(q *store.Quarantined) store.Identity {
 // admitEvery is the shortest pause between two attempts to park admitted messages.
 const admitEvery = 5 * time.Second
 
-// admitted parks messages that an operator admitted from quarantine, if more may be parked. A claim reports
-// whether there are any.
+// admitted calls Admit, if the last claim found admitted messages and the consumer may park more.
 func (in *Inbox[TTx]) admitted(ctx context.Context) {
 	now := in.o.Now()
 	if !in.parked.Admitted() || now.Before(in.askAt) {
@@ -142,8 +145,8 @@ func (in *Inbox[TTx]) room() bool {
 	return in.kept.Parked < in.o.Limits.ParkedRows && in.kept.Bytes < in.o.Limits.ParkedBytes
 }
 
-// deadRoom reports whether messages of full keys may become dead letters. They count together with parked
-// messages: a key with an endless stream must not fill the database.
+// deadRoom reports whether messages of full keys may become dead letters. Dead letters count together with
+// parked messages, so that a key with an endless stream does not fill the database.
 func (in *Inbox[TTx]) deadRoom() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -129,17 +129,17 @@ func TestSizeOfClaimedBatchesFollowsResults(t *testing.T) {
 // No message is claimed while half of the possible number is here, or above a limit.
 func TestClaimsStopAtHalf(t *testing.T) {
 	q := aQueue(time.Now)
-	if n := q.Appetite(4, 1); n != 1 {
+	if n := q.Claimable(4, 1); n != 1 {
 		t.Errorf("of a limit of 1 there are %d to claim", n)
 	}
 	for n := range 5 {
-		if got := q.Appetite(4, 1000); (got > 0) != (n <= 4) {
+		if got := q.Claimable(4, 1000); (got > 0) != (n <= 4) {
 			t.Errorf("with %d claimed, %d more may be", n, got)
 		}
 		q.Take(looked{Claimed: store.Claimed{
 			Parked: []store.Parked{parkedAs(fmt.Sprint(n), fmt.Sprint(n), false)}}})
 	}
-	if got := q.Appetite(4, 1000); got != 0 {
+	if got := q.Claimable(4, 1000); got != 0 {
 		t.Errorf("with more than half of it here, %d more may be claimed", got)
 	}
 }

@@ -1,5 +1,5 @@
-// This file selects the next job of a worker: one message, or several that share a transaction. Messages that
-// may start are selected in the order in which they came.
+// This file selects the next job of a worker: one message, or several that share a transaction. It selects
+// messages that may start in the order in which they came.
 
 package inbox
 
@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/inbox/internal/partition"
 )
 
-// picker selects jobs. It belongs to one goroutine.
+// picker selects jobs. Only one goroutine uses it.
 type picker[TTx any] struct {
 	in     *Inbox[TTx]
 	size   batchSize
@@ -20,7 +20,8 @@ type picker[TTx any] struct {
 }
 
 // Next returns the next job of a worker: a message, or a batch of ready messages. A batch has at most a
-// worker's share of them; no message waits for a batch to fill. A suspect runs while no other message runs.
+// worker's share of the ready messages; no message waits for a batch to fill. A suspect starts only if no
+// other message runs.
 func (p *picker[TTx]) Next(running int) []*partition.Entry {
 	job := p.next(running)
 	if len(job) > 0 {
@@ -37,7 +38,7 @@ func (p *picker[TTx]) next(running int) []*partition.Entry {
 		p.in.breaker.Try(suspect)
 		return []*partition.Entry{suspect}
 	}
-	rest, alone := p.in.breaker.Closed(p.in.o.Now())
+	rest, alone := p.in.breaker.Restrict(p.in.o.Now())
 	if rest > 0 {
 		return nil
 	}
@@ -52,7 +53,7 @@ func (p *picker[TTx]) next(running int) []*partition.Entry {
 	share := p.in.schedule.Len()/p.in.o.Workers + 1 // chains
 	p.in.schedule.Drop()
 	most, claimed := p.size.now, e.Parked != nil
-	if claimed { // only part of them is ready: new ones are claimed when half of them are finished
+	if claimed { // their number is Claimed: only half of them may be ready
 		most, share = min(most, p.in.parked.Size()), p.in.parked.Claimed()/p.in.o.Workers+1 // messages
 	}
 	if alone || most < 2 || p.in.exec.HasLegacyDedup() || !p.in.exec.CanShare(e) {
@@ -87,7 +88,7 @@ func (p *picker[TTx]) collect(c *partition.Chain, job []*partition.Entry, most i
 	return job
 }
 
-// Adapt makes batches larger or smaller after a job.
+// Adapt makes batches larger or smaller after the results of a job.
 func (p *picker[TTx]) Adapt(rs []exec.Result) {
 	first, now := rs[0], p.in.o.Now()
 	switch {
@@ -111,13 +112,13 @@ func (p *picker[TTx]) Adapt(rs []exec.Result) {
 	}
 }
 
-// first returns the first message that may start and has not failed. It stays in the schedule.
+// first returns the first message that may start and has not failed. The message stays in the schedule.
 func (p *picker[TTx]) first() *partition.Entry {
 	return p.head(p.in.schedule.First, p.in.schedule.Drop)
 }
 
-// retry takes a message that has failed out of the schedule, if one may begin now. Others reports that other
-// messages are ready, too.
+// retry removes a message that has failed from the schedule and returns it, if a retry may start now. Others
+// reports that other messages are ready.
 func (p *picker[TTx]) retry(others bool) *partition.Entry {
 	if p.in.schedule.Retries() == 0 || !p.in.retries.Allowed(others, p.in.o.Now()) {
 		return nil
@@ -131,8 +132,8 @@ func (p *picker[TTx]) retry(others bool) *partition.Entry {
 	return e
 }
 
-// head returns the first head that may begin. It drops lost and finished chains, and chains that have to wait
-// for a checkpoint.
+// head returns the first message of the chains that first returns, if it may start. It drops lost and
+// finished chains, and chains that wait for a checkpoint.
 func (p *picker[TTx]) head(first func() *partition.Chain, drop func()) *partition.Entry {
 	for c := first(); c != nil; c = first() {
 		valid := !c.Partition.Lost && c.Pass()
@@ -147,11 +148,11 @@ func (p *picker[TTx]) head(first func() *partition.Chain, drop func()) *partitio
 	return nil
 }
 
-// Startable reports whether a message may begin. A suspect begins only if no message runs, and none begins
-// while a suspect runs.
+// Startable reports whether a message may start. A suspect starts only if no message runs. While a suspect
+// runs, no message starts.
 func (p *picker[TTx]) Startable(running int) bool {
-	switch wait, inHand := p.in.parked.Suspects(); {
-	case p.in.orders.Pause(), inHand:
+	switch wait, suspectRuns := p.in.parked.Suspects(); {
+	case p.in.orders.Pause(), suspectRuns:
 		return false
 	case wait:
 		return running == 0
@@ -159,8 +160,8 @@ func (p *picker[TTx]) Startable(running int) bool {
 	return p.in.schedule.Len() > 0 || p.in.schedule.Retries() > 0 && p.in.retries.Allowed(false, p.in.o.Now())
 }
 
-// Most returns how many jobs workers may have: one per worker, or two while each job is a single message. The
-// worker then has its next message at the commit.
+// Most returns how many jobs the workers may have: one per worker, or two per worker while each job is a
+// single message. With two, a worker has its next message when it commits.
 func (p *picker[TTx]) Most() int {
 	if p.shares || !p.in.exec.Follows() {
 		return p.in.o.Workers
@@ -168,19 +169,20 @@ func (p *picker[TTx]) Most() int {
 	return 2 * p.in.o.Workers
 }
 
-// retryPart limits failing retries while other messages are ready: to 1/retryPart of the workers' time and of
-// the messages that begin.
+// retryPart limits retries that fail while other messages are ready. They get at most 1/retryPart of the
+// workers' time and of the started messages.
 const retryPart = 20
 
-// retries limits the work on messages that have failed. After each success twice as many may run, up to all
-// workers. While they fail, few run, and only between many other messages. It belongs to one goroutine.
+// retries limits the work on messages that have failed. After each success twice as many retries may run, up
+// to all workers. After a failure only a few may run, and only after many other messages. Only one goroutine
+// uses it.
 type retries struct {
 	workers int
 	window  int       // retries that may run at a time
-	running int       // retries
+	running int       // retries that run now
 	failing bool      // the last retry failed
-	others  int       // other messages begun since the last retry began
-	until   time.Time // no retry begins before, while the last one failed and others are ready
+	others  int       // other messages started since the last retry started
+	until   time.Time // if the last retry failed and other messages are ready, no retry starts before
 }
 
 // newRetries returns the limits for this number of workers.
@@ -192,10 +194,11 @@ func newRetries(workers int) *retries {
 
 func (r *retries) least() int { return max(1, r.workers/retryPart) }
 
-// idle returns how many may run if no other message is ready. It leaves workers for messages that come.
+// idle returns how many retries may run if no other message is ready. The remaining workers are free for new
+// messages.
 func (r *retries) idle() int { return max(r.window, r.workers/4) }
 
-// Allowed reports whether one more may begin now. Others reports that other messages are ready.
+// Allowed reports whether one more retry may start now. Others reports that other messages are ready.
 func (r *retries) Allowed(others bool, now time.Time) bool {
 	if !others {
 		return r.running < r.idle()
@@ -203,8 +206,8 @@ func (r *retries) Allowed(others bool, now time.Time) bool {
 	return r.running < r.window && (!r.failing || r.others >= retryPart-1 && !now.Before(r.until))
 }
 
-// Most returns how many failed messages may be claimed: any number while retries succeed, otherwise enough to
-// have one when it may begin.
+// Most returns how many failed messages may be claimed. The number is unlimited while retries succeed.
+// Otherwise it is enough for the retries that may start.
 func (r *retries) Most() int {
 	if !r.failing {
 		return math.MaxInt
@@ -212,13 +215,13 @@ func (r *retries) Most() int {
 	return 2 * r.idle()
 }
 
-// Begin notes that one begins.
+// Begin records that a retry starts.
 func (r *retries) Begin() { r.running, r.others = r.running+1, 0 }
 
-// Others notes that n other messages begin.
+// Others records that n other messages start.
 func (r *retries) Others(n int) { r.others = min(r.others+n, retryPart) }
 
-// End notes that a retry ended, and how long it took.
+// End records that a retry ended, whether it succeeded (well), and how long it took.
 func (r *retries) End(well bool, took time.Duration, now time.Time) {
 	r.running--
 	if r.failing = !well; well {

@@ -1,3 +1,5 @@
+// This file receives deliveries from the broker and puts them into partitions and chains.
+
 package inbox
 
 import (
@@ -13,9 +15,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const receiveMax = 1000
+const receiveMax = 1000 // deliveries per call of Receive
 
-// receive puts deliveries into partitions and chains. It drops messages without a handler and duplicates.
+// receive puts deliveries into partitions and chains. It drops duplicates and messages without a handler. If
+// necessary it joins the group first.
 func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
 	in.did(ctx, readingKey, in.exec.Rekey(ctx))
 	in.admitted(ctx)
@@ -52,17 +55,18 @@ func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
 	return busy || len(ds) > 0, nil
 }
 
-// lookMost bounds a read of the marks. It may wait for a connection, because handlers may have all of them.
+// lookMost bounds a read of the marks. The read may wait for a connection, because handlers may have all of
+// them.
 const lookMost = 2 * time.Second
 
-// lookUp drops finished messages, and reports whether it could read their marks.
+// lookUp drops finished messages. It returns true if the others are known to be new.
 func (in *Inbox[TTx]) lookUp(ctx context.Context, fresh []*partition.Entry) (known bool) {
 	ctx, cancel := context.WithTimeout(ctx, lookMost)
 	defer cancel()
 	return in.seen.Marked(ctx, fresh)
 }
 
-// fetch receives from the broker, unless deliveries still wait for their partitions.
+// fetch receives from the broker, unless earlier deliveries still wait for their partitions.
 func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 	if in.checkpoints.Waits() {
 		return false, nil
@@ -96,7 +100,7 @@ func (in *Inbox[TTx]) move(b broker.Batch) {
 	again, without := int64(0), []string(nil)
 	for _, g := range b.Gained {
 		in.checkpoints.Gain(g)
-		in.seen.Distrust()
+		in.seen.ReadAgain()
 		if g.Redelivered > 0 {
 			again, without = again+g.Redelivered, append(without, g.Name)
 		}
@@ -119,22 +123,22 @@ func (in *Inbox[TTx]) accept(d broker.Delivery) *partition.Entry {
 	return e
 }
 
-// skippable reports whether a message without a handler may be skipped: its identity is known, or no other
-// build of the consumer needs it.
+// skippable reports whether the inbox may skip a message that this build has no handler for. It may if the
+// identity is known, or if no other build of the consumer needs the message.
 func (in *Inbox[TTx]) skippable(e *partition.Entry) bool {
 	return e.Readable() || e.Fault == nil && e.Type != "" && !in.checkpoints.LeftToOthers(e.Kind())
 }
 
-// missedAction is the action of an audit about messages that the broker removed unread.
+// missedAction is the action of an audit entry about messages that the broker removed before they were read.
 const missedAction = "missed"
 
-// removedStore has the audit.
+// removedStore is the part of the store that writes the audit.
 type removedStore interface {
 	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 }
 
-// noteMissed logs m, and writes it to the audit in the background, for skald doctor. During an outage of the
-// database only the log has it. Log has the name of the consumer.
+// noteMissed logs m, and writes it to the audit in the background, for skald doctor. If the database is away
+// only the log has it. Log has the name of the consumer.
 func noteMissed(ctx context.Context, db removedStore, log *slog.Logger, consumer string, m broker.Missed) {
 	why := fmt.Sprintf(
 		"%d messages of partition %s, from %d to below %d, were removed at the broker before they were read",

@@ -1,3 +1,5 @@
+// This file runs an inbox: Run until its context ends, or Step for one turn.
+
 package inbox
 
 import (
@@ -27,7 +29,7 @@ func (in *Inbox[TTx]) fault() error {
 	return nil
 }
 
-// Step does one turn: it receives messages that have arrived, handles one or several in one transaction, and
+// Step does one turn. It receives messages that have arrived, handles one message or one batch, and
 // acknowledges. It never waits for more messages.
 func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 	if err := in.fault(); err != nil {
@@ -68,9 +70,9 @@ func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 	return busy || acked, err
 }
 
-// Close leaves the group, after calls of Step. Run does this itself.
+// Close leaves the group. Call it after the last Step; Run leaves the group itself.
 func (in *Inbox[TTx]) Close(ctx context.Context) error {
-	in.handBack(ctx) // even if it could not join again
+	in.handBack(ctx) // even if the consumer is outside its group
 	in.releasePartitions(ctx)
 	var err error
 	if in.sub != nil {
@@ -84,7 +86,8 @@ func (in *Inbox[TTx]) Close(ctx context.Context) error {
 	return err
 }
 
-// open checks the tables, once, and subscribes.
+// open joins the group, unless the consumer is a member already. The first call also checks the tables and
+// the retention of marks.
 func (in *Inbox[TTx]) open(ctx context.Context) error {
 	in.announce.Begin(ctx)
 	if !in.checked {
@@ -120,10 +123,10 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 
 // Run consumes until ctx is done. Then it waits for running handlers, for at most Options.Timeouts.Drain, and
 // leaves the group. It continues after outages of the database and the broker. While a topic does not exist,
-// it reads the others. It returns an error only if waiting cannot help.
+// it reads the other topics. It returns an error only if a retry cannot help.
 //
-// Run does not wait longer for a handler that ignores its context. It logs the handler, and does not
-// acknowledge its message.
+// Run waits one second longer for a handler that ignores the end of its context. Then it logs the handler,
+// and does not acknowledge its message.
 func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	if err := in.fault(); err != nil {
 		return err
@@ -136,10 +139,10 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	defer telemetry.WatchBacklog(telemetry.Providers{Meter: in.o.MeterProvider}, in.o.Now, in.backlog,
 		telemetry.Always, in.lag, in.group)()
 	if err := in.openPatiently(ctx); err != nil || ctx.Err() != nil {
-		in.leave() // it may have joined just before ctx ended
+		in.leave() // the consumer may have joined just before ctx ended
 		return err
 	}
-	// Handlers continue when ctx ends; hard ends them when the drain is over.
+	// Handlers continue when ctx ends. The context hard ends them when the drain is over.
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	l := &loop[TTx]{
@@ -148,7 +151,7 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 		results:    make(chan []exec.Result, 4*in.o.Workers),
 		looks:      make(chan looked, 2),
 		storeCalls: make(chan checkpoint.Call, 1),
-		hands:      map[*partition.Entry]hand{},
+		assigned:   map[*partition.Entry]assignment{},
 		hard:       hard,
 		timer:      time.NewTimer(time.Hour),
 	}

@@ -1,5 +1,5 @@
 // This file drops duplicates early: by the cache in front of the database, and by one read of the marks of
-// all received messages. It only saves work: each attempt checks the mark itself.
+// all received messages. This only saves work, because each attempt checks the mark again.
 
 package inbox
 
@@ -16,30 +16,30 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// trusting is the number of messages in a row without a duplicate after which the marks are not read early
-// any more. The read is a sixth of the database's work for a hundred messages that share a transaction. After
-// a duplicate, and with each gained partition, the marks are read again.
-const trusting = 5000
+// enoughNew is the number of new messages in a row after which the filter stops reading marks. For a hundred
+// messages that share a transaction, the read is a sixth of the database's work. The filter reads marks again
+// after a duplicate, and with each gained partition.
+const enoughNew = 5000
 
-// lookRest is the pause after a read without an answer. Each attempt checks the mark itself meanwhile.
+// lookRest is the pause after a read that timed out. Meanwhile each attempt checks its mark.
 const lookRest = 30 * time.Second
 
-// filter drops duplicates. It belongs to one goroutine.
+// filter drops duplicates. Only one goroutine uses it.
 type filter[TTx any] struct {
 	in       *Inbox[TTx]
-	server   string    // the last known run of the database server; "": none yet, or it has none
-	newInRow int       // messages in a row that were looked up and were no duplicates
-	until    time.Time // no read before this time, since one got no answer in time
+	server   string    // id of the current run of the database server; "" if unknown
+	newInRow int       // messages in a row that had no mark
+	until    time.Time // no read before this time, because a read timed out
 }
 
-// On notes the current run of the database server.
+// On sets the id of the current run of the database server.
 func (f *filter[TTx]) On(server string) { f.server = server }
 
 // Distrust makes the filter read marks again.
-func (f *filter[TTx]) Distrust() { f.newInRow = 0 }
+func (f *filter[TTx]) ReadAgain() { f.newInRow = 0 }
 
-// Cached drops messages that are finished according to the cache, without a statement of the database. It
-// asks the cache once for all of es.
+// Cached drops messages that are finished according to the cache. It reads the cache once for all of es, and
+// does not call the database.
 func (f *filter[TTx]) Cached(ctx context.Context, es []*partition.Entry) {
 	if f.in.o.Cache.Finished == nil {
 		return
@@ -65,9 +65,9 @@ func (f *filter[TTx]) Cached(ctx context.Context, es []*partition.Entry) {
 	}
 }
 
-// Marked drops duplicates among es with one read of the marks. It returns true if all duplicates are found.
+// Marked drops duplicates among es with one read of the marks. It returns true if it found all duplicates.
 func (f *filter[TTx]) Marked(ctx context.Context, es []*partition.Entry) (known bool) {
-	if !f.wary(es) || time.Now().Before(f.until) {
+	if !f.mustRead(es) || time.Now().Before(f.until) {
 		return false
 	}
 	ids, of := make([]store.Identity, 0, len(es)), make([]*partition.Entry, 0, len(es))
@@ -101,9 +101,9 @@ func (f *filter[TTx]) Marked(ctx context.Context, es []*partition.Entry) (known 
 }
 
 // wary reports whether the marks of es are to be read.
-func (f *filter[TTx]) wary(es []*partition.Entry) bool {
+func (f *filter[TTx]) mustRead(es []*partition.Entry) bool {
 	suspected := func(e *partition.Entry) bool { return e.Chain.Partition.Tried != nil }
-	return f.newInRow < trusting || slices.ContainsFunc(es, suspected)
+	return f.newInRow < enoughNew || slices.ContainsFunc(es, suspected)
 }
 
 // Remember adds e to the cache, after its mark was read or committed.
@@ -113,11 +113,11 @@ func (f *filter[TTx]) Remember(e *partition.Entry) {
 	}
 }
 
-// on returns the run of the database server on which a message was handled. If that is not known, it returns
-// the session of this process: another process may have another database.
+// on returns the id of the run of the database server on which a message was handled. If the id is unknown,
+// it returns the session of this process, because another process may have another database.
 func (f *filter[TTx]) on(server string) string { return cmp.Or(server, f.server, f.in.session) }
 
-// cacheable reports whether duplicates of a message need no answer. Stored answers are in the database.
+// cacheable reports whether a duplicate of e needs no answer. Answers are only in the database.
 func (f *filter[TTx]) cacheable(e *partition.Entry) bool {
 	if !e.Readable() || !f.in.exec.HasKey() {
 		return false
@@ -126,7 +126,7 @@ func (f *filter[TTx]) cacheable(e *partition.Entry) bool {
 	return err == nil && !announces
 }
 
-// repeated counts a dropped duplicate. Cached reports that the cache had it.
+// repeated counts a dropped duplicate. Cached reports that the cache had its identity.
 func (in *Inbox[TTx]) repeated(e *partition.Entry, cached bool) {
 	in.count(func(h *Health) {
 		h.Duplicates++

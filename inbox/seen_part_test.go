@@ -104,19 +104,19 @@ func TestRepeatsAreDropped(t *testing.T) {
 // After many new messages the marks are not read, except for suspects and after a duplicate.
 func TestNewMessagesAreNotLookedUpForever(t *testing.T) {
 	b, f := seenNewBench(t)
-	for n := range trusting {
+	for n := range enoughNew {
 		f.Marked(t.Context(), []*partition.Entry{b.entry(fmt.Sprint(n))})
 	}
-	if known := f.Marked(t.Context(), []*partition.Entry{b.entry("more")}); known || b.read != trusting {
+	if known := f.Marked(t.Context(), []*partition.Entry{b.entry("more")}); known || b.read != enoughNew {
 		t.Errorf("asked %d times: %v", b.read, known)
 	}
 	b.l.Tried = map[string]bool{}
-	if f.Marked(t.Context(), []*partition.Entry{b.entry("suspect")}); b.read != trusting+1 {
+	if f.Marked(t.Context(), []*partition.Entry{b.entry("suspect")}); b.read != enoughNew+1 {
 		t.Error("the marks of suspects are not read")
 	}
 	b.l.Tried = nil
-	f.Distrust()
-	if f.Marked(t.Context(), []*partition.Entry{b.entry("more")}); b.read != trusting+2 {
+	f.ReadAgain()
+	if f.Marked(t.Context(), []*partition.Entry{b.entry("more")}); b.read != enoughNew+2 {
 		t.Error("the marks are not read after a duplicate")
 	}
 	b.err = errors.New("away")

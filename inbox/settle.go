@@ -1,3 +1,5 @@
+// This file applies the results of attempts: it continues chains, schedules retries, counts and acknowledges.
+
 package inbox
 
 import (
@@ -15,8 +17,8 @@ import (
 	"github.com/skald-go/skald/inbox/internal/partition"
 )
 
-// settle applies the results of a job to partitions and chains, and continues the chains. An error stops the
-// consumer.
+// settle applies the results of a job to partitions and chains. Then it schedules the next messages of the
+// chains. An error stops the consumer.
 func (in *Inbox[TTx]) settle(ctx context.Context, rs []exec.Result) error {
 	in.pick.Adapt(rs)
 	for _, r := range rs {
@@ -56,11 +58,11 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r exec.Result) error {
 		in.retries.End(!r.What.Failing(), r.Took, now)
 	}
 	in.delays.Note(ctx, r, now)
-	in.trip(ctx, r, now)
+	in.countInBreaker(ctx, r, now)
 	in.tel.Ended(&e.Message, r.What.String(), r.Took, r.What == decide.Handled ||
 		r.What == decide.Rejected, now)
 	if r.What == decide.Duplicate {
-		in.seen.Distrust()
+		in.seen.ReadAgain()
 	}
 	if r.What == decide.Broken {
 		return fmt.Errorf("consumer %s: %w", in.group, r.Err)
@@ -74,13 +76,13 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r exec.Result) error {
 	case r.What == decide.Again, r.What == decide.Outage, r.What == decide.NotParked, r.What == decide.Full:
 		in.postpone(ctx, r)
 	default:
-		in.pass(e)
+		in.finish(e)
 	}
 	return nil
 }
 
-// trip counts a result in the breaker, and logs if that opens or closes it.
-func (in *Inbox[TTx]) trip(ctx context.Context, r exec.Result, now time.Time) {
+// countInBreaker counts a result in the breaker, and logs if that opens or closes it.
+func (in *Inbox[TTx]) countInBreaker(ctx context.Context, r exec.Result, now time.Time) {
 	opened, closed := in.breaker.Note(r, now)
 	switch {
 	case opened:
@@ -92,8 +94,7 @@ func (in *Inbox[TTx]) trip(ctx context.Context, r exec.Result, now time.Time) {
 	}
 }
 
-// pass finishes e.
-func (in *Inbox[TTx]) pass(e *partition.Entry) {
+func (in *Inbox[TTx]) finish(e *partition.Entry) {
 	e.Done = true
 	e.Crowd(false)
 }
@@ -118,7 +119,7 @@ func (in *Inbox[TTx]) postpone(ctx context.Context, r exec.Result) {
 	in.schedule.Hold(e.Chain, in.o.Now().Add(wait))
 }
 
-// note counts a result, logs failures, and plans the next look for parked messages.
+// note counts a result, logs failures, and schedules the next look for parked messages.
 func (in *Inbox[TTx]) note(ctx context.Context, r exec.Result, now time.Time) {
 	in.count(func(h *Health) {
 		h.add(r.What)
@@ -164,7 +165,7 @@ func (in *Inbox[TTx]) note(ctx context.Context, r exec.Result, now time.Time) {
 	}
 }
 
-// ack acknowledges the finished prefix of every partition.
+// ack acknowledges the finished messages at the start of every partition.
 func (in *Inbox[TTx]) ack(ctx context.Context) (busy bool, err error) {
 	var done []broker.Delivery
 	for _, l := range in.checkpoints.Partitions {
@@ -175,7 +176,7 @@ func (in *Inbox[TTx]) ack(ctx context.Context) (busy bool, err error) {
 	if len(done) == 0 {
 		return false, nil
 	}
-	// in a fixed order, so that tests can replay a run
+	// a fixed order, so that tests can replay a run
 	slices.SortFunc(done, func(a, b broker.Delivery) int { return cmp.Compare(a.Partition, b.Partition) })
 	if err := in.sub.Ack(ctx, done); err != nil {
 		return true, fmt.Errorf("acknowledge for %s: %w", in.group, err)

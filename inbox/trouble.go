@@ -1,5 +1,5 @@
-// This file logs and lists failures that repeat without a limit: attempts that do not count, and background
-// operations on the store. It logs them rarely, and not the first time.
+// This file logs and lists failures that may repeat forever: attempts that do not count, and background
+// operations on the store. It logs neither the first failure nor each later one.
 
 package inbox
 
@@ -23,15 +23,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lasting is the number of uncharged attempts in a row after which a message is logged and listed. A deadlock
-// or a failover of a second is over by then.
+// lasting is the number of attempts in a row, none of them counted, after which a message is logged and
+// listed. A deadlock or a failover of a second is over by then.
 const lasting = 3
 
-// forgotten is how long a message is listed after its last attempt. Later another instance has it.
+// forgotten is how long a message is listed after its last attempt. After this time another instance must
+// have it.
 const forgotten = 5 * time.Minute
 
-// troubledMessage is a message with attempts that did not count: its database or a service is away, or the
-// store refuses to park it.
+// troubledMessage is a message with attempts that did not count: its database or a service is unavailable, or
+// the store refuses to park it.
 type troubledMessage struct {
 	Topic, Partition string
 	Position         int64
@@ -45,27 +46,27 @@ type troubledMessage struct {
 	refused partition.Refusals
 }
 
-// troubledMessages has the messages with a last attempt that did not count. It belongs to one goroutine.
+// troubledMessages has the messages with a last attempt that did not count. Only one goroutine uses it.
 type troubledMessages struct {
 	log *slog.Logger
 	of  map[store.Identity]*troubledMessage
 	say backoff.LogLimit
-	// parked is for messages that were parked after a temporary failure.
+	// parked limits the log lines about messages that were parked after a temporary failure.
 	parked backoff.LogLimit
-	// later is for messages that wait after skald.RetryAfter.
+	// later limits the log lines about messages that wait after skald.RetryAfter.
 	later backoff.LogLimit
-	// faulty is for dead letters caused by publishers, and for untried ones.
+	// faulty limits the log lines about dead letters that publishers caused or that were never tried.
 	faulty   backoff.LogLimit
-	unlogged int // dead letters of this kind since the last line
+	unlogged int // dead letters that faulty has not logged since its last line
 }
 
-// newTroubledMessages returns an empty set. Log has the name of the consumer.
+// newTroubledMessages returns an empty list. Log has the name of the consumer.
 func newTroubledMessages(log *slog.Logger) *troubledMessages {
 	return &troubledMessages{log: log, of: map[store.Identity]*troubledMessage{}, say: backoff.NewLogLimit(),
 		parked: backoff.NewLogLimit(), later: backoff.NewLogLimit(), faulty: backoff.NewLogLimit()}
 }
 
-// Note notes the result of an attempt.
+// Note records the result of an attempt, and logs it if it belongs to a lasting failure.
 func (m *troubledMessages) Note(ctx context.Context, r exec.Result, now time.Time) {
 	e := r.Entry
 	if r.What == decide.Delayed && m.parked.Due(now) {
@@ -119,7 +120,7 @@ func (m *troubledMessages) Note(ctx context.Context, r exec.Result, now time.Tim
 
 // Complain logs the failures 1, 2, 4, 8 … of a message, and each dead letter, so that an endless failure does
 // not fill the log. For malformed, too large and untried messages it logs one line per pause, with their
-// count, so that a publisher cannot fill the log.
+// number.
 func (m *troubledMessages) Complain(ctx context.Context, r exec.Result, keyWaits bool, now time.Time) {
 	e := r.Entry
 	with := []any{"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.Identity().ID,
@@ -142,7 +143,7 @@ func (m *troubledMessages) Complain(ctx context.Context, r exec.Result, keyWaits
 	}
 }
 
-// Attempts returns the number of attempts in a row that did not count.
+// Attempts returns the number of attempts in a row that did not count, for the message id.
 func (m *troubledMessages) Attempts(id store.Identity) int {
 	if d := m.of[id]; d != nil {
 		return d.Attempts
@@ -150,7 +151,7 @@ func (m *troubledMessages) Attempts(id store.Identity) int {
 	return 0
 }
 
-// Refused returns the refusals of the store, in a row, to park a message.
+// Refused returns how often in a row the store refused to park the message id.
 func (m *troubledMessages) Refused(id store.Identity) (r partition.Refusals) {
 	if d := m.of[id]; d != nil {
 		return d.refused
@@ -158,8 +159,8 @@ func (m *troubledMessages) Refused(id store.Identity) (r partition.Refusals) {
 	return r
 }
 
-// Unkept returns an error text if a message can neither be parked nor become a dead letter, so that its
-// partition stops. It returns "" if there is no such message.
+// Unkept returns an error text if the store refuses to store a message at all, so that its partition stops.
+// It returns "" if there is no such message.
 func (m *troubledMessages) Unkept(now time.Time) string {
 	for id, d := range m.of {
 		if !d.of.Lost && d.refused.Last(now) {
@@ -170,7 +171,7 @@ func (m *troubledMessages) Unkept(now time.Time) string {
 	return ""
 }
 
-// Lasting returns the messages to list. It drops those that this process does not have any more.
+// Lasting returns the messages to list. It drops the messages that this process does not have any more.
 func (m *troubledMessages) Lasting(now time.Time) (out []troubledMessage) {
 	for id, d := range m.of {
 		if d.of.Lost || now.Sub(d.last) > forgotten {
@@ -182,7 +183,7 @@ func (m *troubledMessages) Lasting(now time.Time) (out []troubledMessage) {
 	return out
 }
 
-// storeWork has the failing background operations on the store. It belongs to one goroutine.
+// storeWork has the failing background operations on the store. Only one goroutine uses it.
 type storeWork struct {
 	log *slog.Logger
 	of  map[string]*lastingFailure // by Failing.Doing
@@ -199,8 +200,8 @@ func newStoreWork(log *slog.Logger) *storeWork {
 	return &storeWork{log: log, of: map[string]*lastingFailure{}}
 }
 
-// Did notes the result of an operation on the store. Outage reports that the database was away. From the
-// second failure in a row on it logs, rarely.
+// Did records the result of an operation on the store. Outage reports that the database was unavailable. It
+// logs the second failure in a row, and then at growing intervals.
 func (w *storeWork) Did(ctx context.Context, doing string, err error, outage bool, now time.Time) {
 	f := w.of[doing]
 	if err == nil {
@@ -255,7 +256,7 @@ const (
 	admitting    = "take admitted messages out of quarantine"
 )
 
-// did notes the result of an operation on the store.
+// did records the result of an operation on the store.
 func (in *Inbox[TTx]) did(ctx context.Context, doing string, err error) {
 	away := err != nil && in.exec.Unavailable(err)
 	if err != nil {
@@ -265,14 +266,14 @@ func (in *Inbox[TTx]) did(ctx context.Context, doing string, err error) {
 	in.work.Did(ctx, doing, err, away, in.o.Now())
 }
 
-// up reports whether the database answered the last probe, or there was none. Since is when this state began,
-// or zero if it never changed.
+// up reports whether the database answered the last probe, or no probe was made. Since is when this state
+// began, or zero if it never changed.
 func (in *Inbox[TTx]) up() (since time.Time, up bool) {
 	a := in.probe.Last()
 	return a.Since, a.Err == nil
 }
 
-// suspectOutage probes the database: Run in the background, Step in the foreground.
+// suspectOutage probes the database. Run does not wait for the answer, Step does.
 func (in *Inbox[TTx]) suspectOutage(ctx context.Context) {
 	if in.checkpoints.Patient() {
 		in.probe.Ask(context.WithoutCancel(ctx))

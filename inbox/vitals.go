@@ -1,3 +1,5 @@
+// This file finds outages of the database and the broker, and a consumer that makes no progress.
+
 package inbox
 
 import (
@@ -13,18 +15,19 @@ import (
 	"github.com/skald-go/skald/internal/vitals"
 )
 
-// slack is added to Timeouts.Handle and Timeouts.Wait. If messages are ready and none is finished for this
-// time, the consumer is not ready.
+// slack is the extra time of watchProgress. If messages are ready and none is finished within
+// Timeouts.Handle, Timeouts.Wait and slack together, the consumer is not ready.
 const slack = 15 * time.Second
 
 // facts has the inputs of Health.Ready.
 type facts struct {
 	store, broker *vitals.Server
-	settled       time.Time // when a message was last settled, or the last time that none was in progress
-	still         string    // that no message is finished; "": some are, or none waits
+	settled       time.Time // when a message was last settled, or no message was in progress
+	still         string    // why there is no progress; "" if there is, or no message waits
 }
 
-// watch asks servers that have not answered lately, until ctx ends or stop is called.
+// watch probes the database and the broker if they have not answered lately, until ctx ends or the caller
+// calls stop.
 func (f *facts) watch(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var both sync.WaitGroup
@@ -33,7 +36,7 @@ func (f *facts) watch(ctx context.Context) (stop func()) {
 	return func() { cancel(); both.Wait() }
 }
 
-// called notes the result of a call of the store.
+// called records the result of a call of the store.
 func (in *Inbox[TTx]) called(ctx context.Context, err error) {
 	switch {
 	case err == nil:
@@ -43,7 +46,7 @@ func (in *Inbox[TTx]) called(ctx context.Context, err error) {
 	}
 }
 
-// watchProgress notes if no message is finished although some are running or ready.
+// watchProgress sets facts.still if no message is finished although some are running or ready.
 func (l *loop[TTx]) watchProgress() {
 	in, now := l.in, time.Now()
 	busy := l.running > 0 || in.pick.Startable(l.running)
@@ -61,7 +64,8 @@ func (l *loop[TTx]) watchProgress() {
 	in.facts.still = still
 }
 
-// judge sets Ready to false if a server is away or no message is finished. The database comes first.
+// judge sets Ready to false if the database or the broker is unavailable, or no message is finished. Why
+// names the database first.
 func (in *Inbox[TTx]) judge(h *Health) {
 	if !h.Live {
 		return
@@ -77,18 +81,19 @@ func (in *Inbox[TTx]) judge(h *Health) {
 	}
 }
 
-// calm is how long a broker without deliveries must be without an error before its outage is over. A driver
-// that reads in the background reports a lasting error only at intervals: Kafka's every 2.5 s.
+// calm is how long the broker must be without an error before its outage is over, if it delivers nothing. A
+// driver that reads in the background reports a lasting error only at intervals: Kafka's driver every 2.5 s.
 const calm = 5 * time.Second
 
-// brokerOutage lasts from the first error of the broker until it delivers something, or until calm without
-// an error. A successful acknowledgement does not end it: a driver may buffer that while the broker is away.
+// brokerOutage is the state of an outage of the broker. An outage lasts from the first error until the broker
+// delivers something, or until no error came for the time calm. A successful acknowledgement does not end it:
+// a driver may buffer acknowledgements while the broker is unavailable.
 type brokerOutage struct {
 	log   *slog.Logger
 	say   backoff.LogLimit
-	why   error
-	last  time.Time
-	alive bool
+	why   error     // the last error; nil if there is no outage
+	last  time.Time // when it came
+	alive bool      // the broker delivered something since
 }
 
 // newOutage returns the state of a broker without an outage.
@@ -96,7 +101,7 @@ func newOutage(log *slog.Logger) *brokerOutage {
 	return &brokerOutage{log: log, say: backoff.NewLogLimit()}
 }
 
-// Failed notes an error of the broker. It logs the first one, and then at growing intervals.
+// Failed records an error of the broker. It logs the first one, and then at growing intervals.
 func (o *brokerOutage) Failed(now time.Time, why error) {
 	o.why, o.last, o.alive = why, now, false
 	level, what := vitals.BrokerLevel(why), "inbox: the broker is away"
@@ -112,7 +117,7 @@ func (o *brokerOutage) Failed(now time.Time, why error) {
 	}
 }
 
-// Received notes that the broker delivered n partitions and messages.
+// Received records that the broker delivered n partitions and messages.
 func (o *brokerOutage) Received(n int) { o.alive = o.alive || n > 0 }
 
 // Over ends the outage if the broker is back.
