@@ -354,8 +354,8 @@ func named(kinds [][2]string) []skald.Message {
 	return out
 }
 
-// Write adds es to tx and never commits tx. In a transaction of a handler, Write buffers the outbox rows until
-// the next statement or the commit. That statement or the commit then returns an error of these rows.
+// Write adds es to tx and never commits tx. In a transaction of a handler, Write buffers the outbox rows
+// until the next statement or the commit. That statement or the commit then returns an error of these rows.
 func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) error {
 	err := s.write(ctx, tx, es)
 	s.patience.Leave(ctx, s.pool, connOf(tx), err)
@@ -423,7 +423,7 @@ func (l *lent) alone(f func() error) error {
 func (s *Store) insertNow(ctx context.Context, tx pgx.Tx, l *lent, rows []query.Row,
 	es []store.Effect) error {
 	err := l.alone(func() error {
-		if conn := connOf(tx); conn != nil { // no round trip: the server reports status and encoding by itself
+		if conn := connOf(tx); conn != nil { // no round trip: pgx has both states already
 			if l != nil && conn.PgConn().TxStatus() == idleStatus {
 				return fmt.Errorf("a statement ended the transaction: %w", store.ErrLent)
 			}

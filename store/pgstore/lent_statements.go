@@ -272,8 +272,8 @@ func (l *lent) sendWith(ctx context.Context, tx pgx.Tx, a ahead,
 	return nil, sent
 }
 
-// longestAlong is the maximum length in bytes of a statement without arguments in a pipeline. pgx prepares and
-// caches each statement of a pipeline, so a long text would use much memory.
+// longestAlong is the maximum length in bytes of a statement without arguments in a pipeline. pgx prepares
+// and caches each statement of a pipeline, so a long text would use much memory.
 const longestAlong = 1 << 10
 
 // fits reports whether a statement has the same effect in a pipeline after the rows as alone. pgx closes

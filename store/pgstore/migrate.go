@@ -57,10 +57,10 @@ type Database = admin.Database
 // Migrate creates the tables or updates them, in one transaction, and returns the migrations that it
 // applied. Concurrent calls run one after the other.
 //
-// Migrate tries 60 times to lock the tables, with 1 s between two tries. The first 15 tries wait at most
-// 200 ms for a table lock, so that no other transaction waits longer because of Migrate. The next three groups
-// of 15 wait 400 ms, 800 ms and 1.6 s, for tables with long transactions that always overlap. After about
-// 105 s Migrate returns a *BusyError. It also does so if ctx ends after a failed try.
+// Migrate tries 60 times to lock the tables, with 1 s between two tries. The first 15 tries wait at most 200
+// ms for a table lock, so that no other transaction waits longer because of Migrate. The next three groups of
+// 15 wait 400 ms, 800 ms and 1.6 s, for tables with long transactions that always overlap. After about 105 s
+// Migrate returns a *BusyError. It also does so if ctx ends after a failed try.
 func Migrate(ctx context.Context, db Database, o *MigrateOptions) ([]Migration, error) {
 	return admin.Migrate(ctx, db, o.tables())
 }

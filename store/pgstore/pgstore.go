@@ -2,8 +2,9 @@
 //
 // The begin and the commit of a message's transaction are one pipeline each. So a message costs two round
 // trips in addition to the handler's own statements, in every exec mode of pgx. A duplicate also costs two.
-// Skald needs no session state, so a pooler in transaction mode works. With PgBouncer before 1.21, use an exec
-// mode without named statements. Migrate creates the tables; at run time Skald creates and drops nothing.
+// Skald needs no session state, so a pooler in transaction mode works. With PgBouncer before 1.21, use an
+// exec mode without named statements. Migrate creates the tables; at run time Skald creates and drops
+// nothing.
 package pgstore
 
 import (
@@ -30,14 +31,14 @@ type Options struct {
 	Schema string // where the tables are. Default "public"
 
 	// Notify sends a NOTIFY after writes, so that relays in other processes publish without delay. The NOTIFY
-	// is outside of your transaction, at most 50 times a second. These relays need a Listener. Without Notify,
-	// relays find the rows of other processes by polling. Default off.
+	// is outside of your transaction, at most 50 times a second. These relays need a Listener. Without
+	// Notify, relays find the rows of other processes by polling. Default off.
 	Notify bool
 
 	// Patience limits one round trip of Skald's own statements, including up to 5 s of waiting for locks.
-	// Lists, counts and retention may take 60 times as long. After the limit, Skald closes the connection, the
-	// pool replaces its other connections, and the call returns an error that Outage reports. Only the context
-	// limits a statement of a handler. Default 15 s.
+	// Lists, counts and retention may take 60 times as long. After the limit, Skald closes the connection,
+	// the pool replaces its other connections, and the call returns an error that Outage reports. Only the
+	// context limits a statement of a handler. Default 15 s.
 	Patience time.Duration
 }
 
@@ -142,8 +143,8 @@ func CheckSchema(name string) error { return sqlexec.Nameable("schema", name) }
 // NameError reports a name that a schema or role cannot have.
 type NameError = sqlexec.NameError
 
-// Code returns the SQLSTATE of err; "" if err has none. PgBouncer uses one code for all its errors. For these,
-// Code returns the code that PostgreSQL would use.
+// Code returns the SQLSTATE of err; "" if err has none. PgBouncer uses one code for all its errors. For
+// these, Code returns the code that PostgreSQL would use.
 func Code(err error) string { return sqlexec.SQLState(err) }
 
 // Outage reports whether err, of this package or of pgx, is temporary, so that the caller should retry.

@@ -22,15 +22,15 @@ import (
 // A message costs five round trips in addition to the handler's own statements, and each Write in the handler
 // costs one more. Write sends rows immediately, because the store does not see the handler's savepoints.
 //
-// A handler must not end the transaction. The database refuses a COMMIT of the handler. Commit and Rollback of
-// the unit then return store.ErrLent, and the message becomes a dead letter. If the handler sends ROLLBACK, the
-// database may commit its later statements. The database refuses PREPARE TRANSACTION and rolls back. If the
-// handler returns that error, its message fails.
+// A handler must not end the transaction. The database refuses a COMMIT of the handler. Commit and Rollback
+// of the unit then return store.ErrLent, and the message becomes a dead letter. If the handler sends
+// ROLLBACK, the database may commit its later statements. The database refuses PREPARE TRANSACTION and rolls
+// back. If the handler returns that error, its message fails.
 //
 // If a handler leaves a temporary object, a LISTEN, a cursor WITH HOLD or a setting that the server reports,
 // the store closes the connection after the commit. The server reports TimeZone, DateStyle, application_name,
-// and since PostgreSQL 18 search_path. The store does not detect other settings, so use SET LOCAL. It does not
-// detect prepared statements and session locks (pg_advisory_lock) either.
+// and since PostgreSQL 18 search_path. The store does not detect other settings, so use SET LOCAL. It does
+// not detect prepared statements and session locks (pg_advisory_lock) either.
 type SQLStore struct {
 	*core
 	db     *sql.DB
@@ -43,8 +43,8 @@ var (
 )
 
 // NewSQL returns a store in db. db should use pgx's driver: sql.Open("pgx", …) or stdlib.OpenDBFromPool. A
-// tracing driver may wrap it if its connections have a method Raw. lib/pq's driver also works, but Skald's own
-// transactions then take three round trips instead of one.
+// tracing driver may wrap it if its connections have a method Raw. lib/pq's driver also works, but Skald's
+// own transactions then take three round trips instead of one.
 func NewSQL(db *sql.DB, o *Options) *SQLStore {
 	_, ok := db.Driver().(*stdlib.Driver)
 	return &SQLStore{core: newCore(sqlexec.OverSQL(db, o.patience()), o), db: db, pgx: ok}
@@ -338,8 +338,8 @@ func (u *sqlUnit) Drop() {
 	go func() { _ = u.own.Close() }()
 }
 
-// Usable returns an error if the transaction cannot be committed. With pgx it reads the transaction status that
-// came with the last statement. With another driver it needs one round trip.
+// Usable returns an error if the transaction cannot be committed. With pgx it reads the transaction status
+// that came with the last statement. With another driver it needs one round trip.
 func (u *sqlUnit) Usable(ctx context.Context) error {
 	if u.conn == nil {
 		return errEnded
@@ -364,8 +364,8 @@ func (u *sqlUnit) lent(ctx context.Context) error {
 	return err
 }
 
-// Rollback rolls back and then applies instead in another transaction. It returns store.ErrLent if the handler
-// ended the transaction itself.
+// Rollback rolls back and then applies instead in another transaction. It returns store.ErrLent if the
+// handler ended the transaction itself.
 func (u *sqlUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	if u.dropped.Load() {
 		return u.s.Apply(ctx, instead...)

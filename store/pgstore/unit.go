@@ -15,8 +15,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// unit is a transaction that Skald began and that a handler uses, over a pgx pool. It takes marks and locks at
-// its begin, and it applies the effects of the handler at its commit.
+// unit is a transaction that Skald began and that a handler uses, over a pgx pool. It takes marks and locks
+// at its begin, and it applies the effects of the handler at its commit.
 type unit struct {
 	s      *Store
 	conn   *pgx.Conn // nil before lend
@@ -421,8 +421,8 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 	return append([]bool{first}, rest...), err
 }
 
-// instead rolls back and applies e in the same pipeline. If again is true, the pipeline failed, and the caller
-// must apply e separately.
+// instead rolls back and applies e in the same pipeline. If again is true, the pipeline failed, and the
+// caller must apply e separately.
 func (u *unit) instead(ctx context.Context, e store.Effect) (stored, again bool, err error) {
 	conn := u.conn
 	calls, err := u.s.outflow([]store.Effect{e}, nil, nil)

@@ -73,8 +73,8 @@ func (w *WAL) String() string { return endpoint.DriverName(w.named) }
 // Unencrypted returns the hosts that the store may connect to without TLS.
 func (w *WAL) Unencrypted() []string { return append(w.named.Unencrypted(), w.reader.Unencrypted()...) }
 
-// Listen reads the slot until ctx is done. The Run of a relay calls it. If Listen cannot read the slot, it logs that
-// once and retries every few seconds. Meanwhile the relay polls.
+// Listen reads the slot until ctx is done. The Run of a relay calls it. If Listen cannot read the slot, it
+// logs that once and retries every few seconds. Meanwhile the relay polls.
 func (w *WAL) Listen(ctx context.Context, log *slog.Logger) { w.reader.Listen(ctx, log) }
 
 // Listening returns the state of the notifications. It is safe for concurrent use.
