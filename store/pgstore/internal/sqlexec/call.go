@@ -9,10 +9,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Default limits of a transaction: the wait for a lock, and the time that its caller may leave it idle.
+// Default limits of a transaction.
 const (
-	DefaultWait   = 5 * time.Second
-	DefaultHandle = 60 * time.Second
+	DefaultWait   = 5 * time.Second  // the maximum wait for a lock
+	DefaultHandle = 60 * time.Second // the maximum time that the client may leave the transaction idle
 )
 
 // Call is one statement of a pipeline and the functions that receive its result.
@@ -21,62 +21,66 @@ type Call struct {
 	Args []any
 	Scan func(Scanner) error // for each row; nil ignores the rows
 	Done func(n int64)       // receives the number of rows changed or returned
-	Fail func(error) error   // adds detail to its error; nil adds none
-	// Need reports whether the call is needed, after the calls before it were answered; nil means always.
-	// Some runners send the call without asking.
-	Need   func() bool
-	Also   bool   // it belongs to a mark, and is needed if another call of that mark is
-	With   string // the statement that also does the work of Session; "" means that none does
-	Server bool   // With also gets the required server as an argument
+	Fail func(error) error   // adds detail to the error of the statement; nil adds none
+	// Need reports, after the results of earlier calls, whether the call is needed. nil means always. A
+	// runner may ignore Need and send the call, so the call must also be correct if it is not needed.
+	Need func() bool
+	Also bool // the call only adds data to another call with Need for the same mark
+	// With is a statement that does the work of SQL and of Session; "" if there is none.
+	With   string
+	Server bool // With also needs the start time of the required server as its last argument
 }
 
 // Scanner scans a row.
 type Scanner interface{ Scan(dest ...any) error }
 
-// Runner runs calls as one READ COMMITTED transaction, in one round trip if it can.
+// Runner runs calls in READ COMMITTED transactions, over a pgx pool or database/sql.
 type Runner interface {
+	// Run runs calls as one transaction, in one round trip if the driver can.
 	Run(ctx context.Context, calls ...Call) error
-	// Within runs f in a transaction that session configures, and commits unless f fails. Each send is a
-	// round trip. BEGIN and session share one, because session sets the timeouts: a process that stops
-	// between two round trips must not keep locks forever.
+	// Within runs f in a transaction that session configures, and commits unless f returns an error. Each
+	// call of send is a round trip. BEGIN and session share one round trip, because session sets the
+	// timeouts. So a process that stops between two round trips cannot keep locks forever.
 	Within(ctx context.Context, session Call, f func(send Sender) error) error
 }
 
 // Sender runs calls in an open transaction.
 type Sender func(ctx context.Context, calls ...Call) error
 
-// Call returns the statement of that name with its arguments.
+// Call returns the call of the statement name with args.
 func (d *DB) Call(name string, args ...any) Call { return Call{SQL: d.SQL[name], Args: args} }
 
-// Into sets Scan to read a row into dest.
+// Into returns c with a Scan that reads the row into dest.
 func (c Call) Into(dest ...any) Call {
 	c.Scan = func(row Scanner) error { return row.Scan(dest...) }
 	return c
 }
 
-// Session returns the call that sets the timeouts of its transaction: see the statement.
+// Session returns the call that sets the timeouts of a transaction that a handler will use: wait for a lock,
+// and idle for the time between two statements. It also marks the transaction for GuardLent.
 func (d *DB) Session(wait, idle time.Duration) Call {
 	return d.Call("Session", Millis(wait), Millis(idle))
 }
 
-// OwnSession returns Session for a transaction of Skald's own.
+// OwnSession returns the call that sets the timeouts of a transaction with only Skald's own statements.
 func (d *DB) OwnSession() Call { return d.ownSession(DefaultWait) }
 
 func (d *DB) ownSession(wait time.Duration) Call {
 	return d.Call("OwnSession", Millis(wait), Millis(DefaultHandle))
 }
 
-// Millis returns d in milliseconds for a setting of PostgreSQL, at least 1, because 0 means no limit there.
+// Millis returns d in milliseconds for a timeout setting of PostgreSQL. It returns at least 1, because 0
+// means no timeout.
 func Millis(d time.Duration) string {
 	return strconv.FormatInt(max(d.Milliseconds(), 1), 10)
 }
 
-// Short runs calls in a short transaction of Skald's own.
+// Short runs calls as one transaction, with DefaultWait for locks. Its errors start with act.
 func (d *DB) Short(ctx context.Context, act string, calls ...Call) error {
 	return d.Within(ctx, DefaultWait, act, calls...)
 }
 
-// Within does as Short, and waits at most wait for a rival.
+// Within does as Short, with wait as the maximum wait for a lock.
 func (d *DB) Within(ctx context.Context, wait time.Duration, act string, calls ...Call) error {
 	if d.Err != nil {
 		return d.Err
@@ -87,7 +91,8 @@ func (d *DB) Within(ctx context.Context, wait time.Duration, act string, calls .
 	return nil
 }
 
-// GuardLent returns a call that fails with store.ErrLent in a transaction that a handler began itself.
+// GuardLent returns a call that fails with store.ErrLent if the handler ended the transaction of Skald and
+// began its own.
 func (d *DB) GuardLent() Call {
 	guard := d.Call("GuardLent")
 	guard.Fail = func(err error) error {
@@ -99,8 +104,9 @@ func (d *DB) GuardLent() Call {
 	return guard
 }
 
-// GuardTemporary returns a call that fails with store.ErrUnshared if the session has temporary objects.
-// Several functions used the transaction, and one of them may have computed with the rows of another.
+// GuardTemporary returns a call that fails with store.ErrUnshared if the session has temporary objects. It is
+// for a transaction that several functions shared: a function may have read the temporary rows of another
+// function.
 func (d *DB) GuardTemporary() Call {
 	guard := d.Call("GuardTemporary")
 	guard.Fail = func(err error) error {
@@ -112,8 +118,8 @@ func (d *DB) GuardTemporary() Call {
 	return guard
 }
 
-// HoldLent returns a call that makes each COMMIT before FreeLent fail. A function that sends COMMIT itself
-// gets an error, and the database rolls back the transaction with all marks in it.
+// HoldLent returns a call that makes each COMMIT before FreeLent fail. If a handler sends COMMIT, it gets an
+// error, and the database rolls back the transaction with all its marks.
 func (d *DB) HoldLent() Call { return d.Call("HoldLent") }
 
 // FreeLent returns a call that permits the COMMIT after it.

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// Blob is a bytea in any format that the server sends. Skald may not set bytea_output in a transaction of a
-// handler.
+// Blob scans a bytea in any format that the server sends. The format depends on bytea_output, which Skald
+// must not change in a transaction of a handler.
 type Blob []byte
 
 // ScanBytes reads the binary format.
@@ -33,8 +33,8 @@ func (b *Blob) Scan(src any) error {
 	return nil
 }
 
-// ScanText reads the text format: hex, or escape, in which a byte has three octal digits and a backslash is
-// doubled.
+// ScanText reads both text formats. hex is \x and hexadecimal digits. escape has the bytes themselves, with a
+// special byte as \ and three octal digits, and a backslash as \\.
 func (b *Blob) ScanText(v pgtype.Text) error {
 	s := v.String
 	if !v.Valid {

@@ -23,7 +23,7 @@ func OrZero(t *time.Time) time.Time {
 	return t.UTC()
 }
 
-// AtMicros returns the time of microseconds since 1970, or the zero time for NULL.
+// AtMicros converts microseconds since 1970 to a time. It returns the zero time for NULL.
 func AtMicros(micros *int64) time.Time {
 	if micros == nil {
 		return time.Time{}
@@ -31,7 +31,7 @@ func AtMicros(micros *int64) time.Time {
 	return time.UnixMicro(*micros).UTC()
 }
 
-// Past returns n milliseconds as a Duration, at most the largest Duration.
+// Past returns n milliseconds as a Duration. It returns the largest Duration if n is too large.
 func Past(n int64) time.Duration {
 	return time.Duration(min(n, int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }
@@ -39,7 +39,7 @@ func Past(n int64) time.Duration {
 // Seconds returns n seconds as a Duration.
 func Seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// CheckRFC3339 returns an error if RFC 3339 cannot represent at. Brokers use that format.
+// CheckRFC3339 returns an error if RFC 3339, the format of times in broker messages, cannot represent at.
 func CheckRFC3339(at time.Time) error {
 	if year := at.Year(); year < 1 || year > 9999 {
 		return errors.New("its time is outside of the years 1 to 9999")
@@ -47,7 +47,8 @@ func CheckRFC3339(at time.Time) error {
 	return nil
 }
 
-// Instant scans a timestamptz of any driver. It accepts infinity, which time.Time does not.
+// Instant scans a timestamptz of any driver. Unlike time.Time, it can scan infinity; Read then returns an
+// error.
 type Instant struct{ is any }
 
 // Scan reads a value of a database/sql driver.

@@ -8,7 +8,7 @@ func Some(s string) *string {
 	return &s
 }
 
-// Given returns the value of p, or nil: pgx encodes a pointer more slowly.
+// Given returns the value of p, or nil. It exists because pgx encodes a pointer more slowly than a value.
 func Given[T any](p *T) any {
 	if p == nil {
 		return nil

@@ -21,8 +21,8 @@ const (
 // Storable reports whether a text column can store s.
 func Storable(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
-// StorableText returns s with the parts replaced that a text column cannot store. It is for attributes of
-// foreign messages.
+// StorableText returns s with U+FFFD in place of bytes that a text column cannot store. It is for attributes
+// of messages from other producers.
 func StorableText(s string) string {
 	if Storable(s) {
 		return s
@@ -30,8 +30,8 @@ func StorableText(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
 }
 
-// Name returns s as a key column can store it. A name that looks like a hash is hashed, too: otherwise an
-// ID could equal the hash of another, long one.
+// Name returns s in the form that key columns store: unchanged, or as a hash if s is long or not storable. It
+// also hashes a name that looks like a hash. Otherwise an ID could equal the hash of a longer ID.
 func Name(s string) string {
 	if len(s) <= MaxName && Storable(s) && !column.IsHashed(s) {
 		return s
@@ -39,15 +39,14 @@ func Name(s string) string {
 	return column.HashName(s)
 }
 
-// Handles marks names that were read, so that Name does not hash a hash again.
+// Handles marks names that were read from a key column, so that Name does not hash a hash again.
 func Handles(names ...*string) {
 	for _, s := range names {
 		*s = column.Handle(*s)
 	}
 }
 
-// Fault returns the text of err for a row or message that cannot be read and is deferred for it; "" for
-// nil.
+// Fault returns the reason to store for a row or message that cannot be read because of err; "" for nil.
 func Fault(err error) string {
 	if err == nil {
 		return ""
@@ -55,8 +54,8 @@ func Fault(err error) string {
 	return column.ClipReason(StorableText("it cannot be read: " + err.Error()))
 }
 
-// Quote returns s as a literal of SQL. s must not contain a backslash.
+// Quote returns s as an SQL literal. s must not contain a backslash.
 func Quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// Quoted returns name as an identifier of SQL.
+// Quoted returns name as an SQL identifier.
 func Quoted(name string) string { return pgx.Identifier{name}.Sanitize() }

@@ -1,6 +1,5 @@
-// This file runs statements, each set as one transaction and in one round trip if possible, over a pgx pool
-// or over database/sql. It also translates PostgreSQL's errors.
-
+// Package sqlexec runs sets of SQL statements as transactions, over a pgx pool or database/sql. If possible,
+// a whole transaction is one round trip. The package also adds causes and remedies to errors of PostgreSQL.
 package sqlexec
 
 import (
@@ -23,12 +22,12 @@ type DB struct {
 	Prefix         string            // before each table: the quoted schema and a dot
 	Raw            map[string]string // the statements, with a placeholder for the schema
 	SQL            map[string]string // the statements with the schema
-	Err            error             // of New; every call returns it
+	Err            error             // the error of New; every call returns it
 	Oldest, Newest int               // the versions of the tables that this build supports
 }
 
-// New returns a DB that runs the statements raw on r. err is the error of reading them; if it is not nil,
-// every call returns it. The schema defaults to "public".
+// New returns a DB that runs the statements raw on r. err is the error of loading raw. If it is not nil,
+// every call of the DB returns it. The schema defaults to "public".
 func New(r Runner, schema string, raw map[string]string, err error) *DB {
 	own, bad := sqlfile.Load(statements, "sql", Placeholder)
 	d := &DB{Runner: r, Schema: cmp.Or(schema, "public"), Raw: own, SQL: map[string]string{}}
@@ -38,7 +37,7 @@ func New(r Runner, schema string, raw map[string]string, err error) *DB {
 		return d
 	}
 	d.Prefix = prefix
-	// WalkHere is Walk, and fails if the database is not the one that the shards belong to.
+	// WalkHere does as Walk, and fails if the shards belong to another database.
 	check := Placeholder + "skald_check_identity($1::text), "
 	d.Raw["WalkHere"] = strings.ReplaceAll(d.Raw["Walk"], "/*here*/", check)
 	if err := Merge(d.Raw, raw); err != nil {
@@ -51,7 +50,7 @@ func New(r Runner, schema string, raw map[string]string, err error) *DB {
 	return d
 }
 
-// Merge adds the statements more to raw. It returns an error if a name exists already.
+// Merge adds the statements in more to raw. It returns an error if a name exists already.
 func Merge(raw, more map[string]string) error {
 	for name, text := range more {
 		if raw[name] != "" {
@@ -65,18 +64,18 @@ func Merge(raw, more map[string]string) error {
 // Placeholder precedes each table in a .sql file.
 const Placeholder = "/*schema*/"
 
-// Qualified replaces Placeholder by prefix. It must be the last replacement, because the name of the schema
-// may contain any text.
+// Qualified replaces Placeholder in text by prefix. It must be the last replacement, because the name of the
+// schema may contain text that another replacement would change.
 func Qualified(text, prefix string) string {
 	return strings.NewReplacer("'"+Placeholder, "'"+strings.ReplaceAll(prefix, "'", "''"), Placeholder,
 		prefix).Replace(text)
 }
 
-// FirstRows is the first leaf of the outbox. Statements name a leaf, because a statement on the parent
-// would lock all leaves until COMMIT.
+// FirstRows is the name of the first leaf partition of the outbox. Statements use a leaf, because a statement
+// on the parent table would lock all leaves until COMMIT.
 const FirstRows = "skald_outbox_0"
 
-// RowTexts returns the statements that name a leaf of the outbox, for the leaf n.
+// RowTexts returns the statements that use FirstRows, changed to use the leaf n.
 func (d *DB) RowTexts(n int) map[string]string {
 	out := map[string]string{}
 	for name, text := range d.Raw {
@@ -94,8 +93,8 @@ func schemaPrefix(schema string) (string, error) {
 	return Quoted(schema) + ".", Nameable("schema", schema)
 }
 
-// Nameable returns a *NameError if a schema or role cannot have that name. PostgreSQL would silently cut a
-// longer name. A name with two $ could end the body of a function or of a DO block.
+// Nameable returns a *NameError if a schema or role cannot have that name. PostgreSQL silently truncates a
+// name of more than 63 bytes. A name with two $ could end the body of a function or of a DO block.
 func Nameable(what, name string) error {
 	if name == "" || len(name) > 63 || !Storable(name) || strings.Count(name, "$") > 1 {
 		return &NameError{What: what, Name: name}
@@ -119,5 +118,5 @@ func (e *NameError) Error() string {
 		e.What, e.Name)
 }
 
-// RowLeaf returns the name of the leaf n of the outbox.
+// RowLeaf returns the name of the leaf partition n of the outbox.
 func RowLeaf(n int) string { return fmt.Sprintf("skald_outbox_%d", n) }

@@ -11,31 +11,35 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// DefaultPatience is the maximum time of one round trip, including DefaultWait for a rival's lock.
+// This file limits the time of each round trip, so that a dead connection cannot block a caller forever.
+
+// DefaultPatience is the default maximum time of one round trip, including DefaultWait for a lock.
 const DefaultPatience = Patience(15 * time.Second)
 
 const (
-	// longTimes is the factor of the patience for a list, a count or a round of retention.
+	// longTimes is the additional time of a list, a count or a round of retention, as a multiple of the
+	// patience.
 	longTimes = 60
-	// tries is the number of connections of the pool that may not answer, each for its part of the
-	// patience, before a caller gives up.
+	// tries is the number of attempts to get a connection from a pool. Each attempt gets its part of the
+	// patience.
 	tries = 3
-	// firstTry limits the first of the tries, which may ping a dead connection.
+	// firstTry limits an additional first attempt, because the pool may ping a dead connection.
 	firstTry = time.Second
-	// suspicious is the time, above the wait for rivals, after which a caller that gives up indicates a
-	// dead connection.
+	// suspicious is a time that a working server rarely needs, in addition to the wait for locks. If a caller
+	// cancels a longer round trip, Patience assumes that the connection is dead.
 	suspicious = time.Second / 2
-	// lastWords is the maximum time for a server to cancel the statement of a connection that is closed.
+	// lastWords is the maximum time for a server to cancel the statement of a closed connection.
 	lastWords = time.Second
 )
 
-// Patience limits each round trip of Skald's own. Without it a dead connection that does not end would
-// block its caller forever. pgx closes a connection whose deadline passes.
+// Patience limits each round trip of Skald's own statements. If a round trip exceeds the limit, pgx closes
+// the connection, and the error is an outage.
 type Patience time.Duration
 
+// allowedKey is the context key of the additional time for a round trip.
 type allowedKey struct{}
 
-// longer returns ctx for round trips that may take d longer.
+// longer returns a context for round trips that may take d longer than the patience.
 func longer(ctx context.Context, d time.Duration) context.Context {
 	if d <= 0 {
 		return ctx
@@ -43,7 +47,7 @@ func longer(ctx context.Context, d time.Duration) context.Context {
 	return context.WithValue(ctx, allowedKey{}, allowed(ctx)+d)
 }
 
-// waiting returns ctx for round trips whose statements may wait that long for rivals.
+// waiting returns a context for round trips with statements that may wait that long for locks.
 func waiting(ctx context.Context, wait time.Duration) context.Context {
 	return longer(ctx, wait-DefaultWait)
 }
@@ -53,7 +57,7 @@ func allowed(ctx context.Context) time.Duration {
 	return d
 }
 
-// Long returns ctx for statements that read or change many rows.
+// Long returns a context for statements that read or change many rows. They may take 60 times as long.
 func (p Patience) Long(ctx context.Context) context.Context {
 	return longer(ctx, longTimes*time.Duration(p))
 }
@@ -65,11 +69,11 @@ func (p Patience) bound(ctx context.Context) (context.Context, context.CancelFun
 
 var (
 	errSilent = errors.New("the database gave no answer in time; the connection is closed")
-	// errUnanswered reports that the caller's context ended long after the answer was due.
+	// errUnanswered reports that the caller's context ended after a working server would have answered.
 	errUnanswered = errors.New("the database had not answered when the caller gave up; the connection is closed")
 )
 
-// missed adds errSilent to err if the deadline of ctx, which bound returned, has passed.
+// missed adds errSilent to err if the deadline of ctx has passed. ctx is from bound.
 func missed(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errSilent) && !errors.Is(err, errSilent) {
 		return fmt.Errorf("%w: %w", errSilent, err)
@@ -77,8 +81,8 @@ func missed(ctx context.Context, err error) error {
 	return err
 }
 
-// RoundTrip runs f on conn within the patience plus wait, the time that its statements may wait for rivals.
-// After a failure the connection has no transaction, or is closed.
+// RoundTrip runs f on conn. The limit of f is the patience plus wait, the time that its statements may wait
+// for locks. If f fails, conn has no transaction afterwards, or is closed.
 func (p Patience) RoundTrip(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, wait time.Duration,
 	f func(ctx context.Context) error) error {
 	began := time.Now()
@@ -92,13 +96,12 @@ func (p Patience) RoundTrip(ctx context.Context, pool *pgxpool.Pool, conn *pgx.C
 	return err
 }
 
-// leave rolls back after err. It closes a connection to a server that cannot write, or one that missed its
-// deadline or its caller's. In these cases it also replaces the other connections of the pool. They
-// probably lead to the same server.
+// leave rolls back after err. It closes conn instead if the server cannot write or did not answer in time.
+// Then it also replaces the other connections of the pool, because they probably lead to the same server.
 func (p Patience) leave(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, err error) {
 	switch {
 	case errors.Is(err, errSilent), errors.Is(err, errUnanswered):
-		// pgx closed it, would wait 15 s for its end, and the pool would count it until then
+		// pgx began to close conn and waits up to 15 s for its end. The pool counts conn until then.
 		_ = conn.PgConn().Conn().Close()
 		renew(context.WithoutCancel(ctx), pool)
 	case cannotWrite(err) && (SQLState(err) != "25006" || inRecovery(conn)):
@@ -109,8 +112,8 @@ func (p Patience) leave(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn,
 	}
 }
 
-// cannotWrite reports that the server is a standby, or starts or stops. Its connection may stay there until
-// it ends, while a new one may reach the primary.
+// cannotWrite reports whether the server is a standby, or starts or stops. A new connection may reach the
+// primary.
 func cannotWrite(err error) bool {
 	if standby(err) {
 		return true
@@ -122,14 +125,14 @@ func cannotWrite(err error) bool {
 	return false
 }
 
-// inRecovery reports whether conn leads to a standby. On a primary, a handler that made its transaction
-// READ ONLY gets the same error.
+// inRecovery reports whether the server of conn is a standby. Code 25006 alone does not show that: a handler
+// that made its transaction READ ONLY gets the same code on a primary.
 func inRecovery(conn *pgx.Conn) bool {
 	return conn.PgConn().ParameterStatus("in_hot_standby") == "on"
 }
 
-// Leave closes the connection of a caller's transaction if it failed with err because the server is a
-// standby.
+// Leave handles err of a statement in a transaction of the caller. If the server is a standby, Leave closes
+// the connection and replaces the other connections of the pool.
 func (p Patience) Leave(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, err error) {
 	if conn != nil && cannotWrite(err) && inRecovery(conn) {
 		Close(ctx, conn)
@@ -137,8 +140,9 @@ func (p Patience) Leave(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn,
 	}
 }
 
-// renew makes the pool replace its connections. It closes idle ones now; the pool closes others when they
-// return. Reset alone would wait up to 15 s for the end of a dead one, and count it until then.
+// renew makes the pool replace its connections. It closes idle connections now; the pool closes the others
+// when their users return them. Reset alone would wait up to 15 s for the end of a dead idle connection, and
+// the pool would count that connection until then.
 func renew(ctx context.Context, pool *pgxpool.Pool) {
 	for _, c := range pool.AcquireAllIdle(ctx) {
 		go Close(ctx, c.Hijack())
@@ -146,8 +150,8 @@ func renew(ctx context.Context, pool *pgxpool.Pool) {
 	pool.Reset()
 }
 
-// Release returns conn to its pool. pgx waits up to 15 s for the end of a connection whose statement was
-// aborted, and the pool counts it until then. Release waits at most 1 s, then closes the socket.
+// Release returns conn to its pool. If a statement was cancelled, pgx closes conn and waits up to 15 s for
+// its end, and the pool counts conn until then. Release waits at most 1 s, then closes the socket.
 func Release(conn *pgxpool.Conn) {
 	if !conn.Conn().IsClosed() {
 		conn.Release()
@@ -164,16 +168,16 @@ func Release(conn *pgxpool.Conn) {
 	}()
 }
 
-// Close closes conn and waits at most 1 s.
+// Close closes conn and waits at most 1 s for the server.
 func Close(ctx context.Context, conn *pgx.Conn) {
 	shut, end := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer end()
 	_ = conn.Close(shut)
 }
 
-// Acquire takes a connection of the pool. The pool pings one that was idle; on a dead link that would block
-// until ctx ends. So each try is limited. While all connections are in use, Acquire waits as long as ctx
-// permits.
+// Acquire takes a connection from the pool. The pool pings a connection that was idle, and if that connection
+// is dead, the ping blocks until ctx ends. So Acquire limits each attempt. While all connections are in use,
+// Acquire waits until ctx ends.
 func (p Patience) Acquire(ctx context.Context, pool *pgxpool.Pool) (conn *pgxpool.Conn, err error) {
 	err = p.try(ctx, func(ctx context.Context) (err error) {
 		conn, err = pool.Acquire(ctx)
@@ -188,6 +192,8 @@ func (p Patience) Acquire(ctx context.Context, pool *pgxpool.Pool) (conn *pgxpoo
 	return conn, err
 }
 
+// try calls take with a limit until it succeeds or the tries are used up. Attempts while full returns true do
+// not count: all connections are in use.
 func (p Patience) try(ctx context.Context, take func(context.Context) error, full func() bool) error {
 	for n := 0; ; n++ {
 		most := time.Duration(p) / tries
@@ -200,9 +206,9 @@ func (p Patience) try(ctx context.Context, take func(context.Context) error, ful
 		late := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 		stop()
 		if err != nil && ctx.Err() != nil && time.Since(began) > suspicious {
-			full() // the caller gave up first: the next one gets a new connection
+			full() // renews the pool, so that the next caller gets a new connection
 		}
-		if late && (full() || n < tries) { // the first try does not count
+		if late && (full() || n < tries) {
 			continue
 		}
 		if err != nil {
@@ -212,14 +218,14 @@ func (p Patience) try(ctx context.Context, take func(context.Context) error, ful
 	}
 }
 
-// Within runs f within the patience plus wait, the time that its statements may wait for rivals.
+// Within runs f. Its limit is the patience plus wait, the time that its statements may wait for locks.
 func (p Patience) Within(ctx context.Context, wait time.Duration, f func(context.Context) error) error {
 	within, stop := p.bound(waiting(ctx, wait))
 	defer stop()
 	return missed(within, f(within))
 }
 
-// OnConn runs f on a connection of db, within the patience.
+// OnConn runs f on a connection of db. Its limit is the patience.
 func (p Patience) OnConn(ctx context.Context, db *sql.DB,
 	f func(ctx context.Context, conn *sql.Conn) error) error {
 	conn, err := p.Conn(ctx, db)
@@ -234,7 +240,7 @@ func (p Patience) OnConn(ctx context.Context, db *sql.DB,
 	return err
 }
 
-// Conn does for database/sql as Acquire does for a pool.
+// Conn takes a connection from db, as Acquire does from a pool.
 func (p Patience) Conn(ctx context.Context, db *sql.DB) (conn *sql.Conn, err error) {
 	err = p.try(ctx, func(ctx context.Context) (err error) {
 		conn, err = db.Conn(ctx)
@@ -246,7 +252,7 @@ func (p Patience) Conn(ctx context.Context, db *sql.DB) (conn *sql.Conn, err err
 	return conn, err
 }
 
-// Dropped closes conn if err means that it must not be used again. Otherwise it does nothing.
+// Dropped closes conn if err means that the server cannot write or did not answer in time.
 func Dropped(conn *sql.Conn, err error) {
 	if cannotWrite(err) || errors.Is(err, errSilent) {
 		Discard(context.Background(), conn)

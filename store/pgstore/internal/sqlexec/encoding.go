@@ -2,11 +2,11 @@ package sqlexec
 
 import "github.com/skald-go/skald/store"
 
-// everyText is the encoding that can represent every text.
+// everyText is the only encoding that Skald supports, because it can represent every text.
 const everyText = "UTF8"
 
-// CheckEncoding returns an error unless server and client both use UTF-8. A client with another encoding
-// would store wrong letters without an error.
+// CheckEncoding returns a *store.EncodingError unless the server and the client both use UTF-8. With another
+// encoding of the client, the server would store wrong characters without an error.
 func CheckEncoding(server, client, database string) error {
 	if server != everyText {
 		return &store.EncodingError{Where: "the database " + database, Encoding: server,
@@ -15,7 +15,7 @@ func CheckEncoding(server, client, database string) error {
 	return CheckClient(client)
 }
 
-// CheckClient checks the encoding of a connection.
+// CheckClient returns a *store.EncodingError unless the client_encoding of a connection is UTF-8.
 func CheckClient(encoding string) error {
 	if encoding == everyText {
 		return nil

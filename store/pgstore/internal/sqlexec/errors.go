@@ -20,18 +20,20 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lostGuard is the SQLSTATE that skald_require raises.
+// This file classifies errors of PostgreSQL and adds causes and remedies to them.
+
+// lostGuard is the SQLSTATE that the database function skald_require raises if the guard of an effect fails.
 const lostGuard = "SK001"
 
-// Errors of a session that a pooler gave to another client in the meantime: a prepared statement is
-// missing, or exists already.
+// SQLSTATEs that occur if a pooler gives another session to this client: a prepared statement is missing
+// there, or exists already.
 const (
 	UnknownStatement = "26000"
 	DoubledStatement = "42P05"
 )
 
-// SQLState returns the SQLSTATE of err; "" if it has none. PgBouncer uses a single code for everything that
-// it refuses. For that, SQLState returns the code that PostgreSQL would use.
+// SQLState returns the SQLSTATE of err; "" if err has none. PgBouncer uses one code for all its errors. For
+// these, SQLState returns the code that PostgreSQL would use.
 func SQLState(err error) string {
 	var s interface {
 		error
@@ -56,10 +58,10 @@ func SQLState(err error) string {
 	return code
 }
 
-// ofStatement reports a violation of the protocol that concerns one statement only, so that the session
-// continues. Examples are a text with a NUL that pgx put into a query (simple_protocol), and parameters
-// that do not match. A retry cannot succeed. An error that ends the session is FATAL; PgBouncer does not
-// send the unlocalized severity.
+// ofStatement reports whether err is a protocol violation that concerns only one statement, so a retry cannot
+// succeed. Examples are a NUL in a text (simple_protocol) and parameters that do not match. If the violation
+// ends the session, its severity is FATAL. PgBouncer does not send that severity, so ofStatement also reads
+// the text.
 func ofStatement(err error) bool {
 	if pe := (*pgconn.PgError)(nil); errors.As(err, &pe) {
 		return pe.SeverityUnlocalized == "ERROR"
@@ -68,22 +70,22 @@ func ofStatement(err error) bool {
 	return strings.Contains(text, "invalid message format") || strings.Contains(text, "bind message supplies")
 }
 
-// movedAway is the SQLSTATE that skald_check_identity raises.
+// movedAway is the SQLSTATE that the database function skald_check_identity raises in a copy of the database.
 const movedAway = "SK002"
 
-// Lost reports whether err is a lost guard.
+// Lost reports whether err means that the guard of an effect failed.
 func Lost(err error) bool { return SQLState(err) == lostGuard }
 
-// standby reports whether a writing transaction was begun on a standby. The name of the routine does not
-// depend on the server's language.
+// standby reports whether BEGIN READ WRITE failed because the server is a standby. It compares the name of
+// the routine, because the text of the error depends on the server's language.
 func standby(err error) bool {
 	var pe *pgconn.PgError
 	return errors.As(err, &pe) && pe.Code == "0A000" && pe.Routine == "call_bool_check_hook"
 }
 
-// Outage reports whether err, of a store or of pgx, is nobody's fault, so that the caller should retry.
-// Examples are a server that is unreachable, starts or stops, a lost connection, a deadlock, a
-// serialization failure, a timeout and a full disk.
+// Outage reports whether err, of a store or of pgx, is temporary, so that the caller should retry. Examples
+// are a server that is unreachable, starts or stops, a lost connection, a deadlock, a serialization failure,
+// a timeout and a full disk.
 func Outage(err error) bool {
 	if err == nil || store.Incurable(err) || errors.Is(err, errReadOnly) || errors.Is(err, errPrepared) {
 		return false
@@ -99,21 +101,22 @@ func Outage(err error) bool {
 	case code == "25006", code == "58030":
 		return true // a standby, or read-only at present; an I/O error
 	case code == UnknownStatement, code == DoubledStatement:
-		return true // not the message's fault; another session may work
+		return true // another session may have the statement
 	case code == "28000", code == "28P01", code == "3D000":
 		return false
 	}
 	return classOf(err, "08", "53", "57")
 }
 
-// errReadOnly is the fault of a function, not an outage.
+// errReadOnly is an error in the code of a handler or a step, not an outage.
 var errReadOnly = errors.New("the function that was lent this transaction made it READ ONLY, so Skald cannot write in it: remove that statement")
 
-// errRefused is for a missing right that the role had when the transaction began, as far as Skald knows.
+// errRefused marks a missing right at the end of a handler's transaction. The role had its rights at the
+// begin, so the handler may have changed the role.
 var errRefused = errors.New("refused at the end of a transaction that was lent to a function")
 
-// Lent returns err of a transaction that was lent, with the cause. The transaction began as read-write,
-// under the role of the process, so a function must have changed that.
+// Lent adds the probable cause to err from the end of a handler's transaction. The transaction began as
+// read-write with the role of the process, so the handler must have changed that.
 func Lent(err error) error {
 	switch SQLState(err) {
 	case "25006":
@@ -128,15 +131,15 @@ func Lent(err error) error {
 	return err
 }
 
-// errPrepared is the fault of a function, not an outage.
+// errPrepared is an error in the code of a handler or a step, not an outage.
 var errPrepared = errors.New("the function that was lent this transaction uses PREPARE, EXECUTE or DEALLOCATE in a pooled session: let the driver prepare the statement")
 
-// PreparedByFunction reports whether err of a function is about a statement that it prepared by SQL. Such a
-// statement outlives a rollback.
+// PreparedByFunction reports whether err of a handler concerns a statement that it prepared by SQL. Such a
+// statement remains in the session after a rollback.
 func PreparedByFunction(err error) bool { return errors.Is(Lent(err), errPrepared) }
 
-// ofDriver reports whether the server's text names a statement that pgx or lib/pq prepared. The text may be
-// translated.
+// ofDriver reports whether the server's text contains the name of a statement that pgx or lib/pq prepared. It
+// looks only for that name, because the text may be translated.
 func ofDriver(text string) bool {
 	if strings.Contains(text, "stmtcache_") || strings.Contains(text, "stmt_") {
 		return true
@@ -148,8 +151,8 @@ func ofDriver(text string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.TrimFunc(w, digits) == "" })
 }
 
-// PrepareRefused reports whether err is the server's refusal of PREPARE TRANSACTION in a transaction that was
-// lent: see HoldLent. The server has rolled the transaction back. Each translation has the words of SQL.
+// PrepareRefused reports whether err is the server's refusal of PREPARE TRANSACTION because of HoldLent. The
+// server has rolled back the transaction. Translations of the text keep the SQL keywords.
 func PrepareRefused(err error) bool {
 	text := message(err)
 	return SQLState(err) == "0A000" && strings.Contains(text, "PREPARE") && strings.Contains(text, "WITH HOLD")
@@ -165,12 +168,12 @@ func classOf(err error, classes ...string) bool {
 	return false
 }
 
-// brokenLine reports errors that no server sent.
+// brokenLine reports whether err is a failure of the connection, without an error from a server.
 func brokenLine(err error) bool {
 	var dial *pgconn.ConnectError
 	var op net.Error
 	if inUse(err) {
-		return false // pgx calls it safe to retry, but the same code would leave its rows open again
+		return false // pgx reports it as safe to retry, but the same code would leave its rows open again
 	}
 	return errors.As(err, &dial) || errors.As(err, &op) || errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF) ||
@@ -178,7 +181,8 @@ func brokenLine(err error) bool {
 		pgconn.Timeout(err) || pgconn.SafeToRetry(err) || closedLine(err)
 }
 
-// inUse reports that rows of a query are open, or that another goroutine uses the transaction.
+// inUse reports whether err means that rows of a query are open, or that another goroutine uses the
+// transaction.
 func inUse(err error) bool { return strings.Contains(err.Error(), "conn busy") }
 
 func closedLine(err error) bool {
@@ -187,7 +191,7 @@ func closedLine(err error) bool {
 		strings.Contains(text, "closed pool")
 }
 
-// Explain gives errors that waiting cannot cure their remedy.
+// Explain adds a cause and a remedy to an error that a retry cannot fix. It returns other errors unchanged.
 func (d *DB) Explain(err error) error {
 	if standby(err) {
 		return fmt.Errorf("%w: %w", store.ErrStandby, err)
@@ -215,7 +219,7 @@ func (d *DB) Explain(err error) error {
 		return fmt.Errorf("%w: a pooler in transaction mode lost a named statement: add default_query_exec_mode=cache_describe to the URL, "+
 			"or use PgBouncer 1.21 or later with max_prepared_statements above 0", err)
 	case "42501":
-		// An error of a trigger or policy of the application concerns one message only.
+		// An error of a trigger or policy of the application gets no remedy: it concerns one message only.
 		if bad := (*settingError)(nil); !errors.As(err, &bad) &&
 			(strings.Contains(err.Error(), "skald_") || strings.Contains(err.Error(), d.Schema)) {
 			remedy := "run what `skald roles --schema " + ShellWord(d.Schema) + "` prints"
@@ -229,7 +233,7 @@ func (d *DB) Explain(err error) error {
 	return err
 }
 
-// Refused returns the object that a right is missing for, from the server's message.
+// Refused returns the object to which a right is missing, from the server's message.
 func Refused(err error) string {
 	if text := message(err); text != "" {
 		return strings.TrimPrefix(text, "permission denied for ")
@@ -237,7 +241,7 @@ func Refused(err error) string {
 	return "a table"
 }
 
-// message returns the server's message; "" if no server sent err.
+// message returns the server's message; "" if err is not from a server.
 func message(err error) string {
 	var pe *pgconn.PgError
 	if errors.As(err, &pe) {
@@ -253,8 +257,8 @@ func message(err error) string {
 	return ""
 }
 
-// SchemaError reports that the tables have version have, which this build does not support; 0 means
-// unknown.
+// SchemaError returns an error for tables of version have, which this build does not support. 0 means that
+// the version is unknown.
 func (d *DB) SchemaError(have int) error {
 	e := &store.SchemaError{Where: "schema " + d.Schema, Have: have, Need: d.Oldest, Last: d.Newest,
 		Remedy: "run: skald migrate --store URL --schema " + ShellWord(d.Schema)}
@@ -264,7 +268,8 @@ func (d *DB) SchemaError(have int) error {
 	return e
 }
 
-// Limit replaces the error of a row that exceeds a limit of the outbox by one that names the message.
+// Limit replaces err if a row exceeds a limit of the outbox. The new error has the topic and type of the
+// message.
 func Limit(err error, rows []skald.Message) error {
 	if SQLState(err) != "23514" || !strings.Contains(err.Error(), "skald_outbox_") {
 		return err
@@ -285,7 +290,7 @@ func Limit(err error, rows []skald.Message) error {
 	return e
 }
 
-// Beginning returns the reason of a failed begin: a rival (store.ErrLost) or another one.
+// Beginning explains an error at the begin of a transaction. It returns store.ErrLost if a rival was faster.
 func (d *DB) Beginning(err error) error {
 	if Lost(err) {
 		return fmt.Errorf("%w: %w", store.ErrLost, err)
@@ -293,7 +298,8 @@ func (d *DB) Beginning(err error) error {
 	return d.Own(err)
 }
 
-// Own explains an error in a transaction of Skald's own. There a lock timeout means a rival: store.ErrBusy.
+// Own explains an error in a transaction with only Skald's own statements. It returns store.ErrBusy for a
+// lock timeout, because there only a rival can cause one.
 func (d *DB) Own(err error) error {
 	if SQLState(err) == "55P03" {
 		return fmt.Errorf("%w: %w", store.ErrBusy, err)
@@ -301,7 +307,7 @@ func (d *DB) Own(err error) error {
 	return d.Explain(err)
 }
 
-// Losing explains an error in a transaction of the caller, with store.ErrLost for a lost guard.
+// Losing explains an error in a transaction of the caller. It returns store.ErrLost if a guard failed.
 func (d *DB) Losing(err error) error {
 	if Lost(err) {
 		return fmt.Errorf("%w: %w", store.ErrLost, err)
@@ -316,8 +322,8 @@ func ConnectionLost(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF) || classOf(err, "08", "57")
 }
 
-// settingError is an error in the settings of one message. It is never a missing right of the process,
-// which would stop the process for all messages.
+// settingError is an error in the settings of one message. A missing right in it concerns that message only,
+// so Explain does not return a store.RightError, which would stop the process for all messages.
 type settingError struct {
 	Names string
 	Err   error

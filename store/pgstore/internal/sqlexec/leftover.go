@@ -10,15 +10,17 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
+// This file detects a role or a setting that a handler left in the session of a connection.
+
 const startKey = "skald: session before the first function"
 
-// session reads the role, the user and the settings that hinder Skald's statements. A pool may set them when
-// it connects, as ALTER ROLE … SET may.
+// session reads the role, the user and the settings that can make Skald's statements fail. Leftover compares
+// them with the values before the first handler, because a pool or ALTER ROLE … SET may also set them.
 const session = `SELECT concat_ws(E'\n', current_setting('role'), session_user, current_setting('search_path'),
 	current_setting('statement_timeout'))`
 
-// Started returns the call that records the session of conn before a function gets conn for the first time.
-// Later it returns false. Leftover compares the session with the record.
+// Started returns the call that records the session of conn, if no call recorded it yet. Send it before a
+// handler uses conn for the first time.
 func Started(conn *pgx.Conn) (c Call, first bool) {
 	data := conn.PgConn().CustomData()
 	if data[startKey] != nil {
@@ -34,13 +36,13 @@ func Started(conn *pgx.Conn) (c Call, first bool) {
 	}}, true
 }
 
-// errLeftover counts as an outage, because the next connection does not have the setting.
+// errLeftover is an outage, because another connection does not have the setting.
 var errLeftover = errors.New("a function that was lent this connection may have left a role or a setting in its session, " +
 	"so the connection is closed: let handlers and steps use SET LOCAL")
 
-// Leftover closes conn and returns an outage if a function used conn earlier and left a role or a setting
-// that may be the cause. Otherwise it returns cause. Call it for a transaction of Skald's own, and for the
-// begin of a transaction that is lent.
+// Leftover checks an error that Skald's own statement had on conn. If an earlier handler left a role or a
+// setting on conn that may be the reason, Leftover closes conn and returns an outage. Otherwise it returns
+// cause.
 func Leftover(ctx context.Context, conn *pgx.Conn, cause error) error {
 	at, lent := conn.PgConn().CustomData()[startKey].(string)
 	if !lent || !OfSetting(cause) {
@@ -56,10 +58,10 @@ func Leftover(ctx context.Context, conn *pgx.Conn, cause error) error {
 		}
 	}
 	Close(ctx, conn)
-	return fmt.Errorf("%w: %v", errLeftover, cause) // without the SQLSTATE, which would be incurable
+	return fmt.Errorf("%w: %v", errLeftover, cause) // %v drops the SQLSTATE: a retry helps here
 }
 
-// OfSetting reports whether err may come from a role, a setting or a table that a function changed.
+// OfSetting reports whether err may come from a role, a setting or a temporary table of a handler.
 func OfSetting(err error) bool {
 	if own := (*settingError)(nil); errors.As(err, &own) {
 		return false

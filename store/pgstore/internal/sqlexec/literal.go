@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Inlined returns sql with its arguments in place of $1, $2, … as quoted literals. Some drivers of
-// database/sql can send several statements together only if they have no arguments. A literal is treated as
-// the parameter would be: without a type yet, and as UTF-8.
+// Inlined returns sql with its arguments as quoted literals in place of $1, $2, and so on. It exists because
+// some drivers of database/sql can send several statements together only if they have no arguments.
+// PostgreSQL derives the type of a literal from its context, as it does for a parameter.
 func Inlined(sql string, args []any) (string, error) {
 	literals := make([]string, len(args))
 	for i, a := range args {
@@ -25,7 +25,7 @@ func Inlined(sql string, args []any) (string, error) {
 		}
 	}
 	var b strings.Builder
-	quote := byte(0) // the open quote; $1 within quotes is not a parameter
+	quote := byte(0) // the open quote, 0 for none: $1 within quotes is not a parameter
 	for i := 0; i < len(sql); i++ {
 		c := sql[i]
 		switch {
@@ -53,7 +53,7 @@ func Inlined(sql string, args []any) (string, error) {
 	return b.String(), nil
 }
 
-// Literal returns s as a literal of SQL, with a blank before it. It is correct for any
+// Literal returns s as an SQL literal, with a space before it. The literal is correct for both values of
 // standard_conforming_strings.
 func Literal(s string) string {
 	quoted := strings.ReplaceAll(s, "'", "''")

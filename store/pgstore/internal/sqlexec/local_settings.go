@@ -7,7 +7,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Settings returns the call that applies list until the end of the transaction.
+// Settings returns the call that sets the settings in list until the end of the transaction. It returns an
+// error for settings that Skald itself needs, and for text that PostgreSQL cannot store.
 func (d *DB) Settings(list []store.Setting) (Call, error) {
 	names, values := make([]string, len(list)), make([]string, len(list))
 	for i, s := range list {

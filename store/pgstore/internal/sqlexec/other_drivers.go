@@ -9,14 +9,15 @@ import (
 	"strings"
 )
 
-// A database/sql driver other than pgx has no pipeline. lib/pq sends several statements in one round trip
-// if they have no arguments, and returns one result for each. So a whole intake or outflow needs one round
-// trip there, too.
+// This file runs calls over a database/sql driver other than pgx, which has no pipeline. lib/pq sends several
+// statements in one round trip if they have no arguments, and returns a result for each. So Skald puts the
+// arguments into the text, and all calls need one round trip there, too.
 
-// ErrForeign reports that the connection is not one of pgx.
+// ErrForeign reports that the connection is not a connection of pgx.
 var ErrForeign = errors.New("the driver is not that of github.com/jackc/pgx/v5/stdlib")
 
-// answerOf is the column of a row that precedes the result of a call. The row has the index of the call.
+// answerOf is the column of an additional row before the result of a call. The row has the index of that
+// call.
 const answerOf = "skald_call"
 
 // script joins calls into one text, with their arguments as literals.
@@ -31,7 +32,7 @@ func script(calls []Call) (string, error) {
 			text += " RETURNING 1"
 		}
 		if c.answers() || i > 0 && calls[i-1].Fail != nil {
-			// so that an error is not attributed to the call before
+			// also after a call with Fail, so that this Fail does not get the error of the next call
 			b.WriteString("SELECT " + strconv.Itoa(i) + " AS " + answerOf + ";\n")
 		}
 		b.WriteString(text + ";\n")
@@ -39,7 +40,7 @@ func script(calls []Call) (string, error) {
 	return b.String(), nil
 }
 
-// SendText runs calls in tx, after the text before.
+// SendText runs the SQL text before and then calls in tx, in one round trip.
 func SendText(ctx context.Context, tx *sql.Tx, before string, calls []Call) error {
 	text, err := script(calls)
 	if err != nil {
@@ -91,7 +92,6 @@ func readRows(rows *sql.Rows, calls []Call) error {
 	}
 }
 
-// answers reports whether c needs its result.
 func (c Call) answers() bool { return c.Scan != nil || c.Done != nil || c.Fail != nil }
 
 // runText runs calls as one transaction, in three round trips.
@@ -107,8 +107,8 @@ func runText(ctx context.Context, conn *sql.Conn, calls []Call) error {
 	return tx.Commit()
 }
 
-// withinText implements Runner.Within. BEGIN has its own round trip; the transaction holds no locks at that
-// point.
+// withinText implements Runner.Within. BEGIN is a separate round trip; the transaction has no locks yet, so
+// it can wait without harm.
 func withinText(ctx context.Context, conn *sql.Conn, session Call, f func(send Sender) error) error {
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {

@@ -16,12 +16,12 @@ const (
 	Begin    = "begin isolation level read committed read write"
 	commit   = "commit"
 	Rollback = "rollback"
-	// Writes is for transactions that pgx began for database/sql, which can request "read only" but not
-	// "read write".
+	// Writes makes a transaction of database/sql read-write. database/sql can begin a transaction as "read
+	// only", but not as "read write".
 	Writes = "set transaction read write"
 )
 
-// OverPool returns a runner over a pool.
+// OverPool returns a Runner over a pgx pool.
 func OverPool(pool *pgxpool.Pool, p Patience) Runner { return poolRunner{pool, p} }
 
 // poolRunner sends a whole transaction as one pipeline.
@@ -82,7 +82,8 @@ func Send(ctx context.Context, conn *pgx.Conn, calls []Call) error {
 	return br.Close()
 }
 
-// SendCommit sends calls and a COMMIT in one round trip. Any tag other than COMMIT is an error.
+// SendCommit sends calls and a COMMIT in one round trip. It returns an error if the server rolled back
+// instead.
 func SendCommit(ctx context.Context, conn *pgx.Conn, calls []Call) error {
 	b := &pgx.Batch{}
 	queue(b, calls)
@@ -98,7 +99,8 @@ func SendCommit(ctx context.Context, conn *pgx.Conn, calls []Call) error {
 	return br.Close()
 }
 
-// committed checks the result of a COMMIT.
+// committed returns an error if the server answered a COMMIT with ROLLBACK, as it does in an aborted
+// transaction.
 func committed(tag pgconn.CommandTag, err error) error {
 	if err == nil && tag.String() != "COMMIT" {
 		return pgx.ErrTxCommitRollback
@@ -112,6 +114,7 @@ func queue(b *pgx.Batch, calls []Call) {
 	}
 }
 
+// answers reads the results of calls and returns the first error.
 func answers(br pgx.BatchResults, calls []Call) error {
 	for _, c := range calls {
 		if err := answer(br, c); err != nil {
@@ -150,7 +153,7 @@ func answer(br pgx.BatchResults, c Call) error {
 	return rows.Err()
 }
 
-// Undo rolls back. Afterwards conn has no transaction, or is closed.
+// Undo rolls back a transaction that may be open. Afterwards conn has no transaction, or is closed.
 func Undo(ctx context.Context, conn *pgx.Conn) error {
 	if conn.IsClosed() || conn.PgConn().TxStatus() == 'I' {
 		return nil
@@ -161,23 +164,24 @@ func Undo(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		shut, end := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer end()
-		_ = conn.Close(shut) // its state is unknown
+		_ = conn.Close(shut) // the state of the session is unknown
 	}
 	return err
 }
 
-// lentRollback reads whether the transaction is the one that Skald began, and rolls it back.
+// lentRollback rolls back. It first reads whether Skald began the transaction.
 const lentRollback = "SELECT coalesce(current_setting('skald.lent', true), '') = 'yes'; ROLLBACK"
 
-// UndoLent rolls back the transaction that was lent, in one round trip. It returns store.ErrLent if a
-// statement ended that transaction. Returns nil for a lost connection.
+// UndoLent rolls back the transaction of a handler, in one round trip. It returns store.ErrLent if a
+// statement of the handler ended that transaction. It returns nil for a lost connection, because the server
+// rolls back then.
 func UndoLent(ctx context.Context, conn *pgx.Conn) error {
 	switch {
 	case conn.IsClosed():
 		return nil
 	case conn.PgConn().TxStatus() == 'I':
 		return store.ErrLent
-	case conn.PgConn().TxStatus() == 'E': // it refuses every query
+	case conn.PgConn().TxStatus() == 'E': // an aborted transaction cannot run the query in lentRollback
 		return Undo(ctx, conn)
 	}
 	within, stop := context.WithTimeout(context.WithoutCancel(ctx), DefaultWait)
@@ -208,9 +212,10 @@ func Open(ctx context.Context, conn *pgx.Conn, level pgx.TxIsoLevel, calls []Cal
 	return br.Tx(), br.Close()
 }
 
-// SendFollowing sends calls and a COMMIT, then BEGIN and then, in one round trip. PostgreSQL skips
-// everything after an error, so the second transaction begins only if the commit succeeded. err is the
-// commit's.
+// SendFollowing commits a transaction and begins the next one, in one round trip. It sends calls, COMMIT,
+// BEGIN and the calls of then. PostgreSQL skips everything after an error, so the second transaction begins
+// only if the commit succeeded. err is an error of the first transaction; begun reports whether all of then
+// succeeded.
 func SendFollowing(ctx context.Context, conn *pgx.Conn, calls, then []Call) (begun bool, err error) {
 	b := &pgx.Batch{}
 	queue(b, calls)

@@ -13,9 +13,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// ProbePool checks that the server of a pool accepts writes. It uses a connection outside of the pool, so
-// it works while all connections of the pool are in use. If the server refuses another connection, it uses
-// one of the pool.
+// ProbePool returns an error if the server of a pool does not accept writes. It opens a connection outside of
+// the pool, so it also works while all connections of the pool are in use. If the server refuses another
+// connection, ProbePool uses one of the pool.
 func (d *DB) ProbePool(ctx context.Context, pool *pgxpool.Pool) error {
 	config := pool.Config()
 	if config.BeforeConnect != nil {
@@ -35,8 +35,9 @@ func (d *DB) ProbePool(ctx context.Context, pool *pgxpool.Pool) error {
 	return d.writable(ctx, conn.Conn())
 }
 
-// ProbeSQL checks that the server of db accepts writes: on an extra connection if config is known,
-// otherwise on one of db. Returns nil if all connections of db are in use and it cannot check.
+// ProbeSQL returns an error if the server of db does not accept writes. It opens an extra connection if
+// config is not nil, otherwise it uses a connection of db. It returns nil if it cannot check, because all
+// connections of db are in use.
 func (d *DB) ProbeSQL(ctx context.Context, db *sql.DB, config *pgx.ConnConfig) error {
 	if config != nil {
 		if err := d.probe(ctx, config); !refusedOne(err) {
@@ -55,8 +56,8 @@ func (d *DB) ProbeSQL(ctx context.Context, db *sql.DB, config *pgx.ConnConfig) e
 	return err
 }
 
-// refusedOne reports whether a running server refused one more connection, for example at max_connections
-// or because the password was changed. Open connections may still work.
+// refusedOne reports whether a running server refused another connection. Examples are max_connections and a
+// changed password. Open connections may still work.
 func refusedOne(err error) bool {
 	var dial *pgconn.ConnectError
 	code := SQLState(err)
@@ -77,6 +78,7 @@ func (d *DB) probe(ctx context.Context, config *pgx.ConnConfig) error {
 	return d.writable(ctx, conn)
 }
 
+// writable returns store.ErrStandby if the server of conn is a standby.
 func (d *DB) writable(ctx context.Context, conn *pgx.Conn) error {
 	var standby bool
 	err := conn.QueryRow(ctx, d.SQL["Probe"], pgx.QueryExecModeSimpleProtocol).Scan(&standby)

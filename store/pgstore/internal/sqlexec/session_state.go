@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Reported has the settings of a session that the server sends by itself after each change, by the index of
-// reportedNames. Reading them costs no round trip.
+// Reported has the settings of a session that the server sends to the client after each change, in the order
+// of reportedNames. Reading these settings costs no round trip.
 type Reported [10]string
 
 func reportedNames() [10]string {
@@ -26,7 +26,7 @@ func ReportedBy(conn *pgx.Conn) (r Reported) {
 	return r
 }
 
-// ReportedBySQL does as ReportedBy. Returns the zero value for a driver other than pgx.
+// ReportedBySQL returns the reported settings of conn at present; the zero value for a driver other than pgx.
 func ReportedBySQL(conn *sql.Conn) (r Reported) {
 	_ = WithDriverConn(conn, func(c *pgx.Conn) error {
 		r = ReportedBy(c)
@@ -35,8 +35,8 @@ func ReportedBySQL(conn *sql.Conn) (r Reported) {
 	return r
 }
 
-// GuardLentState does as GuardLent. It sets left to true if the session may have state that outlives the
-// transaction: then ask LeftBehind after the commit.
+// GuardLentState does as GuardLent. It also sets left to true if the session may have state that remains
+// after the transaction. Then the caller must call LeftBehind after the commit.
 func (d *DB) GuardLentState(left *bool) Call {
 	guard := d.GuardLent()
 	guard.SQL = d.SQL["GuardLentState"]
@@ -44,8 +44,8 @@ func (d *DB) GuardLentState(left *bool) Call {
 	return guard.Into(&one, left)
 }
 
-// LeftBehind reports whether the session has temporary objects, channels of LISTEN or cursors WITH HOLD. Call
-// it outside of a transaction: one round trip. Returns true if the session does not answer.
+// LeftBehind reports whether the session has temporary objects, channels of LISTEN or cursors WITH HOLD: one
+// round trip. It also returns true after an error. Call it outside of a transaction.
 func (d *DB) LeftBehind(ctx context.Context, conn *sql.Conn) (left bool) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), DefaultWait)
 	defer stop()
@@ -53,8 +53,8 @@ func (d *DB) LeftBehind(ctx context.Context, conn *sql.Conn) (left bool) {
 	return left || err != nil
 }
 
-// Discard closes the connection of conn. With a DB of stdlib.OpenDBFromPool, database/sql alone would return
-// it to the pool.
+// Discard closes the connection of conn. It closes the pgx connection itself, because with
+// stdlib.OpenDBFromPool database/sql would return that connection to the pgx pool.
 func Discard(ctx context.Context, conn *sql.Conn) {
 	_ = WithDriverConn(conn, func(c *pgx.Conn) error {
 		Close(ctx, c)

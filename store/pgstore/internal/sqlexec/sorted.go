@@ -2,8 +2,8 @@ package sqlexec
 
 import "slices"
 
-// Order returns the indices of list in stable sorted order. Intakes that lock in the same order cannot
-// deadlock.
+// Order returns the indices of list in stable sorted order. Transactions that lock rows in the same order
+// cannot deadlock.
 func Order[T any](list []T, compare func(a, b T) int) []int {
 	idx := make([]int, len(list))
 	for i := range idx {

@@ -11,11 +11,11 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// OverSQL returns a runner over database/sql.
+// OverSQL returns a Runner over database/sql.
 func OverSQL(db *sql.DB, p Patience) Runner { return dbRunner{db, p} }
 
-// dbRunner uses the pgx connection below one of database/sql, so it can send a whole transaction as one
-// pipeline.
+// dbRunner sends a whole transaction as one pipeline, through the pgx connection below a *sql.Conn. With
+// another driver it sends one text.
 type dbRunner struct {
 	db *sql.DB
 	p  Patience
@@ -66,8 +66,8 @@ func within(ctx context.Context, conn *pgx.Conn, session Call, f func(send Sende
 	return Leftover(ctx, conn, err)
 }
 
-// WithDriverConn passes f the pgx connection below conn, also through a driver that only traces. It returns
-// ErrForeign if there is none.
+// WithDriverConn calls f with the pgx connection below conn. A tracing driver may be in between if its
+// connections have a method Raw. WithDriverConn returns ErrForeign if the driver is not pgx.
 func WithDriverConn(conn *sql.Conn, f func(*pgx.Conn) error) error {
 	return conn.Raw(func(c any) error {
 		for {
@@ -83,8 +83,8 @@ func WithDriverConn(conn *sql.Conn, f func(*pgx.Conn) error) error {
 	})
 }
 
-// SendOn runs calls in tx, the transaction of conn. A driver other than pgx gets before and the calls as
-// one text.
+// SendOn runs calls in tx, the transaction of conn: one round trip. With a driver other than pgx, it first
+// runs the SQL text before.
 func SendOn(ctx context.Context, conn *sql.Conn, tx *sql.Tx, before string, calls []Call) error {
 	err := WithDriverConn(conn, func(c *pgx.Conn) error { return Send(ctx, c, calls) })
 	if errors.Is(err, ErrForeign) {

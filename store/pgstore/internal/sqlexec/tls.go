@@ -6,7 +6,7 @@ import (
 	"github.com/skald-go/skald/internal/endpoint"
 )
 
-// Unencrypted returns the hosts that may be reached without TLS, except loopback.
+// Unencrypted returns the hosts that a connection with the settings c may reach without TLS, except loopback.
 func Unencrypted(c *pgx.ConnConfig) (hosts []string) {
 	seen := map[string]bool{}
 	add := func(host string, plain bool) {

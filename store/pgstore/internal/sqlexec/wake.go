@@ -1,5 +1,3 @@
-// This file wakes relays and engines after a write: those of this process immediately, others by NOTIFY.
-
 package sqlexec
 
 import (
@@ -7,16 +5,17 @@ import (
 	"sync"
 )
 
-// Waker wakes the relays and engines of one schema after a write.
+// Waker wakes the relays and engines of one schema after a write. It wakes those of this process immediately,
+// and those of other processes by NOTIFY.
 type Waker struct {
 	pg       *DB
 	notifier notifier
 
 	mu sync.Mutex
-	ch chan struct{} // closed at the next write; nil: nobody waits
+	ch chan struct{} // closed at the next write; nil while nothing waits
 }
 
-// NewWake returns the waker of pg. With notify it also notifies other processes.
+// NewWake returns the waker of the schema of pg. If notify is true, the waker also notifies other processes.
 func NewWake(pg *DB, notify bool) *Waker {
 	w := &Waker{pg: pg}
 	if notify {
@@ -25,7 +24,7 @@ func NewWake(pg *DB, notify bool) *Waker {
 	return w
 }
 
-// Woken returns a channel that is closed at the next write.
+// Woken returns a channel that Wake closes at the next write.
 func (w *Waker) Woken() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -35,13 +34,13 @@ func (w *Waker) Woken() <-chan struct{} {
 	return w.ch
 }
 
-// Wake reports a write, here and to other processes.
+// Wake wakes the relays and engines of this process and of other processes.
 func (w *Waker) Wake() {
 	w.Here()
 	w.notifier.tell()
 }
 
-// Here reports a write to this process only.
+// Here wakes the relays and engines of this process only.
 func (w *Waker) Here() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,7 +50,7 @@ func (w *Waker) Here() {
 	}
 }
 
-// notify sends one notification. A process that misses it polls.
+// notify sends one NOTIFY. It ignores errors, because relays also poll.
 func (w *Waker) notify(ctx context.Context) {
 	_ = w.pg.Short(ctx, "notify", w.pg.Call("Notify", channel, w.pg.Schema))
 }

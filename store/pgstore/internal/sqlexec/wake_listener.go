@@ -20,16 +20,17 @@ const (
 	defaultCallMost  = 10 * time.Second // the maximum time for an answer of the server
 )
 
-// Listener wakes the relays of this process when another process has written, or is about to commit. It has
-// one connection of its own. This must reach the server directly, because a pooler in transaction mode does
-// not support LISTEN. Writers in Go need Options.Notify; others run SELECT pg_notify('skald_outbox',
-// '<schema>') after their COMMIT. Relays also poll, so they find rows that are written while the connection
-// is lost.
+// Listener wakes the relays of this process when another process has written, or is about to commit.
+//
+// A Listener has one connection of its own. This connection must reach the server directly, because a pooler
+// in transaction mode does not support LISTEN. Writers in Go need Options.Notify. Other writers run SELECT
+// pg_notify('skald_outbox', '<schema>') after their COMMIT. While the connection is lost, relays find new
+// rows by polling.
 type Listener struct {
-	// BeforeConnect may change the settings of a connection, such as a short-lived password. After an error
-	// the listener tries again later. Default nil.
+	// BeforeConnect may change the settings of a connection, such as a short-lived password. If it returns an
+	// error, the Listener retries later. Default nil.
 	BeforeConnect func(context.Context, *pgx.ConnConfig) error
-	// Logger logs a warning once if the listener cannot connect. Default slog.Default().
+	// Logger receives one warning if the Listener cannot connect. Default slog.Default().
 	Logger *slog.Logger
 
 	all    []*Waker
@@ -40,7 +41,7 @@ type Listener struct {
 
 var _ skald.Runner = (*Listener)(nil)
 
-// Listen returns a Listener at url that wakes all after writes to their schemas.
+// Listen returns a Listener at url that wakes each waker in all after a write to its schema.
 func Listen(url string, all ...*Waker) (*Listener, error) {
 	if len(all) == 0 {
 		return nil, errors.New("listen: give at least one store")
@@ -56,7 +57,8 @@ func Listen(url string, all ...*Waker) (*Listener, error) {
 		pingEvery: defaultPingEvery, callMost: defaultCallMost}, nil
 }
 
-// Run listens until ctx is done. If the server is unreachable, it tries again, at most 5 s later.
+// Run listens until ctx is done. If the server is unreachable, Run retries after at most 5 s. It returns an
+// error that a retry cannot fix, such as a wrong password.
 func (l *Listener) Run(ctx context.Context) error {
 	for fails := 0; ctx.Err() == nil; {
 		heard, err := l.hear(ctx)
@@ -104,7 +106,7 @@ func (l *Listener) hear(ctx context.Context) (heard bool, err error) {
 		return false, err
 	}
 	for _, w := range l.all {
-		w.Here() // for writes before it listened
+		w.Here() // for writes before this connection listened
 	}
 	for {
 		n, err := l.next(ctx, conn)
@@ -134,8 +136,8 @@ func (l *Listener) connect(ctx context.Context) (conn *pgx.Conn, err error) {
 	return conn, err
 }
 
-// next waits for a notification. A dead connection does not end by itself, so next pings the server if none
-// arrives within pingEvery.
+// next waits for a notification. If no notification arrives within pingEvery, next pings the server, because
+// a client does not notice a dead connection otherwise.
 func (l *Listener) next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	for {
 		quiet, stop := context.WithTimeout(ctx, l.pingEvery)

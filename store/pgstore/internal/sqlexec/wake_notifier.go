@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// channel receives the names of schemas that were written to.
+// channel is the NOTIFY channel. The payload of a notification is the name of the schema with new rows.
 const channel = "skald_outbox"
 
 const (
 	notifyGap = 20 * time.Millisecond // minimum time between two notifications of one process
-	// notifyWait limits the connection and the answer. Relays find the rows without a notification, too.
+	// notifyWait limits one notification. It is short, because relays also find the rows without a
+	// notification.
 	notifyWait = time.Second
 )
 
-// notifier notifies other processes of writes in this one. It does so outside of the caller's transaction:
-// a NOTIFY inside makes all commits of the database wait for one another.
+// notifier notifies other processes of writes in this process. It sends outside of the writing transaction,
+// because PostgreSQL runs commits with a NOTIFY one after the other.
 type notifier struct {
 	send func(ctx context.Context)
 
@@ -25,7 +26,7 @@ type notifier struct {
 	last    time.Time
 }
 
-// tell sends one notification soon for all writes until then.
+// tell sends one notification for all writes within notifyGap.
 func (n *notifier) tell() {
 	if n.send == nil {
 		return

@@ -1,6 +1,6 @@
-// This file is about logical replication slots. A Reader is notified of commits by one. A Follower moves
-// the positions of the outbox to the place that another program has confirmed.
-
+// Package wal uses logical replication slots of PostgreSQL for relays. A Reader notifies a relay of commits,
+// so that the relay does not poll. A Follower is for an outbox that another program reads from a slot: it
+// moves the positions of the outbox to the position that this program has confirmed.
 package wal
 
 import (

@@ -21,44 +21,45 @@ import (
 // config.
 const DefaultPublication = "skald_debezium"
 
-const marksMost = 16 // snapshots that wait for the slot
+const marksMost = 16 // maximum number of snapshots that wait for the slot
 
 // FollowerOptions configures a Follower.
 type FollowerOptions struct {
 	Slot        string // the replication slot to follow
 	Publication string // the slot's publication of the outbox
-	Trust       bool   // assume, once, that the slot had every row above the positions
+	Trust       bool   // assume, once, that the slot has every row above the positions
 
-	Each    time.Duration // between two looks at the slot. Default 300 ms
-	CutEach time.Duration // between two snapshots that wait for the slot. Default 5 s
+	Each    time.Duration // interval of the checks of the slot. Default 300 ms
+	CutEach time.Duration // minimum time between two new snapshots that wait for the slot. Default 5 s
 }
 
-// Follower moves the positions of the shards to the place that another program, which reads the outbox from
-// a replication slot, has confirmed.
+// Follower moves the positions of the shards to the position that another program has confirmed. That program
+// reads the outbox from a replication slot. A position is a snapshot, so Follower takes snapshots and waits
+// until the slot has passed the end of the WAL at the snapshot.
 type Follower struct {
 	pg     *sqlexec.DB
 	outbox *query.Outbox
 	o      FollowerOptions
 	text   map[string]string // the statements with the names in o
 
-	asks  sync.Mutex // one look at a time
-	asked time.Time
-	first *sighting       // the first look at the present slot
-	last  *sighting       // the last look at it
-	apart bool            // looks before first were at another WAL
-	trust bool            // assume that the slot had every row
+	asks  sync.Mutex      // guards the fields up to waits; one check of the slot at a time
+	asked time.Time       // time of the last check
+	first *sighting       // the first check of the present slot
+	last  *sighting       // the last check of the present slot
+	apart bool            // the WAL went back before first, so earlier checks do not compare with it
+	trust bool            // assume that the slot has every row
 	known map[string]bool // positions above which the slot has every row
-	waits []marked        // in order
+	waits []marked        // snapshots that wait for the slot, oldest first
 
 	mu  sync.Mutex
-	why string
+	why string // the reason why positions do not move; "" if they move
 	log *slog.Logger
 }
 
-// marked is the end of a window that waits for the slot.
+// marked is a snapshot that waits until the slot has passed a place in the WAL.
 type marked struct {
 	tick  query.Tick
-	place int64 // the slot must pass it
+	place int64
 	at    time.Time
 }
 
@@ -71,7 +72,7 @@ func NewFollower(pg *sqlexec.DB, out *query.Outbox, o FollowerOptions) *Follower
 	}
 }
 
-// FollowerStatements returns the statements of a Follower of slot.
+// FollowerStatements returns the statements of a Follower, with the names of its slot and publication.
 func FollowerStatements(pg *sqlexec.DB, slot, publication string) map[string]string {
 	out := map[string]string{}
 	published := strings.ReplaceAll(pg.SQL["WALPublished"], "$slot", sqlexec.Quote(publication))
@@ -85,7 +86,7 @@ func FollowerStatements(pg *sqlexec.DB, slot, publication string) map[string]str
 	return out
 }
 
-// Listen logs the reason while positions stay, until ctx is done.
+// Listen gives the Follower a log for the reasons why positions do not move, until ctx is done.
 func (f *Follower) Listen(ctx context.Context, log *slog.Logger) {
 	f.mu.Lock()
 	f.log = log
@@ -93,22 +94,22 @@ func (f *Follower) Listen(ctx context.Context, log *slog.Logger) {
 	<-ctx.Done()
 }
 
-// Listening returns the reason why positions stay.
+// Listening returns the reason why the positions do not move.
 func (f *Follower) Listening() store.Listening {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return store.Listening{Why: f.why}
 }
 
-// Pull returns no rows, because the slot's reader has them. It checks that the window exists.
+// Pull checks that the window exists. It returns no rows, because the reader of the slot publishes them.
 func (f *Follower) Pull(ctx context.Context, w store.Window, _ int) (store.Page, error) {
 	_, err := f.outbox.Pull(ctx, w, 1)
 	return store.Page{Done: true}, err
 }
 
-// Lease does as the store's. A look returns the end of a window whose rows the slot's reader has confirmed.
-// A window that a publishing relay left half published is not open here, because the slot may not have its
-// rows.
+// Lease takes, renews and releases shards. If ask wants a new window, Lease returns one with only rows that
+// the reader of the slot has confirmed. It does not open a window that a publishing relay left half
+// published, because the slot may not have its rows.
 func (f *Follower) Lease(ctx context.Context, ask store.LeaseRequest) (got store.Leased, err error) {
 	look := ask.SnapshotBase
 	ask.SnapshotBase = nil
@@ -127,8 +128,8 @@ func (f *Follower) Lease(ctx context.Context, ask store.LeaseRequest) (got store
 	return got, err
 }
 
-// passed returns the position to move to from from, or from itself if positions stay. A standby has no from
-// and only checks whether positions could move.
+// passed returns the position that follows from, or from itself if positions do not move. For a standby, from
+// is nil, and passed only checks whether positions could move.
 func (f *Follower) passed(ctx context.Context, from *string) (base string, err error) {
 	if from != nil {
 		base = *from
@@ -159,7 +160,7 @@ func (f *Follower) passed(ctx context.Context, from *string) (base string, err e
 	return base, err
 }
 
-// follow records a look at the slot. It returns the reason if the slot cannot be followed.
+// follow records the check s of the slot. It returns a reason if the Follower cannot use the slot.
 func (f *Follower) follow(s *sighting) error {
 	back := s.confirmed > s.end || f.last != nil && s.place < f.last.place // the database was restored
 	if s.unfit != "" || back {
@@ -174,7 +175,7 @@ func (f *Follower) follow(s *sighting) error {
 			"run skald relay until it has passed all rows", f.o.Slot)
 	case f.first == nil || !s.sameAs(f.last):
 		f.first, f.known, f.waits = s, nil, nil
-		if !s.sameAs(s) { // the next look could not distinguish it from another slot
+		if !s.sameAs(s) { // a later check could not distinguish this slot from a new one with the same name
 			f.first = nil
 			return fmt.Errorf("slot %s was just created: the next look decides", f.o.Slot)
 		}
@@ -183,8 +184,8 @@ func (f *Follower) follow(s *sighting) error {
 	return nil
 }
 
-// bounds returns the reason why positions cannot move: the slot may lack rows above one of them. It checks
-// all positions, because all move together.
+// bounds checks that the slot has all rows above the positions of the shards. Otherwise it returns a reason,
+// and no position may move, because all positions move together.
 func (f *Follower) bounds(ctx context.Context, s *sighting) (why, err error) {
 	known := map[string]bool{}
 	for _, base := range s.bases {
@@ -199,8 +200,8 @@ func (f *Follower) bounds(ctx context.Context, s *sighting) (why, err error) {
 	return nil, nil
 }
 
-// bound does as bounds for one base. The slot has the rows if base was taken next to this slot, or if their
-// transactions began after the slot was first seen.
+// bound does as bounds for one position. The slot has the rows above base in two cases: a Follower of the
+// same slot took base, or the transactions of these rows began after the first check of the slot.
 func (f *Follower) bound(ctx context.Context, base string, s *sighting) (why, err error) {
 	t, err := query.ParseTick(base)
 	if err != nil {
@@ -223,15 +224,15 @@ func (f *Follower) bound(ctx context.Context, base string, s *sighting) (why, er
 	return why, err
 }
 
-// left reports whether there are rows above t of transactions before number next.
+// left reports whether there are rows above t from transactions with a number below next.
 func left(ctx context.Context, pg *sqlexec.DB, t query.Tick, next uint64) (left bool, err error) {
 	ask := pg.Call("ReadByLeft", t.ID, t.Token, strconv.FormatUint(next, 10))
 	err = pg.Short(ctx, "read by", ask.Into(&left))
 	return left, err
 }
 
-// move returns the newest snapshot that the slot's position has passed. It also takes new snapshots, so
-// that a row waits for at most one confirmation of a slow reader.
+// move returns the newest waiting snapshot that the slot has passed, or base. It also takes a new snapshot
+// every CutEach. So after the reader of the slot confirms a row, the positions pass that row soon.
 func (f *Follower) move(ctx context.Context, base string, s *sighting) (string, error) {
 	from, err := query.ParseTick(base)
 	if err != nil {
@@ -254,7 +255,8 @@ func (f *Follower) move(ctx context.Context, base string, s *sighting) (string, 
 	return base, nil
 }
 
-// mark takes a snapshot if there are new rows, and then the place of the WAL that the slot must pass.
+// mark takes a snapshot if there are new rows. Then it reads the end of the WAL: every row in the snapshot is
+// before that place.
 func (f *Follower) mark(ctx context.Context, base string, s *sighting) error {
 	l, err := f.outbox.Look(base, s.String())
 	if err != nil {
@@ -274,8 +276,8 @@ func (f *Follower) mark(ctx context.Context, base string, s *sighting) error {
 	return nil
 }
 
-// thinned drops every second one of waits when there are many, because the slot's reader confirmed none for
-// long. The newest stays.
+// thinned drops every second snapshot if there are too many, because the reader of the slot confirmed nothing
+// for a long time. It keeps the newest.
 func thinned(waits []marked) []marked {
 	if len(waits) < marksMost {
 		return waits
@@ -287,7 +289,7 @@ func thinned(waits []marked) []marked {
 	return kept
 }
 
-// logState logs once that positions stay and why, and once that they move again.
+// logState stores and logs a new reason why positions do not move. It logs once that they move again.
 func (f *Follower) logState(ctx context.Context, why error) {
 	f.mu.Lock()
 	was, log := f.why, f.log

@@ -8,33 +8,35 @@ import (
 	"time"
 )
 
-// notedMost limits the stored numbers. Only as many transactions as the server has sessions can be
-// committed in the WAL and not yet visible; the others wait for a look.
+// This file records transactions that the slot reported as committed and that the relay has not read yet. A
+// look is a read of the outbox with a new snapshot. A snapshot may include a commit later than the WAL has
+// it: the server waits for a synchronous standby in between, or its process pauses.
+
+// notedMost limits the number of recorded transactions. The server has fewer sessions, so fewer can be
+// committed in the WAL and not yet visible. Above the limit, any transaction may need a look.
 const notedMost = 10_000
 
-// noted has the transactions that committed according to the WAL, and that no look has seen yet. Snapshots
-// include a commit later than the WAL: after the answer of a synchronous standby, or after a pause of its
-// process.
+// noted has the committed transactions that no look has read yet.
 type noted struct {
-	// all means that any transaction up to the number upto may have committed, unless a look saw it.
+	// all means that any transaction up to the number upto may be such a transaction.
 	all  bool
 	upto uint32
 	xids map[uint32]struct{}
-	// seen is the snapshot of the last look, at seenAt. A commit in it needs no other look.
+	// seen is the snapshot of the last look, at seenAt. A transaction in this snapshot needs no other look.
 	seen   snapshot
 	seenAt time.Time
 }
 
-// seenFor is how long the last look is used: numbers compare only within 2³¹.
+// seenFor limits the use of seen, because two numbers compare correctly only within 2³¹ transactions.
 const seenFor = time.Minute
 
-// before compares numbers that wrap around at 2³².
+// before reports whether a is the earlier transaction. Numbers wrap around at 2³².
 func before(a, b uint32) bool { return int32(a-b) < 0 }
 
-// begin records all transactions up to a number.
+// begin records that any transaction up to the number upto may have committed.
 func (n *noted) begin(upto uint32) { *n = noted{all: true, upto: upto, xids: map[uint32]struct{}{}} }
 
-// add records a transaction, unless the last look saw it. It returns true if a look is needed.
+// add records a committed transaction, unless the last look read it. It returns true if a look is necessary.
 func (n *noted) add(xid uint32, now time.Time) (isNew bool) {
 	if n.all {
 		if before(n.upto, xid) {
@@ -57,7 +59,7 @@ func (n *noted) add(xid uint32, now time.Time) (isNew bool) {
 	return true
 }
 
-// settle removes the transactions that s includes.
+// settle removes the transactions that s, the snapshot of a look, includes.
 func (n *noted) settle(s snapshot, now time.Time) {
 	n.seen, n.seenAt = s, now
 	if n.all && before(n.upto, s.xmax) {
@@ -75,7 +77,7 @@ func (n *noted) settle(s snapshot, now time.Time) {
 
 func (n *noted) none() bool { return !n.all && len(n.xids) == 0 }
 
-// snapshot is a pg_snapshot, with the lower halves of its numbers.
+// snapshot is a pg_snapshot with the lower 32 bits of its numbers, as the WAL has them.
 type snapshot struct {
 	xmax    uint32
 	running []uint32

@@ -2,13 +2,13 @@ package wal
 
 import "github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 
-// LeftOut has the columns of the outbox that a publication lacks. A connector would read them as NULL.
+// LeftOut has the columns of the outbox that a publication lacks. Debezium would read these columns as NULL.
 type LeftOut struct {
 	Publication, Columns string
 	Payloads             bool // the publication has payloads
 }
 
-// ListLeftOut returns the call that fills out.
+// ListLeftOut returns the call that adds an entry to out for each publication that lacks columns.
 func ListLeftOut(pg *sqlexec.DB, out *[]LeftOut) sqlexec.Call {
 	list := pg.Call("ListLeftOut")
 	list.Scan = func(row sqlexec.Scanner) error {

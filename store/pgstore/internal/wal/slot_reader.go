@@ -16,12 +16,12 @@ import (
 
 const (
 	pingEvery   = time.Second      // interval of status messages to the server
-	silentMost  = 3 * time.Second  // without an answer for so long, commits may be missing
-	deadAfter   = 30 * time.Second // without an answer for so long, the reader reconnects
-	makeMost    = 10 * time.Minute // maximum wait of a new slot for open transactions, before the next try
-	behindMost  = 2 * time.Second  // maximum lag of the stream behind the server's WAL
-	standbyEach = 2 * time.Second  // between two checks whether the slot is free
-	repairEach  = 5 * time.Second  // between two checks whether the publication has the outbox again
+	silentMost  = 3 * time.Second  // if the server does not answer for this time, the relay polls
+	deadAfter   = 30 * time.Second // if the server does not answer for this time, the reader reconnects
+	makeMost    = 10 * time.Minute // maximum wait of a new slot for open transactions, before a retry
+	behindMost  = 2 * time.Second  // if the stream lags behind the WAL for this time, the relay polls
+	standbyEach = 2 * time.Second  // interval of the checks whether the slot is free
+	repairEach  = 5 * time.Second  // interval of the checks whether the publication has the outbox again
 )
 
 // ReaderOptions configures a Reader.
@@ -30,28 +30,29 @@ type ReaderOptions struct {
 	BeforeConnect func(context.Context, *pgx.ConnConfig) error
 }
 
-// Reader is notified of commits by a logical replication slot.
+// Reader reads a logical replication slot and wakes a relay after each commit with outbox rows. It also
+// reports whether every commit was read, so that the relay knows when it must poll.
 type Reader struct {
 	pg     *sqlexec.DB
 	outbox *query.Outbox
-	woken  func() // makes the relays of this process look
+	woken  func() // wakes the relays of this process
 	config *pgx.ConnConfig
 	o      ReaderOptions
 
 	mu        sync.Mutex
-	text      map[string]string // the statements, set together with the name of the slot
-	hears     bool
-	elsewhere bool
-	why       string
+	text      map[string]string       // the statements, set together with the name of the slot
+	hears     bool                    // the stream is open
+	elsewhere bool                    // another session reads the slot
+	why       string                  // the reason why the stream is not open
 	stop      context.CancelCauseFunc // ends the stream
 	noted     noted
-	inside    bool      // inside a transaction: later commits come after it
+	inside    bool      // the stream is inside a transaction, so other commits may follow
 	at        int64     // the position of the stream
-	heardAt   time.Time // the last message of the server
-	is        origin    // when the stream began
+	heardAt   time.Time // time of the last message of the server
+	is        origin    // server and publication at the begin of the stream
 	mark      int64     // the position that the stream must reach
 	markAt    time.Time
-	behind    bool // it did not reach mark within behindMost
+	behind    bool // the stream did not reach mark within behindMost
 }
 
 // origin identifies the server and the publication of a stream.
@@ -64,10 +65,11 @@ func NewReader(pg *sqlexec.DB, out *query.Outbox, woken func(), config *pgx.Conn
 	return &Reader{pg: pg, outbox: out, woken: woken, config: config, o: o}
 }
 
-// Unencrypted returns the hosts that may be reached without TLS.
+// Unencrypted returns the hosts that the reader may connect to without TLS.
 func (r *Reader) Unencrypted() []string { return sqlexec.Unencrypted(r.config) }
 
-// Listening returns the state of the notifications. It is safe for concurrent use.
+// Listening returns the state of the notifications. Quiet is true if the relay has read every commit. It is
+// safe for concurrent use.
 func (r *Reader) Listening() store.Listening {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,8 +86,8 @@ func (r *Reader) Listening() store.Listening {
 	return h
 }
 
-// Lease does as the store's. It also records the rows that its looks found, and checks that the stream is
-// complete.
+// Lease takes, renews and releases shards. It also removes the commits that the relay has read from noted,
+// and checks that the stream is complete.
 func (r *Reader) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	r.mu.Lock()
 	hears, besides := r.hears, query.LeaseOptions{Standby: r.elsewhere}
@@ -120,7 +122,8 @@ func (r *Reader) Lease(ctx context.Context, ask store.LeaseRequest) (store.Lease
 	return got, nil
 }
 
-// watch ends the stream if its server or publication changed, and compares its position with the server's.
+// watch ends the stream if its server or publication changed. It also checks that the stream does not lag
+// behind reached, the position of the server.
 func (r *Reader) watch(reached int64, is origin) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +141,8 @@ func (r *Reader) watch(reached int64, is origin) {
 	}
 }
 
-// begins records that the stream has every commit from now on, except of transactions up to number.
+// begins records that the stream is open. It has every commit from now on, except commits of transactions up
+// to number, for which a look is necessary.
 func (r *Reader) begins(is origin, number uint32, stop context.CancelCauseFunc) {
 	r.mu.Lock()
 	r.hears, r.elsewhere, r.why, r.stop, r.is = true, false, "", stop, is
@@ -149,7 +153,8 @@ func (r *Reader) begins(is origin, number uint32, stop context.CancelCauseFunc) 
 	r.woken()
 }
 
-// ends records that there are no notifications from now on.
+// ends records that the stream is closed, with the reason why. elsewhere means that another session reads the
+// slot.
 func (r *Reader) ends(why error, elsewhere bool) {
 	r.mu.Lock()
 	r.hears, r.elsewhere, r.why = false, elsewhere, ""
@@ -160,7 +165,7 @@ func (r *Reader) ends(why error, elsewhere bool) {
 	r.woken()
 }
 
-// Receive processes a message of the stream.
+// Receive processes a message of the stream, and wakes the relays after a commit that they have not read.
 func (r *Reader) Receive(m Message) {
 	r.mu.Lock()
 	r.heardAt = time.Now()
@@ -196,7 +201,7 @@ func (r *Reader) name(slot string) {
 	r.o.Slot, r.text = slot, ReaderStatements(r.pg, slot)
 }
 
-// ReaderStatements returns the statements of a Reader of slot.
+// ReaderStatements returns the statements of a Reader, with the name of its slot.
 func ReaderStatements(pg *sqlexec.DB, slot string) map[string]string {
 	out := map[string]string{}
 	parts := strings.NewReplacer("/*server*/", pg.SQL["WALServer"], "/*published*/", pg.SQL["WALPublished"])

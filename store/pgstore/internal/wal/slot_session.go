@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Listen reads the slot until ctx is done; a relay's Run calls it. While it cannot read, it logs that once
-// and tries again every few seconds, and the relay polls.
+// Listen reads the slot until ctx is done. The Run of a relay calls it. If Listen cannot read the slot, it
+// logs that once and retries every few seconds. Meanwhile the relay polls.
 func (r *Reader) Listen(ctx context.Context, log *slog.Logger) {
 	state := &stateLog{Reader: r, log: log}
 	for fails := 1; ctx.Err() == nil; fails++ {
@@ -30,7 +30,7 @@ func (r *Reader) Listen(ctx context.Context, log *slog.Logger) {
 			fails = 1
 		}
 		if r.ends(err, false); fails > 1 || !sqlexec.Outage(err) && !errors.Is(err, errChanged) {
-			// the first failure may be one lost connection
+			// not after the first outage, which may be a single lost connection
 			state.lost(ctx, err)
 		}
 		pause(ctx, backoff.After(fails, 50*time.Millisecond, 4*time.Second))
@@ -38,10 +38,11 @@ func (r *Reader) Listen(ctx context.Context, log *slog.Logger) {
 	r.ends(nil, false)
 }
 
-// errChanged ends a stream that may have missed commits; the next one begins with a look.
+// errChanged ends a stream that may have missed commits. At the begin of the next stream, the relay looks for
+// rows.
 var errChanged = errors.New("commits may have been missed")
 
-// stateLog logs once that there are no notifications, and once that they are back.
+// stateLog logs once that there are no notifications, and once that they work again.
 type stateLog struct {
 	*Reader
 	log    *slog.Logger
@@ -70,7 +71,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// session connects and reads until the connection fails.
+// session connects, prepares the slot and reads it until the connection fails.
 func (r *Reader) session(ctx context.Context, state *stateLog) error {
 	conn, err := r.connect(ctx)
 	if err != nil {
@@ -116,7 +117,7 @@ func (r *Reader) connect(ctx context.Context) (*pgconn.PgConn, error) {
 	return conn, nil
 }
 
-// StartStream starts the stream of the publication with the slot's name.
+// StartStream starts replication from slot, with the publication of the same name.
 func StartStream(ctx context.Context, conn *pgconn.PgConn, slot string) (*pgconn.HijackedConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadAfter)
 	defer cancel()
@@ -140,8 +141,9 @@ func StartStream(ctx context.Context, conn *pgconn.PgConn, slot string) (*pgconn
 	}
 }
 
-// ready creates the publication and slot if missing, waits until no other session reads the slot, and moves
-// the slot to the server's present position.
+// ready creates the publication and the slot if they are missing. It waits until no other session reads the
+// slot, and moves the slot to the present position of the server. It returns the number of a transaction that
+// is younger than any commit before that position.
 func (r *Reader) ready(ctx context.Context, s *walSlot, state *stateLog) (is origin, number uint32,
 	err error) {
 	if err := s.name(ctx); err != nil {
@@ -180,7 +182,7 @@ func (r *Reader) ready(ctx context.Context, s *walSlot, state *stateLog) (is ori
 			r.ends(why, false)
 			state.lost(ctx, why)
 			if st.there {
-				_ = s.advance(ctx) // so that it does not keep WAL
+				_ = s.advance(ctx) // so that the server can delete old WAL
 			}
 			pause(ctx, repairEach)
 		default:
@@ -246,7 +248,8 @@ type slotState struct {
 	there, active, lost, failover bool
 }
 
-// state reads the state, creates a missing publication, and returns an error if the slot cannot be used.
+// state reads the state of the slot and creates a missing publication. It returns an error if a relay cannot
+// use the slot.
 func (s *walSlot) state(ctx context.Context) (st slotState, err error) {
 	row, err := s.ask(ctx, s.text["WALState"])
 	if err != nil || len(row) != 11 {
@@ -313,8 +316,9 @@ func (s *walSlot) advance(ctx context.Context) error {
 	return err
 }
 
-// take moves the slot and takes a transaction number. The stream has every later commit; earlier
-// transactions have smaller numbers.
+// take moves the slot to the present position, and then gets a new transaction number. The stream has every
+// commit after that position; transactions that committed earlier have smaller numbers. busy means that
+// another session uses or changed the slot.
 func (s *walSlot) take(ctx context.Context) (number uint32, busy bool, err error) {
 	switch err := s.advance(ctx); {
 	case sqlexec.SQLState(err) == "55006", sqlexec.SQLState(err) == "42704":
@@ -332,7 +336,7 @@ func (s *walSlot) take(ctx context.Context) (number uint32, busy bool, err error
 	return uint32(n), false, err
 }
 
-// advised adds the remedy to an error that has one.
+// advised adds remedy to err if a right is missing, and another remedy if a limit of the server is reached.
 func advised(err error, remedy string) error {
 	switch sqlexec.SQLState(err) {
 	case "53400":

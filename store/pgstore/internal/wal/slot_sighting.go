@@ -16,26 +16,27 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// sighting is one look at a slot that another program reads.
+// sighting is the result of one check of a slot that another program reads.
 type sighting struct {
 	slot      string
-	place     int64  // of the WAL, just before the look
+	place     int64  // the end of the WAL just before the check
 	where     string // a hash of the server, its timeline, the database and the publication
-	session   string // a hash of the session that reads the slot; "" if none does
-	restart   int64  // of the slot: at least the place at which it was created
-	confirmed int64
-	end       int64 // of the WAL, just after the look
-	// oldest and next are transaction numbers: all before oldest had ended, and none had next or a later
-	// one.
+	session   string // a hash of the session that reads the slot; "" without such a session
+	restart   int64  // restart_lsn of the slot, which is not before the creation of the slot
+	confirmed int64  // confirmed_flush_lsn of the slot
+	end       int64  // the end of the WAL just after the check
+	// oldest and next are transaction numbers at the check. All transactions before oldest had ended, and no
+	// transaction had the number next or a later number.
 	oldest, next uint64
 	bases        []string // the positions of the shards
-	there        bool
-	hidden       bool   // this user may not see the session that reads it
-	unfit        string // the reason why it cannot be followed
+	there        bool     // the slot exists and is usable
+	hidden       bool     // this user may not see the session that reads the slot
+	unfit        string   // the reason why a Follower cannot use the slot
 }
 
-// sameAs reports whether the slot is certainly that of was, an earlier look. It is if it was created before
-// the place of that look, or if the same session still reads it: a slot in use cannot be dropped.
+// sameAs reports whether the slot is certainly the slot of was, an earlier check. A new slot with the same
+// name is excluded in two cases: the slot was created before was, or the same session still reads the slot,
+// so nobody can have dropped it.
 func (s *sighting) sameAs(was *sighting) bool {
 	if was == nil || s.slot != was.slot || s.where != was.where {
 		return false
@@ -43,12 +44,12 @@ func (s *sighting) sameAs(was *sighting) bool {
 	return s.restart < was.place || s.session != "" && s.session == was.session
 }
 
-// String returns the form for the token of a tick, by which the slot can be recognized: see sightingOf.
+// String returns s as the token of a tick, so that a later process can recognize the slot: see sightingOf.
 func (s *sighting) String() string {
 	return fmt.Sprintf("%s.%d.%s.%s", s.slot, s.place, s.where, s.session)
 }
 
-// sightingOf returns nil for the tick of a relay that publishes.
+// sightingOf parses the token of a tick. It returns nil for the tick of a relay that publishes.
 func sightingOf(token string) *sighting {
 	f := strings.Split(token, ".")
 	if len(f) != 5 {
@@ -69,7 +70,8 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// see looks at the slot, in this order: a place, the slot, the transactions.
+// see checks the slot. It reads the end of the WAL first, then the slot, then the transactions: see the
+// statements for the reasons.
 func (f *Follower) see(ctx context.Context) (*sighting, error) {
 	s := &sighting{slot: f.o.Slot}
 	var server, published, plugin, status, session, publications, oldest, next string
@@ -122,7 +124,7 @@ func (f *Follower) see(ctx context.Context) (*sighting, error) {
 	return s, err
 }
 
-// names reports whether a list of identifiers, as PostgreSQL reads it, has name.
+// names reports whether list, a list of SQL identifiers, has name.
 func names(list, name string) bool {
 	for one := range strings.SplitSeq(list, ",") {
 		if one = strings.TrimSpace(one); one == name || one == sqlexec.Quoted(name) {
@@ -132,7 +134,8 @@ func names(list, name string) bool {
 	return false
 }
 
-// Examine checks the slots that positions followed. It calls say with each result and its remedy.
+// Examine checks the slots that the positions of the shards follow. It calls say with each result and its
+// remedy.
 func Examine(ctx context.Context, pg *sqlexec.DB, say func(grade skald.Grade, saw, remedy string)) error {
 	bases := pg.Call("ReadByBases")
 	var ticks []query.Tick

@@ -12,25 +12,25 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// Kinds of messages of the protocol pgoutput.
+// Kinds of messages of the pgoutput protocol.
 const (
 	walOther = iota
 	Begin    // a committed transaction with rows of the outbox
 	Commit   // its end
-	walAlive // there are no other commits up to end
+	walAlive // a keepalive: the stream has all commits up to end
 )
 
 // Message is one message of the stream.
 type Message struct {
 	Kind  int
 	XID   uint32
-	end   int64 // a place in the WAL
+	end   int64 // the position in the WAL after this message
 	reply bool  // the server requests a status message
 }
 
 var errWAL = errors.New("the stream is not as PostgreSQL documents it")
 
-// readWAL reads the content of a CopyData.
+// readWAL parses a CopyData message of the streaming replication protocol.
 func readWAL(b []byte) (m Message, err error) {
 	switch {
 	case len(b) >= 18 && b[0] == 'k':
@@ -53,14 +53,14 @@ func readWAL(b []byte) (m Message, err error) {
 	return m, nil
 }
 
-// Stream is a connection on which the server streams.
+// Stream is a replication connection after StartStream.
 type Stream struct {
 	Conn *pgconn.HijackedConn
-	Told func(Message)
-	At   func() int64
+	Told func(Message) // receives each message
+	At   func() int64  // returns the position before which the server may delete WAL
 }
 
-// follow reads until ctx is done; then it sends the server its position and ends the stream.
+// follow reads the stream until ctx is done. Then it sends the position to the server and ends the stream.
 func (s *Stream) follow(ctx context.Context) error {
 	defer s.Conn.Conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = s.Conn.Conn.SetReadDeadline(time.Unix(1, 0)) })()
@@ -114,7 +114,8 @@ func (s *Stream) take(msg pgproto3.BackendMessage) error {
 	return nil
 }
 
-// Status sends the server the position of the stream. The server keeps no older WAL for it.
+// Status sends the position of the stream, so that the server can delete older WAL. If reply is true, it also
+// asks the server to answer.
 func (s *Stream) Status(reply bool) error {
 	at := uint64(s.At())
 	b := make([]byte, 0, 34)
@@ -140,7 +141,7 @@ func (s *Stream) send(msgs ...pgproto3.FrontendMessage) error {
 	return s.Conn.Frontend.Flush()
 }
 
-// leave sends the server the position and waits at most 2 s for its answer.
+// leave sends the last position, ends the stream and waits at most 2 s for the server.
 func (s *Stream) leave() {
 	if s.Status(false) != nil || s.send(&pgproto3.CopyDone{}) != nil {
 		return
